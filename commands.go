@@ -25,7 +25,7 @@ func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON
 func ownerFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "owner-email", Usage: "the owner's address", EnvVars: []string{"MAILSTEAD_OWNER_EMAIL"}},
-		&cli.StringFlag{Name: "owner-password", Usage: "the owner's password; one is made if this is left out", EnvVars: []string{"MAILSTEAD_OWNER_PASSWORD"}},
+		&cli.StringFlag{Name: "owner-password", Usage: "the owner's password; generated if left out", EnvVars: []string{"MAILSTEAD_OWNER_PASSWORD"}},
 		&cli.StringFlag{Name: "plan", Usage: "startup or enterprise"},
 		jsonFlag(),
 	}
@@ -49,8 +49,8 @@ func tokenFlags() []cli.Flag {
 func passwordFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "user", Usage: "the team user's address"},
-		&cli.StringFlag{Name: "password", Usage: "the new password; one is made if this is left out"},
-		&cli.BoolFlag{Name: "no-second-factor", Usage: "switch the second factor off and delete the passkeys too"},
+		&cli.StringFlag{Name: "password", Usage: "the new password; generated if left out"},
+		&cli.BoolFlag{Name: "no-second-factor", Usage: "turn two-factor authentication off and delete the passkeys too"},
 		jsonFlag(),
 	}
 }
@@ -220,7 +220,7 @@ func callCommand(c *cli.Context) error {
 		return nil
 	}
 	if c.NArg() < 1 || c.NArg() > 2 {
-		return usageError{errors.New("write: mailstead call OPERATION [JSON]; `mailstead call --list` names the operations")}
+		return usageError{errors.New("usage: mailstead call OPERATION [JSON]; `mailstead call --list` lists the operations")}
 	}
 	r, err := handlers.NewRequest(c.Context, c.Args().Get(0), c.Args().Get(1))
 	if err != nil {
@@ -272,7 +272,7 @@ func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 func claimFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringFlag{Name: "account", Usage: "the account that is to have the domain, by id or owner's address"},
+		&cli.StringFlag{Name: "account", Usage: "the account that gets the domain, by id or owner's address"},
 		jsonFlag(),
 	}
 }

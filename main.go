@@ -53,27 +53,27 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 		Commands: []*cli.Command{
-			command("serve", "run everything", "", serveCommand, config.Flags()...),
-			command("init", "make the store, an account, its owner and an admin token", "", initCommand, initFlags()...),
+			command("serve", "run the server", "", serveCommand, config.Flags()...),
+			command("init", "create the store, an account, its owner and an admin token", "", initCommand, initFlags()...),
 			{Name: "account", Usage: "accounts of this installation", Subcommands: []*cli.Command{
-				command("create", "make another account", "", accountCommand, ownerFlags()...),
+				command("create", "create another account", "", accountCommand, ownerFlags()...),
 				command("list", "list the accounts", "", accountsCommand, jsonFlag()),
-				command("suspend", "keep an account from doing anything: no log-ins, no mail in or out; its zones are served", "", accountStatus("suspended"), accountFlags()...),
-				command("resume", "let a suspended account go on", "", accountStatus("active"), accountFlags()...),
+				command("suspend", "suspend an account: no log-ins, no mail in or out; its DNS zones stay served", "", accountStatus("suspended"), accountFlags()...),
+				command("resume", "resume a suspended account", "", accountStatus("active"), accountFlags()...),
 			}},
 			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{
-				command("claim", "decide that a disputed domain is an account's", "DOMAIN", claimCommand, claimFlags()...),
+				command("claim", "assign a disputed domain to an account", "DOMAIN", claimCommand, claimFlags()...),
 			}},
 			{Name: "token", Usage: "API tokens", Subcommands: []*cli.Command{
-				command("create", "make a token that acts as a team user", "", tokenCommand, tokenFlags()...),
+				command("create", "create a token that acts as a team user", "", tokenCommand, tokenFlags()...),
 			}},
 			{Name: "user", Usage: "team users", Subcommands: []*cli.Command{
-				command("reset-password", "give a team user a new password", "", passwordCommand, passwordFlags()...),
+				command("reset-password", "set a team user's password", "", passwordCommand, passwordFlags()...),
 			}},
 			command("call", "call any operation of the API as the owner", "OPERATION [JSON]", callCommand, callFlags()...),
 			command("check", "verify every index, blob and reference of a stopped store", "", checkCommand),
 			command("openapi", "print the description of the API", "", openAPICommand),
-			command("version", "say which version this is", "", versionCommand, licensesFlag()),
+			command("version", "print the version", "", versionCommand, licensesFlag()),
 		},
 	}
 }
@@ -90,7 +90,7 @@ func command(name, usage, args string, action cli.ActionFunc, flags ...cli.Flag)
 }
 
 func licensesFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "licenses", Usage: "print the licence notices of everything that is built in"}
+	return &cli.BoolFlag{Name: "licenses", Usage: "print the licence notices of all built-in software"}
 }
 
 func versionCommand(c *cli.Context) error {

@@ -56,7 +56,7 @@ func (d *dnsSettings) check() error {
 			continue
 		}
 		if other := keys[s.TSIGName.text]; other != nil && (other.Algorithm != s.Algorithm || !slices.Equal(other.Secret.bytes, s.Secret.bytes)) {
-			return fmt.Errorf("[[dns.secondaries]] number %d: the key %s is another than that of %s; give it another name", i+1, s.TSIGName.text, other.Name)
+			return fmt.Errorf("[[dns.secondaries]] number %d: the key %s differs from that of %s; give it another name", i+1, s.TSIGName.text, other.Name)
 		}
 		keys[s.TSIGName.text] = s
 	}
@@ -89,7 +89,7 @@ func (s *secondarySettings) check() error {
 		return errors.New("tsig_name and tsig_secret (or tsig_secret_file) go together")
 	}
 	if s.TSIGName.text == "" && s.Algorithm.text != "" {
-		return errors.New("tsig_algorithm is of a key: give tsig_name and tsig_secret too")
+		return errors.New("tsig_algorithm needs a key: give tsig_name and tsig_secret too")
 	}
 	if s.Algorithm.text == "" {
 		s.Algorithm.text = "hmac-sha256"
@@ -118,13 +118,13 @@ func (a *serverAddress) UnmarshalText(text []byte) error {
 	host, port := string(text), "53"
 	if _, err := netip.ParseAddr(host); err != nil {
 		if host, port, err = net.SplitHostPort(host); err != nil {
-			return fmt.Errorf("%q is no IP address; write it as 192.0.2.53 or 192.0.2.53:5353", text)
+			return fmt.Errorf("%q is not an IP address; write it as 192.0.2.53 or 192.0.2.53:5353", text)
 		}
 	}
 	ip, err := netip.ParseAddr(host)
 	n, portErr := strconv.ParseUint(port, 10, 16)
 	if err != nil || portErr != nil || n == 0 || ip.IsUnspecified() {
-		return fmt.Errorf("%q is no IP address; write it as 192.0.2.53 or 192.0.2.53:5353", text)
+		return fmt.Errorf("%q is not an IP address; write it as 192.0.2.53 or 192.0.2.53:5353", text)
 	}
 	a.at = netip.AddrPortFrom(ip.Unmap(), uint16(n))
 	return nil
@@ -140,7 +140,7 @@ func (d *dnsName) UnmarshalText(text []byte) error {
 		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
 	})
 	if _, ok := dns.IsDomainName(name); !ok || odd || name == "" {
-		return fmt.Errorf("%q is no domain name", text)
+		return fmt.Errorf("%q is not a domain name", text)
 	}
 	d.text = name
 	return nil

@@ -45,7 +45,7 @@ func fileError(path, text string, err error) error {
 	var unknown *toml.StrictMissingError
 	if errors.As(err, &unknown) {
 		row, _ := unknown.Errors[0].Position()
-		return fmt.Errorf("%s, line %d: there is no setting %q; see `mailstead serve --help` for those there are", path, row, strings.Join(unknown.Errors[0].Key(), "."))
+		return fmt.Errorf("%s, line %d: there is no setting %q; see `mailstead serve --help` for all settings", path, row, strings.Join(unknown.Errors[0].Key(), "."))
 	}
 	keys := fileKeys(text)
 	var wrong *toml.DecodeError

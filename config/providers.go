@@ -73,7 +73,7 @@ type apiURL struct{ checked }
 func (a *apiURL) UnmarshalText(text []byte) error {
 	u, err := url.Parse(string(text))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("%q is no URL of an API; write it like https://api.example.com/v4", text)
+		return fmt.Errorf("%q is not the URL of an API; write, for example, https://api.example.com/v4", text)
 	}
 	a.text = string(text)
 	return nil
@@ -95,7 +95,7 @@ func (b *bootstrapURL) UnmarshalText(text []byte) error {
 	}
 	u, err := url.Parse(b.text)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil {
-		return fmt.Errorf("%q is no URL; write it like https://data.iana.org/rdap/dns.json, or off", text)
+		return fmt.Errorf("%q is not a URL; write, for example, https://data.iana.org/rdap/dns.json, or off", text)
 	}
 	return nil
 }
@@ -228,7 +228,7 @@ func (m *milterAddr) UnmarshalText(text []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%q is no filter; write inet:HOST:PORT or unix:/PATH", text)
+	return fmt.Errorf("%q is not a filter; write inet:HOST:PORT or unix:/PATH", text)
 }
 
 // A dnsblAction is what happens to mail from an address on a DNSBL.

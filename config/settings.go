@@ -26,7 +26,7 @@ import (
 // Settings is everything that can be set: each plain field is a flag, an environment variable and a
 // key of the file, under the one name in its tag.
 type Settings struct {
-	Hostname    hostName `toml:"hostname" usage:"this host's public name; turns production mode on"`
+	Hostname    hostName `toml:"hostname" usage:"public hostname of this server; turns production mode on"`
 	HTTP        Address  `toml:"http" usage:"where HTTP listens: ADDR, or off"`
 	HTTPTLS     Address  `toml:"http_tls" usage:"where HTTPS listens"`
 	SMTP        Address  `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
@@ -35,20 +35,20 @@ type Settings struct {
 	IMAP        Address  `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
 	IMAPS       Address  `toml:"imaps" usage:"the same with TLS from the start"`
 	DNS         Address  `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
-	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of this host's name, a PEM file; without it one is got by ACME"`
+	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of this hostname, a PEM file; without it Mailstead gets one by ACME"`
 	TLSKey      string   `toml:"tls_key" usage:"the certificate's key, a PEM file"`
 	Directory   acmeURL  `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
-	ACMEEmail   contact  `toml:"acme_email" usage:"where the certificate authority may write to"`
+	ACMEEmail   contact  `toml:"acme_email" usage:"contact email address for the certificate authority"`
 	EABKeyID    string   `toml:"acme_eab_kid"`
 	EABKey      eabKey   `toml:"acme_eab_hmac"`
-	PublicIP    ipList   `toml:"public_ip" usage:"an address that DNS records point to; may be repeated"`
-	Proxies     netList  `toml:"trusted_proxy" usage:"a proxy in front whose X-Forwarded-For and X-Forwarded-Proto are believed, by its address or CIDR; may be repeated"`
-	ReadyFile   string   `toml:"ready_file" usage:"a file to write once every listener accepts"`
+	PublicIP    ipList   `toml:"public_ip" usage:"a public IP address for DNS records; may be repeated"`
+	Proxies     netList  `toml:"trusted_proxy" usage:"address or CIDR of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are trusted; may be repeated"`
+	ReadyFile   string   `toml:"ready_file" usage:"a file that is written once all listeners accept connections"`
 	Outbound    outbound `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
-	Resolver    Address  `toml:"resolver" usage:"the DNS resolver for every look-up, instead of the system's"`
+	Resolver    Address  `toml:"resolver" usage:"the DNS resolver for all lookups, instead of the system's"`
 	MXPort      port     `toml:"mx_port" usage:"the port for direct delivery"`
-	CAFile      string   `toml:"ca_file" usage:"extra certificate authorities for outgoing TLS, a PEM file"`
-	Private     toggle   `toml:"allow_private_destinations" usage:"what tenants name may be private and loopback addresses"`
+	CAFile      string   `toml:"ca_file" usage:"additional certificate authorities for outgoing TLS, a PEM file"`
+	Private     toggle   `toml:"allow_private_destinations" usage:"allow private and loopback addresses as destinations that tenants choose"`
 	LogFormat   logForm  `toml:"log_format" usage:"text or json"`
 	LogLevel    logLevel `toml:"log_level" usage:"debug, info, warn or error"`
 

@@ -168,7 +168,7 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[dns]\nsecondaries = ['192.0.2.53', 'ns.example']", want: []string{"line 2", "192.0.2.53"}},
 		{file: "[dns]\nsecondaries = 3", want: []string{"line 2"}},
 		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_key = 'x'", want: []string{"line 3", `"dns.secondaries.tsig_key"`}},
-		{file: "[[dns.secondaries]]\naddress = '192.0.2.53:0'", want: []string{"line 2", "no IP address"}},
+		{file: "[[dns.secondaries]]\naddress = '192.0.2.53:0'", want: []string{"line 2", "not an IP address"}},
 		{file: "[[dns.secondaries]]\nname = 'b'", want: []string{"number 1", "address is required"}},
 		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_name = 'k'", want: []string{"number 1", "go together"}},
 		{file: "[[dns.secondaries]]\naddress = '192.0.2.53'\ntsig_algorithm = 'hmac-sha256'", want: []string{"number 1", "tsig_name"}},
@@ -218,7 +218,7 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "hostname = 'mail'", want: []string{"line 1", "mail.example.com"}},
 		{file: "hostname = '192.0.2.1'", want: []string{"line 1", "mail.example.com"}},
 		{args: []string{"--hostname", "*.example.com"}, want: []string{"--hostname", "mail.example.com"}},
-		{file: "acme_email = 'x'", want: []string{"line 1", "e-mail address"}},
+		{file: "acme_email = 'x'", want: []string{"line 1", "email address"}},
 		{file: "hostname = ", want: []string{"line 1"}},
 		{file: "[[relay]]\nname = 'r'", want: []string{"relay", "required"}},
 		{file: "[[relay]]\nname='r'\nkind='pigeon'", want: []string{"line 3", "ses"}},
@@ -357,9 +357,9 @@ first_sender_delay = "10s"
 		t.Errorf("switched off: %+v, %v", s.Spam, err)
 	}
 	for file, want := range map[string]string{
-		`milter = "127.0.0.1:11332"`: "line 2: spam.milter: \"127.0.0.1:11332\" is no filter",
+		`milter = "127.0.0.1:11332"`: "line 2: spam.milter: \"127.0.0.1:11332\" is not a filter",
 		`milter = "unix:relative"`:   "line 2",
-		`dnsbl = ["not a name"]`:     "is no domain name",
+		`dnsbl = ["not a name"]`:     "is not a domain name",
 		`dnsbl_action = "drop"`:      "line 2",
 		`first_sender_delay = "1h"`:  "from 0s to 1m",
 		`greylist = true`:            "there is no setting \"spam.greylist\"",

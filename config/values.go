@@ -45,7 +45,7 @@ func (a *Address) UnmarshalText(text []byte) error {
 		_, err = strconv.ParseUint(p, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("%q is no address; write HOST:PORT, :PORT, or off", text)
+		return fmt.Errorf("%q is not an address; write HOST:PORT, :PORT, or off", text)
 	}
 	return nil
 }
@@ -61,7 +61,7 @@ func (h *hostName) UnmarshalText(text []byte) (err error) {
 		return nil
 	}
 	if h.text, _, err = idn.Registrable(string(text)); err != nil {
-		return fmt.Errorf("%q is no name of a host; write it whole, such as mail.example.com", text)
+		return fmt.Errorf("%q is not a public hostname; use, for example, mail.example.com", text)
 	}
 	return nil
 }
@@ -73,7 +73,7 @@ type contact struct{ checked }
 func (c *contact) UnmarshalText(text []byte) error {
 	c.text = string(text)
 	if a, err := mail.ParseAddress(c.text); c.text != "" && (err != nil || a.Address != c.text) {
-		return fmt.Errorf("%q is no e-mail address, such as owner@example.com", text)
+		return fmt.Errorf("%q is not an email address, such as owner@example.com", text)
 	}
 	return nil
 }
@@ -89,7 +89,7 @@ func (a *acmeURL) UnmarshalText(text []byte) error {
 	a.text = string(text)
 	u, err := url.Parse(a.text)
 	if a.On() && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
-		return fmt.Errorf("%q is no directory of a certificate authority; write its URL, with https, or off", text)
+		return fmt.Errorf("%q is not a directory of a certificate authority; write its https URL, or off", text)
 	}
 	return nil
 }
@@ -100,7 +100,7 @@ type eabKey struct{ key []byte }
 // UnmarshalText decodes it.
 func (k *eabKey) UnmarshalText(text []byte) (err error) {
 	if k.key, err = ca.DecodeEABKey(string(text)); err != nil {
-		return errors.New("it is no key in base64url, as the certificate authority shows it")
+		return errors.New("it is not a key in base64url, as the certificate authority shows it")
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func (l *ipList) UnmarshalText(text []byte) error {
 	for _, t := range strings.Split(string(text), ",") {
 		ip, err := netip.ParseAddr(strings.TrimSpace(t))
 		if err != nil {
-			return fmt.Errorf("%q is no IP address", t)
+			return fmt.Errorf("%q is not an IP address", t)
 		}
 		*l = append(*l, ip)
 	}
@@ -135,9 +135,9 @@ func (n *network) UnmarshalText(text []byte) (err error) {
 	n.Prefix, err = netip.ParsePrefix(t)
 	switch {
 	case err != nil || n.Addr().Is4In6():
-		return fmt.Errorf("%q is no network; write an address or CIDR, such as 127.0.0.1 or 10.0.0.0/8", t)
+		return fmt.Errorf("%q is not a network; write an address or CIDR, such as 127.0.0.1 or 10.0.0.0/8", t)
 	case n.Bits() == 0:
-		return fmt.Errorf("%q is everybody, and then anybody could say to be anybody; name the proxy's address", t)
+		return fmt.Errorf("%q is every address, so any client could forge its address; give the proxy's address", t)
 	}
 	n.Prefix = n.Masked()
 	return nil
@@ -229,10 +229,10 @@ func (p *pathKind) UnmarshalText(t []byte) (err error) {
 func (p *pattern) UnmarshalText(text []byte) error {
 	re, err := regexp.Compile(string(text))
 	if err != nil {
-		return fmt.Errorf("it is no regular expression: %w", err)
+		return fmt.Errorf("it is not a regular expression: %w", err)
 	}
 	if re.NumSubexp() == 0 {
-		return fmt.Errorf("%q has no group; put what the id is in parentheses", text)
+		return fmt.Errorf("%q has no group; put parentheses around the id", text)
 	}
 	p.text = string(text)
 	return nil
@@ -241,7 +241,7 @@ func (p *pattern) UnmarshalText(text []byte) error {
 func (p *port) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 16)
 	if err != nil || n == 0 {
-		return fmt.Errorf("%q is no port; use a number from 1 to 65535", text)
+		return fmt.Errorf("%q is not a port; use a number from 1 to 65535", text)
 	}
 	*p = port(n)
 	return nil
@@ -250,7 +250,7 @@ func (p *port) UnmarshalText(text []byte) error {
 func (d *duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
 	if err != nil || v <= 0 {
-		return fmt.Errorf("%q is no duration; write it like 1h or 30m", text)
+		return fmt.Errorf("%q is not a duration; write, for example, 1h or 30m", text)
 	}
 	d.d = v
 	return nil

@@ -384,7 +384,7 @@ func wantManaged(t *testing.T, f *fakeEdge, zone, when string) {
 	}
 }
 
-// TestEdgeRaces: somebody makes records between our look and our change. One that says the same is
+// TestEdgeRaces: somebody makes records between our look and our change. One that exists already is
 // adopted, and left when the domain goes; one in the place of ours is a conflict, and stays.
 func TestEdgeRaces(t *testing.T) {
 	t.Parallel()

@@ -201,7 +201,7 @@ func (i *instance) untilDecided(f *namecomtest.Fake, jobs map[string]setupJob) (
 			j = i.setupJob(j.ID)
 			switch {
 			case j.bought() && f.Purchases(name) == 1:
-			case f.Purchases(name) == 0 && j.Error != nil && strings.Contains(j.Error.Message, "not known whether"):
+			case f.Purchases(name) == 0 && j.Error != nil && strings.Contains(j.Error.Message, "unknown whether"):
 				undecided++
 			default:
 				open = append(open, fmt.Sprintf("%s %+v %+v bought %d", name, j, j.Error, f.Purchases(name)))

@@ -207,7 +207,7 @@ func (w *walk) health() {
 	}
 	w.told("created", "ready", "dns_failed")
 	w.world.set(w.t, w.name, "NS", "ns1.mailstead.test.", "ns2.mailstead.test.")
-	if look(); d.Health.Status != "healthy" || d.Detail == nil || !strings.Contains(*d.Detail, "in order again") {
+	if look(); d.Health.Status != "healthy" || d.Detail == nil || !strings.Contains(*d.Detail, "healthy again") {
 		w.t.Errorf("recovered: %+v", d)
 	}
 	w.told("created", "ready", "dns_failed")

@@ -74,7 +74,7 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 }
 
 func tooLarge(o *op, most int64) error {
-	return core.Errorf("payload_too_large", "The body is larger than the %d bytes that %s takes. Send less at a time.", most, o.name)
+	return core.Errorf("payload_too_large", "The body is larger than the %d bytes that %s accepts. Send less at a time.", most, o.name)
 }
 
 var (
@@ -123,7 +123,7 @@ func bodyError(o *op, most int64, err error) error {
 		return tooLarge(o, most)
 	}
 	if errors.Is(err, errCutBody) || err != nil && most == defaultBody {
-		return core.Errorf("invalid_json", "The body ended before it was whole. Send it again.").Because(err)
+		return core.Errorf("invalid_json", "The body is incomplete. Send it again.").Because(err)
 	}
 	return err
 }
@@ -160,7 +160,7 @@ func (b *bodies) acquire(ctx context.Context, size int64) (leave func(), err err
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	e := core.Errorf("rate_limited", "Too many large messages are being taken. Try again in a moment.")
+	e := core.Errorf("rate_limited", "Too many large messages are being received. Try again in a moment.")
 	e.RetryAfter = 10 * time.Second
 	return nil, e
 }

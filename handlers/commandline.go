@@ -44,7 +44,7 @@ func NewRequest(ctx context.Context, operation, args string) (*http.Request, err
 			return o.request(ctx, args)
 		}
 	}
-	return nil, fmt.Errorf("there is no operation %q; `mailstead call --list` names them", operation)
+	return nil, fmt.Errorf("there is no operation %q; `mailstead call --list` lists them", operation)
 }
 
 func (o *op) request(ctx context.Context, args string) (*http.Request, error) {

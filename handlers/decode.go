@@ -139,7 +139,7 @@ func splitObject(body []byte) (map[string]json.RawMessage, error) {
 
 func plainJSON(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it is cut short")
+		return errors.New("it is incomplete")
 	}
 	return err
 }
@@ -377,7 +377,7 @@ func (d *decoder) unknown() {
 	for _, name := range slices.Sorted(maps.Keys(d.fields)) {
 		t, known := d.known[name]
 		if !known {
-			d.wrong(name, "unknown_field", "is not a field of this operation; check its spelling")
+			d.wrong(name, "unknown_field", "is not a field of this operation; check the spelling")
 			continue
 		}
 		d.unknownInside(name, t)
@@ -403,7 +403,7 @@ func (d *decoder) unknownInside(name string, t reflect.Type) {
 	// Its errors were found when the body was split.
 	_ = walkNames(d.fields[name], func(at int, inner string) {
 		if at == depth && !fields[inner] {
-			d.wrong(name+"."+inner, "unknown_field", "is not a field of this operation; check its spelling")
+			d.wrong(name+"."+inner, "unknown_field", "is not a field of this operation; check the spelling")
 		}
 	})
 }

@@ -276,7 +276,7 @@ func TestForward(t *testing.T) {
 
 	waiting := b.connect("waiting.test")
 	r = b.post("/v1/domains/"+waiting+"/forward", `{"forward_address":"other@example.net"}`).is(200)
-	b.get("/v1/jobs/"+r.text("job_id")+"?wait=10").has("status", "completed", "status_detail", "It has its effect once waiting.test is complete.")
+	b.get("/v1/jobs/"+r.text("job_id")+"?wait=10").has("status", "completed", "status_detail", "It takes effect once waiting.test is complete.")
 	away := "/v1/domains/" + b.Domain(t, b.Owner.AccountID, "away.test", "external", "complete").ID
 	b.post(away+"/forward", `{"forward_address":"other@example.net"}`).fails(400, "validation_error")
 	b.post(away+"/redirect", `{"url":"https://example.net/"}`).fails(400, "validation_error")

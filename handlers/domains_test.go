@@ -679,7 +679,7 @@ func TestSetupAndRegister(t *testing.T) {
 	buyer := b.with(b.Token(t, b.Owner.AccountID, "admin", "read", "purchase"))
 	job := buyer.post("/v1/domains/setup", `{"domain":"Bakery.io","register":true,"price":35.00,"auto_renew":true,"registrar":"sandbox","users":[{"username":"ann"}]}`).is(202).text("job_id")
 	r := b.get("/v1/jobs/"+job+"?wait=10").has("status", "completed", "steps.0.name", "register", "steps.0.status", "completed", "result.registrar", "sandbox",
-		"status_detail", "bakery.io is a pretend name of the sandbox registrar: nothing was paid, and nobody else knows it.", "result.price", "35", "result.currency", "USD", "result.status", "complete", "result.email_users.created", "1")
+		"status_detail", "bakery.io was registered at the sandbox registrar: nothing was paid, and it does not exist on the internet.", "result.price", "35", "result.currency", "USD", "result.status", "complete", "result.email_users.created", "1")
 	path := "/v1/domains/" + r.text("resource.id")
 	d := b.get(path).has("source", "registered", "registrar", "sandbox", "auto_renew", "true", "status", "complete", "ns_status", "verified")
 	if d.text("expires_at") != r.text("result.expires_at") || d.text("expires_at") <= d.text("created_at") {

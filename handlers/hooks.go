@@ -45,7 +45,7 @@ func (h *hooks) acquire(addr string, now time.Time) (release func(), err error) 
 	}
 	release, ok := h.running.TryAcquire(addr)
 	if !ok {
-		e := core.Errorf("busy", "Too many notices are being taken. Send it again in a moment.")
+		e := core.Errorf("busy", "Too many notices are being processed. Send it again in a moment.")
 		e.RetryAfter = 5 * time.Second
 		return nil, e
 	}
@@ -63,7 +63,7 @@ func (s *Server) receiveNotice(c *call) {
 	}
 	if c.r.Method != http.MethodPost {
 		c.w.Header().Set("Allow", http.MethodPost)
-		s.noticeFailed(c, core.Errorf("method_not_allowed", "%s is not possible here. Use POST.", c.r.Method))
+		s.noticeFailed(c, core.Errorf("method_not_allowed", "%s is not allowed here. Use POST.", c.r.Method))
 		return
 	}
 	addr := remoteAddr(c.r)
@@ -86,7 +86,7 @@ func (s *Server) receiveNotice(c *call) {
 }
 
 func readNotice(c *call) ([]byte, error) {
-	tooLarge := core.Errorf("payload_too_large", "A notice may have at most %d bytes.", feedback.MaxBody)
+	tooLarge := core.Errorf("payload_too_large", "A notice can have at most %d bytes.", feedback.MaxBody)
 	if c.r.ContentLength > feedback.MaxBody {
 		return nil, tooLarge
 	}
@@ -97,7 +97,7 @@ func readNotice(c *call) ([]byte, error) {
 	case errors.Is(err, errTooLarge):
 		return nil, tooLarge
 	case err != nil:
-		return nil, core.Errorf("invalid_json", "The notice did not come whole.").Because(err)
+		return nil, core.Errorf("invalid_json", "The notice is incomplete.").Because(err)
 	}
 	return body, nil
 }

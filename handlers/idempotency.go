@@ -15,7 +15,7 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 	id := core.ReplayID(c.who, c.r.Method, c.r.URL.Path, key)
 	unlock, ok := s.idempotencyKeys.TryLock(id)
 	if !ok {
-		s.fail(c, core.Errorf("idempotency_in_progress", "The first request with this Idempotency-Key still runs. Try again in a moment."))
+		s.fail(c, core.Errorf("idempotency_in_progress", "The first request with this Idempotency-Key is still running. Try again in a moment."))
 		return
 	}
 	defer unlock()

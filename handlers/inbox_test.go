@@ -446,7 +446,7 @@ func TestSearchWithoutARegistrar(t *testing.T) {
 		t.Errorf("nothing says why it is unknown: %s", r.raw)
 	}
 	world.Set(func() { world.Dead = "all" })
-	b.get("/v1/domains/search?q=taken.com").is(200).has("available", "<nil>", "error", "It could not be looked up just now. Try again in a minute.")
+	b.get("/v1/domains/search?q=taken.com").is(200).has("available", "<nil>", "error", "It could not be looked up. Try again in a minute.")
 	for _, q := range []string{"", "com", "co.uk", "no%20name", "www.taken.com", "https://taken.com", "*.com", strings.Repeat("a", 300) + ".com", "192.0.2.1", "a%00.com"} {
 		if r := b.get("/v1/domains/search?q=" + q).is(400); r.text("error.code") != "invalid_domain" && !strings.Contains(q, "%00") {
 			t.Errorf("%q: %s", q, r.raw)

@@ -111,7 +111,7 @@ func (i intents) setupDomain(ctx context.Context, who core.Actor, in domains.Set
 		deeds = append(deeds, "buy "+quote.Domain)
 	}
 	if in.ForwardAddress != "" {
-		deeds = append(deeds, fmt.Sprintf("forward all mail to %s that no mailbox takes to %s", in.Domain, in.ForwardAddress))
+		deeds = append(deeds, fmt.Sprintf("forward mail to %s that matches no mailbox to %s", in.Domain, in.ForwardAddress))
 	}
 	if deeds == nil {
 		return nil, nil
@@ -127,7 +127,7 @@ func (i intents) updateDomain(ctx context.Context, who core.Actor, in domains.Up
 	if err != nil {
 		return nil, err
 	}
-	return would("deliver all mail to %s that no mailbox takes to %s", d.Domain, in.CatchAll.Value)
+	return would("deliver mail to %s that matches no mailbox to %s", d.Domain, in.CatchAll.Value)
 }
 
 func (i intents) deleteDomain(ctx context.Context, who core.Actor, in domains.DomainIn) (*intent, error) {
@@ -143,7 +143,7 @@ func (i intents) setForward(ctx context.Context, who core.Actor, in domains.SetF
 	if err != nil {
 		return nil, err
 	}
-	return would("forward all mail to %s that no mailbox takes to %s", d.Domain, in.ForwardAddress)
+	return would("forward mail to %s that matches no mailbox to %s", d.Domain, in.ForwardAddress)
 }
 
 func (i intents) createEmailUser(_ context.Context, _ core.Actor, in mailboxes.CreateEmailUserIn) (*intent, error) {
@@ -154,7 +154,7 @@ func (i intents) createEmailUser(_ context.Context, _ core.Actor, in mailboxes.C
 	if address == "" {
 		address = in.Username + "@" + in.Domain
 	}
-	return would("make the mailbox %s and send a copy of all its mail to %s", address, in.ForwardTo)
+	return would("create the mailbox %s and send a copy of all its mail to %s", address, in.ForwardTo)
 }
 
 func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailboxes.UpdateEmailUserIn) (*intent, error) {
@@ -216,7 +216,7 @@ func (i intents) updateWebhook(ctx context.Context, who core.Actor, in events.Up
 	if in.Status != nil {
 		w.Status = *in.Status
 	}
-	return would("change the webhook endpoint %s, so that it gets events (%s) at %s and is %s", w.ID, strings.Join(w.Events, ", "), w.URL, w.Status)
+	return would("change the webhook endpoint %s to receive events (%s) at %s, with status %s", w.ID, strings.Join(w.Events, ", "), w.URL, w.Status)
 }
 
 func plural(n int, one, many string) string {

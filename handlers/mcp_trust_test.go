@@ -276,13 +276,13 @@ func TestCallsThatNeedAgreement(t *testing.T) {
 		look, at   string // what the second call changes
 		was, is    string
 	}{
-		{"set_forward", "forward all mail to boxes.test that no mailbox takes to me@evil.test", map[string]any{"domain_id": b.domain, "address": "me@evil.test"},
+		{"set_forward", "forward mail to boxes.test that matches no mailbox to me@evil.test", map[string]any{"domain_id": b.domain, "address": "me@evil.test"},
 			"/v1/domains/" + b.domain, "forward_address", "<nil>", "me@evil.test"},
-		{"update_domain", "deliver all mail to boxes.test that no mailbox takes to ann@boxes.test", map[string]any{"domain_id": b.domain, "catch_all": "ann@boxes.test"},
+		{"update_domain", "deliver mail to boxes.test that matches no mailbox to ann@boxes.test", map[string]any{"domain_id": b.domain, "catch_all": "ann@boxes.test"},
 			"/v1/domains/" + b.domain, "catch_all", "<nil>", "ann@boxes.test"},
 		{"update_email_user", "send a copy of all mail to ann@boxes.test to me@evil.test", map[string]any{"user_id": ann, "forward_to": "me@evil.test"},
 			"/v1/email-users/" + ann, "forward_to", "<nil>", "me@evil.test"},
-		{"create_email_user", "make the mailbox new@boxes.test and send a copy of all its mail to me@evil.test", map[string]any{"username": "new", "domain": "boxes.test", "forward_to": "me@evil.test"},
+		{"create_email_user", "create the mailbox new@boxes.test and send a copy of all its mail to me@evil.test", map[string]any{"username": "new", "domain": "boxes.test", "forward_to": "me@evil.test"},
 			"/v1/email-users?q=new", "pagination.count", "0", "1"},
 		{"create_webhook", "send events (*) of this account to https://evil.test/x", map[string]any{"url": "https://evil.test/x", "events": []string{"*"}},
 			"/v1/webhooks", "count", "1", "2"},
@@ -336,7 +336,7 @@ func TestSetupWithAForward(t *testing.T) {
 	a := b.assistant(b.token)
 	args := map[string]any{"domain": "shop.test", "forward_address": "me@evil.test"}
 	first := a.call("setup_domain", args).is(200).has("quote", "", "job_id", "")
-	if !strings.Contains(first.text("message"), "forward all mail to shop.test that no mailbox takes to me@evil.test") {
+	if !strings.Contains(first.text("message"), "forward mail to shop.test that matches no mailbox to me@evil.test") {
 		t.Errorf("it says %s", first.raw)
 	}
 	a.agreed("setup_domain", args).is(200).has("type", "domain_setup")

@@ -122,7 +122,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		return
 	}
 	if form.Has("again") && form.Get("again") != form.Get("password") {
-		v.Wrong = "The two passwords are not the same."
+		v.Wrong = "The two passwords do not match."
 		s.showReset(c, http.StatusBadRequest, v)
 		return
 	}
@@ -168,7 +168,7 @@ func (s *Server) unsubscribe(c *call) {
 	pageHeaders(c.w.Header(), unsubscribePage)
 	now := s.now()
 	if s.hooks.requests.add("unsubscribe "+remoteAddr(c.r), now) > unsubscribesPerMinute {
-		s.unsubscribeFailed(c, rateLimited(now, "Too many requests came from where you are. Wait for a minute."))
+		s.unsubscribeFailed(c, rateLimited(now, "Too many requests came from your network. Wait a minute."))
 		return
 	}
 	token := strings.TrimPrefix(c.r.URL.Path, unsubscribePath)
@@ -186,10 +186,10 @@ func (s *Server) unsubscribe(c *call) {
 			s.unsubscribeFailed(c, err)
 			return
 		}
-		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Said: fmt.Sprintf("Done. %s will get no more mail from %s.", u.Email, u.Domain)})
+		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Said: fmt.Sprintf("You are unsubscribed. %s will get no more mail from %s.", u.Email, u.Domain)})
 	default:
 		c.w.Header().Set("Allow", "GET, HEAD, POST")
-		s.unsubscribeFailed(c, core.Errorf("method_not_allowed", "%s is not possible here.", c.r.Method))
+		s.unsubscribeFailed(c, core.Errorf("method_not_allowed", "%s is not allowed here.", c.r.Method))
 	}
 }
 
@@ -228,7 +228,7 @@ func (s *Server) viewMessage(c *call) {
 	h.Set("Referrer-Policy", "no-referrer")
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		s.fail(c, core.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
+		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
 		return
 	}
 	var in inbox.ViewIn

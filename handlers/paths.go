@@ -144,7 +144,7 @@ func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
 		return true
 	}
 	w.Header().Set("Retry-After", strconv.Itoa(retrySeconds(untilNextMinute(now))))
-	http.Error(w, "too many requests from this address: wait for the next minute", http.StatusTooManyRequests)
+	http.Error(w, "too many requests from this address: wait a minute", http.StatusTooManyRequests)
 	return false
 }
 

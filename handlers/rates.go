@@ -33,7 +33,7 @@ func (r *rates) count(c *call, now time.Time) error {
 	if used <= burst {
 		return nil
 	}
-	return rateLimited(now, "This account has used its %d requests of this minute. Wait for the next one.", burst)
+	return rateLimited(now, "This account has used its %d requests for this minute. Wait for the next minute.", burst)
 }
 
 // add counts one request of a key and returns how many that makes in this minute.

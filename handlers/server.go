@@ -211,7 +211,7 @@ func (s *Server) notAllowed(c *call, found []string) {
 	methods := slices.Compact(slices.Sorted(slices.Values(found)))
 	methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodOptions })
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
-	s.fail(c, core.Errorf("method_not_allowed", "%s is not possible here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
+	s.fail(c, core.Errorf("method_not_allowed", "%s is not allowed here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }
 
 // routerPath turns {domain_id} into :domain_id.
@@ -243,7 +243,7 @@ func (s *Server) run(c *call, o *op, path func(name string) string) {
 func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		s.fail(c, core.Invalid("query", "invalid", "the part of the address behind ? is not properly encoded"))
+		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
 		return
 	}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
@@ -284,7 +284,7 @@ func (s *Server) recover(c *call, w http.ResponseWriter) {
 	}
 	s.Log.Error("panic in a request", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "panic", v, "stack", string(debug.Stack()))
 	c.w = w
-	s.fail(c, core.Errorf("internal_error", "Something went wrong on our side. Try again; if it stays, report the request id."))
+	s.fail(c, core.Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id."))
 }
 
 var clientID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)

@@ -128,7 +128,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 		return err
 	}
 	if c.who.TokenKind != "session" && !row.tokens {
-		return core.Errorf("unauthorized", "API tokens are for /v1. Sign in here, and send no Authorization header.")
+		return core.Errorf("unauthorized", "API tokens are for /v1. Sign in instead, and send no Authorization header.")
 	}
 	if err := s.rates.count(c, s.now()); err != nil || row.scope == "" {
 		return err
@@ -154,7 +154,7 @@ func (s *Server) limitAnonymous(c *call) error {
 // sameOrigin refuses requests that change something and that another site had the browser send.
 func sameOrigin(r *http.Request) error {
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
-		return core.Errorf("cross_origin", "The request came from another site. Use the dashboard itself.").Because(err)
+		return core.Errorf("cross_origin", "The request came from another site. Use the dashboard's own page.").Because(err)
 	}
 	return nil
 }

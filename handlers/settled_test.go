@@ -82,8 +82,8 @@ func TestStatusOfExternalMailboxes(t *testing.T) {
 
 	// Rows of older releases have the text alone.
 	for text, code := range map[string]string{
-		"imap.away.test does not answer in time.":                                    "upstream_error",
-		"The mailbox could not be read here. The log of this installation says why.": "internal_error",
+		"imap.away.test does not answer in time.":                          "upstream_error",
+		"The mailbox could not be read. See the log of this installation.": "internal_error",
 	} {
 		b.ChangeMailbox(t, "me@away.test", func(m *servicetest.Mailbox) { m.ErrorText = text })
 		b.get(path).is(200).has("status", "error", "error.code", code, "error.message", text)
@@ -383,7 +383,7 @@ func TestAMailboxLiftsItsSuppression(t *testing.T) {
 }
 
 // TestWhatAnEventSaysOfAMessage: whom it was written to, what it answers, and no more of long lists
-// than their bounds; the inbox says the same.
+// than their bounds; the inbox exists already.
 func TestWhatAnEventSaysOfAMessage(t *testing.T) {
 	b := newSandbox(t, nil)
 	ann := b.box("ann")

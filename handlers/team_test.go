@@ -238,7 +238,7 @@ func TestResetLinkWorksOnce(t *testing.T) {
 	}{
 		{"needs at least 6 characters", url.Values{"token": {token}, "password": {"short"}}},
 		{"needs at least 6 characters", url.Values{"token": {token}}},
-		{"are not the same", url.Values{"token": {token}, "password": {"correct horse"}, "again": {"correct hose"}}},
+		{"do not match", url.Values{"token": {token}, "password": {"correct horse"}, "again": {"correct hose"}}},
 	} {
 		if page := string(b.sendReset(wrong.form).is(400).raw); !strings.Contains(page, wrong.want) || !strings.Contains(page, token) {
 			t.Errorf("page %s", page)

@@ -51,17 +51,17 @@ func TestRecoveryIsNoted(t *testing.T) {
 			w.Tell("MX", "sick.test", "20 mail.example.test.")
 			time.Sleep(5 * time.Hour)
 			d := getDomain(t, b.Service, who, id)
-			if d.StatusDetail == nil || !strings.HasPrefix(*d.StatusDetail, "Its DNS is failing since ") ||
-				!strings.Contains(d.DNSHealth.Issues[0].Message, "another priority than 10: there is 20 mail.example.test") {
+			if d.StatusDetail == nil || !strings.HasPrefix(*d.StatusDetail, "Its DNS has been failing since ") ||
+				!strings.Contains(d.DNSHealth.Issues[0].Message, "must have priority 10, but there is 20 mail.example.test") {
 				t.Fatalf("failing: %+v", d)
 			}
 			w.Set(func() { w.Names = nil })
 			time.Sleep(5 * time.Hour)
-			if d := getDomain(t, b.Service, who, id); d.StatusDetail == nil || !strings.HasPrefix(*d.StatusDetail, "Its DNS is in order again since ") || d.DNSHealth.Status != "healthy" {
+			if d := getDomain(t, b.Service, who, id); d.StatusDetail == nil || !strings.HasPrefix(*d.StatusDetail, "Its DNS has been healthy again since ") || d.DNSHealth.Status != "healthy" {
 				t.Fatalf("recovered: %+v", d)
 			}
 		}
-		if bad, good := log.count("is failing"), log.count("is in order again"); bad != 2 || good != 2 {
+		if bad, good := log.count("is failing"), log.count("is healthy again"); bad != 2 || good != 2 {
 			t.Errorf("%d and %d lines in the log, want 2 and 2", bad, good)
 		}
 	})

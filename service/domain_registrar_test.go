@@ -218,7 +218,7 @@ func TestDeletionForgetsNoOrder(t *testing.T) {
 		s, who, buy := buying(t, shop, "again.com")
 		job := buy()
 		time.Sleep(time.Second)
-		if j := getJob(t, s, who, job.JobID); !strings.Contains(j.Error.Message, "not known whether") {
+		if j := getJob(t, s, who, job.JobID); !strings.Contains(j.Error.Message, "unknown whether") {
 			t.Fatalf("job %+v", j.Error)
 		}
 		if _, err := s.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: job.Resource.ID}); err != nil {

@@ -105,7 +105,7 @@ func TestEdgeRecordsWaitForTheProvider(t *testing.T) {
 		w.edge.Set(func() { clear(w.edge.Tokens) })
 		start = time.Now()
 		r = w.create(id, "late", "TXT", "z")
-		if took := time.Since(start); r.Status != "error" || r.Error == nil || !strings.Contains(*r.Error, "does not take the API token") || took > 4*time.Second {
+		if took := time.Since(start); r.Status != "error" || r.Error == nil || !strings.Contains(*r.Error, "does not accept the API token") || took > 4*time.Second {
 			t.Errorf("after %s the record is %+v", took, r)
 		}
 		if d := w.domain(id); d.Status != "complete" || d.StatusDetail == nil || !strings.HasPrefix(*d.StatusDetail, "edge_token_invalid: ") {

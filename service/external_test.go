@@ -232,7 +232,7 @@ func TestRemoteMessageTooLong(t *testing.T) {
 	e.refresh(e.id)
 	e.until("both are here", func() bool { return len(e.subjects(e.id)) == 2 })
 	huge, err := e.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "1"})
-	if err != nil || huge.Subject != "huge" || huge.Text == nil || !strings.Contains(*huge.Text, "can be read on 127.0.0.1") || huge.Size > 1000 {
+	if err != nil || huge.Subject != "huge" || huge.Text == nil || !strings.Contains(*huge.Text, "Read it on 127.0.0.1") || huge.Size > 1000 {
 		t.Errorf("%+v, %v", huge, err)
 	}
 	long, err := e.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "2"})

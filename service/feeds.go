@@ -103,7 +103,7 @@ func (fs *feeds) Join(who core.Actor) (*Feed, error) {
 	defer fs.mu.Unlock()
 	a := fs.audiences[who.AccountID]
 	if fs.count >= feedsInAll || fs.ofUser[who.UserID] >= feedsOfUser || a != nil && len(a.feeds) >= feedsOfAccount {
-		e := core.Errorf("rate_limited", "Too many pages listen for changes at the same time: %d of one person and %d of an account may. Close some of them.", feedsOfUser, feedsOfAccount)
+		e := core.Errorf("rate_limited", "Too many pages listen for changes at the same time: at most %d of one person and %d of an account. Close some of them.", feedsOfUser, feedsOfAccount)
 		e.RetryAfter = 30 * time.Second
 		return nil, e
 	}

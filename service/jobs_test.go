@@ -114,7 +114,7 @@ func TestJobErrorsHideWhatIsNotForPeople(t *testing.T) {
 		time.Sleep(time.Minute)
 		for id, want := range map[string]core.JobFailure{
 			coded: {Code: "zone_conflict", Message: "Remove the MX record mx.example. first."},
-			plain: {Code: "internal_error", Message: "The attempt did not succeed. The log of this installation says why."},
+			plain: {Code: "internal_error", Message: "The attempt failed. See the log of this installation."},
 		} {
 			out, err := s.GetJob(t.Context(), jobsReader, service.GetJobIn{ID: id})
 			if err != nil {

@@ -146,7 +146,7 @@ func (w *writer) write(ctx context.Context, r Request, want dnsprov.Record) erro
 	return w.note([]dnsprov.Record{want}, []record{got})
 }
 
-// adopt looks what is in the way of a wanted record. If it says the same, it is taken as it is;
+// adopt looks what is in the way of a wanted record. If it exists already, it is taken as it is;
 // else it is a conflict.
 func (w *writer) adopt(ctx context.Context, want dnsprov.Record, refused error) error {
 	have, err := w.list(ctx, w.zone, w.at)

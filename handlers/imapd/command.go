@@ -117,7 +117,7 @@ func (w *protocolConn) readCommand() error {
 		case !m.found:
 			return nil
 		case w.command.continuation:
-			return w.closeWith("[CLIENTBUG] No literal is asked for")
+			return w.closeWith("[CLIENTBUG] No literal is expected")
 		case w.command.message:
 			return w.passLiteral(m)
 		case m.size > w.maxString() || int64(len(w.text))+m.size > maxCommand:
@@ -235,7 +235,7 @@ func (w *protocolConn) readString(m literalMarker) error {
 			return err
 		}
 		if bytes.ContainsAny(piece[:n], "\x00\r\n") {
-			w.command.refused = "BAD [CLIENTBUG] A string within a command has no line end and no NUL"
+			w.command.refused = "BAD [CLIENTBUG] A string in a command cannot have a line end or NUL"
 		}
 		w.text = appendEscaped(w.text, piece[:n])
 		left -= int64(n)

@@ -11,7 +11,7 @@ import (
 func (ss *session) compress(tag string, p *commandEditor) error {
 	switch {
 	case len(p.tokens) != 3 || p.word(2) != "DEFLATE":
-		return badCommand("The one way to compress is DEFLATE")
+		return badCommand("Only DEFLATE is supported")
 	case ss.conn.compressed():
 		return refused("COMPRESSIONACTIVE", "The connection is compressed already")
 	case !ss.server.acquireCompression():

@@ -443,7 +443,7 @@ func checkSections(o *imap.FetchOptions) error {
 	}
 	for _, s := range o.BodySection {
 		if s.Specifier == imap.PartSpecifierMIME && len(s.Part) == 0 {
-			return badCommand("MIME comes behind a part's number")
+			return badCommand("MIME needs a part number")
 		}
 		if len(s.HeaderFields)+len(s.HeaderFieldsNot) > maxFieldNames {
 			return badCommand("At most %d header fields are named", maxFieldNames)

@@ -67,7 +67,7 @@ func parseFlags(list []imap.Flag) (flags inbox.Flags, keywords []string, err err
 		case bit != 0:
 			flags |= bit
 		case strings.HasPrefix(string(f), `\`):
-			return 0, nil, badCommand("There is no flag %s that a client may set", plainText(string(f)))
+			return 0, nil, badCommand("A client cannot set the flag %s", plainText(string(f)))
 		case plainText(string(f)) != string(f):
 			return 0, nil, badCommand("A keyword is ASCII")
 		default:

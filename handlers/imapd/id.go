@@ -40,7 +40,7 @@ func idFields(p *commandEditor) ([]string, error) {
 		name, ok := p.value(i)
 		value, ok2 := p.value(i + 1)
 		if !ok || !ok2 || len(name) > maxIDText || len(value) > maxIDText {
-			return nil, badCommand("A name or a value of the ID is none")
+			return nil, badCommand("A name or a value of the ID is not valid")
 		}
 		fields = append(fields, plainText(name)+"="+plainText(value))
 	}

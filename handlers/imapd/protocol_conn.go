@@ -33,7 +33,7 @@ const (
 const continuation = "+ Ready for literal data\r\n"
 
 // idleTooLong is the reason that a client gets if it sends nothing in its time.
-const idleTooLong = "Nothing came for too long"
+const idleTooLong = "Idle for too long"
 
 // errClosedByServer ends a connection after the client has been told why.
 var errClosedByServer = errors.New("connection ended by the server")

@@ -341,7 +341,7 @@ func TestIdleClientsAreSentAway(t *testing.T) {
 				}()
 				begin := time.Now()
 				go w.Read(make([]byte, 100))
-				if got := <-told; got != "* BYE Nothing came for too long\r\n" || time.Since(begin) != tc.after {
+				if got := <-told; got != "* BYE Idle for too long\r\n" || time.Since(begin) != tc.after {
 					t.Errorf("after %v: %q", time.Since(begin), got)
 				}
 			})

@@ -157,7 +157,7 @@ func (r *run) admit(conn net.Conn) *trackedConn {
 }
 
 // evictedReply is the reason that a client gets when it makes room for another.
-const evictedReply = "[UNAVAILABLE] Others wait for your place; come again later"
+const evictedReply = "[UNAVAILABLE] Idle connection closed for others, try again later"
 
 // evict ends a connection that has not logged in.
 func (r *run) evict(p *trackedConn) {

@@ -78,7 +78,7 @@ func (ss *session) Login(username, password string) error {
 	if err != nil {
 		ss.conn.slot.Idle()
 		if ss.failedLogins++; ss.failedLogins >= maxLogins {
-			ss.conn.stop("[UNAVAILABLE] Too many log-ins failed") // once the answer is out
+			ss.conn.stop("[UNAVAILABLE] Too many failed log-ins") // once the answer is out
 		}
 		return ss.replyError(err)
 	}

@@ -36,7 +36,7 @@ type slowness struct {
 
 const (
 	logIn   = "a LOGIN ann@example.test \"correct horse\"\r\n"
-	tooSlow = "* BYE Nothing came for too long\r\n"
+	tooSlow = "* BYE Idle for too long\r\n"
 	hello   = "\x16\x03\x01\x02\x00\x01" // how a handshake begins
 )
 

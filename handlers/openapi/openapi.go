@@ -195,7 +195,7 @@ func Describe(api API) *Document {
 		Tags:     groups,
 		Components: components{
 			SecuritySchemes: map[string]map[string]string{"bearer": {
-				"type": "http", "scheme": "bearer", "bearerFormat": "mst_…", "description": "An API token, made with create_token or `mailstead token create`.",
+				"type": "http", "scheme": "bearer", "bearerFormat": "mst_…", "description": "An API token, created with create_token or `mailstead token create`.",
 			}},
 			Headers: apiHeaders,
 		},
@@ -311,9 +311,9 @@ func (d *describer) event(e events.EventType) *operationObject {
 			Schema: &Schema{AllOf: []*Schema{d.of(envelopeType, false), typed}},
 		}}}},
 		Responses: Dict[*response]{
-			{"2XX", &response{Description: "Taken. Answer within 10 seconds; the body is not looked at."}},
+			{"2XX", &response{Description: "Accepted. Answer within 10 seconds; the body is ignored."}},
 			{"410", &response{Description: "Gone: the endpoint is disabled at once."}},
-			{"default", &response{Description: "Not taken: the event is tried again, up to six times within 52 minutes."}},
+			{"default", &response{Description: "Not accepted: the event is sent again, up to six times within 52 minutes."}},
 		},
 	}
 	for _, h := range deliveryHeaders {

@@ -256,7 +256,7 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 		p.Description = doc
 	}
 	if alias := f.Tag.Get("alias"); alias != "" {
-		p.Description = strings.TrimSpace(p.Description + " Also taken as `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
+		p.Description = strings.TrimSpace(p.Description + " Alias: `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
 	}
 	if e := p.fit(g.example); e != nil && p.Format != "date-time" {
 		p.Examples = []any{e}

@@ -226,7 +226,7 @@ func (r *renderer) known(classes []string, name string) []string {
 	return append(classes, name)
 }
 
-// style is the class that says the same as a style attribute.
+// style is the class that exists already as a style attribute.
 func (r *renderer) style(all []declaration) string {
 	if len(all) == 0 {
 		return ""

@@ -82,7 +82,7 @@ func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 }
 
 func noPasskeys(where string) *core.Error {
-	return core.Errorf("passkeys_unavailable", "Browsers have no passkeys %s.", where)
+	return core.Errorf("passkeys_unavailable", "Browsers support no passkeys %s.", where)
 }
 
 // challenge makes the text that an authenticator signs. It says itself until when and for what it
@@ -113,7 +113,7 @@ func (s *Service) checkChallenge(text, purpose, rpID string) ([]byte, error) {
 }
 
 func badPasskey(err error) *core.Error {
-	return unauthorized("invalid_credentials", "This passkey does not fit, or it took too long. Try again.").Because(err)
+	return unauthorized("invalid_credentials", "This passkey was not accepted, or it took too long. Try again.").Because(err)
 }
 
 // creation gives what a new passkey is made by, with a challenge of the caller's.
@@ -185,7 +185,7 @@ func (s *Service) AddPasskey(_ context.Context, who core.Actor, origin string, i
 	}
 	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
 		if len(u.Passkeys) >= passkeysMost {
-			return core.Errorf("too_many_passkeys", "You have %d passkeys. Delete one first.", passkeysMost)
+			return core.Errorf("too_many_passkeys", "You have %d passkeys, which is the limit. Delete one first.", passkeysMost)
 		}
 		known, err := newPasskeyUser(u)
 		if err != nil {
@@ -214,7 +214,7 @@ func (s *Service) readPasskey(who core.Actor, origin string, credential []byte) 
 	if err != nil {
 		return nil, err
 	}
-	wrong := core.Invalid("credential", "invalid", "is not what a browser makes of the options, or it took too long; begin again")
+	wrong := core.Invalid("credential", "invalid", "is not a browser's answer to these options, or it took too long; start again")
 	parsed, err := fido.ParseCredentialCreationResponseBytes(credential)
 	if err != nil {
 		return nil, wrong.Because(err)
@@ -245,7 +245,7 @@ func (s *Service) DeletePasskey(_ context.Context, who core.Actor, in PasskeyIn)
 	err := s.changeSelf(who, func(_ *store.Tx, u *store.User) error {
 		at := slices.IndexFunc(u.Passkeys, func(p store.Passkey) bool { return p.ID == in.ID })
 		if at < 0 {
-			return core.Errorf("not_found", "You have no such passkey.")
+			return core.Errorf("not_found", "There is no such passkey.")
 		}
 		u.Passkeys = slices.Delete(u.Passkeys, at, at+1)
 		return nil
@@ -254,7 +254,7 @@ func (s *Service) DeletePasskey(_ context.Context, who core.Actor, in PasskeyIn)
 		return nil, err
 	}
 	s.Log.Info("passkey deleted", "user", who.UserID, "ip", who.IP, "passkey", in.ID)
-	return &Deleted{"The passkey signs nobody in any more. Delete it in your browser or app too.", in.ID}, nil
+	return &Deleted{"The passkey can no longer sign in. Delete it in your browser or app too.", in.ID}, nil
 }
 
 // assertion gives what an authenticator is asked to sign in with, with a challenge of the caller's.

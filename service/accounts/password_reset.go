@@ -95,7 +95,7 @@ func userByReset(tx *store.Tx, token string) (*store.User, error) {
 		}
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && dead {
-		return nil, core.Errorf("not_found", "This link was used already, or has expired. Ask for another where you sign in, or whoever invited you.")
+		return nil, core.Errorf("not_found", "This link was used already or has expired. Request another on the sign-in page, or ask the person who invited you.")
 	}
 	return u, err
 }
@@ -116,7 +116,7 @@ type ForgotIn struct {
 // ForgotPassword has a link that sets a password sent to the address, if it is a team user's. What
 // it answers, and how long it takes, is the same for every address: a job finds out whose it is.
 func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Said, error) {
-	out := &Said{"If somebody here has this address, a letter with a link is on its way to it. The link works once, within two hours."}
+	out := &Said{"If this address belongs to a user, an email with a link is on its way. The link works once, within two hours."}
 	email, err := core.NormalizeEmail("email", in.Email)
 	if err != nil {
 		return nil, err
@@ -206,9 +206,9 @@ func (s *Service) composeForgot(from *store.Domain, args forgotArgs, token strin
 		From: msg.Address{Name: "Mailstead", Mailbox: "postmaster", Host: from.Name}, To: []msg.Address{{Mailbox: local, Host: domain}},
 		Subject: "Choose a new password", MessageID: msg.NewMessageID(from.Name), Date: s.Now(),
 		Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}},
-		Text: fmt.Sprintf("Somebody at %s asked for a new password for %s on %s.\n\n"+
-			"If that was you, choose one here within two hours:\n\n%s\n\n"+
-			"If it was not, do nothing: your password stays as it is.\n",
+		Text: fmt.Sprintf("Someone at %s requested a new password for %s on %s.\n\n"+
+			"If it was you, choose a new password here within two hours:\n\n%s\n\n"+
+			"If it was not you, ignore this email: your password stays the same.\n",
 			args.IP, args.Email, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token)),
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
@@ -284,7 +284,7 @@ func (s *Service) CompleteWelcome(_ context.Context, v Visitor, in WelcomeIn) (*
 			return err
 		}
 		if holder.ID != now.ID {
-			return core.Errorf("not_found", "This link is somebody else's by now.")
+			return core.Errorf("not_found", "This link now belongs to another user.")
 		}
 		if err := in.apply(tx, now, hash); err != nil {
 			return err
@@ -318,7 +318,7 @@ func (in *WelcomeIn) check() error {
 func (in *WelcomeIn) apply(tx *store.Tx, u *store.User, hash string) error {
 	if in.Email != nil && *in.Email != u.Email {
 		if !mayChooseEmail(u) {
-			return core.Errorf("forbidden_role", "The address cannot be changed here. Leave it as it is.")
+			return core.Errorf("forbidden_role", "The email address cannot be changed here.")
 		}
 		if err := moveUser(tx, u, *in.Email); err != nil {
 			return err

@@ -42,7 +42,7 @@ func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, 
 		s.wrongCodes.Add(key, s.Now())
 	}
 	if s.wrongCodes.Count(key, s.Now()) > codesWrong {
-		e := core.Errorf("rate_limited", "Too many wrong codes. Wait a day, or have the operator of this server switch your second factor off.")
+		e := core.Errorf("rate_limited", "Too many wrong codes. Wait a day, or ask the operator of this server to turn two-factor authentication off for you.")
 		e.RetryAfter = codeWindow
 		return e
 	}
@@ -59,12 +59,12 @@ func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, 
 		}
 		if hasTOTP(u) {
 			if code == "" {
-				return unauthorized("second_factor_required", "Give the code that your authenticator app shows, or a recovery code.")
+				return unauthorized("second_factor_required", "Enter the 6-digit code of your authenticator app, or a recovery code.")
 			}
 			if right, err := s.takeCode(u, code, tx.Now()); err != nil {
 				return err
 			} else if !right {
-				return core.Errorf("invalid_code", "The code is wrong, or was used already. Wait for the next one.")
+				return core.Errorf("invalid_code", "The code is wrong or was used already. Wait for the next one.")
 			}
 		}
 		return fn(tx, u)
@@ -140,7 +140,7 @@ func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) 
 	out := &TOTPSecret{Secret: base32.StdEncoding.EncodeToString(secret)}
 	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
 		if hasTOTP(u) {
-			return core.Errorf("totp_enabled", "You have a second factor already. Switch it off before you make another.")
+			return core.Errorf("totp_enabled", "Two-factor authentication is on already. Turn it off before you set it up again.")
 		}
 		u.TOTP = &store.TOTP{Sealed: s.Keys.Seal(core.TOTPPlace(u.ID), secret), CreatedAt: tx.Now()}
 		out.URI = totpURI(s.Hostname(), u.Email, out.Secret)
@@ -180,14 +180,14 @@ func (s *Service) ConfirmTOTP(_ context.Context, who core.Actor, in TOTPCodeIn) 
 	err := s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
 		switch {
 		case hasTOTP(u):
-			return core.Errorf("totp_enabled", "You have a second factor already.")
+			return core.Errorf("totp_enabled", "Two-factor authentication is on already.")
 		case u.TOTP == nil || tx.Now().Sub(u.TOTP.CreatedAt) > totpConfirmed:
-			return core.Errorf("totp_not_started", "Make a secret first; one that is not confirmed within an hour is forgotten.")
+			return core.Errorf("totp_not_started", "Start the setup first. A setup that is not confirmed expires after an hour.")
 		}
 		if right, err := s.takeCode(u, in.Code, tx.Now()); err != nil {
 			return err
 		} else if !right {
-			return core.Errorf("invalid_code", "The code is wrong. Give the one that the app shows now, and check that its clock is right.")
+			return core.Errorf("invalid_code", "The code is wrong. Enter the one that the app shows now, and check that its clock is right.")
 		}
 		u.TOTP.Confirmed = true
 		for _, code := range out.Codes {
@@ -217,7 +217,7 @@ func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (
 		return nil, err
 	}
 	s.Log.Info("second factor switched off", "user", who.UserID, "ip", who.IP)
-	return &Said{"The second factor is switched off."}, nil
+	return &Said{"Two-factor authentication is off."}, nil
 }
 
 // Codes by the clock as every authenticator app makes them (RFC 6238 over RFC 4226, SHA-1).

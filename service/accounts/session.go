@@ -331,7 +331,7 @@ func (s *Service) EndSession(_ context.Context, who core.Actor, in SessionIn) (*
 			return err
 		}
 		if t == nil || t.Kind != core.SessionKind || t.UserID != who.UserID {
-			return core.Errorf("not_found", "You have no such session. It may have ended already.")
+			return core.Errorf("not_found", "There is no such session. It may have ended already.")
 		}
 		return store.Tokens.Delete(tx, t.ID)
 	})

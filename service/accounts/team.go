@@ -119,10 +119,10 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 	}
 	out := &TeamUserInvited{
 		Success: true, ID: u.ID, Email: u.Email, Role: u.Role, FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
-		ResetLink: link, Message: u.Email + " is in the team, and can sign in with the password that you gave.",
+		ResetLink: link, Message: u.Email + " is now in the team and can sign in with the password that you set.",
 	}
 	if link != "" {
-		out.Message = u.Email + " is in the team. Give them reset_link: it lets them choose a password, once, within 72 hours."
+		out.Message = u.Email + " is now in the team. Send them reset_link: it lets them choose a password once, within 72 hours."
 	}
 	return out, nil
 }
@@ -134,7 +134,7 @@ func (s *Service) draftUser(who core.Actor, in InviteTeamUserIn) (*store.User, e
 		u.Role = *in.Role
 	}
 	if u.Role == "admin" && who.Role != "owner" {
-		return nil, core.Errorf("forbidden_role", "Only the account's owner may make somebody an admin. Invite a member, or ask the owner.")
+		return nil, core.Errorf("forbidden_role", "Only the account's owner can make a user an admin. Invite a member, or ask the owner.")
 	}
 	var err error
 	if u.Email, err = core.NormalizeEmail("email", in.Email); err != nil {
@@ -160,7 +160,7 @@ func (s *Service) roomForUser(tx *store.Tx, u *store.User) error {
 	}
 	n := s.Config.Limits.TeamUsers
 	if n > 0 && store.UsersByAccount.Count(tx, u.AccountID, n) >= n {
-		return core.Errorf("user_limit_reached", "This account may have %d team users, its owner included. Delete one first.", n)
+		return core.Errorf("user_limit_reached", "This account is limited to %d team users, its owner included. Delete one first.", n)
 	}
 	return nil
 }
@@ -238,7 +238,7 @@ func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserI
 }
 
 func membersOnly() *core.Error {
-	return core.Errorf("forbidden_role", "An admin may change and delete members only. Ask the account's owner.")
+	return core.Errorf("forbidden_role", "An admin can change and delete only members. Ask the account's owner.")
 }
 
 // teamUserOf gives a user who may be changed: one of the account, but not its owner.
@@ -398,15 +398,15 @@ func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 		return nil
 	case in.UserID == who.UserID:
 		if in.Email != nil || in.Role != nil {
-			return core.Errorf("forbidden_role", "You may change your own name and password. Ask the account's owner for the rest.")
+			return core.Errorf("forbidden_role", "You can change only your own name and password. Ask the account's owner for the rest.")
 		}
 		return nil
 	case !who.Can("admin"):
-		return core.Errorf("insufficient_scope", "Changing somebody else needs the \"admin\" permission. Use a token that has it.")
+		return core.Errorf("insufficient_scope", "Changing another user needs the \"admin\" permission. Use a token that has it.")
 	case who.Role != "admin":
-		return core.Errorf("forbidden_role", "The role %q may change its own name and password only. Ask the account's owner or an admin.", who.Role)
+		return core.Errorf("forbidden_role", "The role %q can change only its own name and password. Ask the account's owner or an admin.", who.Role)
 	case in.Role != nil && *in.Role == "admin":
-		return core.Errorf("forbidden_role", "Only the account's owner may make somebody an admin.")
+		return core.Errorf("forbidden_role", "Only the account's owner can make a user an admin.")
 	}
 	return nil
 }

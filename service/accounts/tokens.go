@@ -50,7 +50,7 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor,
 	if token == "" {
 		return core.Actor{}, unauthorized("unauthorized", "Send an API token: Authorization: Bearer mst_…")
 	}
-	invalid := unauthorized("unauthorized", "This is not a valid API token. Copy it again, or make a new one.")
+	invalid := unauthorized("unauthorized", "This is not a valid API token. Copy it again, or create a new one.")
 	if !wellFormedToken(token) {
 		return core.Actor{}, invalid
 	}
@@ -92,7 +92,7 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 		return core.Actor{}, tokenRevoked()
 	}
 	if t.Kind != core.SessionKind && !t.ExpiresAt.IsZero() && !tx.Now().Before(t.ExpiresAt) {
-		return core.Actor{}, unauthorized("token_expired", "This token has expired. Make a new one.")
+		return core.Actor{}, unauthorized("token_expired", "This token has expired. Create a new one.")
 	}
 	u, err := store.Users.Read(tx, t.UserID)
 	if err != nil {
@@ -306,13 +306,13 @@ func checkPermissions(who core.Actor, permissions []string) error {
 	}
 	for _, p := range permissions {
 		if !slices.Contains(core.Scopes, p) {
-			return core.Invalid("permissions", "not_allowed", "%.40q is none of %s", p, strings.Join(core.Scopes, ", "))
+			return core.Invalid("permissions", "not_allowed", "%.40q is not one of %s", p, strings.Join(core.Scopes, ", "))
 		}
 		if who.Role == "member" && p != "read" && p != "write" {
-			return core.Errorf("forbidden_role", "A member's tokens may hold read and write only.")
+			return core.Errorf("forbidden_role", "A member's tokens can have only the read and write permissions.")
 		}
 		if !who.Can(p) {
-			return core.Errorf("insufficient_scope", "This token lacks the %q permission, so it cannot give it to another.", p)
+			return core.Errorf("insufficient_scope", "This token lacks the %q permission, so it cannot grant it to another token.", p)
 		}
 	}
 	return nil
@@ -381,7 +381,7 @@ func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*D
 			return core.NotFound("token")
 		}
 		if t.UserID != who.UserID && !who.Can("admin") {
-			return core.Errorf("insufficient_scope", "Revoking a token of somebody else needs the \"admin\" permission.")
+			return core.Errorf("insufficient_scope", "Revoking another user's token needs the \"admin\" permission.")
 		}
 		t.RevokedAt = tx.Now()
 		return store.Tokens.Put(tx, t)
@@ -389,5 +389,5 @@ func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*D
 	if err != nil {
 		return nil, err
 	}
-	return &Deleted{"The token is revoked. Whatever used it gets 401 from now on.", in.TokenID}, nil
+	return &Deleted{"The token is revoked. Requests with it now get 401.", in.TokenID}, nil
 }

@@ -53,7 +53,7 @@ func (s *Service) userByEmail(email string) (u *store.User, err error) {
 	return u, err
 }
 
-// NewPassword is what the operator says to give a team user a new password.
+// NewPassword is what the operator says to set a team user's password.
 type NewPassword struct {
 	User     string
 	Password string // "": made here
@@ -178,7 +178,7 @@ func (in *ProfileIn) check(who core.Actor) error {
 		return nil
 	}
 	if who.Role != "owner" {
-		return core.Errorf("forbidden_role", "You may change your own name and password. Ask the account's owner for the rest.")
+		return core.Errorf("forbidden_role", "You can change only your own name and password. Ask the account's owner for the rest.")
 	}
 	email, err := core.NormalizeEmail("email", *in.Email)
 	in.Email = &email
@@ -250,7 +250,7 @@ func moveUser(tx *store.Tx, u *store.User, email string) error {
 // one at the door.
 func (s *Service) provePassword(ctx context.Context, who core.Actor, password string) (still func(*store.User) error, err error) {
 	if password == "" {
-		return nil, core.Invalid("current_password", "required", "give your present password")
+		return nil, core.Invalid("current_password", "required", "your current password is required")
 	}
 	u, err := s.userToSignIn(who.Email)
 	if err != nil {
@@ -271,7 +271,7 @@ func (s *Service) provePassword(ctx context.Context, who core.Actor, password st
 	}
 	if u.ID != who.UserID || !right {
 		s.RecordWrongPassword(key, from.Network)
-		return nil, core.Errorf("wrong_password", "This is not your present password.")
+		return nil, core.Errorf("wrong_password", "This is not your current password.")
 	}
 	s.LoginAttempts.RecordSuccess(key, from.Network)
 	return rightPassword(u.PasswordHash), nil

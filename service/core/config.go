@@ -50,7 +50,7 @@ func (s *Core) CheckRelay(name string) error {
 		return nil
 	}
 	if len(names) == 0 {
-		return Invalid("relay", "not_found", "cannot be set: this installation has no relay; its operator adds one to mailstead.toml")
+		return Invalid("relay", "not_found", "cannot be set: this installation has no relay; its operator can add one to mailstead.toml")
 	}
 	return Invalid("relay", "not_found", "must be one of %s, or null", strings.Join(names, ", "))
 }

@@ -83,13 +83,13 @@ func Explain(err error) *Error {
 	}
 	switch {
 	case errors.Is(err, store.ErrFull):
-		return Errorf("internal_error", "The server's disk is full, so nothing was changed. Its operator must make room; then try again.").Because(err)
+		return Errorf("internal_error", "The server's disk is full, so nothing was changed. Its operator must free space; then try again.").Because(err)
 	case errors.Is(err, store.ErrFailed):
-		return Errorf("internal_error", "The server's disk has failed, so it takes no changes until its operator has mended it.").Because(err)
+		return Errorf("internal_error", "The server's disk has failed. No changes are possible until its operator has fixed it.").Because(err)
 	case errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
 		return Errorf("shutting_down", "The server is stopping. Try again in a moment.").Because(err)
 	}
-	return Errorf("internal_error", "Something went wrong on our side. Try again; if it stays, report the request id.").Because(err)
+	return Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id.").Because(err)
 }
 
 // Healthy says why the store takes no more writes; nil while it does.
@@ -153,7 +153,7 @@ func OverStore(err error) error {
 	case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
 		return &SMTPError{Code: 421, Enhanced: "4.3.2", Message: "Service not available, try again later", cause: err}
 	case errors.Is(err, store.ErrTooLarge):
-		return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message may have at most %d bytes.", MaxMessage), cause: err}
+		return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message can have at most %d bytes.", MaxMessage), cause: err}
 	}
 	return err
 }

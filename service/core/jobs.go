@@ -88,7 +88,7 @@ func jobFailure(j *store.Job) *JobFailure {
 	case j.Err == "":
 		return nil
 	case j.ErrCode == "":
-		return &JobFailure{"internal_error", "The attempt did not succeed. The log of this installation says why."}
+		return &JobFailure{"internal_error", "The attempt failed. See the log of this installation."}
 	}
 	return &JobFailure{j.ErrCode, j.Err}
 }

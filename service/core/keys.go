@@ -77,7 +77,7 @@ func (k *Keys) Seal(place string, secret []byte) []byte {
 func (k *Keys) Open(place string, sealed []byte) ([]byte, error) {
 	n := k.seal.NonceSize()
 	if len(sealed) < n {
-		return nil, fmt.Errorf("open the secret of %s: it is cut short", place)
+		return nil, fmt.Errorf("open the secret of %s: it is incomplete", place)
 	}
 	secret, err := k.seal.Open(nil, sealed[:n], sealed[n:], []byte(place))
 	if err != nil {

@@ -356,7 +356,7 @@ func (g *hashGate) acquire(ctx context.Context, network string, known bool) (rel
 }
 
 func tooBusy() *Error {
-	e := Errorf("busy", "Too many log-ins wait just now. Try again in a moment.")
+	e := Errorf("busy", "Too many log-ins are waiting. Try again in a moment.")
 	e.RetryAfter = busyFor
 	return e
 }

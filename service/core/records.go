@@ -179,7 +179,7 @@ const (
 func MayAct(a *store.Account) bool { return a.Status != AccountSuspended }
 
 func ErrSuspended() *Error {
-	return Errorf("account_suspended", "This account is suspended. Ask whoever runs this server.")
+	return Errorf("account_suspended", "This account is suspended. Ask the operator of this server.")
 }
 
 // SuspendedFor is how long a job of a suspended account waits before it is looked at again; resume

@@ -213,7 +213,7 @@ func (s *Core) OpenCursor(who Actor, operation, cursor string, filters ...string
 	if cursor == "" {
 		return "", nil
 	}
-	bad := Errorf("invalid_cursor", "The cursor is not one of this list with these filters. Leave it out to start again.")
+	bad := Errorf("invalid_cursor", "The cursor does not belong to this list with these filters. Leave it out to start again.")
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || len(raw) < cursorMAC {
 		return "", bad
@@ -403,7 +403,7 @@ func (s *Core) Confirmed(who Actor, operation string, args []byte, text string) 
 	const again = ". Call without it to get a new one"
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil || len(raw) < confirmHead || !hmac.Equal(raw[confirmHead:], s.confirmationMAC(who, operation, args, raw[:confirmHead])) {
-		return Invalid("confirmation_token", "invalid", "is not the confirmation_token that this token got for these very arguments"+again)
+		return Invalid("confirmation_token", "invalid", "does not match these arguments and this API token"+again)
 	}
 	ends := time.Unix(int64(binary.BigEndian.Uint64(raw[confirmNonce:confirmHead])), 0)
 	if !s.Now().Before(ends) {
@@ -483,7 +483,7 @@ func (s *Core) Replay(o *Once) (*Replayed, error) {
 		return nil, err
 	}
 	if rec.BodyHash != o.bodyHash {
-		return nil, Errorf("idempotency_key_reused", "This Idempotency-Key came with another body before. Use a new key for a new request.")
+		return nil, Errorf("idempotency_key_reused", "This Idempotency-Key was used with another body. Use a new key for a new request.")
 	}
 	plain, err := s.Keys.Open("replay "+o.ID, rec.Sealed)
 	if err != nil {

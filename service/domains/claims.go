@@ -109,20 +109,20 @@ func ClaimedBeside(tx *store.Tx, accountID, name string) bool {
 // errClaimedElsewhere says that another account holds the name.
 func errClaimedElsewhere(name string) *core.Error {
 	return core.Errorf(claimedElsewhere,
-		"%s belongs to another account of this installation, which has proven that it holds the name. If it is yours, ask the operator of this installation.", name)
+		"%s belongs to another account of this installation, which has proven its ownership. If it is yours, ask the operator of this installation.", name)
 }
 
 func errClaimExpired(d *store.Domain) *core.Error {
 	how := "Set its nameservers, or publish " + claimRecord(d) + " where its DNS is, and run setup again."
 	switch d.DNSProvider {
 	case core.ProviderManual:
-		how = "Enter the records of dns-records where its DNS is, then call verify-dns."
+		how = "Enter the records of dns-records at its DNS provider, then call verify-dns."
 	case core.ProviderEdge:
 		how = "Run setup again with an edge_api_token that may edit its zone."
 	case core.ProviderExternal:
 		how = "Publish " + claimRecord(d) + " where its DNS is, then call dns-status with refresh=true; or refresh a mailbox of it, so that it is logged in to."
 	}
-	return core.Errorf(claimExpired, "Nothing has proven within %d days that this account holds %s, so others may have the name now. %s", int(claimFor.Hours()/24), d.Name, how)
+	return core.Errorf(claimExpired, "Ownership of %[2]s was not proven within %[1]d days, so others can connect it now. %[3]s", int(claimFor.Hours()/24), d.Name, how)
 }
 
 // claimDetail says how an open claim is proven where that is not what its setup asks for anyway;
@@ -135,12 +135,12 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 	case store.PublicMail(d.Name):
 		return "" // nobody here holds it, and nobody needs to
 	case d.DNSProvider == core.ProviderExternal:
-		return fmt.Sprintf("It is not proven yet that this account holds %s, so others may connect it too. A log-in to a mailbox of it at a server that its DNS names proves it; so does %s.",
+		return fmt.Sprintf("This account's ownership of %s is not proven yet, so others can connect it too. Proof is a successful log-in to one of its mailboxes at a server that its DNS names, or %s.",
 			d.Name, claimRecord(d))
 	case d.DNSProvider == dnsprov.Builtin && contested(tx, d):
 		return contestedText(d)
 	case d.DNSProvider == core.ProviderEdge && d.Status == core.DomainComplete:
-		return fmt.Sprintf("Cloudflare does not serve %s yet, so it is not proven that this account holds it: no mail is taken or sent, and others may connect it too. "+
+		return fmt.Sprintf("Cloudflare does not serve %s yet, so this account's ownership is not proven: no mail is received or sent, and others can connect it too. "+
 			"Set the nameservers that Cloudflare shows for it at its registrar.", d.Name)
 	}
 	return ""
@@ -148,7 +148,7 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 
 // contestedText says what to do about a builtin domain that several claim.
 func contestedText(d *store.Domain) string {
-	return fmt.Sprintf("Another account claims %s, or a name above or below it, so its nameservers alone do not say whose it is. "+
+	return fmt.Sprintf("Another account claims %s, or a name above or below it, so its nameservers alone do not prove who owns it. "+
 		"Publish %s where its DNS is now, then call check-ns; or ask the operator of this installation.", d.Name, claimRecord(d))
 }
 

@@ -142,7 +142,7 @@ func (s *Service) scout(ctx context.Context, who core.Actor, token string, names
 }
 
 func errDomainLimit(limit, used int) *core.Error {
-	return core.Errorf("domain_limit_exceeded", "This account may have %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
+	return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
 }
 
 // A connection is the transaction of one connect_domains.
@@ -318,7 +318,7 @@ func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProvi
 	case errors.Is(err, rdap.ErrNoServer):
 		return s.unknownProvider(ctx, ascii, registered, noProvider(ascii, "the registry has no RDAP service").Because(err))
 	}
-	return s.unknownProvider(ctx, ascii, registered, noProvider(ascii, "the registry's RDAP service gave no answer that can be used").Because(err))
+	return s.unknownProvider(ctx, ascii, registered, noProvider(ascii, "the registry's RDAP service gave no usable answer").Because(err))
 }
 
 // unknownProvider is the answer without one of RDAP: the error, but in a sandbox, whose names are
@@ -348,6 +348,6 @@ func registryProvider(asked string, d *rdap.Domain) *DomainProvider {
 }
 
 func noProvider(name, why string) *core.Error {
-	return core.Errorf("upstream_error", "No RDAP service answered for %s, so its registrar is not known. Look it up by hand, or connect it with manual_dns.", name).
+	return core.Errorf("upstream_error", "No RDAP service answered for %s, so its registrar is unknown. Look it up by hand, or connect the domain with manual_dns.", name).
 		With("rdap", "upstream_error", why)
 }

@@ -66,7 +66,7 @@ func ourDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := core.DomainOf(tx, who, id)
 	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != core.ProviderEdge {
 		return nil, core.Errorf("dns_provider_unsupported",
-			"The DNS of %s is not in our hands (its dns_provider is %s). Change its records where they are kept.", d.Name, d.DNSProvider)
+			"The DNS of %s is not managed by Mailstead (its dns_provider is %s). Change its records at that provider.", d.Name, d.DNSProvider)
 	}
 	return d, err
 }
@@ -115,7 +115,7 @@ func (s *Service) CreateCustomDNSRecord(ctx context.Context, who core.Actor, in 
 			return nil, nil, err
 		}
 		if store.CustomRecordsByDomain.Count(tx, d.ID, maxCustomRecords) == maxCustomRecords {
-			return nil, nil, core.Errorf("invalid_record", "%s has %d records of your own, the most there may be. Delete one first.", d.Name, maxCustomRecords)
+			return nil, nil, core.Errorf("invalid_record", "%s has %d custom records, which is the limit. Delete one first.", d.Name, maxCustomRecords)
 		}
 		r := &store.CustomRecord{ID: tx.NewID("rec"), DomainID: d.ID, TTL: defaultTTL, CreatedAt: tx.Now()}
 		if in.TTL != nil {
@@ -267,14 +267,14 @@ func invalidRecord(field string, err error) *core.Error {
 // with it. It reads all records of the domain.
 func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) error {
 	if dnsprov.Managed(s.reservedRecords(tx, d), r.Name, r.Type, r.Value) {
-		e := core.Errorf("managed_record_collision", "Mailstead keeps the %s records of %s itself. Use another name.", r.Type, r.Name)
+		e := core.Errorf("managed_record_collision", "Mailstead manages the %s records of %s itself. Use another name.", r.Type, r.Name)
 		if r.Name == "_dmarc."+d.Name {
-			e.Message = "Mailstead keeps the records of " + r.Name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."
+			e.Message = "Mailstead manages the records of " + r.Name + " itself. Change the policy with PUT /v1/domains/" + d.ID + "/dmarc."
 		}
-		return e.With("name", "managed_record_collision", "is a managed record's")
+		return e.With("name", "managed_record_collision", "belongs to a managed record")
 	}
 	if r.Type == "CNAME" && r.Value == r.Name {
-		return invalidRecord("value", errors.New("leads to the record itself"))
+		return invalidRecord("value", errors.New("points to the record itself"))
 	}
 	texts := len(r.Value)
 	zone := s.ZoneSource(tx, d)
@@ -288,7 +288,7 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 		case o.Name != r.Name:
 			continue
 		case o.Type == r.Type && o.Value == r.Value:
-			return core.Errorf("duplicate_record", "There is such a record already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" says the same")
+			return core.Errorf("duplicate_record", "This record exists already: %s.", o.ID).With("value", "duplicate_record", "the record "+o.ID+" exists already")
 		case o.Type == "CNAME" || r.Type == "CNAME":
 			return invalidRecord("name", errors.New("has a record already, and a CNAME must be alone at its name (RFC 1034)"))
 		case o.Type == "TXT":
@@ -296,7 +296,7 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 		}
 	}
 	if r.Type == "TXT" && texts > maxTextsAtName {
-		return invalidRecord("value", fmt.Errorf("is too much: the texts of your own at one name have at most %d bytes together, or no answer could hold them", maxTextsAtName))
+		return invalidRecord("value", fmt.Errorf("is too long: your texts at one name can have at most %d bytes together, so that they fit into a DNS answer", maxTextsAtName))
 	}
 	if _, err := zone.Zone(); err != nil {
 		return invalidRecord("value", err)

@@ -275,7 +275,7 @@ func valueToEnter(d *store.Domain, r dnsprov.Record) string {
 func (s *Service) manualDomain(who core.Actor, id string) (*store.Domain, error) {
 	d, err := s.readDomain(who, id)
 	if err == nil && d.DNSProvider != core.ProviderManual {
-		return nil, core.Errorf("not_manual_domain", "The DNS of %s is not entered by hand (its dns_provider is %s). Use dns-status to see its records.", d.Name, d.DNSProvider)
+		return nil, core.Errorf("not_manual_domain", "The DNS of %s is not managed by hand (its dns_provider is %s). Use dns-status to see its records.", d.Name, d.DNSProvider)
 	}
 	return d, err
 }
@@ -315,7 +315,7 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 	case d.Status == core.DomainDeleting:
 		return nil, errBusy(d, "is being deleted")
 	case !recordsReady(d):
-		return nil, core.Errorf("records_not_ready", "The records of %s are still being computed. Ask dns-records until its status is ready.", d.Name)
+		return nil, core.Errorf("records_not_ready", "The records of %s are still being computed. Call dns-records until its status is ready.", d.Name)
 	}
 	l := s.lookAt(ctx, d)
 	if err := s.keepVerified(ctx, who, d, l); err != nil {
@@ -426,13 +426,13 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 	c.DomainID, c.Nameservers, c.CurrentNS = &d.ID, s.nameserversOf(d.DNSProvider), append([]string{}, d.CurrentNS...)
 	switch {
 	case d.Status == core.DomainComplete:
-		c.Status, c.Verified, c.Message = "already_complete", true, d.Name+" is complete; nothing is left to do."
+		c.Status, c.Verified, c.Message = "already_complete", true, d.Name+" is set up; there is nothing to do."
 	case d.Status == core.DomainDeleting:
 		c.Message = d.Name + " is being deleted."
 	case d.DNSProvider == core.ProviderEdge:
 		c.Message = d.Name + " keeps its nameservers: its records are made at " + edgeName + ". If its job " + d.JobID + " did not succeed, run setup again."
 	case d.DNSProvider != dnsprov.Builtin:
-		c.Message = d.Name + " keeps its nameservers. Enter the records of dns-records where its DNS is, then call verify-dns."
+		c.Message = d.Name + " keeps its nameservers. Enter the records of dns-records at its DNS provider, then call verify-dns."
 	case d.Status == core.DomainPending, d.Status == core.DomainInProgress:
 		c.Status, c.Verified, c.Message = "verified", true, d.Name+" is being provisioned by the job "+d.JobID+"."
 	default:
@@ -477,16 +477,16 @@ func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	switch {
 	case err != nil:
 		c.look = false
-		c.Message = "The nameservers of " + c.Domain + " could not be looked up just now. Try again in a minute."
+		c.Message = "The nameservers of " + c.Domain + " could not be looked up. Try again in a minute."
 		return
 	case found.Verified:
-		c.Status, c.Verified, c.Message = "verified", true, c.Domain+" is delegated to us and is provisioned now."
+		c.Status, c.Verified, c.Message = "verified", true, c.Domain+" is delegated to Mailstead and is being provisioned."
 	case len(found.Current) == 0:
 		c.Status, c.Message = "failed", c.Domain+" has no nameservers yet. Set these at its registrar: "+ours+"."
 	default:
 		c.Status = "failed"
 		c.Message = c.Domain + " is delegated to " + strings.Join(found.Current, ", ") + ". Set only these at its registrar: " + ours +
-			". It can take some hours until the change is seen everywhere."
+			". It can take some hours until the change is visible everywhere."
 	}
 	c.CurrentNS = found.Current
 }
@@ -503,7 +503,7 @@ func (s *Service) keepDelegations(who core.Actor, checks []NameserverCheck) erro
 			}
 			d, err := core.DomainOf(tx, who, *c.DomainID)
 			if e := new(core.Error); errors.As(err, &e) { // deleted meanwhile
-				c.Status, c.Verified, c.Message = "not_found", false, c.Domain+" is not a domain of this account any more."
+				c.Status, c.Verified, c.Message = "not_found", false, c.Domain+" is no longer a domain of this account."
 				continue
 			}
 			if err != nil {

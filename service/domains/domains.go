@@ -185,7 +185,7 @@ func (in *UpdateDomainIn) check(c core.Config) (err error) {
 		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all and notes.")
 	}
 	if in.SendingMode != nil && *in.SendingMode == "relay" && len(c.Relays) == 0 && c.Outbound != "capture" {
-		return core.Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has none; its operator adds one to mailstead.toml")
+		return core.Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has no relay; its operator can add one to mailstead.toml")
 	}
 	if in.Tags != nil {
 		if *in.Tags, err = cleanTags(*in.Tags); err != nil {
@@ -293,7 +293,7 @@ func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 	}
 	mb, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, d.CatchAll))
 	if errors.Is(err, store.ErrNotFound) || err == nil && mb.Status == "deleting" {
-		return core.Invalid("catch_all", "not_found", "%s is no mailbox; make it first, or give an address of another domain", d.CatchAll)
+		return core.Invalid("catch_all", "not_found", "%s is not a mailbox; create it first, or give an address of another domain", d.CatchAll)
 	}
 	return err
 }

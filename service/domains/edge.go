@@ -41,7 +41,7 @@ func givenEdgeToken(given *string) (string, error) {
 }
 
 func errNoEdge() *core.Error {
-	return core.Errorf("not_configured", "This installation has no edge provider. Leave edge_api_token out, to use our nameservers, or set manual_dns.")
+	return core.Errorf("not_configured", "This installation has no edge provider. Leave edge_api_token out to use Mailstead's nameservers, or set manual_dns.")
 }
 
 // edgeFailure says to people, in the error of a job or of a name, what became of a question to the
@@ -54,24 +54,24 @@ func edgeFailure(domain string, err error) *core.Error {
 	switch conflicts := conflictsIn(err); {
 	case len(conflicts) > 0:
 		return core.Errorf("zone_conflict",
-			"The zone of %s at %s has records of somebody else's in the place of ours: %s. None of them was touched. Remove them there, or change them to what is wanted, then try again.",
+			"The zone of %s at %s has other records where Mailstead's belong: %s. None of them was changed. Remove them there, or change them to the expected values, then try again.",
 			domain, edgeName, conflictTexts(conflicts)).Because(err)
 	case errors.Is(err, dnsprov.ErrCredential):
 		return core.Errorf("edge_token_invalid",
-			"%s does not take the API token for %s, or the token lacks a right. It needs %s for that zone. Make such a token there, and give it as edge_api_token.",
+			"%s does not accept the API token for %s, or the token lacks a permission. It needs %s for that zone. Create such a token there, and give it as edge_api_token.",
 			edgeName, domain, edgeRights).Because(err)
 	case errors.Is(err, dnsprov.ErrZoneNotFound):
 		return core.Errorf("zone_not_found",
-			"%s has no zone for %s that the API token may see. Add the domain there, or give a token with the rights %s for its zone.",
+			"%s has no zone for %s that the API token can see. Add the domain there, or give a token with the permissions %s for its zone.",
 			edgeName, domain, edgeRights).Because(err)
 	case errors.As(err, &refused):
-		return core.Errorf("upstream_error", "%s does not take the record %s: %s.", edgeName, recordText(refused.Want), clip(refused.Err.Error())).
+		return core.Errorf("upstream_error", "%s rejected the record %s: %s.", edgeName, recordText(refused.Want), clip(refused.Err.Error())).
 			With(core.ProviderEdge, "upstream_error", "does not take a record").Because(err)
 	case errors.As(err, &wait):
-		return core.Errorf("upstream_error", "%s asks to come again in %s for %s.", edgeName, wait.For.Round(time.Second), domain).
+		return core.Errorf("upstream_error", "%s is rate limiting us: retry in %s for %s.", edgeName, wait.For.Round(time.Second), domain).
 			With(core.ProviderEdge, "upstream_error", "asks to come again later").Because(err)
 	}
-	return core.Errorf("upstream_error", "%s did not do what was asked for %s. Try again in a few minutes.", edgeName, domain).
+	return core.Errorf("upstream_error", "%s could not complete the request for %s. Try again in a few minutes.", edgeName, domain).
 		With(core.ProviderEdge, "upstream_error", "did not answer as it should").Because(err)
 }
 
@@ -313,7 +313,7 @@ func (s *Service) edgeSyncFailed(tx *store.Tx, j *store.Job, cause error) error 
 	if err != nil {
 		return err
 	}
-	code, why := "internal_error", "The change could not be made at "+edgeName+". The log of this installation says why."
+	code, why := "internal_error", "The change failed at "+edgeName+". See the log of this installation."
 	if e, ok := core.AsError(cause); ok {
 		code, why = e.Code, e.Message
 	}
@@ -562,7 +562,7 @@ func (w *edgeWork) refuse(err error) (again bool) {
 
 // besideText says why a custom record cannot be there.
 func besideText(c *dnsprov.Conflict) string {
-	return fmt.Sprintf("It cannot be beside %s, which somebody else made at %s. Remove that there, then change this record or run setup again.",
+	return fmt.Sprintf("It conflicts with %s, which exists at %s and is not Mailstead's. Remove that record there, then change this record or run setup again.",
 		recordText(c.Have), edgeName)
 }
 
@@ -638,7 +638,7 @@ func conflictDetail(domain string, conflicts []*dnsprov.Conflict) string {
 	if len(conflicts) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("zone_conflict: %s lacks records at %s, since there are others in their place: %s. Remove those there, then run setup again.",
+	return fmt.Sprintf("zone_conflict: %s lacks records at %s, since other records are in their place: %s. Remove those there, then run setup again.",
 		domain, edgeName, conflictTexts(conflicts))
 }
 

@@ -233,8 +233,8 @@ func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.
 	switch {
 	case l.good():
 		if d.FailureTold { // people are told that it ends; there is no event that says so
-			d.StatusDetail = fmt.Sprintf("Its DNS is in order again since %s; it was failing since %s.", minute(l.At), minute(since))
-			tx.After(func() { s.Log.Info("the DNS of a domain is in order again", "domain", name, "failing_since", since) })
+			d.StatusDetail = fmt.Sprintf("Its DNS has been healthy again since %s; it had failed since %s.", minute(l.At), minute(since))
+			tx.After(func() { s.Log.Info("the DNS of a domain is healthy again", "domain", name, "failing_since", since) })
 		}
 		d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
 		return nil
@@ -251,7 +251,7 @@ func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.
 	}
 	d.FailureTold = true
 	since = d.FailingSince
-	d.StatusDetail = fmt.Sprintf("Its DNS is failing since %s: see dns_health.", minute(since))
+	d.StatusDetail = fmt.Sprintf("Its DNS has been failing since %s: see dns_health.", minute(since))
 	issues, first := failuresOf(d), ""
 	if len(issues) > 0 {
 		first = issues[0].Message
@@ -295,7 +295,7 @@ func failuresOf(d *store.Domain) []failureIssue {
 		actual := strings.Join(d.CurrentNS, ", ")
 		out = append(out, failureIssue{
 			Code: nsIssue, Purpose: dnsprov.PurposeNS, Type: "NS", Host: "@", Actual: core.OrNull(actual),
-			Message: fmt.Sprintf("%s is not delegated to us any more. Set our nameservers, and only these, at its registrar again.", d.Name),
+			Message: fmt.Sprintf("%s is no longer delegated to Mailstead. Set Mailstead's nameservers, and only these, at its registrar again.", d.Name),
 		})
 	}
 	for _, c := range d.Checks {
@@ -457,21 +457,21 @@ func checkMessage(c store.DNSCheck) string {
 	case c.Error == dnsprov.Missing:
 		text = fmt.Sprintf("There is no %s record at %s. Add it with the expected value.", c.Purpose, c.Host)
 	case c.Error == dnsprov.MultipleSPF:
-		text = fmt.Sprintf("%s has more than one SPF record, so receivers heed none of them. Replace them all by the expected one, which says what they say together.", c.Host)
+		text = fmt.Sprintf("%s has more than one SPF record, so receivers ignore all of them. Replace them with the expected record, which combines them.", c.Host)
 	case c.Error == dnsprov.DKIMWrongType:
-		return fmt.Sprintf("%s is a CNAME to somewhere else. Replace it by a TXT record with the expected value.", c.Host)
+		return fmt.Sprintf("%s is a CNAME record that points elsewhere. Replace it with a TXT record that has the expected value.", c.Host)
 	case c.Error == dnsprov.LookupFailed:
-		return fmt.Sprintf("The %s record at %s could not be looked up yet. It is tried again.", c.Purpose, c.Host)
+		return fmt.Sprintf("The %s record at %s could not be looked up yet. Mailstead will try again.", c.Purpose, c.Host)
 	case c.Purpose == dnsprov.PurposeMX:
 		return mxAdvice(c)
 	case c.Offer != "":
-		text = fmt.Sprintf("The SPF record at %s does not let this host send. Replace it by the expected one, which keeps the senders that are there.", c.Host)
+		text = fmt.Sprintf("The SPF record at %s does not authorize this host. Replace it with the expected record, which keeps the present senders.", c.Host)
 	}
 	if c.Purpose != dnsprov.PurposeSPF {
 		return text
 	}
 	if n := spf.Lookups(expected(c)); n > spf.MaxLookups {
-		text += fmt.Sprintf(" It then takes %d look-ups, of which receivers make %d at most (RFC 7208 section 4.6.4): leave out senders that are not used any more.", n, spf.MaxLookups)
+		text += fmt.Sprintf(" It then needs %d DNS lookups, but receivers make at most %d (RFC 7208 section 4.6.4): remove senders that are no longer used.", n, spf.MaxLookups)
 	}
 	return text
 }
@@ -489,7 +489,7 @@ func mxAdvice(c store.DNSCheck) string {
 		case host == our:
 			ours = true
 		case host == "":
-			return fmt.Sprintf("%s has a null MX, which says that it takes no mail at all (RFC 7505). Replace it by %s.", c.Host, c.Expected)
+			return fmt.Sprintf("%s has a null MX record, which says that it accepts no mail (RFC 7505). Replace it with %s.", c.Host, c.Expected)
 		case err == nil && n <= int(c.Priority):
 			before = append(before, mx)
 		default:
@@ -498,13 +498,13 @@ func mxAdvice(c store.DNSCheck) string {
 	}
 	switch {
 	case ours && len(before) > 0:
-		return fmt.Sprintf("Mail for %s goes to others too: %s. Remove that, or give it a number over %d.", c.Host, strings.Join(before, ", "), c.Priority)
+		return fmt.Sprintf("Mail for %s also goes to other servers: %s. Remove those MX records, or give them a preference above %d.", c.Host, strings.Join(before, ", "), c.Priority)
 	case ours:
-		return fmt.Sprintf("The MX record at %s has another priority than %d: there is %s. Change it to %s.", c.Host, c.Priority, c.Actual, c.Expected)
+		return fmt.Sprintf("The MX record at %s must have priority %d, but there is %s. Change it to %s.", c.Host, c.Priority, c.Actual, c.Expected)
 	case len(before) > 0:
-		return fmt.Sprintf("Mail for %s goes to others: %s. Replace that by %s.", c.Host, strings.Join(before, ", "), c.Expected)
+		return fmt.Sprintf("Mail for %s goes to other servers: %s. Replace those MX records with %s.", c.Host, strings.Join(before, ", "), c.Expected)
 	}
-	return fmt.Sprintf("Mail for %s goes to others: %s. Add %s.", c.Host, strings.Join(after, ", "), c.Expected)
+	return fmt.Sprintf("Mail for %s goes to other servers: %s. Add %s.", c.Host, strings.Join(after, ", "), c.Expected)
 }
 
 // Codes of what is wrong with the names of this host's addresses.
@@ -577,7 +577,7 @@ func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, e
 	}
 	ask := fmt.Sprintf("Ask the hosting provider to set the reverse DNS (PTR) of %s to %s.", ip, s.Config.Hostname)
 	if len(names) == 0 {
-		return &DNSIssue{ptrMissing, purposePTR, ip.String(), fmt.Sprintf("%s has no name in the reverse DNS, so many receivers refuse mail from it. %s", ip, ask)}, nil
+		return &DNSIssue{ptrMissing, purposePTR, ip.String(), fmt.Sprintf("%s has no reverse DNS (PTR record), so many receivers refuse mail from it. %s", ip, ask)}, nil
 	}
 	for _, name := range names {
 		back, err := s.Resolver.LookupNetIP(ctx, "ip", strings.TrimSuffix(name, ".")+".")
@@ -589,7 +589,7 @@ func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, e
 		}
 	}
 	return &DNSIssue{ptrMismatch, purposePTR, ip.String(), fmt.Sprintf(
-		"The reverse DNS names %s as %s, which does not lead back to it, so many receivers refuse mail from it. %s", ip, strings.Join(names, ", "), ask)}, nil
+		"The reverse DNS of %s is %s, which does not resolve back to it, so many receivers refuse mail from it. %s", ip, strings.Join(names, ", "), ask)}, nil
 }
 
 func isNotFound(err error) bool {

@@ -29,23 +29,23 @@ func (p *setupPlan) planPurchase() error {
 		return core.Errorf("insufficient_scope", "This token lacks the \"purchase\" permission that register needs. Use a token that has it.")
 	}
 	if top := dnsprov.RegisteredName(p.name); top != p.name {
-		return core.Errorf("invalid_domain", "%s lies below %s, and only that can be registered.", p.name, top).With("domain", "invalid_domain", "cannot be registered")
+		return core.Errorf("invalid_domain", "%s is a subdomain: only %s can be registered.", p.name, top).With("domain", "invalid_domain", "cannot be registered")
 	}
 	if p.in.Price == nil {
-		return core.Invalid("price", "required", "is required with register: give the price that was quoted, for one year in USD, beyond which nothing is bought")
+		return core.Invalid("price", "required", "is required with register: give the quoted price for one year in USD; nothing is bought above it")
 	}
 	if len(p.s.Config.Registrars) == 0 {
-		return core.Errorf("not_configured", "This installation has no registrar. Its operator adds one to mailstead.toml; or register %s elsewhere and set it up without register.", p.name)
+		return core.Errorf("not_configured", "This installation has no registrar. Its operator can add one to mailstead.toml; or register %s elsewhere and set it up without register.", p.name)
 	}
 	p.shop = p.s.Config.Registrars[0]
 	if p.in.Registrar != "" {
 		if p.shop = p.s.registrarNamed(p.in.Registrar); p.shop == nil {
-			return core.Invalid("registrar", "not_allowed", "%.40q is not a registrar of this installation; GET /v1/account lists them", p.in.Registrar)
+			return core.Invalid("registrar", "not_allowed", "%.40q is not a registrar of this installation; see GET /v1/account for the list", p.in.Registrar)
 		}
 	}
 	if registrar.HasFixedNameservers(p.shop) && p.in.EdgeAPIToken == nil && !p.in.ManualDNS {
 		return core.Invalid("edge_api_token", "required",
-			"is required with register at %s, which does not let nameservers be changed: give an API token for its DNS, or manual_dns to enter the records yourself, or choose another registrar", p.shop.Name())
+			"is required with register at %s, which does not allow other nameservers: give an API token for its DNS, or manual_dns to enter the records yourself, or choose another registrar", p.shop.Name())
 	}
 	return nil
 }
@@ -103,7 +103,7 @@ func (p *setup) register() error {
 		return err
 	}
 	if b.shop = p.s.registrarNamed(b.pu.Registrar); b.shop == nil {
-		return jobs.Permanent(core.Errorf("not_configured", "The registrar %s of this purchase is not configured any more. Its operator must add it again.", b.pu.Registrar))
+		return jobs.Permanent(core.Errorf("not_configured", "The registrar %s of this purchase is no longer configured here. The operator of this installation must add it again.", b.pu.Registrar))
 	}
 	switch b.pu.State {
 	case store.PurchaseBought:
@@ -130,7 +130,7 @@ func (b *purchasing) lookUp() error {
 	case err == nil && b.ours(found):
 		return b.take(found)
 	case err == nil:
-		return b.refuse("domain_unavailable", "%s is in the registrar account already, by another order. The operator of this installation can say whose it is.", b.pu.Domain)
+		return b.refuse("domain_unavailable", "%s is already in the registrar account, from another order. The operator of this installation can say whose it is.", b.pu.Domain)
 	case !errors.Is(err, registrar.ErrNotFound):
 		return b.unclear(err)
 	}
@@ -168,11 +168,11 @@ func (b *purchasing) unclear(err error) error {
 	}
 	if b.pu.State == store.PurchaseIntended {
 		return core.Errorf("registrar_error",
-			"%s takes no order of %s now, and nothing was bought. It is tried again for a while; setup can also be run again at once, or the domain be deleted.",
+			"%s accepts no order for %s now, and nothing was bought. Mailstead will try again for a while; you can also run setup again, or delete the domain.",
 			b.shop.Name(), b.pu.Domain).Because(err)
 	}
 	return core.Errorf("registrar_error",
-		"It is not known whether %s was bought: %s did not answer the order %s of %s. It is looked for again for a while. If this stays, look for that order and for the domain in the account there; then run setup again: it looks first, and never buys twice.",
+		"It is unknown whether %s was bought: %s did not answer the order %s of %s. Mailstead will look again for a while. If this stays, look for that order and for the domain in the account there; then run setup again: it checks first, and never buys twice.",
 		b.pu.Domain, b.shop.Name(), b.pu.ID, b.pu.TriedAt.UTC().Format(time.RFC3339)).Because(err)
 }
 
@@ -246,7 +246,7 @@ func (b *purchasing) guard() error {
 	case o.Premium:
 		return b.explain(registrar.ErrPremium)
 	case o.Price <= 0 || total > b.pu.MaxPrice:
-		return b.refuse("price_changed", "%s costs %s for %s now, and %s were agreed to. Search for it again, and give the new price for one year.",
+		return b.refuse("price_changed", "%s now costs %s for %s, more than the %s in price. Search for it again, and give the new price for one year.",
 			b.pu.Domain, usd(total), term(b.pu.Years), usd(b.pu.MaxPrice))
 	}
 	return nil
@@ -277,13 +277,13 @@ func (b *purchasing) explain(err error) error {
 	name, shop := b.pu.Domain, b.shop.Name()
 	switch {
 	case errors.Is(err, registrar.ErrTaken):
-		return b.refuse("domain_unavailable", "%s is not available any more. Choose another name, and delete this one.", name)
+		return b.refuse("domain_unavailable", "%s is no longer available. Choose another name, and delete this one.", name)
 	case errors.Is(err, registrar.ErrPrice):
-		return b.refuse("price_changed", "%s costs more now than the %s that were agreed to. Search for it again, and give the new price.", name, usd(b.pu.MaxPrice))
+		return b.refuse("price_changed", "%s now costs more than the %s in price. Search for it again, and give the new price.", name, usd(b.pu.MaxPrice))
 	case errors.Is(err, registrar.ErrPremium):
-		return b.refuse("premium_not_supported", "%s is sold at a premium price, which is not bought automatically. Buy it at a registrar, then set it up without register.", name)
+		return b.refuse("premium_not_supported", "%s is a premium domain, which Mailstead does not buy. Buy it at a registrar, then set it up without register.", name)
 	case errors.Is(err, registrar.ErrNoFunds):
-		return b.refuse("insufficient_funds", "The account at %s has not enough funds. Its owner must add some; then run setup again.", shop)
+		return b.refuse("insufficient_funds", "The account at %s has insufficient funds. Its owner must add some; then run setup again.", shop)
 	case errors.Is(err, registrar.ErrNotSold), errors.Is(err, registrar.ErrBadDomain):
 		return b.refuse("registrar_error", "%s does not sell %s: %s.", shop, name, err)
 	}
@@ -404,10 +404,10 @@ func (p *setup) tellRegistrar() error {
 		return err
 	case errors.Is(err, registrar.ErrFixedNameservers):
 		return jobs.Permanent(core.Errorf("registrar_error",
-			"%s does not let the nameservers of %s be changed, so that it cannot be served from here. Delete it here, where the registration stays, and run setup again with edge_api_token, an API token for the DNS there, or with manual_dns.",
+			"%s does not allow other nameservers for %s, so Mailstead cannot serve its DNS. Delete the domain here, which keeps the registration, and run setup again with edge_api_token, an API token for the DNS there, or with manual_dns.",
 			shop.Name(), p.d.Name).Because(err))
 	}
-	return core.Errorf("registrar_error", "%s did not set the nameservers of %s. It is tried again.", shop.Name(), p.d.Name).Because(err)
+	return core.Errorf("registrar_error", "%s did not set the nameservers of %s. Mailstead will try again.", shop.Name(), p.d.Name).Because(err)
 }
 
 // setGlue tells the addresses of nameservers of ours that lie inside of the domain, before it is
@@ -424,7 +424,7 @@ func (p *setup) setGlue(ctx context.Context, shop registrar.Registrar, found *re
 	}
 	if !ok {
 		return jobs.Permanent(core.Errorf("registrar_error",
-			"%s lies inside of %s, and %s cannot be told addresses of nameservers from here. Enter them there as %v, set these nameservers, and run setup again.",
+			"%s is inside %s, and Mailstead cannot set glue records at %s. Enter them there as %v, set these nameservers, and run setup again.",
 			namesOf(hosts), p.d.Name, shop.Name(), c.PublicIPs))
 	}
 	for _, host := range hosts {
@@ -468,7 +468,7 @@ func (s *Service) tellRenewal(ctx context.Context, who core.Actor, in UpdateDoma
 	}
 	shop := s.registrarNamed(d.Registrar)
 	if shop == nil {
-		return core.Errorf("not_configured", "The registrar %s of %s is not configured any more, so that the renewal cannot be changed from here. Its operator must add it again.", d.Registrar, d.Name)
+		return core.Errorf("not_configured", "The registrar %s of %s is no longer configured here, so the renewal cannot be changed. The operator of this installation must add it again.", d.Registrar, d.Name)
 	}
 	renewer, ok := shop.(registrar.AutoRenewer)
 	if !ok {
@@ -478,10 +478,10 @@ func (s *Service) tellRenewal(ctx context.Context, who core.Actor, in UpdateDoma
 	defer cancel()
 	err = renewer.SetAutoRenew(ctx, d.Name, *in.AutoRenew)
 	if errors.Is(err, registrar.ErrNotFound) {
-		return core.Invalid("auto_renew", "not_allowed", "cannot be changed: %s is not in the account at %s any more", d.Name, shop.Name())
+		return core.Invalid("auto_renew", "not_allowed", "cannot be changed: %s is no longer in the account at %s", d.Name, shop.Name())
 	}
 	if err != nil {
-		return core.Errorf("upstream_error", "%s did not change the renewal of %s, and nothing else was changed. Try again later.", shop.Name(), d.Name).
+		return core.Errorf("upstream_error", "%s did not change the renewal of %s. Nothing was changed. Try again later.", shop.Name(), d.Name).
 			With(shop.Name(), "upstream_error", "did not change the renewal").Because(err)
 	}
 	return nil

@@ -118,7 +118,7 @@ func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectI
 	var out *RedirectSet
 	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
 		if d.DNSProvider == core.ProviderExternal {
-			return false, core.Invalid("redirect_url", "not_allowed", "the visitors of %s do not come here, since it is hosted elsewhere; redirect them there", d.Name)
+			return false, core.Invalid("redirect_url", "not_allowed", "the website of %s is hosted elsewhere; redirect it there", d.Name)
 		}
 		target, err := checkRedirect(in.RedirectURL, d.Name)
 		if err != nil {
@@ -186,13 +186,13 @@ func (s *Service) SetForward(_ context.Context, who core.Actor, in SetForwardIn)
 	var out *ForwardSet
 	err := s.changeRouting(who, in.DomainID, "forward_update", func(d *store.Domain) (bool, error) {
 		if d.DNSProvider == core.ProviderExternal {
-			return false, core.Invalid("forward_address", "not_allowed", "the mail of %s does not come here, since it is hosted elsewhere; forward it there", d.Name)
+			return false, core.Invalid("forward_address", "not_allowed", "the mail of %s is hosted elsewhere, so it does not arrive here; forward it there", d.Name)
 		}
 		address, err := checkDomainForward(in.ForwardAddress, d.Name)
 		d.Forward = address
 		return true, err
 	}, func(d *store.Domain, j *string) {
-		out = &ForwardSet{d.Name, d.Forward, true, "Mail for " + d.Name + " that no mailbox takes goes on to " + d.Forward + ".", j}
+		out = &ForwardSet{d.Name, d.Forward, true, "Mail for " + d.Name + " that matches no mailbox is forwarded to " + d.Forward + ".", j}
 	})
 	return out, err
 }
@@ -205,7 +205,7 @@ func (s *Service) DeleteForward(_ context.Context, who core.Actor, in DomainIn) 
 		d.Forward = ""
 		return had, nil
 	}, func(d *store.Domain, j *string) {
-		out = ended(j, "Mail for "+d.Name+" is not forwarded any more.", d.Name+" has no forward.")
+		out = ended(j, "Mail for "+d.Name+" is no longer forwarded.", d.Name+" has no forward.")
 	})
 	return out, err
 }
@@ -303,7 +303,7 @@ func routingDetail(d *store.Domain, l *look, purpose string) string {
 	}
 	switch {
 	case d.Status != core.DomainComplete:
-		return "It has its effect once " + d.Name + " is complete."
+		return "It takes effect once " + d.Name + " is complete."
 	case verified(l.checks, purpose):
 		return "It is in effect: the " + purpose + " records of " + d.Name + " lead here."
 	}

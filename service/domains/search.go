@@ -34,10 +34,10 @@ const (
 
 // Why a search does not say whether a name is free.
 const (
-	unknownInTheDNS = "It is not in the DNS, but only a registrar can tell whether it is free. Configure one to see prices."
-	noRDAPForIt     = "It is not in the DNS, and its registry has no RDAP service, so only a registrar can tell whether it is free."
-	noRDAPAnswer    = "It is not in the DNS, and its registry's RDAP service gave no answer just now. Try again in a minute."
-	noAnswer        = "It could not be looked up just now. Try again in a minute."
+	unknownInTheDNS = "It is not in the DNS, but only a registrar knows whether it is available. Configure one to see prices."
+	noRDAPForIt     = "It is not in the DNS, and its registry has no RDAP service, so only a registrar knows whether it is available."
+	noRDAPAnswer    = "It is not in the DNS, and its registry's RDAP service did not answer. Try again in a minute."
+	noAnswer        = "It could not be looked up. Try again in a minute."
 )
 
 // A SearchResult says whether a domain can be had, and for how much. Prices are of one year.
@@ -76,7 +76,7 @@ func registrableName(given string) (string, error) {
 		return "", core.Errorf("invalid_domain", "%s", err)
 	}
 	if top := dnsprov.RegisteredName(ascii); top != ascii {
-		return "", core.Errorf("invalid_domain", "%s lies below %s, and only that can be registered.", ascii, top)
+		return "", core.Errorf("invalid_domain", "%s is a subdomain: only %s can be registered.", ascii, top)
 	}
 	return ascii, nil
 }
@@ -322,7 +322,7 @@ func suggestTLDs(list string) ([]string, error) {
 		tld := strings.Trim(strings.TrimSpace(given), ".")
 		ascii, _, err := idn.Registrable("example." + tld)
 		if err != nil || tld == "" || dnsprov.RegisteredName(ascii) != ascii {
-			return nil, core.Invalid("tlds", "invalid", "%.80q is not an ending under which domains are registered, such as com or co.uk", given)
+			return nil, core.Invalid("tlds", "invalid", "%.80q is not a domain ending such as com or co.uk", given)
 		}
 		if tld = strings.TrimPrefix(ascii, "example."); !slices.Contains(out, tld) {
 			out = append(out, tld)
@@ -474,9 +474,9 @@ func (p *setupPlan) quote(o registrar.Offer) (*SetupQuote, error) {
 	case !o.Available:
 		return nil, core.Invalid("domain", "not_allowed", "%s is not available; choose another name", p.name)
 	case o.Premium || o.Price <= 0:
-		return nil, core.Invalid("domain", "not_allowed", "%s is sold at a premium price, which is not bought automatically", p.name)
+		return nil, core.Invalid("domain", "not_allowed", "%s is a premium domain, which Mailstead does not buy", p.name)
 	case total > limit:
-		return nil, core.Invalid("price", "out_of_range", "%s costs %s for %s now, more than the %s that price allows; ask the person about the new price", p.name, usd(total), term(years), usd(limit))
+		return nil, core.Invalid("price", "out_of_range", "%s now costs %s for %s, more than the %s in price; ask the person about the new price", p.name, usd(total), term(years), usd(limit))
 	}
 	return &SetupQuote{
 		Domain: p.name, Registrar: p.shop.Name(), Years: years, AutoRenew: p.in.AutoRenew,

@@ -114,10 +114,10 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 		return nil, err
 	}
 	if !p.args.Email && (len(in.Users) > 0 || in.TemplateID != "") {
-		return nil, core.Invalid("setup_email", "not_allowed", "must be true for mailboxes to be made; leave out users and template_id, or setup_email")
+		return nil, core.Invalid("setup_email", "not_allowed", "must be true to create mailboxes; leave out users and template_id, or setup_email")
 	}
 	if in.EdgeAPIToken != nil && in.ManualDNS {
-		return nil, core.Invalid("edge_api_token", "not_allowed", "excludes manual_dns: either the edge provider serves the DNS or somebody else does")
+		return nil, core.Invalid("edge_api_token", "not_allowed", "cannot be combined with manual_dns: the DNS is either at the edge provider or entered by hand")
 	}
 	if p.token, err = givenEdgeToken(in.EdgeAPIToken); err != nil {
 		return nil, err
@@ -266,7 +266,7 @@ func (p *setupPlan) mayMake(tx *store.Tx) error {
 	}
 	limit := p.s.Config.Limits.Domains
 	if used := store.DomainsByAccount.Count(tx, p.who.AccountID, 0); limit > 0 && used >= limit {
-		return core.Errorf("domain_limit_exceeded", "This account may have %d domains and has %d. Delete one first.", limit, used)
+		return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d. Delete one first.", limit, used)
 	}
 	return nil
 }

@@ -124,13 +124,13 @@ func (s *Service) addProvision(tx *store.Tx, d *store.Domain, userID string) err
 	return s.tellCreated(tx, d)
 }
 
-// errAwaited says that the domain is not delegated to us yet.
+// errAwaited says that the domain is not delegated to Mailstead yet.
 type errAwaited struct {
 	current []string
 	claimed bool // it is, and others claim the name too
 }
 
-func (errAwaited) Error() string { return "the domain is not delegated to us yet" }
+func (errAwaited) Error() string { return "the domain is not delegated to Mailstead yet" }
 
 // errPartly says that a step did what it could, and that the job goes on.
 type errPartly struct{ what string }
@@ -195,7 +195,7 @@ func stepText(err error) string {
 	if e, ok := core.AsError(err); ok {
 		return e.Message
 	}
-	return "It did not succeed. The log of this installation says why."
+	return "It failed. See the log of this installation."
 }
 
 // namesOf joins names for people.
@@ -279,7 +279,7 @@ func (p *setup) users() error {
 		return err
 	})
 	if err == nil && lacking > 0 {
-		err = errPartly{fmt.Sprintf("%d of %d mailboxes were not made, since the limits of this account allow no more.", lacking, len(p.args.Mailboxes))}
+		err = errPartly{fmt.Sprintf("%d of %d mailboxes were not created, because of the limits of this account.", lacking, len(p.args.Mailboxes))}
 	}
 	return err
 }
@@ -347,13 +347,13 @@ func (p *setup) wait(awaited errAwaited, done, total int) (jobs.Writes, error) {
 	end := since.Add(delegationAwaited)
 	if !now.Before(end) {
 		return nil, jobs.Permanent(core.Errorf("ns_timeout",
-			"%s was not delegated to us within %d hours. Set these nameservers, and only these, at its registrar, and run setup again: %s.", p.d.Name, int(delegationAwaited.Hours()), ours))
+			"%s was not delegated to Mailstead within %d hours. Set these nameservers, and only these, at its registrar, and run setup again: %s.", p.d.Name, int(delegationAwaited.Hours()), ours))
 	}
 	next := now.Add(Awaiting(now.Sub(since), p.s.Rand()))
 	if next.After(end) {
 		next = end
 	}
-	detail := p.d.Name + " waits to be delegated. Set only these nameservers at its registrar: " + ours + "."
+	detail := p.d.Name + " is not delegated yet. Set only these nameservers at its registrar: " + ours + "."
 	if awaited.claimed {
 		detail = contestedText(p.d)
 	}
@@ -431,7 +431,7 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 			d.Status = core.DomainPendingDNS
 		}
 		if d.DNSProvider == core.ProviderEdge {
-			d.StatusDetail = "The records of " + d.Name + " are not made, since setup_dns was false. Run setup again without it."
+			d.StatusDetail = "The records of " + d.Name + " are not created, since setup_dns was false. Run setup again without it."
 		}
 		err = p.s.putDomain(tx, d)
 	}
@@ -457,7 +457,7 @@ func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) 
 		r.Price = dollars(pu.Price)
 	}
 	if j.Detail = ""; d.Registrar == registrar.SandboxName {
-		j.Detail = d.Name + " is a pretend name of the sandbox registrar: nothing was paid, and nobody else knows it."
+		j.Detail = d.Name + " was registered at the sandbox registrar: nothing was paid, and it does not exist on the internet."
 	}
 	j.Result, err = json.Marshal(r)
 	return err
@@ -658,7 +658,7 @@ func (s *Service) setupFailed(tx *store.Tx, j *store.Job, cause error) error {
 		return err
 	}
 	d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode = core.DomainError, "", time.Time{}, "internal_error"
-	d.ErrorMessage = "The domain could not be provisioned. The log of this installation says why."
+	d.ErrorMessage = "The domain could not be provisioned. See the log of this installation."
 	if e, ok := core.AsError(cause); ok {
 		d.ErrorCode, d.ErrorMessage = e.Code, e.Message
 	}

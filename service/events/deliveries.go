@@ -167,7 +167,7 @@ type WebhookTested struct {
 
 // TestWebhook sends a test.ping to the endpoint, disabled or not.
 func (s *Service) TestWebhook(_ context.Context, who core.Actor, in WebhookIn) (*WebhookTested, error) {
-	out := &WebhookTested{Type: EventTestPing, Queued: true, Message: "A test.ping is on its way. See the endpoint's deliveries for what came of it."}
+	out := &WebhookTested{Type: EventTestPing, Queued: true, Message: "A test.ping is on its way. See the endpoint's deliveries for the result."}
 	err := s.Store.Update(func(tx *store.Tx) error {
 		w, err := webhookOf(tx, who, in.ID)
 		if err != nil {

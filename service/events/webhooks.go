@@ -107,7 +107,8 @@ type WebhookCreated struct {
 	Secret string `json:"secret" words:"ours"`
 }
 
-// CreateWebhook makes an endpoint. One that wants email.received switches the universal inbox on.
+// CreateWebhook creates an endpoint. One that subscribes to email.received turns the universal
+// inbox on.
 func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWebhookIn) (*WebhookCreated, error) {
 	if err := s.Guard.CheckURL(in.URL); err != nil {
 		return nil, core.Invalid("url", "invalid", "%s", err)
@@ -124,7 +125,7 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 	var out *WebhookCreated
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if store.WebhooksByAccount.Count(tx, who.AccountID, core.WebhookLimit) >= core.WebhookLimit {
-			return core.Errorf("webhook_limit_reached", "An account may have %d webhook endpoints. Delete one first.", core.WebhookLimit)
+			return core.Errorf("webhook_limit_reached", "An account is limited to %d webhook endpoints. Delete one first.", core.WebhookLimit)
 		}
 		w.CreatedAt, w.UpdatedAt = tx.Now(), tx.Now()
 		if err := s.putWebhook(tx, w); err != nil {
@@ -164,7 +165,7 @@ func (s *Service) cleanEvents(in []string) ([]string, error) {
 	}
 	for _, e := range in {
 		if e != "*" && !slices.Contains(types, e) {
-			return nil, core.Invalid("events", "not_allowed", "%.60q is no event type; use * or some of %s", e, strings.Join(types, ", "))
+			return nil, core.Invalid("events", "not_allowed", "%.60q is not an event type; use * or some of %s", e, strings.Join(types, ", "))
 		}
 		if !slices.Contains(out, e) {
 			out = append(out, e)

@@ -14,7 +14,7 @@ import (
 const (
 	changeTimeout  = 60 * time.Second // of a change by the API on a server
 	changesAtOnce  = 8                // of one request
-	messageUnknown = "Its server has renumbered the mailbox. Read the inbox again."
+	messageUnknown = "The mail server has renumbered the mailbox. Read the inbox again."
 )
 
 // onServer changes something on the server of an external mailbox. fn runs in the mailbox's turn,
@@ -135,7 +135,7 @@ func (s *Service) deleteRemote(ctx context.Context, mb *store.Mailbox, uids []ui
 // notDeleted is said of a message that a server was told to delete and still has.
 func notDeleted(mb *store.Mailbox) *core.Error {
 	host := mb.External.IMAP.Host
-	return core.Errorf("upstream_error", "%s keeps the message. Nothing was changed here.", host).With(host, "upstream_error", "the mailbox's server")
+	return core.Errorf("upstream_error", "%s did not delete the message. Nothing was changed here.", host).With(host, "upstream_error", "the mailbox's server")
 }
 
 // findExternal is findMessage in a snapshot of its own; external says that the message is to be

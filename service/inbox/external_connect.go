@@ -31,20 +31,20 @@ func explainPull(host string, err error) *pullFailure {
 	var login *pull.LoginError
 	switch {
 	case errors.As(err, &login):
-		return say("%s refused the user name or password. Give the mailbox its new password, or refresh it once the server takes the old one. It said: %q", host, login.Text)
+		return say("%s refused the username or password. Set the mailbox's new password, or refresh it once the server accepts the old one. It said: %q", host, login.Text)
 	case errors.Is(err, netguard.ErrBlocked):
-		return say("%s is not at an address that this server connects to.", host)
+		return say("%s is at an address that this server does not connect to.", host)
 	case errors.Is(err, netguard.ErrResolve):
 		return say("%s has no address in the DNS.", host)
 	case errors.Is(err, pull.ErrTLS):
-		return say("There is no trusted TLS connection with %s. Check its port, security and certificate.", host)
+		return say("The TLS connection to %s is not trusted. Check its port, security and certificate.", host)
 	case errors.Is(err, pull.ErrStalled), errors.Is(err, context.DeadlineExceeded):
 		return say("%s does not answer in time.", host)
 	case errors.Is(err, pull.ErrTooMuch), errors.Is(err, pull.ErrProtocol):
 		return say("%s does not answer as an IMAP server should.", host)
 	case errors.Is(err, pull.ErrRefused):
 		_, text, _ := strings.Cut(err.Error(), pull.ErrRefused.Error()+": ")
-		return say("%s refused what was asked of it. It said: %q", host, text)
+		return say("%s refused the request. It said: %q", host, text)
 	case errors.Is(err, pull.ErrClosed):
 		return say("%s ended the connection.", host)
 	}
@@ -197,7 +197,7 @@ func (s *Service) syncDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox
 }
 
 // UnreadHere is the error of a sync that failed by a fault of this installation.
-const UnreadHere = "The mailbox could not be read here. The log of this installation says why."
+const UnreadHere = "The mailbox could not be read. See the log of this installation."
 
 // syncFailed notes a failure. After a log-in that is refused for good nobody tries again before
 // somebody asks for it: servers lock those out who do.
@@ -225,7 +225,7 @@ func (s *Service) syncFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteB
 
 // PlainRefused is why a password is not sent without TLS.
 const PlainRefused = "must be tls or starttls: with none the password would cross the internet as plain text. " +
-	"Only servers at private addresses may go without TLS, and only where the operator sets allow_private_destinations"
+	"TLS is optional only for servers at private addresses, and only where the operator sets allow_private_destinations"
 
 // PlainGuard decides which servers of tenants may be logged in to without TLS: in production those
 // at private addresses that the operator allows, in a sandbox all that may be dialled.

@@ -581,7 +581,7 @@ func (v *syncRun) stub(m pull.Message, header *store.Spool) (*store.Spool, error
 	fields = bytes.TrimSuffix(fields, []byte("\r\n")) // the empty line
 	out := v.s.Store.NewSpool(core.MaxMessage)
 	_, err = fmt.Fprintf(out, "%sMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+
-		"This message has %d bytes, more than the %d that are fetched. It can be read on %s.\r\n", fields, m.Size, core.MaxMessage, v.mb.External.IMAP.Host)
+		"This message has %d bytes, more than the limit of %d, so it was not fetched. Read it on %s.\r\n", fields, m.Size, core.MaxMessage, v.mb.External.IMAP.Host)
 	if err != nil {
 		_ = out.Close()
 		return nil, err

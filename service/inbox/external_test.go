@@ -135,7 +135,7 @@ func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := "New mail of 230 external mailboxes is being fetched; mail of hosted ones is here the moment it arrives."; out.Message != want {
+		if want := "New mail of 230 external mailboxes is being fetched; mail of hosted mailboxes appears as it arrives."; out.Message != want {
 			t.Fatalf("%q", out.Message)
 		}
 	}

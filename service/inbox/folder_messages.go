@@ -677,7 +677,7 @@ func (s *Service) roomFor(u core.MailboxUser, folder uint32, uids []uint32, name
 func checkQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
 	left, err := QuotaLeft(tx, mb)
 	if err == nil && left >= 0 && size > left {
-		return core.Errorf(CodeQuota, "The mailbox is full. Delete messages, or ask for a larger quota.")
+		return core.Errorf(CodeQuota, "The mailbox is full. Delete messages, or request a larger quota.")
 	}
 	return err
 }

@@ -177,11 +177,11 @@ func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	if specialUse != "" {
 		taken := slices.ContainsFunc(folders, func(f *Folder) bool { return f.SpecialUse == specialUse })
 		if taken || !slices.Contains(specialUses, specialUse) {
-			return core.Errorf(CodeSpecialUse, "The role %s is not known here, or another folder has it.", specialUse)
+			return core.Errorf(CodeSpecialUse, "The role %s is unknown, or another folder has it.", specialUse)
 		}
 	}
 	if slices.ContainsFunc(folders, func(f *Folder) bool { return f.Name == name }) {
-		return core.Errorf(CodeFolderExists, "There is a folder %q already.", name)
+		return core.Errorf(CodeFolderExists, "The folder %q exists already.", name)
 	}
 	names, err := subscribedNames(tx, mailbox)
 	if err != nil {
@@ -334,7 +334,7 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 func (s *Service) mayChangeFolders(mailbox uint32) error {
 	key, now := store.SubscriptionsID(mailbox), s.Now()
 	if s.folderChanges.Count(key, now) >= maxFolderChanges {
-		return core.Errorf(CodeFolderRate, "A mailbox's folders may be changed by %d commands a minute. Go on in a minute.", maxFolderChanges)
+		return core.Errorf(CodeFolderRate, "A mailbox accepts %d folder changes a minute. Try again in a minute.", maxFolderChanges)
 	}
 	s.folderChanges.Add(key, now)
 	return nil
@@ -356,7 +356,7 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, e
 	case !named(from):
 		return 0, folderNotFound(from)
 	case named(to):
-		return 0, core.Errorf(CodeFolderExists, "There is a folder %q already.", to)
+		return 0, core.Errorf(CodeFolderExists, "The folder %q exists already.", to)
 	case strings.HasPrefix(to, from+folderSeparator):
 		return 0, core.Errorf(CodeFolderName, "A folder cannot be moved below itself.")
 	}
@@ -402,7 +402,7 @@ func (s *Service) moveInbox(ctx context.Context, u core.MailboxUser, to string) 
 			return err
 		}
 		if _, err := tx.FolderByName(u.Mailbox, to); err == nil {
-			return core.Errorf(CodeFolderExists, "There is a folder %q already.", to)
+			return core.Errorf(CodeFolderExists, "The folder %q exists already.", to)
 		}
 		for m := range tx.Messages(u.Mailbox, store.InboxID, 1, maxUID) {
 			uids = append(uids, m.UID)

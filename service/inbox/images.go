@@ -71,7 +71,7 @@ func (s *Service) readImageToken(token string) (r imageRef, err error) {
 		return r, wrong
 	}
 	if s.Now().Unix() >= r.Expires {
-		return r, core.Errorf("expired", "This image was for one hour. Open the message again.")
+		return r, core.Errorf("expired", "This image link has expired. Open the message again.")
 	}
 	return r, nil
 }
@@ -192,7 +192,7 @@ func (s *Service) newImages() *images {
 func (m *images) Acquire(ctx context.Context, account string) (release func(), err error) {
 	release, err = m.slots.Acquire(ctx, account)
 	if errors.Is(err, limit.ErrBusy) {
-		return nil, core.Errorf("rate_limited", "This account fetches too many images at once. Wait a moment.")
+		return nil, core.Errorf("rate_limited", "This account is loading too many images at once. Wait a moment.")
 	}
 	if err != nil {
 		return nil, noImage(err)

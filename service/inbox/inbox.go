@@ -24,7 +24,7 @@ type InboxFilter struct {
 	HasAttachments bool   `query:"has_attachments"`
 	IsRead         *bool  `query:"is_read" alias:"read"`
 	IsFlagged      *bool  `query:"is_flagged"`
-	Q              string `query:"q" max:"200" doc:"Words of subject, addresses, attachments' names and text, all of which must be there; the last may be the beginning of one. \"Quoted words\" stand side by side. name@example.com, name@ and @example.com are addresses."`
+	Q              string `query:"q" max:"200" doc:"Words of the subject, addresses, attachment names and text. A message must have all of them; the last can be the start of a word. \"Quoted words\" match as a phrase. name@example.com, name@ and @example.com match addresses."`
 	From           string `query:"from" max:"200" doc:"The same for the author's name and address alone."`
 	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
 	Domain         string `query:"domain" doc:"Only the mailboxes of this domain, by its name or id."`

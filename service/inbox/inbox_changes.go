@@ -199,10 +199,10 @@ func (s *Service) RefreshEmailUserInbox(_ context.Context, who core.Actor, in co
 		}
 		out.Email = mb.Email
 		if mb.External != nil {
-			out.Message = "New mail is being fetched; a job of type inbox_sync tells how far it is."
+			out.Message = "New mail is being fetched; see the job of type inbox_sync for its progress."
 			return s.refreshExternal(tx, who, mb)
 		}
-		out.Message = "The inbox is up to date: mail of this mailbox is here the moment it arrives."
+		out.Message = "The inbox is up to date: mail of this mailbox appears as it arrives."
 		mb.LastSyncAt = tx.Now()
 		return store.Mailboxes.Put(tx, mb)
 	})
@@ -219,7 +219,7 @@ type Told struct {
 
 // RefreshInbox brings every mailbox of the account up to date, while its universal inbox is on.
 func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error) {
-	out := &Told{"The inbox is up to date: mail of hosted mailboxes is here the moment it arrives."}
+	out := &Told{"The inbox is up to date: mail of hosted mailboxes appears as it arrives."}
 	count := 0
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		count, err = countExternals(tx, who.AccountID)
@@ -234,7 +234,7 @@ func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error)
 			return err
 		}
 		if !a.UniversalInbox {
-			return core.Errorf("universal_inbox_disabled", "The universal inbox is off. Switch it on with POST /v1/account/universal-inbox, or refresh one mailbox.")
+			return core.Errorf("universal_inbox_disabled", "The universal inbox is off. Turn it on with POST /v1/account/universal-inbox, or refresh one mailbox.")
 		}
 		if count > 0 {
 			return s.BeginExternals(tx, who.AccountID, who.UserID)
@@ -246,7 +246,7 @@ func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error)
 		return nil, err
 	}
 	if count > 0 {
-		out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted ones is here the moment it arrives.", count)
+		out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted mailboxes appears as it arrives.", count)
 	}
 	return out, nil
 }

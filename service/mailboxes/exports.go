@@ -135,7 +135,7 @@ func clearExports(tx *store.Tx, accountID string) error {
 	now := tx.Now()
 	for _, e := range store.ExportsByAccount.Desc(tx, accountID, "") {
 		if wait := e.CreatedAt.Add(exportEvery).Sub(now); wait > 0 && wait <= exportEvery {
-			refused := core.Errorf("export_rate_limited", "An account may export once in %d seconds. Wait a moment, then try again.", exportEvery/time.Second)
+			refused := core.Errorf("export_rate_limited", "Only one export every %d seconds is allowed. Wait a moment, then try again.", exportEvery/time.Second)
 			refused.RetryAfter = wait
 			return refused
 		}
@@ -182,10 +182,10 @@ const unknownsNamed = 20
 
 func (u *unknowns) add(field string, i int, name, what string) {
 	if u.err == nil {
-		u.err = core.Errorf("validation_error", "%s: this account has no %s %.260q. Details names what else is missing.", field, what, name)
+		u.err = core.Errorf("validation_error", "%s: this account has no %s %.260q. See details for what else is missing.", field, what, name)
 	}
 	if len(u.err.Details) < unknownsNamed {
-		u.err = u.err.With(fmt.Sprintf("%s.%d", field, i), "not_found", fmt.Sprintf("%.260q is no %s of this account", name, what))
+		u.err = u.err.With(fmt.Sprintf("%s.%d", field, i), "not_found", fmt.Sprintf("%.260q is not a %s of this account", name, what))
 	}
 }
 
@@ -276,7 +276,7 @@ func (s *Service) OpenExport(_ context.Context, token string) (*core.File, error
 }
 
 func errNoExport() *core.Error {
-	return core.Errorf("not_found", "This link was used already, or has expired. Make a new export.")
+	return core.Errorf("not_found", "This link was used already or has expired. Create a new export.")
 }
 
 // exportBatch is how many mailboxes are read and written at a time, so that a file of any length

@@ -167,7 +167,7 @@ func setStatus(mb *store.Mailbox, status string) error {
 	case mb.Status == "suspended":
 		mb.Status = "pending"
 	default:
-		return core.Errorf("domain_not_ready", "%s becomes active by itself as soon as its domain is complete.", mb.Email)
+		return core.Errorf("domain_not_ready", "%s becomes active automatically as soon as its domain is set up.", mb.Email)
 	}
 	return nil
 }
@@ -201,7 +201,7 @@ func (s *Service) DeleteEmailUser(_ context.Context, who core.Actor, in core.Ema
 		if err != nil {
 			return err
 		}
-		out.Message = fmt.Sprintf("%s no longer takes mail or log-ins. Its mail is deleted in the background.", mb.Email)
+		out.Message = fmt.Sprintf("%s no longer receives mail or accepts log-ins. Its mail is deleted in the background.", mb.Email)
 		if mb.Status == "deleting" {
 			out.JobID = mb.JobID
 			return nil

@@ -133,7 +133,7 @@ func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
 		return b, s.draftExternal(b, in)
 	}
 	if in.IMAP != nil || in.SMTP != nil {
-		return nil, core.Invalid("imap", "not_allowed", "imap and smtp belong to mailboxes of type external")
+		return nil, core.Invalid("imap", "not_allowed", "imap and smtp are only for external mailboxes")
 	}
 	return b, b.choosePassword(in.Password)
 }
@@ -208,7 +208,7 @@ func (b *NewMailbox) resolve(tx *store.Tx, who core.Actor) error {
 		return err
 	}
 	if d.Status == "deleting" {
-		return core.Errorf("domain_busy", "%s is being deleted, so it takes no new mailboxes.", d.Name).With(d.JobID, "domain_busy", "deletes the domain")
+		return core.Errorf("domain_busy", "%s is being deleted, so no mailboxes can be added.", d.Name).With(d.JobID, "domain_busy", "deletes the domain")
 	}
 	if err := b.checkDomain(d); err != nil {
 		return err
@@ -231,9 +231,9 @@ func errExists(email string) *core.Error {
 func (b *NewMailbox) checkDomain(d *store.Domain) error {
 	if external := d.DNSProvider == "external"; external != (b.Mb.Type == "external") {
 		if external {
-			return core.Invalid("type", "required", "the mail of %s is hosted elsewhere: its mailboxes are of type external, with imap", d.Name)
+			return core.Invalid("type", "required", "the mail of %s is hosted elsewhere: give its mailboxes type external, with imap", d.Name)
 		}
-		return core.Invalid("type", "not_allowed", "mailboxes of type external live on domains that were connected as external; %s is hosted here", d.Name)
+		return core.Invalid("type", "not_allowed", "external mailboxes need a domain that was connected as external; %s is hosted here", d.Name)
 	}
 	return checkForward(b.Mb.ForwardTo, d.Name)
 }
@@ -252,7 +252,7 @@ func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Er
 	left, full := math.MaxInt, (*core.Error)(nil)
 	if n := s.Config.Limits.Mailboxes; n > 0 {
 		left = n - store.MailboxesByAccount.Count(tx, d.AccountID, n)
-		full = core.Errorf("email_user_limit_exceeded", "This account may have %d mailboxes. Delete one first.", n)
+		full = core.Errorf("email_user_limit_exceeded", "This account is limited to %d mailboxes. Delete one first.", n)
 	}
 	n := s.Config.Limits.MailboxesPerDomain
 	if n == 0 {
@@ -260,7 +260,7 @@ func (s *Service) RoomForMailboxes(tx *store.Tx, d *store.Domain) (int, *core.Er
 	}
 	if here := n - store.MailboxesByDomain.Count(tx, d.ID, n); here < left {
 		left = here
-		full = core.Errorf("email_user_limit_exceeded", "%s may have %d mailboxes. Delete one first, or use another domain.", d.Name, n)
+		full = core.Errorf("email_user_limit_exceeded", "%s is limited to %d mailboxes. Delete one first, or use another domain.", d.Name, n)
 	}
 	return left, full
 }

@@ -247,7 +247,7 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 		return core.MailboxUser{}, core.Errorf("unauthorized", "The address or the password is wrong.")
 	}
 	if mb.Status != "active" || !core.MayAct(account) {
-		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s may not be used now: it is %s.", mb.Email, unusable(mb, account))
+		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s cannot be used now: it is %s.", mb.Email, unusable(mb, account))
 	}
 	s.LoginAttempts.RecordSuccess(address, from.Network)
 	s.recordLogin(mb, from.Network)
@@ -339,7 +339,7 @@ func (s *Service) draftExternal(b *NewMailbox, in CreateEmailUserIn) error {
 		return core.Invalid("password", "not_allowed", "the password of an external mailbox belongs in imap.password")
 	}
 	if in.IMAP == nil {
-		return core.Invalid("imap", "required", "is required for mailboxes of type external: host, port, security, username, password")
+		return core.Invalid("imap", "required", "is required for external mailboxes: host, port, security, username, password")
 	}
 	b.Mb.Type, b.password = "external", in.IMAP.Password
 	imap, err := s.sealServer("imap", b.Mb.ID, in.IMAP)

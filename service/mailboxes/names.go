@@ -95,7 +95,7 @@ func (s *Service) nameOfDomain(who core.Actor, nameOrID string) (name string, er
 		return name, err
 	}
 	if name, err = msg.NormalizeDomain(nameOrID); err != nil {
-		return "", core.Errorf("invalid_domain", "%.80q is not a domain name: %s", nameOrID, err).With("domain", "invalid_domain", "is not a domain name")
+		return "", core.Errorf("invalid_domain", "%.80q is not a valid domain name: %s", nameOrID, err).With("domain", "invalid_domain", "is not a domain name")
 	}
 	return name, nil
 }
@@ -199,7 +199,7 @@ func (n *namer) useStyles(names *[]string) error {
 	}
 	for _, name := range *names {
 		if !slices.ContainsFunc(usernameStyles, func(s usernameStyle) bool { return s.name == name }) {
-			return core.Invalid("styles", "not_allowed", "%.40q is no style", name)
+			return core.Invalid("styles", "not_allowed", "%.40q is not a style", name)
 		}
 	}
 	return nil
@@ -216,7 +216,7 @@ func (n *namer) useName(list *[]namePart, field, name string) error {
 	}
 	plain := n.plain(name)
 	if plain == "" {
-		return core.Invalid(field, "invalid", "has no letter that can be written as one of a to z")
+		return core.Invalid(field, "invalid", "has no letter that can be written as a to z")
 	}
 	*list = []namePart{{name, plain}}
 	n.own += " " + plain

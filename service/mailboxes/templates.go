@@ -65,7 +65,7 @@ func (s *Service) CreateTemplate(_ context.Context, who core.Actor, in CreateTem
 	t := &store.Template{AccountID: who.AccountID, Name: in.Name, Usernames: usernames}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if store.TemplatesByAccount.Count(tx, who.AccountID, templateLimit) >= templateLimit {
-			return core.Errorf("too_many_items", "An account may have %d templates. Delete one first.", templateLimit)
+			return core.Errorf("too_many_items", "An account is limited to %d templates. Delete one first.", templateLimit)
 		}
 		t.ID, t.CreatedAt, t.UpdatedAt = tx.NewID("tpl"), tx.Now(), tx.Now()
 		return store.Templates.Put(tx, t)
@@ -79,7 +79,7 @@ func (s *Service) CreateTemplate(_ context.Context, who core.Actor, in CreateTem
 // cleanUsernames brings each into the form in which mailboxes have it, and names every one that
 // cannot be.
 func cleanUsernames(in []string) ([]string, error) {
-	bad := core.Errorf("validation_error", "Some usernames cannot be used; details names them.")
+	bad := core.Errorf("validation_error", "Some usernames are not valid; see details.")
 	out := make([]string, 0, len(in))
 	for i, given := range in {
 		field := fmt.Sprintf("usernames.%d", i)
@@ -182,5 +182,5 @@ func (s *Service) DeleteTemplate(_ context.Context, who core.Actor, in TemplateI
 	if err != nil {
 		return nil, err
 	}
-	return &TemplateDeleted{"The template is deleted. Mailboxes that were made from it stay.", in.TemplateID}, nil
+	return &TemplateDeleted{"The template is deleted. Mailboxes that were created from it stay.", in.TemplateID}, nil
 }

@@ -427,7 +427,7 @@ func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) {
 	end := m.row.QueuedAt.Add(giveUpAfter)
 	if !m.now.Before(end) {
-		answer := cmp.Or(m.row.LastResponse, "none, since the next host takes fewer messages than wait for it")
+		answer := cmp.Or(m.row.LastResponse, "none: more messages are waiting for the next host than it accepts")
 		return s.bounce(m, expired(deliver.Result{Reply: answer}))
 	}
 	if m.row.NextAt = turn; turn.After(end) {

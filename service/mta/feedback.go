@@ -424,7 +424,7 @@ func (s *Service) DeleteSuppression(_ context.Context, who core.Actor, in Delete
 	if err != nil {
 		return nil, err
 	}
-	return &SuppressionDeleted{email, true, email + " may get mail of this account again."}, nil
+	return &SuppressionDeleted{email, true, email + " can get mail from this account again."}, nil
 }
 
 // unsubscribePath is where the links lead.
@@ -485,7 +485,7 @@ func (s *Service) CheckUnsubscribe(_ context.Context, token string) (*Unsubscrip
 }
 
 func (s *Service) readUnsubscribe(tx *store.Tx, token string) (*store.Domain, *Unsubscription, error) {
-	wrong := core.Errorf("not_found", "This link is not one of ours, or its sender is gone. Nothing is left to do.")
+	wrong := core.Errorf("not_found", "This link is not valid, or its sender no longer exists. There is nothing to do.")
 	text, mac, _ := strings.Cut(token, ".")
 	names, err := base64.RawURLEncoding.DecodeString(text)
 	domain, recipient, ok := strings.Cut(string(names), "\n")

@@ -78,7 +78,7 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 	list, err := from.Notices.Read(ctx, r)
 	switch {
 	case errors.Is(err, feedback.ErrForged):
-		return core.Errorf("forbidden", "The notice was not accepted: it does not prove to come from the relay.").Because(err)
+		return core.Errorf("forbidden", "The notice was refused: it is not authenticated as coming from the relay.").Because(err)
 	case errors.Is(err, feedback.ErrMalformed):
 		return core.Errorf("validation_error", "The notice cannot be read.").Because(err)
 	case err != nil:
@@ -105,7 +105,7 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 		}
 	}
 	if early {
-		return core.Errorf("not_ready", "The message is still being handed over. Send the notice again later.")
+		return core.Errorf("not_ready", "The message is still being sent to the relay. Send the notice again later.")
 	}
 	return nil
 }

@@ -205,7 +205,7 @@ func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error)
 		at = end
 	}
 	at = at.Truncate(time.Millisecond)
-	text := fmt.Sprintf("waits: at most %d messages an hour are forwarded to %s, and others are before this one", forwardMost, m.row.Recipient)
+	text := fmt.Sprintf("waiting: at most %d messages an hour are forwarded to %s, and others come first", forwardMost, m.row.Recipient)
 	due, notice, err := s.delayNotice(m, at, "4.7.0", text)
 	if err != nil {
 		return nil, err

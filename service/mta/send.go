@@ -54,7 +54,7 @@ func (h *HTMLText) UnmarshalJSON(data []byte) error {
 	if json.Unmarshal(data, &h.OfBody) == nil || json.Unmarshal(data, &h.Text) == nil {
 		return nil
 	}
-	return errors.New("it must be HTML text, or true where `body` is HTML")
+	return errors.New("must be HTML, or true if `body` is HTML")
 }
 
 // Forms says which forms it has on the wire.
@@ -186,7 +186,7 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 }
 
 func tooLarge() error {
-	return core.Errorf("payload_too_large", "A message may have at most %d MiB of text and attachments. Send large files by a link.", maxContent>>20)
+	return core.Errorf("payload_too_large", "A message can have at most %d MiB of text and attachments. Send a link to large files.", maxContent>>20)
 }
 
 // composeEmail makes the message of a request, and says whom it goes to.
@@ -220,7 +220,7 @@ func (s *Service) composeEmail(mb *store.Mailbox, in SendEmailIn) (*msg.Composer
 		return nil, nil, core.Invalid("to", "required", "must name at least one recipient")
 	}
 	if len(to) > maxAPIRecipients {
-		return nil, nil, core.Invalid("to", "too_many_items", "to, cc and bcc may name at most %d recipients together, not %d", maxAPIRecipients, len(to))
+		return nil, nil, core.Invalid("to", "too_many_items", "to, cc and bcc can have at most %d recipients together, not %d", maxAPIRecipients, len(to))
 	}
 	if err := setContent(m, in, mb.Footer); err != nil {
 		return nil, nil, err
@@ -256,7 +256,7 @@ func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
 	case m.Text == "" && m.HTML == "":
 		m.Text = in.Body
 	default:
-		return core.Invalid("body", "conflict", "comes instead of text and html, not beside them")
+		return core.Invalid("body", "conflict", "cannot be combined with text and html")
 	}
 	size := len(m.Text) + len(m.HTML)
 	// Base64 in the standard or the URL alphabet, padded or not, with white space.
@@ -344,12 +344,12 @@ func setHeader(m *msg.Composer, in SendEmailIn, domain string, controls []string
 	}
 	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
 		if msg.HasFieldPrefix(strings.TrimSpace(name), controls) {
-			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: mail providers take such a field as a command", name)
+			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: mail providers read such a field as a command", name)
 		}
 		lower := strings.ToLower(name)
 		isPrefix := func(prefix string) bool { return strings.HasPrefix(lower, prefix) }
 		if slices.Contains(serverFields, lower) || slices.ContainsFunc(serverPrefixes, isPrefix) {
-			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: it has a field of its own, or is made by the server", name)
+			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: it has its own parameter, or the server writes it", name)
 		}
 		m.Headers = append(m.Headers, msg.Header{Name: name, Value: in.Headers[name]})
 	}

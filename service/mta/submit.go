@@ -97,10 +97,10 @@ type SubmittedRcpt struct {
 // 5.3.4 for the size.
 func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (*Submitted, error) {
 	if len(in.To) > maxRecipients {
-		return nil, core.SMTPErrorf(452, "4.5.3", "A message may have at most %d recipients.", maxRecipients)
+		return nil, core.SMTPErrorf(452, "4.5.3", "A message can have at most %d recipients.", maxRecipients)
 	}
 	if in.Body.Size() > core.MaxMessage {
-		return nil, core.SMTPErrorf(552, "5.3.4", "A message may have at most %d bytes.", core.MaxMessage)
+		return nil, core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
 	}
 	l, err := s.ready(u.Email, in)
 	if err != nil {
@@ -282,7 +282,7 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 	if err = errors.Join(err, lines.Close()); err != nil {
 		l.close()
 		if errors.Is(err, store.ErrTooLarge) {
-			return core.SMTPErrorf(552, "5.3.4", "A message may have at most %d bytes.", core.MaxMessage)
+			return core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
 		}
 		return fmt.Errorf("write message: %w", err)
 	}
@@ -395,7 +395,7 @@ func (s *Service) post(accountID, mailboxID string, l *checkedSubmission, with f
 			}
 			if mb.DailySendLimit != nil && mb.SentToday+sent > *mb.DailySendLimit {
 				return core.OverSMTP(452, "4.7.1", core.Errorf("daily_send_limit_reached",
-					"%s may send to %d recipients a day (UTC) and has sent to %d. Raise its daily_send_limit, or send tomorrow.", mb.Email, *mb.DailySendLimit, mb.SentToday))
+					"%s can send to %d recipients a day (UTC) and has sent to %d. Raise its daily_send_limit, or send tomorrow.", mb.Email, *mb.DailySendLimit, mb.SentToday))
 			}
 			mb.SentToday += sent
 			if err := store.Mailboxes.Put(tx, mb); err != nil {
@@ -433,10 +433,10 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	switch {
 	case !d.MaySend() || mb.Status == store.MailboxPending:
 		return nil, nil, core.OverSMTP(451, "4.7.1", core.Errorf("domain_not_ready",
-			"The domain %s is not complete yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
+			"The domain %s is not set up yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 	case mb.Type == store.MailboxTypeExternal && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "no_smtp",
-			"mail of %s is hosted elsewhere, and the mailbox was made without smtp, the server that sends for it", mb.Email))
+			"mail of %s is hosted elsewhere, and the mailbox was created without smtp, the server that sends for it", mb.Email))
 	case !a.MayAct():
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.ErrSuspended())
 	case mb.Status != store.MailboxActive:

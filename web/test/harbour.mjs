@@ -87,7 +87,7 @@ export async function placesOf(h) {
 /** What a young server with a healthy network does not have: failures and a past. */
 export async function ill(p, h) {
   await change(p, '**/v1/domains/' + h.second.id, (d) => Object.assign(d, { dns_health: { status: 'failing', checked_at: new Date().toISOString(), failing_since: new Date(Date.now() - 7.2e6).toISOString(),
-    issues: [{ code: 'mismatch', purpose: 'MX', host: '@', message: 'Mail for it goes to others: 5 mx.other.example. Remove that.' }] } }))
+    issues: [{ code: 'mismatch', purpose: 'MX', host: '@', message: 'Mail for it goes to other servers: 5 mx.other.example. Replace those MX records.' }] } }))
   await change(p, '**/v1/jobs/*', (j) => p.url().endsWith('?failed') && Object.assign(j, { status: 'error', error: { code: 'ns_timeout', message: 'The nameservers were not changed within 72 hours.' } }))
   await change(p, '**/v1/account/usage', (u) => u.daily.forEach((day, i) => {
     const busy = /^(Sat|Sun)/.test(new Date(day.date).toUTCString()) ? 0.3 : 1

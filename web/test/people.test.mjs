@@ -20,9 +20,9 @@ async function choose(p, link, email, password) {
   await p.goto(link)
   await sound(p, 'choosing a password')
   await p.getByLabel('Password').fill(password)
-  await p.getByLabel('The same again').fill(password)
+  await p.getByLabel('Repeat the password').fill(password)
   await p.getByRole('button', { name: 'Set password' }).click()
-  await p.getByRole('link', { name: 'Go on to sign in' }).click()
+  await p.getByRole('link', { name: 'Continue to sign in' }).click()
   await signIn(p, email, password)
   await p.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
 }

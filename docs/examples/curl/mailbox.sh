@@ -28,7 +28,7 @@ while [ "$status" = queued ] || [ "$status" = in_progress ]; do
 done
 echo "domain $domain: $status"
 
-# Make a mailbox. With a key the request can be repeated without making a second one. The password is shown only here.
+# Create a mailbox. With a key the request can be repeated without making a second one. The password is shown only here.
 mailbox=$(api POST /v1/email-users --json "{\"email\": \"ann@$domain\", \"name\": \"Ann\"}" -H "Idempotency-Key: create-ann@$domain")
 inbox=/v1/email-users/$(printf '%s\n' "$mailbox" | jq -er '.user_id')/inbox
 echo "mailbox $(printf '%s\n' "$mailbox" | jq -er '.email')"

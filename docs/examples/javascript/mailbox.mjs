@@ -34,7 +34,7 @@ if (!checked.all_verified) throw new Error(checked.domains[0].message);
 const { job_id } = await api("GET", `/v1/domains/${connected.domains[0].domain_id}`);
 console.log(`domain ${domain}: ${(await wait(job_id)).status}`);
 
-// Make a mailbox. With a key the request can be repeated without making a second one. The password is shown only here.
+// Create a mailbox. With a key the request can be repeated without making a second one. The password is shown only here.
 const mailbox = await api("POST", "/v1/email-users", { email: address, name: "Ann" }, { "Idempotency-Key": `create-${address}` });
 const inbox = `/v1/email-users/${mailbox.user_id}/inbox`;
 console.log(`mailbox ${mailbox.email}`);

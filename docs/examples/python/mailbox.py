@@ -38,7 +38,7 @@ if not checked["all_verified"]:
 job_id = api("GET", "/v1/domains/" + connected["domains"][0]["domain_id"])["job_id"]
 print("domain", domain + ":", wait(job_id)["status"])
 
-# Make a mailbox. With a key the request can be repeated without making a second one. The password is shown only here.
+# Create a mailbox. With a key the request can be repeated without making a second one. The password is shown only here.
 mailbox = api("POST", "/v1/email-users", {"email": address, "name": "Ann"}, **{"Idempotency-Key": "create-" + address})
 inbox = f"/v1/email-users/{mailbox['user_id']}/inbox"
 print("mailbox", mailbox["email"])
