@@ -53,3 +53,24 @@ func TestRulesStandOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestStatesAreNamed fails if code compares or sets a state of a record by a raw text: the states
+// are constants beside the record in store, which has predicates for what they mean too.
+func TestStatesAreNamed(t *testing.T) {
+	raw := regexp.MustCompile(`\.(?:Status|State|Role|DNSProvider|Plan|NSStatus|DNSStatus)\s*[!=]=\s*"\w`)
+	for _, folder := range []string{"service", "handlers", "jobs", "webhooks"} {
+		err := filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "servicetest") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, found := range raw.FindAllString(string(text), -1) {
+				t.Errorf("%s: %s…: use the constant of store", path, found)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

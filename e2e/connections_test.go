@@ -49,7 +49,7 @@ var gates = []gate{
 		},
 	},
 	{
-		"imap", func(r ready) string { return r.IMAP }, 5000, "* BYE [LIMIT] Too many connections", "* BYE [UNAVAILABLE] Others wait",
+		"imap", func(r ready) string { return r.IMAP }, 5000, "* BYE [LIMIT] Too many connections", "* BYE [UNAVAILABLE] Idle connection closed for others",
 		func(_ *testing.T, _ *instance, conn net.Conn) error {
 			c := imapclient.New(conn, nil)
 			defer c.Close()

@@ -363,7 +363,7 @@ func TestExternalLogin(t *testing.T) {
 	}
 	a.until("the mailbox has an error", func() bool {
 		s, text := status()
-		return s == "error" && strings.HasPrefix(text, "upstream_error: ") && strings.Contains(text, "refused the user name or password")
+		return s == "error" && strings.HasPrefix(text, "upstream_error: ") && strings.Contains(text, "refused the username or password")
 	})
 	a.remote.write("users", "user0:secret\nlate:better\n")
 	a.want(200, "PATCH", "/v1/email-users/"+a.ids["late"], map[string]any{"password": "better"}, nil)

@@ -184,7 +184,7 @@ func TestBusyLogins(t *testing.T) {
 		select {
 		case text := <-told:
 			smtp = smtp || strings.HasPrefix(text, "454 ") && strings.Contains(text, "4.7.0")
-			imap = imap || strings.HasPrefix(text, "a NO [UNAVAILABLE]") && strings.Contains(text, "Too many log-ins wait")
+			imap = imap || strings.HasPrefix(text, "a NO [UNAVAILABLE]") && strings.Contains(text, "Too many log-ins are waiting")
 		case <-wantBy:
 			t.Fatalf("told over SMTP: %t, over IMAP: %t", smtp, imap)
 		}

@@ -240,5 +240,5 @@ func (f *Feed) Take() (changes []FeedChange, everything bool) {
 // sees tells whether the listener may know of the change: members know of others' tokens and
 // exports nothing.
 func (f *Feed) sees(c store.Change) bool {
-	return c.User == "" || c.User == f.who.UserID || f.who.Role != "member"
+	return c.User == "" || c.User == f.who.UserID || f.who.Role != store.UserRoleMember
 }

@@ -18,7 +18,7 @@ import (
 func TestBulkCreationTellsEveryEndpointWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	servicetest.PutWebhooks(t, s, who)
-	d := servicetest.PutDomainRow(t, s, who, "big.test", core.DomainComplete)
+	d := servicetest.PutDomainRow(t, s, who, "big.test", store.DomainComplete)
 	var users []mailboxes.BulkUser
 	for i := range 100 {
 		users = append(users, mailboxes.BulkUser{Username: fmt.Sprintf("u%d", i), Name: strings.Repeat("ä", 200), Footer: strings.Repeat("f", 10_000)})
@@ -149,7 +149,7 @@ func TestPruningWithinTheBounds(t *testing.T) {
 
 func TestAccountWithManyMailboxesWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
-	d := servicetest.PutDomainRow(t, s, who, "big.test", core.DomainComplete)
+	d := servicetest.PutDomainRow(t, s, who, "big.test", store.DomainComplete)
 	servicetest.PutMany(t, s, store.Mailboxes, 20_500, func(i int) *store.Mailbox {
 		return &store.Mailbox{ID: fmt.Sprintf("eu_%026d", i), Num: uint32(i + 1), AccountID: who.AccountID, DomainID: d.ID, Email: fmt.Sprintf("u%d@big.test", i), Status: "active", Type: "hosted"}
 	})

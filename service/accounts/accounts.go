@@ -337,7 +337,7 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 	if _, ok := planRates[plan]; !ok {
 		return nil, core.Invalid("plan", "not_allowed", "must be startup or enterprise")
 	}
-	owner := &store.User{Email: email, Role: "owner", Status: "active", PasswordHash: s.Logins.Hash(password)}
+	owner := &store.User{Email: email, Role: store.UserRoleOwner, Status: store.UserActive, PasswordHash: s.Logins.Hash(password)}
 	out := &AccountCreated{OwnerEmail: email, OwnerPassword: password, Token: newToken()}
 	if in.OwnerPassword == "" {
 		out.WelcomeLink = s.Config.BaseURL + "/welcome?token=" + s.newResetToken(owner)
@@ -365,7 +365,7 @@ func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan
 	now := tx.Now()
 	out.AccountID, out.UserID = tx.NewID("acc"), tx.NewID("usr")
 	err = store.Accounts.Put(tx, &store.Account{
-		ID: out.AccountID, Num: num, Name: out.OwnerEmail, Email: out.OwnerEmail, Plan: plan, Status: "active", CreatedAt: now, UpdatedAt: now,
+		ID: out.AccountID, Num: num, Name: out.OwnerEmail, Email: out.OwnerEmail, Plan: plan, Status: store.AccountActive, CreatedAt: now, UpdatedAt: now,
 	})
 	if err != nil {
 		return err
@@ -395,7 +395,7 @@ type AccountStatus struct {
 // SetAccountStatus suspends an account or resumes it. What it was about to send or tell waits
 // meanwhile; its open connections end. To do it again changes nothing.
 func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountStatus, error) {
-	if in.Status != core.AccountActive && in.Status != core.AccountSuspended {
+	if in.Status != store.AccountActive && in.Status != store.AccountSuspended {
 		return nil, core.Invalid("status", "not_allowed", "must be active or suspended")
 	}
 	if in.Account == "" {
@@ -412,10 +412,10 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 			return nil
 		}
 		a.Status, a.UpdatedAt = in.Status, tx.Now()
-		if !core.MayAct(a) {
+		if !a.MayAct() {
 			tx.After(func() { s.inbox.StopIdling(a.ID) })
 		}
-		if err := store.Accounts.Put(tx, a); err != nil || !core.MayAct(a) {
+		if err := store.Accounts.Put(tx, a); err != nil || !a.MayAct() {
 			return err
 		}
 		if err := s.inbox.BeginExternals(tx, a.ID, ""); err != nil { // syncs have ended meanwhile
@@ -427,7 +427,7 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("account "+map[string]string{core.AccountActive: "resumed", core.AccountSuspended: "suspended"}[in.Status], "account", out.AccountID)
+	s.Log.Info("account "+map[string]string{store.AccountActive: "resumed", store.AccountSuspended: "suspended"}[in.Status], "account", out.AccountID)
 	return out, s.wakeMailboxes(out.AccountID)
 }
 

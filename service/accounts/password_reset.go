@@ -249,7 +249,9 @@ func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Wel
 
 // mayChooseEmail tells whether the link of a first start is for somebody whose address was made up,
 // or typed in haste.
-func mayChooseEmail(u *store.User) bool { return u.Role == "owner" && u.LastLoginAt.IsZero() }
+func mayChooseEmail(u *store.User) bool {
+	return u.Role == store.UserRoleOwner && u.LastLoginAt.IsZero()
+}
 
 // WelcomeIn sets the password of the one whose link it is. Code is of the second factor, where
 // there is one.

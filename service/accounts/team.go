@@ -32,7 +32,7 @@ type TeamUser struct {
 func teamUserOut(u *store.User) TeamUser {
 	return TeamUser{
 		ID: u.ID, Email: u.Email, DisplayName: displayName(u), FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
-		Role: u.Role, IsAdmin: u.Role != "member", IsSuperadmin: u.Role == "owner", Status: u.Status,
+		Role: u.Role, IsAdmin: u.Role != store.UserRoleMember, IsSuperadmin: u.Role == store.UserRoleOwner, Status: u.Status,
 		LastLoginAt: core.Time{Time: u.LastLoginAt}, InvitedBy: core.OrNull(u.InvitedBy), CreatedAt: core.Time{Time: u.CreatedAt}, UpdatedAt: core.Time{Time: u.UpdatedAt},
 	}
 }
@@ -49,7 +49,7 @@ type TeamUserList struct {
 }
 
 // ranks is the order of roles in the list.
-var ranks = []string{"owner", "admin", "member"}
+var ranks = []string{store.UserRoleOwner, store.UserRoleAdmin, store.UserRoleMember}
 
 // ListTeamUsers lists the owner, then the admins, then the members, each by address.
 func (s *Service) ListTeamUsers(_ context.Context, who core.Actor) (*TeamUserList, error) {
@@ -102,7 +102,7 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 	}
 	link, password := "", core.NewPassword()
 	if in.Password != nil {
-		password, u.Status = *in.Password, "active"
+		password, u.Status = *in.Password, store.UserActive
 	} else {
 		link = s.newReset(u)
 	}
@@ -129,11 +129,11 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 
 // draftUser checks an invitation on its own.
 func (s *Service) draftUser(who core.Actor, in InviteTeamUserIn) (*store.User, error) {
-	u := &store.User{AccountID: who.AccountID, FirstName: in.FirstName, LastName: in.LastName, Role: "member", Status: "invited", InvitedBy: who.UserID}
+	u := &store.User{AccountID: who.AccountID, FirstName: in.FirstName, LastName: in.LastName, Role: store.UserRoleMember, Status: store.UserInvited, InvitedBy: who.UserID}
 	if in.Role != nil {
 		u.Role = *in.Role
 	}
-	if u.Role == "admin" && who.Role != "owner" {
+	if u.Role == store.UserRoleAdmin && who.Role != store.UserRoleOwner {
 		return nil, core.Errorf("forbidden_role", "Only the account's owner can make a user an admin. Invite a member, or ask the owner.")
 	}
 	var err error
@@ -205,7 +205,7 @@ func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserI
 	all := func(*store.Token) bool { return true }
 	find := func(tx *store.Tx) (*store.User, error) {
 		u, err := teamUserOf(tx, who, in.UserID)
-		if err == nil && who.Role != "owner" && u.Role != "member" {
+		if err == nil && who.Role != store.UserRoleOwner && u.Role != store.UserRoleMember {
 			err = membersOnly()
 		}
 		return u, err
@@ -251,7 +251,7 @@ func teamUserOf(tx *store.Tx, who core.Actor, id string) (*store.User, error) {
 		return nil, core.NotFound("team user")
 	case u.AccountID != who.AccountID:
 		return nil, core.Errorf("user_not_in_account", "This team user belongs to another account. Check the id.")
-	case u.Role == "owner":
+	case u.Role == store.UserRoleOwner:
 		return nil, core.Errorf("owner_protected", "The account's owner can be neither changed nor deleted here.")
 	}
 	return u, nil
@@ -351,7 +351,7 @@ func (s *Service) UpdateTeamUser(_ context.Context, who core.Actor, in UpdateTea
 	}
 	find := func(tx *store.Tx) (*store.User, error) {
 		u, err := teamUserOf(tx, who, in.UserID)
-		if err == nil && who.Role != "owner" && u.Role != "member" && u.ID != who.UserID {
+		if err == nil && who.Role != store.UserRoleOwner && u.Role != store.UserRoleMember && u.ID != who.UserID {
 			err = membersOnly()
 		}
 		if err == nil && in.Email != nil {
@@ -394,7 +394,7 @@ func (s *Service) UpdateTeamUser(_ context.Context, who core.Actor, in UpdateTea
 // member, and of themselves people may change their name and password only.
 func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 	switch {
-	case who.Role == "owner" && (who.Can("admin") || in.UserID == who.UserID):
+	case who.Role == store.UserRoleOwner && (who.Can("admin") || in.UserID == who.UserID):
 		return nil
 	case in.UserID == who.UserID:
 		if in.Email != nil || in.Role != nil {
@@ -403,9 +403,9 @@ func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 		return nil
 	case !who.Can("admin"):
 		return core.Errorf("insufficient_scope", "Changing another user needs the \"admin\" permission. Use a token that has it.")
-	case who.Role != "admin":
+	case who.Role != store.UserRoleAdmin:
 		return core.Errorf("forbidden_role", "The role %q can change only its own name and password. Ask the account's owner or an admin.", who.Role)
-	case in.Role != nil && *in.Role == "admin":
+	case in.Role != nil && *in.Role == store.UserRoleAdmin:
 		return core.Errorf("forbidden_role", "Only the account's owner can make a user an admin.")
 	}
 	return nil
@@ -469,7 +469,7 @@ func (in *UpdateTeamUserIn) apply(u *store.User) {
 // setTeamPassword gives a user a password that somebody chose. What could set or replace the one
 // before, the reset link and every session but the asking one, ends.
 func setTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
-	u.PasswordHash, u.Status, u.UpdatedAt = hash, "active", tx.Now()
+	u.PasswordHash, u.Status, u.UpdatedAt = hash, store.UserActive, tx.Now()
 	dropLinks(u)
 	return revokeTokens(tx, u.ID, sessionsBut(askingToken))
 }

@@ -104,7 +104,7 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 		permissions = sessionPermissions(u.Role)
 		a, err = s.standing(tx, t)
 	}
-	if err == nil && !core.MayAct(a) {
+	if err == nil && !a.MayAct() {
 		err = core.ErrSuspended()
 	}
 	if err != nil {
@@ -252,13 +252,13 @@ func (s *Service) ListTokens(_ context.Context, who core.Actor) (*core.List[Toke
 // mayTouchToken holds the contract's row on tokens.
 func (s *Service) mayTouchToken(tx *store.Tx, who core.Actor, t *store.Token) bool {
 	switch {
-	case t.UserID == who.UserID, who.Role == "owner":
+	case t.UserID == who.UserID, who.Role == store.UserRoleOwner:
 		return true
-	case who.Role != "admin":
+	case who.Role != store.UserRoleAdmin:
 		return false
 	}
 	u, err := store.Users.Get(tx, t.UserID)
-	return err == nil && u.Role != "owner"
+	return err == nil && u.Role != store.UserRoleOwner
 }
 
 // CreateTokenIn is the body of create_token; all of it may be absent.
@@ -308,7 +308,7 @@ func checkPermissions(who core.Actor, permissions []string) error {
 		if !slices.Contains(core.Scopes, p) {
 			return core.Invalid("permissions", "not_allowed", "%.40q is not one of %s", p, strings.Join(core.Scopes, ", "))
 		}
-		if who.Role == "member" && p != "read" && p != "write" {
+		if who.Role == store.UserRoleMember && p != "read" && p != "write" {
 			return core.Errorf("forbidden_role", "A member's tokens can have only the read and write permissions.")
 		}
 		if !who.Can(p) {

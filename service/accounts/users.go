@@ -177,7 +177,7 @@ func (in *ProfileIn) check(who core.Actor) error {
 	if in.Email == nil {
 		return nil
 	}
-	if who.Role != "owner" {
+	if who.Role != store.UserRoleOwner {
 		return core.Errorf("forbidden_role", "You can change only your own name and password. Ask the account's owner for the rest.")
 	}
 	email, err := core.NormalizeEmail("email", *in.Email)
@@ -231,7 +231,7 @@ func moveUser(tx *store.Tx, u *store.User, email string) error {
 		return err
 	}
 	u.Email, u.Forgot = email, nil
-	if u.Role != "owner" {
+	if u.Role != store.UserRoleOwner {
 		return nil
 	}
 	a, err := store.Accounts.Get(tx, u.AccountID)

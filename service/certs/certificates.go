@@ -184,7 +184,7 @@ type nameSet struct {
 
 // hostedNames are the names of a domain at which this host has something to serve.
 func (s *Service) hostedNames(d *store.Domain) []string {
-	if s.Config.ACME == nil || !s.Config.HTTPS || d.Status != core.DomainComplete || d.Claim != store.ClaimProven || d.DNSProvider == core.ProviderExternal {
+	if s.Config.ACME == nil || !s.Config.HTTPS || d.Status != store.DomainComplete || d.Claim != store.ClaimProven || d.DNSProvider == store.DomainProviderExternal {
 		return nil
 	}
 	var out []string

@@ -145,7 +145,7 @@ func (c *certified) planned(d *store.Domain) (planned bool) {
 func (c *certified) domain(provider string) *store.Domain {
 	c.t.Helper()
 	d := &store.Domain{
-		ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: provider, Status: core.DomainComplete, NSStatus: domains.NSVerified,
+		ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: provider, Status: store.DomainComplete, NSStatus: domains.NSVerified,
 		RedirectURL: "https://b.test", RedirectCode: 301,
 	}
 	servicetest.PutTestDomain(c.t, c.Service, d)
@@ -172,7 +172,7 @@ func (c *certified) servesNot(names ...string) {
 
 func TestCertificateIsForTheNamesThatComeHere(t *testing.T) {
 	c := newCertified(t)
-	d := c.domain(core.ProviderManual)
+	d := c.domain(store.DomainProviderManual)
 	c.dns.elsewhere = map[string]string{"mta-sts.a.test": "", "autoconfig.a.test": otherAddress, "autodiscover.a.test": "?"}
 	if !c.planned(d) {
 		t.Error("nothing is planned for a domain without a certificate")
@@ -231,7 +231,7 @@ func TestZoneOfOursProvesByDNS(t *testing.T) {
 func TestRefusedNameLeavesTheOthersAlone(t *testing.T) {
 	for _, m := range []catest.Manners{{Refuses: map[string]string{"www.a.test": "no"}}, {Rejects: map[string]string{"www.a.test": "no"}}} {
 		c := newCertified(t)
-		d := c.domain(core.ProviderManual)
+		d := c.domain(store.DomainProviderManual)
 		c.ca.Behave(func(b *catest.Manners) { *b = m })
 		_ = c.attempt(d.ID) // it waits for the next try
 		c.serves("a.test", "mta-sts.a.test")
@@ -266,7 +266,7 @@ func TestFailureIsWaitedOut(t *testing.T) {
 		{Refuses: map[string]string{"a.test": "x", "www.a.test": "x", "mta-sts.a.test": "x", "autoconfig.a.test": "x", "autodiscover.a.test": "x"}},
 	} {
 		c := newCertified(t)
-		d := c.domain(core.ProviderManual)
+		d := c.domain(store.DomainProviderManual)
 		if m.Down == 0 && !m.Garbage {
 			if _, err := c.Authority(context.Background()); err != nil {
 				t.Fatal(err)
@@ -369,7 +369,7 @@ func TestHostWaitsForItsName(t *testing.T) {
 
 func TestCertificatesAreReadAgain(t *testing.T) {
 	c := newCertified(t)
-	d := c.domain(core.ProviderManual)
+	d := c.domain(store.DomainProviderManual)
 	_, _ = c.attempt(certs.HostSet), c.attempt(d.ID)
 	c.SetCertificates(certs.NewCertificates(c.Service.Now))
 	c.servesNot("a.test")
@@ -419,7 +419,7 @@ func TestForgottenAccountIsMadeAgain(t *testing.T) {
 // With the domain goes its certificate, also when that was on its way.
 func TestDeletedDomainHasNoCertificate(t *testing.T) {
 	c := newCertified(t)
-	d := c.domain(core.ProviderManual)
+	d := c.domain(store.DomainProviderManual)
 	erase := func() {
 		err := c.Store.Update(func(tx *store.Tx) error {
 			return errors.Join(c.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID))
@@ -462,7 +462,7 @@ func TestSweepFindsWhatIsLacking(t *testing.T) {
 	const many = certs.SweptAtATime + 3
 	err := c.Store.Update(func(tx *store.Tx) error {
 		for i := range many {
-			d := &store.Domain{ID: tx.NewID("dom"), AccountID: "acc_1", Name: fmt.Sprintf("s%d.test", i), DNSProvider: core.ProviderManual, Status: core.DomainComplete}
+			d := &store.Domain{ID: tx.NewID("dom"), AccountID: "acc_1", Name: fmt.Sprintf("s%d.test", i), DNSProvider: store.DomainProviderManual, Status: store.DomainComplete}
 			if err := store.Domains.Put(tx, d); err != nil {
 				return err
 			}

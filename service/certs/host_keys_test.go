@@ -14,7 +14,6 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/ca/catest"
 	"github.com/mailstead/mailstead/service/certs"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
@@ -23,7 +22,7 @@ import (
 // hostDomain serves the zone in which the host's name is, signed or not.
 func (c *certified) hostDomain(signed bool) *store.Domain {
 	c.t.Helper()
-	d := &store.Domain{ID: "dom_host", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: dnsprov.Builtin, Status: core.DomainComplete, NSStatus: domains.NSVerified}
+	d := &store.Domain{ID: "dom_host", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: dnsprov.Builtin, Status: store.DomainComplete, NSStatus: domains.NSVerified}
 	if signed {
 		if err := c.GiveZoneKey(d); err != nil {
 			c.t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
@@ -14,7 +13,7 @@ import (
 // LiveMailbox gives a mailbox that mail can be filed in; nil if it is gone or going.
 func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
-	if mb != nil && mb.Status == "deleting" {
+	if mb != nil && mb.Gone() {
 		return nil, nil
 	}
 	return mb, err
@@ -44,11 +43,11 @@ func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if mb == nil || mb.Status == "suspended" || mb.Status == "deleting" {
+	if mb == nil || mb.Status == store.MailboxSuspended || mb.Gone() {
 		return nil, Errorf(CodeMailboxClosed, "This mailbox is closed.")
 	}
 	a, err := store.Accounts.Read(tx, mb.AccountID)
-	if err == nil && !MayAct(a) {
+	if err == nil && !a.MayAct() {
 		return nil, Errorf(CodeMailboxClosed, "This mailbox is closed.")
 	}
 	return mb, err
@@ -118,35 +117,6 @@ func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 	return nil, Errorf("not_found", "There is no account %q. Run `mailstead init` first.", name)
 }
 
-// TakesMail tells whether the mail of a domain is here: mail from outside and from other domains
-// here goes into its mailboxes, and what they send goes out in its name.
-func TakesMail(d *store.Domain) bool {
-	return d.Claim == store.ClaimProven && d.Status == DomainComplete && d.DNSProvider != ProviderExternal
-}
-
-// ClaimEnded tells whether a domain's claim was lost or has expired.
-func ClaimEnded(d *store.Domain) bool {
-	return d.Claim == store.ClaimLost || d.Claim == store.ClaimExpired
-}
-
-// Who serves a domain's DNS, beside dnsprov.Builtin.
-const (
-	ProviderEdge     = dnsprov.Cloudflare
-	ProviderManual   = dnsprov.Manual
-	ProviderExternal = dnsprov.External
-)
-
-// Status of a domain.
-const (
-	DomainPending    = "pending"    // a job waits
-	DomainPendingNS  = "pending_ns" // its owner must change the nameservers
-	DomainPendingDNS = "pending_dns_records"
-	DomainInProgress = "in_progress" // a job runs
-	DomainComplete   = "complete"
-	DomainError      = "error"
-	DomainDeleting   = "deleting"
-)
-
 // How a message gets to a recipient.
 const (
 	ViaLocal   = "local"   // into a mailbox of this server
@@ -162,21 +132,11 @@ const (
 // NotSuspended refuses users whose account is suspended.
 func NotSuspended(tx *store.Tx, u *store.User) error {
 	a, err := store.Accounts.Get(tx, u.AccountID)
-	if err == nil && !MayAct(a) {
+	if err == nil && !a.MayAct() {
 		return ErrSuspended()
 	}
 	return err
 }
-
-// States of an account.
-const (
-	AccountActive    = "active"
-	AccountSuspended = "suspended"
-)
-
-// MayAct tells whether an account may do anything: ask, read, send and take mail, tell and report.
-// Its zones are served in any case.
-func MayAct(a *store.Account) bool { return a.Status != AccountSuspended }
 
 func ErrSuspended() *Error {
 	return Errorf("account_suspended", "This account is suspended. Ask the operator of this server.")
@@ -194,7 +154,7 @@ func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
 		waits := false
 		err := s.Store.View(func(tx *store.Tx) error {
 			a, err := store.Accounts.FindShared(tx, j.AccountID)
-			waits = a != nil && !MayAct(a) // nil: the installation's own
+			waits = a != nil && !a.MayAct() // nil: the installation's own
 			return err
 		})
 		if err != nil {

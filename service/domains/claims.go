@@ -79,7 +79,7 @@ func contested(tx *store.Tx, d *store.Domain) bool {
 
 // rival tells whether a domain is another account's claim that counts.
 func rival(d, o *store.Domain) bool {
-	return o.AccountID != d.AccountID && o.Status != core.DomainDeleting && (o.Claim == store.ClaimProven || o.Claim == store.ClaimOpen)
+	return o.AccountID != d.AccountID && !o.Gone() && (o.Claim == store.ClaimProven || o.Claim == store.ClaimOpen)
 }
 
 // claimOf gives the account's own domain of a name, or store.ErrNotFound.
@@ -115,11 +115,11 @@ func errClaimedElsewhere(name string) *core.Error {
 func errClaimExpired(d *store.Domain) *core.Error {
 	how := "Set its nameservers, or publish " + claimRecord(d) + " where its DNS is, and run setup again."
 	switch d.DNSProvider {
-	case core.ProviderManual:
+	case store.DomainProviderManual:
 		how = "Enter the records of dns-records at its DNS provider, then call verify-dns."
-	case core.ProviderEdge:
+	case store.DomainProviderCloudflare:
 		how = "Run setup again with an edge_api_token that may edit its zone."
-	case core.ProviderExternal:
+	case store.DomainProviderExternal:
 		how = "Publish " + claimRecord(d) + " where its DNS is, then call dns-status with refresh=true; or refresh a mailbox of it, so that it is logged in to."
 	}
 	return core.Errorf(claimExpired, "Ownership of %[2]s was not proven within %[1]d days, so others can connect it now. %[3]s", int(claimFor.Hours()/24), d.Name, how)
@@ -128,18 +128,18 @@ func errClaimExpired(d *store.Domain) *core.Error {
 // claimDetail says how an open claim is proven where that is not what its setup asks for anyway;
 // else "".
 func claimDetail(tx *store.Tx, d *store.Domain) string {
-	if d.Claim != store.ClaimOpen || d.Status == core.DomainDeleting || d.Status == core.DomainError {
+	if d.Claim != store.ClaimOpen || d.Gone() || d.Status == store.DomainError {
 		return ""
 	}
 	switch {
 	case store.PublicMail(d.Name):
 		return "" // nobody here holds it, and nobody needs to
-	case d.DNSProvider == core.ProviderExternal:
+	case d.DNSProvider == store.DomainProviderExternal:
 		return fmt.Sprintf("This account's ownership of %s is not proven yet, so others can connect it too. Proof is a successful log-in to one of its mailboxes at a server that its DNS names, or %s.",
 			d.Name, claimRecord(d))
 	case d.DNSProvider == dnsprov.Builtin && contested(tx, d):
 		return contestedText(d)
-	case d.DNSProvider == core.ProviderEdge && d.Status == core.DomainComplete:
+	case d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete:
 		return fmt.Sprintf("Cloudflare does not serve %s yet, so this account's ownership is not proven: no mail is received or sent, and others can connect it too. "+
 			"Set the nameservers that Cloudflare shows for it at its registrar.", d.Name)
 	}
@@ -197,7 +197,7 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 	if rivals {
 		a.But = "" // zones of this account's own may have waited for them to end
 	}
-	if core.ClaimEnded(d) && d.Status == core.DomainError {
+	if d.ClaimEnded() && d.Status == store.DomainError {
 		if err := s.resume(tx, d); err != nil {
 			return false, err
 		}
@@ -219,8 +219,8 @@ func (s *Service) loseClaim(tx *store.Tx, d *store.Domain) error {
 
 // endClaim writes a domain whose claim is no more, and why. The caller calls claimsChanged.
 func (s *Service) endClaim(tx *store.Tx, d *store.Domain, why *core.Error) error {
-	if d.Status != core.DomainDeleting {
-		d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode, d.ErrorMessage = core.DomainError, "", time.Time{}, why.Code, why.Message
+	if !d.Gone() {
+		d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode, d.ErrorMessage = store.DomainError, "", time.Time{}, why.Code, why.Message
 	}
 	return s.putDomain(tx, d)
 }
@@ -248,7 +248,7 @@ func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, e
 	delegated := false
 	err = s.Looking(ctx, func() error {
 		switch d.DNSProvider {
-		case core.ProviderExternal:
+		case store.DomainProviderExternal:
 			by, err = s.claimByText(ctx, d)
 		case dnsprov.Builtin:
 			found, failed := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers)
@@ -370,7 +370,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 		return nil, jobs.Permanent(err)
 	}
 	d, err := s.DomainByID(args.DomainID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Status == core.DomainDeleting) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Gone()) {
 		return nil, nil
 	}
 	if err != nil {
@@ -387,7 +387,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 	over := by == "" && !now.Before(end) && !store.PublicMail(d.Name) // that is nobody's, so that it is never free again
 	writes := func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, args.DomainID)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Status == core.DomainDeleting) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (d.Claim != store.ClaimOpen || d.Gone()) {
 			return nil
 		}
 		if err != nil {
@@ -421,7 +421,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 func (s *Service) SettleProof(id, by string) (d *store.Domain, err error) {
 	lost := false
 	err = s.Store.Update(func(tx *store.Tx) error {
-		if d, err = store.Domains.Get(tx, id); err != nil || d.Status == core.DomainDeleting {
+		if d, err = store.Domains.Get(tx, id); err != nil || d.Gone() {
 			return err
 		}
 		won, err := s.prove(tx, d, by)
@@ -465,7 +465,7 @@ func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecide
 			return err
 		}
 		d, err := claimOf(tx, a.ID, name)
-		if errors.Is(err, store.ErrNotFound) || err == nil && d.Status == core.DomainDeleting {
+		if errors.Is(err, store.ErrNotFound) || err == nil && d.Gone() {
 			return core.Errorf("not_found", "The account %s has not connected %s. Its owner must connect it first.", a.ID, name)
 		}
 		if err != nil {
@@ -501,14 +501,14 @@ func (s *Service) decide(tx *store.Tx, d *store.Domain) error {
 func (s *Service) resume(tx *store.Tx, d *store.Domain) error {
 	d.StatusDetail, d.ErrorCode, d.ErrorMessage = "", "", ""
 	switch {
-	case d.DNSProvider == core.ProviderExternal || !d.CompletedAt.IsZero():
-		d.Status = core.DomainComplete
+	case d.DNSProvider == store.DomainProviderExternal || !d.CompletedAt.IsZero():
+		d.Status = store.DomainComplete
 	case d.DNSProvider == dnsprov.Builtin:
-		d.Status = core.DomainPendingNS
-	case d.DNSProvider == core.ProviderManual && len(d.DKIM) > 0:
-		d.Status = core.DomainPendingDNS
+		d.Status = store.DomainPendingNS
+	case d.DNSProvider == store.DomainProviderManual && len(d.DKIM) > 0:
+		d.Status = store.DomainPendingDNS
 	default:
-		d.Status = core.DomainInProgress
+		d.Status = store.DomainInProgress
 		return s.addProvision(tx, d, "")
 	}
 	return nil
@@ -707,7 +707,7 @@ var clientHosts = []string{"imap", "imaps", "imap4", "mail", "outlook", "mx", "e
 // which proves the claim of its domain. Of a domain whose mailboxes are anybody's it says nothing.
 func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.Addr) error {
 	d, err := s.DomainByID(mb.DomainID)
-	if err != nil || d.Claim == store.ClaimProven || d.Status == core.DomainDeleting || d.DNSProvider != core.ProviderExternal {
+	if err != nil || d.Claim == store.ClaimProven || d.Gone() || d.DNSProvider != store.DomainProviderExternal {
 		return err
 	}
 	if store.PublicMail(d.Name) || !s.isServerOf(ctx, d.Name, mb, at) {

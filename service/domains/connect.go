@@ -31,11 +31,11 @@ func (in *ConnectDomainsIn) provider() (string, error) {
 	case in.ManualDNS && in.External:
 		return "", core.Invalid("external", "not_allowed", "excludes manual_dns: an external domain needs no records from us")
 	case in.EdgeAPIToken != nil:
-		return core.ProviderEdge, nil
+		return store.DomainProviderCloudflare, nil
 	case in.ManualDNS:
-		return core.ProviderManual, nil
+		return store.DomainProviderManual, nil
 	case in.External:
-		return core.ProviderExternal, nil
+		return store.DomainProviderExternal, nil
 	}
 	return dnsprov.Builtin, nil
 }
@@ -105,7 +105,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	err = s.Store.Update(func(tx *store.Tx) error {
 		c := &connection{s: s, tx: tx, who: who, provider: provider, tags: tags, token: token, scouted: scouted}
 		out = &Connected{
-			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == core.ProviderEdge,
+			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == store.DomainProviderCloudflare,
 		}
 		for _, name := range names {
 			r, err := c.connect(name)
@@ -168,7 +168,7 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	}
 	d, err := claimOf(c.tx, c.who.AccountID, name.name)
 	switch {
-	case err == nil && d.Status == core.DomainDeleting:
+	case err == nil && d.Gone():
 		return refuse(name.name + " is being deleted. Connect it again when the job " + d.JobID + " has ended.")
 	case err == nil:
 		r.DomainID, r.Status, r.DNSProvider, r.Nameservers = &d.ID, "already_exists", d.DNSProvider, c.s.nameserversOf(d.DNSProvider)
@@ -186,7 +186,7 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	}
 	if why, asked := c.scouted[name.name]; why != "" {
 		return refuse(why)
-	} else if c.provider == core.ProviderEdge && !asked { // it was deleted since
+	} else if c.provider == store.DomainProviderCloudflare && !asked { // it was deleted since
 		return refuse("upstream_error: " + edgeName + " was not asked about " + name.name + " yet. Try again.")
 	}
 	if d, err = c.make(name.name); err != nil {
@@ -219,24 +219,24 @@ func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
 // make writes the domain in the state that its provider begins with.
 func (c *connection) make(name string) (*store.Domain, error) {
 	d := &store.Domain{
-		ID: c.tx.NewID("dom"), AccountID: c.who.AccountID, Name: name, DNSProvider: c.provider, Source: "connected",
-		Status: core.DomainPendingNS, NSStatus: nsPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
+		ID: c.tx.NewID("dom"), AccountID: c.who.AccountID, Name: name, DNSProvider: c.provider, Source: store.DomainSourceConnected,
+		Status: store.DomainPendingNS, NSStatus: nsPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
 	}
 	if err := errors.Join(c.s.GiveZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
 		return nil, err
 	}
 	switch c.provider {
-	case core.ProviderManual, core.ProviderEdge:
-		d.Status, d.NSStatus = core.DomainInProgress, nsNotRequired
+	case store.DomainProviderManual, store.DomainProviderCloudflare:
+		d.Status, d.NSStatus = store.DomainInProgress, nsNotRequired
 		if c.token != "" {
 			d.EdgeToken = c.s.Keys.Seal(core.EdgePlace(d.ID), []byte(c.token))
 		}
 		if err := c.s.addProvision(c.tx, d, c.who.UserID); err != nil {
 			return nil, err
 		}
-	case core.ProviderExternal:
+	case store.DomainProviderExternal:
 		d.NSStatus, d.DNSStatus = nsNotRequired, dnsComplete
-		d.Status, d.CompletedAt = core.DomainComplete, c.tx.Now()
+		d.Status, d.CompletedAt = store.DomainComplete, c.tx.Now()
 		if err := errors.Join(c.s.tellCreated(c.tx, d), c.s.tellReady(c.tx, d)); err != nil {
 			return nil, err
 		}
@@ -300,7 +300,7 @@ func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProvi
 		r, err := shop.Find(ctx, registered)
 		if err == nil {
 			name := shop.Name()
-			return &DomainProvider{Domain: ascii, Registrar: &name, Nameservers: append([]string{}, r.Nameservers...), IsEdge: name == core.ProviderEdge, CheckedVia: viaRegistrar}, nil
+			return &DomainProvider{Domain: ascii, Registrar: &name, Nameservers: append([]string{}, r.Nameservers...), IsEdge: name == store.DomainProviderCloudflare, CheckedVia: viaRegistrar}, nil
 		}
 		if !errors.Is(err, registrar.ErrNotFound) {
 			s.Log.Warn("a registrar was asked for a domain", "registrar", shop.Name(), "domain", ascii, "error", err)

@@ -53,10 +53,10 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	}
 	switch {
 	case out.Status != "":
-	case d.Status == core.DomainComplete:
-		out.Status = "active"
+	case d.Status == store.DomainComplete:
+		out.Status = store.CustomRecordActive
 	default:
-		out.Status = "pending"
+		out.Status = store.CustomRecordPending
 	}
 	return out
 }
@@ -64,7 +64,7 @@ func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 // ourDomain gives a domain of the account whose DNS we can change.
 func ourDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := core.DomainOf(tx, who, id)
-	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != core.ProviderEdge {
+	if err == nil && d.DNSProvider != dnsprov.Builtin && d.DNSProvider != store.DomainProviderCloudflare {
 		return nil, core.Errorf("dns_provider_unsupported",
 			"The DNS of %s is not managed by Mailstead (its dns_provider is %s). Change its records at that provider.", d.Name, d.DNSProvider)
 	}
@@ -74,7 +74,7 @@ func ourDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 // changeableDomain gives a domain as ourDomain does, unless it is being deleted.
 func changeableDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := ourDomain(tx, who, id)
-	if err == nil && d.Status == core.DomainDeleting {
+	if err == nil && d.Gone() {
 		return nil, errBusy(d, "is being deleted, so it cannot be changed")
 	}
 	return d, err
@@ -249,8 +249,8 @@ func describeRecord(d *store.Domain, r *store.CustomRecord, name, typ, value str
 // putCustomRecord writes a record and publishes it.
 func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.CustomRecord) (*recordChange, error) {
 	r.UpdatedAt = tx.Now()
-	if d.DNSProvider == core.ProviderEdge {
-		r.Status, r.Error = "pending", ""
+	if d.DNSProvider == store.DomainProviderCloudflare {
+		r.Status, r.Error = store.CustomRecordPending, ""
 	}
 	if err := store.CustomRecords.Put(tx, r); err != nil {
 		return nil, err

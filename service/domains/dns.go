@@ -74,7 +74,7 @@ func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSSta
 	if err != nil {
 		return nil, err
 	}
-	if d.DNSProvider == core.ProviderExternal {
+	if d.DNSProvider == store.DomainProviderExternal {
 		return s.externalDNSStatus(ctx, d, in.Refresh)
 	}
 	if !in.Refresh && s.lookHolds(d) {
@@ -113,7 +113,7 @@ func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
 // externalDNSStatus is the status of a domain whose DNS is no matter of ours, but for the record
 // that proves who holds it.
 func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refresh bool) (*DNSStatus, error) {
-	if refresh && d.Claim != store.ClaimProven && d.Status != core.DomainDeleting {
+	if refresh && d.Claim != store.ClaimProven && !d.Gone() {
 		by, err := s.claimProof(ctx, d)
 		if err != nil {
 			s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
@@ -149,7 +149,7 @@ func (s *Service) readDomain(who core.Actor, id string) (*store.Domain, error) {
 // lookHolds tells whether the newest look covers all records that are wanted now, and is not too
 // old.
 func (s *Service) lookHolds(d *store.Domain) bool {
-	if d.CheckedAt.IsZero() || d.Status != core.DomainComplete && s.Now().Sub(d.CheckedAt) > looksKept {
+	if d.CheckedAt.IsZero() || d.Status != store.DomainComplete && s.Now().Sub(d.CheckedAt) > looksKept {
 		return false
 	}
 	records, err := s.ManagedRecords(d)
@@ -274,7 +274,7 @@ func valueToEnter(d *store.Domain, r dnsprov.Record) string {
 
 func (s *Service) manualDomain(who core.Actor, id string) (*store.Domain, error) {
 	d, err := s.readDomain(who, id)
-	if err == nil && d.DNSProvider != core.ProviderManual {
+	if err == nil && d.DNSProvider != store.DomainProviderManual {
 		return nil, core.Errorf("not_manual_domain", "The DNS of %s is not managed by hand (its dns_provider is %s). Use dns-status to see its records.", d.Name, d.DNSProvider)
 	}
 	return d, err
@@ -283,7 +283,7 @@ func (s *Service) manualDomain(who core.Actor, id string) (*store.Domain, error)
 // recordsReady tells whether the records of a manual domain are computed: the job that makes its
 // keys is done.
 func recordsReady(d *store.Domain) bool {
-	return len(d.DKIM) > 0 && d.Status != core.DomainPending && d.Status != core.DomainInProgress
+	return len(d.DKIM) > 0 && d.Status != store.DomainPending && d.Status != store.DomainInProgress
 }
 
 // DNSVerified is the answer of verify_dns.
@@ -312,7 +312,7 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 	switch {
 	case err != nil:
 		return nil, err
-	case d.Status == core.DomainDeleting:
+	case d.Gone():
 		return nil, errBusy(d, "is being deleted")
 	case !recordsReady(d):
 		return nil, core.Errorf("records_not_ready", "The records of %s are still being computed. Call dns-records until its status is ready.", d.Name)
@@ -332,7 +332,7 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 // keepVerified keeps a look at a manual domain, and completes the domain if that was all that it
 // lacked.
 func (s *Service) keepVerified(ctx context.Context, who core.Actor, d *store.Domain, l *look) error {
-	if l.good() && d.Status != core.DomainComplete {
+	if l.good() && d.Status != store.DomainComplete {
 		if err := s.activateMany(ctx, d.ID); err != nil {
 			return err
 		}
@@ -342,7 +342,7 @@ func (s *Service) keepVerified(ctx context.Context, who core.Actor, d *store.Dom
 		if err != nil {
 			return err
 		}
-		if l.good() && (d.Status == core.DomainPendingDNS || d.Status == core.DomainError) {
+		if l.good() && (d.Status == store.DomainPendingDNS || d.Status == store.DomainError) {
 			return s.completeDomain(tx, d, l)
 		}
 		return s.keepLiveLook(tx, d, l)
@@ -425,15 +425,15 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 	}
 	c.DomainID, c.Nameservers, c.CurrentNS = &d.ID, s.nameserversOf(d.DNSProvider), append([]string{}, d.CurrentNS...)
 	switch {
-	case d.Status == core.DomainComplete:
+	case d.Status == store.DomainComplete:
 		c.Status, c.Verified, c.Message = "already_complete", true, d.Name+" is set up; there is nothing to do."
-	case d.Status == core.DomainDeleting:
+	case d.Gone():
 		c.Message = d.Name + " is being deleted."
-	case d.DNSProvider == core.ProviderEdge:
+	case d.DNSProvider == store.DomainProviderCloudflare:
 		c.Message = d.Name + " keeps its nameservers: its records are made at " + edgeName + ". If its job " + d.JobID + " did not succeed, run setup again."
 	case d.DNSProvider != dnsprov.Builtin:
 		c.Message = d.Name + " keeps its nameservers. Enter the records of dns-records at its DNS provider, then call verify-dns."
-	case d.Status == core.DomainPending, d.Status == core.DomainInProgress:
+	case d.Status == store.DomainPending, d.Status == store.DomainInProgress:
 		c.Status, c.Verified, c.Message = "verified", true, d.Name+" is being provisioned by the job "+d.JobID+"."
 	default:
 		c.look, c.domain, c.contested = true, d, d.Claim != store.ClaimProven && contested(tx, d)
@@ -522,7 +522,7 @@ func (s *Service) keepDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	d.CurrentNS = c.CurrentNS
 	if d.Claim != store.ClaimProven {
 		changed = true
-		if err := s.keepProof(tx, d, c); err != nil || core.ClaimEnded(d) {
+		if err := s.keepProof(tx, d, c); err != nil || d.ClaimEnded() {
 			return err
 		}
 	}
@@ -532,10 +532,10 @@ func (s *Service) keepDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	if !c.Verified {
 		return s.putDomain(tx, d)
 	}
-	if d.Status != core.DomainPendingNS && d.Status != core.DomainError { // another request was faster
+	if d.Status != store.DomainPendingNS && d.Status != store.DomainError { // another request was faster
 		return nil
 	}
-	d.Status, d.NSStatus, d.StatusDetail = core.DomainPending, NSVerified, ""
+	d.Status, d.NSStatus, d.StatusDetail = store.DomainPending, NSVerified, ""
 	woken, err := s.wakeSetup(tx, d)
 	if err == nil && !woken {
 		err = s.addProvision(tx, d, who.UserID)
@@ -558,7 +558,7 @@ func (s *Service) keepProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) e
 		return err
 	}
 	if reopened {
-		d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = core.DomainPendingNS, "", "", ""
+		d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = store.DomainPendingNS, "", "", ""
 		if err := errors.Join(s.putDomain(tx, d), s.claimsChanged(tx, d)); err != nil {
 			return err
 		}
@@ -569,7 +569,7 @@ func (s *Service) keepProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) e
 		}
 	}
 	switch {
-	case core.ClaimEnded(d):
+	case d.ClaimEnded():
 		elsewhere(errClaimEnded(d))
 	case d.Claim == store.ClaimProven:
 	case c.Verified:

@@ -237,7 +237,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 		if err != nil {
 			return err
 		}
-		if d.Status == core.DomainDeleting {
+		if d.Gone() {
 			return errBusy(d, "is being deleted, so it cannot be changed")
 		}
 		if err := in.apply(tx, d); err != nil {
@@ -292,7 +292,7 @@ func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 		return nil
 	}
 	mb, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, d.CatchAll))
-	if errors.Is(err, store.ErrNotFound) || err == nil && mb.Status == "deleting" {
+	if errors.Is(err, store.ErrNotFound) || err == nil && mb.Gone() {
 		return core.Invalid("catch_all", "not_found", "%s is not a mailbox; create it first, or give an address of another domain", d.CatchAll)
 	}
 	return err
@@ -329,7 +329,7 @@ func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	if err != nil || j.State != store.JobQueued {
 		return busy
 	}
-	if tried := j.Kind == "domain_setup" && j.Attempt > 0; !tried && d.Status != core.DomainPendingNS {
+	if tried := j.Kind == "domain_setup" && j.Attempt > 0; !tried && d.Status != store.DomainPendingNS {
 		return busy
 	}
 	return s.Queue.Cancel(tx, j.ID)
@@ -409,7 +409,7 @@ func (s *Service) DeleteDomain(_ context.Context, who core.Actor, in DomainIn) (
 			return err
 		}
 		if err := s.makeIdle(tx, d); err != nil {
-			if d.Status != core.DomainDeleting {
+			if !d.Gone() {
 				return err
 			}
 			j, err := store.Jobs.Get(tx, d.JobID)
@@ -424,7 +424,7 @@ func (s *Service) DeleteDomain(_ context.Context, who core.Actor, in DomainIn) (
 		}
 		out = core.JobOut(j)
 		tx.MayUseReserve() // what frees room is the job's
-		d.Status, d.StatusDetail, d.JobID = core.DomainDeleting, "", j.ID
+		d.Status, d.StatusDetail, d.JobID = store.DomainDeleting, "", j.ID
 		if err := s.putDomain(tx, d); err != nil || d.Claim != store.ClaimOpen {
 			return err
 		}
@@ -438,7 +438,7 @@ func (s *Service) DeleteDomain(_ context.Context, who core.Actor, in DomainIn) (
 
 func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who core.Actor, mailboxes int) (*store.Job, error) {
 	steps := []string{stepMailboxes, stepDropZone, stepCustomRecords, stepDomain}
-	if d.DNSProvider == core.ProviderEdge {
+	if d.DNSProvider == store.DomainProviderCloudflare {
 		steps[1] = stepEdgeRecords
 	}
 	return s.Queue.Add(tx, jobs.New{
@@ -463,8 +463,8 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}
 	for _, step := range []step{
 		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
-		{stepEdgeRecords, d.DNSProvider == core.ProviderEdge, func() error { return s.eraseEdgeRecords(ctx, d, j) }},
-		{stepDropZone, d.DNSProvider != core.ProviderEdge, func() error { return s.dropZone(d) }},
+		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseEdgeRecords(ctx, d, j) }},
+		{stepDropZone, d.DNSProvider != store.DomainProviderCloudflare, func() error { return s.dropZone(d) }},
 		{stepCustomRecords, true, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.Hooks.EraseReports(ctx, d.ID)) }},
 	} {
 		if !step.when {
@@ -535,7 +535,7 @@ func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) e
 			}
 			n = len(boxes)
 			for _, mb := range boxes {
-				if mb.Status == "deleting" {
+				if mb.Gone() {
 					continue
 				}
 				if err := s.mailboxes.DeleteMailbox(tx, mb, jobID); err != nil {

@@ -66,13 +66,13 @@ func edgeFailure(domain string, err error) *core.Error {
 			edgeName, domain, edgeRights).Because(err)
 	case errors.As(err, &refused):
 		return core.Errorf("upstream_error", "%s rejected the record %s: %s.", edgeName, recordText(refused.Want), clip(refused.Err.Error())).
-			With(core.ProviderEdge, "upstream_error", "does not take a record").Because(err)
+			With(store.DomainProviderCloudflare, "upstream_error", "does not take a record").Because(err)
 	case errors.As(err, &wait):
 		return core.Errorf("upstream_error", "%s is rate limiting us: retry in %s for %s.", edgeName, wait.For.Round(time.Second), domain).
-			With(core.ProviderEdge, "upstream_error", "asks to come again later").Because(err)
+			With(store.DomainProviderCloudflare, "upstream_error", "asks to come again later").Because(err)
 	}
 	return core.Errorf("upstream_error", "%s could not complete the request for %s. Try again in a few minutes.", edgeName, domain).
-		With(core.ProviderEdge, "upstream_error", "did not answer as it should").Because(err)
+		With(store.DomainProviderCloudflare, "upstream_error", "did not answer as it should").Because(err)
 }
 
 // An edgeFault is an error of the edge provider's, in contrast to our own.
@@ -221,8 +221,8 @@ func (s *Service) scoutZone(ctx context.Context, p dnsprov.Provider, name string
 	if err != nil {
 		return err
 	}
-	spec := s.spec(&store.Domain{Name: name, DNSProvider: core.ProviderEdge})
-	_, err = dnsprov.Compatible(have, dnsprov.Wanted(spec, core.ProviderEdge))
+	spec := s.spec(&store.Domain{Name: name, DNSProvider: store.DomainProviderCloudflare})
+	_, err = dnsprov.Compatible(have, dnsprov.Wanted(spec, store.DomainProviderCloudflare))
 	return err
 }
 
@@ -281,7 +281,7 @@ func (s *Service) addEdgeSync(tx *store.Tx, d *store.Domain) (id string, err err
 
 // atEdgeNow tells whether the records of a domain are to be kept at the edge provider at any time.
 func atEdgeNow(d *store.Domain) bool {
-	return d.DNSProvider == core.ProviderEdge && d.Status == core.DomainComplete
+	return d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete
 }
 
 func (s *Service) syncEdge(ctx context.Context, j *store.Job) (jobs.Writes, error) {
@@ -319,17 +319,17 @@ func (s *Service) edgeSyncFailed(tx *store.Tx, j *store.Job, cause error) error 
 	}
 	var waiting []*store.CustomRecord
 	for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
-		if r.Status == "pending" {
+		if r.Status == store.CustomRecordPending {
 			waiting = append(waiting, r)
 		}
 	}
 	for _, r := range waiting {
-		r.Status, r.Error = "error", why
+		r.Status, r.Error = store.CustomRecordError, why
 		if err := store.CustomRecords.Put(tx, r); err != nil {
 			return err
 		}
 	}
-	if d.Status != core.DomainComplete {
+	if d.Status != store.DomainComplete {
 		return nil
 	}
 	d.StatusDetail = code + ": " + why
@@ -409,7 +409,7 @@ func (s *Service) atEdge(ctx context.Context, domainID string, do func(*edgeWork
 		}
 		return nil
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && (w.d.DNSProvider != core.ProviderEdge || len(w.d.EdgeToken) == 0) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (w.d.DNSProvider != store.DomainProviderCloudflare || len(w.d.EdgeToken) == 0) {
 		return errNotAtEdge
 	}
 	if err != nil {
@@ -438,7 +438,7 @@ func (s *Service) edgeProvider(domainID string, sealed []byte) (dnsprov.Provider
 // of a managed record is its error, before anything has changed; else that record is left out, and
 // w.conflicts tells of it.
 func (w *edgeWork) sync(strict bool) error {
-	if w.d.Status == core.DomainDeleting {
+	if w.d.Gone() {
 		return errNotAtEdge
 	}
 	for {
@@ -514,7 +514,7 @@ func (w *edgeWork) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 			spec.Custom = append(spec.Custom, ownRecord(c))
 		}
 	}
-	want := dnsprov.Wanted(spec, core.ProviderEdge)
+	want := dnsprov.Wanted(spec, store.DomainProviderCloudflare)
 	w.conflicts = nil
 	for {
 		fits, err := dnsprov.Compatible(have, want)
@@ -605,9 +605,9 @@ func (w *edgeWork) note(have []dnsprov.Record, changes []dnsprov.Change, made []
 				if err != nil {
 					return err
 				}
-				status, why := "active", w.refused[c.ID]
+				status, why := store.CustomRecordActive, w.refused[c.ID]
 				if why != "" {
-					status = "error"
+					status = store.CustomRecordError
 				}
 				if now == nil || !now.UpdatedAt.Equal(c.UpdatedAt) || now.Status == status && now.Error == why {
 					continue
@@ -621,7 +621,7 @@ func (w *edgeWork) note(have []dnsprov.Record, changes []dnsprov.Change, made []
 		detail := d.StatusDetail
 		code, _, _ := strings.Cut(detail, ": ")
 		ofTheEdge := slices.Contains([]string{"zone_conflict", "zone_not_found", "edge_token_invalid", "upstream_error", "internal_error"}, code)
-		if done && d.Status == core.DomainComplete && (len(w.conflicts) > 0 || ofTheEdge) {
+		if done && d.Status == store.DomainComplete && (len(w.conflicts) > 0 || ofTheEdge) {
 			detail = conflictDetail(d.Name, w.conflicts)
 		}
 		w.d.EdgeRecords = ours
@@ -717,7 +717,7 @@ func (s *Service) remainsAtEdge(d *store.Domain) string {
 		purposes[p]++
 	}
 	var names []string
-	for _, r := range dnsprov.Wanted(s.spec(d), core.ProviderEdge) {
+	for _, r := range dnsprov.Wanted(s.spec(d), store.DomainProviderCloudflare) {
 		if name := r.Type + " " + r.Name; purposes[r.Purpose] > 0 && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -115,7 +115,7 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records 
 		l.checks = append(l.checks, dnsCheck(c))
 	}
 	wg.Wait()
-	if d.Claim != store.ClaimProven && (d.DNSProvider == core.ProviderManual || d.DNSProvider == core.ProviderEdge) {
+	if d.Claim != store.ClaimProven && (d.DNSProvider == store.DomainProviderManual || d.DNSProvider == store.DomainProviderCloudflare) {
 		l.proof = proofIn(d, checks)
 	}
 }
@@ -123,7 +123,7 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records 
 // managedRecords are those that can be looked up, without the owner's own; the delegation is looked
 // at on its own. With an error come those that there are without regard to the owner's.
 func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
-	if d.DNSProvider == core.ProviderExternal {
+	if d.DNSProvider == store.DomainProviderExternal {
 		return nil, nil
 	}
 	spec := s.spec(d)
@@ -192,8 +192,8 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 		return nil
 	}
 	keepDS(d, l.ds)
-	if l.proof != "" && d.Claim != store.ClaimProven && d.Status != core.DomainDeleting {
-		if won, err := s.prove(tx, d, l.proof); err != nil || !won && core.ClaimEnded(d) {
+	if l.proof != "" && d.Claim != store.ClaimProven && !d.Gone() {
+		if won, err := s.prove(tx, d, l.proof); err != nil || !won && d.ClaimEnded() {
 			return err
 		}
 	}
@@ -213,7 +213,7 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 		switch {
 		case l.ns.Verified:
 			d.NSStatus = NSVerified
-		case d.NSStatus == NSVerified, d.Status == core.DomainComplete:
+		case d.NSStatus == NSVerified, d.Status == store.DomainComplete:
 			d.NSStatus = NSLost
 		}
 	}
@@ -238,9 +238,9 @@ func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.
 		}
 		d.BadChecks, d.FailingSince, d.FailureTold = 0, time.Time{}, false
 		return nil
-	case d.DNSProvider == core.ProviderEdge && l.At.Sub(d.CompletedAt) < edgeSettles:
+	case d.DNSProvider == store.DomainProviderCloudflare && l.At.Sub(d.CompletedAt) < edgeSettles:
 		return nil
-	case d.Status != core.DomainComplete || !l.bad() || d.BadChecks > 0 && l.began.Before(before):
+	case d.Status != store.DomainComplete || !l.bad() || d.BadChecks > 0 && l.began.Before(before):
 		return nil
 	}
 	if d.BadChecks++; d.BadChecks == 1 {
@@ -326,7 +326,7 @@ func dnsStatusOf(d *store.Domain, checks []store.DNSCheck) string {
 		return dnsComplete
 	case d.BadChecks >= badInARow:
 		return dnsFailed
-	case d.Status == core.DomainComplete, slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Verified }):
+	case d.Status == store.DomainComplete, slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Verified }):
 		return dnsPropagating
 	}
 	return dnsPending
@@ -334,7 +334,7 @@ func dnsStatusOf(d *store.Domain, checks []store.DNSCheck) string {
 
 // dnsReady tells whether everything that mail needs is in the DNS.
 func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
-	if d.DNSProvider == core.ProviderExternal {
+	if d.DNSProvider == store.DomainProviderExternal {
 		return true
 	}
 	return criticalVerified(checks) && len(d.DKIM) > 0 && (d.DNSProvider != dnsprov.Builtin || d.NSStatus == NSVerified)
@@ -358,7 +358,7 @@ type DNSIssue struct {
 
 func (s *Service) healthOf(d *store.Domain) DNSHealth {
 	out := DNSHealth{Status: "unknown", Issues: []DNSIssue{}, CheckedAt: core.Time{Time: d.CheckedAt}, FailingSince: core.Time{Time: d.FailingSince}}
-	if d.Status != core.DomainComplete || d.CheckedAt.IsZero() {
+	if d.Status != store.DomainComplete || d.CheckedAt.IsZero() {
 		return out
 	}
 	out.Status = "healthy"
@@ -417,7 +417,7 @@ func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		return nil, jobs.Permanent(err)
 	}
 	d, err := s.DomainByID(args.DomainID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && d.Status != core.DomainComplete {
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.Status != store.DomainComplete {
 		return nil, nil
 	}
 	if err != nil {
@@ -600,7 +600,7 @@ func isNotFound(err error) bool {
 // reverseIssues are those that concern a domain: its mail goes out from this host, and not through
 // a relay.
 func (s *Service) reverseIssues(d *store.Domain) []DNSIssue {
-	if d.DNSProvider == core.ProviderExternal || s.sendingMode(d) != core.ViaDirect {
+	if d.DNSProvider == store.DomainProviderExternal || s.sendingMode(d) != core.ViaDirect {
 		return nil
 	}
 	s.reverse.mu.Lock()

@@ -351,7 +351,7 @@ func (b *purchasing) keep(r *registrar.Registration) error {
 		if err != nil {
 			return err
 		}
-		d.Source, d.Registrar, d.ExpiresAt, d.AutoRenew = "registered", pu.Registrar, pu.ExpiresAt, pu.AutoRenew
+		d.Source, d.Registrar, d.ExpiresAt, d.AutoRenew = store.DomainSourceRegistered, pu.Registrar, pu.ExpiresAt, pu.AutoRenew
 		b.pu, b.d = pu, d
 		if err := b.s.tellCreated(tx, d); err != nil {
 			return err
@@ -463,7 +463,7 @@ func (s *Service) tellRenewal(ctx context.Context, who core.Actor, in UpdateDoma
 		changed := *d
 		return in.apply(tx, &changed)
 	})
-	if err != nil || d.Source != "registered" || d.Status == core.DomainDeleting || d.AutoRenew == *in.AutoRenew {
+	if err != nil || d.Source != store.DomainSourceRegistered || d.Gone() || d.AutoRenew == *in.AutoRenew {
 		return err
 	}
 	shop := s.registrarNamed(d.Registrar)

@@ -117,7 +117,7 @@ func setRedirect(d *store.Domain, target string, permanent, path bool) {
 func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectIn) (*RedirectSet, error) {
 	var out *RedirectSet
 	err := s.changeRouting(who, in.DomainID, "redirect_update", func(d *store.Domain) (bool, error) {
-		if d.DNSProvider == core.ProviderExternal {
+		if d.DNSProvider == store.DomainProviderExternal {
 			return false, core.Invalid("redirect_url", "not_allowed", "the website of %s is hosted elsewhere; redirect it there", d.Name)
 		}
 		target, err := checkRedirect(in.RedirectURL, d.Name)
@@ -185,7 +185,7 @@ func checkDomainForward(text, domain string) (string, error) {
 func (s *Service) SetForward(_ context.Context, who core.Actor, in SetForwardIn) (*ForwardSet, error) {
 	var out *ForwardSet
 	err := s.changeRouting(who, in.DomainID, "forward_update", func(d *store.Domain) (bool, error) {
-		if d.DNSProvider == core.ProviderExternal {
+		if d.DNSProvider == store.DomainProviderExternal {
 			return false, core.Invalid("forward_address", "not_allowed", "the mail of %s is hosted elsewhere, so it does not arrive here; forward it there", d.Name)
 		}
 		address, err := checkDomainForward(in.ForwardAddress, d.Name)
@@ -219,7 +219,7 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 		if err != nil {
 			return err
 		}
-		if d.Status == core.DomainDeleting {
+		if d.Gone() {
 			return errBusy(d, "is being deleted, so it cannot be changed")
 		}
 		redirected := d.RedirectURL != ""
@@ -302,7 +302,7 @@ func routingDetail(d *store.Domain, l *look, purpose string) string {
 		what = "Mail"
 	}
 	switch {
-	case d.Status != core.DomainComplete:
+	case d.Status != store.DomainComplete:
 		return "It takes effect once " + d.Name + " is complete."
 	case verified(l.checks, purpose):
 		return "It is in effect: the " + purpose + " records of " + d.Name + " lead here."
@@ -347,7 +347,7 @@ func (s *Service) redirected(host string) (*store.Domain, error) {
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, name := range []string{host, strings.TrimPrefix(host, "www.")} {
 			d, err := store.DomainByName.Get(tx, name)
-			if err == nil && d.RedirectURL != "" && core.TakesMail(d) {
+			if err == nil && d.RedirectURL != "" && d.Hosted() {
 				found = d
 			}
 			if err == nil || !errors.Is(err, store.ErrNotFound) {

@@ -99,7 +99,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	p := &setupPlan{s: s, who: who, in: in, provider: dnsprov.Builtin}
 	p.args = setupArgs{DNS: in.SetupDNS == nil || *in.SetupDNS, Email: in.SetupEmail == nil || *in.SetupEmail}
 	if in.ManualDNS {
-		p.provider = core.ProviderManual
+		p.provider = store.DomainProviderManual
 	}
 	var err error
 	if p.name, _, err = idn.Registrable(in.Domain); err != nil {
@@ -123,7 +123,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 		return nil, err
 	}
 	if p.token != "" {
-		p.provider = core.ProviderEdge
+		p.provider = store.DomainProviderCloudflare
 	}
 	if p.token != "" && s.Config.Edge == nil {
 		return nil, errNoEdge()
@@ -242,13 +242,13 @@ func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
 		return nil, p.mayMake(tx)
 	case err != nil:
 		return nil, err
-	case d.Status == core.DomainDeleting:
+	case d.Gone():
 		return nil, errBusy(d, "is being deleted")
-	case d.DNSProvider == core.ProviderExternal:
+	case d.DNSProvider == store.DomainProviderExternal:
 		return nil, core.Invalid("domain", "not_allowed", "%s is connected as hosted elsewhere, so there is nothing to set up; delete it first to host it here", p.name)
-	case p.token != "" && d.DNSProvider != core.ProviderEdge:
+	case p.token != "" && d.DNSProvider != store.DomainProviderCloudflare:
 		return nil, core.Invalid("edge_api_token", "not_allowed", "the DNS of %s is served by %s; delete the domain first to have its records at the edge provider", p.name, d.DNSProvider)
-	case p.in.ManualDNS && d.DNSProvider != core.ProviderManual:
+	case p.in.ManualDNS && d.DNSProvider != store.DomainProviderManual:
 		return nil, core.Invalid("manual_dns", "not_allowed", "the DNS of %s is served by %s; delete the domain first to keep its records by hand", p.name, d.DNSProvider)
 	}
 	return d, nil
@@ -313,8 +313,8 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 		return nil, err
 	}
 	d.JobID, d.ErrorCode, d.ErrorMessage, d.StatusDetail, d.NSAwaited = j.ID, "", "", "", time.Time{}
-	if d.Status != core.DomainComplete {
-		d.Status = core.DomainPending
+	if d.Status != store.DomainComplete {
+		d.Status = store.DomainPending
 	}
 	if p.in.Tags != nil {
 		d.Tags = *p.in.Tags
@@ -332,7 +332,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 
 func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
 	d := &store.Domain{
-		ID: tx.NewID("dom"), AccountID: p.who.AccountID, Name: p.name, DNSProvider: p.provider, Source: "connected",
+		ID: tx.NewID("dom"), AccountID: p.who.AccountID, Name: p.name, DNSProvider: p.provider, Source: store.DomainSourceConnected,
 		NSStatus: nsPending, DNSStatus: dnsPending, CreatedAt: tx.Now(),
 	}
 	if p.provider != dnsprov.Builtin {

@@ -61,8 +61,8 @@ type step struct {
 func (p *setup) steps() []step {
 	a := p.args
 	ours := a.DNS && p.d.DNSProvider == dnsprov.Builtin
-	edge := a.DNS && p.d.DNSProvider == core.ProviderEdge
-	manual := a.DNS && p.d.DNSProvider == core.ProviderManual
+	edge := a.DNS && p.d.DNSProvider == store.DomainProviderCloudflare
+	manual := a.DNS && p.d.DNSProvider == store.DomainProviderManual
 	return []step{
 		{"edge_token", len(a.EdgeToken) > 0, p.edgeToken}, // the edge provider takes the new token, which the domain has from then on
 		{"register", a.PurchaseID != "", p.register},      // the domain is bought, once
@@ -148,13 +148,13 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 	}
 	p := &setup{s: s, ctx: ctx, args: args}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		if p.d, err = store.Domains.Find(tx, args.DomainID); p.d == nil || err != nil || p.d.Status != core.DomainPending {
+		if p.d, err = store.Domains.Find(tx, args.DomainID); p.d == nil || err != nil || p.d.Status != store.DomainPending {
 			return err
 		}
-		p.d.Status = core.DomainInProgress
+		p.d.Status = store.DomainInProgress
 		return s.putDomain(tx, p.d)
 	})
-	if err != nil || p.d == nil || p.d.Status == core.DomainDeleting {
+	if err != nil || p.d == nil || p.d.Gone() {
 		return nil, err
 	}
 	steps := slices.DeleteFunc(p.steps(), func(s step) bool { return !s.when })
@@ -173,7 +173,7 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 				return nil, fmt.Errorf("set up %s: %s: %w", p.d.Name, step.name, err)
 			}
 		}
-		if core.ClaimEnded(p.d) {
+		if p.d.ClaimEnded() {
 			return nil, jobs.Permanent(errClaimEnded(p.d))
 		}
 		jobs.Progress(ctx, i+1, len(steps), "")
@@ -309,11 +309,11 @@ func (p *setup) delegate() error {
 	case looked == nil && found.Verified:
 		return p.change(p.s.putDomain, func(d *store.Domain) {
 			d.NSStatus, d.CurrentNS, d.NSAwaited, d.StatusDetail = NSVerified, found.Current, time.Time{}, ""
-			if d.Status == core.DomainPendingNS {
-				d.Status = core.DomainInProgress
+			if d.Status == store.DomainPendingNS {
+				d.Status = store.DomainInProgress
 			}
 		})
-	case looked != nil && p.d.NSStatus == NSVerified, p.d.Status == core.DomainComplete:
+	case looked != nil && p.d.NSStatus == NSVerified, p.d.Status == store.DomainComplete:
 		return nil // the checks by the clock see to it
 	}
 	return errAwaited{found.Current, false}
@@ -360,10 +360,10 @@ func (p *setup) wait(awaited errAwaited, done, total int) (jobs.Writes, error) {
 	jobs.Progress(p.ctx, done, total, detail)
 	return func(tx *store.Tx, _ *store.Job) error {
 		d, err := store.Domains.Get(tx, p.d.ID)
-		if err != nil || d.Status == core.DomainPending || d.Status == core.DomainDeleting || core.ClaimEnded(d) { // pending: check-ns was faster
+		if err != nil || d.Status == store.DomainPending || d.Gone() || d.ClaimEnded() { // pending: check-ns was faster
 			return err
 		}
-		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = core.DomainPendingNS, detail, since, awaited.current
+		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = store.DomainPendingNS, detail, since, awaited.current
 		return p.s.putDomain(tx, d)
 	}, jobs.Snooze(next)
 }
@@ -413,24 +413,24 @@ func (p *setup) countUsers(tx *store.Tx) (r setupUsers, err error) {
 // end brings the domain into its new state in the transaction that ends the job.
 func (p *setup) end(tx *store.Tx, j *store.Job) error {
 	d, err := store.Domains.Get(tx, p.d.ID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && d.Status == core.DomainDeleting {
+	if errors.Is(err, store.ErrNotFound) || err == nil && d.Gone() {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
 	switch {
-	case core.ClaimEnded(d):
+	case d.ClaimEnded():
 	case p.look != nil:
 		err = p.finish(tx, d)
-	case d.Status == core.DomainComplete:
+	case d.Status == store.DomainComplete:
 		err = p.s.PutZone(tx, d)
 	default:
-		d.Status = core.DomainPendingNS
+		d.Status = store.DomainPendingNS
 		if d.DNSProvider != dnsprov.Builtin {
-			d.Status = core.DomainPendingDNS
+			d.Status = store.DomainPendingDNS
 		}
-		if d.DNSProvider == core.ProviderEdge {
+		if d.DNSProvider == store.DomainProviderCloudflare {
 			d.StatusDetail = "The records of " + d.Name + " are not created, since setup_dns was false. Run setup again without it."
 		}
 		err = p.s.putDomain(tx, d)
@@ -598,23 +598,23 @@ func (p *setup) finish(tx *store.Tx, d *store.Domain) error {
 // completeDomain makes a domain complete, with what a live look at it found, and its last waiting
 // mailboxes ready. activateMany has come before.
 func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *look) error {
-	if d.Status == core.DomainDeleting {
+	if d.Gone() {
 		return nil
 	}
 	if err := s.keepLook(tx, d, l); err != nil {
 		return err
 	}
-	if core.ClaimEnded(d) {
+	if d.ClaimEnded() {
 		return nil // which is written
 	}
-	if d.Claim == store.ClaimOpen && d.DNSProvider != core.ProviderEdge { // others came to claim it meanwhile
-		if d.Status = core.DomainPendingNS; d.DNSProvider == core.ProviderManual {
-			d.Status = core.DomainPendingDNS
+	if d.Claim == store.ClaimOpen && d.DNSProvider != store.DomainProviderCloudflare { // others came to claim it meanwhile
+		if d.Status = store.DomainPendingNS; d.DNSProvider == store.DomainProviderManual {
+			d.Status = store.DomainPendingDNS
 		}
 		return s.putDomain(tx, d)
 	}
 	first := d.CompletedAt.IsZero()
-	d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = core.DomainComplete, "", "", ""
+	d.Status, d.StatusDetail, d.ErrorCode, d.ErrorMessage = store.DomainComplete, "", "", ""
 	if first {
 		d.CompletedAt = tx.Now()
 	}
@@ -654,10 +654,10 @@ func (s *Service) setupFailed(tx *store.Tx, j *store.Job, cause error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	if err != nil || d.JobID != j.ID || d.Status == core.DomainComplete || d.Status == core.DomainDeleting {
+	if err != nil || d.JobID != j.ID || d.Status == store.DomainComplete || d.Gone() {
 		return err
 	}
-	d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode = core.DomainError, "", time.Time{}, "internal_error"
+	d.Status, d.StatusDetail, d.NSAwaited, d.ErrorCode = store.DomainError, "", time.Time{}, "internal_error"
 	d.ErrorMessage = "The domain could not be provisioned. See the log of this installation."
 	if e, ok := core.AsError(cause); ok {
 		d.ErrorCode, d.ErrorMessage = e.Code, e.Message

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mailboxes"
@@ -16,7 +15,7 @@ import (
 func TestACompleteDomainTellsOfItsMailboxesWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	servicetest.PutWebhooks(t, s, who)
-	d := servicetest.PutDomainRow(t, s, who, "big.test", core.DomainInProgress)
+	d := servicetest.PutDomainRow(t, s, who, "big.test", store.DomainInProgress)
 	var users []mailboxes.BulkUser
 	for i := range 100 {
 		users = append(users, mailboxes.BulkUser{Username: fmt.Sprintf("u%d", i)})
@@ -44,12 +43,12 @@ func TestACompleteDomainTellsOfItsMailboxesWithinTheBounds(t *testing.T) {
 func TestConnectingManyNamesBelowOneWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	servicetest.ServeZones(s)
-	top := servicetest.PutDomainRow(t, s, who, "top.test", core.DomainComplete)
+	top := servicetest.PutDomainRow(t, s, who, "top.test", store.DomainComplete)
 	servicetest.PutMany(t, s, store.CustomRecords, domains.MaxCustomRecords, func(i int) *store.CustomRecord {
 		return &store.CustomRecord{ID: s.Store.NewID("rec"), DomainID: top.ID, Name: fmt.Sprintf("r%d.top.test", i), Type: "TXT", Value: strings.Repeat("v", 1000), TTL: 300}
 	})
 	servicetest.PutMany(t, s, store.Domains, 399, func(i int) *store.Domain {
-		return &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: fmt.Sprintf("o%d.top.test", i), Status: core.DomainComplete, DNSProvider: "builtin"}
+		return &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: fmt.Sprintf("o%d.top.test", i), Status: store.DomainComplete, DNSProvider: "builtin"}
 	})
 	s.Zone("top.test")
 	var in domains.ConnectDomainsIn
@@ -71,7 +70,7 @@ func TestAProofAmongManyRivalsWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	servicetest.ServeZones(s)
 	servicetest.Others(t, s, 500, func(int) string { return "wanted.test" })
-	d := servicetest.PutDomainRow(t, s, who, "wanted.test", core.DomainPendingNS)
+	d := servicetest.PutDomainRow(t, s, who, "wanted.test", store.DomainPendingNS)
 	servicetest.Update(t, s, func(tx *store.Tx) error { d.Claim = store.ClaimOpen; return store.Domains.Put(tx, d) })
 	s.Zone("wanted.test")
 	if now, err := s.SettleProof(d.ID, domains.ProvenByTXT); err != nil || now.Claim != store.ClaimProven {
@@ -84,7 +83,7 @@ func TestAProofAmongManyRivalsWithinTheBounds(t *testing.T) {
 	lost := 0
 	if err := s.Store.View(func(tx *store.Tx) error {
 		for o := range store.Domains.All(tx) {
-			if o.Claim == store.ClaimLost && o.Status == core.DomainError && o.ErrorCode == domains.ClaimedElsewhere {
+			if o.Claim == store.ClaimLost && o.Status == store.DomainError && o.ErrorCode == domains.ClaimedElsewhere {
 				lost++
 			}
 		}
@@ -98,7 +97,7 @@ func TestAProofAmongManyRivalsWithinTheBounds(t *testing.T) {
 func TestCustomRecordsAtTheirMostWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewWith(t, store.Options{MaxSteps: 2 * domains.MaxCustomRecords})
 	servicetest.ServeZones(s)
-	d := servicetest.PutDomainRow(t, s, who, "big.test", core.DomainComplete)
+	d := servicetest.PutDomainRow(t, s, who, "big.test", store.DomainComplete)
 	put := func(i int) *store.CustomRecord {
 		return &store.CustomRecord{ID: s.Store.NewID("rec"), DomainID: d.ID, Name: fmt.Sprintf("r%d.big.test", i), Type: "TXT", Value: strings.Repeat("v", 4000), TTL: 300}
 	}

@@ -231,7 +231,7 @@ func (s *Service) readZones() error {
 // sandbox, where its own resolver asks it about every name that is connected, manual ones too, so
 // that they can be completed offline.
 func (s *Service) hasZone(d *store.Domain) bool {
-	return d.DNSProvider == dnsprov.Builtin || d.DNSProvider == core.ProviderManual && s.Config.Sandbox
+	return d.DNSProvider == dnsprov.Builtin || d.DNSProvider == store.DomainProviderManual && s.Config.Sandbox
 }
 
 // serves tells whether our DNS server answers for a domain now, as its claim of the name allows.
@@ -372,7 +372,7 @@ func (s *Service) PublishAbove(tx *store.Tx, d *store.Domain, names ...string) e
 
 // serving gives the domain whose zone is served under a name; nil if there is none.
 func (s *Service) serving(tx *store.Tx, name string) *store.Domain {
-	if d, err := store.DomainByName.Get(tx, name); err == nil && d.Status != core.DomainDeleting {
+	if d, err := store.DomainByName.Get(tx, name); err == nil && !d.Gone() {
 		if s.serves(tx, d) {
 			return d
 		}
@@ -381,7 +381,7 @@ func (s *Service) serving(tx *store.Tx, name string) *store.Domain {
 	open := ""
 	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
 		switch {
-		case d.Status == core.DomainDeleting || d.Claim == store.ClaimLost || d.Claim == store.ClaimExpired:
+		case d.Gone() || d.Claim == store.ClaimLost || d.Claim == store.ClaimExpired:
 			continue
 		case s.serves(tx, d):
 			return d
@@ -406,7 +406,7 @@ func (s *Service) delegations(tx *store.Tx, d *store.Domain) []builtin.Delegatio
 			continue
 		}
 		sub, err := store.Domains.Get(tx, id)
-		if err != nil || sub.Name == d.Name || sub.Status == core.DomainDeleting || !s.serves(tx, sub) {
+		if err != nil || sub.Name == d.Name || sub.Gone() || !s.serves(tx, sub) {
 			continue
 		}
 		if n := len(out); n > 0 && strings.HasSuffix(sub.Name, "."+out[n-1].Name) {
@@ -591,7 +591,7 @@ func (s *Service) resign(ctx context.Context, _ *store.Job) (jobs.Writes, error)
 }
 
 func (s *Service) resignDue(tx *store.Tx, d *store.Domain) bool {
-	if d.DNSSEC == nil || d.Status == core.DomainDeleting || !s.serves(tx, d) {
+	if d.DNSSEC == nil || d.Gone() || !s.serves(tx, d) {
 		return false
 	}
 	h := fnv.New32a()

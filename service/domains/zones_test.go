@@ -271,7 +271,7 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	if got := soaSerial(s, "a.test"); got != serial {
 		t.Errorf("serial %d after %d", got, serial)
 	}
-	sub.Status = core.DomainDeleting
+	sub.Status = store.DomainDeleting
 	servicetest.PutTestDomain(t, s, sub)
 	if err := s.DropZone(sub); err != nil {
 		t.Fatal(err)

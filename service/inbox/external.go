@@ -170,8 +170,8 @@ func (s *Service) planSyncs(tx *store.Tx, args externalsArgs) (next string, err 
 			return "", fmt.Errorf("mailbox %s: %w", id, err)
 		}
 		switch {
-		case mb.Status != "active" && mb.Status != "error":
-		case !box.Done || mb.Status == "error":
+		case !mb.MayFetch():
+		case !box.Done || mb.Status == store.MailboxError:
 			err = s.addSync(tx, mb, args.By)
 		case !pollIsDue(tx, id):
 			err = s.addPoll(tx, mb, tx.Now())
@@ -221,7 +221,7 @@ func countExternals(tx *store.Tx, accountID string) (n int, err error) {
 		if err != nil {
 			return 0, fmt.Errorf("mailbox %s: %w", id, err)
 		}
-		if mb.Status == "active" || mb.Status == "error" {
+		if mb.MayFetch() {
 			n++
 		}
 	}
@@ -234,11 +234,11 @@ func inBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if mb == nil || mb.External == nil || mb.Status != "active" {
+	if mb == nil || mb.External == nil || mb.Status != store.MailboxActive {
 		return nil, nil
 	}
 	a, err := store.Accounts.Get(tx, mb.AccountID)
-	if err != nil || !a.UniversalInbox || !core.MayAct(a) {
+	if err != nil || !a.UniversalInbox || !a.MayAct() {
 		return nil, err
 	}
 	return mb, nil

@@ -138,11 +138,11 @@ func (v *syncRun) open(tx *store.Tx) (*store.Mailbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	if mb == nil || mb.External == nil || mb.Status != "active" && mb.Status != "error" {
+	if mb == nil || !mb.MayFetch() {
 		return nil, nil
 	}
 	a, err := store.Accounts.Read(tx, mb.AccountID)
-	if err != nil || !core.MayAct(a) {
+	if err != nil || !a.MayAct() {
 		return nil, err
 	}
 	return mb, nil
@@ -181,8 +181,8 @@ func (s *Service) syncDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox
 	if err := store.RemoteBoxes.Put(tx, box); err != nil {
 		return err
 	}
-	if mb.Status == "error" {
-		mb.Status = "active"
+	if mb.Status == store.MailboxError {
+		mb.Status = store.MailboxActive
 	}
 	mb.ErrorCode, mb.ErrorText, mb.LastSyncAt = "", "", tx.Now()
 	if err := store.Mailboxes.Put(tx, mb); err != nil {
@@ -213,8 +213,8 @@ func (s *Service) syncFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteB
 	var login *pull.LoginError
 	if errors.As(cause, &login) {
 		box.Refusals++
-		if mb.Status == "active" && (login.Final || box.Refusals >= refusalsAllowed) {
-			mb.Status = "error"
+		if mb.Status == store.MailboxActive && (login.Final || box.Refusals >= refusalsAllowed) {
+			mb.Status = store.MailboxError
 		}
 	}
 	if err := store.RemoteBoxes.Put(tx, box); err != nil {
@@ -239,7 +239,7 @@ func (s *Service) PlainAllowed() bool { return s.Config.Sandbox || s.Config.Allo
 
 // refreshExternal has an external mailbox looked at now, whatever failed before.
 func (s *Service) refreshExternal(tx *store.Tx, who core.Actor, mb *store.Mailbox) error {
-	if mb.Status != "active" && mb.Status != "error" {
+	if !mb.MayFetch() {
 		return core.Invalid("user_id", mb.Status, "the mailbox %s is %s, so its mail is not fetched", mb.Email, mb.Status)
 	}
 	tx.After(func() { s.externals.hosts.retry(listenerOf(mb.External.IMAP)) })
@@ -250,11 +250,11 @@ func (s *Service) refreshExternal(tx *store.Tx, who core.Actor, mb *store.Mailbo
 // suspension, with what was refused before forgotten. The caller writes mb.
 func (s *Service) ResumeExternal(tx *store.Tx, mb *store.Mailbox) error {
 	tx.After(func() { s.externals.Idle.cancel(mb.ID) })
-	if mb.Status == "suspended" {
+	if mb.Status == store.MailboxSuspended {
 		return nil
 	}
-	if mb.Status == "error" {
-		mb.Status = "active"
+	if mb.Status == store.MailboxError {
+		mb.Status = store.MailboxActive
 		mb.ErrorCode, mb.ErrorText = "", ""
 	}
 	box, err := remoteBox(tx, mb)
@@ -266,7 +266,7 @@ func (s *Service) ResumeExternal(tx *store.Tx, mb *store.Mailbox) error {
 		return err
 	}
 	a, err := store.Accounts.Get(tx, mb.AccountID)
-	if err != nil || !a.UniversalInbox || mb.Status != "active" {
+	if err != nil || !a.UniversalInbox || mb.Status != store.MailboxActive {
 		return err
 	}
 	return s.addSync(tx, mb, "")

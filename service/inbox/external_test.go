@@ -169,7 +169,7 @@ func TestPasswordsCrossNoNetworkAsPlainText(t *testing.T) {
 	} {
 		i := servicetest.Install(t, core.Config{Outbound: "capture", Sandbox: c.sandbox})
 		i.Svc.Config.AllowPrivate = c.private
-		i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = core.ProviderExternal })
+		i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 		for field, security := range map[string][2]string{"imap": {"none", "tls"}, "smtp": {"tls", "none"}, "": {"starttls", "tls"}} {
 			_, err := i.Svc.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{
 				Email: "me" + field + "@away.test", Type: "external",
@@ -204,7 +204,7 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 		}
 	}()
 	i := servicetest.Install(t, core.Config{Outbound: "relay"})
-	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = core.ProviderExternal })
+	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 	login := &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: server.Addr().(*net.TCPAddr).Port, Security: "none", Username: "me", Password: "p"}
 	made, err := i.Svc.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: "me@away.test", Type: "external", IMAP: login, SMTP: login})
 	if err != nil {

@@ -361,7 +361,7 @@ func (w *messageView) mailbox(num uint32) (viewedMailbox, error) {
 // message reads and shows one message; ok is false for those of a mailbox that is being deleted.
 func (w *messageView) message(at store.InboxPos) (out InboxMessage, ok bool, err error) {
 	b, err := w.mailbox(at.Mailbox)
-	if err != nil || b.mailbox.Status == "deleting" {
+	if err != nil || b.mailbox.Gone() {
 		return out, false, err
 	}
 	m, err := w.tx.Message(at.Mailbox, store.InboxID, at.UID)
@@ -504,7 +504,7 @@ func (s *Service) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on
 func inboxNeeded(tx *store.Tx, accountID string) error {
 	e := core.Errorf("universal_inbox_required", "Enabled webhook endpoints subscribe to email.received. Disable them or change their events first.")
 	for _, w := range store.WebhooksByAccount.Asc(tx, accountID, "") {
-		if w.Status == "enabled" && events.Wants(w, events.EventEmailReceived) {
+		if w.Status == store.WebhookEnabled && events.Wants(w, events.EventEmailReceived) {
 			e = e.With(w.ID, "universal_inbox_required", w.URL)
 		}
 	}

@@ -103,7 +103,7 @@ func (s *Service) hosted(domain string) (*store.Domain, error) {
 		d, err = store.DomainByName.Get(tx, domain)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && !core.TakesMail(d) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !d.Hosted() {
 		return nil, nil
 	}
 	return d, err

@@ -148,7 +148,7 @@ func clearExports(tx *store.Tx, accountID string) error {
 
 // exported tells whether exports show a mailbox.
 func exported(mb *store.Mailbox, accountID string) bool {
-	return mb.AccountID == accountID && mb.Status != "deleting"
+	return mb.AccountID == accountID && !mb.Gone()
 }
 
 // selectMailboxes notes in e what was asked for, in short, and counts the mailboxes. What is not
@@ -260,7 +260,7 @@ func (s *Service) OpenExport(_ context.Context, token string) (*core.File, error
 		if err != nil {
 			return err
 		}
-		if u == nil || u.Role == "member" {
+		if u == nil || u.Role == store.UserRoleMember {
 			return errNoExport()
 		}
 		if err := core.NotSuspended(tx, u); err != nil {

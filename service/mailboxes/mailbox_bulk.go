@@ -272,7 +272,7 @@ func (s *Service) queueErasure(tx *store.Tx, who core.Actor, found []*store.Mail
 	var fresh []*store.Mailbox
 	var ids []string
 	for _, mb := range found {
-		if mb.Status == "deleting" {
+		if mb.Gone() {
 			out.JobID = &mb.JobID
 			continue
 		}

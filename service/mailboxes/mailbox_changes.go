@@ -69,7 +69,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		if err != nil {
 			return err
 		}
-		if mb.Status == "deleting" {
+		if mb.Gone() {
 			return core.Errorf("not_found", "%s is being deleted, so it cannot be changed.", mb.Email)
 		}
 		if err := in.apply(mb); err != nil {
@@ -85,7 +85,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		if err := store.Mailboxes.Put(tx, mb); err != nil {
 			return err
 		}
-		if in.Status != nil && mb.Status == "active" {
+		if in.Status != nil && mb.Status == store.MailboxActive {
 			if err := core.Lift(tx, mb.AccountID, mb.Email); err != nil {
 				return err
 			}
@@ -160,12 +160,12 @@ func (in *UpdateEmailUserIn) apply(mb *store.Mailbox) error {
 func setStatus(mb *store.Mailbox, status string) error {
 	switch {
 	case status == "suspended":
-		mb.Status = "suspended"
+		mb.Status = store.MailboxSuspended
 	case mb.Ready:
-		mb.Status = "active"
+		mb.Status = store.MailboxActive
 		mb.ErrorCode, mb.ErrorText = "", ""
-	case mb.Status == "suspended":
-		mb.Status = "pending"
+	case mb.Status == store.MailboxSuspended:
+		mb.Status = store.MailboxPending
 	default:
 		return core.Errorf("domain_not_ready", "%s becomes active automatically as soon as its domain is set up.", mb.Email)
 	}
@@ -202,7 +202,7 @@ func (s *Service) DeleteEmailUser(_ context.Context, who core.Actor, in core.Ema
 			return err
 		}
 		out.Message = fmt.Sprintf("%s no longer receives mail or accepts log-ins. Its mail is deleted in the background.", mb.Email)
-		if mb.Status == "deleting" {
+		if mb.Gone() {
 			out.JobID = mb.JobID
 			return nil
 		}
@@ -226,7 +226,7 @@ func (s *Service) DeleteEmailUser(_ context.Context, who core.Actor, in core.Ema
 // the rest.
 func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) error {
 	tx.MayUseReserve() // the mail goes later, by the job
-	mb.Status, mb.JobID, mb.UpdatedAt = "deleting", jobID, tx.Now()
+	mb.Status, mb.JobID, mb.UpdatedAt = store.MailboxDeleting, jobID, tx.Now()
 	tx.After(func() {
 		s.Hub.Changed(mb.Num)
 		s.inbox.EndIdle(mb.ID)

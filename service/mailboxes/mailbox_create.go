@@ -122,14 +122,14 @@ func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
 		return nil, err
 	}
 	b.Mb = store.Mailbox{
-		ID: s.Store.NewID("eu"), Type: "hosted", Name: in.Name, Footer: in.Footer, DailySendLimit: in.DailySendLimit, QuotaBytes: in.QuotaBytes,
+		ID: s.Store.NewID("eu"), Type: store.MailboxTypeHosted, Name: in.Name, Footer: in.Footer, DailySendLimit: in.DailySendLimit, QuotaBytes: in.QuotaBytes,
 	}
 	if in.ForwardTo != "" {
 		if b.Mb.ForwardTo, err = core.NormalizeEmail("forward_to", in.ForwardTo); err != nil {
 			return nil, err
 		}
 	}
-	if in.Type == "external" {
+	if in.Type == store.MailboxTypeExternal {
 		return b, s.draftExternal(b, in)
 	}
 	if in.IMAP != nil || in.SMTP != nil {
@@ -150,7 +150,7 @@ func (b *NewMailbox) choosePassword(given *string) error {
 
 // Hash makes the two forms in which the password is kept: one for log-ins, one for export.
 func (b *NewMailbox) Hash(s *Service) {
-	if b.Mb.Type == "hosted" {
+	if b.Mb.Type == store.MailboxTypeHosted {
 		b.Mb.PasswordHash = s.Logins.Hash(b.password)
 		b.Mb.PasswordSealed = s.Keys.Seal("mailbox "+b.Mb.ID, []byte(b.password))
 	}
@@ -207,7 +207,7 @@ func (b *NewMailbox) resolve(tx *store.Tx, who core.Actor) error {
 	if err != nil {
 		return err
 	}
-	if d.Status == "deleting" {
+	if d.Gone() {
 		return core.Errorf("domain_busy", "%s is being deleted, so no mailboxes can be added.", d.Name).With(d.JobID, "domain_busy", "deletes the domain")
 	}
 	if err := b.checkDomain(d); err != nil {
@@ -229,7 +229,7 @@ func errExists(email string) *core.Error {
 
 // checkDomain checks what a mailbox may be on the domain.
 func (b *NewMailbox) checkDomain(d *store.Domain) error {
-	if external := d.DNSProvider == "external"; external != (b.Mb.Type == "external") {
+	if external := d.DNSProvider == store.DomainProviderExternal; external != (b.Mb.Type == store.MailboxTypeExternal) {
 		if external {
 			return core.Invalid("type", "required", "the mail of %s is hosted elsewhere: give its mailboxes type external, with imap", d.Name)
 		}
@@ -277,13 +277,13 @@ func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, er
 		return nil, err
 	}
 	mb.AccountID, mb.AccountNum, mb.DomainID = a.ID, a.Num, b.Domain.ID
-	mb.Status, mb.CreatedAt, mb.UpdatedAt = "pending", tx.Now(), tx.Now()
+	mb.Status, mb.CreatedAt, mb.UpdatedAt = store.MailboxPending, tx.Now(), tx.Now()
 	for _, f := range folders {
 		if err := tx.CreateFolder(&store.Folder{Mailbox: mb.Num, Name: f.name, SpecialUse: f.use, Subscribed: true}); err != nil {
 			return nil, err
 		}
 	}
-	if b.Domain.Status == "complete" {
+	if b.Domain.Status == store.DomainComplete {
 		return &mb, s.activate(tx, &mb)
 	}
 	if err := core.Lift(tx, mb.AccountID, mb.Email); err != nil {
@@ -295,8 +295,8 @@ func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, er
 // activate makes a mailbox ready, and tells of it. One that was suspended stays so.
 func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	mb.Ready, mb.UpdatedAt = true, tx.Now()
-	if mb.Status == "pending" {
-		mb.Status = "active"
+	if mb.Status == store.MailboxPending {
+		mb.Status = store.MailboxActive
 	}
 	if err := store.Mailboxes.Put(tx, mb); err != nil {
 		return err

@@ -72,7 +72,7 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 // its first sync, and error after a failed one, whether or not the next look comes by itself.
 func shownStatus(mb *store.Mailbox) string {
 	switch {
-	case mb.External == nil || mb.Status != "active":
+	case mb.External == nil || mb.Status != store.MailboxActive:
 		return mb.Status
 	case mb.ErrorText != "":
 		return "error"
@@ -246,7 +246,7 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 		s.RecordWrongPassword(address, from.Network)
 		return core.MailboxUser{}, core.Errorf("unauthorized", "The address or the password is wrong.")
 	}
-	if mb.Status != "active" || !core.MayAct(account) {
+	if mb.Status != store.MailboxActive || !account.MayAct() {
 		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s cannot be used now: it is %s.", mb.Email, unusable(mb, account))
 	}
 	s.LoginAttempts.RecordSuccess(address, from.Network)
@@ -255,7 +255,7 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 }
 
 func unusable(mb *store.Mailbox, a *store.Account) string {
-	if mb.Status == "active" {
+	if mb.Status == store.MailboxActive {
 		return a.Status
 	}
 	return mb.Status
@@ -284,7 +284,7 @@ func (s *Service) loginRecords(email string) (mb *store.Mailbox, a *store.Accoun
 // is just one.
 func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) {
 	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(core.DomainOfAddress(email)), "") {
-		if core.ClaimEnded(d) {
+		if d.ClaimEnded() {
 			continue
 		}
 		of, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, email))
@@ -341,7 +341,7 @@ func (s *Service) draftExternal(b *NewMailbox, in CreateEmailUserIn) error {
 	if in.IMAP == nil {
 		return core.Invalid("imap", "required", "is required for external mailboxes: host, port, security, username, password")
 	}
-	b.Mb.Type, b.password = "external", in.IMAP.Password
+	b.Mb.Type, b.password = store.MailboxTypeExternal, in.IMAP.Password
 	imap, err := s.sealServer("imap", b.Mb.ID, in.IMAP)
 	if err != nil {
 		return err

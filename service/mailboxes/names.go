@@ -107,7 +107,7 @@ func (s *Service) addEmails(who core.Actor, names []SuggestedName, domain string
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		ours := err == nil && d.Status != "deleting"
+		ours := err == nil && !d.Gone()
 		for i := range names {
 			email := names[i].Username + "@" + domain
 			names[i].Email = &email

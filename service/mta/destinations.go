@@ -53,7 +53,7 @@ func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
 		return s.hostPostmaster(tx)
 	}
 	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
-		if d.DNSProvider != core.ProviderExternal && d.Status != core.DomainDeleting && !d.ClaimEnded() {
+		if d.DNSProvider != store.DomainProviderExternal && !d.Gone() && !d.ClaimEnded() {
 			return nil, core.SMTPErrorf(450, "4.2.1", "Domain is being set up, try again later")
 		}
 	}

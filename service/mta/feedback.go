@@ -323,7 +323,7 @@ func isHosted(tx *store.Tx, email string) (bool, error) {
 	if core.IsGone(err) {
 		return false, nil
 	}
-	return err == nil && d.Status == core.DomainComplete && d.DNSProvider != core.ProviderExternal, err
+	return err == nil && d.Status == store.DomainComplete && d.DNSProvider != store.DomainProviderExternal, err
 }
 
 // suppress keeps the account from sending to an address. One that is suppressed already stays as it

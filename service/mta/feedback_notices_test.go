@@ -171,7 +171,7 @@ func TestNoticesDoNotHoldOthersUp(t *testing.T) {
 	for n := 0; n < accounts; n += 100 {
 		c.Update(func(tx *store.Tx) error {
 			for k := range 100 {
-				a := &store.Account{ID: tx.NewID("acc"), Num: uint32(1000 + n + k), Name: "one of many", Status: core.AccountActive, CreatedAt: tx.Now()}
+				a := &store.Account{ID: tx.NewID("acc"), Num: uint32(1000 + n + k), Name: "one of many", Status: store.AccountActive, CreatedAt: tx.Now()}
 				if err := store.Accounts.Put(tx, a); err != nil {
 					return err
 				}
@@ -216,7 +216,7 @@ func TestReadersOfRelays(t *testing.T) {
 func TestManyNoticesWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	servicetest.PutWebhooks(t, s, who)
-	servicetest.PutDomainRow(t, s, who, "big.test", core.DomainComplete)
+	servicetest.PutDomainRow(t, s, who, "big.test", store.DomainComplete)
 	const n = 1000
 	long := strings.Repeat("x", 60)
 	var list reader

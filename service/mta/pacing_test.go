@@ -29,7 +29,7 @@ func TestPaceOfOneMailboxIsNotAnothers(t *testing.T) {
 	}}
 	provider.Start(t)
 	i := servicetest.Install(t, core.Config{})
-	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = core.ProviderExternal })
+	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 	add := func(name string) *store.Mailbox {
 		server := &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: provider.Port, Security: "none", Username: name, Password: "s3cret"}
 		made, err := i.Svc.CreateEmailUser(t.Context(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: name + "@away.test", Type: "external", IMAP: server, SMTP: server})

@@ -37,7 +37,7 @@ func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (r
 	}
 	local := err == nil && to.Hosted()
 	capture := s.Config.Outbound == core.ViaCapture
-	external := d != nil && d.DNSProvider == core.ProviderExternal
+	external := d != nil && d.DNSProvider == store.DomainProviderExternal
 	if external && capture && d.Claim != store.ClaimProven { // in whose name nobody here may be written to
 		return route{transport: core.ViaCapture}, nil
 	}

@@ -200,7 +200,7 @@ func TestExternalMailboxSendsThroughItsOwnServer(t *testing.T) {
 	own, relay := (&servicetest.Host{}).Start(t), (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{Outbound: "relay", Relays: []core.Relay{relay.Relay("ses")}})
 	i.AddMailbox(i.AddDomain(i.Account, "here.test", nil), "bob", nil)
-	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = core.ProviderExternal })
+	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 	server := func(port int) *mailboxes.MailServerLogin {
 		return &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: port, Security: "none", Username: "me", Password: "s3cret"}
 	}

@@ -626,7 +626,7 @@ func TestSubmissionKnowsOurRecipients(t *testing.T) {
 	ann := i.AddMailbox(d, "ann", nil)
 	i.AddMailbox(d, "sue", func(mb *store.Mailbox) { mb.Status = "suspended" })
 	i.AddDomain(i.Account, "catch.test", func(d *store.Domain) { d.CatchAll = "ann@example.test" })
-	away := i.AddMailbox(i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = core.ProviderExternal }), "me", func(mb *store.Mailbox) {
+	away := i.AddMailbox(i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal }), "me", func(mb *store.Mailbox) {
 		mb.External = &store.External{IMAP: store.Server{Host: "127.0.0.1", Port: 1, Security: "none"}}
 	})
 	for to, want := range map[string]string{

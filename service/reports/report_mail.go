@@ -208,7 +208,7 @@ func domainAbove(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	for name != "" {
 		d, err := store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))
 		switch {
-		case err == nil && d.Claim == store.ClaimProven && d.Status != "deleting":
+		case err == nil && d.Claim == store.ClaimProven && !d.Gone():
 			return d, nil
 		case err == nil:
 			return nil, nil

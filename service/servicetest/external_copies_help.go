@@ -26,7 +26,7 @@ func NewOutpost(t *testing.T, smtp *Host) *Outpost {
 	t.Helper()
 	o := &Outpost{Installation: Install(t, core.Config{}), IMAP: pulltest.Serve(t, nil), SMTP: smtp.Start(t), Sent: &pulltest.Folder{Name: "Sent", Attr: `\Sent`}}
 	o.IMAP.Change(func() { o.IMAP.Folders = []*pulltest.Folder{o.Sent} })
-	o.AddDomain(o.Account, "away.test", func(d *store.Domain) { d.DNSProvider = core.ProviderExternal })
+	o.AddDomain(o.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 	server := func(port int) *mailboxes.MailServerLogin {
 		return &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: port, Security: "none", Username: "me", Password: "s3cret"}
 	}

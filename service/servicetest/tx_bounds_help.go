@@ -137,7 +137,7 @@ func Others(t *testing.T, s *service.Service, n int, name func(i int) string) []
 	var out []*store.Domain
 	PutMany(t, s, store.Domains, n, func(i int) *store.Domain {
 		d := &store.Domain{
-			ID: fmt.Sprintf("dom_%026d", i), AccountID: fmt.Sprintf("acc_%026d", i), Name: name(i), Status: core.DomainPendingNS,
+			ID: fmt.Sprintf("dom_%026d", i), AccountID: fmt.Sprintf("acc_%026d", i), Name: name(i), Status: store.DomainPendingNS,
 			DNSProvider: dnsprov.Builtin, Claim: store.ClaimOpen, ClaimedAt: s.Now(),
 		}
 		if out = append(out, d); len(out) > n { // it runs twice

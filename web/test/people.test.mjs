@@ -19,7 +19,7 @@ function totp(secret, step = 0) {
 async function choose(p, link, email, password) {
   await p.goto(link)
   await sound(p, 'choosing a password')
-  await p.getByLabel('Password').fill(password)
+  await p.getByLabel('Password', { exact: true }).fill(password)
   await p.getByLabel('Repeat the password').fill(password)
   await p.getByRole('button', { name: 'Set password' }).click()
   await p.getByRole('link', { name: 'Continue to sign in' }).click()
