@@ -13,7 +13,7 @@ run: build
 
 # Without the tables of a debugger, since linking the tests of 60 packages takes its time; make lint has vet.
 test: peers
-	go test -vet=off -ldflags=-w ./...
+	TMPDIR=$$(sh .ci/tmp) go test -vet=off -ldflags=-w ./...
 
 # The race detector makes everything four times as slow. race-short, which .ci/run asks for, takes the packages in which
 # much goes on at once, with the small sizes of long tests; of service, its rooms. race takes all but parsers that do one

@@ -198,7 +198,7 @@ func (s *Service) ConfirmTOTP(_ context.Context, who core.Actor, in TOTPCodeIn) 
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("second factor switched on", "user", who.UserID, "ip", who.IP)
+	s.Log.Info("two-factor authentication turned on", "user", who.UserID, "ip", who.IP)
 	return out, nil
 }
 
@@ -216,7 +216,7 @@ func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("second factor switched off", "user", who.UserID, "ip", who.IP)
+	s.Log.Info("two-factor authentication turned off", "user", who.UserID, "ip", who.IP)
 	return &Said{"Two-factor authentication is off."}, nil
 }
 

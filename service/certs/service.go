@@ -1,6 +1,11 @@
 // Package certs gets certificates from an ACME authority (RFC 8555), for the names of this host and
 // of the domains that it serves, renews them in time, and hands them to the listeners. It does not
 // know how a domain is set up, only its zone, in which challenges and keys are published.
+//
+// Where things stand:
+//   - certificates.go: which certificate a name gets, and which names one covers.
+//   - renewal.go: when one is due, and one run of the job that gets it.
+//   - acme.go: the ACME account and its challenges. host_keys.go: keys of the host for DANE.
 package certs
 
 import (

@@ -2,6 +2,15 @@
 // configuration; who asks, errors that people read, pages of lists, replays of requests; finders of
 // records, the states that they go through, and the log-in attempts that are bounded together. It
 // does not know any operation of the API, nor which rooms there are.
+//
+// Where things stand:
+//   - core.go, config.go: [Core] and [Config], which every room has.
+//   - errors.go: [Error], its codes, and how an error becomes an SMTP reply ([OverSMTP]).
+//   - records.go: finders that keep accounts apart ([MailboxOf], [DomainOf]), suppressions.
+//   - requests.go: who asks ([Actor]), pages and cursors, confirmations, idempotent requests.
+//   - logins.go: password hashes, and the bounds on wrong passwords (loginAttempts.delay).
+//   - keys.go: what seals secrets ([Keys.Seal]), and the master key.
+//   - jobs.go: jobs that wait while an account is suspended.
 package core
 
 import (

@@ -42,7 +42,7 @@ const (
 const (
 	claimLabel    = "_mailstead"
 	claimFor      = 14 * 24 * time.Hour // to prove a claim
-	claimLookMin  = 5 * time.Minute     // between two looks whether a claim is proven
+	claimLookMin  = 5 * time.Minute     // between two checks whether a claim is proven
 	claimLookMost = 6 * time.Hour
 )
 
@@ -322,7 +322,7 @@ func (s *Service) claimByText(ctx context.Context, d *store.Domain) (by string, 
 	return by, err
 }
 
-// claimKind looks at an open claim by the clock until it is proven, and ends it when its time is
+// claimKind checks an open claim by the clock until it is proven, and ends it when its time is
 // over.
 func (s *Service) claimKind() jobs.Kind {
 	return jobs.Kind{Name: "domain_claim", Work: s.checkClaim, Timeout: 2 * time.Minute, Lanes: checksAtOnce}

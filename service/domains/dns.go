@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// looksKept is how long a look at a domain that is not complete yet answers for the next one.
+// looksKept is how long a check at a domain that is not complete yet answers for the next one.
 const looksKept = time.Minute
 
 // GetDNSStatusIn names one domain, and says whether to look at it now.
@@ -67,8 +67,8 @@ type DNSSummary struct {
 	DMARC bool `json:"dmarc"`
 }
 
-// GetDNSStatus shows what the newest look at a domain's records found; it looks itself when asked
-// to, or when there is no look that still says anything.
+// GetDNSStatus shows what the newest check at a domain's records found; it looks itself when asked
+// to, or when there is no check that still says anything.
 func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSStatusIn) (*DNSStatus, error) {
 	d, err := s.readDomain(who, in.DomainID)
 	if err != nil {
@@ -82,7 +82,7 @@ func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSSta
 		out.Cached = true
 		return out, s.addClaimRecord(d, out)
 	}
-	l := s.lookAt(ctx, d)
+	l := s.checkNow(ctx, d)
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
 		if d, err = core.DomainOf(tx, who, in.DomainID); err != nil {
 			return err
@@ -146,7 +146,7 @@ func (s *Service) readDomain(who core.Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// lookHolds tells whether the newest look covers all records that are wanted now, and is not too
+// lookHolds tells whether the newest check covers all records that are wanted now, and is not too
 // old.
 func (s *Service) lookHolds(d *store.Domain) bool {
 	if d.CheckedAt.IsZero() || d.Status != store.DomainComplete && s.Now().Sub(d.CheckedAt) > looksKept {
@@ -157,7 +157,7 @@ func (s *Service) lookHolds(d *store.Domain) bool {
 		return false
 	}
 	for _, r := range records {
-		want := dnsCheck(dnsprov.Check{Record: r})
+		want := storedCheck(dnsprov.Check{Record: r})
 		if !slices.ContainsFunc(d.Checks, func(c store.DNSCheck) bool { return sameRecord(c, want) }) {
 			return false
 		}
@@ -165,11 +165,11 @@ func (s *Service) lookHolds(d *store.Domain) bool {
 	return true
 }
 
-// keepLiveLook keeps a look that somebody asked for. It counts as a check; after a first bad one
+// keepLiveLook keeps a check that somebody asked for. It counts as a check; after a first bad one
 // the second comes soon.
-func (s *Service) keepLiveLook(tx *store.Tx, d *store.Domain, l *look) error {
+func (s *Service) keepLiveLook(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	before := d.BadChecks
-	if err := s.keepLook(tx, d, l); err != nil {
+	if err := s.saveCheck(tx, d, l); err != nil {
 		return err
 	}
 	if before == 0 && d.BadChecks == 1 {
@@ -263,7 +263,7 @@ func (s *Service) GetDNSRecords(_ context.Context, who core.Actor, in DomainIn) 
 // valueToEnter is the value of a record, or what is to stand in its place so that others' senders
 // stay.
 func valueToEnter(d *store.Domain, r dnsprov.Record) string {
-	want := dnsCheck(dnsprov.Check{Record: r})
+	want := storedCheck(dnsprov.Check{Record: r})
 	for _, c := range d.Checks {
 		if c.Offer != "" && sameRecord(c, want) {
 			return c.Offer
@@ -305,7 +305,7 @@ type VerifiedRecord struct {
 	Actual   *string `json:"actual" words:"theirs"`
 }
 
-// VerifyDNS looks at the records of a manual domain live; dns-status then says what is wrong with
+// VerifyDNS checks the records of a manual domain live; dns-status then says what is wrong with
 // each. When all that mail needs is there, the domain is complete.
 func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*DNSVerified, error) {
 	d, err := s.manualDomain(who, in.DomainID)
@@ -317,7 +317,7 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 	case !recordsReady(d):
 		return nil, core.Errorf("records_not_ready", "The records of %s are still being computed. Call dns-records until its status is ready.", d.Name)
 	}
-	l := s.lookAt(ctx, d)
+	l := s.checkNow(ctx, d)
 	if err := s.keepVerified(ctx, who, d, l); err != nil {
 		return nil, err
 	}
@@ -329,10 +329,10 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 	return out, nil
 }
 
-// keepVerified keeps a look at a manual domain, and completes the domain if that was all that it
+// keepVerified keeps a check at a manual domain, and completes the domain if that was all that it
 // lacked.
-func (s *Service) keepVerified(ctx context.Context, who core.Actor, d *store.Domain, l *look) error {
-	if l.good() && d.Status != store.DomainComplete {
+func (s *Service) keepVerified(ctx context.Context, who core.Actor, d *store.Domain, l *dnsCheck) error {
+	if l.healthy() && d.Status != store.DomainComplete {
 		if err := s.activateMany(ctx, d.ID); err != nil {
 			return err
 		}
@@ -342,7 +342,7 @@ func (s *Service) keepVerified(ctx context.Context, who core.Actor, d *store.Dom
 		if err != nil {
 			return err
 		}
-		if l.good() && (d.Status == store.DomainPendingDNS || d.Status == store.DomainError) {
+		if l.healthy() && (d.Status == store.DomainPendingDNS || d.Status == store.DomainError) {
 			return s.completeDomain(tx, d, l)
 		}
 		return s.keepLiveLook(tx, d, l)
@@ -409,7 +409,7 @@ func (s *Service) CheckNameservers(ctx context.Context, who core.Actor, in Check
 	return out, nil
 }
 
-// beginNSCheck answers what needs no look-up.
+// beginNSCheck answers what needs no lookup.
 func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *NameserverCheck) error {
 	*c = NameserverCheck{Domain: name.name, Status: "error", Message: name.problem, Nameservers: []string{}, CurrentNS: []string{}}
 	if name.problem != "" {

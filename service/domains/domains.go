@@ -179,7 +179,7 @@ type UpdateDomainIn struct {
 	Notes       core.Opt[string] `json:"notes" max:"5000"`
 }
 
-// check looks at the fields on their own, and brings them into the form in which they are kept.
+// check checks the fields on their own, and brings them into the form in which they are kept.
 func (in *UpdateDomainIn) check(c core.Config) (err error) {
 	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set {
 		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all and notes.")

@@ -290,7 +290,7 @@ func (s *Service) syncEdge(ctx context.Context, j *store.Job) (jobs.Writes, erro
 		return nil, jobs.Permanent(err)
 	}
 	name := ""
-	err = s.atEdge(ctx, args.DomainID, func(w *edgeWork) error {
+	err = s.withZoneLock(ctx, args.DomainID, func(w *zoneSync) error {
 		name = w.d.Name
 		return w.sync(false)
 	})
@@ -352,7 +352,7 @@ func (s *Service) awaitEdge(ctx context.Context, jobID string) {
 // records are as they should be.
 func (s *Service) redirectAtEdge(ctx context.Context, d *store.Domain) error {
 	jobs.Step(ctx, stepEdgeRecords, "in_progress", "")
-	err := s.atEdge(ctx, d.ID, func(w *edgeWork) error {
+	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) error {
 		if err := w.sync(false); err != nil || len(w.conflicts) == 0 {
 			return err
 		}
@@ -375,10 +375,10 @@ const (
 // errNotAtEdge says that a domain has nothing to do with the edge provider any more, or not yet.
 var errNotAtEdge = errors.New("the domain is not kept at the edge provider")
 
-// An edgeWork is one attempt to bring the records of a domain at the edge provider to what they
+// An zoneSync is one attempt to bring the records of a domain at the edge provider to what they
 // should be. Whoever does it again, after a crash anywhere, comes to the same end: our records
 // there carry the domain's mark, and their IDs are noted too, for the day that a mark is lost.
-type edgeWork struct {
+type zoneSync struct {
 	s         *Service
 	ctx       context.Context
 	d         *store.Domain         // as it was when the attempt began; later as it was written
@@ -389,9 +389,9 @@ type edgeWork struct {
 	refused   map[string]string   // custom records that cannot be there, by id, and why
 }
 
-// atEdge does something for a domain at the edge provider while nobody else does anything for it
-// there.
-func (s *Service) atEdge(ctx context.Context, domainID string, do func(*edgeWork) error) error {
+// withZoneLock does something for a domain at the edge provider while nobody else does anything for
+// it there.
+func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zoneSync) error) error {
 	ctx, cancel := context.WithTimeout(ctx, edgeWorksFor)
 	defer cancel()
 	giveBack, err := s.edgeTurns.Lock(ctx, domainID)
@@ -399,7 +399,7 @@ func (s *Service) atEdge(ctx context.Context, domainID string, do func(*edgeWork
 		return err
 	}
 	defer giveBack()
-	w := &edgeWork{s: s, ctx: ctx, refused: map[string]string{}}
+	w := &zoneSync{s: s, ctx: ctx, refused: map[string]string{}}
 	err = s.Store.View(func(tx *store.Tx) (err error) {
 		if w.d, err = store.Domains.Get(tx, domainID); err != nil {
 			return err
@@ -437,7 +437,7 @@ func (s *Service) edgeProvider(domainID string, sealed []byte) (dnsprov.Provider
 // sync makes, changes and deletes records until they are as they should be. With strict a conflict
 // of a managed record is its error, before anything has changed; else that record is left out, and
 // w.conflicts tells of it.
-func (w *edgeWork) sync(strict bool) error {
+func (w *zoneSync) sync(strict bool) error {
 	if w.d.Gone() {
 		return errNotAtEdge
 	}
@@ -466,7 +466,7 @@ func (w *edgeWork) sync(strict bool) error {
 }
 
 // active tells whether the provider serves the zone, as far as it says so.
-func (w *edgeWork) active() (bool, error) {
+func (w *zoneSync) active() (bool, error) {
 	p, ok := w.provider.(interface {
 		Delegated(ctx context.Context, domain string) (bool, error)
 	})
@@ -481,7 +481,7 @@ func (w *edgeWork) active() (bool, error) {
 }
 
 // apply has the provider make changes, if there are any.
-func (w *edgeWork) apply(changes []dnsprov.Change) ([]dnsprov.Record, error) {
+func (w *zoneSync) apply(changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
@@ -493,7 +493,7 @@ func (w *edgeWork) apply(changes []dnsprov.Change) ([]dnsprov.Record, error) {
 }
 
 // read lists what is there. What was noted as ours is ours, also without its mark.
-func (w *edgeWork) read() ([]dnsprov.Record, error) {
+func (w *zoneSync) read() ([]dnsprov.Record, error) {
 	have, err := w.provider.Records(w.ctx, w.at)
 	if err != nil {
 		return nil, edgeFault{err}
@@ -507,7 +507,7 @@ func (w *edgeWork) read() ([]dnsprov.Record, error) {
 }
 
 // fit gives the records that are wanted and that can be beside what strangers have.
-func (w *edgeWork) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
+func (w *zoneSync) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
 	spec := w.s.spec(w.d)
 	for _, c := range w.customs {
 		if w.refused[c.ID] == "" {
@@ -549,7 +549,7 @@ func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
 
 // refuse notes which custom records the provider refused, by its error, and tells whether that
 // leaves something to do without them.
-func (w *edgeWork) refuse(err error) (again bool) {
+func (w *zoneSync) refuse(err error) (again bool) {
 	for _, c := range conflictsIn(err) {
 		again = w.refuseCustom(c.Want, besideText(c)) || again
 	}
@@ -568,7 +568,7 @@ func besideText(c *dnsprov.Conflict) string {
 
 // refuseCustom notes that a custom record cannot be there; false if the record is none, or is noted
 // already.
-func (w *edgeWork) refuseCustom(r dnsprov.Record, why string) bool {
+func (w *zoneSync) refuseCustom(r dnsprov.Record, why string) bool {
 	for _, own := range w.customs {
 		if r.Purpose == dnsprov.PurposeCustom && w.refused[own.ID] == "" && own.Name == r.Name && own.Type == r.Type && own.Value == r.Value {
 			w.refused[own.ID] = why
@@ -579,7 +579,7 @@ func (w *edgeWork) refuseCustom(r dnsprov.Record, why string) bool {
 }
 
 // note writes what of ours is there now. done tells that the changes were made, all of them.
-func (w *edgeWork) note(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, done bool) error {
+func (w *zoneSync) note(have []dnsprov.Record, changes []dnsprov.Change, made []dnsprov.Record, done bool) error {
 	ours := map[string]string{}
 	for _, r := range append(have[:len(have):len(have)], made...) {
 		if r.Purpose != "" && r.ID != "" {
@@ -652,7 +652,7 @@ func joinConflicts(conflicts []*dnsprov.Conflict) error {
 
 // erase deletes what is ours, and looks again until nothing is left: a request that was under way
 // when the process was killed may be done late.
-func (w *edgeWork) erase() error {
+func (w *zoneSync) erase() error {
 	for range edgeEraseMost {
 		have, err := w.read()
 		if err != nil {
@@ -678,7 +678,7 @@ const (
 // eraseEdgeRecords deletes what we made at the edge provider. If it cannot be had in the end, the
 // domain goes all the same, and the error, an errPartly, says what remains there.
 func (s *Service) eraseEdgeRecords(ctx context.Context, d *store.Domain, j *store.Job) error {
-	err := s.atEdge(ctx, d.ID, (*edgeWork).erase)
+	err := s.withZoneLock(ctx, d.ID, (*zoneSync).erase)
 	if err == nil || errors.Is(err, errNotAtEdge) {
 		return nil
 	}

@@ -18,7 +18,7 @@ const (
 )
 
 type (
-	Look = look
+	Look = dnsCheck
 )
 
 var (
@@ -29,7 +29,7 @@ func (s *Service) ActivateMany(ctx context.Context, domainID string) error {
 	return s.activateMany(ctx, domainID)
 }
 
-func (s *Service) CompleteDomain(tx *store.Tx, d *store.Domain, l *look) error {
+func (s *Service) CompleteDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	return s.completeDomain(tx, d, l)
 }
 
@@ -41,9 +41,11 @@ func (s *Service) EraseCustomRecords(ctx context.Context, domainID string) error
 	return s.eraseCustomRecords(ctx, domainID)
 }
 
-func (s *Service) KeepLook(tx *store.Tx, d *store.Domain, l *look) error { return s.keepLook(tx, d, l) }
+func (s *Service) KeepLook(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
+	return s.saveCheck(tx, d, l)
+}
 
-func (s *Service) LookAt(ctx context.Context, d *store.Domain) *look { return s.lookAt(ctx, d) }
+func (s *Service) LookAt(ctx context.Context, d *store.Domain) *dnsCheck { return s.checkNow(ctx, d) }
 
 func (s *Service) RenewZones() error { return s.renewZones() }
 

@@ -21,13 +21,13 @@ import (
 )
 
 const (
-	looksAtOnce   = 32               // live looks, of requests and of checks by the clock
-	LookFor       = 20 * time.Second // one live look, with the wait for its turn
-	checksAtOnce  = 8                // of looks, by the clock, so that a resolver that is dead does not hold up requests
-	badInARow     = 2                // bad checks that make an episode
-	defaultChecks = time.Hour
-	soon          = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
-	edgeSettles   = time.Hour                      // of a domain whose records are new at the edge provider: resolvers may remember that there were none
+	looksAtOnce     = 32               // live looks, of requests and of checks by the clock
+	LookFor         = 20 * time.Second // one live check, with the wait for its turn
+	checksAtOnce    = 8                // of looks, by the clock, so that a resolver that is dead does not hold up requests
+	failuresToAlert = 2                // bad checks that make an episode
+	defaultChecks   = time.Hour
+	soon            = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
+	edgeSettles     = time.Hour                      // of a domain whose records are new at the edge provider: resolvers may remember that there were none
 )
 
 // How far a domain's records have come.
@@ -41,8 +41,8 @@ const (
 // nsIssue is the code of a domain that is not delegated to us any more.
 const nsIssue = "nameservers_lost"
 
-// A look is what one live look at a domain's DNS found.
-type look struct {
+// A dnsCheck is what one live check at a domain's DNS found.
+type dnsCheck struct {
 	began  time.Time
 	At     time.Time // when it ended
 	checks []store.DNSCheck
@@ -63,12 +63,12 @@ func (s *Service) Looking(ctx context.Context, fn func() error) error {
 	return fn()
 }
 
-// lookAt looks the managed records of a domain up, and its delegation where that is to us. What
+// checkNow looks the managed records of a domain up, and its delegation where that is to us. What
 // could not be looked up is marked dnsprov.LookupFailed.
-func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
+func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 	ctx, cancel := context.WithTimeout(ctx, LookFor)
 	defer cancel()
-	l := &look{began: s.Now(), asksNS: d.DNSProvider == dnsprov.Builtin}
+	l := &dnsCheck{began: s.Now(), asksNS: d.DNSProvider == dnsprov.Builtin}
 	records, err := s.ManagedRecords(d)
 	if err != nil {
 		s.Log.Error("read the records of a domain", "domain", d.Name, "error", err)
@@ -80,7 +80,7 @@ func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 	}
 	if err != nil {
 		for _, r := range records {
-			l.checks = append(l.checks, dnsCheck(dnsprov.Check{Record: r, Error: dnsprov.LookupFailed}))
+			l.checks = append(l.checks, storedCheck(dnsprov.Check{Record: r, Error: dnsprov.LookupFailed}))
 		}
 	}
 	if d.Claim != store.ClaimProven && d.DNSProvider == dnsprov.Builtin {
@@ -92,8 +92,8 @@ func (s *Service) lookAt(ctx context.Context, d *store.Domain) *look {
 	return l
 }
 
-// lookUp fills a look, all at the same time.
-func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records []dnsprov.Record) {
+// lookUp fills a check, all at the same time.
+func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, records []dnsprov.Record) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.lookAtReverse(ctx) })
 	if l.asksNS {
@@ -112,7 +112,7 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *look, records 
 	}
 	checks := dnsprov.Verify(ctx, s.Resolver, records)
 	for _, c := range checks {
-		l.checks = append(l.checks, dnsCheck(c))
+		l.checks = append(l.checks, storedCheck(c))
 	}
 	wg.Wait()
 	if d.Claim != store.ClaimProven && (d.DNSProvider == store.DomainProviderManual || d.DNSProvider == store.DomainProviderCloudflare) {
@@ -136,7 +136,7 @@ func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	}), err
 }
 
-func dnsCheck(c dnsprov.Check) store.DNSCheck {
+func storedCheck(c dnsprov.Check) store.DNSCheck {
 	out := store.DNSCheck{
 		Purpose: c.Record.Purpose, Type: c.Record.Type, Host: c.Record.Name, Expected: c.Record.Text(), Priority: c.Record.Priority,
 		Critical: c.Record.Critical, Verified: c.Verified, Actual: c.Actual, Error: c.Error, Offer: c.Offer,
@@ -152,22 +152,22 @@ func expected(c store.DNSCheck) string {
 	return c.Expected
 }
 
-// answered tells whether the look found out anything.
-func (l *look) answered() bool {
+// answered tells whether the check found out anything.
+func (l *dnsCheck) answered() bool {
 	return l.ns != nil || slices.ContainsFunc(l.checks, func(c store.DNSCheck) bool { return c.Error != dnsprov.LookupFailed })
 }
 
-// good tells that all that mail needs is there.
-func (l *look) good() bool {
+// healthy tells that all that mail needs is there.
+func (l *dnsCheck) healthy() bool {
 	if l.asksNS && (l.ns == nil || !l.ns.Verified) {
 		return false
 	}
 	return criticalVerified(l.checks)
 }
 
-// bad tells that something that mail needs is wrong. A look-up that failed says nothing about the
-// record: a look can be neither good nor bad.
-func (l *look) bad() bool {
+// failing tells that something that mail needs is wrong. A lookup that failed says nothing about
+// the record: a check can be neither healthy nor failing.
+func (l *dnsCheck) failing() bool {
 	if l.ns != nil && !l.ns.Verified {
 		return true
 	}
@@ -185,9 +185,9 @@ func sameRecord(a, b store.DNSCheck) bool {
 	return a.Purpose == b.Purpose && a.Type == b.Type && a.Host == b.Host && a.Expected == b.Expected
 }
 
-// keepLook brings what is known of a domain up to date. What the look could not find out stays as
-// it was known; a look that found out nothing changes nothing.
-func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
+// saveCheck brings what is known of a domain up to date. What the check could not find out stays as
+// it was known; a check that found out nothing changes nothing.
+func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	if l.At.Before(d.CheckedAt) { // a newer one was quicker
 		return nil
 	}
@@ -217,7 +217,7 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 			d.NSStatus = NSLost
 		}
 	}
-	err := s.countLook(tx, d, l, before)
+	err := s.countFailure(tx, d, l, before)
 	d.DNSStatus = dnsStatusOf(d, d.Checks)
 	if err != nil {
 		return err
@@ -225,13 +225,13 @@ func (s *Service) keepLook(tx *store.Tx, d *store.Domain, l *look) error {
 	return s.Hooks.PlanCertificate(tx, d)
 }
 
-// countLook counts bad looks at a complete domain. The second in a row is told of, once until a
-// good one ends the episode. Two that were made at the same time are one. before is when the look
+// countFailure counts bad checks a complete domain. The second in a row is told of, once until a
+// good one ends the episode. Two that were made at the same time are one. before is when the check
 // before this one ended.
-func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.Time) error {
+func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, before time.Time) error {
 	name, since := d.Name, d.FailingSince
 	switch {
-	case l.good():
+	case l.healthy():
 		if d.FailureTold { // people are told that it ends; there is no event that says so
 			d.StatusDetail = fmt.Sprintf("Its DNS has been healthy again since %s; it had failed since %s.", minute(l.At), minute(since))
 			tx.After(func() { s.Log.Info("the DNS of a domain is healthy again", "domain", name, "failing_since", since) })
@@ -240,13 +240,13 @@ func (s *Service) countLook(tx *store.Tx, d *store.Domain, l *look, before time.
 		return nil
 	case d.DNSProvider == store.DomainProviderCloudflare && l.At.Sub(d.CompletedAt) < edgeSettles:
 		return nil
-	case d.Status != store.DomainComplete || !l.bad() || d.BadChecks > 0 && l.began.Before(before):
+	case d.Status != store.DomainComplete || !l.failing() || d.BadChecks > 0 && l.began.Before(before):
 		return nil
 	}
 	if d.BadChecks++; d.BadChecks == 1 {
 		d.FailingSince = l.At
 	}
-	if d.BadChecks < badInARow || d.FailureTold {
+	if d.BadChecks < failuresToAlert || d.FailureTold {
 		return nil
 	}
 	d.FailureTold = true
@@ -324,7 +324,7 @@ func dnsStatusOf(d *store.Domain, checks []store.DNSCheck) string {
 	switch {
 	case dnsReady(d, checks):
 		return dnsComplete
-	case d.BadChecks >= badInARow:
+	case d.BadChecks >= failuresToAlert:
 		return dnsFailed
 	case d.Status == store.DomainComplete, slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Verified }):
 		return dnsPropagating
@@ -371,13 +371,13 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 	if issues := s.reverseIssues(d); len(issues) > 0 {
 		out.Issues, out.Status = append(out.Issues, issues...), "degraded"
 	}
-	if d.BadChecks >= badInARow {
+	if d.BadChecks >= failuresToAlert {
 		out.Status = "failing"
 	}
 	return out
 }
 
-// checkKind looks at one complete domain again and again: each has a job of its own, which waits
+// checkKind checks one complete domain again and again: each has a job of its own, which waits
 // for the next time, so that checks are spread as the domains' births are and wait for nobody but
 // each other.
 func (s *Service) checkKind() jobs.Kind {
@@ -395,7 +395,7 @@ func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) e
 	return nil
 }
 
-// checkInterval lies between two looks at a domain that is well, up to a tenth less or more.
+// checkInterval lies between two checks a domain that is well, up to a tenth less or more.
 func (s *Service) checkInterval() time.Duration {
 	d := s.Config.DNSCheckInterval
 	if d == 0 {
@@ -423,19 +423,19 @@ func (s *Service) checkDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	if err != nil {
 		return nil, err
 	}
-	l := s.lookAt(ctx, d)
+	l := s.checkNow(ctx, d)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	wait := s.checkInterval()
-	if l.bad() && d.BadChecks == 0 || !l.bad() && !l.good() && d.BadChecks == 1 { // the one that decides is still to come
+	if l.failing() && d.BadChecks == 0 || !l.failing() && !l.healthy() && d.BadChecks == 1 { // the one that decides is still to come
 		wait = s.secondLook()
 	}
 	next := s.Now().Add(wait)
 	return func(tx *store.Tx, _ *store.Job) error { return s.keepCheck(tx, args.DomainID, l, next) }, jobs.Snooze(next)
 }
 
-func (s *Service) keepCheck(tx *store.Tx, id string, l *look, next time.Time) error {
+func (s *Service) keepCheck(tx *store.Tx, id string, l *dnsCheck, next time.Time) error {
 	d, err := store.Domains.Get(tx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -444,7 +444,7 @@ func (s *Service) keepCheck(tx *store.Tx, id string, l *look, next time.Time) er
 		return err
 	}
 	d.NextCheckAt = next
-	if err := s.keepLook(tx, d, l); err != nil {
+	if err := s.saveCheck(tx, d, l); err != nil {
 		return err
 	}
 	return store.Domains.Put(tx, d)
@@ -516,7 +516,7 @@ const (
 const (
 	purposePTR  = "PTR"
 	reverseKept = time.Hour
-	reverseFor  = 5 * time.Second // all look-ups together: nobody's records wait longer for them
+	reverseFor  = 5 * time.Second // all lookups together: nobody's records wait longer for them
 	reverseWait = 5 * time.Minute // after one that was not answered
 )
 

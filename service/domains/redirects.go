@@ -112,7 +112,7 @@ func setRedirect(d *store.Domain, target string, permanent, path bool) {
 	}
 }
 
-// SetRedirect records where visitors of a domain and of its www are sent, and queues the look at
+// SetRedirect records where visitors of a domain and of its www are sent, and queues the check at
 // whether they come here.
 func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectIn) (*RedirectSet, error) {
 	var out *RedirectSet
@@ -257,7 +257,7 @@ func (s *Service) routingKind(name, purpose string) jobs.Kind {
 	}}
 }
 
-// checkRouting is the work of redirect_update and forward_update: a live look at the domain's
+// checkRouting is the work of redirect_update and forward_update: a live check at the domain's
 // records, which says in the job whether the change has its effect yet.
 func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
@@ -277,7 +277,7 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 		}
 	}
 	jobs.Step(ctx, stepVerify, "in_progress", "")
-	l := s.lookAt(ctx, d)
+	l := s.checkNow(ctx, d)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -296,7 +296,7 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 }
 
 // routingDetail says whether visitors or mail of the domain come here.
-func routingDetail(d *store.Domain, l *look, purpose string) string {
+func routingDetail(d *store.Domain, l *dnsCheck, purpose string) string {
 	what := "Visitors"
 	if purpose == dnsprov.PurposeMX {
 		what = "Mail"

@@ -23,7 +23,7 @@ import (
 const (
 	maxSearches    = 100              // names of one request
 	searchesFor    = 45 * time.Second // all of one request
-	searchesAtOnce = 20               // DNS look-ups of one request
+	searchesAtOnce = 20               // DNS lookups of one request
 	quotesFor      = 20 * time.Second // one question to a registrar
 	rdapFor        = 18 * time.Second // all questions of one request to registries
 	currency       = "USD"

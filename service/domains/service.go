@@ -1,6 +1,16 @@
 // Package domains connects, buys, proves, sets up, watches and deletes domains: their zones,
 // DNSSEC, records at Cloudflare, and registrars. It does not know mail; mailboxes it makes and
 // deletes only together with their domain.
+//
+// Where things stand:
+//   - domains.go: reading, changing and deleting domains. connect.go: adding those one owns.
+//   - claims.go: whose a name is, and what proves it (Service.prove).
+//   - setup.go: the request; setup_job.go: the table of steps (setup.steps) and each step.
+//   - health.go: one live check, when a domain is healthy (dnsCheck.healthy), what to do about it.
+//   - zones.go: zones that this server serves, DNSSEC, secondaries.
+//   - dns.go: DNS status, nameservers, DMARC policy. custom_records.go: records of the owner.
+//   - edge.go: records at Cloudflare. redirects.go: redirects and forwards.
+//   - search.go, purchase.go: what can be bought, and buying it once.
 package domains
 
 import (
@@ -39,7 +49,7 @@ type Service struct {
 	Hooks     Hooks
 
 	zones     *zones
-	looks     chan struct{} // one place for each live look at a domain's DNS
+	looks     chan struct{} // one place for each live check at a domain's DNS
 	reverse   reverse
 	edgeTurns limit.KeyedMutex[string] // of the domains at the edge provider
 }

@@ -40,11 +40,11 @@ const (
 
 // A setup is one attempt at setting a domain up.
 type setup struct {
-	s    *Service
-	ctx  context.Context
-	d    *store.Domain
-	args setupArgs
-	look *look // what a live look at the records found
+	s     *Service
+	ctx   context.Context
+	d     *store.Domain
+	args  setupArgs
+	check *dnsCheck // what a live check at the records found
 
 	edgeSeen time.Time // when the records had changed that are at the edge provider
 }
@@ -79,7 +79,7 @@ func (p *setup) steps() []step {
 		{"delegate", ours && !a.delegated, p.delegate}, // the registrar and the DNS name our nameservers; it may take days
 		{stepEdgeRecords, edge, p.edgeRecords},         // the records are at the edge provider
 		{"mail", (ours || edge) && a.Email, p.mail},    // the keys open, and mailboxes that waited are ready
-		{stepVerify, ours || edge, p.verify},           // a live look at the records
+		{stepVerify, ours || edge, p.verify},           // a live check at the records
 	}
 }
 
@@ -178,7 +178,7 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 		}
 		jobs.Progress(ctx, i+1, len(steps), "")
 	}
-	if p.look != nil {
+	if p.check != nil {
 		if err := s.activateMany(ctx, p.d.ID); err != nil {
 			return nil, err
 		}
@@ -421,7 +421,7 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 	}
 	switch {
 	case d.ClaimEnded():
-	case p.look != nil:
+	case p.check != nil:
 		err = p.finish(tx, d)
 	case d.Status == store.DomainComplete:
 		err = p.s.PutZone(tx, d)
@@ -516,7 +516,7 @@ func (p *setup) zone() error {
 // the name, if the provider serves the zone: anybody may make one that nobody asks.
 func (p *setup) edgeRecords() error {
 	active := false
-	err := p.s.atEdge(p.ctx, p.d.ID, func(w *edgeWork) error {
+	err := p.s.withZoneLock(p.ctx, p.d.ID, func(w *zoneSync) error {
 		p.edgeSeen = w.d.ZoneChangedAt
 		err := w.sync(true)
 		p.d = w.d
@@ -577,31 +577,31 @@ func (s *Service) activateMany(ctx context.Context, domainID string) error {
 	return nil
 }
 
-// verify looks at the records live. Whatever it finds, the domain is complete: its zone is served,
+// verify checks the records live. Whatever it finds, the domain is complete: its zone is served,
 // and receivers that have not seen it yet, or a resolver of ours that does not answer, do not keep
 // mail from flowing. The checks by the clock go on from here.
 func (p *setup) verify() error {
-	p.look = p.s.lookAt(p.ctx, p.d)
+	p.check = p.s.checkNow(p.ctx, p.d)
 	return p.ctx.Err()
 }
 
 // finish makes a domain complete. What has changed of its records since they were brought to the
 // edge provider follows.
 func (p *setup) finish(tx *store.Tx, d *store.Domain) error {
-	if err := p.s.completeDomain(tx, d, p.look); err != nil || d.ZoneChangedAt.Equal(p.edgeSeen) {
+	if err := p.s.completeDomain(tx, d, p.check); err != nil || d.ZoneChangedAt.Equal(p.edgeSeen) {
 		return err
 	}
 	_, err := p.s.addEdgeSync(tx, d)
 	return err
 }
 
-// completeDomain makes a domain complete, with what a live look at it found, and its last waiting
+// completeDomain makes a domain complete, with what a live check at it found, and its last waiting
 // mailboxes ready. activateMany has come before.
-func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *look) error {
+func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	if d.Gone() {
 		return nil
 	}
-	if err := s.keepLook(tx, d, l); err != nil {
+	if err := s.saveCheck(tx, d, l); err != nil {
 		return err
 	}
 	if d.ClaimEnded() {
@@ -619,7 +619,7 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *look) error {
 		d.CompletedAt = tx.Now()
 	}
 	wait := s.checkInterval()
-	if !l.good() {
+	if !l.healthy() {
 		wait = s.secondLook()
 	}
 	if err := s.planCheck(tx, d, wait); err != nil {

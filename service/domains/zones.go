@@ -504,7 +504,7 @@ func dnssecOf(d *store.Domain) *DNSSEC {
 	return out
 }
 
-// keepDS notes what a look found at the parent of a signed zone; nil: nothing.
+// keepDS notes what a check found at the parent of a signed zone; nil: nothing.
 func keepDS(d *store.Domain, found *[]dnsprov.DS) {
 	if found == nil || d.DNSSEC == nil {
 		return

@@ -1,5 +1,11 @@
 // Package events records what happened, in the transaction in which it did, and tells the webhook
 // endpoints of an account. It does not know what the events are about: rooms say that.
+//
+// Where things stand:
+//   - events.go: the types of events, [Service.Emit], the log of events.
+//   - webhooks.go: the endpoints of an account, and their secrets.
+//   - deliveries.go: fan-out, one delivery (Service.deliverWebhook), when it is tried again, and
+//     when an endpoint is disabled (Service.recordDelivery).
 package events
 
 import (

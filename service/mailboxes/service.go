@@ -1,5 +1,12 @@
 // Package mailboxes makes, changes, exports and deletes mailboxes, logs mail clients in to them and
 // tells clients how to connect. It does not know the messages in them, nor how a domain is set up.
+//
+// Where things stand:
+//   - mailboxes.go: reading mailboxes, and log-ins of mail clients ([Service.LoginMailbox]).
+//   - mailbox_create.go: making one, limits ([Service.RoomForMailboxes]), when it becomes active.
+//   - mailbox_changes.go: changing and deleting one. mailbox_bulk.go: many at once.
+//   - names.go, templates.go: generated names, and templates of usernames.
+//   - exports.go: files of credentials. discovery.go: settings that clients look up.
 package mailboxes
 
 import (

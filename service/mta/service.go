@@ -2,6 +2,18 @@
 // users, finds the way of each to its recipient, delivers, reports failures, and reads what others
 // say about what was sent. It does not know what mailboxes hold beyond what it files into them, nor
 // how domains are set up.
+//
+// Where things stand:
+//   - receive.go: a message from outside ([Service.Receive]), and the one delivery of an arrival
+//     to mailboxes, local mail too (Service.deliver). destinations.go: who receives an address.
+//   - screening.go: authentication, blocklists, greylisting and filters.
+//   - send.go: send_email. submit.go: who may send as whom (ownAuthors), limits, the queue.
+//   - delivery.go: one attempt, and what follows from it. routes.go: the way of a message
+//     (Service.routeOf) and the relays. tls.go: TLS policies. signing.go: DKIM. pacing.go: rates.
+//   - return_path.go: envelope addresses, SRS. bounces.go: delivery reports that we write.
+//   - feedback.go: reports and complaints that come in, what suppresses an address (suppress),
+//     unsubscribing. feedback_notices.go: notifications of relays.
+//   - sending_log.go: the log of sent messages. external_copies.go: copies in Sent elsewhere.
 package mta
 
 import (

@@ -1,6 +1,11 @@
 // Package reports has the reports on DMARC and TLS: those that come in about domains here, and
 // those that are sent about the domains of others. It does not know how mail is received or
 // delivered.
+//
+// Where things stand:
+//   - reports.go: lists of reports. report_mail.go: reading them from mail that came in.
+//   - dmarc_counts.go: what is counted for DMARC reports; dmarc_reporting.go: sending them.
+//   - tlsrpt.go: sending TLS reports.
 package reports
 
 import (

@@ -44,8 +44,8 @@ function Actions({ of: w, onEdit }: { of: Webhook; onEdit: () => void }) {
   const remove = () => ask({
     title: 'Delete this webhook?', action: 'Delete', text: `Mailstead stops sending events to ${w.url}. Pending deliveries are dropped.`,
     run: async () => {
+      go('/webhooks') // first, since this page reads the webhook again when the stream tells of its deletion
       await call('delete_webhook', { id: w.id })
-      go('/webhooks')
       told('Webhook deleted.')
     },
   })
