@@ -27,7 +27,7 @@ const (
 const autoconfigPerMinute = 1000
 
 // publicPaths has the paths of listeners on the network.
-func (s *Server) publicPaths() *http.ServeMux {
+func (s *Server) publicPaths() *pathMux {
 	mux := s.paths(s.authenticate, s.answerForHost)
 	mux.HandleFunc(challengePath, s.answerChallenge)
 	return mux
@@ -39,7 +39,7 @@ func (s *Server) publicPaths() *http.ServeMux {
 //
 // before may answer a request because of its host. It gets the document that autoconfig has at the
 // path, or nil.
-func (s *Server) paths(identify func(*call) error, before func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *http.ServeMux {
+func (s *Server) paths(identify func(*call) error, before func(http.ResponseWriter, *http.Request, *autoconfig.Document) bool) *pathMux {
 	mux := http.NewServeMux()
 	handle := func(path string, document *autoconfig.Document, answer func(*call)) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
@@ -84,14 +84,26 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 	for _, d := range autoconfig.Documents() {
 		handle(d.Path, d, func(c *call) { http.NotFound(c.w, c.r) })
 	}
-	return mux
+	api, _ := mux.Handler(&http.Request{Method: http.MethodConnect, URL: &url.URL{Path: "/v1/"}})
+	return &pathMux{mux, api}
+}
+
+// A pathMux is the mux of a listener, and the handler of most of its requests, which need no
+// lookup.
+type pathMux struct {
+	*http.ServeMux
+	api http.Handler
 }
 
 // dispatch gives a request to the handler of its path. It looks the path up as if for CONNECT,
 // because ServeMux redirects other methods from paths such as "//x" and "/x/../y". Here they have
 // answers.
-func dispatch(mux *http.ServeMux, w http.ResponseWriter, r *http.Request) {
+func dispatch(mux *pathMux, w http.ResponseWriter, r *http.Request) {
 	path := autoconfig.PathOf(r.URL.Path)
+	if strings.HasPrefix(path, "/v1/") && !strings.HasPrefix(path, "/v1/openapi.") {
+		mux.api.ServeHTTP(w, r)
+		return
+	}
 	if !strings.HasPrefix(path, "/") {
 		path = "/" // from "*", or a URL without a path
 	}

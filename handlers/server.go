@@ -36,7 +36,7 @@ type Server struct {
 
 	svc    *service.Service
 	now    func() time.Time
-	public *http.ServeMux // of the network
+	public *pathMux // of the network
 	ops    []op
 	fixed  *httprouter.Router // of operations whose path has no parameter
 	wild   *httprouter.Router // of the others
