@@ -15,13 +15,11 @@ run: build
 test: peers
 	TMPDIR=$$(sh .ci/tmp) go test -vet=off -ldflags=-w ./...
 
-# The race detector makes everything four times as slow. race-short, which .ci/run asks for, takes the packages in which
-# much goes on at once, with the small sizes of long tests; of service, its rooms. race takes all but parsers that do one
-# thing at a time, and the tests of the program in which most goes on at once; the program is then built with the detector.
-RACE_SHORT = ./handlers ./handlers/connlimit ./handlers/dnsd ./handlers/imapd ./handlers/smtpd ./internal/limit \
-	./jobs ./mail/deliver ./mail/pull ./store ./store/segment ./webhooks
+# The race detector makes everything four times as slow. race-short, which .ci/run asks for, takes the packages whose work
+# is to share things between goroutines. race takes all but parsers that do one thing at a time, and the tests of the
+# program in which most goes on at once; the program is then built with the detector.
 race-short:
-	go test -race -short -ldflags=-w $(RACE_SHORT) $$(go list ./service/... | grep -v /service$$)
+	TMPDIR=$$(sh .ci/tmp) go test -race -short -vet=off -ldflags=-w ./handlers/connlimit ./internal/limit ./jobs ./store ./webhooks
 
 RACY = ^Test(Receive|Send|Stop|TwoAccounts|Connections|TooMany|EdgeRaces|ExternalChanges|Feedback|Relay|ManyHosts|DeadResolver)
 race: peers
