@@ -34,7 +34,7 @@
 //	mailstead.db           the database (bbolt), with the buckets below
 //	segments/00000001.seg  message bytes; the number in 8 hexadecimal digits, never used again
 //	segments/00000002.tmp  a segment that is being written; removed by Open
-//	spool/spool-…          a message of over 256 KiB while it arrives; nameless once it is open, and
+//	spool/spool-…          a message of over 256 KiB while it arrives; nameless once open, and
 //	                       removed by Open
 //
 // The layout of a segment stands in package segment. The key that secrets are sealed under lies
@@ -97,7 +97,7 @@
 //
 // # Conversations
 //
-//	thread          account 4, node 13 → node 13 of an elder message, or of itself | day 2 of its use
+//	thread          account 4, node 13 → node 13 of an older message, or itself | day 2 of its use
 //	                (rows from before that was noted lack the day)
 //	thread_joined   account 4, node 13 of a thread, node 13 of one that was joined to it → nothing
 //	thread_subject  day 2, account 4, subject 8 → node 13 of the thread
