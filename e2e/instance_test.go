@@ -301,7 +301,7 @@ func (i *instance) addMailbox(email, password string) (id string) {
 // until waits for something to become true.
 func (i *instance) until(what string, ok func() bool) {
 	i.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(60 * time.Second)
 	for !ok() {
 		if time.Now().After(deadline) {
 			i.t.Fatalf("waited too long until %s", what)

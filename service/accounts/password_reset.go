@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
@@ -182,11 +180,7 @@ func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, erro
 		if err := store.Users.Put(tx, now); err != nil {
 			return err
 		}
-		_, err = s.mta.Enqueue(tx, &store.Submission{
-			AccountID: account, DomainID: from.ID, MessageID: d.Summary.MessageID, Subject: d.Summary.Subject, Blob: d.Blob,
-			SMTPUTF8: strings.ContainsFunc(args.Email, func(r rune) bool { return r >= utf8.RuneSelf }),
-		}, from, []mta.Rcpt{{Address: args.Email, Notify: "NEVER"}})
-		return err
+		return s.mta.SendSystemMail(tx, mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: []mta.Rcpt{{Address: args.Email, Notify: "NEVER"}}})
 	})
 	if err != nil {
 		return nil, err

@@ -244,8 +244,5 @@ func (s *Service) queueReport(tx *store.Tx, about *store.Submission, report *inb
 	if err != nil {
 		return err
 	}
-	_, err = s.Enqueue(tx, &store.Submission{
-		AccountID: about.AccountID, DomainID: about.DomainID, MessageID: report.Summary.MessageID, Subject: report.Summary.Subject, Blob: report.Blob,
-	}, d, []Rcpt{{Address: about.ReportTo}})
-	return err
+	return s.SendSystemMail(tx, SystemMail{StoredMessage: report, AccountID: about.AccountID, From: d, To: []Rcpt{{Address: about.ReportTo}}})
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
@@ -626,6 +627,26 @@ func keepSubmission(tx *store.Tx, sub *store.Submission) error {
 		return err
 	}
 	return store.Submissions.Delete(tx, sub.ID)
+}
+
+// SystemMail is a message that the server itself sends: a report, or a link for a person.
+type SystemMail struct {
+	*inbox.StoredMessage
+	AccountID string
+	From      *store.Domain // which signs it; see Reporter
+	To        []Rcpt
+	TLSReport bool // it goes out where TLS fails too (RFC 8460 section 5.3)
+}
+
+// SendSystemMail queues a message of the server's own. No limit of an account counts it.
+func (s *Service) SendSystemMail(tx *store.Tx, m SystemMail) error {
+	_, err := s.Enqueue(tx, &store.Submission{
+		AccountID: m.AccountID, DomainID: m.From.ID, MessageID: m.Summary.MessageID, Subject: m.Summary.Subject, Blob: m.Blob, TLSReport: m.TLSReport,
+		SMTPUTF8: slices.ContainsFunc(m.To, func(r Rcpt) bool {
+			return strings.ContainsFunc(r.Address, func(c rune) bool { return c >= utf8.RuneSelf })
+		}),
+	}, m.From, m.To)
+	return err
 }
 
 // Reporter is the domain whose postmaster reports to others, and whose account sends them: the

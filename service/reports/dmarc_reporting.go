@@ -92,29 +92,21 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if waits && j.Attempt < dmarcTries {
 		return nil, fmt.Errorf("report to %s: DNS does not say who wants it", args.Domain)
 	}
-	letter, err := s.composeReport(report, targets)
+	mail, err := s.composeReport(report, targets)
 	if err != nil {
 		return nil, err
 	}
-	if letter != nil {
-		jobs.Finally(ctx, func() { s.inbox.Release(letter.StoredMessage) }) // does nothing for what was queued
+	if mail != nil {
+		jobs.Finally(ctx, func() { s.inbox.Release(mail.StoredMessage) }) // does nothing for what was queued
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
-		if letter != nil {
-			if err := s.postReport(tx, letter); err != nil {
+		if mail != nil {
+			if err := s.mta.SendSystemMail(tx, *mail); err != nil {
 				return err
 			}
 		}
 		return forgetCounts(tx, args)
 	}, nil
-}
-
-// postReport queues the message with a report.
-func (s *Service) postReport(tx *store.Tx, l *reportMail) error {
-	_, err := s.mta.Enqueue(tx, &store.Submission{
-		AccountID: l.account, DomainID: l.from.ID, MessageID: l.Summary.MessageID, Subject: l.Summary.Subject, Blob: l.Blob,
-	}, l.from, l.to)
-	return err
 }
 
 // reportFailed forgets what a report would be made of that was given up.
@@ -163,17 +155,9 @@ func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, er
 	return d, policy.Reports, nil
 }
 
-// A reportMail is a message with a report, ready to be sent.
-type reportMail struct {
-	*inbox.StoredMessage
-	from    *store.Domain // see reporter
-	account string
-	to      []mta.Rcpt
-}
-
 // composeReport writes the message with a report; nil if nobody wants it, or no domain is here that
 // it could come from.
-func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*reportMail, error) {
+func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*mta.SystemMail, error) {
 	from, account, err := s.mta.Reporter()
 	if err != nil || len(targets) == 0 {
 		return nil, err
@@ -197,7 +181,7 @@ func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.Repor
 	if err != nil {
 		return nil, err
 	}
-	return &reportMail{d, from, account, to}, nil
+	return &mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: to}, nil
 }
 
 func (s *Service) composeMessage(report *dmarcreport.Report, from *store.Domain, to []mta.Rcpt, file []byte) *msg.Composer {

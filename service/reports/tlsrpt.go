@@ -101,30 +101,30 @@ func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
 		}
 		targets = tlsrpt.ParseRecord(texts)
 	}
-	var messages []*tlsReportMail
+	var mails []*mta.SystemMail
 	for _, target := range targets {
 		l, err := s.sendTLSReport(ctx, row, target)
 		if err != nil { // it is theirs to mend, and they have other targets
 			s.Log.Info("a report on TLS cannot be sent", "domain", row.Domain, "to", target, "err", err)
 		} else if l != nil {
-			messages = append(messages, l)
+			mails = append(mails, l)
 		}
 	}
 	err := ctx.Err() // we stopped it: the report is still to be sent
 	if err == nil {
-		err = s.closeTLSReport(row, messages)
+		err = s.closeTLSReport(row, mails)
 	}
-	for _, l := range messages {
-		s.inbox.Release(l.stored) // does nothing where it is referred to
+	for _, m := range mails {
+		s.inbox.Release(m.StoredMessage) // does nothing where it is referred to
 	}
 	return err
 }
 
-// closeTLSReport puts messages into the queue and forgets what they tell of.
-func (s *Service) closeTLSReport(row *store.TLSCount, messages []*tlsReportMail) error {
+// closeTLSReport queues reports and forgets what they tell of.
+func (s *Service) closeTLSReport(row *store.TLSCount, mails []*mta.SystemMail) error {
 	return s.Store.Update(func(tx *store.Tx) error {
-		for _, l := range messages {
-			if _, err := s.mta.Enqueue(tx, l.submission(), l.domain, []mta.Rcpt{{Address: l.to}}); err != nil {
+		for _, m := range mails {
+			if err := s.mta.SendSystemMail(tx, *m); err != nil {
 				return err
 			}
 		}
@@ -132,22 +132,8 @@ func (s *Service) closeTLSReport(row *store.TLSCount, messages []*tlsReportMail)
 	})
 }
 
-// A tlsReportMail is a report as mail, ready to be put into the queue.
-type tlsReportMail struct {
-	to      string
-	account string
-	domain  *store.Domain // that signs it; of the host's name alone where that is not hosted here
-	stored  *inbox.StoredMessage
-}
-
-func (l *tlsReportMail) submission() *store.Submission {
-	return &store.Submission{
-		AccountID: l.account, DomainID: l.domain.ID, MessageID: l.stored.Summary.MessageID, Subject: l.stored.Summary.Subject, Blob: l.stored.Blob, TLSReport: true,
-	}
-}
-
 // sendTLSReport posts a report to an https: target, or writes the mail for a mailto: one.
-func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target string) (*tlsReportMail, error) {
+func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target string) (*mta.SystemMail, error) {
 	from, account, err := s.mta.Reporter()
 	if err != nil {
 		return nil, err
@@ -177,7 +163,7 @@ func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target
 	if err != nil {
 		return nil, err
 	}
-	return &tlsReportMail{to: to, account: account, domain: from, stored: d}, nil
+	return &mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: []mta.Rcpt{{Address: to}}, TLSReport: true}, nil
 }
 
 func (s *Service) tlsReport(row *store.TLSCount, submitter string) *tlsrpt.Report {
