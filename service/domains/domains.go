@@ -329,7 +329,7 @@ func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	if err != nil || j.State != store.JobQueued {
 		return busy
 	}
-	if tried := j.Kind == "domain_setup" && j.Attempt > 0; !tried && d.Status != store.DomainPendingNS {
+	if tried := j.Kind == kindSetup && j.Attempt > 0; !tried && d.Status != store.DomainPendingNS {
 		return busy
 	}
 	return s.Queue.Cancel(tx, j.ID)
@@ -437,15 +437,23 @@ func (s *Service) DeleteDomain(_ context.Context, who core.Actor, in DomainIn) (
 }
 
 func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who core.Actor, mailboxes int) (*store.Job, error) {
-	steps := []string{stepMailboxes, stepDropZone, stepCustomRecords, stepDomain}
-	if d.DNSProvider == store.DomainProviderCloudflare {
-		steps[1] = stepEdgeRecords
-	}
+	steps := stepNames(s.deleteSteps(context.Background(), d, nil))
 	return s.Queue.Add(tx, jobs.New{
 		AccountID: who.AccountID, Kind: "domain_delete", Lane: "delete " + who.AccountID, CreatedBy: who.UserID,
 		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps,
 		Total: mailboxes + 1,
 	})
+}
+
+// deleteSteps is a deletion, in order. The last step is the transaction that ends the job.
+func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job) []step {
+	return []step{
+		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
+		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseEdgeRecords(ctx, d, j) }},
+		{stepDropZone, d.DNSProvider != store.DomainProviderCloudflare, func() error { return s.dropZone(d) }},
+		{stepCustomRecords, true, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.Hooks.EraseReports(ctx, d.ID)) }},
+		{stepDomain, true, func() error { return nil }},
+	}
 }
 
 // eraseDomain is the work of domain_delete. Begun again after a crash it goes on where it was.
@@ -461,12 +469,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	if err != nil {
 		return nil, err
 	}
-	for _, step := range []step{
-		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
-		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseEdgeRecords(ctx, d, j) }},
-		{stepDropZone, d.DNSProvider != store.DomainProviderCloudflare, func() error { return s.dropZone(d) }},
-		{stepCustomRecords, true, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.Hooks.EraseReports(ctx, d.ID)) }},
-	} {
+	for _, step := range s.deleteSteps(ctx, d, j) {
 		if !step.when {
 			continue
 		}
@@ -481,7 +484,6 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 			return nil, fmt.Errorf("delete %s: %s: %w", d.Name, step.name, err)
 		}
 	}
-	jobs.Step(ctx, stepDomain, "completed", "")
 	jobs.Progress(ctx, j.Total, j.Total, "")
 	return func(tx *store.Tx, _ *store.Job) error {
 		if err := errors.Join(s.Hooks.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID)); err != nil {

@@ -4,7 +4,7 @@
 //
 // Where things stand:
 //   - domains.go: reading, changing and deleting domains. connect.go: adding those one owns.
-//   - claims.go: whose a name is, and what proves it (Service.prove).
+//   - claims.go: whose a name is, and what proves it (Service.prove); login_proof.go: log-ins.
 //   - setup.go: the request; setup_job.go: the table of steps (setup.steps) and each step.
 //   - health.go: one live check, when a domain is healthy (dnsCheck.healthy), what to do about it.
 //   - zones.go: zones that this server serves, DNSSEC, secondaries.
