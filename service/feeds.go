@@ -146,7 +146,7 @@ func (f *Feed) Close() {
 	}
 }
 
-// told takes what a transaction has changed, in the committer, which waits for nobody here longer
+// Told takes what a transaction has changed, in the committer, which waits for nobody here longer
 // than it takes to note something.
 func (fs *feeds) Told(changes []store.Change) {
 	fs.mu.Lock()

@@ -153,7 +153,7 @@ func (c *certificates) without(set string) map[string]issued {
 	return index
 }
 
-// dropCertificate forgets the certificate of a set.
+// DropCertificate forgets the certificate of a set.
 func (s *Service) DropCertificate(tx *store.Tx, set string) error {
 	_, err := store.Certificates.Get(tx, set)
 	if errors.Is(err, store.ErrNotFound) {

@@ -62,7 +62,7 @@ func (s *Service) publishKeys(tx *store.Tx) error {
 	return s.domains.PublishAbove(tx, nil, "_tcp."+s.Config.Hostname)
 }
 
-// mailKeys are the digests of the keys by which other servers know this host, as its zone has them:
+// MailKeys are the digests of the keys by which other servers know this host, as its zone has them:
 // that of its certificate and the next. None while it has no certificate of which we know the next
 // key, such as one from a file, and none for a zone that is not signed or does not have the host's
 // name.

@@ -373,7 +373,7 @@ func certificateBackoff(failures int, r float64) time.Duration {
 	return jobs.Jitter(wait, r)
 }
 
-// planCertificate queues the work on a domain's certificate if there is something to do. The
+// PlanCertificate queues the work on a domain's certificate if there is something to do. The
 // domain's record need not be written yet.
 func (s *Service) PlanCertificate(tx *store.Tx, d *store.Domain) error {
 	lacks, err := s.lacksCertificate(tx, d)

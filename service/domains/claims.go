@@ -94,7 +94,7 @@ func provenElsewhere(tx *store.Tx, accountID, name string) (bool, error) {
 	return err == nil && d.AccountID != accountID, err
 }
 
-// claimedBeside tells whether a name is a domain of its own: the account's, or one that is proven.
+// ClaimedBeside tells whether a name is a domain of its own: the account's, or one that is proven.
 func ClaimedBeside(tx *store.Tx, accountID, name string) bool {
 	for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
 		if o.AccountID == accountID || o.Claim == store.ClaimProven {
@@ -414,7 +414,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 	return writes, jobs.Snooze(next) // where the claim is proven, that finds nothing left to do
 }
 
-// settleProof notes what proved a claim, outside of any other transaction. The error is
+// SettleProof notes what proved a claim, outside of any other transaction. The error is
 // domain_claimed_elsewhere, for good, where another account was first.
 func (s *Service) SettleProof(id, by string) (d *store.Domain, err error) {
 	lost := false

@@ -335,7 +335,7 @@ func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	return s.Queue.Cancel(tx, j.ID)
 }
 
-// domainEvent is the data of domain.created and domain.ready; the time that is not told of is
+// DomainEvent is the data of domain.created and domain.ready; the time that is not told of is
 // absent.
 type DomainEvent struct {
 	DomainID    string     `json:"domain_id" words:"ours"`

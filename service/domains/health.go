@@ -52,7 +52,7 @@ type dnsCheck struct {
 	proof  string              // of the claim, if that was open
 }
 
-// looking does fn when one of the places for live looks is free.
+// Looking does fn when one of the places for live looks is free.
 func (s *Service) Looking(ctx context.Context, fn func() error) error {
 	select {
 	case s.looks <- struct{}{}:
@@ -120,7 +120,7 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, reco
 	}
 }
 
-// managedRecords are those that can be looked up, without the owner's own; the delegation is looked
+// ManagedRecords are those that can be looked up, without the owner's own; the delegation is looked
 // at on its own. With an error come those that there are without regard to the owner's.
 func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
 	if d.DNSProvider == store.DomainProviderExternal {
@@ -268,7 +268,7 @@ func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, befor
 // minute is a time as people read it.
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 
-// dnsFailure is the data of domain.dns_failed.
+// DNSFailure is the data of domain.dns_failed.
 type DNSFailure struct {
 	DomainID     string         `json:"domain_id" words:"ours"`
 	Domain       string         `json:"domain" words:"ours"`

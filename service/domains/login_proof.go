@@ -20,7 +20,7 @@ var operatorsOfMX = map[string]string{"gmail.com": "google.com", "office365.com"
 // be their customers' machines.
 var clientHosts = []string{"imap", "imaps", "imap4", "mail", "outlook", "mx", "email", "secure", "imappro"}
 
-// proveByLogin notes that a log-in to a mailbox elsewhere, at the address `at`, has succeeded,
+// ProveByLogin notes that a log-in to a mailbox elsewhere, at the address `at`, has succeeded,
 // which proves the claim of its domain. Of a domain whose mailboxes are anybody's it says nothing.
 func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.Addr) error {
 	d, err := s.DomainByID(mb.DomainID)

@@ -257,7 +257,7 @@ func (s *Service) routingKind(name, purpose string) jobs.Kind {
 	}}
 }
 
-// checkRouting is the work of redirect_update and forward_update: a live check at the domain's
+// checkRouting is the work of redirect_update and forward_update: a live check of the domain's
 // records, which says in the job whether the change has its effect yet.
 func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string) (jobs.Writes, error) {
 	args, err := jobs.Args[domainArgs](j)
@@ -310,7 +310,7 @@ func routingDetail(d *store.Domain, l *dnsCheck, purpose string) string {
 	return what + " of " + d.Name + " may not come here yet: see its dns-status for the " + purpose + " records."
 }
 
-// domainByID gives a domain of any account.
+// DomainByID gives a domain of any account.
 func (s *Service) DomainByID(id string) (*store.Domain, error) {
 	var d *store.Domain
 	err := s.Store.View(func(tx *store.Tx) (err error) {

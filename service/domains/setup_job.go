@@ -44,7 +44,7 @@ type setup struct {
 	ctx   context.Context
 	d     *store.Domain
 	args  setupArgs
-	check *dnsCheck // what a live check at the records found
+	check *dnsCheck // what a live check of the records found
 
 	edgeSeen time.Time // when the records had changed that are at the edge provider
 }
@@ -79,7 +79,7 @@ func (p *setup) steps() []step {
 		{"delegate", ours && !a.delegated, p.delegate}, // the registrar and the DNS name our nameservers; it may take days
 		{stepEdgeRecords, edge, p.edgeRecords},         // the records are at the edge provider
 		{"mail", (ours || edge) && a.Email, p.mail},    // the keys open, and mailboxes that waited are ready
-		{stepVerify, ours || edge, p.verify},           // a live check at the records
+		{stepVerify, ours || edge, p.verify},           // a live check of the records
 	}
 }
 
@@ -147,7 +147,7 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 		args = provisionArgs(args.DomainID)
 	}
 	p := &setup{s: s, ctx: ctx, args: args}
-	err = s.Store.Update(func(tx *store.Tx) error {
+	err = s.Store.Update(func(tx *store.Tx) (err error) {
 		if p.d, err = store.Domains.Find(tx, args.DomainID); p.d == nil || err != nil || p.d.Status != store.DomainPending {
 			return err
 		}
@@ -368,13 +368,13 @@ func (p *setup) wait(awaited errAwaited, done, total int) (jobs.Writes, error) {
 	}, jobs.Snooze(next)
 }
 
-// awaiting is how long to wait for the next look after so long a wait: a fourth of it, from a
+// Awaiting is how long to wait for the next look after so long a wait: a fourth of it, from a
 // minute to an hour.
 func Awaiting(waited time.Duration, r float64) time.Duration {
 	return jobs.Jitter(min(max(waited/4, time.Minute), time.Hour), r)
 }
 
-// setupResult is what a domain_setup came to.
+// SetupResult is what a domain_setup came to.
 type SetupResult struct {
 	DomainID   string     `json:"domain_id" words:"ours"`
 	Domain     string     `json:"domain" words:"ours"`

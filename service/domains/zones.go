@@ -86,7 +86,7 @@ func (s *Service) HostsName(name string) bool {
 	return ok
 }
 
-// makeZones brings the zones to what has been noted, the first time to what the store holds.
+// MakeZones brings the zones to what has been noted, the first time to what the store holds.
 func (s *Service) MakeZones() {
 	z := s.zones
 	z.making.Lock()
@@ -160,7 +160,7 @@ func (src *zoneSource) options() builtin.Options {
 	return builtin.Options{Nameservers: src.Spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below}
 }
 
-// zone makes the zone without serving it.
+// Zone makes the zone without serving it.
 func (src *zoneSource) Zone() (*builtin.Zone, error) {
 	return builtin.NewZone(src.Spec.Domain, dnsprov.Wanted(src.Spec, dnsprov.Builtin), src.options())
 }
@@ -177,7 +177,7 @@ func (src *zoneSource) publish(served *builtin.Zones) error {
 	return err
 }
 
-// note tells whoever asks next that a zone has changed, or is gone. It is called after the commit.
+// Note tells whoever asks next that a zone has changed, or is gone. It is called after the commit.
 func (z *zones) Note(name string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -291,7 +291,7 @@ func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
 	return store.Domains.Put(tx, d)
 }
 
-// putZone writes a domain whose records have changed, its own or custom ones, and publishes them:
+// PutZone writes a domain whose records have changed, its own or custom ones, and publishes them:
 // here, or by a job at the edge provider.
 func (s *Service) PutZone(tx *store.Tx, d *store.Domain) error {
 	_, err := s.putZoneBy(tx, d)
@@ -346,7 +346,7 @@ func (s *Service) publish(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// publishAbove serves anew the closest zone above each of some names, once: it says where the zones
+// PublishAbove serves anew the closest zone above each of some names, once: it says where the zones
 // of those names are and who signs them. d, which may be nil, is a record that the caller may write
 // again.
 func (s *Service) PublishAbove(tx *store.Tx, d *store.Domain, names ...string) error {
@@ -524,7 +524,7 @@ func lacksZoneKey(d *store.Domain) bool {
 	return d.DNSSEC == nil && d.DNSProvider == dnsprov.Builtin
 }
 
-// giveZoneKey makes the key of a zone that lacks one. It takes some microseconds.
+// GiveZoneKey makes the key of a zone that lacks one. It takes some microseconds.
 func (s *Service) GiveZoneKey(d *store.Domain) error {
 	if !lacksZoneKey(d) {
 		return nil

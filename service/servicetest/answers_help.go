@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// answered are the subjects of the INBOX that show as answered.
+// Answered are the subjects of the INBOX that show as answered.
 func (i *Installation) Answered(mb *store.Mailbox) (out []string) {
 	i.T.Helper()
 	page, err := i.Svc.ListEmailUserInbox(context.Background(), ActorNum(i.Account, 1), inbox.ListEmailUserInboxIn{UserID: mb.ID})

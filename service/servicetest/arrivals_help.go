@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// manyMailboxes makes a domain with n mailboxes.
+// ManyMailboxes makes a domain with n mailboxes.
 func (i *Installation) ManyMailboxes(n int) (boxes []*store.Mailbox) {
 	d := i.AddDomain(i.Account, "many.test", nil)
 	for k := range n {
@@ -21,7 +21,7 @@ func (i *Installation) ManyMailboxes(n int) (boxes []*store.Mailbox) {
 	return boxes
 }
 
-// receive takes a message from outside for the addresses.
+// Receive takes a message from outside for the addresses.
 func (i *Installation) Receive(from, text string, to ...string) error {
 	i.T.Helper()
 	in := mta.Incoming{Client: mta.Client{IP: netip.MustParseAddr("192.0.2.1"), Helo: "far.test"}, From: from}
@@ -42,7 +42,7 @@ func (i *Installation) Receive(from, text string, to ...string) error {
 	return err
 }
 
-// counts gives how many messages each mailbox's INBOX has.
+// Counts gives how many messages each mailbox's INBOX has.
 func (i *Installation) Counts(boxes []*store.Mailbox) (counts []int) {
 	i.T.Helper()
 	err := i.St.View(func(tx *store.Tx) error {
@@ -68,7 +68,7 @@ func Total(counts []int) (n int) {
 	return n
 }
 
-// waitFiled waits until the mailboxes have n messages in all.
+// WaitFiled waits until the mailboxes have n messages in all.
 func (i *Installation) WaitFiled(boxes []*store.Mailbox, n int) {
 	i.T.Helper()
 	for end := time.Now().Add(20 * time.Second); Total(i.Counts(boxes)) < n; time.Sleep(5 * time.Millisecond) {
@@ -78,7 +78,7 @@ func (i *Installation) WaitFiled(boxes []*store.Mailbox, n int) {
 	}
 }
 
-// eachOnce fails unless each mailbox has one copy and the account one event for each.
+// EachOnce fails unless each mailbox has one copy and the account one event for each.
 func (i *Installation) EachOnce(boxes []*store.Mailbox) {
 	i.T.Helper()
 	for k, n := range i.Counts(boxes) {

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/service/mta"
 )
 
-// arrive brings a message over SMTP, as far as the service sees of it.
+// Arrive brings a message over SMTP, as far as the service sees of it.
 func (i *Installation) Arrive(from, to, text string) error {
 	i.T.Helper()
 	r, err := i.Svc.Accepts(context.Background(), mta.RecipientQuery{From: from, To: to, RemoteIP: netip.MustParseAddr("192.0.2.1")})

@@ -27,7 +27,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An installation is a real store, queue and service, with an account that may send.
+// An Installation is a real store, queue and service, with an account that may send.
 type Installation struct {
 	T       testing.TB
 	dir     string
@@ -43,7 +43,7 @@ type Installation struct {
 	Cut       bool                                        // work was left undone: what it held is not released
 }
 
-// install opens an installation with one account in a fresh directory. Its queue does not run yet.
+// Install opens an installation with one account in a fresh directory. Its queue does not run yet.
 func Install(t testing.TB, c core.Config) *Installation {
 	t.Helper()
 	i := &Installation{T: t, dir: t.TempDir(), DNS: NewFakeDNS()}
@@ -73,7 +73,7 @@ func (i *Installation) Open(c core.Config) {
 	i.Stop, i.Cut = func() {}, false
 }
 
-// run starts the queue; it ends with the test or with stop.
+// Run starts the queue; it ends with the test or with stop.
 func (i *Installation) Run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -86,7 +86,7 @@ func (i *Installation) Run() {
 	})
 }
 
-// close checks the whole store, as every test does.
+// Close checks the whole store, as every test does.
 func (i *Installation) Close() {
 	i.Stop()
 	i.Svc.Close()
@@ -101,7 +101,7 @@ func (i *Installation) Close() {
 	}
 }
 
-// reopen is what a crash and a restart are to the store; c is the configuration after it.
+// Reopen is what a crash and a restart are to the store; c is the configuration after it.
 func (i *Installation) Reopen() {
 	i.T.Helper()
 	c := i.Svc.Config
@@ -125,7 +125,7 @@ func (i *Installation) AddAccount(email string) *accounts.AccountCreated {
 	return a
 }
 
-// dkimKeys are made once, since an RSA key takes its time.
+// DKIMKeys are made once, since an RSA key takes its time.
 var DKIMKeys = sync.OnceValues(func() (rsa, ed []byte) {
 	rsa, _, err := auth.GenerateRSA()
 	ed, _, err2 := auth.GenerateEd25519()
@@ -135,7 +135,7 @@ var DKIMKeys = sync.OnceValues(func() (rsa, ed []byte) {
 	return rsa, ed
 })
 
-// addDomain makes a complete domain of the account, with keys that the fake DNS publishes.
+// AddDomain makes a complete domain of the account, with keys that the fake DNS publishes.
 func (i *Installation) AddDomain(a *accounts.AccountCreated, name string, change func(*store.Domain)) *store.Domain {
 	i.T.Helper()
 	d := &store.Domain{ID: i.St.NewID("dom"), AccountID: a.AccountID, Name: name, Status: "complete", DNSProvider: "builtin", CreatedAt: i.St.Now()}
@@ -224,7 +224,7 @@ func (i *Installation) MustSubmit(mb *store.Mailbox, text string, to ...string) 
 	return out
 }
 
-// row is the sending log's only row for a recipient.
+// Row is the sending log's only row for a recipient.
 func (i *Installation) Row(recipient string) *store.Outgoing {
 	i.T.Helper()
 	var found *store.Outgoing
@@ -249,7 +249,7 @@ func (i *Installation) Row(recipient string) *store.Outgoing {
 	return found
 }
 
-// becomes waits until the row of a recipient has the status.
+// Becomes waits until the row of a recipient has the status.
 func (i *Installation) Becomes(recipient, status string) *store.Outgoing {
 	i.T.Helper()
 	end := time.Now().Add(20 * time.Second)
@@ -272,7 +272,7 @@ type filed struct {
 	Raw  []byte
 }
 
-// folder reads a whole folder, oldest first.
+// Folder reads a whole folder, oldest first.
 func (i *Installation) Folder(mb *store.Mailbox, name string) []filed {
 	i.T.Helper()
 	var out []filed
@@ -306,7 +306,7 @@ func (i *Installation) Folder(mb *store.Mailbox, name string) []filed {
 	return out
 }
 
-// events are the data of all events of a type, oldest first.
+// Events are the data of all events of a type, oldest first.
 func (i *Installation) Events(kind string) []map[string]any {
 	i.T.Helper()
 	var out []map[string]any
@@ -329,7 +329,7 @@ func (i *Installation) Events(kind string) []map[string]any {
 	return out
 }
 
-// left counts what an installation with nothing to send must not have: submissions, and delivery
+// Left counts what an installation with nothing to send must not have: submissions, and delivery
 // jobs.
 func (i *Installation) Left() (submissions, deliveries int) {
 	i.T.Helper()
@@ -350,7 +350,7 @@ func (i *Installation) Left() (submissions, deliveries int) {
 	return submissions, deliveries
 }
 
-// verify judges a message by its DKIM signatures, with the keys of the fake DNS.
+// Verify judges a message by its DKIM signatures, with the keys of the fake DNS.
 func (i *Installation) Verify(message []byte) *auth.Verdict {
 	i.T.Helper()
 	v := auth.Verifier{Resolver: i.DNS}
@@ -363,7 +363,7 @@ func (i *Installation) Verify(message []byte) *auth.Verdict {
 	return verdict
 }
 
-// report reads a delivery report.
+// Report reads a delivery report.
 func (i *Installation) Report(raw []byte) *msg.Report {
 	i.T.Helper()
 	root, err := msg.Scan(bytes.NewReader(raw))
@@ -377,7 +377,7 @@ func (i *Installation) Report(raw []byte) *msg.Report {
 	return r
 }
 
-// fakeDNS knows what a test tells it; every host has the address 127.0.0.1.
+// FakeDNS knows what a test tells it; every host has the address 127.0.0.1.
 type FakeDNS struct {
 	Txt map[string]string
 	MX  map[string]string // host by domain
@@ -432,7 +432,7 @@ func (f *FakeDNS) LookupAddr(_ context.Context, addr string) ([]string, error) {
 	return nil, NoSuchName(addr)
 }
 
-// A host is a strict SMTP server: one recipient in a transaction, CRLF at the end of every line. It
+// A Host is a strict SMTP server: one recipient in a transaction, CRLF at the end of every line. It
 // misbehaves as told.
 type Host struct {
 	T    testing.TB
@@ -482,7 +482,7 @@ func (h *Host) Start(t testing.TB) *Host {
 	return h
 }
 
-// relay is the configuration of a relay at the host.
+// Relay is the configuration of a relay at the host.
 func (h *Host) Relay(kind string) core.Relay {
 	return core.Relay{Name: "r1", Kind: kind, Host: "127.0.0.1", Port: h.Port, TLS: "none", Region: "us-east-1"}
 }

@@ -16,19 +16,19 @@ import (
 // mailbox has keeps its own cost.
 func CheapHashes(c *core.Core) { c.Logins.Time, c.Logins.Memory = 1, 64 }
 
-// newBare makes a service whose queue does not run, with one account.
+// NewBare makes a service whose queue does not run, with one account.
 func NewBare(t *testing.T) (*service.Service, core.Actor) {
 	t.Helper()
 	return NewClocked(t, nil)
 }
 
-// newClocked is newBare with a clock of the test's own.
+// NewClocked is newBare with a clock of the test's own.
 func NewClocked(t *testing.T, now func() time.Time) (*service.Service, core.Actor) {
 	t.Helper()
 	return NewWith(t, store.Options{Now: now})
 }
 
-// newWith is newBare on a store with other options.
+// NewWith is newBare on a store with other options.
 func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
 	t.Helper()
 	st, err := store.Open(t.TempDir(), o)

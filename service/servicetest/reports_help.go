@@ -14,7 +14,7 @@ import (
 
 var Stranger = netip.MustParseAddr("192.0.2.1")
 
-// comeIn has a message come in, and gives what it answers.
+// ComeIn has a message come in, and gives what it answers.
 func (i *Installation) ComeIn(ip netip.Addr, from, to, text string) error {
 	i.T.Helper()
 	r, err := i.Svc.Accepts(context.Background(), mta.RecipientQuery{From: from, To: to, RemoteIP: ip})
@@ -34,7 +34,7 @@ func LetterFrom(author string) string {
 	return "From: " + author + "\r\nTo: ann@example.test\r\nSubject: hello\r\n\r\nhello\r\n"
 }
 
-// codeOf is the SMTP code of an error; 250 for none.
+// CodeOf is the SMTP code of an error; 250 for none.
 func CodeOf(err error) int {
 	if err == nil {
 		return 250
@@ -42,7 +42,7 @@ func CodeOf(err error) int {
 	return core.AsSMTPError(err).Code
 }
 
-// yesterday makes what was counted today a day older, as time does.
+// Yesterday makes what was counted today a day older, as time does.
 func (i *Installation) Yesterday() {
 	i.T.Helper()
 	day := i.St.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)

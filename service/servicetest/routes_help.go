@@ -11,14 +11,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// named is a relay at the host under a name.
+// Named is a relay at the host under a name.
 func (h *Host) Named(name, kind string) core.Relay {
 	r := h.Relay(kind)
 	r.Name = name
 	return r
 }
 
-// choose sets the relay of a domain and of a mailbox, where that is given.
+// Choose sets the relay of a domain and of a mailbox, where that is given.
 func (i *Installation) Choose(t *testing.T, d *store.Domain, domain core.Opt[string], mb *store.Mailbox, mailbox core.Opt[string]) {
 	t.Helper()
 	if domain.Set {
@@ -33,7 +33,7 @@ func (i *Installation) Choose(t *testing.T, d *store.Domain, domain core.Opt[str
 	}
 }
 
-// notified sends a message that asks for notices.
+// Notified sends a message that asks for notices.
 func (i *Installation) Notified(mb *store.Mailbox, to, notify, ret string) {
 	i.T.Helper()
 	sp := i.Spool(PlainMessage)

@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// keep files a message for the mailbox as one that came in, or puts it into another folder, and
+// Keep files a message for the mailbox as one that came in, or puts it into another folder, and
 // gives its thread.
 func Keep(i *Installation, mb *store.Mailbox, folder, message string) string {
 	i.T.Helper()

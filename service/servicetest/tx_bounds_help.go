@@ -16,7 +16,7 @@ import (
 // The tests of this file do what the API allows at its extreme. The store fails every transaction
 // that is over its bounds.
 
-// putMany writes rows that nobody makes in one request, some in each transaction.
+// PutMany writes rows that nobody makes in one request, some in each transaction.
 func PutMany[T any](t *testing.T, s *service.Service, table *store.Table[T], n int, row func(i int) *T) {
 	t.Helper()
 	for from := 0; from < n; from += 250 {
@@ -31,7 +31,7 @@ func PutMany[T any](t *testing.T, s *service.Service, table *store.Table[T], n i
 	}
 }
 
-// putWebhooks gives an account as many endpoints as it may have, which want everything.
+// PutWebhooks gives an account as many endpoints as it may have, which want everything.
 func PutWebhooks(t *testing.T, s *service.Service, who core.Actor) {
 	t.Helper()
 	PutMany(t, s, store.Webhooks, core.WebhookLimit, func(int) *store.Webhook {
@@ -39,7 +39,7 @@ func PutWebhooks(t *testing.T, s *service.Service, who core.Actor) {
 	})
 }
 
-// serveZones has a service name its hosts, so that there can be zones.
+// ServeZones has a service name its hosts, so that there can be zones.
 func ServeZones(s *service.Service) {
 	s.Config.Hostname, s.Config.Nameservers = "mail.host.test", []string{"ns1.host.test", "ns2.host.test"}
 }
@@ -51,7 +51,7 @@ func PutDomainRow(t *testing.T, s *service.Service, who core.Actor, name, status
 	return d
 }
 
-// runJobs does the jobs of some kinds, by the queue's rules but without its clock, until none
+// RunJobs does the jobs of some kinds, by the queue's rules but without its clock, until none
 // waits.
 func RunJobs(t *testing.T, s *service.Service, kinds ...string) {
 	t.Helper()
@@ -93,7 +93,7 @@ func RunJobs(t *testing.T, s *service.Service, kinds ...string) {
 	}
 }
 
-// toldOf gives how many events of a type there are, and how many endpoints wait for each of them.
+// ToldOf gives how many events of a type there are, and how many endpoints wait for each of them.
 func ToldOf(t *testing.T, s *service.Service, kind string) (happened, tells int) {
 	t.Helper()
 	waits := map[string]map[string]int{}
@@ -131,7 +131,7 @@ func ToldOf(t *testing.T, s *service.Service, kind string) (happened, tells int)
 	return len(waits), tells
 }
 
-// others makes claims of names by as many other accounts.
+// Others makes claims of names by as many other accounts.
 func Others(t *testing.T, s *service.Service, n int, name func(i int) string) []*store.Domain {
 	t.Helper()
 	var out []*store.Domain

@@ -4,7 +4,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// marked counts the marked messages of folders.
+// Marked counts the marked messages of folders.
 func (i *Installation) Marked(boxes ...*store.Mailbox) map[string]int {
 	i.T.Helper()
 	out := map[string]int{}
