@@ -51,7 +51,7 @@ func TestDashboard(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), limit)
 	defer stop()
-	cmd := exec.CommandContext(ctx, node, append([]string{"--test", "--test-concurrency=4", "--test-reporter=spec"}, files...)...)
+	cmd := exec.CommandContext(ctx, node, append([]string{"--test", "--test-concurrency=2", "--test-reporter=spec"}, files...)...)
 	cmd.Env = append(os.Environ(), "MAILSTEAD_URL=http://"+i.ready.HTTP, "MAILSTEAD_SMTP="+i.ready.SMTP, "MAILSTEAD_TOKEN="+i.token,
 		"MAILSTEAD_CROWDED="+crowded, "MAILSTEAD_CERT="+cert, "MAILSTEAD_KEY="+key, "MAILSTEAD_DIR="+i.dir, "MAILSTEAD_BIN="+i.cmd.Path, "MAILSTEAD_FRESH_URL=http://"+fresh.ready.HTTP, "MAILSTEAD_FRESH_SMTP="+fresh.ready.SMTP,
 		"MAILSTEAD_FRESH_DIR="+fresh.dir, "MAILSTEAD_FRESH_WELCOME="+welcome,

@@ -298,6 +298,7 @@ func (r rootServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 // delegation and glue. Name servers are asked at port 53, so that the test needs the right to
 // listen there.
 func TestUnboundFollowsTheDelegation(t *testing.T) {
+	t.Parallel()
 	const root, ours = "127.53.9.1", "127.53.9.2"
 	program(t, "unbound", "/usr/sbin/unbound")
 	pc, err := net.ListenPacket("udp", root+":53")

@@ -448,6 +448,7 @@ const (
 // Every message that was acknowledged must be there once, told of once, and the store must be
 // whole.
 func TestKillWhileReceiving(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("takes a minute")
 	}

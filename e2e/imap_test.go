@@ -559,6 +559,7 @@ func TestIMAPWithCurl(t *testing.T) {
 // TestIMAPWithMutt has mutt and neomutt do what their keys do, in a terminal that `script` makes
 // for them.
 func TestIMAPWithMutt(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"mutt", "neomutt"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -697,6 +698,7 @@ func newSearcher(t *testing.T, f *rdaptest.Fake, world *fakeResolver) *instance 
 
 // TestSearchByRDAP runs the real program against registries, good and bad.
 func TestSearchByRDAP(t *testing.T) {
+	t.Parallel()
 	f, world := rdaptest.Start(t, "com", "co.uk", "garbage", "lies", "dead", "moved", "limit"), newResolver(t)
 	for ending, manner := range map[string]rdaptest.Manner{
 		"garbage": rdaptest.Garbage, "lies": rdaptest.OtherName, "dead": rdaptest.Slow, "moved": rdaptest.Moved, "limit": rdaptest.Busy,

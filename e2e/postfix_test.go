@@ -376,6 +376,7 @@ func (w *mailWorld) submitTLS(messages, each int) {
 // TestPostfixBothWays exchanges messages with Postfix over STARTTLS, which verifies our certificate
 // or sends nothing; each arrives once.
 func TestPostfixBothWays(t *testing.T) {
+	t.Parallel()
 	w := newMailWorld(t)
 	const each = 50
 	half := exchangeSize(t) / 2
@@ -435,6 +436,7 @@ type detail struct {
 // TestPostfixUnderPolicies: with MTA-STS and with DANE mail gets through where what Postfix shows
 // is what was promised, and not where it is not.
 func TestPostfixUnderPolicies(t *testing.T) {
+	t.Parallel()
 	w := newMailWorld(t)
 	port := w.postfix.port
 	record := tlsa(t, filepath.Join(w.postfix.dir, "cert.pem"))

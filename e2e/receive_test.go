@@ -297,6 +297,7 @@ SyncState *
 // mail, and kills the program while it files them. It runs with 1000 mailboxes by `make
 // soak-recipients`.
 func TestManyRecipients(t *testing.T) {
+	t.Parallel()
 	mailboxes, kills := 120, 2
 	full := os.Getenv("MAILSTEAD_SOAK") != ""
 	if full {

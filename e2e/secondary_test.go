@@ -406,6 +406,7 @@ func TestDigSeesSignatures(t *testing.T) {
 
 // delv validates from an anchor that is made of what the API shows.
 func TestDelvValidates(t *testing.T) {
+	t.Parallel()
 	delv := program(t, "delv")
 	i := newInstance(t, "")
 	id, other := i.addSigned("signed.test"), i.addDomain("other.test")

@@ -19,14 +19,14 @@ async function settled(p) {
 }
 
 /**
- * Looks at a page by all rules in one theme, and at its colours in the other one. The colours do not depend on the width:
- * the second look is left out on a phone, unless pictures are wanted.
+ * Looks at a page by all rules in one theme: the light one on a wide screen, the dark one on a phone. Colours do not depend
+ * on the width, so that both themes are seen; the other theme of each width is for the pictures.
  */
 async function looked(p, name, small) {
   await settled(p)
   await shot(p, name)
   await sound(p, name, { colours: true })
-  if (small && !process.env.MAILSTEAD_SHOTS) return
+  if (!process.env.MAILSTEAD_SHOTS) return
   const [from, to] = small ? ['dark', 'light'] : ['light', 'dark']
   await p.emulateMedia({ colorScheme: to })
   await p.waitForFunction((to) => document.documentElement.dataset.theme === to, to)
