@@ -1,4 +1,4 @@
-package service_test
+package domains_test
 
 import (
 	"testing"

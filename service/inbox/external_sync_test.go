@@ -1,4 +1,4 @@
-package service_test
+package inbox_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package service_test
+package inbox_test
 
 import (
 	"fmt"
@@ -14,7 +14,11 @@ import (
 // Two hundred messages, each in another mailbox and with a long subject, are the most that a
 // request marks or deletes.
 func TestBulkChangesOfMessagesWithinTheBounds(t *testing.T) {
-	b, _, who := newWorld(t)
+	b := servicetest.New(t, nil)
+	who, err := b.Operator(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var refs []inbox.MessageRef
 	for i := range 2 {
 		d := b.Domain(t, who.AccountID, fmt.Sprintf("big%d.test", i), "builtin", "complete")
