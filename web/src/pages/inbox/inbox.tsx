@@ -123,9 +123,11 @@ function onList(): boolean {
   return !!document.activeElement?.closest('.inbox-row')
 }
 
+/** Gives the focus to a row, unless the viewer has moved it elsewhere meanwhile: the list draws the row first, if it was out of view. */
 function focusRow(key: string | undefined) {
-  // The list draws the line first, if it was out of view.
+  const from = document.activeElement
   requestAnimationFrame(() => requestAnimationFrame(() => {
+    if (document.activeElement !== from && document.activeElement !== document.body) return
     const row = [...document.querySelectorAll<HTMLElement>('.inbox-row')].find((r) => r.dataset.key === key)
     row?.querySelector('a')?.focus({ preventScroll: true })
   }))
