@@ -54,18 +54,18 @@ type FeedChange struct {
 type feeds struct {
 	store     *store.Store
 	mu        sync.Mutex
-	audiences map[string]*audience // by account
+	byAccount map[string]*accountFeeds // by account
 	ofUser    map[string]int
 	count     int
 }
 
 func newFeeds(st *store.Store) *feeds {
-	return &feeds{store: st, audiences: map[string]*audience{}, ofUser: map[string]int{}}
+	return &feeds{store: st, byAccount: map[string]*accountFeeds{}, ofUser: map[string]int{}}
 }
 
-// An audience is who listens to an account, and what is to be told next. Its timer runs from the
+// accountFeeds are those that listen to an account, and what is to be told next. Its timer runs from the
 // first change until a pause has brought no more.
-type audience struct {
+type accountFeeds struct {
 	feeds   map[*Feed]struct{}
 	changes []store.Change
 	seen    map[store.Change]struct{} // the same as changes
@@ -101,17 +101,17 @@ func (s *Service) Listen(_ context.Context, who core.Actor) (*Feed, error) {
 func (fs *feeds) Join(who core.Actor) (*Feed, error) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	a := fs.audiences[who.AccountID]
+	a := fs.byAccount[who.AccountID]
 	if fs.count >= feedsInAll || fs.ofUser[who.UserID] >= feedsOfUser || a != nil && len(a.feeds) >= feedsOfAccount {
 		e := core.Errorf("rate_limited", "Too many pages listen for changes at the same time: at most %d of one person and %d of an account. Close some of them.", feedsOfUser, feedsOfAccount)
 		e.RetryAfter = 30 * time.Second
 		return nil, e
 	}
 	if a == nil {
-		a = &audience{feeds: map[*Feed]struct{}{}, seen: map[store.Change]struct{}{}}
+		a = &accountFeeds{feeds: map[*Feed]struct{}{}, seen: map[store.Change]struct{}{}}
 		a.timer = time.AfterFunc(time.Hour, func() { fs.flush(a) })
 		a.timer.Stop()
-		fs.audiences[who.AccountID] = a
+		fs.byAccount[who.AccountID] = a
 	}
 	f := &Feed{all: fs, who: who, wake: make(chan struct{}, 1)}
 	a.feeds[f] = struct{}{}
@@ -127,7 +127,7 @@ func (f *Feed) Close() {
 	fs := f.all
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	a := fs.audiences[f.who.AccountID]
+	a := fs.byAccount[f.who.AccountID]
 	if a == nil {
 		return
 	}
@@ -136,7 +136,7 @@ func (f *Feed) Close() {
 	}
 	if delete(a.feeds, f); len(a.feeds) == 0 {
 		a.timer.Stop()
-		delete(fs.audiences, f.who.AccountID)
+		delete(fs.byAccount, f.who.AccountID)
 	}
 	if fs.ofUser[f.who.UserID]--; fs.ofUser[f.who.UserID] == 0 {
 		delete(fs.ofUser, f.who.UserID)
@@ -152,13 +152,13 @@ func (fs *feeds) Told(changes []store.Change) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	for _, c := range changes {
-		if a := fs.audiences[c.Account]; a != nil {
+		if a := fs.byAccount[c.Account]; a != nil {
 			a.add(c)
 		}
 	}
 }
 
-func (a *audience) add(c store.Change) {
+func (a *accountFeeds) add(c store.Change) {
 	if !a.running {
 		a.running = true
 		a.timer.Reset(feedGather)
@@ -178,7 +178,7 @@ func (a *audience) add(c store.Change) {
 }
 
 // flush gives every listener what has changed, and comes again after a pause.
-func (fs *feeds) flush(a *audience) {
+func (fs *feeds) flush(a *accountFeeds) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	if len(a.changes) == 0 || len(a.feeds) == 0 {

@@ -37,7 +37,7 @@ func TestListenersAreBounded(t *testing.T) {
 		f.Close()
 		f.Close() // counts once
 	}
-	if fs.count != 0 || len(fs.audiences) != 0 || len(fs.ofUser) != 0 {
-		t.Errorf("after the last has left: %d feeds, %d accounts, %d users", fs.count, len(fs.audiences), len(fs.ofUser))
+	if fs.count != 0 || len(fs.byAccount) != 0 || len(fs.ofUser) != 0 {
+		t.Errorf("after the last has left: %d feeds, %d accounts, %d users", fs.count, len(fs.byAccount), len(fs.ofUser))
 	}
 }

@@ -25,8 +25,8 @@ import (
 // knows. The account is made once, whoever asks first.
 func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
 	select {
-	case <-s.certs.joining:
-		defer func() { s.certs.joining <- struct{}{} }()
+	case <-s.certs.clientLock:
+		defer func() { s.certs.clientLock <- struct{}{} }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -54,8 +54,8 @@ func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
 
 // forgetAuthority has the next one who asks register again.
 func (s *Service) forgetAuthority() error {
-	<-s.certs.joining
-	defer func() { s.certs.joining <- struct{}{} }()
+	<-s.certs.clientLock
+	defer func() { s.certs.clientLock <- struct{}{} }()
 	s.certs.Client = nil
 	return s.nameAccount(s.Config.ACME.Directory, "")
 }

@@ -41,9 +41,9 @@ type certificates struct {
 	mu      sync.Mutex
 	answers map[string]string // of http-01 challenges, by token
 
-	joining chan struct{} // holds a value while nobody makes the client
-	Client  *ca.Client    // nil: not made yet; guarded by joining
-	Orders  *ca.RateLimiter
+	clientLock chan struct{} // holds a value while nobody makes the client
+	Client     *ca.Client    // nil: not made yet; guarded by clientLock
+	Orders     *ca.RateLimiter
 }
 
 const (
@@ -53,11 +53,11 @@ const (
 
 func newCertificates(now func() time.Time) *certificates {
 	c := &certificates{
-		issuers: map[string][]byte{}, answers: map[string]string{}, joining: make(chan struct{}, 1),
+		issuers: map[string][]byte{}, answers: map[string]string{}, clientLock: make(chan struct{}, 1),
 		Orders: ca.NewRateLimiter(ordersBurst, ordersEvery, now),
 	}
 	c.Index.Store(&map[string]issued{})
-	c.joining <- struct{}{}
+	c.clientLock <- struct{}{}
 	return c
 }
 

@@ -23,7 +23,7 @@ const keyKnownAfter = 2 * dnsprov.ManagedTTL * time.Second
 // orderKey gives the key for a new order. That of the host's own certificate is one by which other
 // servers know the host already: the one published ahead, and while that is not known everywhere
 // the one in use.
-func (c *certifying) orderKey() (*ecdsa.PrivateKey, []byte, error) {
+func (c *certRun) orderKey() (*ecdsa.PrivateKey, []byte, error) {
 	place, sealed := core.CertificatePlace(c.set.id), c.row.NextKey
 	if c.s.Now().Before(c.row.NextSince.Add(keyKnownAfter)) {
 		sealed = c.row.Key
@@ -39,7 +39,7 @@ func (c *certifying) orderKey() (*ecdsa.PrivateKey, []byte, error) {
 
 // prepareKey makes the key of the host's certificate after this one, unless there is one, so that
 // it is known before it is used. It is kept, and published, with the row.
-func (c *certifying) prepareKey() error {
+func (c *certRun) prepareKey() error {
 	r := c.row
 	if c.set.id != hostSet || len(r.Chain) == 0 || len(r.NextKey) > 0 && !bytes.Equal(r.NextKey, r.Key) {
 		return nil

@@ -21,8 +21,8 @@ const (
 	ordersLater = 30 * time.Minute // over which those are spread that have to wait for their turn
 )
 
-// A certifying is one attempt at the job of a set.
-type certifying struct {
+// A certRun is one attempt at the job of a set.
+type certRun struct {
 	s      *Service
 	ctx    context.Context
 	set    *nameSet
@@ -46,7 +46,7 @@ func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err
 	if s.Config.ACME == nil || args.Set == hostSet && !s.Config.ACME.Host {
 		return nil, nil
 	}
-	c := &certifying{s: s, ctx: ctx}
+	c := &certRun{s: s, ctx: ctx}
 	if err := c.find(args.Set); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err
 }
 
 // find reads what is known of the set, and looks which of its names lead here.
-func (c *certifying) find(id string) error {
+func (c *certRun) find(id string) error {
 	var d *store.Domain
 	var candidates []string
 	err := c.s.Store.View(func(tx *store.Tx) (err error) {
@@ -110,7 +110,7 @@ func (c *certifying) find(id string) error {
 
 // wanted are the names that a certificate is to be for now: those that lead here, and those that
 // did and could not be looked up, but for those that the authority did not take lately.
-func (c *certifying) wanted(now time.Time) []string {
+func (c *certRun) wanted(now time.Time) []string {
 	out := slices.Clone(c.set.names)
 	for _, name := range c.set.unsure {
 		if slices.Contains(c.row.Names, name) {
@@ -122,13 +122,13 @@ func (c *certifying) wanted(now time.Time) []string {
 }
 
 // covers tells whether the certificate is for all the names.
-func (c *certifying) covers(names []string) bool {
+func (c *certRun) covers(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(c.row.Names, name) })
 }
 
 // idle is what to do while no name of the set leads here. The host's name will; a domain's job
 // ends, but for a certificate that clients may still ask for.
-func (c *certifying) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
+func (c *certRun) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
 	switch {
 	case c.set.id == hostSet:
 		return nil, jobs.Snooze(now.Add(domains.Awaiting(now.Sub(j.CreatedAt), c.s.Rand())))
@@ -142,7 +142,7 @@ func (c *certifying) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
 
 // rest is what to do until the next time. A certificate from before keys were published ahead gets
 // its next key now.
-func (c *certifying) rest() (jobs.Writes, error) {
+func (c *certRun) rest() (jobs.Writes, error) {
 	if err := c.prepareKey(); err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (c *certifying) rest() (jobs.Writes, error) {
 
 // next is when there is something to do again: the renewal, or another try with a name that was
 // refused.
-func (c *certifying) next() time.Time {
+func (c *certRun) next() time.Time {
 	now := c.s.Now()
 	var at time.Time
 	sooner := func(t time.Time) {
@@ -175,7 +175,7 @@ func (c *certifying) next() time.Time {
 }
 
 // obtain gets a certificate for the names, without those that the authority refuses.
-func (c *certifying) obtain(names []string) error {
+func (c *certRun) obtain(names []string) error {
 	client, err := c.s.authority(c.ctx)
 	if err != nil {
 		return err
@@ -202,7 +202,7 @@ func (c *certifying) obtain(names []string) error {
 }
 
 // refuse notes which names the authority did not take.
-func (c *certifying) refuse(r *ca.Refusal) {
+func (c *certRun) refuse(r *ca.Refusal) {
 	if c.row.Refused == nil {
 		c.row.Refused = map[string]store.Refusal{}
 	}
@@ -215,7 +215,7 @@ func (c *certifying) refuse(r *ca.Refusal) {
 }
 
 // order gets a certificate for exactly these names.
-func (c *certifying) order(client *ca.Client, names []string) error {
+func (c *certRun) order(client *ca.Client, names []string) error {
 	key, err := c.begin(names)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (c *certifying) order(client *ca.Client, names []string) error {
 }
 
 // begin gives the key of the order that was begun for the names, or of a new one.
-func (c *certifying) begin(names []string) (*ecdsa.PrivateKey, error) {
+func (c *certRun) begin(names []string) (*ecdsa.PrivateKey, error) {
 	o, place := &c.row.Order, core.CertificatePlace(c.set.id)
 	if o.URL != "" && slices.Equal(o.Names, names) && c.s.Now().Sub(o.BegunAt) < orderKept {
 		if key, err := c.s.openKey(place, o.Key); err == nil {
@@ -252,13 +252,13 @@ func (c *certifying) begin(names []string) (*ecdsa.PrivateKey, error) {
 }
 
 // begun keeps the order before anything is done for it.
-func (c *certifying) begun(url string) error {
+func (c *certRun) begun(url string) error {
 	c.row.Order.URL, c.row.Order.BegunAt = url, c.s.Now()
 	return c.s.Store.Update(c.put)
 }
 
 // put writes the row, if the domain whose it is still exists.
-func (c *certifying) put(tx *store.Tx) error {
+func (c *certRun) put(tx *store.Tx) error {
 	if c.set.id != hostSet {
 		if _, err := store.Domains.Get(tx, c.set.id); err != nil {
 			return fmt.Errorf("keep the certificate of %s: %w", c.set.id, err)
@@ -269,7 +269,7 @@ func (c *certifying) put(tx *store.Tx) error {
 
 // take makes the chain the certificate of the row. The renewal comes when a third of its life is
 // left.
-func (c *certifying) take(chain [][]byte) error {
+func (c *certRun) take(chain [][]byte) error {
 	leaf, err := x509.ParseCertificate(chain[0])
 	if err != nil {
 		return fmt.Errorf("read the new certificate of %s: %w", c.set.id, err)
@@ -289,12 +289,12 @@ func (c *certifying) take(chain [][]byte) error {
 }
 
 // done keeps what was found, and waits for the next time.
-func (c *certifying) done() (jobs.Writes, error) {
+func (c *certRun) done() (jobs.Writes, error) {
 	c.row.Failures, c.row.Error, c.row.NextTry, c.row.TriedAt = 0, "", time.Time{}, c.s.Now()
 	return c.keep, jobs.Snooze(c.next())
 }
 
-func (c *certifying) keep(tx *store.Tx, _ *store.Job) error {
+func (c *certRun) keep(tx *store.Tx, _ *store.Job) error {
 	err := c.put(tx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -309,7 +309,7 @@ func (c *certifying) keep(tx *store.Tx, _ *store.Job) error {
 }
 
 // failed keeps why the attempt came to nothing, and when the next one comes.
-func (c *certifying) failed(cause error) (jobs.Writes, error) {
+func (c *certRun) failed(cause error) (jobs.Writes, error) {
 	if errors.Is(c.ctx.Err(), context.Canceled) { // the queue stops
 		return nil, cause
 	}

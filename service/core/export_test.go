@@ -23,7 +23,7 @@ func (s *Core) SlowHashes(each time.Duration) {
 
 // HashesWaiting says how many passwords wait or are being hashed.
 func (s *Core) HashesWaiting() int {
-	g := s.Logins.gate
+	g := s.Logins.limiter
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.known.size + g.strange.size + g.running + len(g.known.waiting) + len(g.strange.waiting) + len(g.known.order) + len(g.strange.order)

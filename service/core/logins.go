@@ -33,15 +33,15 @@ const verifiedFor = 5 * time.Minute
 type logins struct {
 	Time, Memory uint32 // of argon2id, for new hashes: passes and KiB; most tests take less
 
-	gate   *hashGate
-	derive func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte // argon2id
-	secret [32]byte                                                                              // keys the cache, so that it holds no password
-	mu     sync.Mutex
-	right  map[[32]byte]time.Time
+	limiter *hashLimiter
+	derive  func(password, salt []byte, time, memory uint32, threads uint8, keyLen uint32) []byte // argon2id
+	secret  [32]byte                                                                              // keys the cache, so that it holds no password
+	mu      sync.Mutex
+	right   map[[32]byte]time.Time
 }
 
 func newLogins() *logins {
-	l := &logins{Time: argonTime, Memory: argonMemory, gate: newHashGate(), derive: argon2.IDKey, right: map[[32]byte]time.Time{}}
+	l := &logins{Time: argonTime, Memory: argonMemory, limiter: newHashLimiter(), derive: argon2.IDKey, right: map[[32]byte]time.Time{}}
 	rand.Read(l.secret[:])
 	return l
 }
@@ -50,7 +50,7 @@ func newLogins() *logins {
 func (l *logins) Hash(password string) string {
 	salt := make([]byte, argonSalt)
 	rand.Read(salt)
-	if release, err := l.gate.acquire(context.Background(), ownWork, true); err == nil { // it waits for as long as it takes
+	if release, err := l.limiter.acquire(context.Background(), ownWork, true); err == nil { // it waits for as long as it takes
 		defer release()
 	}
 	key := l.derive([]byte(password), salt, l.Time, l.Memory, 1, argonKey)
@@ -69,7 +69,7 @@ func (l *logins) Verify(ctx context.Context, hash, password string, from Origin,
 	if ok && now.Before(until) {
 		return true, nil
 	}
-	release, err := l.gate.acquire(ctx, from.fairNetwork(), from.Known)
+	release, err := l.limiter.acquire(ctx, from.fairNetwork(), from.Known)
 	if err != nil {
 		return false, err
 	}
@@ -288,9 +288,9 @@ const (
 	ownWork       = "here"           // the network of passwords that are set here
 )
 
-// A hashGate gives slots to hash passwords in. Networks take turns, one each, so that who sends
+// A hashLimiter gives slots to hash passwords in. Networks take turns, one each, so that who sends
 // many waits for the own ones.
-type hashGate struct {
+type hashLimiter struct {
 	mu        sync.Mutex
 	running   int
 	strangers int // of the running
@@ -311,13 +311,13 @@ type fairQueue struct {
 	size    int
 }
 
-func newHashGate() *hashGate {
-	return &hashGate{known: fairQueue{waiting: map[string][]*hashWaiter{}}, strange: fairQueue{waiting: map[string][]*hashWaiter{}}}
+func newHashLimiter() *hashLimiter {
+	return &hashLimiter{known: fairQueue{waiting: map[string][]*hashWaiter{}}, strange: fairQueue{waiting: map[string][]*hashWaiter{}}}
 }
 
 // acquire waits for a slot, a log-in no longer than loginPatience; release gives it back. The error
 // is busy, or of ctx.
-func (g *hashGate) acquire(ctx context.Context, network string, known bool) (release func(), err error) {
+func (g *hashLimiter) acquire(ctx context.Context, network string, known bool) (release func(), err error) {
 	g.mu.Lock()
 	q := &g.strange
 	if known {
@@ -361,7 +361,7 @@ func tooBusy() *Error {
 	return e
 }
 
-func (g *hashGate) release(known bool) {
+func (g *hashLimiter) release(known bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.running--
@@ -373,7 +373,7 @@ func (g *hashGate) release(known bool) {
 
 // grant gives free slots away. One is never a stranger's, and the known, however many they are,
 // leave one to strangers.
-func (g *hashGate) grant() {
+func (g *hashLimiter) grant() {
 	for g.running < hashSlots {
 		strange := g.strange.size > 0 && g.strangers < strangerSlots
 		switch {

@@ -97,13 +97,13 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 		return nil, err
 	}
 	names := candidates(in.Domains)
-	scouted, err := s.scout(ctx, who, token, names)
+	probed, err := s.probeProvider(ctx, who, token, names)
 	if err != nil {
 		return nil, err
 	}
 	var out *Connected
 	err = s.Store.Update(func(tx *store.Tx) error {
-		c := &connection{s: s, tx: tx, who: who, provider: provider, tags: tags, token: token, scouted: scouted}
+		c := &connection{s: s, tx: tx, who: who, provider: provider, tags: tags, token: token, probed: probed}
 		out = &Connected{
 			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == store.DomainProviderCloudflare,
 		}
@@ -129,8 +129,8 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	return out, nil
 }
 
-// scout asks the edge provider about new names, if there is a token.
-func (s *Service) scout(ctx context.Context, who core.Actor, token string, names []candidate) (map[string]string, error) {
+// probeProvider asks the edge provider about new names, if there is a token.
+func (s *Service) probeProvider(ctx context.Context, who core.Actor, token string, names []candidate) (map[string]string, error) {
 	if token == "" {
 		return nil, nil
 	}
@@ -153,7 +153,7 @@ type connection struct {
 	provider string
 	tags     []string
 	token    string            // of the edge provider
-	scouted  map[string]string // what the edge provider has against each new name, or ""
+	probed   map[string]string // what the edge provider has against each new name, or ""
 	made     []*store.Domain
 }
 
@@ -184,7 +184,7 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	} else if elsewhere {
 		return refuse(errClaimedElsewhere(name.name).Error())
 	}
-	if why, asked := c.scouted[name.name]; why != "" {
+	if why, asked := c.probed[name.name]; why != "" {
 		return refuse(why)
 	} else if c.provider == store.DomainProviderCloudflare && !asked { // it was deleted since
 		return refuse("upstream_error: " + edgeName + " was not asked about " + name.name + " yet. Try again.")

@@ -158,8 +158,8 @@ func recordText(r dnsprov.Record) string {
 }
 
 const (
-	scoutsAtOnce = 8                // names of one request that the edge provider is asked about
-	scoutsFor    = 45 * time.Second // all of one request
+	probesAtOnce = 8                // names of one request that the edge provider is asked about
+	probesFor    = 45 * time.Second // all of one request
 )
 
 // A tokenChecker is a provider that can tell of a token at once whether it is good for anything.
@@ -187,14 +187,14 @@ func (s *Service) scoutEdge(ctx context.Context, token string, names []string) (
 		}
 		return why, nil
 	}
-	within, cancel := context.WithTimeout(ctx, scoutsFor)
+	within, cancel := context.WithTimeout(ctx, probesFor)
 	defer cancel()
 	provider := s.Config.Edge(token)
 	dead := checkEdgeToken(within, provider)
 	var (
 		wg    sync.WaitGroup
 		mu    sync.Mutex
-		slots = make(chan struct{}, scoutsAtOnce)
+		slots = make(chan struct{}, probesAtOnce)
 	)
 	for _, name := range names {
 		slots <- struct{}{}

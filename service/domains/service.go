@@ -87,7 +87,7 @@ func (s *Service) Run(ctx context.Context) {
 	}
 	var telling sync.WaitGroup
 	defer telling.Wait()
-	telling.Go(func() { s.tellSecondaries(ctx) })
+	telling.Go(func() { s.notifySecondaries(ctx) })
 	hourly := time.NewTicker(time.Hour)
 	defer hourly.Stop()
 	for {

@@ -655,17 +655,17 @@ func (o *secondaries) list(origin string, member bool) {
 	}
 }
 
-// tellSecondaries tells every secondary about every zone, since they may have missed changes, and
+// notifySecondaries tells every secondary about every zone, since they may have missed changes, and
 // then about each change until ctx ends.
-func (s *Service) tellSecondaries(ctx context.Context) {
+func (s *Service) notifySecondaries(ctx context.Context) {
 	if s.zones.others == nil {
 		return
 	}
-	s.tellAll()
+	s.notifyAll()
 	s.zones.others.notifier.Run(ctx)
 }
 
-func (s *Service) tellAll() {
+func (s *Service) notifyAll() {
 	o := s.zones.others
 	o.notifier.Changed(s.zones.served.Origins()...)
 	if o.catalog != nil {
@@ -738,7 +738,7 @@ func (s *Service) renewZones() error {
 	if err := s.readZones(); err != nil {
 		return err
 	}
-	s.tellAll()
+	s.notifyAll()
 	return nil
 }
 
