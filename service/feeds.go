@@ -63,7 +63,7 @@ func newFeeds(st *store.Store) *feeds {
 	return &feeds{store: st, byAccount: map[string]*accountFeeds{}, ofUser: map[string]int{}}
 }
 
-// accountFeeds are those that listen to an account, and what is to be told next. Its timer runs from the
+// accountFeeds are the feeds of an account and what they are told next. The timer runs from the
 // first change until a pause has brought no more.
 type accountFeeds struct {
 	feeds   map[*Feed]struct{}

@@ -116,7 +116,7 @@ func (s *Service) waitForJob(ctx context.Context, id string, most time.Duration)
 // JobResult is a value of the type that the results of a kind of jobs have; nil for kinds that have
 // none.
 func JobResult(kind string) any {
-	if kind == "domain_setup" {
+	if kind == domains.KindSetup {
 		return domains.SetupResult{}
 	}
 	return nil

@@ -226,7 +226,7 @@ func (s *Service) endClaim(tx *store.Tx, d *store.Domain, why *core.Error) error
 // cancelWork ends the job that sets a domain up, whether it runs or waits.
 func (s *Service) cancelWork(tx *store.Tx, d *store.Domain) error {
 	j, err := store.Jobs.Get(tx, d.JobID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Ended() || j.Kind != kindSetup && j.Kind != kindProvision) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Ended() || j.Kind != KindSetup && j.Kind != kindProvision) {
 		return nil
 	}
 	if err != nil {

@@ -329,7 +329,7 @@ func (s *Service) makeIdle(tx *store.Tx, d *store.Domain) error {
 	if err != nil || j.State != store.JobQueued {
 		return busy
 	}
-	if tried := j.Kind == kindSetup && j.Attempt > 0; !tried && d.Status != store.DomainPendingNS {
+	if tried := j.Kind == KindSetup && j.Attempt > 0; !tried && d.Status != store.DomainPendingNS {
 		return busy
 	}
 	return s.Queue.Cancel(tx, j.ID)

@@ -306,7 +306,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	}
 	steps := stepNames((&setup{d: d, args: args}).steps())
 	j, err := p.s.Queue.Add(tx, jobs.New{
-		AccountID: d.AccountID, Kind: kindSetup, Lane: "setup " + d.AccountID, CreatedBy: p.who.UserID, Args: args,
+		AccountID: d.AccountID, Kind: KindSetup, Lane: "setup " + d.AccountID, CreatedBy: p.who.UserID, Args: args,
 		Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps, Total: len(steps),
 	})
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	kindSetup     = "domain_setup"     // somebody asked for it
+	KindSetup     = "domain_setup"     // somebody asked for it
 	kindProvision = "domain_provision" // a domain that was connected is delegated to us, or needs nothing of the sort
 )
 
@@ -94,7 +94,7 @@ func stepNames(steps []step) (names []string) {
 }
 
 func (s *Service) setupKind() jobs.Kind {
-	return jobs.Kind{Name: kindSetup, Work: s.setUp, Max: 10, Lanes: 4, Visible: true, Failed: s.setupFailed}
+	return jobs.Kind{Name: KindSetup, Work: s.setUp, Max: 10, Lanes: 4, Visible: true, Failed: s.setupFailed}
 }
 
 func (s *Service) provisionKind() jobs.Kind {
@@ -204,7 +204,7 @@ func namesOf(names []string) string { return strings.Join(names, ", ") }
 // wakeSetup has the setup that waits for a domain's delegation go on; false if there is none.
 func (s *Service) wakeSetup(tx *store.Tx, d *store.Domain) (bool, error) {
 	j, err := store.Jobs.Get(tx, d.JobID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Kind != kindSetup || j.Ended()) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (j.Kind != KindSetup || j.Ended()) {
 		return false, nil
 	}
 	if err != nil {
