@@ -25,14 +25,17 @@ async function letters(bodies) {
   return { a, at: (subject) => `/inbox/${box.user_id}/${of(subject)}`, view: (subject) => `/session/view/${box.user_id}/${of(subject)}?images=0` }
 }
 
-/** The frame once it has been fitted: its height, what is in it, and whether it holds all of that. It must stay as it is. */
+/** The frame once it has been fitted: its height, what is in it, and whether it holds all of that. Within a few looks it must stay as it is. */
 async function fitted(p) {
   await p.locator('iframe.fitted').waitFor()
   return p.evaluate(async () => {
     const frame = document.querySelector('iframe.fitted'), heights = new Set()
-    for (let i = 0; i < 12; i++) {
-      await new Promise(requestAnimationFrame)
-      heights.add(frame.offsetHeight)
+    for (let look = 0; look < 5 && heights.size !== 1; look++) {
+      heights.clear()
+      for (let i = 0; i < 12; i++) {
+        await new Promise(requestAnimationFrame)
+        heights.add(frame.offsetHeight)
+      }
     }
     const root = frame.contentDocument.documentElement
     return { height: frame.offsetHeight, inside: root.scrollHeight, wide: root.scrollWidth - root.clientWidth, seen: root.clientHeight, steady: heights.size === 1, pane: frame.parentElement.clientHeight }
