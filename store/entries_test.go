@@ -49,6 +49,10 @@ func followHistory(t *testing.T, seed uint64) {
 				return tx.setSequence(bktTextTodo, r.rnd.Uint64N(2))
 			}
 			if r.rnd.IntN(4) == 0 {
+				_, err := tx.next("account")
+				return err
+			}
+			if r.rnd.IntN(4) == 0 {
 				return tx.emptyBucket(bktTextGone)
 			}
 			return tx.putRow(bktTextGone, fmt.Appendf(nil, "gone %d", r.rnd.IntN(9)), []byte{})
