@@ -184,6 +184,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 	good, failed := batch, []*write(nil)
 	var tx *bolt.Tx
 	var cost txCost
+	var noted *changes
 	for {
 		var err error
 		if tx, err = s.db.Begin(true); err != nil {
@@ -193,7 +194,8 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		}
 		var n int
 		var stopped bool
-		n, cost, stopped = s.run(tx, good)
+		noted = &changes{keep: s.keepEntries}
+		n, cost, stopped = s.run(tx, good, noted)
 		if !stopped {
 			good, rest = good[:n], append(slices.Clone(good[n:]), rest...)
 			break
@@ -203,7 +205,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		rest = append(slices.Clone(good[n+1:]), rest...)
 		good = good[:n]
 	}
-	err := s.finish(tx, cost.writes, <-synced)
+	err := s.finish(tx, cost.writes, noted, <-synced)
 	if len(good) > 0 {
 		s.report.note("batch_us", cost.took.Microseconds(), good[0].caller)
 		s.report.note("commit_us", time.Since(began).Microseconds(), good[0].caller)
@@ -219,7 +221,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 // run runs the functions of the batch in one transaction, up to the first that fails after it has
 // written: then stopped is true. It ends early when enough is written for one commit. It returns
 // how many functions were right, and what they cost.
-func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, stopped bool) {
+func (s *Store) run(b *bolt.Tx, batch []*write, noted *changes) (n int, cost txCost, stopped bool) {
 	ended := false
 	defer func() {
 		if !ended {
@@ -229,7 +231,7 @@ func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, stopped boo
 	for n < len(batch) && cost.bytes < batchBytes {
 		w := batch[n]
 		began := time.Now()
-		tx := &Tx{b: b, s: s, writable: true}
+		tx := &Tx{b: b, s: s, writable: true, noted: noted}
 		w.err = runOne(tx, w.fn)
 		one := txCost{tx.bytes, tx.writes, tx.steps, time.Since(began)}
 		s.report.function(w, one)
@@ -265,7 +267,7 @@ func runOne(tx *Tx, fn func(*Tx) error) (err error) {
 }
 
 // finish commits what the functions wrote, once the message bytes that it may refer to are on disk.
-func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
+func (s *Store) finish(tx *bolt.Tx, writes int, noted *changes, synced error) error {
 	if synced != nil {
 		rollback(tx)
 		return s.fail(synced)
@@ -273,6 +275,12 @@ func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
 	if writes == 0 {
 		rollback(tx)
 		return nil
+	}
+	if noted.n > 0 {
+		if err := s.number(tx, noted); err != nil {
+			rollback(tx)
+			return fmt.Errorf("number the commit: %w", err)
+		}
 	}
 	s.keepFreelist()
 	if err := tx.Commit(); err != nil {
