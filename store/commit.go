@@ -365,7 +365,12 @@ func (s *Store) closeFreelist() {
 		return
 	}
 	s.db.NoFreelistSync = false
-	if err := s.db.Update(func(*bolt.Tx) error { return nil }); err != nil {
+	err := func() (err error) {
+		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+		defer s.catchDamage(&err)
+		return s.db.Update(func(*bolt.Tx) error { return nil })
+	}()
+	if err != nil {
 		s.log.Warn("the list of free pages was not written; the next start takes longer", "error", err)
 	}
 }

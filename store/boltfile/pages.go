@@ -47,6 +47,7 @@ const (
 	branchPage  = 1
 	leafPage    = 2
 	listPage    = 16
+	freePages   = "the list of free pages"
 )
 
 // A pageCheck is one walk over the trees.
@@ -64,11 +65,22 @@ func (c *pageCheck) add(format string, args ...any) {
 	}
 }
 
+// what names a tree.
+func what(bucket string) string {
+	switch bucket {
+	case "":
+		return "the list of buckets"
+	case freePages:
+		return bucket
+	}
+	return fmt.Sprintf("bucket %q", bucket)
+}
+
 // read gives a page with those that it runs on into, and marks them as used. It returns nil where
 // the page is damaged.
 func (c *pageCheck) read(id uint64, bucket string) []byte {
 	wrong := func(text string) []byte {
-		c.add("page %d of bucket %q %s", id, bucket, text)
+		c.add("page %d of %s %s", id, what(bucket), text)
 		return nil
 	}
 	if id >= c.pages {
@@ -107,7 +119,7 @@ func (c *pageCheck) tree(id uint64, bucket string, from, to []byte) {
 func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []byte) {
 	order := binary.NativeEndian
 	flags, count := order.Uint16(page[8:]), int(order.Uint16(page[10:]))
-	wrong := func(text string) { c.add("page %d of bucket %q is damaged: %s", id, bucket, text) }
+	wrong := func(text string) { c.add("page %d of %s is damaged: %s", id, what(bucket), text) }
 	at := pageHead + elementSize*count // bbolt writes keys and values behind each other, without gaps
 	if flags != branchPage && flags != leafPage || at > len(page) {
 		wrong("its head is wrong")
@@ -170,8 +182,7 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 
 // freelist verifies the list of free pages: it has every page that no tree uses, in order.
 func (c *pageCheck) freelist(id uint64) {
-	const name = "list of free pages"
-	page := c.read(id, name)
+	page := c.read(id, freePages)
 	if page == nil {
 		return
 	}
@@ -181,21 +192,21 @@ func (c *pageCheck) freelist(id uint64) {
 		count, ids = order.Uint64(ids), ids[8:]
 	}
 	if order.Uint16(page[8:]) != listPage || count > uint64(len(ids)/8) {
-		c.add("page %d, the %s, is damaged", id, name)
+		c.add("page %d, %s, is damaged", id, freePages)
 		return
 	}
 	last := uint64(0)
 	for i := range count {
 		free := order.Uint64(ids[8*i:])
 		if free <= last || free >= c.pages || c.used[free] {
-			c.add("page %d, the %s, is damaged: it names page %d", id, name, free)
+			c.add("page %d, %s, is damaged: it names page %d", id, freePages, free)
 			return
 		}
 		c.used[free], last = true, free
 	}
 	for n, used := range c.used {
 		if !used {
-			c.add("page %d is neither used nor in the %s", n, name)
+			c.add("page %d is neither used nor in %s", n, freePages)
 			return
 		}
 	}

@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/emersion/go-imap/v2"
+)
+
+// TestDamagedDisk: one byte of a message has changed on the disk. The others are served, that one
+// is not, and the check says whose it is. Then pages of the database are damaged, which it names
+// too.
+func TestDamagedDisk(t *testing.T) {
+	t.Parallel()
+	c := &mailClient{instance: newInstance(t, generousLimits)}
+	c.addDomain("example.test")
+	c.box = c.addMailbox(annsAddress, annsPassword)
+	c.put("INBOX", "one", "two", "three")
+	segment, database := filepath.Join(c.dir, "segments", "00000001.seg"), filepath.Join(c.dir, "mailstead.db")
+	replaceIn(t, segment, "Hello two", "Hullo two")
+
+	far := c.far()
+	defer far.Close()
+	if _, err := far.Select("INBOX", nil).Wait(); err != nil {
+		t.Fatal(err)
+	}
+	text := &imap.FetchItemBodySection{Peek: true}
+	got, err := far.Fetch(imap.SeqSet{{Start: 1, Stop: 3}}, &imap.FetchOptions{BodySection: []*imap.FetchItemBodySection{text}}).Collect()
+	if no := new(imap.Error); len(got) != 2 || !errors.As(err, &no) || no.Code != imap.ResponseCodeCorruption || !strings.HasSuffix(no.Text, "UID 2") {
+		t.Errorf("FETCH gave %d messages and %v", len(got), err)
+	}
+	for i, subject := range []string{"one", "three"} {
+		if i < len(got) && string(got[i].FindBodySection(text)) != imapLetter(subject) {
+			t.Errorf("FETCH of %s: %q", subject, got[i].FindBodySection(text))
+		}
+	}
+	inbox := "/v1/email-users/" + c.box + "/inbox/"
+	for path, status := range map[string]int{"1": 200, "2": 500, "2/raw": 500, "3/raw": 200} {
+		if got := c.do("GET", inbox+path, nil, nil); got != status {
+			t.Errorf("GET %s: status %d, want %d", path, got, status)
+		}
+	}
+	far.Close()
+	c.stop()
+	c.checkFinds(`message at \d+ in segment 00000001: body checksum: .* message 2 in folder 1 of ann@example.test`)
+
+	replaceIn(t, segment, "Hullo two", "Hello two")
+	if out, code := mailstead(t, "check", "--data", c.dir); code != 0 {
+		t.Errorf("the check of a mended store: %s", out)
+	}
+	data, err := os.ReadFile(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := 0; page < len(data); page += os.Getpagesize() {
+		if bytes.Contains(data[page:page+os.Getpagesize()], []byte(`"Email":"owner@example.org"`)) {
+			data[page+8] ^= 0x40 // the kind of the page
+		}
+	}
+	if err := os.WriteFile(database, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.checkFinds(`page \d+ of the list of buckets is damaged`)
+}
+
+// checkFinds demands that the check fails and says something.
+func (i *instance) checkFinds(pattern string) {
+	i.t.Helper()
+	path, err := binary()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	cmd := exec.Command(path, "check", "--data", i.dir)
+	out, _ := cmd.CombinedOutput()
+	if cmd.ProcessState.ExitCode() != 1 || !regexp.MustCompile(pattern).Match(out) || bytes.Contains(out, []byte("goroutine ")) {
+		i.t.Errorf("check: exit %d, %s\nwant %s", cmd.ProcessState.ExitCode(), out, pattern)
+	}
+}
+
+// replaceIn changes a text that a file has once.
+func replaceIn(t *testing.T, file, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil || bytes.Count(data, []byte(from)) != 1 || len(from) != len(to) {
+		t.Fatalf("%s: %q is not there once, %v", file, from, err)
+	}
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte(to), int64(bytes.Index(data, []byte(from)))); err != nil {
+		t.Fatal(err)
+	}
+}
