@@ -140,12 +140,12 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 		} else {
 			kind, pos, keySize, valueSize = order.Uint32(b), order.Uint32(b[4:]), order.Uint32(b[8:]), order.Uint32(b[12:])
 		}
-		keyEnd := at + int(keySize)
-		end := keyEnd + int(valueSize)
-		if start+int(pos) != at || end > len(page) {
+		if uint64(start)+uint64(pos) != uint64(at) || uint64(at)+uint64(keySize)+uint64(valueSize) > uint64(len(page)) {
 			wrong(fmt.Sprintf("row %d is not where it should be", i))
 			return
 		}
+		keyEnd := at + int(keySize)
+		end := keyEnd + int(valueSize)
 		all[i].key, all[i].value, all[i].isBucket = page[at:keyEnd], page[keyEnd:end], kind == 1
 		if kind > 1 || flags == leafPage && all[i].isBucket != (bucket == "") {
 			wrong(fmt.Sprintf("row %d is of no known kind", i))
