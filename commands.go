@@ -256,6 +256,11 @@ func checkCommand(c *cli.Context) error {
 	if _, err := os.Stat(filepath.Join(dir, "mailstead.db")); err != nil {
 		return fmt.Errorf("there is no store in %s: %w", dir, err)
 	}
+	if err := store.CheckPages(dir); errors.Is(err, store.ErrInUse) {
+		return err
+	} else if err != nil {
+		return fmt.Errorf("the database is damaged, so that rows and messages were not looked at; restore it from a backup:\n%w", err)
+	}
 	st, err := store.Open(dir, store.Options{Log: slog.New(slog.NewTextHandler(c.App.ErrWriter, nil))})
 	if err != nil {
 		return err

@@ -232,6 +232,15 @@ func BenchmarkGetEmailUser(b *testing.B) {
 	s.load(b, path)
 }
 
+// BenchmarkGetMessage is one message with its text.
+func BenchmarkGetMessage(b *testing.B) {
+	s := newSandbox(b, nil)
+	path := "/v1/email-users/" + s.box("ann") + "/inbox/1"
+	s.Put(b, "ann@boxes.test", letter, mail{})
+	b.ResetTimer()
+	s.load(b, path)
+}
+
 // BenchmarkListInbox is a page of the account's inbox, 2 000 messages in 20 mailboxes.
 func BenchmarkListInbox(b *testing.B) {
 	s := newSandbox(b, nil)

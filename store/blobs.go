@@ -58,9 +58,10 @@ func (s *Store) Release(ref BlobRef) { s.leases.Release(ref) }
 // released.
 func (s *Store) Leased() int { return s.leases.Len() }
 
-// OpenBlob opens the bytes of a message, which stay readable until it is closed. A reference may be
-// opened for some time (Options.Grace) after it was read; later, when compaction may have moved the
-// bytes, the error may be ErrNotFound.
+// OpenBlob opens the bytes of a message, which stay readable until it is closed. It returns
+// ErrDamaged where they are not what was written. A reference may be opened for some time
+// (Options.Grace) after it was read; later, when compaction may have moved the bytes, the error may
+// be ErrNotFound.
 func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
 	blob, err := s.seg.Open(ref)
 	if errors.Is(err, fs.ErrNotExist) {

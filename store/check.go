@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"hash/maphash"
 	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/store/postings"
 )
@@ -29,6 +31,16 @@ func (p *problems) add(format string, args ...any) {
 	p.errs = append(p.errs, fmt.Errorf(format, args...))
 }
 
+// each runs a part of the check. A panic over damage is one more problem.
+func (p *problems) each(part string, check func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			p.add("%s: %w: %v", part, ErrDatabase, v)
+		}
+	}()
+	check()
+}
+
 func (p *problems) join() error {
 	if p.more > 0 {
 		return errors.Join(append(p.errs, fmt.Errorf("and %d more", p.more))...)
@@ -46,8 +58,16 @@ func (s *Store) Check() error {
 	defer s.compact.unlock()
 	p := &problems{}
 	err := s.View(func(tx *Tx) error {
+		known := bucketNames()
+		p.each("names of buckets", func() {
+			for name := range tx.ascend(tx.b.Cursor().Bucket(), nil) {
+				if !slices.Contains(known, string(name)) {
+					p.add("bucket %q is not of this version, or its name is damaged", name)
+				}
+			}
+		})
 		for _, t := range tables {
-			t.check(tx, p)
+			p.each("table "+t.buckets()[0], func() { t.check(tx, p) })
 		}
 		tx.checkMessages(p)
 		s.records.check(p)
@@ -75,14 +95,14 @@ type messageCheck struct {
 // rows as were looked up.
 func (tx *Tx) checkMessages(p *problems) {
 	c := &messageCheck{problems: p, tx: tx, accounts: map[uint32]Usage{}}
-	c.beginText()
-	c.checkMailboxes()
-	c.checkText()
-	c.checkThreads()
-	c.checkAccounts()
-	c.checkSizes()
-	c.checkBlobs()
-	c.checkSubmissions()
+	p.each("list of messages to index", c.beginText)
+	p.each("mailboxes, folders and messages", c.checkMailboxes)
+	p.each("text index", c.checkText)
+	p.each("threads", c.checkThreads)
+	p.each("counters of accounts", c.checkAccounts)
+	p.each("number of rows", c.checkSizes)
+	p.each("blobs", c.checkBlobs)
+	p.each("submissions, reports, copies and arrivals", c.checkSubmissions)
 }
 
 // checkMailboxes walks the folders of each mailbox and the messages of each folder.
@@ -381,7 +401,7 @@ func (s *Store) verifyBlobs(p *problems) error {
 			}
 			for _, ref := range blobs {
 				if err := s.seg.Verify(ref); err != nil {
-					p.add("blob: %w", err)
+					p.add("%w; it is %s", err, s.ownersText(ref))
 				}
 			}
 			from = blobs[len(blobs)-1].Offset + 1
@@ -389,6 +409,38 @@ func (s *Store) verifyBlobs(p *problems) error {
 	}
 	return nil
 }
+
+// ownersText says what has a blob.
+func (s *Store) ownersText(ref BlobRef) string {
+	var texts []string
+	err := s.View(func(tx *Tx) error {
+		texts = nil
+		owners, err := tx.owners(ref)
+		for _, o := range owners {
+			if kind := ownerKinds[o[0]]; kind != "" {
+				texts = append(texts, kind+" "+string(o[1:]))
+				continue
+			}
+			m, err := tx.ownerMessage(o)
+			if err != nil {
+				return err
+			}
+			where := fmt.Sprintf("mailbox %d", m.Mailbox)
+			if box, err := MailboxByNum.Find(tx, NumKey(m.Mailbox)); err == nil && box != nil {
+				where = box.Email
+			}
+			texts = append(texts, fmt.Sprintf("message %d in folder %d of %s", m.UID, m.Folder, where))
+		}
+		return err
+	})
+	if err != nil {
+		return err.Error()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// ownerKinds are the owners of blobs that are records, by the first byte of what is noted.
+var ownerKinds = map[byte]string{ownerSubmission: "submission", ownerReport: "report", ownerCopy: "remote copy", ownerArrival: "arrival"}
 
 // check reports shared records that somebody has changed.
 func (r *records) check(p *problems) {

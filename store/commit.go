@@ -39,7 +39,7 @@ func (f *failure) set(err error) bool { return f.err.CompareAndSwap(nil, &err) }
 // fail ends the store's writing for good, and says so once.
 func (s *Store) fail(err error) error {
 	if s.failure.set(err) {
-		s.log.Error("the disk refused to keep what was written; the store takes no more writes until the server is restarted", "error", err)
+		s.log.Error("the disk refused or lost what was written; the store takes no more writes until the server is restarted", "error", err)
 	}
 	return s.failure.get()
 }
@@ -90,8 +90,10 @@ func (s *Store) Update(fn func(*Tx) error) error {
 
 // View runs fn on a snapshot. fn must not write to a network peer: a forgotten reader keeps every
 // old page alive.
-func (s *Store) View(fn func(*Tx) error) error {
-	err := s.db.View(func(b *bolt.Tx) error {
+func (s *Store) View(fn func(*Tx) error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer s.catchDamage(&err)
+	err = s.db.View(func(b *bolt.Tx) error {
 		tx := &Tx{b: b, s: s}
 		if err := fn(tx); err != nil {
 			return err
@@ -108,6 +110,7 @@ func (s *Store) View(fn func(*Tx) error) error {
 func (s *Store) Failed() error { return s.failure.get() }
 
 func (s *Store) commitLoop() {
+	debug.SetPanicOnFault(true)
 	ended := false
 	defer func() {
 		if ended {
@@ -165,7 +168,7 @@ func (s *Store) dryRun(batch []*write) {
 		}
 		func() {
 			defer rollback(b)
-			_ = runOne(&Tx{b: b, s: s, writable: true}, w.fn)
+			_ = s.runOne(&Tx{b: b, s: s, writable: true}, w.fn)
 		}()
 	}
 }
@@ -232,7 +235,7 @@ func (s *Store) run(b *bolt.Tx, batch []*write, noted *changes) (n int, cost txC
 		w := batch[n]
 		began := time.Now()
 		tx := &Tx{b: b, s: s, writable: true, noted: noted}
-		w.err = runOne(tx, w.fn)
+		w.err = s.runOne(tx, w.fn)
 		one := txCost{tx.bytes, tx.writes, tx.steps, time.Since(began)}
 		s.report.function(w, one)
 		if err := s.checkBounds(w, one); err != nil && w.err == nil {
@@ -253,11 +256,13 @@ func (s *Store) run(b *bolt.Tx, batch []*write, noted *changes) (n int, cost txC
 	return n, cost, stopped
 }
 
-func runOne(tx *Tx, fn func(*Tx) error) (err error) {
+func (s *Store) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			tx.writes++
-			err = &panicked{v, debug.Stack()}
+			if err = damaged(s.dir, v); !isDamage(v) {
+				err = &panicked{v, debug.Stack()}
+			}
 		}
 	}()
 	if err := fn(tx); err != nil {
@@ -276,6 +281,23 @@ func (s *Store) finish(tx *bolt.Tx, writes int, noted *changes, synced error) er
 		rollback(tx)
 		return nil
 	}
+	if err := s.commitPages(tx, noted); err != nil {
+		return err
+	}
+	s.freelistMissing = s.db.NoFreelistSync
+	return nil
+}
+
+// commitPages commits, which may meet damaged pages beside those that the functions have read. What
+// bbolt then has in memory is half done, so that it takes no more writes.
+func (s *Store) commitPages(tx *bolt.Tx, noted *changes) (err error) {
+	defer func() {
+		if errors.Is(err, ErrDatabase) {
+			rollback(tx)
+			err = s.fail(err)
+		}
+	}()
+	defer s.catchDamage(&err)
 	if noted.n > 0 {
 		if err := s.number(tx, noted); err != nil {
 			rollback(tx)
@@ -286,7 +308,6 @@ func (s *Store) finish(tx *bolt.Tx, writes int, noted *changes, synced error) er
 	if err := tx.Commit(); err != nil {
 		return s.commitFailed(err)
 	}
-	s.freelistMissing = s.db.NoFreelistSync
 	return nil
 }
 

@@ -21,6 +21,8 @@ var (
 	// ErrFull is returned when the disk has no room for a write. Nothing was changed; later writes
 	// may succeed.
 	ErrFull = segment.ErrFull
+	// ErrDamaged is returned for a message whose bytes on the disk are not what was written.
+	ErrDamaged = segment.ErrDamaged
 	// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by
 	// every later Write.
 	ErrTooLarge = segment.ErrTooLarge

@@ -11,11 +11,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mailstead/mailstead/store/boltfile"
 	"github.com/mailstead/mailstead/store/diskroom"
@@ -54,7 +54,7 @@ type Options struct {
 
 // Open opens the store in dir, and makes it if there is none. It returns ErrInUse while another
 // process has it open.
-func Open(dir string, o Options) (*Store, error) {
+func Open(dir string, o Options) (s *Store, err error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
@@ -64,7 +64,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	db.NoSync = o.noSync
-	s := &Store{
+	s = &Store{
 		dir: dir, db: db, now: o.Now, log: o.Log,
 		writes:          make(chan *write),
 		closing:         make(chan struct{}),
@@ -81,17 +81,31 @@ func Open(dir string, o Options) (*Store, error) {
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 	}
-	if err := s.openFiles(o); err != nil {
+	if err := s.read(o); err != nil {
+		if s.seg != nil {
+			err = errors.Join(err, s.seg.Close())
+		}
 		return nil, errors.Join(err, db.Close())
-	}
-	if err := s.prepare(); err != nil {
-		return nil, errors.Join(err, s.seg.Close(), db.Close())
-	}
-	if err := s.countEntries(); err != nil {
-		return nil, errors.Join(err, s.seg.Close(), db.Close())
 	}
 	go s.commitLoop()
 	return s, nil
+}
+
+// read is what Open needs of the files, which may be damaged.
+func (s *Store) read(o Options) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			err = damaged(s.dir, v)
+		}
+	}()
+	if err := s.openFiles(o); err != nil {
+		return err
+	}
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	return s.countEntries()
 }
 
 func (o Options) withDefaults() Options {
@@ -142,11 +156,7 @@ func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err e
 	if without, err = boltfile.LacksFreelist(path); err != nil {
 		return nil, false, fmt.Errorf("read %s: %w", path, err)
 	}
-	db, err = bolt.Open(path, 0o600, o)
-	if errors.Is(err, bolterrors.ErrTimeout) {
-		return nil, false, fmt.Errorf("open %s: %w", path, ErrInUse)
-	}
-	if err != nil {
+	if db, err = openDatabase(path, o); err != nil {
 		return nil, false, fmt.Errorf("open %s: %w", path, err)
 	}
 	return db, without, nil

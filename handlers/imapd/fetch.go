@@ -26,6 +26,7 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 	sel := ss.selected
 	options.UID = options.UID || hasBinaryRange(options) // something must follow it in the answer
 	f := &fetch{session: ss, w: w, options: options, structure: needsStructure(options), blobs: needsBlob(options)}
+	var damaged []string // UIDs
 	marks := !sel.readOnly && marksSeen(options)
 	for uids := sel.view.uidsOf(set, sel.saved); len(uids) > 0; {
 		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, sel.folder, uids,
@@ -44,10 +45,20 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 			ss.writeNewKeywords(rows)
 		}
 		for i := range rows {
-			if err := f.message(&rows[i], seen); err != nil {
+			err := f.message(&rows[i], seen)
+			if inbox.IsDamaged(err) { // the others are shown
+				ss.server.Log.Error("a message is damaged on the disk", "mailbox", ss.user.Email, "folder", ss.selected.folder, "uid", rows[i].UID, "error", err)
+				damaged = append(damaged, strconv.Itoa(int(rows[i].UID)))
+				continue
+			}
+			if err != nil {
 				return ss.replyError(err)
 			}
 		}
+	}
+	if len(damaged) > 0 {
+		return &imap.Error{Type: imap.StatusResponseTypeNo, Code: imap.ResponseCodeCorruption,
+			Text: "Messages that are damaged on the server's disk were left out: UID " + strings.Join(damaged[:min(len(damaged), 20)], ", ")}
 	}
 	return nil
 }

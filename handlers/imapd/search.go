@@ -102,7 +102,7 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 			c := &candidate{row: &rows[i], seq: sel.view.seq(rows[i].UID), open: ss.opener(rows[i].UID)}
 			ok, err := q.match(c)
 			c.close()
-			if err != nil && !inbox.IsNotFound(err) {
+			if err != nil && !inbox.IsNotFound(err) && !inbox.IsDamaged(err) {
 				return nil, nil, err
 			}
 			if ok && err == nil {
@@ -131,7 +131,11 @@ func (ss *session) patchSearchModSeq(modSeq uint64) {
 // opener gives the function that opens a message if its bytes must be searched.
 func (ss *session) opener(uid uint32) func() (blob, error) {
 	return func() (blob, error) {
-		return ss.server.Service.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, uid)
+		b, err := ss.server.Service.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, uid)
+		if err != nil {
+			return nil, err // a nil *Blob would be a blob
+		}
+		return b, nil
 	}
 }
 

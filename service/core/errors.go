@@ -84,8 +84,12 @@ func Explain(err error) *Error {
 	switch {
 	case errors.Is(err, store.ErrFull):
 		return Errorf("internal_error", "The server's disk is full, so nothing was changed. Its operator must free space; then try again.").Because(err)
+	case errors.Is(err, store.ErrDatabase):
+		return Errorf("internal_error", "A part of the server's database is damaged. Its operator must stop the server and run mailstead check.").Because(err)
 	case errors.Is(err, store.ErrFailed):
 		return Errorf("internal_error", "The server's disk has failed. No changes are possible until its operator has fixed it.").Because(err)
+	case errors.Is(err, store.ErrDamaged):
+		return Errorf("internal_error", "This message is damaged on the server's disk. The operator can run mailstead check, and restore the message from a backup.").Because(err)
 	case errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
 		return Errorf("shutting_down", "The server is stopping. Try again in a moment.").Because(err)
 	}

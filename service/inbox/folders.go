@@ -52,6 +52,9 @@ func IsNotFound(err error) bool {
 	return ok && (e.Code == "not_found" || e.Code == CodeFolderNotFound)
 }
 
+// IsDamaged tells whether the bytes of a message are not on the disk as they were written.
+func IsDamaged(err error) bool { return errors.Is(err, store.ErrDamaged) }
+
 func folderNotFound(name string) *core.Error {
 	return core.Errorf(CodeFolderNotFound, "There is no folder %q.", name)
 }

@@ -1,6 +1,6 @@
-// Package boltfile knows two things of a bbolt database that bbolt does not offer: whether the file
-// has the list of its free pages, and how to give back the memory of its mapped pages. It does not
-// know what the database holds.
+// Package boltfile knows three things of a bbolt database that bbolt does not offer: whether the
+// file has the list of its free pages, whether its pages are sound, and how to give back the memory
+// of its mapped pages. It does not know what the database holds.
 package boltfile
 
 import (
@@ -40,7 +40,9 @@ const noFreelist = ^uint64(0)
 
 // A Meta is what we read of a meta page of bbolt's file format, version 2.
 type Meta struct {
-	Size     int64  // of the pages in use
+	Size     int64 // of the pages in use
+	pageSize int64
+	root     uint64 // page of the bucket of buckets
 	freelist uint64 // page
 	txid     uint64
 }
@@ -76,8 +78,11 @@ func parseMeta(b []byte) (Meta, bool) {
 	sum := fnv.New64a()
 	_, _ = sum.Write(b[:size-8])
 	pageSize, pages := order.Uint32(b[8:]), order.Uint64(b[40:])
-	if sum.Sum64() != order.Uint64(b[size-8:]) || pages > 1<<40 {
+	if sum.Sum64() != order.Uint64(b[size-8:]) || pages < 2 || pages > 1<<40 || pageSize < 512 || pageSize > 1<<20 {
 		return Meta{}, false
 	}
-	return Meta{freelist: order.Uint64(b[32:]), Size: int64(pages) * int64(pageSize), txid: order.Uint64(b[48:])}, true
+	return Meta{
+		Size: int64(pages) * int64(pageSize), pageSize: int64(pageSize), root: order.Uint64(b[16:]),
+		freelist: order.Uint64(b[32:]), txid: order.Uint64(b[48:]),
+	}, true
 }

@@ -42,6 +42,7 @@ type Store struct {
 	used  func(most uint32) (segment uint32, end int64, err error)
 	lost  []error // see Lost
 	files *fileSet
+	sound soundRefs
 	zeros []byte
 
 	writers sync.Pool // of *recordWriter

@@ -1,10 +1,19 @@
 package segment
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
+	"time"
+)
+
+const (
+	wholeBody = 64 << 10        // a body up to this size is read and verified by Open
+	soundFor  = 5 * time.Minute // how long a larger one is not verified again
+	soundMost = 4096
 )
 
 // A Blob is the bytes of one stored message. Any number of goroutines may read it until it is
@@ -13,19 +22,68 @@ type Blob struct {
 	files  *fileSet
 	sf     *segmentFile
 	rec    record
-	start  int64 // of the body in the file
+	start  int64  // of the body in the file
+	whole  []byte // the body, if it is small
 	closed atomic.Bool
 }
 
-// Open gives the message at ref. The record's head and bounds are verified, its body is not (Verify
-// does that). Where there is no such record the error is ErrDamaged, where there is no such
-// segment fs.ErrNotExist.
+// Open gives the message at ref, verified: where the record is not what was stored the error is
+// ErrDamaged, where there is no such segment fs.ErrNotExist.
 func (s *Store) Open(ref Ref) (*Blob, error) {
 	blob, _, err := s.openHead(ref)
-	return blob, err
+	if err != nil {
+		return nil, err
+	}
+	if blob.rec.body > wholeBody && s.sound.has(ref) {
+		return blob, nil
+	}
+	err = blob.verify()
+	if err != nil {
+		blob.Close()
+		return nil, fmt.Errorf("message at %d in segment %08x: %w", ref.Offset, ref.Segment, err)
+	}
+	if blob.whole == nil {
+		s.sound.add(ref)
+	}
+	return blob, nil
 }
 
-// openHead is Open that also gives the record's head.
+// verify reads the body, and keeps a small one.
+func (b *Blob) verify() error {
+	buf := make([]byte, min(b.rec.body, chunkSize))
+	sum, err := checksum(io.NewSectionReader(b.sf.f, b.start, b.rec.body), buf, b.rec.body)
+	if err == nil && sum != b.rec.bodySum {
+		err = fmt.Errorf("body checksum: %w", ErrDamaged)
+	}
+	if err == nil && b.rec.body <= wholeBody {
+		b.whole = buf
+	}
+	return err
+}
+
+// soundRefs remembers which large records were found whole, since mail clients read them in many
+// pieces.
+type soundRefs struct {
+	mu    sync.Mutex
+	until map[Ref]time.Time
+}
+
+func (r *soundRefs) has(ref Ref) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Before(r.until[ref])
+}
+
+func (r *soundRefs) add(ref Ref) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.until == nil || len(r.until) >= soundMost {
+		r.until = map[Ref]time.Time{}
+	}
+	r.until[ref] = time.Now().Add(soundFor)
+}
+
+// openHead opens the record at ref and gives its head. Its body is not verified.
 func (s *Store) openHead(ref Ref) (*Blob, []byte, error) {
 	sf, err := s.files.acquire(ref.Segment)
 	if err != nil {
@@ -65,6 +123,9 @@ func (b *Blob) ReadAt(p []byte, off int64) (int, error) {
 	if b.closed.Load() {
 		return 0, os.ErrClosed
 	}
+	if b.whole != nil {
+		return bytes.NewReader(b.whole).ReadAt(p, off)
+	}
 	return io.NewSectionReader(b.sf.f, b.start, b.rec.body).ReadAt(p, off)
 }
 
@@ -78,17 +139,13 @@ func (b *Blob) Close() error {
 
 // Verify reads the whole record at ref; where it is not what was stored the error is ErrDamaged.
 func (s *Store) Verify(ref Ref) error {
-	blob, err := s.Open(ref)
+	blob, _, err := s.openHead(ref)
 	if err != nil {
 		return err
 	}
 	defer blob.Close()
-	sum, err := checksum(blob, make([]byte, max(1, min(blob.rec.body, chunkSize))), blob.rec.body)
-	if err != nil {
+	if err := blob.verify(); err != nil {
 		return fmt.Errorf("message at %d in segment %08x: %w", ref.Offset, ref.Segment, err)
-	}
-	if sum != blob.rec.bodySum {
-		return fmt.Errorf("message at %d in segment %08x: body checksum: %w", ref.Offset, ref.Segment, ErrDamaged)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package segment
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,13 +23,13 @@ func (s *Store) ReadRecord(ref Ref) (head [HeaderSize]byte, raw []byte, err erro
 		return head, nil, err
 	}
 	defer blob.Close()
+	if err := blob.verify(); err != nil {
+		return head, nil, fmt.Errorf("message at %d in segment %08x: %w", ref.Offset, ref.Segment, err)
+	}
 	raw = make([]byte, ref.Size())
 	copy(raw, first)
-	if err := readFull(blob.sf.f, raw[ref.Head:], blob.start); err != nil {
+	if err := readFull(blob, raw[ref.Head:], 0); err != nil {
 		return head, nil, err
-	}
-	if sum, err := checksum(bytes.NewReader(raw[ref.Head:]), make([]byte, max(1, min(blob.rec.body, chunkSize))), blob.rec.body); err != nil || sum != blob.rec.bodySum {
-		return head, nil, errors.Join(err, fmt.Errorf("message at %d in segment %08x: body checksum: %w", ref.Offset, ref.Segment, ErrDamaged))
 	}
 	copy(head[:], blob.sf.head.appendTo(nil))
 	return head, raw, nil

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/mailstead/mailstead/store/boltfile"
+)
+
+// bbolt takes its pages for sound: on a damaged one it panics, or reads memory that is not there.
+// Whoever reads lets such a fault become a panic (debug.SetPanicOnFault) and that an error.
+
+// ErrDatabase is returned where a page of the database is not what was written. What stands on
+// other pages can be read.
+var ErrDatabase = errors.New("the database is damaged")
+
+// catchDamage is deferred where the database is read: a panic over a damaged page becomes *err,
+// every other panic goes on.
+func (s *Store) catchDamage(err *error) {
+	if v := recover(); v != nil {
+		if !isDamage(v) {
+			panic(v)
+		}
+		*err = damaged(s.dir, v)
+	}
+}
+
+func damaged(dir string, v any) error {
+	return fmt.Errorf("%w: stop the server and run mailstead check --data %s: %v", ErrDatabase, dir, v)
+}
+
+// isDamage tells whether a panic, of which the calling function has recovered, is over a damaged
+// page: a fault of memory, or one that bbolt raised.
+func isDamage(v any) bool {
+	if fault, ok := v.(interface{ Addr() uintptr }); ok && fault != nil {
+		return true
+	}
+	calls := make([]uintptr, 30)
+	frames := runtime.CallersFrames(calls[:runtime.Callers(2, calls)])
+	for panicked := false; ; {
+		frame, more := frames.Next()
+		name := frame.Function
+		switch {
+		case name == "runtime.gopanic":
+			panicked = true
+		case panicked && !strings.HasPrefix(name, "runtime.") && !strings.HasPrefix(name, "sort."):
+			return strings.HasPrefix(name, "go.etcd.io/bbolt")
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// openDatabase is bolt.Open of a file that may be damaged.
+func openDatabase(path string, o *bolt.Options) (db *bolt.DB, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			err = damaged(filepath.Dir(path), v)
+		}
+	}()
+	db, err = bolt.Open(path, 0o600, o)
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		err = ErrInUse
+	}
+	return db, err
+}
+
+// CheckPages verifies the pages of the database in dir, which no process may have open. Where it
+// finds damage, Open may fail or not return, so it goes before Open and Check.
+func CheckPages(dir string) error {
+	path := filepath.Join(dir, "mailstead.db")
+	db, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer db.Close()
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	return errors.Join(boltfile.CheckPages(f, info.Size())...)
+}
