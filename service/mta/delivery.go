@@ -60,7 +60,8 @@ type delivery struct {
 	row        *store.Outgoing
 	sub        *store.Submission
 	domain     *store.Domain // nil: gone
-	blob       *store.Blob   // open while the attempt lasts
+	blob       content       // open while the attempt lasts; nothing of a damaged message
+	damaged    bool
 	route      route
 	to         *destination    // of ViaLocal; nil if it takes none
 	refusal    *core.SMTPError // why not
@@ -90,10 +91,17 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 	if d == nil || err != nil {
 		return nil, err
 	}
-	if d.blob, err = s.Store.OpenBlob(d.sub.Blob); err != nil {
+	blob, err := s.Store.OpenBlob(d.sub.Blob)
+	switch {
+	case errors.Is(err, store.ErrDamaged):
+		s.Log.Error("a message that waits to be sent is damaged on the disk", "message", d.row.ID, "error", err)
+		d.blob, d.damaged = strings.NewReader(""), true
+	case err != nil:
 		return nil, d.internalFailure(err)
+	default:
+		defer blob.Close()
+		d.blob = blob
 	}
-	defer d.blob.Close()
 	jobs.Finally(ctx, func() {
 		for _, m := range d.stored {
 			s.inbox.Release(m) // does nothing for what was filed
@@ -192,6 +200,8 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, error) {
 	relay := d.route.relay
 	switch {
+	case d.damaged:
+		return localResult("", deliver.Temporary, "4.3.0", "the message is damaged on this server's disk; its operator can run mailstead check and restore it"), nil
 	case d.suppressed:
 		return localResult(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
 	case d.route.transport == core.ViaCapture:

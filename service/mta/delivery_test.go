@@ -1,10 +1,13 @@
 package mta_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -464,4 +467,44 @@ func TestNoticeIsForThoseWhoAsk(t *testing.T) {
 			t.Errorf("%d messages", len(got))
 		}
 	})
+}
+
+// TestDamagedMessageIsNotSent: the row says why, and after five days the sender is told.
+func TestDamagedMessageIsNotSent(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"x@far.test, y@far.test"}, Subject: "hello", Text: "a text to damage"})
+	i.Update(func(tx *store.Tx) error {
+		for row := range store.Outgoings.All(tx) {
+			if row.Recipient == "y@far.test" {
+				row.QueuedAt = row.QueuedAt.AddDate(0, 0, -6)
+				return store.Outgoings.Put(tx, row)
+			}
+		}
+		return nil
+	})
+	turn := func(from, to string) {
+		name := filepath.Join(i.St.Dir(), "segments", "00000001.seg")
+		data, err := os.ReadFile(name)
+		if err != nil || !bytes.Contains(data, []byte(from)) {
+			t.Fatalf("%q is not in the segment, %v", from, err)
+		}
+		if err := os.WriteFile(name, bytes.Replace(data, []byte(from), []byte(to), 1), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turn("a text to damage", "A text to damage")
+	i.Run()
+	if row := i.Becomes("x@far.test", store.OutgoingDeferred); !strings.Contains(row.LastResponse, "damaged on this server's disk") || row.NextAt.IsZero() {
+		t.Errorf("the row: %+v", row)
+	}
+	i.Becomes("y@far.test", store.OutgoingBounced)
+	if told := i.Folder(ann, "INBOX"); len(told) != 1 || !strings.Contains(strings.ReplaceAll(string(told[0].Raw), "\r\n", " "), "message is damaged on") {
+		t.Errorf("the sender is told %v", told)
+	}
+	if n := len(h.Mails()); n != 0 {
+		t.Errorf("%d messages were sent", n)
+	}
+	turn("A text to damage", "a text to damage")
 }

@@ -414,7 +414,13 @@ func (s *Service) withoutFields(content *io.SectionReader, prefixes []string) (*
 }
 
 // Whole is a stored message from its start to its end.
-func Whole(blob *store.Blob) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
+func Whole(blob content) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
+
+// content is the bytes of a message.
+type content interface {
+	io.ReaderAt
+	Size() int64
+}
 
 // again reads the same from its start.
 func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.Size()) }
