@@ -1,7 +1,22 @@
-// Package service puts the rooms together in which the rules of Mailstead stand, each once, one
-// file for each noun: core, events, inbox, mailboxes, domains, certs, mta, reports and accounts. It
-// is the one face that those who listen see. It does not know who is asking, over HTTP, SMTP, IMAP
-// or DNS, nor how records are laid out on disk.
+// Package service joins the packages that hold the rules of Mailstead. They are called rooms, and
+// each rule stands in one of them. The servers of HTTP, SMTP, IMAP and DNS call this package alone.
+// It does not know by which of them it is called, nor how records are laid out on disk.
+//
+// The rooms; `go doc ./service/ROOM` says where things stand in it, and `go doc -u` has what a room
+// keeps to itself:
+//   - core: what every room needs: the store, errors, secrets, password hashes, who asks.
+//   - accounts: accounts, teams and how their people sign in.
+//   - domains: domains from adding to deleting, DNS, claims, health.
+//   - certs: TLS certificates.
+//   - mailboxes: making mailboxes, and the log-ins of mail clients.
+//   - inbox: messages, folders, threads, searches, quotas, mailboxes on other servers.
+//   - mta: mail on its way: receiving, spam, sending, retries, bounces, suppressions.
+//   - reports: DMARC and TLS reports.
+//   - events: the log of events, and webhooks.
+//
+// Here are service.go, which makes the rooms; event_types.go, the list of events; feeds.go, live
+// changes for the dashboard; jobs.go, the jobs that people see; retention.go, what is deleted after
+// its time.
 package service
 
 import (

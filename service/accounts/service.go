@@ -1,12 +1,15 @@
 // Package accounts has accounts, the people of their teams, and how these sign in: tokens,
-// sessions, second factors and passkeys. It does not know what an account has beyond its own
-// settings; mail that it sends goes to mta like any other.
+// sessions, second factors and passkeys. It does not know the domains and mailboxes of an account.
+// The mail that it sends, such as password links, goes to mta.
 //
 // Where things stand:
 //   - accounts.go: an account, its use of limits, its suspension.
-//   - tokens.go: API tokens, and who a token is ([Service.Authenticate]).
-//   - users.go, team.go: the people, and who may change whom (UpdateTeamUserIn.permit).
-//   - session.go: signing in to the dashboard. second_factor.go, passkeys.go: the second factor.
+//   - tokens.go: API tokens, and whom a token stands for ([Service.Authenticate]).
+//   - team.go: the team; who may change whom (UpdateTeamUserIn.permit) and remove whom
+//     ([Service.DeleteTeamUser]).
+//   - users.go: one person's own profile and password.
+//   - session.go: signing in to the dashboard.
+//   - second_factor.go, passkeys.go: the second factor.
 //   - password_reset.go: links to choose a password.
 package accounts
 

@@ -1,15 +1,16 @@
-// Package core has what every room of the service needs: the store, the queue, the keys and the
-// configuration; who asks, errors that people read, pages of lists, replays of requests; finders of
-// records, the states that they go through, and the log-in attempts that are bounded together. It
-// does not know any operation of the API, nor which rooms there are.
+// Package core has what every room of the service needs: the store, the job queue, the keys and the
+// configuration. It also has who makes a request, the errors that people read, paging, repeated
+// requests, functions that find records, and the limits on wrong passwords. It does not know any
+// operation of the API, nor any other room.
 //
 // Where things stand:
 //   - core.go, config.go: [Core] and [Config], which every room has.
 //   - errors.go: [Error], its codes, and how an error becomes an SMTP reply ([OverSMTP]).
-//   - records.go: finders that keep accounts apart ([MailboxOf], [DomainOf]), suppressions.
+//   - records.go: functions that find a record of one account only ([MailboxOf], [DomainOf]), and
+//     whether an address is suppressed ([IsSuppressed]).
 //   - requests.go: who asks ([Actor]), pages and cursors, confirmations, idempotent requests.
-//   - logins.go: password hashes, and the bounds on wrong passwords (loginAttempts.delay).
-//   - keys.go: what seals secrets ([Keys.Seal]), and the master key.
+//   - logins.go: password hashes; how many wrong passwords are allowed (loginAttempts.delay).
+//   - keys.go: how a secret is sealed ([Keys.Seal]), and the master key.
 //   - jobs.go: jobs that wait while an account is suspended.
 package core
 

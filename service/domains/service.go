@@ -3,14 +3,22 @@
 // deletes only together with their domain.
 //
 // Where things stand:
-//   - domains.go: reading, changing and deleting domains. connect.go: adding those one owns.
-//   - claims.go: whose a name is, and what proves it (Service.prove); login_proof.go: log-ins.
-//   - setup.go: the request; setup_job.go: the table of steps (setup.steps) and each step.
-//   - health.go: one live check, when a domain is healthy (dnsCheck.healthy), what to do about it.
-//   - zones.go: zones that this server serves, DNSSEC, secondaries.
-//   - dns.go: DNS status, nameservers, DMARC policy. custom_records.go: records of the owner.
-//   - edge.go: records at Cloudflare. redirects.go: redirects and forwards.
-//   - search.go, purchase.go: what can be bought, and buying it once.
+//   - domains.go: reading, changing and deleting domains.
+//   - connect.go: adding domains that one owns.
+//   - claims.go: whose a name is: what proves a claim (Service.claimProof), and what a proof
+//     changes (Service.prove).
+//   - login_proof.go: proof by a log-in to a mailbox of that name on its present server.
+//   - setup.go: the request to set up a domain.
+//   - setup_job.go: the steps that do it, as one table (setup.steps).
+//   - health.go: checks the DNS of a domain, decides whether it is healthy (dnsCheck.healthy), and
+//     says what to mend.
+//   - zones.go: the zones that this server serves, DNSSEC, secondaries.
+//   - dns.go: DNS status, nameservers, DMARC policy.
+//   - custom_records.go: records that the owner adds.
+//   - edge.go: records at Cloudflare.
+//   - redirects.go: redirects and forwards.
+//   - search.go: finds names for sale.
+//   - purchase.go: buys a name, never twice.
 package domains
 
 import (

@@ -1,11 +1,12 @@
-// Package events records what happened, in the transaction in which it did, and tells the webhook
-// endpoints of an account. It does not know what the events are about: rooms say that.
+// Package events records each event in the transaction of its change, and delivers it to the
+// webhook endpoints of the account. It does not know what the events are about: the other rooms
+// say that.
 //
 // Where things stand:
 //   - events.go: the types of events, [Service.Emit], the log of events.
-//   - webhooks.go: the endpoints of an account, and their secrets.
-//   - deliveries.go: fan-out, one delivery (Service.deliverWebhook), when it is tried again, and
-//     when an endpoint is disabled (Service.recordDelivery).
+//   - webhooks.go: the endpoints of an account, their secrets, and how many failures disable one.
+//   - deliveries.go: one delivery (Service.deliverWebhook), when it is tried again, and when an
+//     endpoint is disabled (Service.recordDelivery).
 package events
 
 import (

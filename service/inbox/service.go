@@ -1,17 +1,23 @@
-// Package inbox knows what is in mailboxes: messages, folders, flags, threads and searches, as the
-// API and IMAP read and change them, how a message is filed, and the mailboxes that live on other
-// servers. It does not know how mail comes here or leaves, nor how mailboxes are made.
+// Package inbox reads and changes what is in mailboxes, for the API and IMAP: messages, folders,
+// flags, threads and searches. It files messages, and syncs mailboxes that live on other servers.
+// It does not know how mail comes here or leaves, nor how mailboxes are made.
 //
 // Where things stand:
-//   - filing.go: a stored message and its row ([Service.Prepare], [Service.File]), conversations.
-//   - inbox.go, inbox_message.go, inbox_changes.go: lists, one message, marks and deletion.
-//   - inbox_search.go, text_index.go: what a search finds, and the index behind it.
+//   - filing.go: a stored message and its row ([Service.Prepare], [Service.File]), what makes a
+//     thread (thread), and when a mailbox is full ([QuotaLeft]).
+//   - inbox.go: lists of messages.
+//   - inbox_message.go: one message.
+//   - inbox_changes.go: marks and deletion.
+//   - inbox_search.go: what a search finds. text_index.go: the index behind it.
 //   - folders.go, folder_messages.go: folders, flags, copies and searches for IMAP.
-//   - mark_answered.go: which messages a reply answers. warmup.go: warm-up mail.
+//   - mark_answered.go: which messages a reply answers.
+//   - warmup.go: warm-up mail.
 //   - images.go: remote images, fetched for the reader.
-//   - external.go: when an external mailbox is synced; external_connect.go its server,
-//     external_sync.go one sync run, external_idle.go waiting for news, external_changes.go what
-//     is changed there.
+//   - external.go: when a mailbox on another server is synced.
+//   - external_connect.go: connects to that server.
+//   - external_sync.go: one sync.
+//   - external_idle.go: waits for new mail there.
+//   - external_changes.go: changes messages there.
 package inbox
 
 import (

@@ -1,19 +1,28 @@
-// Package mta is mail on its way: it receives and screens mail from outside, takes messages from
-// users, finds the way of each to its recipient, delivers, reports failures, and reads what others
-// say about what was sent. It does not know what mailboxes hold beyond what it files into them, nor
-// how domains are set up.
+// Package mta is mail on its way. It receives and screens mail from outside and takes messages from
+// users. It routes and delivers each message, reports failures, and reads bounces and complaints.
+// It does not know what mailboxes hold beyond what it files into them, nor how domains are set up.
 //
 // Where things stand:
-//   - receive.go: a message from outside ([Service.Receive]), and the one delivery of an arrival
-//     to mailboxes, local mail too (Service.deliver). destinations.go: who receives an address.
-//   - screening.go: authentication, blocklists, greylisting and filters.
-//   - send.go: send_email. submit.go: who may send as whom (ownAuthors), limits, the queue.
-//   - delivery.go: one attempt, and what follows from it. routes.go: the way of a message
-//     (Service.routeOf) and the relays. tls.go: TLS policies. signing.go: DKIM. pacing.go: rates.
-//   - return_path.go: envelope addresses, SRS. bounces.go: delivery reports that we write.
-//   - feedback.go: reports and complaints that come in, what suppresses an address (suppress),
-//     unsubscribing. feedback_notices.go: notifications of relays.
-//   - sending_log.go: the log of sent messages. external_copies.go: copies in Sent elsewhere.
+//   - receive.go: a message from outside ([Service.Receive]); mail from outside and from here goes
+//     into mailboxes by one function (Service.deliver); when a message is a loop (head.checkLoop).
+//   - destinations.go: who receives an address, and who takes no more (destination.takes).
+//   - screening.go: what decides that mail is spam: authentication, blocklists and greylisting
+//     (Service.screen), and filters ([ScreeningResult]).
+//   - send.go: send_email.
+//   - submit.go: who may send as whom: envelope (ownAddress) and header (ownAuthors); limits.
+//   - delivery.go: one attempt to deliver, when it is retried (retryWait) and given up
+//     (giveUpAfter).
+//   - routes.go: the way of a message (Service.routeOf), and the relays.
+//   - tls.go: TLS policies.
+//   - signing.go: DKIM (signer.sign).
+//   - pacing.go: how fast mail goes to a destination.
+//   - return_path.go: envelope addresses, SRS.
+//   - bounces.go: delivery reports that we write.
+//   - feedback.go: reports of bounces and complaints from outside, and unsubscribing. Each of them
+//     and a refused delivery may suppress the address (suppress).
+//   - feedback_notices.go: notifications of relays.
+//   - sending_log.go: the log of sent messages.
+//   - external_copies.go: copies of sent mail for the Sent folder on another server.
 package mta
 
 import (

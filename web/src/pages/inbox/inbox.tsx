@@ -123,14 +123,19 @@ function onList(): boolean {
   return !!document.activeElement?.closest('.inbox-row')
 }
 
-/** Gives the focus to a row, unless the viewer has moved it elsewhere meanwhile: the list draws the row first, if it was out of view. */
-function focusRow(key: string | undefined) {
-  const from = document.activeElement
-  requestAnimationFrame(() => requestAnimationFrame(() => {
-    if (document.activeElement !== from && document.activeElement !== document.body) return
+let focusWanted = 0 // counts who asked for the focus; the last one gets it
+
+/** Gives the focus to a row once the list has drawn it, unless the viewer has moved it elsewhere meanwhile. */
+function focusRow(key: string | undefined, frames = 20) {
+  const from = document.activeElement, mine = ++focusWanted
+  const look = () => {
+    const now = document.activeElement
+    if (mine !== focusWanted || now !== from && now !== document.body && !onList()) return
     const row = [...document.querySelectorAll<HTMLElement>('.inbox-row')].find((r) => r.dataset.key === key)
-    row?.querySelector('a')?.focus({ preventScroll: true })
-  }))
+    if (row) row.querySelector('a')?.focus({ preventScroll: true })
+    else if (--frames > 0) requestAnimationFrame(look)
+  }
+  requestAnimationFrame(() => requestAnimationFrame(look))
 }
 
 function useFirstFocus() {
