@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -66,8 +67,11 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 		return nil
 	}
 	var live int64
+	var entry time.Time // the oldest one that is kept, which may need the bytes
+	var kept bool
 	// Update, not View: a view may see a commit before it is on disk.
 	err := s.Update(func(tx *Tx) (err error) {
+		entry, kept = tx.oldestEntry()
 		live, err = tx.live(info.Number)
 		return err
 	})
@@ -80,7 +84,7 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 		since = now
 		s.compact.dead[info.Number] = now
 	}
-	if now.Sub(since) < s.compact.grace {
+	if now.Sub(since) < s.compact.grace || kept && !entry.After(since) {
 		return nil
 	}
 	delete(s.compact.dead, info.Number)

@@ -14,7 +14,7 @@
 //
 //	rows.go            the rows and keys of the message index, and the types that they hold
 //	ids.go, errors.go  ids, keys of times and numbers; errors
-//	store.go, tx.go, commit.go, bounds.go, damage.go, table.go
+//	store.go, tx.go, commit.go, bounds.go, table.go
 //	                   the engine: transactions, walks, the committer and what it refuses, tables
 //	                   of records with their indexes
 //	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go
@@ -23,6 +23,7 @@
 //	                   messages: their bytes, the walk through inboxes, changes, conversations
 //	text.go, text_runs.go, text_merge.go, text_search.go
 //	                   the text index: what is to be indexed, its runs, their merging, the search
+//	entries.go         what each commit changed, for whoever keeps a copy of the store
 //	compact.go         moving live messages out of segments
 //	open.go, check.go  Open, with what it makes of older stores and the list of all tables; Check
 //
@@ -79,6 +80,11 @@
 //	             | unseen 4 | bytes 8 | name | special use
 //	             the last two: length uvarint | text
 //	mailbox row  version 1 | next folder 4 | validity 4 | modseq 8 | messages 8 | bytes 8
+//
+// # Entries
+//
+//	entry  number 8 → what that commit changed, as entries.go says; only where entries are kept
+//	       sequence: the number of the last commit
 //
 // # Text index
 //

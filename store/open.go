@@ -38,6 +38,11 @@ type Options struct {
 	// undone, and what it gave to After is dropped. On in tests, whatever is given.
 	RunTwice bool
 
+	// KeepEntries keeps what each commit changed, until DropEntries; see Entries. From MaxEntries
+	// bytes on, 1 GiB if 0, all of them are dropped.
+	KeepEntries bool
+	MaxEntries  int64
+
 	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks
 	// the operating system.
 	Room func(dir string) (free, total int64, err error)
@@ -71,6 +76,8 @@ func Open(dir string, o Options) (s *Store, err error) {
 		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
 		report:          newTxReport(),
 		runTwice:        o.RunTwice,
+		keepEntries:     o.KeepEntries,
+		maxEntries:      o.MaxEntries,
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 	}
@@ -95,7 +102,10 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.openFiles(o); err != nil {
 		return err
 	}
-	return s.prepare()
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	return s.countEntries()
 }
 
 func (o Options) withDefaults() Options {
@@ -114,6 +124,7 @@ func (o Options) withDefaults() Options {
 	if o.Grace == 0 {
 		o.Grace = time.Minute
 	}
+	o.MaxEntries = cmp.Or(o.MaxEntries, entriesMost)
 	o.MaxBytes, o.MaxWrites, o.MaxSteps = cmp.Or(o.MaxBytes, maxTxBytes), cmp.Or(o.MaxWrites, maxTxWrites), cmp.Or(o.MaxSteps, maxTxSteps)
 	if !o.lenient && strict() {
 		o.FailLarge, o.RunTwice = true, true
@@ -218,7 +229,7 @@ var tables = []tableCheck{
 }
 
 func bucketNames() []string {
-	names := slices.Clone(messageBuckets[:])
+	names := append(slices.Clone(messageBuckets[:]), bucketEntry)
 	for _, t := range tables {
 		names = append(names, t.buckets()...)
 	}

@@ -40,6 +40,10 @@ type Store struct {
 	room            diskroom.Room
 	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
 	runTwice        bool
+	keepEntries     bool
+	maxEntries      int64
+	entries         atomic.Int64 // bytes of the entries that are kept, with their messages
+	droppingEntries atomic.Bool  // since there were too many; none is kept meanwhile
 
 	leases  *segment.Leases
 	compact compactor

@@ -23,6 +23,7 @@ type Tx struct {
 	err           error
 	after         []func()
 	changes       []Change
+	noted         *changes                          // of the commit; nil where nothing is committed
 	inboxRecorded uint32                            // the mailbox whose INBOX was recorded last
 	messages      [len(messageBuckets)]*bolt.Bucket // those that were used
 }
@@ -61,6 +62,7 @@ func (tx *Tx) put(bucket string, key, value []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key) + len(value)
+	tx.noted.row(bucket, key, rowChange{value: value})
 	if err := tx.bucket(bucket).Put(key, value); err != nil {
 		return fmt.Errorf("put in %s: %w", bucket, err)
 	}
@@ -73,6 +75,7 @@ func (tx *Tx) delete(bucket string, key []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key)
+	tx.noted.row(bucket, key, rowChange{deleted: true})
 	if err := tx.bucket(bucket).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", bucket, err)
 	}
@@ -85,7 +88,19 @@ func (tx *Tx) next(bucket string) (uint64, error) {
 		return 0, errReadOnly
 	}
 	tx.writes++
-	return tx.bucket(bucket).NextSequence()
+	n, err := tx.bucket(bucket).NextSequence()
+	tx.noted.sequence(bucket, n)
+	return n, err
+}
+
+// setSequence sets the sequence of a bucket, which says more about it than its rows do.
+func (tx *Tx) setSequence(i messageBucket, n uint64) error {
+	if !tx.writable {
+		return errReadOnly
+	}
+	tx.writes++
+	tx.noted.sequence(messageBuckets[i], n)
+	return tx.messageBucket(i).SetSequence(n)
 }
 
 func (tx *Tx) messageBucket(i messageBucket) *bolt.Bucket {
@@ -104,6 +119,7 @@ func (tx *Tx) putRow(i messageBucket, key, row []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key) + len(row)
+	tx.noted.row(messageBuckets[i], key, rowChange{value: row})
 	if err := tx.messageBucket(i).Put(key, row); err != nil {
 		return fmt.Errorf("put in %s: %w", messageBuckets[i], err)
 	}
@@ -116,6 +132,7 @@ func (tx *Tx) deleteRow(i messageBucket, key []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key)
+	tx.noted.row(messageBuckets[i], key, rowChange{deleted: true})
 	if err := tx.messageBucket(i).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", messageBuckets[i], err)
 	}
@@ -138,6 +155,7 @@ func (tx *Tx) emptyBucket(i messageBucket) error {
 	tx.frees = true
 	name, last := []byte(messageBuckets[i]), tx.messageBucket(i).Sequence()
 	tx.messages[i] = nil
+	tx.noted.emptied(messageBuckets[i])
 	if err := tx.b.DeleteBucket(name); err != nil {
 		return fmt.Errorf("empty %s: %w", name, err)
 	}

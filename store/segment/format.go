@@ -50,6 +50,8 @@ var (
 	ErrEnvelope = errors.New("envelope is larger than 64 KiB")
 	// ErrActive is returned by Remove for the segment that takes the next message.
 	ErrActive = errors.New("segment is in use for new messages")
+	// ErrFollows is returned by Append of a store that takes records of another one.
+	ErrFollows = errors.New("the segments follow another store and take no messages of their own")
 	// ErrRef is returned for bytes that are not a Ref.
 	ErrRef = errors.New("malformed blob reference")
 	// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by
