@@ -13,6 +13,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mailstead/mailstead/store/diskroom"
+	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -187,7 +188,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 	good, failed := batch, []*write(nil)
 	var tx *bolt.Tx
 	var cost txCost
-	var noted *changes
+	var noted *entry.Changes
 	for {
 		var err error
 		if tx, err = s.db.Begin(true); err != nil {
@@ -197,7 +198,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		}
 		var n int
 		var stopped bool
-		noted = &changes{keep: s.keepEntries}
+		noted = &entry.Changes{Keep: s.entries.last != nil}
 		n, cost, stopped = s.run(tx, good, noted)
 		if !stopped {
 			good, rest = good[:n], append(slices.Clone(good[n:]), rest...)
@@ -224,7 +225,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 // run runs the functions of the batch in one transaction, up to the first that fails after it has
 // written: then stopped is true. It ends early when enough is written for one commit. It returns
 // how many functions were right, and what they cost.
-func (s *Store) run(b *bolt.Tx, batch []*write, noted *changes) (n int, cost txCost, stopped bool) {
+func (s *Store) run(b *bolt.Tx, batch []*write, noted *entry.Changes) (n int, cost txCost, stopped bool) {
 	ended := false
 	defer func() {
 		if !ended {
@@ -272,7 +273,7 @@ func (s *Store) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 }
 
 // finish commits what the functions wrote, once the message bytes that it may refer to are on disk.
-func (s *Store) finish(tx *bolt.Tx, writes int, noted *changes, synced error) error {
+func (s *Store) finish(tx *bolt.Tx, writes int, noted *entry.Changes, synced error) error {
 	if synced != nil {
 		rollback(tx)
 		return s.fail(synced)
@@ -290,7 +291,7 @@ func (s *Store) finish(tx *bolt.Tx, writes int, noted *changes, synced error) er
 
 // commitPages commits, which may meet damaged pages beside those that the functions have read. What
 // bbolt then has in memory is half done, so that it takes no more writes.
-func (s *Store) commitPages(tx *bolt.Tx, noted *changes) (err error) {
+func (s *Store) commitPages(tx *bolt.Tx, noted *entry.Changes) (err error) {
 	defer func() {
 		if errors.Is(err, ErrDatabase) {
 			rollback(tx)
@@ -298,8 +299,9 @@ func (s *Store) commitPages(tx *bolt.Tx, noted *changes) (err error) {
 		}
 	}()
 	defer s.catchDamage(&err)
-	if noted.n > 0 {
-		if err := s.number(tx, noted); err != nil {
+	numbered := func() {}
+	if noted.N > 0 {
+		if numbered, err = s.number(tx, noted); err != nil {
 			rollback(tx)
 			return fmt.Errorf("number the commit: %w", err)
 		}
@@ -308,6 +310,7 @@ func (s *Store) commitPages(tx *bolt.Tx, noted *changes) (err error) {
 	if err := tx.Commit(); err != nil {
 		return s.commitFailed(err)
 	}
+	numbered()
 	return nil
 }
 

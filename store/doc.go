@@ -14,7 +14,7 @@
 //
 //	rows.go            the rows and keys of the message index, and the types that they hold
 //	ids.go, errors.go  ids, keys of times and numbers; errors
-//	store.go, tx.go, commit.go, bounds.go, table.go
+//	store.go, tx.go, commit.go, bounds.go, damage.go, table.go
 //	                   the engine: transactions, walks, the committer and what it refuses, tables
 //	                   of records with their indexes
 //	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go
@@ -23,12 +23,13 @@
 //	                   messages: their bytes, the walk through inboxes, changes, conversations
 //	text.go, text_runs.go, text_merge.go, text_search.go
 //	                   the text index: what is to be indexed, its runs, their merging, the search
-//	entries.go         what each commit changed, for whoever keeps a copy of the store
+//	entries.go, snapshot.go
+//	                   what each commit changed, and the whole store, for who keeps a copy of it
 //	compact.go         moving live messages out of segments
 //	open.go, check.go  Open, with what it makes of older stores and the list of all tables; Check
 //
-// Below are packages that know nothing of the database: segment (message bytes), postings (blocks
-// of the text index), diskroom and boltfile.
+// Below are packages that know nothing of the tables: segment (message bytes), entry (what one
+// commit changed), postings (blocks of the text index), diskroom and boltfile.
 //
 // # Files
 //
@@ -83,7 +84,8 @@
 //
 // # Entries
 //
-//	entry  number 8 → what that commit changed, as entries.go says; only where entries are kept
+//	entry  number 8 → what that commit changed, as package entry says; only where entries are kept
+//	       "last" → nonce 16 and time ms 8 of the last entry; only where entries are kept
 //	       sequence: the number of the last commit
 //
 // # Text index

@@ -2,235 +2,201 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
-	"io/fs"
-	"iter"
-	"maps"
-	"slices"
+	"io"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// An entry is what one commit changed. Entries are numbered from 1 without gaps: the number of the
-// last commit is the sequence of bucketEntry. A store that keeps entries has each of them as a row
-// of that bucket, written by the commit itself, so that nothing is synced twice and none can be
-// missing. Rows are deleted once they are stored elsewhere. The bytes of new messages stand in the
-// segments; they join the row when the entry is read.
-//
-//	row    version 1 | time ms 8 | nonce 16 | bytes of its new messages 8
-//	       | count uvarint | for each new message: reference 16
-//	       | count uvarint | for each bucket: name | flags 1 | sequence uvarint if flag 2
-//	         | count uvarint | for each row, by key: key | 0 and value, or 1 if it was deleted
-//	       | crc32c 4
-//	entry  version 1 | number 8 | row: length uvarint | bytes
-//	       | count uvarint | for each new message of up to 256 KiB that is still needed:
-//	         reference 16 | file header 36 | record
-//	       | crc32c 4
-//
-// Names, keys and values: length uvarint | bytes. Flags of a bucket: 1 emptied before the rows were
-// written, 2 its sequence is given.
+// Commits are numbered from 1 without gaps: the number of the last one is the sequence of
+// bucketEntry. Where entries are kept, each commit writes what it changes as a row of that bucket,
+// so that nothing is synced twice and none can be missing, and its nonce and time as the row
+// lastEntryKey. Rows are deleted once they are stored elsewhere. The bytes of new messages stand in
+// the segments; they join the row when the entry is read.
 const (
-	bucketEntry   = "entry"
-	entryVersion  = 1
-	entryRowHead  = 1 + 8 + 16 + 8
-	entryBytes    = 256 << 10 // a larger message is not part of its entry
-	entriesMost   = 1 << 30   // bytes of entries that are kept, with their messages
-	bucketEmptied = 1
-	bucketCounted = 2
+	bucketEntry  = "entry"
+	lastEntryKey = "last"
+	entriesMost  = 1 << 30 // bytes of entries that are kept, with their messages
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // ErrGap is returned by Entries and Apply where the entry that comes next is not there. What copies
 // the store begins anew with all of it.
 var ErrGap = errors.New("entries are missing")
 
-// errDamagedEntry is returned for bytes that are no whole entry.
-var errDamagedEntry = errors.New("damaged entry")
+// An Entry is what one commit changed.
+type Entry = entry.Entry
 
-// changes is what the transactions of a commit have written, so far as later ones have not written
-// it again.
-type changes struct {
-	keep    bool // else they are only counted
-	n       int
-	buckets map[string]*bucketChange
-	blobs   []BlobRef // new ones
-	size    int64     // of the blobs
+// A lastEntry is what is known of the last commit where entries are kept.
+type lastEntry struct {
+	nonce entry.Nonce
+	at    time.Time
 }
 
-type bucketChange struct {
-	emptied  bool
-	sequence *uint64
-	rows     map[string]rowChange
+func newLastEntry(at time.Time) *lastEntry {
+	e := &lastEntry{at: at}
+	rand.Read(e.nonce[:])
+	return e
 }
 
-type rowChange struct {
-	value   []byte
-	deleted bool
+func (e *lastEntry) row() []byte {
+	return binary.BigEndian.AppendUint64(bytes.Clone(e.nonce[:]), uint64(e.at.UnixMilli()))
 }
 
-func (c *changes) bucket(name string) *bucketChange {
-	if c.buckets == nil {
-		c.buckets = map[string]*bucketChange{}
-	}
-	b := c.buckets[name]
-	if b == nil {
-		b = &bucketChange{rows: map[string]rowChange{}}
-		c.buckets[name] = b
-	}
-	return b
-}
-
-// row notes a row that was written or deleted. The value must not change until the commit.
-func (c *changes) row(bucket string, key []byte, change rowChange) {
-	if c == nil {
-		return
-	}
-	c.n++
-	if c.keep {
-		c.bucket(bucket).rows[string(key)] = change
-	}
-}
-
-func (c *changes) sequence(bucket string, n uint64) {
-	if c == nil {
-		return
-	}
-	c.n++
-	if c.keep {
-		c.bucket(bucket).sequence = &n
-	}
-}
-
-func (c *changes) emptied(bucket string) {
-	if c == nil {
-		return
-	}
-	c.n++
-	if c.keep {
-		b := c.bucket(bucket)
-		b.emptied = true
-		clear(b.rows)
-	}
-}
-
-func (c *changes) blob(ref BlobRef) {
-	if c != nil && c.keep {
-		c.blobs = append(c.blobs, ref)
-		c.size += ref.Size()
-	}
-}
-
-func appendText[T string | []byte](b []byte, text T) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
-}
-
-// encode makes the row of an entry.
-func (c *changes) encode(now time.Time) []byte {
-	out := make([]byte, entryRowHead, 4096)
-	out[0] = entryVersion
-	binary.BigEndian.PutUint64(out[1:], uint64(now.UnixMilli()))
-	rand.Read(out[9:25])
-	binary.BigEndian.PutUint64(out[25:], uint64(c.size))
-	out = binary.AppendUvarint(out, uint64(len(c.blobs)))
-	for _, ref := range c.blobs {
-		out = ref.AppendTo(out)
-	}
-	out = binary.AppendUvarint(out, uint64(len(c.buckets)))
-	for _, name := range slices.Sorted(maps.Keys(c.buckets)) {
-		b := c.buckets[name]
-		out = appendText(out, name)
-		var flags byte
-		if b.emptied {
-			flags |= bucketEmptied
-		}
-		if b.sequence != nil {
-			flags |= bucketCounted
-		}
-		out = append(out, flags)
-		if b.sequence != nil {
-			out = binary.AppendUvarint(out, *b.sequence)
-		}
-		out = binary.AppendUvarint(out, uint64(len(b.rows)))
-		for _, key := range slices.Sorted(maps.Keys(b.rows)) {
-			out = appendText(out, key)
-			if row := b.rows[key]; row.deleted {
-				out = append(out, 1)
-			} else {
-				out = appendText(append(out, 0), row.value)
-			}
-		}
-	}
-	return binary.BigEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
-}
-
-// number counts the commit up, and keeps what it changed as an entry.
-func (s *Store) number(b *bolt.Tx, c *changes) error {
-	entries := b.Bucket([]byte(bucketEntry))
-	number, err := entries.NextSequence()
-	if err != nil || !c.keep || s.droppingEntries.Load() {
-		return err
-	}
-	if s.entries.Load() > s.maxEntries {
-		s.log.Error("nobody has taken the entries of a backup for too long: they are dropped, and the next backup is a full one", "bytes", s.entries.Load())
-		s.droppingEntries.Store(true)
-		go func() {
-			defer s.droppingEntries.Store(false)
-			if err := s.DropEntries(number); err != nil && !errors.Is(err, ErrClosed) {
-				s.log.Error("old entries could not be dropped", "error", err)
-			}
-		}()
+// lastEntryIn reads what is known of the last commit; nil where entries are not kept.
+func lastEntryIn(b *bolt.Bucket) *lastEntry {
+	row := b.Get([]byte(lastEntryKey))
+	if len(row) != len(entry.Nonce{})+8 {
 		return nil
 	}
-	row := c.encode(s.Now())
-	if err := entries.Put(binary.BigEndian.AppendUint64(nil, number), row); err != nil {
+	return &lastEntry{entry.Nonce(row[:16]), time.UnixMilli(int64(binary.BigEndian.Uint64(row[16:]))).UTC()}
+}
+
+// entryKeeper is what the committer remembers of the entries that are kept.
+type entryKeeper struct {
+	last  *lastEntry   // nil where none are kept
+	bytes atomic.Int64 // of those that are kept, with their messages
+	most  int64
+	added chan struct{} // holds a value when there may be new ones
+}
+
+// KeepEntries keeps what each commit changes from now on, until DropEntries drops it; where that is
+// so already it changes nothing. From 1 GiB of entries on all of them are dropped, and no more are
+// kept.
+func (s *Store) KeepEntries() error {
+	var last *lastEntry
+	err := s.Update(func(tx *Tx) error {
+		b := tx.bucket(bucketEntry)
+		if last = lastEntryIn(b); last != nil {
+			return nil
+		}
+		if k, _ := b.Cursor().First(); k != nil {
+			return ErrGap
+		}
+		last = newLastEntry(tx.Now())
+		tx.writes++
+		tx.After(func() { s.entries.last = last })
+		return b.Put([]byte(lastEntryKey), last.row())
+	})
+	if errors.Is(err, ErrGap) { // some are left that were to be dropped
+		if err = s.ForgetEntries(); err == nil {
+			return s.KeepEntries()
+		}
+	}
+	return err
+}
+
+// ForgetEntries drops all entries and keeps no more.
+func (s *Store) ForgetEntries() error {
+	err := s.Update(func(tx *Tx) error {
+		tx.writes++
+		tx.frees = true
+		tx.After(func() { s.entries.last = nil })
+		return tx.bucket(bucketEntry).Delete([]byte(lastEntryKey))
+	})
+	if err != nil {
 		return err
 	}
-	s.entries.Add(int64(len(row)) + c.size)
-	return nil
+	return s.DropEntries(1<<64 - 1)
+}
+
+// EntriesAdded gives a channel that holds a value when there may be new entries. It is for one
+// reader.
+func (s *Store) EntriesAdded() <-chan struct{} { return s.entries.added }
+
+// KeptEntries says how many bytes the entries take that are kept, with their messages, and whether
+// any are.
+func (s *Store) KeptEntries() (size int64, kept bool, err error) {
+	err = s.View(func(tx *Tx) error {
+		kept = lastEntryIn(tx.bucket(bucketEntry)) != nil
+		return nil
+	})
+	return s.entries.bytes.Load(), kept, err
+}
+
+// openEntries finds what entries are kept.
+func (s *Store) openEntries() error {
+	return s.db.View(func(tx *bolt.Tx) error {
+		var size int64
+		b := tx.Bucket([]byte(bucketEntry))
+		c := b.Cursor()
+		for k, v := c.First(); len(k) == 8; k, v = c.Next() {
+			e, err := entry.FromRow(binary.BigEndian.Uint64(k), v)
+			if err != nil {
+				return fmt.Errorf("entry %x: %w", k, err)
+			}
+			size += e.Size()
+		}
+		s.entries.bytes.Store(size)
+		s.entries.last = lastEntryIn(b)
+		return nil
+	})
+}
+
+// number counts the commit up, and keeps what it changed as an entry, if entries are kept. done is
+// to be called when that is on disk.
+func (s *Store) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
+	entries := b.Bucket([]byte(bucketEntry))
+	number, err := entries.NextSequence()
+	if err != nil || !c.Keep {
+		return func() {}, err
+	}
+	if kept := s.entries.bytes.Load(); kept > s.entries.most {
+		return func() {
+			s.log.Error("nobody has taken the entries of a backup for too long: they are dropped, and the next backup is a full one", "bytes", kept)
+			s.entries.last = nil
+			go func() {
+				if err := s.DropEntries(number); err != nil && !errors.Is(err, ErrClosed) {
+					s.log.Error("old entries could not be dropped", "error", err)
+				}
+			}()
+		}, entries.Delete([]byte(lastEntryKey))
+	}
+	last := newLastEntry(s.Now())
+	row := c.Row(last.at, last.nonce, s.entries.last.nonce)
+	e, err := entry.FromRow(number, row)
+	if err != nil {
+		return nil, err
+	}
+	return func() {
+		s.entries.last = last
+		s.entries.bytes.Add(e.Size())
+		select {
+		case s.entries.added <- struct{}{}:
+		default:
+		}
+	}, errors.Join(entries.Put(binary.BigEndian.AppendUint64(nil, number), row), entries.Put([]byte(lastEntryKey), last.row()))
 }
 
 // Number is the number of the last commit.
 func (tx *Tx) Number() uint64 { return tx.bucket(bucketEntry).Sequence() }
 
-// An Entry is what one commit changed, with the bytes of its new messages of up to 256 KiB.
-type Entry struct {
-	Number uint64
-	Time   time.Time // of the commit
-	Large  []BlobRef // new messages whose bytes are not part of it
-	row    []byte
-	blobs  []entryBlob
-}
-
-type entryBlob struct {
-	ref    BlobRef
-	head   [segment.HeaderSize]byte // of the file
-	record []byte
-}
-
 // Entries gives the entries after a number, up to about so many bytes, but at least one if there is
-// one. It returns ErrGap if the next is not kept any more. A message that is not referred to any
-// more, and whose segment is gone, is left out.
+// one, with the bytes of their messages of up to entry.MaxMessage. It returns ErrGap if the next is
+// not kept.
 func (s *Store) Entries(after uint64, most int) (list []*Entry, err error) {
 	// Update, not View: a view may see a commit before it is on disk.
 	err = s.Update(func(tx *Tx) error {
 		list = nil
-		next, size := after+1, 0
+		next, size := after+1, int64(0)
 		for k, v := range tx.ascend(tx.bucket(bucketEntry), binary.BigEndian.AppendUint64(nil, next)) {
-			if binary.BigEndian.Uint64(k) != next || size >= most {
+			if len(k) != 8 || binary.BigEndian.Uint64(k) != next || size >= int64(most) {
 				break
 			}
-			list = append(list, &Entry{Number: next, row: bytes.Clone(v)})
-			size += len(v) + int(binary.BigEndian.Uint64(v[25:]))
+			e, err := entry.FromRow(next, bytes.Clone(v))
+			if err != nil {
+				return fmt.Errorf("entry %d: %w", next, err)
+			}
+			list = append(list, e)
+			size += e.Size()
 			next++
 		}
 		if len(list) == 0 && tx.Number() != after {
@@ -242,23 +208,8 @@ func (s *Store) Entries(after uint64, most int) (list []*Entry, err error) {
 		return nil, err
 	}
 	for _, e := range list {
-		blobs, _, err := e.parseRow()
-		if err != nil {
+		if err := e.ReadMessages(s.seg); err != nil {
 			return nil, err
-		}
-		for _, ref := range blobs {
-			if ref.Size() > entryBytes {
-				e.Large = append(e.Large, ref)
-				continue
-			}
-			head, record, err := s.seg.ReadRecord(ref)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return nil, fmt.Errorf("entry %d: %w", e.Number, err)
-			}
-			e.blobs = append(e.blobs, entryBlob{ref, head, record})
 		}
 	}
 	return list, nil
@@ -268,25 +219,23 @@ func (s *Store) Entries(after uint64, most int) (list []*Entry, err error) {
 func (s *Store) DropEntries(upTo uint64) error {
 	const atOnce = 500
 	for {
-		n, size := 0, int64(0)
+		var keys [][]byte
+		size := int64(0)
 		err := s.Update(func(tx *Tx) error {
-			n, size = 0, 0
+			keys, size = nil, 0
 			b := tx.bucket(bucketEntry)
-			var keys [][]byte
 			for k, v := range tx.ascend(b, nil) {
-				if binary.BigEndian.Uint64(k) > upTo || len(keys) == atOnce {
+				if len(k) != 8 || binary.BigEndian.Uint64(k) > upTo || len(keys) == atOnce {
 					break
 				}
+				if e, err := entry.FromRow(0, v); err == nil {
+					size += e.Size()
+				}
 				keys = append(keys, bytes.Clone(k))
-				size += entrySize(v)
 			}
-			n = len(keys)
-			if n == 0 {
-				return nil
-			}
-			tx.writes++
-			tx.frees = true
 			for _, k := range keys {
+				tx.writes++
+				tx.frees = true
 				if err := b.Delete(k); err != nil {
 					return err
 				}
@@ -296,237 +245,63 @@ func (s *Store) DropEntries(upTo uint64) error {
 		if err != nil {
 			return err
 		}
-		s.entries.Add(-size)
-		if n < atOnce {
+		s.entries.bytes.Add(-size)
+		if len(keys) < atOnce {
 			return nil
 		}
 	}
-}
-
-// entrySize is what a kept entry takes, with its new messages.
-func entrySize(row []byte) int64 {
-	return int64(len(row)) + int64(binary.BigEndian.Uint64(row[25:]))
-}
-
-// countEntries finds how many bytes of entries are kept.
-func (s *Store) countEntries() error {
-	return s.db.View(func(b *bolt.Tx) error {
-		var size int64
-		c := b.Bucket([]byte(bucketEntry)).Cursor()
-		for k, v := c.First(); k != nil; k, v = c.Next() {
-			size += entrySize(v)
-		}
-		s.entries.Store(size)
-		return nil
-	})
 }
 
 // oldestEntry is when the oldest entry that is kept was made; false if none is.
 func (tx *Tx) oldestEntry() (time.Time, bool) {
-	_, v := tx.bucket(bucketEntry).Cursor().First()
-	if v == nil {
+	k, v := tx.bucket(bucketEntry).Cursor().First()
+	if len(k) != 8 {
 		return time.Time{}, false
 	}
-	return time.UnixMilli(int64(binary.BigEndian.Uint64(v[1:]))).UTC(), true
-}
-
-// Marshal gives the bytes that ParseEntry reads.
-func (e *Entry) Marshal() []byte {
-	out := binary.BigEndian.AppendUint64([]byte{entryVersion}, e.Number)
-	out = appendText(out, e.row)
-	out = binary.AppendUvarint(out, uint64(len(e.blobs)))
-	for _, b := range e.blobs {
-		out = append(append(b.ref.AppendTo(out), b.head[:]...), b.record...)
-	}
-	return binary.BigEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
-}
-
-// ParseEntry reads what Marshal gave. Its error says that the entry is damaged, or that a newer
-// version has written it.
-func ParseEntry(data []byte) (*Entry, error) {
-	r, err := newEntryReader(data)
+	e, err := entry.FromRow(0, v)
 	if err != nil {
-		return nil, err
+		return time.Time{}, true
 	}
-	e := &Entry{Number: r.uint64(), row: r.text()}
-	for range r.count(16 + segment.HeaderSize) {
-		b := entryBlob{ref: r.ref()}
-		copy(b.head[:], r.take(segment.HeaderSize))
-		b.record = r.take(int(min(b.ref.Size(), int64(len(data)))))
-		e.blobs = append(e.blobs, b)
-	}
-	if r.bad || len(r.left) != 0 {
-		return nil, errDamagedEntry
-	}
-	blobs, _, err := e.parseRow()
-	if err != nil {
-		return nil, err
-	}
-	for _, ref := range blobs {
-		if ref.Size() > entryBytes {
-			e.Large = append(e.Large, ref)
-		}
-	}
-	return e, nil
-}
-
-// parseRow reads the entry's row: its new messages, and what it changes in each bucket.
-func (e *Entry) parseRow() (blobs []BlobRef, buckets iter.Seq2[string, *bucketChange], err error) {
-	r, err := newEntryReader(e.row)
-	if err != nil {
-		return nil, nil, err
-	}
-	e.Time = time.UnixMilli(int64(r.uint64())).UTC()
-	r.take(16 + 8)
-	for range r.count(16) {
-		blobs = append(blobs, r.ref())
-	}
-	list := map[string]*bucketChange{}
-	for range r.count(3) {
-		name, b := string(r.text()), &bucketChange{rows: map[string]rowChange{}}
-		flags := r.byte()
-		b.emptied = flags&bucketEmptied != 0
-		if flags&bucketCounted != 0 {
-			n := r.uvarint()
-			b.sequence = &n
-		}
-		for range r.count(2) {
-			key := string(r.text())
-			if r.byte() == 1 {
-				b.rows[key] = rowChange{deleted: true}
-			} else {
-				b.rows[key] = rowChange{value: r.text()}
-			}
-		}
-		list[name] = b
-	}
-	if r.bad || len(r.left) != 0 {
-		return nil, nil, errDamagedEntry
-	}
-	return blobs, maps.All(list), nil
-}
-
-// An entryReader reads fields from bytes whose checksum was right.
-type entryReader struct {
-	left []byte
-	bad  bool
-}
-
-func newEntryReader(data []byte) (*entryReader, error) {
-	if len(data) < 5 || crc32.Checksum(data[:len(data)-4], castagnoli) != binary.BigEndian.Uint32(data[len(data)-4:]) {
-		return nil, errDamagedEntry
-	}
-	if data[0] != entryVersion {
-		return nil, fmt.Errorf("an entry of version %d: %w", data[0], segment.ErrNewer)
-	}
-	return &entryReader{left: data[1 : len(data)-4]}, nil
-}
-
-func (r *entryReader) take(n int) []byte {
-	if n < 0 || n > len(r.left) {
-		r.bad, r.left = true, nil
-		return make([]byte, min(max(n, 0), 64))
-	}
-	out := r.left[:n:n]
-	r.left = r.left[n:]
-	return out
-}
-
-func (r *entryReader) byte() byte     { return r.take(1)[0] }
-func (r *entryReader) uint64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
-
-func (r *entryReader) ref() BlobRef {
-	ref, _ := segment.ParseRef(r.take(16))
-	return ref
-}
-
-func (r *entryReader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.left)
-	r.take(cmp.Or(max(n, 0), len(r.left)+1))
-	return v
-}
-
-func (r *entryReader) text() []byte { return r.take(int(min(r.uvarint(), 1<<40))) }
-
-// count reads how many items follow, each of at least so many bytes.
-func (r *entryReader) count(least int) int {
-	n := r.uvarint()
-	if n > uint64(len(r.left)/least) {
-		r.bad, r.left = true, nil
-		return 0
-	}
-	return int(n)
+	return e.Time, true
 }
 
 // Apply makes the changes of the entry that comes next: a store at N becomes what the store that
 // made the entry was at N+1. An entry that was applied before changes nothing, and one that does
-// not come next is ErrGap. The bytes of messages in Large must have been written by WriteRecord. A
-// store that applies entries takes no messages of its own until it is opened again.
+// not come next is ErrGap. The messages that are not part of the entry must have been written
+// before. A store that applies entries takes no messages of its own until it is opened again.
 func (s *Store) Apply(e *Entry) error {
-	_, buckets, err := e.parseRow()
-	if err != nil {
+	if err := e.WriteMessages(s.seg); err != nil {
 		return err
 	}
-	for _, ref := range e.Large {
-		if err := s.seg.Verify(ref); err != nil {
-			return fmt.Errorf("entry %d: a message that is stored apart from it: %w", e.Number, err)
-		}
-	}
-	for _, b := range e.blobs {
-		if err := s.seg.WriteRecord(b.head, b.ref, bytes.NewReader(b.record)); err != nil {
-			return fmt.Errorf("entry %d: %w", e.Number, err)
-		}
-	}
 	return s.Update(func(tx *Tx) error {
-		switch have := tx.Number(); {
-		case have >= e.Number:
+		b := tx.bucket(bucketEntry)
+		last, have := lastEntryIn(b), tx.Number()
+		if have >= e.Number {
 			return nil
-		case have+1 != e.Number:
+		}
+		if have+1 != e.Number || last != nil && last.nonce != e.Previous {
 			return fmt.Errorf("entry %d after %d: %w", e.Number, have, ErrGap)
 		}
 		tx.writes++
-		for name, change := range buckets {
-			if err := change.apply(tx.b, []byte(name)); err != nil {
-				return fmt.Errorf("apply entry %d to %s: %w", e.Number, name, err)
-			}
+		if err := e.Apply(tx.b); err != nil {
+			return err
 		}
-		return tx.bucket(bucketEntry).SetSequence(e.Number)
+		if err := b.Put([]byte(lastEntryKey), (&lastEntry{e.Nonce, e.Time}).row()); err != nil {
+			return err
+		}
+		return b.SetSequence(e.Number)
 	})
 }
 
-func (c *bucketChange) apply(tx *bolt.Tx, name []byte) error {
-	b, err := tx.CreateBucketIfNotExists(name)
-	if err != nil {
-		return err
-	}
-	if c.emptied {
-		sequence := b.Sequence()
-		if err := tx.DeleteBucket(name); err != nil {
-			return err
-		}
-		if b, err = tx.CreateBucket(name); err != nil {
-			return err
-		}
-		if err := b.SetSequence(sequence); err != nil {
-			return err
-		}
-	}
-	if c.sequence != nil {
-		if err := b.SetSequence(*c.sequence); err != nil {
-			return err
-		}
-	}
-	for _, key := range slices.Sorted(maps.Keys(c.rows)) {
-		if row := c.rows[key]; row.deleted {
-			err = b.Delete([]byte(key))
-		} else {
-			err = b.Put([]byte(key), row.value)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// WriteMessage writes the record of a message that is not part of its entry; ref says where it
+// stood, and head is the header of its segment's file.
+func (s *Store) WriteMessage(head [segment.HeaderSize]byte, ref BlobRef, record io.ReaderAt) error {
+	return s.seg.WriteRecord(head, ref, record)
+}
+
+// ReadMessage gives the record of a message, verified, and the header of its segment's file.
+func (s *Store) ReadMessage(ref BlobRef) (head [segment.HeaderSize]byte, record []byte, err error) {
+	return s.seg.ReadRecord(ref)
 }
 
 // Digest gives a SHA-256 of each bucket, of its sequence and its rows. That of the entries is left

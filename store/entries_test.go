@@ -3,18 +3,21 @@ package store
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/entry"
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 // TestEntriesMakeTheSameStore runs random histories on a store whose entries a second one applies,
@@ -39,8 +42,8 @@ func TestEntriesMakeTheSameStore(t *testing.T) {
 // followHistory is one history of some hundred changes.
 func followHistory(t *testing.T, seed uint64) {
 	r := &modelRun{T: t, rnd: rand.New(rand.NewPCG(seed, 11)), dir: t.TempDir(), w: newTwin(), clock: second(0)}
-	r.o = Options{SegmentSize: 6000, Grace: -1, noSync: true, KeepEntries: true, Now: func() time.Time { return r.clock }, lenient: true}
-	r.s = openDir(t, r.dir, r.o)
+	r.o = Options{SegmentSize: 6000, Grace: -1, noSync: true, Now: func() time.Time { return r.clock }, lenient: true}
+	r.s = openKeeping(t, r.dir, r.o)
 	copyDir := t.TempDir()
 	follower := openDir(t, copyDir, Options{SegmentSize: 6000, noSync: true, lenient: true})
 	text := func() {
@@ -90,6 +93,16 @@ func followHistory(t *testing.T, seed uint64) {
 	_ = copyDir
 }
 
+// openKeeping opens a store that keeps entries.
+func openKeeping(t *testing.T, dir string, o Options) *Store {
+	t.Helper()
+	s := openDir(t, dir, o)
+	if err := s.KeepEntries(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // killed gives the store as it is after the end of its process: what the files hold now.
 func killed(t *testing.T, s *Store, dir string, o Options) (*Store, string) {
 	t.Helper()
@@ -110,7 +123,7 @@ func follow(t *testing.T, from, to *Store, most int) (more bool) {
 		t.Fatal(err)
 	}
 	for _, e := range list {
-		parsed, err := ParseEntry(e.Marshal())
+		parsed, err := entry.Parse(e.Marshal())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +184,7 @@ func sameStores(t *testing.T, a, b *Store) {
 // TestEntriesWithGaps: an entry that does not come next is refused, and so is one that is not kept
 // any more.
 func TestEntriesWithGaps(t *testing.T) {
-	s := openDir(t, t.TempDir(), Options{KeepEntries: true, noSync: true})
+	s := openKeeping(t, t.TempDir(), Options{noSync: true})
 	follower := openDir(t, t.TempDir(), Options{noSync: true})
 	for range 4 {
 		update(t, s, func(tx *Tx) error { return Events.Put(tx, &Event{ID: tx.NewID("evt"), AccountID: "acc_1"}) })
@@ -195,28 +208,38 @@ func TestEntriesWithGaps(t *testing.T) {
 	if list, err = s.Entries(4, 1<<20); err != nil || len(list) != 0 {
 		t.Errorf("after the last: %d entries, %v", len(list), err)
 	}
-	if err := s.DropEntries(4); err != nil || s.entries.Load() != 0 {
-		t.Errorf("%d bytes are kept of none, %v", s.entries.Load(), err)
+	if err := s.DropEntries(4); err != nil || s.entries.bytes.Load() != 0 {
+		t.Errorf("%d bytes are kept of none, %v", s.entries.bytes.Load(), err)
 	}
 }
 
-// TestEntriesThatNobodyTakes are dropped when they have become too many; the next ones are kept.
+// TestEntriesThatNobodyTakes are dropped when they have become too many, and no more are kept until
+// somebody wants them again.
 func TestEntriesThatNobodyTakes(t *testing.T) {
-	s := openDir(t, t.TempDir(), Options{KeepEntries: true, MaxEntries: 2000, noSync: true})
+	s := openKeeping(t, t.TempDir(), Options{noSync: true})
+	s.entries.most = 2000
 	put := func() {
 		update(t, s, func(tx *Tx) error { return Events.Put(tx, &Event{ID: tx.NewID("evt"), AccountID: "acc_1"}) })
 	}
-	for end := time.Now().Add(time.Minute); ; {
+	for n := 0; ; n++ {
 		put()
-		if _, err := s.Entries(0, 1<<20); errors.Is(err, ErrGap) {
+		if _, kept, err := s.KeptEntries(); err != nil || n > 1000 {
+			t.Fatal("entries are kept for ever", err)
+		} else if !kept {
 			break
 		}
+	}
+	for end := time.Now().Add(time.Minute); s.entries.bytes.Load() > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatal("entries are kept for ever")
+			t.Fatal("old entries are not dropped")
 		}
 	}
-	for s.droppingEntries.Load() {
-		time.Sleep(time.Millisecond)
+	put()
+	if list, err := s.Entries(numberOf(t, s)-1, 1<<20); !errors.Is(err, ErrGap) {
+		t.Errorf("%d entries, %v", len(list), err)
+	}
+	if err := s.KeepEntries(); err != nil {
+		t.Fatal(err)
 	}
 	n := numberOf(t, s)
 	put()
@@ -224,29 +247,141 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Number != n+1 {
 		t.Errorf("%+v, %v", list, err)
 	}
+	if err := s.ForgetEntries(); err != nil {
+		t.Fatal(err)
+	}
+	if size, kept, err := s.KeptEntries(); size != 0 || kept || err != nil {
+		t.Errorf("forgotten: %d bytes, kept %v, %v", size, kept, err)
+	}
+}
+
+// TestEntriesOfAnotherLine: a store that was copied and went its own way has other entries of the
+// same numbers, which the copies of the first one refuse.
+func TestEntriesOfAnotherLine(t *testing.T) {
+	o := Options{noSync: true}
+	dir := t.TempDir()
+	s := openKeeping(t, dir, o)
+	put := func(s *Store) {
+		update(t, s, func(tx *Tx) error { return Events.Put(tx, &Event{ID: tx.NewID("evt"), AccountID: "acc_1"}) })
+	}
+	put(s)
+	forked, forkedDir := t.TempDir(), t.TempDir()
+	for _, to := range []string{forked, forkedDir} {
+		if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other, follower := openDir(t, forked, o), openDir(t, forkedDir, o)
+	n := numberOf(t, s)
+	put(s)
+	put(other)
+	put(other)
+	of := func(s *Store) []*Entry {
+		list, err := s.Entries(n, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	if err := follower.Apply(of(s)[0]); err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.Apply(of(other)[1]); !errors.Is(err, ErrGap) {
+		t.Errorf("the other line's next entry: %v", err)
+	}
+}
+
+// TestSnapshot: a copy of what a snapshot shows is the store as it was then, whatever changes
+// meanwhile, and the entries after it make it the store of now.
+func TestSnapshot(t *testing.T) {
+	for seed := range uint64(20) {
+		clock := second(0)
+		r := &modelRun{T: t, rnd: rand.New(rand.NewPCG(seed, 3)), dir: t.TempDir(), w: newTwin(), clock: clock}
+		r.o = Options{SegmentSize: 6000, Grace: -1, noSync: true, Now: func() time.Time { return r.clock }, lenient: true}
+		r.s = openKeeping(t, r.dir, r.o)
+		ops := []func(){r.createFolder, r.submit, r.abort, r.compact, r.add, r.add, r.add, r.change, r.delete, r.delete, r.copy, r.dropMailbox}
+		some := func(n int) {
+			for range n {
+				ops[r.rnd.IntN(len(ops))]()
+				r.clock = r.clock.Add(time.Second)
+			}
+		}
+		some(60)
+		n, err := r.s.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		some(60)
+		to := t.TempDir()
+		copySnapshot(t, n, to)
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		copied := openDir(t, to, Options{SegmentSize: 6000, noSync: true, lenient: true})
+		if got := numberOf(t, copied); got != n.Number {
+			t.Errorf("seed %d: number %d, not %d", seed, got, n.Number)
+		}
+		if err := copied.Check(); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+		for follow(t, r.s, copied, 1<<20) {
+		}
+		sameStores(t, r.s, copied)
+		if err := copied.Check(); err != nil {
+			t.Errorf("seed %d, with the entries: %v", seed, err)
+		}
+	}
+}
+
+func copySnapshot(t *testing.T, n *Snapshot, to string) {
+	t.Helper()
+	if err := os.Mkdir(filepath.Join(to, SegmentDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name string, from func(io.Writer) error) {
+		f, err := os.Create(filepath.Join(to, name))
+		if err := errors.Join(err, from(f), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(DatabaseFile, n.WriteDatabase)
+	for _, info := range n.Segments {
+		f, err := n.OpenSegment(info.Number)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(filepath.Join(SegmentDir, segment.FileName(info.Number)), func(w io.Writer) error {
+			_, err := io.CopyN(w, f, info.Size)
+			return err
+		})
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestEntryOfALargeMessage: its bytes are not part of the entry, and it is applied once they are
 // there.
 func TestEntryOfALargeMessage(t *testing.T) {
-	o := Options{KeepEntries: true, noSync: true}
-	s, follower := openDir(t, t.TempDir(), o), openDir(t, t.TempDir(), o)
+	s, follower := openKeeping(t, t.TempDir(), Options{noSync: true}), openDir(t, t.TempDir(), Options{noSync: true})
+	follow(t, s, follower, 1<<20)
+	n := numberOf(t, s)
 	ref := appendTest(t, s, strings.Repeat("large ", 60_000))
 	update(t, s, func(tx *Tx) error {
 		return errors.Join(tx.RefBlob(ref, "sub_1"), Submissions.Put(tx, &Submission{ID: "sub_1", Blob: ref}))
 	})
-	list, err := s.Entries(0, 1<<20)
-	if err != nil || len(list) != 1 || len(list[0].Large) != 1 || len(list[0].Marshal()) > 1000 {
+	list, err := s.Entries(n, 1<<20)
+	if err != nil || len(list) != 1 || len(list[0].Elsewhere()) != 1 || len(list[0].Marshal()) > 1000 {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	if err := follower.Apply(list[0]); err == nil {
 		t.Fatal("it is applied without the message")
 	}
-	head, record, err := s.seg.ReadRecord(ref)
+	head, record, err := s.ReadMessage(ref)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := follower.seg.WriteRecord(head, ref, bytes.NewReader(record)); err != nil {
+	if err := follower.WriteMessage(head, ref, bytes.NewReader(record)); err != nil {
 		t.Fatal(err)
 	}
 	if err := follower.Apply(list[0]); err != nil {
@@ -255,29 +390,4 @@ func TestEntryOfALargeMessage(t *testing.T) {
 	if readTest(t, follower, ref) != readTest(t, s, ref) {
 		t.Error("another message")
 	}
-}
-
-func FuzzParseEntry(f *testing.F) {
-	c := &changes{keep: true}
-	c.row("msg", []byte("key"), rowChange{value: []byte("value")})
-	c.row("msg", []byte("gone"), rowChange{deleted: true})
-	c.sequence("account", 7)
-	c.emptied("text_gone")
-	c.blob(BlobRef{Segment: 1, Offset: 36, Head: 40, Length: 5})
-	e := &Entry{Number: 3, row: c.encode(second(0))}
-	e.blobs = []entryBlob{{ref: BlobRef{Segment: 1, Offset: 36, Head: 40, Length: 5}, record: make([]byte, 45)}}
-	f.Add(e.Marshal())
-	f.Fuzz(func(t *testing.T, data []byte) {
-		if len(data) >= 4 { // most are to get past the checksum
-			data = binary.BigEndian.AppendUint32(data[:len(data)-4:len(data)-4], crc32.Checksum(data[:len(data)-4], castagnoli))
-		}
-		e, err := ParseEntry(data)
-		if err != nil {
-			return
-		}
-		again, err := ParseEntry(e.Marshal())
-		if err != nil || again.Number != e.Number || !bytes.Equal(again.row, e.row) {
-			t.Errorf("read again: %v", err)
-		}
-	})
 }

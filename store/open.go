@@ -38,11 +38,6 @@ type Options struct {
 	// undone, and what it gave to After is dropped. On in tests, whatever is given.
 	RunTwice bool
 
-	// KeepEntries keeps what each commit changed, until DropEntries; see Entries. From MaxEntries
-	// bytes on, 1 GiB if 0, all of them are dropped.
-	KeepEntries bool
-	MaxEntries  int64
-
 	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks
 	// the operating system.
 	Room func(dir string) (free, total int64, err error)
@@ -59,7 +54,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	db, without, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
+	db, without, err := openBolt(filepath.Join(dir, DatabaseFile), o.LockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +71,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
 		report:          newTxReport(),
 		runTwice:        o.RunTwice,
-		keepEntries:     o.KeepEntries,
-		maxEntries:      o.MaxEntries,
+		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1)},
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 	}
@@ -105,7 +99,7 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.prepare(); err != nil {
 		return err
 	}
-	return s.countEntries()
+	return s.openEntries()
 }
 
 func (o Options) withDefaults() Options {
@@ -124,7 +118,6 @@ func (o Options) withDefaults() Options {
 	if o.Grace == 0 {
 		o.Grace = time.Minute
 	}
-	o.MaxEntries = cmp.Or(o.MaxEntries, entriesMost)
 	o.MaxBytes, o.MaxWrites, o.MaxSteps = cmp.Or(o.MaxBytes, maxTxBytes), cmp.Or(o.MaxWrites, maxTxWrites), cmp.Or(o.MaxSteps, maxTxSteps)
 	if !o.lenient && strict() {
 		o.FailLarge, o.RunTwice = true, true

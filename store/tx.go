@@ -8,6 +8,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/entry"
 )
 
 // A Tx is one transaction: a snapshot for View, the only writer for Update. It must not outlive its
@@ -23,7 +25,7 @@ type Tx struct {
 	err           error
 	after         []func()
 	changes       []Change
-	noted         *changes                          // of the commit; nil where nothing is committed
+	noted         *entry.Changes                    // of the commit; nil where nothing is committed
 	inboxRecorded uint32                            // the mailbox whose INBOX was recorded last
 	messages      [len(messageBuckets)]*bolt.Bucket // those that were used
 }
@@ -62,7 +64,7 @@ func (tx *Tx) put(bucket string, key, value []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key) + len(value)
-	tx.noted.row(bucket, key, rowChange{value: value})
+	tx.noted.Put(bucket, key, value)
 	if err := tx.bucket(bucket).Put(key, value); err != nil {
 		return fmt.Errorf("put in %s: %w", bucket, err)
 	}
@@ -75,7 +77,7 @@ func (tx *Tx) delete(bucket string, key []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key)
-	tx.noted.row(bucket, key, rowChange{deleted: true})
+	tx.noted.Delete(bucket, key)
 	if err := tx.bucket(bucket).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", bucket, err)
 	}
@@ -89,7 +91,7 @@ func (tx *Tx) next(bucket string) (uint64, error) {
 	}
 	tx.writes++
 	n, err := tx.bucket(bucket).NextSequence()
-	tx.noted.sequence(bucket, n)
+	tx.noted.Sequence(bucket, n)
 	return n, err
 }
 
@@ -99,7 +101,7 @@ func (tx *Tx) setSequence(i messageBucket, n uint64) error {
 		return errReadOnly
 	}
 	tx.writes++
-	tx.noted.sequence(messageBuckets[i], n)
+	tx.noted.Sequence(messageBuckets[i], n)
 	return tx.messageBucket(i).SetSequence(n)
 }
 
@@ -119,7 +121,7 @@ func (tx *Tx) putRow(i messageBucket, key, row []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key) + len(row)
-	tx.noted.row(messageBuckets[i], key, rowChange{value: row})
+	tx.noted.Put(messageBuckets[i], key, row)
 	if err := tx.messageBucket(i).Put(key, row); err != nil {
 		return fmt.Errorf("put in %s: %w", messageBuckets[i], err)
 	}
@@ -132,7 +134,7 @@ func (tx *Tx) deleteRow(i messageBucket, key []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key)
-	tx.noted.row(messageBuckets[i], key, rowChange{deleted: true})
+	tx.noted.Delete(messageBuckets[i], key)
 	if err := tx.messageBucket(i).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", messageBuckets[i], err)
 	}
@@ -155,7 +157,7 @@ func (tx *Tx) emptyBucket(i messageBucket) error {
 	tx.frees = true
 	name, last := []byte(messageBuckets[i]), tx.messageBucket(i).Sequence()
 	tx.messages[i] = nil
-	tx.noted.emptied(messageBuckets[i])
+	tx.noted.Empty(messageBuckets[i])
 	if err := tx.b.DeleteBucket(name); err != nil {
 		return fmt.Errorf("empty %s: %w", name, err)
 	}

@@ -14,6 +14,32 @@ import (
 // HeaderSize is how many bytes a segment file begins with.
 const HeaderSize = fileHead
 
+// A File is one segment that is being copied. It must be closed.
+type File struct {
+	*io.SectionReader // its bytes: of the active one those that were there when it was opened
+	Mark              [8]byte
+	store             *Store
+	sf                *segmentFile
+}
+
+// OpenFile opens a segment. Where there is none the error is fs.ErrNotExist.
+func (s *Store) OpenFile(number uint32) (*File, error) {
+	sf, err := s.files.acquire(number)
+	if err != nil {
+		return nil, err
+	}
+	return &File{io.NewSectionReader(sf.f, 0, sf.size.Load()), sf.head.mark, s, sf}, nil
+}
+
+// Close lets the segment go.
+func (f *File) Close() error {
+	f.store.files.release(f.sf)
+	return nil
+}
+
+// FileName is the name of a segment's file in its directory, "segments".
+func FileName(number uint32) string { return fmt.Sprintf("%08x%s", number, fileSuffix) }
+
 // ReadRecord reads the whole record at ref, verified, and the header of the file that it stands in.
 // Where the record is not what was stored the error is ErrDamaged, where there is no such segment
 // fs.ErrNotExist.

@@ -16,6 +16,7 @@
 package segment
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -83,6 +84,11 @@ func (r Ref) IsZero() bool { return r == Ref{} }
 // Size is the bytes that the whole record takes in its segment; the live share of a segment is
 // counted in these.
 func (r Ref) Size() int64 { return int64(r.Head) + int64(r.Length) }
+
+// Compare orders references by their places.
+func (r Ref) Compare(other Ref) int {
+	return cmp.Or(cmp.Compare(r.Segment, other.Segment), cmp.Compare(r.Offset, other.Offset), cmp.Compare(r.Head, other.Head), cmp.Compare(r.Length, other.Length))
+}
 
 // AppendTo appends the 16 bytes of the reference to b.
 func (r Ref) AppendTo(b []byte) []byte {
