@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-open soak-recipients bench measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-entries soak-open soak-recipients bench measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -53,6 +53,11 @@ fuzz:
 soak:
 	MAILSTEAD_SOAK=1 go test -run '^TestExternalMailboxes$$' -v -timeout 30m ./e2e
 	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles go test -count=1 -run '^TestDashboard$$' -v -timeout 30m ./e2e
+
+# Random histories of a store whose entries another one applies, both killed in between.
+HISTORIES ?= 10000
+soak-entries:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_HISTORIES=$(HISTORIES) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestEntriesMakeTheSameStore$$' -timeout 60m ./store
 
 # How long a store of a million messages takes to open, with nothing of it cached.
 soak-open:

@@ -140,6 +140,7 @@ func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
 		return fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
 	}
 	if !found {
+		tx.noted.Message(ref)
 		if err := tx.addLive(ref.Segment, ref.Size()); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mailstead/mailstead/store/diskroom"
+	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -187,6 +188,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 	good, failed := batch, []*write(nil)
 	var tx *bolt.Tx
 	var cost txCost
+	var noted *entry.Changes
 	for {
 		var err error
 		if tx, err = s.db.Begin(true); err != nil {
@@ -196,7 +198,8 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		}
 		var n int
 		var stopped bool
-		n, cost, stopped = s.run(tx, good)
+		noted = &entry.Changes{Keep: s.entries.last != nil}
+		n, cost, stopped = s.run(tx, good, noted)
 		if !stopped {
 			good, rest = good[:n], append(slices.Clone(good[n:]), rest...)
 			break
@@ -206,7 +209,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		rest = append(slices.Clone(good[n+1:]), rest...)
 		good = good[:n]
 	}
-	err := s.finish(tx, cost.writes, <-synced)
+	err := s.finish(tx, cost.writes, noted, <-synced)
 	if len(good) > 0 {
 		s.report.note("batch_us", cost.took.Microseconds(), good[0].caller)
 		s.report.note("commit_us", time.Since(began).Microseconds(), good[0].caller)
@@ -222,7 +225,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 // run runs the functions of the batch in one transaction, up to the first that fails after it has
 // written: then stopped is true. It ends early when enough is written for one commit. It returns
 // how many functions were right, and what they cost.
-func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, stopped bool) {
+func (s *Store) run(b *bolt.Tx, batch []*write, noted *entry.Changes) (n int, cost txCost, stopped bool) {
 	ended := false
 	defer func() {
 		if !ended {
@@ -232,7 +235,7 @@ func (s *Store) run(b *bolt.Tx, batch []*write) (n int, cost txCost, stopped boo
 	for n < len(batch) && cost.bytes < batchBytes {
 		w := batch[n]
 		began := time.Now()
-		tx := &Tx{b: b, s: s, writable: true}
+		tx := &Tx{b: b, s: s, writable: true, noted: noted}
 		w.err = s.runOne(tx, w.fn)
 		one := txCost{tx.bytes, tx.writes, tx.steps, time.Since(began)}
 		s.report.function(w, one)
@@ -270,7 +273,7 @@ func (s *Store) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 }
 
 // finish commits what the functions wrote, once the message bytes that it may refer to are on disk.
-func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
+func (s *Store) finish(tx *bolt.Tx, writes int, noted *entry.Changes, synced error) error {
 	if synced != nil {
 		rollback(tx)
 		return s.fail(synced)
@@ -279,7 +282,7 @@ func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
 		rollback(tx)
 		return nil
 	}
-	if err := s.commitPages(tx); err != nil {
+	if err := s.commitPages(tx, noted); err != nil {
 		return err
 	}
 	s.freelistMissing = s.db.NoFreelistSync
@@ -288,7 +291,7 @@ func (s *Store) finish(tx *bolt.Tx, writes int, synced error) error {
 
 // commitPages commits, which may meet damaged pages beside those that the functions have read. What
 // bbolt then has in memory is half done, so that it takes no more writes.
-func (s *Store) commitPages(tx *bolt.Tx) (err error) {
+func (s *Store) commitPages(tx *bolt.Tx, noted *entry.Changes) (err error) {
 	defer func() {
 		if errors.Is(err, ErrDatabase) {
 			rollback(tx)
@@ -296,10 +299,18 @@ func (s *Store) commitPages(tx *bolt.Tx) (err error) {
 		}
 	}()
 	defer s.catchDamage(&err)
+	numbered := func() {}
+	if noted.N > 0 {
+		if numbered, err = s.number(tx, noted); err != nil {
+			rollback(tx)
+			return fmt.Errorf("number the commit: %w", err)
+		}
+	}
 	s.keepFreelist()
 	if err := tx.Commit(); err != nil {
 		return s.commitFailed(err)
 	}
+	numbered()
 	return nil
 }
 

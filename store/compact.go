@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -62,12 +63,15 @@ func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
 // removeDead removes a segment that has been dead for the time of grace. What is dead stays so,
 // since nothing can refer to a blob that is neither leased nor referred to.
 func (s *Store) removeDead(_ context.Context, info segment.Info) error {
-	if s.leases.InSegment(info.Number) {
+	if s.leases.InSegment(info.Number) || s.compact.snapshots.Load() > 0 {
 		return nil
 	}
 	var live int64
+	var oldest time.Time // the oldest one that is kept, which may need the bytes
+	var kept bool
 	// Update, not View: a view may see a commit before it is on disk.
 	err := s.Update(func(tx *Tx) (err error) {
+		oldest, kept = tx.oldestEntry()
 		live, err = tx.live(info.Number)
 		return err
 	})
@@ -80,7 +84,7 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 		since = now
 		s.compact.dead[info.Number] = now
 	}
-	if now.Sub(since) < s.compact.grace {
+	if now.Sub(since) < s.compact.grace || kept && !oldest.After(since) {
 		return nil
 	}
 	delete(s.compact.dead, info.Number)

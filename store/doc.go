@@ -23,11 +23,13 @@
 //	                   messages: their bytes, the walk through inboxes, changes, conversations
 //	text.go, text_runs.go, text_merge.go, text_search.go
 //	                   the text index: what is to be indexed, its runs, their merging, the search
+//	entries.go, snapshot.go
+//	                   what each commit changed, and the whole store, for who keeps a copy of it
 //	compact.go         moving live messages out of segments
 //	open.go, check.go  Open, with what it makes of older stores and the list of all tables; Check
 //
-// Below are packages that know nothing of the database: segment (message bytes), postings (blocks
-// of the text index), diskroom and boltfile.
+// Below are packages that know nothing of the tables: segment (message bytes), entry (what one
+// commit changed), postings (blocks of the text index), diskroom and boltfile.
 //
 // # Files
 //
@@ -79,6 +81,12 @@
 //	             | unseen 4 | bytes 8 | name | special use
 //	             the last two: length uvarint | text
 //	mailbox row  version 1 | next folder 4 | validity 4 | modseq 8 | messages 8 | bytes 8
+//
+// # Entries
+//
+//	entry  number 8 → what that commit changed, as package entry says; only where entries are kept
+//	       "last" → nonce 16 and time ms 8 of the last entry; only where entries are kept
+//	       sequence: the number of the last commit
 //
 // # Text index
 //

@@ -54,7 +54,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	db, without, err := openBolt(filepath.Join(dir, "mailstead.db"), o.LockTimeout)
+	db, without, err := openBolt(filepath.Join(dir, DatabaseFile), o.LockTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -71,6 +71,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
 		report:          newTxReport(),
 		runTwice:        o.RunTwice,
+		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1)},
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 	}
@@ -95,7 +96,10 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.openFiles(o); err != nil {
 		return err
 	}
-	return s.prepare()
+	if err := s.prepare(); err != nil {
+		return err
+	}
+	return s.openEntries()
 }
 
 func (o Options) withDefaults() Options {
@@ -218,7 +222,7 @@ var tables = []tableCheck{
 }
 
 func bucketNames() []string {
-	names := slices.Clone(messageBuckets[:])
+	names := append(slices.Clone(messageBuckets[:]), bucketEntry)
 	for _, t := range tables {
 		names = append(names, t.buckets()...)
 	}

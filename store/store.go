@@ -40,6 +40,7 @@ type Store struct {
 	room            diskroom.Room
 	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
 	runTwice        bool
+	entries         entryKeeper
 
 	leases  *segment.Leases
 	compact compactor
@@ -50,6 +51,8 @@ type compactor struct {
 	running chan struct{} // held by the one compaction or check that runs
 	grace   time.Duration
 	dead    map[uint32]time.Time // segments without live bytes, and when that was seen
+
+	snapshots atomic.Int32 // open ones: no segment is removed
 }
 
 func (c *compactor) lock(ctx context.Context) error {

@@ -351,7 +351,7 @@ func (s *Store) ResetText() error {
 		if err := tx.emptyBucket(bktTextTodo); err != nil { // its rows may be what is damaged
 			return err
 		}
-		return tx.messageBucket(bktTextTodo).SetSequence(textResetting)
+		return tx.setSequence(bktTextTodo, textResetting)
 	})
 	var after []byte
 	for more := true; more && err == nil; more = after != nil {
@@ -371,6 +371,6 @@ func (s *Store) ResetText() error {
 				return err
 			}
 		}
-		return tx.messageBucket(bktTextTodo).SetSequence(0)
+		return tx.setSequence(bktTextTodo, 0)
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/entry"
 )
 
 // A Tx is one transaction: a snapshot for View, the only writer for Update. It must not outlive its
@@ -23,6 +25,7 @@ type Tx struct {
 	err           error
 	after         []func()
 	changes       []Change
+	noted         *entry.Changes                    // of the commit; nil where nothing is committed
 	inboxRecorded uint32                            // the mailbox whose INBOX was recorded last
 	messages      [len(messageBuckets)]*bolt.Bucket // those that were used
 }
@@ -61,6 +64,7 @@ func (tx *Tx) put(bucket string, key, value []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key) + len(value)
+	tx.noted.Put(bucket, key, value)
 	if err := tx.bucket(bucket).Put(key, value); err != nil {
 		return fmt.Errorf("put in %s: %w", bucket, err)
 	}
@@ -73,6 +77,7 @@ func (tx *Tx) delete(bucket string, key []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key)
+	tx.noted.Delete(bucket, key)
 	if err := tx.bucket(bucket).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", bucket, err)
 	}
@@ -85,7 +90,19 @@ func (tx *Tx) next(bucket string) (uint64, error) {
 		return 0, errReadOnly
 	}
 	tx.writes++
-	return tx.bucket(bucket).NextSequence()
+	n, err := tx.bucket(bucket).NextSequence()
+	tx.noted.Sequence(bucket, n)
+	return n, err
+}
+
+// setSequence sets the sequence of a bucket, which says more about it than its rows do.
+func (tx *Tx) setSequence(i messageBucket, n uint64) error {
+	if !tx.writable {
+		return errReadOnly
+	}
+	tx.writes++
+	tx.noted.Sequence(messageBuckets[i], n)
+	return tx.messageBucket(i).SetSequence(n)
 }
 
 func (tx *Tx) messageBucket(i messageBucket) *bolt.Bucket {
@@ -104,6 +121,7 @@ func (tx *Tx) putRow(i messageBucket, key, row []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key) + len(row)
+	tx.noted.Put(messageBuckets[i], key, row)
 	if err := tx.messageBucket(i).Put(key, row); err != nil {
 		return fmt.Errorf("put in %s: %w", messageBuckets[i], err)
 	}
@@ -116,6 +134,7 @@ func (tx *Tx) deleteRow(i messageBucket, key []byte) error {
 	}
 	tx.writes++
 	tx.bytes += len(key)
+	tx.noted.Delete(messageBuckets[i], key)
 	if err := tx.messageBucket(i).Delete(key); err != nil {
 		return fmt.Errorf("delete in %s: %w", messageBuckets[i], err)
 	}
@@ -138,6 +157,7 @@ func (tx *Tx) emptyBucket(i messageBucket) error {
 	tx.frees = true
 	name, last := []byte(messageBuckets[i]), tx.messageBucket(i).Sequence()
 	tx.messages[i] = nil
+	tx.noted.Empty(messageBuckets[i])
 	if err := tx.b.DeleteBucket(name); err != nil {
 		return fmt.Errorf("empty %s: %w", name, err)
 	}

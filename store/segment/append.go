@@ -57,6 +57,7 @@ type Store struct {
 	next    uint32       // number of the next file
 	seq     uint64       // sequence of the next record
 	written uint64       // appends to active files so far
+	follows bool         // it takes records of another store, see WriteRecord
 	synced  uint64       // how many of them are on disk
 }
 
@@ -150,7 +151,13 @@ func (s *Store) appendFrom(env []byte, rec record, body io.ReaderAt) (Ref, error
 	case rec.body > maxBody:
 		return Ref{}, ErrTooLarge
 	}
-	if err := s.failure(); err != nil {
+	s.mu.Lock()
+	err := s.failure()
+	if err == nil && s.follows {
+		err = ErrFollows
+	}
+	s.mu.Unlock()
+	if err != nil {
 		return Ref{}, err
 	}
 	w := s.writers.Get().(*recordWriter)

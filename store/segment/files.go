@@ -82,7 +82,7 @@ const (
 )
 
 func (s *fileSet) path(number uint32) string {
-	return filepath.Join(s.dir, fmt.Sprintf("%08x%s", number, fileSuffix))
+	return filepath.Join(s.dir, FileName(number))
 }
 
 // find makes the segments in the directory known and removes those that were not finished.

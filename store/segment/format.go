@@ -16,6 +16,7 @@
 package segment
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -50,6 +51,8 @@ var (
 	ErrEnvelope = errors.New("envelope is larger than 64 KiB")
 	// ErrActive is returned by Remove for the segment that takes the next message.
 	ErrActive = errors.New("segment is in use for new messages")
+	// ErrFollows is returned by Append of a store that takes records of another one.
+	ErrFollows = errors.New("the segments follow another store and take no messages of their own")
 	// ErrRef is returned for bytes that are not a Ref.
 	ErrRef = errors.New("malformed blob reference")
 	// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by
@@ -81,6 +84,11 @@ func (r Ref) IsZero() bool { return r == Ref{} }
 // Size is the bytes that the whole record takes in its segment; the live share of a segment is
 // counted in these.
 func (r Ref) Size() int64 { return int64(r.Head) + int64(r.Length) }
+
+// Compare orders references by their places.
+func (r Ref) Compare(other Ref) int {
+	return cmp.Or(cmp.Compare(r.Segment, other.Segment), cmp.Compare(r.Offset, other.Offset), cmp.Compare(r.Head, other.Head), cmp.Compare(r.Length, other.Length))
+}
 
 // AppendTo appends the 16 bytes of the reference to b.
 func (r Ref) AppendTo(b []byte) []byte {

@@ -283,6 +283,9 @@ func (s *Store) resumeFrom(sf *segmentFile) (bool, error) {
 			s.log.Warn("unfinished message cut from the end of a segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
 			continue
 		}
+		if zero, err := w.zero(r.Offset, r.Offset+r.Length); err == nil && zero {
+			continue // what the store that it follows had written there was never referred to
+		}
 		s.log.Error("damage in a message segment", "segment", sf.f.Name(), "offset", r.Offset, "bytes", r.Length)
 	}
 	if !intact {

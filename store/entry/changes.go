@@ -1,0 +1,170 @@
+// Package entry keeps what one commit of the store changed, as bytes that another store applies. It
+// does not know what the rows mean, nor where entries are kept.
+//
+// Integers are big-endian; names, keys, values and rows are length uvarint | bytes.
+//
+//	row    version 1 | time ms 8 | nonce 16 | nonce of the entry before it 16
+//	       | bytes 8 of its new messages
+//	       | count uvarint | for each new message: reference 16
+//	       | count uvarint | for each bucket: name | flags 1 | sequence uvarint if flag 2
+//	         | count uvarint | for each row, by key: key | 0 and value, or 1 if it was deleted
+//	       | crc32c 4
+//	entry  version 1 | number 8 | row
+//	       | count uvarint | for each new message whose bytes are here: reference 16
+//	         | 0 and file header 36 | record, or 1 if it could not be read
+//	       | crc32c 4
+//
+// Flags of a bucket: 1 emptied before the rows were written, 2 its sequence is given.
+package entry
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+const (
+	version       = 1
+	bucketEmptied = 1
+	bucketCounted = 2
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A Nonce is what tells an entry from all others, of this store and of its copies.
+type Nonce [16]byte
+
+// Changes is what the transactions of a commit have written, so far as later ones have not written
+// it again. A nil one notes nothing.
+type Changes struct {
+	Keep bool // else they are only counted
+	N    int  // how many there were
+
+	buckets  map[string]*bucket
+	messages map[segment.Ref]bool // new ones
+}
+
+type bucket struct {
+	emptied  bool
+	sequence *uint64
+	rows     map[string]row
+}
+
+type row struct {
+	value   []byte
+	deleted bool
+}
+
+// in counts a change, and gives the bucket to note it in, or nil.
+func (c *Changes) in(name string) *bucket {
+	if c == nil {
+		return nil
+	}
+	c.N++
+	if !c.Keep {
+		return nil
+	}
+	if c.buckets == nil {
+		c.buckets = map[string]*bucket{}
+	}
+	b := c.buckets[name]
+	if b == nil {
+		b = &bucket{rows: map[string]row{}}
+		c.buckets[name] = b
+	}
+	return b
+}
+
+// Put notes a row that is written. The value must not change until the commit.
+func (c *Changes) Put(bucket string, key, value []byte) {
+	if b := c.in(bucket); b != nil {
+		b.rows[string(key)] = row{value: value}
+	}
+}
+
+// Delete notes a row that is deleted.
+func (c *Changes) Delete(bucket string, key []byte) {
+	if b := c.in(bucket); b != nil {
+		b.rows[string(key)] = row{deleted: true}
+	}
+}
+
+// Sequence notes what the sequence of a bucket is now.
+func (c *Changes) Sequence(bucket string, n uint64) {
+	if b := c.in(bucket); b != nil {
+		b.sequence = &n
+	}
+}
+
+// Empty notes that all rows of a bucket are deleted.
+func (c *Changes) Empty(bucket string) {
+	if b := c.in(bucket); b != nil {
+		b.emptied = true
+		clear(b.rows)
+	}
+}
+
+// Message notes a message that is referred to from now on.
+func (c *Changes) Message(ref segment.Ref) {
+	if c == nil || !c.Keep {
+		return
+	}
+	if c.messages == nil {
+		c.messages = map[segment.Ref]bool{}
+	}
+	c.messages[ref] = true
+}
+
+// Row gives the row of the entry.
+func (c *Changes) Row(at time.Time, nonce, previous Nonce) []byte {
+	messages, size := slices.SortedFunc(maps.Keys(c.messages), segment.Ref.Compare), int64(0)
+	for _, ref := range messages {
+		size += ref.Size()
+	}
+	out := append(make([]byte, 0, 4096), version)
+	out = binary.BigEndian.AppendUint64(out, uint64(at.UnixMilli()))
+	out = append(append(out, nonce[:]...), previous[:]...)
+	out = binary.BigEndian.AppendUint64(out, uint64(size))
+	out = binary.AppendUvarint(out, uint64(len(messages)))
+	for _, ref := range messages {
+		out = ref.AppendTo(out)
+	}
+	out = binary.AppendUvarint(out, uint64(len(c.buckets)))
+	for _, name := range slices.Sorted(maps.Keys(c.buckets)) {
+		b := c.buckets[name]
+		out = appendText(out, name)
+		var flags byte
+		if b.emptied {
+			flags |= bucketEmptied
+		}
+		if b.sequence != nil {
+			flags |= bucketCounted
+		}
+		out = append(out, flags)
+		if b.sequence != nil {
+			out = binary.AppendUvarint(out, *b.sequence)
+		}
+		out = binary.AppendUvarint(out, uint64(len(b.rows)))
+		for _, key := range slices.Sorted(maps.Keys(b.rows)) {
+			out = appendText(out, key)
+			if row := b.rows[key]; row.deleted {
+				out = append(out, 1)
+			} else {
+				out = appendText(append(out, 0), row.value)
+			}
+		}
+	}
+	return appendSum(out)
+}
+
+func appendText[T string | []byte](b []byte, text T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+func appendSum(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+}

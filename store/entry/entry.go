@@ -1,0 +1,287 @@
+package entry
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"maps"
+	"slices"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// MaxMessage is how large a message may be, with its record's head, whose bytes are part of the
+// entry.
+const MaxMessage = 256 << 10
+
+// ErrDamaged is returned for bytes that are no whole entry.
+var ErrDamaged = errors.New("damaged entry")
+
+// An Entry is what one commit changed, with the bytes of its new messages of up to MaxMessage.
+type Entry struct {
+	Number   uint64    // of the commit
+	Time     time.Time // of the commit
+	Nonce    Nonce
+	Previous Nonce         // that of the entry before this one
+	Messages []segment.Ref // the new ones, in the order of their places
+
+	row     []byte
+	size    int64 // of the new messages
+	buckets map[string]*bucket
+	records map[segment.Ref]record // those that are part of the entry
+}
+
+type record struct {
+	head   [segment.HeaderSize]byte // of the file
+	record []byte                   // nil: it could not be read
+}
+
+// FromRow gives the entry of a row, without the bytes of messages. The row must not change.
+func FromRow(number uint64, data []byte) (*Entry, error) {
+	r, err := newReader(data)
+	if err != nil {
+		return nil, err
+	}
+	e := &Entry{Number: number, row: data, buckets: map[string]*bucket{}, records: map[segment.Ref]record{}}
+	e.Time = time.UnixMilli(int64(r.uint64())).UTC()
+	copy(e.Nonce[:], r.take(len(e.Nonce)))
+	copy(e.Previous[:], r.take(len(e.Previous)))
+	e.size = int64(r.uint64())
+	for range r.count(16) {
+		e.Messages = append(e.Messages, r.ref())
+	}
+	if !slices.IsSortedFunc(e.Messages, segment.Ref.Compare) {
+		return nil, ErrDamaged
+	}
+	for range r.count(3) {
+		name, b := string(r.text()), &bucket{rows: map[string]row{}}
+		flags := r.byte()
+		b.emptied = flags&bucketEmptied != 0
+		if flags&bucketCounted != 0 {
+			n := r.uvarint()
+			b.sequence = &n
+		}
+		for range r.count(2) {
+			key := string(r.text())
+			if r.byte() == 1 {
+				b.rows[key] = row{deleted: true}
+			} else {
+				b.rows[key] = row{value: r.text()}
+			}
+		}
+		e.buckets[name] = b
+	}
+	if r.bad || len(r.left) != 0 {
+		return nil, ErrDamaged
+	}
+	return e, nil
+}
+
+// Size is how many bytes the entry takes, with all of its new messages.
+func (e *Entry) Size() int64 { return int64(len(e.row)) + e.size }
+
+// ReadMessages makes the bytes of the new messages of up to MaxMessage part of the entry. One that
+// is damaged is noted as lost.
+func (e *Entry) ReadMessages(from *segment.Store) error {
+	for _, ref := range e.Messages {
+		if ref.Size() > MaxMessage {
+			continue
+		}
+		head, raw, err := from.ReadRecord(ref)
+		if errors.Is(err, segment.ErrDamaged) || errors.Is(err, fs.ErrNotExist) {
+			raw = nil
+		} else if err != nil {
+			return fmt.Errorf("entry %d: %w", e.Number, err)
+		}
+		e.records[ref] = record{head, raw}
+	}
+	return nil
+}
+
+// DropMessages takes the bytes out of the entry of each message that stored tells to be kept
+// elsewhere.
+func (e *Entry) DropMessages(stored func(segment.Ref) bool) {
+	maps.DeleteFunc(e.records, func(ref segment.Ref, r record) bool { return r.record != nil && stored(ref) })
+}
+
+// Elsewhere gives the new messages whose bytes are not part of the entry.
+func (e *Entry) Elsewhere() (list []segment.Ref) {
+	for _, ref := range e.Messages {
+		if _, here := e.records[ref]; !here {
+			list = append(list, ref)
+		}
+	}
+	return list
+}
+
+// Marshal gives the bytes that Parse reads.
+func (e *Entry) Marshal() []byte {
+	out := binary.BigEndian.AppendUint64([]byte{version}, e.Number)
+	out = appendText(out, e.row)
+	out = binary.AppendUvarint(out, uint64(len(e.records)))
+	for _, ref := range e.Messages {
+		r, here := e.records[ref]
+		if !here {
+			continue
+		}
+		out = ref.AppendTo(out)
+		if r.record == nil {
+			out = append(out, 1)
+		} else {
+			out = append(append(append(out, 0), r.head[:]...), r.record...)
+		}
+	}
+	return appendSum(out)
+}
+
+// Parse reads what Marshal gave. Its error is ErrDamaged, or segment.ErrNewer where a newer version
+// has written the entry. The entry refers to data.
+func Parse(data []byte) (*Entry, error) {
+	r, err := newReader(data)
+	if err != nil {
+		return nil, err
+	}
+	number := r.uint64()
+	e, err := FromRow(number, r.text())
+	if err != nil {
+		return nil, err
+	}
+	for range r.count(17) {
+		ref, one := r.ref(), record{}
+		if r.byte() == 0 {
+			copy(one.head[:], r.take(segment.HeaderSize))
+			one.record = r.take(int(min(ref.Size(), int64(len(data)))))
+		}
+		if _, found := slices.BinarySearchFunc(e.Messages, ref, segment.Ref.Compare); !found {
+			return nil, ErrDamaged
+		}
+		e.records[ref] = one
+	}
+	if r.bad || len(r.left) != 0 {
+		return nil, ErrDamaged
+	}
+	return e, nil
+}
+
+// WriteMessages writes the bytes of the new messages where they stood. Those that are not part of
+// the entry must have been written before.
+func (e *Entry) WriteMessages(to *segment.Store) error {
+	for _, ref := range e.Messages {
+		one, here := e.records[ref]
+		switch {
+		case !here:
+			if err := to.Verify(ref); err != nil {
+				return fmt.Errorf("entry %d: a message that is stored apart from it: %w", e.Number, err)
+			}
+		case one.record != nil:
+			if err := to.WriteRecord(one.head, ref, bytes.NewReader(one.record)); err != nil {
+				return fmt.Errorf("entry %d: %w", e.Number, err)
+			}
+		}
+	}
+	return nil
+}
+
+// Apply writes the rows.
+func (e *Entry) Apply(tx *bolt.Tx) error {
+	for name, b := range e.buckets {
+		if err := b.apply(tx, []byte(name)); err != nil {
+			return fmt.Errorf("apply entry %d to %s: %w", e.Number, name, err)
+		}
+	}
+	return nil
+}
+
+func (c *bucket) apply(tx *bolt.Tx, name []byte) error {
+	b, err := tx.CreateBucketIfNotExists(name)
+	if err != nil {
+		return err
+	}
+	if c.emptied {
+		sequence := b.Sequence()
+		if err := tx.DeleteBucket(name); err != nil {
+			return err
+		}
+		if b, err = tx.CreateBucket(name); err != nil {
+			return err
+		}
+		if err := b.SetSequence(sequence); err != nil {
+			return err
+		}
+	}
+	if c.sequence != nil {
+		if err := b.SetSequence(*c.sequence); err != nil {
+			return err
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.rows)) {
+		if row := c.rows[key]; row.deleted {
+			err = b.Delete([]byte(key))
+		} else {
+			err = b.Put([]byte(key), row.value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A reader reads fields from bytes whose checksum was right.
+type reader struct {
+	left []byte
+	bad  bool
+}
+
+func newReader(data []byte) (*reader, error) {
+	if len(data) < 5 || crc32.Checksum(data[:len(data)-4], castagnoli) != binary.BigEndian.Uint32(data[len(data)-4:]) {
+		return nil, ErrDamaged
+	}
+	if data[0] != version {
+		return nil, fmt.Errorf("an entry of version %d: %w", data[0], segment.ErrNewer)
+	}
+	return &reader{left: data[1 : len(data)-4]}, nil
+}
+
+func (r *reader) take(n int) []byte {
+	if n < 0 || n > len(r.left) {
+		r.bad, r.left = true, nil
+		return make([]byte, min(max(n, 0), 64))
+	}
+	out := r.left[:n:n]
+	r.left = r.left[n:]
+	return out
+}
+
+func (r *reader) byte() byte     { return r.take(1)[0] }
+func (r *reader) uint64() uint64 { return binary.BigEndian.Uint64(r.take(8)) }
+
+func (r *reader) ref() segment.Ref {
+	ref, _ := segment.ParseRef(r.take(16))
+	return ref
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.left)
+	r.take(cmp.Or(max(n, 0), len(r.left)+1))
+	return v
+}
+
+func (r *reader) text() []byte { return r.take(int(min(r.uvarint(), 1<<40))) }
+
+// count reads how many items follow, each of at least so many bytes.
+func (r *reader) count(least int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.left)/least) {
+		r.bad, r.left = true, nil
+		return 0
+	}
+	return int(n)
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/entry"
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// DatabaseFile and SegmentDir are what a data directory holds of the store: the database, and the
+// directory of the files that segment.FileName names.
+const (
+	DatabaseFile = "mailstead.db"
+	SegmentDir   = "segments"
+)
+
+// A Snapshot is the store as it was after one commit, to be copied while the store is used. Until
+// it is closed no segment is removed, and the database keeps the pages of then beside new ones.
+type Snapshot struct {
+	Number   uint64      // of the commit
+	Nonce    entry.Nonce // of its entry; zero where entries are not kept
+	Time     time.Time   // of the commit; of the snapshot, where entries are not kept
+	Messages int64       // in all mailboxes
+	// Segments are those that hold the messages. The bytes of the active one up to its Size are
+	// enough; the others do not change any more.
+	Segments []segment.Info
+
+	s  *Store
+	tx *bolt.Tx
+}
+
+// Snapshot takes a snapshot. It must be closed.
+func (s *Store) Snapshot() (*Snapshot, error) {
+	// What it shows is then on disk.
+	if err := s.Update(func(*Tx) error { return nil }); err != nil {
+		return nil, err
+	}
+	s.compact.snapshots.Add(1)
+	tx, err := s.db.Begin(false)
+	if err != nil {
+		s.compact.snapshots.Add(-1)
+		return nil, fmt.Errorf("begin snapshot: %w", err)
+	}
+	n := &Snapshot{Time: s.Now(), Segments: s.seg.List(), s: s, tx: tx}
+	if err := n.read(); err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Snapshot) read() (err error) {
+	defer n.s.catchDamage(&err)
+	tx := &Tx{b: n.tx, s: n.s}
+	n.Number = tx.Number()
+	if last := lastEntryIn(tx.bucket(bucketEntry)); last != nil {
+		n.Nonce, n.Time = last.nonce, last.at
+	}
+	for k, v := range tx.ascend(tx.messageBucket(bktAccount), nil) {
+		if len(v) != 16 {
+			return fmt.Errorf("counts of account %x: %w", k, errDamagedRow)
+		}
+		n.Messages += int64(binary.BigEndian.Uint64(v))
+	}
+	return nil
+}
+
+// DatabaseSize is how many bytes WriteDatabase writes.
+func (n *Snapshot) DatabaseSize() int64 { return n.tx.Size() }
+
+// WriteDatabase writes the database's file.
+func (n *Snapshot) WriteDatabase(w io.Writer) error {
+	_, err := n.tx.WriteTo(w)
+	return err
+}
+
+// OpenSegment opens the bytes of one of Segments. It must be closed.
+func (n *Snapshot) OpenSegment(number uint32) (*segment.File, error) {
+	return n.s.seg.OpenFile(number)
+}
+
+// Close lets the snapshot go.
+func (n *Snapshot) Close() error {
+	n.s.compact.snapshots.Add(-1)
+	return n.tx.Rollback()
+}
