@@ -176,6 +176,49 @@ func (s *Store) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 	}, errors.Join(entries.Put(binary.BigEndian.AppendUint64(nil, number), row), entries.Put([]byte(lastEntryKey), last.row()))
 }
 
+// Number is the number of the last commit that is on disk.
+func (s *Store) Number() (n uint64, err error) {
+	err = s.Update(func(tx *Tx) error {
+		n = tx.Number()
+		return nil
+	})
+	return n, err
+}
+
+// OldestEntry is the number of the oldest entry that is kept; 0 if none is.
+func (s *Store) OldestEntry() (n uint64, err error) {
+	err = s.View(func(tx *Tx) error {
+		if k, _ := tx.bucket(bucketEntry).Cursor().First(); len(k) == 8 {
+			n = binary.BigEndian.Uint64(k)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// NonceOf gives the nonce of the entry of a number, which is that of the last commit or of one whose
+// successor is kept; else the error is ErrGap.
+func (s *Store) NonceOf(number uint64) (nonce entry.Nonce, err error) {
+	err = s.View(func(tx *Tx) error {
+		b := tx.bucket(bucketEntry)
+		if last := lastEntryIn(b); last != nil && tx.Number() == number {
+			nonce = last.nonce
+			return nil
+		}
+		row := b.Get(binary.BigEndian.AppendUint64(nil, number+1))
+		if row == nil {
+			return ErrGap
+		}
+		e, err := entry.FromRow(number+1, row)
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", number+1, err)
+		}
+		nonce = e.Previous
+		return nil
+	})
+	return nonce, err
+}
+
 // Number is the number of the last commit.
 func (tx *Tx) Number() uint64 { return tx.bucket(bucketEntry).Sequence() }
 
