@@ -196,8 +196,8 @@ func (s *Store) OldestEntry() (n uint64, err error) {
 	return n, err
 }
 
-// NonceOf gives the nonce of the entry of a number, which is that of the last commit or of one whose
-// successor is kept; else the error is ErrGap.
+// NonceOf gives the nonce of the entry of a number, which is that of the last commit or of one
+// whose successor is kept; else the error is ErrGap.
 func (s *Store) NonceOf(number uint64) (nonce entry.Nonce, err error) {
 	err = s.View(func(tx *Tx) error {
 		b := tx.bucket(bucketEntry)

@@ -132,8 +132,8 @@ func (t *Target) Send(ctx context.Context, s *store.Store) error {
 	return t.sendUpTo(ctx, s, number)
 }
 
-// lastSent finds which entry the target has last, or the one before the oldest that is kept; 0 where
-// none is kept.
+// lastSent finds which entry the target has last, or the one before the oldest that is kept; 0
+// where none is kept.
 func (t *Target) lastSent(ctx context.Context, s *store.Store) (uint64, error) {
 	oldest, err := s.OldestEntry()
 	if err != nil || oldest == 0 {

@@ -113,7 +113,7 @@ func (d *directory) List(ctx context.Context, prefix string) iter.Seq2[Object, e
 	}
 }
 
-// walk gives the objects below a directory, whose name ends in a slash, in the order of their names.
+// walk gives the objects below a directory, in the order of their names. Its name ends in a slash.
 func (d *directory) walk(ctx context.Context, below, prefix string, yield func(Object) bool) error {
 	if err := ctx.Err(); err != nil {
 		return err

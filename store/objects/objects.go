@@ -15,8 +15,8 @@ import (
 // A Place keeps objects. Names are parts of letters, digits, "-", "_" and ".", with slashes
 // between them; no part begins with ".". All methods may be called concurrently.
 type Place interface {
-	// Put stores an object of at most 5 GiB. It is durable when Put returns, and takes the place of one of the same
-	// name. Nobody sees a part of it.
+	// Put stores an object of at most 5 GiB. It is durable when Put returns, and takes the place of
+	// one of the same name. Nobody sees a part of it.
 	Put(ctx context.Context, name string, r io.ReaderAt, size int64) error
 	// Open opens an object; the error is fs.ErrNotExist where there is none.
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
