@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,6 +67,47 @@ type entryKeeper struct {
 	bytes atomic.Int64 // of those that are kept, with their messages
 	most  int64
 	added chan struct{} // holds a value when there may be new ones
+
+	required atomic.Bool // Update waits until its entry is stored elsewhere
+	mu       sync.Mutex
+	stored   uint64        // up to which number they are
+	more     chan struct{} // closed when that rises
+}
+
+// RequireStored has Update wait, from now on or no more, until EntriesStored says that its entry is
+// stored elsewhere. It does not wait while no entries are kept.
+func (s *Store) RequireStored(on bool) { s.entries.required.Store(on) }
+
+// EntriesStored says that the entries up to a number are stored elsewhere.
+func (s *Store) EntriesStored(upTo uint64) {
+	k := &s.entries
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if upTo > k.stored {
+		k.stored = upTo
+		close(k.more)
+		k.more = make(chan struct{})
+	}
+}
+
+// waitStored waits until the entry of a commit, which is on disk, is stored elsewhere too, if that
+// is required.
+func (s *Store) waitStored(number uint64) error {
+	k := &s.entries
+	for k.required.Load() {
+		k.mu.Lock()
+		stored, more := k.stored, k.more
+		k.mu.Unlock()
+		if stored >= number {
+			break
+		}
+		select {
+		case <-more:
+		case <-s.closing:
+			return ErrClosed
+		}
+	}
+	return nil
 }
 
 // KeepEntries keeps what each commit changes from now on, until DropEntries drops it; where that is
@@ -167,6 +209,7 @@ func (s *Store) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 		return nil, err
 	}
 	return func() {
+		c.Number = number
 		s.entries.last = last
 		s.entries.bytes.Add(e.Size())
 		select {

@@ -40,7 +40,7 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 	}
 	defer snap.Close()
 	m := &Manifest{
-		Version: manifestVersion, ID: began.UTC().Format("20060102T150405.000Z") + fmt.Sprintf("-%016x-%s", snap.Number, Full), Kind: Full,
+		Version: manifestVersion, ID: newID(began, snap.Number, Full), Kind: Full,
 		At: snap.Time, Number: snap.Number, Messages: snap.Messages, Encrypted: len(recipients) > 0, Program: src.Program,
 	}
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")
@@ -175,6 +175,37 @@ func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identit
 	}
 	res := &Restored{At: m.At, Number: m.Number, Messages: m.Messages}
 	return res, finishRestore(work, dir, res)
+}
+
+// ListArchive lists the one backup that an archive is.
+func ListArchive(file string, identities []age.Identity) (*Listing, error) {
+	info, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	enough := errors.New("the manifest was read")
+	var m *Manifest
+	_, err = readArchive(context.Background(), file, identities, func(found *Manifest) error {
+		m = found
+		return enough
+	}, nil)
+	if !errors.Is(err, enough) {
+		return nil, err
+	}
+	return &Listing{Data: []Listed{{m.ID, m.Kind, m.At, m.Number, info.Size()}}, FirstAt: &m.At, LastAt: &m.At}, nil
+}
+
+// VerifyArchive reads an archive, compares each file in it with what was stored, and checks every
+// record of its segments.
+func VerifyArchive(ctx context.Context, file string, identities []age.Identity) error {
+	_, err := readArchive(ctx, file, identities, func(*Manifest) error { return nil }, func(name string, r io.Reader) error {
+		if !strings.HasPrefix(name, store.SegmentDir+"/") {
+			_, err := io.Copy(io.Discard, r)
+			return err
+		}
+		return verifySegment(r, filepath.Dir(file))
+	})
+	return err
 }
 
 // readArchive gives the manifest of an archive first, and then its files, of which it compares the

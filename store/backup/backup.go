@@ -103,6 +103,7 @@ type Target struct {
 	Recipients []age.Recipient // none: nothing is encrypted
 	Identities []age.Identity  // what encrypted objects are read with
 	Temp       string          // a directory for what is on its way
+	Guest      bool            // the store keeps its entries for another target
 
 	sending sync.Mutex // entries are sent by one at a time, and none while a backup begins
 	sent    uint64     // the number of the last entry that was sent; 0: not known
@@ -170,7 +171,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if full || base == nil {
 		r.m.Kind = Full
 	}
-	r.m.ID = fmt.Sprintf("%s-%016x-%s", began.UTC().Format("20060102T150405.000Z"), snap.Number, r.m.Kind)
+	r.m.ID = newID(began, snap.Number, r.m.Kind)
 	for _, m := range manifests {
 		if m.Encrypted == r.m.Encrypted {
 			for _, o := range m.Objects {
@@ -206,8 +207,10 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if err := t.putManifest(ctx, r.m); err != nil {
 		return nil, err
 	}
-	if err := src.Store.DropEntries(snap.Number); err != nil {
-		return nil, err
+	if !t.Guest {
+		if err := src.Store.DropEntries(snap.Number); err != nil {
+			return nil, err
+		}
 	}
 	res := &Result{
 		ID: r.m.ID, Kind: r.m.Kind, Target: t.Place.String(), At: r.m.At, Number: r.m.Number, Messages: r.m.Messages,

@@ -396,6 +396,12 @@ func TestArchive(t *testing.T) {
 	}
 	want := digest(t, h.s)
 	h.steps(3)
+	if list, err := ListArchive(file, nil); err != nil || len(list.Data) != 1 || list.Data[0].Number != res.Number {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := VerifyArchive(t.Context(), file, nil); err != nil {
+		t.Error(err)
+	}
 	to := filepath.Join(dir, "restored")
 	got, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil)
 	if err != nil || got.Number != res.Number || !got.At.Equal(res.At) || got.Bytes == 0 {
@@ -432,11 +438,14 @@ func TestArchive(t *testing.T) {
 		if err := os.WriteFile(file, hurt, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		verified := VerifyArchive(t.Context(), file, nil)
 		to := filepath.Join(dir, fmt.Sprint("hurt", i))
 		if _, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil); err == nil {
 			same(t, to, want) // the bit that changed means nothing
 		} else if _, err := os.Stat(filepath.Join(to, store.DatabaseFile)); err == nil {
 			t.Error("a damaged archive left a store")
+		} else if verified == nil {
+			t.Error("a damaged archive is verified")
 		}
 	}
 }

@@ -115,8 +115,8 @@ func (t *Target) read(ctx context.Context, name string, fn func(io.Reader) error
 	return nil
 }
 
-// Send sends the entries that are kept and were not sent yet, so that the target has every commit up
-// to now. It does nothing where the store keeps no entries: a backup begins that.
+// Send sends the entries that are kept and were not sent yet, so that the target has every commit
+// up to now. It does nothing where the store keeps no entries: a backup begins that.
 func (t *Target) Send(ctx context.Context, s *store.Store) error {
 	t.sending.Lock()
 	defer t.sending.Unlock()
@@ -201,6 +201,7 @@ func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) er
 			return err
 		}
 		t.sent = b.last
+		s.EntriesStored(b.last)
 	}
 	return nil
 }

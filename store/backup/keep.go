@@ -100,21 +100,7 @@ func (t *Target) verifyContent(ctx context.Context, name string) error {
 	case "entries":
 		return t.readEntries(ctx, name, func(*store.Entry) error { return nil })
 	case "segments", "open":
-		return t.read(ctx, name, func(r io.Reader) error {
-			f, err := os.CreateTemp(t.Temp, "verify-")
-			if err != nil {
-				return err
-			}
-			defer f.Close()
-			if err := os.Remove(f.Name()); err != nil {
-				return err
-			}
-			size, err := io.Copy(f, r)
-			if err != nil {
-				return err
-			}
-			return segment.VerifyFile(f, size)
-		})
+		return t.read(ctx, name, func(r io.Reader) error { return verifySegment(r, t.Temp) })
 	case "files":
 		return t.read(ctx, name, func(r io.Reader) error {
 			for in := tar.NewReader(r); ; {
@@ -130,6 +116,23 @@ func (t *Target) verifyContent(ctx context.Context, name string) error {
 		_, err := io.Copy(io.Discard, r)
 		return err
 	})
+}
+
+// verifySegment checks every record of a segment. temp is a directory for it meanwhile.
+func verifySegment(r io.Reader, temp string) error {
+	f, err := os.CreateTemp(temp, "verify-")
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := os.Remove(f.Name()); err != nil {
+		return err
+	}
+	size, err := io.Copy(f, r)
+	if err != nil {
+		return err
+	}
+	return segment.VerifyFile(f, size)
 }
 
 // Prune deletes what no time from a moment on needs, and what runs that were killed have left. The

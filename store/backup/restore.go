@@ -104,8 +104,8 @@ func (t *Target) ranges(chains []chain) (list []TimeRange) {
 }
 
 // Restore makes a store in dir, as it was at a time; the zero time is the newest. dir must be
-// empty, but for what a restore has left that was killed. Errors are a *RangeError for a time that is not
-// kept, and ErrNoIdentity.
+// empty, but for what a restore has left that was killed. Errors are a *RangeError for a time that
+// is not kept, and ErrNoIdentity.
 func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (*Restored, error) {
 	manifests, err := t.manifests(ctx)
 	if err != nil {

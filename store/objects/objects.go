@@ -35,6 +35,9 @@ type Object struct {
 	Size int64
 }
 
+// IsRemote tells whether an address is that of a bucket.
+func IsRemote(address string) bool { return strings.HasPrefix(address, "s3://") }
+
 // ErrAddress is returned by At for an address that is no place.
 var ErrAddress = errors.New("malformed address")
 

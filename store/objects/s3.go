@@ -25,6 +25,7 @@ import (
 type S3 struct {
 	Endpoint      string // "https://s3.example.com"; AWS's of the region if ""
 	Region        string // "us-east-1" if ""
+	Key, Secret   string // if "", they are in a file or in the environment
 	AccessKeyFile string // two lines: key id, secret; if "", AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
 	PathStyle     *bool  // https://endpoint/bucket/…; nil: where an endpoint is given
 	RootCAs       *x509.CertPool
@@ -76,8 +77,11 @@ func newBucket(address, name, prefix string, o S3) (*bucket, error) {
 	return &bucket{address, name, prefix, client}, nil
 }
 
-// accessKey reads the key from its file, or from the environment.
+// accessKey gives the key, or reads it from its file or from the environment.
 func (o S3) accessKey() (*credentials.Credentials, error) {
+	if o.Key != "" {
+		return credentials.NewStaticV4(o.Key, o.Secret, ""), nil
+	}
 	if o.AccessKeyFile == "" {
 		id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
 		if id == "" || secret == "" {
@@ -85,9 +89,18 @@ func (o S3) accessKey() (*credentials.Credentials, error) {
 		}
 		return credentials.NewStaticV4(id, secret, os.Getenv("AWS_SESSION_TOKEN")), nil
 	}
-	f, err := os.Open(o.AccessKeyFile)
+	key, secret, err := ReadAccessKey(o.AccessKeyFile)
 	if err != nil {
-		return nil, fmt.Errorf("read S3 access key: %w", err)
+		return nil, err
+	}
+	return credentials.NewStaticV4(key, secret, ""), nil
+}
+
+// ReadAccessKey reads a key's id and secret, the two lines of a file.
+func ReadAccessKey(file string) (key, secret string, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", "", fmt.Errorf("read S3 access key: %w", err)
 	}
 	defer f.Close()
 	var lines []string
@@ -97,9 +110,9 @@ func (o S3) accessKey() (*credentials.Credentials, error) {
 		}
 	}
 	if len(lines) != 2 {
-		return nil, fmt.Errorf("S3 access key: %s must have two lines, the key id and the secret", o.AccessKeyFile)
+		return "", "", fmt.Errorf("S3 access key: %s must have two lines, the key id and the secret", file)
 	}
-	return credentials.NewStaticV4(lines[0], lines[1], ""), nil
+	return lines[0], lines[1], nil
 }
 
 func (b *bucket) String() string { return b.address }
