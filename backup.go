@@ -447,7 +447,7 @@ func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn
 	return out, errors.Join(err, old.Close())
 }
 
-// longCommand makes a handler of a command that may take hours, and tells the operator each error as
+// longCommand makes a handler of a command that may take hours. The operator is told each error as
 // it is.
 func longCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -134,7 +134,8 @@ type run struct {
 }
 
 // Run backs the store up: what is new since the newest backup of it, or all of it where full says
-// so or there is none that it can stand on. What it has stored is read back, unless verify is false.
+// so or there is none that it can stand on. What it has stored is read back, unless verify is
+// false.
 func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Result, error) {
 	began := time.Now()
 	manifests, err := t.manifests(ctx)

@@ -17,8 +17,8 @@ const (
 	keptMost  = 256 << 20              // bytes of entries that are kept before the next backup is made early
 )
 
-// A Schedule sends entries and makes backups of one installation while it runs. The fields above the
-// line are set before Run.
+// A Schedule sends entries and makes backups of one installation while it runs. The exported fields
+// are set before Run.
 type Schedule struct {
 	Target           *Target
 	Source           Source
