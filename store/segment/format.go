@@ -9,8 +9,8 @@
 //	record: mark 8 | version 1 | encoding 1 | flags 1 | 0 | head length 4 | body length 8 | sequence 8
 //	        | body crc32c 4 | head crc32c 4 | envelope | body
 //
-// Flag 1 of a record: the message was accepted before anything referred to it; its envelope says what
-// is to be made of it, see Accepted. A copy of the record has no such flag.
+// Flag 1 of a record: the message was accepted before anything referred to it; its envelope says
+// what is to be made of it, see Accepted. A copy of the record has no such flag.
 //
 // The head is everything before the body. Its checksum covers the body's checksum, so that together
 // they cover the whole record, and a head can be trusted without reading the body. The mark is 64
