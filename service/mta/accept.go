@@ -94,8 +94,8 @@ func (f *filer) wait() <-chan struct{} {
 	return f.idle
 }
 
-// accept appends a message and has it filed. When it returns nil the message is on disk, and will be
-// filed even if the process ends.
+// accept appends a message and has it filed. When it returns nil the message is on disk, and will
+// be filed even if the process ends.
 func (s *Service) accept(ctx context.Context, in Incoming, h *head, stored *inbox.StoredMessage, env acceptedEnvelope) error {
 	select {
 	case s.filer.places <- struct{}{}:

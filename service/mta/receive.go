@@ -88,9 +88,9 @@ func (s *Service) Spool(r io.Reader) (*core.Spool, error) {
 
 // Receive authenticates and screens a message and accepts it for all its recipients, or for none.
 // When it returns nil the message is on disk with all that is known of it: rows, events and
-// forwards follow, even if the process ends. A mailbox that several of the recipients lead to gets the
-// message once. It gives the name under which the message stands in its Received field. Errors are
-// SMTPErrors.
+// forwards follow, even if the process ends. A mailbox that several of the recipients lead to gets
+// the message once. It gives the name under which the message stands in its Received field. Errors
+// are SMTPErrors.
 func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	id, err := s.receive(ctx, in)
 	return id, core.OverStore(err)
