@@ -19,7 +19,8 @@ const (
 	unfiledMost     = 1000 // messages that are acknowledged and not filed; whoever brings more waits
 	filedAtOnce     = 128  // messages that one transaction files at most
 	fileAgain       = time.Second
-	unfiledWait     = 30 * time.Second // for what was left to be filed, at the start
+	readWait        = 500 * time.Millisecond // of who reads, for what was acknowledged before
+	unfiledWait     = 30 * time.Second       // for what was left to be filed, at the start
 	acceptedVersion = 1
 )
 
@@ -65,6 +66,9 @@ type filer struct {
 	waiting  []*accepted
 	working  bool
 	idle     chan struct{}    // closed when it does not work
+	taken    uint64           // messages that were ever to be filed
+	ended    uint64           // those that are filed, or have met an error
+	progress chan struct{}    // closed when that rises
 	reserved map[uint32]int64 // by mailbox: bytes of messages that are not filed
 	closing  chan struct{}
 	closed   bool
@@ -73,7 +77,7 @@ type filer struct {
 func newFiler() *filer {
 	idle := make(chan struct{})
 	close(idle)
-	return &filer{places: make(chan struct{}, unfiledMost), idle: idle, reserved: map[uint32]int64{}, closing: make(chan struct{})}
+	return &filer{places: make(chan struct{}, unfiledMost), idle: idle, progress: make(chan struct{}), reserved: map[uint32]int64{}, closing: make(chan struct{})}
 }
 
 // close has the filer end as soon as what waits is filed, or has met an error.
@@ -203,6 +207,7 @@ func (s *Service) file(it *accepted) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.waiting = append(f.waiting, it)
+	f.taken++
 	if !f.working {
 		f.working, f.idle = true, make(chan struct{})
 		go s.fileWaiting()
@@ -237,6 +242,9 @@ func (s *Service) fileWaiting() {
 		}
 		f.mu.Lock()
 		f.waiting = slices.Delete(f.waiting, 0, filed)
+		f.ended += uint64(filed)
+		close(f.progress)
+		f.progress = make(chan struct{})
 		f.mu.Unlock()
 	}
 }
@@ -406,5 +414,29 @@ func (s *Service) readAccepted(u store.Accepted) (*accepted, error) {
 	return it, err
 }
 
-// WaitFiled waits until everything is filed that was accepted before.
-func (s *Service) WaitFiled() { <-s.filer.wait() }
+// WaitFiled waits until everything is filed that was acknowledged before, so that whoever has
+// handed us a message sees it: all of it, or, with the number of a mailbox, what goes there. It
+// does not wait long: where the disk is full, others go on.
+func (s *Service) WaitFiled(ctx context.Context, mailbox uint32) {
+	f := s.filer
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var limit <-chan time.Time
+	for taken := f.taken; f.ended < taken && (mailbox == 0 || f.reserved[mailbox] > 0); {
+		progress := f.progress
+		f.mu.Unlock()
+		if limit == nil {
+			limit = time.After(readWait)
+		}
+		select {
+		case <-progress:
+		case <-limit:
+			f.mu.Lock()
+			return
+		case <-ctx.Done():
+			f.mu.Lock()
+			return
+		}
+		f.mu.Lock()
+	}
+}

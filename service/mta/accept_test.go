@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
@@ -132,7 +133,7 @@ func TestParallelMailKeepsTheQuota(t *testing.T) {
 	}
 	all.Wait()
 	release()
-	i.Svc.WaitFiled()
+	i.Svc.WaitFiled(t.Context(), 0)
 	if got := i.Counts([]*store.Mailbox{box})[0]; got != 4 || taken.Load() != 4 {
 		t.Errorf("%d were taken, %d are there", taken.Load(), got)
 	}
@@ -159,8 +160,11 @@ func TestAcceptedMailWaitsForTheDisk(t *testing.T) {
 	if got := i.Counts(boxes)[0]; got != 0 {
 		t.Errorf("%d are there", got)
 	}
+	i.Svc.WaitFiled(t.Context(), 0) // not for ever
 	failing.Store(false)
-	i.Svc.WaitFiled()
+	for end := time.Now().Add(20 * time.Second); i.St.UnfiledCount() > 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
 	if got := i.Counts(boxes)[0]; got != 1 {
 		t.Errorf("%d are there in the end", got)
 	}
@@ -181,7 +185,7 @@ func TestAcceptedMailThatCannotBeFiled(t *testing.T) {
 	if err := i.Receive("far@far.test", manyTo(1), addressesIn(boxes)...); err != nil {
 		t.Fatal(err)
 	}
-	i.Svc.WaitFiled()
+	i.Svc.WaitFiled(t.Context(), 0)
 	if got := i.Arrivals(); len(got) != 1 || len(got[0].To) != 2 {
 		t.Fatalf("arrivals: %+v", got)
 	}
