@@ -120,7 +120,7 @@ type instance struct {
 	log   *os.File
 
 	before []string // a program that runs the server, and its arguments
-	http  *http.Client
+	http   *http.Client
 }
 
 // newInstance initialises a data directory with the given mailstead.toml and starts a server on it.
