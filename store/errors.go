@@ -23,6 +23,8 @@ var (
 	ErrFull = segment.ErrFull
 	// ErrDamaged is returned for a message whose bytes on the disk are not what was written.
 	ErrDamaged = segment.ErrDamaged
+	// ErrEnvelope is returned by Append and AppendAccepted for an envelope over 64 KiB.
+	ErrEnvelope = segment.ErrEnvelope
 	// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by
 	// every later Write.
 	ErrTooLarge = segment.ErrTooLarge

@@ -71,6 +71,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		records:         newRecords(),
 		textWake:        make(chan struct{}, 1),
 		leases:          segment.NewLeases(),
+		unfiled:         segment.NewUnfiled(),
 		compact:         compactor{running: make(chan struct{}, 1), grace: o.Grace, dead: map[uint32]time.Time{}},
 		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
 		report:          newTxReport(),
@@ -103,7 +104,10 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.prepare(); err != nil {
 		return err
 	}
-	return s.openEntries()
+	if err := s.openEntries(); err != nil {
+		return err
+	}
+	return s.openAccepted()
 }
 
 func (o Options) withDefaults() Options {
@@ -187,6 +191,9 @@ func (s *Store) prepare() error {
 				return fmt.Errorf("make bucket %s: %w", name, err)
 			}
 		}
+		if err := s.beginAccepted(b); err != nil {
+			return err
+		}
 		if fresh {
 			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFoundSegments(b))
 		}
@@ -229,7 +236,7 @@ var tables = []tableCheck{
 }
 
 func bucketNames() []string {
-	names := append(slices.Clone(messageBuckets[:]), bucketEntry)
+	names := append(slices.Clone(messageBuckets[:]), bucketEntry, bucketAccepted)
 	for _, t := range tables {
 		names = append(names, t.buckets()...)
 	}
