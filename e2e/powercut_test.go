@@ -234,8 +234,9 @@ func unquote(s string) []byte {
 	return out
 }
 
-// TestPowerCut loses everything that was not synced, at random points under load in and out: nothing
-// that was acknowledged is lost, and the store is whole. make soak-powercut cuts at 200 points.
+// TestPowerCut loses everything that was not synced, at random points under load in and out:
+// nothing that was acknowledged is lost, and the store is whole. make soak-powercut cuts at 200
+// points.
 func TestPowerCut(t *testing.T) {
 	cuts := 6
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_CUTS")); err == nil {
