@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -271,7 +270,7 @@ func (s *Store) moveFlagged(b *bolt.Tx) error {
 	var flagged []Message
 	for k, v := range tx.ascend(index, nil) {
 		if len(k) != 21 || len(v) != 2 {
-			return fmt.Errorf("inbox entry %x: %w", k, errDamagedRow)
+			return fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow)
 		}
 		if Flags(v[0])&FlagFlagged != 0 && k[4]&classFlagged == 0 {
 			at := parsePlace(k[5:], 0)
@@ -330,10 +329,7 @@ func (s *Store) claimDomains(b *bolt.Tx) error {
 		if d.Claim = ClaimProven; !proven {
 			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
 		}
-		data, err := json.Marshal(d)
-		if err == nil {
-			err = tx.put(Domains.name, []byte(d.ID), data)
-		}
+		err := Domains.putRow(tx, d.ID, d)
 		for _, x := range []*Index[Domain]{DomainByName, DomainsByName, DomainOfAccount, DomainsOpen} {
 			err = errors.Join(err, x.move(tx, nil, d, d.ID))
 		}
