@@ -50,6 +50,8 @@ var importRules = map[string]struct {
 	"internal":            {"", "internal has small tools that know nothing of mail"},
 	"internal/limit":      {"", "limit counts and waits by key; it does not know what it limits"},
 	"internal/netguard":   {"", "netguard decides what may be dialled; it does not know who asks, or what is spoken then"},
+	"store/backup":        {"store", "backup copies a store; it does not know what rows mean, nor when it is asked"},
+	"store/objects":       {"", "objects keeps bytes by names; it does not know what they are for"},
 	"store/entry":         {"store/segment", "an entry is rows and message bytes; it does not know what they mean"},
 	"store/segment":       {"", "segments keep bytes, and do not know the records that refer to them"},
 	"store/boltfile":      {"", "boltfile knows the database file of bbolt, and not the records in it"},

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"sync"
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/dnsprov"
@@ -19,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/backup"
 )
 
 // An installation is one data directory with the service over it.
@@ -27,6 +29,11 @@ type installation struct {
 	queue *jobs.Queue
 	svc   *service.Service
 	rdap  *rdap.Client // nil: registries are not asked
+
+	settings  *config.Settings
+	log       *slog.Logger
+	schedule  *backup.Schedule // of backups; nil: the settings ask for none
+	backingUp sync.Mutex       // held by a backup that the operator asks for
 }
 
 // openInstallation opens the data directory. l is nil if nothing listens.
@@ -52,7 +59,10 @@ func openInstallation(dir string, s *config.Settings, l *listeners, log *slog.Lo
 	}
 	q := jobs.NewQueue(st)
 	q.Log = log
-	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries}
+	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries, settings: s, log: log}
+	if in.schedule, err = in.newSchedule(); err != nil {
+		return nil, errors.Join(err, in.close())
+	}
 	if own != nil {
 		own.hosts = in.svc.HostsName
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/handlers/openapi"
-	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -36,10 +35,14 @@ const (
 	accountsPath = "/local/accounts"
 	statusPath   = "/local/account-status"
 	claimPath    = "/local/claim"
+	backupPath   = "/local/backup"
+
+	restoreMailboxPath = "/local/restore-mailbox"
 )
 
 // localHandler answers the command line: the API as the owner, and the operator's commands.
-func localHandler(svc *service.Service, api *handlers.Server) http.Handler {
+func localHandler(in *installation, api *handlers.Server) http.Handler {
+	svc := in.svc
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", api.Local())
 	mux.Handle(accountPath, localCommand(svc.CreateAccount))
@@ -48,6 +51,8 @@ func localHandler(svc *service.Service, api *handlers.Server) http.Handler {
 	mux.Handle(accountsPath, localCommand(svc.ListAccounts))
 	mux.Handle(statusPath, localCommand(svc.SetAccountStatus))
 	mux.Handle(claimPath, localCommand(svc.DecideClaim))
+	mux.Handle(backupPath, longCommand(in.backUp))
+	mux.Handle(restoreMailboxPath, longCommand(in.restoreMailbox))
 	return mux
 }
 
@@ -85,7 +90,7 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	err = withInstallation(dir, s, func(in *installation) error {
-		resp = handlers.Do(localHandler(in.svc, handlers.New(in.svc)), r)
+		resp = handlers.Do(localHandler(in, handlers.New(in.svc)), r)
 		return nil
 	})
 	if errors.Is(err, store.ErrInUse) {
@@ -128,6 +133,21 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 
 // runLocal sends a command with its arguments as JSON and decodes what comes back.
 func runLocal(c *cli.Context, path string, in, out any) error {
+	return runBy(c, path, in, out, local)
+}
+
+// runOverSocket is runLocal for what only a running server does.
+func runOverSocket(c *cli.Context, path string, in, out any) error {
+	return runBy(c, path, in, out, func(c *cli.Context, r *http.Request) (*http.Response, error) {
+		resp, err := overSocket(filepath.Join(c.String("data"), socketName), r)
+		if errors.Is(err, os.ErrNotExist) || isRefused(err) {
+			return nil, fmt.Errorf("no server runs on %s: start it first", c.String("data"))
+		}
+		return resp, err
+	})
+}
+
+func runBy(c *cli.Context, path string, in, out any, send func(*cli.Context, *http.Request) (*http.Response, error)) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -136,7 +156,7 @@ func runLocal(c *cli.Context, path string, in, out any) error {
 	if err != nil {
 		return err
 	}
-	resp, err := local(c, r)
+	resp, err := send(c, r)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		Name: "mailstead", Usage: "self-hosted email infrastructure in one binary",
 		Writer: stdout, ErrWriter: stderr, HideVersion: true,
 		ExitErrHandler: func(*cli.Context, error) {}, // main says it, with our exit codes
-		OnUsageError:   func(_ *cli.Context, err error, _ bool) error { return usageError{err} },
+		OnUsageError:   onUsageError,
 		Action: func(c *cli.Context) error {
 			if c.Args().Present() {
 				return usageError{fmt.Errorf("there is no command %q; run `mailstead help`", c.Args().First())}
@@ -71,6 +71,15 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 				command("reset-password", "set a team user's password", "", passwordCommand, passwordFlags()...),
 			}},
 			command("call", "call any operation of the API as the owner", "OPERATION [JSON]", callCommand, callFlags()...),
+			{
+				Name: "backup", Usage: "back everything up while the server runs", Action: backupCommand, OnUsageError: onUsageError,
+				Flags: append([]cli.Flag{dataFlag()}, backupFlags()...),
+				Subcommands: []*cli.Command{
+					command("list", "list the backups of a place, and the times that can be restored", "", backupListCommand, fromFlags()...),
+					command("verify", "read every backup of a place and compare it with what was stored", "", backupVerifyCommand, fromFlags()...),
+				},
+			},
+			command("restore", "make a data directory of a backup, or bring a mailbox back", "", restoreCommand, restoreFlags()...),
 			command("check", "verify every index, blob and reference of a stopped store", "", checkCommand),
 			command("openapi", "print the description of the API", "", openAPICommand),
 			command("version", "print the version", "", versionCommand, licensesFlag()),
@@ -82,12 +91,15 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 func command(name, usage, args string, action cli.ActionFunc, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: args, Action: action,
-		OnUsageError: func(_ *cli.Context, err error, _ bool) error { return usageError{err} },
-		Flags: append([]cli.Flag{
-			&cli.StringFlag{Name: "data", Usage: "the data directory", Value: "data", EnvVars: []string{"MAILSTEAD_DATA"}},
-		}, flags...),
+		OnUsageError: onUsageError, Flags: append([]cli.Flag{dataFlag()}, flags...),
 	}
 }
+
+func dataFlag() cli.Flag {
+	return &cli.StringFlag{Name: "data", Usage: "the data directory", Value: "data", EnvVars: []string{"MAILSTEAD_DATA"}}
+}
+
+func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }
 
 func licensesFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "licenses", Usage: "print the licence notices of all built-in software"}

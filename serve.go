@@ -124,6 +124,9 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	var last, work sync.WaitGroup
 	s.start(&last, "service", func() error { return s.inst.svc.Run(serving) })
 	s.start(&work, "queue", func() error { return s.inst.queue.Run(accepting) })
+	if s.inst.schedule != nil {
+		s.start(&last, "backup", func() error { return s.inst.schedule.Run(serving) })
+	}
 	s.listenAll(accepting, &work)
 	socket, err := s.serveSocket(accepting, dir, &work)
 	if err != nil {
@@ -346,7 +349,7 @@ func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGr
 		return "", fmt.Errorf("listen on %s: %w", path, err)
 	}
 	s.start(group, "socket", func() error {
-		return s.serveHTTP(ctx, netutil.LimitListener(ln, maxHTTPConns), localHandler(s.inst.svc, s.api))
+		return s.serveHTTP(ctx, netutil.LimitListener(ln, maxHTTPConns), localHandler(s.inst, s.api))
 	})
 	return path, nil
 }

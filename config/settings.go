@@ -58,6 +58,8 @@ type Settings struct {
 	RDAP      rdapSettings      `toml:"rdap"`
 	Limits    limitSettings     `toml:"limits"`
 	Spam      spamSettings      `toml:"spam"`
+	S3        S3                `toml:"s3"`
+	Backup    backupSettings    `toml:"backup"`
 	Zones     dnsSettings       `toml:"-"`
 }
 
@@ -161,7 +163,7 @@ func (s *Settings) check() error {
 		}
 		seen[s.Relay[i].Name] = true
 	}
-	for _, check := range []func() error{s.Registrar.check, s.Spam.check, s.Zones.check} {
+	for _, check := range []func() error{s.Registrar.check, s.Spam.check, s.Zones.check, s.S3.check, s.Backup.check} {
 		if err := check(); err != nil {
 			return err
 		}

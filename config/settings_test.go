@@ -204,6 +204,13 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[[relay]]\nname = 'r'\n[[relay]]\nname = ['r']", want: []string{"line 4: relay.name must be a text, not a list"}},
 		{file: "[[relay]]\nname = 'r'\ndkim = 'no'", want: []string{"line 3: relay.dkim must be true or false, not a text"}},
 		{file: "limits = {domains = 3, team_users = true}", want: []string{"line 1: limits.team_users must be a whole number, not true or false"}},
+		{file: "[s3]\nendpoint = 'mail'", want: []string{"[s3] endpoint", "https://HOST"}},
+		{file: "[backup]\nto = 'gs://mail'", want: []string{"[backup] to", "s3://BUCKET/PREFIX"}},
+		{file: "[backup]\nto = 'x'\nevery = '1s'", want: []string{"[backup] every", "1m"}},
+		{file: "[backup]\nsync = true", want: []string{"[backup] sync", "set to"}},
+		{file: "[backup]\nkeep = '3 days'", want: []string{"line 2", "7d"}},
+		{file: "[backup]\nage_recipients = ['ssh-x']", want: []string{"line 2", "age1"}},
+		{file: "[backup]\nage_recipients = 'age1'", want: []string{"line 2: backup.age_recipients must be a list, not a text"}},
 		{file: "limits = 3", want: []string{"line 1: limits must be a table, not a whole number"}},
 		{file: "relay = 'r'", want: []string{"line 1: relay must be a list, not a text"}},
 		{file: "smtp = ['here']", want: []string{"line 1: smtp must be a text, not a list"}},
@@ -404,13 +411,13 @@ func TestExamplesOfTheFileAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"ses", "namecom", "cloudflare", "tsig"} {
+	for _, name := range []string{"ses", "namecom", "cloudflare", "tsig", "s3"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	blocks := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 6 {
+	if len(blocks) != 7 {
 		t.Errorf("%d examples", len(blocks))
 	}
 	for _, b := range blocks {

@@ -249,8 +249,13 @@ func (p *port) UnmarshalText(text []byte) error {
 
 func (d *duration) UnmarshalText(text []byte) error {
 	v, err := time.ParseDuration(string(text))
+	if days, ok := strings.CutSuffix(string(text), "d"); ok {
+		var n uint64
+		n, err = strconv.ParseUint(days, 10, 16)
+		v = time.Duration(n) * 24 * time.Hour
+	}
 	if err != nil || v <= 0 {
-		return fmt.Errorf("%q is not a duration; write, for example, 1h or 30m", text)
+		return fmt.Errorf("%q is not a duration; write, for example, 7d, 1h or 30m", text)
 	}
 	d.d = v
 	return nil

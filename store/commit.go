@@ -29,6 +29,8 @@ type write struct {
 	from  []uintptr // who called Update, where that is asked for
 
 	changes []Change
+	numbers bool   // it has written what entries have
+	number  uint64 // of its commit, where an entry is kept of that
 }
 
 // failure remembers the first error after which nothing may be acknowledged.
@@ -85,6 +87,9 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	var p *panicked
 	if errors.As(err, &p) {
 		panic(p)
+	}
+	if err == nil && w.numbers && w.number != 0 {
+		return s.waitStored(w.number)
 	}
 	return err
 }
@@ -215,6 +220,9 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		s.report.note("commit_us", time.Since(began).Microseconds(), good[0].caller)
 	}
 	if err == nil {
+		for _, w := range good {
+			w.number = noted.Number
+		}
 		s.reportChanges(good)
 	}
 	answer(good, err)
@@ -236,7 +244,9 @@ func (s *Store) run(b *bolt.Tx, batch []*write, noted *entry.Changes) (n int, co
 		w := batch[n]
 		began := time.Now()
 		tx := &Tx{b: b, s: s, writable: true, noted: noted}
+		before := noted.N
 		w.err = s.runOne(tx, w.fn)
+		w.numbers = noted.N > before
 		one := txCost{tx.bytes, tx.writes, tx.steps, time.Since(began)}
 		s.report.function(w, one)
 		if err := s.checkBounds(w, one); err != nil && w.err == nil {

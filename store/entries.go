@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,6 +67,47 @@ type entryKeeper struct {
 	bytes atomic.Int64 // of those that are kept, with their messages
 	most  int64
 	added chan struct{} // holds a value when there may be new ones
+
+	required atomic.Bool // Update waits until its entry is stored elsewhere
+	mu       sync.Mutex
+	stored   uint64        // up to which number they are
+	more     chan struct{} // closed when that rises
+}
+
+// RequireStored has Update wait, from now on or no more, until EntriesStored says that its entry is
+// stored elsewhere. It does not wait while no entries are kept.
+func (s *Store) RequireStored(on bool) { s.entries.required.Store(on) }
+
+// EntriesStored says that the entries up to a number are stored elsewhere.
+func (s *Store) EntriesStored(upTo uint64) {
+	k := &s.entries
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if upTo > k.stored {
+		k.stored = upTo
+		close(k.more)
+		k.more = make(chan struct{})
+	}
+}
+
+// waitStored waits until the entry of a commit, which is on disk, is stored elsewhere too, if that
+// is required.
+func (s *Store) waitStored(number uint64) error {
+	k := &s.entries
+	for k.required.Load() {
+		k.mu.Lock()
+		stored, more := k.stored, k.more
+		k.mu.Unlock()
+		if stored >= number {
+			break
+		}
+		select {
+		case <-more:
+		case <-s.closing:
+			return ErrClosed
+		}
+	}
+	return nil
 }
 
 // KeepEntries keeps what each commit changes from now on, until DropEntries drops it; where that is
@@ -167,6 +209,7 @@ func (s *Store) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 		return nil, err
 	}
 	return func() {
+		c.Number = number
 		s.entries.last = last
 		s.entries.bytes.Add(e.Size())
 		select {
@@ -174,6 +217,49 @@ func (s *Store) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 		default:
 		}
 	}, errors.Join(entries.Put(binary.BigEndian.AppendUint64(nil, number), row), entries.Put([]byte(lastEntryKey), last.row()))
+}
+
+// Number is the number of the last commit that is on disk.
+func (s *Store) Number() (n uint64, err error) {
+	err = s.Update(func(tx *Tx) error {
+		n = tx.Number()
+		return nil
+	})
+	return n, err
+}
+
+// OldestEntry is the number of the oldest entry that is kept; 0 if none is.
+func (s *Store) OldestEntry() (n uint64, err error) {
+	err = s.View(func(tx *Tx) error {
+		if k, _ := tx.bucket(bucketEntry).Cursor().First(); len(k) == 8 {
+			n = binary.BigEndian.Uint64(k)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// NonceOf gives the nonce of the entry of a number, which is that of the last commit or of one
+// whose successor is kept; else the error is ErrGap.
+func (s *Store) NonceOf(number uint64) (nonce entry.Nonce, err error) {
+	err = s.View(func(tx *Tx) error {
+		b := tx.bucket(bucketEntry)
+		if last := lastEntryIn(b); last != nil && tx.Number() == number {
+			nonce = last.nonce
+			return nil
+		}
+		row := b.Get(binary.BigEndian.AppendUint64(nil, number+1))
+		if row == nil {
+			return ErrGap
+		}
+		e, err := entry.FromRow(number+1, row)
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", number+1, err)
+		}
+		nonce = e.Previous
+		return nil
+	})
+	return nonce, err
 }
 
 // Number is the number of the last commit.

@@ -37,6 +37,10 @@ type Options struct {
 	// undone, and what it gave to After is dropped. On in tests, whatever is given.
 	RunTwice bool
 
+	// Unsynced leaves everything to the operating system's cache. It is for a store that is being
+	// restored: whoever does that syncs the files when it is whole.
+	Unsynced bool
+
 	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks
 	// the operating system.
 	Room func(dir string) (free, total int64, err error)
@@ -57,7 +61,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	db.NoSync = o.noSync
+	db.NoSync = o.noSync || o.Unsynced
 	s = &Store{
 		dir: dir, db: db, now: o.Now, log: o.Log,
 		writes:          make(chan *write),
@@ -70,7 +74,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
 		report:          newTxReport(),
 		runTwice:        o.RunTwice,
-		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1)},
+		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1), more: make(chan struct{})},
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 	}
@@ -113,6 +117,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Room == nil {
 		o.Room = diskroom.Free
+	}
+	if o.Unsynced && o.disk == nil {
+		o.disk = segment.UnsyncedDisk{}
 	}
 	if o.Grace == 0 {
 		o.Grace = time.Minute

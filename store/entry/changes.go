@@ -41,8 +41,9 @@ type Nonce [16]byte
 // Changes is what the transactions of a commit have written, so far as later ones have not written
 // it again. A nil one notes nothing.
 type Changes struct {
-	Keep bool // else they are only counted
-	N    int  // how many there were
+	Keep   bool   // else they are only counted
+	N      int    // how many there were
+	Number uint64 // of the entry, once it is on disk
 
 	buckets  map[string]*bucket
 	messages map[segment.Ref]bool // new ones

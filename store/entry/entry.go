@@ -111,6 +111,9 @@ func (e *Entry) DropMessages(stored func(segment.Ref) bool) {
 	maps.DeleteFunc(e.records, func(ref segment.Ref, r record) bool { return r.record != nil && stored(ref) })
 }
 
+// Lose notes that a new message cannot be read any more.
+func (e *Entry) Lose(ref segment.Ref) { e.records[ref] = record{} }
+
 // Elsewhere gives the new messages whose bytes are not part of the entry.
 func (e *Entry) Elsewhere() (list []segment.Ref) {
 	for _, ref := range e.Messages {

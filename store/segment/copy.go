@@ -133,3 +133,30 @@ func (s *fileSet) grow(number uint32, size int64) {
 	}
 	sf.size.Store(max(sf.size.Load(), size))
 }
+
+// VerifyFile reads every record of a segment's file. The error, ErrDamaged, says where bytes are no
+// whole record; zeros are unused space.
+func VerifyFile(f io.ReaderAt, size int64) error {
+	head, err := readHeader(f)
+	if err == nil && head.number == 0 {
+		err = fmt.Errorf("file header: %w", ErrDamaged)
+	}
+	if err != nil {
+		return err
+	}
+	w := newScanner(f, size, head.mark)
+	damage := &damageReport{Segment: head.number}
+	if _, err := w.walk(damage, func(int64, record) error { return nil }); err != nil {
+		return err
+	}
+	for _, r := range damage.Ranges {
+		zero, err := w.zero(r.Offset, r.Offset+r.Length)
+		if err == nil && !zero {
+			err = fmt.Errorf("segment %08x, %d bytes at %d: %w", head.number, r.Length, r.Offset, ErrDamaged)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -41,6 +41,18 @@ func (osDisk) SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
+// An UnsyncedDisk is the operating system's, without a sync.
+type UnsyncedDisk struct{}
+
+// WriteAt writes to the file.
+func (UnsyncedDisk) WriteAt(f *os.File, p []byte, off int64) (int, error) { return f.WriteAt(p, off) }
+
+// Datasync does nothing.
+func (UnsyncedDisk) Datasync(*os.File) error { return nil }
+
+// SyncDir does nothing.
+func (UnsyncedDisk) SyncDir(string) error { return nil }
+
 // makeDir makes dir if it is missing, and puts its name on disk.
 func makeDir(dir string, disk Disk) error {
 	if _, err := os.Stat(dir); err == nil {

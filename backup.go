@@ -1,0 +1,479 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/backup"
+	"github.com/mailstead/mailstead/store/objects"
+)
+
+func s3Flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "s3-endpoint", Usage: "the S3 server; AWS's of the region if left out"},
+		&cli.StringFlag{Name: "s3-region", Usage: "its region"},
+		&cli.StringFlag{Name: "s3-access-key-file", Usage: "a file of two lines, key id and secret; else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"},
+		&cli.BoolFlag{Name: "s3-path-style", Usage: "write the bucket in the path of addresses; the default where an endpoint is given"},
+	}
+}
+
+func backupFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "to", Usage: "a file, a directory (which exists, or a name that ends in /), or s3://BUCKET/PREFIX"},
+		&cli.BoolFlag{Name: "full", Usage: "back everything up, not only what is new"},
+		&cli.StringSliceFlag{Name: "age-recipient", Usage: "encrypt for this age public key; may be repeated"},
+		&cli.BoolFlag{Name: "no-verify", Usage: "do not read the backup back"},
+		jsonFlag(),
+	}, s3Flags()...)
+}
+
+func fromFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "from", Usage: "the file, directory or s3://BUCKET/PREFIX of the backups"},
+		&cli.StringFlag{Name: "age-identity", Usage: "the age identity file that opens encrypted backups"},
+		jsonFlag(),
+	}, s3Flags()...)
+}
+
+func restoreFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "at", Usage: "the time to restore, such as 2026-11-24T12:00:00Z; the newest if left out"},
+		&cli.StringFlag{Name: "mailbox", Usage: "restore only this mailbox, into the running server"},
+		&cli.StringFlag{Name: "into", Usage: "the folder that --mailbox restores to"},
+	}, fromFlags()...)
+}
+
+// s3Access is what a command says about buckets. The key goes with it, since a running server may
+// not be able to read the file, and does not have the environment.
+type s3Access struct {
+	Endpoint  string `json:"endpoint"`
+	Region    string `json:"region"`
+	Key       string `json:"key"`
+	Secret    string `json:"secret"`
+	PathStyle *bool  `json:"path_style"`
+}
+
+func s3Of(c *cli.Context) (a s3Access, err error) {
+	a = s3Access{Endpoint: c.String("s3-endpoint"), Region: c.String("s3-region"), Key: os.Getenv("AWS_ACCESS_KEY_ID"), Secret: os.Getenv("AWS_SECRET_ACCESS_KEY")}
+	if c.IsSet("s3-path-style") {
+		style := c.Bool("s3-path-style")
+		a.PathStyle = &style
+	}
+	if file := c.String("s3-access-key-file"); file != "" {
+		if a.Key, a.Secret, err = objects.ReadAccessKey(file); err != nil {
+			return a, usageError{err}
+		}
+	}
+	return a, nil
+}
+
+// place gives the place of an address, with what a command says about it over the settings.
+func place(address string, a s3Access, settings config.S3, caFile string) (objects.Place, error) {
+	roots, err := rootCAs(caFile)
+	if err != nil {
+		return nil, err
+	}
+	return objects.At(address, objects.S3{
+		Endpoint: cmp.Or(a.Endpoint, settings.Endpoint), Region: cmp.Or(a.Region, settings.Region), PathStyle: cmp.Or(a.PathStyle, settings.PathStyle),
+		Key: a.Key, Secret: a.Secret, AccessKeyFile: settings.AccessKeyFile, RootCAs: roots,
+	})
+}
+
+// isArchive tells whether backups to or from an address are one file.
+func isArchive(address string) bool {
+	if objects.IsRemote(address) || strings.HasSuffix(address, "/") {
+		return false
+	}
+	info, err := os.Stat(address)
+	return err != nil || !info.IsDir()
+}
+
+// absolute makes a path of the command's directory one of everywhere.
+func absolute(address string) (string, error) {
+	if objects.IsRemote(address) {
+		return address, nil
+	}
+	path, err := filepath.Abs(address)
+	if strings.HasSuffix(address, "/") {
+		path += "/"
+	}
+	return path, err
+}
+
+// backupIn is a backup that the operator asks for.
+type backupIn struct {
+	To         string   `json:"to"` // absolute
+	Full       bool     `json:"full"`
+	NoVerify   bool     `json:"no_verify"`
+	Recipients []string `json:"recipients"` // none: those of the settings
+	S3         s3Access `json:"s3"`
+}
+
+func backupCommand(c *cli.Context) error {
+	if err := requireFlag(c, "to"); err != nil {
+		return err
+	}
+	in := backupIn{Full: c.Bool("full"), NoVerify: c.Bool("no-verify"), Recipients: c.StringSlice("age-recipient")}
+	for _, r := range in.Recipients {
+		if _, err := config.AgeRecipient(r); err != nil {
+			return usageError{fmt.Errorf("--age-recipient: %w", err)}
+		}
+	}
+	var err error
+	if in.To, err = absolute(c.String("to")); err != nil {
+		return err
+	}
+	if in.S3, err = s3Of(c); err != nil {
+		return err
+	}
+	out := new(backup.Result)
+	if err := runLocal(c, backupPath, in, out); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s backup  %s\ntarget       %s\nat           %s (commit %d)\nmessages     %d\nbytes        %d (%d new)\n",
+		out.Kind, out.ID, out.Target, out.At.Format(time.RFC3339Nano), out.Number, out.Messages, out.Bytes, out.BytesAdded)
+	if out.Reason != "" {
+		text += "It is a full one: " + out.Reason + ".\n"
+	}
+	if out.Verified {
+		text += "It was read back and is what was written.\n"
+	}
+	return printResult(c, out, text)
+}
+
+// backupFiles are what a backup has beside the store.
+var backupFiles = []string{"master.key", "mailstead.toml"}
+
+func (in *installation) backupSource() backup.Source {
+	return backup.Source{Store: in.store, Files: backupFiles, Program: version, Log: in.log}
+}
+
+// newSchedule makes the backups that the settings ask for; nil if they ask for none.
+func (in *installation) newSchedule() (*backup.Schedule, error) {
+	b := in.settings.Backups()
+	if b.To == "" {
+		return nil, nil
+	}
+	to, err := place(b.To, s3Access{}, b.S3, in.settings.CAFile)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("[backup] to: %w", err)}
+	}
+	return &backup.Schedule{
+		Target: &backup.Target{Place: to, Recipients: b.Recipients, Temp: in.store.Dir()}, Source: in.backupSource(),
+		Every: b.Every, FullEvery: b.FullEvery, Keep: b.Keep, Sync: b.Sync, Now: in.store.Now,
+	}, nil
+}
+
+// backUp makes a backup that the operator asks for.
+func (in *installation) backUp(ctx context.Context, ask backupIn) (*backup.Result, error) {
+	settings := in.settings.Backups()
+	recipients := settings.Recipients
+	if len(ask.Recipients) > 0 {
+		recipients = nil
+	}
+	for _, text := range ask.Recipients {
+		r, err := config.AgeRecipient(text)
+		if err != nil {
+			return nil, err
+		}
+		recipients = append(recipients, r)
+	}
+	if isArchive(ask.To) {
+		return backup.WriteArchive(ctx, ask.To, in.backupSource(), recipients, !ask.NoVerify)
+	}
+	if in.schedule != nil && len(ask.Recipients) == 0 && strings.TrimRight(ask.To, "/") == strings.TrimRight(settings.To, "/") {
+		return in.schedule.Backup(ctx, ask.Full, !ask.NoVerify)
+	}
+	to, err := place(ask.To, ask.S3, settings.S3, in.settings.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	in.backingUp.Lock()
+	defer in.backingUp.Unlock()
+	target := &backup.Target{Place: to, Recipients: recipients, Temp: in.store.Dir(), Guest: in.schedule != nil}
+	return target.Run(ctx, in.backupSource(), ask.Full, !ask.NoVerify)
+}
+
+// identities reads an age identity file; "" has none.
+func identities(file string) ([]age.Identity, error) {
+	if file == "" {
+		return nil, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read age identity: %w", err)
+	}
+	defer f.Close()
+	list, err := age.ParseIdentities(f)
+	if err != nil {
+		return nil, fmt.Errorf("read age identity %s: %w", file, err)
+	}
+	return list, nil
+}
+
+// fromTarget is the target that a command reads from; temp is for what it fetches.
+func fromTarget(c *cli.Context, temp string) (*backup.Target, error) {
+	a, err := s3Of(c)
+	if err != nil {
+		return nil, err
+	}
+	// The settings of the directory, where there are any, say where buckets are.
+	s, err := config.Load(c)
+	if err != nil {
+		return nil, err
+	}
+	at, err := place(c.String("from"), a, s.Backups().S3, s.CAFile)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	ids, err := identities(c.String("age-identity"))
+	return &backup.Target{Place: at, Identities: ids, Temp: temp}, err
+}
+
+func backupListCommand(c *cli.Context) error {
+	if err := requireFlag(c, "from"); err != nil {
+		return err
+	}
+	var out *backup.Listing
+	var err error
+	if from := c.String("from"); isArchive(from) {
+		ids, idErr := identities(c.String("age-identity"))
+		if idErr != nil {
+			return idErr
+		}
+		out, err = backup.ListArchive(from, ids)
+	} else {
+		target, targetErr := fromTarget(c, os.TempDir())
+		if targetErr != nil {
+			return targetErr
+		}
+		out, err = target.List(c.Context)
+	}
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, b := range out.Data {
+		fmt.Fprintf(&text, "%s  %-11s  %s  commit %d  %d bytes\n", b.ID, b.Kind, b.At.Format(time.RFC3339Nano), b.Number, b.Bytes)
+	}
+	if out.FirstAt != nil {
+		fmt.Fprintf(&text, "Times from %s to %s can be restored.\n", out.FirstAt.Format(time.RFC3339Nano), out.LastAt.Format(time.RFC3339Nano))
+	} else {
+		text.WriteString("There is no backup.\n")
+	}
+	return printResult(c, out, text.String())
+}
+
+func backupVerifyCommand(c *cli.Context) error {
+	if err := requireFlag(c, "from"); err != nil {
+		return err
+	}
+	from := c.String("from")
+	var err error
+	if isArchive(from) {
+		ids, idErr := identities(c.String("age-identity"))
+		if idErr != nil {
+			return idErr
+		}
+		err = backup.VerifyArchive(c.Context, from, ids)
+	} else {
+		target, targetErr := fromTarget(c, os.TempDir())
+		if targetErr != nil {
+			return targetErr
+		}
+		err = target.Verify(c.Context)
+	}
+	if err != nil {
+		return err
+	}
+	return printResult(c, struct {
+		OK bool `json:"ok"`
+	}{true}, "ok\n")
+}
+
+// restoreTime reads --at.
+func restoreTime(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return at, usageError{fmt.Errorf("--at: %q is not a time; write, for example, 2026-11-24T12:00:00Z", text)}
+	}
+	return at, nil
+}
+
+func restoreCommand(c *cli.Context) error {
+	if c.IsSet("mailbox") {
+		return restoreMailboxCommand(c)
+	}
+	if err := requireFlag(c, "from"); err != nil {
+		return err
+	}
+	at, err := restoreTime(c.String("at"))
+	if err != nil {
+		return err
+	}
+	dir := c.String("data")
+	if _, err := os.Stat(filepath.Join(dir, socketName)); err == nil {
+		return fmt.Errorf("%s is not empty: restore to a directory of its own", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	var out *backup.Restored
+	if from := c.String("from"); isArchive(from) {
+		ids, idErr := identities(c.String("age-identity"))
+		if idErr != nil {
+			return idErr
+		}
+		out, err = backup.RestoreArchive(c.Context, from, dir, at, ids)
+	} else {
+		target, targetErr := fromTarget(c, dir)
+		if targetErr != nil {
+			return targetErr
+		}
+		out, err = target.Restore(c.Context, dir, at, log)
+	}
+	if err != nil {
+		return err
+	}
+	return printResult(c, out, fmt.Sprintf("restored  %s (commit %d)\nmessages  %d\nbytes     %d\n", out.At.Format(time.RFC3339Nano), out.Number, out.Messages, out.Bytes))
+}
+
+// restoreMailboxIn is a mailbox that the operator wants back as it was.
+type restoreMailboxIn struct {
+	Mailbox  string    `json:"mailbox"`
+	Into     string    `json:"into"`
+	At       time.Time `json:"at"`   // zero: the newest
+	From     string    `json:"from"` // absolute; "": the target of the settings
+	Identity string    `json:"identity"`
+	S3       s3Access  `json:"s3"`
+}
+
+func restoreMailboxCommand(c *cli.Context) error {
+	if err := requireFlag(c, "into"); err != nil {
+		return err
+	}
+	in := restoreMailboxIn{Mailbox: c.String("mailbox"), Into: c.String("into")}
+	var err error
+	if in.At, err = restoreTime(c.String("at")); err != nil {
+		return err
+	}
+	if from := c.String("from"); from != "" {
+		if in.From, err = absolute(from); err != nil {
+			return err
+		}
+	}
+	if file := c.String("age-identity"); file != "" {
+		if _, err := identities(file); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		in.Identity = string(text)
+	}
+	if in.S3, err = s3Of(c); err != nil {
+		return err
+	}
+	out := new(inbox.MailboxRestored)
+	if err := runOverSocket(c, restoreMailboxPath, in, out); err != nil {
+		return err
+	}
+	return printResult(c, out, fmt.Sprintf("messages  %d\nbytes     %d\n", out.Messages, out.Bytes))
+}
+
+// restoreMailbox restores a mailbox of a backup into a folder of the mailbox of now.
+func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn) (out inbox.MailboxRestored, err error) {
+	settings := in.settings.Backups()
+	var ids []age.Identity
+	if ask.Identity != "" {
+		if ids, err = age.ParseIdentities(strings.NewReader(ask.Identity)); err != nil {
+			return out, fmt.Errorf("read age identity: %w", err)
+		}
+	}
+	from := cmp.Or(ask.From, settings.To)
+	if from == "" {
+		return out, errors.New("there is no [backup] in the settings: say with --from where the backups are")
+	}
+	dir, err := os.MkdirTemp(in.store.Dir(), "restore-")
+	if err != nil {
+		return out, err
+	}
+	defer os.RemoveAll(dir)
+	if isArchive(from) {
+		_, err = backup.RestoreArchive(ctx, from, dir, ask.At, ids)
+	} else {
+		at, placeErr := place(from, ask.S3, settings.S3, in.settings.CAFile)
+		if placeErr != nil {
+			return out, placeErr
+		}
+		if in.schedule != nil && ask.From == "" {
+			if err := in.schedule.Target.Send(ctx, in.store); err != nil { // what was just deleted is in it
+				return out, err
+			}
+		}
+		target := &backup.Target{Place: at, Identities: ids, Temp: in.store.Dir()}
+		_, err = target.Restore(ctx, dir, ask.At, in.log)
+	}
+	if err != nil {
+		return out, err
+	}
+	old, err := store.Open(dir, store.Options{Unsynced: true, Log: in.log})
+	if err != nil {
+		return out, err
+	}
+	out, err = in.svc.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
+	return out, errors.Join(err, old.Close())
+}
+
+// longCommand makes a handler of a command that may take hours. The operator is told each error as
+// it is.
+func longCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// In a stopped installation nothing waits for the answer but the command itself.
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Time{})
+		_ = control.SetWriteDeadline(time.Time{})
+		var in In
+		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		if err == nil {
+			err = json.Unmarshal(body, &in)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		out, err := method(r.Context(), in)
+		if err != nil {
+			text := err.Error()
+			if e, ok := core.AsError(err); ok {
+				text = e.Message
+			}
+			http.Error(w, text, http.StatusInternalServerError)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out)
+	})
+}

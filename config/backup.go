@@ -1,0 +1,107 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+)
+
+// S3 is the table [s3], for all addresses that begin with s3://. Other tables may hold the same
+// keys for their own.
+type S3 struct {
+	Endpoint      string `toml:"endpoint"`
+	Region        string `toml:"region"`
+	AccessKeyFile string `toml:"access_key_file"`
+	PathStyle     *bool  `toml:"path_style"`
+}
+
+func (s *S3) check() error {
+	u, err := url.Parse(s.Endpoint)
+	if s.Endpoint != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
+		return fmt.Errorf("[s3] endpoint: %q is not the address of a server; write https://HOST or https://HOST:PORT", s.Endpoint)
+	}
+	return nil
+}
+
+// Or gives the settings, and those of other where one is not set.
+func (s S3) Or(other S3) S3 {
+	return S3{
+		cmp.Or(s.Endpoint, other.Endpoint), cmp.Or(s.Region, other.Region), cmp.Or(s.AccessKeyFile, other.AccessKeyFile),
+		cmp.Or(s.PathStyle, other.PathStyle),
+	}
+}
+
+// backupSettings is the table [backup].
+type backupSettings struct {
+	To         string         `toml:"to"`
+	Every      duration       `toml:"every"`
+	FullEvery  duration       `toml:"full_every"`
+	Keep       duration       `toml:"keep"`
+	Sync       bool           `toml:"sync"`
+	Recipients []ageRecipient `toml:"age_recipients"`
+	S3
+}
+
+// Backup says where and when backups are made.
+type Backup struct {
+	To                     string // "": nowhere
+	Every, FullEvery, Keep time.Duration
+	Sync                   bool // nothing is acknowledged before its entry is there
+	Recipients             []age.Recipient
+	S3                     S3
+}
+
+// Backups gives the settings of backups.
+func (s *Settings) Backups() Backup {
+	b := s.Backup
+	var recipients []age.Recipient
+	for _, r := range b.Recipients {
+		recipients = append(recipients, r.key)
+	}
+	return Backup{
+		To: b.To, Every: cmp.Or(b.Every.d, time.Hour), FullEvery: cmp.Or(b.FullEvery.d, 7*24*time.Hour), Keep: cmp.Or(b.Keep.d, 30*24*time.Hour),
+		Sync: b.Sync, Recipients: recipients, S3: b.S3.Or(s.S3),
+	}
+}
+
+func (b *backupSettings) check() error {
+	if err := b.S3.check(); err != nil {
+		return err
+	}
+	if b.To == "" {
+		if b.Sync {
+			return errors.New("[backup] sync needs a target: set to")
+		}
+		return nil
+	}
+	if strings.Contains(b.To, "://") && !strings.HasPrefix(b.To, "s3://") {
+		return fmt.Errorf("[backup] to: %q is not a target; write s3://BUCKET/PREFIX or the path of a directory", b.To)
+	}
+	if every := cmp.Or(b.Every.d, time.Hour); every < time.Minute {
+		return fmt.Errorf("[backup] every: %s is too short; write at least 1m", every)
+	}
+	return nil
+}
+
+// An ageRecipient is a public key of age.
+type ageRecipient struct{ key age.Recipient }
+
+// UnmarshalText reads it.
+func (r *ageRecipient) UnmarshalText(text []byte) (err error) {
+	r.key, err = AgeRecipient(string(text))
+	return err
+}
+
+// AgeRecipient reads a public key of age.
+func AgeRecipient(text string) (age.Recipient, error) {
+	list, err := age.ParseRecipients(strings.NewReader(text))
+	if err != nil || len(list) != 1 {
+		return nil, fmt.Errorf("%q is not a recipient of age; write age1…, as `age-keygen` prints it", text)
+	}
+	return list[0], nil
+}

@@ -1,0 +1,166 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A MailboxRestored says what came back into a mailbox.
+type MailboxRestored struct {
+	Messages int64 `json:"messages"`
+	Bytes    int64 `json:"bytes"`
+}
+
+// RestoreMailbox puts the messages that a mailbox had in another store, an older copy of this one,
+// into a folder of the mailbox and into folders below it, flags and dates kept: what was in INBOX
+// into the folder itself, what was in another folder into one of its name below. Nothing is made
+// where the folder has something in it already, or where the quota does not suffice. No event tells
+// of the messages. What an error leaves is taken back.
+func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address, folder string) (out MailboxRestored, err error) {
+	address, err = core.NormalizeEmail("mailbox", address)
+	if err != nil {
+		return out, err
+	}
+	folder, err = folderName(folder)
+	if err != nil {
+		return out, err
+	}
+
+	// What there was, and where it is to go.
+	var was *store.Mailbox
+	var folders []*store.Folder
+	var usage store.Usage
+	err = old.View(func(tx *store.Tx) error {
+		if was, err = store.MailboxByEmail.Get(tx, address); err != nil {
+			return err
+		}
+		if usage, err = tx.MailboxUsage(was.Num); err != nil {
+			return err
+		}
+		folders, err = tx.Folders(was.Num)
+		return err
+	})
+	if core.IsGone(err) {
+		return out, core.Errorf("not_found", "There was no mailbox %s then.", address)
+	}
+	if err != nil {
+		return out, err
+	}
+	into := func(f *store.Folder) string {
+		if f.ID == store.InboxID {
+			return folder
+		}
+		return folder + folderSeparator + f.Name
+	}
+	for _, f := range folders {
+		if _, err := folderName(into(f)); err != nil {
+			return out, err
+		}
+	}
+	var u core.MailboxUser
+	empty := false // the folder is there, with nothing in it
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, err := store.MailboxByEmail.Read(tx, address)
+		if err != nil {
+			return err
+		}
+		u = core.MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email}
+		if _, err := core.OpenMailbox(tx, u); err != nil {
+			return err
+		}
+		there, err := tx.Folders(u.Mailbox)
+		if err != nil {
+			return err
+		}
+		for _, f := range there {
+			if f.Name == folder && f.Messages == 0 && f.ID != store.InboxID {
+				empty = true
+			} else if f.Name == folder || strings.HasPrefix(f.Name, folder+folderSeparator) {
+				return core.Errorf(CodeFolderExists, "The folder %q is not empty. Give --into another name.", f.Name)
+			}
+		}
+		return checkQuota(tx, mb, usage.Bytes)
+	})
+	if core.IsGone(err) {
+		return out, core.Errorf("not_found", "There is no mailbox %s now. Create it first.", address)
+	}
+	if err == nil {
+		err = s.mayChangeFolders(u.Mailbox)
+	}
+	if err != nil {
+		return out, err
+	}
+
+	var made []string
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, name := range made {
+			if gone := s.DeleteFolder(context.WithoutCancel(ctx), u, name); gone != nil {
+				err = errors.Join(err, fmt.Errorf("delete folder %s: %w", name, gone))
+			}
+		}
+	}()
+	for _, f := range folders {
+		name := into(f)
+		if name != folder || !empty {
+			if err := s.CreateFolder(ctx, u, name, ""); err != nil {
+				return out, err
+			}
+		}
+		made = append(made, name)
+		for uid := uint32(1); uid != 0; {
+			var page []store.Message
+			err := old.View(func(tx *store.Tx) error {
+				for m := range tx.Messages(was.Num, f.ID, uid, math.MaxUint32) {
+					if page = append(page, m); len(page) == perWrite {
+						break
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return out, err
+			}
+			uid = 0
+			for i := range page {
+				if err := s.restoreMessage(ctx, old, u, name, &page[i]); err != nil {
+					return out, err
+				}
+				out.Messages++
+				out.Bytes += int64(page[i].Blob.Length)
+			}
+			if len(page) == perWrite {
+				uid = page[len(page)-1].UID + 1
+			}
+		}
+	}
+	return out, nil
+}
+
+// restoreMessage copies a message of another store into a folder.
+func (s *Service) restoreMessage(ctx context.Context, old *store.Store, u core.MailboxUser, folder string, m *store.Message) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	blob, err := old.OpenBlob(m.Blob)
+	if err != nil {
+		return err
+	}
+	defer blob.Close()
+	body := s.Store.NewSpool(max(blob.Size(), 1))
+	defer body.Close()
+	if _, err := io.Copy(body, io.NewSectionReader(blob, 0, blob.Size())); err != nil {
+		return fmt.Errorf("copy message: %w", err)
+	}
+	_, _, err = s.AppendMessage(ctx, u, Append{Folder: folder, Flags: m.Flags, Keywords: m.Keywords, Received: m.Received, Body: body})
+	return err
+}

@@ -1,0 +1,514 @@
+// Package backup copies a store in use to a place of objects or into one file, and makes a store of
+// such copies again, as it was at any second that is kept. It does not know what the rows mean, nor
+// when backups are to be made.
+//
+// A place holds these objects. All but the manifests are compressed (zstd) and, where there are
+// recipients, encrypted (age).
+//
+//	manifests/ID              a backup: what it is, and the objects that it needs (JSON)
+//	db/ID-PART                the database, in parts of 64 MiB
+//	files/ID                  a tar of the files beside it: the master key, the configuration
+//	open/ID-SEGMENT           the segment that took new messages then, up to its end
+//	segments/SEGMENT-MARK     a segment that is full; later backups share it
+//	entries/FIRST-LAST-PREVIOUS-NONCE-MS
+//	                          entries: their numbers, the nonces of the one before the first and of
+//	                          the last, and its time
+//	messages/SEGMENT-OFFSET-NONCE
+//	                          the record of one message that is too large for its entry, NONCE
+//
+// A full backup stands by itself. An incremental one stands on the one that it names, and has the
+// entries since then. Entries that are sent between backups are objects that no manifest names; the
+// next backup has the same entries in larger objects.
+package backup
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/entry"
+	"github.com/mailstead/mailstead/store/objects"
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// Kinds of a backup.
+const (
+	Full        = "full"
+	Incremental = "incremental"
+)
+
+const (
+	manifestVersion = 1
+	partBytes       = 64 << 20 // of the database, or of entries, in one object
+	batchBytes      = 4 << 20  // of entries in memory
+)
+
+// A Manifest says what one backup is. It is not encrypted.
+type Manifest struct {
+	Version   int       `json:"version"`
+	ID        string    `json:"id"` // rises with the time of the run
+	Kind      string    `json:"kind"`
+	At        time.Time `json:"at"`     // of the last commit in it
+	Number    uint64    `json:"number"` // of that commit
+	Nonce     string    `json:"nonce"`  // of its entry
+	Base      string    `json:"base,omitempty"`
+	Messages  int64     `json:"messages"`
+	Encrypted bool      `json:"encrypted"`
+	Program   string    `json:"program"` // the version of Mailstead
+	Objects   []Stored  `json:"objects"`
+}
+
+// Bytes is the size of all its objects.
+func (m *Manifest) Bytes() (n int64) {
+	for _, o := range m.Objects {
+		n += o.Size
+	}
+	return n
+}
+
+// A Stored is one object of a backup, as it is stored.
+type Stored struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+}
+
+// A Source is the installation that is backed up.
+type Source struct {
+	Store   *store.Store
+	Files   []string // names of files in its directory that belong to a backup, where they are there
+	Program string   // the version of Mailstead
+	Log     *slog.Logger
+}
+
+// A Target is a place that backups go to. One process at a time backs a store up there.
+type Target struct {
+	Place      objects.Place
+	Recipients []age.Recipient // none: nothing is encrypted
+	Identities []age.Identity  // what encrypted objects are read with
+	Temp       string          // a directory for what is on its way
+	Guest      bool            // the store keeps its entries for another target
+
+	sending sync.Mutex // entries are sent by one at a time, and none while a backup begins
+	sent    uint64     // the number of the last entry that was sent; 0: not known
+}
+
+// A Result is what one run has made.
+type Result struct {
+	ID         string    `json:"id"`
+	Kind       string    `json:"kind"`
+	Target     string    `json:"target"`
+	At         time.Time `json:"at"`
+	Number     uint64    `json:"number"`
+	Messages   int64     `json:"messages"`
+	Bytes      int64     `json:"bytes"`       // of all objects that it needs
+	BytesAdded int64     `json:"bytes_added"` // by this run
+	DurationMS int64     `json:"duration_ms"`
+	Verified   bool      `json:"verified"`
+	Reason     string    `json:"reason,omitempty"` // why it is a full one though an incremental one was asked for
+}
+
+// A run is one backup while it is made.
+type run struct {
+	*Target
+	src   Source
+	m     *Manifest
+	known map[string]Stored // objects of earlier backups
+	added []Stored
+}
+
+// Run backs the store up: what is new since the newest backup of it, or all of it where full says
+// so or there is none that it can stand on. What it has stored is read back, unless verify is
+// false.
+func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Result, error) {
+	began := time.Now()
+	manifests, err := t.manifests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := src.Store.KeepEntries(); err != nil {
+		return nil, err
+	}
+	base, reason, err := t.base(src.Store, manifests)
+	if err != nil {
+		return nil, err
+	}
+
+	// No entry is sent between the snapshot and those that lead to it, so that sent entries never
+	// reach from before a backup to behind it.
+	t.sending.Lock()
+	snap, err := src.Store.Snapshot()
+	if err == nil && t.sent != 0 && t.sent < snap.Number {
+		err = t.sendUpTo(ctx, src.Store, snap.Number)
+	}
+	t.sending.Unlock()
+	if snap != nil {
+		defer snap.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	r := &run{Target: t, src: src, known: map[string]Stored{}, m: &Manifest{
+		Version: manifestVersion, Kind: Incremental, At: snap.Time, Number: snap.Number, Nonce: hex.EncodeToString(snap.Nonce[:]),
+		Messages: snap.Messages, Encrypted: len(t.Recipients) > 0, Program: src.Program,
+	}}
+	if full || base == nil {
+		r.m.Kind = Full
+	}
+	r.m.ID = newID(began, snap.Number, r.m.Kind)
+	for _, m := range manifests {
+		if m.Encrypted == r.m.Encrypted {
+			for _, o := range m.Objects {
+				r.known[o.Name] = o
+			}
+		}
+	}
+	if err := r.segments(ctx, snap); err != nil {
+		return nil, err
+	}
+	if base != nil {
+		if err := r.entries(ctx, base.Number); err != nil {
+			return nil, err
+		}
+	}
+	if r.m.Kind == Full {
+		if err := r.database(ctx, snap); err != nil {
+			return nil, err
+		}
+		if err := r.files(ctx); err != nil {
+			return nil, err
+		}
+	} else {
+		r.m.Base = base.ID
+	}
+	if verify {
+		for _, o := range r.added {
+			if err := t.verify(ctx, o); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := t.putManifest(ctx, r.m); err != nil {
+		return nil, err
+	}
+	if !t.Guest {
+		if err := src.Store.DropEntries(snap.Number); err != nil {
+			return nil, err
+		}
+	}
+	res := &Result{
+		ID: r.m.ID, Kind: r.m.Kind, Target: t.Place.String(), At: r.m.At, Number: r.m.Number, Messages: r.m.Messages,
+		Bytes: r.m.Bytes(), Verified: verify, DurationMS: time.Since(began).Milliseconds(),
+	}
+	for _, o := range r.added {
+		res.BytesAdded += o.Size
+	}
+	if !full {
+		res.Reason = reason
+	}
+	return res, nil
+}
+
+// base finds the newest backup that the store has gone on from and of which the entries since are
+// kept; nil, and why, if there is none.
+func (t *Target) base(s *store.Store, manifests []*Manifest) (*Manifest, string, error) {
+	if len(manifests) == 0 {
+		return nil, "there is no backup yet", nil
+	}
+	for _, m := range slices.Backward(manifests) {
+		nonce, err := s.NonceOf(m.Number)
+		if errors.Is(err, store.ErrGap) {
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		if hex.EncodeToString(nonce[:]) == m.Nonce && m.Encrypted == (len(t.Recipients) > 0) {
+			return m, "", nil
+		}
+	}
+	return nil, "what has changed since the last backup is not kept", nil
+}
+
+// segments stores those that are full and are not stored yet; of a full backup also the one that
+// takes new messages.
+func (r *run) segments(ctx context.Context, snap *store.Snapshot) error {
+	for _, info := range snap.Segments {
+		f, err := snap.OpenSegment(info.Number)
+		if err != nil {
+			return err
+		}
+		name := segmentName(info.Number, f.Mark)
+		known, stored := r.known[name]
+		switch {
+		case info.Active && r.m.Kind != Full:
+		case stored:
+			if r.m.Kind == Full {
+				r.m.Objects = append(r.m.Objects, known)
+			}
+		default:
+			if info.Active {
+				name = fmt.Sprintf("open/%s-%08x", r.m.ID, info.Number)
+			}
+			err = r.add(ctx, name, func(w io.Writer) error {
+				_, err := io.Copy(w, io.NewSectionReader(f, 0, info.Size))
+				return err
+			})
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func segmentName(number uint32, mark [8]byte) string {
+	return fmt.Sprintf("segments/%08x-%x", number, mark)
+}
+
+// entries stores those after a number up to the backup's. The bytes of messages in segments that
+// are stored are left out.
+func (r *run) entries(ctx context.Context, after uint64) error {
+	stored := map[uint32]bool{}
+	for _, list := range [][]Stored{r.added, r.m.Objects} {
+		for _, o := range list {
+			if number, ok := parseSegmentName(o.Name); ok {
+				stored[number] = true
+			}
+		}
+	}
+	for name := range r.known {
+		if number, ok := parseSegmentName(name); ok {
+			stored[number] = true
+		}
+	}
+	for after < r.m.Number {
+		b := batch{first: after + 1}
+		temp, err := r.seal(func(w io.Writer) error {
+			for size := int64(0); b.last < r.m.Number && size < partBytes; {
+				list, err := r.src.Store.Entries(max(after, b.last), batchBytes)
+				if err != nil {
+					return err
+				}
+				for _, e := range list {
+					if e.Number > r.m.Number {
+						break
+					}
+					e.DropMessages(func(ref segment.Ref) bool { return stored[ref.Segment] })
+					if err := r.large(ctx, e, stored); err != nil {
+						return err
+					}
+					n, err := writeEntry(w, e)
+					if err != nil {
+						return err
+					}
+					size += n
+					b.add(e)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if err := r.store(ctx, b.name(), temp); err != nil {
+			return err
+		}
+		after = b.last
+	}
+	return nil
+}
+
+// large stores the messages of an entry whose bytes are neither part of it nor in a segment that is
+// stored.
+func (r *run) large(ctx context.Context, e *store.Entry, stored map[uint32]bool) error {
+	for _, ref := range e.Elsewhere() {
+		name := messageName(ref, e.Nonce)
+		if stored[ref.Segment] {
+			continue
+		}
+		if known, ok := r.known[name]; ok {
+			r.m.Objects = append(r.m.Objects, known)
+			continue
+		}
+		err := r.add(ctx, name, func(w io.Writer) error { return writeMessage(w, r.src.Store, ref) })
+		if isLost(err) {
+			e.Lose(ref)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func messageName(ref segment.Ref, nonce entry.Nonce) string {
+	return fmt.Sprintf("messages/%08x-%08x-%x", ref.Segment, ref.Offset, nonce[:8])
+}
+
+// isLost tells of a message that the disk has lost.
+func isLost(err error) bool {
+	return errors.Is(err, segment.ErrDamaged) || errors.Is(err, fs.ErrNotExist)
+}
+
+// writeMessage writes the header of a message's segment and its record.
+func writeMessage(w io.Writer, s *store.Store, ref segment.Ref) error {
+	head, record, err := s.ReadMessage(ref)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(head[:]); err != nil {
+		return err
+	}
+	_, err = w.Write(record)
+	return err
+}
+
+// database stores the database in parts.
+func (r *run) database(ctx context.Context, snap *store.Snapshot) error {
+	from, to := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		err := snap.WriteDatabase(to)
+		to.CloseWithError(err)
+		written <- err
+	}()
+	defer func() {
+		from.Close() // ends the writer, where an error has ended the reader
+		<-written
+	}()
+	for part, left := 0, snap.DatabaseSize(); left > 0; part++ {
+		n := min(left, partBytes)
+		err := r.add(ctx, fmt.Sprintf("db/%s-%06d", r.m.ID, part), func(w io.Writer) error {
+			_, err := io.CopyN(w, from, n)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		left -= n
+	}
+	return nil
+}
+
+// files stores the files beside the database.
+func (r *run) files(ctx context.Context) error {
+	return r.add(ctx, "files/"+r.m.ID, func(w io.Writer) error {
+		out := tar.NewWriter(w)
+		if err := writeFiles(out, r.src); err != nil {
+			return err
+		}
+		return out.Close()
+	})
+}
+
+// writeFiles adds the files of a backup that are there.
+func writeFiles(out *tar.Writer, src Source) error {
+	for _, name := range src.Files {
+		data, err := os.ReadFile(filepath.Join(src.Store.Dir(), name))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), Format: tar.FormatPAX}); err != nil {
+			return err
+		}
+		if _, err := out.Write(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add stores what write gives under a name, as part of the backup.
+func (r *run) add(ctx context.Context, name string, write func(io.Writer) error) error {
+	temp, err := r.seal(write)
+	if err != nil {
+		return fmt.Errorf("prepare %s: %w", name, err)
+	}
+	return r.store(ctx, name, temp)
+}
+
+// store stores a sealed object, and closes it.
+func (r *run) store(ctx context.Context, name string, temp *sealed) error {
+	defer temp.Close()
+	if err := r.Place.Put(ctx, name, temp, temp.size); err != nil {
+		return err
+	}
+	o := Stored{name, temp.size, temp.sum}
+	r.added = append(r.added, o)
+	r.m.Objects = append(r.m.Objects, o)
+	return nil
+}
+
+// verify reads an object back.
+func (t *Target) verify(ctx context.Context, o Stored) error {
+	in, err := t.Place.Open(ctx, o.Name)
+	if err != nil {
+		return err
+	}
+	h := sha256.New()
+	n, err := io.Copy(h, in)
+	if err := errors.Join(err, in.Close()); err != nil {
+		return fmt.Errorf("read %s: %w", o.Name, err)
+	}
+	if n != o.Size || hex.EncodeToString(h.Sum(nil)) != o.SHA256 {
+		return fmt.Errorf("%s is not what was stored: %w", o.Name, ErrDamaged)
+	}
+	return nil
+}
+
+// ErrDamaged is returned for what is not what was stored.
+var ErrDamaged = errors.New("the backup is damaged")
+
+func (t *Target) putManifest(ctx context.Context, m *Manifest) error {
+	text, err := json.MarshalIndent(m, "", "\t")
+	if err != nil {
+		return err
+	}
+	return t.Place.Put(ctx, "manifests/"+m.ID, strings.NewReader(string(text)), int64(len(text)))
+}
+
+// manifests reads all of them, oldest first.
+func (t *Target) manifests(ctx context.Context) (list []*Manifest, err error) {
+	for o, err := range t.Place.List(ctx, "manifests/") {
+		if err != nil {
+			return nil, err
+		}
+		in, err := t.Place.Open(ctx, o.Name)
+		if err != nil {
+			return nil, err
+		}
+		text, err := io.ReadAll(io.LimitReader(in, 1<<30))
+		m := new(Manifest)
+		if err = errors.Join(err, in.Close()); err == nil {
+			err = json.Unmarshal(text, m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", o.Name, err)
+		}
+		if m.Version > manifestVersion {
+			return nil, fmt.Errorf("%s is of a newer version of Mailstead (%s): use that one", o.Name, m.Program)
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}

@@ -1,0 +1,207 @@
+package backup
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/entry"
+)
+
+// maxEntry bounds what one entry is believed to have. Those that the store makes are smaller.
+const maxEntry = 1 << 30
+
+// A batch is an object of entries.
+type batch struct {
+	first, last     uint64
+	previous, nonce string // the first 8 bytes of the nonces, in hexadecimal digits
+	at              time.Time
+}
+
+func (b *batch) add(e *store.Entry) {
+	if b.previous == "" {
+		b.previous = shortNonce(e.Previous)
+	}
+	b.last, b.nonce, b.at = e.Number, shortNonce(e.Nonce), e.Time
+}
+
+func shortNonce(n entry.Nonce) string { return hex.EncodeToString(n[:8]) }
+
+func (b *batch) name() string {
+	return fmt.Sprintf("entries/%016x-%016x-%s-%s-%x", b.first, b.last, b.previous, b.nonce, b.at.UnixMilli())
+}
+
+func parseBatch(name string) (b batch, ok bool) {
+	part := strings.Split(strings.TrimPrefix(name, "entries/"), "-")
+	if len(part) != 5 || !strings.HasPrefix(name, "entries/") {
+		return b, false
+	}
+	first, err1 := strconv.ParseUint(part[0], 16, 64)
+	last, err2 := strconv.ParseUint(part[1], 16, 64)
+	ms, err3 := strconv.ParseInt(part[4], 16, 64)
+	b = batch{first, last, part[2], part[3], time.UnixMilli(ms).UTC()}
+	return b, err1 == nil && err2 == nil && err3 == nil && first <= last
+}
+
+func parseSegmentName(name string) (number uint32, ok bool) {
+	digits, _, ok := strings.Cut(strings.TrimPrefix(name, "segments/"), "-")
+	n, err := strconv.ParseUint(digits, 16, 32)
+	return uint32(n), ok && err == nil && strings.HasPrefix(name, "segments/")
+}
+
+// writeEntry writes an entry, and its length before it.
+func writeEntry(w io.Writer, e *store.Entry) (int64, error) {
+	data := e.Marshal()
+	if _, err := w.Write(binary.AppendUvarint(nil, uint64(len(data)))); err != nil {
+		return 0, err
+	}
+	n, err := w.Write(data)
+	return int64(n), err
+}
+
+// readEntries calls fn for each entry of an object.
+func (t *Target) readEntries(ctx context.Context, name string, fn func(*store.Entry) error) error {
+	return t.read(ctx, name, func(r io.Reader) error {
+		in := bufio.NewReaderSize(r, 256<<10)
+		for {
+			size, err := binary.ReadUvarint(in)
+			if err == io.EOF {
+				return nil
+			}
+			if err == nil && size > maxEntry {
+				err = entry.ErrDamaged
+			}
+			if err != nil {
+				return err
+			}
+			data := make([]byte, size)
+			if _, err := io.ReadFull(in, data); err != nil {
+				return err
+			}
+			e, err := entry.Parse(data)
+			if err != nil {
+				return err
+			}
+			if err := fn(e); err != nil {
+				return err
+			}
+		}
+	})
+}
+
+// read gives fn what an object holds.
+func (t *Target) read(ctx context.Context, name string, fn func(io.Reader) error) error {
+	in, err := t.Place.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	plain, err := unseal(in, t.Identities)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	defer plain.Close()
+	if err := fn(plain); err != nil {
+		return fmt.Errorf("read %s: %w", name, err)
+	}
+	return nil
+}
+
+// Send sends the entries that are kept and were not sent yet, so that the target has every commit
+// up to now. It does nothing where the store keeps no entries: a backup begins that.
+func (t *Target) Send(ctx context.Context, s *store.Store) error {
+	t.sending.Lock()
+	defer t.sending.Unlock()
+	number, err := s.Number()
+	if err != nil {
+		return err
+	}
+	if t.sent == 0 {
+		if t.sent, err = t.lastSent(ctx, s); err != nil || t.sent == 0 {
+			return err
+		}
+	}
+	return t.sendUpTo(ctx, s, number)
+}
+
+// lastSent finds which entry the target has last, or the one before the oldest that is kept; 0
+// where none is kept.
+func (t *Target) lastSent(ctx context.Context, s *store.Store) (uint64, error) {
+	oldest, err := s.OldestEntry()
+	if err != nil || oldest == 0 {
+		return 0, err
+	}
+	sent := oldest - 1
+	for o, err := range t.Place.List(ctx, "entries/") {
+		if err != nil {
+			return 0, err
+		}
+		b, ok := parseBatch(o.Name)
+		if !ok || b.last <= sent {
+			continue
+		}
+		nonce, err := s.NonceOf(b.last)
+		if err == nil && shortNonce(nonce) == b.nonce {
+			sent = b.last
+		} else if err != nil && !errors.Is(err, store.ErrGap) {
+			return 0, err
+		}
+	}
+	return sent, nil
+}
+
+// sendUpTo sends the entries up to a number. The caller has t.sending.
+func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) error {
+	for t.sent < number {
+		list, err := s.Entries(t.sent, batchBytes)
+		if errors.Is(err, store.ErrGap) {
+			t.sent = 0 // the next backup is a full one
+		}
+		if err != nil {
+			return err
+		}
+		b := batch{first: t.sent + 1}
+		temp, err := t.seal(func(w io.Writer) error {
+			for _, e := range list {
+				if e.Number > number {
+					break
+				}
+				for _, ref := range e.Elsewhere() {
+					message, err := t.seal(func(w io.Writer) error { return writeMessage(w, s, ref) })
+					if isLost(err) {
+						e.Lose(ref)
+						continue
+					}
+					if err != nil {
+						return err
+					}
+					if err := errors.Join(t.Place.Put(ctx, messageName(ref, e.Nonce), message, message.size), message.Close()); err != nil {
+						return err
+					}
+				}
+				if _, err := writeEntry(w, e); err != nil {
+					return err
+				}
+				b.add(e)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("prepare entries from %d: %w", b.first, err)
+		}
+		if err := errors.Join(t.Place.Put(ctx, b.name(), temp, temp.size), temp.Close()); err != nil {
+			return err
+		}
+		t.sent = b.last
+		s.EntriesStored(b.last)
+	}
+	return nil
+}

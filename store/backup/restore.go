@@ -1,0 +1,423 @@
+package backup
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// workDir is where a restore works, in the directory that it restores to.
+const workDir = "restore.part"
+
+// A Restored is what a restore has made.
+type Restored struct {
+	At       time.Time `json:"at"`     // of the last commit in it
+	Number   uint64    `json:"number"` // of that commit
+	Messages int64     `json:"messages"`
+	Bytes    int64     `json:"bytes"` // of the files
+}
+
+// A RangeError says which times can be restored.
+type RangeError struct {
+	At     time.Time
+	Ranges []TimeRange // ascending
+}
+
+func (e *RangeError) Error() string {
+	if len(e.Ranges) == 0 {
+		return "there is no backup that could be restored"
+	}
+	var list []string
+	for _, r := range e.Ranges {
+		list = append(list, r.First.Format(rangeTime)+" to "+r.Last.Format(rangeTime))
+	}
+	return fmt.Sprintf("nothing is kept of %s: give --at a time from %s", e.At.Format(rangeTime), strings.Join(list, ", or from "))
+}
+
+const rangeTime = "2006-01-02T15:04:05.000Z07:00"
+
+// A TimeRange is times of which each can be restored.
+type TimeRange struct{ First, Last time.Time }
+
+// A chain is a full backup and the entries that follow it.
+type chain struct {
+	full    *Manifest
+	batches []string
+	last    time.Time // of the last entry
+}
+
+// chains finds them, the newest full backup last.
+func (t *Target) chains(ctx context.Context, manifests []*Manifest) ([]chain, error) {
+	follow := map[string][]batch{} // by number and nonce of what they follow
+	link := func(number uint64, nonce string) string {
+		return fmt.Sprintf("%d %s", number, nonce[:min(16, len(nonce))])
+	}
+	for o, err := range t.Place.List(ctx, "entries/") {
+		if err != nil {
+			return nil, err
+		}
+		if b, ok := parseBatch(o.Name); ok {
+			at := link(b.first-1, b.previous)
+			follow[at] = append(follow[at], b)
+		}
+	}
+	var list []chain
+	for _, m := range manifests {
+		if m.Kind != Full {
+			continue
+		}
+		c := chain{full: m, last: m.At}
+		for at := link(m.Number, m.Nonce); len(follow[at]) > 0; {
+			next := slices.MaxFunc(follow[at], func(a, b batch) int { return int(int64(a.last) - int64(b.last)) })
+			c.batches, c.last = append(c.batches, next.name()), next.at
+			at = link(next.last, next.nonce)
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// Ranges says which times can be restored.
+func (t *Target) ranges(chains []chain) (list []TimeRange) {
+	for _, c := range chains {
+		if n := len(list); n > 0 && !c.full.At.After(list[n-1].Last) {
+			if c.last.After(list[n-1].Last) {
+				list[n-1].Last = c.last
+			}
+			continue
+		}
+		list = append(list, TimeRange{c.full.At, c.last})
+	}
+	return list
+}
+
+// Restore makes a store in dir, as it was at a time; the zero time is the newest. dir must be
+// empty, but for what a restore has left that was killed. Errors are a *RangeError for a time that
+// is not kept, and ErrNoIdentity.
+func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (*Restored, error) {
+	manifests, err := t.manifests(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chains, err := t.chains(ctx, manifests)
+	if err != nil {
+		return nil, err
+	}
+	i := len(chains) - 1
+	for ; i >= 0 && !at.IsZero() && chains[i].full.At.After(at); i-- {
+	}
+	if i < 0 || !at.IsZero() && chains[i].last.Before(at) {
+		return nil, &RangeError{at, t.ranges(chains)}
+	}
+	c := chains[i]
+	if c.full.Encrypted && len(t.Identities) == 0 {
+		return nil, ErrNoIdentity
+	}
+	work, err := beginRestore(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.fetchFull(ctx, c.full, work); err != nil {
+		return nil, err
+	}
+	st, err := store.Open(work, store.Options{Unsynced: true, Log: log})
+	if err != nil {
+		return nil, err
+	}
+	f := fetcher{Target: t, segments: map[uint32][]string{}, have: map[uint32]bool{}}
+	defer f.close()
+	for _, m := range manifests {
+		for _, o := range m.Objects {
+			if number, ok := parseSegmentName(o.Name); ok && !slices.Contains(f.segments[number], o.Name) {
+				f.segments[number] = append(f.segments[number], o.Name)
+			}
+		}
+	}
+	for _, o := range c.full.Objects {
+		if number, ok := parseSegmentName(o.Name); ok {
+			f.have[number] = true
+		}
+	}
+	end := errors.New("enough") // of the entries
+	for _, name := range c.batches {
+		err = t.readEntries(ctx, name, func(e *store.Entry) error {
+			if !at.IsZero() && e.Time.After(at) {
+				return end
+			}
+			for _, ref := range e.Elsewhere() {
+				if err := f.fetch(ctx, st, e, ref); isLost(err) {
+					log.Error("a message is not in the backup as it was", "error", err)
+					e.Lose(ref)
+				} else if err != nil {
+					return err
+				}
+			}
+			return st.Apply(e)
+		})
+		if err != nil {
+			break
+		}
+	}
+	if errors.Is(err, end) {
+		err = nil
+	}
+	res := new(Restored)
+	if err == nil {
+		err = describe(st, res)
+	}
+	if err == nil {
+		err = st.ForgetEntries()
+	}
+	if err := errors.Join(err, st.Close()); err != nil {
+		return nil, err
+	}
+	return res, finishRestore(work, dir, res)
+}
+
+// describe fills in what the store says of itself.
+func describe(st *store.Store, res *Restored) error {
+	snap, err := st.Snapshot()
+	if err != nil {
+		return err
+	}
+	res.At, res.Number, res.Messages = snap.Time, snap.Number, snap.Messages
+	return snap.Close()
+}
+
+// beginRestore makes the directory that a restore works in.
+func beginRestore(dir string) (work string, err error) {
+	list, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	work = filepath.Join(dir, workDir)
+	for _, e := range list {
+		if e.Name() != workDir {
+			return "", fmt.Errorf("%s is not empty: restore to a directory of its own", dir)
+		}
+	}
+	if err := os.RemoveAll(work); err != nil {
+		return "", err
+	}
+	return work, os.MkdirAll(filepath.Join(work, store.SegmentDir), 0o700)
+}
+
+// finishRestore syncs the files and puts them into their place, the database last.
+func finishRestore(work, dir string, res *Restored) error {
+	err := filepath.WalkDir(work, func(path string, e os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		if info, err := f.Stat(); err == nil && !e.IsDir() {
+			res.Bytes += info.Size()
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
+	if err != nil {
+		return err
+	}
+	list, err := os.ReadDir(work)
+	if err != nil {
+		return err
+	}
+	for _, last := range []bool{false, true} {
+		for _, e := range list {
+			if (e.Name() == store.DatabaseFile) != last {
+				continue
+			}
+			if err := os.Rename(filepath.Join(work, e.Name()), filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(work); err != nil {
+		return err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// fetchFull writes the files of a full backup.
+func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error {
+	for _, o := range m.Objects {
+		kind, rest, _ := strings.Cut(o.Name, "/")
+		path := ""
+		switch kind {
+		case "db":
+			path = store.DatabaseFile
+		case "segments":
+			number, ok := parseSegmentName(o.Name)
+			if !ok {
+				return fmt.Errorf("%s in %s: %w", o.Name, m.ID, ErrDamaged)
+			}
+			path = filepath.Join(store.SegmentDir, segment.FileName(number))
+		case "open":
+			number, ok := parseSegmentName("segments/" + rest[strings.LastIndex(rest, "-")+1:] + "-")
+			if !ok {
+				return fmt.Errorf("%s in %s: %w", o.Name, m.ID, ErrDamaged)
+			}
+			path = filepath.Join(store.SegmentDir, segment.FileName(number))
+		case "files":
+			if err := t.read(ctx, o.Name, func(r io.Reader) error { return extract(tar.NewReader(r), work) }); err != nil {
+				return err
+			}
+			continue
+		default:
+			continue
+		}
+		err := t.read(ctx, o.Name, func(r io.Reader) error {
+			f, err := os.OpenFile(filepath.Join(work, path), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(f, r)
+			return errors.Join(err, f.Close())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// extract writes the files of a tar, which have no directories, into a directory.
+func extract(in *tar.Reader, dir string) error {
+	for {
+		h, err := in.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if h.Name != filepath.Base(h.Name) || h.Typeflag != tar.TypeReg {
+			return fmt.Errorf("file %q: %w", h.Name, ErrDamaged)
+		}
+		f, err := os.OpenFile(filepath.Join(dir, h.Name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(f, in)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+	}
+}
+
+// A fetcher finds messages that are not part of their entries.
+type fetcher struct {
+	*Target
+	segments map[uint32][]string // objects by number; a store that was restored may have others
+	have     map[uint32]bool     // those that the full backup has brought
+
+	open map[string]*os.File // the last few
+	used []string
+}
+
+// fetch writes the record of a message into the store. Where none of the objects has it, the error
+// is segment.ErrDamaged.
+func (f *fetcher) fetch(ctx context.Context, st *store.Store, e *store.Entry, ref store.BlobRef) error {
+	if f.have[ref.Segment] {
+		return verifyMessage(st, ref)
+	}
+	errs := []error{fmt.Errorf("message at %d in segment %08x: %w", ref.Offset, ref.Segment, segment.ErrDamaged)}
+	for _, name := range f.segments[ref.Segment] {
+		file, err := f.segment(ctx, name)
+		if err != nil {
+			return err
+		}
+		var head [segment.HeaderSize]byte
+		if _, err := file.ReadAt(head[:], 0); err != nil {
+			return fmt.Errorf("read %s: %w", name, err)
+		}
+		err = st.WriteMessage(head, ref, io.NewSectionReader(file, int64(ref.Offset), ref.Size()))
+		if err == nil {
+			err = verifyMessage(st, ref)
+		}
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	err := f.read(ctx, messageName(ref, e.Nonce), func(r io.Reader) error {
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		if int64(len(data)) != segment.HeaderSize+ref.Size() {
+			return ErrDamaged
+		}
+		if err := st.WriteMessage([segment.HeaderSize]byte(data), ref, bytes.NewReader(data[segment.HeaderSize:])); err != nil {
+			return err
+		}
+		return verifyMessage(st, ref)
+	})
+	if err == nil {
+		return nil
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func verifyMessage(st *store.Store, ref store.BlobRef) error {
+	blob, err := st.OpenBlob(ref)
+	if err != nil {
+		return err
+	}
+	return blob.Close()
+}
+
+// segment fetches a segment into a file without a name.
+func (f *fetcher) segment(ctx context.Context, name string) (*os.File, error) {
+	if file := f.open[name]; file != nil {
+		return file, nil
+	}
+	file, err := os.CreateTemp(f.Temp, "restore-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(file.Name()); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	err = f.read(ctx, name, func(r io.Reader) error {
+		_, err := io.Copy(file, r)
+		return err
+	})
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	if f.open == nil {
+		f.open = map[string]*os.File{}
+	}
+	f.open[name] = file
+	if f.used = append(f.used, name); len(f.used) > 4 {
+		err = f.open[f.used[0]].Close()
+		delete(f.open, f.used[0])
+		f.used = f.used[1:]
+	}
+	return file, err
+}
+
+func (f *fetcher) close() {
+	for _, file := range f.open {
+		file.Close()
+	}
+}

@@ -1,0 +1,191 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	sendWait  = 500 * time.Millisecond // entries of so long are sent together
+	retryWait = 10 * time.Second       // after a send that failed
+	keptMost  = 256 << 20              // bytes of entries that are kept before the next backup is made early
+)
+
+// A Schedule sends entries and makes backups of one installation while it runs. The exported fields
+// are set before Run.
+type Schedule struct {
+	Target           *Target
+	Source           Source
+	Every, FullEvery time.Duration
+	Keep             time.Duration // of which every second can be restored
+	Sync             bool          // nothing is acknowledged before its entry is stored
+	Now              func() time.Time
+
+	running sync.Mutex // one backup at a time
+
+	mu      sync.Mutex
+	state   State
+	started time.Time
+}
+
+// A State is how backups go.
+type State struct {
+	Target      string
+	LastSuccess time.Time // of a backup's end; zero: none was made yet
+	Verified    bool      // the last one was read back
+	Err         error     // of the last try, if it failed
+}
+
+// State says how backups go.
+func (s *Schedule) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// Late tells whether the last backup is older than two intervals; it counts from the start where
+// there is none.
+func (s *Schedule) Late() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.state.LastSuccess
+	if from.IsZero() {
+		from = s.started
+	}
+	return s.Now().After(from.Add(2 * s.Every))
+}
+
+// Backup makes one backup now, to the schedule's target.
+func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, error) {
+	s.running.Lock()
+	defer s.running.Unlock()
+	res, err := s.Target.Run(ctx, s.Source, full, verify)
+	s.mu.Lock()
+	s.state.Err = err
+	if err == nil {
+		s.state.LastSuccess, s.state.Verified = s.Now(), res.Verified
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	s.Source.Store.EntriesStored(res.Number)
+	if res.Reason != "" {
+		s.Source.Log.Warn("the backup is a full one", "reason", res.Reason)
+	}
+	if err := s.Target.Prune(ctx, s.Now().Add(-s.Keep)); err != nil {
+		s.Source.Log.Error("old backups could not be deleted; the next backup tries again", "target", res.Target, "error", err)
+	}
+	return res, nil
+}
+
+// Run sends each entry at most a second after its commit, and makes a backup every Every, until ctx
+// ends. What fails is logged and tried again.
+func (s *Schedule) Run(ctx context.Context) error {
+	s.mu.Lock()
+	s.state.Target = s.Target.Place.String()
+	s.started = s.Now()
+	s.mu.Unlock()
+	s.Source.Store.RequireStored(s.Sync)
+	next, full := s.resume(ctx)
+	late := false
+	for {
+		var err error
+		kept, _, keptErr := s.Source.Store.KeptEntries()
+		if now := s.Now(); !now.Before(next) || kept > keptMost {
+			var res *Result
+			if res, err = s.Backup(ctx, !now.Before(full), true); err == nil {
+				s.Source.Log.Info("backup made", "kind", res.Kind, "target", res.Target, "number", res.Number, "bytes_added", res.BytesAdded, "ms", res.DurationMS)
+				next = now.Add(s.Every)
+				if res.Kind == Full {
+					full = now.Add(s.FullEvery)
+				}
+			} else {
+				next = now.Add(min(s.Every, time.Minute))
+			}
+		} else if err = s.Target.Send(ctx, s.Source.Store); errors.Is(err, store.ErrGap) {
+			err, next = nil, s.Now() // there is too much, or nothing to stand on: a full backup
+		}
+		if err = errors.Join(err, keptErr); err != nil && ctx.Err() == nil {
+			s.Source.Log.Error("the backup is not up to date; it is tried again", "target", s.Target.Place.String(), "error", err)
+		}
+		if s.Late() != late {
+			if late = !late; late {
+				s.Source.Log.Error("the last backup is older than two intervals", "target", s.Target.Place.String(), "every", s.Every)
+			} else {
+				s.Source.Log.Info("the backup is up to date again", "target", s.Target.Place.String())
+			}
+		}
+		wait := sendWait
+		switch {
+		case err != nil:
+			wait = retryWait
+		case s.Sync:
+			wait = 0
+		}
+		if !s.pause(ctx, wait, next) {
+			break
+		}
+	}
+	// What is acknowledged is to be there when the process is gone.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := s.Target.Send(last, s.Source.Store); err != nil && !errors.Is(err, store.ErrClosed) {
+		s.Source.Log.Error("the last entries were not sent to the backup; the next start sends them", "error", err)
+	}
+	return nil
+}
+
+// pause waits for at least so long, and then until there are entries to send or a backup is due. It
+// is false when ctx has ended.
+func (s *Schedule) pause(ctx context.Context, least time.Duration, next time.Time) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(least):
+	}
+	due := time.NewTimer(max(0, next.Sub(s.Now())))
+	defer due.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.Source.Store.EntriesAdded():
+	case <-due.C:
+	}
+	return true
+}
+
+// resume finds when the next backup and the next full one are due.
+func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
+	manifests, err := s.Target.manifests(ctx)
+	if err != nil {
+		return s.Now(), s.Now()
+	}
+	for _, m := range manifests {
+		at, err := time.Parse(idTime, m.ID[:min(len(idTime), len(m.ID))])
+		if err != nil {
+			continue
+		}
+		s.mu.Lock()
+		s.state.LastSuccess = at
+		s.mu.Unlock()
+		next = at.Add(s.Every)
+		if m.Kind == Full {
+			full = at.Add(s.FullEvery)
+		}
+	}
+	return next, full
+}
+
+// idTime is how the id of a backup begins.
+const idTime = "20060102T150405.000Z"
+
+func newID(at time.Time, number uint64, kind string) string {
+	return strings.Join([]string{at.UTC().Format(idTime), fmt.Sprintf("%016x", number), kind}, "-")
+}

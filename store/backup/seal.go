@@ -1,0 +1,105 @@
+package backup
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"filippo.io/age"
+	"github.com/klauspost/compress/zstd"
+)
+
+// ErrNoIdentity is returned where something is encrypted and there is no identity for it.
+var ErrNoIdentity = errors.New("the backup is encrypted, and none of the given identities opens it: give the age identity file that belongs to one of its recipients (--age-identity FILE)")
+
+// sealed is an object that is ready to be stored, in a file without a name.
+type sealed struct {
+	*os.File
+	size int64
+	sum  string
+}
+
+// seal compresses and encrypts what write gives.
+func (t *Target) seal(write func(io.Writer) error) (_ *sealed, err error) {
+	f, err := os.CreateTemp(t.Temp, "backup-")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	h := sha256.New()
+	n := &counter{w: io.MultiWriter(f, h)}
+	if err := seal(n, t.Recipients, write); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &sealed{f, n.n, hex.EncodeToString(h.Sum(nil))}, nil
+}
+
+func seal(to io.Writer, recipients []age.Recipient, write func(io.Writer) error) error {
+	end := func() error { return nil }
+	if len(recipients) > 0 {
+		encrypted, err := age.Encrypt(to, recipients...)
+		if err != nil {
+			return fmt.Errorf("encrypt: %w", err)
+		}
+		to, end = encrypted, encrypted.Close
+	}
+	// One goroutine, and windows of 1 MiB: backups run beside the mail.
+	packed, err := zstd.NewWriter(to, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		return err
+	}
+	if err := write(packed); err != nil {
+		return err
+	}
+	return errors.Join(packed.Close(), end())
+}
+
+// A counter counts what goes through it.
+type counter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
+
+// The first bytes of what is encrypted, and of what is compressed.
+const (
+	ageMagic  = "age-encryption.org/"
+	zstdMagic = "\x28\xb5\x2f\xfd"
+)
+
+// unseal gives what was sealed. The reader must be closed; from is not.
+func unseal(from io.Reader, identities []age.Identity) (io.ReadCloser, error) {
+	in := bufio.NewReaderSize(from, 64<<10)
+	if begin, _ := in.Peek(len(ageMagic)); string(begin) == ageMagic {
+		if len(identities) == 0 {
+			return nil, ErrNoIdentity
+		}
+		plain, err := age.Decrypt(in, identities...)
+		if errors.As(err, new(*age.NoIdentityMatchError)) {
+			return nil, ErrNoIdentity
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decrypt: %w", err)
+		}
+		in = bufio.NewReaderSize(plain, 64<<10)
+	}
+	if begin, _ := in.Peek(len(zstdMagic)); string(begin) != zstdMagic {
+		return nil, fmt.Errorf("neither encrypted nor compressed: %w", ErrDamaged)
+	}
+	out, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(8<<20))
+	if err != nil {
+		return nil, err
+	}
+	return out.IOReadCloser(), nil
+}

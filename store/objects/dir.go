@@ -1,0 +1,163 @@
+package objects
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// tempPrefix begins the names of files that are being written.
+const tempPrefix = ".new-"
+
+// A directory keeps each object as a file, with the parts of its name as directories.
+type directory struct{ address, dir string }
+
+func (d *directory) String() string { return d.address }
+
+func (d *directory) path(name string) string { return filepath.Join(d.dir, filepath.FromSlash(name)) }
+
+func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size int64) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	path := d.path(name)
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("put %s: %w", name, err)
+	}
+	f, err := os.CreateTemp(dir, tempPrefix)
+	if err != nil {
+		return fmt.Errorf("put %s: %w", name, err)
+	}
+	_, err = io.Copy(f, &ended{ctx, io.NewSectionReader(r, 0, size)})
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("put %s: %w", name, err), os.Remove(f.Name()))
+	}
+	// The file's name, and those of the directories above it that may be new.
+	for ; strings.HasPrefix(dir, d.dir); dir = filepath.Dir(dir) {
+		if err := syncDir(dir); err != nil {
+			return fmt.Errorf("put %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// ended is a reader that ends with its context.
+type ended struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (e *ended) Read(p []byte) (int, error) {
+	if err := e.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return e.Reader.Read(p)
+}
+
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+func (d *directory) Open(_ context.Context, name string) (io.ReadCloser, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(d.path(name))
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return f, nil
+}
+
+func (d *directory) Delete(_ context.Context, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("delete %s: %w", name, err)
+	}
+	return nil
+}
+
+// List reads the directories as it comes to them. It removes what a Put was writing when its
+// process ended, if that is a day old.
+func (d *directory) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		err := d.walk(ctx, "", prefix, func(o Object) bool { return yield(o, nil) })
+		if err != nil && !errors.Is(err, fs.SkipAll) {
+			yield(Object{}, fmt.Errorf("list %s: %w", d.address, err))
+		}
+	}
+}
+
+// walk gives the objects below a directory, in the order of their names. Its name ends in a slash.
+func (d *directory) walk(ctx context.Context, below, prefix string, yield func(Object) bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(d.path(below))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	name := func(e fs.DirEntry) string {
+		if e.IsDir() {
+			return below + e.Name() + "/"
+		}
+		return below + e.Name()
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(name(a), name(b)) })
+	for _, e := range entries {
+		name := name(e)
+		if strings.HasPrefix(e.Name(), tempPrefix) {
+			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
+				_ = os.Remove(d.path(name))
+			}
+		}
+		if strings.HasPrefix(e.Name(), ".") || !strings.HasPrefix(name, prefix) && !strings.HasPrefix(prefix, name) {
+			continue
+		}
+		if e.IsDir() {
+			if err := d.walk(ctx, name, prefix, yield); err != nil {
+				return err
+			}
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(name, prefix) && info.Mode().IsRegular() && !yield(Object{name, info.Size()}) {
+			return fs.SkipAll
+		}
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package objects
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+)
+
+// S3 says how buckets are reached.
+type S3 struct {
+	Endpoint      string // "https://s3.example.com"; AWS's of the region if ""
+	Region        string // "us-east-1" if ""
+	Key, Secret   string // if "", they are in a file or in the environment
+	AccessKeyFile string // two lines: key id, secret; if "", AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY
+	PathStyle     *bool  // https://endpoint/bucket/…; nil: where an endpoint is given
+	RootCAs       *x509.CertPool
+}
+
+const (
+	listMost = 1000 // names in one answer
+	s3Tries  = 5
+	// idleTime is how long a server may say nothing.
+	idleTime = 30 * time.Second
+)
+
+// A bucket keeps objects in an S3-compatible bucket, below a prefix.
+type bucket struct {
+	address, name, prefix string
+	client                *minio.Client
+}
+
+func newBucket(address, name, prefix string, o S3) (*bucket, error) {
+	if name == "" {
+		return nil, fmt.Errorf("%q: %w: write s3://BUCKET/PREFIX", address, ErrAddress)
+	}
+	endpoint := cmp.Or(o.Endpoint, "https://s3."+cmp.Or(o.Region, "us-east-1")+".amazonaws.com")
+	u, err := url.Parse(endpoint)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || strings.Trim(u.Path, "/") != "" {
+		return nil, fmt.Errorf("S3 endpoint %q: %w: write https://HOST or https://HOST:PORT", endpoint, ErrAddress)
+	}
+	key, err := o.accessKey()
+	if err != nil {
+		return nil, err
+	}
+	lookup := minio.BucketLookupDNS
+	if o.PathStyle != nil && *o.PathStyle || o.PathStyle == nil && o.Endpoint != "" {
+		lookup = minio.BucketLookupPath
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: o.RootCAs, MinVersion: tls.VersionTLS12}
+	transport.ResponseHeaderTimeout = idleTime
+	client, err := minio.New(u.Host, &minio.Options{
+		Creds: key, Secure: u.Scheme == "https", Region: cmp.Or(o.Region, "us-east-1"), BucketLookup: lookup,
+		Transport: transport, MaxRetries: s3Tries,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("S3 endpoint %q: %w", endpoint, err)
+	}
+	if prefix != "" {
+		prefix += "/"
+	}
+	return &bucket{address, name, prefix, client}, nil
+}
+
+// accessKey gives the key, or reads it from its file or from the environment.
+func (o S3) accessKey() (*credentials.Credentials, error) {
+	if o.Key != "" {
+		return credentials.NewStaticV4(o.Key, o.Secret, ""), nil
+	}
+	if o.AccessKeyFile == "" {
+		id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
+		if id == "" || secret == "" {
+			return nil, errors.New("there is no S3 access key: set access_key_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		}
+		return credentials.NewStaticV4(id, secret, os.Getenv("AWS_SESSION_TOKEN")), nil
+	}
+	key, secret, err := ReadAccessKey(o.AccessKeyFile)
+	if err != nil {
+		return nil, err
+	}
+	return credentials.NewStaticV4(key, secret, ""), nil
+}
+
+// ReadAccessKey reads a key's id and secret, the two lines of a file.
+func ReadAccessKey(file string) (key, secret string, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return "", "", fmt.Errorf("read S3 access key: %w", err)
+	}
+	defer f.Close()
+	var lines []string
+	for scan := bufio.NewScanner(io.LimitReader(f, 4096)); scan.Scan(); {
+		if line := strings.TrimSpace(scan.Text()); line != "" {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) != 2 {
+		return "", "", fmt.Errorf("S3 access key: %s must have two lines, the key id and the secret", file)
+	}
+	return lines[0], lines[1], nil
+}
+
+func (b *bucket) String() string { return b.address }
+
+func (b *bucket) Put(ctx context.Context, name string, r io.ReaderAt, size int64) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, io.NewSectionReader(r, 0, size), size, minio.PutObjectOptions{
+		DisableMultipart: true, ContentType: "application/octet-stream",
+	})
+	return b.failed("put", name, err)
+}
+
+func (b *bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	o, err := b.client.GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
+	if err != nil {
+		return nil, b.failed("open", name, err)
+	}
+	// The request is made with the first byte that is asked for.
+	if _, err := o.Stat(); err != nil {
+		return nil, errors.Join(b.failed("open", name, err), o.Close())
+	}
+	return o, nil
+}
+
+func (b *bucket) Delete(ctx context.Context, name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	err := b.failed("delete", name, b.client.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+	return func(yield func(Object, error) bool) {
+		o := minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true, MaxKeys: listMost}
+		for info := range b.client.ListObjectsIter(ctx, b.name, o) {
+			if info.Err != nil {
+				yield(Object{}, b.failed("list", prefix, info.Err))
+				return
+			}
+			name := strings.TrimPrefix(info.Key, b.prefix)
+			if checkName(name) == nil && !yield(Object{name, info.Size}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// failed names the object in an error, and the bucket where that is what is missing.
+func (b *bucket) failed(what, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	switch minio.ToErrorResponse(err).Code {
+	case minio.NoSuchKey:
+		err = fs.ErrNotExist
+	case minio.NoSuchBucket:
+		return fmt.Errorf("there is no bucket %q: make it, or name another one", b.name)
+	}
+	return fmt.Errorf("%s %s in %s: %w", what, name, b.address, err)
+}
