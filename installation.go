@@ -42,7 +42,7 @@ func openInstallation(dir string, s *config.Settings, l *listeners, log *slog.Lo
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(dir, store.Options{Log: log})
+	st, err := store.Open(dir, store.Options{Log: log, Program: version})
 	if err != nil {
 		return nil, err
 	}

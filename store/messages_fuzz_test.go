@@ -32,13 +32,13 @@ func sealed(i messageBucket, key, row []byte) []byte {
 	return i.seal(key, bytes.Clone(row))
 }
 
-// A metaRow is a Meta with the rest of its row.
-type metaRow struct {
+// A wholeMeta is a Meta with the rest of its row.
+type wholeMeta struct {
 	Meta
 	version byte
 }
 
-func (m *metaRow) row() []byte { return bktMeta.seal(nil, m.Meta.row(m.version)) }
+func (m *wholeMeta) row() []byte { return bktMeta.seal(nil, m.Meta.row(m.version)) }
 
 func FuzzMessageRow(f *testing.F) {
 	full := &Message{
@@ -59,15 +59,15 @@ func FuzzMessageRow(f *testing.F) {
 }
 
 func FuzzMetaRow(f *testing.F) {
-	f.Add((&metaRow{Meta{
+	f.Add((&wholeMeta{Meta{
 		Structure: []byte{1, 2}, Preview: "Hello", ThreadID: "t", OriginalMessageID: "<o@x>", ReturnPath: "a@b",
 		SPF: "pass", DKIM: "fail", DMARC: "none",
 	}, rowVersion}).row())
-	f.Add((&metaRow{version: metaShared}).row())
+	f.Add((&wholeMeta{version: metaShared}).row())
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, row []byte) {
-		checkCodec(t, sealed(bktMeta, nil, row), func(row []byte) (*metaRow, error) {
-			m := &metaRow{version: rowVersion}
+		checkCodec(t, sealed(bktMeta, nil, row), func(row []byte) (*wholeMeta, error) {
+			m := &wholeMeta{version: rowVersion}
 			shared, err := m.decode(nil, row)
 			if shared {
 				m.version = metaShared
