@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/postings"
 )
 
@@ -70,6 +72,7 @@ func (s *Store) Check() error {
 			p.each("table "+t.buckets()[0], func() { t.check(tx, p) })
 		}
 		tx.checkMessages(p)
+		p.each("entries", func() { tx.checkEntries(p) })
 		s.records.check(p)
 		return nil
 	})
@@ -77,6 +80,26 @@ func (s *Store) Check() error {
 		err = s.verifyBlobs(p)
 	}
 	return errors.Join(p.join(), err)
+}
+
+// checkEntries verifies the entries that are kept, and the rows that say what the store is.
+func (tx *Tx) checkEntries(p *problems) {
+	for k, v := range tx.ascend(tx.bucket(bucketEntry), nil) {
+		if string(k) == lastEntryKey {
+			if lastEntryIn(tx.bucket(bucketEntry)) == nil {
+				p.add("the last entry: %w", ErrDamagedRow)
+			}
+			continue
+		}
+		if _, err := entry.FromRow(0, v); err != nil || len(k) != 8 {
+			p.add("entry %x: %w", k, cmp.Or(err, ErrDamagedRow))
+		}
+	}
+	for k := range tx.ascend(tx.bucket(bucketMeta), nil) {
+		if _, _, err := metaRow(tx.b, string(k)); err != nil {
+			p.add("%w", err)
+		}
+	}
 }
 
 // A messageCheck holds what is counted while the message index is checked.

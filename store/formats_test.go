@@ -222,6 +222,9 @@ func fullStore(t *testing.T, dir string, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := s.KeepEntries(); err != nil {
+		t.Fatal(err)
+	}
 	addMailbox(t, s, 1)
 	for i := range int64(20) {
 		m := addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(i), Keywords: []string{"Work"}}, fmt.Sprint("hello ", i))
