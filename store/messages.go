@@ -55,8 +55,9 @@ func (tx *Tx) add(m *Message, meta *Meta) error {
 	return tx.insert(m, row)
 }
 
-// metaRow gives the meta row, without its checksum, of a message with the bytes at blob. A long structure is put where all
-// that have those bytes share it; it goes with the last reference to them.
+// metaRow gives the meta row, without its checksum, of a message with the bytes at blob. A long
+// structure is put where all that have those bytes share it; it goes with the last reference to
+// them.
 func (tx *Tx) metaRow(blob BlobRef, meta *Meta) ([]byte, error) {
 	if len(meta.Structure) <= maxOwnStructure {
 		return meta.row(rowVersion), nil

@@ -14,8 +14,8 @@ import (
 // The number of the store's format counts up with each change after which an older version would
 // not understand a row, or would lose a part of it. It stands in bucketMeta, in a form that every
 // version reads. Before the rows of an older store are used, the migrations behind its number run,
-// each in transactions of at most migrationRows rows. Each says with its rows how far it is, and the
-// last one the new number: killed anywhere, it goes on where it was.
+// each in transactions of at most migrationRows rows. Each says with its rows how far it is, and
+// the last one the new number: killed anywhere, it goes on where it was.
 const (
 	storeFormat   = 4
 	bucketMeta    = "meta"
@@ -28,8 +28,8 @@ const (
 type migration struct {
 	to   uint32
 	name string
-	// step does a part, of about so many rows, from a key on, nil at first. It gives where to go on;
-	// nil at the end.
+	// step does a part, of about so many rows, from a key on, nil at first. It gives where to go
+	// on; nil at the end.
 	step func(tx *Tx, from []byte, rows int) (next []byte, err error)
 }
 

@@ -223,9 +223,9 @@ func (m *Message) decode(key, row []byte) error {
 }
 
 // A meta row: version 1 | structure and texts, each length uvarint and bytes | crc32c 4. The
-// recipient follows the texts where there is one; rows from before it was kept have none. In version
-// metaShared the structure is empty and stands in bktStructure, once for all messages that have the
-// same bytes.
+// recipient follows the texts where there is one; rows from before it was kept have none. In
+// version metaShared the structure is empty and stands in bktStructure, once for all messages that
+// have the same bytes.
 const (
 	metaShared     = 0x33
 	bareMetaShared = 2 // without a checksum

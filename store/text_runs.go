@@ -153,8 +153,8 @@ type textRow struct {
 	key, value []byte
 }
 
-// openWords verifies a block of words. A block from before there were checksums begins with how many
-// bytes its first word shares with none, so with less than a version.
+// openWords verifies a block of words. A block from before there were checksums begins with how
+// many bytes its first word shares with none, so with less than a version.
 func openWords(key, row []byte) ([]byte, error) {
 	if len(row) == 0 || row[0] < 0x10 {
 		return row, nil
