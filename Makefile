@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-entries soak-open soak-recipients bench measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-entries soak-open soak-powercut soak-recipients bench measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -58,6 +58,11 @@ soak:
 HISTORIES ?= 10000
 soak-entries:
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_HISTORIES=$(HISTORIES) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestEntriesMakeTheSameStore$$' -timeout 60m ./store
+
+# Power cuts at random points under load, by a trace of system calls.
+CUTS ?= 200
+soak-powercut: peers
+	MAILSTEAD_CUTS=$(CUTS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestPowerCut$$' -v -timeout 60m ./e2e
 
 # How long a store of a million messages takes to open, with nothing of it cached.
 soak-open:

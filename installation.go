@@ -82,6 +82,7 @@ func (in *installation) close() error {
 func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c core.Config, own *ownResolver, err error) {
 	c = s.Service()
 	c.Version, c.Log = version, log
+	c.WaitForRows = s.Backups().Sync
 	if c.PublicIPs, err = publicIPs(s); err != nil {
 		return c, nil, err
 	}

@@ -80,6 +80,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	if err := s.findCertificates(); err != nil {
 		return err
 	}
+	s.inst.svc.FileUnfiled()
 	created, err := s.inst.firstStart(ctx, s.settings)
 	if err != nil {
 		return err

@@ -118,7 +118,9 @@ type instance struct {
 	ready ready
 	cmd   *exec.Cmd
 	log   *os.File
-	http  *http.Client
+
+	before []string // a program that runs the server, and its arguments
+	http   *http.Client
 }
 
 // newInstance initialises a data directory with the given mailstead.toml and starts a server on it.
@@ -170,7 +172,8 @@ func (i *instance) start() {
 	file := filepath.Join(i.t.TempDir(), "ready.json") // not in the data directory, whose disk may be full
 	args := []string{"serve", "--data", i.dir, "--ready-file", file, "--http", "127.0.0.1:0", "--smtp", "127.0.0.1:0",
 		"--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", "127.0.0.1:0"}
-	i.cmd = exec.Command(path, append(args, i.args...)...)
+	command := append(append(i.before, path), append(args, i.args...)...)
+	i.cmd = exec.Command(command[0], command[1:]...)
 	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
 	if err := i.cmd.Start(); err != nil {
 		i.t.Fatal(err)
@@ -178,7 +181,7 @@ func (i *instance) start() {
 	deadline := time.Now().Add(20 * time.Second)
 	for {
 		text, err := os.ReadFile(file)
-		if err == nil && json.Unmarshal(text, &i.ready) == nil && i.ready.PID == i.cmd.Process.Pid {
+		if err == nil && json.Unmarshal(text, &i.ready) == nil && (i.ready.PID == i.cmd.Process.Pid || i.before != nil) {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -193,7 +196,7 @@ func (i *instance) stop() {
 	if i.cmd == nil {
 		return
 	}
-	_ = i.cmd.Process.Signal(syscall.SIGTERM)
+	_ = syscall.Kill(i.ready.PID, syscall.SIGTERM)
 	done := make(chan error, 1)
 	go func() { done <- i.cmd.Wait() }()
 	select {

@@ -246,6 +246,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
 		return
 	}
+	s.svc.WaitFiled(c.r.Context(), 0)
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
 		return decode(in, source{path: path, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch})
 	})

@@ -80,7 +80,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	d.Hooks = domains.Hooks{
 		EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
 	}
-	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, CountDMARC: r.CountDMARC, CountsForDMARC: r.Counts}
+	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
 	s := &Service{
 		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
 		feeds: newFeeds(st),

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -65,6 +66,8 @@ func (s *Store) Check() error {
 			for name := range tx.ascend(tx.b.Cursor().Bucket(), nil) {
 				if !slices.Contains(known, string(name)) {
 					p.add("bucket %q is not of this version, or its name is damaged", name)
+				} else if n := tx.b.Bucket(name).Sequence(); n > mostSequence(string(name)) {
+					p.add("the sequence of bucket %s is %d", name, n)
 				}
 			}
 		})
@@ -80,6 +83,21 @@ func (s *Store) Check() error {
 		err = s.verifyBlobs(p)
 	}
 	return errors.Join(p.join(), err)
+}
+
+// mostSequence is how high the sequence of a bucket may be; those that count have no bound.
+func mostSequence(bucket string) uint64 {
+	switch bucket {
+	case Accounts.name, Mailboxes.name:
+		return math.MaxUint32
+	case messageBuckets[bktLive], messageBuckets[bktTextRun], bucketEntry:
+		return math.MaxUint64
+	case messageBuckets[bktInbox]:
+		return inboxForm
+	case messageBuckets[bktTextTodo]:
+		return textResetting
+	}
+	return 0
 }
 
 // checkEntries verifies the entries that are kept, and the rows that say what the store is.

@@ -19,7 +19,7 @@
 //	                   of records with their indexes
 //	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go
 //	                   the records, their states and predicates, and the tables that keep them
-//	blobs.go, inbox.go, messages.go, folders.go, threads.go
+//	blobs.go, accepted.go, inbox.go, messages.go, folders.go, threads.go
 //	                   messages: their bytes, the walk through inboxes, changes, conversations
 //	text.go, text_runs.go, text_merge.go, text_search.go
 //	                   the text index: what is to be indexed, its runs, their merging, the search
@@ -104,6 +104,10 @@
 //	             | sum [version 1, no sum]
 //	mailbox row  version 1 | next folder 4 | validity 4 | modseq 8 | messages 8 | bytes 8
 //	             | sum [version 1, no sum]
+//
+// # Accepted mail
+//
+//	accepted  "filed" → which accepted messages are filed, see segment.FiledMark | sum [no sum]
 //
 // # Entries
 //

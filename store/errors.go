@@ -28,6 +28,8 @@ var (
 	ErrDamagedRow = rowform.ErrDamaged
 	// ErrNewer is returned for a store, or one row of it, that a newer version has written.
 	ErrNewer = rowform.ErrNewer
+	// ErrEnvelope is returned by Append and AppendAccepted for an envelope over 64 KiB.
+	ErrEnvelope = segment.ErrEnvelope
 	// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by
 	// every later Write.
 	ErrTooLarge = segment.ErrTooLarge

@@ -125,6 +125,9 @@ func (s *Store) begin(b *bolt.Tx, program string) error {
 			return fmt.Errorf("make bucket %s: %w", name, err)
 		}
 	}
+	if err := s.beginAccepted(b); err != nil {
+		return err
+	}
 	format, _, err := metaRow(b, formatKey)
 	if format > 0 || err != nil {
 		return err

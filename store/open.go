@@ -72,6 +72,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		records:         newRecords(),
 		textWake:        make(chan struct{}, 1),
 		leases:          segment.NewLeases(),
+		unfiled:         segment.NewUnfiled(),
 		compact:         compactor{running: make(chan struct{}, 1), grace: o.Grace, dead: map[uint32]time.Time{}},
 		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
 		report:          newTxReport(),
@@ -107,7 +108,10 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.prepare(o.Program); err != nil {
 		return err
 	}
-	return s.openEntries()
+	if err := s.openEntries(); err != nil {
+		return err
+	}
+	return s.openAccepted()
 }
 
 func (o Options) withDefaults() Options {
@@ -185,7 +189,7 @@ var tables = []tableCheck{
 }
 
 func bucketNames() []string {
-	names := append(slices.Clone(messageBuckets[:]), bucketEntry, bucketMeta)
+	names := append(slices.Clone(messageBuckets[:]), bucketEntry, bucketAccepted, bucketMeta)
 	for _, t := range tables {
 		names = append(names, t.buckets()...)
 	}

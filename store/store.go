@@ -43,6 +43,8 @@ type Store struct {
 	entries         entryKeeper
 
 	leases  *segment.Leases
+	unfiled *segment.Unfiled
+	left    []Accepted // that were not filed when the store was opened
 	compact compactor
 }
 

@@ -16,6 +16,7 @@ import (
 func (ss *session) Poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
+	ss.server.Service.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
 	return ss.poll(w, allowExpunge)
 }
 

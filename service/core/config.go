@@ -100,6 +100,7 @@ type Config struct {
 	DANE         *dane.Resolver // looks up what DNSSEC vouches for; nil: nobody does
 	LookupDS     LookupDS       // nil: nobody can be asked
 	RootCAs      *x509.CertPool // nil: the system's
+	WaitForRows  bool           // mail from outside is acknowledged when its rows are there, not before
 	AllowPrivate bool           // tenants may name private and loopback addresses
 	Log          *slog.Logger   // nil: slog.Default
 }

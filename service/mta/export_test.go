@@ -129,3 +129,9 @@ func (s *Service) AddRelay(r core.Relay, notices feedback.Reader) {
 
 // RecipientAt is a recipient that nobody has looked up.
 func RecipientAt(address string) Recipient { return Recipient{address} }
+
+// FilingFails has each transaction that files a message fail with what fn returns.
+func (s *Service) FilingFails(fn func() error) {
+	s.Hooks.DMARCCount = func(Incoming, *ScreeningResult) (*store.DMARCCount, error) { return &store.DMARCCount{ID: "x"}, nil }
+	s.Hooks.CountDMARC = func(*store.Tx, *store.DMARCCount) error { return fn() }
+}

@@ -86,10 +86,11 @@ func (s *Service) Spool(r io.Reader) (*core.Spool, error) {
 	return body, nil
 }
 
-// Receive authenticates and screens a message and delivers it to all its recipients at once, or to
-// none: when it returns nil, message, rows, events and forwards are on disk. A mailbox that several
-// of the recipients lead to gets the message once. It gives the name under which the message stands
-// in its Received field. Errors are SMTPErrors.
+// Receive authenticates and screens a message and accepts it for all its recipients, or for none.
+// When it returns nil the message is on disk with all that is known of it: rows, events and
+// forwards follow, even if the process ends. A mailbox that several of the recipients lead to gets
+// the message once. It gives the name under which the message stands in its Received field. Errors
+// are SMTPErrors.
 func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	id, err := s.receive(ctx, in)
 	return id, core.OverStore(err)
@@ -127,44 +128,26 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		}
 	}
 	in.Body.Prepend(slices.Concat(finalFields(in.From, only), []byte(result.Verdict.Header), result.fields, trace))
-	stored, err := s.inbox.Prepare(in.Body, inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()})
+	stored, err := inbox.ReadMessage(in.Body, in.Body.Size(), in.From)
 	if err != nil {
 		return "", err
 	}
-	defer s.inbox.Release(stored) // does nothing where it is referred to
 	if err := s.readProof(stored.Report); err != nil {
 		return "", err
 	}
 	v := result.Verdict
 	stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC = string(v.SPF), string(v.DKIM), string(v.DMARC)
-
-	// Find one address for each place that the recipients lead to. What one of them does not take
-	// refuses the message.
-	var to []string
-	err = s.Store.View(func(tx *store.Tx) error {
-		places := map[string]bool{}
-		for _, r := range in.Recipients {
-			dest, err := s.destinationFor(tx, in.From, r.address, int64(stored.Blob.Length))
-			if err == nil {
-				err = dest.takesReport(tx, stored)
-			}
-			if err == nil {
-				err = head.checkLoop(dest, r.address)
-			}
-			if err != nil {
-				return err
-			}
-			if place := dest.place(); !places[place] {
-				places[place] = true
-				to = append(to, r.address)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return "", err
+	env := acceptedEnvelope{
+		Version: acceptedVersion, Envelope: inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()},
+		Genuine: v.GenuinePath(in.From), Junk: result.Junk, SPF: stored.Meta.SPF, DKIM: stored.Meta.DKIM, DMARC: stored.Meta.DMARC,
+		Author: v.FromDomain, Authentic: v.Authentic(),
 	}
-	return id, s.Store.Update(func(tx *store.Tx) error { return s.deliverIncoming(tx, in, to, stored, result) })
+	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
+		if env.Count, err = s.Hooks.DMARCCount(in, result); err != nil {
+			return "", err
+		}
+	}
+	return id, s.accept(ctx, in, head, stored, env)
 }
 
 // filterFields are how header fields begin that say what a filter thinks of a message. Where there
@@ -172,45 +155,13 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 // them.
 var filterFields = []string{"x-spam", "received-spf"}
 
-// deliverIncoming delivers a message to the addresses, each of another place: to all of them if one
-// transaction can, else to the first, and a job goes on with the others. What they take may have
-// changed since they were looked up.
-func (s *Service) deliverIncoming(tx *store.Tx, in Incoming, to []string, stored *inbox.StoredMessage, result *ScreeningResult) error {
-	a := &store.Arrival{
-		Blob: stored.Blob, Sender: in.From, Genuine: result.Verdict.GenuinePath(in.From), Junk: result.Junk,
-		SPF: stored.Meta.SPF, DKIM: stored.Meta.DKIM, DMARC: stored.Meta.DMARC,
-		From: result.Verdict.FromDomain, Authentic: result.Verdict.Authentic(),
-		To: to, Placed: map[string]bool{}, ReceivedAt: tx.Now(),
-	}
-	for n := 0; len(a.To) > 0 && n < placesAtATime && !tx.Large(); n++ {
-		if err := s.deliverNext(tx, a, stored); err != nil {
-			return err
-		}
-	}
-	if len(a.To) > 0 {
-		a.ID = tx.NewID("arr")
-		if err := tx.RefArrival(a.Blob, a.ID); err != nil {
-			return err
-		}
-		if err := store.Arrivals.Put(tx, a); err != nil {
-			return err
-		}
-		if _, err := s.Queue.Add(tx, jobs.New{Kind: kindArrival, Lane: "arrival " + a.ID, Args: arrivalArgs{a.ID}}); err != nil {
-			return err
-		}
-	}
-	if mayHoldReport(stored.Summary) { // else reports about reports would never end
-		return nil
-	}
-	return s.Hooks.CountDMARC(tx, in, result)
-}
-
 // deliverNext takes the next address off the list and delivers the message to it, unless it is in
-// the same place already. Reports that the message may hold are read once for each account.
-func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage) error {
+// the same place already. Reports that the message may hold are read once for each account. size is
+// what the mailbox must have room for.
+func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64) error {
 	address := a.To[0]
 	a.To = a.To[1:]
-	to, err := s.destinationFor(tx, a.Sender, address, int64(stored.Blob.Length))
+	to, err := s.destinationFor(tx, a.Sender, address, size)
 	if err == nil {
 		err = to.takesReport(tx, stored)
 	}
@@ -642,17 +593,8 @@ func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *
 		}
 		stored := *read
 		stored.Blob = a.Blob // compaction may have moved it
-		for n := 0; len(a.To) > 0 && n < placesInAJob && !tx.Large(); n++ {
-			address := a.To[0]
-			err := s.deliverNext(tx, a, &stored)
-			switch e := new(core.SMTPError); {
-			case errors.As(err, &e) && e.Temporary() && !last:
-				a.Later = append(a.Later, address)
-			case errors.As(err, &e):
-				a.Refused = append(a.Refused, store.RefusedRcpt{Address: address, Enhanced: e.Enhanced, Text: e.Error()})
-			case err != nil:
-				return err
-			}
+		if err := s.fileNext(tx, a, &stored, int64(stored.Blob.Length), placesInAJob, last); err != nil {
+			return err
 		}
 		return store.Arrivals.Put(tx, a)
 	})

@@ -59,10 +59,12 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 		result.Policy, result.Trusted = "", true
 	}
 	if result.Policy == dmarc.PolicyReject {
-		if s.Hooks.CountsForDMARC(verdict) { // for the report about it
-			if err := s.Store.Update(func(tx *store.Tx) error { return s.Hooks.CountDMARC(tx, in, result) }); err != nil {
-				return nil, err
-			}
+		count, err := s.Hooks.DMARCCount(in, result) // for the report about it
+		if err == nil && count != nil {
+			err = s.Store.Update(func(tx *store.Tx) error { return s.Hooks.CountDMARC(tx, count) })
+		}
+		if err != nil {
+			return nil, err
 		}
 		if verdict.TooManyAuthors {
 			return nil, core.SMTPErrorf(550, "5.7.1", "DMARC cannot be checked: the From field names too many domains")

@@ -5,6 +5,7 @@
 // Where things stand:
 //   - receive.go: a message from outside ([Service.Receive]); mail from outside and from here goes
 //     into mailboxes by one function (Service.deliver); when a message is a loop (head.checkLoop).
+//   - accept.go: what happens between the acknowledgement of a message and its rows.
 //   - destinations.go: who receives an address, and who takes no more (destination.takes).
 //   - screening.go: what decides that mail is spam: authentication, blocklists and greylisting
 //     (Service.screen), and filters ([ScreeningResult]).
@@ -27,7 +28,6 @@ package mta
 
 import (
 	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
@@ -40,10 +40,11 @@ type Hooks struct {
 	// KeepForReading has a message from a domain looked through for reports about domains of the
 	// account; authentic says that the domain vouches for it.
 	KeepForReading func(tx *store.Tx, accountID string, d *inbox.StoredMessage, from string, authentic bool) error
-	// CountsForDMARC tells whether a message is to be counted for a report of ours.
-	CountsForDMARC func(v *auth.Verdict) bool
-	// CountDMARC counts a message with those of the day that DMARC judged alike.
-	CountDMARC func(tx *store.Tx, in Incoming, f *ScreeningResult) error
+	// DMARCCount says with which messages of the day, that DMARC judged alike, one is counted; nil:
+	// it is not.
+	DMARCCount func(in Incoming, f *ScreeningResult) (*store.DMARCCount, error)
+	// CountDMARC counts a message with those.
+	CountDMARC func(tx *store.Tx, c *store.DMARCCount) error
 }
 
 // A Service holds what mail on its way needs.
@@ -62,13 +63,14 @@ type Service struct {
 	forwards *forwards
 	paces    *paces
 	policies *policies
+	filer    *filer
 }
 
 // New puts the room together. The caller sets its hooks.
 func New(c *core.Core, e *events.Service, i *inbox.Service) *Service {
 	s := &Service{
 		Core: c, events: e, inbox: i, screener: newScreener(c.Resolver, c.Store.Now),
-		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), paces: newPaces(c.Store.Now),
+		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), paces: newPaces(c.Store.Now),
 	}
 	s.policies = newPolicies(s)
 	s.newClients()
@@ -97,8 +99,9 @@ func (s *Service) Start() error {
 	return countRows(s.Store, &s.screener.known, store.KnownSendersByTime)
 }
 
-// Close ends the connections that are kept for later.
+// Close waits until what was accepted is filed, and ends the connections that are kept for later.
 func (s *Service) Close() {
+	s.filer.close()
 	_ = s.direct.Close() // ends idle connections; there is nothing to lose
 	_ = s.relayed.Close()
 	_ = s.plain.Close()

@@ -32,32 +32,38 @@ func (s *Service) Counts(v *auth.Verdict) bool {
 	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
 }
 
-// CountDMARC counts a message with those of the day that DMARC judged alike.
-func (s *Service) CountDMARC(tx *store.Tx, in mta.Incoming, f *mta.ScreeningResult) error {
+// DMARCCount says with which messages of the day, that DMARC judged alike, one is counted; nil: it
+// is not.
+func (s *Service) DMARCCount(in mta.Incoming, f *mta.ScreeningResult) (*store.DMARCCount, error) {
 	if !s.Counts(f.Verdict) {
-		return nil
+		return nil, nil
 	}
 	record, err := json.Marshal(recordOf(in, f))
 	if err != nil {
-		return fmt.Errorf("count for DMARC: %w", err)
+		return nil, fmt.Errorf("count for DMARC: %w", err)
 	}
 	policy, err := json.Marshal(publishedPolicy(f.Verdict.Published))
 	if err != nil {
-		return fmt.Errorf("count for DMARC: %w", err)
+		return nil, fmt.Errorf("count for DMARC: %w", err)
 	}
-	day, domain := tx.Now().UTC().Format(time.DateOnly), f.Verdict.Published.Domain
+	day, domain := s.Now().UTC().Format(time.DateOnly), f.Verdict.Published.Domain
 	id := day + core.TextHash(domain + "\x00" + string(record))[:32]
-	c, err := store.DMARCCounts.Find(tx, id)
+	return &store.DMARCCount{ID: id, Day: day, Domain: domain, Record: record, Policy: policy}, nil
+}
+
+// CountDMARC counts a message.
+func (s *Service) CountDMARC(tx *store.Tx, one *store.DMARCCount) error {
+	c, err := store.DMARCCounts.Find(tx, one.ID)
 	if err != nil {
 		return err
 	}
 	if c == nil {
-		c = &store.DMARCCount{ID: id, Day: day, Domain: domain, Record: record}
+		c = &store.DMARCCount{ID: one.ID, Day: one.Day, Domain: one.Domain, Record: one.Record}
 		if room, err := roomForCount(tx, c); !room || err != nil {
 			return err
 		}
 	}
-	c.Policy = policy
+	c.Policy = one.Policy
 	c.Count++
 	return store.DMARCCounts.Put(tx, c)
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -29,14 +30,15 @@ import (
 
 // An Installation is a real store, queue and service, with an account that may send.
 type Installation struct {
-	T       testing.TB
-	dir     string
-	St      *store.Store
-	Q       *jobs.Queue
-	Svc     *service.Service
-	Account *accounts.AccountCreated
-	DNS     *FakeDNS
-	Stop    func() // of the queue
+	AckFirst bool // mail is acknowledged before its rows are there; set before Open
+	T        testing.TB
+	dir      string
+	St       *store.Store
+	Q        *jobs.Queue
+	Svc      *service.Service
+	Account  *accounts.AccountCreated
+	DNS      *FakeDNS
+	Stop     func() // of the queue
 
 	MaxWrites int                                         // of a transaction, from the next open on; 0: as ever
 	Room      func(string) (free, total int64, err error) // of the disk; nil: as it is
@@ -68,6 +70,7 @@ func (i *Installation) Open(c core.Config) {
 	}
 	i.Q = jobs.NewQueue(i.St)
 	i.Q.Log = c.Log
+	c.WaitForRows = !i.AckFirst
 	i.Svc = service.New(i.St, i.Q, keys, c)
 	CheapHashes(i.Svc.Core)
 	i.Stop, i.Cut = func() {}, false
@@ -106,6 +109,40 @@ func (i *Installation) Reopen() {
 	i.T.Helper()
 	c := i.Svc.Config
 	i.Close()
+	i.Open(c)
+}
+
+// Stall has the store commit nothing until the function that it gives is called.
+func (i *Installation) Stall() (release func()) {
+	i.T.Helper()
+	stalled, end, done := make(chan struct{}, 2), make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- i.St.Update(func(*store.Tx) error {
+			stalled <- struct{}{}
+			<-end
+			return nil
+		})
+	}()
+	<-stalled
+	return sync.OnceFunc(func() {
+		close(end)
+		if err := <-done; err != nil {
+			i.T.Error(err)
+		}
+	})
+}
+
+// Crash goes on with the store as the disk has it now, while it is stalled.
+func (i *Installation) Crash(release func()) {
+	i.T.Helper()
+	dir := i.T.TempDir()
+	if err := os.CopyFS(dir, os.DirFS(i.dir)); err != nil {
+		i.T.Fatal(err)
+	}
+	release()
+	c := i.Svc.Config
+	i.Close()
+	i.dir = dir
 	i.Open(c)
 }
 

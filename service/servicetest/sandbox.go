@@ -39,7 +39,7 @@ func New(t testing.TB, change func(*core.Config)) *Sandbox {
 	c := core.Config{
 		Hostname: "mail.example.test", Sandbox: true, BaseURL: "http://127.0.0.1", Outbound: "capture", AllowPrivate: true, Version: "test",
 		Nameservers: []string{"ns1.example.test", "ns2.example.test"}, PublicIPs: []netip.Addr{netip.MustParseAddr("127.0.0.1")},
-		SubmissionPort: 2587, IMAPPort: 2143, SMTPSecurity: "none", IMAPSecurity: "none", Log: slog.New(slog.DiscardHandler),
+		WaitForRows: true, SubmissionPort: 2587, IMAPPort: 2143, SMTPSecurity: "none", IMAPSecurity: "none", Log: slog.New(slog.DiscardHandler),
 		Limits: core.Limits{Plan: "startup", Domains: 500, TeamUsers: 25, MailboxesPerDomain: 100, RatePerMinute: 1 << 30, BurstPerMinute: 1 << 30},
 	}
 	if change != nil {

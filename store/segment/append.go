@@ -127,6 +127,15 @@ func (s *Store) Append(env []byte, body *Spool) (Ref, error) {
 	return s.appendFrom(env, record{body: body.Size()}, body)
 }
 
+// AppendAccepted is Append for a message that is acknowledged, after the next Sync, before anything
+// refers to it. After a crash Accepted gives it.
+func (s *Store) AppendAccepted(env []byte, body *Spool) (Ref, error) {
+	if body.err != nil {
+		return Ref{}, body.err
+	}
+	return s.appendFrom(env, record{body: body.Size(), flags: flagAccepted}, body)
+}
+
 // Copy appends the record at ref once more, verified on the way, with its envelope and its
 // sequence: after a crash both copies have the same sequence.
 func (s *Store) Copy(ref Ref) (Ref, error) {
@@ -135,6 +144,7 @@ func (s *Store) Copy(ref Ref) (Ref, error) {
 		return Ref{}, err
 	}
 	defer blob.Close()
+	blob.rec.flags = 0 // whatever was to be made of it refers to it
 	copied, err := s.appendFrom(head[recordHead:], blob.rec, blob)
 	if err != nil {
 		return Ref{}, fmt.Errorf("copy record: %w", err)

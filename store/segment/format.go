@@ -6,8 +6,11 @@
 //
 //	file:   magic 8 | version 1 | flags 1 | 0 0 | number 4 | first sequence 8 | mark 8 | crc32c 4
 //	        | records…
-//	record: mark 8 | version 1 | encoding 1 | 0 0 | head length 4 | body length 8 | sequence 8
+//	record: mark 8 | version 1 | encoding 1 | flags 1 | 0 | head length 4 | body length 8 | sequence 8
 //	        | body crc32c 4 | head crc32c 4 | envelope | body
+//
+// Flag 1 of a record: the message was accepted before anything referred to it; its envelope says
+// what is to be made of it, see Accepted. A copy of the record has no such flag.
 //
 // The head is everything before the body. Its checksum covers the body's checksum, so that together
 // they cover the whole record, and a head can be trusted without reading the body. The mark is 64
@@ -34,8 +37,9 @@ const (
 	maxHead     = recordHead + maxEnvelope
 	maxBody     = math.MaxUint32
 
-	flagSingle  = 1 // one large message, complete and on disk since the file has its name
-	encodingRaw = 0 // encoding: the body is the message's bytes
+	flagSingle   = 1 // one large message, complete and on disk since the file has its name
+	flagAccepted = 1 // of a record
+	encodingRaw  = 0 // encoding: the body is the message's bytes
 )
 
 var (
@@ -157,6 +161,7 @@ func parseHeader(b []byte) (header, error) {
 // record is the fixed part of a record's head.
 type record struct {
 	encoding byte
+	flags    byte
 	head     uint32
 	body     int64
 	seq      uint64
@@ -168,7 +173,7 @@ func (r record) size() int64 { return int64(r.head) + r.body }
 // seal writes the fixed part into the first bytes of head, whose envelope is already in place.
 func (r record) seal(mark fileMark, head []byte) {
 	copy(head, mark[:])
-	head[8], head[9], head[10], head[11] = version, r.encoding, 0, 0
+	head[8], head[9], head[10], head[11] = version, r.encoding, r.flags, 0
 	binary.BigEndian.PutUint32(head[12:], r.head)
 	binary.BigEndian.PutUint64(head[16:], uint64(r.body))
 	binary.BigEndian.PutUint64(head[24:], r.seq)
@@ -189,6 +194,7 @@ func parseRecord(mark fileMark, b []byte) (record, error) {
 	}
 	r := record{
 		encoding: b[9],
+		flags:    b[10],
 		head:     binary.BigEndian.Uint32(b[12:]),
 		seq:      binary.BigEndian.Uint64(b[24:]),
 		bodySum:  binary.BigEndian.Uint32(b[32:]),
@@ -207,7 +213,7 @@ func verifyHead(head []byte) error {
 	if headSum(head) != binary.BigEndian.Uint32(head[36:]) {
 		return fmt.Errorf("record head checksum: %w", ErrDamaged)
 	}
-	if head[8] != version || head[9] != encodingRaw {
+	if head[8] != version || head[9] != encodingRaw || head[10]&^flagAccepted != 0 {
 		return fmt.Errorf("record: %w", ErrNewer)
 	}
 	return nil

@@ -1,0 +1,124 @@
+package store
+
+import (
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/rowform"
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// A message from outside is acknowledged once its record is on disk: one sync. What is to be made
+// of it, rows, events and jobs, follows in a later transaction, which also says in bucketAccepted
+// that it is filed. After a crash Open finds the records that are not.
+const (
+	bucketAccepted = "accepted"
+	filedKey       = "filed"
+)
+
+// An Accepted is a message that was acknowledged and is not filed yet.
+type Accepted struct {
+	Blob     BlobRef
+	Envelope []byte
+}
+
+// AppendAccepted writes a message with its envelope, as Append does, and puts it on disk: it may be
+// acknowledged then. The caller makes of it what the envelope says, in a transaction that calls
+// Filed; if the process ends before, Unfiled gives it to the next one.
+func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
+	if err := s.failure.get(); err != nil {
+		return BlobRef{}, err
+	}
+	if err := s.roomForMessage(); err != nil {
+		return BlobRef{}, err
+	}
+	done := s.leases.BeginAppend()
+	defer done()
+	token := s.unfiled.Begin(s.seg.End())
+	ref, err := s.seg.AppendAccepted(env, body)
+	if err != nil {
+		s.unfiled.Abandon(token)
+		return BlobRef{}, s.appendFailed(err)
+	}
+	s.leases.Add(ref)
+	s.unfiled.Appended(token, ref.Position())
+	if err := s.seg.Sync(); err != nil {
+		return BlobRef{}, s.fail(err)
+	}
+	return ref, nil
+}
+
+// Filed notes that of accepted messages everything is made, with this transaction at the latest.
+func (tx *Tx) Filed(refs ...BlobRef) error {
+	mark, err := filedMark(tx.b)
+	if err != nil {
+		return err
+	}
+	at := make([]segment.Position, 0, len(refs))
+	for _, ref := range refs {
+		at = append(at, ref.Position())
+	}
+	// These are still unfiled: they are forgotten once this is on disk.
+	mark.Add(tx.s.unfiled.First(tx.s.seg.End()), at)
+	tx.After(func() {
+		for _, p := range at {
+			tx.s.unfiled.Filed(p)
+		}
+	})
+	tx.MayUseReserve()
+	return tx.put(bucketAccepted, []byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
+}
+
+// filedMark reads what is filed. A row from before it had a checksum is 8n+1 bytes.
+func filedMark(b *bolt.Tx) (m segment.FiledMark, err error) {
+	row := b.Bucket([]byte(bucketAccepted)).Get([]byte(filedKey))
+	if len(row)%8 != 1 && row != nil {
+		if row, err = rowform.SumOf(bucketAccepted).Open([]byte(filedKey), row); err != nil {
+			return m, fmt.Errorf("mark of what is filed: %w", err)
+		}
+	}
+	return segment.ParseMark(row)
+}
+
+// Unfiled gives the messages that were acknowledged and not filed when the store was opened, in the
+// order in which they came. They keep their bytes until they are filed.
+func (s *Store) Unfiled() []Accepted { return s.left }
+
+// UnfiledCount is how many messages are acknowledged and not filed.
+func (s *Store) UnfiledCount() int { return s.unfiled.Len() }
+
+// openAccepted finds what was acknowledged and is not filed.
+func (s *Store) openAccepted() error {
+	var mark segment.FiledMark
+	err := s.db.View(func(b *bolt.Tx) (err error) {
+		mark, err = filedMark(b)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = s.seg.Accepted(mark.From, func(ref BlobRef, env []byte) error {
+		if mark.Has(ref.Position()) {
+			return nil
+		}
+		s.left = append(s.left, Accepted{ref, env})
+		s.unfiled.Appended(s.unfiled.Begin(ref.Position()), ref.Position())
+		s.leases.Add(ref)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for accepted messages: %w", err)
+	}
+	return nil
+}
+
+// beginAccepted notes in a store that has accepted nothing yet that there is nothing to find.
+func (s *Store) beginAccepted(b *bolt.Tx) error {
+	bucket := b.Bucket([]byte(bucketAccepted))
+	if bucket.Get([]byte(filedKey)) != nil {
+		return nil
+	}
+	mark := segment.FiledMark{From: s.seg.End()}
+	return bucket.Put([]byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
+}
