@@ -48,7 +48,7 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(dir, store.Options{Log: log})
+	st, err := store.Open(dir, store.Options{Log: log, Program: version})
 	if err != nil {
 		return nil, err
 	}
