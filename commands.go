@@ -80,7 +80,7 @@ func initCommand(c *cli.Context) error {
 		return err
 	}
 	var out *accounts.AccountCreated
-	err = withInstallation(c.String("data"), s, func(in *installation) (err error) {
+	err = withInstallation(c.String("data"), s, true, func(in *installation) (err error) {
 		out, err = in.svc.CreateAccount(c.Context, newAccount(c, true))
 		return withoutCode(err)
 	})

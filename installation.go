@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/mailstead/mailstead/config"
@@ -36,8 +38,12 @@ type installation struct {
 	backingUp sync.Mutex       // held by a backup that the operator asks for
 }
 
-// openInstallation opens the data directory. l is nil if nothing listens.
-func openInstallation(dir string, s *config.Settings, l *listeners, log *slog.Logger) (*installation, error) {
+// openInstallation opens the data directory. l is nil if nothing listens. Where there is no store
+// it makes one only if mayMake says so.
+func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool, log *slog.Logger) (*installation, error) {
+	if err := findStore(dir, mayMake); err != nil {
+		return nil, err
+	}
 	c, own, err := serviceConfig(s, l, log)
 	if err != nil {
 		return nil, err
@@ -67,6 +73,40 @@ func openInstallation(dir string, s *config.Settings, l *listeners, log *slog.Lo
 		own.hosts = in.svc.HostsName
 	}
 	return in, nil
+}
+
+// findStore refuses a directory without a store, unless one may be made there: a server that began
+// a new one beside what it should serve would take mail that nobody finds. Messages without their
+// database are never the place for a new store.
+func findStore(dir string, mayMake bool) error {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(filepath.Join(path, store.DatabaseFile))
+	if err == nil && info.Size() > 0 {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return usageError{fmt.Errorf("open data directory: %w", err)}
+	}
+	segments, err := filepath.Glob(filepath.Join(path, store.SegmentDir, "*"))
+	switch {
+	case err != nil:
+		return err
+	case len(segments) > 0:
+		return usageError{fmt.Errorf("%s has messages but no database (%s): put the database back, or restore a backup to another directory with `mailstead restore`", path, store.DatabaseFile)}
+	case isDir(filepath.Join(path, backup.WorkDir)):
+		return usageError{fmt.Errorf("a restore to %s was not finished: run `mailstead restore` again", path)}
+	case !mayMake:
+		return usageError{fmt.Errorf("there is no store in %s: run `mailstead init --data %s --owner-email YOU@example.com` to create one, or give the right --data", path, path)}
+	}
+	return nil
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 func (in *installation) close() error {
@@ -225,11 +265,11 @@ func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*ac
 }
 
 // withInstallation opens the data directory of a stopped server for one command.
-func withInstallation(dir string, s *config.Settings, do func(*installation) error) (err error) {
+func withInstallation(dir string, s *config.Settings, mayMake bool, do func(*installation) error) (err error) {
 	if info, statErr := os.Stat(dir); statErr == nil && !info.IsDir() {
 		return usageError{fmt.Errorf("%s is not a directory", dir)}
 	}
-	in, err := openInstallation(dir, s, nil, slog.New(slog.DiscardHandler))
+	in, err := openInstallation(dir, s, nil, mayMake, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -89,7 +89,7 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = withInstallation(dir, s, func(in *installation) error {
+	err = withInstallation(dir, s, false, func(in *installation) error {
 		resp = handlers.Do(localHandler(in, handlers.New(in.svc)), r)
 		return nil
 	})

@@ -73,7 +73,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	defer s.listeners.close()
-	if s.inst, err = openInstallation(dir, s.settings, s.listeners, s.log); err != nil {
+	if s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), s.log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.inst.close()) }()

@@ -416,7 +416,7 @@ func TestArchive(t *testing.T) {
 	}
 
 	// A restore that was killed is begun again.
-	if err := os.MkdirAll(filepath.Join(dir, "w", workDir, "segments"), 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, "w", WorkDir, "segments"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := RestoreArchive(t.Context(), file, filepath.Join(dir, "w"), res.At, nil); err != nil {

@@ -18,8 +18,9 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// workDir is where a restore works, in the directory that it restores to.
-const workDir = "restore.part"
+// WorkDir is where a restore works, in the directory that it restores to. It is there until the
+// restore is finished.
+const WorkDir = "restore.part"
 
 // A Restored is what a restore has made.
 type Restored struct {
@@ -202,9 +203,9 @@ func beginRestore(dir string) (work string, err error) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	work = filepath.Join(dir, workDir)
+	work = filepath.Join(dir, WorkDir)
 	for _, e := range list {
-		if e.Name() != workDir {
+		if e.Name() != WorkDir {
 			return "", fmt.Errorf("%s is not empty: restore to a directory of its own", dir)
 		}
 	}
