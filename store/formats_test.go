@@ -463,3 +463,26 @@ func TestUnknownFormsAreNamed(t *testing.T) {
 		t.Error("a time of the year 32767 was written")
 	}
 }
+
+// BenchmarkRow writes and reads the row of a job as fields and as JSON.
+func BenchmarkRow(b *testing.B) {
+	job := &Job{
+		ID: "job_01k9x2v7wq3c8m5n6p7r8s9t0v", AccountID: "acc_01k9x2v7wq3c8m5n6p7r8s9t0v", Kind: "deliver", Lane: "mx.example.net",
+		Args: json.RawMessage(`{"outgoing":"msg_01k9x2v7wq3c8m5n6p7r8s9t0v"}`), State: JobRunning, Due: second(1), Attempt: 1, Max: 30,
+		Jitter: 7, CreatedAt: second(0), StartedAt: second(1), UpdatedAt: second(1),
+	}
+	for name, rows := range map[string]rowform.Records[Job]{"fields": Jobs.rows, "json": {Sum: Jobs.rows.Sum}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				row, err := rows.Row([]byte(job.ID), job)
+				if err == nil {
+					_, err = rows.Record([]byte(job.ID), row)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -33,7 +33,7 @@ func newTable[T any](name string, id func(*T) string) *Table[T] {
 	return &Table[T]{name: name, id: id, rows: rowform.Records[T]{Sum: rowform.SumOf(name)}}
 }
 
-// binary has the table keep its records as their fields, not as JSON, which takes a tenth of the
+// binary has the table keep its records as their fields, not as JSON, which takes a fifth of the
 // time.
 func (t *Table[T]) binary(fields func(*T, *rowform.Coder)) *Table[T] {
 	t.rows.Fields = fields
