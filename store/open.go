@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -174,6 +175,7 @@ func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err e
 type tableCheck interface {
 	buckets() []string
 	check(tx *Tx, p *problems)
+	contents(tx *Tx, w io.Writer) error
 }
 
 // tables lists every table; what is not here is neither made nor checked.
