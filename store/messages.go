@@ -80,10 +80,10 @@ func (tx *Tx) putStructure(blob, structure []byte) error {
 }
 
 // structure gives the structure of the blob with the prefix, nil if there is none. Rows from before
-// they had checksums are it alone, and begin with another byte.
+// they had checksums are it alone, and begin with a version of the caller's below 0x10.
 func (tx *Tx) structure(blob []byte) ([]byte, error) {
 	row := tx.getRow(bktStructure, blob)
-	if len(row) == 0 || row[0]&0xf0 != rowVersion&0xf0 {
+	if row == nil || len(row) > 0 && row[0] < 0x10 {
 		return row, nil
 	}
 	row, err := bktStructure.open(blob, row)

@@ -76,11 +76,12 @@ func (s *Store) refuseNewer() error {
 		if err != nil || format <= storeFormat {
 			return err
 		}
-		if len(program) == 0 {
-			program = []byte("a later version")
+		use := "the version that wrote it"
+		if len(program) > 0 {
+			use = "mailstead " + string(program)
 		}
-		return fmt.Errorf("the store in %s is of format %d, and this program knows formats up to %d: use mailstead %s, or a later version: %w",
-			s.dir, format, storeFormat, program, ErrNewer)
+		return fmt.Errorf("the store in %s is of format %d, and this program knows formats up to %d: use %s, or a later one: %w",
+			s.dir, format, storeFormat, use, ErrNewer)
 	})
 }
 
