@@ -56,6 +56,7 @@ var importRules = map[string]struct {
 	"store/segment":       {"", "segments keep bytes, and do not know the records that refer to them"},
 	"store/boltfile":      {"", "boltfile knows the database file of bbolt, and not the records in it"},
 	"store/diskroom":      {"", "diskroom looks at a disk; it does not know who writes to it"},
+	"store/rowform":       {"", "rowform is the outside of rows; it does not know what they mean, nor where they are"},
 	"store/postings":      {"", "postings encodes and merges lists of numbers; it does not know where they are stored"},
 	"handlers/openapi":    {"service", "openapi describes what handlers give it; it reads no requests"},
 	"handlers/autoconfig": {"service", "autoconfig writes documents; who asks, and how often, is for handlers to say"},

@@ -439,7 +439,7 @@ func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn
 	if err != nil {
 		return out, err
 	}
-	old, err := store.Open(dir, store.Options{Unsynced: true, Log: in.log})
+	old, err := store.Open(dir, store.Options{Unsynced: true, Log: in.log, Program: version})
 	if err != nil {
 		return out, err
 	}

@@ -261,7 +261,7 @@ func checkCommand(c *cli.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("the database is damaged, so that rows and messages were not looked at; restore it from a backup:\n%w", err)
 	}
-	st, err := store.Open(dir, store.Options{Log: slog.New(slog.NewTextHandler(c.App.ErrWriter, nil))})
+	st, err := store.Open(dir, store.Options{Log: slog.New(slog.NewTextHandler(c.App.ErrWriter, nil)), Program: version})
 	if err != nil {
 		return err
 	}

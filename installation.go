@@ -36,6 +36,7 @@ type installation struct {
 	log       *slog.Logger
 	schedule  *backup.Schedule // of backups; nil: the settings ask for none
 	backingUp sync.Mutex       // held by a backup that the operator asks for
+	stop      func()           // ends the server; nil where none runs
 }
 
 // openInstallation opens the data directory. l is nil if nothing listens. Where there is no store
@@ -48,7 +49,7 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(dir, store.Options{Log: log})
+	st, err := store.Open(dir, store.Options{Log: log, Program: version})
 	if err != nil {
 		return nil, err
 	}

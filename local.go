@@ -38,6 +38,8 @@ const (
 	backupPath   = "/local/backup"
 
 	restoreMailboxPath = "/local/restore-mailbox"
+	copyPath           = "/local/copy"
+	stopPath           = "/local/stop"
 )
 
 // localHandler answers the command line: the API as the owner, and the operator's commands.
@@ -53,6 +55,8 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	mux.Handle(claimPath, localCommand(svc.DecideClaim))
 	mux.Handle(backupPath, longCommand(in.backUp))
 	mux.Handle(restoreMailboxPath, longCommand(in.restoreMailbox))
+	mux.Handle(copyPath, longCommand(in.copyStore))
+	mux.Handle(stopPath, longCommand(in.stopServer))
 	return mux
 }
 
@@ -136,12 +140,15 @@ func runLocal(c *cli.Context, path string, in, out any) error {
 	return runBy(c, path, in, out, local)
 }
 
+// errNoServer is returned by runOverSocket where none runs.
+var errNoServer = errors.New("no server runs")
+
 // runOverSocket is runLocal for what only a running server does.
 func runOverSocket(c *cli.Context, path string, in, out any) error {
 	return runBy(c, path, in, out, func(c *cli.Context, r *http.Request) (*http.Response, error) {
 		resp, err := overSocket(filepath.Join(c.String("data"), socketName), r)
 		if errors.Is(err, os.ErrNotExist) || isRefused(err) {
-			return nil, fmt.Errorf("no server runs on %s: start it first", c.String("data"))
+			return nil, fmt.Errorf("%w on %s: start it first", errNoServer, c.String("data"))
 		}
 		return resp, err
 	})

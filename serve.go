@@ -80,6 +80,8 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	if err := s.findCertificates(); err != nil {
 		return err
 	}
+	ctx, s.inst.stop = context.WithCancel(ctx)
+	defer s.inst.stop()
 	s.inst.svc.FileUnfiled()
 	created, err := s.inst.firstStart(ctx, s.settings)
 	if err != nil {
@@ -125,6 +127,17 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	var last, work sync.WaitGroup
 	s.start(&last, "service", func() error { return s.inst.svc.Run(serving) })
 	s.start(&work, "queue", func() error { return s.inst.queue.Run(accepting) })
+	s.start(&work, "previous stores", func() error {
+		for every := time.NewTicker(24 * time.Hour); ; {
+			removePrevious(dir, time.Now(), s.log)
+			select {
+			case <-accepting.Done():
+				every.Stop()
+				return nil
+			case <-every.C:
+			}
+		}
+	})
 	if s.inst.schedule != nil {
 		s.start(&last, "backup", func() error { return s.inst.schedule.Run(serving) })
 	}

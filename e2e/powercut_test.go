@@ -238,6 +238,7 @@ func unquote(s string) []byte {
 // nothing that was acknowledged is lost, and the store is whole. make soak-powercut cuts at 200
 // points.
 func TestPowerCut(t *testing.T) {
+	t.Parallel()
 	cuts := 6
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_CUTS")); err == nil {
 		cuts = n

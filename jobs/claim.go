@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/mailstead/mailstead/store"
@@ -49,14 +50,16 @@ func (b *batch) fill() error {
 	return nil
 }
 
-// head is the id of the first job of the lane, if that is due; else "".
+// head is the id of the first job of the lane whose row can be read, if that is due; else "".
 func (b *batch) head(lane string) string {
 	prefix := lane + "\x00"
 	for key, id := range store.JobsByLane.Keys(b.tx, prefix, "") {
-		if key[len(prefix):len(prefix)+8] <= store.TimeKey(b.now) {
+		if key[len(prefix):len(prefix)+8] > store.TimeKey(b.now) {
+			break
+		}
+		if !b.q.isUnreadable(id) {
 			return id
 		}
-		break
 	}
 	return ""
 }
@@ -70,11 +73,15 @@ func (b *batch) take(t *slot) error {
 	}
 	j, err := store.Jobs.Get(b.tx, id)
 	if err != nil {
+		if isUnread(err) {
+			b.q.noteUnread(id, err) // head passes over it from now on
+			return nil
+		}
 		return err
 	}
 	k := b.q.kinds[j.Kind]
 	if k == nil { // of a newer version, perhaps: to be kept, and out of the others' way
-		b.q.Log.Warn("nobody handles this kind of job", "job", j.ID, "kind", j.Kind)
+		b.q.noteUnread(j.ID, fmt.Errorf("nobody handles jobs of kind %s", j.Kind))
 		b.budget--
 		j.Due = b.now.Add(unhandledWait)
 		return b.q.put(b.tx, j)

@@ -23,7 +23,8 @@
 // take turns, one job each, and the store finds the first job of a lane at once. A lane that runs
 // as many as it may is not ready until one of them ends. So a job costs the same whether a
 // hundred thousand others wait in its lane or none, and memory holds names of lanes, a bounded
-// number, never of jobs that wait.
+// number, never of jobs that wait, but for ids of those whose rows cannot be read: these stay where
+// they are, and their lanes go on behind them.
 package jobs
 
 import (
@@ -98,6 +99,7 @@ type Queue struct {
 	every     map[string]time.Duration
 	watches   Watchers[string]
 	scheduler scheduler
+	unread    unreadJobs
 	wake      chan struct{} // holds a value when the dispatcher has something to look at
 	fatal     chan error    // the first error after which the store takes nothing more
 	running   sync.WaitGroup
@@ -187,7 +189,11 @@ func (q *Queue) waiting(tx *store.Tx, kind, key string) (*store.Job, error) {
 	if key == "" {
 		return nil, nil
 	}
-	return store.JobByKey.Find(tx, store.JobKey(kind, key))
+	j, err := store.JobByKey.Find(tx, store.JobKey(kind, key))
+	if err != nil && isUnread(err) {
+		q.noteUnread(waitingID(tx, kind, key), err)
+	}
+	return j, err
 }
 
 // put writes a job in its new state, or deletes it if it has ended and nobody is to see it, and
@@ -259,11 +265,11 @@ func (q *Queue) Wake(tx *store.Tx, id string, due time.Time) error {
 	return q.put(tx, j)
 }
 
-// Args reads the arguments that a job was added with.
+// Args reads the arguments that a job was added with. The error is ErrArgs.
 func Args[T any](j *store.Job) (T, error) {
 	var args T
 	if err := json.Unmarshal(j.Args, &args); err != nil {
-		return args, fmt.Errorf("read arguments of job %s: %w", j.ID, err)
+		return args, fmt.Errorf("read arguments of job %s: %w: %w", j.ID, ErrArgs, err)
 	}
 	return args, nil
 }

@@ -33,7 +33,7 @@ func (q *Queue) seedRecurring() error {
 			_, err := q.Add(tx, New{Kind: kind, Key: everyKey, Due: tx.Now().Add(wait)})
 			return err
 		})
-		if err != nil {
+		if err != nil && !isUnread(err) { // that job stops alone
 			return fmt.Errorf("add recurring job: %w", err)
 		}
 	}

@@ -16,7 +16,7 @@ const (
 	maxFindDue    = 16 << 10 // keys of one look
 	slack         = 30 * time.Second
 	maxPause      = 30 * time.Second
-	unhandledWait = time.Hour // of a job that nobody handles
+	unhandledWait = time.Hour // of a job that nobody handles, or whose arguments nobody knows
 )
 
 // Run does the jobs until ctx ends, then claims no more, gives running work Grace to end before its
@@ -222,6 +222,10 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 			j, err = store.Jobs.Find(tx, id)
 			return err
 		})
+		if isUnread(err) {
+			d.noteUnread(id, err)
+			continue
+		}
 		if err != nil {
 			return err
 		}

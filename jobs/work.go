@@ -39,6 +39,11 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 		}
 	}
 	err = d.persist(c, o)
+	if errors.Is(o.err, ErrArgs) {
+		d.noteUnread(c.job.ID, o.err)
+	} else {
+		d.forgetUnread(c.job.ID)
+	}
 	switch {
 	case errors.Is(err, errLost):
 		d.Log.Warn("a job's work came too late and was dropped", "job", c.job.ID, "kind", c.job.Kind, "attempt", c.job.Attempt)
@@ -174,11 +179,16 @@ func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 	var snoozed snooze
 	isPermanent := errors.As(o.err, &perm)
 	isSnoozed := errors.As(o.err, &snoozed)
+	unknown := errors.Is(o.err, ErrArgs)
 	switch {
 	case o.err == nil:
 		j.State, j.Err, j.ErrCode = store.JobCompleted, "", ""
 	case j.Cancel:
 		j.State = store.JobCancelled
+	case unknown: // it may be of a newer version, which is to find it
+		recordError(j, o.err)
+		j.Attempt--
+		j.State, j.Due = store.JobQueued, now.Add(unhandledWait)
 	case isSnoozed:
 		j.Attempt--
 		j.State, j.Due = store.JobQueued, snoozed.until
@@ -256,7 +266,7 @@ func (q *Queue) end(tx *store.Tx, j *store.Job) error {
 
 // report logs what an attempt came to.
 func (q *Queue) report(j *store.Job, err error) {
-	if err == nil || errors.As(err, new(snooze)) {
+	if err == nil || errors.As(err, new(snooze)) || errors.Is(err, ErrArgs) {
 		return
 	}
 	log := q.Log.With("job", j.ID, "kind", j.Kind, "attempt", j.Attempt, "err", err)

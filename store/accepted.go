@@ -5,6 +5,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -50,7 +51,7 @@ func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
 
 // Filed notes that of accepted messages everything is made, with this transaction at the latest.
 func (tx *Tx) Filed(refs ...BlobRef) error {
-	mark, err := segment.ParseMark(tx.bucket(bucketAccepted).Get([]byte(filedKey)))
+	mark, err := filedMark(tx.b)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,18 @@ func (tx *Tx) Filed(refs ...BlobRef) error {
 		}
 	})
 	tx.MayUseReserve()
-	return tx.put(bucketAccepted, []byte(filedKey), mark.Row())
+	return tx.put(bucketAccepted, []byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
+}
+
+// filedMark reads what is filed. A row from before it had a checksum is 8n+1 bytes.
+func filedMark(b *bolt.Tx) (m segment.FiledMark, err error) {
+	row := b.Bucket([]byte(bucketAccepted)).Get([]byte(filedKey))
+	if len(row)%8 != 1 && row != nil {
+		if row, err = rowform.SumOf(bucketAccepted).Open([]byte(filedKey), row); err != nil {
+			return m, fmt.Errorf("mark of what is filed: %w", err)
+		}
+	}
+	return segment.ParseMark(row)
 }
 
 // Unfiled gives the messages that were acknowledged and not filed when the store was opened, in the
@@ -80,7 +92,7 @@ func (s *Store) UnfiledCount() int { return s.unfiled.Len() }
 func (s *Store) openAccepted() error {
 	var mark segment.FiledMark
 	err := s.db.View(func(b *bolt.Tx) (err error) {
-		mark, err = segment.ParseMark(b.Bucket([]byte(bucketAccepted)).Get([]byte(filedKey)))
+		mark, err = filedMark(b)
 		return err
 	})
 	if err != nil {
@@ -108,5 +120,5 @@ func (s *Store) beginAccepted(b *bolt.Tx) error {
 		return nil
 	}
 	mark := segment.FiledMark{From: s.seg.End()}
-	return bucket.Put([]byte(filedKey), mark.Row())
+	return bucket.Put([]byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
 }

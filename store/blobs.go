@@ -182,7 +182,7 @@ func (tx *Tx) live(segment uint32) (int64, error) {
 		return 0, nil
 	}
 	if len(row) != 8 {
-		return 0, fmt.Errorf("live bytes of segment %08x: %w", segment, errDamagedRow)
+		return 0, fmt.Errorf("live bytes of segment %08x: %w", segment, ErrDamagedRow)
 	}
 	return int64(binary.BigEndian.Uint64(row)), nil
 }

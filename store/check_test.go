@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"os"
@@ -39,6 +40,18 @@ func TestCheckFindsEveryKindOfDamage(t *testing.T) {
 			return tx.putRow(bucket, key(m), row)
 		}
 	}
+	// change is flip, and mends the checksum: what a mistake of ours might write.
+	change := func(bucket messageBucket, key func(*Message) []byte, at int) func(*Tx, *Message) error {
+		return func(tx *Tx, m *Message) error {
+			row, err := bucket.open(key(m), tx.getRow(bucket, key(m)))
+			if err != nil {
+				return err
+			}
+			row = bytes.Clone(row)
+			row[at] ^= 0x40
+			return tx.putRow(bucket, key(m), bucket.seal(key(m), row))
+		}
+	}
 	drop := func(bucket messageBucket, key func(*Message) []byte) func(*Tx, *Message) error {
 		return func(tx *Tx, m *Message) error { return tx.deleteRow(bucket, key(m)) }
 	}
@@ -65,11 +78,12 @@ func TestCheckFindsEveryKindOfDamage(t *testing.T) {
 		damage func(*Tx, *Message) error
 		want   string
 	}{
-		"message row":            {flip(bktMessage, message, 0), "damaged row"},
-		"message's bits":         {flip(bktMessage, message, 2), "the account's inbox"},
-		"message's account":      {flip(bktMessage, message, 3), "account"},
-		"message's modseq":       {flip(bktMessage, message, 15), "MODSEQ"},
-		"message's blob":         {flip(bktMessage, message, 26), "not noted as referred to"},
+		"message row":            {flip(bktMessage, message, 20), "damaged row"},
+		"message row's version":  {change(bktMessage, message, 0), "newer version"},
+		"message's bits":         {change(bktMessage, message, 2), "the account's inbox"},
+		"message's account":      {change(bktMessage, message, 3), "account"},
+		"message's modseq":       {change(bktMessage, message, 15), "MODSEQ"},
+		"message's blob":         {change(bktMessage, message, 26), "not noted as referred to"},
 		"message gone":           {drop(bktMessage, message), "it has 0, 0, 0"},
 		"message in no folder":   {extra(bktMessage, make([]byte, 12), "x"), "msg has 2 rows"},
 		"meta gone":              {drop(bktMeta, message), "not found"},
@@ -81,17 +95,18 @@ func TestCheckFindsEveryKindOfDamage(t *testing.T) {
 		"mailbox entry gone":     {drop(bktInboxOf, inboxOf), "the mailbox's inbox lacks it"},
 		"mailbox entry":          {flip(bktInboxOf, inboxOf, 1), "the mailbox's inbox"},
 		"mailbox of nothing":     {extra(bktInboxOf, make([]byte, 17), "xx"), "inbox_mbx_class has 2 rows"},
+		"mailbox row":            {flip(bktMailbox, number(1), 7), "damaged row"},
 		"folder row":             {flip(bktFolder, folder, 0), "damaged row"},
-		"folder's next UID":      {flip(bktFolder, folder, 6), ""},
-		"folder's messages":      {flip(bktFolder, folder, 20), "counts"},
-		"folder's unseen":        {flip(bktFolder, folder, 24), "counts"},
-		"folder's bytes":         {flip(bktFolder, folder, 32), "counts"},
+		"folder's next UID":      {change(bktFolder, folder, 6), ""},
+		"folder's messages":      {change(bktFolder, folder, 20), "counts"},
+		"folder's unseen":        {change(bktFolder, folder, 24), "counts"},
+		"folder's bytes":         {change(bktFolder, folder, 32), "counts"},
 		"folder gone":            {drop(bktFolder, folder), "folder_name has 4 rows"},
 		"folder name gone":       {drop(bktFolderName, func(*Message) []byte { return folderName(1, "INBOX") }), "not found by its name"},
 		"folder name of nothing": {extra(bktFolderName, folderName(1, "x"), "xxxx"), "folder_name has 5 rows"},
-		"mailbox counters":       {flip(bktMailbox, number(1), 20), "mailbox 1 counts"},
+		"mailbox counters":       {change(bktMailbox, number(1), 20), "mailbox 1 counts"},
 		"mailbox's modseq":       {drop(bktMailbox, number(1)), "mailbox 1"},
-		"mailbox of no folder":   {extra(bktMailbox, number(9)(nil), string((&mailboxRow{messages: 1}).row())), "mailbox 9 counts"},
+		"mailbox of no folder":   {extra(bktMailbox, number(9)(nil), string((&mailboxRow{messages: 1}).row(number(9)(nil)))), "mailbox 9 counts"},
 		"account's messages":     {flip(bktAccount, number(1), 5), "account 1 counts"},
 		"account's bytes":        {flip(bktAccount, number(1), 12), "account 1 counts"},
 		"account of nothing":     {extra(bktAccount, number(9)(nil), "xxxxxxxxxxxxxxxx"), "account 9 counts"},

@@ -206,10 +206,12 @@ func (tx *Tx) repoint(move blobMove) error {
 		return err
 	}
 	from, to := blobPrefix(move.from), blobPrefix(move.to)
-	if structure := tx.getRow(bktStructure, from[:]); structure != nil { // its old row goes with the last reference
-		if err := tx.putRow(bktStructure, to[:], bytes.Clone(structure)); err != nil {
-			return err
-		}
+	structure, err := tx.structure(from[:])
+	if structure != nil && err == nil { // its old row goes with the last reference
+		err = tx.putStructure(to[:], structure)
+	}
+	if err != nil {
+		return err
 	}
 	for _, owner := range owners {
 		if err := tx.addRef(move.to, owner); err != nil {
@@ -280,7 +282,7 @@ func repointRecord[T any](tx *Tx, table *Table[T], id string, blob func(*T) *Blo
 // ownerMessage returns the message that an owner stands for.
 func (tx *Tx) ownerMessage(owner []byte) (*Message, error) {
 	if len(owner) != 13 || owner[0] != ownerMessage {
-		return nil, fmt.Errorf("owner %q of a blob: %w", owner, errDamagedRow)
+		return nil, fmt.Errorf("owner %q of a blob: %w", owner, ErrDamagedRow)
 	}
 	return tx.Message(binary.BigEndian.Uint32(owner[1:]), binary.BigEndian.Uint32(owner[5:]), binary.BigEndian.Uint32(owner[9:]))
 }

@@ -22,7 +22,7 @@ import (
 const damagePlaces = 200
 
 // TestDamagedDatabase changes one bit at random places of a database. Nothing may panic. Either the
-// check finds it, or no row has changed, or one value alone: values have no checksum.
+// check finds it, or no row has changed but a counter.
 func TestDamagedDatabase(t *testing.T) {
 	dir := t.TempDir()
 	o := Options{noSync: true, lenient: true, Log: slog.New(slog.DiscardHandler)}
@@ -62,7 +62,7 @@ func TestDamagedDatabase(t *testing.T) {
 	}
 	want := readRows(t, path)
 	rnd := rand.New(rand.NewPCG(14, 8))
-	found, harmless, values := 0, 0, 0
+	found, harmless := 0, 0
 	for n := range damagePlaces {
 		at, bit := rnd.IntN(len(whole)), byte(1)<<rnd.IntN(8)
 		copied := filepath.Join(t.TempDir(), "damaged")
@@ -80,25 +80,24 @@ func TestDamagedDatabase(t *testing.T) {
 			continue
 		}
 		have := readRows(t, filepath.Join(copied, "mailstead.db"))
-		differ := 0
+		differ, last := 0, ""
 		for k, v := range want {
 			if now, ok := have[k]; !ok || now != v {
 				differ++
+				last = k
 			}
 			if _, ok := have[k]; !ok {
 				t.Errorf("place %d: bit %02x at %d: the row %q is gone, and the check does not say so", n, bit, at, k)
 			}
 		}
 		switch {
-		case differ == 0 && len(have) == len(want):
-			harmless++
-		case differ == 1 && len(have) == len(want):
-			values++
+		case differ == 0 && len(have) == len(want), differ == 1 && mostSequence(last) > textResetting:
+			harmless++ // numbers that count go on from a higher one, or are compared with the rows
 		default:
-			t.Errorf("place %d: bit %02x at %d: %d rows have changed, and the check does not say so", n, bit, at, differ)
+			t.Errorf("place %d: bit %02x at %d: %d rows have changed, and the check does not say so: %q", n, bit, at, differ, last)
 		}
 	}
-	t.Logf("%d found, %d harmless, %d in a value", found, harmless, values)
+	t.Logf("%d found, %d harmless", found, harmless)
 	if found < damagePlaces/5 {
 		t.Errorf("only %d of %d were found", found, damagePlaces)
 	}

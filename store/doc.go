@@ -26,10 +26,12 @@
 //	entries.go, snapshot.go
 //	                   what each commit changed, and the whole store, for who keeps a copy of it
 //	compact.go         moving live messages out of segments
-//	open.go, check.go  Open, with what it makes of older stores and the list of all tables; Check
+//	open.go, migrate.go, check.go
+//	                   Open, with the list of all tables; what it makes of older stores; Check
 //
 // Below are packages that know nothing of the tables: segment (message bytes), entry (what one
-// commit changed), postings (blocks of the text index), diskroom and boltfile.
+// commit changed), rowform (form and checksum of a row), postings (blocks of the text index),
+// diskroom and boltfile.
 //
 // # Files
 //
@@ -49,6 +51,22 @@
 // since 1970, day a number of days since then. account, mailbox and folder are the short numbers of
 // the records (Account.Num, Mailbox.Num, Folder.ID); INBOX is folder 1 of every mailbox.
 //
+// A sum is the CRC-32C, 4 bytes, of the bucket's name, a zero, the key and all of the value before
+// it, as package rowform says. A version is 0x32, or as it is given, where a sum follows. What is
+// in brackets is how older stores have it; such rows are read, and get today's form when they are
+// written again. Their first byte differs from that of today's rows by more than one bit, or their
+// length tells them. Values without a sum are empty or follow from other rows, with which Check
+// compares them: the ids in indexes from the records, marks, counts and references from the
+// messages.
+//
+// # The store itself
+//
+//	meta  "format" → number 4 of the store's format, today 4 | version of the program that brought
+//	      the store there | sum; a program refuses a store of a higher number. This row never
+//	      changes its form
+//	      "migration" → number 4 of the format that it leads to | key to go on at | sum; only
+//	      between the transactions of a migration
+//
 // # Messages
 //
 //	msg              mailbox 4, folder 4, uid 4 → message row
@@ -64,7 +82,8 @@
 //	blob_ref         segment 4, offset 4, owner → head 4, length 4
 //	blob_live        segment 4 → bytes 8 of the records that are referred to
 //	                 sequence: the newest segment that was there before the database
-//	blob_structure   segment 4, offset 4 → structure of the message there, where it is over 2 KiB
+//	blob_structure   segment 4, offset 4 → version 1 | structure of the message there, where it is
+//	                 over 2 KiB | sum [structure]
 //
 // The inbox buckets hold the messages of INBOX. Their class is the sum of 1 seen, 2 with
 // attachments, 4 warm-up, 8 flagged. An owner is a letter and a key or an id: m and the key in msg,
@@ -73,23 +92,27 @@
 //	message row  version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8
 //	             | segment 4 | offset 4 | head 4 | length 4
 //	             | keywords, each: length 1 | text
+//	             | sum [version 1, no sum]
 //	meta row     version 1 | structure | preview | thread id | original message id | return path
 //	             | SPF | DKIM | DMARC | recipient, unless it is the mailbox's own address
-//	             each: length uvarint | bytes; in version 2 the structure is empty and stands in
-//	             blob_structure
+//	             each: length uvarint | bytes
+//	             | sum [version 1, no sum]
+//	             in version 0x33 [2, no sum] the structure is empty and stands in blob_structure
 //	folder row   version 1 | subscribed 1 | validity 4 | uidnext 4 | modseq 8 | messages 4
 //	             | unseen 4 | bytes 8 | name | special use
 //	             the last two: length uvarint | text
+//	             | sum [version 1, no sum]
 //	mailbox row  version 1 | next folder 4 | validity 4 | modseq 8 | messages 8 | bytes 8
+//	             | sum [version 1, no sum]
 //
 // # Accepted mail
 //
-//	accepted  "filed" → which accepted messages are filed, see segment.FiledMark
+//	accepted  "filed" → which accepted messages are filed, see segment.FiledMark | sum [no sum]
 //
 // # Entries
 //
 //	entry  number 8 → what that commit changed, as package entry says; only where entries are kept
-//	       "last" → nonce 16 and time ms 8 of the last entry; only where entries are kept
+//	       "last" → nonce 16 and time ms 8 of the last entry | sum; only where entries are kept
 //	       sequence: the number of the last commit
 //
 // # Text index
@@ -99,28 +122,35 @@
 //	            sequence: 1 while the index is being reset
 //	text_run    account 4, run 8 → run row
 //	            sequence: the newest run
-//	text_place  account 4, run 8, number 4 → places of the messages from that number on, up to 250
-//	text_word   account 4, run 8, last word → block of words up to that one, see package postings
-//	text_gone   account 4, place 16 → unix seconds 8 of the deletion
+//	text_place  account 4, run 8, number 4 → version 1 | places of the messages from that number on,
+//	            up to 250 | sum [places]
+//	text_word   account 4, run 8, last word → version 1 | block of words up to that one, see package
+//	            postings | sum [block]
+//	text_gone   account 4, place 16 → version 1 | unix seconds 8 of the deletion | sum [seconds]
 //
 //	run row     version 1 | state 1 | messages 4 | bytes 8 of its blocks | newest place 16
-//	            | oldest place 16; states: 0 being written, 1 searched, 2 being deleted
+//	            | oldest place 16 | sum [version 1, no sum]
+//	            states: 0 being written, 1 searched, 2 being deleted
 //	place       received ms 8 | uid 4 | mailbox 4
 //
 // # Conversations
 //
-//	thread          account 4, node 13 → node 13 of an older message, or itself | day 2 of its use
-//	                (rows from before that was noted lack the day)
+//	thread          account 4, node 13 → version 1 | node 13 of an older message, or itself
+//	                | day 2 of its use | sum [node, day; before that, node]
 //	thread_joined   account 4, node 13 of a thread, node 13 of one that was joined to it → nothing
-//	thread_subject  day 2, account 4, subject 8 → node 13 of the thread
+//	thread_subject  day 2, account 4, subject 8 → version 1 | node 13 of the thread | sum [node]
 //
 // # Tables
 //
-// A table is a bucket: id → record as JSON. Each of its indexes is a bucket named table.index:
-// key → id, where the key of an index that is not unique ends in the id too. An index may leave
-// records out. Below are the id and the record of each table, and the key of each index. A 0 is a
-// byte of that value; it ends a text that others may begin with. The sequences of account and
-// mailbox are the newest short numbers.
+// A table is a bucket: id → form 1 | record | sum [record as JSON]. In form 1 the record is JSON.
+// The tables that every message writes have form 2, the fields in the order of the record's
+// function `fields`, behind a version of their own, as rowform.Coder says: job, event, delivery,
+// submission, outgoing and mapping. A row of a form or version that is not known is ErrNewer, and
+// every other record is read. Each index of a table is a bucket named table.index: key → id, where
+// the key of an index that is not unique ends in the id too. An index may leave records out. Below
+// are the id and the record of each table, and the key of each index. A 0 is a byte of that value;
+// it ends a text that others may begin with. The sequences of account and mailbox are the newest
+// short numbers.
 //
 //	account                  acc_… → Account
 //	account.num              unique: number 4
@@ -224,9 +254,15 @@
 //
 // # What Open makes of older stores
 //
-// A bucket that is missing is made, empty. Where there are the buckets inbox and inbox_mbx, whose
-// keys had no class, the inbox buckets are made of the messages, and those two are deleted. Where
-// the sequence of inbox_class is 0, flagged messages get their class. Without domain.claim, claims
-// are made of the domains, and mailbox.email is deleted. Without text_todo, all mail is noted as
-// not indexed.
+// A bucket that is missing is made, empty. A store without the bucket meta gets the number 1:
+// without domain.claim, claims are made of the domains, and mailbox.email is deleted; without
+// text_todo, all mail is noted as not indexed. The steps from there, each in bounded transactions
+// that go on where they were:
+//
+//	2  where there are the buckets inbox and inbox_mbx, whose keys had no class, the inbox buckets
+//	   are made of the messages, and those two are deleted
+//	3  where the sequence of inbox_class is 0, flagged messages get their class
+//	4  rows have versions and sums; nothing is rewritten
+//
+// While they run, no entries are kept: the next backup is a full one.
 package store

@@ -15,6 +15,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/mailstead/mailstead/store/entry"
+	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -49,13 +50,15 @@ func newLastEntry(at time.Time) *lastEntry {
 }
 
 func (e *lastEntry) row() []byte {
-	return binary.BigEndian.AppendUint64(bytes.Clone(e.nonce[:]), uint64(e.at.UnixMilli()))
+	row := binary.BigEndian.AppendUint64(bytes.Clone(e.nonce[:]), uint64(e.at.UnixMilli()))
+	return rowform.SumOf(bucketEntry).Seal([]byte(lastEntryKey), row)
 }
 
-// lastEntryIn reads what is known of the last commit; nil where entries are not kept.
+// lastEntryIn reads what is known of the last commit; nil where entries are not kept, and where the
+// row is damaged: copies of the store then begin anew.
 func lastEntryIn(b *bolt.Bucket) *lastEntry {
-	row := b.Get([]byte(lastEntryKey))
-	if len(row) != len(entry.Nonce{})+8 {
+	row, err := rowform.SumOf(bucketEntry).Open([]byte(lastEntryKey), b.Get([]byte(lastEntryKey)))
+	if err != nil || len(row) != len(entry.Nonce{})+8 {
 		return nil
 	}
 	return &lastEntry{entry.Nonce(row[:16]), time.UnixMilli(int64(binary.BigEndian.Uint64(row[16:]))).UTC()}

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 
+	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -23,6 +24,10 @@ var (
 	ErrFull = segment.ErrFull
 	// ErrDamaged is returned for a message whose bytes on the disk are not what was written.
 	ErrDamaged = segment.ErrDamaged
+	// ErrDamagedRow is returned for a row of the database that is not what was written there.
+	ErrDamagedRow = rowform.ErrDamaged
+	// ErrNewer is returned for a store, or one row of it, that a newer version has written.
+	ErrNewer = rowform.ErrNewer
 	// ErrEnvelope is returned by Append and AppendAccepted for an envelope over 64 KiB.
 	ErrEnvelope = segment.ErrEnvelope
 	// ErrTooLarge is returned by Spool.Write when the message would exceed its maximum, and by

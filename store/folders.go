@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/mailstead/mailstead/store/rowform"
 )
 
 const (
@@ -252,7 +254,7 @@ func (tx *Tx) mailboxRow(mailbox uint32) (r mailboxRow, err error) {
 	if row == nil {
 		return r, fmt.Errorf("folders of mailbox %d: %w", mailbox, ErrNotFound)
 	}
-	if err := r.decode(row); err != nil {
+	if err := r.decode(key[:], row); err != nil {
 		return r, fmt.Errorf("counters of mailbox %d: %w", mailbox, err)
 	}
 	return r, nil
@@ -261,7 +263,7 @@ func (tx *Tx) mailboxRow(mailbox uint32) (r mailboxRow, err error) {
 func (tx *Tx) putMailbox(mailbox uint32, r mailboxRow) error {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
-	return tx.putRow(bktMailbox, key[:], r.row())
+	return tx.putRow(bktMailbox, key[:], r.row(key[:]))
 }
 
 // MailboxUsage gives what a mailbox holds; zeros for one without folders.
@@ -277,7 +279,7 @@ func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
 	var inbox folderCounts
 	key := folderKey(mailbox, InboxID)
 	if row := tx.getRow(bktFolder, key[:]); row != nil {
-		err = inbox.get(row)
+		_, err = inbox.get(key[:], row)
 		u.Unseen = int64(inbox.unseen)
 	}
 	return u, err
@@ -295,7 +297,7 @@ func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
 		return Usage{}, nil
 	}
 	if len(row) != accountRowSize {
-		return Usage{}, fmt.Errorf("counters of account %d: %w", account, errDamagedRow)
+		return Usage{}, fmt.Errorf("counters of account %d: %w", account, ErrDamagedRow)
 	}
 	return Usage{
 		Messages: int64(binary.BigEndian.Uint64(row)),
@@ -322,7 +324,7 @@ func (tx *Tx) addAccountUsage(account uint32, messages, bytes int64) error {
 // counters are those that every change to a message of a folder moves.
 type counters struct {
 	mailbox, folder uint32
-	row             []byte // of the folder
+	row             []byte // of the folder, without its checksum
 	in              folderCounts
 	box             mailboxRow
 }
@@ -333,7 +335,7 @@ func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	if c.row = tx.getRow(bktFolder, key[:]); c.row == nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, ErrNotFound)
 	}
-	if err := c.in.get(c.row); err != nil {
+	if c.row, err = c.in.get(key[:], c.row); err != nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
 	}
 	c.box, err = tx.mailboxRow(mailbox)
@@ -364,9 +366,10 @@ func (tx *Tx) putCounters(c *counters) error {
 		tx.recordInboxChange(c.mailbox)
 	}
 	key := folderKey(c.mailbox, c.folder)
-	row := append(make([]byte, 0, len(c.row)), c.row...)
+	row := append(make([]byte, 0, len(c.row)+rowform.SumSize), c.row...)
+	row[0] = rowVersion
 	c.in.put(row)
-	if err := tx.putRow(bktFolder, key[:], row); err != nil {
+	if err := tx.putRow(bktFolder, key[:], bktFolder.seal(key[:], row)); err != nil {
 		return err
 	}
 	return tx.putMailbox(c.mailbox, c.box)

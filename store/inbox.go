@@ -115,7 +115,7 @@ func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
 		return
 	}
 	if len(v) != 2 || len(k) != len(h.prefix)+w.size {
-		w.tx.fail(fmt.Errorf("inbox entry %x: %w", k, errDamagedRow))
+		w.tx.fail(fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow))
 		return
 	}
 	h.key, h.place, h.value = k, k[len(h.prefix):], v

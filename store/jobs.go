@@ -3,6 +3,8 @@ package store
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/mailstead/mailstead/store/rowform"
 )
 
 // A Job is one piece of work that the queue does, now or later.
@@ -63,6 +65,46 @@ type JobResource struct {
 	Name string `json:",omitzero"`
 }
 
+func (j *Job) fields(c *rowform.Coder) {
+	c.Version(1)
+	c.String(&j.ID)
+	c.String(&j.AccountID)
+	c.String(&j.Kind)
+	c.String(&j.Key)
+	c.String(&j.Lane)
+	c.Bytes((*[]byte)(&j.Args))
+	c.String(&j.State)
+	c.Time(&j.Due)
+	c.Time(&j.WakeAt)
+	c.Bool(&j.Cancel)
+	rowform.Int(c, &j.Attempt)
+	rowform.Int(c, &j.Max)
+	rowform.Int(c, &j.Jitter)
+	c.String(&j.Err)
+	c.String(&j.ErrCode)
+	c.String(&j.Detail)
+	c.Bytes((*[]byte)(&j.Result))
+	rowform.List(c, &j.Steps, (*JobStep).fields)
+	rowform.Int(c, &j.Completed)
+	rowform.Int(c, &j.Total)
+	c.Bool(&j.Visible)
+	c.String(&j.Resource.Type)
+	c.String(&j.Resource.ID)
+	c.String(&j.Resource.Name)
+	c.String(&j.CreatedBy)
+	c.Time(&j.CreatedAt)
+	c.Time(&j.StartedAt)
+	c.Time(&j.UpdatedAt)
+	c.Time(&j.EndedAt)
+}
+
+func (s *JobStep) fields(c *rowform.Coder) {
+	c.String(&s.Name)
+	c.String(&s.Status)
+	c.String(&s.Error)
+	c.Time(&s.At)
+}
+
 // RunningLane is where every running job stands, whatever its lane was.
 const RunningLane = "r"
 
@@ -97,7 +139,7 @@ func jobChange(_ *Tx, j *Job) Change {
 // Jobs keeps waiting, running and ended jobs.
 var (
 	Jobs = newTable("job", func(j *Job) string { return j.ID }).
-		watched(jobChange)
+		binary((*Job).fields).watched(jobChange)
 	// JobsDue holds what waits and what runs by its due; each key names the lane as JobsByLane
 	// does, see DueLane.
 	JobsDue = Jobs.index("due", func(j *Job) string {

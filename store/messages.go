@@ -7,6 +7,8 @@ import (
 	"iter"
 	"math"
 	"slices"
+
+	"github.com/mailstead/mailstead/store/rowform"
 )
 
 // ErrKeywords is returned for an empty keyword, for one over 255 bytes, and for more than 128 of
@@ -53,26 +55,45 @@ func (tx *Tx) add(m *Message, meta *Meta) error {
 	return tx.insert(m, row)
 }
 
-// metaRow gives the meta row of a message with the bytes at blob. A long structure is put where all
-// that have those bytes share it; it goes with the last reference to them.
+// metaRow gives the meta row, without its checksum, of a message with the bytes at blob. A long
+// structure is put where all that have those bytes share it; it goes with the last reference to
+// them.
 func (tx *Tx) metaRow(blob BlobRef, meta *Meta) ([]byte, error) {
 	if len(meta.Structure) <= maxOwnStructure {
-		return meta.row(), nil
+		return meta.row(rowVersion), nil
 	}
 	key := blobPrefix(blob)
 	if tx.getRow(bktStructure, key[:]) == nil {
-		if err := tx.putRow(bktStructure, key[:], bytes.Clone(meta.Structure)); err != nil {
+		if err := tx.putStructure(key[:], meta.Structure); err != nil {
 			return nil, err
 		}
 	}
 	rest := *meta
 	rest.Structure = nil
-	row := rest.row()
-	row[0] = metaShared
-	return row, nil
+	return rest.row(metaShared), nil
 }
 
-// insert puts m, whose ModSeq and, if it is 0, UID it sets, and its meta row.
+// putStructure keeps the structure of the blob with the prefix.
+func (tx *Tx) putStructure(blob, structure []byte) error {
+	row := append(append(make([]byte, 0, 1+len(structure)+rowform.SumSize), rowVersion), structure...)
+	return tx.putRow(bktStructure, blob, bktStructure.seal(blob, row))
+}
+
+// structure gives the structure of the blob with the prefix, nil if there is none. Rows from before
+// they had checksums are it alone, and begin with a version of the caller's below 0x10.
+func (tx *Tx) structure(blob []byte) ([]byte, error) {
+	row := tx.getRow(bktStructure, blob)
+	if row == nil || len(row) > 0 && row[0] < 0x10 {
+		return row, nil
+	}
+	row, err := bktStructure.open(blob, row)
+	if err != nil {
+		return nil, fmt.Errorf("structure of the blob %x: %w", blob, err)
+	}
+	return row[1:], nil
+}
+
+// insert puts m, whose ModSeq and, if it is 0, UID it sets, and its meta row, which it seals.
 func (tx *Tx) insert(m *Message, meta []byte) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
@@ -95,7 +116,7 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 		return err
 	}
 	key := m.key()
-	if err := tx.putRow(bktMeta, key[:], meta); err != nil {
+	if err := tx.putRow(bktMeta, key[:], bktMeta.seal(key[:], meta)); err != nil {
 		return err
 	}
 	if m.Folder == InboxID {
@@ -159,10 +180,11 @@ func (tx *Tx) Meta(mailbox, folder, uid uint32) (*Meta, error) {
 		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, ErrNotFound)
 	}
 	meta := new(Meta)
-	if err := meta.decode(row); err != nil {
+	shared, err := meta.decode(key[:], row)
+	if err != nil {
 		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
-	if row[0] != metaShared {
+	if !shared {
 		return meta, nil
 	}
 	m, err := tx.Message(mailbox, folder, uid)
@@ -170,9 +192,12 @@ func (tx *Tx) Meta(mailbox, folder, uid uint32) (*Meta, error) {
 		return nil, err
 	}
 	at := blobPrefix(m.Blob)
-	structure := tx.getRow(bktStructure, at[:])
-	if structure == nil {
-		return nil, fmt.Errorf("structure of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, errDamagedRow)
+	structure, err := tx.structure(at[:])
+	if structure == nil && err == nil {
+		err = ErrDamagedRow
+	}
+	if err != nil {
+		return nil, fmt.Errorf("structure of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
 	meta.Structure = bytes.Clone(structure) // bbolt owns what it gave
 	return meta, nil
@@ -319,17 +344,17 @@ func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
 		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, ErrNotFound)
 	}
 	copied.Folder, copied.UID = folder, 0
-	row := bytes.Clone(meta)                                // bbolt owns what it gave
-	if row[0] == rowVersion && len(row) > maxOwnStructure { // from before long ones were shared
+	row, err := openMeta(key[:], meta)
+	if err == nil && row[0] == rowVersion && len(row) > maxOwnStructure { // from before long ones were shared
 		var whole Meta
-		if err := whole.decode(row); err != nil {
-			return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
-		}
-		if row, err = tx.metaRow(m.Blob, &whole); err != nil {
-			return nil, err
+		if _, err = whole.decode(key[:], meta); err == nil {
+			row, err = tx.metaRow(m.Blob, &whole)
 		}
 	}
-	if err := tx.insert(copied, row); err != nil {
+	if err != nil {
+		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
+	}
+	if err := tx.insert(copied, bytes.Clone(row)); err != nil { // bbolt owns what it gave
 		return nil, err
 	}
 	return copied, nil

@@ -3,9 +3,9 @@ package store
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -29,6 +29,7 @@ type Options struct {
 	Grace       time.Duration    // how long a BlobRef may still be opened after its message has moved or gone; 1 min if 0
 	Now         func() time.Time // the clock; time.Now if nil
 	Log         *slog.Logger     // told of repairs; slog.Default if nil
+	Program     string           // the version of the program, for a later one that cannot read the store
 
 	// What one transaction may be: bytes of keys and values written, writes, steps of cursors; 4
 	// MiB, 5 000 and 20 000 where 0. The log is told of a larger one, or it fails with ErrTooMuch.
@@ -51,8 +52,9 @@ type Options struct {
 	noSync  bool         // bbolt commits without syncing
 }
 
-// Open opens the store in dir, and makes it if there is none. It returns ErrInUse while another
-// process has it open.
+// Open opens the store in dir, and makes it if there is none. One of an older format becomes one of
+// today's. It returns ErrInUse while another process has it open, and ErrNewer, having changed
+// nothing, where a newer version has written it.
 func Open(dir string, o Options) (s *Store, err error) {
 	o = o.withDefaults()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -98,10 +100,13 @@ func (s *Store) read(o Options) (err error) {
 			err = damaged(s.dir, v)
 		}
 	}()
+	if err := s.refuseNewer(); err != nil {
+		return err
+	}
 	if err := s.openFiles(o); err != nil {
 		return err
 	}
-	if err := s.prepare(); err != nil {
+	if err := s.prepare(o.Program); err != nil {
 		return err
 	}
 	if err := s.openEntries(); err != nil {
@@ -166,61 +171,11 @@ func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err e
 	return db, without, nil
 }
 
-// prepare makes the buckets that are not there yet.
-func (s *Store) prepare() error {
-	ready := false
-	err := s.db.View(func(b *bolt.Tx) error {
-		ready = b.Bucket([]byte(oldInbox)) == nil
-		for _, name := range bucketNames() {
-			ready = ready && b.Bucket([]byte(name)) != nil
-		}
-		ready = ready && b.Bucket([]byte(messageBuckets[bktInbox])).Sequence() == inboxForm
-		return nil
-	})
-	if ready || err != nil {
-		return err
-	}
-	s.freelistMissing = false // what is written here has the list
-	s.db.NoFreelistSync = false
-	return s.db.Update(func(b *bolt.Tx) error {
-		fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
-		withoutClaims := b.Bucket([]byte(DomainsByName.name)) == nil
-		withoutText := b.Bucket([]byte(messageBuckets[bktTextTodo])) == nil
-		for _, name := range bucketNames() {
-			if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
-				return fmt.Errorf("make bucket %s: %w", name, err)
-			}
-		}
-		if err := s.beginAccepted(b); err != nil {
-			return err
-		}
-		if fresh {
-			return errors.Join(b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFoundSegments(b))
-		}
-		if withoutClaims {
-			if err := s.claimDomains(b); err != nil {
-				return err
-			}
-		}
-		if err := s.sortInbox(b); err != nil {
-			return err
-		}
-		if err := s.moveFlagged(b); err != nil {
-			return err
-		}
-		if withoutText {
-			tx := &Tx{b: b, s: s, writable: true}
-			_, err := tx.markAllUnindexed(nil, 0)
-			return err
-		}
-		return nil
-	})
-}
-
 // A tableCheck is a table seen without its record type.
 type tableCheck interface {
 	buckets() []string
 	check(tx *Tx, p *problems)
+	contents(tx *Tx, w io.Writer) error
 }
 
 // tables lists every table; what is not here is neither made nor checked.
@@ -236,129 +191,11 @@ var tables = []tableCheck{
 }
 
 func bucketNames() []string {
-	names := append(slices.Clone(messageBuckets[:]), bucketEntry, bucketAccepted)
+	names := append(slices.Clone(messageBuckets[:]), bucketEntry, bucketAccepted, bucketMeta)
 	for _, t := range tables {
 		names = append(names, t.buckets()...)
 	}
 	return names
-}
-
-// oldInbox is a bucket that only old stores have.
-const oldInbox = "inbox"
-
-// sortInbox makes the inbox indexes of stores from before their entries were sorted by class.
-func (s *Store) sortInbox(b *bolt.Tx) error {
-	old := []byte(oldInbox)
-	if b.Bucket(old) == nil {
-		return nil
-	}
-	tx := &Tx{b: b, s: s, writable: true}
-	for k, row := range tx.ascend(tx.messageBucket(bktMessage), nil) {
-		var m Message
-		if err := m.decode(k, row); err != nil {
-			return fmt.Errorf("message %x: %w", k, err)
-		}
-		if m.Folder != InboxID {
-			continue
-		}
-		if err := tx.putInbox(&m); err != nil {
-			return err
-		}
-	}
-	if err := b.DeleteBucket(old); err != nil {
-		return fmt.Errorf("delete bucket %s: %w", old, err)
-	}
-	return b.DeleteBucket([]byte("inbox_mbx"))
-}
-
-// inboxForm is the sequence of the account-wide inbox index where its keys, and those of the
-// mailboxes', tell what is flagged.
-const inboxForm = 1
-
-// moveFlagged gives flagged messages their class, in stores from before there was one.
-func (s *Store) moveFlagged(b *bolt.Tx) error {
-	index := b.Bucket([]byte(messageBuckets[bktInbox]))
-	if index.Sequence() == inboxForm {
-		return nil
-	}
-	tx := &Tx{b: b, s: s, writable: true}
-	var flagged []Message
-	for k, v := range tx.ascend(index, nil) {
-		if len(k) != 21 || len(v) != 2 {
-			return fmt.Errorf("inbox entry %x: %w", k, errDamagedRow)
-		}
-		if Flags(v[0])&FlagFlagged != 0 && k[4]&classFlagged == 0 {
-			at := parsePlace(k[5:], 0)
-			flagged = append(flagged, Message{
-				Account: binary.BigEndian.Uint32(k), Mailbox: at.Mailbox, Folder: InboxID, UID: at.UID, Received: at.Received, Flags: Flags(v[0]), Bits: Bits(v[1]),
-			})
-		}
-	}
-	for i := range flagged {
-		if err := tx.moveFlagged(&flagged[i]); err != nil {
-			return err
-		}
-	}
-	return index.SetSequence(inboxForm)
-}
-
-func (tx *Tx) moveFlagged(m *Message) error {
-	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
-	byAccount[4] &^= classFlagged
-	byMailbox[4] &^= classFlagged
-	if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
-		return err
-	}
-	if err := tx.deleteRow(bktInboxOf, byMailbox[:]); err != nil {
-		return err
-	}
-	return tx.putInbox(m)
-}
-
-// claimDomains turns the domains of a store from before there were claims into claims. Those that
-// are complete, or were bought here, count as proven; external ones only where a log-in to one of
-// their mailboxes has succeeded. The claims of the others begin now. Mailboxes are found by domain
-// and address from then on, since two claims of a name may have the same address.
-func (s *Store) claimDomains(b *bolt.Tx) error {
-	tx := &Tx{b: b, s: s, writable: true}
-	loggedIn := map[string]bool{}
-	for m := range Mailboxes.All(tx) {
-		loggedIn[m.DomainID] = loggedIn[m.DomainID] || !m.LastSyncAt.IsZero()
-		if err := MailboxByAddress.move(tx, nil, m, m.ID); err != nil {
-			return err
-		}
-	}
-	var all []*Domain
-	for d := range Domains.All(tx) {
-		all = append(all, d)
-	}
-	if err := b.DeleteBucket([]byte(DomainByName.name)); err != nil {
-		return err
-	}
-	if _, err := b.CreateBucket([]byte(DomainByName.name)); err != nil {
-		return err
-	}
-	for _, d := range all {
-		external := d.DNSProvider == DomainProviderExternal
-		proven := d.Source == DomainSourceRegistered || external && loggedIn[d.ID] && !PublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
-		if d.Claim = ClaimProven; !proven {
-			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
-		}
-		data, err := json.Marshal(d)
-		if err == nil {
-			err = tx.put(Domains.name, []byte(d.ID), data)
-		}
-		for _, x := range []*Index[Domain]{DomainByName, DomainsByName, DomainOfAccount, DomainsOpen} {
-			err = errors.Join(err, x.move(tx, nil, d, d.ID))
-		}
-		if err != nil {
-			return fmt.Errorf("claim of %s: %w", d.Name, err)
-		}
-	}
-	if old := []byte("mailbox.email"); b.Bucket(old) != nil {
-		return errors.Join(tx.err, b.DeleteBucket(old))
-	}
-	return tx.err
 }
 
 // lastUsed gives the newest segment up to `most` that anything refers to, and where the last record

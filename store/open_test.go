@@ -36,7 +36,7 @@ func TestOldDomainsBecomeClaims(t *testing.T) {
 	})
 	// As an older program left it: one index of names, one of addresses.
 	err = s.db.Update(func(b *bolt.Tx) error {
-		for _, name := range []string{DomainsByName.name, DomainOfAccount.name, DomainsOpen.name, MailboxByAddress.name} {
+		for _, name := range []string{DomainsByName.name, DomainOfAccount.name, DomainsOpen.name, MailboxByAddress.name, bucketMeta} {
 			if err := b.DeleteBucket([]byte(name)); err != nil {
 				return err
 			}

@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/store/rowform"
+)
 
 // A Submission is one message that somebody sent, kept while any of its recipients waits.
 type Submission struct {
@@ -25,8 +29,34 @@ type Submission struct {
 	CreatedAt  time.Time `json:",omitzero"`
 }
 
+func (s *Submission) fields(c *rowform.Coder) {
+	c.Version(1)
+	c.String(&s.ID)
+	c.String(&s.AccountID)
+	c.String(&s.MailboxID)
+	c.String(&s.DomainID)
+	c.String(&s.MessageID)
+	c.String(&s.Sender)
+	c.String(&s.Subject)
+	rowform.Int(c, &s.Blob.Segment)
+	rowform.Int(c, &s.Blob.Offset)
+	rowform.Int(c, &s.Blob.Head)
+	rowform.Int(c, &s.Blob.Length)
+	c.Bool(&s.Forward)
+	c.Bool(&s.TLSReport)
+	c.String(&s.ReportTo)
+	c.Bool(&s.EightBit)
+	c.Bool(&s.SMTPUTF8)
+	c.String(&s.EnvelopeID)
+	c.String(&s.Ret)
+	c.Bool(&s.Starts)
+	c.Bool(&s.Copied)
+	rowform.Int(c, &s.Waiting)
+	c.Time(&s.CreatedAt)
+}
+
 // Submissions keeps them; Check counts their blobs among the references.
-var Submissions = newTable("submission", func(s *Submission) string { return s.ID })
+var Submissions = newTable("submission", func(s *Submission) string { return s.ID }).binary((*Submission).fields)
 
 // An Outgoing is the sending log's row for one recipient of a submission.
 type Outgoing struct {
@@ -94,10 +124,50 @@ type Attempt struct {
 	Reply    string    `json:",omitzero"`
 }
 
+func (o *Outgoing) fields(c *rowform.Coder) {
+	c.Version(1)
+	c.String(&o.ID)
+	c.String(&o.SubmissionID)
+	c.String(&o.AccountID)
+	c.String(&o.MailboxID)
+	c.String(&o.MessageID)
+	c.String(&o.Sender)
+	c.String(&o.Recipient)
+	c.String(&o.Subject)
+	c.String(&o.Domain)
+	c.String(&o.Notify)
+	c.String(&o.ORCPT)
+	c.String(&o.Status)
+	c.String(&o.Transport)
+	c.String(&o.Provider)
+	c.String(&o.ProviderMessageID)
+	rowform.Int(c, &o.Attempts)
+	c.String(&o.LastResponse)
+	c.String(&o.JobID)
+	c.Time(&o.NextAt)
+	c.Bool(&o.DelayTold)
+	c.Time(&o.QueuedAt)
+	c.Time(&o.UpdatedAt)
+	c.Time(&o.BouncedAt)
+	c.Time(&o.ComplainedAt)
+	rowform.List(c, &o.Log, (*Attempt).fields)
+}
+
+func (a *Attempt) fields(c *rowform.Coder) {
+	c.Time(&a.At)
+	c.String(&a.Host)
+	c.String(&a.IP)
+	c.String(&a.TLS)
+	c.String(&a.Auth)
+	rowform.Int(c, &a.Code)
+	c.String(&a.Enhanced)
+	c.String(&a.Reply)
+}
+
 // Outgoings keeps the sending log. Ids rise with time, so that pruning takes the first ones.
 var (
 	Outgoings = newTable("outgoing", func(o *Outgoing) string { return o.ID }).
-			watched(func(_ *Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
+			binary((*Outgoing).fields).watched(func(_ *Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
 	OutgoingsByAccount = Outgoings.index("account", func(o *Outgoing) string { return o.AccountID })
 	OutgoingsWaiting   = Outgoings.index("waiting", func(o *Outgoing) string {
 		if !o.Waits() {
@@ -122,9 +192,22 @@ type Mapping struct {
 	RelayedAt     time.Time `json:",omitzero"`
 }
 
+func (m *Mapping) fields(c *rowform.Coder) {
+	c.Version(1)
+	c.String(&m.ID)
+	c.String(&m.AccountID)
+	c.String(&m.Original)
+	c.String(&m.Provided)
+	c.String(&m.Provider)
+	c.String(&m.Recipient)
+	c.String(&m.Sender)
+	c.String(&m.SendingDomain)
+	c.Time(&m.RelayedAt)
+}
+
 // Mappings keeps them for 90 days.
 var (
-	Mappings           = newTable("mapping", func(m *Mapping) string { return m.ID })
+	Mappings           = newTable("mapping", func(m *Mapping) string { return m.ID }).binary((*Mapping).fields)
 	MappingsByOriginal = Mappings.index("original", func(m *Mapping) string { return m.AccountID + m.Original + "\x00" })
 	MappingsByProvided = Mappings.index("provided", func(m *Mapping) string { return m.AccountID + m.Provided + "\x00" })
 )

@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/store/postings"
+	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -63,9 +63,6 @@ var messageBuckets = [...]string{
 	bktStructure:    "blob_structure",
 }
 
-// errDamagedRow is returned for a row that this version cannot have written.
-var errDamagedRow = errors.New("damaged row")
-
 // Flags are the system flags of RFC 3501 section 2.3.2 that are kept with a message.
 type Flags uint8
 
@@ -113,11 +110,49 @@ type Meta struct {
 	Recipient         string // that the envelope named; "" is the mailbox's own address
 }
 
-// Every row but the smallest begins with the version of its form.
-const rowVersion = 1
+// Every row but the smallest begins with the version of its form, and from rowVersion on a checksum
+// ends it, see package rowform. Versions with a checksum have two bits that no older one has, so
+// that a row does not lose its checksum by one bit.
+const (
+	rowVersion = 0x32
+	bareRow    = 1 // without a checksum
+)
+
+// messageSums are the checksums of the message buckets.
+var messageSums = func() (sums [len(messageBuckets)]rowform.Sum) {
+	for i, name := range messageBuckets {
+		sums[i] = rowform.SumOf(name)
+	}
+	return sums
+}()
+
+// seal appends its checksum to a row that begins with a version.
+func (i messageBucket) seal(key, row []byte) []byte { return messageSums[i].Seal(key, row) }
+
+// open verifies a row and gives it without its checksum. The error is ErrDamagedRow or ErrNewer.
+func (i messageBucket) open(key, row []byte) ([]byte, error) {
+	row, err := messageSums[i].Open(key, row)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(row) == 0:
+		return nil, ErrDamagedRow
+	case row[0] != rowVersion && (i != bktMeta || row[0] != metaShared):
+		return nil, fmt.Errorf("version %#x: %w", row[0], ErrNewer)
+	}
+	return row, nil
+}
+
+// openAny is open, and takes rows from before they had checksums.
+func (i messageBucket) openAny(key, row []byte) ([]byte, error) {
+	if len(row) > 0 && row[0] == bareRow {
+		return row, nil
+	}
+	return i.open(key, row)
+}
 
 // A message row: version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8 | blob 16 |
-// keywords, each length 1 and text.
+// keywords, each length 1 and text | crc32c 4.
 const (
 	messageRowSize = 39
 	maxKeywords    = 128
@@ -134,7 +169,7 @@ func messageKey(mailbox, folder, uid uint32) (key [12]byte) {
 func (m *Message) key() [12]byte { return messageKey(m.Mailbox, m.Folder, m.UID) }
 
 func (m *Message) row() []byte {
-	size := messageRowSize
+	size := messageRowSize + rowform.SumSize
 	for _, k := range m.Keywords {
 		size += 1 + len(k)
 	}
@@ -148,13 +183,18 @@ func (m *Message) row() []byte {
 		b = append(b, byte(len(k)))
 		b = append(b, k...)
 	}
-	return b
+	key := m.key()
+	return bktMessage.seal(key[:], b)
 }
 
 // decode fills m from a key of 12 bytes and its row.
 func (m *Message) decode(key, row []byte) error {
-	if len(key) != 12 || len(row) < messageRowSize || row[0] != rowVersion {
-		return errDamagedRow
+	row, err := bktMessage.openAny(key, row)
+	if err != nil {
+		return err
+	}
+	if len(key) != 12 || len(row) < messageRowSize {
+		return ErrDamagedRow
 	}
 	blob, err := segment.ParseRef(row[23:messageRowSize])
 	if err != nil {
@@ -174,7 +214,7 @@ func (m *Message) decode(key, row []byte) error {
 	for rest := row[messageRowSize:]; len(rest) > 0; {
 		n := int(rest[0])
 		if n == 0 || len(rest) < 1+n || len(m.Keywords) == maxKeywords {
-			return errDamagedRow
+			return ErrDamagedRow
 		}
 		m.Keywords = append(m.Keywords, string(rest[1:1+n]))
 		rest = rest[1+n:]
@@ -182,10 +222,14 @@ func (m *Message) decode(key, row []byte) error {
 	return nil
 }
 
-// A meta row: version 1 | structure and texts, each length uvarint and bytes. The recipient follows
-// them where there is one; rows from before it was kept have none. In version 2 the structure is
-// empty and stands in bktStructure, once for all messages that have the same bytes.
-const metaShared = 2
+// A meta row: version 1 | structure and texts, each length uvarint and bytes | crc32c 4. The
+// recipient follows the texts where there is one; rows from before it was kept have none. In
+// version metaShared the structure is empty and stands in bktStructure, once for all messages that
+// have the same bytes.
+const (
+	metaShared     = 0x33
+	bareMetaShared = 2 // without a checksum
+)
 
 // maxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand
 // people has more, and may be in a thousand mailboxes.
@@ -195,13 +239,14 @@ func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
 }
 
-func (m *Meta) row() []byte {
+// row gives the row without its checksum.
+func (m *Meta) row(version byte) []byte {
 	texts := m.texts()
-	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + len(m.Recipient)
+	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + len(m.Recipient) + rowform.SumSize
 	for _, text := range texts {
 		size += binary.MaxVarintLen32 + len(*text)
 	}
-	b := append(make([]byte, 0, size), rowVersion)
+	b := append(make([]byte, 0, size), version)
 	b = binary.AppendUvarint(b, uint64(len(m.Structure)))
 	b = append(b, m.Structure...)
 	for _, text := range texts {
@@ -215,15 +260,28 @@ func (m *Meta) row() []byte {
 	return b
 }
 
-// decode fills m from a row, of which it keeps nothing. The structure of a shared row is not in it.
-func (m *Meta) decode(row []byte) error {
-	if len(row) == 0 || row[0] != rowVersion && row[0] != metaShared {
-		return errDamagedRow
+// openMeta verifies a meta row, and gives it without its checksum as row makes it today.
+func openMeta(key, row []byte) ([]byte, error) {
+	if len(row) == 0 || row[0] != bareRow && row[0] != bareMetaShared {
+		return bktMeta.open(key, row)
 	}
+	now := bytes.Clone(row)
+	if now[0] = rowVersion; row[0] == bareMetaShared {
+		now[0] = metaShared
+	}
+	return now, nil
+}
+
+// decode fills m from a row, of which it keeps nothing. The structure of a shared row is not in it.
+func (m *Meta) decode(key, row []byte) (shared bool, err error) {
+	if row, err = openMeta(key, row); err != nil {
+		return false, err
+	}
+	shared = row[0] == metaShared
 	*m = Meta{}
 	structure, rest, err := cutField(row[1:])
 	if err != nil {
-		return err
+		return false, err
 	}
 	if len(structure) > 0 {
 		m.Structure = bytes.Clone(structure)
@@ -232,20 +290,20 @@ func (m *Meta) decode(row []byte) error {
 	for _, text := range m.texts() {
 		var field []byte
 		if field, rest, err = cutField(rest); err != nil {
-			return err
+			return false, err
 		}
 		end := len(all) - len(rest)
 		*text = all[end-len(field) : end]
 	}
 	if len(rest) == 0 {
-		return nil
+		return shared, nil
 	}
 	recipient, rest, err := cutField(rest)
 	if err != nil || len(recipient) == 0 || len(rest) > 0 {
-		return errDamagedRow
+		return false, ErrDamagedRow
 	}
 	m.Recipient = all[len(all)-len(recipient):]
-	return nil
+	return shared, nil
 }
 
 // An InboxPos is a place in the order of inboxes: Received, then UID, then Mailbox.
@@ -350,7 +408,7 @@ type Folder struct {
 }
 
 // A folder row: version 1 | subscribed 1 | validity 4 | counters 28 | name, special use, each
-// length uvarint and text.
+// length uvarint and text | crc32c 4.
 const folderRowHead = 34
 
 // folderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 |
@@ -371,16 +429,21 @@ func (c *folderCounts) put(row []byte) {
 	binary.BigEndian.PutUint64(row[26:], uint64(c.bytes))
 }
 
-func (c *folderCounts) get(row []byte) error {
-	if len(row) < folderRowHead || row[0] != rowVersion {
-		return errDamagedRow
+// get reads a row, which it gives without its checksum.
+func (c *folderCounts) get(key, row []byte) ([]byte, error) {
+	row, err := bktFolder.openAny(key, row)
+	if err != nil {
+		return nil, err
+	}
+	if len(row) < folderRowHead {
+		return nil, ErrDamagedRow
 	}
 	c.uidNext = binary.BigEndian.Uint32(row[6:])
 	c.modSeq = binary.BigEndian.Uint64(row[10:])
 	c.messages = binary.BigEndian.Uint32(row[18:])
 	c.unseen = binary.BigEndian.Uint32(row[22:])
 	c.bytes = int64(binary.BigEndian.Uint64(row[26:]))
-	return nil
+	return row, nil
 }
 
 func folderKey(mailbox, id uint32) (key [8]byte) {
@@ -390,7 +453,7 @@ func folderKey(mailbox, id uint32) (key [8]byte) {
 }
 
 func (f *Folder) row() []byte {
-	b := make([]byte, folderRowHead, folderRowHead+4+len(f.Name)+len(f.SpecialUse))
+	b := make([]byte, folderRowHead, folderRowHead+4+len(f.Name)+len(f.SpecialUse)+rowform.SumSize)
 	b[0] = rowVersion
 	if f.Subscribed {
 		b[1] = 1
@@ -401,13 +464,18 @@ func (f *Folder) row() []byte {
 	b = binary.AppendUvarint(b, uint64(len(f.Name)))
 	b = append(b, f.Name...)
 	b = binary.AppendUvarint(b, uint64(len(f.SpecialUse)))
-	return append(b, f.SpecialUse...)
+	key := folderKey(f.Mailbox, f.ID)
+	return bktFolder.seal(key[:], append(b, f.SpecialUse...))
 }
 
 func (f *Folder) decode(key, row []byte) error {
 	var c folderCounts
-	if len(key) != 8 || c.get(row) != nil {
-		return errDamagedRow
+	row, err := c.get(key, row)
+	if err != nil {
+		return err
+	}
+	if len(key) != 8 {
+		return ErrDamagedRow
 	}
 	name, rest, err := cutField(row[folderRowHead:])
 	if err != nil {
@@ -415,7 +483,7 @@ func (f *Folder) decode(key, row []byte) error {
 	}
 	use, rest, err := cutField(rest)
 	if err != nil || len(rest) > 0 || row[1] > 1 {
-		return errDamagedRow
+		return ErrDamagedRow
 	}
 	*f = Folder{
 		Mailbox:     binary.BigEndian.Uint32(key),
@@ -442,7 +510,7 @@ func folderName(mailbox uint32, name string) []byte {
 }
 
 // mailboxRow is what changes in a mailbox with its messages: version 1 | next folder 4 | validity 4
-// | modseq 8 | messages 8 | bytes 8.
+// | modseq 8 | messages 8 | bytes 8 | crc32c 4.
 type mailboxRow struct {
 	nextFolder uint32 // id of the next folder
 	validity   uint32 // the newest UIDVALIDITY
@@ -453,18 +521,22 @@ type mailboxRow struct {
 
 const mailboxRowSize = 33
 
-func (r *mailboxRow) row() []byte {
-	b := append(make([]byte, 0, mailboxRowSize), rowVersion)
+func (r *mailboxRow) row(key []byte) []byte {
+	b := append(make([]byte, 0, mailboxRowSize+rowform.SumSize), rowVersion)
 	b = binary.BigEndian.AppendUint32(b, r.nextFolder)
 	b = binary.BigEndian.AppendUint32(b, r.validity)
 	b = binary.BigEndian.AppendUint64(b, r.modSeq)
 	b = binary.BigEndian.AppendUint64(b, uint64(r.messages))
-	return binary.BigEndian.AppendUint64(b, uint64(r.bytes))
+	return bktMailbox.seal(key, binary.BigEndian.AppendUint64(b, uint64(r.bytes)))
 }
 
-func (r *mailboxRow) decode(b []byte) error {
-	if len(b) != mailboxRowSize || b[0] != rowVersion {
-		return errDamagedRow
+func (r *mailboxRow) decode(key, b []byte) error {
+	b, err := bktMailbox.openAny(key, b)
+	if err != nil {
+		return err
+	}
+	if len(b) != mailboxRowSize {
+		return ErrDamagedRow
 	}
 	r.nextFolder = binary.BigEndian.Uint32(b[1:])
 	r.validity = binary.BigEndian.Uint32(b[5:])
@@ -511,7 +583,7 @@ func refRow(ref BlobRef) []byte {
 // decodeRef reads a reference and its owner from a key and a row.
 func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 	if len(key) < 9 || len(row) != 8 {
-		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, errDamagedRow)
+		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, ErrDamagedRow)
 	}
 	return BlobRef{
 		Segment: binary.BigEndian.Uint32(key),
@@ -525,7 +597,7 @@ func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 func cutField(b []byte) (field, rest []byte, err error) {
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > uint64(len(b)-used) {
-		return nil, nil, errDamagedRow
+		return nil, nil, ErrDamagedRow
 	}
 	return b[used : used+int(n)], b[used+int(n):], nil
 }

@@ -63,7 +63,7 @@ func (n *Snapshot) read() (err error) {
 	}
 	for k, v := range tx.ascend(tx.messageBucket(bktAccount), nil) {
 		if len(v) != 16 {
-			return fmt.Errorf("counts of account %x: %w", k, errDamagedRow)
+			return fmt.Errorf("counts of account %x: %w", k, ErrDamagedRow)
 		}
 		n.Messages += int64(binary.BigEndian.Uint64(v))
 	}

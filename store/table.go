@@ -2,18 +2,19 @@ package store
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"hash/maphash"
 	"iter"
 	"sync/atomic"
+
+	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Table keeps the records of one type as JSON under their ids, and every index of them with each
-// change.
+// A Table keeps the records of one type under their ids, and every index of them with each change.
 type Table[T any] struct {
 	name    string
 	id      func(*T) string
+	rows    rowform.Records[T]
 	indexes []*Index[T]
 	change  func(*Tx, *T) Change // nil: nobody is told
 }
@@ -29,7 +30,14 @@ type Index[T any] struct {
 }
 
 func newTable[T any](name string, id func(*T) string) *Table[T] {
-	return &Table[T]{name: name, id: id}
+	return &Table[T]{name: name, id: id, rows: rowform.Records[T]{Sum: rowform.SumOf(name)}}
+}
+
+// binary has the table keep its records as their fields, not as JSON, which takes a fifth of the
+// time.
+func (t *Table[T]) binary(fields func(*T, *rowform.Coder)) *Table[T] {
+	t.rows.Fields = fields
+	return t
 }
 
 func (t *Table[T]) buckets() []string {
@@ -82,12 +90,22 @@ func orNotFound[T any](rec *T, err error) (*T, error) {
 	return rec, err
 }
 
+// decode reads a row. The error is ErrDamagedRow or ErrNewer, and names the record.
 func (t *Table[T]) decode(id, data []byte) (*T, error) {
-	rec := new(T)
-	if err := json.Unmarshal(data, rec); err != nil {
+	rec, err := t.rows.Record(id, data)
+	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", t.name, id, err)
 	}
 	return rec, nil
+}
+
+// putRow writes the record alone, not its index entries.
+func (t *Table[T]) putRow(tx *Tx, id string, rec *T) error {
+	row, err := t.rows.Row([]byte(id), rec)
+	if err != nil {
+		return fmt.Errorf("write %s %s: %w", t.name, id, err)
+	}
+	return tx.put(t.name, []byte(id), row)
 }
 
 // Put writes the record and its index entries. It returns ErrExists, having written nothing, when
@@ -103,16 +121,12 @@ func (t *Table[T]) Put(tx *Tx, rec *T) error {
 			return ErrExists
 		}
 	}
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return fmt.Errorf("write %s %s: %w", t.name, id, err)
-	}
 	for _, x := range t.indexes {
 		if err := x.move(tx, old, rec, id); err != nil {
 			return err
 		}
 	}
-	if err := tx.put(t.name, []byte(id), data); err != nil {
+	if err := t.putRow(tx, id, rec); err != nil {
 		return err
 	}
 	t.recordChange(tx, rec)
@@ -292,8 +306,8 @@ func (x *Index[T]) yield(tx *Tx, key, id string, yield func(string, *T) bool) bo
 const recordSlots = 4096
 
 // records keeps decoded records, so that those which every message needs are not parsed for each of
-// them. A record counts only where the bytes that the transaction sees are those that it was
-// decoded from: no write has to tell.
+// them. A record counts only where the id and the bytes that the transaction sees are those that it
+// was decoded from: no write has to tell.
 type records struct {
 	seed  maphash.Seed
 	slots []atomic.Pointer[decodedRecord]
@@ -301,6 +315,7 @@ type records struct {
 
 type decodedRecord struct {
 	table string
+	id    string
 	raw   []byte
 	rec   any // *T of the table; nobody changes it
 	fresh func() (any, error)
@@ -328,7 +343,7 @@ func (t *Table[T]) findShared(tx *Tx, id []byte) (*T, error) {
 		return nil, nil
 	}
 	slot := tx.s.records.slot(id)
-	if known := slot.Load(); known != nil && known.table == t.name && bytes.Equal(known.raw, data) {
+	if known := slot.Load(); known != nil && known.table == t.name && known.id == string(id) && bytes.Equal(known.raw, data) {
 		if rec, ok := known.rec.(*T); ok {
 			return rec, nil
 		}
@@ -337,11 +352,8 @@ func (t *Table[T]) findShared(tx *Tx, id []byte) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw := bytes.Clone(data) // bbolt owns what it gave
-	slot.Store(&decodedRecord{t.name, raw, rec, func() (any, error) {
-		again := new(T)
-		return again, json.Unmarshal(raw, again)
-	}})
+	raw, name := bytes.Clone(data), string(id) // bbolt owns what it gave
+	slot.Store(&decodedRecord{t.name, name, raw, rec, func() (any, error) { return t.decode([]byte(name), raw) }})
 	return rec, nil
 }
 

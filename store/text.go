@@ -105,7 +105,8 @@ func (tx *Tx) dropTextTodos(account, mailbox uint32, limit int) (done bool, err 
 func (tx *Tx) markTextGone(m *Message) error {
 	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
 	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+placeSize), m.Account), place[:]...)
-	return tx.putRow(bktTextGone, key, binary.BigEndian.AppendUint64(nil, uint64(tx.Now().Unix())))
+	row := binary.BigEndian.AppendUint64([]byte{rowVersion}, uint64(tx.Now().Unix()))
+	return tx.putRow(bktTextGone, key, bktTextGone.seal(key, row))
 }
 
 // TextWake gives a value some time after mail has come that is to be indexed.
@@ -129,7 +130,7 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 			case len(k) == 8 && len(v) == 4:
 				t.UID = binary.BigEndian.Uint32(v)
 			default:
-				tx.fail(fmt.Errorf("what is to be indexed %x: %w", k, errDamagedRow))
+				tx.fail(fmt.Errorf("what is to be indexed %x: %w", k, ErrDamagedRow))
 				return
 			}
 			if !yield(t) {

@@ -319,12 +319,29 @@ func (tx *Tx) textGoneOf(account uint32) (map[textPlace]time.Time, error) {
 		if !bytes.HasPrefix(k, prefix) || len(gone) == textGoneMost {
 			break
 		}
-		if len(k) != 4+placeSize || len(v) != 8 {
-			return nil, fmt.Errorf("deleted message %x of the text index: %w", k, ErrTextDamaged)
+		at, err := textGoneAt(k, v)
+		if err != nil {
+			return nil, err
 		}
-		gone[textPlace(k[4:])] = time.Unix(int64(binary.BigEndian.Uint64(v)), 0)
+		gone[textPlace(k[4:])] = at
 	}
 	return gone, nil
+}
+
+// textGoneAt reads when a message was deleted.
+func textGoneAt(key, row []byte) (at time.Time, err error) {
+	if len(row) != 8 { // else it is from before there were checksums
+		if row, err = ofText(bktTextGone.open(key, row)); err == nil {
+			row = row[1:]
+		}
+	}
+	if err == nil && (len(key) != 4+placeSize || len(row) != 8) {
+		err = ErrTextDamaged
+	}
+	if err != nil {
+		return at, fmt.Errorf("deleted message %x of the text index: %w", key, err)
+	}
+	return time.Unix(int64(binary.BigEndian.Uint64(row)), 0), nil
 }
 
 // deleteTextGone deletes the notes of messages that no run has any more.

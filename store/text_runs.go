@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/store/postings"
+	"github.com/mailstead/mailstead/store/rowform"
 )
 
 // A textPlace is where a message is in the order of inboxes.
@@ -31,7 +32,7 @@ const (
 	textDropping // its rows are being deleted
 )
 
-// A run row: version 1 | state 1 | docs 4 | bytes 8 | newest place 16 | oldest place 16.
+// A run row: version 1 | state 1 | docs 4 | bytes 8 | newest place 16 | oldest place 16 | crc32c 4.
 const textRunRowSize = 46
 
 func (r *textRun) key() (key [12]byte) {
@@ -41,15 +42,28 @@ func (r *textRun) key() (key [12]byte) {
 }
 
 func (r *textRun) row() []byte {
-	b := append(make([]byte, 0, textRunRowSize), rowVersion, r.state)
+	b := append(make([]byte, 0, textRunRowSize+rowform.SumSize), rowVersion, r.state)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.docs))
 	b = binary.BigEndian.AppendUint64(b, uint64(r.bytes))
 	b = append(b, r.newest[:]...)
-	return append(b, r.oldest[:]...)
+	key := r.key()
+	return bktTextRun.seal(key[:], append(b, r.oldest[:]...))
+}
+
+// ofText is what open answers of a row of the text index, which is made anew where it is damaged.
+func ofText(row []byte, err error) ([]byte, error) {
+	if errors.Is(err, ErrDamagedRow) {
+		err = ErrTextDamaged
+	}
+	return row, err
 }
 
 func (r *textRun) decode(key, row []byte) error {
-	if len(key) != 12 || len(row) != textRunRowSize || row[0] != rowVersion || row[1] > textDropping {
+	row, err := ofText(bktTextRun.openAny(key, row))
+	if err != nil {
+		return err
+	}
+	if len(key) != 12 || len(row) != textRunRowSize || row[1] > textDropping {
 		return ErrTextDamaged
 	}
 	*r = textRun{
@@ -92,10 +106,20 @@ const textPlaces = 250
 
 // textPlacesFrom gives the places of the messages of a run from a multiple of textPlaces on.
 func (tx *Tx) textPlacesFrom(run *textRun, number int) ([]byte, error) {
-	key := run.key()
-	row := tx.getRow(bktTextPlace, binary.BigEndian.AppendUint32(key[:], uint32(number)))
-	if want := min(run.docs-number, textPlaces) * placeSize; want <= 0 || len(row) != want {
-		return nil, fmt.Errorf("messages %d of run %x of the text index: %w", number, key, ErrTextDamaged)
+	of := run.key()
+	key := binary.BigEndian.AppendUint32(of[:], uint32(number))
+	row, err := tx.getRow(bktTextPlace, key), error(nil)
+	want := min(run.docs-number, textPlaces) * placeSize
+	if len(row) != want { // else it is from before there were checksums
+		if row, err = ofText(bktTextPlace.open(key, row)); err == nil {
+			row = row[1:]
+		}
+	}
+	if err == nil && (want <= 0 || len(row) != want) {
+		err = ErrTextDamaged
+	}
+	if err != nil {
+		return nil, fmt.Errorf("messages %d of run %x of the text index: %w", number, of, err)
 	}
 	return row, nil
 }
@@ -129,6 +153,19 @@ type textRow struct {
 	key, value []byte
 }
 
+// openWords verifies a block of words. A block from before there were checksums begins with how
+// many bytes its first word shares with none, so with less than a version.
+func openWords(key, row []byte) ([]byte, error) {
+	if len(row) == 0 || row[0] < 0x10 {
+		return row, nil
+	}
+	row, err := ofText(bktTextWord.open(key, row))
+	if err != nil {
+		return nil, fmt.Errorf("words of the text index up to %q: %w", key[min(len(key), 12):], err)
+	}
+	return row[1:], nil
+}
+
 // start gives the run a number and its row.
 func (d *textRunData) start(tx *Tx, state byte) (*textRun, error) {
 	id, err := tx.next(messageBuckets[bktTextRun])
@@ -146,14 +183,16 @@ func (d *textRunData) start(tx *Tx, state byte) (*textRun, error) {
 func (d *textRunData) all(r *textRun) (rows []textRow) {
 	key := r.key()
 	for n := 0; n < len(d.places); n += textPlaces {
-		var b []byte
+		b := []byte{rowVersion}
 		for _, place := range d.places[n:min(n+textPlaces, len(d.places))] {
 			b = append(b, place[:]...)
 		}
-		rows = append(rows, textRow{bktTextPlace, binary.BigEndian.AppendUint32(slices.Clone(key[:]), uint32(n)), b})
+		k := binary.BigEndian.AppendUint32(slices.Clone(key[:]), uint32(n))
+		rows = append(rows, textRow{bktTextPlace, k, bktTextPlace.seal(k, b)})
 	}
 	for _, block := range d.blocks {
-		rows = append(rows, textRow{bktTextWord, append(slices.Clone(key[:]), block.Last...), block.Data})
+		k := append(slices.Clone(key[:]), block.Last...)
+		rows = append(rows, textRow{bktTextWord, k, bktTextWord.seal(k, append([]byte{rowVersion}, block.Data...))})
 	}
 	return rows
 }

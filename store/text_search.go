@@ -24,7 +24,8 @@ type textWords struct {
 	c      *bolt.Cursor
 	k, v   []byte
 	block  postings.BlockReader
-	cost   int // bytes read
+	err    error // of the block's row
+	cost   int   // bytes read
 }
 
 // textWords begins at the block that has from, or the first word after it.
@@ -42,13 +43,18 @@ func (w *textWords) open() {
 		w.block.Reset(nil)
 		return
 	}
-	w.block.Reset(w.v)
+	var words []byte
+	words, w.err = openWords(w.k, w.v)
+	w.block.Reset(words)
 	w.cost += len(w.v)
 }
 
 // Next moves to the next word; false behind the last.
 func (w *textWords) Next() (bool, error) {
 	for w.k != nil {
+		if w.err != nil {
+			return false, w.err
+		}
 		more, err := w.block.Next()
 		if err != nil {
 			return false, fmt.Errorf("block %x of the text index: %w", w.k, err)

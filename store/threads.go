@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"time"
+
+	"github.com/mailstead/mailstead/store/rowform"
 )
 
 // A ThreadNode stands for a message id in the threads of an account, and for the thread that begins
@@ -13,11 +15,10 @@ type ThreadNode [threadNodeSize]byte
 
 const (
 	threadNodeSize  = 13
-	threadRowSize   = threadNodeSize + 2 // and the day when a message last had to do with the row
-	threadTouched   = 30                 // days after which that day is written anew
-	threadSteps     = 64                 // that finding a thread takes at most
-	threadMembers   = 500                // joined threads of one
-	threadMergeMost = 20                 // joined threads with which one is joined to another
+	threadTouched   = 30  // days after which the day of the last message is written anew
+	threadSteps     = 64  // that finding a thread takes at most
+	threadMembers   = 500 // joined threads of one
+	threadMergeMost = 20  // joined threads with which one is joined to another
 	subjectKeySize  = 8
 )
 
@@ -56,21 +57,31 @@ func (tx *Tx) Thread(account uint32, n ThreadNode) (root ThreadNode, known bool,
 		}
 		n = up
 	}
-	return n, false, fmt.Errorf("thread %x goes round in circles: %w", n, errDamagedRow)
+	return n, false, fmt.Errorf("thread %x goes round in circles: %w", n, ErrDamagedRow)
 }
 
 // threadRow reads a row; seen is the day when a message last had to do with it, 0 in rows from
 // before that was noted.
 func (tx *Tx) threadRow(key []byte) (up ThreadNode, seen uint16, found bool, err error) {
-	switch row := tx.getRow(bktThread, key); len(row) {
-	case threadRowSize:
-		return ThreadNode(row[:threadNodeSize]), binary.BigEndian.Uint16(row[threadNodeSize:]), true, nil
-	case threadNodeSize:
-		return ThreadNode(row), 0, true, nil
+	row := tx.getRow(bktThread, key)
+	switch len(row) {
 	case 0:
 		return up, 0, false, nil
+	case threadNodeSize, threadNodeSize + 2: // without a checksum
+	default:
+		if row, err = bktThread.open(key, row); err == nil {
+			row = row[1:]
+		}
 	}
-	return up, 0, false, fmt.Errorf("thread %x: %w", key, errDamagedRow)
+	switch {
+	case err == nil && len(row) == threadNodeSize:
+		return ThreadNode(row), 0, true, nil
+	case err == nil && len(row) == threadNodeSize+2:
+		return ThreadNode(row[:threadNodeSize]), binary.BigEndian.Uint16(row[threadNodeSize:]), true, nil
+	case err == nil:
+		err = ErrDamagedRow
+	}
+	return up, 0, false, fmt.Errorf("thread %x: %w", key, err)
 }
 
 // TouchThread notes that a message had to do with a message id, so that its rows are kept on. It
@@ -159,8 +170,9 @@ func (tx *Tx) mergeThreads(account uint32, top, below ThreadNode) error {
 }
 
 func (tx *Tx) putThread(account uint32, n, up ThreadNode) error {
-	row := binary.BigEndian.AppendUint16(bytes.Clone(up[:]), day(tx.Now()))
-	return tx.putRow(bktThread, threadKey(account, n), row)
+	key := threadKey(account, n)
+	row := append(append(make([]byte, 0, 1+threadNodeSize+2+rowform.SumSize), rowVersion), up[:]...)
+	return tx.putRow(bktThread, key, bktThread.seal(key, binary.BigEndian.AppendUint16(row, day(tx.Now()))))
 }
 
 // OldThreads looks at up to `look` rows of threads behind the key after, nil at first, and gives
@@ -265,7 +277,8 @@ func (tx *Tx) PutSubject(account uint32, key SubjectKey, at time.Time, thread Th
 	if age := tx.Now().Sub(at); age > SubjectKept || age < -SubjectKept {
 		return nil
 	}
-	return tx.putRow(bktSubject, subjectKey(day(at), account, key), bytes.Clone(thread[:]))
+	row, k := append([]byte{rowVersion}, thread[:]...), subjectKey(day(at), account, key)
+	return tx.putRow(bktSubject, k, bktSubject.seal(k, row))
 }
 
 // FindSubject gives the thread of the newest message with the subject between two people, of the
@@ -273,16 +286,30 @@ func (tx *Tx) PutSubject(account uint32, key SubjectKey, at time.Time, thread Th
 func (tx *Tx) FindSubject(account uint32, key SubjectKey) (thread ThreadNode, found bool, err error) {
 	today := day(tx.Now())
 	for d := today; d+uint16(SubjectKept/(24*time.Hour)) >= today && d > 0; d-- {
-		row := tx.getRow(bktSubject, subjectKey(d, account, key))
+		k := subjectKey(d, account, key)
+		row := tx.getRow(bktSubject, k)
 		if row == nil {
 			continue
 		}
-		if len(row) != threadNodeSize {
-			return thread, false, fmt.Errorf("subject %x: %w", key, errDamagedRow)
-		}
-		return ThreadNode(row), true, nil
+		thread, err := subjectThread(k, row)
+		return thread, err == nil, err
 	}
 	return thread, false, nil
+}
+
+// subjectThread reads a row of bktSubject.
+func subjectThread(key, row []byte) (thread ThreadNode, err error) {
+	if len(row) == threadNodeSize { // without a checksum
+		return ThreadNode(row), nil
+	}
+	row, err = bktSubject.open(key, row)
+	if err == nil && len(row) != 1+threadNodeSize {
+		err = ErrDamagedRow
+	}
+	if err != nil {
+		return thread, fmt.Errorf("subject %x: %w", key, err)
+	}
+	return ThreadNode(row[1:]), nil
 }
 
 // PruneSubjects deletes up to limit subjects that are too old, and says how many that were.

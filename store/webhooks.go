@@ -3,6 +3,8 @@ package store
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/mailstead/mailstead/store/rowform"
 )
 
 // A Webhook is an endpoint that is told of events.
@@ -56,10 +58,19 @@ type Event struct {
 	Data      json.RawMessage
 }
 
+func (e *Event) fields(c *rowform.Coder) {
+	c.Version(1)
+	c.String(&e.ID)
+	c.String(&e.AccountID)
+	c.String(&e.Type)
+	c.Time(&e.Created)
+	c.Bytes((*[]byte)(&e.Data))
+}
+
 // Events keeps them; ids rise with time, so that pruning takes the first ones.
 var (
 	Events = newTable("event", func(e *Event) string { return e.ID }).
-		watched(func(_ *Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
+		binary((*Event).fields).watched(func(_ *Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
 	EventsByAccount = Events.index("account", func(e *Event) string { return e.AccountID })
 )
 
@@ -83,6 +94,26 @@ type Delivery struct {
 	NextAt     time.Time
 }
 
+func (d *Delivery) fields(c *rowform.Coder) {
+	c.Version(1)
+	c.String(&d.ID)
+	c.String(&d.WebhookID)
+	c.String(&d.AccountID)
+	c.String(&d.EventID)
+	c.String(&d.EventType)
+	rowform.Int(c, &d.Attempt)
+	c.String(&d.Outcome)
+	rowform.Int(c, &d.HTTPStatus)
+	c.String(&d.Error)
+	c.String(&d.ErrorCode)
+	rowform.Int(c, &d.DurationMS)
+	c.String(&d.Excerpt)
+	c.String(&d.URL)
+	c.String(&d.Trigger)
+	c.Time(&d.At)
+	c.Time(&d.NextAt)
+}
+
 // Outcomes of a delivery.
 const (
 	DeliverySuccess = "success"
@@ -100,7 +131,7 @@ const (
 // Deliveries keeps the attempt log for 30 days.
 var (
 	Deliveries = newTable("delivery", func(d *Delivery) string { return d.ID }).
-			watched(func(_ *Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
+			binary((*Delivery).fields).watched(func(_ *Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
 	DeliveriesByWebhook = Deliveries.index("webhook", func(d *Delivery) string { return d.WebhookID })
 	DeliveriesByEvent   = Deliveries.index("event", func(d *Delivery) string { return d.WebhookID + d.EventID })
 )

@@ -502,12 +502,16 @@ func (s *Service) wakeJobs(ctx context.Context, j *store.Job) (jobs.Writes, erro
 		var ids []string
 		more := false
 		err := s.Store.View(func(tx *store.Tx) error {
-			for key, waiting := range store.JobsDue.Asc(tx, "", args.After) {
+			for key, id := range store.JobsDue.Keys(tx, "", args.After) {
 				if len(ids) == wakeAtOnce {
 					more = true
 					break
 				}
 				args.After = key
+				waiting, err := store.Jobs.Read(tx, id)
+				if err != nil {
+					continue // the queue says of it that it cannot be read
+				}
 				if waiting.AccountID == args.AccountID && waiting.State == store.JobQueued && waiting.Due.After(tx.Now()) && waiting.Due.Sub(tx.Now()) <= core.SuspendedFor {
 					ids = append(ids, waiting.ID)
 				}

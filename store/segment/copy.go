@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // A store that follows another one has the same segments: each record stands at the same offset of
@@ -132,6 +135,57 @@ func (s *fileSet) grow(number uint32, size int64) {
 		s.known[number] = sf
 	}
 	sf.size.Store(max(sf.size.Load(), size))
+}
+
+// Files lists the segments of a data directory that no process has open: those that do not change
+// any more, and those to which the next process may append.
+func Files(dir string) (full, open []uint32, err error) {
+	set := &fileSet{dir: filepath.Join(dir, "segments")}
+	list, err := os.ReadDir(set.dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	newest := -1 // in full, of those that take messages one after the other
+	for _, e := range list {
+		name, found := strings.CutSuffix(e.Name(), fileSuffix)
+		number, valid := parseNumber(name)
+		if !found || !valid {
+			continue
+		}
+		f, err := os.Open(set.path(number))
+		if err != nil {
+			return nil, nil, err
+		}
+		head, err := readHeader(f)
+		f.Close()
+		if err != nil {
+			open = append(open, number) // whoever opens it decides
+			continue
+		}
+		if full = append(full, number); !head.single {
+			newest = len(full) - 1
+		}
+	}
+	if newest >= 0 {
+		open = append(open, full[newest])
+		full = slices.Delete(full, newest, newest+1)
+	}
+	return full, open, nil
+}
+
+// Sum gives what the record at ref says of itself: the lengths, its sequence and its checksum, all
+// of which a copy of the file keeps. dir is the data directory.
+func Sum(dir string, ref Ref) ([]byte, error) {
+	f, err := os.Open(filepath.Join(dir, "segments", FileName(ref.Segment)))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	head := make([]byte, recordHead)
+	if _, err := f.ReadAt(head, int64(ref.Offset)); err != nil {
+		return nil, fmt.Errorf("message at %d in segment %08x: %w", ref.Offset, ref.Segment, err)
+	}
+	return head[12:36], nil
 }
 
 // VerifyFile reads every record of a segment's file. The error, ErrDamaged, says where bytes are no

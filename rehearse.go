@@ -1,0 +1,233 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/backup"
+)
+
+const (
+	rehearsalDir = "rehearsal" // in the data directory: the copy that was migrated last
+	previousDir  = "previous"  // stores of before a swap, by the version that wrote them
+	previousKept = 14 * 24 * time.Hour
+	stopWithin   = time.Minute // of a server that is told to stop
+)
+
+func rehearseFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.BoolFlag{Name: "swap", Usage: "stop the server, keep its store in DATA/previous, and migrate it for good"},
+		jsonFlag(),
+	}
+}
+
+// A rehearsal is what an upgrade has come to.
+type rehearsal struct {
+	FromVersion  string           `json:"from_version"`
+	ToVersion    string           `json:"to_version"`
+	DurationMS   int64            `json:"duration_ms"` // of the migration and its checks: how long the server would be away
+	Checks       []rehearsalCheck `json:"checks"`
+	DigestsEqual bool             `json:"digests_equal"`
+	Path         string           `json:"path"` // of the copy; of the store that was kept, after a swap
+}
+
+type rehearsalCheck struct {
+	Code    string `json:"code"` // copy pages migrate check contents
+	Status  string `json:"status"`
+	Message string `json:"message"`
+}
+
+func (r *rehearsal) note(code string, err error) error {
+	c := rehearsalCheck{Code: code, Status: "ok"}
+	if err != nil {
+		c.Status, c.Message = "error", err.Error()
+	}
+	r.Checks = append(r.Checks, c)
+	return err
+}
+
+// rehearseCommand migrates a copy of the store and compares it with what it was; with --swap it
+// then migrates the store itself.
+func rehearseCommand(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(c.String("data"))
+	if err != nil {
+		return err
+	}
+	if err := findStore(dir, false); err != nil {
+		return err
+	}
+	r := &rehearsal{ToVersion: version, Checks: []rehearsalCheck{}, Path: filepath.Join(dir, rehearsalDir)}
+	err = r.rehearse(c, dir)
+	if err == nil && c.Bool("swap") {
+		err = r.swap(c, dir)
+	}
+	if err != nil {
+		return errors.Join(err, printResult(c, r, ""))
+	}
+	text := fmt.Sprintf("from %s to %s: the copy was migrated and checked in %s, and holds what the store holds\n",
+		r.FromVersion, r.ToVersion, time.Duration(r.DurationMS)*time.Millisecond)
+	if c.Bool("swap") {
+		text = fmt.Sprintf("from %s to %s: the store was migrated and checked in %s. Start the server with this version.\n"+
+			"The store of before stays for 14 days in %s. To go back, run the earlier version with --data on that directory: mail that came since is missing there.\n",
+			r.FromVersion, r.ToVersion, time.Duration(r.DurationMS)*time.Millisecond, r.Path)
+	}
+	return printResult(c, r, text)
+}
+
+// copyIn asks a running server for a copy of its store.
+type copyIn struct {
+	To string `json:"to"` // absolute, in the data directory
+}
+
+type copyOut struct {
+	Version string `json:"version"` // of the server
+}
+
+// copyStore copies the store for a rehearsal.
+func (in *installation) copyStore(ctx context.Context, ask copyIn) (copyOut, error) {
+	return copyOut{version}, backup.CopyRunning(ctx, in.backupSource(), ask.To)
+}
+
+// stopServer tells a running server to stop.
+func (in *installation) stopServer(context.Context, struct{}) (struct{}, error) {
+	if in.stop == nil {
+		return struct{}{}, errors.New("no server runs")
+	}
+	in.stop()
+	return struct{}{}, nil
+}
+
+// rehearse migrates a copy.
+func (r *rehearsal) rehearse(c *cli.Context, dir string) error {
+	if err := os.RemoveAll(r.Path); err != nil {
+		return err
+	}
+	var out copyOut
+	err := runOverSocket(c, copyPath, copyIn{r.Path}, &out)
+	if errors.Is(err, errNoServer) {
+		if out.Version, err = store.WrittenBy(dir); err == nil {
+			err = backup.CopyStopped(dir, r.Path, backupFiles)
+		}
+	}
+	r.FromVersion = out.Version
+	if r.note("copy", err) != nil {
+		return fmt.Errorf("copy the store: %w", err)
+	}
+	return r.migrate(r.Path)
+}
+
+// migrate migrates the store in a directory, checks it and compares it with what it was.
+func (r *rehearsal) migrate(dir string) error {
+	began := time.Now()
+	defer func() { r.DurationMS = time.Since(began).Milliseconds() }()
+	if err := r.note("pages", store.CheckPages(dir)); err != nil {
+		return err
+	}
+	before, err := store.Contents(dir)
+	if err != nil {
+		return r.note("contents", err)
+	}
+	st, err := store.Open(dir, store.Options{Log: slog.New(slog.DiscardHandler), Program: version})
+	if r.note("migrate", err) != nil {
+		return err
+	}
+	if err := r.note("check", errors.Join(st.Check(), st.Close())); err != nil {
+		return err
+	}
+	after, err := store.Contents(dir)
+	if err != nil {
+		return r.note("contents", err)
+	}
+	var differ []string
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if was, known := before[name]; was != after[name] && (known || after[name] != store.NoContents) {
+			differ = append(differ, name)
+		}
+	}
+	if r.DigestsEqual = len(differ) == 0; !r.DigestsEqual {
+		return r.note("contents", fmt.Errorf("after the migration other contents: %s", strings.Join(differ, ", ")))
+	}
+	return r.note("contents", nil)
+}
+
+// swap stops the server and migrates its store, of which it keeps a copy. What fails is put back.
+func (r *rehearsal) swap(c *cli.Context, dir string) error {
+	if err := runOverSocket(c, stopPath, struct{}{}, new(struct{})); err != nil && !errors.Is(err, errNoServer) {
+		return fmt.Errorf("stop the server: %w", err)
+	}
+	if err := os.RemoveAll(r.Path); err != nil {
+		return err
+	}
+	r.Path = filepath.Join(dir, previousDir, strings.NewReplacer("/", "_", "..", "_").Replace(r.FromVersion))
+	r.Checks = []rehearsalCheck{}
+	kept := r.Path + ".new" // until it is whole
+	err := os.RemoveAll(kept)
+	for end := time.Now().Add(stopWithin); err == nil; time.Sleep(100 * time.Millisecond) {
+		if err = backup.CopyStopped(dir, kept, backupFiles); !errors.Is(err, store.ErrInUse) {
+			break
+		}
+		if time.Now().After(end) {
+			return r.note("copy", fmt.Errorf("the server did not stop within %s: %w", stopWithin, err))
+		}
+		err = nil
+	}
+	if err == nil {
+		err = errors.Join(os.RemoveAll(r.Path), os.Rename(kept, r.Path))
+	}
+	if r.note("copy", err) != nil {
+		return err
+	}
+	if err := r.migrate(dir); err != nil {
+		return errors.Join(err, putBack(r.Path, dir))
+	}
+	return nil
+}
+
+// putBack has the data directory hold the store that was kept.
+func putBack(from, dir string) error {
+	for _, name := range []string{store.DatabaseFile, store.SegmentDir} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{store.SegmentDir, store.DatabaseFile} {
+		if err := os.Rename(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(from)
+}
+
+// removePrevious deletes stores that were kept long enough.
+func removePrevious(dir string, now time.Time, log *slog.Logger) {
+	list, err := os.ReadDir(filepath.Join(dir, previousDir))
+	if err != nil {
+		return // there are none
+	}
+	for _, e := range list {
+		info, err := e.Info()
+		if err != nil || now.Sub(info.ModTime()) < previousKept {
+			continue
+		}
+		path := filepath.Join(dir, previousDir, e.Name())
+		if err := os.RemoveAll(path); err != nil {
+			log.Error("an old store could not be deleted", "path", path, "error", err)
+			continue
+		}
+		log.Info("an old store that was kept for 14 days is deleted", "path", path)
+	}
+}

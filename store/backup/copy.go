@@ -1,0 +1,158 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/diskroom"
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// A copy for a rehearsal, or one that is kept when a store is migrated, is a data directory of its
+// own on the same disk. Segments that are full never change, so that both directories share them.
+
+// CopyRunning copies the store, as it is after its last commit, to the directory `to`, which is
+// made.
+func CopyRunning(ctx context.Context, src Source, to string) error {
+	snap, err := src.Store.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer snap.Close()
+	var own int64 // bytes that are copied
+	for _, info := range snap.Segments {
+		if info.Active {
+			own += info.Size
+		}
+	}
+	if err := beginCopy(to, own+snap.DatabaseSize()); err != nil {
+		return err
+	}
+	from := src.Store.Dir()
+	for _, info := range snap.Segments {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		name := filepath.Join(store.SegmentDir, segment.FileName(info.Number))
+		if !info.Active {
+			err = linkOrCopy(filepath.Join(from, name), filepath.Join(to, name))
+		} else {
+			err = copyFile(filepath.Join(from, name), filepath.Join(to, name), info.Size)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := copyFiles(src.Files, from, to); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(filepath.Join(to, store.DatabaseFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(snap.WriteDatabase(f), f.Sync(), f.Close())
+}
+
+// CopyStopped copies the store in a directory that no process has open.
+func CopyStopped(from, to string, files []string) error {
+	path := filepath.Join(from, store.DatabaseFile)
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true, Timeout: 10 * time.Millisecond})
+	if errors.Is(err, bolterrors.ErrTimeout) {
+		err = store.ErrInUse
+	}
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer db.Close() // nobody opens the store meanwhile
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	full, open, err := segment.Files(from)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	own := info.Size()
+	for _, number := range open {
+		if info, err := os.Stat(filepath.Join(from, store.SegmentDir, segment.FileName(number))); err == nil {
+			own += info.Size()
+		}
+	}
+	if err := beginCopy(to, own); err != nil {
+		return err
+	}
+	for _, number := range full {
+		name := filepath.Join(store.SegmentDir, segment.FileName(number))
+		if err := linkOrCopy(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
+			return err
+		}
+	}
+	for _, number := range open {
+		name := filepath.Join(store.SegmentDir, segment.FileName(number))
+		if err := copyFile(filepath.Join(from, name), filepath.Join(to, name), -1); err != nil {
+			return err
+		}
+	}
+	if err := copyFiles(files, from, to); err != nil {
+		return err
+	}
+	return copyFile(path, filepath.Join(to, store.DatabaseFile), -1)
+}
+
+// beginCopy makes the directory, if the disk has room for so many bytes twice: a migration writes
+// the database anew.
+func beginCopy(to string, size int64) error {
+	if err := os.MkdirAll(filepath.Join(to, store.SegmentDir), 0o700); err != nil {
+		return err
+	}
+	free, _, err := diskroom.Free(to)
+	if err == nil && free < 2*size+(64<<20) {
+		return fmt.Errorf("the disk of %s has %d bytes free, and %d are needed", to, free, 2*size+(64<<20))
+	}
+	return err
+}
+
+func linkOrCopy(from, to string) error {
+	if os.Link(from, to) == nil {
+		return nil
+	}
+	return copyFile(from, to, -1) // another disk, or one without links
+}
+
+// copyFile copies the first size bytes of a file, or all of them.
+func copyFile(from, to string, size int64) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	var r io.Reader = in
+	if size >= 0 {
+		r = io.LimitReader(in, size)
+	}
+	_, err = io.Copy(out, r)
+	return errors.Join(err, out.Sync(), out.Close())
+}
+
+func copyFiles(names []string, from, to string) error {
+	for _, name := range names {
+		err := copyFile(filepath.Join(from, name), filepath.Join(to, name), -1)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

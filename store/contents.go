@@ -1,0 +1,121 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// NoContents is the digest of nothing.
+const NoContents = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+// WrittenBy gives the version of the program that has opened the store in dir last with a new
+// format; "" where that is not known. No process may have the store open.
+func WrittenBy(dir string) (program string, err error) {
+	path := filepath.Join(dir, DatabaseFile)
+	db, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	if err != nil {
+		return "", fmt.Errorf("open %s: %w", path, err)
+	}
+	err = db.View(func(b *bolt.Tx) error {
+		_, text, err := metaRow(b, formatKey)
+		program = string(text)
+		return err
+	})
+	return program, errors.Join(err, db.Close())
+}
+
+// Contents gives a digest of what the store in dir holds, which no process may write to: of the
+// records of each table, by its name, and of "folders" and "messages" (UIDs, flags, MODSEQs, dates,
+// bytes). It reads stores of older formats as they are and changes nothing, so that a store can be
+// compared with what it was before it was migrated.
+func Contents(dir string) (digests map[string]string, err error) {
+	path := filepath.Join(dir, DatabaseFile)
+	db, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	s := &Store{dir: dir, db: db, now: time.Now, records: newRecords()}
+	digests = map[string]string{}
+	err = s.View(func(tx *Tx) error {
+		of := func(name string, write func(*Tx, io.Writer) error) error {
+			h := sha256.New()
+			if err := write(tx, h); err != nil {
+				return fmt.Errorf("contents of %s: %w", name, err)
+			}
+			digests[name] = hex.EncodeToString(h.Sum(nil))
+			return nil
+		}
+		for _, t := range tables {
+			if tx.bucket(t.buckets()[0]) == nil { // an older store lacks it
+				continue
+			}
+			if err := of(t.buckets()[0], t.contents); err != nil {
+				return err
+			}
+		}
+		return errors.Join(of("folders", writeFolders), of("messages", writeMessages))
+	})
+	return digests, errors.Join(err, db.Close())
+}
+
+// contents writes the records in the order of ids, each as JSON without what is zero, so that a
+// field that is new changes nothing.
+func (t *Table[T]) contents(tx *Tx, w io.Writer) error {
+	out := json.NewEncoder(w)
+	for rec := range t.All(tx) {
+		if err := out.Encode(rec); err != nil {
+			return err
+		}
+	}
+	return tx.err
+}
+
+func writeFolders(tx *Tx, w io.Writer) error {
+	out := json.NewEncoder(w)
+	for k, row := range tx.ascend(tx.messageBucket(bktFolder), nil) {
+		f := new(Folder)
+		if err := f.decode(k, row); err != nil {
+			return fmt.Errorf("folder %x: %w", k, err)
+		}
+		if err := out.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeMessages(tx *Tx, w io.Writer) error {
+	out := json.NewEncoder(w)
+	for k, row := range tx.ascend(tx.messageBucket(bktMessage), nil) {
+		var m Message
+		if err := m.decode(k, row); err != nil {
+			return fmt.Errorf("message %x: %w", k, err)
+		}
+		meta, err := tx.Meta(m.Mailbox, m.Folder, m.UID)
+		if err != nil {
+			return err
+		}
+		sum, err := segment.Sum(tx.s.dir, m.Blob)
+		if err != nil {
+			return err
+		}
+		if err := out.Encode(struct {
+			*Message
+			*Meta
+			Sum []byte
+		}{&m, meta, sum}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,287 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/rowform"
+)
+
+// The number of the store's format counts up with each change after which an older version would
+// not understand a row, or would lose a part of it. It stands in bucketMeta, in a form that every
+// version reads. Before the rows of an older store are used, the migrations behind its number run,
+// each in transactions of at most migrationRows rows. Each says with its rows how far it is, and
+// the last one the new number: killed anywhere, it goes on where it was.
+const (
+	storeFormat   = 4
+	bucketMeta    = "meta"
+	formatKey     = "format"    // → number 4 | program | crc32c 4
+	progressKey   = "migration" // → number 4 | where to go on | crc32c 4; while one runs
+	migrationRows = 5000
+)
+
+// A migration makes a store of the format before it one of the format `to`.
+type migration struct {
+	to   uint32
+	name string
+	// step does a part, of about so many rows, from a key on, nil at first. It gives where to go
+	// on; nil at the end.
+	step func(tx *Tx, from []byte, rows int) (next []byte, err error)
+}
+
+// migrations are in the order of formats; each goes up by one. Format 1 is what prepare makes of a
+// store that has no number.
+var migrations = []migration{
+	{2, "inboxes by class", (*Tx).sortInbox},
+	{3, "a class for flagged messages", (*Tx).moveFlagged},
+	// Rows without checksums are read as they are, and get one when they are written again.
+	{4, "rows with versions and checksums", func(*Tx, []byte, int) ([]byte, error) { return nil, nil }},
+}
+
+func metaSum() rowform.Sum { return rowform.SumOf(bucketMeta) }
+
+// metaRow reads a row of bucketMeta, which may be missing; n is 0 where the row is.
+func metaRow(b *bolt.Tx, key string) (n uint32, rest []byte, err error) {
+	meta := b.Bucket([]byte(bucketMeta))
+	if meta == nil {
+		return 0, nil, nil
+	}
+	row := meta.Get([]byte(key))
+	if row == nil {
+		return 0, nil, nil
+	}
+	row, err = metaSum().Open([]byte(key), row)
+	if err == nil && len(row) < 4 {
+		err = ErrDamagedRow
+	}
+	if err != nil {
+		return 0, nil, fmt.Errorf("row %s of bucket %s: %w", key, bucketMeta, err)
+	}
+	return binary.BigEndian.Uint32(row), row[4:], nil
+}
+
+func putMetaRow(b *bolt.Tx, key string, n uint32, rest []byte) error {
+	row := append(binary.BigEndian.AppendUint32(nil, n), rest...)
+	return b.Bucket([]byte(bucketMeta)).Put([]byte(key), metaSum().Seal([]byte(key), row))
+}
+
+// refuseNewer returns ErrNewer for a store that this version cannot read.
+func (s *Store) refuseNewer() error {
+	return s.db.View(func(b *bolt.Tx) error {
+		format, program, err := metaRow(b, formatKey)
+		if err != nil || format <= storeFormat {
+			return err
+		}
+		use := "the version that wrote it"
+		if len(program) > 0 {
+			use = "mailstead " + string(program)
+		}
+		return fmt.Errorf("the store in %s is of format %d, and this program knows formats up to %d: use %s, or a later one: %w",
+			s.dir, format, storeFormat, use, ErrNewer)
+	})
+}
+
+// prepare makes the buckets that are not there yet, and a store of today's format.
+func (s *Store) prepare(program string) error {
+	var format uint32
+	ready := true
+	err := s.db.View(func(b *bolt.Tx) (err error) {
+		for _, name := range bucketNames() {
+			ready = ready && b.Bucket([]byte(name)) != nil
+		}
+		format, _, err = metaRow(b, formatKey)
+		return err
+	})
+	if ready && format == storeFormat || err != nil {
+		return err
+	}
+	s.freelistMissing = false // what is written here has the list
+	s.db.NoFreelistSync = false
+	if err := s.db.Update(func(b *bolt.Tx) error { return s.begin(b, program) }); err != nil {
+		return err
+	}
+	for done := false; !done; {
+		err := s.db.Update(func(b *bolt.Tx) (err error) {
+			done, err = s.migrate(b, program, migrationRows)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin makes what is missing. A store without a number gets one: a new one today's, an old one 1.
+func (s *Store) begin(b *bolt.Tx, program string) error {
+	fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
+	withoutClaims := b.Bucket([]byte(DomainsByName.name)) == nil
+	withoutText := b.Bucket([]byte(messageBuckets[bktTextTodo])) == nil
+	for _, name := range bucketNames() {
+		if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
+			return fmt.Errorf("make bucket %s: %w", name, err)
+		}
+	}
+	if err := s.beginAccepted(b); err != nil {
+		return err
+	}
+	format, _, err := metaRow(b, formatKey)
+	if format > 0 || err != nil {
+		return err
+	}
+	if fresh {
+		return errors.Join(putMetaRow(b, formatKey, storeFormat, []byte(program)),
+			b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFoundSegments(b))
+	}
+	tx := &Tx{b: b, s: s, writable: true}
+	if withoutClaims {
+		if err := tx.claimDomains(); err != nil {
+			return err
+		}
+	}
+	if withoutText {
+		if _, err := tx.markAllUnindexed(nil, 0); err != nil {
+			return err
+		}
+	}
+	return putMetaRow(b, formatKey, 1, []byte(program))
+}
+
+// migrate does the next part of the migrations, of about so many rows; done where none is left.
+func (s *Store) migrate(b *bolt.Tx, program string, rows int) (done bool, err error) {
+	format, _, err := metaRow(b, formatKey)
+	if format == storeFormat || err != nil {
+		return true, err
+	}
+	m := migrations[format-1]
+	to, from, err := metaRow(b, progressKey)
+	if err != nil {
+		return false, err
+	}
+	if to != m.to {
+		from = nil
+		s.log.Info("the store is migrated", "to", m.to, "of", storeFormat, "what", m.name)
+	}
+	// What is written here is in no entry: copies of the store begin anew.
+	if err := b.Bucket([]byte(bucketEntry)).Delete([]byte(lastEntryKey)); err != nil {
+		return false, err
+	}
+	tx := &Tx{b: b, s: s, writable: true}
+	next, err := m.step(tx, bytes.Clone(from), rows)
+	if err = errors.Join(err, tx.err); err != nil {
+		return false, fmt.Errorf("migration to format %d, %s: %w", m.to, m.name, err)
+	}
+	if next != nil {
+		return false, putMetaRow(b, progressKey, m.to, next)
+	}
+	return m.to == storeFormat, errors.Join(putMetaRow(b, formatKey, m.to, []byte(program)),
+		b.Bucket([]byte(bucketMeta)).Delete([]byte(progressKey)))
+}
+
+// oldInbox is a bucket that only old stores have.
+const oldInbox = "inbox"
+
+// sortInbox makes the inbox indexes of stores from before their entries were sorted by class.
+func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
+	if tx.bucket(oldInbox) == nil {
+		return nil, nil
+	}
+	for k, row := range tx.ascend(tx.messageBucket(bktMessage), from) {
+		if rows--; rows < 0 {
+			return bytes.Clone(k), nil
+		}
+		var m Message
+		if err := m.decode(k, row); err != nil {
+			return nil, fmt.Errorf("message %x: %w", k, err)
+		}
+		if m.Folder != InboxID {
+			continue
+		}
+		if err := tx.putInbox(&m); err != nil {
+			return nil, err
+		}
+	}
+	return nil, errors.Join(tx.b.DeleteBucket([]byte(oldInbox)), tx.b.DeleteBucket([]byte("inbox_mbx")))
+}
+
+// inboxForm is the sequence of the account-wide inbox index where its keys, and those of the
+// mailboxes', tell what is flagged.
+const inboxForm = 1
+
+// moveFlagged gives flagged messages their class, in stores from before there was one.
+func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
+	index := tx.messageBucket(bktInbox)
+	if index.Sequence() == inboxForm {
+		return nil, nil
+	}
+	for k, v := range tx.ascend(index, from) {
+		if rows--; rows < 0 {
+			return bytes.Clone(k), nil
+		}
+		if len(k) != 21 || len(v) != 2 {
+			return nil, fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow)
+		}
+		if Flags(v[0])&FlagFlagged == 0 || k[4]&classFlagged != 0 {
+			continue
+		}
+		at := parsePlace(k[5:], 0)
+		m := &Message{
+			Account: binary.BigEndian.Uint32(k), Mailbox: at.Mailbox, Folder: InboxID, UID: at.UID, Received: at.Received, Flags: Flags(v[0]), Bits: Bits(v[1]),
+		}
+		byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+		byAccount[4] &^= classFlagged
+		byMailbox[4] &^= classFlagged
+		err := errors.Join(tx.deleteRow(bktInbox, byAccount[:]), tx.deleteRow(bktInboxOf, byMailbox[:]), tx.putInbox(m))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, index.SetSequence(inboxForm)
+}
+
+// claimDomains turns the domains of a store from before there were claims into claims. Those that
+// are complete, or were bought here, count as proven; external ones only where a log-in to one of
+// their mailboxes has succeeded. The claims of the others begin now. Mailboxes are found by domain
+// and address from then on, since two claims of a name may have the same address.
+func (tx *Tx) claimDomains() error {
+	b := tx.b
+	loggedIn := map[string]bool{}
+	for m := range Mailboxes.All(tx) {
+		loggedIn[m.DomainID] = loggedIn[m.DomainID] || !m.LastSyncAt.IsZero()
+		if err := MailboxByAddress.move(tx, nil, m, m.ID); err != nil {
+			return err
+		}
+	}
+	var all []*Domain
+	for d := range Domains.All(tx) {
+		all = append(all, d)
+	}
+	if err := b.DeleteBucket([]byte(DomainByName.name)); err != nil {
+		return err
+	}
+	if _, err := b.CreateBucket([]byte(DomainByName.name)); err != nil {
+		return err
+	}
+	for _, d := range all {
+		external := d.DNSProvider == DomainProviderExternal
+		proven := d.Source == DomainSourceRegistered || external && loggedIn[d.ID] && !PublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
+		if d.Claim = ClaimProven; !proven {
+			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
+		}
+		err := Domains.putRow(tx, d.ID, d)
+		for _, x := range []*Index[Domain]{DomainByName, DomainsByName, DomainOfAccount, DomainsOpen} {
+			err = errors.Join(err, x.move(tx, nil, d, d.ID))
+		}
+		if err != nil {
+			return fmt.Errorf("claim of %s: %w", d.Name, err)
+		}
+	}
+	if old := []byte("mailbox.email"); b.Bucket(old) != nil {
+		return errors.Join(tx.err, b.DeleteBucket(old))
+	}
+	return tx.err
+}

@@ -1,0 +1,214 @@
+package rowform
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Coder writes the fields of a record one after the other, or reads them in the same order: the
+// one function that names them does both, so each field stands once.
+//
+//	number  zigzag varint
+//	bool    0 or 1
+//	text    length uvarint | bytes
+//	time    uvarint: 2 × milliseconds since the year 1, UTC, and 1 if nanoseconds within the
+//	        millisecond follow as uvarint
+//	list    count uvarint | each element: length uvarint | fields
+//
+// The zero value of each is a byte 0. Zero fields at the end, of a record and of an element, are
+// left out, and a field that is not there is zero. So a version that adds a field names it behind
+// all others, and reads the rows from before. A version that changes what a field means counts up
+// the record's version. Both count up the store's format, for an older version would lose the field
+// when it writes the row again. A row with more fields than are known is ErrNewer.
+type Coder struct {
+	out []byte
+	end int // where the last field that is not zero ends
+
+	in      string // what is left to read
+	reading bool
+	err     error
+}
+
+func (c *Coder) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+	c.in = ""
+}
+
+// finish ends reading.
+func (c *Coder) finish() {
+	if c.in != "" {
+		c.fail(fmt.Errorf("%d bytes of unknown fields: %w", len(c.in), ErrNewer))
+	}
+}
+
+// uvarint writes n or reads it; 0 where nothing is left.
+func (c *Coder) uvarint(n uint64) uint64 {
+	if !c.reading {
+		c.out = binary.AppendUvarint(c.out, n)
+		if n != 0 {
+			c.end = len(c.out)
+		}
+		return n
+	}
+	if c.in == "" {
+		return 0
+	}
+	n = 0
+	for i := 0; i < len(c.in) && i < binary.MaxVarintLen64; i++ {
+		b := c.in[i]
+		if n |= uint64(b&0x7f) << (7 * i); b < 0x80 {
+			if i == binary.MaxVarintLen64-1 && b > 1 {
+				break
+			}
+			c.in = c.in[i+1:]
+			return n
+		}
+	}
+	c.fail(ErrDamaged)
+	return 0
+}
+
+// Version is the first field: the version of the record's fields, from 1.
+func (c *Coder) Version(known uint64) {
+	switch v := c.uvarint(known); {
+	case v == 0:
+		c.fail(ErrDamaged)
+	case v > known:
+		c.fail(fmt.Errorf("fields of version %d: %w", v, ErrNewer))
+	}
+}
+
+// Int is a number.
+func Int[T ~int | ~int64 | ~uint16 | ~uint32](c *Coder, n *T) {
+	v := int64(*n)
+	u := c.uvarint(uint64(v<<1) ^ uint64(v>>63))
+	if !c.reading {
+		return
+	}
+	v = int64(u>>1) ^ -int64(u&1)
+	if *n = T(v); int64(*n) != v {
+		c.fail(ErrDamaged)
+	}
+}
+
+// Bool is a truth value.
+func (c *Coder) Bool(b *bool) {
+	n := uint64(0)
+	if *b {
+		n = 1
+	}
+	if n = c.uvarint(n); n > 1 {
+		c.fail(ErrDamaged)
+	}
+	*b = n == 1
+}
+
+// text reads the length of a text and gives the text.
+func (c *Coder) text() string {
+	n := c.uvarint(0)
+	if n > uint64(len(c.in)) {
+		c.fail(ErrDamaged)
+		return ""
+	}
+	text := c.in[:n]
+	c.in = c.in[n:]
+	return text
+}
+
+// String is a text. Texts that were read share one piece of memory with all of the record.
+func (c *Coder) String(s *string) {
+	if c.reading {
+		*s = c.text()
+		return
+	}
+	if c.uvarint(uint64(len(*s))); *s != "" {
+		c.out = append(c.out, *s...)
+		c.end = len(c.out)
+	}
+}
+
+// Bytes is a text of bytes. An empty one is read as nil.
+func (c *Coder) Bytes(b *[]byte) {
+	if c.reading {
+		*b = nil
+		if text := c.text(); text != "" {
+			*b = []byte(text)
+		}
+		return
+	}
+	if c.uvarint(uint64(len(*b))); len(*b) > 0 {
+		c.out = append(c.out, *b...)
+		c.end = len(c.out)
+	}
+}
+
+// yearOne is when the zero time.Time is, in seconds since 1970.
+const yearOne = -62135596800
+
+var errTime = errors.New("a time outside the years 1 to 9999")
+
+// Time is a time of the years 1 to 9999; it is read as UTC.
+func (c *Coder) Time(t *time.Time) {
+	if !c.reading {
+		u := t.UTC()
+		if year := u.Year(); year < 1 || year > 9999 {
+			c.fail(errTime)
+			return
+		}
+		ms, rest := uint64(u.Unix()-yearOne)*1000+uint64(u.Nanosecond()/1e6), uint64(u.Nanosecond()%1e6)
+		if rest == 0 {
+			c.uvarint(ms << 1)
+			return
+		}
+		c.uvarint(ms<<1 | 1)
+		c.uvarint(rest)
+		return
+	}
+	n, rest := c.uvarint(0), uint64(0)
+	if n&1 == 1 {
+		rest = c.uvarint(0)
+	}
+	ms := n >> 1
+	*t = time.Unix(int64(ms/1000)+yearOne, int64(ms%1000)*1e6+int64(rest%1e6)).UTC()
+	if rest >= 1e6 || t.Year() > 9999 {
+		c.fail(ErrDamaged)
+	}
+}
+
+// List is a list of elements with fields of their own, or of one field each. An empty one is read
+// as nil.
+func List[T any](c *Coder, list *[]T, fields func(*T, *Coder)) {
+	n := c.uvarint(uint64(len(*list)))
+	if !c.reading {
+		for i := range *list {
+			var element Coder
+			fields(&(*list)[i], &element)
+			if element.err != nil {
+				c.fail(element.err)
+			}
+			text := element.out[:element.end]
+			c.Bytes(&text)
+			c.end = len(c.out)
+		}
+		return
+	}
+	*list = nil
+	if n > uint64(len(c.in)) {
+		c.fail(ErrDamaged)
+		return
+	}
+	for ; n > 0 && c.err == nil; n-- {
+		element := Coder{in: c.text(), reading: true}
+		var one T
+		fields(&one, &element)
+		element.finish()
+		if element.err != nil {
+			c.fail(element.err)
+		}
+		*list = append(*list, one)
+	}
+}

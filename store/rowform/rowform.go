@@ -1,0 +1,120 @@
+// Package rowform is the outer form of the rows of a database: what form the bytes are in, and a
+// checksum. It does not know what rows mean, nor where they are kept.
+//
+//	row     form 1 | payload | crc32c 4
+//	form 1  the record as JSON
+//	form 2  the record's fields one after the other: version uvarint | fields, see Coder
+//
+// The checksum is of the bucket's name, a zero, the key, the form and the payload, so that a row in
+// a place that is not its own is found too. It is there in every form, also in those to come: a row
+// is of a newer version only where its checksum is right, and damaged otherwise.
+//
+// A row that begins with "{" is JSON alone, as all records were before there were forms. It differs
+// from every form that is in use by more than one bit.
+package rowform
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+)
+
+var (
+	// ErrDamaged is returned for a row that no version has written in its place.
+	ErrDamaged = errors.New("damaged row")
+	// ErrNewer is returned for what only a newer version can read.
+	ErrNewer = errors.New("written by a newer version of mailstead")
+)
+
+// SumSize is how many bytes a checksum has.
+const SumSize = 4
+
+// The forms of a record.
+const (
+	formJSON   = 1
+	formFields = 2
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// A Sum makes the checksums of one bucket's rows.
+type Sum uint32
+
+// SumOf gives the Sum of the bucket with the name.
+func SumOf(bucket string) Sum {
+	return Sum(crc32.Update(crc32.Checksum([]byte(bucket), castagnoli), castagnoli, []byte{0}))
+}
+
+func (s Sum) of(key, row []byte) uint32 {
+	return crc32.Update(crc32.Update(uint32(s), castagnoli, key), castagnoli, row)
+}
+
+// Seal appends the checksum to a row.
+func (s Sum) Seal(key, row []byte) []byte {
+	return binary.BigEndian.AppendUint32(row, s.of(key, row))
+}
+
+// Open verifies a row and cuts its checksum off. The error is ErrDamaged.
+func (s Sum) Open(key, row []byte) ([]byte, error) {
+	n := len(row) - SumSize
+	if n < 0 || binary.BigEndian.Uint32(row[n:]) != s.of(key, row[:n]) {
+		return nil, ErrDamaged
+	}
+	return row[:n:n], nil
+}
+
+// Records reads and writes the rows of a bucket that holds records of type T. Fields says what the
+// record's fields are, for rows in form 2; where it is nil, rows are in form 1.
+type Records[T any] struct {
+	Sum    Sum
+	Fields func(*T, *Coder)
+}
+
+// Row gives the row of a record.
+func (r *Records[T]) Row(key []byte, rec *T) ([]byte, error) {
+	if r.Fields == nil {
+		text, err := json.Marshal(rec)
+		if err != nil {
+			return nil, err
+		}
+		return r.Sum.Seal(key, append(append(make([]byte, 0, 1+len(text)+SumSize), formJSON), text...)), nil
+	}
+	c := Coder{out: append(make([]byte, 0, 512), formFields)}
+	r.Fields(rec, &c)
+	if c.err != nil {
+		return nil, c.err
+	}
+	return r.Sum.Seal(key, c.out[:c.end]), nil
+}
+
+// Record reads a row, of which it keeps nothing. The error is ErrDamaged or ErrNewer.
+func (r *Records[T]) Record(key, row []byte) (*T, error) {
+	rec := new(T)
+	if len(row) > 0 && row[0] == '{' {
+		return rec, fromJSON(row, rec)
+	}
+	row, err := r.Sum.Open(key, row)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(row) == 0:
+		return nil, ErrDamaged
+	case row[0] == formJSON:
+		return rec, fromJSON(row[1:], rec)
+	case row[0] != formFields || r.Fields == nil:
+		return nil, fmt.Errorf("form %d: %w", row[0], ErrNewer)
+	}
+	c := Coder{in: string(row[1:]), reading: true}
+	r.Fields(rec, &c)
+	c.finish()
+	return rec, c.err
+}
+
+func fromJSON(text []byte, rec any) error {
+	if err := json.Unmarshal(text, rec); err != nil {
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return nil
+}
