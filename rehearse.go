@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -172,7 +173,7 @@ func (r *rehearsal) swap(c *cli.Context, dir string) error {
 	if err := os.RemoveAll(r.Path); err != nil {
 		return err
 	}
-	r.Path = filepath.Join(dir, previousDir, strings.NewReplacer("/", "_", "..", "_").Replace(r.FromVersion))
+	r.Path = filepath.Join(dir, previousDir, cmp.Or(strings.NewReplacer("/", "_", "..", "_").Replace(r.FromVersion), "unknown"))
 	r.Checks = []rehearsalCheck{}
 	kept := r.Path + ".new" // until it is whole
 	err := os.RemoveAll(kept)
