@@ -199,11 +199,12 @@ func (h *hook) subscribe(i *instance, types ...string) (id string) {
 
 func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // whoever posts was killed in the middle
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err == nil {
-		err = h.verify(r.Header, body)
-	}
+	err = h.verify(r.Header, body)
 	var e hookEvent
 	if err == nil {
 		err = json.Unmarshal(body, &e)
