@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-open soak-powercut soak-recipients bench measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-open soak-powercut soak-swaps soak-recipients bench measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -68,6 +68,11 @@ soak-powercut: peers
 MESSAGES ?= 100000
 soak-backup:
 	MAILSTEAD_MESSAGES=$(MESSAGES) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestBackupUnderLoad$$' -v -timeout 60m ./e2e
+
+# Rounds of an upgrade for good, each with the store before started again.
+ROUNDS ?= 20
+soak-swaps:
+	MAILSTEAD_ROUNDS=$(ROUNDS) go test -count=1 -run '^TestSwapAndBack$$' -v -timeout 30m ./e2e
 
 # How long a store of a million messages takes to open, with nothing of it cached.
 soak-open:

@@ -21,7 +21,7 @@ import (
 // make soak-backup does it with 100 000 messages, and shows sizes and times.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
-	messages := 1500
+	messages := 320
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_MESSAGES")); err == nil {
 		messages = n
 	}

@@ -239,9 +239,9 @@ func unquote(s string) []byte {
 // points.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
-	cuts := 6
+	cuts, lasts := 2, time.Second
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_CUTS")); err == nil {
-		cuts = n
+		cuts, lasts = n, 2*time.Second
 	}
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("MAILSTEAD_SEED"), "1"), 10, 64)
 	if err != nil {
@@ -262,7 +262,7 @@ func TestPowerCut(t *testing.T) {
 	// Mail comes in on four connections, and goes out by the API.
 	var mu sync.Mutex
 	subjects, recipients := map[string]string{}, map[string]string{} // by the id that was acknowledged
-	end := time.Now().Add(2 * time.Second)
+	end := time.Now().Add(lasts)
 	var load sync.WaitGroup
 	for conn := range 4 {
 		c := talkTo(t, i.ready.SMTP)
@@ -344,7 +344,7 @@ func TestPowerCut(t *testing.T) {
 		}
 	})
 	t.Logf("seed %d: %d cuts in %d calls, %d messages in and %d out were acknowledged, up to %d seen after a cut", seed, cuts, lines, len(subjects), len(recipients), most)
-	if len(acked) < len(subjects) || len(subjects) < 20 || len(recipients) < 5 {
+	if len(acked) < len(subjects) || len(subjects) < 20 || len(recipients) < 3 {
 		t.Errorf("%d acknowledgements are in the trace, of %d and %d", len(acked), len(subjects), len(recipients))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -109,12 +110,17 @@ func unzip(t *testing.T, archive, dir string) {
 }
 
 // TestSwapAndBack: a running server is rehearsed, swapped and started again, some times over; the
-// store that was kept each time has what there was before, and runs.
+// store that was kept each time has what there was before, and runs. make soak-swaps does 20
+// rounds.
 func TestSwapAndBack(t *testing.T) {
 	t.Parallel()
 	i, box := alone(t)
 	var want []string
-	for round := range 3 {
+	rounds := 1
+	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_ROUNDS")); err == nil {
+		rounds = n
+	}
+	for round := range rounds {
 		for n := range 3 {
 			subject := fmt.Sprintf("r%d-%d", round, n)
 			if err := transmit(i.ready.SMTP, "ann@example.test", letter(subject)); err != nil {

@@ -24,7 +24,7 @@ import (
 // some at a time. Both are killed in the middle. In the end every bucket and every message of both
 // is the same. make soak-entries runs 10 000 histories.
 func TestEntriesMakeTheSameStore(t *testing.T) {
-	histories := 40
+	histories := 15
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_HISTORIES")); err == nil {
 		histories = n
 	}
@@ -294,7 +294,7 @@ func TestEntriesOfAnotherLine(t *testing.T) {
 // TestSnapshot: a copy of what a snapshot shows is the store as it was then, whatever changes
 // meanwhile, and the entries after it make it the store of now.
 func TestSnapshot(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(8) {
 		clock := second(0)
 		r := &modelRun{T: t, rnd: rand.New(rand.NewPCG(seed, 3)), dir: t.TempDir(), w: newTwin(), clock: clock}
 		r.o = Options{SegmentSize: 6000, Grace: -1, noSync: true, Now: func() time.Time { return r.clock }, lenient: true}

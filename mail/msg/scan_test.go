@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -69,6 +70,16 @@ func bombs() map[string][]byte {
 	}
 }
 
+// processTime is how long the processor has worked for this process.
+func processTime(t *testing.T) time.Duration {
+	t.Helper()
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
+}
+
 // TestBombs holds Scan to its promise: 1 MB takes under 100 ms and 64 MB.
 func TestBombs(t *testing.T) {
 	for name, raw := range bombs() {
@@ -101,7 +112,7 @@ func TestBombs(t *testing.T) {
 			}
 			r := bytes.NewReader(raw)
 			t.Logf("scan %v", took)
-			began := time.Now()
+			began := processTime(t) // not the clock's, since others may have the processor
 			if _, err := Summarize(r, root); err != nil {
 				t.Fatal(err)
 			}
@@ -109,7 +120,7 @@ func TestBombs(t *testing.T) {
 				t.Fatal(err)
 			}
 			ParseReport(r, root)
-			took = time.Since(began)
+			took = processTime(t) - began
 			t.Logf("read %v", took)
 			if took > 2*time.Second*slower {
 				t.Errorf("reading took %v", took)
