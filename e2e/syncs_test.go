@@ -103,7 +103,10 @@ func TestNothingIsAcknowledgedBeforeItsSync(t *testing.T) {
 	if err := transmit(i.ready.SMTP, "ann@example.test", letter("first")); err != nil {
 		t.Fatal(err)
 	}
-	for n := range 3 {
+	// The rows are made beside it, and now and then are faster than the answer: of ten messages one
+	// at least has had no other sync before it.
+	alone := false
+	for n := 0; n < 10 && !alone; n++ {
 		text := traced(func() {
 			if err := transmit(i.ready.SMTP, "ann@example.test", letter(fmt.Sprint("one", n))); err != nil {
 				t.Fatal(err)
@@ -116,9 +119,13 @@ func TestNothingIsAcknowledgedBeforeItsSync(t *testing.T) {
 				segments++
 			}
 		}
-		if !found || segments != 1 || len(files)+running != 1 {
+		if !found || segments != 1 {
 			t.Errorf("message %d: before its 250 there were syncs of %q, and %d were running\n%s", n, files, running, text)
 		}
+		alone = len(files)+running == 1
+	}
+	if !alone {
+		t.Error("no message was acknowledged after one sync alone")
 	}
 
 	for name, test := range map[string]struct {
