@@ -25,6 +25,9 @@ import (
 // is the same. make soak-entries runs 10 000 histories.
 func TestEntriesMakeTheSameStore(t *testing.T) {
 	histories := 15
+	if testing.Short() {
+		histories = 4
+	}
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_HISTORIES")); err == nil {
 		histories = n
 	}
@@ -294,7 +297,11 @@ func TestEntriesOfAnotherLine(t *testing.T) {
 // TestSnapshot: a copy of what a snapshot shows is the store as it was then, whatever changes
 // meanwhile, and the entries after it make it the store of now.
 func TestSnapshot(t *testing.T) {
-	for seed := range uint64(8) {
+	seeds := uint64(8)
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
 		clock := second(0)
 		r := &modelRun{T: t, rnd: rand.New(rand.NewPCG(seed, 3)), dir: t.TempDir(), w: newTwin(), clock: clock}
 		r.o = Options{SegmentSize: 6000, Grace: -1, noSync: true, Now: func() time.Time { return r.clock }, lenient: true}

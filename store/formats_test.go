@@ -315,7 +315,11 @@ func TestFlippedBitsInRows(t *testing.T) {
 		}
 	}
 	rnd := rand.New(rand.NewPCG(14, 3))
-	for range 500 {
+	flips := 500
+	if testing.Short() {
+		flips = 50
+	}
+	for range flips {
 		p := places[rnd.IntN(len(places))]
 		flip(p, rnd.IntN(len(p.value)), byte(1)<<rnd.IntN(8))
 	}
