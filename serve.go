@@ -154,9 +154,12 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	}
 	s.log.Info("stopping")
 	stopAccepting()
+	waits := time.AfterFunc(stopGrace, s.inst.store.EndWaits)
 	work.Wait()
 	stopServing()
 	last.Wait()
+	waits.Stop()
+	s.inst.store.EndWaits() // nothing is sent any more
 	return err
 }
 

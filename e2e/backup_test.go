@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,11 +24,24 @@ import (
 // newBucket is an S3 server with the bucket "mail", and a file with a key for it.
 func newBucket(t *testing.T) (url, keyFile string) {
 	t.Helper()
+	return newBucketThat(t, func() bool { return true })
+}
+
+// newBucketThat answers while it works.
+func newBucketThat(t *testing.T, works func() bool) (url, keyFile string) {
+	t.Helper()
 	backend := s3mem.New()
 	if err := backend.CreateBucket("mail"); err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(gofakes3.New(backend).Server())
+	s3 := gofakes3.New(backend).Server()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !works() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		s3.ServeHTTP(w, r)
+	}))
 	t.Cleanup(server.Close)
 	keyFile = filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(keyFile, []byte("id\nsecret\n"), 0o600); err != nil {
@@ -315,4 +330,67 @@ func TestBackupFile(t *testing.T) {
 	}
 	j.readMail("ann@example.test", "correct horse")
 	j.check()
+}
+
+// TestBackupInStep: with sync nothing is acknowledged before it is in the backup. While that cannot
+// be reached the sender waits, and the server stops all the same.
+func TestBackupInStep(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	url, key := newBucketThat(t, func() bool { return !away.Load() })
+	i := newInstance(t, generousLimits+fmt.Sprintf("[s3]\nendpoint = %q\naccess_key_file = %q\n[backup]\nto = 's3://mail/host'\nsync = true\n", url, key))
+	i.addDomain("example.test")
+	box := i.addMailbox("ann@example.test", "correct horse")
+	from := []string{"--from", "s3://mail/host", "--s3-endpoint", url, "--s3-access-key-file", key}
+	i.until("there is a backup", func() bool {
+		out, code := mailstead(t, append([]string{"backup", "list"}, from...)...)
+		return code == 0 && strings.Contains(out, "full")
+	})
+	if err := transmit(i.ready.SMTP, "ann@example.test", letter("first")); err != nil {
+		t.Fatal(err)
+	}
+	i.kill() // whatever was acknowledged is elsewhere
+	dir := filepath.Join(t.TempDir(), "restored")
+	if out, code := mailstead(t, append([]string{"restore", "--data", dir}, from...)...); code != 0 {
+		t.Fatal(out)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte(generousLimits), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := startInstance(t, dir, i.token).subjects(box); got != "first" {
+		t.Errorf("the restored inbox has %q", got)
+	}
+
+	i.start()
+	if err := transmit(i.ready.SMTP, "ann@example.test", letter("second")); err != nil {
+		t.Fatal(err)
+	}
+	away.Store(true)
+	sent := make(chan error, 1)
+	go func() { sent <- transmit(i.ready.SMTP, "ann@example.test", letter("third")) }()
+	select {
+	case err := <-sent:
+		t.Fatalf("answered while the backup was away: %v", err)
+	case <-time.After(2 * time.Second):
+	}
+	away.Store(false)
+	if err := <-sent; err != nil {
+		t.Errorf("once it was back: %v", err)
+	}
+	away.Store(true)
+	go func() { sent <- transmit(i.ready.SMTP, "ann@example.test", letter("fourth")) }()
+	time.Sleep(500 * time.Millisecond)
+	i.stop() // within 30 seconds
+	if err := <-sent; err == nil {
+		t.Error("acknowledged though it is nowhere else")
+	}
+	away.Store(false)
+	i.start()
+	got := i.subjects(box)
+	for _, subject := range []string{"first", "second", "third", "fourth"} {
+		if strings.Count(got, subject) > 1 || subject != "fourth" && strings.Count(got, subject) != 1 {
+			t.Errorf("the inbox has %q", got)
+		}
+	}
+	i.check()
 }

@@ -27,10 +27,7 @@ type Accepted struct {
 // acknowledged then. The caller makes of it what the envelope says, in a transaction that calls
 // Filed; if the process ends before, Unfiled gives it to the next one.
 func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
-	if err := s.failure.get(); err != nil {
-		return BlobRef{}, err
-	}
-	if err := s.roomForMessage(); err != nil {
+	if err := s.mayAppend(); err != nil {
 		return BlobRef{}, err
 	}
 	done := s.leases.BeginAppend()

@@ -22,10 +22,7 @@ func (s *Store) NewSpool(limit int64) *Spool { return s.spools.New(limit) }
 // Release it if none will. All references to it must be made in one transaction, or while another
 // reference stands. It returns ErrFull, having written nothing, when the disk has no room.
 func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
-	if err := s.failure.get(); err != nil {
-		return BlobRef{}, err
-	}
-	if err := s.roomForMessage(); err != nil {
+	if err := s.mayAppend(); err != nil {
 		return BlobRef{}, err
 	}
 	done := s.leases.BeginAppend()
@@ -36,6 +33,14 @@ func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	}
 	s.leases.Add(ref)
 	return ref, nil
+}
+
+// mayAppend tells whether the store takes new messages.
+func (s *Store) mayAppend() error {
+	if err := s.failure.get(); err != nil {
+		return err
+	}
+	return s.roomForMessage()
 }
 
 func (s *Store) appendFailed(err error) error {

@@ -63,7 +63,7 @@ func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
 // removeDead removes a segment that has been dead for the time of grace. What is dead stays so,
 // since nothing can refer to a blob that is neither leased nor referred to.
 func (s *Store) removeDead(_ context.Context, info segment.Info) error {
-	if s.leases.InSegment(info.Number) || s.compact.snapshots.Load() > 0 {
+	if s.leases.InSegment(info.Number) {
 		return nil
 	}
 	var live int64
@@ -85,6 +85,11 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 		s.compact.dead[info.Number] = now
 	}
 	if now.Sub(since) < s.compact.grace || kept && !oldest.After(since) {
+		return nil
+	}
+	s.compact.removing.Lock()
+	defer s.compact.removing.Unlock()
+	if s.compact.snapshots > 0 {
 		return nil
 	}
 	delete(s.compact.dead, info.Number)

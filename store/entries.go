@@ -75,11 +75,18 @@ type entryKeeper struct {
 	mu       sync.Mutex
 	stored   uint64        // up to which number they are
 	more     chan struct{} // closed when that rises
+	ended    chan struct{} // closed by EndWaits
+	endOnce  sync.Once
 }
 
 // RequireStored has Update wait, from now on or no more, until EntriesStored says that its entry is
 // stored elsewhere. It does not wait while no entries are kept.
 func (s *Store) RequireStored(on bool) { s.entries.required.Store(on) }
+
+// EndWaits has every Update that waits for RequireStored, now or later, return ErrClosed: what it
+// wrote is on disk here, but is not acknowledged. It is for a server that stops while the place of
+// its backups cannot be reached.
+func (s *Store) EndWaits() { s.entries.endOnce.Do(func() { close(s.entries.ended) }) }
 
 // EntriesStored says that the entries up to a number are stored elsewhere.
 func (s *Store) EntriesStored(upTo uint64) {
@@ -106,6 +113,8 @@ func (s *Store) waitStored(number uint64) error {
 		}
 		select {
 		case <-more:
+		case <-k.ended:
+			return ErrClosed
 		case <-s.closing:
 			return ErrClosed
 		}

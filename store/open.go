@@ -78,7 +78,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
 		report:          newTxReport(),
 		runTwice:        o.RunTwice,
-		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1), more: make(chan struct{})},
+		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1), more: make(chan struct{}), ended: make(chan struct{})},
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 	}

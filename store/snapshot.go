@@ -40,13 +40,15 @@ func (s *Store) Snapshot() (*Snapshot, error) {
 	if err := s.Update(func(*Tx) error { return nil }); err != nil {
 		return nil, err
 	}
-	s.compact.snapshots.Add(1)
+	s.compact.removing.Lock()
 	tx, err := s.db.Begin(false)
 	if err != nil {
-		s.compact.snapshots.Add(-1)
+		s.compact.removing.Unlock()
 		return nil, fmt.Errorf("begin snapshot: %w", err)
 	}
+	s.compact.snapshots++
 	n := &Snapshot{Time: s.Now(), Segments: s.seg.List(), s: s, tx: tx}
+	s.compact.removing.Unlock()
 	if err := n.read(); err != nil {
 		n.Close()
 		return nil, err
@@ -86,6 +88,8 @@ func (n *Snapshot) OpenSegment(number uint32) (*segment.File, error) {
 
 // Close lets the snapshot go.
 func (n *Snapshot) Close() error {
-	n.s.compact.snapshots.Add(-1)
+	n.s.compact.removing.Lock()
+	n.s.compact.snapshots--
+	n.s.compact.removing.Unlock()
 	return n.tx.Rollback()
 }

@@ -54,7 +54,8 @@ type compactor struct {
 	grace   time.Duration
 	dead    map[uint32]time.Time // segments without live bytes, and when that was seen
 
-	snapshots atomic.Int32 // open ones: no segment is removed
+	removing  sync.Mutex // held while a segment is removed, and while a snapshot begins
+	snapshots int        // open ones: no segment is removed; under removing
 }
 
 func (c *compactor) lock(ctx context.Context) error {

@@ -229,7 +229,12 @@ func (s *Service) fileWaiting() {
 		}
 		f.mu.Unlock()
 		filed, err := s.fileBatch(batch)
-		if err != nil { // one of them, or the store: each by itself
+		if errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) { // they may be on disk
+			filed = len(batch)
+			for _, it := range batch {
+				s.endFiling(it, err)
+			}
+		} else if err != nil { // one of them, or a full disk: each by itself
 			filed = 0
 			for _, it := range batch {
 				s.endFiling(it, s.fileAlone(it))
@@ -293,7 +298,9 @@ func (s *Service) fileAlone(it *accepted) error {
 			return err
 		}
 		if !errors.Is(err, store.ErrFull) {
-			s.Log.Error("an accepted message cannot be filed; a job tries again", "sender", it.envelope.From, "error", err)
+			if !warned {
+				s.Log.Error("an accepted message cannot be filed; a job tries again", "sender", it.envelope.From, "error", err)
+			}
 			err = s.updateSafely(func(tx *store.Tx) error {
 				return errors.Join(s.fileLater(tx, it.envelope.arrival(it.stored.Blob)), tx.Filed(it.stored.Blob))
 			})

@@ -109,17 +109,8 @@ func writeArchive(ctx context.Context, w io.Writer, m *Manifest, src Source, sna
 	if err := text(archiveManifest, manifest); err != nil {
 		return err
 	}
-	for _, name := range src.Files {
-		data, err := os.ReadFile(filepath.Join(src.Store.Dir(), name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = text(name, data)
-		}
-		if err != nil {
-			return err
-		}
+	if err := src.eachFile(text); err != nil {
+		return err
 	}
 	for _, info := range snap.Segments {
 		f, err := snap.OpenSegment(info.Number)

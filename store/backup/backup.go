@@ -411,27 +411,28 @@ func (r *run) database(ctx context.Context, snap *store.Snapshot) error {
 func (r *run) files(ctx context.Context) error {
 	return r.add(ctx, "files/"+r.m.ID, func(w io.Writer) error {
 		out := tar.NewWriter(w)
-		if err := writeFiles(out, r.src); err != nil {
+		err := r.src.eachFile(func(name string, data []byte) error {
+			if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), Format: tar.FormatPAX}); err != nil {
+				return err
+			}
+			_, err := out.Write(data)
 			return err
-		}
-		return out.Close()
+		})
+		return errors.Join(err, out.Close())
 	})
 }
 
-// writeFiles adds the files of a backup that are there.
-func writeFiles(out *tar.Writer, src Source) error {
-	for _, name := range src.Files {
-		data, err := os.ReadFile(filepath.Join(src.Store.Dir(), name))
+// eachFile gives the files of a backup that are there.
+func (s Source) eachFile(fn func(name string, data []byte) error) error {
+	for _, name := range s.Files {
+		data, err := os.ReadFile(filepath.Join(s.Store.Dir(), name))
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
+		if err == nil {
+			err = fn(name, data)
+		}
 		if err != nil {
-			return err
-		}
-		if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), Format: tar.FormatPAX}); err != nil {
-			return err
-		}
-		if _, err := out.Write(data); err != nil {
 			return err
 		}
 	}

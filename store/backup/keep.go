@@ -136,8 +136,10 @@ func verifySegment(r io.Reader, temp string) error {
 }
 
 // Prune deletes what no time from a moment on needs, and what runs that were killed have left. The
-// newest full backup always stays. No backup may be running.
+// newest full backup always stays. No backup may be running; entries are sent before or after it.
 func (t *Target) Prune(ctx context.Context, from time.Time) error {
+	t.sending.Lock()
+	defer t.sending.Unlock()
 	manifests, err := t.manifests(ctx)
 	if err != nil || len(manifests) == 0 {
 		return err

@@ -29,24 +29,8 @@ type Schedule struct {
 
 	running sync.Mutex // one backup at a time
 
-	mu      sync.Mutex
-	state   State
-	started time.Time
-}
-
-// A State is how backups go.
-type State struct {
-	Target      string
-	LastSuccess time.Time // of a backup's end; zero: none was made yet
-	Verified    bool      // the last one was read back
-	Err         error     // of the last try, if it failed
-}
-
-// State says how backups go.
-func (s *Schedule) State() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state
+	mu   sync.Mutex
+	last time.Time // when the last backup was made; the start of Run where there is none
 }
 
 // Late tells whether the last backup is older than two intervals; it counts from the start where
@@ -54,11 +38,13 @@ func (s *Schedule) State() State {
 func (s *Schedule) Late() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := s.state.LastSuccess
-	if from.IsZero() {
-		from = s.started
-	}
-	return s.Now().After(from.Add(2 * s.Every))
+	return s.Now().After(s.last.Add(2 * s.Every))
+}
+
+func (s *Schedule) made(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = at
 }
 
 // Backup makes one backup now, to the schedule's target.
@@ -66,15 +52,10 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	s.running.Lock()
 	defer s.running.Unlock()
 	res, err := s.Target.Run(ctx, s.Source, full, verify)
-	s.mu.Lock()
-	s.state.Err = err
-	if err == nil {
-		s.state.LastSuccess, s.state.Verified = s.Now(), res.Verified
-	}
-	s.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
+	s.made(s.Now())
 	s.Source.Store.EntriesStored(res.Number)
 	if res.Reason != "" {
 		s.Source.Log.Warn("the backup is a full one", "reason", res.Reason)
@@ -88,10 +69,7 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 // Run sends each entry at most a second after its commit, and makes a backup every Every, until ctx
 // ends. What fails is logged and tried again.
 func (s *Schedule) Run(ctx context.Context) error {
-	s.mu.Lock()
-	s.state.Target = s.Target.Place.String()
-	s.started = s.Now()
-	s.mu.Unlock()
+	s.made(s.Now())
 	s.Source.Store.RequireStored(s.Sync)
 	next, full := s.resume(ctx)
 	late := false
@@ -172,9 +150,7 @@ func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 		if err != nil {
 			continue
 		}
-		s.mu.Lock()
-		s.state.LastSuccess = at
-		s.mu.Unlock()
+		s.made(at)
 		next = at.Add(s.Every)
 		if m.Kind == Full {
 			full = at.Add(s.FullEvery)
