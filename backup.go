@@ -177,7 +177,7 @@ func (in *installation) newSchedule() (*backup.Schedule, error) {
 	}
 	return &backup.Schedule{
 		Target: &backup.Target{Place: to, Recipients: b.Recipients, Temp: in.store.Dir(), Program: version}, Source: in.backupSource(),
-		Every: b.Every, FullEvery: b.FullEvery, Keep: b.Keep, Sync: b.Sync, Now: in.store.Now,
+		Every: b.Every, FullEvery: b.FullEvery, Keep: b.Keep, Sync: b.Sync,
 	}, nil
 }
 

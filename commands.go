@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
@@ -212,7 +214,11 @@ func openAPICommand(c *cli.Context) error {
 // callCommand calls one operation of the API.
 func callCommand(c *cli.Context) error {
 	if c.Bool("list") {
-		for _, o := range handlers.Operations() {
+		list := handlers.Operations()
+		if s, err := config.Load(c); err == nil && s.Sandbox() {
+			list = append(list, handlers.Operation{Name: advanceClock, Method: http.MethodPost, Path: advancePath})
+		}
+		for _, o := range list {
 			if _, err := fmt.Fprintf(c.App.Writer, "%-28s %-6s %s\n", o.Name, o.Method, o.Path); err != nil {
 				return err
 			}
@@ -222,7 +228,7 @@ func callCommand(c *cli.Context) error {
 	if c.NArg() < 1 || c.NArg() > 2 {
 		return usageError{errors.New("usage: mailstead call OPERATION [JSON]; `mailstead call --list` lists the operations")}
 	}
-	r, err := handlers.NewRequest(c.Context, c.Args().Get(0), c.Args().Get(1))
+	r, err := newCall(c, c.Args().Get(0), c.Args().Get(1))
 	if err != nil {
 		return usageError{err}
 	}
@@ -245,6 +251,24 @@ func callCommand(c *cli.Context) error {
 	}
 	_, err = c.App.Writer.Write(body)
 	return err
+}
+
+// advanceClock is what `call` can do beside the operations of the API, in the sandbox.
+const advanceClock = "advance_clock"
+
+// newCall makes the request of an operation.
+func newCall(c *cli.Context, operation, args string) (*http.Request, error) {
+	if operation == advanceClock {
+		s, err := config.Load(c)
+		if err != nil {
+			return nil, err
+		}
+		if !s.Sandbox() {
+			return nil, fmt.Errorf("%s is for the sandbox: the clock of a server with a hostname cannot be advanced", operation)
+		}
+		return http.NewRequestWithContext(c.Context, http.MethodPost, advancePath, strings.NewReader(args))
+	}
+	return handlers.NewRequest(c.Context, operation, args)
 }
 
 // checkCommand verifies a stopped store.

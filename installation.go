@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
+	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/service"
@@ -40,8 +41,8 @@ type installation struct {
 }
 
 // openInstallation opens the data directory. l is nil if nothing listens. Where there is no store
-// it makes one only if mayMake says so.
-func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool, log *slog.Logger) (*installation, error) {
+// it makes one only if mayMake says so. now is the clock of the settings.
+func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
 	if err := findStore(dir, mayMake); err != nil {
 		return nil, err
 	}
@@ -49,9 +50,14 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(dir, store.Options{Log: log, Program: version})
+	st, err := store.Open(dir, store.Options{Log: log, Program: version, Clock: now})
 	if err != nil {
 		return nil, err
+	}
+	if s.Sandbox() {
+		if err := service.ResumeClock(st); err != nil {
+			return nil, errors.Join(err, st.Close())
+		}
 	}
 	keys, err := core.OpenKeys(st)
 	if err != nil {
@@ -270,7 +276,7 @@ func withInstallation(dir string, s *config.Settings, mayMake bool, do func(*ins
 	if info, statErr := os.Stat(dir); statErr == nil && !info.IsDir() {
 		return usageError{fmt.Errorf("%s is not a directory", dir)}
 	}
-	in, err := openInstallation(dir, s, nil, mayMake, slog.New(slog.DiscardHandler))
+	in, err := openInstallation(dir, s, nil, mayMake, clock.New(nil, s.ClockOffset()), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,7 @@ const (
 	restoreMailboxPath = "/local/restore-mailbox"
 	copyPath           = "/local/copy"
 	stopPath           = "/local/stop"
+	advancePath        = "/local/advance-clock" // of the sandbox
 )
 
 // localHandler answers the command line: the API as the owner, and the operator's commands.
@@ -57,6 +58,9 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	mux.Handle(restoreMailboxPath, longCommand(in.restoreMailbox))
 	mux.Handle(copyPath, longCommand(in.copyStore))
 	mux.Handle(stopPath, longCommand(in.stopServer))
+	if in.settings.Sandbox() {
+		mux.Handle(advancePath, localCommand(svc.AdvanceClock))
+	}
 	return mux
 }
 

@@ -90,7 +90,7 @@ func (q *Queue) persist(c *claim, o outcome) error {
 	pause := time.Second
 	for {
 		err := q.conclude(c.job, o)
-		if !errors.Is(err, store.ErrFull) || q.Store.Now().Add(pause).After(c.job.Due) {
+		if !errors.Is(err, store.ErrFull) || time.Until(c.over) < pause {
 			return err
 		}
 		select {

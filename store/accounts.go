@@ -210,3 +210,15 @@ const MasterKeyID = "master"
 
 // MasterKeys has one record, from the first start on.
 var MasterKeys = newTable("master_key", func(k *MasterKey) string { return k.ID })
+
+// A SandboxClock says how far the clock of a sandbox was advanced.
+type SandboxClock struct {
+	ID    string // SandboxClockID
+	Ahead time.Duration
+}
+
+// SandboxClockID is the id of the one record of SandboxClocks.
+const SandboxClockID = "clock"
+
+// SandboxClocks has one record, once a clock was advanced.
+var SandboxClocks = newTable("sandbox_clock", func(c *SandboxClock) string { return c.ID })

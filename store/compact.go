@@ -78,7 +78,7 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 	if err != nil || live != 0 {
 		return err
 	}
-	now := s.now()
+	now := s.clock.Now()
 	since, known := s.compact.dead[info.Number]
 	if !known {
 		since = now

@@ -248,6 +248,7 @@
 //	known_sender             account, domain → KnownSender
 //	known_sender.time        expires ms 8
 //	master_key               "master" → MasterKey
+//	sandbox_clock            "clock" → SandboxClock
 //
 // A lane in job.due and job.lane is r for jobs that run; else l and the lane's name, or k and the
 // job's kind where it has no lane.

@@ -17,6 +17,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/boltfile"
 	"github.com/mailstead/mailstead/store/diskroom"
 	"github.com/mailstead/mailstead/store/segment"
@@ -27,7 +28,8 @@ type Options struct {
 	SegmentSize int64            // bytes after which a new message segment begins; 64 MiB if 0
 	LockTimeout time.Duration    // how long to wait for another process to leave the store; 5 s if 0
 	Grace       time.Duration    // how long a BlobRef may still be opened after its message has moved or gone; 1 min if 0
-	Now         func() time.Time // the clock; time.Now if nil
+	Clock       *clock.Clock     // whose time records have; one that shows Now if nil
+	Now         func() time.Time // time.Now if nil
 	Log         *slog.Logger     // told of repairs; slog.Default if nil
 	Program     string           // the version of the program, for a later one that cannot read the store
 
@@ -70,7 +72,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 	}
 	db.NoSync = o.noSync || o.Unsynced
 	s = &Store{
-		dir: dir, db: db, now: o.Now, log: o.Log,
+		dir: dir, db: db, clock: o.Clock, log: o.Log,
 		writes:          make(chan *write),
 		closing:         make(chan struct{}),
 		committed:       make(chan struct{}),
@@ -120,8 +122,8 @@ func (s *Store) read(o Options) (err error) {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.Clock == nil {
+		o.Clock = clock.New(o.Now, 0)
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -191,7 +193,7 @@ var tables = []tableCheck{
 	Webhooks, Events, Deliveries,
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 	ReportMails, Reports, DMARCCounts, DMARCDays,
-	GreyTuples, KnownSenders, MasterKeys,
+	GreyTuples, KnownSenders, MasterKeys, SandboxClocks,
 }
 
 func bucketNames() []string {

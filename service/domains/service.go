@@ -96,13 +96,13 @@ func (s *Service) Run(ctx context.Context) {
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	telling.Go(func() { s.notifySecondaries(ctx) })
-	hourly := time.NewTicker(time.Hour)
-	defer hourly.Stop()
+	hourly, stop := s.Store.Clock().Every(time.Hour)
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hourly.C:
+		case <-hourly:
 			if err := s.renewZones(); err != nil {
 				s.Log.Error("renew the zones of secondaries", "error", err)
 			}

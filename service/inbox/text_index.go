@@ -29,8 +29,8 @@ const (
 // mail is to do. What is not done yet, searches look at message by message.
 func (s *Service) indexTexts(ctx context.Context) {
 	x := &indexer{s: s}
-	purge := time.NewTicker(purgePause)
-	defer purge.Stop()
+	purge, stop := s.Store.Clock().Every(purgePause)
+	defer stop()
 	for step := indexStep(x.tidyAll); ctx.Err() == nil; {
 		pause, err := step(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -40,12 +40,12 @@ func (s *Service) indexTexts(ctx context.Context) {
 		if errors.Is(err, store.ErrTextDamaged) {
 			s.rebuildText()
 		}
-		step = x.next(ctx, pause, purge.C)
+		step = x.next(ctx, pause, purge)
 	}
 }
 
 // next waits for pause, or without one until there is something to do, and says what comes then.
-func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan time.Time) indexStep {
+func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan struct{}) indexStep {
 	var over <-chan time.Time
 	wake := x.s.Store.TextWake()
 	if pause > 0 {

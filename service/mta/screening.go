@@ -392,9 +392,9 @@ type screener struct {
 	known   rowQuota      // rows of KnownSenders
 }
 
-func newScreener(r core.Resolver, now func() time.Time) *screener {
+func newScreener(r core.Resolver) *screener {
 	return &screener{
-		pulse:   &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probe(ctx, r) }, Now: now},
+		pulse:   &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probe(ctx, r) }},
 		Delayed: make(chan struct{}, mostDelayed),
 		Grey:    rowQuota{Most: maxGreyTuples}, known: rowQuota{Most: maxKnownSenders},
 	}

@@ -69,7 +69,7 @@ type Service struct {
 // New puts the room together. The caller sets its hooks.
 func New(c *core.Core, e *events.Service, i *inbox.Service) *Service {
 	s := &Service{
-		Core: c, events: e, inbox: i, screener: newScreener(c.Resolver, c.Store.Now),
+		Core: c, events: e, inbox: i, screener: newScreener(c.Resolver),
 		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), paces: newPaces(c.Store.Now),
 	}
 	s.policies = newPolicies(s)

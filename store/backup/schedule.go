@@ -25,7 +25,6 @@ type Schedule struct {
 	Every, FullEvery time.Duration
 	Keep             time.Duration // of which every second can be restored
 	Sync             bool          // nothing is acknowledged before its entry is stored
-	Now              func() time.Time
 
 	running sync.Mutex // one backup at a time
 
@@ -38,7 +37,7 @@ type Schedule struct {
 func (s *Schedule) Late() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.Now().After(s.last.Add(2 * s.Every))
+	return s.Source.Store.Now().After(s.last.Add(2 * s.Every))
 }
 
 func (s *Schedule) made(at time.Time) {
@@ -55,12 +54,12 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	if err != nil {
 		return nil, err
 	}
-	s.made(s.Now())
+	s.made(s.Source.Store.Now())
 	s.Source.Store.EntriesStored(res.Number)
 	if res.Reason != "" {
 		s.Source.Log.Warn("the backup is a full one", "reason", res.Reason)
 	}
-	if err := s.Target.Prune(ctx, s.Now().Add(-s.Keep)); err != nil {
+	if err := s.Target.Prune(ctx, s.Source.Store.Now().Add(-s.Keep)); err != nil {
 		s.Source.Log.Error("old backups could not be deleted; the next backup tries again", "target", res.Target, "error", err)
 	}
 	return res, nil
@@ -69,14 +68,14 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 // Run sends each entry at most a second after its commit, and makes a backup every Every, until ctx
 // ends. What fails is logged and tried again.
 func (s *Schedule) Run(ctx context.Context) error {
-	s.made(s.Now())
+	s.made(s.Source.Store.Now())
 	s.Source.Store.RequireStored(s.Sync)
 	next, full := s.resume(ctx)
 	late := false
 	for {
 		var err error
 		kept, _, keptErr := s.Source.Store.KeptEntries()
-		if now := s.Now(); !now.Before(next) || kept > keptMost {
+		if now := s.Source.Store.Now(); !now.Before(next) || kept > keptMost {
 			var res *Result
 			if res, err = s.Backup(ctx, !now.Before(full), true); err == nil {
 				s.Source.Log.Info("backup made", "kind", res.Kind, "target", res.Target, "number", res.Number, "bytes_added", res.BytesAdded, "ms", res.DurationMS)
@@ -88,7 +87,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 				next = now.Add(min(s.Every, time.Minute))
 			}
 		} else if err = s.Target.Send(ctx, s.Source.Store); errors.Is(err, store.ErrGap) {
-			err, next = nil, s.Now() // there is too much, or nothing to stand on: a full backup
+			err, next = nil, s.Source.Store.Now() // there is too much, or nothing to stand on: a full backup
 		}
 		if err = errors.Join(err, keptErr); err != nil && ctx.Err() == nil {
 			s.Source.Log.Error("the backup is not up to date; it is tried again", "target", s.Target.Place.String(), "error", err)
@@ -128,13 +127,13 @@ func (s *Schedule) pause(ctx context.Context, least time.Duration, next time.Tim
 		return false
 	case <-time.After(least):
 	}
-	due := time.NewTimer(max(0, next.Sub(s.Now())))
-	defer due.Stop()
+	due, stop := s.Source.Store.Clock().At(next)
+	defer stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-s.Source.Store.EntriesAdded():
-	case <-due.C:
+	case <-due:
 	}
 	return true
 }
@@ -143,7 +142,7 @@ func (s *Schedule) pause(ctx context.Context, least time.Duration, next time.Tim
 func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 	manifests, err := s.Target.manifests(ctx)
 	if err != nil {
-		return s.Now(), s.Now()
+		return s.Source.Store.Now(), s.Source.Store.Now()
 	}
 	for _, m := range manifests {
 		at, err := time.Parse(idTime, m.ID[:min(len(idTime), len(m.ID))])
