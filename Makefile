@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-open soak-powercut soak-swaps soak-recipients bench measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-hour soak-open soak-powercut soak-swaps soak-recipients bench measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -81,6 +81,12 @@ soak-open:
 # Messages to a thousand mailboxes at once, and kills in between.
 soak-recipients:
 	MAILSTEAD_SOAK=1 MAILSTEAD_STRICT=0 go test -count=1 -run '^TestManyRecipients$$' -v -timeout 20m ./e2e
+
+# An hour of steady mixed load in production's settings: what grows, fails.
+MINUTES ?= 60
+RATE ?= 40
+soak-hour:
+	MAILSTEAD_MINUTES=$(MINUTES) MAILSTEAD_RATE=$(RATE) MAILSTEAD_SEED=$(SEED) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestHourOfLoad$$' -v -timeout $$(($(MINUTES)+30))m ./e2e
 
 # Compares who the author of a message is, over made-up headers, with Go's net/mail, Python's email package and nodemailer.
 AUTHORS ?= 1000000
