@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-hour soak-open soak-powercut soak-swaps soak-recipients bench measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-hour soak-open soak-powercut soak-swaps soak-recipients bench bench-compare measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -97,6 +97,11 @@ soak-authors: peers
 # At the end stand the largest and longest transactions; a function is to take at most 50 ms.
 bench:
 	@reports=$$(mktemp -d); trap 'rm -rf "$$reports"' EXIT; MAILSTEAD_TX_REPORT=$$reports go test -run '^$$' -bench . -benchmem ./... && .ci/tx-report $$reports
+
+# Compares SMTP, IMAP and the API with those of an earlier commit: make bench-compare BASE=COMMIT.
+COUNT ?= 10
+bench-compare:
+	@.ci/bench-compare $(BASE) $(COUNT)
 
 # How the code is cut: lengths of functions, sizes of packages, circles of files, ways of a message.
 measure:
