@@ -67,10 +67,10 @@ func TestHourOfLoad(t *testing.T) {
 	}
 	l.all.Wait()
 	l.report()
-	l.settle(before, whole)
 	if whole {
 		l.judge()
 	}
+	l.settle(before, whole)
 	l.check()
 }
 

@@ -191,16 +191,24 @@ func (l *load) report() {
 	}
 }
 
-// settle waits until the events are told and, if it may take minutes, the relay has everything.
-// Then what the clients used is free again.
+// settle waits until the events are told and, if it may take minutes, the relay has everything. Then
+// the mailboxes hold what is left, and what the clients used is free again.
 func (l *load) settle(before sample, whole bool) {
-	l.until("all events are told", func() bool { return l.eventsTold() == int(l.came.Load()) })
+	patience := time.Minute
 	if whole { // a message that was put off comes again after minutes
-		for end := time.Now().Add(10 * time.Minute); l.passed.Load() < l.relayed.Load(); time.Sleep(time.Second) {
-			if time.Now().After(end) {
-				l.t.Errorf("the relay has %d messages, want %d", l.passed.Load(), l.relayed.Load())
-				break
-			}
+		patience = 10 * time.Minute
+	}
+	waiting := func() string {
+		events, messages := int(l.came.Load())-l.eventsTold(), l.relayed.Load()-l.passed.Load()
+		if events == 0 && (messages == 0 || !whole) {
+			return ""
+		}
+		return fmt.Sprintf("%d events are not told, %d messages are not relayed", events, messages)
+	}
+	for end := time.Now().Add(patience); waiting() != ""; time.Sleep(time.Second) {
+		if time.Now().After(end) {
+			l.t.Errorf("after %s %s", patience, waiting())
+			break
 		}
 	}
 	stored := 0
@@ -242,6 +250,7 @@ func (l *load) judge() {
 		{"MiB of database", math.Inf(1), func(s sample) float64 { return s.database }},
 		{"MiB of segments", math.Inf(1), func(s sample) float64 { return s.segments }},
 		{"messages", math.Inf(1), func(s sample) float64 { return float64(s.held) }},
+		{"events that wait", math.Inf(1), func(s sample) float64 { return float64(s.waiting) }},
 	} {
 		values := make([]float64, len(late))
 		for n, s := range late {

@@ -87,7 +87,7 @@ func TestAccountLeavesItsKindToOthers(t *testing.T) {
 
 func TestMoreLanesWaitForAShareThanMemoryHolds(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
-		const n = 2*maxParked + 100
+		const n = maxParked + 500
 		var slow gauge
 		q.Handle(Kind{Name: "slow", Most: 50, Work: slow.work(time.Second)})
 		q.Handle(Kind{Name: "quick", Visible: true, Work: done})

@@ -315,9 +315,12 @@ func TestFlippedBitsInRows(t *testing.T) {
 		}
 	}
 	rnd := rand.New(rand.NewPCG(14, 3))
-	flips := 500
-	if testing.Short() {
-		flips = 50
+	flips := 150
+	switch {
+	case os.Getenv("MAILSTEAD_SOAK") != "":
+		flips = 5000
+	case testing.Short():
+		flips = 20
 	}
 	for range flips {
 		p := places[rnd.IntN(len(places))]
