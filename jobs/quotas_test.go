@@ -86,8 +86,11 @@ func TestAccountLeavesItsKindToOthers(t *testing.T) {
 }
 
 func TestMoreLanesWaitForAShareThanMemoryHolds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("eight thousand jobs, which show the race detector no more than a hundred")
+	}
 	in(t, func(t *testing.T, q *Queue) {
-		const n = maxParked + 500
+		const n = 2*maxParked + 100
 		var slow gauge
 		q.Handle(Kind{Name: "slow", Most: 50, Work: slow.work(time.Second)})
 		q.Handle(Kind{Name: "quick", Visible: true, Work: done})

@@ -283,6 +283,7 @@ func (w *textTwin) finish() {
 // TestTextMergesManyRuns sees to it that runs stay few and messages are not lost when runs are
 // full.
 func TestTextMergesManyRuns(t *testing.T) {
+	oneAtATime(t)
 	s := openTest(t, Options{noSync: true})
 	addMailbox(t, s, 1)
 	ref := appendTest(t, s, "x")
@@ -645,6 +646,7 @@ func TestOldStoresFindWhatIsFlagged(t *testing.T) {
 
 // A store may have more mailboxes than one transaction may note for the index.
 func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
+	oneAtATime(t)
 	const mailboxes = 1600
 	s := openTest(t, Options{noSync: true, MaxWrites: mailboxes - 50})
 	ref := appendTest(t, s, "x")
