@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-open soak-powercut soak-swaps soak-recipients bench measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-hour soak-open soak-powercut soak-swaps soak-recipients bench bench-compare measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -51,8 +51,9 @@ fuzz:
 
 # The tests of long runs at their full size.
 soak:
-	MAILSTEAD_SOAK=1 go test -run '^TestExternalMailboxes$$' -v -timeout 30m ./e2e
-	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles go test -count=1 -run '^TestDashboard$$' -v -timeout 30m ./e2e
+	MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(ExternalMailboxes|TenThousandIdleConnections)$$' -v -timeout 30m ./e2e
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(Text|FlippedBits|RestoreToAnySecond)' -timeout 30m ./store ./store/backup
+	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles,pages go test -count=1 -run '^TestDashboard$$' -v -timeout 30m ./e2e
 
 # Random histories of a store whose entries another one applies, both killed in between.
 HISTORIES ?= 10000
@@ -82,6 +83,12 @@ soak-open:
 soak-recipients:
 	MAILSTEAD_SOAK=1 MAILSTEAD_STRICT=0 go test -count=1 -run '^TestManyRecipients$$' -v -timeout 20m ./e2e
 
+# An hour of steady mixed load in production's settings: what grows, fails.
+MINUTES ?= 60
+RATE ?= 40
+soak-hour:
+	MAILSTEAD_MINUTES=$(MINUTES) MAILSTEAD_RATE=$(RATE) MAILSTEAD_SEED=$(SEED) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestHourOfLoad$$' -v -timeout $$(($(MINUTES)+30))m ./e2e
+
 # Compares who the author of a message is, over made-up headers, with Go's net/mail, Python's email package and nodemailer.
 AUTHORS ?= 1000000
 SEED ?= 2026
@@ -91,6 +98,11 @@ soak-authors: peers
 # At the end stand the largest and longest transactions; a function is to take at most 50 ms.
 bench:
 	@reports=$$(mktemp -d); trap 'rm -rf "$$reports"' EXIT; MAILSTEAD_TX_REPORT=$$reports go test -run '^$$' -bench . -benchmem ./... && .ci/tx-report $$reports
+
+# Compares SMTP, IMAP and the API with those of an earlier commit: make bench-compare BASE=COMMIT.
+COUNT ?= 10
+bench-compare:
+	@.ci/bench-compare $(BASE) $(COUNT)
 
 # How the code is cut: lengths of functions, sizes of packages, circles of files, ways of a message.
 measure:

@@ -325,12 +325,12 @@ func (f *fakeSMTP) mails() []tookMail {
 
 func (f *fakeSMTP) serve(c net.Conn) {
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(time.Minute))
 	r := bufio.NewReader(c)
 	say := func(format string, args ...any) { fmt.Fprintf(c, format+"\r\n", args...) }
 	say("220 fake ESMTP")
 	var m tookMail
 	for {
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
 		line, err := r.ReadString('\n')
 		if err != nil {
 			return

@@ -271,6 +271,7 @@ func fullStore(t *testing.T, dir string, o Options) {
 // byte of one value of each bucket, through bbolt, so that its pages are sound: the store does not
 // open, or its check says so.
 func TestFlippedBitsInRows(t *testing.T) {
+	oneAtATime(t)
 	dir, o := t.TempDir(), Options{noSync: true, lenient: true, Log: slog.New(slog.DiscardHandler)}
 	fullStore(t, dir, o)
 	path := filepath.Join(dir, DatabaseFile)
@@ -315,9 +316,9 @@ func TestFlippedBitsInRows(t *testing.T) {
 		}
 	}
 	rnd := rand.New(rand.NewPCG(14, 3))
-	flips := 500
-	if testing.Short() {
-		flips = 50
+	flips := 150
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		flips = 5000
 	}
 	for range flips {
 		p := places[rnd.IntN(len(places))]

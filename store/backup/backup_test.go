@@ -184,7 +184,11 @@ func restored(t *testing.T, from *Target, at time.Time, want map[string][32]byte
 // TestRestoreToAnySecond backs random histories up, in full, by increments and by entries that are
 // sent between, and restores each at many times.
 func TestRestoreToAnySecond(t *testing.T) {
-	for seed := range uint64(3) {
+	seeds := uint64(2)
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		seeds = 20
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			h := newHistory(t, seed)
 			h.large = seed%2 == 0

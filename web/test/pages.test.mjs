@@ -5,6 +5,8 @@ import { before, describe, test } from 'node:test'
 import { fresh, page, shot, sound } from './rig.mjs'
 import { harbour, ill, placesOf } from './harbour.mjs'
 
+const soak = Boolean(process.env.MAILSTEAD_SOAK)
+
 let h, places
 
 before(async () => {
@@ -19,13 +21,14 @@ async function settled(p) {
 }
 
 /**
- * Looks at a page by all rules in one theme: the light one on a wide screen, the dark one on a phone. Colours do not depend
- * on the width, so that both themes are seen; the other theme of each width is for the pictures.
+ * Looks at a page in one theme: the light one on a wide screen, the dark one on a phone. Colours do not depend on the width,
+ * so that both themes are seen; the other theme of each width is for the pictures. Nor do most rules, all of which are
+ * looked at on a wide screen, and on a phone by make soak.
  */
 async function looked(p, name, small) {
   await settled(p)
   await shot(p, name)
-  await sound(p, name, { colours: true })
+  await sound(p, name, small && !soak ? { only: ['color-contrast', 'target-size', 'scrollable-region-focusable', 'meta-viewport'] } : { colours: true })
   if (!process.env.MAILSTEAD_SHOTS) return
   const [from, to] = small ? ['dark', 'light'] : ['light', 'dark']
   await p.emulateMedia({ colorScheme: to })
