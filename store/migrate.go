@@ -8,6 +8,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -101,10 +102,12 @@ func (s *Store) prepare(program string) error {
 	}
 	s.freelistMissing = false // what is written here has the list
 	s.db.NoFreelistSync = false
+	killpoint.At("migrate.begin")
 	if err := s.db.Update(func(b *bolt.Tx) error { return s.begin(b, program) }); err != nil {
 		return err
 	}
 	for done := false; !done; {
+		killpoint.At("migrate.step")
 		err := s.db.Update(func(b *bolt.Tx) (err error) {
 			done, err = s.migrate(b, program, migrationRows)
 			return err
@@ -113,6 +116,7 @@ func (s *Store) prepare(program string) error {
 			return err
 		}
 	}
+	killpoint.At("migrate.done")
 	return nil
 }
 
