@@ -22,7 +22,7 @@ import (
 )
 
 // killWait is how long a load may take to come to its point.
-const killWait = 15 * time.Second
+const killWait = 40 * time.Second
 
 // A killLoad is everything that a server does at once until it dies, and what it has acknowledged.
 type killLoad struct {

@@ -134,7 +134,7 @@ func TestKillPoints(t *testing.T) {
 			if matched, err := regexp.MatchString(only, name); err != nil {
 				t.Fatal(err)
 			} else if matched {
-				kills = append(kills, kill{name, 1}, kill{name, 2 + rnd.IntN(3)}, kill{name, 5 + rnd.IntN(16)})
+				kills = append(kills, kill{name, 1}, kill{name, 2}, kill{name, 3 + rnd.IntN(18)})
 			}
 		}
 	} else {
