@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-hour soak-open soak-powercut soak-swaps soak-recipients bench bench-compare measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-recipients bench bench-compare measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -64,6 +64,11 @@ soak-entries:
 CUTS ?= 200
 soak-powercut: peers
 	MAILSTEAD_CUTS=$(CUTS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestPowerCut$$' -v -timeout 60m ./e2e
+
+# kill -9 at every named point of the write paths, three times each. KILLS is a pattern of their names.
+KILLS ?= .
+soak-kills:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS='$(KILLS)' MAILSTEAD_SEED=$(SEED) go test -count=1 -parallel 4 -run '^TestKillPoint' -v -timeout 180m ./e2e
 
 # Backups of 100 000 messages under load, to a directory and to a bucket, compared with what is restored.
 MESSAGES ?= 100000

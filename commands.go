@@ -15,6 +15,7 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
@@ -84,6 +85,7 @@ func initCommand(c *cli.Context) error {
 	var out *accounts.AccountCreated
 	err = withInstallation(c.String("data"), s, true, func(in *installation) (err error) {
 		out, err = in.svc.CreateAccount(c.Context, newAccount(c, true))
+		killpoint.At("key.account")
 		return withoutCode(err)
 	})
 	if err != nil {

@@ -50,7 +50,9 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(dir, store.Options{Log: log, Program: version, Clock: now})
+	opts := storeOptions(log)
+	opts.Clock = now
+	st, err := store.Open(dir, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +75,7 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	q := jobs.NewQueue(st)
 	q.Log = log
 	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries, settings: s, log: log}
+	setPace(q)
 	if in.schedule, err = in.newSchedule(); err != nil {
 		return nil, errors.Join(err, in.close())
 	}
@@ -101,10 +104,10 @@ func findStore(dir string, mayMake bool) error {
 	switch {
 	case err != nil:
 		return err
-	case len(segments) > 0:
-		return usageError{fmt.Errorf("%s has messages but no database (%s): put the database back, or restore a backup to another directory with `mailstead restore`", path, store.DatabaseFile)}
 	case isDir(filepath.Join(path, backup.WorkDir)):
 		return usageError{fmt.Errorf("a restore to %s was not finished: run `mailstead restore` again", path)}
+	case len(segments) > 0:
+		return usageError{fmt.Errorf("%s has messages but no database (%s): put the database back, or restore a backup to another directory with `mailstead restore`", path, store.DatabaseFile)}
 	case !mayMake:
 		return usageError{fmt.Errorf("there is no store in %s: run `mailstead init --data %s --owner-email YOU@example.com` to create one, or give the right --data", path, path)}
 	}

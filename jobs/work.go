@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -29,7 +30,9 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 	}()
 	defer c.cancel(nil)
 	defer c.cleanup.run()
+	killpoint.At("jobs.claimed")
 	writes, err := d.attempt(c)
+	killpoint.At("jobs.worked")
 	o := outcome{err: err, writes: writes, progress: &c.progress}
 	o.stopped = errors.Is(context.Cause(c.ctx), errStopped)
 	c.progress.seal()
@@ -39,6 +42,7 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 		}
 	}
 	err = d.persist(c, o)
+	killpoint.At("jobs.finished")
 	if errors.Is(o.err, ErrArgs) {
 		d.noteUnread(c.job.ID, o.err)
 	} else {

@@ -8,6 +8,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -103,10 +104,12 @@ func (s *Store) prepare(o Options) error {
 	}
 	s.freelistMissing = false // what is written here has the list
 	s.db.NoFreelistSync = false
+	killpoint.At("migrate.begin")
 	if err := s.db.Update(func(b *bolt.Tx) error { return s.begin(b, program) }); err != nil {
 		return err
 	}
 	for done := o.Unmigrated; !done; {
+		killpoint.At("migrate.step")
 		err := s.db.Update(func(b *bolt.Tx) (err error) {
 			done, err = s.migrate(b, program, migrationRows)
 			return err
@@ -115,6 +118,7 @@ func (s *Store) prepare(o Options) error {
 			return err
 		}
 	}
+	killpoint.At("migrate.done")
 	return nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
 // graceReply is how long a host that stopped taking a message has to say why.
@@ -29,6 +31,7 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	if s.ext.chunking {
 		send = s.chunks
 	}
+	killpoint.At("delivery.envelope")
 	r, f := send(e, m, content)
 	if f != nil {
 		return reply{}, f
@@ -47,10 +50,13 @@ func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failur
 	if f != nil {
 		return reply{}, f
 	}
+	killpoint.At("delivery.body")
 	if f := s.body(content, m.Size); f != nil {
 		return reply{}, f
 	}
+	killpoint.At("delivery.dot_sent")
 	r, err := s.receive(s.t.DataEnd)
+	killpoint.At("delivery.answered")
 	if err != nil {
 		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}

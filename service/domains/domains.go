@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -473,6 +474,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		if !step.when {
 			continue
 		}
+		killpoint.At("deletion.step")
 		jobs.Step(ctx, step.name, "in_progress", "")
 		switch err := step.do(); {
 		case err == nil:
@@ -549,6 +551,7 @@ func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) e
 		if err != nil {
 			return err
 		}
+		killpoint.At("deletion.marked")
 		after = last
 	}
 	return nil

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
@@ -134,6 +135,7 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 		return nil, ctx.Err() // we stopped it: not the host's fault
 	}
 	s.paces.observe(d.pace(), r.result)
+	killpoint.At("delivery.decided")
 
 	// It is done, given up, or tried again later.
 	switch {
@@ -613,6 +615,7 @@ func (s *Service) attemptLocal(d *delivery, head []byte, content *io.SectionRead
 		return nil, err
 	}
 	d.stored = append(d.stored, stored)
+	killpoint.At("delivery.local")
 	if err := s.readProof(stored.Report); err != nil {
 		return nil, err
 	}

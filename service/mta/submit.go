@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -112,6 +113,7 @@ func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
+	killpoint.At("submit.append")
 	if l.blob, err = s.Store.Append(envelope, l.body); err != nil {
 		return nil, err
 	}

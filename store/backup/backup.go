@@ -41,6 +41,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/objects"
@@ -181,9 +182,11 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 			}
 		}
 	}
+	killpoint.At("backup.snapshot")
 	if err := r.segments(ctx, snap); err != nil {
 		return nil, err
 	}
+	killpoint.At("backup.segments")
 	if base != nil {
 		if err := r.entries(ctx, base.Number); err != nil {
 			return nil, err
@@ -199,6 +202,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	} else {
 		r.m.Base = base.ID
 	}
+	killpoint.At("backup.objects")
 	if verify {
 		for _, o := range r.added {
 			if err := t.verify(ctx, o); err != nil {
@@ -206,9 +210,11 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 			}
 		}
 	}
+	killpoint.At("backup.manifest")
 	if err := t.putManifest(ctx, r.m); err != nil {
 		return nil, err
 	}
+	killpoint.At("backup.listed")
 	if !t.Guest {
 		if err := src.Store.DropEntries(snap.Number); err != nil {
 			return nil, err

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
 // tempPrefix begins the names of files that are being written.
@@ -42,9 +44,11 @@ func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size in
 	if err == nil {
 		err = f.Sync()
 	}
+	killpoint.At("object.written")
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+	killpoint.At("object.named")
 	if err != nil {
 		return errors.Join(fmt.Errorf("put %s: %w", name, err), os.Remove(f.Name()))
 	}
