@@ -70,7 +70,8 @@ type Manifest struct {
 	Base      string    `json:"base,omitempty"`
 	Messages  int64     `json:"messages"`
 	Encrypted bool      `json:"encrypted"`
-	Program   string    `json:"program"` // the version of Mailstead
+	Verified  bool      `json:"verified"` // it was read back before this was written
+	Program   string    `json:"program"`  // the version of Mailstead
 	Objects   []Stored  `json:"objects"`
 }
 
@@ -172,7 +173,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if full || base == nil {
 		r.m.Kind = Full
 	}
-	r.m.ID = newID(began, snap.Number, r.m.Kind)
+	r.m.ID = newID(src.Store.Now(), snap.Number, r.m.Kind)
 	for _, m := range manifests {
 		if m.Encrypted == r.m.Encrypted {
 			for _, o := range m.Objects {
@@ -204,6 +205,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 				return nil, err
 			}
 		}
+		r.m.Verified = true
 	}
 	if err := t.putManifest(ctx, r.m); err != nil {
 		return nil, err
