@@ -143,6 +143,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if err != nil {
 		return nil, err
 	}
+	t.sweep(ctx, src.Log, manifests)
 	if err := src.Store.KeepEntries(); err != nil {
 		return nil, err
 	}
@@ -226,6 +227,28 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		res.Reason = reason
 	}
 	return res, nil
+}
+
+// sweep deletes what runs have left that were killed or failed, so that the place need not have
+// room for it: databases, files and open segments of backups without a manifest. Segments and
+// entries are written over by the next run, and sent entries may stand on them.
+func (t *Target) sweep(ctx context.Context, log *slog.Logger, manifests []*Manifest) {
+	named := map[string]bool{}
+	for _, m := range manifests {
+		for _, o := range m.Objects {
+			named[o.Name] = true
+		}
+	}
+	for o, err := range t.Place.List(ctx, "") {
+		kind, _, _ := strings.Cut(o.Name, "/")
+		if err == nil && !named[o.Name] && (kind == "db" || kind == "files" || kind == "open") {
+			err = t.Place.Delete(ctx, o.Name)
+		}
+		if err != nil {
+			log.Warn("what an unfinished backup has left could not be deleted", "target", t.Place.String(), "error", err)
+			return
+		}
+	}
 }
 
 // base finds the newest backup that the store has gone on from and of which the entries since are
