@@ -85,8 +85,10 @@ func (s *Store) refuseNewer() error {
 	})
 }
 
-// prepare makes the buckets that are not there yet, and a store of today's format.
-func (s *Store) prepare(program string) error {
+// prepare makes the buckets that are not there yet, and a store of today's format unless the
+// options leave it in that of its entries.
+func (s *Store) prepare(o Options) error {
+	program := o.Program
 	var format uint32
 	ready := true
 	err := s.db.View(func(b *bolt.Tx) (err error) {
@@ -104,7 +106,7 @@ func (s *Store) prepare(program string) error {
 	if err := s.db.Update(func(b *bolt.Tx) error { return s.begin(b, program) }); err != nil {
 		return err
 	}
-	for done := false; !done; {
+	for done := o.Unmigrated; !done; {
 		err := s.db.Update(func(b *bolt.Tx) (err error) {
 			done, err = s.migrate(b, program, migrationRows)
 			return err

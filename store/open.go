@@ -43,6 +43,10 @@ type Options struct {
 	// restored: whoever does that syncs the files when it is whole.
 	Unsynced bool
 
+	// Unmigrated leaves a store of an older format as it is, so that the entries of that format
+	// can be applied to it. Nothing else may be done with it before it is opened without.
+	Unmigrated bool
+
 	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks
 	// the operating system.
 	Room func(dir string) (free, total int64, err error)
@@ -106,7 +110,7 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.openFiles(o); err != nil {
 		return err
 	}
-	if err := s.prepare(o.Program); err != nil {
+	if err := s.prepare(o); err != nil {
 		return err
 	}
 	if err := s.openEntries(); err != nil {

@@ -105,6 +105,7 @@ type Target struct {
 	Identities []age.Identity  // what encrypted objects are read with
 	Temp       string          // a directory for what is on its way
 	Guest      bool            // the store keeps its entries for another target
+	Program    string          // the version of the program, which a restored store is told
 
 	sending sync.Mutex // entries are sent by one at a time, and none while a backup begins
 	sent    uint64     // the number of the last entry that was sent; 0: not known

@@ -344,7 +344,7 @@ func TestEncryptedBackup(t *testing.T) {
 		if _, err := to.Restore(t.Context(), filepath.Join(t.TempDir(), "x"), time.Time{}, quiet); !errors.Is(err, ErrNoIdentity) {
 			t.Errorf("with %d wrong identities: %v", len(ids), err)
 		}
-		if _, err := RestoreArchive(t.Context(), file, filepath.Join(t.TempDir(), "x"), time.Time{}, ids); !errors.Is(err, ErrNoIdentity) {
+		if _, err := RestoreArchive(t.Context(), file, filepath.Join(t.TempDir(), "x"), time.Time{}, ids, "v1"); !errors.Is(err, ErrNoIdentity) {
 			t.Errorf("the archive with %d wrong identities: %v", len(ids), err)
 		}
 	}
@@ -361,7 +361,7 @@ func TestEncryptedBackup(t *testing.T) {
 		t.Errorf("the key is %q, %v", key, err)
 	}
 	archived := filepath.Join(t.TempDir(), "y")
-	if _, err := RestoreArchive(t.Context(), file, archived, time.Time{}, to.Identities); err != nil {
+	if _, err := RestoreArchive(t.Context(), file, archived, time.Time{}, to.Identities, "v1"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, archived, digest(t, h.s))
@@ -403,15 +403,15 @@ func TestArchive(t *testing.T) {
 		t.Error(err)
 	}
 	to := filepath.Join(dir, "restored")
-	got, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil)
+	got, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil, "v1")
 	if err != nil || got.Number != res.Number || !got.At.Equal(res.At) || got.Bytes == 0 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	same(t, to, want)
-	if _, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if _, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil, "v1"); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("to the same directory: %v", err)
 	}
-	if _, err := RestoreArchive(t.Context(), file, filepath.Join(dir, "z"), res.At.Add(time.Hour), nil); !errors.As(err, new(*RangeError)) {
+	if _, err := RestoreArchive(t.Context(), file, filepath.Join(dir, "z"), res.At.Add(time.Hour), nil, "v1"); !errors.As(err, new(*RangeError)) {
 		t.Errorf("at another time: %v", err)
 	}
 
@@ -419,7 +419,7 @@ func TestArchive(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "w", WorkDir, "segments"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RestoreArchive(t.Context(), file, filepath.Join(dir, "w"), res.At, nil); err != nil {
+	if _, err := RestoreArchive(t.Context(), file, filepath.Join(dir, "w"), res.At, nil, "v1"); err != nil {
 		t.Error(err)
 	}
 
@@ -440,7 +440,7 @@ func TestArchive(t *testing.T) {
 		}
 		verified := VerifyArchive(t.Context(), file, nil)
 		to := filepath.Join(dir, fmt.Sprint("hurt", i))
-		if _, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil); err == nil {
+		if _, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil, "v1"); err == nil {
 			same(t, to, want) // the bit that changed means nothing
 		} else if _, err := os.Stat(filepath.Join(to, store.DatabaseFile)); err == nil {
 			t.Error("a damaged archive left a store")

@@ -133,7 +133,8 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	if err := t.fetchFull(ctx, c.full, work); err != nil {
 		return nil, err
 	}
-	st, err := store.Open(work, store.Options{Unsynced: true, Log: log})
+	// The entries are of the format of the full backup, and may come before a migration.
+	st, err := store.Open(work, store.Options{Unsynced: true, Unmigrated: true, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +183,12 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 		err = st.ForgetEntries()
 	}
 	if err := errors.Join(err, st.Close()); err != nil {
+		return nil, err
+	}
+	if st, err = store.Open(work, store.Options{Unsynced: true, Log: log, Program: t.Program}); err != nil {
+		return nil, err
+	}
+	if err := st.Close(); err != nil {
 		return nil, err
 	}
 	return res, finishRestore(work, dir, res)
