@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-recipients bench bench-compare measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -74,6 +74,21 @@ soak-kills:
 MESSAGES ?= 100000
 soak-backup:
 	MAILSTEAD_MESSAGES=$(MESSAGES) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestBackupUnderLoad$$' -v -timeout 60m ./e2e
+
+# Backups killed at random moments, servers that send them too, and full disks in between.
+soak-backup-kills: KILLS ?= 50
+soak-backup-kills:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS=$(KILLS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestKilledBackups$$' -v -timeout 60m ./e2e
+
+# A restore on a bare machine, and every body of it read.
+soak-bare: MESSAGES = 1000
+soak-bare: peers
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_MESSAGES=$(MESSAGES) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestRestoreOnABareMachine$$' -v -timeout 30m ./e2e
+
+# Migrations of an old store killed before random writes and syncs.
+soak-upgrade: KILLS ?= 200
+soak-upgrade: peers
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS=$(KILLS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestUpgradeKilled$$' -v -timeout 60m ./store
 
 # Rounds of an upgrade for good, each with the store before started again.
 ROUNDS ?= 20

@@ -79,6 +79,7 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	if in.schedule, err = in.newSchedule(); err != nil {
 		return nil, errors.Join(err, in.close())
 	}
+	in.svc.Backups = in.schedule
 	if own != nil {
 		own.hosts = in.svc.HostsName
 	}

@@ -92,7 +92,7 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	if err == nil && w.numbers && w.number != 0 {
 		return s.waitStored(w.number)
 	}
-	return err
+	return s.damage.note(err)
 }
 
 // View runs fn on a snapshot. fn must not write to a network peer: a forgotten reader keeps every
@@ -110,7 +110,7 @@ func (s *Store) View(fn func(*Tx) error) (err error) {
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
-	return err
+	return s.damage.note(err)
 }
 
 // Failed says why the store takes no more writes; nil while it does.

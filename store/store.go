@@ -32,6 +32,7 @@ type Store struct {
 	closeErr        error
 	committed       chan struct{} // closed when the committer has ended
 	failure         failure
+	damage          damageMet
 	records         records
 	textWake        chan struct{} // holds a value when there may be messages to index
 	onCommit        atomic.Pointer[func([]Change)]

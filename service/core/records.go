@@ -127,6 +127,7 @@ const (
 
 const (
 	SessionKind = "session"
+	LocalToken  = "local" // the TokenID of whoever asks over the local socket
 )
 
 // NotSuspended refuses users whose account is suspended.

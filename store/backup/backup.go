@@ -71,7 +71,8 @@ type Manifest struct {
 	Base      string    `json:"base,omitempty"`
 	Messages  int64     `json:"messages"`
 	Encrypted bool      `json:"encrypted"`
-	Program   string    `json:"program"` // the version of Mailstead
+	Verified  bool      `json:"verified"` // it was read back before this was written
+	Program   string    `json:"program"`  // the version of Mailstead
 	Objects   []Stored  `json:"objects"`
 }
 
@@ -144,6 +145,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if err != nil {
 		return nil, err
 	}
+	t.sweep(ctx, src.Log, manifests)
 	if err := src.Store.KeepEntries(); err != nil {
 		return nil, err
 	}
@@ -174,7 +176,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if full || base == nil {
 		r.m.Kind = Full
 	}
-	r.m.ID = newID(began, snap.Number, r.m.Kind)
+	r.m.ID = newID(src.Store.Now(), snap.Number, r.m.Kind)
 	for _, m := range manifests {
 		if m.Encrypted == r.m.Encrypted {
 			for _, o := range m.Objects {
@@ -209,6 +211,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 				return nil, err
 			}
 		}
+		r.m.Verified = true
 	}
 	killpoint.At("backup.manifest")
 	if err := t.putManifest(ctx, r.m); err != nil {
@@ -231,6 +234,28 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		res.Reason = reason
 	}
 	return res, nil
+}
+
+// sweep deletes what runs have left that were killed or failed, so that the place need not have
+// room for it: databases, files and open segments of backups without a manifest. Segments and
+// entries are written over by the next run, and sent entries may stand on them.
+func (t *Target) sweep(ctx context.Context, log *slog.Logger, manifests []*Manifest) {
+	named := map[string]bool{}
+	for _, m := range manifests {
+		for _, o := range m.Objects {
+			named[o.Name] = true
+		}
+	}
+	for o, err := range t.Place.List(ctx, "") {
+		kind, _, _ := strings.Cut(o.Name, "/")
+		if err == nil && !named[o.Name] && (kind == "db" || kind == "files" || kind == "open") {
+			err = t.Place.Delete(ctx, o.Name)
+		}
+		if err != nil {
+			log.Warn("what an unfinished backup has left could not be deleted", "target", t.Place.String(), "error", err)
+			return
+		}
+	}
 }
 
 // base finds the newest backup that the store has gone on from and of which the entries since are

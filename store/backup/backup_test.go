@@ -568,3 +568,53 @@ func TestVerifyNamesWhatIsWrong(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestUnfinishedRunsLeaveNothing: what runs have stored that were cut off before their manifest is
+// deleted by the next one, before it needs room of its own.
+func TestUnfinishedRunsLeaveNothing(t *testing.T) {
+	h := newHistory(t, 5)
+	h.steps(30)
+	place, err := objects.At(t.TempDir(), objects.S3{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := &cutPlace{Place: place}
+	target := &Target{Place: cut, Temp: t.TempDir()}
+	for range 3 {
+		cut.before = "manifests/"
+		if _, err := target.Run(t.Context(), h.source(), true, true); !errors.Is(err, errCut) {
+			t.Fatal(err)
+		}
+	}
+	cut.before = "db/"
+	if _, err := target.Run(t.Context(), h.source(), true, true); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	for o, err := range place.List(t.Context(), "") {
+		if kind, _, _ := strings.Cut(o.Name, "/"); err != nil || kind == "db" || kind == "files" {
+			t.Errorf("%s is left, %v", o.Name, err)
+		}
+	}
+	cut.before = "none"
+	if _, err := target.Run(t.Context(), h.source(), true, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A cutPlace fails before it takes an object of a kind.
+type cutPlace struct {
+	objects.Place
+	before string
+}
+
+var errCut = errors.New("cut off")
+
+func (p *cutPlace) Put(ctx context.Context, name string, r io.ReaderAt, size int64) error {
+	if strings.HasPrefix(name, p.before) {
+		return errCut
+	}
+	return p.Place.Put(ctx, name, r, size)
+}

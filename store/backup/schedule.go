@@ -28,33 +28,79 @@ type Schedule struct {
 
 	running sync.Mutex // one backup at a time
 
-	mu   sync.Mutex
-	last time.Time // when the last backup was made; the start of Run where there is none
+	mu    sync.Mutex
+	state State
+	begun time.Time // when Run did
 }
 
-// Late tells whether the last backup is older than two intervals; it counts from the start where
-// there is none.
-func (s *Schedule) Late() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Source.Store.Now().After(s.last.Add(2 * s.Every))
+// A State says how the backups of a schedule are.
+type State struct {
+	Target   string
+	Every    time.Duration
+	LastAt   time.Time // when the last backup was made; zero: none was
+	Verified bool      // that one was read back
+	Late     bool      // it is older than two intervals; where there is none, the server runs for as long
+	Full     bool      // the next backup is a full one, since entries were dropped that it would stand on
+	BackupErr,
+	SendErr error // of the last try to make a backup, and to send entries; nil: it went well
 }
 
-func (s *Schedule) made(at time.Time) {
+// Err is what went wrong last; nil if nothing does.
+func (s State) Err() error { return errors.Join(s.BackupErr, s.SendErr) }
+
+// State says how the backups are.
+func (s *Schedule) State() (State, error) {
+	_, kept, err := s.Source.Store.KeptEntries()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = at
+	now := s.state
+	now.Target, now.Every = s.Target.Place.String(), s.Every
+	now.Late = s.late()
+	now.Full = !kept && !now.LastAt.IsZero()
+	return now, err
+}
+
+func (s *Schedule) late() bool {
+	since := s.state.LastAt
+	if since.IsZero() {
+		since = s.begun
+	}
+	return !since.IsZero() && s.Source.Store.Now().After(since.Add(2*s.Every))
+}
+
+// isLate tells whether the last backup is older than two intervals.
+func (s *Schedule) isLate() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.late()
+}
+
+// made notes how a try to make a backup ended.
+func (s *Schedule) made(at time.Time, verified bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.BackupErr = err; err == nil {
+		s.state.LastAt, s.state.Verified = at, verified
+	}
+}
+
+// sent notes how sending entries ended.
+func (s *Schedule) sent(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.SendErr = err
 }
 
 // Backup makes one backup now, to the schedule's target.
 func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, error) {
 	s.running.Lock()
 	defer s.running.Unlock()
+	at := s.Source.Store.Now()
 	res, err := s.Target.Run(ctx, s.Source, full, verify)
+	s.made(at, verify, err)
 	if err != nil {
 		return nil, err
 	}
-	s.made(s.Source.Store.Now())
 	s.Source.Store.EntriesStored(res.Number)
 	if res.Reason != "" {
 		s.Source.Log.Warn("the backup is a full one", "reason", res.Reason)
@@ -68,7 +114,9 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 // Run sends each entry at most a second after its commit, and makes a backup every Every, until ctx
 // ends. What fails is logged and tried again.
 func (s *Schedule) Run(ctx context.Context) error {
-	s.made(s.Source.Store.Now())
+	s.mu.Lock()
+	s.begun = s.Source.Store.Now()
+	s.mu.Unlock()
 	s.Source.Store.RequireStored(s.Sync)
 	next, full := s.resume(ctx)
 	late := false
@@ -86,13 +134,16 @@ func (s *Schedule) Run(ctx context.Context) error {
 			} else {
 				next = now.Add(min(s.Every, time.Minute))
 			}
-		} else if err = s.Target.Send(ctx, s.Source.Store); errors.Is(err, store.ErrGap) {
-			err, next = nil, s.Source.Store.Now() // there is too much, or nothing to stand on: a full backup
+		} else {
+			if err = s.Target.Send(ctx, s.Source.Store); errors.Is(err, store.ErrGap) {
+				err, next = nil, s.Source.Store.Now() // there is too much, or nothing to stand on: a full backup
+			}
+			s.sent(err)
 		}
 		if err = errors.Join(err, keptErr); err != nil && ctx.Err() == nil {
 			s.Source.Log.Error("the backup is not up to date; it is tried again", "target", s.Target.Place.String(), "error", err)
 		}
-		if s.Late() != late {
+		if s.isLate() != late {
 			if late = !late; late {
 				s.Source.Log.Error("the last backup is older than two intervals", "target", s.Target.Place.String(), "every", s.Every)
 			} else {
@@ -142,6 +193,7 @@ func (s *Schedule) pause(ctx context.Context, least time.Duration, next time.Tim
 func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 	manifests, err := s.Target.manifests(ctx)
 	if err != nil {
+		s.made(time.Time{}, false, err)
 		return s.Source.Store.Now(), s.Source.Store.Now()
 	}
 	for _, m := range manifests {
@@ -149,7 +201,7 @@ func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 		if err != nil {
 			continue
 		}
-		s.made(at)
+		s.made(at, m.Verified, nil)
 		next = at.Add(s.Every)
 		if m.Kind == Full {
 			full = at.Add(s.FullEvery)
