@@ -80,6 +80,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	d.Hooks = domains.Hooks{
 		EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
 	}
+	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains}
 	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
 	s := &Service{
 		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,

@@ -436,6 +436,30 @@ func (s *Service) DeleteDomain(_ context.Context, who core.Actor, in DomainIn) (
 	return &out, nil
 }
 
+// DeleteDomains has all domains of an account deleted, and says how many are still there. One that
+// is busy is for the next call.
+func (s *Service) DeleteDomains(ctx context.Context, who core.Actor) (left int, err error) {
+	var ids []string
+	err = s.Store.View(func(tx *store.Tx) error {
+		for _, d := range store.DomainsByAccount.Asc(tx, who.AccountID, "") {
+			if left++; !d.Gone() {
+				ids = append(ids, d.ID)
+			}
+		}
+		return nil
+	})
+	for _, id := range ids {
+		if err != nil {
+			break
+		}
+		_, err = s.DeleteDomain(ctx, who, DomainIn{DomainID: id})
+		if e, ok := core.AsError(err); ok && (e.Code == "domain_busy" || e.Code == "not_found") {
+			err = nil
+		}
+	}
+	return left, err
+}
+
 func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who core.Actor, mailboxes int) (*store.Job, error) {
 	steps := stepNames(s.deleteSteps(context.Background(), d, nil))
 	return s.Queue.Add(tx, jobs.New{
