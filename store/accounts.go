@@ -10,6 +10,7 @@ type Account struct {
 	Email          string // the owner's address
 	Plan           string // one of the AccountPlan… constants
 	Status         string // one of the Account… constants
+	DeleteJob      string `json:",omitempty"` // the job that deletes it
 	UniversalInbox bool
 	WarmupPhrases  []string
 	SyncedAt       time.Time // of the newest refresh of every mailbox

@@ -58,6 +58,31 @@ func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) 
 			}
 		}
 	}
+	return tx.dropSubjects(account, rows)
+}
+
+// dropSubjects deletes the subjects of an account's threads, up to so many. Their keys begin with
+// the day, of which there are few.
+func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
+	for day, more := uint16(0), true; more; day++ {
+		more = false
+		for k := range tx.ascend(tx.messageBucket(bktSubject), binary.BigEndian.AppendUint16(nil, day)) {
+			day, more = binary.BigEndian.Uint16(k), true
+			break
+		}
+		prefix := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, day), account)
+		for k := range tx.ascend(tx.messageBucket(bktSubject), prefix) {
+			if !bytes.HasPrefix(k, prefix) {
+				break
+			}
+			if rows--; rows < 0 {
+				return false, nil
+			}
+			if err := tx.deleteRow(bktSubject, bytes.Clone(k)); err != nil {
+				return false, err
+			}
+		}
+	}
 	return true, nil
 }
 
@@ -107,6 +132,15 @@ func (t *Table[T]) dropOwned(tx *Tx, id, accountID string) error {
 		err = tx.UnrefReport(r.Blob, r.ID)
 	case *RemoteCopy:
 		err = tx.UnrefCopy(r.Blob, r.ID)
+	case *Purchase:
+		if r.Stays() {
+			r.AccountID = ""
+			return Purchases.Put(tx, r)
+		}
+	case *Job:
+		if r.State == JobRunning {
+			return nil
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("drop %s %s: %w", t.name, id, err)

@@ -24,12 +24,15 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/store"
 )
 
 // Hooks are what other rooms do for this one.
 type Hooks struct {
 	// DeleteDomains has all domains of an account deleted, and says how many are still there.
 	DeleteDomains func(ctx context.Context, who core.Actor) (left int, err error)
+	// LetEnd tells whether a job of an account that is being deleted is to go on to its end.
+	LetEnd func(j *store.Job) bool
 }
 
 // A Service holds what accounts need.
