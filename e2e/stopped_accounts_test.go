@@ -148,9 +148,9 @@ func (f *watchedSMTP) messages() map[string]int {
 // sendMany has a mailbox send to n addresses that begin with a word.
 func (i *instance) sendMany(userID, word string, n int) {
 	i.t.Helper()
-	for from := 0; from < n; from += 500 {
+	for from := 0; from < n; from += 50 {
 		var to []string
-		for k := from; k < min(from+500, n); k++ {
+		for k := from; k < min(from+50, n); k++ {
 			to = append(to, fmt.Sprintf("%s%d@far.test", word, k))
 		}
 		i.want(200, "POST", "/v1/email-users/"+userID+"/inbox/send", map[string]any{"to": to, "subject": word, "text": "hello"}, nil)
@@ -338,7 +338,7 @@ func (i *instance) fill(domain, box string) {
 	} {
 		i.want(r.status, "POST", r.path, r.body, nil)
 	}
-	order := i.order("bought.com", 10.99)
+	order := i.order("bought.com", 11)
 	i.until("the domain is bought", func() bool {
 		var job setupJob
 		i.want(200, "GET", "/v1/jobs/"+order.ID, nil, &job)

@@ -41,11 +41,29 @@ func (tx *Tx) DropAccountRow(accountID string, row AccountRow) error {
 	return tables[row.table].dropOwned(tx, row.ID, accountID)
 }
 
-// DropAccountIndex deletes what is kept of an account by its number, up to so many rows, once its
-// messages are gone: counts, the text index and conversations.
+// DropAccountIndex deletes what is kept of an account by its number, about so many rows, once its
+// messages are gone: the text index, conversations and counts. It must not run beside TidyText,
+// PurgeText or AddText, which write what they have read before.
 func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) {
+	runs, err := tx.textRuns(account)
+	if err != nil {
+		return false, err
+	}
+	for i := range runs {
+		if runs[i].state == textDropping {
+			continue
+		}
+		runs[i].state = textDropping // or a run would miss some of its rows
+		if err := tx.putTextRun(&runs[i]); err != nil {
+			return false, err
+		}
+	}
+	if len(runs) > 0 {
+		_, err := tx.dropTextRows(&runs[0], rows)
+		return false, err
+	}
 	prefix := binary.BigEndian.AppendUint32(nil, account)
-	for _, i := range []messageBucket{bktAccount, bktTextTodo, bktTextRun, bktTextPlace, bktTextWord, bktTextGone, bktThread, bktThreadJoined} {
+	for _, i := range []messageBucket{bktAccount, bktTextTodo, bktTextGone, bktThread, bktThreadJoined} {
 		for k := range tx.ascend(tx.messageBucket(i), prefix) {
 			if !bytes.HasPrefix(k, prefix) {
 				break

@@ -125,14 +125,8 @@ func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, 
 	if err := s.dropRows(ctx, account.ID); err != nil {
 		return nil, err
 	}
-	for done := false; !done; {
-		err := s.Store.Update(func(tx *store.Tx) (err error) {
-			done, err = tx.DropAccountIndex(account.Num, rowsAtOnce)
-			return err
-		})
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return nil, err
-		}
+	if err := s.inbox.DropAccountIndex(ctx, account.Num); err != nil {
+		return nil, err
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		if store.DomainsByAccount.Has(tx, account.ID) || store.MailboxesByAccount.Has(tx, account.ID) {
