@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -89,6 +89,11 @@ soak-bare: peers
 soak-upgrade: KILLS ?= 200
 soak-upgrade: peers
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS=$(KILLS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestUpgradeKilled$$' -v -timeout 60m ./store
+
+# A relay, a domain, a mailbox and a key deleted, each while 10 000 messages wait.
+WAITING ?= 10000
+soak-deleted:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_WAITING=$(WAITING) MAILSTEAD_STRICT=0 go test -count=1 -run '^Test(DeletedWithMailWaiting|StoppedAccounts)$$' -v -timeout 60m ./e2e
 
 # Rounds of an upgrade for good, each with the store before started again.
 ROUNDS ?= 20

@@ -130,6 +130,21 @@ func accountStatus(status string) cli.ActionFunc {
 	}
 }
 
+// accountDelete deletes an account, if that is confirmed.
+func accountDelete(c *cli.Context) error {
+	if err := requireFlag(c, "account"); err != nil {
+		return err
+	}
+	if !c.Bool("yes") {
+		return usageError{fmt.Errorf("this deletes the account %s with all its domains, mailboxes and mail, and cannot be undone: add --yes", c.String("account"))}
+	}
+	out := new(accounts.AccountDeleted)
+	if err := runLocal(c, deletePath, accounts.AccountIn{Account: c.String("account")}, out); err != nil {
+		return err
+	}
+	return printResult(c, out, fmt.Sprintf("%s is being deleted (job %s)\n", out.AccountID, out.JobID))
+}
+
 func accountsCommand(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err

@@ -36,6 +36,7 @@ const (
 	statusPath   = "/local/account-status"
 	claimPath    = "/local/claim"
 	backupPath   = "/local/backup"
+	deletePath   = "/local/account-delete"
 
 	restoreMailboxPath = "/local/restore-mailbox"
 	copyPath           = "/local/copy"
@@ -54,6 +55,7 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	mux.Handle(passwordPath, localCommand(svc.ResetPassword))
 	mux.Handle(accountsPath, localCommand(svc.ListAccounts))
 	mux.Handle(statusPath, localCommand(svc.SetAccountStatus))
+	mux.Handle(deletePath, localCommand(svc.DeleteAccount))
 	mux.Handle(claimPath, localCommand(svc.DecideClaim))
 	mux.Handle(backupPath, longCommand(in.backUp))
 	mux.Handle(restoreMailboxPath, longCommand(in.restoreMailbox))

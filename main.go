@@ -59,6 +59,8 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 				command("create", "create another account", "", accountCommand, ownerFlags()...),
 				command("list", "list the accounts", "", accountsCommand, jsonFlag()),
 				command("suspend", "suspend an account: no log-ins, no mail in or out; its DNS zones stay served", "", accountStatus("suspended"), accountFlags()...),
+				command("delete", "delete an account with its domains, mailboxes and mail; what waits to be sent is discarded first", "", accountDelete,
+					append(accountFlags(), &cli.BoolFlag{Name: "yes", Usage: "really delete it"})...),
 				command("resume", "resume a suspended account", "", accountStatus("active"), accountFlags()...),
 			}},
 			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{

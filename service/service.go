@@ -82,8 +82,9 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	i.Hooks = inbox.Hooks{ProveByLogin: d.ProveByLogin}
 	m.Hooks = mailboxes.Hooks{HostCertificate: h.HostCertificate}
 	d.Hooks = domains.Hooks{
-		EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
+		CancelMail: t.CancelMailOf, EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
 	}
+	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains, LetEnd: d.LetEnd}
 	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
 	s := &Service{
 		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: health.New(c), inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,

@@ -182,6 +182,8 @@ type tableCheck interface {
 	buckets() []string
 	check(tx *Tx, p *problems)
 	contents(tx *Tx, w io.Writer) error
+	owners(tx *Tx, after string) func(yield func(id, account string) bool)
+	dropOwned(tx *Tx, id, accountID string) error
 }
 
 // tables lists every table; what is not here is neither made nor checked.

@@ -42,12 +42,19 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 
 // data sends a message by DATA. On success the reply is that to the final dot.
 func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failure) {
-	f := s.steps([]step{
-		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
-		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
-		{stageData, "DATA\r\n", 3, s.t.DataStart},
-	})
+	steps := s.envelope(e, m)
+	if !s.ext.pipelining {
+		if f := s.steps(steps); f != nil {
+			return reply{}, f
+		}
+		steps = nil
+	}
+	done, f := m.handOver()
 	if f != nil {
+		return reply{}, f
+	}
+	defer done()
+	if f := s.steps(append(steps, step{stageData, "DATA\r\n", 3, s.t.DataStart})); f != nil {
 		return reply{}, f
 	}
 	killpoint.At("delivery.body")
@@ -97,6 +104,14 @@ type step struct {
 	line  string
 	class int
 	limit time.Duration
+}
+
+// envelope is MAIL and RCPT.
+func (s *session) envelope(e Envelope, m Message) []step {
+	return []step{
+		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
+		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
+	}
 }
 
 // steps sends commands, in one packet to a host that offers PIPELINING (RFC 2920).

@@ -15,6 +15,7 @@
 //     (giveUpAfter).
 //   - routes.go: the way of a message (Service.routeOf), and the relays.
 //   - tls.go: TLS policies.
+//   - waiting.go: why a message waits, and what becomes of those whose domain or relay is gone.
 //   - signing.go: DKIM (signer.sign).
 //   - pacing.go: how fast mail goes to a destination.
 //   - return_path.go: envelope addresses, SRS.
@@ -84,6 +85,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.WhileActive(s.copyKind()),
 		s.arrivalKind(),
 		s.recipientsKind(),
+		s.rerouteKind(),
 		s.policyKind(),
 		s.WhileActive(s.deliverKind(KindDeliver, localLanes, 0, 0)),
 		s.WhileActive(s.deliverKind(KindDirect, directLanes, directMost, directEach)),
@@ -91,8 +93,11 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// Start reads what the room keeps in memory.
+// Start reads what the room keeps in memory, and looks for mail whose relay is gone.
 func (s *Service) Start() error {
+	if err := s.planReroute(); err != nil {
+		return err
+	}
 	if err := countRows(s.Store, &s.screener.Grey, store.GreyTuplesByTime); err != nil {
 		return err
 	}
