@@ -64,7 +64,9 @@ func (s *Store) Check() error {
 		known := bucketNames()
 		p.each("names of buckets", func() {
 			for name := range tx.ascend(tx.b.Cursor().Bucket(), nil) {
-				if !slices.Contains(known, string(name)) {
+				if string(name) == bucketRebuild {
+					p.add("%w", errRebuilding)
+				} else if !slices.Contains(known, string(name)) {
 					p.add("bucket %q is not of this version, or its name is damaged", name)
 				} else if n := tx.b.Bucket(name).Sequence(); n > mostSequence(string(name)) {
 					p.add("the sequence of bucket %s is %d", name, n)

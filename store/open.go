@@ -176,6 +176,11 @@ type tableCheck interface {
 	buckets() []string
 	check(tx *Tx, p *problems)
 	contents(tx *Tx, w io.Writer) error
+
+	// For RebuildDatabase.
+	sound(key, row []byte) error
+	addEntries(tx *Tx, key, row []byte) error
+	number(key, row []byte) uint64
 }
 
 // tables lists every table; what is not here is neither made nor checked.
