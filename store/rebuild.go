@@ -224,6 +224,13 @@ func sources() map[string]source {
 		}
 		return nil
 	})
+	add(bucketRebuild, func(key, row []byte) error { // of an attempt that did not come to its end
+		kinds := map[byte][2]int{rebuildMessage: {13, 16}, rebuildMarks: {13, marksSize}, rebuildMissing: {5, 0}}
+		if len(key) == 0 || kinds[key[0]] != [2]int{len(key), len(row)} {
+			return ErrDamagedRow
+		}
+		return nil
+	})
 	add(bucketMeta, func(key, row []byte) error {
 		row, err := metaSum().Open(key, row)
 		if err == nil && len(row) < 4 {

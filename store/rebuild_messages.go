@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -232,6 +233,10 @@ func (s *Store) noteEnd() error {
 	}
 	return s.Update(func(tx *Tx) error { return tx.Filed() })
 }
+
+// IsRebuilding tells whether a check has found that messages are still to be made anew. What else it
+// found may follow from that.
+func IsRebuilding(err error) bool { return strings.Contains(err.Error(), errRebuilding.Error()) }
 
 // errRebuilding is what Check says of a store whose messages RebuildDatabase has left to be made.
 var errRebuilding = errors.New("the database was made anew, and messages are still to be made: run mailstead check --rebuild again")

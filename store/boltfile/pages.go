@@ -48,6 +48,15 @@ func CheckPages(f io.ReaderAt, size int64) []error {
 	return c.errs
 }
 
+// CheckTrees is CheckPages of the trees alone, in a file that a process has open: root is where they
+// begin in a snapshot, which must stay open meanwhile, and size what its pages take.
+func CheckTrees(f io.ReaderAt, root uint64, size, pageSize int64) []error {
+	c := &pageCheck{f: f, pageSize: pageSize, pages: uint64(size / pageSize)}
+	c.used = make([]bool, c.pages)
+	c.tree(root, "", nil, nil)
+	return c.errs
+}
+
 const (
 	pageHead    = 16
 	elementSize = 16
