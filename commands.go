@@ -6,10 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -19,7 +16,6 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
-	"github.com/mailstead/mailstead/store"
 	"github.com/urfave/cli/v2"
 )
 
@@ -286,31 +282,6 @@ func newCall(c *cli.Context, operation, args string) (*http.Request, error) {
 		return http.NewRequestWithContext(c.Context, http.MethodPost, advancePath, strings.NewReader(args))
 	}
 	return handlers.NewRequest(c.Context, operation, args)
-}
-
-// checkCommand verifies a stopped store.
-func checkCommand(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
-	dir := c.String("data")
-	if _, err := os.Stat(filepath.Join(dir, "mailstead.db")); err != nil {
-		return fmt.Errorf("there is no store in %s: %w", dir, err)
-	}
-	if err := store.CheckPages(dir); errors.Is(err, store.ErrInUse) {
-		return err
-	} else if err != nil {
-		return fmt.Errorf("the database is damaged, so that rows and messages were not looked at; restore it from a backup:\n%w", err)
-	}
-	st, err := store.Open(dir, store.Options{Log: slog.New(slog.NewTextHandler(c.App.ErrWriter, nil)), Program: version})
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(st.Check(), st.Close()); err != nil {
-		return fmt.Errorf("the store is damaged:\n%w", err)
-	}
-	_, err = fmt.Fprintln(c.App.Writer, "ok")
-	return err
 }
 
 // isRefused tells whether a socket is left over from a server that does not run.

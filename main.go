@@ -83,7 +83,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			},
 			command("restore", "make a data directory of a backup, or bring a mailbox back", "", restoreCommand, restoreFlags()...),
 			command("rehearse", "migrate a copy of the store to this version and compare it; --swap does it for good", "", rehearseCommand, rehearseFlags()...),
-			command("check", "verify every index, blob and reference of a stopped store", "", checkCommand),
+			command("check", "verify every index, blob and reference of a stopped store; --rebuild makes a damaged database anew", "", checkCommand, checkFlags()...),
 			{Name: "profile", Usage: "measure the running server", Subcommands: profileCommands()},
 			command("openapi", "print the description of the API", "", openAPICommand),
 			command("version", "print the version", "", versionCommand, licensesFlag()),

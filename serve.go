@@ -30,6 +30,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/web"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/net/netutil"
@@ -75,6 +76,9 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	defer s.listeners.close()
+	if err := checkAtStart(dir); err != nil {
+		return err
+	}
 	if s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), now, s.log); err != nil {
 		return err
 	}
@@ -129,6 +133,7 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	var last, work sync.WaitGroup
 	s.start(&last, "service", func() error { return s.inst.svc.Run(serving) })
 	s.start(&work, "queue", func() error { return s.inst.queue.Run(accepting) })
+	s.start(&work, "database", func() error { return s.inst.store.WatchPages(accepting) })
 	s.start(&work, "previous stores", func() error {
 		now := s.inst.store.Clock()
 		daily, stop := now.Every(24 * time.Hour)
@@ -480,4 +485,26 @@ func (r *ownResolver) LookupNetIP(ctx context.Context, network, host string) ([]
 
 func (r *ownResolver) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
 	return ask(r, host, func(to *net.Resolver) ([]net.IPAddr, error) { return to.LookupIPAddr(ctx, host) })
+}
+
+// checkedAtStart is how large a database may be whose pages every start verifies: a fraction of a
+// second. Larger ones are verified where the server before did not come to a good end.
+const checkedAtStart = 256 << 20
+
+// checkAtStart verifies the pages of the database before anything reads them: on damaged ones the
+// start might not end, or a server that ended over them would be started again and again.
+func checkAtStart(dir string) error {
+	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
+	if err != nil || info.Size() == 0 {
+		return nil // there is none yet, or nobody can read it, which others say
+	}
+	if _, err := os.Lstat(filepath.Join(dir, socketName)); err != nil && info.Size() > checkedAtStart {
+		return nil
+	}
+	if err := store.CheckPages(dir); errors.Is(err, store.ErrInUse) {
+		return err
+	} else if err != nil {
+		return fmt.Errorf("%w: run mailstead check --data %s: %w", store.ErrDatabase, dir, err)
+	}
+	return nil
 }

@@ -70,9 +70,13 @@ func (tx *Tx) Filed(refs ...BlobRef) error {
 	return tx.put(bucketAccepted, []byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
 }
 
-// filedMark reads what is filed. A row from before it had a checksum is 8n+1 bytes.
-func filedMark(b *bolt.Tx) (m segment.FiledMark, err error) {
-	row := b.Bucket([]byte(bucketAccepted)).Get([]byte(filedKey))
+// filedMark reads what is filed.
+func filedMark(b *bolt.Tx) (segment.FiledMark, error) {
+	return parseFiled(b.Bucket([]byte(bucketAccepted)).Get([]byte(filedKey)))
+}
+
+// parseFiled reads the row of what is filed. One from before it had a checksum is 8n+1 bytes.
+func parseFiled(row []byte) (m segment.FiledMark, err error) {
 	if len(row)%8 != 1 && row != nil {
 		if row, err = rowform.SumOf(bucketAccepted).Open([]byte(filedKey), row); err != nil {
 			return m, fmt.Errorf("mark of what is filed: %w", err)

@@ -35,8 +35,9 @@ func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
 	return ref, nil
 }
 
-// mayAppend tells whether the store takes new messages.
+// mayAppend tells whether the store takes new messages, of which one comes.
 func (s *Store) mayAppend() error {
+	s.appended.Store(true)
 	if err := s.failure.get(); err != nil {
 		return err
 	}

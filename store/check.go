@@ -51,10 +51,12 @@ func (p *problems) join() error {
 	return errors.Join(p.errs...)
 }
 
-// Check verifies every table, index, counter and reference in one snapshot, and then the bytes of
-// every message, while others write and compaction waits. nil means that all is well; of faults it
-// names the first hundred.
-func (s *Store) Check() error {
+// Check is CheckRows and CheckMessages.
+func (s *Store) Check() error { return errors.Join(s.CheckRows(), s.CheckMessages(nil)) }
+
+// CheckRows verifies every table, index, counter and reference in one snapshot. nil means that all is
+// well; of faults it names the first hundred.
+func (s *Store) CheckRows() error {
 	if err := s.compact.lock(context.Background()); err != nil {
 		return err
 	}
@@ -64,7 +66,9 @@ func (s *Store) Check() error {
 		known := bucketNames()
 		p.each("names of buckets", func() {
 			for name := range tx.ascend(tx.b.Cursor().Bucket(), nil) {
-				if !slices.Contains(known, string(name)) {
+				if string(name) == bucketRebuild {
+					p.add("%w", errRebuilding)
+				} else if !slices.Contains(known, string(name)) {
 					p.add("bucket %q is not of this version, or its name is damaged", name)
 				} else if n := tx.b.Bucket(name).Sequence(); n > mostSequence(string(name)) {
 					p.add("the sequence of bucket %s is %d", name, n)
@@ -79,9 +83,18 @@ func (s *Store) Check() error {
 		s.records.check(p)
 		return nil
 	})
-	if err == nil {
-		err = s.verifyBlobs(p)
+	return errors.Join(p.join(), err)
+}
+
+// CheckMessages reads the bytes of every message, while others write and compaction waits. progress
+// is told of the bytes of segments that are done; it may be nil.
+func (s *Store) CheckMessages(progress func(done, all int64)) error {
+	if err := s.compact.lock(context.Background()); err != nil {
+		return err
 	}
+	defer s.compact.unlock()
+	p := &problems{}
+	err := s.verifyBlobs(p, progress)
 	return errors.Join(p.join(), err)
 }
 
@@ -437,8 +450,16 @@ func (c *messageCheck) checkReferenced(what string, kind byte, id string, blob B
 // verifyBlobs reads every blob that is referred to, some at a time, so that no snapshot lasts as
 // long as that takes. Compaction waits meanwhile: what is referred to at one time can be read a
 // little later.
-func (s *Store) verifyBlobs(p *problems) error {
+func (s *Store) verifyBlobs(p *problems, progress func(done, all int64)) error {
+	var done, all int64
 	for _, info := range s.seg.List() {
+		all += info.Size
+	}
+	for _, info := range s.seg.List() {
+		if progress != nil {
+			progress(done, all)
+		}
+		done += info.Size
 		for from := uint32(0); ; {
 			blobs, err := s.liveBlobs(info.Number, from)
 			if err != nil {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -74,6 +75,54 @@ func openDatabase(path string, o *bolt.Options) (db *bolt.DB, err error) {
 		err = ErrInUse
 	}
 	return db, err
+}
+
+// The pages of a database in use are verified again and again: on a damaged one keys may not be
+// found that are there, and nobody would know. pagesEvery is how long at least passes between two
+// rounds; a large database waits for pagesShare times as long as a round takes.
+const (
+	pagesEvery = 5 * time.Second
+	pagesShare = 200
+)
+
+// WatchPages verifies the pages of the database, round after round, until ctx ends. It returns
+// ErrDatabase as soon as it finds a damaged one. The order of keys is verified, not what stands in
+// rows: they have checksums.
+func (s *Store) WatchPages(ctx context.Context) error {
+	f, err := os.Open(filepath.Join(s.dir, DatabaseFile))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for {
+		began := time.Now()
+		if err := s.verifyPages(f); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.closing:
+			return nil
+		case <-time.After(max(pagesEvery, pagesShare*time.Since(began))):
+		}
+	}
+}
+
+// verifyPages verifies the pages of one snapshot, which nobody writes to while it is open.
+func (s *Store) verifyPages(f *os.File) error {
+	err := s.db.View(func(b *bolt.Tx) error {
+		// Read as a file: bbolt would fall over a damaged page, or walk in circles.
+		wrong := boltfile.CheckTrees(f, uint64(b.Cursor().Bucket().Root()), b.Size(), int64(s.db.Info().PageSize))
+		if len(wrong) == 0 {
+			return nil
+		}
+		return damaged(s.dir, errors.Join(wrong...))
+	})
+	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
+		return nil
+	}
+	return err
 }
 
 // CheckPages verifies the pages of the database in dir, which no process may have open. Where it

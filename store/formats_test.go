@@ -367,6 +367,8 @@ func TestMigrationGoesOn(t *testing.T) {
 		for i := range int64(9) {
 			addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(i), Flags: FlagFlagged * Flags(i%2)}, "x")
 		}
+		closeTest(t, s)
+		s = openDir(t, dir, Options{})
 		var want map[string][32]byte
 		view(t, s, func(tx *Tx) (err error) {
 			want, err = tx.Digest()

@@ -184,6 +184,11 @@ type tableCheck interface {
 	contents(tx *Tx, w io.Writer) error
 	owners(tx *Tx, after string) func(yield func(id, account string) bool)
 	dropOwned(tx *Tx, id, accountID string) error
+
+	// For RebuildDatabase.
+	sound(key, row []byte) error
+	addEntries(tx *Tx, key, row []byte) error
+	number(key, row []byte) uint64
 }
 
 // tables lists every table; what is not here is neither made nor checked.

@@ -42,6 +42,7 @@ type Store struct {
 	room            diskroom.Room
 	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
 	runTwice        bool
+	appended        atomic.Bool // something was put into the segments since Open
 	entries         entryKeeper
 
 	leases  *segment.Leases
@@ -75,6 +76,9 @@ func (c *compactor) unlock() { <-c.running }
 // waits for views.
 func (s *Store) Close() error {
 	s.closeOnce.Do(func() {
+		if err := s.noteEnd(); err != nil {
+			s.log.Warn("the end of the messages was not noted", "error", err)
+		}
 		close(s.closing)
 		<-s.committed
 		s.closeFreelist()

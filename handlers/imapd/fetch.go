@@ -90,13 +90,20 @@ func marksSeen(o *imap.FetchOptions) bool {
 	return false
 }
 
-// markSeen sets \Seen where it is missing, and gives the rows that this has changed.
+// markSeen sets \Seen where it is missing, and gives the rows that this has changed. A message that is
+// damaged on the disk, so that nobody can see it, stays as it is.
 func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRow, error) {
 	var unseen []uint32
 	for _, row := range rows {
-		if row.Flags&inbox.FlagSeen == 0 {
-			unseen = append(unseen, row.UID)
+		if row.Flags&inbox.FlagSeen != 0 {
+			continue
 		}
+		blob, err := ss.server.Service.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, row.UID)
+		if err != nil {
+			continue // whoever shows it says why
+		}
+		blob.Close()
+		unseen = append(unseen, row.UID)
 	}
 	if len(unseen) == 0 {
 		return nil, nil

@@ -210,7 +210,7 @@ func (s *Service) composeForgot(from *store.Domain, args forgotArgs, token strin
 	if _, err := letter.WriteTo(spool); err != nil {
 		return nil, fmt.Errorf("write the letter to %s: %w", args.Email, err)
 	}
-	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{args.Email}, Received: s.Now()})
+	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{args.Email}, Received: s.Now(), Outgoing: true})
 }
 
 // LinkIn names a link by its token.

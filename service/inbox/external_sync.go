@@ -531,7 +531,7 @@ func (v *syncRun) prepare(m pull.Message, spool *store.Spool) (fetched, error) {
 		c.received = now
 	}
 	var err error
-	c.stored, err = v.s.Prepare(spool, Envelope{To: []string{v.mb.Email}, Received: c.received})
+	c.stored, err = v.s.Prepare(spool, Envelope{To: []string{v.mb.Email}, Received: c.received, Mailbox: v.mb.Num})
 	if err != nil {
 		return fetched{}, fmt.Errorf("message %d of %s: %w", m.UID, v.mb.Email, err)
 	}

@@ -18,11 +18,14 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Envelope is what SMTP said about a message; it is kept beside its bytes.
+// An Envelope is what SMTP said about a message; it is kept beside its bytes. Should the database be
+// lost, it tells whose the message is. Later versions may add fields.
 type Envelope struct {
 	From     string    `json:"from"`
 	To       []string  `json:"to"`
 	Received time.Time `json:"received"`
+	Mailbox  uint32    `json:"mailbox,omitempty"`  // number of the one that it was put into, where To does not tell
+	Outgoing bool      `json:"outgoing,omitempty"` // it was written to be sent: To does not have it from here
 }
 
 // A StoredMessage is a message that was read once and whose bytes are in a segment, ready to be

@@ -419,7 +419,7 @@ func (s *Service) AppendMessage(ctx context.Context, u core.MailboxUser, in Appe
 		in.Received = s.Now()
 	}
 	in.Received = time.UnixMilli(max(in.Received.UnixMilli(), 0)).UTC() // what keys can hold
-	d, err := s.Prepare(in.Body, Envelope{Received: in.Received})
+	d, err := s.Prepare(in.Body, Envelope{Received: in.Received, Mailbox: u.Mailbox})
 	if err != nil {
 		return 0, 0, err
 	}

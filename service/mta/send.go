@@ -142,7 +142,7 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 	}
 	defer l.close()
 	l.utf8 = l.eightBit // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
-	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now()})
+	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
 	if err != nil {
 		return nil, err
 	}

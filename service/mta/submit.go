@@ -109,7 +109,7 @@ func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (
 		return nil, err
 	}
 	defer l.close()
-	envelope, err := json.Marshal(inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now()})
+	envelope, err := json.Marshal(inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}

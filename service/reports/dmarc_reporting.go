@@ -177,7 +177,7 @@ func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.Repor
 	if _, err := s.composeMessage(report, from, to, file).WriteTo(spool); err != nil {
 		return nil, fmt.Errorf("write report about %s: %w", report.Policy.Domain, err)
 	}
-	d, err := s.inbox.Prepare(spool, inbox.Envelope{Received: s.Now()})
+	d, err := s.inbox.Prepare(spool, inbox.Envelope{Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, err
 	}

@@ -158,7 +158,7 @@ func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target
 	if _, err := message.WriteTo(spool); err != nil {
 		return nil, err
 	}
-	d, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{to}, Received: s.Now()})
+	d, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{to}, Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, err
 	}

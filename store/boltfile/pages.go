@@ -36,8 +36,24 @@ func CheckPages(f io.ReaderAt, size int64) []error {
 	c.used[0], c.used[1] = true, true
 	c.tree(meta.root, "", nil, nil)
 	if meta.HasFreelist() && len(c.errs) == 0 { // else it would be told of once more
-		c.freelist(meta.freelist)
+		if page := c.read(meta.freelist, freePages); page != nil {
+			c.freelist(page, meta.freelist, func(id uint64) bool { return !c.used[id] })
+		}
+		for n, used := range c.used {
+			if !used && len(c.errs) == 0 {
+				c.add("page %d is neither used nor in %s", n, freePages)
+			}
+		}
 	}
+	return c.errs
+}
+
+// CheckTrees is CheckPages of the trees alone, in a file that a process has open: root is where they
+// begin in a snapshot, which must stay open meanwhile, and size what its pages take.
+func CheckTrees(f io.ReaderAt, root uint64, size, pageSize int64) []error {
+	c := &pageCheck{f: f, pageSize: pageSize, pages: uint64(size / pageSize)}
+	c.used = make([]bool, c.pages)
+	c.tree(root, "", nil, nil)
 	return c.errs
 }
 
@@ -72,6 +88,8 @@ func what(bucket string) string {
 		return "the list of buckets"
 	case freePages:
 		return bucket
+	case lostPage:
+		return "no known bucket"
 	}
 	return fmt.Sprintf("bucket %q", bucket)
 }
@@ -180,12 +198,9 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 	}
 }
 
-// freelist verifies the list of free pages: it has every page that no tree uses, in order.
-func (c *pageCheck) freelist(id uint64) {
-	page := c.read(id, freePages)
-	if page == nil {
-		return
-	}
+// freelist reads the list of free pages, which are in order, and marks each as used that may be
+// free.
+func (c *pageCheck) freelist(page []byte, id uint64, mayBeFree func(id uint64) bool) {
 	order := binary.NativeEndian
 	count, ids := uint64(order.Uint16(page[10:])), page[pageHead:]
 	if count == 0xffff {
@@ -198,16 +213,10 @@ func (c *pageCheck) freelist(id uint64) {
 	last := uint64(0)
 	for i := range count {
 		free := order.Uint64(ids[8*i:])
-		if free <= last || free >= c.pages || c.used[free] {
+		if free <= last || free >= c.pages || !mayBeFree(free) {
 			c.add("page %d, %s, is damaged: it names page %d", id, freePages, free)
 			return
 		}
 		c.used[free], last = true, free
-	}
-	for n, used := range c.used {
-		if !used {
-			c.add("page %d is neither used nor in %s", n, freePages)
-			return
-		}
 	}
 }

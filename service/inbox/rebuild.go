@@ -1,0 +1,280 @@
+package inbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	rebuildAtOnce = 50  // rows that one transaction makes
+	rebuildTold   = 100 // messages that are named which cannot be made
+)
+
+// A MessagesRebuilt says what became of messages whose rows were lost.
+type MessagesRebuilt struct {
+	Made    int      // in their place, with UID and what an index says of their flags
+	ToInbox int      // that only their envelope tells of: they are in INBOX, with new UIDs
+	Parts   int      // rows that had lost what was found in their messages
+	Lost    []string // what cannot be made, and why
+	Waiting int      // that were accepted before the server ended: it files them when it starts
+}
+
+func (r *MessagesRebuilt) lose(format string, args ...any) {
+	if len(r.Lost) < rebuildTold {
+		r.Lost = append(r.Lost, fmt.Sprintf(format, args...))
+	}
+}
+
+// keptEnvelope is what envelopes say that rows need; see Envelope, and mta for accepted mail.
+type keptEnvelope struct {
+	Envelope
+	SPF   string `json:"spf"`
+	DKIM  string `json:"dkim"`
+	DMARC string `json:"dmarc"`
+}
+
+// Rebuild makes the rows of messages anew that the store has lost: those that store.RebuildDatabase
+// has left to be made, and those of messages that came after all that the database knows of, as
+// after a restore of the database alone. It ends what RebuildDatabase began. Killed at any point, it
+// can be run again.
+func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*MessagesRebuilt, error) {
+	out := &MessagesRebuilt{Waiting: st.UnfiledCount()}
+	for {
+		rows, err := st.RowsToMake(rebuildAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 {
+			break
+		}
+		if err := remakeRows(st, rows, out); err != nil {
+			return nil, err
+		}
+		progress("messages", int64(out.Made+out.Parts), 0)
+	}
+	missing, err := st.MailboxesMissingMessages()
+	if err != nil {
+		return nil, err
+	}
+	unknown := false
+	err = st.Unlisted(func(u store.Unlisted) error {
+		if len(missing) == 0 && !u.Newer {
+			return nil
+		}
+		found, err := remakeFromEnvelope(st, u, missing, out)
+		unknown = unknown || !found
+		progress("messages", int64(out.Made+out.Parts+out.ToInbox), 0)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, st.EndRebuild(unknown && len(missing) > 0)
+}
+
+// A remade is a row that is to be made, and what was read of its message.
+type remade struct {
+	row    *store.RowToMake
+	stored *StoredMessage
+	env    keptEnvelope
+	err    error
+}
+
+// reread reads a message that is in a segment already, with its envelope.
+func reread(st *store.Store, ref store.BlobRef) (d *StoredMessage, env keptEnvelope, err error) {
+	if err := st.AdoptBlob(ref); err != nil {
+		return nil, env, err
+	}
+	text, err := st.Envelope(ref)
+	if err != nil {
+		return nil, env, err
+	}
+	if err := json.Unmarshal(text, &env); err != nil {
+		env = keptEnvelope{} // the message can be shown without it
+	}
+	blob, err := st.OpenBlob(ref)
+	if err != nil {
+		return nil, env, err
+	}
+	defer blob.Close()
+	if d, err = ReadMessage(blob, blob.Size(), env.From); err != nil {
+		return nil, env, err
+	}
+	d.Blob, d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC = ref, env.SPF, env.DKIM, env.DMARC
+	return d, env, nil
+}
+
+// remakeRows makes rows in their places, or notes that they cannot be.
+func remakeRows(st *store.Store, rows []store.RowToMake, out *MessagesRebuilt) error {
+	all := make([]remade, len(rows))
+	for i := range rows {
+		m := &all[i]
+		m.row = &rows[i]
+		if m.stored, m.env, m.err = reread(st, rows[i].Blob); m.err != nil && !errors.Is(m.err, store.ErrDamaged) && !errors.Is(m.err, store.ErrNotFound) {
+			return m.err
+		}
+	}
+	var made, parts int
+	err := st.Update(func(tx *store.Tx) error {
+		made, parts = 0, 0
+		for i := range all {
+			m := &all[i]
+			err := m.err
+			if err == nil {
+				err = m.write(tx)
+			}
+			switch {
+			case err == nil && m.row.MetaAlone:
+				parts++
+			case err == nil:
+				made++
+			case errors.Is(err, store.ErrDamaged), errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrExists):
+				m.err = err
+			default:
+				return err
+			}
+			if err := tx.RowMade(m.row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	out.Made += made
+	out.Parts += parts
+	for _, m := range all {
+		if m.err != nil {
+			out.lose("message %d in folder %d of mailbox %d: %v", m.row.UID, m.row.Folder, m.row.Mailbox, m.err)
+		}
+	}
+	return nil
+}
+
+// write makes one row.
+func (m *remade) write(tx *store.Tx) error {
+	meta := m.stored.Meta
+	if m.row.MetaAlone {
+		now, err := tx.Message(m.row.Mailbox, m.row.Folder, m.row.UID)
+		if err != nil {
+			return err
+		}
+		if meta.ThreadID, err = thread(tx, now.Account, m.stored.Summary, ""); err != nil {
+			return err
+		}
+		return tx.PutMeta(now, &meta)
+	}
+	row := m.row.Message
+	row.Flags &= store.FlagSeen | store.FlagAnswered | store.FlagFlagged | store.FlagDeleted | store.FlagDraft
+	if !m.row.Marked {
+		row.Bits, row.Received = m.stored.bits, m.env.Received
+	}
+	if row.Account == 0 {
+		mb, err := store.MailboxByNum.Read(tx, store.NumKey(row.Mailbox))
+		if err != nil {
+			return err
+		}
+		row.Account = mb.AccountNum
+	}
+	var err error
+	if meta.ThreadID, err = thread(tx, row.Account, m.stored.Summary, ""); err != nil {
+		return err
+	}
+	if kept := m.row.Kept; kept != nil {
+		structure := meta.Structure
+		meta = *kept
+		meta.Structure = structure
+	}
+	return tx.AddMessageAt(&row, &meta)
+}
+
+// remakeFromEnvelope files a message that no row refers to in the INBOX of each mailbox that its
+// envelope names and that misses messages, or, if it came after all that the database knows of, in
+// all of them. known tells whether the envelope names any mailbox.
+func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bool, out *MessagesRebuilt) (known bool, err error) {
+	var env keptEnvelope
+	if err := json.Unmarshal(u.Envelope, &env); err != nil {
+		return false, nil
+	}
+	var boxes []*store.Mailbox
+	err = st.View(func(tx *store.Tx) (err error) {
+		boxes, known, err = env.mailboxes(tx)
+		return err
+	})
+	if err != nil {
+		return known, err
+	}
+	var to []*store.Mailbox
+	for _, mb := range boxes {
+		if u.Newer || missing[mb.Num] {
+			to = append(to, mb)
+		}
+	}
+	if len(to) == 0 {
+		return known, nil
+	}
+	d, env, err := reread(st, u.Blob)
+	if errors.Is(err, store.ErrDamaged) {
+		out.lose("a message to %s: %v", to[0].Email, err)
+		return known, nil
+	}
+	if err != nil {
+		return known, err
+	}
+	err = st.Update(func(tx *store.Tx) error {
+		for _, mb := range to {
+			meta := d.Meta
+			var err error
+			if meta.ThreadID, err = thread(tx, mb.AccountNum, d.Summary, ""); err != nil {
+				return err
+			}
+			m := &store.Message{Account: mb.AccountNum, Mailbox: mb.Num, Folder: store.InboxID, Blob: d.Blob, Received: env.Received, Bits: d.bits}
+			if err := tx.AddMessage(m, &meta); err != nil {
+				return fmt.Errorf("message to %s: %w", mb.Email, err)
+			}
+		}
+		return nil
+	})
+	out.ToInbox += len(to)
+	return known, err
+}
+
+// mailboxes gives the mailboxes that the envelope names; known is false where it names none, though
+// the message may have been in one.
+func (e *keptEnvelope) mailboxes(tx *store.Tx) (boxes []*store.Mailbox, known bool, err error) {
+	if e.Mailbox != 0 {
+		mb, err := store.MailboxByNum.Find(tx, store.NumKey(e.Mailbox))
+		if err != nil || mb == nil || mb.Gone() {
+			return nil, true, err
+		}
+		return []*store.Mailbox{mb}, true, nil
+	}
+	if e.Outgoing {
+		return nil, true, nil
+	}
+	taken := map[uint32]bool{}
+	for _, address := range e.To {
+		local, domain, _ := strings.Cut(address, "@")
+		base, _, _ := strings.Cut(local, "+")
+		for _, one := range []string{local, base} {
+			mb, err := store.MailboxByEmail.Find(tx, one+"@"+domain)
+			if err != nil {
+				return nil, false, err
+			}
+			if mb == nil || mb.Gone() {
+				continue
+			}
+			if !taken[mb.Num] {
+				taken[mb.Num] = true
+				boxes = append(boxes, mb)
+			}
+			break
+		}
+	}
+	return boxes, len(e.To) > 0, nil
+}

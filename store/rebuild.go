@@ -1,0 +1,829 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/boltfile"
+	"github.com/mailstead/mailstead/store/rowform"
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// A damaged database is made anew: the rows that can be read and have their checksum go to a new
+// file, and all that follows from rows is made of them. Entries of indexes that are left in the
+// damaged file tell of messages whose rows are gone; those are made after that, see rowsToMake.
+
+const (
+	newDatabase     = DatabaseFile + ".new"     // while it is made
+	damagedDatabase = DatabaseFile + ".damaged" // and a number: what it was made of
+	rebuildRows     = 5000                      // of one transaction
+)
+
+// A Rebuilt says what RebuildDatabase has found and made.
+type Rebuilt struct {
+	Damaged string         // where the database is kept that was damaged
+	Damage  []error        // what could not be read of it
+	Kept    map[string]int // rows by bucket
+	Folders int            // that were made anew, for mail that is in them
+	Lost    []string       // records that indexes name and that are gone
+}
+
+// A source is a bucket whose rows follow from nothing else.
+type source struct {
+	sum   rowform.Sum
+	sound func(key, row []byte) error
+}
+
+type rebuilder struct {
+	s        *Store // over the new database
+	old      *os.File
+	size     int64
+	progress func(what string, done, all int64)
+	out      *Rebuilt
+
+	sources   map[string]source
+	indexes   map[string]string // the table of each index
+	sequences map[string]uint64
+	waiting   []newRow
+	bytes     int // of waiting
+
+	folders   map[[2]uint32]*folderSum
+	mailboxes map[uint32]*mailboxRow
+	accounts  map[uint32]Usage
+	live      map[uint32]int64
+	last      BlobRef // the newest one that is referred to
+}
+
+type newRow struct {
+	bucket     string
+	key, value []byte
+}
+
+// A folderSum is what the messages of a folder add up to.
+type folderSum struct {
+	folderCounts
+	lost uint32 // further ones, whose rows are to be made
+}
+
+// RebuildDatabase makes a new database of what can be read of the one in dir, which no process may
+// have open, and puts it in its place; the damaged one is kept beside it. Killed at any point, it
+// can be run again. What rows can be made of messages is left for whoever opens the store, see
+// RowsToMake. progress is told how far it is; it may be nil.
+func RebuildDatabase(dir, program string, progress func(what string, done, all int64)) (*Rebuilt, error) {
+	path := filepath.Join(dir, DatabaseFile)
+	// Nobody opens the store meanwhile: bbolt locks the file.
+	lock, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer lock.Close()
+	old, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer old.Close()
+	info, err := old.Stat()
+	if err != nil {
+		return nil, err
+	}
+	made := filepath.Join(dir, newDatabase)
+	if err := os.Remove(made); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	db, err := openDatabase(made, &bolt.Options{Timeout: 5 * time.Second, NoSync: true})
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", made, err)
+	}
+	if progress == nil {
+		progress = func(string, int64, int64) {}
+	}
+	r := &rebuilder{
+		s:   &Store{dir: dir, db: db, now: time.Now, log: slog.Default(), records: newRecords(), textWake: make(chan struct{}, 1)},
+		old: old, size: info.Size(), progress: progress, out: &Rebuilt{Kept: map[string]int{}},
+		sources: sources(), indexes: map[string]string{}, sequences: map[string]uint64{},
+		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailboxRow{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},
+	}
+	for _, t := range tables {
+		for _, name := range t.buckets()[1:] {
+			r.indexes[name] = t.buckets()[0]
+		}
+	}
+	if err := errors.Join(r.run(program), db.Sync(), db.Close()); err != nil {
+		return nil, err
+	}
+	if r.out.Damaged, err = keepDamaged(path, info); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(made, path); err != nil {
+		return nil, err
+	}
+	return r.out, syncDir(dir)
+}
+
+// keepDamaged gives the damaged database a second name, unless an attempt before has done so.
+func keepDamaged(path string, info os.FileInfo) (string, error) {
+	for n := 1; ; n++ {
+		kept := fmt.Sprintf("%s-%d", filepath.Join(filepath.Dir(path), damagedDatabase), n)
+		there, err := os.Stat(kept)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return kept, os.Link(path, kept)
+		case err != nil:
+			return "", err
+		case os.SameFile(there, info):
+			return kept, nil
+		}
+	}
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+func (r *rebuilder) run(program string) error {
+	err := r.s.db.Update(func(b *bolt.Tx) error {
+		for _, name := range append(bucketNames(), bucketRebuild) {
+			if _, err := b.CreateBucket([]byte(name)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for _, step := range []func() error{
+		r.copyRows, func() error { return r.checkFormat(program) }, r.indexTables, r.indexMessages, r.noteOwners, r.findWitnesses,
+		r.nameFolders, r.countFolders, r.writeCounts, r.dropLeftovers, r.joinThreads, r.resetText, r.setSequences, r.markFiled,
+	} {
+		if err == nil {
+			err = step()
+		}
+	}
+	return err
+}
+
+// sources are all buckets whose rows are kept, by name.
+func sources() map[string]source {
+	all := map[string]source{}
+	add := func(name string, sound func(key, row []byte) error) { all[name] = source{rowform.SumOf(name), sound} }
+	for _, t := range tables {
+		add(t.buckets()[0], t.sound)
+	}
+	sized := func(n int, sound func(key, row []byte) error) func(key, row []byte) error {
+		return func(key, row []byte) error {
+			if len(key) != n {
+				return ErrDamagedRow
+			}
+			return sound(key, row)
+		}
+	}
+	message := func(i messageBucket, sound func(key, row []byte) error) { add(messageBuckets[i], sound) }
+	message(bktMessage, sized(12, func(key, row []byte) error { return new(Message).decode(key, row) }))
+	message(bktMeta, sized(12, func(key, row []byte) error {
+		_, err := new(Meta).decode(key, row)
+		return err
+	}))
+	message(bktFolder, sized(8, func(key, row []byte) error { return new(Folder).decode(key, row) }))
+	message(bktMailbox, sized(4, func(key, row []byte) error { return new(mailboxRow).decode(key, row) }))
+	message(bktThread, sized(4+threadNodeSize, func(key, row []byte) error {
+		if len(row) == threadNodeSize || len(row) == threadNodeSize+2 {
+			return nil
+		}
+		row, err := bktThread.open(key, row)
+		if err == nil && len(row) != 1+threadNodeSize+2 {
+			err = ErrDamagedRow
+		}
+		return err
+	}))
+	message(bktSubject, sized(2+4+subjectKeySize, func(key, row []byte) error {
+		_, err := subjectThread(key, row)
+		return err
+	}))
+	message(bktStructure, sized(8, func(key, row []byte) error {
+		if len(row) > 0 && row[0] < 0x10 {
+			return nil
+		}
+		_, err := bktStructure.open(key, row)
+		return err
+	}))
+	message(bktSubscribed, func(key, row []byte) error {
+		if len(key) <= 4 || len(row) > 0 {
+			return ErrDamagedRow
+		}
+		return nil
+	})
+	add(bucketRebuild, func(key, row []byte) error { // of an attempt that did not come to its end
+		kinds := map[byte][2]int{rebuildMessage: {13, 16}, rebuildMarks: {13, marksSize}, rebuildMissing: {5, 0}}
+		if len(key) == 0 || kinds[key[0]] != [2]int{len(key), len(row)} {
+			return ErrDamagedRow
+		}
+		return nil
+	})
+	add(bucketMeta, func(key, row []byte) error {
+		row, err := metaSum().Open(key, row)
+		if err == nil && len(row) < 4 {
+			err = ErrDamagedRow
+		}
+		return err
+	})
+	add(bucketAccepted, func(key, row []byte) error {
+		if string(key) != filedKey {
+			return ErrDamagedRow
+		}
+		_, err := parseFiled(row)
+		return err
+	})
+	return all
+}
+
+// sound tells whether a row is one of the table's. One of a newer form is kept as it is.
+func (t *Table[T]) sound(key, row []byte) error {
+	rec, err := t.decode(key, row)
+	if errors.Is(err, ErrNewer) {
+		return nil
+	}
+	if err == nil && t.id(rec) != string(key) {
+		err = ErrDamagedRow
+	}
+	return err
+}
+
+// addEntries writes the index entries of a row. Where another record has the value of a unique
+// index, it returns ErrExists.
+func (t *Table[T]) addEntries(tx *Tx, id, row []byte) error {
+	rec, err := t.decode(id, row)
+	if err != nil {
+		return nil // of a newer form
+	}
+	name := string(id)
+	for _, x := range t.indexes {
+		if x.taken(tx, rec, name) {
+			return ErrExists
+		}
+	}
+	for _, x := range t.indexes {
+		if err := x.move(tx, nil, rec, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyRows takes every row that has its checksum. One that is found in another bucket than its own,
+// behind a damaged page, tells by the checksum where it belongs.
+func (r *rebuilder) copyRows() error {
+	var failed error
+	rows := boltfile.Rows{
+		Bucket: func(name string, sequence uint64) {
+			if sequence <= mostSequence(name) {
+				r.sequences[name] = max(r.sequences[name], sequence)
+			}
+		},
+		Row: func(bucket string, key, value []byte) bool {
+			if failed != nil {
+				return true
+			}
+			name, ok := r.place(bucket, key, value)
+			if ok && name != "" {
+				failed = r.put(name, key, value)
+			}
+			return ok
+		},
+	}
+	damage, err := boltfile.Salvage(r.old, r.size, rows)
+	r.out.Damage = damage
+	return errors.Join(err, failed, r.flush())
+}
+
+// place says which bucket a row belongs to that was found in one; "" where it is not kept.
+func (r *rebuilder) place(bucket string, key, value []byte) (name string, ok bool) {
+	at, known := r.sources[bucket]
+	if known && at.sound(key, value) == nil {
+		return bucket, true
+	}
+	for name, other := range r.sources {
+		if _, err := other.sum.Open(key, value); err == nil && name != bucket && other.sound(key, value) == nil {
+			return name, true
+		}
+	}
+	return "", !known && bucket != ""
+}
+
+// put has a row written, unless one with its key is there.
+func (r *rebuilder) put(bucket string, key, value []byte) error {
+	r.waiting = append(r.waiting, newRow{bucket, bytes.Clone(key), bytes.Clone(value)})
+	r.bytes += len(key) + len(value)
+	if len(r.waiting) < rebuildRows && r.bytes < 4<<20 {
+		return nil
+	}
+	return r.flush()
+}
+
+func (r *rebuilder) flush() error {
+	err := r.s.db.Update(func(b *bolt.Tx) error {
+		for _, row := range r.waiting {
+			to := b.Bucket([]byte(row.bucket))
+			if to.Get(row.key) != nil {
+				continue
+			}
+			if err := to.Put(row.key, row.value); err != nil {
+				return fmt.Errorf("put in %s: %w", row.bucket, err)
+			}
+			r.out.Kept[row.bucket]++
+		}
+		return nil
+	})
+	r.waiting, r.bytes = nil, 0
+	return err
+}
+
+// each walks a bucket of the new database, in transactions of a bounded number of rows, in which fn
+// may write.
+func (r *rebuilder) each(bucket string, fn func(tx *Tx, key, value []byte) error) error {
+	var after []byte
+	for more := true; more; {
+		more = false
+		err := r.update(func(tx *Tx) error {
+			n := 0
+			for k, v := range tx.ascend(tx.bucket(bucket), after) {
+				if after != nil && bytes.Equal(k, after) {
+					continue
+				}
+				if n++; n > rebuildRows {
+					more = true
+					return nil
+				}
+				after = bytes.Clone(k)
+				if err := fn(tx, after, bytes.Clone(v)); err != nil {
+					return fmt.Errorf("row %x of %s: %w", k, bucket, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *rebuilder) update(fn func(tx *Tx) error) error {
+	return r.s.db.Update(func(b *bolt.Tx) error {
+		tx := &Tx{b: b, s: r.s, writable: true}
+		return errors.Join(fn(tx), tx.err)
+	})
+}
+
+// checkFormat refuses what cannot be made anew without its indexes, and notes today's format.
+func (r *rebuilder) checkFormat(program string) error {
+	return r.s.db.Update(func(b *bolt.Tx) error {
+		format, by, err := metaRow(b, formatKey)
+		switch {
+		case err != nil:
+			return err
+		case format > storeFormat:
+			return fmt.Errorf("the store is of format %d, and this program knows formats up to %d: use mailstead %s: %w", format, storeFormat, by, ErrNewer)
+		case format == 1:
+			return errors.New("the store is of format 1, which was not migrated yet: restore it from a backup")
+		}
+		return errors.Join(putMetaRow(b, formatKey, storeFormat, []byte(program)), b.Bucket([]byte(bucketMeta)).Delete([]byte(progressKey)))
+	})
+}
+
+// indexTables makes the indexes of all tables.
+func (r *rebuilder) indexTables() error {
+	for i, t := range tables {
+		r.progress("indexes", int64(i), int64(len(tables)))
+		name := t.buckets()[0]
+		err := r.each(name, func(tx *Tx, key, row []byte) error {
+			r.sequences[name] = max(r.sequences[name], t.number(key, row))
+			err := t.addEntries(tx, key, row)
+			if !errors.Is(err, ErrExists) {
+				return err
+			}
+			r.lost("%s %s, whose place another one has", name, key)
+			return tx.delete(name, key)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// number gives the short number of a record, which the sequence of its bucket counts.
+func (t *Table[T]) number(key, row []byte) uint64 {
+	rec, err := t.decode(key, row)
+	if err != nil {
+		return 0
+	}
+	switch rec := any(rec).(type) {
+	case *Account:
+		return uint64(rec.Num)
+	case *Mailbox:
+		return uint64(rec.Num)
+	}
+	return 0
+}
+
+// lost notes a record that is gone.
+func (r *rebuilder) lost(format string, args ...any) {
+	switch n := len(r.out.Lost); {
+	case n < maxProblems:
+		r.out.Lost = append(r.out.Lost, fmt.Sprintf(format, args...))
+	case n == maxProblems:
+		r.out.Lost = append(r.out.Lost, "and more")
+	}
+}
+
+func (r *rebuilder) folder(mailbox, folder uint32) *folderSum {
+	at := [2]uint32{mailbox, folder}
+	if r.folders[at] == nil {
+		r.folders[at] = &folderSum{}
+	}
+	return r.folders[at]
+}
+
+// indexMessages makes what follows from the rows of messages, and adds them up.
+func (r *rebuilder) indexMessages() error {
+	done := int64(0)
+	return r.each(messageBuckets[bktMessage], func(tx *Tx, key, row []byte) error {
+		if done++; done%rebuildRows == 0 {
+			r.progress("messages", done, int64(r.out.Kept[messageBuckets[bktMessage]]))
+		}
+		var m Message
+		if err := m.decode(key, row); err != nil {
+			return err
+		}
+		if err := r.refer(tx, m.Blob, messageOwner(&m)); err != nil {
+			return err
+		}
+		if m.Folder == InboxID {
+			if err := tx.putInbox(&m); err != nil {
+				return err
+			}
+		}
+		sum := r.folder(m.Mailbox, m.Folder)
+		sum.messages++
+		sum.bytes += int64(m.Blob.Length)
+		if m.Flags&FlagSeen == 0 {
+			sum.unseen++
+		}
+		sum.uidNext, sum.modSeq = max(sum.uidNext, m.UID+1), max(sum.modSeq, m.ModSeq)
+		u := r.accounts[m.Account]
+		r.accounts[m.Account] = Usage{Messages: u.Messages + 1, Bytes: u.Bytes + int64(m.Blob.Length)}
+		if _, err := tx.Meta(m.Mailbox, m.Folder, m.UID); err != nil {
+			return tx.put(bucketRebuild, append([]byte{rebuildMeta}, key...), m.Blob.AppendTo(nil))
+		}
+		return nil
+	})
+}
+
+// refer notes that an owner needs the bytes at ref.
+func (r *rebuilder) refer(tx *Tx, ref BlobRef, owner []byte) error {
+	_, found, err := tx.findRef(ref)
+	if err != nil {
+		return err
+	}
+	if !found {
+		r.live[ref.Segment] += ref.Size()
+	}
+	if ref.Compare(r.last) > 0 {
+		r.last = ref
+	}
+	prefix := blobPrefix(ref)
+	return tx.putRow(bktRef, append(prefix[:], owner...), refRow(ref))
+}
+
+// noteOwners makes the references of the records that have messages.
+func (r *rebuilder) noteOwners() error {
+	return r.update(func(tx *Tx) (err error) {
+		note := func(kind byte, id string, blob BlobRef) {
+			if err == nil && !blob.IsZero() {
+				err = r.refer(tx, blob, append([]byte{kind}, id...))
+			}
+		}
+		for sub := range Submissions.All(tx) {
+			note(ownerSubmission, sub.ID, sub.Blob)
+		}
+		for m := range ReportMails.All(tx) {
+			note(ownerReport, m.ID, m.Blob)
+		}
+		for m := range RemoteCopies.All(tx) {
+			note(ownerCopy, m.ID, m.Blob)
+		}
+		for a := range Arrivals.All(tx) {
+			note(ownerArrival, a.ID, a.Blob)
+		}
+		return err
+	})
+}
+
+// findWitnesses reads the damaged database once more, for what its indexes say of rows that are
+// gone. A row that was deleted has no entries: they were deleted with it.
+func (r *rebuilder) findWitnesses() error {
+	var found []newRow
+	witness := func(kind byte, key, value []byte) {
+		found = append(found, newRow{bucketRebuild, append([]byte{kind}, key...), value})
+	}
+	lost := map[string]bool{}
+	err := r.s.db.View(func(b *bolt.Tx) error {
+		tx := &Tx{b: b, s: r.s}
+		_, err := boltfile.Salvage(r.old, r.size, boltfile.Rows{
+			Bucket: func(string, uint64) {},
+			Row: func(bucket string, key, value []byte) bool {
+				switch bucket {
+				case messageBuckets[bktFolderName]:
+					if len(key) > 4 && len(value) == 4 {
+						at := folderKey(binary.BigEndian.Uint32(key), binary.BigEndian.Uint32(value))
+						if tx.getRow(bktFolder, at[:]) == nil {
+							witness(rebuildFolder, at[:], bytes.Clone(key[4:]))
+						}
+					}
+				case messageBuckets[bktRef]:
+					ref, owner, err := decodeRef(key, value)
+					if err == nil && len(owner) == 13 && owner[0] == ownerMessage && !tx.mayBeListed(ref, owner[1:]) {
+						witness(rebuildMessage, owner[1:], ref.AppendTo(nil))
+					}
+				case messageBuckets[bktInbox], messageBuckets[bktInboxOf]:
+					if at, marks := inboxWitness(key, value); at != nil && tx.getRow(bktMessage, at) == nil {
+						witness(rebuildMarks, at, marks)
+					}
+				default:
+					table := r.indexes[bucket]
+					if id := table + " " + string(value); table != "" && len(value) > 0 && !lost[id] && tx.bucket(table).Get(value) == nil {
+						lost[id] = true
+						r.lost("%s", strings.ToValidUTF8(id, "?"))
+					}
+				}
+				return true
+			},
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for _, row := range found {
+		if row.key[0] == rebuildMessage {
+			sum := r.folder(binary.BigEndian.Uint32(row.key[1:]), binary.BigEndian.Uint32(row.key[5:]))
+			sum.lost++
+			sum.uidNext = max(sum.uidNext, binary.BigEndian.Uint32(row.key[9:])+1)
+		}
+		if row.key[0] == rebuildMarks && len(row.value) != marksSize {
+			continue
+		}
+		if err := r.put(row.bucket, row.key, row.value); err != nil {
+			return err
+		}
+	}
+	return r.flush()
+}
+
+// mayBeListed tells whether a message that an entry of bktRef names has its row, or the entry is
+// damaged itself: another message of its folder then has the bytes.
+func (tx *Tx) mayBeListed(ref BlobRef, key []byte) bool {
+	if tx.getRow(bktMessage, key) != nil {
+		return true
+	}
+	owners, err := tx.owners(ref)
+	for _, o := range owners {
+		if o[0] == ownerMessage && bytes.HasPrefix(o[1:], key[:8]) {
+			return true
+		}
+	}
+	return err != nil
+}
+
+// inboxWitness gives the key of the message that an entry of an inbox index names, and what it says
+// of it; nil where it is damaged.
+func inboxWitness(key, value []byte) (at, marks []byte) {
+	if len(value) != 2 || len(key) != 21 && len(key) != 17 {
+		return nil, nil
+	}
+	m := Message{Flags: Flags(value[0]), Bits: Bits(value[1])}
+	if m.class() != key[4] {
+		return nil, nil
+	}
+	account, mailbox := uint32(0), binary.BigEndian.Uint32(key)
+	if len(key) == 21 {
+		account, mailbox = mailbox, binary.BigEndian.Uint32(key[17:])
+	}
+	place := messageKey(mailbox, InboxID, binary.BigEndian.Uint32(key[13:]))
+	marks = append(binary.BigEndian.AppendUint32(nil, account), key[5:13]...)
+	return place[:], append(marks, value...)
+}
+
+// nameFolders makes the folders whose rows are gone: their names stand in another bucket, or they
+// get one.
+func (r *rebuilder) nameFolders() error {
+	var lost []Folder
+	err := r.each(bucketRebuild, func(tx *Tx, key, name []byte) error {
+		if key[0] != rebuildFolder {
+			return nil
+		}
+		lost = append(lost, Folder{Mailbox: binary.BigEndian.Uint32(key[1:]), ID: binary.BigEndian.Uint32(key[5:]), Name: string(name)})
+		return tx.delete(bucketRebuild, key)
+	})
+	if err != nil {
+		return err
+	}
+	return r.update(func(tx *Tx) error {
+		there := map[[2]uint32]bool{}
+		for k := range tx.ascend(tx.messageBucket(bktFolder), nil) {
+			there[[2]uint32{binary.BigEndian.Uint32(k), binary.BigEndian.Uint32(k[4:])}] = true
+		}
+		for k := range tx.ascend(tx.messageBucket(bktMailbox), nil) { // one that has folders has INBOX
+			r.folder(binary.BigEndian.Uint32(k), InboxID)
+		}
+		for at := range there {
+			r.folder(at[0], InboxID)
+		}
+		for at := range r.folders {
+			r.folder(at[0], InboxID)
+		}
+		for at := range r.folders {
+			lost = append(lost, Folder{Mailbox: at[0], ID: at[1]})
+		}
+		for _, f := range lost {
+			at := [2]uint32{f.Mailbox, f.ID}
+			if there[at] || f.Mailbox == 0 || f.ID == 0 {
+				continue
+			}
+			there[at] = true
+			switch {
+			case f.ID == InboxID:
+				f.Name = inboxName
+			case f.Name == "" || strings.EqualFold(f.Name, inboxName) || len(f.Name) > maxFolderName || strings.ToValidUTF8(f.Name, "") != f.Name:
+				f.Name = fmt.Sprintf("Folder %d", f.ID)
+			}
+			// Clients may know another UIDVALIDITY: they read the folder anew.
+			f.UIDValidity, f.UIDNext, f.Subscribed = uint32(tx.Now().Unix()), 1, true
+			key := folderKey(f.Mailbox, f.ID)
+			if err := tx.putRow(bktFolder, key[:], f.row()); err != nil {
+				return err
+			}
+			r.out.Folders++
+			if err := tx.put(bucketRebuild, append([]byte{rebuildMissing}, key[:4]...), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// countFolders gives the folders their counters and names. A folder that counted more messages than
+// there are tells that some are missing.
+func (r *rebuilder) countFolders() error {
+	err := r.each(messageBuckets[bktFolder], func(tx *Tx, key, row []byte) error {
+		var f Folder
+		if err := f.decode(key, row); err != nil {
+			return err
+		}
+		sum := r.folder(f.Mailbox, f.ID)
+		if f.Messages > sum.messages+sum.lost {
+			if err := tx.put(bucketRebuild, append([]byte{rebuildMissing}, key[:4]...), nil); err != nil {
+				return err
+			}
+		}
+		f.Messages, f.Unseen, f.Bytes = sum.messages, sum.unseen, sum.bytes
+		f.UIDNext, f.ModSeq = max(f.UIDNext, sum.uidNext), max(f.ModSeq, sum.modSeq)
+		if tx.getRow(bktFolderName, folderName(f.Mailbox, f.Name)) != nil {
+			f.Name = fmt.Sprintf("Folder %d", f.ID)
+		}
+		box := r.mailboxes[f.Mailbox]
+		if box == nil {
+			box = &mailboxRow{}
+			r.mailboxes[f.Mailbox] = box
+		}
+		box.nextFolder, box.validity, box.modSeq = max(box.nextFolder, f.ID+1), max(box.validity, f.UIDValidity), max(box.modSeq, f.ModSeq)
+		box.messages += int64(f.Messages)
+		box.bytes += f.Bytes
+		return tx.putFolder(&f)
+	})
+	if err != nil {
+		return err
+	}
+	return r.update(func(tx *Tx) error {
+		for mailbox, sum := range r.mailboxes {
+			r.sequences[Mailboxes.name] = max(r.sequences[Mailboxes.name], uint64(mailbox))
+			old, err := tx.mailboxRow(mailbox)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			sum.nextFolder, sum.validity, sum.modSeq = max(sum.nextFolder, old.nextFolder), max(sum.validity, old.validity), max(sum.modSeq, old.modSeq)
+			if err := tx.putMailbox(mailbox, *sum); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeCounts writes what accounts and segments have.
+func (r *rebuilder) writeCounts() error {
+	return r.update(func(tx *Tx) (err error) {
+		for account, u := range r.accounts {
+			r.sequences[Accounts.name] = max(r.sequences[Accounts.name], uint64(account))
+			err = errors.Join(err, tx.addAccountUsage(account, u.Messages, u.Bytes))
+		}
+		for segment, bytes := range r.live {
+			err = errors.Join(err, tx.addLive(segment, bytes))
+		}
+		return err
+	})
+}
+
+// dropLeftovers deletes what belongs to messages that are gone for good.
+func (r *rebuilder) dropLeftovers() error {
+	err := r.each(messageBuckets[bktMeta], func(tx *Tx, key, _ []byte) error {
+		if tx.getRow(bktMessage, key) != nil || tx.bucket(bucketRebuild).Get(append([]byte{rebuildMessage}, key...)) != nil {
+			return nil
+		}
+		return tx.deleteRow(bktMeta, key)
+	})
+	if err != nil {
+		return err
+	}
+	return r.each(messageBuckets[bktStructure], func(tx *Tx, key, _ []byte) error {
+		if k, _ := tx.seek(tx.messageBucket(bktRef), key); bytes.HasPrefix(k, key) {
+			return nil
+		}
+		return tx.deleteRow(bktStructure, key)
+	})
+}
+
+// joinThreads notes which threads were joined to which; one whose elder is gone becomes a root.
+func (r *rebuilder) joinThreads() error {
+	return r.each(messageBuckets[bktThread], func(tx *Tx, key, _ []byte) error {
+		up, _, _, err := tx.threadRow(key)
+		account, n := binary.BigEndian.Uint32(key), ThreadNode(key[4:])
+		if err != nil || up == n {
+			return err
+		}
+		if _, _, found, err := tx.threadRow(threadKey(account, up)); err != nil || !found {
+			if err = errors.Join(err, tx.putThread(account, up, up)); err != nil {
+				return err
+			}
+		}
+		return tx.putRow(bktThreadJoined, threadKey(account, up, n), nil)
+	})
+}
+
+// resetText notes all mail as not indexed.
+func (r *rebuilder) resetText() error {
+	var after []byte
+	for more := true; more; more = after != nil {
+		err := r.update(func(tx *Tx) (err error) {
+			after, err = tx.markAllUnindexed(after, unindexedFolders)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setSequences sets what the buckets count. Numbers that cannot be read go on from the newest that
+// is in use. Entries are not kept: the next backup is a full one.
+func (r *rebuilder) setSequences() error {
+	r.sequences[messageBuckets[bktInbox]] = inboxForm
+	r.sequences[messageBuckets[bktTextTodo]], r.sequences[messageBuckets[bktTextRun]] = 0, 0
+	return r.s.db.Update(func(b *bolt.Tx) error {
+		for name, n := range r.sequences {
+			at := b.Bucket([]byte(name))
+			if at == nil || n > mostSequence(name) {
+				continue
+			}
+			if err := at.SetSequence(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// markFiled says from where on accepted messages may not be filed, if that is gone: behind the
+// newest one that is referred to.
+func (r *rebuilder) markFiled() error {
+	return r.update(func(tx *Tx) error {
+		if tx.bucket(bucketAccepted).Get([]byte(filedKey)) != nil {
+			return nil
+		}
+		mark := segment.FiledMark{From: segment.Position{Segment: r.last.Segment, Offset: uint32(min(int64(r.last.Offset)+r.last.Size(), math.MaxUint32))}}
+		return tx.put(bucketAccepted, []byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
+	})
+}
