@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean soak-years
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -94,6 +94,11 @@ soak-upgrade: peers
 WAITING ?= 10000
 soak-deleted:
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_WAITING=$(WAITING) MAILSTEAD_STRICT=0 go test -count=1 -run '^Test(DeletedWithMailWaiting|StoppedAccounts)$$' -v -timeout 60m ./e2e
+
+# Years of an installation at work by a clock that is advanced: nothing grows without bound.
+YEARS ?= 2
+soak-years:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_YEARS=$(YEARS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestYearsReachAPlateau$$' -v -timeout 60m ./service
 
 # Rounds of an upgrade for good, each with the store before started again.
 ROUNDS ?= 20

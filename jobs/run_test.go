@@ -437,3 +437,37 @@ func TestRunEndsWithItsStore(t *testing.T) {
 		}
 	})
 }
+
+// TestClockThatIsSetDoesNoWorkTwice: it goes a year forward while a job runs, whose claim is over by
+// the calendar then; and a year back, after which recurring jobs come as before.
+func TestClockThatIsSetDoesNoWorkTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var set, runs, rounds atomic.Int64
+		q := newQueue(openStore(t, t.TempDir(), func() time.Time { return time.Now().Round(0).Add(time.Duration(set.Load())) }))
+		q.Handle(Kind{Name: "slow", Visible: true, Work: func(context.Context, *store.Job) (Writes, error) {
+			runs.Add(1)
+			time.Sleep(4 * time.Minute)
+			return nil, nil
+		}})
+		q.Handle(Kind{Name: "again", Work: func(context.Context, *store.Job) (Writes, error) { rounds.Add(1); return nil, nil }})
+		q.Every("again", time.Hour)
+		start(t, q)
+		id := add(t, q, New{Kind: "slow"}).ID
+		later := add(t, q, New{Kind: "slow", Due: time.Now().Add(300 * 24 * time.Hour)}).ID
+		time.Sleep(time.Second)
+		set.Store(int64(365 * 24 * time.Hour))
+		time.Sleep(10 * time.Minute)
+		wantState(t, q, id, store.JobCompleted)
+		wantState(t, q, later, store.JobCompleted)
+		if runs.Load() != 2 {
+			t.Errorf("two jobs were done %d times", runs.Load())
+		}
+		set.Store(0)
+		add(t, q, New{Kind: "slow"}) // the queue looks at its clock when something happens, or when it is due
+		before := rounds.Load()
+		time.Sleep(3 * time.Hour)
+		if got := rounds.Load() - before; got < 2 {
+			t.Errorf("an hourly job came %d times in three hours after the clock was set back", got)
+		}
+	})
+}

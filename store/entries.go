@@ -215,7 +215,11 @@ func (s *Store) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 			}()
 		}, entries.Delete([]byte(lastEntryKey))
 	}
-	last := newLastEntry(s.Now())
+	now := s.Now()
+	if before := s.entries.last.at; now.Before(before) { // the clock was set back; times of entries never fall
+		now = before
+	}
+	last := newLastEntry(now)
 	killpoint.At("entry.write")
 	row := c.Row(last.at, last.nonce, s.entries.last.nonce)
 	e, err := entry.FromRow(number, row)

@@ -115,6 +115,9 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.prepare(o); err != nil {
 		return err
 	}
+	if err := s.db.View(s.openIDs); err != nil {
+		return err
+	}
 	if err := s.openEntries(); err != nil {
 		return err
 	}
@@ -145,6 +148,17 @@ func (o Options) withDefaults() Options {
 		o.FailLarge, o.RunTwice = true, true
 	}
 	return o
+}
+
+// openIDs finds the newest id that a table has, so that ids rise where the clock was set back.
+func (s *Store) openIDs(b *bolt.Tx) error {
+	for _, t := range tables {
+		id, _ := b.Bucket([]byte(t.buckets()[0])).Cursor().Last()
+		if at, ok := IDTime(string(id)); ok {
+			s.ids.begin(at)
+		}
+	}
+	return nil
 }
 
 // openFiles opens what is not in bbolt; the lock on the database keeps other processes away from

@@ -123,7 +123,9 @@ func (s *Schedule) Run(ctx context.Context) error {
 	for {
 		var err error
 		kept, _, keptErr := s.Source.Store.KeptEntries()
-		if now := s.Source.Store.Now(); !now.Before(next) || kept > keptMost {
+		now := s.Source.Store.Now()
+		next, full = earlier(next, now.Add(s.Every)), earlier(full, now.Add(s.FullEvery)) // the clock may have been set back
+		if !now.Before(next) || kept > keptMost {
 			var res *Result
 			if res, err = s.Backup(ctx, !now.Before(full), true); err == nil {
 				s.Source.Log.Info("backup made", "kind", res.Kind, "target", res.Target, "number", res.Number, "bytes_added", res.BytesAdded, "ms", res.DurationMS)
@@ -187,6 +189,13 @@ func (s *Schedule) pause(ctx context.Context, least time.Duration, next time.Tim
 	case <-due:
 	}
 	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // resume finds when the next backup and the next full one are due.
