@@ -25,7 +25,7 @@ var importRules = map[string]struct {
 	why string
 }{
 	".":                   {"config handlers service jobs store mail dnsprov webhooks web internal", "the root wires everything together"},
-	"handlers":            {"handlers service mail internal/limit", "handlers listen; rules belong in service and records in store"},
+	"handlers":            {"handlers service mail internal/limit internal/cputime", "handlers listen; rules belong in service and records in store"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/events service/inbox service/mailboxes service/domains service/certs service/mta service/reports service/accounts jobs store mail dnsprov webhooks internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov webhooks internal", "core has what every room needs, and so can know none of them"},
@@ -48,6 +48,7 @@ var importRules = map[string]struct {
 	"config":              {"service dnsprov mail", "config knows the shapes that settings are checked and handed on in; it starts nothing, and nothing below it asks for settings"},
 	"docs":                {"", "examples show what a client needs, and no client has our packages"},
 	"internal":            {"", "internal has small tools that know nothing of mail"},
+	"internal/cputime":    {"", "cputime is for benchmarks; it does not know what they measure"},
 	"internal/limit":      {"", "limit counts and waits by key; it does not know what it limits"},
 	"internal/netguard":   {"", "netguard decides what may be dialled; it does not know who asks, or what is spoken then"},
 	"store/backup":        {"store", "backup copies a store; it does not know what rows mean, nor when it is asked"},
