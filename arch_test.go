@@ -25,7 +25,7 @@ var importRules = map[string]struct {
 	why string
 }{
 	".":                   {"config handlers service jobs store mail dnsprov webhooks web internal", "the root wires everything together"},
-	"handlers":            {"handlers service mail internal/limit", "handlers listen; rules belong in service and records in store"},
+	"handlers":            {"handlers service mail internal/limit internal/cputime", "handlers listen; rules belong in service and records in store"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/events service/inbox service/mailboxes service/domains service/certs service/mta service/reports service/accounts service/health jobs store mail dnsprov webhooks internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov webhooks internal", "core has what every room needs, and so can know none of them"},
@@ -51,6 +51,7 @@ var importRules = map[string]struct {
 	"internal":            {"", "internal has small tools that know nothing of mail"},
 	"internal/clock":      {"", "clock tells the time; it does not know who asks or waits"},
 	"internal/killpoint":  {"", "killpoint names places of the write paths, which import it for that alone: a test ends the program there"},
+	"internal/cputime":    {"", "cputime is for benchmarks; it does not know what they measure"},
 	"internal/limit":      {"", "limit counts and waits by key; it does not know what it limits"},
 	"internal/netguard":   {"", "netguard decides what may be dialled; it does not know who asks, or what is spoken then"},
 	"store/backup":        {"store internal/killpoint", "backup copies a store; it does not know what rows mean, nor when it is asked"},

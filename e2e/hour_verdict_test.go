@@ -191,8 +191,8 @@ func (l *load) report() {
 	}
 }
 
-// settle waits until the events are told and, if it may take minutes, the relay has everything. Then
-// the mailboxes hold what is left, and what the clients used is free again.
+// settle waits until the events are told and, if it may take minutes, the relay has everything.
+// Then the mailboxes hold what is left, and what the clients used is free again.
 func (l *load) settle(before sample, whole bool) {
 	patience := time.Minute
 	if whole { // a message that was put off comes again after minutes
