@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean soak-years
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean soak-years soak-faults
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -64,6 +64,10 @@ soak-entries:
 CUTS ?= 200
 soak-powercut: peers
 	MAILSTEAD_CUTS=$(CUTS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestPowerCut$$' -v -timeout 60m ./e2e
+
+# Faults of the disk, of memory and of others, at their full size (docs/faults.md).
+soak-faults: peers
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(FailedSync|FailedWrite|ReadOnlyDisk|SlowDisk|TooFewFiles|LittleMemory|FullDisk|DeadUpstreams|DeadResolver|DamagedDisk|TenThousandIdleConnections)$$' -v -timeout 60m ./e2e
 
 # kill -9 at every named point of the write paths, three times each. KILLS is a pattern of their names.
 KILLS ?= .
