@@ -152,7 +152,7 @@ func (s *Service) mustOperate(who core.Actor) error {
 	}
 	return s.Store.View(func(tx *store.Tx) error {
 		first, err := core.FindAccount(tx, "")
-		if err == nil && (who.AccountID != first.ID || who.Role != "owner") {
+		if err == nil && (who.AccountID != first.ID || who.Role != store.UserRoleOwner) {
 			err = core.Errorf("forbidden_role", "Only the owner of the installation's first account may see this.")
 		}
 		return err
