@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean soak-years soak-faults
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean soak-years soak-faults soak-flips
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -108,6 +108,12 @@ soak-years:
 ROUNDS ?= 20
 soak-swaps:
 	MAILSTEAD_ROUNDS=$(ROUNDS) go test -count=1 -run '^TestSwapAndBack$$' -v -timeout 30m ./e2e
+
+# One byte changed at random places of segments and of the database, in use and at rest.
+FLIPS ?= 200
+soak-flips:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_FLIPS=$(FLIPS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestRebuildBringsMessagesBack$$' -v -timeout 60m ./store
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_FLIPS=$(FLIPS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestFlips$$' -v -timeout 120m ./e2e
 
 # How long a store of a million messages takes to open, with nothing of it cached.
 soak-open:

@@ -26,6 +26,8 @@
 //	entries.go, snapshot.go
 //	                   what each commit changed, and the whole store, for who keeps a copy of it
 //	compact.go         moving live messages out of segments
+//	rebuild.go, rebuild_messages.go
+//	                   a new database of a damaged one
 //	open.go, migrate.go, check.go
 //	                   Open, with the list of all tables; what it makes of older stores; Check
 //
@@ -254,6 +256,9 @@
 // job's kind where it has no lane.
 //
 // # What Open makes of older stores
+//
+// A database that was made anew has the bucket rebuild until the rows of its messages are, see
+// rebuild_messages.go.
 //
 // A bucket that is missing is made, empty. A store without the bucket meta gets the number 1:
 // without domain.claim, claims are made of the domains, and mailbox.email is deleted; without

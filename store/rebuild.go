@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -577,6 +578,9 @@ func (r *rebuilder) findWitnesses() error {
 	if err != nil {
 		return err
 	}
+	if found, err = r.withoutDamaged(found); err != nil {
+		return err
+	}
 	for _, row := range found {
 		if row.key[0] == rebuildMessage {
 			sum := r.folder(binary.BigEndian.Uint32(row.key[1:]), binary.BigEndian.Uint32(row.key[5:]))
@@ -591,6 +595,47 @@ func (r *rebuilder) findWitnesses() error {
 		}
 	}
 	return r.flush()
+}
+
+// withoutDamaged leaves out entries of bktRef that are damaged themselves: a message that is there has
+// the bytes and lacks its entry, so that this one was it.
+func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
+	entries := map[string]map[string]bool{} // owners in the damaged database, by blob
+	for _, row := range found {
+		if row.key[0] == rebuildMessage {
+			entries[string(row.value)] = map[string]bool{}
+		}
+	}
+	if len(entries) == 0 {
+		return found, nil
+	}
+	_, err := boltfile.Salvage(r.old, r.size, boltfile.Rows{
+		Bucket: func(string, uint64) {},
+		Row: func(bucket string, key, value []byte) bool {
+			if bucket == messageBuckets[bktRef] {
+				if ref, owner, err := decodeRef(key, value); err == nil && entries[string(ref.AppendTo(nil))] != nil {
+					entries[string(ref.AppendTo(nil))][string(owner)] = true
+				}
+			}
+			return true
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = r.s.db.View(func(b *bolt.Tx) error {
+		tx := &Tx{b: b, s: r.s}
+		found = slices.DeleteFunc(found, func(row newRow) bool {
+			if row.key[0] != rebuildMessage {
+				return false
+			}
+			ref, err := segment.ParseRef(row.value)
+			owners, ownersErr := tx.owners(ref)
+			return err != nil || ownersErr != nil || slices.ContainsFunc(owners, func(o []byte) bool { return !entries[string(row.value)][string(o)] })
+		})
+		return nil
+	})
+	return found, err
 }
 
 // mayBeListed tells whether a message that an entry of bktRef names has its row, or the entry is
