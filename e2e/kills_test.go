@@ -121,7 +121,7 @@ func TestKillPoints(t *testing.T) {
 		t.Fatal(err)
 	}
 	if seed == 0 {
-		seed = day()
+		seed = dayOfCommit()
 	}
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	type kill struct {
@@ -169,8 +169,8 @@ func TestKillPoints(t *testing.T) {
 	t.Logf("seed %d: %d points of %d, %d kills, %d of them at a point's first passing, as there are no more", seed, len(kills), len(names), died, seldom)
 }
 
-// day is that of the last commit, counted from 1970.
-func day() uint64 {
+// dayOfCommit is the day of the last commit, counted from 1970.
+func dayOfCommit() uint64 {
 	out, err := exec.Command("git", "log", "-1", "--format=%ct").Output()
 	seconds, _ := strconv.ParseUint(strings.TrimSpace(string(out)), 10, 64)
 	if err != nil || seconds == 0 {

@@ -74,7 +74,7 @@ func newHost(t *testing.T) *host {
 	h.place = &brokenPlace{Place: place}
 	h.Backups = &backup.Schedule{
 		Target: &backup.Target{Place: h.place, Temp: dir}, Source: backup.Source{Store: st, Log: log},
-		Every: time.Hour, FullEvery: 24 * time.Hour, Keep: 24 * time.Hour, Now: st.Now,
+		Every: time.Hour, FullEvery: 24 * time.Hour, Keep: 24 * time.Hour,
 	}
 	return h
 }
