@@ -26,8 +26,9 @@
 //	entries.go, snapshot.go
 //	                   what each commit changed, and the whole store, for who keeps a copy of it
 //	compact.go         moving live messages out of segments
-//	open.go, migrate.go, check.go
-//	                   Open, with the list of all tables; what it makes of older stores; Check
+//	open.go, migrate.go, check.go, drop_account.go
+//	                   Open, with the list of all tables; what it makes of older stores; Check; what
+//	                   an account has in all of them
 //
 // Below are packages that know nothing of the tables: segment (message bytes), entry (what one
 // commit changed), rowform (form and checksum of a row), postings (blocks of the text index),
