@@ -28,8 +28,9 @@
 //	compact.go         moving live messages out of segments
 //	rebuild.go, rebuild_messages.go
 //	                   a new database of a damaged one
-//	open.go, migrate.go, check.go
-//	                   Open, with the list of all tables; what it makes of older stores; Check
+//	open.go, migrate.go, check.go, drop_account.go
+//	                   Open, with the list of all tables; what it makes of older stores; Check; what
+//	                   an account has in all of them
 //
 // Below are packages that know nothing of the tables: segment (message bytes), entry (what one
 // commit changed), rowform (form and checksum of a row), postings (blocks of the text index),
