@@ -298,7 +298,10 @@ func backupVerifyCommand(c *cli.Context) error {
 		if targetErr != nil {
 			return targetErr
 		}
+		progress := newProgress(c)
+		target.Progress = progress.show
 		err = target.Verify(c.Context)
+		progress.end()
 	}
 	if err != nil {
 		return err
@@ -351,7 +354,10 @@ func restoreCommand(c *cli.Context) error {
 		if targetErr != nil {
 			return targetErr
 		}
+		progress := newProgress(c)
+		target.Progress = progress.show
 		out, err = target.Restore(c.Context, dir, at, log)
+		progress.end()
 	}
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -89,8 +90,8 @@ func checkCommand(c *cli.Context) error {
 	return errors.Join(printResult(c, out, text), err)
 }
 
-// checkStore verifies the store in a directory: its database, and then the bytes of messages. err is
-// what kept it from that.
+// checkStore verifies the store in a directory: its database, and then the bytes of messages. err
+// is what kept it from that.
 func checkStore(c *cli.Context, dir string, progress *progressLine) (database, messages, err error) {
 	progress.show("pages", 0, 0)
 	if err := store.CheckPages(dir); errors.Is(err, store.ErrInUse) {
@@ -99,7 +100,7 @@ func checkStore(c *cli.Context, dir string, progress *progressLine) (database, m
 		return fmt.Errorf("the database is damaged, so that rows and messages were not looked at:\n%w", err), nil, nil
 	}
 	st, err := openStopped(c, dir)
-	if errors.Is(err, store.ErrInUse) || errors.Is(err, store.ErrNewer) {
+	if errors.Is(err, store.ErrInUse) || errors.Is(err, store.ErrNewer) || errors.As(err, new(*fs.PathError)) {
 		return nil, nil, err
 	}
 	if err != nil {

@@ -45,7 +45,10 @@ func (p *progressLine) show(what string, done, all int64) {
 		return
 	}
 	p.shown = time.Now()
-	text := fmt.Sprintf("%s: %d", what, done)
+	text := what + " …"
+	if done > 0 {
+		text = fmt.Sprintf("%s: %d", what, done)
+	}
 	if all > 0 {
 		text = fmt.Sprintf("%s: %d of %d (%d%%)", what, done, all, 100*done/all)
 	}

@@ -42,6 +42,8 @@ type rehearsal struct {
 	Checks       []rehearsalCheck `json:"checks"`
 	DigestsEqual bool             `json:"digests_equal"`
 	Path         string           `json:"path"` // of the copy; of the store that was kept, after a swap
+
+	progress *progressLine
 }
 
 type rehearsalCheck struct {
@@ -72,11 +74,13 @@ func rehearseCommand(c *cli.Context) error {
 	if err := findStore(dir, false); err != nil {
 		return err
 	}
-	r := &rehearsal{ToVersion: version, Checks: []rehearsalCheck{}, Path: filepath.Join(dir, rehearsalDir)}
+	r := &rehearsal{ToVersion: version, Checks: []rehearsalCheck{}, Path: filepath.Join(dir, rehearsalDir), progress: newProgress(c)}
+	r.progress.show("copy", 0, 0)
 	err = r.rehearse(c, dir)
 	if err == nil && c.Bool("swap") {
 		err = r.swap(c, dir)
 	}
+	r.progress.end()
 	if err != nil {
 		return errors.Join(err, printResult(c, r, ""))
 	}
@@ -137,20 +141,23 @@ func (r *rehearsal) rehearse(c *cli.Context, dir string) error {
 func (r *rehearsal) migrate(dir string) error {
 	began := time.Now()
 	defer func() { r.DurationMS = time.Since(began).Milliseconds() }()
+	r.progress.show("pages", 0, 0)
 	if err := r.note("pages", store.CheckPages(dir)); err != nil {
 		return err
 	}
+	r.progress.show("contents", 0, 0)
 	before, err := store.Contents(dir)
 	if err != nil {
 		return r.note("contents", err)
 	}
 	killpoint.At("rehearse.migrate")
+	r.progress.show("migrate", 0, 0)
 	st, err := store.Open(dir, store.Options{Log: slog.New(slog.DiscardHandler), Program: version})
 	killpoint.At("rehearse.migrated")
 	if r.note("migrate", err) != nil {
 		return err
 	}
-	if err := r.note("check", errors.Join(st.Check(), st.Close())); err != nil {
+	if err := r.note("check", errors.Join(r.check(st), st.Close())); err != nil {
 		return err
 	}
 	after, err := store.Contents(dir)
@@ -167,6 +174,11 @@ func (r *rehearsal) migrate(dir string) error {
 		return r.note("contents", fmt.Errorf("after the migration other contents: %s", strings.Join(differ, ", ")))
 	}
 	return r.note("contents", nil)
+}
+
+// check is what the command check does.
+func (r *rehearsal) check(st *store.Store) error {
+	return errors.Join(st.CheckRows(), st.CheckMessages(func(done, all int64) { r.progress.show("bytes of messages", done, all) }))
 }
 
 // swap stops the server and migrates its store, of which it keeps a copy. What fails is put back.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,6 +39,16 @@ func TestDamagedDisk(t *testing.T) {
 	for i, subject := range []string{"one", "three"} {
 		if i < len(got) && string(got[i].FindBodySection(text)) != imapLetter(subject) {
 			t.Errorf("FETCH of %s: %q", subject, got[i].FindBodySection(text))
+		}
+	}
+	_, _ = far.Fetch(imap.SeqSet{{Start: 1, Stop: 3}}, &imap.FetchOptions{BodySection: []*imap.FetchItemBodySection{{}}}).Collect()
+	marked, err := far.Fetch(imap.SeqSet{{Start: 1, Stop: 3}}, &imap.FetchOptions{Flags: true}).Collect()
+	if err != nil || len(marked) != 3 {
+		t.Errorf("FETCH of flags gave %d messages and %v", len(marked), err)
+	}
+	for _, m := range marked {
+		if seen := slices.Contains(m.Flags, imap.FlagSeen); seen != (m.SeqNum != 2) { // nobody has seen the damaged one
+			t.Errorf("message %d: seen is %v", m.SeqNum, seen)
 		}
 	}
 	inbox := "/v1/email-users/" + c.box + "/inbox/"

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -28,8 +29,8 @@ type flipper struct {
 	ended  int               // servers that ended and said what to do
 }
 
-// TestFlips changes one byte of the segments, and one of the database, while the server runs: what it
-// serves is what was stored, or an error, or it ends and names the command. The check names the
+// TestFlips changes one byte of the segments, and one of the database, while the server runs: what
+// it serves is what was stored, or an error, or it ends and names the command. The check names the
 // damage, and check --rebuild brings the messages back.
 func TestFlips(t *testing.T) {
 	t.Parallel()
@@ -135,7 +136,7 @@ func (f *flipper) round(n int, name string) {
 			f.t.Errorf("%s: the server ended by itself, as if all were well", place)
 		}
 	case <-time.After(wait):
-		_ = f.cmd.Process.Signal(os.Interrupt)
+		_ = f.cmd.Process.Signal(syscall.SIGTERM)
 		select {
 		case <-ended:
 		case <-time.After(40 * time.Second):

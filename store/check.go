@@ -54,8 +54,8 @@ func (p *problems) join() error {
 // Check is CheckRows and CheckMessages.
 func (s *Store) Check() error { return errors.Join(s.CheckRows(), s.CheckMessages(nil)) }
 
-// CheckRows verifies every table, index, counter and reference in one snapshot. nil means that all is
-// well; of faults it names the first hundred.
+// CheckRows verifies every table, index, counter and reference in one snapshot. nil means that all
+// is well; of faults it names the first hundred.
 func (s *Store) CheckRows() error {
 	if err := s.compact.lock(context.Background()); err != nil {
 		return err

@@ -597,8 +597,8 @@ func (r *rebuilder) findWitnesses() error {
 	return r.flush()
 }
 
-// withoutDamaged leaves out entries of bktRef that are damaged themselves: a message that is there has
-// the bytes and lacks its entry, so that this one was it.
+// withoutDamaged leaves out entries of bktRef that are damaged themselves: a message that is there
+// has the bytes and lacks its entry, so that this one was it.
 func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	entries := map[string]map[string]bool{} // owners in the damaged database, by blob
 	for _, row := range found {

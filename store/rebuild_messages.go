@@ -12,8 +12,8 @@ import (
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// What RebuildDatabase leaves to be made of messages stands in bucketRebuild, which only a store has
-// whose database is being made anew:
+// What RebuildDatabase leaves to be made of messages stands in bucketRebuild, which only a store
+// has whose database is being made anew:
 //
 //	m, key in msg → reference 16            a message whose row is gone
 //	i, key in msg → account 4, received ms 8, flags 1, bits 1   what an inbox index says of it
@@ -117,8 +117,8 @@ type Unlisted struct {
 	Envelope []byte
 }
 
-// Unlisted calls fn for each message in the segments that no row refers to, the oldest first, but for
-// those that are to be filed when the server starts.
+// Unlisted calls fn for each message in the segments that no row refers to, the oldest first, but
+// for those that are to be filed when the server starts.
 func (s *Store) Unlisted(fn func(Unlisted) error) error {
 	toFile := map[BlobRef]bool{}
 	for _, a := range s.left {
@@ -183,8 +183,8 @@ func (s *Store) Unlisted(fn func(Unlisted) error) error {
 	return nil
 }
 
-// AdoptBlob lets a message be referred to that nothing refers to, as if Append had just returned it.
-// It returns ErrDamaged where its bytes are not what was written.
+// AdoptBlob lets a message be referred to that nothing refers to, as if Append had just returned
+// it. It returns ErrDamaged where its bytes are not what was written.
 func (s *Store) AdoptBlob(ref BlobRef) error {
 	if err := s.seg.Verify(ref); err != nil {
 		return err
@@ -234,8 +234,8 @@ func (s *Store) noteEnd() error {
 	return s.Update(func(tx *Tx) error { return tx.Filed() })
 }
 
-// IsRebuilding tells whether a check has found that messages are still to be made anew. What else it
-// found may follow from that.
+// IsRebuilding tells whether a check has found that messages are still to be made anew. What else
+// it found may follow from that.
 func IsRebuilding(err error) bool { return strings.Contains(err.Error(), errRebuilding.Error()) }
 
 // errRebuilding is what Check says of a store whose messages RebuildDatabase has left to be made.

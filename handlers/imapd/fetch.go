@@ -90,8 +90,8 @@ func marksSeen(o *imap.FetchOptions) bool {
 	return false
 }
 
-// markSeen sets \Seen where it is missing, and gives the rows that this has changed. A message that is
-// damaged on the disk, so that nobody can see it, stays as it is.
+// markSeen sets \Seen where it is missing, and gives the rows that this has changed. A message that
+// is damaged on the disk, so that nobody can see it, stays as it is.
 func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRow, error) {
 	var unseen []uint32
 	for _, row := range rows {

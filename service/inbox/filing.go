@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Envelope is what SMTP said about a message; it is kept beside its bytes. Should the database be
-// lost, it tells whose the message is. Later versions may add fields.
+// An Envelope is what SMTP said about a message; it is kept beside its bytes. Should the database
+// be lost, it tells whose the message is. Later versions may add fields.
 type Envelope struct {
 	From     string    `json:"from"`
 	To       []string  `json:"to"`

@@ -39,8 +39,8 @@ type keptEnvelope struct {
 
 // Rebuild makes the rows of messages anew that the store has lost: those that store.RebuildDatabase
 // has left to be made, and those of messages that came after all that the database knows of, as
-// after a restore of the database alone. It ends what RebuildDatabase began. Killed at any point, it
-// can be run again.
+// after a restore of the database alone. It ends what RebuildDatabase began. Killed at any point,
+// it can be run again.
 func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*MessagesRebuilt, error) {
 	out := &MessagesRebuilt{Waiting: st.UnfiledCount()}
 	for {
@@ -168,6 +168,9 @@ func (m *remade) write(tx *store.Tx) error {
 			return err
 		}
 		return tx.PutMeta(now, &meta)
+	}
+	if _, err := tx.Folder(m.row.Mailbox, m.row.Folder); err != nil {
+		return err // before anything is written
 	}
 	row := m.row.Message
 	row.Flags &= store.FlagSeen | store.FlagAnswered | store.FlagFlagged | store.FlagDeleted | store.FlagDraft

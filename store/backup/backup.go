@@ -108,6 +108,9 @@ type Target struct {
 	Guest      bool            // the store keeps its entries for another target
 	Program    string          // the version of the program, which a restored store is told
 
+	// Progress is told by Restore and Verify how far they are; nil: nobody is.
+	Progress func(what string, done, all int64)
+
 	sending sync.Mutex // entries are sent by one at a time, and none while a backup begins
 	sent    uint64     // the number of the last entry that was sent; 0: not known
 }

@@ -63,10 +63,11 @@ func (t *Target) Verify(ctx context.Context) error {
 	var errs []error
 	seen := map[string]bool{}
 	for _, m := range manifests {
-		for _, o := range m.Objects {
+		for i, o := range m.Objects {
 			if seen[o.Name] {
 				continue
 			}
+			t.tell("objects of "+m.ID, i, len(m.Objects))
 			seen[o.Name] = true
 			err := t.verify(ctx, o)
 			if err == nil && (!m.Encrypted || len(t.Identities) > 0) {

@@ -91,6 +91,13 @@ func (t *Target) chains(ctx context.Context, manifests []*Manifest) ([]chain, er
 	return list, nil
 }
 
+// tell tells of progress.
+func (t *Target) tell(what string, done, all int) {
+	if t.Progress != nil {
+		t.Progress(what, int64(done), int64(all))
+	}
+}
+
 // Ranges says which times can be restored.
 func (t *Target) ranges(chains []chain) (list []TimeRange) {
 	for _, c := range chains {
@@ -156,7 +163,8 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 		}
 	}
 	end := errors.New("enough") // of the entries
-	for _, name := range c.batches {
+	for i, name := range c.batches {
+		t.tell("batches of entries", i, len(c.batches))
 		err = t.readEntries(ctx, name, func(e *store.Entry) error {
 			if !at.IsZero() && e.Time.After(at) {
 				return end
@@ -295,7 +303,8 @@ func syncDir(dir string) error {
 
 // fetchFull writes the files of a full backup.
 func (t *Target) fetchFull(ctx context.Context, m *Manifest, work string) error {
-	for _, o := range m.Objects {
+	for i, o := range m.Objects {
+		t.tell("objects", i, len(m.Objects))
 		kind, rest, _ := strings.Cut(o.Name, "/")
 		path := ""
 		switch kind {

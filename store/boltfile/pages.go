@@ -48,8 +48,8 @@ func CheckPages(f io.ReaderAt, size int64) []error {
 	return c.errs
 }
 
-// CheckTrees is CheckPages of the trees alone, in a file that a process has open: root is where they
-// begin in a snapshot, which must stay open meanwhile, and size what its pages take.
+// CheckTrees is CheckPages of the trees alone, in a file that a process has open: root is where
+// they begin in a snapshot, which must stay open meanwhile, and size what its pages take.
 func CheckTrees(f io.ReaderAt, root uint64, size, pageSize int64) []error {
 	c := &pageCheck{f: f, pageSize: pageSize, pages: uint64(size / pageSize)}
 	c.used = make([]bool, c.pages)

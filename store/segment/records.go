@@ -10,8 +10,8 @@ type Found struct {
 	Envelope []byte // valid during the call only
 }
 
-// Records calls fn for each record of a segment whose head is whole, in the order of the file. Bodies
-// are not verified. Damage, and what a newer version has written, is passed by.
+// Records calls fn for each record of a segment whose head is whole, in the order of the file.
+// Bodies are not verified. Damage, and what a newer version has written, is passed by.
 func (s *Store) Records(segment uint32, fn func(Found) error) error {
 	sf, err := s.files.acquire(segment)
 	if errors.Is(err, ErrDamaged) { // a file whose header says nothing has no records that can be told
