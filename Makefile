@@ -102,8 +102,9 @@ soak-deleted:
 
 # Years of an installation at work by a clock that is advanced: nothing grows without bound.
 YEARS ?= 2
+PER_DAY ?= 100
 soak-years:
-	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_YEARS=$(YEARS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestYearsReachAPlateau$$' -v -timeout 60m ./service
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_YEARS=$(YEARS) MAILSTEAD_PER_DAY=$(PER_DAY) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestYearsReachAPlateau$$' -v -timeout 60m ./service
 
 # Rounds of an upgrade for good, each with the store before started again.
 ROUNDS ?= 20

@@ -69,7 +69,7 @@ func envInt(name string, otherwise int) int {
 func TestYearsReachAPlateau(t *testing.T) {
 	years, perDay, days := envInt("MAILSTEAD_YEARS", 0), 5, 100
 	if years > 0 {
-		perDay, days = 100, 365*years
+		perDay, days = envInt("MAILSTEAD_PER_DAY", 100), 365*years
 	}
 	seed := uint64(envInt("MAILSTEAD_SEED", int(time.Now().UnixNano()&0xffffff)))
 	t.Logf("seed %d: %d days with %d messages each", seed, days, perDay)
