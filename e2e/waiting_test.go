@@ -49,9 +49,9 @@ func (i *instance) sendingLog() (out []waitingRow) {
 	return out
 }
 
-// wantExplained wants that within a minute each of n messages is sent, bounced or cancelled, or its
-// row says why it waits and until when. The count of what became of them is by status, and for those
-// that wait by what their rows say.
+// wantExplained wants that within a minute each of n messages is sent, bounced or cancelled, or
+// its row says why it waits and until when. The count of what became of them is by status, and for
+// those that wait by what their rows say.
 func (i *instance) wantExplained(n int, ok func(status, why string) bool) {
 	i.t.Helper()
 	began := time.Now()

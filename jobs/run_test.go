@@ -438,8 +438,8 @@ func TestRunEndsWithItsStore(t *testing.T) {
 	})
 }
 
-// TestClockThatIsSetDoesNoWorkTwice: it goes a year forward while a job runs, whose claim is over by
-// the calendar then; and a year back, after which recurring jobs come as before.
+// TestClockThatIsSetDoesNoWorkTwice: it goes a year forward while a job runs, whose claim is over
+// by the calendar then; and a year back, after which recurring jobs come as before.
 func TestClockThatIsSetDoesNoWorkTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var set, runs, rounds atomic.Int64
