@@ -54,7 +54,7 @@ func TestUpgradeKilled(t *testing.T) {
 	}
 	kills, messages := 4, 600
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_KILLS")); err == nil {
-		kills, messages = n, 12_000 // more than one transaction of a migration
+		kills, messages = n, 6000 // more than one transaction of a migration
 	}
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("MAILSTEAD_SEED"), "2026"), 10, 64)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestUpgradeKilled(t *testing.T) {
 	}
 
 	whole, trace := copyOfStore(t, old), filepath.Join(t.TempDir(), "trace")
-	if err := child(whole, "-f", "-qq", "-o", trace, "-e", "trace="+calls); err != nil {
+	if err := child(whole, "-f", "--seccomp-bpf", "-qq", "-o", trace, "-e", "trace="+calls); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(trace)
@@ -101,7 +101,7 @@ func TestUpgradeKilled(t *testing.T) {
 		for killed := false; ; killed = true {
 			name := names[rnd.IntN(len(names))]
 			at := 1 + rnd.IntN(counts[name])
-			err := child(dir, "-f", "-qq", "-o", os.DevNull, "-e", "trace="+name, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", name, at))
+			err := child(dir, "-f", "--seccomp-bpf", "-qq", "-o", os.DevNull, "-e", "trace="+name, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", name, at))
 			if err == nil {
 				break
 			}
