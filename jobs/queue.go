@@ -274,8 +274,8 @@ func (q *Queue) CancelKey(tx *store.Tx, kind, key string) error {
 	return q.Cancel(tx, j.ID)
 }
 
-// Move has a waiting job be done now, as one of another kind in another lane. What runs or has ended
-// stays as it is. Move returns store.ErrNotFound for what is not there.
+// Move has a waiting job be done now, as one of another kind in another lane. What runs or has
+// ended stays as it is. Move returns store.ErrNotFound for what is not there.
 func (q *Queue) Move(tx *store.Tx, id, kind, lane string) error {
 	k := q.kinds[kind]
 	if k == nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // TestHandOver: a host is told to take the content only after HandOver has agreed, with or without
-// PIPELINING and CHUNKING, and done is called once it has answered. After a refusal no other host is
-// tried, the message is for later, and the connection takes the next one.
+// PIPELINING and CHUNKING, and done is called once it has answered. After a refusal no other host
+// is tried, the message is for later, and the connection takes the next one.
 func TestHandOver(t *testing.T) {
 	for _, offers := range [][]string{nil, {"PIPELINING"}, {"CHUNKING"}, {"PIPELINING", "CHUNKING"}} {
 		t.Run(strings.Join(offers, " "), func(t *testing.T) {
@@ -36,8 +36,8 @@ func TestHandOver(t *testing.T) {
 			}
 			r = c.Direct(t.Context(), "them.example", envelope(), m)
 			want(t, r, Delivered, 250, "2.0.0")
-			if done != 1 || len(h.received()) != 1 {
-				t.Errorf("done was called %d times, and the host has %q", done, h.received())
+			if done != 1 || len(h.received()) != 1 || h.connections() != 1 {
+				t.Errorf("done was called %d times, and the host has %q by %d connections", done, h.received(), h.connections())
 			}
 		})
 	}

@@ -31,8 +31,8 @@ type AccountDeleted struct {
 	JobID     string `json:"job_id"`
 }
 
-// DeleteAccount takes an account out of use at once: nobody signs in to it, nothing is taken for it,
-// and nothing of it leaves any more. A job deletes what it has, and then the account. A second
+// DeleteAccount takes an account out of use at once: nobody signs in to it, nothing is taken for
+// it, and nothing of it leaves any more. A job deletes what it has, and then the account. A second
 // request answers the same job.
 func (s *Service) DeleteAccount(_ context.Context, in AccountIn) (*AccountDeleted, error) {
 	if in.Account == "" {

@@ -18,7 +18,7 @@ const (
 	waitingAtATime  = 100  // rows that one transaction changes
 	waitingLookedAt = 5000 // rows that one view looks at
 
-	// neverTried is how long a message waits for its first attempt before its row says that it does.
+	// neverTried is how long a message waits for its first attempt before its row says so.
 	neverTried = 30 * time.Second
 )
 
@@ -37,8 +37,8 @@ func whyItWaits(o *store.Outgoing, now time.Time) string {
 	return "not tried yet: other messages are before it"
 }
 
-// CancelWaiting takes back what waits to be sent for an account, as far as which tells; the rows say
-// why.
+// CancelWaiting takes back what waits to be sent for an account, as far as which tells; the rows
+// say why.
 func (s *Service) CancelWaiting(ctx context.Context, accountID, why string, which func(*store.Outgoing) bool) error {
 	for after, more := "", true; more; {
 		var ids []string
@@ -152,7 +152,8 @@ func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error)
 const kindReroute = "reroute"
 
 // rerouteKind has the messages tried at once that wait for a relay which is not configured any
-// more, or was not and is again. Each goes the way that it has now, or its row says what is missing.
+// more, or was not and is again. Each goes the way that it has now, or its row says what is
+// missing.
 func (s *Service) rerouteKind() jobs.Kind {
 	return jobs.Kind{Name: kindReroute, Work: s.reroute, Timeout: time.Hour}
 }
