@@ -50,8 +50,7 @@ func (i *instance) sendingLog() (out []waitingRow) {
 }
 
 // wantExplained wants that within a minute each of n messages is sent, bounced or cancelled, or
-// its row says why it waits and until when. The count of what became of them is by status, and for
-// those that wait by what their rows say.
+// its row says why it waits and until when, in a way that is ok.
 func (i *instance) wantExplained(n int, ok func(status, why string) bool) {
 	i.t.Helper()
 	began := time.Now()

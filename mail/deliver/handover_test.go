@@ -36,8 +36,8 @@ func TestHandOver(t *testing.T) {
 			}
 			r = c.Direct(t.Context(), "them.example", envelope(), m)
 			want(t, r, Delivered, 250, "2.0.0")
-			if done != 1 || len(h.received()) != 1 {
-				t.Errorf("done was called %d times, and the host has %q", done, h.received())
+			if done != 1 || len(h.received()) != 1 || h.connections() != 1 {
+				t.Errorf("done was called %d times, and the host has %q by %d connections", done, h.received(), h.connections())
 			}
 		})
 	}

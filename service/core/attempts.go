@@ -128,6 +128,18 @@ func (s *Core) StopAttempts(accountID string) {
 // attempt, and ends those of an account that is gone. An attempt that its account's suspension cuts
 // counts for nothing.
 func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
+	return s.onlyActive(k, func() error { return jobs.Snooze(s.Now().Add(SuspendedFor)) })
+}
+
+// EndsInactive ends the jobs of a kind when their account is suspended. What resumes it plans them
+// anew.
+func (s *Core) EndsInactive(k jobs.Kind) jobs.Kind {
+	return s.onlyActive(k, func() error { return nil })
+}
+
+// onlyActive has attempts of a kind for accounts alone that may act. Others come to what stopped
+// gives.
+func (s *Core) onlyActive(k jobs.Kind, stopped func() error) jobs.Kind {
 	work := k.Work
 	k.Work = func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 		ctx, a := s.attempts.begin(ctx, j.AccountID)
@@ -146,11 +158,11 @@ func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
 		case account == nil && j.AccountID != "": // "": the installation's own
 			return nil, nil
 		case account != nil && !account.MayAct():
-			return nil, jobs.Snooze(s.Now().Add(SuspendedFor))
+			return nil, stopped()
 		}
 		writes, err := work(ctx, j)
 		if err != nil && a.isStopped() {
-			return nil, jobs.Snooze(s.Now().Add(SuspendedFor))
+			return nil, stopped()
 		}
 		return writes, err
 	}

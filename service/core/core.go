@@ -12,8 +12,8 @@
 //   - logins.go: password hashes; how many wrong passwords are allowed (loginAttempts.delay).
 //   - keys.go: how a secret is sealed ([Keys.Seal]), and the master key.
 //   - jobs.go: a job as the API shows it.
-//   - attempts.go: jobs that wait while an account is suspended ([Core.WhileActive]), and the end of
-//     what is on its way then ([Core.StopAttempts]).
+//   - attempts.go: jobs that wait while an account is suspended ([Core.WhileActive]), and the end
+//     of what is on its way then ([Core.StopAttempts]).
 package core
 
 import (

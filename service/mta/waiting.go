@@ -18,8 +18,7 @@ const (
 	waitingAtATime  = 100  // rows that one transaction changes
 	waitingLookedAt = 5000 // rows that one view looks at
 
-	// neverTried is how long a message waits for its first attempt before its row says that it
-	// does.
+	// neverTried is how long a message waits for its first attempt before its row says so.
 	neverTried = 30 * time.Second
 )
 
