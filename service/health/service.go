@@ -91,7 +91,7 @@ type BackupHealth struct {
 	LastSuccessAt core.Time `json:"last_success_at"`
 	AgeSeconds    *int64    `json:"age_seconds"`
 	Verified      *bool     `json:"verified"`
-	Error         *string   `json:"error" words:"ours"`
+	Error         *string   `json:"error" words:"theirs"`
 }
 
 // ObjectsHealth is how the bucket is that keeps messages.
