@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-flips soak-open soak-powercut soak-swaps soak-recipients bench measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean soak-years soak-faults soak-flips
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -51,8 +51,9 @@ fuzz:
 
 # The tests of long runs at their full size.
 soak:
-	MAILSTEAD_SOAK=1 go test -run '^TestExternalMailboxes$$' -v -timeout 30m ./e2e
-	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles go test -count=1 -run '^TestDashboard$$' -v -timeout 30m ./e2e
+	MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(ExternalMailboxes|TenThousandIdleConnections)$$' -v -timeout 30m ./e2e
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(Text|FlippedBits|RestoreToAnySecond)' -timeout 30m ./store ./store/backup
+	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles,pages go test -count=1 -run '^TestDashboard$$' -v -timeout 30m ./e2e
 
 # Random histories of a store whose entries another one applies, both killed in between.
 HISTORIES ?= 10000
@@ -64,10 +65,46 @@ CUTS ?= 200
 soak-powercut: peers
 	MAILSTEAD_CUTS=$(CUTS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestPowerCut$$' -v -timeout 60m ./e2e
 
+# Faults of the disk, of memory and of others, at their full size (docs/faults.md).
+soak-faults: peers
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(FailedSync|FailedWrite|ReadOnlyDisk|SlowDisk|TooFewFiles|LittleMemory|FullDisk|DeadUpstreams|DeadResolver|DamagedDisk|TenThousandIdleConnections)$$' -v -timeout 60m ./e2e
+
+# kill -9 at every named point of the write paths, at three passings of each. KILLS is a pattern of names.
+KILLS ?= .
+PASSINGS ?= 3
+soak-kills:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS='$(KILLS)' MAILSTEAD_PASSINGS=$(PASSINGS) MAILSTEAD_SEED=$(SEED) go test -count=1 -parallel 4 -run '^TestKillPoint' -v -timeout 180m ./e2e
+
 # Backups of 100 000 messages under load, to a directory and to a bucket, compared with what is restored.
 MESSAGES ?= 100000
 soak-backup:
 	MAILSTEAD_MESSAGES=$(MESSAGES) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestBackupUnderLoad$$' -v -timeout 60m ./e2e
+
+# Backups killed at random moments, servers that send them too, and full disks in between.
+soak-backup-kills: KILLS ?= 50
+soak-backup-kills:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS=$(KILLS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestKilledBackups$$' -v -timeout 60m ./e2e
+
+# A restore on a bare machine, and every body of it read.
+soak-bare: MESSAGES = 1000
+soak-bare: peers
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_MESSAGES=$(MESSAGES) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestRestoreOnABareMachine$$' -v -timeout 30m ./e2e
+
+# Migrations of an old store killed before random writes and syncs.
+soak-upgrade: KILLS ?= 200
+soak-upgrade: peers
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS=$(KILLS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestUpgradeKilled$$' -v -timeout 60m ./store
+
+# A relay, a domain, a mailbox and a key deleted, each while 10 000 messages wait.
+WAITING ?= 10000
+soak-deleted:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_WAITING=$(WAITING) MAILSTEAD_STRICT=0 go test -count=1 -run '^Test(DeletedWithMailWaiting|StoppedAccounts)$$' -v -timeout 60m ./e2e
+
+# Years of an installation at work by a clock that is advanced: nothing grows without bound.
+YEARS ?= 2
+PER_DAY ?= 100
+soak-years:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_YEARS=$(YEARS) MAILSTEAD_PER_DAY=$(PER_DAY) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestYearsReachAPlateau$$' -v -timeout 60m ./service
 
 # Rounds of an upgrade for good, each with the store before started again.
 ROUNDS ?= 20
@@ -88,6 +125,12 @@ soak-open:
 soak-recipients:
 	MAILSTEAD_SOAK=1 MAILSTEAD_STRICT=0 go test -count=1 -run '^TestManyRecipients$$' -v -timeout 20m ./e2e
 
+# An hour of steady mixed load in production's settings: what grows, fails.
+MINUTES ?= 60
+RATE ?= 40
+soak-hour:
+	MAILSTEAD_MINUTES=$(MINUTES) MAILSTEAD_RATE=$(RATE) MAILSTEAD_SEED=$(SEED) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestHourOfLoad$$' -v -timeout $$(($(MINUTES)+30))m ./e2e
+
 # Compares who the author of a message is, over made-up headers, with Go's net/mail, Python's email package and nodemailer.
 AUTHORS ?= 1000000
 SEED ?= 2026
@@ -97,6 +140,11 @@ soak-authors: peers
 # At the end stand the largest and longest transactions; a function is to take at most 50 ms.
 bench:
 	@reports=$$(mktemp -d); trap 'rm -rf "$$reports"' EXIT; MAILSTEAD_TX_REPORT=$$reports go test -run '^$$' -bench . -benchmem ./... && .ci/tx-report $$reports
+
+# Compares SMTP, IMAP and the API with those of an earlier commit: make bench-compare BASE=COMMIT.
+COUNT ?= 10
+bench-compare:
+	@.ci/bench-compare $(BASE) $(COUNT)
 
 # How the code is cut: lengths of functions, sizes of packages, circles of files, ways of a message.
 measure:

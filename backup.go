@@ -176,8 +176,8 @@ func (in *installation) newSchedule() (*backup.Schedule, error) {
 		return nil, usageError{fmt.Errorf("[backup] to: %w", err)}
 	}
 	return &backup.Schedule{
-		Target: &backup.Target{Place: to, Recipients: b.Recipients, Temp: in.store.Dir()}, Source: in.backupSource(),
-		Every: b.Every, FullEvery: b.FullEvery, Keep: b.Keep, Sync: b.Sync, Now: in.store.Now,
+		Target: &backup.Target{Place: to, Recipients: b.Recipients, Temp: in.store.Dir(), Program: version}, Source: in.backupSource(),
+		Every: b.Every, FullEvery: b.FullEvery, Keep: b.Keep, Sync: b.Sync,
 	}, nil
 }
 
@@ -207,7 +207,7 @@ func (in *installation) backUp(ctx context.Context, ask backupIn) (*backup.Resul
 	}
 	in.backingUp.Lock()
 	defer in.backingUp.Unlock()
-	target := &backup.Target{Place: to, Recipients: recipients, Temp: in.store.Dir(), Guest: in.schedule != nil}
+	target := &backup.Target{Place: to, Recipients: recipients, Temp: in.store.Dir(), Guest: in.schedule != nil, Program: version}
 	return target.Run(ctx, in.backupSource(), ask.Full, !ask.NoVerify)
 }
 
@@ -244,7 +244,7 @@ func fromTarget(c *cli.Context, temp string) (*backup.Target, error) {
 		return nil, usageError{err}
 	}
 	ids, err := identities(c.String("age-identity"))
-	return &backup.Target{Place: at, Identities: ids, Temp: temp}, err
+	return &backup.Target{Place: at, Identities: ids, Temp: temp, Program: version}, err
 }
 
 func backupListCommand(c *cli.Context) error {
@@ -348,7 +348,7 @@ func restoreCommand(c *cli.Context) error {
 		if idErr != nil {
 			return idErr
 		}
-		out, err = backup.RestoreArchive(c.Context, from, dir, at, ids)
+		out, err = backup.RestoreArchive(c.Context, from, dir, at, ids, version)
 	} else {
 		target, targetErr := fromTarget(c, dir)
 		if targetErr != nil {
@@ -428,7 +428,7 @@ func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn
 	}
 	defer os.RemoveAll(dir)
 	if isArchive(from) {
-		_, err = backup.RestoreArchive(ctx, from, dir, ask.At, ids)
+		_, err = backup.RestoreArchive(ctx, from, dir, ask.At, ids, version)
 	} else {
 		at, placeErr := place(from, ask.S3, settings.S3, in.settings.CAFile)
 		if placeErr != nil {
@@ -439,7 +439,7 @@ func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn
 				return out, err
 			}
 		}
-		target := &backup.Target{Place: at, Identities: ids, Temp: in.store.Dir()}
+		target := &backup.Target{Place: at, Identities: ids, Temp: in.store.Dir(), Program: version}
 		_, err = target.Restore(ctx, dir, ask.At, in.log)
 	}
 	if err != nil {

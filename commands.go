@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"syscall"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
@@ -78,6 +81,7 @@ func initCommand(c *cli.Context) error {
 	var out *accounts.AccountCreated
 	err = withInstallation(c.String("data"), s, true, func(in *installation) (err error) {
 		out, err = in.svc.CreateAccount(c.Context, newAccount(c, true))
+		killpoint.At("key.account")
 		return withoutCode(err)
 	})
 	if err != nil {
@@ -120,6 +124,21 @@ func accountStatus(status string) cli.ActionFunc {
 		}
 		return printResult(c, out, fmt.Sprintf("%s is %s\n", out.AccountID, out.Status))
 	}
+}
+
+// accountDelete deletes an account, if that is confirmed.
+func accountDelete(c *cli.Context) error {
+	if err := requireFlag(c, "account"); err != nil {
+		return err
+	}
+	if !c.Bool("yes") {
+		return usageError{fmt.Errorf("this deletes the account %s with all its domains, mailboxes and mail, and cannot be undone: add --yes", c.String("account"))}
+	}
+	out := new(accounts.AccountDeleted)
+	if err := runLocal(c, deletePath, accounts.AccountIn{Account: c.String("account")}, out); err != nil {
+		return err
+	}
+	return printResult(c, out, fmt.Sprintf("%s is being deleted (job %s)\n", out.AccountID, out.JobID))
 }
 
 func accountsCommand(c *cli.Context) error {
@@ -208,7 +227,11 @@ func openAPICommand(c *cli.Context) error {
 // callCommand calls one operation of the API.
 func callCommand(c *cli.Context) error {
 	if c.Bool("list") {
-		for _, o := range handlers.Operations() {
+		list := handlers.Operations()
+		if s, err := config.Load(c); err == nil && s.Sandbox() {
+			list = append(list, handlers.Operation{Name: advanceClock, Method: http.MethodPost, Path: advancePath})
+		}
+		for _, o := range list {
 			if _, err := fmt.Fprintf(c.App.Writer, "%-28s %-6s %s\n", o.Name, o.Method, o.Path); err != nil {
 				return err
 			}
@@ -218,7 +241,7 @@ func callCommand(c *cli.Context) error {
 	if c.NArg() < 1 || c.NArg() > 2 {
 		return usageError{errors.New("usage: mailstead call OPERATION [JSON]; `mailstead call --list` lists the operations")}
 	}
-	r, err := handlers.NewRequest(c.Context, c.Args().Get(0), c.Args().Get(1))
+	r, err := newCall(c, c.Args().Get(0), c.Args().Get(1))
 	if err != nil {
 		return usageError{err}
 	}
@@ -241,6 +264,24 @@ func callCommand(c *cli.Context) error {
 	}
 	_, err = c.App.Writer.Write(body)
 	return err
+}
+
+// advanceClock is what `call` can do beside the operations of the API, in the sandbox.
+const advanceClock = "advance_clock"
+
+// newCall makes the request of an operation.
+func newCall(c *cli.Context, operation, args string) (*http.Request, error) {
+	if operation == advanceClock {
+		s, err := config.Load(c)
+		if err != nil {
+			return nil, err
+		}
+		if !s.Sandbox() {
+			return nil, fmt.Errorf("%s is for the sandbox: the clock of a server with a hostname cannot be advanced", operation)
+		}
+		return http.NewRequestWithContext(c.Context, http.MethodPost, advancePath, strings.NewReader(args))
+	}
+	return handlers.NewRequest(c.Context, operation, args)
 }
 
 // isRefused tells whether a socket is left over from a server that does not run.

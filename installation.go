@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
+	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/service"
@@ -40,8 +41,8 @@ type installation struct {
 }
 
 // openInstallation opens the data directory. l is nil if nothing listens. Where there is no store
-// it makes one only if mayMake says so.
-func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool, log *slog.Logger) (*installation, error) {
+// it makes one only if mayMake says so. now is the clock of the settings.
+func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
 	if err := findStore(dir, mayMake); err != nil {
 		return nil, err
 	}
@@ -49,9 +50,16 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(dir, store.Options{Log: log, Program: version})
+	opts := storeOptions(log)
+	opts.Clock = now
+	st, err := store.Open(dir, opts)
 	if err != nil {
 		return nil, err
+	}
+	if s.Sandbox() {
+		if err := service.ResumeClock(st); err != nil {
+			return nil, errors.Join(err, st.Close())
+		}
 	}
 	keys, err := core.OpenKeys(st)
 	if err != nil {
@@ -67,9 +75,11 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	q := jobs.NewQueue(st)
 	q.Log = log
 	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries, settings: s, log: log}
+	setPace(q)
 	if in.schedule, err = in.newSchedule(); err != nil {
 		return nil, errors.Join(err, in.close())
 	}
+	in.svc.Backups = in.schedule
 	if own != nil {
 		own.hosts = in.svc.HostsName
 	}
@@ -95,10 +105,10 @@ func findStore(dir string, mayMake bool) error {
 	switch {
 	case err != nil:
 		return err
-	case len(segments) > 0:
-		return usageError{fmt.Errorf("%s has messages but no database (%s): put the database back, or restore a backup to another directory with `mailstead restore`", path, store.DatabaseFile)}
 	case isDir(filepath.Join(path, backup.WorkDir)):
 		return usageError{fmt.Errorf("a restore to %s was not finished: run `mailstead restore` again", path)}
+	case len(segments) > 0:
+		return usageError{fmt.Errorf("%s has messages but no database (%s): put the database back, or restore a backup to another directory with `mailstead restore`", path, store.DatabaseFile)}
 	case !mayMake:
 		return usageError{fmt.Errorf("there is no store in %s: run `mailstead init --data %s --owner-email YOU@example.com` to create one, or give the right --data", path, path)}
 	}
@@ -270,7 +280,7 @@ func withInstallation(dir string, s *config.Settings, mayMake bool, do func(*ins
 	if info, statErr := os.Stat(dir); statErr == nil && !info.IsDir() {
 		return usageError{fmt.Errorf("%s is not a directory", dir)}
 	}
-	in, err := openInstallation(dir, s, nil, mayMake, slog.New(slog.DiscardHandler))
+	in, err := openInstallation(dir, s, nil, mayMake, clock.New(nil, s.ClockOffset()), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -36,10 +36,13 @@ const (
 	statusPath   = "/local/account-status"
 	claimPath    = "/local/claim"
 	backupPath   = "/local/backup"
+	deletePath   = "/local/account-delete"
 
 	restoreMailboxPath = "/local/restore-mailbox"
 	copyPath           = "/local/copy"
 	stopPath           = "/local/stop"
+	advancePath        = "/local/advance-clock" // of the sandbox
+	profilePath        = "/local/profile"
 )
 
 // localHandler answers the command line: the API as the owner, and the operator's commands.
@@ -52,11 +55,16 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	mux.Handle(passwordPath, localCommand(svc.ResetPassword))
 	mux.Handle(accountsPath, localCommand(svc.ListAccounts))
 	mux.Handle(statusPath, localCommand(svc.SetAccountStatus))
+	mux.Handle(deletePath, localCommand(svc.DeleteAccount))
 	mux.Handle(claimPath, localCommand(svc.DecideClaim))
 	mux.Handle(backupPath, longCommand(in.backUp))
 	mux.Handle(restoreMailboxPath, longCommand(in.restoreMailbox))
 	mux.Handle(copyPath, longCommand(in.copyStore))
 	mux.Handle(stopPath, longCommand(in.stopServer))
+	if in.settings.Sandbox() {
+		mux.Handle(advancePath, localCommand(svc.AdvanceClock))
+	}
+	mux.HandleFunc(profilePath, serveProfile)
 	return mux
 }
 
@@ -137,15 +145,34 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 
 // runLocal sends a command with its arguments as JSON and decodes what comes back.
 func runLocal(c *cli.Context, path string, in, out any) error {
-	return runBy(c, path, in, out, local)
+	answer, err := askThrough(c, path, in, local)
+	return decodeAnswer(answer, err, out)
 }
 
-// errNoServer is returned by runOverSocket where none runs.
+// errNoServer is returned by askServer where none runs.
 var errNoServer = errors.New("no server runs")
 
 // runOverSocket is runLocal for what only a running server does.
 func runOverSocket(c *cli.Context, path string, in, out any) error {
-	return runBy(c, path, in, out, func(c *cli.Context, r *http.Request) (*http.Response, error) {
+	answer, err := askServer(c, path, in)
+	return decodeAnswer(answer, err, out)
+}
+
+func decodeAnswer(answer io.ReadCloser, err error, out any) error {
+	if err != nil {
+		return err
+	}
+	defer answer.Close()
+	text, err := io.ReadAll(answer)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, out)
+}
+
+// askServer sends a command to the running server and gives its answer.
+func askServer(c *cli.Context, path string, in any) (io.ReadCloser, error) {
+	return askThrough(c, path, in, func(c *cli.Context, r *http.Request) (*http.Response, error) {
 		resp, err := overSocket(filepath.Join(c.String("data"), socketName), r)
 		if errors.Is(err, os.ErrNotExist) || isRefused(err) {
 			return nil, fmt.Errorf("%w on %s: start it first", errNoServer, c.String("data"))
@@ -154,26 +181,26 @@ func runOverSocket(c *cli.Context, path string, in, out any) error {
 	})
 }
 
-func runBy(c *cli.Context, path string, in, out any, send func(*cli.Context, *http.Request) (*http.Response, error)) error {
+func askThrough(c *cli.Context, path string, in any, send func(*cli.Context, *http.Request) (*http.Response, error)) (io.ReadCloser, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	r, err := http.NewRequestWithContext(c.Context, http.MethodPost, path, bytes.NewReader(body))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	resp, err := send(c, r)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if resp.StatusCode != http.StatusOK {
-		return errors.New(strings.TrimSpace(string(answer)))
-	}
-	return json.Unmarshal(answer, out)
+	return nil, errors.New(strings.TrimSpace(string(text)))
 }

@@ -59,6 +59,8 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 				command("create", "create another account", "", accountCommand, ownerFlags()...),
 				command("list", "list the accounts", "", accountsCommand, jsonFlag()),
 				command("suspend", "suspend an account: no log-ins, no mail in or out; its DNS zones stay served", "", accountStatus("suspended"), accountFlags()...),
+				command("delete", "delete an account with its domains, mailboxes and mail; what waits to be sent is discarded first", "", accountDelete,
+					append(accountFlags(), &cli.BoolFlag{Name: "yes", Usage: "really delete it"})...),
 				command("resume", "resume a suspended account", "", accountStatus("active"), accountFlags()...),
 			}},
 			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{
@@ -82,6 +84,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			command("restore", "make a data directory of a backup, or bring a mailbox back", "", restoreCommand, restoreFlags()...),
 			command("rehearse", "migrate a copy of the store to this version and compare it; --swap does it for good", "", rehearseCommand, rehearseFlags()...),
 			command("check", "verify every index, blob and reference of a stopped store; --rebuild makes a damaged database anew", "", checkCommand, checkFlags()...),
+			{Name: "profile", Usage: "measure the running server", Subcommands: profileCommands()},
 			command("openapi", "print the description of the API", "", openAPICommand),
 			command("version", "print the version", "", versionCommand, licensesFlag()),
 		},

@@ -24,7 +24,7 @@ func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar
 	var out []registrar.Registrar
 	client := apiClient(c)
 	if n := s.Registrar.NameCom; n != nil {
-		shop, err := registrar.NewNameCom(registrar.NameComConfig{BaseURL: n.BaseURL.String(), Username: n.Username, Token: n.Token, HTTP: client, Now: st.Now})
+		shop, err := registrar.NewNameCom(registrar.NameComConfig{BaseURL: n.BaseURL.String(), Username: n.Username, Token: n.Token, HTTP: client})
 		if err != nil {
 			return nil, usageError{err}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
 )
@@ -132,6 +133,7 @@ func (r *rehearsal) rehearse(c *cli.Context, dir string) error {
 	if r.note("copy", err) != nil {
 		return fmt.Errorf("copy the store: %w", err)
 	}
+	killpoint.At("rehearse.copied")
 	return r.migrate(r.Path)
 }
 
@@ -148,8 +150,10 @@ func (r *rehearsal) migrate(dir string) error {
 	if err != nil {
 		return r.note("contents", err)
 	}
+	killpoint.At("rehearse.migrate")
 	r.progress.show("migrate", 0, 0)
 	st, err := store.Open(dir, store.Options{Log: slog.New(slog.DiscardHandler), Program: version})
+	killpoint.At("rehearse.migrated")
 	if r.note("migrate", err) != nil {
 		return err
 	}
@@ -198,9 +202,11 @@ func (r *rehearsal) swap(c *cli.Context, dir string) error {
 		}
 		err = nil
 	}
+	killpoint.At("swap.copied")
 	if err == nil {
 		err = errors.Join(os.RemoveAll(r.Path), os.Rename(kept, r.Path))
 	}
+	killpoint.At("swap.kept")
 	if r.note("copy", err) != nil {
 		return err
 	}

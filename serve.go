@@ -26,6 +26,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/dnsd"
 	"github.com/mailstead/mailstead/handlers/imapd"
 	"github.com/mailstead/mailstead/handlers/smtpd"
+	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
@@ -69,7 +70,8 @@ type server struct {
 // turn: it accepts nothing new, lets what runs end within stopGrace, and closes the store last.
 func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer) (err error) {
 	s.level.Set(s.settings.LogLevel.Level())
-	s.log = newLogger(stderr, s.settings.LogFormat.String(), s.level)
+	now := clock.New(nil, s.settings.ClockOffset())
+	s.log = newLogger(stderr, s.settings.LogFormat.String(), s.level, s.settings.Sandbox(), now)
 	if s.listeners, err = listen(s.settings); err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	if err := checkAtStart(dir); err != nil {
 		return err
 	}
-	if s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), s.log); err != nil {
+	if s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), now, s.log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.inst.close()) }()
@@ -133,13 +135,15 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	s.start(&work, "queue", func() error { return s.inst.queue.Run(accepting) })
 	s.start(&work, "database", func() error { return s.inst.store.WatchPages(accepting) })
 	s.start(&work, "previous stores", func() error {
-		for every := time.NewTicker(24 * time.Hour); ; {
-			removePrevious(dir, time.Now(), s.log)
+		now := s.inst.store.Clock()
+		daily, stop := now.Every(24 * time.Hour)
+		defer stop()
+		for {
+			removePrevious(dir, now.Now(), s.log)
 			select {
 			case <-accepting.Done():
-				every.Stop()
 				return nil
-			case <-every.C:
+			case <-daily:
 			}
 		}
 	})
@@ -347,8 +351,17 @@ func startText(c core.Config, r ready, a *accounts.AccountCreated) string {
 	return w.String()
 }
 
-func newLogger(w io.Writer, form string, level slog.Leveler) *slog.Logger {
+// newLogger makes the log. In the sandbox its times are those of the clock, which may be shifted.
+func newLogger(w io.Writer, form string, level slog.Leveler, sandbox bool, now *clock.Clock) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
+	if sandbox {
+		o.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
+			if len(groups) == 0 && a.Key == slog.TimeKey {
+				a.Value = slog.TimeValue(now.Now())
+			}
+			return a
+		}
+	}
 	if form == "json" {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}

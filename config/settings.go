@@ -15,6 +15,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/dnsprov/ca"
@@ -60,6 +61,7 @@ type Settings struct {
 	Spam      spamSettings      `toml:"spam"`
 	S3        S3                `toml:"s3"`
 	Backup    backupSettings    `toml:"backup"`
+	Pretend   sandboxSettings   `toml:"sandbox"`
 	Zones     dnsSettings       `toml:"-"`
 }
 
@@ -162,6 +164,9 @@ func (s *Settings) check() error {
 			return fmt.Errorf("[[relay]] number %d: the name %q is taken", i+1, s.Relay[i].Name)
 		}
 		seen[s.Relay[i].Name] = true
+	}
+	if !s.Sandbox() && s.ClockOffset() != 0 {
+		return errors.New("[sandbox] clock_offset: the clock of a server with a hostname cannot be shifted: remove clock_offset or hostname")
 	}
 	for _, check := range []func() error{s.Registrar.check, s.Spam.check, s.Zones.check, s.S3.check, s.Backup.check} {
 		if err := check(); err != nil {
@@ -266,6 +271,14 @@ func (s *Settings) PlannedURL() string {
 	}
 	return scheme + "://" + host
 }
+
+// sandboxSettings is the table [sandbox].
+type sandboxSettings struct {
+	ClockOffset clockOffset `toml:"clock_offset"`
+}
+
+// ClockOffset is how far the clock of a sandbox is ahead of the machine's; it may be negative.
+func (s *Settings) ClockOffset() time.Duration { return s.Pretend.ClockOffset.d }
 
 // limitSettings is the table [limits].
 type limitSettings struct {

@@ -187,7 +187,9 @@ type (
 	port      uint16
 	count     uint32
 	duration  struct{ d time.Duration }
-	toggle    bool
+	// A clockOffset is a duration that may be negative.
+	clockOffset struct{ d time.Duration }
+	toggle      bool
 )
 
 func (o *outbound) UnmarshalText(t []byte) (err error) {
@@ -260,6 +262,21 @@ func (d *duration) UnmarshalText(text []byte) error {
 	d.d = v
 	return nil
 }
+
+func (o *clockOffset) UnmarshalText(text []byte) error {
+	size, back := strings.CutPrefix(string(text), "-")
+	var d duration
+	if err := d.UnmarshalText([]byte(size)); err != nil || d.d > maxClockOffset {
+		return fmt.Errorf("%q is not an offset; write, for example, 26h, 7d or -30m, at most 3650d", text)
+	}
+	if o.d = d.d; back {
+		o.d = -d.d
+	}
+	return nil
+}
+
+// maxClockOffset is ten years.
+const maxClockOffset = 3650 * 24 * time.Hour
 
 // Level is the level as log/slog has it.
 func (l logLevel) Level() slog.Level {

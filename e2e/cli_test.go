@@ -253,6 +253,32 @@ func TestCommandsWithAndWithoutAServer(t *testing.T) {
 	}
 }
 
+// TestProfile: a running server writes each kind of profile to a file; a stopped one writes none.
+func TestProfile(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, "")
+	dir := t.TempDir()
+	for kind, begin := range map[string]string{"cpu": "\x1f\x8b", "heap": "\x1f\x8b", "goroutine": "\x1f\x8b", "trace": "go 1."} {
+		file := filepath.Join(dir, kind)
+		_, code := mailstead(t, "profile", kind, "--data", i.dir, "--to", file, "--seconds", "1")
+		text, err := os.ReadFile(file)
+		if err != nil || code != 0 || !strings.HasPrefix(string(text), begin) {
+			t.Errorf("profile %s: exit %d, %v, %.20q", kind, code, err, text)
+		}
+	}
+	if n := i.profile("goroutine", 0); n < 10 || n > 100 {
+		t.Errorf("a server at rest has %.0f goroutines", n)
+	}
+	if _, code := mailstead(t, "profile", "cpu", "--data", i.dir); code != 2 {
+		t.Errorf("without --to: exit %d, want 2", code)
+	}
+	i.stop()
+	file := filepath.Join(dir, "stopped")
+	if _, code := mailstead(t, "profile", "heap", "--data", i.dir, "--to", file); code != 1 || isFile(file) {
+		t.Errorf("of a stopped server: exit %d, want 1 and no file", code)
+	}
+}
+
 // TestHealth needs no token.
 func TestHealth(t *testing.T) {
 	t.Parallel()

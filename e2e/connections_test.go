@@ -21,8 +21,14 @@ import (
 	"github.com/miekg/dns"
 )
 
-// idlers is how many connections come that say nothing.
-const idlers = 10_000
+// idlers is how many connections come that say nothing. CI has fewer, but more than there may be:
+// make soak has them all.
+func (p gate) idlers() int {
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		return 10_000
+	}
+	return p.most + 1000
+}
 
 // guest is an address in a network where none of the idle clients is.
 const guest = "127.200.0.1"
@@ -123,12 +129,12 @@ type mob struct {
 
 // gather opens the connections, from 250 addresses in 50 networks.
 func gather(t *testing.T, addr string, p gate) *mob {
-	m := &mob{gate: p, conns: make([]net.Conn, idlers), odd: map[string]int{}}
+	m := &mob{gate: p, conns: make([]net.Conn, p.idlers()), odd: map[string]int{}}
 	var next atomic.Int32
 	var workers sync.WaitGroup
 	for range 32 {
 		workers.Go(func() {
-			for n := int(next.Add(1)) - 1; n < idlers; n = int(next.Add(1)) - 1 {
+			for n := int(next.Add(1)) - 1; n < len(m.conns); n = int(next.Add(1)) - 1 {
 				from := fmt.Sprintf("127.100.%d.%d", n%50, 1+n/50%5)
 				conn, err := dialFrom(t.Context(), from, addr)
 				if err != nil {
@@ -184,10 +190,13 @@ func TestTenThousandIdleConnections(t *testing.T) {
 		t.Skip("the race detector takes more memory and time than what is measured")
 	}
 	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Max < idlers+1000 {
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil || files.Max < 11_000 {
 		t.Skipf("this process may have no more than %d open files (%v)", files.Max, err)
 	}
 	for _, p := range gates {
+		if p.name == "submission" && os.Getenv("MAILSTEAD_SOAK") == "" {
+			continue // the port of smtp has the same limits
+		}
 		t.Run(p.name, func(t *testing.T) {
 			i, _ := alone(t)
 			before, memory := i.files(), i.memory("VmRSS")
@@ -217,7 +226,7 @@ func TestTenThousandIdleConnections(t *testing.T) {
 			}
 			i.until("the surplus is gone", func() bool { return int(m.open.Load()) <= p.most })
 			t.Logf("%d came in %s, %d are still there, %d were refused, %d dismissed, %d closed; the slowest visit took %s; %d MiB more memory",
-				idlers, gathered.Round(time.Millisecond), m.open.Load(), m.refused.Load(), m.dismissed.Load(), m.silenced.Load(), slowest.Round(time.Millisecond), grown)
+				len(m.conns), gathered.Round(time.Millisecond), m.open.Load(), m.refused.Load(), m.dismissed.Load(), m.silenced.Load(), slowest.Round(time.Millisecond), grown)
 			m.leave()
 			i.until("the files are closed", func() bool { return i.files() <= before+5 })
 			for said, n := range m.odd {
@@ -281,7 +290,7 @@ func (m *mob) compare(t *testing.T, i *instance) {
 	if m.gate.dismiss == "" { // there idle connections end by themselves after ten seconds
 		return
 	}
-	if least := idlers - m.gate.most; refused+away < least || silenced > least/100 {
+	if least := len(m.conns) - m.gate.most; refused+away < least || silenced > least/100 {
 		t.Errorf("the log counts %d refused and %d sent away, want %d at least; %d were told nothing", refused, away, least, silenced)
 	}
 }

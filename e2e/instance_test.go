@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,19 +29,25 @@ import (
 	"github.com/mailstead/mailstead/mail/auth"
 )
 
+// buildDir has the programs that tests drive.
+var buildDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "mailstead-test") })
+
 // binary builds the program once for all tests that drive it.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "mailstead-test")
+var binary = sync.OnceValues(func() (string, error) { return build("mailstead") })
+
+func build(name string, args ...string) (string, error) {
+	dir, err := buildDir()
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "mailstead")
-	out, err := exec.Command("go", append([]string{"build", "-o", path}, append(buildArgs, "..")...)...).CombinedOutput()
+	path := filepath.Join(dir, name)
+	args = slices.Concat([]string{"build", "-o", path}, buildArgs, args, []string{".."})
+	out, err := exec.Command("go", args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 func TestMain(m *testing.M) {
 	flag.Parse()
@@ -50,8 +58,8 @@ func TestMain(m *testing.M) {
 		_ = os.Setenv("MAILSTEAD_STRICT", "1") // the programs that tests start hold transactions to their bounds
 	}
 	code := m.Run()
-	if path, err := binary(); err == nil {
-		os.RemoveAll(filepath.Dir(path))
+	if dir, err := buildDir(); err == nil {
+		os.RemoveAll(dir)
 	}
 	os.Exit(code)
 }
@@ -119,6 +127,8 @@ type instance struct {
 	cmd   *exec.Cmd
 	log   *os.File
 
+	path   string   // of the program; that of binary if empty
+	env    []string // added to the environment
 	before []string // a program that runs the server, and its arguments
 	http   *http.Client
 }
@@ -145,12 +155,19 @@ func newInstanceIn(t *testing.T, dir, config string, args ...string) *instance {
 // startInstance starts a server on a data directory.
 func startInstance(t *testing.T, dir, token string, args ...string) *instance {
 	t.Helper()
+	i := startable(t, dir, token, args...)
+	i.start()
+	return i
+}
+
+// startable is a server on a data directory, which is not started yet.
+func startable(t *testing.T, dir, token string, args ...string) *instance {
+	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	i := &instance{t: t, dir: dir, args: args, token: token, log: log, http: &http.Client{Timeout: time.Minute}}
-	i.start()
 	t.Cleanup(func() {
 		i.stop()
 		log.Close()
@@ -165,7 +182,18 @@ func startInstance(t *testing.T, dir, token string, args ...string) *instance {
 // start runs serve and waits for its ready file.
 func (i *instance) start() {
 	i.t.Helper()
+	if !i.launch() {
+		i.t.Fatal("the server did not become ready")
+	}
+}
+
+// launch runs serve and tells whether it became ready.
+func (i *instance) launch() bool {
+	i.t.Helper()
 	path, err := binary()
+	if i.path != "" {
+		path, err = i.path, nil
+	}
 	if err != nil {
 		i.t.Fatal(err)
 	}
@@ -175,6 +203,9 @@ func (i *instance) start() {
 	command := append(append(i.before, path), append(args, i.args...)...)
 	i.cmd = exec.Command(command[0], command[1:]...)
 	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log
+	if len(i.env) > 0 {
+		i.cmd.Env = append(os.Environ(), i.env...)
+	}
 	if err := i.cmd.Start(); err != nil {
 		i.t.Fatal(err)
 	}
@@ -182,13 +213,23 @@ func (i *instance) start() {
 	for {
 		text, err := os.ReadFile(file)
 		if err == nil && json.Unmarshal(text, &i.ready) == nil && (i.ready.PID == i.cmd.Process.Pid || i.before != nil) {
-			return
+			return true
 		}
-		if time.Now().After(deadline) {
-			i.t.Fatal("the server did not become ready")
+		if time.Now().After(deadline) || i.died() {
+			return false
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+}
+
+// died tells whether the process has ended by itself.
+func (i *instance) died() bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", i.cmd.Process.Pid))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) && runtime.GOOS == "linux"
+	}
+	_, state, _ := strings.Cut(string(text), ") ")
+	return strings.HasPrefix(state, "Z") // nobody has waited for it
 }
 
 // stop ends the server with SIGTERM and waits; it must end well.

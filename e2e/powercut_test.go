@@ -352,23 +352,10 @@ func TestPowerCut(t *testing.T) {
 // recipients are those of all sent messages.
 func (i *instance) recipients() (list []string) {
 	i.t.Helper()
-	for cursor := ""; ; {
-		var page struct {
-			Data       []logRow
-			Pagination struct {
-				Cursor  *string
-				HasMore bool `json:"has_more"`
-			}
-		}
-		i.want(200, "GET", "/v1/messages?limit=100"+cursor, nil, &page)
-		for _, r := range page.Data {
-			list = append(list, r.Recipient)
-		}
-		if !page.Pagination.HasMore {
-			return list
-		}
-		cursor = "&cursor=" + *page.Pagination.Cursor
+	for _, r := range i.sendingRows() {
+		list = append(list, r.Recipient)
 	}
+	return list
 }
 
 func eachLine(t *testing.T, file string, fn func(n int, line string)) {

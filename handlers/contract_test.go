@@ -361,6 +361,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
 		test_webhook redeliver_event set_universal_inbox create_export`},
+	{"read", "owner", "get_health"}, // of the first account alone
 	{"admin", "owner admin", "invite_team_user delete_team_user"},
 }
 

@@ -115,6 +115,9 @@ func operations(s *service.Service) []op {
 		{name: "create_export", method: "POST", path: "/v1/export", status: 200, scope: "write", roles: managers, call: with(s.CreateExport)},
 		{name: "list_export_formats", method: "GET", path: "/v1/export/formats", status: 200, scope: "read", roles: everyone, call: plain(s.ListExportFormats)},
 
+		// The installation.
+		{name: "get_health", method: "GET", path: "/v1/health", status: 200, scope: "read", roles: owners, call: plain(s.GetHealth)},
+
 		// Mail in mailboxes.
 		{name: "list_email_user_inbox", method: "GET", path: "/v1/email-users/{user_id}/inbox", status: 200, scope: "read", roles: everyone, call: with(s.ListEmailUserInbox)},
 		{name: "refresh_email_user_inbox", method: "POST", path: "/v1/email-users/{user_id}/inbox/refresh", status: 200, scope: "write", roles: everyone, call: with(s.RefreshEmailUserInbox)},
@@ -167,6 +170,7 @@ type op struct {
 var (
 	everyone = []string{"owner", "admin", "member"}
 	managers = []string{"owner", "admin"}
+	owners   = []string{"owner"}
 )
 
 // A caller is a service method with its types hidden.

@@ -73,6 +73,7 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 
 		// For other programs.
 		"/healthz": s.health,
+		"/readyz":  s.ready,
 		hooksPath:  s.receiveNotice,
 		"/hooks":   s.dashboard,
 	} {
@@ -203,4 +204,22 @@ func (s *Server) health(c *call) {
 		return
 	}
 	_, _ = io.WriteString(c.w, "ok\n")
+}
+
+// ready answers whether the server takes mail and changes, with a line for each reason why it does
+// not.
+func (s *Server) ready(c *call) {
+	reasons := s.svc.NotReady()
+	select {
+	case <-s.ending:
+		reasons = append(reasons, "stopping")
+	default:
+	}
+	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if len(reasons) == 0 {
+		_, _ = io.WriteString(c.w, "ok\n")
+		return
+	}
+	c.w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = io.WriteString(c.w, strings.Join(reasons, "\n")+"\n")
 }

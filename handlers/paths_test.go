@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden file anew")
 
 // pathsAsked are paths of every kind that the server knows, and paths that only look like them.
 var pathsAsked = []string{
-	"/", "", "*", "/index.html", "/assets/x.js", "//", "//reset", "/domains/dom_1", "/healthz", "/healthz/", "/Healthz", "/reset", "/reset/", "/reset?token=x",
+	"/", "", "*", "/index.html", "/assets/x.js", "//", "//reset", "/domains/dom_1", "/healthz", "/healthz/", "/Healthz", "/readyz", "/reset", "/reset/", "/reset?token=x",
 	"/export", "/export/", "/export/x", "/export//x", "/export/x/y", "/export/x%2Fy", "/exports",
 	"/hooks", "/hooks/", "/hooks/x", "/hooks/ses/x", "/hooks/ses/x/y", "/hooks//x", "/hooks/ses/../x",
 	"/unsubscribe", "/unsubscribe/", "/unsubscribe/x", "/unsubscribe/x/y", "/unsubscribe//x",

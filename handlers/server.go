@@ -61,7 +61,7 @@ type Server struct {
 
 // New makes the API of a service.
 func New(svc *service.Service) *Server {
-	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: time.Now, ending: make(chan struct{})}
+	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: svc.Now, ending: make(chan struct{})}
 	s.rates = newRates(svc.Config.Limits)
 	s.badTokens = newBadTokens()
 	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})

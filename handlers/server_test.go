@@ -330,6 +330,7 @@ GET /v1/jobs list_jobs
 GET /v1/jobs/{job_id} get_job
 POST /v1/export create_export
 GET /v1/export/formats list_export_formats
+GET /v1/health get_health
 `
 
 // TestInterfaceIsComplete holds that every row of the interface is in the table, that the table has

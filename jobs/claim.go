@@ -130,7 +130,8 @@ func (d *dispatcher) launch(b *batch) {
 
 func (d *dispatcher) newClaim(j *store.Job, l *lane) *claim {
 	ctx, cancel := context.WithCancelCause(d.base)
-	return &claim{job: j, kind: d.kinds[j.Kind], lane: l, base: d.base, ctx: ctx, cancel: cancel}
+	k := d.kinds[j.Kind]
+	return &claim{job: j, kind: k, lane: l, base: d.base, ctx: ctx, cancel: cancel, over: time.Now().Add(k.Timeout + slack)}
 }
 
 // chain claims the first job of the lane of a claim that ends in the same transaction, if it is

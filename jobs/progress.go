@@ -80,7 +80,7 @@ func updateProgress(ctx context.Context, change func(*progress)) {
 		return
 	}
 	n.pending = true
-	n.timer = time.AfterFunc(max(0, progressEvery-n.now().Sub(n.written)), n.flush)
+	n.timer = time.AfterFunc(max(0, progressEvery-time.Since(n.written)), n.flush)
 }
 
 // write puts the progress into a job's record.
@@ -112,7 +112,7 @@ func (q *Queue) flush(c *claim) {
 	defer n.writing.Unlock()
 	n.mu.Lock()
 	n.pending = false
-	n.written = n.now()
+	n.written = time.Now()
 	sealed := n.sealed
 	n.mu.Unlock()
 	if sealed {

@@ -265,6 +265,30 @@ func (q *Queue) Wake(tx *store.Tx, id string, due time.Time) error {
 	return q.put(tx, j)
 }
 
+// CancelKey cancels the job that waits with the key, if one does.
+func (q *Queue) CancelKey(tx *store.Tx, kind, key string) error {
+	j, err := q.waiting(tx, kind, key)
+	if j == nil || err != nil {
+		return err
+	}
+	return q.Cancel(tx, j.ID)
+}
+
+// Move has a waiting job be done now, as one of another kind in another lane. What runs or has
+// ended stays as it is. Move returns store.ErrNotFound for what is not there.
+func (q *Queue) Move(tx *store.Tx, id, kind, lane string) error {
+	k := q.kinds[kind]
+	if k == nil {
+		return fmt.Errorf("move job: nobody handles kind %q", kind)
+	}
+	j, err := store.Jobs.Get(tx, id)
+	if err != nil || j.State != store.JobQueued {
+		return err
+	}
+	j.Kind, j.Lane, j.Max, j.Visible, j.Due = kind, lane, k.Max, k.Visible, tx.Now()
+	return q.put(tx, j)
+}
+
 // Args reads the arguments that a job was added with. The error is ErrArgs.
 func Args[T any](j *store.Job) (T, error) {
 	var args T

@@ -86,6 +86,9 @@ func TestAccountLeavesItsKindToOthers(t *testing.T) {
 }
 
 func TestMoreLanesWaitForAShareThanMemoryHolds(t *testing.T) {
+	if testing.Short() {
+		t.Skip("eight thousand jobs, which show the race detector no more than a hundred")
+	}
 	in(t, func(t *testing.T, q *Queue) {
 		const n = 2*maxParked + 100
 		var slow gauge

@@ -84,11 +84,11 @@ func (d *dispatcher) run(ctx context.Context) error {
 
 // sleep waits until a time (zero: none), a wake-up, the end of ctx or that of the store.
 func (d *dispatcher) sleep(ctx context.Context, until time.Time, wake <-chan struct{}) error {
-	var due <-chan time.Time
+	var due <-chan struct{}
 	if !until.IsZero() {
-		t := time.NewTimer(until.Sub(d.Store.Now()))
-		defer t.Stop()
-		due = t.C
+		var stop func()
+		due, stop = d.Store.Clock().At(until)
+		defer stop()
 	}
 	select {
 	case <-due:
@@ -112,6 +112,9 @@ func (d *dispatcher) pass() (again bool, err error) {
 	now := d.Store.Now()
 	if now.Before(d.seen) { // the clock was set back: what was passed may be waiting again
 		d.unseen, d.cursor = true, ""
+		if err := d.seedRecurring(); err != nil {
+			return false, err
+		}
 	}
 	d.seen = now
 	lapsed, more, err := d.findDue(now)
@@ -232,6 +235,12 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 		if j == nil || j.State != store.JobRunning || (cause == errLapsed && j.Due.After(now)) {
 			continue
 		}
+		if left := d.scheduler.left(id, j.Attempt); cause == errLapsed && left > 0 {
+			if err := d.extend(j, left); err != nil {
+				return err
+			}
+			continue
+		}
 		err = d.Queue.conclude(j, outcome{err: cause})
 		switch {
 		case err == nil:
@@ -241,6 +250,26 @@ func (d *dispatcher) conclude(ids []string, now time.Time, cause error) error {
 		}
 	}
 	return nil
+}
+
+// extend moves the end of a claim that is not over: the calendar was set while the work went on as
+// before. To do the job again meanwhile would do it twice.
+func (d *dispatcher) extend(claimed *store.Job, left time.Duration) error {
+	var due time.Time
+	err := d.Store.Update(func(tx *store.Tx) error {
+		tx.MayUseReserve()
+		due = tx.Now().Add(left + time.Millisecond).Truncate(time.Millisecond)
+		j, err := store.Jobs.Find(tx, claimed.ID)
+		if err != nil || j == nil || j.State != store.JobRunning || j.Attempt != claimed.Attempt {
+			return err
+		}
+		j.Due = due
+		return d.put(tx, j)
+	})
+	if d.next.IsZero() || due.Before(d.next) {
+		d.next = due
+	}
+	return err
 }
 
 // errNothing undoes a transaction of claims that claimed nothing.

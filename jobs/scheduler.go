@@ -166,6 +166,16 @@ func (s *scheduler) abandon(id string, attempt int) {
 	}
 }
 
+// left is how much of its time a claim has left; not above 0 where it is over or not known.
+func (s *scheduler) left(id string, attempt int) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.claims[id]; c != nil && c.job.Attempt == attempt {
+		return time.Until(c.over)
+	}
+	return 0
+}
+
 // finish notes that the work of a claim has returned.
 func (s *scheduler) finish(c *claim) {
 	s.mu.Lock()
@@ -232,6 +242,7 @@ type claim struct {
 	base     context.Context // ends when the queue stops in earnest
 	ctx      context.Context // ends then, and when the job is cancelled
 	cancel   context.CancelCauseFunc
+	over     time.Time // by the machine's clock; the job's Due says so by the calendar, which may be set
 	progress progress
 	cleanup  cleanup
 }

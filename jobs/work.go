@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -29,7 +30,9 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 	}()
 	defer c.cancel(nil)
 	defer c.cleanup.run()
+	killpoint.At("jobs.claimed")
 	writes, err := d.attempt(c)
+	killpoint.At("jobs.worked")
 	o := outcome{err: err, writes: writes, progress: &c.progress}
 	o.stopped = errors.Is(context.Cause(c.ctx), errStopped)
 	c.progress.seal()
@@ -39,6 +42,7 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 		}
 	}
 	err = d.persist(c, o)
+	killpoint.At("jobs.finished")
 	if errors.Is(o.err, ErrArgs) {
 		d.noteUnread(c.job.ID, o.err)
 	} else {
@@ -90,7 +94,7 @@ func (q *Queue) persist(c *claim, o outcome) error {
 	pause := time.Second
 	for {
 		err := q.conclude(c.job, o)
-		if !errors.Is(err, store.ErrFull) || q.Store.Now().Add(pause).After(c.job.Due) {
+		if !errors.Is(err, store.ErrFull) || time.Until(c.over) < pause {
 			return err
 		}
 		select {

@@ -17,7 +17,8 @@ import (
 
 const (
 	daysKept  = 400 * 24 * time.Hour
-	pruneLook = 5000 // rows that are looked at in one view
+	endedKept = 90 * 24 * time.Hour // tokens that have expired, and purchases that were refused
+	pruneLook = 5000                // rows that are looked at in one view
 )
 
 // retentionKind deletes what is kept for a time only, once an hour, a bounded number in each
@@ -86,6 +87,14 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func() error {
 			return pruneByID(ctx, s, store.Reports, reports.ReportsKept, func(r *store.Report) (string, bool) { return r.ID, now.Sub(r.ReceivedAt) > reports.ReportsKept })
 		},
+		func() error {
+			return pruneByID(ctx, s, store.Tokens, endedKept, func(t *store.Token) (string, bool) {
+				return t.ID, !t.ExpiresAt.IsZero() && now.Sub(t.ExpiresAt) > endedKept
+			})
+		},
+		func() error { // their ids tell their age
+			return pruneByID(ctx, s, store.Purchases, endedKept, func(p *store.Purchase) (string, bool) { return p.ID, p.State == store.PurchaseRefused })
+		},
 		func() error { return s.pruneDays(ctx) },
 		func() error { return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return pruneReplays(tx, now) }) },
 		func() error {
@@ -120,9 +129,10 @@ func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error
 
 // pruneByID deletes the records of a table that old tells of. Their ids rise with time, so that all
 // that are old have an id from before the time of kept; among these may be some that are not old,
-// which are passed over.
+// which are passed over. An id from after now says nothing: the clock was set back, and ids rise.
 func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], kept time.Duration, old func(*T) (id string, is bool)) error {
-	newest := s.Now().Add(-kept)
+	now := s.Now()
+	newest := now.Add(-kept)
 	for after, more := "", true; more; {
 		var ids []string
 		err := s.Store.View(func(tx *store.Tx) error {
@@ -130,7 +140,7 @@ func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], ke
 			more = false
 			for rec := range table.After(tx, after) {
 				id, is := old(rec)
-				if made, ok := store.IDTime(id); ok && made.After(newest) {
+				if made, ok := store.IDTime(id); ok && made.After(newest) && !made.After(now) {
 					break
 				}
 				if looked == pruneLook || len(ids) == core.PruneAtATime {

@@ -13,6 +13,7 @@
 //   - mta: mail on its way: receiving, spam, sending, retries, bounces, suppressions.
 //   - reports: DMARC and TLS reports.
 //   - events: the log of events, and webhooks.
+//   - health: whether the installation is well.
 //
 // Here are service.go, which makes the rooms; event_types.go, the list of events; feeds.go, live
 // changes for the dashboard; jobs.go, the jobs that people see; retention.go, what is deleted after
@@ -30,6 +31,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/mta"
@@ -42,6 +44,7 @@ type (
 	certsRoom     = certs.Service
 	domainsRoom   = domains.Service
 	eventsRoom    = events.Service
+	healthRoom    = health.Service
 	inboxRoom     = inbox.Service
 	mailboxesRoom = mailboxes.Service
 	mtaRoom       = mta.Service
@@ -55,6 +58,7 @@ type Service struct {
 	*certsRoom
 	*domainsRoom
 	*eventsRoom
+	*healthRoom
 	*inboxRoom
 	*mailboxesRoom
 	*mtaRoom
@@ -78,11 +82,12 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	i.Hooks = inbox.Hooks{ProveByLogin: d.ProveByLogin}
 	m.Hooks = mailboxes.Hooks{HostCertificate: h.HostCertificate}
 	d.Hooks = domains.Hooks{
-		EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
+		CancelMail: t.CancelMailOf, EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
 	}
+	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains, LetEnd: d.LetEnd}
 	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
 	s := &Service{
-		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
+		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: health.New(c), inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
 		feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
@@ -130,6 +135,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer rooms.Wait()
 	rooms.Go(func() { s.inboxRoom.Run(ctx) })
 	rooms.Go(func() { s.domainsRoom.Run(ctx) })
+	rooms.Go(func() { s.healthRoom.Run(ctx) })
 	return s.accountsRoom.Run(ctx)
 }
 

@@ -5,6 +5,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -40,9 +41,11 @@ func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
 	}
 	s.leases.Add(ref)
 	s.unfiled.Appended(token, ref.Position())
+	killpoint.At("accept.appended")
 	if err := s.seg.Sync(); err != nil {
 		return BlobRef{}, s.fail(err)
 	}
+	killpoint.At("accept.synced")
 	return ref, nil
 }
 

@@ -10,6 +10,7 @@ type Account struct {
 	Email          string // the owner's address
 	Plan           string // one of the AccountPlan… constants
 	Status         string // one of the Account… constants
+	DeleteJob      string `json:",omitempty"` // the job that deletes it
 	UniversalInbox bool
 	WarmupPhrases  []string
 	SyncedAt       time.Time // of the newest refresh of every mailbox
@@ -21,6 +22,7 @@ type Account struct {
 const (
 	AccountActive    = "active"
 	AccountSuspended = "suspended" // by the operator: it may do nothing, and its zones are served on
+	AccountDeleting  = "deleting"  // by the operator: it may do nothing any more
 )
 
 // Plans of an account.
@@ -30,7 +32,10 @@ const (
 )
 
 // MayAct tells whether an account may do anything: ask, read, send and take mail, tell and report.
-func (a *Account) MayAct() bool { return a.Status != AccountSuspended }
+func (a *Account) MayAct() bool { return a.Status != AccountSuspended && !a.Gone() }
+
+// Gone tells whether the account is being deleted.
+func (a *Account) Gone() bool { return a.Status == AccountDeleting }
 
 // Accounts keeps every account of the installation.
 var (
@@ -210,3 +215,15 @@ const MasterKeyID = "master"
 
 // MasterKeys has one record, from the first start on.
 var MasterKeys = newTable("master_key", func(k *MasterKey) string { return k.ID })
+
+// A SandboxClock says how far the clock of a sandbox was advanced.
+type SandboxClock struct {
+	ID    string // SandboxClockID
+	Ahead time.Duration
+}
+
+// SandboxClockID is the id of the one record of SandboxClocks.
+const SandboxClockID = "clock"
+
+// SandboxClocks has one record, once a clock was advanced.
+var SandboxClocks = newTable("sandbox_clock", func(c *SandboxClock) string { return c.ID })

@@ -73,7 +73,7 @@ func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
 	}
-	return blob, err
+	return blob, s.damage.note(err)
 }
 
 // RefBlob notes that a Submission, whose id is owner and whose Blob is ref, needs the bytes at ref.

@@ -12,6 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/diskroom"
 	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/segment"
@@ -91,7 +92,7 @@ func (s *Store) Update(fn func(*Tx) error) error {
 	if err == nil && w.numbers && w.number != 0 {
 		return s.waitStored(w.number)
 	}
-	return err
+	return s.damage.note(err)
 }
 
 // View runs fn on a snapshot. fn must not write to a network peer: a forgotten reader keeps every
@@ -109,7 +110,7 @@ func (s *Store) View(fn func(*Tx) error) (err error) {
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
-	return err
+	return s.damage.note(err)
 }
 
 // Failed says why the store takes no more writes; nil while it does.
@@ -187,6 +188,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		answer(batch, err)
 		return nil
 	}
+	killpoint.At("commit.begin")
 	began := time.Now()
 	synced := make(chan error, 1)
 	go func() { synced <- s.seg.Sync() }()
@@ -226,6 +228,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		s.reportChanges(good)
 	}
 	answer(good, err)
+	killpoint.At("commit.answered")
 	answer(failed, err)
 	return rest
 }
@@ -288,6 +291,7 @@ func (s *Store) finish(tx *bolt.Tx, writes int, noted *entry.Changes, synced err
 		rollback(tx)
 		return s.fail(synced)
 	}
+	killpoint.At("commit.segments_synced")
 	if writes == 0 {
 		rollback(tx)
 		return nil
@@ -317,9 +321,11 @@ func (s *Store) commitPages(tx *bolt.Tx, noted *entry.Changes) (err error) {
 		}
 	}
 	s.keepFreelist()
+	killpoint.At("commit.pages")
 	if err := tx.Commit(); err != nil {
 		return s.commitFailed(err)
 	}
+	killpoint.At("commit.done")
 	numbered()
 	return nil
 }
@@ -349,6 +355,7 @@ func answer(batch []*write, err error) {
 		}
 		if w.err == nil {
 			for _, fn := range w.after {
+				killpoint.At("commit.after")
 				fn()
 			}
 		}

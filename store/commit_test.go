@@ -458,6 +458,7 @@ func TestShortFreeListSurvivesAKill(t *testing.T) {
 }
 
 func TestLongFreeListIsWrittenByClose(t *testing.T) {
+	oneAtATime(t)
 	s := openTest(t, Options{})
 	fillPages(t, s, 4000)
 	free := s.db.Stats().FreePageN
@@ -485,6 +486,7 @@ func TestLongFreeListIsWrittenByClose(t *testing.T) {
 // deletions, a reader and kills. Every store is checked; bbolt's own check finds pages that are
 // lost or used twice.
 func TestFreeListSwitchesSafely(t *testing.T) {
+	oneAtATime(t)
 	s := openTest(t, Options{})
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range 40 {

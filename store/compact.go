@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -78,7 +79,7 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 	if err != nil || live != 0 {
 		return err
 	}
-	now := s.now()
+	now := s.clock.Now()
 	since, known := s.compact.dead[info.Number]
 	if !known {
 		since = now
@@ -93,6 +94,7 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 		return nil
 	}
 	delete(s.compact.dead, info.Number)
+	killpoint.At("compact.remove")
 	return s.seg.Remove(info.Number)
 }
 
@@ -180,6 +182,7 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 		}
 		moves = append(moves, blobMove{from, to})
 	}
+	killpoint.At("compact.copied")
 	err := s.Update(func(tx *Tx) error {
 		for _, move := range moves {
 			if err := tx.repoint(move); err != nil {
@@ -188,6 +191,7 @@ func (s *Store) moveBlobs(ctx context.Context, blobs []BlobRef) error {
 		}
 		return nil
 	})
+	killpoint.At("compact.moved")
 	return errors.Join(append(errs, err)...)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -44,7 +45,7 @@ func Contents(dir string) (digests map[string]string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	s := &Store{dir: dir, db: db, now: time.Now, records: newRecords()}
+	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), records: newRecords()}
 	digests = map[string]string{}
 	err = s.View(func(tx *Tx) error {
 		of := func(name string, write func(*Tx, io.Writer) error) error {

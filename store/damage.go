@@ -31,7 +31,7 @@ func (s *Store) catchDamage(err *error) {
 		if !isDamage(v) {
 			panic(v)
 		}
-		*err = damaged(s.dir, v)
+		*err = s.damage.note(damaged(s.dir, v))
 	}
 }
 

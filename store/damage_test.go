@@ -24,6 +24,7 @@ const damagePlaces = 200
 // TestDamagedDatabase changes one bit at random places of a database. Nothing may panic. Either the
 // check finds it, or no row has changed but a counter.
 func TestDamagedDatabase(t *testing.T) {
+	oneAtATime(t)
 	dir := t.TempDir()
 	o := Options{noSync: true, lenient: true, Log: slog.New(slog.DiscardHandler)}
 	s := openDir(t, dir, o)

@@ -28,8 +28,9 @@
 //	compact.go         moving live messages out of segments
 //	rebuild.go, rebuild_messages.go
 //	                   a new database of a damaged one
-//	open.go, migrate.go, check.go
-//	                   Open, with the list of all tables; what it makes of older stores; Check
+//	open.go, migrate.go, check.go, drop_account.go
+//	                   Open, with the list of all tables; what it makes of older stores; Check; what
+//	                   an account has in all of them
 //
 // Below are packages that know nothing of the tables: segment (message bytes), entry (what one
 // commit changed), rowform (form and checksum of a row), postings (blocks of the text index),
@@ -250,6 +251,7 @@
 //	known_sender             account, domain → KnownSender
 //	known_sender.time        expires ms 8
 //	master_key               "master" → MasterKey
+//	sandbox_clock            "clock" → SandboxClock
 //
 // A lane in job.due and job.lane is r for jobs that run; else l and the lane's name, or k and the
 // job's kind where it has no lane.
@@ -270,4 +272,71 @@
 //	4  rows have versions and sums; nothing is rewritten
 //
 // While they run, no entries are kept: the next backup is a full one.
+//
+// # What bounds each bucket
+//
+// The rows of an index are at most those of its table. Those of every other bucket:
+//
+//	meta               two rows
+//	msg                the quotas of mailboxes; one row a message
+//	msg_meta           one row a message
+//	inbox_class        one row a message of INBOX
+//	inbox_mbx_class    one row a message of INBOX
+//	folder             1000 folders a mailbox
+//	folder_name        one row a folder
+//	subscribed         1000 names a mailbox
+//	mailbox_count      one row a mailbox
+//	account_count      one row an account
+//	blob_ref           one row a message, and what refers to bytes below
+//	blob_live          one row a segment; compaction gives back those that are less than half live
+//	blob_structure     one row a stored message
+//	accepted           one row, as long as what is not filed
+//	entry              1 GiB where entries are kept; a backup deletes those that it has
+//	text_todo          one row a message of INBOX; indexing deletes them
+//	text_run           merging, and the messages of INBOX
+//	text_place         one row for 250 messages of INBOX, until a day after they were deleted
+//	text_word          the words of the messages of INBOX, until a day after they were deleted
+//	text_gone          what was deleted within a day, and what waits for the run to be made anew
+//	thread             two years after the last message of the thread
+//	thread_joined      one row a thread that was joined
+//	thread_subject     28 days
+//	account            the operator makes and deletes them
+//	user               the plan's limit of team users
+//	token              people make and delete them; sessions 30 days, others 90 days after they expire
+//	daystat            400 days of each account
+//	idempotency        a day
+//	domain             the plan's limit of domains
+//	custom_record      a limit of records a domain
+//	purchase           one for each name that was paid for; refused ones 90 days
+//	pretend_domain     one for each name that was sold in a sandbox
+//	zone_base          one row
+//	certificate        one for each domain, and the host's
+//	certificate_account  one for each directory that was ever set
+//	mailbox            the plan's limit of mailboxes
+//	subscribed_names   one for each mailbox of an older store; nothing adds to it
+//	copy_intent        one for each copy or move that is under way; the copy deletes it
+//	remote_box         one for each mailbox on another server
+//	remote_copy        one for each sent message that is to be put there; twelve tries
+//	template           people make and delete them
+//	export             as long as its link is valid
+//	job                queued and running ones; 30 days after their end for those that people see
+//	webhook            a limit of endpoints an account
+//	event              30 days
+//	delivery           30 days
+//	submission         until every recipient has an outcome
+//	pending_rcpt       until every recipient has its row
+//	arrival            until it is filed, or a report of it was sent
+//	outgoing           90 days after it was queued, and as long as it waits
+//	mapping            90 days
+//	suppression        one for each address that bounced or complained; people delete them
+//	tls_policy         as long as mail goes there and the policy is valid
+//	tls_count          until its day is reported
+//	report_mail        until it is read
+//	report             90 days
+//	dmarc_count        until its day is reported; 20 000 a day
+//	dmarc_day          until its day is reported
+//	grey_tuple         100 000 rows; 36 days
+//	known_sender       200 000 rows; 180 days
+//	master_key         one row
+//	sandbox_clock      one row
 package store

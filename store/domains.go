@@ -301,7 +301,7 @@ func accountOfDomain(tx *Tx, id string) string {
 // is asked, and stays when the domain is deleted, so that nothing is bought twice.
 type Purchase struct {
 	ID          string // pur_…; the key of the order
-	AccountID   string
+	AccountID   string // "": it was deleted
 	Domain      string // name
 	Registrar   string
 	Years       int
@@ -324,6 +324,10 @@ const (
 	PurchaseBought   = "bought"
 	PurchaseRefused  = "refused" // nothing was bought, and nothing will be
 )
+
+// Stays tells whether a purchase is kept when its account is deleted, since money was paid or may
+// have been.
+func (p *Purchase) Stays() bool { return p.State == PurchaseBought || p.State == PurchaseOrdering }
 
 // Purchases keeps them; of those that are not refused there is one for a name.
 var (

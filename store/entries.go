@@ -14,6 +14,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
@@ -214,7 +215,12 @@ func (s *Store) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 			}()
 		}, entries.Delete([]byte(lastEntryKey))
 	}
-	last := newLastEntry(s.Now())
+	now := s.Now()
+	if before := s.entries.last.at; now.Before(before) { // the clock was set back; times of entries never fall
+		now = before
+	}
+	last := newLastEntry(now)
+	killpoint.At("entry.write")
 	row := c.Row(last.at, last.nonce, s.entries.last.nonce)
 	e, err := entry.FromRow(number, row)
 	if err != nil {
@@ -343,6 +349,7 @@ func (s *Store) DropEntries(upTo uint64) error {
 		if err != nil {
 			return err
 		}
+		killpoint.At("entry.dropped")
 		s.entries.bytes.Add(-size)
 		if len(keys) < atOnce {
 			return nil
@@ -371,6 +378,7 @@ func (s *Store) Apply(e *Entry) error {
 	if err := e.WriteMessages(s.seg); err != nil {
 		return err
 	}
+	killpoint.At("restore.messages")
 	return s.Update(func(tx *Tx) error {
 		b := tx.bucket(bucketEntry)
 		last, have := lastEntryIn(b), tx.Number()

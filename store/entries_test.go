@@ -398,3 +398,40 @@ func TestEntryOfALargeMessage(t *testing.T) {
 		t.Error("another message")
 	}
 }
+
+// TestClockSetBackKeepsTheOrder: the clock is a year behind at the next start. Ids and the times of
+// entries and snapshots do not fall.
+func TestClockSetBackKeepsTheOrder(t *testing.T) {
+	dir, now := t.TempDir(), time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	o := Options{noSync: true, Now: func() time.Time { return now }}
+	var id string
+	var at time.Time
+	for _, by := range []time.Duration{0, -365 * 24 * time.Hour, 24 * time.Hour, 2 * 365 * 24 * time.Hour} {
+		now = now.Add(by)
+		s := openDir(t, dir, o)
+		if err := s.KeepEntries(); err != nil {
+			t.Fatal(err)
+		}
+		update(t, s, func(tx *Tx) error {
+			e := &Event{ID: tx.NewID("evt"), AccountID: "acc_1", Created: tx.Now()}
+			if e.ID <= id {
+				t.Errorf("%s comes after %s", e.ID, id)
+			}
+			id = e.ID
+			return Events.Put(tx, e)
+		})
+		snap, err := s.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if snap.Time.Before(at) || snap.Time.Before(now) {
+			t.Errorf("at %s a snapshot is of %s, after one of %s", now, snap.Time, at)
+		}
+		at = snap.Time
+		snap.Close()
+		closeTest(t, s)
+	}
+	if !at.Equal(now) {
+		t.Errorf("the times of entries are at %s, not at %s, once the clock is past them", at, now)
+	}
+}

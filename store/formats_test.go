@@ -271,6 +271,7 @@ func fullStore(t *testing.T, dir string, o Options) {
 // byte of one value of each bucket, through bbolt, so that its pages are sound: the store does not
 // open, or its check says so.
 func TestFlippedBitsInRows(t *testing.T) {
+	oneAtATime(t)
 	dir, o := t.TempDir(), Options{noSync: true, lenient: true, Log: slog.New(slog.DiscardHandler)}
 	fullStore(t, dir, o)
 	path := filepath.Join(dir, DatabaseFile)
@@ -315,9 +316,9 @@ func TestFlippedBitsInRows(t *testing.T) {
 		}
 	}
 	rnd := rand.New(rand.NewPCG(14, 3))
-	flips := 500
-	if testing.Short() {
-		flips = 50
+	flips := 150
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		flips = 5000
 	}
 	for range flips {
 		p := places[rnd.IntN(len(places))]
@@ -498,4 +499,70 @@ func BenchmarkRow(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestEntriesOfAnOlderFormat: a copy of an older store takes the entries that the older program
+// wrote, and is migrated only then.
+func TestEntriesOfAnOlderFormat(t *testing.T) {
+	const old = storeFormat - 1
+	s, dir := openDir(t, t.TempDir(), Options{}), t.TempDir()
+	addMailbox(t, s, 1)
+	if err := errors.Join(s.KeepEntries(), s.db.Update(func(b *bolt.Tx) error { return putMetaRow(b, formatKey, old, []byte("0.9")) })); err != nil {
+		t.Fatal(err)
+	}
+	n, err := s.Number()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.db.View(func(b *bolt.Tx) error { return b.CopyFile(filepath.Join(dir, DatabaseFile), 0o600) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID, Received: second(1)}, "x")
+	list, err := s.Entries(n, 1<<20)
+	if err != nil || len(list) == 0 {
+		t.Fatal(len(list), err)
+	}
+	want := digest(t, s)
+	closeTest(t, s)
+
+	formatOf := func(s *Store) (format uint32) {
+		view(t, s, func(tx *Tx) (err error) {
+			format, _, err = metaRow(tx.b, formatKey)
+			return err
+		})
+		return format
+	}
+	c := openDir(t, dir, Options{Unmigrated: true})
+	for _, e := range list {
+		if err := c.Apply(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if f := formatOf(c); f != old {
+		t.Errorf("the store that takes entries is of format %d, want %d", f, old)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c = openDir(t, dir, Options{Program: "1.0"})
+	if f := formatOf(c); f != storeFormat {
+		t.Errorf("opened again, it is of format %d, want %d", f, storeFormat)
+	}
+	have := digest(t, c)
+	for name, sum := range want {
+		if name != bucketMeta && have[name] != sum {
+			t.Errorf("bucket %s differs", name)
+		}
+	}
+	closeTest(t, c)
+}
+
+func digest(t *testing.T, s *Store) (sums map[string][32]byte) {
+	t.Helper()
+	view(t, s, func(tx *Tx) (err error) {
+		sums, err = tx.Digest()
+		return err
+	})
+	return sums
 }

@@ -34,6 +34,13 @@ func (s *idSource) next(now time.Time) string {
 	return strings.ToLower(id.String())
 }
 
+// begin has ids be above those that were made up to a time.
+func (s *idSource) begin(newest time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = max(s.last, ulid.Timestamp(newest)+1)
+}
+
 // IsID tells whether text has the form of an id of the prefix.
 func IsID(prefix, text string) bool {
 	rest, ok := strings.CutPrefix(text, prefix+"_")

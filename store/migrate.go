@@ -8,6 +8,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -85,8 +86,10 @@ func (s *Store) refuseNewer() error {
 	})
 }
 
-// prepare makes the buckets that are not there yet, and a store of today's format.
-func (s *Store) prepare(program string) error {
+// prepare makes the buckets that are not there yet, and a store of today's format unless the
+// options leave it in that of its entries.
+func (s *Store) prepare(o Options) error {
+	program := o.Program
 	var format uint32
 	ready := true
 	err := s.db.View(func(b *bolt.Tx) (err error) {
@@ -101,10 +104,12 @@ func (s *Store) prepare(program string) error {
 	}
 	s.freelistMissing = false // what is written here has the list
 	s.db.NoFreelistSync = false
+	killpoint.At("migrate.begin")
 	if err := s.db.Update(func(b *bolt.Tx) error { return s.begin(b, program) }); err != nil {
 		return err
 	}
-	for done := false; !done; {
+	for done := o.Unmigrated; !done; {
+		killpoint.At("migrate.step")
 		err := s.db.Update(func(b *bolt.Tx) (err error) {
 			done, err = s.migrate(b, program, migrationRows)
 			return err
@@ -113,6 +118,7 @@ func (s *Store) prepare(program string) error {
 			return err
 		}
 	}
+	killpoint.At("migrate.done")
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/boltfile"
 	"github.com/mailstead/mailstead/store/diskroom"
 	"github.com/mailstead/mailstead/store/segment"
@@ -27,7 +28,8 @@ type Options struct {
 	SegmentSize int64            // bytes after which a new message segment begins; 64 MiB if 0
 	LockTimeout time.Duration    // how long to wait for another process to leave the store; 5 s if 0
 	Grace       time.Duration    // how long a BlobRef may still be opened after its message has moved or gone; 1 min if 0
-	Now         func() time.Time // the clock; time.Now if nil
+	Clock       *clock.Clock     // whose time records have; one that shows Now if nil
+	Now         func() time.Time // time.Now if nil
 	Log         *slog.Logger     // told of repairs; slog.Default if nil
 	Program     string           // the version of the program, for a later one that cannot read the store
 
@@ -42,6 +44,10 @@ type Options struct {
 	// Unsynced leaves everything to the operating system's cache. It is for a store that is being
 	// restored: whoever does that syncs the files when it is whole.
 	Unsynced bool
+
+	// Unmigrated leaves a store of an older format as it is, so that the entries of that format
+	// can be applied to it. Nothing else may be done with it before it is opened without.
+	Unmigrated bool
 
 	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks
 	// the operating system.
@@ -66,7 +72,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 	}
 	db.NoSync = o.noSync || o.Unsynced
 	s = &Store{
-		dir: dir, db: db, now: o.Now, log: o.Log,
+		dir: dir, db: db, clock: o.Clock, log: o.Log,
 		writes:          make(chan *write),
 		closing:         make(chan struct{}),
 		committed:       make(chan struct{}),
@@ -106,7 +112,10 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.openFiles(o); err != nil {
 		return err
 	}
-	if err := s.prepare(o.Program); err != nil {
+	if err := s.prepare(o); err != nil {
+		return err
+	}
+	if err := s.db.View(s.openIDs); err != nil {
 		return err
 	}
 	if err := s.openEntries(); err != nil {
@@ -116,8 +125,8 @@ func (s *Store) read(o Options) (err error) {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.Clock == nil {
+		o.Clock = clock.New(o.Now, 0)
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -139,6 +148,17 @@ func (o Options) withDefaults() Options {
 		o.FailLarge, o.RunTwice = true, true
 	}
 	return o
+}
+
+// openIDs finds the newest id that a table has, so that ids rise where the clock was set back.
+func (s *Store) openIDs(b *bolt.Tx) error {
+	for _, t := range tables {
+		id, _ := b.Bucket([]byte(t.buckets()[0])).Cursor().Last()
+		if at, ok := IDTime(string(id)); ok {
+			s.ids.begin(at)
+		}
+	}
+	return nil
 }
 
 // openFiles opens what is not in bbolt; the lock on the database keeps other processes away from
@@ -176,6 +196,8 @@ type tableCheck interface {
 	buckets() []string
 	check(tx *Tx, p *problems)
 	contents(tx *Tx, w io.Writer) error
+	owners(tx *Tx, after string) func(yield func(id, account string) bool)
+	dropOwned(tx *Tx, id, accountID string) error
 
 	// For RebuildDatabase.
 	sound(key, row []byte) error
@@ -192,7 +214,7 @@ var tables = []tableCheck{
 	Webhooks, Events, Deliveries,
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 	ReportMails, Reports, DMARCCounts, DMARCDays,
-	GreyTuples, KnownSenders, MasterKeys,
+	GreyTuples, KnownSenders, MasterKeys, SandboxClocks,
 }
 
 func bucketNames() []string {

@@ -15,6 +15,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/boltfile"
 	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
@@ -109,7 +110,7 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 		progress = func(string, int64, int64) {}
 	}
 	r := &rebuilder{
-		s:   &Store{dir: dir, db: db, now: time.Now, log: slog.Default(), records: newRecords(), textWake: make(chan struct{}, 1)},
+		s:   &Store{dir: dir, db: db, clock: clock.New(nil, 0), log: slog.Default(), records: newRecords(), textWake: make(chan struct{}, 1)},
 		old: old, size: info.Size(), progress: progress, out: &Rebuilt{Kept: map[string]int{}},
 		sources: sources(), indexes: map[string]string{}, sequences: map[string]uint64{},
 		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailboxRow{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/binary"
 	"fmt"
 	"io"
 	"time"
@@ -63,13 +62,8 @@ func (n *Snapshot) read() (err error) {
 	if last := lastEntryIn(tx.bucket(bucketEntry)); last != nil {
 		n.Nonce, n.Time = last.nonce, last.at
 	}
-	for k, v := range tx.ascend(tx.messageBucket(bktAccount), nil) {
-		if len(v) != 16 {
-			return fmt.Errorf("counts of account %x: %w", k, ErrDamagedRow)
-		}
-		n.Messages += int64(binary.BigEndian.Uint64(v))
-	}
-	return nil
+	n.Messages, err = tx.countMessages()
+	return err
 }
 
 // DatabaseSize is how many bytes WriteDatabase writes.

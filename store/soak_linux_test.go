@@ -17,6 +17,7 @@ import (
 // after a clean stop and after a kill, with a short list of free pages and with a long one. Without
 // MAILSTEAD_SOAK it has twenty thousand.
 func TestOpenSoak(t *testing.T) {
+	oneAtATime(t)
 	rows := 20_000
 	if os.Getenv("MAILSTEAD_SOAK") != "" {
 		rows = 1_000_000

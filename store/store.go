@@ -10,6 +10,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/boltfile"
 	"github.com/mailstead/mailstead/store/diskroom"
 	"github.com/mailstead/mailstead/store/segment"
@@ -21,7 +22,7 @@ type Store struct {
 	db     *bolt.DB
 	seg    *segment.Store
 	spools *segment.Spools
-	now    func() time.Time
+	clock  *clock.Clock
 	log    *slog.Logger
 	ids    idSource
 
@@ -31,6 +32,7 @@ type Store struct {
 	closeErr        error
 	committed       chan struct{} // closed when the committer has ended
 	failure         failure
+	damage          damageMet
 	records         records
 	textWake        chan struct{} // holds a value when there may be messages to index
 	onCommit        atomic.Pointer[func([]Change)]
@@ -89,7 +91,10 @@ func (s *Store) Close() error {
 func (s *Store) Dir() string { return s.dir }
 
 // Now is the store's clock in UTC, cut to the millisecond that records and keys can hold.
-func (s *Store) Now() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+func (s *Store) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Millisecond) }
+
+// Clock is the store's clock, for those who wait for a date.
+func (s *Store) Clock() *clock.Clock { return s.clock }
 
 // NewID makes an id: prefix, "_", a lower-case ULID of 26 characters. Ids of one store rise.
-func (s *Store) NewID(prefix string) string { return prefix + "_" + s.ids.next(s.now()) }
+func (s *Store) NewID(prefix string) string { return prefix + "_" + s.ids.next(s.clock.Now()) }

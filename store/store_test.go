@@ -5,6 +5,15 @@ import (
 	"time"
 )
 
+// oneAtATime skips a test that does one thing at a time where the race detector makes it slow: it
+// runs without -short too.
+func oneAtATime(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("one thing at a time: nothing for the race detector")
+	}
+}
+
 // openTest opens a store in a directory of its own; when the test ends the store is checked and
 // closed.
 func openTest(t testing.TB, o Options) *Store {

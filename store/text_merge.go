@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/postings"
 )
 
@@ -144,6 +145,7 @@ func (s *Store) writeText(ctx context.Context, d *textRunData) (run *textRun, er
 	}
 	rows := d.all(run)
 	for len(rows) > 0 {
+		killpoint.At("text.merge")
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
@@ -166,6 +168,7 @@ func (s *Store) dropTextRun(ctx context.Context, r *textRun) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		killpoint.At("text.drop")
 		err := s.Update(func(tx *Tx) (err error) {
 			done, err = tx.dropTextRows(r, textDropRows)
 			return err

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store/postings"
 	"github.com/mailstead/mailstead/store/rowform"
 )
@@ -297,6 +298,7 @@ func (s *Store) AddText(b *TextBatch, done []TextTodo, also func(*Tx) error) err
 		return b.err
 	}
 	d := b.run()
+	killpoint.At("text.add")
 	return s.Update(func(tx *Tx) error {
 		for _, t := range done {
 			if err := tx.TextDone(t); err != nil {

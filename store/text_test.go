@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -225,7 +226,14 @@ func (w *textTwin) pages(q InboxQuery, terms [][]TextTerm) (got []InboxPos) {
 }
 
 func TestTextAgreesWithTwin(t *testing.T) {
-	for seed := range uint64(3) {
+	seeds, steps := uint64(1), 1500
+	switch {
+	case os.Getenv("MAILSTEAD_SOAK") != "":
+		seeds = 10
+	case testing.Short():
+		steps = 300
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			w := &textTwin{
 				T: t, rnd: rand.New(rand.NewPCG(seed, 3)), clock: second(0),
@@ -234,7 +242,7 @@ func TestTextAgreesWithTwin(t *testing.T) {
 			w.s = openTest(t, Options{noSync: true, Now: func() time.Time { return w.clock }})
 			addMailbox(t, w.s, 1, 2, 3)
 			ops := []func(){w.add, w.add, w.addAt, w.addAt, w.addAt, w.add, w.add, w.delete, w.flag, func() { w.index(1 + w.rnd.IntN(3)) }, w.purge, w.search, w.search}
-			for n := range 1500 {
+			for n := range steps {
 				ops[w.rnd.IntN(len(ops))]()
 				w.clock = w.clock.Add(time.Duration(w.rnd.IntN(2000)) * time.Second)
 				if n%100 == 0 {
@@ -275,10 +283,14 @@ func (w *textTwin) finish() {
 // TestTextMergesManyRuns sees to it that runs stay few and messages are not lost when runs are
 // full.
 func TestTextMergesManyRuns(t *testing.T) {
+	oneAtATime(t)
 	s := openTest(t, Options{noSync: true})
 	addMailbox(t, s, 1)
 	ref := appendTest(t, s, "x")
-	const rounds, each = 90, 1000
+	rounds, each := 90, 200
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		each = 1000
+	}
 	for i := range rounds {
 		b := NewTextBatch(1)
 		for n := each; n > 0; n-- {
@@ -286,9 +298,9 @@ func TestTextMergesManyRuns(t *testing.T) {
 			b.Word([]byte("every"))
 			b.Word(fmt.Appendf(nil, "word%d", n%100))
 		}
-		for from := 0; from < each; from += 500 {
+		for from := 0; from < each; from += 200 {
 			update(t, s, func(tx *Tx) error {
-				for n := from; n < from+500; n++ {
+				for n := from; n < from+200; n++ {
 					m := &Message{Account: 1, Mailbox: 1, Folder: InboxID, Blob: ref, Received: second(int64(i*each + n + 1))}
 					if err := tx.AddMessage(m, nil); err != nil {
 						return err
@@ -634,6 +646,7 @@ func TestOldStoresFindWhatIsFlagged(t *testing.T) {
 
 // A store may have more mailboxes than one transaction may note for the index.
 func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
+	oneAtATime(t)
 	const mailboxes = 1600
 	s := openTest(t, Options{noSync: true, MaxWrites: mailboxes - 50})
 	ref := appendTest(t, s, "x")

@@ -93,9 +93,9 @@ type Poster struct {
 // reads at most 1 KiB of the answer's body, and returns within Timeout. The answer's status
 // decides: a body that breaks or never ends changes nothing.
 func (p *Poster) Post(ctx context.Context, d Delivery) Result {
-	start := p.now()
-	result := p.exchange(ctx, d, start)
-	result.Duration = p.now().Sub(start)
+	start := time.Now()
+	result := p.exchange(ctx, d, p.now())
+	result.Duration = time.Since(start)
 	return result
 }
 

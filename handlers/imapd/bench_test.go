@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/cputime"
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
@@ -41,6 +42,7 @@ func BenchmarkTenThousand(b *testing.B) {
 			c.conn.SetDeadline(time.Time{})
 			c.ok("SELECT INBOX")
 			c.in = bufio.NewReaderSize(c.conn, 1<<20)
+			report := cputime.Start(b)
 			for b.Loop() {
 				c.send("b " + command + "\r\n")
 				for {
@@ -53,6 +55,7 @@ func BenchmarkTenThousand(b *testing.B) {
 					}
 				}
 			}
+			report()
 			c.ok("LOGOUT")
 		})
 	}
@@ -86,7 +89,9 @@ func BenchmarkCopy(b *testing.B) {
 	c := h.login(b)
 	c.conn.SetDeadline(time.Time{})
 	c.ok("SELECT INBOX")
+	report := cputime.Start(b)
 	for b.Loop() {
 		c.ok("COPY 1:5000 Archive")
 	}
+	report()
 }

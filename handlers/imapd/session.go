@@ -117,6 +117,8 @@ var responseCodes = map[string]imap.ResponseCode{
 	"rate_limited":        imap.ResponseCodeUnavailable,
 	"busy":                imap.ResponseCodeUnavailable,
 	"shutting_down":       imap.ResponseCodeUnavailable,
+	"storage_unavailable": imap.ResponseCodeUnavailable,
+	"storage_full":        imap.ResponseCodeUnavailable,
 	"internal_error":      imap.ResponseCodeServerBug,
 }
 

@@ -17,7 +17,7 @@ type errorStatus struct {
 // errors lists the error statuses of an operation in rising order: those that follow from its row,
 // and those of its text.
 func (o *Operation) errors(a operationText) []errorStatus {
-	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "account_suspended", "rate_limited", "internal_error", "shutting_down"}
+	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "account_suspended", "rate_limited", "internal_error", "shutting_down", "storage_unavailable"}
 	if o.Scope != "read" {
 		codes = append(codes, "insufficient_scope")
 	}
@@ -28,7 +28,7 @@ func (o *Operation) errors(a operationText) []errorStatus {
 		codes = append(codes, "not_found")
 	}
 	if o.Method != http.MethodGet {
-		codes = append(codes, "invalid_json", "payload_too_large", "unsupported_media_type")
+		codes = append(codes, "invalid_json", "payload_too_large", "unsupported_media_type", "storage_full")
 	}
 	if o.Method == http.MethodPost {
 		codes = append(codes, "idempotency_in_progress", "idempotency_key_reused")
@@ -98,7 +98,7 @@ func (d *describer) errorResponse(status int, codes []string) *response {
 	switch status {
 	case http.StatusUnauthorized:
 		r.Headers = append(r.Headers, headerRefs("WWW-Authenticate")...)
-	case http.StatusTooManyRequests:
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInsufficientStorage:
 		r.Headers = append(r.Headers, headerRefs("Retry-After")...)
 	}
 	own, rfc9457 := d.errorExamples(status, codes[0])
@@ -238,6 +238,8 @@ var errorCodes = []errorCode{
 	{503, "not_configured", "this installation is not set up for that"},
 	{503, "busy", "too many log-ins are waiting; try again after Retry-After seconds"},
 	{503, "shutting_down", "the server is stopping; try again in a moment"},
+	{503, "storage_unavailable", "the server's disk does not do what is asked; try again after Retry-After seconds"},
+	{507, "storage_full", "the server's disk is full; try again after Retry-After seconds"},
 }
 
 // otherCodes are those of the dashboard, of IMAP and of jobs.

@@ -25,6 +25,7 @@ var groups = []tag{
 	{"Sending log", "The status of sent messages, and the suppression list."},
 	{"Webhooks", "Endpoints that receive events."},
 	{"Jobs and export", "Background work, and files of credentials."},
+	{"Health", "How the installation is."},
 	{"Events", "What endpoints are sent."},
 }
 
@@ -177,4 +178,6 @@ var operationTexts = map[string]operationText{
 	"get_job":             {group: "Jobs and export", summary: "Show a job", text: "With `wait` the answer comes when the job ends, or after that many seconds."},
 	"create_export":       {group: "Jobs and export", summary: "Export mailboxes with their passwords", text: "Give exactly one of `domains`, `emails`, `user_ids` and `all`. The link works once, for 15 minutes, and needs no token. With `inline`, or `Accept: text/csv`, the answer is the file itself. One export every five seconds.", errors: "export_rate_limited exactly_one_parameter", show: "format all", media: "text/csv"},
 	"list_export_formats": {group: "Jobs and export", summary: "List the formats of exports"},
+
+	"get_health": {group: "Health", summary: "Show how the installation is", text: "For its operator: the owner of the first account. The checks are at most 15 minutes old; every warning and error says in `mend` what to do."},
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
+	"github.com/mailstead/mailstead/internal/cputime"
 )
 
 // BenchmarkReceive takes messages of 2 KiB, each on disk with its event before 250.
@@ -73,12 +74,14 @@ func take(b *testing.B, h *house, conns int, text string) {
 		})
 	}
 	b.ResetTimer()
+	report := cputime.Start(b)
 	for range b.N {
 		work <- struct{}{}
 	}
 	close(work)
 	todo.Wait()
 	b.StopTimer()
+	report()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 	b.ReportMetric(float64(slices.Max(slowest).Milliseconds()), "max-ms")
 }

@@ -98,7 +98,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 func (s *Server) start(ctx context.Context, mode Mode) *run {
 	r := &run{
 		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Hostname(),
-		rates: newClientRates(s.Limits, time.Now), conns: map[*protocolConn]struct{}{},
+		rates: newClientRates(s.Limits, s.service.Now), conns: map[*protocolConn]struct{}{},
 	}
 	if r.log == nil {
 		r.log = slog.Default()

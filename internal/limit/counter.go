@@ -60,11 +60,11 @@ func (c *Counter[K]) Delete(key K) {
 // rotate begins a new generation when the newer one is old or full. The lock is held.
 func (c *Counter[K]) rotate(now time.Time) {
 	age := now.Sub(c.since)
-	if age < c.period && (c.maxKeys == 0 || len(c.newer) < c.maxKeys) {
+	if age >= 0 && age < c.period && (c.maxKeys == 0 || len(c.newer) < c.maxKeys) {
 		return
 	}
-	c.older = nil
-	if c.sliding && age < 2*c.period {
+	c.older = nil // also where the clock was set back, so that nobody waits until it is there again
+	if c.sliding && age >= 0 && age < 2*c.period {
 		c.older = c.newer
 	}
 	c.newer, c.since = map[K]int{}, now

@@ -258,3 +258,16 @@ func TestPrefix(t *testing.T) {
 		t.Errorf("no address: %s", p)
 	}
 }
+
+// TestCounterBeginsAnewWhenTheClockIsSetBack: else nobody could go on until it is there again.
+func TestCounterBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]*Counter[string]{"fixed": NewCounter[string](time.Minute), "sliding": NewSlidingCounter[string](time.Minute, 0)} {
+		for range 5 {
+			c.Add("a", now)
+		}
+		if n := c.Add("a", now.AddDate(-1, 0, 0)); n != 1 {
+			t.Errorf("%s: %d events a year before", name, n)
+		}
+	}
+}

@@ -56,11 +56,19 @@ func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *fail
 	if f != nil {
 		return reply{}, f
 	}
-	if last && s.ext.pipelining {
-		return s.oneChunk(e, m, chunk)
+	together := last && s.ext.pipelining
+	if !together {
+		if f := s.steps(s.envelope(e, m)); f != nil {
+			return reply{}, f
+		}
 	}
-	if f := s.envelope(e, m); f != nil {
+	done, f := m.handOver()
+	if f != nil {
 		return reply{}, f
+	}
+	defer done()
+	if together {
+		return s.oneChunk(e, m, chunk)
 	}
 	for {
 		r, f := s.chunk(chunk, last)
@@ -95,14 +103,6 @@ func bdat(chunk []byte, last bool) string {
 		line += " LAST"
 	}
 	return line + "\r\n"
-}
-
-// envelope sends MAIL and RCPT.
-func (s *session) envelope(e Envelope, m Message) *failure {
-	return s.steps([]step{
-		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
-		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
-	})
 }
 
 // oneChunk sends envelope and message in one go (RFC 3030 section 4.2).

@@ -45,7 +45,7 @@ type Client struct {
 	DANE *dane.Resolver
 	// Timeouts bound every step; zero fields have defaults.
 	Timeouts Timeouts
-	// Now is the clock of Attempt.At and of certificates; nil is time.Now.
+	// Now is the clock of Attempt.At; nil is time.Now. Certificates are held against time.Now.
 	Now func() time.Time
 	// IdlePerHop is how many idle connections are kept for one next hop; 0 is 4, negative keeps
 	// none.

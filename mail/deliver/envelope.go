@@ -39,6 +39,22 @@ type Envelope struct {
 type Message struct {
 	Size int64
 	Open func() (io.ReadCloser, error)
+	// HandOver, unless nil, is asked before each host is told to take the content, by DATA or BDAT.
+	// An error ends the attempt, which is then a temporary failure. done is called once the host
+	// has answered, or will not.
+	HandOver func() (done func(), err error)
+}
+
+// handOver asks whether a host may be told to take the content.
+func (m Message) handOver() (done func(), f *failure) {
+	if m.HandOver == nil {
+		return func() {}, nil
+	}
+	done, err := m.HandOver()
+	if err != nil {
+		return nil, &failure{stage: stageData, err: err, enhanced: "4.3.0", local: true}
+	}
+	return done, nil
 }
 
 var (

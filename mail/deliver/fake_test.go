@@ -375,13 +375,17 @@ func envelope() Envelope { return Envelope{From: "a@us.example", To: "b@them.exa
 
 // certificate makes a self-signed one for names and the pool that trusts it.
 func certificate(t testing.TB, names ...string) (*tls.Config, *x509.CertPool) {
+	return certificateUntil(t, time.Now().Add(time.Hour), names...)
+}
+
+func certificateUntil(t testing.TB, end time.Time, names ...string) (*tls.Config, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	tmpl := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "fake"}, DNSNames: names,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: end.Add(-2 * time.Hour), NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
 // graceReply is how long a host that stopped taking a message has to say why.
@@ -29,6 +31,7 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 	if s.ext.chunking {
 		send = s.chunks
 	}
+	killpoint.At("delivery.envelope")
 	r, f := send(e, m, content)
 	if f != nil {
 		return reply{}, f
@@ -39,18 +42,28 @@ func (s *session) transact(e Envelope, m Message) (reply, *failure) {
 
 // data sends a message by DATA. On success the reply is that to the final dot.
 func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failure) {
-	f := s.steps([]step{
-		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
-		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
-		{stageData, "DATA\r\n", 3, s.t.DataStart},
-	})
+	steps := s.envelope(e, m)
+	if !s.ext.pipelining {
+		if f := s.steps(steps); f != nil {
+			return reply{}, f
+		}
+		steps = nil
+	}
+	done, f := m.handOver()
 	if f != nil {
 		return reply{}, f
 	}
+	defer done()
+	if f := s.steps(append(steps, step{stageData, "DATA\r\n", 3, s.t.DataStart})); f != nil {
+		return reply{}, f
+	}
+	killpoint.At("delivery.body")
 	if f := s.body(content, m.Size); f != nil {
 		return reply{}, f
 	}
+	killpoint.At("delivery.dot_sent")
 	r, err := s.receive(s.t.DataEnd)
+	killpoint.At("delivery.answered")
 	if err != nil {
 		return reply{}, connectionLost(stageEnd, fmt.Errorf("%s: %w: %w", s.hop.host, ErrOutcomeUnknown, err))
 	}
@@ -91,6 +104,14 @@ type step struct {
 	line  string
 	class int
 	limit time.Duration
+}
+
+// envelope is MAIL and RCPT.
+func (s *session) envelope(e Envelope, m Message) []step {
+	return []step{
+		{stageMail, e.mailLine(s.ext, m.Size) + "\r\n", 2, s.t.Command},
+		{stageRcpt, e.rcptLine(s.ext) + "\r\n", 2, s.t.Command},
+	}
 }
 
 // steps sends commands, in one packet to a host that offers PIPELINING (RFC 2920).

@@ -393,7 +393,8 @@ type AccountStatus struct {
 }
 
 // SetAccountStatus suspends an account or resumes it. What it was about to send or tell waits
-// meanwhile; its open connections end. To do it again changes nothing.
+// meanwhile, and nothing of it leaves once this has returned; its open connections end. To do it
+// again changes nothing.
 func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountStatus, error) {
 	if in.Status != store.AccountActive && in.Status != store.AccountSuspended {
 		return nil, core.Invalid("status", "not_allowed", "must be active or suspended")
@@ -408,6 +409,9 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 			return err
 		}
 		out.AccountID = a.ID
+		if a.Gone() {
+			return core.Invalid("account", "not_allowed", "%s is being deleted", a.ID)
+		}
 		if a.Status == in.Status {
 			return nil
 		}
@@ -428,6 +432,9 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 		return nil, err
 	}
 	s.Log.Info("account "+map[string]string{store.AccountActive: "resumed", store.AccountSuspended: "suspended"}[in.Status], "account", out.AccountID)
+	if in.Status == store.AccountSuspended {
+		s.StopAttempts(out.AccountID)
+	}
 	return out, s.wakeMailboxes(out.AccountID)
 }
 

@@ -4,6 +4,7 @@
 //
 // Where things stand:
 //   - accounts.go: an account, its use of limits, its suspension.
+//   - delete.go: the deletion of an account ([Service.DeleteAccount]).
 //   - tokens.go: API tokens, and whom a token stands for ([Service.Authenticate]).
 //   - team.go: the team; who may change whom (UpdateTeamUserIn.permit) and remove whom
 //     ([Service.DeleteTeamUser]).
@@ -23,11 +24,21 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/store"
 )
+
+// Hooks are what other rooms do for this one.
+type Hooks struct {
+	// DeleteDomains has all domains of an account deleted, and says how many are still there.
+	DeleteDomains func(ctx context.Context, who core.Actor) (left int, err error)
+	// LetEnd tells whether a job of an account that is being deleted is to go on to its end.
+	LetEnd func(j *store.Job) bool
+}
 
 // A Service holds what accounts need.
 type Service struct {
 	*core.Core
+	Hooks     Hooks
 	inbox     *inbox.Service
 	mailboxes *mailboxes.Service
 	mta       *mta.Service
@@ -48,7 +59,9 @@ func New(c *core.Core, i *inbox.Service, m *mailboxes.Service, t *mta.Service) *
 }
 
 // Kinds lists the kinds of jobs of this room.
-func (s *Service) Kinds() []jobs.Kind { return []jobs.Kind{s.wakeKind(), s.forgotKind()} }
+func (s *Service) Kinds() []jobs.Kind {
+	return []jobs.Kind{s.wakeKind(), s.deleteKind(), s.forgotKind()}
+}
 
 // Run does what the room does by the clock, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {

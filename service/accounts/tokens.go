@@ -150,7 +150,7 @@ func (s *Service) Operator(_ context.Context, account string) (core.Actor, error
 		}
 		who = core.Actor{
 			AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
-			TokenID: "local", TokenKind: core.SessionKind, Permissions: []string{"admin"},
+			TokenID: core.LocalToken, TokenKind: core.SessionKind, Permissions: []string{"admin"},
 		}
 		return nil
 	})

@@ -11,7 +11,9 @@
 //   - requests.go: who asks ([Actor]), pages and cursors, confirmations, idempotent requests.
 //   - logins.go: password hashes; how many wrong passwords are allowed (loginAttempts.delay).
 //   - keys.go: how a secret is sealed ([Keys.Seal]), and the master key.
-//   - jobs.go: jobs that wait while an account is suspended.
+//   - jobs.go: a job as the API shows it.
+//   - attempts.go: jobs that wait while an account is suspended ([Core.WhileActive]), and the end of
+//     what is on its way then ([Core.StopAttempts]).
 package core
 
 import (
@@ -41,6 +43,7 @@ type Core struct {
 	Hub           *jobs.Watchers[uint32] // of mailboxes; told when something in one has changed
 
 	confirmations *confirmations
+	attempts      *attempts
 }
 
 // New puts a core together.
@@ -54,6 +57,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	return &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
 		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), Hub: new(jobs.Watchers[uint32]), confirmations: newConfirmations(),
+		attempts: newAttempts(),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"syscall"
 	"time"
 
 	"github.com/mailstead/mailstead/store"
@@ -83,17 +84,34 @@ func Explain(err error) *Error {
 	}
 	switch {
 	case errors.Is(err, store.ErrFull):
-		return Errorf("internal_error", "The server's disk is full, so nothing was changed. Its operator must free space; then try again.").Because(err)
+		return later("storage_full", "The server's disk is full, so nothing was changed. Its operator must free space; then try again.", err)
 	case errors.Is(err, store.ErrDatabase):
 		return Errorf("internal_error", "A part of the server's database is damaged. Its operator must stop the server and run mailstead check.").Because(err)
 	case errors.Is(err, store.ErrFailed):
-		return Errorf("internal_error", "The server's disk has failed. No changes are possible until its operator has fixed it.").Because(err)
+		return later("storage_unavailable", "The server's disk has failed. No changes are possible until its operator has fixed it.", err)
 	case errors.Is(err, store.ErrDamaged):
 		return Errorf("internal_error", "This message is damaged on the server's disk. The operator can run mailstead check, and restore the message from a backup.").Because(err)
+	case isDiskError(err):
+		return later("storage_unavailable", "The server's disk did not do what was asked. Try again in a moment.", err)
 	case errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
 		return Errorf("shutting_down", "The server is stopping. Try again in a moment.").Because(err)
 	}
 	return Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id.").Because(err)
+}
+
+// storageRetry is when it is worth asking a server again whose disk refuses something.
+const storageRetry = 30 * time.Second
+
+func later(code, message string, err error) *Error {
+	e := Errorf(code, "%s", message).Because(err)
+	e.RetryAfter = storageRetry
+	return e
+}
+
+// isDiskError tells of what a disk answers that is broken or only to be read, and of files that
+// cannot be opened as the process has too many.
+func isDiskError(err error) bool {
+	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // Healthy says why the store takes no more writes; nil while it does.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -136,6 +137,7 @@ func OpenKeys(st *store.Store) (*Keys, error) {
 	if print == known {
 		return keys, nil
 	}
+	killpoint.At("key.note")
 	if known != "" || len(secrets) > 0 && !keys.openOne(secrets) {
 		return nil, fmt.Errorf("%s is another key (fingerprint %s) than the one that the secrets in %s are sealed under (fingerprint %s). Put back the master.key that belongs to this data directory, from the same backup",
 			path, print, st.Dir(), orUnknown(known))
@@ -175,9 +177,11 @@ func makeMaster(path string) ([]byte, error) {
 		return nil, fmt.Errorf("make master key: %w", err)
 	}
 	_, err = f.WriteString(base64.StdEncoding.EncodeToString(master))
+	killpoint.At("key.written")
 	if err = errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err == nil {
 		err = os.Rename(draft, path)
 	}
+	killpoint.At("key.named")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write master key: %w", err), os.Remove(draft))
 	}

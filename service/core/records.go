@@ -1,11 +1,9 @@
 package core
 
 import (
-	"context"
 	"errors"
 	"time"
 
-	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
@@ -127,6 +125,7 @@ const (
 
 const (
 	SessionKind = "session"
+	LocalToken  = "local" // the TokenID of whoever asks over the local socket
 )
 
 // NotSuspended refuses users whose account is suspended.
@@ -140,32 +139,6 @@ func NotSuspended(tx *store.Tx, u *store.User) error {
 
 func ErrSuspended() *Error {
 	return Errorf("account_suspended", "This account is suspended. Ask the operator of this server.")
-}
-
-// SuspendedFor is how long a job of a suspended account waits before it is looked at again; resume
-// wakes it sooner.
-const SuspendedFor = time.Hour
-
-// WhileActive has the jobs of a kind wait for as long as their account is suspended. That is no
-// attempt.
-func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
-	work := k.Work
-	k.Work = func(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-		waits := false
-		err := s.Store.View(func(tx *store.Tx) error {
-			a, err := store.Accounts.FindShared(tx, j.AccountID)
-			waits = a != nil && !a.MayAct() // nil: the installation's own
-			return err
-		})
-		if err != nil {
-			return nil, err
-		}
-		if waits {
-			return nil, jobs.Snooze(s.Now().Add(SuspendedFor))
-		}
-		return work(ctx, j)
-	}
-	return k
 }
 
 const WebhookLimit = 10

@@ -323,11 +323,11 @@ func (s *Service) claimByText(ctx context.Context, d *store.Domain) (by string, 
 // claimKind checks an open claim by the clock until it is proven, and ends it when its time is
 // over.
 func (s *Service) claimKind() jobs.Kind {
-	return jobs.Kind{Name: "domain_claim", Work: s.checkClaim, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
+	return jobs.Kind{Name: kindClaim, Work: s.checkClaim, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
 }
 
 func (s *Service) planClaim(tx *store.Tx, d *store.Domain, wait time.Duration) error {
-	_, err := s.Queue.Add(tx, jobs.New{Kind: "domain_claim", Key: d.ID, Lane: "domain claims", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
+	_, err := s.Queue.Add(tx, jobs.New{Kind: kindClaim, Key: d.ID, Lane: "domain claims", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
 	return err
 }
 
@@ -516,7 +516,10 @@ func (s *Service) resume(tx *store.Tx, d *store.Domain) error {
 // has changed makes of them. A job goes on with the others.
 const claimsAtATime = 50
 
-const kindClaims = "claims_changed"
+const (
+	kindClaims = "claims_changed"
+	kindClaim  = "domain_claim"
+)
 
 // claimArgs is what follows from a change of a claim, as far as it is still to be done.
 type claimArgs struct {

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -381,11 +382,12 @@ const (
 )
 
 const (
+	kindDelete  = "domain_delete"
 	markAtATime = 50 // mailboxes taken out of use in one transaction
 )
 
 func (s *Service) domainDeleteKind() jobs.Kind {
-	return jobs.Kind{Name: "domain_delete", Work: s.eraseDomain, Timeout: time.Hour, Lanes: 2, Visible: true}
+	return jobs.Kind{Name: kindDelete, Work: s.eraseDomain, Timeout: time.Hour, Lanes: 2, Visible: true}
 }
 
 // DeleteDomain takes a domain out of use at once; a job deletes its mailboxes with their mail, its
@@ -436,10 +438,40 @@ func (s *Service) DeleteDomain(_ context.Context, who core.Actor, in DomainIn) (
 	return &out, nil
 }
 
+// LetEnd tells whether a job of an account that is being deleted is to go on to its end: it deletes
+// a domain or follows that, or it may be buying one at this moment.
+func (s *Service) LetEnd(j *store.Job) bool {
+	return j.Kind == kindDelete || j.Kind == kindClaims || (j.Kind == KindSetup || j.Kind == kindProvision) && j.State == store.JobRunning
+}
+
+// DeleteDomains has all domains of an account deleted, and says how many are still there. One that
+// is busy is for the next call.
+func (s *Service) DeleteDomains(ctx context.Context, who core.Actor) (left int, err error) {
+	var ids []string
+	err = s.Store.View(func(tx *store.Tx) error {
+		for _, d := range store.DomainsByAccount.Asc(tx, who.AccountID, "") {
+			if left++; !d.Gone() {
+				ids = append(ids, d.ID)
+			}
+		}
+		return nil
+	})
+	for _, id := range ids {
+		if err != nil {
+			break
+		}
+		_, err = s.DeleteDomain(ctx, who, DomainIn{DomainID: id})
+		if e, ok := core.AsError(err); ok && (e.Code == "domain_busy" || e.Code == "not_found") {
+			err = nil
+		}
+	}
+	return left, err
+}
+
 func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who core.Actor, mailboxes int) (*store.Job, error) {
 	steps := stepNames(s.deleteSteps(context.Background(), d, nil))
 	return s.Queue.Add(tx, jobs.New{
-		AccountID: who.AccountID, Kind: "domain_delete", Lane: "delete " + who.AccountID, CreatedBy: who.UserID,
+		AccountID: who.AccountID, Kind: kindDelete, Lane: "delete " + who.AccountID, CreatedBy: who.UserID,
 		Args: domainArgs{d.ID}, Resource: store.JobResource{Type: "domain", ID: d.ID, Name: d.Name}, Steps: steps,
 		Total: mailboxes + 1,
 	})
@@ -473,6 +505,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 		if !step.when {
 			continue
 		}
+		killpoint.At("deletion.step")
 		jobs.Step(ctx, step.name, "in_progress", "")
 		switch err := step.do(); {
 		case err == nil:
@@ -486,6 +519,11 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}
 	jobs.Progress(ctx, j.Total, j.Total, "")
 	return func(tx *store.Tx, _ *store.Job) error {
+		for _, kind := range []string{kindCheck, kindClaim, kindEdgeSync, "certificate"} {
+			if err := s.Queue.CancelKey(tx, kind, d.ID); err != nil {
+				return err
+			}
+		}
 		if err := errors.Join(s.Hooks.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID)); err != nil {
 			return err
 		}
@@ -493,9 +531,13 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}, nil
 }
 
-// eraseMailboxesOf deletes the mailboxes of a domain one after the other. Nobody makes new ones on
+// eraseMailboxesOf takes back what the domain has waiting to be sent, and deletes its mailboxes one
+// after the other. Nobody makes new ones on
 // a domain that is being deleted.
 func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *store.Job) error {
+	if err := s.Hooks.CancelMail(ctx, d); err != nil {
+		return err
+	}
 	if err := s.markMailboxesOf(ctx, d.ID, j.ID); err != nil {
 		return err
 	}
@@ -549,6 +591,7 @@ func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) e
 		if err != nil {
 			return err
 		}
+		killpoint.At("deletion.marked")
 		after = last
 	}
 	return nil

@@ -258,11 +258,13 @@ const (
 	edgeSyncsEach = 8               // of one account
 )
 
+const kindEdgeSync = "edge_sync"
+
 // edgeSyncKind brings the records of a complete domain at the edge provider to what a transaction
 // has made of them here.
 func (s *Service) edgeSyncKind() jobs.Kind {
 	return jobs.Kind{
-		Name: "edge_sync", Work: s.syncEdge, Max: 24, Timeout: 2 * edgeWorksFor, Most: edgeSyncsMost, MostEach: edgeSyncsEach, Failed: s.edgeSyncFailed,
+		Name: kindEdgeSync, Work: s.syncEdge, Max: 24, Timeout: 2 * edgeWorksFor, Most: edgeSyncsMost, MostEach: edgeSyncsEach, Failed: s.edgeSyncFailed,
 	}
 }
 
@@ -272,7 +274,7 @@ func (s *Service) addEdgeSync(tx *store.Tx, d *store.Domain) (id string, err err
 	if !atEdgeNow(d) {
 		return "", nil
 	}
-	j, err := s.Queue.Add(tx, jobs.New{AccountID: d.AccountID, Kind: "edge_sync", Key: d.ID, Lane: "edge " + d.ID, Args: domainArgs{d.ID}})
+	j, err := s.Queue.Add(tx, jobs.New{AccountID: d.AccountID, Kind: kindEdgeSync, Key: d.ID, Lane: "edge " + d.ID, Args: domainArgs{d.ID}})
 	if err != nil {
 		return "", err
 	}

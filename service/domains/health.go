@@ -377,17 +377,19 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 	return out
 }
 
+const kindCheck = "dns_check"
+
 // checkKind checks one complete domain again and again: each has a job of its own, which waits
 // for the next time, so that checks are spread as the domains' births are and wait for nobody but
 // each other.
 func (s *Service) checkKind() jobs.Kind {
-	return jobs.Kind{Name: "dns_check", Work: s.checkDomain, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
+	return jobs.Kind{Name: kindCheck, Work: s.checkDomain, Timeout: 2 * time.Minute, Lanes: checksAtOnce}
 }
 
 // planCheck has a domain, whose record the caller writes, looked at after a time, or at one that is
 // sooner and planned already.
 func (s *Service) planCheck(tx *store.Tx, d *store.Domain, wait time.Duration) error {
-	j, err := s.Queue.Add(tx, jobs.New{Kind: "dns_check", Key: d.ID, Lane: "dns checks", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
+	j, err := s.Queue.Add(tx, jobs.New{Kind: kindCheck, Key: d.ID, Lane: "dns checks", Args: domainArgs{d.ID}, Due: tx.Now().Add(wait)})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,8 @@ func (p *setupPlan) intend(tx *store.Tx) (id string, err error) {
 	case errors.Is(err, store.ErrNotFound):
 	case err != nil:
 		return "", err
-	case pu.State == store.PurchaseBought && tx.Now().Sub(pu.ExpiresAt) > lapsedAfter, pu.State == store.PurchaseIntended && pu.AccountID != p.who.AccountID:
+	case pu.State == store.PurchaseBought && tx.Now().Sub(pu.ExpiresAt) > lapsedAfter, pu.State == store.PurchaseIntended && pu.AccountID != p.who.AccountID,
+		pu.State == store.PurchaseOrdering && pu.AccountID == "" && tx.Now().Sub(pu.TriedAt) > orderIsLost:
 		pu.State, pu.RefusedCode, pu.RefusedWhy = store.PurchaseRefused, "domain_unavailable", "It has lapsed."
 		if err := store.Purchases.Put(tx, pu); err != nil {
 			return "", err

@@ -38,6 +38,8 @@ import (
 
 // Hooks are what other rooms do for this one.
 type Hooks struct {
+	// CancelMail takes back what a domain has waiting to be sent.
+	CancelMail func(ctx context.Context, d *store.Domain) error
 	// EraseReports deletes the reports about a domain.
 	EraseReports func(ctx context.Context, domainID string) error
 	// PlanCertificate queues the work on a domain's certificate if there is something to do.
@@ -96,13 +98,13 @@ func (s *Service) Run(ctx context.Context) {
 	var telling sync.WaitGroup
 	defer telling.Wait()
 	telling.Go(func() { s.notifySecondaries(ctx) })
-	hourly := time.NewTicker(time.Hour)
-	defer hourly.Stop()
+	hourly, stop := s.Store.Clock().Every(time.Hour)
+	defer stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-hourly.C:
+		case <-hourly:
 			if err := s.renewZones(); err != nil {
 				s.Log.Error("renew the zones of secondaries", "error", err)
 			}

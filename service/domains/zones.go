@@ -36,6 +36,7 @@ type zoneSource struct {
 	serial uint32
 	key    *builtin.Key // nil: it is not signed
 	below  []builtin.Delegation
+	now    func() time.Time // of signatures
 }
 
 // zones are the zones that we serve, in memory. What a transaction changed is noted once it has
@@ -157,7 +158,7 @@ func (s *Service) makeZone(name string, src *zoneSource) {
 }
 
 func (src *zoneSource) options() builtin.Options {
-	return builtin.Options{Nameservers: src.Spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below}
+	return builtin.Options{Nameservers: src.Spec.Nameservers, Serial: src.serial, Key: src.key, Delegations: src.below, Now: src.now}
 }
 
 // Zone makes the zone without serving it.
@@ -243,7 +244,7 @@ func (s *Service) ZoneSource(tx *store.Tx, d *store.Domain) *zoneSource {
 	if base, err := store.ZoneBases.Get(tx, store.ZoneBaseID); err == nil {
 		serial += base.Changes
 	}
-	return &zoneSource{Spec: s.zoneSpec(tx, d), serial: serial, key: s.zoneKey(d), below: s.delegations(tx, d)}
+	return &zoneSource{Spec: s.zoneSpec(tx, d), serial: serial, key: s.zoneKey(d), below: s.delegations(tx, d), now: s.Now}
 }
 
 // zoneSpec is what all records of a domain are made from, those of the owner's own too.

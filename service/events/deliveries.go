@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -69,7 +70,9 @@ func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes
 		return nil, jobs.Permanent(fmt.Errorf("write event %s: %w", e.ID, err))
 	}
 	at := s.Now()
+	killpoint.At("webhook.post")
 	r := s.poster.Post(ctx, d)
+	killpoint.At("webhook.posted")
 	if ctx.Err() != nil && r.Outcome == webhooks.Failed {
 		return nil, ctx.Err() // we stopped it: not the receiver's fault
 	}

@@ -74,7 +74,7 @@ func (s *Service) pullKinds() []jobs.Kind {
 		s.WhileActive(jobs.Kind{Name: kindInboxSync, Work: s.syncInbox, Max: 4, Timeout: pullTimeout, Lanes: PullsPerHost, Most: pullsMost, MostEach: pullsEach,
 			Backoff: FailureWait, Visible: true}),
 		{Name: kindExternals, Work: s.planRemainingSyncs, Timeout: pullTimeout, Most: ArrivalsMost},
-		{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: PullsPerHost, Most: pullsMost, MostEach: pullsEach},
+		s.WhileActive(jobs.Kind{Name: kindInboxPoll, Work: s.pollInbox, Timeout: pullTimeout, Lanes: PullsPerHost, Most: pullsMost, MostEach: pullsEach}),
 	}
 }
 

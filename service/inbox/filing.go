@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
@@ -59,6 +60,7 @@ func (s *Service) Prepare(body *store.Spool, env Envelope) (*StoredMessage, erro
 	if err != nil {
 		return nil, err
 	}
+	killpoint.At("inbox.append")
 	d.Blob, err = s.Store.Append(envelope, body)
 	return d, err
 }

@@ -48,6 +48,7 @@ type Service struct {
 	folderChanges *limit.Counter[string] // commands that changed folders, by mailbox
 	firstCopy     string                 // an id of the time when this process began
 	textDamaged   chan struct{}          // holds a value when the index for searches is to be made anew
+	textTurn      chan struct{}          // holds a value while somebody changes the index for searches
 	externals     *externals             // mailboxes that live elsewhere
 	images        *images
 }
@@ -55,7 +56,7 @@ type Service struct {
 // New puts the room together. The caller sets its hooks.
 func New(c *core.Core, e *events.Service) *Service {
 	s := &Service{
-		Core: c, events: e, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1),
+		Core: c, events: e, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textTurn: make(chan struct{}, 1),
 		refreshes: limit.NewSlidingCounter[string](refreshPause, core.AttemptKeys), folderChanges: limit.NewSlidingCounter[string](time.Minute, core.AttemptKeys),
 	}
 	s.images = s.newImages()

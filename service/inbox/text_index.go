@@ -23,16 +23,19 @@ const (
 	indexText  = 4 << 20   // bytes of text, about
 	readWhole  = 256 << 10 // messages up to this many bytes are read at once
 	purgePause = time.Hour
+	indexDrops = 500 // rows that one transaction deletes
 )
 
 // indexTexts makes mail searchable soon after it came, until ctx ends; in a store without index all
 // mail is to do. What is not done yet, searches look at message by message.
 func (s *Service) indexTexts(ctx context.Context) {
 	x := &indexer{s: s}
-	purge := time.NewTicker(purgePause)
-	defer purge.Stop()
+	purge, stop := s.Store.Clock().Every(purgePause)
+	defer stop()
 	for step := indexStep(x.tidyAll); ctx.Err() == nil; {
+		s.textTurn <- struct{}{}
 		pause, err := step(ctx)
+		<-s.textTurn
 		if err != nil && ctx.Err() == nil {
 			s.Log.Error("index mail for searches", "error", err)
 			pause = indexRetry
@@ -40,12 +43,33 @@ func (s *Service) indexTexts(ctx context.Context) {
 		if errors.Is(err, store.ErrTextDamaged) {
 			s.rebuildText()
 		}
-		step = x.next(ctx, pause, purge.C)
+		step = x.next(ctx, pause, purge)
 	}
 }
 
+// DropAccountIndex deletes the text index, conversations and counts of an account whose mailboxes
+// are gone, some rows at a time, between the steps of the indexer.
+func (s *Service) DropAccountIndex(ctx context.Context, account uint32) error {
+	for done := false; !done; {
+		select {
+		case s.textTurn <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		err := s.Store.Update(func(tx *store.Tx) (err error) {
+			done, err = tx.DropAccountIndex(account, indexDrops)
+			return err
+		})
+		<-s.textTurn
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // next waits for pause, or without one until there is something to do, and says what comes then.
-func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan time.Time) indexStep {
+func (x *indexer) next(ctx context.Context, pause time.Duration, purge <-chan struct{}) indexStep {
 	var over <-chan time.Time
 	wake := x.s.Store.TextWake()
 	if pause > 0 {

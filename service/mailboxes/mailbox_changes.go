@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -257,6 +258,7 @@ func (s *Service) EraseMailbox(ctx context.Context, id string) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		killpoint.At("deletion.page")
 		err := s.Store.Update(func(tx *store.Tx) error {
 			mb, err := store.Mailboxes.Find(tx, id)
 			if err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -122,6 +123,7 @@ func (s *Service) accept(ctx context.Context, in Incoming, h *head, stored *inbo
 	if err != nil {
 		return fmt.Errorf("write envelope: %w", err)
 	}
+	killpoint.At("accept.reserved")
 	stored.Blob, err = s.Store.AppendAccepted(text, in.Body)
 	if errors.Is(err, store.ErrEnvelope) {
 		// So many recipients fit in no record: their message is acknowledged once it is filed.
@@ -134,6 +136,7 @@ func (s *Service) accept(ctx context.Context, in Incoming, h *head, stored *inbo
 		return err
 	}
 	queued = true
+	killpoint.At("accept.file")
 	s.file(it)
 	if it.logged && !s.Config.WaitForRows {
 		return nil
@@ -228,7 +231,9 @@ func (s *Service) fileWaiting() {
 			return
 		}
 		f.mu.Unlock()
+		killpoint.At("filing.begin")
 		filed, err := s.fileBatch(batch)
+		killpoint.At("filing.done")
 		if errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) { // they may be on disk
 			filed = len(batch)
 			for _, it := range batch {

@@ -143,7 +143,7 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 	switch {
 	case m.row.Notify == "" || !wantsReport(m.row.Notify, "SUCCESS"):
 		return nil
-	case o.status == store.OutgoingSuppressed: // nobody got it, as somebody of the account wanted
+	case o.status == store.OutgoingSuppressed, o.status == store.OutgoingCancelled: // nobody got it, as somebody of the account wanted
 		return nil
 	case m.route.transport == core.ViaLocal:
 		action = msg.ActionDelivered
@@ -238,10 +238,13 @@ func (s *Service) sendReport(tx *store.Tx, sub *store.Submission, report *inbox.
 
 func (s *Service) queueReport(tx *store.Tx, about *store.Submission, report *inbox.StoredMessage) error {
 	d, err := store.Domains.Get(tx, about.DomainID)
-	if core.IsGone(err) {
+	if core.IsGone(err) || err == nil && d.Gone() {
 		return nil
 	}
 	if err != nil {
+		return err
+	}
+	if a, err := store.Accounts.Read(tx, about.AccountID); err != nil || a.Gone() {
 		return err
 	}
 	return s.SendSystemMail(tx, SystemMail{StoredMessage: report, AccountID: about.AccountID, From: d, To: []Rcpt{{Address: about.ReportTo}}})

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
@@ -134,6 +135,7 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 		return nil, ctx.Err() // we stopped it: not the host's fault
 	}
 	s.paces.observe(d.pace(), r.result)
+	killpoint.At("delivery.decided")
 
 	// It is done, given up, or tried again later.
 	switch {
@@ -202,6 +204,10 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 	switch {
 	case d.damaged:
 		return localResult("", deliver.Temporary, "4.3.0", "the message is damaged on this server's disk; its operator can run mailstead check and restore it"), nil
+	case d.domain == nil && d.sub.DomainID != "" || d.domain != nil && d.domain.Gone():
+		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", domainDeleted), nil
+	case d.route.gone:
+		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", "its mailbox, which lived at a server elsewhere, was deleted before it was sent"), nil
 	case d.suppressed:
 		return localResult(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
 	case d.route.transport == core.ViaCapture:
@@ -240,7 +246,9 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 
 	head, err := s.signed(d, content)
 	if err != nil {
-		s.Log.Error("sign outgoing mail", "message", d.row.ID, "err", err)
+		if s.signer.mayTell(d.sub.DomainID, d.now) {
+			s.Log.Error("sign outgoing mail", "domain", d.row.Domain, "message", d.row.ID, "err", err)
+		}
 		return localResult("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
 	}
 	if d.route.transport == core.ViaLocal {
@@ -300,6 +308,7 @@ func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *i
 		Open: func() (io.ReadCloser, error) {
 			return io.NopCloser(io.MultiReader(bytes.NewReader(head), again(content))), nil
 		},
+		HandOver: func() (func(), error) { return core.HandOver(ctx) },
 	}
 
 	if relay := d.route.relay; relay != nil {
@@ -430,20 +439,6 @@ func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 		return store.Outgoings.Put(tx, row)
 	}
 	return writes, jobs.Snooze(due)
-}
-
-// waitForSlot is for a job whose next hop takes no more now. Its message is given up at its time,
-// which its sender has been told, however many are before it.
-func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) {
-	end := m.row.QueuedAt.Add(giveUpAfter)
-	if !m.now.Before(end) {
-		answer := cmp.Or(m.row.LastResponse, "none: more messages are waiting for the next host than it accepts")
-		return s.bounce(m, expired(deliver.Result{Reply: answer}))
-	}
-	if m.row.NextAt = turn; turn.After(end) {
-		m.row.NextAt = end
-	}
-	return s.waitUntilDue(m)
 }
 
 // finish closes the row of a message that somebody took, even if its sender has tried to take it
@@ -613,6 +608,7 @@ func (s *Service) attemptLocal(d *delivery, head []byte, content *io.SectionRead
 		return nil, err
 	}
 	d.stored = append(d.stored, stored)
+	killpoint.At("delivery.local")
 	if err := s.readProof(stored.Report); err != nil {
 		return nil, err
 	}

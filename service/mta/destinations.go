@@ -40,6 +40,9 @@ func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
 		if err != nil {
 			return nil, err
 		}
+		if a.Gone() {
+			return nil, core.SMTPErrorf(550, "5.7.1", "Relay access denied")
+		}
 		if !a.MayAct() {
 			return nil, core.SMTPErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
 		}

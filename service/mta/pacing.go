@@ -1,16 +1,13 @@
 package mta
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/deliver"
-	"github.com/mailstead/mailstead/store"
 )
 
 const (
@@ -40,6 +37,8 @@ type pace struct {
 	Gap  time.Duration
 	Next time.Time // when the next message may go
 	tail time.Time // when the last of those that wait tries again
+
+	answer string // that asked for less, the newest one
 }
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, Lanes: map[string]*pace{}} }
@@ -80,12 +79,23 @@ func (p *paces) observe(lane string, r deliver.Result) {
 	switch slow := throttles(r); {
 	case slow:
 		p.slower(lane, l)
+		p.Lanes[lane].answer = r.Reply
 	case l != nil && r.Status == deliver.Delivered:
 		l.Gap = l.Gap * 9 / 10
 		if l.Gap < shortGap {
 			delete(p.Lanes, lane)
 		}
 	}
+}
+
+// answer is what a next hop said when it asked for less; "" if it has not.
+func (p *paces) answer(lane string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l := p.Lanes[lane]; l != nil {
+		return l.answer
+	}
+	return ""
 }
 
 // slower makes the pace of a lane slower, once for all who are told the same at the same time.
@@ -192,35 +202,4 @@ func (f *forwards) giveBack(address string) {
 	if t := f.to[address]; t != nil && len(t.sent) > 0 {
 		t.sent = t.sent[:len(t.sent)-1]
 	}
-}
-
-// waitForForward is for a forwarded message whose address has got too many: it waits, and its row
-// says why.
-func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error) {
-	end := m.row.QueuedAt.Add(giveUpAfter)
-	if !m.now.Before(end) {
-		return s.waitForSlot(m, at)
-	}
-	if at.After(end) {
-		at = end
-	}
-	at = at.Truncate(time.Millisecond)
-	text := fmt.Sprintf("waiting: at most %d messages an hour are forwarded to %s, and others come first", forwardMost, m.row.Recipient)
-	due, notice, err := s.delayNotice(m, at, "4.7.0", text)
-	if err != nil {
-		return nil, err
-	}
-	writes := func(tx *store.Tx, _ *store.Job) error {
-		row, err := waitingRow(tx, m.row.ID)
-		if row == nil {
-			return err
-		}
-		row.NextAt, row.LastResponse, row.UpdatedAt = at, text, tx.Now()
-		row.DelayTold = row.DelayTold || notice != nil
-		if err := s.sendReport(tx, m.sub, notice); err != nil {
-			return err
-		}
-		return store.Outgoings.Put(tx, row)
-	}
-	return writes, jobs.Snooze(due)
 }

@@ -23,6 +23,7 @@ type route struct {
 	relay     *relay // of viaRelay; nil if there is none
 	own       bool   // the relay is the sending mailbox's own server
 	wants     string // the name of the relay that the mailbox or domain chose; "" where it did not
+	gone      bool   // the sending mailbox, whose own server it would be, was deleted
 }
 
 // routeOf decides how mail of a row that a domain (nil: one that is gone) sends gets to its
@@ -55,8 +56,11 @@ func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (r
 		}
 	}
 	if external {
-		if mb == nil || mb.External == nil || mb.External.SMTP == nil {
-			return route{transport: core.ViaRelay}, nil // nobody is left to send it
+		if mb == nil || mb.Gone() {
+			return route{transport: core.ViaRelay, own: true, gone: true}, nil // nobody is left to send it
+		}
+		if mb.External == nil || mb.External.SMTP == nil {
+			return route{transport: core.ViaRelay, own: true}, nil
 		}
 		at := mb.External.SMTP
 		password, err := s.Keys.Open(core.ServerPlace(mb.ID, "smtp"), at.PasswordSealed)
@@ -96,6 +100,9 @@ func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (r
 
 // missing says why a route has no relay.
 func (r route) missing() string {
+	if r.own {
+		return "the mailbox has no server that sends for it"
+	}
 	if r.wants != "" {
 		return fmt.Sprintf("the relay %s, which the mailbox or its domain chose, is not configured", r.wants)
 	}
@@ -138,8 +145,10 @@ func (r route) lane(recipient string) string {
 		return "mx " + core.DomainOfAddress(recipient)
 	case r.transport != core.ViaRelay:
 		return "here"
-	case r.own:
+	case r.own && r.relay != nil:
 		return "own " + r.relay.Host
+	case r.own:
+		return "own"
 	case r.relay != nil:
 		return "relay " + r.relay.Name
 	}

@@ -237,7 +237,7 @@ func (s *Service) greyWait(tx *store.Tx, id string) (time.Duration, error) {
 		return greyWait, store.GreyTuples.Put(tx, &store.GreyTuple{ID: id, FirstAt: now, Expires: now.Add(greyWithin)})
 	case err != nil:
 		return 0, err
-	case !g.Expires.After(now): // it begins anew
+	case !g.Expires.After(now) || g.FirstAt.After(now): // it begins anew, also where the clock was set back
 		g.FirstAt, g.Expires, g.Passed = now, now.Add(greyWithin), false
 		return greyWait, store.GreyTuples.Put(tx, g)
 	case !g.Passed && now.Sub(g.FirstAt) < greyWait:
@@ -392,9 +392,9 @@ type screener struct {
 	known   rowQuota      // rows of KnownSenders
 }
 
-func newScreener(r core.Resolver, now func() time.Time) *screener {
+func newScreener(r core.Resolver) *screener {
 	return &screener{
-		pulse:   &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probe(ctx, r) }, Now: now},
+		pulse:   &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probe(ctx, r) }},
 		Delayed: make(chan struct{}, mostDelayed),
 		Grey:    rowQuota{Most: maxGreyTuples}, known: rowQuota{Most: maxKnownSenders},
 	}

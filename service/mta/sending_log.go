@@ -30,11 +30,11 @@ type SentMessage struct {
 	UpdatedAt         core.Time `json:"updated_at"`
 }
 
-func sentMessageOut(o *store.Outgoing) SentMessage {
+func sentMessageOut(o *store.Outgoing, now time.Time) SentMessage {
 	return SentMessage{
 		ID: o.ID, MessageID: o.MessageID, UserID: core.OrNull(o.MailboxID), Sender: o.Sender, Recipient: o.Recipient, Subject: o.Subject,
 		Status: o.Status, Transport: o.Transport, Provider: core.OrNull(o.Provider), ProviderMessageID: core.OrNull(o.ProviderMessageID),
-		Attempts: o.Attempts, LastResponse: core.OrNull(o.LastResponse), NextAttemptAt: core.Time{Time: o.NextAt}, QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
+		Attempts: o.Attempts, LastResponse: core.OrNull(whyItWaits(o, now)), NextAttemptAt: core.Time{Time: o.NextAt}, QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
 	}
 }
 
@@ -62,7 +62,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 		Filters: []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.DateFrom, in.DateTo},
 		Keep:    f.keep,
 		Until:   func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
-		Out:     func(_ *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o), nil },
+		Out:     func(tx *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o, tx.Now()), nil },
 		First: func(tx *store.Tx) error {
 			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
 			if core.IsGone(err) {
@@ -150,7 +150,7 @@ func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessa
 	if err != nil {
 		return nil, err
 	}
-	out := &SentMessageDetail{SentMessage: sentMessageOut(row), AttemptsLog: []SentAttempt{}}
+	out := &SentMessageDetail{SentMessage: sentMessageOut(row, s.Now()), AttemptsLog: []SentAttempt{}}
 	for _, a := range row.Log {
 		shown := SentAttempt{
 			At: core.Time{Time: a.At}, Host: core.OrNull(a.Host), IP: core.OrNull(a.IP), TLS: core.OrNull(a.TLS), Authenticated: cmp.Or(a.Auth, "none"),
@@ -202,7 +202,7 @@ func (s *Service) changeWaiting(who core.Actor, id string, change func(*store.Tx
 		if err := change(tx, row); err != nil {
 			return err
 		}
-		out = sentMessageOut(row)
+		out = sentMessageOut(row, tx.Now())
 		return nil
 	})
 	if err != nil {

@@ -15,6 +15,7 @@
 //     (giveUpAfter).
 //   - routes.go: the way of a message (Service.routeOf), and the relays.
 //   - tls.go: TLS policies.
+//   - waiting.go: why a message waits, and what becomes of those whose domain or relay is gone.
 //   - signing.go: DKIM (signer.sign).
 //   - pacing.go: how fast mail goes to a destination.
 //   - return_path.go: envelope addresses, SRS.
@@ -69,7 +70,7 @@ type Service struct {
 // New puts the room together. The caller sets its hooks.
 func New(c *core.Core, e *events.Service, i *inbox.Service) *Service {
 	s := &Service{
-		Core: c, events: e, inbox: i, screener: newScreener(c.Resolver, c.Store.Now),
+		Core: c, events: e, inbox: i, screener: newScreener(c.Resolver),
 		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), paces: newPaces(c.Store.Now),
 	}
 	s.policies = newPolicies(s)
@@ -84,6 +85,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.WhileActive(s.copyKind()),
 		s.arrivalKind(),
 		s.recipientsKind(),
+		s.rerouteKind(),
 		s.policyKind(),
 		s.WhileActive(s.deliverKind(KindDeliver, localLanes, 0, 0)),
 		s.WhileActive(s.deliverKind(KindDirect, directLanes, directMost, directEach)),
@@ -91,8 +93,11 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// Start reads what the room keeps in memory.
+// Start reads what the room keeps in memory, and looks for mail whose relay is gone.
 func (s *Service) Start() error {
+	if err := s.planReroute(); err != nil {
+		return err
+	}
 	if err := countRows(s.Store, &s.screener.Grey, store.GreyTuplesByTime); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/service/core"
@@ -16,6 +17,8 @@ import (
 const (
 	keptSignatures = 256
 	keptSigners    = 1024
+
+	tellAgain = time.Minute // between two lines of the log about the keys of one domain
 )
 
 // A signer makes DKIM signatures for what domains send. It keeps the newest ones, since a message
@@ -26,6 +29,7 @@ type signer struct {
 
 	mu     sync.Mutex
 	opened map[string]openedKeys // by domain id
+	told   map[string]time.Time  // when the log told that a domain's keys cannot be used, by its id
 	made   map[signatureID]*signature
 	order  []signatureID // of made, oldest first
 }
@@ -48,7 +52,7 @@ type signature struct {
 }
 
 func newSigner(keys *core.Keys) *signer {
-	return &signer{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, made: map[signatureID]*signature{}}
+	return &signer{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, told: map[string]time.Time{}, made: map[signatureID]*signature{}}
 }
 
 // sign gives the DKIM-Signature fields for a submission's message; none for a domain without keys
@@ -120,6 +124,20 @@ func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([
 		return nil, nil
 	}
 	return fields, err
+}
+
+// mayTell tells whether it is time for the log to say again that a domain's keys cannot be used.
+func (s *signer) mayTell(domain string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.told[domain]) < tellAgain {
+		return false
+	}
+	if len(s.told) >= keptSigners {
+		clear(s.told)
+	}
+	s.told[domain] = now
+	return true
 }
 
 // open gives the domain's keys, RSA first.

@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -112,6 +113,7 @@ func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
+	killpoint.At("submit.append")
 	if l.blob, err = s.Store.Append(envelope, l.body); err != nil {
 		return nil, err
 	}
@@ -657,12 +659,19 @@ func (s *Service) Reporter() (from *store.Domain, account string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {
 			d, err := store.DomainByName.Get(tx, name)
-			if err == nil && d.Hosted() && len(d.DKIM) > 0 {
+			if core.IsGone(err) || err == nil && (!d.Hosted() || len(d.DKIM) == 0) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			a, err := store.Accounts.Read(tx, d.AccountID)
+			if err != nil {
+				return err
+			}
+			if a.MayAct() {
 				from, account = d, d.AccountID
 				return nil
-			}
-			if err != nil && !core.IsGone(err) {
-				return err
 			}
 		}
 		from = &store.Domain{Name: s.Config.Hostname}

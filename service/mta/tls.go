@@ -48,7 +48,6 @@ type policyLookup struct {
 
 func newPolicies(s *Service) *policies {
 	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
-	t.TLSClientConfig.Time = s.Now
 	t.DisableKeepAlives = true
 	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout = 10*time.Second, 20*time.Second
 	t.MaxResponseHeaderBytes = 16 << 10

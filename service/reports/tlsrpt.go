@@ -37,7 +37,6 @@ func (s *Service) tlsReportKind() jobs.Kind {
 
 func (s *Service) newReportHTTP() *http.Client {
 	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
-	t.TLSClientConfig.Time = s.Now
 	t.DisableKeepAlives = true
 	t.MaxResponseHeaderBytes = 16 << 10
 	return &http.Client{

@@ -40,6 +40,7 @@ type Installation struct {
 	DNS      *FakeDNS
 	Stop     func() // of the queue
 
+	Options   store.Options                               // what else its store is opened with
 	MaxWrites int                                         // of a transaction, from the next open on; 0: as ever
 	Room      func(string) (free, total int64, err error) // of the disk; nil: as it is
 	Cut       bool                                        // work was left undone: what it held is not released
@@ -48,7 +49,13 @@ type Installation struct {
 // Install opens an installation with one account in a fresh directory. Its queue does not run yet.
 func Install(t testing.TB, c core.Config) *Installation {
 	t.Helper()
-	i := &Installation{T: t, dir: t.TempDir(), DNS: NewFakeDNS()}
+	return InstallWith(t, c, store.Options{})
+}
+
+// InstallWith is Install with a store of these options.
+func InstallWith(t testing.TB, c core.Config, o store.Options) *Installation {
+	t.Helper()
+	i := &Installation{T: t, dir: t.TempDir(), DNS: NewFakeDNS(), Options: o}
 	c.Hostname = "mail.mailstead.test"
 	c.Resolver, c.AllowPrivate = i.DNS, true
 	c.Log = slog.New(slog.DiscardHandler)
@@ -61,7 +68,9 @@ func Install(t testing.TB, c core.Config) *Installation {
 func (i *Installation) Open(c core.Config) {
 	i.T.Helper()
 	var err error
-	if i.St, err = store.Open(i.dir, store.Options{Log: c.Log, MaxWrites: i.MaxWrites, Room: i.Room}); err != nil {
+	o := i.Options
+	o.Log, o.MaxWrites, o.Room = c.Log, i.MaxWrites, i.Room
+	if i.St, err = store.Open(i.dir, o); err != nil {
 		i.T.Fatal(err)
 	}
 	keys, err := core.OpenKeys(i.St)

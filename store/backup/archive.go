@@ -135,8 +135,9 @@ func writeArchive(ctx context.Context, w io.Writer, m *Manifest, src Source, sna
 }
 
 // RestoreArchive makes a store in dir of an archive. dir must be empty, but for what a restore has
-// left that was killed. at is the zero time, or the archive's own.
-func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identities []age.Identity) (*Restored, error) {
+// left that was killed. at is the zero time, or the archive's own. program is the version of the
+// program.
+func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identities []age.Identity, program string) (*Restored, error) {
 	work, err := beginRestore(dir)
 	if err != nil {
 		return nil, err
@@ -157,7 +158,7 @@ func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identit
 	if err != nil {
 		return nil, err
 	}
-	st, err := store.Open(work, store.Options{Unsynced: true})
+	st, err := store.Open(work, store.Options{Unsynced: true, Program: program})
 	if err != nil {
 		return nil, err
 	}

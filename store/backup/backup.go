@@ -41,6 +41,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/objects"
@@ -70,7 +71,8 @@ type Manifest struct {
 	Base      string    `json:"base,omitempty"`
 	Messages  int64     `json:"messages"`
 	Encrypted bool      `json:"encrypted"`
-	Program   string    `json:"program"` // the version of Mailstead
+	Verified  bool      `json:"verified"` // it was read back before this was written
+	Program   string    `json:"program"`  // the version of Mailstead
 	Objects   []Stored  `json:"objects"`
 }
 
@@ -104,6 +106,7 @@ type Target struct {
 	Identities []age.Identity  // what encrypted objects are read with
 	Temp       string          // a directory for what is on its way
 	Guest      bool            // the store keeps its entries for another target
+	Program    string          // the version of the program, which a restored store is told
 
 	// Progress is told by Restore and Verify how far they are; nil: nobody is.
 	Progress func(what string, done, all int64)
@@ -145,6 +148,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if err != nil {
 		return nil, err
 	}
+	t.sweep(ctx, src.Log, manifests)
 	if err := src.Store.KeepEntries(); err != nil {
 		return nil, err
 	}
@@ -175,7 +179,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if full || base == nil {
 		r.m.Kind = Full
 	}
-	r.m.ID = newID(began, snap.Number, r.m.Kind)
+	r.m.ID = newID(src.Store.Now(), snap.Number, r.m.Kind)
 	for _, m := range manifests {
 		if m.Encrypted == r.m.Encrypted {
 			for _, o := range m.Objects {
@@ -183,9 +187,11 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 			}
 		}
 	}
+	killpoint.At("backup.snapshot")
 	if err := r.segments(ctx, snap); err != nil {
 		return nil, err
 	}
+	killpoint.At("backup.segments")
 	if base != nil {
 		if err := r.entries(ctx, base.Number); err != nil {
 			return nil, err
@@ -201,16 +207,20 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	} else {
 		r.m.Base = base.ID
 	}
+	killpoint.At("backup.objects")
 	if verify {
 		for _, o := range r.added {
 			if err := t.verify(ctx, o); err != nil {
 				return nil, err
 			}
 		}
+		r.m.Verified = true
 	}
+	killpoint.At("backup.manifest")
 	if err := t.putManifest(ctx, r.m); err != nil {
 		return nil, err
 	}
+	killpoint.At("backup.listed")
 	if !t.Guest {
 		if err := src.Store.DropEntries(snap.Number); err != nil {
 			return nil, err
@@ -227,6 +237,28 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		res.Reason = reason
 	}
 	return res, nil
+}
+
+// sweep deletes what runs have left that were killed or failed, so that the place need not have
+// room for it: databases, files and open segments of backups without a manifest. Segments and
+// entries are written over by the next run, and sent entries may stand on them.
+func (t *Target) sweep(ctx context.Context, log *slog.Logger, manifests []*Manifest) {
+	named := map[string]bool{}
+	for _, m := range manifests {
+		for _, o := range m.Objects {
+			named[o.Name] = true
+		}
+	}
+	for o, err := range t.Place.List(ctx, "") {
+		kind, _, _ := strings.Cut(o.Name, "/")
+		if err == nil && !named[o.Name] && (kind == "db" || kind == "files" || kind == "open") {
+			err = t.Place.Delete(ctx, o.Name)
+		}
+		if err != nil {
+			log.Warn("what an unfinished backup has left could not be deleted", "target", t.Place.String(), "error", err)
+			return
+		}
+	}
 }
 
 // base finds the newest backup that the store has gone on from and of which the entries since are

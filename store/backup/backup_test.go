@@ -184,7 +184,11 @@ func restored(t *testing.T, from *Target, at time.Time, want map[string][32]byte
 // TestRestoreToAnySecond backs random histories up, in full, by increments and by entries that are
 // sent between, and restores each at many times.
 func TestRestoreToAnySecond(t *testing.T) {
-	for seed := range uint64(3) {
+	seeds := uint64(2)
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		seeds = 20
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			h := newHistory(t, seed)
 			h.large = seed%2 == 0
@@ -344,7 +348,7 @@ func TestEncryptedBackup(t *testing.T) {
 		if _, err := to.Restore(t.Context(), filepath.Join(t.TempDir(), "x"), time.Time{}, quiet); !errors.Is(err, ErrNoIdentity) {
 			t.Errorf("with %d wrong identities: %v", len(ids), err)
 		}
-		if _, err := RestoreArchive(t.Context(), file, filepath.Join(t.TempDir(), "x"), time.Time{}, ids); !errors.Is(err, ErrNoIdentity) {
+		if _, err := RestoreArchive(t.Context(), file, filepath.Join(t.TempDir(), "x"), time.Time{}, ids, "v1"); !errors.Is(err, ErrNoIdentity) {
 			t.Errorf("the archive with %d wrong identities: %v", len(ids), err)
 		}
 	}
@@ -361,7 +365,7 @@ func TestEncryptedBackup(t *testing.T) {
 		t.Errorf("the key is %q, %v", key, err)
 	}
 	archived := filepath.Join(t.TempDir(), "y")
-	if _, err := RestoreArchive(t.Context(), file, archived, time.Time{}, to.Identities); err != nil {
+	if _, err := RestoreArchive(t.Context(), file, archived, time.Time{}, to.Identities, "v1"); err != nil {
 		t.Fatal(err)
 	}
 	same(t, archived, digest(t, h.s))
@@ -403,15 +407,15 @@ func TestArchive(t *testing.T) {
 		t.Error(err)
 	}
 	to := filepath.Join(dir, "restored")
-	got, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil)
+	got, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil, "v1")
 	if err != nil || got.Number != res.Number || !got.At.Equal(res.At) || got.Bytes == 0 {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	same(t, to, want)
-	if _, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil); err == nil || !strings.Contains(err.Error(), "not empty") {
+	if _, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil, "v1"); err == nil || !strings.Contains(err.Error(), "not empty") {
 		t.Errorf("to the same directory: %v", err)
 	}
-	if _, err := RestoreArchive(t.Context(), file, filepath.Join(dir, "z"), res.At.Add(time.Hour), nil); !errors.As(err, new(*RangeError)) {
+	if _, err := RestoreArchive(t.Context(), file, filepath.Join(dir, "z"), res.At.Add(time.Hour), nil, "v1"); !errors.As(err, new(*RangeError)) {
 		t.Errorf("at another time: %v", err)
 	}
 
@@ -419,7 +423,7 @@ func TestArchive(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "w", WorkDir, "segments"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := RestoreArchive(t.Context(), file, filepath.Join(dir, "w"), res.At, nil); err != nil {
+	if _, err := RestoreArchive(t.Context(), file, filepath.Join(dir, "w"), res.At, nil, "v1"); err != nil {
 		t.Error(err)
 	}
 
@@ -440,7 +444,7 @@ func TestArchive(t *testing.T) {
 		}
 		verified := VerifyArchive(t.Context(), file, nil)
 		to := filepath.Join(dir, fmt.Sprint("hurt", i))
-		if _, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil); err == nil {
+		if _, err := RestoreArchive(t.Context(), file, to, time.Time{}, nil, "v1"); err == nil {
 			same(t, to, want) // the bit that changed means nothing
 		} else if _, err := os.Stat(filepath.Join(to, store.DatabaseFile)); err == nil {
 			t.Error("a damaged archive left a store")
@@ -563,4 +567,54 @@ func TestVerifyNamesWhatIsWrong(t *testing.T) {
 	if err := to.Verify(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestUnfinishedRunsLeaveNothing: what runs have stored that were cut off before their manifest is
+// deleted by the next one, before it needs room of its own.
+func TestUnfinishedRunsLeaveNothing(t *testing.T) {
+	h := newHistory(t, 5)
+	h.steps(30)
+	place, err := objects.At(t.TempDir(), objects.S3{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := &cutPlace{Place: place}
+	target := &Target{Place: cut, Temp: t.TempDir()}
+	for range 3 {
+		cut.before = "manifests/"
+		if _, err := target.Run(t.Context(), h.source(), true, true); !errors.Is(err, errCut) {
+			t.Fatal(err)
+		}
+	}
+	cut.before = "db/"
+	if _, err := target.Run(t.Context(), h.source(), true, true); !errors.Is(err, errCut) {
+		t.Fatal(err)
+	}
+	for o, err := range place.List(t.Context(), "") {
+		if kind, _, _ := strings.Cut(o.Name, "/"); err != nil || kind == "db" || kind == "files" {
+			t.Errorf("%s is left, %v", o.Name, err)
+		}
+	}
+	cut.before = "none"
+	if _, err := target.Run(t.Context(), h.source(), true, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := target.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// A cutPlace fails before it takes an object of a kind.
+type cutPlace struct {
+	objects.Place
+	before string
+}
+
+var errCut = errors.New("cut off")
+
+func (p *cutPlace) Put(ctx context.Context, name string, r io.ReaderAt, size int64) error {
+	if strings.HasPrefix(name, p.before) {
+		return errCut
+	}
+	return p.Place.Put(ctx, name, r, size)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/entry"
 )
@@ -197,9 +198,11 @@ func (t *Target) sendUpTo(ctx context.Context, s *store.Store, number uint64) er
 		if err != nil {
 			return fmt.Errorf("prepare entries from %d: %w", b.first, err)
 		}
+		killpoint.At("backup.send")
 		if err := errors.Join(t.Place.Put(ctx, b.name(), temp, temp.size), temp.Close()); err != nil {
 			return err
 		}
+		killpoint.At("backup.sent")
 		t.sent = b.last
 		s.EntriesStored(b.last)
 	}

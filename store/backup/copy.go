@@ -12,6 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/diskroom"
 	"github.com/mailstead/mailstead/store/segment"
@@ -52,6 +53,7 @@ func CopyRunning(ctx context.Context, src Source, to string) error {
 			return err
 		}
 	}
+	killpoint.At("copy.segments")
 	if err := copyFiles(src.Files, from, to); err != nil {
 		return err
 	}
@@ -102,6 +104,7 @@ func CopyStopped(from, to string, files []string) error {
 			return err
 		}
 	}
+	killpoint.At("swap.segments")
 	if err := copyFiles(files, from, to); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -185,6 +186,7 @@ func (t *Target) Prune(ctx context.Context, from time.Time) error {
 		case kind != "manifests" && kind != "db" && kind != "files" && kind != "open" && kind != "segments" && kind != "entries" && kind != "messages":
 			continue // not ours
 		}
+		killpoint.At("backup.prune")
 		if err := t.Place.Delete(ctx, o.Name); err != nil {
 			return fmt.Errorf("prune: %w", err)
 		}

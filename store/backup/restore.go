@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -137,10 +138,13 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	if err != nil {
 		return nil, err
 	}
+	killpoint.At("restore.begin")
 	if err := t.fetchFull(ctx, c.full, work); err != nil {
 		return nil, err
 	}
-	st, err := store.Open(work, store.Options{Unsynced: true, Log: log})
+	killpoint.At("restore.fetched")
+	// The entries are of the format of the full backup, and may come before a migration.
+	st, err := store.Open(work, store.Options{Unsynced: true, Unmigrated: true, Log: log})
 	if err != nil {
 		return nil, err
 	}
@@ -192,6 +196,12 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	if err := errors.Join(err, st.Close()); err != nil {
 		return nil, err
 	}
+	if st, err = store.Open(work, store.Options{Unsynced: true, Log: log, Program: t.Program}); err != nil {
+		return nil, err
+	}
+	if err := st.Close(); err != nil {
+		return nil, err
+	}
 	return res, finishRestore(work, dir, res)
 }
 
@@ -212,9 +222,18 @@ func beginRestore(dir string) (work string, err error) {
 		return "", err
 	}
 	work = filepath.Join(dir, WorkDir)
+	moving := isThere(filepath.Join(work, movingFile)) && !isThere(filepath.Join(dir, store.DatabaseFile))
 	for _, e := range list {
-		if e.Name() != WorkDir {
+		if e.Name() != WorkDir && !moving {
 			return "", fmt.Errorf("%s is not empty: restore to a directory of its own", dir)
+		}
+	}
+	for _, e := range list { // what was moved is made anew
+		if e.Name() == WorkDir {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {
+			return "", err
 		}
 	}
 	if err := os.RemoveAll(work); err != nil {
@@ -222,6 +241,14 @@ func beginRestore(dir string) (work string, err error) {
 	}
 	return work, os.MkdirAll(filepath.Join(work, store.SegmentDir), 0o700)
 }
+
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// movingFile is in the directory that a restore works in while files are moved out of it.
+const movingFile = "moving"
 
 // finishRestore syncs the files and puts them into their place, the database last.
 func finishRestore(work, dir string, res *Restored) error {
@@ -241,8 +268,13 @@ func finishRestore(work, dir string, res *Restored) error {
 	if err != nil {
 		return err
 	}
+	killpoint.At("restore.synced")
 	list, err := os.ReadDir(work)
 	if err != nil {
+		return err
+	}
+	marker := filepath.Join(work, movingFile)
+	if err := errors.Join(os.WriteFile(marker, nil, 0o600), syncDir(work)); err != nil {
 		return err
 	}
 	for _, last := range []bool{false, true} {
@@ -250,14 +282,18 @@ func finishRestore(work, dir string, res *Restored) error {
 			if (e.Name() == store.DatabaseFile) != last {
 				continue
 			}
+			killpoint.At("restore.move")
 			if err := os.Rename(filepath.Join(work, e.Name()), filepath.Join(dir, e.Name())); err != nil {
 				return err
 			}
 		}
 	}
-	if err := os.Remove(work); err != nil {
-		return err
-	}
+	killpoint.At("restore.moved")
+	return errors.Join(os.Remove(marker), os.Remove(work), syncDir(dir))
+}
+
+// syncDir puts the names that a directory has on disk.
+func syncDir(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -25,42 +25,87 @@ type Schedule struct {
 	Every, FullEvery time.Duration
 	Keep             time.Duration // of which every second can be restored
 	Sync             bool          // nothing is acknowledged before its entry is stored
-	Now              func() time.Time
 
 	running sync.Mutex // one backup at a time
 
-	mu   sync.Mutex
-	last time.Time // when the last backup was made; the start of Run where there is none
+	mu    sync.Mutex
+	state State
+	begun time.Time // when Run did
 }
 
-// Late tells whether the last backup is older than two intervals; it counts from the start where
-// there is none.
-func (s *Schedule) Late() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.Now().After(s.last.Add(2 * s.Every))
+// A State says how the backups of a schedule are.
+type State struct {
+	Target   string
+	Every    time.Duration
+	LastAt   time.Time // when the last backup was made; zero: none was
+	Verified bool      // that one was read back
+	Late     bool      // it is older than two intervals; where there is none, the server runs for as long
+	Full     bool      // the next backup is a full one, since entries were dropped that it would stand on
+	BackupErr,
+	SendErr error // of the last try to make a backup, and to send entries; nil: it went well
 }
 
-func (s *Schedule) made(at time.Time) {
+// Err is what went wrong last; nil if nothing does.
+func (s State) Err() error { return errors.Join(s.BackupErr, s.SendErr) }
+
+// State says how the backups are.
+func (s *Schedule) State() (State, error) {
+	_, kept, err := s.Source.Store.KeptEntries()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.last = at
+	now := s.state
+	now.Target, now.Every = s.Target.Place.String(), s.Every
+	now.Late = s.late()
+	now.Full = !kept && !now.LastAt.IsZero()
+	return now, err
+}
+
+func (s *Schedule) late() bool {
+	since := s.state.LastAt
+	if since.IsZero() {
+		since = s.begun
+	}
+	return !since.IsZero() && s.Source.Store.Now().After(since.Add(2*s.Every))
+}
+
+// isLate tells whether the last backup is older than two intervals.
+func (s *Schedule) isLate() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.late()
+}
+
+// made notes how a try to make a backup ended.
+func (s *Schedule) made(at time.Time, verified bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state.BackupErr = err; err == nil {
+		s.state.LastAt, s.state.Verified = at, verified
+	}
+}
+
+// sent notes how sending entries ended.
+func (s *Schedule) sent(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.SendErr = err
 }
 
 // Backup makes one backup now, to the schedule's target.
 func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, error) {
 	s.running.Lock()
 	defer s.running.Unlock()
+	at := s.Source.Store.Now()
 	res, err := s.Target.Run(ctx, s.Source, full, verify)
+	s.made(at, verify, err)
 	if err != nil {
 		return nil, err
 	}
-	s.made(s.Now())
 	s.Source.Store.EntriesStored(res.Number)
 	if res.Reason != "" {
 		s.Source.Log.Warn("the backup is a full one", "reason", res.Reason)
 	}
-	if err := s.Target.Prune(ctx, s.Now().Add(-s.Keep)); err != nil {
+	if err := s.Target.Prune(ctx, s.Source.Store.Now().Add(-s.Keep)); err != nil {
 		s.Source.Log.Error("old backups could not be deleted; the next backup tries again", "target", res.Target, "error", err)
 	}
 	return res, nil
@@ -69,14 +114,18 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 // Run sends each entry at most a second after its commit, and makes a backup every Every, until ctx
 // ends. What fails is logged and tried again.
 func (s *Schedule) Run(ctx context.Context) error {
-	s.made(s.Now())
+	s.mu.Lock()
+	s.begun = s.Source.Store.Now()
+	s.mu.Unlock()
 	s.Source.Store.RequireStored(s.Sync)
 	next, full := s.resume(ctx)
 	late := false
 	for {
 		var err error
 		kept, _, keptErr := s.Source.Store.KeptEntries()
-		if now := s.Now(); !now.Before(next) || kept > keptMost {
+		now := s.Source.Store.Now()
+		next, full = earlier(next, now.Add(s.Every)), earlier(full, now.Add(s.FullEvery)) // the clock may have been set back
+		if !now.Before(next) || kept > keptMost {
 			var res *Result
 			if res, err = s.Backup(ctx, !now.Before(full), true); err == nil {
 				s.Source.Log.Info("backup made", "kind", res.Kind, "target", res.Target, "number", res.Number, "bytes_added", res.BytesAdded, "ms", res.DurationMS)
@@ -87,13 +136,16 @@ func (s *Schedule) Run(ctx context.Context) error {
 			} else {
 				next = now.Add(min(s.Every, time.Minute))
 			}
-		} else if err = s.Target.Send(ctx, s.Source.Store); errors.Is(err, store.ErrGap) {
-			err, next = nil, s.Now() // there is too much, or nothing to stand on: a full backup
+		} else {
+			if err = s.Target.Send(ctx, s.Source.Store); errors.Is(err, store.ErrGap) {
+				err, next = nil, s.Source.Store.Now() // there is too much, or nothing to stand on: a full backup
+			}
+			s.sent(err)
 		}
 		if err = errors.Join(err, keptErr); err != nil && ctx.Err() == nil {
 			s.Source.Log.Error("the backup is not up to date; it is tried again", "target", s.Target.Place.String(), "error", err)
 		}
-		if s.Late() != late {
+		if s.isLate() != late {
 			if late = !late; late {
 				s.Source.Log.Error("the last backup is older than two intervals", "target", s.Target.Place.String(), "every", s.Every)
 			} else {
@@ -128,29 +180,37 @@ func (s *Schedule) pause(ctx context.Context, least time.Duration, next time.Tim
 		return false
 	case <-time.After(least):
 	}
-	due := time.NewTimer(max(0, next.Sub(s.Now())))
-	defer due.Stop()
+	due, stop := s.Source.Store.Clock().At(next)
+	defer stop()
 	select {
 	case <-ctx.Done():
 		return false
 	case <-s.Source.Store.EntriesAdded():
-	case <-due.C:
+	case <-due:
 	}
 	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // resume finds when the next backup and the next full one are due.
 func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 	manifests, err := s.Target.manifests(ctx)
 	if err != nil {
-		return s.Now(), s.Now()
+		s.made(time.Time{}, false, err)
+		return s.Source.Store.Now(), s.Source.Store.Now()
 	}
 	for _, m := range manifests {
 		at, err := time.Parse(idTime, m.ID[:min(len(idTime), len(m.ID))])
 		if err != nil {
 			continue
 		}
-		s.made(at)
+		s.made(at, m.Verified, nil)
 		next = at.Add(s.Every)
 		if m.Kind == Full {
 			full = at.Add(s.FullEvery)

@@ -15,8 +15,8 @@ type Rows struct {
 	// Bucket is told of each bucket before its rows.
 	Bucket func(name string, sequence uint64)
 	// Row tells whether key and value are a row that it knows. What is on pages to which no tree
-	// leads comes with the bucket "". Where the length of a row is damaged, it is given more than one
-	// guess, until it takes one. It must keep neither key nor value.
+	// leads comes with the bucket "". Where the length of a row is damaged, it is given more than
+	// one guess, until it takes one. It must keep neither key nor value.
 	Row func(bucket string, key, value []byte) bool
 }
 

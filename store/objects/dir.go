@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
 // tempPrefix begins the names of files that are being written.
@@ -34,7 +36,7 @@ func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size in
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
-	f, err := os.CreateTemp(dir, tempPrefix)
+	f, err := createLocked(dir)
 	if err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
@@ -42,9 +44,11 @@ func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size in
 	if err == nil {
 		err = f.Sync()
 	}
+	killpoint.At("object.written")
 	if err = errors.Join(err, f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
+	killpoint.At("object.named")
 	if err != nil {
 		return errors.Join(fmt.Errorf("put %s: %w", name, err), os.Remove(f.Name()))
 	}
@@ -55,6 +59,34 @@ func (d *directory) Put(ctx context.Context, name string, r io.ReaderAt, size in
 		}
 	}
 	return nil
+}
+
+// createLocked makes a file to be renamed, with a lock that tells that it is still being written.
+func createLocked(dir string) (*os.File, error) {
+	for {
+		f, err := os.CreateTemp(dir, tempPrefix)
+		if err != nil {
+			return nil, err
+		}
+		lock(f)
+		if _, err := os.Lstat(f.Name()); err == nil {
+			return f, nil
+		}
+		f.Close() // a List has removed it before it was locked
+	}
+}
+
+// removeDead removes a file that a Put was writing when its process ended: one that nobody has
+// locked, or that is a day old.
+func removeDead(path string) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && (lock(f) || time.Since(info.ModTime()) > 24*time.Hour) {
+		_ = os.Remove(path)
+	}
 }
 
 // ended is a reader that ends with its context.
@@ -102,8 +134,8 @@ func (d *directory) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// List reads the directories as it comes to them. It removes what a Put was writing when its
-// process ended, if that is a day old.
+// List reads the directories as it comes to them, and removes what a Put was writing when its
+// process ended.
 func (d *directory) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		err := d.walk(ctx, "", prefix, func(o Object) bool { return yield(o, nil) })
@@ -135,9 +167,7 @@ func (d *directory) walk(ctx context.Context, below, prefix string, yield func(O
 	for _, e := range entries {
 		name := name(e)
 		if strings.HasPrefix(e.Name(), tempPrefix) {
-			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > 24*time.Hour {
-				_ = os.Remove(d.path(name))
-			}
+			removeDead(d.path(name))
 		}
 		if strings.HasPrefix(e.Name(), ".") || !strings.HasPrefix(name, prefix) && !strings.HasPrefix(prefix, name) {
 			continue

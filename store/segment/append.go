@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
 const (
@@ -196,9 +198,11 @@ func (s *Store) appendActive(w *recordWriter) (Ref, error) {
 		w.rec.seq = s.seq
 		next++
 	}
+	killpoint.At("segment.append")
 	if err := w.writeTo(s.disk, s.active, s.end); err != nil {
 		return Ref{}, s.retract(err)
 	}
+	killpoint.At("segment.appended")
 	ref := w.ref(s.active.number, s.end)
 	s.seq = next
 	s.end += w.rec.size()
@@ -266,10 +270,12 @@ func (s *Store) seal() error {
 		}
 		s.zeroed = s.end
 	}
+	killpoint.At("segment.seal")
 	if err := s.disk.Datasync(s.active.f); err != nil {
 		return s.fail(err)
 	}
 	s.synced = s.written
+	killpoint.At("segment.sealed")
 	return nil
 }
 
@@ -300,12 +306,15 @@ func (s *Store) create(head header, w *recordWriter) (*segmentFile, error) {
 	if err := s.writeFile(temp, head, w); err != nil {
 		return nil, errors.Join(err, removeTemp(temp))
 	}
+	killpoint.At("segment.file_whole")
 	if err := os.Rename(temp, path); err != nil {
 		return nil, errors.Join(err, removeTemp(temp))
 	}
+	killpoint.At("segment.file_named")
 	if err := s.disk.SyncDir(s.files.dir); err != nil {
 		return nil, s.fail(err)
 	}
+	killpoint.At("segment.directory_synced")
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(path))
@@ -326,6 +335,7 @@ func (s *Store) writeFile(path string, head header, w *recordWriter) error {
 	if _, err := s.disk.WriteAt(f, head.appendTo(nil), 0); err != nil {
 		return fmt.Errorf("begin segment %08x: %w", head.number, err)
 	}
+	killpoint.At("segment.file_begun")
 	if w != nil {
 		if err := w.writeTo(s.disk, &segmentFile{f: f, head: head}, fileHead); err != nil {
 			return fmt.Errorf("write segment %08x: %w", head.number, err)
@@ -359,9 +369,11 @@ func (s *Store) Sync() error {
 		return err
 	}
 	defer s.files.release(sf)
+	killpoint.At("segment.sync")
 	if err := s.disk.Datasync(sf.f); err != nil {
 		return s.fail(err)
 	}
+	killpoint.At("segment.synced")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.synced = max(s.synced, target)

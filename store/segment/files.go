@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
 // A Disk is the file operations that a full or dying disk makes fail; tests replace them.
@@ -333,9 +335,11 @@ func (s *Store) Remove(number uint32) error {
 	if err != nil {
 		return err
 	}
+	killpoint.At("segment.unlink")
 	if err := s.files.unlink(number); err != nil {
 		return err
 	}
+	killpoint.At("segment.unlinked")
 	if err := s.disk.SyncDir(s.files.dir); err != nil {
 		return s.fail(err)
 	}

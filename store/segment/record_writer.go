@@ -5,6 +5,8 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
 // A recordWriter is a record on its way into a file: its head and the first piece of its body in
@@ -49,6 +51,7 @@ func (w *recordWriter) writeTo(disk Disk, sf *segmentFile, off int64) error {
 	}
 	off += int64(w.rec.head)
 	for pos := int64(chunkSize); pos < w.rec.body; pos += chunkSize {
+		killpoint.At("segment.half_record")
 		piece := w.buf[:min(chunkSize, w.rec.body-pos)]
 		if err := readFull(w.body, piece, pos); err != nil {
 			return err

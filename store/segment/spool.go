@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
 const (
@@ -109,6 +111,7 @@ func (s *Spool) flush() error {
 			return spoolFailed(err)
 		}
 		s.file = f
+		killpoint.At("spool.begun")
 		if os.Remove(f.Name()) != nil {
 			s.name = f.Name()
 		}
@@ -118,6 +121,7 @@ func (s *Spool) flush() error {
 			return spoolFailed(err)
 		}
 	}
+	killpoint.At("spool.flushed")
 	s.flushed += s.inChunk
 	s.inChunk = 0
 	return nil

@@ -1,0 +1,198 @@
+package e2e
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// manyWaiting is how many messages wait when something is deleted.
+func manyWaiting(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("MAILSTEAD_WAITING"), "60"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A waitingRow is a row of the sending log, with all that says why it waits.
+type waitingRow struct {
+	Recipient, Status string
+	LastResponse      *string    `json:"last_response"`
+	NextAttemptAt     *time.Time `json:"next_attempt_at"`
+}
+
+// sendingLog reads every page of the sending log.
+func (i *instance) sendingLog() (out []waitingRow) {
+	i.t.Helper()
+	for cursor, more := "", true; more; more = cursor != "" {
+		var page struct {
+			Data       []waitingRow
+			Pagination struct{ Cursor *string }
+		}
+		i.want(200, "GET", "/v1/messages?limit=100&cursor="+url.QueryEscape(cursor), nil, &page)
+		out = append(out, page.Data...)
+		if cursor = ""; page.Pagination.Cursor != nil {
+			cursor = *page.Pagination.Cursor
+		}
+	}
+	return out
+}
+
+// wantExplained wants that within a minute each of n messages is sent, bounced or cancelled, or
+// its row says why it waits and until when. The count of what became of them is by status, and for
+// those that wait by what their rows say.
+func (i *instance) wantExplained(n int, ok func(status, why string) bool) {
+	i.t.Helper()
+	began := time.Now()
+	for {
+		rows, became, bad := i.sendingLog(), map[string]int{}, 0
+		for _, r := range rows {
+			what := r.Status
+			if r.Status == "queued" || r.Status == "deferred" {
+				why := ""
+				if r.LastResponse != nil && r.NextAttemptAt != nil {
+					why = *r.LastResponse
+				}
+				if what += ": " + why; why == "" || !ok(r.Status, why) {
+					bad++
+				}
+			} else if !ok(r.Status, "") {
+				bad++
+			}
+			became[what]++
+		}
+		took := time.Since(began).Round(100 * time.Millisecond)
+		switch {
+		case len(rows) != n:
+			i.t.Fatalf("%d rows, want %d", len(rows), n)
+		case bad == 0:
+			i.t.Logf("%d messages after %v: %v", n, took, became)
+			return
+		case took > time.Minute:
+			i.t.Fatalf("%d of %d messages say nothing after %v: %v", bad, n, took, became)
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// TestDeletedWithMailWaiting: a relay, a domain, a mailbox or a key is deleted while many messages
+// wait. Within a minute each is sent, bounced or cancelled, or its row says why it waits.
+func TestDeletedWithMailWaiting(t *testing.T) {
+	t.Parallel()
+	n := manyWaiting(t)
+	t.Logf("%d messages wait each time", n)
+	begin := func(t *testing.T, relays ...*watchedSMTP) (i *instance, domain, box string) {
+		t.Helper()
+		config := generousLimits
+		for k, r := range relays {
+			config += r.relay(fmt.Sprint("r", k+1))
+		}
+		i = newInstance(t, config, "--outbound", "relay")
+		domain = i.addDomain("example.test")
+		return i, domain, i.addMailbox("ann@example.test", "correct horse")
+	}
+	refusing := func(t *testing.T) *watchedSMTP {
+		f := newWatchedSMTP(t, 0)
+		f.is(0, "451 4.3.0 not now")
+		return f
+	}
+	// silent is a relay that takes connections and never says a word, so that few are tried.
+	silent := func(t *testing.T) *watchedSMTP {
+		f := newWatchedSMTP(t, 0)
+		f.is(time.Hour, "")
+		return f
+	}
+
+	t.Run("relay", func(t *testing.T) {
+		dead, good := silent(t), newWatchedSMTP(t, 0)
+		i, _, ann := begin(t, dead, good)
+		chosen := i.addDomain("chosen.test")
+		i.want(200, "PATCH", "/v1/domains/"+chosen, map[string]any{"relay": "r1"}, nil)
+		carl := i.addMailbox("carl@chosen.test", "battery staple")
+		i.sendMany(ann, "any", n/2)
+		i.sendMany(carl, "chosen", n-n/2)
+		i.kill()
+		if err := os.WriteFile(filepath.Join(i.dir, "mailstead.toml"), []byte(generousLimits+good.relay("r2")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		i.start()
+		i.wantExplained(n, func(status, why string) bool {
+			return status == "relayed" || strings.Contains(why, "relay r1") || strings.HasPrefix(why, "not tried yet")
+		})
+		i.until("all that may go has gone", func() bool { return len(good.messages()) == n/2 })
+		for to, k := range good.messages() {
+			if k != 1 || strings.HasPrefix(to, "chosen") {
+				t.Errorf("%s got %d messages through the other relay", to, k)
+			}
+		}
+	})
+	t.Run("domain", func(t *testing.T) {
+		i, domain, ann := begin(t, silent(t))
+		i.sendMany(ann, "x", n)
+		i.want(202, "DELETE", "/v1/domains/"+domain, nil, nil)
+		i.wantExplained(n, func(status, _ string) bool { return status == "cancelled" })
+		i.kill() // the relay would have it wait
+		i.check()
+	})
+	t.Run("mailbox", func(t *testing.T) {
+		i, _, ann := begin(t, refusing(t))
+		i.sendMany(ann, "x", n)
+		i.want(200, "DELETE", "/v1/email-users/"+ann, nil, nil)
+		i.wantExplained(n, func(status, why string) bool { return status != "queued" || why != "" })
+		i.check()
+	})
+	t.Run("key", func(t *testing.T) {
+		relay := silent(t)
+		i, domain, ann := begin(t, relay)
+		i.sendMany(ann, "x", n)
+		i.kill()
+		i.breakKeys(domain)
+		i.start()
+		i.wantExplained(n, func(_, why string) bool {
+			return strings.Contains(why, "DKIM") || strings.HasPrefix(why, "not tried yet")
+		})
+		log, err := os.ReadFile(i.log.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines := bytes.Count(log, []byte("sign outgoing mail")); lines == 0 || lines > 5 {
+			t.Errorf("the log says so %d times", lines)
+		}
+		i.kill()
+		i.check()
+	})
+}
+
+// breakKeys damages what is sealed of a stopped instance's domain.
+func (i *instance) breakKeys(id string) {
+	i.t.Helper()
+	st, err := store.Open(i.dir, store.Options{})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	defer st.Close()
+	err = st.Update(func(tx *store.Tx) error {
+		d, err := store.Domains.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		for k := range d.DKIM {
+			d.DKIM[k].Sealed[len(d.DKIM[k].Sealed)-1] ^= 1
+		}
+		return store.Domains.Put(tx, d)
+	})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+}

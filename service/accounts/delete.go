@@ -1,0 +1,241 @@
+package accounts
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	kindAccountDelete = "account_delete"
+	deleteSoonest     = time.Second // until the job looks again whether domains are gone and attempts have ended
+	deleteLatest      = 30 * time.Second
+	rowsAtOnce        = 200  // deleted in one transaction
+	rowsLookedAt      = 5000 // in one view
+)
+
+// deleteArgs are of the job that deletes an account.
+type deleteArgs struct {
+	AccountID string `json:"account_id"`
+}
+
+// AccountDeleted says which job deletes an account.
+type AccountDeleted struct {
+	AccountID string `json:"account_id"`
+	JobID     string `json:"job_id"`
+}
+
+// DeleteAccount takes an account out of use at once: nobody signs in to it, nothing is taken for
+// it, and nothing of it leaves any more. A job deletes what it has, and then the account. A second
+// request answers the same job.
+func (s *Service) DeleteAccount(_ context.Context, in AccountIn) (*AccountDeleted, error) {
+	if in.Account == "" {
+		return nil, core.Invalid("account", "required", "name the account, by its id or its owner's address")
+	}
+	out := new(AccountDeleted)
+	err := s.Store.Update(func(tx *store.Tx) error {
+		a, err := core.FindAccount(tx, in.Account)
+		if err != nil {
+			return err
+		}
+		first, err := core.FindAccount(tx, "")
+		if err != nil {
+			return err
+		}
+		if a.ID == first.ID {
+			return core.Invalid("account", "not_allowed", "the first account is the operator's and cannot be deleted")
+		}
+		tx.MayUseReserve() // what frees room is the job's
+		out.AccountID = a.ID
+		if a.Gone() && a.DeleteJob != "" {
+			out.JobID = a.DeleteJob
+			return nil
+		}
+		j, err := s.Queue.Add(tx, jobs.New{Kind: kindAccountDelete, Key: a.ID, Args: deleteArgs{a.ID}})
+		if err != nil {
+			return err
+		}
+		out.JobID = j.ID
+		a.Status, a.DeleteJob, a.UpdatedAt = store.AccountDeleting, j.ID, tx.Now()
+		tx.After(func() { s.inbox.StopIdling(a.ID) })
+		return store.Accounts.Put(tx, a)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("account is being deleted", "account", out.AccountID, "job", out.JobID)
+	s.StopAttempts(out.AccountID)
+	return out, s.wakeMailboxes(out.AccountID)
+}
+
+func (s *Service) deleteKind() jobs.Kind {
+	return jobs.Kind{Name: kindAccountDelete, Work: s.eraseAccount, Timeout: time.Hour}
+}
+
+// eraseAccount is the work of account_delete. Begun again after a crash it goes on where it was,
+// since what it has deleted is not there any more. What waits to be sent goes first, and then the
+// domains with their mailboxes, each by the job that deletes it. These may still write what is the
+// account's, and so may attempts that have not ended, so all tables are looked through after that.
+//
+// Two things stay. What was bought stays bought, so its record does, without the account. A message
+// that came for several accounts and has not been filed for all of them keeps the addresses that it
+// is for until it has.
+func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[deleteArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var account *store.Account
+	err = s.Store.View(func(tx *store.Tx) error {
+		account, err = store.Accounts.Find(tx, args.AccountID)
+		return err
+	})
+	if account == nil || err != nil {
+		return nil, err
+	}
+	if err := s.dropWebhooks(account.ID); err != nil {
+		return nil, err
+	}
+	all := func(*store.Outgoing) bool { return true }
+	if err := s.mta.CancelWaiting(ctx, account.ID, "its account was deleted before it was sent", all); err != nil {
+		return nil, err
+	}
+	busy, err := s.endJobs(ctx, account.ID)
+	if err != nil {
+		return nil, err
+	}
+	left, err := s.Hooks.DeleteDomains(ctx, core.Actor{AccountID: account.ID, AccountNum: account.Num})
+	if err != nil {
+		return nil, err
+	}
+	if busy+left > 0 {
+		wait := s.Now().Sub(account.UpdatedAt) / 10
+		return nil, jobs.Snooze(s.Now().Add(min(max(wait, deleteSoonest), deleteLatest)))
+	}
+
+	if err := s.tellPurchases(account); err != nil {
+		return nil, err
+	}
+	if err := s.dropRows(ctx, account.ID); err != nil {
+		return nil, err
+	}
+	if err := s.inbox.DropAccountIndex(ctx, account.Num); err != nil {
+		return nil, err
+	}
+	return func(tx *store.Tx, _ *store.Job) error {
+		if store.DomainsByAccount.Has(tx, account.ID) || store.MailboxesByAccount.Has(tx, account.ID) {
+			return errors.New("the account has got a domain or mailbox meanwhile")
+		}
+		tx.After(func() { s.Log.Info("account deleted", "account", account.ID, "took", s.Now().Sub(account.UpdatedAt)) })
+		return store.Accounts.Delete(tx, account.ID)
+	}, nil
+}
+
+// dropWebhooks deletes the endpoints, of which there are few, so that nothing more is for them.
+func (s *Service) dropWebhooks(accountID string) error {
+	return s.Store.Update(func(tx *store.Tx) error {
+		var ids []string
+		for _, id := range store.WebhooksByAccount.Keys(tx, accountID, "") {
+			ids = append(ids, id)
+		}
+		return core.DeleteAll(tx, store.Webhooks, ids)
+	})
+}
+
+// endJobs cancels the jobs of an account, but those that must go on to their end, and counts the
+// ones that are still at work. No index has them by account.
+func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err error) {
+	for after, more := "", true; more; {
+		var ids []string
+		err := s.Store.View(func(tx *store.Tx) error {
+			looked := 0
+			more = false
+			for key, id := range store.JobsByLane.Keys(tx, "", after) {
+				if looked == rowsLookedAt || len(ids) == rowsAtOnce {
+					more = true
+					break
+				}
+				looked++
+				after = key
+				j, err := store.Jobs.Read(tx, id)
+				if err != nil {
+					continue // the queue says of it that it cannot be read
+				}
+				switch {
+				case j.Kind == kindAccountDelete || j.AccountID != accountID && !bytes.Contains(j.Args, []byte(accountID)):
+				case s.Hooks.LetEnd(j):
+					busy++
+				default:
+					ids = append(ids, id)
+					if j.State == store.JobRunning {
+						busy++
+					}
+				}
+			}
+			return nil
+		})
+		if err == nil && len(ids) > 0 {
+			err = s.Store.Update(func(tx *store.Tx) error {
+				tx.MayUseReserve() // it is what a deletion begins with
+				for _, id := range ids {
+					if err := s.Queue.Cancel(tx, id); err != nil && !core.IsGone(err) {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return 0, err
+		}
+	}
+	return busy, nil
+}
+
+// tellPurchases logs which names stay bought, since the registrar goes on to renew them and to ask
+// for money.
+func (s *Service) tellPurchases(a *store.Account) error {
+	return s.Store.View(func(tx *store.Tx) error {
+		for p := range store.Purchases.All(tx) {
+			if p.AccountID == a.ID && p.Stays() {
+				s.Log.Warn("a domain that a deleted account bought, or may have bought, stays at its registrar",
+					"domain", p.Domain, "registrar", p.Registrar, "order", p.ID, "state", p.State, "expires", p.ExpiresAt, "account", a.ID)
+			}
+		}
+		return nil
+	})
+}
+
+// dropRows deletes the account's rows of all tables but those of domains and mailboxes. Jobs at
+// work stay: they are the ones that delete.
+func (s *Service) dropRows(ctx context.Context, accountID string) error {
+	for from, more := []byte(nil), true; more; more = from != nil {
+		var rows []store.AccountRow
+		var next []byte
+		err := s.Store.View(func(tx *store.Tx) error {
+			rows, next = tx.AccountRows(accountID, from, rowsAtOnce, rowsLookedAt)
+			return nil
+		})
+		if err == nil && len(rows) > 0 {
+			err = s.Store.Update(func(tx *store.Tx) error {
+				for _, row := range rows {
+					if err := tx.DropAccountRow(accountID, row); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
+		}
+		from = next
+	}
+	return nil
+}

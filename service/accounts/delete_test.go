@@ -1,0 +1,106 @@
+package accounts_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// TestDeleteAccount: an account is out of use with the answer, whether the queue runs or not, and a
+// job deletes it, which goes on after a restart. Nobody brings it back. What it bought stays.
+func TestDeleteAccount(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
+	ctx := t.Context()
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	other := i.AddAccount("other@elsewhere.test")
+	bob := i.AddMailbox(i.AddDomain(other, "other.test", nil), "bob", nil)
+	i.MustSend(bob, mta.SendEmailIn{To: mta.Texts{"far@far.test", "ann@example.test"}, Subject: "s", Text: "t"})
+	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"near@far.test", "bob@other.test"}, Subject: "s", Text: "t"})
+	i.Update(func(tx *store.Tx) error {
+		return errors.Join(
+			store.Purchases.Put(tx, &store.Purchase{ID: "pur_1", AccountID: other.AccountID, Domain: "bought.test", State: store.PurchaseBought}),
+			store.Purchases.Put(tx, &store.Purchase{ID: "pur_2", AccountID: other.AccountID, Domain: "refused.test", State: store.PurchaseRefused}),
+		)
+	})
+	for in, want := range map[string]string{"": "validation_error", "acc_none": "not_found", i.Account.AccountID: "validation_error", "owner@elsewhere.test": "validation_error"} {
+		if _, err := i.Svc.DeleteAccount(ctx, accounts.AccountIn{Account: in}); !servicetest.HasCode(err, want) {
+			t.Errorf("%q: %v, want %s", in, err, want)
+		}
+	}
+	first, err := i.Svc.DeleteAccount(ctx, accounts.AccountIn{Account: "other@elsewhere.test"})
+	if err != nil || first.AccountID != other.AccountID || first.JobID == "" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if again, err := i.Svc.DeleteAccount(ctx, accounts.AccountIn{Account: other.AccountID}); err != nil || *again != *first {
+		t.Errorf("a second request: %+v, %v, want %+v", again, err, first)
+	}
+	for _, status := range []string{store.AccountActive, store.AccountSuspended} {
+		if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: other.AccountID, Status: status}); !servicetest.HasCode(err, "validation_error") {
+			t.Errorf("to be %s: %v", status, err)
+		}
+	}
+	if _, err := i.Svc.Authenticate(ctx, other.Token, "127.0.0.1"); !servicetest.HasCode(err, "account_suspended") {
+		t.Errorf("its token: %v", err)
+	}
+	smtp := new(core.SMTPError)
+	if _, err := i.Svc.Accepts(ctx, mta.RecipientQuery{From: "x@far.test", To: "bob@other.test"}); !errors.As(err, &smtp) || smtp.Code != 550 {
+		t.Errorf("mail to it: %v", err)
+	}
+	list, err := i.Svc.ListAccounts(ctx, struct{}{})
+	if err != nil || len(list.Data) != 2 || list.Data[1].Status != "deleting" {
+		t.Errorf("the list: %+v, %v", list, err)
+	}
+	i.Reopen()
+	i.Run()
+	gone := func() (gone bool) {
+		err := i.St.View(func(tx *store.Tx) error {
+			a, err := store.Accounts.Find(tx, other.AccountID)
+			gone = a == nil
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return gone
+	}
+	for end := time.Now().Add(30 * time.Second); !gone(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the account is still there")
+		}
+	}
+	i.Becomes("near@far.test", store.OutgoingCaptured)
+	i.Becomes("bob@other.test", store.OutgoingBounced)
+	err = i.St.View(func(tx *store.Tx) error {
+		for o := range store.Outgoings.All(tx) {
+			if o.AccountID != i.Account.AccountID {
+				t.Errorf("a row is left: %+v", o)
+			}
+		}
+		p, err := store.PurchaseOfDomain.Get(tx, "bought.test")
+		if err == nil && p.AccountID != "" {
+			t.Errorf("what it bought is of %s", p.AccountID)
+		}
+		if p, _ := store.Purchases.Find(tx, "pur_2"); p != nil {
+			t.Errorf("what it did not buy: %+v", p)
+		}
+		inbox, err2 := tx.Folder(ann.Num, store.InboxID)
+		if err2 == nil && inbox.Messages != 1 { // the report that bob is gone
+			t.Errorf("%d messages came, want 1", inbox.Messages)
+		}
+		return errors.Join(err, err2)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if _, err := i.Svc.DeleteAccount(ctx, accounts.AccountIn{Account: other.AccountID}); !servicetest.HasCode(err, "not_found") {
+		t.Errorf("once it is gone: %v", err)
+	}
+	i.AddDomain(i.Account, "other.test", nil)
+	i.AddAccount("other@elsewhere.test")
+}

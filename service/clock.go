@@ -1,0 +1,72 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A clock is advanced by at most ten years at a time, and not beyond the year 2099: rows have days
+// in 16 bits, and zones have signatures whose times end in 2106.
+const maxAdvance = 3650 * 24 * time.Hour
+
+var endOfTime = time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// AdvanceIn says how far a sandbox's clock is moved on.
+type AdvanceIn struct {
+	Seconds int64 `json:"seconds"`
+}
+
+// Advanced is what the clock shows then.
+type Advanced struct {
+	Now core.Time `json:"now"`
+}
+
+// AdvanceClock moves the clock of a sandbox on, at once and over restarts, and wakes all that waits
+// for a date. It never moves back: what waits was promised at the time that was shown.
+func (s *Service) AdvanceClock(_ context.Context, in AdvanceIn) (*Advanced, error) {
+	if in.Seconds <= 0 || in.Seconds > int64(maxAdvance/time.Second) {
+		return nil, core.Invalid("seconds", "out_of_range", "It must be from 1 to %d: the clock goes forward only, at most ten years at a time.", int64(maxAdvance/time.Second))
+	}
+	by := time.Duration(in.Seconds) * time.Second
+	err := s.Store.Update(func(tx *store.Tx) error {
+		if !tx.Now().Add(by).Before(endOfTime) {
+			return core.Invalid("seconds", "out_of_range", "The clock would show a year after 2099, which it cannot.")
+		}
+		row, err := store.SandboxClocks.Find(tx, store.SandboxClockID)
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			row = &store.SandboxClock{ID: store.SandboxClockID}
+		}
+		row.Ahead += by
+		tx.After(func() { s.Store.Clock().Advance(by) })
+		return store.SandboxClocks.Put(tx, row)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.Log.Info("the clock of the sandbox was advanced", "seconds", in.Seconds)
+	return &Advanced{core.Time{Time: s.Now()}}, nil
+}
+
+// ResumeClock advances the clock of a store that was just opened as far as it was advanced before.
+// It is for sandboxes alone.
+func ResumeClock(st *store.Store) error {
+	var row *store.SandboxClock
+	err := st.View(func(tx *store.Tx) (err error) {
+		row, err = store.SandboxClocks.Find(tx, store.SandboxClockID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("read how far the clock was advanced: %w", err)
+	}
+	if row != nil {
+		st.Clock().Advance(row.Ahead)
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package health
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A check is one row of what is looked at. What is live is cheap, and looked at anew for each
+// request; the rest is looked at by Run alone.
+type check struct {
+	code string
+	live bool
+	look func() []Check
+}
+
+// checks is the table of all checks, in the order in which they are shown.
+func (s *Service) checks() []check {
+	return []check{
+		{"disk_space", true, s.checkDisk},
+		{"store", true, s.checkStore},
+		{"clock", false, s.checkClock},
+		{"queue", true, s.checkQueue},
+		{"backup", true, s.checkBackup},
+	}
+}
+
+func ok(code, subject, format string, args ...any) []Check {
+	return []Check{{Code: code, Status: OK, Subject: subject, Message: fmt.Sprintf(format, args...)}}
+}
+
+// wrong makes a check that is a warning or an error; mend says what the operator is to do.
+func wrong(code, status, subject, message, mend string) []Check {
+	return []Check{{Code: code, Status: status, Subject: subject, Message: message, Mend: &mend}}
+}
+
+// A disk with less than one part in diskShare free, or less than diskLow, is running out.
+const (
+	diskShare = 10
+	diskLow   = 10 << 30
+)
+
+func (s *Service) checkDisk() []Check {
+	const code = "disk_space"
+	dir := s.Store.Dir()
+	disk, err := s.Store.Disk()
+	switch free := fmt.Sprintf("%d MiB of %d MiB are free.", disk.Free>>20, disk.Total>>20); {
+	case err != nil:
+		return []Check{{Code: code, Status: Skipped, Subject: dir, Message: "The system does not tell how much of the disk is free."}}
+	case disk.Full:
+		return wrong(code, Error, dir, "The disk is full: new mail and other changes are refused, deletions are not. "+free,
+			"Free space on the disk of "+dir+", or make it larger.")
+	case disk.Free < min(disk.Total/diskShare, diskLow):
+		return wrong(code, Warning, dir, "The disk is running out. "+free, "Free space on the disk of "+dir+", or make it larger.")
+	default:
+		return ok(code, dir, "%s", free)
+	}
+}
+
+func (s *Service) checkStore() (out []Check) {
+	const code = "store"
+	dir := s.Store.Dir()
+	if err := s.Store.Failed(); err != nil {
+		out = wrong(code, Error, dir, fmt.Sprintf("The store takes no more writes, and nothing is acknowledged: %v.", err),
+			"Look for what is wrong with the disk (the system's log names it), and restart the server.")
+	}
+	if times, last := s.Store.DamageMet(); times > 0 {
+		out = append(out, wrong(code, Error, dir, fmt.Sprintf("%d times something was read that is not what was written, the last time: %v.", times, last),
+			"Stop the server, run `mailstead check --data "+dir+"`, and restore what it names from a backup.")...)
+	}
+	if out == nil {
+		return ok(code, dir, "The store takes writes, and nothing damaged was read since the server was started.")
+	}
+	return out
+}
+
+// A clock remembers how far this host's clock has moved other than by the time that has passed.
+type clock struct {
+	start time.Time // with its monotonic reading
+
+	mu  sync.Mutex
+	off time.Duration // of the clock from start and the time that has passed since, at the last look
+	at  time.Time     // when the clock was last moved; zero: it was not
+	by  time.Duration
+}
+
+const (
+	clockMoved = time.Minute    // by so much it is told
+	clockTold  = 24 * time.Hour // for so long
+)
+
+// look compares what the clock shows with the time that has passed since start.
+func (c *clock) look(shows time.Time, passed time.Duration) (at time.Time, by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	off := shows.Round(0).Sub(c.start.Round(0)) - passed
+	if moved := off - c.off; moved.Abs() > clockMoved {
+		c.at, c.by = shows, moved
+	}
+	c.off = off
+	if c.at.IsZero() || shows.Sub(c.at) > clockTold {
+		return time.Time{}, 0
+	}
+	return c.at, c.by
+}
+
+func (s *Service) checkClock() []Check {
+	const code, subject = "clock", "the clock of this host"
+	now := time.Now()
+	at, by := s.clock.look(now, now.Sub(s.clock.start))
+	if at.IsZero() {
+		return ok(code, subject, "It was not moved in the last day, or since the server was started.")
+	}
+	return wrong(code, Warning, subject, fmt.Sprintf("It was moved by %s, which was seen at %s.", by.Round(time.Second), at.UTC().Format(time.RFC3339)),
+		"See that the clock is set by NTP (`timedatectl` or `chronyc tracking` tells). After a pause of the machine this is no mistake.")
+}
+
+// overdue is how long after its time a job may begin without a warning.
+const overdue = time.Hour
+
+// namedMost is how many jobs a message names.
+const namedMost = 10
+
+func (s *Service) checkQueue() (out []Check) {
+	const code, subject = "queue", "the queue of jobs"
+	unread := s.Queue.Unread()
+	for _, u := range unread[:min(len(unread), namedMost)] {
+		out = append(out, wrong(code, Error, u.ID, fmt.Sprintf("This version of Mailstead cannot do the job: %v. It stays in the queue, and the others go on.", u.Reason),
+			"Start the version of Mailstead that made the job, or a newer one; for a damaged row run `mailstead check` on the stopped server.")...)
+	}
+	if more := len(unread) - namedMost; more > 0 {
+		out = append(out, wrong(code, Error, subject, fmt.Sprintf("There are %d more jobs that this version of Mailstead cannot do.", more),
+			"The log names each of them.")...)
+	}
+	id, due, err := s.oldestDue(unread)
+	switch late := s.Now().Sub(due); {
+	case err != nil:
+		out = append(out, wrong(code, Error, subject, fmt.Sprintf("It cannot be read: %v.", err), "Stop the server and run `mailstead check --data "+s.Store.Dir()+"`.")...)
+	case id != "" && late > overdue:
+		out = append(out, wrong(code, Warning, id, fmt.Sprintf("The oldest job has been due for %s.", late.Round(time.Minute)),
+			"See in the log what its lane waits for; a next hop that takes little at a time has the others wait.")...)
+	}
+	if out == nil {
+		return ok(code, subject, "Every job that is due is done in time.")
+	}
+	return out
+}
+
+// oldestDue finds the job that has been due for longest, but for those that this version cannot do;
+// "" if there is none.
+func (s *Service) oldestDue(unread []jobs.Unread) (id string, due time.Time, err error) {
+	left := map[string]bool{}
+	for _, u := range unread {
+		left[u.ID] = true
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		for key, job := range store.JobsDue.Keys(tx, "", "") {
+			if !left[job] {
+				id, due = job, store.KeyTime(key)
+				break
+			}
+		}
+		return nil
+	})
+	return id, due, err
+}
+
+func (s *Service) checkBackup() (out []Check) {
+	const code = "backup"
+	if s.Backups == nil {
+		return []Check{{Code: code, Status: Skipped, Subject: "[backup]", Message: "The settings ask for no backups."}}
+	}
+	state, err := s.Backups.State()
+	if err != nil {
+		return wrong(code, Error, "[backup]", fmt.Sprintf("The entries that are kept cannot be read: %v.", err), "Stop the server and run `mailstead check --data "+s.Store.Dir()+"`.")
+	}
+	why := ""
+	if failed := state.Err(); failed != nil {
+		why = fmt.Sprintf(" The last try failed: %v.", failed)
+	}
+	age := s.Now().Sub(state.LastAt).Round(time.Second)
+	mend := "See that " + state.Target + " can be reached and has room; the server tries again by itself."
+	switch {
+	case state.Late && state.LastAt.IsZero():
+		out = wrong(code, Error, state.Target, fmt.Sprintf("No backup was made in two intervals of %s.%s", state.Every, why), mend)
+	case state.Late:
+		out = wrong(code, Error, state.Target, fmt.Sprintf("The last backup is %s old, which is more than two intervals of %s.%s", age, state.Every, why), mend)
+	case state.LastAt.IsZero():
+		out = wrong(code, Warning, state.Target, "No backup was made yet."+why, mend)
+	case why != "":
+		out = wrong(code, Warning, state.Target, fmt.Sprintf("The last backup is %s old.%s", age, why), mend)
+	}
+	if state.Full {
+		out = append(out, wrong(code, Warning, state.Target, "More than 1 GiB of changes waited for the backup, so they were dropped: the next backup is a full one, and times since the last one cannot be restored.", mend)...)
+	}
+	if out == nil {
+		return ok(code, state.Target, "The last backup is %s old.", age)
+	}
+	return out
+}

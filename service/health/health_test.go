@@ -1,0 +1,241 @@
+package health_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/health"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/backup"
+	"github.com/mailstead/mailstead/store/objects"
+)
+
+// A host is an installation whose clock, disk and place of backups a test has in hand.
+type host struct {
+	*service.Service
+	t     *testing.T
+	now   time.Time
+	free  int64
+	place *brokenPlace
+}
+
+// A brokenPlace takes nothing while err is set.
+type brokenPlace struct {
+	objects.Place
+	err error
+}
+
+func (p *brokenPlace) Put(ctx context.Context, name string, r io.ReaderAt, size int64) error {
+	if p.err != nil {
+		return p.err
+	}
+	return p.Place.Put(ctx, name, r, size)
+}
+
+func newHost(t *testing.T) *host {
+	t.Helper()
+	h := &host{t: t, now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC), free: 100 << 30}
+	dir := t.TempDir()
+	st, err := store.Open(dir, store.Options{
+		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return h.now },
+		Room: func(string) (int64, int64, error) { return h.free, 200 << 30, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	keys, err := core.OpenKeys(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	q := jobs.NewQueue(st)
+	q.Log = log
+	h.Service = service.New(st, q, keys, core.Config{Hostname: "mail.example.test", Version: "1.2.3", Limits: core.Limits{Plan: "startup"}, Log: log})
+	to := filepath.Join(t.TempDir(), "backups")
+	place, err := objects.At(to, objects.S3{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.place = &brokenPlace{Place: place}
+	h.Backups = &backup.Schedule{
+		Target: &backup.Target{Place: h.place, Temp: dir}, Source: backup.Source{Store: st, Log: log},
+		Every: time.Hour, FullEvery: 24 * time.Hour, Keep: 24 * time.Hour,
+	}
+	return h
+}
+
+// ask gives what the operator is told.
+func (h *host) ask() *health.Health {
+	h.t.Helper()
+	out, err := h.GetHealth(context.Background(), core.Actor{TokenID: core.LocalToken})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return out
+}
+
+// is checks the status of a code, and that its message has a part.
+func (h *host) is(code, status, part string) {
+	h.t.Helper()
+	all := h.ask().Checks
+	for _, c := range all {
+		if c.Code != code {
+			continue
+		}
+		if c.Status == status && strings.Contains(c.Message, part) {
+			if bad := status == health.Warning || status == health.Error; bad != (c.Mend != nil) {
+				h.t.Errorf("%s is %s with the mend %v", code, status, c.Mend)
+			}
+			return
+		}
+	}
+	h.t.Errorf("%s is not %s with %q: %+v", code, status, part, all)
+}
+
+// TestBackupHealth: a backup that was never made is a warning, one older than two intervals an
+// error, and one that fails says why.
+func TestBackupHealth(t *testing.T) {
+	h := newHost(t)
+	h.is("backup", health.Warning, "No backup was made yet")
+	if b := h.ask().Backup; b.LastSuccessAt != (core.Time{}) || b.AgeSeconds != nil || b.Verified != nil || b.Error != nil || b.Target == nil {
+		t.Errorf("before the first backup: %+v", b)
+	}
+	if _, err := h.Backups.Backup(t.Context(), false, true); err != nil {
+		t.Fatal(err)
+	}
+	h.is("backup", health.OK, "0s old")
+	h.now = h.now.Add(2 * time.Hour)
+	h.is("backup", health.OK, "2h0m0s old")
+	h.place.err = errors.New("no space left on device")
+	if _, err := h.Backups.Backup(t.Context(), false, true); err == nil {
+		t.Fatal("a backup to a full disk was made")
+	}
+	h.is("backup", health.Warning, "no space left on device")
+	h.now = h.now.Add(time.Second)
+	h.is("backup", health.Error, "more than two intervals")
+	if now := h.ask(); now.Status != health.Error || *now.Backup.AgeSeconds != 7201 || !*now.Backup.Verified || !strings.Contains(*now.Backup.Error, "no space") {
+		t.Errorf("with an old backup: %s, %+v", now.Status, now.Backup)
+	}
+	if err := h.Store.ForgetEntries(); err != nil { // as if there had been more than 1 GiB
+		t.Fatal(err)
+	}
+	h.is("backup", health.Warning, "the next backup is a full one")
+	h.place.err = nil
+	if res, err := h.Backups.Backup(t.Context(), false, true); err != nil || res.Kind != backup.Full {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	h.is("backup", health.OK, "0s old")
+	h.Backups = nil
+	h.is("backup", health.Skipped, "no backups")
+}
+
+// TestLateWithoutABackup: a server whose first backup has failed for two intervals says so.
+func TestLateWithoutABackup(t *testing.T) {
+	h := newHost(t)
+	h.place.err = errors.New("gone")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- h.Backups.Run(ctx) }()
+	for h.ask().Backup.Error == nil {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	h.is("backup", health.Warning, "gone")
+	h.now = h.now.Add(2*time.Hour + time.Second)
+	h.is("backup", health.Error, "No backup was made in two intervals")
+}
+
+// TestQueueHealth names each job that this version cannot do, and the job that is late.
+func TestQueueHealth(t *testing.T) {
+	h := newHost(t)
+	h.is("queue", health.OK, "in time")
+	newer := jobs.NewQueue(h.Store) // of a version that knows more kinds
+	newer.Handle(jobs.Kind{Name: "of_tomorrow", Work: func(context.Context, *store.Job) (jobs.Writes, error) { return nil, nil }})
+	var job *store.Job
+	err := h.Store.Update(func(tx *store.Tx) (err error) {
+		job, err = newer.Add(tx, jobs.New{Kind: "of_tomorrow"})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.now = h.now.Add(time.Hour + time.Minute)
+	h.is("queue", health.Warning, "due for 1h1m0s")
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- h.Queue.Run(ctx) }()
+	for len(h.Queue.Unread()) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	h.is("queue", health.Error, "This version of Mailstead cannot do the job")
+	if checks := h.ask().Checks; checks[3].Subject != job.ID {
+		t.Errorf("the check is about %q, want %q", checks[3].Subject, job.ID)
+	}
+}
+
+// TestDiskHealth: a disk that runs out is a warning, and one without room for mail an error, which
+// ends being ready.
+func TestDiskHealth(t *testing.T) {
+	h := newHost(t)
+	h.is("disk_space", health.OK, "102400 MiB of 204800 MiB")
+	h.free = 9 << 30
+	h.is("disk_space", health.Warning, "running out")
+	time.Sleep(30 * time.Millisecond) // so that the store looks again
+	h.free = 1 << 20
+	h.is("disk_space", health.Error, "The disk is full")
+	if got := h.NotReady(); len(got) != 1 || got[0] != "storage_full" {
+		t.Errorf("not ready because of %v", got)
+	}
+	h.free = 100 << 30
+	if got := h.NotReady(); got != nil {
+		t.Errorf("not ready because of %v", got)
+	}
+}
+
+// TestOnlyTheOperatorSeesHealth: the owner of the first account and the local socket, nobody else.
+func TestOnlyTheOperatorSeesHealth(t *testing.T) {
+	h := newHost(t)
+	var made []*accounts.AccountCreated
+	for _, email := range []string{"first@example.test", "second@example.test"} {
+		a, err := h.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: email, First: len(made) == 0})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, a)
+	}
+	for _, tc := range []struct {
+		account int
+		role    string
+		may     bool
+	}{{0, "owner", true}, {0, "admin", false}, {0, "member", false}, {1, "owner", false}} {
+		_, err := h.GetHealth(t.Context(), core.Actor{AccountID: made[tc.account].AccountID, Role: tc.role, TokenID: "tok_1"})
+		if e, _ := core.AsError(err); tc.may != (err == nil) || err != nil && e.Code != "forbidden_role" {
+			t.Errorf("the %s of account %d: %v", tc.role, tc.account, err)
+		}
+	}
+	if got := h.ask(); got.Version != "1.2.3" || got.Role != "single" || got.Hostname != "mail.example.test" || got.Objects != nil || got.Standby != nil || got.Store.Bytes == 0 {
+		t.Errorf("%+v", got)
+	}
+}

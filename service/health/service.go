@@ -1,0 +1,261 @@
+// Package health tells the operator whether the installation is well: the store, the disk, the
+// queue, the backups. It does not know how anything is mended, only whom to tell what to do.
+//
+// Where things stand:
+//   - service.go: what get_health answers, and the run that looks again from time to time.
+//   - checks.go: every check.
+package health
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/backup"
+)
+
+// lookEvery is how long after one look at everything the next one is.
+const lookEvery = 5 * time.Minute
+
+// A Service looks at the installation.
+type Service struct {
+	*core.Core
+	// Backups are those that the settings ask for; nil: they ask for none. It is set before use.
+	Backups *backup.Schedule
+
+	started time.Time
+	clock   clock
+
+	mu    sync.Mutex
+	found map[string][]Check // by code, at the last look at everything
+	at    time.Time          // of that look
+}
+
+// New puts the room together.
+func New(c *core.Core) *Service {
+	return &Service{Core: c, started: c.Now(), clock: clock{start: time.Now()}}
+}
+
+// Statuses of a check, and of all together.
+const (
+	OK      = "ok"
+	Warning = "warning"
+	Error   = "error"
+	Skipped = "skipped"
+)
+
+// Health is how the installation is.
+type Health struct {
+	Status    string         `json:"status" enum:"ok|warning|error"` // the worst of the checks
+	Hostname  string         `json:"hostname" words:"ours"`
+	CheckedAt core.Time      `json:"checked_at"`
+	Checks    []Check        `json:"checks"`
+	Version   string         `json:"version" words:"ours"`
+	Role      string         `json:"role" enum:"single|primary|standby"`
+	StartedAt core.Time      `json:"started_at"`
+	Store     StoreHealth    `json:"store"`
+	Queue     QueueHealth    `json:"queue"`
+	Backup    BackupHealth   `json:"backup"`
+	Objects   *ObjectsHealth `json:"objects"`
+	Standby   *StandbyHealth `json:"standby"`
+}
+
+// A Check is what was found about one thing.
+type Check struct {
+	Code    string  `json:"code" words:"ours"`
+	Status  string  `json:"status" enum:"ok|warning|error|skipped"`
+	Subject string  `json:"subject" words:"ours"`
+	Message string  `json:"message" words:"ours"`
+	Mend    *string `json:"mend" words:"ours"` // what to do; null where nothing is wrong
+}
+
+// StoreHealth is how the store is.
+type StoreHealth struct {
+	Bytes     int64 `json:"bytes"`
+	FreeBytes int64 `json:"free_bytes"`
+	Messages  int64 `json:"messages"`
+	ReadOnly  bool  `json:"read_only"`
+}
+
+// QueueHealth is what waits to be sent.
+type QueueHealth struct {
+	Depth         int    `json:"depth"`
+	OldestSeconds *int64 `json:"oldest_seconds"`
+}
+
+// BackupHealth is how the backups are that the settings ask for.
+type BackupHealth struct {
+	Target        *string   `json:"target" words:"ours"`
+	LastSuccessAt core.Time `json:"last_success_at"`
+	AgeSeconds    *int64    `json:"age_seconds"`
+	Verified      *bool     `json:"verified"`
+	Error         *string   `json:"error"`
+}
+
+// ObjectsHealth is how the bucket is that keeps messages.
+type ObjectsHealth struct {
+	Reachable  bool  `json:"reachable"`
+	Pending    int64 `json:"pending"`
+	CacheBytes int64 `json:"cache_bytes"`
+}
+
+// StandbyHealth is how far a standby is.
+type StandbyHealth struct {
+	Number     int64  `json:"number"`
+	LagSeconds *int64 `json:"lag_seconds"`
+}
+
+// GetHealth shows how the installation is, to its operator.
+func (s *Service) GetHealth(_ context.Context, who core.Actor) (*Health, error) {
+	if err := s.mustOperate(who); err != nil {
+		return nil, err
+	}
+	out := &Health{Hostname: s.Hostname(), Version: s.Config.Version, Role: "single", StartedAt: core.Time{Time: s.started}}
+	out.Checks, out.CheckedAt.Time = s.look()
+	out.Status = worst(out.Checks)
+	out.Store.ReadOnly = s.Store.Failed() != nil
+	disk, err := s.Store.Disk()
+	if err != nil {
+		return nil, err
+	}
+	held, err := s.Store.Holdings()
+	if err != nil {
+		return nil, err
+	}
+	out.Store.Bytes, out.Store.Messages, out.Store.FreeBytes = held.Bytes, held.Messages, disk.Free
+	if out.Queue, err = s.queueHealth(); err != nil {
+		return nil, err
+	}
+	out.Backup, err = s.backupHealth()
+	return out, err
+}
+
+// NotReady names why the server takes no mail and no changes, in the words of /readyz; none: it
+// does.
+func (s *Service) NotReady() (reasons []string) {
+	if disk, err := s.Store.Disk(); err == nil && disk.Full {
+		reasons = append(reasons, "storage_full")
+	}
+	if s.Store.Failed() != nil {
+		reasons = append(reasons, "store_failed")
+	}
+	return reasons
+}
+
+// mustOperate refuses everybody but the operator: who owns the first account, or asks over the
+// local socket.
+func (s *Service) mustOperate(who core.Actor) error {
+	if who.TokenID == core.LocalToken {
+		return nil
+	}
+	return s.Store.View(func(tx *store.Tx) error {
+		first, err := core.FindAccount(tx, "")
+		if err == nil && (who.AccountID != first.ID || who.Role != store.UserRoleOwner) {
+			err = core.Errorf("forbidden_role", "Only the owner of the installation's first account may see this.")
+		}
+		return err
+	})
+}
+
+// queueHealth counts the messages that wait, one for each recipient.
+func (s *Service) queueHealth() (q QueueHealth, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		var oldest time.Time
+		for _, id := range store.OutgoingsWaiting.Keys(tx, "", "") {
+			q.Depth++
+			if at, ok := store.IDTime(id); ok && (oldest.IsZero() || at.Before(oldest)) {
+				oldest = at
+			}
+		}
+		if q.Depth > 0 {
+			q.OldestSeconds = secondsSince(tx.Now(), oldest)
+		}
+		return nil
+	})
+	return q, err
+}
+
+func (s *Service) backupHealth() (b BackupHealth, err error) {
+	if s.Backups == nil {
+		return b, nil
+	}
+	state, err := s.Backups.State()
+	b.Target = &state.Target
+	if !state.LastAt.IsZero() {
+		b.LastSuccessAt.Time, b.AgeSeconds, b.Verified = state.LastAt, secondsSince(s.Now(), state.LastAt), &state.Verified
+	}
+	if failed := state.Err(); failed != nil {
+		text := failed.Error()
+		b.Error = &text
+	}
+	return b, err
+}
+
+func secondsSince(now, at time.Time) *int64 {
+	n := max(0, int64(now.Sub(at)/time.Second))
+	return &n
+}
+
+// worst is the status of all checks together.
+func worst(checks []Check) string {
+	status := OK
+	for _, c := range checks {
+		if c.Status == Error || c.Status == Warning && status == OK {
+			status = c.Status
+		}
+	}
+	return status
+}
+
+// look gives what the last look at everything found, with what is looked at anew each time, and
+// when that last look was.
+func (s *Service) look() ([]Check, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.found == nil {
+		s.lookAtAll()
+	}
+	var out []Check
+	for _, one := range s.checks() {
+		if one.live {
+			s.found[one.code] = one.look()
+		}
+		out = append(out, s.found[one.code]...)
+	}
+	return out, s.at
+}
+
+// lookAtAll makes every check, and tells the log what has become worse or better since the last
+// time. The caller has mu.
+func (s *Service) lookAtAll() {
+	before := s.found
+	s.found, s.at = map[string][]Check{}, s.Now()
+	for _, one := range s.checks() {
+		list := one.look()
+		s.found[one.code] = list
+		was, is := worst(before[one.code]), worst(list)
+		if was == is {
+			continue
+		}
+		for _, c := range list {
+			switch {
+			case is == OK && before != nil:
+				s.Log.Info("a check of this installation is ok again", "code", c.Code, "subject", c.Subject)
+			case c.Status == is && is != OK:
+				s.Log.Warn("a check of this installation is not ok", "code", c.Code, "status", c.Status, "subject", c.Subject, "message", c.Message, "mend", *c.Mend)
+			}
+		}
+	}
+}
+
+// Run looks at everything from time to time, until ctx ends.
+func (s *Service) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		s.lookAtAll()
+		s.mu.Unlock()
+		core.Sleep(ctx, lookEvery)
+	}
+}

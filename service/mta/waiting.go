@@ -1,0 +1,266 @@
+package mta
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	waitingAtATime  = 100  // rows that one transaction changes
+	waitingLookedAt = 5000 // rows that one view looks at
+
+	// neverTried is how long a message waits for its first attempt before its row says that it
+	// does.
+	neverTried = 30 * time.Second
+)
+
+// whyItWaits is what the sending log says of the newest answer to a message. One that was never
+// tried has none: its row says what it waits for once that takes long.
+func whyItWaits(o *store.Outgoing, now time.Time) string {
+	if o.LastResponse != "" || o.Status != store.OutgoingQueued || now.Before(o.NextAt) || now.Before(o.QueuedAt.Add(neverTried)) {
+		return o.LastResponse
+	}
+	switch o.Transport {
+	case store.OutgoingTransportRelay:
+		return "not tried yet: other messages are before it on the way to the relay"
+	case store.OutgoingTransportDirect:
+		return "not tried yet: other messages are before it on the way to " + core.DomainOfAddress(o.Recipient)
+	}
+	return "not tried yet: other messages are before it"
+}
+
+// CancelWaiting takes back what waits to be sent for an account, as far as which tells; the rows
+// say why.
+func (s *Service) CancelWaiting(ctx context.Context, accountID, why string, which func(*store.Outgoing) bool) error {
+	for after, more := "", true; more; {
+		var ids []string
+		err := s.Store.View(func(tx *store.Tx) error {
+			looked := 0
+			more = false
+			for key, row := range store.OutgoingsWaiting.Asc(tx, accountID, after) {
+				if looked == waitingLookedAt || len(ids) == waitingAtATime {
+					more = true
+					break
+				}
+				looked++
+				if after = key; which(row) {
+					ids = append(ids, row.ID)
+				}
+			}
+			return nil
+		})
+		if err == nil && len(ids) > 0 {
+			err = s.Store.Update(func(tx *store.Tx) error {
+				tx.MayUseReserve() // it is what a deletion begins with
+				for _, id := range ids {
+					if err := s.takeBack(tx, id, why); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeBack cancels a message that still waits for one recipient.
+func (s *Service) takeBack(tx *store.Tx, id, why string) error {
+	row, err := waitingRow(tx, id)
+	if row == nil || err != nil {
+		return err
+	}
+	if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
+		return err
+	}
+	row.LastResponse = why
+	return s.closeRow(tx, row, store.OutgoingCancelled)
+}
+
+const domainDeleted = "its domain was deleted before it was sent"
+
+// CancelMailOf takes back what a domain has waiting, since nothing could sign it any more and the
+// name may soon be another account's.
+func (s *Service) CancelMailOf(ctx context.Context, d *store.Domain) error {
+	return s.CancelWaiting(ctx, d.AccountID, domainDeleted, func(o *store.Outgoing) bool { return o.Domain == d.Name })
+}
+
+// waitSaying has a message wait for its turn, and its row say until when and why.
+func (s *Service) waitSaying(m *delivery, at time.Time, status, text string) (jobs.Writes, error) {
+	if end := m.row.QueuedAt.Add(giveUpAfter); at.After(end) {
+		at = end
+	}
+	at = at.Truncate(time.Millisecond)
+	due, notice, err := s.delayNotice(m, at, status, text)
+	if err != nil {
+		return nil, err
+	}
+	writes := func(tx *store.Tx, _ *store.Job) error {
+		row, err := waitingRow(tx, m.row.ID)
+		if row == nil {
+			return err
+		}
+		row.NextAt, row.LastResponse, row.UpdatedAt = at, text, tx.Now()
+		row.DelayTold = row.DelayTold || notice != nil
+		if err := s.sendReport(tx, m.sub, notice); err != nil {
+			return err
+		}
+		return store.Outgoings.Put(tx, row)
+	}
+	return writes, jobs.Snooze(due)
+}
+
+// waitForSlot is for a job whose next hop takes no more now. Its message is given up at its time,
+// which its sender has been told, however many are before it.
+func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) {
+	if !m.now.Before(m.row.QueuedAt.Add(giveUpAfter)) {
+		answer := cmp.Or(m.row.LastResponse, "none: more messages are waiting for the next host than it accepts")
+		return s.bounce(m, expired(deliver.Result{Reply: answer}))
+	}
+	status := "4.0.0"
+	if n := len(m.row.Log); n > 0 && m.row.Log[n-1].Enhanced != "" {
+		status = m.row.Log[n-1].Enhanced // of the newest attempt
+	}
+	text := "waiting: the next host accepts fewer messages at a time than there are"
+	if answer := s.paces.answer(m.pace()); answer != "" {
+		text += "; it answered: " + answer
+	}
+	return s.waitSaying(m, turn, status, cmp.Or(m.row.LastResponse, text))
+}
+
+// waitForForward is for a forwarded message whose address has got too many: it waits, and its row
+// says why.
+func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error) {
+	if !m.now.Before(m.row.QueuedAt.Add(giveUpAfter)) {
+		return s.waitForSlot(m, at)
+	}
+	text := fmt.Sprintf("waiting: at most %d messages an hour are forwarded to %s, and others come first", forwardMost, m.row.Recipient)
+	return s.waitSaying(m, at, "4.7.0", text)
+}
+
+const kindReroute = "reroute"
+
+// rerouteKind has the messages tried at once that wait for a relay which is not configured any
+// more, or was not and is again. Each goes the way that it has now, or its row says what is
+// missing.
+func (s *Service) rerouteKind() jobs.Kind {
+	return jobs.Kind{Name: kindReroute, Work: s.reroute, Timeout: time.Hour}
+}
+
+// planReroute adds that job at a start, if anything waits for a relay that there is not.
+func (s *Service) planReroute() error {
+	lanes, err := s.lostLanes()
+	if err != nil || len(lanes) == 0 {
+		return err
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		_, err := s.Queue.Add(tx, jobs.New{Kind: kindReroute, Key: kindReroute})
+		return err
+	})
+}
+
+// lostLanes are the lanes of relays that are not configured, as store.JobsByLane has them.
+func (s *Service) lostLanes() (out []string, err error) {
+	known := map[string]bool{}
+	for _, r := range s.relays {
+		known["l"+route{transport: core.ViaRelay, relay: r}.lane("")] = true
+	}
+	prefix := "l" + route{transport: core.ViaRelay}.lane("")
+	err = s.Store.View(func(tx *store.Tx) error {
+		for after, more := "", true; more; {
+			more = false
+			for key := range store.JobsByLane.Keys(tx, prefix, after) {
+				lane, _, _ := strings.Cut(key, "\x00")
+				if (lane == prefix || strings.HasPrefix(lane, prefix+" ")) && !known[lane] {
+					out = append(out, lane)
+				}
+				after, more = lane+"\x01", true // behind all of the lane
+				break
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (s *Service) reroute(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
+	lanes, err := s.lostLanes()
+	for _, lane := range lanes {
+		for after, more := "", true; more && err == nil; {
+			var ids []string
+			err = s.Store.View(func(tx *store.Tx) error {
+				more = false
+				for key, id := range store.JobsByLane.Keys(tx, lane+"\x00", after) {
+					if more = len(ids) == waitingAtATime; more {
+						break
+					}
+					after = key
+					ids = append(ids, id)
+				}
+				return nil
+			})
+			if err == nil {
+				err = s.Store.Update(func(tx *store.Tx) error {
+					for _, id := range ids {
+						if err := s.rerouteJob(tx, id); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			err = cmp.Or(err, ctx.Err())
+		}
+	}
+	return nil, err
+}
+
+// rerouteJob has a waiting delivery go the way that it has now, at once. One that goes no other way
+// stays as it is, and so does one that cannot be read, which the queue tells of.
+func (s *Service) rerouteJob(tx *store.Tx, id string) error {
+	j, err := store.Jobs.Find(tx, id)
+	if j == nil || err != nil || j.State != store.JobQueued {
+		return nil
+	}
+	args, err := jobs.Args[deliverArgs](j)
+	if err != nil {
+		return nil
+	}
+	row, err := waitingRow(tx, args.OutgoingID)
+	if row == nil || err != nil {
+		return err
+	}
+	sub, err := store.Submissions.Get(tx, row.SubmissionID)
+	if err != nil {
+		return fmt.Errorf("submission %s: %w", row.SubmissionID, err)
+	}
+	d, err := store.Domains.Find(tx, sub.DomainID)
+	if err != nil {
+		return err
+	}
+	r, err := s.routeOf(tx, d, row)
+	if err != nil {
+		return err
+	}
+	to := r.job(row)
+	if to.Lane == j.Lane && to.Kind == j.Kind {
+		return nil
+	}
+	if err := s.Queue.Move(tx, id, to.Kind, to.Lane); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	row.Transport, row.NextAt, row.UpdatedAt = r.transport, tx.Now(), tx.Now()
+	return store.Outgoings.Put(tx, row)
+}

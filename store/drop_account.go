@@ -1,0 +1,167 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"reflect"
+)
+
+// An AccountRow names a record of an account.
+type AccountRow struct {
+	Table string // its Name
+	ID    string
+	table int // in tables
+}
+
+// AccountRows finds records of an account, up to `most`, in tables other than those of accounts,
+// domains and mailboxes, whose deletion is more than that of a row. It looks at up to `steps`
+// records from `from` on, which is nil at first, and gives where to go on; nil at the end.
+func (tx *Tx) AccountRows(accountID string, from []byte, most, steps int) (rows []AccountRow, next []byte) {
+	first, after := 0, ""
+	if len(from) > 0 {
+		first, after = int(from[0]), string(from[1:])
+	}
+	for i := first; i < len(tables); i, after = i+1, "" {
+		for id, account := range tables[i].owners(tx, after) {
+			if account == accountID {
+				rows = append(rows, AccountRow{tables[i].buckets()[0], id, i})
+			}
+			if steps--; steps == 0 || len(rows) == most {
+				return rows, append([]byte{byte(i)}, id...)
+			}
+		}
+	}
+	return rows, nil
+}
+
+// DropAccountRow deletes a record that AccountRows has found, with what it needs of the segments.
+// One that is gone, or belongs to another account by now, stays as it is.
+func (tx *Tx) DropAccountRow(accountID string, row AccountRow) error {
+	return tables[row.table].dropOwned(tx, row.ID, accountID)
+}
+
+// DropAccountIndex deletes what is kept of an account by its number, about so many rows, once its
+// messages are gone: the text index, conversations and counts. It must not run beside TidyText,
+// PurgeText or AddText, which write what they have read before.
+func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) {
+	runs, err := tx.textRuns(account)
+	if err != nil {
+		return false, err
+	}
+	for i := range runs {
+		if runs[i].state == textDropping {
+			continue
+		}
+		runs[i].state = textDropping // or a run would miss some of its rows
+		if err := tx.putTextRun(&runs[i]); err != nil {
+			return false, err
+		}
+	}
+	if len(runs) > 0 {
+		_, err := tx.dropTextRows(&runs[0], rows)
+		return false, err
+	}
+	prefix := binary.BigEndian.AppendUint32(nil, account)
+	for _, i := range []messageBucket{bktAccount, bktTextTodo, bktTextGone, bktThread, bktThreadJoined} {
+		for k := range tx.ascend(tx.messageBucket(i), prefix) {
+			if !bytes.HasPrefix(k, prefix) {
+				break
+			}
+			if rows--; rows < 0 {
+				return false, nil
+			}
+			if err := tx.deleteRow(i, bytes.Clone(k)); err != nil {
+				return false, err
+			}
+		}
+	}
+	return tx.dropSubjects(account, rows)
+}
+
+// dropSubjects deletes the subjects of an account's threads, up to so many. Their keys begin with
+// the day, of which there are few.
+func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
+	for day, more := uint16(0), true; more; day++ {
+		more = false
+		for k := range tx.ascend(tx.messageBucket(bktSubject), binary.BigEndian.AppendUint16(nil, day)) {
+			day, more = binary.BigEndian.Uint16(k), true
+			break
+		}
+		prefix := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, day), account)
+		for k := range tx.ascend(tx.messageBucket(bktSubject), prefix) {
+			if !bytes.HasPrefix(k, prefix) {
+				break
+			}
+			if rows--; rows < 0 {
+				return false, nil
+			}
+			if err := tx.deleteRow(bktSubject, bytes.Clone(k)); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
+
+// accountField gives the field of a record that names its account; -1 if it has none.
+func accountField[T any]() int {
+	switch any((*T)(nil)).(type) {
+	case *Account, *Domain, *Mailbox:
+		return -1
+	}
+	if f, ok := reflect.TypeFor[T]().FieldByName("AccountID"); ok {
+		return f.Index[0]
+	}
+	return -1
+}
+
+func accountOf[T any](rec *T, field int) string {
+	return reflect.ValueOf(rec).Elem().Field(field).String()
+}
+
+// owners walks the records behind an id, with the account of each.
+func (t *Table[T]) owners(tx *Tx, after string) func(yield func(id, account string) bool) {
+	return func(yield func(string, string) bool) {
+		field := accountField[T]()
+		if field < 0 {
+			return
+		}
+		for rec := range t.After(tx, after) {
+			if !yield(t.id(rec), accountOf(rec, field)) {
+				return
+			}
+		}
+	}
+}
+
+func (t *Table[T]) dropOwned(tx *Tx, id, accountID string) error {
+	rec, err := t.Find(tx, id)
+	if err != nil || rec == nil || accountOf(rec, accountField[T]()) != accountID {
+		return err
+	}
+	switch r := any(rec).(type) {
+	case *Submission:
+		err = tx.UnrefBlob(r.Blob, r.ID)
+		if err == nil {
+			err = PendingRecipients.Delete(tx, r.ID)
+		}
+	case *ReportMail:
+		err = tx.UnrefReport(r.Blob, r.ID)
+	case *RemoteCopy:
+		err = tx.UnrefCopy(r.Blob, r.ID)
+	case *Purchase:
+		if r.Stays() {
+			r.AccountID = ""
+			return Purchases.Put(tx, r)
+		}
+	case *Job:
+		if r.State == JobRunning {
+			return nil
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("drop %s %s: %w", t.name, id, err)
+	}
+	return t.Delete(tx, id)
+}
