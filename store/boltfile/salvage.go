@@ -135,10 +135,10 @@ func (s *salvage) elements(page []byte, id uint64, bucket string) {
 	list, sound := layout(page, kind, count)
 	order := binary.NativeEndian
 	intact := sound && order.Uint64(page) == id && order.Uint16(page[8:]) == kind && int(order.Uint16(page[10:])) == count
-	if !intact && bucket != lostPage {
-		s.add("page %d of %s is damaged", id, what(bucket))
-	}
 	if kind == branchPage {
+		if !intact && bucket != lostPage {
+			s.add("page %d of %s is damaged; what it leads to was looked for", id, what(bucket))
+		}
 		if bucket == lostPage { // its children are found as it was
 			return
 		}
@@ -161,8 +161,12 @@ func (s *salvage) elements(page []byte, id uint64, bucket string) {
 			lost++
 		}
 	}
-	if lost > 0 && bucket != lostPage {
+	switch {
+	case bucket == lostPage:
+	case lost > 0:
 		s.add("page %d of %s: %d rows are damaged", id, what(bucket), lost)
+	case !intact:
+		s.add("page %d of %s is damaged; each of its rows was found", id, what(bucket))
 	}
 }
 
@@ -183,8 +187,10 @@ func (s *salvage) bucket(name string, value []byte, id uint64) {
 				lost++
 			}
 		}
-		if lost > 0 || !sound {
+		if lost > 0 {
 			s.add("page %d: %d rows of %s are damaged", id, lost, what(name))
+		} else if !sound {
+			s.add("page %d: %s is damaged; each of its rows was found", id, what(name))
 		}
 	}
 }
