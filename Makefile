@@ -13,7 +13,7 @@ run: build
 
 # Without the tables of a debugger, since linking the tests of 60 packages takes its time; make lint has vet.
 test: peers
-	TMPDIR=$$(sh .ci/tmp) go test -vet=off -ldflags=-w ./...
+	TMPDIR=$$(sh .ci/tmp) go test -vet=off -ldflags=-w -timeout 30m ./...
 
 # The race detector makes everything four times as slow. race-short, which .ci/run asks for, takes the packages whose work
 # is to share things between goroutines. race takes all but parsers that do one thing at a time, and the tests of the
