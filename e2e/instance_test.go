@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -190,9 +191,9 @@ func (i *instance) start() {
 // launch runs serve and tells whether it became ready.
 func (i *instance) launch() bool {
 	i.t.Helper()
-	path, err := binary()
-	if i.path != "" {
-		path, err = i.path, nil
+	path, err := i.path, error(nil)
+	if path == "" {
+		path, err = binary()
 	}
 	if err != nil {
 		i.t.Fatal(err)
@@ -237,7 +238,7 @@ func (i *instance) stop() {
 	if i.cmd == nil {
 		return
 	}
-	_ = syscall.Kill(i.ready.PID, syscall.SIGTERM)
+	_ = syscall.Kill(cmp.Or(i.ready.PID, i.cmd.Process.Pid), syscall.SIGTERM) // 0 would be this process's group
 	done := make(chan error, 1)
 	go func() { done <- i.cmd.Wait() }()
 	select {
