@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-open soak-powercut soak-swaps soak-recipients bench measure peers web licenses screenshots clean
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-entries soak-open soak-powercut soak-swaps soak-recipients bench bench-server measure peers web licenses screenshots clean
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -91,6 +91,14 @@ soak-authors: peers
 # At the end stand the largest and longest transactions; a function is to take at most 50 ms.
 bench:
 	@reports=$$(mktemp -d); trap 'rm -rf "$$reports"' EXIT; MAILSTEAD_TX_REPORT=$$reports go test -run '^$$' -bench . -benchmem ./... && .ci/tx-report $$reports
+
+# Measures the built program from outside, side by side with servers that do nothing but keep the bytes: a table of medians.
+# ONLY is a regular expression of the works (bench/mailstead-bench -list names them), COUNT a factor on their size.
+ROUNDS_BENCH ?= 5
+COUNT ?= 1
+bench-server: build
+	CGO_ENABLED=0 go build -o bench/mailstead-bench ./bench
+	bench/mailstead-bench -server ./mailstead -only '$(ONLY)' -rounds $(ROUNDS_BENCH) -count $(COUNT)
 
 # How the code is cut: lengths of functions, sizes of packages, circles of files, ways of a message.
 measure:
