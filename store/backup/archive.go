@@ -40,7 +40,7 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 	}
 	defer snap.Close()
 	m := &Manifest{
-		Version: manifestVersion, ID: newID(began, snap.Number, Full), Kind: Full,
+		Version: manifestVersion, ID: newID(src.Store.Now(), snap.Number, Full), Kind: Full,
 		At: snap.Time, Number: snap.Number, Messages: snap.Messages, Encrypted: len(recipients) > 0, Program: src.Program,
 	}
 	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-")

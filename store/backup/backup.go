@@ -179,7 +179,13 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if full || base == nil {
 		r.m.Kind = Full
 	}
-	r.m.ID = newID(src.Store.Now(), snap.Number, r.m.Kind)
+	at := src.Store.Now()
+	if len(manifests) > 0 { // the clock may have been set back, and the newest has the last id
+		if last, ok := madeAt(manifests[len(manifests)-1].ID); ok && !at.After(last) {
+			at = last.Add(time.Millisecond)
+		}
+	}
+	r.m.ID = newID(at, snap.Number, r.m.Kind)
 	for _, m := range manifests {
 		if m.Encrypted == r.m.Encrypted {
 			for _, o := range m.Objects {

@@ -618,3 +618,33 @@ func (p *cutPlace) Put(ctx context.Context, name string, r io.ReaderAt, size int
 	}
 	return p.Place.Put(ctx, name, r, size)
 }
+
+// TestBackupsWhenTheClockIsSetBack: the clock goes a year back between backups, and the schedule
+// starts anew. The newest backup is the last in the list all the same, every time is restored that
+// was acknowledged, and the next backup is not a year away.
+func TestBackupsWhenTheClockIsSetBack(t *testing.T) {
+	h := newHistory(t, 3)
+	to := newTarget(t, t.TempDir())
+	h.steps(5)
+	backUp(t, to, h.source(), true, Full)
+	h.steps(5)
+	h.clock = h.clock.AddDate(-1, 0, 0)
+	h.steps(5)
+	for _, kind := range []string{Incremental, Full, Incremental} {
+		h.steps(2)
+		res := backUp(t, to, h.source(), kind == Full, kind)
+		list, err := to.List(t.Context())
+		if err != nil || list.Data[len(list.Data)-1].ID != res.ID {
+			t.Fatalf("%s is not the last of %+v, %v", res.ID, list, err)
+		}
+		restored(t, to, time.Time{}, digest(t, h.s))
+	}
+	s := &Schedule{Target: to, Source: h.source(), Every: time.Hour, FullEvery: 24 * time.Hour, Keep: 24 * time.Hour}
+	next, full := s.resume(t.Context())
+	if next, full = s.within(h.clock, next, full); next.After(h.clock.Add(time.Hour)) || full.After(h.clock.Add(24*time.Hour)) {
+		t.Errorf("at %s the next backup is at %s, the next full one at %s", h.clock, next, full)
+	}
+	if h.clock = h.clock.Add(3 * time.Hour); !s.isLate() {
+		t.Error("a backup of three hours ago is not late")
+	}
+}

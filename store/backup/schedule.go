@@ -91,6 +91,15 @@ func (s *Schedule) sent(err error) {
 	s.state.SendErr = err
 }
 
+// within brings the times of the next backup and of the next full one to within their intervals:
+// where the clock was set back, nobody waits until it is there again.
+func (s *Schedule) within(now, next, full time.Time) (time.Time, time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.LastAt, s.begun = earlier(s.state.LastAt, now), earlier(s.begun, now)
+	return earlier(next, now.Add(s.Every)), earlier(full, now.Add(s.FullEvery))
+}
+
 // Backup makes one backup now, to the schedule's target.
 func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, error) {
 	s.running.Lock()
@@ -124,7 +133,7 @@ func (s *Schedule) Run(ctx context.Context) error {
 		var err error
 		kept, _, keptErr := s.Source.Store.KeptEntries()
 		now := s.Source.Store.Now()
-		next, full = earlier(next, now.Add(s.Every)), earlier(full, now.Add(s.FullEvery)) // the clock may have been set back
+		next, full = s.within(now, next, full)
 		if !now.Before(next) || kept > keptMost {
 			var res *Result
 			if res, err = s.Backup(ctx, !now.Before(full), true); err == nil {
@@ -206,8 +215,8 @@ func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 		return s.Source.Store.Now(), s.Source.Store.Now()
 	}
 	for _, m := range manifests {
-		at, err := time.Parse(idTime, m.ID[:min(len(idTime), len(m.ID))])
-		if err != nil {
+		at, ok := madeAt(m.ID)
+		if !ok {
 			continue
 		}
 		s.made(at, m.Verified, nil)
@@ -221,6 +230,12 @@ func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 
 // idTime is how the id of a backup begins.
 const idTime = "20060102T150405.000Z"
+
+// madeAt is the time in the id of a backup.
+func madeAt(id string) (at time.Time, ok bool) {
+	at, err := time.Parse(idTime, id[:min(len(idTime), len(id))])
+	return at, err == nil
+}
 
 func newID(at time.Time, number uint64, kind string) string {
 	return strings.Join([]string{at.UTC().Format(idTime), fmt.Sprintf("%016x", number), kind}, "-")
