@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -66,9 +67,23 @@ func (f *watchedSMTP) relay(name string) string {
 	return fmt.Sprintf("[[relay]]\nname=%q\nkind='custom'\nhost=%q\nport=%s\ntls='none'\n", name, host, port)
 }
 
+// A timedReader notes when it last got something: commands that came together came at that time,
+// however slowly they are answered.
+type timedReader struct {
+	io.Reader
+	at time.Time
+}
+
+func (r *timedReader) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	r.at = time.Now()
+	return n, err
+}
+
 func (f *watchedSMTP) serve(c net.Conn, pipelines bool) {
 	defer c.Close()
-	r := bufio.NewReader(c)
+	in := &timedReader{Reader: c}
+	r := bufio.NewReader(in)
 	_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
 	var from, to string
 	answer := func(text string) {
@@ -90,7 +105,7 @@ func (f *watchedSMTP) serve(c net.Conn, pipelines bool) {
 		}
 		if verb == "MAIL" || verb == "DATA" {
 			f.mu.Lock()
-			f.asked = append(f.asked, askedSMTP{verb, from, time.Now()})
+			f.asked = append(f.asked, askedSMTP{verb, from, in.at})
 			f.mu.Unlock()
 		}
 		switch verb {
