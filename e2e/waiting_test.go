@@ -114,13 +114,14 @@ func TestDeletedWithMailWaiting(t *testing.T) {
 	}
 
 	t.Run("relay", func(t *testing.T) {
-		dead, good := silent(t), newWatchedSMTP(t, 0)
+		dead, good := refusing(t), newWatchedSMTP(t, 0)
 		i, _, ann := begin(t, dead, good)
 		chosen := i.addDomain("chosen.test")
 		i.want(200, "PATCH", "/v1/domains/"+chosen, map[string]any{"relay": "r1"}, nil)
 		carl := i.addMailbox("carl@chosen.test", "battery staple")
 		i.sendMany(ann, "any", n/2)
 		i.sendMany(carl, "chosen", n-n/2)
+		i.wantExplained(n, func(status, _ string) bool { return status == "deferred" })
 		i.kill()
 		if err := os.WriteFile(filepath.Join(i.dir, "mailstead.toml"), []byte(generousLimits+good.relay("r2")), 0o600); err != nil {
 			t.Fatal(err)
