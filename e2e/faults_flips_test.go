@@ -124,9 +124,15 @@ func (f *flipper) round(n int, name string) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- f.cmd.Wait() }()
-	f.drive(place)
+	served := f.drive(place)
 	wait := time.Duration(0)
-	if name == "mailstead.db" {
+	if name != "mailstead.db" {
+		for way, have := range served { // one byte is in one message at most
+			if len(have) < len(f.bodies)-1 {
+				f.t.Errorf("%s: of %d messages the %s serves %v", place, len(f.bodies), way, have)
+			}
+		}
+	} else {
 		wait = 7 * time.Second // until its pages were verified once more
 	}
 	select {
@@ -161,14 +167,17 @@ func (f *flipper) round(n int, name string) {
 	f.mend(place, name)
 }
 
-// drive asks for all kinds of things.
-func (f *flipper) drive(place string) {
+// drive asks for all kinds of things, and gives which messages it got as they were, by way.
+func (f *flipper) drive(place string) (served map[string]map[string]bool) {
 	f.t.Helper()
-	compare := func(subject, body string) {
+	served = map[string]map[string]bool{"IMAP": {}, "API": {}}
+	compare := func(way, subject, body string) {
 		if want, ok := f.bodies[subject]; ok && body != want {
-			f.t.Errorf("%s: %s reads %q, it was %q", place, subject, body, want)
-		} else if !ok && !strings.HasPrefix(subject, "flipped") {
-			f.t.Errorf("%s: a message %q that nobody sent", place, subject)
+			f.t.Errorf("%s: by %s %s reads %q, it was %q", place, way, subject, body, want)
+		} else if ok {
+			served[way][subject] = true
+		} else if !strings.HasPrefix(subject, "flipped") {
+			f.t.Errorf("%s: by %s a message %q that nobody sent", place, way, subject)
 		}
 	}
 	for n := range 2 {
@@ -180,29 +189,33 @@ func (f *flipper) drive(place string) {
 			if err := far.Login(annsAddress, annsPassword).Wait(); err != nil {
 				f.t.Logf("%s: LOGIN: %v", place, err)
 			} else {
-				f.fetch(far, compare)
+				f.fetch(far, func(subject, body string) { compare("IMAP", subject, body) })
 			}
 			far.Close()
 		}
+		inbox := "/v1/email-users/" + f.box + "/inbox"
+		f.ask("POST", inbox+"/send", fmt.Sprintf(`{"to": [%q], "subject": "flipped%d", "text": "hello"}`, annsAddress, n), func([]byte) error { return nil })
 		var list struct{ Data []row }
-		f.get("/v1/email-users/"+f.box+"/inbox?limit=50", func(text []byte) error { return json.Unmarshal(text, &list) })
+		f.ask("GET", inbox+"?limit=50", "", func(text []byte) error { return json.Unmarshal(text, &list) })
 		for _, r := range list.Data {
-			f.get("/v1/email-users/"+f.box+"/inbox/"+r.UID+"/raw", func(text []byte) error {
-				compare(r.Subject, string(text))
+			f.ask("GET", inbox+"/"+r.UID+"/raw", "", func(text []byte) error {
+				compare("API", r.Subject, string(text))
 				return nil
 			})
 		}
 	}
+	return served
 }
 
-// get reads from the API what it gives.
-func (f *flipper) get(path string, read func([]byte) error) {
+// ask reads what the API answers.
+func (f *flipper) ask(method, path, body string, read func([]byte) error) {
 	f.t.Helper()
-	req, err := http.NewRequest("GET", "http://"+f.ready.HTTP+path, nil)
+	req, err := http.NewRequest(method, "http://"+f.ready.HTTP+path, strings.NewReader(body))
 	if err != nil {
 		f.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+f.token)
+	req.Header.Set("Content-Type", "application/json")
 	resp, err := f.http.Do(req)
 	if err != nil {
 		return // it has ended
@@ -213,14 +226,14 @@ func (f *flipper) get(path string, read func([]byte) error) {
 	case err != nil || resp.StatusCode >= 500:
 	case resp.StatusCode >= 400:
 		f.missed++
-		f.t.Logf("GET %s: %d %s", path, resp.StatusCode, text)
+		f.t.Logf("%s %s: %d %s", method, path, resp.StatusCode, text)
 	default:
 		if err := read(text); err != nil {
-			f.t.Errorf("GET %s: %v", path, err)
+			f.t.Errorf("%s %s: %v", method, path, err)
 		}
 	}
 	if bytes.Contains(text, []byte("goroutine ")) {
-		f.t.Errorf("GET %s gives a trace: %s", path, text)
+		f.t.Errorf("%s %s gives a trace: %s", method, path, text)
 	}
 }
 

@@ -16,13 +16,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store"
 )
 
 // A sample is what the server has at one time.
 type sample struct {
 	at                         time.Time
 	anonymous, resident, heap  float64 // MiB; resident has the pages of the database's file too
-	goroutines, threads, files float64
+	goroutines, threads, files float64 // files that are open, without segments
 	database, segments         float64 // MiB
 	held, waiting              int64   // messages in the store, events that are not told yet
 }
@@ -34,7 +36,12 @@ func (s sample) String() string {
 
 func (l *load) sample() sample {
 	l.t.Helper()
-	s := sample{at: time.Now(), held: l.came.Load() - l.went.Load(), files: float64(l.instance.files())}
+	s := sample{at: time.Now(), held: l.came.Load() - l.went.Load()}
+	for _, fd := range globbed(l.t, fmt.Sprintf("/proc/%d/fd/*", l.cmd.Process.Pid)) {
+		if to, err := os.Readlink(fd); err == nil && filepath.Base(filepath.Dir(to)) != store.SegmentDir {
+			s.files++
+		}
+	}
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.cmd.Process.Pid))
 	if err != nil {
 		l.t.Skip(err)
@@ -54,7 +61,7 @@ func (l *load) sample() sample {
 	}
 	s.goroutines = l.profile("goroutine", 0)
 	s.heap = l.profile("heap", 3) / (1 << 20)
-	for _, file := range globbed(l.t, filepath.Join(l.dir, "segments", "*")) {
+	for _, file := range globbed(l.t, filepath.Join(l.dir, store.SegmentDir, "*")) {
 		if info, err := os.Stat(file); err == nil { // compaction may have removed it
 			s.segments += float64(info.Size()) / (1 << 20)
 		}

@@ -295,17 +295,17 @@ func (i *Installation) Row(recipient string) *store.Outgoing {
 	return found
 }
 
-// Becomes waits until the row of a recipient has the status.
-func (i *Installation) Becomes(recipient, status string) *store.Outgoing {
+// Becomes waits until the row of a recipient has one of the statuses.
+func (i *Installation) Becomes(recipient string, statuses ...string) *store.Outgoing {
 	i.T.Helper()
 	end := time.Now().Add(20 * time.Second)
 	for {
 		o := i.Row(recipient)
-		if o.Status == status {
+		if slices.Contains(statuses, o.Status) {
 			return o
 		}
 		if time.Now().After(end) {
-			i.T.Fatalf("%s is %q (%s), want %q", recipient, o.Status, o.LastResponse, status)
+			i.T.Fatalf("%s is %q (%s), want one of %q", recipient, o.Status, o.LastResponse, statuses)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
