@@ -45,7 +45,7 @@ func TestDashboard(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
-	limit := 9 * time.Minute
+	limit := 15 * time.Minute
 	if os.Getenv("MAILSTEAD_SOAK") == "1" { // lists of full length
 		limit = 28 * time.Minute
 	}

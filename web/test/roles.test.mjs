@@ -9,7 +9,7 @@ import { operations, press, refused } from './presser.mjs'
 const roles = ['owner', 'admin', 'member']
 
 // What the pages have no need of: mailboxes picked on their list are deleted by the same operation's other method.
-const unreached = ['delete_email_users_bulk']
+const unreached = ['delete_email_users_bulk', 'get_health']
 
 // Places for a deed that members may not do, and what says so there.
 const closed = ['/domains/add', '/mailboxes/bulk']
@@ -108,7 +108,7 @@ describe('roles', { concurrency: 2 }, () => {
       assert.deepEqual(atLeast[role].filter((id) => !reached.has(id)), [], 'the walk reaches what there is to do')
       const barred = (l) => closed.includes(l.href.split('?')[0])
       if (role === 'admin') {
-        assert.deepEqual(all.filter((o) => o.roles.includes('owner') && !o.roles.includes('admin')), [], 'admins walk everywhere once something is closed to them')
+        assert.deepEqual(all.filter((o) => o.roles.includes('owner') && !o.roles.includes('admin') && !unreached.includes(o.id)), [], 'admins walk everywhere once something is closed to them')
       } else if (role === 'member') {
         assert.deepEqual(links.filter((l) => barred(l) || deed.test(l.name) && !l.href.startsWith('/jobs/') && !ownDeeds.includes(l.name)), [])
       } else {
