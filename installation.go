@@ -262,12 +262,23 @@ func localHost(addr string) string {
 // firstStart makes the first account of a sandbox. In production `init` makes it, so that no secret
 // is written to a log.
 func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*accounts.AccountCreated, error) {
-	_, err := in.svc.Operator(ctx, "")
-	if err == nil {
-		return nil, nil
-	}
-	if e, ok := core.AsError(err); !ok || e.Code != "not_found" {
+	some, orphans := false, false
+	err := in.store.View(func(tx *store.Tx) error {
+		for range store.Accounts.All(tx) {
+			some = true
+			return nil
+		}
+		for range store.Domains.All(tx) {
+			orphans = true
+			break
+		}
+		return nil
+	})
+	if err != nil || some {
 		return nil, err
+	}
+	if orphans {
+		return nil, errors.New("the store has domains and no account: the account's row was lost with a damaged page; restore the store from a backup")
 	}
 	if !s.Sandbox() {
 		return nil, usageError{errors.New("there is no account yet: run `mailstead init --owner-email YOU@example.com` first")}

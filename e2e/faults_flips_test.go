@@ -2,13 +2,16 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -273,6 +276,19 @@ func (f *flipper) mend(place, name string) {
 		return
 	}
 	f.t.Logf("%s: lost %q", place, mended.Rebuild.Lost)
+	if slices.ContainsFunc(mended.Rebuild.Lost, func(what string) bool { return strings.HasPrefix(what, "account ") }) {
+		path, err := binary()
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(f.t.Context(), time.Minute)
+		defer stop()
+		out, err := exec.CommandContext(ctx, path, "serve", "--data", f.dir, "--sandbox").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "the account's row was lost") {
+			f.t.Errorf("%s: a start without the account: %v, %s", place, err, out)
+		}
+		return
+	}
 	f.start()
 	defer f.stop()
 	far, err := imapclient.DialInsecure(f.ready.IMAP, nil)

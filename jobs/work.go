@@ -74,18 +74,15 @@ func (q *Queue) fail(err error) {
 func (q *Queue) attempt(c *claim) (w Writes, err error) {
 	ctx, cancel := context.WithTimeout(c.ctx, c.kind.Timeout)
 	defer cancel()
-	defer recoverAs(&err)
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicked{v, debug.Stack()}
+		}
+	}()
 	j := *c.job
 	q.beginProgress(c, &j)
 	ctx = context.WithValue(ctx, cleanupKey{}, &c.cleanup)
 	return c.kind.Work(context.WithValue(ctx, progressKey{}, &c.progress), &j)
-}
-
-// recoverAs turns a panic into an error; it is deferred.
-func recoverAs(err *error) {
-	if v := recover(); v != nil {
-		*err = &panicked{v, debug.Stack()}
-	}
 }
 
 // persist concludes a claim, and does so again while the disk is full and the claim lasts: what was
@@ -154,7 +151,9 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 	}
 	q.decideState(tx, j, o)
 	if o.writes != nil {
-		if err := guard(func() error { return o.writes(tx, j) }); err != nil {
+		if err := q.guard(func() error { return o.writes(tx, j) }); errors.Is(err, store.ErrDatabase) {
+			return nil, err
+		} else if err != nil {
 			return nil, refused{error: fmt.Errorf("writes of job %s: %w", j.ID, err)}
 		}
 	}
@@ -163,16 +162,24 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 	}
 	k := q.kinds[j.Kind]
 	if j.State == store.JobError && k != nil && k.Failed != nil {
-		if err := guard(func() error { return k.Failed(tx, j, o.err) }); err != nil {
+		if err := q.guard(func() error { return k.Failed(tx, j, o.err) }); errors.Is(err, store.ErrDatabase) {
+			return nil, err
+		} else if err != nil {
 			return nil, refused{error: fmt.Errorf("failure of job %s: %w", j.ID, err), failed: true}
 		}
 	}
 	return j, q.end(tx, j)
 }
 
-// guard calls fn. A panic is its error.
-func guard(fn func() error) (err error) {
-	defer recoverAs(&err)
+// guard calls fn in a transaction. A panic is its error: over a damaged page, store.ErrDatabase.
+func (q *Queue) guard(fn func() error) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if err = q.Store.Damage(v); err == nil {
+				err = &panicked{v, debug.Stack()}
+			}
+		}
+	}()
 	return fn()
 }
 

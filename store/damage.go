@@ -28,11 +28,20 @@ var ErrDatabase = errors.New("the database is damaged")
 // every other panic goes on.
 func (s *Store) catchDamage(err *error) {
 	if v := recover(); v != nil {
-		if !isDamage(v) {
+		if *err = s.Damage(v); *err == nil {
 			panic(v)
 		}
-		*err = s.damage.note(damaged(s.dir, v))
 	}
+}
+
+// Damage is for whoever recovers from a panic in a transaction: its error is ErrDatabase if v, which
+// recover gave, is over a damaged page, and nil for every other panic. The function that recovers
+// calls it.
+func (s *Store) Damage(v any) error {
+	if !isDamage(v) {
+		return nil
+	}
+	return s.damage.note(damaged(s.dir, v))
 }
 
 func damaged(dir string, v any) error {

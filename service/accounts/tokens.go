@@ -145,7 +145,9 @@ func (s *Service) Operator(_ context.Context, account string) (core.Actor, error
 			return err
 		}
 		u, err := store.UserByEmail.Get(tx, a.Email)
-		if err != nil {
+		if errors.Is(err, store.ErrNotFound) {
+			return core.Errorf("not_found", "The owner of account %s, %s, is not in the store: the row was lost with a damaged page. Restore the store from a backup.", a.ID, a.Email)
+		} else if err != nil {
 			return err
 		}
 		who = core.Actor{
