@@ -101,7 +101,7 @@ soak-deleted:
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_WAITING=$(WAITING) MAILSTEAD_STRICT=0 go test -count=1 -run '^Test(DeletedWithMailWaiting|StoppedAccounts)$$' -v -timeout 60m ./e2e
 
 # Years of an installation at work by a clock that is advanced: nothing grows without bound.
-YEARS ?= 2
+YEARS ?= 3
 PER_DAY ?= 100
 soak-years:
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_YEARS=$(YEARS) MAILSTEAD_PER_DAY=$(PER_DAY) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestYearsReachAPlateau$$' -v -timeout 60m ./service
