@@ -31,8 +31,8 @@ import (
 // TestHourOfLoad runs the program in production's settings under steady mixed load. Every request
 // must succeed, and memory, goroutines and open files must not grow: a line that is fitted to their
 // figures rises no more than their noise and a stated floor allow. A segment has one handle, which
-// does not count: TestYearsReachAPlateau bounds the segments. CI has some seconds of it, too few for
-// the lines; make soak-hour has an hour.
+// does not count: TestYearsReachAPlateau bounds the segments. CI has some seconds of it, too few
+// for the lines; make soak-hour has an hour.
 func TestHourOfLoad(t *testing.T) {
 	t.Parallel()
 	l := &load{t: t, rate: 8, users: 4, length: 10 * time.Second, seed: 2026, told: map[string]bool{}, done: map[string]*requests{}}

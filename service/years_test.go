@@ -64,9 +64,9 @@ func envInt(name string, otherwise int) int {
 }
 
 // TestYearsReachAPlateau: an installation that gets mail, sends mail and deletes mail for years is
-// no larger in the last of them than in the second half of the first (of the second for what is kept
-// for two years), in any bucket or directory; and when nothing happens any more, what is kept for a
-// time goes. Its full size is three years with 100 messages a day.
+// no larger in the last of them than in the second half of the first (of the second for what is
+// kept for two years), in any bucket or directory; and when nothing happens any more, what is kept
+// for a time goes. Its full size is three years with 100 messages a day.
 func TestYearsReachAPlateau(t *testing.T) {
 	years, perDay, days := envInt("MAILSTEAD_YEARS", 0), 5, 100
 	if years > 0 {

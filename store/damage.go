@@ -34,9 +34,9 @@ func (s *Store) catchDamage(err *error) {
 	}
 }
 
-// Damage is for whoever recovers from a panic in a transaction: its error is ErrDatabase if v, which
-// recover gave, is over a damaged page, and nil for every other panic. The function that recovers
-// calls it.
+// Damage is for whoever recovers from a panic in a transaction: its error is ErrDatabase if v,
+// which recover gave, is over a damaged page, and nil for every other panic. The function that
+// recovers calls it.
 func (s *Store) Damage(v any) error {
 	if !isDamage(v) {
 		return nil
