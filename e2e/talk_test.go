@@ -144,6 +144,27 @@ func (i *instance) memory(field string) int {
 	return kib >> 10
 }
 
+// processorTime is what the process has used of the processors so far, in steps of 10 ms. It does not
+// depend on what else the machine does.
+func (i *instance) processorTime() time.Duration {
+	i.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", i.cmd.Process.Pid))
+	if err != nil {
+		i.t.Skip(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	var ticks int
+	for _, field := range fields[11:13] { // utime and stime (proc(5)), in hundredths of a second
+		n, err := strconv.Atoi(field)
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
+
 // files counts the file descriptors of the process.
 func (i *instance) files() int {
 	i.t.Helper()

@@ -151,10 +151,8 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 	}
 	q.decideState(tx, j, o)
 	if o.writes != nil {
-		if err := q.guard(func() error { return o.writes(tx, j) }); errors.Is(err, store.ErrDatabase) {
-			return nil, err
-		} else if err != nil {
-			return nil, refused{error: fmt.Errorf("writes of job %s: %w", j.ID, err)}
+		if err := q.guard(func() error { return o.writes(tx, j) }); err != nil {
+			return nil, refusal(fmt.Errorf("writes of job %s: %w", j.ID, err), false)
 		}
 	}
 	if j.State == store.JobQueued {
@@ -162,10 +160,8 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 	}
 	k := q.kinds[j.Kind]
 	if j.State == store.JobError && k != nil && k.Failed != nil {
-		if err := q.guard(func() error { return k.Failed(tx, j, o.err) }); errors.Is(err, store.ErrDatabase) {
-			return nil, err
-		} else if err != nil {
-			return nil, refused{error: fmt.Errorf("failure of job %s: %w", j.ID, err), failed: true}
+		if err := q.guard(func() error { return k.Failed(tx, j, o.err) }); err != nil {
+			return nil, refusal(fmt.Errorf("failure of job %s: %w", j.ID, err), true)
 		}
 	}
 	return j, q.end(tx, j)
@@ -181,6 +177,15 @@ func (q *Queue) guard(fn func() error) (err error) {
 		}
 	}()
 	return fn()
+}
+
+// refusal is the error of Writes or Failed as one of the job, unless it is the database's own: then
+// the job is done again, and the attempt does not count.
+func refusal(err error, failed bool) error {
+	if errors.Is(err, store.ErrDatabase) {
+		return err
+	}
+	return refused{error: err, failed: failed}
 }
 
 // decideState decides which state follows from the outcome.
