@@ -1,0 +1,305 @@
+package lookup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/miekg/dns"
+)
+
+const (
+	maxRecords = 100 // of one answer that are used
+	maxAliases = 16  // that are followed in one answer
+)
+
+// escaped writes a name as a zone file has it (RFC 1035 section 5.1), so that names which no host
+// has can be asked for, such as bob+news._spf.example.com.
+func escaped(name string) string {
+	var b strings.Builder
+	for i := range len(name) {
+		if c := name[i]; c <= ' ' || c > '~' || strings.IndexByte(`"();@$'\`, c) >= 0 {
+			fmt.Fprintf(&b, `\%03d`, c)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return dns.Fqdn(b.String())
+}
+
+func notFound(name string) error {
+	return &net.DNSError{Err: "no such host", Name: strings.TrimSuffix(name, "."), IsNotFound: true}
+}
+
+// records asks for records of a kind and gives those of the name that the question led to. None at
+// all is an error.
+func records[T dns.RR](ctx context.Context, c *Client, name string, kind uint16) ([]T, error) {
+	if name == "" || len(name) > 255 {
+		return nil, notFound(name)
+	}
+	m, err := c.Ask(ctx, escaped(name), kind, false)
+	if err != nil {
+		return nil, err
+	}
+	out := recordsOf[T](m, kind)
+	if len(out) == 0 {
+		return nil, notFound(name)
+	}
+	return out, nil
+}
+
+func recordsOf[T dns.RR](m *dns.Msg, kind uint16) (out []T) {
+	name := Canonical(m)
+	for _, rr := range m.Answer {
+		if h := rr.Header(); h.Rrtype == kind && strings.EqualFold(h.Name, name) && len(out) < maxRecords {
+			if r, ok := rr.(T); ok {
+				out = append(out, r)
+			}
+		}
+	}
+	return out
+}
+
+// Canonical is the name that the question of an answer led to by aliases.
+func Canonical(m *dns.Msg) string {
+	name := m.Question[0].Name
+	for range maxAliases {
+		next := ""
+		for _, rr := range m.Answer {
+			if alias, ok := rr.(*dns.CNAME); ok && strings.EqualFold(alias.Hdr.Name, name) && m.Question[0].Qtype != dns.TypeCNAME {
+				next = alias.Target
+			}
+		}
+		if next == "" {
+			break
+		}
+		name = next
+	}
+	return name
+}
+
+// LookupTXT gives the texts of a name, each put together.
+func (c *Client) LookupTXT(ctx context.Context, name string) ([]string, error) {
+	list, err := records[*dns.TXT](ctx, c, name, dns.TypeTXT)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, 0, len(list))
+	for _, rr := range list {
+		out = append(out, unescaped(strings.Join(rr.Txt, "")))
+	}
+	return out, nil
+}
+
+// unescaped undoes what the DNS library does to bytes that are not plain (RFC 1035 section 5.1).
+func unescaped(text string) string {
+	if !strings.Contains(text, `\`) {
+		return text
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '\\' && i+1 < len(text) {
+			i++
+			if c = text[i]; c >= '0' && c <= '9' && i+2 < len(text) {
+				c = (text[i]-'0')*100 + (text[i+1]-'0')*10 + (text[i+2] - '0')
+				i += 2
+			}
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// LookupMX gives the mail hosts of a name, the best first, those of one preference in any order (RFC
+// 5321 section 5.1).
+func (c *Client) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
+	list, err := records[*dns.MX](ctx, c, name, dns.TypeMX)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*net.MX, 0, len(list))
+	for _, rr := range list {
+		out = append(out, &net.MX{Host: rr.Mx, Pref: rr.Preference})
+	}
+	rand.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+	slices.SortStableFunc(out, func(a, b *net.MX) int { return cmp.Compare(a.Pref, b.Pref) })
+	return out, nil
+}
+
+// LookupNS gives the name servers of a name.
+func (c *Client) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
+	list, err := records[*dns.NS](ctx, c, name, dns.TypeNS)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]*net.NS, 0, len(list))
+	for _, rr := range list {
+		out = append(out, &net.NS{Host: rr.Ns})
+	}
+	return out, nil
+}
+
+// LookupSRV gives the services of a name, in the order in which RFC 2782 has them tried. service and
+// proto may be empty: then the name is asked for as it is.
+func (c *Client) LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error) {
+	if service != "" || proto != "" {
+		name = "_" + service + "._" + proto + "." + name
+	}
+	list, err := records[*dns.SRV](ctx, c, name, dns.TypeSRV)
+	if err != nil {
+		return "", nil, err
+	}
+	left := make([]*net.SRV, 0, len(list))
+	for _, rr := range list {
+		left = append(left, &net.SRV{Target: rr.Target, Port: rr.Port, Priority: rr.Priority, Weight: rr.Weight})
+	}
+	slices.SortStableFunc(left, func(a, b *net.SRV) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Weight, b.Weight))
+	})
+	var out []*net.SRV
+	for len(left) > 0 {
+		same, sum := 0, 0
+		for same < len(left) && left[same].Priority == left[0].Priority {
+			sum += int(left[same].Weight)
+			same++
+		}
+		at, drawn := 0, rand.IntN(sum+1)
+		for drawn -= int(left[0].Weight); drawn > 0 && at+1 < same; drawn -= int(left[at].Weight) {
+			at++
+		}
+		out = append(out, left[at])
+		left = slices.Delete(left, at, at+1)
+	}
+	return list[0].Hdr.Name, out, nil
+}
+
+// LookupAddr gives the names that an address has (PTR), with their final dots.
+func (c *Client) LookupAddr(ctx context.Context, addr string) ([]string, error) {
+	name, err := dns.ReverseAddr(addr)
+	if err != nil {
+		return nil, &net.DNSError{Err: "unrecognized address", Name: addr}
+	}
+	list, err := records[*dns.PTR](ctx, c, name, dns.TypePTR)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]string, 0, len(list))
+	for _, rr := range list {
+		out = append(out, rr.Ptr)
+	}
+	return out, nil
+}
+
+// LookupCNAME gives the name that a host's aliases lead to, with its final dot: its own where it has
+// addresses and no alias.
+func (c *Client) LookupCNAME(ctx context.Context, host string) (string, error) {
+	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME} {
+		m, err := c.Ask(ctx, escaped(host), kind, false)
+		if err != nil {
+			return "", err
+		}
+		if name := Canonical(m); !strings.EqualFold(name, m.Question[0].Name) {
+			return name, nil
+		}
+		for _, rr := range m.Answer {
+			if alias, ok := rr.(*dns.CNAME); ok {
+				return alias.Target, nil
+			}
+			if rr.Header().Rrtype == kind {
+				return m.Question[0].Name, nil
+			}
+		}
+	}
+	return "", notFound(host)
+}
+
+// LookupIPAddr gives the addresses of a host.
+func (c *Client) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
+	addrs, err := c.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]net.IPAddr, 0, len(addrs))
+	for _, a := range addrs {
+		out = append(out, net.IPAddr{IP: a.AsSlice(), Zone: a.Zone()})
+	}
+	return out, nil
+}
+
+// LookupNetIP gives the addresses of a host, of one family for the networks ip4 and ip6. An address
+// stands for itself.
+func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
+	fits := func(a netip.Addr) bool { return network == "ip" || a.Is4() == (network == "ip4") }
+	if a, err := netip.ParseAddr(host); err == nil {
+		if a = a.Unmap(); !fits(a) {
+			return nil, notFound(host)
+		}
+		return []netip.Addr{a}, nil
+	}
+	if host == "" || len(host) > 255 {
+		return nil, notFound(host)
+	}
+	if c.hosts != nil {
+		if list := slices.DeleteFunc(c.hosts.addresses(host), func(a netip.Addr) bool { return !fits(a) }); len(list) > 0 {
+			return list, nil
+		}
+	}
+	kinds := []uint16{dns.TypeA, dns.TypeAAAA}
+	switch network {
+	case "ip4":
+		kinds = kinds[:1]
+	case "ip6":
+		kinds = kinds[1:]
+	}
+	// Both questions are under way before the first answer is waited for.
+	var flights [2]*flight
+	var answers [2]*dns.Msg
+	name, fresh := strings.ToLower(escaped(host)), ctx.Value(freshKey{}) != nil
+	for i, kind := range kinds {
+		flights[i], answers[i] = c.begin(question{name, kind, false}, fresh)
+	}
+	var out []netip.Addr
+	var failed error
+	for i, kind := range kinds {
+		m := answers[i]
+		if flights[i] != nil {
+			var err error
+			if m, err = flights[i].wait(ctx, question{name, kind, false}); err != nil {
+				failed = errors.Join(failed, err)
+				continue
+			}
+		}
+		for _, rr := range recordsOf[dns.RR](m, kind) {
+			if a, ok := addressOf(rr); ok {
+				out = append(out, a)
+			}
+		}
+	}
+	var dnsErr *net.DNSError
+	switch {
+	case len(out) > 0:
+		return out, nil
+	case errors.As(failed, &dnsErr):
+		return nil, dnsErr
+	}
+	return nil, notFound(host)
+}
+
+func addressOf(rr dns.RR) (netip.Addr, bool) {
+	var ip net.IP
+	switch rr := rr.(type) {
+	case *dns.A:
+		ip = rr.A
+	case *dns.AAAA:
+		ip = rr.AAAA
+	}
+	a, ok := netip.AddrFromSlice(ip)
+	return a.Unmap(), ok
+}
