@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/internal/clock"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/service"
@@ -148,12 +149,15 @@ func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c core.C
 	}
 	switch {
 	case s.Resolver.On():
-		c.Resolver, c.LookupDS = dnsprov.NewAnyNames(s.Resolver.String()), lookupDS(s.Resolver.String())
+		client := lookup.New(lookup.Options{Servers: []string{s.Resolver.String()}})
+		c.Resolver, c.LookupDS = client, lookupDS(client)
 	case s.Sandbox() && l != nil && l.dnsTCP != nil:
-		own = &ownResolver{own: dnsprov.NewResolver(l.dnsTCP.Addr().String())}
-		c.Resolver, c.LookupDS = own, lookupDS(l.dnsTCP.Addr().String())
+		server := lookup.New(lookup.Options{Servers: []string{l.dnsTCP.Addr().String()}, MaxBytes: -1}) // its zones change
+		own = &ownResolver{own: server, Client: lookup.New(lookup.Options{})}
+		c.Resolver, c.LookupDS = own, lookupDS(server)
 	case !s.Sandbox():
-		c.Resolver, c.LookupDS = dnsprov.NewAnyNames(""), lookupDS("")
+		client := lookup.New(lookup.Options{})
+		c.Resolver, c.LookupDS = client, lookupDS(client)
 	}
 	c.Edge = edgeProvider(s, c)
 	return c, own, nil
@@ -198,10 +202,9 @@ func newDANE(s *config.Settings) (*dane.Resolver, error) {
 	return r, err
 }
 
-// lookupDS looks up DS records through the resolver at addr; "" is the system's.
-func lookupDS(addr string) core.LookupDS {
+func lookupDS(client *lookup.Client) core.LookupDS {
 	return func(ctx context.Context, domain string) ([]dnsprov.DS, error) {
-		return dnsprov.LookupDS(ctx, addr, domain)
+		return dnsprov.LookupDS(ctx, client, domain)
 	}
 }
 
@@ -299,4 +302,4 @@ func withInstallation(dir string, s *config.Settings, mayMake bool, do func(*ins
 	return do(in)
 }
 
-var _ core.Resolver = (*net.Resolver)(nil)
+var _ core.Resolver = (*lookup.Client)(nil)

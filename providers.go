@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -46,12 +45,9 @@ func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar
 // apiClient makes the HTTP client for registrars. A connection serves one request: requests are
 // few, and an order must not be sent on a connection that the registrar is about to close.
 func apiClient(c core.Config) *http.Client {
-	d := &net.Dialer{Timeout: 10 * time.Second}
-	if r, ok := c.Resolver.(*net.Resolver); ok {
-		d.Resolver = r
-	}
+	dial := (&netguard.Guard{AllowPrivate: true}).Dialer(c.Resolver)
 	return &http.Client{Transport: &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: d.DialContext, TLSClientConfig: &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12},
+		Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: &tls.Config{RootCAs: c.RootCAs, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: 10 * time.Second, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 	}}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/imapd"
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/internal/clock"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
@@ -425,8 +426,8 @@ func (s *server) reloadCertificates(fresh *config.Settings) error {
 // resolver about all others. So a sandbox needs no delegation.
 type ownResolver struct {
 	hosts func(name string) bool // tells whether a name is hosted here; nil: none is
-	own   *net.Resolver
-	net.Resolver
+	own   *lookup.Client
+	*lookup.Client
 }
 
 // reserved are the top-level domains that the public DNS will never have (RFC 6761). No resolver is
@@ -434,7 +435,7 @@ type ownResolver struct {
 var reserved = []string{"test", "example", "invalid", "localhost"}
 
 // resolverFor picks the resolver for a name. The error says that the name cannot exist.
-func (r *ownResolver) resolverFor(name string) (*net.Resolver, error) {
+func (r *ownResolver) resolverFor(name string) (*lookup.Client, error) {
 	name = strings.TrimSuffix(strings.ToLower(name), ".")
 	if r.hosts != nil && r.hosts(name) {
 		return r.own, nil
@@ -442,37 +443,37 @@ func (r *ownResolver) resolverFor(name string) (*net.Resolver, error) {
 	if top := name[strings.LastIndexByte(name, '.')+1:]; name != "localhost" && slices.Contains(reserved, top) {
 		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
 	}
-	return &r.Resolver, nil
+	return r.Client, nil
 }
 
 // ask makes one look-up through the resolver for the name.
-func ask[T any](r *ownResolver, name string, lookup func(*net.Resolver) (T, error)) (T, error) {
+func ask[T any](r *ownResolver, name string, find func(*lookup.Client) (T, error)) (T, error) {
 	to, err := r.resolverFor(name)
 	if err != nil {
 		var none T
 		return none, err
 	}
-	return lookup(to)
+	return find(to)
 }
 
 func (r *ownResolver) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	return ask(r, name, func(to *net.Resolver) ([]string, error) { return to.LookupTXT(ctx, name) })
+	return ask(r, name, func(to *lookup.Client) ([]string, error) { return to.LookupTXT(ctx, name) })
 }
 
 func (r *ownResolver) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
-	return ask(r, name, func(to *net.Resolver) ([]*net.MX, error) { return to.LookupMX(ctx, name) })
+	return ask(r, name, func(to *lookup.Client) ([]*net.MX, error) { return to.LookupMX(ctx, name) })
 }
 
 func (r *ownResolver) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
-	return ask(r, name, func(to *net.Resolver) ([]*net.NS, error) { return to.LookupNS(ctx, name) })
+	return ask(r, name, func(to *lookup.Client) ([]*net.NS, error) { return to.LookupNS(ctx, name) })
 }
 
 func (r *ownResolver) LookupCNAME(ctx context.Context, name string) (string, error) {
-	return ask(r, name, func(to *net.Resolver) (string, error) { return to.LookupCNAME(ctx, name) })
+	return ask(r, name, func(to *lookup.Client) (string, error) { return to.LookupCNAME(ctx, name) })
 }
 
 func (r *ownResolver) LookupSRV(ctx context.Context, service, proto, name string) (cname string, found []*net.SRV, err error) {
-	found, err = ask(r, name, func(to *net.Resolver) (found []*net.SRV, err error) {
+	found, err = ask(r, name, func(to *lookup.Client) (found []*net.SRV, err error) {
 		cname, found, err = to.LookupSRV(ctx, service, proto, name)
 		return found, err
 	})
@@ -480,11 +481,11 @@ func (r *ownResolver) LookupSRV(ctx context.Context, service, proto, name string
 }
 
 func (r *ownResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
-	return ask(r, host, func(to *net.Resolver) ([]netip.Addr, error) { return to.LookupNetIP(ctx, network, host) })
+	return ask(r, host, func(to *lookup.Client) ([]netip.Addr, error) { return to.LookupNetIP(ctx, network, host) })
 }
 
 func (r *ownResolver) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
-	return ask(r, host, func(to *net.Resolver) ([]net.IPAddr, error) { return to.LookupIPAddr(ctx, host) })
+	return ask(r, host, func(to *lookup.Client) ([]net.IPAddr, error) { return to.LookupIPAddr(ctx, host) })
 }
 
 // checkedAtStart is how large a database may be whose pages every start verifies: a fraction of a

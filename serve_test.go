@@ -8,11 +8,11 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/internal/lookup"
 )
 
 func TestOwnResolverAsksOurOwnServerAboutHostedNames(t *testing.T) {
-	r := &ownResolver{own: dnsprov.NewResolver(answering(t, `hosted.test. 60 IN TXT "ours"`)), hosts: func(name string) bool { return name == "hosted.test" }}
+	r := &ownResolver{own: lookup.New(lookup.Options{Servers: []string{answering(t, `hosted.test. 60 IN TXT "ours"`)}}), Client: lookup.New(lookup.Options{}), hosts: func(name string) bool { return name == "hosted.test" }}
 	if got, err := r.LookupTXT(context.Background(), "Hosted.test."); err != nil || len(got) != 1 || got[0] != "ours" {
 		t.Errorf("hosted: %v, %v", got, err)
 	}

@@ -7,6 +7,8 @@ import (
 	"net"
 	"slices"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/lookup"
 )
 
 const delegationTimeout = 10 * time.Second
@@ -19,9 +21,10 @@ type Delegation struct {
 
 // CheckDelegation looks up which nameservers a domain has and compares them with ours. A domain
 // that does not exist has none; an error means that the look-up itself failed. The servers named
-// have to answer for the domain already, or most resolvers will not tell its nameservers.
+// have to answer for the domain already, or most resolvers will not tell its nameservers. It asks
+// past what a client of look-ups keeps.
 func CheckDelegation(ctx context.Context, r Resolver, domain string, ours []string) (Delegation, error) {
-	ctx, cancel := context.WithTimeout(ctx, delegationTimeout)
+	ctx, cancel := context.WithTimeout(lookup.Fresh(ctx), delegationTimeout)
 	defer cancel()
 	found, err := r.LookupNS(ctx, domain+".")
 	if err != nil && !notFound(err) {

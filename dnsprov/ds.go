@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/internal/lookup"
 )
 
 // DS says at a parent which key signs a zone (RFC 4034 section 5).
@@ -21,11 +23,10 @@ func (d DS) String() string {
 	return fmt.Sprintf("%d %d %d %s", d.KeyTag, d.Algorithm, d.DigestType, d.Digest)
 }
 
-// LookupDS asks the resolver at addr, host:port or a host for port 53, which keys the parent of a
-// domain names: none for a domain that is not there too. addr "" is the system's first resolver. An
-// error says that the look-up failed.
-func LookupDS(ctx context.Context, addr, domain string) ([]DS, error) {
-	m, err := exchange(ctx, addr, dns.Fqdn(domain), dns.TypeDS)
+// LookupDS asks which keys the parent of a domain names, past what the client keeps: none for a
+// domain that is not there too. An error says that the look-up failed.
+func LookupDS(ctx context.Context, c *lookup.Client, domain string) ([]DS, error) {
+	m, err := c.Ask(lookup.Fresh(ctx), domain, dns.TypeDS, false)
 	if err != nil {
 		return nil, fmt.Errorf("look up DS of %s: %w", domain, err)
 	}

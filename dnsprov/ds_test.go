@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/miekg/dns"
 )
 
@@ -57,7 +58,7 @@ func dsServer(t *testing.T) (addr string) {
 }
 
 func TestLookupDS(t *testing.T) {
-	addr := dsServer(t)
+	client := lookup.New(lookup.Options{Servers: []string{dsServer(t)}})
 	for _, tc := range []struct {
 		domain string
 		tags   []uint16
@@ -72,7 +73,7 @@ func TestLookupDS(t *testing.T) {
 		{"garbage.test", nil, false},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		found, err := LookupDS(ctx, addr, tc.domain)
+		found, err := LookupDS(ctx, client, tc.domain)
 		cancel()
 		var tags []uint16
 		for _, ds := range found {

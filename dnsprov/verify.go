@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/spf"
 )
@@ -38,9 +39,9 @@ type Check struct {
 
 // Verify looks wanted records up, eight at a time and ten seconds at most in all, and returns one
 // check for each, in order. What is there may say more than what is wanted as long as mail works:
-// see the match functions.
+// see the match functions. It asks past what a client of look-ups keeps.
 func Verify(ctx context.Context, r Resolver, wanted []Record) []Check {
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	ctx, cancel := context.WithTimeout(lookup.Fresh(ctx), verifyTimeout)
 	defer cancel()
 	var (
 		wg    sync.WaitGroup

@@ -95,7 +95,7 @@ func (f *fakeResolver) set(t *testing.T, name, kind string, values ...string) {
 	}
 	var rrs []dns.RR
 	for _, v := range values {
-		rr, err := dns.NewRR(fmt.Sprintf("%s 60 IN %s %s", name, kind, v))
+		rr, err := dns.NewRR(fmt.Sprintf("%s 0 IN %s %s", name, kind, v))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,6 +141,9 @@ func (f *fakeResolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		if real, _, err := new(dns.Client).Exchange(q.Copy(), auth); err == nil {
 			answer = real
 			answer.RecursionAvailable = true
+			for _, rr := range append(append([]dns.RR{}, real.Answer...), real.Ns...) {
+				rr.Header().Ttl = 0 // tests change zones, and nobody is to keep what they were
+			}
 			if ad && real.Rcode == dns.RcodeRefused { // nobody's name
 				answer = new(dns.Msg).SetRcode(q, dns.RcodeNameError)
 				answer.AuthenticatedData = true

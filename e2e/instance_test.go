@@ -26,7 +26,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/auth"
 )
 
@@ -438,7 +438,7 @@ func TestSPFAsksForNamesThatNoHostHas(t *testing.T) {
 	world.set(t, "odd/name.example.test", "AAAA", "2001:db8::1")
 	world.set(t, "mail/name.example.test", "MX", "10 mx/1.example.test.")
 	world.set(t, "mx/1.example.test", "A", "192.0.2.7")
-	v := auth.Verifier{Resolver: dnsprov.NewAnyNames(world.addr)}
+	v := auth.Verifier{Resolver: lookup.New(lookup.Options{Servers: []string{world.addr}})}
 	message := "From: bob@example.test\r\n\r\n"
 	for _, c := range []struct{ ip, from, want string }{
 		{"192.0.2.1", "bob+a b=c@example.test", "pass"}, {"192.0.2.1", "bob+b@example.test", "fail"}, {"192.0.2.1", "-bob-@example.test", "fail"},
@@ -450,7 +450,7 @@ func TestSPFAsksForNamesThatNoHostHas(t *testing.T) {
 		}
 	}
 	world.hush(true)
-	r := dnsprov.NewAnyNames(world.addr)
+	r := lookup.New(lookup.Options{Servers: []string{world.addr}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	var e *net.DNSError

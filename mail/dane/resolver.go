@@ -9,16 +9,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
+	"sync"
 
 	"github.com/miekg/dns"
+
+	"github.com/mailstead/mailstead/internal/lookup"
 )
 
 const (
-	tryTimeout = 5 * time.Second // of one try of one server
-	udpSize    = 1232            // bytes that pass everywhere without fragments
-	maxRecords = 32              // of one name
-	maxAliases = 10
+	maxRecords = 32 // of one name
 	resolvConf = "/etc/resolv.conf"
 )
 
@@ -29,7 +28,10 @@ var ErrLookup = errors.New("DNS look-up failed")
 // A Resolver asks servers that validate DNSSEC, and believes their AD bit: they must be reached
 // over a path that nobody else can write to (RFC 6698 section 4.1).
 type Resolver struct {
-	Servers []string // host:port, asked in turn
+	Servers []string // host:port, asked in turn; one that answers that it failed has the last word
+
+	once   sync.Once
+	client *lookup.Client
 }
 
 // NewResolver gives one that asks addr, host:port or a host for port 53, or the system's servers
@@ -137,59 +139,21 @@ func (r *Resolver) LookupTLSA(ctx context.Context, host string, port int) ([]Rec
 	return out, a.Secure, nil
 }
 
-// ask puts a question to the first server that answers. One that answers that it failed has the
-// last word: it may have found the answer bogus, which another that does not validate would
-// believe.
+// ask gives what the first server says that answers.
 func (r *Resolver) ask(ctx context.Context, name string, kind uint16) (Answer, error) {
-	q := new(dns.Msg).SetQuestion(dns.Fqdn(name), kind)
-	q.SetEdns0(udpSize, true)
-	q.AuthenticatedData = true // RFC 6840 section 5.7
-	var failed error
-	for i := range 2 * len(r.Servers) {
-		m, err := exchange(ctx, q, r.Servers[i%len(r.Servers)])
-		if err == nil && (m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError) {
-			return read(m, q.Question[0]), nil
-		}
-		if err == nil {
-			failed = fmt.Errorf("the resolver answers %s", dns.RcodeToString[m.Rcode])
-			break
-		}
-		if failed = err; ctx.Err() != nil {
-			break
-		}
+	r.once.Do(func() { r.client = lookup.New(lookup.Options{Servers: r.Servers}) })
+	m, err := r.client.Ask(ctx, name, kind, true)
+	if err != nil {
+		return Answer{}, fmt.Errorf("%w: %s %s: %w", ErrLookup, dns.TypeToString[kind], name, err)
 	}
-	return Answer{}, fmt.Errorf("%w: %s %s: %w", ErrLookup, dns.TypeToString[kind], name, failed)
+	return read(m, kind), nil
 }
 
-// exchange asks over UDP, and over TCP if the answer did not fit.
-func exchange(ctx context.Context, q *dns.Msg, server string) (*dns.Msg, error) {
-	c := dns.Client{Timeout: tryTimeout}
-	m, _, err := c.ExchangeContext(ctx, q, server)
-	if err == nil && m.Truncated {
-		c.Net = "tcp"
-		m, _, err = c.ExchangeContext(ctx, q, server)
-	}
-	return m, err
-}
-
-// read follows the aliases in an answer to the records that were asked for.
-func read(m *dns.Msg, q dns.Question) Answer {
-	name := canonical(q.Name)
-	for range maxAliases {
-		next := ""
-		for _, rr := range m.Answer {
-			if alias, ok := rr.(*dns.CNAME); ok && canonical(alias.Hdr.Name) == name {
-				next = canonical(alias.Target)
-			}
-		}
-		if next == "" {
-			break
-		}
-		name = next
-	}
-	a := Answer{Name: name, Secure: m.AuthenticatedData}
+// read gives the records of a kind that an answer's question led to.
+func read(m *dns.Msg, kind uint16) Answer {
+	a := Answer{Name: canonical(lookup.Canonical(m)), Secure: m.AuthenticatedData}
 	for _, rr := range m.Answer {
-		if h := rr.Header(); h.Rrtype == q.Qtype && canonical(h.Name) == name {
+		if h := rr.Header(); h.Rrtype == kind && canonical(h.Name) == a.Name {
 			a.rrs = append(a.rrs, rr)
 		}
 	}

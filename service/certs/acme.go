@@ -14,8 +14,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -235,7 +235,8 @@ func (s *Service) awaitSecondaries(ctx context.Context, texts []store.DNSChallen
 }
 
 func (s *Service) awaitSecondary(ctx context.Context, ip netip.Addr, texts []store.DNSChallenge) {
-	resolver := dnsprov.NewResolver(net.JoinHostPort(ip.Unmap().String(), "53"))
+	resolver := lookup.New(lookup.Options{Servers: []string{net.JoinHostPort(ip.Unmap().String(), "53")}, MaxBytes: -1})
+	defer resolver.Close()
 	for _, t := range texts {
 		for {
 			found, err := resolver.LookupTXT(ctx, t.Name+".")

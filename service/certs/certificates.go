@@ -16,6 +16,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/store"
@@ -264,7 +265,7 @@ func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []s
 func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, domains.LookFor)
 	defer cancel()
-	addrs, err := s.Resolver.LookupNetIP(ctx, "ip", name+".")
+	addrs, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", name+".")
 	if e := (*net.DNSError)(nil); errors.As(err, &e) && e.IsNotFound {
 		return nil, nil
 	}

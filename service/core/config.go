@@ -143,7 +143,7 @@ type Limits struct {
 	BurstPerMinute     int // 0: the plan's
 }
 
-// A Resolver answers every DNS look-up; *net.Resolver is one.
+// A Resolver answers every DNS look-up; *lookup.Client is one, and *net.Resolver.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
@@ -310,7 +311,7 @@ func proofIn(d *store.Domain, checks []dnsprov.Check) string {
 
 // claimByText looks the TXT record of a claim up.
 func (s *Service) claimByText(ctx context.Context, d *store.Domain) (by string, err error) {
-	texts, err := s.Resolver.LookupTXT(ctx, claimLabel+"."+d.Name+".")
+	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), claimLabel+"."+d.Name+".")
 	if missing := new(net.DNSError); errors.As(err, &missing) && missing.IsNotFound {
 		return "", nil
 	}

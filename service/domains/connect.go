@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -328,7 +329,7 @@ func (s *Service) unknownProvider(ctx context.Context, asked, registered string,
 		return nil, err
 	}
 	p := &DomainProvider{Domain: asked, Nameservers: []string{}, CheckedVia: viaDNS}
-	servers, lookErr := s.Resolver.LookupNS(ctx, registered)
+	servers, lookErr := s.Resolver.LookupNS(lookup.Fresh(ctx), registered)
 	for _, ns := range servers {
 		p.Nameservers = append(p.Nameservers, strings.ToLower(strings.TrimSuffix(ns.Host, ".")))
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
@@ -573,7 +574,7 @@ func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, e
 	if ip.IsPrivate() || !ip.IsGlobalUnicast() {
 		return nil, nil
 	}
-	names, err := s.Resolver.LookupAddr(ctx, ip.String())
+	names, err := s.Resolver.LookupAddr(lookup.Fresh(ctx), ip.String())
 	if err != nil && !isNotFound(err) {
 		return nil, err
 	}
@@ -582,7 +583,7 @@ func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, e
 		return &DNSIssue{ptrMissing, purposePTR, ip.String(), fmt.Sprintf("%s has no reverse DNS (PTR record), so many receivers refuse mail from it. %s", ip, ask)}, nil
 	}
 	for _, name := range names {
-		back, err := s.Resolver.LookupNetIP(ctx, "ip", strings.TrimSuffix(name, ".")+".")
+		back, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", strings.TrimSuffix(name, ".")+".")
 		switch {
 		case err != nil && !isNotFound(err):
 			return nil, err

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/milter"
@@ -405,8 +406,7 @@ func newScreener(r core.Resolver) *screener {
 func probe(ctx context.Context, r core.Resolver) error {
 	_, err := r.LookupNS(ctx, ".")
 	var dns *net.DNSError
-	answers := []string{"server misbehaving", "lame referral"} // as package net calls them
-	if errors.As(err, &dns) && (dns.IsNotFound || slices.Contains(answers, dns.Err)) && ctx.Err() == nil {
+	if errors.As(err, &dns) && (dns.IsNotFound || strings.HasPrefix(dns.Err, lookup.Misbehaves)) && ctx.Err() == nil {
 		return nil
 	}
 	return err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/miekg/dns"
 
-	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/milter"
 	"github.com/mailstead/mailstead/service"
@@ -401,7 +401,7 @@ func TestProbe(t *testing.T) {
 		ended := make(chan error, 1)
 		go func() { ended <- srv.ActivateAndServe() }()
 		<-started
-		if err := mta.Probe(t.Context(), dnsprov.NewResolver(conn.LocalAddr().String())); err != nil {
+		if err := mta.Probe(t.Context(), lookup.New(lookup.Options{Servers: []string{conn.LocalAddr().String()}})); err != nil {
 			t.Errorf("%s: %v", dns.RcodeToString[rcode], err)
 		}
 		_ = srv.Shutdown()
@@ -411,7 +411,7 @@ func TestProbe(t *testing.T) {
 		}
 	}
 	conn.Close()
-	if err := mta.Probe(t.Context(), dnsprov.NewResolver(conn.LocalAddr().String())); err == nil {
+	if err := mta.Probe(t.Context(), lookup.New(lookup.Options{Servers: []string{conn.LocalAddr().String()}})); err == nil {
 		t.Error("nobody is there, and lives")
 	}
 }

@@ -78,12 +78,16 @@ func (s *server) close() {
 	s.idle = nil
 }
 
+// Misbehaves begins the error of a resolver that answers, and not what was asked, as package net has
+// it.
+const Misbehaves = "server misbehaving"
+
 // exchange puts a question to the resolvers in turn, until one has an answer.
 func (c *Client) exchange(q question) (*dns.Msg, error) {
 	failed := &net.DNSError{Name: strings.TrimSuffix(q.name, "."), IsTemporary: true}
 	answered := false // by a resolver that failed; another try would bring the same
 	for try := 0; try < tries && !answered; try++ {
-		for _, s := range c.servers {
+		for _, s := range c.resolvers() {
 			m, err := s.ask(q)
 			switch {
 			case err != nil:
@@ -94,7 +98,7 @@ func (c *Client) exchange(q question) (*dns.Msg, error) {
 				return m, nil
 			default:
 				answered = true
-				failed.Err, failed.Server, failed.IsTimeout = "the resolver answers "+dns.RcodeToString[m.Rcode], s.addr, false
+				failed.Err, failed.Server, failed.IsTimeout = Misbehaves+": "+dns.RcodeToString[m.Rcode], s.addr, false
 				if q.secure {
 					// It may have found the answer bogus, which another that does not validate would
 					// believe: it has the last word.

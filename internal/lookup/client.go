@@ -8,8 +8,8 @@ import (
 	"container/list"
 	"context"
 	"errors"
-	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,7 +28,7 @@ const (
 
 // Options say whom a client asks. The zero value asks the system's resolvers.
 type Options struct {
-	Server   string           // host:port, or a host for port 53; "" is what the system is set to
+	Servers  []string         // each host:port, or a host for port 53; none: what the system is set to
 	MaxBytes int              // of the answers that are kept, about; 8 MiB if 0, none if negative
 	Now      func() time.Time // the clock by which answers expire; time.Now if nil
 }
@@ -37,13 +37,14 @@ type Options struct {
 // names are whole, whether they end in a dot or not, since no search list applies. It is safe for
 // use by many goroutines.
 type Client struct {
-	servers  []*server
-	hosts    *hostsFile // nil: there is none to be asked
+	system   *resolvFile // nil: one resolver is asked, whatever the system is set to
+	hosts    *hostsFile  // nil: there is none to be asked
 	now      func() time.Time
 	maxBytes int
 	slots    chan struct{}
 
 	mu      sync.Mutex
+	servers []*server
 	answers map[question]*list.Element
 	order   *list.List // of *answer, the one that was used last in front
 	bytes   int
@@ -83,8 +84,8 @@ type flight struct {
 	err  error
 }
 
-// New makes a client. Errors are those of reading what the system is set to.
-func New(o Options) (*Client, error) {
+// New makes a client.
+func New(o Options) *Client {
 	c := &Client{
 		now: o.Now, maxBytes: o.MaxBytes, slots: make(chan struct{}, maxQuestions),
 		answers: map[question]*list.Element{}, order: list.New(), flights: map[question]*flight{},
@@ -95,27 +96,38 @@ func New(o Options) (*Client, error) {
 	if c.maxBytes == 0 {
 		c.maxBytes = 8 << 20
 	}
-	addrs := []string{o.Server}
-	if o.Server == "" {
-		system, err := dns.ClientConfigFromFile(resolvConf)
-		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", resolvConf, err)
-		}
-		if len(system.Servers) == 0 {
-			return nil, fmt.Errorf("%s names no resolver", resolvConf)
-		}
-		addrs, c.hosts = nil, &hostsFile{path: "/etc/hosts"}
-		for _, host := range system.Servers {
-			addrs = append(addrs, net.JoinHostPort(host, system.Port))
-		}
+	if len(o.Servers) == 0 {
+		c.system, c.hosts = &resolvFile{path: resolvConf}, &hostsFile{path: "/etc/hosts"}
+		return c
 	}
-	for _, addr := range addrs {
+	for _, addr := range o.Servers {
 		if _, _, err := net.SplitHostPort(addr); err != nil {
 			addr = net.JoinHostPort(addr, "53")
 		}
 		c.servers = append(c.servers, &server{addr: addr})
 	}
-	return c, nil
+	return c
+}
+
+// resolvers are those that are asked now, with their sockets. Those of the system may change.
+func (c *Client) resolvers() []*server {
+	if c.system == nil {
+		return c.servers
+	}
+	addrs := c.system.resolvers()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	same := slices.EqualFunc(c.servers, addrs, func(s *server, addr string) bool { return s.addr == addr })
+	if !same {
+		for _, s := range c.servers {
+			s.close()
+		}
+		c.servers = nil
+		for _, addr := range addrs {
+			c.servers = append(c.servers, &server{addr: addr})
+		}
+	}
+	return c.servers
 }
 
 type freshKey struct{}
@@ -132,6 +144,8 @@ func (c *Client) Stats() Stats {
 
 // Close closes the sockets that wait to be used again. The client may be used after it.
 func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for _, s := range c.servers {
 		s.close()
 	}

@@ -250,6 +250,9 @@ func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip
 		if list := slices.DeleteFunc(c.hosts.addresses(host), func(a netip.Addr) bool { return !fits(a) }); len(list) > 0 {
 			return list, nil
 		}
+		if strings.EqualFold(strings.TrimSuffix(host, "."), "localhost") { // RFC 6761 section 6.3
+			return slices.DeleteFunc([]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.IPv6Loopback()}, func(a netip.Addr) bool { return !fits(a) }), nil
+		}
 	}
 	kinds := []uint16{dns.TypeA, dns.TypeAAAA}
 	switch network {

@@ -125,10 +125,7 @@ func (f *fakeServer) count(question string) int {
 
 func newClient(t *testing.T, o Options) *Client {
 	t.Helper()
-	c, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := New(o)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -137,7 +134,7 @@ func newClient(t *testing.T, o Options) *Client {
 func TestAnswersAreKept(t *testing.T) {
 	f := newFakeServer(t, `a.test. 60 IN TXT "one"`, `now.test. 0 IN TXT "two"`, `long.test. 900000 IN TXT "three"`, "soa. 100 IN SOA ns. root. 1 1 1 1 30")
 	now := time.Unix(1_700_000_000, 0)
-	c := newClient(t, Options{Server: f.addr, Now: func() time.Time { return now }})
+	c := newClient(t, Options{Servers: []string{f.addr}, Now: func() time.Time { return now }})
 	ask := func(name string, want int) {
 		t.Helper()
 		for range 2 {
@@ -180,7 +177,7 @@ func TestAnswersAreKept(t *testing.T) {
 func TestOneQuestionForMany(t *testing.T) {
 	f := newFakeServer(t, "mx.test. 60 IN A 192.0.2.1", "mx.test. 60 IN AAAA 2001:db8::1")
 	f.delay = 50 * time.Millisecond
-	c := newClient(t, Options{Server: f.addr})
+	c := newClient(t, Options{Servers: []string{f.addr}})
 	short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	var all sync.WaitGroup
@@ -211,7 +208,7 @@ func TestBytesAreBounded(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("n%d.test. 60 IN TXT %q", n, strings.Repeat("x", 200)))
 	}
 	f := newFakeServer(t, lines...)
-	c := newClient(t, Options{Server: f.addr, MaxBytes: 50_000})
+	c := newClient(t, Options{Servers: []string{f.addr}, MaxBytes: 50_000})
 	for n := range 300 {
 		if _, err := c.LookupTXT(t.Context(), fmt.Sprintf("n%d.test", n)); err != nil {
 			t.Fatal(err)
@@ -223,7 +220,7 @@ func TestBytesAreBounded(t *testing.T) {
 	if s := c.Stats(); s.Bytes > 50_000 || s.Bytes < 30_000 || len(c.answers) != c.order.Len() {
 		t.Errorf("%+v of %d answers", s, len(c.answers))
 	}
-	none := newClient(t, Options{Server: f.addr, MaxBytes: -1})
+	none := newClient(t, Options{Servers: []string{f.addr}, MaxBytes: -1})
 	for range 2 {
 		_, _ = none.LookupTXT(t.Context(), "n1.test")
 	}
@@ -248,7 +245,7 @@ func TestSameAsNet(t *testing.T) {
 		big = append(big, fmt.Sprintf("big.test. 60 IN TXT %q", fmt.Sprint(strings.Repeat("long", 20), n)))
 	}
 	f := newFakeServer(t, append(lines, big...)...)
-	ours := newClient(t, Options{Server: f.addr})
+	ours := newClient(t, Options{Servers: []string{f.addr}})
 	theirs := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, network, f.addr)
@@ -310,7 +307,7 @@ func TestSameAsNet(t *testing.T) {
 // TestNamesThatNoHostHas are asked for too.
 func TestNamesThatNoHostHas(t *testing.T) {
 	f := newFakeServer(t, `bob+news._spf.test. 60 IN TXT "odd"`)
-	c := newClient(t, Options{Server: f.addr})
+	c := newClient(t, Options{Servers: []string{f.addr}})
 	if got, err := c.LookupTXT(t.Context(), "bob+news._spf.test"); err != nil || len(got) != 1 {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -320,7 +317,7 @@ func TestNamesThatNoHostHas(t *testing.T) {
 func TestResolversThatFail(t *testing.T) {
 	bad, good := newFakeServer(t), newFakeServer(t, `a.test. 60 IN TXT "one"`)
 	bad.rcode = dns.RcodeServerFailure
-	c := newClient(t, Options{Server: bad.addr})
+	c := newClient(t, Options{Servers: []string{bad.addr}})
 	var dnsErr *net.DNSError
 	if _, err := c.LookupTXT(t.Context(), "a.test"); !errors.As(err, &dnsErr) || !dnsErr.IsTemporary || dnsErr.IsNotFound {
 		t.Errorf("of a resolver that fails: %v", err)
@@ -340,7 +337,7 @@ func TestResolversThatFail(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone.Close()
-	c = newClient(t, Options{Server: gone.LocalAddr().String()})
+	c = newClient(t, Options{Servers: []string{gone.LocalAddr().String()}})
 	if _, err := c.LookupTXT(t.Context(), "a.test"); !errors.As(err, &dnsErr) || !dnsErr.IsTemporary {
 		t.Errorf("where no resolver is: %v", err)
 	}
@@ -350,7 +347,7 @@ func TestResolversThatFail(t *testing.T) {
 func TestAnswersToOtherQuestions(t *testing.T) {
 	f := newFakeServer(t, `a.test. 0 IN TXT "one"`)
 	f.liar = true
-	c := newClient(t, Options{Server: f.addr})
+	c := newClient(t, Options{Servers: []string{f.addr}})
 	for range 250 {
 		if got, err := c.LookupTXT(t.Context(), "a.test"); err != nil || len(got) != 1 || got[0] != "one" {
 			t.Fatal(got, err)
@@ -369,7 +366,7 @@ func TestHostsFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte("127.0.0.1 localhost\n# no\n192.0.2.7\tRelay.example relay # ours\n2001:db8::7 relay\nbad line\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := newClient(t, Options{Server: "127.0.0.1:1"})
+	c := newClient(t, Options{Servers: []string{"127.0.0.1:1"}})
 	c.hosts = &hostsFile{path: file}
 	for name, want := range map[string]string{"relay": "[192.0.2.7 2001:db8::7]", "relay.EXAMPLE.": "[192.0.2.7]", "localhost": "[127.0.0.1]"} {
 		if got, err := c.LookupNetIP(t.Context(), "ip", name); err != nil || fmt.Sprint(got) != want {

@@ -1,12 +1,15 @@
 package lookup
 
 import (
+	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/miekg/dns"
 )
 
 // A hostsFile has the addresses that the system's administrator gave to names. It is read again
@@ -41,6 +44,45 @@ func (h *hostsFile) addresses(name string) []netip.Addr {
 		}
 	}
 	return slices.Clone(h.byName[strings.ToLower(strings.TrimSuffix(name, "."))])
+}
+
+// A resolvFile names the resolvers of the system. It is read again when it has changed.
+type resolvFile struct {
+	path string
+
+	mu      sync.Mutex
+	checked time.Time
+	changed time.Time
+	size    int64
+	servers []string // host:port
+}
+
+// noResolvers are asked where the file cannot be read or names none: a resolver on this machine.
+var noResolvers = []string{"127.0.0.1:53", "[::1]:53"}
+
+func (f *resolvFile) resolvers() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if now.Sub(f.checked) < hostsCheck && f.servers != nil {
+		return f.servers
+	}
+	f.checked = now
+	info, err := os.Stat(f.path)
+	if err == nil && f.servers != nil && info.ModTime().Equal(f.changed) && info.Size() == f.size {
+		return f.servers
+	}
+	f.servers = nil
+	if conf, errRead := dns.ClientConfigFromFile(f.path); err == nil && errRead == nil {
+		f.changed, f.size = info.ModTime(), info.Size()
+		for _, host := range conf.Servers {
+			f.servers = append(f.servers, net.JoinHostPort(host, conf.Port))
+		}
+	}
+	if len(f.servers) == 0 {
+		f.servers = noResolvers
+	}
+	return f.servers
 }
 
 func parseHosts(text string) map[string][]netip.Addr {
