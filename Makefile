@@ -3,7 +3,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare measure peers web licenses screenshots clean soak-years soak-faults soak-flips
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -145,6 +145,14 @@ bench:
 COUNT ?= 10
 bench-compare:
 	@.ci/bench-compare $(BASE) $(COUNT)
+
+# Measures the built program from outside, side by side with servers that do nothing but keep the bytes: a table of medians.
+# ONLY is a regular expression of the works (bench/mailstead-bench -list names them), SIZE a factor on their size.
+ROUNDS_BENCH ?= 5
+SIZE ?= 1
+bench-server: build
+	CGO_ENABLED=0 go build -o bench/mailstead-bench ./bench
+	bench/mailstead-bench -server ./mailstead -only '$(ONLY)' -rounds $(ROUNDS_BENCH) -count $(SIZE)
 
 # How the code is cut: lengths of functions, sizes of packages, circles of files, ways of a message.
 measure:

@@ -46,6 +46,7 @@ var importRules = map[string]struct {
 	"webhooks":            {"internal/netguard", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":                 {"", "web is a client of /v1 like any other"},
 	"e2e":                 {"store dnsprov handlers/dnsd mail/auth internal/lookup", "end-to-end tests drive the built program; of its packages they need the fakes, and those that they hold against DNS software of others"},
+	"bench":               {"", "bench measures the built program from outside, side by side with other servers"},
 	"config":              {"service dnsprov mail", "config knows the shapes that settings are checked and handed on in; it starts nothing, and nothing below it asks for settings"},
 	"docs":                {"", "examples show what a client needs, and no client has our packages"},
 	"internal":            {"", "internal has small tools that know nothing of mail"},

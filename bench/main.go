@@ -1,0 +1,202 @@
+// Command mailstead-bench measures the built program from outside, side by side with sinks: servers
+// that speak the same protocol and do nothing behind it but the named storage. All take turns in
+// one run, since only ratios of one run on one machine mean something. It prints a table, and with
+// -json a line of JSON.
+//
+// It knows nothing of the program's packages. Everything happens on loopback, and is bounded in
+// count and time.
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// A work is one kind of load, which some servers can take.
+type work struct {
+	name    string
+	servers []string // "mailstead", or kinds of sinks
+	run     func(b *bench, server string) (measured, error)
+}
+
+// measured is what one run of a work came to.
+type measured struct {
+	Ops  int           // what was done
+	Wall time.Duration // of all
+	CPU  time.Duration // that the server took, user and system
+	Took []time.Duration
+}
+
+// A row is a work at a server: the medians of all rounds.
+type row struct {
+	Work   string  `json:"work"`
+	Server string  `json:"server"`
+	Rate   float64 `json:"per_second"`
+	CPU    float64 `json:"cpu_ms"` // an operation
+	P50    float64 `json:"p50_ms"`
+	P99    float64 `json:"p99_ms"`
+	Max    float64 `json:"max_ms"`
+
+	rates, cpus, p50s, p99s, maxima []float64
+}
+
+// A bench is what the works share.
+type bench struct {
+	server  string        // the program
+	dir     string        // where servers keep their data
+	count   float64       // factor on the number of operations
+	limit   time.Duration // of one run of a work
+	verbose bool
+	bodies  map[string][][]byte // messages by size and signature
+	names   *names
+}
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == "sink" {
+		exitOn(runSink(os.Args[2:]))
+		return
+	}
+	b := &bench{bodies: map[string][][]byte{}}
+	only := flag.String("only", "", "run only works whose name matches this regular expression")
+	rounds := flag.Int("rounds", 5, "rounds; each work runs once at each server in each")
+	asJSON := flag.Bool("json", false, "print one line of JSON in the place of the table")
+	list := flag.Bool("list", false, "list the works")
+	flag.StringVar(&b.server, "server", "./mailstead", "the program to be measured")
+	flag.StringVar(&b.dir, "dir", "", "where servers keep their data; a temporary directory if empty. The speed of its disk counts")
+	flag.Float64Var(&b.count, "count", 1, "factor on the number of operations")
+	flag.DurationVar(&b.limit, "limit", 2*time.Minute, "end of one run of one work")
+	flag.BoolVar(&b.verbose, "v", false, "say what is going on")
+	flag.Parse()
+	all := works()
+	if *only != "" {
+		match, err := regexp.Compile(*only)
+		exitOn(err)
+		all = slices.DeleteFunc(all, func(w work) bool { return !match.MatchString(w.name) })
+	}
+	if *list {
+		for _, w := range all {
+			fmt.Printf("%-28s %s\n", w.name, strings.Join(w.servers, " "))
+		}
+		return
+	}
+	rows, err := b.runAll(all, *rounds)
+	exitOn(err)
+	if *asJSON {
+		exitOn(json.NewEncoder(os.Stdout).Encode(struct {
+			Go     string `json:"go"`
+			Cores  int    `json:"cores"`
+			Rounds int    `json:"rounds"`
+			Rows   []*row `json:"rows"`
+		}{runtime.Version(), runtime.NumCPU(), *rounds, rows}))
+		return
+	}
+	exitOn(printTable(os.Stdout, rows))
+}
+
+func exitOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mailstead-bench:", err)
+		os.Exit(1)
+	}
+}
+
+// works lists everything that can be measured.
+func works() []work {
+	return slices.Concat(smtpWorks(), relayWorks(), imapWorks(), apiWorks(), otherWorks())
+}
+
+// runAll runs each work at each of its servers, round by round, each in an empty directory.
+func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
+	if b.dir == "" {
+		if b.dir, err = os.MkdirTemp("", "mailstead-bench-"); err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(b.dir)
+	}
+	if b.names, err = serveNames(); err != nil {
+		return nil, err
+	}
+	defer b.names.close()
+	for round := range rounds {
+		n := 0
+		for _, w := range all {
+			for _, server := range w.servers {
+				if round == 0 {
+					rows = append(rows, &row{Work: w.name, Server: server})
+				}
+				m, err := w.run(b, server)
+				if err == nil && m.Ops == 0 {
+					err = errors.New("nothing was done")
+				}
+				if err != nil {
+					return nil, fmt.Errorf("%s at %s: %w", w.name, server, err)
+				}
+				rows[n].add(m)
+				if b.verbose {
+					fmt.Fprintf(os.Stderr, "round %d  %s at %s: %d in %s\n", round+1, w.name, server, m.Ops, m.Wall.Round(time.Millisecond))
+				}
+				n++
+			}
+		}
+	}
+	for _, r := range rows {
+		r.Rate, r.CPU, r.P50, r.P99, r.Max = median(r.rates), median(r.cpus), median(r.p50s), median(r.p99s), median(r.maxima)
+	}
+	return rows, nil
+}
+
+func (r *row) add(m measured) {
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	r.rates = append(r.rates, float64(m.Ops)/m.Wall.Seconds())
+	r.cpus = append(r.cpus, ms(m.CPU)/float64(m.Ops))
+	if slices.Sort(m.Took); len(m.Took) > 0 {
+		r.p50s = append(r.p50s, ms(m.Took[len(m.Took)/2]))
+		r.p99s = append(r.p99s, ms(m.Took[len(m.Took)*99/100]))
+		r.maxima = append(r.maxima, ms(m.Took[len(m.Took)-1]))
+	}
+}
+
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
+
+// printTable prints the rows, each with its ratio to the other servers of the same work.
+func printTable(w io.Writer, rows []*row) error {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(out, "work\tserver\ta second\tCPU ms\tp50 ms\tp99 ms\tmax ms\tmailstead to it\t")
+	for _, r := range rows {
+		ratio := ""
+		for _, other := range rows {
+			if other.Work == r.Work && other.Server == "mailstead" && r != other && r.Rate > 0 {
+				ratio = fmt.Sprintf("%.2f", other.Rate/r.Rate)
+			}
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%.3f\t%.2f\t%.2f\t%.1f\t%s\t\n", r.Work, r.Server, short(r.Rate), r.CPU, r.P50, r.P99, r.Max, cmp.Or(ratio, "–"))
+	}
+	return out.Flush()
+}
+
+func short(v float64) string {
+	if v < 10 {
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+// times is how often a work does something, at least once for each of its workers.
+func (b *bench) times(n, workers int) int { return max(int(float64(n)*b.count), workers) }

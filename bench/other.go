@@ -1,0 +1,138 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/miekg/dns"
+)
+
+func otherWorks() []work {
+	return []work{
+		{"dns MX, UDP", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.dnsQueries(8, b.times(20000, 8)) }},
+		{"start, 10 000 messages", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.starts(b.times(10000, 100), 5) }},
+		{"idle, MiB", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.idle() }},
+	}
+}
+
+// dnsQueries asks the program's own DNS server about a domain that it hosts.
+func (b *bench) dnsQueries(clients, times int) (measured, error) {
+	m, err := b.newMailstead("")
+	if err != nil {
+		return measured{}, err
+	}
+	defer m.discard()
+	var next atomic.Int64
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var errs []error
+	var out measured
+	before, began := m.cpu(), time.Now()
+	for range clients {
+		all.Go(func() {
+			var mine []time.Duration
+			err := func() error {
+				conn, err := dns.Dial("udp", m.ready.DNS)
+				if err != nil {
+					return err
+				}
+				defer conn.Close()
+				for next.Add(1) <= int64(times) {
+					q := new(dns.Msg).SetQuestion(domain+".", dns.TypeMX)
+					start := time.Now()
+					_ = conn.SetDeadline(start.Add(5 * time.Second))
+					if err := conn.WriteMsg(q); err != nil {
+						return err
+					}
+					answer, err := conn.ReadMsg()
+					if err != nil {
+						return err
+					}
+					if len(answer.Answer) == 0 {
+						return fmt.Errorf("no answer: %s", dns.RcodeToString[answer.Rcode])
+					}
+					mine = append(mine, time.Since(start))
+				}
+				return nil
+			}()
+			mu.Lock()
+			defer mu.Unlock()
+			out.Took, errs = append(out.Took, mine...), append(errs, err)
+		})
+	}
+	all.Wait()
+	out.Ops, out.Wall, out.CPU = len(out.Took), time.Since(began), m.cpu()-before
+	return out, errors.Join(errs...)
+}
+
+// starts measures from the start of the process until all listeners accept.
+func (b *bench) starts(size, times int) (out measured, err error) {
+	m, err := b.filled(size)
+	if err != nil {
+		return out, err
+	}
+	defer func() { m.discard() }()
+	server, err := filepath.Abs(b.server)
+	if err != nil {
+		return out, err
+	}
+	for range times {
+		m.stop()
+		began := time.Now()
+		if err := m.start(server); err != nil {
+			return out, err
+		}
+		took := time.Since(began)
+		out.Took, out.Wall, out.CPU = append(out.Took, took), out.Wall+took, out.CPU+m.cpu()
+	}
+	out.Ops = times
+	return out, nil
+}
+
+// idle measures the memory of a server that has nothing to do: p50 is in MiB in the place of
+// milliseconds.
+func (b *bench) idle() (measured, error) {
+	m, err := b.newMailstead("")
+	if err != nil {
+		return measured{}, err
+	}
+	defer m.discard()
+	time.Sleep(2 * time.Second)
+	size := time.Duration(float64(m.memory()) / (1 << 20) * float64(time.Millisecond))
+	return measured{1, time.Second, m.cpu(), []time.Duration{size}}, nil
+}
+
+// writeCertificate makes a certificate for this host that nobody trusts.
+func writeCertificate(dir string) (cert, key string, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", "", err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "mail.mailstead.test"}, DNSNames: []string{"mail.mailstead.test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		return "", "", err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		return "", "", err
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	return cert, key, errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600))
+}

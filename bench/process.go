@@ -1,0 +1,226 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A process is a server under measurement.
+type process struct {
+	cmd *exec.Cmd
+	log *os.File
+}
+
+func start(dir string, command string, args ...string) (*process, error) {
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	p := &process{exec.Command(command, args...), log}
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.Dir = dir
+	if err := p.cmd.Start(); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	return p, nil
+}
+
+// stop ends the process with SIGTERM, and kills it after a while.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	kill := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
+	_ = p.cmd.Wait()
+	kill.Stop()
+	_ = p.log.Close()
+}
+
+// cpu is the processor time that the process has taken, user and system, in steps of 10 ms.
+func (p *process) cpu() time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * time.Second / 100 // USER_HZ
+}
+
+// memory is the process's resident memory in bytes.
+func (p *process) memory() int64 {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	var size, resident int64
+	_, _ = fmt.Sscan(string(text), &size, &resident)
+	return resident * int64(os.Getpagesize())
+}
+
+// waitFile waits for a file that a server writes when it is ready, and decodes its JSON.
+func waitFile(path string, p *process, out any) error {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if text, err := os.ReadFile(path); err == nil && json.Unmarshal(text, out) == nil {
+			return nil
+		}
+		if err := p.cmd.Process.Signal(syscall.Signal(0)); err != nil {
+			break
+		}
+	}
+	text, _ := os.ReadFile(p.log.Name())
+	return fmt.Errorf("the server did not become ready: %s", text[max(0, len(text)-2000):])
+}
+
+// A mailstead is the program at work, with a domain and mailboxes.
+type mailstead struct {
+	*process
+	dir, token string
+	ready      struct{ HTTP, SMTP, Submission, IMAP, DNS string }
+	args       []string
+	users      []string // ids
+}
+
+const (
+	domain   = "bench.test"
+	password = "correct horse battery"
+	users    = 8
+)
+
+func address(n int) string { return fmt.Sprintf("user%d@%s", n%users, domain) }
+
+// newMailstead makes a store with a domain and mailboxes, and starts the program on it with the
+// names of this bench. config is added to the file.
+func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) {
+	dir, err := os.MkdirTemp(b.dir, "mailstead-")
+	if err != nil {
+		return nil, err
+	}
+	config = "[limits]\nrate_per_minute = 10000000\nburst_per_minute = 10000000\n" + config
+	if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte(config), 0o600); err != nil {
+		return nil, err
+	}
+	server, err := filepath.Abs(b.server)
+	if err != nil {
+		return nil, err
+	}
+	out, err := exec.Command(server, "init", "--data", dir, "--owner-email", "owner@example.org", "--json").Output()
+	if err != nil {
+		return nil, fmt.Errorf("init: %w", err)
+	}
+	var made struct{ Token string }
+	if err := json.Unmarshal(out, &made); err != nil {
+		return nil, err
+	}
+	m := &mailstead{dir: dir, token: made.Token}
+	if err := m.start(server); err != nil { // answers for its own names, so that the domain is complete at once
+		return nil, err
+	}
+	if err := m.setUp(); err != nil {
+		m.stop()
+		return nil, err
+	}
+	m.stop()
+	m.args = append([]string{"--resolver", b.names.addr}, args...)
+	return m, m.start(server)
+}
+
+func (m *mailstead) start(server string) (err error) {
+	ready := filepath.Join(m.dir, "ready.json")
+	_ = os.Remove(ready)
+	args := append([]string{"serve", "--data", m.dir, "--ready-file", ready, "--log-level", "warn", "--http", "127.0.0.1:0",
+		"--smtp", "127.0.0.1:0", "--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", "127.0.0.1:0"}, m.args...)
+	if m.process, err = start(m.dir, server, args...); err != nil {
+		return err
+	}
+	if err := waitFile(ready, m.process, &m.ready); err != nil {
+		m.stop()
+		return err
+	}
+	return nil
+}
+
+// discard ends the program and deletes its store.
+func (m *mailstead) discard() {
+	m.stop()
+	_ = os.RemoveAll(m.dir)
+}
+
+func (m *mailstead) setUp() error {
+	var connected struct {
+		Domains []struct {
+			DomainID string `json:"domain_id"`
+		}
+	}
+	err := errors.Join(m.call("POST", "/v1/domains/connect", map[string]any{"domains": []string{domain}}, &connected),
+		m.call("POST", "/v1/domains/check-ns", map[string]any{"domains": []string{domain}}, nil))
+	if err != nil || len(connected.Domains) != 1 {
+		return fmt.Errorf("connect %s: %w", domain, err)
+	}
+	var d struct{ Status string }
+	for end := time.Now().Add(20 * time.Second); d.Status != "complete"; time.Sleep(20 * time.Millisecond) {
+		if err := m.call("GET", "/v1/domains/"+connected.Domains[0].DomainID, nil, &d); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("the domain is %s", d.Status)
+		}
+	}
+	for n := range users {
+		var made struct {
+			UserID string `json:"user_id"`
+		}
+		if err := m.call("POST", "/v1/email-users", map[string]any{"email": address(n), "password": password}, &made); err != nil {
+			return err
+		}
+		m.users = append(m.users, made.UserID)
+	}
+	return nil
+}
+
+// call calls the API.
+func (m *mailstead) call(method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	req, err := http.NewRequest(method, "http://"+m.ready.HTTP+path, body)
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Authorization", "Bearer "+m.token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %s %s", method, path, resp.Status, text)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(text, out)
+}

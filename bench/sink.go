@@ -1,0 +1,285 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// The kinds of sinks. Each runs in a process of its own, so that its processor time is its own.
+const (
+	sinkNull  = "null"     // SMTP: forgets every message
+	sinkLog   = "log"      // SMTP: 250 after the message is in a log that was synced, once for all who wait
+	sinkBolt  = "log+bolt" // SMTP: as log, and then a row for each message in bbolt
+	sinkRelay = "relay"    // SMTP: forgets every message, and answers each late
+	sinkHTTP  = "net/http" // HTTP: checks a token, and answers with a file
+)
+
+// A sinkReady is what a sink writes once it listens.
+type sinkReady struct {
+	Addr string `json:"addr"`
+}
+
+// sink starts a sink, whose data is in a directory of its own.
+func (b *bench) sink(kind string, args ...string) (p *process, addr string, err error) {
+	dir, err := os.MkdirTemp(b.dir, "sink-")
+	if err != nil {
+		return nil, "", err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, "", err
+	}
+	if p, err = start(dir, self, append([]string{"sink", "-dir", dir, "-kind", kind}, args...)...); err != nil {
+		return nil, "", err
+	}
+	var ready sinkReady
+	if err := waitFile(filepath.Join(dir, "ready.json"), p, &ready); err != nil {
+		p.stop()
+		return nil, "", err
+	}
+	return p, ready.Addr, nil
+}
+
+// runSink is the process of a sink. It ends with SIGTERM.
+func runSink(args []string) error {
+	flags := flag.NewFlagSet("sink", flag.ExitOnError)
+	kind := flags.String("kind", sinkNull, "")
+	dir := flags.String("dir", ".", "")
+	file := flags.String("file", "", "")
+	token := flags.String("token", "", "")
+	delay := flags.Duration("delay", 0, "")
+	addresses := flags.Int("addresses", 1, "") // 127.0.0.2 and those after it, beside 127.0.0.1
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	listeners := []net.Listener{l}
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	for n := 2; n < 2+*addresses-1; n++ {
+		more, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%s", n, port))
+		if err != nil {
+			return err
+		}
+		listeners = append(listeners, more)
+	}
+	if *kind == sinkHTTP {
+		text, err := os.ReadFile(*file)
+		if err != nil {
+			return err
+		}
+		go func() { _ = http.Serve(l, bareAPI(text, *token)) }()
+	} else {
+		s := &smtpSink{delay: *delay}
+		if *kind == sinkLog || *kind == sinkBolt {
+			if s.store, err = newSinkStore(*dir, *kind == sinkBolt); err != nil {
+				return err
+			}
+			go s.store.run()
+		}
+		for _, l := range listeners {
+			go s.listen(l)
+		}
+	}
+	text, err := json.Marshal(sinkReady{l.Addr().String()})
+	if err != nil {
+		return err
+	}
+	tmp := filepath.Join(*dir, "ready.tmp")
+	if err := errors.Join(os.WriteFile(tmp, text, 0o600), os.Rename(tmp, filepath.Join(*dir, "ready.json"))); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// bareAPI answers every GET that has the token with the same JSON.
+func bareAPI(text []byte, token string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+token {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(text)
+	})
+}
+
+// An smtpSink takes every message. NOOP answers how many it has taken.
+type smtpSink struct {
+	store *sinkStore // nil: messages are forgotten
+	delay time.Duration
+	taken atomic.Int64
+}
+
+func (s *smtpSink) listen(l net.Listener) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		go s.serve(c)
+	}
+}
+
+func (s *smtpSink) serve(c net.Conn) {
+	defer c.Close()
+	r, w := bufio.NewReaderSize(c, 64<<10), bufio.NewWriter(c)
+	reply := func(text string) bool {
+		if s.delay > 0 {
+			time.Sleep(s.delay)
+		}
+		_, _ = w.WriteString(text + "\r\n")
+		return r.Buffered() > 0 || w.Flush() == nil // to those who pipeline, in one piece
+	}
+	ok := reply("220 sink ESMTP")
+	var body []byte
+	for ok {
+		line, err := r.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		switch verb, _, _ := strings.Cut(strings.ToUpper(strings.TrimSpace(string(line))), " "); verb {
+		case "EHLO":
+			ok = reply("250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 SIZE 100000000")
+		case "NOOP":
+			ok = reply(fmt.Sprintf("250 %d", s.taken.Load()))
+		case "QUIT":
+			reply("221 bye")
+			return
+		case "DATA":
+			if !reply("354 go on") || w.Flush() != nil {
+				return
+			}
+			if body, err = readBody(r, body[:0]); err != nil {
+				return
+			}
+			if s.store != nil {
+				if err := s.store.add(body); err != nil {
+					ok = reply("451 " + err.Error())
+					continue
+				}
+			}
+			ok = reply(fmt.Sprintf("250 Ok id-%d", s.taken.Add(1)))
+		default:
+			ok = reply("250 ok")
+		}
+	}
+}
+
+// readBody reads up to the line that is a dot.
+func readBody(r *bufio.Reader, body []byte) ([]byte, error) {
+	for whole := true; ; {
+		part, err := r.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+		if whole && string(part) == ".\r\n" {
+			return body, nil
+		}
+		body = append(body, part...)
+		whole = err == nil
+	}
+}
+
+// A sinkStore is the least that can keep messages: a log, and rows. What waits is synced together.
+type sinkStore struct {
+	log     *os.File
+	db      *bolt.DB // nil: a log alone
+	written int64
+	rows    uint64
+	waiting chan sinkWrite
+}
+
+type sinkWrite struct {
+	body []byte
+	done chan error
+}
+
+func newSinkStore(dir string, withRows bool) (s *sinkStore, err error) {
+	s = &sinkStore{waiting: make(chan sinkWrite, 1024)}
+	if s.log, err = os.Create(filepath.Join(dir, "messages")); err != nil || !withRows {
+		return s, err
+	}
+	o := &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType, InitialMmapSize: 1 << 30}
+	if s.db, err = bolt.Open(filepath.Join(dir, "rows.db"), 0o600, o); err != nil {
+		return nil, err
+	}
+	return s, s.db.Update(func(tx *bolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("rows"))
+		return err
+	})
+}
+
+func (s *sinkStore) add(body []byte) error {
+	w := sinkWrite{body, make(chan error, 1)}
+	s.waiting <- w
+	return <-w.done
+}
+
+func (s *sinkStore) run() {
+	var batch []sinkWrite
+	for first := range s.waiting {
+		batch = append(batch[:0], first)
+		for more := true; more; {
+			select {
+			case w := <-s.waiting:
+				batch = append(batch, w)
+			default:
+				more = false
+			}
+		}
+		err := s.write(batch)
+		for _, w := range batch {
+			w.done <- err
+		}
+	}
+}
+
+func (s *sinkStore) write(batch []sinkWrite) error {
+	at := make([]int64, len(batch))
+	for i, w := range batch {
+		at[i] = s.written
+		n, err := s.log.Write(w.body)
+		s.written += int64(n)
+		if err != nil {
+			return err
+		}
+	}
+	if err := syscall.Fdatasync(int(s.log.Fd())); err != nil || s.db == nil {
+		return err
+	}
+	return s.db.Update(func(tx *bolt.Tx) error {
+		rows := tx.Bucket([]byte("rows"))
+		rows.FillPercent = 0.9
+		for _, offset := range at {
+			s.rows++
+			var value [200]byte // as large as a row of a message
+			binary.BigEndian.PutUint64(value[:], uint64(offset))
+			if err := rows.Put(binary.BigEndian.AppendUint64(nil, s.rows), value[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

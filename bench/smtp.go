@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/emersion/go-msgauth/dkim"
+)
+
+// smtpWorks are mail from outside, taken by the program and by sinks.
+func smtpWorks() (list []work) {
+	add := func(name string, size, conns, times int, signed, secure bool, servers ...string) {
+		list = append(list, work{name, servers, func(b *bench, server string) (measured, error) {
+			return b.smtpIn(server, b.messages(size, signed), conns, b.times(times, conns), secure)
+		}})
+	}
+	all := []string{"mailstead", sinkBolt, sinkLog, sinkNull}
+	add("smtp 2KiB 8", 2<<10, 8, 8000, false, false, all...)
+	add("smtp 2KiB 1", 2<<10, 1, 2000, false, false, all...)
+	add("smtp 2KiB 64", 2<<10, 64, 8000, false, false, all...)
+	add("smtp 2KiB 8 signed", 2<<10, 8, 6000, true, false, all...)
+	add("smtp 20KiB 8", 20<<10, 8, 5000, false, false, all...)
+	add("smtp 200KiB 8", 200<<10, 8, 1500, false, false, all...)
+	add("smtp 2KiB 8 TLS", 2<<10, 8, 6000, false, true, "mailstead")
+	return list
+}
+
+// smtpIn sends messages over so many connections, with 20 IMAP sessions open beside.
+func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secure bool) (measured, error) {
+	var p *process
+	var addr string
+	if server == "mailstead" {
+		var args []string
+		if secure {
+			cert, key, err := writeCertificate(b.dir)
+			if err != nil {
+				return measured{}, err
+			}
+			args = []string{"--tls-cert", cert, "--tls-key", key}
+		}
+		m, err := b.newMailstead("", args...)
+		if err != nil {
+			return measured{}, err
+		}
+		defer m.discard()
+		if !secure { // log-ins are for TLS only where there is TLS
+			idle, err := m.idleSessions(20)
+			if err != nil {
+				return measured{}, err
+			}
+			defer idle()
+		}
+		p, addr = m.process, m.ready.SMTP
+	} else {
+		var err error
+		if p, addr, err = b.sink(server); err != nil {
+			return measured{}, err
+		}
+		defer p.stop()
+	}
+	// The first messages, which fill caches, do not count.
+	if _, err := sendAll(addr, messages, conns, max(times/20, conns), secure, b.limit); err != nil {
+		return measured{}, err
+	}
+	before, began := p.cpu(), time.Now()
+	took, err := sendAll(addr, messages, conns, times, secure, b.limit)
+	return measured{len(took), time.Since(began), p.cpu() - before, took}, err
+}
+
+// sendAll sends so many messages and gives how long each took, from MAIL to the answer to its end.
+func sendAll(addr string, messages [][]byte, conns, times int, secure bool, limit time.Duration) (took []time.Duration, err error) {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var errs []error
+	for range conns {
+		all.Go(func() {
+			var mine []time.Duration
+			err := func() error {
+				c, err := dialSMTP(addr, secure, limit)
+				if err != nil {
+					return err
+				}
+				defer c.Close()
+				for n := next.Add(1); n <= int64(times); n = next.Add(1) {
+					began := time.Now()
+					if err := c.send("bounce@"+sender, address(int(n)), messages[n%int64(len(messages))]); err != nil {
+						return err
+					}
+					mine = append(mine, time.Since(began))
+				}
+				return nil
+			}()
+			mu.Lock()
+			defer mu.Unlock()
+			took, errs = append(took, mine...), append(errs, err)
+		})
+	}
+	all.Wait()
+	return took, errors.Join(errs...)
+}
+
+// An smtpClient sends as Postfix does: MAIL, RCPT and DATA in one piece.
+type smtpClient struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+func dialSMTP(addr string, secure bool, limit time.Duration) (*smtpClient, error) {
+	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Now().Add(limit))
+	c := &smtpClient{conn, bufio.NewReader(conn)}
+	err = c.want("220")
+	if err == nil {
+		err = c.say("EHLO mx."+sender, "250")
+	}
+	if err == nil && secure {
+		if err = c.say("STARTTLS", "220"); err == nil {
+			t := tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is our own
+			c.Conn, c.r = t, bufio.NewReader(t)
+			err = c.say("EHLO mx."+sender, "250")
+		}
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *smtpClient) say(line, code string) error {
+	if _, err := io.WriteString(c.Conn, line+"\r\n"); err != nil {
+		return err
+	}
+	return c.want(code)
+}
+
+// want reads a reply of any number of lines.
+func (c *smtpClient) want(code string) error {
+	for {
+		line, err := c.r.ReadString('\n')
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(line, code) {
+			return fmt.Errorf("reply %q, want %s", strings.TrimSpace(line), code)
+		}
+		if len(line) > 3 && line[3] != '-' {
+			return nil
+		}
+	}
+}
+
+func (c *smtpClient) send(from, to string, message []byte) error {
+	if _, err := io.WriteString(c.Conn, "MAIL FROM:<"+from+">\r\nRCPT TO:<"+to+">\r\nDATA\r\n"); err != nil {
+		return err
+	}
+	if err := errors.Join(c.want("250"), c.want("250"), c.want("354")); err != nil {
+		return err
+	}
+	if _, err := c.Write(message); err != nil {
+		return err
+	}
+	return c.want("250")
+}
+
+// messages gives 64 different messages of a size, each with the dot that ends it.
+func (b *bench) messages(size int, signed bool) [][]byte {
+	kind := fmt.Sprint(size, signed)
+	if len(b.bodies[kind]) > 0 {
+		return b.bodies[kind]
+	}
+	rnd := rand.New(rand.NewPCG(2026, uint64(size)))
+	for n := range 64 {
+		var m bytes.Buffer
+		fmt.Fprintf(&m, "From: Ann Example <ann@%s>\r\nTo: <%s>\r\nSubject: Report %d of the week, with %s\r\nDate: %s\r\nMessage-ID: <%d.%d@%s>\r\n"+
+			"MIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n",
+			sender, address(n), n, words[rnd.IntN(len(words))], time.Now().Format(time.RFC1123Z), rnd.Uint64(), n, sender)
+		line := 0
+		for m.Len() < size {
+			word := words[rnd.IntN(len(words))]
+			m.WriteString(word)
+			if line += len(word) + 1; line > 70 {
+				m.WriteString("\r\n")
+				line = 0
+			} else {
+				m.WriteByte(' ')
+			}
+		}
+		m.WriteString("\r\n")
+		text := m.Bytes()
+		if signed {
+			var out bytes.Buffer
+			err := dkim.Sign(&out, bytes.NewReader(text), &dkim.SignOptions{
+				Domain: sender, Selector: "s1", Signer: b.names.key,
+				HeaderKeys: []string{"From", "To", "Subject", "Date", "Message-ID"},
+			})
+			if err != nil {
+				panic(err) // the key and the message are ours
+			}
+			text = out.Bytes()
+		}
+		b.bodies[kind] = append(b.bodies[kind], append(bytes.Clone(text), ".\r\n"...))
+	}
+	return b.bodies[kind]
+}
+
+var words = strings.Fields(`about above account after again almost along already although always among amount answer anything area
+	around article attention available because become before behind believe better between beyond board bottle branch bridge
+	bright bring brother brought build building burning business called camera capital careful carry cause center certain
+	chance change charge chief child choice church circle citizen claim clear climb close cloud coast collect college common
+	company compare complete concern condition consider contain continue control corner correct country course cover create
+	credit cross current danger daughter decide degree demand describe design develop difference direct discover distance
+	doctor double doubt dream drive during early earth eastern edge education effect effort either electric element employ
+	energy engine enough enter entire equal escape especially evening event example except exercise expect experience explain`)
