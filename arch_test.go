@@ -41,7 +41,7 @@ var importRules = map[string]struct {
 	"service/servicetest": {"service jobs store mail dnsprov webhooks internal", "servicetest makes whole services for tests"},
 	"jobs":                {"store internal/killpoint", "jobs repeat work without knowing what kind of work it is"},
 	"store":               {"store internal/clock internal/killpoint", "store keeps records and knows nobody"},
-	"mail":                {"mail internal/killpoint internal/lookup", "mail dials out and reads messages; decisions and records are not its business"},
+	"mail":                {"mail internal/buffers internal/killpoint internal/lookup", "mail dials out and reads messages; decisions and records are not its business"},
 	"dnsprov":             {"dnsprov mail/spf mail/dmarc mail/taglist mail/idn internal/lookup", "dnsprov speaks to DNS and registrars; it knows no accounts, and of mail only the grammars of what DNS says about it"},
 	"webhooks":            {"internal/netguard", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":                 {"", "web is a client of /v1 like any other"},

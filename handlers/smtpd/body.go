@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/mailstead/mailstead/mail/msg"
 )
@@ -132,17 +133,27 @@ func (b *body) takePiece(piece []byte) error {
 // normalizer reads from r with every line end as CRLF and without NUL, so that no two readers of
 // what is stored see different lines in it.
 type normalizer struct {
-	r     io.Reader
+	r     io.Reader // nil once it is free
 	lines io.WriteCloser
 	ready bytes.Buffer
 	raw   [8 << 10]byte
 	err   error
 }
 
+var normalizers = sync.Pool{New: func() any { return new(normalizer) }}
+
 func newNormalizer(r io.Reader) *normalizer {
-	n := &normalizer{r: r}
+	n := normalizers.Get().(*normalizer)
+	n.r, n.err = r, nil
+	n.ready.Reset()
 	n.lines = msg.NormalizeLines(&n.ready)
 	return n
+}
+
+// free lets the next message have its memory.
+func (n *normalizer) free() {
+	n.r, n.lines = nil, nil
+	normalizers.Put(n)
 }
 
 func (n *normalizer) Read(p []byte) (int, error) {

@@ -202,7 +202,9 @@ func (s *session) Data(r io.Reader) error {
 		// the end alone.
 		r = s.conn.message()
 	}
-	spool, err := s.service.Spool(newNormalizer(r))
+	lines := newNormalizer(r)
+	spool, err := s.service.Spool(lines)
+	lines.free()
 	if err != nil {
 		return s.smtpError(bodyError(err))
 	}

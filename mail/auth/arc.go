@@ -149,6 +149,7 @@ func (v *Verifier) chainOf(ctx context.Context, look *lookups, r Request, fields
 	if err != nil {
 		return Chain{}, err
 	}
+	defer msg.free()
 	return v.checkARC(ctx, look, msg)
 }
 

@@ -148,6 +148,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer m.free()
 	look, cancel := v.lookups(ctx)
 	defer cancel()
 

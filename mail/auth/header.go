@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
@@ -52,14 +53,15 @@ type message struct {
 	fields   []field
 	tooLarge bool // fields is incomplete
 	cut      bool // header is, too, and body does not begin at the body
-	body     io.Reader
+	body     *bufio.Reader
 }
 
-// openMessage reads the header of r and leaves its body to be read.
+// openMessage reads the header of r and leaves its body to be read. Whoever opens it frees it.
 func openMessage(r io.Reader) (*message, error) {
-	br := bufio.NewReaderSize(r, 16<<10)
+	br := buffers.Reader(r)
 	header, err := rawHeader(br)
 	if err != nil && !errors.Is(err, errHeader) {
+		buffers.FreeReader(br)
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	m := &message{header: header, body: br, cut: err != nil, tooLarge: err != nil}
@@ -71,6 +73,9 @@ func openMessage(r io.Reader) (*message, error) {
 	}
 	return m, nil
 }
+
+// free ends the use of the message's body.
+func (m *message) free() { buffers.FreeReader(m.body) }
 
 // is compares names as the DKIM library does. It must find the same signatures: one that only one
 // side sees would shift the results of the others.

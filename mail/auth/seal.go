@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bufio"
 	"context"
 	"crypto"
 	"crypto/rand"
@@ -15,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
@@ -53,7 +53,8 @@ func Seal(message io.Reader, o SealOptions) ([]byte, error) {
 	if !isDomain || !isSelector || !isRSA || !canSign(o.Key.Signer) {
 		return nil, fmt.Errorf("%w for ARC: %s._domainkey.%s", ErrKey, o.Key.Selector, o.Key.Domain)
 	}
-	br := bufio.NewReaderSize(message, 32<<10)
+	br := buffers.Reader(message)
+	defer buffers.FreeReader(br)
 	fields, err := readHeader(br)
 	if errors.Is(err, errHeader) {
 		return nil, fmt.Errorf("%w: %w", ErrUnsealable, err)

@@ -1,7 +1,6 @@
 package auth
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/emersion/go-msgauth/dkim"
 
+	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
@@ -47,7 +47,8 @@ var (
 // It reads the body once for all keys and keeps none of it. Errors wrap ErrUnsignable, ErrKey or
 // what reading met.
 func Sign(message io.Reader, o SignOptions) ([]byte, error) {
-	br := bufio.NewReaderSize(message, 32<<10)
+	br := buffers.Reader(message)
+	defer buffers.FreeReader(br)
 	fields, err := readHeader(br)
 	if errors.Is(err, errHeader) {
 		return nil, fmt.Errorf("%w: %w", ErrUnsignable, err)

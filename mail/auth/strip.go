@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
@@ -25,8 +26,9 @@ func StripResults(w io.Writer, r io.Reader, authservID string) error {
 	if !ok {
 		return fmt.Errorf("%w: %.100q", ErrAuthservID, authservID)
 	}
-	br := bufio.NewReaderSize(r, 16<<10)
-	bw := bufio.NewWriterSize(w, 16<<10)
+	br, bw := buffers.Reader(r), buffers.Writer(w)
+	defer buffers.FreeReader(br)
+	defer buffers.FreeWriter(bw)
 	s := stripper{id: id, w: bw}
 	if err := s.header(br); err != nil {
 		return fmt.Errorf("strip %s: %w", resultsName, err)

@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -146,13 +147,19 @@ func (b *bodyReader) read(p *Part, limit int64) (string, error) {
 	return text, err
 }
 
+// maxGrow is how much memory a part has at once, before it was read. A larger one gets more as it
+// comes.
+const maxGrow = 256 << 10
+
 // readText decodes at most limit bytes of a text part to UTF-8 with LF line ends; more
 // says that the part goes on.
 func readText(r io.ReaderAt, p *Part, limit int64) (text string, more bool, err error) {
-	raw, err := io.ReadAll(io.LimitReader(Open(r, p), limit+1))
-	if err != nil {
+	var buf bytes.Buffer
+	buf.Grow(int(min(p.DecodedSize, limit, maxGrow)) + bytes.MinRead)
+	if _, err := buf.ReadFrom(io.LimitReader(Open(r, p), limit+1)); err != nil {
 		return "", false, fmt.Errorf("read part at %d: %w", p.BodyOffset, err)
 	}
+	raw := buf.Bytes()
 	if more = int64(len(raw)) > limit; more {
 		raw = trimPartialRune(raw[:limit])
 	}

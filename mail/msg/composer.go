@@ -1,7 +1,6 @@
 package msg
 
 import (
-	"bufio"
 	"bytes"
 	"crypto/rand"
 	"encoding/base64"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/buffers"
 )
 
 // Composer writes a message from its parts. Blind copies have no field here: they are the
@@ -56,7 +57,8 @@ func writeMessage(w io.Writer, root *entity, head []byte) (int64, error) {
 	if err := root.check(); err != nil {
 		return 0, err
 	}
-	buffered := bufio.NewWriterSize(w, 16<<10)
+	buffered := buffers.Writer(w)
+	defer buffers.FreeWriter(buffered)
 	s := &sink{w: buffered}
 	err := root.write(s, head)
 	if err == nil {

@@ -1,24 +1,23 @@
 package msg
 
 import (
+	"bufio"
 	"bytes"
 	"io"
+
+	"github.com/mailstead/mailstead/internal/buffers"
 )
 
 // NormalizeLines returns a writer that turns bare LF and bare CR into CRLF and drops
 // NUL on the way to w, so that no two readers can see different lines or ends in the
-// same message (RFC 5321 §2.3.8). Close writes what is held back; it does not close w.
-func NormalizeLines(w io.Writer) io.WriteCloser {
-	return &lineNormalizer{w: w, buf: make([]byte, 0, normalizeBuffer)}
-}
-
-const normalizeBuffer = 8 << 10
+// same message (RFC 5321 §2.3.8). Close writes what is held back and ends the writer; it does not
+// close w.
+func NormalizeLines(w io.Writer) io.WriteCloser { return &lineNormalizer{w: buffers.Writer(w)} }
 
 type lineNormalizer struct {
-	w      io.Writer
-	buf    []byte
-	heldCR bool // a CR came last: the next byte tells whether it was bare
-	err    error
+	w      *bufio.Writer // nil after Close
+	heldCR bool          // a CR came last: the next byte tells whether it was bare
+	err    error         // what goes wrong first
 }
 
 func (l *lineNormalizer) Write(b []byte) (int, error) {
@@ -78,25 +77,24 @@ func (l *lineNormalizer) endCR() {
 }
 
 func (l *lineNormalizer) put(b []byte) {
-	for len(b) > 0 && l.err == nil {
-		n := min(len(b), cap(l.buf)-len(l.buf))
-		l.buf = append(l.buf, b[:n]...)
-		b = b[n:]
-		if len(l.buf) == cap(l.buf) {
-			l.flush()
-		}
+	if l.err == nil {
+		_, l.err = l.w.Write(b)
 	}
-}
-
-func (l *lineNormalizer) flush() {
-	if l.err == nil && len(l.buf) > 0 {
-		_, l.err = l.w.Write(l.buf)
-	}
-	l.buf = l.buf[:0]
 }
 
 func (l *lineNormalizer) Close() error {
+	if l.w == nil {
+		return l.err
+	}
 	l.endCR()
-	l.flush()
-	return l.err
+	if l.err == nil {
+		l.err = l.w.Flush()
+	}
+	buffers.FreeWriter(l.w)
+	err := l.err
+	l.w = nil
+	if err == nil {
+		l.err = io.ErrClosedPipe // of what is written from now on
+	}
+	return err
 }

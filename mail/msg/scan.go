@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"time"
 )
 
@@ -77,6 +78,7 @@ func (p *Part) filename() string {
 // of the reader. Time is linear in the message, memory is bounded by the limits above.
 func Scan(r io.Reader) (*Part, error) {
 	s := &scanner{lines: newLineReader(r), text: textBudget{left: maxTreeText}}
+	defer s.lines.free()
 	root := s.open(&Part{Envelope: &Envelope{}}, false)
 	s.run()
 	if s.lines.err != nil {
@@ -337,7 +339,7 @@ func (l *leafBody) size(raw int64, toEnd bool) int64 {
 // line of any length costs no more memory than the buffer.
 type lineReader struct {
 	r          io.Reader
-	buf        []byte
+	buf        []byte // all of one of lineBuffers
 	start, end int
 	lf         int // index of the next LF at or after start, end if the buffer has none, -1 if not looked for
 	off        int64
@@ -345,12 +347,16 @@ type lineReader struct {
 	err        error
 }
 
+var lineBuffers = sync.Pool{New: func() any { return new([scanBuffer]byte) }}
+
 func newLineReader(r io.Reader) *lineReader {
-	size := scanBuffer
-	if l, ok := r.(interface{ Len() int }); ok {
-		size = max(64, min(size, l.Len()+1))
-	}
-	return &lineReader{r: r, buf: make([]byte, size), lf: -1}
+	return &lineReader{r: r, buf: lineBuffers.Get().(*[scanBuffer]byte)[:], lf: -1}
+}
+
+// free ends the use of the reader and of what it returned.
+func (l *lineReader) free() {
+	lineBuffers.Put((*[scanBuffer]byte)(l.buf))
+	l.buf = nil
 }
 
 // next returns the next piece of a line, without its line end, and the length of that

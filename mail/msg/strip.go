@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"strings"
+
+	"github.com/mailstead/mailstead/internal/buffers"
 )
 
 // StripFields copies a message from r to w without the fields of its header whose name begins with
@@ -13,7 +15,8 @@ import (
 // before the colon, and the fields may be folded. Everything else stays byte for byte. It holds one
 // line at most, whatever the length of the header.
 func StripFields(w io.Writer, r io.Reader, prefixes []string) (found bool, err error) {
-	br := bufio.NewReaderSize(r, 16<<10)
+	br := buffers.Reader(r)
+	defer buffers.FreeReader(br)
 	found, err = stripHeader(w, br, prefixes)
 	if err == nil {
 		_, err = io.Copy(w, br)
@@ -23,7 +26,9 @@ func StripFields(w io.Writer, r io.Reader, prefixes []string) (found bool, err e
 
 // HasFields tells whether StripFields would leave anything out. It reads the header alone.
 func HasFields(r io.Reader, prefixes []string) (bool, error) {
-	return stripHeader(io.Discard, bufio.NewReaderSize(r, 16<<10), prefixes)
+	br := buffers.Reader(r)
+	defer buffers.FreeReader(br)
+	return stripHeader(io.Discard, br, prefixes)
 }
 
 // stripHeader copies the header with its empty line.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/buffers"
 )
 
 func TestDecodeText(t *testing.T) {
@@ -298,10 +300,21 @@ func TestNormalizeLines(t *testing.T) {
 		}
 	}
 	w := NormalizeLines(failingWriter{errors.New("full")})
-	if _, err := w.Write(bytes.Repeat([]byte("x"), 2*normalizeBuffer)); err == nil {
+	if _, err := w.Write(bytes.Repeat([]byte("x"), 2*buffers.Size)); err == nil {
 		t.Error("write error lost")
 	}
 	if w.Close() == nil {
 		t.Error("write error lost at close")
+	}
+	var b bytes.Buffer
+	w = NormalizeLines(&b)
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.Write([]byte("late")); err == nil || b.Len() > 0 {
+		t.Errorf("written after the end: %q, %v", b.String(), err)
+	}
+	if err := w.Close(); err == nil {
+		t.Error("closed twice without the error of what came in between")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"golang.org/x/net/html"
@@ -157,12 +158,12 @@ var (
 	number   = regexp.MustCompile(`^[0-9]{1,4}$`)
 	size     = regexp.MustCompile(`^[0-9]{1,4}(?:px)?$|^[0-9]{1,3}(?:\.[0-9]{1,4})?%$`)
 	colour   = regexp.MustCompile(`^#?[0-9a-zA-Z]{1,20}$`)
-	face     = regexp.MustCompile(`^[\p{L}\p{N} ,'_-]{1,80}$`)
+	face     = regexp.MustCompile(`^[\p{L}\p{N} ,'_-]+$`) // a count of such classes would take megabytes
 	fontSize = regexp.MustCompile(`^[+-]?[0-9]$`)
 	side     = regexp.MustCompile(`^(?i:left|right|center|justify|top|middle|bottom|baseline)$`)
 	dir      = regexp.MustCompile(`^(?i:ltr|rtl|auto)$`)
 	lang     = regexp.MustCompile(`^[a-zA-Z0-9-]{1,20}$`)
-	anyText  = regexp.MustCompile(`^[^\x00]{0,300}$`)
+	anyText  = regexp.MustCompile(`^[^\x00]*$`)
 
 	// anywhere are attributes of every element, plain ones those of single elements. There are no
 	// others, but those of links and images, and the classes that stand for styles.
@@ -206,12 +207,15 @@ func (r *renderer) attributes(t html.Token, more []string) string {
 	return out.String()
 }
 
+// maxAttribute is the longest value of an attribute, in characters.
+const maxAttribute = 300
+
 func (r *renderer) attribute(out *strings.Builder, element string, a html.Attribute) {
 	form := plain[element][a.Key]
 	if form == nil && (a.Key != "title" || element != "a") {
 		form = anywhere[a.Key]
 	}
-	if form == nil || !form.MatchString(a.Val) {
+	if form == nil || utf8.RuneCountInString(a.Val) > maxAttribute || !form.MatchString(a.Val) {
 		return
 	}
 	r.coloured = r.coloured || a.Key == "bgcolor" || a.Key == "color"

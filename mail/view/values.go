@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/tdewolff/parse/v2"
 	"github.com/tdewolff/parse/v2/css"
@@ -14,6 +15,7 @@ import (
 const (
 	maxValueTokens = 64   // in one declaration
 	maxLength      = 4000 // of a length in pixels and the like
+	maxString      = 80   // characters of the name of a font
 	maxEms         = 100  // of a length in ems, inches and the like
 )
 
@@ -50,7 +52,7 @@ var properties = map[string]kind{
 var (
 	wordForm   = regexp.MustCompile(`^-?[a-zA-Z][a-zA-Z0-9-]{0,39}$`)
 	colourForm = regexp.MustCompile(`^#[0-9a-fA-F]{3,8}$`)
-	stringForm = regexp.MustCompile(`^[\p{L}\p{N} _.-]{1,80}$`)
+	stringForm = regexp.MustCompile(`^[\p{L}\p{N} _.-]+$`)
 	functions  = map[string]bool{"rgb(": true, "rgba(": true, "hsl(": true, "hsla(": true}
 	units      = map[string]float64{"px": maxLength, "pt": maxLength, "em": maxEms, "rem": maxEms, "ex": maxEms, "ch": maxEms,
 		"in": maxEms, "cm": maxEms, "mm": maxLength, "pc": maxEms}
@@ -237,7 +239,7 @@ func quoted(text string, takes kind) (string, bool) {
 		return "", false
 	}
 	name := text[1 : len(text)-1]
-	return `"` + name + `"`, stringForm.MatchString(name)
+	return `"` + name + `"`, utf8.RuneCountInString(name) <= maxString && stringForm.MatchString(name)
 }
 
 // length writes a number with its unit, if it is neither below zero nor out of all proportion.

@@ -1,0 +1,44 @@
+// Package buffers lends buffered readers and writers, so that the memory of one message serves the
+// next. It knows nothing of what passes through them.
+package buffers
+
+import (
+	"bufio"
+	"io"
+	"sync"
+)
+
+// Size is how many bytes each of them holds.
+const Size = 16 << 10
+
+var (
+	readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, Size) }}
+	writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, Size) }}
+)
+
+// Reader lends a reader of r. Whoever borrows it gives it back by FreeReader, and uses neither it
+// nor a slice that it returned afterwards; one that is not given back is lost to the pool alone.
+func Reader(r io.Reader) *bufio.Reader {
+	br := readers.Get().(*bufio.Reader)
+	br.Reset(r)
+	return br
+}
+
+// FreeReader takes a reader of Reader back. What it has read and nobody took is gone.
+func FreeReader(br *bufio.Reader) {
+	br.Reset(nil)
+	readers.Put(br)
+}
+
+// Writer lends a writer to w. Whoever borrows it flushes it and gives it back by FreeWriter.
+func Writer(w io.Writer) *bufio.Writer {
+	bw := writers.Get().(*bufio.Writer)
+	bw.Reset(w)
+	return bw
+}
+
+// FreeWriter takes a writer of Writer back. What was not flushed is gone.
+func FreeWriter(bw *bufio.Writer) {
+	bw.Reset(nil)
+	writers.Put(bw)
+}
