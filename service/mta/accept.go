@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	unfiledMost     = 1000 // messages that are acknowledged and not filed; whoever brings more waits
-	filedAtOnce     = 128  // messages that one transaction files at most
+	unfiledMost     = 1000                  // messages that are acknowledged and not filed; whoever brings more waits
+	filedAtOnce     = 128                   // messages that one transaction files at most
+	fileEvery       = 20 * time.Millisecond // at least from one transaction that files to the next, unless somebody waits for it
 	fileAgain       = time.Second
 	readWait        = 500 * time.Millisecond // of who reads, for what was acknowledged before
 	unfiledWait     = 30 * time.Second       // for what was left to be filed, at the start
@@ -71,6 +72,8 @@ type filer struct {
 	ended    uint64           // those that are filed, or have met an error
 	progress chan struct{}    // closed when that rises
 	reserved map[uint32]int64 // by mailbox: bytes of messages that are not filed
+	hurry    chan struct{}    // has one where somebody waits for what is not filed
+	last     time.Time        // when the last transaction began
 	closing  chan struct{}
 	closed   bool
 }
@@ -78,7 +81,10 @@ type filer struct {
 func newFiler() *filer {
 	idle := make(chan struct{})
 	close(idle)
-	return &filer{places: make(chan struct{}, unfiledMost), idle: idle, progress: make(chan struct{}), reserved: map[uint32]int64{}, closing: make(chan struct{})}
+	return &filer{
+		places: make(chan struct{}, unfiledMost), idle: idle, progress: make(chan struct{}), reserved: map[uint32]int64{},
+		hurry: make(chan struct{}, 1), closing: make(chan struct{}),
+	}
 }
 
 // close has the filer end as soon as what waits is filed, or has met an error.
@@ -90,6 +96,27 @@ func (f *filer) close() {
 	}
 	f.mu.Unlock()
 	<-f.wait()
+}
+
+// hasten has what waits filed at once.
+func (f *filer) hasten() {
+	select {
+	case f.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// gather waits for more messages when some were filed a moment ago: a transaction for twenty costs
+// little more than one for each of them, and none of their senders waits for it.
+func (f *filer) gather() {
+	pause := time.NewTimer(time.Until(f.last.Add(fileEvery)))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-f.hurry:
+	case <-f.closing:
+	}
+	f.last = time.Now()
 }
 
 // wait gives a channel that is closed when nothing waits to be filed.
@@ -211,25 +238,31 @@ func (s *Service) file(it *accepted) {
 	defer f.mu.Unlock()
 	f.waiting = append(f.waiting, it)
 	f.taken++
+	if !it.logged || s.Config.WaitForRows || len(f.waiting) >= filedAtOnce {
+		f.hasten()
+	}
 	if !f.working {
 		f.working, f.idle = true, make(chan struct{})
 		go s.fileWaiting()
 	}
 }
 
-// fileWaiting files what waits, until nothing does. While one transaction goes to disk, the next
-// ones' messages gather.
+// fileWaiting files what waits, until nothing does. While one transaction goes to disk, and for some
+// time after it, the next ones' messages gather.
 func (s *Service) fileWaiting() {
 	f := s.filer
 	for {
 		f.mu.Lock()
-		batch := slices.Clone(f.waiting[:min(len(f.waiting), filedAtOnce)])
-		if len(batch) == 0 {
+		if len(f.waiting) == 0 {
 			f.working = false
 			close(f.idle)
 			f.mu.Unlock()
 			return
 		}
+		f.mu.Unlock()
+		f.gather()
+		f.mu.Lock()
+		batch := slices.Clone(f.waiting[:min(len(f.waiting), filedAtOnce)])
 		f.mu.Unlock()
 		killpoint.At("filing.begin")
 		filed, err := s.fileBatch(batch)
@@ -437,6 +470,7 @@ func (s *Service) WaitFiled(ctx context.Context, mailbox uint32) {
 	for taken := f.taken; f.ended < taken && (mailbox == 0 || f.reserved[mailbox] > 0); {
 		progress := f.progress
 		f.mu.Unlock()
+		f.hasten()
 		if limit == nil {
 			limit = time.After(readWait)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
@@ -216,5 +217,46 @@ func TestAcceptedMailOfANewerVersion(t *testing.T) {
 	}
 	if list, err := filepath.Glob(filepath.Join(i.St.Dir(), "segments", "*")); err != nil || len(list) == 0 {
 		t.Errorf("%q, %v", list, err)
+	}
+}
+
+// TestFilingGathers: what comes soon after a transaction waits for more, but not when somebody reads,
+// when there is enough for a transaction, or at the end.
+func TestFilingGathers(t *testing.T) {
+	i := installAckFirst(t)
+	box := i.ManyMailboxes(1)
+	receive := func(n int) {
+		t.Helper()
+		for range n {
+			i.Svc.HoldFiling()
+			if err := i.Receive("far@far.test", manyTo(1), box[0].Email); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	receive(1)
+	if got := i.Counts(box)[0]; got != 0 || i.St.UnfiledCount() != 1 {
+		t.Errorf("%d are filed, %d wait", got, i.St.UnfiledCount())
+	}
+	i.Svc.WaitFiled(t.Context(), box[0].Num)
+	if got := i.Counts(box)[0]; got != 1 {
+		t.Errorf("%d are filed when somebody has waited", got)
+	}
+	i.Svc.HoldFiling()
+	for range mta.FiledAtOnce {
+		if err := i.Receive("far@far.test", manyTo(1), box[0].Email); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(20 * time.Second); i.St.UnfiledCount() > 0 && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := i.Counts(box)[0]; got != 1+mta.FiledAtOnce {
+		t.Errorf("%d are filed of a whole transaction", got)
+	}
+	receive(1)
+	i.Reopen()
+	if got := i.Counts(box)[0]; got != 2+mta.FiledAtOnce {
+		t.Errorf("%d are filed at the end", got)
 	}
 }

@@ -135,3 +135,17 @@ func (s *Service) FilingFails(fn func() error) {
 	s.Hooks.DMARCCount = func(Incoming, *ScreeningResult) (*store.DMARCCount, error) { return &store.DMARCCount{ID: "x"}, nil }
 	s.Hooks.CountDMARC = func(*store.Tx, *store.DMARCCount) error { return fn() }
 }
+
+// FiledAtOnce is how many messages one transaction files.
+const FiledAtOnce = filedAtOnce
+
+// HoldFiling has the next message wait for an hour to be filed, as if a transaction had begun then,
+// unless somebody waits for it.
+func (s *Service) HoldFiling() {
+	<-s.filer.wait()
+	select {
+	case <-s.filer.hurry:
+	default:
+	}
+	s.filer.last = time.Now().Add(time.Hour)
+}
