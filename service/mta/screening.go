@@ -404,7 +404,7 @@ func newScreener(r core.Resolver) *screener {
 // probe asks the resolver for the servers of the root, which everybody has and no sender has a hand
 // in. That it knows of none, or that they do not answer it, is an answer too.
 func probe(ctx context.Context, r core.Resolver) error {
-	_, err := r.LookupNS(ctx, ".")
+	_, err := r.LookupNS(lookup.Fresh(ctx), ".") // an old answer says nothing about the resolver
 	var dns *net.DNSError
 	if errors.As(err, &dns) && (dns.IsNotFound || strings.HasPrefix(dns.Err, lookup.Misbehaves)) && ctx.Err() == nil {
 		return nil
