@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/emersion/go-imap/v2"
+
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -61,6 +63,8 @@ func TestBackupUnderLoad(t *testing.T) {
 			backUp("full")
 			both.Wait()
 			i.bring(messages / 8)
+			// What is acknowledged is filed soon, and not at once.
+			i.until("all messages are filed", func() bool { return i.filed() == messages/2+3*(messages/8) })
 			time.Sleep(20 * time.Millisecond)
 			middle := time.Now().UTC()
 			then := contents(t, rehearse(t, i.dir).Path)
@@ -97,6 +101,20 @@ func TestBackupUnderLoad(t *testing.T) {
 			}
 		})
 	}
+}
+
+// filed counts the messages of ann@example.test that are in a folder.
+func (i *instance) filed() (n int) {
+	c := i.readMail("ann@example.test", "correct horse")
+	defer c.Close()
+	for _, folder := range []string{"INBOX", "Junk"} {
+		got, err := c.Status(folder, &imap.StatusOptions{NumMessages: true}).Wait()
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		n += int(*got.NumMessages)
+	}
+	return n
 }
 
 func contents(t *testing.T, dir string) map[string]string {

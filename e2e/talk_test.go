@@ -144,8 +144,8 @@ func (i *instance) memory(field string) int {
 	return kib >> 10
 }
 
-// processorTime is what the process has used of the processors so far, in steps of 10 ms. It does not
-// depend on what else the machine does.
+// processorTime is what the process has used of the processors so far, in steps of 10 ms. It does
+// not depend on what else the machine does.
 func (i *instance) processorTime() time.Duration {
 	i.t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", i.cmd.Process.Pid))
