@@ -27,7 +27,7 @@ func TestRulesStandOnce(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "data", "docs", "servicetest"}, d.Name()) {
+		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "testdata", "data", "docs", "bench", "servicetest"}, d.Name()) {
 			return filepath.SkipDir
 		}
 		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

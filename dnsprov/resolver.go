@@ -6,8 +6,8 @@ import (
 	"net/netip"
 )
 
-// Resolver looks names up; *lookup.Client is one, and *net.Resolver. Names are given with the trailing dot, so that no
-// search list applies.
+// Resolver looks names up; *lookup.Client is one, and *net.Resolver. Names are given with the
+// trailing dot, so that no search list applies.
 type Resolver interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)

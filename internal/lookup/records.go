@@ -117,8 +117,8 @@ func unescaped(text string) string {
 	return b.String()
 }
 
-// LookupMX gives the mail hosts of a name, the best first, those of one preference in any order (RFC
-// 5321 section 5.1).
+// LookupMX gives the mail hosts of a name, the best first, those of one preference in any order
+// (RFC 5321 section 5.1).
 func (c *Client) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	list, err := records[*dns.MX](ctx, c, name, dns.TypeMX)
 	if err != nil {
@@ -146,8 +146,8 @@ func (c *Client) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
 	return out, nil
 }
 
-// LookupSRV gives the services of a name, in the order in which RFC 2782 has them tried. service and
-// proto may be empty: then the name is asked for as it is.
+// LookupSRV gives the services of a name, in the order in which RFC 2782 has them tried. service
+// and proto may be empty: then the name is asked for as it is.
 func (c *Client) LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error) {
 	if service != "" || proto != "" {
 		name = "_" + service + "._" + proto + "." + name
@@ -197,8 +197,8 @@ func (c *Client) LookupAddr(ctx context.Context, addr string) ([]string, error) 
 	return out, nil
 }
 
-// LookupCNAME gives the name that a host's aliases lead to, with its final dot: its own where it has
-// addresses and no alias.
+// LookupCNAME gives the name that a host's aliases lead to, with its final dot: its own where it
+// has addresses and no alias.
 func (c *Client) LookupCNAME(ctx context.Context, host string) (string, error) {
 	for _, kind := range []uint16{dns.TypeA, dns.TypeAAAA, dns.TypeCNAME} {
 		m, err := c.Ask(ctx, escaped(host), kind, false)

@@ -78,8 +78,8 @@ func (s *server) close() {
 	s.idle = nil
 }
 
-// Misbehaves begins the error of a resolver that answers, and not what was asked, as package net has
-// it.
+// Misbehaves begins the error of a resolver that answers, and not what was asked, as package net
+// has it.
 const Misbehaves = "server misbehaving"
 
 // exchange puts a question to the resolvers in turn, until one has an answer.
@@ -100,8 +100,8 @@ func (c *Client) exchange(q question) (*dns.Msg, error) {
 				answered = true
 				failed.Err, failed.Server, failed.IsTimeout = Misbehaves+": "+dns.RcodeToString[m.Rcode], s.addr, false
 				if q.secure {
-					// It may have found the answer bogus, which another that does not validate would
-					// believe: it has the last word.
+					// It may have found the answer bogus, which another that does not validate
+					// would believe: it has the last word.
 					return nil, failed
 				}
 			}

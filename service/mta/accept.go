@@ -247,8 +247,8 @@ func (s *Service) file(it *accepted) {
 	}
 }
 
-// fileWaiting files what waits, until nothing does. While one transaction goes to disk, and for some
-// time after it, the next ones' messages gather.
+// fileWaiting files what waits, until nothing does. While one transaction goes to disk, and for
+// some time after it, the next ones' messages gather.
 func (s *Service) fileWaiting() {
 	f := s.filer
 	for {

@@ -220,8 +220,8 @@ func TestAcceptedMailOfANewerVersion(t *testing.T) {
 	}
 }
 
-// TestFilingGathers: what comes soon after a transaction waits for more, but not when somebody reads,
-// when there is enough for a transaction, or at the end.
+// TestFilingGathers: what comes soon after a transaction waits for more, but not when somebody
+// reads, when there is enough for a transaction, or at the end.
 func TestFilingGathers(t *testing.T) {
 	i := installAckFirst(t)
 	box := i.ManyMailboxes(1)
