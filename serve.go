@@ -173,10 +173,13 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	return err
 }
 
-// start runs one part in a goroutine of its group; a part that fails stops the server.
+// start runs one part in a goroutine of its group; a part that fails stops the server. Where the
+// store takes no writes, what is there can still be read, so the others go on.
 func (s *server) start(group *sync.WaitGroup, name string, run func() error) {
 	group.Go(func() {
-		if err := run(); err != nil {
+		if err := run(); errors.Is(err, store.ErrFailed) {
+			s.log.Error("a part of the server has ended, as the store takes no writes; restart the server", "part", name, "error", err)
+		} else if err != nil {
 			select {
 			case s.failed <- fmt.Errorf("%s: %w", name, err):
 			default:

@@ -107,6 +107,55 @@ func (i *instance) changeRefused(box, code string) {
 	}
 }
 
+// busyQueue has a job under way: a webhook whose receiver does not answer until answer is called.
+func (i *instance) busyQueue() (answer func()) {
+	i.t.Helper()
+	receiver, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	asked, release := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		for {
+			c, err := receiver.Accept()
+			if err != nil {
+				return
+			}
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			<-release
+			c.Close()
+		}
+	}()
+	answer = sync.OnceFunc(func() { close(release) })
+	i.t.Cleanup(func() {
+		answer()
+		receiver.Close()
+	})
+	i.want(201, "POST", "/v1/webhooks", map[string]any{"url": "https://" + receiver.Addr().String(), "events": []string{"email.received"}}, nil)
+	if err := transmit(i.ready.SMTP, "ann@example.test", letter("told")); err != nil {
+		i.t.Fatal(err)
+	}
+	select {
+	case <-asked:
+	case <-time.After(time.Minute):
+		i.t.Fatal("the webhook was not called")
+	}
+	return answer
+}
+
+// outlivesItsQueue has a job end whose end cannot be stored, so that the queue ends.
+func (i *instance) outlivesItsQueue(answer func()) {
+	i.t.Helper()
+	answer()
+	i.until("the queue has ended", func() bool {
+		text, err := os.ReadFile(i.log.Name())
+		return err == nil && bytes.Contains(text, []byte("a part of the server has ended"))
+	})
+}
+
 // readable demands that a message can be read by IMAP and the API, as it was.
 func (i *instance) readable(box, subject string) {
 	i.t.Helper()
@@ -159,11 +208,13 @@ func TestFailedSync(t *testing.T) {
 				t.Fatal(err)
 			}
 			i.readable(box, "before")
+			answer := i.busyQueue()
 			end := i.inject(strace, "fdatasync,fsync", "error=EIO:when=1", filepath.Join(i.dir, file))
 			_ = transmit(i.ready.SMTP, "ann@example.test", letter("doubtful")) // may be acknowledged, if only its rows meet the fault
 			i.until("the store has failed", func() bool { return i.do("GET", "/healthz", nil, nil) == 503 })
 			end()
 			i.refusedByStorage(box, "421 451", "storage_unavailable")
+			i.outlivesItsQueue(answer)
 			i.readable(box, "before")
 			i.kill()
 			i.start()
@@ -192,10 +243,12 @@ func TestFailedWrite(t *testing.T) {
 			end()
 			i.worksAgain(box, "before")
 			i.start()
+			answer := i.busyQueue()
 			end = i.inject(strace, "pwrite64", "error="+fault, filepath.Join(i.dir, "mailstead.db"))
 			i.changeRefused(box, "storage_unavailable")
-			i.readable(box, "before")
 			end()
+			i.outlivesItsQueue(answer)
+			i.readable(box, "before")
 			i.kill()
 			i.start()
 			if got := i.subjects(box); strings.Contains(got, "refused") {

@@ -286,16 +286,18 @@ func (l *killLoad) sweep() {
 			return
 		}
 		all := imap.SeqSet{{Start: 1, Stop: 0}}
-		list, err := c.Fetch(all, &imap.FetchOptions{Envelope: true}).Collect()
+		list, err := c.Fetch(all, &imap.FetchOptions{Envelope: true, UID: true}).Collect()
 		if err != nil {
 			return
 		}
+		var listed imap.UIDSet // and no message that comes only now
 		l.note(func() {
 			for _, m := range list {
 				l.swept[m.Envelope.Subject] = "unknown"
+				listed.AddNum(m.UID)
 			}
 		})
-		if c.Store(all, &imap.StoreFlags{Op: imap.StoreFlagsAdd, Flags: []imap.Flag{imap.FlagDeleted}, Silent: true}, nil).Close() != nil || c.Expunge().Close() != nil {
+		if c.Store(listed, &imap.StoreFlags{Op: imap.StoreFlagsAdd, Flags: []imap.Flag{imap.FlagDeleted}, Silent: true}, nil).Close() != nil || c.UIDExpunge(listed).Close() != nil {
 			return
 		}
 		l.note(func() {
