@@ -311,6 +311,15 @@ func TestNamesThatNoHostHas(t *testing.T) {
 	if got, err := c.LookupTXT(t.Context(), "bob+news._spf.test"); err != nil || len(got) != 1 {
 		t.Errorf("%q, %v", got, err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second) // less than one try
+	defer cancel()
+	for odd := range 256 {
+		name := "a" + string([]byte{byte(odd)}) + "b=c._spf.test"
+		var dnsErr *net.DNSError
+		if _, err := c.LookupTXT(ctx, name); !errors.As(err, &dnsErr) || !dnsErr.IsNotFound {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
 }
 
 // TestResolversThatFail: the next one is asked, except where the answer was to be validated.

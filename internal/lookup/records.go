@@ -20,7 +20,8 @@ const (
 )
 
 // escaped writes a name as a zone file has it (RFC 1035 section 5.1), so that names which no host
-// has can be asked for, such as bob+news._spf.example.com.
+// has can be asked for, such as bob+news._spf.example.com. It is as the library writes a name that
+// it has read, since answers are recognised by it.
 func escaped(name string) string {
 	var b strings.Builder
 	for i := range len(name) {
@@ -30,7 +31,17 @@ func escaped(name string) string {
 			b.WriteByte(c)
 		}
 	}
-	return dns.Fqdn(b.String())
+	out := dns.Fqdn(b.String())
+	if len(out) <= len(name)+1 {
+		return out
+	}
+	wire := make([]byte, 256)
+	if _, err := dns.PackDomainName(out, wire, 0, nil, false); err == nil {
+		if read, _, err := dns.UnpackDomainName(wire, 0); err == nil {
+			return read
+		}
+	}
+	return out // no name: nobody is asked for it
 }
 
 func notFound(name string) error {

@@ -28,7 +28,7 @@ var ErrLookup = errors.New("DNS look-up failed")
 // A Resolver asks servers that validate DNSSEC, and believes their AD bit: they must be reached
 // over a path that nobody else can write to (RFC 6698 section 4.1).
 type Resolver struct {
-	Servers []string // host:port, asked in turn; one that answers that it failed has the last word
+	Servers []string // host:port, asked in turn; one that answers that it failed has the last word. They stay as they are
 
 	once   sync.Once
 	client *lookup.Client

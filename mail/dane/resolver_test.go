@@ -115,7 +115,7 @@ func TestBogusAnswersAreFailures(t *testing.T) {
 	if tlsa, _, err := r.LookupTLSA(t.Context(), "mx.them.example", 25); !errors.Is(err, ErrLookup) || z.asked.Load() != 1 {
 		t.Errorf("%v, %v after %d questions", tlsa, err, z.asked.Load())
 	}
-	r.Servers = append(r.Servers, (&zone{records: records}).start(t).Servers...)
+	r = &Resolver{Servers: append(r.Servers, (&zone{records: records}).start(t).Servers...)}
 	if tlsa, _, err := r.LookupTLSA(t.Context(), "mx.them.example", 25); !errors.Is(err, ErrLookup) {
 		t.Errorf("a server that does not validate is asked next: %v, %v", tlsa, err)
 	}
@@ -124,7 +124,7 @@ func TestBogusAnswersAreFailures(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead.Close()
-	r.Servers = append([]string{dead.LocalAddr().String()}, (&zone{records: records, ad: true}).start(t).Servers...)
+	r = &Resolver{Servers: append([]string{dead.LocalAddr().String()}, (&zone{records: records, ad: true}).start(t).Servers...)}
 	if tlsa, secure, err := r.LookupTLSA(t.Context(), "mx.them.example", 25); err != nil || !secure || len(tlsa) != 1 {
 		t.Errorf("the server after a dead one: %v, %v, %v", tlsa, secure, err)
 	}

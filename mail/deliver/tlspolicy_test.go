@@ -53,7 +53,7 @@ func (d *signedDNS) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		lines = d.tlsa[strings.TrimPrefix(name, "_25._tcp.")]
 	}
 	for _, line := range lines {
-		rr, err := dns.NewRR(fmt.Sprintf("%s. 60 IN %s %s", name, kind, line))
+		rr, err := dns.NewRR(fmt.Sprintf("%s. 0 IN %s %s", name, kind, line))
 		if err != nil {
 			d.n.t.Error(err)
 		}
