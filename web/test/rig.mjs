@@ -64,6 +64,7 @@ export async function page(t, { phone: small = false, as = owner, dark = false, 
   context.on('weberror', (e) => faults.push(`fault: ${e.error().stack}`))
   context.on('request', (r) => { if (!r.url().startsWith(server.url) && !/^(data|blob|about):/.test(r.url())) faults.push(`request to ${r.url()}`) })
   t.after(async () => {
+    if (t.passed === false) for (const one of context.pages()) console.log(`${t.name}: left at ${one.url()}\n${await one.locator('body').innerText().catch(String)}`)
     for (const one of [context, ...context.pages()]) await one.unrouteAll({ behavior: 'ignoreErrors' }) // what a mock still waits for
     await context.close()
     const unexpected = faults.filter((f) => !expect.some((e) => e.test(f)))

@@ -37,7 +37,7 @@ test('what the dashboard keeps in its memory', { concurrency: true }, async (t) 
     }),
 
     t.test('who signs in after another sees nothing of theirs', async (t) => {
-      const p = await page(t, { as: null })
+      const p = await page(t, { as: null, expect: [/status of 401/] }) // her list may be asked for once more as she leaves
       const first = gate(), second = gate()
       let asked = 0
       await p.route('**/v1/email-user-templates', async (route) => {
@@ -60,6 +60,32 @@ test('what the dashboard keeps in its memory', { concurrency: true }, async (t) 
       assert.equal(await p.getByText('A set of hers').count(), 0)
       second.open()
       await p.getByText('No templates yet').waitFor()
+    }),
+
+    t.test('a refusal that comes late signs nobody out who came after', async (t) => {
+      const p = await page(t, { as: null, expect: [/status of 401/] })
+      const left = gate(), entered = gate()
+      let asked = 0
+      await p.route('**/v1/email-user-templates', async (route) => {
+        if (asked++ > 0) return route.continue()
+        await left.passed
+        const answer = await route.fetch()
+        assert.equal(answer.status(), 401)
+        await entered.passed
+        await route.fulfill({ response: answer })
+      })
+      await p.open('/mailboxes/templates')
+      await enter(p, ann)
+      await until('hers are asked for', () => asked > 0)
+      await p.getByRole('button', { name: 'Sign out' }).click()
+      await p.getByLabel('Email').waitFor()
+      left.open()
+      const refused = p.waitForResponse((r) => r.status() === 401)
+      await enter(p, ben)
+      entered.open()
+      await (await refused).finished()
+      await p.getByText('No templates yet').waitFor()
+      await p.getByRole('button', { name: 'Sign out' }).waitFor()
     }),
 
     t.test('what was deleted is deleted before one signs out', async (t) => {

@@ -45,6 +45,15 @@ export interface Session {
 /** Who is signed in: undefined until it is known, null if nobody is. */
 export const session = signal<Session | null | undefined>(undefined)
 
+let ended = 0
+session.subscribe((s) => { if (s === null) ended++ })
+
+/** Gives a function that tells whether the session is still the one of now: a late answer says nothing about another. */
+export function sameSession(): () => boolean {
+  const before = ended
+  return () => ended === before
+}
+
 /** An answer that is no success, in the dashboard's words. */
 export class ApiError extends Error {
   /** When what failed is tried again automatically, in ms since 1970; 0 if it is not. */
@@ -114,6 +123,7 @@ addEventListener('pageshow', () => { leaving = false })
 export async function request(method: string, path: string, body?: unknown, more?: Record<string, string>): Promise<unknown> {
   const headers: Record<string, string> = { Accept: 'application/json', ...more }
   if (body !== undefined) headers['Content-Type'] = 'application/json'
+  const still = sameSession()
   let response: Response, text: string
   try {
     response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: 'same-origin', keepalive: leaving })
@@ -124,7 +134,7 @@ export async function request(method: string, path: string, body?: unknown, more
   const answer = parse(text)
   if (response.ok) return answer
   const error = errorOf(response, answer, path)
-  if (error.code === 'unauthorized' && session.value) session.value = null
+  if (error.code === 'unauthorized' && session.value && still()) session.value = null
   throw error
 }
 

@@ -1,7 +1,7 @@
 // Signing in and out.
 import { effect, signal } from '@preact/signals'
 import { forget } from './query'
-import { ApiError, request, session, type Session } from './client'
+import { ApiError, request, sameSession, session, type Session } from './client'
 import { hush, listen, onChange } from './stream'
 
 /** Shows the pages of who is signed in, once they hear of what changes. */
@@ -25,9 +25,10 @@ onChange((changes) => {
 
 /** Leaves if the session has ended, elsewhere or by its age. */
 async function check() {
+  const still = sameSession()
   try {
     const here = (await request('GET', '/session/here')) as { session: Session | null }
-    if (!here.session) session.value = null
+    if (!here.session && still()) session.value = null
   } catch {
     // the server cannot be reached, which does not end the session
   }
@@ -75,7 +76,9 @@ export async function welcome(form: { token: string; email?: string; name?: stri
 
 /** Reads the session again after its user changed. */
 export async function renew() {
-  session.value = (await request('GET', '/session')) as Session
+  const still = sameSession()
+  const answer = (await request('GET', '/session')) as Session
+  if (still()) session.value = answer
 }
 
 const unfinished = new Set<() => Promise<unknown>>()
