@@ -1,5 +1,5 @@
-// Package cputime tells benchmarks how much processor time they take, which other programs on the
-// machine change less than the time on the clock. It does not know what is measured.
+// Package cputime tells benchmarks and tests how much processor time they take, which other programs
+// on the machine change less than the time on the clock. It does not know what is measured.
 package cputime
 
 import (
@@ -12,18 +12,19 @@ import (
 // since then, in all threads, as the metric cpu-ns/op.
 func Start(b *testing.B) (report func()) {
 	b.Helper()
-	before := used(b)
+	before := Used(b)
 	return func() {
 		b.Helper()
-		b.ReportMetric(float64(used(b)-before)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(Used(b)-before)/float64(b.N), "cpu-ns/op")
 	}
 }
 
-func used(b *testing.B) time.Duration {
-	b.Helper()
+// Used gives the processor time of this process so far, in all threads.
+func Used(t testing.TB) time.Duration {
+	t.Helper()
 	var use syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &use); err != nil {
-		b.Fatal(err)
+		t.Fatal(err)
 	}
 	return time.Duration(use.Utime.Nano() + use.Stime.Nano())
 }
