@@ -53,7 +53,7 @@ fuzz:
 soak:
 	MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(ExternalMailboxes|TenThousandIdleConnections)$$' -v -timeout 30m ./e2e
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(Text|FlippedBits|RestoreToAnySecond)' -timeout 30m ./store ./store/backup
-	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles,pages go test -count=1 -run '^TestDashboard$$' -v -timeout 30m ./e2e
+	MAILSTEAD_SOAK=1 MAILSTEAD_WALK=long,crowded,roles,pages,inbox,mail,domains,people go test -count=1 -run '^TestDashboard$$' -v -timeout 30m ./e2e
 
 # Random histories of a store whose entries another one applies, both killed in between.
 HISTORIES ?= 10000

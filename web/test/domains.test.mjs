@@ -1,8 +1,8 @@
 // Domains: the list, the ways to add one, and all that a domain's page does.
 import assert from 'node:assert/strict'
 import { gzipSync } from 'node:zlib'
-import { describe, test } from 'node:test'
-import { account, api, base, deliver, mailbox, message, page, shot, sound, unique, until } from './rig.mjs'
+import { describe } from 'node:test'
+import { account, api, base, deliver, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
 
 /** A page, signed in, to which a registry answers that is none, so that nothing is asked of the world. */
 async function open(t, path, options, known = {}) {
@@ -62,10 +62,10 @@ function tlsReport(domain, day) {
 
 describe('domains', { concurrency: 2 }, () => {
   for (const small of [false, true]) {
-    const at = small ? ' on a phone' : ''
+    const walk = on(small)
     const name = (what) => 'domains-' + what + (small ? '-phone' : '')
 
-    test('lists domains and finds them' + at, async (t) => {
+    walk('lists domains and finds them', async (t) => {
       const tag = unique('tag')
       const a = await connect(fresh('list'), { tags: [tag] }), b = await connect(fresh('list'), { tags: [tag], external: true })
       const p = await open(t, '/domains', { phone: small })
@@ -89,7 +89,7 @@ describe('domains', { concurrency: 2 }, () => {
       await main(p).getByRole('heading', { level: 1, name: a.name }).waitFor()
     })
 
-    test('adds a domain, sets its nameservers and is led to the first mailbox' + at, async (t) => {
+    walk('adds a domain, sets its nameservers and is led to the first mailbox', async (t) => {
       const p = await open(t, '/domains/add', { phone: small }), domain = fresh('add')
       await p.getByLabel('Domain', { exact: true }).fill(`https://${domain}/about`)
       await p.keyboard.press('Enter')
@@ -116,7 +116,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByRole('dialog', { name: 'hello@' + domain }).getByText('Copy the password now.').waitFor()
     })
 
-    test('adds several at once, and says which cannot be' + at, async (t) => {
+    walk('adds several at once, and says which cannot be', async (t) => {
       const p = await open(t, '/domains/add', { phone: small }), names = [fresh('many'), fresh('many')]
       await p.getByLabel('Domain', { exact: true }).fill(`${names.join('\n')}\nno_domain`)
       await p.getByRole('button', { name: 'Continue' }).click()
@@ -132,7 +132,7 @@ describe('domains', { concurrency: 2 }, () => {
       await until('the page shows it', async () => (await p.locator('.badge.ok').count()) === 2)
     })
 
-    test('adds one by hand with mailboxes, whose records are to be entered' + at, async (t) => {
+    walk('adds one by hand with mailboxes, whose records are to be entered', async (t) => {
       const domain = fresh('hand'), p = await open(t, '/domains/add?name=' + domain, { phone: small })
       await p.getByRole('radio', { name: /^My current DNS provider/ }).check()
       await p.getByText('Mailboxes, redirect and forwarding').click()
@@ -150,7 +150,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByText('Managed at your DNS provider').waitFor()
     })
 
-    test('proposes Cloudflare for what is there, and buying for what nobody has' + at, async (t) => {
+    walk('proposes Cloudflare for what is there, and buying for what nobody has', async (t) => {
       const p = await open(t, '/domains/add?name=' + fresh('edge'), { phone: small }, { nameservers: ['ada.ns.cloudflare.com', 'bob.ns.cloudflare.com'] })
       await p.locator('.domains-option', { hasText: 'Recommended' }).getByRole('radio', { name: /^Cloudflare/, checked: true }).waitFor()
       assert.ok(await p.getByRole('button', { name: 'Add domain' }).isDisabled(), 'it needs a token')
@@ -161,7 +161,7 @@ describe('domains', { concurrency: 2 }, () => {
       await q.getByText('free-name.test is not registered yet.').waitFor()
     })
 
-    test('names the record that is wrong first' + at, async (t) => {
+    walk('names the record that is wrong first', async (t) => {
       const d = await connect(fresh('wrong'), { manual_dns: true })
       await until('its records are worked out', async () => (await api('GET', '/v1/domains/' + d.id)).status === 'pending_dns_records')
       const p = await page(t, { phone: small })
@@ -183,7 +183,7 @@ describe('domains', { concurrency: 2 }, () => {
       await sound(p)
     })
 
-    test('shows a failing domain with what is wrong, and one whose set-up failed' + at, async (t) => {
+    walk('shows a failing domain with what is wrong, and one whose set-up failed', async (t) => {
       const d = await ready('failing')
       const p = await page(t, { phone: small })
       let change = { dns_health: { status: 'failing', checked_at: new Date().toISOString(), failing_since: new Date(Date.now() - 7.2e6).toISOString(), issues: [{ code: 'mismatch', purpose: 'MX', host: '@', message: 'Mail is going to mx.other.example. Remove that MX record.' }] } }
@@ -210,7 +210,7 @@ describe('domains', { concurrency: 2 }, () => {
       await until('it is set up again', async () => (await api('GET', '/v1/jobs?type=domain_setup&domain=' + d.name)).data.length === 1)
     })
 
-    test('buys a domain, confirmed twice' + at, async (t) => {
+    walk('buys a domain, confirmed twice', async (t) => {
       const p = await page(t, { phone: small }), bought = unique('domains-buy') + '.com'
       await p.open('/domains/add?way=buy')
       await p.getByLabel('Name or keywords').fill(bought)
@@ -234,7 +234,7 @@ describe('domains', { concurrency: 2 }, () => {
       await until('it is paid for two years', async () => new Date((await api('GET', '/v1/domains?q=' + bought)).data[0].expires_at ?? 0) > Date.now() + 700 * 86_400_000)
     })
 
-    test('keeps records of the owner’s own' + at, async (t) => {
+    walk('keeps records of the owner’s own', async (t) => {
       const d = await ready('records')
       const p = await page(t, { phone: small, expect: [/status of 409/] })
       await p.open(`/domains/${d.id}/records`)
@@ -265,7 +265,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByText('No custom records yet').waitFor()
     })
 
-    test('looks at the records anew, and gives the registrar its DS record' + at, async (t) => {
+    walk('looks at the records anew, and gives the registrar its DS record', async (t) => {
       const d = await ready('signed')
       const p = await page(t, { phone: small })
       await p.open(`/domains/${d.id}/dns`)
@@ -280,7 +280,7 @@ describe('domains', { concurrency: 2 }, () => {
       await copied(p, card('DNSSEC').getByRole('button', { name: 'Copy DS record' }), (text) => text === dnssec.ds[0].value)
     })
 
-    test('is led from the overview to what a domain needs' + at, async (t) => {
+    walk('is led from the overview to what a domain needs', async (t) => {
       const a = await account(unique('needs') + '@people.test'), names = [fresh('needs'), fresh('needs')]
       await a.api('POST', '/v1/domains/connect', { domains: names })
       const p = await open(t, '/', { as: a, phone: small })
@@ -291,7 +291,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByRole('heading', { name: 'Set these nameservers at your registrar' }).waitFor()
     })
 
-    test('sets the DMARC policy and takes it back' + at, async (t) => {
+    walk('sets the DMARC policy and takes it back', async (t) => {
       const d = await ready('dmarc')
       const p = await page(t, { phone: small })
       await p.open(`/domains/${d.id}/dmarc`)
@@ -309,7 +309,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.getByText('The default policy of every domain.').waitFor()
     })
 
-    test('routes mail and visitors, tags, notes and deletes' + at, async (t) => {
+    walk('routes mail and visitors, tags, notes and deletes', async (t) => {
       const d = await ready('settings')
       await mailbox(d, 'hello')
       const p = await page(t, { phone: small, expect: [/status of 404/] })
@@ -363,7 +363,7 @@ describe('domains', { concurrency: 2 }, () => {
       await until('it is gone', async () => (await api('GET', '/v1/domains?q=' + d.name)).data.length === 0)
     })
 
-    test('shows reports as charts, with who sent what' + at, async (t) => {
+    walk('shows reports as charts, with who sent what', async (t) => {
       const d = await ready('reports'), box = await mailbox(d, 'dmarc')
       const day = Math.floor(Date.now() / 86_400_000 - 1) * 86_400
       const p = await page(t, { phone: small })

@@ -2,7 +2,7 @@
 import { describe, test } from 'node:test'
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
-import { api, deliver, domain, mailbox, message, page, shot, sound, unique, until } from './rig.mjs'
+import { api, deliver, domain, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
 
 let home
 
@@ -36,9 +36,9 @@ function withFile({ to, subject, file }) {
 
 describe('inbox', { concurrency: 2 }, () => {
   for (const small of [false, true]) {
-    const at = small ? ' on a phone' : '', name = (what) => what + (small ? '-phone' : '')
+    const walk = on(small), name = (what) => what + (small ? '-phone' : '')
 
-    test('a message is opened, read and marked' + at, async (t) => {
+    walk('a message is opened, read and marked', async (t) => {
       const box = await filled(1, () => ({ subject: 'Letter 2', text: 'This is letter 2.' }))
       await deliver(box.email, withFile({ to: box.email, subject: 'Letter 1', file: { name: 'figures.csv', text: 'a,b\n1,2\n' } }))
       const p = await page(t, { phone: small })
@@ -76,7 +76,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await row(p, 'Letter 2').waitFor()
     })
 
-    test('what is deleted can be taken back, until it is gone' + at, async (t) => {
+    walk('what is deleted can be taken back, until it is gone', async (t) => {
       const box = await filled(4)
       const p = await page(t, { phone: small })
       await p.clock.install()
@@ -115,7 +115,7 @@ describe('inbox', { concurrency: 2 }, () => {
       assert.equal(await row(p, 'Letter 2').count(), 0)
     })
 
-    test('messages get a star and lose it' + at, async (t) => {
+    walk('messages get a star and lose it', async (t) => {
       const box = await filled(3)
       const starred = async () => (await box.list()).data.filter((m) => m.is_flagged).map((m) => m.subject).sort().join()
       const p = await page(t, { phone: small })
@@ -139,7 +139,7 @@ describe('inbox', { concurrency: 2 }, () => {
       assert.match(p.url(), /is_flagged=true/)
     })
 
-    test('a link leads to a message that the list does not show' + at, async (t) => {
+    walk('a link leads to a message that the list does not show', async (t) => {
       const box = await filled(2)
       const { data } = await box.list()
       const p = await page(t, { phone: small })
@@ -162,7 +162,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await until('it is gone', async () => (await box.list()).data.length === 1)
     })
 
-    test('new mail appears by itself and moves nothing' + at, async (t) => {
+    walk('new mail appears by itself and moves nothing', async (t) => {
       const box = await filled(40)
       const p = await page(t, { phone: small })
       await p.open(box.at)
@@ -177,7 +177,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await until('it stands where it stood', async () => Math.abs(await row(p, 'Letter 20').evaluate((e) => e.getBoundingClientRect().top) - before) < 2)
     })
 
-    test('filters stand in the address' + at, async (t) => {
+    walk('filters stand in the address', async (t) => {
       const box = await filled(3, (i) => (i === 2 ? { headers: 'Auto-Submitted: auto-replied\n' } : {}))
       const p = await page(t, { phone: small })
       await p.open(box.at + '&is_read=false')
@@ -201,7 +201,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await p.waitForURL((url) => url.searchParams.get('mailbox') === box.email)
     })
 
-    test('images from elsewhere wait until they are wanted' + at, async (t) => {
+    walk('images from elsewhere wait until they are wanted', async (t) => {
       const box = await filled(0)
       await deliver(box.email, `From: Shop <shop@elsewhere.test>\nTo: ${box.email}\nSubject: Sale\nMessage-ID: <${unique('h')}@elsewhere.test>\nMIME-Version: 1.0\nContent-Type: text/html; charset=utf-8\n\n<h1>Big sale</h1><img src="https://images.elsewhere.test/a.png" width="80" height="40"><script>top.document.title = 'taken over'</script><form action="https://elsewhere.test/"><input name="x"></form>\n`)
       const p = await page(t, { phone: small, expect: [/Failed to load resource.*\/session\/image\//] })
@@ -220,7 +220,7 @@ describe('inbox', { concurrency: 2 }, () => {
       assert.equal(await p.title(), 'Sale · Mailstead')
     })
 
-    test('an answer is written, sent and found in the conversation' + at, async (t) => {
+    walk('an answer is written, sent and found in the conversation', async (t) => {
       const box = await filled(1, () => ({ headers: 'Cc: Carla <carla@elsewhere.test>\n' }))
       const p = await page(t, { phone: small })
       await p.open(box.at)
@@ -260,7 +260,7 @@ describe('inbox', { concurrency: 2 }, () => {
       assert.equal(await reading(p).locator('.inbox-answers a').getAttribute('href'), '/sent/' + sent.id)
     })
 
-    test('a new message is checked before it is sent' + at, async (t) => {
+    walk('a new message is checked before it is sent', async (t) => {
       const box = await filled(0)
       const p = await page(t, { phone: small })
       await p.open(`/compose?from=${encodeURIComponent(box.email)}&subject=Hello`)
@@ -287,7 +287,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await sound(p, 'a message that was sent')
     })
 
-    test('why a message is refused is said with what to do' + at, async (t) => {
+    walk('why a message is refused is said with what to do', async (t) => {
       const box = await filled(0)
       await api('PATCH', '/v1/email-users/' + box.user_id, { daily_send_limit: 1 })
       const p = await page(t, { phone: small, expect: [/status of 403/] })

@@ -1,8 +1,8 @@
 // Mailboxes made one by one and in bulk, the sending log, and webhooks.
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
-import { before, describe, test } from 'node:test'
-import { account, deliver, domain, fresh, here, mailbox, message, page, sound, unique, until } from './rig.mjs'
+import { before, describe } from 'node:test'
+import { account, deliver, domain, fresh, here, mailbox, message, on, page, sound, unique, until } from './rig.mjs'
 import { receiver } from './harbour.mjs'
 
 let a, d
@@ -17,9 +17,9 @@ const toast = (p, text) => p.getByRole('status').getByText(text).first().waitFor
 
 describe('mail', { concurrency: 2 }, () => {
   for (const small of [false, true]) {
-    const at = small ? ' on a phone' : ''
+    const walk = on(small)
 
-    test('a mailbox is made, suspended and deleted' + at, async (t) => {
+    walk('a mailbox is made, suspended and deleted', async (t) => {
       const p = await page(t, { as: a, phone: small }), name = unique('anna'), email = `${name}@${d.name}`
       await p.open('/mailboxes')
       await p.getByRole('button', { name: 'Create mailbox' }).click()
@@ -43,7 +43,7 @@ describe('mail', { concurrency: 2 }, () => {
       await until('it is gone', async () => !(await a.api('GET', '/v1/email-users?q=' + email)).data.some((u) => u.status !== 'deleting'))
     })
 
-    test('many are made from a pasted list, with a look at them first' + at, async (t) => {
+    walk('many are made from a pasted list, with a look at them first', async (t) => {
       const p = await page(t, { as: a, phone: small }), one = unique('csv'), two = unique('csv')
       await p.open('/mailboxes/bulk')
       await p.getByLabel('Names or CSV').fill(`username,name\n${one},Anna Rossi\n${two},"Okri, Ben"\nnot right,Nobody`)
@@ -58,7 +58,7 @@ describe('mail', { concurrency: 2 }, () => {
       assert.match(await readFile(await file.path(), 'utf8'), new RegExp(`${one}@${d.name},Anna Rossi,\\S{12,},`))
     })
 
-    test('what became of a message is told, with every attempt' + at, async (t) => {
+    walk('what became of a message is told, with every attempt', async (t) => {
       const box = await mailbox(d, unique('sender'), a), p = await page(t, { as: a, phone: small })
       const send = (to, subject) => a.api('POST', `/v1/email-users/${box.user_id}/inbox/send`, { to: [to], subject, text: 'Hello.' })
       await p.open('/sent?mailbox=' + encodeURIComponent(box.email))
@@ -107,7 +107,7 @@ describe('mail', { concurrency: 2 }, () => {
       await p.getByRole('list', { name: 'Suppressed addresses' }).getByText(email).waitFor({ state: 'detached' })
     })
 
-    test('a webhook is made, tested, given a new secret, and its failures are sent again' + at, async (t) => {
+    walk('a webhook is made, tested, given a new secret, and its failures are sent again', async (t) => {
       const calls = await receiver(), p = await page(t, { as: a, phone: small })
       await p.open('/webhooks')
       await main(p).getByRole('button', { name: 'Add webhook' }).first().click()
@@ -167,7 +167,7 @@ describe('mail', { concurrency: 2 }, () => {
       await sound(p, 'an event')
     })
 
-    test('many are made from generated names and from a template, and exported' + at, async (t) => {
+    walk('many are made from generated names and from a template, and exported', async (t) => {
       const p = await page(t, { as: a, phone: small }), template = unique('Shop')
       await p.open('/mailboxes/templates')
       await p.getByRole('button', { name: 'Create template' }).click()
@@ -201,7 +201,7 @@ describe('mail', { concurrency: 2 }, () => {
       assert.ok((await readFile(await file.path(), 'utf8')).includes(`${names[0]}@${d.name}`))
     })
 
-    test('jobs go on before one’s eyes' + at, async (t) => {
+    walk('jobs go on before one’s eyes', async (t) => {
       const b = await account(unique('jobs') + '@people.test', fresh) // the others' mailboxes go to their account's one domain
       const p = await page(t, { as: b, phone: small }), name = unique('job') + '.test'
       await p.open('/jobs?domain=' + name)
@@ -216,7 +216,7 @@ describe('mail', { concurrency: 2 }, () => {
       await sound(p, 'a job')
     })
 
-    test('a mailbox is found, connected to, limited, given a new password, and deleted with others' + at, async (t) => {
+    walk('a mailbox is found, connected to, limited, given a new password, and deleted with others', async (t) => {
       const tag = unique('limits'), boxes = [await mailbox(d, tag + 'a', a), await mailbox(d, tag + 'b', a)]
       const p = await page(t, { as: a, phone: small }), list = p.getByRole('list', { name: 'Mailboxes' })
       await p.open('/mailboxes')
@@ -256,7 +256,7 @@ describe('mail', { concurrency: 2 }, () => {
       await until('they are gone', async () => !(await a.api('GET', '/v1/email-users?q=' + tag)).data.some((u) => u.status !== 'deleting'))
     })
 
-    test('a mailbox of another host is connected, and its mail fetched' + at, async (t) => {
+    walk('a mailbox of another host is connected, and its mail fetched', async (t) => {
       const b = await account(unique('away') + '@people.test', fresh), name = unique('away') + '.test'
       await b.api('POST', '/v1/domains/connect', { domains: [name], external: true })
       const far = await mailbox(await domain(unique('remote') + '.test')) // of the other server

@@ -1,8 +1,8 @@
 // Who may sign in, and how: reset links, the second factor, sessions, invitations, tokens.
 import assert from 'node:assert/strict'
 import { createHmac } from 'node:crypto'
-import { describe, test } from 'node:test'
-import { account, domain, mailbox, page, sound, unique, until } from './rig.mjs'
+import { describe } from 'node:test'
+import { account, domain, mailbox, on, page, sound, unique, until } from './rig.mjs'
 
 /** The code that an authenticator app shows, some steps of 30 seconds from now. */
 function totp(secret, step = 0) {
@@ -44,9 +44,9 @@ const inside = (p) => p.getByRole('main').getByRole('heading', { level: 1, name:
 
 describe('people', { concurrency: 2 }, () => {
   for (const small of [false, true]) {
-    const at = small ? ' on a phone' : ''
+    const walk = on(small)
 
-    test('a second factor is set up, asked for, replaced by a recovery code and taken off' + at, async (t) => {
+    walk('a second factor is set up, asked for, replaced by a recovery code and taken off', async (t) => {
       const a = await account(unique('factor') + '@people.test')
       const p = await page(t, { as: a, phone: small, expect: [/status of 40[013]/] })
       await p.open('/profile')
@@ -89,7 +89,7 @@ describe('people', { concurrency: 2 }, () => {
       await p.getByRole('button', { name: 'Set up' }).waitFor()
     })
 
-    test('somebody is invited, signs in by the link, and is removed' + at, async (t) => {
+    walk('somebody is invited, signs in by the link, and is removed', async (t) => {
       const a = await account(unique('team') + '@people.test'), email = unique('guest') + '@people.test'
       const p = await page(t, { as: a, phone: small })
       await p.open('/team')
@@ -123,7 +123,7 @@ describe('people', { concurrency: 2 }, () => {
       await g.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
     })
 
-    test('a forgotten password is set anew by a link that comes by mail' + at, async (t) => {
+    walk('a forgotten password is set anew by a link that comes by mail', async (t) => {
       const name = unique('reset') + '.test'
       const a = await account('me@' + name)
       const box = await mailbox(await domain(name, a), 'me', a)
@@ -144,7 +144,7 @@ describe('people', { concurrency: 2 }, () => {
       await p.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
     })
 
-    test('sessions are listed, ended one by one and all at once' + at, async (t) => {
+    walk('sessions are listed, ended one by one and all at once', async (t) => {
       const a = await account(unique('sessions') + '@people.test'), again = { ...a }
       const p = await page(t, { as: a, phone: small, expect: [/status of 401/] }), other = await page(t, { as: again, phone: small, expect: [/status of 401/] })
       await other.open('/profile')
@@ -162,7 +162,7 @@ describe('people', { concurrency: 2 }, () => {
       await other.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
     })
 
-    test('a token is made, shown once, works, and is deleted' + at, async (t) => {
+    walk('a token is made, shown once, works, and is deleted', async (t) => {
       const a = await account(unique('tokens') + '@people.test')
       const p = await page(t, { as: a, phone: small })
       await p.open('/tokens')
@@ -185,7 +185,7 @@ describe('people', { concurrency: 2 }, () => {
       assert.equal((await ask('GET', '/v1/account')).status, 401)
     })
 
-    test('an assistant is connected, and the account is changed' + at, async (t) => {
+    walk('an assistant is connected, and the account is changed', async (t) => {
       const a = await account(unique('account') + '@people.test')
       const p = await page(t, { as: a, phone: small })
       await p.open('/connect')
@@ -211,7 +211,7 @@ describe('people', { concurrency: 2 }, () => {
       await sound(p, 'the account')
     })
 
-    test('one changes one’s name, address, password and theme' + at, async (t) => {
+    walk('one changes one’s name, address, password and theme', async (t) => {
       const a = await account(unique('profile') + '@people.test'), email = unique('moved') + '@people.test', password = 'quite another sentence'
       const p = await page(t, { as: a, phone: small, expect: [/status of 401/] })
       await p.open('/profile')
@@ -238,7 +238,7 @@ describe('people', { concurrency: 2 }, () => {
       await p.getByRole('link', { name: /Wanda/ }).waitFor()
     })
 
-    test('a passkey is added, signs in, and is deleted' + at, async (t) => {
+    walk('a passkey is added, signs in, and is deleted', async (t) => {
       const a = await account(unique('passkey') + '@people.test')
       a.server = { ...a.server, url: a.server.url.replace('127.0.0.1', 'localhost') } // passkeys belong to a name
       const p = await page(t, { as: a, server: a.server, phone: small, expect: [/status of 401/] })

@@ -5,7 +5,7 @@ import { execFile } from 'node:child_process'
 import { connect } from 'node:net'
 import { once } from 'node:events'
 import { mkdir, readFile } from 'node:fs/promises'
-import { after } from 'node:test'
+import { after, test } from 'node:test'
 import { promisify } from 'node:util'
 import { chromium } from 'playwright-core'
 
@@ -119,6 +119,17 @@ export async function until(what, look, seconds = 30) {
     await new Promise((done) => setTimeout(done, 100))
   }
   throw new Error('never: ' + what)
+}
+
+const both = Boolean(env.MAILSTEAD_SOAK || env.MAILSTEAD_SHOTS)
+
+/**
+ * Gives the test function for walks that are done on a wide screen and on a phone. One after the other is done on the one
+ * and on the other; make soak and make screenshots do each on both.
+ */
+export function on(small) {
+  let n = 0
+  return (name, walk) => { if (n++ % 2 === Number(small) || both) test(name + (small ? ' on a phone' : ''), walk) }
 }
 
 let made = 0
