@@ -1,5 +1,6 @@
-// Package cputime tells benchmarks and tests how much processor time they take, which other programs
-// on the machine change less than the time on the clock. It does not know what is measured.
+// Package cputime tells benchmarks and tests how much processor time they take, which other
+// programs on the machine change less than the time on the clock. It does not know what is
+// measured.
 package cputime
 
 import (
