@@ -127,8 +127,8 @@ func bareAPI(text []byte, token string) http.Handler {
 
 // An smtpSink takes every message. NOOP answers how many it has taken.
 type smtpSink struct {
-	store *sinkStore // nil: messages are forgotten
-	delay time.Duration
+	store *sinkStore    // nil: messages are forgotten
+	delay time.Duration // of the answer to a message
 	taken atomic.Int64
 }
 
@@ -146,9 +146,6 @@ func (s *smtpSink) serve(c net.Conn) {
 	defer c.Close()
 	r, w := bufio.NewReaderSize(c, 64<<10), bufio.NewWriter(c)
 	reply := func(text string) bool {
-		if s.delay > 0 {
-			time.Sleep(s.delay)
-		}
 		_, _ = w.WriteString(text + "\r\n")
 		return r.Buffered() > 0 || w.Flush() == nil // to those who pipeline, in one piece
 	}
@@ -180,6 +177,7 @@ func (s *smtpSink) serve(c net.Conn) {
 					continue
 				}
 			}
+			time.Sleep(s.delay)
 			ok = reply(fmt.Sprintf("250 Ok id-%d", s.taken.Add(1)))
 		default:
 			ok = reply("250 ok")

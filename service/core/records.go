@@ -35,9 +35,10 @@ func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// OpenMailbox gives the mailbox of whoever is logged in, which may have been closed since.
+// OpenMailbox gives the mailbox of whoever is logged in, which may have been closed since. Others
+// share the record: it is not to be changed.
 func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
-	mb, err := store.Mailboxes.Find(tx, u.MailboxID)
+	mb, err := store.Mailboxes.FindShared(tx, u.MailboxID)
 	if err != nil {
 		return nil, err
 	}

@@ -177,7 +177,7 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 		if d.sub, err = store.Submissions.Get(tx, d.row.SubmissionID); err != nil {
 			return fmt.Errorf("submission %s: %w", d.row.SubmissionID, err)
 		}
-		if d.domain, err = store.Domains.Get(tx, d.sub.DomainID); err != nil && !core.IsGone(err) {
+		if d.domain, err = store.Domains.Read(tx, d.sub.DomainID); err != nil && !core.IsGone(err) {
 			return err
 		}
 		if d.suppressed, err = core.IsSuppressed(tx, d.row.AccountID, d.row.Recipient); err != nil {

@@ -51,7 +51,7 @@ func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (r
 
 	var mb *store.Mailbox // nil: none, or gone
 	if row.MailboxID != "" {
-		if mb, err = store.Mailboxes.Find(tx, row.MailboxID); err != nil {
+		if mb, err = store.Mailboxes.FindShared(tx, row.MailboxID); err != nil {
 			return route{}, err
 		}
 	}
@@ -121,11 +121,11 @@ const (
 const (
 	localLanes  = 32
 	directLanes = 5
-	relayLanes  = 24
+	relayLanes  = 48
 
 	directMost = 96
 	directEach = 64 // of one account
-	relayMost  = 48
+	relayMost  = 96
 )
 
 // job is the delivery of a row on this route. Its lane is the next hop, so that a slow one holds up

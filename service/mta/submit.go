@@ -57,7 +57,7 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, address strin
 		if err != nil {
 			return err
 		}
-		d, err := store.Domains.Get(tx, mb.DomainID)
+		d, err := store.Domains.Read(tx, mb.DomainID)
 		if err != nil {
 			return err
 		}
@@ -419,17 +419,18 @@ func (s *Service) post(accountID, mailboxID string, l *checkedSubmission, with f
 	return out, nil
 }
 
-// sendable gives a mailbox that may send, with its domain.
+// sendable gives a mailbox that may send, with its domain, which others share: it is not to be
+// changed.
 func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Mailbox, *store.Domain, error) {
 	mb, err := core.MailboxOf(tx, core.Actor{AccountID: accountID}, mailboxID)
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := store.Accounts.Get(tx, accountID)
+	a, err := store.Accounts.Read(tx, accountID)
 	if err != nil {
 		return nil, nil, err
 	}
-	d, err := store.Domains.Get(tx, mb.DomainID)
+	d, err := store.Domains.Read(tx, mb.DomainID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -593,7 +594,7 @@ func (s *Service) enqueueSome(tx *store.Tx, id string) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	d, err := store.Domains.Get(tx, sub.DomainID)
+	d, err := store.Domains.Read(tx, sub.DomainID)
 	if err != nil && !core.IsGone(err) {
 		return false, err
 	}
