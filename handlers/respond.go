@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
+	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -37,23 +38,28 @@ func locationOf(status int, body any) string {
 
 func encode(body any) ([]byte, error) {
 	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	err := enc.Encode(body)
+	err := encodeTo(&buf, body)
 	return buf.Bytes(), err
 }
 
+func encodeTo(buf *bytes.Buffer, body any) error {
+	enc := json.NewEncoder(buf)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(body)
+}
+
 func (s *Server) send(c *call, status int, contentType string, body any) {
-	text, err := encode(body)
-	if err != nil {
+	buf := buffers.Bytes()
+	defer buffers.FreeBytes(buf)
+	if err := encodeTo(buf, body); err != nil {
 		s.Log.Error("write answer", "request_id", c.id, "error", err)
 		http.Error(c.w, `{"error":{"code":"internal_error","message":"The answer could not be written."}}`, http.StatusInternalServerError)
 		return
 	}
 	c.w.Header().Set("Content-Type", contentType)
-	c.w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	c.w.Header().Set("Content-Length", strconv.Itoa(buf.Len()))
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(text) // a client that has gone needs no answer
+	_, _ = c.w.Write(buf.Bytes()) // a client that has gone needs no answer
 }
 
 // sendFile streams a file to be saved, not shown.

@@ -1,9 +1,10 @@
-// Package buffers lends buffered readers and writers, so that the memory of one message serves the
-// next. It knows nothing of what passes through them.
+// Package buffers lends buffered readers and writers, and buffers that grow, so that the memory of
+// one message or answer serves the next. It knows nothing of what passes through them.
 package buffers
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"sync"
 )
@@ -14,7 +15,11 @@ const Size = 16 << 10
 var (
 	readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, Size) }}
 	writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, Size) }}
+	texts   = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, Size)) }}
 )
+
+// mostKept is the capacity of a buffer that grew beyond which it is not lent again.
+const mostKept = 256 << 10
 
 // Reader lends a reader of r. Whoever borrows it gives it back by FreeReader, and uses neither it
 // nor a slice that it returned afterwards; one that is not given back is lost to the pool alone.
@@ -41,4 +46,17 @@ func Writer(w io.Writer) *bufio.Writer {
 func FreeWriter(bw *bufio.Writer) {
 	bw.Reset(nil)
 	writers.Put(bw)
+}
+
+// Bytes lends an empty buffer that grows. Whoever borrows it gives it back by FreeBytes, and uses
+// neither it nor its bytes afterwards.
+func Bytes() *bytes.Buffer { return texts.Get().(*bytes.Buffer) }
+
+// FreeBytes takes a buffer of Bytes back.
+func FreeBytes(b *bytes.Buffer) {
+	if b.Cap() > mostKept {
+		return
+	}
+	b.Reset()
+	texts.Put(b)
 }

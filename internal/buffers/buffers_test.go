@@ -51,3 +51,16 @@ func TestABufferAfterAnError(t *testing.T) {
 		t.Errorf("wrote %q, %v", mine.String(), err)
 	}
 }
+
+// TestABufferIsEmpty: what somebody wrote into a buffer is not there for the next one, and one that
+// has grown far is not kept.
+func TestABufferIsEmpty(t *testing.T) {
+	for size := range 100 {
+		b := Bytes()
+		if b.Len() != 0 || b.Cap() > mostKept {
+			t.Fatalf("a buffer of %d bytes, with room for %d", b.Len(), b.Cap())
+		}
+		b.WriteString(strings.Repeat("a secret", 1<<10*size))
+		FreeBytes(b)
+	}
+}
