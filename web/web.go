@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -28,7 +29,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 type file struct {
 	kind   string // media type
 	body   []byte
-	zipped []byte // nil where it would not be smaller
+	zipped func() []byte // made when it is first asked for; nil where it would not be smaller
 	tag    string
 	fixed  bool // its name has the hash of its content, so that it never changes
 }
@@ -37,26 +38,15 @@ type file struct {
 type site map[string]*file
 
 // Handler serves the dashboard. A path that is no file is a place within it, and gets the page.
-func Handler() http.Handler {
-	s, err := load()
-	if err != nil {
-		panic(err) // the files are part of the binary
-	}
-	return s
-}
+func Handler() http.Handler { return load() }
 
 // Build names the version of the dashboard, so that a page that stayed open can tell that there is
 // a newer one. The page names all its files by their content, and so its own tag changes with any
 // of them.
-func Build() string {
-	s, err := load()
-	if err != nil {
-		panic(err)
-	}
-	return s["/index.html"].tag
-}
+func Build() string { return load()["/index.html"].tag }
 
-func load() (site, error) {
+// load finds the files, once.
+var load = sync.OnceValue(func() site {
 	s := site{}
 	err := fs.WalkDir(files, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -66,12 +56,15 @@ func load() (site, error) {
 		s[strings.TrimPrefix(name, "dist")] = newFile(name, body)
 		return err
 	})
-	return s, err
-}
+	if err != nil {
+		panic(err) // the files are part of the binary
+	}
+	return s
+})
 
 func newFile(name string, body []byte) *file {
-	kind := mime.TypeByExtension(path.Ext(name))
-	switch path.Ext(name) { // the system's table may say something else
+	var kind string
+	switch ext := path.Ext(name); ext { // the system's table may say something else
 	case ".js":
 		kind = "text/javascript; charset=utf-8"
 	case ".css":
@@ -82,18 +75,26 @@ func newFile(name string, body []byte) *file {
 		kind = "image/svg+xml"
 	case ".webmanifest":
 		kind = "application/manifest+json"
+	default:
+		kind = mime.TypeByExtension(ext)
 	}
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
-	f := &file{kind: kind, body: body, tag: hash[:24], fixed: strings.HasSuffix(name, "-"+hash[:16]+path.Ext(name))}
+	return &file{
+		kind: kind, body: body, zipped: sync.OnceValue(func() []byte { return zip(body) }),
+		tag: hash[:24], fixed: strings.HasSuffix(name, "-"+hash[:16]+path.Ext(name)),
+	}
+}
+
+func zip(body []byte) []byte {
 	var zipped bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is one of the package's own
 	_, _ = w.Write(body)                                       // a bytes.Buffer takes all
 	_ = w.Close()
-	if zipped.Len() < len(body) {
-		f.zipped = zipped.Bytes()
+	if zipped.Len() >= len(body) {
+		return nil
 	}
-	return f
+	return zipped.Bytes()
 }
 
 func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -125,10 +126,10 @@ func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	body, tag := f.body, f.tag
-	if f.zipped != nil {
-		h.Set("Vary", "Accept-Encoding")
-		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			body, tag = f.zipped, f.tag+"-gzip"
+	h.Set("Vary", "Accept-Encoding")
+	if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if zipped := f.zipped(); zipped != nil {
+			body, tag = zipped, f.tag+"-gzip"
 			h.Set("Content-Encoding", "gzip")
 		}
 	}
