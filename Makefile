@@ -1,6 +1,7 @@
 # make run builds and starts the sandbox; make test runs every test.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-GOFLAGS_BUILD = -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+# The tag leaves out what the library of the command line makes manuals with.
+GOFLAGS_BUILD = -tags urfave_cli_no_docs -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
 .PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips

@@ -25,7 +25,7 @@ var importRules = map[string]struct {
 	why string
 }{
 	".":                   {"config handlers service jobs store mail dnsprov webhooks web internal", "the root wires everything together"},
-	"handlers":            {"handlers service mail internal/buffers internal/limit internal/cputime", "handlers listen; rules belong in service and records in store"},
+	"handlers":            {"handlers service mail internal/buffers internal/limit internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/events service/inbox service/mailboxes service/domains service/certs service/mta service/reports service/accounts service/health jobs store mail dnsprov webhooks internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov webhooks internal", "core has what every room needs, and so can know none of them"},
@@ -41,7 +41,7 @@ var importRules = map[string]struct {
 	"service/servicetest": {"service jobs store mail dnsprov webhooks internal", "servicetest makes whole services for tests"},
 	"jobs":                {"store internal/killpoint", "jobs repeat work without knowing what kind of work it is"},
 	"store":               {"store internal/clock internal/killpoint", "store keeps records and knows nobody"},
-	"mail":                {"mail internal/buffers internal/cputime internal/killpoint internal/lookup", "mail dials out and reads messages; decisions and records are not its business"},
+	"mail":                {"mail internal/buffers internal/cputime internal/killpoint internal/lazyregexp internal/lookup", "mail dials out and reads messages; decisions and records are not its business"},
 	"dnsprov":             {"dnsprov mail/spf mail/dmarc mail/taglist mail/idn internal/lookup", "dnsprov speaks to DNS and registrars; it knows no accounts, and of mail only the grammars of what DNS says about it"},
 	"webhooks":            {"internal/netguard", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":                 {"", "web is a client of /v1 like any other"},
@@ -53,6 +53,7 @@ var importRules = map[string]struct {
 	"internal/clock":      {"", "clock tells the time; it does not know who asks or waits"},
 	"internal/killpoint":  {"", "killpoint names places of the write paths, which import it for that alone: a test ends the program there"},
 	"internal/cputime":    {"", "cputime is for benchmarks and tests; it does not know what they measure"},
+	"internal/lazyregexp": {"", "lazyregexp compiles expressions when they are needed; it does not know what for"},
 	"internal/lookup":     {"", "lookup asks the DNS; it does not know who asks, or what the answers are for"},
 	"internal/limit":      {"", "limit counts and waits by key; it does not know what it limits"},
 	"internal/netguard":   {"", "netguard decides what may be dialled; it does not know who asks, or what is spoken then"},

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,11 +66,14 @@ type server struct {
 	inst         *installation
 	api          *handlers.Server
 	failed       chan error // the first part that ended by itself
+	collect      func()     // ends the start's way of collecting garbage
 }
 
 // serve opens the sockets and the store, runs every part until ctx ends, and then stops them in
 // turn: it accepts nothing new, lets what runs end within stopGrace, and closes the store last.
 func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer) (err error) {
+	s.collect = collectAfterStart()
+	defer s.collect()
 	s.level.Set(s.settings.LogLevel.Level())
 	now := clock.New(nil, s.settings.ClockOffset())
 	s.log = newLogger(stderr, s.settings.LogFormat.String(), s.level, s.settings.Sandbox(), now)
@@ -100,6 +104,19 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		s.api.Proxies = handlers.NewProxies(s.settings.Proxies.Prefixes(), s.log)
 	}
 	return s.run(ctx, dir, created, stdout)
+}
+
+// collectAfterStart has what the start leaves collected once, after it, and given back to the
+// system: the heap may grow to 16 MiB before that. What GOGC says in the environment holds.
+func collectAfterStart() (done func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	before := debug.SetGCPercent(400)
+	return sync.OnceFunc(func() {
+		debug.SetGCPercent(before)
+		debug.FreeOSMemory()
+	})
 }
 
 // findCertificates loads the certificates that TLS handshakes need.
@@ -159,6 +176,7 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 		defer os.Remove(socket)
 	}
 	err = s.reportReady(dir, created, stdout)
+	work.Go(s.collect)
 	if err == nil {
 		err = s.wait(ctx)
 	}

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/autoconfig"
 	"github.com/mailstead/mailstead/handlers/openapi"
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
@@ -288,11 +288,11 @@ func (s *Server) recover(c *call, w http.ResponseWriter) {
 	s.fail(c, core.Errorf("internal_error", "Something went wrong on the server. Try again; if it happens again, report the request id."))
 }
 
-var clientID = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+var clientID = lazyregexp.New(`^[A-Za-z0-9._-]{1,64}$`)
 
 // requestID echoes the client's own id where it has the right form, else makes one.
 func (s *Server) requestID(r *http.Request) string {
-	if id := r.Header.Get("X-Request-Id"); clientID.MatchString(id) {
+	if id := r.Header.Get("X-Request-Id"); clientID().MatchString(id) {
 		return id
 	}
 	return s.svc.NewRequestID()

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -26,52 +27,47 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // A file is one of the dashboard, as it is sent.
 type file struct {
+	name   string // in files, which has its content
 	kind   string // media type
-	body   []byte
 	zipped []byte // nil where it would not be smaller
 	tag    string
 	fixed  bool // its name has the hash of its content, so that it never changes
 }
 
-// A site is the dashboard's files by path.
-type site map[string]*file
+// A site is the dashboard's files by path. Each is made when it is first asked for.
+type site map[string]func() *file
 
 // Handler serves the dashboard. A path that is no file is a place within it, and gets the page.
-func Handler() http.Handler {
-	s, err := load()
-	if err != nil {
-		panic(err) // the files are part of the binary
-	}
-	return s
-}
+func Handler() http.Handler { return load() }
 
 // Build names the version of the dashboard, so that a page that stayed open can tell that there is
 // a newer one. The page names all its files by their content, and so its own tag changes with any
 // of them.
-func Build() string {
-	s, err := load()
-	if err != nil {
-		panic(err)
-	}
-	return s["/index.html"].tag
-}
+func Build() string { return load()["/index.html"]().tag }
 
-func load() (site, error) {
+// load finds the files, once.
+var load = sync.OnceValue(func() site {
 	s := site{}
 	err := fs.WalkDir(files, "dist", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		body, err := files.ReadFile(name)
-		s[strings.TrimPrefix(name, "dist")] = newFile(name, body)
-		return err
+		s[strings.TrimPrefix(name, "dist")] = sync.OnceValue(func() *file { return newFile(name) })
+		return nil
 	})
-	return s, err
-}
+	if err != nil {
+		panic(err) // the files are part of the binary
+	}
+	return s
+})
 
-func newFile(name string, body []byte) *file {
-	kind := mime.TypeByExtension(path.Ext(name))
-	switch path.Ext(name) { // the system's table may say something else
+func newFile(name string) *file {
+	body, err := files.ReadFile(name)
+	if err != nil {
+		panic(err)
+	}
+	var kind string
+	switch ext := path.Ext(name); ext { // the system's table may say something else
 	case ".js":
 		kind = "text/javascript; charset=utf-8"
 	case ".css":
@@ -82,10 +78,12 @@ func newFile(name string, body []byte) *file {
 		kind = "image/svg+xml"
 	case ".webmanifest":
 		kind = "application/manifest+json"
+	default:
+		kind = mime.TypeByExtension(ext)
 	}
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
-	f := &file{kind: kind, body: body, tag: hash[:24], fixed: strings.HasSuffix(name, "-"+hash[:16]+path.Ext(name))}
+	f := &file{name: name, kind: kind, tag: hash[:24], fixed: strings.HasSuffix(name, "-"+hash[:16]+path.Ext(name))}
 	var zipped bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is one of the package's own
 	_, _ = w.Write(body)                                       // a bytes.Buffer takes all
@@ -117,20 +115,22 @@ func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f == nil {
 		f = s["/index.html"]
 	}
-	f.send(w, r)
+	f().send(w, r)
 }
 
 // send answers with the file. Browsers keep those with a hash in their name for good, and ask each
 // time whether the page has changed, which costs them an empty 304.
 func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	body, tag := f.body, f.tag
+	body, tag := f.zipped, f.tag+"-gzip"
 	if f.zipped != nil {
 		h.Set("Vary", "Accept-Encoding")
-		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			body, tag = f.zipped, f.tag+"-gzip"
-			h.Set("Content-Encoding", "gzip")
-		}
+	}
+	if f.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		h.Set("Content-Encoding", "gzip")
+	} else {
+		body, _ = files.ReadFile(f.name) // newFile has read it
+		tag = f.tag
 	}
 	h.Set("Content-Type", f.kind)
 	h.Set("Cache-Control", "no-cache")

@@ -186,7 +186,7 @@ func saidOfMailbox(reply string) string {
 	told := StatusIn(reply)
 	_, about, _ := strings.Cut(told, ".")
 	switch {
-	case enhancedCode.MatchString(reply), strings.HasPrefix(about, "1."), about == "2.1":
+	case enhancedCode().MatchString(reply), strings.HasPrefix(about, "1."), about == "2.1":
 		return noSuchMailbox
 	case strings.Contains(strings.ToLower(reply), "mailbox unavailable"): // RFC 5321 section 4.2.2 calls it so
 		return noSuchMailbox

@@ -2,9 +2,10 @@ package msg
 
 import (
 	"io"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
 const (
@@ -242,8 +243,8 @@ func cutCopy(text string) (said, copied string) {
 }
 
 var (
-	enhancedCode = regexp.MustCompile(`(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?:[^0-9.]|\.?$|\.[^0-9])`)
-	replyCode    = regexp.MustCompile(`(?:^|[\s:>(])([45])[0-5][0-9](?:[ -]|$)`)
+	enhancedCode = lazyregexp.New(`(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?:[^0-9.]|\.?$|\.[^0-9])`)
+	replyCode    = lazyregexp.New(`(?:^|[\s:>(])([45])[0-5][0-9](?:[ -]|$)`)
 )
 
 // statusWords tell a status where a text has no code, in lower case; the first that fits counts.
@@ -265,7 +266,7 @@ const expired = "4.4.7"
 // replyClass is the first digit of a text that begins as a reply of SMTP that refuses
 // something, else "".
 func replyClass(text string) string {
-	if m := replyCode.FindStringIndex(text); m == nil || m[0] > 0 {
+	if m := replyCode().FindStringIndex(text); m == nil || m[0] > 0 {
 		return ""
 	}
 	return text[:1]
@@ -274,7 +275,7 @@ func replyClass(text string) string {
 // StatusIn finds a status of RFC 3463 in what a server said: the code itself, else what
 // the words mean, else the class of an SMTP reply as 4.0.0 or 5.0.0; "" if it says nothing.
 func StatusIn(text string) string {
-	if m := enhancedCode.FindStringSubmatch(text); m != nil && m[1][0] != '2' {
+	if m := enhancedCode().FindStringSubmatch(text); m != nil && m[1][0] != '2' {
 		return m[1]
 	}
 	lower := strings.ToLower(text)
@@ -285,7 +286,7 @@ func StatusIn(text string) string {
 			}
 		}
 	}
-	if m := replyCode.FindStringSubmatch(text); m != nil {
+	if m := replyCode().FindStringSubmatch(text); m != nil {
 		return m[1] + ".0.0"
 	}
 	return ""

@@ -1,12 +1,13 @@
 package msg
 
 import (
-	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/microcosm-cc/bluemonday"
 	"golang.org/x/net/html"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
 // SanitizeHTML returns HTML that can be shown beside our own: no scripts, forms, frames,
@@ -38,13 +39,13 @@ var (
 			"padding", "padding-top", "padding-right", "padding-bottom", "padding-left",
 			"margin", "margin-top", "margin-right", "margin-bottom", "margin-left",
 			"border", "border-top", "border-right", "border-bottom", "border-left", "border-radius", "border-collapse").
-			Matching(styleValue).Globally()
+			Matching(styleValue()).Globally()
 		return p
 	})
 	bodyPolicy = sync.OnceValue(func() *bluemonday.Policy {
 		p := newPolicy()
 		p.AllowElements("body")
-		p.AllowAttrs("bgcolor").Matching(simpleValue).OnElements("body")
+		p.AllowAttrs("bgcolor").Matching(simpleValue()).OnElements("body")
 		p.AllowAttrs("style", "class", "id").Globally()
 		return p
 	})
@@ -58,12 +59,12 @@ func newPolicy() *bluemonday.Policy {
 		"ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption",
 		"table", "caption", "colgroup", "col", "thead", "tbody", "tfoot", "tr", "td", "th")
 	p.AllowAttrs("align", "valign", "dir", "lang", "title").Globally()
-	p.AllowAttrs("width", "height", "bgcolor", "border", "cellpadding", "cellspacing").Matching(simpleValue).
+	p.AllowAttrs("width", "height", "bgcolor", "border", "cellpadding", "cellspacing").Matching(simpleValue()).
 		OnElements("table", "tr", "td", "th", "col", "colgroup", "tbody", "thead", "tfoot", "hr", "img")
 	p.AllowAttrs("colspan", "rowspan", "span", "start").Matching(bluemonday.Integer).OnElements("td", "th", "col", "colgroup", "ol")
-	p.AllowAttrs("color", "face", "size").Matching(fontValue).OnElements("font")
-	p.AllowAttrs("href").Matching(linkTarget).OnElements("a")
-	p.AllowAttrs("src").Matching(imageSource).OnElements("img")
+	p.AllowAttrs("color", "face", "size").Matching(fontValue()).OnElements("font")
+	p.AllowAttrs("href").Matching(linkTarget()).OnElements("a")
+	p.AllowAttrs("src").Matching(imageSource()).OnElements("img")
 	p.AllowAttrs("alt").OnElements("img")
 	p.AllowURLSchemes("http", "https", "mailto", "cid")
 	p.RequireParseableURLs(true)
@@ -75,11 +76,11 @@ func newPolicy() *bluemonday.Policy {
 }
 
 var (
-	simpleValue = regexp.MustCompile(`^#?[a-zA-Z0-9.]{1,20}%?$`)
-	fontValue   = regexp.MustCompile(`^[#+a-zA-Z0-9 ,'-]{1,80}$`)
-	styleValue  = regexp.MustCompile(`^(?:[#%.,'"a-zA-Z0-9 !-]|rgba?\([0-9., %]{1,40}\))+$`)
-	linkTarget  = regexp.MustCompile(`(?i)^(?:https?://|mailto:)`)
-	imageSource = regexp.MustCompile(`(?i)^(?:https://|cid:)`)
+	simpleValue = lazyregexp.New(`^#?[a-zA-Z0-9.]{1,20}%?$`)
+	fontValue   = lazyregexp.New(`^[#+a-zA-Z0-9 ,'-]{1,80}$`)
+	styleValue  = lazyregexp.New(`^(?:[#%.,'"a-zA-Z0-9 !-]|rgba?\([0-9., %]{1,40}\))+$`)
+	linkTarget  = lazyregexp.New(`(?i)^(?:https?://|mailto:)`)
+	imageSource = lazyregexp.New(`(?i)^(?:https://|cid:)`)
 )
 
 func escapeHTML(s string) string { return html.EscapeString(s) }

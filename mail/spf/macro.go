@@ -2,18 +2,19 @@ package spf
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-var macro = regexp.MustCompile(macroExpand)
+var macro = lazyregexp.New(macroExpand)
 
 // Expand gives what a well-formed text with macros stands for (RFC 7208 section 7). value gives
 // what a lower-case letter stands for, before it is split, reversed and escaped.
 func Expand(text string, value func(letter byte) string) string {
-	return macro.ReplaceAllStringFunc(text, func(s string) string {
+	return macro().ReplaceAllStringFunc(text, func(s string) string {
 		switch s {
 		case "%%":
 			return "%"

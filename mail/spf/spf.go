@@ -4,9 +4,10 @@ package spf
 
 import (
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
 // MaxLookups is how many terms that cost look-ups receivers follow (RFC 7208 section 4.6.4).
@@ -140,16 +141,16 @@ func (t Term) qualifier() string {
 	return string(t.Qualifier)
 }
 
-var modifierName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._-]*=`)
+var modifierName = lazyregexp.New(`^[A-Za-z][A-Za-z0-9._-]*=`)
 
 // parseTerm reads a term that is not empty; ok is false where it is malformed.
 func parseTerm(text string) (t Term, ok bool) {
-	if name := modifierName.FindString(text); name != "" {
+	if name := modifierName().FindString(text); name != "" {
 		t.Name, t.Value = strings.ToLower(name[:len(name)-1]), text[len(name):]
 		if t.Name == "redirect" || t.Name == "exp" {
 			return t, isDomainSpec(t.Value)
 		}
-		return t, macroString.MatchString(t.Value) && !zeroLabels.MatchString(t.Value)
+		return t, macroString().MatchString(t.Value) && !zeroLabels().MatchString(t.Value)
 	}
 	t.Qualifier = '+'
 	if strings.IndexByte("+-?~", text[0]) >= 0 {
@@ -185,11 +186,11 @@ func parseTerm(text string) (t Term, ok bool) {
 	return t, false
 }
 
-var dualLengths = regexp.MustCompile(`(/[0-9]+)?(//[0-9]+)?$`)
+var dualLengths = lazyregexp.New(`(/[0-9]+)?(//[0-9]+)?$`)
 
 // cutLengths cuts the prefix lengths off a mechanism: /24, //64 or both.
 func cutLengths(s string) (rest, lengths string, ok bool) {
-	at := dualLengths.FindStringSubmatchIndex(s)
+	at := dualLengths().FindStringSubmatchIndex(s)
 	rest, lengths, ok = s[:at[0]], s[at[0]:], true
 	if at[2] >= 0 {
 		ok = isLength(s[at[2]+1:at[3]], 32)
@@ -222,18 +223,18 @@ func parseNetwork(s string) (netip.Prefix, bool) {
 const macroExpand = `%\{[sSlLoOdDiIpPhHcCrRtTvV][0-9]*[rR]?[-.+,/_=]*\}|%%|%_|%-`
 
 var (
-	macroString = regexp.MustCompile(`^(?:` + macroExpand + `|[!-$&-~])*$`)
-	domainEnd   = regexp.MustCompile(`(?:` + macroExpand + `|\.([A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)\.?)$`)
-	forExp      = regexp.MustCompile(`%\{[cCrRtT]`)
-	zeroLabels  = regexp.MustCompile(`%\{[a-zA-Z]0+[^0-9]`)
+	macroString = lazyregexp.New(`^(?:` + macroExpand + `|[!-$&-~])*$`)
+	domainEnd   = lazyregexp.New(`(?:` + macroExpand + `|\.([A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)\.?)$`)
+	forExp      = lazyregexp.New(`%\{[cCrRtT]`)
+	zeroLabels  = lazyregexp.New(`%\{[a-zA-Z]0+[^0-9]`)
 )
 
 // isDomainSpec checks a name with macros (RFC 7208 section 7.1), which ends in a macro or in a
 // label that may be at the top: one with anything but digits.
 func isDomainSpec(s string) bool {
-	if !macroString.MatchString(s) || zeroLabels.MatchString(s) || forExp.MatchString(s) {
+	if !macroString().MatchString(s) || zeroLabels().MatchString(s) || forExp().MatchString(s) {
 		return false
 	}
-	end := domainEnd.FindStringSubmatch(s)
+	end := domainEnd().FindStringSubmatch(s)
 	return end != nil && (end[1] == "" || strings.Trim(end[1], "0123456789") != "")
 }

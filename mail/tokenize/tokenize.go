@@ -5,6 +5,7 @@ package tokenize
 import (
 	"bytes"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -137,7 +138,7 @@ func (s *Splitter) latin(run string) bool {
 		if r >= latinEnd {
 			return false
 		}
-		if part := latinFolds[r]; len(s.word)+len(part) <= MaxWord {
+		if part := latinFolds()[r]; len(s.word)+len(part) <= MaxWord {
 			s.word = append(s.word, part...)
 		}
 	}
@@ -147,14 +148,15 @@ func (s *Splitter) latin(run string) bool {
 const latinEnd = 0x250 // behind Latin Extended-B
 
 // latinFolds holds each Latin letter without case and accents.
-var latinFolds = func() (out [latinEnd]string) {
+var latinFolds = sync.OnceValue(func() *[latinEnd]string {
+	var out [latinEnd]string
 	for r := range out {
 		var s Splitter
 		s.fold(rune(r))
 		out[r] = string(s.word)
 	}
-	return out
-}()
+	return &out
+})
 
 func (s *Splitter) flush(each func([]byte, bool)) {
 	if len(s.word) > 0 {

@@ -3,13 +3,14 @@ package view
 import (
 	"bytes"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"golang.org/x/net/html"
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
 // maxLinkText is how much of a link's text is looked at.
@@ -102,7 +103,7 @@ func linkTarget(href string) (target, host string) {
 }
 
 // hostForm finds what people read as a host: after http:// or www., or a name that stands alone.
-var hostForm = regexp.MustCompile(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?((?:[\p{L}\p{N}_-]+\.)+\p{L}+)`)
+var hostForm = lazyregexp.New(`(?i)(?:^|[^\p{L}\p{N}@.-])(https?://|www\.)?((?:[\p{L}\p{N}_-]+\.)+\p{L}+)`)
 
 // stops are the full stops of other scripts, which browsers read as dots in a host (IDNA, UTS 46).
 var stops = strings.NewReplacer("\u3002", ".", "\uff61", ".")
@@ -113,7 +114,7 @@ func misleads(text, target, host string) bool {
 	if u, err := url.Parse(target); err != nil || u.User != nil {
 		return true
 	}
-	for _, m := range hostForm.FindAllStringSubmatch(stops.Replace(norm.NFKC.String(turned.Replace(text))), 8) {
+	for _, m := range hostForm().FindAllStringSubmatch(stops.Replace(norm.NFKC.String(turned.Replace(text))), 8) {
 		shown, err := idna.ToASCII(strings.ToLower(m[2]))
 		if err != nil {
 			return true

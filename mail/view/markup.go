@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/mail/msg"
 	"golang.org/x/net/html"
 )
@@ -155,22 +156,22 @@ func (r *renderer) start(t html.Token) {
 }
 
 var (
-	number   = regexp.MustCompile(`^[0-9]{1,4}$`)
-	size     = regexp.MustCompile(`^[0-9]{1,4}(?:px)?$|^[0-9]{1,3}(?:\.[0-9]{1,4})?%$`)
-	colour   = regexp.MustCompile(`^#?[0-9a-zA-Z]{1,20}$`)
-	face     = regexp.MustCompile(`^[\p{L}\p{N} ,'_-]+$`) // a count of such classes would take megabytes
-	fontSize = regexp.MustCompile(`^[+-]?[0-9]$`)
-	side     = regexp.MustCompile(`^(?i:left|right|center|justify|top|middle|bottom|baseline)$`)
-	dir      = regexp.MustCompile(`^(?i:ltr|rtl|auto)$`)
-	lang     = regexp.MustCompile(`^[a-zA-Z0-9-]{1,20}$`)
-	anyText  = regexp.MustCompile(`^[^\x00]*$`)
+	number   = lazyregexp.New(`^[0-9]{1,4}$`)
+	size     = lazyregexp.New(`^[0-9]{1,4}(?:px)?$|^[0-9]{1,3}(?:\.[0-9]{1,4})?%$`)
+	colour   = lazyregexp.New(`^#?[0-9a-zA-Z]{1,20}$`)
+	face     = lazyregexp.New(`^[\p{L}\p{N} ,'_-]+$`) // a count of such classes would take megabytes
+	fontSize = lazyregexp.New(`^[+-]?[0-9]$`)
+	side     = lazyregexp.New(`^(?i:left|right|center|justify|top|middle|bottom|baseline)$`)
+	dir      = lazyregexp.New(`^(?i:ltr|rtl|auto)$`)
+	lang     = lazyregexp.New(`^[a-zA-Z0-9-]{1,20}$`)
+	anyText  = lazyregexp.New(`^[^\x00]*$`)
 
 	// anywhere are attributes of every element, plain ones those of single elements. There are no
 	// others, but those of links and images, and the classes that stand for styles.
-	anywhere = map[string]*regexp.Regexp{"align": side, "valign": side, "dir": dir, "lang": lang, "title": anyText}
-	boxes    = map[string]*regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "border": number, "cellpadding": number, "cellspacing": number, "span": number}
-	cellsOf  = map[string]*regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "colspan": regexp.MustCompile(`^[0-9]{1,2}$`), "rowspan": regexp.MustCompile(`^[0-9]{1,3}$`)}
-	plain    = map[string]map[string]*regexp.Regexp{
+	anywhere = map[string]func() *regexp.Regexp{"align": side, "valign": side, "dir": dir, "lang": lang, "title": anyText}
+	boxes    = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "border": number, "cellpadding": number, "cellspacing": number, "span": number}
+	cellsOf  = map[string]func() *regexp.Regexp{"width": size, "height": size, "bgcolor": colour, "colspan": lazyregexp.New(`^[0-9]{1,2}$`), "rowspan": lazyregexp.New(`^[0-9]{1,3}$`)}
+	plain    = map[string]map[string]func() *regexp.Regexp{
 		"table": boxes, "tr": boxes, "thead": boxes, "tbody": boxes, "tfoot": boxes, "col": boxes, "colgroup": boxes, "td": cellsOf, "th": cellsOf,
 		"hr":   {"width": size},
 		"ol":   {"start": number},
@@ -215,7 +216,7 @@ func (r *renderer) attribute(out *strings.Builder, element string, a html.Attrib
 	if form == nil && (a.Key != "title" || element != "a") {
 		form = anywhere[a.Key]
 	}
-	if form == nil || utf8.RuneCountInString(a.Val) > maxAttribute || !form.MatchString(a.Val) {
+	if form == nil || utf8.RuneCountInString(a.Val) > maxAttribute || !form().MatchString(a.Val) {
 		return
 	}
 	r.coloured = r.coloured || a.Key == "bgcolor" || a.Key == "color"

@@ -1,11 +1,12 @@
 package view
 
 import (
-	"regexp"
 	"strings"
 
 	"github.com/tdewolff/parse/v2"
 	"github.com/tdewolff/parse/v2/css"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
 // Bounds on the style sheets of a message.
@@ -113,7 +114,7 @@ func skipBlock(lexer *css.Lexer) {
 	}
 }
 
-var mediaForm = regexp.MustCompile(`^(?:(?:only )?(?:screen|all)(?: and |$))?(?:\((?:max|min)-(?:device-)?width:[0-9]{1,4}px\)(?: and |$)){0,2}$`)
+var mediaForm = lazyregexp.New(`^(?:(?:only )?(?:screen|all)(?: and |$))?(?:\((?:max|min)-(?:device-)?width:[0-9]{1,4}px\)(?: and |$)){0,2}$`)
 
 // mediaQuery writes a query about the screen's width in its one form.
 func mediaQuery(tokens []token) (string, bool) {
@@ -133,7 +134,7 @@ func mediaQuery(tokens []token) (string, bool) {
 		}
 	}
 	text := strings.NewReplacer("( ", "(", " )", ")", " :", ":").Replace(strings.ToLower(strings.Join(strings.Fields(out.String()), " ")))
-	return text, text != "" && !strings.HasSuffix(text, " and") && mediaForm.MatchString(text)
+	return text, text != "" && !strings.HasSuffix(text, " and") && mediaForm().MatchString(text)
 }
 
 // rule reads one rule and writes it if anything of it is left.
@@ -183,7 +184,7 @@ func selectorList(tokens []token) (selectors, names []string) {
 	return selectors, names
 }
 
-var nameForm = regexp.MustCompile(`^[a-zA-Z_-][a-zA-Z0-9_-]{0,59}$`)
+var nameForm = lazyregexp.New(`^[a-zA-Z_-][a-zA-Z0-9_-]{0,59}$`)
 
 // classOf and idOf are the classes that stand in the page for those of the message, so that they
 // are never ours.
@@ -260,7 +261,7 @@ func (r *selectorReader) element(name string) bool {
 
 // qualify writes a class, an id or one of two pseudo-classes.
 func (r *selectorReader) qualify(mark, name string) bool {
-	if !nameForm.MatchString(name) {
+	if !nameForm().MatchString(name) {
 		return false
 	}
 	if mark == ":" {

@@ -2,10 +2,11 @@ package view
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 
 	"golang.org/x/net/html"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
 const (
@@ -76,12 +77,12 @@ func quotation(line string) (depth int, rest string) {
 	return depth, rest
 }
 
-var textLink = regexp.MustCompile(`(?i)\b(?:https?://|www\.)[^\s<>"\x60]+|\b[a-z0-9._%+-]+@(?:[a-z0-9-]+\.)+[a-z]+\b`)
+var textLink = lazyregexp.New(`(?i)\b(?:https?://|www\.)[^\s<>"\x60]+|\b[a-z0-9._%+-]+@(?:[a-z0-9-]+\.)+[a-z]+\b`)
 
 // linked writes a line with its links.
 func (w *textWriter) linked(line string) {
 	at := 0
-	for _, m := range textLink.FindAllStringIndex(line, -1) {
+	for _, m := range textLink().FindAllStringIndex(line, -1) {
 		if m[1]-m[0] > maxTextLink {
 			continue
 		}

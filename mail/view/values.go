@@ -2,13 +2,14 @@ package view
 
 import (
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/tdewolff/parse/v2"
 	"github.com/tdewolff/parse/v2/css"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
 // Bounds on what a message may say of its looks.
@@ -50,9 +51,9 @@ var properties = map[string]kind{
 }
 
 var (
-	wordForm   = regexp.MustCompile(`^-?[a-zA-Z][a-zA-Z0-9-]{0,39}$`)
-	colourForm = regexp.MustCompile(`^#[0-9a-fA-F]{3,8}$`)
-	stringForm = regexp.MustCompile(`^[\p{L}\p{N} _.-]+$`)
+	wordForm   = lazyregexp.New(`^-?[a-zA-Z][a-zA-Z0-9-]{0,39}$`)
+	colourForm = lazyregexp.New(`^#[0-9a-fA-F]{3,8}$`)
+	stringForm = lazyregexp.New(`^[\p{L}\p{N} _.-]+$`)
 	functions  = map[string]bool{"rgb(": true, "rgba(": true, "hsl(": true, "hsla(": true}
 	units      = map[string]float64{"px": maxLength, "pt": maxLength, "em": maxEms, "rem": maxEms, "ex": maxEms, "ch": maxEms,
 		"in": maxEms, "cm": maxEms, "mm": maxLength, "pc": maxEms}
@@ -211,9 +212,9 @@ func (w *valueWriter) piece(t token) (string, bool) {
 	text := string(t.text)
 	switch t.kind {
 	case css.IdentToken:
-		return text, wordForm.MatchString(text) && !w.inside
+		return text, wordForm().MatchString(text) && !w.inside
 	case css.HashToken:
-		return text, w.takes&colours != 0 && colourForm.MatchString(text) && !w.inside
+		return text, w.takes&colours != 0 && colourForm().MatchString(text) && !w.inside
 	case css.StringToken:
 		return quoted(text, w.takes)
 	case css.FunctionToken:
@@ -239,7 +240,7 @@ func quoted(text string, takes kind) (string, bool) {
 		return "", false
 	}
 	name := text[1 : len(text)-1]
-	return `"` + name + `"`, utf8.RuneCountInString(name) <= maxString && stringForm.MatchString(name)
+	return `"` + name + `"`, utf8.RuneCountInString(name) <= maxString && stringForm().MatchString(name)
 }
 
 // length writes a number with its unit, if it is neither below zero nor out of all proportion.

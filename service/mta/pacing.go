@@ -2,11 +2,11 @@ package mta
 
 import (
 	"maps"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/mail/deliver"
 )
 
@@ -116,7 +116,7 @@ func (p *paces) slower(lane string, l *pace) {
 }
 
 // tooMuch is how hosts say that they get too much at a time.
-var tooMuch = regexp.MustCompile(`(?i)throttl|\brate\b|\blimit|too (many|much|fast|quick|frequent)|slow down|try (again )?later|temporarily deferred|exceeded|busy`)
+var tooMuch = lazyregexp.New(`(?i)throttl|\brate\b|\blimit|too (many|much|fast|quick|frequent)|slow down|try (again )?later|temporarily deferred|exceeded|busy`)
 
 // throttles tells an answer that asks for less mail from one about a message or a mailbox: 421, and
 // 45x that says so.
@@ -127,14 +127,14 @@ func throttles(r deliver.Result) bool {
 	case r.Code == 421:
 		return true
 	case r.Code == 429, r.Code >= 450 && r.Code <= 454:
-		return tooMuch.MatchString(r.Reply) && !greylists.MatchString(r.Reply)
+		return tooMuch().MatchString(r.Reply) && !greylists().MatchString(r.Reply)
 	}
 	return false
 }
 
 // greylists is how hosts say that a sender who comes back is welcome, which is no matter of how
 // much comes.
-var greylists = regexp.MustCompile(`(?i)gr[ea]y.?list`)
+var greylists = lazyregexp.New(`(?i)gr[ea]y.?list`)
 
 // Bounds of what is forwarded to one address: hosts take who forwards more spam than their users
 // can read for its sender.
