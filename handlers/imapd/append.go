@@ -17,6 +17,9 @@ const (
 	maxAppendBytes = 64 << 20 // of all messages of one APPEND
 )
 
+// errNoEnd ends a command whose client has gone, or was sent away.
+var errNoEnd = refused(imap.ResponseCodeClientBug, "The command has no end")
+
 // Append takes the messages of an APPEND from the client, and stores all or none (RFC 3502). The
 // parser knows only the first of them.
 func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.AppendOptions) (*imap.AppendData, error) {
@@ -39,8 +42,8 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 		}
 		if err == nil {
 			var n int64
-			if n, err = io.Copy(body, literal); err == nil && n < item.size {
-				err = io.ErrUnexpectedEOF
+			if n, err = io.Copy(body, literal); n < item.size && (err == nil || ss.conn.ending != nil) {
+				err = errNoEnd
 			}
 		}
 		if err != nil {
@@ -129,7 +132,7 @@ func (w *protocolConn) nextMessage() (item appendItem, more bool, err error) {
 	}
 	switch {
 	case w.ending != nil:
-		return item, false, refused(imap.ResponseCodeClientBug, "The command has no end")
+		return item, false, errNoEnd
 	case w.command.refused != "":
 		return item, false, badCommand("%s", w.command.refused)
 	}
