@@ -32,7 +32,8 @@ func imapWorks() (list []work) {
 	}
 	return append(list,
 		work{"imap log-in", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.logIns(b.times(100, 3)) }},
-		work{"imap APPEND", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.appends(b.times(8000, 8)) }},
+		work{"imap APPEND", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.appends(b.times(8000, 8), 1) }},
+		work{"imap MULTIAPPEND", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.appends(b.times(40000, 8), 20) }},
 		work{"imap idle, KiB each", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.idleMemory(b.times(1000, 20)) }},
 	)
 }
@@ -181,8 +182,8 @@ func (b *bench) logIns(times int) (measured, error) {
 	})
 }
 
-// appends stores messages over eight connections, each with LITERAL+.
-func (b *bench) appends(times int) (measured, error) {
+// appends stores messages over eight connections with LITERAL+, so many in each command.
+func (b *bench) appends(times, each int) (measured, error) {
 	m, err := b.newMailstead("")
 	if err != nil {
 		return measured{}, err
@@ -195,9 +196,14 @@ func (b *bench) appends(times int) (measured, error) {
 	for range 8 {
 		all.Go(func() {
 			c, err := m.imap(b.limit)
-			for n := 0; err == nil && n < times/8; n++ {
-				text := strings.TrimSuffix(string(messages[n%len(messages)]), ".\r\n")
-				err = c.run(fmt.Sprintf("APPEND INBOX {%d+}\r\n%s", len(text), text))
+			for n := 0; err == nil && n < times/8; {
+				command := new(strings.Builder)
+				command.WriteString("APPEND INBOX")
+				for end := min(n+each, times/8); n < end; n++ {
+					text := strings.TrimSuffix(string(messages[n%len(messages)]), ".\r\n")
+					fmt.Fprintf(command, " {%d+}\r\n%s", len(text), text)
+				}
+				err = c.run(command.String())
 			}
 			if err != nil {
 				failed <- err

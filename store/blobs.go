@@ -13,6 +13,9 @@ import (
 // A Spool is a message while it arrives, until Append.
 type Spool = segment.Spool
 
+// A Body is the bytes of a message that is to be stored.
+type Body = segment.Body
+
 // NewSpool returns a place for a message of at most limit bytes while it arrives. It must be
 // closed.
 func (s *Store) NewSpool(limit int64) *Spool { return s.spools.New(limit) }
@@ -21,7 +24,7 @@ func (s *Store) NewSpool(limit int64) *Spool { return s.spools.New(limit) }
 // segments. It is on disk once an Update that refers to it (AddMessage, RefBlob) has returned;
 // Release it if none will. All references to it must be made in one transaction, or while another
 // reference stands. It returns ErrFull, having written nothing, when the disk has no room.
-func (s *Store) Append(env []byte, body *Spool) (BlobRef, error) {
+func (s *Store) Append(env []byte, body Body) (BlobRef, error) {
 	if err := s.mayAppend(); err != nil {
 		return BlobRef{}, err
 	}

@@ -95,3 +95,26 @@ func BenchmarkCopy(b *testing.B) {
 	}
 	report()
 }
+
+// BenchmarkAppend measures messages of 2 KiB, one and twenty in a command.
+func BenchmarkAppend(b *testing.B) {
+	message := letter("x") + strings.Repeat("0123456789 abcdefghijklmnopqrstuvwxyz\r\n", 48)
+	message = strings.ReplaceAll(strings.ReplaceAll(message, "\r\n", "\n"), "\n", "\r\n")
+	for _, each := range []int{1, 20} {
+		b.Run(fmt.Sprintf("%d_a_command", each), func(b *testing.B) {
+			h := serve(b, nil)
+			c := h.login(b)
+			c.conn.SetDeadline(time.Time{})
+			command := "b APPEND INBOX" + strings.Repeat(" "+literal("{%d+}\r\n%s", message), each) + "\r\n"
+			b.ReportAllocs()
+			report := cputime.Start(b)
+			for range (b.N + each - 1) / each {
+				c.send(command)
+				if got := c.until("b"); !strings.HasPrefix(got[0], "OK") {
+					b.Fatal(got)
+				}
+			}
+			report()
+		})
+	}
+}

@@ -7,8 +7,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-
-	"github.com/emersion/go-imap/v2"
 )
 
 var errTooLong = errors.New("[TOOBIG] The command is too long")
@@ -43,6 +41,7 @@ func (w *protocolConn) nextCommand() error {
 // been answered.
 func (w *protocolConn) prepareCommand() []byte {
 	tag, verb := commandName(w.text)
+	w.tag = tag
 	w.mu.Lock()
 	w.verb, w.patch = verb, nil
 	w.mu.Unlock()
@@ -167,53 +166,6 @@ func (w *protocolConn) refuseLiteral(m literalMarker, why string) error {
 	return nil
 }
 
-// readAfterMessage reads the line after the message of an APPEND. The parser gets the end that
-// belongs there in any case, since it has taken the message. The session calls checkEnd before it
-// keeps the message, and learns there what is wrong with the line.
-func (w *protocolConn) readAfterMessage() error {
-	if err := w.awaitLine(); err != nil {
-		return w.readError(err)
-	}
-	w.text, w.command.afterLiteral = w.text[:0], false
-	if err := w.readLine(); err != nil {
-		return w.readError(err)
-	}
-	m, err := scanLine(w.text)
-	if err != nil {
-		return w.closeWith("[CLIENTBUG] " + err.Error())
-	}
-	if m.found || strings.TrimRight(string(w.text), " \r\n") != w.command.end {
-		w.command.refused = "One APPEND takes one message" // MULTIAPPEND (RFC 3502) is not offered
-	}
-	if m.nonSync {
-		if m.size > w.maxSkip() {
-			return w.closeWith("[TOOBIG] The literal is too large")
-		}
-		end, why := w.command.end, w.command.refused
-		if err := w.skip(m.size); err != nil {
-			return err
-		}
-		w.command = command{end: end, refused: why}
-	}
-	w.line = []byte(w.command.end + "\r\n")
-	return nil
-}
-
-// checkEnd reads on to the end of an APPEND, whose message the parser has taken, and returns what
-// is wrong with the command. A message must not be kept if its command does not end after it.
-func (w *protocolConn) checkEnd() error {
-	if len(w.line) == 0 && w.ending == nil {
-		w.ending = w.next()
-	}
-	if w.ending != nil {
-		return refused(imap.ResponseCodeClientBug, "The command has no end")
-	}
-	if w.command.refused != "" {
-		return badCommand("%s", w.command.refused)
-	}
-	return nil
-}
-
 // readString replaces the marker of a literal by its content as a quoted string. A line end or a
 // NUL in it breaks the command: a parser that gives up a command would take what follows the line
 // end for the next one.
@@ -286,7 +238,7 @@ func (c *command) noteLine(text []byte, from int, m literalMarker) {
 	if m.found && c.append && hasArgument(string(text[:m.at])) {
 		c.message = true
 		if bytes.HasSuffix(text[:m.at], []byte("(~")) { // UTF8 (~{…} (RFC 6855 section 4)
-			c.end = ")"
+			c.end, c.parserEnd = ")", ")"
 		}
 	}
 }

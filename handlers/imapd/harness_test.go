@@ -103,11 +103,11 @@ func (h *host) put(t testing.TB, folder, message string, flags inbox.Flags) uint
 	if _, err := io.WriteString(body, strings.ReplaceAll(message, "\n", "\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	_, uid, err := h.AppendMessage(context.Background(), h.user, inbox.Append{Folder: folder, Flags: flags, Body: body})
+	_, uids, err := h.AppendMessages(context.Background(), h.user, folder, inbox.Append{Flags: flags, Body: body})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return uid
+	return uids[0]
 }
 
 func letter(subject string) string {

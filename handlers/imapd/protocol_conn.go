@@ -65,6 +65,7 @@ type protocolConn struct {
 	line      []byte                      // what the parser has not taken yet
 	literal   int64                       // bytes of a literal that it has not taken yet
 	command   command
+	tag       string    // of the command that the parser has
 	ending    error     // what every further Read gives; the parser asks again after an error
 	loginBy   time.Time // when the client must have logged in; zero once it has
 	idleTime  time.Duration
@@ -93,9 +94,13 @@ type command struct {
 	afterLiteral bool // the message of an APPEND is on its way, and then the line behind it
 	continuation bool // it is no command but a line that the parser has asked for
 	append       bool
-	message      bool   // its last literal is the message of an APPEND
-	end          string // what must stand behind that message, without the line end
-	refused      string // why the parser must not run the command: a status, and a text
+	message      bool          // its last literal is the message of an APPEND
+	end          string        // what must stand behind that message
+	parserEnd    string        // what the parser awaits at the end of an APPEND: the end of its first message
+	takesMore    bool          // the session waits for the next message of the APPEND
+	next         appendItem    // that message
+	marker       literalMarker // of that message; none once it is being read
+	refused      string        // why the parser must not run the command: a status, and a text
 }
 
 // An announcedLiteral is the literal that the line given to the parser has announced.
@@ -431,7 +436,7 @@ func (w *protocolConn) setSession(open bool) {
 const maxTag = 256 // bytes of a tag that patches of replies reckon with
 
 // capsAfterLogin are the capabilities after log-in, besides those of go-imap.
-const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE"
+const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND"
 
 // A replyPatch is a text that is added to one reply of the parser, because go-imap has no means to
 // write it.

@@ -109,6 +109,7 @@ var responseCodes = map[string]imap.ResponseCode{
 	core.CodeMailboxClosed:      imap.ResponseCodeUnavailable,
 	inbox.CodeKeywords:          imap.ResponseCodeLimit,
 	inbox.CodeMessageEmpty:      imap.ResponseCodeCannot,
+	inbox.CodeAppendSize:        imap.ResponseCodeLimit,
 
 	"unauthorized":        imap.ResponseCodeAuthenticationFailed,
 	"mailbox_unavailable": imap.ResponseCodeContactAdmin,

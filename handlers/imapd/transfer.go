@@ -2,44 +2,12 @@ package imapd
 
 import (
 	"errors"
-	"io"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 
 	"github.com/mailstead/mailstead/service/inbox"
 )
-
-// Append takes a message from the client.
-func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.AppendOptions) (*imap.AppendData, error) {
-	svc := ss.server.Service
-	if err := svc.CheckAppend(ss.conn.ctx, ss.user, folder, r.Size()); err != nil {
-		return nil, ss.tryCreate(err)
-	}
-	flags, keywords, err := parseFlags(options.Flags)
-	if err != nil {
-		return nil, err
-	}
-	body := svc.NewSpool(AppendLimit)
-	defer body.Close()
-	n, err := io.Copy(body, r)
-	if err == nil && n < r.Size() {
-		err = io.ErrUnexpectedEOF
-	}
-	if err == nil {
-		err = ss.conn.checkEnd()
-	}
-	if err != nil {
-		return nil, ss.replyError(err)
-	}
-	validity, uid, err := svc.AppendMessage(ss.conn.ctx, ss.user, inbox.Append{
-		Folder: folder, Flags: flags, Keywords: keywords, Received: options.Time, Body: body,
-	})
-	if err != nil {
-		return nil, ss.tryCreate(err)
-	}
-	return &imap.AppendData{UIDValidity: validity, UID: imap.UID(uid)}, nil
-}
 
 // Copy copies messages to another folder, all or none.
 func (ss *session) Copy(set imap.NumSet, dest string) (*imap.CopyData, error) {

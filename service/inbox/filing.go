@@ -51,7 +51,7 @@ type DeliveryReport struct {
 
 // Prepare reads a message and appends its bytes, outside any transaction. Whoever does not file it
 // calls release.
-func (s *Service) Prepare(body *store.Spool, env Envelope) (*StoredMessage, error) {
+func (s *Service) Prepare(body store.Body, env Envelope) (*StoredMessage, error) {
 	envelope, err := json.Marshal(env)
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)

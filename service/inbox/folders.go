@@ -44,6 +44,7 @@ const (
 	CodeQuota             = "quota_exceeded"
 	CodeKeywords          = "keywords_invalid"
 	CodeMessageEmpty      = "message_empty"
+	CodeAppendSize        = "append_too_large"
 )
 
 // IsNotFound tells whether an error says that a mailbox, folder or message does not exist.

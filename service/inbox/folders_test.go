@@ -158,7 +158,7 @@ func TestFolderCommandsAreCounted(t *testing.T) {
 	}
 	body := i.Spool("Subject: x\r\n\r\nx")
 	defer body.Close()
-	if _, _, err := i.Svc.AppendMessage(ctx, ann, inbox.Append{Folder: "INBOX", Body: body}); err != nil {
+	if _, _, err := i.Svc.AppendMessages(ctx, ann, "INBOX", inbox.Append{Body: body}); err != nil {
 		t.Errorf("APPEND is limited too: %v", err)
 	}
 }
@@ -172,12 +172,12 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 	var uids []uint32
 	for range 3 {
 		body := i.Spool("Subject: x\r\n\r\nx")
-		_, uid, err := i.Svc.AppendMessage(ctx, u, inbox.Append{Folder: "INBOX", Body: body})
+		_, put, err := i.Svc.AppendMessages(ctx, u, "INBOX", inbox.Append{Body: body})
 		body.Close()
 		if err != nil {
 			t.Fatal(err)
 		}
-		uids = append(uids, uid)
+		uids = append(uids, put...)
 	}
 	for len(uids) < 600 { // of these three
 		var more []uint32

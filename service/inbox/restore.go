@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"strings"
 
@@ -156,11 +155,6 @@ func (s *Service) restoreMessage(ctx context.Context, old *store.Store, u core.M
 		return err
 	}
 	defer blob.Close()
-	body := s.Store.NewSpool(max(blob.Size(), 1))
-	defer body.Close()
-	if _, err := io.Copy(body, io.NewSectionReader(blob, 0, blob.Size())); err != nil {
-		return fmt.Errorf("copy message: %w", err)
-	}
-	_, _, err = s.AppendMessage(ctx, u, Append{Folder: folder, Flags: m.Flags, Keywords: m.Keywords, Received: m.Received, Body: body})
+	_, _, err = s.AppendMessages(ctx, u, folder, Append{Flags: m.Flags, Keywords: m.Keywords, Received: m.Received, Body: blob})
 	return err
 }

@@ -9,6 +9,7 @@
 //   - inbox_message.go: one message.
 //   - inbox_changes.go: marks and deletion.
 //   - inbox_search.go: what a search finds. text_index.go: the index behind it.
+//   - append.go: messages that mail clients put into folders.
 //   - folders.go, folder_messages.go: folders, flags, copies and searches for IMAP.
 //   - mark_answered.go: which messages a reply answers.
 //   - warmup.go: warm-up mail.

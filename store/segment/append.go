@@ -119,12 +119,18 @@ func (s *Store) fail(cause error) error {
 	return s.failure()
 }
 
+// A Body is the bytes of a message that is to be stored: a Spool, a part of one, or a Blob.
+type Body interface {
+	io.ReaderAt
+	Size() int64
+}
+
 // Append stores one message with its envelope, at most 64 KiB that mean nothing to this code. It is
 // on disk after the next Sync, or at once if it has a segment of its own. An error, a full disk for
 // one, leaves nothing behind and later appends may succeed, unless it is ErrFailed.
-func (s *Store) Append(env []byte, body *Spool) (Ref, error) {
-	if body.err != nil {
-		return Ref{}, body.err
+func (s *Store) Append(env []byte, body Body) (Ref, error) {
+	if spool, ok := body.(*Spool); ok && spool.err != nil {
+		return Ref{}, spool.err
 	}
 	return s.appendFrom(env, record{body: body.Size()}, body)
 }

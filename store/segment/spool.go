@@ -92,6 +92,41 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return taken, nil
 }
 
+// ReadFrom reads a message to its end without a buffer between. Of more than the maximum it keeps
+// what fits, and returns ErrTooLarge as Write does. An error of r does not end the Spool.
+func (s *Spool) ReadFrom(r io.Reader) (n int64, err error) {
+	for s.err == nil {
+		left := s.limit - s.flushed - s.inChunk
+		if left == 0 {
+			var over [1]byte
+			m, err := r.Read(over[:])
+			switch {
+			case m > 0:
+				s.err = ErrTooLarge
+			case err == io.EOF:
+				return n, nil
+			case err != nil:
+				return n, err
+			}
+			continue
+		}
+		if s.err = s.grow(); s.err != nil {
+			break
+		}
+		at := s.inChunk % spoolChunk
+		m, err := r.Read(s.chunks[s.inChunk/spoolChunk][at:][:min(left, spoolChunk-at)])
+		s.inChunk += int64(m)
+		n += int64(m)
+		switch {
+		case err == io.EOF:
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+	}
+	return n, s.err
+}
+
 // grow makes room for at least one byte in chunks.
 func (s *Spool) grow() error {
 	switch {

@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/mailstead/mailstead/store/segment/disktest"
 )
@@ -33,7 +35,11 @@ func TestSpoolAgreesWithTwin(t *testing.T) {
 			want := randomBytes(r, size)
 			s := spools.New(int64(size))
 			for part := range slices.Chunk(want, piece) {
-				if n, err := s.Write(part); n != len(part) || err != nil {
+				if r.IntN(2) == 0 {
+					if n, err := s.ReadFrom(bytes.NewReader(part)); n != int64(len(part)) || err != nil {
+						t.Fatalf("ReadFrom gives %d, %v", n, err)
+					}
+				} else if n, err := s.Write(part); n != len(part) || err != nil {
 					t.Fatalf("Write gives %d, %v", n, err)
 				}
 			}
@@ -87,6 +93,35 @@ func TestSpoolRefusesMoreThanItsMaximum(t *testing.T) {
 	b := newBench(t, Options{})
 	if _, err := b.Append(nil, s); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("append of a cut message gives %v", err)
+	}
+}
+
+// TestSpoolReadsWhatFits: ReadFrom ends at the maximum, and an error of the reader is not the
+// Spool's.
+func TestSpoolReadsWhatFits(t *testing.T) {
+	spools := newTestSpools(t)
+	const limit = spoolChunk + 10
+	for size, want := range map[int]error{0: nil, 1: nil, spoolChunk: nil, limit - 1: nil, limit: nil, limit + 1: ErrTooLarge, 3 * limit: ErrTooLarge} {
+		s := spools.New(limit)
+		n, err := s.ReadFrom(iotest.HalfReader(bytes.NewReader(make([]byte, size))))
+		if err != want || n != int64(min(size, limit)) || s.Size() != n {
+			t.Errorf("of %d bytes %d are read, %v", size, n, err)
+		}
+		if _, err := s.Write([]byte("x")); (err == nil) != (size < limit) {
+			t.Errorf("a Write after %d bytes gives %v", size, err)
+		}
+		s.Close()
+	}
+	s := spools.New(limit)
+	defer s.Close()
+	if n, err := s.ReadFrom(io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(io.ErrNoProgress))); n != 3 || err != io.ErrNoProgress {
+		t.Errorf("ReadFrom gives %d, %v", n, err)
+	}
+	if n, err := s.ReadFrom(strings.NewReader("def")); n != 3 || err != nil {
+		t.Errorf("ReadFrom gives %d, %v", n, err)
+	}
+	if got, err := io.ReadAll(s.Reader()); err != nil || string(got) != "abcdef" {
+		t.Errorf("the spool has %q, %v", got, err)
 	}
 }
 

@@ -1,0 +1,218 @@
+package imapd
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+const (
+	maxAppended    = 100      // messages of one APPEND
+	maxAppendBytes = 64 << 20 // of all messages of one APPEND
+)
+
+// errNoEnd ends a command whose client has gone, or was sent away.
+var errNoEnd = refused(imap.ResponseCodeClientBug, "The command has no end")
+
+// Append takes the messages of an APPEND from the client, and stores all or none (RFC 3502). The
+// parser knows only the first of them.
+func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.AppendOptions) (*imap.AppendData, error) {
+	body := ss.server.Service.NewSpool(maxAppendBytes)
+	defer body.Close()
+	var messages []inbox.Append
+	var held, room int64
+	item, literal := appendItem{flags: options.Flags, date: options.Time, size: r.Size()}, io.Reader(r)
+	for more := true; more; {
+		err := checkAppended(len(messages)+1, item.size, held)
+		if err == nil && (literal != nil || item.size == 0 || item.size > room-held) {
+			room, err = ss.server.Service.CheckAppend(ss.conn.ctx, ss.user, folder, item.size, held)
+		}
+		m := inbox.Append{Received: item.date, Body: io.NewSectionReader(body, held, item.size)}
+		if err == nil {
+			m.Flags, m.Keywords, err = parseFlags(item.flags)
+		}
+		if err == nil && literal == nil {
+			literal, err = ss.conn.takeMessage()
+		}
+		if err == nil {
+			var n int64
+			if n, err = io.Copy(body, literal); n < item.size && (err == nil || ss.conn.ending != nil) {
+				err = errNoEnd
+			}
+		}
+		if err != nil {
+			ss.conn.refuseMessage(literal)
+			return nil, ss.tryCreate(err)
+		}
+		messages, held, literal = append(messages, m), held+item.size, nil
+		if item, more, err = ss.conn.nextMessage(); err != nil {
+			return nil, err
+		}
+	}
+	validity, uids, err := ss.server.Service.AppendMessages(ss.conn.ctx, ss.user, folder, messages...)
+	if err != nil {
+		return nil, ss.tryCreate(err)
+	}
+	data := &imap.AppendData{UIDValidity: validity, UID: imap.UID(uids[0])}
+	if len(uids) > 1 { // the parser writes the first
+		rest := strings.TrimPrefix(uidSet(uids).String(), fmt.Sprint(uids[0]))
+		ss.conn.patchEnd(ss.conn.tag+" OK [APPENDUID ", "] APPEND completed\r\n", rest)
+	}
+	return data, nil
+}
+
+// checkAppended refuses what is too much for one APPEND: its n-th message, behind others that have
+// so many bytes in all.
+func checkAppended(n int, size, others int64) error {
+	switch {
+	case size > AppendLimit:
+		return refused(imap.ResponseCodeTooBig, "The message is too large")
+	case n > maxAppended:
+		return refused(imap.ResponseCodeLimit, fmt.Sprintf("One APPEND takes at most %d messages; use one more for the others", maxAppended))
+	case others+size > maxAppendBytes:
+		return refused(imap.ResponseCodeTooBig, fmt.Sprintf("The messages of one APPEND have at most %d bytes; use one more for the others", maxAppendBytes))
+	}
+	return nil
+}
+
+// An appendItem is what a client says of one message of an APPEND before it sends it.
+type appendItem struct {
+	flags []imap.Flag
+	date  time.Time // zero: none
+	size  int64
+	end   string // what must stand behind it
+}
+
+// parseAppendItem reads what stands before the literal of a further message of an APPEND: flags and
+// a date, if there are any, and the beginning of a literal8 (RFC 3516, RFC 6855 section 4).
+func parseAppendItem(text []byte) (item appendItem, ok bool) {
+	text, ok = bytes.CutPrefix(text, []byte(" "))
+	if rest, found := bytes.CutPrefix(text, []byte("(")); ok && found {
+		var list []byte
+		if list, text, ok = bytes.Cut(rest, []byte(") ")); ok && len(list) > 0 {
+			for flag := range bytes.SplitSeq(list, []byte(" ")) {
+				name := bytes.TrimPrefix(flag, []byte(`\`))
+				ok = ok && len(name) > 0 && !bytes.ContainsAny(name, "(){ %*\"\\]")
+				item.flags = append(item.flags, imap.Flag(flag))
+			}
+		}
+	}
+	if rest, found := bytes.CutPrefix(text, []byte(`"`)); ok && found {
+		var date []byte
+		if date, text, ok = bytes.Cut(rest, []byte(`" `)); ok {
+			var err error
+			item.date, err = time.Parse("_2-Jan-2006 15:04:05 -0700", string(date))
+			ok = err == nil
+		}
+	}
+	switch strings.ToUpper(string(text)) {
+	case "", "~":
+		return item, ok
+	case "UTF8 (~":
+		item.end = ")"
+		return item, ok
+	}
+	return item, false
+}
+
+// nextMessage reads on behind a message that the session has taken, to the next one of the APPEND;
+// more is false where the command ends. What is wrong with the command is an error: a message must
+// not be kept if its command does not end after it, or after others.
+func (w *protocolConn) nextMessage() (item appendItem, more bool, err error) {
+	if len(w.line) == 0 && w.ending == nil {
+		w.command.takesMore = true
+		w.ending = w.next()
+		w.command.takesMore = false
+	}
+	switch {
+	case w.ending != nil:
+		return item, false, errNoEnd
+	case w.command.refused != "":
+		return item, false, badCommand("%s", w.command.refused)
+	}
+	return w.command.next, w.command.marker.found, nil
+}
+
+// takeMessage asks for the message that nextMessage has told of, and gives its bytes.
+func (w *protocolConn) takeMessage() (io.Reader, error) {
+	m := w.command.marker
+	w.command.marker = literalMarker{}
+	if !m.nonSync {
+		w.mu.Lock()
+		w.out = append(w.out, continuation...)
+		err := w.flushLocked()
+		w.mu.Unlock()
+		if err != nil {
+			w.ending = err
+			return nil, err
+		}
+	}
+	w.command.end, w.command.afterLiteral = w.command.next.end, true
+	w.literal = m.size
+	w.setReadLimit(lineTime + time.Duration(m.size/minRate)*time.Second)
+	return io.LimitReader(w, m.size), nil
+}
+
+// refuseMessage passes over the message that the session does not want, of which it may have read
+// the beginning. The parser then reads on to the end of the command.
+func (w *protocolConn) refuseMessage(read io.Reader) {
+	if read != nil {
+		_, _ = io.Copy(io.Discard, read) // should it fail, so does the next read
+	} else if w.ending == nil {
+		w.ending = w.endAppend(w.command.marker)
+	}
+}
+
+// readAfterMessage reads the line after a message of an APPEND. Where it tells of another, and the
+// session has asked, it is noted. Else the command ends, or what is left of it is passed over; the
+// parser gets the end that belongs there in any case, since it has taken its message.
+func (w *protocolConn) readAfterMessage() error {
+	if err := w.awaitLine(); err != nil {
+		return w.readError(err)
+	}
+	w.text, w.command.afterLiteral = w.text[:0], false
+	if err := w.readLine(); err != nil {
+		return w.readError(err)
+	}
+	m, err := scanLine(w.text)
+	if err != nil {
+		return w.closeWith("[CLIENTBUG] " + err.Error())
+	}
+	rest, ended := bytes.CutPrefix(w.text[:m.at], []byte(w.command.end))
+	switch {
+	case ended && !m.found && len(bytes.TrimRight(rest, " \r\n")) == 0:
+	case ended && m.found && w.command.takesMore:
+		if item, ok := parseAppendItem(rest); ok {
+			item.size = m.size
+			w.command.next, w.command.marker = item, m
+			return nil
+		}
+		w.command.refused = "What stands before a message cannot be read"
+	default:
+		w.command.refused = "Behind a message comes the end of the command, or another message"
+	}
+	return w.endAppend(m)
+}
+
+// endAppend passes over a literal that is not wanted, with what is behind it, and gives the parser
+// the end of the command.
+func (w *protocolConn) endAppend(m literalMarker) error {
+	if m.nonSync {
+		if m.size > w.maxSkip() {
+			return w.closeWith("[TOOBIG] The literal is too large")
+		}
+		c := w.command
+		if err := w.skip(m.size); err != nil {
+			return err
+		}
+		w.command = command{parserEnd: c.parserEnd, refused: c.refused}
+	}
+	w.line = []byte(w.command.parserEnd + "\r\n")
+	return nil
+}
