@@ -134,11 +134,12 @@ func (s *Splitter) unicode(run string, each func([]byte, bool)) {
 // latin folds a run that has Latin letters and accents alone, which needs no more than a table.
 func (s *Splitter) latin(run string) bool {
 	s.word = s.word[:0]
+	folds := latinFolds()
 	for _, r := range run {
 		if r >= latinEnd {
 			return false
 		}
-		if part := latinFolds()[r]; len(s.word)+len(part) <= MaxWord {
+		if part := folds[r]; len(s.word)+len(part) <= MaxWord {
 			s.word = append(s.word, part...)
 		}
 	}
