@@ -73,6 +73,7 @@ type pageCheck struct {
 	pages    uint64
 	used     []bool
 	errs     []error
+	spare    [][]byte // for pages to be read into
 }
 
 func (c *pageCheck) add(format string, args ...any) {
@@ -95,7 +96,7 @@ func what(bucket string) string {
 }
 
 // read gives a page with those that it runs on into, and marks them as used. It returns nil where
-// the page is damaged.
+// the page is damaged. A page that is no longer used may be given to spare.
 func (c *pageCheck) read(id uint64, bucket string) []byte {
 	wrong := func(text string) []byte {
 		c.add("page %d of %s %s", id, what(bucket), text)
@@ -104,13 +105,18 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 	if id >= c.pages {
 		return wrong("is beyond the end of the database")
 	}
-	head := make([]byte, pageHead)
-	if _, err := c.f.ReadAt(head, int64(id)*c.pageSize); err != nil {
+	var page []byte
+	if n := len(c.spare); n > 0 {
+		page, c.spare = c.spare[n-1], c.spare[:n-1]
+	} else {
+		page = make([]byte, c.pageSize)
+	}
+	if _, err := c.f.ReadAt(page, int64(id)*c.pageSize); err != nil {
 		return wrong(err.Error())
 	}
 	order := binary.NativeEndian
-	more := uint64(order.Uint32(head[12:]))
-	if order.Uint64(head) != id || id+more >= c.pages {
+	more := uint64(order.Uint32(page[12:]))
+	if order.Uint64(page) != id || id+more >= c.pages {
 		return wrong("is damaged: its head is wrong")
 	}
 	for n := id; n <= id+more; n++ {
@@ -119,9 +125,11 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 		}
 		c.used[n] = true
 	}
-	page := make([]byte, int64(more+1)*c.pageSize)
-	if _, err := c.f.ReadAt(page, int64(id)*c.pageSize); err != nil {
-		return wrong(err.Error())
+	if more > 0 {
+		page = append(page, make([]byte, int64(more)*c.pageSize)...)
+		if _, err := c.f.ReadAt(page[c.pageSize:], int64(id+1)*c.pageSize); err != nil {
+			return wrong(err.Error())
+		}
 	}
 	return page
 }
@@ -131,6 +139,7 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 func (c *pageCheck) tree(id uint64, bucket string, from, to []byte) {
 	if page := c.read(id, bucket); page != nil {
 		c.elements(page, id, bucket, from, to)
+		c.spare = append(c.spare, page[:c.pageSize])
 	}
 }
 
@@ -148,13 +157,17 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 		child      uint64
 		isBucket   bool
 	}
-	all := make([]element, count)
-	for i := range all {
+	var parents []element // those with something below them
+	if flags == branchPage || bucket == "" {
+		parents = make([]element, 0, count)
+	}
+	for i := range count {
 		start := pageHead + elementSize*i
 		b := page[start:]
 		var kind, pos, keySize, valueSize uint32
+		var child uint64
 		if flags == branchPage {
-			pos, keySize, all[i].child = order.Uint32(b), order.Uint32(b[4:]), order.Uint64(b[8:])
+			pos, keySize, child = order.Uint32(b), order.Uint32(b[4:]), order.Uint64(b[8:])
 		} else {
 			kind, pos, keySize, valueSize = order.Uint32(b), order.Uint32(b[4:]), order.Uint32(b[8:]), order.Uint32(b[12:])
 		}
@@ -164,24 +177,27 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 		}
 		keyEnd := at + int(keySize)
 		end := keyEnd + int(valueSize)
-		all[i].key, all[i].value, all[i].isBucket = page[at:keyEnd], page[keyEnd:end], kind == 1
-		if kind > 1 || flags == leafPage && all[i].isBucket != (bucket == "") {
+		e := element{key: page[at:keyEnd], value: page[keyEnd:end], child: child, isBucket: kind == 1}
+		if kind > 1 || flags == leafPage && e.isBucket != (bucket == "") {
 			wrong(fmt.Sprintf("row %d is of no known kind", i))
 			return
 		}
 		at = end
-		if bytes.Compare(all[i].key, from) < 0 || i > 0 && bytes.Equal(all[i].key, from) || to != nil && bytes.Compare(all[i].key, to) >= 0 {
+		if bytes.Compare(e.key, from) < 0 || i > 0 && bytes.Equal(e.key, from) || to != nil && bytes.Compare(e.key, to) >= 0 {
 			wrong(fmt.Sprintf("row %d is out of order", i))
 			return
 		}
-		from = all[i].key
+		from = e.key
+		if parents != nil {
+			parents = append(parents, e)
+		}
 	}
-	for i, e := range all {
+	for i, e := range parents {
 		switch {
 		case flags == branchPage:
 			end := to
 			if i+1 < count {
-				end = all[i+1].key
+				end = parents[i+1].key
 			}
 			c.tree(e.child, bucket, e.key, end)
 		case e.isBucket && len(e.value) < 16:
