@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"iter"
@@ -222,6 +223,60 @@ func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[Message] {
 			}
 		}
 	}
+}
+
+// EachMessage calls fn with those of the messages with these ascending UIDs that are there, and
+// with the structure of each, if it is wanted, until fn answers false. m and structure are valid
+// only until fn returns. Nothing may write to the folder meanwhile.
+func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool, fn func(m *Message, structure []byte) bool) error {
+	if len(uids) == 0 {
+		return nil
+	}
+	rows, metas := tx.walk(bktMessage), tx.walk(bktMeta)
+	key := messageKey(mailbox, folder, 0)
+	var m Message
+	var structure []byte
+	for _, uid := range uids {
+		binary.BigEndian.PutUint32(key[8:], uid)
+		row := rows.get(key[:])
+		if row == nil {
+			continue
+		}
+		if err := m.decode(key[:], row); err != nil {
+			return fmt.Errorf("message %x: %w", key, err)
+		}
+		if structures {
+			var err error
+			if structure, err = tx.structureOf(&m, key[:], metas.get(key[:])); err != nil {
+				return fmt.Errorf("structure of message %x: %w", key, err)
+			}
+		}
+		if !fn(&m, structure) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// structureOf gives the structure of a message, in place, from its meta row.
+func (tx *Tx) structureOf(m *Message, key, meta []byte) ([]byte, error) {
+	if meta == nil {
+		return nil, ErrNotFound
+	}
+	row, err := openMeta(key, meta)
+	if err != nil {
+		return nil, err
+	}
+	if row[0] == metaShared {
+		at := blobPrefix(m.Blob)
+		structure, err := tx.structure(at[:])
+		if structure == nil && err == nil {
+			err = ErrDamagedRow
+		}
+		return structure, err
+	}
+	structure, _, err := cutField(row[1:])
+	return structure, err
 }
 
 // SetFlags replaces the flags and keywords of a message, and sets m to what is then stored. ModSeq

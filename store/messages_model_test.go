@@ -436,6 +436,34 @@ func (r *modelRun) compareFolder(tx *Tx, f *Folder, want *twinFolder) {
 	if len(uids) > 0 {
 		r.Fatalf("walk from %d to %d misses %v", from, to, uids)
 	}
+	r.compareEach(tx, f, want)
+}
+
+// compareEach asks for some UIDs, there or not, near to each other or not.
+func (r *modelRun) compareEach(tx *Tx, f *Folder, want *twinFolder) {
+	var asked, there []uint32
+	for uid := uint32(1); uid < want.uidNext+3; uid += 1 + r.rnd.Uint32N(3)*r.rnd.Uint32N(20) {
+		asked = append(asked, uid)
+		if want.messages[uid] != nil {
+			there = append(there, uid)
+		}
+	}
+	structures := r.rnd.IntN(2) == 0
+	err := tx.EachMessage(f.Mailbox, f.ID, asked, structures, func(m *Message, structure []byte) bool {
+		body := ""
+		if structures {
+			body = want.messages[m.UID].body
+		}
+		if len(there) == 0 || m.UID != there[0] || string(structure) != body {
+			r.Fatalf("of %v comes UID %d with %q, want %v", asked, m.UID, structure, there)
+		}
+		there = there[1:]
+		r.compareMessage(tx, m, want.messages[m.UID])
+		return true
+	})
+	if err != nil || len(there) > 0 {
+		r.Fatalf("of %v: %v misses %v", asked, err, there)
+	}
 }
 
 func (r *modelRun) compareMessage(tx *Tx, m *Message, want *twinMessage) {

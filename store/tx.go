@@ -193,6 +193,42 @@ func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
+// A walk finds ascending keys of a bucket with one cursor, which steps on where the next key is
+// near and searches where it is far.
+type walk struct {
+	tx   *Tx
+	c    *bolt.Cursor
+	k, v []byte // where the cursor is
+	over bool   // it is behind the last key
+}
+
+// nearby is how many steps of a cursor cost about as much as a search.
+const nearby = 8
+
+func (tx *Tx) walk(i messageBucket) *walk { return &walk{tx: tx, c: tx.messageBucket(i).Cursor()} }
+
+// get gives the row of the key, nil if there is none.
+func (w *walk) get(key []byte) []byte {
+	for steps := 0; !w.over; steps++ {
+		if w.k != nil {
+			switch bytes.Compare(w.k, key) {
+			case 0:
+				return w.v
+			case 1:
+				return nil
+			}
+		}
+		w.tx.steps++
+		if w.k == nil || steps == nearby {
+			w.k, w.v = w.c.Seek(key)
+		} else {
+			w.k, w.v = w.c.Next()
+		}
+		w.over = w.k == nil
+	}
+	return nil
+}
+
 // descend walks a bucket downwards, from the last key under the prefix, or from the last one before
 // `before` if that is not empty, to the first key under the prefix. Whoever walks may write to the
 // bucket.

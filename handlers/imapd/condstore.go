@@ -8,12 +8,13 @@ import (
 	"strings"
 )
 
-// extensions are what a command has that go-imap's parser does not know (RFC 7162). The session
-// takes it out of the command before the parser gets it. The session's method, which the parser
-// calls next, finds it here.
+// extensions are what a command has that go-imap's parser does not know (RFC 7162), or does not
+// tell. The session takes the former out of the command before the parser gets it. The session's
+// method, which the parser calls next, finds it here.
 type extensions struct {
 	verb           string
 	modSeq         bool // FETCH MODSEQ
+	body           bool // FETCH BODY, which has no section
 	changedSince   uint64
 	unchangedSince *uint64
 	searchModSeq   bool // SEARCH MODSEQ
@@ -25,7 +26,7 @@ type extensions struct {
 // extensionWords are the words that each command is searched for.
 var extensionWords = map[string][]string{
 	"SELECT": {"CONDSTORE"}, "EXAMINE": {"CONDSTORE"}, "ENABLE": {"CONDSTORE"},
-	"FETCH": {"MODSEQ", "CHANGEDSINCE"}, "UID FETCH": {"MODSEQ", "CHANGEDSINCE"},
+	"FETCH": {"MODSEQ", "CHANGEDSINCE", "BODYSTRUCTURE"}, "UID FETCH": {"MODSEQ", "CHANGEDSINCE", "BODYSTRUCTURE"},
 	"STORE": {"UNCHANGEDSINCE"}, "UID STORE": {"UNCHANGEDSINCE"},
 	"SEARCH": {"MODSEQ", "SMALLER"}, "UID SEARCH": {"MODSEQ", "SMALLER"},
 	"STATUS": {"HIGHESTMODSEQ"}, "LIST": {"HIGHESTMODSEQ"},
@@ -112,9 +113,12 @@ func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
 		last = end
 	}
 	for i := first; i <= last && i < len(p.tokens); i++ {
-		if p.word(i) == "MODSEQ" {
+		switch p.word(i) {
+		case "MODSEQ":
 			p.replace(i, i, "UID")
 			a.modSeq = true
+		case "BODY":
+			a.body = true
 		}
 	}
 	if len(p.tokens) > last+1 {
@@ -126,7 +130,7 @@ func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
 		a.changedSince, a.modSeq = n, true
 	}
 	a.enable = a.modSeq
-	return a.modSeq
+	return a.modSeq || a.body
 }
 
 // storeArgs reads STORE set (UNCHANGEDSINCE n) flags. imapflow has the modifier behind the flags.

@@ -2,9 +2,9 @@ package imapd
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,14 +23,53 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 	if err := checkSections(options); err != nil {
 		return err
 	}
-	sel := ss.selected
-	options.UID = options.UID || hasBinaryRange(options) // something must follow it in the answer
-	f := &fetch{session: ss, w: w, options: options, structure: needsStructure(options), blobs: needsBlob(options)}
+	uids := ss.selected.view.uidsOf(set, ss.selected.saved)
+	f := &fetch{session: ss, w: w, options: options, shown: ss.attributesOf(options)}
+	if !needsBlob(options) {
+		return ss.replyError(f.attributes(uids))
+	}
+	f.shown.uid = f.shown.uid || hasBinaryRange(options)
+	return f.sections(uids)
+}
+
+// attributes answers a FETCH of what the rows have, which are written where they lie.
+func (f *fetch) attributes(uids []uint32) error {
+	ss := f.session
+	q := inbox.RowQuery{Structure: f.shown.structure(), ChangedSince: ss.extensions.changedSince}
+	var out attributeWriter
+	for len(uids) > 0 {
+		var failed error
+		var keywords [][]string
+		rest, err := ss.server.Service.EachRow(ss.conn.ctx, ss.user, ss.selected.folder, uids, q, func(row *inbox.MessageRow) bool {
+			if failed = out.answer(f.seq(row.UID), row, f.shown); failed != nil {
+				return false
+			}
+			if f.shown.flags && len(row.Keywords) > 0 {
+				keywords = append(keywords, row.Keywords)
+			}
+			return len(out.b) < fetchBuffer
+		})
+		out.view.Clear()
+		if err != nil {
+			return err
+		}
+		ss.writeNewKeywords(slices.Values(keywords))
+		if err := ss.conn.writeAnswers(out.b); err != nil || failed != nil {
+			return errors.Join(failed, err)
+		}
+		uids, out.b = rest, out.b[:0]
+	}
+	return nil
+}
+
+// sections answers a FETCH of parts of the messages, and what their rows have.
+func (f *fetch) sections(uids []uint32) error {
+	ss := f.session
 	var damaged []string // UIDs
-	marks := !sel.readOnly && marksSeen(options)
-	for uids := sel.view.uidsOf(set, sel.saved); len(uids) > 0; {
-		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, sel.folder, uids,
-			inbox.RowQuery{Structure: f.structure, ChangedSince: ss.extensions.changedSince})
+	marks := !ss.selected.readOnly && marksSeen(f.options)
+	for len(uids) > 0 {
+		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, ss.selected.folder, uids,
+			inbox.RowQuery{Structure: true, ChangedSince: ss.extensions.changedSince})
 		if err != nil {
 			return ss.replyError(err)
 		}
@@ -41,8 +80,8 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 				return ss.replyError(err)
 			}
 		}
-		if options.Flags || len(seen) > 0 {
-			ss.writeNewKeywords(rows)
+		if f.options.Flags || len(seen) > 0 {
+			ss.writeNewKeywords(keywordsOf(rows))
 		}
 		for i := range rows {
 			err := f.message(&rows[i], seen)
@@ -61,10 +100,6 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 			Text: "Messages that are damaged on the server's disk were left out: UID " + strings.Join(damaged[:min(len(damaged), 20)], ", ")}
 	}
 	return nil
-}
-
-func needsStructure(o *imap.FetchOptions) bool {
-	return o.Envelope || o.BodyStructure != nil || needsBlob(o)
 }
 
 func needsBlob(o *imap.FetchOptions) bool {
@@ -121,84 +156,73 @@ func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRo
 	return out, nil
 }
 
+// fetchBuffer is how many bytes of answers end a batch.
+const fetchBuffer = 64 << 10
+
 // A fetch is one FETCH command.
 type fetch struct {
-	session   *session
-	w         *imapserver.FetchWriter
-	options   *imap.FetchOptions
-	structure bool
-	blobs     bool
+	session *session
+	w       *imapserver.FetchWriter
+	options *imap.FetchOptions
+	shown   attributes
+	out     attributeWriter
+	last    uint32 // the sequence number of the message before
 }
 
-// message writes the answer for one message. seen has the rows that the command itself has marked.
+// seq gives the sequence number of a message.
+func (f *fetch) seq(uid uint32) uint32 {
+	f.last = f.session.selected.view.seqBehind(f.last, uid)
+	return f.last
+}
+
+// message writes the answer for one message with sections. seen has the rows that the command
+// itself has marked.
 func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow) error {
-	sel := f.session.selected
-	var s source
-	if f.structure {
-		root, err := msg.DecodePart(row.Structure)
-		if err != nil {
-			return err
-		}
-		s.root = root
-	}
-	if f.blobs {
-		blob, err := f.session.server.Service.OpenMessage(f.session.conn.ctx, f.session.user, sel.folder, row.UID)
-		if inbox.IsNotFound(err) {
-			return nil // deleted while we were reading
-		}
-		if err != nil {
-			return err
-		}
-		defer blob.Close()
-		s.blob = blob
-	}
-	items, ranges, err := f.items(&s)
+	ss := f.session
+	root, err := msg.DecodePart(row.Structure)
 	if err != nil {
 		return err
 	}
-	showFlags := f.options.Flags
+	blob, err := ss.server.Service.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, row.UID)
+	if inbox.IsNotFound(err) {
+		return nil // deleted while we were reading
+	}
+	if err != nil {
+		return err
+	}
+	defer blob.Close()
+	items, ranges, err := f.items(&source{root, blob})
+	if err != nil {
+		return err
+	}
+	shown := f.shown
 	if now, ok := seen[row.UID]; ok {
-		row, showFlags = &now, true
+		now.Structure = row.Structure
+		row = &now
+		shown.modSeq = shown.modSeq || !shown.flags && ss.condStore
+		shown.flags = true
 	}
-	first := string(ranges)
-	if f.session.extensions.modSeq || showFlags && !f.options.Flags && f.session.condStore {
-		first += modSeqItem(row.ModSeq)
+	seq := f.seq(row.UID)
+	f.out.b = append(f.out.b[:0], ranges...)
+	if err := f.out.items(row, shown); err != nil {
+		return err
 	}
-	if first != "" {
-		f.session.conn.patchFetch(first)
+	if len(items) == 0 {
+		f.out.end()
+		return ss.conn.writeAnswers(fmt.Appendf(nil, "* %d FETCH (%s", seq, f.out.b))
 	}
-	m := f.w.CreateMessage(sel.view.seq(row.UID))
+	if len(f.out.b) > 0 {
+		ss.conn.patchFetch(string(f.out.b))
+	}
+	m := f.w.CreateMessage(seq)
 	defer m.Close() // it holds a lock of go-imap's, whatever comes of the answer
-	f.writeAttributes(m, row, &s, showFlags)
 	for _, i := range items {
 		if err := i.write(m); err != nil {
-			f.session.conn.abort(err) // half an answer has gone out
+			ss.conn.abort(err) // half an answer has gone out
 			return err
 		}
 	}
 	return m.Close()
-}
-
-func (f *fetch) writeAttributes(m *imapserver.FetchResponseWriter, row *inbox.MessageRow, s *source, flags bool) {
-	o := f.options
-	if o.UID || flags {
-		m.WriteUID(imap.UID(row.UID))
-	}
-	if flags {
-		m.WriteFlags(flagsOf(row))
-	}
-	if o.InternalDate {
-		m.WriteInternalDate(row.Received)
-	}
-	if o.RFC822Size {
-		m.WriteRFC822Size(row.Size)
-	}
-	if o.Envelope {
-		m.WriteEnvelope(envelopeOf(s.root.Envelope))
-	}
-	if o.BodyStructure != nil {
-		m.WriteBodyStructure(structureOf(s.root))
-	}
 }
 
 // An item is one part of an answer that is read from the message; its size is known before the
@@ -321,123 +345,6 @@ func (w withoutNUL) Read(p []byte) (int, error) {
 
 // onlyWriter keeps io.CopyBuffer to the buffer that it was given.
 type onlyWriter struct{ io.Writer }
-
-// envelopeOf writes an envelope in go-imap's form, in which message ids have no brackets.
-func envelopeOf(e *msg.Envelope) *imap.Envelope {
-	out := &imap.Envelope{
-		Date: e.Date, Subject: e.Subject, MessageID: bare(e.MessageID),
-		From: addressesOf(e.From), Sender: addressesOf(e.Sender), ReplyTo: addressesOf(e.ReplyTo),
-		To: addressesOf(e.To), Cc: addressesOf(e.Cc), Bcc: addressesOf(e.Bcc),
-	}
-	for _, id := range e.InReplyTo {
-		out.InReplyTo = append(out.InReplyTo, bare(id))
-	}
-	return out
-}
-
-func bare(id string) string {
-	return strings.TrimSuffix(strings.TrimPrefix(id, "<"), ">")
-}
-
-func addressesOf(list []msg.Address) []imap.Address {
-	if len(list) == 0 {
-		return nil
-	}
-	out := make([]imap.Address, len(list))
-	for i, a := range list {
-		out[i] = imap.Address{Name: a.Name, Mailbox: a.Mailbox, Host: a.Host}
-	}
-	return out
-}
-
-// structureOf writes a part in go-imap's form, with the extension data that BODYSTRUCTURE has and
-// BODY leaves out.
-func structureOf(p *msg.Part) imap.BodyStructure {
-	if p.IsMultipart() {
-		out := &imap.BodyStructureMultiPart{Subtype: p.Subtype, Extended: &imap.BodyStructureMultiPartExt{
-			Params: paramsOf(p.Params), Disposition: dispositionOf(p), Language: p.Language, Location: asciiText(p.Location),
-		}}
-		for _, c := range p.Children {
-			out.Children = append(out.Children, structureOf(c))
-		}
-		return out
-	}
-	out := &imap.BodyStructureSinglePart{
-		Type: p.Type, Subtype: p.Subtype, Params: paramsOf(p.Params), ID: asciiText(p.ID),
-		Description: asciiText(p.Description), Encoding: asciiText(p.Encoding), Size: uint32(p.Size()),
-		Extended: &imap.BodyStructureSinglePartExt{
-			Disposition: dispositionOf(p), Language: p.Language, Location: asciiText(p.Location),
-		},
-	}
-	switch child := innerMessage(p); {
-	case child != nil:
-		out.MessageRFC822 = &imap.BodyStructureMessageRFC822{
-			Envelope: envelopeOf(child.Envelope), BodyStructure: structureOf(child), NumLines: p.Lines,
-		}
-	case p.Type == "text":
-		out.Text = &imap.BodyStructureText{NumLines: p.Lines}
-	}
-	return out
-}
-
-func dispositionOf(p *msg.Part) *imap.BodyStructureDisposition {
-	if p.Disposition == "" {
-		return nil
-	}
-	return &imap.BodyStructureDisposition{Value: asciiText(p.Disposition), Params: paramsOf(p.DispositionParams)}
-}
-
-// paramsOf writes parameters that are not ASCII as RFC 2231 does, since that is what clients expect
-// in a structure.
-func paramsOf(params map[string]string) map[string]string {
-	plain := true
-	for k, v := range params {
-		plain = plain && isASCII(k) && isASCII(v)
-	}
-	if plain {
-		return params
-	}
-	out := make(map[string]string, len(params))
-	for k, v := range params {
-		if isASCII(v) {
-			out[asciiText(k)] = v
-			continue
-		}
-		out[asciiText(k)+"*"] = "utf-8''" + percent(v)
-	}
-	return out
-}
-
-// percent writes every byte but those that RFC 2231 section 7 allows as %XX.
-func percent(s string) string {
-	const hex = "0123456789ABCDEF"
-	var out strings.Builder
-	for _, c := range []byte(s) {
-		if c > ' ' && c < 0x7f && strings.IndexByte(`*'%()<>@,;:\"/[]?=`, c) < 0 {
-			out.WriteByte(c)
-			continue
-		}
-		out.Write([]byte{'%', hex[c>>4], hex[c&15]})
-	}
-	return out.String()
-}
-
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= 0x80 {
-			return false
-		}
-	}
-	return true
-}
-
-// asciiText writes a text that is not ASCII as encoded words (RFC 2047).
-func asciiText(s string) string {
-	if isASCII(s) {
-		return s
-	}
-	return mime.QEncoding.Encode("utf-8", s)
-}
 
 const (
 	maxSections   = 100 // of one FETCH

@@ -93,7 +93,7 @@ var flagOps = map[imap.StoreFlagsOp]inbox.FlagOp{
 }
 
 // Store changes flags.
-func (ss *session) Store(w *imapserver.FetchWriter, set imap.NumSet, change *imap.StoreFlags, _ *imap.StoreOptions) error {
+func (ss *session) Store(_ *imapserver.FetchWriter, set imap.NumSet, change *imap.StoreFlags, _ *imap.StoreOptions) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	sel := ss.selected
@@ -110,7 +110,7 @@ func (ss *session) Store(w *imapserver.FetchWriter, set imap.NumSet, change *ima
 	done := slices.DeleteFunc(slices.Clone(rows), func(row inbox.MessageRow) bool { return row.Kept })
 	sel.noteOwnChanges(done)
 	if err == nil && (!change.Silent || ss.condStore) {
-		err = ss.writeFlags(w, done, change.Silent)
+		err = ss.writeFlags(done, change.Silent)
 	}
 	if err == nil && len(done) < len(rows) {
 		return ss.modifiedReply(set, rows)
@@ -140,22 +140,23 @@ func (ss *session) modifiedReply(set imap.NumSet, rows []inbox.MessageRow) error
 
 // writeFlags writes what flags messages have now. A client that wants silence gets only their
 // MODSEQ.
-func (ss *session) writeFlags(w *imapserver.FetchWriter, rows []inbox.MessageRow, silent bool) error {
+func (ss *session) writeFlags(rows []inbox.MessageRow, silent bool) error {
 	if !silent {
-		ss.writeNewKeywords(rows)
+		ss.writeNewKeywords(keywordsOf(rows))
 	}
-	for _, row := range rows {
-		if ss.condStore {
-			ss.conn.patchFetch(modSeqItem(row.ModSeq))
-		}
-		m := w.CreateMessage(ss.selected.view.seq(row.UID))
-		m.WriteUID(imap.UID(row.UID))
-		if !silent {
-			m.WriteFlags(flagsOf(&row))
-		}
-		if err := m.Close(); err != nil {
+	var out attributeWriter
+	for i := range rows {
+		shown := attributes{modSeq: ss.condStore, uid: true, flags: !silent}
+		if err := out.answer(ss.selected.view.seq(rows[i].UID), &rows[i], shown); err != nil {
 			return err
 		}
+		if len(out.b) < fetchBuffer && i < len(rows)-1 {
+			continue
+		}
+		if err := ss.conn.writeAnswers(out.b); err != nil {
+			return err
+		}
+		out.b = out.b[:0]
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package imapd
 
 import (
 	"errors"
+	"iter"
 	"slices"
 	"strings"
 
@@ -123,11 +124,11 @@ func (sel *selected) writeExpunges(write func(seq uint32) error) error {
 
 // writeNewKeywords lists keywords that are new to the client before a FETCH answer uses them (RFC
 // 3501 section 7.2.6).
-func (ss *session) writeNewKeywords(rows []inbox.MessageRow) {
+func (ss *session) writeNewKeywords(lists iter.Seq[[]string]) {
 	sel := ss.selected
 	known := len(sel.keywords)
-	for _, row := range rows {
-		for _, k := range row.Keywords {
+	for keywords := range lists {
+		for _, k := range keywords {
 			if len(sel.keywords) < maxListedKeywords && !inbox.HasKeyword(sel.keywords, k) {
 				sel.keywords = append(sel.keywords, k)
 			}
@@ -143,9 +144,19 @@ func (ss *session) writeNewKeywords(rows []inbox.MessageRow) {
 	ss.conn.writeReply("* FLAGS (%s)", strings.Join(names, " "))
 }
 
+func keywordsOf(rows []inbox.MessageRow) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		for i := range rows {
+			if !yield(rows[i].Keywords) {
+				return
+			}
+		}
+	}
+}
+
 func (ss *session) writeFlagUpdates(w *imapserver.UpdateWriter, rows []inbox.MessageRow) error {
 	sel := ss.selected
-	ss.writeNewKeywords(rows)
+	ss.writeNewKeywords(keywordsOf(rows))
 	for _, row := range rows {
 		seq := sel.view.seq(row.UID)
 		if seq == 0 {

@@ -355,6 +355,17 @@ func (w *protocolConn) writeReply(format string, args ...any) {
 	}
 }
 
+// writeAnswers adds whole replies of our own, which it does not keep. It must be called between
+// replies of the parser.
+func (w *protocolConn) writeAnswers(p []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil || len(p) == 0 {
+		return w.err
+	}
+	return w.put(p)
+}
+
 func (w *protocolConn) put(p []byte) error {
 	if len(w.out)+len(p) > outBuffer {
 		if err := w.flushLocked(); err != nil {

@@ -1,6 +1,9 @@
 package imapd
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -34,8 +37,10 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	nums := found
 	if kind == imapserver.NumKindSeq {
 		nums = make([]uint32, len(found))
+		last := uint32(0)
 		for i, uid := range found {
-			nums[i] = sel.view.seq(uid)
+			last = sel.view.seqBehind(last, uid)
+			nums[i] = last
 		}
 	}
 	data := &imap.SearchData{All: seqSet(nums), Count: uint32(len(nums))}
@@ -84,39 +89,85 @@ func reportedModSeq(modSeqs []uint64, o *imap.SearchOptions) uint64 {
 }
 
 // search returns the UIDs of the messages that meet the criteria, ascending, and the MODSEQ of
-// each.
+// each. Messages are looked at in the store's transaction; those whose bytes must be read are kept
+// and looked at behind it.
 func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeqs []uint64, err error) {
-	sel := ss.selected
-	q, err := newQuery(criteria, sel.view, sel.saved)
+	q, err := newQuery(criteria, ss.selected.view, ss.selected.saved)
 	if err != nil {
 		return nil, nil, err
 	}
 	until := time.Now().Add(searchTime)
+	add := func(row *inbox.MessageRow) { found, modSeqs = append(found, row.UID), append(modSeqs, row.ModSeq) }
 	for uids := q.candidates(); len(uids) > 0; {
-		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, sel.folder, uids, inbox.RowQuery{Structure: q.structure})
-		if err != nil {
+		if err := ss.conn.ctx.Err(); err != nil {
+			return nil, nil, err
+		}
+		if time.Now().After(until) {
+			return nil, nil, errSearchTime
+		}
+		var kept []keptRow
+		var failed error
+		rest, err := ss.server.Service.EachRow(ss.conn.ctx, ss.user, ss.selected.folder, uids, inbox.RowQuery{Structure: q.structure}, func(row *inbox.MessageRow) bool {
+			ok, err := q.match(q.candidate(row, nil))
+			switch {
+			case errors.Is(err, errNeedsBytes):
+				one := keptRow{MessageRow: *row}
+				one.Structure = bytes.Clone(row.Structure)
+				kept = append(kept, one)
+			case err != nil:
+				failed = err
+			case ok && len(kept) > 0:
+				kept = append(kept, keptRow{inbox.MessageRow{UID: row.UID, ModSeq: row.ModSeq}, true})
+			case ok:
+				add(row)
+			}
+			return failed == nil
+		})
+		q.view.Clear()
+		if err := cmp.Or(err, failed); err != nil {
 			return nil, nil, err
 		}
 		uids = rest
-		for i := range rows {
-			c := &candidate{row: &rows[i], seq: sel.view.seq(rows[i].UID), open: ss.opener(rows[i].UID)}
-			ok, err := q.match(c)
-			c.close()
-			if err != nil && !inbox.IsNotFound(err) && !inbox.IsDamaged(err) {
-				return nil, nil, err
+		for i := range kept {
+			row := &kept[i]
+			if !row.matches {
+				if row.matches, err = ss.matchBytes(q, &row.MessageRow); err != nil {
+					return nil, nil, err
+				}
 			}
-			if ok && err == nil {
-				found, modSeqs = append(found, rows[i].UID), append(modSeqs, rows[i].ModSeq)
+			if row.matches {
+				add(&row.MessageRow)
 			}
 			if err := ss.conn.ctx.Err(); err != nil {
 				return nil, nil, err
 			}
 			if time.Now().After(until) {
-				return nil, nil, refused(imap.ResponseCodeLimit, "The search takes too long; search for less")
+				return nil, nil, errSearchTime
 			}
 		}
 	}
 	return found, modSeqs, nil
+}
+
+// A keptRow waits for the end of the transaction: its bytes are needed, or it matches and one
+// before it waits.
+type keptRow struct {
+	inbox.MessageRow
+	matches bool
+}
+
+var errSearchTime = refused(imap.ResponseCodeLimit, "The search takes too long; search for less")
+
+// matchBytes reports whether a message meets the criteria, and reads of it what they need. What is
+// gone or damaged meets none.
+func (ss *session) matchBytes(q *query, row *inbox.MessageRow) (bool, error) {
+	c := q.candidate(row, ss.opener(row.UID))
+	defer c.close()
+	ok, err := q.match(c)
+	if inbox.IsNotFound(err) || inbox.IsDamaged(err) {
+		return false, nil
+	}
+	return ok, err
 }
 
 // patchSearchModSeq adds the MODSEQ to the answer of a search by MODSEQ (RFC 7162 section 3.1.5).
@@ -150,19 +201,87 @@ type blob interface {
 	io.Closer
 }
 
-// A query is the criteria of one SEARCH.
+// errNeedsBytes says that the criteria cannot be decided without the bytes of the message.
+var errNeedsBytes = errors.New("the bytes of the message are needed")
+
+// A query is the criteria of one SEARCH, made ready to be compared with many messages.
 type query struct {
-	criteria  *imap.SearchCriteria
-	view      view
+	key       searchKey
+	messages  view
 	saved     []uint32
 	structure bool // some key needs it
+
+	view         msg.View  // of the structure of the candidate
+	text, folded []byte    // room for texts
+	next         candidate // room for one
+	last         uint32    // the sequence number of the candidate before
+}
+
+// A searchKey is one SearchCriteria whose texts are folded and whose flags are found.
+type searchKey struct {
+	criteria          *imap.SearchCriteria
+	flags, notFlags   inbox.Flags
+	keywords, without []string
+	headers           []headerKey
+	body, text        []string // folded
+	not               []searchKey
+	or                [][2]searchKey
+	sent              bool // a key looks at the Date field
+}
+
+// A headerKey is HEADER and the keys that are short for it, or MODSEQ.
+type headerKey struct {
+	name   string
+	folded string // the name
+	value  []byte // folded
+	modSeq uint64 // for MODSEQ
+	isNone bool   // a MODSEQ that nothing meets
 }
 
 func newQuery(c *imap.SearchCriteria, v view, saved []uint32) (*query, error) {
 	if countKeys(c) > maxKeys {
 		return nil, badCommand("A search has at most %d keys", maxKeys)
 	}
-	return &query{criteria: c, view: v, saved: saved, structure: needsParts(c)}, nil
+	return &query{key: newSearchKey(c), messages: v, saved: saved, structure: needsParts(c)}, nil
+}
+
+func newSearchKey(c *imap.SearchCriteria) searchKey {
+	key := searchKey{criteria: c, sent: !c.SentSince.IsZero() || !c.SentBefore.IsZero()}
+	for _, f := range c.Flag {
+		if bit := systemBit(f); bit != 0 {
+			key.flags |= bit
+		} else {
+			key.keywords = append(key.keywords, string(f))
+		}
+	}
+	for _, f := range c.NotFlag {
+		if bit := systemBit(f); bit != 0 {
+			key.notFlags |= bit
+		} else {
+			key.without = append(key.without, string(f))
+		}
+	}
+	for _, h := range c.Header {
+		one := headerKey{name: h.Key, folded: fold(h.Key), value: []byte(fold(h.Value))}
+		if h.Key == modSeqKey {
+			n, err := strconv.ParseUint(h.Value, 10, 64)
+			one = headerKey{name: modSeqKey, modSeq: n, isNone: err != nil}
+		}
+		key.headers = append(key.headers, one)
+	}
+	for _, words := range c.Body {
+		key.body = append(key.body, fold(words))
+	}
+	for _, words := range c.Text {
+		key.text = append(key.text, fold(words))
+	}
+	for i := range c.Not {
+		key.not = append(key.not, newSearchKey(&c.Not[i]))
+	}
+	for i := range c.Or {
+		key.or = append(key.or, [2]searchKey{newSearchKey(&c.Or[i][0]), newSearchKey(&c.Or[i][1])})
+	}
+	return key
 }
 
 // countKeys counts without going deeper than it must.
@@ -193,27 +312,33 @@ func needsParts(c *imap.SearchCriteria) bool {
 // candidates are the messages of the view that can meet the criteria at all, by the first set of
 // numbers.
 func (q *query) candidates() []uint32 {
-	switch c := q.criteria; {
+	switch c := q.key.criteria; {
 	case len(c.UID) > 0:
-		return q.view.uidsOf(c.UID[0], q.saved)
+		return q.messages.uidsOf(c.UID[0], q.saved)
 	case len(c.SeqNum) > 0:
-		return q.view.uidsOf(c.SeqNum[0], q.saved)
+		return q.messages.uidsOf(c.SeqNum[0], q.saved)
 	}
-	return q.view
+	return q.messages
 }
 
 // A candidate is a message that may meet the criteria; more of it is read as keys ask for it.
 type candidate struct {
 	row  *inbox.MessageRow
-	seq  uint32
-	open func() (blob, error)
+	open func() (blob, error) // nil: its bytes are not at hand
 
-	root    *msg.Part
-	bytes   blob
-	headers []msg.Header
-	header  string // all fields, folded
-	body    string // all texts, folded
-	read    struct{ headers, header, body bool }
+	envelope *msg.EnvelopeView
+	root     *msg.Part
+	bytes    blob
+	headers  []msg.Header
+	header   string // all fields, folded
+	body     string // all texts, folded
+	read     struct{ headers, header, body bool }
+}
+
+// candidate gives the candidate of a row. It is valid until the next one.
+func (q *query) candidate(row *inbox.MessageRow, open func() (blob, error)) *candidate {
+	q.next = candidate{row: row, open: open}
+	return &q.next
 }
 
 func (c *candidate) close() {
@@ -222,25 +347,39 @@ func (c *candidate) close() {
 	}
 }
 
-// match reports whether a message meets the criteria.
-func (q *query) match(c *candidate) (bool, error) { return q.matchKey(c, q.criteria) }
+// match reports whether a message meets the criteria. The error is errNeedsBytes where its bytes
+// are needed and not at hand.
+func (q *query) match(c *candidate) (bool, error) { return q.matchKey(c, &q.key) }
 
 // matchKey looks at what costs little first.
-func (q *query) matchKey(c *candidate, key *imap.SearchCriteria) (bool, error) {
-	if !q.matchSets(c, key) || !matchRow(c.row, key) {
+func (q *query) matchKey(c *candidate, key *searchKey) (bool, error) {
+	if !q.matchSets(c, key.criteria) || !matchRow(c.row, key) {
 		return false, nil
 	}
-	for _, step := range []func(*candidate, *imap.SearchCriteria) (bool, error){matchSent, matchHeader, q.matchNot, q.matchOr, matchText} {
-		if ok, err := step(c, key); !ok || err != nil {
-			return false, err
-		}
+	if ok, err := q.matchSent(c, key); !ok || err != nil {
+		return false, err
 	}
-	return true, nil
+	if ok, err := q.matchHeader(c, key); !ok || err != nil {
+		return false, err
+	}
+	if ok, err := q.matchNot(c, key); !ok || err != nil {
+		return false, err
+	}
+	if ok, err := q.matchOr(c, key); !ok || err != nil {
+		return false, err
+	}
+	return matchText(c, key)
+}
+
+// seq gives the sequence number of a message.
+func (q *query) seq(uid uint32) uint32 {
+	q.last = q.messages.seqBehind(q.last, uid)
+	return q.last
 }
 
 func (q *query) matchSets(c *candidate, key *imap.SearchCriteria) bool {
 	for _, set := range key.SeqNum {
-		if !contains(set, c.seq, uint32(len(q.view))) {
+		if !contains(set, q.seq(c.row.UID), uint32(len(q.messages))) {
 			return false
 		}
 	}
@@ -251,7 +390,7 @@ func (q *query) matchSets(c *candidate, key *imap.SearchCriteria) bool {
 			}
 			continue
 		}
-		if !contains(set, imap.UID(c.row.UID), imap.UID(q.view.last())) {
+		if !contains(set, imap.UID(c.row.UID), imap.UID(q.messages.last())) {
 			return false
 		}
 	}
@@ -271,51 +410,48 @@ func contains[N imap.UID | uint32, S interface {
 	return false
 }
 
-func matchRow(row *inbox.MessageRow, key *imap.SearchCriteria) bool {
-	switch {
-	case !key.Since.IsZero() && row.Received.Before(key.Since),
-		!key.Before.IsZero() && !row.Received.Before(key.Before),
-		key.Larger > 0 && row.Size <= key.Larger,
-		key.Smaller > 0 && row.Size >= key.Smaller:
+func matchRow(row *inbox.MessageRow, key *searchKey) bool {
+	switch c := key.criteria; {
+	case row.Flags&key.flags != key.flags,
+		row.Flags&key.notFlags != 0,
+		!c.Since.IsZero() && row.Received.Before(c.Since),
+		!c.Before.IsZero() && !row.Received.Before(c.Before),
+		c.Larger > 0 && row.Size <= c.Larger,
+		c.Smaller > 0 && row.Size >= c.Smaller:
 		return false
 	}
-	return !slices.ContainsFunc(key.Flag, func(f imap.Flag) bool { return !hasFlag(row, f) }) &&
-		!slices.ContainsFunc(key.NotFlag, func(f imap.Flag) bool { return hasFlag(row, f) })
-}
-
-func hasFlag(row *inbox.MessageRow, f imap.Flag) bool {
-	if bit := systemBit(f); bit != 0 {
-		return row.Flags&bit != 0
-	}
-	return inbox.HasKeyword(row.Keywords, string(f))
+	return !slices.ContainsFunc(key.keywords, func(k string) bool { return !inbox.HasKeyword(row.Keywords, k) }) &&
+		!slices.ContainsFunc(key.without, func(k string) bool { return inbox.HasKeyword(row.Keywords, k) })
 }
 
 // matchSent compares the day that the Date field names, whatever its zone (RFC 9051 section 6.4.4).
-func matchSent(c *candidate, key *imap.SearchCriteria) (bool, error) {
-	if key.SentSince.IsZero() && key.SentBefore.IsZero() {
+func (q *query) matchSent(c *candidate, key *searchKey) (bool, error) {
+	if !key.sent {
 		return true, nil
 	}
-	if err := c.parse(); err != nil {
+	e, err := q.envelope(c)
+	if err != nil {
 		return false, err
 	}
-	sent := c.root.Envelope.Date
-	if sent.IsZero() {
+	if !e.Date.Known || time.Unix(e.Date.Unix, 0).IsZero() {
 		return false, nil
 	}
-	y, m, d := sent.Date()
+	y, m, d := time.Unix(e.Date.Unix+int64(e.Date.Offset), 0).UTC().Date()
 	day := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
-	return (key.SentSince.IsZero() || !day.Before(key.SentSince)) && (key.SentBefore.IsZero() || day.Before(key.SentBefore)), nil
+	since, before := key.criteria.SentSince, key.criteria.SentBefore
+	return (since.IsZero() || !day.Before(since)) && (before.IsZero() || day.Before(before)), nil
 }
 
-func matchHeader(c *candidate, key *imap.SearchCriteria) (bool, error) {
-	for _, h := range key.Header {
-		if h.Key == modSeqKey {
-			if since, err := strconv.ParseUint(h.Value, 10, 64); err != nil || c.row.ModSeq < since {
+func (q *query) matchHeader(c *candidate, key *searchKey) (bool, error) {
+	for i := range key.headers {
+		h := &key.headers[i]
+		if h.name == modSeqKey {
+			if h.isNone || c.row.ModSeq < h.modSeq {
 				return false, nil
 			}
 			continue
 		}
-		if ok, err := c.hasHeader(h.Key, h.Value); !ok || err != nil {
+		if ok, err := q.hasHeader(c, h); !ok || err != nil {
 			return false, err
 		}
 	}
@@ -324,58 +460,82 @@ func matchHeader(c *candidate, key *imap.SearchCriteria) (bool, error) {
 
 // hasHeader looks in the envelope, which is at hand, and then in the header, which has the comments
 // too. An empty value asks only whether there is such a field.
-func (c *candidate) hasHeader(name, value string) (bool, error) {
-	if err := c.parse(); err != nil {
-		return false, err
-	}
-	if value != "" {
-		texts, whole := envelopeTexts(c.root.Envelope, strings.ToLower(name))
-		if found := slices.ContainsFunc(texts, func(text string) bool { return containsFold(text, value) }); found || whole {
-			return found, nil
+func (q *query) hasHeader(c *candidate, key *headerKey) (bool, error) {
+	if len(key.value) > 0 {
+		e, err := q.envelope(c)
+		if err != nil {
+			return false, err
+		}
+		if key.folded == "subject" { // the field has no more than that to search
+			return q.contains(e.Subject, key.value), nil
+		}
+		for _, a := range addressesOf(e, key.folded) {
+			q.text = q.text[:0]
+			if a.IsGroupMarker() {
+				q.text = append(q.text, a.Mailbox...) // the group's name
+			} else {
+				q.text = append(a.AppendEmail(append(append(q.text, a.Name...), " <"...)), '>')
+			}
+			if q.contains(q.text, key.value) {
+				return true, nil
+			}
 		}
 	}
 	headers, err := c.fields()
 	return slices.ContainsFunc(headers, func(h msg.Header) bool {
-		return strings.EqualFold(h.Name, name) && containsFold(h.Value, value)
+		return strings.EqualFold(h.Name, key.name) && strings.Contains(fold(h.Value), string(key.value))
 	}), err
 }
 
-// envelopeTexts gives what the envelope has of a field; whole says that the field has no more than
-// that to search.
-func envelopeTexts(e *msg.Envelope, name string) (texts []string, whole bool) {
-	lists := map[string][]msg.Address{"from": e.From, "sender": e.Sender, "reply-to": e.ReplyTo, "to": e.To, "cc": e.Cc, "bcc": e.Bcc}
-	for _, a := range lists[name] {
-		if a.IsGroupMarker() {
-			texts = append(texts, a.Mailbox) // the group's name
-		} else {
-			texts = append(texts, a.Name+" <"+a.Email()+">")
-		}
+func addressesOf(e *msg.EnvelopeView, name string) []msg.AddressView {
+	switch name {
+	case "from":
+		return e.From
+	case "sender":
+		return e.Sender
+	case "reply-to":
+		return e.ReplyTo
+	case "to":
+		return e.To
+	case "cc":
+		return e.Cc
+	case "bcc":
+		return e.Bcc
 	}
-	if name == "subject" {
-		return []string{e.Subject}, true
-	}
-	return texts, false
+	return nil
 }
 
-// containsFold reports whether a text contains a part, in any case.
-func containsFold(text, part string) bool { return strings.Contains(fold(text), fold(part)) }
+// contains reports whether a text contains a part, which is folded, in any case.
+func (q *query) contains(text, part []byte) bool {
+	q.folded = slices.Grow(q.folded[:0], len(text))[:len(text)]
+	for i, c := range text {
+		switch {
+		case c >= 0x80:
+			return strings.Contains(fold(string(text)), string(part))
+		case c >= 'A' && c <= 'Z':
+			c += 'a' - 'A'
+		}
+		q.folded[i] = c
+	}
+	return bytes.Contains(q.folded, part)
+}
 
 func fold(s string) string { return strings.ToLower(s) }
 
-func (q *query) matchNot(c *candidate, key *imap.SearchCriteria) (bool, error) {
-	for i := range key.Not {
-		if ok, err := q.matchKey(c, &key.Not[i]); ok || err != nil {
+func (q *query) matchNot(c *candidate, key *searchKey) (bool, error) {
+	for i := range key.not {
+		if ok, err := q.matchKey(c, &key.not[i]); ok || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func (q *query) matchOr(c *candidate, key *imap.SearchCriteria) (bool, error) {
-	for i := range key.Or {
-		ok, err := q.matchKey(c, &key.Or[i][0])
+func (q *query) matchOr(c *candidate, key *searchKey) (bool, error) {
+	for i := range key.or {
+		ok, err := q.matchKey(c, &key.or[i][0])
 		if !ok && err == nil {
-			ok, err = q.matchKey(c, &key.Or[i][1])
+			ok, err = q.matchKey(c, &key.or[i][1])
 		}
 		if !ok || err != nil {
 			return false, err
@@ -385,34 +545,44 @@ func (q *query) matchOr(c *candidate, key *imap.SearchCriteria) (bool, error) {
 }
 
 // matchText searches the text that people read for the words of BODY and TEXT.
-func matchText(c *candidate, key *imap.SearchCriteria) (bool, error) {
-	for _, words := range key.Body {
-		if err := c.readBody(); err != nil || !strings.Contains(c.body, fold(words)) {
+func matchText(c *candidate, key *searchKey) (bool, error) {
+	for _, words := range key.body {
+		if err := c.readBody(); err != nil || !strings.Contains(c.body, words) {
 			return false, err
 		}
 	}
-	for _, words := range key.Text {
+	for _, words := range key.text {
 		if err := c.readHeader(); err != nil {
 			return false, err
 		}
-		if strings.Contains(c.header, fold(words)) {
+		if strings.Contains(c.header, words) {
 			continue
 		}
-		if err := c.readBody(); err != nil || !strings.Contains(c.body, fold(words)) {
+		if err := c.readBody(); err != nil || !strings.Contains(c.body, words) {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-func (c *candidate) parse() (err error) {
-	if c.root == nil {
-		c.root, err = msg.DecodePart(c.row.Structure)
+// envelope reads the candidate's envelope, in place.
+func (q *query) envelope(c *candidate) (_ *msg.EnvelopeView, err error) {
+	if c.envelope == nil {
+		c.envelope, err = q.view.Envelope(c.row.Structure)
 	}
-	return err
+	return c.envelope, err
 }
 
+// load opens the message and reads its structure.
 func (c *candidate) load() (err error) {
+	if c.open == nil {
+		return errNeedsBytes
+	}
+	if c.root == nil {
+		if c.root, err = msg.DecodePart(c.row.Structure); err != nil {
+			return err
+		}
+	}
 	if c.bytes == nil {
 		c.bytes, err = c.open()
 	}
@@ -437,9 +607,6 @@ func (c *candidate) readHeader() error {
 	if c.read.header {
 		return nil
 	}
-	if err := c.parse(); err != nil {
-		return err
-	}
 	if err := c.load(); err != nil {
 		return err
 	}
@@ -462,9 +629,6 @@ func (c *candidate) readHeader() error {
 func (c *candidate) readBody() error {
 	if c.read.body {
 		return nil
-	}
-	if err := c.parse(); err != nil {
-		return err
 	}
 	if err := c.load(); err != nil {
 		return err

@@ -26,7 +26,7 @@ func candidateOf(t testing.TB, message []byte) *candidate {
 		t.Fatal(err)
 	}
 	row := &inbox.MessageRow{UID: 7, Flags: inbox.FlagSeen, Keywords: []string{"Mine"}, Received: time.Unix(1e9, 0).UTC(), Size: int64(len(message)), Structure: root.AppendBinary(nil)}
-	return &candidate{row: row, seq: 2, open: func() (blob, error) { return bytesBlob{bytes.NewReader(message)}, nil }}
+	return &candidate{row: row, open: func() (blob, error) { return bytesBlob{bytes.NewReader(message)}, nil }}
 }
 
 // someCriteria makes any criteria of bytes.
@@ -93,6 +93,9 @@ func FuzzSearch(f *testing.F) {
 			return ok
 		}
 		is := holds(criteria)
+		if c := candidateOf(t, message); checkSearch(t, &criteria, c.row, message) != is {
+			t.Error("the same search answers otherwise")
+		}
 		if holds(imap.SearchCriteria{Not: []imap.SearchCriteria{criteria}}) == is {
 			t.Errorf("NOT x is x: %+v", criteria)
 		}
@@ -145,8 +148,11 @@ func FuzzSection(f *testing.F) {
 				t.Errorf("BINARY: %d bytes of %d, %v", n, d.size, err)
 			}
 		}
-		structureOf(root)
-		envelopeOf(root.Envelope)
+		var out attributeWriter
+		row := inbox.MessageRow{Structure: root.AppendBinary(nil)}
+		if err := out.answer(1, &row, attributes{envelope: true, body: true, bodyStructure: true}); err != nil {
+			t.Error(err)
+		}
 	})
 }
 

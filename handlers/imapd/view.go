@@ -23,6 +23,15 @@ func (v view) seq(uid uint32) uint32 {
 	return uint32(i + 1)
 }
 
+// seqBehind is seq for a walk upwards: most often the message is the one behind that with the
+// sequence number last.
+func (v view) seqBehind(last, uid uint32) uint32 {
+	if int(last) < len(v) && v[last] == uid {
+		return last + 1
+	}
+	return v.seq(uid)
+}
+
 // A span is a range of a view, without the position to.
 type span struct{ from, to int }
 

@@ -60,18 +60,19 @@ func quoteLocal(local string) string {
 	return quoteString(local)
 }
 
-func isDotAtom(s string) bool {
-	for atom := range strings.SplitSeq(s, ".") {
-		if atom == "" {
+func isDotAtom[S string | []byte](s S) bool {
+	atom := 0
+	for i := range len(s) {
+		switch {
+		case s[i] != '.' && isAtomByte(s[i]):
+			atom++
+		case s[i] != '.' || atom == 0:
 			return false
-		}
-		for i := range len(atom) {
-			if !isAtomByte(atom[i]) {
-				return false
-			}
+		default:
+			atom = 0
 		}
 	}
-	return true
+	return atom > 0
 }
 
 // isAtomByte is atext of RFC 5322 §3.2.3 with the UTF-8 of RFC 6532 §3.2.

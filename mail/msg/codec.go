@@ -161,7 +161,7 @@ func DecodePart(b []byte) (*Part, error) {
 		return nil, ErrTree
 	}
 	// One copy, of which all texts are slices.
-	d := treeReader{s: string(b[1:])}
+	d := treeReader{fieldReader: fieldReader[string]{s: string(b[1:])}}
 	root := &Part{}
 	d.part(root, 0, 1, true)
 	if d.bad || d.s != "" {
@@ -170,15 +170,16 @@ func DecodePart(b []byte) (*Part, error) {
 	return root, nil
 }
 
-type treeReader struct {
-	s     string // what is left
-	parts int
-	bad   bool
+// A fieldReader reads the fields of a stored tree one after the other; after a fault every field is
+// zero.
+type fieldReader[S string | []byte] struct {
+	s   S // what is left
+	bad bool
 }
 
-func (d *treeReader) fail() { d.s, d.bad = "", true }
+func (d *fieldReader[S]) fail() { d.s, d.bad = d.s[:0], true }
 
-func (d *treeReader) uvarint() uint64 {
+func (d *fieldReader[S]) uvarint() uint64 {
 	var n uint64
 	for i := 0; i < len(d.s) && i < binary.MaxVarintLen64; i++ {
 		c := d.s[i]
@@ -192,13 +193,13 @@ func (d *treeReader) uvarint() uint64 {
 	return 0
 }
 
-func (d *treeReader) varint() int64 {
+func (d *fieldReader[S]) varint() int64 {
 	n := d.uvarint()
 	return int64(n>>1) ^ -int64(n&1)
 }
 
 // length reads a number of bytes of the message.
-func (d *treeReader) length() int64 {
+func (d *fieldReader[S]) length() int64 {
 	n := d.uvarint()
 	if n > 1<<50 {
 		d.fail()
@@ -208,7 +209,7 @@ func (d *treeReader) length() int64 {
 }
 
 // count reads the number of items that follow, of which each takes size bytes or more.
-func (d *treeReader) count(size int) int {
+func (d *fieldReader[S]) count(size int) int {
 	n := d.uvarint()
 	if n > uint64(len(d.s)/size) {
 		d.fail()
@@ -217,11 +218,26 @@ func (d *treeReader) count(size int) int {
 	return int(n)
 }
 
-func (d *treeReader) text() string {
+func (d *fieldReader[S]) text() S {
 	n := d.count(1)
 	s := d.s[:n]
 	d.s = d.s[n:]
 	return s
+}
+
+// date reads a time as seconds since 1970 and its zone's offset in seconds.
+func (d *fieldReader[S]) date() (sec int64, offset int) {
+	sec, east := d.varint(), d.varint()
+	if east < -24*3600 || east > 24*3600 || sec < -1<<40 || sec > 1<<40 {
+		d.fail()
+		return 0, 0
+	}
+	return sec, int(east)
+}
+
+type treeReader struct {
+	fieldReader[string]
+	parts int
 }
 
 func (d *treeReader) texts() []string {
@@ -324,7 +340,9 @@ func (p *Part) hasShape() bool {
 func (d *treeReader) envelope() *Envelope {
 	e := &Envelope{DateText: d.text()}
 	if d.uvarint() != 0 {
-		e.Date = d.date()
+		if sec, offset := d.date(); !d.bad {
+			e.Date = time.Unix(sec, 0).In(zone(offset))
+		}
 	}
 	e.Subject = d.text()
 	for _, list := range e.lists() {
@@ -341,13 +359,4 @@ func (d *treeReader) envelope() *Envelope {
 	e.MessageID = d.text()
 	e.References = d.texts()
 	return e
-}
-
-func (d *treeReader) date() time.Time {
-	sec, offset := d.varint(), d.varint()
-	if offset < -24*3600 || offset > 24*3600 || sec < -1<<40 || sec > 1<<40 {
-		d.fail()
-		return time.Time{}
-	}
-	return time.Unix(sec, 0).In(zone(int(offset)))
 }

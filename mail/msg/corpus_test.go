@@ -131,6 +131,7 @@ func scanBytes(t testing.TB, raw []byte) *Part {
 	}
 	checkTree(t, root, 1)
 	encoded := root.AppendBinary(nil)
+	checkView(t, encoded)
 	again, err := DecodePart(encoded)
 	if err != nil {
 		t.Fatalf("DecodePart of a scanned tree: %v", err)

@@ -88,6 +88,7 @@ func FuzzDecodePart(f *testing.F) {
 		f.Add(scanBytes(f, raw).AppendBinary(nil))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
+		checkView(t, b)
 		p, err := DecodePart(b)
 		if err != nil {
 			return
@@ -202,6 +203,7 @@ func TestDecodePartErrors(t *testing.T) {
 		if _, err := DecodePart(good[:i]); err != ErrTree {
 			t.Errorf("cut at %d: %v", i, err)
 		}
+		checkView(t, good[:i])
 	}
 	if _, err := DecodePart(append(good, 0)); err != ErrTree {
 		t.Errorf("a byte too many: %v", err)

@@ -1,9 +1,9 @@
 package inbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"iter"
 	"math"
 	"slices"
 	"strings"
@@ -152,77 +152,48 @@ func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k Known) {
 	c.Gone = append(c.Gone, known...)
 }
 
-// pick walks over those of the messages with these ascending UIDs that are there.
-func pick(tx *store.Tx, mailbox, folder uint32, uids []uint32) iter.Seq2[*store.Message, error] {
-	return func(yield func(*store.Message, error) bool) {
-		if len(uids) == 0 {
-			return
-		}
-		last := uids[len(uids)-1]
-		if int64(last-uids[0]) > 8*int64(len(uids)) {
-			pickEach(tx, mailbox, folder, uids, yield)
-			return
-		}
-		for m := range tx.Messages(mailbox, folder, uids[0], last) {
-			for len(uids) > 0 && uids[0] < m.UID {
-				uids = uids[1:]
-			}
-			if uids[0] == m.UID && !yield(&m, nil) {
-				return
-			}
-		}
-	}
-}
-
-func pickEach(tx *store.Tx, mailbox, folder uint32, uids []uint32, yield func(*store.Message, error) bool) {
-	for _, uid := range uids {
-		m, err := tx.Message(mailbox, folder, uid)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if !yield(m, err) || err != nil {
-			return
-		}
-	}
-}
-
-// A RowQuery says what MessageRows reads.
+// A RowQuery says what EachRow and MessageRows read.
 type RowQuery struct {
 	Structure    bool
 	ChangedSince uint64 // leaves out messages whose MODSEQ is not greater
 }
 
-// MessageRows reads the rows of a bounded number of the messages, whose UIDs ascend; rest are the
-// UIDs that it has not come to. Messages that are gone are left out.
-func (s *Service) MessageRows(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, q RowQuery) (rows []MessageRow, rest []uint32, err error) {
+// EachRow calls fn with the rows of a bounded number of the messages, whose UIDs ascend, until it
+// answers false; rest are the UIDs that it has not come to. Messages that are gone are left out. fn
+// runs in a transaction: it must not wait for anything, and the row is its own only until it
+// returns.
+func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, q RowQuery, fn func(*MessageRow) bool) (rest []uint32, err error) {
 	batch := uids[:min(len(uids), maxRows)]
-	rows = make([]MessageRow, 0, len(batch))
 	rest = uids[len(batch):]
 	err = s.Store.View(func(tx *store.Tx) error {
-		bytes := 0
-		for m, err := range pick(tx, u.Mailbox, folder, batch) {
-			if err != nil {
-				return err
-			}
+		read := 0 // bytes
+		var row MessageRow
+		return tx.EachMessage(u.Mailbox, folder, batch, q.Structure, func(m *store.Message, structure []byte) bool {
 			if m.ModSeq <= q.ChangedSince {
-				continue
+				return true
 			}
-			row := rowOf(m)
-			if q.Structure {
-				meta, err := tx.Meta(u.Mailbox, folder, m.UID)
-				if err != nil {
-					return err
-				}
-				row.Structure = meta.Structure
+			row = rowOf(m)
+			row.Structure = structure
+			read += len(structure)
+			if more := fn(&row); more && read <= maxRowStructure {
+				return true
 			}
-			rows = append(rows, row)
-			if bytes += len(row.Structure); bytes > maxRowStructure {
-				done, _ := slices.BinarySearch(uids, m.UID+1)
-				rest = uids[done:]
-				return nil
-			}
-		}
-		return nil
+			done, _ := slices.BinarySearch(uids, m.UID+1)
+			rest = uids[done:]
+			return false
+		})
+	})
+	return rest, err
+}
+
+// MessageRows is EachRow that keeps the rows.
+func (s *Service) MessageRows(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32, q RowQuery) (rows []MessageRow, rest []uint32, err error) {
+	rows = make([]MessageRow, 0, min(len(uids), maxRows))
+	rest, err = s.EachRow(ctx, u, folder, uids, q, func(row *MessageRow) bool {
+		kept := *row
+		kept.Structure = bytes.Clone(row.Structure)
+		rows = append(rows, kept)
+		return true
 	})
 	return rows, rest, err
 }
@@ -385,13 +356,12 @@ func (s *Service) messagesToChange(tx *store.Tx, u core.MailboxUser, folder uint
 	}
 	s.changed(tx, u.Mailbox)
 	messages := make([]*store.Message, 0, len(uids))
-	for m, err := range pick(tx, u.Mailbox, folder, uids) {
-		if err != nil {
-			return nil, err
-		}
-		messages = append(messages, m)
-	}
-	return messages, nil
+	err := tx.EachMessage(u.Mailbox, folder, uids, false, func(m *store.Message, _ []byte) bool {
+		one := *m
+		messages = append(messages, &one)
+		return true
+	})
+	return messages, err
 }
 
 // ExpungeMessages deletes those of the messages, whose UIDs ascend, that have FlagDeleted, and says
@@ -433,15 +403,12 @@ func (s *Service) ExpungeMessages(_ context.Context, u core.MailboxUser, folder 
 // nothing.
 func (s *Service) markedDeleted(u core.MailboxUser, folder uint32, uids []uint32) (marked []uint32, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
-		for m, err := range pick(tx, u.Mailbox, folder, uids) {
-			if err != nil {
-				return err
-			}
+		return tx.EachMessage(u.Mailbox, folder, uids, false, func(m *store.Message, _ []byte) bool {
 			if m.Flags&FlagDeleted != 0 {
 				marked = append(marked, m.UID)
 			}
-		}
-		return nil
+			return true
+		})
 	})
 	return marked, err
 }
@@ -587,11 +554,12 @@ func (s *Service) roomFor(u core.MailboxUser, folder uint32, uids []uint32, name
 			return err
 		}
 		var size int64
-		for m, err := range pick(tx, u.Mailbox, folder, uids) {
-			if err != nil {
-				return err
-			}
+		err = tx.EachMessage(u.Mailbox, folder, uids, false, func(m *store.Message, _ []byte) bool {
 			size += int64(m.Blob.Length)
+			return true
+		})
+		if err != nil {
+			return err
 		}
 		return checkQuota(tx, mb, size)
 	})

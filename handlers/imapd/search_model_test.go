@@ -1,0 +1,254 @@
+package imapd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+// A searchModel compares a message with criteria in the simplest way: it reads all of the message,
+// and folds each text each time.
+type searchModel struct {
+	view    view
+	saved   []uint32
+	row     *inbox.MessageRow
+	root    *msg.Part
+	message []byte
+}
+
+func (m *searchModel) match(c *imap.SearchCriteria) bool {
+	none := func(f imap.Flag) bool { return !m.hasFlag(f) }
+	for _, set := range c.SeqNum {
+		if !contains(set, m.view.seq(m.row.UID), uint32(len(m.view))) {
+			return false
+		}
+	}
+	for _, set := range c.UID {
+		if imap.IsSearchRes(set) {
+			if !slices.Contains(m.saved, m.row.UID) {
+				return false
+			}
+		} else if !contains(set, imap.UID(m.row.UID), imap.UID(m.view.last())) {
+			return false
+		}
+	}
+	for i := range c.Not {
+		if m.match(&c.Not[i]) {
+			return false
+		}
+	}
+	for i := range c.Or {
+		if !m.match(&c.Or[i][0]) && !m.match(&c.Or[i][1]) {
+			return false
+		}
+	}
+	if !c.Since.IsZero() && m.row.Received.Before(c.Since) || !c.Before.IsZero() && !m.row.Received.Before(c.Before) ||
+		c.Larger > 0 && m.row.Size <= c.Larger || c.Smaller > 0 && m.row.Size >= c.Smaller ||
+		slices.ContainsFunc(c.Flag, none) || slices.ContainsFunc(c.NotFlag, m.hasFlag) {
+		return false
+	}
+	return m.sent(c) &&
+		!slices.ContainsFunc(c.Header, func(h imap.SearchCriteriaHeaderField) bool { return !m.hasHeader(h.Key, h.Value) }) &&
+		!slices.ContainsFunc(c.Body, func(words string) bool { return !holds(m.body(), words) }) &&
+		!slices.ContainsFunc(c.Text, func(words string) bool { return !holds(m.header(), words) && !holds(m.body(), words) })
+}
+
+func holds(text, part string) bool {
+	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
+}
+
+func (m *searchModel) hasFlag(f imap.Flag) bool {
+	return slices.ContainsFunc(flagsOf(m.row), func(has imap.Flag) bool { return strings.EqualFold(string(has), string(f)) })
+}
+
+func (m *searchModel) sent(c *imap.SearchCriteria) bool {
+	if c.SentSince.IsZero() && c.SentBefore.IsZero() {
+		return true
+	}
+	sent := m.root.Envelope.Date
+	if sent.IsZero() {
+		return false
+	}
+	year, month, d := sent.Date()
+	day := time.Date(year, month, d, 0, 0, 0, 0, time.UTC)
+	return (c.SentSince.IsZero() || !day.Before(c.SentSince)) && (c.SentBefore.IsZero() || day.Before(c.SentBefore))
+}
+
+func (m *searchModel) hasHeader(name, value string) bool {
+	if name == modSeqKey {
+		since, err := strconv.ParseUint(value, 10, 64)
+		return err == nil && m.row.ModSeq >= since
+	}
+	e := m.root.Envelope
+	if value != "" {
+		if strings.EqualFold(name, "subject") {
+			return holds(e.Subject, value)
+		}
+		for _, a := range map[string][]msg.Address{
+			"from": e.From, "sender": e.Sender, "reply-to": e.ReplyTo, "to": e.To, "cc": e.Cc, "bcc": e.Bcc,
+		}[strings.ToLower(name)] {
+			text := a.Name + " <" + a.Email() + ">"
+			if a.IsGroupMarker() {
+				text = a.Mailbox
+			}
+			if holds(text, value) {
+				return true
+			}
+		}
+	}
+	headers, err := msg.Headers(bytes.NewReader(m.message), m.root)
+	return err == nil && slices.ContainsFunc(headers, func(h msg.Header) bool {
+		return strings.EqualFold(h.Name, name) && holds(h.Value, value)
+	})
+}
+
+func (m *searchModel) header() string {
+	var text strings.Builder
+	_ = eachPart(m.root, func(p *msg.Part) error {
+		headers, _ := msg.Headers(bytes.NewReader(m.message), p)
+		for _, h := range headers {
+			text.WriteString(h.Name + ": " + h.Value + "\n")
+		}
+		return nil
+	})
+	return text.String()
+}
+
+func (m *searchModel) body() string {
+	var text strings.Builder
+	_ = eachPart(m.root, func(p *msg.Part) error {
+		part, _ := msg.Text(bytes.NewReader(m.message), p, maxPartText)
+		text.WriteString(part + "\n")
+		return nil
+	})
+	return text.String()
+}
+
+// checkSearch compares the answer for a message with that of the model, and holds the first look,
+// without the bytes, to the same answer wherever it gives one.
+func checkSearch(t testing.TB, criteria *imap.SearchCriteria, row *inbox.MessageRow, message []byte) (matches bool) {
+	t.Helper()
+	v, saved := view{3, 7, 9}, []uint32{7}
+	root, err := msg.DecodePart(row.Structure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := (&searchModel{v, saved, row, root, message}).match(criteria)
+	q, err := newQuery(criteria, v, saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !q.structure {
+		one := *row
+		one.Structure = nil // as search reads it
+		row = &one
+	}
+	got, err := q.match(q.candidate(row, func() (blob, error) { return bytesBlob{bytes.NewReader(message)}, nil }))
+	if err != nil || got != want {
+		t.Fatalf("%v, %v; the model says %v: %+v in %q", got, err, want, criteria, message)
+	}
+	got, err = q.match(q.candidate(row, nil))
+	if !errors.Is(err, errNeedsBytes) && (err != nil || got != want) {
+		t.Fatalf("without the bytes %v, %v; the model says %v: %+v in %q", got, err, want, criteria, message)
+	}
+	return want
+}
+
+// TestSearchEqualsModel compares any criteria over the messages of the parser's corpus.
+func TestSearchEqualsModel(t *testing.T) {
+	messages := corpus(t)
+	const rounds = 4000 // FuzzSearch does more
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("MAILSTEAD_SEED"); s != "" {
+		seed, _ = strconv.ParseUint(s, 10, 64)
+	}
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	found := 0
+	for range rounds {
+		message := messages[rnd.IntN(len(messages))]
+		if rnd.IntN(4) == 0 {
+			message = messages[1]
+		}
+		row := candidateOf(t, message).row
+		row.Flags, row.ModSeq = inbox.Flags(rnd.IntN(32)), rnd.Uint64N(3)
+		keys := make([]byte, rnd.IntN(12))
+		for i := range keys {
+			keys[i] = byte(rnd.Uint32())
+		}
+		criteria := someCriteria(bytes.NewReader(keys), someText(rnd, message), 0)
+		if rnd.IntN(3) == 0 { // nothing else decides
+			name := []string{"Subject", "FROM", "to", "Date", "Message-ID"}[rnd.IntN(5)]
+			criteria = imap.SearchCriteria{Header: []imap.SearchCriteriaHeaderField{{Key: name, Value: someText(rnd, message)}}}
+		}
+		if rnd.IntN(8) == 0 {
+			criteria.Header = append(criteria.Header, imap.SearchCriteriaHeaderField{Key: modSeqKey, Value: strconv.Itoa(rnd.IntN(3))})
+		}
+		if checkSearch(t, &criteria, row, message) {
+			found++
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("seed %d: %d searches, %d found the message", seed, rounds, found)
+	if found < rounds/20 || found > rounds*19/20 {
+		t.Error("the criteria say little")
+	}
+}
+
+// someText is a piece of the message, or of what its fields say, in some case.
+func someText(rnd *rand.Rand, message []byte) string {
+	from := rnd.IntN(len(message))
+	text := string(message[from:min(from+1+rnd.IntN(6), len(message))])
+	if rnd.IntN(3) == 0 {
+		root, err := msg.Scan(bytes.NewReader(message))
+		if err == nil {
+			all := root.Envelope.Subject + fmt.Sprint(root.Envelope.From, root.Envelope.To)
+			from := rnd.IntN(len(all))
+			text = all[from : from+1+rnd.IntN(min(len(all)-from, 6))]
+		}
+	}
+	switch rnd.IntN(4) {
+	case 0:
+		return strings.ToUpper(text)
+	case 1:
+		return ""
+	}
+	return text
+}
+
+// corpus reads the parser's messages, and two of our own.
+func corpus(t testing.TB) [][]byte {
+	t.Helper()
+	files, err := filepath.Glob("../../mail/msg/testdata/*.eml")
+	if err != nil || len(files) < 20 {
+		t.Fatal(files, err)
+	}
+	messages := [][]byte{
+		[]byte(strings.ReplaceAll(mixed, "\n", "\r\n")),
+		[]byte("From: ÉMILE Ünal <EMILE.Ü@example.org>\r\nTo: Team: a.b@example.org, \"c d\"@example.org;\r\nSubject: ÜBER İK ΣΑΣ\r\n\r\nÄ\r\n"),
+	}
+	for _, file := range files {
+		message, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(message) > 0 {
+			messages = append(messages, message)
+		}
+	}
+	return messages
+}

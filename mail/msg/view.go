@@ -1,0 +1,234 @@
+package msg
+
+// A View is a stored tree that is read in place: its texts are pieces of the bytes that it was read
+// from, and it is valid only as long as they are. One that is used again allocates next to nothing.
+type View struct {
+	in        fieldReader[[]byte]
+	parts     []PartView
+	params    []ParamView
+	addresses []AddressView
+	texts     [][]byte
+	envelopes []EnvelopeView
+	encoding  []byte // of a part that names none
+}
+
+// A PartView is a Part as it is stored. Its children follow it in the list of parts, each with its
+// own behind it.
+type PartView struct {
+	Type, Subtype                 []byte
+	ID, Description, Encoding     []byte
+	Disposition, Location, MD5    []byte
+	Params, DispositionParams     []ParamView // by their names
+	Language                      [][]byte
+	HeaderOffset, BodyOffset, End int64
+	Lines, DecodedSize            int64
+	Envelope                      *EnvelopeView
+	Children                      int
+}
+
+// Size is the length of the body in bytes.
+func (p *PartView) Size() int64 { return p.End - p.BodyOffset }
+
+// IsMultipart is Part.IsMultipart.
+func (p *PartView) IsMultipart() bool { return string(p.Type) == "multipart" }
+
+// IsMessage is Part.IsMessage.
+func (p *PartView) IsMessage() bool {
+	return string(p.Type) == "message" && (string(p.Subtype) == "rfc822" || string(p.Subtype) == "global")
+}
+
+// A ParamView is one parameter.
+type ParamView struct{ Name, Value []byte }
+
+// An EnvelopeView is an Envelope as it is stored.
+type EnvelopeView struct {
+	Date struct { // of the field, if it has one that can be read
+		Known  bool
+		Unix   int64 // seconds
+		Offset int   // of its zone, in seconds east
+	}
+	DateText, Subject, MessageID       []byte
+	From, Sender, ReplyTo, To, Cc, Bcc []AddressView
+	InReplyTo, References              [][]byte
+}
+
+// An AddressView is an Address as it is stored.
+type AddressView struct{ Name, Mailbox, Host []byte }
+
+// IsGroupMarker is Address.IsGroupMarker.
+func (a *AddressView) IsGroupMarker() bool { return len(a.Host) == 0 }
+
+// AppendEmail appends Address.Email.
+func (a *AddressView) AppendEmail(b []byte) []byte {
+	switch {
+	case len(a.Host) == 0 || len(a.Mailbox) == 0:
+		return b
+	case string(a.Host) == MissingHost:
+		return append(b, a.Mailbox...)
+	case !isDotAtom(a.Mailbox):
+		return append(b, Address{Mailbox: string(a.Mailbox), Host: string(a.Host)}.Email()...)
+	}
+	return append(append(append(b, a.Mailbox...), '@'), a.Host...)
+}
+
+// Clear forgets what was read, so that nothing points to bytes that may be gone.
+func (v *View) Clear() {
+	v.in.s = nil
+	clear(v.parts[:cap(v.parts)])
+	clear(v.params[:cap(v.params)])
+	clear(v.addresses[:cap(v.addresses)])
+	clear(v.texts[:cap(v.texts)])
+	clear(v.envelopes[:cap(v.envelopes)])
+}
+
+// start begins to read a tree.
+func (v *View) start(b []byte) error {
+	if len(b) == 0 || b[0] != treeVersion {
+		return ErrTree
+	}
+	v.in = fieldReader[[]byte]{s: b[1:]}
+	v.encoding = append(v.encoding[:0], defaultEncoding...)
+	v.parts, v.params, v.addresses, v.texts, v.envelopes = v.parts[:0], v.params[:0], v.addresses[:0], v.texts[:0], v.envelopes[:0]
+	return nil
+}
+
+// Envelope reads the envelope of the message alone. A fault in what is behind it stays unseen.
+func (v *View) Envelope(b []byte) (*EnvelopeView, error) {
+	if err := v.start(b); err != nil {
+		return nil, err
+	}
+	v.parts = append(v.parts, PartView{})
+	p := &v.parts[0]
+	v.part(p, 0)
+	if v.in.bad || p.Envelope == nil {
+		return nil, ErrTree
+	}
+	return p.Envelope, nil
+}
+
+// Parts reads the whole tree: the message, and each part before its children.
+func (v *View) Parts(b []byte) ([]PartView, error) {
+	if err := v.start(b); err != nil {
+		return nil, err
+	}
+	v.tree(0, 1, true)
+	if v.in.bad || len(v.in.s) > 0 {
+		return nil, ErrTree
+	}
+	return v.parts, nil
+}
+
+// tree reads a part and its children, with the checks that DecodePart makes.
+func (v *View) tree(base int64, depth int, isMessage bool) {
+	if len(v.parts) == MaxParts || depth > MaxDepth {
+		v.in.fail()
+	}
+	at := len(v.parts)
+	v.parts = append(v.parts, PartView{})
+	p := &v.parts[at] // until a child makes the list longer
+	v.part(p, base)
+	children, end, headerOffset := p.Children, p.End, p.HeaderOffset
+	isMultipart, holdsMessage := p.IsMultipart(), p.IsMessage()
+	for range children {
+		child := len(v.parts)
+		v.tree(headerOffset, depth+1, holdsMessage)
+		if v.parts[child].End > end {
+			v.in.fail()
+		}
+		if v.in.bad {
+			return
+		}
+	}
+	if p = &v.parts[at]; holdsMessage && p.Envelope == nil && children == 1 {
+		p.Envelope = v.parts[at+1].Envelope
+	}
+	switch {
+	case isMultipart && children == 0,
+		holdsMessage && (children != 1 || p.Envelope == nil),
+		!isMultipart && !holdsMessage && children > 0,
+		!holdsMessage && (p.Envelope != nil) != isMessage:
+		v.in.fail()
+	}
+}
+
+// part reads a part up to its children.
+func (v *View) part(p *PartView, base int64) {
+	d := &v.in
+	has := d.uvarint()
+	p.Type, p.Subtype = d.text(), d.text()
+	p.HeaderOffset = base + d.length()
+	p.BodyOffset = p.HeaderOffset + d.length()
+	p.End = p.BodyOffset + d.length()
+	p.Lines = d.length()
+	for i, s := range [...]*[]byte{&p.ID, &p.Description, &p.Encoding, &p.Disposition, &p.Location, &p.MD5} {
+		if has&(1<<i) != 0 {
+			*s = d.text()
+		}
+	}
+	if len(p.Encoding) == 0 {
+		p.Encoding = v.encoding
+	}
+	if has&hasParams != 0 {
+		p.Params = v.readParams()
+	}
+	if has&hasDispositionParams != 0 {
+		p.DispositionParams = v.readParams()
+	}
+	if has&hasLanguage != 0 {
+		p.Language = v.readTexts()
+	}
+	p.DecodedSize = p.Size()
+	if has&hasDecodedSize != 0 {
+		p.DecodedSize = d.length()
+	}
+	if has&hasEnvelope != 0 {
+		p.Envelope = v.readEnvelope()
+	}
+	if has&hasChildren != 0 {
+		if p.Children = d.count(7); p.Children > MaxParts {
+			d.fail()
+		}
+	}
+}
+
+func (v *View) readParams() []ParamView {
+	from := len(v.params)
+	for range v.in.count(2) {
+		v.params = append(v.params, ParamView{v.in.text(), v.in.text()})
+	}
+	return v.params[from:]
+}
+
+func (v *View) readTexts() [][]byte {
+	from := len(v.texts)
+	for range v.in.count(1) {
+		v.texts = append(v.texts, v.in.text())
+	}
+	return v.texts[from:]
+}
+
+func (v *View) readAddresses() []AddressView {
+	from := len(v.addresses)
+	for range v.in.count(3) {
+		v.addresses = append(v.addresses, AddressView{v.in.text(), v.in.text(), v.in.text()})
+	}
+	return v.addresses[from:]
+}
+
+func (v *View) readEnvelope() *EnvelopeView {
+	v.envelopes = append(v.envelopes, EnvelopeView{})
+	e := &v.envelopes[len(v.envelopes)-1]
+	e.DateText = v.in.text()
+	if v.in.uvarint() != 0 {
+		e.Date.Known = true
+		e.Date.Unix, e.Date.Offset = v.in.date()
+	}
+	e.Subject = v.in.text()
+	for _, list := range [...]*[]AddressView{&e.From, &e.Sender, &e.ReplyTo, &e.To, &e.Cc, &e.Bcc} {
+		*list = v.readAddresses()
+	}
+	e.InReplyTo = v.readTexts()
+	e.MessageID = v.in.text()
+	e.References = v.readTexts()
+	return e
+}
