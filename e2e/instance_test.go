@@ -42,7 +42,7 @@ func build(name string, args ...string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	args = slices.Concat([]string{"build", "-o", path}, buildArgs, args, []string{".."})
+	args = slices.Concat([]string{"build", "-tags", "urfave_cli_no_docs", "-o", path}, buildArgs, args, []string{".."})
 	out, err := exec.Command("go", args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build: %w\n%s", err, out)

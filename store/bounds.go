@@ -105,8 +105,8 @@ func (tx *Tx) Large() bool {
 	return 3*tx.bytes > most.bytes || 3*tx.writes > most.writes || 3*tx.steps > most.steps
 }
 
-// Over tells whether the transaction has done more than it may, so that one that does many things or
-// none refuses.
+// Over tells whether the transaction has done more than it may, so that one that does many things
+// or none refuses.
 func (tx *Tx) Over() bool {
 	return tx.s.bounds.over(txCost{bytes: tx.bytes, writes: tx.writes, steps: tx.steps})
 }

@@ -244,7 +244,7 @@ var errorCodes = []errorCode{
 
 // otherCodes are those of the dashboard, of IMAP and of jobs.
 var otherCodes = map[int][]string{
-	400: {"edge_token_invalid", "folder_name_invalid", "invalid_code", "keywords_invalid", "message_empty"},
+	400: {"append_too_large", "edge_token_invalid", "folder_name_invalid", "invalid_code", "keywords_invalid", "message_empty"},
 	401: {"invalid_credentials", "second_factor_required"},
 	403: {"cross_origin", "folder_limit_reached", "forbidden", "forbidden_origin", "https_required", "mailbox_closed", "mailbox_unavailable", "wrong_password"},
 	404: {"folder_not_found", "zone_not_found"},
