@@ -121,11 +121,11 @@ const (
 const (
 	localLanes  = 32
 	directLanes = 5
-	relayLanes  = 48
+	relayLanes  = 32
 
 	directMost = 96
 	directEach = 64 // of one account
-	relayMost  = 96
+	relayMost  = 64
 )
 
 // job is the delivery of a row on this route. Its lane is the next hop, so that a slow one holds up
