@@ -254,6 +254,9 @@ func (d *treeReader) texts() []string {
 
 func (d *treeReader) params() map[string]string {
 	n := d.count(2)
+	if n == 0 {
+		return nil
+	}
 	out := make(map[string]string, n)
 	for range n {
 		name := d.text()
@@ -308,6 +311,8 @@ func (d *treeReader) children(p *Part, depth int) {
 	n := d.count(7)
 	if n > MaxParts {
 		d.fail()
+	}
+	if n == 0 || d.bad {
 		return
 	}
 	nodes := make([]Part, n)

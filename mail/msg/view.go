@@ -100,10 +100,17 @@ func (v *View) Envelope(b []byte) (*EnvelopeView, error) {
 	v.parts = append(v.parts, PartView{})
 	p := &v.parts[0]
 	v.part(p, 0)
-	if v.in.bad || p.Envelope == nil {
+	switch {
+	case v.in.bad:
 		return nil, ErrTree
+	case p.Envelope != nil:
+		return p.Envelope, nil
 	}
-	return p.Envelope, nil
+	parts, err := v.Parts(b) // it may share its child's
+	if err != nil {
+		return nil, err
+	}
+	return parts[0].Envelope, nil
 }
 
 // Parts reads the whole tree: the message, and each part before its children.

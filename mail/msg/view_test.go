@@ -52,7 +52,7 @@ func partOf(views []PartView) (*Part, []PartView) {
 }
 
 func paramsOf(list []ParamView) map[string]string {
-	if list == nil {
+	if len(list) == 0 {
 		return nil
 	}
 	out := map[string]string{}
