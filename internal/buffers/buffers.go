@@ -15,6 +15,7 @@ const Size = 16 << 10
 var (
 	readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, Size) }}
 	writers = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, Size) }}
+	blocks  = sync.Pool{New: func() any { return new([2 * Size]byte) }}
 	texts   = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, Size)) }}
 )
 
@@ -59,4 +60,12 @@ func FreeBytes(b *bytes.Buffer) {
 	}
 	b.Reset()
 	texts.Put(b)
+}
+
+// Copy is io.Copy with a lent buffer, whatever r and w are: chains of readers, such as
+// io.MultiReader, allocate one each time that they copy themselves.
+func Copy(w io.Writer, r io.Reader) (int64, error) {
+	block := blocks.Get().(*[2 * Size]byte)
+	defer blocks.Put(block)
+	return io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, block[:])
 }

@@ -134,7 +134,7 @@ func feed(signers []*dkim.Signer, header string, body io.Reader) error {
 		writers[i] = s
 	}
 	var run emptyRun
-	_, err := io.Copy(io.MultiWriter(append(writers, &run)...), io.MultiReader(strings.NewReader(header), body))
+	_, err := buffers.Copy(io.MultiWriter(append(writers, &run)...), io.MultiReader(strings.NewReader(header), body))
 	closed := closeAll(signers)
 	switch {
 	case errors.Is(err, errEmptyRun):

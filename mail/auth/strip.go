@@ -36,7 +36,7 @@ func StripResults(w io.Writer, r io.Reader, authservID string) error {
 	if err := bw.Flush(); err != nil {
 		return fmt.Errorf("strip %s: %w", resultsName, err)
 	}
-	if _, err := io.Copy(w, br); err != nil {
+	if _, err := buffers.Copy(w, br); err != nil {
 		return fmt.Errorf("strip %s: %w", resultsName, err)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/internal/killpoint"
 )
 
@@ -158,7 +159,7 @@ func (s *session) body(content io.Reader, size int64) *failure {
 	}
 	s.bw.Reset(out)
 	w := &bodyWriter{w: s.bw}
-	n, err := io.Copy(w, content)
+	n, err := buffers.Copy(w, content)
 	if err == nil && size > 0 && n != size {
 		err = fmt.Errorf("%w: %d bytes of %d", errWrongSize, n, size)
 	}

@@ -19,7 +19,7 @@ func StripFields(w io.Writer, r io.Reader, prefixes []string) (found bool, err e
 	defer buffers.FreeReader(br)
 	found, err = stripHeader(w, br, prefixes)
 	if err == nil {
-		_, err = io.Copy(w, br)
+		_, err = buffers.Copy(w, br)
 	}
 	return found, err
 }

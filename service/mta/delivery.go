@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/jobs"
@@ -584,7 +585,7 @@ func (s *Service) attemptLocal(d *delivery, head []byte, content *io.SectionRead
 	defer spool.Close()
 	var err error
 	if d.sub.Forward {
-		_, err = io.Copy(spool, content)
+		_, err = buffers.Copy(spool, content)
 	} else {
 		err = auth.StripResults(spool, content, s.Hostname())
 	}

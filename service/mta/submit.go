@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
@@ -280,7 +281,7 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 	lines := msg.NormalizeLines(watch)
 	_, err := lines.Write(head)
 	if err == nil {
-		_, err = io.Copy(lines, body)
+		_, err = buffers.Copy(lines, body)
 	}
 	if err = errors.Join(err, lines.Close()); err != nil {
 		l.close()
