@@ -119,7 +119,7 @@ func TestThrottlingRelayPacesAndNothingFails(t *testing.T) {
 				t.Errorf("%s is %s after %d attempts: %s", r, o.Status, o.Attempts, o.LastResponse)
 			}
 		}
-		if refused == 0 || refused > 40 {
+		if refused == 0 || refused > 48 { // those that are on their way at the first refusal, and some tries of its pace
 			t.Errorf("the relay refused %d", refused)
 		}
 	})

@@ -121,7 +121,7 @@ const (
 const (
 	localLanes  = 32
 	directLanes = 5
-	relayLanes  = 32
+	relayLanes  = 36
 
 	directMost = 96
 	directEach = 64 // of one account
