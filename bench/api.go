@@ -18,19 +18,27 @@ func apiWorks() (list []work) {
 	for _, w := range []struct{ name, path string }{
 		{"get_email_user", "/v1/email-users/{user}"},
 		{"list_inbox", "/v1/inbox?limit=50"},
-		{"list_inbox unread", "/v1/inbox?limit=50&unread=true"},
+		{"list_inbox unread", "/v1/inbox?limit=50&is_read=false"},
 		{"list_email_user_inbox", "/v1/email-users/{user}/inbox?limit=50"},
 		{"get_inbox_message", "/v1/email-users/{user}/inbox/1"},
 		{"search", "/v1/inbox?limit=20&q=article"},
 		{"list_messages", "/v1/messages?limit=50"},
 	} {
-		list = append(list, work{"api " + w.name, []string{"mailstead", sinkHTTP}, func(b *bench, server string) (measured, error) {
+		list = append(list, work{name: "api " + w.name, servers: []string{"mailstead", sinkHTTP}, run: func(b *bench, server string) (measured, error) {
 			return b.gets(server, w.path, 8, b.times(8000, 64))
 		}})
 	}
-	return append(list, work{"api send_email, local", []string{"mailstead"}, func(b *bench, _ string) (measured, error) {
-		return b.sends(8, b.times(2000, 8))
-	}})
+	return append(list,
+		ours("api send_email, local", func(b *bench) (measured, error) { return b.sends(8, b.times(2000, 8)) }),
+		ours("api mixed 64", func(b *bench) (measured, error) { return b.mixed(64, b.times(8000, 64)) }),
+		ours("api list_inbox, 1 000 a second", func(b *bench) (measured, error) {
+			return b.getsOnSchedule("/v1/inbox?limit=50", 1000, b.times(10000, 100))
+		}),
+		ours("api search, 30 a second", func(b *bench) (measured, error) {
+			return b.getsOnSchedule("/v1/inbox?limit=20&q=article", 30, b.times(300, 10))
+		}),
+		inboxWork(),
+	)
 }
 
 func (b *bench) gets(server, path string, clients, times int) (measured, error) {
@@ -63,11 +71,19 @@ func (b *bench) gets(server, path string, clients, times int) (measured, error) 
 }
 
 func (m *mailstead) get(client *http.Client, url string) ([]byte, error) {
-	req, err := http.NewRequest("GET", url, nil)
+	return m.do(client, "GET", url, "")
+}
+
+// do makes a request, whose answer is 200.
+func (m *mailstead) do(client *http.Client, method, url, body string) ([]byte, error) {
+	req, err := http.NewRequest(method, url, strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	req.Header.Set("Authorization", "Bearer "+m.token)
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -75,7 +91,7 @@ func (m *mailstead) get(client *http.Client, url string) ([]byte, error) {
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s %s", url, resp.Status, text)
+		err = fmt.Errorf("%s %s: %s %s", method, url, resp.Status, text)
 	}
 	return text, err
 }
@@ -86,26 +102,81 @@ func (b *bench) sends(clients, times int) (measured, error) {
 		return measured{}, err
 	}
 	defer m.discard()
-	url := "http://" + m.ready.HTTP + "/v1/email-users/" + m.users[0] + "/inbox/send"
-	return together(m.process, clients, times, b.limit, func(client *http.Client, n int) error {
-		body := fmt.Sprintf(`{"to":%q,"subject":"report %d","text":%q}`, address(1+n%(users-1)), n, strings.Join(words, " "))
-		req, err := http.NewRequest("POST", url, strings.NewReader(body))
-		if err != nil {
-			return err
-		}
-		req.Header.Set("Authorization", "Bearer "+m.token)
-		req.Header.Set("Content-Type", "application/json")
-		resp, err := client.Do(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		text, err := io.ReadAll(resp.Body)
-		if err == nil && resp.StatusCode != http.StatusOK {
-			err = fmt.Errorf("send: %s %s", resp.Status, text)
+	return together(m.process, clients, times, b.limit, m.send)
+}
+
+// send sends the n-th message to another mailbox here.
+func (m *mailstead) send(client *http.Client, n int) error {
+	body := fmt.Sprintf(`{"to":%q,"subject":"report %d","text":%q}`, address(1+n%(users-1)), n, strings.Join(words, " "))
+	_, err := m.do(client, "POST", "http://"+m.ready.HTTP+"/v1/email-users/"+m.users[0]+"/inbox/send", body)
+	return err
+}
+
+// mixed has clients do what programs do, one of eight things after the other.
+func (b *bench) mixed(clients, times int) (measured, error) {
+	size := b.times(2000, 100)
+	m, err := b.filled(size)
+	if err != nil {
+		return measured{}, err
+	}
+	defer m.discard()
+	at := "http://" + m.ready.HTTP
+	return together(m.process, clients, times, b.limit, func(client *http.Client, n int) (err error) {
+		message := fmt.Sprintf("%s/v1/email-users/%s/inbox/%d", at, m.users[0], 1+n*7%size)
+		switch n % 8 {
+		case 0:
+			_, err = m.get(client, at+"/v1/email-users/"+m.users[n/8%users])
+		case 1:
+			_, err = m.get(client, at+"/v1/inbox?limit=50")
+		case 2:
+			_, err = m.get(client, at+"/v1/inbox?limit=50&is_read=false")
+		case 3:
+			_, err = m.get(client, message)
+		case 4:
+			_, err = m.do(client, "PATCH", message, fmt.Sprintf(`{"is_read":%t}`, n/8%2 == 0))
+		case 5:
+			err = m.send(client, n)
+		case 6:
+			_, err = m.get(client, at+"/v1/inbox?limit=20&q="+words[n/8%len(words)])
+		case 7:
+			_, err = m.get(client, at+"/v1/messages?limit=50")
 		}
 		return err
 	})
+}
+
+// getsOnSchedule asks for a page of an inbox of 20 000 messages at a rate.
+func (b *bench) getsOnSchedule(path string, rate, times int) (measured, error) {
+	m, err := b.stocked(b.times(20000, 1000))
+	if err != nil {
+		return measured{}, err
+	}
+	defer m.discard()
+	return onSchedule(m.process, rate, times, b.limit, func(client *http.Client) error {
+		_, err := m.get(client, "http://"+m.ready.HTTP+path)
+		return err
+	})
+}
+
+// onSchedule does something so many times, so often a second, whether earlier ones have ended or
+// not. The time of each counts from the moment that it was due, so that a stall counts for all who
+// would have come in it.
+func onSchedule(p *process, rate, times int, limit time.Duration, do func(client *http.Client) error) (measured, error) {
+	client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256}, Timeout: limit}
+	defer client.CloseIdleConnections()
+	var all sync.WaitGroup
+	took, errs := make([]time.Duration, times), make([]error, times)
+	before, began := p.cpu(), time.Now()
+	for n := range times {
+		due := began.Add(time.Duration(n) * time.Second / time.Duration(rate))
+		time.Sleep(time.Until(due))
+		all.Go(func() {
+			errs[n] = do(client)
+			took[n] = time.Since(due)
+		})
+	}
+	all.Wait()
+	return measured{Ops: times, Wall: time.Since(began), CPU: p.cpu() - before, Took: took}, errors.Join(errs...)
 }
 
 // together has clients do something so many times in all, each over a connection of its own.

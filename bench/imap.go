@@ -2,10 +2,14 @@ package main
 
 import (
 	"bufio"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +19,9 @@ import (
 // imapWorks are what mail clients ask of a mailbox of 10 000 messages.
 func imapWorks() (list []work) {
 	const box = 10000
+	add := func(name string, run func(b *bench, server string) (measured, error)) {
+		list = append(list, work{name: "imap " + name, servers: []string{"mailstead", dovecot}, run: run})
+	}
 	for _, w := range []struct {
 		name, command string
 		times         int
@@ -26,16 +33,35 @@ func imapWorks() (list []work) {
 		{"SEARCH UNSEEN", "SEARCH UNSEEN", 100},
 		{"SEARCH SUBJECT", "SEARCH SUBJECT \"article\"", 20},
 	} {
-		list = append(list, work{"imap " + w.name, []string{"mailstead"}, func(b *bench, _ string) (measured, error) {
-			return b.imapCommand(b.times(box, 1000), w.command, b.times(w.times, 3))
-		}})
+		add(w.name, func(b *bench, server string) (measured, error) {
+			return b.imapCommand(server, b.times(box, 1000), w.command, b.times(w.times, 3))
+		})
 	}
+	add("log-in", func(b *bench, server string) (measured, error) { return b.logIns(server, b.times(100, 3)) })
+	add("APPEND", func(b *bench, server string) (measured, error) { return b.appends(server, b.times(8000, 8), 1) })
+	add("MULTIAPPEND", func(b *bench, server string) (measured, error) { return b.appends(server, b.times(40000, 8), 20) })
 	return append(list,
-		work{"imap log-in", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.logIns(b.times(100, 3)) }},
-		work{"imap APPEND", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.appends(b.times(8000, 8), 1) }},
-		work{"imap MULTIAPPEND", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.appends(b.times(40000, 8), 20) }},
-		work{"imap idle, KiB each", []string{"mailstead"}, func(b *bench, _ string) (measured, error) { return b.idleMemory(b.times(1000, 20)) }},
+		ours("imap idle, KiB each", func(b *bench) (measured, error) { return b.idleMemory(b.times(1000, 20), false) }),
+		ours("imap idle TLS, KiB each", func(b *bench) (measured, error) { return b.idleMemory(b.times(1000, 20), true) }),
 	)
+}
+
+// An imapServer has the mailboxes of this bench.
+type imapServer struct {
+	*process
+	addr    string
+	discard func()
+}
+
+func (b *bench) imapServer(server string) (*imapServer, error) {
+	if server == dovecot {
+		return b.newDovecot()
+	}
+	m, err := b.newMailstead("")
+	if err != nil {
+		return nil, err
+	}
+	return &imapServer{m.process, m.ready.IMAP, m.discard}, nil
 }
 
 // An imapClient speaks just enough of IMAP to measure it: it reads answers and forgets them.
@@ -45,26 +71,26 @@ type imapClient struct {
 	tag int
 }
 
-func dialIMAP(addr string, limit time.Duration) (*imapClient, error) {
-	conn, err := net.DialTimeout("tcp", addr, 10*time.Second)
+// logIn opens a session of a mailbox. from is the client's address; nil is any.
+func logIn(addr string, from net.Addr, secure bool, email string, limit time.Duration) (*imapClient, error) {
+	conn, err := (&net.Dialer{LocalAddr: from, Timeout: 10 * time.Second}).Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
 	_ = conn.SetDeadline(time.Now().Add(limit))
 	c := &imapClient{Conn: conn, r: bufio.NewReaderSize(conn, 64<<10)}
-	if _, err := c.r.ReadString('\n'); err != nil {
-		return nil, errors.Join(err, conn.Close())
+	_, err = c.r.ReadString('\n')
+	if err == nil && secure {
+		if err = c.run("STARTTLS"); err == nil {
+			c.Conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the certificate is our own
+			c.r.Reset(c.Conn)
+		}
 	}
-	return c, nil
-}
-
-func (m *mailstead) imap(limit time.Duration) (*imapClient, error) {
-	c, err := dialIMAP(m.ready.IMAP, limit)
+	if err == nil {
+		err = c.run(fmt.Sprintf("LOGIN %s %q", email, password))
+	}
 	if err != nil {
-		return nil, err
-	}
-	if err := c.run(fmt.Sprintf("LOGIN %s %q", address(0), password)); err != nil {
-		return nil, errors.Join(err, c.Close())
+		return nil, errors.Join(err, conn.Close())
 	}
 	return c, nil
 }
@@ -108,6 +134,30 @@ func (c *imapClient) answer(tag string) error {
 	}
 }
 
+// append stores so many messages in the INBOX with LITERAL+, so many in each command. item gives
+// what stands before the n-th message: its flags and date, and its text.
+func (c *imapClient) append(times, each int, item func(n int) (before, text string)) error {
+	for n := 0; n < times; {
+		command := new(strings.Builder)
+		command.WriteString("APPEND INBOX")
+		for end := min(n+each, times); n < end; n++ {
+			before, text := item(n)
+			fmt.Fprintf(command, "%s {%d+}\r\n%s", before, len(text), text)
+		}
+		if err := c.run(command.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plain gives messages without flags and dates.
+func plain(messages [][]byte) func(n int) (before, text string) {
+	return func(n int) (before, text string) {
+		return "", strings.TrimSuffix(string(messages[n%len(messages)]), ".\r\n")
+	}
+}
+
 // filled starts the program with so many messages in a mailbox.
 func (b *bench) filled(size int) (*mailstead, error) {
 	m, err := b.newMailstead("")
@@ -129,17 +179,20 @@ func (b *bench) filled(size int) (*mailstead, error) {
 	return m, nil
 }
 
-func (b *bench) imapCommand(size int, command string, times int) (measured, error) {
-	m, err := b.filled(size)
+func (b *bench) imapCommand(server string, size int, command string, times int) (measured, error) {
+	s, err := b.imapServer(server)
 	if err != nil {
 		return measured{}, err
 	}
-	defer m.discard()
-	c, err := m.imap(b.limit)
+	defer s.discard()
+	c, err := logIn(s.addr, nil, false, address(0), b.limit)
 	if err != nil {
 		return measured{}, err
 	}
 	defer c.Close()
+	if err := c.append(size, 100, plain(b.messages(2<<10, false))); err != nil {
+		return measured{}, err
+	}
 	if err := c.run("SELECT INBOX"); err != nil {
 		return measured{}, err
 	}
@@ -149,7 +202,7 @@ func (b *bench) imapCommand(size int, command string, times int) (measured, erro
 	if err := c.run(command); err != nil { // once to warm up
 		return measured{}, err
 	}
-	return repeat(m.process, times, func(int) error { return c.run(command) })
+	return repeat(s.process, times, func(int) error { return c.run(command) })
 }
 
 // repeat does something so many times, one after the other.
@@ -167,14 +220,14 @@ func repeat(p *process, times int, do func(n int) error) (out measured, err erro
 }
 
 // logIns logs in again and again with the same password, as phones do.
-func (b *bench) logIns(times int) (measured, error) {
-	m, err := b.newMailstead("")
+func (b *bench) logIns(server string, times int) (measured, error) {
+	s, err := b.imapServer(server)
 	if err != nil {
 		return measured{}, err
 	}
-	defer m.discard()
-	return repeat(m.process, times, func(int) error {
-		c, err := m.imap(b.limit)
+	defer s.discard()
+	return repeat(s.process, times, func(int) error {
+		c, err := logIn(s.addr, nil, false, address(0), b.limit)
 		if err != nil {
 			return err
 		}
@@ -183,54 +236,54 @@ func (b *bench) logIns(times int) (measured, error) {
 }
 
 // appends stores messages over eight connections with LITERAL+, so many in each command.
-func (b *bench) appends(times, each int) (measured, error) {
-	m, err := b.newMailstead("")
+func (b *bench) appends(server string, times, each int) (measured, error) {
+	s, err := b.imapServer(server)
 	if err != nil {
 		return measured{}, err
 	}
-	defer m.discard()
-	messages := b.messages(2<<10, false)
-	var all sync.WaitGroup
-	failed := make(chan error, 8)
-	before, began := m.cpu(), time.Now()
-	for range 8 {
-		all.Go(func() {
-			c, err := m.imap(b.limit)
-			for n := 0; err == nil && n < times/8; {
-				command := new(strings.Builder)
-				command.WriteString("APPEND INBOX")
-				for end := min(n+each, times/8); n < end; n++ {
-					text := strings.TrimSuffix(string(messages[n%len(messages)]), ".\r\n")
-					fmt.Fprintf(command, " {%d+}\r\n%s", len(text), text)
-				}
-				err = c.run(command.String())
-			}
-			if err != nil {
-				failed <- err
-				return
-			}
-			c.Close()
-		})
-	}
-	all.Wait()
-	select {
-	case err := <-failed:
-		return measured{}, err
-	default:
-		return measured{times / 8 * 8, time.Since(began), m.cpu() - before, nil}, nil
-	}
+	defer s.discard()
+	item := plain(b.messages(2<<10, false))
+	before, began := s.cpu(), time.Now()
+	err = eight(func(int) error {
+		c, err := logIn(s.addr, nil, false, address(0), b.limit)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return c.append(times/8, each, item)
+	})
+	return measured{Ops: times / 8 * 8, Wall: time.Since(began), CPU: s.cpu() - before}, err
 }
 
-// idleSessions opens IMAP sessions that wait for mail; end closes them.
-func (m *mailstead) idleSessions(n int) (end func(), err error) {
+// eight does something eight times at once.
+func eight(do func(n int) error) error {
+	var all sync.WaitGroup
+	errs := make([]error, 8)
+	for n := range errs {
+		all.Go(func() { errs[n] = do(n) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// How many sessions the program takes of one mailbox, and of one address.
+const (
+	perMailbox = 50
+	perAddress = 150
+)
+
+// idleSessions opens IMAP sessions that wait for mail, of as many mailboxes and addresses as it
+// takes; end closes them.
+func (m *mailstead) idleSessions(n int, secure bool) (end func(), err error) {
 	var open []*imapClient
 	end = func() {
 		for _, c := range open {
 			c.Close()
 		}
 	}
-	for range n {
-		c, err := m.imap(10 * time.Minute)
+	for i := range n {
+		from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i/perAddress))}
+		c, err := logIn(m.ready.IMAP, from, secure, mailbox(i/perMailbox), 10*time.Minute)
 		if err != nil {
 			return end, err
 		}
@@ -246,22 +299,66 @@ func (m *mailstead) idleSessions(n int) (end func(), err error) {
 	return end, nil
 }
 
-// idleMemory measures what an idle session takes: p50 is in KiB in the place of milliseconds.
-func (b *bench) idleMemory(n int) (measured, error) {
-	m, err := b.newMailstead("")
+// idleMemory measures what an idle session takes: p50 is in KiB in the place of milliseconds. The
+// passwords were hashed before, which takes memory of its own.
+func (b *bench) idleMemory(n int, secure bool) (measured, error) {
+	n = min(n, 4500) // the program takes 5 000
+	var args []string
+	if secure {
+		cert, key, err := writeCertificate(b.dir)
+		if err != nil {
+			return measured{}, err
+		}
+		args = []string{"--tls-cert", cert, "--tls-key", key}
+	}
+	m, err := b.newMailstead("", args...)
 	if err != nil {
 		return measured{}, err
 	}
 	defer m.discard()
-	before := m.memory()
+	mailboxes := (n + perMailbox - 1) / perMailbox
+	if err := m.addUsers(mailboxes); err != nil {
+		return measured{}, err
+	}
+	for i := range mailboxes {
+		c, err := logIn(m.ready.IMAP, nil, secure, mailbox(i), b.limit)
+		if err != nil {
+			return measured{}, err
+		}
+		if err := errors.Join(c.run("LOGOUT"), c.Close()); err != nil {
+			return measured{}, err
+		}
+	}
+	before, err := m.settled()
+	if err != nil {
+		return measured{}, err
+	}
 	began := time.Now()
-	end, err := m.idleSessions(n)
+	end, err := m.idleSessions(n, secure)
 	defer end()
 	if err != nil {
 		return measured{}, err
 	}
 	wall := time.Since(began)
-	time.Sleep(time.Second)
-	each := time.Duration(float64(m.memory()-before) / float64(n) / 1024 * float64(time.Millisecond))
-	return measured{n, wall, m.cpu(), []time.Duration{each}}, nil
+	after, err := m.settled()
+	each := time.Duration(float64(after-before) / float64(n) / 1024 * float64(time.Millisecond))
+	return measured{Ops: n, Wall: wall, CPU: m.cpu(), Took: []time.Duration{each}}, err
+}
+
+// settled is the process's memory after garbage collections, which heap profiles begin with, and
+// when it has given back what they freed.
+func (m *mailstead) settled() (size int64, err error) {
+	file := filepath.Join(m.dir, "heap")
+	defer os.Remove(file)
+	for n := range 15 {
+		if out, err := exec.Command(m.b.server, "profile", "heap", "--data", m.dir, "--to", file).CombinedOutput(); err != nil {
+			return 0, fmt.Errorf("profile heap: %w: %s", err, out)
+		}
+		time.Sleep(time.Second)
+		before := size
+		if size = m.memory(); n > 2 && size > before-1<<20 {
+			break
+		}
+	}
+	return size, nil
 }

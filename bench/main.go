@@ -1,7 +1,7 @@
-// Command mailstead-bench measures the built program from outside, side by side with sinks: servers
-// that speak the same protocol and do nothing behind it but the named storage. All take turns in
-// one run, since only ratios of one run on one machine mean something. It prints a table, and with
-// -json a line of JSON.
+// Command mailstead-bench measures the built program from outside, side by side with sinks, which
+// are servers that speak the same protocol and do nothing behind it but the named storage, and with
+// Dovecot where that is installed. All take turns in one run, since only ratios of one run on one
+// machine mean something. It prints a table, and with -json a line of JSON.
 //
 // It knows nothing of the program's packages. Everything happens on loopback, and is bounded in
 // count and time.
@@ -15,6 +15,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
@@ -26,8 +28,27 @@ import (
 // A work is one kind of load, which some servers can take.
 type work struct {
 	name    string
-	servers []string // "mailstead", or kinds of sinks
+	parts   []string // what its rows are of, if there are several
+	servers []string // "mailstead", dovecot, or kinds of sinks
+	needs   string   // a program of others that it takes; empty: none
 	run     func(b *bench, server string) (measured, error)
+}
+
+// ours is a work for the program alone.
+func ours(name string, run func(b *bench) (measured, error)) work {
+	return work{name: name, servers: []string{"mailstead"}, run: func(b *bench, _ string) (measured, error) { return run(b) }}
+}
+
+// rows gives the names of the work's rows at each server.
+func (w work) rows() []string {
+	if len(w.parts) == 0 {
+		return []string{w.name}
+	}
+	var names []string
+	for _, part := range w.parts {
+		names = append(names, w.name+", "+part)
+	}
+	return names
 }
 
 // measured is what one run of a work came to.
@@ -36,6 +57,8 @@ type measured struct {
 	Wall time.Duration // of all
 	CPU  time.Duration // that the server took, user and system
 	Took []time.Duration
+
+	Parts []measured // of a work with parts, one for each; it has nothing else then
 }
 
 // A row is a work at a server: the medians of all rounds.
@@ -60,6 +83,16 @@ type bench struct {
 	verbose bool
 	bodies  map[string][][]byte // messages by size and signature
 	names   *names
+	before  []string // a program that runs each server, and its arguments
+}
+
+// A header says when and where a table was measured.
+type header struct {
+	Date    time.Time `json:"date"`
+	Go      string    `json:"go"`
+	Cores   int       `json:"cores"`
+	Version string    `json:"version"` // of the program
+	Rounds  int       `json:"rounds"`
 }
 
 func main() {
@@ -78,6 +111,9 @@ func main() {
 	flag.DurationVar(&b.limit, "limit", 2*time.Minute, "end of one run of one work")
 	flag.BoolVar(&b.verbose, "v", false, "say what is going on")
 	flag.Parse()
+	server, err := filepath.Abs(b.server) // servers run in directories of their own
+	exitOn(err)
+	b.server = server
 	all := works()
 	if *only != "" {
 		match, err := regexp.Compile(*only)
@@ -86,21 +122,25 @@ func main() {
 	}
 	if *list {
 		for _, w := range all {
-			fmt.Printf("%-28s %s\n", w.name, strings.Join(w.servers, " "))
+			for _, name := range w.rows() {
+				fmt.Printf("%-52s %s\n", name, strings.Join(w.servers, ", "))
+			}
 		}
 		return
 	}
-	rows, err := b.runAll(all, *rounds)
+	version, err := exec.Command(b.server, "version").Output()
+	exitOn(err)
+	h := header{time.Now().UTC().Truncate(time.Second), runtime.Version(), runtime.NumCPU(), strings.TrimSpace(string(version)), *rounds}
+	rows, err := b.runAll(possible(all), *rounds)
 	exitOn(err)
 	if *asJSON {
 		exitOn(json.NewEncoder(os.Stdout).Encode(struct {
-			Go     string `json:"go"`
-			Cores  int    `json:"cores"`
-			Rounds int    `json:"rounds"`
-			Rows   []*row `json:"rows"`
-		}{runtime.Version(), runtime.NumCPU(), *rounds, rows}))
+			header
+			Rows []*row `json:"rows"`
+		}{h, rows}))
 		return
 	}
+	fmt.Printf("%s, %s, %d cores, %s, medians of %d rounds\n", h.Date.Format(time.DateOnly), h.Version, h.Cores, h.Go, h.Rounds)
 	exitOn(printTable(os.Stdout, rows))
 }
 
@@ -113,7 +153,31 @@ func exitOn(err error) {
 
 // works lists everything that can be measured.
 func works() []work {
-	return slices.Concat(smtpWorks(), relayWorks(), imapWorks(), apiWorks(), otherWorks())
+	return slices.Concat(smtpWorks(), relayWorks(), imapWorks(), apiWorks(), visibleWorks(), webhookWorks(), otherWorks())
+}
+
+// possible leaves out what takes a program of others that is not installed, and says so.
+func possible(all []work) (out []work) {
+	for _, w := range all {
+		if _, err := program(w.needs); w.needs != "" && err != nil {
+			fmt.Fprintf(os.Stderr, "%s is left out: %s is not installed\n", w.name, w.needs)
+			continue
+		}
+		if _, err := program("dovecot"); slices.Contains(w.servers, dovecot) && err != nil {
+			fmt.Fprintf(os.Stderr, "%s at %s is left out: it is not installed\n", w.name, dovecot)
+			w.servers = slices.DeleteFunc(slices.Clone(w.servers), func(s string) bool { return s == dovecot })
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+// program finds a program of others.
+func program(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return path, nil
+	}
+	return exec.LookPath("/usr/sbin/" + name)
 }
 
 // runAll runs each work at each of its servers, round by round, each in an empty directory.
@@ -123,6 +187,9 @@ func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
 			return nil, err
 		}
 		defer os.RemoveAll(b.dir)
+		if err := os.Chmod(b.dir, 0o755); err != nil { // Dovecot has users of its own
+			return nil, err
+		}
 	}
 	if b.names, err = serveNames(); err != nil {
 		return nil, err
@@ -132,21 +199,27 @@ func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
 		n := 0
 		for _, w := range all {
 			for _, server := range w.servers {
-				if round == 0 {
-					rows = append(rows, &row{Work: w.name, Server: server})
-				}
 				m, err := w.run(b, server)
-				if err == nil && m.Ops == 0 {
-					err = errors.New("nothing was done")
+				parts := m.Parts
+				if len(w.parts) == 0 {
+					parts = []measured{m}
 				}
-				if err != nil {
-					return nil, fmt.Errorf("%s at %s: %w", w.name, server, err)
+				for i, name := range w.rows() {
+					if err == nil && (i >= len(parts) || parts[i].Ops == 0) {
+						err = errors.New("nothing was done")
+					}
+					if err != nil {
+						return nil, fmt.Errorf("%s at %s: %w", name, server, err)
+					}
+					if round == 0 {
+						rows = append(rows, &row{Work: name, Server: server})
+					}
+					rows[n].add(parts[i])
+					if b.verbose {
+						fmt.Fprintf(os.Stderr, "round %d  %s at %s: %d in %s\n", round+1, name, server, parts[i].Ops, parts[i].Wall.Round(time.Millisecond))
+					}
+					n++
 				}
-				rows[n].add(m)
-				if b.verbose {
-					fmt.Fprintf(os.Stderr, "round %d  %s at %s: %d in %s\n", round+1, w.name, server, m.Ops, m.Wall.Round(time.Millisecond))
-				}
-				n++
 			}
 		}
 	}
@@ -182,7 +255,7 @@ func printTable(w io.Writer, rows []*row) error {
 	for _, r := range rows {
 		ratio := ""
 		for _, other := range rows {
-			if other.Work == r.Work && other.Server == "mailstead" && r != other && r.Rate > 0 {
+			if other.Work == r.Work && other.Server == "mailstead" && r.Server != "mailstead" && r.Rate > 0 {
 				ratio = fmt.Sprintf("%.2f", other.Rate/r.Rate)
 			}
 		}

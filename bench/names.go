@@ -46,12 +46,18 @@ func serveNames() (*names, error) {
 	for h := range hosts {
 		n.set(fmt.Sprintf("far%d.test 300 IN MX 10 mx.far%d.test.", h, h), fmt.Sprintf("mx.far%d.test 300 IN A 127.0.0.%d", h, h+2))
 	}
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
+	var packets net.PacketConn
+	var stream net.Listener
+	for range 10 { // the port may be taken over TCP
+		if packets, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+			return nil, err
+		}
+		n.addr = packets.LocalAddr().String()
+		if stream, err = net.Listen("tcp", n.addr); err == nil {
+			break
+		}
+		packets.Close()
 	}
-	n.addr = packets.LocalAddr().String()
-	stream, err := net.Listen("tcp", n.addr)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -18,16 +19,19 @@ import (
 
 // A process is a server under measurement.
 type process struct {
-	cmd *exec.Cmd
-	log *os.File
+	cmd     *exec.Cmd
+	log     *os.File
+	scratch string // a directory that is deleted when it has ended; empty: none
 }
 
-func start(dir string, command string, args ...string) (*process, error) {
+// start runs a server, behind the bench's before.
+func (b *bench) start(dir string, command string, args ...string) (*process, error) {
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
 		return nil, err
 	}
-	p := &process{exec.Command(command, args...), log}
+	line := slices.Concat(b.before, []string{command}, args)
+	p := &process{cmd: exec.Command(line[0], line[1:]...), log: log}
 	p.cmd.Stdout, p.cmd.Stderr = log, log
 	p.cmd.Dir = dir
 	if err := p.cmd.Start(); err != nil {
@@ -43,21 +47,30 @@ func (p *process) stop() {
 	_ = p.cmd.Wait()
 	kill.Stop()
 	_ = p.log.Close()
+	if p.scratch != "" {
+		_ = os.RemoveAll(p.scratch)
+	}
 }
 
-// cpu is the processor time that the process has taken, user and system, in steps of 10 ms.
-func (p *process) cpu() time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+// cpu is the processor time that the process and its children have taken, those included that have
+// ended; user and system, in steps of 10 ms.
+func (p *process) cpu() time.Duration { return cpuOf(strconv.Itoa(p.cmd.Process.Pid)) }
+
+func cpuOf(pid string) (sum time.Duration) {
+	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
 		return 0
 	}
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-	if len(fields) < 13 {
-		return 0
+	for _, field := range fields[min(11, len(fields)):min(15, len(fields))] { // utime, stime, cutime, cstime
+		n, _ := strconv.Atoi(field)
+		sum += time.Duration(n) * time.Second / 100 // USER_HZ
 	}
-	user, _ := strconv.Atoi(fields[11])
-	system, _ := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * time.Second / 100 // USER_HZ
+	children, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
+	for _, child := range strings.Fields(string(children)) {
+		sum += cpuOf(child)
+	}
+	return sum
 }
 
 // memory is the process's resident memory in bytes.
@@ -88,6 +101,7 @@ func waitFile(path string, p *process, out any) error {
 // A mailstead is the program at work, with a domain and mailboxes.
 type mailstead struct {
 	*process
+	b          *bench
 	dir, token string
 	ready      struct{ HTTP, SMTP, Submission, IMAP, DNS string }
 	args       []string
@@ -100,7 +114,10 @@ const (
 	users    = 8
 )
 
-func address(n int) string { return fmt.Sprintf("user%d@%s", n%users, domain) }
+func address(n int) string { return mailbox(n % users) }
+
+// mailbox is the address of the n-th mailbox, of those that a work adds too.
+func mailbox(n int) string { return fmt.Sprintf("user%d@%s", n, domain) }
 
 // newMailstead makes a store with a domain and mailboxes, and starts the program on it with the
 // names of this bench. config is added to the file.
@@ -113,11 +130,7 @@ func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) 
 	if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	server, err := filepath.Abs(b.server)
-	if err != nil {
-		return nil, err
-	}
-	out, err := exec.Command(server, "init", "--data", dir, "--owner-email", "owner@example.org", "--json").Output()
+	out, err := exec.Command(b.server, "init", "--data", dir, "--owner-email", "owner@example.org", "--json").Output()
 	if err != nil {
 		return nil, fmt.Errorf("init: %w", err)
 	}
@@ -125,8 +138,8 @@ func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) 
 	if err := json.Unmarshal(out, &made); err != nil {
 		return nil, err
 	}
-	m := &mailstead{dir: dir, token: made.Token}
-	if err := m.start(server); err != nil { // answers for its own names, so that the domain is complete at once
+	m := &mailstead{b: b, dir: dir, token: made.Token}
+	if err := m.start(); err != nil { // answers for its own names, so that the domain is complete at once
 		return nil, err
 	}
 	if err := m.setUp(); err != nil {
@@ -135,15 +148,15 @@ func (b *bench) newMailstead(config string, args ...string) (*mailstead, error) 
 	}
 	m.stop()
 	m.args = append([]string{"--resolver", b.names.addr}, args...)
-	return m, m.start(server)
+	return m, m.start()
 }
 
-func (m *mailstead) start(server string) (err error) {
+func (m *mailstead) start() (err error) {
 	ready := filepath.Join(m.dir, "ready.json")
 	_ = os.Remove(ready)
 	args := append([]string{"serve", "--data", m.dir, "--ready-file", ready, "--log-level", "warn", "--http", "127.0.0.1:0",
 		"--smtp", "127.0.0.1:0", "--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", "127.0.0.1:0"}, m.args...)
-	if m.process, err = start(m.dir, server, args...); err != nil {
+	if m.process, err = m.b.start(m.dir, m.b.server, args...); err != nil {
 		return err
 	}
 	if err := waitFile(ready, m.process, &m.ready); err != nil {
@@ -179,11 +192,16 @@ func (m *mailstead) setUp() error {
 			return fmt.Errorf("the domain is %s", d.Status)
 		}
 	}
-	for n := range users {
+	return m.addUsers(users)
+}
+
+// addUsers makes mailboxes until there are so many.
+func (m *mailstead) addUsers(most int) error {
+	for n := len(m.users); n < most; n++ {
 		var made struct {
 			UserID string `json:"user_id"`
 		}
-		if err := m.call("POST", "/v1/email-users", map[string]any{"email": address(n), "password": password}, &made); err != nil {
+		if err := m.call("POST", "/v1/email-users", map[string]any{"email": mailbox(n), "password": password}, &made); err != nil {
 			return err
 		}
 		m.users = append(m.users, made.UserID)

@@ -6,7 +6,6 @@ import (
 	"net"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -14,99 +13,107 @@ import (
 // hosts is how many mail hosts of others there are.
 const hosts = 40
 
-// relayWorks are mail that users submit, on its way out.
-func relayWorks() []work {
-	return []work{
-		{"submit → relay", []string{"mailstead"}, func(b *bench, _ string) (measured, error) {
-			return b.relay(b.times(3000, 8), 0, relayed)
-		}},
-		{"submit → relay, one answers in 100 ms", []string{"mailstead"}, func(b *bench, _ string) (measured, error) {
-			return b.relay(b.times(1500, 8), 100*time.Millisecond, relayed)
-		}},
-		{"submit → 40 hosts, 100 ms", []string{"mailstead"}, func(b *bench, _ string) (measured, error) {
-			return b.relay(b.times(1500, 8), 100*time.Millisecond, direct)
-		}},
-	}
-}
-
+// The ways of mail to others.
 const (
-	relayed = "relay"
-	direct  = "direct"
+	relayed  = "relay"
+	unsigned = "unsigned" // through a relay that signs in our place
+	direct   = "direct"
 )
 
+// relayWorks are mail that users submit, on its way out.
+func relayWorks() (list []work) {
+	add := func(name, way string, times int, delay time.Duration, servers ...string) {
+		list = append(list, work{name: name, servers: servers, run: func(b *bench, server string) (measured, error) {
+			return b.relay(server, way, b.times(times, 8), delay)
+		}})
+	}
+	add("submit → relay", relayed, 3000, 0, "mailstead", sinkSign)
+	add("submit → relay, unsigned", unsigned, 6000, 0, "mailstead")
+	add("submit → relay, one answers in 100 ms", relayed, 1500, 100*time.Millisecond, "mailstead")
+	add("submit → 40 hosts, 100 ms", direct, 1500, 100*time.Millisecond, "mailstead")
+	return list
+}
+
 // relay submits messages over eight connections, and waits until others have taken all of them.
-func (b *bench) relay(times int, delay time.Duration, way string) (measured, error) {
+func (b *bench) relay(server, way string, times int, delay time.Duration) (measured, error) {
 	sink, addr, err := b.sink(sinkRelay, "-delay", delay.String(), "-addresses", strconv.Itoa(hosts+1))
 	if err != nil {
 		return measured{}, err
 	}
 	defer sink.stop()
-	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return measured{}, err
-	}
-	config, args := "", []string{"--outbound", way}
-	if way == relayed {
-		config = fmt.Sprintf("[[relay]]\nname = 'r1'\nkind = 'custom'\nhost = %q\nport = %s\ntls = 'none'\n", host, port)
+	var p *process
+	var submission string
+	if server == sinkSign {
+		if p, submission, err = b.sink(sinkSign, "-relay", addr); err != nil {
+			return measured{}, err
+		}
+		defer p.stop()
 	} else {
-		args = append(args, "--mx-port", port)
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return measured{}, err
+		}
+		config, args := "", []string{"--outbound", direct, "--mx-port", port}
+		if way != direct {
+			config = fmt.Sprintf("[[relay]]\nname = 'r1'\nkind = 'custom'\nhost = %q\nport = %s\ntls = 'none'\ndkim = %t\n", host, port, way != unsigned)
+			args = []string{"--outbound", relayed}
+		}
+		m, err := b.newMailstead(config, args...)
+		if err != nil {
+			return measured{}, err
+		}
+		defer m.discard()
+		p, submission = m.process, m.ready.Submission
 	}
-	m, err := b.newMailstead(config, args...)
-	if err != nil {
-		return measured{}, err
-	}
-	defer m.discard()
 
 	messages := b.messages(2<<10, false)
-	before, began := m.cpu(), time.Now()
+	before, began := p.cpu(), time.Now()
 	var next atomic.Int64
-	var all sync.WaitGroup
-	failed := make(chan error, 8)
-	for range 8 {
-		all.Go(func() {
-			c, err := dialSMTP(m.ready.Submission, false, b.limit)
-			if err == nil {
-				defer c.Close()
-				err = c.say("AUTH PLAIN "+base64.StdEncoding.EncodeToString([]byte("\x00"+address(0)+"\x00"+password)), "235")
-			}
-			for n := next.Add(1); err == nil && n <= int64(times); n = next.Add(1) {
-				// The author of what a user sends is that user.
-				text := strings.Replace(string(messages[n%int64(len(messages))]), "ann@"+sender, address(0), 1)
-				err = c.send(address(0), fmt.Sprintf("to%d@far%d.test", n, n%hosts), []byte(text))
-			}
-			if err != nil {
-				failed <- err
-			}
-		})
-	}
-	all.Wait()
-	select {
-	case err := <-failed:
+	err = eight(func(int) error {
+		c, err := dialSMTP(submission, false, b.limit)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		err = c.say("AUTH PLAIN "+base64.StdEncoding.EncodeToString([]byte("\x00"+address(0)+"\x00"+password)), "235")
+		for n := next.Add(1); err == nil && n <= int64(times); n = next.Add(1) {
+			// The author of what a user sends is that user.
+			text := strings.Replace(string(messages[n%int64(len(messages))]), "ann@"+sender, address(0), 1)
+			err = c.send(address(0), fmt.Sprintf("to%d@far%d.test", n, n%hosts), []byte(text))
+		}
+		return err
+	})
+	if err != nil {
 		return measured{}, err
-	default:
 	}
 	count, err := dialSMTP(addr, false, b.limit)
 	if err != nil {
 		return measured{}, err
 	}
 	defer count.Close()
-	for taken := 0; taken < times; time.Sleep(5 * time.Millisecond) {
-		if taken, err = count.taken(); err != nil {
+	var taken, signatures int
+	for taken < times {
+		time.Sleep(5 * time.Millisecond)
+		if taken, signatures, err = count.taken(); err != nil {
 			return measured{}, fmt.Errorf("%d of %d arrived: %w", taken, times, err)
 		}
 	}
-	return measured{times, time.Since(began), m.cpu() - before, nil}, nil
+	out := measured{Ops: times, Wall: time.Since(began), CPU: p.cpu() - before}
+	if want := 2 * taken; way != unsigned && signatures != want || way == unsigned && signatures != 0 {
+		err = fmt.Errorf("%d messages arrived with %d signatures", taken, signatures)
+	}
+	return out, err
 }
 
-// taken asks a sink how many messages it has taken.
-func (c *smtpClient) taken() (n int, err error) {
+// taken asks a sink how many messages it has taken, and how many DKIM signatures they had.
+func (c *smtpClient) taken() (n, signatures int, err error) {
 	if _, err := c.Write([]byte("NOOP\r\n")); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	line, err := c.r.ReadString('\n')
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	_, _ = fmt.Sscanf(line, "250 %d", &n)
-	return n, nil
+	_, err = fmt.Sscanf(line, "250 %d %d", &n, &signatures)
+	return n, signatures, err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -23,11 +24,13 @@ import (
 
 // The kinds of sinks. Each runs in a process of its own, so that its processor time is its own.
 const (
-	sinkNull  = "null"     // SMTP: forgets every message
-	sinkLog   = "log"      // SMTP: 250 after the message is in a log that was synced, once for all who wait
-	sinkBolt  = "log+bolt" // SMTP: as log, and then a row for each message in bbolt
-	sinkRelay = "relay"    // SMTP: forgets every message, and answers each late
-	sinkHTTP  = "net/http" // HTTP: checks a token, and answers with a file
+	sinkNull  = "null"      // SMTP: forgets every message
+	sinkLog   = "log"       // SMTP: 250 after the message is in a log that was synced, once for all who wait
+	sinkBolt  = "log+bolt"  // SMTP: as log, and then a row for each message in bbolt
+	sinkRelay = "relay"     // SMTP: forgets every message, and answers each late
+	sinkSign  = "RSA alone" // SMTP: signs every message, and passes it on
+	sinkHTTP  = "net/http"  // HTTP: checks a token, and answers with a file
+	sinkHooks = "hooks"     // HTTPS: takes webhooks, and counts them
 )
 
 // A sinkReady is what a sink writes once it listens.
@@ -45,7 +48,7 @@ func (b *bench) sink(kind string, args ...string) (p *process, addr string, err 
 	if err != nil {
 		return nil, "", err
 	}
-	if p, err = start(dir, self, append([]string{"sink", "-dir", dir, "-kind", kind}, args...)...); err != nil {
+	if p, err = b.start(dir, self, append([]string{"sink", "-dir", dir, "-kind", kind}, args...)...); err != nil {
 		return nil, "", err
 	}
 	var ready sinkReady
@@ -53,6 +56,7 @@ func (b *bench) sink(kind string, args ...string) (p *process, addr string, err 
 		p.stop()
 		return nil, "", err
 	}
+	p.scratch = dir
 	return p, ready.Addr, nil
 }
 
@@ -64,38 +68,50 @@ func runSink(args []string) error {
 	file := flags.String("file", "", "")
 	token := flags.String("token", "", "")
 	delay := flags.Duration("delay", 0, "")
-	addresses := flags.Int("addresses", 1, "") // 127.0.0.2 and those after it, beside 127.0.0.1
+	relay := flags.String("relay", "", "")
+	cert := flags.String("cert", "", "")
+	key := flags.String("key", "", "")
+	addresses := flags.Int("addresses", 1, "") // 127.0.0.1 and those after it
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var listeners []net.Listener
+	var err error
+	for range 10 { // the port may be taken at one of the addresses
+		if listeners, err = listenAt(*addresses); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		return err
 	}
-	listeners := []net.Listener{l}
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	for n := 2; n < 2+*addresses-1; n++ {
-		more, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%s", n, port))
-		if err != nil {
-			return err
-		}
-		listeners = append(listeners, more)
-	}
-	if *kind == sinkHTTP {
+	l := listeners[0]
+	switch *kind {
+	case sinkHTTP:
 		text, err := os.ReadFile(*file)
 		if err != nil {
 			return err
 		}
 		go func() { _ = http.Serve(l, bareAPI(text, *token)) }()
-	} else {
+	case sinkHooks:
+		s := &hookSink{seen: map[string]bool{}}
+		for _, l := range listeners {
+			go func() { _ = http.ServeTLS(l, s, *cert, *key) }()
+		}
+	default:
 		s := &smtpSink{delay: *delay}
 		if *kind == sinkLog || *kind == sinkBolt {
 			if s.store, err = newSinkStore(*dir, *kind == sinkBolt); err != nil {
 				return err
 			}
 			go s.store.run()
+		}
+		if *kind == sinkSign {
+			if s.onward, err = newSigningSink(*relay); err != nil {
+				return err
+			}
 		}
 		for _, l := range listeners {
 			go s.listen(l)
@@ -113,6 +129,23 @@ func runSink(args []string) error {
 	return nil
 }
 
+// listenAt listens at so many loopback addresses, at the same port of each.
+func listenAt(addresses int) (list []net.Listener, err error) {
+	port := "0"
+	for n := range addresses {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:%s", n+1, port))
+		if err != nil {
+			for _, l := range list {
+				l.Close()
+			}
+			return nil, err
+		}
+		list = append(list, l)
+		_, port, _ = net.SplitHostPort(l.Addr().String())
+	}
+	return list, nil
+}
+
 // bareAPI answers every GET that has the token with the same JSON.
 func bareAPI(text []byte, token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,11 +158,14 @@ func bareAPI(text []byte, token string) http.Handler {
 	})
 }
 
-// An smtpSink takes every message. NOOP answers how many it has taken.
+// An smtpSink takes every message. NOOP answers how many it has taken, and how many DKIM signatures
+// they had.
 type smtpSink struct {
-	store *sinkStore    // nil: messages are forgotten
-	delay time.Duration // of the answer to a message
-	taken atomic.Int64
+	store      *sinkStore    // nil: messages are forgotten
+	onward     *signingSink  // nil: they go nowhere
+	delay      time.Duration // of the answer to a message
+	taken      atomic.Int64
+	signatures atomic.Int64
 }
 
 func (s *smtpSink) listen(l net.Listener) {
@@ -151,6 +187,7 @@ func (s *smtpSink) serve(c net.Conn) {
 	}
 	ok := reply("220 sink ESMTP")
 	var body []byte
+	var mail sinkMail
 	for ok {
 		line, err := r.ReadSlice('\n')
 		if err != nil {
@@ -160,7 +197,15 @@ func (s *smtpSink) serve(c net.Conn) {
 		case "EHLO":
 			ok = reply("250-sink\r\n250-PIPELINING\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250 SIZE 100000000")
 		case "NOOP":
-			ok = reply(fmt.Sprintf("250 %d", s.taken.Load()))
+			ok = reply(fmt.Sprintf("250 %d %d", s.taken.Load(), s.signatures.Load()))
+		case "AUTH":
+			ok = reply("235 ok")
+		case "MAIL":
+			mail.from = inBrackets(line)
+			ok = reply("250 ok")
+		case "RCPT":
+			mail.to = inBrackets(line)
+			ok = reply("250 ok")
 		case "QUIT":
 			reply("221 bye")
 			return
@@ -177,12 +222,23 @@ func (s *smtpSink) serve(c net.Conn) {
 					continue
 				}
 			}
+			if s.onward != nil {
+				mail.body, body = body, nil
+				s.onward.waiting <- mail
+			}
+			s.signatures.Add(int64(bytes.Count(body, []byte("DKIM-Signature:"))))
 			time.Sleep(s.delay)
 			ok = reply(fmt.Sprintf("250 Ok id-%d", s.taken.Add(1)))
 		default:
 			ok = reply("250 ok")
 		}
 	}
+}
+
+func inBrackets(line []byte) string {
+	_, text, _ := strings.Cut(string(line), "<")
+	text, _, _ = strings.Cut(text, ">")
+	return text
 }
 
 // readBody reads up to the line that is a dot.

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// inboxDays is over how many days the messages of a stocked inbox are spread.
+const inboxDays = 1000
+
+// inboxQueries are the pages of an account-wide inbox that are measured. The dates are those of its
+// middle.
+var inboxQueries = []struct{ name, query string }{
+	{"newest", ""},
+	{"unread", "&is_read=false"},
+	{"flagged", "&is_flagged=true"},
+	{"unread with attachments", "&is_read=false&has_attachments=true"},
+	{"with attachments", "&has_attachments=true"},
+	{"10 days of the middle", "&date_from={from}&date_to={to}"},
+	{"unread before the middle", "&is_read=false&date_to={to}"},
+	{"without warm-up", "&exclude_warmup=true"},
+	{"one domain", "&domain=" + domain},
+	{"unread in one mailbox", "&is_read=false&mailbox=user2@" + domain},
+	{"of an author", "&from=ann"},
+	{"a word", "&q=article"},
+	{"far cursor", "&date_to={to}"}, // each page is the one behind the last
+}
+
+func inboxWork() work {
+	w := work{name: "api inbox at 100 000", servers: []string{"mailstead"}}
+	for _, q := range inboxQueries {
+		w.parts = append(w.parts, q.name)
+	}
+	w.run = func(b *bench, _ string) (out measured, err error) {
+		m, err := b.stocked(b.times(100000, 1000))
+		if err != nil {
+			return out, err
+		}
+		defer m.discard()
+		for _, q := range inboxQueries {
+			part, err := m.inboxPages(q.query, q.name == "far cursor", min(b.times(500, 10), 2000))
+			if err != nil {
+				return out, fmt.Errorf("%s: %w", q.name, err)
+			}
+			out.Parts = append(out.Parts, part)
+		}
+		return out, nil
+	}
+	return w
+}
+
+// inboxPages asks for a page so many times, or with onward for one after the other. None is empty.
+func (m *mailstead) inboxPages(query string, onward bool, times int) (measured, error) {
+	middle := time.Now().AddDate(0, 0, -inboxDays/2)
+	query = strings.NewReplacer("{from}", middle.AddDate(0, 0, -10).Format(time.DateOnly), "{to}", middle.Format(time.DateOnly)).Replace(query)
+	client := &http.Client{Transport: &http.Transport{}, Timeout: 30 * time.Second}
+	defer client.CloseIdleConnections()
+	cursor := ""
+	return repeat(m.process, times, func(int) error {
+		text, err := m.get(client, "http://"+m.ready.HTTP+"/v1/inbox?limit=50"+query+cursor)
+		if err == nil && bytes.Contains(text, []byte(`"data":[]`)) {
+			err = errors.New("the page is empty")
+		}
+		if !onward || err != nil {
+			return err
+		}
+		cursor = ""
+		if _, after, some := strings.Cut(string(text), `"pagination":{"cursor":"`); some {
+			after, _, _ = strings.Cut(after, `"`)
+			cursor = "&cursor=" + url.QueryEscape(after)
+		}
+		return nil
+	})
+}
+
+// stocked starts the program with so many messages in eight mailboxes, filled over IMAP. One of 50
+// is unread, one of 1 000 is flagged, and one of 20 has an attachment.
+func (b *bench) stocked(size int) (*mailstead, error) {
+	m, err := b.newMailstead("")
+	if err != nil {
+		return nil, err
+	}
+	text := plain(b.messages(2<<10, false))
+	attached := func(n int) string {
+		_, text := text(n)
+		head, body, _ := strings.Cut(text, "\r\n\r\n")
+		head = strings.Replace(head, "Content-Type: text/plain; charset=utf-8", "Content-Type: multipart/mixed; boundary=b", 1)
+		return head + "\r\n\r\n--b\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n" + body +
+			"\r\n--b\r\nContent-Type: application/pdf\r\nContent-Disposition: attachment; filename=report.pdf\r\nContent-Transfer-Encoding: base64\r\n\r\nJVBERi0xLjQK\r\n--b--\r\n"
+	}
+	now := time.Now().UTC()
+	err = eight(func(user int) error {
+		c, err := logIn(m.ready.IMAP, nil, false, address(user), b.limit)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return c.append(size/8, 100, func(n int) (before, message string) {
+			flags, number := "\\Seen", n*8+user
+			if number%50 == 0 {
+				flags = ""
+			}
+			if number%1000 == 0 {
+				flags += " \\Flagged"
+			}
+			if _, message = text(number); number%20 == 10 || number%1000 == 0 {
+				message = attached(number)
+			}
+			age := time.Duration(size-number) * (inboxDays * 24 * time.Hour / time.Duration(size))
+			return fmt.Sprintf(" (%s) \"%s\"", strings.TrimSpace(flags), now.Add(-age).Format("_2-Jan-2006 15:04:05 -0700")), message
+		})
+	})
+	if err == nil {
+		err = m.quiet(b.limit)
+	}
+	if err != nil {
+		m.discard()
+		return nil, err
+	}
+	return m, nil
+}
+
+// quiet waits until the program has no more to do, such as to index what came.
+func (m *mailstead) quiet(limit time.Duration) error {
+	for end := time.Now().Add(limit); time.Now().Before(end); {
+		before := m.cpu()
+		time.Sleep(500 * time.Millisecond)
+		if m.cpu()-before <= 20*time.Millisecond {
+			return nil
+		}
+	}
+	return fmt.Errorf("the server was still busy after %s", limit)
+}
