@@ -360,18 +360,22 @@ func removeTemp(path string) error {
 	return nil
 }
 
-// Sync puts on disk every append that returned before the call. Concurrent calls share one sync
-// where they can. When it fails, the segments have failed for good.
+// Sync puts on disk every append that returned before the call. Concurrent calls share a sync: those
+// that wait for one in progress need a single further one, whatever is appended meanwhile. When it
+// fails, the segments have failed for good.
 func (s *Store) Sync() error {
+	s.mu.Lock()
+	mine := s.written
+	s.mu.Unlock()
 	s.syncing.Lock()
 	defer s.syncing.Unlock()
 	s.mu.Lock()
-	err, clean, target, sf := s.failure(), s.written == s.synced, s.written, s.active
-	if err == nil && !clean {
+	err, done, target, sf := s.failure(), mine <= s.synced, s.written, s.active
+	if err == nil && !done {
 		s.files.hold(sf)
 	}
 	s.mu.Unlock()
-	if err != nil || clean {
+	if err != nil || done {
 		return err
 	}
 	defer s.files.release(sf)

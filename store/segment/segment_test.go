@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // bench is segments and spools over one temporary directory.
@@ -390,4 +391,68 @@ func writeAndRead(t *testing.T, b *bench, seed uint64) {
 			}
 		}
 	}
+}
+
+// slowSyncs is a disk whose syncs begin, tell so, and wait.
+type slowSyncs struct {
+	osDisk
+	begun, end chan struct{}
+}
+
+func (d slowSyncs) Datasync(f *os.File) error {
+	d.begun <- struct{}{}
+	<-d.end
+	return d.osDisk.Datasync(f)
+}
+
+// TestSyncIsShared: those that wait while a sync is in progress need one further sync, whatever is
+// appended during that one.
+func TestSyncIsShared(t *testing.T) {
+	disk := slowSyncs{begun: make(chan struct{}), end: make(chan struct{})}
+	b := newBench(t, Options{Disk: disk})
+	const waiters = 8
+	results := make(chan error, waiters+1)
+	put := func() {
+		if _, err := b.put(nil, []byte("body")); err != nil {
+			t.Error(err)
+		}
+	}
+	var begun sync.WaitGroup
+	begin := func() {
+		begun.Add(1)
+		go func() {
+			begun.Done()
+			results <- b.Sync()
+		}()
+	}
+	one := func() {
+		<-disk.begun
+		disk.end <- struct{}{}
+	}
+	go one() // the first append makes a file, which is synced before it has its name
+	put()
+	begin()
+	<-disk.begun
+	put()
+	for range waiters {
+		begin()
+	}
+	begun.Wait()
+	time.Sleep(100 * time.Millisecond) // so that all of them wait
+	disk.end <- struct{}{}
+	<-disk.begun
+	put()
+	disk.end <- struct{}{}
+	for range waiters + 1 {
+		select {
+		case err := <-results:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-disk.begun:
+			t.Error("there is a third sync")
+			disk.end <- struct{}{}
+		}
+	}
+	go one() // of Close, since the last append is not on disk
 }
