@@ -73,7 +73,7 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads a line, or as much of it as the buffer holds.
+// fill reads the whole lines that are there, or one line, or as much of it as the buffer holds.
 func (b *body) fill() error {
 	if b.done {
 		return io.EOF
@@ -81,6 +81,10 @@ func (b *body) fill() error {
 	if !b.started {
 		b.started = true
 		b.conn.startBody()
+	}
+	if lines := b.lines(); len(lines) > 0 {
+		_, _ = b.conn.in.Discard(len(lines))
+		return b.takePiece(lines)
 	}
 	piece, err := b.conn.in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
@@ -98,6 +102,23 @@ func (b *body) fill() error {
 		return err
 	}
 	return b.takePiece(piece)
+}
+
+// lines gives the whole lines that are in the buffer, which is shorter than maxLine, up to one that
+// begins with a dot.
+func (b *body) lines() []byte {
+	there, _ := b.conn.in.Peek(b.conn.in.Buffered())
+	if b.inLine || len(there) == 0 || there[0] == '.' {
+		return nil
+	}
+	end := bytes.Index(there, []byte("\r\n."))
+	if end < 0 {
+		end = bytes.LastIndex(there, []byte("\r\n"))
+	}
+	if end < 0 {
+		return nil
+	}
+	return there[:end+2]
 }
 
 func (b *body) takePiece(piece []byte) error {

@@ -60,7 +60,7 @@ func toUTF8(b []byte, charset string) string {
 	}
 	switch charset {
 	case "utf-8", "utf8":
-		return strings.ToValidUTF8(string(b), "\uFFFD")
+		return validUTF8(b)
 	case "", "us-ascii", "ascii", "unknown-8bit", "x-unknown", "unknown", "default":
 		return guessUTF8(b)
 	}
@@ -72,7 +72,15 @@ func toUTF8(b []byte, charset string) string {
 	if err != nil {
 		return guessUTF8(b)
 	}
-	return strings.ToValidUTF8(string(out), "\uFFFD")
+	return validUTF8(out)
+}
+
+// validUTF8 has U+FFFD in the place of what is no UTF-8. Where all is, as mostly, it is fast.
+func validUTF8(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
 func guessUTF8(b []byte) string {

@@ -22,6 +22,11 @@ type lineNormalizer struct {
 
 func (l *lineNormalizer) Write(b []byte) (int, error) {
 	n := len(b)
+	if !l.heldCR {
+		normal := normalPrefix(b)
+		l.put(b[:normal])
+		b = b[normal:]
+	}
 	for len(b) > 0 && l.err == nil {
 		i := bytes.IndexByte(b, '\n')
 		switch {
@@ -44,6 +49,31 @@ func (l *lineNormalizer) Write(b []byte) (int, error) {
 		return 0, l.err
 	}
 	return n, nil
+}
+
+// normalPrefix is how many of the bytes are to stay as they are, mostly all. It is a fast look, which
+// may find none.
+func normalPrefix(b []byte) int {
+	if bytes.IndexByte(b, 0) >= 0 {
+		return 0
+	}
+	if len(b) > 0 && b[len(b)-1] == '\r' { // what it is, the next byte tells
+		b = b[:len(b)-1]
+	}
+	ends := 0
+	for at := 0; ; ends++ {
+		i := bytes.IndexByte(b[at:], '\r')
+		if i < 0 {
+			break
+		}
+		if at += i + 2; at > len(b) || b[at-1] != '\n' {
+			return 0
+		}
+	}
+	if bytes.Count(b, []byte("\n")) != ends {
+		return 0
+	}
+	return len(b)
 }
 
 // run writes bytes that hold no LF.
