@@ -52,7 +52,7 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 		return nil, err
 	}
 	opts := storeOptions(log)
-	opts.Clock = now
+	opts.Clock, opts.CheckPages = now, l != nil && mustCheck(dir)
 	st, err := store.Open(dir, opts)
 	if err != nil {
 		return nil, err

@@ -80,9 +80,6 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	defer s.listeners.close()
-	if err := checkAtStart(dir); err != nil {
-		return err
-	}
 	if s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), now, s.log); err != nil {
 		return err
 	}
@@ -510,20 +507,14 @@ func (r *ownResolver) LookupIPAddr(ctx context.Context, host string) ([]net.IPAd
 // second. Larger ones are verified where the server before did not come to a good end.
 const checkedAtStart = 256 << 20
 
-// checkAtStart verifies the pages of the database before anything reads them: on damaged ones the
-// start might not end, or a server that ended over them would be started again and again.
-func checkAtStart(dir string) error {
+// mustCheck tells whether the pages of the database are to be verified before anything reads them:
+// on damaged ones the start might not end, or a server that ended over them would be started again
+// and again.
+func mustCheck(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
-	if err != nil || info.Size() == 0 {
-		return nil // there is none yet, or nobody can read it, which others say
+	if err != nil {
+		return false // there is none yet, or nobody can read it, which others say
 	}
-	if _, err := os.Lstat(filepath.Join(dir, socketName)); err != nil && info.Size() > checkedAtStart {
-		return nil
-	}
-	if err := store.CheckPages(dir); errors.Is(err, store.ErrInUse) {
-		return err
-	} else if err != nil {
-		return fmt.Errorf("%w: run mailstead check --data %s: %w", store.ErrDatabase, dir, err)
-	}
-	return nil
+	_, err = os.Lstat(filepath.Join(dir, socketName))
+	return err == nil || info.Size() <= checkedAtStart
 }

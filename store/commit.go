@@ -363,11 +363,12 @@ func answer(batch []*write, err error) {
 	}
 }
 
-// bbolt keeps the list of its free pages in memory. Without a copy in the file it walks the whole
-// database at Open, and again after each commit that the system refused. A copy costs 8 bytes a
-// free page at each commit, so it is written while the list is short, and always by Close. bbolt
-// looks at NoFreelistSync in Commit alone, which the committer calls: so it may be switched from
-// one commit to the next. A commit that leaves the copy out says so in its meta page.
+// bbolt keeps the list of its free pages in memory. Without a copy in the file, Open has to verify
+// all pages and to write one, and bbolt walks the whole database after each commit that the system
+// refused. A copy costs 8 bytes a free page at each commit, so it is written while the list is
+// short, and always by Close. bbolt looks at NoFreelistSync in Commit alone, which the committer
+// calls: so it may be switched from one commit to the next. A commit that leaves the copy out says
+// so in its meta page.
 
 // freelistMost is how many free pages a list that is written at each commit may have: 8 KiB, two
 // pages.

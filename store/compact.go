@@ -18,20 +18,25 @@ const (
 	compactBytes = 2 << 20 // copied for one transaction, so that no other write waits long for the sync
 )
 
-// Compact frees the room of messages that are gone: it copies what is live out of segments that are
-// less than half live, and removes segments that have been dead for Options.Grace. It may run
-// beside everything else, end at any point, and be called as often as one likes. A segment with
-// damage is kept and told of in the error; the others are compacted all the same.
+// Compact frees the room of messages that are gone. It first notes up to where the segments have
+// what is filed, so that the next Open has little to read even after a crash. Then it copies what
+// is live out of segments that are less than half live, and removes segments that have been dead
+// for Options.Grace. It may run beside everything else, end at any point, and be called as often as
+// one likes. A segment with damage is kept and told of in the error; the others are compacted all
+// the same.
 func (s *Store) Compact(ctx context.Context) error {
 	if err := s.compact.lock(ctx); err != nil {
 		return err
 	}
 	defer s.compact.unlock()
+	var errs []error
+	if err := s.noteEnd(); err != nil {
+		errs = append(errs, fmt.Errorf("note the end of the messages: %w", err))
+	}
 	full, err := s.fullSegments(ctx)
 	if err != nil {
-		return err
+		return errors.Join(append(errs, err)...)
 	}
-	var errs []error
 	// The dead ones first: the copies may need their room.
 	for _, step := range []func(context.Context, segment.Info) error{s.removeDead, s.moveLive} {
 		for _, info := range full {

@@ -103,10 +103,12 @@ func (s *Store) WatchPages(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	for {
+	for first := true; ; first = false {
 		began := time.Now()
-		if err := s.verifyPages(f); err != nil {
-			return err
+		if !first || !s.checkedPages {
+			if err := s.verifyPages(f); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():

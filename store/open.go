@@ -49,6 +49,11 @@ type Options struct {
 	// can be applied to it. Nothing else may be done with it before it is opened without.
 	Unmigrated bool
 
+	// CheckPages has Open verify the pages of the database before anything reads them, as the
+	// function CheckPages does, and return ErrDatabase where one is damaged. It is quicker than
+	// both: where the list of free pages is missing, Open verifies every page anyway.
+	CheckPages bool
+
 	// Room says how many bytes of the disk that dir is on are free, and how many it has; nil asks
 	// the operating system.
 	Room func(dir string) (free, total int64, err error)
@@ -66,7 +71,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	db, without, err := openBolt(filepath.Join(dir, DatabaseFile), o.LockTimeout)
+	db, without, err := openBolt(dir, o)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +92,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1), more: make(chan struct{}), ended: make(chan struct{})},
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
+		checkedPages:    o.CheckPages,
 	}
 	if err := s.read(o); err != nil {
 		if s.seg != nil {
@@ -175,20 +181,53 @@ func (s *Store) openFiles(o Options) (err error) {
 }
 
 // openBolt opens the database, and says whether it was found without the list of its free pages.
-func openBolt(path string, wait time.Duration) (db *bolt.DB, without bool, err error) {
-	o := &bolt.Options{Timeout: wait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
+func openBolt(dir string, o Options) (db *bolt.DB, without bool, err error) {
+	path := filepath.Join(dir, DatabaseFile)
+	if without, err = prepareDatabase(path, o); err != nil {
+		return nil, false, err
+	}
+	b := &bolt.Options{Timeout: o.LockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
 	if runtime.GOOS != "windows" && ^uint(0)>>63 == 1 {
 		// Growing the map needs every reader to leave; a map larger than the file will be never has
 		// to grow.
-		o.InitialMmapSize = 16 << 30
+		b.InitialMmapSize = 16 << 30
 	}
-	if without, err = boltfile.LacksFreelist(path); err != nil {
-		return nil, false, fmt.Errorf("read %s: %w", path, err)
-	}
-	if db, err = openDatabase(path, o); err != nil {
+	if db, err = openDatabase(path, b); err != nil {
 		return nil, false, fmt.Errorf("open %s: %w", path, err)
 	}
 	return db, without, nil
+}
+
+// prepareDatabase does what comes before bbolt opens a database for writing: it verifies the pages
+// if it is asked to, and writes the list of free pages where that is missing. without tells that it
+// is missing still.
+func prepareDatabase(path string, o Options) (without bool, err error) {
+	if without, err = boltfile.LacksFreelist(path); err != nil {
+		return false, fmt.Errorf("read %s: %w", path, err)
+	}
+	if info, err := os.Stat(path); !without && !o.CheckPages || err != nil || info.Size() == 0 {
+		return without, nil
+	}
+	// No process has it open for writing meanwhile: bbolt locks the file. Another start that has this
+	// lock too writes the same list to the same place.
+	lock, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: o.LockTimeout})
+	if err != nil {
+		return false, fmt.Errorf("open %s: %w", path, err)
+	}
+	defer lock.Close()
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	damage, err := boltfile.Prepare(f)
+	if len(damage) > 0 {
+		return false, damaged(filepath.Dir(path), errors.Join(damage...))
+	}
+	if err != nil { // bbolt can do without
+		o.Log.Warn("the list of free pages was not written; this start takes longer", "error", err)
+	}
+	return without && err != nil, nil
 }
 
 // A tableCheck is a table seen without its record type.

@@ -1,11 +1,17 @@
 package store
 
 import (
+	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/boltfile"
 )
 
 // Domains of a store from before there were claims are proven where they were complete, and others
@@ -72,6 +78,98 @@ func TestOldDomainsBecomeClaims(t *testing.T) {
 			return nil
 		})
 		if err := errors.Join(s.Check(), s.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestStartsAtOnceAfterCrash: several that open a directory whose list of free pages is missing,
+// and one that verifies it meanwhile, wait for each other, and the first of them writes the list.
+func TestStartsAtOnceAfterCrash(t *testing.T) {
+	dir := t.TempDir()
+	o := Options{noSync: true, CheckPages: true}
+	s := openDir(t, dir, o)
+	addMailbox(t, s, 1)
+	addTest(t, s, Message{Account: 1, Mailbox: 1, Folder: InboxID}, "hello")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, DatabaseFile)
+	for range 5 {
+		db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: true, NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(db.Update(func(*bolt.Tx) error { return nil }), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if lacks, err := boltfile.LacksFreelist(path); !lacks || err != nil {
+			t.Fatalf("the list is missing: %v, %v", lacks, err)
+		}
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				s, err := Open(dir, o)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if s.freelistMissing {
+					t.Error("the list is missing")
+				}
+				if err := errors.Join(s.Check(), s.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Go(func() {
+			if err := CheckPages(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		all.Wait()
+	}
+}
+
+// TestOpenRefusesDamage: with CheckPages, and without where the list of free pages is missing, Open
+// says that a page is damaged before anything reads it, and changes nothing.
+func TestOpenRefusesDamage(t *testing.T) {
+	dir := t.TempDir()
+	s := openDir(t, dir, Options{noSync: true})
+	addMailbox(t, s, 1)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, DatabaseFile)
+	for _, missing := range []bool{false, true} {
+		db, err := bolt.Open(path, 0o600, &bolt.Options{NoFreelistSync: missing, NoSync: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var root int
+		err = db.Update(func(tx *bolt.Tx) error {
+			root = int(tx.Cursor().Bucket().Root())
+			return nil
+		})
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		damaged := bytes.Clone(whole)
+		damaged[root*os.Getpagesize()+16] ^= 4
+		if err := os.WriteFile(path, damaged, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(dir, Options{noSync: true, CheckPages: !missing}); !errors.Is(err, ErrDatabase) {
+			t.Errorf("the list is missing: %v: got %v, want %v", missing, err, ErrDatabase)
+		}
+		if now, err := os.ReadFile(path); err != nil || !bytes.Equal(now, damaged) {
+			t.Errorf("the list is missing: %v: the database was changed, %v", missing, err)
+		}
+		if err := os.WriteFile(path, whole, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -215,8 +215,8 @@ func (s *Store) EndRebuild(keep bool) error {
 	})
 }
 
-// noteEnd notes, when the store is closed, up to where the segments have what is filed. What an
-// older copy of the database does not know of is behind that.
+// noteEnd notes up to where the segments have what is filed, when the store is closed and now and
+// then before. What an older copy of the database does not know of is behind that.
 func (s *Store) noteEnd() error {
 	if !s.appended.Load() || s.failure.get() != nil {
 		return nil

@@ -41,6 +41,7 @@ type Store struct {
 	report          txReport // the committer's
 	room            diskroom.Room
 	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
+	checkedPages    bool // Open has verified the pages of the database
 	runTwice        bool
 	appended        atomic.Bool // something was put into the segments since Open
 	entries         entryKeeper

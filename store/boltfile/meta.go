@@ -1,46 +1,23 @@
-// Package boltfile knows three things of a bbolt database that bbolt does not offer: whether the
-// file has the list of its free pages, whether its pages are sound, and how to give back the memory
-// of its mapped pages. It does not know what the database holds.
+// Package boltfile knows three things of a bbolt database that bbolt does not offer: whether its
+// pages are sound, which of them are free after a crash, and how to give back the memory of its
+// mapped pages. It does not know what the database holds.
 package boltfile
 
 import (
 	"encoding/binary"
-	"errors"
 	"hash/fnv"
 	"io"
-	"os"
 )
-
-// readAheadMost bounds how much of a database is read ahead of a walk.
-const readAheadMost = 8 << 30
-
-// LacksFreelist tells whether a database file is without the list of its free pages, as after a
-// crash with a long list. bbolt will then read every page, in the order of the trees. So
-// LacksFreelist reads the whole file first, in its own order, which is many times faster.
-func LacksFreelist(path string) (bool, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, os.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	meta, found, err := NewestMeta(f)
-	if err != nil || !found || meta.HasFreelist() {
-		return false, err
-	}
-	buf := make([]byte, 1<<20)
-	_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{io.LimitReader(f, min(readAheadMost, meta.Size))}, buf)
-	return true, err
-}
 
 // noFreelist stands in a meta page for a list that was not written.
 const noFreelist = ^uint64(0)
 
+const metaSize = 64
+
 // A Meta is what we read of a meta page of bbolt's file format, version 2.
 type Meta struct {
-	Size     int64 // of the pages in use
+	Size     int64  // of the pages in use
+	page     uint64 // where it stands
 	pageSize int64
 	root     uint64 // page of the bucket of buckets
 	freelist uint64 // page
@@ -51,26 +28,39 @@ type Meta struct {
 func (m Meta) HasFreelist() bool { return m.freelist != noFreelist }
 
 // NewestMeta reads the meta page that bbolt will go by; found is false in a file that has none,
-// such as an empty one.
+// such as an empty one. The size of the pages may be that of another machine: the second meta page
+// is where the first says, and wherever it may be if the first is damaged.
 func NewestMeta(f io.ReaderAt) (newest Meta, found bool, err error) {
-	for _, at := range []int64{0, int64(os.Getpagesize())} {
-		var page [80]byte
+	read := func(id uint64, at int64) error {
+		var page [pageHead + metaSize]byte
 		if _, err := f.ReadAt(page[:], at); err == io.EOF {
-			return newest, found, nil
+			return nil
 		} else if err != nil {
-			return newest, found, err
+			return err
 		}
-		if m, ok := parseMeta(page[16:]); ok && (!found || m.txid > newest.txid) {
+		if m, ok := parseMeta(page[pageHead:]); ok && int64(id)*m.pageSize == at && (!found || m.txid > newest.txid) {
 			newest, found = m, true
+			newest.page = id
 		}
+		return nil
 	}
-	return newest, found, nil
+	if err := read(0, 0); err != nil {
+		return newest, found, err
+	}
+	if found {
+		err = read(1, newest.pageSize)
+		return newest, true, err
+	}
+	for size := int64(512); size <= 1<<20 && !found && err == nil; size *= 2 {
+		err = read(1, size)
+	}
+	return newest, found, err
 }
 
 // parseMeta reads a meta: magic 4 | version 4 | page size 4 | flags 4 | root 16 | freelist 8 |
 // pages 8 | txid 8 | FNV-1a 8, in the order of bytes of the machine, as bbolt writes them.
 func parseMeta(b []byte) (Meta, bool) {
-	const magic, version, size = 0xED0CDAED, 2, 64
+	const magic, version, size = 0xED0CDAED, 2, metaSize
 	order := binary.NativeEndian
 	if len(b) < size || order.Uint32(b) != magic || order.Uint32(b[4:]) != version {
 		return Meta{}, false

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"sync"
+	"sync/atomic"
 )
 
 // CheckPages verifies what bbolt takes for granted: that the pages of its trees are where they
@@ -18,11 +20,18 @@ func CheckPages(f io.ReaderAt, size int64) []error {
 		return []error{err}
 	}
 	if !found {
-		return []error{fmt.Errorf("both meta pages are damaged")}
+		return []error{ErrNoMeta}
 	}
-	c := &pageCheck{f: f, pageSize: meta.pageSize, pages: uint64(meta.Size / meta.pageSize)}
+	return checkPages(f, size, meta).errs
+}
+
+// checkPages is CheckPages of a file whose newest meta page is known. Where it finds nothing wrong
+// and there is no list of free pages, those that are not used are free.
+func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
+	c := newPageCheck(f, meta.Size, meta.pageSize)
 	if meta.Size > size {
-		return []error{fmt.Errorf("the file has %d bytes, its pages take %d", size, meta.Size)}
+		c.add("the file has %d bytes, its pages take %d", size, meta.Size)
+		return c
 	}
 	for _, at := range []int64{0, meta.pageSize} {
 		var page [80]byte
@@ -32,28 +41,28 @@ func CheckPages(f io.ReaderAt, size int64) []error {
 			c.add("meta page %d is damaged; the last commit may be missing", at/meta.pageSize)
 		}
 	}
-	c.used = make([]bool, c.pages)
-	c.used[0], c.used[1] = true, true
-	c.tree(meta.root, "", nil, nil)
+	c.used.add(0)
+	c.used.add(1)
+	c.walk(meta.root, checkers)
 	if meta.HasFreelist() && len(c.errs) == 0 { // else it would be told of once more
 		if page := c.read(meta.freelist, freePages); page != nil {
-			c.freelist(page, meta.freelist, func(id uint64) bool { return !c.used[id] })
+			c.freelist(page, meta.freelist, func(id uint64) bool { return !c.used.has(id) })
 		}
-		for n, used := range c.used {
-			if !used && len(c.errs) == 0 {
+		for n := range c.pages {
+			if !c.used.has(n) && len(c.errs) == 0 {
 				c.add("page %d is neither used nor in %s", n, freePages)
 			}
 		}
 	}
-	return c.errs
+	return c
 }
 
 // CheckTrees is CheckPages of the trees alone, in a file that a process has open: root is where
-// they begin in a snapshot, which must stay open meanwhile, and size what its pages take.
+// they begin in a snapshot, which must stay open meanwhile, and size what its pages take. It takes
+// one processor at most.
 func CheckTrees(f io.ReaderAt, root uint64, size, pageSize int64) []error {
-	c := &pageCheck{f: f, pageSize: pageSize, pages: uint64(size / pageSize)}
-	c.used = make([]bool, c.pages)
-	c.tree(root, "", nil, nil)
+	c := newPageCheck(f, size, pageSize)
+	c.walk(root, 1)
 	return c.errs
 }
 
@@ -66,18 +75,79 @@ const (
 	freePages   = "the list of free pages"
 )
 
-// A pageCheck is one walk over the trees.
+// A pageSet is a set of pages that several goroutines add to.
+type pageSet []uint32
+
+func newPageSet(pages uint64) pageSet { return make(pageSet, (pages+31)/32) }
+
+// add tells whether the page was not in the set.
+func (s pageSet) add(id uint64) bool {
+	bit := uint32(1) << (id % 32)
+	return atomic.OrUint32(&s[id/32], bit)&bit == 0
+}
+
+func (s pageSet) has(id uint64) bool { return s[id/32]&(1<<(id%32)) != 0 }
+
+// A pageCheck is one walk over the trees, or one goroutine's part of it.
 type pageCheck struct {
 	f        io.ReaderAt
 	pageSize int64
 	pages    uint64
-	used     []bool
+	used     pageSet
 	errs     []error
 	spare    [][]byte // for pages to be read into
+
+	split    bool // leave what is below the first page of each bucket's tree in branches
+	branches []branch
 }
 
+// A branch is a page to walk down from, see tree.
+type branch struct {
+	id       uint64
+	bucket   string
+	from, to []byte
+	errs     []error
+}
+
+func newPageCheck(f io.ReaderAt, size, pageSize int64) *pageCheck {
+	pages := uint64(size / pageSize)
+	return &pageCheck{f: f, pageSize: pageSize, pages: pages, used: newPageSet(pages)}
+}
+
+// walk verifies all trees, in so many goroutines.
+func (c *pageCheck) walk(root uint64, workers int) {
+	c.split = workers > 1
+	c.tree(root, "", nil, nil)
+	c.split = false
+	var next atomic.Int64
+	var all sync.WaitGroup
+	for range min(workers, len(c.branches)) {
+		all.Go(func() {
+			for n := next.Add(1) - 1; n < int64(len(c.branches)); n = next.Add(1) - 1 {
+				b := &c.branches[n]
+				part := &pageCheck{f: c.f, pageSize: c.pageSize, pages: c.pages, used: c.used}
+				part.tree(b.id, b.bucket, b.from, b.to)
+				b.errs = part.errs
+			}
+		})
+	}
+	all.Wait()
+	for _, b := range c.branches {
+		for _, err := range b.errs {
+			c.add("%w", err)
+		}
+	}
+}
+
+// checkers is how many goroutines verify a database that is not in use: a disk reads faster where
+// several ask it.
+const checkers = 8
+
+// errsMost is how many mistakes a check names.
+const errsMost = 100
+
 func (c *pageCheck) add(format string, args ...any) {
-	if len(c.errs) < 100 {
+	if len(c.errs) < errsMost {
 		c.errs = append(c.errs, fmt.Errorf(format, args...))
 	}
 }
@@ -120,10 +190,9 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 		return wrong("is damaged: its head is wrong")
 	}
 	for n := id; n <= id+more; n++ {
-		if c.used[n] {
+		if !c.used.add(n) {
 			return wrong("is used twice")
 		}
-		c.used[n] = true
 	}
 	if more > 0 {
 		page = append(page, make([]byte, int64(more)*c.pageSize)...)
@@ -138,8 +207,9 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 // bucket without a name is that of all buckets.
 func (c *pageCheck) tree(id uint64, bucket string, from, to []byte) {
 	if page := c.read(id, bucket); page != nil {
-		c.elements(page, id, bucket, from, to)
-		c.spare = append(c.spare, page[:c.pageSize])
+		if c.elements(page, id, bucket, from, to); !c.split { // branches have keys of it
+			c.spare = append(c.spare, page[:c.pageSize])
+		}
 	}
 }
 
@@ -199,6 +269,10 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 			if i+1 < count {
 				end = parents[i+1].key
 			}
+			if c.split && bucket != "" {
+				c.branches = append(c.branches, branch{id: e.child, bucket: bucket, from: e.key, to: end})
+				continue
+			}
 			c.tree(e.child, bucket, e.key, end)
 		case e.isBucket && len(e.value) < 16:
 			wrong(fmt.Sprintf("row %d is too short for a bucket", i))
@@ -233,6 +307,7 @@ func (c *pageCheck) freelist(page []byte, id uint64, mayBeFree func(id uint64) b
 			c.add("page %d, %s, is damaged: it names page %d", id, freePages, free)
 			return
 		}
-		c.used[free], last = true, free
+		c.used.add(free)
+		last = free
 	}
 }

@@ -32,16 +32,16 @@ func Salvage(f io.ReaderAt, size int64, to Rows) ([]error, error) {
 	if !found {
 		return nil, ErrNoMeta
 	}
-	pages := uint64(min(meta.Size, size) / meta.pageSize)
-	s := &salvage{pageCheck: pageCheck{f: f, pageSize: meta.pageSize, pages: pages, used: make([]bool, pages)}, to: to}
-	s.used[0], s.used[1] = true, true
+	s := &salvage{pageCheck: *newPageCheck(f, min(meta.Size, size), meta.pageSize), to: to}
+	s.used.add(0)
+	s.used.add(1)
 	if meta.HasFreelist() {
 		s.readFreelist(meta.freelist)
 	}
 	s.tree(meta.root, "")
 	if len(s.errs) > 0 && s.free != nil {
-		for id := range pages {
-			if !s.used[id] && !s.free[id] {
+		for id := range s.pages {
+			if !s.used.has(id) && !s.free.has(id) {
 				if page := s.read(id); page != nil {
 					s.elements(page, id, lostPage)
 				}
@@ -61,7 +61,7 @@ const runMost = 4096
 type salvage struct {
 	pageCheck
 	to     Rows
-	free   []bool // nil: not known
+	free   pageSet // nil: not known
 	failed error
 }
 
@@ -70,27 +70,27 @@ func (s *salvage) readFreelist(id uint64) {
 	if id >= s.pages {
 		return
 	}
-	list := pageCheck{f: s.f, pageSize: s.pageSize, pages: s.pages, used: make([]bool, s.pages)}
+	list := pageCheck{f: s.f, pageSize: s.pageSize, pages: s.pages, used: newPageSet(s.pages)}
 	page := list.read(id, freePages)
 	if page == nil {
 		return
 	}
 	used := list.used
-	list.used = make([]bool, s.pages)
+	list.used = newPageSet(s.pages)
 	list.freelist(page, id, func(uint64) bool { return true })
 	if len(list.errs) > 0 {
 		return
 	}
 	s.free = list.used
 	for n, its := range used {
-		s.used[n] = s.used[n] || its
+		s.used[n] |= its
 	}
 }
 
 // read gives the page at a place with those that it runs on into, and marks them as used; nil where
 // there is none to be read.
 func (s *salvage) read(id uint64) []byte {
-	if s.failed != nil || id >= s.pages || s.used[id] || s.free != nil && s.free[id] {
+	if s.failed != nil || id >= s.pages || s.used.has(id) || s.free != nil && s.free.has(id) {
 		return nil
 	}
 	more := uint64(0)
@@ -111,7 +111,7 @@ func (s *salvage) read(id uint64) []byte {
 			more = min(more, uint64(list[last].end)/uint64(s.pageSize))
 		}
 		for n := id; n <= id+more; n++ {
-			s.used[n] = true
+			s.used.add(n)
 		}
 		return page
 	}

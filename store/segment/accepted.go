@@ -63,7 +63,10 @@ func (s *Store) acceptedIn(info Info, start int64, fn func(Ref, []byte) error) e
 	defer s.files.release(sf)
 	w := newScanner(sf.f, info.Size, sf.head.mark)
 	for off := start; off < info.Size; {
-		rec, err := w.record(off)
+		rec, err := w.head(off) // bodies of others are not read
+		if err == nil && rec.flags&flagAccepted != 0 {
+			rec, err = w.record(off)
+		}
 		if err == nil {
 			if rec.flags&flagAccepted != 0 {
 				env := slices.Clone(w.env) // that of the next record takes its place

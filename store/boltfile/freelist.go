@@ -1,0 +1,120 @@
+package boltfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+	"io"
+	"os"
+)
+
+// readAheadMost bounds how much of a database is read ahead of a walk.
+const readAheadMost = 8 << 30
+
+// LacksFreelist tells whether a database file is without the list of its free pages, as after a
+// crash with a long list. bbolt will then walk over all its trees.
+func LacksFreelist(path string) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	meta, found, err := NewestMeta(f)
+	return found && !meta.HasFreelist(), err
+}
+
+// Prepare is CheckPages of a file that is open for reading and writing, and that nobody else writes
+// to. If it finds no damage and the list of free pages is missing, it writes it, as a commit that
+// changes nothing else. err says that it could not, so that bbolt will walk over all trees again.
+func Prepare(f *os.File) (damage []error, err error) {
+	meta, found, err := NewestMeta(f)
+	if err != nil {
+		return []error{err}, nil
+	}
+	if !found {
+		return []error{ErrNoMeta}, nil
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return []error{err}, nil
+	}
+	readAhead(f, min(readAheadMost, meta.Size))
+	c := checkPages(f, info.Size(), meta)
+	if len(c.errs) > 0 || meta.HasFreelist() {
+		return c.errs, nil
+	}
+	return nil, c.writeFreelist(f, meta)
+}
+
+// A file is what writeFreelist needs of one.
+type file interface {
+	io.ReaderAt
+	io.WriterAt
+	Sync() error
+}
+
+// writeFreelist writes the list of free pages, which are all that are not used, and then a copy of
+// the newest meta page that says where it is, over the older one. Free pages may be in use by what
+// the older one says, so the newest must be on disk before they are overwritten.
+func (c *pageCheck) writeFreelist(f file, meta Meta) error {
+	page := make([]byte, c.pageSize)
+	if _, err := f.ReadAt(page, int64(meta.page)*c.pageSize); err != nil {
+		return err
+	}
+	m := page[pageHead:]
+	if now, ok := parseMeta(m); !ok || now.txid != meta.txid {
+		return errors.New("the newest meta page was not found again")
+	}
+	var free []uint64
+	for id := range c.pages {
+		if !c.used.has(id) {
+			free = append(free, id)
+		}
+	}
+	size := uint64(pageHead + 8*(len(free)+1))
+	own := (size + uint64(c.pageSize) - 1) / uint64(c.pageSize)
+	at := c.pages // behind the others, if no free ones follow each other
+	for i := 0; i+int(own) <= len(free); i++ {
+		if free[i+int(own)-1] == free[i]+own-1 {
+			at = free[i]
+			free = append(free[:i], free[i+int(own):]...)
+			break
+		}
+	}
+	order := binary.NativeEndian
+	list := make([]byte, own*uint64(c.pageSize))
+	order.PutUint64(list, at)
+	order.PutUint16(list[8:], listPage)
+	order.PutUint16(list[10:], uint16(min(len(free), 0xffff)))
+	order.PutUint32(list[12:], uint32(own-1))
+	ids := list[pageHead:pageHead]
+	if len(free) >= 0xffff {
+		ids = order.AppendUint64(ids, uint64(len(free)))
+	}
+	for _, id := range free {
+		ids = order.AppendUint64(ids, id)
+	}
+	txid := meta.txid + 1
+	order.PutUint64(page, txid%2)
+	order.PutUint64(m[32:], at)
+	order.PutUint64(m[40:], max(c.pages, at+own))
+	order.PutUint64(m[48:], txid)
+	sum := fnv.New64a()
+	_, _ = sum.Write(m[:metaSize-8])
+	order.PutUint64(m[metaSize-8:], sum.Sum64())
+	for _, step := range []func() error{
+		f.Sync,
+		func() error { _, err := f.WriteAt(list, int64(at)*c.pageSize); return err },
+		f.Sync,
+		func() error { _, err := f.WriteAt(page, int64(txid%2)*c.pageSize); return err },
+		f.Sync,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
