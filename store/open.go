@@ -208,8 +208,8 @@ func prepareDatabase(path string, o Options) (without bool, err error) {
 	if info, err := os.Stat(path); !without && !o.CheckPages || err != nil || info.Size() == 0 {
 		return without, nil
 	}
-	// No process has it open for writing meanwhile: bbolt locks the file. Another start that has this
-	// lock too writes the same list to the same place.
+	// No process has it open for writing meanwhile: bbolt locks the file. Another start that has
+	// this lock too writes the same list to the same place.
 	lock, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: o.LockTimeout})
 	if err != nil {
 		return false, fmt.Errorf("open %s: %w", path, err)

@@ -1,9 +1,11 @@
 package buffers
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // TestNothingOfTheOneBefore: a borrower sees nothing of what passed through a buffer before, nor
@@ -62,5 +64,29 @@ func TestABufferIsEmpty(t *testing.T) {
 		}
 		b.WriteString(strings.Repeat("a secret", 1<<10*size))
 		FreeBytes(b)
+	}
+}
+
+// TestCopy: everything is copied, whatever the sizes of the reads, by a buffer and not by the
+// methods of the writer and the reader, and the errors of both are told.
+func TestCopy(t *testing.T) {
+	text := strings.Repeat("what is copied ", 10_000)
+	for _, r := range []io.Reader{
+		strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text)),
+		io.MultiReader(strings.NewReader(text[:7]), strings.NewReader(text[7:])),
+	} {
+		var out strings.Builder
+		if n, err := Copy(&out, r); err != nil || n != int64(len(text)) || out.String() != text {
+			t.Errorf("%T: %d bytes, %v", r, n, err)
+		}
+	}
+	broken := errors.New("broken")
+	if n, err := Copy(io.Discard, io.MultiReader(strings.NewReader("abc"), iotest.ErrReader(broken))); n != 3 || !errors.Is(err, broken) {
+		t.Errorf("of a reader: %d bytes, %v", n, err)
+	}
+	reader, writer := io.Pipe()
+	reader.CloseWithError(broken)
+	if _, err := Copy(writer, strings.NewReader(text)); !errors.Is(err, broken) {
+		t.Errorf("of a writer: %v", err)
 	}
 }

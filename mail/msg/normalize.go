@@ -51,8 +51,8 @@ func (l *lineNormalizer) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// normalPrefix is how many of the bytes are to stay as they are, mostly all. It is a fast look, which
-// may find none.
+// normalPrefix is how many of the bytes are to stay as they are, mostly all. It looks fast, and may
+// find none.
 func normalPrefix(b []byte) int {
 	if bytes.IndexByte(b, 0) >= 0 {
 		return 0

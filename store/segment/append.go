@@ -360,9 +360,9 @@ func removeTemp(path string) error {
 	return nil
 }
 
-// Sync puts on disk every append that returned before the call. Concurrent calls share a sync: those
-// that wait for one in progress need a single further one, whatever is appended meanwhile. When it
-// fails, the segments have failed for good.
+// Sync puts on disk every append that returned before the call. Concurrent calls share a sync:
+// those that wait for one in progress need a single further one, whatever is appended meanwhile.
+// When it fails, the segments have failed for good.
 func (s *Store) Sync() error {
 	s.mu.Lock()
 	mine := s.written
