@@ -45,7 +45,7 @@ var importRules = map[string]struct {
 	"dnsprov":             {"dnsprov mail/spf mail/dmarc mail/taglist mail/idn internal/lookup", "dnsprov speaks to DNS and registrars; it knows no accounts, and of mail only the grammars of what DNS says about it"},
 	"webhooks":            {"internal/netguard", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":                 {"", "web is a client of /v1 like any other"},
-	"e2e":                 {"store dnsprov handlers/dnsd mail/auth internal/lookup", "end-to-end tests drive the built program; of its packages they need the fakes, and those that they hold against DNS software of others"},
+	"e2e":                 {"store dnsprov handlers/dnsd mail/auth mail/tokenize internal/lookup", "end-to-end tests drive the built program; of its packages they need the fakes, those that they hold against DNS software of others, and what fills a large store"},
 	"bench":               {"", "bench measures the built program from outside, side by side with other servers"},
 	"config":              {"service dnsprov mail", "config knows the shapes that settings are checked and handed on in; it starts nothing, and nothing below it asks for settings"},
 	"docs":                {"", "examples show what a client needs, and no client has our packages"},
