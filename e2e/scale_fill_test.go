@@ -247,7 +247,7 @@ func (f *filling) write(n int) (l *scaleLetter, from, text string) {
 	from = fmt.Sprintf("s%d@elsewhere.test", n%97)
 	name := fmt.Sprintf("Sender Number%d", n%97)
 	subject := strings.TrimSpace(words(3)) + " " + l.mark
-	body := fmt.Sprintf("Reference %s\r\n%s\r\n", l.mark, words(100+f.random.IntN(120)))
+	body := fmt.Sprintf("Reference %s\r\n%s\r\n", l.mark, words(60+f.random.IntN(100)))
 	l.texts = []string{subject, name + " " + from, " " + scaleSender, body}
 	header := fmt.Sprintf("From: %s <%s>\r\nTo: <%s>\r\nSubject: %s\r\nMessage-ID: <%s@elsewhere.test>\r\nDate: Tue, 24 Nov 2026 10:00:00 +0000\r\nMIME-Version: 1.0\r\n",
 		name, from, scaleSender, subject, l.mark)

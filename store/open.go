@@ -256,6 +256,13 @@ var tables = []tableCheck{
 	GreyTuples, KnownSenders, MasterKeys, SandboxClocks,
 }
 
+// risingTables are the buckets of logs, whose keys rise and whose rows stay as they are; see
+// risingFill.
+var risingTables = map[string]bool{
+	Events.name: true, EventsByAccount.name: true, Deliveries.name: true, DeliveriesByWebhook.name: true, DeliveriesByEvent.name: true,
+	OutgoingsByAccount.name: true,
+}
+
 func bucketNames() []string {
 	names := append(slices.Clone(messageBuckets[:]), bucketEntry, bucketAccepted, bucketMeta)
 	for _, t := range tables {

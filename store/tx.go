@@ -65,7 +65,11 @@ func (tx *Tx) put(bucket string, key, value []byte) error {
 	tx.writes++
 	tx.bytes += len(key) + len(value)
 	tx.noted.Put(bucket, key, value)
-	if err := tx.bucket(bucket).Put(key, value); err != nil {
+	b := tx.bucket(bucket)
+	if risingTables[bucket] {
+		b.FillPercent = risingFill
+	}
+	if err := b.Put(key, value); err != nil {
 		return fmt.Errorf("put in %s: %w", bucket, err)
 	}
 	return nil
@@ -105,9 +109,20 @@ func (tx *Tx) setSequence(i messageBucket, n uint64) error {
 	return tx.messageBucket(i).SetSequence(n)
 }
 
+// risingFill is how full bbolt leaves a page that it splits, of a bucket whose new keys are behind
+// the others of their mailbox, account or webhook. What is left of bbolt's own half stays empty
+// there, since nothing is put in between later.
+const risingFill = 0.95
+
+// risingRows are the message buckets of that kind.
+var risingRows = [len(messageBuckets)]bool{bktMessage: true, bktMeta: true, bktRef: true}
+
 func (tx *Tx) messageBucket(i messageBucket) *bolt.Bucket {
 	if tx.messages[i] == nil {
 		tx.messages[i] = tx.bucket(messageBuckets[i])
+		if tx.writable && risingRows[i] {
+			tx.messages[i].FillPercent = risingFill
+		}
 	}
 	return tx.messages[i]
 }
