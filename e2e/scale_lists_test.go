@@ -1,0 +1,165 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// scaleGoal is what 99 of 100 pages of a list are to take at most, whatever the size of the store.
+const scaleGoal = 10 * time.Millisecond
+
+// A scaleList is a list of the API with its filters.
+type scaleList struct {
+	Name string
+	path string
+}
+
+// lists gives every list of the API, with each of its filters, and such as leave nothing.
+func (s *scale) lists(i *instance) []scaleList {
+	i.t.Helper()
+	var domain struct {
+		Data []struct {
+			ID   string `json:"domain_id"`
+			Name string
+		}
+	}
+	i.want(200, "GET", "/v1/domains?q="+scaleDomain(1), nil, &domain)
+	var thread struct {
+		Data []struct {
+			ThreadID string `json:"thread_id"`
+		}
+	}
+	number := scaleMark(firstCopy + s.Messages/2)
+	i.want(200, "GET", "/v1/inbox?q="+number, nil, &thread)
+	if len(domain.Data) == 0 || len(thread.Data) != 1 {
+		i.t.Fatalf("%d domains, %d messages", len(domain.Data), len(thread.Data))
+	}
+	var event struct{ Data []struct{ ID string } }
+	i.want(200, "GET", "/v1/events?type=email.received", nil, &event)
+	day := func(ago time.Duration) string { return s.FilledAt.Add(-ago).Format(time.DateOnly) }
+	middle := "date_from=" + day(scaleSpan/2+24*time.Hour) + "&date_to=" + day(scaleSpan/2)
+
+	var all []scaleList
+	add := func(path string, queries ...string) {
+		for _, q := range queries {
+			name := strings.TrimSuffix(path+"?"+q, "?")
+			name = strings.NewReplacer(s.Heaviest, "HEAVIEST", s.Light, "LIGHT", domain.Data[0].ID, "DOMAIN", s.Webhook, "WEBHOOK", thread.Data[0].ThreadID, "THREAD", number, "RARE", "/v1", "").Replace(name)
+			all = append(all, scaleList{name, strings.TrimSuffix(path+"?"+q, "?")})
+		}
+	}
+	far := func(path, query string) {
+		var page struct{ Pagination struct{ Cursor *string } }
+		i.want(200, "GET", path+"?"+query, nil, &page)
+		if page.Pagination.Cursor != nil {
+			all = append(all, scaleList{strings.TrimPrefix(path, "/v1") + "?" + query + "&cursor=", path + "?" + query + "&cursor=" + url.QueryEscape(*page.Pagination.Cursor)})
+		}
+	}
+	marks := []string{"", "is_read=false", "is_read=true", "is_flagged=true", "has_attachments=true", "exclude_warmup=true", "is_read=false&is_flagged=true&has_attachments=true", middle}
+	add("/v1/inbox", marks...)
+	add("/v1/inbox", "domain="+domain.Data[0].ID, "domain="+domain.Data[0].ID+"&is_flagged=true&has_attachments=true", "mailbox="+s.address(s.Mailboxes-1), "thread_id="+thread.Data[0].ThreadID)
+	far("/v1/inbox", "date_to="+day(scaleSpan-48*time.Hour))
+	far("/v1/inbox", "is_read=false&date_to="+day(scaleSpan-48*time.Hour))
+	words := []string{"q=" + number, "q=market", "q=market+weekly+winter", "q=mark", "q=%22sender+number7%22", "q=nowhere", "from=s5@elsewhere.test", "from=nobody", "q=market&is_flagged=true", "q=market&" + middle}
+	add("/v1/inbox", words...)
+	add("/v1/inbox", "q=market&domain="+domain.Data[0].ID, "q=nowhere&domain="+domain.Data[0].ID)
+	far("/v1/inbox", "q=market&date_to="+day(scaleSpan-48*time.Hour))
+	for _, box := range []string{s.Heaviest, s.Light} {
+		add("/v1/email-users/"+box+"/inbox", marks...)
+		add("/v1/email-users/"+box+"/inbox", words...)
+	}
+	add("/v1/messages", "", "status=bounced", "status=delivered", "status=complained", "mailbox="+s.address(s.Mailboxes-1), "domain="+domain.Data[0].Name,
+		"recipient=r1@far1.test", "recipient=nobody@far.test", "date_to="+day(scaleSpan/2), middle, "status=bounced&"+middle)
+	add("/v1/messages/lookup", "original_message_id="+url.QueryEscape("<"+number+"@"+scaleDomain(0)+">"), "provider_message_id=x")
+	add("/v1/events", "", "type=email.bounced", "type=domain.created", "created_after="+day(scaleSpan/2)+"T00:00:00Z", "event_id="+event.Data[0].ID)
+	add("/v1/webhooks/"+s.Webhook+"/deliveries", "", "outcome=failed", "outcome=success", "event_type=email.bounced", "event_type=domain.created", "event_id="+event.Data[0].ID)
+	add("/v1/domains", "", "status=complete", "status=error", "tag=tag3", "tag=none", "q=d0001", "q=nowhere", "dns_provider=builtin", "dns_provider=manual")
+	add("/v1/email-users", "", "domain="+scaleDomain(1), "status=active", "status=suspended", "q=m00001", "q=nowhere")
+	add("/v1/domains/"+domain.Data[0].ID+"/email-users", "", "status=suspended", "q=nowhere")
+	add("/v1/suppressions", "", "reason=manual", "reason=complaint")
+	add("/v1/jobs", "", "status=error", "status=completed", "type=domain_setup", "type=none", "domain="+scaleDomain(1), "created_after="+day(scaleSpan/2)+"T00:00:00Z")
+	for _, path := range []string{"/v1/webhooks", "/v1/auth/tokens", "/v1/account", "/v1/account/users", "/v1/account/usage", "/v1/email-user-templates", "/v1/export/formats", "/v1/health",
+		"/v1/domains/" + domain.Data[0].ID, "/v1/domains/" + domain.Data[0].ID + "/dmarc-reports", "/v1/domains/" + domain.Data[0].ID + "/tls-reports", "/v1/domains/" + domain.Data[0].ID + "/custom-dns-records",
+		"/v1/domains/" + domain.Data[0].ID + "/dns-status", "/v1/email-users/" + s.Light} {
+		add(path, "")
+	}
+	return all
+}
+
+// A listTime is how long pages of a list took, in milliseconds.
+type listTime struct {
+	List     string
+	P50, P99 float64
+	Rows     int // on the page
+}
+
+// timeLists asks for every list so often.
+func (s *scale) timeLists(i *instance, times int) (all []listTime) {
+	i.t.Helper()
+	client := &http.Client{Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	for _, l := range s.lists(i) {
+		took := make([]time.Duration, 0, times)
+		rows := 0
+		for range times {
+			began := time.Now()
+			req, err := http.NewRequest("GET", "http://"+i.ready.HTTP+l.path, nil)
+			if err != nil {
+				i.t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+i.token)
+			resp, err := client.Do(req)
+			if err != nil {
+				i.t.Fatal(err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			took = append(took, time.Since(began))
+			if err != nil || resp.StatusCode != http.StatusOK && !(resp.StatusCode == http.StatusNotFound && strings.Contains(l.path, "/lookup")) {
+				i.t.Fatalf("%s: %s %s %v", l.path, resp.Status, text, err)
+			}
+			rows = strings.Count(string(text), `"uid":`) + strings.Count(string(text), `"created_at":`)
+		}
+		slices.Sort(took)
+		all = append(all, listTime{l.Name, milliseconds(took[len(took)/2]), milliseconds(took[(len(took)-1)*99/100]), rows})
+	}
+	return all
+}
+
+func milliseconds(d time.Duration) float64 {
+	return float64(d.Round(10*time.Microsecond)) / float64(time.Millisecond)
+}
+
+// overGoal says which lists took too long.
+func overGoal(all []listTime) (over []string) {
+	for _, l := range all {
+		if l.P99 > milliseconds(scaleGoal) {
+			over = append(over, fmt.Sprintf("%s: half within %.2f ms, 99 of 100 within %.2f ms", l.List, l.P50, l.P99))
+		}
+	}
+	return over
+}
+
+func TestLargeLists(t *testing.T) {
+	s := largeStore(t, scaleSize(t, 3000))
+	i := startInstance(t, s.data, s.Token)
+	times := 3
+	if s.Messages > 3000 {
+		times = 300
+		if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_TIMES")); err == nil {
+			times = n
+		}
+	}
+	all := s.timeLists(i, times)
+	for _, l := range all {
+		t.Logf("%8.2f %8.2f %4d  %s", l.P50, l.P99, l.Rows, l.List)
+	}
+	t.Logf("over the goal:\n%s", strings.Join(overGoal(all), "\n"))
+}
