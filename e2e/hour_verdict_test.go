@@ -177,7 +177,7 @@ func (l *load) eventsTold() (n int) {
 }
 
 // report prints what was done and how long it took, and fails for what did not succeed.
-func (l *load) report() {
+func (l *load) report(kinds ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(l.done)) {
@@ -191,7 +191,7 @@ func (l *load) report() {
 			l.t.Errorf("%s: %d of %d failed, first: %v", name, r.failed, len(r.took), r.first)
 		}
 	}
-	for _, name := range []string{"smtp", "submission", "send", "imap", "idle", "list", "search", "read", "delete", "dns", "page", "backup"} {
+	for _, name := range kinds {
 		if l.done[name] == nil {
 			l.t.Errorf("%s: it was not done at all", name)
 		}

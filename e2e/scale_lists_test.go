@@ -147,6 +147,8 @@ func overGoal(all []listTime) (over []string) {
 	return over
 }
 
+// TestLargeLists: every list answers with and without each of its filters, and in time where the
+// store is large. CI has a small store; make soak-lists has five million messages.
 func TestLargeLists(t *testing.T) {
 	s := largeStore(t, scaleSize(t, 3000))
 	i := startInstance(t, s.data, s.Token)
@@ -161,5 +163,7 @@ func TestLargeLists(t *testing.T) {
 	for _, l := range all {
 		t.Logf("%8.2f %8.2f %4d  %s", l.P50, l.P99, l.Rows, l.List)
 	}
-	t.Logf("over the goal:\n%s", strings.Join(overGoal(all), "\n"))
+	if over := overGoal(all); len(over) > 0 && times > 3 {
+		t.Errorf("over %s:\n%s", scaleGoal, strings.Join(over, "\n"))
+	}
 }
