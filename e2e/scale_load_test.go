@@ -22,7 +22,7 @@ import (
 // of it over a small store; make soak-large has an hour.
 func TestLargeLoad(t *testing.T) {
 	l := &load{t: t, users: 8, length: 3 * time.Second, seed: 2026, told: map[string]bool{}, done: map[string]*requests{}}
-	full := 500 * time.Millisecond
+	full := 200 * time.Millisecond
 	whole := false
 	if n, err := strconv.ParseFloat(os.Getenv("MAILSTEAD_MINUTES"), 64); err == nil {
 		whole, l.length, l.users, full = true, time.Duration(n*float64(time.Minute)), 200, 30*time.Second
@@ -36,14 +36,18 @@ func TestLargeLoad(t *testing.T) {
 	l.start()
 	t.Logf("the start took %s; %s", time.Since(began).Round(time.Millisecond), l.sample())
 
-	// Eight connections that send as much as they can tell what half of it is.
+	// Eight connections that send as much as they can tell what half of it is, once the system has
+	// read the pages of the database that they need into its cache.
 	random := rand.New(rand.NewPCG(l.seed, 0))
 	text := s.letter(random)
 	l.rate = 1e9
-	ctx, cancel := context.WithTimeout(t.Context(), full)
-	l.mailIn(ctx, s, text)
-	l.all.Wait()
-	cancel()
+	for _, length := range []time.Duration{5 * full, full} {
+		l.came.Store(0)
+		ctx, cancel := context.WithTimeout(t.Context(), length)
+		l.mailIn(ctx, s, text)
+		l.all.Wait()
+		cancel()
+	}
 	most := float64(l.came.Load()) / full.Seconds()
 	l.rate = most / 2
 	if n, err := strconv.ParseFloat(os.Getenv("MAILSTEAD_RATE"), 64); err == nil {
@@ -53,7 +57,7 @@ func TestLargeLoad(t *testing.T) {
 	l.done = map[string]*requests{}
 	l.came.Store(0)
 
-	ctx, cancel = context.WithTimeout(t.Context(), l.length)
+	ctx, cancel := context.WithTimeout(t.Context(), l.length)
 	defer cancel()
 	l.mailIn(ctx, s, text)
 	for n := range l.users {
