@@ -175,33 +175,49 @@ func (tx *Tx) Message(mailbox, folder, uid uint32) (*Message, error) {
 
 // Meta returns what was found in a message, or ErrNotFound.
 func (tx *Tx) Meta(mailbox, folder, uid uint32) (*Meta, error) {
-	key := messageKey(mailbox, folder, uid)
-	row := tx.getRow(bktMeta, key[:])
-	if row == nil {
-		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, ErrNotFound)
-	}
 	meta := new(Meta)
-	shared, err := meta.decode(key[:], row)
-	if err != nil {
-		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
-	}
-	if !shared {
-		return meta, nil
-	}
-	m, err := tx.Message(mailbox, folder, uid)
+	err := tx.meta(meta, mailbox, folder, uid, nil)
 	if err != nil {
 		return nil, err
 	}
+	meta.Structure = bytes.Clone(meta.Structure) // bbolt owns what it gave
+	return meta, nil
+}
+
+// ReadMeta is Meta of m, into meta. The structure is valid only until the transaction writes or
+// ends.
+func (tx *Tx) ReadMeta(meta *Meta, m *Message) error {
+	return tx.meta(meta, m.Mailbox, m.Folder, m.UID, m)
+}
+
+// meta reads the meta row of a message, whose message row is read if it is needed and not given.
+func (tx *Tx) meta(meta *Meta, mailbox, folder, uid uint32, m *Message) error {
+	key := messageKey(mailbox, folder, uid)
+	row := tx.getRow(bktMeta, key[:])
+	if row == nil {
+		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, ErrNotFound)
+	}
+	shared, err := meta.decode(key[:], row)
+	if err != nil {
+		return fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
+	}
+	if !shared {
+		return nil
+	}
+	if m == nil {
+		if m, err = tx.Message(mailbox, folder, uid); err != nil {
+			return err
+		}
+	}
 	at := blobPrefix(m.Blob)
-	structure, err := tx.structure(at[:])
-	if structure == nil && err == nil {
+	meta.Structure, err = tx.structure(at[:])
+	if meta.Structure == nil && err == nil {
 		err = ErrDamagedRow
 	}
 	if err != nil {
-		return nil, fmt.Errorf("structure of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
+		return fmt.Errorf("structure of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
-	meta.Structure = bytes.Clone(structure) // bbolt owns what it gave
-	return meta, nil
+	return nil
 }
 
 // Messages walks the messages of a folder whose UIDs are from `from` to `to`, both inclusive,

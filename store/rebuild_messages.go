@@ -67,6 +67,7 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 			}
 			if meta := new(Meta); !row.MetaAlone && tx.getRow(bktMeta, at) != nil {
 				if _, err := meta.decode(at, tx.getRow(bktMeta, at)); err == nil {
+					meta.Structure = bytes.Clone(meta.Structure) // bbolt owns what it gave
 					row.Kept = meta
 				}
 			}

@@ -272,7 +272,8 @@ func openMeta(key, row []byte) ([]byte, error) {
 	return now, nil
 }
 
-// decode fills m from a row, of which it keeps nothing. The structure of a shared row is not in it.
+// decode fills m from a row, of which it keeps the structure alone; that of a shared row is not in
+// it.
 func (m *Meta) decode(key, row []byte) (shared bool, err error) {
 	if row, err = openMeta(key, row); err != nil {
 		return false, err
@@ -284,7 +285,7 @@ func (m *Meta) decode(key, row []byte) (shared bool, err error) {
 		return false, err
 	}
 	if len(structure) > 0 {
-		m.Structure = bytes.Clone(structure)
+		m.Structure = structure
 	}
 	all := string(rest) // shared by the texts: one allocation for seven
 	for _, text := range m.texts() {

@@ -573,6 +573,7 @@ func TestOldStoresGetIndexes(t *testing.T) {
 			}
 		}
 		clear(tx.messages[:])
+		clear(tx.cursors[:])
 		tx.writes++
 		return nil
 	})

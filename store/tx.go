@@ -28,6 +28,7 @@ type Tx struct {
 	noted         *entry.Changes                    // of the commit; nil where nothing is committed
 	inboxRecorded uint32                            // the mailbox whose INBOX was recorded last
 	messages      [len(messageBuckets)]*bolt.Bucket // those that were used
+	cursors       [len(messageBuckets)]*bolt.Cursor // those that rows were read with
 }
 
 // Now is the store's clock.
@@ -127,7 +128,19 @@ func (tx *Tx) messageBucket(i messageBucket) *bolt.Bucket {
 	return tx.messages[i]
 }
 
-func (tx *Tx) getRow(i messageBucket, key []byte) []byte { return tx.messageBucket(i).Get(key) }
+// getRow gives the row of the key, nil if there is none.
+func (tx *Tx) getRow(i messageBucket, key []byte) []byte {
+	c := tx.cursors[i]
+	if c == nil { // Bucket.Get would make one each time
+		c = tx.messageBucket(i).Cursor()
+		tx.cursors[i] = c
+	}
+	k, row := c.Seek(key)
+	if !bytes.Equal(k, key) {
+		return nil
+	}
+	return row
+}
 
 // putRow keeps row until the transaction ends: it must not be changed afterwards.
 func (tx *Tx) putRow(i messageBucket, key, row []byte) error {
@@ -171,7 +184,7 @@ func (tx *Tx) emptyBucket(i messageBucket) error {
 	tx.writes++
 	tx.frees = true
 	name, last := []byte(messageBuckets[i]), tx.messageBucket(i).Sequence()
-	tx.messages[i] = nil
+	tx.messages[i], tx.cursors[i] = nil, nil
 	tx.noted.Empty(messageBuckets[i])
 	if err := tx.b.DeleteBucket(name); err != nil {
 		return fmt.Errorf("empty %s: %w", name, err)
