@@ -81,12 +81,19 @@ func isAtomByte(c byte) bool {
 }
 
 func quotePhrase(s string) string {
+	if isPlainPhrase(s) {
+		return s
+	}
+	return quoteString(s)
+}
+
+func isPlainPhrase[S string | []byte](s S) bool {
 	for i := range len(s) {
 		if s[i] != ' ' && !isAtomByte(s[i]) {
-			return quoteString(s)
+			return false
 		}
 	}
-	return s
+	return true
 }
 
 func quoteString(s string) string {

@@ -21,19 +21,27 @@ type Attachment struct {
 func Attachments(root *Part) []Attachment {
 	var out []Attachment
 	walkContent(root, nil, func(p, parent *Part) {
-		if !isAttachment(p, parent) {
+		if !isAttachment(kinds(p, parent)) {
 			return
 		}
-		out = append(out, Attachment{
-			Index:       len(out),
-			Filename:    safeFilename(p, len(out)+1),
-			ContentType: p.MediaType(),
-			Size:        p.DecodedSize,
-			ContentID:   strings.Trim(p.ID, "<> "),
-			Part:        p,
-		})
+		subject := ""
+		if p.IsMessage() {
+			subject = p.Children[0].Envelope.Subject
+		}
+		out = append(out, newAttachment(len(out), p.filename(), subject, p.MediaType(), p.ID, p.DecodedSize))
+		out[len(out)-1].Part = p
 	})
 	return out
+}
+
+func newAttachment(index int, filename, subject, mediaType, id string, size int64) Attachment {
+	return Attachment{
+		Index:       index,
+		Filename:    safeFilename(filename, subject, mediaType, index+1),
+		ContentType: mediaType,
+		Size:        size,
+		ContentID:   strings.Trim(id, "<> "),
+	}
 }
 
 // walkContent visits every part that is no multipart, without what is inside messages.
@@ -47,8 +55,24 @@ func walkContent(p, parent *Part, visit func(p, parent *Part)) {
 	}
 }
 
-func isAttachment(p, parent *Part) bool {
-	if p.Disposition == "attachment" {
+// A partKind is what decides whether a part is an attachment.
+type partKind[S string | []byte] struct{ Type, Subtype, Disposition, Filename S }
+
+func (p *Part) kind() partKind[string] {
+	return partKind[string]{p.Type, p.Subtype, p.Disposition, p.filename()}
+}
+
+func kinds(p, parent *Part) (partKind[string], *partKind[string]) {
+	if parent == nil {
+		return p.kind(), nil
+	}
+	of := parent.kind()
+	return p.kind(), &of
+}
+
+// isAttachment needs no parent for the message itself.
+func isAttachment[S string | []byte](p partKind[S], parent *partKind[S]) bool {
+	if string(p.Disposition) == "attachment" {
 		return true
 	}
 	if isBodyText(p, parent) {
@@ -57,29 +81,28 @@ func isAttachment(p, parent *Part) bool {
 	if parent == nil {
 		return true
 	}
-	switch parent.Subtype {
+	switch string(parent.Subtype) {
 	case "report":
-		return p.Type != "message" && p.MediaType() != "text/rfc822-headers"
+		return string(p.Type) != "message" && (string(p.Type) != "text" || string(p.Subtype) != "rfc822-headers")
 	case "signed":
-		return !strings.HasSuffix(p.Subtype, "-signature")
+		return !strings.HasSuffix(string(p.Subtype), "-signature")
 	case "alternative":
-		return p.Type != "text" || p.filename() != ""
+		return string(p.Type) != "text" || len(p.Filename) > 0
 	}
 	return true
 }
 
 // isBodyText reports whether people read the part as the message, or as a piece of it.
-func isBodyText(p, parent *Part) bool {
-	if p.Type != "text" || p.Subtype != "plain" && p.Subtype != "html" || p.Disposition == "attachment" {
+func isBodyText[S string | []byte](p partKind[S], parent *partKind[S]) bool {
+	if string(p.Type) != "text" || string(p.Subtype) != "plain" && string(p.Subtype) != "html" || string(p.Disposition) == "attachment" {
 		return false
 	}
-	return parent == nil || parent.Subtype == "alternative" || p.filename() == ""
+	return parent == nil || string(parent.Subtype) == "alternative" || len(p.Filename) == 0
 }
 
 // safeFilename takes the sender's name down to its last element and to characters that
-// are no trouble, or makes one.
-func safeFilename(p *Part, number int) string {
-	name := p.filename()
+// are no trouble, or makes one, of a message from its subject.
+func safeFilename(name, subject, mediaType string, number int) string {
 	if i := strings.LastIndexAny(name, `/\`); i >= 0 {
 		name = name[i+1:]
 	}
@@ -87,13 +110,13 @@ func safeFilename(p *Part, number int) string {
 	if name != "" {
 		return name
 	}
-	if p.IsMessage() {
-		subject := strings.NewReplacer("/", "_", `\`, "_").Replace(cut(p.Children[0].Envelope.Subject, 80))
+	if subject != "" {
+		subject = strings.NewReplacer("/", "_", `\`, "_").Replace(cut(subject, 80))
 		if subject = strings.Trim(strings.Map(fileRune, subject), " ."); subject != "" {
 			return subject + ".eml"
 		}
 	}
-	return fmt.Sprintf("attachment-%d%s", number, extensions[p.MediaType()])
+	return fmt.Sprintf("attachment-%d%s", number, extensions[mediaType])
 }
 
 // cutName shortens a file name but keeps its extension.

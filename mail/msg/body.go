@@ -80,7 +80,7 @@ func collectPieces(p, parent *Part, out *[]bodyPiece) {
 		for _, c := range p.Children {
 			collectPieces(c, p, out)
 		}
-	case !isBodyText(p, parent):
+	case !isBodyText(kinds(p, parent)):
 	case p.Subtype == "html":
 		*out = append(*out, bodyPiece{html: p})
 	default:

@@ -284,7 +284,7 @@ func TestSafeFilename(t *testing.T) {
 		"gnp\u202efdp.exe": "gnpfdp.exe", "a\r\nb": "ab", `a"b<c>.txt`: "a_b_c_.txt", strings.Repeat("ä", 300) + ".docx": strings.Repeat("ä", 97) + ".docx",
 	} {
 		p := &Part{Type: "application", Subtype: "pdf", Params: map[string]string{"name": in}}
-		if got := safeFilename(p, 1); got != want {
+		if got := safeFilename(p.filename(), "", p.MediaType(), 1); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}

@@ -71,6 +71,78 @@ func (a *AddressView) AppendEmail(b []byte) []byte {
 	return append(append(append(b, a.Mailbox...), '@'), a.Host...)
 }
 
+// AppendText appends Address.String.
+func (a *AddressView) AppendText(b []byte) []byte {
+	switch {
+	case len(a.Name) == 0:
+		return a.AppendEmail(b)
+	case len(a.Host) == 0 || len(a.Mailbox) == 0:
+		return append(b, a.Name...)
+	case !isPlainPhrase(a.Name):
+		b = append(b, quoteString(string(a.Name))...)
+	default:
+		b = append(b, a.Name...)
+	}
+	return append(a.AppendEmail(append(b, " <"...)), '>')
+}
+
+// AppendAttachments appends the Attachments of the message that parts is, without their Parts. Its
+// texts are copies.
+func AppendAttachments(list []Attachment, parts []PartView) []Attachment {
+	before := len(list)
+	walkContentViews(parts, nil, false, func(p, parent *PartView, child []PartView) {
+		kind, of := p.kind(), (*partKind[[]byte])(nil)
+		if parent != nil {
+			k := parent.kind()
+			of = &k
+		}
+		if !isAttachment(kind, of) {
+			return
+		}
+		subject := ""
+		if p.IsMessage() {
+			subject = string(child[0].Envelope.Subject)
+		}
+		mediaType := string(p.Type) + "/" + string(p.Subtype)
+		list = append(list, newAttachment(len(list)-before, string(kind.Filename), subject, mediaType, string(p.ID), p.DecodedSize))
+	})
+	return list
+}
+
+func (p *PartView) kind() partKind[[]byte] {
+	name := paramOf(p.DispositionParams, "filename")
+	if len(name) == 0 {
+		name = paramOf(p.Params, "name")
+	}
+	return partKind[[]byte]{p.Type, p.Subtype, p.Disposition, name}
+}
+
+// paramOf gives the value that DecodePart gives: the last one of the name.
+func paramOf(list []ParamView, name string) (value []byte) {
+	for i := range list {
+		if string(list[i].Name) == name {
+			value = list[i].Value
+		}
+	}
+	return value
+}
+
+// walkContentViews is walkContent of the first part, whose children follow it. It returns the parts
+// behind those.
+func walkContentViews(parts []PartView, parent *PartView, inside bool, visit func(p, parent *PartView, children []PartView)) []PartView {
+	p, rest := &parts[0], parts[1:]
+	if !p.IsMultipart() {
+		if !inside {
+			visit(p, parent, rest)
+		}
+		inside = true
+	}
+	for range p.Children {
+		rest = walkContentViews(rest, p, inside, visit)
+	}
+	return rest
+}
+
 // Clear forgets what was read, so that nothing points to bytes that may be gone.
 func (v *View) Clear() {
 	v.in.s = nil

@@ -2,6 +2,7 @@ package msg
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -27,7 +28,25 @@ func checkView(t testing.TB, tree []byte) {
 		if err != nil || !reflect.DeepEqual(envelopeOf(e), want.Envelope) {
 			t.Fatalf("View reads the envelope\n%#v, %v; DecodePart\n%#v", e, err, want.Envelope)
 		}
+		checkAttachmentsView(t, tree, v)
 		v.Clear()
+	}
+}
+
+func checkAttachmentsView(t testing.TB, tree []byte, v *View) {
+	t.Helper()
+	parts, err := v.Parts(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, _ := partOf(parts)
+	want := Attachments(root)
+	for i := range want {
+		want[i].Part = nil
+	}
+	first := Attachment{Index: -1}
+	if got := AppendAttachments([]Attachment{first}, parts); got[0] != first || !slices.Equal(got[1:], want) {
+		t.Fatalf("View finds the attachments\n%#v, DecodePart\n%#v", got[1:], want)
 	}
 }
 
@@ -74,6 +93,9 @@ func addressesOf(list []AddressView) (out []Address) {
 		one := Address{string(a.Name), string(a.Mailbox), string(a.Host)}
 		if string(a.AppendEmail(nil)) != one.Email() || a.IsGroupMarker() != one.IsGroupMarker() {
 			panic("AppendEmail and Email differ")
+		}
+		if string(a.AppendText(nil)) != one.String() {
+			panic("AppendText and String differ")
 		}
 		out = append(out, one)
 	}
