@@ -106,7 +106,8 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
 	}
-	return []byte(t.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
+	const form = `"2006-01-02T15:04:05.000Z"`
+	return t.UTC().AppendFormat(make([]byte, 0, len(form)), form), nil
 }
 
 // UnmarshalJSON reads any RFC 3339 time, and null.
@@ -244,6 +245,9 @@ func (c *PageBuilder[T]) Add(position string, row T) bool {
 	if len(c.Data) == c.Limit {
 		c.More = true
 		return false
+	}
+	if len(c.Data) == cap(c.Data) { // rows are large, and pages mostly full or nearly empty
+		c.Data = slices.Grow(c.Data, min(max(1, len(c.Data)*16), c.Limit-len(c.Data)))
 	}
 	c.Data = append(c.Data, row)
 	c.Last = position
