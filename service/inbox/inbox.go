@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -210,6 +211,7 @@ func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
 // are passed over, a bounded number.
 func (l *inboxList) walk(tx *store.Tx) error {
 	c, shown, scanned, passed := &l.builder, l.newView(tx), 0, 0
+	defer l.s.freeMessageView(shown)
 	for at := range tx.Inbox(l.query) {
 		if scanned == inboxScan || passed == inboxPass || len(c.Data) == c.Limit {
 			c.More = true
@@ -315,20 +317,37 @@ type messageView struct {
 	tx        *store.Tx
 	domain    string // whose mailboxes alone count; "": all
 	mailboxes map[uint32]viewedMailbox
+
+	meta        store.Meta // of the message that is shown
+	structure   *msg.View  // the same
+	attachments []msg.Attachment
+	text        []byte // one that is being made
+	texts       strings.Builder
 }
 
 type viewedMailbox struct {
 	mailbox  *store.Mailbox
 	validity uint32
+	ids      string // what the ids of its messages begin with
 }
 
-func newMessageView(tx *store.Tx) *messageView {
-	return &messageView{tx: tx, mailboxes: map[uint32]viewedMailbox{}}
+// newMessageView makes one, which is freed before the transaction ends.
+func (s *Service) newMessageView(tx *store.Tx) *messageView {
+	structure, ok := s.structures.Get().(*msg.View)
+	if !ok {
+		structure = new(msg.View)
+	}
+	return &messageView{tx: tx, mailboxes: map[uint32]viewedMailbox{}, structure: structure}
+}
+
+func (s *Service) freeMessageView(w *messageView) {
+	w.structure.Clear()
+	s.structures.Put(w.structure)
 }
 
 // newView shows what the list covers.
 func (l *inboxList) newView(tx *store.Tx) *messageView {
-	w := newMessageView(tx)
+	w := l.s.newMessageView(tx)
 	w.domain = l.domain
 	return w
 }
@@ -354,41 +373,49 @@ func (w *messageView) mailbox(num uint32) (viewedMailbox, error) {
 	if err != nil {
 		return viewedMailbox{}, err
 	}
-	w.mailboxes[num] = viewedMailbox{mb, f.UIDValidity}
+	w.mailboxes[num] = viewedMailbox{mb, f.UIDValidity, fmt.Sprintf("%s-%d-", mb.ID, f.UIDValidity)}
 	return w.mailboxes[num], nil
 }
 
 // message reads and shows one message; ok is false for those of a mailbox that is being deleted.
 func (w *messageView) message(at store.InboxPos) (out InboxMessage, ok bool, err error) {
-	b, err := w.mailbox(at.Mailbox)
-	if err != nil || b.mailbox.Gone() {
+	if b, err := w.mailbox(at.Mailbox); err != nil || b.mailbox.Gone() {
 		return out, false, err
 	}
 	m, err := w.tx.Message(at.Mailbox, store.InboxID, at.UID)
 	if err != nil {
 		return out, false, err
 	}
-	out, _, err = w.show(b, m)
+	return w.row(m)
+}
+
+// row shows the message of a row, as message does.
+func (w *messageView) row(m *store.Message) (out InboxMessage, ok bool, err error) {
+	b, err := w.mailbox(m.Mailbox)
+	if err != nil || b.mailbox.Gone() {
+		return out, false, err
+	}
+	out, err = w.show(b, m)
 	return out, true, err
 }
 
-// show gives a message with its parsed structure.
-func (w *messageView) show(b viewedMailbox, m *store.Message) (InboxMessage, *msg.Part, error) {
-	meta, err := w.tx.Meta(m.Mailbox, m.Folder, m.UID)
-	if err != nil {
-		return InboxMessage{}, nil, err
+// show gives a message.
+func (w *messageView) show(b viewedMailbox, m *store.Message) (InboxMessage, error) {
+	meta := &w.meta
+	if err := w.tx.ReadMeta(meta, m); err != nil {
+		return InboxMessage{}, err
 	}
 	threadID, err := threadNow(w.tx, m.Account, meta.ThreadID)
 	if err != nil {
-		return InboxMessage{}, nil, err
+		return InboxMessage{}, err
 	}
-	root, err := msg.DecodePart(meta.Structure)
+	parts, err := w.structure.Parts(meta.Structure)
 	if err != nil {
-		return InboxMessage{}, nil, fmt.Errorf("structure of message %d of %s: %w", m.UID, b.mailbox.Email, err)
+		return InboxMessage{}, fmt.Errorf("structure of message %d of %s: %w", m.UID, b.mailbox.Email, err)
 	}
+	uid := core.UIDText(m.UID)
 	out := InboxMessage{
-		ID:  fmt.Sprintf("%s-%d-%d", b.mailbox.ID, b.validity, m.UID),
-		UID: core.UIDText(m.UID), UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
+		ID: b.ids + uid, UID: uid, UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
 		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
 		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
 		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
@@ -396,24 +423,69 @@ func (w *messageView) show(b viewedMailbox, m *store.Message) (InboxMessage, *ms
 		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,
 		HasAttachments: m.Bits&store.BitAttachments != 0, IsWarmup: m.Bits&store.BitWarmup != 0,
 		IsAutoReply: m.Bits&store.BitAutoReply != 0, IsBounce: m.Bits&store.BitBounce != 0,
-		Attachments: attachmentsOut(root),
 	}
-	out.addEnvelope(root.Envelope)
-	return out, root, nil
+	w.attachments = msg.AppendAttachments(w.attachments[:0], parts)
+	out.Attachments = make([]InboxAttachment, 0, len(w.attachments))
+	for _, a := range w.attachments {
+		out.Attachments = append(out.Attachments, InboxAttachment{a.Index, a.Filename, a.ContentType, a.Size, core.OrNull(a.ContentID)})
+	}
+	w.addEnvelope(&out, parts[0].Envelope)
+	return out, nil
 }
 
-func (out *InboxMessage) addEnvelope(e *msg.Envelope) {
+func (w *messageView) addEnvelope(out *InboxMessage, e *msg.EnvelopeView) {
 	if e == nil {
-		e = &msg.Envelope{}
+		e = &msg.EnvelopeView{}
 	}
-	from := withoutGroups(e.From)
-	out.MessageID, out.Subject, out.Date = e.MessageID, e.Subject, core.Time{Time: e.Date}
-	out.From, out.FromEmail, out.FromName = firstText(from), firstEmail(from), core.OrNull(firstName(from))
-	out.To, out.CC, out.ReplyTo = addressTexts(withoutGroups(e.To)), addressTexts(withoutGroups(e.Cc)), addressTexts(withoutGroups(e.ReplyTo))
-	out.References = append([]string{}, e.References...)
+	out.MessageID, out.Subject = w.copied(e.MessageID), w.copied(e.Subject)
+	if e.Date.Known {
+		out.Date.Time = time.Unix(e.Date.Unix, 0)
+	}
+	for i := range e.From {
+		if from := &e.From[i]; !from.IsGroupMarker() {
+			out.From, out.FromName = w.addressText(from), core.OrNull(w.copied(from.Name))
+			w.text = from.AppendEmail(w.text[:0])
+			out.FromEmail = w.copied(w.text)
+			break
+		}
+	}
+	out.To, out.CC, out.ReplyTo = w.addressTexts(e.To), w.addressTexts(e.Cc), w.addressTexts(e.ReplyTo)
+	out.References = make([]string, 0, len(e.References))
+	for _, id := range e.References {
+		out.References = append(out.References, w.copied(id))
+	}
 	if len(e.InReplyTo) > 0 {
-		out.InReplyTo = &e.InReplyTo[0]
+		to := w.copied(e.InReplyTo[0])
+		out.InReplyTo = &to
 	}
+}
+
+// addressTexts leaves out what only begins or ends a group.
+func (w *messageView) addressTexts(list []msg.AddressView) []string {
+	out := make([]string, 0, len(list))
+	for i := range list {
+		if !list[i].IsGroupMarker() {
+			out = append(out, w.addressText(&list[i]))
+		}
+	}
+	return out
+}
+
+func (w *messageView) addressText(a *msg.AddressView) string {
+	w.text = a.AppendText(w.text[:0])
+	return w.copied(w.text)
+}
+
+// copied is a text that stays when the transaction ends. Many share one piece of memory, which
+// spares an allocation for each.
+func (w *messageView) copied(text []byte) string {
+	if size := w.texts.Cap(); size-w.texts.Len() < len(text) {
+		w.texts = strings.Builder{}
+		w.texts.Grow(max(len(text), min(2*size, 4<<10), 512))
+	}
+	begin := w.texts.Len()
+	w.texts.Write(text)
+	return w.texts.String()[begin:]
 }
 
 // withoutGroups leaves out what only begins or ends a group.
@@ -423,14 +495,6 @@ func withoutGroups(list []msg.Address) []msg.Address {
 		if !a.IsGroupMarker() {
 			out = append(out, a)
 		}
-	}
-	return out
-}
-
-func attachmentsOut(root *msg.Part) []InboxAttachment {
-	out := []InboxAttachment{}
-	for _, a := range msg.Attachments(root) {
-		out = append(out, InboxAttachment{a.Index, a.Filename, a.ContentType, a.Size, core.OrNull(a.ContentID)})
 	}
 	return out
 }

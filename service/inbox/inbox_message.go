@@ -100,13 +100,17 @@ func (s *Service) openMessage(pick boxPicker, uid string) (*openedMessage, error
 		if err != nil {
 			return err
 		}
-		w := newMessageView(tx)
+		w := s.newMessageView(tx)
+		defer s.freeMessageView(w)
 		b, err := w.mailbox(m.Mailbox)
 		if err != nil {
 			return err
 		}
 		ref = m.Blob
-		o.shown, o.root, err = w.show(b, m)
+		if o.shown, err = w.show(b, m); err != nil {
+			return err
+		}
+		o.root, err = msg.DecodePart(w.meta.Structure)
 		return err
 	})
 	if err != nil {

@@ -157,6 +157,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 		return err
 	}
 	c, shown := &l.builder, l.newView(tx)
+	defer l.s.freeMessageView(shown)
 	for {
 		at, indexed, ok, err := x.next()
 		if err != nil {
@@ -213,7 +214,7 @@ func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed boo
 			return out, false, err
 		}
 	}
-	out, ok, err = shown.message(at)
+	out, ok, err = shown.row(m)
 	return out, ok && (x.l.author == nil || x.l.author.Matches(out.From)), err
 }
 

@@ -24,6 +24,7 @@ package inbox
 import (
 	"context"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
@@ -52,6 +53,7 @@ type Service struct {
 	textTurn      chan struct{}          // holds a value while somebody changes the index for searches
 	externals     *externals             // mailboxes that live elsewhere
 	images        *images
+	structures    sync.Pool // of *msg.View
 }
 
 // New puts the room together. The caller sets its hooks.
