@@ -51,6 +51,14 @@ func IsID(prefix, text string) bool {
 	return err == nil
 }
 
+// FirstID is before every id of the prefix that is made at the time, in whole milliseconds, or later.
+// For a time outside of the years 1970 to 10888 it is before all.
+func FirstID(prefix string, at time.Time) string {
+	var id ulid.ULID
+	_ = id.SetTime(ulid.Timestamp(at)) // which leaves it zero where it fails
+	return prefix + "_" + strings.ToLower(id.String())
+}
+
 // IDTime is when an id was made, in whole milliseconds; ok is false for what NewID cannot have
 // made.
 func IDTime(id string) (at time.Time, ok bool) {

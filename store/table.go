@@ -293,6 +293,53 @@ func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
 	}
 }
 
+// DescSome is Desc for those who want few of many records. It verifies every row, and asks may
+// about its bytes, which may must not keep or change. Where may answers false, the record is not
+// decoded, and nil is yielded. The bytes have every text of the record as it is, except for
+// characters that JSON escapes.
+func (x *Index[T]) DescSome(tx *Tx, prefix, before string, may func(row []byte) bool) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		rows := tx.bucket(x.table.name).Cursor()
+		var at, row []byte // where rows is
+		writes := tx.writes
+		for k, id := range tx.descend(tx.bucket(x.name), []byte(prefix), []byte(before)) {
+			if writes != tx.writes { // they move what a bbolt cursor points at
+				at, writes = nil, tx.writes
+			}
+			// The ids mostly fall as the keys do, so that the row is the one before, or near it.
+			for steps := 0; at != nil && steps < nearby && bytes.Compare(at, id) > 0; steps++ {
+				at, row = rows.Prev()
+			}
+			if !bytes.Equal(at, id) {
+				at, row = rows.Seek(id)
+			}
+			rec, err := x.some(id, at, row, may)
+			if err != nil {
+				tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
+				return
+			}
+			if !yield(string(k), rec) {
+				return
+			}
+		}
+	}
+}
+
+// some decodes the row, which has the key `at`, if it is that of the id and may wants it.
+func (x *Index[T]) some(id, at, row []byte, may func(row []byte) bool) (*T, error) {
+	if !bytes.Equal(at, id) {
+		return nil, ErrNotFound
+	}
+	text, err := x.table.rows.Payload(id, row)
+	if err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", x.table.name, id, err)
+	}
+	if !may(text) {
+		return nil, nil
+	}
+	return x.table.decode(id, row)
+}
+
 func (x *Index[T]) yield(tx *Tx, key, id string, yield func(string, *T) bool) bool {
 	rec, err := x.table.Get(tx, id)
 	if err != nil {

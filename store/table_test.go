@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -288,6 +290,116 @@ func TestWalkersMayWrite(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestDescSomeIsDesc: DescSome walks as Desc does, and decodes what may wants, wherever the ids are.
+func TestDescSomeIsDesc(t *testing.T) {
+	s := openTest(t, Options{MaxWrites: 20_000})
+	rnd := rand.New(rand.NewPCG(3, 4))
+	update(t, s, func(tx *Tx) error {
+		for n := range 1000 {
+			j := &Job{ID: fmt.Sprintf("job_%04d", n), AccountID: fmt.Sprint("acc_", rnd.IntN(2)*rnd.IntN(40)), Kind: "common", State: "queued", Visible: true, Due: second(rnd.Int64N(500))}
+			if n%3 == 0 {
+				j.Kind = "rare"
+			}
+			if err := Jobs.Put(tx, j); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	may := func(row []byte) bool { return bytes.Contains(row, []byte("rare")) }
+	for name, c := range map[string]struct {
+		index          *Index[Job]
+		prefix, before string
+		want           int // at least
+	}{
+		"ids in another order": {JobsDue, "", "", 1000},
+		"before a time":        {JobsDue, "", TimeKey(second(250)), 400},
+		"ids near each other":  {JobsByAccount, "acc_0", "acc_0job_0800", 300},
+		"ids far apart":        {JobsByAccount, "acc_7", "", 5},
+		"nothing":              {JobsByAccount, "acc_99", "", 0},
+	} {
+		view(t, s, func(tx *Tx) error {
+			next, stop := iter.Pull2(c.index.DescSome(tx, c.prefix, c.before, may))
+			defer stop()
+			n := 0
+			for key, want := range c.index.Desc(tx, c.prefix, c.before) {
+				if want.Kind != "rare" {
+					want = nil
+				}
+				if at, have, ok := next(); !ok || at != key || !reflect.DeepEqual(have, want) {
+					t.Fatalf("%s: %q %+v, want %q %+v", name, at, have, key, want)
+				}
+				n++
+			}
+			if key, _, ok := next(); ok || n < c.want {
+				t.Errorf("%s: %d records, want at least %d; one too many: %v %q", name, n, c.want, ok, key)
+			}
+			return nil
+		})
+	}
+}
+
+// TestDescSomeWhileWriting deletes what was seen and what is next, and inserts beside it.
+func TestDescSomeWhileWriting(t *testing.T) {
+	s := openTest(t, Options{MaxWrites: 20_000})
+	update(t, s, func(tx *Tx) error {
+		for n := range 2000 {
+			if err := putEvents(tx, "acc_1", n*2); err != nil {
+				return err
+			}
+		}
+		n := 2000
+		for key, e := range EventsByAccount.DescSome(tx, "acc_1", "", func([]byte) bool { return n%2 == 1 }) {
+			n--
+			if id := fmt.Sprintf("evt_%06d", n*2); key != "acc_1"+id || (e != nil) != (n%2 == 0) || e != nil && e.ID != id {
+				return fmt.Errorf("%s, %+v, want %s", key, e, id)
+			}
+			if n%5 == 0 {
+				if err := errors.Join(Events.Delete(tx, fmt.Sprintf("evt_%06d", n*2)), Events.Delete(tx, fmt.Sprintf("evt_%06d", n*2-2)), putEvents(tx, "acc_0", n*2+1, n*2-1)); err != nil {
+					return err
+				}
+				n--
+			}
+		}
+		if n > 0 {
+			t.Errorf("%d were not seen", n)
+		}
+		return nil
+	})
+}
+
+// TestDescSomeTellsOfDamage, also where nothing is decoded.
+func TestDescSomeTellsOfDamage(t *testing.T) {
+	s := openTest(t, Options{})
+	update(t, s, func(tx *Tx) error { return putEvents(tx, "acc_1", 1, 2, 3) })
+	for _, c := range []struct {
+		id   string
+		harm func(tx *Tx, id []byte) error
+		want error
+	}{
+		{"evt_000001", func(tx *Tx, id []byte) error { return tx.delete(Events.name, id) }, ErrNotFound},
+		{"evt_000002", func(tx *Tx, id []byte) error { return tx.delete(Events.name, id) }, ErrNotFound},
+		{"evt_000002", func(tx *Tx, id []byte) error {
+			row := bytes.Clone(tx.bucket(Events.name).Get(id))
+			row[len(row)/2] ^= 1
+			return tx.put(Events.name, id, row)
+		}, ErrDamagedRow},
+	} {
+		err := s.Update(func(tx *Tx) error {
+			if err := c.harm(tx, []byte(c.id)); err != nil {
+				return err
+			}
+			for range EventsByAccount.DescSome(tx, "acc_1", "", func([]byte) bool { return false }) {
+				continue
+			}
+			return tx.err
+		})
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.id) {
+			t.Errorf("got %v, want %v and %s", err, c.want, c.id)
+		}
+	}
 }
 
 func TestDamagedRecordEndsTheTransaction(t *testing.T) {

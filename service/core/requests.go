@@ -1,6 +1,7 @@
 package core
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/rand"
@@ -272,6 +273,8 @@ type Listing[R, Out any] struct {
 	Index     *store.Index[R]
 	Prefix    string
 	Filters   []string                         // what the cursor is bound to, besides account and operation
+	Before    string                           // where the first page starts, see Index.Desc; "" is the end
+	May       func(row []byte) bool            // false for rows whose records Keep does not keep, see HasTexts; nil asks Keep alone
 	Keep      func(*R) bool                    // nil keeps every record
 	Until     func(*R) bool                    // ends the walk; nil walks to the end
 	Out       func(*store.Tx, *R) (Out, error) // the record on the wire
@@ -288,6 +291,9 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 	if err != nil {
 		return nil, err
 	}
+	if before == "" {
+		before = l.Before
+	}
 	c := PageBuilder[Out]{Limit: limit}
 	err = s.Store.View(func(tx *store.Tx) error {
 		if l.First != nil {
@@ -303,21 +309,39 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 	return c.Page(func(position string) string { return s.SealCursor(who, l.Operation, position, l.Filters...) }), nil
 }
 
-// listScan is how many records one request looks at. A page that this cuts short says where to go
-// on.
-const listScan = 10_000
+// listScan bounds the work of one request: a record that May leaves out counts 1, one that is
+// decoded counts listDecode, which is about what it takes longer. A page that this cuts short says
+// where to go on. Of those that May leaves out, each listLook-th is decoded all the same, since
+// Until may end the walk there.
+const (
+	listScan   = 10_000
+	listDecode = 8
+	listLook   = 100
+)
 
 func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *PageBuilder[Out]) error {
-	scanned := 0
-	for key, rec := range l.Index.Desc(tx, l.Prefix, before) {
-		if l.Until != nil && l.Until(rec) {
+	scanned, left := 0, 0
+	may := func(row []byte) bool {
+		if l.May == nil || l.May(row) {
+			return true
+		}
+		left++
+		return l.Until != nil && left%listLook == 0
+	}
+	for key, rec := range l.Index.DescSome(tx, l.Prefix, before, may) {
+		if rec != nil && l.Until != nil && l.Until(rec) {
 			return nil
 		}
-		if scanned++; scanned > listScan {
+		if scanned >= listScan {
 			c.More = true
 			return nil
 		}
-		if l.Keep != nil && !l.Keep(rec) {
+		if rec != nil {
+			scanned += listDecode
+		} else {
+			scanned++
+		}
+		if rec == nil || l.Keep != nil && !l.Keep(rec) {
 			if len(c.Data) < c.Limit {
 				c.Last = key
 			}
@@ -332,6 +356,66 @@ func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *PageBuilder[Out]) 
 		}
 	}
 	return nil
+}
+
+// HasTexts makes a May of texts that are in every row whose record is kept. "" is in every row. A
+// text with characters that JSON escapes is not looked for.
+func HasTexts(texts ...string) func(row []byte) bool {
+	var all [][]byte
+	for _, text := range texts {
+		if isPlain(text) {
+			all = append(all, []byte(text))
+		}
+	}
+	return func(row []byte) bool {
+		for _, text := range all {
+			if !bytes.Contains(row, text) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// HasFolded makes a May of a text that is in every row whose record is kept, in any case: what
+// strings.EqualFold and strings.ToLower do not tell apart is the same. The May is for one request.
+func HasFolded(text string) func(row []byte) bool {
+	want := []byte(strings.ToLower(text))
+	if text == "" || !isPlain(string(want)) {
+		return HasTexts()
+	}
+	var lower []byte
+	return func(row []byte) bool {
+		lower = append(lower[:0], row...)
+		for n, b := range lower {
+			lower[n] = foldASCII[b]
+		}
+		return bytes.Contains(lower, want) || hasFolding(row)
+	}
+}
+
+// foldASCII gives the capitals of ASCII as small letters.
+var foldASCII = func() (table [256]byte) {
+	for n := range table {
+		table[n] = byte(n)
+		if 'A' <= n && n <= 'Z' {
+			table[n] += 'a' - 'A'
+		}
+	}
+	return table
+}()
+
+// folding are the characters beyond ASCII that are a letter of ASCII in another case: the Kelvin
+// sign, the long s and the I with a dot.
+var folding = [][]byte{[]byte("\u212a"), []byte("\u017f"), []byte("\u0130")}
+
+func hasFolding(row []byte) bool {
+	return slices.ContainsFunc(folding, func(char []byte) bool { return bytes.Contains(row, char) })
+}
+
+// isPlain tells whether a row has the text as it is, whatever form the row is in.
+func isPlain(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\\<>&`, r) })
 }
 
 // List is a short list.

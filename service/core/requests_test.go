@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
@@ -19,8 +21,13 @@ func TestFilteredListIsBounded(t *testing.T) {
 		servicetest.Update(t, s, func(tx *store.Tx) error {
 			for n := from; n < min(from+1000, core.ListScan+5); n++ {
 				e := &store.Event{ID: tx.NewID("evt"), AccountID: who.AccountID, Type: "common", Created: tx.Now(), Data: []byte("{}")}
-				if n == 0 {
+				switch {
+				case n == 0:
 					e.Type = "rare"
+				case n%700 == 1:
+					e.Type = "some"
+				case n == 2:
+					e.Type = "selten ä"
 				}
 				if err := store.Events.Put(tx, e); err != nil {
 					return err
@@ -38,6 +45,107 @@ func TestFilteredListIsBounded(t *testing.T) {
 	second, err := s.ListEvents(t.Context(), who, in)
 	if err != nil || len(second.Data) != 1 || second.Pagination.HasMore || second.Pagination.Cursor != nil {
 		t.Fatalf("second page %+v, %v", second, err)
+	}
+	for _, c := range []struct {
+		kind         string
+		events, most int // most is how many pages there are at most
+	}{
+		{"some", (core.ListScan+5-2)/700 + 1, 10},
+		{"selten ä", 1, 10}, // every record is decoded
+		{"none", 0, 2},
+	} {
+		two, pages, last := 2, 0, "evt_~"
+		var all []events.EventEnvelope
+		for in := (events.ListEventsIn{PageIn: core.PageIn{Limit: &two}, Type: c.kind}); ; in.Cursor = *first.Pagination.Cursor {
+			if first, err = s.ListEvents(t.Context(), who, in); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, first.Data...)
+			if pages++; !first.Pagination.HasMore {
+				break
+			}
+		}
+		if len(all) != c.events || pages < 2 || pages > c.most {
+			t.Errorf("%s: %d events on %d pages", c.kind, len(all), pages)
+		}
+		for _, e := range all {
+			if e.ID >= last || e.Type != c.kind {
+				t.Errorf("%s behind %s", e.ID, last)
+			}
+			last = e.ID
+		}
+	}
+}
+
+// TestMayKeepsWhatKeepKeeps: a text is found in every row that has it, in the forms that JSON and
+// letter case give it.
+func TestMayKeepsWhatKeepKeeps(t *testing.T) {
+	for _, c := range []struct {
+		row, text   string
+		has, folded bool
+	}{
+		{`{"Name":"ann"}`, "ann", true, true},
+		{`{"Name":"ann"}`, "bob", false, false},
+		{`{"Name":"ann"}`, "", true, true},
+		{`{"Name":"Ann"}`, "aNN", false, true},
+		{`{"Name":"a\u0026b"}`, "a&b", true, true},
+		{`{"Name":"a\u003cb"}`, "A<B", true, true},
+		{`{"Name":"a\"b\\"}`, `a"b`, true, true},
+		{`{"Name":"a\"b\\"}`, `b\`, true, true},
+		{`{"Name":"a\tb"}`, "a\tb", true, true},
+		{`{"Name":"Änn"}`, "änn", true, true},
+		{`{"Name":"nobody"}`, "änn", true, true}, // not looked for
+		{"\x04\u212aurt", "kurt", false, true},
+		{"kurt", "\u212aURT", true, true},
+		{"\x04\u017fam", "sam", false, true},
+		{"sam", "\u017fam", true, true},
+		{"\x04\u0130da", "ida", false, true},
+		{"ida", "\u0130da", true, true},
+		{"\xffANN\xff", "ann", false, true},
+	} {
+		has, folded := core.HasTexts("", c.text), core.HasFolded(c.text)
+		for range 2 {
+			if row := []byte(c.row); has(row) != c.has || folded(row) != c.folded || string(row) != c.row {
+				t.Errorf("%q in %q: %v, in any case %v", c.text, c.row, has(row), folded(row))
+			}
+		}
+	}
+	if core.HasTexts("ann", "bob")([]byte("ann")) || !core.HasTexts("ann", "bob")([]byte("bobann")) {
+		t.Error("two texts are not both looked for")
+	}
+}
+
+// TestListsFindNamesInEveryForm: the rows have names that differ from what is asked for.
+func TestListsFindNamesInEveryForm(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	who := servicetest.Actor(i.Account)
+	i.AddDomain(i.Account, "xn--mller-kva.test", func(d *store.Domain) { d.Tags = []string{"R&D", "<a>"} })
+	d := i.AddDomain(i.Account, "plain.test", nil)
+	i.AddMailbox(d, "kurt", func(mb *store.Mailbox) { mb.Name = "\u212aurt <Chef> \u0130da" })
+	i.AddMailbox(d, "ann", func(mb *store.Mailbox) { mb.Status = store.MailboxSuspended })
+	i.AddMailbox(d, "far", func(mb *store.Mailbox) { mb.External, mb.ErrorText = &store.External{}, "no" })
+	for _, c := range []struct {
+		in   domains.ListDomainsIn
+		want int
+	}{
+		{domains.ListDomainsIn{}, 2}, {domains.ListDomainsIn{Q: "Müll"}, 1}, {domains.ListDomainsIn{Q: "ller.test"}, 1}, {domains.ListDomainsIn{Q: "MLLER-k"}, 1},
+		{domains.ListDomainsIn{Q: "PLAIN"}, 1}, {domains.ListDomainsIn{Q: "test"}, 2}, {domains.ListDomainsIn{Q: "none"}, 0},
+		{domains.ListDomainsIn{Tag: "R&D"}, 1}, {domains.ListDomainsIn{Tag: "<a>"}, 1}, {domains.ListDomainsIn{Tag: "a"}, 0},
+	} {
+		if page, err := i.Svc.ListDomains(t.Context(), who, c.in); err != nil || len(page.Data) != c.want {
+			t.Errorf("%+v: %+v, %v", c.in, page, err)
+		}
+	}
+	for _, c := range []struct {
+		q, status string
+		want      int
+	}{
+		{"", "", 3}, {"KURT", "", 1}, {"urt <c", "", 1}, {"ida", "", 1}, {"plain", "", 3}, {"plain", "active", 1}, {"", "suspended", 1}, {"", "error", 1}, {"FAR", "error", 1}, {"ann", "active", 0},
+	} {
+		page, err := i.Svc.ListEmailUsers(t.Context(), who, mailboxes.ListEmailUsersIn{Q: c.q, Status: c.status})
+		if err != nil || len(page.Data) != c.want {
+			t.Errorf("%q %s: %+v, %v", c.q, c.status, page, err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package domains
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -132,9 +133,11 @@ type ListDomainsIn struct {
 // ListDomains lists the account's domains, newest first. q is looked for in both forms of the name.
 func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsIn) (*core.Page[Domain], error) {
 	q := strings.ToLower(in.Q)
+	texts, name := core.HasTexts(in.Status, in.Tag, in.DNSProvider), core.HasTexts(q)
 	l := core.Listing[store.Domain, Domain]{
 		Operation: "domains", Index: store.DomainsByAccount, Prefix: who.AccountID,
 		Filters: []string{in.Status, in.Tag, q, in.DNSProvider},
+		May:     func(row []byte) bool { return texts(row) && (name(row) || bytes.Contains(row, []byte("xn--"))) },
 		Keep: func(d *store.Domain) bool {
 			return (in.Status == "" || d.Status == in.Status) && (in.Tag == "" || slices.Contains(d.Tags, in.Tag)) &&
 				(in.DNSProvider == "" || d.DNSProvider == in.DNSProvider) &&

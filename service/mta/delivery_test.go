@@ -322,6 +322,47 @@ func TestSendingLogFilters(t *testing.T) {
 	}
 }
 
+// TestSendingLogUpToADay: the log up to a day has every row of that day and before, also those that
+// were queued shortly after the clock was set back.
+func TestSendingLogUpToADay(t *testing.T) {
+	s, who := servicetest.NewBare(t)
+	midnight := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	made := []time.Duration{-25 * time.Hour, -time.Millisecond, 0, time.Minute, 9 * time.Minute, time.Hour, 24*time.Hour - time.Millisecond, 24 * time.Hour, 200 * time.Hour}
+	servicetest.Update(t, s, func(tx *store.Tx) error {
+		for n, after := range made {
+			o := &store.Outgoing{ID: store.FirstID("msg", midnight.Add(after)), AccountID: who.AccountID, Recipient: fmt.Sprint(n), Status: store.OutgoingSent, QueuedAt: midnight.Add(after)}
+			if after == 9*time.Minute {
+				o.QueuedAt = midnight.Add(-time.Second)
+			}
+			if err := store.Outgoings.Put(tx, o); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	for day, want := range map[string]string{"0001-01-01": "", "1969-12-31": "", "2026-02-27": "", "2026-02-28": "0", "2026-03-01": "4 1 0", "2026-03-02": "6 5 4 3 2 1 0", "2026-03-31": "8 7 6 5 4 3 2 1 0", "9999-12-31": "8 7 6 5 4 3 2 1 0"} {
+		for _, limit := range []int{2, 50} {
+			var got []string
+			for in := (mta.ListMessagesIn{PageIn: core.PageIn{Limit: &limit}, DateTo: day, Status: store.OutgoingSent}); ; {
+				page, err := s.ListMessages(t.Context(), who, in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, m := range page.Data {
+					got = append(got, m.Recipient)
+				}
+				if !page.Pagination.HasMore {
+					break
+				}
+				in.Cursor = *page.Pagination.Cursor
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("up to %s: %v, want %s", day, got, want)
+			}
+		}
+	}
+}
+
 // TestGivenUpJobClosesItsRow is what a bug that stops every attempt comes to.
 func TestGivenUpJobClosesItsRow(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})

@@ -1,6 +1,7 @@
 package mta
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -60,6 +61,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 	l := core.Listing[store.Outgoing, SentMessage]{
 		Operation: "messages", Index: store.OutgoingsByAccount, Prefix: who.AccountID,
 		Filters: []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.DateFrom, in.DateTo},
+		May:     f.may(),
 		Keep:    f.keep,
 		Until:   func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
 		Out:     func(tx *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o, tx.Now()), nil },
@@ -74,6 +76,9 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 			return err
 		},
 	}
+	if !to.IsZero() { // a row is as old as its id, unless the clock was set back by more than this
+		l.Before = who.AccountID + store.FirstID("msg", to.Add(10*time.Minute))
+	}
 	return l.Page(s.Core, who, in.PageIn)
 }
 
@@ -81,6 +86,20 @@ type sentFilter struct {
 	ListMessagesIn
 	mailboxID string // of Mailbox, if there is such a one now
 	to        time.Time
+}
+
+// may gives a May that goes with keep.
+func (f *sentFilter) may() func(row []byte) bool {
+	status, domain, to, from := core.HasTexts(f.Status), core.HasFolded(f.Domain), core.HasFolded(f.Recipient), core.HasFolded(f.Mailbox)
+	return func(row []byte) bool {
+		if !status(row) || !domain(row) || !to(row) {
+			return false
+		}
+		if f.mailboxID != "" {
+			return bytes.Contains(row, []byte(f.mailboxID))
+		}
+		return from(row)
+	}
 }
 
 func (f *sentFilter) keep(o *store.Outgoing) bool {

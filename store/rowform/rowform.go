@@ -91,25 +91,43 @@ func (r *Records[T]) Row(key []byte, rec *T) ([]byte, error) {
 
 // Record reads a row, of which it keeps nothing. The error is ErrDamaged or ErrNewer.
 func (r *Records[T]) Record(key, row []byte) (*T, error) {
-	rec := new(T)
-	if len(row) > 0 && row[0] == '{' {
-		return rec, fromJSON(row, rec)
-	}
-	row, err := r.Sum.Open(key, row)
-	switch {
-	case err != nil:
+	form, text, err := r.open(key, row)
+	if err != nil {
 		return nil, err
-	case len(row) == 0:
-		return nil, ErrDamaged
-	case row[0] == formJSON:
-		return rec, fromJSON(row[1:], rec)
-	case row[0] != formFields || r.Fields == nil:
-		return nil, fmt.Errorf("form %d: %w", row[0], ErrNewer)
 	}
-	c := Coder{in: string(row[1:]), reading: true}
+	rec := new(T)
+	if form == formJSON {
+		return rec, fromJSON(text, rec)
+	}
+	c := Coder{in: string(text), reading: true}
 	r.Fields(rec, &c)
 	c.finish()
 	return rec, c.err
+}
+
+// Payload verifies a row and gives its bytes without form and checksum, which are part of row. They
+// have every text of the record as it is, except for characters that JSON escapes. The error is
+// ErrDamaged or ErrNewer.
+func (r *Records[T]) Payload(key, row []byte) ([]byte, error) {
+	_, text, err := r.open(key, row)
+	return text, err
+}
+
+// open verifies a row and gives its form and its payload.
+func (r *Records[T]) open(key, row []byte) (form byte, payload []byte, err error) {
+	if len(row) > 0 && row[0] == '{' {
+		return formJSON, row, nil
+	}
+	row, err = r.Sum.Open(key, row)
+	switch {
+	case err != nil:
+		return 0, nil, err
+	case len(row) == 0:
+		return 0, nil, ErrDamaged
+	case row[0] != formJSON && (row[0] != formFields || r.Fields == nil):
+		return 0, nil, fmt.Errorf("form %d: %w", row[0], ErrNewer)
+	}
+	return row[0], row[1:], nil
 }
 
 func fromJSON(text []byte, rec any) error {

@@ -93,6 +93,43 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 	}
 }
 
+// TestPayloadIsThePlaceOfTheTexts: a payload lies in its row, has the texts, and is verified.
+func TestPayloadIsThePlaceOfTheTexts(t *testing.T) {
+	rec := record{Text: "tëxt", Raw: []byte{1}, N: 7, Parts: []part{{"part", 1}}, Names: []string{"name"}}
+	for _, r := range []*Records[record]{&records, &texts} {
+		row, err := r.Row([]byte("key"), &rec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload, err := r.Payload([]byte("key"), row)
+		if err != nil || &payload[0] != &row[1] || len(payload) != len(row)-1-SumSize {
+			t.Fatalf("%q of %q, %v", payload, row, err)
+		}
+		for _, text := range []string{rec.Text, "part", "name"} {
+			if !strings.Contains(string(payload), text) {
+				t.Errorf("%q is not in %q", text, payload)
+			}
+		}
+		for at := range row {
+			row[at] ^= 4
+			if _, err := r.Payload([]byte("key"), row); !errors.Is(err, ErrDamaged) {
+				t.Errorf("byte %d is another one: %v", at, err)
+			}
+			row[at] ^= 4
+		}
+		if _, err := r.Payload([]byte("other"), row); !errors.Is(err, ErrDamaged) {
+			t.Errorf("a row of another key: %v", err)
+		}
+		old := []byte(`{"Text":"old"}`)
+		if payload, err := r.Payload([]byte("key"), old); err != nil || string(payload) != string(old) {
+			t.Errorf("%q, %v", payload, err)
+		}
+		if _, err := r.Payload([]byte("key"), r.Sum.Seal([]byte("key"), []byte{3, 1})); !errors.Is(err, ErrNewer) {
+			t.Errorf("a form to come: %v", err)
+		}
+	}
+}
+
 // TestFieldsMayBeAdded: a later version reads rows from before the field, and says nothing of it
 // where it is zero; an earlier one refuses a row with the field.
 func TestFieldsMayBeAdded(t *testing.T) {
