@@ -151,7 +151,7 @@ func BenchmarkInbox(b *testing.B) {
 	}{
 		{"newest", InboxQuery{Account: 1}},
 		{"middle", InboxQuery{Account: 1, Before: middle}},
-		{"mailbox", InboxQuery{Account: 1, Mailbox: 1, Before: middle}},
+		{"mailbox", InboxQuery{Account: 1, Mailboxes: []uint32{1}, Before: middle}},
 		{"seen", InboxQuery{Account: 1, Seen: &yes}},
 		{"attachments", InboxQuery{Account: 1, Attachments: &yes}},
 		{"warmup", InboxQuery{Account: 1, Warmup: &yes}},

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"iter"
@@ -18,10 +19,10 @@ type Marks struct {
 
 // An InboxQuery selects messages of INBOX folders.
 type InboxQuery struct {
-	Account  uint32    // of all its mailboxes; not looked at where Mailbox is given
-	Mailbox  uint32    // of this one only, if not 0
-	Before   InboxPos  // only what is older than this place; zero: from the newest
-	From, To time.Time // received from From until before To; zero: open
+	Account   uint32    // of all its mailboxes; not looked at where Mailboxes are given
+	Mailboxes []uint32  // of these only, if there are any: at most some hundred, each once
+	Before    InboxPos  // only what is older than this place; zero: from the newest
+	From, To  time.Time // received from From until before To; zero: open
 
 	Seen, Attachments, Warmup, Flagged *bool // nil: either
 }
@@ -39,73 +40,97 @@ func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[InboxPos, Marks] {
 			}
 			if writes != tx.writes {
 				at := w.pos.place()
-				w.seek(at[:w.size])
+				w.seek(at[:])
 			}
 		}
 	}
 }
 
-// An inboxWalk merges the classes that a query selects.
+// An inboxWalk merges the classes that a query selects, of the account or of each mailbox.
 type inboxWalk struct {
-	tx      *Tx
-	mailbox uint32 // of all that it finds; 0: keys tell
-	size    int    // of places
-	from    []byte // the lowest place
-	heads   []inboxHead
-	pos     InboxPos
-	marks   Marks
+	tx    *Tx
+	from  []byte // the lowest place
+	heads []inboxHead
+	pos   InboxPos
+	marks Marks
 }
 
 // An inboxHead is the newest message of a class that the walk has not had.
 type inboxHead struct {
-	prefix []byte
-	c      *bolt.Cursor
-	key    []byte
-	place  []byte // the end of key; nil: there are no more
-	value  []byte
+	mailbox uint32 // of all its messages; 0: keys tell
+	prefix  []byte
+	c       *bolt.Cursor
+	key     []byte
+	place   []byte // the end of key; nil: there are no more
+	value   []byte
 }
 
 func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
-	w := &inboxWalk{tx: tx, mailbox: q.Mailbox, size: placeSize, from: binary.BigEndian.AppendUint64(nil, keyCeil(q.From))}
-	bucket, owner := bktInbox, q.Account
-	if q.Mailbox != 0 {
-		bucket, owner, w.size = bktInboxOf, q.Mailbox, placeOfSize
-	}
-	prefix := binary.BigEndian.AppendUint32(nil, owner)
+	w := &inboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, keyCeil(q.From))}
 	mask, want := q.class()
-	w.heads = make([]inboxHead, 0, classes)
-	for c := range byte(classes) {
-		if c&mask == want {
-			w.heads = append(w.heads, inboxHead{prefix: append(bytes.Clone(prefix), c), c: tx.messageBucket(bucket).Cursor()})
+	w.heads = make([]inboxHead, 0, classes*max(1, len(q.Mailboxes)))
+	add := func(bucket messageBucket, owner, mailbox uint32) {
+		for c := range byte(classes) {
+			if c&mask == want {
+				prefix := append(binary.BigEndian.AppendUint32(make([]byte, 0, 5), owner), c)
+				w.heads = append(w.heads, inboxHead{mailbox: mailbox, prefix: prefix, c: tx.messageBucket(bucket).Cursor()})
+			}
 		}
 	}
-	w.seek(q.before(w.size))
+	for _, mailbox := range q.Mailboxes {
+		add(bktInboxOf, mailbox, mailbox)
+	}
+	if len(q.Mailboxes) == 0 {
+		add(bktInbox, q.Account, 0)
+	}
+	w.seek(q.before())
 	return w
 }
 
-// seek has the walk go on before the place `before`; nil: at the newest message.
+// seek has the walk go on before the place `before`, see bound; nil: at the newest message.
 func (w *inboxWalk) seek(before []byte) {
 	for i := range w.heads {
 		h := &w.heads[i]
-		end := after(h.prefix)
-		if before != nil {
-			end = append(bytes.Clone(h.prefix), before...)
-		}
-		k, v := seekBefore(h.c, end)
+		k, v := seekBefore(h.c, h.bound(before))
 		w.set(h, k, v)
 	}
 }
 
-// skip is seek for a place that is not newer than the walk is.
-func (w *inboxWalk) skip(before []byte) {
+// skip is seek for a place that is not newer than the walk is. It tells how many heads have moved.
+func (w *inboxWalk) skip(before []byte) (moved int) {
 	for i := range w.heads {
 		h := &w.heads[i]
-		if h.place == nil || bytes.Compare(h.place, before) < 0 {
+		if h.place == nil {
 			continue
 		}
-		k, v := seekBefore(h.c, append(bytes.Clone(h.prefix), before...))
+		end := h.bound(before)
+		if bytes.Compare(h.key, end) < 0 {
+			continue
+		}
+		k, v := seekBefore(h.c, end)
 		w.set(h, k, v)
+		moved++
 	}
+	return moved
+}
+
+// bound is the key that is behind all of the head's messages that are before a place. The place is
+// a whole one, its beginning, or one with a byte more, which is behind the place itself; nil is
+// behind all.
+func (h *inboxHead) bound(before []byte) []byte {
+	if before == nil {
+		return after(h.prefix)
+	}
+	end := append(make([]byte, 0, 32), h.prefix...)
+	if h.mailbox == 0 || len(before) < placeSize {
+		return append(end, before...)
+	}
+	end = append(end, before[:placeOfSize]...)
+	switch mailbox := binary.BigEndian.Uint32(before[placeOfSize:]); {
+	case h.mailbox < mailbox, h.mailbox == mailbox && len(before) > placeSize:
+		end = append(end, 0) // the message there is before the place
+	}
+	return end
 }
 
 func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
@@ -114,7 +139,11 @@ func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
 	if !bytes.HasPrefix(k, h.prefix) || bytes.Compare(k[len(h.prefix):], w.from) < 0 {
 		return
 	}
-	if len(v) != 2 || len(k) != len(h.prefix)+w.size {
+	size := placeSize
+	if h.mailbox != 0 {
+		size = placeOfSize
+	}
+	if len(v) != 2 || len(k) != len(h.prefix)+size {
 		w.tx.fail(fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow))
 		return
 	}
@@ -125,14 +154,22 @@ func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
 func (w *inboxWalk) next() bool {
 	var newest *inboxHead
 	for i := range w.heads {
-		if h := &w.heads[i]; h.place != nil && (newest == nil || bytes.Compare(h.place, newest.place) > 0) {
+		h := &w.heads[i]
+		if h.place == nil {
+			continue
+		}
+		order := 1
+		if newest != nil {
+			order = cmp.Or(bytes.Compare(h.place, newest.place), cmp.Compare(h.mailbox, newest.mailbox))
+		}
+		if order > 0 {
 			newest = h
 		}
 	}
 	if newest == nil {
 		return false
 	}
-	w.pos, w.marks = parsePlace(newest.place, w.mailbox), Marks{Flags(newest.value[0]), Bits(newest.value[1])}
+	w.pos, w.marks = parsePlace(newest.place, newest.mailbox), Marks{Flags(newest.value[0]), Bits(newest.value[1])}
 	k, v := prev(newest.c, newest.key)
 	w.set(newest, k, v)
 	return true
@@ -140,11 +177,11 @@ func (w *inboxWalk) next() bool {
 
 // before is the place that the walk stays before: the lower one of q.Before and q.To; nil if both
 // are open.
-func (q *InboxQuery) before(size int) []byte {
+func (q *InboxQuery) before() []byte {
 	var at, to []byte
 	if q.Before != (InboxPos{}) {
 		place := q.Before.place()
-		at = place[:size]
+		at = place[:]
 	}
 	if !q.To.IsZero() {
 		to = binary.BigEndian.AppendUint64(nil, keyCeil(q.To))
@@ -155,12 +192,12 @@ func (q *InboxQuery) before(size int) []byte {
 	return at
 }
 
-// Selects tells whether the query finds the message, which is in INBOX of its mailbox or, without
-// one, of its account.
+// Selects tells whether the query finds the message, which is in INBOX of one of its mailboxes or,
+// without them, of its account.
 func (q *InboxQuery) Selects(m *Message) bool {
 	mask, want := q.class()
 	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
-	before := q.before(placeSize)
+	before := q.before()
 	return m.class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, keyCeil(q.From))) >= 0 &&
 		(before == nil || bytes.Compare(place[:], before) < 0)
 }

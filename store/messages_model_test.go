@@ -487,12 +487,20 @@ func (r *modelRun) compareMessage(tx *Tx, m *Message, want *twinMessage) {
 
 // query makes a query and the positions that answer it.
 func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
-	q.Account, q.Mailbox = r.mailbox()
-	if r.rnd.IntN(2) == 0 {
-		q.Mailbox = 0
+	account, mailbox := r.mailbox()
+	q.Account = account
+	switch r.rnd.IntN(3) {
+	case 0:
+		q.Mailboxes = []uint32{mailbox}
+	case 1:
+		for other, box := range r.w.boxes {
+			if box.account == account && r.rnd.IntN(3) > 0 {
+				q.Mailboxes = append(q.Mailboxes, other)
+			}
+		}
 	}
 	if r.rnd.IntN(3) == 0 {
-		q.Before = InboxPos{second(r.rnd.Int64N(50)), r.rnd.Uint32N(20), q.Mailbox}
+		q.Before = InboxPos{second(r.rnd.Int64N(50)), r.rnd.Uint32N(20), mailbox}
 	}
 	if r.rnd.IntN(3) == 0 {
 		q.From, q.To = second(r.rnd.Int64N(30)), second(20+r.rnd.Int64N(40)).Add(-time.Nanosecond)
@@ -504,7 +512,7 @@ func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
 		}
 	}
 	for mailbox, box := range r.w.boxes {
-		if box.folders[InboxID] == nil || box.account != q.Account || q.Mailbox != 0 && q.Mailbox != mailbox {
+		if box.folders[InboxID] == nil || box.account != q.Account || len(q.Mailboxes) > 0 && !slices.Contains(q.Mailboxes, mailbox) {
 			continue
 		}
 		for _, m := range box.folders[InboxID].messages {

@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"sort"
@@ -134,13 +133,9 @@ func (s *InboxSearch) Cut() (InboxPos, bool) { return s.at, s.cut }
 
 // skipTo moves the inbox to the newest message that is not newer than the place.
 func (s *InboxSearch) skipTo(place textPlace) {
-	before := append(make([]byte, 0, placeSize+1), place[:s.walk.size]...)
-	if s.walk.mailbox == 0 || s.walk.mailbox <= binary.BigEndian.Uint32(place[placeOfSize:]) {
-		before = append(before, 0) // the place itself counts
-	}
-	s.walk.skip(before)
+	moved := s.walk.skip(append(place[:], 0)) // the place itself counts
 	s.open = s.walk.next()
-	s.cost += 500 // what it takes, as bytes of the index
+	s.cost += 100 + 30*moved + len(s.walk.heads) // what it takes, as bytes of the index
 }
 
 // candidate gives the newest message of all runs that has the words and is not newer than the

@@ -150,7 +150,11 @@ func (w *textTwin) search() {
 	w.waiting()
 	q := InboxQuery{Account: textTestAccount}
 	if w.rnd.IntN(2) == 0 {
-		q.Mailbox = 1 + w.rnd.Uint32N(3)
+		for n := range uint32(3) {
+			if w.rnd.IntN(2) == 0 {
+				q.Mailboxes = append(q.Mailboxes, n+1)
+			}
+		}
 	}
 	if w.rnd.IntN(2) == 0 {
 		seen := w.rnd.IntN(2) == 0
@@ -169,7 +173,7 @@ func (w *textTwin) search() {
 	}
 	var want []InboxPos
 	for at, words := range w.words {
-		if w.done[at] && q.matches(w.marks[at]) && (q.Mailbox == 0 || q.Mailbox == at.Mailbox) &&
+		if w.done[at] && q.matches(w.marks[at]) && (len(q.Mailboxes) == 0 || slices.Contains(q.Mailboxes, at.Mailbox)) &&
 			!slices.ContainsFunc(terms, func(list []TextTerm) bool { return !has(words, list) }) {
 			want = append(want, at)
 		}

@@ -29,6 +29,7 @@ type Tx struct {
 	inboxRecorded uint32                            // the mailbox whose INBOX was recorded last
 	messages      [len(messageBuckets)]*bolt.Bucket // those that were used
 	cursors       [len(messageBuckets)]*bolt.Cursor // those that rows were read with
+	hasRead       [len(messageBuckets)]bool
 }
 
 // Now is the store's clock.
@@ -131,7 +132,11 @@ func (tx *Tx) messageBucket(i messageBucket) *bolt.Bucket {
 // getRow gives the row of the key, nil if there is none.
 func (tx *Tx) getRow(i messageBucket, key []byte) []byte {
 	c := tx.cursors[i]
-	if c == nil { // Bucket.Get would make one each time
+	if c == nil { // Bucket.Get makes one each time, which takes less memory where one row is read
+		if !tx.hasRead[i] {
+			tx.hasRead[i] = true
+			return tx.messageBucket(i).Get(key)
+		}
 		c = tx.messageBucket(i).Cursor()
 		tx.cursors[i] = c
 	}

@@ -18,6 +18,7 @@ const (
 	ImageTimeout     = imageTimeout
 	ImagesEach       = imagesEach
 	ImagesWaiting    = imagesWaiting
+	InboxMerged      = inboxMerged
 	InboxScan        = inboxScan
 	KindExternals    = kindExternals
 	KindInboxPoll    = kindInboxPoll

@@ -73,7 +73,7 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 		if err != nil {
 			return core.Time{}, false, err
 		}
-		l.query.Mailbox = mb.Num
+		l.query.Mailboxes = []uint32{mb.Num}
 		return core.Time{Time: mb.LastSyncAt}, true, nil
 	})
 }
@@ -90,7 +90,7 @@ func (s *Service) ListEmailUserInbox(_ context.Context, who core.Actor, in ListE
 		if err != nil {
 			return core.Time{}, false, err
 		}
-		l.query.Mailbox = mb.Num
+		l.query.Mailboxes = []uint32{mb.Num}
 		return core.Time{Time: mb.LastSyncAt}, true, nil
 	})
 }
@@ -195,16 +195,29 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err
 	return out, nil
 }
 
-// within finds the domain that the list is narrowed to; some is false if the account has none such.
+// within finds the domain that the list is narrowed to, and its mailboxes, unless they are many;
+// some is false if the account has no such domain, or the domain no mailbox.
 func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
 	d, err := core.FindDomain(tx, l.who, l.domain)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
-	if err == nil {
-		l.domain = d.ID
+	if err != nil {
+		return false, err
 	}
-	return true, err
+	l.domain = d.ID
+	if len(l.query.Mailboxes) > 0 {
+		return true, nil
+	}
+	var mailboxes []uint32
+	for _, mb := range store.MailboxesByDomain.Desc(tx, d.ID, "") {
+		mailboxes = append(mailboxes, mb.Num)
+		if len(mailboxes) > inboxMerged {
+			return true, nil
+		}
+	}
+	l.query.Mailboxes = mailboxes
+	return len(mailboxes) > 0, nil
 }
 
 // walk fills the page. Messages of mailboxes that are being deleted, and those of other domains,

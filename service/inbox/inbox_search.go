@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	inboxScan  = 2000     // rows that one request looks at one by one. A page that this cuts short says where to go on
-	inboxPass  = 20000    // rows of other domains that one request passes over
-	searchRead = 16 << 20 // bytes of messages that one request reads
-	searchCost = 12 << 20 // bytes of the text index that one request reads, about
+	inboxScan   = 2000     // rows that one request looks at one by one. A page that this cuts short says where to go on
+	inboxPass   = 4000     // rows of other domains that one request passes over
+	inboxMerged = 100      // mailboxes of a domain whose lists are merged; where it has more, others are passed over
+	searchRead  = 16 << 20 // bytes of messages that one request reads
+	searchCost  = 12 << 20 // bytes of the text index that one request reads, about
 )
 
 // threadWord is how the text index has a thread: words of texts hold no such character.
@@ -35,6 +36,7 @@ type inboxSearch struct {
 	waiting []store.InboxPos // not in the index, newest first; of the whole inbox if index is nil
 	read    int64
 	looked  int
+	passed  int // messages of other domains
 }
 
 // newSearch begins the search; some is false if nothing can be found.
@@ -98,7 +100,11 @@ func termsOf(q tokenize.Query) (terms [][]store.TextTerm) {
 // much.
 func (x *inboxSearch) findWaiting() (few bool, err error) {
 	q, scanned := &x.l.query, 0
-	for m := range x.tx.TextWaiting(q.Account, q.Mailbox) {
+	var mailbox uint32
+	if len(q.Mailboxes) == 1 {
+		mailbox = q.Mailboxes[0]
+	}
+	for m := range x.tx.TextWaiting(q.Account, mailbox) {
 		if scanned++; scanned > inboxScan {
 			return false, nil
 		}
@@ -166,7 +172,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 		if !ok {
 			return x.close()
 		}
-		if x.looked == inboxScan || x.read > searchRead {
+		if x.looked == inboxScan || x.passed == inboxPass || x.read > searchRead {
 			c.More = true
 			return nil
 		}
@@ -200,6 +206,7 @@ func (x *inboxSearch) close() error {
 // message gives a message if it is one that is searched for.
 func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed bool) (out InboxMessage, ok bool, err error) {
 	if in, err := shown.covers(at.Mailbox); !in || err != nil {
+		x.passed++
 		return out, false, err
 	}
 	m, err := x.tx.Message(at.Mailbox, store.InboxID, at.UID)

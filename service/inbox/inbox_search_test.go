@@ -3,7 +3,9 @@ package inbox_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -199,5 +201,86 @@ func TestMovedMessageIsIndexedByItsWords(t *testing.T) {
 	}
 	if got, _ := listed(i, inbox.InboxFilter{Q: "walrus"}); !slices.Equal(got, []string{"hello"}) {
 		t.Errorf("the message is indexed without its words: %v", got)
+	}
+}
+
+// TestListsOfDomains lists the messages of a domain with few mailboxes, of one with many and of one
+// with none, which the store finds in different ways.
+func TestListsOfDomains(t *testing.T) {
+	i := servicetest.Install(t, core.Config{})
+	i.AddDomain(i.Account, "none.test", nil)
+	var boxes []*store.Mailbox
+	few, many := i.AddDomain(i.Account, "few.test", nil), i.AddDomain(i.Account, "many.test", nil)
+	for n := range inbox.InboxMerged + 1 {
+		mb := i.AddMailbox(many, fmt.Sprintf("m%d", n), nil)
+		if n < 3 {
+			boxes = append(boxes, mb, i.AddMailbox(few, fmt.Sprintf("f%d", n), nil))
+		}
+	}
+	of := map[string][]string{}
+	for n := range 30 {
+		mb := boxes[n*5%len(boxes)]
+		name, seen := fmt.Sprintf("letter%d", n), n%3 == 0
+		at := inbox.Filing{UID: uint32(1 + n/2), Received: time.Unix(1_800_000_000+int64(n/4), 0)} // several are of the same time
+		servicetest.KeepIn(i, mb, "INBOX", at, letterOf(name, name+"@far"))
+		i.Update(func(tx *store.Tx) error {
+			if !seen {
+				return nil
+			}
+			m, err := tx.Message(mb.Num, store.InboxID, at.UID)
+			if err != nil {
+				return err
+			}
+			return tx.SetFlags(m, store.FlagSeen, nil)
+		})
+		_, domain, _ := strings.Cut(mb.Email, "@")
+		of[domain] = append(of[domain], name)
+		if !seen {
+			of[domain+" unread"] = append(of[domain+" unread"], name)
+		}
+	}
+	index(i)
+	no := false
+	for _, domain := range []string{"few.test", "many.test", "none.test"} {
+		for _, f := range []inbox.InboxFilter{{}, {IsRead: &no}, {Q: "hello"}, {Q: "nothing"}, {From: "fred", IsRead: &no}} {
+			want := of[domain]
+			if f.IsRead != nil {
+				want = of[domain+" unread"]
+			}
+			if f.Q == "nothing" {
+				want = nil
+			}
+			f.Domain = domain
+			got := pages(i, f, 2)
+			slices.Sort(got)
+			if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
+				t.Errorf("%+v: %v, want %v", f, got, want)
+			}
+		}
+	}
+}
+
+// pages gives the subjects that all pages of a list have, and demands that they are in order.
+func pages(i *servicetest.Installation, f inbox.InboxFilter, limit int) (subjects []string) {
+	i.T.Helper()
+	who := core.Actor{AccountID: i.Account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
+	in := inbox.ListInboxIn{InboxFilter: f, PageIn: core.PageIn{Limit: &limit}}
+	var last time.Time
+	for {
+		page, err := i.Svc.ListInbox(i.T.Context(), who, in)
+		if err != nil {
+			i.T.Fatal(err)
+		}
+		for _, m := range page.Data {
+			if !last.IsZero() && m.ReceivedAt.After(last) {
+				i.T.Errorf("%s is behind an older one", m.Subject)
+			}
+			last = m.ReceivedAt.Time
+			subjects = append(subjects, m.Subject)
+		}
+		if !page.Pagination.HasMore {
+			return subjects
+		}
+		in.Cursor = *page.Pagination.Cursor
 	}
 }

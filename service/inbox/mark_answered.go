@@ -69,7 +69,7 @@ func inThread(tx *store.Tx, mb *store.Mailbox, thread string) (found []store.Inb
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	query := store.InboxQuery{Account: mb.AccountNum, Mailbox: mb.Num}
+	query := store.InboxQuery{Account: mb.AccountNum, Mailboxes: []uint32{mb.Num}}
 	var waiting []store.InboxPos
 	scanned := 0
 	for m := range tx.TextWaiting(mb.AccountNum, mb.Num) {
