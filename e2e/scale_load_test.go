@@ -16,8 +16,8 @@ import (
 	"github.com/emersion/go-imap/v2/imapclient"
 )
 
-// TestLargeLoad runs the program over a large store with GOMEMLIMIT=200MiB: half of the mail that it
-// can take comes in, sessions of as many mailboxes wait for it and read it, and pages are listed.
+// TestLargeLoad runs the program over a large store with GOMEMLIMIT=200MiB: half of the mail that
+// it can take comes in, sessions of many mailboxes wait for it and read it, and pages are listed.
 // Every request must succeed, and what TestHourOfLoad measures must not grow. CI has some seconds
 // of it over a small store; make soak-large has an hour.
 func TestLargeLoad(t *testing.T) {

@@ -51,7 +51,8 @@ func IsID(prefix, text string) bool {
 	return err == nil
 }
 
-// FirstID is before every id of the prefix that is made at the time, in whole milliseconds, or later.
+// FirstID is before every id of the prefix that is made at the time, in whole milliseconds, or
+// later.
 // For a time outside of the years 1970 to 10888 it is before all.
 func FirstID(prefix string, at time.Time) string {
 	var id ulid.ULID

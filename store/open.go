@@ -188,8 +188,8 @@ func openBolt(dir string, o Options) (db *bolt.DB, without bool, err error) {
 	}
 	b := &bolt.Options{Timeout: o.LockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
 	if runtime.GOOS != "windows" && ^uint(0)>>63 == 1 {
-		// Growing the map needs every reader to leave, and nobody may begin to read meanwhile. So the
-		// map is larger than the file will be when the server is started the next time.
+		// Growing the map needs every reader to leave, and nobody may begin to read meanwhile. So
+		// the map is larger than the file will be when the server is started the next time.
 		b.InitialMmapSize = 16 << 30
 		if info, err := os.Stat(path); err == nil {
 			b.InitialMmapSize = max(b.InitialMmapSize, int(4*info.Size()))

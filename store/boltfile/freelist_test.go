@@ -278,8 +278,8 @@ func TestPowerCutWhileTheListIsWritten(t *testing.T) {
 			if err != nil || now.txid != meta.txid+1 || now.page == meta.page {
 				t.Errorf("the meta page is %+v, was %+v, %v", now, meta, err)
 			}
-			// The number, the list's place, the pages in use, the transaction and the checksum aside,
-			// it is that of before.
+			// The number, the place of the list, the pages in use, the transaction and the checksum
+			// aside, it is that of before.
 			old := before[int64(meta.page)*meta.pageSize:][pageHead:]
 			new := image[int64(now.page)*meta.pageSize:][pageHead:]
 			if !bytes.Equal(old[:32], new[:32]) || !behind && now.Size != meta.Size {
