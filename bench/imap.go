@@ -305,11 +305,10 @@ func (b *bench) idleMemory(n int, secure bool) (measured, error) {
 	n = min(n, 4500) // the program takes 5 000
 	var args []string
 	if secure {
-		cert, key, err := writeCertificate(b.dir)
-		if err != nil {
+		var err error
+		if args, err = b.certificate(); err != nil {
 			return measured{}, err
 		}
-		args = []string{"--tls-cert", cert, "--tls-key", key}
 	}
 	m, err := b.newMailstead("", args...)
 	if err != nil {

@@ -111,6 +111,12 @@ func (b *bench) idle() (measured, error) {
 	return measured{Ops: 1, Wall: time.Second, CPU: m.cpu(), Took: []time.Duration{size}}, nil
 }
 
+// certificate gives the arguments by which the program has a certificate for TLS.
+func (b *bench) certificate() (args []string, err error) {
+	cert, key, err := writeCertificate(b.dir)
+	return []string{"--tls-cert", cert, "--tls-key", key}, err
+}
+
 // writeCertificate makes a certificate for this host and its loopback addresses. It is trusted by
 // those who are told to.
 func writeCertificate(dir string) (cert, key string, err error) {

@@ -52,11 +52,10 @@ func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secur
 	if server == "mailstead" {
 		var args []string
 		if secure {
-			cert, key, err := writeCertificate(b.dir)
-			if err != nil {
+			var err error
+			if args, err = b.certificate(); err != nil {
 				return measured{}, err
 			}
-			args = []string{"--tls-cert", cert, "--tls-key", key}
 		}
 		m, err := b.newMailstead("", args...)
 		if err != nil {

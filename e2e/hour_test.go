@@ -86,6 +86,7 @@ type load struct {
 	length  time.Duration
 	seed    uint64
 	client  *http.Client
+	api     string       // the URL that paths follow
 	boxes   []string     // ids of b0@example.test and so on
 	turns   []sync.Mutex // held by who deletes in a mailbox: EXPUNGE tells one client what another deleted
 	large   string
@@ -132,6 +133,7 @@ func (l *load) prepare() {
 	world.delegate(l.ready.DNS)
 	l.client = &http.Client{Timeout: time.Minute, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 4}}
 	t.Cleanup(l.client.CloseIdleConnections)
+	l.api = "https://" + l.ready.HTTPTLS
 	l.addDomain("example.test")
 	l.turns = make([]sync.Mutex, l.users)
 	for n := range l.users {
@@ -244,7 +246,7 @@ func (l *load) note(name string, took time.Duration, err error) {
 	}
 }
 
-// call calls the API over TLS and demands a status.
+// call calls the API and demands a status.
 func (l *load) call(status int, method, path string, body, out any) error {
 	text := []byte{}
 	var err error
@@ -253,7 +255,7 @@ func (l *load) call(status int, method, path string, body, out any) error {
 			return err
 		}
 	}
-	req, err := http.NewRequest(method, "https://"+l.ready.HTTPTLS+path, bytes.NewReader(text))
+	req, err := http.NewRequest(method, l.api+path, bytes.NewReader(text))
 	if err != nil {
 		return err
 	}

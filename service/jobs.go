@@ -53,8 +53,8 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 	domain := strings.ToLower(strings.TrimSuffix(in.Domain, "."))
 	l := core.Listing[store.Job, core.JobResponse]{
 		Operation: "jobs", Index: store.JobsByAccount, Prefix: who.AccountID,
-		Filters: []string{in.Status, in.Type, domain, since.String()},
-		May:     core.HasTexts(in.Status, in.Type, domain),
+		Filters:   []string{in.Status, in.Type, domain, since.String()},
+		Prefilter: core.HasTexts(in.Status, in.Type, domain),
 		Keep: func(j *store.Job) bool {
 			return (in.Status == "" || j.State == in.Status) && (in.Type == "" || j.Kind == in.Type) &&
 				(domain == "" || aboutDomain(j.Resource, domain))

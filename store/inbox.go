@@ -126,8 +126,8 @@ func (h *inboxHead) bound(before []byte) []byte {
 		return append(end, before...)
 	}
 	end = append(end, before[:placeOfSize]...)
-	switch mailbox := binary.BigEndian.Uint32(before[placeOfSize:]); {
-	case h.mailbox < mailbox, h.mailbox == mailbox && len(before) > placeSize:
+	mailbox := binary.BigEndian.Uint32(before[placeOfSize:])
+	if h.mailbox < mailbox || h.mailbox == mailbox && len(before) > placeSize {
 		end = append(end, 0) // the message there is before the place
 	}
 	return end
@@ -158,11 +158,7 @@ func (w *inboxWalk) next() bool {
 		if h.place == nil {
 			continue
 		}
-		order := 1
-		if newest != nil {
-			order = cmp.Or(bytes.Compare(h.place, newest.place), cmp.Compare(h.mailbox, newest.mailbox))
-		}
-		if order > 0 {
+		if newest == nil || cmp.Or(bytes.Compare(h.place, newest.place), cmp.Compare(h.mailbox, newest.mailbox)) > 0 {
 			newest = h
 		}
 	}

@@ -293,11 +293,11 @@ func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
 	}
 }
 
-// DescSome is Desc for those who want few of many records. It verifies every row, and asks may
-// about its bytes, which may must not keep or change. Where may answers false, the record is not
-// decoded, and nil is yielded. The bytes have every text of the record as it is, except for
+// DescSome is Desc for those who want few of many records. It verifies every row, and asks
+// wanted about its bytes, which wanted must not keep or change. Where it answers false, the record
+// is not decoded, and nil is yielded. The bytes have every text of the record as it is, except for
 // characters that JSON escapes.
-func (x *Index[T]) DescSome(tx *Tx, prefix, before string, may func(row []byte) bool) iter.Seq2[string, *T] {
+func (x *Index[T]) DescSome(tx *Tx, prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
 		rows := tx.bucket(x.table.name).Cursor()
 		var at, row []byte // where rows is
@@ -313,7 +313,7 @@ func (x *Index[T]) DescSome(tx *Tx, prefix, before string, may func(row []byte) 
 			if !bytes.Equal(at, id) {
 				at, row = rows.Seek(id)
 			}
-			rec, err := x.some(id, at, row, may)
+			rec, err := x.decodeIf(id, at, row, wanted)
 			if err != nil {
 				tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
 				return
@@ -325,8 +325,8 @@ func (x *Index[T]) DescSome(tx *Tx, prefix, before string, may func(row []byte) 
 	}
 }
 
-// some decodes the row, which has the key `at`, if it is that of the id and may wants it.
-func (x *Index[T]) some(id, at, row []byte, may func(row []byte) bool) (*T, error) {
+// decodeIf decodes the row, which has the key `at`, if it is that of the id and wanted.
+func (x *Index[T]) decodeIf(id, at, row []byte, wanted func(row []byte) bool) (*T, error) {
 	if !bytes.Equal(at, id) {
 		return nil, ErrNotFound
 	}
@@ -334,7 +334,7 @@ func (x *Index[T]) some(id, at, row []byte, may func(row []byte) bool) (*T, erro
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", x.table.name, id, err)
 	}
-	if !may(text) {
+	if !wanted(text) {
 		return nil, nil
 	}
 	return x.table.decode(id, row)

@@ -292,8 +292,7 @@ func TestWalkersMayWrite(t *testing.T) {
 	})
 }
 
-// TestDescSomeIsDesc: DescSome walks as Desc does, and decodes what may wants, wherever the ids
-// are.
+// TestDescSomeIsDesc: DescSome walks as Desc does, and decodes what is wanted, wherever the ids are.
 func TestDescSomeIsDesc(t *testing.T) {
 	s := openTest(t, Options{MaxWrites: 20_000})
 	rnd := rand.New(rand.NewPCG(3, 4))
@@ -309,7 +308,7 @@ func TestDescSomeIsDesc(t *testing.T) {
 		}
 		return nil
 	})
-	may := func(row []byte) bool { return bytes.Contains(row, []byte("rare")) }
+	wanted := func(row []byte) bool { return bytes.Contains(row, []byte("rare")) }
 	for name, c := range map[string]struct {
 		index          *Index[Job]
 		prefix, before string
@@ -322,7 +321,7 @@ func TestDescSomeIsDesc(t *testing.T) {
 		"nothing":              {JobsByAccount, "acc_99", "", 0},
 	} {
 		view(t, s, func(tx *Tx) error {
-			next, stop := iter.Pull2(c.index.DescSome(tx, c.prefix, c.before, may))
+			next, stop := iter.Pull2(c.index.DescSome(tx, c.prefix, c.before, wanted))
 			defer stop()
 			n := 0
 			for key, want := range c.index.Desc(tx, c.prefix, c.before) {

@@ -274,7 +274,7 @@ type Listing[R, Out any] struct {
 	Prefix    string
 	Filters   []string                         // what the cursor is bound to, besides account and operation
 	Before    string                           // where the first page starts, see Index.Desc; "" is the end
-	May       func(row []byte) bool            // false for rows whose records Keep does not keep, see HasTexts; nil asks Keep alone
+	Prefilter func(row []byte) bool            // false only for rows whose records Keep leaves out, see HasTexts; nil asks Keep alone
 	Keep      func(*R) bool                    // nil keeps every record
 	Until     func(*R) bool                    // ends the walk; nil walks to the end
 	Out       func(*store.Tx, *R) (Out, error) // the record on the wire
@@ -309,9 +309,9 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 	return c.Page(func(position string) string { return s.SealCursor(who, l.Operation, position, l.Filters...) }), nil
 }
 
-// listScan bounds the work of one request: a record that May leaves out counts 1, one that is
+// listScan bounds the work of one request: a record that Prefilter leaves out counts 1, one that is
 // decoded counts listDecode, which is about what it takes longer. A page that this cuts short says
-// where to go on. Of those that May leaves out, each listLook-th is decoded all the same, since
+// where to go on. Of those that Prefilter leaves out, each listLook-th is decoded all the same, since
 // Until may end the walk there.
 const (
 	listScan   = 10_000
@@ -321,14 +321,14 @@ const (
 
 func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *PageBuilder[Out]) error {
 	scanned, left := 0, 0
-	may := func(row []byte) bool {
-		if l.May == nil || l.May(row) {
+	wanted := func(row []byte) bool {
+		if l.Prefilter == nil || l.Prefilter(row) {
 			return true
 		}
 		left++
 		return l.Until != nil && left%listLook == 0
 	}
-	for key, rec := range l.Index.DescSome(tx, l.Prefix, before, may) {
+	for key, rec := range l.Index.DescSome(tx, l.Prefix, before, wanted) {
 		if rec != nil && l.Until != nil && l.Until(rec) {
 			return nil
 		}
@@ -358,7 +358,7 @@ func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *PageBuilder[Out]) 
 	return nil
 }
 
-// HasTexts makes a May of texts that are in every row whose record is kept. "" is in every row. A
+// HasTexts makes a Prefilter: it is true for rows that have all of the texts. "" is in every row. A
 // text with characters that JSON escapes is not looked for.
 func HasTexts(texts ...string) func(row []byte) bool {
 	var all [][]byte
@@ -377,8 +377,9 @@ func HasTexts(texts ...string) func(row []byte) bool {
 	}
 }
 
-// HasFolded makes a May of a text that is in every row whose record is kept, in any case: what
-// strings.EqualFold and strings.ToLower do not tell apart is the same. The May is for one request.
+// HasFolded makes a Prefilter: it is true for rows that have the text in any case. What
+// strings.EqualFold and strings.ToLower do not tell apart is the same. It is for one request, since
+// it keeps a buffer.
 func HasFolded(text string) func(row []byte) bool {
 	want := []byte(strings.ToLower(text))
 	if text == "" || !isPlain(string(want)) {

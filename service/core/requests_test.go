@@ -77,9 +77,9 @@ func TestFilteredListIsBounded(t *testing.T) {
 	}
 }
 
-// TestMayKeepsWhatKeepKeeps: a text is found in every row that has it, in the forms that JSON and
+// TestPrefiltersKeepWhatKeepKeeps: a text is found in every row that has it, in the forms that JSON and
 // letter case give it.
-func TestMayKeepsWhatKeepKeeps(t *testing.T) {
+func TestPrefiltersKeepWhatKeepKeeps(t *testing.T) {
 	for _, c := range []struct {
 		row, text   string
 		has, folded bool

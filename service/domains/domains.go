@@ -136,8 +136,8 @@ func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsI
 	texts, name := core.HasTexts(in.Status, in.Tag, in.DNSProvider), core.HasTexts(q)
 	l := core.Listing[store.Domain, Domain]{
 		Operation: "domains", Index: store.DomainsByAccount, Prefix: who.AccountID,
-		Filters: []string{in.Status, in.Tag, q, in.DNSProvider},
-		May:     func(row []byte) bool { return texts(row) && (name(row) || bytes.Contains(row, []byte("xn--"))) },
+		Filters:   []string{in.Status, in.Tag, q, in.DNSProvider},
+		Prefilter: func(row []byte) bool { return texts(row) && (name(row) || bytes.Contains(row, []byte("xn--"))) },
 		Keep: func(d *store.Domain) bool {
 			return (in.Status == "" || d.Status == in.Status) && (in.Tag == "" || slices.Contains(d.Tags, in.Tag)) &&
 				(in.DNSProvider == "" || d.DNSProvider == in.DNSProvider) &&

@@ -238,7 +238,7 @@ type ListDeliveriesIn struct {
 func (s *Service) ListWebhookDeliveries(_ context.Context, who core.Actor, in ListDeliveriesIn) (*core.Page[Delivery], error) {
 	l := core.Listing[store.Delivery, Delivery]{
 		Operation: "deliveries", Index: store.DeliveriesByWebhook, Prefix: in.ID, Filters: []string{in.ID, in.EventType, in.Outcome, in.EventID},
-		May: core.HasTexts(in.EventType, in.Outcome, in.EventID),
+		Prefilter: core.HasTexts(in.EventType, in.Outcome, in.EventID),
 		Keep: func(d *store.Delivery) bool {
 			return (in.EventType == "" || d.EventType == in.EventType) && (in.Outcome == "" || d.Outcome == in.Outcome) &&
 				(in.EventID == "" || d.EventID == in.EventID)

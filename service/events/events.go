@@ -155,10 +155,10 @@ func (s *Service) ListEvents(_ context.Context, who core.Actor, in ListEventsIn)
 	}
 	l := core.Listing[store.Event, EventEnvelope]{
 		Operation: "events", Index: store.EventsByAccount, Prefix: who.AccountID, Filters: []string{in.Type, since.String(), in.EventID},
-		May:   core.HasTexts(in.Type),
-		Keep:  func(e *store.Event) bool { return in.Type == "" || e.Type == in.Type },
-		Until: func(e *store.Event) bool { return !since.IsZero() && !e.Created.After(since) },
-		Out:   func(_ *store.Tx, e *store.Event) (EventEnvelope, error) { return envelopeOf(e, APIVersion), nil },
+		Prefilter: core.HasTexts(in.Type),
+		Keep:      func(e *store.Event) bool { return in.Type == "" || e.Type == in.Type },
+		Until:     func(e *store.Event) bool { return !since.IsZero() && !e.Created.After(since) },
+		Out:       func(_ *store.Tx, e *store.Event) (EventEnvelope, error) { return envelopeOf(e, APIVersion), nil },
 	}
 	if in.EventID != "" { // ids have one length, so that no other is under this prefix
 		l.Prefix += in.EventID

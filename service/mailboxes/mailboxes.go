@@ -163,12 +163,12 @@ func (s *Service) ListDomainEmailUsers(_ context.Context, who core.Actor, in Lis
 
 func (s *Service) mailboxList(operation string, index *store.Index[store.Mailbox], prefix, domain, status, q string) core.Listing[store.Mailbox, EmailUser] {
 	lower := strings.ToLower(q)
-	may := core.HasFolded(lower)
+	prefilter := core.HasFolded(lower)
 	if status == store.MailboxSuspended || status == store.MailboxDeleting { // rows have these as they are shown
-		may = core.HasTexts(status)
+		prefilter = core.HasTexts(status)
 	}
 	return core.Listing[store.Mailbox, EmailUser]{
-		Operation: operation, Index: index, Prefix: prefix, Filters: []string{domain, status, q}, May: may,
+		Operation: operation, Index: index, Prefix: prefix, Filters: []string{domain, status, q}, Prefilter: prefilter,
 		Keep: func(mb *store.Mailbox) bool {
 			return (status == "" || shownStatus(mb) == status) &&
 				(q == "" || strings.Contains(mb.Email, lower) || strings.Contains(strings.ToLower(mb.Name), lower))

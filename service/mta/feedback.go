@@ -357,9 +357,9 @@ type ListSuppressionsIn struct {
 func (s *Service) ListSuppressions(_ context.Context, who core.Actor, in ListSuppressionsIn) (*core.Page[Suppression], error) {
 	l := core.Listing[store.Suppression, Suppression]{
 		Operation: "suppressions", Index: store.SuppressionsByAccount, Prefix: who.AccountID, Filters: []string{in.Reason},
-		May:  core.HasTexts(in.Reason),
-		Keep: func(r *store.Suppression) bool { return in.Reason == "" || r.Reason == in.Reason },
-		Out:  func(_ *store.Tx, r *store.Suppression) (Suppression, error) { return suppressionOut(r), nil },
+		Prefilter: core.HasTexts(in.Reason),
+		Keep:      func(r *store.Suppression) bool { return in.Reason == "" || r.Reason == in.Reason },
+		Out:       func(_ *store.Tx, r *store.Suppression) (Suppression, error) { return suppressionOut(r), nil },
 	}
 	return l.Page(s.Core, who, in.PageIn)
 }

@@ -60,11 +60,11 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 	f := sentFilter{ListMessagesIn: in, to: to}
 	l := core.Listing[store.Outgoing, SentMessage]{
 		Operation: "messages", Index: store.OutgoingsByAccount, Prefix: who.AccountID,
-		Filters: []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.DateFrom, in.DateTo},
-		May:     f.may(),
-		Keep:    f.keep,
-		Until:   func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
-		Out:     func(tx *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o, tx.Now()), nil },
+		Filters:   []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.DateFrom, in.DateTo},
+		Prefilter: f.prefilter(),
+		Keep:      f.keep,
+		Until:     func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
+		Out:       func(tx *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o, tx.Now()), nil },
 		First: func(tx *store.Tx) error {
 			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
 			if core.IsGone(err) {
@@ -88,8 +88,8 @@ type sentFilter struct {
 	to        time.Time
 }
 
-// may gives a May that goes with keep.
-func (f *sentFilter) may() func(row []byte) bool {
+// prefilter gives the Prefilter that goes with keep.
+func (f *sentFilter) prefilter() func(row []byte) bool {
 	status, domain, to, from := core.HasTexts(f.Status), core.HasFolded(f.Domain), core.HasFolded(f.Recipient), core.HasFolded(f.Mailbox)
 	return func(row []byte) bool {
 		if !status(row) || !domain(row) || !to(row) {
