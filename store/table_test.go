@@ -292,7 +292,8 @@ func TestWalkersMayWrite(t *testing.T) {
 	})
 }
 
-// TestDescSomeIsDesc: DescSome walks as Desc does, and decodes what is wanted, wherever the ids are.
+// TestDescSomeIsDesc: DescSome walks as Desc does, and decodes what is wanted, wherever the ids
+// are.
 func TestDescSomeIsDesc(t *testing.T) {
 	s := openTest(t, Options{MaxWrites: 20_000})
 	rnd := rand.New(rand.NewPCG(3, 4))
