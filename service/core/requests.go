@@ -311,8 +311,8 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 
 // listScan bounds the work of one request: a record that Prefilter leaves out counts 1, one that is
 // decoded counts listDecode, which is about what it takes longer. A page that this cuts short says
-// where to go on. Of those that Prefilter leaves out, each listLook-th is decoded all the same, since
-// Until may end the walk there.
+// where to go on. Of those that Prefilter leaves out, each listLook-th is decoded all the same,
+// since Until may end the walk there.
 const (
 	listScan   = 10_000
 	listDecode = 8

@@ -77,8 +77,8 @@ func TestFilteredListIsBounded(t *testing.T) {
 	}
 }
 
-// TestPrefiltersKeepWhatKeepKeeps: a text is found in every row that has it, in the forms that JSON and
-// letter case give it.
+// TestPrefiltersKeepWhatKeepKeeps: a text is found in every row that has it, in the forms that JSON
+// and letter case give it.
 func TestPrefiltersKeepWhatKeepKeeps(t *testing.T) {
 	for _, c := range []struct {
 		row, text   string
