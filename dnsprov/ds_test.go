@@ -8,20 +8,14 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/lookup"
+	"github.com/mailstead/mailstead/internal/lookup/lookuptest"
 	"github.com/miekg/dns"
 )
 
 // dsServer answers DS queries in several ways, by the first label.
 func dsServer(t *testing.T) (addr string) {
 	t.Helper()
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", pc.LocalAddr().String())
-	if err != nil {
-		t.Skip("the port is taken for TCP:", err)
-	}
+	pc, ln := lookuptest.SamePort(t)
 	ds := func(name string, tag uint16) dns.RR {
 		return &dns.DS{Hdr: dns.RR_Header{Name: name, Rrtype: dns.TypeDS, Class: dns.ClassINET}, KeyTag: tag, Algorithm: 13, DigestType: 2, Digest: "ABCD"}
 	}

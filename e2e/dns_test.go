@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/handlers/dnsd"
+	"github.com/mailstead/mailstead/internal/lookup/lookuptest"
 	"github.com/miekg/dns"
 )
 
@@ -59,7 +60,7 @@ func serveDNS(t *testing.T, spec dnsprov.Spec) (addr string) {
 	}
 	var zones builtin.Zones
 	zones.Put(zone)
-	packets, tcp := samePort(t)
+	packets, tcp := lookuptest.SamePort(t)
 	udp, ok := packets.(*net.UDPConn)
 	if !ok {
 		t.Fatalf("%T is no UDP socket", packets)
@@ -222,16 +223,8 @@ func startUnbound(t *testing.T, ours string) (addr string) {
 func runUnbound(t *testing.T, config func(port string) string) (addr string) {
 	t.Helper()
 	unbound := program(t, "unbound", "/usr/sbin/unbound")
-	free, err := net.ListenPacket("udp", "127.53.0.53:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr = free.LocalAddr().String()
-	free.Close()
-	_, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := freePortOn(t, "127.53.0.53")
+	addr = net.JoinHostPort("127.53.0.53", port)
 	conf := filepath.Join(t.TempDir(), "unbound.conf")
 	if err := os.WriteFile(conf, []byte(config(port)), 0o600); err != nil {
 		t.Fatal(err)

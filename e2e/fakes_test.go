@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/lookup/lookuptest"
 	"github.com/miekg/dns"
 )
 
@@ -41,7 +42,7 @@ type fakeResolver struct {
 
 func newResolver(t *testing.T) *fakeResolver {
 	t.Helper()
-	pc, ln := samePort(t)
+	pc, ln := lookuptest.SamePort(t)
 	f := &fakeResolver{addr: pc.LocalAddr().String(), own: map[string]map[uint16][]dns.RR{}}
 	for _, s := range []*dns.Server{{PacketConn: pc, Handler: f}, {Listener: ln, Handler: f}} {
 		go func() { _ = s.ActivateAndServe() }()
@@ -65,23 +66,6 @@ func (f *fakeResolver) at(t *testing.T, addr string) {
 		go func() { _ = s.ActivateAndServe() }()
 		t.Cleanup(func() { _ = s.Shutdown() })
 	}
-}
-
-// samePort listens on a port that is free for UDP and TCP alike.
-func samePort(t *testing.T) (net.PacketConn, net.Listener) {
-	t.Helper()
-	for range 20 {
-		pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ln, err := net.Listen("tcp", pc.LocalAddr().String()); err == nil {
-			return pc, ln
-		}
-		pc.Close()
-	}
-	t.Fatal("no port is free for UDP and TCP alike")
-	return nil, nil
 }
 
 // set gives a name its records of one type, in zone-file form without the name.

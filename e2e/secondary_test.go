@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/lookup/lookuptest"
 	"github.com/miekg/dns"
 )
 
@@ -487,7 +488,7 @@ func newParentZone(t *testing.T) *parentZone {
 	if !ok {
 		t.Fatalf("a key of type %T", private)
 	}
-	pc, ln := samePort(t)
+	pc, ln := lookuptest.SamePort(t)
 	p := &parentZone{addr: ln.Addr().String(), signer: signer, key: key, ds: map[string]string{}}
 	for _, s := range []*dns.Server{{PacketConn: pc, Handler: p}, {Listener: ln, Handler: p}} {
 		go func() { _ = s.ActivateAndServe() }()

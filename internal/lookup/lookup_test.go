@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/lookup/lookuptest"
 	"github.com/miekg/dns"
 )
 
@@ -44,15 +45,8 @@ func newFakeServer(t *testing.T, lines ...string) *fakeServer {
 		name := strings.ToLower(rr.Header().Name)
 		f.records[name] = append(f.records[name], rr)
 	}
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	packets, stream := lookuptest.SamePort(t)
 	f.addr = packets.LocalAddr().String()
-	stream, err := net.Listen("tcp", f.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, s := range []*dns.Server{{PacketConn: packets, Handler: f}, {Listener: stream, Handler: f}} {
 		started := make(chan struct{})
 		s.NotifyStartedFunc = func() { close(started) }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/lookup/lookuptest"
 	"github.com/miekg/dns"
 )
 
@@ -48,14 +49,7 @@ func (z *zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 
 func (z *zone) start(t *testing.T) *Resolver {
 	t.Helper()
-	pc, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ln, err := net.Listen("tcp", pc.LocalAddr().String())
-	if err != nil {
-		t.Skip("the port is taken for TCP")
-	}
+	pc, ln := lookuptest.SamePort(t)
 	for _, s := range []*dns.Server{{PacketConn: pc, Handler: z}, {Listener: ln, Handler: z}} {
 		go func() { _ = s.ActivateAndServe() }()
 		t.Cleanup(func() { _ = s.Shutdown() })
