@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -tags urfave_cli_no_docs -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-deleted soak-entries soak-hour soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -133,11 +133,14 @@ soak-hour:
 	MAILSTEAD_MINUTES=$(MINUTES) MAILSTEAD_RATE=$(RATE) MAILSTEAD_SEED=$(SEED) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestHourOfLoad$$' -v -timeout $$(($(MINUTES)+30))m ./e2e
 
 # A store of five million messages in 20 000 mailboxes, which is filled if SCALE_DIR has none (25 GB, half an hour): the time of
-# every list with each filter, and an hour of load with 200 MiB of memory.
+# every list with each filter, an hour of load with 200 MiB of memory, and the costs that docs/performance.md has for each SCALE.
 SCALE ?= 5000000
 SCALE_DIR ?= /tmp/mailstead-scale
 soak-lists:
 	MAILSTEAD_SCALE=$(SCALE) MAILSTEAD_SCALE_DIR=$(SCALE_DIR) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestLargeLists$$' -v -timeout 120m ./e2e
+
+soak-costs:
+	MAILSTEAD_SCALE=$(SCALE) MAILSTEAD_SCALE_DIR=$(SCALE_DIR) go test -count=1 -run '^TestLargeCosts$$' -v -timeout 120m ./e2e
 
 soak-large:
 	MAILSTEAD_SCALE=$(SCALE) MAILSTEAD_SCALE_DIR=$(SCALE_DIR) MAILSTEAD_MINUTES=$(MINUTES) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestLargeLoad$$' -v -timeout $$(($(MINUTES)+120))m ./e2e

@@ -140,7 +140,11 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 		DialContext:       func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 		DisableKeepAlives: true,
 	}
-	return t.RoundTrip(out)
+	resp, err := t.RoundTrip(out)
+	if err != nil && r.Context().Err() == nil {
+		return nil, fmt.Errorf("the server on %s ended before it answered. What was asked for may have been done: %w", filepath.Dir(path), err)
+	}
+	return resp, err
 }
 
 // runLocal sends a command with its arguments as JSON and decodes what comes back.

@@ -104,6 +104,7 @@ func main() {
 	only := flag.String("only", "", "run only works whose name matches this regular expression")
 	rounds := flag.Int("rounds", 5, "rounds; each work runs once at each server in each")
 	asJSON := flag.Bool("json", false, "print one line of JSON in the place of the table")
+	draw := flag.Bool("chart", false, "draw lines of costs at several sizes, which make soak-costs prints, from standard input as SVG")
 	list := flag.Bool("list", false, "list the works")
 	flag.StringVar(&b.server, "server", "./mailstead", "the program to be measured")
 	flag.StringVar(&b.dir, "dir", "", "where servers keep their data; a temporary directory if empty. The speed of its disk counts")
@@ -111,6 +112,10 @@ func main() {
 	flag.DurationVar(&b.limit, "limit", 2*time.Minute, "end of one run of one work")
 	flag.BoolVar(&b.verbose, "v", false, "say what is going on")
 	flag.Parse()
+	if *draw {
+		exitOn(chart(os.Stdout, os.Stdin))
+		return
+	}
 	server, err := filepath.Abs(b.server) // servers run in directories of their own
 	exitOn(err)
 	b.server = server

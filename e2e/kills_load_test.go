@@ -319,7 +319,7 @@ func (l *killLoad) backUp(copies bool) {
 			args = []string{"rehearse", "--data", l.i.dir}
 		}
 		if out, err := exec.CommandContext(l.ctx, l.path, args...).CombinedOutput(); err != nil {
-			if l.ctx.Err() == nil && !strings.Contains(string(out), "EOF") && !strings.Contains(string(out), "connect") {
+			if l.ctx.Err() == nil && !strings.Contains(string(out), "ended before it answered") && !strings.Contains(string(out), "EOF") && !strings.Contains(string(out), "connect") {
 				l.t.Errorf("%v: %s", args, out)
 			}
 			return

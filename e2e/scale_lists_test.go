@@ -106,31 +106,37 @@ func (s *scale) timeLists(i *instance, times int) (all []listTime) {
 	client := &http.Client{Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	for _, l := range s.lists(i) {
-		took := make([]time.Duration, 0, times)
-		rows := 0
-		for range times {
-			began := time.Now()
-			req, err := http.NewRequest("GET", "http://"+i.ready.HTTP+l.path, nil)
-			if err != nil {
-				i.t.Fatal(err)
-			}
-			req.Header.Set("Authorization", "Bearer "+i.token)
-			resp, err := client.Do(req)
-			if err != nil {
-				i.t.Fatal(err)
-			}
-			text, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			took = append(took, time.Since(began))
-			if err != nil || resp.StatusCode != http.StatusOK && !(resp.StatusCode == http.StatusNotFound && strings.Contains(l.path, "/lookup")) {
-				i.t.Fatalf("%s: %s %s %v", l.path, resp.Status, text, err)
-			}
-			rows = strings.Count(string(text), `"uid":`) + strings.Count(string(text), `"created_at":`)
-		}
-		slices.Sort(took)
+		took, text := i.timePage(client, l.path, times)
+		rows := strings.Count(text, `"uid":`) + strings.Count(text, `"created_at":`)
 		all = append(all, listTime{l.Name, milliseconds(took[len(took)/2]), milliseconds(took[(len(took)-1)*99/100]), rows})
 	}
 	return all
+}
+
+// timePage asks for a page so often, and gives how long that took each time, sorted, and the page.
+func (i *instance) timePage(client *http.Client, path string, times int) (took []time.Duration, page string) {
+	i.t.Helper()
+	for range times {
+		began := time.Now()
+		req, err := http.NewRequest("GET", "http://"+i.ready.HTTP+path, nil)
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+i.token)
+		resp, err := client.Do(req)
+		if err != nil {
+			i.t.Fatal(err)
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		took = append(took, time.Since(began))
+		if err != nil || resp.StatusCode != http.StatusOK && !(resp.StatusCode == http.StatusNotFound && strings.Contains(path, "/lookup")) {
+			i.t.Fatalf("%s: %s %s %v", path, resp.Status, text, err)
+		}
+		page = string(text)
+	}
+	slices.Sort(took)
+	return took, page
 }
 
 func milliseconds(d time.Duration) float64 {

@@ -116,6 +116,7 @@ func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
 	if err != nil || live == 0 || live*2 >= info.Size {
 		return err
 	}
+	began := time.Now()
 	var errs []error
 	for from := uint32(0); ; {
 		blobs, err := s.liveBlobs(info.Number, from)
@@ -133,6 +134,7 @@ func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
 		}
 		from = blobs[len(blobs)-1].Offset + 1
 	}
+	s.log.Info("live messages were moved out of a segment", "segment", fmt.Sprintf("%08x", info.Number), "bytes", live, "of", info.Size, "took", time.Since(began).Round(time.Millisecond))
 	return errors.Join(append(errs, s.removeDead(ctx, info))...)
 }
 

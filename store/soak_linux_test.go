@@ -3,14 +3,13 @@ package store
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/mailstead/mailstead/store/segment/disktest"
 )
 
 // TestOpenSoak measures how long a store of a million messages takes to open from a cold disk,
@@ -46,7 +45,7 @@ func TestOpenSoak(t *testing.T) {
 	}
 	t.Logf("%d messages, a database of %d MiB", rows, sizeOf(t, filepath.Join(dir, "mailstead.db"))>>20)
 	cold := func(name string, most time.Duration) *Store {
-		evict(t, dir)
+		disktest.Evict(t, dir)
 		began := time.Now()
 		s := open()
 		took := time.Since(began)
@@ -134,27 +133,4 @@ func sizeOf(t *testing.T, path string) int64 {
 		t.Fatal(err)
 	}
 	return info.Size()
-}
-
-// evict has the kernel forget what it has cached of the files in dir (posix_fadvise,
-// POSIX_FADV_DONTNEED).
-func evict(t *testing.T, dir string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		f, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		if err := unix.Fsync(int(f.Fd())); err != nil {
-			return err
-		}
-		return unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -199,7 +199,7 @@ func TestSignInIsThrottled(t *testing.T) {
 
 func TestUnknownAndWrongAreTheSame(t *testing.T) {
 	c := newSessionCase(t)
-	c.Logins.Time, c.Logins.Memory = 2, 19*1024 // what users have
+	c.Logins.Time, c.Logins.Memory = 3, 12*1024 // what users have
 	if _, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "owner@example.test", Password: "correct horse"}); err != nil {
 		t.Fatal(err)
 	}

@@ -314,7 +314,7 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 // where to go on. Of those that Prefilter leaves out, each listLook-th is decoded all the same,
 // since Until may end the walk there.
 const (
-	listScan   = 10_000
+	listScan   = 5000
 	listDecode = 8
 	listLook   = 100
 )
@@ -378,33 +378,57 @@ func HasTexts(texts ...string) func(row []byte) bool {
 }
 
 // HasFolded makes a Prefilter: it is true for rows that have the text in any case. What
-// strings.EqualFold and strings.ToLower do not tell apart is the same. It is for one request, since
-// it keeps a buffer.
+// strings.EqualFold and strings.ToLower do not tell apart is the same.
 func HasFolded(text string) func(row []byte) bool {
 	want := []byte(strings.ToLower(text))
 	if text == "" || !isPlain(string(want)) {
 		return HasTexts()
 	}
-	var lower []byte
-	return func(row []byte) bool {
-		lower = append(lower[:0], row...)
-		for n, b := range lower {
-			lower[n] = foldASCII[b]
+	// The letter that is the rarest in English leads to few places that have to be compared.
+	rare := 0
+	for n, b := range want {
+		if rarity(b) > rarity(want[rare]) {
+			rare = n
 		}
-		return bytes.Contains(lower, want) || hasFolding(row)
+	}
+	small, capital := want[rare], foldASCII(want[rare], 'a', 'z')
+	has := func(row []byte, b byte) bool {
+		for from := rare; ; from++ {
+			n := bytes.IndexByte(row[min(from, len(row)):], b)
+			if n < 0 {
+				return false
+			}
+			from += n
+			if start := from - rare; start+len(want) <= len(row) && equalASCII(row[start:start+len(want)], want) {
+				return true
+			}
+		}
+	}
+	return func(row []byte) bool {
+		return has(row, small) || capital != small && has(row, capital) || hasFolding(row)
 	}
 }
 
-// foldASCII gives the capitals of ASCII as small letters.
-var foldASCII = func() (table [256]byte) {
-	for n := range table {
-		table[n] = byte(n)
-		if 'A' <= n && n <= 'Z' {
-			table[n] += 'a' - 'A'
+// rarity orders characters by how seldom they are in names and addresses: the last is the rarest.
+func rarity(b byte) int { return strings.IndexByte("e.ta@oin1shrdl2cum0-wf3gypbv45k9867jxqz", b) }
+
+// equalASCII compares texts of the same length. want has no capitals.
+func equalASCII(text, want []byte) bool {
+	for n, b := range text {
+		if foldASCII(b, 'A', 'Z') != want[n] {
+			return false
 		}
 	}
-	return table
-}()
+	return true
+}
+
+// foldASCII changes the case of a letter of ASCII from first to last.
+func foldASCII(b, first, last byte) byte {
+	if first <= b && b <= last {
+		return b ^ ('a' - 'A')
+	}
+	return b
+}
 
 // folding are the characters beyond ASCII that are a letter of ASCII in another case: the Kelvin
 // sign, the long s and the I with a dot.

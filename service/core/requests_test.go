@@ -3,6 +3,8 @@ package core_test
 import (
 	"context"
 	"encoding/json"
+	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/mailstead/mailstead/service/core"
@@ -112,6 +114,33 @@ func TestPrefiltersKeepWhatKeepKeeps(t *testing.T) {
 	}
 	if core.HasTexts("ann", "bob")([]byte("ann")) || !core.HasTexts("ann", "bob")([]byte("bobann")) {
 		t.Error("two texts are not both looked for")
+	}
+}
+
+// TestFoldedTextsAreFoundWhereTheyStand: in random rows of few letters, as a slow search finds them.
+func TestFoldedTextsAreFoundWhereTheyStand(t *testing.T) {
+	random := rand.New(rand.NewPCG(2026, 15))
+	letters := "abzAB-"
+	text := func(most int) string {
+		b := make([]byte, 1+random.IntN(most))
+		for n := range b {
+			b[n] = letters[random.IntN(len(letters))]
+		}
+		return string(b)
+	}
+	found := 0
+	for range 20_000 {
+		row, want := text(12), text(4)
+		has := strings.Contains(strings.ToLower(row), strings.ToLower(want))
+		if got := core.HasFolded(want)([]byte(row)); got != has {
+			t.Fatalf("%q in %q: %v", want, row, got)
+		}
+		if has {
+			found++
+		}
+	}
+	if found < 2000 || found > 18_000 {
+		t.Errorf("%d rows have their text", found)
 	}
 }
 
