@@ -124,9 +124,9 @@ func TestLargeCosts(t *testing.T) {
 	if whole {
 		segments = bulk*len(large)/(64<<20) - 1 // that have nothing else
 	}
-	l.bring(s.address(1), bulk, large)
 	rate := l.receive(s, text, func() { time.Sleep(length) })
 	before := l.segmentsMoved()
+	l.bring(s.address(1), bulk, large)
 	l.empty(s.address(1), bulk)
 	costs.BesideCompact = l.receive(s, text, func() {
 		if whole {
@@ -199,8 +199,7 @@ func (l *load) bring(email string, n int, text string) {
 	all.Wait()
 }
 
-// empty deletes two thirds of the newest n messages of a mailbox, and more of those that came after
-// them.
+// empty deletes two thirds of the newest n messages of a mailbox.
 func (l *load) empty(email string, n int) {
 	l.t.Helper()
 	c := l.readMail(email, scalePassword)
