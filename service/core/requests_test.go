@@ -117,8 +117,8 @@ func TestPrefiltersKeepWhatKeepKeeps(t *testing.T) {
 	}
 }
 
-// TestFoldedTextsAreFoundWhereTheyStand: in random rows of few letters, as a slow search finds them.
-func TestFoldedTextsAreFoundWhereTheyStand(t *testing.T) {
+// TestFoldedTextsAreFound: in random rows of few letters, as a slow search finds them.
+func TestFoldedTextsAreFound(t *testing.T) {
 	random := rand.New(rand.NewPCG(2026, 15))
 	letters := "abzAB-"
 	text := func(most int) string {
