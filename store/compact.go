@@ -117,6 +117,7 @@ func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
 		return err
 	}
 	began := time.Now()
+	var pace Pacer
 	var errs []error
 	for from := uint32(0); ; {
 		blobs, err := s.liveBlobs(info.Number, from)
@@ -131,6 +132,9 @@ func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
 			if !errors.Is(err, segment.ErrDamaged) {
 				return errors.Join(errs...)
 			}
+		}
+		if err := pace.Rest(ctx); err != nil {
+			return errors.Join(append(errs, err)...)
 		}
 		from = blobs[len(blobs)-1].Offset + 1
 	}

@@ -12,6 +12,7 @@ const (
 	inboxScan   = 2000     // rows that one request looks at one by one. A page that this cuts short says where to go on
 	inboxPass   = 4000     // rows of other domains that one request passes over
 	inboxMerged = 100      // mailboxes of a domain whose lists are merged; where it has more, others are passed over
+	searchLook  = 600      // messages that one search looks at one by one
 	searchRead  = 16 << 20 // bytes of messages that one request reads
 	searchCost  = 12 << 20 // bytes of the text index that one request reads, about
 )
@@ -76,7 +77,7 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 	if !few { // while an old store is indexed
 		x.waiting = x.waiting[:0]
 		for at := range tx.Inbox(l.query) {
-			if len(x.waiting) > inboxScan {
+			if len(x.waiting) > searchLook {
 				break
 			}
 			x.waiting = append(x.waiting, at)
@@ -172,7 +173,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 		if !ok {
 			return x.close()
 		}
-		if x.looked == inboxScan || x.passed == inboxPass || x.read > searchRead {
+		if x.looked == searchLook || x.passed == inboxPass || x.read > searchRead {
 			c.More = true
 			return nil
 		}

@@ -137,6 +137,7 @@ type run struct {
 	m     *Manifest
 	known map[string]Stored // objects of earlier backups
 	added []Stored
+	pace  store.Pacer
 }
 
 // Run backs the store up: what is new since the newest backup of it, or all of it where full says
@@ -216,7 +217,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	killpoint.At("backup.objects")
 	if verify {
 		for _, o := range r.added {
-			if err := t.verify(ctx, o); err != nil {
+			if err := t.verify(ctx, o, &r.pace); err != nil {
 				return nil, err
 			}
 		}
@@ -482,7 +483,7 @@ func (s Source) eachFile(fn func(name string, data []byte) error) error {
 
 // add stores what write gives under a name, as part of the backup.
 func (r *run) add(ctx context.Context, name string, write func(io.Writer) error) error {
-	temp, err := r.seal(write)
+	temp, err := r.seal(func(w io.Writer) error { return write(&paced{ctx: ctx, pace: &r.pace, to: w}) })
 	if err != nil {
 		return fmt.Errorf("prepare %s: %w", name, err)
 	}
@@ -492,7 +493,7 @@ func (r *run) add(ctx context.Context, name string, write func(io.Writer) error)
 // store stores a sealed object, and closes it.
 func (r *run) store(ctx context.Context, name string, temp *sealed) error {
 	defer temp.Close()
-	if err := r.Place.Put(ctx, name, temp, temp.size); err != nil {
+	if err := r.Place.Put(ctx, name, &paced{ctx: ctx, pace: &r.pace, at: temp}, temp.size); err != nil {
 		return err
 	}
 	o := Stored{name, temp.size, temp.sum}
@@ -502,13 +503,13 @@ func (r *run) store(ctx context.Context, name string, temp *sealed) error {
 }
 
 // verify reads an object back.
-func (t *Target) verify(ctx context.Context, o Stored) error {
+func (t *Target) verify(ctx context.Context, o Stored, pace *store.Pacer) error {
 	in, err := t.Place.Open(ctx, o.Name)
 	if err != nil {
 		return err
 	}
 	h := sha256.New()
-	n, err := io.Copy(h, in)
+	n, err := io.Copy(&paced{ctx: ctx, pace: pace, to: h}, in)
 	if err := errors.Join(err, in.Close()); err != nil {
 		return fmt.Errorf("read %s: %w", o.Name, err)
 	}

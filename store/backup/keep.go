@@ -69,7 +69,7 @@ func (t *Target) Verify(ctx context.Context) error {
 			}
 			t.tell("objects of "+m.ID, i, len(m.Objects))
 			seen[o.Name] = true
-			err := t.verify(ctx, o)
+			err := t.verify(ctx, o, new(store.Pacer))
 			if err == nil && (!m.Encrypted || len(t.Identities) > 0) {
 				err = t.verifyContent(ctx, o.Name)
 			}

@@ -2,6 +2,7 @@ package backup
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,6 +12,8 @@ import (
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/mailstead/mailstead/store"
 )
 
 // ErrNoIdentity is returned where something is encrypted and there is no identity for it.
@@ -70,6 +73,28 @@ func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	return n, err
+}
+
+// A paced rests between reads and writes, so that a backup stays out of the way of the mail.
+type paced struct {
+	ctx  context.Context
+	pace *store.Pacer
+	at   io.ReaderAt // one of both is set
+	to   io.Writer
+}
+
+func (p *paced) ReadAt(b []byte, off int64) (int, error) {
+	if err := p.pace.Rest(p.ctx); err != nil {
+		return 0, err
+	}
+	return p.at.ReadAt(b, off)
+}
+
+func (p *paced) Write(b []byte) (int, error) {
+	if err := p.pace.Rest(p.ctx); err != nil {
+		return 0, err
+	}
+	return p.to.Write(b)
 }
 
 // The first bytes of what is encrypted, and of what is compressed.

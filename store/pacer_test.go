@@ -1,0 +1,53 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// TestPacer: work that may wait gets a fifth of the time beside a goroutine that is busy, and most
+// of it alone.
+func TestPacer(t *testing.T) {
+	oneAtATime(t)
+	share := func() float64 {
+		var p Pacer
+		var worked time.Duration
+		began := time.Now()
+		for time.Since(began) < time.Second {
+			step := time.Now()
+			time.Sleep(2 * time.Millisecond)
+			worked += time.Since(step)
+			if err := p.Rest(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return worked.Seconds() / time.Since(began).Seconds()
+	}
+	if alone := share(); alone < 0.7 {
+		t.Errorf("alone it works %.2f of the time", alone)
+	}
+	done := make(chan struct{})
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+		}
+	}()
+	if beside := share(); beside > 0.4 {
+		t.Errorf("beside others it works %.2f of the time", beside)
+	}
+	close(done)
+	<-ended
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := new(Pacer).Rest(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v where nobody waits any more", err)
+	}
+}
