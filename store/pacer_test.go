@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -28,22 +29,17 @@ func TestPacer(t *testing.T) {
 	if alone := share(); alone < 0.7 {
 		t.Errorf("alone it works %.2f of the time", alone)
 	}
-	done := make(chan struct{})
+	var done atomic.Bool
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for {
-			select {
-			case <-done:
-				return
-			default:
-			}
+		for !done.Load() {
 		}
 	}()
 	if beside := share(); beside > 0.4 {
 		t.Errorf("beside others it works %.2f of the time", beside)
 	}
-	close(done)
+	done.Store(true)
 	<-ended
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
