@@ -380,9 +380,13 @@ func TestInboxSearchIsBounded(t *testing.T) {
 	b.Put(t, "ann@boxes.test", "Subject: needle\n\nx\n", mail{})
 	b.PutCopies(t, 2005, "ann@boxes.test", "Subject: hay\n\nx\n", mail{})
 	r := b.get("/v1/inbox?q=needle").is(200).has("pagination.count", "0", "pagination.has_more", "true")
-	b.get("/v1/inbox?q=needle&cursor="+r.text("pagination.cursor")).is(200).has("pagination.count", "1", "pagination.has_more", "false")
+	first, pages := r, 1
+	for ; r.text("pagination.count") == "0" && pages < 5; pages++ {
+		r = b.get("/v1/inbox?q=needle&cursor=" + r.text("pagination.cursor")).is(200)
+	}
+	r.has("pagination.count", "1", "pagination.has_more", "false")
 	b.get("/v1/inbox?q=hay&limit=3").has("pagination.count", "3", "pagination.has_more", "true")
-	b.get("/v1/inbox?cursor="+r.text("pagination.cursor")).fails(400, "invalid_cursor")
+	b.get("/v1/inbox?cursor="+first.text("pagination.cursor")).fails(400, "invalid_cursor")
 }
 
 // TestFullFilteredPageIsTheLast has no more behind it that passes the filter.
