@@ -198,7 +198,7 @@ func (i *instance) launch() bool {
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	file := filepath.Join(i.t.TempDir(), "ready.json") // not in the data directory, whose disk may be full
+	file := filepath.Join(i.t.TempDir(), "ready.json")                 // not in the data directory, whose disk may be full
 	dns := net.JoinHostPort("127.0.0.1", freePortOn(i.t, "127.0.0.1")) // some tests start the server there again
 	args := []string{"serve", "--data", i.dir, "--ready-file", file, "--http", "127.0.0.1:0", "--smtp", "127.0.0.1:0",
 		"--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", dns}
