@@ -42,23 +42,11 @@ func (l *load) sample() sample {
 			s.files++
 		}
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.cmd.Process.Pid))
-	if err != nil {
-		l.t.Skip(err)
+	is := status(l.cmd.Process.Pid)
+	if len(is) == 0 {
+		l.t.Skip("no /proc")
 	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 1 {
-			n, _ := strconv.ParseFloat(f[1], 64)
-			switch f[0] {
-			case "RssAnon:":
-				s.anonymous = n / 1024
-			case "VmRSS:":
-				s.resident = n / 1024
-			case "Threads:":
-				s.threads = n
-			}
-		}
-	}
+	s.anonymous, s.resident, s.threads = is["RssAnon:"]/1024, is["VmRSS:"]/1024, is["Threads:"]
 	s.goroutines = l.profile("goroutine", 0)
 	s.heap = l.profile("heap", 3) / (1 << 20)
 	for _, file := range globbed(l.t, filepath.Join(l.dir, store.SegmentDir, "*")) {
@@ -71,6 +59,19 @@ func (l *load) sample() sample {
 	}
 	s.waiting = l.came.Load() - int64(l.eventsTold())
 	return s
+}
+
+// status gives the figures of /proc/PID/status, sizes in KiB.
+func status(pid int) map[string]float64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	out := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 {
+			n, _ := strconv.ParseFloat(f[1], 64)
+			out[f[0]] = n
+		}
+	}
+	return out
 }
 
 func globbed(t *testing.T, pattern string) []string {

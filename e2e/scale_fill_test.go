@@ -749,7 +749,10 @@ func TestLargeStore(t *testing.T) {
 	i := startInstance(t, s.data, s.Token)
 	number := scaleMark(firstCopy + s.Messages/2)
 	var page struct{ Data []row }
-	i.want(200, "GET", "/v1/inbox?q="+number, nil, &page)
+	i.until("the messages are in the text index", func() bool {
+		i.want(200, "GET", "/v1/inbox?q="+number, nil, &page)
+		return len(page.Data) > 0
+	})
 	if len(page.Data) != 1 || !strings.HasSuffix(page.Data[0].Subject, number) {
 		t.Fatalf("%s was searched for: %+v", number, page.Data)
 	}

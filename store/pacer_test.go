@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestPacer: work that may wait gets a fifth of the time beside a goroutine that is busy, and most
+// TestPacer: work that may wait gets a third of the time beside a goroutine that is busy, and most
 // of it alone.
 func TestPacer(t *testing.T) {
 	oneAtATime(t)
@@ -36,7 +36,7 @@ func TestPacer(t *testing.T) {
 		for !done.Load() {
 		}
 	}()
-	if beside := share(); beside > 0.4 {
+	if beside := share(); beside > 0.5 {
 		t.Errorf("beside others it works %.2f of the time", beside)
 	}
 	done.Store(true)

@@ -195,6 +195,14 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		}
 	}
 	killpoint.At("backup.snapshot")
+	if r.m.Kind == Full {
+		if err := r.database(ctx, snap); err != nil {
+			return nil, err
+		}
+	}
+	if err := snap.CloseDatabase(); err != nil {
+		return nil, err
+	}
 	if err := r.segments(ctx, snap); err != nil {
 		return nil, err
 	}
@@ -205,9 +213,6 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		}
 	}
 	if r.m.Kind == Full {
-		if err := r.database(ctx, snap); err != nil {
-			return nil, err
-		}
 		if err := r.files(ctx); err != nil {
 			return nil, err
 		}
