@@ -7,6 +7,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/segment"
@@ -80,7 +81,7 @@ func (n *Snapshot) WriteDatabase(w io.Writer) error {
 // change are not used again, so that the file of a busy server grows quickly. Closing it twice does
 // nothing.
 func (n *Snapshot) CloseDatabase() error {
-	if err := n.tx.Rollback(); !errors.Is(err, bolt.ErrTxClosed) {
+	if err := n.tx.Rollback(); !errors.Is(err, bolterrors.ErrTxClosed) {
 		return err
 	}
 	return nil
