@@ -106,7 +106,7 @@ func (s *Store) WatchPages(ctx context.Context) error {
 	for first := true; ; first = false {
 		began := time.Now()
 		if !first || !s.checkedPages {
-			if err := s.verifyPages(f); err != nil {
+			if err := s.verifyPages(ctx, f); err != nil {
 				return err
 			}
 		}
@@ -120,20 +120,52 @@ func (s *Store) WatchPages(ctx context.Context) error {
 	}
 }
 
-// verifyPages verifies the pages of one snapshot, which nobody writes to while it is open.
-func (s *Store) verifyPages(f *os.File) error {
-	err := s.db.View(func(b *bolt.Tx) error {
-		// Read as a file: bbolt would fall over a damaged page, or walk in circles.
-		wrong := boltfile.CheckTrees(f, uint64(b.Cursor().Bucket().Root()), b.Size(), int64(s.db.Info().PageSize))
-		if len(wrong) == 0 {
+// verifyPages verifies the pages of one bucket after the other, each in a snapshot of its own:
+// bbolt uses no page again that an open snapshot can see. It rests while the server is busy, and
+// returns nil when ctx ends or the store is closed.
+func (s *Store) verifyPages(ctx context.Context, f *os.File) error {
+	pages := &pagesRead{ctx: ctx, closing: s.closing, f: f}
+	for _, bucket := range bucketNames() {
+		err := s.db.View(func(b *bolt.Tx) error {
+			// Read as a file: bbolt would fall over a damaged page, or walk in circles.
+			wrong := boltfile.CheckBucket(pages, uint64(b.Cursor().Bucket().Root()), bucket, b.Size(), int64(s.db.Info().PageSize))
+			if len(wrong) == 0 || pages.ended() {
+				return nil
+			}
+			return damaged(s.dir, errors.Join(wrong...))
+		})
+		if errors.Is(err, bolterrors.ErrDatabaseNotOpen) || pages.ended() {
 			return nil
 		}
-		return damaged(s.dir, errors.Join(wrong...))
-	})
-	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
-		return nil
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
+}
+
+// A pagesRead reads the file of a database that is verified while it is in use.
+type pagesRead struct {
+	ctx     context.Context
+	closing <-chan struct{}
+	pace    Pacer
+	f       *os.File
+}
+
+func (p *pagesRead) ReadAt(b []byte, off int64) (int, error) {
+	if err := p.pace.Rest(p.ctx); err != nil || p.ended() {
+		return 0, errors.Join(err, context.Canceled)
+	}
+	return p.f.ReadAt(b, off)
+}
+
+func (p *pagesRead) ended() bool {
+	select {
+	case <-p.closing:
+		return true
+	default:
+		return p.ctx.Err() != nil
+	}
 }
 
 // CheckPages verifies the pages of the database in dir, which no process may have open. Where it

@@ -138,6 +138,7 @@ type run struct {
 	known map[string]Stored // objects of earlier backups
 	added []Stored
 	pace  store.Pacer
+	hurry bool // the database is held, and grows
 }
 
 // Run backs the store up: what is new since the newest backup of it, or all of it where full says
@@ -196,9 +197,11 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	}
 	killpoint.At("backup.snapshot")
 	if r.m.Kind == Full {
+		r.hurry = true
 		if err := r.database(ctx, snap); err != nil {
 			return nil, err
 		}
+		r.hurry = false
 	}
 	if err := snap.CloseDatabase(); err != nil {
 		return nil, err
@@ -488,7 +491,12 @@ func (s Source) eachFile(fn func(name string, data []byte) error) error {
 
 // add stores what write gives under a name, as part of the backup.
 func (r *run) add(ctx context.Context, name string, write func(io.Writer) error) error {
-	temp, err := r.seal(func(w io.Writer) error { return write(&paced{ctx: ctx, pace: &r.pace, to: w}) })
+	temp, err := r.seal(func(w io.Writer) error {
+		if !r.hurry {
+			w = &paced{ctx: ctx, pace: &r.pace, to: w}
+		}
+		return write(w)
+	})
 	if err != nil {
 		return fmt.Errorf("prepare %s: %w", name, err)
 	}

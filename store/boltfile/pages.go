@@ -57,11 +57,12 @@ func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	return c
 }
 
-// CheckTrees is CheckPages of the trees alone, in a file that a process has open: root is where
-// they begin in a snapshot, which must stay open meanwhile, and size what its pages take. It takes
-// one processor at most.
-func CheckTrees(f io.ReaderAt, root uint64, size, pageSize int64) []error {
+// CheckBucket is CheckPages of the tree of one bucket and of that of all buckets, in a file that a
+// process has open: root is where the latter begins in a snapshot, which must stay open meanwhile,
+// and size what its pages take. It takes one processor at most.
+func CheckBucket(f io.ReaderAt, root uint64, bucket string, size, pageSize int64) []error {
 	c := newPageCheck(f, size, pageSize)
+	c.only = &bucket
 	c.walk(root, 1)
 	return c.errs
 }
@@ -97,7 +98,8 @@ type pageCheck struct {
 	errs     []error
 	spare    [][]byte // for pages to be read into
 
-	split    bool // leave what is below the first page of each bucket's tree in branches
+	only     *string // the bucket to be walked; nil: all
+	split    bool    // leave what is below the first page of each bucket's tree in branches
 	branches []branch
 }
 
@@ -274,6 +276,7 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 				continue
 			}
 			c.tree(e.child, bucket, e.key, end)
+		case e.isBucket && c.only != nil && string(e.key) != *c.only:
 		case e.isBucket && len(e.value) < 16:
 			wrong(fmt.Sprintf("row %d is too short for a bucket", i))
 		case e.isBucket:
