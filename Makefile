@@ -132,8 +132,9 @@ RATE ?= 40
 soak-hour:
 	MAILSTEAD_MINUTES=$(MINUTES) MAILSTEAD_RATE=$(RATE) MAILSTEAD_SEED=$(SEED) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestHourOfLoad$$' -v -timeout $$(($(MINUTES)+30))m ./e2e
 
-# A store of five million messages in 20 000 mailboxes, which is filled if SCALE_DIR has none (25 GB, half an hour): the time of
+# A store of five million messages in 20 000 mailboxes, which is filled if SCALE_DIR has none (25 GB, six minutes): the time of
 # every list with each filter, an hour of load with 200 MiB of memory, and the costs that docs/performance.md has for each SCALE.
+# Load and backups make it grow to 50 GB.
 SCALE ?= 5000000
 SCALE_DIR ?= /tmp/mailstead-scale
 soak-lists:

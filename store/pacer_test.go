@@ -26,9 +26,7 @@ func TestPacer(t *testing.T) {
 		}
 		return worked.Seconds() / time.Since(began).Seconds()
 	}
-	if alone := share(); alone < 0.7 {
-		t.Errorf("alone it works %.2f of the time", alone)
-	}
+	alone := share()
 	var done atomic.Bool
 	ended := make(chan struct{})
 	go func() {
@@ -36,8 +34,8 @@ func TestPacer(t *testing.T) {
 		for !done.Load() {
 		}
 	}()
-	if beside := share(); beside > 0.5 {
-		t.Errorf("beside others it works %.2f of the time", beside)
+	if beside := share(); beside > 0.5 || alone < 1.3*beside { // sleeps take longer where the machine is busy
+		t.Errorf("alone it works %.2f of the time, beside others %.2f", alone, beside)
 	}
 	done.Store(true)
 	<-ended
