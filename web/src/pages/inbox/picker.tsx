@@ -37,7 +37,7 @@ export function MailboxPicker({ label, value, onPick, all, active }: Props) {
   }, [open])
   return (
     <div class="inbox-picker" ref={box} onFocusOut={(e) => { if (e.relatedTarget && !box.current?.contains(e.relatedTarget as Node)) setOpen(false) }}>
-      <button type="button" class="inbox-picker-button" aria-haspopup="listbox" aria-expanded={open} aria-label={`${label}: ${value || all || 'none'}`} onClick={() => setOpen(!open)}>
+      <button type="button" class="inbox-picker-button" aria-haspopup="listbox" aria-expanded={open} aria-label={`${label}: ${value || all || 'Choose a mailbox'}`} onClick={() => setOpen(!open)}>
         <span class="truncate">{value || all || 'Choose a mailbox'}</span> <Icon name="down" />
       </button>
       {open && <Choices {...{ label, value, all, active }} onPick={(m) => { onPick(m); close(true) }} onEscape={() => close(true)} />}
