@@ -11,12 +11,12 @@ import (
 const (
 	paceWork  = 20 * time.Millisecond
 	paceShort = 1.0 / 8
-	paceLong  = 2
+	paceLong  = 3
 	paceBusy  = 1.0 / 4
 )
 
 // A Pacer keeps work that may wait, such as compaction and backups, out of the way of what the
-// process does for others: a third of the time is left to it while they are busy, and nearly all of
+// process does for others: a quarter of the time is left to it while they are busy, and nearly all of
 // it while they are not. The zero value is ready for one goroutine.
 type Pacer struct{ began time.Time }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestPacer: work that may wait gets a third of the time beside a goroutine that is busy, and most
+// TestPacer: work that may wait gets a quarter of the time beside a goroutine that is busy, and most
 // of it alone.
 func TestPacer(t *testing.T) {
 	oneAtATime(t)

@@ -130,6 +130,9 @@ type Result struct {
 	Reason     string    `json:"reason,omitempty"` // why it is a full one though an incremental one was asked for
 }
 
+// hurryFrom is the size from which a database is copied without rests, since it grows meanwhile.
+const hurryFrom = 1 << 30
+
 // A run is one backup while it is made.
 type run struct {
 	*Target
@@ -138,7 +141,7 @@ type run struct {
 	known map[string]Stored // objects of earlier backups
 	added []Stored
 	pace  store.Pacer
-	hurry bool // the database is held, and grows
+	hurry bool // the database is held, and grows much
 }
 
 // Run backs the store up: what is new since the newest backup of it, or all of it where full says
@@ -197,7 +200,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	}
 	killpoint.At("backup.snapshot")
 	if r.m.Kind == Full {
-		r.hurry = true
+		r.hurry = snap.DatabaseSize() > hurryFrom
 		if err := r.database(ctx, snap); err != nil {
 			return nil, err
 		}
