@@ -16,7 +16,7 @@ const (
 )
 
 // A Pacer keeps work that may wait, such as compaction and backups, out of the way of what the
-// process does for others: a quarter of the time is left to it while they are busy, and nearly all of
+// process does for others: it has a quarter of the time while they are busy, and nearly all of
 // it while they are not. The zero value is ready for one goroutine.
 type Pacer struct{ began time.Time }
 

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestPacer: work that may wait gets a quarter of the time beside a goroutine that is busy, and most
-// of it alone.
+// TestPacer: work that may wait gets a quarter of the time beside a busy goroutine, and most of it
+// alone.
 func TestPacer(t *testing.T) {
 	oneAtATime(t)
 	share := func() float64 {
