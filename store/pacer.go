@@ -13,20 +13,25 @@ const (
 	paceShort = 1.0 / 8
 	paceLong  = 3
 	paceBusy  = 1.0 / 4
+	// paceMost is what of one step counts, which may have waited for a slow disk.
+	paceMost = 10 * paceWork
 )
 
 // A Pacer keeps work that may wait, such as compaction and backups, out of the way of what the
 // process does for others: it has a quarter of the time while they are busy, and nearly all of
-// it while they are not. The zero value is ready for one goroutine.
+// it while they are not. The zero value is ready for one goroutine, and a nil Pacer never rests.
 type Pacer struct{ began time.Time }
 
 // Rest is called between steps of the work. It rests when that is due: first shortly, to see
 // whether the process is busy though this work rests, and if so longer. The error is that of ctx.
 func (p *Pacer) Rest(ctx context.Context) error {
+	if p == nil {
+		return ctx.Err()
+	}
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
-	worked := time.Since(p.began)
+	worked := min(time.Since(p.began), paceMost)
 	if worked < paceWork {
 		return ctx.Err()
 	}

@@ -44,4 +44,7 @@ func TestPacer(t *testing.T) {
 	if err := new(Pacer).Rest(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v where nobody waits any more", err)
 	}
+	if err := (*Pacer)(nil).Rest(t.Context()); err != nil {
+		t.Errorf("%v of a pacer that never rests", err)
+	}
 }

@@ -111,9 +111,9 @@ func signedOut() *core.Error {
 	return unauthorized("unauthorized", "You are not signed in, or your session has ended. Sign in again.")
 }
 
-// sessionByValue gives the session of a cookie; what is no session is 401.
+// sessionByValue gives the session of a cookie, to look at; what is no session is 401.
 func sessionByValue(tx *store.Tx, value string) (*store.Token, error) {
-	t, err := store.TokenByHash.Get(tx, core.TokenHash(value))
+	t, err := store.TokenByHash.Read(tx, core.TokenHash(value))
 	if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind != core.SessionKind {
 		return nil, signedOut()
 	}

@@ -56,7 +56,7 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor,
 	}
 	var who core.Actor
 	err := s.Store.View(func(tx *store.Tx) error {
-		t, err := store.TokenByHash.Get(tx, core.TokenHash(token))
+		t, err := store.TokenByHash.Read(tx, core.TokenHash(token))
 		if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind == core.SessionKind {
 			return invalid
 		}

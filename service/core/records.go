@@ -26,6 +26,15 @@ func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	return mb, err
 }
 
+// ReadMailbox is MailboxOf for those who only look: others share the record.
+func ReadMailbox(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
+	mb, err := store.Mailboxes.FindShared(tx, id)
+	if err == nil && (mb == nil || mb.AccountID != who.AccountID) {
+		return nil, NotFound("email user")
+	}
+	return mb, err
+}
+
 // DomainOf gives a domain of the account; another account's is not there.
 func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 	d, err := store.Domains.Find(tx, id)

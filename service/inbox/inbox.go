@@ -86,7 +86,7 @@ func (s *Service) ListEmailUserInbox(_ context.Context, who core.Actor, in ListE
 	}
 	l.operation, l.filters = "email_user_inbox", append(l.filters, in.UserID)
 	return l.page(func(tx *store.Tx) (core.Time, bool, error) {
-		mb, err := core.MailboxOf(tx, who, in.UserID)
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
 		if err != nil {
 			return core.Time{}, false, err
 		}

@@ -46,11 +46,11 @@ type MessageHeader struct {
 	Value string `json:"value" words:"theirs"`
 }
 
-// A boxPicker finds the mailbox that a request is about.
+// A boxPicker finds the mailbox that a request is about. It is not to be changed.
 type boxPicker func(tx *store.Tx) (*store.Mailbox, error)
 
 func byUserID(who core.Actor, id string) boxPicker {
-	return func(tx *store.Tx) (*store.Mailbox, error) { return core.MailboxOf(tx, who, id) }
+	return func(tx *store.Tx) (*store.Mailbox, error) { return core.ReadMailbox(tx, who, id) }
 }
 
 func byMailbox(who core.Actor, email string) boxPicker {

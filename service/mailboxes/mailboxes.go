@@ -181,7 +181,7 @@ func (s *Service) mailboxList(operation string, index *store.Index[store.Mailbox
 func (s *Service) GetEmailUser(_ context.Context, who core.Actor, in core.EmailUserIn) (*EmailUser, error) {
 	var out EmailUser
 	err := s.Store.View(func(tx *store.Tx) error {
-		mb, err := core.MailboxOf(tx, who, in.UserID)
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
 		if err != nil {
 			return err
 		}

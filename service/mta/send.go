@@ -110,7 +110,7 @@ type SentRecipient struct {
 func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if mb, err = core.MailboxOf(tx, who, in.UserID); err != nil {
+		if mb, err = core.ReadMailbox(tx, who, in.UserID); err != nil {
 			return err
 		}
 		_, _, err = s.sendable(tx, who.AccountID, in.UserID)

@@ -54,7 +54,7 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, address strin
 		return core.SMTPErrorf(553, "5.1.3", "Invalid recipient address")
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
-		mb, err := core.MailboxOf(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
+		mb, err := core.ReadMailbox(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
 		if err != nil {
 			return err
 		}

@@ -140,8 +140,7 @@ type run struct {
 	m     *Manifest
 	known map[string]Stored // objects of earlier backups
 	added []Stored
-	pace  store.Pacer
-	hurry bool // the database is held, and grows much
+	pace  *store.Pacer // nil: without rests
 }
 
 // Run backs the store up: what is new since the newest backup of it, or all of it where full says
@@ -177,7 +176,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		return nil, err
 	}
 
-	r := &run{Target: t, src: src, known: map[string]Stored{}, m: &Manifest{
+	r := &run{Target: t, src: src, known: map[string]Stored{}, pace: &store.Pacer{}, m: &Manifest{
 		Version: manifestVersion, Kind: Incremental, At: snap.Time, Number: snap.Number, Nonce: hex.EncodeToString(snap.Nonce[:]),
 		Messages: snap.Messages, Encrypted: len(t.Recipients) > 0, Program: src.Program,
 	}}
@@ -200,12 +199,14 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	}
 	killpoint.At("backup.snapshot")
 	if r.m.Kind == Full {
-		r.hurry = snap.DatabaseSize() > hurryFrom
+		if snap.DatabaseSize() > hurryFrom {
+			r.pace = nil
+		}
 		if err := r.database(ctx, snap); err != nil {
 			return nil, err
 		}
-		r.hurry = false
 	}
+	r.pace = &store.Pacer{}
 	if err := snap.CloseDatabase(); err != nil {
 		return nil, err
 	}
@@ -228,7 +229,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	killpoint.At("backup.objects")
 	if verify {
 		for _, o := range r.added {
-			if err := t.verify(ctx, o, &r.pace); err != nil {
+			if err := t.verify(ctx, o, r.pace); err != nil {
 				return nil, err
 			}
 		}
@@ -495,10 +496,7 @@ func (s Source) eachFile(fn func(name string, data []byte) error) error {
 // add stores what write gives under a name, as part of the backup.
 func (r *run) add(ctx context.Context, name string, write func(io.Writer) error) error {
 	temp, err := r.seal(func(w io.Writer) error {
-		if !r.hurry {
-			w = &paced{ctx: ctx, pace: &r.pace, to: w}
-		}
-		return write(w)
+		return write(&paced{ctx: ctx, pace: r.pace, to: w})
 	})
 	if err != nil {
 		return fmt.Errorf("prepare %s: %w", name, err)
@@ -509,7 +507,7 @@ func (r *run) add(ctx context.Context, name string, write func(io.Writer) error)
 // store stores a sealed object, and closes it.
 func (r *run) store(ctx context.Context, name string, temp *sealed) error {
 	defer temp.Close()
-	if err := r.Place.Put(ctx, name, &paced{ctx: ctx, pace: &r.pace, at: temp}, temp.size); err != nil {
+	if err := r.Place.Put(ctx, name, &paced{ctx: ctx, pace: r.pace, at: temp}, temp.size); err != nil {
 		return err
 	}
 	o := Stored{name, temp.size, temp.sum}
