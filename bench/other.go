@@ -106,7 +106,7 @@ func (b *bench) idle() (measured, error) {
 		return measured{}, err
 	}
 	defer m.discard()
-	time.Sleep(2 * time.Second)
+	time.Sleep(20 * time.Second)
 	size := time.Duration(float64(m.memory()) / (1 << 20) * float64(time.Millisecond))
 	return measured{Ops: 1, Wall: time.Second, CPU: m.cpu(), Took: []time.Duration{size}}, nil
 }

@@ -96,7 +96,6 @@ type pageCheck struct {
 	pages    uint64
 	used     pageSet
 	errs     []error
-	spare    [][]byte // for pages to be read into
 
 	only     *string // the bucket to be walked; nil: all
 	split    bool    // leave what is below the first page of each bucket's tree in branches
@@ -167,8 +166,11 @@ func what(bucket string) string {
 	return fmt.Sprintf("bucket %q", bucket)
 }
 
+// sparePages are pages to be read into. A database in use is verified again and again.
+var sparePages = sync.Pool{New: func() any { return new([]byte) }}
+
 // read gives a page with those that it runs on into, and marks them as used. It returns nil where
-// the page is damaged. A page that is no longer used may be given to spare.
+// the page is damaged. Pages that are no longer used may be given to sparePages.
 func (c *pageCheck) read(id uint64, bucket string) []byte {
 	wrong := func(text string) []byte {
 		c.add("page %d of %s %s", id, what(bucket), text)
@@ -177,12 +179,11 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 	if id >= c.pages {
 		return wrong("is beyond the end of the database")
 	}
-	var page []byte
-	if n := len(c.spare); n > 0 {
-		page, c.spare = c.spare[n-1], c.spare[:n-1]
-	} else {
+	page := *sparePages.Get().(*[]byte)
+	if int64(cap(page)) < c.pageSize {
 		page = make([]byte, c.pageSize)
 	}
+	page = page[:c.pageSize]
 	if _, err := c.f.ReadAt(page, int64(id)*c.pageSize); err != nil {
 		return wrong(err.Error())
 	}
@@ -210,7 +211,8 @@ func (c *pageCheck) read(id uint64, bucket string) []byte {
 func (c *pageCheck) tree(id uint64, bucket string, from, to []byte) {
 	if page := c.read(id, bucket); page != nil {
 		if c.elements(page, id, bucket, from, to); !c.split { // branches have keys of it
-			c.spare = append(c.spare, page[:c.pageSize])
+			page = page[:c.pageSize]
+			sparePages.Put(&page)
 		}
 	}
 }
@@ -229,8 +231,8 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 		child      uint64
 		isBucket   bool
 	}
-	var parents []element // those with something below them
-	if flags == branchPage || bucket == "" {
+	var parents []element // those to walk down from
+	if flags == branchPage {
 		parents = make([]element, 0, count)
 	}
 	for i := range count {
@@ -260,7 +262,7 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 			return
 		}
 		from = e.key
-		if parents != nil {
+		if flags == branchPage || e.isBucket && (c.only == nil || string(e.key) == *c.only) {
 			parents = append(parents, e)
 		}
 	}
@@ -276,10 +278,9 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 				continue
 			}
 			c.tree(e.child, bucket, e.key, end)
-		case e.isBucket && c.only != nil && string(e.key) != *c.only:
-		case e.isBucket && len(e.value) < 16:
-			wrong(fmt.Sprintf("row %d is too short for a bucket", i))
-		case e.isBucket:
+		case len(e.value) < 16:
+			wrong(fmt.Sprintf("the row of bucket %q is too short", e.key))
+		default:
 			if root := order.Uint64(e.value); root != 0 {
 				c.tree(root, string(e.key), nil, nil)
 			} else if inline := e.value[16:]; len(inline) < pageHead || order.Uint16(inline[8:]) != leafPage {
