@@ -41,7 +41,13 @@ const (
 // A bucket keeps objects in an S3-compatible bucket, below a prefix.
 type bucket struct {
 	address, name, prefix string
-	client                *minio.Client
+
+	// What is asked of the client. Only these functions know its type: the linker would keep all of
+	// its hundred methods if a field of a type that an interface holds had it.
+	put    func(ctx context.Context, name string, r io.Reader, size int64) error
+	open   func(ctx context.Context, name string) (io.ReadCloser, error)
+	remove func(ctx context.Context, name string) error
+	list   func(ctx context.Context, prefix string) iter.Seq2[Object, error]
 }
 
 func newBucket(address, name, prefix string, o S3) (*bucket, error) {
@@ -74,7 +80,36 @@ func newBucket(address, name, prefix string, o S3) (*bucket, error) {
 	if prefix != "" {
 		prefix += "/"
 	}
-	return &bucket{address, name, prefix, client}, nil
+	return &bucket{
+		address: address, name: name, prefix: prefix,
+		put: func(ctx context.Context, object string, r io.Reader, size int64) error {
+			_, err := client.PutObject(ctx, name, object, r, size, minio.PutObjectOptions{DisableMultipart: true, ContentType: "application/octet-stream"})
+			return err
+		},
+		open: func(ctx context.Context, object string) (io.ReadCloser, error) {
+			o, err := client.GetObject(ctx, name, object, minio.GetObjectOptions{})
+			if err != nil {
+				return nil, err
+			}
+			// The request is made with the first byte that is asked for.
+			if _, err := o.Stat(); err != nil {
+				return nil, errors.Join(err, o.Close())
+			}
+			return o, nil
+		},
+		remove: func(ctx context.Context, object string) error {
+			return client.RemoveObject(ctx, name, object, minio.RemoveObjectOptions{})
+		},
+		list: func(ctx context.Context, prefix string) iter.Seq2[Object, error] {
+			return func(yield func(Object, error) bool) {
+				for info := range client.ListObjectsIter(ctx, name, minio.ListObjectsOptions{Prefix: prefix, Recursive: true, MaxKeys: listMost}) {
+					if !yield(Object{info.Key, info.Size}, info.Err) {
+						return
+					}
+				}
+			}
+		},
+	}, nil
 }
 
 // accessKey gives the key, or reads it from its file or from the environment.
@@ -121,32 +156,22 @@ func (b *bucket) Put(ctx context.Context, name string, r io.ReaderAt, size int64
 	if err := checkName(name); err != nil {
 		return err
 	}
-	_, err := b.client.PutObject(ctx, b.name, b.prefix+name, io.NewSectionReader(r, 0, size), size, minio.PutObjectOptions{
-		DisableMultipart: true, ContentType: "application/octet-stream",
-	})
-	return b.failed("put", name, err)
+	return b.failed("put", name, b.put(ctx, b.prefix+name, io.NewSectionReader(r, 0, size), size))
 }
 
 func (b *bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	o, err := b.client.GetObject(ctx, b.name, b.prefix+name, minio.GetObjectOptions{})
-	if err != nil {
-		return nil, b.failed("open", name, err)
-	}
-	// The request is made with the first byte that is asked for.
-	if _, err := o.Stat(); err != nil {
-		return nil, errors.Join(b.failed("open", name, err), o.Close())
-	}
-	return o, nil
+	o, err := b.open(ctx, b.prefix+name)
+	return o, b.failed("open", name, err)
 }
 
 func (b *bucket) Delete(ctx context.Context, name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
-	err := b.failed("delete", name, b.client.RemoveObject(ctx, b.name, b.prefix+name, minio.RemoveObjectOptions{}))
+	err := b.failed("delete", name, b.remove(ctx, b.prefix+name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -155,14 +180,13 @@ func (b *bucket) Delete(ctx context.Context, name string) error {
 
 func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
-		o := minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true, MaxKeys: listMost}
-		for info := range b.client.ListObjectsIter(ctx, b.name, o) {
-			if info.Err != nil {
-				yield(Object{}, b.failed("list", prefix, info.Err))
+		for o, err := range b.list(ctx, b.prefix+prefix) {
+			if err != nil {
+				yield(Object{}, b.failed("list", prefix, err))
 				return
 			}
-			name := strings.TrimPrefix(info.Key, b.prefix)
-			if checkName(name) == nil && !yield(Object{name, info.Size}, nil) {
+			o.Name = strings.TrimPrefix(o.Name, b.prefix)
+			if checkName(o.Name) == nil && !yield(o, nil) {
 				return
 			}
 		}
@@ -174,7 +198,9 @@ func (b *bucket) failed(what, name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	switch minio.ToErrorResponse(err).Code {
+	var answer minio.ErrorResponse
+	errors.As(err, &answer)
+	switch answer.Code {
 	case minio.NoSuchKey:
 		err = fs.ErrNotExist
 	case minio.NoSuchBucket:
