@@ -76,7 +76,7 @@ func (s *Store) CheckRows() error {
 			}
 		})
 		for _, t := range tables {
-			p.each("table "+t.buckets()[0], func() { t.check(tx, p) })
+			p.each("table "+t.Name(), func() { checkTable(tx, t, p) })
 		}
 		tx.checkMessages(p)
 		p.each("entries", func() { tx.checkEntries(p) })
@@ -518,36 +518,37 @@ func (r *records) check(p *problems) {
 		if known == nil {
 			continue
 		}
-		if again, err := known.fresh(); err != nil || !reflect.DeepEqual(again, known.rec) {
-			p.add("the shared record %s of %s was changed in memory", known.id, known.table)
+		if again, err := known.table.decodeAny([]byte(known.id), known.raw); err != nil || !reflect.DeepEqual(again, known.rec) {
+			p.add("the shared record %s of %s was changed in memory", known.id, known.name)
 		}
 	}
 }
 
-// check reports every record that an index lacks and every index entry that no record explains.
-func (t *Table[T]) check(tx *Tx, p *problems) {
-	want := make([]int, len(t.indexes))
-	for k, v := range tx.ascend(tx.bucket(t.name), nil) {
-		rec, err := t.decode(k, v)
+// checkTable reports every record that an index lacks and every index entry that no record
+// explains.
+func checkTable(tx *Tx, t anyTable, p *problems) {
+	indexes := t.anyIndexes()
+	want := make([]int, len(indexes))
+	for k, v := range tx.ascend(tx.bucket(t.Name()), nil) {
+		rec, err := t.decodeAny(k, v)
 		if err != nil {
 			p.add("%w", err)
 			continue
 		}
-		if t.id(rec) != string(k) {
-			p.add("%s %s: stored under %s", t.name, t.id(rec), k)
+		if id := t.idOf(rec); id != string(k) {
+			p.add("%s %s: stored under %s", t.Name(), id, k)
 		}
-		for i, x := range t.indexes {
-			key := x.entry(rec, string(k))
+		for i, key := range t.entriesOf(rec) {
 			if key == "" {
 				continue
 			}
 			want[i]++
-			if id := tx.bucket(x.name).Get([]byte(key)); string(id) != string(k) {
-				p.add("%s %s: index %s lacks it", t.name, k, x.name)
+			if id := tx.bucket(indexes[i].name).Get([]byte(key)); string(id) != string(k) {
+				p.add("%s %s: index %s lacks it", t.Name(), k, indexes[i].name)
 			}
 		}
 	}
-	for i, x := range t.indexes {
+	for i, x := range indexes {
 		if have := tx.bucket(x.name).Stats().KeyN; have != want[i] {
 			p.add("index %s has %d entries, its table explains %d", x.name, have, want[i])
 		}

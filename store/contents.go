@@ -57,10 +57,10 @@ func Contents(dir string) (digests map[string]string, err error) {
 			return nil
 		}
 		for _, t := range tables {
-			if tx.bucket(t.buckets()[0]) == nil { // an older store lacks it
+			if tx.bucket(t.Name()) == nil { // an older store lacks it
 				continue
 			}
-			if err := of(t.buckets()[0], t.contents); err != nil {
+			if err := of(t.Name(), func(tx *Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {
 				return err
 			}
 		}
@@ -69,16 +69,20 @@ func Contents(dir string) (digests map[string]string, err error) {
 	return digests, errors.Join(err, db.Close())
 }
 
-// contents writes the records in the order of ids, each as JSON without what is zero, so that a
+// writeRecords writes the records in the order of ids, each as JSON without what is zero, so that a
 // field that is new changes nothing.
-func (t *Table[T]) contents(tx *Tx, w io.Writer) error {
+func writeRecords(tx *Tx, t anyTable, w io.Writer) error {
 	out := json.NewEncoder(w)
-	for rec := range t.All(tx) {
-		if err := out.Encode(rec); err != nil {
+	for k, row := range tx.ascend(tx.bucket(t.Name()), nil) {
+		rec, err := t.decodeAny(k, row)
+		if err == nil {
+			err = out.Encode(rec)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return tx.err
+	return nil
 }
 
 func writeFolders(tx *Tx, w io.Writer) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"reflect"
 )
 
@@ -23,9 +24,9 @@ func (tx *Tx) AccountRows(accountID string, from []byte, most, steps int) (rows 
 		first, after = int(from[0]), string(from[1:])
 	}
 	for i := first; i < len(tables); i, after = i+1, "" {
-		for id, account := range tables[i].owners(tx, after) {
+		for id, account := range owners(tx, tables[i], after) {
 			if account == accountID {
-				rows = append(rows, AccountRow{tables[i].buckets()[0], id, i})
+				rows = append(rows, AccountRow{tables[i].Name(), id, i})
 			}
 			if steps--; steps == 0 || len(rows) == most {
 				return rows, append([]byte{byte(i)}, id...)
@@ -38,7 +39,7 @@ func (tx *Tx) AccountRows(accountID string, from []byte, most, steps int) (rows 
 // DropAccountRow deletes a record that AccountRows has found, with what it needs of the segments.
 // One that is gone, or belongs to another account by now, stays as it is.
 func (tx *Tx) DropAccountRow(accountID string, row AccountRow) error {
-	return tables[row.table].dropOwned(tx, row.ID, accountID)
+	return dropOwned(tx, tables[row.table], row.ID, accountID)
 }
 
 // DropAccountIndex deletes what is kept of an account by its number, about so many rows, once its
@@ -105,42 +106,47 @@ func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
 }
 
 // accountField gives the field of a record that names its account; -1 if it has none.
-func accountField[T any]() int {
-	switch any((*T)(nil)).(type) {
+func accountField(rec any) int {
+	switch rec.(type) {
 	case *Account, *Domain, *Mailbox:
 		return -1
 	}
-	if f, ok := reflect.TypeFor[T]().FieldByName("AccountID"); ok {
+	if f, ok := reflect.TypeOf(rec).Elem().FieldByName("AccountID"); ok {
 		return f.Index[0]
 	}
 	return -1
 }
 
-func accountOf[T any](rec *T, field int) string {
-	return reflect.ValueOf(rec).Elem().Field(field).String()
-}
+func accountOf(rec any, field int) string { return reflect.ValueOf(rec).Elem().Field(field).String() }
 
-// owners walks the records behind an id, with the account of each.
-func (t *Table[T]) owners(tx *Tx, after string) func(yield func(id, account string) bool) {
-	return func(yield func(string, string) bool) {
-		field := accountField[T]()
-		if field < 0 {
-			return
-		}
-		for rec := range t.After(tx, after) {
-			if !yield(t.id(rec), accountOf(rec, field)) {
-				return
+// owners walks the records behind an id, with the account of each, where the table's have one.
+func owners(tx *Tx, t anyTable, after string) iter.Seq2[string, string] {
+	return func(yield func(id, account string) bool) {
+		field := -1
+		tx.walkBehind(t.Name(), after, func(k, row []byte) bool {
+			rec, err := t.decodeAny(k, row)
+			if err != nil {
+				tx.fail(err)
+				return false
 			}
-		}
+			if field < 0 {
+				field = accountField(rec)
+			}
+			return field >= 0 && yield(string(k), accountOf(rec, field))
+		})
 	}
 }
 
-func (t *Table[T]) dropOwned(tx *Tx, id, accountID string) error {
-	rec, err := t.Find(tx, id)
-	if err != nil || rec == nil || accountOf(rec, accountField[T]()) != accountID {
+func dropOwned(tx *Tx, t anyTable, id, accountID string) error {
+	row := tx.bucket(t.Name()).Get([]byte(id))
+	if row == nil {
+		return nil
+	}
+	rec, err := t.decodeAny([]byte(id), row)
+	if err != nil || accountOf(rec, accountField(rec)) != accountID {
 		return err
 	}
-	switch r := any(rec).(type) {
+	switch r := rec.(type) {
 	case *Submission:
 		err = tx.UnrefBlob(r.Blob, r.ID)
 		if err == nil {
@@ -161,7 +167,7 @@ func (t *Table[T]) dropOwned(tx *Tx, id, accountID string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("drop %s %s: %w", t.name, id, err)
+		return fmt.Errorf("drop %s %s: %w", t.Name(), id, err)
 	}
 	return t.Delete(tx, id)
 }

@@ -20,7 +20,7 @@ func TestEveryTableOfAnAccountIsKnown(t *testing.T) {
 	for _, table := range tables {
 		id, _ := reflect.TypeOf(table).Elem().FieldByName("id") // func(*record) string
 		_, names := id.Type.In(0).Elem().FieldByName("AccountID")
-		name := table.buckets()[0]
+		name := table.Name()
 		if _, listed := others[name]; !listed && !names {
 			t.Errorf("nothing deletes what the table %s has of a deleted account", name)
 		}

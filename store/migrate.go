@@ -258,7 +258,7 @@ func (tx *Tx) claimDomains() error {
 	loggedIn := map[string]bool{}
 	for m := range Mailboxes.All(tx) {
 		loggedIn[m.DomainID] = loggedIn[m.DomainID] || !m.LastSyncAt.IsZero()
-		if err := MailboxByAddress.move(tx, nil, m, m.ID); err != nil {
+		if err := MailboxByAddress.move(tx, "", MailboxByAddress.entry(m, m.ID), m.ID); err != nil {
 			return err
 		}
 	}
@@ -280,7 +280,7 @@ func (tx *Tx) claimDomains() error {
 		}
 		err := Domains.putRow(tx, d.ID, d)
 		for _, x := range []*Index[Domain]{DomainByName, DomainsByName, DomainOfAccount, DomainsOpen} {
-			err = errors.Join(err, x.move(tx, nil, d, d.ID))
+			err = errors.Join(err, x.move(tx, "", x.entry(d, d.ID), d.ID))
 		}
 		if err != nil {
 			return fmt.Errorf("claim of %s: %w", d.Name, err)

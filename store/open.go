@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
+
 	"log/slog"
 	"math"
 	"os"
@@ -159,7 +159,7 @@ func (o Options) withDefaults() Options {
 // openIDs finds the newest id that a table has, so that ids rise where the clock was set back.
 func (s *Store) openIDs(b *bolt.Tx) error {
 	for _, t := range tables {
-		id, _ := b.Bucket([]byte(t.buckets()[0])).Cursor().Last()
+		id, _ := b.Bucket([]byte(t.Name())).Cursor().Last()
 		if at, ok := IDTime(string(id)); ok {
 			s.ids.begin(at)
 		}
@@ -233,22 +233,8 @@ func prepareDatabase(path string, o Options) (without bool, err error) {
 	return without && err != nil, nil
 }
 
-// A tableCheck is a table seen without its record type.
-type tableCheck interface {
-	buckets() []string
-	check(tx *Tx, p *problems)
-	contents(tx *Tx, w io.Writer) error
-	owners(tx *Tx, after string) func(yield func(id, account string) bool)
-	dropOwned(tx *Tx, id, accountID string) error
-
-	// For RebuildDatabase.
-	sound(key, row []byte) error
-	addEntries(tx *Tx, key, row []byte) error
-	number(key, row []byte) uint64
-}
-
 // tables lists every table; what is not here is neither made nor checked.
-var tables = []tableCheck{
+var tables = []anyTable{
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
 	Mailboxes, SubscribedNames, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
@@ -269,7 +255,10 @@ var risingTables = map[string]bool{
 func bucketNames() []string {
 	names := append(slices.Clone(messageBuckets[:]), bucketEntry, bucketAccepted, bucketMeta)
 	for _, t := range tables {
-		names = append(names, t.buckets()...)
+		names = append(names, t.Name())
+		for _, x := range t.anyIndexes() {
+			names = append(names, x.name)
+		}
 	}
 	return names
 }

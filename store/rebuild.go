@@ -116,8 +116,8 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailboxRow{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},
 	}
 	for _, t := range tables {
-		for _, name := range t.buckets()[1:] {
-			r.indexes[name] = t.buckets()[0]
+		for _, x := range t.anyIndexes() {
+			r.indexes[x.name] = t.Name()
 		}
 	}
 	if err := errors.Join(r.run(program), db.Sync(), db.Close()); err != nil {
@@ -181,7 +181,7 @@ func sources() map[string]source {
 	all := map[string]source{}
 	add := func(name string, sound func(key, row []byte) error) { all[name] = source{rowform.SumOf(name), sound} }
 	for _, t := range tables {
-		add(t.buckets()[0], t.sound)
+		add(t.Name(), func(key, row []byte) error { return sound(t, key, row) })
 	}
 	sized := func(n int, sound func(key, row []byte) error) func(key, row []byte) error {
 		return func(key, row []byte) error {
@@ -251,12 +251,12 @@ func sources() map[string]source {
 }
 
 // sound tells whether a row is one of the table's. One of a newer form is kept as it is.
-func (t *Table[T]) sound(key, row []byte) error {
-	rec, err := t.decode(key, row)
+func sound(t anyTable, key, row []byte) error {
+	rec, err := t.decodeAny(key, row)
 	if errors.Is(err, ErrNewer) {
 		return nil
 	}
-	if err == nil && t.id(rec) != string(key) {
+	if err == nil && t.idOf(rec) != string(key) {
 		err = ErrDamagedRow
 	}
 	return err
@@ -264,19 +264,19 @@ func (t *Table[T]) sound(key, row []byte) error {
 
 // addEntries writes the index entries of a row. Where another record has the value of a unique
 // index, it returns ErrExists.
-func (t *Table[T]) addEntries(tx *Tx, id, row []byte) error {
-	rec, err := t.decode(id, row)
+func addEntries(tx *Tx, t anyTable, id, row []byte) error {
+	rec, err := t.decodeAny(id, row)
 	if err != nil {
 		return nil // of a newer form
 	}
-	name := string(id)
-	for _, x := range t.indexes {
-		if x.taken(tx, rec, name) {
+	indexes, keys := t.anyIndexes(), t.entriesOf(rec)
+	for i, x := range indexes {
+		if x.unique && x.taken(tx, keys[i], string(id)) {
 			return ErrExists
 		}
 	}
-	for _, x := range t.indexes {
-		if err := x.move(tx, nil, rec, name); err != nil {
+	for i, x := range indexes {
+		if err := x.move(tx, "", keys[i], string(id)); err != nil {
 			return err
 		}
 	}
@@ -408,10 +408,10 @@ func (r *rebuilder) checkFormat(program string) error {
 func (r *rebuilder) indexTables() error {
 	for i, t := range tables {
 		r.progress("indexes", int64(i), int64(len(tables)))
-		name := t.buckets()[0]
+		name := t.Name()
 		err := r.each(name, func(tx *Tx, key, row []byte) error {
-			r.sequences[name] = max(r.sequences[name], t.number(key, row))
-			err := t.addEntries(tx, key, row)
+			r.sequences[name] = max(r.sequences[name], number(t, key, row))
+			err := addEntries(tx, t, key, row)
 			if !errors.Is(err, ErrExists) {
 				return err
 			}
@@ -426,12 +426,12 @@ func (r *rebuilder) indexTables() error {
 }
 
 // number gives the short number of a record, which the sequence of its bucket counts.
-func (t *Table[T]) number(key, row []byte) uint64 {
-	rec, err := t.decode(key, row)
+func number(t anyTable, key, row []byte) uint64 {
+	rec, err := t.decodeAny(key, row)
 	if err != nil {
 		return 0
 	}
-	switch rec := any(rec).(type) {
+	switch rec := rec.(type) {
 	case *Account:
 		return uint64(rec.Num)
 	case *Mailbox:

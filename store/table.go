@@ -23,10 +23,27 @@ type Table[T any] struct {
 // followed, unless the index is unique, by the id; a record for which key answers "" is not in it.
 // Keys of changing length that others may begin with end in "\x00".
 type Index[T any] struct {
-	table  *Table[T]
+	entries
+	table *Table[T]
+	key   func(*T) string
+}
+
+// The entries of an index are what it is without the type of its records, so that the program has
+// what is done with them once, not for each type.
+type entries struct {
 	name   string
 	unique bool
-	key    func(*T) string
+}
+
+// An anyTable is a table without the type of its records.
+type anyTable interface {
+	Name() string
+	Delete(tx *Tx, id string) error
+	anyIndexes() []*entries
+	// decodeAny reads a row, see Table.decode. The others take what it gives.
+	decodeAny(id, row []byte) (any, error)
+	idOf(rec any) string
+	entriesOf(rec any) []string // those of each index; "" where it has none
 }
 
 func newTable[T any](name string, id func(*T) string) *Table[T] {
@@ -40,16 +57,8 @@ func (t *Table[T]) binary(fields func(*T, *rowform.Coder)) *Table[T] {
 	return t
 }
 
-func (t *Table[T]) buckets() []string {
-	names := []string{t.name}
-	for _, x := range t.indexes {
-		names = append(names, x.name)
-	}
-	return names
-}
-
 func (t *Table[T]) index(name string, key func(*T) string) *Index[T] {
-	x := &Index[T]{table: t, name: t.name + "." + name, key: key}
+	x := &Index[T]{entries: entries{name: t.name + "." + name}, table: t, key: key}
 	t.indexes = append(t.indexes, x)
 	return x
 }
@@ -90,6 +99,26 @@ func orNotFound[T any](rec *T, err error) (*T, error) {
 	return rec, err
 }
 
+func (t *Table[T]) anyIndexes() []*entries {
+	list := make([]*entries, 0, len(t.indexes))
+	for _, x := range t.indexes {
+		list = append(list, &x.entries)
+	}
+	return list
+}
+
+func (t *Table[T]) decodeAny(id, row []byte) (any, error) { return t.decode(id, row) }
+
+func (t *Table[T]) idOf(rec any) string { return t.id(rec.(*T)) }
+
+func (t *Table[T]) entriesOf(rec any) []string {
+	list, id := make([]string, 0, len(t.indexes)), t.idOf(rec)
+	for _, x := range t.indexes {
+		list = append(list, x.entry(rec.(*T), id))
+	}
+	return list
+}
+
 // decode reads a row. The error is ErrDamagedRow or ErrNewer, and names the record.
 func (t *Table[T]) decode(id, data []byte) (*T, error) {
 	rec, err := t.rows.Record(id, data)
@@ -117,12 +146,12 @@ func (t *Table[T]) Put(tx *Tx, rec *T) error {
 		return err
 	}
 	for _, x := range t.indexes {
-		if x.taken(tx, rec, id) {
+		if x.unique && x.taken(tx, x.key(rec), id) {
 			return ErrExists
 		}
 	}
 	for _, x := range t.indexes {
-		if err := x.move(tx, old, rec, id); err != nil {
+		if err := x.move(tx, x.entry(old, id), x.entry(rec, id), id); err != nil {
 			return err
 		}
 	}
@@ -140,7 +169,7 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 		return err
 	}
 	for _, x := range t.indexes {
-		if err := x.move(tx, old, nil, id); err != nil {
+		if err := x.move(tx, x.entry(old, id), "", id); err != nil {
 			return err
 		}
 	}
@@ -168,22 +197,17 @@ func (t *Table[T]) All(tx *Tx) iter.Seq[*T] { return t.After(tx, "") }
 // After walks the records behind the id `after`, which need not be there, in the order of ids.
 func (t *Table[T]) After(tx *Tx, after string) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		for k, v := range tx.ascend(tx.bucket(t.name), []byte(after)) {
-			if after != "" && string(k) == after {
-				continue
-			}
-			rec, err := t.decode(k, v)
+		tx.walkBehind(t.name, after, func(k, row []byte) bool {
+			rec, err := t.decode(k, row)
 			if err != nil {
 				tx.fail(err)
-				return
 			}
-			if !yield(rec) {
-				return
-			}
-		}
+			return err == nil && yield(rec)
+		})
 	}
 }
 
+// entry gives the key of a record's entry; "" if it has none.
 func (x *Index[T]) entry(rec *T, id string) string {
 	if rec == nil {
 		return ""
@@ -195,11 +219,8 @@ func (x *Index[T]) entry(rec *T, id string) string {
 	return key + id
 }
 
-func (x *Index[T]) taken(tx *Tx, rec *T, id string) bool {
-	if !x.unique {
-		return false
-	}
-	key := x.key(rec)
+// taken tells whether another record than that of the id has the key of a unique index.
+func (x *entries) taken(tx *Tx, key, id string) bool {
 	if key == "" {
 		return false
 	}
@@ -207,8 +228,8 @@ func (x *Index[T]) taken(tx *Tx, rec *T, id string) bool {
 	return holder != nil && string(holder) != id
 }
 
-func (x *Index[T]) move(tx *Tx, old, rec *T, id string) error {
-	from, to := x.entry(old, id), x.entry(rec, id)
+// move takes a record's entry to another key. "" is none.
+func (x *entries) move(tx *Tx, from, to, id string) error {
 	if from == to {
 		return nil
 	}
@@ -237,13 +258,13 @@ func (x *Index[T]) Find(tx *Tx, key string) (*T, error) {
 }
 
 // Has tells whether any record is under the prefix.
-func (x *Index[T]) Has(tx *Tx, prefix string) bool {
+func (x *entries) Has(tx *Tx, prefix string) bool {
 	k, _ := tx.seek(tx.bucket(x.name), []byte(prefix))
 	return k != nil && bytes.HasPrefix(k, []byte(prefix))
 }
 
 // Count counts the entries under the prefix, up to limit (0: all of them).
-func (x *Index[T]) Count(tx *Tx, prefix string, limit int) int {
+func (x *entries) Count(tx *Tx, prefix string, limit int) int {
 	n := 0
 	for range x.Keys(tx, prefix, "") {
 		if n++; n == limit {
@@ -255,15 +276,19 @@ func (x *Index[T]) Count(tx *Tx, prefix string, limit int) int {
 
 // Keys walks the entries under the prefix upwards, from the first one that is after the key `after`
 // ("": from the start), and yields each entry's key and id without reading the record.
-func (x *Index[T]) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] {
+func (x *entries) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		for k, id := range tx.ascend(tx.bucket(x.name), []byte(max(prefix, after))) {
-			if after != "" && string(k) == after {
-				continue
-			}
-			if !bytes.HasPrefix(k, []byte(prefix)) || !yield(string(k), string(id)) {
-				return
-			}
+		x.walkUp(tx, prefix, after, yield)
+	}
+}
+
+func (x *entries) walkUp(tx *Tx, prefix, after string, each func(key, id string) bool) {
+	for k, id := range tx.ascend(tx.bucket(x.name), []byte(max(prefix, after))) {
+		if after != "" && string(k) == after {
+			continue
+		}
+		if !bytes.HasPrefix(k, []byte(prefix)) || !each(string(k), string(id)) {
+			return
 		}
 	}
 }
@@ -273,11 +298,7 @@ func (x *Index[T]) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] 
 // record.
 func (x *Index[T]) Asc(tx *Tx, prefix, after string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		for k, id := range x.Keys(tx, prefix, after) {
-			if !x.yield(tx, k, id, yield) {
-				return
-			}
-		}
+		x.walkUp(tx, prefix, after, func(k, id string) bool { return x.yield(tx, k, id, yield) })
 	}
 }
 
@@ -285,10 +306,14 @@ func (x *Index[T]) Asc(tx *Tx, prefix, after string) iter.Seq2[string, *T] {
 // the last one whose key is before `before` ("": from the end).
 func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		for k, id := range tx.descend(tx.bucket(x.name), []byte(prefix), []byte(before)) {
-			if !x.yield(tx, string(k), string(id), yield) {
-				return
-			}
+		x.walkDown(tx, prefix, before, func(k, id []byte) bool { return x.yield(tx, string(k), string(id), yield) })
+	}
+}
+
+func (x *entries) walkDown(tx *Tx, prefix, before string, each func(key, id []byte) bool) {
+	for k, id := range tx.descend(tx.bucket(x.name), []byte(prefix), []byte(before)) {
+		if !each(k, id) {
+			return
 		}
 	}
 }
@@ -299,35 +324,42 @@ func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
 // characters that JSON escapes.
 func (x *Index[T]) DescSome(tx *Tx, prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		rows := tx.bucket(x.table.name).Cursor()
-		var at, row []byte // where rows is
-		writes := tx.writes
-		for k, id := range tx.descend(tx.bucket(x.name), []byte(prefix), []byte(before)) {
-			if writes != tx.writes { // they move what a bbolt cursor points at
-				at, writes = nil, tx.writes
-			}
-			// The ids mostly fall as the keys do, so that the row is the one before, or near it.
-			for steps := 0; at != nil && steps < nearby && bytes.Compare(at, id) > 0; steps++ {
-				at, row = rows.Prev()
-			}
-			if !bytes.Equal(at, id) {
-				at, row = rows.Seek(id)
-			}
-			rec, err := x.decodeIf(id, at, row, wanted)
+		x.walkRowsDown(tx, x.table.name, prefix, before, func(k, id, row []byte) bool {
+			rec, err := x.decodeIf(id, row, wanted)
 			if err != nil {
 				tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
-				return
 			}
-			if !yield(string(k), rec) {
-				return
-			}
-		}
+			return err == nil && yield(string(k), rec)
+		})
 	}
 }
 
-// decodeIf decodes the row, which has the key `at`, if it is that of the id and wanted.
-func (x *Index[T]) decodeIf(id, at, row []byte, wanted func(row []byte) bool) (*T, error) {
-	if !bytes.Equal(at, id) {
+// walkRowsDown is walkDown with the rows of the table; nil for one that it lacks.
+func (x *entries) walkRowsDown(tx *Tx, table, prefix, before string, each func(key, id, row []byte) bool) {
+	rows := tx.bucket(table).Cursor()
+	var at, row []byte // where rows is
+	writes := tx.writes
+	x.walkDown(tx, prefix, before, func(k, id []byte) bool {
+		if writes != tx.writes { // they move what a bbolt cursor points at
+			at, writes = nil, tx.writes
+		}
+		// The ids mostly fall as the keys do, so that the row is the one before, or near it.
+		for steps := 0; at != nil && steps < nearby && bytes.Compare(at, id) > 0; steps++ {
+			at, row = rows.Prev()
+		}
+		if !bytes.Equal(at, id) {
+			at, row = rows.Seek(id)
+		}
+		if !bytes.Equal(at, id) {
+			return each(k, id, nil)
+		}
+		return each(k, id, row)
+	})
+}
+
+// decodeIf decodes the row of an id, if it is wanted.
+func (x *Index[T]) decodeIf(id, row []byte, wanted func(row []byte) bool) (*T, error) {
+	if row == nil {
 		return nil, ErrNotFound
 	}
 	text, err := x.table.rows.Payload(id, row)
@@ -361,11 +393,11 @@ type records struct {
 }
 
 type decodedRecord struct {
-	table string
+	table anyTable
+	name  string // of the table
 	id    string
 	raw   []byte
 	rec   any // *T of the table; nobody changes it
-	fresh func() (any, error)
 }
 
 func newRecords() records {
@@ -375,6 +407,20 @@ func newRecords() records {
 // slot is where the record of an id, which begins with the kind of its record, is kept.
 func (r *records) slot(id []byte) *atomic.Pointer[decodedRecord] {
 	return &r.slots[maphash.Bytes(r.seed, id)%recordSlots]
+}
+
+// find gives the record that was decoded from a row; nil if it is not kept.
+func (r *records) find(table string, id, row []byte) any {
+	known := r.slot(id).Load()
+	if known == nil || known.name != table || known.id != string(id) || !bytes.Equal(known.raw, row) {
+		return nil
+	}
+	return known.rec
+}
+
+// keep keeps what a row was decoded to. bbolt owns id and row.
+func (r *records) keep(t anyTable, id, row []byte, rec any) {
+	r.slot(id).Store(&decodedRecord{t, t.Name(), string(id), bytes.Clone(row), rec})
 }
 
 // Read is Get for those who only look: the record is shared with others, and neither it nor what it
@@ -389,19 +435,14 @@ func (t *Table[T]) findShared(tx *Tx, id []byte) (*T, error) {
 	if data == nil {
 		return nil, nil
 	}
-	slot := tx.s.records.slot(id)
-	if known := slot.Load(); known != nil && known.table == t.name && known.id == string(id) && bytes.Equal(known.raw, data) {
-		if rec, ok := known.rec.(*T); ok {
-			return rec, nil
-		}
+	if rec, ok := tx.s.records.find(t.name, id, data).(*T); ok {
+		return rec, nil
 	}
 	rec, err := t.decode(id, data)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		tx.s.records.keep(t, id, data, rec)
 	}
-	raw, name := bytes.Clone(data), string(id) // bbolt owns what it gave
-	slot.Store(&decodedRecord{t.name, name, raw, rec, func() (any, error) { return t.decode([]byte(name), raw) }})
-	return rec, nil
+	return rec, err
 }
 
 // Read is Get for those who only look; see Table.Read.

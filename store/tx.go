@@ -226,6 +226,18 @@ func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 	}
 }
 
+// walkBehind walks a bucket upwards from behind a key, which need not be there; "" is before all.
+func (tx *Tx) walkBehind(bucket, after string, each func(k, v []byte) bool) {
+	for k, v := range tx.ascend(tx.bucket(bucket), []byte(after)) {
+		if after != "" && string(k) == after {
+			continue
+		}
+		if !each(k, v) {
+			return
+		}
+	}
+}
+
 // A walk finds ascending keys of a bucket with one cursor, which steps on where the next key is
 // near and searches where it is far.
 type walk struct {
