@@ -228,24 +228,10 @@ const (
 	stubText   = 200       // characters; plain text that is shorter may only say that there is HTML
 )
 
-// SearchTexts returns the texts that a message is found by: the subject, each person with name and
-// address, the names of attachments, and what people read, without markup, at most 64 KiB of that.
+// SearchTexts returns the texts that a message is found by: those of HeadTexts, and what people
+// read, without markup, at most 64 KiB of that.
 func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
-	var out []string
-	if e := root.Envelope; e != nil {
-		out = append(out, e.Subject)
-		for _, list := range [][]Address{e.From, e.Sender, e.ReplyTo, e.To, e.Cc, e.Bcc} {
-			for _, a := range people(list) {
-				out = append(out, a.Name+" "+a.Email())
-			}
-		}
-	}
-	for _, a := range Attachments(root) {
-		if a.Part.filename() != "" {
-			out = append(out, a.Filename)
-		}
-	}
-	left := searchText
+	out, left := HeadTexts(root), searchText
 	for _, piece := range bodyPieces(root) {
 		texts, err := pieceTexts(r, piece, left)
 		if err != nil {
@@ -260,6 +246,25 @@ func SearchTexts(r io.ReaderAt, root *Part) ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// HeadTexts returns the texts that a message is found by without those that people read: the
+// subject, each person with name and address, and the names of attachments.
+func HeadTexts(root *Part) (out []string) {
+	if e := root.Envelope; e != nil {
+		out = append(out, e.Subject)
+		for _, list := range [][]Address{e.From, e.Sender, e.ReplyTo, e.To, e.Cc, e.Bcc} {
+			for _, a := range people(list) {
+				out = append(out, a.Name+" "+a.Email())
+			}
+		}
+	}
+	for _, a := range Attachments(root) {
+		if a.Part.filename() != "" {
+			out = append(out, a.Filename)
+		}
+	}
+	return out
 }
 
 // pieceTexts returns the plain text, or that of the HTML, or both where the first says little.

@@ -122,7 +122,12 @@ type Matcher struct {
 	q        Query
 	splitter Splitter
 	missing  []bool
-	texts    [][]string // words in their order, of each text; kept only for phrases
+
+	// For phrases: the words of all texts, one behind the other, where each ends, and after how many
+	// words each text does.
+	words []byte
+	ends  []int
+	texts []int
 }
 
 // NewMatcher makes a matcher of a query.
@@ -137,7 +142,7 @@ func (m *Matcher) Matches(texts ...string) bool {
 	for i := range m.missing {
 		m.missing[i] = true
 	}
-	m.texts = m.texts[:0]
+	m.words, m.ends, m.texts = m.words[:0], m.ends[:0], m.texts[:0]
 	for _, text := range texts {
 		m.read(text)
 	}
@@ -155,7 +160,6 @@ func (m *Matcher) Matches(texts ...string) bool {
 }
 
 func (m *Matcher) read(text string) {
-	var seen []string
 	m.splitter.Split(text, func(word []byte, whole bool) {
 		for i, t := range m.q.Terms {
 			if m.missing[i] && (string(word) == t.Text || t.Prefix && bytes.HasPrefix(word, []byte(t.Text))) {
@@ -163,31 +167,39 @@ func (m *Matcher) read(text string) {
 			}
 		}
 		if !whole && len(m.q.Phrases) > 0 {
-			seen = append(seen, string(word))
+			m.words = append(m.words, word...)
+			m.ends = append(m.ends, len(m.words))
 		}
 	})
-	m.texts = append(m.texts, seen)
+	m.texts = append(m.texts, len(m.ends))
+}
+
+// word gives the i-th word of all texts.
+func (m *Matcher) word(i int) []byte {
+	if i == 0 {
+		return m.words[:m.ends[0]]
+	}
+	return m.words[m.ends[i-1]:m.ends[i]]
 }
 
 func (m *Matcher) hasPhrase(phrase []string) bool {
-	for _, text := range m.texts {
-		for i := 0; i+len(phrase) <= len(text); i++ {
-			if samePhrase(text[i:], phrase) {
+	i := 0
+	for _, end := range m.texts {
+		for ; i+len(phrase) <= end; i++ {
+			if m.phraseAt(i, phrase) {
 				return true
 			}
 		}
+		i = end
 	}
 	return false
 }
 
-// samePhrase compares the words in front. The last character of a phrase in a script without spaces
-// stands alone there, and begins a pair in the text.
-func samePhrase(text, phrase []string) bool {
-	for i, word := range phrase {
-		if text[i] == word {
-			continue
-		}
-		if !alone(word) || !strings.HasPrefix(text[i], word) {
+// phraseAt compares the words from the i-th on. The last character of a phrase in a script without
+// spaces stands alone there, and begins a pair in the text.
+func (m *Matcher) phraseAt(i int, phrase []string) bool {
+	for n, word := range phrase {
+		if has := m.word(i + n); string(has) != word && (!alone(word) || !bytes.HasPrefix(has, []byte(word))) {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/tokenize"
 	"github.com/mailstead/mailstead/store"
 )
@@ -238,8 +239,15 @@ func (x *inboxSearch) reads(m *store.Message, indexed bool) (bool, error) {
 	if x.matcher == nil {
 		return true, nil
 	}
-	x.read += min(int64(m.Blob.Length), readWhole)
-	_, texts, err := x.l.s.searchTexts(m.Blob, meta.Structure)
+	root, err := msg.DecodePart(meta.Structure)
+	if err == nil && x.matcher.Matches(msg.HeadTexts(root)...) {
+		return true, nil
+	}
+	var texts []string
+	if err == nil {
+		x.read += min(int64(m.Blob.Length), readWhole)
+		texts, err = x.l.s.searchTexts(m.Blob, root)
+	}
 	if err != nil {
 		x.l.s.Log.Error("read a message for a search", "mailbox", m.Mailbox, "uid", m.UID, "error", err)
 		return false, nil

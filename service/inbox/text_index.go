@@ -239,9 +239,13 @@ func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*
 	if meta.ThreadID != "" {
 		b.Word([]byte(threadWord(meta.ThreadID)))
 	}
-	root, texts, err := x.s.searchTexts(m.Blob, meta.Structure)
+	root, err := msg.DecodePart(meta.Structure)
+	var texts []string
+	if err == nil {
+		texts, err = x.s.searchTexts(m.Blob, root)
+	}
 	if errors.Is(err, store.ErrNotFound) {
-		root, texts, err = x.readMoved(m, meta)
+		texts, err = x.readMoved(m, root)
 	}
 	if errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrFailed) {
 		return nil, err
@@ -261,7 +265,7 @@ func (x *indexer) add(b *store.TextBatch, m *store.Message, meta *store.Meta) (*
 }
 
 // readMoved reads a message that compaction has moved since its row was gathered.
-func (x *indexer) readMoved(m *store.Message, meta *store.Meta) (*msg.Part, []string, error) {
+func (x *indexer) readMoved(m *store.Message, root *msg.Part) ([]string, error) {
 	var ref store.BlobRef
 	err := x.s.Store.View(func(tx *store.Tx) error {
 		now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
@@ -271,32 +275,27 @@ func (x *indexer) readMoved(m *store.Message, meta *store.Meta) (*msg.Part, []st
 		return err
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return x.s.searchTexts(ref, meta.Structure)
+	return x.s.searchTexts(ref, root)
 }
 
-// searchTexts gives a message's structure and the texts that it is found by.
-func (s *Service) searchTexts(ref store.BlobRef, structure []byte) (*msg.Part, []string, error) {
-	root, err := msg.DecodePart(structure)
-	if err != nil {
-		return nil, nil, err
-	}
+// searchTexts gives the texts that a message is found by.
+func (s *Service) searchTexts(ref store.BlobRef, root *msg.Part) ([]string, error) {
 	blob, err := s.Store.OpenBlob(ref)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer blob.Close()
 	var r io.ReaderAt = blob
 	if blob.Size() <= readWhole {
 		whole := make([]byte, blob.Size())
 		if _, err := blob.ReadAt(whole, 0); err != nil && err != io.EOF {
-			return nil, nil, err
+			return nil, err
 		}
 		r = bytes.NewReader(whole)
 	}
-	texts, err := msg.SearchTexts(r, root)
-	return root, texts, err
+	return msg.SearchTexts(r, root)
 }
 
 func placeOf(m *store.Message) store.InboxPos {
