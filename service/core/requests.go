@@ -314,7 +314,7 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 // where to go on. Of those that Prefilter leaves out, each listLook-th is decoded all the same,
 // since Until may end the walk there.
 const (
-	listScan   = 5000
+	listScan   = 4000
 	listDecode = 8
 	listLook   = 100
 )
