@@ -15,21 +15,35 @@ import (
 // sizes below. r has a JSON object for each size with "messages", and costs whose names end with
 // their unit, _ms, _s or _mib. Figures of other units are left out.
 func chart(w io.Writer, r io.Reader) error {
-	type point struct{ x, y float64 }
-	panels := map[string]map[string][]point{"milliseconds": {}, "MiB": {}}
-	sizes := map[float64]bool{}
+	panels, sizes, err := readCosts(r)
+	if err != nil {
+		return err
+	}
+	if len(sizes) < 2 {
+		return errors.New("costs: a chart takes two sizes or more")
+	}
+	_, err = io.WriteString(w, draw(panels, sizes))
+	return err
+}
+
+type point struct{ x, y float64 }
+
+// readCosts gives the lines of each panel by their names, and the sizes in order.
+func readCosts(r io.Reader) (panels map[string]map[string][]point, sizes []float64, err error) {
+	panels = map[string]map[string][]point{"milliseconds": {}, "MiB": {}}
+	seen := map[float64]bool{}
 	for d := json.NewDecoder(r); ; {
 		var costs map[string]float64
 		if err := d.Decode(&costs); errors.Is(err, io.EOF) {
-			break
+			return panels, slices.Sorted(maps.Keys(seen)), nil
 		} else if err != nil {
-			return fmt.Errorf("costs: %w", err)
+			return nil, nil, fmt.Errorf("costs: %w", err)
 		}
 		x := costs["messages"]
 		if x <= 0 {
-			return errors.New(`costs: a line is without "messages"`)
+			return nil, nil, errors.New(`costs: a line is without "messages"`)
 		}
-		sizes[x] = true
+		seen[x] = true
 		for name, y := range costs {
 			unit := name[strings.LastIndexByte(name, '_')+1:]
 			panel, factor := map[string]string{"ms": "milliseconds", "s": "milliseconds", "mib": "MiB"}[unit], 1.0
@@ -43,12 +57,12 @@ func chart(w io.Writer, r io.Reader) error {
 			panels[panel][label] = append(panels[panel][label], point{x, y * factor})
 		}
 	}
-	if len(sizes) < 2 {
-		return errors.New("costs: a chart takes two sizes or more")
-	}
+}
+
+// draw draws one panel below the other.
+func draw(panels map[string]map[string][]point, sizes []float64) string {
 	const width, height, left, right, top = 520.0, 420.0, 60.0, 170.0, 30.0
-	all := slices.Sorted(maps.Keys(sizes))
-	first, last := math.Log10(all[0]), math.Log10(all[len(all)-1])
+	first, last := math.Log10(sizes[0]), math.Log10(sizes[len(sizes)-1])
 	across := func(x float64) float64 { return left + width*(math.Log10(x)-first)/(last-first) }
 	var out strings.Builder
 	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="sans-serif" font-size="12">`+"\n<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n", left+width+right, 2*(height+2*top)+10)
@@ -69,7 +83,7 @@ func chart(w io.Writer, r io.Reader) error {
 			y := down(math.Pow(10, e))
 			fmt.Fprintf(&out, "<path d=\"M%.1f %.1fh%.0f\" stroke=\"#ddd\"/><text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\" fill=\"#555\">%g</text>\n", left, y, width, left-8, y+4, math.Pow(10, e))
 		}
-		for _, x := range all {
+		for _, x := range sizes {
 			fmt.Fprintf(&out, "<path d=\"M%.1f %.1fv%.0f\" stroke=\"#ddd\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" fill=\"#555\">%.0f messages</text>\n", across(x), above, height, across(x), above+height+16, x)
 		}
 		colors := []string{"#1f5fbf", "#c2410c", "#15803d", "#7c3aed", "#b91c1c", "#0e7490", "#a16207", "#be185d", "#475569", "#4d7c0f"}
@@ -92,6 +106,5 @@ func chart(w io.Writer, r io.Reader) error {
 		}
 	}
 	out.WriteString("</svg>\n")
-	_, err := io.WriteString(w, out.String())
-	return err
+	return out.String()
 }
