@@ -42,6 +42,11 @@ func BenchmarkReceiveWords(b *testing.B) {
 	})
 }
 
+// BenchmarkReceiveLarge takes messages of 200 KiB.
+func BenchmarkReceiveLarge(b *testing.B) {
+	take(b, open(b, nil), 8, mail("bench")+strings.Repeat(strings.Repeat("x", 76)+"\r\n", 200<<10/78))
+}
+
 func receive(b *testing.B, conns int) {
 	take(b, open(b, nil), conns, mail("bench")+strings.Repeat(strings.Repeat("x", 76)+"\r\n", 24))
 }
