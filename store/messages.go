@@ -100,6 +100,17 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 	if err != nil {
 		return err
 	}
+	if err := tx.insertCounted(&c, m, meta); err != nil {
+		return err
+	}
+	if err := tx.addAccountUsage(m.Account, 1, int64(m.Blob.Length)); err != nil {
+		return err
+	}
+	return tx.putCounters(&c)
+}
+
+// insertCounted is insert without the rows of what is counted.
+func (tx *Tx) insertCounted(c *counters, m *Message, meta []byte) error {
 	if c.in.uidNext == math.MaxUint32 {
 		return ErrFolderFull
 	}
@@ -121,14 +132,9 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 		return err
 	}
 	if m.Folder == InboxID {
-		if err := tx.markUnindexed(m, rises); err != nil {
-			return err
-		}
+		return tx.markUnindexed(m, rises)
 	}
-	if err := tx.addAccountUsage(m.Account, 1, int64(m.Blob.Length)); err != nil {
-		return err
-	}
-	return tx.putCounters(&c)
+	return nil
 }
 
 // putMessage writes the row of a message and, if it is in INBOX, its two index entries.
@@ -405,28 +411,63 @@ func (tx *Tx) remove(m *Message) error {
 // same, and returns the copy. Its bytes are shared. It returns ErrNotFound if the message or the
 // folder is gone.
 func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
-	copied, err := tx.Message(m.Mailbox, m.Folder, m.UID)
+	copies, err := tx.CopyMessages([]*Message{m}, folder)
 	if err != nil {
 		return nil, err
 	}
-	key := m.key()
-	meta := tx.getRow(bktMeta, key[:])
-	if meta == nil {
-		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, ErrNotFound)
+	return copies[0], nil
+}
+
+// CopyMessages is CopyMessage for messages of one mailbox. After an error, the transaction has to
+// fail.
+func (tx *Tx) CopyMessages(list []*Message, folder uint32) (copies []*Message, err error) {
+	if len(list) == 0 {
+		return nil, nil
 	}
-	copied.Folder, copied.UID = folder, 0
-	row, err := openMeta(key[:], meta)
-	if err == nil && row[0] == rowVersion && len(row) > maxOwnStructure { // from before long ones were shared
-		var whole Meta
-		if _, err = whole.decode(key[:], meta); err == nil {
-			row, err = tx.metaRow(m.Blob, &whole)
+	c, err := tx.counters(list[0].Mailbox, folder)
+	if err != nil {
+		return nil, err
+	}
+	size := int64(0)
+	for _, m := range list {
+		copied, err := tx.Message(m.Mailbox, m.Folder, m.UID)
+		if err != nil {
+			return nil, err
 		}
+		meta, err := tx.metaForCopy(copied)
+		if err != nil {
+			return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
+		}
+		copied.Folder, copied.UID = folder, 0
+		if err := tx.insertCounted(&c, copied, meta); err != nil {
+			return nil, err
+		}
+		size += int64(copied.Blob.Length)
+		copies = append(copies, copied)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
-	}
-	if err := tx.insert(copied, bytes.Clone(row)); err != nil { // bbolt owns what it gave
+	if err := tx.addAccountUsage(copies[0].Account, int64(len(copies)), size); err != nil {
 		return nil, err
 	}
-	return copied, nil
+	return copies, tx.putCounters(&c)
+}
+
+// metaForCopy gives a message's row of bktMeta without its checksum.
+func (tx *Tx) metaForCopy(m *Message) ([]byte, error) {
+	key := m.key()
+	stored := tx.getRow(bktMeta, key[:])
+	if stored == nil {
+		return nil, ErrNotFound
+	}
+	row, err := openMeta(key[:], stored)
+	if err != nil {
+		return nil, err
+	}
+	if row[0] == rowVersion && len(row) > maxOwnStructure { // from before long ones were shared
+		var whole Meta
+		if _, err := whole.decode(key[:], stored); err != nil {
+			return nil, err
+		}
+		return tx.metaRow(m.Blob, &whole)
+	}
+	return append(make([]byte, 0, len(row)+rowform.SumSize), row...), nil // bbolt owns what it gave
 }

@@ -361,7 +361,7 @@ func (r *addressReader) addrSpec(s string) Address {
 	local, host := s, MissingHost
 	if at := strings.LastIndexByte(s, '@'); at >= 0 {
 		local = strings.TrimSpace(s[:at])
-		if h := strings.Join(strings.Fields(s[at+1:]), ""); h != "" {
+		if h := joinFields(s[at+1:], ""); h != "" {
 			host = h
 			r.faulty = r.faulty || len(h) != len(strings.TrimSpace(s[at+1:]))
 		}
@@ -405,12 +405,19 @@ func withoutComments(s string) string {
 }
 
 func displayName(s string) string {
-	s = strings.Join(strings.Fields(decodeWords(s)), " ")
-	s = cleanText(s, MaxText)
+	s = cleanText(joinFields(decodeWords(s), " "), MaxText)
 	if n := len(s); n >= 2 && (s[0] == '\'' && s[n-1] == '\'' || s[0] == '"' && s[n-1] == '"') {
 		s = strings.TrimSpace(s[1 : n-1])
 	}
 	return s
+}
+
+// joinFields puts one text between the words of a text, which mostly has one or none.
+func joinFields(s, between string) string {
+	if strings.IndexFunc(s, unicode.IsSpace) < 0 {
+		return s
+	}
+	return strings.Join(strings.Fields(s), between)
 }
 
 // unescape undoes quoted pairs.

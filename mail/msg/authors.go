@@ -175,12 +175,22 @@ func splitAuthorFields(header []byte) ([]authorField, bool) {
 		inField = colon && fieldName(line) > 0 || open >= 0
 		ended = ended || !inField && !(first && isMboxLine(line))
 	}
-	lineEnds := strings.NewReplacer("\r\n", "", "\n", "")
 	for i := range out {
-		out[i].value = strings.Trim(lineEnds.Replace(string(out[i].raw)), " \t")
+		text := strings.TrimSuffix(strings.TrimSuffix(string(out[i].raw), "\n"), "\r")
+		if strings.Contains(text, "\n") { // folded
+			text = noLineEnds.Replace(text)
+		}
+		out[i].value = strings.Trim(text, " \t")
 	}
 	return out, true
 }
+
+// What texts are compared without.
+var (
+	noLineEnds = strings.NewReplacer("\r\n", "", "\n", "")
+	noQuotes   = strings.NewReplacer(`"`, "", `\`, "")
+	noWords    = strings.NewReplacer(`"`, "", `\`, "", "?=", "") // encoded words that are none
+)
 
 // authorName returns which field some program could take a name for, "" for none.
 func authorName(name []byte) string {
@@ -418,8 +428,7 @@ func (d *domainFinder) read(value string) {
 		return
 	}
 	decoded := decodeWords(value)
-	bare := strings.NewReplacer(`"`, "", `\`, "").Replace(decoded)
-	broken := strings.NewReplacer(`"`, "", `\`, "", "?=", "").Replace(value) // encoded words that are none
+	bare, broken := noQuotes.Replace(decoded), noWords.Replace(value)
 	for _, text := range []string{value, decoded, bare, without(bare, "(", ")"), without(bare, "<", ">"), broken, anyWords(value)} {
 		for {
 			_, rest, ok := strings.Cut(text, "@")

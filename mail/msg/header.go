@@ -132,11 +132,12 @@ func HeaderFields(r io.ReaderAt, p *Part, names []string, except bool) ([]byte, 
 	}
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
-		wanted[strings.ToLower(name)] = true
+		wanted[string(appendLower(nil, []byte(name)))] = true
 	}
-	var out []byte
+	var out, name []byte
 	for f := range fields(block) {
-		if wanted[strings.ToLower(string(f.name))] == except {
+		name = appendLower(name[:0], f.name)
+		if wanted[string(name)] == except {
 			continue
 		}
 		out = append(out, f.whole...)
@@ -385,6 +386,14 @@ func encodingName(value []byte) string {
 	s, _, _ = strings.Cut(s, ";")
 	s, _, _ = strings.Cut(s, "(")
 	return strings.ToLower(cut(strings.Trim(s, `"' `), 64))
+}
+
+// appendLower appends a text with its ASCII letters in lower case.
+func appendLower(b, text []byte) []byte {
+	for _, c := range text {
+		b = append(b, lowerByte(c))
+	}
+	return b
 }
 
 func lowerByte(c byte) byte {

@@ -78,10 +78,11 @@ type automation struct {
 }
 
 func (m *automation) read(header []byte) {
+	var name []byte
 	for f := range fields(header) {
-		name := strings.ToLower(string(f.name))
+		name = appendLower(name[:0], f.name)
 		value := func() string { return strings.ToLower(decodeText(f.value, 256)) }
-		switch name {
+		switch string(name) {
 		case "auto-submitted":
 			word := firstWord(strings.ReplaceAll(value(), ";", " "))
 			m.auto = m.auto || word != "" && word != "no"
@@ -152,6 +153,7 @@ func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
 // invisible ones that newsletters pad their previews with.
 func foldText(s string) string {
 	var out strings.Builder
+	out.Grow(min(len(s), previewRunes))
 	space, n := false, 0
 	for _, c := range s {
 		switch {

@@ -582,17 +582,17 @@ func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 	if _, err := folderByID(tx, u.Mailbox, dest); err != nil {
 		return err
 	}
-	for _, m := range messages {
-		copied, err := tx.CopyMessage(m, dest)
-		if err != nil {
-			return err
-		}
+	copies, err := tx.CopyMessages(messages, dest)
+	if err != nil {
+		return err
+	}
+	for i, m := range messages {
 		if move {
 			if err := tx.DeleteMessage(u.Mailbox, folder, m.UID); err != nil {
 				return err
 			}
 		}
-		out.From, out.To = append(out.From, m.UID), append(out.To, copied.UID)
+		out.From, out.To = append(out.From, m.UID), append(out.To, copies[i].UID)
 	}
 	return nil
 }

@@ -109,12 +109,18 @@ func (f *filer) hasten() {
 // gather waits for more messages when some were filed a moment ago: a transaction for twenty costs
 // little more than one for each of them, and none of their senders waits for it.
 func (f *filer) gather() {
-	pause := time.NewTimer(time.Until(f.last.Add(fileEvery)))
-	defer pause.Stop()
 	select {
-	case <-pause.C:
 	case <-f.hurry:
-	case <-f.closing:
+	default:
+		if rest := time.Until(f.last.Add(fileEvery)); rest > 0 {
+			pause := time.NewTimer(rest)
+			defer pause.Stop()
+			select {
+			case <-pause.C:
+			case <-f.hurry:
+			case <-f.closing:
+			}
+		}
 	}
 	f.last = time.Now()
 }

@@ -2,8 +2,8 @@ package mta
 
 import (
 	"errors"
-	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -144,7 +144,7 @@ func (d *destination) place() string {
 		row = d.row.ID
 	}
 	if d.Mailbox != nil {
-		return fmt.Sprintf("mailbox %d %s", d.Mailbox.Num, row)
+		return "mailbox " + strconv.FormatUint(uint64(d.Mailbox.Num), 10) + " " + row
 	}
 	if d.reports { // each account reads what comes to it
 		return "reports " + d.domain.AccountID

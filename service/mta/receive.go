@@ -383,21 +383,20 @@ func again(r *io.SectionReader) io.Reader { return io.NewSectionReader(r, 0, r.S
 func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
 	now := s.Now()
 	id = s.Store.NewID("rcv")
-	var b strings.Builder
-	b.WriteString("Received: ")
+	text := "Received: "
 	if !c.Authenticated {
-		fmt.Fprintf(&b, "from %s (%s)\r\n\t", heloWord(c.Helo), addressLiteral(c.IP))
+		text += "from " + heloWord(c.Helo) + " (" + addressLiteral(c.IP) + ")\r\n\t"
 	}
-	fmt.Fprintf(&b, "by %s", s.Hostname())
+	text += "by " + s.Hostname()
 	if c.TLS != "" {
-		fmt.Fprintf(&b, " (%s)", c.TLS)
+		text += " (" + c.TLS + ")"
 	}
-	fmt.Fprintf(&b, "\r\n\twith %s id %s", protocol(c), id)
+	text += "\r\n\twith " + protocol(c) + " id " + id
 	if forWhom != "" {
-		fmt.Fprintf(&b, "\r\n\tfor <%s>", forWhom)
+		text += "\r\n\tfor <" + forWhom + ">"
 	}
-	fmt.Fprintf(&b, ";\r\n\t%s\r\n", now.Format(time.RFC1123Z))
-	return []byte(b.String()), id
+	field = now.AppendFormat(append([]byte(text), ";\r\n\t"...), time.RFC1123Z)
+	return append(field, "\r\n"...), id
 }
 
 // heloWord keeps of what a client calls itself what cannot be mistaken for anything else in the

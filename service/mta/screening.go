@@ -36,17 +36,17 @@ type ScreeningResult struct {
 func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*ScreeningResult, error) {
 	// SPF, DKIM, ARC and DMARC, while the lists of clients are asked. DNS that does not answer is
 	// no reason to refuse a message.
-	listing := make(chan auth.Listing, 1)
-	go func() {
-		l, _ := auth.CheckDNSBL(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP)
-		listing <- l
-	}()
+	var listed auth.Listing
+	var lists sync.WaitGroup
+	if len(s.Config.Spam.DNSBL) > 0 {
+		lists.Go(func() { listed, _ = auth.CheckDNSBL(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP) })
+	}
 	verifier := auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: JudgeWithin, Health: s.screener.pulse}
 	verdict, err := verifier.Verify(ctx, auth.Request{
 		IP: in.Client.IP, Helo: in.Client.Helo, MailFrom: in.From, AuthservID: s.Hostname(),
 		Message: in.Body, Size: in.Body.Size(), HeaderFrom: h.from,
 	})
-	listed := <-listing
+	lists.Wait()
 	if err != nil {
 		return nil, fmt.Errorf("authenticate message: %w", err)
 	}
