@@ -123,8 +123,8 @@ type Matcher struct {
 	splitter Splitter
 	missing  []bool
 
-	// For phrases: the words of all texts, one behind the other, where each ends, and after how many
-	// words each text does.
+	// For phrases: the words of all texts, one behind the other, where each ends, and after how
+	// many words each text does.
 	words []byte
 	ends  []int
 	texts []int
