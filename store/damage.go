@@ -88,10 +88,12 @@ func openDatabase(path string, o *bolt.Options) (db *bolt.DB, err error) {
 
 // The pages of a database in use are verified again and again: on a damaged one keys may not be
 // found that are there, and nobody would know. pagesEvery is how long at least passes between two
-// rounds; a large database waits for pagesShare times as long as a round takes.
+// rounds; a large database waits for pagesShare times as long as a round takes. One snapshot serves
+// for pagesAtOnce.
 const (
-	pagesEvery = 5 * time.Second
-	pagesShare = 200
+	pagesEvery  = 5 * time.Second
+	pagesShare  = 200
+	pagesAtOnce = 500
 )
 
 // WatchPages verifies the pages of the database, round after round, until ctx ends. It returns
@@ -120,52 +122,39 @@ func (s *Store) WatchPages(ctx context.Context) error {
 	}
 }
 
-// verifyPages verifies the pages of one bucket after the other, each in a snapshot of its own:
-// bbolt uses no page again that an open snapshot can see. It rests while the server is busy, and
-// returns nil when ctx ends or the store is closed.
+// verifyPages verifies the pages of one bucket after the other, a few in each snapshot: bbolt uses
+// no page again that an open snapshot can see, so that the file of a busy server grows fast
+// meanwhile. It rests between snapshots, and returns nil when ctx ends or the store is closed.
 func (s *Store) verifyPages(ctx context.Context, f *os.File) error {
-	pages := &pagesRead{ctx: ctx, closing: s.closing, f: f}
+	var pace Pacer
 	for _, bucket := range bucketNames() {
-		err := s.db.View(func(b *bolt.Tx) error {
-			// Read as a file: bbolt would fall over a damaged page, or walk in circles.
-			wrong := boltfile.CheckBucket(pages, uint64(b.Cursor().Bucket().Root()), bucket, b.Size(), int64(s.db.Info().PageSize))
-			if len(wrong) == 0 || pages.ended() {
+		for more, from := true, []byte(nil); more; more = from != nil {
+			err := s.db.View(func(b *bolt.Tx) error {
+				var wrong []error
+				// Read as a file: bbolt would fall over a damaged page, or walk in circles.
+				from, wrong = boltfile.CheckBucket(f, uint64(b.Cursor().Bucket().Root()), bucket, b.Size(), int64(s.db.Info().PageSize), from, pagesAtOnce)
+				if len(wrong) > 0 {
+					return damaged(s.dir, errors.Join(wrong...))
+				}
+				return nil
+			})
+			if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 				return nil
 			}
-			return damaged(s.dir, errors.Join(wrong...))
-		})
-		if errors.Is(err, bolterrors.ErrDatabaseNotOpen) || pages.ended() {
-			return nil
-		}
-		if err != nil {
-			return err
+			if err != nil {
+				return err
+			}
+			select {
+			case <-s.closing:
+				return nil
+			default:
+			}
+			if pace.Rest(ctx) != nil {
+				return nil
+			}
 		}
 	}
 	return nil
-}
-
-// A pagesRead reads the file of a database that is verified while it is in use.
-type pagesRead struct {
-	ctx     context.Context
-	closing <-chan struct{}
-	pace    Pacer
-	f       *os.File
-}
-
-func (p *pagesRead) ReadAt(b []byte, off int64) (int, error) {
-	if err := p.pace.Rest(p.ctx); err != nil || p.ended() {
-		return 0, errors.Join(err, context.Canceled)
-	}
-	return p.f.ReadAt(b, off)
-}
-
-func (p *pagesRead) ended() bool {
-	select {
-	case <-p.closing:
-		return true
-	default:
-		return p.ctx.Err() != nil
-	}
 }
 
 // CheckPages verifies the pages of the database in dir, which no process may have open. Where it

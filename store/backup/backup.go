@@ -133,6 +133,14 @@ type Result struct {
 // hurryFrom is the size from which a database is copied without rests, since it grows meanwhile.
 const hurryFrom = 1 << 30
 
+// databasePacer paces the copy of a snapshot's database.
+func databasePacer(snap *store.Snapshot) *store.Pacer {
+	if snap.DatabaseSize() > hurryFrom {
+		return nil
+	}
+	return &store.Pacer{}
+}
+
 // A run is one backup while it is made.
 type run struct {
 	*Target
@@ -176,7 +184,7 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		return nil, err
 	}
 
-	r := &run{Target: t, src: src, known: map[string]Stored{}, pace: &store.Pacer{}, m: &Manifest{
+	r := &run{Target: t, src: src, known: map[string]Stored{}, pace: databasePacer(snap), m: &Manifest{
 		Version: manifestVersion, Kind: Incremental, At: snap.Time, Number: snap.Number, Nonce: hex.EncodeToString(snap.Nonce[:]),
 		Messages: snap.Messages, Encrypted: len(t.Recipients) > 0, Program: src.Program,
 	}}
@@ -199,17 +207,14 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	}
 	killpoint.At("backup.snapshot")
 	if r.m.Kind == Full {
-		if snap.DatabaseSize() > hurryFrom {
-			r.pace = nil
-		}
 		if err := r.database(ctx, snap); err != nil {
 			return nil, err
 		}
 	}
-	r.pace = &store.Pacer{}
 	if err := snap.CloseDatabase(); err != nil {
 		return nil, err
 	}
+	r.pace = &store.Pacer{}
 	if err := r.segments(ctx, snap); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func CopyRunning(ctx context.Context, src Source, to string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(snap.WriteDatabase(&paced{ctx: ctx, pace: new(store.Pacer), to: f}), f.Sync(), f.Close())
+	return errors.Join(snap.WriteDatabase(&paced{ctx: ctx, pace: databasePacer(snap), to: f}), f.Sync(), f.Close())
 }
 
 // CopyStopped copies the store in a directory that no process has open.

@@ -57,14 +57,19 @@ func checkPages(f io.ReaderAt, size int64, meta Meta) *pageCheck {
 	return c
 }
 
-// CheckBucket is CheckPages of the tree of one bucket and of that of all buckets, in a file that a
-// process has open: root is where the latter begins in a snapshot, which must stay open meanwhile,
-// and size what its pages take. It takes one processor at most.
-func CheckBucket(f io.ReaderAt, root uint64, bucket string, size, pageSize int64) []error {
-	c := newPageCheck(f, size, pageSize)
-	c.only = &bucket
+// CheckBucket is CheckPages of a part of the tree of one bucket, and of the tree of all buckets, in
+// a file that a process has open: root is where the latter begins in a snapshot, which must stay
+// open meanwhile, and size what its pages take. It begins at the key `from`, reads about `most`
+// pages, and gives the key where to go on, in any later snapshot; nil at the end. It takes one
+// processor at most.
+func CheckBucket(f io.ReaderAt, root uint64, bucket string, size, pageSize int64, from []byte, most int) (next []byte, wrong []error) {
+	// Without a set of those used: a page that is used twice has keys that are out of order.
+	c := &pageCheck{f: f, pageSize: pageSize, pages: uint64(size / pageSize), only: &bucket, start: from, left: most}
 	c.walk(root, 1)
-	return c.errs
+	if c.next != nil && bytes.Compare(c.next, from) <= 0 {
+		c.add("the tree of %s goes in circles", what(bucket))
+	}
+	return c.next, c.errs
 }
 
 const (
@@ -81,8 +86,11 @@ type pageSet []uint32
 
 func newPageSet(pages uint64) pageSet { return make(pageSet, (pages+31)/32) }
 
-// add tells whether the page was not in the set.
+// add tells whether the page was not in the set; a nil one never has it.
 func (s pageSet) add(id uint64) bool {
+	if s == nil {
+		return true
+	}
 	bit := uint32(1) << (id % 32)
 	return atomic.OrUint32(&s[id/32], bit)&bit == 0
 }
@@ -97,7 +105,10 @@ type pageCheck struct {
 	used     pageSet
 	errs     []error
 
-	only     *string // the bucket to be walked; nil: all
+	only     *string // the bucket to be walked in parts; nil: all, as wholes
+	start    []byte  // where the part begins
+	left     int     // how many pages may still be read of it
+	next     []byte  // where the next part begins; nil: there is none
 	split    bool    // leave what is below the first page of each bucket's tree in branches
 	branches []branch
 }
@@ -272,6 +283,17 @@ func (c *pageCheck) elements(page []byte, id uint64, bucket string, from, to []b
 			end := to
 			if i+1 < count {
 				end = parents[i+1].key
+			}
+			if c.only != nil && bucket != "" {
+				if end != nil && bytes.Compare(end, c.start) <= 0 {
+					continue // of an earlier part
+				}
+				if c.left--; c.left < 0 && c.next == nil {
+					c.next = bytes.Clone(e.key)
+				}
+				if c.next != nil {
+					return
+				}
 			}
 			if c.split && bucket != "" {
 				c.branches = append(c.branches, branch{id: e.child, bucket: bucket, from: e.key, to: end})

@@ -61,6 +61,46 @@ func checkFile(file []byte) error {
 	return errors.Join(CheckPages(bytes.NewReader(file), int64(len(file)))...)
 }
 
+// checkParts verifies the bucket of rows a few pages at a time, and gives how many parts that took.
+func checkParts(t testing.TB, file []byte) (parts int, err error) {
+	t.Helper()
+	meta, _, err := NewestMeta(bytes.NewReader(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for next := []byte{}; next != nil; parts++ {
+		var wrong []error
+		next, wrong = CheckBucket(bytes.NewReader(file), meta.root, "rows", int64(len(file)), meta.pageSize, next, 5)
+		if len(wrong) > 0 {
+			return parts, errors.Join(wrong...)
+		}
+	}
+	return parts, nil
+}
+
+func TestCheckBucket(t *testing.T) {
+	whole, root := pagesToCheck(t)
+	parts, err := checkParts(t, whole)
+	if parts < 3 || err != nil {
+		t.Fatalf("a sound file, in %d parts: %v", parts, err)
+	}
+	// Each page below the first is in one of the parts.
+	size, order := os.Getpagesize(), binary.NativeEndian
+	page := whole[root*size:]
+	for i := range int(order.Uint16(page[10:])) {
+		file := bytes.Clone(whole)
+		file[int(order.Uint64(page[16+16*i+8:]))*size+8] = 0x77
+		if _, err := checkParts(t, file); err == nil {
+			t.Errorf("the damaged page of row %d was not found", i)
+		}
+	}
+	file := bytes.Clone(whole)
+	order.PutUint64(file[root*size+24:], uint64(root))
+	if _, err := checkParts(t, file); err == nil {
+		t.Error("a circle was not found")
+	}
+}
+
 func TestCheckPages(t *testing.T) {
 	whole, root := pagesToCheck(t)
 	if err := checkFile(whole); err != nil {
@@ -114,5 +154,8 @@ func FuzzCheckPages(f *testing.F) {
 		file := bytes.Clone(whole)
 		copy(file[int(at)%len(file):], damage)
 		_ = checkFile(file)
+		if _, found, err := NewestMeta(bytes.NewReader(file)); found && err == nil {
+			_, _ = checkParts(t, file)
+		}
 	})
 }
