@@ -519,7 +519,7 @@ func (r *records) check(p *problems) {
 			continue
 		}
 		if again, err := known.table.decodeAny([]byte(known.id), known.raw); err != nil || !reflect.DeepEqual(again, known.rec) {
-			p.add("the shared record %s of %s was changed in memory", known.id, known.name)
+			p.add("the shared record %s of %s was changed in memory", known.id, known.table.Name())
 		}
 	}
 }
@@ -538,7 +538,7 @@ func checkTable(tx *Tx, t anyTable, p *problems) {
 		if id := t.idOf(rec); id != string(k) {
 			p.add("%s %s: stored under %s", t.Name(), id, k)
 		}
-		for i, key := range t.entriesOf(rec) {
+		for i, key := range t.indexKeys(rec) {
 			if key == "" {
 				continue
 			}

@@ -23,14 +23,14 @@ type Table[T any] struct {
 // followed, unless the index is unique, by the id; a record for which key answers "" is not in it.
 // Keys of changing length that others may begin with end in "\x00".
 type Index[T any] struct {
-	entries
+	index
 	table *Table[T]
 	key   func(*T) string
 }
 
-// The entries of an index are what it is without the type of its records, so that the program has
-// what is done with them once, not for each type.
-type entries struct {
+// An index is an Index without the type of its records, so that the program has what needs no type
+// once, not for each.
+type index struct {
 	name   string
 	unique bool
 }
@@ -39,11 +39,11 @@ type entries struct {
 type anyTable interface {
 	Name() string
 	Delete(tx *Tx, id string) error
-	anyIndexes() []*entries
+	anyIndexes() []*index
 	// decodeAny reads a row, see Table.decode. The others take what it gives.
 	decodeAny(id, row []byte) (any, error)
 	idOf(rec any) string
-	entriesOf(rec any) []string // those of each index; "" where it has none
+	indexKeys(rec any) []string // the key of its entry in each index; "" where it has none
 }
 
 func newTable[T any](name string, id func(*T) string) *Table[T] {
@@ -58,7 +58,7 @@ func (t *Table[T]) binary(fields func(*T, *rowform.Coder)) *Table[T] {
 }
 
 func (t *Table[T]) index(name string, key func(*T) string) *Index[T] {
-	x := &Index[T]{entries: entries{name: t.name + "." + name}, table: t, key: key}
+	x := &Index[T]{index: index{name: t.name + "." + name}, table: t, key: key}
 	t.indexes = append(t.indexes, x)
 	return x
 }
@@ -99,10 +99,10 @@ func orNotFound[T any](rec *T, err error) (*T, error) {
 	return rec, err
 }
 
-func (t *Table[T]) anyIndexes() []*entries {
-	list := make([]*entries, 0, len(t.indexes))
+func (t *Table[T]) anyIndexes() []*index {
+	list := make([]*index, 0, len(t.indexes))
 	for _, x := range t.indexes {
-		list = append(list, &x.entries)
+		list = append(list, &x.index)
 	}
 	return list
 }
@@ -111,7 +111,7 @@ func (t *Table[T]) decodeAny(id, row []byte) (any, error) { return t.decode(id, 
 
 func (t *Table[T]) idOf(rec any) string { return t.id(rec.(*T)) }
 
-func (t *Table[T]) entriesOf(rec any) []string {
+func (t *Table[T]) indexKeys(rec any) []string {
 	list, id := make([]string, 0, len(t.indexes)), t.idOf(rec)
 	for _, x := range t.indexes {
 		list = append(list, x.entry(rec.(*T), id))
@@ -220,7 +220,7 @@ func (x *Index[T]) entry(rec *T, id string) string {
 }
 
 // taken tells whether another record than that of the id has the key of a unique index.
-func (x *entries) taken(tx *Tx, key, id string) bool {
+func (x *index) taken(tx *Tx, key, id string) bool {
 	if key == "" {
 		return false
 	}
@@ -229,7 +229,7 @@ func (x *entries) taken(tx *Tx, key, id string) bool {
 }
 
 // move takes a record's entry to another key. "" is none.
-func (x *entries) move(tx *Tx, from, to, id string) error {
+func (x *index) move(tx *Tx, from, to, id string) error {
 	if from == to {
 		return nil
 	}
@@ -258,13 +258,13 @@ func (x *Index[T]) Find(tx *Tx, key string) (*T, error) {
 }
 
 // Has tells whether any record is under the prefix.
-func (x *entries) Has(tx *Tx, prefix string) bool {
+func (x *index) Has(tx *Tx, prefix string) bool {
 	k, _ := tx.seek(tx.bucket(x.name), []byte(prefix))
 	return k != nil && bytes.HasPrefix(k, []byte(prefix))
 }
 
 // Count counts the entries under the prefix, up to limit (0: all of them).
-func (x *entries) Count(tx *Tx, prefix string, limit int) int {
+func (x *index) Count(tx *Tx, prefix string, limit int) int {
 	n := 0
 	for range x.Keys(tx, prefix, "") {
 		if n++; n == limit {
@@ -276,13 +276,13 @@ func (x *entries) Count(tx *Tx, prefix string, limit int) int {
 
 // Keys walks the entries under the prefix upwards, from the first one that is after the key `after`
 // ("": from the start), and yields each entry's key and id without reading the record.
-func (x *entries) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] {
+func (x *index) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		x.walkUp(tx, prefix, after, yield)
 	}
 }
 
-func (x *entries) walkUp(tx *Tx, prefix, after string, each func(key, id string) bool) {
+func (x *index) walkUp(tx *Tx, prefix, after string, each func(key, id string) bool) {
 	for k, id := range tx.ascend(tx.bucket(x.name), []byte(max(prefix, after))) {
 		if after != "" && string(k) == after {
 			continue
@@ -310,7 +310,7 @@ func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
 	}
 }
 
-func (x *entries) walkDown(tx *Tx, prefix, before string, each func(key, id []byte) bool) {
+func (x *index) walkDown(tx *Tx, prefix, before string, each func(key, id []byte) bool) {
 	for k, id := range tx.descend(tx.bucket(x.name), []byte(prefix), []byte(before)) {
 		if !each(k, id) {
 			return
@@ -335,7 +335,7 @@ func (x *Index[T]) DescSome(tx *Tx, prefix, before string, wanted func(row []byt
 }
 
 // walkRowsDown is walkDown with the rows of the table; nil for one that it lacks.
-func (x *entries) walkRowsDown(tx *Tx, table, prefix, before string, each func(key, id, row []byte) bool) {
+func (x *index) walkRowsDown(tx *Tx, table, prefix, before string, each func(key, id, row []byte) bool) {
 	rows := tx.bucket(table).Cursor()
 	var at, row []byte // where rows is
 	writes := tx.writes
@@ -394,7 +394,6 @@ type records struct {
 
 type decodedRecord struct {
 	table anyTable
-	name  string // of the table
 	id    string
 	raw   []byte
 	rec   any // *T of the table; nobody changes it
@@ -410,9 +409,9 @@ func (r *records) slot(id []byte) *atomic.Pointer[decodedRecord] {
 }
 
 // find gives the record that was decoded from a row; nil if it is not kept.
-func (r *records) find(table string, id, row []byte) any {
+func (r *records) find(t anyTable, id, row []byte) any {
 	known := r.slot(id).Load()
-	if known == nil || known.name != table || known.id != string(id) || !bytes.Equal(known.raw, row) {
+	if known == nil || known.table != t || known.id != string(id) || !bytes.Equal(known.raw, row) {
 		return nil
 	}
 	return known.rec
@@ -420,7 +419,7 @@ func (r *records) find(table string, id, row []byte) any {
 
 // keep keeps what a row was decoded to. bbolt owns id and row.
 func (r *records) keep(t anyTable, id, row []byte, rec any) {
-	r.slot(id).Store(&decodedRecord{t, t.Name(), string(id), bytes.Clone(row), rec})
+	r.slot(id).Store(&decodedRecord{t, string(id), bytes.Clone(row), rec})
 }
 
 // Read is Get for those who only look: the record is shared with others, and neither it nor what it
@@ -435,7 +434,7 @@ func (t *Table[T]) findShared(tx *Tx, id []byte) (*T, error) {
 	if data == nil {
 		return nil, nil
 	}
-	if rec, ok := tx.s.records.find(t.name, id, data).(*T); ok {
+	if rec, ok := tx.s.records.find(t, id, data).(*T); ok {
 		return rec, nil
 	}
 	rec, err := t.decode(id, data)

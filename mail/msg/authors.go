@@ -189,7 +189,7 @@ func splitAuthorFields(header []byte) ([]authorField, bool) {
 var (
 	noLineEnds = strings.NewReplacer("\r\n", "", "\n", "")
 	noQuotes   = strings.NewReplacer(`"`, "", `\`, "")
-	noWords    = strings.NewReplacer(`"`, "", `\`, "", "?=", "") // encoded words that are none
+	noWordEnds = strings.NewReplacer(`"`, "", `\`, "", "?=", "") // encoded words that are none
 )
 
 // authorName returns which field some program could take a name for, "" for none.
@@ -428,7 +428,7 @@ func (d *domainFinder) read(value string) {
 		return
 	}
 	decoded := decodeWords(value)
-	bare, broken := noQuotes.Replace(decoded), noWords.Replace(value)
+	bare, broken := noQuotes.Replace(decoded), noWordEnds.Replace(value)
 	for _, text := range []string{value, decoded, bare, without(bare, "(", ")"), without(bare, "<", ">"), broken, anyWords(value)} {
 		for {
 			_, rest, ok := strings.Cut(text, "@")

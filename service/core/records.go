@@ -20,15 +20,16 @@ func LiveMailbox(tx *store.Tx, id string) (*store.Mailbox, error) {
 // MailboxOf gives a mailbox of the account; another account's is not there.
 func MailboxOf(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
-	if err == nil && (mb == nil || mb.AccountID != who.AccountID) {
-		return nil, NotFound("email user")
-	}
-	return mb, err
+	return ofAccount(mb, err, who)
 }
 
 // ReadMailbox is MailboxOf for those who only look: others share the record.
 func ReadMailbox(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.FindShared(tx, id)
+	return ofAccount(mb, err, who)
+}
+
+func ofAccount(mb *store.Mailbox, err error, who Actor) (*store.Mailbox, error) {
 	if err == nil && (mb == nil || mb.AccountID != who.AccountID) {
 		return nil, NotFound("email user")
 	}

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/rowform"
+	"github.com/mailstead/mailstead/store/segment"
+)
+
+// A folderSum is what the messages of a folder add up to.
+type folderSum struct {
+	folderCounts
+	lost uint32 // further ones, whose rows are to be made
+}
+
+func (r *rebuilder) folder(mailbox, folder uint32) *folderSum {
+	at := [2]uint32{mailbox, folder}
+	if r.folders[at] == nil {
+		r.folders[at] = &folderSum{}
+	}
+	return r.folders[at]
+}
+
+// nameFolders makes the folders whose rows are gone: their names stand in another bucket, or they
+// get one.
+func (r *rebuilder) nameFolders() error {
+	var lost []Folder
+	err := r.each(bucketRebuild, func(tx *Tx, key, name []byte) error {
+		if key[0] != rebuildFolder {
+			return nil
+		}
+		lost = append(lost, Folder{Mailbox: binary.BigEndian.Uint32(key[1:]), ID: binary.BigEndian.Uint32(key[5:]), Name: string(name)})
+		return tx.delete(bucketRebuild, key)
+	})
+	if err != nil {
+		return err
+	}
+	return r.update(func(tx *Tx) error {
+		there := map[[2]uint32]bool{}
+		for k := range tx.ascend(tx.messageBucket(bktFolder), nil) {
+			there[[2]uint32{binary.BigEndian.Uint32(k), binary.BigEndian.Uint32(k[4:])}] = true
+		}
+		for k := range tx.ascend(tx.messageBucket(bktMailbox), nil) { // one that has folders has INBOX
+			r.folder(binary.BigEndian.Uint32(k), InboxID)
+		}
+		for at := range there {
+			r.folder(at[0], InboxID)
+		}
+		for at := range r.folders {
+			r.folder(at[0], InboxID)
+		}
+		for at := range r.folders {
+			lost = append(lost, Folder{Mailbox: at[0], ID: at[1]})
+		}
+		for _, f := range lost {
+			at := [2]uint32{f.Mailbox, f.ID}
+			if there[at] || f.Mailbox == 0 || f.ID == 0 {
+				continue
+			}
+			there[at] = true
+			switch {
+			case f.ID == InboxID:
+				f.Name = inboxName
+			case f.Name == "" || strings.EqualFold(f.Name, inboxName) || len(f.Name) > maxFolderName || strings.ToValidUTF8(f.Name, "") != f.Name:
+				f.Name = fmt.Sprintf("Folder %d", f.ID)
+			}
+			// Clients may know another UIDVALIDITY: they read the folder anew.
+			f.UIDValidity, f.UIDNext, f.Subscribed = uint32(tx.Now().Unix()), 1, true
+			key := folderKey(f.Mailbox, f.ID)
+			if err := tx.putRow(bktFolder, key[:], f.row()); err != nil {
+				return err
+			}
+			r.out.Folders++
+			if err := tx.put(bucketRebuild, append([]byte{rebuildMissing}, key[:4]...), nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// countFolders gives the folders their counters and names. A folder that counted more messages than
+// there are tells that some are missing.
+func (r *rebuilder) countFolders() error {
+	err := r.each(messageBuckets[bktFolder], func(tx *Tx, key, row []byte) error {
+		var f Folder
+		if err := f.decode(key, row); err != nil {
+			return err
+		}
+		sum := r.folder(f.Mailbox, f.ID)
+		if f.Messages > sum.messages+sum.lost {
+			if err := tx.put(bucketRebuild, append([]byte{rebuildMissing}, key[:4]...), nil); err != nil {
+				return err
+			}
+		}
+		f.Messages, f.Unseen, f.Bytes = sum.messages, sum.unseen, sum.bytes
+		f.UIDNext, f.ModSeq = max(f.UIDNext, sum.uidNext), max(f.ModSeq, sum.modSeq)
+		if tx.getRow(bktFolderName, folderName(f.Mailbox, f.Name)) != nil {
+			f.Name = fmt.Sprintf("Folder %d", f.ID)
+		}
+		box := r.mailboxes[f.Mailbox]
+		if box == nil {
+			box = &mailboxRow{}
+			r.mailboxes[f.Mailbox] = box
+		}
+		box.nextFolder, box.validity, box.modSeq = max(box.nextFolder, f.ID+1), max(box.validity, f.UIDValidity), max(box.modSeq, f.ModSeq)
+		box.messages += int64(f.Messages)
+		box.bytes += f.Bytes
+		return tx.putFolder(&f)
+	})
+	if err != nil {
+		return err
+	}
+	return r.update(func(tx *Tx) error {
+		for mailbox, sum := range r.mailboxes {
+			r.sequences[Mailboxes.name] = max(r.sequences[Mailboxes.name], uint64(mailbox))
+			old, err := tx.mailboxRow(mailbox)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			sum.nextFolder, sum.validity, sum.modSeq = max(sum.nextFolder, old.nextFolder), max(sum.validity, old.validity), max(sum.modSeq, old.modSeq)
+			if err := tx.putMailbox(mailbox, *sum); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeCounts writes what accounts and segments have.
+func (r *rebuilder) writeCounts() error {
+	return r.update(func(tx *Tx) (err error) {
+		for account, u := range r.accounts {
+			r.sequences[Accounts.name] = max(r.sequences[Accounts.name], uint64(account))
+			err = errors.Join(err, tx.addAccountUsage(account, u.Messages, u.Bytes))
+		}
+		for segment, bytes := range r.live {
+			err = errors.Join(err, tx.addLive(segment, bytes))
+		}
+		return err
+	})
+}
+
+// dropLeftovers deletes what belongs to messages that are gone for good.
+func (r *rebuilder) dropLeftovers() error {
+	err := r.each(messageBuckets[bktMeta], func(tx *Tx, key, _ []byte) error {
+		if tx.getRow(bktMessage, key) != nil || tx.bucket(bucketRebuild).Get(append([]byte{rebuildMessage}, key...)) != nil {
+			return nil
+		}
+		return tx.deleteRow(bktMeta, key)
+	})
+	if err != nil {
+		return err
+	}
+	return r.each(messageBuckets[bktStructure], func(tx *Tx, key, _ []byte) error {
+		if k, _ := tx.seek(tx.messageBucket(bktRef), key); bytes.HasPrefix(k, key) {
+			return nil
+		}
+		return tx.deleteRow(bktStructure, key)
+	})
+}
+
+// joinThreads notes which threads were joined to which; one whose elder is gone becomes a root.
+func (r *rebuilder) joinThreads() error {
+	return r.each(messageBuckets[bktThread], func(tx *Tx, key, _ []byte) error {
+		up, _, _, err := tx.threadRow(key)
+		account, n := binary.BigEndian.Uint32(key), ThreadNode(key[4:])
+		if err != nil || up == n {
+			return err
+		}
+		if _, _, found, err := tx.threadRow(threadKey(account, up)); err != nil || !found {
+			if err = errors.Join(err, tx.putThread(account, up, up)); err != nil {
+				return err
+			}
+		}
+		return tx.putRow(bktThreadJoined, threadKey(account, up, n), nil)
+	})
+}
+
+// resetText notes all mail as not indexed.
+func (r *rebuilder) resetText() error {
+	var after []byte
+	for more := true; more; more = after != nil {
+		err := r.update(func(tx *Tx) (err error) {
+			after, err = tx.markAllUnindexed(after, unindexedFolders)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setSequences sets what the buckets count. Numbers that cannot be read go on from the newest that
+// is in use. Entries are not kept: the next backup is a full one.
+func (r *rebuilder) setSequences() error {
+	r.sequences[messageBuckets[bktInbox]] = inboxForm
+	r.sequences[messageBuckets[bktTextTodo]], r.sequences[messageBuckets[bktTextRun]] = 0, 0
+	return r.s.db.Update(func(b *bolt.Tx) error {
+		for name, n := range r.sequences {
+			at := b.Bucket([]byte(name))
+			if at == nil || n > mostSequence(name) {
+				continue
+			}
+			if err := at.SetSequence(n); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// markFiled says from where on accepted messages may not be filed, if that is gone: behind the
+// newest one that is referred to.
+func (r *rebuilder) markFiled() error {
+	return r.update(func(tx *Tx) error {
+		if tx.bucket(bucketAccepted).Get([]byte(filedKey)) != nil {
+			return nil
+		}
+		mark := segment.FiledMark{From: segment.Position{Segment: r.last.Segment, Offset: uint32(min(int64(r.last.Offset)+r.last.Size(), math.MaxUint32))}}
+		return tx.put(bucketAccepted, []byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
+	})
+}
