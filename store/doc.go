@@ -26,7 +26,7 @@
 //	entries.go, snapshot.go
 //	                   what each commit changed, and the whole store, for who keeps a copy of it
 //	compact.go         moving live messages out of segments
-//	rebuild.go, rebuild_messages.go
+//	rebuild.go, rebuild_messages.go, rebuild_counts.go
 //	                   a new database of a damaged one
 //	open.go, migrate.go, check.go, drop_account.go
 //	                   Open, with the list of all tables; what it makes of older stores; Check; what

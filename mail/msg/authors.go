@@ -176,7 +176,7 @@ func splitAuthorFields(header []byte) ([]authorField, bool) {
 		ended = ended || !inField && !(first && isMboxLine(line))
 	}
 	for i := range out {
-		text := strings.TrimSuffix(strings.TrimSuffix(string(out[i].raw), "\n"), "\r")
+		text := string(out[i].raw)
 		if strings.Contains(text, "\n") { // folded
 			text = noLineEnds.Replace(text)
 		}
