@@ -96,6 +96,8 @@ func TestReadAuthors(t *testing.T) {
 		{header: "no field\r\nFrom: ann@x.test\r\n\r\n", wrong: "behind a line that is no header field"},
 		{header: "From: ann@x.test,\r\n \r\n bob@x.test\r\n\r\n", wrong: "blank line"},
 		{header: "Subject: a\rFrom: ann@x.test\r\n\r\n", wrong: "bare CR"},
+		{header: "From: ann@x.test\r\r\n\r\n", wrong: "bare CR"},
+		{header: "From: ann@x.test,\r\n bob@x.test\r\r\n\r\n", wrong: "bare CR"},
 		{header: "From: ann@x.test\x00\r\n\r\n", wrong: "control characters"},
 		{header: "From: ann@x.test\xff\r\n\r\n", wrong: "broken UTF-8"},
 		{header: "From: " + strings.Repeat(" ", 70_000) + "ann@x.test\r\n \r\n\r\n", wrong: "too long"},

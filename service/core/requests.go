@@ -107,8 +107,7 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
 	}
-	const form = `"2006-01-02T15:04:05.000Z"`
-	return t.UTC().AppendFormat(make([]byte, 0, len(form)), form), nil
+	return t.UTC().AppendFormat(make([]byte, 0, 32), `"2006-01-02T15:04:05.000Z"`), nil // some more while it writes the fraction
 }
 
 // UnmarshalJSON reads any RFC 3339 time, and null.

@@ -256,9 +256,11 @@ func (l *inboxList) walk(tx *store.Tx) error {
 // positionText is a position as cursors carry it; they are authenticated, so that inboxPosition
 // need not check.
 func positionText(at store.InboxPos) string {
-	b := binary.BigEndian.AppendUint64(nil, uint64(at.Received.UnixMilli()))
-	b = binary.BigEndian.AppendUint32(b, at.UID)
-	return string(binary.BigEndian.AppendUint32(b, at.Mailbox))
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(at.Received.UnixMilli()))
+	binary.BigEndian.PutUint32(b[8:], at.UID)
+	binary.BigEndian.PutUint32(b[12:], at.Mailbox)
+	return string(b[:])
 }
 
 func inboxPosition(text string) store.InboxPos {
@@ -426,9 +428,9 @@ func (w *messageView) show(b viewedMailbox, m *store.Message) (InboxMessage, err
 	if err != nil {
 		return InboxMessage{}, fmt.Errorf("structure of message %d of %s: %w", m.UID, b.mailbox.Email, err)
 	}
-	uid := core.UIDText(m.UID)
+	id := b.ids + core.UIDText(m.UID)
 	out := InboxMessage{
-		ID: b.ids + uid, UID: uid, UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
+		ID: id, UID: id[len(b.ids):], UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
 		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
 		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
 		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
