@@ -53,6 +53,7 @@ type inboxWalk struct {
 	heads []inboxHead
 	pos   InboxPos
 	marks Marks
+	end   [32]byte // a key that is being made
 }
 
 // An inboxHead is the newest message of a class that the walk has not had.
@@ -91,7 +92,7 @@ func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
 func (w *inboxWalk) seek(before []byte) {
 	for i := range w.heads {
 		h := &w.heads[i]
-		k, v := seekBefore(h.c, h.bound(before))
+		k, v := seekBefore(h.c, h.bound(w.end[:0], before))
 		w.set(h, k, v)
 	}
 }
@@ -103,7 +104,7 @@ func (w *inboxWalk) skip(before []byte) (moved int) {
 		if h.place == nil {
 			continue
 		}
-		end := h.bound(before)
+		end := h.bound(w.end[:0], before)
 		if bytes.Compare(h.key, end) < 0 {
 			continue
 		}
@@ -114,14 +115,14 @@ func (w *inboxWalk) skip(before []byte) (moved int) {
 	return moved
 }
 
-// bound is the key that is behind all of the head's messages that are before a place. The place is
-// a whole one, its beginning, or one with a byte more, which is behind the place itself; nil is
-// behind all.
-func (h *inboxHead) bound(before []byte) []byte {
+// bound appends the key that is behind all of the head's messages that are before a place. The
+// place is a whole one, its beginning, or one with a byte more, which is behind the place itself;
+// nil is behind all.
+func (h *inboxHead) bound(end, before []byte) []byte {
 	if before == nil {
 		return after(h.prefix)
 	}
-	end := append(make([]byte, 0, 32), h.prefix...)
+	end = append(end, h.prefix...)
 	if h.mailbox == 0 || len(before) < placeSize {
 		return append(end, before...)
 	}

@@ -197,7 +197,11 @@ type searchRun struct {
 
 	row   []byte // places from first on
 	first int
+	rows  map[int][]byte // places that were read, by the number of the first
 }
+
+// keptRows is how many rows of places are kept in a search, each of which has been verified.
+const keptRows = 64
 
 // evaluate looks up which messages of the run have the words.
 func (s *InboxSearch) evaluate(r *searchRun) error {
@@ -330,13 +334,20 @@ func (r *searchRun) numberOf(tx *Tx, most []byte) (n int, err error) {
 	if r.begun {
 		from = int(r.number)
 	}
-	if r.begun && from+1 < r.docs { // most often it is the next one
-		place, err := r.placeOf(tx, from+1)
-		if err != nil || bytes.Compare(place, most) <= 0 {
-			return from + 1, err
+	// Most often it is the next one, or not far from here.
+	ahead, end := 1, r.docs
+	for r.begun && from+ahead < r.docs {
+		place, err := r.placeOf(tx, from+ahead)
+		if err != nil {
+			return 0, err
 		}
+		if bytes.Compare(place, most) <= 0 {
+			end = from + ahead
+			break
+		}
+		from, ahead = from+ahead+1, 2*ahead
 	}
-	n = from + sort.Search(r.docs-from, func(i int) bool {
+	n = from + sort.Search(end-from, func(i int) bool {
 		place, e := r.placeOf(tx, from+i)
 		if e != nil {
 			err = e
@@ -350,9 +361,19 @@ func (r *searchRun) numberOf(tx *Tx, most []byte) (n int, err error) {
 // placeOf gives the place of a message of the run.
 func (r *searchRun) placeOf(tx *Tx, number int) ([]byte, error) {
 	if first := number - number%textPlaces; r.row == nil || first != r.first {
-		row, err := tx.textPlacesFrom(&r.textRun, first)
-		if err != nil {
-			return nil, err
+		row, ok := r.rows[first]
+		if !ok {
+			var err error
+			if row, err = tx.textPlacesFrom(&r.textRun, first); err != nil {
+				return nil, err
+			}
+			if len(r.rows) == keptRows {
+				clear(r.rows)
+			}
+			if r.rows == nil {
+				r.rows = map[int][]byte{}
+			}
+			r.rows[first] = row
 		}
 		r.row, r.first = row, first
 	}
