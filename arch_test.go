@@ -25,7 +25,7 @@ var importRules = map[string]struct {
 	why string
 }{
 	".":                   {"config handlers service jobs store mail dnsprov webhooks web internal", "the root wires everything together"},
-	"handlers":            {"handlers service mail internal/buffers internal/limit internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
+	"handlers":            {"handlers service mail internal/buffers internal/limit internal/metrics internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/events service/inbox service/mailboxes service/domains service/certs service/mta service/reports service/accounts service/health jobs store mail dnsprov webhooks internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov webhooks internal", "core has what every room needs, and so can know none of them"},
@@ -56,6 +56,7 @@ var importRules = map[string]struct {
 	"internal/lazyregexp": {"", "lazyregexp compiles expressions when they are needed; it does not know what for"},
 	"internal/lookup":     {"", "lookup asks the DNS; it does not know who asks, or what the answers are for"},
 	"internal/limit":      {"", "limit counts and waits by key; it does not know what it limits"},
+	"internal/metrics":    {"", "metrics counts; it does not know what"},
 	"internal/netguard":   {"", "netguard decides what may be dialled; it does not know who asks, or what is spoken then"},
 	"store/backup":        {"store internal/killpoint", "backup copies a store; it does not know what rows mean, nor when it is asked"},
 	"store/objects":       {"internal/killpoint", "objects keeps bytes by names; it does not know what they are for"},

@@ -53,6 +53,8 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	}
 	opts := storeOptions(log)
 	opts.Clock, opts.CheckPages = now, l != nil && mustCheck(dir)
+	c.Metrics = core.NewMetrics()
+	opts.Committed = c.Metrics.CommitTime.Observe
 	st, err := store.Open(dir, opts)
 	if err != nil {
 		return nil, err
@@ -75,6 +77,7 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	}
 	q := jobs.NewQueue(st)
 	q.Log = log
+	q.Ended = func(j *store.Job) { c.Metrics.JobsFinished.Add(j.Kind, j.State) }
 	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries, settings: s, log: log}
 	setPace(q)
 	if in.schedule, err = in.newSchedule(); err != nil {

@@ -6,14 +6,19 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers/connlimit"
+	"github.com/mailstead/mailstead/handlers/proxyproto"
+	"github.com/mailstead/mailstead/internal/metrics"
 )
 
 // maxConnsPerAddress is how many HTTP connections one address, or one IPv6 /64, may have open.
@@ -27,10 +32,10 @@ type limitedListener struct {
 	plain   bool // without TLS, so that a refused client can be told why
 }
 
-// limitListener limits what ln accepts. The addresses of proxies stand for many clients, so only
-// the limit of all connections holds for them.
-func limitListener(ln net.Listener, name string, plain bool, proxies []netip.Prefix, log *slog.Logger) *limitedListener {
-	bounds := connlimit.Limits{All: maxHTTPConns, PerAddress: maxConnsPerAddress, Proxies: proxies}
+// limitListener limits what ln accepts. Only the limit of all connections holds for exempt
+// addresses.
+func limitListener(ln net.Listener, name string, plain bool, exempt []netip.Prefix, log *slog.Logger) *limitedListener {
+	bounds := connlimit.Limits{All: maxHTTPConns, PerAddress: maxConnsPerAddress, Exempt: exempt}
 	return &limitedListener{Listener: ln, limiter: connlimit.New(name, bounds, log), plain: plain}
 }
 
@@ -139,6 +144,68 @@ func listen(s *config.Settings) (*listeners, error) {
 		return nil, errors.Join(fmt.Errorf("listen for --dns: %w", err), l.close())
 	}
 	return l, nil
+}
+
+// named gives the TCP listeners by the names of their protocols.
+func (l *listeners) named() map[string]*net.Listener {
+	return map[string]*net.Listener{
+		"http": &l.http, "https": &l.httpTLS, "smtp": &l.smtp, "submission": &l.submission, "submissions": &l.submissions,
+		"imap": &l.imap, "imaps": &l.imaps, "dns": &l.dnsTCP,
+	}
+}
+
+// count has the connections of every TCP listener counted.
+func (l *listeners) count(r *metrics.Registry) {
+	open := map[string]*atomic.Int64{}
+	for name, ln := range l.named() {
+		open[name] = new(atomic.Int64)
+		if *ln != nil {
+			*ln = &countedListener{*ln, open[name]}
+		}
+	}
+	names := slices.Sorted(maps.Keys(open))
+	r.Gauge("mailstead_connections", "Open connections of clients.", []string{"protocol"}, func(emit func(float64, ...string)) {
+		for _, name := range names {
+			emit(float64(open[name].Load()), name)
+		}
+	})
+}
+
+// A countedListener counts the connections that are open.
+type countedListener struct {
+	net.Listener
+	open *atomic.Int64
+}
+
+func (l *countedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.open.Add(1)
+	return &countedConn{Conn: conn, open: l.open}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	open   *atomic.Int64
+	closed atomic.Bool
+}
+
+func (c *countedConn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.open.Add(-1)
+	}
+	return c.Conn.Close()
+}
+
+// behindProxies has every TCP listener read the PROXY header of connections from the networks.
+func (l *listeners) behindProxies(networks []netip.Prefix, log *slog.Logger) {
+	for _, ln := range l.named() {
+		if *ln != nil {
+			*ln = proxyproto.Listen(*ln, networks, log)
+		}
+	}
 }
 
 // maxDNSTries is how many ports are tried, since one must be free for both UDP and TCP.

@@ -33,6 +33,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/web"
 	"github.com/urfave/cli/v2"
@@ -80,6 +81,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	defer s.listeners.close()
+	s.listeners.behindProxies(s.settings.ProxyHeader.Prefixes(), s.log)
 	if s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), now, s.log); err != nil {
 		return err
 	}
@@ -94,8 +96,10 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
+	s.listeners.count(&s.inst.svc.Metrics.Registry)
 	s.api = handlers.New(s.inst.svc)
 	s.api.Log, s.api.Web, s.api.Build = s.log, web.Handler(), web.Build()
+	s.api.Metrics = handlers.MetricsReaders{Token: s.settings.Metrics.Token, From: s.settings.Metrics.Allowed.Prefixes()}
 	if len(s.settings.Proxies) > 0 {
 		s.api.Proxies = handlers.NewProxies(s.settings.Proxies.Prefixes(), s.log)
 	}
@@ -119,7 +123,14 @@ func (s *server) findCertificates() (err error) {
 	if s.certs, err = newCertificates(s.settings, svc.Config.Hostname); err != nil {
 		return usageError{err}
 	}
-	if s.certs == nil || svc.Config.ACME == nil {
+	if s.certs == nil {
+		return nil
+	}
+	svc.Certificates = health.Certificates{Other: svc.FirstExpiry, Host: func() *tls.Certificate {
+		cert, _ := s.certs.pick(&tls.ClientHelloInfo{})
+		return cert
+	}}
+	if svc.Config.ACME == nil {
 		return nil
 	}
 	if err := svc.LoadCertificates(); err != nil {
@@ -221,25 +232,27 @@ func (s *server) wait(ctx context.Context) error {
 // listenAll starts a server on every open socket.
 func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 	l, tlsConfig := s.listeners, s.certs.config()
+	exempt := s.settings.Limits.Exempt.Prefixes()
+	exemptHTTP := slices.Concat(exempt, s.settings.Proxies.Prefixes()) // a proxy stands for many clients
 	if l.http != nil {
 		s.start(group, "http", func() error {
-			return s.serveHTTP(ctx, limitListener(l.http, "http", true, s.settings.Proxies.Prefixes(), s.log), s.api)
+			return s.serveHTTP(ctx, limitListener(l.http, "http", true, exemptHTTP, s.log), s.api)
 		})
 	}
 	if l.httpTLS != nil {
 		s.start(group, "https", func() error {
-			return s.serveHTTP(ctx, tls.NewListener(limitListener(l.httpTLS, "https", false, s.settings.Proxies.Prefixes(), s.log), httpsConfig(tlsConfig)), s.api)
+			return s.serveHTTP(ctx, tls.NewListener(limitListener(l.httpTLS, "https", false, exemptHTTP, s.log), httpsConfig(tlsConfig)), s.api)
 		})
 	}
 	smtpServer := smtpd.New(s.inst.svc)
-	smtpServer.Log, smtpServer.TLS = s.log, tlsConfig
+	smtpServer.Log, smtpServer.TLS, smtpServer.Limits.Exempt = s.log, tlsConfig, exempt
 	for mode, ln := range map[smtpd.Mode]net.Listener{smtpd.MX: l.smtp, smtpd.Submission: l.submission, smtpd.Submissions: l.submissions} {
 		if ln != nil {
 			s.start(group, "smtp", func() error { return smtpServer.Run(ctx, ln, mode) })
 		}
 	}
 	imapServer := imapd.New(s.inst.svc)
-	imapServer.Log, imapServer.TLS = s.log, tlsConfig
+	imapServer.Log, imapServer.TLS, imapServer.Exempt = s.log, tlsConfig, exempt
 	if l.imap != nil {
 		s.start(group, "imap", func() error { return imapServer.Run(ctx, l.imap, false) })
 	}
@@ -247,7 +260,8 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 		s.start(group, "imaps", func() error { return imapServer.Run(ctx, l.imaps, true) })
 	}
 	if l.dnsUDP != nil {
-		dnsServer := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: s.inst.svc.Config.Secondaries}
+		dnsServer := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: s.inst.svc.Config.Secondaries, Exempt: exempt}
+		dnsServer.Answered = func(rcode string) { s.inst.svc.Metrics.DNSQueries.Add(rcode) }
 		s.start(group, "dns", func() error { return dnsServer.Run(ctx, l.dnsUDP, l.dnsTCP) })
 	}
 }

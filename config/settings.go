@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -44,6 +45,7 @@ type Settings struct {
 	EABKey      eabKey   `toml:"acme_eab_hmac"`
 	PublicIP    ipList   `toml:"public_ip" usage:"a public IP address for DNS records; may be repeated"`
 	Proxies     netList  `toml:"trusted_proxy" usage:"address or CIDR of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are trusted; may be repeated"`
+	ProxyHeader netList  `toml:"proxy_protocol" usage:"address or CIDR of a proxy whose connections begin with a PROXY header (version 1 or 2), on every TCP listener; may be repeated"`
 	ReadyFile   string   `toml:"ready_file" usage:"a file that is written once all listeners accept connections"`
 	Outbound    outbound `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
 	Resolver    Address  `toml:"resolver" usage:"the DNS resolver for all lookups, instead of the system's"`
@@ -61,6 +63,7 @@ type Settings struct {
 	Spam      spamSettings      `toml:"spam"`
 	S3        S3                `toml:"s3"`
 	Backup    backupSettings    `toml:"backup"`
+	Metrics   metricsSettings   `toml:"metrics"`
 	Pretend   sandboxSettings   `toml:"sandbox"`
 	Zones     dnsSettings       `toml:"-"`
 }
@@ -75,6 +78,10 @@ func sandbox() Settings {
 	s.IMAP.text, s.IMAPS = "127.0.0.1:2143", off
 	s.DNS.text = "127.0.0.1:2053"
 	s.Outbound.text, s.Private = "capture", true
+	for _, loopback := range []string{"127.0.0.0/8", "::1/128"} {
+		s.Limits.Exempt = append(s.Limits.Exempt, network{netip.MustParsePrefix(loopback)})
+	}
+	s.Metrics.Allowed = s.Limits.Exempt
 	return s
 }
 
@@ -280,6 +287,12 @@ type sandboxSettings struct {
 // ClockOffset is how far the clock of a sandbox is ahead of the machine's; it may be negative.
 func (s *Settings) ClockOffset() time.Duration { return s.Pretend.ClockOffset.d }
 
+// metricsSettings is the table [metrics]: who may read /metrics.
+type metricsSettings struct {
+	Token   string  `toml:"token"`
+	Allowed netList `toml:"allowed_networks"`
+}
+
 // limitSettings is the table [limits].
 type limitSettings struct {
 	Plan               plan  `toml:"plan"`
@@ -289,6 +302,9 @@ type limitSettings struct {
 	MailboxesPerDomain count `toml:"mailboxes_per_domain"`
 	RatePerMinute      count `toml:"rate_per_minute"`
 	BurstPerMinute     count `toml:"burst_per_minute"`
+
+	// Exempt are the addresses that the limits for one address and one network do not hold for.
+	Exempt netList `toml:"exempt_networks"`
 }
 
 func (l *limitSettings) service() core.Limits {

@@ -417,7 +417,7 @@ func TestExamplesOfTheFileAreTaken(t *testing.T) {
 		}
 	}
 	blocks := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 8 {
+	if len(blocks) != 9 {
 		t.Errorf("%d examples", len(blocks))
 	}
 	for _, b := range blocks {

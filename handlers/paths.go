@@ -74,6 +74,7 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		// For other programs.
 		"/healthz": s.health,
 		"/readyz":  s.ready,
+		"/metrics": s.metrics,
 		hooksPath:  s.receiveNotice,
 		"/hooks":   s.dashboard,
 	} {

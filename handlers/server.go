@@ -34,6 +34,8 @@ type Server struct {
 
 	Proxies *Proxies // in front of this server; nil: none
 
+	Metrics MetricsReaders
+
 	svc    *service.Service
 	now    func() time.Time
 	public *pathMux // of the network
@@ -112,10 +114,12 @@ type callKey struct{}
 
 // serve makes a call of a request and has it answered.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error, answer func(*call)) {
-	c := newCall(w, r, s.requestID(r))
+	counted, began := &statusWriter{ResponseWriter: w}, time.Now()
+	c := newCall(counted, r, s.requestID(r))
 	c.identify = identify
 	w.Header().Set("X-Request-Id", c.id)
-	defer s.recover(c, w)
+	defer func() { s.count(c, counted, began) }()
+	defer s.recover(c, counted)
 	answer(c)
 }
 

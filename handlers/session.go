@@ -235,6 +235,7 @@ func (s *Server) logRefusal(c *call, who string, err error) error {
 func (s *Server) signIn(ctx context.Context, _ core.Actor, in accounts.SignInIn) (*accounts.Session, error) {
 	c := callOf(ctx)
 	out, err := s.svc.SignIn(ctx, s.visitor(c), in)
+	s.svc.Metrics.CountLogin("dashboard", err)
 	if err != nil {
 		return nil, s.logRefusal(c, in.Email, err)
 	}

@@ -91,9 +91,10 @@ type New struct {
 type Queue struct {
 	Store   *store.Store
 	Log     *slog.Logger
-	Rand    func() float64 // [0,1), for jitter
-	Workers int            // how many jobs run at a time
-	Grace   time.Duration  // how long running work may go on after Run's ctx has ended
+	Rand    func() float64     // [0,1), for jitter
+	Workers int                // how many jobs run at a time
+	Grace   time.Duration      // how long running work may go on after Run's ctx has ended
+	Ended   func(j *store.Job) // told of each job whose last attempt has ended; nil: nobody is
 
 	kinds     map[string]*Kind
 	every     map[string]time.Duration

@@ -130,6 +130,9 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 		if !errors.As(err, &r) {
 			if err == nil {
 				q.report(after, o.err)
+				if q.Ended != nil && after.State != store.JobQueued {
+					q.Ended(after)
+				}
 			}
 			return err
 		}

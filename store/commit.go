@@ -222,6 +222,9 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		s.report.note("commit_us", time.Since(began).Microseconds(), good[0].caller)
 	}
 	if err == nil {
+		if s.told != nil {
+			s.told(time.Since(began))
+		}
 		for _, w := range good {
 			w.number = noted.Number
 		}

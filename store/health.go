@@ -53,6 +53,7 @@ func (s *Store) Disk() (d Disk, err error) {
 // Holdings is how much a store has.
 type Holdings struct {
 	Bytes    int64 // of its files
+	Database int64 // of these, those of the database
 	Messages int64 // in all mailboxes
 }
 
@@ -62,7 +63,7 @@ func (s *Store) Holdings() (h Holdings, err error) {
 	if err != nil {
 		return h, err
 	}
-	h.Bytes = info.Size()
+	h.Bytes, h.Database = info.Size(), info.Size()
 	for _, segment := range s.seg.List() {
 		h.Bytes += segment.Size
 	}

@@ -25,13 +25,14 @@ import (
 
 // Options are what a store may be opened with. The zero value is right for production.
 type Options struct {
-	SegmentSize int64            // bytes after which a new message segment begins; 64 MiB if 0
-	LockTimeout time.Duration    // how long to wait for another process to leave the store; 5 s if 0
-	Grace       time.Duration    // how long a BlobRef may still be opened after its message has moved or gone; 1 min if 0
-	Clock       *clock.Clock     // whose time records have; one that shows Now if nil
-	Now         func() time.Time // time.Now if nil
-	Log         *slog.Logger     // told of repairs; slog.Default if nil
-	Program     string           // the version of the program, for a later one that cannot read the store
+	SegmentSize int64                    // bytes after which a new message segment begins; 64 MiB if 0
+	LockTimeout time.Duration            // how long to wait for another process to leave the store; 5 s if 0
+	Grace       time.Duration            // how long a BlobRef may still be opened after its message has moved or gone; 1 min if 0
+	Clock       *clock.Clock             // whose time records have; one that shows Now if nil
+	Now         func() time.Time         // time.Now if nil
+	Log         *slog.Logger             // told of repairs; slog.Default if nil
+	Program     string                   // the version of the program, for a later one that cannot read the store
+	Committed   func(took time.Duration) // told of each commit, with its sync; nil: nobody is
 
 	// What one transaction may be: bytes of keys and values written, writes, steps of cursors; 4
 	// MiB, 5 000 and 20 000 where 0. The log is told of a larger one, or it fails with ErrTooMuch.
@@ -77,7 +78,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 	}
 	db.NoSync = o.noSync || o.Unsynced
 	s = &Store{
-		dir: dir, db: db, clock: o.Clock, log: o.Log,
+		dir: dir, db: db, clock: o.Clock, log: o.Log, told: o.Committed,
 		writes:          make(chan *write),
 		closing:         make(chan struct{}),
 		committed:       make(chan struct{}),

@@ -24,6 +24,7 @@ type Store struct {
 	spools *segment.Spools
 	clock  *clock.Clock
 	log    *slog.Logger
+	told   func(time.Duration) // see Options.Committed
 	ids    idSource
 
 	writes          chan *write

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,11 +17,10 @@ import (
 // Limits are how many connections there may be at once; 0 is any number.
 type Limits struct {
 	All        int
-	PerAddress int  // of these from one IPv4 address or IPv6 /64
-	PerNetwork int  // of these from one IPv4 /24 or IPv6 /48
-	Loopback   bool // PerAddress and PerNetwork hold for this host too, where a proxy may stand for everybody
+	PerAddress int // of these from one IPv4 address or IPv6 /64
+	PerNetwork int // of these from one IPv4 /24 or IPv6 /48
 
-	Proxies []netip.Prefix // addresses that stand for many: only All holds for them
+	Exempt []netip.Prefix // addresses that stand for many, such as proxies: only All holds for them
 }
 
 // idleGrace is how long a connection may be idle before it makes room for any other.
@@ -196,9 +194,8 @@ func (l *Limiter) Close() {
 func (l *Limiter) clientPrefix(a net.Addr) (address, network netip.Prefix, exempt bool) {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
-		return netip.Prefix{}, netip.Prefix{}, !l.limits.Loopback // a socket in the file system, say
+		return netip.Prefix{}, netip.Prefix{}, true // a socket in the file system, say
 	}
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	proxy := slices.ContainsFunc(l.limits.Proxies, func(p netip.Prefix) bool { return p.Contains(ip) })
-	return limit.Host(ip), limit.Site(ip), proxy || ip.IsLoopback() && !l.limits.Loopback
+	return limit.Host(ip), limit.Site(ip), limit.Within(l.limits.Exempt, ip)
 }

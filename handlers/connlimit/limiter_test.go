@@ -73,18 +73,14 @@ func TestLimitsOfAddressesAndNetworks(t *testing.T) {
 		p.acquire("2001:db8:0:1::1")
 		p.refuse("2001:db8:0:2::1")
 		p.acquire("2001:db8:1::1")
-		for range 10 {
-			p.acquire("127.0.0.1")
-			p.acquire("::1")
-		}
 		if n := p.evicted(); n != 0 {
 			t.Errorf("%d were evicted though there are free slots", n)
 		}
 	})
 }
 
-func TestLoopbackIsLimitedWhereAsked(t *testing.T) {
-	within(t, Limits{PerAddress: 1, Loopback: true}, func(p *fixture) {
+func TestLoopbackIsNotExempt(t *testing.T) {
+	within(t, Limits{PerAddress: 1}, func(p *fixture) {
 		p.acquire("127.0.0.1")
 		p.refuse("127.0.0.1")
 		p.acquire("127.0.0.2")
@@ -94,7 +90,7 @@ func TestLoopbackIsLimitedWhereAsked(t *testing.T) {
 // TestProxiesStandForMany: no share of one address or network holds for them.
 func TestProxiesStandForMany(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("2001:db8::7/128")}
-	within(t, Limits{All: 9, PerAddress: 1, PerNetwork: 2, Loopback: true, Proxies: proxies}, func(p *fixture) {
+	within(t, Limits{All: 9, PerAddress: 1, PerNetwork: 2, Exempt: proxies}, func(p *fixture) {
 		for range 3 {
 			p.acquire("192.0.2.7")
 			p.acquire("2001:db8::7")

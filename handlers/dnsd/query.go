@@ -64,6 +64,13 @@ func (r *run) answer(q query, out []byte) (wire []byte, t *transfer) {
 			wire, t = bare(q.wire, dns.RcodeServerFailure), nil
 		}
 	}()
+	if r.Answered != nil {
+		defer func() {
+			if len(wire) >= headerSize {
+				r.Answered(dns.RcodeToString[int(wire[3]&0xf)])
+			}
+		}()
+	}
 	req, rcode := read(q)
 	if req == nil {
 		if q.over {
@@ -462,20 +469,22 @@ type limiter struct {
 	seed    maphash.Seed
 	every   int64 // nanoseconds that one answer costs
 	burst   int64 // nanoseconds that may be owed
+	exempt  []netip.Prefix
 	slots   []atomic.Int64
 	refused atomic.Uint64
 }
 
-func newLimiter(perSecond int) *limiter {
+func newLimiter(perSecond int, exempt []netip.Prefix) *limiter {
 	return &limiter{
-		seed: maphash.MakeSeed(), every: int64(time.Second) / int64(perSecond), burst: int64(time.Second),
+		exempt: exempt,
+		seed:   maphash.MakeSeed(), every: int64(time.Second) / int64(perSecond), burst: int64(time.Second),
 		slots: make([]atomic.Int64, slots),
 	}
 }
 
 // allow counts one answer to a client, and tells whether it may have it.
 func (l *limiter) allow(from netip.Addr, now time.Time) bool {
-	if from.Unmap().IsLoopback() {
+	if limit.Within(l.exempt, from) {
 		return true
 	}
 	slot := &l.slots[maphash.Comparable(l.seed, network(from))%slots]

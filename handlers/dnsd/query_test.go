@@ -254,7 +254,7 @@ func TestNoAnswerToWhatIsNoQuery(t *testing.T) {
 
 func TestRateLimitTellsTheHonestToUseTCP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := (&Server{Zones: stubZone{"a.test"}, Rate: 10}).start()
+		r := (&Server{Zones: stubZone{"a.test"}, Rate: 10, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}).start()
 		wire := packed(t, question("a.test.", dns.TypeA))
 		out := make([]byte, udpIn)
 		count := func(from string) (full, slipped, dropped int) {
@@ -285,8 +285,10 @@ func TestRateLimitTellsTheHonestToUseTCP(t *testing.T) {
 		expect("198.51.100.1", 10)
 		expect("2001:db8:1:200::1", 10)
 		expect("2001:db8:1:2ff::1", 0)
-		expect("127.0.0.1", 100)
-		expect("::1", 100)
+		expect("127.0.0.1", 10)
+		expect("10.9.8.7", 100)
+		expect("::ffff:10.9.8.7", 100)
+		expect("fd00::1", 100)
 		time.Sleep(500 * time.Millisecond)
 		expect("192.0.2.1", 5)
 		time.Sleep(time.Hour)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime"
 	"sync"
 	"time"
@@ -56,12 +57,14 @@ type Server struct {
 	Zones Zones
 	Log   *slog.Logger // nil for slog.Default
 
-	Rate            int           // answers per second over UDP to one client network, with bursts of as many; loopback has no limit
+	Rate            int           // answers per second over UDP to one client network, with bursts of as many
 	Conns           int           // TCP connections at once
 	ConnsPerNetwork int           // of these, from one /24 (IPv4) or /48 (IPv6)
 	Idle            time.Duration // a TCP connection may take this long for its next query, and to take our answer
 	Grace           time.Duration // what is being answered when Run is told to stop gets this long
 	Now             func() time.Time
+	Answered        func(rcode string) // told of each answer; nil: nobody is
+	Exempt          []netip.Prefix     // Rate and ConnsPerNetwork do not hold for these
 
 	Secondaries []builtin.Secondary // who may copy zones; nobody else
 	Transfers   int                 // zones on their way to them at once; more wait, for Idle
@@ -128,11 +131,11 @@ func (s *Server) start() *run {
 	orElse(&r.Grace, defaultGrace)
 	orElse(&r.Transfers, defaultTransfers)
 	orElse(&r.TransferFor, defaultTransferFor)
-	r.limits, r.trusted = newLimiter(r.Rate), newLimiter(r.Rate*trustedShare)
+	r.limits, r.trusted = newLimiter(r.Rate, r.Exempt), newLimiter(r.Rate*trustedShare, r.Exempt)
 	r.cookies = newCookies(r.Now())
 	r.secondaries, r.transfers = newSecondaries(r.Secondaries), limit.NewSemaphore[*builtin.Secondary](r.Transfers, transfersEach)
 	r.conns = &connTable{open: make(map[net.Conn]struct{})}
-	r.connLimiter = connlimit.New("dns", connlimit.Limits{All: r.Conns, PerNetwork: r.ConnsPerNetwork, Loopback: true}, r.Log)
+	r.connLimiter = connlimit.New("dns", connlimit.Limits{All: r.Conns, PerNetwork: r.ConnsPerNetwork, Exempt: r.Exempt}, r.Log)
 	return r
 }
 

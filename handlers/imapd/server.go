@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -31,13 +32,14 @@ type Server struct {
 	TLS     *tls.Config // nil: a sandbox takes log-ins in the clear, any other installation takes none
 	Log     *slog.Logger
 
-	MaxConnections int           // in all
-	MaxPerAddress  int           // from one IPv4 address or IPv6 /64
-	MaxPerMailbox  int           // log-ins at a time
-	MaxCompressed  int           // connections that are compressed, each of which takes 45 KB more
-	LoginTime      time.Duration // from connecting to having logged in
-	IdleTime       time.Duration // between commands
-	Grace          time.Duration // for commands that run when the server stops
+	MaxConnections int            // in all
+	MaxPerAddress  int            // from one IPv4 address or IPv6 /64
+	Exempt         []netip.Prefix // MaxPerAddress does not hold for these
+	MaxPerMailbox  int            // log-ins at a time
+	MaxCompressed  int            // connections that are compressed, each of which takes 45 KB more
+	LoginTime      time.Duration  // from connecting to having logged in
+	IdleTime       time.Duration  // between commands
+	Grace          time.Duration  // for commands that run when the server stops
 
 	pool        *deflate.Pool // compresses
 	limiterOnce sync.Once     // of crowd
@@ -74,7 +76,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error 
 		return errors.New("serve IMAP over TLS: no certificate")
 	}
 	s.limiterOnce.Do(func() {
-		s.limiter = connlimit.New("imap", connlimit.Limits{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Loopback: true}, s.Log)
+		s.limiter = connlimit.New("imap", connlimit.Limits{All: s.MaxConnections, PerAddress: s.MaxPerAddress, Exempt: s.Exempt}, s.Log)
 	})
 	defer s.limiter.Close()
 	r := &run{Server: s, implicit: implicit, conns: map[*trackedConn]struct{}{}, parser: newConnQueue(ln.Addr())}

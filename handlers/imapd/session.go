@@ -75,6 +75,7 @@ func (ss *session) Login(username, password string) error {
 	ip := addressOf(ss.conn.RemoteAddr())
 	ss.conn.slot.Busy() // and it stays so after log-in
 	user, err := ss.server.Service.LoginMailbox(ss.conn.ctx, username, password, ip)
+	ss.server.Service.Metrics.CountLogin("imap", err)
 	if err != nil {
 		ss.conn.slot.Idle()
 		if ss.failedLogins++; ss.failedLogins >= maxLogins {

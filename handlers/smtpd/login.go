@@ -45,6 +45,7 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 
 func (s loginSession) logIn(email, password string) error {
 	u, err := s.service.LoginMailbox(s.ctx, email, password, s.ip.String())
+	s.service.Metrics.CountLogin("smtp", err)
 	if err == nil {
 		s.user = &u
 		s.conn.progress()

@@ -8,7 +8,7 @@ import (
 
 func TestClientLimits(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	l := Limits{MessagesPerMinute: 2, RecipientsPerMinute: 2, ErrorsPerMinute: 2}
+	l := Limits{MessagesPerMinute: 2, RecipientsPerMinute: 2, ErrorsPerMinute: 2, Exempt: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}
 	c := newClientRates(l, func() time.Time { return now })
 	one, far := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("198.51.100.1")
 	for _, a := range []event{message, recipient, failure} {
@@ -31,8 +31,13 @@ func TestClientLimits(t *testing.T) {
 		t.Error("the window does not end")
 	}
 	for range 20 {
-		if !c.allow(netip.MustParseAddr("127.0.0.1"), message) || !c.allow(netip.MustParseAddr("::1"), message) {
-			t.Fatal("loopback is limited")
+		if !c.allow(netip.MustParseAddr("10.9.8.7"), message) || !c.allow(netip.MustParseAddr("::ffff:10.9.8.7"), message) {
+			t.Fatal("an exempt address is limited")
+		}
+	}
+	for i := range 3 {
+		if got := c.allow(netip.MustParseAddr("127.0.0.1"), message); got != (i < 2) {
+			t.Errorf("event %d from loopback: %v", i, got)
 		}
 	}
 }

@@ -104,7 +104,7 @@ func (s *Server) start(ctx context.Context, mode Mode) *run {
 		r.log = slog.Default()
 	}
 	r.limiter = connlimit.New(mode.String(), connlimit.Limits{
-		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork,
+		All: s.Limits.Conns, PerAddress: s.Limits.ConnsPerAddress, PerNetwork: s.Limits.ConnsPerNetwork, Exempt: s.Limits.Exempt,
 	}, r.log)
 	// A message that is being received may be taken after ctx has ended.
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
@@ -303,6 +303,8 @@ type Limits struct {
 	RecipientsPerMinute int
 	ErrorsPerMinute     int // unknown recipients and failed log-ins
 
+	Exempt []netip.Prefix // only Conns holds for these
+
 	Messages int   // in one connection
 	Commands int   // in one connection, without any that achieves something
 	Unknown  int   // recipients of one connection that are refused
@@ -336,8 +338,8 @@ const (
 	networkFactor = 4 // what a network may do, in multiples of what an address may
 )
 
-// clientRates counts what every address and network does in a minute. Loopback is counted but not
-// limited: a proxy, a test or a mail program on this host stands for many.
+// clientRates counts what every address and network does in a minute. Exempt ones are counted but
+// not limited.
 type clientRates struct {
 	limits Limits
 	now    func() time.Time
@@ -370,5 +372,5 @@ func (c *clientRates) allow(ip netip.Addr, what event) bool {
 	now := c.now()
 	address := c.counts.Add(rateKey{limit.Host(ip), what}, now)
 	network := c.counts.Add(rateKey{limit.Site(ip), what}, now)
-	return ip.IsLoopback() || address <= most && network <= networkFactor*most
+	return limit.Within(c.limits.Exempt, ip) || address <= most && network <= networkFactor*most
 }

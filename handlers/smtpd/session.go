@@ -41,6 +41,7 @@ type envelope struct {
 	from     string
 	opts     smtp.MailOptions
 	accepted []mta.Recipient // MX
+	refused  int             // MX: the code for the last recipient that was not taken
 	to       []mta.Rcpt      // submission
 }
 
@@ -50,13 +51,36 @@ type loginSession struct{ *session }
 func (s *session) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.countRefused()
 	s.envelope = nil
+}
+
+// countRefused counts a message that was not sent since none of its recipients was taken.
+func (s *session) countRefused() {
+	if e := s.envelope; e != nil && e.refused != 0 && len(e.accepted) == 0 {
+		s.countReceived(e.refused)
+	}
+}
+
+// countReceived counts a message from another server, by the code of the answer.
+func (s *session) countReceived(code int) {
+	if s.mode != MX {
+		return
+	}
+	result := core.ReceivedAccepted
+	if code >= 500 {
+		result = core.ReceivedRejected
+	} else if code >= 400 {
+		result = core.ReceivedDeferred
+	}
+	s.service.Metrics.Received.Add(result)
 }
 
 func (s *session) Logout() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
+	s.countRefused()
+	s.closed, s.envelope = true, nil
 	s.end()
 	return nil
 }
@@ -166,6 +190,9 @@ func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) erro
 // guesses names.
 func (s *session) rejectRecipient(err error) error {
 	e := s.smtpError(err)
+	if of := s.current(); of != nil {
+		of.refused = e.Code
+	}
 	if e.Code < 500 {
 		return s.closeIf421(e)
 	}
@@ -206,13 +233,18 @@ func (s *session) Data(r io.Reader) error {
 	spool, err := s.service.Spool(lines)
 	lines.free()
 	if err != nil {
-		return s.smtpError(bodyError(err))
+		e := s.smtpError(bodyError(err))
+		s.countReceived(e.Code)
+		return e
 	}
 	defer spool.Close()
 	id, err := s.deliver(e, spool)
 	if err != nil {
-		return s.smtpError(err)
+		e := s.smtpError(err)
+		s.countReceived(e.Code)
+		return e
 	}
+	s.countReceived(250)
 	s.conn.progress()
 	return reply(250, "2.0.0", "OK: queued as "+id)
 }

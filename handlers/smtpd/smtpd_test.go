@@ -37,6 +37,7 @@ func open(t testing.TB, change func(*core.Config, *smtpd.Server)) *house {
 	t.Helper()
 	h := &house{zone: &zone{txt: map[string]string{}}, addr: map[smtpd.Mode]string{}, log: &logBook{}}
 	settings := &smtpd.Server{Limits: smtpd.DefaultLimits()}
+	settings.Limits.Exempt = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} // as in the sandbox
 	h.Sandbox = servicetest.New(t, func(c *core.Config) {
 		c.Resolver = h.zone
 		if change != nil {

@@ -2,6 +2,7 @@ package limit
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -84,6 +85,12 @@ func Prefix(ip netip.Addr, bits4, bits6 int) netip.Prefix {
 		return netip.Prefix{}
 	}
 	return p
+}
+
+// Within tells whether an address is in one of the networks.
+func Within(networks []netip.Prefix, ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) })
 }
 
 // Host returns the network that one host has to itself: an IPv4 address, or an IPv6 /64.

@@ -71,6 +71,21 @@ func (s *Service) CertificateFor(name string) *tls.Certificate {
 // HostCertificate gives the one of this host's own name; nil if there is none.
 func (s *Service) HostCertificate() *tls.Certificate { return s.CertificateFor(s.Config.Hostname) }
 
+// FirstExpiry is when the first certificate ends of all that a certificate authority gave us, but
+// for this host's; zero: there is none.
+func (s *Service) FirstExpiry() (first time.Time) {
+	for name, one := range *s.certs.Index.Load() {
+		if name == s.Config.Hostname || one.cert == nil {
+			continue
+		}
+		leaf, err := x509.ParseCertificate(one.cert.Certificate[0])
+		if err == nil && (first.IsZero() || leaf.NotAfter.Before(first)) {
+			first = leaf.NotAfter
+		}
+	}
+	return first
+}
+
 // ChallengeAnswer gives what a certificate authority is to find under a token (RFC 8555 section
 // 8.3).
 func (s *Service) ChallengeAnswer(token string) (string, bool) {

@@ -86,6 +86,7 @@ type Config struct {
 	HTTPSPort   int                                 // where; 0: 443
 	ACME        *ACME                               // nil: certificates come from files, or there are none
 	Version     string
+	Metrics     *Metrics // nil: new ones
 
 	SMTPPort                     int    // where other servers bring mail; 0: nowhere
 	SubmissionPort, IMAPPort     int    // what mail clients are told

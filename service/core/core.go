@@ -17,6 +17,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -41,6 +42,7 @@ type Core struct {
 	Logins        *logins
 	LoginAttempts *loginAttempts
 	Hub           *jobs.Watchers[uint32] // of mailboxes; told when something in one has changed
+	Metrics       *Metrics
 
 	confirmations *confirmations
 	attempts      *attempts
@@ -57,7 +59,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	return &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
 		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), Hub: new(jobs.Watchers[uint32]), confirmations: newConfirmations(),
-		attempts: newAttempts(),
+		attempts: newAttempts(), Metrics: cmp.Or(c.Metrics, NewMetrics()),
 	}
 }
 

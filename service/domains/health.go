@@ -192,6 +192,15 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	if l.At.Before(d.CheckedAt) { // a newer one was quicker
 		return nil
 	}
+	tx.After(func() {
+		result := "unknown"
+		if l.healthy() {
+			result = "healthy"
+		} else if l.failing() {
+			result = "failing"
+		}
+		s.Metrics.DNSChecks.Add(result)
+	})
 	keepDS(d, l.ds)
 	if l.proof != "" && d.Claim != store.ClaimProven && !d.Gone() {
 		if won, err := s.prove(tx, d, l.proof); err != nil || !won && d.ClaimEnded() {

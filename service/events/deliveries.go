@@ -135,6 +135,7 @@ func (s *Service) recordDelivery(row *store.Delivery, gone bool) jobs.Writes {
 		if err := store.Deliveries.Put(tx, row); err != nil {
 			return err
 		}
+		tx.After(func() { s.Metrics.Webhooks.Add(row.Outcome) })
 		w, err := store.Webhooks.Find(tx, row.WebhookID)
 		if w == nil || err != nil {
 			return err

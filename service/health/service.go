@@ -24,6 +24,8 @@ type Service struct {
 	*core.Core
 	// Backups are those that the settings ask for; nil: they ask for none. It is set before use.
 	Backups *backup.Schedule
+	// Certificates are those of the listeners. It is set before use.
+	Certificates Certificates
 
 	started time.Time
 	clock   clock
@@ -35,7 +37,9 @@ type Service struct {
 
 // New puts the room together.
 func New(c *core.Core) *Service {
-	return &Service{Core: c, started: c.Now(), clock: clock{start: time.Now()}}
+	s := &Service{Core: c, started: c.Now(), clock: clock{start: time.Now()}}
+	s.addMetrics(&c.Metrics.Registry)
+	return s
 }
 
 // Statuses of a check, and of all together.

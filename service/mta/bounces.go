@@ -77,7 +77,7 @@ func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 		if row == nil {
 			return err
 		}
-		if err := recordAttempt(tx, row, m.route, r); err != nil {
+		if err := s.recordAttempt(tx, row, m.route, r); err != nil {
 			return err
 		}
 		if err := s.sendReport(tx, m.sub, report); err != nil {

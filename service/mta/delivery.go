@@ -396,7 +396,7 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 		if j.Due.Before(due) { // somebody asked for it
 			row.NextAt = j.Due
 		}
-		if err := recordAttempt(tx, row, m.route, o.result); err != nil {
+		if err := s.recordAttempt(tx, row, m.route, o.result); err != nil {
 			return err
 		}
 		if paced {
@@ -454,7 +454,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 		if err != nil {
 			return err
 		}
-		if err := recordAttempt(tx, row, d.route, r.result); err != nil {
+		if err := s.recordAttempt(tx, row, d.route, r.result); err != nil {
 			return err
 		}
 		if err := s.sendReport(tx, d.sub, report); err != nil {
@@ -529,7 +529,10 @@ func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 
 // recordAttempt notes an attempt in the row, and its TLS sessions for the report to the recipient's
 // domain.
-func recordAttempt(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) error {
+func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) error {
+	tx.After(func() {
+		s.Metrics.Deliveries.Add(r.transport, map[deliver.Status]string{deliver.Delivered: "delivered", deliver.Temporary: "deferred", deliver.Permanent: "failed"}[result.Status])
+	})
 	row.Attempts++
 	row.Transport, row.Provider, row.LastResponse = r.transport, "", result.Reply
 	if r.relay != nil {

@@ -41,6 +41,7 @@ type State struct {
 	Verified bool      // that one was read back
 	Late     bool      // it is older than two intervals; where there is none, the server runs for as long
 	Full     bool      // the next backup is a full one, since entries were dropped that it would stand on
+	Failures int       // backups that failed since the start
 	BackupErr,
 	SendErr error // of the last try to make a backup, and to send entries; nil: it went well
 }
@@ -81,6 +82,8 @@ func (s *Schedule) made(at time.Time, verified bool, err error) {
 	defer s.mu.Unlock()
 	if s.state.BackupErr = err; err == nil {
 		s.state.LastAt, s.state.Verified = at, verified
+	} else {
+		s.state.Failures++
 	}
 }
 

@@ -1,0 +1,82 @@
+package handlers
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/metrics"
+)
+
+// MetricsReaders are those who may read /metrics; the zero value lets nobody.
+type MetricsReaders struct {
+	Token string // as in "Authorization: Bearer TOKEN"; "": no token lets anybody
+	From  []netip.Prefix
+}
+
+// allow tells whether the sender of a request may read the metrics. The local socket is the
+// operator's.
+func (m *MetricsReaders) allow(r *http.Request) bool {
+	addr := remoteAddr(r)
+	if ip, err := netip.ParseAddr(addr); addr == "" || err == nil && limit.Within(m.From, ip) {
+		return true
+	}
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	given, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(m.Token))
+	return subtle.ConstantTimeCompare(given[:], want[:]) == 1 && ok && m.Token != ""
+}
+
+// metrics shows what is counted.
+func (s *Server) metrics(c *call) {
+	c.w.Header().Set("Cache-Control", "no-store")
+	if !s.Metrics.allow(c.r) {
+		http.Error(c.w, "You may not read the metrics. Give the token of [metrics] token as Authorization: Bearer, or add your address to [metrics] allowed_networks.", http.StatusForbidden)
+		return
+	}
+	c.w.Header().Set("Content-Type", metrics.ContentType)
+	if err := s.svc.Metrics.Registry.Write(c.w); err != nil {
+		s.Log.Debug("send the metrics", "request_id", c.id, "error", err)
+	}
+}
+
+// A statusWriter remembers the status of an answer.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 && status >= http.StatusOK {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// count counts an answered request. What is no operation of the API counts as "other".
+func (s *Server) count(c *call, w *statusWriter, began time.Time) {
+	name := "other"
+	if c.op != nil {
+		name = c.op.name
+		s.svc.Metrics.RequestTime.Observe(time.Since(began))
+	}
+	status := w.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	s.svc.Metrics.Requests.Add(name, strconv.Itoa(status))
+}

@@ -1,0 +1,142 @@
+package proxyproto
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+// MaxHeader is the length of the longest header that is read: what every network carries in one
+// piece (section 2.2 of the specification).
+const MaxHeader = 536
+
+// maxLine is the length of the longest header of version 1, with its CRLF (section 2.1).
+const maxLine = 107
+
+// A Header is what the proxy said.
+type Header struct {
+	// Source is the client's address. It is not valid if the proxy does not know one, or speaks
+	// for itself.
+	Source netip.AddrPort
+}
+
+// errPartial means that a header goes on behind the bytes that are there.
+var errPartial = errors.New("the PROXY header is not complete")
+
+// signature begins a header of version 2.
+const signature = "\r\n\r\n\x00\r\nQUIT\n"
+
+// Parse reads the header at the beginning of b, and gives its length. The error is errPartial if
+// more bytes are needed.
+func Parse(b []byte) (h Header, n int, err error) {
+	switch {
+	case bytes.HasPrefix(b, []byte("PROXY ")):
+		return parseLine(b)
+	case bytes.HasPrefix(b, []byte(signature)):
+		return parseBinary(b)
+	case strings.HasPrefix("PROXY ", string(b)), strings.HasPrefix(signature, string(b)):
+		return h, 0, errPartial
+	}
+	return h, 0, errors.New("there is no PROXY header")
+}
+
+// parseLine reads version 1: "PROXY TCP4 SOURCE DESTINATION PORT PORT\r\n".
+func parseLine(b []byte) (h Header, n int, err error) {
+	end := bytes.IndexByte(b, '\n')
+	switch {
+	case end < 0 && len(b) < maxLine:
+		return h, 0, errPartial
+	case end < 0 || end >= maxLine:
+		return h, 0, errors.New("the PROXY header is longer than 107 bytes")
+	case b[end-1] != '\r':
+		return h, 0, errors.New("the PROXY header ends with a bare LF")
+	}
+	words := strings.Split(string(b[:end-1]), " ")
+	if words[1] == "UNKNOWN" { // what follows does not count
+		return h, end + 1, nil
+	}
+	if len(words) != 6 {
+		return h, 0, errors.New("the PROXY header is not PROXY TCP4|TCP6 and four words")
+	}
+	source, ok := addrPort(words[1], words[2], words[4])
+	if _, fine := addrPort(words[1], words[3], words[5]); !ok || !fine {
+		return h, 0, errors.New("the PROXY header has an address or a port that cannot be read")
+	}
+	return Header{source}, end + 1, nil
+}
+
+// addrPort reads an address of a family with its port, in the one form that each has.
+func addrPort(family, address, port string) (netip.AddrPort, bool) {
+	ip, err := netip.ParseAddr(address)
+	n, err2 := strconv.ParseUint(port, 10, 16)
+	ok := err == nil && err2 == nil && ip.Zone() == "" && strconv.FormatUint(n, 10) == port &&
+		(family == "TCP4" && ip.Is4() || family == "TCP6" && ip.Is6())
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok
+}
+
+// Values of version 2.
+const (
+	commandLocal = 0x20 // with the version in the upper half
+	commandProxy = 0x21
+	overIPv4     = 0x11 // TCP
+	overIPv6     = 0x21
+)
+
+// parseBinary reads version 2: the signature, command, family, length, addresses, and extensions,
+// which are passed over.
+func parseBinary(b []byte) (h Header, n int, err error) {
+	const fixed = len(signature) + 4
+	if len(b) < fixed {
+		return h, 0, errPartial
+	}
+	command, family, length := b[len(signature)], b[len(signature)+1], binary.BigEndian.Uint16(b[len(signature)+2:])
+	if n = fixed + int(length); n > MaxHeader {
+		return h, 0, errors.New("the PROXY header is longer than 536 bytes")
+	}
+	if command != commandLocal && command != commandProxy {
+		return h, 0, errors.New("the PROXY header has an unknown version or command")
+	}
+	if family>>4 > 3 || family&0xf > 2 {
+		return h, 0, errors.New("the PROXY header has an unknown family")
+	}
+	size := map[byte]int{overIPv4: 4, overIPv6: 16}[family]
+	if command == commandLocal {
+		size = 0
+	}
+	if int(length) < 2*size+4 && size > 0 {
+		return h, 0, errors.New("the PROXY header is shorter than its addresses")
+	}
+	if len(b) < n {
+		return h, 0, errPartial
+	}
+	if size > 0 {
+		ip, _ := netip.AddrFromSlice(b[fixed : fixed+size])
+		h.Source = netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(b[fixed+2*size:]))
+	}
+	return h, n, nil
+}
+
+// Loopback addresses that a header claims are replaced by those that stand for no host (RFC 7600
+// section 4.8, RFC 9780), since some trust who connects from this host.
+var (
+	noHost4 = netip.MustParseAddr("192.0.0.8")
+	noHost6 = netip.MustParseAddr("100:0:0:1::")
+)
+
+// address is what the connection's remote address is.
+func (h Header) address(proxy net.Addr) net.Addr {
+	at := h.Source
+	switch ip := at.Addr(); {
+	case !at.IsValid():
+		return proxy
+	case ip.IsLoopback() && ip.Is4():
+		at = netip.AddrPortFrom(noHost4, at.Port())
+	case ip.IsLoopback():
+		at = netip.AddrPortFrom(noHost6, at.Port())
+	}
+	return net.TCPAddrFromAddrPort(at)
+}

@@ -1,0 +1,63 @@
+package core
+
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/internal/metrics"
+)
+
+// Metrics are what is counted of the whole installation. No label holds an address, a tenant or an
+// id. What is found when somebody asks, such as the depth of the queue, is in package health.
+type Metrics struct {
+	Registry metrics.Registry
+
+	Received     *metrics.Counter // result
+	Deliveries   *metrics.Counter // route, result
+	Logins       *metrics.Counter // protocol, result
+	Requests     *metrics.Counter // operation, code
+	RequestTime  *metrics.Histogram
+	DNSQueries   *metrics.Counter // rcode
+	DNSChecks    *metrics.Counter // result
+	CommitTime   *metrics.Histogram
+	Webhooks     *metrics.Counter // result
+	JobsFinished *metrics.Counter // kind, result
+}
+
+// Results of messages that come in, and of log-ins.
+const (
+	ReceivedAccepted = "accepted"
+	ReceivedRejected = "rejected"
+	ReceivedDeferred = "deferred"
+	LoginOK          = "ok"
+	LoginFailed      = "failed"
+)
+
+// NewMetrics makes the families of what is counted.
+func NewMetrics() *Metrics {
+	const ms = time.Millisecond
+	m := &Metrics{}
+	r := &m.Registry
+	m.Received = r.Counter("mailstead_received_messages_total", "Messages from other servers, by what was answered.", []string{"result"},
+		ReceivedAccepted, ReceivedRejected, ReceivedDeferred)
+	m.Deliveries = r.Counter("mailstead_deliveries_total", "Attempts to deliver a message to a recipient.", []string{"route", "result"})
+	m.Logins = r.Counter("mailstead_logins_total", "Log-ins with a password or passkey.", []string{"protocol", "result"})
+	m.Requests = r.Counter("mailstead_http_requests_total", "HTTP requests that were answered.", []string{"operation", "code"})
+	m.RequestTime = r.Histogram("mailstead_http_request_duration_seconds", "How long operations of the API took.",
+		ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, 500*ms, time.Second, 5*time.Second, 30*time.Second)
+	m.DNSQueries = r.Counter("mailstead_dns_queries_total", "Queries that the DNS server answered.", []string{"rcode"})
+	m.DNSChecks = r.Counter("mailstead_dns_checks_total", "Live checks of the records of domains.", []string{"result"}, "healthy", "failing", "unknown")
+	m.CommitTime = r.Histogram("mailstead_commit_duration_seconds", "How long transactions of the store took, with their sync.",
+		ms/2, ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, time.Second, 5*time.Second)
+	m.Webhooks = r.Counter("mailstead_webhook_deliveries_total", "Attempts to deliver an event to a webhook endpoint.", []string{"result"}, "success", "failed")
+	m.JobsFinished = r.Counter("mailstead_jobs_finished_total", "Jobs that have ended.", []string{"kind", "result"})
+	return m
+}
+
+// CountLogin counts a log-in, which err ended if it is not nil.
+func (m *Metrics) CountLogin(protocol string, err error) {
+	result := LoginOK
+	if err != nil {
+		result = LoginFailed
+	}
+	m.Logins.Add(protocol, result)
+}
