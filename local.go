@@ -65,6 +65,9 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 		mux.Handle(advancePath, localCommand(svc.AdvanceClock))
 	}
 	mux.HandleFunc(profilePath, serveProfile)
+	mux.HandleFunc(importPath, in.importMessages)
+	mux.HandleFunc(exportPath, in.exportMessages)
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	return mux
 }
 

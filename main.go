@@ -81,6 +81,8 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 					command("verify", "read every backup of a place and compare it with what was stored", "", backupVerifyCommand, fromFlags()...),
 				},
 			},
+			{Name: "import", Usage: "bring mail in from elsewhere", Subcommands: importCommands()},
+			{Name: "export", Usage: "take mail out, with its domains and settings", Subcommands: exportCommands()},
 			command("restore", "make a data directory of a backup, or bring a mailbox back", "", restoreCommand, restoreFlags()...),
 			command("rehearse", "migrate a copy of the store to this version and compare it; --swap does it for good", "", rehearseCommand, rehearseFlags()...),
 			command("check", "verify every index, blob and reference of a stopped store; --rebuild makes a damaged database anew", "", checkCommand, checkFlags()...),

@@ -250,6 +250,8 @@
 //	grey_tuple.time          expires ms 8
 //	known_sender             account, domain → KnownSender
 //	known_sender.time        expires ms 8
+//	imported                 mailbox and digest, in hex → Imported
+//	imported.time            expires ms 8
 //	master_key               "master" → MasterKey
 //	sandbox_clock            "clock" → SandboxClock
 //
@@ -337,6 +339,7 @@
 //	dmarc_day          until its day is reported
 //	grey_tuple         100 000 rows; 36 days
 //	known_sender       200 000 rows; 180 days
+//	imported           one row an imported message; 90 days
 //	master_key         one row
 //	sandbox_clock      one row
 package store

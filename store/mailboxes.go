@@ -1,8 +1,11 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/store/rowform"
 )
 
 // A Mailbox is one address that takes and sends mail; the API calls it an email user.
@@ -266,4 +269,25 @@ type RemoteCopy struct {
 var (
 	RemoteCopies          = newTable("remote_copy", func(c *RemoteCopy) string { return c.ID })
 	RemoteCopiesByAccount = RemoteCopies.index("account", func(c *RemoteCopy) string { return c.AccountID })
+)
+
+// An Imported message was brought in from elsewhere. An import that is begun again leaves it out.
+type Imported struct {
+	ID      string // see ImportedID
+	Expires time.Time
+}
+
+func (i *Imported) fields(c *rowform.Coder) {
+	c.Version(1)
+	c.String(&i.ID)
+	c.Time(&i.Expires)
+}
+
+// ImportedID is the id of a message that came into a mailbox, from a digest that names it.
+func ImportedID(mailbox uint32, digest [16]byte) string { return fmt.Sprintf("%08x%x", mailbox, digest) }
+
+// ImportedMessages keeps them; ImportedByTime finds those that are forgotten first.
+var (
+	ImportedMessages = newTable("imported", func(i *Imported) string { return i.ID }).binary((*Imported).fields)
+	ImportedByTime   = ImportedMessages.index("time", func(i *Imported) string { return TimeKey(i.Expires) })
 )

@@ -238,7 +238,7 @@ func prepareDatabase(path string, o Options) (without bool, err error) {
 var tables = []anyTable{
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
-	Mailboxes, SubscribedNames, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
+	Mailboxes, SubscribedNames, ImportedMessages, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
 	Jobs,
 	Webhooks, Events, Deliveries,
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,

@@ -1,0 +1,291 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// imported is what an import or an export prints.
+type imported struct {
+	Messages, Imported, Skipped, Failed int
+	Mailboxes, Folders                  int
+	Bytes                               int64
+	Errors                              []struct{ Source, Message string }
+}
+
+// transfer runs an import or export, and gives what it prints.
+func transfer(t *testing.T, code int, args ...string) (out imported) {
+	t.Helper()
+	text, got := mailstead(t, append(args, "--json")...)
+	if got != code {
+		t.Fatalf("mailstead %s: exit code %d, want %d: %s", strings.Join(args, " "), got, code, text)
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	return out
+}
+
+// A kept message is what a Maildir says of one.
+type keptMessage struct {
+	text, flags string
+	date        int64
+}
+
+// readMaildir gives the messages of each folder, in the order of their names.
+func readMaildir(t *testing.T, dir string) map[string][]keptMessage {
+	t.Helper()
+	all := map[string][]keptMessage{}
+	for _, path := range slices.Concat(globbed(t, filepath.Join(dir, "cur", "*")), globbed(t, filepath.Join(dir, ".*", "cur", "*"))) {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder := filepath.Base(filepath.Dir(filepath.Dir(path)))
+		if !strings.HasPrefix(folder, ".") {
+			folder = ""
+		}
+		_, flags, _ := strings.Cut(filepath.Base(path), ":2,")
+		all[folder] = append(all[folder], keptMessage{string(text), flags, info.ModTime().Unix()})
+	}
+	return all
+}
+
+// writeMaildirMessage writes a file of a Maildir.
+func writeMaildirMessage(t *testing.T, dir, name, text string, date time.Time) {
+	t.Helper()
+	for _, sub := range []string{"cur", "new", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(dir, "cur", name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(path, date, date); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestImportAndExport: a Maildir comes in and goes out with the same bytes, flags and dates, also
+// by way of mbox files, with a running server and without one.
+func TestImportAndExport(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, "")
+	i.addDomain("boxes.test")
+	for _, name := range []string{"ann", "bob", "cat"} {
+		i.addMailbox(name+"@boxes.test", "correct horse")
+	}
+	dir := t.TempDir()
+	source := filepath.Join(dir, "source")
+	random := rand.New(rand.NewPCG(2026, 10))
+	folders := map[string]string{"": "", ".Sent Items": ".Sent", ".Work.Gr&APYA3w-e": ".Work.Gr&APYA3w-e", ".INBOX.Lists": ".Lists", ".Spam": ".Junk"}
+	want := map[string][]keptMessage{}
+	n := 0
+	for from, to := range folders {
+		for range 40 {
+			n++
+			text := fmt.Sprintf("From: a%d@far.test\nSubject: number %d\n\n", n, n) + strings.Repeat("From here\n>From there\n\nx\xff\n", random.IntN(20))
+			if n%7 == 0 {
+				text += "no end of the line"
+			}
+			flags := ""
+			for _, c := range "DFPRST" {
+				if random.IntN(3) == 0 {
+					flags += string(c)
+				}
+			}
+			date := time.Unix(1_700_000_000+int64(n/2), 0) // two of each second
+			name := fmt.Sprintf("%d.M%04d.host", date.Unix(), n)
+			writeMaildirMessage(t, filepath.Join(source, from), name+":2,"+flags, text, date)
+			want[to] = append(want[to], keptMessage{strings.ReplaceAll(text, "\n", "\r\n"), flags, date.Unix()})
+		}
+	}
+	writeMaildirMessage(t, source, "1600000000.empty:2,", "", time.Unix(1_600_000_000, 0))
+
+	// It comes in once, however often it is imported.
+	data := []string{"--data", i.dir}
+	in := transfer(t, 1, append([]string{"import", "maildir", "--from", source, "--to", "ann@boxes.test"}, data...)...)
+	if in.Messages != n+1 || in.Imported != n || in.Failed != 1 || in.Folders != len(folders) || len(in.Errors) != 1 || !strings.Contains(in.Errors[0].Source, "empty") {
+		t.Fatalf("%+v", in)
+	}
+	if err := os.Remove(filepath.Join(source, "cur", "1600000000.empty:2,")); err != nil {
+		t.Fatal(err)
+	}
+	if again := transfer(t, 0, append([]string{"import", "maildir", "--from", source, "--to", "ann@boxes.test"}, data...)...); again.Skipped != n || again.Imported+again.Failed != 0 {
+		t.Fatalf("%+v", again)
+	}
+	same := func(got map[string][]keptMessage) {
+		t.Helper()
+		for folder := range folders {
+			folder = folders[folder]
+			if !slices.Equal(got[folder], want[folder]) {
+				t.Errorf("folder %q: %d messages, want %d as they were", folder, len(got[folder]), len(want[folder]))
+				for k := range min(len(got[folder]), len(want[folder])) {
+					if got[folder][k] != want[folder][k] {
+						t.Fatalf("message %d: %+v, want %+v", k, got[folder][k], want[folder][k])
+					}
+				}
+			}
+		}
+	}
+	out := transfer(t, 0, append([]string{"export", "maildir", "--to", filepath.Join(dir, "a"), "--from", "ann@boxes.test"}, data...)...)
+	if out.Mailboxes != 1 || out.Messages != n || len(out.Errors) != 0 {
+		t.Errorf("%+v", out)
+	}
+	same(readMaildir(t, filepath.Join(dir, "a", "ann@boxes.test")))
+	var account struct {
+		Domains   []struct{ Domain string }
+		Mailboxes []struct{ Email string }
+		Records   map[string]any
+		Webhooks  []any
+		Settings  map[string]any
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "a", "account.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &account)
+	}
+	if err != nil || len(account.Domains) != 1 || len(account.Mailboxes) != 3 || account.Settings["plan"] == nil || account.Webhooks == nil || account.Records["boxes.test"] == nil {
+		t.Errorf("%v %s", err, text)
+	}
+
+	// By way of mbox files, with the server stopped. A message without an end of its last line gets
+	// one there.
+	i.stop()
+	transfer(t, 0, append([]string{"export", "mbox", "--to", filepath.Join(dir, "b"), "--all"}, data...)...)
+	if text, code := mailstead(t, append([]string{"export", "mbox", "--to", filepath.Join(dir, "b"), "--all"}, data...)...); code != 1 {
+		t.Errorf("a second export to the same place: %d %s", code, text)
+	}
+	for folder, file := range map[string]string{"INBOX": "INBOX", "Sent": "Sent", "Work/Größe": "Work.Größe", "Lists": "Lists", "Junk": "Junk"} {
+		transfer(t, 0, append([]string{"import", "mbox", "--from", filepath.Join(dir, "b", "ann@boxes.test", file+".mbox"), "--to", "bob@boxes.test", "--folder", folder}, data...)...)
+	}
+	transfer(t, 0, append([]string{"export", "maildir", "--to", filepath.Join(dir, "c"), "--from", "bob@boxes.test"}, data...)...)
+	for _, list := range want {
+		for k := range list {
+			if !strings.HasSuffix(list[k].text, "\r\n") {
+				list[k].text += "\r\n"
+			}
+			list[k].flags = strings.ReplaceAll(list[k].flags, "P", "") // mbox files have none
+		}
+	}
+	same(readMaildir(t, filepath.Join(dir, "c", "bob@boxes.test")))
+
+	// A list of mailboxes.
+	list := filepath.Join(dir, "list.csv")
+	if err := os.WriteFile(list, []byte("from,to\n"+source+",cat@boxes.test\n"+source+",nobody@boxes.test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, code := mailstead(t, append([]string{"import", "maildir", "--list", list}, data...)...); code != 1 {
+		t.Errorf("a mailbox that is not there: %d %s", code, text)
+	}
+	if err := os.WriteFile(list, []byte("from,to\n"+source+",cat@boxes.test\n"+source+",bob@boxes.test\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if in := transfer(t, 0, append([]string{"import", "maildir", "--list", list}, data...)...); in.Skipped != n || in.Imported != n {
+		t.Errorf("%+v", in)
+	}
+	i.start()
+	if got := len(i.inbox(i.mailboxID("ann@boxes.test"))); got != 40 {
+		t.Errorf("%d messages in the inbox", got)
+	}
+}
+
+// mailboxID finds a mailbox by its address.
+func (i *instance) mailboxID(email string) string {
+	i.t.Helper()
+	var page struct {
+		Data []struct {
+			ID    string `json:"user_id"`
+			Email string
+		}
+	}
+	i.want(200, "GET", "/v1/email-users?q="+email, nil, &page)
+	for _, m := range page.Data {
+		if m.Email == email {
+			return m.ID
+		}
+	}
+	i.t.Fatalf("there is no %s", email)
+	return ""
+}
+
+// TestImportIsKilled: an import that a crash of the server ends goes on where it was, and brings
+// each message once, in the order of the file. CI has a few thousand messages; make soak-import has
+// 200 000, with the time and the memory that they take.
+func TestImportIsKilled(t *testing.T) {
+	t.Parallel()
+	n, kills := 3000, 3
+	if v, err := strconv.Atoi(os.Getenv("MAILSTEAD_IMPORT")); err == nil {
+		n, kills = v, 10
+	}
+	i := newInstance(t, generousLimits)
+	i.addDomain("boxes.test")
+	ann := i.addMailbox("ann@boxes.test", "correct horse")
+	file := filepath.Join(t.TempDir(), "all.mbox")
+	var text bytes.Buffer
+	random := rand.New(rand.NewPCG(2026, 11))
+	for k := range n {
+		fmt.Fprintf(&text, "From a@far.test Tue Nov 24 10:00:00 2026\nFrom: a@far.test\nSubject: number %d\n\n", k)
+		for range 20 {
+			fmt.Fprintf(&text, "%x %x %x winter weekly\n", random.Uint64(), random.Uint64(), random.Uint64())
+		}
+		text.WriteString("\n")
+	}
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"import", "mbox", "--data", i.dir, "--from", file, "--to", "ann@boxes.test", "--json"}
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range kills {
+		cmd := exec.Command(path, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(200+random.IntN(800)) * time.Millisecond)
+		i.kill()
+		_ = cmd.Wait() // it may have been done
+		i.start()
+	}
+	began := time.Now()
+	last := transfer(t, 0, args[:len(args)-1]...)
+	if last.Imported+last.Skipped != n || last.Failed != 0 {
+		t.Errorf("%+v", last)
+	}
+	t.Logf("%d of %d messages after %d kills, %.0f a second; the server's memory at most %.0f MiB",
+		last.Imported, n, kills, float64(last.Imported)/time.Since(began).Seconds(), status(i.cmd.Process.Pid)["VmHWM:"]/1024)
+	if n > 10_000 && status(i.cmd.Process.Pid)["VmHWM:"] > 256<<10 {
+		t.Error("the server took more than 256 MiB")
+	}
+	rows := i.inbox(ann)
+	if len(rows) != n {
+		t.Fatalf("%d messages, want %d", len(rows), n)
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		x, _ := strconv.Atoi(a.UID)
+		y, _ := strconv.Atoi(b.UID)
+		return x - y
+	})
+	for k, r := range rows {
+		if r.Subject != fmt.Sprintf("number %d", k) {
+			t.Fatalf("message %d is %q", k, r.Subject)
+		}
+	}
+}

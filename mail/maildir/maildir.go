@@ -1,0 +1,139 @@
+// Package maildir reads and writes Maildirs with folders as Maildir++ has them: ".Name" and
+// ".Name.Below" beside cur, new and tmp, in modified UTF-7 (RFC 3501 section 5.1.3). It does not
+// know where messages go to.
+package maildir
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Separator stands between the levels of a folder's name in a directory's name.
+const Separator = "."
+
+// A Folder is one folder of a Maildir.
+type Folder struct {
+	Name []string // its levels; none: the inbox
+	Dir  string
+}
+
+// Folders lists the folders of the Maildir in dir, the inbox first. The error is fs.ErrNotExist
+// where there is no Maildir.
+func Folders(dir string) ([]Folder, error) {
+	if !isMaildir(dir) {
+		return nil, fmt.Errorf("%s has no cur and new, so it is no Maildir: %w", dir, fs.ErrNotExist)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := []Folder{{Dir: dir}}
+	for _, e := range entries {
+		name, ok := strings.CutPrefix(e.Name(), Separator)
+		if path := filepath.Join(dir, e.Name()); ok && name != "" && isMaildir(path) {
+			levels := strings.Split(name, Separator)
+			for i := range levels {
+				levels[i] = DecodeName(levels[i])
+			}
+			out = append(out, Folder{levels, path})
+		}
+	}
+	return out, nil
+}
+
+func isMaildir(dir string) bool {
+	info, err := os.Stat(filepath.Join(dir, "cur"))
+	return err == nil && info.IsDir()
+}
+
+// A Message is one file of a folder.
+type Message struct {
+	Name  string    // without its flags; no other of the folder has it
+	Flags string    // letters: P R S T D F
+	Date  time.Time // of the file
+	Size  int64
+	Path  string
+}
+
+// Messages lists the messages of a folder, the oldest first, and those of one time by their names.
+func Messages(f Folder) ([]Message, error) {
+	var out []Message
+	for _, sub := range []string{"new", "cur"} {
+		entries, err := os.ReadDir(filepath.Join(f.Dir, sub))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			info, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // a mail program has moved it meanwhile
+			}
+			if err != nil {
+				return nil, err
+			}
+			if strings.HasPrefix(e.Name(), ".") || !info.Mode().IsRegular() {
+				continue
+			}
+			name, flags, _ := strings.Cut(e.Name(), ":2,")
+			out = append(out, Message{name, flags, info.ModTime(), info.Size(), filepath.Join(f.Dir, sub, e.Name())})
+		}
+	}
+	slices.SortFunc(out, func(a, b Message) int { return cmp.Or(a.Date.Compare(b.Date), strings.Compare(a.Name, b.Name)) })
+	return out, nil
+}
+
+// Open opens a message, also one whose flags have changed since it was listed.
+func Open(f Folder, m Message) (*os.File, error) {
+	file, err := os.Open(m.Path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return file, err
+	}
+	again, err := filepath.Glob(filepath.Join(f.Dir, "cur", escapeGlob.Replace(m.Name)+"*"))
+	if err != nil || len(again) == 0 {
+		return nil, fmt.Errorf("%s: %w", m.Path, fs.ErrNotExist)
+	}
+	return os.Open(again[0])
+}
+
+var escapeGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
+
+// Make makes a folder below the Maildir in dir, which is made too.
+func Make(dir string, levels []string) (Folder, error) {
+	names := make([]string, len(levels))
+	for i, level := range levels {
+		names[i] = EncodeName(level)
+	}
+	f := Folder{levels, dir}
+	if len(levels) > 0 {
+		f.Dir = filepath.Join(dir, Separator+strings.Join(names, Separator))
+	}
+	for _, sub := range []string{"cur", "new", "tmp"} {
+		if err := os.MkdirAll(filepath.Join(f.Dir, sub), 0o700); err != nil {
+			return f, err
+		}
+	}
+	if len(levels) > 0 {
+		return f, os.WriteFile(filepath.Join(f.Dir, "maildirfolder"), nil, 0o600)
+	}
+	return f, nil
+}
+
+// DecodeName reads a name in modified UTF-7. What is none stays as it is.
+func DecodeName(text string) string {
+	name, ok := decodeUTF7(text)
+	if !ok || !utf8.ValidString(name) {
+		return strings.ToValidUTF8(text, "_")
+	}
+	return name
+}
