@@ -65,7 +65,9 @@ func TestProxyProtocol(t *testing.T) {
 		}
 	}
 	i.until("the message is there", func() bool { return len(i.inbox(ann)) == 1 })
-	var message struct{ Headers []struct{ Name, Value string } }
+	var message struct {
+		Headers []struct{ Name, Value string }
+	}
 	i.want(200, "GET", "/v1/email-users/"+ann+"/inbox/1", nil, &message)
 	received := ""
 	for _, h := range message.Headers {

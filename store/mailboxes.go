@@ -284,7 +284,9 @@ func (i *Imported) fields(c *rowform.Coder) {
 }
 
 // ImportedID is the id of a message that came into a mailbox, from a digest that names it.
-func ImportedID(mailbox uint32, digest [16]byte) string { return fmt.Sprintf("%08x%x", mailbox, digest) }
+func ImportedID(mailbox uint32, digest [16]byte) string {
+	return fmt.Sprintf("%08x%x", mailbox, digest)
+}
 
 // ImportedMessages keeps them; ImportedByTime finds those that are forgotten first.
 var (
