@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,6 +27,7 @@ import (
 	"github.com/mailstead/mailstead/mail/mbox"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 // Messages are read by the command, which may read the operator's files, and go to the server in
@@ -42,6 +44,8 @@ func importCommands() []*cli.Command {
 	list := &cli.StringFlag{Name: "list", Usage: "a CSV file with the header from,to and a line for each mailbox, in the place of --from and --to"}
 	progress := &cli.StringFlag{Name: "progress", Usage: "json: a line of JSON a second on standard error"}
 	return []*cli.Command{
+		command("accounts", "make mailboxes of a CSV file with the password hashes of another mail server", "", importAccounts,
+			&cli.StringFlag{Name: "from", Usage: "a CSV file with the header email,password_hash,name"}, jsonFlag()),
 		command("maildir", "import a Maildir with its folders", "", importMaildir,
 			&cli.StringFlag{Name: "from", Usage: "the directory that has cur and new"}, to, list, progress, jsonFlag()),
 		command("mbox", "import an mbox file", "", importMbox,
@@ -442,4 +446,75 @@ func importMbox(c *cli.Context) error {
 			}
 		}
 	})
+}
+
+const importAccountsPath = "/local/import-accounts"
+
+// accountsAtATime is how many lines go to the server at a time.
+const accountsAtATime = 500
+
+// importAccounts makes mailboxes of a CSV file with password hashes.
+func importAccounts(c *cli.Context) error {
+	if err := requireFlag(c, "from"); err != nil {
+		return err
+	}
+	f, err := os.Open(c.String("from"))
+	if err != nil {
+		return usageError{err}
+	}
+	defer f.Close()
+	lines, err := accountLines(f)
+	if err != nil {
+		return usageError{fmt.Errorf("%s: %w", c.String("from"), err)}
+	}
+	out := mailboxes.AccountsImported{Errors: []mailboxes.AccountError{}}
+	err = throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
+		for some := range slices.Chunk(lines, accountsAtATime) {
+			var part mailboxes.AccountsImported
+			answer, err := askThrough(c, importAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return send(r) })
+			if err := decodeAnswer(answer, err, &part); err != nil {
+				return err
+			}
+			out.Accounts, out.Imported, out.Skipped, out.Failed = out.Accounts+part.Accounts, out.Imported+part.Imported, out.Skipped+part.Skipped, out.Failed+part.Failed
+			out.Errors = append(out.Errors, part.Errors...)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("accounts  %d\nimported  %d\nskipped   %d\nfailed    %d\n", out.Accounts, out.Imported, out.Skipped, out.Failed)
+	for _, e := range out.Errors {
+		text += fmt.Sprintf("line %d: %s: %s\n", e.Line, e.Email, e.Message)
+	}
+	if err := printResult(c, out, text); err != nil {
+		return err
+	}
+	if out.Failed > 0 {
+		return fmt.Errorf("%d accounts were not imported", out.Failed)
+	}
+	return nil
+}
+
+// accountLines reads the CSV file, whose header is line 1.
+func accountLines(r io.Reader) (lines []mailboxes.AccountLine, err error) {
+	rows := csv.NewReader(r)
+	rows.FieldsPerRecord = 3
+	for n := 0; ; n++ {
+		row, err := rows.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			return lines, nil
+		case err != nil:
+			return nil, err
+		}
+		at, _ := rows.FieldPos(0)
+		if n == 0 {
+			if strings.TrimPrefix(strings.Join(row, ","), "\ufeff") != "email,password_hash,name" {
+				return nil, errors.New("the first line must be email,password_hash,name")
+			}
+			continue
+		}
+		lines = append(lines, mailboxes.AccountLine{Line: at, Email: row[0], PasswordHash: row[1], Name: row[2]})
+	}
 }

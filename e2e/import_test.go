@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -13,6 +14,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/emersion/go-imap/v2/imapclient"
+
+	"github.com/mailstead/mailstead/store"
 )
 
 // imported is what an import or an export prints.
@@ -287,5 +292,103 @@ func TestImportIsKilled(t *testing.T) {
 		if r.Subject != fmt.Sprintf("number %d", k) {
 			t.Fatalf("message %d is %q", k, r.Subject)
 		}
+	}
+}
+
+// TestImportAccounts: mailboxes come with the password hashes of another server, and the first
+// log-in replaces them.
+func TestImportAccounts(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, "")
+	i.addDomain("boxes.test")
+	i.addMailbox("old@boxes.test", "correct horse")
+	const sha512 = "{SHA512-CRYPT}$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1" // Hello world!
+	file := filepath.Join(t.TempDir(), "accounts.csv")
+	lines := []string{
+		"email,password_hash,name", "ann@boxes.test," + sha512 + ",Ann", "bob@boxes.test,$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW,\"Bob, the \"\"first\"\"\"",
+		"old@boxes.test," + sha512 + ",", "no@elsewhere.test," + sha512 + ",", "cat@boxes.test,plain,Cat", "not an address," + sha512 + ",",
+	}
+	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out struct {
+		Accounts, Imported, Skipped, Failed int
+		Errors                              []struct {
+			Line           int
+			Email, Message string
+		}
+	}
+	read := func(code int) {
+		t.Helper()
+		text, got := mailstead(t, "import", "accounts", "--data", i.dir, "--from", file, "--json")
+		if err := json.Unmarshal([]byte(text), &out); err != nil || got != code {
+			t.Fatalf("exit code %d: %v %s", got, err, text)
+		}
+	}
+	read(1)
+	if out.Accounts != 6 || out.Imported != 2 || out.Skipped != 1 || out.Failed != 3 || len(out.Errors) != 3 || out.Errors[0].Line != 5 || out.Errors[1].Line != 6 || out.Errors[2].Line != 7 {
+		t.Fatalf("%+v", out)
+	}
+	logIn := func(email, password string, want bool) {
+		t.Helper()
+		c, err := imapclient.DialInsecure(i.ready.IMAP, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if err := c.Login(email, password).Wait(); (err == nil) != want {
+			t.Errorf("%s %q: %v", email, password, err)
+		}
+	}
+	var exported struct {
+		Data []struct{ Email, Name string }
+	}
+	i.want(200, "GET", "/v1/email-users?limit=50", nil, &exported)
+	if len(exported.Data) != 3 {
+		t.Errorf("%+v", exported)
+	}
+	hashes := func() string {
+		t.Helper()
+		i.stop()
+		st, err := store.Open(i.dir, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := ""
+		err = st.View(func(tx *store.Tx) error {
+			for _, email := range []string{"ann@boxes.test", "bob@boxes.test", "old@boxes.test"} {
+				mb, err := store.MailboxByEmail.Get(tx, email)
+				if err != nil {
+					return err
+				}
+				text += mb.PasswordHash[:4] + fmt.Sprint(len(mb.PasswordSealed) > 0, " ")
+			}
+			return nil
+		})
+		if err := errors.Join(err, st.Close()); err != nil {
+			t.Fatal(err)
+		}
+		i.start()
+		return text
+	}
+	if got := hashes(); got != "$6$sfalse $2a$false $argtrue " {
+		t.Errorf("hashes: %s", got)
+	}
+	logIn("ann@boxes.test", "Hello world?", false)
+	logIn("ann@boxes.test", "Hello world!", true)
+	logIn("bob@boxes.test", "U*U", true)
+	logIn("old@boxes.test", "Hello world!", false)
+	if got := hashes(); got != "$argfalse $argfalse $argtrue " {
+		t.Errorf("hashes after log-ins: %s", got)
+	}
+	logIn("ann@boxes.test", "Hello world!", true)
+	logIn("bob@boxes.test", "U*U", true)
+	read(1)
+	if out.Skipped != 3 || out.Imported != 0 {
+		t.Errorf("%+v", out)
+	}
+	// Who downloads the passwords gets none for these.
+	if text, code := mailstead(t, "export", "maildir", "--data", i.dir, "--to", filepath.Join(t.TempDir(), "x"), "--all"); code != 0 {
+		t.Error(text)
 	}
 }

@@ -88,6 +88,9 @@ func (l *logins) Verify(ctx context.Context, hash, password string, from Origin,
 
 // Check hashes the password as the hash was made. Whoever calls it has a slot.
 func (l *logins) Check(hash, password string) bool {
+	if IsForeignHash(hash) {
+		return checkForeign(hash, password)
+	}
 	var version, memory, time, threads int
 	fields := strings.Split(hash, "$")
 	known := len(fields) == 6 && fields[1] == "argon2id"

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -25,6 +26,7 @@ func (s *Service) checks() []check {
 		{"clock", false, s.checkClock},
 		{"queue", true, s.checkQueue},
 		{"backup", true, s.checkBackup},
+		{"passwords", false, s.checkPasswords},
 	}
 }
 
@@ -200,4 +202,35 @@ func (s *Service) checkBackup() (out []Check) {
 		return ok(code, state.Target, "The last backup is %s old.", age)
 	}
 	return out
+}
+
+// checkPasswords counts the mailboxes whose password hash came from another mail server, since
+// whoever does not log in keeps it.
+func (s *Service) checkPasswords() []Check {
+	const code, subject = "passwords", "imported password hashes"
+	foreign := 0
+	for after, more := "", true; more; {
+		err := s.Store.View(func(tx *store.Tx) error {
+			looked := 0
+			more = false
+			for mb := range store.Mailboxes.After(tx, after) {
+				if core.IsForeignHash(mb.PasswordHash) && !mb.Gone() {
+					foreign++
+				}
+				if after, looked = mb.ID, looked+1; looked == countedAtATime {
+					more = true
+					break
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return wrong(code, Error, subject, fmt.Sprintf("The mailboxes cannot be read: %v.", err), "Stop the server and run `mailstead check --data "+s.Store.Dir()+"`.")
+		}
+	}
+	if foreign > 0 {
+		return wrong(code, Warning, subject, fmt.Sprintf("%d mailboxes have a password hash of another mail server.", foreign),
+			"Have these people log in once, or give them new passwords.")
+	}
+	return ok(code, subject, "No mailbox has a password hash of another mail server.")
 }

@@ -449,6 +449,10 @@ func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 		IMAPHost: servers.IMAPHost, IMAPPort: servers.IMAPPort, IMAPSecurity: servers.IMAPSecurity,
 		DailyLimit: mb.DailySendLimit, Footer: core.OrNull(mb.Footer),
 	}
+	if mb.External == nil && len(mb.PasswordSealed) == 0 { // its hash alone came from another server
+		c.SMTPUsername, c.IMAPUsername = mb.Email, mb.Email
+		return c, nil
+	}
 	if mb.External == nil {
 		password, err := s.Keys.Open("mailbox "+mb.ID, mb.PasswordSealed)
 		c.Password, c.SMTPPassword, c.IMAPPassword = string(password), string(password), string(password)

@@ -254,6 +254,9 @@ func (s *Service) LoginMailbox(ctx context.Context, email, password, ip string) 
 		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s cannot be used now: it is %s.", mb.Email, unusable(mb, account))
 	}
 	s.LoginAttempts.RecordSuccess(address, from.Network)
+	if core.IsForeignHash(mb.PasswordHash) {
+		s.replaceHash(mb, password)
+	}
 	s.recordLogin(mb, from.Network)
 	return core.MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email, IP: ip}, nil
 }
@@ -304,6 +307,23 @@ func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) 
 		return nil, store.ErrNotFound
 	}
 	return mb, nil
+}
+
+// replaceHash keeps a password in our own form, in the place of a hash that came from another mail
+// server.
+func (s *Service) replaceHash(mb *store.Mailbox, password string) {
+	hash := s.Logins.Hash(password)
+	err := s.Store.Update(func(tx *store.Tx) error {
+		now, err := store.Mailboxes.Get(tx, mb.ID)
+		if err != nil || now.PasswordHash != mb.PasswordHash { // it was changed meanwhile
+			return err
+		}
+		now.PasswordHash = hash
+		return store.Mailboxes.Put(tx, now)
+	})
+	if err != nil {
+		s.Log.Warn("replace the password hash of another server", "mailbox", mb.Email, "error", err)
+	}
 }
 
 // recordLogin keeps the time of a log-in, once a minute, and where it came from, once a day. A

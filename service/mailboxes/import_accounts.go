@@ -1,0 +1,124 @@
+package mailboxes
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// ImportAccountsIn is mailboxes of another mail server, with the hashes of their passwords.
+type ImportAccountsIn struct {
+	Lines []AccountLine `json:"lines"`
+}
+
+// An AccountLine is one mailbox.
+type AccountLine struct {
+	Line         int    `json:"line"` // of the file, for errors
+	Email        string `json:"email"`
+	PasswordHash string `json:"password_hash"`
+	Name         string `json:"name"`
+}
+
+// AccountsImported says what became of the lines.
+type AccountsImported struct {
+	Accounts int            `json:"accounts"`
+	Imported int            `json:"imported"`
+	Skipped  int            `json:"skipped"` // there is a mailbox of the address already
+	Failed   int            `json:"failed"`
+	Errors   []AccountError `json:"errors"`
+}
+
+// An AccountError is why a line was left out.
+type AccountError struct {
+	Line    int    `json:"line"`
+	Email   string `json:"email"`
+	Message string `json:"message"`
+}
+
+// ImportAccounts makes mailboxes that have a password hash of another mail server, each in the
+// account that has its domain. The first log-in replaces the hash. Whoever exists stays as it is.
+func (s *Service) ImportAccounts(ctx context.Context, in ImportAccountsIn) (*AccountsImported, error) {
+	out := &AccountsImported{Accounts: len(in.Lines), Errors: []AccountError{}}
+	for _, line := range in.Lines {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		err := s.importAccount(line)
+		e, ours := core.AsError(err)
+		switch {
+		case err == nil:
+			out.Imported++
+		case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed):
+			return nil, err
+		case ours && e.Code == "email_user_exists":
+			out.Skipped++
+		default:
+			out.Failed++
+			message := err.Error()
+			if ours {
+				message = e.Message
+				if len(e.Details) > 0 {
+					message = e.Details[0].Field + " " + e.Details[0].Message
+				}
+			}
+			out.Errors = append(out.Errors, AccountError{line.Line, line.Email, message})
+		}
+	}
+	return out, nil
+}
+
+// importAccount makes the mailbox of one line.
+func (s *Service) importAccount(line AccountLine) error {
+	hash, err := core.CleanHash(line.PasswordHash)
+	if err != nil {
+		return err
+	}
+	b, err := s.DraftMailbox(CreateEmailUserIn{Email: line.Email, Name: line.Name})
+	if err != nil {
+		return err
+	}
+	b.Mb.PasswordHash = hash
+	return s.Store.Update(func(tx *store.Tx) error {
+		d, err := domainToImport(tx, b.domainName)
+		if err != nil {
+			return err
+		}
+		if err := b.resolve(tx, core.Actor{AccountID: d.AccountID}); err != nil {
+			return err
+		}
+		if left, full := s.RoomForMailboxes(tx, b.Domain); left == 0 {
+			return full
+		}
+		_, err = s.CreateMailbox(tx, b)
+		return err
+	})
+}
+
+// domainToImport finds the domain of a name in whatever account: the one that has proven it, or
+// the only one that claims it.
+func domainToImport(tx *store.Tx, name string) (*store.Domain, error) {
+	name, bad := msg.NormalizeDomain(name)
+	if bad != nil {
+		return nil, core.Invalid("email", "invalid", "has no valid domain")
+	}
+	d, err := store.DomainByName.Get(tx, name)
+	if !errors.Is(err, store.ErrNotFound) {
+		return d, err
+	}
+	var claims []*store.Domain
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		claims = append(claims, d)
+	}
+	claims = slices.DeleteFunc(claims, func(d *store.Domain) bool { return d.Gone() || d.ClaimEnded() })
+	switch len(claims) {
+	case 0:
+		return nil, core.Errorf("not_found", "%.80q is no domain of this installation; connect it first.", name)
+	case 1:
+		return claims[0], nil
+	}
+	return nil, core.Errorf("not_found", "Several accounts claim %.80q; decide with `mailstead domain claim` which has it.", name)
+}
