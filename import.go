@@ -48,6 +48,7 @@ func importCommands() []*cli.Command {
 			&cli.StringFlag{Name: "from", Usage: "a CSV file with the header email,password_hash,name"}, jsonFlag()),
 		command("maildir", "import a Maildir with its folders", "", importMaildir,
 			&cli.StringFlag{Name: "from", Usage: "the directory that has cur and new"}, to, list, progress, jsonFlag()),
+		importIMAPCommand(),
 		command("mbox", "import an mbox file", "", importMbox,
 			&cli.StringFlag{Name: "from", Usage: "the file"}, to, &cli.StringFlag{Name: "folder", Usage: "the folder that the messages come into", Value: inbox.InboxName}, list, progress, jsonFlag()),
 	}
@@ -84,6 +85,8 @@ type importHeader struct {
 	Flags string    `json:"flags,omitempty"`
 	Date  time.Time `json:"date"`
 	Size  int       `json:"size"`
+
+	Keywords []string `json:"keywords,omitempty"`
 }
 
 // An importer sends the messages of sources to the server.
@@ -107,6 +110,11 @@ func importEach(c *cli.Context, read func(im *importer, from string) error) erro
 	if err != nil {
 		return err
 	}
+	return runImport(c, pairs, read)
+}
+
+// runImport imports each source into its mailbox.
+func runImport(c *cli.Context, pairs [][2]string, read func(im *importer, from string) error) (err error) {
 	if p := c.String("progress"); p != "" && p != "json" {
 		return usageError{fmt.Errorf("--progress %s: it is json or left out", p)}
 	}
@@ -345,7 +353,7 @@ func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.ReadFull(body, text); err != nil {
 				return nil, fmt.Errorf("read a message to import: %w", err)
 			}
-			batch = append(batch, inbox.ImportMessage{Key: h.Key, Flags: h.Flags, Date: h.Date, Body: bytes.NewReader(text)})
+			batch = append(batch, inbox.ImportMessage{Key: h.Key, Flags: h.Flags, Keywords: h.Keywords, Date: h.Date, Body: bytes.NewReader(text)})
 		}
 		if len(batch) == 0 {
 			return []inbox.ImportResult{}, nil

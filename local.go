@@ -66,6 +66,7 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	}
 	mux.HandleFunc(profilePath, serveProfile)
 	mux.HandleFunc(importPath, in.importMessages)
+	mux.Handle(importKnownPath, longCommand(in.knownImports))
 	mux.Handle(importAccountsPath, localCommand(svc.ImportAccounts))
 	mux.HandleFunc(exportPath, in.exportMessages)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })

@@ -392,3 +392,66 @@ func TestImportAccounts(t *testing.T) {
 		t.Error(text)
 	}
 }
+
+// TestImportFromDovecot: a mailbox comes from somebody else's IMAP server with its folders, bytes,
+// flags and dates, and a second run fetches nothing.
+func TestImportFromDovecot(t *testing.T) {
+	t.Parallel()
+	d := newDovecot(t, []string{"ann"})
+	i := newInstance(t, "")
+	i.addDomain("boxes.test")
+	i.addMailbox("ann@boxes.test", "correct horse")
+	home := filepath.Join(d.dir, "mail", "ann")
+	folders := map[string]string{"": "", ".Sent": ".Sent", ".Work.Gr&APYA3w-e": ".Work.Gr&APYA3w-e", ".Deleted Messages": ".Trash"}
+	want := map[string][]keptMessage{}
+	random := rand.New(rand.NewPCG(2026, 12))
+	n := 0
+	for from, to := range folders {
+		for range 40 {
+			n++
+			text := fmt.Sprintf("From: a%d@far.test\r\nSubject: number %d\r\n\r\n", n, n) + strings.Repeat("text\r\n", random.IntN(20))
+			if n%40 == 7 {
+				text += strings.Repeat("a line of a long message\r\n", 30_000)
+			}
+			flags := ""
+			for _, c := range "DFRST" {
+				if random.IntN(3) == 0 {
+					flags += string(c)
+				}
+			}
+			date := time.Unix(1_700_000_000+int64(n), 0)
+			writeMaildirMessage(t, filepath.Join(home, from), fmt.Sprintf("%d.M%04d.host:2,%s", date.Unix(), n, flags), text, date)
+			want[to] = append(want[to], keptMessage{text, flags, date.Unix()})
+		}
+	}
+	if os.Getuid() == 0 {
+		if out, err := exec.Command("chown", "-R", "65534:65534", filepath.Join(d.dir, "mail")).CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+	}
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"import", "imap", "--data", i.dir, "--host", "127.0.0.1", "--port", strconv.Itoa(d.port), "--security", "none", "--user", "ann", "--password-file", password, "--to", "ann@boxes.test"}
+	if in := transfer(t, 0, args...); in.Messages != n || in.Imported != n || in.Failed != 0 || in.Folders != len(folders) {
+		t.Fatalf("%+v", in)
+	}
+	if in := transfer(t, 0, args...); in.Skipped != n || in.Imported != 0 || in.Bytes != 0 {
+		t.Errorf("%+v", in)
+	}
+	out := filepath.Join(t.TempDir(), "out")
+	transfer(t, 0, "export", "maildir", "--data", i.dir, "--to", out, "--from", "ann@boxes.test")
+	got := readMaildir(t, filepath.Join(out, "ann@boxes.test"))
+	for folder, list := range want {
+		if !slices.Equal(got[folder], list) {
+			t.Errorf("folder %q: %d messages, want %d as they were", folder, len(got[folder]), len(list))
+		}
+	}
+	if err := os.WriteFile(password, []byte("wrong\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, code := mailstead(t, args...); code != 1 {
+		t.Errorf("a wrong password: %d %s", code, text)
+	}
+}

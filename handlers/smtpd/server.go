@@ -135,6 +135,9 @@ func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup
 
 // admit serves a connection if there is a slot for it.
 func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
+	if r.mode == MX {
+		r.service.Clients.Note(addressOf(c))
+	}
 	w := newProtocolConn(c, &r.limits, r.host, libraryLog{r.log})
 	slot := r.limiter.Acquire(c.RemoteAddr(), func() { w.stop(errEvicted) })
 	if slot == nil {

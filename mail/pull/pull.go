@@ -1,6 +1,6 @@
-// Package pull reads the INBOX of somebody else's IMAP server: rows, flags and raw messages, newest
-// first or by UID, and marks and deletes there. It does not know accounts, schedules or stores:
-// what it reads it hands to its caller.
+// Package pull reads folders of somebody else's IMAP server, mostly INBOX: rows, flags and raw
+// messages, newest first or by UID, and marks and deletes there. It does not know accounts,
+// schedules or stores: what it reads it hands to its caller.
 //
 // The server may be anybody's. Every command has a bound on time, on silence and on bytes, and no
 // line and no literal is longer than it may be, so that a server that stalls, trickles or talks

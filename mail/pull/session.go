@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapclient"
@@ -80,7 +82,7 @@ func (s *Session) short(ctx context.Context, command func() error) error {
 	return s.do(ctx, bounds{bytes: smallAnswer, time: s.timeouts.Command}, command)
 }
 
-// A Box is what INBOX was when it was selected.
+// A Box is what a folder was when it was selected.
 type Box struct {
 	UIDValidity uint32
 	UIDNext     uint32 // 0: the server does not tell
@@ -88,9 +90,40 @@ type Box struct {
 	ModSeq      uint64 // HIGHESTMODSEQ (RFC 7162); 0: the server has none
 }
 
-// Select opens INBOX. Every other method but CanIdle needs it; a second call tells how things are
-// then.
-func (s *Session) Select(ctx context.Context) (Box, error) {
+// A Folder is one folder of the server.
+type Folder struct {
+	Name   string   // as Open takes it
+	Levels []string // of the name
+}
+
+// Folders lists the folders that can be selected.
+func (s *Session) Folders(ctx context.Context) (out []Folder, err error) {
+	err = s.do(ctx, s.bulk(4<<20), func() error {
+		list, err := s.client.List("", "*", nil).Collect()
+		for _, f := range list {
+			if slices.Contains(f.Attrs, imap.MailboxAttrNoSelect) || slices.Contains(f.Attrs, imap.MailboxAttrNonExistent) {
+				continue
+			}
+			levels := []string{f.Mailbox}
+			if f.Delim != 0 {
+				levels = strings.Split(f.Mailbox, string(f.Delim))
+			}
+			out = append(out, Folder{f.Mailbox, levels})
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list folders: %w", err)
+	}
+	return out, nil
+}
+
+// Select opens INBOX, as Open does.
+func (s *Session) Select(ctx context.Context) (Box, error) { return s.Open(ctx, "INBOX") }
+
+// Open opens a folder. Every other method but CanIdle and Folders needs it; a second call tells how
+// things are then.
+func (s *Session) Open(ctx context.Context, folder string) (Box, error) {
 	var box Box
 	select { // what it tells comes in the answer, too
 	case <-s.news:
@@ -98,12 +131,12 @@ func (s *Session) Select(ctx context.Context) (Box, error) {
 	}
 	err := s.short(ctx, func() error {
 		o := &imap.SelectOptions{CondStore: s.caps.Has(imap.CapCondStore)}
-		data, err := s.client.Select("INBOX", o).Wait()
+		data, err := s.client.Select(folder, o).Wait()
 		if err != nil {
 			return err
 		}
 		if data.UIDValidity == 0 {
-			return fmt.Errorf("%w: its INBOX has no UIDVALIDITY", ErrProtocol)
+			return fmt.Errorf("%w: its %s has no UIDVALIDITY", ErrProtocol, clean(folder))
 		}
 		box = Box{UIDValidity: data.UIDValidity, UIDNext: uint32(data.UIDNext), Messages: data.NumMessages}
 		if o.CondStore {
@@ -112,7 +145,7 @@ func (s *Session) Select(ctx context.Context) (Box, error) {
 		return nil
 	})
 	if err != nil {
-		return Box{}, fmt.Errorf("select INBOX: %w", err)
+		return Box{}, fmt.Errorf("select %s: %w", clean(folder), err)
 	}
 	return box, nil
 }

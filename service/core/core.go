@@ -43,6 +43,7 @@ type Core struct {
 	LoginAttempts *loginAttempts
 	Hub           *jobs.Watchers[uint32] // of mailboxes; told when something in one has changed
 	Metrics       *Metrics
+	Clients       Clients // of the SMTP listener for other servers
 
 	confirmations *confirmations
 	attempts      *attempts

@@ -27,6 +27,7 @@ func (s *Service) checks() []check {
 		{"queue", true, s.checkQueue},
 		{"backup", true, s.checkBackup},
 		{"passwords", false, s.checkPasswords},
+		{"ports", true, s.checkClients},
 	}
 }
 
@@ -233,4 +234,18 @@ func (s *Service) checkPasswords() []Check {
 			"Have these people log in once, or give them new passwords.")
 	}
 	return ok(code, subject, "No mailbox has a password hash of another mail server.")
+}
+
+// oneClient is how many connections from one private address, and from nowhere else, are told of.
+const oneClient = 50
+
+// checkClients tells when something before this host seems to hide who its clients are.
+func (s *Service) checkClients() []Check {
+	const code, subject = "ports", "the clients of port 25"
+	ip, n, one := s.Clients.Only()
+	if !one || n < oneClient || s.Config.Sandbox {
+		return ok(code, subject, "Other mail servers are seen by their own addresses.")
+	}
+	return wrong(code, Warning, subject, fmt.Sprintf("All %d connections since the start came from %s, so every limit and check of senders sees one client.", n, ip),
+		fmt.Sprintf("If a proxy is there, have it send the PROXY protocol and set proxy_protocol = [%q]; if it is address translation, have it keep the addresses of clients.", ip))
 }

@@ -3,8 +3,10 @@ package health_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -238,4 +240,34 @@ func TestOnlyTheOperatorSeesHealth(t *testing.T) {
 	if got := h.ask(); got.Version != "1.2.3" || got.Role != "single" || got.Hostname != "mail.example.test" || got.Objects != nil || got.Standby != nil || got.Store.Bytes == 0 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestClientsBehindOneAddress: a host that sees one private client alone is told so, until another
+// comes.
+func TestClientsBehindOneAddress(t *testing.T) {
+	h := newHost(t)
+	h.is("ports", health.OK, "by their own addresses")
+	for range 49 {
+		h.Clients.Note(netip.MustParseAddr("10.0.0.1"))
+	}
+	h.is("ports", health.OK, "by their own addresses")
+	h.Clients.Note(netip.MustParseAddr("10.0.0.1"))
+	h.is("ports", health.Warning, "came from 10.0.0.1")
+	h.Clients.Note(netip.MustParseAddr("203.0.113.7"))
+	h.is("ports", health.OK, "by their own addresses")
+}
+
+// TestImportedPasswords: mailboxes with a hash of another server are counted.
+func TestImportedPasswords(t *testing.T) {
+	h := newHost(t)
+	h.is("passwords", health.OK, "No mailbox")
+	for n, hash := range []string{"$6$salt$x", "$2y$05$x", "$argon2id$x"} {
+		mb := &store.Mailbox{ID: fmt.Sprint("eu_", n), Num: uint32(n + 1), Email: fmt.Sprint("m", n, "@x.test"), PasswordHash: hash, Status: store.MailboxActive}
+		if err := h.Store.Update(func(tx *store.Tx) error { return store.Mailboxes.Put(tx, mb) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := service.New(h.Store, jobs.NewQueue(h.Store), h.Keys, h.Config) // its first look is a new one
+	h.Service = again
+	h.is("passwords", health.Warning, "2 mailboxes")
 }

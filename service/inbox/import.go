@@ -20,6 +20,8 @@ type ImportMessage struct {
 	Flags string    // letters of a Maildir's: P R S T D F; others do not count
 	Date  time.Time // when it arrived there; zero: now
 	Body  store.Body
+
+	Keywords []string // those that cannot be kept are left out
 }
 
 // What became of a message that was to be imported, other than an error.
@@ -105,8 +107,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 	}
 	ids := make([]string, len(in))
 	for i, m := range in {
-		sum := sha256.Sum256([]byte(name + "\x00" + m.Key))
-		ids[i] = store.ImportedID(u.Mailbox, [16]byte(sum[:16]))
+		ids[i] = importedID(u, name, m.Key)
 	}
 	results = make([]ImportResult, len(in))
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -194,6 +195,9 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 						filing.keywords = []string{"$Forwarded"}
 					}
 				}
+				if all := distinctKeywords(append(filing.keywords, in[next].Keywords...)); checkKeywords(all) == nil {
+					filing.keywords = all
+				}
 				if _, err := s.File(tx, mb, d, filing); err != nil {
 					return err
 				}
@@ -210,6 +214,31 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 		}
 	}
 	return results, nil
+}
+
+func importedID(u core.MailboxUser, folder, key string) string {
+	sum := sha256.Sum256([]byte(folder + "\x00" + key))
+	return store.ImportedID(u.Mailbox, [16]byte(sum[:16]))
+}
+
+// KnownImports tells of each key whether a message came with it into the folder before.
+func (s *Service) KnownImports(_ context.Context, u core.MailboxUser, folder string, keys []string) ([]bool, error) {
+	name, err := folderName(folder)
+	if err != nil {
+		return nil, err
+	}
+	known := make([]bool, len(keys))
+	err = s.Store.View(func(tx *store.Tx) error {
+		for i, key := range keys {
+			row, err := store.ImportedMessages.Find(tx, importedID(u, name, key))
+			if err != nil {
+				return err
+			}
+			known[i] = row != nil
+		}
+		return nil
+	})
+	return known, err
 }
 
 // PruneImported forgets imported messages whose time is over.

@@ -1,0 +1,38 @@
+package core
+
+import (
+	"net/netip"
+	"sync"
+)
+
+// Clients notes whether all connections of other mail servers come from one private address: then
+// something before this host hides who they are, and every limit, SPF and block list sees one
+// client.
+type Clients struct {
+	mu   sync.Mutex
+	only netip.Addr // invalid: none came yet, or they are of several
+	n    int
+	many bool
+}
+
+// Note notes a connection.
+func (c *Clients) Note(ip netip.Addr) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.many:
+	case !ip.IsPrivate() && !ip.IsLoopback() || c.n > 0 && ip != c.only:
+		c.many, c.only = true, netip.Addr{}
+	default:
+		c.only = ip
+		c.n++
+	}
+}
+
+// Only gives the private address from which all of so many connections came; ok is false if there
+// is none.
+func (c *Clients) Only() (ip netip.Addr, n int, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.only, c.n, c.only.IsValid()
+}
