@@ -18,7 +18,6 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/config"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
@@ -471,15 +470,16 @@ func longCommand[In, Out any](method func(context.Context, In) (Out, error)) htt
 			return
 		}
 		out, err := method(r.Context(), in)
-		if err != nil {
-			text := err.Error()
-			if e, ok := core.AsError(err); ok {
-				text = e.Message
-			}
-			http.Error(w, text, http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out)
+		answerOperator(w, out, err)
 	})
+}
+
+// answerOperator answers a command with JSON, or with the text of an error as it is.
+func answerOperator(w http.ResponseWriter, out any, err error) {
+	if err != nil {
+		http.Error(w, withoutCode(err).Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(out)
 }

@@ -360,16 +360,7 @@ func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
 		}
 		return in.svc.ImportMessages(r.Context(), u, r.URL.Query().Get("folder"), batch)
 	}()
-	if err != nil {
-		text := err.Error()
-		if e, ok := core.AsError(err); ok {
-			text = e.Message
-		}
-		http.Error(w, text, http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(results)
+	answerOperator(w, results, err)
 }
 
 func importMaildir(c *cli.Context) error {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/handlers/connlimit"
+	"github.com/mailstead/mailstead/internal/limit"
 )
 
 // maxPerClient is how many requests of one address, or one IPv6 /64, may run at a time through
@@ -81,10 +82,7 @@ func (p *Proxies) admit(r *http.Request) (out *http.Request, leave func(), ok bo
 	return r.WithContext(context.WithValue(r.Context(), requestClientKey{}, a)), slot.Release, true
 }
 
-func (p *Proxies) trusts(ip netip.Addr) bool {
-	ip = plainIP(ip)
-	return slices.ContainsFunc(p.trusted, func(n netip.Prefix) bool { return n.Contains(ip) })
-}
+func (p *Proxies) trusts(ip netip.Addr) bool { return limit.Within(p.trusted, ip) }
 
 // client walks the addresses that proxies have added, the nearest first, and returns the first that
 // is not trusted. Where a trusted proxy added something that is no address, it is that proxy.

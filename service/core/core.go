@@ -104,6 +104,19 @@ const (
 	PruneAtATime = 500
 )
 
+// DeleteExpired deletes records whose time, by which the index has them, is over: at most
+// PruneAtATime. It gives how many.
+func DeleteExpired[T any](tx *store.Tx, table *store.Table[T], byTime *store.Index[T]) (int, error) {
+	var ids []string
+	for key, id := range byTime.Keys(tx, "", "") {
+		if len(ids) == PruneAtATime || store.KeyTime(key).After(tx.Now()) {
+			break
+		}
+		ids = append(ids, id)
+	}
+	return len(ids), DeleteAll(tx, table, ids)
+}
+
 func DeleteAll[T any](tx *store.Tx, table *store.Table[T], ids []string) error {
 	for _, id := range ids {
 		if err := table.Delete(tx, id); err != nil {

@@ -243,12 +243,5 @@ func (s *Service) KnownImports(_ context.Context, u core.MailboxUser, folder str
 
 // PruneImported forgets imported messages whose time is over.
 func (s *Service) PruneImported(tx *store.Tx) (int, error) {
-	var ids []string
-	for key, id := range store.ImportedByTime.Keys(tx, "", "") {
-		if len(ids) == core.PruneAtATime || store.KeyTime(key).After(tx.Now()) {
-			break
-		}
-		ids = append(ids, id)
-	}
-	return len(ids), core.DeleteAll(tx, store.ImportedMessages, ids)
+	return core.DeleteExpired(tx, store.ImportedMessages, store.ImportedByTime)
 }

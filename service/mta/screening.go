@@ -367,15 +367,9 @@ func (s *Service) PruneScreened(tx *store.Tx) (int, error) {
 
 // pruneExpired deletes the records whose time in the index is over.
 func pruneExpired[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *store.Index[T]) (int, error) {
-	var ids []string
-	for key, id := range byTime.Keys(tx, "", "") {
-		if len(ids) == core.PruneAtATime || store.KeyTime(key).After(tx.Now()) {
-			break
-		}
-		ids = append(ids, id)
-	}
-	tx.After(func() { c.add(-len(ids)) })
-	return len(ids), core.DeleteAll(tx, table, ids)
+	n, err := core.DeleteExpired(tx, table, byTime)
+	tx.After(func() { c.add(-n) })
+	return n, err
 }
 
 // Bounds of the first-sender delay: longer than a minute is more than some senders wait, and each
