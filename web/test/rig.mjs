@@ -136,7 +136,7 @@ let made = 0
 
 /** A name that no other test uses. */
 export function unique(word) {
-  return `${word}-${process.pid.toString(36)}${(++made).toString(36)}`
+  return `${word}-n${process.pid.toString(36)}${(++made).toString(36)}`
 }
 
 /** A domain that is ready for mail. */
