@@ -313,7 +313,7 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 // where to go on. Of those that Prefilter leaves out, each listLook-th is decoded all the same,
 // since Until may end the walk there.
 const (
-	listScan   = 4000
+	listScan   = 2500
 	listDecode = 8
 	listLook   = 100
 )
