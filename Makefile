@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -tags urfave_cli_no_docs -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -38,6 +38,12 @@ web:
 licenses:
 	@sh .ci/web modules
 	@go run ./internal/licenses/generate
+
+# Fills dist with archives, packages, the list of what is built in, and checksums: make release VERSION=1.2.3. Two runs on
+# one commit with one version of Go give the same bytes.
+release:
+	rm -rf dist
+	@go run ./packaging/release $(if $(filter-out file,$(origin VERSION)),-version '$(VERSION)')
 
 # Pictures of every page of the dashboard, at work, into docs/screenshots; those that README shows are committed.
 screenshots: peers
@@ -86,6 +92,11 @@ soak-backup-kills: KILLS ?= 50
 soak-backup-kills:
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS=$(KILLS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestKilledBackups$$' -v -timeout 60m ./e2e
 
+# Changes of the master key killed at points of it, on stopped stores and in servers, and run again.
+soak-rotate: KILLS ?= 50
+soak-rotate:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS=$(KILLS) MAILSTEAD_SEED=$(SEED) go test -count=1 -parallel 4 -run '^TestRotateKeyKilled$$' -v -timeout 60m ./e2e
+
 # A restore on a bare machine, and every body of it read.
 soak-bare: MESSAGES = 1000
 soak-bare: peers
@@ -100,6 +111,11 @@ soak-upgrade: peers
 WAITING ?= 10000
 soak-deleted:
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_WAITING=$(WAITING) MAILSTEAD_STRICT=0 go test -count=1 -run '^Test(DeletedWithMailWaiting|StoppedAccounts)$$' -v -timeout 60m ./e2e
+
+# Ten thousand lines of the log, and their traces, of a run whose secrets are marked: none of them is there.
+LINES ?= 10000
+soak-secrets:
+	MAILSTEAD_LOG_LINES=$(LINES) MAILSTEAD_STRICT=0 go test -count=1 -run '^TestSecretsStayOutOfLogs$$' -v -timeout 60m ./e2e
 
 # Years of an installation at work by a clock that is advanced: nothing grows without bound.
 YEARS ?= 3
@@ -117,6 +133,11 @@ FLIPS ?= 200
 soak-flips:
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_FLIPS=$(FLIPS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestRebuildBringsMessagesBack$$' -v -timeout 60m ./store
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_FLIPS=$(FLIPS) MAILSTEAD_SEED=$(SEED) go test -count=1 -run '^TestFlips$$' -v -timeout 120m ./e2e
+
+# Two releases of one commit in different places; packages in a bare system, which debootstrap makes; the container image.
+soak-packages:
+	@sh .ci/peers packages
+	MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(Packages|RPM|TwoReleases|ContainerImage)$$' -v -timeout 60m ./e2e
 
 # How long a store of a million messages takes to open, with nothing of it cached.
 soak-open:
@@ -179,4 +200,4 @@ measure:
 	@go run ./internal/measure
 
 clean:
-	rm -rf mailstead data
+	rm -rf mailstead data dist

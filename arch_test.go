@@ -24,8 +24,8 @@ var importRules = map[string]struct {
 	may string
 	why string
 }{
-	".":                   {"config handlers service jobs store mail dnsprov webhooks web internal", "the root wires everything together"},
-	"handlers":            {"handlers service mail internal/buffers internal/limit internal/metrics internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
+	".":                   {"config handlers service jobs store mail dnsprov webhooks web packaging internal", "the root wires everything together"},
+	"handlers":            {"handlers service mail internal/buffers internal/limit internal/metrics internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/events service/inbox service/mailboxes service/domains service/certs service/mta service/reports service/accounts service/health jobs store mail dnsprov webhooks internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov webhooks internal", "core has what every room needs, and so can know none of them"},
@@ -45,8 +45,9 @@ var importRules = map[string]struct {
 	"dnsprov":             {"dnsprov mail/spf mail/dmarc mail/taglist mail/idn internal/lookup", "dnsprov speaks to DNS and registrars; it knows no accounts, and of mail only the grammars of what DNS says about it"},
 	"webhooks":            {"internal/netguard", "webhooks signs and posts; it knows no accounts and no store"},
 	"web":                 {"", "web is a client of /v1 like any other"},
-	"e2e":                 {"store dnsprov handlers/dnsd mail/auth mail/tokenize internal/lookup", "end-to-end tests drive the built program; of its packages they need the fakes, those that they hold against DNS software of others, and what fills a large store"},
+	"e2e":                 {"store dnsprov handlers/dnsd mail/auth mail/tokenize internal/lookup internal/otlp", "end-to-end tests drive the built program; of its packages they need the fakes, those that they hold against DNS software of others, and what fills a large store"},
 	"bench":               {"", "bench measures the built program from outside, side by side with other servers"},
+	"packaging":           {"", "packaging says how the program is installed and started; it does not know what it does"},
 	"config":              {"service dnsprov mail", "config knows the shapes that settings are checked and handed on in; it starts nothing, and nothing below it asks for settings"},
 	"docs":                {"", "examples show what a client needs, and no client has our packages"},
 	"internal":            {"", "internal has small tools that know nothing of mail"},
@@ -57,6 +58,7 @@ var importRules = map[string]struct {
 	"internal/lookup":     {"", "lookup asks the DNS; it does not know who asks, or what the answers are for"},
 	"internal/limit":      {"", "limit counts and waits by key; it does not know what it limits"},
 	"internal/metrics":    {"", "metrics counts; it does not know what"},
+	"internal/otlp":       {"", "otlp sends spans; it does not know what they are about"},
 	"internal/netguard":   {"", "netguard decides what may be dialled; it does not know who asks, or what is spoken then"},
 	"store/backup":        {"store internal/killpoint", "backup copies a store; it does not know what rows mean, nor when it is asked"},
 	"store/objects":       {"internal/killpoint", "objects keeps bytes by names; it does not know what they are for"},
@@ -64,6 +66,7 @@ var importRules = map[string]struct {
 	"store/segment":       {"internal/killpoint", "segments keep bytes, and do not know the records that refer to them"},
 	"store/boltfile":      {"", "boltfile knows the database file of bbolt, and not the records in it"},
 	"store/diskroom":      {"", "diskroom looks at a disk; it does not know who writes to it"},
+	"store/keyfile":       {"internal/killpoint", "keyfile keeps a key in its file; it does not know what is sealed under it"},
 	"store/rowform":       {"", "rowform is the outside of rows; it does not know what they mean, nor where they are"},
 	"store/postings":      {"", "postings encodes and merges lists of numbers; it does not know where they are stored"},
 	"handlers/openapi":    {"service", "openapi describes what handlers give it; it reads no requests"},

@@ -18,9 +18,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
+	"github.com/mailstead/mailstead/store/keyfile"
 	"github.com/mailstead/mailstead/store/objects"
 )
 
@@ -157,8 +159,9 @@ func backupCommand(c *cli.Context) error {
 	return printResult(c, out, text)
 }
 
-// backupFiles are what a backup has beside the store.
-var backupFiles = []string{"master.key", "mailstead.toml"}
+// backupFiles are what a backup has beside the store. A key that takes over comes before the one
+// whose place it takes: read in this order, one of both has it.
+var backupFiles = []string{keyfile.NextName, keyfile.Name, "mailstead.toml"}
 
 func (in *installation) backupSource() backup.Source {
 	return backup.Source{Store: in.store, Files: backupFiles, Program: version, Log: in.log}
@@ -193,6 +196,10 @@ func (in *installation) backUp(ctx context.Context, ask backupIn) (*backup.Resul
 			return nil, err
 		}
 		recipients = append(recipients, r)
+	}
+	// The backup holds its own row. A server that takes no writes can be backed up all the same.
+	if err := in.audit("backup", core.MailboxUser{}); err != nil {
+		in.log.Warn("write a backup to the audit log", "error", err)
 	}
 	if isArchive(ask.To) {
 		return backup.WriteArchive(ctx, ask.To, in.backupSource(), recipients, !ask.NoVerify)
@@ -449,6 +456,12 @@ func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn
 		return out, err
 	}
 	out, err = in.svc.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
+	if err == nil {
+		var u core.MailboxUser
+		if u, err = in.svc.FindMailbox(ask.Mailbox); err == nil {
+			err = in.audit("restore", u)
+		}
+	}
 	return out, errors.Join(err, old.Close())
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
@@ -100,7 +101,7 @@ func checkStore(c *cli.Context, dir string, progress *progressLine) (database, m
 		return fmt.Errorf("the database is damaged, so that rows and messages were not looked at:\n%w", err), nil, nil
 	}
 	st, err := openStopped(c, dir)
-	if errors.Is(err, store.ErrInUse) || errors.Is(err, store.ErrNewer) || errors.As(err, new(*fs.PathError)) {
+	if errors.Is(err, store.ErrInUse) || errors.Is(err, store.ErrNewer) || errors.As(err, new(*fs.PathError)) || errors.As(err, new(usageError)) || errors.As(err, new(config.Error)) {
 		return nil, nil, err
 	}
 	if err != nil {
@@ -112,7 +113,11 @@ func checkStore(c *cli.Context, dir string, progress *progressLine) (database, m
 }
 
 func openStopped(c *cli.Context, dir string) (*store.Store, error) {
-	return store.Open(dir, store.Options{Log: slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: version})
+	s, err := offlineSettings(c)
+	if err != nil {
+		return nil, err
+	}
+	return store.Open(dir, store.Options{Log: slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: version, MayMigrate: mayMigrate(dir, s)})
 }
 
 // rebuildStore makes the database anew if it is damaged, and then rows of messages that are lost.

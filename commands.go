@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -139,6 +140,29 @@ func accountDelete(c *cli.Context) error {
 		return err
 	}
 	return printResult(c, out, fmt.Sprintf("%s is being deleted (job %s)\n", out.AccountID, out.JobID))
+}
+
+// rotateKeyCommand changes the master key.
+func rotateKeyCommand(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	out := new(core.KeyRotated)
+	if err := runLocal(c, rotatePath, struct{}{}, out); err != nil {
+		return err
+	}
+	return printResult(c, out, fmt.Sprintf("key      %s\nrecords  %d\n", out.KeyID, out.Records))
+}
+
+// rotateKey changes the master key. The backups that the settings ask for have the new one before
+// anything is sealed under it.
+func (in *installation) rotateKey(ctx context.Context, _ struct{}) (*core.KeyRotated, error) {
+	return in.svc.RotateKey(ctx, func(ctx context.Context) error {
+		if in.schedule == nil {
+			return nil
+		}
+		return in.schedule.Target.PutKeys(ctx, in.store)
+	})
 }
 
 func accountsCommand(c *cli.Context) error {

@@ -47,12 +47,12 @@ func exportCommands() []*cli.Command {
 
 // exportResult is what an export came to.
 type exportResult struct {
-	Mailboxes  int           `json:"mailboxes"`
-	Messages   int64         `json:"messages"`
-	Folders    int           `json:"folders"`
-	Bytes      int64         `json:"bytes"`
-	DurationMS int64         `json:"duration_ms"`
-	Errors     []importError `json:"errors"`
+	Mailboxes  int                 `json:"mailboxes"`
+	Messages   int64               `json:"messages"`
+	Folders    int                 `json:"folders"`
+	Bytes      int64               `json:"bytes"`
+	DurationMS int64               `json:"duration_ms"`
+	Errors     []inbox.ImportError `json:"errors"`
 }
 
 // exportHeader stands before each message of a page, as one line of JSON. One without a UID ends
@@ -90,7 +90,7 @@ func exportWith(begin func(dir string, name []string) (folderWriter, error)) cli
 			return usageError{errors.New("say which mailboxes: --from ADDRESS, or --all")}
 		}
 		began := time.Now()
-		x := &exporter{c: c, line: newProgress(c), out: exportResult{Errors: []importError{}}}
+		x := &exporter{c: c, line: newProgress(c), out: exportResult{Errors: []inbox.ImportError{}}}
 		err := throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
 			x.send = send
 			return x.run(c.String("to"), begin)
@@ -151,7 +151,7 @@ func (x *exporter) exportMailbox(to, address string, begin func(string, []string
 		return fmt.Errorf("%s is not empty: export to another directory", dir)
 	}
 	var folders []inbox.ExportFolder
-	page, err := x.ask(exportPath + "?" + url.Values{"mailbox": {address}}.Encode())
+	page, err := x.ask(exportPath + "?" + url.Values{"mailbox": {address}, "begins": {x.c.Command.Name}}.Encode())
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (x *exporter) exportMailbox(to, address string, begin func(string, []string
 				}
 				from = h.UID + 1
 				if h.Error != "" {
-					x.out.Errors = append(x.out.Errors, importError{fmt.Sprintf("%s %s UID %d", address, strings.Join(f.Name, "/"), h.UID), h.Error})
+					x.out.Errors = append(x.out.Errors, inbox.ImportError{Source: fmt.Sprintf("%s %s UID %d", address, strings.Join(f.Name, "/"), h.UID), Message: h.Error})
 					continue
 				}
 				if err := w.write(h, text); err != nil {
@@ -344,6 +344,11 @@ func (in *installation) exportMessages(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		out := json.NewEncoder(w)
+		if begins := q.Get("begins"); begins != "" {
+			if err := in.audit("export "+begins, u); err != nil {
+				return err
+			}
+		}
 		if q.Get("folder") == "" {
 			folders, err := in.svc.ExportFolders(r.Context(), u)
 			if err != nil {
@@ -393,9 +398,8 @@ func writeMaildir(dir string, name []string) (folderWriter, error) {
 	return maildirWriter{f}, err
 }
 
-// write writes a message. The names of those of one second sort as their UIDs do.
 func (w maildirWriter) write(h exportHeader, text []byte) error {
-	path := filepath.Join(w.folder.Dir, "cur", fmt.Sprintf("%d.U%010d.mailstead:2,%s", h.Date.Unix(), h.UID, h.Flags))
+	path := filepath.Join(w.folder.Dir, "cur", maildir.FileName(h.Date, h.UID, h.Flags))
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return err
 	}
@@ -410,18 +414,11 @@ type mboxWriter struct {
 	w    *bufio.Writer
 }
 
-// mboxName names the file of a folder: its levels with dots between.
-var mboxName = strings.NewReplacer("%", "%25", ".", "%2E", "/", "%2F")
-
 func writeMbox(dir string, name []string) (folderWriter, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	levels := make([]string, len(name))
-	for i := range name {
-		levels[i] = mboxName.Replace(name[i])
-	}
-	f, err := os.OpenFile(filepath.Join(dir, strings.Join(levels, ".")+".mbox"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, mbox.FileName(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/csv"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -24,7 +21,6 @@ import (
 
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/mail/maildir"
-	"github.com/mailstead/mailstead/mail/mbox"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
@@ -32,12 +28,7 @@ import (
 
 // Messages are read by the command, which may read the operator's files, and go to the server in
 // batches.
-const (
-	importPath      = "/local/import"
-	importBatch     = 200     // messages
-	importBatchSize = 4 << 20 // bytes
-	importErrors    = 1000    // that are named
-)
+const importPath = "/local/import"
 
 func importCommands() []*cli.Command {
 	to := &cli.StringFlag{Name: "to", Usage: "the address of the mailbox"}
@@ -54,58 +45,14 @@ func importCommands() []*cli.Command {
 	}
 }
 
-// importResult is what an import came to.
-type importResult struct {
-	Messages   int64         `json:"messages"`
-	Imported   int64         `json:"imported"`
-	Skipped    int64         `json:"skipped"` // they came with an import before
-	Failed     int64         `json:"failed"`
-	Folders    int           `json:"folders"`
-	Bytes      int64         `json:"bytes"`
-	DurationMS int64         `json:"duration_ms"`
-	Errors     []importError `json:"errors"`
-}
-
-type importError struct {
-	Source  string `json:"source"`
-	Message string `json:"message"`
-}
-
-// An importMessage is one message of a source.
-type importMessage struct {
-	importHeader
-	source string // where it is, for errors
-	text   []byte
-	err    error // it cannot be read
-}
-
 // importHeader stands before each message of a batch, as one line of JSON.
 type importHeader struct {
-	Key   string    `json:"key"`
-	Flags string    `json:"flags,omitempty"`
-	Date  time.Time `json:"date"`
-	Size  int       `json:"size"`
-
-	Keywords []string `json:"keywords,omitempty"`
-}
-
-// An importer sends the messages of sources to the server.
-type importer struct {
-	send   func(*http.Request) (*http.Response, error)
-	ctx    context.Context
-	out    importResult
-	report func(source, folder string, done, total, bytes int64)
-
-	source, to, folder string // of the batch
-	total              int64  // of the source; 0: not known
-	done, bytes        int64  // of the source
-	batch              []importMessage
-	size               int
-	folders            map[string]bool
+	inbox.ImportHeader
+	Size int `json:"size"`
 }
 
 // importEach imports every source that the flags name.
-func importEach(c *cli.Context, read func(im *importer, from string) error) error {
+func importEach(c *cli.Context, read func(im *inbox.Importer, from string) error) error {
 	pairs, err := importPairs(c)
 	if err != nil {
 		return err
@@ -114,25 +61,29 @@ func importEach(c *cli.Context, read func(im *importer, from string) error) erro
 }
 
 // runImport imports each source into its mailbox.
-func runImport(c *cli.Context, pairs [][2]string, read func(im *importer, from string) error) (err error) {
+func runImport(c *cli.Context, pairs [][2]string, read func(im *inbox.Importer, from string) error) (err error) {
 	if p := c.String("progress"); p != "" && p != "json" {
 		return usageError{fmt.Errorf("--progress %s: it is json or left out", p)}
 	}
 	began := time.Now()
 	line := newProgress(c)
-	im := &importer{ctx: c.Context, folders: map[string]bool{}, report: importProgress(c, line)}
-	im.out.Errors = []importError{}
+	im := &inbox.Importer{Report: importProgress(c, line)}
 	err = throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
-		im.send = send
+		im.Deliver = func(ctx context.Context, mailbox, folder string, batch []inbox.SourceMessage) ([]inbox.ImportResult, error) {
+			return sendBatch(ctx, send, mailbox, folder, batch)
+		}
+		im.Known = func(_ context.Context, mailbox, folder string, keys []string) (known []bool, err error) {
+			answer, err := askThrough(c, importKnownPath, importKnown{mailbox, folder, keys}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return send(r) })
+			return known, decodeAnswer(answer, err, &known)
+		}
 		for _, p := range pairs {
-			im.source, im.to, im.total, im.done, im.bytes = p[0], p[1], 0, 0, 0
-			if err := im.flush(); err != nil { // tells at once that there is no such mailbox
+			if err := im.Begin(c.Context, p[0], p[1]); err != nil {
 				return err
 			}
 			if err := read(im, p[0]); err != nil {
 				return err
 			}
-			if err := im.flush(); err != nil {
+			if err := im.Flush(c.Context); err != nil {
 				return err
 			}
 		}
@@ -142,16 +93,17 @@ func runImport(c *cli.Context, pairs [][2]string, read func(im *importer, from s
 	if err != nil {
 		return err
 	}
-	im.out.Folders, im.out.DurationMS = len(im.folders), time.Since(began).Milliseconds()
-	text := fmt.Sprintf("messages  %d\nimported  %d\nskipped   %d\nfailed    %d\nfolders   %d\nbytes     %d\n", im.out.Messages, im.out.Imported, im.out.Skipped, im.out.Failed, im.out.Folders, im.out.Bytes)
-	for _, e := range im.out.Errors {
+	out := im.Out
+	out.DurationMS = time.Since(began).Milliseconds()
+	text := fmt.Sprintf("messages  %d\nimported  %d\nskipped   %d\nfailed    %d\nfolders   %d\nbytes     %d\n", out.Messages, out.Imported, out.Skipped, out.Failed, out.Folders, out.Bytes)
+	for _, e := range out.Errors {
 		text += fmt.Sprintf("%s: %s\n", e.Source, e.Message)
 	}
-	if err := printResult(c, im.out, text); err != nil {
+	if err := printResult(c, out, text); err != nil {
 		return err
 	}
-	if im.out.Failed > 0 {
-		return fmt.Errorf("%d messages were not imported", im.out.Failed)
+	if out.Failed > 0 {
+		return fmt.Errorf("%d messages were not imported", out.Failed)
 	}
 	return nil
 }
@@ -219,86 +171,34 @@ func importProgress(c *cli.Context, line *progressLine) func(source, folder stri
 	}
 }
 
-// add has a message imported, with the batch that it is in.
-func (im *importer) add(folder string, m importMessage) error {
-	if m.err == nil && len(m.text) > core.MaxMessage {
-		m.err = fmt.Errorf("the message has more than %d MiB", core.MaxMessage>>20)
-	}
-	im.out.Messages++
-	im.done++
-	im.bytes += int64(len(m.text))
-	im.report(im.source, folder, im.done, im.total, im.bytes)
-	if m.err != nil {
-		im.fail(m.source, m.err.Error())
-		return nil
-	}
-	if len(im.batch) > 0 && (folder != im.folder || len(im.batch) == importBatch || im.size+len(m.text) > importBatchSize) {
-		if err := im.flush(); err != nil {
-			return err
-		}
-	}
-	im.folder, im.batch, im.size = folder, append(im.batch, m), im.size+len(m.text)
-	return nil
-}
-
-func (im *importer) fail(source, why string) {
-	if im.out.Failed++; len(im.out.Errors) < importErrors {
-		im.out.Errors = append(im.out.Errors, importError{source, why})
-	}
-}
-
-// flush sends the batch.
-func (im *importer) flush() error {
+// sendBatch sends messages for a folder to the server.
+func sendBatch(ctx context.Context, send func(*http.Request) (*http.Response, error), mailbox, folder string, batch []inbox.SourceMessage) (results []inbox.ImportResult, err error) {
 	var body bytes.Buffer
 	headers := json.NewEncoder(&body)
-	for _, m := range im.batch {
-		m.Size = len(m.text)
-		if err := headers.Encode(m.importHeader); err != nil {
-			return err
+	for _, m := range batch {
+		if err := headers.Encode(importHeader{m.ImportHeader, len(m.Text)}); err != nil {
+			return nil, err
 		}
-		body.Write(m.text)
+		body.Write(m.Text)
 	}
-	where := importPath + "?" + url.Values{"mailbox": {im.to}, "folder": {im.folder}}.Encode()
-	r, err := http.NewRequestWithContext(im.ctx, http.MethodPost, where, &body)
+	where := importPath + "?" + url.Values{"mailbox": {mailbox}, "folder": {folder}}.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, where, &body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	resp, err := im.send(r)
+	resp, err := send(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", im.to, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("%s: %s", mailbox, strings.TrimSpace(string(text)))
 	}
-	var results []inbox.ImportResult
-	if err := json.Unmarshal(text, &results); err != nil {
-		return err
-	}
-	if len(results) != len(im.batch) {
-		return fmt.Errorf("the server answered for %d of %d messages", len(results), len(im.batch))
-	}
-	for i, r := range results {
-		switch r.Status {
-		case inbox.ImportDone:
-			im.out.Imported++
-			im.out.Bytes += int64(len(im.batch[i].text))
-		case inbox.ImportSkipped:
-			im.out.Skipped++
-		default:
-			im.fail(im.batch[i].source, r.Error)
-		}
-	}
-	if len(im.batch) > 0 {
-		im.folders[im.to+" "+im.folder] = true
-	}
-	clear(im.batch) // the texts
-	im.batch, im.size = im.batch[:0], 0
-	return nil
+	return results, json.Unmarshal(text, &results)
 }
 
 // throughout gives do a way to the server: the socket of a running one, or an installation that is
@@ -328,13 +228,18 @@ func throughout(c *cli.Context, do func(send func(*http.Request) (*http.Response
 	})
 }
 
-// importMessages takes a batch of messages for a folder. One without messages tells whether there
-// is the mailbox.
+// importMessages takes a batch of messages for a folder. The first one of a source, which says what
+// begins, has no messages: it tells whether there is the mailbox.
 func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
 	results, err := func() ([]inbox.ImportResult, error) {
 		u, err := in.svc.FindMailbox(r.URL.Query().Get("mailbox"))
 		if err != nil {
 			return nil, err
+		}
+		if begins := r.URL.Query().Get("begins"); begins != "" {
+			if err := in.audit("import "+begins, u); err != nil {
+				return nil, err
+			}
 		}
 		var batch []inbox.ImportMessage
 		for body := bufio.NewReader(r.Body); ; {
@@ -353,7 +258,7 @@ func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.ReadFull(body, text); err != nil {
 				return nil, fmt.Errorf("read a message to import: %w", err)
 			}
-			batch = append(batch, inbox.ImportMessage{Key: h.Key, Flags: h.Flags, Keywords: h.Keywords, Date: h.Date, Body: bytes.NewReader(text)})
+			batch = append(batch, inbox.ImportMessage{ImportHeader: h.ImportHeader, Body: bytes.NewReader(text)})
 		}
 		if len(batch) == 0 {
 			return []inbox.ImportResult{}, nil
@@ -364,7 +269,7 @@ func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
 }
 
 func importMaildir(c *cli.Context) error {
-	return importEach(c, func(im *importer, from string) error {
+	return importEach(c, func(im *inbox.Importer, from string) error {
 		folders, err := maildir.Folders(from)
 		if err != nil {
 			return err
@@ -374,12 +279,12 @@ func importMaildir(c *cli.Context) error {
 			if err != nil {
 				return err
 			}
-			im.total += int64(len(list))
+			im.Expect(int64(len(list)))
 			folder := inbox.ImportFolder(f.Name)
 			for _, m := range list {
 				text, err := readMaildirMessage(f, m)
-				one := importMessage{importHeader{Key: "maildir " + m.Name, Flags: m.Flags, Date: m.Date}, m.Path, text, err}
-				if err := im.add(folder, one); err != nil {
+				one := inbox.SourceMessage{ImportHeader: inbox.ImportHeader{Key: "maildir " + m.Name, Flags: m.Flags, Date: m.Date}, Source: m.Path, Text: text, Err: err}
+				if err := im.Add(c.Context, folder, one); err != nil {
 					return err
 				}
 			}
@@ -391,7 +296,7 @@ func importMaildir(c *cli.Context) error {
 // readMaildirMessage reads a message, whose lines end with CRLF then.
 func readMaildirMessage(f maildir.Folder, m maildir.Message) ([]byte, error) {
 	if m.Size > core.MaxMessage {
-		return nil, fmt.Errorf("the message has more than %d MiB", core.MaxMessage>>20)
+		return nil, inbox.ErrImportTooLarge
 	}
 	file, err := maildir.Open(f, m)
 	if err != nil {
@@ -420,30 +325,13 @@ func withCRLF(text []byte) []byte {
 
 func importMbox(c *cli.Context) error {
 	folder := inbox.ImportFolder(strings.Split(c.String("folder"), "/"))
-	return importEach(c, func(im *importer, from string) error {
+	return importEach(c, func(im *inbox.Importer, from string) error {
 		f, err := os.Open(from)
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		r := mbox.NewReader(f, core.MaxMessage)
-		for {
-			m, err := r.Next()
-			switch {
-			case errors.Is(err, io.EOF):
-				return nil
-			case err != nil && !errors.Is(err, mbox.ErrTooLarge):
-				return fmt.Errorf("%s: %w", from, err)
-			}
-			sum := sha256.Sum256(m.Text)
-			one := importMessage{
-				importHeader{Key: fmt.Sprintf("mbox %d %s", m.Offset, hex.EncodeToString(sum[:])), Flags: m.Flags, Date: m.Date},
-				from + ":" + strconv.FormatInt(m.Offset, 10), m.Text, err,
-			}
-			if err := im.add(folder, one); err != nil {
-				return err
-			}
-		}
+		return im.ReadMbox(c.Context, f, folder)
 	})
 }
 

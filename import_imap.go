@@ -8,24 +8,17 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/mail/pull"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-const (
-	importKnownPath = "/local/import-known"
-	imapWindow      = 1000 // rows that are listed at a time
-	imapFetch       = 32   // messages that are fetched at a time
-)
+const importKnownPath = "/local/import-known"
 
 // importKnown asks which messages came with an import before, so that they are not fetched again.
 type importKnown struct {
@@ -138,154 +131,12 @@ func importIMAP(c *cli.Context) error {
 	}
 	client := &pull.Client{Dial: new(net.Dialer).DialContext, RootCAs: roots}
 	pairs := make([][2]string, len(sources))
-	bySource := map[string]imapSource{}
 	for i, s := range sources {
 		pairs[i] = [2]string{s.Username + "@" + s.Host, s.to}
-		bySource[pairs[i][0]+" "+s.to] = s
 	}
-	return runImport(c, pairs, func(im *importer, from string) error {
-		return im.readIMAP(c, client, bySource[from+" "+im.to])
+	at := 0
+	return runImport(c, pairs, func(im *inbox.Importer, _ string) error {
+		at++ // the pairs come in their order
+		return im.ReadIMAP(c.Context, client, sources[at-1].Server)
 	})
-}
-
-// readIMAP imports all folders of a mailbox elsewhere.
-func (im *importer) readIMAP(c *cli.Context, client *pull.Client, source imapSource) error {
-	session, err := client.Connect(im.ctx, source.Server)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	folders, err := session.Folders(im.ctx)
-	if err != nil {
-		return err
-	}
-	for _, f := range folders {
-		box, err := session.Open(im.ctx, f.Name)
-		if errors.Is(err, pull.ErrRefused) {
-			im.fail(im.source+" "+f.Name, err.Error())
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		im.total += int64(box.Messages)
-		folder := inbox.ImportFolder(f.Levels)
-		key := func(uid uint32) string {
-			return fmt.Sprintf("imap %s %s %s %d %d", strings.ToLower(source.Host), source.Username, f.Name, box.UIDValidity, uid)
-		}
-		seen := uint32(0) // the highest UID so far
-		for lo := uint32(1); lo <= box.Messages; lo += imapWindow {
-			rows, _, err := session.Window(im.ctx, lo, min(lo+imapWindow-1, box.Messages))
-			if err != nil {
-				return err
-			}
-			rows = slices.DeleteFunc(rows, func(r pull.Row) bool { return r.UID <= seen })
-			if len(rows) == 0 {
-				continue
-			}
-			seen = rows[len(rows)-1].UID
-			wanted, err := im.unknown(c, folder, rows, key)
-			if err != nil {
-				return err
-			}
-			for uids := range slices.Chunk(wanted, imapFetch) {
-				if err := im.fetchIMAP(session, folder, f.Name, uids, key); err != nil {
-					return err
-				}
-			}
-		}
-		if err := im.flush(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// unknown gives the UIDs of rows that did not come with an import before, and counts the others.
-func (im *importer) unknown(c *cli.Context, folder string, rows []pull.Row, key func(uint32) string) (wanted []uint32, err error) {
-	ask := importKnown{Mailbox: im.to, Folder: folder}
-	for _, r := range rows {
-		ask.Keys = append(ask.Keys, key(r.UID))
-	}
-	var known []bool
-	answer, err := askThrough(c, importKnownPath, ask, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return im.send(r) })
-	if err := decodeAnswer(answer, err, &known); err != nil {
-		return nil, err
-	}
-	for i, r := range rows {
-		if !known[i] {
-			wanted = append(wanted, r.UID)
-			continue
-		}
-		im.out.Messages++
-		im.out.Skipped++
-		im.done++
-	}
-	im.report(im.source, folder, im.done, im.total, im.bytes)
-	return wanted, nil
-}
-
-// fetchIMAP fetches messages and has them imported, in the order of their UIDs.
-func (im *importer) fetchIMAP(session *pull.Session, folder, name string, uids []uint32, key func(uint32) string) error {
-	var got []importMessage
-	var long []int // of got, of which there is more
-	byUID := map[int]uint32{}
-	err := session.Fetch(im.ctx, uids, func(m pull.Message) error {
-		one := importMessage{importHeader: importHeader{Key: key(m.UID), Date: m.Received, Keywords: slices.Clone(m.Flags.Keywords)}, source: fmt.Sprintf("%s %s UID %d", im.source, name, m.UID)}
-		for _, flag := range []struct {
-			set    bool
-			letter string
-		}{{m.Flags.Draft, "D"}, {m.Flags.Flagged, "F"}, {m.Flags.Answered, "R"}, {m.Flags.Seen, "S"}, {m.Flags.Deleted, "T"}} {
-			if flag.set {
-				one.Flags += flag.letter
-			}
-		}
-		one.text = slices.Clone(m.Content)
-		byUID[len(got)] = m.UID
-		if m.More {
-			long = append(long, len(got))
-		}
-		got = append(got, one)
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, at := range long {
-		var text limitedBuffer
-		if _, err := session.Content(im.ctx, byUID[at], &text); err != nil && !errors.Is(err, errTooLong) {
-			return err
-		}
-		if got[at].text = text.b; text.over {
-			got[at].text, got[at].err = nil, errTooLong
-		}
-	}
-	order := make([]int, len(got))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(byUID[a], byUID[b]) })
-	for _, at := range order {
-		if err := im.add(folder, got[at]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-var errTooLong = fmt.Errorf("the message has more than %d MiB", core.MaxMessage>>20)
-
-// A limitedBuffer takes a message, unless it is too long.
-type limitedBuffer struct {
-	b    []byte
-	over bool
-}
-
-func (l *limitedBuffer) Write(p []byte) (int, error) {
-	if len(l.b)+len(p) > core.MaxMessage {
-		l.over = true
-		return 0, errTooLong
-	}
-	l.b = append(l.b, p...)
-	return len(p), nil
 }

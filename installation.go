@@ -52,9 +52,12 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 		return nil, err
 	}
 	opts := storeOptions(log)
-	opts.Clock, opts.CheckPages = now, l != nil && mustCheck(dir)
+	opts.Clock, opts.CheckPages, opts.MayMigrate = now, l != nil && mustCheck(dir), mayMigrate(dir, s)
 	c.Metrics = core.NewMetrics()
 	opts.Committed = c.Metrics.CommitTime.Observe
+	if l != nil {
+		c.Tracer = newTracer(s, c)
+	}
 	st, err := store.Open(dir, opts)
 	if err != nil {
 		return nil, err

@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/handlers/proxyproto"
 	"github.com/mailstead/mailstead/internal/metrics"
+	"github.com/mailstead/mailstead/service/health"
 )
 
 // maxConnsPerAddress is how many HTTP connections one address, or one IPv6 /64, may have open.
@@ -119,9 +120,15 @@ type listeners struct {
 	dnsUDP                                                            *net.UDPConn
 }
 
-// listen opens every socket that is not off, or none.
-func listen(s *config.Settings) (*listeners, error) {
-	l := &listeners{}
+// listen opens every socket that is not off, or none. It takes those that a service manager has
+// passed to the process, and opens the others itself.
+func listen(s *config.Settings, log *slog.Logger) (l *listeners, err error) {
+	passed, err := takePassedSockets()
+	if err != nil {
+		return nil, err
+	}
+	defer passed.close()
+	l = &listeners{}
 	for _, one := range []struct {
 		name string
 		at   config.Address
@@ -134,15 +141,16 @@ func listen(s *config.Settings) (*listeners, error) {
 		if !one.at.On() {
 			continue
 		}
-		ln, err := net.Listen("tcp", one.at.String())
-		if err != nil {
+		if ln, ok := take(&passed.streams, one.name, one.at); ok {
+			*one.to = ln
+		} else if *one.to, err = net.Listen("tcp", one.at.String()); err != nil {
 			return nil, errors.Join(fmt.Errorf("listen for --%s: %w", one.name, err), l.close())
 		}
-		*one.to = ln
 	}
-	if err := l.listenDNS(s.DNS); err != nil {
+	if err := l.listenDNS(s.DNS, passed); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen for --dns: %w", err), l.close())
 	}
+	passed.warn(log)
 	return l, nil
 }
 
@@ -152,6 +160,23 @@ func (l *listeners) named() map[string]*net.Listener {
 		"http": &l.http, "https": &l.httpTLS, "smtp": &l.smtp, "submission": &l.submission, "submissions": &l.submissions,
 		"imap": &l.imap, "imaps": &l.imaps, "dns": &l.dnsTCP,
 	}
+}
+
+// ports are those where others are to reach this host: a listener at an address that is not public,
+// such as one behind a proxy, is none.
+func (l *listeners) ports(public []netip.Addr) (out []health.Port) {
+	named := l.named()
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		ln := *named[name]
+		if ln == nil {
+			continue
+		}
+		at, ok := ln.Addr().(*net.TCPAddr)
+		if ip := at.AddrPort().Addr().Unmap(); ok && (ip.IsUnspecified() || slices.Contains(public, ip)) {
+			out = append(out, health.Port{Name: name, Number: at.Port})
+		}
+	}
+	return out
 }
 
 // count has the connections of every TCP listener counted.
@@ -211,12 +236,29 @@ func (l *listeners) behindProxies(networks []netip.Prefix, log *slog.Logger) {
 // maxDNSTries is how many ports are tried, since one must be free for both UDP and TCP.
 const maxDNSTries = 20
 
-func (l *listeners) listenDNS(at config.Address) error {
+func (l *listeners) listenDNS(at config.Address, passed *passedSockets) error {
 	if !at.On() {
 		return nil
 	}
+	udp, udpPassed := take(&passed.packets, "dns", at)
+	tcp, tcpPassed := take(&passed.streams, "dns", at)
+	l.dnsUDP = udp
+	if tcpPassed {
+		l.dnsTCP = tcp
+	}
 	addr, err := net.ResolveUDPAddr("udp", at.String())
 	if err != nil {
+		return err
+	}
+	switch {
+	case udpPassed && tcpPassed:
+		return nil
+	case udpPassed:
+		l.dnsTCP, err = net.Listen("tcp", udp.LocalAddr().String())
+		return err
+	case tcpPassed:
+		addr.Port = tcp.Addr().(*net.TCPAddr).Port
+		l.dnsUDP, err = net.ListenUDP("udp", addr)
 		return err
 	}
 	for range maxDNSTries {

@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -37,8 +38,10 @@ const (
 	claimPath    = "/local/claim"
 	backupPath   = "/local/backup"
 	deletePath   = "/local/account-delete"
+	rotatePath   = "/local/rotate-key"
 
 	restoreMailboxPath = "/local/restore-mailbox"
+	doctorPath         = "/local/doctor"
 	copyPath           = "/local/copy"
 	stopPath           = "/local/stop"
 	advancePath        = "/local/advance-clock" // of the sandbox
@@ -57,6 +60,8 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	mux.Handle(statusPath, localCommand(svc.SetAccountStatus))
 	mux.Handle(deletePath, localCommand(svc.DeleteAccount))
 	mux.Handle(claimPath, localCommand(svc.DecideClaim))
+	mux.Handle(doctorPath, localCommand(svc.Doctor))
+	mux.Handle(rotatePath, longCommand(in.rotateKey))
 	mux.Handle(backupPath, longCommand(in.backUp))
 	mux.Handle(restoreMailboxPath, longCommand(in.restoreMailbox))
 	mux.Handle(copyPath, longCommand(in.copyStore))
@@ -71,6 +76,16 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	mux.HandleFunc(exportPath, in.exportMessages)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	return mux
+}
+
+// audit writes a command of the operator that has no transaction of its own into the audit log,
+// with the mailbox that it is about, if it is about one.
+func (in *installation) audit(command string, about core.MailboxUser) error {
+	var target store.AuditTarget
+	if about.MailboxID != "" {
+		target = store.AuditTarget{Type: "email_user", ID: about.MailboxID, Name: about.Email}
+	}
+	return in.store.Update(func(tx *store.Tx) error { return core.AuditCommand(tx, command, about.AccountID, target) })
 }
 
 // localCommand makes a handler of a service method.
@@ -107,6 +122,7 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	err = withInstallation(dir, s, false, func(in *installation) error {
+		in.svc.Host = new(health.Host)
 		resp = handlers.Do(localHandler(in, handlers.New(in.svc)), r)
 		return nil
 	})

@@ -55,6 +55,8 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 		Commands: []*cli.Command{
 			command("serve", "run the server", "", serveCommand, config.Flags()...),
 			command("init", "create the store, an account, its owner and an admin token", "", initCommand, initFlags()...),
+			command("setup", "ask what is needed, write the settings and the store, and say which records and rights the host needs", "", setupCommand, setupFlags()...),
+			command("doctor", "check the host and everything around it, and say what to mend", "", doctorCommand, jsonFlag()),
 			{Name: "account", Usage: "accounts of this installation", Subcommands: []*cli.Command{
 				command("create", "create another account", "", accountCommand, ownerFlags()...),
 				command("list", "list the accounts", "", accountsCommand, jsonFlag()),
@@ -72,6 +74,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			{Name: "user", Usage: "team users", Subcommands: []*cli.Command{
 				command("reset-password", "set a team user's password", "", passwordCommand, passwordFlags()...),
 			}},
+			command("rotate-key", "replace the master key, and seal every stored secret under the new one", "", rotateKeyCommand, jsonFlag()),
 			command("call", "call any operation of the API as the owner", "OPERATION [JSON]", callCommand, callFlags()...),
 			{
 				Name: "backup", Usage: "back everything up while the server runs", Action: backupCommand, OnUsageError: onUsageError,

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/internal/netguard"
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -93,6 +94,18 @@ func newRDAP(s *config.Settings, resolver core.Resolver, roots *x509.CertPool, l
 	t.TLSHandshakeTimeout, t.ResponseHeaderTimeout, t.IdleConnTimeout = 5*time.Second, 8*time.Second, 30*time.Second
 	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.MaxConnsPerHost = 64, 4, 16
 	return rdap.New(rdap.Config{BootstrapURL: list, NoCopy: s.Sandbox(), Log: log, HTTP: &http.Client{Transport: t}})
+}
+
+// newTracer sends traces to the collector of the settings; nil if there is none. Its address is the
+// operator's choice, so it may be private.
+func newTracer(s *config.Settings, c core.Config) *otlp.Tracer {
+	endpoint := s.OTLP.Endpoint.String()
+	if endpoint == "" {
+		return nil
+	}
+	t := (&netguard.Guard{AllowPrivate: true}).Transport(c.Resolver, c.RootCAs)
+	t.TLSHandshakeTimeout, t.IdleConnTimeout = 5*time.Second, time.Minute
+	return otlp.New(endpoint, c.Version, t, c.Log)
 }
 
 // edgeProvider gives the edge provider for a token. Its address is the operator's choice, so it may

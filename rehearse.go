@@ -44,6 +44,7 @@ type rehearsal struct {
 	Path         string           `json:"path"` // of the copy; of the store that was kept, after a swap
 
 	progress *progressLine
+	formats  [2]uint32 // of the store before and after; 0 where nothing is migrated
 }
 
 type rehearsalCheck struct {
@@ -72,6 +73,9 @@ func rehearseCommand(c *cli.Context) error {
 		return err
 	}
 	if err := findStore(dir, false); err != nil {
+		return err
+	}
+	if err := becomeOwner(dir); err != nil {
 		return err
 	}
 	r := &rehearsal{ToVersion: version, Checks: []rehearsalCheck{}, Path: filepath.Join(dir, rehearsalDir), progress: newProgress(c)}
@@ -117,9 +121,9 @@ func (in *installation) stopServer(context.Context, struct{}) (struct{}, error) 
 	return struct{}{}, nil
 }
 
-// rehearse migrates a copy.
+// rehearse migrates a copy, and writes down that this has passed.
 func (r *rehearsal) rehearse(c *cli.Context, dir string) error {
-	if err := os.RemoveAll(r.Path); err != nil {
+	if err := errors.Join(forgetRehearsal(dir), os.RemoveAll(r.Path)); err != nil {
 		return err
 	}
 	var out copyOut
@@ -134,7 +138,11 @@ func (r *rehearsal) rehearse(c *cli.Context, dir string) error {
 		return fmt.Errorf("copy the store: %w", err)
 	}
 	killpoint.At("rehearse.copied")
-	return r.migrate(r.Path)
+	if err := r.migrate(r.Path); err != nil {
+		return err
+	}
+	passed := passedRehearsal{Version: version, At: time.Now().UTC(), DigestsEqual: r.DigestsEqual, FromFormat: r.formats[0], ToFormat: r.formats[1]}
+	return passed.save(dir)
 }
 
 // migrate migrates the store in a directory, checks it and compares it with what it was.
@@ -152,7 +160,10 @@ func (r *rehearsal) migrate(dir string) error {
 	}
 	killpoint.At("rehearse.migrate")
 	r.progress.show("migrate", 0, 0)
-	st, err := store.Open(dir, store.Options{Log: slog.New(slog.DiscardHandler), Program: version})
+	st, err := store.Open(dir, store.Options{Log: slog.New(slog.DiscardHandler), Program: version, MayMigrate: func(from, to uint32) error {
+		r.formats = [2]uint32{from, to}
+		return nil
+	}})
 	killpoint.At("rehearse.migrated")
 	if r.note("migrate", err) != nil {
 		return err
@@ -211,7 +222,7 @@ func (r *rehearsal) swap(c *cli.Context, dir string) error {
 		return err
 	}
 	if err := r.migrate(dir); err != nil {
-		return errors.Join(err, putBack(r.Path, dir))
+		return errors.Join(err, putBack(r.Path, dir), forgetRehearsal(dir))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	s.level.Set(s.settings.LogLevel.Level())
 	now := clock.New(nil, s.settings.ClockOffset())
 	s.log = newLogger(stderr, s.settings.LogFormat.String(), s.level, s.settings.Sandbox(), now)
-	if s.listeners, err = listen(s.settings); err != nil {
+	if s.listeners, err = listen(s.settings, s.log); err != nil {
 		return err
 	}
 	defer s.listeners.close()
@@ -89,6 +89,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	if err := s.findCertificates(); err != nil {
 		return err
 	}
+	s.inst.svc.Host = &health.Host{Running: true, Ports: s.listeners.ports(s.inst.svc.Config.PublicIPs)}
 	ctx, s.inst.stop = context.WithCancel(ctx)
 	defer s.inst.stop()
 	s.inst.svc.FileUnfiled()
@@ -155,8 +156,15 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	defer stopAccepting()
 	var last, work sync.WaitGroup
 	s.start(&last, "service", func() error { return s.inst.svc.Run(serving) })
+	s.start(&last, "traces", func() error { return s.inst.svc.Tracer.Run(serving) })
 	s.start(&work, "queue", func() error { return s.inst.queue.Run(accepting) })
 	s.start(&work, "database", func() error { return s.inst.store.WatchPages(accepting) })
+	s.start(&work, "master key", func() error {
+		if err := s.inst.svc.FinishKeyChange(accepting); err != nil && accepting.Err() == nil {
+			s.log.Error("the master key is still being changed", "error", err)
+		}
+		return nil
+	})
 	s.start(&work, "previous stores", func() error {
 		now := s.inst.store.Clock()
 		daily, stop := now.Every(24 * time.Hour)
@@ -183,9 +191,11 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	err = s.reportReady(dir, created, stdout)
 	work.Go(debug.FreeOSMemory)
 	if err == nil {
+		s.tell("READY=1")
 		err = s.wait(ctx)
 	}
 	s.log.Info("stopping")
+	s.tell("STOPPING=1")
 	stopAccepting()
 	waits := time.AfterFunc(stopGrace, s.inst.store.EndWaits)
 	work.Wait()
@@ -194,6 +204,13 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	waits.Stop()
 	s.inst.store.EndWaits() // nothing is sent any more
 	return err
+}
+
+// tell tells the service manager what the server does. It may be wrong about it, but not stop it.
+func (s *server) tell(state string) {
+	if err := tellManager(state); err != nil {
+		s.log.Warn("the service manager was not told", "state", state, "error", err)
+	}
 }
 
 // start runs one part in a goroutine of its group; a part that fails stops the server. Where the

@@ -52,6 +52,7 @@ type Settings struct {
 	MXPort      port     `toml:"mx_port" usage:"the port for direct delivery"`
 	CAFile      string   `toml:"ca_file" usage:"additional certificate authorities for outgoing TLS, a PEM file"`
 	Private     toggle   `toml:"allow_private_destinations" usage:"allow private and loopback addresses as destinations that tenants choose"`
+	Migrate     toggle   `toml:"-" flag:"migrate" usage:"in production, migrate a store of an older version without a rehearsal"`
 	LogFormat   logForm  `toml:"log_format" usage:"text or json"`
 	LogLevel    logLevel `toml:"log_level" usage:"debug, info, warn or error"`
 
@@ -64,6 +65,10 @@ type Settings struct {
 	S3        S3                `toml:"s3"`
 	Backup    backupSettings    `toml:"backup"`
 	Metrics   metricsSettings   `toml:"metrics"`
+	Doctor    doctorSettings    `toml:"doctor"`
+	Alerts    alertSettings     `toml:"alerts"`
+	Sending   sendingSettings   `toml:"sending"`
+	OTLP      otlpSettings      `toml:"otlp"`
 	Pretend   sandboxSettings   `toml:"sandbox"`
 	Zones     dnsSettings       `toml:"-"`
 }
@@ -93,6 +98,12 @@ func production() Settings {
 	s.DNS.text = ":53"
 	s.Directory.text = ca.LetsEncrypt
 	s.Spam.DMARCReports = true
+	for _, zone := range []string{"zen.spamhaus.org", "bl.spamcop.net"} {
+		s.Doctor.Blocklists = append(s.Doctor.Blocklists, dnsName{checked{zone}})
+	}
+	for _, host := range []string{"gmail-smtp-in.l.google.com", "outlook-com.olc.protection.outlook.com", "mx01.mail.icloud.com"} {
+		s.Doctor.Port25Targets = append(s.Doctor.Port25Targets, target{checked{host + ":25"}})
+	}
 	return s
 }
 
@@ -114,7 +125,12 @@ func Load(c *cli.Context) (*Settings, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	s, err := merge(path, string(text), c)
+	return Merge(path, string(text), c)
+}
+
+// Merge is Load with the text that the file has, or is to have.
+func Merge(path, text string, c *cli.Context) (*Settings, error) {
+	s, err := merge(path, text, c)
 	if err != nil {
 		return nil, Error{err}
 	}
@@ -175,7 +191,7 @@ func (s *Settings) check() error {
 	if !s.Sandbox() && s.ClockOffset() != 0 {
 		return errors.New("[sandbox] clock_offset: the clock of a server with a hostname cannot be shifted: remove clock_offset or hostname")
 	}
-	for _, check := range []func() error{s.Registrar.check, s.Spam.check, s.Zones.check, s.S3.check, s.Backup.check} {
+	for _, check := range []func() error{s.Registrar.check, s.Spam.check, s.Zones.check, s.S3.check, s.Backup.check, s.Sending.check} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -209,7 +225,7 @@ func (s *Settings) Service() core.Config {
 	c := core.Config{
 		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
 		DNSCheckInterval: s.Zones.CheckInterval.d, Catalog: s.Zones.Catalog.text, Secondaries: s.Zones.secondaries(),
-		Limits: s.Limits.service(), Spam: s.Spam.service(), ACME: s.acme(), BaseURL: s.PlannedURL(),
+		AlertURL: s.Alerts.URL.text, Doctor: s.Doctor.service(), Sending: s.Sending.service(), Limits: s.Limits.service(), Spam: s.Spam.service(), ACME: s.acme(), BaseURL: s.PlannedURL(),
 	}
 	if s.Sandbox() {
 		c.Hostname = sandboxHost
@@ -291,6 +307,54 @@ func (s *Settings) ClockOffset() time.Duration { return s.Pretend.ClockOffset.d 
 type metricsSettings struct {
 	Token   string  `toml:"token"`
 	Allowed netList `toml:"allowed_networks"`
+}
+
+// alertSettings is the table [alerts]: where the operator is told of what is wrong with this host,
+// beside the letter to the owner.
+type alertSettings struct {
+	URL httpURL `toml:"url"`
+}
+
+// sendingSettings is the table [sending]: how mail leaves that goes straight to other hosts.
+type sendingSettings struct {
+	SourceIPv4 netip.Addr `toml:"source_ipv4"`
+	SourceIPv6 netip.Addr `toml:"source_ipv6"`
+	Helo       dnsName    `toml:"helo"`
+}
+
+func (s *sendingSettings) check() error {
+	if s.SourceIPv4.IsValid() && !s.SourceIPv4.Is4() {
+		return fmt.Errorf("[sending] source_ipv4: %s is not an IPv4 address", s.SourceIPv4)
+	}
+	if s.SourceIPv6.IsValid() && (!s.SourceIPv6.Is6() || s.SourceIPv6.Is4In6() || s.SourceIPv6.Zone() != "") {
+		return fmt.Errorf("[sending] source_ipv6: %s is not an IPv6 address", s.SourceIPv6)
+	}
+	return nil
+}
+
+func (s *sendingSettings) service() core.Sending {
+	return core.Sending{IPv4: s.SourceIPv4, IPv6: s.SourceIPv6, Helo: s.Helo.text}
+}
+
+// doctorSettings is the table [doctor]: whom the checks of this host ask.
+type doctorSettings struct {
+	Blocklists    []dnsName `toml:"blocklists"`
+	Port25Targets []target  `toml:"port25_targets"`
+}
+
+func (d *doctorSettings) service() (out core.Doctor) {
+	for _, zone := range d.Blocklists {
+		out.Blocklists = append(out.Blocklists, zone.text)
+	}
+	for _, one := range d.Port25Targets {
+		out.Port25Targets = append(out.Port25Targets, one.text)
+	}
+	return out
+}
+
+// otlpSettings is the table [otlp]: where traces are sent.
+type otlpSettings struct {
+	Endpoint collectorURL `toml:"endpoint"` // "": nowhere
 }
 
 // limitSettings is the table [limits].

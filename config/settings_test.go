@@ -241,6 +241,8 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "acme_directory = 'on'", want: []string{"line 1", "https"}},
 		{file: "acme_eab_kid = 'k'", want: []string{"acme_eab_hmac"}},
 		{file: "acme_eab_hmac = '*'", want: []string{"line 1", "base64url"}},
+		{file: "[otlp]\nendpoint = 'collector:4318'", want: []string{"line 2", "http://"}},
+		{file: "[otlp]\nendpoint = 'http://collector:4318/v1/traces'", want: []string{"line 2", "without /v1/traces"}},
 	} {
 		_, err := merged(t, tc.file, tc.args...)
 		if err == nil {
@@ -417,7 +419,7 @@ func TestExamplesOfTheFileAreTaken(t *testing.T) {
 		}
 	}
 	blocks := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 9 {
+	if len(blocks) != 12 {
 		t.Errorf("%d examples", len(blocks))
 	}
 	for _, b := range blocks {

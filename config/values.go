@@ -50,6 +50,32 @@ func (a *Address) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// A target is HOST:PORT of a server elsewhere.
+type target struct{ checked }
+
+// UnmarshalText checks its form.
+func (t *target) UnmarshalText(text []byte) error {
+	t.text = string(text)
+	host, p, err := net.SplitHostPort(t.text)
+	if n, bad := strconv.ParseUint(p, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
+		return fmt.Errorf("%q is not a server; write HOST:PORT, such as mx.example.com:25", text)
+	}
+	return nil
+}
+
+// An httpURL is where something is posted to.
+type httpURL struct{ checked }
+
+// UnmarshalText checks its form.
+func (h *httpURL) UnmarshalText(text []byte) error {
+	h.text = string(text)
+	u, err := url.Parse(h.text)
+	if h.text != "" && (err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "") {
+		return errors.New("it is not a URL, such as https://alerts.example.com/mailstead")
+	}
+	return nil
+}
+
 // A hostName is the public name of this host, normalised to ASCII and lower case; empty in the
 // sandbox.
 type hostName struct{ checked }
@@ -90,6 +116,20 @@ func (a *acmeURL) UnmarshalText(text []byte) error {
 	u, err := url.Parse(a.text)
 	if a.On() && (err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil) {
 		return fmt.Errorf("%q is not a directory of a certificate authority; write its https URL, or off", text)
+	}
+	return nil
+}
+
+// A collectorURL is the address of a collector of traces, without the path of OTLP; "" is none.
+type collectorURL struct{ checked }
+
+// UnmarshalText checks its form.
+func (c *collectorURL) UnmarshalText(text []byte) error {
+	c.text = strings.TrimRight(string(text), "/")
+	u, err := url.Parse(c.text)
+	if c.text != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
+		strings.HasSuffix(u.Path, "/v1/traces")) {
+		return fmt.Errorf("%q is not the address of a collector; write, for example, http://127.0.0.1:4318, without /v1/traces", text)
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ type Spec struct {
 	MailHost     string   // receives the domain's mail
 	Nameservers  []string // ours, in the order in which they are shown
 	IPv4, IPv6   []netip.Addr
+	SendFrom     []netip.Addr            // addresses that mail is sent from beside those
 	Elsewhere    map[string][]netip.Addr // of Nameservers that are not this host: their addresses, by name
 	DKIM         []DKIMKey
 	DMARC        string // the policy; empty for dmarc.Default
@@ -172,6 +173,15 @@ func (s Spec) spf() string {
 	}
 	for _, ip := range s.IPv6 {
 		terms = append(terms, spf.Term{Qualifier: '+', Name: "ip6", Value: ip.String()})
+	}
+	for _, ip := range s.SendFrom {
+		term := spf.Term{Qualifier: '+', Name: "ip4", Value: ip.String()}
+		if ip.Is6() {
+			term.Name = "ip6"
+		}
+		if !slices.Contains(terms, term) {
+			terms = append(terms, term)
+		}
 	}
 	return spf.Record{Terms: append(terms, spf.Term{Qualifier: '~', Name: "all"})}.String()
 }

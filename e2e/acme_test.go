@@ -360,10 +360,16 @@ func (p *pebble) issued() int { return p.said("ssued certificate serial") }
 // port; certificates live for so many seconds (0: for years).
 func startPebble(t *testing.T, world *fakeResolver, httpPort, life int, env ...string) *pebble {
 	t.Helper()
+	return startPebbleAt(t, "127.0.0.1", world, httpPort, life, env...)
+}
+
+// startPebbleAt is startPebble at another address, which its certificate calls ca.test.
+func startPebbleAt(t *testing.T, ip string, world *fakeResolver, httpPort, life int, env ...string) *pebble {
+	t.Helper()
 	program, dir := peer(t, "pebble"), t.TempDir()
 	p := &pebble{t: t, caFile: filepath.Join(dir, "cert.pem")}
-	writeCertificate(t, p.caFile, filepath.Join(dir, "key.pem"), "localhost")
-	listen, manage := fmt.Sprintf("127.0.0.1:%d", freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	writeCertificate(t, p.caFile, filepath.Join(dir, "key.pem"), "localhost", "ca.test")
+	listen, manage := fmt.Sprintf("%s:%d", ip, freePort(t)), fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{
 		"listenAddress": listen, "managementListenAddress": manage, "certificate": p.caFile, "privateKey": filepath.Join(dir, "key.pem"),
 		"httpPort": httpPort, "tlsPort": freePort(t), "certificateValidityPeriod": life,

@@ -131,6 +131,7 @@ type instance struct {
 	path   string   // of the program; that of binary if empty
 	env    []string // added to the environment
 	before []string // a program that runs the server, and its arguments
+	bare   bool     // it listens where its settings say
 	http   *http.Client
 }
 
@@ -200,8 +201,10 @@ func (i *instance) launch() bool {
 	}
 	file := filepath.Join(i.t.TempDir(), "ready.json")                 // not in the data directory, whose disk may be full
 	dns := net.JoinHostPort("127.0.0.1", freePortOn(i.t, "127.0.0.1")) // some tests start the server there again
-	args := []string{"serve", "--data", i.dir, "--ready-file", file, "--http", "127.0.0.1:0", "--smtp", "127.0.0.1:0",
-		"--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", dns}
+	args := []string{"serve", "--data", i.dir, "--ready-file", file}
+	if !i.bare {
+		args = append(args, "--http", "127.0.0.1:0", "--smtp", "127.0.0.1:0", "--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", dns)
+	}
 	command := append(append(i.before, path), append(args, i.args...)...)
 	i.cmd = exec.Command(command[0], command[1:]...)
 	i.cmd.Stdout, i.cmd.Stderr = i.log, i.log

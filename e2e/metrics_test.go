@@ -160,9 +160,12 @@ func TestMetrics(t *testing.T) {
 
 // TestMetricsQueue: a message that waits is seen.
 func TestMetricsQueue(t *testing.T) {
-	i := newInstance(t, generousLimits, "--outbound", "direct", "--mx-port", strconv.Itoa(freePort(t)))
+	world := newResolver(t)
+	world.here(t, "waits.test")
+	i := newInstance(t, generousLimits, "--outbound", "direct", "--mx-port", strconv.Itoa(freePort(t)), "--resolver", world.addr)
+	world.delegate(i.ready.DNS)
 	ann := i.addMailbox("ann@"+i.domainName("boxes.test"), "correct horse")
-	i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": "bob@127.0.0.1.nip.test", "subject": "waits", "text": "x"}, nil)
+	i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": "bob@waits.test", "subject": "waits", "text": "x"}, nil)
 	i.until("the message waits", func() bool {
 		values, _ := i.readMetrics()
 		return values[`mailstead_queue_messages{state="deferred"}`]+values[`mailstead_queue_messages{state="queued"}`] == 1

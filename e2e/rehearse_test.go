@@ -4,13 +4,21 @@ import (
 	"archive/zip"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/mailstead/mailstead/store/rowform"
 )
 
 // rehearsal is what `mailstead rehearse --json` prints.
@@ -59,6 +67,96 @@ func TestRehearseAnOldStore(t *testing.T) {
 	}
 	if out, code := mailstead(t, "check", "--data", dir); code != 0 {
 		t.Errorf("check: %s", out)
+	}
+}
+
+// TestOlderStoreInProduction: a server with a hostname leaves a store of an older format as it is,
+// unless this version has rehearsed the migration, or is told to do without.
+func TestOlderStoreInProduction(t *testing.T) {
+	t.Parallel()
+	i := newInstance(t, "", "--hostname", "mail.example.com", "--acme-directory", "off", "--http-tls", "off", "--submissions", "off", "--imaps", "off", "--public-ip", "192.0.2.1")
+	i.stop()
+	args := append([]string{"serve", "--data", i.dir, "--http", "127.0.0.1:0", "--smtp", "127.0.0.1:0",
+		"--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", "127.0.0.1:0"}, i.args...)
+	refused := func(when string) {
+		t.Helper()
+		before := sums(t, i.dir)
+		path, err := binary()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(path, args...)
+		out, _ := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(string(out), "mailstead rehearse --swap --data "+i.dir) {
+			t.Fatalf("%s: exit %d, %s", when, code, out)
+		}
+		if sums(t, i.dir) != before {
+			t.Errorf("%s: the store was changed", when)
+		}
+	}
+	runs := func(more ...string) {
+		t.Helper()
+		was := i.args
+		i.args = append(slices.Clone(was), more...)
+		i.start()
+		i.want(200, "GET", "/v1/account", nil, nil)
+		i.stop()
+		i.args = was
+	}
+	older := func() { setFormat(t, i.dir, 3) }
+	record := filepath.Join(i.dir, "rehearsed.json")
+
+	older()
+	refused("without a rehearsal")
+	runs("--migrate")
+
+	rehearse(t, i.dir) // nothing was migrated there
+	older()
+	refused("after a rehearsal of a store of today's format")
+
+	rehearse(t, i.dir)
+	passed, err := os.ReadFile(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, change := range map[string][2]string{
+		"of another version":        {`"version":"dev"`, `"version":"0.9"`},
+		"that has not passed":       {`"digests_equal":true`, `"digests_equal":false`},
+		"to another format":         {`"to_format":4`, `"to_format":5`},
+		"of a store of a later one": {`"from_format":3`, `"from_format":4`},
+		"cut short":                 {`}`, ``},
+	} {
+		text := strings.Replace(string(passed), change[0], change[1], 1)
+		if text == string(passed) {
+			t.Fatalf("%s has no %s", passed, change[0])
+		}
+		if err := os.WriteFile(record, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		refused("after a rehearsal " + what)
+	}
+	if err := os.WriteFile(record, passed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runs()
+	older()
+	rehearse(t, i.dir, "--swap")
+	runs()
+}
+
+// setFormat has a store say that it is of an older format. Between 3 and 4 no row has to change.
+func setFormat(t *testing.T, dir string, format byte) {
+	t.Helper()
+	db, err := bolt.Open(filepath.Join(dir, "mailstead.db"), 0o600, &bolt.Options{Timeout: 5 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		key := []byte("format")
+		return tx.Bucket([]byte("meta")).Put(key, rowform.SumOf("meta").Seal(key, append([]byte{0, 0, 0, format}, "0.9"...)))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

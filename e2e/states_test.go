@@ -345,7 +345,7 @@ func (w *walk) wantNothingLeft() {
 	}
 	err = db.View(func(tx *bbolt.Tx) error {
 		return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
-			if past := []string{"event", "job", "job.key"}; slices.Contains(past, string(name)) {
+			if past := []string{"event", "job", "job.key", "audit"}; slices.Contains(past, string(name)) {
 				return nil
 			}
 			return search(string(name), b)
@@ -364,7 +364,7 @@ const recordings = "testdata/compat/v1"
 
 // notRecorded are operations that no recording covers yet; only ones that nobody could have called
 // so far belong here.
-var notRecorded = []string{"get_health"}
+var notRecorded = []string{"get_health", "list_audit", "import_messages", "export_messages"}
 
 // An exchange is one recorded request and what came back, with what differs from run to run
 // replaced by its kind.

@@ -434,7 +434,7 @@ func (i *instance) buckets(visit func(bucket string, k, v []byte)) {
 }
 
 // wantNothingOf looks through all of a stopped instance's database for the words and numbers of a
-// deleted account.
+// deleted account. What its operator did stays in the operator's own audit log.
 func (i *instance) wantNothingOf(nums numbers, words ...string) {
 	i.t.Helper()
 	begins := map[string][][]byte{}
@@ -450,6 +450,9 @@ func (i *instance) wantNothingOf(nums numbers, words ...string) {
 	rows := 0
 	i.buckets(func(bucket string, k, v []byte) {
 		rows++
+		if operators := []byte(`"Type":"operator"`); bucket == "audit" && bytes.Contains(v, operators) && !bytes.Contains(v, []byte(`"AccountID":"`+words[0]+`"`)) {
+			return
+		}
 		for _, word := range words {
 			if bytes.Contains(k, []byte(word)) || bytes.Contains(v, []byte(word)) {
 				i.t.Errorf("%s is left in %s: %.100q = %.300q", word, bucket, k, v)

@@ -80,9 +80,11 @@ const (
 		successful,failed,failures[{result_type,sessions,sending_ip|null,mx_host|null,receiving_ip|null,reason|null}]}] totals{successful,failed}
 		authenticated received_from|null received_at`
 	suppressionShape = "email reason(bounce|complaint|manual) message_id|null created_at"
-	domainEvent      = "domain_id domain status dns_provider source job_id|null "
-	userEvent        = "user_id email username domain domain_id name "
-	receivedEvent    = `user_id mailbox recipient sender sender_name from to[] cc[] subject message_id in_reply_to|null references[] thread_id uid
+	auditShape       = `id action actor{type(user|token|mailbox|operator|system),id|null,name} via(api|mcp|dashboard|command) ip|null target{type,id,name}|null fields[] count
+		request_id|null created_at`
+	domainEvent   = "domain_id domain status dns_provider source job_id|null "
+	userEvent     = "user_id email username domain domain_id name "
+	receivedEvent = `user_id mailbox recipient sender sender_name from to[] cc[] subject message_id in_reply_to|null references[] thread_id uid
 		received_at has_attachments size is_auto_reply to_count cc_count references_count original_message_id|null`
 	failedEvent = "domain_id domain issues[{code,purpose,type,host,expected,actual|null,message}] failing_since checked_at"
 )
@@ -126,6 +128,8 @@ var answers = []struct {
 	{"GET", "/v1/domains/{manual}/dns-records", "", 200, dnsRecordsShape},
 	{"POST", "/v1/domains/{manual}/verify-dns", "", 200, verifyShape},
 	{"DELETE", "/v1/domains/{manual}", "", 202, jobShape},
+	{"POST", "/v1/email-users/{ann}/import", `{"imap":{"host":"127.0.0.1","port":1,"security":"tls","username":"a","password":"b"}}`, 202, jobShape},
+	{"POST", "/v1/email-users/{ann}/export", `{"format":"maildir"}`, 202, jobShape},
 	{"POST", "/v1/email-users", `{"username":"cleo","domain":"boxes.test"}`, 201, userShape + " password password_generated"},
 	{"POST", "/v1/email-users/bulk", `{"domain":"boxes.test","users":[{"username":"dan"},{"username":"abuse"}]}`, 200, bulkShape},
 	{"GET", "/v1/email-users", "", 200, long(userShape)},
@@ -178,6 +182,7 @@ var answers = []struct {
 	{"GET", "/v1/events?type=test.ping", "", 200, eventList("webhook_id message sent_at")},
 	{"GET", "/v1/events?event_id={ping}", "", 200, eventList("webhook_id message sent_at")},
 	{"GET", "/v1/events?event_id=evt_none", "", 200, "data[] pagination{cursor|null,has_more,count(0),limit}"},
+	{"GET", "/v1/audit", "", 200, long(auditShape)},
 	{"GET", "/v1/domains/none", "", 404, errorShape},
 	{"POST", "/v1/email-users", `{}`, 400, errorShape},
 }
@@ -360,8 +365,9 @@ var permitted = []struct{ scope, roles, operations string }{
 	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
 		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
-		test_webhook redeliver_event set_universal_inbox create_export`},
+		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages`},
 	{"read", "owner", "get_health"}, // of the first account alone
+	{"read", "owner admin", "list_audit"},
 	{"admin", "owner admin", "invite_team_user delete_team_user"},
 }
 
@@ -447,6 +453,7 @@ var longLists = []struct {
 	{"/v1/messages", "25", "100"},
 	{"/v1/suppressions", "25", "100"},
 	{"/v1/jobs", "25", "100"},
+	{"/v1/audit", "25", "100"},
 }
 
 // TestPagesOfLongLists walks every long list by ones, and shows its cursors to lists that they are

@@ -28,7 +28,8 @@ type source struct {
 	header http.Header
 	body   []byte
 	strict bool
-	patch  bool // of a PATCH: null is a value, which only some fields take; otherwise it is the same as absent
+	patch  bool      // of a PATCH: null is a value, which only some fields take; otherwise it is the same as absent
+	given  *[]string // gets the names of the body fields that are given, but for those with the tag `audit:"-"`; nil: nobody asks
 }
 
 // decode fills the request that in points to. The tags of its fields say where a value comes from
@@ -252,6 +253,9 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 			d.wrong(name, "required", "is required")
 		}
 		return
+	}
+	if d.given != nil && f.Tag.Get("audit") != "-" {
+		*d.given = append(*d.given, name)
 	}
 	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
 		d.wrongType(name, v.Type(), err)

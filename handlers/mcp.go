@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -168,9 +169,11 @@ func (a *assistants) callTool(ctx context.Context, req *mcp.CallToolRequest) (*m
 	outer := callOf(ctx)
 	ctx, cancel := context.WithTimeout(outer.r.Context(), toolTimeout)
 	defer cancel()
-	answer := newBufferedResponse(http.Header{})
+	answer, began := newBufferedResponse(http.Header{}), time.Now()
+	ctx, span := a.server.svc.Tracer.Start(ctx, otlp.Internal, "tool")
 	c := &call{w: answer, r: outer.r.WithContext(ctx), id: outer.id, who: outer.who, op: a.tools[req.Params.Name]}
 	form := a.request(c, answer, req.Params.Arguments)
+	a.server.logRequest(c, span, c.op.name, answer.status, began)
 	for name, values := range answer.header {
 		if strings.HasPrefix(name, "X-Ratelimit-") || name == "Retry-After" {
 			outer.w.Header()[name] = values
@@ -215,7 +218,7 @@ func (a *assistants) handle(c *call, o *op, args []byte) {
 	}
 	r.URL = &url.URL{Path: o.path, RawQuery: query.Encode()} // its parameters are in path
 	r.Header.Set("Content-Type", "application/json")
-	inner := newCall(c.w, r, c.id)
-	inner.who = c.who
+	inner := newCall(r.Context(), c.w, r, c.id)
+	inner.who, inner.via = c.who, core.AuditMCP
 	a.server.run(inner, o, func(name string) string { return path[name] })
 }

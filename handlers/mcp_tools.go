@@ -15,10 +15,10 @@ import (
 )
 
 // noTools are the operations that are no tools, because they give or show access, which people
-// decide on, answer with a file, or are about the whole installation.
+// decide on, answer with a file, or are about the whole installation or what people did.
 var noTools = []string{
 	"create_token", "invite_team_user", "update_team_user", "get_webhook_secret", "rotate_webhook_secret",
-	"get_message_raw", "get_message_attachment", "get_health",
+	"get_message_raw", "get_message_attachment", "export_messages", "import_messages", "get_health", "list_audit",
 }
 
 // outward are the tools that reach strangers, spend money, or bring in what strangers wrote.

@@ -3,6 +3,7 @@ package handlers
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/metrics"
+	"github.com/mailstead/mailstead/internal/otlp"
 )
 
 // MetricsReaders are those who may read /metrics; the zero value lets nobody.
@@ -68,7 +70,7 @@ func (w *statusWriter) Write(b []byte) (int, error) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // count counts an answered request. What is no operation of the API counts as "other".
-func (s *Server) count(c *call, w *statusWriter, began time.Time) {
+func (s *Server) count(c *call, w *statusWriter, span *otlp.Span, began time.Time) {
 	name := "other"
 	if c.op != nil {
 		name = c.op.name
@@ -79,4 +81,36 @@ func (s *Server) count(c *call, w *statusWriter, began time.Time) {
 		status = http.StatusOK
 	}
 	s.svc.Metrics.Requests.Add(name, strconv.Itoa(status))
+	if c.r.URL.Path == mcpPath {
+		name = "mcp" // each tool is logged by its own name
+	}
+	s.logRequest(c, span, name, status, began)
+}
+
+// logRequest tells the log of an answered request, and ends its span if it is one of the API. The
+// log has no path, which may hold a token.
+func (s *Server) logRequest(c *call, span *otlp.Span, operation string, status int, began time.Time) {
+	api := c.op != nil || operation == "mcp" || strings.HasPrefix(c.r.URL.Path, "/v1/")
+	if api {
+		span.Rename(operation)
+		span.Set("request_id", c.id)
+		span.SetInt("http.response.status_code", status)
+		if status >= http.StatusInternalServerError {
+			span.Fail()
+		}
+		span.End()
+	}
+	method, level := c.r.Method, slog.LevelInfo
+	if c.op != nil {
+		method = c.op.method
+	}
+	if !api || operation == "mcp" || method == http.MethodGet || method == http.MethodHead {
+		level = slog.LevelDebug
+	}
+	ctx := c.r.Context()
+	if !s.Log.Enabled(ctx, level) {
+		return
+	}
+	s.Log.LogAttrs(ctx, level, "request", slog.String("request_id", c.id), slog.String("operation", operation), slog.String("method", method),
+		slog.Int("status", status), slog.Int64("ms", time.Since(began).Milliseconds()), slog.String("account_id", c.who.AccountID))
 }

@@ -37,6 +37,7 @@ func operations(s *service.Service) []op {
 		{name: "list_tokens", method: "GET", path: "/v1/auth/tokens", status: 200, scope: "read", roles: everyone, call: plain(s.ListTokens)},
 		{name: "create_token", method: "POST", path: "/v1/auth/tokens", status: 201, scope: "write", roles: everyone, call: with(s.CreateToken)},
 		{name: "delete_token", method: "DELETE", path: "/v1/auth/tokens/{token_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteToken)},
+		{name: "list_audit", method: "GET", path: "/v1/audit", status: 200, scope: "read", roles: managers, call: with(s.ListAudit)},
 
 		// The people who share the account.
 		{name: "list_team_users", method: "GET", path: "/v1/account/users", status: 200, scope: "read", roles: everyone, call: plain(s.ListTeamUsers)},
@@ -113,6 +114,8 @@ func operations(s *service.Service) []op {
 
 		// Exports.
 		{name: "create_export", method: "POST", path: "/v1/export", status: 200, scope: "write", roles: managers, call: with(s.CreateExport)},
+		{name: "import_messages", method: "POST", path: "/v1/email-users/{user_id}/import", status: 202, scope: "write", roles: managers, call: with(s.ImportMail), upload: mailUpload(s)},
+		{name: "export_messages", method: "POST", path: "/v1/email-users/{user_id}/export", status: 202, scope: "write", roles: managers, call: with(s.ExportMail)},
 		{name: "list_export_formats", method: "GET", path: "/v1/export/formats", status: 200, scope: "read", roles: everyone, call: plain(s.ListExportFormats)},
 
 		// The installation.
@@ -151,15 +154,17 @@ func operations(s *service.Service) []op {
 // from it.
 type op struct {
 	name   string // operationId, MCP tool, `mailstead call`
+	action string // in the audit log; "": name
 	method string
 	path   string // with {name} for what varies
 	status int    // of success
 	scope  string // read write purchase admin
 	roles  []string
 	call   caller
-	body   int64 // most bytes of the request body; 1 MiB if 0
-	alias  bool  // another way to the operation of the row before
-	strict bool  // an unknown body field is an error, since the operation spends money or sends mail
+	body   int64     // most bytes of the request body; 1 MiB if 0
+	upload *uploader // takes a file in the place of a JSON body; nil: nothing does
+	alias  bool      // another way to the operation of the row before
+	strict bool      // an unknown body field is an error, since the operation spends money or sends mail
 
 	// confirm says what a call would do that a person must agree to; nil if this call needs no
 	// agreement. An assistant gets that answer first, and must call again with a confirmation. It

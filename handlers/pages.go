@@ -126,7 +126,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		s.showReset(c, http.StatusBadRequest, v)
 		return
 	}
-	err = s.svc.CompleteReset(c.r.Context(), v.Token, form.Get("password"))
+	err = s.svc.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"))
 	if e, ours := core.AsError(err); ours && openapi.Status(e.Code) == http.StatusBadRequest {
 		v.Wrong = "The password " + e.Details[0].Message + "."
 		s.showReset(c, http.StatusBadRequest, v)

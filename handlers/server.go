@@ -3,10 +3,12 @@
 package handlers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"html/template"
 	"log/slog"
+	"mime"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -21,6 +23,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 )
@@ -50,6 +53,7 @@ type Server struct {
 	hooks           *hooks
 	idempotencyKeys limit.KeyedMutex[string] // of requests that run
 	bodies          *bodies
+	uploads         chan struct{} // one for each file that is being taken
 	resetForm       *template.Template
 	unsubscribeForm *template.Template
 
@@ -68,7 +72,7 @@ func New(svc *service.Service) *Server {
 	s.badTokens = newBadTokens()
 	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
 	s.hooks = newHooks()
-	s.bodies = newBodies(svc)
+	s.bodies, s.uploads = newBodies(svc), make(chan struct{}, uploadsMost)
 	s.resetForm = template.Must(template.New("").Parse(resetPage))
 	s.unsubscribeForm = template.Must(template.New("").Parse(unsubscribePage))
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
@@ -94,7 +98,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) Local() http.Handler {
 	mux := s.paths(func(c *call) error {
 		who, err := s.svc.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))
-		c.who = who
+		c.who, c.via = who, core.AuditCommands
 		return err
 	}, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { dispatch(mux, w, r) })
@@ -107,6 +111,7 @@ type call struct {
 	id       string
 	identify func(*call) error // finds out who asks, and sets who
 	who      core.Actor
+	via      string // how it came, for the audit log
 	op       *op
 }
 
@@ -114,18 +119,20 @@ type callKey struct{}
 
 // serve makes a call of a request and has it answered.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error, answer func(*call)) {
-	counted, began := &statusWriter{ResponseWriter: w}, time.Now()
-	c := newCall(counted, r, s.requestID(r))
+	counted, began, id := &statusWriter{ResponseWriter: w}, time.Now(), s.requestID(r)
+	ctx := s.svc.Tracer.Continue(core.WithRequest(r.Context(), id), r.Header.Get("traceparent"))
+	ctx, span := s.svc.Tracer.Start(ctx, otlp.Server, "request")
+	c := newCall(ctx, counted, r, id)
 	c.identify = identify
 	w.Header().Set("X-Request-Id", c.id)
-	defer func() { s.count(c, counted, began) }()
+	defer func() { s.count(c, counted, span, began) }()
 	defer s.recover(c, counted)
 	answer(c)
 }
 
-func newCall(w http.ResponseWriter, r *http.Request, id string) *call {
+func newCall(ctx context.Context, w http.ResponseWriter, r *http.Request, id string) *call {
 	c := &call{w: w, id: id}
-	c.r = r.WithContext(context.WithValue(r.Context(), callKey{}, c))
+	c.r = r.WithContext(context.WithValue(ctx, callKey{}, c))
 	return c
 }
 
@@ -230,6 +237,10 @@ func (s *Server) run(c *call, o *op, path func(name string) string) {
 		s.fail(c, err)
 		return
 	}
+	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err == nil && o.upload != nil && kind == mboxType {
+		s.answerUpload(c, path)
+		return
+	}
 	body, done, err := s.bodies.read(c)
 	if err != nil {
 		s.fail(c, err)
@@ -251,8 +262,11 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		return
 	}
 	s.svc.WaitFiled(c.r.Context(), 0)
+	c.who.Request = &core.Request{Action: cmp.Or(c.op.action, c.op.name), Via: c.via, ID: c.id}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
-		return decode(in, source{path: path, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch})
+		return decode(in, source{
+			path: path, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch, given: &c.who.Request.Fields,
+		})
 	})
 	if err != nil {
 		s.fail(c, err)
@@ -317,8 +331,10 @@ func (s *Server) authenticate(c *call) error {
 			return err
 		}
 		who, err = s.svc.AuthenticateSession(c.r.Context(), token, addr)
+		c.via = core.AuditDashboard
 	} else {
 		token = bearer(c.r)
+		c.via = core.AuditAPI
 		who, err = s.svc.Authenticate(c.r.Context(), token, addr)
 	}
 	if e := new(core.Error); errors.As(err, &e) && openapi.Status(e.Code) == http.StatusUnauthorized && token != "" {

@@ -329,8 +329,11 @@ DELETE /v1/suppressions/{email} delete_suppression
 GET /v1/jobs list_jobs
 GET /v1/jobs/{job_id} get_job
 POST /v1/export create_export
+POST /v1/email-users/{user_id}/import import_messages
+POST /v1/email-users/{user_id}/export export_messages
 GET /v1/export/formats list_export_formats
 GET /v1/health get_health
+GET /v1/audit list_audit
 `
 
 // TestInterfaceIsComplete holds that every row of the interface is in the table, that the table has

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
@@ -37,17 +36,17 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, anonymous: true},
 		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
 		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.currentSession)}, anonymous: true, optional: true},
-		{op: op{method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
+		{op: op{action: "logout", method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
 		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: everyone}, raw: s.stream, tokens: true},
 		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
-		{op: op{method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.EndSession)}},
-		{op: op{method: "PATCH", path: "/session/profile", status: 200, call: with(s.svc.UpdateProfile)}},
-		{op: op{method: "POST", path: "/session/totp", status: 200, call: with(s.svc.StartTOTP)}},
-		{op: op{method: "POST", path: "/session/totp/confirm", status: 200, call: with(s.svc.ConfirmTOTP)}},
-		{op: op{method: "DELETE", path: "/session/totp", status: 200, call: with(s.svc.DropTOTP)}},
+		{op: op{action: "end_session", method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.EndSession)}},
+		{op: op{action: "update_profile", method: "PATCH", path: "/session/profile", status: 200, call: with(s.svc.UpdateProfile)}},
+		{op: op{action: "start_totp", method: "POST", path: "/session/totp", status: 200, call: with(s.svc.StartTOTP)}},
+		{op: op{action: "confirm_totp", method: "POST", path: "/session/totp/confirm", status: 200, call: with(s.svc.ConfirmTOTP)}},
+		{op: op{action: "delete_totp", method: "DELETE", path: "/session/totp", status: 200, call: with(s.svc.DropTOTP)}},
 		{op: op{method: "POST", path: "/session/passkeys/options", status: 200, call: with(s.startPasskey)}},
-		{op: op{method: "POST", path: "/session/passkeys", status: 201, call: with(s.addPasskey)}},
-		{op: op{method: "DELETE", path: "/session/passkeys/{id}", status: 200, call: with(s.svc.DeletePasskey)}},
+		{op: op{action: "add_passkey", method: "POST", path: "/session/passkeys", status: 201, call: with(s.addPasskey)}},
+		{op: op{action: "delete_passkey", method: "DELETE", path: "/session/passkeys/{id}", status: 200, call: with(s.svc.DeletePasskey)}},
 		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, anonymous: true},
 		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, anonymous: true},
 		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, anonymous: true},
@@ -198,7 +197,7 @@ func (s *Server) setCookie(c *call, value string) {
 
 // visitor is the browser that asks.
 func (s *Server) visitor(c *call) accounts.Visitor {
-	return accounts.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), Session: s.cookie(c.r)}
+	return accounts.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), RequestID: c.id, Session: s.cookie(c.r)}
 }
 
 // setSession answers with a new session and gives the browser its cookie.
@@ -224,10 +223,7 @@ func (s *Server) currentSession(ctx context.Context, who core.Actor) (*CurrentSe
 func (s *Server) logRefusal(c *call, who string, err error) error {
 	e := core.Explain(err)
 	if openapi.Status(e.Code) < http.StatusInternalServerError {
-		if !strings.Contains(who, "@") {
-			who = "" // it may be a password in the wrong field
-		}
-		s.Log.Info("sign-in refused", "request_id", c.id, "ip", remoteAddr(c.r), "email", who, "code", e.Code)
+		s.Log.Info("sign-in refused", "request_id", c.id, "ip", remoteAddr(c.r), "email", core.LoginName(who), "code", e.Code)
 	}
 	return err
 }

@@ -1,6 +1,7 @@
 package handlers
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha1"
 	"encoding/base32"
@@ -122,6 +123,24 @@ func appCode(t *testing.T, secret string, step int64) string {
 	sum := h.Sum(nil)
 	at := sum[19] & 15
 	return fmt.Sprintf("%06d", (binary.BigEndian.Uint32(sum[at:])&0x7fffffff)%1_000_000)
+}
+
+// TestSecondFactorOutlivesTheMasterKey: codes of the app and recovery codes hold when the master
+// key is changed, and so do sessions.
+func TestSecondFactorOutlivesTheMasterKey(t *testing.T) {
+	b := newSandbox(t, nil)
+	web, step := b.browser().signIn(), appStep()
+	secret := web.ask("POST", "/session/totp", map[string]string{"password": "correct horse"}).is(200).text("secret")
+	codes := web.ask("POST", "/session/totp/confirm", map[string]string{"code": appCode(t, secret, step)}).is(200)
+	if _, err := b.RotateKey(t.Context(), func(context.Context) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	web.ask("GET", "/session", nil).is(200)
+	for _, code := range []string{appCode(t, secret, step+1), codes.text("recovery_codes.3")} {
+		in := map[string]string{"email": "owner@example.test", "password": "correct horse", "code": code}
+		b.browser().ask("POST", "/session", in).is(200)
+		b.browser().ask("POST", "/session", in).fails(400, "invalid_code")
+	}
 }
 
 func TestSecondFactor(t *testing.T) {

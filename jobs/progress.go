@@ -130,7 +130,7 @@ func (q *Queue) flush(c *claim) {
 		return q.put(tx, j)
 	})
 	if err != nil && !errors.Is(err, errLost) {
-		q.Log.Warn("a job's progress was not kept", "job", c.job.ID, "err", err)
+		q.Log.Warn("a job's progress was not kept", "job_id", c.job.ID, "error", err)
 	}
 }
 

@@ -67,7 +67,7 @@ func (d *dispatcher) run(ctx context.Context) error {
 		case errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed) || errors.Is(err, errNoKind):
 			return err
 		case err != nil:
-			d.Log.Error("the queue waits for its store", "err", err, "pause", pause)
+			d.Log.Error("the queue waits for its store", "error", err, "pause", pause)
 			d.unseen, d.cursor = true, ""
 			err = d.sleep(ctx, d.Store.Now().Add(pause), nil)
 			pause = min(2*pause, maxPause)

@@ -42,7 +42,7 @@ func (q *Queue) noteUnread(id string, why error) {
 	q.unread.by[id] = why
 	q.unread.mu.Unlock()
 	if !known {
-		q.Log.Error("a job is of a form that this version does not know; it stays, and the others go on", "job", id, "error", why)
+		q.Log.Error("a job is of a form that this version does not know; it stays, and the others go on", "job_id", id, "error", why)
 	}
 }
 

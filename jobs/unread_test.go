@@ -142,7 +142,7 @@ func TestUnknownJobsStopAlone(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	for name, id := range ids {
-		if n := strings.Count(log.String(), "job="+id); n > 1 || n == 0 && have[id] != nil {
+		if n := strings.Count(log.String(), "job_id="+id); n > 1 || n == 0 && have[id] != nil {
 			t.Errorf("%s is %d times in the log:\n%s", name, n, log.String())
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"time"
 
@@ -31,9 +32,13 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 	defer c.cancel(nil)
 	defer c.cleanup.run()
 	killpoint.At("jobs.claimed")
-	writes, err := d.attempt(c)
+	ctx, end := c.ctx, func(error) {}
+	if d.Began != nil {
+		ctx, end = d.Began(ctx, c.job)
+	}
+	writes, err := d.attempt(ctx, c)
 	killpoint.At("jobs.worked")
-	o := outcome{err: err, writes: writes, progress: &c.progress}
+	o := outcome{err: err, writes: writes, cause: ctx, progress: &c.progress}
 	o.stopped = errors.Is(context.Cause(c.ctx), errStopped)
 	c.progress.seal()
 	if d.stopping.Err() == nil && d.scheduler.mayChain(c) {
@@ -43,6 +48,11 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 	}
 	err = d.persist(c, o)
 	killpoint.At("jobs.finished")
+	if failure := o.err; counts(failure) && !o.stopped {
+		end(failure)
+	} else {
+		end(err)
+	}
 	if errors.Is(o.err, ErrArgs) {
 		d.noteUnread(c.job.ID, o.err)
 	} else {
@@ -50,9 +60,9 @@ func (d *dispatcher) step(c *claim) (next *claim) {
 	}
 	switch {
 	case errors.Is(err, errLost):
-		d.Log.Warn("a job's work came too late and was dropped", "job", c.job.ID, "kind", c.job.Kind, "attempt", c.job.Attempt)
+		d.Log.Warn("a job's work came too late and was dropped", "job_id", c.job.ID, "kind", c.job.Kind, "attempt", c.job.Attempt)
 	case err != nil:
-		d.Log.Error("the end of a job's work was not kept", "job", c.job.ID, "kind", c.job.Kind, "err", err)
+		d.Log.Error("the end of a job's work was not kept", "job_id", c.job.ID, "kind", c.job.Kind, "error", err)
 		d.fail(err)
 	}
 	return next
@@ -71,8 +81,8 @@ func (q *Queue) fail(err error) {
 }
 
 // attempt calls Work. A panic is its error.
-func (q *Queue) attempt(c *claim) (w Writes, err error) {
-	ctx, cancel := context.WithTimeout(c.ctx, c.kind.Timeout)
+func (q *Queue) attempt(ctx context.Context, c *claim) (w Writes, err error) {
+	ctx, cancel := context.WithTimeout(ctx, c.kind.Timeout)
 	defer cancel()
 	defer func() {
 		if v := recover(); v != nil {
@@ -107,6 +117,7 @@ func (q *Queue) persist(c *claim, o outcome) error {
 type outcome struct {
 	err      error
 	writes   Writes
+	cause    context.Context // of what writes adds; nil: nothing that is known
 	progress *progress
 	stopped  bool                     // its ctx ended because the queue stops
 	hold     bool                     // it must not be given up now
@@ -154,7 +165,10 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 	}
 	q.decideState(tx, j, o)
 	if o.writes != nil {
-		if err := q.guard(func() error { return o.writes(tx, j) }); err != nil {
+		tx.For(o.cause)
+		err := q.guard(func() error { return o.writes(tx, j) })
+		tx.ForNobody() // what comes again by the clock was caused by nothing
+		if err != nil {
 			return nil, refusal(fmt.Errorf("writes of job %s: %w", j.ID, err), false)
 		}
 	}
@@ -283,22 +297,42 @@ func (q *Queue) end(tx *store.Tx, j *store.Job) error {
 	return q.recur(tx, j)
 }
 
-// report logs what an attempt came to.
+// counts tells whether the error of an attempt says that it has failed: it was not put off, nor of
+// a form that a newer version is to read.
+func counts(err error) bool {
+	return err != nil && !errors.As(err, new(snooze)) && !errors.Is(err, ErrArgs)
+}
+
+// report logs what an attempt came to, unless it was put off.
 func (q *Queue) report(j *store.Job, err error) {
-	if err == nil || errors.As(err, new(snooze)) || errors.Is(err, ErrArgs) {
+	if err != nil && !counts(err) {
 		return
 	}
-	log := q.Log.With("job", j.ID, "kind", j.Kind, "attempt", j.Attempt, "err", err)
-	if p := new(panicked); errors.As(err, &p) {
-		log.Error("a job panicked", "state", j.State, "stack", string(p.stack))
+	level, what := slog.LevelInfo, "a job has ended"
+	p := new(panicked)
+	switch {
+	case errors.As(err, &p):
+		level, what = slog.LevelError, "a job panicked"
+	case j.State == store.JobError:
+		level, what = slog.LevelWarn, "a job was given up"
+	case j.State == store.JobQueued:
+		what = "a job is tried again"
+	case j.State == store.JobCancelled:
+		what = "a job was cancelled"
+	}
+	ctx := context.Background()
+	if !q.Log.Enabled(ctx, level) {
 		return
 	}
-	switch j.State {
-	case store.JobQueued:
-		log.Info("a job is tried again", "due", j.Due)
-	case store.JobError:
-		log.Warn("a job was given up")
-	default:
-		log.Info("a job was cancelled")
+	line := []slog.Attr{slog.String("job_id", j.ID), slog.String("kind", j.Kind), slog.Int("attempt", j.Attempt), slog.String("state", j.State)}
+	if j.State == store.JobQueued {
+		line = append(line, slog.Time("due", j.Due))
 	}
+	if err != nil {
+		line = append(line, slog.Any("error", err))
+	}
+	if p.stack != nil {
+		line = append(line, slog.String("stack", string(p.stack)))
+	}
+	q.Log.LogAttrs(ctx, level, what, line...)
 }

@@ -241,6 +241,55 @@ func TestPanicIsAFailure(t *testing.T) {
 	})
 }
 
+// TestCausesAndEnds: what a job adds has the job as its cause, unless it is planned for later; an
+// attempt that was put off has not failed.
+func TestCausesAndEnds(t *testing.T) {
+	in(t, func(t *testing.T, q *Queue) {
+		type idKey struct{}
+		var added, ended, worked notes[string]
+		q.Added = func(cause context.Context, j *store.Job) { added.add(fmt.Sprint(j.Kind, " by ", cause.Value(idKey{}))) }
+		q.Began = func(ctx context.Context, j *store.Job) (context.Context, func(error)) {
+			return context.WithValue(ctx, idKey{}, j.Kind), func(err error) { ended.add(fmt.Sprint(j.Kind, " ", j.Attempt, " ", err)) }
+		}
+		q.Handle(Kind{Name: "first", Work: func(ctx context.Context, j *store.Job) (Writes, error) {
+			worked.add(fmt.Sprint(ctx.Value(idKey{})))
+			if len(worked.all()) == 1 {
+				return nil, Snooze(q.Store.Now().Add(time.Minute))
+			}
+			return func(tx *store.Tx, _ *store.Job) error {
+				for kind, due := range map[string]time.Time{"second": {}, "later": tx.Now().Add(time.Hour)} {
+					if _, err := q.Add(tx, New{Kind: kind, Due: due}); err != nil {
+						return err
+					}
+				}
+				return nil
+			}, nil
+		}})
+		q.Handle(Kind{Name: "second", Max: 1, Work: func(context.Context, *store.Job) (Writes, error) { return nil, errors.New("no") }})
+		q.Handle(Kind{Name: "later", Work: done})
+		q.Handle(Kind{Name: "again", Work: done})
+		q.Every("again", time.Hour)
+		start(t, q)
+		update(t, q, func(tx *store.Tx) error {
+			tx.For(context.WithValue(context.Background(), idKey{}, "request"))
+			_, err := q.Add(tx, New{Kind: "first"})
+			return err
+		})
+		time.Sleep(90 * time.Minute)
+		if got := added.String(); got != "[first by request second by first]" {
+			t.Errorf("added: %s", got)
+		}
+		if got := worked.String(); got != "[first first]" {
+			t.Errorf("worked: %s", got)
+		}
+		for want, times := range map[string]int{"first 1 <nil>": 2, "second 1 no": 1, "later 1 <nil>": 1, "again 1 <nil>": 1} {
+			if got := ended.String(); strings.Count(got, want) < times {
+				t.Errorf("ended: %s, without %s", got, want)
+			}
+		}
+	})
+}
+
 func TestTimeoutEndsTheContext(t *testing.T) {
 	in(t, func(t *testing.T, q *Queue) {
 		var took atomic.Int64

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *Service) AdvanceClock(_ context.Context, in AdvanceIn) (*Advanced, erro
 		}
 		row.Ahead += by
 		tx.After(func() { s.Store.Clock().Advance(by) })
-		return store.SandboxClocks.Put(tx, row)
+		return errors.Join(store.SandboxClocks.Put(tx, row), core.AuditCommand(tx, "advance_clock", "", store.AuditTarget{}))
 	})
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package service
 import (
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/mta"
@@ -20,6 +21,7 @@ func EventTypes() []events.EventType {
 		{Name: events.EventDomainDNSFailed, About: "A domain's DNS failed two checks in a row; once until it is well again.", Data: domains.DNSFailure{}},
 		{Name: events.EventEmailUserCreated, About: "A mailbox is ready.", Data: mailboxes.MailboxEvent{}},
 		{Name: events.EventEmailUserDeleted, About: "A mailbox was deleted.", Data: mailboxes.MailboxEvent{}},
+		{Name: events.EventHostAlert, About: "A check of this host turned bad, or is ok again. Only the first account of an installation has it.", Data: health.Alert{}},
 		{Name: events.EventTestPing, About: "Somebody called test_webhook.", Data: events.PingData{}},
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 const (
 	daysKept  = 400 * 24 * time.Hour
+	auditKept = 400 * 24 * time.Hour
 	endedKept = 90 * 24 * time.Hour // tokens that have expired, and purchases that were refused
 	pruneLook = 5000                // rows that are looked at in one view
 )
@@ -92,6 +93,9 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 				return t.ID, !t.ExpiresAt.IsZero() && now.Sub(t.ExpiresAt) > endedKept
 			})
 		},
+		func() error {
+			return pruneByID(ctx, s, store.Audits, auditKept, func(a *store.Audit) (string, bool) { return a.ID, now.Sub(a.CreatedAt) > auditKept })
+		},
 		func() error { // their ids tell their age
 			return pruneByID(ctx, s, store.Purchases, endedKept, func(p *store.Purchase) (string, bool) { return p.ID, p.State == store.PurchaseRefused })
 		},
@@ -102,6 +106,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		},
 		func() error { return s.pruneAll(ctx, s.PruneScreened) },
 		func() error { return s.pruneAll(ctx, s.PruneImported) },
+		s.DropUploads,
 		func() error {
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(core.PruneAtATime) })
 		},

@@ -118,3 +118,25 @@ func TestDayStatisticsAreKeptFor400Days(t *testing.T) {
 		t.Errorf("%d days are left, want %d", n, 401+201+134)
 	}
 }
+
+func TestAuditRowsAreKeptFor400Days(t *testing.T) {
+	now := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	s := agedService(t, &now)
+	put := func() {
+		servicetest.Update(t, s, func(tx *store.Tx) error {
+			return core.PutAudit(tx, store.Audit{AccountID: "acc_1", Action: "login", Count: 1})
+		})
+	}
+	put()
+	now = now.Add(399 * 24 * time.Hour)
+	put()
+	for _, want := range []int{2, 1} {
+		if _, err := s.Prune(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if n := countOf(t, s, store.Audits); n != want {
+			t.Errorf("there are %d rows, want %d", n, want)
+		}
+		now = now.Add(2 * 24 * time.Hour)
+	}
+}

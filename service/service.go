@@ -86,8 +86,20 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	}
 	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains, LetEnd: d.LetEnd}
 	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
+	l := health.New(c)
+	l.Hooks.Tell = func(tx *store.Tx, owner *store.Account, alert health.Alert) error {
+		event, err := e.Emit(tx, owner.ID, events.EventHostAlert, alert)
+		if err != nil {
+			return err
+		}
+		if err := e.PlanOperatorPost(tx, event); err != nil {
+			return err
+		}
+		subject, text := alert.Letter(c.Hostname())
+		return t.PlanLetter(tx, mta.Letter{To: owner.Email, Subject: subject, Text: text})
+	}
 	s := &Service{
-		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: health.New(c), inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
+		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
 		feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {

@@ -112,7 +112,7 @@ type Passkey struct {
 // Users keeps the team users of every account.
 var (
 	Users = newTable("user", func(u *User) string { return u.ID }).
-		watched(func(_ *Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} })
+		watched(func(_ *Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} }).sealed((*User).secrets)
 	UserByEmail    = Users.unique("email", func(u *User) string { return u.Email })
 	UserByReset    = Users.unique("reset", func(u *User) string { return u.ResetHash })
 	UserByForgot   = Users.unique("forgot", forgotHash)
@@ -198,7 +198,7 @@ type Idempotency struct {
 
 // Idempotencies keeps them for 24 hours; the time index is for pruning.
 var (
-	Idempotencies     = newTable("idempotency", func(i *Idempotency) string { return i.ID })
+	Idempotencies     = newTable("idempotency", func(i *Idempotency) string { return i.ID }).sealed((*Idempotency).secrets)
 	IdempotencyByTime = Idempotencies.index("time", func(i *Idempotency) string { return TimeKey(i.CreatedAt) })
 )
 
@@ -208,6 +208,16 @@ type MasterKey struct {
 	ID          string // MasterKeyID
 	Fingerprint string
 	Since       time.Time
+	Next        string    `json:",omitempty"` // the fingerprint of the key that takes over; "" while none does
+	Resealed    int       `json:",omitempty"` // how many records were sealed under that one so far
+	Past        []PastKey `json:",omitempty"` // newest first; while a key takes over, also the one of now
+}
+
+// A PastKey is what is kept of a master key from which another one took over.
+type PastKey struct {
+	Fingerprint string
+	MacRoot     []byte // what authenticates links and addresses of its time, sealed under the master key
+	Number      uint64 `json:",omitempty"` // of the commit behind which nothing is sealed under it; 0: there is something still
 }
 
 // MasterKeyID is the id of the one record of MasterKeys.
@@ -215,6 +225,21 @@ const MasterKeyID = "master"
 
 // MasterKeys has one record, from the first start on.
 var MasterKeys = newTable("master_key", func(k *MasterKey) string { return k.ID })
+
+// An Alert is a check of the host that is not ok.
+type Alert struct {
+	ID      string // see AlertID
+	Code    string
+	Subject string
+	Status  string    // that was told last; "" as long as nobody was told
+	Since   time.Time // when it was first seen
+}
+
+// AlertID is the id of an alert about a subject.
+func AlertID(code, subject string) string { return code + " " + subject }
+
+// Alerts has what is not ok.
+var Alerts = newTable("alert", func(a *Alert) string { return a.ID })
 
 // A SandboxClock says how far the clock of a sandbox was advanced.
 type SandboxClock struct {

@@ -303,8 +303,13 @@ func (s *Store) finish(tx *bolt.Tx, writes int, noted *entry.Changes, synced err
 		return err
 	}
 	s.freelistMissing = s.db.NoFreelistSync
+	s.forgetAllocations(allocationsKept)
 	return nil
 }
+
+// allocationsKept is of how many pages bbolt may know which transaction has allocated them: 4 MiB
+// of memory. See boltfile.Allocations.
+const allocationsKept = 100_000
 
 // commitPages commits, which may meet damaged pages beside those that the functions have read. What
 // bbolt then has in memory is half done, so that it takes no more writes.

@@ -14,11 +14,12 @@
 //
 //	rows.go            the rows and keys of the message index, and the types that they hold
 //	ids.go, errors.go  ids, keys of times and numbers; errors
-//	store.go, tx.go, commit.go, bounds.go, damage.go, table.go
+//	store.go, tx.go, commit.go, bounds.go, damage.go, table.go, reseal.go
 //	                   the engine: transactions, walks, the committer and what it refuses, tables
-//	                   of records with their indexes
-//	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go
-//	                   the records, their states and predicates, and the tables that keep them
+//	                   of records with their indexes, and how sealed fields are sealed anew
+//	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go, secrets.go
+//	                   the records, their states and predicates, the tables that keep them, and
+//	                   which of their fields are sealed
 //	blobs.go, accepted.go, inbox.go, messages.go, folders.go, threads.go
 //	                   messages: their bytes, the walk through inboxes, changes, conversations
 //	text.go, text_runs.go, text_merge.go, text_search.go
@@ -34,7 +35,7 @@
 //
 // Below are packages that know nothing of the tables: segment (message bytes), entry (what one
 // commit changed), rowform (form and checksum of a row), postings (blocks of the text index),
-// diskroom and boltfile.
+// keyfile (the file of the master key), diskroom and boltfile.
 //
 // # Files
 //
@@ -45,7 +46,7 @@
 //	                       removed by Open
 //
 // The layout of a segment stands in package segment. The key that secrets are sealed under lies
-// beside these (master.key), and is not the store's.
+// beside these (master.key), and is not the store's. secrets.go says where secrets are.
 //
 // # How buckets are written down
 //
@@ -171,6 +172,9 @@
 //	daystat.account          account
 //	idempotency              hash of token, method, path and key → Idempotency
 //	idempotency.time         created ms 8
+//	audit                    aud_… → Audit
+//	audit.account            account
+//	audit.failed             unique: minute ms 8, account, 0, IP address; failed log-ins only
 //
 //	domain                   dom_… → Domain
 //	domain.name              unique: name; proven claims only
@@ -252,6 +256,7 @@
 //	known_sender.time        expires ms 8
 //	imported                 mailbox and digest, in hex → Imported
 //	imported.time            expires ms 8
+//	alert                    code, a space, subject → Alert
 //	master_key               "master" → MasterKey
 //	sandbox_clock            "clock" → SandboxClock
 //
@@ -307,6 +312,7 @@
 //	token              people make and delete them; sessions 30 days, others 90 days after they expire
 //	daystat            400 days of each account
 //	idempotency        a day
+//	audit              400 days; people's changes, and 10 000 rows a day of failed log-ins
 //	domain             the plan's limit of domains
 //	custom_record      a limit of records a domain
 //	purchase           one for each name that was paid for; refused ones 90 days
@@ -340,6 +346,7 @@
 //	grey_tuple         100 000 rows; 36 days
 //	known_sender       200 000 rows; 180 days
 //	imported           one row an imported message; 90 days
+//	alert                one row a check that is not ok
 //	master_key         one row
 //	sandbox_clock      one row
 package store

@@ -188,7 +188,7 @@ type DNSCheck struct {
 // Domains keeps the domains of every account.
 var (
 	Domains = newTable("domain", func(d *Domain) string { return d.ID }).
-		watched(func(_ *Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} })
+		watched(func(_ *Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} }).sealed((*Domain).secrets)
 	// DomainByName finds the domain whose claim of the name is proven.
 	DomainByName = Domains.unique("name", func(d *Domain) string {
 		if d.Claim != ClaimProven {
@@ -394,7 +394,7 @@ type Refusal struct {
 }
 
 // Certificates keeps them.
-var Certificates = newTable("certificate", func(c *Certificate) string { return c.ID })
+var Certificates = newTable("certificate", func(c *Certificate) string { return c.ID }).sealed((*Certificate).secrets)
 
 // A CertificateAccount is ours at a certificate authority.
 type CertificateAccount struct {
@@ -405,4 +405,5 @@ type CertificateAccount struct {
 }
 
 // CertificateAccounts keeps them under the authority's directory.
-var CertificateAccounts = newTable("certificate_account", func(a *CertificateAccount) string { return a.Directory })
+var CertificateAccounts = newTable("certificate_account", func(a *CertificateAccount) string { return a.Directory }).
+	sealed((*CertificateAccount).secrets)

@@ -357,6 +357,34 @@ func TestNewerStoreIsRefused(t *testing.T) {
 	}
 }
 
+// TestOlderStoreIsAskedAbout: an older store that may not be migrated stays as it was, and a store
+// of today's format is not asked about.
+func TestOlderStoreIsAskedAbout(t *testing.T) {
+	dir := oldStore(t)
+	before := readRows(t, filepath.Join(dir, DatabaseFile))
+	refused := errors.New("not now")
+	asked := 0
+	o := Options{MayMigrate: func(from, to uint32) error {
+		if asked++; from != 1 || to != storeFormat {
+			t.Errorf("asked about a migration from %d to %d", from, to)
+		}
+		return refused
+	}}
+	if _, err := Open(dir, o); !errors.Is(err, refused) {
+		t.Errorf("error %v", err)
+	}
+	if !reflect.DeepEqual(before, readRows(t, filepath.Join(dir, DatabaseFile))) {
+		t.Error("the refused store was changed")
+	}
+	refused = nil
+	closeTest(t, openDir(t, dir, o))
+	closeTest(t, openDir(t, dir, o)) // is of today's format
+	closeTest(t, openDir(t, t.TempDir(), o))
+	if asked != 2 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
 // TestMigrationGoesOn stops the migrations of an old store after each of their transactions: the
 // next opening goes on, and the store is as one that nobody stopped.
 func TestMigrationGoesOn(t *testing.T) {

@@ -139,7 +139,7 @@ func jobChange(_ *Tx, j *Job) Change {
 // Jobs keeps waiting, running and ended jobs.
 var (
 	Jobs = newTable("job", func(j *Job) string { return j.ID }).
-		binary((*Job).fields).watched(jobChange)
+		binary((*Job).fields).watched(jobChange).sealed((*Job).secrets)
 	// JobsDue holds what waits and what runs by its due; each key names the lane as JobsByLane
 	// does, see DueLane.
 	JobsDue = Jobs.index("due", func(j *Job) string {

@@ -108,7 +108,7 @@ const (
 // Mailboxes keeps the mailboxes of every account.
 var (
 	Mailboxes = newTable("mailbox", func(m *Mailbox) string { return m.ID }).
-			watched(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} })
+			watched(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} }).sealed((*Mailbox).secrets)
 	// MailboxByAddress finds a mailbox of a domain by AddressKey. It lacks those that are being
 	// deleted, so that their addresses are free at once.
 	MailboxByAddress = Mailboxes.unique("address", func(m *Mailbox) string {

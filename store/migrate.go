@@ -70,19 +70,26 @@ func putMetaRow(b *bolt.Tx, key string, n uint32, rest []byte) error {
 	return b.Bucket([]byte(bucketMeta)).Put([]byte(key), metaSum().Seal([]byte(key), row))
 }
 
-// refuseNewer returns ErrNewer for a store that this version cannot read.
-func (s *Store) refuseNewer() error {
+// checkFormat returns ErrNewer for a store that this version cannot read, and asks mayMigrate,
+// which may be nil, about an older one.
+func (s *Store) checkFormat(mayMigrate func(from, to uint32) error) error {
 	return s.db.View(func(b *bolt.Tx) error {
 		format, program, err := metaRow(b, formatKey)
-		if err != nil || format <= storeFormat {
+		if err != nil {
 			return err
 		}
-		use := "the version that wrote it"
-		if len(program) > 0 {
-			use = "mailstead " + string(program)
+		if format > storeFormat {
+			use := "the version that wrote it"
+			if len(program) > 0 {
+				use = "mailstead " + string(program)
+			}
+			return fmt.Errorf("the store in %s is of format %d, and this program knows formats up to %d: use %s, or a later one: %w",
+				s.dir, format, storeFormat, use, ErrNewer)
 		}
-		return fmt.Errorf("the store in %s is of format %d, and this program knows formats up to %d: use %s, or a later one: %w",
-			s.dir, format, storeFormat, use, ErrNewer)
+		if fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil; fresh || format == storeFormat || mayMigrate == nil {
+			return nil
+		}
+		return mayMigrate(max(format, 1), storeFormat)
 	})
 }
 

@@ -50,6 +50,10 @@ type Options struct {
 	// can be applied to it. Nothing else may be done with it before it is opened without.
 	Unmigrated bool
 
+	// MayMigrate is asked about a store of an older format, before anything of it is changed: its
+	// format, and today's. Open returns its error. nil: every older store is migrated.
+	MayMigrate func(from, to uint32) error
+
 	// CheckPages has Open verify the pages of the database before anything reads them, as the
 	// function CheckPages does, and return ErrDatabase where one is damaged. It is quicker than
 	// both: where the list of free pages is missing, Open verifies every page anyway.
@@ -77,6 +81,10 @@ func Open(dir string, o Options) (s *Store, err error) {
 		return nil, err
 	}
 	db.NoSync = o.noSync || o.Unsynced
+	forget, ok := boltfile.Allocations(db)
+	if !ok {
+		o.Log.Warn("bbolt keeps allocations where they cannot be forgotten, so that memory grows with what is written")
+	}
 	s = &Store{
 		dir: dir, db: db, clock: o.Clock, log: o.Log, told: o.Committed,
 		writes:          make(chan *write),
@@ -93,7 +101,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1), more: make(chan struct{}), ended: make(chan struct{})},
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
-		checkedPages:    o.CheckPages,
+		checkedPages:    o.CheckPages, forgetAllocations: forget,
 	}
 	if err := s.read(o); err != nil {
 		if s.seg != nil {
@@ -113,7 +121,7 @@ func (s *Store) read(o Options) (err error) {
 			err = damaged(s.dir, v)
 		}
 	}()
-	if err := s.refuseNewer(); err != nil {
+	if err := s.checkFormat(o.MayMigrate); err != nil {
 		return err
 	}
 	if err := s.openFiles(o); err != nil {
@@ -243,14 +251,15 @@ var tables = []anyTable{
 	Webhooks, Events, Deliveries,
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 	ReportMails, Reports, DMARCCounts, DMARCDays,
-	GreyTuples, KnownSenders, MasterKeys, SandboxClocks,
+	GreyTuples, KnownSenders, Alerts, MasterKeys, SandboxClocks,
+	Audits,
 }
 
 // risingTables are the buckets of logs, whose keys rise and whose rows stay as they are; see
 // risingFill.
 var risingTables = map[string]bool{
 	Events.name: true, EventsByAccount.name: true, Deliveries.name: true, DeliveriesByWebhook.name: true, DeliveriesByEvent.name: true,
-	OutgoingsByAccount.name: true,
+	OutgoingsByAccount.name: true, Audits.name: true, AuditsByAccount.name: true,
 }
 
 func bucketNames() []string {

@@ -27,20 +27,24 @@ type Store struct {
 	told   func(time.Duration) // see Options.Committed
 	ids    idSource
 
-	writes          chan *write
-	closing         chan struct{}
-	closeOnce       sync.Once
-	closeErr        error
-	committed       chan struct{} // closed when the committer has ended
-	failure         failure
-	damage          damageMet
-	records         records
-	textWake        chan struct{} // holds a value when there may be messages to index
-	onCommit        atomic.Pointer[func([]Change)]
-	mmapTrim        boltfile.MmapTrim // the committer's
-	bounds          bounds
-	report          txReport // the committer's
-	room            diskroom.Room
+	writes    chan *write
+	closing   chan struct{}
+	closeOnce sync.Once
+	closeErr  error
+	committed chan struct{} // closed when the committer has ended
+	failure   failure
+	damage    damageMet
+	records   records
+	textWake  chan struct{} // holds a value when there may be messages to index
+	onCommit  atomic.Pointer[func([]Change)]
+	reseal    atomic.Pointer[Reseal] // see ResealWrites
+	mmapTrim  boltfile.MmapTrim      // the committer's
+	bounds    bounds
+	report    txReport // the committer's
+	room      diskroom.Room
+	// forgetAllocations is the committer's, see boltfile.Allocations.
+	forgetAllocations func(most int)
+
 	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
 	checkedPages    bool // Open has verified the pages of the database
 	runTwice        bool

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"iter"
@@ -24,6 +25,7 @@ type Tx struct {
 	frees         bool // may use the reserve of the disk
 	err           error
 	after         []func()
+	cause         context.Context // see For
 	changes       []Change
 	noted         *entry.Changes                    // of the commit; nil where nothing is committed
 	inboxRecorded uint32                            // the mailbox whose INBOX was recorded last
@@ -42,6 +44,16 @@ func (tx *Tx) NewID(prefix string) string { return tx.s.NewID(prefix) }
 // After runs fn once the transaction is on disk, in the committer: it must be short and must not
 // call the store.
 func (tx *Tx) After(fn func()) { tx.after = append(tx.after, fn) }
+
+// For says what causes the writes that follow: the request, message or job that ctx is of. nil:
+// nothing that is known. It does not end the transaction when ctx ends.
+func (tx *Tx) For(ctx context.Context) { tx.cause = ctx }
+
+// ForNobody has what is written from now on have no cause.
+func (tx *Tx) ForNobody() { tx.cause = nil }
+
+// Cause is the context of the last For; nil: there was none.
+func (tx *Tx) Cause() context.Context { return tx.cause }
 
 // fail remembers the first damage that an iterator met, since an iterator has no error to return.
 func (tx *Tx) fail(err error) {

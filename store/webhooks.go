@@ -45,7 +45,7 @@ const (
 // Webhooks keeps the endpoints of every account.
 var (
 	Webhooks = newTable("webhook", func(w *Webhook) string { return w.ID }).
-			watched(func(_ *Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} })
+			watched(func(_ *Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} }).sealed((*Webhook).secrets)
 	WebhooksByAccount = Webhooks.index("account", func(w *Webhook) string { return w.AccountID })
 )
 

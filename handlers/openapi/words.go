@@ -89,6 +89,8 @@ var operationTexts = map[string]operationText{
 	"update_team_user": {group: "Team", summary: "Change a team user", errors: "user_not_in_account owner_protected email_already_exists insufficient_scope forbidden_role", show: "first_name last_name role"},
 	"delete_team_user": {group: "Team", summary: "Delete a team user", text: "Their tokens are revoked.", errors: "user_not_in_account owner_protected insufficient_scope forbidden_role"},
 
+	"list_audit": {group: "Account", summary: "List what was changed, by whom", text: "Newest first; kept for 400 days. One row for each change that took effect and each read of a secret, but not for sending, marking or refreshing; `fields` are names, never values. `login` and `login_failed` are sign-ins to the dashboard. What the operator does on the server has the actor `operator`."},
+
 	"list_tokens":  {group: "Tokens", summary: "List the API tokens", text: "The owner sees all, an admin all but the owner's, a member their own."},
 	"create_token": {group: "Tokens", summary: "Create an API token", text: "Its value is shown only once.", errors: "insufficient_scope forbidden_role", show: "name permissions expires_in_days"},
 	"delete_token": {group: "Tokens", summary: "Revoke an API token", text: "This cannot be undone.", errors: "insufficient_scope"},
@@ -176,6 +178,8 @@ var operationTexts = map[string]operationText{
 
 	"list_jobs":           {group: "Jobs and export", summary: "List the jobs of the last 30 days", text: "With `job_id` the answer has only that job."},
 	"get_job":             {group: "Jobs and export", summary: "Show a job", text: "With `wait` the answer comes when the job ends, or after that many seconds."},
+	"import_messages":     {group: "Jobs and export", summary: "Import mail into a mailbox", text: "From the folders of a mailbox on another server, or from an mbox file of any length, which is sent as the body with `Content-Type: application/mbox`. The job's `result` counts messages and names those that failed. What came with an import before is left out, so that an import can be begun again.", show: "imap"},
+	"export_messages":     {group: "Jobs and export", summary: "Export all mail of a mailbox", text: "A tar with a Maildir, or with an mbox file for each folder. The job's `result` is `{url, expires_at}`: the link works once, for 15 minutes, and needs no token.", show: "format"},
 	"create_export":       {group: "Jobs and export", summary: "Export mailboxes with their passwords", text: "Give exactly one of `domains`, `emails`, `user_ids` and `all`. The link works once, for 15 minutes, and needs no token. With `inline`, or `Accept: text/csv`, the answer is the file itself. One export every five seconds.", errors: "export_rate_limited exactly_one_parameter", show: "format all", media: "text/csv"},
 	"list_export_formats": {group: "Jobs and export", summary: "List the formats of exports"},
 

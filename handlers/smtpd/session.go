@@ -3,7 +3,9 @@ package smtpd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/emersion/go-smtp"
 
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mta"
@@ -41,8 +44,11 @@ type envelope struct {
 	from     string
 	opts     smtp.MailOptions
 	accepted []mta.Recipient // MX
-	refused  int             // MX: the code for the last recipient that was not taken
 	to       []mta.Rcpt      // submission
+	refused  *smtp.SMTPError // the answer to the last recipient that was not taken; nil: all were
+
+	ctx  context.Context // the session's, with the span
+	span *otlp.Span      // of the whole transaction
 }
 
 // loginSession is a session that may log in; go-smtp offers AUTH to no other.
@@ -57,8 +63,26 @@ func (s *session) Reset() {
 
 // countRefused counts a message that was not sent since none of its recipients was taken.
 func (s *session) countRefused() {
-	if e := s.envelope; e != nil && e.refused != 0 && len(e.accepted) == 0 {
-		s.countReceived(e.refused)
+	if e := s.envelope; e != nil && e.refused != nil && len(e.accepted)+len(e.to) == 0 {
+		s.recordRefused(e, e.refused)
+	}
+}
+
+// recordRefused tells all who want to know of a message that was not taken.
+func (s *session) recordRefused(e *envelope, answer *smtp.SMTPError) {
+	s.countReceived(answer.Code)
+	e.span.SetInt("smtp.code", answer.Code)
+	e.span.Fail()
+	e.span.End()
+	if s.log.Enabled(e.ctx, slog.LevelInfo) {
+		mailbox := ""
+		if s.user != nil {
+			mailbox = s.user.MailboxID
+		}
+		enhanced := answer.EnhancedCode
+		s.service.LogMessage(e.ctx, "message refused", "", slog.String("ip", s.ip.String()), slog.String("from", core.DomainOfAddress(e.from)),
+			slog.String("mailbox_id", mailbox), slog.Int("recipients", len(e.accepted)+len(e.to)), slog.Int("code", answer.Code),
+			slog.String("enhanced", fmt.Sprintf("%d.%d.%d", enhanced[0], enhanced[1], enhanced[2])))
 	}
 }
 
@@ -118,7 +142,13 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.envelope = &envelope{from: sender, opts: *o}
+	e := &envelope{from: sender, opts: *o}
+	what := "receive message"
+	if s.mode != MX {
+		what = "submit message"
+	}
+	e.ctx, e.span = s.service.Tracer.Start(s.ctx, otlp.Server, what)
+	s.envelope = e
 	return nil
 }
 
@@ -191,7 +221,7 @@ func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) erro
 func (s *session) rejectRecipient(err error) error {
 	e := s.smtpError(err)
 	if of := s.current(); of != nil {
-		of.refused = e.Code
+		of.refused = e
 	}
 	if e.Code < 500 {
 		return s.closeIf421(e)
@@ -233,18 +263,22 @@ func (s *session) Data(r io.Reader) error {
 	spool, err := s.service.Spool(lines)
 	lines.free()
 	if err != nil {
-		e := s.smtpError(bodyError(err))
-		s.countReceived(e.Code)
-		return e
+		answer := s.smtpError(bodyError(err))
+		s.recordRefused(e, answer)
+		return answer
 	}
 	defer spool.Close()
 	id, err := s.deliver(e, spool)
 	if err != nil {
-		e := s.smtpError(err)
-		s.countReceived(e.Code)
-		return e
+		answer := s.smtpError(err)
+		s.recordRefused(e, answer)
+		return answer
 	}
 	s.countReceived(250)
+	e.span.SetInt("smtp.code", 250)
+	e.span.SetInt("size", int(spool.Size()))
+	e.span.SetInt("recipients", len(e.accepted)+len(e.to))
+	e.span.End()
 	s.conn.progress()
 	return reply(250, "2.0.0", "OK: queued as "+id)
 }
@@ -267,11 +301,11 @@ func (s *session) beginData() (*envelope, func()) {
 func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
 	c := mta.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls}
 	if s.mode == MX {
-		return s.service.Receive(s.ctx, mta.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
+		return s.service.Receive(e.ctx, mta.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
 	}
 	c.Authenticated = true
 	trace, _ := s.service.Trace(c, "")
-	out, err := s.service.Submit(s.ctx, *s.user, mta.Submission{
+	out, err := s.service.Submit(e.ctx, *s.user, mta.Submission{
 		From: e.from, To: e.to, Body: spool, EnvelopeID: e.opts.EnvelopeID, Ret: string(e.opts.Return), SMTPUTF8: e.opts.UTF8,
 		Trace: trace,
 	})

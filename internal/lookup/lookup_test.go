@@ -279,7 +279,13 @@ func TestSameAsNet(t *testing.T) {
 				t.Errorf("%s of %q: %+v, Go %+v", kind, name, pair[0], pair[1])
 			}
 		}
-		if name != "dangling.test." { // Go says that this does not exist, or names the target, by version
+		switch name {
+		case "dangling.test.": // Go says that this does not exist, or names the target, by version
+		case "alias.test.": // Go names the end of the chain, or its middle, by which answer comes first
+			if a := read(ours.LookupCNAME(ctx, name)); a.of != "a.test." {
+				t.Errorf("CNAME of %q: %+v", name, a)
+			}
+		default:
 			a, b := read(ours.LookupCNAME(ctx, name)), read(theirs.LookupCNAME(ctx, name))
 			if !reflect.DeepEqual(a, b) {
 				t.Errorf("CNAME of %q: %+v, Go %+v", name, a, b)

@@ -37,11 +37,27 @@ type Resolver interface {
 // 8305); the first connection wins. Errors wrap ErrBlocked when no address is allowed and
 // ErrResolve when there is none. A look-up ends after 5 s and a connect after 30 s, or with ctx.
 func (g *Guard) Dialer(resolver Resolver) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return g.DialerFrom(resolver)
+}
+
+// DialerFrom is Dialer with connections that come from the given addresses of this machine, at most
+// one for each family; where a family has none, the system chooses.
+func (g *Guard) DialerFrom(resolver Resolver, from ...netip.Addr) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	if resolver == nil {
 		resolver = net.DefaultResolver
 	}
-	connect := &net.Dialer{Timeout: connectTimeout, Control: g.Control}
-	d := &dialer{guard: g, resolver: resolver, connect: connect.DialContext}
+	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		nd := &net.Dialer{Timeout: connectTimeout, Control: g.Control}
+		if to, err := netip.ParseAddrPort(addr); err == nil {
+			for _, ip := range from {
+				if ip.Is4() == to.Addr().Is4() {
+					nd.LocalAddr = &net.TCPAddr{IP: ip.AsSlice()}
+				}
+			}
+		}
+		return nd.DialContext(ctx, network, addr)
+	}
+	d := &dialer{guard: g, resolver: resolver, connect: connect}
 	return d.dial
 }
 

@@ -271,3 +271,21 @@ func TestTransportLimitsTheHeader(t *testing.T) {
 		t.Error("a header of 128 KiB was read")
 	}
 }
+
+// TestDialerFrom: connections come from the address that was chosen for their family.
+func TestDialerFrom(t *testing.T) {
+	ln, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	dial := (&Guard{AllowPrivate: true}).DialerFrom(nil, netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("2001:db8::1"))
+	conn, err := dial(t.Context(), "tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if from := conn.LocalAddr().(*net.TCPAddr).IP.String(); from != "127.0.0.2" {
+		t.Errorf("it comes from %s", from)
+	}
+}

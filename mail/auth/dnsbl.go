@@ -2,6 +2,8 @@ package auth
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -51,6 +53,32 @@ func CheckDNSBL(ctx context.Context, r Resolver, zones []string, ip netip.Addr) 
 		}
 	}
 	return Listing{}, false
+}
+
+// ErrListRefuses says that a list told of an error instead of an entry, as the large ones do to
+// whoever asks through a resolver that many share.
+var ErrListRefuses = errors.New("the list does not answer who asks through this resolver")
+
+// InDNSBL looks an address up in one list, for those who have to know it when the list does not
+// answer. A list without the address is no error.
+func InDNSBL(ctx context.Context, r Resolver, zone string, ip netip.Addr) (l Listing, listed bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, dnsblTime)
+	defer cancel()
+	look := &lookups{ctx: ctx, resolver: r, each: dnsblTime}
+	name := reversed(ip) + "." + zone
+	answers, err := look.LookupIPAddr(ctx, name)
+	if missing := new(net.DNSError); errors.As(err, &missing) && missing.IsNotFound {
+		return Listing{}, false, nil
+	}
+	for _, a := range answers {
+		if entry, ok := netip.AddrFromSlice(a.IP); ok && isEntry(entry.Unmap()) {
+			return Listing{zone, listingReason(look, name)}, true, nil
+		}
+	}
+	if err == nil {
+		err = ErrListRefuses
+	}
+	return Listing{}, false, err
 }
 
 func isEntry(ip netip.Addr) bool {

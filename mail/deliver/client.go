@@ -31,6 +31,10 @@ type Resolver interface {
 type Client struct {
 	// Hostname is our name in EHLO, and what an MX record must name to be a loop.
 	Hostname string
+	// Helo is our name in EHLO where that is not Hostname.
+	Helo string
+	// Skip tells which addresses of hosts are not used; nil: all are.
+	Skip func(netip.Addr) bool
 	// Resolver answers every look-up; nil is net.DefaultResolver.
 	Resolver Resolver
 	// Dialer connects to addr, always a literal ip:port that Client resolved itself; nil is a plain
@@ -134,6 +138,29 @@ func (c *Client) Relay(ctx context.Context, r Relay, env Envelope, m Message) Re
 	}
 	w := delivery{client: c, env: env, message: m}
 	return w.run(ctx, []target{t})
+}
+
+// TryRelay connects to r as Relay does, logs in, and ends the connection before any message. The
+// error says at which step it failed, and what the host answered.
+func (c *Client) TryRelay(ctx context.Context, r Relay) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.Timeouts.withDefaults().Overall, errOverall)
+	defer cancel()
+	t, err := r.target()
+	if err != nil {
+		return err
+	}
+	addrs, f := c.addresses(ctx, t)
+	for _, ip := range addrs {
+		var s *session
+		if s, f = c.open(ctx, t.hop, ip, t.hop.tls); f == nil {
+			c.end(s)
+			return nil
+		}
+	}
+	if f.err != nil {
+		return withCause(ctx, f.err)
+	}
+	return fmt.Errorf("%s answered: %s", r.Host, f.reply)
 }
 
 // Close ends all idle connections and keeps no more. Calls still under way end with their own

@@ -383,3 +383,46 @@ func TestZeroClient(t *testing.T) {
 		t.Errorf("%d connections heard %q", h.connections(), got)
 	}
 }
+
+// TestHeloAndSkippedAddresses: a name of its own in EHLO, and no connection to addresses that are
+// left out; where no other is there, the message waits.
+func TestHeloAndSkippedAddresses(t *testing.T) {
+	n := newInternet(t)
+	h := &host{}
+	n.domain("them.example", "mx.them.example")
+	ip := n.host("mx.them.example", h)
+	c := n.client()
+	c.Helo = "out.us.example"
+	c.Skip = func(a netip.Addr) bool { return a != ip }
+	want(t, c.Direct(t.Context(), "them.example", envelope(), hello), Delivered, 250, "2.0.0")
+	if heard := strings.Join(h.heard(), "\n"); !strings.Contains(heard, "EHLO out.us.example") {
+		t.Errorf("it heard %s", heard)
+	}
+	c = n.client()
+	c.Skip = func(netip.Addr) bool { return true }
+	r := c.Direct(t.Context(), "them.example", envelope(), hello)
+	if r.Status != Temporary || !strings.Contains(r.Reply, "no address that this host sends to") || h.connections() != 1 {
+		t.Errorf("%+v, %d connections", r, h.connections())
+	}
+}
+
+// TestTryRelay logs in and sends nothing.
+func TestTryRelay(t *testing.T) {
+	config, pool := certificate(t, "relay.example")
+	h := &host{tls: config, offers: []string{"AUTH PLAIN"}}
+	n := newInternet(t)
+	n.host("relay.example", h)
+	c := n.client()
+	c.RootCAs = pool
+	relay := Relay{Host: "relay.example", Port: 587, TLS: "starttls", Username: "user", Password: "secret"}
+	if err := c.TryRelay(t.Context(), relay); err != nil {
+		t.Error(err)
+	}
+	if heard := strings.Join(h.heard(), "\n"); !strings.Contains(heard, "AUTH PLAIN") || strings.Contains(heard, "MAIL") {
+		t.Errorf("it heard %s", heard)
+	}
+	relay.Host = "nowhere.example"
+	if err := c.TryRelay(t.Context(), relay); err == nil || !strings.Contains(err.Error(), "nowhere.example") {
+		t.Errorf("nobody there: %v", err)
+	}
+}

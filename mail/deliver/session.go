@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -74,7 +75,7 @@ func (c *Client) open(ctx context.Context, h hop, ip netip.Addr, policy tlsPolic
 	if f := s.expect(stageHello, 2, r, err); f != nil {
 		return nil, f
 	}
-	if f := s.hello(c.Hostname); f != nil {
+	if f := s.hello(cmp.Or(c.Helo, c.Hostname)); f != nil {
 		return nil, f
 	}
 	if f := s.upgrade(ctx, c, policy); f != nil {
@@ -170,7 +171,7 @@ func (s *session) upgrade(ctx context.Context, c *Client, policy tlsPolicy) *fai
 	if f := s.handshake(ctx, c, policy); f != nil {
 		return f
 	}
-	f := s.hello(c.Hostname)
+	f := s.hello(cmp.Or(c.Helo, c.Hostname))
 	if f != nil && f.err != nil {
 		f.handshake, f.tls = true, tlsrpt.Failed // a TLS 1.3 server's refusal arrives only now
 	}

@@ -108,16 +108,23 @@ func Open(f Folder, m Message) (*os.File, error) {
 
 var escapeGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
 
+// DirName is the directory of a folder, below that of its Maildir; "" for the Maildir itself.
+func DirName(levels []string) string {
+	var name strings.Builder
+	for _, level := range levels {
+		name.WriteString(Separator + EncodeName(level))
+	}
+	return name.String()
+}
+
+// FileName is the name of a message in cur. Those of one second sort as their UIDs do.
+func FileName(date time.Time, uid uint32, flags string) string {
+	return fmt.Sprintf("%d.U%010d.mailstead:2,%s", date.Unix(), uid, flags)
+}
+
 // Make makes a folder below the Maildir in dir, which is made too.
 func Make(dir string, levels []string) (Folder, error) {
-	names := make([]string, len(levels))
-	for i, level := range levels {
-		names[i] = EncodeName(level)
-	}
-	f := Folder{levels, dir}
-	if len(levels) > 0 {
-		f.Dir = filepath.Join(dir, Separator+strings.Join(names, Separator))
-	}
+	f := Folder{levels, filepath.Join(dir, DirName(levels))}
 	for _, sub := range []string{"cur", "new", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(f.Dir, sub), 0o700); err != nil {
 			return f, err

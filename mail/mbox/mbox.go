@@ -168,6 +168,17 @@ func fromDate(line []byte) time.Time {
 	return time.Time{}
 }
 
+// FileName is the name of a folder's file: its levels with dots between.
+func FileName(levels []string) string {
+	names := make([]string, len(levels))
+	for i, level := range levels {
+		names[i] = fileNames.Replace(level)
+	}
+	return strings.Join(names, ".") + ".mbox"
+}
+
+var fileNames = strings.NewReplacer("%", "%25", ".", "%2E", "/", "%2F")
+
 // Write appends a message to a file. Its lines, whose ends are CRLF or LF, end with LF there. flags
 // are letters as in a Message; they go into the fields Status and X-Status.
 func Write(w *bufio.Writer, sender string, date time.Time, flags string, message io.Reader) error {

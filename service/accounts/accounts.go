@@ -170,7 +170,10 @@ func (s *Service) UpdateAccount(_ context.Context, who core.Actor, in UpdateAcco
 			}
 		}
 		a.UpdatedAt = tx.Now()
-		return store.Accounts.Put(tx, a)
+		if err := store.Accounts.Put(tx, a); err != nil {
+			return err
+		}
+		return core.Audit(tx, who, core.AccountTarget(a))
 	})
 	if err != nil {
 		return nil, err
@@ -364,10 +367,17 @@ func (s *Service) putAccount(tx *store.Tx, out *AccountCreated, first bool, plan
 	}
 	now := tx.Now()
 	out.AccountID, out.UserID = tx.NewID("acc"), tx.NewID("usr")
-	err = store.Accounts.Put(tx, &store.Account{
+	account := &store.Account{
 		ID: out.AccountID, Num: num, Name: out.OwnerEmail, Email: out.OwnerEmail, Plan: plan, Status: store.AccountActive, CreatedAt: now, UpdatedAt: now,
-	})
-	if err != nil {
+	}
+	if err := store.Accounts.Put(tx, account); err != nil {
+		return err
+	}
+	command := "account create"
+	if first {
+		command = "init"
+	}
+	if err := core.AuditCommand(tx, command, account.ID, core.AccountTarget(account)); err != nil {
 		return err
 	}
 	owner.ID, owner.AccountID, owner.CreatedAt, owner.UpdatedAt = out.UserID, out.AccountID, now, now
@@ -395,7 +405,7 @@ type AccountStatus struct {
 // SetAccountStatus suspends an account or resumes it. What it was about to send or tell waits
 // meanwhile, and nothing of it leaves once this has returned; its open connections end. To do it
 // again changes nothing.
-func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountStatus, error) {
+func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountStatus, error) {
 	if in.Status != store.AccountActive && in.Status != store.AccountSuspended {
 		return nil, core.Invalid("status", "not_allowed", "must be active or suspended")
 	}
@@ -416,8 +426,13 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 			return nil
 		}
 		a.Status, a.UpdatedAt = in.Status, tx.Now()
+		command := "account resume"
 		if !a.MayAct() {
 			tx.After(func() { s.inbox.StopIdling(a.ID) })
+			command = "account suspend"
+		}
+		if err := core.AuditCommand(tx, command, a.ID, core.AccountTarget(a)); err != nil {
+			return err
 		}
 		if err := store.Accounts.Put(tx, a); err != nil || !a.MayAct() {
 			return err
@@ -431,7 +446,7 @@ func (s *Service) SetAccountStatus(_ context.Context, in AccountIn) (*AccountSta
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("account "+map[string]string{store.AccountActive: "resumed", store.AccountSuspended: "suspended"}[in.Status], "account", out.AccountID)
+	s.LogOf(ctx).Info("account "+map[string]string{store.AccountActive: "resumed", store.AccountSuspended: "suspended"}[in.Status], "account", out.AccountID)
 	if in.Status == store.AccountSuspended {
 		s.StopAttempts(out.AccountID)
 	}

@@ -34,7 +34,7 @@ type AccountDeleted struct {
 // DeleteAccount takes an account out of use at once: nobody signs in to it, nothing is taken for
 // it, and nothing of it leaves any more. A job deletes what it has, and then the account. A second
 // request answers the same job.
-func (s *Service) DeleteAccount(_ context.Context, in AccountIn) (*AccountDeleted, error) {
+func (s *Service) DeleteAccount(ctx context.Context, in AccountIn) (*AccountDeleted, error) {
 	if in.Account == "" {
 		return nil, core.Invalid("account", "required", "name the account, by its id or its owner's address")
 	}
@@ -64,12 +64,15 @@ func (s *Service) DeleteAccount(_ context.Context, in AccountIn) (*AccountDelete
 		out.JobID = j.ID
 		a.Status, a.DeleteJob, a.UpdatedAt = store.AccountDeleting, j.ID, tx.Now()
 		tx.After(func() { s.inbox.StopIdling(a.ID) })
-		return store.Accounts.Put(tx, a)
+		if err := store.Accounts.Put(tx, a); err != nil {
+			return err
+		}
+		return core.AuditCommand(tx, "account delete", a.ID, core.AccountTarget(a))
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("account is being deleted", "account", out.AccountID, "job", out.JobID)
+	s.LogOf(ctx).Info("account is being deleted", "account", out.AccountID, "job_id", out.JobID)
 	s.StopAttempts(out.AccountID)
 	return out, s.wakeMailboxes(out.AccountID)
 }

@@ -28,11 +28,14 @@ var (
 func (s *Service) FlushTokenUses() error { return s.flushTokenUses() }
 
 func (s *Service) PutToken(ctx context.Context, t *store.Token) (*TokenCreated, error) {
-	return s.putToken(ctx, t)
+	return s.putToken(ctx, t, func(*store.Tx) error { return nil })
 }
 
 func (s *Service) SendForgot(p0 context.Context, j *store.Job) (jobs.Writes, error) {
 	return s.sendForgot(p0, j)
 }
+
+// SetFailedRows sets how many rows of failed log-ins a day may have.
+func (s *Service) SetFailedRows(most int) { s.failedLogins.most = most }
 
 func (s *Service) TokenUses() *tokenUses { return &s.tokenUses }

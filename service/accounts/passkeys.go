@@ -164,11 +164,11 @@ func (s *Service) ownPasskeys(who core.Actor) (out passkeyUser, err error) {
 // NewPasskeyIn is a passkey as the browser made it (PublicKeyCredential.toJSON).
 type NewPasskeyIn struct {
 	Name       string          `json:"name" max:"100"`
-	Credential json.RawMessage `json:"credential" required:"true"`
+	Credential json.RawMessage `json:"credential" required:"true" audit:"-"`
 }
 
 // AddPasskey keeps a passkey that the browser of who asks has made.
-func (s *Service) AddPasskey(_ context.Context, who core.Actor, origin string, in NewPasskeyIn) (*Session, error) {
+func (s *Service) AddPasskey(ctx context.Context, who core.Actor, origin string, in NewPasskeyIn) (*Session, error) {
 	if err := core.CheckLine("name", in.Name); err != nil {
 		return nil, err
 	}
@@ -200,7 +200,7 @@ func (s *Service) AddPasskey(_ context.Context, who core.Actor, origin string, i
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("passkey added", "user", who.UserID, "ip", who.IP, "name", in.Name)
+	s.LogOf(ctx).Info("passkey added", "user", who.UserID, "ip", who.IP, "name", in.Name)
 	return s.GetSession(context.Background(), who)
 }
 
@@ -241,7 +241,7 @@ type PasskeyIn struct {
 }
 
 // DeletePasskey takes a passkey of who asks away.
-func (s *Service) DeletePasskey(_ context.Context, who core.Actor, in PasskeyIn) (*Deleted, error) {
+func (s *Service) DeletePasskey(ctx context.Context, who core.Actor, in PasskeyIn) (*Deleted, error) {
 	err := s.changeSelf(who, func(_ *store.Tx, u *store.User) error {
 		at := slices.IndexFunc(u.Passkeys, func(p store.Passkey) bool { return p.ID == in.ID })
 		if at < 0 {
@@ -253,7 +253,7 @@ func (s *Service) DeletePasskey(_ context.Context, who core.Actor, in PasskeyIn)
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("passkey deleted", "user", who.UserID, "ip", who.IP, "passkey", in.ID)
+	s.LogOf(ctx).Info("passkey deleted", "user", who.UserID, "ip", who.IP, "passkey", in.ID)
 	return &Deleted{"The passkey can no longer sign in. Delete it in your browser or app too.", in.ID}, nil
 }
 
@@ -318,13 +318,14 @@ func (s *Service) UsePasskey(ctx context.Context, v Visitor, origin string, in U
 		return nil, err
 	}
 	s.usedChallenges.Add(text, s.Now())
-	s.Log.Info("signed in", "user", out.UserID, "ip", v.IP, "how", "passkey")
+	s.LogOf(ctx).Info("signed in", "user", out.UserID, "ip", v.IP, "how", "passkey")
 	return out, nil
 }
 
 // startPasskeySession verifies what was signed by the record as it is, notes the passkey's use, and
 // begins the session.
 func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.SessionData, parsed *fido.ParsedCredentialAssertionData, v Visitor) (out *SignedIn, err error) {
+	tried := &store.User{}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		u, err := store.Users.Get(tx, string(parsed.Response.UserHandle))
 		if errors.Is(err, store.ErrNotFound) {
@@ -336,12 +337,16 @@ func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.S
 		if err != nil {
 			return err
 		}
+		tried = u
 		if err := verifyPasskey(tx, rp, session, parsed, u); err != nil {
 			return err
 		}
 		out, err = s.openSession(tx, u, v)
 		return err
 	})
+	if e, ours := core.AsError(err); ours && e.Code == "invalid_credentials" {
+		s.recordFailedLogin(tried, v)
+	}
 	return out, err
 }
 

@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/store"
 )
@@ -47,7 +45,7 @@ func (s *Service) CheckReset(_ context.Context, token string) (email string, err
 }
 
 // CompleteReset sets the password of the one whose reset link it is, and uses the link up.
-func (s *Service) CompleteReset(ctx context.Context, token, password string) error {
+func (s *Service) CompleteReset(ctx context.Context, v Visitor, token, password string) error {
 	if _, err := s.CheckReset(ctx, token); err != nil {
 		return err // before the hash, which takes its time
 	}
@@ -77,7 +75,7 @@ func (s *Service) CompleteReset(ctx context.Context, token, password string) err
 		if err := setTeamPassword(tx, u, hash, ""); err != nil {
 			return err
 		}
-		return store.Users.Put(tx, u)
+		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "set_password", "password"), userTarget(u)))
 	})
 }
 
@@ -149,7 +147,7 @@ func (s *Service) forgotKind() jobs.Kind {
 
 // sendForgot makes the link and queues the letter with it. Each attempt makes a link of its own:
 // none is kept that could be sent again.
-func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, error) {
+func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[forgotArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -163,7 +161,11 @@ func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, erro
 		return nil, err
 	}
 	token := core.RandomText(43, core.Base62)
-	d, err := s.composeForgot(from, args, token)
+	letter := mta.Letter{To: args.Email, Subject: "Choose a new password", Text: fmt.Sprintf("Someone at %s requested a new password for %s on %s.\n\n"+
+		"If it was you, choose a new password here within two hours:\n\n%s\n\n"+
+		"If it was not you, ignore this email: your password stays the same.\n",
+		args.IP, args.Email, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token))}
+	d, err := s.mta.ComposeLetter(from, letter)
 	if err != nil {
 		return nil, err
 	}
@@ -180,37 +182,13 @@ func (s *Service) sendForgot(_ context.Context, j *store.Job) (jobs.Writes, erro
 		if err := store.Users.Put(tx, now); err != nil {
 			return err
 		}
-		return s.mta.SendSystemMail(tx, mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: []mta.Rcpt{{Address: args.Email, Notify: "NEVER"}}})
+		return s.mta.SendLetter(tx, from, account, d, letter)
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("password link sent", "user", u.ID, "ip", args.IP)
+	s.LogOf(ctx).Info("password link sent", "user", u.ID, "ip", args.IP)
 	return nil, nil
-}
-
-// composeForgot writes the letter with the link, from the postmaster of the domain that speaks for
-// this host.
-func (s *Service) composeForgot(from *store.Domain, args forgotArgs, token string) (*inbox.StoredMessage, error) {
-	local, domain, ok := msg.SplitEmail(args.Email)
-	if !ok {
-		return nil, jobs.Permanent(fmt.Errorf("%q is no address", args.Email))
-	}
-	letter := &msg.Composer{
-		From: msg.Address{Name: "Mailstead", Mailbox: "postmaster", Host: from.Name}, To: []msg.Address{{Mailbox: local, Host: domain}},
-		Subject: "Choose a new password", MessageID: msg.NewMessageID(from.Name), Date: s.Now(),
-		Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}},
-		Text: fmt.Sprintf("Someone at %s requested a new password for %s on %s.\n\n"+
-			"If it was you, choose a new password here within two hours:\n\n%s\n\n"+
-			"If it was not you, ignore this email: your password stays the same.\n",
-			args.IP, args.Email, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token)),
-	}
-	spool := s.Store.NewSpool(core.MaxMessage)
-	defer spool.Close()
-	if _, err := letter.WriteTo(spool); err != nil {
-		return nil, fmt.Errorf("write the letter to %s: %w", args.Email, err)
-	}
-	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{args.Email}, Received: s.Now(), Outgoing: true})
 }
 
 // LinkIn names a link by its token.
@@ -260,7 +238,7 @@ type WelcomeIn struct {
 // CompleteWelcome sets password, name and, for an owner who was never signed in, the address; uses
 // the link up; ends every session of the user, and begins one. Of two at once one wins, and the
 // other finds a dead link, 404.
-func (s *Service) CompleteWelcome(_ context.Context, v Visitor, in WelcomeIn) (*SignedIn, error) {
+func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) (*SignedIn, error) {
 	var u *store.User
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		u, err = userByReset(tx, in.Token)
@@ -274,7 +252,7 @@ func (s *Service) CompleteWelcome(_ context.Context, v Visitor, in WelcomeIn) (*
 	}
 	hash := s.Logins.Hash(in.Password)
 	var out *SignedIn
-	err = s.withCode(u, v.IP, in.Code, func(tx *store.Tx, now *store.User) error {
+	err = s.withCode(u, v, in.Code, func(tx *store.Tx, now *store.User) error {
 		holder, err := userByReset(tx, in.Token)
 		if err != nil {
 			return err
@@ -285,13 +263,16 @@ func (s *Service) CompleteWelcome(_ context.Context, v Visitor, in WelcomeIn) (*
 		if err := in.apply(tx, now, hash); err != nil {
 			return err
 		}
+		if err := core.Audit(tx, v.actor(now, "set_password", in.given()...), userTarget(now)); err != nil {
+			return err
+		}
 		out, err = s.openSession(tx, now, v)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("signed in", "user", out.UserID, "ip", v.IP, "how", "link")
+	s.LogOf(ctx).Info("signed in", "user", out.UserID, "ip", v.IP, "how", "link")
 	return out, nil
 }
 
@@ -309,6 +290,18 @@ func (in *WelcomeIn) check() error {
 		in.Email = &email
 	}
 	return checkTeamPassword("password", in.Password)
+}
+
+// given names what the form sets.
+func (in *WelcomeIn) given() []string {
+	fields := []string{"password"}
+	if in.Name != nil {
+		fields = append(fields, "name")
+	}
+	if in.Email != nil {
+		fields = append(fields, "email")
+	}
+	return fields
 }
 
 func (in *WelcomeIn) apply(tx *store.Tx, u *store.User, hash string) error {

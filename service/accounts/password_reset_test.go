@@ -65,18 +65,18 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 		t.Errorf("the record is %+v", before)
 	}
 	session := c.session(t)
-	if err := c.CompleteReset(t.Context(), c.token, "short"); code(err) != "validation_error" {
+	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "short"); code(err) != "validation_error" {
 		t.Errorf("a short password: %v", err)
 	}
 	c.now = c.now.Add(accounts.ResetFor - time.Second)
-	if err := c.CompleteReset(t.Context(), c.token, "correct horse"); err != nil {
+	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse"); err != nil {
 		t.Fatal(err)
 	}
 	u := c.record(t)
 	if !c.Logins.Check(u.PasswordHash, "correct horse") || u.Status != "active" || u.ResetHash != "" {
 		t.Errorf("after it: %+v", u)
 	}
-	if err := c.CompleteReset(t.Context(), c.token, "another horse"); code(err) != "not_found" {
+	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "another horse"); code(err) != "not_found" {
 		t.Errorf("a second time: %v", err)
 	}
 	if _, err := c.AuthenticateSession(t.Context(), session, ""); code(err) != "unauthorized" {
@@ -122,7 +122,7 @@ func TestResetEnds(t *testing.T) {
 			if _, err := c.CheckReset(t.Context(), c.token); code(err) != "not_found" {
 				t.Errorf("it is still there: %v", err)
 			}
-			if err := c.CompleteReset(t.Context(), c.token, "correct horse"); code(err) != "not_found" {
+			if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse"); code(err) != "not_found" {
 				t.Errorf("it still works: %v", err)
 			}
 		})
@@ -256,7 +256,7 @@ func TestForgottenPassword(t *testing.T) {
 			t.Errorf("a link: %+v, %v", w, err)
 		}
 	}
-	if err := c.CompleteReset(t.Context(), token, "a new horse"); err != nil {
+	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse"); err != nil {
 		t.Fatal(err)
 	}
 	for _, link := range []string{token, invitation} {

@@ -36,8 +36,8 @@ func hasTOTP(u *store.User) bool { return u.TOTP != nil && u.TOTP.Confirmed }
 // withCode runs fn in a transaction for a user as the record is now, once the code of the second
 // factor was found right, if the user has one; the code is used up by the same transaction. The
 // errors are 401 second_factor_required and invalid_code, 403 account_suspended, 429.
-func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, *store.User) error) error {
-	key := s.codeKey(who, ip)
+func (s *Service) withCode(who *store.User, v Visitor, code string, fn func(*store.Tx, *store.User) error) error {
+	key := s.codeKey(who, v.IP)
 	if code != "" { // before it is looked at, so that many at once are no way around
 		s.wrongCodes.Add(key, s.Now())
 	}
@@ -72,6 +72,9 @@ func (s *Service) withCode(who *store.User, ip, code string, fn func(*store.Tx, 
 	if err == nil {
 		s.wrongCodes.Delete(key)
 	}
+	if e, ours := core.AsError(err); ours && e.Code == "invalid_code" {
+		s.recordFailedLogin(who, v)
+	}
 	return err
 }
 
@@ -85,7 +88,7 @@ func (s *Service) codeKey(u *store.User, ip string) string {
 
 // takeCode uses up a code of the second factor, or a recovery code. The user must be put after it.
 func (s *Service) takeCode(u *store.User, code string, now time.Time) (right bool, err error) {
-	secret, err := s.Keys.Open(core.TOTPPlace(u.ID), u.TOTP.Sealed)
+	secret, err := s.Keys.Open(store.TOTPPlace(u.ID), u.TOTP.Sealed)
 	if err != nil {
 		return false, err
 	}
@@ -93,27 +96,36 @@ func (s *Service) takeCode(u *store.User, code string, now time.Time) (right boo
 		u.TOTP.LastStep = step
 		return true, nil
 	}
-	given, found := s.recoveryHash(u.ID, code), -1
-	for i, kept := range u.TOTP.Recovery {
-		if subtle.ConstantTimeCompare(given, kept) == 1 {
-			found = i
+	found := -1
+	s.Keys.MadeMac(func(given []byte) bool { // the codes may be of the time of another master key
+		for i, kept := range u.TOTP.Recovery {
+			if subtle.ConstantTimeCompare(given, kept) == 1 {
+				found = i
+			}
 		}
-	}
+		return found >= 0
+	}, recoveryMAC, u.ID, plainCode(code))
 	if found >= 0 {
 		u.TOTP.Recovery = slices.Delete(u.TOTP.Recovery, found, found+1)
 	}
 	return found >= 0, nil
 }
 
+const recoveryMAC = "recovery code" // what its MAC is for
+
 // recoveryHash is how a recovery code is kept. Its key is not in the database.
 func (s *Service) recoveryHash(userID, code string) []byte {
-	code = strings.Map(func(r rune) rune {
+	return s.Keys.Mac(recoveryMAC, userID, plainCode(code))
+}
+
+// plainCode gives a recovery code without dashes and spaces, with which people write it.
+func plainCode(code string) string {
+	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(core.PasswordAlphabet, r) {
 			return r
 		}
-		return -1 // dashes and spaces, with which people write it
+		return -1
 	}, code)
-	return s.Keys.Mac("recovery code", userID, code)
 }
 
 // A TOTPSecret is what an authenticator app must know. URI is what its QR code says.
@@ -125,7 +137,7 @@ type TOTPSecret struct {
 // PasswordIn shows that it is the user who asks, and not whoever found the browser open: those
 // could lock the user out by a second factor of their own, or come back by a passkey.
 type PasswordIn struct {
-	Password string `json:"password" required:"true" max:"1024"`
+	Password string `json:"password" required:"true" max:"1024" audit:"-"`
 }
 
 // StartTOTP makes a secret for a second factor, which guards nothing until a code of it has come to
@@ -142,7 +154,7 @@ func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) 
 		if hasTOTP(u) {
 			return core.Errorf("totp_enabled", "Two-factor authentication is on already. Turn it off before you set it up again.")
 		}
-		u.TOTP = &store.TOTP{Sealed: s.Keys.Seal(core.TOTPPlace(u.ID), secret), CreatedAt: tx.Now()}
+		u.TOTP = &store.TOTP{Sealed: s.Keys.Seal(store.TOTPPlace(u.ID), secret), CreatedAt: tx.Now()}
 		out.URI = totpURI(s.Hostname(), u.Email, out.Secret)
 		return still(u)
 	})
@@ -162,7 +174,7 @@ func totpURI(host, email, secret string) string {
 
 // TOTPCodeIn is the first code that an authenticator app shows.
 type TOTPCodeIn struct {
-	Code string `json:"code" required:"true" max:"64"`
+	Code string `json:"code" required:"true" max:"64" audit:"-"`
 }
 
 // RecoveryCodes stand in for the second factor, each once; they are shown this once.
@@ -172,7 +184,7 @@ type RecoveryCodes struct {
 
 // ConfirmTOTP switches the second factor on. Every other session of the user ends, since it was
 // begun without.
-func (s *Service) ConfirmTOTP(_ context.Context, who core.Actor, in TOTPCodeIn) (*RecoveryCodes, error) {
+func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn) (*RecoveryCodes, error) {
 	out := &RecoveryCodes{}
 	for range recoveryCodes {
 		out.Codes = append(out.Codes, core.RandomText(5, core.PasswordAlphabet)+"-"+core.RandomText(5, core.PasswordAlphabet))
@@ -198,7 +210,7 @@ func (s *Service) ConfirmTOTP(_ context.Context, who core.Actor, in TOTPCodeIn) 
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("two-factor authentication turned on", "user", who.UserID, "ip", who.IP)
+	s.LogOf(ctx).Info("two-factor authentication turned on", "user", who.UserID, "ip", who.IP)
 	return out, nil
 }
 
@@ -216,7 +228,7 @@ func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("two-factor authentication turned off", "user", who.UserID, "ip", who.IP)
+	s.LogOf(ctx).Info("two-factor authentication turned off", "user", who.UserID, "ip", who.IP)
 	return &Said{"Two-factor authentication is off."}, nil
 }
 

@@ -12,6 +12,7 @@
 //   - session.go: signing in to the dashboard.
 //   - second_factor.go, passkeys.go: the second factor.
 //   - password_reset.go: links to choose a password.
+//   - audit.go: the audit log as the API shows it, and failed log-ins in it.
 package accounts
 
 import (
@@ -47,6 +48,7 @@ type Service struct {
 	usedChallenges *limit.Counter[string] // challenges that passkeys have answered
 	forgotRequests *limit.Counter[string] // questions for a new password, by address and network
 	tokenUses      tokenUses
+	failedLogins   *failedLogins
 }
 
 // New puts the room together.
@@ -54,7 +56,7 @@ func New(c *core.Core, i *inbox.Service, m *mailboxes.Service, t *mta.Service) *
 	return &Service{
 		Core: c, inbox: i, mailboxes: m, mta: t,
 		wrongCodes: limit.NewSlidingCounter[string](codeWindow, core.AttemptKeys), usedChallenges: limit.NewSlidingCounter[string](2*challengeFor, core.AttemptKeys),
-		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.AttemptKeys),
+		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.AttemptKeys), failedLogins: newFailedLogins(),
 	}
 }
 
@@ -70,7 +72,10 @@ func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			s.flushFailedLogins()
 			return s.flushTokenUses()
+		case <-s.failedLogins.wake:
+			s.flushFailedLogins()
 		case <-t.C:
 			if err := s.flushTokenUses(); err != nil {
 				s.Log.Error("note the last use of tokens", "error", err)

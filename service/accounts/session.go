@@ -26,6 +26,7 @@ const SessionLife = 30 * 24 * time.Hour
 type Visitor struct {
 	IP        string
 	UserAgent string
+	RequestID string
 	Session   string // the cookie that it has already, whose session ends with the new one; "" if none
 }
 
@@ -166,7 +167,7 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor) (*SignedIn
 	dropLinks(u)
 	u.LastLoginAt = now
 	u.Seen, _ = core.RecordNetwork(u.Seen, core.Network(v.IP), now)
-	if err := store.Users.Put(tx, u); err != nil {
+	if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "login"), userTarget(u))); err != nil {
 		return nil, err
 	}
 	out, err := s.sessionOut(tx, u, t)
@@ -278,16 +279,18 @@ type SignOutIn struct {
 }
 
 // SignOut ends the session that asks, or every one of its user.
-func (s *Service) SignOut(_ context.Context, who core.Actor, in SignOutIn) (*Said, error) {
+func (s *Service) SignOut(ctx context.Context, who core.Actor, in SignOutIn) (*Said, error) {
 	ends := func(t *store.Token) bool { return t.Kind == core.SessionKind && (in.Everywhere || t.ID == who.TokenID) }
 	err := s.revokeMost(who.UserID, ends)
 	if err == nil {
-		err = s.Store.Update(func(tx *store.Tx) error { return revokeTokens(tx, who.UserID, ends) })
+		err = s.Store.Update(func(tx *store.Tx) error {
+			return errors.Join(revokeTokens(tx, who.UserID, ends), core.Audit(tx, who, store.AuditTarget{Type: "session", ID: who.TokenID, Name: who.TokenName}))
+		})
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("signed out", "user", who.UserID, "ip", who.IP, "everywhere", in.Everywhere)
+	s.LogOf(ctx).Info("signed out", "user", who.UserID, "ip", who.IP, "everywhere", in.Everywhere)
 	if in.Everywhere {
 		return &Said{"You are signed out in every browser."}, nil
 	}
@@ -324,7 +327,7 @@ type SessionIn struct {
 }
 
 // EndSession ends one session of who asks; those of others are 404.
-func (s *Service) EndSession(_ context.Context, who core.Actor, in SessionIn) (*Deleted, error) {
+func (s *Service) EndSession(ctx context.Context, who core.Actor, in SessionIn) (*Deleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := store.Tokens.Find(tx, in.ID)
 		if err != nil {
@@ -333,12 +336,12 @@ func (s *Service) EndSession(_ context.Context, who core.Actor, in SessionIn) (*
 		if t == nil || t.Kind != core.SessionKind || t.UserID != who.UserID {
 			return core.Errorf("not_found", "There is no such session. It may have ended already.")
 		}
-		return store.Tokens.Delete(tx, t.ID)
+		return errors.Join(store.Tokens.Delete(tx, t.ID), core.Audit(tx, who, tokenTarget(t)))
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("session ended", "user", who.UserID, "ip", who.IP, "session", in.ID)
+	s.LogOf(ctx).Info("session ended", "user", who.UserID, "ip", who.IP, "session", in.ID)
 	return &Deleted{"That browser is signed out.", in.ID}, nil
 }
 
@@ -377,6 +380,7 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 	}
 	if !right {
 		s.RecordWrongPassword(key, from.Network)
+		s.recordFailedLogin(u, v)
 		return nil, unauthorized("invalid_credentials", "The email address or the password is wrong.")
 	}
 	out, err := s.startSession(u, v, in.Code, rightPassword(u.PasswordHash))
@@ -384,7 +388,7 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 		return nil, err
 	}
 	s.LoginAttempts.RecordSuccess(key, from.Network)
-	s.Log.Info("signed in", "user", u.ID, "ip", v.IP, "how", "password")
+	s.LogOf(ctx).Info("signed in", "user", u.ID, "ip", v.IP, "how", "password")
 	return out, nil
 }
 
@@ -426,7 +430,7 @@ func rightPassword(hash string) func(*store.User) error {
 // startSession begins the session of a user whose password was right: once more by the record as it
 // is now, with the second factor where there is one.
 func (s *Service) startSession(u *store.User, v Visitor, code string, still func(*store.User) error) (out *SignedIn, err error) {
-	err = s.withCode(u, v.IP, code, func(tx *store.Tx, now *store.User) error {
+	err = s.withCode(u, v, code, func(tx *store.Tx, now *store.User) error {
 		if err := still(now); err != nil {
 			return err
 		}

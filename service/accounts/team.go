@@ -112,7 +112,7 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 			return err
 		}
 		u.ID, u.CreatedAt, u.UpdatedAt = tx.NewID("usr"), tx.Now(), tx.Now()
-		return store.Users.Put(tx, u)
+		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u)))
 	})
 	if err != nil {
 		return nil, err
@@ -229,7 +229,7 @@ func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserI
 			return err
 		}
 		email = u.Email
-		return store.Users.Delete(tx, u.ID)
+		return errors.Join(store.Users.Delete(tx, u.ID), core.Audit(tx, who, userTarget(u)))
 	})
 	if err != nil {
 		return nil, err
@@ -382,7 +382,7 @@ func (s *Service) UpdateTeamUser(_ context.Context, who core.Actor, in UpdateTea
 		}
 		u.UpdatedAt = tx.Now()
 		out = teamUserUpdated(u)
-		return store.Users.Put(tx, u)
+		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u)))
 	})
 	if err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	}
 	return core.Actor{
 		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
-		TokenID: t.ID, TokenKind: t.Kind, Permissions: permissions,
+		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Permissions: permissions,
 	}, nil
 }
 
@@ -285,7 +285,7 @@ func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateToke
 	if err != nil {
 		return nil, err
 	}
-	return s.putToken(ctx, t)
+	return s.putToken(ctx, t, func(tx *store.Tx) error { return core.Audit(tx, who, tokenTarget(t)) })
 }
 
 func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, error) {
@@ -335,8 +335,8 @@ func (s *Service) setExpiry(t *store.Token, in CreateTokenIn) error {
 	return nil
 }
 
-// putToken gives the token its value and keeps it.
-func (s *Service) putToken(ctx context.Context, t *store.Token) (*TokenCreated, error) {
+// putToken gives the token its value and keeps it, with a row of the audit log.
+func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*store.Tx) error) (*TokenCreated, error) {
 	value := newToken()
 	t.Hash, t.Prefix = core.TokenHash(value), value[:12]
 	var out *TokenCreated
@@ -349,7 +349,7 @@ func (s *Service) putToken(ctx context.Context, t *store.Token) (*TokenCreated, 
 			return tokenRevoked()
 		}
 		t.ID, t.CreatedAt = tx.NewID("tok"), tx.Now()
-		if err := store.Tokens.Put(tx, t); err != nil {
+		if err := errors.Join(store.Tokens.Put(tx, t), audit(tx)); err != nil {
 			return err
 		}
 		out = &TokenCreated{tokenOut(t), value}
@@ -386,7 +386,7 @@ func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*D
 			return core.Errorf("insufficient_scope", "Revoking another user's token needs the \"admin\" permission.")
 		}
 		t.RevokedAt = tx.Now()
-		return store.Tokens.Put(tx, t)
+		return errors.Join(store.Tokens.Put(tx, t), core.Audit(tx, who, tokenTarget(t)))
 	})
 	if err != nil {
 		return nil, err

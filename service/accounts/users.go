@@ -35,7 +35,7 @@ func (s *Service) CreateTokenFor(ctx context.Context, in TokenFor) (*TokenCreate
 	if err != nil {
 		return nil, err
 	}
-	return s.putToken(ctx, t)
+	return s.putToken(ctx, t, func(tx *store.Tx) error { return core.AuditCommand(tx, "token create", t.AccountID, tokenTarget(t)) })
 }
 
 func (s *Service) userByEmail(email string) (u *store.User, err error) {
@@ -95,7 +95,7 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 		if in.NoFactor {
 			now.TOTP, now.Passkeys = nil, nil
 		}
-		return store.Users.Put(tx, now)
+		return errors.Join(store.Users.Put(tx, now), core.AuditCommand(tx, "user reset-password", now.AccountID, userTarget(now)))
 	})
 	if err != nil {
 		return nil, err
@@ -109,7 +109,7 @@ type ProfileIn struct {
 	Name            *string `json:"name" max:"200"`
 	Email           *string `json:"email" max:"254"`
 	Password        *string `json:"password"`
-	CurrentPassword string  `json:"current_password" max:"1024"`
+	CurrentPassword string  `json:"current_password" max:"1024" audit:"-"`
 }
 
 // UpdateProfile changes the name, the address or the password of who asks; the latter two need the
@@ -145,7 +145,7 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 			return err
 		}
 		u.UpdatedAt = tx.Now()
-		if err := store.Users.Put(tx, u); err != nil {
+		if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u))); err != nil {
 			return err
 		}
 		out, err = s.sessionOut(tx, u, t)
@@ -155,7 +155,7 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 		return nil, err
 	}
 	if in.Email != nil || in.Password != nil {
-		s.Log.Info("profile changed", "user", who.UserID, "ip", who.IP, "email", in.Email != nil, "password", in.Password != nil)
+		s.LogOf(ctx).Info("profile changed", "user", who.UserID, "ip", who.IP, "email", in.Email != nil, "password", in.Password != nil)
 	}
 	return out, nil
 }
@@ -277,7 +277,7 @@ func (s *Service) provePassword(ctx context.Context, who core.Actor, password st
 	return rightPassword(u.PasswordHash), nil
 }
 
-// changeSelf changes the record of who is signed in.
+// changeSelf changes the record of who is signed in, with a row of the audit log.
 func (s *Service) changeSelf(who core.Actor, change func(*store.Tx, *store.User) error) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		u, _, err := sessionRecords(tx, who)
@@ -288,6 +288,6 @@ func (s *Service) changeSelf(who core.Actor, change func(*store.Tx, *store.User)
 			return err
 		}
 		u.UpdatedAt = tx.Now()
-		return store.Users.Put(tx, u)
+		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u)))
 	})
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/internal/netguard"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -46,7 +45,7 @@ func (s *Service) authority(ctx context.Context) (*ca.Client, error) {
 		if err := s.nameAccount(row.Directory, url); err != nil {
 			return nil, err
 		}
-		s.Log.Info("registered with the certificate authority, which agrees to its terms of service", "directory", row.Directory, "account", url)
+		s.LogOf(ctx).Info("registered with the certificate authority, which agrees to its terms of service", "directory", row.Directory, "account", url)
 	}
 	s.certs.Client = client
 	return client, nil
@@ -86,7 +85,7 @@ func (s *Service) acmeConfig() ca.Config {
 // acmeAccount reads the account at the authority, or makes its key.
 func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, error) {
 	directory := s.Config.ACME.Directory
-	fresh, sealed, err := s.newKey(core.AccountPlace(directory))
+	fresh, sealed, err := s.newKey(store.AccountPlace(directory))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,7 +104,7 @@ func (s *Service) acmeAccount() (*store.CertificateAccount, *ecdsa.PrivateKey, e
 	if string(row.Key) == string(sealed) {
 		return row, fresh, nil
 	}
-	key, err := s.openKey(core.AccountPlace(directory), row.Key)
+	key, err := s.openKey(store.AccountPlace(directory), row.Key)
 	return row, key, err
 }
 
@@ -246,7 +245,7 @@ func (s *Service) awaitSecondary(ctx context.Context, ip netip.Addr, texts []sto
 			select {
 			case <-time.After(secondaryPause):
 			case <-ctx.Done():
-				s.Log.Warn("a nameserver does not have a challenge of a certificate authority", "nameserver", ip, "name", t.Name, "error", err)
+				s.LogOf(ctx).Warn("a nameserver does not have a challenge of a certificate authority", "nameserver", ip, "name", t.Name, "error", err)
 				return
 			}
 		}

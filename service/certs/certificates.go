@@ -17,7 +17,6 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/internal/lookup"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/store"
 )
@@ -124,7 +123,7 @@ func (s *Service) LoadCertificates() error {
 
 // openCertificate makes what TLS needs of a record. The caller holds changing.
 func (s *Service) openCertificate(c *store.Certificate) (*tls.Certificate, error) {
-	text, err := s.Keys.Open(core.CertificatePlace(c.ID), c.Key)
+	text, err := s.Keys.Open(store.CertificatePlace(c.ID), c.Key)
 	if err != nil {
 		return nil, err
 	}

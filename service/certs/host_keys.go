@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -24,7 +23,7 @@ const keyKnownAfter = 2 * dnsprov.ManagedTTL * time.Second
 // servers know the host already: the one published ahead, and while that is not known everywhere
 // the one in use.
 func (c *certRun) orderKey() (*ecdsa.PrivateKey, []byte, error) {
-	place, sealed := core.CertificatePlace(c.set.id), c.row.NextKey
+	place, sealed := store.CertificatePlace(c.set.id), c.row.NextKey
 	if c.s.Now().Before(c.row.NextSince.Add(keyKnownAfter)) {
 		sealed = c.row.Key
 	}
@@ -44,7 +43,7 @@ func (c *certRun) prepareKey() error {
 	if c.set.id != hostSet || len(r.Chain) == 0 || len(r.NextKey) > 0 && !bytes.Equal(r.NextKey, r.Key) {
 		return nil
 	}
-	key, sealed, err := c.s.newKey(core.CertificatePlace(c.set.id))
+	key, sealed, err := c.s.newKey(store.CertificatePlace(c.set.id))
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/store"
 )
@@ -240,7 +239,7 @@ func (c *certRun) order(client *ca.Client, names []string) error {
 
 // begin gives the key of the order that was begun for the names, or of a new one.
 func (c *certRun) begin(names []string) (*ecdsa.PrivateKey, error) {
-	o, place := &c.row.Order, core.CertificatePlace(c.set.id)
+	o, place := &c.row.Order, store.CertificatePlace(c.set.id)
 	if o.URL != "" && slices.Equal(o.Names, names) && c.s.Now().Sub(o.BegunAt) < orderKept {
 		if key, err := c.s.openKey(place, o.Key); err == nil {
 			return key, nil

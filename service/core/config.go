@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/dnsprov/registrar"
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/mail/dane"
 	"github.com/mailstead/mailstead/mail/milter"
 )
@@ -86,7 +87,8 @@ type Config struct {
 	HTTPSPort   int                                 // where; 0: 443
 	ACME        *ACME                               // nil: certificates come from files, or there are none
 	Version     string
-	Metrics     *Metrics // nil: new ones
+	Metrics     *Metrics     // nil: new ones
+	Tracer      *otlp.Tracer // nil: there are no traces
 
 	SMTPPort                     int    // where other servers bring mail; 0: nowhere
 	SubmissionPort, IMAPPort     int    // what mail clients are told
@@ -94,6 +96,9 @@ type Config struct {
 	SubmissionBeside, IMAPBeside int    // ports that offer STARTTLS beside those with TLS from the start; 0: none
 	DNSCheckInterval             time.Duration
 
+	Doctor      Doctor
+	AlertURL    string // where alerts about this host are posted; "": nowhere
+	Sending     Sending
 	Secondaries []builtin.Secondary // name servers elsewhere that copy our zones
 	Catalog     string              // the name of the zone that lists the zones for them (RFC 9432); "": there is none
 
@@ -131,6 +136,28 @@ type Relay struct {
 	// ControlHeaders are beginnings of header fields that the relay takes as commands, beside those
 	// of its kind.
 	ControlHeaders []string
+}
+
+// Sending is how mail leaves that goes straight to other hosts.
+type Sending struct {
+	IPv4, IPv6 netip.Addr // that it comes from; invalid: the system chooses
+	Helo       string     // how this host names itself; "": its name
+}
+
+// Addresses are those that are set.
+func (s Sending) Addresses() (out []netip.Addr) {
+	for _, ip := range []netip.Addr{s.IPv4, s.IPv6} {
+		if ip.IsValid() {
+			out = append(out, ip)
+		}
+	}
+	return out
+}
+
+// Doctor is what the checks of this host ask others.
+type Doctor struct {
+	Blocklists    []string // zones of lists that this host's addresses are looked up in
+	Port25Targets []string // HOST:PORT of mail servers of others
 }
 
 // Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.

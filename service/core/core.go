@@ -9,9 +9,12 @@
 //   - records.go: functions that find a record of one account only ([MailboxOf], [DomainOf]), and
 //     whether an address is suppressed ([IsSuppressed]).
 //   - requests.go: who asks ([Actor]), pages and cursors, confirmations, idempotent requests.
+//   - audit.go: rows of the audit log ([Audit]).
 //   - logins.go: password hashes; how many wrong passwords are allowed (loginAttempts.delay).
-//   - keys.go: how a secret is sealed ([Keys.Seal]), and the master key.
+//   - keys.go, rotate.go: how a secret is sealed ([Keys.Seal]), and the master key and its change.
 //   - jobs.go: a job as the API shows it.
+//   - log.go: what the log and traces say of requests, messages and jobs ([Core.LogOf],
+//     [Core.LogMessage]).
 //   - attempts.go: jobs that wait while an account is suspended ([Core.WhileActive]), and the end
 //     of what is on its way then ([Core.StopAttempts]).
 package core
@@ -22,9 +25,14 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/netguard"
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/store"
 )
@@ -43,10 +51,15 @@ type Core struct {
 	LoginAttempts *loginAttempts
 	Hub           *jobs.Watchers[uint32] // of mailboxes; told when something in one has changed
 	Metrics       *Metrics
-	Clients       Clients // of the SMTP listener for other servers
+	Tracer        *otlp.Tracer // nil: there are no traces
+	Clients       Clients      // of the SMTP listener for other servers
+	// IPv6Named tells that the IPv6 addresses that this host sends from have reverse names, without
+	// which many receivers refuse mail. The checks of the host find it out.
+	IPv6Named atomic.Bool
 
 	confirmations *confirmations
 	attempts      *attempts
+	keyChange     sync.Mutex // held while the master key is changed
 }
 
 // New puts a core together.
@@ -57,15 +70,37 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	return &Core{
+	s := &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
 		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), Hub: new(jobs.Watchers[uint32]), confirmations: newConfirmations(),
-		attempts: newAttempts(), Metrics: cmp.Or(c.Metrics, NewMetrics()),
+		attempts: newAttempts(), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
 	}
+	s.traceJobs()
+	return s
 }
 
 // Now is the store's clock.
 func (s *Core) Now() time.Time { return s.Store.Now() }
+
+// SendersIPs are the addresses that mail leaves from, as others see them.
+func (s *Core) SendersIPs() (out []netip.Addr) {
+	from := s.Config.Sending
+	for _, ip := range s.Config.PublicIPs {
+		if ip = ip.Unmap(); ip.Is4() && !from.IPv4.IsValid() || ip.Is6() && !from.IPv6.IsValid() {
+			out = append(out, ip)
+		}
+	}
+	return append(out, from.Addresses()...)
+}
+
+// AvoidsAddress tells whether no mail is sent to an address: it is an IPv6 address on the internet,
+// this host's own ones have no reverse names, and it has IPv4 to send with.
+func (s *Core) AvoidsAddress(to netip.Addr) bool {
+	if to = to.Unmap(); to.Is4() || !to.IsGlobalUnicast() || to.IsPrivate() || s.Config.Sandbox || s.IPv6Named.Load() {
+		return false
+	}
+	return slices.ContainsFunc(s.SendersIPs(), netip.Addr.Is4)
+}
 
 // Hostname is our name where we introduce ourselves, and in header fields.
 func (s *Core) Hostname() string {

@@ -259,7 +259,7 @@ func tooManyFailures() *Error {
 // log when it was one too many.
 func (s *Core) RecordWrongPassword(whose, from string) {
 	if shut := s.LoginAttempts.RecordFailure(whose, from, s.Now()); shut != "" {
-		s.Log.Warn("too many wrong passwords: log-ins are refused for half an hour", "of", shut, "who", whose, "network", from)
+		s.Log.Warn("too many wrong passwords: log-ins are refused for half an hour", "of", shut, "who", LoginName(whose), "network", from)
 	}
 }
 

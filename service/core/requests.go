@@ -40,11 +40,13 @@ type Actor struct {
 	Email       string
 	Role        string // owner admin member
 	TokenID     string
+	TokenName   string
 	TokenKind   string // api mcp session
 	Permissions []string
 	Plan        string
 	IP          string
 	Rate        RateUsage // of the request that asks
+	Request     *Request  // for the audit log; nil: the server asks itself
 }
 
 // Scopes in rising order; each holds the ones before it.
@@ -220,8 +222,8 @@ func (s *Core) OpenCursor(who Actor, operation, cursor string, filters ...string
 		return "", bad
 	}
 	position := string(raw[cursorMAC:])
-	mac := s.Keys.Mac("cursor", cursorScope(who, operation, filters), position)
-	if !hmac.Equal(mac[:cursorMAC], raw[:cursorMAC]) {
+	same := func(mac []byte) bool { return hmac.Equal(mac[:cursorMAC], raw[:cursorMAC]) }
+	if !s.Keys.MadeMac(same, "cursor", cursorScope(who, operation, filters), position) {
 		return "", bad
 	}
 	return position, nil
@@ -313,7 +315,7 @@ func (l Listing[R, Out]) Page(s *Core, who Actor, in PageIn) (*Page[Out], error)
 // where to go on. Of those that Prefilter leaves out, each listLook-th is decoded all the same,
 // since Until may end the walk there.
 const (
-	listScan   = 2500
+	listScan   = 4000
 	listDecode = 8
 	listLook   = 100
 )
@@ -597,7 +599,7 @@ func (s *Core) Replay(o *Once) (*Replayed, error) {
 	if rec.BodyHash != o.bodyHash {
 		return nil, Errorf("idempotency_key_reused", "This Idempotency-Key was used with another body. Use a new key for a new request.")
 	}
-	plain, err := s.Keys.Open("replay "+o.ID, rec.Sealed)
+	plain, err := s.Keys.Open(store.ReplayPlace(o.ID), rec.Sealed)
 	if err != nil {
 		return nil, err
 	}
@@ -632,6 +634,6 @@ func (s *Core) KeepAnswer(ctx context.Context, tx *store.Tx, out any) error {
 func (s *Core) putReplay(tx *store.Tx, o *Once, r Replayed) error {
 	return store.Idempotencies.Put(tx, &store.Idempotency{
 		ID: o.ID, BodyHash: o.bodyHash, Status: r.Status, ContentType: r.ContentType, Location: r.Location,
-		Sealed: s.Keys.Seal("replay "+o.ID, r.Body), CreatedAt: tx.Now(),
+		Sealed: s.Keys.Seal(store.ReplayPlace(o.ID), r.Body), CreatedAt: tx.Now(),
 	})
 }

@@ -380,7 +380,7 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+		s.LogOf(ctx).Debug("a claim could not be looked at", "domain", d.Name, "error", err)
 	}
 	now, end := s.Now(), d.ClaimedAt.Add(claimFor)
 	over := by == "" && !now.Before(end) && !store.PublicMail(d.Name) // that is nobody's, so that it is never free again
@@ -470,8 +470,10 @@ func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecide
 		if err != nil {
 			return err
 		}
-		if err := s.decide(tx, d); err != nil {
-			return err
+		if d.Claim != store.ClaimProven {
+			if err := errors.Join(s.decide(tx, d), core.AuditCommand(tx, "domain claim", a.ID, core.DomainTarget(d))); err != nil {
+				return err
+			}
 		}
 		out = &ClaimDecided{a.ID, d.ID, d.Name, d.Status}
 		return nil
@@ -480,9 +482,6 @@ func (s *Service) DecideClaim(_ context.Context, in ClaimDecision) (*ClaimDecide
 }
 
 func (s *Service) decide(tx *store.Tx, d *store.Domain) error {
-	if d.Claim == store.ClaimProven {
-		return nil
-	}
 	holder, err := store.DomainByName.Get(tx, d.Name)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err

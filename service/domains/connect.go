@@ -104,6 +104,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	}
 	var out *Connected
 	err = s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
 		c := &connection{s: s, tx: tx, who: who, provider: provider, tags: tags, token: token, probed: probed}
 		out = &Connected{
 			Nameservers: s.nameserversOf(provider), DomainLimit: s.Config.Limits.Domains, EdgeMode: provider == store.DomainProviderCloudflare,
@@ -122,12 +123,23 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 		if len(c.made) > 0 && out.DomainLimit > 0 && out.DomainsUsed > out.DomainLimit {
 			return errDomainLimit(out.DomainLimit, out.DomainsUsed-len(c.made))
 		}
-		return nil
+		return auditDomains(tx, who, c.made)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// auditDomains writes the audit row of a request that has changed these domains, if any.
+func auditDomains(tx *store.Tx, who core.Actor, changed []*store.Domain) error {
+	switch len(changed) {
+	case 0:
+		return nil
+	case 1:
+		return core.Audit(tx, who, core.DomainTarget(changed[0]))
+	}
+	return core.AuditMany(tx, who, store.AuditTarget{}, len(changed))
 }
 
 // probeProvider asks the edge provider about new names, if there is a token.
@@ -230,7 +242,7 @@ func (c *connection) make(name string) (*store.Domain, error) {
 	case store.DomainProviderManual, store.DomainProviderCloudflare:
 		d.Status, d.NSStatus = store.DomainInProgress, nsNotRequired
 		if c.token != "" {
-			d.EdgeToken = c.s.Keys.Seal(core.EdgePlace(d.ID), []byte(c.token))
+			d.EdgeToken = c.s.Keys.Seal(store.EdgePlace(d.ID), []byte(c.token))
 		}
 		if err := c.s.addProvision(c.tx, d, c.who.UserID); err != nil {
 			return nil, err
@@ -304,7 +316,7 @@ func (s *Service) CheckProvider(ctx context.Context, _ core.Actor, in CheckProvi
 			return &DomainProvider{Domain: ascii, Registrar: &name, Nameservers: append([]string{}, r.Nameservers...), IsEdge: name == store.DomainProviderCloudflare, CheckedVia: viaRegistrar}, nil
 		}
 		if !errors.Is(err, registrar.ErrNotFound) {
-			s.Log.Warn("a registrar was asked for a domain", "registrar", shop.Name(), "domain", ascii, "error", err)
+			s.LogOf(ctx).Warn("a registrar was asked for a domain", "registrar", shop.Name(), "domain", ascii, "error", err)
 		}
 	}
 	if s.Config.RDAP == nil {
@@ -334,7 +346,7 @@ func (s *Service) unknownProvider(ctx context.Context, asked, registered string,
 		p.Nameservers = append(p.Nameservers, strings.ToLower(strings.TrimSuffix(ns.Host, ".")))
 	}
 	if lookErr != nil {
-		s.Log.Debug("look up nameservers", "domain", registered, "error", lookErr)
+		s.LogOf(ctx).Debug("look up nameservers", "domain", registered, "error", lookErr)
 	}
 	return p, nil
 }

@@ -157,8 +157,10 @@ func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft 
 		if err != nil {
 			return err
 		}
-		c, err = s.putCustomRecord(tx, d, r)
-		return err
+		if c, err = s.putCustomRecord(tx, d, r); err != nil {
+			return err
+		}
+		return core.Audit(tx, who, recordTarget(r))
 	})
 	if err != nil {
 		return nil, err
@@ -259,6 +261,10 @@ func (s *Service) putCustomRecord(tx *store.Tx, d *store.Domain, r *store.Custom
 	return &recordChange{d, r, job}, err
 }
 
+func recordTarget(r *store.CustomRecord) store.AuditTarget {
+	return store.AuditTarget{Type: "dns_record", ID: r.ID, Name: r.Type + " " + r.Name}
+}
+
 func invalidRecord(field string, err error) *core.Error {
 	return core.Errorf("invalid_record", "%s: %s", field, err).With(field, "invalid_record", err.Error()).Because(err)
 }
@@ -333,7 +339,7 @@ func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in 
 		if err != nil {
 			return err
 		}
-		if err := store.CustomRecords.Delete(tx, r.ID); err != nil {
+		if err := errors.Join(store.CustomRecords.Delete(tx, r.ID), core.Audit(tx, who, recordTarget(r))); err != nil {
 			return err
 		}
 		job, err = s.putZoneBy(tx, d)

@@ -116,7 +116,7 @@ func (s *Service) externalDNSStatus(ctx context.Context, d *store.Domain, refres
 	if refresh && d.Claim != store.ClaimProven && !d.Gone() {
 		by, err := s.claimProof(ctx, d)
 		if err != nil {
-			s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+			s.LogOf(ctx).Debug("a claim could not be looked at", "domain", d.Name, "error", err)
 		}
 		if by != "" {
 			proven, err := s.SettleProof(d.ID, by)
@@ -343,7 +343,10 @@ func (s *Service) keepVerified(ctx context.Context, who core.Actor, d *store.Dom
 			return err
 		}
 		if l.healthy() && (d.Status == store.DomainPendingDNS || d.Status == store.DomainError) {
-			return s.completeDomain(tx, d, l)
+			if err := s.completeDomain(tx, d, l); err != nil || d.Status != store.DomainComplete {
+				return err
+			}
+			return core.Audit(tx, who, core.DomainTarget(d))
 		}
 		return s.keepLiveLook(tx, d, l)
 	})
@@ -496,6 +499,7 @@ func (s *Service) keepDelegations(who core.Actor, checks []NameserverCheck) erro
 	found := slices.Clone(checks)
 	return s.Store.Update(func(tx *store.Tx) error {
 		copy(checks, found) // this may run twice
+		var queued []*store.Domain
 		for i := range checks {
 			c := &checks[i]
 			if !c.look {
@@ -509,11 +513,15 @@ func (s *Service) keepDelegations(who core.Actor, checks []NameserverCheck) erro
 			if err != nil {
 				return err
 			}
+			before := d.Status
 			if err := s.keepDelegation(tx, who, d, c); err != nil {
 				return err
 			}
+			if d.Status != before {
+				queued = append(queued, d)
+			}
 		}
-		return nil
+		return auditDomains(tx, who, queued)
 	})
 }
 
@@ -614,8 +622,10 @@ func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (
 		}
 		d.DMARC, d.DMARCAt = value, tx.Now()
 		out = &DMARCSet{*dmarcOverride(d)}
-		job, err = s.putZoneBy(tx, d)
-		return err
+		if job, err = s.putZoneBy(tx, d); err != nil {
+			return err
+		}
+		return core.Audit(tx, who, core.DomainTarget(d))
 	})
 	if err != nil {
 		return nil, err
@@ -639,8 +649,10 @@ func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in DomainIn) (
 			return err
 		}
 		d.DMARC, d.DMARCAt = "", time.Time{}
-		job, err = s.putZoneBy(tx, d)
-		return err
+		if job, err = s.putZoneBy(tx, d); err != nil {
+			return err
+		}
+		return core.Audit(tx, who, core.DomainTarget(d))
 	})
 	if err != nil {
 		return nil, err

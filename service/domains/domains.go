@@ -248,7 +248,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 			return err
 		}
 		changed = d
-		return s.putDomain(tx, d)
+		return errors.Join(s.putDomain(tx, d), core.Audit(tx, who, core.DomainTarget(d)))
 	})
 	if err != nil {
 		return nil, err
@@ -395,7 +395,7 @@ func (s *Service) domainDeleteKind() jobs.Kind {
 
 // DeleteDomain takes a domain out of use at once; a job deletes its mailboxes with their mail, its
 // records and then the domain. A second request answers the same job.
-func (s *Service) DeleteDomain(_ context.Context, who core.Actor, in DomainIn) (*core.JobResponse, error) {
+func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn) (*core.JobResponse, error) {
 	var out core.JobResponse
 	mailboxes := 0
 	err := s.Store.View(func(tx *store.Tx) error { // there may be more than a transaction may walk over
@@ -409,6 +409,7 @@ func (s *Service) DeleteDomain(_ context.Context, who core.Actor, in DomainIn) (
 		return nil, err
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
 		d, err := core.DomainOf(tx, who, in.DomainID)
 		if err != nil {
 			return err
@@ -430,7 +431,7 @@ func (s *Service) DeleteDomain(_ context.Context, who core.Actor, in DomainIn) (
 		out = core.JobOut(j)
 		tx.MayUseReserve() // what frees room is the job's
 		d.Status, d.StatusDetail, d.JobID = store.DomainDeleting, "", j.ID
-		if err := s.putDomain(tx, d); err != nil || d.Claim != store.ClaimOpen {
+		if err := errors.Join(s.putDomain(tx, d), core.Audit(tx, who, core.DomainTarget(d))); err != nil || d.Claim != store.ClaimOpen {
 			return err
 		}
 		return s.claimsChanged(tx, d)

@@ -429,7 +429,7 @@ func (s *Service) edgeProvider(domainID string, sealed []byte) (dnsprov.Provider
 	if s.Config.Edge == nil {
 		return nil, errNoEdge()
 	}
-	token, err := s.Keys.Open(core.EdgePlace(domainID), sealed)
+	token, err := s.Keys.Open(store.EdgePlace(domainID), sealed)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
-	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
@@ -72,7 +70,7 @@ func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 	l := &dnsCheck{began: s.Now(), asksNS: d.DNSProvider == dnsprov.Builtin}
 	records, err := s.ManagedRecords(d)
 	if err != nil {
-		s.Log.Error("read the records of a domain", "domain", d.Name, "error", err)
+		s.LogOf(ctx).Error("read the records of a domain", "domain", d.Name, "error", err)
 	} else {
 		err = s.Looking(ctx, func() error {
 			s.lookUp(ctx, d, l, records)
@@ -86,7 +84,7 @@ func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 	}
 	if d.Claim != store.ClaimProven && d.DNSProvider == dnsprov.Builtin {
 		if l.proof, err = s.proofOfBuiltin(ctx, d, l.ns != nil && l.ns.Verified); err != nil {
-			s.Log.Debug("a claim could not be looked at", "domain", d.Name, "error", err)
+			s.LogOf(ctx).Debug("a claim could not be looked at", "domain", d.Name, "error", err)
 		}
 	}
 	l.At = s.Now()
@@ -558,7 +556,7 @@ func (s *Service) lookAtReverse(ctx context.Context) {
 	defer cancel()
 	var issues []DNSIssue
 	var err error
-	for _, ip := range s.Config.PublicIPs {
+	for _, ip := range s.SendersIPs() {
 		var issue *DNSIssue
 		if issue, err = s.reverseIssue(ctx, ip.Unmap()); err != nil {
 			break
@@ -576,37 +574,21 @@ func (s *Service) lookAtReverse(ctx context.Context) {
 	r.next, r.issues = s.Now().Add(reverseKept), issues
 }
 
-// reverseIssue says what is wrong with the names of an address, nil if nothing is: one of them has
-// to lead back to it, since many receivers refuse mail from where that is not so (RFC 1912 section
-// 2.1).
+// reverseIssue says what is wrong with the names of an address, nil if nothing is.
 func (s *Service) reverseIssue(ctx context.Context, ip netip.Addr) (*DNSIssue, error) {
 	if ip.IsPrivate() || !ip.IsGlobalUnicast() {
 		return nil, nil
 	}
-	names, err := s.Resolver.LookupAddr(lookup.Fresh(ctx), ip.String())
-	if err != nil && !isNotFound(err) {
+	names, back, err := s.ReverseNames(ctx, ip)
+	if err != nil || back {
 		return nil, err
 	}
 	ask := fmt.Sprintf("Ask the hosting provider to set the reverse DNS (PTR) of %s to %s.", ip, s.Config.Hostname)
 	if len(names) == 0 {
 		return &DNSIssue{ptrMissing, purposePTR, ip.String(), fmt.Sprintf("%s has no reverse DNS (PTR record), so many receivers refuse mail from it. %s", ip, ask)}, nil
 	}
-	for _, name := range names {
-		back, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", strings.TrimSuffix(name, ".")+".")
-		switch {
-		case err != nil && !isNotFound(err):
-			return nil, err
-		case slices.ContainsFunc(back, func(a netip.Addr) bool { return a.Unmap() == ip }):
-			return nil, nil
-		}
-	}
 	return &DNSIssue{ptrMismatch, purposePTR, ip.String(), fmt.Sprintf(
 		"The reverse DNS of %s is %s, which does not resolve back to it, so many receivers refuse mail from it. %s", ip, strings.Join(names, ", "), ask)}, nil
-}
-
-func isNotFound(err error) bool {
-	var e *net.DNSError
-	return errors.As(err, &e) && e.IsNotFound
 }
 
 // reverseIssues are those that concern a domain: its mail goes out from this host, and not through

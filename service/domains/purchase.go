@@ -329,7 +329,7 @@ func (b *purchasing) take(r *registrar.Registration) error {
 		if err == nil {
 			r.AutoRenew = b.pu.AutoRenew
 		} else {
-			b.s.Log.Warn("a new domain is not renewed as it was asked for", "domain", b.pu.Domain, "registrar", b.shop.Name(), "err", err)
+			b.s.Log.Warn("a new domain is not renewed as it was asked for", "domain", b.pu.Domain, "registrar", b.shop.Name(), "error", err)
 		}
 	}
 	return b.keep(r)

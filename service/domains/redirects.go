@@ -246,7 +246,7 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 			return err
 		}
 		done(d, &j.ID)
-		return write(tx, d)
+		return errors.Join(write(tx, d), core.Audit(tx, who, core.DomainTarget(d)))
 	})
 }
 

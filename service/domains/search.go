@@ -179,7 +179,7 @@ func (s *Service) searchRDAP(ctx context.Context, name string) (r SearchResult, 
 	if errors.Is(err, rdap.ErrNoServer) {
 		return r, noRDAPForIt
 	}
-	s.Log.Debug("RDAP was asked about a domain", "domain", name, "error", err)
+	s.LogOf(ctx).Debug("RDAP was asked about a domain", "domain", name, "error", err)
 	return r, noRDAPAnswer
 }
 
@@ -196,7 +196,7 @@ func (s *Service) quotes(ctx context.Context, names []string) []registrar.Offer 
 		err = errors.New("it did not answer for every name")
 	}
 	if err != nil {
-		s.Log.Warn("a registrar was asked for prices", "registrar", shop.Name(), "error", err)
+		s.LogOf(ctx).Warn("a registrar was asked for prices", "registrar", shop.Name(), "error", err)
 		return nil
 	}
 	return offers

@@ -71,7 +71,7 @@ type setupPlan struct {
 
 // SetupDomain makes a domain of the account, buys it if asked to, and sets up its DNS and mail by a
 // job. For a domain that is there it does again whatever is not done.
-func (s *Service) SetupDomain(_ context.Context, who core.Actor, in SetupDomainIn) (*core.JobResponse, error) {
+func (s *Service) SetupDomain(ctx context.Context, who core.Actor, in SetupDomainIn) (*core.JobResponse, error) {
 	p, err := s.planSetup(who, in)
 	if err != nil {
 		return nil, err
@@ -82,6 +82,7 @@ func (s *Service) SetupDomain(_ context.Context, who core.Actor, in SetupDomainI
 	p.hash()
 	var out core.JobResponse
 	err = s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
 		j, err := p.begin(tx)
 		if err == nil {
 			out = core.JobOut(j)
@@ -302,7 +303,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 		}
 	}
 	if p.token != "" {
-		args.EdgeToken = p.s.Keys.Seal(core.EdgePlace(d.ID), []byte(p.token))
+		args.EdgeToken = p.s.Keys.Seal(store.EdgePlace(d.ID), []byte(p.token))
 	}
 	steps := stepNames((&setup{d: d, args: args}).steps())
 	j, err := p.s.Queue.Add(tx, jobs.New{
@@ -324,7 +325,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 			return nil, err
 		}
 	}
-	if err := write(tx, d); err != nil || !began {
+	if err := errors.Join(write(tx, d), core.Audit(tx, p.who, core.DomainTarget(d))); err != nil || !began {
 		return j, err
 	}
 	return j, p.s.claimsChanged(tx, d)

@@ -479,7 +479,7 @@ func (p *setup) keys() error {
 			if err != nil {
 				return err
 			}
-			made = append(made, store.DKIMKey{Selector: kind.selector, Sealed: p.s.Keys.Seal(core.DKIMPlace(p.d.ID), text), Record: auth.KeyRecord(key)})
+			made = append(made, store.DKIMKey{Selector: kind.selector, Sealed: p.s.Keys.Seal(store.DKIMPlace(p.d.ID), text), Record: auth.KeyRecord(key)})
 		}
 	}
 	return p.s.Store.Update(func(tx *store.Tx) error {
@@ -545,7 +545,7 @@ func (p *setup) edgeRecords() error {
 // than fit into the transaction that completes the domain.
 func (p *setup) mail() error {
 	for _, k := range p.d.DKIM {
-		text, err := p.s.Keys.Open(core.DKIMPlace(p.d.ID), k.Sealed)
+		text, err := p.s.Keys.Open(store.DKIMPlace(p.d.ID), k.Sealed)
 		if err != nil {
 			return err
 		}

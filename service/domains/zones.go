@@ -270,6 +270,7 @@ func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 		DMARCReports: !c.Sandbox,
 	}
 	s.mailboxes.ClientPorts(&spec)
+	spec.SendFrom = c.Sending.Addresses()
 	for _, ip := range c.PublicIPs {
 		if ip.Unmap().Is4() {
 			spec.IPv4 = append(spec.IPv4, ip.Unmap())
@@ -534,7 +535,7 @@ func (s *Service) GiveZoneKey(d *store.Domain) error {
 	if err != nil {
 		return err
 	}
-	d.DNSSEC = &store.DNSSECKey{Sealed: s.Keys.Seal(core.DNSSECPlace(d.ID), private), Public: public}
+	d.DNSSEC = &store.DNSSECKey{Sealed: s.Keys.Seal(store.DNSSECPlace(d.ID), private), Public: public}
 	return nil
 }
 
@@ -543,7 +544,7 @@ func (s *Service) zoneKey(d *store.Domain) *builtin.Key {
 	if d.DNSSEC == nil || d.DNSProvider != dnsprov.Builtin {
 		return nil
 	}
-	name, place, sealed := d.Name, core.DNSSECPlace(d.ID), d.DNSSEC.Sealed
+	name, place, sealed := d.Name, store.DNSSECPlace(d.ID), d.DNSSEC.Sealed
 	return builtin.NewKey(d.DNSSEC.Public, func() ([]byte, error) {
 		private, err := s.Keys.Open(place, sealed)
 		if err != nil { // a query cannot tell why it is not answered

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -71,7 +72,17 @@ func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes
 	}
 	at := s.Now()
 	killpoint.At("webhook.post")
-	r := s.poster.Post(ctx, d)
+	traced, span := s.Tracer.Start(ctx, otlp.Client, "post webhook")
+	span.Set("event_id", e.ID)
+	span.Set("event_type", e.Type)
+	span.Set("webhook_id", w.ID)
+	r := s.poster.Post(traced, d)
+	span.SetInt("http.response.status_code", r.HTTPStatus)
+	if r.Outcome == webhooks.Failed {
+		span.Set("error.type", r.ErrorCode)
+		span.Fail()
+	}
+	span.End()
 	killpoint.At("webhook.posted")
 	if ctx.Err() != nil && r.Outcome == webhooks.Failed {
 		return nil, ctx.Err() // we stopped it: not the receiver's fault
@@ -99,13 +110,13 @@ func (s *Service) loadDelivery(args DeliveryArgs) (w *store.Webhook, e *store.Ev
 }
 
 func (s *Service) signingSecrets(w *store.Webhook) ([]string, error) {
-	current, err := s.Keys.Open("webhook "+w.ID, w.Secret)
+	current, err := s.Keys.Open(store.WebhookPlace(w.ID), w.Secret)
 	if err != nil {
 		return nil, err
 	}
 	secrets := []string{string(current)}
 	if s.Now().Before(w.OldSecretEnds) {
-		old, err := s.Keys.Open("webhook "+w.ID, w.OldSecret)
+		old, err := s.Keys.Open(store.WebhookPlace(w.ID), w.OldSecret)
 		if err != nil {
 			return nil, err
 		}
@@ -170,9 +181,10 @@ type WebhookTested struct {
 }
 
 // TestWebhook sends a test.ping to the endpoint, disabled or not.
-func (s *Service) TestWebhook(_ context.Context, who core.Actor, in WebhookIn) (*WebhookTested, error) {
+func (s *Service) TestWebhook(ctx context.Context, who core.Actor, in WebhookIn) (*WebhookTested, error) {
 	out := &WebhookTested{Type: EventTestPing, Queued: true, Message: "A test.ping is on its way. See the endpoint's deliveries for the result."}
 	err := s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
 		w, err := webhookOf(tx, who, in.ID)
 		if err != nil {
 			return err
@@ -186,7 +198,7 @@ func (s *Service) TestWebhook(_ context.Context, who core.Actor, in WebhookIn) (
 			return err
 		}
 		out.EventID = e.ID
-		return s.addDelivery(tx, w.AccountID, DeliveryArgs{w.ID, e.ID, "test"})
+		return errors.Join(s.addDelivery(tx, w.AccountID, DeliveryArgs{w.ID, e.ID, "test"}), core.Audit(tx, who, webhookTarget(w)))
 	})
 	if err != nil {
 		return nil, err
@@ -268,8 +280,9 @@ type Redelivered struct {
 }
 
 // RedeliverEvent sends an event of the endpoint's log again.
-func (s *Service) RedeliverEvent(_ context.Context, who core.Actor, in RedeliverIn) (*Redelivered, error) {
+func (s *Service) RedeliverEvent(ctx context.Context, who core.Actor, in RedeliverIn) (*Redelivered, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
 		w, err := webhookOf(tx, who, in.ID)
 		if err != nil {
 			return err
@@ -281,7 +294,7 @@ func (s *Service) RedeliverEvent(_ context.Context, who core.Actor, in Redeliver
 		if e == nil || e.AccountID != who.AccountID || !inLog(tx, w, e) {
 			return core.NotFound("event in this endpoint's log")
 		}
-		return s.addDelivery(tx, w.AccountID, DeliveryArgs{w.ID, e.ID, "redeliver"})
+		return errors.Join(s.addDelivery(tx, w.AccountID, DeliveryArgs{w.ID, e.ID, "redeliver"}), core.Audit(tx, who, webhookTarget(w)))
 	})
 	if err != nil {
 		return nil, err

@@ -45,7 +45,7 @@ func New(c *core.Core) *Service {
 
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.WhileActive(s.deliveryKind()), s.fanOutKind()}
+	return []jobs.Kind{s.WhileActive(s.deliveryKind()), s.fanOutKind(), s.operatorKind()}
 }
 
 // Close ends the connections that are kept for later.
@@ -62,6 +62,7 @@ const (
 	EventDomainDNSFailed  = "domain.dns_failed"
 	EventEmailUserCreated = "email_user.created"
 	EventEmailUserDeleted = "email_user.deleted"
+	EventHostAlert        = "host.alert"
 	EventTestPing         = "test.ping"
 )
 

@@ -2,6 +2,8 @@ package events
 
 import (
 	"context"
+	"errors"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +57,15 @@ func webhookOf(tx *store.Tx, who core.Actor, id string) (*store.Webhook, error) 
 		return nil, core.NotFound("webhook")
 	}
 	return w, err
+}
+
+// webhookTarget names an endpoint by its host, since the rest of the URL may be a secret.
+func webhookTarget(w *store.Webhook) store.AuditTarget {
+	target := store.AuditTarget{Type: "webhook", ID: w.ID}
+	if u, err := url.Parse(w.URL); err == nil {
+		target.Name = u.Hostname()
+	}
+	return target
 }
 
 // WebhookList is the short list of endpoints with the most there may be.
@@ -120,7 +131,7 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 	id, secret := s.Store.NewID("wh"), webhooks.NewSecret()
 	w := &store.Webhook{
 		ID: id, AccountID: who.AccountID, URL: in.URL, Events: events, Description: in.Description, Status: store.WebhookEnabled,
-		Secret: s.Keys.Seal("webhook "+id, []byte(secret)), SecretHint: webhooks.SecretHint(secret), APIVersion: APIVersion,
+		Secret: s.Keys.Seal(store.WebhookPlace(id), []byte(secret)), SecretHint: webhooks.SecretHint(secret), APIVersion: APIVersion,
 	}
 	var out *WebhookCreated
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -128,7 +139,7 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 			return core.Errorf("webhook_limit_reached", "An account is limited to %d webhook endpoints. Delete one first.", core.WebhookLimit)
 		}
 		w.CreatedAt, w.UpdatedAt = tx.Now(), tx.Now()
-		if err := s.putWebhook(tx, w); err != nil {
+		if err := errors.Join(s.putWebhook(tx, w), core.Audit(tx, who, webhookTarget(w))); err != nil {
 			return err
 		}
 		out = &WebhookCreated{webhookOut(w), secret}
@@ -214,7 +225,7 @@ func (s *Service) UpdateWebhook(_ context.Context, who core.Actor, in UpdateWebh
 		}
 		in.apply(w, events, tx.Now())
 		out = webhookOut(w)
-		return s.putWebhook(tx, w)
+		return errors.Join(s.putWebhook(tx, w), core.Audit(tx, who, webhookTarget(w)))
 	})
 	return &out, err
 }
@@ -253,7 +264,7 @@ func (s *Service) DeleteWebhook(_ context.Context, who core.Actor, in WebhookIn)
 		if err != nil {
 			return err
 		}
-		return store.Webhooks.Delete(tx, w.ID)
+		return errors.Join(store.Webhooks.Delete(tx, w.ID), core.Audit(tx, who, webhookTarget(w)))
 	})
 	if err != nil {
 		return nil, err
@@ -268,15 +279,15 @@ type WebhookSecret struct {
 	PreviousSecretExpiresAt core.Time `json:"previous_secret_expires_at"`
 }
 
-// GetWebhookSecret shows the signing secret.
+// GetWebhookSecret shows the signing secret. That somebody has read it is in the audit log before.
 func (s *Service) GetWebhookSecret(_ context.Context, who core.Actor, in WebhookIn) (*WebhookSecret, error) {
 	var out *WebhookSecret
-	err := s.Store.View(func(tx *store.Tx) error {
+	err := s.Store.Update(func(tx *store.Tx) error {
 		w, err := webhookOf(tx, who, in.ID)
 		if err != nil {
 			return err
 		}
-		secret, err := s.Keys.Open("webhook "+w.ID, w.Secret)
+		secret, err := s.Keys.Open(store.WebhookPlace(w.ID), w.Secret)
 		if err != nil {
 			return err
 		}
@@ -284,9 +295,12 @@ func (s *Service) GetWebhookSecret(_ context.Context, who core.Actor, in Webhook
 		if tx.Now().Before(w.OldSecretEnds) {
 			out.PreviousSecretExpiresAt = core.Time{Time: w.OldSecretEnds}
 		}
-		return nil
+		return core.Audit(tx, who, webhookTarget(w))
 	})
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // RotateWebhookSecret makes a new secret; the one before signs too for 24 hours.
@@ -299,10 +313,10 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, who core.Actor, in We
 			return err
 		}
 		w.OldSecret, w.OldSecretEnds = w.Secret, tx.Now().Add(rotationOverlap)
-		w.Secret, w.SecretHint = s.Keys.Seal("webhook "+w.ID, []byte(secret)), webhooks.SecretHint(secret)
+		w.Secret, w.SecretHint = s.Keys.Seal(store.WebhookPlace(w.ID), []byte(secret)), webhooks.SecretHint(secret)
 		w.UpdatedAt = tx.Now()
 		out.PreviousSecretExpiresAt = core.Time{Time: w.OldSecretEnds}
-		if err := store.Webhooks.Put(tx, w); err != nil {
+		if err := errors.Join(store.Webhooks.Put(tx, w), core.Audit(tx, who, webhookTarget(w))); err != nil {
 			return err
 		}
 		return s.KeepAnswer(ctx, tx, out)

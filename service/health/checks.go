@@ -1,6 +1,7 @@
 package health
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -11,23 +12,35 @@ import (
 )
 
 // A check is one row of what is looked at. What is live is cheap, and looked at anew for each
-// request; the rest is looked at by Run alone.
+// request; the rest is looked at by Run and Doctor alone.
 type check struct {
 	code string
 	live bool
-	look func() []Check
+	look func(context.Context) []Check
 }
 
 // checks is the table of all checks, in the order in which they are shown.
 func (s *Service) checks() []check {
 	return []check{
+		{"data_directory", false, s.checkDirectory},
 		{"disk_space", true, s.checkDisk},
 		{"store", true, s.checkStore},
 		{"clock", false, s.checkClock},
+		{"resolver", false, s.checkResolver},
+		{"hostname_address", false, s.checkAddress},
+		{"ptr", false, s.checkReverse},
+		{"ports", false, s.checkPorts},
+		{"certificate", false, s.checkCertificate},
+		{"nameservers", false, s.checkNameservers},
+		{"domain_dns", false, s.checkDomains},
+		{"port25_out", false, s.checkPort25},
+		{"blocklist", false, s.checkBlocklists},
+		{"relay", false, s.checkRelays},
 		{"queue", true, s.checkQueue},
 		{"backup", true, s.checkBackup},
 		{"passwords", false, s.checkPasswords},
-		{"ports", true, s.checkClients},
+		{"objects", false, s.checkLater("objects", "Messages are kept on the disk of this host alone.")},
+		{"standby", false, s.checkLater("standby", "There is no standby.")},
 	}
 }
 
@@ -46,7 +59,7 @@ const (
 	diskLow   = 10 << 30
 )
 
-func (s *Service) checkDisk() []Check {
+func (s *Service) checkDisk(context.Context) []Check {
 	const code = "disk_space"
 	dir := s.Store.Dir()
 	disk, err := s.Store.Disk()
@@ -63,7 +76,7 @@ func (s *Service) checkDisk() []Check {
 	}
 }
 
-func (s *Service) checkStore() (out []Check) {
+func (s *Service) checkStore(context.Context) (out []Check) {
 	const code = "store"
 	dir := s.Store.Dir()
 	if err := s.Store.Failed(); err != nil {
@@ -110,7 +123,7 @@ func (c *clock) look(shows time.Time, passed time.Duration) (at time.Time, by ti
 	return c.at, c.by
 }
 
-func (s *Service) checkClock() []Check {
+func (s *Service) checkClock(context.Context) []Check {
 	const code, subject = "clock", "the clock of this host"
 	now := time.Now()
 	at, by := s.clock.look(now, now.Sub(s.clock.start))
@@ -127,7 +140,7 @@ const overdue = time.Hour
 // namedMost is how many jobs a message names.
 const namedMost = 10
 
-func (s *Service) checkQueue() (out []Check) {
+func (s *Service) checkQueue(context.Context) (out []Check) {
 	const code, subject = "queue", "the queue of jobs"
 	unread := s.Queue.Unread()
 	for _, u := range unread[:min(len(unread), namedMost)] {
@@ -171,7 +184,7 @@ func (s *Service) oldestDue(unread []jobs.Unread) (id string, due time.Time, err
 	return id, due, err
 }
 
-func (s *Service) checkBackup() (out []Check) {
+func (s *Service) checkBackup(context.Context) (out []Check) {
 	const code = "backup"
 	if s.Backups == nil {
 		return []Check{{Code: code, Status: Skipped, Subject: "[backup]", Message: "The settings ask for no backups."}}
@@ -207,7 +220,7 @@ func (s *Service) checkBackup() (out []Check) {
 
 // checkPasswords counts the mailboxes whose password hash came from another mail server, since
 // whoever does not log in keeps it.
-func (s *Service) checkPasswords() []Check {
+func (s *Service) checkPasswords(context.Context) []Check {
 	const code, subject = "passwords", "imported password hashes"
 	foreign := 0
 	for after, more := "", true; more; {
@@ -239,12 +252,12 @@ func (s *Service) checkPasswords() []Check {
 // oneClient is how many connections from one private address, and from nowhere else, are told of.
 const oneClient = 50
 
-// checkClients tells when something before this host seems to hide who its clients are.
-func (s *Service) checkClients() []Check {
+// hiddenClients tells when something before this host seems to hide who its clients are.
+func (s *Service) hiddenClients() []Check {
 	const code, subject = "ports", "the clients of port 25"
 	ip, n, one := s.Clients.Only()
-	if !one || n < oneClient || s.Config.Sandbox {
-		return ok(code, subject, "Other mail servers are seen by their own addresses.")
+	if !one || n < oneClient {
+		return nil
 	}
 	return wrong(code, Warning, subject, fmt.Sprintf("All %d connections since the start came from %s, so every limit and check of senders sees one client.", n, ip),
 		fmt.Sprintf("If a proxy is there, have it send the PROXY protocol and set proxy_protocol = [%q]; if it is address translation, have it keep the addresses of clients.", ip))

@@ -3,7 +3,9 @@
 //
 // Where things stand:
 //   - service.go: what get_health answers, and the run that looks again from time to time.
-//   - checks.go: every check.
+//   - checks.go: the table of checks, and those of the installation itself.
+//   - surroundings.go: checks of the host, the DNS and the network around it.
+//   - alerts.go: how the operator is told of what is not ok.
 package health
 
 import (
@@ -17,7 +19,7 @@ import (
 )
 
 // lookEvery is how long after one look at everything the next one is.
-const lookEvery = 5 * time.Minute
+const lookEvery = 10 * time.Minute
 
 // A Service looks at the installation.
 type Service struct {
@@ -26,9 +28,15 @@ type Service struct {
 	Backups *backup.Schedule
 	// Certificates are those of the listeners. It is set before use.
 	Certificates Certificates
+	Hooks        Hooks
+	// Host is where the program runs; nil: what is outside of it is not looked at. It is set before
+	// use.
+	Host *Host
 
 	started time.Time
 	clock   clock
+
+	looking sync.Mutex // held by one look at everything
 
 	mu    sync.Mutex
 	found map[string][]Check // by code, at the last look at everything
@@ -112,12 +120,12 @@ type StandbyHealth struct {
 }
 
 // GetHealth shows how the installation is, to its operator.
-func (s *Service) GetHealth(_ context.Context, who core.Actor) (*Health, error) {
+func (s *Service) GetHealth(ctx context.Context, who core.Actor) (*Health, error) {
 	if err := s.mustOperate(who); err != nil {
 		return nil, err
 	}
 	out := &Health{Hostname: s.Hostname(), Version: s.Config.Version, Role: "single", StartedAt: core.Time{Time: s.started}}
-	out.Checks, out.CheckedAt.Time = s.look()
+	out.Checks, out.CheckedAt.Time = s.look(ctx)
 	out.Status = worst(out.Checks)
 	out.Store.ReadOnly = s.Store.Failed() != nil
 	disk, err := s.Store.Disk()
@@ -215,30 +223,53 @@ func worst(checks []Check) string {
 
 // look gives what the last look at everything found, with what is looked at anew each time, and
 // when that last look was.
-func (s *Service) look() ([]Check, time.Time) {
+func (s *Service) look(ctx context.Context) ([]Check, time.Time) {
+	s.mu.Lock()
+	first := s.found == nil
+	s.mu.Unlock()
+	if first {
+		s.lookAtAll(ctx)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.found == nil {
-		s.lookAtAll()
-	}
 	var out []Check
 	for _, one := range s.checks() {
+		list := s.found[one.code]
 		if one.live {
-			s.found[one.code] = one.look()
+			list = one.look(ctx)
 		}
-		out = append(out, s.found[one.code]...)
+		out = append(out, list...)
 	}
 	return out, s.at
 }
 
-// lookAtAll makes every check, and tells the log what has become worse or better since the last
-// time. The caller has mu.
-func (s *Service) lookAtAll() {
+// lookAtAll makes every check, all at the same time, and tells the log what has become worse or
+// better since the last time.
+func (s *Service) lookAtAll(ctx context.Context) {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, lookFor)
+	defer cancel()
+	table := s.checks()
+	lists := make([][]Check, len(table))
+	var all sync.WaitGroup
+	for i, one := range table {
+		all.Go(func() { lists[i] = one.look(ctx) })
+	}
+	all.Wait()
+	if ctx.Err() == context.Canceled {
+		return // what was cut short found nothing out
+	}
+	found := map[string][]Check{}
+	for i, one := range table {
+		found[one.code] = lists[i]
+	}
+	s.mu.Lock()
 	before := s.found
-	s.found, s.at = map[string][]Check{}, s.Now()
-	for _, one := range s.checks() {
-		list := one.look()
-		s.found[one.code] = list
+	s.found, s.at = found, s.Now()
+	s.mu.Unlock()
+	for _, one := range table {
+		list := found[one.code]
 		was, is := worst(before[one.code]), worst(list)
 		if was == is {
 			continue
@@ -254,12 +285,50 @@ func (s *Service) lookAtAll() {
 	}
 }
 
-// Run looks at everything from time to time, until ctx ends.
+// A Report is what the operator is told who asks for every check to be made now.
+type Report struct {
+	Status    string    `json:"status"` // ok, warning, error: the worst of the checks
+	Hostname  string    `json:"hostname"`
+	CheckedAt core.Time `json:"checked_at"`
+	Checks    []Check   `json:"checks"`
+}
+
+// Doctor makes every check now. It takes up to 20 seconds.
+func (s *Service) Doctor(ctx context.Context, _ struct{}) (*Report, error) {
+	s.lookAtAll(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r := &Report{Hostname: s.Hostname()}
+	r.Checks, r.CheckedAt.Time = s.look(ctx)
+	r.Status = worst(r.Checks)
+	return r, nil
+}
+
+// lookAndTell looks at everything, and tells the operator what has turned bad, or is ok again.
+func (s *Service) lookAndTell(ctx context.Context) {
+	s.lookAtAll(ctx)
+	s.mu.Lock()
+	found := s.found
+	s.mu.Unlock()
+	if ctx.Err() != nil {
+		return
+	}
+	if err := s.tell(found); err != nil {
+		s.Log.Error("tell the operator of what is not ok", "error", err)
+	}
+}
+
+// Run looks at everything from time to time, until ctx ends, and tells the operator what is bad.
 func (s *Service) Run(ctx context.Context) {
-	for ctx.Err() == nil {
-		s.mu.Lock()
-		s.lookAtAll()
-		s.mu.Unlock()
-		core.Sleep(ctx, lookEvery)
+	again, stop := s.Store.Clock().Every(lookEvery)
+	defer stop()
+	for {
+		s.lookAndTell(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-again:
+		}
 	}
 }

@@ -109,7 +109,7 @@ func (s *Service) markRemoteOne(ctx context.Context, mb *store.Mailbox, uid uint
 
 // deleteRemote deletes messages of an external mailbox, there first, and says which its server
 // keeps all the same.
-func (s *Service) deleteRemote(ctx context.Context, mb *store.Mailbox, uids []uint32) (left []uint32, err error) {
+func (s *Service) deleteRemote(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (left []uint32, err error) {
 	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) (err error) {
 		if left, err = session.Delete(ctx, uids); err != nil {
 			return err
@@ -126,7 +126,10 @@ func (s *Service) deleteRemote(ctx context.Context, mb *store.Mailbox, uids []ui
 		}
 		return s.Store.Update(func(tx *store.Tx) error {
 			tx.After(func() { s.Hub.Changed(mb.Num) })
-			return removeUIDs(tx, mb, gone)
+			if err := removeUIDs(tx, mb, gone); err != nil || len(gone) == 0 {
+				return err
+			}
+			return auditDeleted(tx, who, mb, gone...)
 		})
 	})
 	return left, err

@@ -54,7 +54,7 @@ func explainPull(host string, err error) *pullFailure {
 // loginOf opens the sealed password of the mailbox's server.
 func (s *Service) loginOf(mb *store.Mailbox) (pull.Server, error) {
 	at := mb.External.IMAP
-	password, err := s.Keys.Open(core.ServerPlace(mb.ID, "imap"), at.PasswordSealed)
+	password, err := s.Keys.Open(store.ServerPlace(mb.ID, "imap"), at.PasswordSealed)
 	if err != nil {
 		return pull.Server{}, fmt.Errorf("password of %s: %w", mb.Email, err)
 	}

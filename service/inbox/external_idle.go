@@ -153,7 +153,7 @@ func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.
 		s.Log.Debug("a session waits for mail", "mailbox", mb.ID)
 		began := s.Now()
 		err := s.idle(ctx, mine, session)
-		s.Log.Debug("a session that waited for mail has ended", "mailbox", mb.ID, "err", err)
+		s.Log.Debug("a session that waited for mail has ended", "mailbox", mb.ID, "error", err)
 		wait := idlePause
 		if s.Now().Sub(began) < pollSoonest && ctx.Err() == nil { // a server that ends sessions at once
 			wait = 20 * idlePause
@@ -220,6 +220,6 @@ func (s *Service) pollAfter(id string, wait time.Duration) {
 		return s.addPoll(tx, mb, tx.Now().Add(wait))
 	})
 	if err != nil {
-		s.Log.Error("plan the next look at a mailbox", "mailbox", id, "err", err)
+		s.Log.Error("plan the next look at a mailbox", "mailbox", id, "error", err)
 	}
 }

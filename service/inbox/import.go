@@ -14,14 +14,18 @@ import (
 // importKept is how long a message that was imported is left out of further imports.
 const importKept = 90 * 24 * time.Hour
 
+// An ImportHeader is what an import knows of a message beside its text.
+type ImportHeader struct {
+	Key      string    `json:"key"`                // names it among all that come into the folder
+	Flags    string    `json:"flags,omitempty"`    // letters of a Maildir's: P R S T D F; others do not count
+	Keywords []string  `json:"keywords,omitempty"` // those that cannot be kept are left out
+	Date     time.Time `json:"date"`               // when it arrived there; zero: now
+}
+
 // An ImportMessage is a message that comes into a folder of a mailbox from elsewhere.
 type ImportMessage struct {
-	Key   string    // names it among all that come into the folder
-	Flags string    // letters of a Maildir's: P R S T D F; others do not count
-	Date  time.Time // when it arrived there; zero: now
-	Body  store.Body
-
-	Keywords []string // those that cannot be kept are left out
+	ImportHeader
+	Body store.Body
 }
 
 // What became of a message that was to be imported, other than an error.

@@ -550,7 +550,10 @@ func (s *Service) SetUniversalInbox(_ context.Context, who core.Actor, in Univer
 				return err
 			}
 		}
-		return s.SwitchInbox(tx, who, a, out.Enabled)
+		if a.UniversalInbox == out.Enabled {
+			return nil
+		}
+		return errors.Join(s.SwitchInbox(tx, who, a, out.Enabled), core.Audit(tx, who, core.AccountTarget(a)))
 	})
 	if err != nil {
 		return nil, err

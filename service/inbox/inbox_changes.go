@@ -144,25 +144,25 @@ type MessageDeleted struct {
 // DeleteMessage deletes a message of a mailbox for good, one of an external mailbox on its server
 // first.
 func (s *Service) DeleteMessage(ctx context.Context, who core.Actor, in MessageIn) (*MessageDeleted, error) {
-	return s.deleteMessage(ctx, byUserID(who, in.UserID), in.MessageID)
+	return s.deleteMessage(ctx, who, byUserID(who, in.UserID), in.MessageID)
 }
 
 // DeleteInboxMessage is DeleteMessage by the mailbox's address.
 func (s *Service) DeleteInboxMessage(ctx context.Context, who core.Actor, in InboxMessageIn) (*MessageDeleted, error) {
-	return s.deleteMessage(ctx, byMailbox(who, in.Mailbox), in.MessageID)
+	return s.deleteMessage(ctx, who, byMailbox(who, in.Mailbox), in.MessageID)
 }
 
-func (s *Service) deleteMessage(ctx context.Context, pick boxPicker, uid string) (*MessageDeleted, error) {
+func (s *Service) deleteMessage(ctx context.Context, who core.Actor, pick boxPicker, uid string) (*MessageDeleted, error) {
 	mb, m, external, err := s.findExternal(pick, uid)
 	switch {
 	case err != nil:
 	case external:
 		var left []uint32
-		if left, err = s.deleteRemote(ctx, mb, []uint32{m.UID}); err == nil && len(left) > 0 {
+		if left, err = s.deleteRemote(ctx, who, mb, []uint32{m.UID}); err == nil && len(left) > 0 {
 			err = notDeleted(mb)
 		}
 	default:
-		err = s.deleteHere(pick, uid)
+		err = s.deleteHere(who, pick, uid)
 	}
 	if err != nil {
 		return nil, err
@@ -170,15 +170,23 @@ func (s *Service) deleteMessage(ctx context.Context, pick boxPicker, uid string)
 	return &MessageDeleted{Message: "The message is deleted.", UID: core.UIDText(m.UID), MessageID: core.UIDText(m.UID), Mailbox: mb.Email}, nil
 }
 
-func (s *Service) deleteHere(pick boxPicker, uid string) error {
+func (s *Service) deleteHere(who core.Actor, pick boxPicker, uid string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		mb, m, err := findMessage(tx, pick, uid)
 		if err != nil {
 			return err
 		}
 		tx.After(func() { s.Hub.Changed(mb.Num) })
-		return tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
+		return errors.Join(tx.DeleteMessage(m.Mailbox, m.Folder, m.UID), auditDeleted(tx, who, mb, m.UID))
 	})
+}
+
+// auditDeleted writes the audit row of messages of a mailbox that a request has deleted.
+func auditDeleted(tx *store.Tx, who core.Actor, mb *store.Mailbox, uids ...uint32) error {
+	if len(uids) == 1 {
+		return core.Audit(tx, who, store.AuditTarget{Type: "message", ID: core.UIDText(uids[0]), Name: mb.Email})
+	}
+	return core.AuditMany(tx, who, core.MailboxTarget(mb), len(uids))
 }
 
 // InboxRefreshed says that the mail of a mailbox is as new as it can be, or is being fetched.
@@ -281,9 +289,10 @@ type MessagesDeleted struct {
 // others.
 func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in BulkDeleteMessagesIn) (*MessagesDeleted, error) {
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
-		local: func(tx *store.Tx, mailbox, uid uint32) error { return tx.DeleteMessage(mailbox, store.InboxID, uid) },
+		audited: true,
+		local:   func(tx *store.Tx, mailbox, uid uint32) error { return tx.DeleteMessage(mailbox, store.InboxID, uid) },
 		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
-			left, err := s.deleteRemote(ctx, mb, uids)
+			left, err := s.deleteRemote(ctx, who, mb, uids)
 			kept := map[uint32]*core.Error{}
 			for _, uid := range left {
 				kept[uid] = notDeleted(mb)
@@ -356,6 +365,7 @@ func notMarked(mb *store.Mailbox, uids []uint32, rows map[uint32]pull.Row, want 
 // A bulkChange is what a request does to each of the messages that it names.
 type bulkChange struct {
 	repeats bool // naming a message twice is no mistake
+	audited bool // in a row for all that is stored here; remote audits each mailbox
 
 	// local changes one that is stored here; ErrNotFound says that there is none.
 	local func(tx *store.Tx, mailbox, uid uint32) error
@@ -373,6 +383,7 @@ func (s *Service) changeMany(ctx context.Context, who core.Actor, refs []Message
 	var remote []*remoteGroup
 	err = s.Store.Update(func(tx *store.Tx) error {
 		done, failed, remote = 0, []MessageError{}, nil
+		var changed []*store.Mailbox
 		for _, group := range groupRefs(refs) {
 			elsewhere, err := remotePart(tx, who, group, c.repeats)
 			if err != nil {
@@ -382,13 +393,22 @@ func (s *Service) changeMany(ctx context.Context, who core.Actor, refs []Message
 				remote = append(remote, elsewhere)
 				continue
 			}
-			n, errs, err := s.changeGroup(tx, who, group, c)
+			mb, n, errs, err := s.changeGroup(tx, who, group, c)
 			if err != nil {
 				return err
 			}
 			done, failed = done+n, append(failed, errs...)
+			if n > 0 {
+				changed = append(changed, mb)
+			}
 		}
-		return nil
+		switch {
+		case !c.audited || done == 0:
+			return nil
+		case len(changed) == 1:
+			return core.AuditMany(tx, who, core.MailboxTarget(changed[0]), done)
+		}
+		return core.AuditMany(tx, who, store.AuditTarget{}, done)
 	})
 	if err != nil {
 		return 0, nil, err
@@ -437,16 +457,16 @@ func groupRefs(refs []MessageRef) [][]MessageRef {
 func (r MessageRef) failed(why string) MessageError { return MessageError{r.UID, r.Mailbox, why} }
 
 // changeGroup changes messages of one mailbox that is here.
-func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (done int, failed []MessageError, err error) {
-	mb, err := byMailbox(who, group[0].Mailbox)(tx)
+func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (mb *store.Mailbox, done int, failed []MessageError, err error) {
+	mb, err = byMailbox(who, group[0].Mailbox)(tx)
 	if e, ours := core.AsError(err); ours {
 		for _, r := range group {
 			failed = append(failed, r.failed(e.Message))
 		}
-		return 0, failed, nil
+		return nil, 0, failed, nil
 	}
 	if err != nil {
-		return 0, nil, err
+		return nil, 0, nil, err
 	}
 	s.changed(tx, mb.Num)
 	for _, r := range group {
@@ -459,12 +479,12 @@ func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, 
 		case errors.Is(err, store.ErrNotFound):
 			failed = append(failed, r.failed(core.NotFound("message").Message))
 		case err != nil:
-			return 0, nil, err
+			return nil, 0, nil, err
 		default:
 			done++
 		}
 	}
-	return done, failed, nil
+	return mb, done, failed, nil
 }
 
 // A remoteGroup is what a request asks of one external mailbox.

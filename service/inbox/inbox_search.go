@@ -13,9 +13,9 @@ const (
 	inboxScan   = 2000     // rows that one request looks at one by one. A page that this cuts short says where to go on
 	inboxPass   = 2500     // rows of other domains that one request passes over
 	inboxMerged = 100      // mailboxes of a domain whose lists are merged; where it has more, others are passed over
-	searchLook  = 150      // messages that one search looks at one by one
+	searchLook  = 200      // messages that one search looks at one by one
 	searchRead  = 16 << 20 // bytes of messages that one request reads
-	searchCost  = 6 << 20  // bytes of the text index that one request reads, about
+	searchCost  = 8 << 20  // bytes of the text index that one request reads, about
 )
 
 // threadWord is how the text index has a thread: words of texts hold no such character.

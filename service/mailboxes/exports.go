@@ -95,7 +95,7 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 			return err
 		}
 		e.ID, e.CreatedAt, e.ExpiresAt = tx.NewID("exp"), tx.Now(), tx.Now().Add(LinkFor)
-		return store.Exports.Put(tx, e)
+		return errors.Join(store.Exports.Put(tx, e), core.AuditMany(tx, who, store.AuditTarget{Type: "export", ID: e.ID, Name: e.Format}, count))
 	})
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func clearExports(tx *store.Tx, accountID string) error {
 	var old []string
 	now := tx.Now()
 	for _, e := range store.ExportsByAccount.Desc(tx, accountID, "") {
-		if wait := e.CreatedAt.Add(exportEvery).Sub(now); wait > 0 && wait <= exportEvery {
+		if wait := e.CreatedAt.Add(exportEvery).Sub(now); !isMail(e.Format) && wait > 0 && wait <= exportEvery {
 			refused := core.Errorf("export_rate_limited", "Only one export every %d seconds is allowed. Wait a moment, then try again.", exportEvery/time.Second)
 			refused.RetryAfter = wait
 			return refused
@@ -246,7 +246,7 @@ func exportType(e *store.Export) string {
 
 // OpenExport gives the file of a download link, once; a link that was used, has expired or never
 // was is 404. So is that of somebody who may not export any more.
-func (s *Service) OpenExport(_ context.Context, token string) (*core.File, error) {
+func (s *Service) OpenExport(ctx context.Context, token string) (*core.File, error) {
 	var e *store.Export
 	err := s.Store.Update(func(tx *store.Tx) (err error) {
 		e, err = store.ExportByLink.Get(tx, core.TokenHash(token))
@@ -271,6 +271,9 @@ func (s *Service) OpenExport(_ context.Context, token string) (*core.File, error
 	})
 	if err != nil {
 		return nil, err
+	}
+	if isMail(e.Format) {
+		return s.mailFile(ctx, e)
 	}
 	return s.exportFile(e)
 }
@@ -454,7 +457,7 @@ func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 		return c, nil
 	}
 	if mb.External == nil {
-		password, err := s.Keys.Open("mailbox "+mb.ID, mb.PasswordSealed)
+		password, err := s.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed)
 		c.Password, c.SMTPPassword, c.IMAPPassword = string(password), string(password), string(password)
 		c.SMTPUsername, c.IMAPUsername = mb.Email, mb.Email
 		return c, err
@@ -466,7 +469,7 @@ func (s *Service) credentials(mb *store.Mailbox) (*Credentials, error) {
 // those of IMAP.
 func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 	e := mb.External
-	imap, err := s.Keys.Open(core.ServerPlace(mb.ID, "imap"), e.IMAP.PasswordSealed)
+	imap, err := s.Keys.Open(store.ServerPlace(mb.ID, "imap"), e.IMAP.PasswordSealed)
 	if err != nil {
 		return err
 	}
@@ -475,7 +478,7 @@ func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 	if e.SMTP == nil {
 		return nil
 	}
-	smtp, err := s.Keys.Open(core.ServerPlace(mb.ID, "smtp"), e.SMTP.PasswordSealed)
+	smtp, err := s.Keys.Open(store.ServerPlace(mb.ID, "smtp"), e.SMTP.PasswordSealed)
 	c.SMTPUsername, c.SMTPPassword = e.SMTP.Username, string(smtp)
 	return err
 }

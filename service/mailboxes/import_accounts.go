@@ -93,8 +93,11 @@ func (s *Service) importAccount(line AccountLine) error {
 		if left, full := s.RoomForMailboxes(tx, b.Domain); left == 0 {
 			return full
 		}
-		_, err = s.CreateMailbox(tx, b)
-		return err
+		mb, err := s.CreateMailbox(tx, b)
+		if err != nil {
+			return err
+		}
+		return core.AuditCommand(tx, "import accounts", mb.AccountID, core.MailboxTarget(mb))
 	})
 }
 

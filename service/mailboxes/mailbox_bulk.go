@@ -47,7 +47,7 @@ type BulkCreateError struct {
 
 // CreateEmailUsersBulk makes up to 100 mailboxes on one domain; those that cannot be made do not
 // hold up the others.
-func (s *Service) CreateEmailUsersBulk(_ context.Context, who core.Actor, in BulkCreateIn) (*BulkCreated, error) {
+func (s *Service) CreateEmailUsersBulk(ctx context.Context, who core.Actor, in BulkCreateIn) (*BulkCreated, error) {
 	users, domain, err := s.bulkUsers(who, in)
 	if err != nil {
 		return nil, err
@@ -61,12 +61,19 @@ func (s *Service) CreateEmailUsersBulk(_ context.Context, who core.Actor, in Bul
 	b.hash()
 	var out *BulkCreated
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
+		tx.For(ctx)
 		errs := slices.Clone(b.errs) // since this may run twice
 		if err := b.resolve(tx, errs); err != nil {
 			return err
 		}
-		out, err = b.create(tx, domain, errs)
-		return err
+		if out, err = b.create(tx, domain, errs); err != nil || out.Created == 0 {
+			return err
+		}
+		if out.Created == 1 {
+			made := out.Users[0]
+			return core.Audit(tx, who, store.AuditTarget{Type: "email_user", ID: made.ID, Name: made.Email})
+		}
+		return core.AuditMany(tx, who, core.DomainTarget(domain), out.Created)
 	})
 	if err != nil {
 		return nil, err
@@ -212,12 +219,13 @@ type BulkDeleteError struct {
 
 // DeleteEmailUsersBulk takes up to 100 mailboxes out of use at once; one job deletes them. What is
 // given twice counts once.
-func (s *Service) DeleteEmailUsersBulk(_ context.Context, who core.Actor, in BulkDeleteIn) (*BulkDeleted, error) {
+func (s *Service) DeleteEmailUsersBulk(ctx context.Context, who core.Actor, in BulkDeleteIn) (*BulkDeleted, error) {
 	if (in.UserIDs != nil) == (in.Emails != nil) {
 		return nil, core.Invalid("user_ids", "required", "give user_ids or emails, and not both")
 	}
 	var out *BulkDeleted
 	err := s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
 		out = &BulkDeleted{Errors: []BulkDeleteError{}}
 		found, err := out.find(tx, who, in)
 		if err != nil {
@@ -294,5 +302,8 @@ func (s *Service) queueErasure(tx *store.Tx, who core.Actor, found []*store.Mail
 			return err
 		}
 	}
-	return nil
+	if len(fresh) == 1 {
+		return core.Audit(tx, who, core.MailboxTarget(fresh[0]))
+	}
+	return core.AuditMany(tx, who, store.AuditTarget{}, len(fresh))
 }

@@ -91,6 +91,9 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 				return err
 			}
 		}
+		if err := core.Audit(tx, who, core.MailboxTarget(mb)); err != nil {
+			return err
+		}
 		tx.After(func() { s.Hub.Changed(mb.Num) }) // so that sessions look whether they may go on
 		out, err = s.mailboxOut(tx, mb)
 		return err
@@ -123,7 +126,7 @@ func (s *Service) draftPassword(who core.Actor, in UpdateEmailUserIn) (func(*sto
 	if err := checkPassword(password); err != nil {
 		return nil, err
 	}
-	hash, sealed := s.Logins.Hash(password), s.Keys.Seal("mailbox "+in.UserID, []byte(password))
+	hash, sealed := s.Logins.Hash(password), s.Keys.Seal(store.MailboxPlace(in.UserID), []byte(password))
 	return func(mb *store.Mailbox) { mb.PasswordHash, mb.PasswordSealed = hash, sealed }, nil
 }
 
@@ -195,9 +198,10 @@ type EmailUserDeleted struct {
 
 // DeleteEmailUser takes a mailbox out of use at once; a job deletes its mail and then its record. A
 // second request answers the same job.
-func (s *Service) DeleteEmailUser(_ context.Context, who core.Actor, in core.EmailUserIn) (*EmailUserDeleted, error) {
+func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in core.EmailUserIn) (*EmailUserDeleted, error) {
 	out := &EmailUserDeleted{UserID: in.UserID}
 	err := s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
 		mb, err := core.MailboxOf(tx, who, in.UserID)
 		if err != nil {
 			return err
@@ -215,7 +219,7 @@ func (s *Service) DeleteEmailUser(_ context.Context, who core.Actor, in core.Ema
 			return err
 		}
 		out.JobID = j.ID
-		return s.DeleteMailbox(tx, mb, j.ID)
+		return errors.Join(s.DeleteMailbox(tx, mb, j.ID), core.Audit(tx, who, core.MailboxTarget(mb)))
 	})
 	if err != nil {
 		return nil, err

@@ -70,6 +70,7 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 	b.Hash(s)
 	out := EmailUserCreated{Password: b.password, PasswordGenerated: b.generated}
 	err = s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
 		if err := check(tx); err != nil {
 			return err
 		}
@@ -78,6 +79,9 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 			return err
 		}
 		if out.EmailUser, err = s.mailboxOut(tx, mb); err != nil {
+			return err
+		}
+		if err := core.Audit(tx, who, core.MailboxTarget(mb)); err != nil {
 			return err
 		}
 		return s.KeepAnswer(ctx, tx, &out)
@@ -152,7 +156,7 @@ func (b *NewMailbox) choosePassword(given *string) error {
 func (b *NewMailbox) Hash(s *Service) {
 	if b.Mb.Type == store.MailboxTypeHosted {
 		b.Mb.PasswordHash = s.Logins.Hash(b.password)
-		b.Mb.PasswordSealed = s.Keys.Seal("mailbox "+b.Mb.ID, []byte(b.password))
+		b.Mb.PasswordSealed = s.Keys.Seal(store.MailboxPlace(b.Mb.ID), []byte(b.password))
 	}
 }
 

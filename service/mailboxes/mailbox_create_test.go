@@ -111,7 +111,7 @@ func TestPasswordsAreKeptTwice(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			plain, err := s.Keys.Open("mailbox "+mb.ID, mb.PasswordSealed)
+			plain, err := s.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed)
 			if err == nil && (string(plain) != password || !s.Logins.Check(mb.PasswordHash, password)) {
 				t.Errorf("sealed %q, want %q", plain, password)
 			}

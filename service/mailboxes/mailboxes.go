@@ -402,7 +402,7 @@ func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Serve
 	if !credential(in.Password) {
 		return out, core.Invalid(field+".password", "invalid", "must have 1 to 1024 characters and no control characters")
 	}
-	out.PasswordSealed = s.Keys.Seal(core.ServerPlace(id, field), []byte(in.Password))
+	out.PasswordSealed = s.Keys.Seal(store.ServerPlace(id, field), []byte(in.Password))
 	return out, nil
 }
 
@@ -414,10 +414,10 @@ func credential(text string) bool {
 // servers.
 func (s *Service) replacePassword(mb *store.Mailbox, password string) {
 	e := *mb.External
-	e.IMAP.PasswordSealed = s.Keys.Seal(core.ServerPlace(mb.ID, "imap"), []byte(password))
+	e.IMAP.PasswordSealed = s.Keys.Seal(store.ServerPlace(mb.ID, "imap"), []byte(password))
 	if e.SMTP != nil {
 		smtp := *e.SMTP
-		smtp.PasswordSealed = s.Keys.Seal(core.ServerPlace(mb.ID, "smtp"), []byte(password))
+		smtp.PasswordSealed = s.Keys.Seal(store.ServerPlace(mb.ID, "smtp"), []byte(password))
 		e.SMTP = &smtp
 	}
 	mb.External = &e

@@ -6,7 +6,8 @@
 //   - mailbox_create.go: making one, limits ([Service.RoomForMailboxes]), when it becomes active.
 //   - mailbox_changes.go: changing and deleting one. mailbox_bulk.go: many at once.
 //   - names.go, templates.go: generated names, and templates of usernames.
-//   - exports.go: files of credentials. discovery.go: settings that clients look up.
+//   - exports.go: files of credentials. export_mail.go, import_mail.go:
+//     files of mail. discovery.go: settings that clients look up.
 package mailboxes
 
 import (
@@ -39,5 +40,5 @@ func New(c *core.Core, e *events.Service, i *inbox.Service) *Service {
 
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.eraseKind("email_user_delete"), s.eraseKind("email_users_bulk_delete")}
+	return []jobs.Kind{s.eraseKind("email_user_delete"), s.eraseKind("email_users_bulk_delete"), s.exportMailKind(), s.importMailKind()}
 }

@@ -2,6 +2,7 @@ package mailboxes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -33,6 +34,10 @@ func templateOf(tx *store.Tx, who core.Actor, id string) (*store.Template, error
 		return nil, core.NotFound("template")
 	}
 	return t, err
+}
+
+func templateTarget(t *store.Template) store.AuditTarget {
+	return store.AuditTarget{Type: "template", ID: t.ID, Name: t.Name}
 }
 
 // ListTemplates lists the account's templates, newest first.
@@ -68,7 +73,7 @@ func (s *Service) CreateTemplate(_ context.Context, who core.Actor, in CreateTem
 			return core.Errorf("too_many_items", "An account is limited to %d templates. Delete one first.", templateLimit)
 		}
 		t.ID, t.CreatedAt, t.UpdatedAt = tx.NewID("tpl"), tx.Now(), tx.Now()
-		return store.Templates.Put(tx, t)
+		return errors.Join(store.Templates.Put(tx, t), core.Audit(tx, who, templateTarget(t)))
 	})
 	if err != nil {
 		return nil, err
@@ -156,7 +161,7 @@ func (s *Service) UpdateTemplate(_ context.Context, who core.Actor, in UpdateTem
 		}
 		t.UpdatedAt = tx.Now()
 		out = templateOut(t)
-		return store.Templates.Put(tx, t)
+		return errors.Join(store.Templates.Put(tx, t), core.Audit(tx, who, templateTarget(t)))
 	})
 	if err != nil {
 		return nil, err
@@ -177,7 +182,7 @@ func (s *Service) DeleteTemplate(_ context.Context, who core.Actor, in TemplateI
 		if err != nil {
 			return err
 		}
-		return store.Templates.Delete(tx, t.ID)
+		return errors.Join(store.Templates.Delete(tx, t.ID), core.Audit(tx, who, templateTarget(t)))
 	})
 	if err != nil {
 		return nil, err

@@ -52,6 +52,8 @@ func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 
 // An accepted message is one that is to be filed.
 type accepted struct {
+	id       string          // in its Received field; "": it was accepted before the last end
+	cause    context.Context // of what brought it, for traces; nil: the same
 	envelope acceptedEnvelope
 	stored   *inbox.StoredMessage
 	logged   bool             // its record is an accepted one: it is filed, whatever happens
@@ -134,13 +136,13 @@ func (f *filer) wait() <-chan struct{} {
 
 // accept appends a message and has it filed. When it returns nil the message is on disk, and will
 // be filed even if the process ends.
-func (s *Service) accept(ctx context.Context, in Incoming, h *head, stored *inbox.StoredMessage, env acceptedEnvelope) error {
+func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, stored *inbox.StoredMessage, env acceptedEnvelope) error {
 	select {
 	case s.filer.places <- struct{}{}:
 	case <-ctx.Done():
 		return core.SMTPErrorf(451, "4.3.2", "Server busy, try again later")
 	}
-	it := &accepted{envelope: env, stored: stored, logged: true, done: make(chan error, 1)}
+	it := &accepted{id: id, cause: ctx, envelope: env, stored: stored, logged: true, done: make(chan error, 1)}
 	queued := false
 	defer func() {
 		if !queued {
@@ -307,6 +309,7 @@ func (s *Service) fileBatch(batch []*accepted) (filed int, err error) {
 			if filed > 0 && tx.Large() {
 				break
 			}
+			tx.For(it.cause)
 			if err := s.fileAccepted(tx, it); err != nil {
 				return err
 			}
@@ -343,9 +346,10 @@ func (s *Service) fileAlone(it *accepted) error {
 		}
 		if !errors.Is(err, store.ErrFull) {
 			if !warned {
-				s.Log.Error("an accepted message cannot be filed; a job tries again", "sender", it.envelope.From, "error", err)
+				s.Log.Error("an accepted message cannot be filed; a job tries again", "message_id", it.id, "error", err)
 			}
 			err = s.updateSafely(func(tx *store.Tx) error {
+				tx.For(it.cause)
 				return errors.Join(s.fileLater(tx, it.envelope.arrival(it.stored.Blob)), tx.Filed(it.stored.Blob))
 			})
 			if err == nil {
@@ -366,7 +370,7 @@ func (s *Service) fileAlone(it *accepted) error {
 // endFiling ends what a message holds while it waits.
 func (s *Service) endFiling(it *accepted, err error) {
 	if err != nil && it.logged {
-		s.Log.Error("an accepted message is not filed; the next start does it", "error", err)
+		s.Log.Error("an accepted message is not filed; the next start does it", "message_id", it.id, "error", err)
 	}
 	if err == nil || !it.logged {
 		s.inbox.Release(it.stored) // does nothing where it is referred to

@@ -77,7 +77,7 @@ func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 		if row == nil {
 			return err
 		}
-		if err := s.recordAttempt(tx, row, m.route, r); err != nil {
+		if err := s.recordAttempt(tx, row, m, r); err != nil {
 			return err
 		}
 		if err := s.sendReport(tx, m.sub, report); err != nil {
@@ -154,7 +154,7 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 		Final: m.row.Recipient, Original: m.row.ORCPT, Action: action, Status: o.result.Enhanced, Diagnostic: o.result.Reply, RemoteMTA: o.result.Host,
 	})
 	if err != nil {
-		s.Log.Error("a report of success cannot be written", "message", m.row.ID, "err", err)
+		s.Log.Error("a report of success cannot be written", "message_id", m.row.ID, "error", err)
 	}
 	return report
 }
@@ -202,7 +202,7 @@ func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.St
 	defer spool.Close()
 	_, err := dsn.WriteTo(spool)
 	if errors.Is(err, msg.ErrHeader) || errors.Is(err, msg.ErrAddress) { // no later attempt would do better
-		s.Log.Error("a report cannot be written", "message", m.row.ID, "err", err)
+		s.Log.Error("a report cannot be written", "message_id", m.row.ID, "error", err)
 		return nil, nil
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/internal/netguard"
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
@@ -51,7 +53,8 @@ func (s *Service) newClients() {
 		c.Hostname, c.Resolver, c.RootCAs, c.Now = s.Config.Hostname, s.Resolver, s.Config.RootCAs, s.Now
 		c.Timeouts.Overall = deliverTimeout
 	}
-	s.direct.Dialer = s.Guard.Dialer(s.Resolver)
+	from := s.Config.Sending
+	s.direct.Dialer, s.direct.Helo, s.direct.Skip = s.Guard.DialerFrom(s.Resolver, from.Addresses()...), from.Helo, s.AvoidsAddress
 	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
 	s.relayed.IdlePerHop = relayLanes
 	s.plain.Dialer = s.inbox.PlainGuard().Dialer(s.Resolver)
@@ -70,6 +73,8 @@ type delivery struct {
 	suppressed bool            // the recipient has been suppressed since
 	now        time.Time
 	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
+	recorded   *store.Outgoing        // the row with what came of the attempt, once that is committed
+	answer     deliver.Result         // which that was
 }
 
 // An attemptResult is what came of an attempt.
@@ -96,7 +101,7 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 	blob, err := s.Store.OpenBlob(d.sub.Blob)
 	switch {
 	case errors.Is(err, store.ErrDamaged):
-		s.Log.Error("a message that waits to be sent is damaged on the disk", "message", d.row.ID, "error", err)
+		s.LogOf(ctx).Error("a message that waits to be sent is damaged on the disk", "message_id", d.row.ID, "error", err)
 		d.blob, d.damaged = strings.NewReader(""), true
 	case err != nil:
 		return nil, d.internalFailure(err)
@@ -108,6 +113,7 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 		for _, m := range d.stored {
 			s.inbox.Release(m) // does nothing for what was filed
 		}
+		s.logAttempt(ctx, d)
 	})
 
 	// It may have to wait: for its time, for a next hop that gets too much, or for others that are
@@ -125,7 +131,19 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 		}
 	}
 
-	r, err := s.attempt(ctx, d)
+	traced, span := s.Tracer.Start(ctx, otlp.Client, "deliver message")
+	span.Set("message_id", d.row.ID)
+	span.Set("submission_id", d.sub.ID)
+	span.Set("route", d.route.transport)
+	r, err := s.attempt(traced, d)
+	if err == nil {
+		span.Set("result", resultWord(r.result.Status))
+		span.Set("smtp.status", r.result.Enhanced)
+	}
+	if err != nil || r.result.Status != deliver.Delivered {
+		span.Fail()
+	}
+	span.End()
 	if counted && (err != nil || r.result.Status == deliver.Temporary) {
 		s.forwards.giveBack(d.row.Recipient)
 	}
@@ -248,7 +266,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 	head, err := s.signed(d, content)
 	if err != nil {
 		if s.signer.mayTell(d.sub.DomainID, d.now) {
-			s.Log.Error("sign outgoing mail", "domain", d.row.Domain, "message", d.row.ID, "err", err)
+			s.Log.Error("sign outgoing mail", "domain", d.row.Domain, "message_id", d.row.ID, "error", err)
 		}
 		return localResult("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
 	}
@@ -396,7 +414,7 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 		if j.Due.Before(due) { // somebody asked for it
 			row.NextAt = j.Due
 		}
-		if err := s.recordAttempt(tx, row, m.route, o.result); err != nil {
+		if err := s.recordAttempt(tx, row, m, o.result); err != nil {
 			return err
 		}
 		if paced {
@@ -412,7 +430,7 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 	if paced {
 		return writes, jobs.Snooze(due)
 	}
-	return writes, jobs.RetryAt(due, errors.New(o.result.Reply))
+	return writes, jobs.RetryAt(due, fmt.Errorf("deferred with status %s", o.result.Enhanced)) // not the answer, which may quote the message
 }
 
 // waitUntilDue is for a job that came before its next attempt: for the delay notice.
@@ -454,7 +472,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 		if err != nil {
 			return err
 		}
-		if err := s.recordAttempt(tx, row, d.route, r.result); err != nil {
+		if err := s.recordAttempt(tx, row, d, r.result); err != nil {
 			return err
 		}
 		if err := s.sendReport(tx, d.sub, report); err != nil {
@@ -527,11 +545,18 @@ func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
 	return row, err
 }
 
+// resultWord is a result as metrics and traces have it.
+func resultWord(s deliver.Status) string {
+	return map[deliver.Status]string{deliver.Delivered: "delivered", deliver.Temporary: "deferred", deliver.Permanent: "failed"}[s]
+}
+
 // recordAttempt notes an attempt in the row, and its TLS sessions for the report to the recipient's
 // domain.
-func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, r route, result deliver.Result) error {
+func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, d *delivery, result deliver.Result) error {
+	r := d.route
 	tx.After(func() {
-		s.Metrics.Deliveries.Add(r.transport, map[deliver.Status]string{deliver.Delivered: "delivered", deliver.Temporary: "deferred", deliver.Permanent: "failed"}[result.Status])
+		s.Metrics.Deliveries.Add(r.transport, resultWord(result.Status))
+		d.recorded, d.answer = row, result
 	})
 	row.Attempts++
 	row.Transport, row.Provider, row.LastResponse = r.transport, "", result.Reply
@@ -550,6 +575,21 @@ func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, r route, resu
 	return countTLS(tx, core.DomainOfAddress(row.Recipient), result.Sessions)
 }
 
+// logAttempt tells the log what has come of an attempt.
+func (s *Service) logAttempt(ctx context.Context, d *delivery) {
+	row, what := d.recorded, "message delivered"
+	if row == nil {
+		return
+	}
+	switch row.Status {
+	case store.OutgoingDeferred, store.OutgoingBounced, store.OutgoingSuppressed, store.OutgoingCancelled:
+		what = "message " + row.Status
+	}
+	s.LogMessage(ctx, what, row.ID, slog.String("submission_id", row.SubmissionID), slog.String("route", row.Transport),
+		slog.String("to", core.DomainOfAddress(row.Recipient)), slog.String("host", d.answer.Host), slog.String("state", row.Status),
+		slog.Int("attempt", row.Attempts), slog.Int("code", d.answer.Code), slog.String("enhanced", d.answer.Enhanced))
+}
+
 // deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged
 // disk can bring it, so that nobody waits for it.
 func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error {
@@ -562,6 +602,7 @@ func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 		return err
 	}
 	row.LastResponse = "given up: " + cause.Error()
+	tx.After(func() { s.LogMessage(context.Background(), "message bounced", row.ID, slog.String("job_id", j.ID)) })
 	if err := s.emitBounce(tx, row, failure{Status: "5.3.0", diagnostic: row.LastResponse}); err != nil {
 		return err
 	}

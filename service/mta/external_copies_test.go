@@ -159,7 +159,7 @@ func TestWrongPortIsOnesOwn(t *testing.T) {
 	closed.Close()
 	wrong := *o.Mailbox
 	wrong.External = &store.External{IMAP: store.Server{Host: "127.0.0.1", Port: closed.Addr().(*net.TCPAddr).Port, Security: "none"}}
-	wrong.External.IMAP.PasswordSealed = o.Svc.Keys.Seal(core.ServerPlace(wrong.ID, "imap"), []byte("x"))
+	wrong.External.IMAP.PasswordSealed = o.Svc.Keys.Seal(store.ServerPlace(wrong.ID, "imap"), []byte("x"))
 	if _, err := o.Svc.Connect(t.Context(), &wrong); err == nil {
 		t.Fatal("somebody listens")
 	}

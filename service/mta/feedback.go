@@ -364,6 +364,10 @@ func (s *Service) ListSuppressions(_ context.Context, who core.Actor, in ListSup
 	return l.Page(s.Core, who, in.PageIn)
 }
 
+func suppressionTarget(email string) store.AuditTarget {
+	return store.AuditTarget{Type: "suppression", ID: email, Name: email}
+}
+
 // CreateSuppressionIn is the body of create_suppression.
 type CreateSuppressionIn struct {
 	Email string `json:"email" required:"true" max:"254"`
@@ -378,7 +382,11 @@ func (s *Service) CreateSuppression(_ context.Context, who core.Actor, in Create
 	}
 	var out Suppression
 	err = s.Store.Update(func(tx *store.Tx) error {
-		if err := suppress(tx, who.AccountID, email, "manual", ""); err != nil {
+		known, err := core.IsSuppressed(tx, who.AccountID, email)
+		if err == nil && !known {
+			err = errors.Join(suppress(tx, who.AccountID, email, "manual", ""), core.Audit(tx, who, suppressionTarget(email)))
+		}
+		if err != nil {
 			return err
 		}
 		r, err := store.Suppressions.Get(tx, who.AccountID+email)
@@ -420,7 +428,7 @@ func (s *Service) DeleteSuppression(_ context.Context, who core.Actor, in Delete
 		if err != nil {
 			return err
 		}
-		return store.Suppressions.Delete(tx, who.AccountID+email)
+		return errors.Join(store.Suppressions.Delete(tx, who.AccountID+email), core.Audit(tx, who, suppressionTarget(email)))
 	})
 	if err != nil {
 		return nil, err
@@ -461,12 +469,10 @@ func (s *Service) unsubscribeFields(m *delivery) []byte {
 // domain is the account's, since people leave when they will.
 func (s *Service) unsubscribeToken(d *store.Domain, recipient string) string {
 	text := base64.RawURLEncoding.EncodeToString([]byte(d.Name + "\n" + recipient))
-	return text + "." + base64.RawURLEncoding.EncodeToString(s.unsubscribeMAC(d, recipient))
+	return text + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Mac("unsubscribe", d.AccountID, d.Name, recipient)[:unsubscribeMAC])
 }
 
-func (s *Service) unsubscribeMAC(d *store.Domain, recipient string) []byte {
-	return s.Keys.Mac("unsubscribe", d.AccountID, d.Name, recipient)[:16]
-}
+const unsubscribeMAC = 16 // bytes of the HMAC in a link
 
 // An Unsubscription is what a link says: who wants no more mail from whom.
 type Unsubscription struct {
@@ -501,7 +507,8 @@ func (s *Service) readUnsubscribe(tx *store.Tx, token string) (*store.Domain, *U
 		return nil, nil, err
 	}
 	got, err := base64.RawURLEncoding.DecodeString(mac)
-	if err != nil || !hmac.Equal(got, s.unsubscribeMAC(d, recipient)) {
+	same := func(mac []byte) bool { return hmac.Equal(got, mac[:unsubscribeMAC]) }
+	if err != nil || !s.Keys.MadeMac(same, "unsubscribe", d.AccountID, d.Name, recipient) {
 		return nil, nil, wrong
 	}
 	if _, err := msg.NormalizeEmail(recipient); err != nil {

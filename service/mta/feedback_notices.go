@@ -3,7 +3,6 @@ package mta
 import (
 	"cmp"
 	"context"
-	"crypto/hmac"
 	"errors"
 	"net/http"
 	"slices"
@@ -29,7 +28,7 @@ func (s *Service) newReaders() {
 	for _, r := range s.relays {
 		reader, err := s.newReader(r)
 		if err != nil {
-			s.Log.Error("a relay's notices are not taken", "relay", r.Name, "err", err)
+			s.Log.Error("a relay's notices are not taken", "relay", r.Name, "error", err)
 			continue
 		}
 		r.Notices = reader
@@ -254,7 +253,7 @@ const tagAddress = "t"
 // readTag gives the id of the row that a tag is of; "" for one that we did not make.
 func (s *Service) readTag(tag string) string {
 	id, _, _ := strings.Cut(tag, "-")
-	if !store.IsID("msg", "msg_"+id) || !hmac.Equal([]byte(s.rowLocal(tagAddress, id, "")[2:]), []byte(tag)) {
+	if !store.IsID("msg", "msg_"+id) || !s.isRowLocal(tagAddress+"-"+tag, tagAddress, id, "") {
 		return ""
 	}
 	return "msg_" + id

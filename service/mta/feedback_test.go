@@ -461,6 +461,42 @@ func TestOneClickUnsubscribe(t *testing.T) {
 	}
 }
 
+// TestWhatIsOutOutlivesTheMasterKey: links and addresses that were handed out under a master key
+// hold when another one has taken its place, and after a start too.
+func TestWhatIsOutOutlivesTheMasterKey(t *testing.T) {
+	i, field, _ := leaving(t, "https://mail.mailstead.test", servicetest.PlainMessage, "x@far.test")
+	link, _, _ := strings.Cut(strings.Trim(field, "<>"), ">, <")
+	token := strings.TrimPrefix(link, "https://mail.mailstead.test/unsubscribe/")
+	const id = "msg_01k9a2b3c4d5e6f7g8h9j0k1m2"
+	bounce := i.Svc.RowAddress(mta.BounceAddress, &store.Outgoing{ID: id, Domain: "example.test"})
+	tag := strings.TrimPrefix(strings.TrimSuffix(i.Svc.RowAddress("t", &store.Outgoing{ID: id, Domain: ""}), "@"), "t-")
+	srs, _, _ := strings.Cut(i.Svc.SRSForward("victim@far.test", "example.test"), "@")
+	holds := func(when string) {
+		t.Helper()
+		if u, err := i.Svc.CheckUnsubscribe(t.Context(), token); err != nil || u.Email != "x@far.test" {
+			t.Errorf("%s: the link: %+v, %v", when, u, err)
+		}
+		if i.Svc.BouncedRow(bounce) != id || i.Svc.ReadTag(tag) != id {
+			t.Errorf("%s: the return path gives %q, the tag %q", when, i.Svc.BouncedRow(bounce), i.Svc.ReadTag(tag))
+		}
+		if sender, ok := i.Svc.SRSReverse(srs, "example.test"); !ok || sender != "victim@far.test" {
+			t.Errorf("%s: SRS gives %q", when, sender)
+		}
+	}
+	holds("before")
+	for range 2 {
+		if _, err := i.Svc.RotateKey(t.Context(), func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds("after")
+	i.Reopen()
+	holds("after a start")
+	if again := i.Svc.RowAddress(mta.BounceAddress, &store.Outgoing{ID: id, Domain: "example.test"}); again == bounce || i.Svc.BouncedRow(again) != id {
+		t.Errorf("a return path of now is %s, and one of before was %s", again, bounce)
+	}
+}
+
 func TestUnsubscribeByMail(t *testing.T) {
 	i, field, data := leaving(t, "http://localhost", servicetest.PlainMessage, "x@far.test")
 	address, ok := strings.CutPrefix(strings.TrimSuffix(field, "?subject=unsubscribe>"), "<mailto:")

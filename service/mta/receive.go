@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"path"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/msg"
@@ -93,6 +95,13 @@ func (s *Service) Spool(r io.Reader) (*core.Spool, error) {
 // are SMTPErrors.
 func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
 	id, err := s.receive(ctx, in)
+	if err == nil {
+		otlp.SpanOf(ctx).Set("message_id", id)
+		if s.Log.Enabled(ctx, slog.LevelInfo) {
+			s.LogMessage(ctx, "message accepted", id, slog.String("ip", in.Client.IP.String()), slog.String("from", core.DomainOfAddress(in.From)),
+				slog.Int("recipients", len(in.Recipients)), slog.Int64("size", in.Body.Size()))
+		}
+	}
 	return id, core.OverStore(err)
 }
 
@@ -147,7 +156,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 			return "", err
 		}
 	}
-	return id, s.accept(ctx, in, head, stored, env)
+	return id, s.accept(ctx, id, in, head, stored, env)
 }
 
 // filterFields are how header fields begin that say what a filter thinks of a message. Where there
@@ -464,7 +473,7 @@ func (s *Service) arrivalKind() jobs.Kind {
 			if err != nil {
 				return nil // there is no message that it could be about
 			}
-			s.Log.Error("a message is not filed for all its recipients", "arrival", args.ArrivalID, "error", cause)
+			s.Log.Error("a message is not filed for all its recipients", "job_id", j.ID, "arrival", args.ArrivalID, "error", cause)
 			return dropArrival(tx, args.ArrivalID)
 		},
 	}

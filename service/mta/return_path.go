@@ -38,8 +38,18 @@ func (s *Service) rowAddress(kind string, row *store.Outgoing) string {
 
 func (s *Service) rowLocal(kind, id, domain string) string {
 	id = strings.TrimPrefix(id, "msg_")
-	mac := s.Keys.Mac("row address", kind, id, domain)
+	return rowText(kind, id, s.Keys.Mac("row address", kind, id, domain))
+}
+
+func rowText(kind, id string, mac []byte) string {
 	return kind + "-" + id + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(mac[:rowMACLen*5/8]))
+}
+
+// isRowLocal tells whether rowLocal gives the text, or gave it under another master key.
+func (s *Service) isRowLocal(text, kind, id, domain string) bool {
+	id = strings.TrimPrefix(id, "msg_")
+	same := func(mac []byte) bool { return hmac.Equal([]byte(text), []byte(rowText(kind, id, mac))) }
+	return s.Keys.MadeMac(same, "row address", kind, id, domain)
 }
 
 // readRowLocal takes a local part of the domain apart. kind is "" for one that has not the form; id
@@ -53,7 +63,7 @@ func (s *Service) readRowLocal(local, domain string) (kind, id string) {
 	if kind != bounceAddress && kind != unsubscribeAddress || !store.IsID("msg", id) {
 		return "", ""
 	}
-	if !hmac.Equal([]byte(local), []byte(s.rowLocal(kind, id, domain))) {
+	if !s.isRowLocal(local, kind, id, domain) {
 		return kind, ""
 	}
 	return kind, id
@@ -173,14 +183,14 @@ func (s *Service) srsReverse(local, domain string) (sender string, ok bool) {
 			return "", false
 		}
 		mac, day, from, to := parts[0], parts[1], parts[2], parts[3]
-		if !hmac.Equal([]byte(mac), []byte(s.srsMAC(day, from, to, domain))) || !s.srsFresh(day) {
+		if !s.isSRSMAC(mac, day, from, to, domain) || !s.srsFresh(day) {
 			return "", false
 		}
 		sender, err = msg.NormalizeEmail(to + "@" + from)
 	case srsAgain:
 		mac, _, _ := strings.Cut(strings.ToLower(text[1:]), "=")
 		hop, rest, ok := srsOf(local, "")
-		if !ok || !hmac.Equal([]byte(mac), []byte(s.srsMAC(hop, rest, domain))) {
+		if !ok || !s.isSRSMAC(mac, hop, rest, domain) {
 			return "", false
 		}
 		sender, err = msg.NormalizeEmail("SRS0" + rest + "@" + hop)
@@ -192,8 +202,15 @@ func (s *Service) srsReverse(local, domain string) (sender string, ok bool) {
 
 // srsMAC is in lower case, and over lower case, since addresses come back in any.
 func (s *Service) srsMAC(parts ...string) string {
-	mac := s.Keys.Mac("srs", strings.ToLower(strings.Join(parts, "\x00")))
-	return strings.ToLower(base32.StdEncoding.EncodeToString(mac[:5]))
+	return srsText(s.Keys.Mac("srs", strings.ToLower(strings.Join(parts, "\x00"))))
+}
+
+func srsText(mac []byte) string { return strings.ToLower(base32.StdEncoding.EncodeToString(mac[:5])) }
+
+// isSRSMAC tells whether srsMAC gives the text, or gave it under another master key.
+func (s *Service) isSRSMAC(text string, parts ...string) bool {
+	same := func(mac []byte) bool { return hmac.Equal([]byte(text), []byte(srsText(mac))) }
+	return s.Keys.MadeMac(same, "srs", strings.ToLower(strings.Join(parts, "\x00")))
 }
 
 const srsDigits = "abcdefghijklmnopqrstuvwxyz234567"

@@ -63,7 +63,7 @@ func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (r
 			return route{transport: core.ViaRelay, own: true}, nil
 		}
 		at := mb.External.SMTP
-		password, err := s.Keys.Open(core.ServerPlace(mb.ID, "smtp"), at.PasswordSealed)
+		password, err := s.Keys.Open(store.ServerPlace(mb.ID, "smtp"), at.PasswordSealed)
 		if err != nil {
 			return route{}, fmt.Errorf("smtp password of %s: %w", mb.Email, err)
 		}
@@ -342,7 +342,7 @@ func newRelays(list []core.Relay, log *slog.Logger) relays {
 	for _, r := range list {
 		made, err := newRelay(r)
 		if err != nil {
-			log.Error("a relay is not used", "err", err)
+			log.Error("a relay is not used", "error", err)
 			continue
 		}
 		out = append(out, made)

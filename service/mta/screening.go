@@ -82,7 +82,7 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 			return local != "postmaster" && local != "abuse"
 		})
 		if others && !s.Config.Spam.DNSBLJunk {
-			s.Log.Info("mail refused: the client is in a list", "ip", in.Client.IP, "list", listed.Zone)
+			s.Log.Info("mail refused: the client is in a list", "message_id", id, "ip", in.Client.IP, "list", listed.Zone)
 			if listed.Reason == "" {
 				return nil, core.SMTPErrorf(550, "5.7.1", "%s is listed by %s", in.Client.IP, listed.Zone)
 			}
@@ -163,11 +163,11 @@ func (s *Service) filter(ctx context.Context, in Incoming, result *ScreeningResu
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		s.Log.Warn("mail was taken without being filtered", "error", err)
+		s.Log.Warn("mail was taken without being filtered", "message_id", result.id, "error", err)
 		return nil
 	}
 	if len(v.Ignored) > 0 {
-		s.Log.Debug("the filter asked for what is not done", "changes", v.Ignored)
+		s.Log.Debug("the filter asked for what is not done", "message_id", result.id, "changes", v.Ignored)
 	}
 	return result.apply(v)
 }

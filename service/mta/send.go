@@ -155,7 +155,7 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 
 	// Queue it, file the copy as one that was read, and keep the answer, in one transaction.
 	var out *EmailQueued
-	_, err = s.post(who.AccountID, mb.ID, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
+	_, err = s.post(ctx, who.AccountID, mb.ID, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
 		out = &EmailQueued{
 			Success: true, MessageID: sent.MessageID, Status: store.OutgoingQueued, UserID: mb.ID, From: mb.Email, QueuedAt: core.Time{Time: sent.QueuedAt},
 		}

@@ -201,7 +201,10 @@ func (s *Service) CancelMessage(_ context.Context, who core.Actor, in SentMessag
 		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
 			return err
 		}
-		return s.closeRow(tx, row, store.OutgoingCancelled)
+		if err := s.closeRow(tx, row, store.OutgoingCancelled); err != nil {
+			return err
+		}
+		return core.Audit(tx, who, store.AuditTarget{Type: "message", ID: row.ID, Name: row.Recipient})
 	})
 }
 

@@ -19,7 +19,7 @@
 //   - signing.go: DKIM (signer.sign).
 //   - pacing.go: how fast mail goes to a destination.
 //   - return_path.go: envelope addresses, SRS.
-//   - bounces.go: delivery reports that we write.
+//   - bounces.go: delivery reports that we write. letters.go: what this host writes to a person.
 //   - feedback.go: reports of bounces and complaints from outside, and unsubscribing. Each of them
 //     and a refused delivery may suppress the address (suppress).
 //   - feedback_notices.go: notifications of relays.
@@ -87,6 +87,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.recipientsKind(),
 		s.rerouteKind(),
 		s.policyKind(),
+		s.letterKind(),
 		s.WhileActive(s.deliverKind(KindDeliver, localLanes, 0, 0)),
 		s.WhileActive(s.deliverKind(KindDirect, directLanes, directMost, directEach)),
 		s.WhileActive(s.deliverKind(KindRelay, relayLanes, relayMost, 0)),

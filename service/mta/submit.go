@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -98,7 +100,7 @@ type SubmittedRcpt struct {
 // Error behind them: 550 5.7.1 for a sender that is not the mailbox, 550 5.6.0 for one that
 // programs read differently, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552
 // 5.3.4 for the size.
-func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (*Submitted, error) {
+func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission) (*Submitted, error) {
 	if len(in.To) > maxRecipients {
 		return nil, core.SMTPErrorf(452, "4.5.3", "A message can have at most %d recipients.", maxRecipients)
 	}
@@ -118,7 +120,7 @@ func (s *Service) Submit(_ context.Context, u core.MailboxUser, in Submission) (
 	if l.blob, err = s.Store.Append(envelope, l.body); err != nil {
 		return nil, err
 	}
-	return s.post(u.AccountID, u.MailboxID, l, nil)
+	return s.post(ctx, u.AccountID, u.MailboxID, l, nil)
 }
 
 // A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF
@@ -365,10 +367,11 @@ func hasHighBytes(r io.Reader) (bool, error) {
 
 // post writes everything about a submission whose bytes are appended in one transaction; with does
 // more in it. If that fails the bytes are given up.
-func (s *Service) post(accountID, mailboxID string, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
 	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
 	err := s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
 		mb, d, err := s.sendable(tx, accountID, mailboxID)
 		if err != nil {
 			return err
@@ -417,6 +420,8 @@ func (s *Service) post(accountID, mailboxID string, l *checkedSubmission, with f
 	if err != nil {
 		return nil, err
 	}
+	otlp.SpanOf(ctx).Set("message_id", out.ID)
+	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", mailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
 	return out, nil
 }
 

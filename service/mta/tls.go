@@ -106,7 +106,7 @@ func (p *policies) fill(ctx context.Context, l *policyLookup, domain string) {
 	}
 	l.policy = policyOf(kept)
 	if err != nil {
-		p.svc.Log.Info("MTA-STS", "domain", domain, "policy", l.policy != nil, "err", err)
+		p.svc.LogOf(ctx).Info("MTA-STS", "domain", domain, "policy", l.policy != nil, "error", err)
 		l.failed = policyFailure(domain, err)
 	}
 }
@@ -230,7 +230,7 @@ func (s *Service) refreshPolicy(ctx context.Context, row *store.TLSPolicy) {
 		return
 	}
 	if _, err := s.policies.renew(ctx, row.Domain, row, true); err != nil {
-		s.Log.Info("MTA-STS: the policy before stays in force", "domain", row.Domain, "until", row.ExpiresAt, "err", err)
+		s.LogOf(ctx).Info("MTA-STS: the policy before stays in force", "domain", row.Domain, "until", row.ExpiresAt, "error", err)
 	}
 }
 

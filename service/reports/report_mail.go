@@ -140,7 +140,7 @@ func (s *Service) reportsIn(m *store.ReportMail) ([]foundReport, error) {
 			return nil, err
 		}
 		if err != nil {
-			s.Log.Info("what looked like a report is none", "from", m.From, "file", a.Filename, "error", err)
+			s.Log.Info("what looked like a report is none", "from", m.From, "kind", kind)
 		}
 		out = append(out, found...)
 	}

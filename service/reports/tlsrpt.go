@@ -104,7 +104,7 @@ func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
 	for _, target := range targets {
 		l, err := s.sendTLSReport(ctx, row, target)
 		if err != nil { // it is theirs to mend, and they have other targets
-			s.Log.Info("a report on TLS cannot be sent", "domain", row.Domain, "to", target, "err", err)
+			s.LogOf(ctx).Info("a report on TLS cannot be sent", "domain", row.Domain, "to", target, "error", err)
 		} else if l != nil {
 			mails = append(mails, l)
 		}

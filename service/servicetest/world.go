@@ -142,8 +142,12 @@ func (w *World) LookupNetIP(ctx context.Context, _, host string) ([]netip.Addr, 
 
 // LookupIPAddr is one of service.Resolver.
 func (w *World) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
-	_, err := w.ask(ctx, dns.TypeA, host)
-	return nil, err
+	var out []net.IPAddr
+	values, err := w.ask(ctx, dns.TypeA, host)
+	for _, v := range values {
+		out = append(out, net.IPAddr{IP: net.ParseIP(v)})
+	}
+	return out, err
 }
 
 // LookupSRV is one of service.Resolver.

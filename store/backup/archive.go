@@ -34,7 +34,7 @@ const (
 // takes the place of one of the same name. It is read back, unless verify is false.
 func WriteArchive(ctx context.Context, file string, src Source, recipients []age.Recipient, verify bool) (*Result, error) {
 	began := time.Now()
-	snap, err := src.Store.Snapshot()
+	snap, files, err := src.snapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 	defer f.Close()
 	sum := sha256.New()
 	size := &counter{w: io.MultiWriter(f, sum)}
-	if err := seal(size, recipients, func(w io.Writer) error { return writeArchive(ctx, w, m, src, snap) }); err != nil {
+	if err := seal(size, recipients, func(w io.Writer) error { return writeArchive(ctx, w, m, files, snap) }); err != nil {
 		return nil, fmt.Errorf("write %s: %w", file, err)
 	}
 	if err := f.Sync(); err != nil {
@@ -79,7 +79,7 @@ func WriteArchive(ctx context.Context, file string, src Source, recipients []age
 	}, errors.Join(dir.Sync(), dir.Close())
 }
 
-func writeArchive(ctx context.Context, w io.Writer, m *Manifest, src Source, snap *store.Snapshot) error {
+func writeArchive(ctx context.Context, w io.Writer, m *Manifest, files []sourceFile, snap *store.Snapshot) error {
 	out := tar.NewWriter(w)
 	var sums strings.Builder
 	add := func(name string, size int64, write func(io.Writer) error) error {
@@ -109,8 +109,10 @@ func writeArchive(ctx context.Context, w io.Writer, m *Manifest, src Source, sna
 	if err := text(archiveManifest, manifest); err != nil {
 		return err
 	}
-	if err := src.eachFile(text); err != nil {
-		return err
+	for _, f := range files {
+		if err := text(f.name, f.data); err != nil {
+			return err
+		}
 	}
 	for _, info := range snap.Segments {
 		f, err := snap.OpenSegment(info.Number)

@@ -8,6 +8,7 @@
 //	manifests/ID              a backup: what it is, and the objects that it needs (JSON)
 //	db/ID-PART                the database, in parts of 64 MiB
 //	files/ID                  a tar of the files beside it: the master key, the configuration
+//	keys/FINGERPRINT-MS       a master key, and when it was stored
 //	open/ID-SEGMENT           the segment that took new messages then, up to its end
 //	segments/SEGMENT-MARK     a segment that is full; later backups share it
 //	entries/FIRST-LAST-PREVIOUS-NONCE-MS
@@ -32,8 +33,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -94,7 +93,7 @@ type Stored struct {
 // A Source is the installation that is backed up.
 type Source struct {
 	Store   *store.Store
-	Files   []string // names of files in its directory that belong to a backup, where they are there
+	Files   []string // names of files in its directory that belong to a backup, where they are there; they are read in this order
 	Program string   // the version of Mailstead
 	Log     *slog.Logger
 }
@@ -144,11 +143,12 @@ func databasePacer(snap *store.Snapshot) *store.Pacer {
 // A run is one backup while it is made.
 type run struct {
 	*Target
-	src   Source
-	m     *Manifest
-	known map[string]Stored // objects of earlier backups
-	added []Stored
-	pace  *store.Pacer // nil: without rests
+	src    Source
+	m      *Manifest
+	beside []sourceFile
+	known  map[string]Stored // objects of earlier backups
+	added  []Stored
+	pace   *store.Pacer // nil: without rests
 }
 
 // Run backs the store up: what is new since the newest backup of it, or all of it where full says
@@ -168,11 +168,17 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	if err != nil {
 		return nil, err
 	}
+	var needed []string // keys
+	if base != nil {
+		if needed, err = keysSince(src.Store, base.Number); err != nil {
+			return nil, err
+		}
+	}
 
 	// No entry is sent between the snapshot and those that lead to it, so that sent entries never
 	// reach from before a backup to behind it.
 	t.sending.Lock()
-	snap, err := src.Store.Snapshot()
+	snap, files, err := src.snapshot()
 	if err == nil && t.sent != 0 && t.sent < snap.Number {
 		err = t.sendUpTo(ctx, src.Store, snap.Number)
 	}
@@ -184,7 +190,16 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		return nil, err
 	}
 
-	r := &run{Target: t, src: src, known: map[string]Stored{}, pace: databasePacer(snap), m: &Manifest{
+	stored, err := t.keyObjects(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, print := range needed {
+		if len(stored[print]) == 0 && keysIn(files)[print] == nil {
+			base, reason = nil, "a master key that was in use since the last backup is not there any more"
+		}
+	}
+	r := &run{Target: t, src: src, beside: files, known: map[string]Stored{}, pace: databasePacer(snap), m: &Manifest{
 		Version: manifestVersion, Kind: Incremental, At: snap.Time, Number: snap.Number, Nonce: hex.EncodeToString(snap.Nonce[:]),
 		Messages: snap.Messages, Encrypted: len(t.Recipients) > 0, Program: src.Program,
 	}}
@@ -219,6 +234,9 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		return nil, err
 	}
 	killpoint.At("backup.segments")
+	if err := r.keys(ctx); err != nil {
+		return nil, err
+	}
 	if base != nil {
 		if err := r.entries(ctx, base.Number); err != nil {
 			return nil, err
@@ -470,32 +488,16 @@ func (r *run) database(ctx context.Context, snap *store.Snapshot) error {
 func (r *run) files(ctx context.Context) error {
 	return r.add(ctx, "files/"+r.m.ID, func(w io.Writer) error {
 		out := tar.NewWriter(w)
-		err := r.src.eachFile(func(name string, data []byte) error {
-			if err := out.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(data)), Format: tar.FormatPAX}); err != nil {
+		for _, f := range r.beside {
+			if err := out.WriteHeader(&tar.Header{Name: f.name, Mode: 0o600, Size: int64(len(f.data)), Format: tar.FormatPAX}); err != nil {
 				return err
 			}
-			_, err := out.Write(data)
-			return err
-		})
-		return errors.Join(err, out.Close())
+			if _, err := out.Write(f.data); err != nil {
+				return err
+			}
+		}
+		return out.Close()
 	})
-}
-
-// eachFile gives the files of a backup that are there.
-func (s Source) eachFile(fn func(name string, data []byte) error) error {
-	for _, name := range s.Files {
-		data, err := os.ReadFile(filepath.Join(s.Store.Dir(), name))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err == nil {
-			err = fn(name, data)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // add stores what write gives under a name, as part of the backup.

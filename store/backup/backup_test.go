@@ -125,7 +125,7 @@ func (h *history) at(t time.Time) map[string][32]byte {
 }
 
 func (h *history) source() Source {
-	return Source{Store: h.s, Files: []string{"master.key", "mailstead.toml"}, Program: "v1", Log: quiet}
+	return Source{Store: h.s, Files: []string{"master.key.next", "master.key", "mailstead.toml"}, Program: "v1", Log: quiet}
 }
 
 func digest(t *testing.T, s *store.Store) (d map[string][32]byte) {

@@ -126,9 +126,14 @@ func (t *Target) Send(ctx context.Context, s *store.Store) error {
 		return err
 	}
 	if t.sent == 0 {
-		if t.sent, err = t.lastSent(ctx, s); err != nil || t.sent == 0 {
+		sent, err := t.lastSent(ctx, s)
+		if err == nil && sent != 0 {
+			err = t.PutKeys(ctx, s) // while this target was not in use, the master key may have been changed
+		}
+		if err != nil || sent == 0 {
 			return err
 		}
+		t.sent = sent
 	}
 	return t.sendUpTo(ctx, s, number)
 }

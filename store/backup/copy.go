@@ -24,7 +24,7 @@ import (
 // CopyRunning copies the store, as it is after its last commit, to the directory `to`, which is
 // made.
 func CopyRunning(ctx context.Context, src Source, to string) error {
-	snap, err := src.Store.Snapshot()
+	snap, files, err := src.snapshot()
 	if err != nil {
 		return err
 	}
@@ -54,8 +54,10 @@ func CopyRunning(ctx context.Context, src Source, to string) error {
 		}
 	}
 	killpoint.At("copy.segments")
-	if err := copyFiles(src.Files, from, to); err != nil {
-		return err
+	for _, f := range files {
+		if err := writeFile(filepath.Join(to, f.name), f.data); err != nil {
+			return err
+		}
 	}
 	f, err := os.OpenFile(filepath.Join(to, store.DatabaseFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -148,6 +150,16 @@ func copyFile(from, to string, size int64) error {
 	}
 	_, err = io.Copy(out, r)
 	return errors.Join(err, out.Sync(), out.Close())
+}
+
+// writeFile writes a new file and syncs it.
+func writeFile(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func copyFiles(names []string, from, to string) error {

@@ -81,15 +81,17 @@ func (t *Target) Verify(ctx context.Context) error {
 			}
 		}
 	}
-	for o, err := range t.Place.List(ctx, "entries/") { // sent since the last backup
-		if err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		if seen[o.Name] || len(t.Identities) == 0 && len(manifests) > 0 && manifests[len(manifests)-1].Encrypted {
-			continue
-		}
-		if err := t.verifyContent(ctx, o.Name); err != nil {
-			errs = append(errs, err)
+	for _, kind := range []string{"entries/", "keys/"} { // sent since the last backup
+		for o, err := range t.Place.List(ctx, kind) {
+			if err != nil {
+				return errors.Join(append(errs, err)...)
+			}
+			if seen[o.Name] || len(t.Identities) == 0 && len(manifests) > 0 && manifests[len(manifests)-1].Encrypted {
+				continue
+			}
+			if err := t.verifyContent(ctx, o.Name); err != nil {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -101,6 +103,9 @@ func (t *Target) verifyContent(ctx context.Context, name string) error {
 	switch kind {
 	case "entries":
 		return t.readEntries(ctx, name, func(*store.Entry) error { return nil })
+	case "keys":
+		_, err := t.readKey(ctx, name)
+		return err
 	case "segments", "open":
 		return t.read(ctx, name, func(r io.Reader) error { return verifySegment(r, t.Temp) })
 	case "files":
@@ -178,12 +183,15 @@ func (t *Target) Prune(ctx context.Context, from time.Time) error {
 			return err
 		}
 		kind, _, _ := strings.Cut(o.Name, "/")
+		_, stored, isKey := parseKeyName(o.Name)
 		switch {
 		case keep[o.Name], kind == "entries" && tails[o.Name]:
 			continue
+		case isKey && !stored.Before(manifests[first].At):
+			continue // what was sent since then may need it
 		case kind == "messages" && !segments[strings.SplitN(strings.TrimPrefix(o.Name, "messages/"), "-", 2)[0]]:
 			continue // its segment is not stored yet
-		case kind != "manifests" && kind != "db" && kind != "files" && kind != "open" && kind != "segments" && kind != "entries" && kind != "messages":
+		case kind != "manifests" && kind != "db" && kind != "files" && kind != "open" && kind != "segments" && kind != "entries" && kind != "messages" && kind != "keys":
 			continue // not ours
 		}
 		killpoint.At("backup.prune")

@@ -188,6 +188,9 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	}
 	res := new(Restored)
 	if err == nil {
+		err = t.restoreKeys(ctx, st, log)
+	}
+	if err == nil {
 		err = describe(st, res)
 	}
 	if err == nil {

@@ -202,7 +202,7 @@ func (s *Store) resume() error {
 	for _, number := range slices.Backward(numbers) {
 		sf, err := s.files.open(number, os.O_RDWR)
 		if errors.Is(err, ErrDamaged) {
-			s.log.Error("message segment cannot be read", "segment", s.files.path(number), "err", err)
+			s.log.Error("message segment cannot be read", "segment", s.files.path(number), "error", err)
 			lost += uint64(s.files.known[number].size.Load()) / recordHead
 			continue
 		}

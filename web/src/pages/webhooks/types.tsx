@@ -12,6 +12,7 @@ export const eventTypes: [type: string, means: string][] = [
   ['domain.created', 'A domain was added.'],
   ['domain.ready', 'A domain is ready for mail.'],
   ['domain.dns_failed', 'A domain’s DNS records are missing or wrong.'],
+  ['host.alert', 'Something about this server needs attention, or is resolved. Only for its operator.'],
   ['email_user.created', 'A mailbox was created.'],
   ['email_user.deleted', 'A mailbox was deleted.'],
 ]

@@ -1,0 +1,105 @@
+package config
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/urfave/cli/v2"
+)
+
+// Edit gives the text of a settings file in which every setting has the value that it has on the
+// command line or in the environment. The rest of the text stays, comments included.
+func Edit(text string, c *cli.Context) string {
+	for _, f := range flagFields() {
+		if !c.IsSet(f.name) {
+			continue
+		}
+		key, table := strings.ReplaceAll(f.name, "-", "_"), ""
+		if key == "dns" && hasTable(text, "dns") {
+			key, table = "listen", "dns"
+		}
+		text = setKey(text, table, key, valueOf(c, f))
+	}
+	return text
+}
+
+// valueOf is the value of a flag as it is written in the file.
+func valueOf(c *cli.Context, f flagField) string {
+	var value any = c.String(f.name)
+	switch f.kind {
+	case reflect.TypeFor[toggle]():
+		value = c.Bool(f.name)
+	case reflect.TypeFor[ipList](), reflect.TypeFor[netList]():
+		var list []string
+		for _, given := range c.StringSlice(f.name) {
+			for one := range strings.SplitSeq(given, ",") {
+				list = append(list, strings.TrimSpace(one))
+			}
+		}
+		value = list
+	case reflect.TypeFor[port]():
+		return c.String(f.name)
+	}
+	out, _ := json.Marshal(value) // a text, a truth value or a list of texts of JSON is one of TOML
+	return string(out)
+}
+
+// isTable tells whether a line begins a table, and which; "" is one that Edit writes nothing to.
+func isTable(line string) (name string, ok bool) {
+	line = strings.TrimSpace(line)
+	if !strings.HasPrefix(line, "[") {
+		return "", false
+	}
+	name, _, ok = strings.Cut(strings.TrimPrefix(line, "["), "]")
+	if !ok || strings.HasPrefix(name, "[") {
+		return "", true
+	}
+	return strings.TrimSpace(name), true
+}
+
+func hasTable(text, name string) bool {
+	for line := range strings.Lines(text) {
+		if table, ok := isTable(line); ok && table == name {
+			return true
+		}
+	}
+	return false
+}
+
+// setKey gives the key of a table, "" for what stands before all tables, a value. A key that is not
+// there is put after the last one of its table.
+func setKey(text, table, key, value string) string {
+	if text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	lines := strings.SplitAfter(text, "\n")
+	if lines[len(lines)-1] == "" {
+		lines = lines[:len(lines)-1]
+	}
+	set := key + " = " + value + "\n"
+	in, end := table == "", 0 // whether this is the table; after its last line that says something
+	for i := 0; i < len(lines); {
+		after := i + 1
+		if name, ok := isTable(lines[i]); ok {
+			if in && table == "" {
+				break
+			}
+			in = name == table
+		} else if name, _, ok := strings.Cut(lines[i], "="); ok && !strings.HasPrefix(strings.TrimSpace(name), "#") {
+			// The value may go on over several lines.
+			for after < len(lines) && toml.Unmarshal([]byte(strings.Join(lines[i:after], "")), new(map[string]any)) != nil {
+				after++
+			}
+			if in && strings.TrimSpace(name) == key {
+				return strings.Join(lines[:i], "") + set + strings.Join(lines[after:], "")
+			}
+		}
+		if in && strings.TrimSpace(lines[after-1]) != "" {
+			end = after
+		}
+		i = after
+	}
+	return strings.Join(lines[:end], "") + set + strings.Join(lines[end:], "")
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/service/health"
+	"github.com/urfave/cli/v2"
+)
+
+// doctorCommand makes every check of the installation now, and tells what to mend.
+func doctorCommand(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	report := new(health.Report)
+	if err := runLocal(c, doctorPath, struct{}{}, report); err != nil {
+		return err
+	}
+	if err := printResult(c, report, checksText(report.Checks)); err != nil {
+		return err
+	}
+	if report.Status == health.Error {
+		return errors.New("something has to be mended")
+	}
+	return nil
+}
+
+// checksText is what checks found, for people: what is wrong comes with what to do.
+func checksText(checks []health.Check) string {
+	var text strings.Builder
+	for _, check := range checks {
+		fmt.Fprintf(&text, "%-8s %-17s %s: %s\n", check.Status, check.Code, check.Subject, check.Message)
+		if check.Mend != nil {
+			fmt.Fprintf(&text, "%-26s → %s\n", "", *check.Mend)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,79 @@
+package handlers
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// mboxType is the media type of an mbox file (RFC 4155).
+const mboxType = "application/mbox"
+
+// An uploader plans what is to be done with a file. It has two steps: may tells whether it would be
+// taken from who asks, before it is read; plan takes it over.
+type uploader struct {
+	may  func(ctx context.Context, who core.Actor, userID string) error
+	plan func(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error)
+}
+
+func mailUpload(s *service.Service) *uploader { return &uploader{s.MayImport, s.ImportUpload} }
+
+const (
+	uploadIdle  = time.Minute // in which some of a file must come
+	uploadsMost = 8           // that are taken at a time
+)
+
+// answerUpload takes a file of any length, which goes to the disk as it comes, and answers with the
+// job that works on it. What came with a request before is left out, so that Idempotency-Key has no
+// use here.
+func (s *Server) answerUpload(c *call, path func(name string) string) {
+	userID := path("user_id")
+	c.who.Request = &core.Request{Action: c.op.name, Via: c.via, ID: c.id, Fields: []string{"mbox"}}
+	if err := c.op.upload.may(c.r.Context(), c.who, userID); err != nil {
+		s.fail(c, err)
+		return
+	}
+	select {
+	case s.uploads <- struct{}{}:
+		defer func() { <-s.uploads }()
+	default:
+		e := core.Errorf("rate_limited", "Too many files are being received. Try again in a moment.")
+		e.RetryAfter = 10 * time.Second
+		s.fail(c, e)
+		return
+	}
+	file, err := s.svc.KeepUpload(clientReader{&steadyReader{c.r.Body, http.NewResponseController(c.w)}})
+	if errors.Is(err, errCutBody) {
+		err = core.Errorf("invalid_json", "The file is incomplete. Send it again.").Because(err)
+	}
+	if err != nil {
+		s.fail(c, err)
+		return
+	}
+	out, err := c.op.upload.plan(c.r.Context(), c.who, userID, file)
+	if err != nil {
+		s.fail(c, errors.Join(err, os.Remove(file)))
+		return
+	}
+	s.sendJSON(c, c.op.status, out)
+}
+
+// A steadyReader reads a body for as long as some of it comes.
+type steadyReader struct {
+	body io.Reader
+	conn *http.ResponseController
+}
+
+func (r *steadyReader) Read(p []byte) (int, error) {
+	until := time.Now().Add(uploadIdle)
+	if err := errors.Join(r.conn.SetReadDeadline(until), r.conn.SetWriteDeadline(until.Add(uploadIdle))); err != nil {
+		return 0, err
+	}
+	return r.body.Read(p)
+}

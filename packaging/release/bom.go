@@ -1,0 +1,134 @@
+package main
+
+import (
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A bom is a bill of materials in the form of CycloneDX 1.5.
+type bom struct {
+	Schema       string         `json:"$schema"`
+	Format       string         `json:"bomFormat"`
+	SpecVersion  string         `json:"specVersion"`
+	SerialNumber string         `json:"serialNumber"`
+	Version      int            `json:"version"`
+	Metadata     bomMetadata    `json:"metadata"`
+	Components   []component    `json:"components"`
+	Dependencies []dependencies `json:"dependencies"`
+}
+
+type bomMetadata struct {
+	Timestamp string    `json:"timestamp"`
+	Component component `json:"component"`
+}
+
+type component struct {
+	Type     string    `json:"type"`
+	Ref      string    `json:"bom-ref"`
+	Name     string    `json:"name"`
+	Version  string    `json:"version"`
+	Licenses []license `json:"licenses,omitempty"`
+	PURL     string    `json:"purl"`
+}
+
+type license struct {
+	License struct {
+		ID string `json:"id"`
+	} `json:"license"`
+}
+
+type dependencies struct {
+	Ref       string   `json:"ref"`
+	DependsOn []string `json:"dependsOn,omitempty"`
+}
+
+// bom lists what is built into any of the programs: Go and its modules, of which the programs tell,
+// and the npm packages that the dashboard is bundled with, which the lock file has.
+func (r *release) bom(programs []string, lockFile string) (*bom, error) {
+	parts := map[string]component{}
+	for _, path := range programs {
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("modules of %s: %w", path, err)
+		}
+		version, _, _ := strings.Cut(strings.TrimPrefix(info.GoVersion, "go"), " ") // experiments follow
+		parts["std"] = library("golang", "std", version)
+		for _, m := range info.Deps {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			parts[m.Path] = library("golang", m.Path, m.Version)
+		}
+	}
+	packages, err := bundled(lockFile)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range packages {
+		parts["npm "+p.PURL] = p
+	}
+	self := library("golang", "github.com/mailstead/mailstead", "v"+r.version)
+	self.Type, self.Name, self.Version = "application", "mailstead", r.version
+	self.Licenses = make([]license, 1)
+	self.Licenses[0].License.ID = "MIT"
+	b := &bom{
+		Schema: "http://cyclonedx.org/schema/bom-1.5.schema.json", Format: "CycloneDX", SpecVersion: "1.5", Version: 1, SerialNumber: r.serial(),
+		Metadata: bomMetadata{Timestamp: r.at.Format(time.RFC3339), Component: self},
+	}
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		b.Components = append(b.Components, parts[name])
+	}
+	all := dependencies{Ref: self.Ref}
+	for _, c := range b.Components {
+		all.DependsOn = append(all.DependsOn, c.Ref)
+	}
+	b.Dependencies = []dependencies{all}
+	return b, nil
+}
+
+// library is a component with a package URL.
+func library(kind, name, version string) component {
+	path := strings.ReplaceAll(strings.ToLower(name), "@", "%40")
+	purl := fmt.Sprintf("pkg:%s/%s@%s", kind, path, url.PathEscape(version))
+	return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl}
+}
+
+// bundled lists the packages of a package-lock.json that are not only for development.
+func bundled(lockFile string) ([]component, error) {
+	text, err := os.ReadFile(lockFile)
+	if err != nil {
+		return nil, err
+	}
+	var lock struct {
+		Packages map[string]struct {
+			Version string
+			Dev     bool
+		}
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		return nil, fmt.Errorf("%s: %w", lockFile, err)
+	}
+	var out []component
+	for path, p := range lock.Packages {
+		const folder = "node_modules/" // one package may stand in another's
+		if at := strings.LastIndex(path, folder); at >= 0 && !p.Dev {
+			out = append(out, library("npm", path[at+len(folder):], p.Version))
+		}
+	}
+	return out, nil
+}
+
+// serial is a UUID (version 8) of the version and its time.
+func (r *release) serial() string {
+	u := sha256.Sum256(fmt.Appendf(nil, "mailstead %s %d", r.version, r.at.Unix()))
+	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
+	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", u[0:4], u[4:6], u[6:8], u[8:10], u[10:16])
+}

@@ -1,0 +1,229 @@
+// Command release fills a folder with what is published of one commit: an archive for each system,
+// packages for Linux, the list of what is built in, and checksums of all of them. `make release`
+// runs it from the top folder. It signs and uploads nothing.
+//
+// Two runs on one commit with one version of Go give the same bytes: every time is the commit's, or
+// SOURCE_DATE_EPOCH; modes and owners are fixed; and nothing of the place, the environment or the
+// machine gets in.
+package main
+
+import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// nfpm makes .deb and .rpm packages. It is run as a program, so that our own has none of it.
+const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
+
+var allTargets = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "freebsd/amd64", "freebsd/arm64"}
+
+// rpmArch has the names that RPM gives to architectures.
+var rpmArch = map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
+
+// A release is what becomes of one commit.
+type release struct {
+	version string
+	at      time.Time // of the commit
+	to      string    // the folder
+}
+
+func main() {
+	log.SetFlags(0)
+	r := release{}
+	flag.StringVar(&r.version, "version", "", "the version, such as 1.2.3 or 1.2.3-rc1 (the commit's tag, else one that is older than every release)")
+	flag.StringVar(&r.to, "to", "dist", "the folder to fill, which is made, or empty")
+	targets := flag.String("targets", strings.Join(allTargets, ","), "the systems to build for")
+	program := flag.String("program", "", "package this program, built for the one of -targets, instead of building it")
+	flag.Parse()
+	if err := r.run(strings.Split(*targets, ","), *program); err != nil {
+		log.Fatal("release: ", err)
+	}
+}
+
+func (r *release) run(targets []string, program string) error {
+	if err := r.identify(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.to, 0o755); err != nil {
+		return err
+	}
+	if old, err := os.ReadDir(r.to); err != nil || len(old) > 0 {
+		return cmp.Or(err, fmt.Errorf("%s is not empty", r.to))
+	}
+	work, err := os.MkdirTemp("", "mailstead-release")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	var programs []string
+	for _, target := range targets {
+		goos, arch, _ := strings.Cut(target, "/")
+		built := program
+		if built == "" {
+			built = filepath.Join(work, goos+"-"+arch)
+			log.Printf("building mailstead %s for %s", r.version, target)
+			if err := r.build(goos, arch, built); err != nil {
+				return fmt.Errorf("build for %s: %w", target, err)
+			}
+		}
+		programs = append(programs, built)
+		if err := r.archive(fmt.Sprintf("mailstead_%s_%s_%s.tar.gz", r.version, goos, arch), built); err != nil {
+			return err
+		}
+		if goos != "linux" {
+			continue
+		}
+		err := errors.Join(r.pack("deb", arch, built, fmt.Sprintf("mailstead_%s_%s.deb", r.version, arch)),
+			r.pack("rpm", arch, built, fmt.Sprintf("mailstead-%s-1.%s.rpm", r.version, rpmArch[arch])))
+		if err != nil {
+			return err
+		}
+	}
+	if err := r.writeBOM(programs); err != nil {
+		return err
+	}
+	return r.writeChecksums()
+}
+
+// versions are those that Debian, RPM and semantic versioning order alike.
+var versions = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?$`)
+
+// identify finds the commit, its time and the version. Without a repository, SOURCE_DATE_EPOCH and
+// the version have to be given.
+func (r *release) identify() error {
+	epoch := os.Getenv("SOURCE_DATE_EPOCH")
+	head, err := git("log", "-1", "--format=%H %ct")
+	commit, at, inRepository := strings.Cut(head, " ")
+	if err == nil {
+		epoch = cmp.Or(epoch, at)
+	}
+	seconds, err := strconv.ParseInt(epoch, 10, 64)
+	if err != nil {
+		return fmt.Errorf("there is no git repository, and SOURCE_DATE_EPOCH is %q: set it to the time of the sources, in seconds", epoch)
+	}
+	r.at = time.Unix(seconds, 0).UTC()
+	if r.version == "" && inRepository {
+		if r.version, err = git("describe", "--exact-match", "--match", "v[0-9]*"); err != nil {
+			r.version = fmt.Sprintf("0.0.0-%s.g%s", r.at.Format("20060102150405"), commit[:12])
+		}
+		if changed, err := git("status", "--porcelain"); err != nil || changed != "" {
+			r.version += ".dirty"
+		}
+	}
+	r.version = strings.TrimPrefix(r.version, "v")
+	if !versions.MatchString(r.version) {
+		return fmt.Errorf("%q is no version: write 1.2.3 or 1.2.3-rc1", r.version)
+	}
+	return nil
+}
+
+func git(args ...string) (string, error) {
+	out, err := exec.Command("git", args...).Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// run runs a program with more in its environment.
+func run(env []string, name string, args ...string) error {
+	cmd := exec.Command(name, args...)
+	cmd.Env, cmd.Stderr = append(os.Environ(), env...), os.Stderr
+	return cmd.Run()
+}
+
+// build compiles the program as `make build` does, whatever the environment says of Go.
+func (r *release) build(goos, arch, path string) error {
+	env := []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off"}
+	return run(env, "go", "build", "-tags", "urfave_cli_no_docs", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", path, ".")
+}
+
+// archive writes a .tar.gz with the program and what belongs to it.
+func (r *release) archive(name, program string) (err error) {
+	out, err := os.Create(filepath.Join(r.to, name))
+	if err != nil {
+		return err
+	}
+	zip := gzip.NewWriter(out)
+	files := tar.NewWriter(zip)
+	defer func() { err = errors.Join(err, files.Close(), zip.Close(), out.Close()) }()
+	for _, f := range []struct {
+		name, from string
+		mode       int64
+	}{
+		{"mailstead", program, 0o755}, {"README.md", "README.md", 0o644}, {"LICENSE", "LICENSE", 0o644},
+		{"mailstead.service", "packaging/mailstead.service", 0o644}, {"mailstead.socket", "packaging/mailstead.socket", 0o644},
+	} {
+		data, err := os.ReadFile(f.from)
+		if err != nil {
+			return err
+		}
+		h := &tar.Header{Format: tar.FormatUSTAR, Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(data)), ModTime: r.at}
+		if err := files.WriteHeader(h); err != nil {
+			return err
+		}
+		if _, err := files.Write(data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pack makes a package as packaging/nfpm.yaml says.
+func (r *release) pack(kind, arch, program, name string) error {
+	program, err := filepath.Abs(program)
+	if err != nil {
+		return err
+	}
+	env := []string{"SOURCE_DATE_EPOCH=" + strconv.FormatInt(r.at.Unix(), 10), "VERSION=" + r.version, "ARCH=" + arch, "PROGRAM=" + program, "GOFLAGS=", "GOOS=", "GOARCH="}
+	if err := run(env, "go", "run", nfpm, "package", "--config", "packaging/nfpm.yaml", "--packager", kind, "--target", filepath.Join(r.to, name)); err != nil {
+		return fmt.Errorf("make %s: %w", name, err)
+	}
+	return nil
+}
+
+func (r *release) writeBOM(programs []string) error {
+	b, err := r.bom(programs, "web/package-lock.json")
+	if err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(b, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(r.to, "mailstead_"+r.version+".cdx.json"), append(text, '\n'), 0o644)
+}
+
+// writeChecksums writes the file that `sha256sum -c` reads.
+func (r *release) writeChecksums() error {
+	list, err := os.ReadDir(r.to) // by name
+	if err != nil {
+		return err
+	}
+	var sums strings.Builder
+	for _, e := range list {
+		f, err := os.Open(filepath.Join(r.to, e.Name()))
+		if err != nil {
+			return err
+		}
+		sum := sha256.New()
+		_, err = io.Copy(sum, f)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		fmt.Fprintf(&sums, "%x  %s\n", sum.Sum(nil), e.Name())
+	}
+	return os.WriteFile(filepath.Join(r.to, "checksums.txt"), []byte(sums.String()), 0o644)
+}

@@ -1,0 +1,242 @@
+package accounts
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// An AuditRow is one row of the audit log as the API shows it.
+type AuditRow struct {
+	ID        string       `json:"id" words:"ours"`
+	Action    string       `json:"action" words:"ours"`
+	Actor     AuditActor   `json:"actor"`
+	Via       string       `json:"via" enum:"api|mcp|dashboard|command"`
+	IP        *string      `json:"ip" words:"ours"`
+	Target    *AuditTarget `json:"target"`
+	Fields    []string     `json:"fields" words:"ours"`
+	Count     int          `json:"count"`
+	RequestID *string      `json:"request_id" words:"ours"`
+	CreatedAt core.Time    `json:"created_at"`
+}
+
+// An AuditActor is who did it. The operator has no id.
+type AuditActor struct {
+	Type string  `json:"type" enum:"user|token|mailbox|operator|system"`
+	ID   *string `json:"id" words:"ours"`
+	Name string  `json:"name" words:"ours"`
+}
+
+// An AuditTarget is what it was done to.
+type AuditTarget struct {
+	Type string `json:"type" words:"ours"`
+	ID   string `json:"id" words:"ours"`
+	Name string `json:"name" words:"ours"`
+}
+
+// ListAuditIn is the query of list_audit. Actor and target are an id, a name or a type.
+type ListAuditIn struct {
+	core.PageIn
+	Action        string     `query:"action" max:"100"`
+	Actor         string     `query:"actor" max:"300"`
+	Target        string     `query:"target" max:"300"`
+	CreatedAfter  *core.Time `query:"created_after"`
+	CreatedBefore *core.Time `query:"created_before"`
+}
+
+// ListAudit lists the account's audit log, newest first. The bounds in time are exclusive.
+func (s *Service) ListAudit(_ context.Context, who core.Actor, in ListAuditIn) (*core.Page[AuditRow], error) {
+	s.flushFailedLogins()
+	var after, before time.Time
+	if in.CreatedAfter != nil {
+		after = in.CreatedAfter.Time
+	}
+	if in.CreatedBefore != nil {
+		before = in.CreatedBefore.Time
+	}
+	l := core.Listing[store.Audit, AuditRow]{
+		Operation: "audit", Index: store.AuditsByAccount, Prefix: who.AccountID,
+		Filters:   []string{in.Action, in.Actor, in.Target, after.String(), before.String()},
+		Prefilter: core.HasTexts(in.Action, in.Actor, in.Target),
+		Keep: func(a *store.Audit) bool {
+			return (in.Action == "" || a.Action == in.Action) &&
+				(in.Actor == "" || in.Actor == a.Actor.ID || in.Actor == a.Actor.Name || in.Actor == a.Actor.Type) &&
+				(in.Target == "" || in.Target == a.Target.ID || in.Target == a.Target.Name || in.Target == a.Target.Type) &&
+				(before.IsZero() || a.CreatedAt.Before(before))
+		},
+		Until: func(a *store.Audit) bool { return !after.IsZero() && !a.CreatedAt.After(after) },
+		Out:   func(_ *store.Tx, a *store.Audit) (AuditRow, error) { return auditOut(a), nil },
+	}
+	if !before.IsZero() { // a row has the time of its id
+		l.Before = who.AccountID + store.FirstID("aud", before.Add(time.Millisecond))
+	}
+	return l.Page(s.Core, who, in.PageIn)
+}
+
+func auditOut(a *store.Audit) AuditRow {
+	out := AuditRow{
+		ID: a.ID, Action: a.Action, Actor: AuditActor{a.Actor.Type, core.OrNull(a.Actor.ID), a.Actor.Name}, Via: a.Via, IP: core.OrNull(a.IP),
+		Fields: append([]string{}, a.Fields...), Count: a.Count, RequestID: core.OrNull(a.RequestID), CreatedAt: core.Time{Time: a.CreatedAt},
+	}
+	if a.Target.Type != "" {
+		out.Target = &AuditTarget{a.Target.Type, a.Target.ID, a.Target.Name}
+	}
+	return out
+}
+
+func userTarget(u *store.User) store.AuditTarget {
+	return store.AuditTarget{Type: "user", ID: u.ID, Name: u.Email}
+}
+
+func tokenTarget(t *store.Token) store.AuditTarget {
+	kind := "token"
+	if t.Kind == core.SessionKind {
+		kind = "session"
+	}
+	return store.AuditTarget{Type: kind, ID: t.ID, Name: t.Name}
+}
+
+// actor is a user who has shown by a password, a passkey or a link who they are.
+func (v Visitor) actor(u *store.User, action string, fields ...string) core.Actor {
+	return core.Actor{
+		AccountID: u.AccountID, UserID: u.ID, Email: u.Email, TokenKind: core.SessionKind, IP: v.IP,
+		Request: &core.Request{Action: action, Via: core.AuditDashboard, ID: v.RequestID, Fields: fields},
+	}
+}
+
+const (
+	failedRowsADay = 10_000 // rows of failed log-ins, of all accounts together
+	failedAtATime  = 300    // written in one transaction
+)
+
+// failedLogins counts wrong passwords and codes until they are written, which is soon, but not
+// before the answer: that would tell by its time whether an address is a user's.
+type failedLogins struct {
+	mu      sync.Mutex
+	waiting map[string]*failedLogin // by their key in the store
+	wake    chan struct{}
+
+	writing sync.Mutex
+	most    int    // see failedRowsADay
+	day     string // whose rows are counted
+	rows    int    // in the store, of that day
+}
+
+// A failedLogin is what was tried in a minute, from one address, at one account.
+type failedLogin struct {
+	row store.Audit
+	n   int
+}
+
+func newFailedLogins() *failedLogins {
+	return &failedLogins{waiting: map[string]*failedLogin{}, wake: make(chan struct{}, 1), most: failedRowsADay}
+}
+
+// recordFailedLogin counts a wrong password or code at a user; the address of nobody is in no log.
+func (s *Service) recordFailedLogin(u *store.User, v Visitor) {
+	if u.ID == "" {
+		return
+	}
+	minute := s.Now().UTC().Truncate(time.Minute)
+	key := store.FailedLoginKey(minute, u.AccountID, v.IP)
+	f := s.failedLogins
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	found := f.waiting[key]
+	if found == nil && len(f.waiting) >= f.most {
+		return
+	}
+	if found == nil {
+		found = &failedLogin{row: store.Audit{
+			AccountID: u.AccountID, Action: "login_failed", Actor: store.AuditActor{Type: store.AuditActorUser, ID: u.ID, Name: u.Email},
+			Via: core.AuditDashboard, IP: v.IP, Target: userTarget(u), RequestID: v.RequestID, Minute: minute,
+		}}
+		f.waiting[key] = found
+	}
+	found.n++
+	mergeUser(&found.row, u.ID)
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// mergeUser notes who was tried. A row of several users names none.
+func mergeUser(row *store.Audit, userID string) {
+	if row.Actor.ID != userID {
+		row.Actor, row.Target = store.AuditActor{Type: store.AuditActorUser, Name: "several users"}, store.AuditTarget{}
+	}
+}
+
+// flushFailedLogins writes the failed log-ins that wait. When a day has failedRowsADay rows, only
+// these go on to count.
+func (s *Service) flushFailedLogins() {
+	f := s.failedLogins
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	f.mu.Lock()
+	waiting := f.waiting
+	f.waiting = map[string]*failedLogin{}
+	f.mu.Unlock()
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(waiting)), failedAtATime) {
+		var day string
+		var rows int
+		err := s.Store.Update(func(tx *store.Tx) error {
+			day, rows = f.day, f.rows
+			for _, key := range some {
+				found := waiting[key]
+				row, err := store.FailedLogins.Find(tx, key)
+				if err != nil {
+					return err
+				}
+				if row != nil {
+					row.Count += found.n
+					mergeUser(row, found.row.Actor.ID)
+					if err := store.Audits.Put(tx, row); err != nil {
+						return err
+					}
+					continue
+				}
+				if of := found.row.Minute.Format(time.DateOnly); of != day {
+					day, rows = of, countFailedRows(tx, found.row.Minute, f.most)
+				}
+				if rows >= f.most {
+					continue
+				}
+				rows++
+				fresh := found.row
+				fresh.Count = found.n
+				if err := core.PutAudit(tx, fresh); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			s.Log.Error("write failed log-ins to the audit log", "error", err)
+			return
+		}
+		if rows >= f.most && (f.rows < f.most || f.day != day) {
+			s.Log.Warn("the audit log begins no more rows of failed log-ins today", "rows", rows)
+		}
+		f.day, f.rows = day, rows
+	}
+}
+
+// countFailedRows counts the rows of a day, up to most.
+func countFailedRows(tx *store.Tx, minute time.Time, most int) (n int) {
+	begin := minute.Truncate(24 * time.Hour)
+	end := store.TimeKey(begin.Add(24 * time.Hour))
+	for key := range store.FailedLogins.Keys(tx, "", store.TimeKey(begin)) {
+		if key >= end || n == most {
+			break
+		}
+		n++
+	}
+	return n
+}

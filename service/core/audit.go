@@ -1,0 +1,101 @@
+package core
+
+import (
+	"github.com/mailstead/mailstead/store"
+)
+
+// A Request is what the audit log tells of the request that an actor makes.
+type Request struct {
+	Action string   // the operation
+	Via    string   // one of the Audit… constants
+	ID     string   // see X-Request-Id
+	Fields []string // the body fields that were given, by name
+}
+
+// Ways in which a request comes.
+const (
+	AuditAPI       = "api"
+	AuditMCP       = "mcp"
+	AuditDashboard = "dashboard"
+	AuditCommands  = "command"
+)
+
+// auditName is how many characters of a name are kept.
+const auditName = 300
+
+// Audit writes the actor's request into the audit log, in the transaction that does what was asked.
+// A target without a type is nothing. What the server does by itself has no request, and is not
+// audited. What the operator does is also in the log of the first account.
+func Audit(tx *store.Tx, who Actor, target store.AuditTarget) error {
+	return AuditMany(tx, who, target, 1)
+}
+
+// AuditMany is Audit for a request that has changed several things at once.
+func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) error {
+	if who.Request == nil {
+		return nil
+	}
+	row := store.Audit{
+		AccountID: who.AccountID, Action: who.Request.Action, Via: who.Request.Via, RequestID: who.Request.ID, Fields: who.Request.Fields,
+		IP: who.IP, Target: target, Count: count,
+	}
+	switch {
+	case who.TokenID == LocalToken:
+		return auditOperator(tx, row)
+	case who.TokenKind == SessionKind:
+		row.Actor = store.AuditActor{Type: store.AuditActorUser, ID: who.UserID, Name: who.Email}
+	default:
+		row.Actor = store.AuditActor{Type: store.AuditActorToken, ID: who.TokenID, Name: who.TokenName}
+	}
+	return PutAudit(tx, row)
+}
+
+// AuditCommand writes a command of the operator into the audit log of the account that it was
+// about, "" for none, and into that of the first account.
+func AuditCommand(tx *store.Tx, command, accountID string, target store.AuditTarget) error {
+	return auditOperator(tx, store.Audit{AccountID: accountID, Action: command, Via: AuditCommands, Target: target, Count: 1})
+}
+
+func auditOperator(tx *store.Tx, row store.Audit) error {
+	row.Actor, row.IP = store.AuditActor{Type: store.AuditActorOperator, Name: "operator"}, ""
+	for first := range store.Accounts.All(tx) {
+		if row.AccountID != "" && row.AccountID != first.ID {
+			if err := PutAudit(tx, row); err != nil {
+				return err
+			}
+		}
+		row.AccountID = first.ID
+		return PutAudit(tx, row)
+	}
+	return nil // there is no account yet
+}
+
+// PutAudit writes a new row.
+func PutAudit(tx *store.Tx, row store.Audit) error {
+	row.ID = tx.NewID("aud")
+	row.CreatedAt, _ = store.IDTime(row.ID)
+	row.Actor.Name, row.Target.Name = clip(row.Actor.Name), clip(row.Target.Name)
+	return store.Audits.Put(tx, &row)
+}
+
+func clip(text string) string {
+	if runes := []rune(text); len(runes) > auditName {
+		return string(runes[:auditName])
+	}
+	return text
+}
+
+// AccountTarget is an account as the audit log names it.
+func AccountTarget(a *store.Account) store.AuditTarget {
+	return store.AuditTarget{Type: "account", ID: a.ID, Name: a.Name}
+}
+
+// DomainTarget is a domain as the audit log names it.
+func DomainTarget(d *store.Domain) store.AuditTarget {
+	return store.AuditTarget{Type: "domain", ID: d.ID, Name: d.Name}
+}
+
+// MailboxTarget is a mailbox as the audit log names it.
+func MailboxTarget(mb *store.Mailbox) store.AuditTarget {
+	return store.AuditTarget{Type: "email_user", ID: mb.ID, Name: mb.Email}
+}

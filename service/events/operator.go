@@ -1,0 +1,85 @@
+package events
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/netguard"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/webhooks"
+)
+
+// operatorArgs is the job of posting an event to where the operator wants alerts. The URL, which
+// may have a secret in it, stays in the settings.
+type operatorArgs struct {
+	EventID string `json:"event_id"`
+}
+
+// PlanOperatorPost has a job post an event's envelope to [alerts] url, if that is set.
+func (s *Service) PlanOperatorPost(tx *store.Tx, e *store.Event) error {
+	if s.Config.AlertURL == "" {
+		return nil
+	}
+	_, err := s.Queue.Add(tx, jobs.New{Kind: "alert_post", Lane: "alert_post", Args: operatorArgs{e.ID}})
+	return err
+}
+
+func (s *Service) operatorKind() jobs.Kind {
+	return jobs.Kind{
+		Name: "alert_post", Work: s.postToOperator, Max: webhookAttempts, Timeout: time.Minute,
+		Backoff: func(attempt int, r float64) time.Duration {
+			wait, _ := webhooks.Schedule(attempt, r)
+			return wait
+		},
+	}
+}
+
+func (s *Service) postToOperator(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[operatorArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var e *store.Event
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		e, err = store.Events.Get(tx, args.EventID)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || err == nil && s.Config.AlertURL == "" {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(envelopeOf(e, APIVersion))
+	if err != nil {
+		return nil, jobs.Permanent(fmt.Errorf("write event %s: %w", e.ID, err))
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Config.AlertURL, bytes.NewReader(body))
+	if err != nil {
+		return nil, jobs.Permanent(errors.New("[alerts] url is not a URL"))
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("User-Agent", "Mailstead")
+	anywhere := &netguard.Guard{AllowPrivate: true} // the operator chose it
+	transport := anywhere.Transport(s.Resolver, s.Config.RootCAs)
+	defer transport.CloseIdleConnections()
+	resp, err := transport.RoundTrip(r)
+	if err != nil {
+		return nil, fmt.Errorf("[alerts] url: %w", err)
+	}
+	defer resp.Body.Close()
+	_, _ = io.CopyN(io.Discard, resp.Body, 64<<10) // so that the connection ends well
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return nil, fmt.Errorf("[alerts] url answered %s", resp.Status)
+	}
+	return nil, nil
+}

@@ -1,0 +1,118 @@
+package health
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// An Alert is what the operator is told when a check turns bad, and once it is ok again.
+type Alert struct {
+	Code    string    `json:"code" words:"ours"`
+	Status  string    `json:"status" enum:"warning|error|ok"`
+	Subject string    `json:"subject" words:"ours"`
+	Message string    `json:"message" words:"ours"`
+	Mend    *string   `json:"mend" words:"ours"`
+	Since   core.Time `json:"since"` // when it was first seen
+}
+
+// Hooks are what other rooms do for this one.
+type Hooks struct {
+	// Tell tells the owner of the first account, in the caller's transaction.
+	Tell func(tx *store.Tx, owner *store.Account, a Alert) error
+}
+
+// shakyFor is how long one of the shaky checks must be bad before it is told of.
+const shakyFor = 5 * time.Minute
+
+// shaky are the checks that can fail for a moment, mostly by what others do.
+var shaky = strings.Fields("clock resolver hostname_address ptr ports certificate nameservers port25_out blocklist relay queue backup")
+
+// tell tells the operator what the checks found that was not told yet, once for each subject.
+func (s *Service) tell(found map[string][]Check) error {
+	if s.Hooks.Tell == nil {
+		return nil
+	}
+	bad := map[string]Check{}
+	for _, list := range found {
+		for _, c := range list {
+			if c.Status == Warning || c.Status == Error {
+				bad[store.AlertID(c.Code, c.Subject)] = c
+			}
+		}
+	}
+	some := len(bad) > 0
+	var owner *store.Account
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		for range store.Alerts.All(tx) {
+			some = true
+			break
+		}
+		owner, err = core.FindAccount(tx, "")
+		return err
+	})
+	if err != nil || !some {
+		return err
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		fresh := maps.Clone(bad)
+		for _, a := range slices.Collect(store.Alerts.All(tx)) {
+			c, still := bad[a.ID]
+			if still {
+				delete(fresh, a.ID)
+				if err := s.tellOf(tx, owner, a, c); err != nil {
+					return err
+				}
+				continue
+			}
+			if a.Status != "" {
+				over := Alert{Code: a.Code, Status: OK, Subject: a.Subject, Message: "This is ok again.", Since: core.Time{Time: a.Since}}
+				if err := s.Hooks.Tell(tx, owner, over); err != nil {
+					return err
+				}
+			}
+			if err := store.Alerts.Delete(tx, a.ID); err != nil {
+				return err
+			}
+		}
+		for id, c := range fresh {
+			if err := s.tellOf(tx, owner, &store.Alert{ID: id, Code: c.Code, Subject: c.Subject, Since: tx.Now()}, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// tellOf tells of what is bad, unless that was told, or may be over at the next look. What has
+// become an error from a warning is told again.
+func (s *Service) tellOf(tx *store.Tx, owner *store.Account, a *store.Alert, c Check) error {
+	if a.Status == c.Status || a.Status == Error {
+		return nil
+	}
+	if !slices.Contains(shaky, c.Code) || tx.Now().Sub(a.Since) >= shakyFor {
+		a.Status = c.Status
+		told := Alert{Code: c.Code, Status: c.Status, Subject: c.Subject, Message: c.Message, Mend: c.Mend, Since: core.Time{Time: a.Since}}
+		if err := s.Hooks.Tell(tx, owner, told); err != nil {
+			return err
+		}
+	}
+	return store.Alerts.Put(tx, a)
+}
+
+// Letter is an alert as its owner reads it.
+func (a Alert) Letter(host string) (subject, text string) {
+	if a.Status == OK {
+		return fmt.Sprintf("%s: %s is ok again", host, a.Code), fmt.Sprintf("%s (%s) is ok again.\n", a.Subject, a.Code)
+	}
+	text = fmt.Sprintf("%s\n\n%s: %s\n", a.Subject, a.Status, a.Message)
+	if a.Mend != nil {
+		text += "\nWhat to do: " + *a.Mend + "\n"
+	}
+	return fmt.Sprintf("%s: %s needs you (%s)", host, a.Code, a.Status), text + "\n`mailstead doctor` on the host shows every check.\n"
+}

@@ -1,0 +1,88 @@
+package health_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/health"
+	"github.com/mailstead/mailstead/store"
+)
+
+// TestAlerts: the owner of the first account is told once of what turned bad, once of what has
+// become worse, and once of its end; of what may pass in a moment only after a second look.
+func TestAlerts(t *testing.T) {
+	h := newPublicHost(t)
+	h.Config.AlertURL = "http://alerts.test/"
+	owner, err := h.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.org", First: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Backups.Backup(t.Context(), false, true); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	// look gives the alerts of one more look as "code status", and counts letters and posts.
+	look := func() string {
+		t.Helper()
+		h.now = h.now.Add(6 * time.Minute)
+		h.LookAndTell(t.Context())
+		var out []string
+		jobs := map[string]int{}
+		err := h.Store.View(func(tx *store.Tx) error {
+			for e := range store.Events.All(tx) {
+				if e.Type != events.EventHostAlert || e.AccountID != owner.AccountID {
+					continue
+				}
+				var a health.Alert
+				if err := json.Unmarshal(e.Data, &a); err != nil {
+					return err
+				}
+				out = append(out, a.Code+" "+a.Status)
+			}
+			for j := range store.Jobs.All(tx) {
+				jobs[j.Kind]++
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if jobs["letter"] != len(out) || jobs["alert_post"] != len(out) {
+			t.Errorf("%d alerts, and jobs %v", len(out), jobs)
+		}
+		fresh := out[told:]
+		told = len(out)
+		return strings.Join(fresh, ", ")
+	}
+	is := func(want string) {
+		t.Helper()
+		if got := look(); got != want {
+			t.Errorf("told: %q, want %q", got, want)
+		}
+	}
+	is("")
+	disk := func(free int64) {
+		h.free = free
+		time.Sleep(30 * time.Millisecond) // so that the store looks again
+	}
+	disk(9 << 30)
+	is("disk_space warning")
+	is("")
+	disk(100 << 30)
+	is("disk_space ok")
+	is("")
+	h.world.Tell("PTR", "127.0.0.1")
+	is("")
+	h.world.Tell("PTR", "127.0.0.1", "mail.example.test.")
+	is("") // it has passed
+	h.world.Tell("PTR", "127.0.0.1")
+	is("")
+	is("ptr error")
+	is("")
+	h.world.Tell("PTR", "127.0.0.1", "mail.example.test.")
+	is("ptr ok")
+}

@@ -1,0 +1,6 @@
+package health
+
+import "context"
+
+// LookAndTell is what Run does from time to time.
+func (s *Service) LookAndTell(ctx context.Context) { s.lookAndTell(ctx) }

@@ -1,0 +1,497 @@
+package health
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/lookup"
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/keyfile"
+)
+
+// A Host is what the program knows about where it runs, and the checks of that have to know.
+type Host struct {
+	Running bool   // else the checks are made for a server that is stopped
+	Ports   []Port // where clients and other servers are to reach it
+}
+
+// A Port is where one listener is to be reached at every public address of the host.
+type Port struct {
+	Name   string // of the setting, such as smtp
+	Number int
+}
+
+// Bounds of what a check does on the network.
+const (
+	lookFor    = 20 * time.Second // one check
+	connectFor = 5 * time.Second  // one connection to a port of this host
+)
+
+// external skips a check that only a host with a public name can pass.
+func (s *Service) external(code string) []Check {
+	switch {
+	case s.Config.Sandbox:
+		return []Check{{Code: code, Status: Skipped, Subject: s.Hostname(), Message: "This is the sandbox, which nobody outside reaches."}}
+	case s.Host == nil:
+		return []Check{{Code: code, Status: Skipped, Subject: s.Hostname(), Message: "Nothing outside this process is looked at here."}}
+	}
+	return nil
+}
+
+// checkDirectory looks for files that others on this machine can read or change.
+func (s *Service) checkDirectory(context.Context) (out []Check) {
+	const code = "data_directory"
+	dir := s.Store.Dir()
+	if s.Config.Sandbox {
+		return []Check{{Code: code, Status: Skipped, Subject: dir, Message: "This is the sandbox, which keeps no secrets of others."}}
+	}
+	for _, one := range []struct {
+		path string
+		mode fs.FileMode
+	}{{dir, 0o700}, {filepath.Join(dir, keyfile.Name), 0o600}, {filepath.Join(dir, "mailstead.toml"), 0o600}} {
+		info, err := os.Stat(one.path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+		case err != nil:
+			out = append(out, wrong(code, Error, one.path, fmt.Sprintf("It cannot be read: %v.", err), "Give it to the user that runs Mailstead: `chown -R USER "+dir+"`.")...)
+		case info.Mode().Perm()&0o077 != 0:
+			out = append(out, wrong(code, Warning, one.path, fmt.Sprintf("Other users of this machine have rights to it (mode %04o).", info.Mode().Perm()),
+				fmt.Sprintf("Run `chmod %04o %s`.", one.mode, one.path))...)
+		}
+	}
+	if out == nil {
+		return ok(code, dir, "Only the user that runs Mailstead can read it.")
+	}
+	return out
+}
+
+func (s *Service) checkResolver(ctx context.Context) []Check {
+	const code, subject = "resolver", "the DNS resolver"
+	if skip := s.external(code); skip != nil {
+		return skip
+	}
+	began := time.Now()
+	_, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", s.Hostname()+".")
+	took := time.Since(began).Round(time.Millisecond)
+	const mend = "Have a resolver on this host, such as unbound, and name it with resolver = \"127.0.0.1:53\", or mend the one in /etc/resolv.conf."
+	switch {
+	case err != nil && !core.IsNoSuchName(err):
+		return wrong(code, Error, subject, fmt.Sprintf("It does not answer a question about %s: %v.", s.Hostname(), err), mend)
+	case took > 2*time.Second:
+		return wrong(code, Warning, subject, fmt.Sprintf("It took %s to answer a question about %s.", took, s.Hostname()), mend)
+	}
+	return ok(code, subject, "It answers, in %s.", took)
+}
+
+// recordOf is an address record as it is written in a zone.
+func recordOf(name string, ip netip.Addr) string {
+	kind := "A"
+	if ip.Is6() {
+		kind = "AAAA"
+	}
+	return fmt.Sprintf("%s. %s %s", name, kind, ip)
+}
+
+// addressesOf looks up where a name leads, past what is remembered; none is no error.
+func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, error) {
+	found, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", name+".")
+	if err != nil && !core.IsNoSuchName(err) {
+		return nil, err
+	}
+	for i := range found {
+		found[i] = found[i].Unmap()
+	}
+	return found, nil
+}
+
+func (s *Service) checkAddress(ctx context.Context) (out []Check) {
+	const code = "hostname_address"
+	name := s.Hostname()
+	if skip := s.external(code); skip != nil {
+		return skip
+	}
+	found, err := s.addressesOf(ctx, name)
+	if err != nil {
+		return wrong(code, Error, name, fmt.Sprintf("It cannot be looked up: %v.", err), "See what the check of the resolver says, and whether the nameservers of the domain answer.")
+	}
+	for _, ip := range s.Config.PublicIPs {
+		if !slices.Contains(found, ip) {
+			out = append(out, wrong(code, Error, name, fmt.Sprintf("It does not lead to this host's address %s.", ip),
+				fmt.Sprintf("Add the record `%s` where the DNS of that domain is kept; if %s is not this host's address, set public_ip.", recordOf(name, ip), ip))...)
+		}
+	}
+	for _, ip := range found {
+		if !slices.Contains(s.Config.PublicIPs, ip) {
+			out = append(out, wrong(code, Error, name, fmt.Sprintf("It also leads to %s, which is not an address of this host.", ip),
+				fmt.Sprintf("Delete the record `%s`; if the address is this host's, add it to public_ip.", recordOf(name, ip)))...)
+		}
+	}
+	if out == nil {
+		return ok(code, name, "It leads to this host.")
+	}
+	return out
+}
+
+func (s *Service) checkReverse(ctx context.Context) (out []Check) {
+	const code = "ptr"
+	if skip := s.external(code); skip != nil {
+		return skip
+	}
+	named, known := true, true // all of IPv6
+	for _, ip := range s.SendersIPs() {
+		names, back, err := s.ReverseNames(ctx, ip)
+		named, known = named && (back || ip.Is4()), known && err == nil
+		says := "It has no reverse name (PTR record)"
+		if len(names) > 0 {
+			says = "Its reverse name is " + strings.Join(names, ", ") + ", which does not lead back to it"
+		}
+		mend := fmt.Sprintf("Have the provider of this host set the reverse name (PTR) of %s to %s.", ip, cmp.Or(s.Config.Sending.Helo, s.Hostname()))
+		switch {
+		case err != nil:
+			out = append(out, wrong(code, Warning, ip.String(), fmt.Sprintf("Its reverse name cannot be looked up: %v.", err), mend)...)
+		case back:
+			out = append(out, ok(code, ip.String(), "Its reverse name is %s.", strings.Join(names, ", "))...)
+		case ip.Is6():
+			out = append(out, wrong(code, Warning, ip.String(), says+". Mail is sent over IPv4 only, since many receivers refuse mail from such an address.", mend)...)
+		case s.Outbound() != core.ViaDirect:
+			out = append(out, wrong(code, Warning, ip.String(), says+". Mail that does not go through a relay is refused by many receivers.", mend)...)
+		default:
+			out = append(out, wrong(code, Error, ip.String(), says+", so many receivers refuse mail from it.", mend)...)
+		}
+	}
+	if known {
+		s.IPv6Named.Store(named)
+	}
+	return out
+}
+
+// checkPorts connects to every port of the listeners at every public address. That shows that they
+// listen there, not that a firewall before this host lets others through.
+func (s *Service) checkPorts(ctx context.Context) (out []Check) {
+	const code = "ports"
+	if skip := s.external(code); skip != nil {
+		return skip
+	}
+	if !s.Host.Running {
+		return wrong(code, Error, s.Hostname(), "The server does not run.", "Start it: `systemctl start mailstead`, or `mailstead serve`.")
+	}
+	type place struct {
+		port Port
+		ip   netip.Addr
+	}
+	var places []place
+	for _, ip := range s.Config.PublicIPs {
+		for _, port := range s.Host.Ports {
+			places = append(places, place{port, ip})
+		}
+	}
+	own := ownAddresses()
+	found := make([][]Check, len(places))
+	var all sync.WaitGroup
+	for i, at := range places {
+		all.Go(func() {
+			addr := netip.AddrPortFrom(at.ip, uint16(at.port.Number)).String()
+			conn, err := (&net.Dialer{Timeout: connectFor}).DialContext(ctx, "tcp", addr)
+			if err == nil {
+				conn.Close()
+				return
+			}
+			status, mend := Error, fmt.Sprintf("See that nothing on this host blocks port %d (`nft list ruleset`), and that %s = \":%d\" is set.", at.port.Number, strings.ReplaceAll(at.port.Name, "-", "_"), at.port.Number)
+			if !slices.Contains(own, at.ip) { // behind address translation, which may not lead back to where it came from
+				status, mend = Warning, fmt.Sprintf("Try from another machine: `nc -vz %s %d`. If that fails too, have port %d forwarded to this host.", at.ip, at.port.Number, at.port.Number)
+			}
+			found[i] = wrong(code, status, at.port.Name+" at "+addr, fmt.Sprintf("It cannot be reached from this host: %v.", err), mend)
+		})
+	}
+	all.Wait()
+	out = append(slices.Concat(found...), s.hiddenClients()...)
+	if out == nil {
+		return ok(code, s.Hostname(), "Every port can be reached from this host itself, and other mail servers are seen by their own addresses.")
+	}
+	return out
+}
+
+// ownAddresses are those of this machine's interfaces.
+func ownAddresses() (out []netip.Addr) {
+	addrs, _ := net.InterfaceAddrs() // none, if they cannot be read
+	for _, a := range addrs {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, prefix.Addr().Unmap())
+		}
+	}
+	return out
+}
+
+func (s *Service) checkCertificate(context.Context) []Check {
+	const code = "certificate"
+	name := s.Hostname()
+	switch skip := s.external(code); {
+	case skip != nil:
+		return skip
+	case !s.Host.Running:
+		return []Check{{Code: code, Status: Skipped, Subject: name, Message: "The server does not run."}}
+	case s.Certificates.Host == nil:
+		return []Check{{Code: code, Status: Skipped, Subject: name, Message: "This server speaks no TLS itself."}}
+	}
+	mend := "Set tls_cert and tls_key to a certificate for " + name + " and its key, and have the server read them: `systemctl reload mailstead`."
+	byACME := s.Config.ACME != nil && s.Config.ACME.Host
+	if byACME {
+		mend = "See that port 80 of " + name + " can be reached from outside, since the certificate authority asks there; `mailstead call list_jobs '{\"type\":\"certificate\"}'` names what went wrong."
+	}
+	cert := s.Certificates.Host()
+	if cert == nil {
+		return wrong(code, Error, name, "There is no certificate.", mend)
+	}
+	chain := x509.NewCertPool()
+	for _, der := range cert.Certificate[1:] {
+		if one, err := x509.ParseCertificate(der); err == nil {
+			chain.AddCert(one)
+		}
+	}
+	leaf, err := x509.ParseCertificate(cert.Certificate[0])
+	if err != nil {
+		return wrong(code, Error, name, fmt.Sprintf("The certificate cannot be read: %v.", err), mend)
+	}
+	now := time.Now()
+	left, life := leaf.NotAfter.Sub(now), leaf.NotAfter.Sub(leaf.NotBefore)
+	until := leaf.NotAfter.UTC().Format(time.RFC3339)
+	_, err = leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: s.Config.RootCAs, Intermediates: chain, CurrentTime: now})
+	switch {
+	case err != nil && byACME && leaf.CheckSignature(leaf.SignatureAlgorithm, leaf.RawTBSCertificate, leaf.Signature) == nil:
+		return wrong(code, Error, name, "The certificate authority has given none yet, so clients see one that this host made itself, and refuse it.", mend)
+	case left <= 0:
+		return wrong(code, Error, name, "The certificate has expired at "+until+".", mend)
+	case err != nil:
+		return wrong(code, Error, name, fmt.Sprintf("Clients refuse the certificate: %v.", err), mend)
+	case left < life/12:
+		return wrong(code, Error, name, "The certificate expires at "+until+", and was not renewed.", mend)
+	case left < life/5:
+		return wrong(code, Warning, name, "The certificate expires at "+until+", and was not renewed.", mend)
+	}
+	return ok(code, name, "The certificate is valid until %s.", until)
+}
+
+// checkNameservers looks whether the names of our own nameservers lead to this host, or to the
+// secondary of that name.
+func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
+	const code = "nameservers"
+	if skip := s.external(code); skip != nil {
+		return skip
+	}
+	if s.Host.Running && !slices.ContainsFunc(s.Host.Ports, func(p Port) bool { return p.Name == "dns" }) {
+		return []Check{{Code: code, Status: Skipped, Subject: s.Hostname(), Message: "The DNS server is off."}}
+	}
+	needed, err := s.servesZones()
+	if err != nil {
+		return unreadable(code, s.Hostname(), s.Store.Dir(), err)
+	}
+	status := Warning // as long as no domain is served from here
+	if needed {
+		status = Error
+	}
+	elsewhere := s.Config.Elsewhere()
+	places := map[netip.Addr]bool{}
+	for _, name := range s.Config.Nameservers {
+		right := elsewhere[name]
+		if right == nil {
+			right = s.Config.PublicIPs
+		}
+		found, err := s.addressesOf(ctx, name)
+		for _, ip := range found {
+			places[ip] = true
+		}
+		switch {
+		case err != nil:
+			out = append(out, wrong(code, status, name, fmt.Sprintf("It cannot be looked up: %v.", err), "See what the check of the resolver says.")...)
+		case !slices.ContainsFunc(found, func(ip netip.Addr) bool { return slices.Contains(right, ip) }) && len(right) > 0:
+			out = append(out, wrong(code, status, name, "The name of this nameserver does not lead to it.",
+				fmt.Sprintf("Add the record `%s` where the DNS of that domain is kept. If that domain is to be served from here, set it as glue at its registrar too.", recordOf(name, right[0])))...)
+		}
+	}
+	if out != nil {
+		return out
+	}
+	if len(places) == 1 {
+		return ok(code, s.Hostname(), "All names of nameservers lead to one address, so zones cannot be asked while it is away; [[dns.secondaries]] names copies elsewhere.")
+	}
+	return ok(code, s.Hostname(), "The names of the nameservers lead to them.")
+}
+
+// servesZones tells whether a domain has its DNS here.
+func (s *Service) servesZones() (some bool, err error) {
+	err = s.everyDomain(func(d *store.Domain) { some = some || d.DNSProvider == store.DomainProviderBuiltin })
+	return some, err
+}
+
+// everyDomain shows all domains, in snapshots of a bounded length.
+func (s *Service) everyDomain(see func(*store.Domain)) error {
+	for after, more := "", true; more; {
+		err := s.Store.View(func(tx *store.Tx) error {
+			more = false
+			looked := 0
+			for d := range store.Domains.After(tx, after) {
+				see(d)
+				if after, looked = d.ID, looked+1; looked == countedAtATime {
+					more = true
+					break
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unreadable(code, subject, dir string, err error) []Check {
+	return wrong(code, Error, subject, fmt.Sprintf("The store cannot be read: %v.", err), "Stop the server and run `mailstead check --data "+dir+"`.")
+}
+
+func (s *Service) checkDomains(context.Context) (out []Check) {
+	const code, subject = "domain_dns", "the domains of this host"
+	failing := 0
+	err := s.everyDomain(func(d *store.Domain) {
+		if d.FailingSince.IsZero() {
+			return
+		}
+		if failing++; failing <= namedMost {
+			out = append(out, wrong(code, Warning, d.Name, "Its DNS records are not right since "+d.FailingSince.UTC().Format(time.RFC3339)+".",
+				fmt.Sprintf("`mailstead call get_domain '{\"domain_id\":%q}' --account %s` and the dashboard name the records to change.", d.ID, d.AccountID))...)
+		}
+	})
+	switch {
+	case err != nil:
+		return unreadable(code, subject, s.Store.Dir(), err)
+	case failing > namedMost:
+		return append(out, wrong(code, Warning, subject, fmt.Sprintf("The records of %d more domains are not right.", failing-namedMost), "The dashboard names them.")...)
+	case out == nil:
+		return ok(code, subject, "The DNS of every domain is right, as far as it was looked up.")
+	}
+	return out
+}
+
+// hostClient is who connects to other mail servers to see whether they answer.
+func (s *Service) hostClient() *deliver.Client {
+	return &deliver.Client{
+		Hostname: s.Hostname(), Resolver: s.Resolver, RootCAs: s.Config.RootCAs, IdlePerHop: -1,
+		Timeouts: deliver.Timeouts{Connect: connectFor, Greeting: lookFor, Command: lookFor / 2, Overall: lookFor},
+	}
+}
+
+// checkPort25 connects to mail servers of others, since many providers of hosts keep port 25
+// closed.
+func (s *Service) checkPort25(ctx context.Context) []Check {
+	const code, subject = "port25_out", "port 25 of other mail servers"
+	switch skip := s.external(code); {
+	case skip != nil:
+		return skip
+	case s.Outbound() != core.ViaDirect:
+		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "Mail goes out through a relay."}}
+	case len(s.Config.Doctor.Port25Targets) == 0:
+		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "The settings name nobody to try it with ([doctor] port25_targets)."}}
+	}
+	client := s.hostClient()
+	reached := make(chan string, len(s.Config.Doctor.Port25Targets))
+	failed := make(chan error, len(s.Config.Doctor.Port25Targets))
+	for _, target := range s.Config.Doctor.Port25Targets {
+		host, port, _ := net.SplitHostPort(target) // the settings are checked
+		number, _ := strconv.Atoi(port)
+		go func() {
+			if err := client.TryRelay(ctx, deliver.Relay{Host: host, Port: number, TLS: "none"}); err != nil {
+				failed <- err
+				return
+			}
+			reached <- target
+		}()
+	}
+	var reasons []string
+	for range s.Config.Doctor.Port25Targets {
+		select {
+		case target := <-reached:
+			return ok(code, subject, "%s was reached.", target)
+		case err := <-failed:
+			reasons = append(reasons, err.Error())
+		}
+	}
+	return wrong(code, Error, subject, "No other mail server can be reached: "+strings.Join(reasons, "; ")+".",
+		"Ask the provider of this host to open port 25 outwards, or send through a [[relay]] in mailstead.toml.")
+}
+
+// checkBlocklists looks this host's addresses up in lists that receivers ask.
+func (s *Service) checkBlocklists(ctx context.Context) (out []Check) {
+	const code, subject = "blocklist", "lists of senders of spam"
+	switch skip := s.external(code); {
+	case skip != nil:
+		return skip
+	case len(s.Config.Doctor.Blocklists) == 0:
+		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "The settings name no list ([doctor] blocklists)."}}
+	}
+	for _, zone := range s.Config.Doctor.Blocklists {
+		for _, ip := range s.SendersIPs() {
+			listed, yes, err := auth.InDNSBL(ctx, s.Resolver, zone, ip)
+			switch {
+			case yes:
+				reason := ""
+				if listed.Reason != "" {
+					reason = " It says: " + listed.Reason
+				}
+				out = append(out, wrong(code, Error, ip.String(), fmt.Sprintf("It is listed in %s, so many receivers refuse mail from it.%s", zone, reason),
+					"Find out at the list's site why, mend the cause, and ask the list to remove the address.")...)
+			case err != nil:
+				out = append(out, wrong(code, Warning, zone, fmt.Sprintf("It is not known whether %s is listed: %v.", ip, err),
+					"Have a resolver of your own on this host (resolver = \"127.0.0.1:53\"), or leave the list out of [doctor] blocklists.")...)
+			}
+		}
+	}
+	if out == nil {
+		return ok(code, subject, "No address of this host is in %s.", strings.Join(s.Config.Doctor.Blocklists, ", "))
+	}
+	return out
+}
+
+// checkRelays connects to every relay and logs in.
+func (s *Service) checkRelays(ctx context.Context) (out []Check) {
+	const code = "relay"
+	if skip := s.external(code); skip != nil {
+		return skip
+	}
+	if len(s.Config.Relays) == 0 {
+		return []Check{{Code: code, Status: Skipped, Subject: "[[relay]]", Message: "The settings name no relay."}}
+	}
+	client := s.hostClient()
+	for _, r := range s.Config.Relays {
+		err := client.TryRelay(ctx, deliver.Relay{Host: r.Host, Port: r.Port, TLS: r.TLS, Username: r.Username, Password: r.Password})
+		if err != nil {
+			out = append(out, wrong(code, Error, r.Name, fmt.Sprintf("It does not take mail from this host: %v.", err),
+				fmt.Sprintf("Compare host, port, tls, username and password of the [[relay]] %q in mailstead.toml with what its provider shows.", r.Name))...)
+			continue
+		}
+		out = append(out, ok(code, r.Name, "It can be reached and takes the login.")...)
+	}
+	return out
+}
+
+// checkLater is a check of what this installation does not have.
+func (s *Service) checkLater(code, message string) func(context.Context) []Check {
+	return func(context.Context) []Check {
+		return []Check{{Code: code, Status: Skipped, Subject: "[" + code + "]", Message: message}}
+	}
+}

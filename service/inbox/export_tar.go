@@ -1,0 +1,150 @@
+package inbox
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/maildir"
+	"github.com/mailstead/mailstead/mail/mbox"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// The forms of mail that leaves.
+const (
+	ExportMaildir = "maildir"
+	ExportMbox    = "mbox"
+)
+
+// exportAtATime is how many bytes of messages are read at a time.
+const exportAtATime = 4 << 20
+
+// MailTar gives a tar of all mail of a mailbox: a Maildir, or an mbox file for each folder, in a
+// directory of its address. It is made while it is read. Messages that cannot be read are left out
+// and named in errors.txt. The caller closes it.
+func (s *Service) MailTar(ctx context.Context, u core.MailboxUser, format string) io.ReadCloser {
+	r, w := io.Pipe()
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		x := &tarExport{s: s, u: u, dir: strings.ReplaceAll(u.Email, "/", "_"), out: tar.NewWriter(w)}
+		w.CloseWithError(x.write(ctx, format))
+	}()
+	return &tarReader{r, cancel}
+}
+
+type tarReader struct {
+	*io.PipeReader
+	cancel context.CancelFunc
+}
+
+// Close ends the export.
+func (r *tarReader) Close() error {
+	r.cancel()
+	return r.PipeReader.Close()
+}
+
+type tarExport struct {
+	s    *Service
+	u    core.MailboxUser
+	dir  string
+	out  *tar.Writer
+	hurt bytes.Buffer // a line for each message that cannot be read
+}
+
+func (x *tarExport) write(ctx context.Context, format string) error {
+	folders, err := x.s.ExportFolders(ctx, x.u)
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		write := x.maildir
+		if format == ExportMbox {
+			write = x.mbox
+		}
+		if err := write(ctx, f); err != nil {
+			return err
+		}
+	}
+	if x.hurt.Len() > 0 {
+		h := &tar.Header{Name: path.Join(x.dir, "errors.txt"), Mode: 0o600, Size: int64(x.hurt.Len()), ModTime: x.s.Now()}
+		if _, err := x.file(h, &x.hurt); err != nil {
+			return err
+		}
+	}
+	return x.out.Close()
+}
+
+func (x *tarExport) file(h *tar.Header, body io.Reader) (int64, error) {
+	if err := x.out.WriteHeader(h); err != nil {
+		return 0, err
+	}
+	return io.Copy(x.out, body)
+}
+
+// messages shows the messages of a folder that can be read.
+func (x *tarExport) messages(ctx context.Context, f ExportFolder, see func(ExportMessage) error) error {
+	for from, more := uint32(1), true; more; {
+		list, behind, err := x.s.ExportMessages(ctx, x.u, f.ID, from, exportAtATime)
+		if err = errors.Join(err, ctx.Err()); err != nil {
+			return err
+		}
+		for _, m := range list {
+			if m.Err != nil {
+				fmt.Fprintf(&x.hurt, "%s UID %d: %v\n", strings.Join(f.Name, "/"), m.UID, m.Err)
+				continue
+			}
+			if err := see(m); err != nil {
+				return err
+			}
+		}
+		if more = behind && list[len(list)-1].UID < math.MaxUint32; more {
+			from = list[len(list)-1].UID + 1
+		}
+	}
+	return nil
+}
+
+func (x *tarExport) maildir(ctx context.Context, f ExportFolder) error {
+	levels := f.Name
+	if len(levels) == 1 && levels[0] == InboxName {
+		levels = nil
+	}
+	dir := path.Join(x.dir, maildir.DirName(levels))
+	for _, sub := range []string{"cur", "new", "tmp"} {
+		if err := x.out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/" + sub + "/", Mode: 0o700, ModTime: x.s.Now()}); err != nil {
+			return err
+		}
+	}
+	if levels != nil {
+		if err := x.out.WriteHeader(&tar.Header{Name: dir + "/maildirfolder", Mode: 0o600, ModTime: x.s.Now()}); err != nil {
+			return err
+		}
+	}
+	return x.messages(ctx, f, func(m ExportMessage) error {
+		h := &tar.Header{Name: dir + "/cur/" + maildir.FileName(m.Date, m.UID, m.Flags), Mode: 0o600, Size: int64(len(m.Text)), ModTime: m.Date}
+		_, err := x.file(h, bytes.NewReader(m.Text))
+		return err
+	})
+}
+
+// mbox writes a folder by way of the disk, since its size comes first.
+func (x *tarExport) mbox(ctx context.Context, f ExportFolder) error {
+	spool := x.s.Store.NewSpool(math.MaxInt64 / 2)
+	defer spool.Close()
+	to := bufio.NewWriterSize(spool, 256<<10)
+	err := x.messages(ctx, f, func(m ExportMessage) error { return mbox.Write(to, m.Sender, m.Date, m.Flags, bytes.NewReader(m.Text)) })
+	if err = errors.Join(err, to.Flush()); err != nil {
+		return err
+	}
+	h := &tar.Header{Name: path.Join(x.dir, mbox.FileName(f.Name)), Mode: 0o600, Size: spool.Size(), ModTime: x.s.Now()}
+	_, err = x.file(h, io.NewSectionReader(spool, 0, spool.Size()))
+	return err
+}

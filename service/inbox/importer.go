@@ -1,0 +1,326 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/mbox"
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// Bounds of what is imported together.
+const (
+	importBatch     = 200     // messages
+	importBatchSize = 4 << 20 // bytes
+	importErrors    = 1000    // that are named
+	imapWindow      = 1000    // rows of an IMAP server that are listed at a time
+	imapFetch       = 32      // messages that are fetched from it at a time
+)
+
+// ErrImportTooLarge is why a message is not imported that is larger than any may be.
+var ErrImportTooLarge = fmt.Errorf("the message has more than %d MiB", core.MaxMessage>>20)
+
+// A SourceMessage is one message of a source that is imported.
+type SourceMessage struct {
+	ImportHeader
+	Source string // where it is, for errors
+	Text   []byte
+	Err    error // it cannot be read
+}
+
+// ImportOutcome is what an import came to.
+type ImportOutcome struct {
+	Messages   int64         `json:"messages"`
+	Imported   int64         `json:"imported"`
+	Skipped    int64         `json:"skipped"` // they came with an import before
+	Failed     int64         `json:"failed"`
+	Folders    int           `json:"folders"`
+	Bytes      int64         `json:"bytes"`
+	DurationMS int64         `json:"duration_ms"`
+	Errors     []ImportError `json:"errors"` // the first 1000
+}
+
+// ImportError is why a message was not imported.
+type ImportError struct {
+	Source  string `json:"source"`
+	Message string `json:"message"`
+}
+
+// An Importer has the messages of sources imported, in batches.
+type Importer struct {
+	// Deliver imports a batch into a folder of the mailbox, and gives a result for each message. An
+	// empty batch tells whether there is the mailbox.
+	Deliver func(ctx context.Context, mailbox, folder string, batch []SourceMessage) ([]ImportResult, error)
+	// Known tells of keys whether messages came with them before.
+	Known func(ctx context.Context, mailbox, folder string, keys []string) ([]bool, error)
+	// Report is told how far a source is; total is 0 where that is not known.
+	Report func(source, folder string, done, total, bytes int64)
+
+	Out ImportOutcome
+
+	source, to, folder string // of the batch
+	total              int64  // of the source
+	done, bytes        int64  // of the source
+	batch              []SourceMessage
+	size               int
+	folders            map[string]bool
+}
+
+// Begin begins a source, whose messages come into a mailbox. It fails where there is no such
+// mailbox.
+func (im *Importer) Begin(ctx context.Context, source, to string) error {
+	if im.folders == nil {
+		im.folders, im.Out.Errors = map[string]bool{}, []ImportError{}
+	}
+	im.source, im.to, im.total, im.done, im.bytes = source, to, 0, 0, 0
+	return im.Flush(ctx)
+}
+
+// Expect adds to how many messages the source has.
+func (im *Importer) Expect(n int64) { im.total += n }
+
+// Add has a message imported, with the batch that it is in.
+func (im *Importer) Add(ctx context.Context, folder string, m SourceMessage) error {
+	if m.Err == nil && len(m.Text) > core.MaxMessage {
+		m.Err = ErrImportTooLarge
+	}
+	im.Out.Messages++
+	im.done++
+	im.bytes += int64(len(m.Text))
+	im.Report(im.source, folder, im.done, im.total, im.bytes)
+	if m.Err != nil {
+		im.fail(m.Source, m.Err.Error())
+		return nil
+	}
+	if len(im.batch) > 0 && (folder != im.folder || len(im.batch) == importBatch || im.size+len(m.Text) > importBatchSize) {
+		if err := im.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	im.folder, im.batch, im.size = folder, append(im.batch, m), im.size+len(m.Text)
+	return nil
+}
+
+func (im *Importer) fail(source, why string) {
+	if im.Out.Failed++; len(im.Out.Errors) < importErrors {
+		im.Out.Errors = append(im.Out.Errors, ImportError{source, why})
+	}
+}
+
+// Flush imports the batch.
+func (im *Importer) Flush(ctx context.Context) error {
+	results, err := im.Deliver(ctx, im.to, im.folder, im.batch)
+	if err != nil {
+		return err
+	}
+	if len(results) != len(im.batch) {
+		return fmt.Errorf("%d of %d messages were answered for", len(results), len(im.batch))
+	}
+	for i, r := range results {
+		switch r.Status {
+		case ImportDone:
+			im.Out.Imported++
+			im.Out.Bytes += int64(len(im.batch[i].Text))
+		case ImportSkipped:
+			im.Out.Skipped++
+		default:
+			im.fail(im.batch[i].Source, r.Error)
+		}
+	}
+	if len(im.batch) > 0 {
+		im.folders[im.to+" "+im.folder] = true
+		im.Out.Folders = len(im.folders)
+	}
+	clear(im.batch) // the texts
+	im.batch, im.size = im.batch[:0], 0
+	return nil
+}
+
+// ReadMbox imports the messages of an mbox file into a folder.
+func (im *Importer) ReadMbox(ctx context.Context, from io.Reader, folder string) error {
+	for r := mbox.NewReader(from, core.MaxMessage); ; {
+		m, err := r.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return im.Flush(ctx)
+		case err != nil && !errors.Is(err, mbox.ErrTooLarge):
+			return fmt.Errorf("%s: %w", im.source, err)
+		}
+		sum := sha256.Sum256(m.Text)
+		one := SourceMessage{
+			ImportHeader{Key: fmt.Sprintf("mbox %d %s", m.Offset, hex.EncodeToString(sum[:])), Flags: m.Flags, Date: m.Date},
+			im.source + ":" + strconv.FormatInt(m.Offset, 10), m.Text, err,
+		}
+		if err := im.Add(ctx, folder, one); err != nil {
+			return err
+		}
+	}
+}
+
+// ReadIMAP imports all folders of a mailbox elsewhere.
+func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pull.Server) error {
+	session, err := client.Connect(ctx, server)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	folders, err := session.Folders(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		box, err := session.Open(ctx, f.Name)
+		if errors.Is(err, pull.ErrRefused) {
+			im.fail(im.source+" "+f.Name, err.Error())
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		im.Expect(int64(box.Messages))
+		folder := ImportFolder(f.Levels)
+		key := func(uid uint32) string {
+			return fmt.Sprintf("imap %s %s %s %d %d", strings.ToLower(server.Host), server.Username, f.Name, box.UIDValidity, uid)
+		}
+		seen := uint32(0) // the highest UID so far
+		for lo := uint32(1); lo <= box.Messages; lo += imapWindow {
+			rows, _, err := session.Window(ctx, lo, min(lo+imapWindow-1, box.Messages))
+			if err != nil {
+				return err
+			}
+			rows = slices.DeleteFunc(rows, func(r pull.Row) bool { return r.UID <= seen })
+			if len(rows) == 0 {
+				continue
+			}
+			seen = rows[len(rows)-1].UID
+			wanted, err := im.unknown(ctx, folder, rows, key)
+			if err != nil {
+				return err
+			}
+			for uids := range slices.Chunk(wanted, imapFetch) {
+				if err := im.fetchIMAP(ctx, session, folder, f.Name, uids, key); err != nil {
+					return err
+				}
+			}
+		}
+		if err := im.Flush(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unknown gives the UIDs of rows that did not come with an import before, and counts the others.
+func (im *Importer) unknown(ctx context.Context, folder string, rows []pull.Row, key func(uint32) string) (wanted []uint32, err error) {
+	keys := make([]string, len(rows))
+	for i, r := range rows {
+		keys[i] = key(r.UID)
+	}
+	known, err := im.Known(ctx, im.to, folder, keys)
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range rows {
+		if !known[i] {
+			wanted = append(wanted, r.UID)
+			continue
+		}
+		im.Out.Messages++
+		im.Out.Skipped++
+		im.done++
+	}
+	im.Report(im.source, folder, im.done, im.total, im.bytes)
+	return wanted, nil
+}
+
+// fetchIMAP fetches messages and has them imported, in the order of their UIDs.
+func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder, name string, uids []uint32, key func(uint32) string) error {
+	var got []SourceMessage
+	var long []int // of got, of which there is more
+	byUID := map[int]uint32{}
+	err := session.Fetch(ctx, uids, func(m pull.Message) error {
+		one := SourceMessage{
+			ImportHeader: ImportHeader{Key: key(m.UID), Date: m.Received, Keywords: slices.Clone(m.Flags.Keywords)},
+			Source:       fmt.Sprintf("%s %s UID %d", im.source, name, m.UID), Text: slices.Clone(m.Content),
+		}
+		for _, flag := range []struct {
+			set    bool
+			letter string
+		}{{m.Flags.Draft, "D"}, {m.Flags.Flagged, "F"}, {m.Flags.Answered, "R"}, {m.Flags.Seen, "S"}, {m.Flags.Deleted, "T"}} {
+			if flag.set {
+				one.Flags += flag.letter
+			}
+		}
+		byUID[len(got)] = m.UID
+		if m.More {
+			long = append(long, len(got))
+		}
+		got = append(got, one)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, at := range long {
+		var text limitedBuffer
+		if _, err := session.Content(ctx, byUID[at], &text); err != nil && !errors.Is(err, ErrImportTooLarge) {
+			return err
+		}
+		if got[at].Text = text.b; text.over {
+			got[at].Text, got[at].Err = nil, ErrImportTooLarge
+		}
+	}
+	order := make([]int, len(got))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(byUID[a], byUID[b]) })
+	for _, at := range order {
+		if err := im.Add(ctx, folder, got[at]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A limitedBuffer takes a message, unless it is too long.
+type limitedBuffer struct {
+	b    []byte
+	over bool
+}
+
+func (l *limitedBuffer) Write(p []byte) (int, error) {
+	if len(l.b)+len(p) > core.MaxMessage {
+		l.over = true
+		return 0, ErrImportTooLarge
+	}
+	l.b = append(l.b, p...)
+	return len(p), nil
+}
+
+// ImportFrom is ReadIMAP for a server that a tenant has named. An error is one for people.
+func (s *Service) ImportFrom(ctx context.Context, im *Importer, server pull.Server) error {
+	client := s.externals.client
+	if server.Security == "none" {
+		client = s.externals.plain
+	}
+	err := im.ReadIMAP(ctx, client, server)
+	if _, ours := core.AsError(err); err == nil || ours || isStoreError(err) || ctx.Err() != nil {
+		return err
+	}
+	var login *pull.LoginError
+	if errors.As(err, &login) {
+		return jobs.Permanent(core.Errorf("upstream_error", "%s refused the username or password. It said: %q", server.Host, login.Text))
+	}
+	return core.Errorf("upstream_error", "%s", explainPull(server.Host, err).text)
+}

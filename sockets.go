@@ -1,0 +1,164 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/mailstead/mailstead/config"
+)
+
+const (
+	firstPassed = 3  // the first file descriptor that a service manager passes
+	mostPassed  = 64 // more than there are listeners
+)
+
+// passedSockets are the sockets that a service manager has opened and passed to this process
+// (sd_listen_fds(3)). They stay open while the program is replaced, so that whoever connects
+// meanwhile waits. A socket is used by the listener that has its name in LISTEN_FDNAMES, else by
+// the one that has its address.
+type passedSockets struct {
+	streams []passedSocket[*net.TCPListener]
+	packets []passedSocket[*net.UDPConn] // for DNS
+}
+
+type passedSocket[S io.Closer] struct {
+	name   string
+	addr   net.Addr
+	socket S
+}
+
+// takePassedSockets opens what was passed to this process, and to no child of it. There is nothing
+// where no service manager started it.
+func takePassedSockets() (p *passedSockets, err error) {
+	pid, fds, names := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"), strings.Split(os.Getenv("LISTEN_FDNAMES"), ":")
+	p = &passedSockets{}
+	if fds == "" || pid != strconv.Itoa(os.Getpid()) {
+		return p, nil
+	}
+	n, err := strconv.Atoi(fds)
+	if err != nil || n < 0 || n > mostPassed {
+		return nil, usageError{fmt.Errorf("LISTEN_FDS is %q; it is the number of passed sockets, up to %d", fds, mostPassed)}
+	}
+	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
+		if err := os.Unsetenv(name); err != nil {
+			return nil, err
+		}
+	}
+	for i := range n {
+		name := ""
+		if i < len(names) {
+			name = names[i]
+		}
+		if err := p.add(firstPassed+i, name); err != nil {
+			return nil, errors.Join(usageError{fmt.Errorf("socket %d that was passed to this process (%s): %w", firstPassed+i, name, err)}, p.close())
+		}
+	}
+	return p, nil
+}
+
+// add makes a listener of a file descriptor, which it closes: the listener has its own.
+func (p *passedSockets) add(fd int, name string) error {
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	syscall.CloseOnExec(fd)
+	kind, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE)
+	if err != nil {
+		return os.NewSyscallError("getsockopt", err)
+	}
+	if kind == syscall.SOCK_DGRAM {
+		conn, err := net.FilePacketConn(f)
+		if err != nil {
+			return err
+		}
+		if udp, ok := conn.(*net.UDPConn); ok {
+			p.packets = append(p.packets, passedSocket[*net.UDPConn]{name, udp.LocalAddr(), udp})
+			return nil
+		}
+		return errors.Join(errors.New("it is neither TCP nor UDP"), conn.Close())
+	}
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return err
+	}
+	if tcp, ok := ln.(*net.TCPListener); ok {
+		p.streams = append(p.streams, passedSocket[*net.TCPListener]{name, tcp.Addr(), tcp})
+		return nil
+	}
+	return errors.Join(errors.New("it is neither TCP nor UDP"), ln.Close())
+}
+
+// take removes the socket for a listener from those of its kind, and gives it; ok is false where
+// there is none.
+func take[S io.Closer](all *[]passedSocket[S], name string, at config.Address) (socket S, ok bool) {
+	i := slices.IndexFunc(*all, func(s passedSocket[S]) bool { return s.name == name })
+	if i < 0 {
+		i = slices.IndexFunc(*all, func(s passedSocket[S]) bool { return sameAddress(at, s.addr) })
+	}
+	if i < 0 {
+		return socket, false
+	}
+	socket = (*all)[i].socket
+	*all = slices.Delete(*all, i, i+1)
+	return socket, true
+}
+
+// sameAddress tells whether a socket listens where it should. All addresses of a host are the same
+// in IPv4 and IPv6.
+func sameAddress(want config.Address, have net.Addr) bool {
+	w, err := net.ResolveTCPAddr("tcp", want.String())
+	if err != nil {
+		return false
+	}
+	h, err := net.ResolveTCPAddr("tcp", have.String())
+	if err != nil || w.Port != h.Port {
+		return false
+	}
+	anyHost := w.IP == nil || w.IP.IsUnspecified()
+	return anyHost == h.IP.IsUnspecified() && (anyHost || w.IP.Equal(h.IP))
+}
+
+// warn tells the log of the sockets that no listener has taken.
+func (p *passedSockets) warn(log *slog.Logger) {
+	const text = "a socket that was passed to this process belongs to no listener, so that nobody answers there"
+	for _, s := range p.streams {
+		log.Warn(text, "name", s.name, "tcp", s.addr.String())
+	}
+	for _, s := range p.packets {
+		log.Warn(text, "name", s.name, "udp", s.addr.String())
+	}
+}
+
+// close closes what is left.
+func (p *passedSockets) close() error {
+	var errs []error
+	for _, s := range p.streams {
+		errs = append(errs, s.socket.Close())
+	}
+	for _, s := range p.packets {
+		errs = append(errs, s.socket.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// tellManager tells the service manager that started this process what it does (sd_notify(3)). It
+// does nothing where none wants to know.
+func tellManager(state string) error {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return nil
+	}
+	conn, err := net.Dial("unixgram", path)
+	if err != nil {
+		return fmt.Errorf("tell the service manager %s: %w", state, err)
+	}
+	_, err = io.WriteString(conn, state)
+	return errors.Join(err, conn.Close())
+}

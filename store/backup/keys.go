@@ -1,0 +1,251 @@
+package backup
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/keyfile"
+)
+
+// A master key may be changed between two full backups. So each key is an object too, which is
+// there before the first entry that has secrets under it: whoever changes the key stores it
+// (PutKeys), and each backup the keys that no other has. The store says which keys it needs, by
+// their fingerprints.
+
+// A sourceFile is a file beside the store.
+type sourceFile struct {
+	name string
+	data []byte
+}
+
+// read reads the files of a backup that are there.
+func (s Source) read() (list []sourceFile, err error) {
+	for _, name := range s.Files {
+		data, err := os.ReadFile(filepath.Join(s.Store.Dir(), name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, sourceFile{name, data})
+	}
+	return list, nil
+}
+
+// snapshot takes a snapshot of the store, and reads the files beside it. Where one of them changed
+// meanwhile it begins again, so that they have the keys that the snapshot needs.
+func (s Source) snapshot() (*store.Snapshot, []sourceFile, error) {
+	for {
+		files, err := s.read()
+		if err != nil {
+			return nil, nil, err
+		}
+		snap, err := s.Store.Snapshot()
+		if err != nil {
+			return nil, nil, err
+		}
+		again, err := s.read()
+		if err == nil && slices.EqualFunc(files, again, func(a, b sourceFile) bool { return a.name == b.name && bytes.Equal(a.data, b.data) }) {
+			return snap, files, nil
+		}
+		if err := errors.Join(err, snap.Close()); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// keysIn gives the master keys among files, by their fingerprints.
+func keysIn(files []sourceFile) map[string][]byte {
+	keys := map[string][]byte{}
+	for _, f := range files {
+		if f.name != keyfile.Name && f.name != keyfile.NextName {
+			continue
+		}
+		if master, err := keyfile.Parse(f.data); err == nil {
+			keys[keyfile.Fingerprint(master)] = master
+		}
+	}
+	return keys
+}
+
+func keyName(print string, at time.Time) string {
+	return fmt.Sprintf("keys/%s-%x", print, at.UnixMilli())
+}
+
+// parseKeyName gives the fingerprint of the key in an object, and when it was stored.
+func parseKeyName(name string) (print string, at time.Time, ok bool) {
+	print, digits, ok := strings.Cut(strings.TrimPrefix(name, "keys/"), "-")
+	ms, err := strconv.ParseInt(digits, 16, 64)
+	return print, time.UnixMilli(ms).UTC(), ok && err == nil && strings.HasPrefix(name, "keys/")
+}
+
+// keyObjects lists the objects of keys by fingerprint, the newest of each last.
+func (t *Target) keyObjects(ctx context.Context) (map[string][]string, error) {
+	names := map[string][]string{}
+	for o, err := range t.Place.List(ctx, "keys/") {
+		if err != nil {
+			return nil, err
+		}
+		if print, _, ok := parseKeyName(o.Name); ok {
+			names[print] = append(names[print], o.Name)
+		}
+	}
+	return names, nil
+}
+
+// keysSince gives the fingerprints of the master keys under which anything may have been sealed
+// after a commit; none for a store that knows none.
+func keysSince(s *store.Store, number uint64) (prints []string, err error) {
+	err = s.View(func(tx *store.Tx) error {
+		known, err := store.MasterKeys.Find(tx, store.MasterKeyID)
+		if known == nil || err != nil {
+			return err
+		}
+		prints = []string{known.Fingerprint}
+		if known.Next != "" {
+			prints = append(prints, known.Next)
+		}
+		for _, past := range known.Past {
+			if past.Number > number {
+				prints = append(prints, past.Fingerprint)
+			}
+		}
+		return nil
+	})
+	return prints, err
+}
+
+// keys stores the master keys that no backup before has; a full one stores those of now anew, since
+// it stands by itself.
+func (r *run) keys(ctx context.Context) error {
+	for print, master := range keysIn(r.beside) {
+		named := false
+		for name := range r.known {
+			of, _, ok := parseKeyName(name)
+			named = named || ok && of == print
+		}
+		if named && r.m.Kind != Full {
+			continue
+		}
+		err := r.add(ctx, keyName(print, r.src.Store.Now()), func(w io.Writer) error {
+			_, err := io.WriteString(w, keyfile.Format(master))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PutKeys stores the master keys beside a store that the target lacks: that of now, and the one
+// that takes over. It must have returned before anything is sealed under that one.
+func (t *Target) PutKeys(ctx context.Context, s *store.Store) error {
+	files, err := Source{Store: s, Files: []string{keyfile.NextName, keyfile.Name}}.read()
+	if err != nil {
+		return err
+	}
+	stored, err := t.keyObjects(ctx)
+	if err != nil {
+		return err
+	}
+	for print, master := range keysIn(files) {
+		if len(stored[print]) > 0 {
+			continue
+		}
+		temp, err := t.seal(func(w io.Writer) error {
+			_, err := io.WriteString(w, keyfile.Format(master))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		name := keyName(print, s.Now())
+		if err := errors.Join(t.Place.Put(ctx, name, temp, temp.size), temp.Close()); err != nil {
+			return err
+		}
+		if err := t.verify(ctx, Stored{name, temp.size, temp.sum}, new(store.Pacer)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readKey reads a key object.
+func (t *Target) readKey(ctx context.Context, name string) (master []byte, err error) {
+	err = t.read(ctx, name, func(r io.Reader) error {
+		text, err := io.ReadAll(io.LimitReader(r, 1<<10))
+		if err != nil {
+			return err
+		}
+		if master, err = keyfile.Parse(text); err != nil {
+			return fmt.Errorf("%w: %w", ErrDamaged, err)
+		}
+		if print, _, _ := parseKeyName(name); print != keyfile.Fingerprint(master) {
+			return ErrDamaged
+		}
+		return nil
+	})
+	return master, err
+}
+
+// restoreKeys puts the master keys that a restored store needs into its directory: those of the
+// full backup, unless the key was changed after that.
+func (t *Target) restoreKeys(ctx context.Context, st *store.Store, log *slog.Logger) error {
+	var known *store.MasterKey
+	err := st.View(func(tx *store.Tx) (err error) {
+		known, err = store.MasterKeys.Find(tx, store.MasterKeyID)
+		return err
+	})
+	if known == nil || err != nil {
+		return err
+	}
+	files, err := Source{Store: st, Files: []string{keyfile.NextName, keyfile.Name}}.read()
+	if err != nil {
+		return err
+	}
+	have := keysIn(files)
+	stored, err := t.keyObjects(ctx)
+	if err != nil {
+		return err
+	}
+	for _, want := range []struct{ name, print string }{{keyfile.Name, known.Fingerprint}, {keyfile.NextName, known.Next}} {
+		path := filepath.Join(st.Dir(), want.name)
+		if want.print == "" {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			continue
+		}
+		master := have[want.print]
+		for _, name := range slices.Backward(stored[want.print]) {
+			if master != nil {
+				break
+			}
+			if master, err = t.readKey(ctx, name); err != nil && !errors.Is(err, ErrNoIdentity) && !errors.Is(err, ErrDamaged) {
+				return err
+			}
+		}
+		if master == nil {
+			log.Error("the backups lack the master key of that time, for which the server will ask", "file", want.name, "fingerprint", want.print, "error", err)
+			continue
+		}
+		if err := keyfile.Write(path, master); err != nil {
+			return err
+		}
+	}
+	return nil
+}

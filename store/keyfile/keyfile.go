@@ -1,0 +1,116 @@
+// Package keyfile keeps the master key in its file, and the one that takes over while it is
+// changed. It does not know what is sealed under them.
+package keyfile
+
+import (
+	"bytes"
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
+)
+
+// Name is the file of the master key, in the data directory, and NextName that of the key that
+// takes over while the master key is changed.
+const (
+	Name     = "master.key"
+	NextName = "master.key.next"
+)
+
+// Size is how many bytes a master key has.
+const Size = 32
+
+// ErrMalformed is returned for a file that holds no master key.
+var ErrMalformed = errors.New("it is not a master key")
+
+// Read reads a key file. It returns fs.ErrNotExist where there is none, and ErrMalformed.
+func Read(path string) ([]byte, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read master key: %w", err)
+	}
+	master, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return master, nil
+}
+
+// Parse gives the key that a file holds, or ErrMalformed.
+func Parse(text []byte) ([]byte, error) {
+	master, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(text)))
+	if err != nil || len(master) != Size {
+		return nil, ErrMalformed
+	}
+	return master, nil
+}
+
+// Format gives what a file holds of a key. Parse undoes it.
+func Format(master []byte) string { return base64.StdEncoding.EncodeToString(master) }
+
+// Make makes a new key and its file, readable by its owner alone.
+func Make(path string) ([]byte, error) {
+	master := make([]byte, Size)
+	rand.Read(master)
+	return master, Write(path, master)
+}
+
+// Write writes a key file, whole or not at all: it has its name once its bytes are on disk, and
+// that is on disk too when Write returns.
+func Write(path string, master []byte) error {
+	draft := path + ".tmp"
+	f, err := os.OpenFile(draft, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return fmt.Errorf("make master key: %w", err)
+	}
+	_, err = f.WriteString(Format(master))
+	killpoint.At("key.written")
+	if err = errors.Join(err, f.Chmod(0o600), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(draft, path)
+	}
+	killpoint.At("key.named")
+	if err != nil {
+		return errors.Join(fmt.Errorf("write master key: %w", err), os.Remove(draft))
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return fmt.Errorf("write master key: %w", err)
+	}
+	return nil
+}
+
+// TakeOver has the key that takes over be the master key of the directory. That of before is gone.
+func TakeOver(dir string) error {
+	err := os.Rename(filepath.Join(dir, NextName), filepath.Join(dir, Name))
+	if err == nil {
+		err = syncDir(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("replace master key: %w", err)
+	}
+	return nil
+}
+
+// Fingerprint names a master key without telling anything of it: 32 hexadecimal digits.
+func Fingerprint(master []byte) string {
+	print, err := hkdf.Key(sha256.New, master, nil, "mailstead fingerprint 1", 16)
+	if err != nil {
+		panic(err) // the length that is asked for is right
+	}
+	return hex.EncodeToString(print)
+}
+
+// syncDir makes a new directory entry survive a crash.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
