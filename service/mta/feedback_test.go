@@ -324,7 +324,7 @@ func TestComplaintsMustProveWhatTheySpeakOf(t *testing.T) {
 
 // TestFeedbackAddressOfTheHost takes complaints about all domains.
 func TestFeedbackAddressOfTheHost(t *testing.T) {
-	c := correspond(t, core.Config{Outbound: "direct"}, nil)
+	c := correspond(t, core.Config{Outbound: "direct", Resolver: &servicetest.World{Dead: "all"}}, nil)
 	c.MustArrive("fbl@far.test", "feedback@mail.mailstead.test", arf("abuse", "", c.head()))
 	c.heard(store.OutgoingComplained, 0, 1, "complaint")
 	if err := c.Arrive("fbl@far.test", "other@mail.mailstead.test", "Subject: x\r\n\r\n"); core.AsSMTPError(err).Code != 550 {
