@@ -39,8 +39,8 @@ func (s *Service) checks() []check {
 		{"queue", true, s.checkQueue},
 		{"backup", true, s.checkBackup},
 		{"passwords", false, s.checkPasswords},
-		{"objects", false, s.checkLater("objects", "Messages are kept on the disk of this host alone.")},
-		{"standby", false, s.checkLater("standby", "There is no standby.")},
+		{"objects", false, checkLater("objects", "Messages are kept on the disk of this host alone.")},
+		{"standby", false, checkLater("standby", "There is no standby.")},
 	}
 }
 
@@ -223,24 +223,13 @@ func (s *Service) checkBackup(context.Context) (out []Check) {
 func (s *Service) checkPasswords(context.Context) []Check {
 	const code, subject = "passwords", "imported password hashes"
 	foreign := 0
-	for after, more := "", true; more; {
-		err := s.Store.View(func(tx *store.Tx) error {
-			looked := 0
-			more = false
-			for mb := range store.Mailboxes.After(tx, after) {
-				if core.IsForeignHash(mb.PasswordHash) && !mb.Gone() {
-					foreign++
-				}
-				if after, looked = mb.ID, looked+1; looked == countedAtATime {
-					more = true
-					break
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return wrong(code, Error, subject, fmt.Sprintf("The mailboxes cannot be read: %v.", err), "Stop the server and run `mailstead check --data "+s.Store.Dir()+"`.")
+	err := everyRow(s.Store, store.Mailboxes, func(mb *store.Mailbox) string { return mb.ID }, func(mb *store.Mailbox) {
+		if core.IsForeignHash(mb.PasswordHash) && !mb.Gone() {
+			foreign++
 		}
+	})
+	if err != nil {
+		return unreadable(code, subject, s.Store.Dir(), err)
 	}
 	if foreign > 0 {
 		return wrong(code, Warning, subject, fmt.Sprintf("%d mailboxes have a password hash of another mail server.", foreign),

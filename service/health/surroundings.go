@@ -339,15 +339,15 @@ func (s *Service) servesZones() (some bool, err error) {
 	return some, err
 }
 
-// everyDomain shows all domains, in snapshots of a bounded length.
-func (s *Service) everyDomain(see func(*store.Domain)) error {
+// everyRow shows all records of a table, in snapshots of a bounded length.
+func everyRow[T any](st *store.Store, table *store.Table[T], id func(*T) string, see func(*T)) error {
 	for after, more := "", true; more; {
-		err := s.Store.View(func(tx *store.Tx) error {
+		err := st.View(func(tx *store.Tx) error {
 			more = false
 			looked := 0
-			for d := range store.Domains.After(tx, after) {
-				see(d)
-				if after, looked = d.ID, looked+1; looked == countedAtATime {
+			for rec := range table.After(tx, after) {
+				see(rec)
+				if after, looked = id(rec), looked+1; looked == countedAtATime {
 					more = true
 					break
 				}
@@ -359,6 +359,10 @@ func (s *Service) everyDomain(see func(*store.Domain)) error {
 		}
 	}
 	return nil
+}
+
+func (s *Service) everyDomain(see func(*store.Domain)) error {
+	return everyRow(s.Store, store.Domains, func(d *store.Domain) string { return d.ID }, see)
 }
 
 func unreadable(code, subject, dir string, err error) []Check {
@@ -490,7 +494,7 @@ func (s *Service) checkRelays(ctx context.Context) (out []Check) {
 }
 
 // checkLater is a check of what this installation does not have.
-func (s *Service) checkLater(code, message string) func(context.Context) []Check {
+func checkLater(code, message string) func(context.Context) []Check {
 	return func(context.Context) []Check {
 		return []Check{{Code: code, Status: Skipped, Subject: "[" + code + "]", Message: message}}
 	}
