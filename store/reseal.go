@@ -12,21 +12,23 @@ type Reseal func(place string, sealed []byte) []byte
 // eachSecret is told of the fields of a record that are sealed.
 type eachSecret func(place string, secret *[]byte)
 
-// sealed says where the secrets of a record are. It is given a copy of the record, and copies what
-// that refers to before it tells of a field there.
+// sealed says where the secrets of a record are. `secrets` is given a copy of the record, and copies
+// what that refers to before it tells of a field there.
 func (t *Table[T]) sealed(secrets func(rec *T, each eachSecret)) *Table[T] {
-	t.secrets = secrets
+	t.resealed = func(rec *T, reseal Reseal) (*T, bool) {
+		out := *rec
+		changed := resealEach(func(each eachSecret) { secrets(&out, each) }, reseal)
+		return &out, changed
+	}
 	return t
 }
 
-// resealed gives a copy of the record whose secrets went through reseal, and whether any changed.
-// Those that are alike stay alike: a certificate's next key is told from the one in use by that.
-func (t *Table[T]) resealed(rec *T, reseal Reseal) (out *T, changed bool) {
-	out = new(T)
-	*out = *rec
+// resealEach puts secrets through reseal, and tells whether any changed. Those that are alike stay
+// alike: a certificate's next key is told from the one in use by that.
+func resealEach(secrets func(eachSecret), reseal Reseal) (changed bool) {
 	var done []Secret // as they were
 	var fresh [][]byte
-	t.secrets(out, func(place string, secret *[]byte) {
+	secrets(func(place string, secret *[]byte) {
 		if len(*secret) == 0 {
 			return
 		}
@@ -41,7 +43,7 @@ func (t *Table[T]) resealed(rec *T, reseal Reseal) (out *T, changed bool) {
 			*secret, changed = now, true
 		}
 	})
-	return out, changed
+	return changed
 }
 
 // A Secret is sealed for its place.
@@ -50,7 +52,30 @@ type Secret struct {
 	Sealed []byte
 }
 
-func (t *Table[T]) someSecrets(tx *Tx, most int) (list []Secret) {
+// ResealWrites has the secrets of every record that is put from now on go through reseal: somebody
+// may have sealed or read one before the key was changed, and put it after all others were sealed
+// anew.
+func (s *Store) ResealWrites(reseal Reseal) { s.reseal.Store(&reseal) }
+
+// A secretTable is a table whose records have secrets, without their type. What it does is no method
+// of Table, since the program would have that once for each table that there is.
+type secretTable struct {
+	name   string
+	some   func(tx *Tx, most int) []Secret
+	reseal func(tx *Tx, after string, most int, reseal Reseal) (resealedRows, error)
+}
+
+func secretTableOf[T any](t *Table[T]) secretTable {
+	return secretTable{
+		t.name,
+		func(tx *Tx, most int) []Secret { return someSecrets(tx, t, most) },
+		func(tx *Tx, after string, most int, reseal Reseal) (resealedRows, error) {
+			return resealRows(tx, t, after, most, reseal)
+		},
+	}
+}
+
+func someSecrets[T any](tx *Tx, t *Table[T], most int) (list []Secret) {
 	for rec := range t.All(tx) {
 		t.resealed(rec, func(place string, sealed []byte) []byte {
 			list = append(list, Secret{place, sealed})
@@ -63,18 +88,13 @@ func (t *Table[T]) someSecrets(tx *Tx, most int) (list []Secret) {
 	return list
 }
 
-// ResealWrites has the secrets of every record that is put from now on go through reseal: somebody
-// may have sealed or read one before the key was changed, and put it after all others were sealed
-// anew.
-func (s *Store) ResealWrites(reseal Reseal) { s.reseal.Store(&reseal) }
-
 type resealedRows struct {
 	looked, changed int
 	last            string // the id of the last record that was looked at
 	more            bool   // there are records behind it
 }
 
-func (t *Table[T]) resealRows(tx *Tx, after string, most int, reseal Reseal) (found resealedRows, err error) {
+func resealRows[T any](tx *Tx, t *Table[T], after string, most int, reseal Reseal) (found resealedRows, err error) {
 	found.last = after
 	for rec := range t.After(tx, after) {
 		if found.looked == most || tx.Large() {

@@ -41,11 +41,10 @@ func TOTPPlace(userID string) string { return userID + " totp" }
 func WebhookPlace(id string) string { return "webhook " + id }
 
 // secretTables are those whose records have secrets.
-var secretTables = []interface {
-	Name() string
-	resealRows(tx *Tx, after string, most int, reseal Reseal) (found resealedRows, err error)
-	someSecrets(tx *Tx, most int) []Secret
-}{Mailboxes, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs}
+var secretTables = []secretTable{
+	secretTableOf(Mailboxes), secretTableOf(Domains), secretTableOf(Webhooks), secretTableOf(Certificates),
+	secretTableOf(CertificateAccounts), secretTableOf(Users), secretTableOf(Idempotencies), secretTableOf(Jobs),
+}
 
 func (m *Mailbox) secrets(each eachSecret) {
 	each(MailboxPlace(m.ID), &m.PasswordSealed)
@@ -151,7 +150,7 @@ func (j *Job) secrets(each eachSecret) {
 // many.
 func (tx *Tx) Secrets(most int) (list []Secret) {
 	for _, t := range secretTables {
-		list = append(list, t.someSecrets(tx, most)...)
+		list = append(list, t.some(tx, most)...)
 	}
 	return list
 }
@@ -167,13 +166,13 @@ func (tx *Tx) Reseal(after string, reseal Reseal) (records int, next string, err
 	table, id, _ := strings.Cut(after, "\x00")
 	left := resealAtATime
 	for _, t := range secretTables {
-		if table != "" && table != t.Name() {
+		if table != "" && table != t.name {
 			continue
 		}
-		found, err := t.resealRows(tx, id, left, reseal)
+		found, err := t.reseal(tx, id, left, reseal)
 		records += found.changed
 		if err != nil || found.more {
-			return records, t.Name() + "\x00" + found.last, err
+			return records, t.name + "\x00" + found.last, err
 		}
 		table, id, left = "", "", left-found.looked
 	}

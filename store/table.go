@@ -17,7 +17,9 @@ type Table[T any] struct {
 	rows    rowform.Records[T]
 	indexes []*Index[T]
 	change  func(*Tx, *T) Change // nil: nobody is told
-	secrets func(*T, eachSecret) // see sealed; nil: there are none
+	// resealed gives a copy of the record with its secrets sealed anew, and tells whether any changed;
+	// see sealed. It is nil where there are no secrets.
+	resealed func(rec *T, reseal Reseal) (*T, bool)
 }
 
 // An Index finds records of a table by something else than their id. Its keys are what key answers,
@@ -141,7 +143,7 @@ func (t *Table[T]) putRow(tx *Tx, id string, rec *T) error {
 // Put writes the record and its index entries. It returns ErrExists, having written nothing, when
 // another record has the value of a unique index.
 func (t *Table[T]) Put(tx *Tx, rec *T) error {
-	if reseal := tx.s.reseal.Load(); reseal != nil && t.secrets != nil {
+	if reseal := tx.s.reseal.Load(); reseal != nil && t.resealed != nil {
 		rec, _ = t.resealed(rec, *reseal)
 	}
 	id := t.id(rec)
