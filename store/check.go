@@ -76,7 +76,7 @@ func (s *Store) CheckRows() error {
 			}
 		})
 		for _, t := range tables {
-			p.each("table "+t.Name(), func() { checkTable(tx, t, p) })
+			p.each("table "+t.name, func() { checkTable(tx, t, p) })
 		}
 		tx.checkMessages(p)
 		p.each("entries", func() { tx.checkEntries(p) })
@@ -518,25 +518,25 @@ func (r *records) check(p *problems) {
 		if known == nil {
 			continue
 		}
-		if again, err := known.table.decodeAny([]byte(known.id), known.raw); err != nil || !reflect.DeepEqual(again, known.rec) {
-			p.add("the shared record %s of %s was changed in memory", known.id, known.table.Name())
+		if again, err := known.table.decode([]byte(known.id), known.raw); err != nil || !reflect.DeepEqual(again, known.rec) {
+			p.add("the shared record %s of %s was changed in memory", known.id, known.table.name)
 		}
 	}
 }
 
 // checkTable reports every record that an index lacks and every index entry that no record
 // explains.
-func checkTable(tx *Tx, t anyTable, p *problems) {
-	indexes := t.anyIndexes()
+func checkTable(tx *Tx, t *table, p *problems) {
+	indexes := t.indexes
 	want := make([]int, len(indexes))
-	for k, v := range tx.ascend(tx.bucket(t.Name()), nil) {
-		rec, err := t.decodeAny(k, v)
+	for k, v := range tx.ascend(tx.bucket(t.name), nil) {
+		rec, err := t.decode(k, v)
 		if err != nil {
 			p.add("%w", err)
 			continue
 		}
-		if id := t.idOf(rec); id != string(k) {
-			p.add("%s %s: stored under %s", t.Name(), id, k)
+		if id := t.id(rec); id != string(k) {
+			p.add("%s %s: stored under %s", t.name, id, k)
 		}
 		for i, key := range t.indexKeys(rec) {
 			if key == "" {
@@ -544,7 +544,7 @@ func checkTable(tx *Tx, t anyTable, p *problems) {
 			}
 			want[i]++
 			if id := tx.bucket(indexes[i].name).Get([]byte(key)); string(id) != string(k) {
-				p.add("%s %s: index %s lacks it", t.Name(), k, indexes[i].name)
+				p.add("%s %s: index %s lacks it", t.name, k, indexes[i].name)
 			}
 		}
 	}

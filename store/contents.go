@@ -57,10 +57,10 @@ func Contents(dir string) (digests map[string]string, err error) {
 			return nil
 		}
 		for _, t := range tables {
-			if tx.bucket(t.Name()) == nil { // an older store lacks it
+			if tx.bucket(t.name) == nil { // an older store lacks it
 				continue
 			}
-			if err := of(t.Name(), func(tx *Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {
+			if err := of(t.name, func(tx *Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {
 				return err
 			}
 		}
@@ -71,10 +71,10 @@ func Contents(dir string) (digests map[string]string, err error) {
 
 // writeRecords writes the records in the order of ids, each as JSON without what is zero, so that a
 // field that is new changes nothing.
-func writeRecords(tx *Tx, t anyTable, w io.Writer) error {
+func writeRecords(tx *Tx, t *table, w io.Writer) error {
 	out := json.NewEncoder(w)
-	for k, row := range tx.ascend(tx.bucket(t.Name()), nil) {
-		rec, err := t.decodeAny(k, row)
+	for k, row := range tx.ascend(tx.bucket(t.name), nil) {
+		rec, err := t.decode(k, row)
 		if err == nil {
 			err = out.Encode(rec)
 		}

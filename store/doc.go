@@ -346,7 +346,7 @@
 //	grey_tuple         100 000 rows; 36 days
 //	known_sender       200 000 rows; 180 days
 //	imported           one row an imported message; 90 days
-//	alert                one row a check that is not ok
+//	alert              one row a check that is not ok
 //	master_key         one row
 //	sandbox_clock      one row
 package store

@@ -26,7 +26,7 @@ func (tx *Tx) AccountRows(accountID string, from []byte, most, steps int) (rows 
 	for i := first; i < len(tables); i, after = i+1, "" {
 		for id, account := range owners(tx, tables[i], after) {
 			if account == accountID {
-				rows = append(rows, AccountRow{tables[i].Name(), id, i})
+				rows = append(rows, AccountRow{tables[i].name, id, i})
 			}
 			if steps--; steps == 0 || len(rows) == most {
 				return rows, append([]byte{byte(i)}, id...)
@@ -120,11 +120,11 @@ func accountField(rec any) int {
 func accountOf(rec any, field int) string { return reflect.ValueOf(rec).Elem().Field(field).String() }
 
 // owners walks the records behind an id, with the account of each, where the table's have one.
-func owners(tx *Tx, t anyTable, after string) iter.Seq2[string, string] {
+func owners(tx *Tx, t *table, after string) iter.Seq2[string, string] {
 	return func(yield func(id, account string) bool) {
 		field := -1
-		tx.walkBehind(t.Name(), after, func(k, row []byte) bool {
-			rec, err := t.decodeAny(k, row)
+		tx.walkBehind(t.name, after, func(k, row []byte) bool {
+			rec, err := t.decode(k, row)
 			if err != nil {
 				tx.fail(err)
 				return false
@@ -137,12 +137,12 @@ func owners(tx *Tx, t anyTable, after string) iter.Seq2[string, string] {
 	}
 }
 
-func dropOwned(tx *Tx, t anyTable, id, accountID string) error {
-	row := tx.bucket(t.Name()).Get([]byte(id))
+func dropOwned(tx *Tx, t *table, id, accountID string) error {
+	row := tx.bucket(t.name).Get([]byte(id))
 	if row == nil {
 		return nil
 	}
-	rec, err := t.decodeAny([]byte(id), row)
+	rec, err := t.decode([]byte(id), row)
 	if err != nil || accountOf(rec, accountField(rec)) != accountID {
 		return err
 	}
@@ -167,7 +167,7 @@ func dropOwned(tx *Tx, t anyTable, id, accountID string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("drop %s %s: %w", t.Name(), id, err)
+		return fmt.Errorf("drop %s %s: %w", t.name, id, err)
 	}
 	return t.Delete(tx, id)
 }

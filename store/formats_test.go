@@ -513,7 +513,7 @@ func BenchmarkRow(b *testing.B) {
 		Args: json.RawMessage(`{"outgoing":"msg_01k9x2v7wq3c8m5n6p7r8s9t0v"}`), State: JobRunning, Due: second(1), Attempt: 1, Max: 30,
 		Jitter: 7, CreatedAt: second(0), StartedAt: second(1), UpdatedAt: second(1),
 	}
-	for name, rows := range map[string]rowform.Records[Job]{"fields": Jobs.rows, "json": {Sum: Jobs.rows.Sum}} {
+	for name, rows := range map[string]rowform.Records{"fields": Jobs.rows, "json": {Sum: Jobs.rows.Sum, New: Jobs.rows.New}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -150,7 +150,7 @@ func (addressFinder) Find(tx *Tx, email string) (*Mailbox, error) {
 
 // FindShared is Find for those who only look; see Table.FindShared.
 func (addressFinder) FindShared(tx *Tx, email string) (*Mailbox, error) {
-	return MailboxByAddress.FindShared(tx, addressKey(tx, email))
+	return as[Mailbox](MailboxByAddress.findShared(tx, addressKey(tx, email)))
 }
 
 // Read is Get for those who only look; see Table.Read.

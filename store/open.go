@@ -168,7 +168,7 @@ func (o Options) withDefaults() Options {
 // openIDs finds the newest id that a table has, so that ids rise where the clock was set back.
 func (s *Store) openIDs(b *bolt.Tx) error {
 	for _, t := range tables {
-		id, _ := b.Bucket([]byte(t.Name())).Cursor().Last()
+		id, _ := b.Bucket([]byte(t.name)).Cursor().Last()
 		if at, ok := IDTime(string(id)); ok {
 			s.ids.begin(at)
 		}
@@ -243,7 +243,7 @@ func prepareDatabase(path string, o Options) (without bool, err error) {
 }
 
 // tables lists every table; what is not here is neither made nor checked.
-var tables = []anyTable{
+var tables = untypedTables(
 	Accounts, Users, Tokens, DayStats, Idempotencies,
 	Domains, CustomRecords, Purchases, PretendDomains, ZoneBases, Certificates, CertificateAccounts,
 	Mailboxes, SubscribedNames, ImportedMessages, CopyIntents, RemoteBoxes, RemoteCopies, Templates, Exports,
@@ -253,6 +253,13 @@ var tables = []anyTable{
 	ReportMails, Reports, DMARCCounts, DMARCDays,
 	GreyTuples, KnownSenders, Alerts, MasterKeys, SandboxClocks,
 	Audits,
+)
+
+func untypedTables(list ...interface{ untyped() *table }) (out []*table) {
+	for _, t := range list {
+		out = append(out, t.untyped())
+	}
+	return out
 }
 
 // risingTables are the buckets of logs, whose keys rise and whose rows stay as they are; see
@@ -265,8 +272,8 @@ var risingTables = map[string]bool{
 func bucketNames() []string {
 	names := append(slices.Clone(messageBuckets[:]), bucketEntry, bucketAccepted, bucketMeta)
 	for _, t := range tables {
-		names = append(names, t.Name())
-		for _, x := range t.anyIndexes() {
+		names = append(names, t.name)
+		for _, x := range t.indexes {
 			names = append(names, x.name)
 		}
 	}

@@ -109,8 +109,8 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailboxRow{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},
 	}
 	for _, t := range tables {
-		for _, x := range t.anyIndexes() {
-			r.indexes[x.name] = t.Name()
+		for _, x := range t.indexes {
+			r.indexes[x.name] = t.name
 		}
 	}
 	if err := errors.Join(r.run(program), db.Sync(), db.Close()); err != nil {
@@ -174,7 +174,7 @@ func sources() map[string]source {
 	all := map[string]source{}
 	add := func(name string, sound func(key, row []byte) error) { all[name] = source{rowform.SumOf(name), sound} }
 	for _, t := range tables {
-		add(t.Name(), func(key, row []byte) error { return sound(t, key, row) })
+		add(t.name, func(key, row []byte) error { return sound(t, key, row) })
 	}
 	sized := func(n int, sound func(key, row []byte) error) func(key, row []byte) error {
 		return func(key, row []byte) error {
@@ -244,12 +244,12 @@ func sources() map[string]source {
 }
 
 // sound tells whether a row is one of the table's. One of a newer form is kept as it is.
-func sound(t anyTable, key, row []byte) error {
-	rec, err := t.decodeAny(key, row)
+func sound(t *table, key, row []byte) error {
+	rec, err := t.decode(key, row)
 	if errors.Is(err, ErrNewer) {
 		return nil
 	}
-	if err == nil && t.idOf(rec) != string(key) {
+	if err == nil && t.id(rec) != string(key) {
 		err = ErrDamagedRow
 	}
 	return err
@@ -257,12 +257,12 @@ func sound(t anyTable, key, row []byte) error {
 
 // addEntries writes the index entries of a row. Where another record has the value of a unique
 // index, it returns ErrExists.
-func addEntries(tx *Tx, t anyTable, id, row []byte) error {
-	rec, err := t.decodeAny(id, row)
+func addEntries(tx *Tx, t *table, id, row []byte) error {
+	rec, err := t.decode(id, row)
 	if err != nil {
 		return nil // of a newer form
 	}
-	indexes, keys := t.anyIndexes(), t.indexKeys(rec)
+	indexes, keys := t.indexes, t.indexKeys(rec)
 	for i, x := range indexes {
 		if x.unique && x.taken(tx, keys[i], string(id)) {
 			return ErrExists
@@ -401,7 +401,7 @@ func (r *rebuilder) checkFormat(program string) error {
 func (r *rebuilder) indexTables() error {
 	for i, t := range tables {
 		r.progress("indexes", int64(i), int64(len(tables)))
-		name := t.Name()
+		name := t.name
 		err := r.each(name, func(tx *Tx, key, row []byte) error {
 			r.sequences[name] = max(r.sequences[name], number(t, key, row))
 			err := addEntries(tx, t, key, row)
@@ -419,8 +419,8 @@ func (r *rebuilder) indexTables() error {
 }
 
 // number gives the short number of a record, which the sequence of its bucket counts.
-func number(t anyTable, key, row []byte) uint64 {
-	rec, err := t.decodeAny(key, row)
+func number(t *table, key, row []byte) uint64 {
+	rec, err := t.decode(key, row)
 	if err != nil {
 		return 0
 	}

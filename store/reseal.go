@@ -15,8 +15,8 @@ type eachSecret func(place string, secret *[]byte)
 // sealed says where the secrets of a record are. `secrets` is given a copy of the record, and copies
 // what that refers to before it tells of a field there.
 func (t *Table[T]) sealed(secrets func(rec *T, each eachSecret)) *Table[T] {
-	t.resealed = func(rec *T, reseal Reseal) (*T, bool) {
-		out := *rec
+	t.resealed = func(rec any, reseal Reseal) (any, bool) {
+		out := *rec.(*T)
 		changed := resealEach(func(each eachSecret) { secrets(&out, each) }, reseal)
 		return &out, changed
 	}
@@ -57,34 +57,14 @@ type Secret struct {
 // anew.
 func (s *Store) ResealWrites(reseal Reseal) { s.reseal.Store(&reseal) }
 
-// A secretTable is a table whose records have secrets, without their type. What it does is no method
-// of Table, since the program would have that once for each table that there is.
-type secretTable struct {
-	name   string
-	some   func(tx *Tx, most int) []Secret
-	reseal func(tx *Tx, after string, most int, reseal Reseal) (resealedRows, error)
-}
-
-func secretTableOf[T any](t *Table[T]) secretTable {
-	return secretTable{
-		t.name,
-		func(tx *Tx, most int) []Secret { return someSecrets(tx, t, most) },
-		func(tx *Tx, after string, most int, reseal Reseal) (resealedRows, error) {
-			return resealRows(tx, t, after, most, reseal)
-		},
-	}
-}
-
-func someSecrets[T any](tx *Tx, t *Table[T], most int) (list []Secret) {
-	for rec := range t.All(tx) {
+func (t *table) someSecrets(tx *Tx, most int) (list []Secret) {
+	t.walk(tx, "", func(rec any) bool {
 		t.resealed(rec, func(place string, sealed []byte) []byte {
 			list = append(list, Secret{place, sealed})
 			return sealed
 		})
-		if len(list) >= most {
-			break
-		}
-	}
+		return len(list) < most
+	})
 	return list
 }
 
@@ -94,23 +74,21 @@ type resealedRows struct {
 	more            bool   // there are records behind it
 }
 
-func resealRows[T any](tx *Tx, t *Table[T], after string, most int, reseal Reseal) (found resealedRows, err error) {
+func (t *table) resealRows(tx *Tx, after string, most int, reseal Reseal) (found resealedRows, err error) {
 	found.last = after
-	for rec := range t.After(tx, after) {
+	t.walk(tx, after, func(rec any) bool {
 		if found.looked == most || tx.Large() {
 			found.more = true
-			return found, nil
+			return false
 		}
 		found.looked++
 		found.last = t.id(rec)
 		fresh, changed := t.resealed(rec, reseal)
-		if !changed {
-			continue
+		if changed {
+			err = t.putRow(tx, found.last, fresh)
+			found.changed++
 		}
-		if err := t.putRow(tx, found.last, fresh); err != nil {
-			return found, err
-		}
-		found.changed++
-	}
-	return found, nil
+		return err == nil
+	})
+	return found, err
 }

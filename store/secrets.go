@@ -41,10 +41,7 @@ func TOTPPlace(userID string) string { return userID + " totp" }
 func WebhookPlace(id string) string { return "webhook " + id }
 
 // secretTables are those whose records have secrets.
-var secretTables = []secretTable{
-	secretTableOf(Mailboxes), secretTableOf(Domains), secretTableOf(Webhooks), secretTableOf(Certificates),
-	secretTableOf(CertificateAccounts), secretTableOf(Users), secretTableOf(Idempotencies), secretTableOf(Jobs),
-}
+var secretTables = untypedTables(Mailboxes, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
 
 func (m *Mailbox) secrets(each eachSecret) {
 	each(MailboxPlace(m.ID), &m.PasswordSealed)
@@ -150,7 +147,7 @@ func (j *Job) secrets(each eachSecret) {
 // many.
 func (tx *Tx) Secrets(most int) (list []Secret) {
 	for _, t := range secretTables {
-		list = append(list, t.some(tx, most)...)
+		list = append(list, t.someSecrets(tx, most)...)
 	}
 	return list
 }
@@ -169,7 +166,7 @@ func (tx *Tx) Reseal(after string, reseal Reseal) (records int, next string, err
 		if table != "" && table != t.name {
 			continue
 		}
-		found, err := t.reseal(tx, id, left, reseal)
+		found, err := t.resealRows(tx, id, left, reseal)
 		records += found.changed
 		if err != nil || found.more {
 			return records, t.name + "\x00" + found.last, err

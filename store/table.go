@@ -11,58 +11,56 @@ import (
 )
 
 // A Table keeps the records of one type under their ids, and every index of them with each change.
-type Table[T any] struct {
-	name    string
-	id      func(*T) string
-	rows    rowform.Records[T]
-	indexes []*Index[T]
-	change  func(*Tx, *T) Change // nil: nobody is told
-	// resealed gives a copy of the record with its secrets sealed anew, and tells whether any changed;
-	// see sealed. It is nil where there are no secrets.
-	resealed func(rec *T, reseal Reseal) (*T, bool)
-}
+// Its methods do what those of table do, for records of that type: what stands in table is in the
+// program once, not for each type.
+type Table[T any] struct{ table }
 
 // An Index finds records of a table by something else than their id. Its keys are what key answers,
 // followed, unless the index is unique, by the id; a record for which key answers "" is not in it.
 // Keys of changing length that others may begin with end in "\x00".
-type Index[T any] struct {
-	index
-	table *Table[T]
-	key   func(*T) string
+type Index[T any] struct{ index }
+
+// A table is a Table whose records have the type any: each is a *T.
+type table struct {
+	name    string
+	id      func(rec any) string
+	rows    rowform.Records
+	indexes []*index
+	change  func(tx *Tx, rec any) Change // nil: nobody is told
+	// resealed gives a copy of the record with its secrets sealed anew, and tells whether any changed;
+	// see sealed. It is nil where there are no secrets.
+	resealed func(rec any, reseal Reseal) (any, bool)
 }
 
-// An index is an Index without the type of its records, so that the program has what needs no type
-// once, not for each.
+// An index is an Index of a table.
 type index struct {
 	name   string
 	unique bool
-}
-
-// An anyTable is a table without the type of its records.
-type anyTable interface {
-	Name() string
-	Delete(tx *Tx, id string) error
-	anyIndexes() []*index
-	// decodeAny reads a row, see Table.decode. The others take what it gives.
-	decodeAny(id, row []byte) (any, error)
-	idOf(rec any) string
-	indexKeys(rec any) []string // the key of its entry in each index; "" where it has none
+	table  *table
+	key    func(rec any) string
 }
 
 func newTable[T any](name string, id func(*T) string) *Table[T] {
-	return &Table[T]{name: name, id: id, rows: rowform.Records[T]{Sum: rowform.SumOf(name)}}
+	return &Table[T]{table{
+		name: name,
+		id:   func(rec any) string { return id(rec.(*T)) },
+		rows: rowform.Records{Sum: rowform.SumOf(name), New: func() any { return new(T) }},
+	}}
 }
+
+// untyped gives what all tables have.
+func (t *table) untyped() *table { return t }
 
 // binary has the table keep its records as their fields, not as JSON, which takes a fifth of the
 // time.
 func (t *Table[T]) binary(fields func(*T, *rowform.Coder)) *Table[T] {
-	t.rows.Fields = fields
+	t.rows.Fields = func(rec any, c *rowform.Coder) { fields(rec.(*T), c) }
 	return t
 }
 
 func (t *Table[T]) index(name string, key func(*T) string) *Index[T] {
-	x := &Index[T]{index: index{name: t.name + "." + name}, table: t, key: key}
-	t.indexes = append(t.indexes, x)
+	x := &Index[T]{index{name: t.name + "." + name, table: &t.table, key: func(rec any) string { return key(rec.(*T)) }}}
+	t.indexes = append(t.indexes, &x.index)
 	return x
 }
 
@@ -72,21 +70,96 @@ func (t *Table[T]) unique(name string, key func(*T) string) *Index[T] {
 	return x
 }
 
-// Name is what the table is called in a Change.
-func (t *Table[T]) Name() string { return t.name }
-
 // watched has OnCommit tell of the table's rows. change answers whose a row is and which; one
 // without an Account is not told of.
 func (t *Table[T]) watched(change func(*Tx, *T) Change) *Table[T] {
-	t.change = change
+	t.change = func(tx *Tx, rec any) Change { return change(tx, rec.(*T)) }
 	return t
 }
 
+// as gives the record its type; nil where there is none.
+func as[T any](rec any, err error) (*T, error) {
+	typed, _ := rec.(*T)
+	return typed, err
+}
+
 // Get returns the record of the id, or ErrNotFound.
-func (t *Table[T]) Get(tx *Tx, id string) (*T, error) { return orNotFound(t.Find(tx, id)) }
+func (t *Table[T]) Get(tx *Tx, id string) (*T, error) { return as[T](orNotFound(t.find(tx, id))) }
 
 // Find returns the record of the id, or nil without an error if there is none.
-func (t *Table[T]) Find(tx *Tx, id string) (*T, error) {
+func (t *Table[T]) Find(tx *Tx, id string) (*T, error) { return as[T](t.find(tx, id)) }
+
+// Read is Get for those who only look: the record is shared with others, and neither it nor what it
+// refers to may be changed.
+func (t *Table[T]) Read(tx *Tx, id string) (*T, error) {
+	return as[T](orNotFound(t.findShared(tx, []byte(id))))
+}
+
+// FindShared is Find for those who only look: the record is shared as that of Read is.
+func (t *Table[T]) FindShared(tx *Tx, id string) (*T, error) {
+	return as[T](t.findShared(tx, []byte(id)))
+}
+
+// Put writes the record and its index entries. It returns ErrExists, having written nothing, when
+// another record has the value of a unique index.
+func (t *Table[T]) Put(tx *Tx, rec *T) error { return t.put(tx, rec) }
+
+// All walks the table in the order of ids.
+func (t *Table[T]) All(tx *Tx) iter.Seq[*T] { return t.After(tx, "") }
+
+// After walks the records behind the id `after`, which need not be there, in the order of ids.
+func (t *Table[T]) After(tx *Tx, after string) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		t.walk(tx, after, func(rec any) bool { return yield(rec.(*T)) })
+	}
+}
+
+// Get returns the record with the key of a unique index, or ErrNotFound.
+func (x *Index[T]) Get(tx *Tx, key string) (*T, error) { return as[T](orNotFound(x.find(tx, key))) }
+
+// Find returns the record with the key of a unique index, or nil without an error if there is none.
+// An entry whose record is missing is damage: the error is then ErrNotFound.
+func (x *Index[T]) Find(tx *Tx, key string) (*T, error) { return as[T](x.find(tx, key)) }
+
+// Read is Get for those who only look; see Table.Read.
+func (x *Index[T]) Read(tx *Tx, key string) (*T, error) {
+	return as[T](orNotFound(x.findShared(tx, key)))
+}
+
+// Asc walks the records under the prefix upwards, from the first one whose key is after `after`
+// ("": from the start). It yields each entry's key, which is where the next page goes on, and its
+// record.
+func (x *Index[T]) Asc(tx *Tx, prefix, after string) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		x.asc(tx, prefix, after, func(key string, rec any) bool { return yield(key, rec.(*T)) })
+	}
+}
+
+// Desc walks the records under the prefix downwards, newest first where keys rise with time, from
+// the last one whose key is before `before` ("": from the end).
+func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		x.desc(tx, prefix, before, func(key string, rec any) bool { return yield(key, rec.(*T)) })
+	}
+}
+
+// DescSome is Index.Desc for those who want few of many records. It verifies every row, and asks
+// wanted about its bytes, which wanted must not keep or change. Where it answers false, the record
+// is not decoded, and nil is yielded. The bytes have every text of the record as it is, except for
+// characters that JSON escapes.
+func DescSome[T any](tx *Tx, x *Index[T], prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
+	return func(yield func(string, *T) bool) {
+		x.descSome(tx, prefix, before, wanted, func(key string, rec any) bool {
+			typed, _ := rec.(*T)
+			return yield(key, typed)
+		})
+	}
+}
+
+// Name is what the table is called in a Change.
+func (t *table) Name() string { return t.name }
+
+func (t *table) find(tx *Tx, id string) (any, error) {
 	data := tx.bucket(t.name).Get([]byte(id))
 	if data == nil {
 		return nil, nil
@@ -94,36 +167,25 @@ func (t *Table[T]) Find(tx *Tx, id string) (*T, error) {
 	return t.decode([]byte(id), data)
 }
 
-// orNotFound makes ErrNotFound of what Find and FindShared return where there is no record.
-func orNotFound[T any](rec *T, err error) (*T, error) {
+// orNotFound makes ErrNotFound of what find and findShared return where there is no record.
+func orNotFound(rec any, err error) (any, error) {
 	if rec == nil && err == nil {
 		return nil, ErrNotFound
 	}
 	return rec, err
 }
 
-func (t *Table[T]) anyIndexes() []*index {
-	list := make([]*index, 0, len(t.indexes))
+// indexKeys gives the key of a record's entry in each index; "" where it has none.
+func (t *table) indexKeys(rec any) []string {
+	list, id := make([]string, 0, len(t.indexes)), t.id(rec)
 	for _, x := range t.indexes {
-		list = append(list, &x.index)
-	}
-	return list
-}
-
-func (t *Table[T]) decodeAny(id, row []byte) (any, error) { return t.decode(id, row) }
-
-func (t *Table[T]) idOf(rec any) string { return t.id(rec.(*T)) }
-
-func (t *Table[T]) indexKeys(rec any) []string {
-	list, id := make([]string, 0, len(t.indexes)), t.idOf(rec)
-	for _, x := range t.indexes {
-		list = append(list, x.entry(rec.(*T), id))
+		list = append(list, x.entry(rec, id))
 	}
 	return list
 }
 
 // decode reads a row. The error is ErrDamagedRow or ErrNewer, and names the record.
-func (t *Table[T]) decode(id, data []byte) (*T, error) {
+func (t *table) decode(id, data []byte) (any, error) {
 	rec, err := t.rows.Record(id, data)
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", t.name, id, err)
@@ -132,7 +194,7 @@ func (t *Table[T]) decode(id, data []byte) (*T, error) {
 }
 
 // putRow writes the record alone, not its index entries.
-func (t *Table[T]) putRow(tx *Tx, id string, rec *T) error {
+func (t *table) putRow(tx *Tx, id string, rec any) error {
 	row, err := t.rows.Row([]byte(id), rec)
 	if err != nil {
 		return fmt.Errorf("write %s %s: %w", t.name, id, err)
@@ -140,14 +202,12 @@ func (t *Table[T]) putRow(tx *Tx, id string, rec *T) error {
 	return tx.put(t.name, []byte(id), row)
 }
 
-// Put writes the record and its index entries. It returns ErrExists, having written nothing, when
-// another record has the value of a unique index.
-func (t *Table[T]) Put(tx *Tx, rec *T) error {
+func (t *table) put(tx *Tx, rec any) error {
 	if reseal := tx.s.reseal.Load(); reseal != nil && t.resealed != nil {
 		rec, _ = t.resealed(rec, *reseal)
 	}
 	id := t.id(rec)
-	old, err := t.FindShared(tx, id)
+	old, err := t.findShared(tx, []byte(id))
 	if err != nil {
 		return err
 	}
@@ -169,8 +229,8 @@ func (t *Table[T]) Put(tx *Tx, rec *T) error {
 }
 
 // Delete removes the record and its index entries. Deleting what is not there is no error.
-func (t *Table[T]) Delete(tx *Tx, id string) error {
-	old, err := t.FindShared(tx, id)
+func (t *table) Delete(tx *Tx, id string) error {
+	old, err := t.findShared(tx, []byte(id))
 	if old == nil || err != nil {
 		return err
 	}
@@ -188,7 +248,7 @@ func (t *Table[T]) Delete(tx *Tx, id string) error {
 }
 
 // recordChange remembers that a row was written or deleted, if somebody wants to know.
-func (t *Table[T]) recordChange(tx *Tx, rec *T) {
+func (t *table) recordChange(tx *Tx, rec any) {
 	if t.change == nil || tx.s.onCommit.Load() == nil {
 		return
 	}
@@ -197,24 +257,18 @@ func (t *Table[T]) recordChange(tx *Tx, rec *T) {
 	tx.recordChange(c)
 }
 
-// All walks the table in the order of ids.
-func (t *Table[T]) All(tx *Tx) iter.Seq[*T] { return t.After(tx, "") }
-
-// After walks the records behind the id `after`, which need not be there, in the order of ids.
-func (t *Table[T]) After(tx *Tx, after string) iter.Seq[*T] {
-	return func(yield func(*T) bool) {
-		tx.walkBehind(t.name, after, func(k, row []byte) bool {
-			rec, err := t.decode(k, row)
-			if err != nil {
-				tx.fail(err)
-			}
-			return err == nil && yield(rec)
-		})
-	}
+func (t *table) walk(tx *Tx, after string, each func(rec any) bool) {
+	tx.walkBehind(t.name, after, func(k, row []byte) bool {
+		rec, err := t.decode(k, row)
+		if err != nil {
+			tx.fail(err)
+		}
+		return err == nil && each(rec)
+	})
 }
 
 // entry gives the key of a record's entry; "" if it has none.
-func (x *Index[T]) entry(rec *T, id string) string {
+func (x *index) entry(rec any, id string) string {
 	if rec == nil {
 		return ""
 	}
@@ -250,17 +304,12 @@ func (x *index) move(tx *Tx, from, to, id string) error {
 	return tx.put(x.name, []byte(to), []byte(id))
 }
 
-// Get returns the record with the key of a unique index, or ErrNotFound.
-func (x *Index[T]) Get(tx *Tx, key string) (*T, error) { return orNotFound(x.Find(tx, key)) }
-
-// Find returns the record with the key of a unique index, or nil without an error if there is none.
-// An entry whose record is missing is damage: the error is then ErrNotFound.
-func (x *Index[T]) Find(tx *Tx, key string) (*T, error) {
+func (x *index) find(tx *Tx, key string) (any, error) {
 	id := tx.bucket(x.name).Get([]byte(key))
 	if id == nil {
 		return nil, nil
 	}
-	return x.table.Get(tx, string(id))
+	return orNotFound(x.table.find(tx, string(id)))
 }
 
 // Has tells whether any record is under the prefix.
@@ -299,21 +348,22 @@ func (x *index) walkUp(tx *Tx, prefix, after string, each func(key, id string) b
 	}
 }
 
-// Asc walks the records under the prefix upwards, from the first one whose key is after `after`
-// ("": from the start). It yields each entry's key, which is where the next page goes on, and its
-// record.
-func (x *Index[T]) Asc(tx *Tx, prefix, after string) iter.Seq2[string, *T] {
-	return func(yield func(string, *T) bool) {
-		x.walkUp(tx, prefix, after, func(k, id string) bool { return x.yield(tx, k, id, yield) })
-	}
+func (x *index) asc(tx *Tx, prefix, after string, each func(key string, rec any) bool) {
+	x.walkUp(tx, prefix, after, func(k, id string) bool { return x.tell(tx, k, id, each) })
 }
 
-// Desc walks the records under the prefix downwards, newest first where keys rise with time, from
-// the last one whose key is before `before` ("": from the end).
-func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
-	return func(yield func(string, *T) bool) {
-		x.walkDown(tx, prefix, before, func(k, id []byte) bool { return x.yield(tx, string(k), string(id), yield) })
+func (x *index) desc(tx *Tx, prefix, before string, each func(key string, rec any) bool) {
+	x.walkDown(tx, prefix, before, func(k, id []byte) bool { return x.tell(tx, string(k), string(id), each) })
+}
+
+// tell reads the record of an entry and gives it to each.
+func (x *index) tell(tx *Tx, key, id string, each func(key string, rec any) bool) bool {
+	rec, err := orNotFound(x.table.find(tx, id))
+	if err != nil {
+		tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
+		return false
 	}
+	return each(key, rec)
 }
 
 func (x *index) walkDown(tx *Tx, prefix, before string, each func(key, id []byte) bool) {
@@ -324,25 +374,19 @@ func (x *index) walkDown(tx *Tx, prefix, before string, each func(key, id []byte
 	}
 }
 
-// DescSome is Desc for those who want few of many records. It verifies every row, and asks
-// wanted about its bytes, which wanted must not keep or change. Where it answers false, the record
-// is not decoded, and nil is yielded. The bytes have every text of the record as it is, except for
-// characters that JSON escapes.
-func (x *Index[T]) DescSome(tx *Tx, prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
-	return func(yield func(string, *T) bool) {
-		x.walkRowsDown(tx, x.table.name, prefix, before, func(k, id, row []byte) bool {
-			rec, err := x.decodeIf(id, row, wanted)
-			if err != nil {
-				tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
-			}
-			return err == nil && yield(string(k), rec)
-		})
-	}
+func (x *index) descSome(tx *Tx, prefix, before string, wanted func(row []byte) bool, each func(key string, rec any) bool) {
+	x.walkRowsDown(tx, prefix, before, func(k, id, row []byte) bool {
+		rec, err := x.decodeIf(id, row, wanted)
+		if err != nil {
+			tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
+		}
+		return err == nil && each(string(k), rec)
+	})
 }
 
 // walkRowsDown is walkDown with the rows of the table; nil for one that it lacks.
-func (x *index) walkRowsDown(tx *Tx, table, prefix, before string, each func(key, id, row []byte) bool) {
-	rows := tx.bucket(table).Cursor()
+func (x *index) walkRowsDown(tx *Tx, prefix, before string, each func(key, id, row []byte) bool) {
+	rows := tx.bucket(x.table.name).Cursor()
 	var at, row []byte // where rows is
 	writes := tx.writes
 	x.walkDown(tx, prefix, before, func(k, id []byte) bool {
@@ -364,7 +408,7 @@ func (x *index) walkRowsDown(tx *Tx, table, prefix, before string, each func(key
 }
 
 // decodeIf decodes the row of an id, if it is wanted.
-func (x *Index[T]) decodeIf(id, row []byte, wanted func(row []byte) bool) (*T, error) {
+func (x *index) decodeIf(id, row []byte, wanted func(row []byte) bool) (any, error) {
 	if row == nil {
 		return nil, ErrNotFound
 	}
@@ -376,15 +420,6 @@ func (x *Index[T]) decodeIf(id, row []byte, wanted func(row []byte) bool) (*T, e
 		return nil, nil
 	}
 	return x.table.decode(id, row)
-}
-
-func (x *Index[T]) yield(tx *Tx, key, id string, yield func(string, *T) bool) bool {
-	rec, err := x.table.Get(tx, id)
-	if err != nil {
-		tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
-		return false
-	}
-	return yield(key, rec)
 }
 
 // recordSlots bounds how many decoded records are kept: one for each slot that ids fall into.
@@ -399,7 +434,7 @@ type records struct {
 }
 
 type decodedRecord struct {
-	table anyTable
+	table *table
 	id    string
 	raw   []byte
 	rec   any // *T of the table; nobody changes it
@@ -415,7 +450,7 @@ func (r *records) slot(id []byte) *atomic.Pointer[decodedRecord] {
 }
 
 // find gives the record that was decoded from a row; nil if it is not kept.
-func (r *records) find(t anyTable, id, row []byte) any {
+func (r *records) find(t *table, id, row []byte) any {
 	known := r.slot(id).Load()
 	if known == nil || known.table != t || known.id != string(id) || !bytes.Equal(known.raw, row) {
 		return nil
@@ -424,23 +459,16 @@ func (r *records) find(t anyTable, id, row []byte) any {
 }
 
 // keep keeps what a row was decoded to. bbolt owns id and row.
-func (r *records) keep(t anyTable, id, row []byte, rec any) {
+func (r *records) keep(t *table, id, row []byte, rec any) {
 	r.slot(id).Store(&decodedRecord{t, string(id), bytes.Clone(row), rec})
 }
 
-// Read is Get for those who only look: the record is shared with others, and neither it nor what it
-// refers to may be changed.
-func (t *Table[T]) Read(tx *Tx, id string) (*T, error) { return orNotFound(t.FindShared(tx, id)) }
-
-// FindShared is Find for those who only look: the record is shared as that of Read is.
-func (t *Table[T]) FindShared(tx *Tx, id string) (*T, error) { return t.findShared(tx, []byte(id)) }
-
-func (t *Table[T]) findShared(tx *Tx, id []byte) (*T, error) {
+func (t *table) findShared(tx *Tx, id []byte) (any, error) {
 	data := tx.bucket(t.name).Get(id)
 	if data == nil {
 		return nil, nil
 	}
-	if rec, ok := tx.s.records.find(t, id, data).(*T); ok {
+	if rec := tx.s.records.find(t, id, data); rec != nil {
 		return rec, nil
 	}
 	rec, err := t.decode(id, data)
@@ -450,11 +478,7 @@ func (t *Table[T]) findShared(tx *Tx, id []byte) (*T, error) {
 	return rec, err
 }
 
-// Read is Get for those who only look; see Table.Read.
-func (x *Index[T]) Read(tx *Tx, key string) (*T, error) { return orNotFound(x.FindShared(tx, key)) }
-
-// FindShared is Find for those who only look; see Table.FindShared.
-func (x *Index[T]) FindShared(tx *Tx, key string) (*T, error) {
+func (x *index) findShared(tx *Tx, key string) (any, error) {
 	id := tx.bucket(x.name).Get([]byte(key))
 	if id == nil {
 		return nil, nil

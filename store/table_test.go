@@ -26,7 +26,7 @@ func TestFindGivesNilForWhatIsAbsent(t *testing.T) {
 			return Accounts.FindShared(tx, fmt.Sprintf("acc_%d", num))
 		},
 		"index":         func(tx *Tx, num uint32) (*Account, error) { return AccountByNum.Find(tx, NumKey(num)) },
-		"index, shared": func(tx *Tx, num uint32) (*Account, error) { return AccountByNum.FindShared(tx, NumKey(num)) },
+		"index, shared": func(tx *Tx, num uint32) (*Account, error) { return as[Account](AccountByNum.findShared(tx, NumKey(num))) },
 	}
 	undone := errors.New("undone")
 	for name, find := range finders {
@@ -322,7 +322,7 @@ func TestDescSomeIsDesc(t *testing.T) {
 		"nothing":              {JobsByAccount, "acc_99", "", 0},
 	} {
 		view(t, s, func(tx *Tx) error {
-			next, stop := iter.Pull2(c.index.DescSome(tx, c.prefix, c.before, wanted))
+			next, stop := iter.Pull2(DescSome(tx, c.index, c.prefix, c.before, wanted))
 			defer stop()
 			n := 0
 			for key, want := range c.index.Desc(tx, c.prefix, c.before) {
@@ -352,7 +352,7 @@ func TestDescSomeWhileWriting(t *testing.T) {
 			}
 		}
 		n := 2000
-		for key, e := range EventsByAccount.DescSome(tx, "acc_1", "", func([]byte) bool { return n%2 == 1 }) {
+		for key, e := range DescSome(tx, EventsByAccount, "acc_1", "", func([]byte) bool { return n%2 == 1 }) {
 			n--
 			if id := fmt.Sprintf("evt_%06d", n*2); key != "acc_1"+id || (e != nil) != (n%2 == 0) || e != nil && e.ID != id {
 				return fmt.Errorf("%s, %+v, want %s", key, e, id)
@@ -392,7 +392,7 @@ func TestDescSomeTellsOfDamage(t *testing.T) {
 			if err := c.harm(tx, []byte(c.id)); err != nil {
 				return err
 			}
-			for range EventsByAccount.DescSome(tx, "acc_1", "", func([]byte) bool { return false }) {
+			for range DescSome(tx, EventsByAccount, "acc_1", "", func([]byte) bool { return false }) {
 				continue
 			}
 			return tx.err
@@ -469,7 +469,7 @@ func TestReadSharesWhatIsStored(t *testing.T) {
 	read := func() (a *Account) {
 		t.Helper()
 		err := s.View(func(tx *Tx) (err error) {
-			a, err = AccountByNum.FindShared(tx, NumKey(1))
+			a, err = as[Account](AccountByNum.findShared(tx, NumKey(1)))
 			return err
 		})
 		if err != nil {

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"slices"
+	"sort"
 
 	"github.com/mailstead/mailstead/store/postings"
 )
@@ -208,8 +208,9 @@ func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
 			return nil, err
 		}
 	}
-	slices.SortFunc(p.work.Messages, func(a, b Message) int {
-		return comparePos(InboxPos{b.Received, b.UID, b.Mailbox}, InboxPos{a.Received, a.UID, a.Mailbox})
+	sort.Slice(p.work.Messages, func(i, j int) bool {
+		a, b := &p.work.Messages[i], &p.work.Messages[j]
+		return comparePos(InboxPos{b.Received, b.UID, b.Mailbox}, InboxPos{a.Received, a.UID, a.Mailbox}) < 0
 	})
 	return &p.work, tx.err
 }

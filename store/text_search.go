@@ -99,7 +99,7 @@ func (tx *Tx) SearchInbox(q InboxQuery, terms [][]TextTerm, cost int) (*InboxSea
 			s.runs = append(s.runs, searchRun{textRun: r})
 		}
 	}
-	slices.SortFunc(s.runs, func(a, b searchRun) int { return bytes.Compare(b.newest[:], a.newest[:]) })
+	sort.Slice(s.runs, func(i, j int) bool { return bytes.Compare(s.runs[j].newest[:], s.runs[i].newest[:]) < 0 })
 	return s, nil
 }
 

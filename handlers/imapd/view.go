@@ -1,8 +1,8 @@
 package imapd
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 
 	"github.com/emersion/go-imap/v2"
 
@@ -83,7 +83,7 @@ func (v view) last() uint32 {
 
 // join returns the messages of all spans, each once.
 func (v view) join(spans []span) []uint32 {
-	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
 	var out []uint32
 	next := 0
 	for _, s := range spans {

@@ -116,7 +116,7 @@ func (d *describer) errorExamples(status int, code string) (own, rfc9457 any) {
 			message = strings.ToUpper(c.Means[:1]) + c.Means[1:] + "."
 		}
 	}
-	return d.api.Errors(status, code, message, glossary["request_id"].example.(string))
+	return d.api.Errors(status, code, message, glossary()["request_id"].example.(string))
 }
 
 // errorSchemas names the forms of errors before anything else does, and says which codes there are.
@@ -147,7 +147,7 @@ func (d *describer) checkWords() {
 			}
 		}
 	}
-	for key := range glossary {
+	for key := range glossary() {
 		owner, field, ok := strings.Cut(key, ".")
 		if s := d.doc.Components.Schemas.Get(owner); !ok || s != nil && s.Properties.Get(field) != nil {
 			continue

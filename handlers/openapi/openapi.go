@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
+	"sort"
 	"strings"
 
 	"github.com/mailstead/mailstead/service"
@@ -216,7 +216,8 @@ func Describe(api API) *Document {
 	for _, e := range service.EventTypes() {
 		d.doc.Webhooks.Set(e.Name, Dict[*operationObject]{{"post", d.event(e)}})
 	}
-	slices.SortFunc(d.doc.Components.Schemas, func(a, b Member[*Schema]) int { return strings.Compare(a.Name, b.Name) })
+	schemas := d.doc.Components.Schemas
+	sort.Slice(schemas, func(i, j int) bool { return schemas[i].Name < schemas[j].Name })
 	d.examples()
 	d.checkWords()
 	return d.doc

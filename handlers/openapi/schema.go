@@ -236,12 +236,12 @@ func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool
 func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *Schema {
 	p := d.of(f.Type, request)
 	p.limit(f.Tag)
-	g, ok := glossary[owner+"."+name]
+	g, ok := glossary()[owner+"."+name]
 	if !ok && (f.Tag.Get("query") != "" || f.Tag.Get("path") != "") {
-		g, ok = glossary["?"+name]
+		g, ok = glossary()["?"+name]
 	}
 	if !ok {
-		g = glossary[name]
+		g = glossary()[name]
 	}
 	if p.Format == "" && p.Type == "string" && p.Enum == nil {
 		p.Format = g.format

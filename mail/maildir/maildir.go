@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -89,7 +89,9 @@ func Messages(f Folder) ([]Message, error) {
 			out = append(out, Message{name, flags, info.ModTime(), info.Size(), filepath.Join(f.Dir, sub, e.Name())})
 		}
 	}
-	slices.SortFunc(out, func(a, b Message) int { return cmp.Or(a.Date.Compare(b.Date), strings.Compare(a.Name, b.Name)) })
+	sort.Slice(out, func(i, j int) bool {
+		return cmp.Or(out[i].Date.Compare(out[j].Date), strings.Compare(out[i].Name, out[j].Name)) < 0
+	})
 	return out, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -60,8 +61,9 @@ func (s *Service) ListTeamUsers(_ context.Context, who core.Actor) (*TeamUserLis
 		}
 		return nil
 	})
-	slices.SortFunc(out.Users, func(a, b TeamUser) int {
-		return cmp.Or(cmp.Compare(slices.Index(ranks, a.Role), slices.Index(ranks, b.Role)), cmp.Compare(a.Email, b.Email))
+	sort.Slice(out.Users, func(i, j int) bool {
+		a, b := out.Users[i], out.Users[j]
+		return cmp.Or(cmp.Compare(slices.Index(ranks, a.Role), slices.Index(ranks, b.Role)), cmp.Compare(a.Email, b.Email)) < 0
 	})
 	out.Total = len(out.Users)
 	return out, err

@@ -329,7 +329,7 @@ func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *PageBuilder[Out]) 
 		left++
 		return l.Until != nil && left%listLook == 0
 	}
-	for key, rec := range l.Index.DescSome(tx, l.Prefix, before, wanted) {
+	for key, rec := range store.DescSome(tx, l.Index, l.Prefix, before, wanted) {
 		if rec != nil && l.Until != nil && l.Until(rec) {
 			return nil
 		}

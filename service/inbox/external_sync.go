@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -433,7 +434,7 @@ func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed 
 	if err != nil {
 		return 0, err
 	}
-	slices.SortFunc(messages, func(a, b fetched) int { return int(int64(a.row.UID) - int64(b.row.UID)) })
+	sort.Slice(messages, func(i, j int) bool { return messages[i].row.UID < messages[j].row.UID })
 	box := *v.box
 	err = v.update(func(tx *store.Tx, mb *store.Mailbox) error {
 		filed, box = 0, *v.box

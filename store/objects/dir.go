@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -163,7 +163,7 @@ func (d *directory) walk(ctx context.Context, below, prefix string, yield func(O
 		}
 		return below + e.Name()
 	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return strings.Compare(name(a), name(b)) })
+	sort.Slice(entries, func(i, j int) bool { return name(entries[i]) < name(entries[j]) })
 	for _, e := range entries {
 		name := name(e)
 		if strings.HasPrefix(e.Name(), tempPrefix) {

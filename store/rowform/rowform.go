@@ -65,15 +65,17 @@ func (s Sum) Open(key, row []byte) ([]byte, error) {
 	return row[:n:n], nil
 }
 
-// Records reads and writes the rows of a bucket that holds records of type T. Fields says what the
-// record's fields are, for rows in form 2; where it is nil, rows are in form 1.
-type Records[T any] struct {
+// Records reads and writes the rows of a bucket that holds records of one type. New makes one, and
+// gives the pointer to it. Fields says what the record's fields are, for rows in form 2; where it is
+// nil, rows are in form 1. It is not generic, since the program would have it once for each type.
+type Records struct {
 	Sum    Sum
-	Fields func(*T, *Coder)
+	New    func() any
+	Fields func(rec any, c *Coder)
 }
 
 // Row gives the row of a record.
-func (r *Records[T]) Row(key []byte, rec *T) ([]byte, error) {
+func (r *Records) Row(key []byte, rec any) ([]byte, error) {
 	if r.Fields == nil {
 		text, err := json.Marshal(rec)
 		if err != nil {
@@ -90,12 +92,12 @@ func (r *Records[T]) Row(key []byte, rec *T) ([]byte, error) {
 }
 
 // Record reads a row, of which it keeps nothing. The error is ErrDamaged or ErrNewer.
-func (r *Records[T]) Record(key, row []byte) (*T, error) {
+func (r *Records) Record(key, row []byte) (any, error) {
 	form, text, err := r.open(key, row)
 	if err != nil {
 		return nil, err
 	}
-	rec := new(T)
+	rec := r.New()
 	if form == formJSON {
 		return rec, fromJSON(text, rec)
 	}
@@ -108,13 +110,13 @@ func (r *Records[T]) Record(key, row []byte) (*T, error) {
 // Payload verifies a row and gives its bytes without form and checksum, which are part of row. They
 // have every text of the record as it is, except for characters that JSON escapes. The error is
 // ErrDamaged or ErrNewer.
-func (r *Records[T]) Payload(key, row []byte) ([]byte, error) {
+func (r *Records) Payload(key, row []byte) ([]byte, error) {
 	_, text, err := r.open(key, row)
 	return text, err
 }
 
 // open verifies a row and gives its form and its payload.
-func (r *Records[T]) open(key, row []byte) (form byte, payload []byte, err error) {
+func (r *Records) open(key, row []byte) (form byte, payload []byte, err error) {
 	if len(row) > 0 && row[0] == '{' {
 		return formJSON, row, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -319,7 +320,7 @@ func (s *Store) List() []Info {
 	for number, sf := range s.files.known {
 		out = append(out, Info{Number: number, Size: sf.size.Load(), Active: sf == active})
 	}
-	slices.SortFunc(out, func(a, b Info) int { return int(int64(a.Number) - int64(b.Number)) })
+	sort.Slice(out, func(i, j int) bool { return out[i].Number < out[j].Number })
 	return out
 }
 
