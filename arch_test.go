@@ -47,7 +47,7 @@ var importRules = map[string]struct {
 	"web":                 {"", "web is a client of /v1 like any other"},
 	"e2e":                 {"store dnsprov handlers/dnsd mail/auth mail/tokenize internal/lookup internal/otlp", "end-to-end tests drive the built program; of its packages they need the fakes, those that they hold against DNS software of others, and what fills a large store"},
 	"bench":               {"", "bench measures the built program from outside, side by side with other servers"},
-	"packaging":           {"", "packaging says how the program is installed and started; it does not know what it does"},
+	"packaging":           {"internal/npmlock", "packaging says how the program is installed and started; it does not know what it does"},
 	"config":              {"service dnsprov mail", "config knows the shapes that settings are checked and handed on in; it starts nothing, and nothing below it asks for settings"},
 	"docs":                {"", "examples show what a client needs, and no client has our packages"},
 	"internal":            {"", "internal has small tools that know nothing of mail"},

@@ -70,7 +70,7 @@ func runImport(c *cli.Context, pairs [][2]string, read func(im *inbox.Importer, 
 	im := &inbox.Importer{Report: importProgress(c, line)}
 	err = throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
 		im.Deliver = func(ctx context.Context, mailbox, folder string, batch []inbox.SourceMessage) ([]inbox.ImportResult, error) {
-			return sendBatch(ctx, send, mailbox, folder, batch)
+			return sendBatch(ctx, send, url.Values{"mailbox": {mailbox}, "folder": {folder}}, batch, c.Command.Name)
 		}
 		im.Known = func(_ context.Context, mailbox, folder string, keys []string) (known []bool, err error) {
 			answer, err := askThrough(c, importKnownPath, importKnown{mailbox, folder, keys}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return send(r) })
@@ -123,24 +123,40 @@ func importPairs(c *cli.Context) (pairs [][2]string, err error) {
 	if from != "" || to != "" {
 		return nil, usageError{errors.New("--list stands in the place of --from and --to: give one or the other")}
 	}
-	f, err := os.Open(list)
+	err = readCSV(list, "from,to", func(_ int, fields []string) error {
+		pairs = append(pairs, [2]string{strings.TrimSpace(fields[0]), strings.TrimSpace(fields[1])})
+		return nil
+	})
+	return pairs, err
+}
+
+// readCSV reads a CSV file whose first line is the header, and shows `row` each further line with its
+// number. An error is one for whoever wrote the file.
+func readCSV(path, header string, row func(line int, fields []string) error) error {
+	f, err := os.Open(path)
 	if err != nil {
-		return nil, usageError{err}
+		return usageError{err}
 	}
 	defer f.Close()
 	rows := csv.NewReader(f)
-	rows.FieldsPerRecord, rows.TrimLeadingSpace = 2, true
-	for n := 1; ; n++ {
-		row, err := rows.Read()
-		switch {
-		case errors.Is(err, io.EOF):
-			return pairs, nil
-		case err != nil:
-			return nil, usageError{fmt.Errorf("%s: %w", list, err)}
-		case n == 1 && (strings.TrimPrefix(row[0], "\ufeff") != "from" || row[1] != "to"):
-			return nil, usageError{fmt.Errorf("%s: the first line must be from,to", list)}
-		case n > 1:
-			pairs = append(pairs, [2]string{row[0], row[1]})
+	rows.FieldsPerRecord = strings.Count(header, ",") + 1
+	for first := true; ; first = false {
+		fields, err := rows.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return usageError{fmt.Errorf("%s: %w", path, err)}
+		}
+		if first {
+			if strings.ReplaceAll(strings.TrimPrefix(strings.Join(fields, ","), "\ufeff"), " ", "") != header {
+				return usageError{fmt.Errorf("%s: the first line must be %s", path, header)}
+			}
+			continue
+		}
+		line, _ := rows.FieldPos(0)
+		if err := row(line, fields); err != nil {
+			return usageError{fmt.Errorf("%s: line %d: %w", path, line, err)}
 		}
 	}
 }
@@ -171,8 +187,12 @@ func importProgress(c *cli.Context, line *progressLine) func(source, folder stri
 	}
 }
 
-// sendBatch sends messages for a folder to the server.
-func sendBatch(ctx context.Context, send func(*http.Request) (*http.Response, error), mailbox, folder string, batch []inbox.SourceMessage) (results []inbox.ImportResult, err error) {
+// sendBatch sends messages for a folder to the server, which writes `command` into the audit log for
+// the one without messages.
+func sendBatch(ctx context.Context, send func(*http.Request) (*http.Response, error), into url.Values, batch []inbox.SourceMessage, command string) (results []inbox.ImportResult, err error) {
+	if len(batch) == 0 {
+		into.Set("begins", command)
+	}
 	var body bytes.Buffer
 	headers := json.NewEncoder(&body)
 	for _, m := range batch {
@@ -181,8 +201,7 @@ func sendBatch(ctx context.Context, send func(*http.Request) (*http.Response, er
 		}
 		body.Write(m.Text)
 	}
-	where := importPath + "?" + url.Values{"mailbox": {mailbox}, "folder": {folder}}.Encode()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, where, &body)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, importPath+"?"+into.Encode(), &body)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +215,7 @@ func sendBatch(ctx context.Context, send func(*http.Request) (*http.Response, er
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s: %s", mailbox, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("%s: %s", into.Get("mailbox"), strings.TrimSpace(string(text)))
 	}
 	return results, json.Unmarshal(text, &results)
 }
@@ -345,14 +364,13 @@ func importAccounts(c *cli.Context) error {
 	if err := requireFlag(c, "from"); err != nil {
 		return err
 	}
-	f, err := os.Open(c.String("from"))
+	var lines []mailboxes.AccountLine
+	err := readCSV(c.String("from"), "email,password_hash,name", func(line int, fields []string) error {
+		lines = append(lines, mailboxes.AccountLine{Line: line, Email: fields[0], PasswordHash: fields[1], Name: fields[2]})
+		return nil
+	})
 	if err != nil {
-		return usageError{err}
-	}
-	defer f.Close()
-	lines, err := accountLines(f)
-	if err != nil {
-		return usageError{fmt.Errorf("%s: %w", c.String("from"), err)}
+		return err
 	}
 	out := mailboxes.AccountsImported{Errors: []mailboxes.AccountError{}}
 	err = throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
@@ -381,27 +399,4 @@ func importAccounts(c *cli.Context) error {
 		return fmt.Errorf("%d accounts were not imported", out.Failed)
 	}
 	return nil
-}
-
-// accountLines reads the CSV file, whose header is line 1.
-func accountLines(r io.Reader) (lines []mailboxes.AccountLine, err error) {
-	rows := csv.NewReader(r)
-	rows.FieldsPerRecord = 3
-	for n := 0; ; n++ {
-		row, err := rows.Read()
-		switch {
-		case errors.Is(err, io.EOF):
-			return lines, nil
-		case err != nil:
-			return nil, err
-		}
-		at, _ := rows.FieldPos(0)
-		if n == 0 {
-			if strings.TrimPrefix(strings.Join(row, ","), "\ufeff") != "email,password_hash,name" {
-				return nil, errors.New("the first line must be email,password_hash,name")
-			}
-			continue
-		}
-		lines = append(lines, mailboxes.AccountLine{Line: at, Email: row[0], PasswordHash: row[1], Name: row[2]})
-	}
 }

@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"strconv"
@@ -76,34 +74,13 @@ func imapSources(c *cli.Context) ([]imapSource, error) {
 	if c.String("host") != "" || c.String("to") != "" {
 		return nil, usageError{errors.New("--list stands in the place of --host and --to: give one or the other")}
 	}
-	f, err := os.Open(list)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	defer f.Close()
 	var out []imapSource
-	rows := csv.NewReader(f)
-	rows.FieldsPerRecord = 6
-	for n := 1; ; n++ {
-		row, err := rows.Read()
-		if errors.Is(err, io.EOF) {
-			return out, nil
-		}
-		if err != nil {
-			return nil, usageError{fmt.Errorf("%s: %w", list, err)}
-		}
-		if n == 1 {
-			if strings.TrimPrefix(strings.Join(row, ","), "\ufeff") != "host,port,security,user,password,to" {
-				return nil, usageError{fmt.Errorf("%s: the first line must be host,port,security,user,password,to", list)}
-			}
-			continue
-		}
-		s, err := newIMAPSource(row[0], row[1], row[2], row[3], row[4], row[5])
-		if err != nil {
-			return nil, fmt.Errorf("%s: line %d: %w", list, n, err)
-		}
+	err := readCSV(list, "host,port,security,user,password,to", func(_ int, fields []string) error {
+		s, err := newIMAPSource(fields[0], fields[1], fields[2], fields[3], fields[4], fields[5])
 		out = append(out, s)
-	}
+		return err
+	})
+	return out, err
 }
 
 func newIMAPSource(host, port, security, user, password, to string) (s imapSource, err error) {

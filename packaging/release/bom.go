@@ -3,14 +3,14 @@ package main
 import (
 	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/npmlock"
 )
 
 // A bom is a bill of materials in the form of CycloneDX 1.5.
@@ -68,12 +68,13 @@ func (r *release) bom(programs []string, lockFile string) (*bom, error) {
 			parts[m.Path] = library("golang", m.Path, m.Version)
 		}
 	}
-	packages, err := bundled(lockFile)
+	packages, err := npmlock.Read(lockFile)
 	if err != nil {
 		return nil, err
 	}
 	for _, p := range packages {
-		parts["npm "+p.PURL] = p
+		c := library("npm", p.Name, p.Version)
+		parts["npm "+c.PURL] = c
 	}
 	self := library("golang", "github.com/mailstead/mailstead", "v"+r.version)
 	self.Type, self.Name, self.Version = "application", "mailstead", r.version
@@ -99,31 +100,6 @@ func library(kind, name, version string) component {
 	path := strings.ReplaceAll(strings.ToLower(name), "@", "%40")
 	purl := fmt.Sprintf("pkg:%s/%s@%s", kind, path, url.PathEscape(version))
 	return component{Type: "library", Ref: purl, Name: name, Version: version, PURL: purl}
-}
-
-// bundled lists the packages of a package-lock.json that are not only for development.
-func bundled(lockFile string) ([]component, error) {
-	text, err := os.ReadFile(lockFile)
-	if err != nil {
-		return nil, err
-	}
-	var lock struct {
-		Packages map[string]struct {
-			Version string
-			Dev     bool
-		}
-	}
-	if err := json.Unmarshal(text, &lock); err != nil {
-		return nil, fmt.Errorf("%s: %w", lockFile, err)
-	}
-	var out []component
-	for path, p := range lock.Packages {
-		const folder = "node_modules/" // one package may stand in another's
-		if at := strings.LastIndex(path, folder); at >= 0 && !p.Dev {
-			out = append(out, library("npm", path[at+len(folder):], p.Version))
-		}
-	}
-	return out, nil
 }
 
 // serial is a UUID (version 8) of the version and its time.

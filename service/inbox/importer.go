@@ -58,8 +58,8 @@ type ImportError struct {
 
 // An Importer has the messages of sources imported, in batches.
 type Importer struct {
-	// Deliver imports a batch into a folder of the mailbox, and gives a result for each message. An
-	// empty batch tells whether there is the mailbox.
+	// Deliver imports a batch into a folder of the mailbox, and gives a result for each message. The
+	// one at the begin of a source is empty: it tells whether there is the mailbox.
 	Deliver func(ctx context.Context, mailbox, folder string, batch []SourceMessage) ([]ImportResult, error)
 	// Known tells of keys whether messages came with them before.
 	Known func(ctx context.Context, mailbox, folder string, keys []string) ([]bool, error)
@@ -83,7 +83,8 @@ func (im *Importer) Begin(ctx context.Context, source, to string) error {
 		im.folders, im.Out.Errors = map[string]bool{}, []ImportError{}
 	}
 	im.source, im.to, im.total, im.done, im.bytes = source, to, 0, 0, 0
-	return im.Flush(ctx)
+	_, err := im.Deliver(ctx, to, "", nil)
+	return err
 }
 
 // Expect adds to how many messages the source has.
@@ -117,8 +118,11 @@ func (im *Importer) fail(source, why string) {
 	}
 }
 
-// Flush imports the batch.
+// Flush imports the batch, if there is something in it.
 func (im *Importer) Flush(ctx context.Context) error {
+	if len(im.batch) == 0 {
+		return nil
+	}
 	results, err := im.Deliver(ctx, im.to, im.folder, im.batch)
 	if err != nil {
 		return err
@@ -137,10 +141,8 @@ func (im *Importer) Flush(ctx context.Context) error {
 			im.fail(im.batch[i].Source, r.Error)
 		}
 	}
-	if len(im.batch) > 0 {
-		im.folders[im.to+" "+im.folder] = true
-		im.Out.Folders = len(im.folders)
-	}
+	im.folders[im.to+" "+im.folder] = true
+	im.Out.Folders = len(im.folders)
 	clear(im.batch) // the texts
 	im.batch, im.size = im.batch[:0], 0
 	return nil

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/internal/npmlock"
 )
 
 const head = `Mailstead is built with the following software. Each line that begins with "===" names a part, and its
@@ -115,30 +117,16 @@ func modulesOf(root string) ([]part, error) {
 	return sorted(parts), nil
 }
 
-// packagesOf lists the npm packages that the dashboard is bundled with: the lock file has them, and
-// marks those that are only for development.
+// packagesOf lists the npm packages that the dashboard is bundled with.
 func packagesOf(root string) ([]part, error) {
-	text, err := os.ReadFile(filepath.Join(root, "web/package-lock.json"))
+	packages, err := npmlock.Read(filepath.Join(root, "web/package-lock.json"))
 	if err != nil {
 		return nil, err
 	}
-	var lock struct {
-		Packages map[string]struct {
-			Version string
-			Dev     bool
-		}
-	}
-	if err := json.Unmarshal(text, &lock); err != nil {
-		return nil, fmt.Errorf("web/package-lock.json: %w", err)
-	}
 	parts := map[string]*part{}
-	for path, p := range lock.Packages {
-		if path == "" || p.Dev {
-			continue
-		}
-		const folder = "node_modules/" // one package may stand in another's
-		name := path[strings.LastIndex(path, folder)+len(folder):] + " " + p.Version + " (npm)"
-		parts[name] = &part{name: name, dirs: []string{filepath.Join(root, "web", path)}}
+	for _, p := range packages {
+		name := p.Name + " " + p.Version + " (npm)"
+		parts[name] = &part{name: name, dirs: []string{filepath.Join(root, "web", p.Dir)}}
 	}
 	return sorted(parts), nil
 }
