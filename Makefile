@@ -76,11 +76,11 @@ soak-powercut: peers
 soak-faults: peers
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_SOAK=1 go test -count=1 -run '^Test(FailedSync|FailedWrite|ReadOnlyDisk|SlowDisk|TooFewFiles|LittleMemory|FullDisk|DeadUpstreams|DeadResolver|DamagedDisk|TenThousandIdleConnections)$$' -v -timeout 60m ./e2e
 
-# kill -9 at every named point of the write paths, at three passings of each. KILLS is a pattern of names.
-KILLS ?= .
+# kill -9 at every named point of the write paths, at three passings of each. POINTS is a pattern of names.
+POINTS ?= .
 PASSINGS ?= 3
 soak-kills:
-	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_KILLS='$(KILLS)' MAILSTEAD_PASSINGS=$(PASSINGS) MAILSTEAD_SEED=$(SEED) go test -count=1 -parallel 4 -run '^TestKillPoint' -v -timeout 180m ./e2e
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_POINTS='$(POINTS)' MAILSTEAD_PASSINGS=$(PASSINGS) MAILSTEAD_SEED=$(SEED) go test -count=1 -parallel 4 -run '^TestKillPoint' -v -timeout 180m ./e2e
 
 # Backups of 100 000 messages under load, to a directory and to a bucket, compared with what is restored.
 MESSAGES ?= 100000

@@ -17,12 +17,24 @@ import (
 	"time"
 )
 
+// numberFrom gives the number in a variable of the environment, or the usual one where it is not set.
+func numberFrom(t *testing.T, variable string, usual int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return n
+}
+
 // sizeAndSeed reads how large a test is to be, and its seed.
 func sizeAndSeed(t *testing.T, variable string, inCI int) (int, *rand.Rand) {
 	t.Helper()
-	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil {
-		inCI = n
-	}
+	inCI = numberFrom(t, variable, inCI)
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("MAILSTEAD_SEED"), "2026"), 10, 64)
 	if err != nil {
 		t.Fatal(err)

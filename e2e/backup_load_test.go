@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,10 +22,7 @@ import (
 // make soak-backup does it with 100 000 messages, and shows sizes and times.
 func TestBackupUnderLoad(t *testing.T) {
 	t.Parallel()
-	messages := 320
-	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_MESSAGES")); err == nil {
-		messages = n
-	}
+	messages := numberFrom(t, "MAILSTEAD_MESSAGES", 320)
 	for _, place := range []string{"directory", "bucket"} {
 		t.Run(place, func(t *testing.T) {
 			to, more := filepath.Join(t.TempDir(), "backups")+"/", []string{}

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -37,12 +36,7 @@ type flipper struct {
 // damage, and check --rebuild brings the messages back.
 func TestFlips(t *testing.T) {
 	t.Parallel()
-	flips, seed := 1, uint64(14)
-	for name, to := range map[string]func(n int){"MAILSTEAD_FLIPS": func(n int) { flips = n }, "MAILSTEAD_SEED": func(n int) { seed = uint64(n) }} {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil {
-			to(n)
-		}
-	}
+	flips, seed := numberFrom(t, "MAILSTEAD_FLIPS", 1), uint64(numberFrom(t, "MAILSTEAD_SEED", 14))
 	began := time.Now()
 	f := &flipper{mailClient: &mailClient{instance: newInstance(t, generousLimits)}, rnd: rand.New(rand.NewPCG(seed, 2)), bodies: map[string]string{}}
 	f.addDomain("example.test")

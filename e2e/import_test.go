@@ -88,21 +88,6 @@ func writeMaildirMessage(t *testing.T, dir, name, text string, date time.Time) {
 	}
 }
 
-// importSize is how many messages of each kind tests import: MAILSTEAD_IMPORT, see make soak-import.
-// With so many, the time and the memory of an import are checked too.
-func importSize(t *testing.T, usual int) int {
-	t.Helper()
-	text := os.Getenv("MAILSTEAD_IMPORT")
-	if text == "" {
-		return usual
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
 // timedTransfer is transfer, and checks that an import of many messages takes at most 256 MiB and
 // brings at least so many a second.
 func (i *instance) timedTransfer(least float64, args ...string) (out imported) {
@@ -142,7 +127,7 @@ func TestImportAndExport(t *testing.T) {
 	random := rand.New(rand.NewPCG(2026, 10))
 	folders := map[string]string{"": "", ".Sent Items": ".Sent", ".Work.Gr&APYA3w-e": ".Work.Gr&APYA3w-e", ".INBOX.Lists": ".Lists", ".Spam": ".Junk"}
 	want := map[string][]keptMessage{}
-	each := importSize(t, 200) / len(folders)
+	each := numberFrom(t, "MAILSTEAD_IMPORT", 200) / len(folders)
 	n := 0
 	for from, to := range folders {
 		for range each {
@@ -282,7 +267,7 @@ func (i *instance) mailboxID(email string) string {
 // 200 000, with the time and the memory that they take.
 func TestImportIsKilled(t *testing.T) {
 	t.Parallel()
-	n, kills := importSize(t, 3000), 3
+	n, kills := numberFrom(t, "MAILSTEAD_IMPORT", 3000), 3
 	if n > 3000 {
 		kills = 10
 	}
@@ -448,7 +433,7 @@ func TestImportFromDovecot(t *testing.T) {
 	folders := map[string]string{"": "", ".Sent": ".Sent", ".Work.Gr&APYA3w-e": ".Work.Gr&APYA3w-e", ".Deleted Messages": ".Trash"}
 	want := map[string][]keptMessage{}
 	random := rand.New(rand.NewPCG(2026, 12))
-	each := importSize(t, 160) / len(folders)
+	each := numberFrom(t, "MAILSTEAD_IMPORT", 160) / len(folders)
 	n := 0
 	for from, to := range folders {
 		for range each {

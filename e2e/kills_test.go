@@ -133,7 +133,7 @@ func TestKillPoints(t *testing.T) {
 		t.Fatalf("MAILSTEAD_PASSINGS is 1 to 3: %v", err)
 	}
 	var kills []kill
-	if only := os.Getenv("MAILSTEAD_KILLS"); only != "" {
+	if only := os.Getenv("MAILSTEAD_POINTS"); only != "" {
 		for _, name := range names {
 			if matched, err := regexp.MatchString(only, name); err != nil {
 				t.Fatal(err)

@@ -239,9 +239,9 @@ func unquote(s string) []byte {
 // points.
 func TestPowerCut(t *testing.T) {
 	t.Parallel()
-	cuts, lasts := 2, time.Second
-	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_CUTS")); err == nil {
-		cuts, lasts = n, 2*time.Second
+	cuts, lasts := numberFrom(t, "MAILSTEAD_CUTS", 2), time.Second
+	if cuts > 2 {
+		lasts = 2 * time.Second
 	}
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("MAILSTEAD_SEED"), "1"), 10, 64)
 	if err != nil {

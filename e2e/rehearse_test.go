@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -214,11 +213,7 @@ func TestSwapAndBack(t *testing.T) {
 	t.Parallel()
 	i, box := alone(t)
 	var want []string
-	rounds := 1
-	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_ROUNDS")); err == nil {
-		rounds = n
-	}
-	for round := range rounds {
+	for round := range numberFrom(t, "MAILSTEAD_ROUNDS", 1) {
 		for n := range 3 {
 			subject := fmt.Sprintf("r%d-%d", round, n)
 			if err := transmit(i.ready.SMTP, "ann@example.test", letter(subject)); err != nil {

@@ -5,9 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -163,10 +161,7 @@ func TestLargeLists(t *testing.T) {
 	i := startInstance(t, s.data, s.Token)
 	times := 3
 	if s.Messages > 3000 {
-		times = 300
-		if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_TIMES")); err == nil {
-			times = n
-		}
+		times = numberFrom(t, "MAILSTEAD_TIMES", 300)
 	}
 	if times > 3 {
 		time.Sleep(5 * time.Second) // a start has work for a moment

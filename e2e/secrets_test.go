@@ -42,16 +42,11 @@ func speak(t *testing.T, addr string, lines ...string) string {
 
 // TestSecretsStayOutOfLogs: with everything in the log, and with traces, neither of them has a
 // password, a token, a secret, a subject, a body or the name of a file, whatever is done with them,
-// nor has the audit log; and traces have no address. MAILSTEAD_LOG_LINES is how many lines are to be looked at, at least.
+// nor has the audit log; and traces have no address. MAILSTEAD_LOG_LINES is how many lines are to be
+// looked at, at least.
 func TestSecretsStayOutOfLogs(t *testing.T) {
 	t.Parallel()
-	want := 500
-	if text := os.Getenv("MAILSTEAD_LOG_LINES"); text != "" {
-		var err error
-		if want, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	want := numberFrom(t, "MAILSTEAD_LOG_LINES", 500)
 	const password, wrong, subject, body, file = "Password" + mark, "Wrong" + mark, "Subject" + mark, "Body" + mark, "File" + mark
 	collector := otlptest.New(t)
 	relay := newSMTP(t, true, func(n int) string { // it repeats what it was given
