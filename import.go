@@ -130,8 +130,8 @@ func importPairs(c *cli.Context) (pairs [][2]string, err error) {
 	return pairs, err
 }
 
-// readCSV reads a CSV file whose first line is the header, and shows `row` each further line with its
-// number. An error is one for whoever wrote the file.
+// readCSV reads a CSV file whose first line is the header, and shows `row` each further line with
+// its number. An error is one for whoever wrote the file.
 func readCSV(path, header string, row func(line int, fields []string) error) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -187,8 +187,8 @@ func importProgress(c *cli.Context, line *progressLine) func(source, folder stri
 	}
 }
 
-// sendBatch sends messages for a folder to the server, which writes `command` into the audit log for
-// the one without messages.
+// sendBatch sends messages for a folder to the server, which writes `command` into the audit log
+// for the one without messages.
 func sendBatch(ctx context.Context, send func(*http.Request) (*http.Response, error), into url.Values, batch []inbox.SourceMessage, command string) (results []inbox.ImportResult, err error) {
 	if len(batch) == 0 {
 		into.Set("begins", command)

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -424,14 +425,16 @@ func lookAtPorts(s *config.Settings, running bool) []setupPort {
 				}
 			}
 		}
+		forbidden := errors.Is(err, syscall.EACCES)
+		taken := errors.Is(err, syscall.EADDRINUSE) || forbidden && isTaken(one.at.String(), one.name == "dns")
 		switch {
 		case err == nil:
 			p.Free, p.Message = true, "It is free."
-		case errors.Is(err, syscall.EADDRINUSE) && running:
+		case taken && running:
 			p.Message = "Mailstead has it already."
-		case errors.Is(err, syscall.EADDRINUSE):
+		case taken:
 			p.Message = fmt.Sprintf("Another program has it: `ss -lntup 'sport = :%d'` names it. Stop that program, or set %s to another port, or to off.", p.Port, one.name)
-		case errors.Is(err, syscall.EACCES):
+		case forbidden:
 			p.Free, p.Message = true, "This user may not open it; the systemd unit has the right to (CAP_NET_BIND_SERVICE)."
 		default:
 			p.Message = fmt.Sprintf("It cannot be opened: %v.", err)
@@ -439,6 +442,51 @@ func lookAtPorts(s *config.Settings, running bool) []setupPort {
 		out = append(out, p)
 	}
 	return out
+}
+
+// isTaken tells whether somebody listens at an address of TCP, or of UDP too. Linux tells that also
+// to those who may not listen there.
+func isTaken(address string, udp bool) bool {
+	want, err := net.ResolveTCPAddr("tcp", address)
+	if err != nil {
+		return false
+	}
+	states := map[string]string{"tcp": "0A", "tcp6": "0A"} // LISTEN
+	if udp {
+		states["udp"], states["udp6"] = "07", "07"
+	}
+	for kind, state := range states {
+		text, _ := os.ReadFile("/proc/net/" + kind) // none on other systems
+		for line := range strings.Lines(string(text)) {
+			fields := strings.Fields(line) // number: local address, remote address, state, ...
+			if len(fields) < 4 || fields[3] != state {
+				continue
+			}
+			ip, port := procAddress(fields[1])
+			if port == want.Port && (ip.IsUnspecified() || want.IP == nil || want.IP.IsUnspecified() || ip.Equal(want.IP)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// procAddress reads an address as Linux writes it in /proc/net: each 32 bits of the IP address in
+// the machine's order of bytes, ":", and the port.
+func procAddress(text string) (ip net.IP, port int) {
+	host, number, _ := strings.Cut(text, ":")
+	ip, _ = hex.DecodeString(host)
+	for word := range slices.Chunk(ip, 4) {
+		slices.Reverse(word)
+	}
+	n, _ := strconv.ParseUint(number, 16, 16)
+	return ip, int(n)
+}
+
+// isPackaged tells whether a package has brought a systemd unit for the data directory.
+func isPackaged(dir string) bool {
+	_, err := os.Stat("/usr/lib/systemd/system/mailstead.service")
+	return err == nil && dir == packaging.DataDir
 }
 
 // text is what has been done and what is left to do, for people.
@@ -474,6 +522,8 @@ func (d *setupDone) text(unit string, running bool) string {
 		fmt.Fprint(&w, "  systemctl restart mailstead   # it runs with the settings before\n")
 	case unit != "":
 		fmt.Fprint(&w, "  systemctl daemon-reload && systemctl enable --now mailstead\n")
+	case isPackaged(d.Data):
+		fmt.Fprint(&w, "  systemctl enable --now mailstead.socket mailstead.service\n")
 	default:
 		fmt.Fprintf(&w, "  mailstead serve --data %s\n\n   or as a service: run setup again with --unit /etc/systemd/system/mailstead.service\n", d.Data)
 	}

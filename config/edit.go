@@ -13,7 +13,7 @@ import (
 // command line or in the environment. The rest of the text stays, comments included.
 func Edit(text string, c *cli.Context) string {
 	for _, f := range flagFields() {
-		if !c.IsSet(f.name) {
+		if !c.IsSet(f.name) || f.name == "migrate" { // which holds for one start
 			continue
 		}
 		key, table := strings.ReplaceAll(f.name, "-", "_"), ""

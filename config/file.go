@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"strconv"
 	"strings"
@@ -300,14 +301,21 @@ func envName(flag string) string {
 	return "MAILSTEAD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-func flagValues(c *cli.Context, f flagField) []string {
+// given gives what the command line or the environment says of a setting. A command that has no
+// such flag takes the environment all the same, so that every command has the settings of the
+// server.
+func given(c *cli.Context, f flagField) (text string, ok bool) {
+	if !c.IsSet(f.name) {
+		text = os.Getenv(envName(f.name))
+		return text, text != ""
+	}
 	switch f.kind {
 	case reflect.TypeFor[toggle]():
-		return []string{strconv.FormatBool(c.Bool(f.name))}
+		return strconv.FormatBool(c.Bool(f.name)), true
 	case reflect.TypeFor[ipList](), reflect.TypeFor[netList]():
-		return []string{strings.Join(c.StringSlice(f.name), ",")}
+		return strings.Join(c.StringSlice(f.name), ","), true
 	}
-	return []string{c.String(f.name)}
+	return c.String(f.name), true
 }
 
 // setField sets a field from a flag's text.
@@ -317,7 +325,11 @@ func setField(v reflect.Value, text string) error {
 	}
 	switch v.Kind() {
 	case reflect.Bool:
-		v.SetBool(text == "true")
+		yes, err := strconv.ParseBool(text)
+		if err != nil {
+			return errors.New("it is true or false")
+		}
+		v.SetBool(yes)
 	default:
 		v.SetString(text)
 	}
@@ -327,13 +339,12 @@ func setField(v reflect.Value, text string) error {
 // setFlags applies the command line and the environment.
 func (s *Settings) setFlags(c *cli.Context) error {
 	for _, f := range flagFields() {
-		if !c.IsSet(f.name) {
+		text, ok := given(c, f)
+		if !ok {
 			continue
 		}
-		for _, value := range flagValues(c, f) {
-			if err := setField(reflect.ValueOf(s).Elem().Field(f.index), value); err != nil {
-				return fmt.Errorf("--%s: %w", f.name, err)
-			}
+		if err := setField(reflect.ValueOf(s).Elem().Field(f.index), text); err != nil {
+			return fmt.Errorf("--%s: %w", f.name, err)
 		}
 	}
 	return nil

@@ -149,7 +149,7 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 	}
 	_ = toml.Unmarshal([]byte(text), &named) // decode reports mistakes
 	s := production()
-	if c.String("hostname") == "" && named.Hostname == "" {
+	if host, _ := given(c, flagField{name: "hostname"}); host == "" && named.Hostname == "" {
 		s = sandbox()
 	}
 	if err := s.decode(text); err != nil {

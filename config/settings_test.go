@@ -454,3 +454,48 @@ func keysOf(of reflect.Type, under string) (out []string) {
 	}
 	return out
 }
+
+// TestEnvironmentOfOtherCommands: a command without the flags of the settings has them from the
+// environment too, so that it does not take the host for a sandbox.
+func TestEnvironmentOfOtherCommands(t *testing.T) {
+	load := func() (got *Settings, failed error) {
+		app := &cli.App{Action: func(c *cli.Context) error {
+			got, failed = merge("mailstead.toml", `smtp = "127.0.0.1:1"`, c)
+			return nil
+		}}
+		if err := app.Run([]string{"mailstead"}); err != nil {
+			t.Fatal(err)
+		}
+		return got, failed
+	}
+	if s, err := load(); err != nil || !s.Sandbox() {
+		t.Fatalf("%v, %v", s, err)
+	}
+	t.Setenv("MAILSTEAD_HOSTNAME", "mail.example.com")
+	t.Setenv("MAILSTEAD_PUBLIC_IP", "192.0.2.1,192.0.2.2")
+	t.Setenv("MAILSTEAD_MIGRATE", "1")
+	s, err := load()
+	if err != nil || s.Sandbox() || len(s.PublicIP) != 2 || !bool(s.Migrate) || s.SMTP.text != "127.0.0.1:1" {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	t.Setenv("MAILSTEAD_MIGRATE", "perhaps")
+	if _, err := load(); err == nil || !strings.Contains(err.Error(), "--migrate") {
+		t.Errorf("a wrong value: %v", err)
+	}
+}
+
+// TestEditKeepsTheFile: what a command line sets is put into the text of a file, the rest stays,
+// and what holds for one start is left out.
+func TestEditKeepsTheFile(t *testing.T) {
+	var got string
+	app := &cli.App{Flags: Flags(), Action: func(c *cli.Context) error {
+		got = Edit("# ours\nsmtp = \":25\"\n\n[doctor]\nblocklists = []\n", c)
+		return nil
+	}}
+	if err := app.Run([]string{"mailstead", "--hostname", "mail.example.com", "--smtp", ":26", "--migrate"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "# ours\nsmtp = \":26\"\nhostname = \"mail.example.com\"\n\n[doctor]\nblocklists = []\n"; got != want {
+		t.Errorf("%s", got)
+	}
+}

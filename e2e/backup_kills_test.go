@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// numberFrom gives the number in a variable of the environment, or the usual one where it is not set.
+// numberFrom gives the number in a variable of the environment, or the usual one where it is not
+// set.
 func numberFrom(t *testing.T, variable string, usual int) int {
 	t.Helper()
 	text := os.Getenv(variable)

@@ -42,8 +42,8 @@ func speak(t *testing.T, addr string, lines ...string) string {
 
 // TestSecretsStayOutOfLogs: with everything in the log, and with traces, neither of them has a
 // password, a token, a secret, a subject, a body or the name of a file, whatever is done with them,
-// nor has the audit log; and traces have no address. MAILSTEAD_LOG_LINES is how many lines are to be
-// looked at, at least.
+// nor has the audit log; and traces have no address. MAILSTEAD_LOG_LINES is how many lines are to
+// be looked at, at least.
 func TestSecretsStayOutOfLogs(t *testing.T) {
 	t.Parallel()
 	want := numberFrom(t, "MAILSTEAD_LOG_LINES", 500)

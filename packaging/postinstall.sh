@@ -26,7 +26,7 @@ if [ -d /run/systemd/system ]; then
 fi
 
 if [ $upgrade = no ]; then
-	echo "mailstead: /usr/share/doc/mailstead/install.md says how to set this host up."
+	echo "mailstead: /usr/share/doc/mailstead/docs/install.md says how to set this host up."
 	exit 0
 fi
 [ -S "$data/mailstead.sock" ] || exit 0 # no server runs

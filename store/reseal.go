@@ -12,8 +12,8 @@ type Reseal func(place string, sealed []byte) []byte
 // eachSecret is told of the fields of a record that are sealed.
 type eachSecret func(place string, secret *[]byte)
 
-// sealed says where the secrets of a record are. `secrets` is given a copy of the record, and copies
-// what that refers to before it tells of a field there.
+// sealed says where the secrets of a record are. `secrets` is given a copy of the record, and
+// copies what that refers to before it tells of a field there.
 func (t *Table[T]) sealed(secrets func(rec *T, each eachSecret)) *Table[T] {
 	t.resealed = func(rec any, reseal Reseal) (any, bool) {
 		out := *rec.(*T)

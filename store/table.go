@@ -27,8 +27,8 @@ type table struct {
 	rows    rowform.Records
 	indexes []*index
 	change  func(tx *Tx, rec any) Change // nil: nobody is told
-	// resealed gives a copy of the record with its secrets sealed anew, and tells whether any changed;
-	// see sealed. It is nil where there are no secrets.
+	// resealed gives a copy of the record with its secrets sealed anew, and tells whether any
+	// changed; see sealed. It is nil where there are no secrets.
 	resealed func(rec any, reseal Reseal) (any, bool)
 }
 

@@ -1,4 +1,5 @@
-// Package npmlock reads which npm packages the dashboard is bundled with. It does not know what for.
+// Package npmlock reads which npm packages the dashboard is bundled with. It does not know what
+// for.
 package npmlock
 
 import (

@@ -58,8 +58,8 @@ type ImportError struct {
 
 // An Importer has the messages of sources imported, in batches.
 type Importer struct {
-	// Deliver imports a batch into a folder of the mailbox, and gives a result for each message. The
-	// one at the begin of a source is empty: it tells whether there is the mailbox.
+	// Deliver imports a batch into a folder of the mailbox, and gives a result for each message.
+	// The one at the begin of a source is empty: it tells whether there is the mailbox.
 	Deliver func(ctx context.Context, mailbox, folder string, batch []SourceMessage) ([]ImportResult, error)
 	// Known tells of keys whether messages came with them before.
 	Known func(ctx context.Context, mailbox, folder string, keys []string) ([]bool, error)

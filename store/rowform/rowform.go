@@ -66,8 +66,9 @@ func (s Sum) Open(key, row []byte) ([]byte, error) {
 }
 
 // Records reads and writes the rows of a bucket that holds records of one type. New makes one, and
-// gives the pointer to it. Fields says what the record's fields are, for rows in form 2; where it is
-// nil, rows are in form 1. It is not generic, since the program would have it once for each type.
+// gives the pointer to it. Fields says what the record's fields are, for rows in form 2; where it
+// is nil, rows are in form 1. It is not generic, since the program would have it once for each
+// type.
 type Records struct {
 	Sum    Sum
 	New    func() any
