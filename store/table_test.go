@@ -25,8 +25,10 @@ func TestFindGivesNilForWhatIsAbsent(t *testing.T) {
 		"table, shared": func(tx *Tx, num uint32) (*Account, error) {
 			return Accounts.FindShared(tx, fmt.Sprintf("acc_%d", num))
 		},
-		"index":         func(tx *Tx, num uint32) (*Account, error) { return AccountByNum.Find(tx, NumKey(num)) },
-		"index, shared": func(tx *Tx, num uint32) (*Account, error) { return as[Account](AccountByNum.findShared(tx, NumKey(num))) },
+		"index": func(tx *Tx, num uint32) (*Account, error) { return AccountByNum.Find(tx, NumKey(num)) },
+		"index, shared": func(tx *Tx, num uint32) (*Account, error) {
+			return as[Account](AccountByNum.findShared(tx, NumKey(num)))
+		},
 	}
 	undone := errors.New("undone")
 	for name, find := range finders {
