@@ -11,14 +11,14 @@ import (
 const (
 	paceWork  = 20 * time.Millisecond
 	paceShort = 1.0 / 8
-	paceLong  = 3
+	paceLong  = 4
 	paceBusy  = 1.0 / 4
 	// paceMost is what of one step counts, which may have waited for a slow disk.
 	paceMost = 10 * paceWork
 )
 
 // A Pacer keeps work that may wait, such as compaction and backups, out of the way of what the
-// process does for others: it has a quarter of the time while they are busy, and nearly all of
+// process does for others: it has a fifth of the time while they are busy, and nearly all of
 // it while they are not. The zero value is ready for one goroutine, and a nil Pacer never rests.
 type Pacer struct{ began time.Time }
 
