@@ -189,7 +189,9 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 		defer os.Remove(socket)
 	}
 	err = s.reportReady(dir, created, stdout)
+	// What the start needed is given back, and once more what the first looks at everything needed.
 	work.Go(debug.FreeOSMemory)
+	defer time.AfterFunc(15*time.Second, debug.FreeOSMemory).Stop()
 	if err == nil {
 		s.tell("READY=1")
 		err = s.wait(ctx)
