@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -96,16 +95,31 @@ func (i *instance) timedTransfer(least float64, args ...string) (out imported) {
 	if err != nil {
 		i.t.Fatal(err)
 	}
+	var text, complaint bytes.Buffer
 	cmd, began := exec.Command(path, append(args, "--json")...), time.Now()
-	text, err := cmd.Output()
+	cmd.Stdout, cmd.Stderr = &text, &complaint
+	if err := cmd.Start(); err != nil {
+		i.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	command := 0.0 // not what Wait tells, which begins with the memory of this test
+	for running := true; running; {
+		select {
+		case err = <-ended:
+			running = false
+		case <-time.After(20 * time.Millisecond):
+			command = max(command, status(cmd.Process.Pid)["VmHWM:"]/1024)
+		}
+	}
 	if err == nil {
-		err = json.Unmarshal(text, &out)
+		err = json.Unmarshal(text.Bytes(), &out)
 	}
 	if err != nil {
-		i.t.Fatalf("mailstead %s: %v: %s", strings.Join(args, " "), err, text)
+		i.t.Fatalf("mailstead %s: %v: %s%s", strings.Join(args, " "), err, text.String(), complaint.String())
 	}
 	rate := float64(out.Imported) / time.Since(began).Seconds()
-	server, command := status(i.cmd.Process.Pid)["VmHWM:"]/1024, float64(cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss)/1024
+	server := status(i.cmd.Process.Pid)["VmHWM:"] / 1024
 	i.t.Logf("%d messages, %.0f a second; at most %.0f MiB in the server, %.0f MiB in the command", out.Imported, rate, server, command)
 	if out.Imported > 10_000 && (rate < least || server > 256 || command > 256) {
 		i.t.Errorf("an import is to bring at least %.0f messages a second, and to take at most 256 MiB", least)
