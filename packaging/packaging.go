@@ -29,6 +29,8 @@ func Unit(dataDir, binary string) string {
 			escape := strings.NewReplacer("$", "$$") // no variables
 			line = strings.Replace(line, Binary, escape.Replace(quote(binary)), 1)
 			line = strings.Replace(line, DataDir, escape.Replace(quote(dataDir)), 1)
+		case strings.HasPrefix(line, "AssertPathExists="): // the path is the rest of the line
+			line = strings.Replace(line, DataDir, strings.ReplaceAll(dataDir, "%", "%%"), 1)
 		case strings.HasPrefix(line, "ReadWritePaths="):
 			line = strings.Replace(line, DataDir, quote(dataDir), 1)
 		case strings.HasPrefix(line, "ProtectHome=") && (inHome(dataDir) || inHome(binary)):

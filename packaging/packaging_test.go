@@ -12,6 +12,7 @@ func TestUnitNamesItsPaths(t *testing.T) {
 	text := Unit("/srv/my $mail/100%", "/home/ann/bin/mailstead")
 	for _, want := range []string{
 		"\nExecStart=/home/ann/bin/mailstead serve --data \"/srv/my $$mail/100%%\"\n",
+		"\nAssertPathExists=|/srv/my $mail/100%%/mailstead.toml\n",
 		"\nReadWritePaths=\"/srv/my $mail/100%%\"\n",
 		"\nProtectHome=read-only\n",
 		"\nUser=mailstead\n",
