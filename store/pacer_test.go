@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// TestPacer: work that may wait gets a quarter of the time beside a busy goroutine, and most of it
+// TestPacer: work that may wait gets a fifth of the time beside a busy goroutine, and most of it
 // alone.
 func TestPacer(t *testing.T) {
 	oneAtATime(t)
