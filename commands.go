@@ -7,7 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -17,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/store"
 	"github.com/urfave/cli/v2"
 )
 
@@ -79,6 +83,11 @@ func initCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.String("hostname") != "" {
+		if err := addSendingLimits(c.String("data")); err != nil {
+			return err
+		}
+	}
 	var out *accounts.AccountCreated
 	err = withInstallation(c.String("data"), s, true, func(in *installation) (err error) {
 		out, err = in.svc.CreateAccount(c.Context, newAccount(c, true))
@@ -89,6 +98,20 @@ func initCommand(c *cli.Context) error {
 		return err
 	}
 	return printAccount(c, out)
+}
+
+// addSendingLimits writes the limits on recipients into the settings of a data directory, unless it
+// has a store already.
+func addSendingLimits(dir string) error {
+	if _, err := os.Stat(filepath.Join(dir, store.DatabaseFile)); err == nil {
+		return nil
+	}
+	file := filepath.Join(dir, "mailstead.toml")
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return writeSettings(dir, file, config.AddSendingLimits(string(text)))
 }
 
 func newAccount(c *cli.Context, first bool) accounts.NewAccount {

@@ -114,7 +114,10 @@ func setupCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if edited = config.Edit(edited, c); edited != string(text) {
+	if edited = config.Edit(edited, c); !made {
+		edited = config.AddSendingLimits(edited)
+	}
+	if edited != string(text) {
 		if err := writeSettings(dir, file, edited); err != nil {
 			return err
 		}

@@ -3,10 +3,13 @@ package config
 import (
 	"encoding/json"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // Edit gives the text of a settings file in which every setting has the value that it has on the
@@ -21,6 +24,38 @@ func Edit(text string, c *cli.Context) string {
 			key, table = "listen", "dns"
 		}
 		text = setKey(text, table, key, valueOf(c, f))
+	}
+	return text
+}
+
+// AddSendingLimits gives the text of a settings file in which the limits on recipients that are not
+// set have the values for a new installation.
+func AddSendingLimits(text string) string {
+	var have struct {
+		Limits map[string]any `toml:"limits"`
+	}
+	if err := toml.Unmarshal([]byte(text), &have); err != nil {
+		return text // whoever reads it tells of that
+	}
+	l := core.SendingLimits()
+	for _, one := range []struct {
+		key  string
+		most int
+	}{
+		{"recipients_per_mailbox_per_day", l.RecipientsPerMailbox}, {"recipients_per_domain_per_day", l.RecipientsPerDomain},
+		{"recipients_per_account_per_day", l.RecipientsPerAccount}, {"new_recipients_per_mailbox_per_day", l.NewRecipientsPerMailbox},
+		{"new_recipients_per_domain_per_day", l.NewRecipientsPerDomain}, {"new_recipients_per_account_per_day", l.NewRecipientsPerAccount},
+	} {
+		if _, ok := have.Limits[one.key]; ok {
+			continue
+		}
+		if !hasTable(text, "limits") {
+			if text != "" {
+				text = strings.TrimRight(text, "\n") + "\n\n"
+			}
+			text += "[limits]\n"
+		}
+		text = setKey(text, "limits", one.key, strconv.Itoa(one.most))
 	}
 	return text
 }

@@ -367,6 +367,13 @@ type limitSettings struct {
 	RatePerMinute      count `toml:"rate_per_minute"`
 	BurstPerMinute     count `toml:"burst_per_minute"`
 
+	RecipientsPerMailbox    count `toml:"recipients_per_mailbox_per_day"`
+	RecipientsPerDomain     count `toml:"recipients_per_domain_per_day"`
+	RecipientsPerAccount    count `toml:"recipients_per_account_per_day"`
+	NewRecipientsPerMailbox count `toml:"new_recipients_per_mailbox_per_day"`
+	NewRecipientsPerDomain  count `toml:"new_recipients_per_domain_per_day"`
+	NewRecipientsPerAccount count `toml:"new_recipients_per_account_per_day"`
+
 	// Exempt are the addresses that the limits for one address and one network do not hold for.
 	Exempt netList `toml:"exempt_networks"`
 }
@@ -376,6 +383,9 @@ func (l *limitSettings) service() core.Limits {
 		Plan: cmp.Or(l.Plan.text, "startup"), Domains: int(cmp.Or(l.Domains, 500)), TeamUsers: int(cmp.Or(l.TeamUsers, 25)),
 		Mailboxes: int(l.Mailboxes), MailboxesPerDomain: int(cmp.Or(l.MailboxesPerDomain, 100)),
 		RatePerMinute: int(l.RatePerMinute), BurstPerMinute: int(l.BurstPerMinute),
+		RecipientsPerMailbox: int(l.RecipientsPerMailbox), RecipientsPerDomain: int(l.RecipientsPerDomain), RecipientsPerAccount: int(l.RecipientsPerAccount),
+		NewRecipientsPerMailbox: int(l.NewRecipientsPerMailbox), NewRecipientsPerDomain: int(l.NewRecipientsPerDomain),
+		NewRecipientsPerAccount: int(l.NewRecipientsPerAccount),
 	}
 }
 

@@ -106,6 +106,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		},
 		func() error { return s.pruneAll(ctx, s.PruneScreened) },
 		func() error { return s.pruneAll(ctx, s.PruneImported) },
+		func() error { return s.pruneAll(ctx, s.reputation.Prune) },
 		s.DropUploads,
 		func() error {
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(core.PruneAtATime) })

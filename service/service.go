@@ -11,6 +11,7 @@
 //   - mailboxes: making mailboxes, and the log-ins of mail clients.
 //   - inbox: messages, folders, threads, searches, quotas, mailboxes on other servers.
 //   - mta: mail on its way: receiving, spam, sending, retries, bounces, suppressions.
+//   - reputation: how much is sent by whom, and the limits of that.
 //   - reports: DMARC and TLS reports.
 //   - events: the log of events, and webhooks.
 //   - health: whether the installation is well.
@@ -36,6 +37,7 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/reports"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -64,7 +66,8 @@ type Service struct {
 	*mtaRoom
 	*reportsRoom
 
-	feeds *feeds
+	reputation *reputation.Service
+	feeds      *feeds
 }
 
 // New puts a service together, and registers every kind of job with the queue.
@@ -75,7 +78,8 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	m := mailboxes.New(c, e, i)
 	d := domains.New(c, e, i, m)
 	h := certs.New(c, d)
-	t := mta.New(c, e, i)
+	p := reputation.New(c)
+	t := mta.New(c, e, i, p)
 	r := reports.New(c, i, t)
 	a := accounts.New(c, i, m, t)
 	e.Hooks = events.Hooks{SwitchInbox: i.SwitchInbox, EventTypes: EventTypes()}
@@ -100,7 +104,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	}
 	s := &Service{
 		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
-		feeds: newFeeds(st),
+		reputation: p, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
 		q.Handle(k)

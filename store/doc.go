@@ -254,6 +254,10 @@
 //	grey_tuple.time          expires ms 8
 //	known_sender             account, domain → KnownSender
 //	known_sender.time        expires ms 8
+//	send_day                 account, YYYY-MM-DD, mailbox, domain or account → SendDay
+//	send_day.time            expires ms 8
+//	contact                  account, first 16 bytes of the SHA-256 of an address → Contact
+//	contact.time             expires ms 8
 //	imported                 mailbox and digest, in hex → Imported
 //	imported.time            expires ms 8
 //	alert                    code, a space, subject → Alert
@@ -345,6 +349,8 @@
 //	dmarc_day          until its day is reported
 //	grey_tuple         100 000 rows; 36 days
 //	known_sender       200 000 rows; 180 days
+//	send_day           a mailbox, domain and account that sends; two days
+//	contact            addresses that are written to or write, with limits on new ones; 91 days
 //	imported           one row an imported message; 90 days
 //	alert              one row a check that is not ok
 //	master_key         one row

@@ -27,8 +27,6 @@ type Mailbox struct {
 	PasswordSealed []byte // the same password under the master key, for export
 	Footer         string
 	DailySendLimit *int
-	SentDay        string // YYYY-MM-DD that SentToday counts
-	SentToday      int    // recipients
 	ForwardTo      string
 	Relay          string // the name of the relay that its mail goes through; "" for what its domain does
 	QuotaBytes     *int64

@@ -252,7 +252,7 @@ var tables = untypedTables(
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 	ReportMails, Reports, DMARCCounts, DMARCDays,
 	GreyTuples, KnownSenders, Alerts, MasterKeys, SandboxClocks,
-	Audits,
+	Audits, SendDays, Contacts,
 )
 
 func untypedTables(list ...interface{ untyped() *table }) (out []*table) {

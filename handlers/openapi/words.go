@@ -143,7 +143,7 @@ var operationTexts = map[string]operationText{
 	"get_message":              {group: "Inbox", summary: "Show a message with its text", text: "It does not mark it read."},
 	"get_message_raw":          {group: "Inbox", summary: "Get a message as it was received", media: "message/rfc822"},
 	"get_message_attachment":   {group: "Inbox", summary: "Get an attachment"},
-	"send_email":               {group: "Inbox", summary: "Send a message from a mailbox", errors: "domain_not_ready daily_send_limit_reached", show: "to subject text"},
+	"send_email":               {group: "Inbox", summary: "Send a message from a mailbox", errors: "domain_not_ready daily_send_limit_reached new_recipient_limit_reached", show: "to subject text"},
 	"refresh_email_user_inbox": {group: "Inbox", summary: "Fetch new mail of a mailbox", text: "Mail of hosted mailboxes appears as it arrives. For an external mailbox this starts a job of type `inbox_sync`, even if the universal inbox is off; it also resumes a mailbox whose log-in was refused."},
 	"delete_message":           {group: "Inbox", summary: "Delete a message", text: "A message of an external mailbox is deleted on its server first; if that fails, nothing is changed and the answer is 502.", errors: "upstream_error"},
 	"mark_message":             {group: "Inbox", summary: "Mark a message as read or flagged, or undo it", text: "Give `is_read`, `is_flagged`, or both. A message of an external mailbox is marked on its server first; if that fails, nothing is changed and the answer is 502.", errors: "upstream_error", show: "is_read is_flagged"},

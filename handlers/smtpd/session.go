@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/reputation"
 )
 
 // A session is what go-smtp calls for one greeting. It translates the service's answers into SMTP
@@ -45,6 +46,7 @@ type envelope struct {
 	opts     smtp.MailOptions
 	accepted []mta.Recipient // MX
 	to       []mta.Rcpt      // submission
+	counted  reputation.Envelope
 	refused  *smtp.SMTPError // the answer to the last recipient that was not taken; nil: all were
 
 	ctx  context.Context // the session's, with the span
@@ -199,7 +201,7 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 
 // rcptOut takes a recipient of a message that is sent. Other checks come with the whole message.
 func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) error {
-	if err := s.service.MaySendTo(s.ctx, *s.user, address); err != nil {
+	if err := s.service.MaySendTo(s.ctx, *s.user, &e.counted, address); err != nil {
 		return s.rejectRecipient(err)
 	}
 	r := mta.Rcpt{Address: address}

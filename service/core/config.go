@@ -169,6 +169,19 @@ type Limits struct {
 	MailboxesPerDomain int
 	RatePerMinute      int // 0: the plan's
 	BurstPerMinute     int // 0: the plan's
+
+	// How many recipients may be written to in a day (UTC), and how many of them that are new; 0:
+	// any number.
+	RecipientsPerMailbox, RecipientsPerDomain, RecipientsPerAccount          int
+	NewRecipientsPerMailbox, NewRecipientsPerDomain, NewRecipientsPerAccount int
+}
+
+// SendingLimits are the limits on recipients that a new installation gets.
+func SendingLimits() Limits {
+	return Limits{
+		RecipientsPerMailbox: 1_000, RecipientsPerDomain: 10_000, RecipientsPerAccount: 10_000,
+		NewRecipientsPerMailbox: 200, NewRecipientsPerDomain: 2_000, NewRecipientsPerAccount: 2_000,
+	}
 }
 
 // A Resolver answers every DNS look-up; *lookup.Client is one, and *net.Resolver.

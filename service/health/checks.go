@@ -39,6 +39,7 @@ func (s *Service) checks() []check {
 		{"queue", true, s.checkQueue},
 		{"backup", true, s.checkBackup},
 		{"passwords", false, s.checkPasswords},
+		{"sending_limits", false, s.checkSendingLimits},
 		{"objects", false, checkLater("objects", "Messages are kept on the disk of this host alone.")},
 		{"standby", false, checkLater("standby", "There is no standby.")},
 	}
@@ -216,6 +217,20 @@ func (s *Service) checkBackup(context.Context) (out []Check) {
 		return ok(code, state.Target, "The last backup is %s old.", age)
 	}
 	return out
+}
+
+// checkSendingLimits looks whether a stolen password can send without end.
+func (s *Service) checkSendingLimits(context.Context) []Check {
+	const code, subject = "sending_limits", "[limits]"
+	l := s.Config.Limits
+	switch {
+	case s.Config.Sandbox:
+		return []Check{{Code: code, Status: Skipped, Subject: subject, Message: "The sandbox needs no limits on recipients."}}
+	case l.RecipientsPerMailbox == 0 && l.RecipientsPerDomain == 0 && l.RecipientsPerAccount == 0:
+		return wrong(code, Warning, subject, "No limit holds for how many recipients a mailbox, a domain or an account writes to in a day, so whoever steals a password can send any amount of spam.",
+			"Set recipients_per_mailbox_per_day, new_recipients_per_mailbox_per_day and the others in [limits] of mailstead.toml.")
+	}
+	return ok(code, subject, "The recipients that are written to in a day are limited.")
 }
 
 // checkPasswords counts the mailboxes whose password hash came from another mail server, since

@@ -75,8 +75,10 @@ func newHost(t *testing.T) *host {
 	q := jobs.NewQueue(st)
 	q.Log = log
 	h.world = new(servicetest.World)
+	limits := core.SendingLimits()
+	limits.Plan = "startup"
 	h.Service = service.New(st, q, keys, core.Config{
-		Hostname: "mail.example.test", Version: "1.2.3", Limits: core.Limits{Plan: "startup"}, Log: log, Resolver: h.world,
+		Hostname: "mail.example.test", Version: "1.2.3", Limits: limits, Log: log, Resolver: h.world,
 		Nameservers: []string{"ns1.example.test", "ns2.example.test"},
 	})
 	to := filepath.Join(t.TempDir(), "backups")
@@ -281,6 +283,16 @@ func TestClientsBehindOneAddress(t *testing.T) {
 	h.finds("ports", health.Warning, "came from 10.0.0.1")
 	h.Clients.Note(netip.MustParseAddr("203.0.113.7"))
 	h.finds("ports", health.OK, "by their own addresses")
+}
+
+// TestMissingLimitsAreTold: a store from before there were limits on recipients has none.
+func TestMissingLimitsAreTold(t *testing.T) {
+	h := newHost(t)
+	h.finds("sending_limits", health.OK, "limited")
+	h.Config.Limits = core.Limits{Plan: "startup"}
+	h.finds("sending_limits", health.Warning, "No limit holds")
+	h.Config.Sandbox = true
+	h.finds("sending_limits", health.Skipped, "sandbox")
 }
 
 // TestImportedPasswords: mailboxes with a hash of another server are counted.

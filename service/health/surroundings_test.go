@@ -209,7 +209,7 @@ func TestEveryCode(t *testing.T) {
 	for _, c := range h.ask().Checks {
 		codes[c.Code] = c.Status
 	}
-	for _, code := range strings.Fields("data_directory disk_space store clock resolver hostname_address ptr ports certificate nameservers domain_dns port25_out blocklist relay queue backup passwords objects standby") {
+	for _, code := range strings.Fields("data_directory disk_space store clock resolver hostname_address ptr ports certificate nameservers domain_dns port25_out blocklist relay queue backup passwords sending_limits objects standby") {
 		if codes[code] == "" {
 			t.Errorf("there is no check %s", code)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -61,8 +62,8 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 		UsedBytes: used.Bytes, UnreadCount: used.Unseen, LastSyncAt: core.Time{Time: mb.LastSyncAt}, LastLoginAt: core.Time{Time: mb.LastLoginAt},
 		CreatedAt: core.Time{Time: mb.CreatedAt}, UpdatedAt: core.Time{Time: mb.UpdatedAt},
 	}
-	if mb.SentDay == tx.Now().Format(time.DateOnly) {
-		out.SentToday = mb.SentToday
+	if out.SentToday, err = reputation.SentToday(tx, mb); err != nil {
+		return EmailUser{}, err
 	}
 	s.addServers(&out, mb.External)
 	return out, nil

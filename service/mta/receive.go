@@ -230,6 +230,11 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 			return err
 		}
 	}
+	if authors := stored.Summary.From; len(authors) == 1 && !a.junk {
+		if err := s.reputation.Wrote(tx, to.domain.AccountID, strings.ToLower(authors[0].Email())); err != nil {
+			return err
+		}
+	}
 
 	// On to the other address. The message goes out as it came: not signed by us, so that its
 	// author's signature stays what counts, but sealed (RFC 8617), so that what we found out about

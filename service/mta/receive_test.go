@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
@@ -210,9 +211,9 @@ func TestSubmissionToManyMailboxes(t *testing.T) {
 		if n > 50 {
 			t.Errorf("the transaction that takes a submission makes %d rows, want at most 50", n)
 		}
-		mb, err := store.Mailboxes.Get(tx, ann.ID)
-		if err == nil && mb.SentToday != 129 {
-			t.Errorf("%d recipients are counted, want 129", mb.SentToday)
+		sent, err := reputation.SentToday(tx, ann)
+		if err == nil && sent != 129 {
+			t.Errorf("%d recipients are counted, want 129", sent)
 		}
 		return err
 	}); err != nil {

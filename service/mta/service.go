@@ -33,6 +33,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -55,6 +56,8 @@ type Service struct {
 	inbox  *inbox.Service
 	Hooks  Hooks
 
+	reputation *reputation.Service
+
 	screener *screener
 	relays   relays
 	signer   *signer
@@ -68,9 +71,9 @@ type Service struct {
 }
 
 // New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, i *inbox.Service) *Service {
+func New(c *core.Core, e *events.Service, i *inbox.Service, r *reputation.Service) *Service {
 	s := &Service{
-		Core: c, events: e, inbox: i, screener: newScreener(c.Resolver),
+		Core: c, events: e, inbox: i, reputation: r, screener: newScreener(c.Resolver),
 		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), paces: newPaces(c.Store.Now),
 	}
 	s.policies = newPolicies(s)

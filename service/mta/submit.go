@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -47,10 +48,11 @@ type Submission struct {
 	SMTPUTF8   bool
 }
 
-// MaySendTo says whether a mailbox may name a recipient. If not, the error is an SMTPError: 550
-// 5.1.1 for an address of a domain of ours that nobody has, 550 5.7.1 for one that takes reports
-// alone. What else may keep a message from its recipient its sender is told later.
-func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, address string) error {
+// MaySendTo says whether a mailbox may name a recipient, and adds it to the envelope if so. If not,
+// the error is an SMTPError: 550 5.1.1 for an address of a domain of ours that nobody has, 550
+// 5.7.1 for one that takes reports alone, 452 4.5.3 for one that goes past the limits of a day.
+// What else may keep a message from its recipient its sender is told later.
+func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation.Envelope, address string) error {
 	email, err := msg.NormalizeEmail(address)
 	if err != nil {
 		return core.SMTPErrorf(553, "5.1.3", "Invalid recipient address")
@@ -65,17 +67,25 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, address strin
 			return err
 		}
 		r, err := s.routeOf(tx, d, &store.Outgoing{MailboxID: mb.ID, Recipient: email})
-		if err != nil || r.transport != core.ViaLocal {
-			return err
-		}
-		to, err := s.receiver(tx, email)
-		if e := new(core.SMTPError); errors.As(err, &e) && e.Enhanced != "5.1.1" {
-			return nil
-		}
 		if err != nil {
 			return err
 		}
-		return to.admits(u.Email)
+		if r.transport == core.ViaLocal {
+			to, err := s.receiver(tx, email)
+			refused := new(core.SMTPError)
+			later := errors.As(err, &refused) && refused.Enhanced != "5.1.1"
+			if err == nil {
+				err = to.admits(u.Email)
+			}
+			if err != nil && !later {
+				return err
+			}
+		}
+		suppressed, err := core.IsSuppressed(tx, mb.AccountID, email)
+		if err != nil || suppressed {
+			return err
+		}
+		return s.reputation.MayAdd(tx, mb, e, email)
 	})
 	return core.OverStore(err)
 }
@@ -98,7 +108,7 @@ type SubmittedRcpt struct {
 // Submit takes a message from the user of a mailbox and puts it into the queue, one job for each
 // recipient. When it returns, message and jobs are on disk. Errors are SMTPErrors, with the API's
 // Error behind them: 550 5.7.1 for a sender that is not the mailbox, 550 5.6.0 for one that
-// programs read differently, 452 4.7.1 past the daily limit, 452 4.5.3 past 1 000 recipients, 552
+// programs read differently, 452 4.5.3 past 1 000 recipients and past the limits of a day, 552
 // 5.3.4 for the size.
 func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission) (*Submitted, error) {
 	if len(in.To) > maxRecipients {
@@ -386,29 +396,21 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 			return err
 		}
 
-		// The recipients that mail goes to count against the mailbox's daily limit and in the
+		// The recipients that mail goes to count against the limits of who sends, and in the
 		// account's traffic.
 		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
-		sent := 0
+		var sent []string
 		for _, r := range rows {
 			out.Recipients = append(out.Recipients, SubmittedRcpt{r.Recipient, r.Status, r.Transport})
 			if r.Status == store.OutgoingQueued {
-				sent++
+				sent = append(sent, r.Recipient)
 			}
 		}
-		if sent > 0 {
-			if today := tx.Now().Format(time.DateOnly); mb.SentDay != today {
-				mb.SentDay, mb.SentToday = today, 0
-			}
-			if mb.DailySendLimit != nil && mb.SentToday+sent > *mb.DailySendLimit {
-				return core.OverSMTP(452, "4.7.1", core.Errorf("daily_send_limit_reached",
-					"%s can send to %d recipients a day (UTC) and has sent to %d. Raise its daily_send_limit, or send tomorrow.", mb.Email, *mb.DailySendLimit, mb.SentToday))
-			}
-			mb.SentToday += sent
-			if err := store.Mailboxes.Put(tx, mb); err != nil {
+		if len(sent) > 0 {
+			if err := s.reputation.Admit(tx, mb, sent); err != nil {
 				return err
 			}
-			if err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Sent += int64(sent) }); err != nil {
+			if err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) }); err != nil {
 				return err
 			}
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
@@ -104,13 +105,8 @@ func TestDailyLimitCountsRecipients(t *testing.T) {
 		t.Errorf("past the limit by API: %v", err)
 	}
 	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"c@far.test"}, Subject: "s"})
-	i.Update(func(tx *store.Tx) error {
-		mb, err := store.Mailboxes.Get(tx, ann.ID)
-		if err != nil {
-			return err
-		}
-		mb.SentDay = "2020-01-01"
-		return store.Mailboxes.Put(tx, mb)
+	i.Update(func(tx *store.Tx) error { // another day
+		return store.SendDays.Delete(tx, store.SendDayID(ann.AccountID, time.Now().UTC().Format(time.DateOnly), ann.ID))
 	})
 	i.MustSubmit(ann, servicetest.PlainMessage, "d@far.test")
 	st := store.DayStat{}
@@ -635,7 +631,7 @@ func TestSubmissionKnowsOurRecipients(t *testing.T) {
 		i.Svc.SRSForward("x@far.test", "example.test"): "550 5.7.1", "no address": "553 5.1.3",
 	} {
 		got := ""
-		if err := i.Svc.MaySendTo(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, to); err != nil {
+		if err := i.Svc.MaySendTo(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, new(reputation.Envelope), to); err != nil {
 			got = fmt.Sprint(core.AsSMTPError(err).Code, " ", core.AsSMTPError(err).Enhanced)
 		}
 		if got != want {
@@ -643,7 +639,7 @@ func TestSubmissionKnowsOurRecipients(t *testing.T) {
 		}
 	}
 	// An external mailbox sends through its own server, which knows its own recipients.
-	if err := i.Svc.MaySendTo(context.Background(), core.MailboxUser{AccountID: away.AccountID, MailboxID: away.ID, Email: away.Email}, "nobody@example.test"); err != nil {
+	if err := i.Svc.MaySendTo(context.Background(), core.MailboxUser{AccountID: away.AccountID, MailboxID: away.ID, Email: away.Email}, new(reputation.Envelope), "nobody@example.test"); err != nil {
 		t.Errorf("from an external mailbox: %v", err)
 	}
 }

@@ -27,7 +27,7 @@ export function Refusal({ error, from, known }: { error: Error | undefined; from
     <div class="compose-refusal">
       <Notice tone="bad" alert>
         {code === 'domain_not_ready' ? error.message : <Wrong of={error} />}{' '}
-        {code === 'daily_send_limit_reached' && <>{can('update_email_user') ? <><a href={'/mailboxes/' + from.user_id}>Raise the limit for {from.email}</a>, or send from another mailbox.</> : 'Send from another mailbox, or ask the account’s owner or an admin to raise the limit.'}</>}
+        {error instanceof ApiError && error.details[0]?.code === 'own_limit' && <>{can('update_email_user') ? <><a href={'/mailboxes/' + from.user_id}>Raise the limit for {from.email}</a>, or send from another mailbox.</> : 'Send from another mailbox, or ask the account’s owner or an admin to raise the limit.'}</>}
         {code === 'domain_not_ready' && <DomainLink userID={from.user_id} />}
       </Notice>
     </div>

@@ -1,0 +1,240 @@
+package reputation
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A scope is a sender whose recipients have a limit: a mailbox, its domain, or its account.
+type scope struct {
+	field   string // as errors name it
+	name    string
+	id      string
+	most    int // recipients in a day; -1: any number
+	mostNew int
+	own     bool // most is the mailbox's daily_send_limit
+}
+
+// scopes are those of a mailbox, the narrowest first.
+func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox) ([]scope, error) {
+	d, err := store.Domains.Read(tx, mb.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	a, err := store.Accounts.Read(tx, mb.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	l := s.Config.Limits
+	list := []scope{
+		{field: "mailbox", name: mb.Email, id: mb.ID, most: limit(l.RecipientsPerMailbox), mostNew: limit(l.NewRecipientsPerMailbox)},
+		{field: "domain", name: d.Name, id: d.ID, most: limit(l.RecipientsPerDomain), mostNew: limit(l.NewRecipientsPerDomain)},
+		{field: "account", name: "the account " + a.Name, id: a.ID, most: limit(l.RecipientsPerAccount), mostNew: limit(l.NewRecipientsPerAccount)},
+	}
+	if own := mb.DailySendLimit; own != nil && (list[0].most < 0 || *own <= list[0].most) {
+		list[0].most, list[0].own = *own, true
+	}
+	return list, nil
+}
+
+// limit is a setting, of which 0 is none.
+func limit(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+// SentToday is how many recipients a mailbox wrote to on the day of tx, UTC.
+func SentToday(tx *store.Tx, mb *store.Mailbox) (int, error) {
+	d, err := store.SendDays.Find(tx, store.SendDayID(mb.AccountID, today(tx), mb.ID))
+	if d == nil {
+		return 0, err
+	}
+	return d.Recipients, nil
+}
+
+func today(tx *store.Tx) string { return tx.Now().UTC().Format(time.DateOnly) }
+
+// An Envelope is the recipients of a message so far.
+type Envelope struct {
+	known      int // recipients that were written to before, or are here
+	strangers  int
+	recipients map[string]bool
+}
+
+// Admit says whether a mailbox may write to more recipients today, and counts them if it may. They
+// are distinct, and each gets the message. Errors are SMTPErrors: 452 4.5.3, with the API's
+// daily_send_limit_reached or new_recipient_limit_reached behind it.
+func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, recipients []string) error {
+	var e Envelope
+	for _, r := range recipients {
+		if err := s.add(tx, mb, &e, r); err != nil {
+			return err
+		}
+	}
+	list, err := s.scopes(tx, mb)
+	if err != nil {
+		return err
+	}
+	day := today(tx)
+	for _, sc := range list {
+		if sc.field != "mailbox" && sc.most < 0 && sc.mostNew < 0 {
+			continue // nobody asks
+		}
+		d, err := s.room(tx, mb.AccountID, day, sc, &e)
+		if err != nil {
+			return err
+		}
+		d.Recipients += e.known + e.strangers
+		d.New += e.strangers
+		if err := store.SendDays.Put(tx, d); err != nil {
+			return err
+		}
+	}
+	for _, r := range recipients {
+		if err := s.note(tx, mb.AccountID, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MayAdd says whether a message that a mailbox is about to send may have one recipient more, and
+// adds it to the envelope if it may. Nothing is counted before Admit. The errors are the same.
+func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, e *Envelope, recipient string) error {
+	if e.recipients[recipient] {
+		return nil
+	}
+	more := *e // which shares the map
+	err := s.add(tx, mb, &more, recipient)
+	if err != nil {
+		return err
+	}
+	list, err := s.scopes(tx, mb)
+	for _, sc := range list {
+		if err == nil {
+			_, err = s.room(tx, mb.AccountID, today(tx), sc, &more)
+		}
+	}
+	if err != nil {
+		delete(more.recipients, recipient)
+		return err
+	}
+	*e = more
+	return nil
+}
+
+// add puts a recipient into an envelope, once.
+func (s *Service) add(tx *store.Tx, mb *store.Mailbox, e *Envelope, recipient string) error {
+	if e.recipients[recipient] {
+		return nil
+	}
+	known := true
+	if s.asksForNew() {
+		var err error
+		if known, err = isKnown(tx, mb.AccountID, recipient); err != nil {
+			return err
+		}
+	}
+	if e.recipients == nil {
+		e.recipients = map[string]bool{}
+	}
+	e.recipients[recipient] = true
+	if known {
+		e.known++
+	} else {
+		e.strangers++
+	}
+	return nil
+}
+
+// asksForNew tells whether any limit is about new recipients.
+func (s *Service) asksForNew() bool {
+	l := s.Config.Limits
+	return l.NewRecipientsPerMailbox+l.NewRecipientsPerDomain+l.NewRecipientsPerAccount > 0
+}
+
+// room gives what a scope has sent today, if the recipients of an envelope may come to it.
+func (s *Service) room(tx *store.Tx, accountID, day string, sc scope, e *Envelope) (*store.SendDay, error) {
+	d, err := store.SendDays.Find(tx, store.SendDayID(accountID, day, sc.id))
+	if err != nil {
+		return nil, err
+	}
+	if d == nil {
+		d = &store.SendDay{AccountID: accountID, Day: day, Subject: sc.id}
+	}
+	again := tx.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+	refuse := func(code, what string, most, sent int, more string) error {
+		text := fmt.Sprintf("%s can send to %d %s a day (UTC) and has sent to %d. Send again after %s, or have ", sc.name, most, what, sent, again.Format(time.RFC3339))
+		kind := "host_limit"
+		if sc.own {
+			kind, text = "own_limit", text+"its daily_send_limit raised."
+		} else {
+			text += "the operator of this host raise the limit."
+		}
+		refused := core.Errorf(code, "%s", text+more).With(sc.field, kind, text)
+		refused.RetryAfter = again.Sub(tx.Now())
+		answer := core.OverSMTP(452, "4.5.3", refused)
+		answer.Message = fmt.Sprintf("%s has reached its limit of %d %s a day until %s", sc.name, most, what, again.Format(time.RFC3339))
+		return answer
+	}
+	if n := e.known + e.strangers; sc.most >= 0 && n > 0 && d.Recipients+n > sc.most {
+		return nil, refuse("daily_send_limit_reached", "recipients", sc.most, d.Recipients, "")
+	}
+	if sc.mostNew >= 0 && e.strangers > 0 && d.New+e.strangers > sc.mostNew {
+		return nil, refuse("new_recipient_limit_reached", "new recipients", sc.mostNew, d.New,
+			" New are addresses elsewhere that the account has not written to, and that have not written to it, in 90 days.")
+	}
+	return d, nil
+}
+
+// isKnown tells whether a recipient is here, or a contact of the account.
+func isKnown(tx *store.Tx, accountID, email string) (bool, error) {
+	d, err := store.DomainByName.Read(tx, core.DomainOfAddress(email))
+	if err == nil && d.Hosted() {
+		return true, nil
+	}
+	if err != nil && !core.IsGone(err) {
+		return false, err
+	}
+	c, err := store.Contacts.Find(tx, store.ContactID(accountID, email))
+	if c == nil || err != nil {
+		return false, err
+	}
+	return store.DayNumber(tx.Now())-c.Day <= store.ContactKept, nil
+}
+
+// note remembers an address as a contact of an account, as far as anybody asks for contacts.
+func (s *Service) note(tx *store.Tx, accountID, email string) error {
+	if !s.asksForNew() {
+		return nil
+	}
+	id, day := store.ContactID(accountID, email), store.DayNumber(tx.Now())
+	c, err := store.Contacts.Find(tx, id)
+	if err != nil || c != nil && c.Day >= day {
+		return err
+	}
+	return store.Contacts.Put(tx, &store.Contact{AccountID: accountID, Hash: id[len(accountID):], Day: day})
+}
+
+// Wrote remembers the author of a message that arrived in an account.
+func (s *Service) Wrote(tx *store.Tx, accountID, email string) error {
+	if email == "" {
+		return nil
+	}
+	return s.note(tx, accountID, email)
+}
+
+// Prune forgets days and contacts whose time is over, some of them. It gives how many.
+func (s *Service) Prune(tx *store.Tx) (int, error) {
+	days, err := core.DeleteExpired(tx, store.SendDays, store.SendDaysByTime)
+	if err != nil {
+		return days, err
+	}
+	contacts, err := core.DeleteExpired(tx, store.Contacts, store.ContactsByTime)
+	return days + contacts, err
+}
