@@ -295,7 +295,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await p.open(`/compose?from=${box.user_id}&to=a@elsewhere.test&cc=b@elsewhere.test&subject=Hello&text=Hi`)
       await p.getByRole('button', { name: 'From: ' + box.email }).waitFor()
       await p.getByRole('button', { name: 'Send', exact: true }).click()
-      await p.getByRole('alert').getByText('The limit resets at midnight UTC').waitFor()
+      await p.getByRole('alert').getByText('Sending goes on at midnight UTC').waitFor()
       await sound(p, 'a message that was refused')
       assert.equal(await p.getByRole('link', { name: 'Raise the limit' }).getAttribute('href'), '/mailboxes/' + box.user_id)
     })
