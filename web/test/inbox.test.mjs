@@ -255,7 +255,7 @@ describe('inbox', { concurrency: 2 }, () => {
       if (small) await back(p, small)
       await row(p, 'Re: Letter 1').getByRole('link').click()
       await heading(p, 'Re: Letter 1').waitFor()
-      await reading(p).getByText('Conversation of 3 messages').click()
+      await reading(p).getByText(/Conversation of (3|more than 2) messages/).click() // more, while a large account is still being indexed
       await reading(p).getByText('In reply to').waitFor()
       await sound(p, 'a conversation')
       assert.equal(await reading(p).locator('.inbox-answers a').getAttribute('href'), '/sent/' + sent.id)

@@ -30,7 +30,7 @@ const kindsOf: Partial<Record<Operation, Kind[]>> = {
   get_usage: ['account', 'domain', 'mailbox', 'inbox', 'message'],
   list_domains: ['domain'], get_domain: ['domain'], get_dns_status: ['domain'], get_dns_records: ['domain'],
   list_custom_dns_records: ['record'],
-  list_email_users: ['mailbox'], list_domain_email_users: ['mailbox'], get_email_user: ['mailbox', 'inbox'],
+  list_email_users: ['mailbox'], list_domain_email_users: ['mailbox'], get_email_user: ['mailbox', 'inbox', 'message'],
   list_templates: ['template'],
   list_inbox: ['inbox'], list_email_user_inbox: ['inbox'], get_message: ['inbox'],
   list_messages: ['message'], get_sent_message: ['message'], list_suppressions: ['suppression'],

@@ -1,6 +1,6 @@
 // The conversation that a message is part of: what came, by the inbox, and what went out, by the sending log.
-import { useQuery } from '../../api/query'
-import type { Schemas } from '../../api/client'
+import { useQuery, useRead } from '../../api/query'
+import { call, type Schemas } from '../../api/client'
 import { Icon, plural, Time } from '../../ui'
 import { StatusBadge } from '../sent/words'
 import { keyOf } from './actions'
@@ -33,12 +33,28 @@ export function Answered({ message: m }: { message: Detail }) {
   )
 }
 
+const mostShown = 50
+
+/** The newest messages of a conversation that came, and whether there are more. A page may be cut short: what is missing is on the next ones. */
+async function readThread(thread_id: string) {
+  const came: Schemas['InboxMessage'][] = []
+  let cursor: string | undefined
+  for (let pages = 0; pages < 20; pages++) {
+    const { data, pagination } = await call('list_inbox', { thread_id, limit: mostShown, cursor })
+    came.push(...data)
+    cursor = pagination.cursor ?? undefined
+    if (!pagination.has_more) return { came, more: false }
+    if (came.length >= mostShown) break
+  }
+  return { came: came.slice(0, mostShown), more: true }
+}
+
 interface Item { key: string; at: string; href: string; who: string; text: string; sent?: Sent; here: boolean; unread: boolean }
 
 export function Conversation({ message: m }: { message: Detail }) {
-  const thread = useQuery('list_inbox', { thread_id: m.thread_id, limit: 50 }, { only: (c) => c.id === m.user_id })
+  const thread = useRead('thread ' + m.thread_id, () => readThread(m.thread_id), { kinds: ['inbox'], only: (c) => c.id === m.user_id })
   const log = useSent(m)
-  const came = thread.data?.data ?? []
+  const came = thread.data?.came ?? []
   const known = new Set([m, ...came].flatMap((x) => [...x.references, x.in_reply_to, x.original_message_id]))
   const topic = topicOf(m.subject)
   const went = m.is_bounce ? [] : log.filter((s) => known.has(s.message_id) || (topic !== '' && topicOf(s.subject) === topic))
@@ -49,7 +65,7 @@ export function Conversation({ message: m }: { message: Detail }) {
   if (items.length < 2) return null
   return (
     <details class="inbox-thread">
-      <summary><Icon name="next" /> {thread.data?.pagination.has_more ? 'Conversation of more than 50 messages' : `Conversation of ${plural(items.length, 'message')}`}</summary>
+      <summary><Icon name="next" /> {thread.data?.more ? `Conversation of more than ${came.length} messages` : `Conversation of ${plural(items.length, 'message')}`}</summary>
       <ol>
         {items.map((i) => (
           <li key={i.key}>
