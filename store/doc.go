@@ -350,7 +350,7 @@
 //	grey_tuple         100 000 rows; 36 days
 //	known_sender       200 000 rows; 180 days
 //	send_day           a mailbox, domain and account that sends; two days
-//	contact            addresses that are written to or write, with limits on new ones; 91 days
+//	contact            addresses elsewhere that are written to or write, with limits on new ones; 91 days
 //	imported           one row an imported message; 90 days
 //	alert              one row a check that is not ok
 //	master_key         one row

@@ -194,12 +194,8 @@ func (s *Service) room(tx *store.Tx, accountID, day string, sc scope, e *Envelop
 
 // isKnown tells whether a recipient is here, or a contact of the account.
 func isKnown(tx *store.Tx, accountID, email string) (bool, error) {
-	d, err := store.DomainByName.Read(tx, core.DomainOfAddress(email))
-	if err == nil && d.Hosted() {
-		return true, nil
-	}
-	if err != nil && !core.IsGone(err) {
-		return false, err
+	if here, err := isHere(tx, email); here || err != nil {
+		return here, err
 	}
 	c, err := store.Contacts.Find(tx, store.ContactID(accountID, email))
 	if c == nil || err != nil {
@@ -208,10 +204,23 @@ func isKnown(tx *store.Tx, accountID, email string) (bool, error) {
 	return store.DayNumber(tx.Now())-c.Day <= store.ContactKept, nil
 }
 
-// note remembers an address as a contact of an account, as far as anybody asks for contacts.
+// isHere tells whether an address is of a domain whose mail comes here.
+func isHere(tx *store.Tx, email string) (bool, error) {
+	d, err := store.DomainByName.Read(tx, core.DomainOfAddress(email))
+	if err != nil && !core.IsGone(err) {
+		return false, err
+	}
+	return err == nil && d.Hosted(), nil
+}
+
+// note remembers an address elsewhere as a contact of an account, as far as anybody asks for
+// contacts.
 func (s *Service) note(tx *store.Tx, accountID, email string) error {
 	if !s.asksForNew() {
 		return nil
+	}
+	if here, err := isHere(tx, email); here || err != nil {
+		return err
 	}
 	id, day := store.ContactID(accountID, email), store.DayNumber(tx.Now())
 	c, err := store.Contacts.Find(tx, id)
