@@ -95,6 +95,7 @@ test('a domain with manual DNS does not wait in the sandbox', async (t) => {
   await p.open('/domains')
   await p.getByRole('link', { name: /^manual-/ }).first().waitFor()
   await until('it is activated', async () => await status(first) === 'complete')
+  await p.goto('about:blank') // the list would activate the second at once
   const second = await connect()
   await until('its records are worked out', async () => await status(second) === 'pending_dns_records')
   await p.open('/domains/' + second)
