@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"syscall"
 	"time"
@@ -13,14 +14,17 @@ const (
 	paceShort = 1.0 / 8
 	paceLong  = 4
 	paceBusy  = 1.0 / 4
-	// paceMost is what of one step counts, which may have waited for a slow disk.
-	paceMost = 10 * paceWork
+	// paceMost is what of one step counts, which may have waited for a slow disk, in turns of work.
+	paceMost = 10
 )
 
 // A Pacer keeps work that may wait, such as compaction and backups, out of the way of what the
 // process does for others: it has a fifth of the time while they are busy, and nearly all of
 // it while they are not. The zero value is ready for one goroutine, and a nil Pacer never rests.
-type Pacer struct{ began time.Time }
+type Pacer struct {
+	Work  time.Duration // between two rests; 0: 20 ms
+	began time.Time
+}
 
 // Rest is called between steps of the work. It rests when that is due: first shortly, to see
 // whether the process is busy though this work rests, and if so longer. The error is that of ctx.
@@ -31,8 +35,9 @@ func (p *Pacer) Rest(ctx context.Context) error {
 	if p.began.IsZero() {
 		p.began = time.Now()
 	}
-	worked := min(time.Since(p.began), paceMost)
-	if worked < paceWork {
+	work := cmp.Or(p.Work, paceWork)
+	worked := min(time.Since(p.began), paceMost*work)
+	if worked < work {
 		return ctx.Err()
 	}
 	before, rested := processorTime(), time.Now()

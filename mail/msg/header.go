@@ -64,11 +64,11 @@ func firstField(block []byte) (f field, n int) {
 
 // lineEnd returns where the line that begins at from ends, without and with its line end.
 func lineEnd(b []byte, from int) (end, next int) {
-	i := bytes.IndexAny(b[from:], "\r\n")
-	if i < 0 {
-		return len(b), len(b)
+	for end = from; end < len(b) && b[end] != '\r' && b[end] != '\n'; end++ {
 	}
-	end = from + i
+	if end == len(b) {
+		return end, end
+	}
 	next = end + 1
 	if b[end] == '\r' && next < len(b) && b[next] == '\n' {
 		next++

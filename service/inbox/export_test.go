@@ -68,4 +68,4 @@ func (s *Service) TransferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 func (s *Service) UndoCopies() error { return s.undoCopies() }
 
 // Indexer is one that works when a test wants it to.
-func (s *Service) Indexer() *indexer { return &indexer{s: s} }
+func (s *Service) Indexer() *indexer { return newIndexer(s) }

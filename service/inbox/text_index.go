@@ -23,13 +23,14 @@ const (
 	indexText  = 4 << 20   // bytes of text, about
 	readWhole  = 256 << 10 // messages up to this many bytes are read at once
 	purgePause = time.Hour
-	indexDrops = 500 // rows that one transaction deletes
+	indexDrops = 500              // rows that one transaction deletes
+	indexTurn  = time.Millisecond // between two rests, short beside the time that a message takes to come in
 )
 
 // indexTexts makes mail searchable soon after it came, until ctx ends; in a store without index all
 // mail is to do. What is not done yet, searches look at message by message.
 func (s *Service) indexTexts(ctx context.Context) {
-	x := &indexer{s: s}
+	x := newIndexer(s)
 	purge, stop := s.Store.Clock().Every(purgePause)
 	defer stop()
 	for step := indexStep(x.tidyAll); ctx.Err() == nil; {
@@ -98,7 +99,10 @@ type indexer struct {
 	s        *Service
 	splitter tokenize.Splitter
 	loggedAt time.Time // when the log heard of much that is to do
+	pace     store.Pacer
 }
+
+func newIndexer(s *Service) *indexer { return &indexer{s: s, pace: store.Pacer{Work: indexTurn}} }
 
 func (x *indexer) tidyAll(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.TidyText(ctx, 0)
@@ -132,16 +136,14 @@ func (x *indexer) Round(ctx context.Context) (time.Duration, error) {
 	x.logProgress(left)
 	full := false
 	for _, account := range accounts {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		began := time.Now()
 		more, err := x.batch(ctx, account)
+		if err == nil {
+			err = x.pace.Rest(ctx)
+		}
 		if err != nil {
 			return 0, err
 		}
 		full = full || more
-		core.Sleep(ctx, time.Since(began)) // mail that comes in goes first: there is time for it
 	}
 	if full {
 		return time.Nanosecond, nil
@@ -194,10 +196,10 @@ func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWor
 	b := store.NewTextBatch(account)
 	summaries := make([]*msg.Summary, len(work.Messages))
 	for i := range work.Messages {
-		if err := ctx.Err(); err != nil {
+		m := &work.Messages[i]
+		if err := x.pace.Rest(ctx); err != nil {
 			return err
 		}
-		m := &work.Messages[i]
 		b.Message(placeOf(m))
 		if summaries[i], err = x.add(b, m, metas[i]); err != nil {
 			return fmt.Errorf("index message %d of mailbox %d: %w", m.UID, m.Mailbox, err)
