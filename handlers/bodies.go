@@ -2,18 +2,23 @@ package handlers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/semaphore"
 
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 )
+
+// csvType is the media type of a CSV file (RFC 4180).
+const csvType = "text/csv"
 
 const (
 	defaultBody      = 1 << 20
@@ -66,7 +71,12 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	if len(body) == 0 {
 		return nil, done, nil
 	}
-	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
+	if err == nil && kind == csvType && c.op.csv && utf8.Valid(body) {
+		body, err = json.Marshal(map[string]string{"csv": string(body)})
+		return body, done, err
+	}
+	if err != nil || kind != "application/json" {
 		done()
 		return nil, func() {}, core.Errorf("unsupported_media_type", "Send the body as JSON, with Content-Type: application/json.")
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/service"
@@ -14,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/mta"
 )
 
 // An intent is what a call would do, in words that follow "This would", and what it would cost.
@@ -182,6 +184,27 @@ func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailbo
 		}
 	}
 	return would("delete %s for good, with all mail in them: %s", plural(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
+}
+
+func (i intents) sendBatch(ctx context.Context, who core.Actor, in mta.SendBatchIn) (*intent, error) {
+	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
+	if err != nil {
+		return nil, err
+	}
+	var to []string
+	for _, m := range in.Messages {
+		to = append(to, slices.Concat(m.To, m.Cc, m.Bcc)...)
+	}
+	for _, r := range in.Recipients {
+		to = append(to, r.To)
+	}
+	shown := to[:min(len(to), 10)]
+	more := ""
+	if len(to) > len(shown) {
+		more = ", and others"
+	}
+	return would("send %s from %s, to %s: %s%s", plural(max(len(in.Messages), len(in.Recipients)), "message", "messages"), mb.Email,
+		plural(len(to), "recipient", "recipients"), strings.Join(shown, ", "), more)
 }
 
 func (i intents) deleteMessages(_ context.Context, _ core.Actor, in inbox.BulkDeleteMessagesIn) (*intent, error) {

@@ -20,6 +20,12 @@ import (
 // largestSend is the most bytes of a request that sends a message, whose files are in base64.
 const largestSend = 35 << 20
 
+// largestList is the most bytes of a request that brings a long list.
+const largestList = 16 << 20
+
+// largestTemplate is the most bytes of a request with the texts of a template.
+const largestTemplate = 4 << 20
+
 // operations is the table: every operation of the interface, one row each. The routes, the checks
 // of scope and role, the tools of assistants and the OpenAPI description all come from it.
 //
@@ -112,6 +118,14 @@ func operations(s *service.Service) []op {
 		{name: "update_template", method: "PATCH", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTemplate)},
 		{name: "delete_template", method: "DELETE", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteTemplate)},
 
+		// Templates of messages.
+		{name: "list_message_templates", method: "GET", path: "/v1/message-templates", status: 200, scope: "read", roles: everyone, call: with(s.ListMessageTemplates)},
+		{name: "create_message_template", method: "POST", path: "/v1/message-templates", status: 201, scope: "write", roles: everyone, call: with(s.CreateMessageTemplate), body: largestTemplate},
+		{name: "get_message_template", method: "GET", path: "/v1/message-templates/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetMessageTemplate)},
+		{name: "update_message_template", method: "PATCH", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateMessageTemplate), body: largestTemplate},
+		{name: "delete_message_template", method: "DELETE", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteMessageTemplate)},
+		{name: "preview_message_template", method: "POST", path: "/v1/message-templates/{id}/preview", status: 200, scope: "read", roles: everyone, call: with(s.PreviewMessageTemplate)},
+
 		// Exports.
 		{name: "create_export", method: "POST", path: "/v1/export", status: 200, scope: "write", roles: managers, call: with(s.CreateExport)},
 		{name: "import_messages", method: "POST", path: "/v1/email-users/{user_id}/import", status: 202, scope: "write", roles: managers, call: with(s.ImportMail), upload: mailUpload(s)},
@@ -142,10 +156,13 @@ func operations(s *service.Service) []op {
 		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage)},
 		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: everyone, call: with(s.ListMessages)},
 		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetSentMessage)},
+		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: everyone, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch)},
+		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateScheduledMessage), strict: true},
 		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: everyone, call: with(s.RetryMessage)},
 		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: everyone, call: with(s.CancelMessage)},
 		{name: "list_suppressions", method: "GET", path: "/v1/suppressions", status: 200, scope: "read", roles: everyone, call: with(s.ListSuppressions)},
 		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression)},
+		{name: "import_suppressions", method: "POST", path: "/v1/suppressions/import", status: 200, scope: "write", roles: managers, call: with(s.ImportSuppressions), body: largestList, csv: true, strict: true},
 		{name: "delete_suppression", method: "DELETE", path: "/v1/suppressions/{email}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteSuppression)},
 	}
 }
@@ -163,6 +180,7 @@ type op struct {
 	call   caller
 	body   int64     // most bytes of the request body; 1 MiB if 0
 	upload *uploader // takes a file in the place of a JSON body; nil: nothing does
+	csv    bool      // takes a CSV file in the place of a JSON body: it is the body's field csv
 	alias  bool      // another way to the operation of the row before
 	strict bool      // an unknown body field is an error, since the operation spends money or sends mail
 

@@ -14,6 +14,8 @@ func EventTypes() []events.EventType {
 	return []events.EventType{
 		{Name: events.EventMessageRelayed, About: "A message went out through a relay, which gave it a Message-ID of its own; one event for each recipient.", Data: mta.RelayedData{}},
 		{Name: events.EventEmailReceived, About: "A message came into a mailbox. Warm-up mail makes no event.", Data: inbox.ReceivedData{}},
+		{Name: events.EventEmailDelivered, About: "The recipient's own mail server accepted a message. Mail through a relay and mail to mailboxes here makes no such event.", Data: mta.DeliveredData{}},
+		{Name: events.EventEmailDelayed, About: "The recipient's own mail server did not take a message yet, and it is tried again: once at first, then once a day.", Data: mta.DelayedData{}},
 		{Name: events.EventEmailBounced, About: "A sent message bounced, at once or after another server had taken it.", Data: mta.BouncedData{}},
 		{Name: events.EventEmailComplained, About: "A recipient marked a message as spam, and their mail system reported it.", Data: mta.ComplainedData{}},
 		{Name: events.EventDomainCreated, About: "A domain was added, and is being set up.", Data: domains.DomainEvent{}},

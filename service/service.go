@@ -12,6 +12,7 @@
 //   - inbox: messages, folders, threads, searches, quotas, mailboxes on other servers.
 //   - mta: mail on its way: receiving, spam, sending, retries, bounces, suppressions.
 //   - reputation: how much is sent by whom, and the limits of that.
+//   - templates: texts with variables that messages are made of.
 //   - reports: DMARC and TLS reports.
 //   - events: the log of events, and webhooks.
 //   - health: whether the installation is well.
@@ -38,6 +39,7 @@ import (
 	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/service/templates"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -51,6 +53,7 @@ type (
 	mailboxesRoom = mailboxes.Service
 	mtaRoom       = mta.Service
 	reportsRoom   = reports.Service
+	templatesRoom = templates.Service
 )
 
 // A Service has the operations of all rooms.
@@ -65,6 +68,7 @@ type Service struct {
 	*mailboxesRoom
 	*mtaRoom
 	*reportsRoom
+	*templatesRoom
 
 	reputation *reputation.Service
 	feeds      *feeds
@@ -104,7 +108,8 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	}
 	s := &Service{
 		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
-		reputation: p, feeds: newFeeds(st),
+		templatesRoom: templates.New(c),
+		reputation:    p, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
 		q.Handle(k)

@@ -119,6 +119,17 @@ func (tx *Tx) UnrefArrival(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerArrival}, owner...))
 }
 
+// RefBatch notes that a Batch needs the bytes at ref, as RefBlob does for a Submission.
+func (tx *Tx) RefBatch(ref BlobRef, owner string) error {
+	return tx.addRef(ref, append([]byte{ownerBatch}, owner...))
+}
+
+// UnrefBatch takes back what RefBatch noted. ref is the Batch's Blob as it is stored in this
+// transaction.
+func (tx *Tx) UnrefBatch(ref BlobRef, owner string) error {
+	return tx.dropRef(ref, append([]byte{ownerBatch}, owner...))
+}
+
 // UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {

@@ -405,6 +405,13 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 			return
 		}
 		points = a.Blob
+	case ownerBatch:
+		b, err := Batches.Get(c.tx, string(owner[1:]))
+		if err != nil {
+			c.add("blob of batch %s: %w", owner[1:], err)
+			return
+		}
+		points = b.Blob
 	default:
 		m, err := c.tx.ownerMessage(owner)
 		if err != nil {
@@ -433,6 +440,9 @@ func (c *messageCheck) checkSubmissions() {
 	}
 	for a := range Arrivals.All(c.tx) {
 		c.checkReferenced("arrival", ownerArrival, a.ID, a.Blob)
+	}
+	for b := range Batches.All(c.tx) {
+		c.checkReferenced("batch", ownerBatch, b.ID, b.Blob)
 	}
 }
 
@@ -509,7 +519,7 @@ func (s *Store) ownersText(ref BlobRef) string {
 }
 
 // ownerKinds are the owners of blobs that are records, by the first byte of what is noted.
-var ownerKinds = map[byte]string{ownerSubmission: "submission", ownerReport: "report", ownerCopy: "remote copy", ownerArrival: "arrival"}
+var ownerKinds = map[byte]string{ownerSubmission: "submission", ownerReport: "report", ownerCopy: "remote copy", ownerArrival: "arrival", ownerBatch: "batch"}
 
 // check reports shared records that somebody has changed.
 func (r *records) check(p *problems) {

@@ -277,6 +277,8 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 		return repointRecord(tx, RemoteCopies, string(owner[1:]), func(c *RemoteCopy) *BlobRef { return &c.Blob }, move)
 	case ownerArrival:
 		return repointRecord(tx, Arrivals, string(owner[1:]), func(a *Arrival) *BlobRef { return &a.Blob }, move)
+	case ownerBatch:
+		return repointRecord(tx, Batches, string(owner[1:]), func(b *Batch) *BlobRef { return &b.Blob }, move)
 	}
 	m, err := tx.ownerMessage(owner)
 	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {

@@ -65,7 +65,7 @@
 //
 // # The store itself
 //
-//	meta  "format" → number 4 of the store's format, today 4 | version of the program that brought
+//	meta  "format" → number 4 of the store's format, today 5 | version of the program that brought
 //	      the store there | sum; a program refuses a store of a higher number. This row never
 //	      changes its form
 //	      "migration" → number 4 of the format that it leads to | key to go on at | sum; only
@@ -193,6 +193,7 @@
 //	certificate_account      URL of the directory → CertificateAccount
 //
 //	mailbox                  eu_… → Mailbox
+//	mailbox.paused           domain; those that may not send
 //	mailbox.address          unique: domain, 0, address; not those that are being deleted
 //	mailbox.num              unique: number 4
 //	mailbox.account          account
@@ -228,9 +229,14 @@
 //	submission               sub_… → Submission
 //	pending_rcpt             submission → PendingRcpts
 //	arrival                  arr_… → Arrival
+//	message_template         mtl_… → MessageTemplate
+//	message_template.account  account
+//	batch                    bat_… → Batch
+//	batch_item               batch, a space, index of 4 digits → BatchItem
+//	batch_item.batch         batch
 //	outgoing                 msg_… → Outgoing
 //	outgoing.account         account
-//	outgoing.waiting         account; those that are queued or deferred
+//	outgoing.waiting         account; those that wait
 //	outgoing.message_id      account, Message-ID, 0
 //	mapping                  map_… → Mapping
 //	mapping.original         account, Message-ID of the sender, 0
@@ -258,6 +264,13 @@
 //	send_day.time            expires ms 8
 //	contact                  account, first 16 bytes of the SHA-256 of an address → Contact
 //	contact.time             expires ms 8
+//	send_count               account, YYYY-MM-DD, mailbox, domain, account or operator → SendCount
+//	send_count.time          expires ms 8
+//	send_count.day           account, YYYY-MM-DD
+//	send_alert               account, kind, scope, subject → SendAlert
+//	send_alert.time          expires ms 8
+//	hold                     mailbox → Hold
+//	hold.time                expires ms 8
 //	imported                 mailbox and digest, in hex → Imported
 //	imported.time            expires ms 8
 //	alert                    code, a space, subject → Alert
@@ -338,6 +351,9 @@
 //	submission         until every recipient has an outcome
 //	pending_rcpt       until every recipient has its row
 //	arrival            until it is filed, or a report of it was sent
+//	message_template   people make and delete them
+//	batch              until it is sent
+//	batch_item         as long as its batch
 //	outgoing           90 days after it was queued, and as long as it waits
 //	mapping            90 days
 //	suppression        one for each address that bounced or complained; people delete them
@@ -350,6 +366,9 @@
 //	grey_tuple         100 000 rows; 36 days
 //	known_sender       200 000 rows; 180 days
 //	send_day           a mailbox, domain and account that sends; two days
+//	send_count         a mailbox, domain, account and operator that has mail; 32 days
+//	send_alert         an episode, while it lasts
+//	hold               a mailbox whose mail is held; 14 days after the mailbox is gone
 //	contact            addresses elsewhere that are written to or write, with limits on new ones; 91 days
 //	imported           one row an imported message; 90 days
 //	alert              one row a check that is not ok

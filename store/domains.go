@@ -69,6 +69,10 @@ type Domain struct {
 	UpdatedAt     time.Time
 	CompletedAt   time.Time
 	ZoneChangedAt time.Time // when the records last changed, for the SOA serial
+
+	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
+	Counting      *Counting      `json:",omitempty"` // since somebody resumed it
+	TLSPolicy     string         `json:",omitempty"` // what its mail goes out over: required, or "" for what there is
 }
 
 // States of a domain.

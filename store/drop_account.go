@@ -152,6 +152,8 @@ func dropOwned(tx *Tx, t *table, id, accountID string) error {
 		if err == nil {
 			err = PendingRecipients.Delete(tx, r.ID)
 		}
+	case *Batch:
+		err = tx.UnrefBatch(r.Blob, r.ID)
 	case *ReportMail:
 		err = tx.UnrefReport(r.Blob, r.ID)
 	case *RemoteCopy:

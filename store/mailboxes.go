@@ -36,6 +36,9 @@ type Mailbox struct {
 	Seen           []SeenNetwork `json:",omitempty"` // where it was logged in to from, newest first
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+
+	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
+	Counting      *Counting      `json:",omitempty"` // since somebody resumed it
 }
 
 // States of a mailbox.
@@ -114,6 +117,13 @@ var (
 			return ""
 		}
 		return AddressKey(m.DomainID, m.Email)
+	})
+	// MailboxesPaused are those of a domain that may not send.
+	MailboxesPaused = Mailboxes.index("paused", func(m *Mailbox) string {
+		if m.SendingPaused == nil {
+			return ""
+		}
+		return m.DomainID
 	})
 	// MailboxByEmail finds the mailbox that an address leads to: of the domain whose claim of the
 	// name is proven.

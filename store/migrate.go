@@ -18,7 +18,7 @@ import (
 // each in transactions of at most migrationRows rows. Each says with its rows how far it is, and
 // the last one the new number: killed anywhere, it goes on where it was.
 const (
-	storeFormat   = 4
+	storeFormat   = 5
 	bucketMeta    = "meta"
 	formatKey     = "format"    // → number 4 | program | crc32c 4
 	progressKey   = "migration" // → number 4 | where to go on | crc32c 4; while one runs
@@ -40,8 +40,12 @@ var migrations = []migration{
 	{2, "inboxes by class", (*Tx).sortInbox},
 	{3, "a class for flagged messages", (*Tx).moveFlagged},
 	// Rows without checksums are read as they are, and get one when they are written again.
-	{4, "rows with versions and checksums", func(*Tx, []byte, int) ([]byte, error) { return nil, nil }},
+	{4, "rows with versions and checksums", nothingToDo},
+	// Older versions would lose what was added to messages that wait.
+	{5, "scheduled and held messages", nothingToDo},
 }
+
+func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }
 
 func metaSum() rowform.Sum { return rowform.SumOf(bucketMeta) }
 

@@ -252,7 +252,7 @@ var tables = untypedTables(
 	Submissions, PendingRecipients, Arrivals, Outgoings, Mappings, Suppressions, TLSPolicies, TLSCounts,
 	ReportMails, Reports, DMARCCounts, DMARCDays,
 	GreyTuples, KnownSenders, Alerts, MasterKeys, SandboxClocks,
-	Audits, SendDays, Contacts,
+	Audits, SendDays, Contacts, MessageTemplates, Batches, BatchItems, SendCounts, SendAlerts, Holds,
 )
 
 func untypedTables(list ...interface{ untyped() *table }) (out []*table) {

@@ -27,6 +27,21 @@ type Submission struct {
 	Copied     bool      `json:",omitzero"` // to the folder of sent mail of an external mailbox
 	Waiting    int       `json:",omitzero"` // recipients that are not done; the submission goes with the last one
 	CreatedAt  time.Time `json:",omitzero"`
+
+	SendAt      time.Time `json:",omitzero"` // zero: at once
+	FileSent    bool      `json:",omitzero"` // its copy in the folder of sent mail comes with its first attempt
+	Answers     string    `json:",omitzero"` // the Message-ID that it answers, which is marked with that copy
+	RequireTLS  bool      `json:",omitzero"` // RFC 8689
+	TLSOptional bool      `json:",omitzero"` // TLS-Required: No (RFC 8689 section 5)
+	Tags        []Tag     `json:",omitempty"`
+}
+
+// A Tag is a name and a value that a sender gave a message, for its own lists.
+type Tag struct{ Name, Value string }
+
+func (t *Tag) fields(c *rowform.Coder) {
+	c.String(&t.Name)
+	c.String(&t.Value)
 }
 
 func (s *Submission) fields(c *rowform.Coder) {
@@ -53,6 +68,12 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.Bool(&s.Copied)
 	rowform.Int(c, &s.Waiting)
 	c.Time(&s.CreatedAt)
+	c.Time(&s.SendAt)
+	c.Bool(&s.FileSent)
+	c.String(&s.Answers)
+	c.Bool(&s.RequireTLS)
+	c.Bool(&s.TLSOptional)
+	rowform.List(c, &s.Tags, (*Tag).fields)
 }
 
 // Submissions keeps them; Check counts their blobs among the references.
@@ -85,11 +106,20 @@ type Outgoing struct {
 	BouncedAt         time.Time `json:",omitzero"`  // when email.bounced told of it
 	ComplainedAt      time.Time `json:",omitzero"`  // when email.complained did
 	Log               []Attempt `json:",omitempty"` // newest last, bounded
+	SendAt            time.Time `json:",omitzero"`  // zero: at once
+	TriedFrom         time.Time `json:",omitzero"`  // when the days begin that it is tried for; zero: when it was queued
+	HeldAt            time.Time `json:",omitzero"`  // when it was held
+	DelayedAt         time.Time `json:",omitzero"`  // when email.delayed told of it last
+	Counted           bool      `json:",omitzero"`  // in what its sender has sent
+	RequireTLS        bool      `json:",omitzero"`
+	Tags              []Tag     `json:",omitempty"`
 }
 
 // What became of a message for one recipient.
 const (
 	OutgoingQueued     = "queued"
+	OutgoingScheduled  = "scheduled"  // waits for the time that its sender gave
+	OutgoingHeld       = "held"       // waits for somebody to release it
 	OutgoingDeferred   = "deferred"   // tried, and to be tried again
 	OutgoingSent       = "sent"       // taken by an MX host
 	OutgoingDelivered  = "delivered"  // in a mailbox here
@@ -110,7 +140,22 @@ const (
 )
 
 // Waits tells whether the message is still to be handed on.
-func (o *Outgoing) Waits() bool { return o.Status == OutgoingQueued || o.Status == OutgoingDeferred }
+func (o *Outgoing) Waits() bool {
+	switch o.Status {
+	case OutgoingQueued, OutgoingDeferred, OutgoingScheduled, OutgoingHeld:
+		return true
+	}
+	return false
+}
+
+// Began is when the days begin that a message is tried for: later than it was queued for one that
+// was scheduled, or that somebody had held back.
+func (o *Outgoing) Began() time.Time {
+	if o.TriedFrom.After(o.QueuedAt) {
+		return o.TriedFrom
+	}
+	return o.QueuedAt
+}
 
 // An Attempt is one try to hand a message on.
 type Attempt struct {
@@ -151,6 +196,13 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.Time(&o.BouncedAt)
 	c.Time(&o.ComplainedAt)
 	rowform.List(c, &o.Log, (*Attempt).fields)
+	c.Time(&o.SendAt)
+	c.Time(&o.TriedFrom)
+	c.Time(&o.HeldAt)
+	c.Time(&o.DelayedAt)
+	c.Bool(&o.Counted)
+	c.Bool(&o.RequireTLS)
+	rowform.List(c, &o.Tags, (*Tag).fields)
 }
 
 func (a *Attempt) fields(c *rowform.Coder) {

@@ -514,6 +514,9 @@ func (r *rebuilder) noteOwners() error {
 		for a := range Arrivals.All(tx) {
 			note(ownerArrival, a.ID, a.Blob)
 		}
+		for b := range Batches.All(tx) {
+			note(ownerBatch, b.ID, b.Blob)
+		}
 		return err
 	})
 }

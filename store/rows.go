@@ -561,6 +561,7 @@ const (
 	ownerReport     = 'r'
 	ownerCopy       = 'c'
 	ownerArrival    = 'a'
+	ownerBatch      = 'b'
 )
 
 func messageOwner(m *Message) []byte {

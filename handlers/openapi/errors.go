@@ -216,6 +216,8 @@ var errorCodes = []errorCode{
 	{403, "owner_protected", "the account's owner cannot be changed or deleted"},
 	{403, "user_not_in_account", "the team user belongs to another account"},
 	{403, "daily_send_limit_reached", "the mailbox, its domain or its account has reached its limit of recipients for this day"},
+	{409, "not_scheduled", "the message is not scheduled, or is being sent at this moment, so its time cannot be changed"},
+	{409, "not_queued", "the message is scheduled or held, so it cannot be tried now"},
 	{403, "new_recipient_limit_reached", "the mailbox, its domain or its account has reached its limit of new recipients for this day"},
 	{403, "account_suspended", "the operator of this installation has suspended the account"},
 	{404, "not_found", "it does not exist in this account"},

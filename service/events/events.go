@@ -55,6 +55,8 @@ func (s *Service) Close() { s.poster.Close() }
 const (
 	EventMessageRelayed   = "message.relayed"
 	EventEmailReceived    = "email.received"
+	EventEmailDelivered   = "email.delivered"
+	EventEmailDelayed     = "email.delayed"
 	EventEmailBounced     = "email.bounced"
 	EventEmailComplained  = "email.complained"
 	EventDomainCreated    = "domain.created"

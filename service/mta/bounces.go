@@ -32,6 +32,7 @@ type BouncedData struct {
 	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
 	Suppressed        bool      `json:"suppressed"`
 	BouncedAt         core.Time `json:"bounced_at"`
+	Tags              TagMap    `json:"tags" words:"theirs"`
 }
 
 // bounceType tells failures for good, which have a status 5.x, from those that lasted too long.
@@ -112,6 +113,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 		BounceType: cmp.Or(f.kind, bounceType(f.Status)), BounceSubtype: cmp.Or(f.subtype, bounceSubtype(f.Status)), Status: f.Status,
 		Diagnostic: f.diagnostic, RemoteMTA: core.OrNull(f.host), Provider: core.OrNull(row.Provider), OriginalMessageID: row.MessageID,
 		ProviderMessageID: core.OrNull(row.ProviderMessageID), Suppressed: f.Address, BouncedAt: core.Time{Time: row.BouncedAt},
+		Tags: tagsOut(row.Tags),
 	})
 	return err
 }
@@ -162,7 +164,7 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 // delayNotice gives when a job must be due so that the sender hears of a delay four hours after the
 // message was queued, and the notice itself once it is time. next is the next attempt.
 func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string) (due time.Time, report *inbox.StoredMessage, err error) {
-	at := m.row.QueuedAt.Add(noticeAfter)
+	at := m.row.Began().Add(noticeAfter)
 	switch {
 	case m.row.DelayTold || !wantsReport(m.row.Notify, "DELAY") || !s.hasReader(m.sub):
 		return next, nil, nil
@@ -174,7 +176,7 @@ func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string
 	}
 	r := msg.DSNRecipient{
 		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer,
-		WillRetryUntil: m.row.QueuedAt.Add(giveUpAfter),
+		WillRetryUntil: m.row.Began().Add(giveUpAfter),
 	}
 	report, err = s.writeReport(m, r)
 	return next, report, err

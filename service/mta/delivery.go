@@ -157,15 +157,22 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 	killpoint.At("delivery.decided")
 
 	// It is done, given up, or tried again later.
+	var writes jobs.Writes
+	var again error
 	switch {
 	case r.result.Status == deliver.Delivered:
-		return s.finish(d, r), nil
+		writes = s.finish(d, r)
 	case r.result.Status == deliver.Permanent:
-		return s.bounce(d, r.result)
-	case !d.now.Before(d.row.QueuedAt.Add(giveUpAfter)):
-		return s.bounce(d, expired(r.result))
+		writes, again = s.bounce(d, r.result)
+	case !d.now.Before(d.row.Began().Add(giveUpAfter)):
+		writes, again = s.bounce(d, expired(r.result))
+	default:
+		writes, again = s.scheduleRetry(d, j, r)
 	}
-	return s.scheduleRetry(d, j, r)
+	if writes, err = s.withSentCopy(d, writes); err != nil {
+		return nil, d.internalFailure(err)
+	}
+	return writes, again
 }
 
 // pace names those who are told together that they send too much: all with the same next hop, but
@@ -180,7 +187,7 @@ func (m *delivery) pace() string {
 
 // internalFailure is a failure of our own, which is for good once it has lasted as long as any may.
 func (m *delivery) internalFailure(err error) error {
-	if m.now.Before(m.row.QueuedAt.Add(giveUpAfter)) {
+	if m.now.Before(m.row.Began().Add(giveUpAfter)) {
 		return err
 	}
 	return jobs.Permanent(err)
@@ -397,7 +404,7 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 	if paced {
 		next, _ = s.paces.reserve(m.pace())
 	}
-	if end := m.row.QueuedAt.Add(giveUpAfter); next.After(end) {
+	if end := m.row.Began().Add(giveUpAfter); next.After(end) {
 		next = end
 	}
 	next = next.Truncate(time.Millisecond)
@@ -422,6 +429,9 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 		}
 		row.DelayTold = row.DelayTold || notice != nil
 		if err := s.sendReport(tx, m.sub, notice); err != nil {
+			return err
+		}
+		if err := s.emitDelayed(tx, row, o.result); err != nil {
 			return err
 		}
 		row.UpdatedAt = tx.Now()
@@ -507,8 +517,13 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 			}
 			if _, err := s.events.Emit(tx, row.AccountID, events.EventMessageRelayed, RelayedData{
 				OriginalMessageID: m.Original, ProviderMessageID: m.Provided, Provider: m.Provider, Recipient: m.Recipient, Sender: m.Sender,
-				SendingDomain: m.SendingDomain, RelayedAt: core.Time{Time: m.RelayedAt}, UserID: core.OrNull(row.MailboxID),
+				SendingDomain: m.SendingDomain, RelayedAt: core.Time{Time: m.RelayedAt}, UserID: core.OrNull(row.MailboxID), Tags: tagsOut(row.Tags),
 			}); err != nil {
+				return err
+			}
+		}
+		if r.status == store.OutgoingSent {
+			if err := s.emitDelivered(tx, row, r.result); err != nil {
 				return err
 			}
 		}

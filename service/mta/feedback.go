@@ -91,7 +91,7 @@ func (s *Service) ownKey(domain, selector string) (record string, err error) {
 func provenRow(tx *store.Tx, t *inbox.DeliveryReport) (*store.Outgoing, error) {
 	if t.RowID != "" {
 		row, err := store.Outgoings.Get(tx, t.RowID)
-		if core.IsGone(err) || err == nil && tx.Now().Sub(row.QueuedAt) > bouncesFor {
+		if core.IsGone(err) || err == nil && tx.Now().Sub(row.Began()) > bouncesFor {
 			return nil, nil
 		}
 		return row, err
@@ -221,6 +221,7 @@ type ComplainedData struct {
 	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
 	ArrivalDate       core.Time `json:"arrival_date"`
 	ComplainedAt      core.Time `json:"complained_at"`
+	Tags              TagMap    `json:"tags" words:"theirs"`
 }
 
 // recordComplaint notes that a message's recipient called it spam, and keeps further mail from
@@ -243,6 +244,7 @@ func (s *Service) recordComplaint(tx *store.Tx, row *store.Outgoing, g complaint
 		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, FeedbackType: cmp.Or(g.kind, "abuse"), UserAgent: core.OrNull(g.agent),
 		Provider: core.OrNull(row.Provider), OriginalMessageID: row.MessageID, ProviderMessageID: core.OrNull(row.ProviderMessageID),
 		ArrivalDate: core.Time{Time: g.arrived}, ComplainedAt: core.Time{Time: row.ComplainedAt},
+		Tags: tagsOut(row.Tags),
 	})
 	return err
 }

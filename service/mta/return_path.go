@@ -91,7 +91,7 @@ func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*
 	if err != nil && !core.IsGone(err) {
 		return nil, err
 	}
-	if err != nil || kind == bounceAddress && tx.Now().Sub(row.QueuedAt) > bouncesFor {
+	if err != nil || kind == bounceAddress && tx.Now().Sub(row.Began()) > bouncesFor {
 		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown, or the address has expired")
 	}
 	to := &destination{domain: d, row: row, rowKind: kind}

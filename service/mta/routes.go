@@ -135,7 +135,7 @@ func (r route) job(row *store.Outgoing) jobs.New {
 	if r.own { // a tenant named the host
 		kinds[core.ViaRelay] = KindDirect
 	}
-	return jobs.New{AccountID: row.AccountID, Kind: cmp.Or(kinds[r.transport], KindDeliver), Lane: r.lane(row.Recipient), Args: deliverArgs{row.ID}}
+	return jobs.New{AccountID: row.AccountID, Kind: cmp.Or(kinds[r.transport], KindDeliver), Lane: r.lane(row.Recipient), Args: deliverArgs{row.ID}, Due: row.SendAt}
 }
 
 // lane names the next hop of a recipient's mail.

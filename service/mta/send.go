@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/templates"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -57,6 +58,14 @@ func (h *HTMLText) UnmarshalJSON(data []byte) error {
 	return errors.New("must be HTML, or true if `body` is HTML")
 }
 
+// MarshalJSON writes what was read.
+func (h HTMLText) MarshalJSON() ([]byte, error) {
+	if h.OfBody {
+		return []byte("true"), nil
+	}
+	return json.Marshal(h.Text)
+}
+
 // Forms says which forms it has on the wire.
 func (HTMLText) Forms() []any { return []any{"", true} }
 
@@ -70,52 +79,80 @@ type SendAttachment struct {
 
 // SendEmailIn is the request of send_email.
 type SendEmailIn struct {
-	UserID      string            `path:"user_id"`
-	To          Texts             `json:"to" required:"true" min:"1"`
-	Cc          Texts             `json:"cc"`
-	Bcc         Texts             `json:"bcc"`
-	ReplyTo     Texts             `json:"reply_to"`
-	Subject     string            `json:"subject" required:"true"`
-	Text        string            `json:"text"`
-	HTML        HTMLText          `json:"html"`
-	Body        string            `json:"body"`
-	InReplyTo   string            `json:"in_reply_to"`
-	References  Texts             `json:"references"`
-	Headers     map[string]string `json:"headers"`
-	Attachments []SendAttachment  `json:"attachments" max:"500"`
-	MessageID   string            `json:"message_id"`
+	UserID      string              `path:"user_id"`
+	To          Texts               `json:"to" required:"true" min:"1"`
+	Cc          Texts               `json:"cc"`
+	Bcc         Texts               `json:"bcc"`
+	ReplyTo     Texts               `json:"reply_to"`
+	Subject     string              `json:"subject"` // required unless there is a template
+	Text        string              `json:"text"`
+	HTML        HTMLText            `json:"html"`
+	Body        string              `json:"body"`
+	InReplyTo   string              `json:"in_reply_to"`
+	References  Texts               `json:"references"`
+	Headers     map[string]string   `json:"headers"`
+	Attachments []SendAttachment    `json:"attachments" max:"500"`
+	MessageID   string              `json:"message_id"`
+	SendAt      *core.Time          `json:"send_at"`
+	Tags        TagMap              `json:"tags"`
+	RequireTLS  bool                `json:"require_tls"`
+	TemplateID  string              `json:"template_id"`
+	Variables   templates.Variables `json:"variables"`
+
+	from string // the author; "": the mailbox
 }
 
 // EmailQueued says that a message is on its way.
 type EmailQueued struct {
 	Success    bool            `json:"success"`
 	MessageID  string          `json:"message_id" words:"ours"`
-	Status     string          `json:"status" enum:"queued"`
+	Status     string          `json:"status" enum:"queued|scheduled"`
 	UserID     string          `json:"user_id" words:"ours"`
 	From       string          `json:"from" words:"ours"`
 	Recipients []SentRecipient `json:"recipients"`
 	Transport  string          `json:"transport" enum:"direct|relay|local|capture|mixed"`
 	QueuedAt   core.Time       `json:"queued_at"`
+	SendAt     core.Time       `json:"send_at"`
 }
 
 // A SentRecipient is one recipient of a message that was taken.
 type SentRecipient struct {
+	ID        string `json:"id" words:"ours"` // of its row in the sending log
 	Email     string `json:"email" words:"ours"`
-	Status    string `json:"status" enum:"queued|suppressed"`
+	Status    string `json:"status" enum:"queued|scheduled|suppressed"`
 	Transport string `json:"transport" words:"ours"`
 }
 
 // SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message
 // that it answers.
 func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn) (*EmailQueued, error) {
+	if in.TemplateID == "" && who.Request.Fields != nil && !slices.Contains(who.Request.Fields, "subject") {
+		return nil, core.Invalid("subject", "required", "is required, unless template_id is given")
+	}
+	return s.sendEmail(ctx, who, in, func(tx *store.Tx, out *EmailQueued) error { return s.KeepAnswer(ctx, tx, out) })
+}
+
+// sendEmail sends a message; with does more in the transaction that takes it.
+func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn, with func(*store.Tx, *EmailQueued) error) (*EmailQueued, error) {
 	var mb *store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		if mb, err = core.ReadMailbox(tx, who, in.UserID); err != nil {
 			return err
 		}
-		_, _, err = s.sendable(tx, who.AccountID, in.UserID)
-		return err
+		if _, _, err = s.sendable(tx, who.AccountID, in.UserID); err != nil || in.TemplateID == "" {
+			return err
+		}
+		return fillTemplate(tx, who.AccountID, &in)
 	})
+	if err != nil {
+		return nil, err
+	}
+
+	at, err := sendAt(s.Now(), in.SendAt)
+	if err != nil {
+		return nil, err
+	}
+	tags, err := in.Tags.sorted()
 	if err != nil {
 		return nil, err
 	}
@@ -136,7 +173,7 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 	case err != nil:
 		return nil, err
 	}
-	l, err := s.ready(mb.Email, Submission{From: mb.Email, To: to, Body: spool})
+	l, err := s.ready(mb.Email, Submission{From: mb.Email, To: to, Body: spool, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
 	if err != nil {
 		return nil, err
 	}
@@ -152,12 +189,15 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 	if err != nil {
 		return nil, err
 	}
+	l.fileSent, l.answers = !at.IsZero(), in.InReplyTo
 
-	// Queue it, file the copy as one that was read, and keep the answer, in one transaction.
+	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
+	// transaction.
 	var out *EmailQueued
 	_, err = s.post(ctx, who.AccountID, mb.ID, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
 		out = &EmailQueued{
-			Success: true, MessageID: sent.MessageID, Status: store.OutgoingQueued, UserID: mb.ID, From: mb.Email, QueuedAt: core.Time{Time: sent.QueuedAt},
+			Success: true, MessageID: sent.MessageID, Status: sent.status(), UserID: mb.ID, From: mb.Email, QueuedAt: core.Time{Time: sent.QueuedAt},
+			SendAt: core.Time{Time: at},
 		}
 		for _, r := range sent.Recipients {
 			out.Recipients = append(out.Recipients, SentRecipient(r))
@@ -167,22 +207,34 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 				out.Transport = r.Transport
 			}
 		}
-		folder, err := sentFolder(tx, mb.Num)
-		if err != nil {
-			return err
+		if !l.fileSent {
+			if err := s.fileSentCopy(tx, mb, stored, answered); err != nil {
+				return err
+			}
 		}
-		if _, err := s.inbox.File(tx, mb, stored, inbox.Filing{Folder: folder, Received: tx.Now(), Flags: store.FlagSeen}); err != nil {
-			return err
-		}
-		if err := s.inbox.MarkAnswered(tx, mb, answered); err != nil {
-			return err
-		}
-		return s.KeepAnswer(ctx, tx, out)
+		return with(tx, out)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// fillTemplate makes the texts of a request of the template that it names.
+func fillTemplate(tx *store.Tx, accountID string, in *SendEmailIn) error {
+	if in.Subject != "" || in.Text != "" || in.HTML.Text != "" || in.HTML.OfBody || in.Body != "" {
+		return core.Invalid("template_id", "conflict", "cannot be combined with subject, text and html")
+	}
+	t, err := templates.Find(tx, accountID, in.TemplateID)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		return core.Invalid("template_id", "not_found", "is not a message template of this account")
+	}
+	c, err := templates.Content{Subject: t.Subject, Text: t.Text, HTML: t.HTML}.Fill(in.Variables)
+	in.Subject, in.Text, in.HTML = c.Subject, c.Text, HTMLText{Text: c.HTML}
+	return err
 }
 
 func tooLarge() error {
@@ -191,8 +243,11 @@ func tooLarge() error {
 
 // composeEmail makes the message of a request, and says whom it goes to.
 func (s *Service) composeEmail(mb *store.Mailbox, in SendEmailIn) (*msg.Composer, []Rcpt, error) {
-	local, domain, _ := msg.SplitEmail(mb.Email)
-	m := &msg.Composer{From: msg.Address{Name: mb.Name, Mailbox: local, Host: domain}, Subject: in.Subject, Date: s.Now()}
+	from, err := fromField(mb, in.from)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &msg.Composer{From: from, Subject: in.Subject, Date: s.Now()}
 	if strings.ContainsFunc(in.Subject, unicode.IsControl) || !utf8.ValidString(in.Subject) {
 		return nil, nil, core.Invalid("subject", "invalid", "must be one line of text, without control characters")
 	}
@@ -225,7 +280,7 @@ func (s *Service) composeEmail(mb *store.Mailbox, in SendEmailIn) (*msg.Composer
 	if err := setContent(m, in, mb.Footer); err != nil {
 		return nil, nil, err
 	}
-	return m, to, setHeader(m, in, domain, s.relays.controls())
+	return m, to, setHeader(m, in, core.DomainOfAddress(mb.Email), s.relays.controls())
 }
 
 // addressList reads the addresses of a field, each text one or several.

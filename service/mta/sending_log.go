@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,13 +21,16 @@ type SentMessage struct {
 	Sender            string    `json:"sender" words:"theirs"`
 	Recipient         string    `json:"recipient" words:"theirs"`
 	Subject           string    `json:"subject" words:"theirs"`
-	Status            string    `json:"status" enum:"queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled"`
+	Status            string    `json:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled"`
 	Transport         string    `json:"transport" words:"ours"`
 	Provider          *string   `json:"provider" words:"ours"`
 	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
 	Attempts          int       `json:"attempts"`
 	LastResponse      *string   `json:"last_response" words:"theirs"`
 	NextAttemptAt     core.Time `json:"next_attempt_at"`
+	SendAt            core.Time `json:"send_at"`
+	Tags              TagMap    `json:"tags" words:"theirs"`
+	RequireTLS        bool      `json:"require_tls"`
 	QueuedAt          core.Time `json:"queued_at"`
 	UpdatedAt         core.Time `json:"updated_at"`
 }
@@ -35,7 +39,8 @@ func sentMessageOut(o *store.Outgoing, now time.Time) SentMessage {
 	return SentMessage{
 		ID: o.ID, MessageID: o.MessageID, UserID: core.OrNull(o.MailboxID), Sender: o.Sender, Recipient: o.Recipient, Subject: o.Subject,
 		Status: o.Status, Transport: o.Transport, Provider: core.OrNull(o.Provider), ProviderMessageID: core.OrNull(o.ProviderMessageID),
-		Attempts: o.Attempts, LastResponse: core.OrNull(whyItWaits(o, now)), NextAttemptAt: core.Time{Time: o.NextAt}, QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
+		Attempts: o.Attempts, LastResponse: core.OrNull(whyItWaits(o, now)), NextAttemptAt: core.Time{Time: o.NextAt},
+		SendAt: core.Time{Time: o.SendAt}, Tags: tagsOut(o.Tags), RequireTLS: o.RequireTLS, QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
 	}
 }
 
@@ -43,10 +48,11 @@ func sentMessageOut(o *store.Outgoing, now time.Time) SentMessage {
 // queued (UTC), inclusive.
 type ListMessagesIn struct {
 	core.PageIn
-	Status    string `query:"status" enum:"queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|"`
+	Status    string `query:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|"`
 	Mailbox   string `query:"mailbox"` // address
 	Domain    string `query:"domain"`
 	Recipient string `query:"recipient"`
+	Tag       string `query:"tag"` // name:value
 	DateFrom  string `query:"date_from"`
 	DateTo    string `query:"date_to"`
 }
@@ -58,9 +64,15 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 		return nil, err
 	}
 	f := sentFilter{ListMessagesIn: in, to: to}
+	if in.Tag != "" {
+		var ok bool
+		if f.tag.Name, f.tag.Value, ok = strings.Cut(in.Tag, ":"); !ok {
+			return nil, core.Invalid("tag", "invalid", "must be of the form name:value")
+		}
+	}
 	l := core.Listing[store.Outgoing, SentMessage]{
 		Operation: "messages", Index: store.OutgoingsByAccount, Prefix: who.AccountID,
-		Filters:   []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.DateFrom, in.DateTo},
+		Filters:   []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.Tag, in.DateFrom, in.DateTo},
 		Prefilter: f.prefilter(),
 		Keep:      f.keep,
 		Until:     func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
@@ -85,12 +97,13 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 type sentFilter struct {
 	ListMessagesIn
 	mailboxID string // of Mailbox, if there is such a one now
+	tag       store.Tag
 	to        time.Time
 }
 
 // prefilter gives the Prefilter that goes with keep.
 func (f *sentFilter) prefilter() func(row []byte) bool {
-	status, domain, to, from := core.HasTexts(f.Status), core.HasFolded(f.Domain), core.HasFolded(f.Recipient), core.HasFolded(f.Mailbox)
+	status, domain, to, from := core.HasTexts(f.Status, f.tag.Name, f.tag.Value), core.HasFolded(f.Domain), core.HasFolded(f.Recipient), core.HasFolded(f.Mailbox)
 	return func(row []byte) bool {
 		if !status(row) || !domain(row) || !to(row) {
 			return false
@@ -107,6 +120,7 @@ func (f *sentFilter) keep(o *store.Outgoing) bool {
 	case f.Status != "" && o.Status != f.Status,
 		f.Domain != "" && !strings.EqualFold(o.Domain, f.Domain),
 		f.Recipient != "" && !strings.EqualFold(o.Recipient, f.Recipient),
+		f.Tag != "" && !slices.Contains(o.Tags, f.tag),
 		!f.to.IsZero() && !o.QueuedAt.Before(f.to):
 		return false
 	case f.Mailbox == "":
@@ -186,6 +200,12 @@ func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessa
 // RetryMessage has a message that waits tried again at once.
 func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
 	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+		switch row.Status {
+		case store.OutgoingScheduled:
+			return core.Errorf("not_queued", "The message is scheduled. To send it sooner, change its send_at.")
+		case store.OutgoingHeld:
+			return core.Errorf("not_queued", "The message is held. Release it first.")
+		}
 		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil {
 			return fmt.Errorf("job of %s: %w", row.ID, err)
 		}
@@ -208,7 +228,17 @@ func (s *Service) CancelMessage(_ context.Context, who core.Actor, in SentMessag
 	})
 }
 
+// changeWaiting changes a row that waits.
 func (s *Service) changeWaiting(who core.Actor, id string, change func(*store.Tx, *store.Outgoing) error) (*SentMessage, error) {
+	return s.changeRow(who, id, func(tx *store.Tx, row *store.Outgoing) error {
+		if !row.Waits() {
+			return core.Invalid("id", "not_waiting", "the message is %s; only one that is queued or deferred can be changed", row.Status)
+		}
+		return change(tx, row)
+	})
+}
+
+func (s *Service) changeRow(who core.Actor, id string, change func(*store.Tx, *store.Outgoing) error) (*SentMessage, error) {
 	var out SentMessage
 	err := s.Store.Update(func(tx *store.Tx) error {
 		row, err := store.Outgoings.Get(tx, id)
@@ -217,9 +247,6 @@ func (s *Service) changeWaiting(who core.Actor, id string, change func(*store.Tx
 		}
 		if err != nil {
 			return err
-		}
-		if !row.Waits() {
-			return core.Invalid("id", "not_waiting", "the message is %s; only one that is queued or deferred can be changed", row.Status)
 		}
 		if err := change(tx, row); err != nil {
 			return err
@@ -246,6 +273,7 @@ type RelayedData struct {
 	SendingDomain     string    `json:"sending_domain" words:"ours"`
 	RelayedAt         core.Time `json:"relayed_at"`
 	UserID            *string   `json:"user_id" words:"ours"`
+	Tags              TagMap    `json:"tags" words:"theirs"`
 }
 
 // LookupIn is the query of lookup_message: exactly one of the two, with angle brackets or without.

@@ -88,7 +88,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.WhileActive(s.copyKind()),
 		s.arrivalKind(),
 		s.recipientsKind(),
-		s.rerouteKind(),
+		s.rerouteKind(), s.batchKind(),
 		s.policyKind(),
 		s.letterKind(),
 		s.WhileActive(s.deliverKind(KindDeliver, localLanes, 0, 0)),

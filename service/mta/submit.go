@@ -46,6 +46,9 @@ type Submission struct {
 	EnvelopeID string       // ENVID, decoded
 	Ret        string       // FULL, HDRS or ""
 	SMTPUTF8   bool
+	RequireTLS bool      // RFC 8689
+	SendAt     time.Time // zero: at once
+	Tags       []store.Tag
 }
 
 // MaySendTo says whether a mailbox may name a recipient, and adds it to the envelope if so. If not,
@@ -98,10 +101,21 @@ type Submitted struct {
 	Recipients []SubmittedRcpt
 }
 
+// status is what is said of a submission as a whole: queued or scheduled.
+func (s *Submitted) status() string {
+	for _, r := range s.Recipients {
+		if r.Status == store.OutgoingScheduled {
+			return r.Status
+		}
+	}
+	return store.OutgoingQueued
+}
+
 // A SubmittedRcpt is one recipient of a submission that was taken.
 type SubmittedRcpt struct {
+	ID        string // of its row in the sending log
 	Email     string
-	Status    string // queued, suppressed
+	Status    string // queued, scheduled, suppressed
 	Transport string // direct, relay, local, capture
 }
 
@@ -147,6 +161,11 @@ type checkedSubmission struct {
 	eightBit   bool
 	utf8       bool
 	starts     bool // a conversation
+	requireTLS bool
+	sendAt     time.Time // zero: at once
+	fileSent   bool      // its copy comes when it is sent
+	answers    string    // what is marked as answered with that copy
+	tags       []store.Tag
 }
 
 func (l *checkedSubmission) close() { _ = l.body.Close() }
@@ -161,7 +180,7 @@ func (l *checkedSubmission) addresses() []string {
 
 // ready checks who sends to whom and writes the message as it will go out.
 func (s *Service) ready(mailbox string, in Submission) (*checkedSubmission, error) {
-	l := &checkedSubmission{envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8}
+	l := &checkedSubmission{envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8, requireTLS: in.RequireTLS, sendAt: in.SendAt, tags: in.Tags}
 	var err error
 	if l.from, err = ownAddress(mailbox, in.From); err != nil {
 		return nil, err
@@ -389,7 +408,7 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 		sub := &store.Submission{
 			AccountID: mb.AccountID, MailboxID: mb.ID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
 			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
-			Starts: l.starts,
+			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, Tags: l.tags,
 		}
 		rows, err := s.Enqueue(tx, sub, d, l.to)
 		if err != nil {
@@ -401,8 +420,8 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
 		var sent []string
 		for _, r := range rows {
-			out.Recipients = append(out.Recipients, SubmittedRcpt{r.Recipient, r.Status, r.Transport})
-			if r.Status == store.OutgoingQueued {
+			out.Recipients = append(out.Recipients, SubmittedRcpt{r.ID, r.Recipient, r.Status, r.Transport})
+			if r.Status != store.OutgoingSuppressed {
 				sent = append(sent, r.Recipient)
 			}
 		}
@@ -486,11 +505,15 @@ func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 
 // newRow is what the sending log says of a recipient before the first attempt.
 func newRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.Outgoing {
-	return &store.Outgoing{
+	row := &store.Outgoing{
 		ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
 		Sender: sub.Sender, Recipient: r.Address, Subject: sub.Subject, Domain: domain, Notify: r.Notify, ORCPT: r.ORCPT,
-		QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued,
+		QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued, RequireTLS: sub.RequireTLS, Tags: sub.Tags,
 	}
+	if sub.SendAt.After(row.QueuedAt) {
+		row.Status, row.SendAt, row.TriedFrom = store.OutgoingScheduled, sub.SendAt, sub.SendAt
+	}
+	return row
 }
 
 // suppressedNow is why a message is not tried.
@@ -511,6 +534,11 @@ func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain
 		row.Status, row.LastResponse = store.OutgoingSuppressed, suppressedNow
 		return store.Outgoings.Put(tx, row)
 	}
+	return s.putWithJob(tx, row, r)
+}
+
+// putWithJob writes a row that waits, with its job on a route, which is due at the row's SendAt.
+func (s *Service) putWithJob(tx *store.Tx, row *store.Outgoing, r route) error {
 	j, err := s.Queue.Add(tx, r.job(row))
 	if err != nil {
 		return err

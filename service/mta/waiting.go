@@ -25,7 +25,8 @@ const (
 // whyItWaits is what the sending log says of the newest answer to a message. One that was never
 // tried has none: its row says what it waits for once that takes long.
 func whyItWaits(o *store.Outgoing, now time.Time) string {
-	if o.LastResponse != "" || o.Status != store.OutgoingQueued || now.Before(o.NextAt) || now.Before(o.QueuedAt.Add(neverTried)) {
+	early := o.Status != store.OutgoingQueued && o.Status != store.OutgoingScheduled || now.Before(o.NextAt) || now.Before(o.Began().Add(neverTried))
+	if o.LastResponse != "" || early {
 		return o.LastResponse
 	}
 	switch o.Transport {
@@ -98,7 +99,7 @@ func (s *Service) CancelMailOf(ctx context.Context, d *store.Domain) error {
 
 // waitSaying has a message wait for its turn, and its row say until when and why.
 func (s *Service) waitSaying(m *delivery, at time.Time, status, text string) (jobs.Writes, error) {
-	if end := m.row.QueuedAt.Add(giveUpAfter); at.After(end) {
+	if end := m.row.Began().Add(giveUpAfter); at.After(end) {
 		at = end
 	}
 	at = at.Truncate(time.Millisecond)
@@ -112,6 +113,9 @@ func (s *Service) waitSaying(m *delivery, at time.Time, status, text string) (jo
 			return err
 		}
 		row.NextAt, row.LastResponse, row.UpdatedAt = at, text, tx.Now()
+		if row.Status == store.OutgoingScheduled {
+			row.Status = store.OutgoingQueued // its time has come
+		}
 		row.DelayTold = row.DelayTold || notice != nil
 		if err := s.sendReport(tx, m.sub, notice); err != nil {
 			return err
@@ -124,7 +128,7 @@ func (s *Service) waitSaying(m *delivery, at time.Time, status, text string) (jo
 // waitForSlot is for a job whose next hop takes no more now. Its message is given up at its time,
 // which its sender has been told, however many are before it.
 func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) {
-	if !m.now.Before(m.row.QueuedAt.Add(giveUpAfter)) {
+	if !m.now.Before(m.row.Began().Add(giveUpAfter)) {
 		answer := cmp.Or(m.row.LastResponse, "none: more messages are waiting for the next host than it accepts")
 		return s.bounce(m, expired(deliver.Result{Reply: answer}))
 	}
@@ -142,7 +146,7 @@ func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) 
 // waitForForward is for a forwarded message whose address has got too many: it waits, and its row
 // says why.
 func (s *Service) waitForForward(m *delivery, at time.Time) (jobs.Writes, error) {
-	if !m.now.Before(m.row.QueuedAt.Add(giveUpAfter)) {
+	if !m.now.Before(m.row.Began().Add(giveUpAfter)) {
 		return s.waitForSlot(m, at)
 	}
 	text := fmt.Sprintf("waiting: at most %d messages an hour are forwarded to %s, and others come first", forwardMost, m.row.Recipient)

@@ -12,6 +12,7 @@ import (
 type scope struct {
 	field   string // as errors name it
 	name    string
+	subject string // as alerts name it
 	id      string
 	most    int // recipients in a day; -1: any number
 	mostNew int
@@ -30,9 +31,9 @@ func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox) ([]scope, error) {
 	}
 	l := s.Config.Limits
 	list := []scope{
-		{field: "mailbox", name: mb.Email, id: mb.ID, most: limit(l.RecipientsPerMailbox), mostNew: limit(l.NewRecipientsPerMailbox)},
-		{field: "domain", name: d.Name, id: d.ID, most: limit(l.RecipientsPerDomain), mostNew: limit(l.NewRecipientsPerDomain)},
-		{field: "account", name: "the account " + a.Name, id: a.ID, most: limit(l.RecipientsPerAccount), mostNew: limit(l.NewRecipientsPerAccount)},
+		{field: "mailbox", name: mb.Email, subject: mb.Email, id: mb.ID, most: limit(l.RecipientsPerMailbox), mostNew: limit(l.NewRecipientsPerMailbox)},
+		{field: "domain", name: d.Name, subject: d.Name, id: d.ID, most: limit(l.RecipientsPerDomain), mostNew: limit(l.NewRecipientsPerDomain)},
+		{field: "account", name: "the account " + a.Name, subject: a.Name, id: a.ID, most: limit(l.RecipientsPerAccount), mostNew: limit(l.NewRecipientsPerAccount)},
 	}
 	if own := mb.DailySendLimit; own != nil && (list[0].most < 0 || *own <= list[0].most) {
 		list[0].most, list[0].own = *own, true
@@ -245,5 +246,13 @@ func (s *Service) Prune(tx *store.Tx) (int, error) {
 		return days, err
 	}
 	contacts, err := core.DeleteExpired(tx, store.Contacts, store.ContactsByTime)
-	return days + contacts, err
+	if err != nil {
+		return days + contacts, err
+	}
+	counts, err := core.DeleteExpired(tx, store.SendCounts, store.SendCountsByTime)
+	if err != nil {
+		return days + contacts + counts, err
+	}
+	alerts, err := core.DeleteExpired(tx, store.SendAlerts, store.SendAlertsByTime)
+	return days + contacts + counts + alerts, err
 }

@@ -1,0 +1,357 @@
+package mta
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/templates"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	kindSendBatch = "send_batch"
+	batchTries    = 100 // of a batch whose sending fails for a reason of our own
+)
+
+// SendBatchIn is the request of send_email_batch: whole messages, or one message or template for
+// many recipients, each of whom gets a message of their own.
+type SendBatchIn struct {
+	UserID     string           `path:"user_id"`
+	Messages   []SendEmailIn    `json:"messages" min:"1" max:"100"`
+	TemplateID string           `json:"template_id"`
+	Message    *BatchMessage    `json:"message"`
+	Recipients []BatchRecipient `json:"recipients" min:"1" max:"1000"`
+	From       string           `json:"from"`
+	SendAt     *core.Time       `json:"send_at"`
+}
+
+// A BatchMessage is what all recipients of a batch get, with variables as a template has them.
+type BatchMessage struct {
+	Subject     string            `json:"subject" required:"true"`
+	Text        string            `json:"text"`
+	HTML        string            `json:"html"`
+	ReplyTo     Texts             `json:"reply_to"`
+	Headers     map[string]string `json:"headers"`
+	Attachments []SendAttachment  `json:"attachments" max:"500"`
+}
+
+// A BatchRecipient is one of them.
+type BatchRecipient struct {
+	To        string              `json:"to" required:"true"`
+	Variables templates.Variables `json:"variables"`
+}
+
+// A BatchResult is the result of the job of a batch.
+type BatchResult struct {
+	Sent   int               `json:"sent"`
+	Failed int               `json:"failed"`
+	Items  []json.RawMessage `json:"items"`
+}
+
+// A BatchOutcome is what became of one item of a batch.
+type BatchOutcome struct {
+	Index     int           `json:"index"`
+	Status    string        `json:"status"` // queued scheduled suppressed failed
+	MessageID *string       `json:"message_id"`
+	IDs       []string      `json:"ids"` // of its rows in the sending log
+	Error     *BatchFailure `json:"error"`
+}
+
+// A BatchFailure says why an item was not sent.
+type BatchFailure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// items is how many messages a batch is.
+func (in *SendBatchIn) items() int { return max(len(in.Messages), len(in.Recipients)) }
+
+// item is one message of a batch as a request of its own.
+func (in *SendBatchIn) item(i int) (SendEmailIn, error) {
+	if len(in.Messages) > 0 {
+		one := in.Messages[i]
+		one.UserID = in.UserID
+		return one, nil
+	}
+	r := in.Recipients[i]
+	out := SendEmailIn{UserID: in.UserID, To: Texts{r.To}, TemplateID: in.TemplateID, SendAt: in.SendAt, from: in.From}
+	if in.Message == nil {
+		out.Variables = r.Variables
+		return out, nil
+	}
+	c, err := in.Message.content().Fill(r.Variables)
+	out.Subject, out.Text, out.HTML.Text = c.Subject, c.Text, c.HTML
+	out.ReplyTo, out.Headers, out.Attachments = in.Message.ReplyTo, in.Message.Headers, in.Message.Attachments
+	return out, err
+}
+
+func (m *BatchMessage) content() templates.Content {
+	return templates.Content{Subject: m.Subject, Text: m.Text, HTML: m.HTML}
+}
+
+// check refuses a batch of which nothing could be sent as it is meant.
+func (in *SendBatchIn) check(now time.Time) error {
+	switch forRecipients := len(in.Recipients) > 0; {
+	case forRecipients == (len(in.Messages) > 0):
+		return core.Invalid("messages", "required", "give messages, or recipients with template_id or message")
+	case !forRecipients && (in.TemplateID != "" || in.Message != nil || in.From != "" || in.SendAt != nil):
+		return core.Invalid("messages", "conflict", "cannot be combined with template_id, message, from and send_at")
+	case forRecipients && (in.TemplateID == "") == (in.Message == nil):
+		return core.Invalid("template_id", "required", "give template_id or message, and not both")
+	}
+	if m := in.Message; m != nil {
+		if m.Text == "" && m.HTML == "" {
+			return core.Invalid("message.text", "required", "a message must have text, html or both")
+		}
+		if _, err := m.content().Variables(); err != nil {
+			return err
+		}
+	}
+	_, err := sendAt(now, in.SendAt)
+	return err
+}
+
+// SendEmailBatch takes many messages at once, which a job sends. One that cannot be sent fails
+// alone, which the job's result tells.
+func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBatchIn) (*core.JobResponse, error) {
+	if err := in.check(s.Now()); err != nil {
+		return nil, err
+	}
+	request, err := json.Marshal(in)
+	if err != nil {
+		return nil, fmt.Errorf("write batch: %w", err)
+	}
+
+	// Look first, so that a request that is refused writes nothing.
+	ready := func(tx *store.Tx) (*store.Mailbox, error) {
+		mb, _, err := s.sendable(tx, who.AccountID, in.UserID)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := fromField(mb, in.From); err != nil || in.TemplateID == "" {
+			return mb, err
+		}
+		t, err := templates.Find(tx, who.AccountID, in.TemplateID)
+		if t == nil && err == nil {
+			err = core.Invalid("template_id", "not_found", "is not a message template of this account")
+		}
+		return mb, err
+	}
+	if err := s.Store.View(func(tx *store.Tx) error { _, err := ready(tx); return err }); err != nil {
+		return nil, err
+	}
+	spool := s.Store.NewSpool(int64(len(request)))
+	defer spool.Close()
+	if _, err := spool.Write(request); err != nil {
+		return nil, core.OverStore(err)
+	}
+	blob, err := s.Store.Append([]byte("{}"), spool)
+	if err != nil {
+		return nil, core.OverStore(err)
+	}
+	defer s.Store.Release(blob) // does nothing where it is referred to
+
+	var out core.JobResponse
+	err = s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
+		mb, err := ready(tx)
+		if err != nil {
+			return err
+		}
+		b := &store.Batch{ID: tx.NewID("bat"), AccountID: who.AccountID, MailboxID: mb.ID, Blob: blob, CreatedAt: tx.Now()}
+		if err := tx.RefBatch(blob, b.ID); err != nil {
+			return err
+		}
+		if err := store.Batches.Put(tx, b); err != nil {
+			return err
+		}
+		j, err := s.Queue.Add(tx, jobs.New{
+			AccountID: who.AccountID, Kind: kindSendBatch, Lane: "batch " + mb.ID, Args: batchArgs{b.ID}, CreatedBy: who.UserID, Total: in.items(),
+			Resource: store.JobResource{Type: "batch", ID: b.ID, Name: fmt.Sprintf("%d messages of %s", in.items(), mb.Email)},
+		})
+		if err != nil {
+			return err
+		}
+		out = core.JobOut(j)
+		return s.KeepAnswer(ctx, tx, &out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// batchArgs is the job of sending a batch.
+type batchArgs struct {
+	BatchID string `json:"batch_id"`
+}
+
+func (s *Service) batchKind() jobs.Kind {
+	return jobs.Kind{
+		Name: kindSendBatch, Work: s.sendBatch, Timeout: time.Hour, Visible: true, Most: 4, MostEach: 2, Max: batchTries,
+		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
+			args, err := jobs.Args[batchArgs](j)
+			if err != nil {
+				return nil // there is no batch that it could be about
+			}
+			return deleteBatch(tx, args.BatchID)
+		},
+	}
+}
+
+// sendBatch sends the messages of a batch one after the other. Each is noted in the transaction
+// that takes it, so that none is sent twice.
+func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[batchArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var b *store.Batch
+	done := map[int]bool{}
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		if b, err = store.Batches.Get(tx, args.BatchID); err != nil {
+			return err
+		}
+		for _, it := range store.BatchItemsByBatch.Asc(tx, b.ID, "") {
+			done[it.Index] = true
+		}
+		return nil
+	})
+	if core.IsGone(err) {
+		return nil, jobs.Permanent(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	in, err := s.readBatch(b)
+	if err != nil {
+		return nil, err
+	}
+	who := core.Actor{AccountID: b.AccountID}
+	for i := range in.items() {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if done[i] {
+			continue
+		}
+		one, err := in.item(i)
+		if err == nil {
+			_, err = s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, i, out) })
+		}
+		if refused, ours := core.AsError(err); ours {
+			err = s.Store.Update(func(tx *store.Tx) error {
+				return note(tx, b, BatchOutcome{Index: i, Status: "failed", IDs: []string{}, Error: &BatchFailure{refused.Code, refused.Message}})
+			})
+		}
+		if err != nil {
+			return nil, err
+		}
+		jobs.Progress(ctx, i+1, in.items(), "")
+	}
+	return func(tx *store.Tx, j *store.Job) error {
+		out := BatchResult{Items: []json.RawMessage{}}
+		for _, it := range store.BatchItemsByBatch.Asc(tx, b.ID, "") {
+			var o BatchOutcome
+			if err := json.Unmarshal(it.Outcome, &o); err != nil {
+				return fmt.Errorf("item %d of %s: %w", it.Index, b.ID, err)
+			}
+			switch o.Status {
+			case "failed":
+				out.Failed++
+			case store.OutgoingQueued, store.OutgoingScheduled:
+				out.Sent++
+			}
+			out.Items = append(out.Items, it.Outcome)
+		}
+		if j.Result, err = json.Marshal(out); err != nil {
+			return fmt.Errorf("write result: %w", err)
+		}
+		return deleteBatch(tx, b.ID)
+	}, nil
+}
+
+// readBatch reads the request of a batch.
+func (s *Service) readBatch(b *store.Batch) (*SendBatchIn, error) {
+	blob, err := s.Store.OpenBlob(b.Blob)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	text := make([]byte, blob.Size())
+	if _, err := blob.ReadAt(text, 0); err != nil {
+		return nil, fmt.Errorf("read batch: %w", err)
+	}
+	in := &SendBatchIn{}
+	if err := json.Unmarshal(text, in); err != nil {
+		return nil, jobs.Permanent(fmt.Errorf("read batch: %w", err))
+	}
+	in.UserID = b.MailboxID
+	return in, nil
+}
+
+// noteSent notes a message of a batch that was taken.
+func noteSent(tx *store.Tx, b *store.Batch, index int, sent *EmailQueued) error {
+	o := BatchOutcome{Index: index, Status: store.OutgoingSuppressed, MessageID: &sent.MessageID, IDs: []string{}}
+	for _, r := range sent.Recipients {
+		o.IDs = append(o.IDs, r.ID)
+		if r.Status != store.OutgoingSuppressed {
+			o.Status = r.Status
+		}
+	}
+	return note(tx, b, o)
+}
+
+func note(tx *store.Tx, b *store.Batch, o BatchOutcome) error {
+	known, err := store.BatchItems.Find(tx, store.BatchItemID(b.ID, o.Index))
+	if err == nil && known != nil {
+		err = fmt.Errorf("item %d of %s is sent already", o.Index, b.ID)
+	}
+	if err != nil {
+		return err
+	}
+	outcome, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("write outcome: %w", err)
+	}
+	return store.BatchItems.Put(tx, &store.BatchItem{BatchID: b.ID, AccountID: b.AccountID, Index: o.Index, Outcome: outcome})
+}
+
+// deleteBatch forgets a batch and its items.
+func deleteBatch(tx *store.Tx, id string) error {
+	b, err := store.Batches.Find(tx, id)
+	if b == nil || err != nil {
+		return err
+	}
+	var ids []string
+	for _, it := range store.BatchItemsByBatch.Asc(tx, id, "") {
+		ids = append(ids, store.BatchItemID(id, it.Index))
+	}
+	if err := core.DeleteAll(tx, store.BatchItems, ids); err != nil {
+		return err
+	}
+	if err := tx.UnrefBatch(b.Blob, id); err != nil {
+		return err
+	}
+	return store.Batches.Delete(tx, id)
+}
+
+// fromField is the author of a message: the mailbox, or it under another name or with a +tag.
+func fromField(mb *store.Mailbox, given string) (msg.Address, error) {
+	local, domain, _ := msg.SplitEmail(mb.Email)
+	own := msg.Address{Name: mb.Name, Mailbox: local, Host: domain}
+	if given == "" {
+		return own, nil
+	}
+	list, err := msg.ParseAddressList(given)
+	if err != nil || len(list) != 1 {
+		return own, core.Invalid("from", "invalid", "must be one address")
+	}
+	_, err = ownAddress(mb.Email, list[0].Email())
+	return list[0], err
+}

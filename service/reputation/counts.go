@@ -1,0 +1,194 @@
+package reputation
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// operatorDomains is how many domains of an operator are named for a day.
+const operatorDomains = 20
+
+// operatorOf names who runs the host that mail for a recipient goes to: the registrable domain of
+// the MX host, or of the recipient's own domain where no host answered.
+func operatorOf(host, recipient string) string {
+	name := strings.ToLower(strings.TrimSuffix(cmp.Or(host, core.DomainOfAddress(recipient)), "."))
+	if registrable, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
+		return registrable
+	}
+	return name
+}
+
+// counted tells whether what becomes of a row says something about who sent it: it is a person's or
+// a program's mail, and does not stay here.
+func counted(row *store.Outgoing, forward bool) bool {
+	return row.MailboxID != "" && !forward && row.Transport != store.OutgoingTransportLocal
+}
+
+// Attempted counts an attempt to hand a message on, whose row the caller writes. It is told of each,
+// in the transaction that notes it, and judges whether its sender may go on.
+func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r deliver.Result) error {
+	if !counted(row, forward) {
+		return nil
+	}
+	mx := r.Host
+	if row.Transport != store.OutgoingTransportDirect {
+		mx = ""
+	}
+	operator := operatorOf(mx, row.Recipient)
+	if !row.Counted {
+		row.Counted = true
+		if err := s.count(tx, row, operator, func(h *store.HourCount) {
+			h.Sent++
+			if r.Status == deliver.Temporary {
+				h.Deferred++
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	switch advice, blocked := adviceOn(r.Reply); {
+	case row.Transport != store.OutgoingTransportDirect && row.Transport != store.OutgoingTransportRelay:
+	case blocked && r.Status != deliver.Delivered:
+		if err := s.tellBlocked(tx, row, operator, r.Reply, advice); err != nil {
+			return err
+		}
+	case r.Status == deliver.Delivered && row.Transport == store.OutgoingTransportDirect:
+		if err := endAlert(tx, row.AccountID, KindBlocked, "account", operator); err != nil {
+			return err
+		}
+	}
+	if r.Status == deliver.Permanent {
+		return nil // Bounced comes next
+	}
+	return s.judge(tx, row)
+}
+
+// Blocks tells whether an answer is about this host or its sender rather than about a recipient.
+func Blocks(reply string) bool {
+	_, blocked := adviceOn(reply)
+	return blocked
+}
+
+// Bounced counts a message that was refused for good, at once or by a report later.
+func (s *Service) Bounced(tx *store.Tx, row *store.Outgoing, host, reply string) error {
+	if !row.Counted {
+		return nil
+	}
+	if row.Transport != store.OutgoingTransportDirect {
+		host = ""
+	}
+	blocked := Blocks(reply)
+	if err := s.count(tx, row, operatorOf(host, row.Recipient), func(h *store.HourCount) {
+		h.Bounced++
+		if blocked {
+			h.Blocked++
+		}
+	}); err != nil {
+		return err
+	}
+	return s.judge(tx, row)
+}
+
+// Complained counts a message that its recipient called spam.
+func (s *Service) Complained(tx *store.Tx, row *store.Outgoing) error {
+	if !row.Counted {
+		return nil
+	}
+	if err := s.count(tx, row, operatorOf("", row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
+		return err
+	}
+	return s.judge(tx, row)
+}
+
+// count changes the counts of this hour, of all whom a row is about.
+func (s *Service) count(tx *store.Tx, row *store.Outgoing, operator string, change func(*store.HourCount)) error {
+	domainID := ""
+	if d, err := store.DomainByName.Read(tx, row.Domain); err == nil {
+		domainID = d.ID
+	} else if !core.IsGone(err) {
+		return err
+	}
+	hour := tx.Now().UTC().Hour()
+	for _, subject := range []string{row.MailboxID, domainID, row.AccountID, "@" + operator} {
+		if subject == "" {
+			continue
+		}
+		day := today(tx)
+		c, err := store.SendCounts.Find(tx, store.SendDayID(row.AccountID, day, subject))
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			c = &store.SendCount{AccountID: row.AccountID, Day: day, Subject: subject}
+		}
+		if to := core.DomainOfAddress(row.Recipient); subject[0] == '@' && len(c.Domains) < operatorDomains && !slices.Contains(c.Domains, to) {
+			c.Domains = append(c.Domains, to)
+		}
+		if n := len(c.Hours); n == 0 || c.Hours[n-1].Hour != hour {
+			c.Hours = append(c.Hours, store.HourCount{Hour: hour})
+		}
+		change(&c.Hours[len(c.Hours)-1])
+		if err := store.SendCounts.Put(tx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func add(to *store.HourCount, h store.HourCount, sign int) {
+	to.Sent += sign * h.Sent
+	to.Deferred += sign * h.Deferred
+	to.Bounced += sign * h.Bounced
+	to.Blocked += sign * h.Blocked
+	to.Complained += sign * h.Complained
+}
+
+// lastDay sums what came of a subject's mail in the last 24 hours, or since its counting began anew.
+func lastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (sum store.HourCount, err error) {
+	now := tx.Now().UTC()
+	first := now.Truncate(time.Hour).Add(-23 * time.Hour)
+	if since != nil {
+		if began := since.Since.UTC().Truncate(time.Hour); !began.Before(first) {
+			first = began
+			add(&sum, since.Base, -1)
+		}
+	}
+	for _, day := range []time.Time{now.Add(-24 * time.Hour), now} {
+		c, err := store.SendCounts.Find(tx, store.SendDayID(accountID, day.Format(time.DateOnly), subject))
+		if err != nil {
+			return sum, err
+		}
+		if c == nil {
+			continue
+		}
+		for _, h := range c.Hours {
+			if at := day.Truncate(24 * time.Hour).Add(time.Duration(h.Hour) * time.Hour); !at.Before(first) {
+				add(&sum, h, 1)
+			}
+		}
+	}
+	return sum, nil
+}
+
+// beginAnew gives what has come of a subject's mail in this hour, which is not to count against it.
+func beginAnew(tx *store.Tx, accountID, subject string) (*store.Counting, error) {
+	now := tx.Now().UTC()
+	c, err := store.SendCounts.Find(tx, store.SendDayID(accountID, now.Format(time.DateOnly), subject))
+	out := &store.Counting{Since: now}
+	if err == nil && c != nil {
+		for _, h := range c.Hours {
+			if h.Hour == now.Hour() {
+				out.Base = h
+			}
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,337 @@
+package reputation
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// What a sender is paused for, and what its owner is told of, of the mail of 24 hours.
+const (
+	bouncesOf     = 50  // recipients at least
+	pauseBounces  = 10  // per cent
+	alertBounces  = 5   // per cent
+	complaintsOf  = 300 // recipients at least
+	pauseComplain = 3   // per mille
+	alertComplain = 1   // per mille
+)
+
+// Kinds of alerts.
+const (
+	KindLimit      = "limit"
+	KindBounces    = "bounces"
+	KindComplaints = "complaints"
+	KindBlocked    = "blocked"
+)
+
+// over tells which share of mail is above a bound: of bounces in per cent, of complaints in per
+// mille; "" for neither. What a receiver's block refuses says nothing about the addresses.
+func over(c store.HourCount, bounces, complaints int) string {
+	hard := c.Bounced - c.Blocked
+	switch {
+	case c.Sent >= bouncesOf && hard*100 > bounces*c.Sent:
+		return KindBounces
+	case c.Sent >= complaintsOf && c.Complained*1000 > complaints*c.Sent:
+		return KindComplaints
+	}
+	return ""
+}
+
+// judge pauses the mailbox of a row, or its domain, where too much of what they send bounces or is
+// called spam, and tells the owner when it comes near to that.
+func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
+	d, err := store.DomainByName.Read(tx, row.Domain)
+	if core.IsGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	ofDomain, err := lastDay(tx, row.AccountID, d.ID, d.Counting)
+	if err != nil || ofDomain.Bounced+ofDomain.Complained == 0 {
+		return err // then nobody of it has any
+	}
+	mb, err := store.Mailboxes.Find(tx, row.MailboxID)
+	if err != nil {
+		return err
+	}
+	if mb != nil && mb.SendingPaused == nil {
+		c, err := lastDay(tx, row.AccountID, mb.ID, mb.Counting)
+		if err != nil {
+			return err
+		}
+		if reason := over(c, pauseBounces, pauseComplain); reason != "" {
+			mb.SendingPaused, mb.UpdatedAt = &store.SendingPaused{Reason: reason, At: tx.Now()}, tx.Now()
+			if err := store.Mailboxes.Put(tx, mb); err != nil {
+				return err
+			}
+			return s.tellPaused(tx, row, mb, d, c, reason)
+		}
+		if told, err := s.alert(tx, row.AccountID, "mailbox", mb.ID, mb.Email, c); told || err != nil {
+			return err
+		}
+	}
+
+	// The domain is judged without what its paused mailboxes sent.
+	if d.SendingPaused == nil {
+		since := d.Counting
+		if since != nil {
+			since = &store.Counting{Since: since.Since}
+		}
+		for _, id := range store.MailboxesPaused.Keys(tx, d.ID, "") {
+			theirs, err := lastDay(tx, row.AccountID, id, since)
+			if err != nil {
+				return err
+			}
+			add(&ofDomain, theirs, -1)
+		}
+		if reason := over(ofDomain, pauseBounces, pauseComplain); reason != "" {
+			if d, err = store.Domains.Get(tx, d.ID); err != nil {
+				return err
+			}
+			d.SendingPaused, d.UpdatedAt = &store.SendingPaused{Reason: reason, At: tx.Now()}, tx.Now()
+			if err := store.Domains.Put(tx, d); err != nil {
+				return err
+			}
+			return s.tellPaused(tx, row, nil, d, ofDomain, reason)
+		}
+		if told, err := s.alert(tx, row.AccountID, "domain", d.ID, d.Name, ofDomain); told || err != nil {
+			return err
+		}
+	}
+	a, err := store.Accounts.Read(tx, row.AccountID)
+	if err != nil {
+		return err
+	}
+	c, err := lastDay(tx, row.AccountID, a.ID, nil)
+	if err != nil {
+		return err
+	}
+	_, err = s.alert(tx, row.AccountID, "account", a.ID, a.Name, c)
+	return err
+}
+
+// Paused is the data of email_user.paused.
+type Paused struct {
+	UserID     *string   `json:"user_id" words:"ours"`
+	Email      *string   `json:"email" words:"ours"`
+	DomainID   string    `json:"domain_id" words:"ours"`
+	Domain     string    `json:"domain" words:"ours"`
+	Reason     string    `json:"reason" enum:"bounces|complaints"`
+	Sent       int       `json:"sent"`
+	Bounced    int       `json:"bounced"`
+	Complained int       `json:"complained"`
+	PausedAt   core.Time `json:"paused_at"`
+}
+
+// tellPaused tells the owner that a mailbox, or with nil a whole domain, may not send any more.
+func (s *Service) tellPaused(tx *store.Tx, row *store.Outgoing, mb *store.Mailbox, d *store.Domain, c store.HourCount, reason string) error {
+	data := Paused{DomainID: d.ID, Domain: d.Name, Reason: reason, Sent: c.Sent, Bounced: c.Bounced - c.Blocked, Complained: c.Complained, PausedAt: core.Time{Time: tx.Now()}}
+	who := "The domain " + d.Name
+	if mb != nil {
+		data.UserID, data.Email, who = &mb.ID, &mb.Email, mb.Email
+	}
+	if err := s.Hooks.Emit(tx, row.AccountID, EventPaused, data); err != nil {
+		return err
+	}
+	why := fmt.Sprintf("%d of the %d recipients of the last 24 hours do not exist or refused the mail for good", data.Bounced, c.Sent)
+	if reason == KindComplaints {
+		why = fmt.Sprintf("%d of the %d recipients of the last 24 hours called it spam", c.Complained, c.Sent)
+	}
+	text := fmt.Sprintf("%s cannot send mail any more: %s.\n\n", who, why) +
+		"Somebody else may be using a password or token of it, or a list of addresses is old. New mail is refused, and what waits stays in the queue. Receiving goes on.\n\n" +
+		"Look at what was sent in the sending log, change the password and the tokens if you do not know it, and then press \"Resume sending\" on the page of the mailbox or domain. " +
+		"By API that is PATCH with {\"sending_paused\": null}.\n"
+	return s.letter(tx, row.AccountID, who+" is paused: it cannot send mail", text)
+}
+
+// EventPaused and EventAlert are the events of this room.
+const (
+	EventPaused = "email_user.paused"
+	EventAlert  = "sending.alert"
+)
+
+// An Alert is the data of sending.alert.
+type Alert struct {
+	Kind    string    `json:"kind" enum:"limit|bounces|complaints|blocked"`
+	Scope   string    `json:"scope" enum:"mailbox|domain|account"`
+	Subject string    `json:"subject" words:"ours"`
+	Until   core.Time `json:"until"`
+	Reply   *string   `json:"reply" words:"theirs"`
+	Advice  string    `json:"advice" words:"ours"`
+}
+
+// alert tells of bounces and complaints above a bound, once while that lasts. told: something is
+// above it, whether it is told now or was before.
+func (s *Service) alert(tx *store.Tx, accountID, scope, id, name string, c store.HourCount) (told bool, err error) {
+	kind := over(c, alertBounces, alertComplain)
+	for _, k := range []string{KindBounces, KindComplaints} {
+		if k == kind || c.Bounced+c.Complained == 0 {
+			continue
+		}
+		if err := endAlert(tx, accountID, k, scope, id); err != nil {
+			return false, err
+		}
+	}
+	if kind == "" {
+		return false, nil
+	}
+	advice := fmt.Sprintf("%d of the %d recipients of the last 24 hours do not exist or refused the mail for good. Above %d %% sending pauses. Take old addresses off your lists, and look in the sending log whether all of it is yours.",
+		c.Bounced-c.Blocked, c.Sent, pauseBounces)
+	if kind == KindComplaints {
+		advice = fmt.Sprintf("%d of the %d recipients of the last 24 hours called the mail spam. Above 0.%d %% sending pauses. Write only to people who asked for it, and let them unsubscribe with one click.",
+			c.Complained, c.Sent, pauseComplain)
+	}
+	return true, s.tell(tx, &store.SendAlert{AccountID: accountID, Kind: kind, Scope: scope, Subject: id, Until: tx.Now().Add(24 * time.Hour), Advice: advice}, name)
+}
+
+func endAlert(tx *store.Tx, accountID, kind, scope, subject string) error {
+	id := store.SendAlertID(accountID, kind, scope, subject)
+	if a, err := store.SendAlerts.Find(tx, id); a == nil || err != nil {
+		return err
+	}
+	return store.SendAlerts.Delete(tx, id)
+}
+
+// tell tells an account of an episode: the event, and a letter to the owner. While an episode lasts
+// it is told once; one whose time is over begins anew.
+func (s *Service) tell(tx *store.Tx, a *store.SendAlert, name string) error {
+	known, err := store.SendAlerts.Find(tx, store.SendAlertID(a.AccountID, a.Kind, a.Scope, a.Subject))
+	if err != nil {
+		return err
+	}
+	a.At = tx.Now()
+	if known != nil && tx.Now().Before(known.Until) {
+		if a.Kind == KindLimit || a.Until.Sub(known.Until) < time.Hour {
+			return nil
+		}
+		known.Until = a.Until // it goes on
+		return store.SendAlerts.Put(tx, known)
+	}
+	if err := store.SendAlerts.Put(tx, a); err != nil {
+		return err
+	}
+	data := Alert{Kind: a.Kind, Scope: a.Scope, Subject: name, Reply: core.OrNull(a.Reply), Advice: a.Advice}
+	if a.Kind == KindLimit {
+		data.Until = core.Time{Time: a.Until}
+	}
+	if err := s.Hooks.Emit(tx, a.AccountID, EventAlert, data); err != nil {
+		return err
+	}
+	subject := map[string]string{
+		KindLimit:      name + " has reached its limit of recipients for today",
+		KindBounces:    "Much of the mail of " + name + " bounces",
+		KindComplaints: "Recipients call mail of " + name + " spam",
+		KindBlocked:    name + " blocks mail of this host",
+	}[a.Kind]
+	text := a.Advice + "\n"
+	if a.Reply != "" {
+		text += "\nThe answer was:\n" + a.Reply + "\n"
+	}
+	return s.letter(tx, a.AccountID, subject, text)
+}
+
+// letter writes to the owner of an account.
+func (s *Service) letter(tx *store.Tx, accountID, subject, text string) error {
+	a, err := store.Accounts.Read(tx, accountID)
+	if err != nil {
+		return err
+	}
+	return s.Hooks.Letter(tx, a.Email, subject, text)
+}
+
+// tellBlocked tells that a receiver blocks this host or sender. The episode ends with the first
+// message that the receiver takes.
+func (s *Service) tellBlocked(tx *store.Tx, row *store.Outgoing, operator, reply, advice string) error {
+	return s.tell(tx, &store.SendAlert{
+		AccountID: row.AccountID, Kind: KindBlocked, Scope: "account", Subject: operator, Until: tx.Now().AddDate(0, 0, store.SendCountDays), Reply: reply, Advice: advice,
+	}, operator)
+}
+
+// TellLimit tells the owner that a mailbox was kept from sending by a limit of the day, its own or
+// that of its domain or account; once a day. It does nothing for other errors.
+func (s *Service) TellLimit(accountID, mailboxID string, refused error) error {
+	e, ours := core.AsError(refused)
+	if !ours || len(e.Details) == 0 || e.Code != "daily_send_limit_reached" && e.Code != "new_recipient_limit_reached" {
+		return nil
+	}
+	a := &store.SendAlert{AccountID: accountID, Kind: KindLimit, Scope: e.Details[0].Field, Advice: e.Message}
+	name, known := "", false
+	look := func(tx *store.Tx) error {
+		mb, err := store.Mailboxes.Find(tx, mailboxID)
+		if mb == nil {
+			known = true // there is nobody to tell of
+			return err
+		}
+		list, err := s.scopes(tx, mb)
+		if err != nil {
+			return err
+		}
+		for _, sc := range list {
+			if sc.field == a.Scope {
+				a.Subject, name = sc.id, sc.subject
+			}
+		}
+		a.Until = tx.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+		old, err := store.SendAlerts.Find(tx, store.SendAlertID(accountID, a.Kind, a.Scope, a.Subject))
+		known = old != nil && tx.Now().Before(old.Until)
+		return err
+	}
+	if err := s.Store.View(look); err != nil || known {
+		return err
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		if err := look(tx); err != nil || known {
+			return err
+		}
+		return s.tell(tx, a, name)
+	})
+}
+
+// PausedError is why a mailbox may not send; nil if it may. It is an SMTPError with the API's Error
+// behind it.
+func PausedError(mb *store.Mailbox, d *store.Domain) error {
+	name, p := mb.Email, mb.SendingPaused
+	if p == nil {
+		name, p = d.Name, d.SendingPaused
+	}
+	if p == nil {
+		return nil
+	}
+	why := "too many of its recipients do not exist or refused its mail"
+	if p.Reason == store.PausedComplaints {
+		why = "too many of its recipients called its mail spam"
+	}
+	return core.OverSMTP(452, "4.7.1", core.Errorf("sending_paused", "Sending of %s is paused since %s: %s. An owner or admin of the account can resume it.", name, p.At.UTC().Format(time.RFC3339), why))
+}
+
+// Resume lets a mailbox send again, and has its counting and that of its domain begin anew. The
+// caller writes mb.
+func (s *Service) Resume(tx *store.Tx, mb *store.Mailbox) error {
+	d, err := store.Domains.Get(tx, mb.DomainID)
+	if err != nil {
+		return err
+	}
+	mb.SendingPaused = nil
+	if mb.Counting, err = beginAnew(tx, mb.AccountID, mb.ID); err != nil {
+		return err
+	}
+	if d.Counting, err = beginAnew(tx, d.AccountID, d.ID); err != nil {
+		return err
+	}
+	if err := store.Domains.Put(tx, d); err != nil {
+		return err
+	}
+	return s.Hooks.Wake(tx, mb.AccountID)
+}
+
+// ResumeDomain does that for a domain. The caller writes d.
+func (s *Service) ResumeDomain(tx *store.Tx, d *store.Domain) (err error) {
+	d.SendingPaused = nil
+	if d.Counting, err = beginAnew(tx, d.AccountID, d.ID); err != nil {
+		return err
+	}
+	return s.Hooks.Wake(tx, d.AccountID)
+}

@@ -1,0 +1,228 @@
+package reputation
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// reportMost is how many domains, mailboxes and operators a report names, those with the most mail.
+const reportMost = 100
+
+// A Window is what became of the mail of some days, counted by recipients.
+type Window struct {
+	Sent          int     `json:"sent"`
+	Deferred      int     `json:"deferred"`
+	Bounced       int     `json:"bounced"`
+	Complained    int     `json:"complained"`
+	BounceRate    float64 `json:"bounce_rate"`
+	ComplaintRate float64 `json:"complaint_rate"`
+}
+
+// Windows are those of one, seven and thirty days.
+type Windows struct {
+	Day   Window `json:"1d"`
+	Week  Window `json:"7d"`
+	Month Window `json:"30d"`
+}
+
+// A SendingPause says why and since when somebody may not send.
+type SendingPause struct {
+	Reason string    `json:"reason" enum:"bounces|complaints"`
+	At     core.Time `json:"at"`
+}
+
+// PauseOut shows a pause; nil for none.
+func PauseOut(p *store.SendingPaused) *SendingPause {
+	if p == nil {
+		return nil
+	}
+	return &SendingPause{p.Reason, core.Time{Time: p.At}}
+}
+
+// AccountReputation is what became of the mail of an account.
+type AccountReputation struct {
+	Windows Windows `json:"windows"`
+}
+
+// DomainReputation is what became of the mail of a domain.
+type DomainReputation struct {
+	DomainID      string        `json:"domain_id" words:"ours"`
+	Domain        string        `json:"domain" words:"ours"`
+	SendingPaused *SendingPause `json:"sending_paused"`
+	Windows       Windows       `json:"windows"`
+}
+
+// MailboxReputation is what became of the mail of a mailbox.
+type MailboxReputation struct {
+	UserID        string        `json:"user_id" words:"ours"`
+	Email         string        `json:"email" words:"ours"`
+	SendingPaused *SendingPause `json:"sending_paused"`
+	Windows       Windows       `json:"windows"`
+}
+
+// DestinationReputation is what became of mail to those whose mail one operator takes.
+type DestinationReputation struct {
+	Operator string        `json:"operator" words:"theirs"`
+	Domains  []string      `json:"domains" words:"theirs"`
+	Blocked  *BlockedReply `json:"blocked"`
+	Windows  Windows       `json:"windows"`
+}
+
+// A BlockedReply is what an operator said that blocks this host or sender.
+type BlockedReply struct {
+	Reply  string    `json:"reply" words:"theirs"`
+	Advice string    `json:"advice" words:"ours"`
+	At     core.Time `json:"at"`
+}
+
+// Reputation is what became of the mail of an account in the last thirty days.
+type Reputation struct {
+	Account      AccountReputation       `json:"account"`
+	Domains      []DomainReputation      `json:"domains"`
+	Mailboxes    []MailboxReputation     `json:"mailboxes"`
+	Destinations []DestinationReputation `json:"destinations"`
+	AsOf         core.Time               `json:"as_of"`
+}
+
+// ReputationIn is the query of get_reputation.
+type ReputationIn struct {
+	Domain  string `query:"domain"`  // the name or id of one
+	Mailbox string `query:"mailbox"` // the address or id of one
+}
+
+// A tally sums what became of a subject's mail.
+type tally struct {
+	sums    [3]store.HourCount
+	domains []string
+}
+
+// GetReputation tells what became of the mail of the account, its domains and mailboxes, and at whom
+// it arrives.
+func (s *Service) GetReputation(_ context.Context, who core.Actor, in ReputationIn) (*Reputation, error) {
+	out := &Reputation{Domains: []DomainReputation{}, Mailboxes: []MailboxReputation{}, Destinations: []DestinationReputation{}, AsOf: core.Time{Time: s.Now()}}
+	err := s.Store.View(func(tx *store.Tx) error {
+		onlyDomain, onlyMailbox := "", ""
+		if in.Domain != "" {
+			d, err := core.FindDomain(tx, who, in.Domain)
+			if err != nil {
+				if core.IsGone(err) {
+					return core.NotFound("domain")
+				}
+				return err
+			}
+			onlyDomain = d.ID
+		}
+		if in.Mailbox != "" {
+			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
+			if core.IsGone(err) {
+				mb, err = core.ReadMailbox(tx, who, in.Mailbox)
+			}
+			if err != nil {
+				if core.IsGone(err) {
+					return core.NotFound("email user")
+				}
+				return err
+			}
+			onlyMailbox = mb.ID
+		}
+
+		// Sum up the hours of the last 1, 7 and 30 days, a day with all its subjects at a time.
+		now := tx.Now().UTC()
+		hour := now.Truncate(time.Hour)
+		var first [3]time.Time
+		for i, days := range []int{1, 7, 30} {
+			first[i] = hour.Add(time.Hour).AddDate(0, 0, -days)
+		}
+		all := map[string]*tally{}
+		for back := range 31 {
+			day := now.AddDate(0, 0, -back).Truncate(24 * time.Hour)
+			for _, c := range store.SendCountsByDay.Asc(tx, who.AccountID+day.Format(time.DateOnly), "") {
+				t := all[c.Subject]
+				if t == nil {
+					t = &tally{}
+					all[c.Subject] = t
+				}
+				for _, d := range c.Domains {
+					if len(t.domains) < operatorDomains && !slices.Contains(t.domains, d) {
+						t.domains = append(t.domains, d)
+					}
+				}
+				for _, h := range c.Hours {
+					for i := range first {
+						if at := day.Add(time.Duration(h.Hour) * time.Hour); !at.Before(first[i]) {
+							add(&t.sums[i], h, 1)
+						}
+					}
+				}
+			}
+		}
+		if t := all[who.AccountID]; t != nil {
+			out.Account.Windows = t.windows()
+		}
+		most := slices.SortedFunc(maps.Keys(all), func(a, b string) int {
+			if n := all[b].sums[2].Sent - all[a].sums[2].Sent; n != 0 {
+				return n
+			}
+			return strings.Compare(a, b)
+		})
+		for _, subject := range most {
+			w := all[subject].windows()
+			switch {
+			case strings.HasPrefix(subject, "@") && len(out.Destinations) < reportMost:
+				one := DestinationReputation{Operator: subject[1:], Domains: append([]string{}, all[subject].domains...), Windows: w}
+				a, err := store.SendAlerts.Find(tx, store.SendAlertID(who.AccountID, KindBlocked, "account", one.Operator))
+				if err != nil {
+					return err
+				}
+				if a != nil {
+					one.Blocked = &BlockedReply{a.Reply, a.Advice, core.Time{Time: a.At}}
+				}
+				out.Destinations = append(out.Destinations, one)
+			case strings.HasPrefix(subject, "dom_") && len(out.Domains) < reportMost && (onlyDomain == "" || onlyDomain == subject):
+				d, err := store.Domains.Read(tx, subject)
+				if core.IsGone(err) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				out.Domains = append(out.Domains, DomainReputation{d.ID, d.Name, PauseOut(d.SendingPaused), w})
+			case strings.HasPrefix(subject, "eu_") && len(out.Mailboxes) < reportMost && (onlyMailbox == "" || onlyMailbox == subject):
+				mb, err := store.Mailboxes.Read(tx, subject)
+				if core.IsGone(err) {
+					continue
+				}
+				if err != nil {
+					return err
+				}
+				if onlyDomain == "" || mb.DomainID == onlyDomain {
+					out.Mailboxes = append(out.Mailboxes, MailboxReputation{mb.ID, mb.Email, PauseOut(mb.SendingPaused), w})
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (t *tally) windows() Windows {
+	var out [3]Window
+	for i, c := range t.sums {
+		w := Window{Sent: c.Sent, Deferred: c.Deferred, Bounced: c.Bounced, Complained: c.Complained}
+		if c.Sent > 0 {
+			w.BounceRate = min(1, float64(c.Bounced)/float64(c.Sent))
+			w.ComplaintRate = min(1, float64(c.Complained)/float64(c.Sent))
+		}
+		out[i] = w
+	}
+	return Windows{out[0], out[1], out[2]}
+}

@@ -1,0 +1,46 @@
+package templates
+
+import "encoding/json"
+
+// Variables are values by their names.
+type Variables map[string]Variable
+
+// A Variable is a value: a text, a number or a boolean.
+type Variable struct{ raw json.RawMessage }
+
+// Text makes a variable.
+func Text(s string) Variable {
+	raw, _ := json.Marshal(s)
+	return Variable{raw}
+}
+
+// UnmarshalJSON takes any value; what cannot be used is told when it is.
+func (v *Variable) UnmarshalJSON(data []byte) error {
+	v.raw = append(json.RawMessage(nil), data...)
+	return nil
+}
+
+// MarshalJSON writes what was read.
+func (v Variable) MarshalJSON() ([]byte, error) {
+	if v.raw == nil {
+		return []byte("null"), nil
+	}
+	return v.raw, nil
+}
+
+// Forms says which forms it has on the wire.
+func (Variable) Forms() []any { return []any{"", 0.0, true} }
+
+// text gives the value as it is written into a message. A number stays as it was given.
+func (v Variable) text() (text string, ok bool) {
+	if len(v.raw) == 0 {
+		return "", false
+	}
+	switch c := v.raw[0]; {
+	case c == '"':
+		return text, json.Unmarshal(v.raw, &text) == nil
+	case c == 't', c == 'f', c == '-', c >= '0' && c <= '9':
+		return string(v.raw), true
+	}
+	return "", false
+}

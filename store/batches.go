@@ -1,0 +1,54 @@
+package store
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// A MessageTemplate is a text with variables that messages are made of.
+type MessageTemplate struct {
+	ID        string // mtl_…
+	AccountID string
+	Name      string
+	Subject   string
+	Text      string `json:",omitempty"`
+	HTML      string `json:",omitempty"`
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+// MessageTemplates keeps them.
+var (
+	MessageTemplates          = newTable("message_template", func(t *MessageTemplate) string { return t.ID })
+	MessageTemplatesByAccount = MessageTemplates.index("account", func(t *MessageTemplate) string { return t.AccountID })
+)
+
+// A Batch is a request to send many messages, which a job works through.
+type Batch struct {
+	ID        string // bat_…
+	AccountID string
+	MailboxID string
+	Blob      BlobRef // the request, as JSON
+	CreatedAt time.Time
+}
+
+// Batches keeps them until they are sent; Check counts their blobs among the references.
+var Batches = newTable("batch", func(b *Batch) string { return b.ID })
+
+// A BatchItem is what became of one message of a batch.
+type BatchItem struct {
+	BatchID   string
+	AccountID string
+	Index     int
+	Outcome   json.RawMessage // as the job's result has it
+}
+
+// BatchItemID is the ID of an item.
+func BatchItemID(batchID string, index int) string { return fmt.Sprintf("%s %04d", batchID, index) }
+
+// BatchItems keeps them as long as their batch, in its order.
+var (
+	BatchItems        = newTable("batch_item", func(i *BatchItem) string { return BatchItemID(i.BatchID, i.Index) })
+	BatchItemsByBatch = BatchItems.index("batch", func(i *BatchItem) string { return i.BatchID })
+)
