@@ -186,6 +186,17 @@ func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailbo
 	return would("delete %s for good, with all mail in them: %s", plural(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
 }
 
+func (i intents) releaseHeld(ctx context.Context, who core.Actor, in mta.ReleaseIn) (*intent, error) {
+	name := in.UserID
+	if mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID}); err == nil {
+		name = mb.Email
+	}
+	if in.Action == "discard" {
+		return would("discard for good all messages of %s that are held", name)
+	}
+	return would("send all messages of %s that are held", name)
+}
+
 func (i intents) sendBatch(ctx context.Context, who core.Actor, in mta.SendBatchIn) (*intent, error) {
 	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {

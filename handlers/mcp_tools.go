@@ -24,7 +24,7 @@ var noTools = []string{
 // outward are the tools that reach strangers, spend money, or bring in what strangers wrote.
 var outward = []string{
 	"search_domain", "search_domains_bulk", "suggest_domains", "check_provider", "check_nameservers", "verify_dns", "setup_domain", "connect_domains",
-	"get_dns_status", "send_email", "send_email_batch", "retry_message", "refresh_email_user_inbox", "refresh_inbox", "list_email_user_inbox", "list_inbox", "get_message", "get_inbox_message",
+	"get_dns_status", "send_email", "send_email_batch", "release_held_messages", "retry_message", "refresh_email_user_inbox", "refresh_inbox", "list_email_user_inbox", "list_inbox", "get_message", "get_inbox_message",
 	"create_webhook", "update_webhook", "test_webhook", "redeliver_event", "list_webhook_deliveries", "list_messages", "list_events",
 	"list_dmarc_reports", "list_tls_reports", "set_forward",
 }
@@ -68,6 +68,7 @@ var confirmTexts = map[string]string{
 	"delete_email_users_bulk": "It",
 	"bulk_delete_messages":    "It",
 	"send_email_batch":        "It",
+	"release_held_messages":   "It",
 	"create_webhook":          "It",
 	"update_webhook":          "It",
 }

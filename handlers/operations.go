@@ -109,6 +109,7 @@ func operations(s *service.Service) []op {
 		{name: "get_email_user", method: "GET", path: "/v1/email-users/{user_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetEmailUser)},
 		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser)},
 		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser)},
+		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld)},
 		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers)},
 
 		// Templates of mailboxes.
@@ -157,6 +158,7 @@ func operations(s *service.Service) []op {
 		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: everyone, call: with(s.ListMessages)},
 		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetSentMessage)},
 		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: everyone, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch)},
+		{name: "get_reputation", method: "GET", path: "/v1/reputation", status: 200, scope: "read", roles: everyone, call: with(s.GetReputation)},
 		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateScheduledMessage), strict: true},
 		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: everyone, call: with(s.RetryMessage)},
 		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: everyone, call: with(s.CancelMessage)},

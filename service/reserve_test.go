@@ -50,7 +50,7 @@ func TestDeletionsBeginOnAFullDisk(t *testing.T) {
 			return err
 		}},
 		{"a mailbox", false, func() error {
-			_, err := i.Svc.DeleteEmailUser(ctx, who, core.EmailUserIn{UserID: bob.ID})
+			_, err := i.Svc.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: bob.ID})
 			return err
 		}},
 		{"mailboxes", false, func() error {

@@ -54,6 +54,8 @@ type (
 	mtaRoom       = mta.Service
 	reportsRoom   = reports.Service
 	templatesRoom = templates.Service
+
+	reputationRoom = reputation.Service
 )
 
 // A Service has the operations of all rooms.
@@ -70,8 +72,9 @@ type Service struct {
 	*reportsRoom
 	*templatesRoom
 
-	reputation *reputation.Service
-	feeds      *feeds
+	*reputationRoom
+
+	feeds *feeds
 }
 
 // New puts a service together, and registers every kind of job with the queue.
@@ -88,9 +91,19 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	a := accounts.New(c, i, m, t)
 	e.Hooks = events.Hooks{SwitchInbox: i.SwitchInbox, EventTypes: EventTypes()}
 	i.Hooks = inbox.Hooks{ProveByLogin: d.ProveByLogin}
-	m.Hooks = mailboxes.Hooks{HostCertificate: h.HostCertificate}
+	m.Hooks = mailboxes.Hooks{HostCertificate: h.HostCertificate, Hold: t.Hold, CancelMail: t.CancelMailOfMailbox, ResumeSending: p.Resume}
+	p.Hooks = reputation.Hooks{
+		Emit: func(tx *store.Tx, accountID, kind string, data any) error {
+			_, err := e.Emit(tx, accountID, kind, data)
+			return err
+		},
+		Letter: func(tx *store.Tx, to, subject, text string) error {
+			return t.PlanLetter(tx, mta.Letter{To: to, Subject: subject, Text: text})
+		},
+		Wake: t.WakePaused,
+	}
 	d.Hooks = domains.Hooks{
-		CancelMail: t.CancelMailOf, EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
+		CancelMail: t.CancelMailOf, ResumeSending: p.ResumeDomain, EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
 	}
 	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains, LetEnd: d.LetEnd}
 	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
@@ -108,8 +121,8 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	}
 	s := &Service{
 		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
-		templatesRoom: templates.New(c),
-		reputation:    p, feeds: newFeeds(st),
+		templatesRoom:  templates.New(c),
+		reputationRoom: p, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
 		q.Handle(k)

@@ -175,6 +175,9 @@ type Hold struct {
 	Until     time.Time // when what is still held is discarded, if the mailbox is gone by then
 }
 
+// Holds tells whether a row is of the mail that is held.
+func (h *Hold) Holds(o *Outgoing) bool { return !o.QueuedAt.After(h.At) && o.HeldAt.Before(h.At) }
+
 // Holds keeps one for a mailbox.
 var (
 	Holds       = newTable("hold", func(h *Hold) string { return h.MailboxID })

@@ -142,6 +142,11 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	if err := s.service.Healthy(); err != nil {
 		return s.closeIf421(s.smtpError(err))
 	}
+	if s.mode != MX {
+		if err := s.service.MaySend(s.ctx, *s.user); err != nil {
+			return s.closeIf421(s.smtpError(err))
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := &envelope{from: sender, opts: *o}

@@ -29,7 +29,7 @@ func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	}
 	id := connect(t, s, who, "cut.test")
 	boxes := fillDomain(t, s, who, id)
-	if _, err := s.DeleteEmailUser(t.Context(), who, core.EmailUserIn{UserID: boxes[0]}); err != nil {
+	if _, err := s.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: boxes[0]}); err != nil {
 		t.Fatal(err)
 	}
 	job, err := s.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: id})

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -34,39 +35,40 @@ const (
 
 // A Domain is a mail domain as the API shows it.
 type Domain struct {
-	ID              string           `json:"id" words:"ours"`
-	DomainID        string           `json:"domain_id" words:"ours"`
-	Domain          string           `json:"domain" words:"ours"`
-	DomainUnicode   string           `json:"domain_unicode" words:"ours"`
-	Status          string           `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
-	StatusDetail    *string          `json:"status_detail" words:"theirs"`
-	Error           *core.JobFailure `json:"error"`
-	DNSProvider     string           `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
-	Source          string           `json:"source" enum:"connected|registered"`
-	Registrar       *string          `json:"registrar" words:"ours"`
-	ExpiresAt       core.Time        `json:"expires_at"`
-	AutoRenew       bool             `json:"auto_renew"`
-	Nameservers     []string         `json:"nameservers" words:"ours"`
-	NSStatus        string           `json:"ns_status" enum:"pending|verified|lost|not_required"`
-	DNSStatus       string           `json:"dns_status" enum:"pending|propagating|complete|failed"`
-	DNSHealth       DNSHealth        `json:"dns_health"`
-	DKIMSelector    *string          `json:"dkim_selector" words:"ours"`
-	DNSSEC          *DNSSEC          `json:"dnssec"`
-	DMARCOverride   *DMARCOverride   `json:"dmarc_override"`
-	RedirectURL     *string          `json:"redirect_url" words:"ours"`
-	Redirect        *DomainRedirect  `json:"redirect"`
-	ForwardAddress  *string          `json:"forward_address" words:"ours"`
-	CatchAll        *string          `json:"catch_all" words:"ours"`
-	SendingMode     string           `json:"sending_mode" enum:"direct|relay"`
-	Relay           *string          `json:"relay" words:"ours"`
-	ListUnsubscribe bool             `json:"list_unsubscribe"`
-	EmailUsersCount int              `json:"email_users_count"`
-	Tags            []string         `json:"tags" words:"ours"`
-	Notes           *string          `json:"notes" words:"ours"`
-	JobID           *string          `json:"job_id" words:"ours"`
-	CreatedAt       core.Time        `json:"created_at"`
-	UpdatedAt       core.Time        `json:"updated_at"`
-	CompletedAt     core.Time        `json:"completed_at"`
+	ID              string                   `json:"id" words:"ours"`
+	DomainID        string                   `json:"domain_id" words:"ours"`
+	Domain          string                   `json:"domain" words:"ours"`
+	DomainUnicode   string                   `json:"domain_unicode" words:"ours"`
+	Status          string                   `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
+	StatusDetail    *string                  `json:"status_detail" words:"theirs"`
+	Error           *core.JobFailure         `json:"error"`
+	DNSProvider     string                   `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Source          string                   `json:"source" enum:"connected|registered"`
+	Registrar       *string                  `json:"registrar" words:"ours"`
+	ExpiresAt       core.Time                `json:"expires_at"`
+	AutoRenew       bool                     `json:"auto_renew"`
+	Nameservers     []string                 `json:"nameservers" words:"ours"`
+	NSStatus        string                   `json:"ns_status" enum:"pending|verified|lost|not_required"`
+	DNSStatus       string                   `json:"dns_status" enum:"pending|propagating|complete|failed"`
+	DNSHealth       DNSHealth                `json:"dns_health"`
+	DKIMSelector    *string                  `json:"dkim_selector" words:"ours"`
+	DNSSEC          *DNSSEC                  `json:"dnssec"`
+	DMARCOverride   *DMARCOverride           `json:"dmarc_override"`
+	RedirectURL     *string                  `json:"redirect_url" words:"ours"`
+	Redirect        *DomainRedirect          `json:"redirect"`
+	ForwardAddress  *string                  `json:"forward_address" words:"ours"`
+	CatchAll        *string                  `json:"catch_all" words:"ours"`
+	SendingMode     string                   `json:"sending_mode" enum:"direct|relay"`
+	Relay           *string                  `json:"relay" words:"ours"`
+	ListUnsubscribe bool                     `json:"list_unsubscribe"`
+	EmailUsersCount int                      `json:"email_users_count"`
+	SendingPaused   *reputation.SendingPause `json:"sending_paused"`
+	Tags            []string                 `json:"tags" words:"ours"`
+	Notes           *string                  `json:"notes" words:"ours"`
+	JobID           *string                  `json:"job_id" words:"ours"`
+	CreatedAt       core.Time                `json:"created_at"`
+	UpdatedAt       core.Time                `json:"updated_at"`
+	CompletedAt     core.Time                `json:"completed_at"`
 }
 
 // A DMARCOverride is the policy that the owner chose in place of the default.
@@ -78,7 +80,8 @@ type DMARCOverride struct {
 // domainOut shows a domain as it is in tx.
 func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	out := Domain{
-		ID: d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
+		SendingPaused: reputation.PauseOut(d.SendingPaused),
+		ID:            d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
 		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
 		ExpiresAt: core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
 		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
@@ -181,12 +184,17 @@ type UpdateDomainIn struct {
 	ListUnsub   *bool            `json:"list_unsubscribe"`
 	CatchAll    core.Opt[string] `json:"catch_all"`
 	Notes       core.Opt[string] `json:"notes" max:"5000"`
+
+	SendingPaused core.Opt[string] `json:"sending_paused"` // null resumes sending
 }
 
 // check checks the fields on their own, and brings them into the form in which they are kept.
 func (in *UpdateDomainIn) check(c core.Config) (err error) {
-	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set {
-		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all and notes.")
+	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set && !in.SendingPaused.Set {
+		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all, notes and sending_paused.")
+	}
+	if in.SendingPaused.Set && !in.SendingPaused.Null {
+		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
 	}
 	if in.SendingMode != nil && *in.SendingMode == "relay" && len(c.Relays) == 0 && c.Outbound != "capture" {
 		return core.Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has no relay; its operator can add one to mailstead.toml")
@@ -246,6 +254,11 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 		}
 		if err := in.apply(tx, d); err != nil {
 			return err
+		}
+		if in.SendingPaused.Set && d.SendingPaused != nil {
+			if err := s.Hooks.ResumeSending(tx, d); err != nil {
+				return err
+			}
 		}
 		changed = d
 		return errors.Join(s.putDomain(tx, d), core.Audit(tx, who, core.DomainTarget(d)))

@@ -40,6 +40,8 @@ import (
 type Hooks struct {
 	// CancelMail takes back what a domain has waiting to be sent.
 	CancelMail func(ctx context.Context, d *store.Domain) error
+	// ResumeSending lets a domain send again, whose record the caller writes.
+	ResumeSending func(tx *store.Tx, d *store.Domain) error
 	// EraseReports deletes the reports about a domain.
 	EraseReports func(ctx context.Context, domainID string) error
 	// PlanCertificate queues the work on a domain's certificate if there is something to do.

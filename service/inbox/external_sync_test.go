@@ -355,7 +355,7 @@ func TestIdleSessionsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.until("it is read again", func() bool { return slices.Equal(e.told(), []string{"later"}) })
-	if _, err := e.DeleteEmailUser(t.Context(), e.who, core.EmailUserIn{UserID: e.id}); err != nil {
+	if _, err := e.DeleteEmailUser(t.Context(), e.who, mailboxes.DeleteEmailUserIn{UserID: e.id}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("it is gone", func() bool { return e.remote.Sessions() == 0 })

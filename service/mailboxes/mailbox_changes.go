@@ -26,22 +26,32 @@ type UpdateEmailUserIn struct {
 	Relay          core.Opt[string] `json:"relay" max:"100"`
 	QuotaBytes     core.Opt[int64]  `json:"quota_bytes" min:"0" max:"1000000000000000"`
 	Status         *string          `json:"status" enum:"active|suspended"`
+	SendingPaused  core.Opt[string] `json:"sending_paused"` // null resumes sending
+	Hold           *bool            `json:"hold"`           // with status suspended or password: what waits is held
 }
 
 func (in *UpdateEmailUserIn) empty() bool {
 	return in.Name == nil && in.Password == nil && in.Status == nil && !in.Footer.Set && !in.DailySendLimit.Set &&
-		!in.ForwardTo.Set && !in.Relay.Set && !in.QuotaBytes.Set
+		!in.ForwardTo.Set && !in.Relay.Set && !in.QuotaBytes.Set && !in.SendingPaused.Set && in.Hold == nil
 }
+
+func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
 
 // check looks at the fields on their own, and brings forward_to into the form in which it is kept.
 func (in *UpdateEmailUserIn) check() error {
 	if in.empty() {
-		return core.Errorf("nothing_to_update", "Give at least one of name, password, footer, daily_send_limit, forward_to, relay, quota_bytes and status.")
+		return core.Errorf("nothing_to_update", "Give at least one of name, password, footer, daily_send_limit, forward_to, relay, quota_bytes, status and sending_paused.")
 	}
 	if in.Name != nil {
 		if err := checkName(*in.Name); err != nil {
 			return err
 		}
+	}
+	if in.SendingPaused.Set && !in.SendingPaused.Null {
+		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
+	}
+	if in.holds() && in.Password == nil && (in.Status == nil || *in.Status != "suspended") {
+		return core.Invalid("hold", "conflict", "goes with a new password, or with the status suspended")
 	}
 	if in.ForwardTo.Value == "" {
 		return nil
@@ -80,6 +90,16 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		mb.UpdatedAt = tx.Now()
 		if mb.External != nil && (in.Password != nil || in.Status != nil) {
 			if err := s.inbox.ResumeExternal(tx, mb); err != nil {
+				return err
+			}
+		}
+		if in.SendingPaused.Set && mb.SendingPaused != nil {
+			if err := s.Hooks.ResumeSending(tx, mb); err != nil {
+				return err
+			}
+		}
+		if in.holds() {
+			if err := s.Hooks.Hold(tx, mb); err != nil {
 				return err
 			}
 		}
@@ -196,9 +216,16 @@ type EmailUserDeleted struct {
 	JobID   string `json:"job_id" words:"ours"`
 }
 
+// DeleteEmailUserIn is the request of delete_email_user. With hold, what the mailbox has waiting to be
+// sent is held, in the place of cancelled.
+type DeleteEmailUserIn struct {
+	UserID string `path:"user_id"`
+	Hold   bool   `query:"hold"`
+}
+
 // DeleteEmailUser takes a mailbox out of use at once; a job deletes its mail and then its record. A
 // second request answers the same job.
-func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in core.EmailUserIn) (*EmailUserDeleted, error) {
+func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in DeleteEmailUserIn) (*EmailUserDeleted, error) {
 	out := &EmailUserDeleted{UserID: in.UserID}
 	err := s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
@@ -219,6 +246,11 @@ func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in core.E
 			return err
 		}
 		out.JobID = j.ID
+		if in.Hold {
+			if err := s.Hooks.Hold(tx, mb); err != nil {
+				return err
+			}
+		}
 		return errors.Join(s.DeleteMailbox(tx, mb, j.ID), core.Audit(tx, who, core.MailboxTarget(mb)))
 	})
 	if err != nil {
@@ -258,6 +290,17 @@ func (s *Service) eraseMailboxes(ctx context.Context, j *store.Job) (jobs.Writes
 // EraseMailbox deletes the mail of a marked mailbox a bounded number at a time, and with the last
 // of it the record, and tells of it. What is not there is erased.
 func (s *Service) EraseMailbox(ctx context.Context, id string) error {
+	var marked *store.Mailbox
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		marked, err = store.Mailboxes.Find(tx, id)
+		return err
+	})
+	if err == nil && marked != nil {
+		err = s.Hooks.CancelMail(ctx, marked)
+	}
+	if err != nil {
+		return err
+	}
 	for done := false; !done; {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -29,7 +29,7 @@ func TestActivationIsChunkedAndTellsOnce(t *testing.T) {
 	if _, err := s.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: ids[3], Status: &suspended}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.DeleteEmailUser(t.Context(), who, core.EmailUserIn{UserID: ids[4]}); err != nil {
+	if _, err := s.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: ids[4]}); err != nil {
 		t.Fatal(err)
 	}
 	steps := 0
@@ -72,11 +72,11 @@ func TestSecondDeleteAnswersTheSameJob(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := s.DeleteEmailUser(t.Context(), who, core.EmailUserIn{UserID: mb.UserID})
+	first, err := s.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: mb.UserID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := s.DeleteEmailUser(t.Context(), who, core.EmailUserIn{UserID: mb.UserID})
+	second, err := s.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: mb.UserID})
 	if err != nil || second.JobID != first.JobID {
 		t.Errorf("job %s, then %v, %v", first.JobID, second, err)
 	}

@@ -11,18 +11,26 @@
 package mailboxes
 
 import (
+	"context"
 	"crypto/tls"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
 )
 
 // Hooks are what other rooms do for this one.
 type Hooks struct {
 	// HostCertificate gives the certificate of this host's own name; nil if there is none.
 	HostCertificate func() *tls.Certificate
+	// Hold keeps what a mailbox has waiting to be sent until somebody releases it.
+	Hold func(tx *store.Tx, mb *store.Mailbox) error
+	// CancelMail takes back what a mailbox that is deleted has waiting, unless it is held.
+	CancelMail func(ctx context.Context, mb *store.Mailbox) error
+	// ResumeSending lets a mailbox send again, whose record the caller writes.
+	ResumeSending func(tx *store.Tx, mb *store.Mailbox) error
 }
 
 // A Service holds what mailboxes need.

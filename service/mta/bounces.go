@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -100,6 +101,9 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 		}
 		f.Address = false // it is ours to say who is here, and somebody may be tomorrow
 	}
+	if f.Address && reputation.Blocks(f.diagnostic) {
+		f.Address = false // it says nothing about the address
+	}
 	if f.Address {
 		if err := suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
 			return err
@@ -107,6 +111,11 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 	}
 	if err := s.Count(tx, row.AccountID, func(st *store.DayStat) { st.Bounced++ }); err != nil {
 		return err
+	}
+	if cmp.Or(f.kind, bounceType(f.Status)) == "hard" {
+		if err := s.reputation.Bounced(tx, row, f.host, f.diagnostic); err != nil {
+			return err
+		}
 	}
 	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailBounced, BouncedData{
 		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, UserID: core.OrNull(row.MailboxID),

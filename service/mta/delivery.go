@@ -71,6 +71,9 @@ type delivery struct {
 	to         *destination    // of ViaLocal; nil if it takes none
 	refusal    *core.SMTPError // why not
 	suppressed bool            // the recipient has been suppressed since
+	paused     error           // why its sender may not send now
+	held       bool            // it is to wait for somebody to release it
+	orphaned   bool            // its mailbox was deleted
 	now        time.Time
 	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
 	recorded   *store.Outgoing        // the row with what came of the attempt, once that is committed
@@ -116,8 +119,14 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 		s.logAttempt(ctx, d)
 	})
 
-	// It may have to wait: for its time, for a next hop that gets too much, or for others that are
+	// It may have to wait: for somebody to release it or to let its sender send again, for its time, for a next hop that gets too much, or for others that are
 	// forwarded to the same address.
+	if d.held {
+		return s.holdRow(d), nil
+	}
+	if d.paused != nil {
+		return s.waitPaused(d)
+	}
 	if d.now.Before(d.row.NextAt) {
 		return s.waitUntilDue(d)
 	}
@@ -206,6 +215,9 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 		if d.domain, err = store.Domains.Read(tx, d.sub.DomainID); err != nil && !core.IsGone(err) {
 			return err
 		}
+		if err := s.loadSender(tx, d); err != nil {
+			return err
+		}
 		if d.suppressed, err = core.IsSuppressed(tx, d.row.AccountID, d.row.Recipient); err != nil {
 			return err
 		}
@@ -232,6 +244,8 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return localResult("", deliver.Temporary, "4.3.0", "the message is damaged on this server's disk; its operator can run mailstead check and restore it"), nil
 	case d.domain == nil && d.sub.DomainID != "" || d.domain != nil && d.domain.Gone():
 		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", domainDeleted), nil
+	case d.orphaned:
+		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", mailboxDeleted), nil
 	case d.route.gone:
 		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", "its mailbox, which lived at a server elsewhere, was deleted before it was sent"), nil
 	case d.suppressed:
@@ -575,6 +589,9 @@ func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, d *delivery, 
 	})
 	row.Attempts++
 	row.Transport, row.Provider, row.LastResponse = r.transport, "", result.Reply
+	if err := s.reputation.Attempted(tx, row, d.sub.Forward, result); err != nil {
+		return err
+	}
 	if r.relay != nil {
 		row.Provider = r.relay.Name
 	}

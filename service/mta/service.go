@@ -84,17 +84,18 @@ func New(c *core.Core, e *events.Service, i *inbox.Service, r *reputation.Servic
 
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{
+	return append(s.holdKinds(),
 		s.WhileActive(s.copyKind()),
 		s.arrivalKind(),
 		s.recipientsKind(),
-		s.rerouteKind(), s.batchKind(),
+		s.rerouteKind(),
+		s.WhileActive(s.batchKind()),
 		s.policyKind(),
 		s.letterKind(),
 		s.WhileActive(s.deliverKind(KindDeliver, localLanes, 0, 0)),
 		s.WhileActive(s.deliverKind(KindDirect, directLanes, directMost, directEach)),
 		s.WhileActive(s.deliverKind(KindRelay, relayLanes, relayMost, 0)),
-	}
+	)
 }
 
 // Start reads what the room keeps in memory, and looks for mail whose relay is gone.

@@ -90,7 +90,34 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 		}
 		return s.reputation.MayAdd(tx, mb, e, email)
 	})
+	if err != nil {
+		err = s.tellLimit(u.AccountID, u.MailboxID, err)
+	}
 	return core.OverStore(err)
+}
+
+// tellLimit gives back an error, of which the owner is told if it is about a limit of the day.
+func (s *Service) tellLimit(accountID, mailboxID string, refused error) error {
+	if err := s.reputation.TellLimit(accountID, mailboxID, refused); err != nil {
+		s.Log.Error("tell of a limit", "mailbox_id", mailboxID, "error", err)
+	}
+	return refused
+}
+
+// MaySend says whether a mailbox may send now. If not, the error is an SMTPError: 452 4.7.1 where
+// sending is paused.
+func (s *Service) MaySend(_ context.Context, u core.MailboxUser) error {
+	return core.OverStore(s.Store.View(func(tx *store.Tx) error {
+		mb, err := core.ReadMailbox(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
+		if err != nil {
+			return err
+		}
+		d, err := store.Domains.Read(tx, mb.DomainID)
+		if err != nil {
+			return err
+		}
+		return reputation.PausedError(mb, d)
+	}))
 }
 
 // Submitted says what became of a submission.
@@ -439,7 +466,7 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 		return with(tx, mb, out)
 	})
 	if err != nil {
-		return nil, err
+		return nil, s.tellLimit(accountID, mailboxID, err)
 	}
 	otlp.SpanOf(ctx).Set("message_id", out.ID)
 	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", mailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
@@ -472,6 +499,9 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.ErrSuspended())
 	case mb.Status != store.MailboxActive:
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
+	}
+	if err := reputation.PausedError(mb, d); err != nil {
+		return nil, nil, err
 	}
 	return mb, d, nil
 }

@@ -1,0 +1,321 @@
+package mta
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	// HeldFor is how long what a deleted mailbox had waiting is kept for somebody to release it.
+	HeldFor = 14 * 24 * time.Hour
+
+	pausedLook = 12 * time.Hour // between two looks whether sending goes on, beside the one that resuming begins
+	kindHold   = "hold"
+	kindResume = "resume_sending"
+)
+
+// loadSender looks whether the sender of a message may send, and whether it is held.
+func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
+	if d.row.MailboxID == "" || d.sub.Forward {
+		return nil
+	}
+	h, err := store.Holds.Find(tx, d.row.MailboxID)
+	if err != nil {
+		return err
+	}
+	d.held = d.row.Status == store.OutgoingHeld || h != nil && h.Holds(d.row)
+	mb, err := store.Mailboxes.Read(tx, d.row.MailboxID)
+	if err != nil && !core.IsGone(err) {
+		return err
+	}
+	if err != nil || mb.Gone() {
+		d.orphaned = h == nil && d.row.HeldAt.IsZero() // else somebody released it
+		return nil
+	}
+	if d.domain == nil {
+		return nil
+	}
+	d.paused = reputation.PausedError(mb, d.domain)
+	return nil
+}
+
+const mailboxDeleted = "its mailbox was deleted before it was sent"
+
+// CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held.
+func (s *Service) CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) error {
+	held := false
+	if err := s.Store.View(func(tx *store.Tx) error {
+		h, err := store.Holds.Find(tx, mb.ID)
+		held = h != nil
+		return err
+	}); err != nil || held {
+		return err
+	}
+	return s.CancelWaiting(ctx, mb.AccountID, mailboxDeleted, func(o *store.Outgoing) bool { return o.MailboxID == mb.ID && o.HeldAt.IsZero() })
+}
+
+// waitPaused is for a message whose sender may not send now. It waits without its days passing.
+func (s *Service) waitPaused(d *delivery) (jobs.Writes, error) {
+	at := d.now.Add(pausedLook).Truncate(time.Millisecond)
+	text := "waiting: " + pausedNow
+	return func(tx *store.Tx, _ *store.Job) error {
+		row, err := waitingRow(tx, d.row.ID)
+		if row == nil {
+			return err
+		}
+		if row.Status == store.OutgoingScheduled {
+			row.Status = store.OutgoingQueued // its time has come
+		}
+		row.NextAt, row.TriedFrom, row.LastResponse, row.UpdatedAt = at, tx.Now(), text, tx.Now()
+		return store.Outgoings.Put(tx, row)
+	}, jobs.Snooze(at)
+}
+
+const pausedNow = "sending is paused until an owner or admin resumes it"
+
+// holdRow has a message wait until somebody releases it. Its job ends.
+func (s *Service) holdRow(d *delivery) jobs.Writes {
+	return func(tx *store.Tx, _ *store.Job) error {
+		row, err := waitingRow(tx, d.row.ID)
+		if row == nil || row.Status == store.OutgoingHeld {
+			return err
+		}
+		return putHeld(tx, row)
+	}
+}
+
+func putHeld(tx *store.Tx, row *store.Outgoing) error {
+	row.Status, row.HeldAt, row.JobID, row.NextAt, row.UpdatedAt = store.OutgoingHeld, tx.Now(), "", time.Time{}, tx.Now()
+	return store.Outgoings.Put(tx, row)
+}
+
+// Hold keeps what a mailbox has waiting from leaving, from this transaction on, until somebody
+// releases it; a job has the rows say so.
+func (s *Service) Hold(tx *store.Tx, mb *store.Mailbox) error {
+	if err := store.Holds.Put(tx, &store.Hold{MailboxID: mb.ID, AccountID: mb.AccountID, At: tx.Now(), Until: tx.Now().Add(HeldFor)}); err != nil {
+		return err
+	}
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: mb.AccountID, Kind: kindHold, Key: "hold " + mb.ID, Lane: "hold " + mb.AccountID, Args: holdArgs{mb.ID}})
+	return err
+}
+
+// holdArgs is the job of having the rows of a mailbox say that they are held.
+type holdArgs struct {
+	MailboxID string `json:"mailbox_id"`
+}
+
+func (s *Service) holdKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: kindHold, Work: s.holdWaiting, Timeout: time.Hour},
+		{Name: kindResume, Work: s.resumeWaiting, Timeout: time.Hour},
+	}
+}
+
+func (s *Service) holdWaiting(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[holdArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	return nil, s.holdAll(ctx, j.AccountID, args.MailboxID)
+}
+
+// holdAll has all rows of a mailbox that its Hold is about say that they are held.
+func (s *Service) holdAll(ctx context.Context, accountID, mailboxID string) error {
+	return s.eachWaiting(ctx, accountID, func(o *store.Outgoing) bool { return o.MailboxID == mailboxID && o.Status != store.OutgoingHeld }, func(tx *store.Tx, row *store.Outgoing) error {
+		h, err := store.Holds.Find(tx, mailboxID)
+		if h == nil || err != nil || !h.Holds(row) || row.Status == store.OutgoingHeld {
+			return err
+		}
+		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
+			return err
+		}
+		return putHeld(tx, row)
+	})
+}
+
+// WakePaused has a job try again what waits since sending was paused.
+func (s *Service) WakePaused(tx *store.Tx, accountID string) error {
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: kindResume, Key: "resume " + accountID, Lane: "resume " + accountID})
+	return err
+}
+
+func (s *Service) resumeWaiting(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	paused := func(o *store.Outgoing) bool { return o.LastResponse == "waiting: "+pausedNow }
+	return nil, s.eachWaiting(ctx, j.AccountID, paused, func(tx *store.Tx, row *store.Outgoing) error {
+		if !paused(row) || row.Status == store.OutgoingHeld {
+			return nil
+		}
+		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil && !core.IsGone(err) {
+			return err
+		}
+		row.NextAt, row.TriedFrom, row.LastResponse, row.UpdatedAt = tx.Now(), tx.Now(), "", tx.Now()
+		return store.Outgoings.Put(tx, row)
+	})
+}
+
+// eachWaiting changes the rows of an account that wait, as far as which tells, some in each
+// transaction.
+func (s *Service) eachWaiting(ctx context.Context, accountID string, which func(*store.Outgoing) bool, change func(*store.Tx, *store.Outgoing) error) error {
+	for after, more := "", true; more; {
+		var ids []string
+		err := s.Store.View(func(tx *store.Tx) error {
+			looked := 0
+			more = false
+			for key, row := range store.OutgoingsWaiting.Asc(tx, accountID, after) {
+				if looked == waitingLookedAt || len(ids) == waitingAtATime {
+					more = true
+					break
+				}
+				looked++
+				if after = key; which(row) {
+					ids = append(ids, row.ID)
+				}
+			}
+			return nil
+		})
+		if err == nil && len(ids) > 0 {
+			err = s.Store.Update(func(tx *store.Tx) error {
+				tx.MayUseReserve() // it is what a deletion begins with
+				for _, id := range ids {
+					row, err := waitingRow(tx, id)
+					if row != nil {
+						err = change(tx, row)
+					}
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReleaseIn is the request of release_held_messages.
+type ReleaseIn struct {
+	UserID string `path:"user_id"`
+	Action string `json:"action" required:"true" enum:"release|discard"`
+}
+
+// Released counts what was released or discarded, in rows of the sending log.
+type Released struct {
+	Released  int `json:"released"`
+	Discarded int `json:"discarded"`
+}
+
+const discardedText = "it was held, and then discarded"
+
+// ReleaseHeldMessages has what is held of a mailbox leave, or discards it. The mailbox may be gone
+// for up to 14 days.
+func (s *Service) ReleaseHeldMessages(ctx context.Context, who core.Actor, in ReleaseIn) (*Released, error) {
+	var target store.AuditTarget
+	err := s.Store.View(func(tx *store.Tx) error {
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
+		if err == nil {
+			target = core.MailboxTarget(mb)
+			return nil
+		}
+		h, herr := store.Holds.Find(tx, in.UserID)
+		if herr != nil {
+			return herr
+		}
+		if h == nil || h.AccountID != who.AccountID {
+			return err
+		}
+		target = store.AuditTarget{Type: "email_user", ID: in.UserID, Name: in.UserID}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &Released{}
+	if err := s.settleHeld(ctx, who.AccountID, in.UserID, in.Action == "release", out); err != nil {
+		return nil, err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		if err := store.Holds.Delete(tx, in.UserID); err != nil {
+			return err
+		}
+		return core.Audit(tx, who, target)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, release bool, out *Released) error {
+	if err := s.holdAll(ctx, accountID, mailboxID); err != nil {
+		return err
+	}
+	held := func(o *store.Outgoing) bool { return o.MailboxID == mailboxID && o.Status == store.OutgoingHeld }
+	return s.eachWaiting(ctx, accountID, held, func(tx *store.Tx, row *store.Outgoing) error {
+		if !held(row) {
+			return nil
+		}
+		if !release {
+			row.LastResponse = discardedText
+			tx.After(func() { out.Discarded++ })
+			return s.closeRow(tx, row, store.OutgoingCancelled)
+		}
+		row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now() // HeldAt stays: it was released
+		if row.SendAt.After(tx.Now()) {
+			row.Status, row.TriedFrom = store.OutgoingScheduled, row.SendAt
+		}
+		tx.After(func() { out.Released++ })
+		return s.addDeliveryOf(tx, row)
+	})
+}
+
+// DiscardHeld discards what is held of mailboxes that are gone since HeldFor. It is for retention.
+func (s *Service) DiscardHeld(ctx context.Context) error {
+	for {
+		var h *store.Hold
+		err := s.Store.View(func(tx *store.Tx) error {
+			h = nil
+			for key, one := range store.HoldsByTime.Asc(tx, "", "") {
+				if store.KeyTime(key).After(tx.Now()) {
+					break
+				}
+				h = one
+				break
+			}
+			return nil
+		})
+		if h == nil || err != nil {
+			return err
+		}
+		there := false
+		if err := s.Store.View(func(tx *store.Tx) error {
+			mb, err := store.Mailboxes.Find(tx, h.MailboxID)
+			there = mb != nil && !mb.Gone()
+			return err
+		}); err != nil {
+			return err
+		}
+		if !there {
+			if err := s.settleHeld(ctx, h.AccountID, h.MailboxID, false, &Released{}); err != nil {
+				return err
+			}
+		}
+		if err := s.Store.Update(func(tx *store.Tx) error {
+			if there { // it stays, and is looked at again
+				h.Until = tx.Now().Add(HeldFor)
+				return store.Holds.Put(tx, h)
+			}
+			return store.Holds.Delete(tx, h.MailboxID)
+		}); err != nil {
+			return err
+		}
+	}
+}
