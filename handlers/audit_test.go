@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
@@ -16,7 +17,7 @@ import (
 // notAudited are the operations other than GET that have no row in the audit log: they change
 // nothing, send, mark or fetch.
 var notAudited = []string{
-	"search_domains_bulk", "check_provider", "generate_names", "send_email", "retry_message", "mark_message", "mark_inbox_message",
+	"search_domains_bulk", "check_provider", "generate_names", "send_email", "send_email_batch", "preview_message_template", "retry_message", "mark_message", "mark_inbox_message",
 	"bulk_mark_messages", "refresh_email_user_inbox", "refresh_inbox",
 }
 
@@ -70,6 +71,12 @@ var changes = []struct {
 	{"delete_message", "DELETE", "/v1/email-users/{ann}/inbox/1", "", "message ann@boxes.test", ""},
 	{"delete_inbox_message", "DELETE", "/v1/inbox/2?mailbox=ann@boxes.test", "", "message ann@boxes.test", ""},
 	{"bulk_delete_messages", "POST", "/v1/inbox/bulk-delete", `{"messages":[{"uid":"3","mailbox":"ann@boxes.test"},{"uid":"4","mailbox":"ann@boxes.test"}]}`, "email_user ann@boxes.test", "messages"},
+	{"create_message_template", "POST", "/v1/message-templates", `{"name":"Hello","subject":"not in the log","text":"t"}`, "message_template Hello", "name subject text"},
+	{"update_message_template", "PATCH", "/v1/message-templates/{create_message_template}", `{"text":"not in the log"}`, "message_template Hello", "text"},
+	{"delete_message_template", "DELETE", "/v1/message-templates/{create_message_template}", "", "message_template Hello", ""},
+	{"release_held_messages", "POST", "/v1/email-users/{ann}/held", `{"action":"release"}`, "email_user ann@boxes.test", "action"},
+	{"import_suppressions", "POST", "/v1/suppressions/import", `{"emails":["gone@far.test"]}`, "suppression gone@far.test", "emails"},
+	{"update_scheduled_message", "PATCH", "/v1/messages/{scheduled}", `{"send_at":"{next_day}"}`, "message later@far.test", "send_at"},
 	{"cancel_message", "POST", "/v1/messages/{sent}/cancel", "", "message far@far.test", ""},
 	{"create_suppression", "POST", "/v1/suppressions", `{"email":"no@far.test"}`, "suppression no@far.test", "email"},
 	{"delete_suppression", "DELETE", "/v1/suppressions/no@far.test", "", "suppression no@far.test", ""},
@@ -78,6 +85,11 @@ var changes = []struct {
 
 // counts are the rows that stand for several things.
 var counts = map[string]string{"create_email_users_bulk": "2", "bulk_delete_messages": "2"}
+
+// soon is the time in so many hours.
+func soon(hours int) string {
+	return time.Now().Add(time.Duration(hours) * time.Hour).UTC().Format(time.RFC3339)
+}
 
 // rowsAfter gives the rows of the audit log that are newer than one of an id, newest first, and the
 // id of the newest.
@@ -118,6 +130,8 @@ func TestEveryChangeHasOneAuditRow(t *testing.T) {
 	b.post("/v1/email-users/"+ids["ann"]+"/inbox/send", `{"to":"far@far.test","subject":"not in the log","text":"t"}`).is(200)
 	ids["sent"] = b.until("/v1/messages", "data.0.status", "deferred").text("data.0.id")
 	world.Set(func() { world.Dead = "" })
+	ids["scheduled"] = b.post("/v1/email-users/"+ids["ann"]+"/inbox/send", `{"to":"later@far.test","subject":"s","text":"t","send_at":"`+soon(24)+`"}`).is(200).text("recipients.0.id")
+	ids["next_day"] = soon(48)
 
 	_, _, last := b.rowsAfter("")
 	covered := map[string]bool{}

@@ -30,6 +30,7 @@ const (
 	domainShape = `id domain_id domain domain_unicode status(pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting) status_detail|null
 		error{code,message}|null dns_provider(builtin|cloudflare|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
 		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
+		sending_paused{reason(bounces|complaints),at}|null
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null
 		dmarc_override{value,updated_at}|null redirect_url|null redirect{url,permanent,preserve_path}|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
@@ -45,7 +46,7 @@ const (
 	dnsRecordsShape = "status(ready) domain records[{type(A|MX|TXT),host,value,ttl,purpose,priority|null}]"
 	verifyShape     = "domain all_verified critical_verified records[{type,host,purpose,verified,expected,actual|null}]"
 	userShape       = `id user_id email username domain domain_id name status(pending|active|suspended|error|deleting) error{code,message}|null type(hosted|external)
-		daily_send_limit|null sent_today smtp_host smtp_port smtp_security(tls|starttls|none) imap_host imap_port imap_security(tls|starttls|none) footer|null
+		daily_send_limit|null sent_today sending_paused{reason(bounces|complaints),at}|null smtp_host smtp_port smtp_security(tls|starttls|none) imap_host imap_port imap_security(tls|starttls|none) footer|null
 		forward_to|null relay|null quota_bytes|null used_bytes unread_count last_sync_at|null last_login_at|null created_at updated_at`
 	bulkShape     = "domain created failed users[{" + userShape + ",password,password_generated}] errors[{index,username,code,message}] job_id|null"
 	bulkGoneShape = "queued failed errors[{user_id|null,code,message}] job_id|null"
@@ -55,8 +56,8 @@ const (
 		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror)}
 		original_message_id|null`
 	detailShape = messageShape + " text|null html|null headers[{name,value}] truncated"
-	sentShape   = `success message_id status(queued) user_id from recipients[{email,status(queued|suppressed),transport}]
-		transport(direct|relay|local|capture|mixed) queued_at`
+	sentShape   = `success message_id status(queued|scheduled) user_id from recipients[{id,email,status(queued|scheduled|suppressed),transport}]
+		transport(direct|relay|local|capture|mixed) queued_at send_at|null`
 	markedShape  = "message message_id uid mailbox is_read is_flagged"
 	removedShape = "message message_id uid mailbox"
 	webhookShape = `id url events[] description|null status(enabled|disabled) disabled_reason(null|manual|consecutive_failures|gone) disabled_at|null
@@ -67,9 +68,14 @@ const (
 		attempted_at next_attempt_at|null`
 	lookupShape = `original_message_id|null provider_message_ids[]
 		data[{original_message_id,provider_message_id,provider,recipient,sender,sending_domain,relayed_at}] count`
-	logShape = `id message_id user_id sender recipient subject status(queued|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed)
-		transport provider|null provider_message_id|null attempts last_response|null next_attempt_at|null queued_at updated_at`
-	jobShape = `id job_id type status(queued|in_progress|completed|error|cancelled) status_detail|null progress{completed,total,percent}|null
+	logShape = `id message_id user_id sender recipient subject status(queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled)
+		transport provider|null provider_message_id|null attempts last_response|null next_attempt_at|null send_at|null tags require_tls queued_at updated_at`
+	messageTemplateShape = "id name subject text|null html|null variables[] created_at updated_at"
+	windowShape          = "{sent,deferred,bounced,complained,bounce_rate,complaint_rate}"
+	windowsShape         = "windows{1d" + windowShape + ",7d" + windowShape + ",30d" + windowShape + "}"
+	pausedShape          = "sending_paused{reason(bounces|complaints),at}|null"
+	reputationShape      = "account{" + windowsShape + "} domains[{domain_id,domain," + pausedShape + "," + windowsShape + "}] mailboxes[{user_id,email," + pausedShape + "," + windowsShape + "}] destinations[{operator,domains[],blocked{reply,advice,at}|null," + windowsShape + "}] as_of"
+	jobShape             = `id job_id type status(queued|in_progress|completed|error|cancelled) status_detail|null progress{completed,total,percent}|null
 		steps[{name,status(queued|in_progress|completed|error|skipped),error|null,at|null}] resource{type,id,name}|null result|null error{code,message}|null
 		attempts next_attempt_at|null created_by created_at started_at|null updated_at completed_at|null`
 	dmarcReportShape = `id report_id org_name email|null date_begin date_end policy{domain,p(none|quarantine|reject),sp(none|quarantine|reject),adkim(r|s),aspf(r|s),pct}
@@ -169,6 +175,12 @@ var answers = []struct {
 	{"GET", "/v1/messages/lookup?original_message_id=one@boxes.test", "", 200, lookupShape},
 	{"GET", "/v1/messages/lookup?provider_message_id=none@far.test", "", 200, "original_message_id|null provider_message_ids[] data[] count(0)"},
 	{"POST", "/v1/suppressions", `{"email":"no@far.test"}`, 201, suppressionShape},
+	{"POST", "/v1/suppressions/import", `{"emails":["no@far.test","new@far.test","no address"],"reason":"bounce"}`, 200, "added(1) already(1) invalid[]"},
+	{"GET", "/v1/reputation", "", 200, reputationShape},
+	{"POST", "/v1/message-templates", `{"name":"Hello","subject":"Hello {{name}}","text":"Hello {{ name }}"}`, 201, messageTemplateShape},
+	{"GET", "/v1/message-templates", "", 200, long(messageTemplateShape)},
+	{"POST", "/v1/email-users/{ann}/inbox/send-batch", `{"message":{"subject":"Hello","text":"Hello {{name}}"},"recipients":[{"to":"bob@boxes.test","variables":{"name":"Bob"}}]}`, 202, jobShape},
+	{"POST", "/v1/email-users/{ann}/held", `{"action":"release"}`, 200, "released(0) discarded(0)"},
 	{"GET", "/v1/suppressions", "", 200, long(suppressionShape)},
 	{"GET", "/v1/jobs", "", 200, long(jobShape)},
 	{"GET", "/v1/jobs?job_id={job}", "", 200, jobShape},
@@ -358,14 +370,15 @@ var permitted = []struct{ scope, roles, operations string }{
 		search_domains_bulk suggest_domains check_provider list_custom_dns_records list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
-		list_dmarc_reports list_tls_reports`},
+		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation`},
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
 		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages bulk_mark_messages mark_inbox_message delete_inbox_message
-		retry_message cancel_message create_suppression delete_suppression`},
+		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template
+		send_email_batch update_scheduled_message`},
 	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
 		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
-		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages`},
+		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages`},
 	{"read", "owner", "get_health"}, // of the first account alone
 	{"read", "owner admin", "list_audit"},
 	{"admin", "owner admin", "invite_team_user delete_team_user"},

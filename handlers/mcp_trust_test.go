@@ -250,7 +250,8 @@ func TestWhatAsksFirst(t *testing.T) {
 		}
 	}
 	slices.Sort(asks)
-	want := []string{"bulk_delete_messages", "create_email_user", "create_webhook", "delete_domain", "delete_email_users_bulk", "set_forward", "setup_domain",
+	want := []string{"bulk_delete_messages", "create_email_user", "create_webhook", "delete_domain", "delete_email_users_bulk", "release_held_messages",
+		"send_email_batch", "set_forward", "setup_domain",
 		"update_domain", "update_email_user", "update_webhook"}
 	if !slices.Equal(asks, want) {
 		t.Errorf("these ask first: %v, want %v", asks, want)

@@ -19,7 +19,7 @@ func EventTypes() []events.EventType {
 		{Name: events.EventEmailDelayed, About: "The recipient's own mail server did not take a message yet, and it is tried again: once at first, then once a day.", Data: mta.DelayedData{}},
 		{Name: events.EventEmailBounced, About: "A sent message bounced, at once or after another server had taken it.", Data: mta.BouncedData{}},
 		{Name: events.EventEmailComplained, About: "A recipient marked a message as spam, and their mail system reported it.", Data: mta.ComplainedData{}},
-		{Name: reputation.EventAlert, About: "Sending comes near to a bound or a receiver blocks this host; once an episode.", Data: reputation.Alert{}},
+		{Name: reputation.EventAlert, About: "Sending comes near to a bound or a receiver blocks this host; once an episode.", Data: reputation.SendingAlert{}},
 		{Name: reputation.EventPaused, About: "A mailbox, or a whole domain, cannot send any more, since too much of its mail bounced or was called spam. Somebody has to resume it.", Data: reputation.Paused{}},
 		{Name: events.EventDomainCreated, About: "A domain was added, and is being set up.", Data: domains.DomainEvent{}},
 		{Name: events.EventDomainReady, About: "A domain is set up and can send.", Data: domains.DomainEvent{}},

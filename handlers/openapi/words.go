@@ -21,6 +21,7 @@ var groups = []tag{
 	{"DNS", "Custom records, DMARC, redirects and forwards."},
 	{"Email users", "Mailboxes."},
 	{"Templates", "Sets of usernames to create mailboxes from."},
+	{"Message templates", "Texts with variables that messages are made of."},
 	{"Inbox", "Reading, sending and deleting mail."},
 	{"Sending log", "The status of sent messages, and the suppression list."},
 	{"Webhooks", "Endpoints that receive events."},

@@ -17,7 +17,6 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
-	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -35,40 +34,40 @@ const (
 
 // A Domain is a mail domain as the API shows it.
 type Domain struct {
-	ID              string                   `json:"id" words:"ours"`
-	DomainID        string                   `json:"domain_id" words:"ours"`
-	Domain          string                   `json:"domain" words:"ours"`
-	DomainUnicode   string                   `json:"domain_unicode" words:"ours"`
-	Status          string                   `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
-	StatusDetail    *string                  `json:"status_detail" words:"theirs"`
-	Error           *core.JobFailure         `json:"error"`
-	DNSProvider     string                   `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
-	Source          string                   `json:"source" enum:"connected|registered"`
-	Registrar       *string                  `json:"registrar" words:"ours"`
-	ExpiresAt       core.Time                `json:"expires_at"`
-	AutoRenew       bool                     `json:"auto_renew"`
-	Nameservers     []string                 `json:"nameservers" words:"ours"`
-	NSStatus        string                   `json:"ns_status" enum:"pending|verified|lost|not_required"`
-	DNSStatus       string                   `json:"dns_status" enum:"pending|propagating|complete|failed"`
-	DNSHealth       DNSHealth                `json:"dns_health"`
-	DKIMSelector    *string                  `json:"dkim_selector" words:"ours"`
-	DNSSEC          *DNSSEC                  `json:"dnssec"`
-	DMARCOverride   *DMARCOverride           `json:"dmarc_override"`
-	RedirectURL     *string                  `json:"redirect_url" words:"ours"`
-	Redirect        *DomainRedirect          `json:"redirect"`
-	ForwardAddress  *string                  `json:"forward_address" words:"ours"`
-	CatchAll        *string                  `json:"catch_all" words:"ours"`
-	SendingMode     string                   `json:"sending_mode" enum:"direct|relay"`
-	Relay           *string                  `json:"relay" words:"ours"`
-	ListUnsubscribe bool                     `json:"list_unsubscribe"`
-	EmailUsersCount int                      `json:"email_users_count"`
-	SendingPaused   *reputation.SendingPause `json:"sending_paused"`
-	Tags            []string                 `json:"tags" words:"ours"`
-	Notes           *string                  `json:"notes" words:"ours"`
-	JobID           *string                  `json:"job_id" words:"ours"`
-	CreatedAt       core.Time                `json:"created_at"`
-	UpdatedAt       core.Time                `json:"updated_at"`
-	CompletedAt     core.Time                `json:"completed_at"`
+	ID              string             `json:"id" words:"ours"`
+	DomainID        string             `json:"domain_id" words:"ours"`
+	Domain          string             `json:"domain" words:"ours"`
+	DomainUnicode   string             `json:"domain_unicode" words:"ours"`
+	Status          string             `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
+	StatusDetail    *string            `json:"status_detail" words:"theirs"`
+	Error           *core.JobFailure   `json:"error"`
+	DNSProvider     string             `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Source          string             `json:"source" enum:"connected|registered"`
+	Registrar       *string            `json:"registrar" words:"ours"`
+	ExpiresAt       core.Time          `json:"expires_at"`
+	AutoRenew       bool               `json:"auto_renew"`
+	Nameservers     []string           `json:"nameservers" words:"ours"`
+	NSStatus        string             `json:"ns_status" enum:"pending|verified|lost|not_required"`
+	DNSStatus       string             `json:"dns_status" enum:"pending|propagating|complete|failed"`
+	DNSHealth       DNSHealth          `json:"dns_health"`
+	DKIMSelector    *string            `json:"dkim_selector" words:"ours"`
+	DNSSEC          *DNSSEC            `json:"dnssec"`
+	DMARCOverride   *DMARCOverride     `json:"dmarc_override"`
+	RedirectURL     *string            `json:"redirect_url" words:"ours"`
+	Redirect        *DomainRedirect    `json:"redirect"`
+	ForwardAddress  *string            `json:"forward_address" words:"ours"`
+	CatchAll        *string            `json:"catch_all" words:"ours"`
+	SendingMode     string             `json:"sending_mode" enum:"direct|relay"`
+	Relay           *string            `json:"relay" words:"ours"`
+	ListUnsubscribe bool               `json:"list_unsubscribe"`
+	EmailUsersCount int                `json:"email_users_count"`
+	SendingPaused   *core.SendingPause `json:"sending_paused"`
+	Tags            []string           `json:"tags" words:"ours"`
+	Notes           *string            `json:"notes" words:"ours"`
+	JobID           *string            `json:"job_id" words:"ours"`
+	CreatedAt       core.Time          `json:"created_at"`
+	UpdatedAt       core.Time          `json:"updated_at"`
+	CompletedAt     core.Time          `json:"completed_at"`
 }
 
 // A DMARCOverride is the policy that the owner chose in place of the default.
@@ -80,7 +79,7 @@ type DMARCOverride struct {
 // domainOut shows a domain as it is in tx.
 func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	out := Domain{
-		SendingPaused: reputation.PauseOut(d.SendingPaused),
+		SendingPaused: core.PauseOut(d.SendingPaused),
 		ID:            d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
 		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
 		ExpiresAt: core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
@@ -185,7 +184,7 @@ type UpdateDomainIn struct {
 	CatchAll    core.Opt[string] `json:"catch_all"`
 	Notes       core.Opt[string] `json:"notes" max:"5000"`
 
-	SendingPaused core.Opt[string] `json:"sending_paused"` // null resumes sending
+	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused"` // null resumes sending
 }
 
 // check checks the fields on their own, and brings them into the form in which they are kept.

@@ -17,17 +17,17 @@ import (
 // UpdateEmailUserIn is the body of update_email_user. Null takes a footer, a limit, a forward, a
 // relay or a quota away.
 type UpdateEmailUserIn struct {
-	UserID         string           `path:"user_id"`
-	Name           *string          `json:"name" max:"200"`
-	Password       *string          `json:"password"`
-	Footer         core.Opt[string] `json:"footer" max:"10000"`
-	DailySendLimit core.Opt[int]    `json:"daily_send_limit" min:"0" max:"10000000"`
-	ForwardTo      core.Opt[string] `json:"forward_to"`
-	Relay          core.Opt[string] `json:"relay" max:"100"`
-	QuotaBytes     core.Opt[int64]  `json:"quota_bytes" min:"0" max:"1000000000000000"`
-	Status         *string          `json:"status" enum:"active|suspended"`
-	SendingPaused  core.Opt[string] `json:"sending_paused"` // null resumes sending
-	Hold           *bool            `json:"hold"`           // with status suspended or password: what waits is held
+	UserID         string                      `path:"user_id"`
+	Name           *string                     `json:"name" max:"200"`
+	Password       *string                     `json:"password"`
+	Footer         core.Opt[string]            `json:"footer" max:"10000"`
+	DailySendLimit core.Opt[int]               `json:"daily_send_limit" min:"0" max:"10000000"`
+	ForwardTo      core.Opt[string]            `json:"forward_to"`
+	Relay          core.Opt[string]            `json:"relay" max:"100"`
+	QuotaBytes     core.Opt[int64]             `json:"quota_bytes" min:"0" max:"1000000000000000"`
+	Status         *string                     `json:"status" enum:"active|suspended"`
+	SendingPaused  core.Opt[core.SendingPause] `json:"sending_paused"` // null resumes sending
+	Hold           *bool                       `json:"hold"`           // with status suspended or password: what waits is held
 }
 
 func (in *UpdateEmailUserIn) empty() bool {
@@ -50,7 +50,7 @@ func (in *UpdateEmailUserIn) check() error {
 	if in.SendingPaused.Set && !in.SendingPaused.Null {
 		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
 	}
-	if in.holds() && in.Password == nil && (in.Status == nil || *in.Status != "suspended") {
+	if in.holds() && in.Password == nil && (in.Status == nil || *in.Status != store.MailboxSuspended) {
 		return core.Invalid("hold", "conflict", "goes with a new password, or with the status suspended")
 	}
 	if in.ForwardTo.Value == "" {
@@ -216,8 +216,8 @@ type EmailUserDeleted struct {
 	JobID   string `json:"job_id" words:"ours"`
 }
 
-// DeleteEmailUserIn is the request of delete_email_user. With hold, what the mailbox has waiting to be
-// sent is held, in the place of cancelled.
+// DeleteEmailUserIn is the request of delete_email_user. With hold, what the mailbox has waiting to
+// be sent is held, in the place of cancelled.
 type DeleteEmailUserIn struct {
 	UserID string `path:"user_id"`
 	Hold   bool   `query:"hold"`

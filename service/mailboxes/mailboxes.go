@@ -18,35 +18,35 @@ import (
 
 // An EmailUser is a mailbox as the API shows it: never with its password.
 type EmailUser struct {
-	ID             string                   `json:"id" words:"ours"`
-	UserID         string                   `json:"user_id" words:"ours"`
-	Email          string                   `json:"email" words:"ours"`
-	Username       string                   `json:"username" words:"ours"`
-	Domain         string                   `json:"domain" words:"ours"`
-	DomainID       string                   `json:"domain_id" words:"ours"`
-	Name           string                   `json:"name" words:"ours"`
-	Status         string                   `json:"status" enum:"pending|active|suspended|error|deleting"`
-	Error          *core.JobFailure         `json:"error"`
-	Type           string                   `json:"type" enum:"hosted|external"`
-	DailySendLimit *int                     `json:"daily_send_limit"`
-	SentToday      int                      `json:"sent_today"`
-	SendingPaused  *reputation.SendingPause `json:"sending_paused"`
-	SMTPHost       string                   `json:"smtp_host" words:"ours"`
-	SMTPPort       int                      `json:"smtp_port"`
-	SMTPSecurity   string                   `json:"smtp_security" enum:"tls|starttls|none"`
-	IMAPHost       string                   `json:"imap_host" words:"ours"`
-	IMAPPort       int                      `json:"imap_port"`
-	IMAPSecurity   string                   `json:"imap_security" enum:"tls|starttls|none"`
-	Footer         *string                  `json:"footer" words:"ours"`
-	ForwardTo      *string                  `json:"forward_to" words:"ours"`
-	Relay          *string                  `json:"relay" words:"ours"`
-	QuotaBytes     *int64                   `json:"quota_bytes"`
-	UsedBytes      int64                    `json:"used_bytes"`
-	UnreadCount    int64                    `json:"unread_count"`
-	LastSyncAt     core.Time                `json:"last_sync_at"`
-	LastLoginAt    core.Time                `json:"last_login_at"`
-	CreatedAt      core.Time                `json:"created_at"`
-	UpdatedAt      core.Time                `json:"updated_at"`
+	ID             string             `json:"id" words:"ours"`
+	UserID         string             `json:"user_id" words:"ours"`
+	Email          string             `json:"email" words:"ours"`
+	Username       string             `json:"username" words:"ours"`
+	Domain         string             `json:"domain" words:"ours"`
+	DomainID       string             `json:"domain_id" words:"ours"`
+	Name           string             `json:"name" words:"ours"`
+	Status         string             `json:"status" enum:"pending|active|suspended|error|deleting"`
+	Error          *core.JobFailure   `json:"error"`
+	Type           string             `json:"type" enum:"hosted|external"`
+	DailySendLimit *int               `json:"daily_send_limit"`
+	SentToday      int                `json:"sent_today"`
+	SendingPaused  *core.SendingPause `json:"sending_paused"`
+	SMTPHost       string             `json:"smtp_host" words:"ours"`
+	SMTPPort       int                `json:"smtp_port"`
+	SMTPSecurity   string             `json:"smtp_security" enum:"tls|starttls|none"`
+	IMAPHost       string             `json:"imap_host" words:"ours"`
+	IMAPPort       int                `json:"imap_port"`
+	IMAPSecurity   string             `json:"imap_security" enum:"tls|starttls|none"`
+	Footer         *string            `json:"footer" words:"ours"`
+	ForwardTo      *string            `json:"forward_to" words:"ours"`
+	Relay          *string            `json:"relay" words:"ours"`
+	QuotaBytes     *int64             `json:"quota_bytes"`
+	UsedBytes      int64              `json:"used_bytes"`
+	UnreadCount    int64              `json:"unread_count"`
+	LastSyncAt     core.Time          `json:"last_sync_at"`
+	LastLoginAt    core.Time          `json:"last_login_at"`
+	CreatedAt      core.Time          `json:"created_at"`
+	UpdatedAt      core.Time          `json:"updated_at"`
 }
 
 // mailboxOut shows a mailbox as it is in tx.
@@ -59,7 +59,7 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 	out := EmailUser{
 		ID: mb.ID, UserID: mb.ID, Email: mb.Email, Username: username, Domain: domain, DomainID: mb.DomainID, Name: mb.Name,
 		Status: shownStatus(mb), Error: mailboxFailure(mb), Type: mb.Type, DailySendLimit: mb.DailySendLimit,
-		SendingPaused: reputation.PauseOut(mb.SendingPaused),
+		SendingPaused: core.PauseOut(mb.SendingPaused),
 		Footer:        core.OrNull(mb.Footer), ForwardTo: core.OrNull(mb.ForwardTo), Relay: core.OrNull(mb.Relay), QuotaBytes: mb.QuotaBytes,
 		UsedBytes: used.Bytes, UnreadCount: used.Unseen, LastSyncAt: core.Time{Time: mb.LastSyncAt}, LastLoginAt: core.Time{Time: mb.LastLoginAt},
 		CreatedAt: core.Time{Time: mb.CreatedAt}, UpdatedAt: core.Time{Time: mb.UpdatedAt},

@@ -119,8 +119,8 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 		s.logAttempt(ctx, d)
 	})
 
-	// It may have to wait: for somebody to release it or to let its sender send again, for its time, for a next hop that gets too much, or for others that are
-	// forwarded to the same address.
+	// It may have to wait: for somebody to release it, or to let its sender send, for its time, for
+	// a next hop that gets too much, or for others that are forwarded to the same address.
 	if d.held {
 		return s.holdRow(d), nil
 	}

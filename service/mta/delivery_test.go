@@ -41,7 +41,7 @@ func TestRelayMintsOneIDForEachRecipient(t *testing.T) {
 		id := i.Row(e["recipient"].(string)).ProviderMessageID
 		want := map[string]any{
 			"original_message_id": sent.MessageID, "provider_message_id": id, "provider": "r1", "sender": "ann@example.test",
-			"sending_domain": "example.test", "user_id": ann.ID, "recipient": e["recipient"], "relayed_at": e["relayed_at"],
+			"sending_domain": "example.test", "user_id": ann.ID, "recipient": e["recipient"], "relayed_at": e["relayed_at"], "tags": map[string]any{},
 		}
 		if fmt.Sprint(e) != fmt.Sprint(want) || !strings.HasSuffix(id, "@email.amazonses.com>") || e["relayed_at"] == nil {
 			t.Errorf("event %v, want %v", e, want)

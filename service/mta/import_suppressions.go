@@ -16,8 +16,8 @@ import (
 // suppressionsAtATime is how many addresses one transaction adds.
 const suppressionsAtATime = 500
 
-// ImportSuppressionsIn is the body of import_suppressions: a list of addresses, or the text of a CSV
-// file, which may also be the body itself.
+// ImportSuppressionsIn is the body of import_suppressions: a list of addresses, or the text of a
+// CSV file, which may also be the body itself.
 type ImportSuppressionsIn struct {
 	Emails []string `json:"emails" max:"10000" items:"judged"`
 	Reason string   `json:"reason" enum:"bounce|complaint|manual|"` // manual if it is missing

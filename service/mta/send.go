@@ -126,7 +126,7 @@ type SentRecipient struct {
 // SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message
 // that it answers.
 func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn) (*EmailQueued, error) {
-	if in.TemplateID == "" && who.Request.Fields != nil && !slices.Contains(who.Request.Fields, "subject") {
+	if in.TemplateID == "" && who.Request != nil && who.Request.Fields != nil && !slices.Contains(who.Request.Fields, "subject") {
 		return nil, core.Invalid("subject", "required", "is required, unless template_id is given")
 	}
 	return s.sendEmail(ctx, who, in, func(tx *store.Tx, out *EmailQueued) error { return s.KeepAnswer(ctx, tx, out) })

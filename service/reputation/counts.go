@@ -32,8 +32,8 @@ func counted(row *store.Outgoing, forward bool) bool {
 	return row.MailboxID != "" && !forward && row.Transport != store.OutgoingTransportLocal
 }
 
-// Attempted counts an attempt to hand a message on, whose row the caller writes. It is told of each,
-// in the transaction that notes it, and judges whether its sender may go on.
+// Attempted counts an attempt to hand a message on, whose row the caller writes. It is told of
+// each, in the transaction that notes it, and judges whether its sender may go on.
 func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r deliver.Result) error {
 	if !counted(row, forward) {
 		return nil
@@ -151,7 +151,8 @@ func add(to *store.HourCount, h store.HourCount, sign int) {
 	to.Complained += sign * h.Complained
 }
 
-// lastDay sums what came of a subject's mail in the last 24 hours, or since its counting began anew.
+// lastDay sums what came of a subject's mail in the last 24 hours, or since its counting began
+// anew.
 func lastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (sum store.HourCount, err error) {
 	now := tx.Now().UTC()
 	first := now.Truncate(time.Hour).Add(-23 * time.Hour)

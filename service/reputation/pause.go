@@ -153,8 +153,8 @@ const (
 	EventAlert  = "sending.alert"
 )
 
-// An Alert is the data of sending.alert.
-type Alert struct {
+// A SendingAlert is the data of sending.alert.
+type SendingAlert struct {
 	Kind    string    `json:"kind" enum:"limit|bounces|complaints|blocked"`
 	Scope   string    `json:"scope" enum:"mailbox|domain|account"`
 	Subject string    `json:"subject" words:"ours"`
@@ -213,7 +213,7 @@ func (s *Service) tell(tx *store.Tx, a *store.SendAlert, name string) error {
 	if err := store.SendAlerts.Put(tx, a); err != nil {
 		return err
 	}
-	data := Alert{Kind: a.Kind, Scope: a.Scope, Subject: name, Reply: core.OrNull(a.Reply), Advice: a.Advice}
+	data := SendingAlert{Kind: a.Kind, Scope: a.Scope, Subject: name, Reply: core.OrNull(a.Reply), Advice: a.Advice}
 	if a.Kind == KindLimit {
 		data.Until = core.Time{Time: a.Until}
 	}

@@ -31,20 +31,6 @@ type Windows struct {
 	Month Window `json:"30d"`
 }
 
-// A SendingPause says why and since when somebody may not send.
-type SendingPause struct {
-	Reason string    `json:"reason" enum:"bounces|complaints"`
-	At     core.Time `json:"at"`
-}
-
-// PauseOut shows a pause; nil for none.
-func PauseOut(p *store.SendingPaused) *SendingPause {
-	if p == nil {
-		return nil
-	}
-	return &SendingPause{p.Reason, core.Time{Time: p.At}}
-}
-
 // AccountReputation is what became of the mail of an account.
 type AccountReputation struct {
 	Windows Windows `json:"windows"`
@@ -52,18 +38,18 @@ type AccountReputation struct {
 
 // DomainReputation is what became of the mail of a domain.
 type DomainReputation struct {
-	DomainID      string        `json:"domain_id" words:"ours"`
-	Domain        string        `json:"domain" words:"ours"`
-	SendingPaused *SendingPause `json:"sending_paused"`
-	Windows       Windows       `json:"windows"`
+	DomainID      string             `json:"domain_id" words:"ours"`
+	Domain        string             `json:"domain" words:"ours"`
+	SendingPaused *core.SendingPause `json:"sending_paused"`
+	Windows       Windows            `json:"windows"`
 }
 
 // MailboxReputation is what became of the mail of a mailbox.
 type MailboxReputation struct {
-	UserID        string        `json:"user_id" words:"ours"`
-	Email         string        `json:"email" words:"ours"`
-	SendingPaused *SendingPause `json:"sending_paused"`
-	Windows       Windows       `json:"windows"`
+	UserID        string             `json:"user_id" words:"ours"`
+	Email         string             `json:"email" words:"ours"`
+	SendingPaused *core.SendingPause `json:"sending_paused"`
+	Windows       Windows            `json:"windows"`
 }
 
 // DestinationReputation is what became of mail to those whose mail one operator takes.
@@ -102,8 +88,8 @@ type tally struct {
 	domains []string
 }
 
-// GetReputation tells what became of the mail of the account, its domains and mailboxes, and at whom
-// it arrives.
+// GetReputation tells what became of the mail of the account, its domains and mailboxes, and at
+// whom it arrives.
 func (s *Service) GetReputation(_ context.Context, who core.Actor, in ReputationIn) (*Reputation, error) {
 	out := &Reputation{Domains: []DomainReputation{}, Mailboxes: []MailboxReputation{}, Destinations: []DestinationReputation{}, AsOf: core.Time{Time: s.Now()}}
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -192,7 +178,7 @@ func (s *Service) GetReputation(_ context.Context, who core.Actor, in Reputation
 				if err != nil {
 					return err
 				}
-				out.Domains = append(out.Domains, DomainReputation{d.ID, d.Name, PauseOut(d.SendingPaused), w})
+				out.Domains = append(out.Domains, DomainReputation{d.ID, d.Name, core.PauseOut(d.SendingPaused), w})
 			case strings.HasPrefix(subject, "eu_") && len(out.Mailboxes) < reportMost && (onlyMailbox == "" || onlyMailbox == subject):
 				mb, err := store.Mailboxes.Read(tx, subject)
 				if core.IsGone(err) {
@@ -202,7 +188,7 @@ func (s *Service) GetReputation(_ context.Context, who core.Actor, in Reputation
 					return err
 				}
 				if onlyDomain == "" || mb.DomainID == onlyDomain {
-					out.Mailboxes = append(out.Mailboxes, MailboxReputation{mb.ID, mb.Email, PauseOut(mb.SendingPaused), w})
+					out.Mailboxes = append(out.Mailboxes, MailboxReputation{mb.ID, mb.Email, core.PauseOut(mb.SendingPaused), w})
 				}
 			}
 		}

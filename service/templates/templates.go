@@ -1,5 +1,5 @@
-// Package templates keeps texts with variables that messages are made of, and fills them in. It does
-// not know who sends them to whom.
+// Package templates keeps texts with variables that messages are made of, and fills them in. It
+// does not know who sends them to whom.
 package templates
 
 import (
@@ -122,7 +122,7 @@ func check(t *store.MessageTemplate) error {
 		return core.Invalid("subject", "invalid", "must be one line of text, without control characters")
 	}
 	if t.Text == "" && t.HTML == "" {
-		return core.Invalid("text", "required", "a template must have text, html or both")
+		return core.Invalid("html", "required", "a template must have text, html or both")
 	}
 	_, err := Content{t.Subject, t.Text, t.HTML}.Variables()
 	return err
