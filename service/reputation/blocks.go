@@ -35,7 +35,7 @@ var blocks = []block{
 	{says(`cloudmark|csi\.cloudmark`), "Cloudmark blocks the address of this host. Ask for it to be taken off at https://csi.cloudmark.com/en/reset/."},
 	{says(`5\.7\.1\b.*(block ?list|blacklist|black list|\bRBL\b|\bDNSBL\b|listed (at|in|by|on))`), generalAdvice},
 	{says(`\b(blocked|rejected|refused|denied)\b.*(using|by|due to|because of).*(block ?list|blacklist|\bRBL\b|\bDNSBL\b|zen\.|bl\.|dnsbl)`), generalAdvice},
-	{says(`(your|sending|client) (ip|host|server|address|mta).*(block ?list|blacklist|blocked|banned|poor reputation|bad reputation)`), generalAdvice},
+	{says(`(your|sending|client) (ip|host|server|address|mta).*(block ?list|blacklist|blocked|banned)`), generalAdvice},
 	{says(`(ip|host|server|sender|domain).*(reputation).*(low|poor|bad)|(low|poor|bad) (ip |sender |domain )?reputation`), "The receiver refuses mail for the reputation of this host or domain. Send less for some days, only to people who expect it, and see that SPF, DKIM and DMARC are right."},
 }
 
