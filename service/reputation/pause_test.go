@@ -69,16 +69,15 @@ func TestPauseByBounces(t *testing.T) {
 	if told["email"] != ann.Email || told["reason"] != "bounces" || told["sent"] != 50.0 || told["bounced"] != 6.0 || told["domain"] != "example.test" {
 		t.Errorf("email_user.paused: %v", told)
 	}
-	eventually(t, "a letter", func() bool { return len(i.Folder(owner, "INBOX")) > 0 })
-	letters := 0
-	for _, m := range i.Folder(owner, "INBOX") {
-		if strings.Contains(string(m.Raw), "ann@example.test is paused") {
-			letters++
+	letters := func() (n int) {
+		for _, m := range i.Folder(owner, "INBOX") {
+			if strings.Contains(string(m.Raw), "ann@example.test is paused") {
+				n++
+			}
 		}
+		return n
 	}
-	if letters != 1 {
-		t.Errorf("%d letters", letters)
-	}
+	eventually(t, "a letter", func() bool { return letters() == 1 })
 	if _, err := i.Send(ann, mta.SendEmailIn{To: numbered("c", 0, 1), Subject: "s"}); refusedFor(err) == "<nil>" || !servicetest.HasCode(err, "sending_paused") {
 		t.Errorf("it sends: %v", err)
 	}
