@@ -60,6 +60,9 @@ async function send(h) {
   for (const to of ['anna@far.test', 'gone@far.test', 'later@far.test']) {
     await h.api('POST', `/v1/email-users/${h.box.user_id}/inbox/send`, { to: [to], subject: 'Your berth', text: 'It is berth 14.' })
   }
+  await h.api('POST', '/v1/message-templates', { name: 'Berth', subject: 'Your berth, {{name}}', text: 'It is berth {{berth}}.' })
+  const later = { to: ['soon@far.test'], subject: 'Your berth tomorrow', text: 'It is berth 15.', send_at: new Date(Date.now() + 9e7).toISOString(), tags: { kind: 'berth' } }
+  h.scheduled = { id: (await h.api('POST', `/v1/email-users/${h.box.user_id}/inbox/send`, later)).recipients[0].id }
   const of = async (status) => (await h.api('GET', '/v1/messages?status=' + status)).data[0]
   await until('they were tried', async () => await of('bounced') && await of('deferred') && await of('relayed'))
   h.bounced = await of('bounced')
@@ -74,7 +77,7 @@ export async function placesOf(h) {
   return {
     overview: '/', inbox: '/inbox', message: `/inbox/${h.box.user_id}/${letter.uid}`, compose: '/compose',
     mailboxes: '/mailboxes', mailbox: '/mailboxes/' + h.box.user_id, bulk: '/mailboxes/bulk', templates: '/mailboxes/templates',
-    sent: '/sent', 'sent-bounced': '/sent/' + h.bounced.id, 'sent-deferred': '/sent/' + h.deferred.id, suppressions: '/sent/suppressions', lookup: '/sent/lookup',
+    sent: '/sent', 'sent-bounced': '/sent/' + h.bounced.id, 'sent-deferred': '/sent/' + h.deferred.id, suppressions: '/sent/suppressions', reputation: '/sent/reputation', 'message-templates': '/sent/templates', 'sent-scheduled': '/sent/' + h.scheduled.id, lookup: '/sent/lookup',
     domains: '/domains', domain: d, 'domain-pending': '/domains/' + h.waiting.domain_id, 'domain-manual': '/domains/' + h.manual.domain_id,
     'domain-failing': '/domains/' + h.second.id, add: '/domains/add', buy: '/domains/add?way=buy',
     ...Object.fromEntries(['dns', 'records', 'dmarc', 'mail', 'reports', 'mailboxes', 'jobs', 'settings'].map((tab) => ['domain-' + tab, `${d}/${tab}`])),

@@ -33,7 +33,7 @@ const kindsOf: Partial<Record<Operation, Kind[]>> = {
   list_email_users: ['mailbox'], list_domain_email_users: ['mailbox'], get_email_user: ['mailbox', 'inbox', 'message'],
   list_templates: ['template'],
   list_inbox: ['inbox'], list_email_user_inbox: ['inbox'], get_message: ['inbox'],
-  list_messages: ['message'], get_sent_message: ['message'], list_suppressions: ['suppression'],
+  list_messages: ['message'], get_reputation: ['message', 'mailbox', 'domain'], get_sent_message: ['message'], list_suppressions: ['suppression'],
   list_webhooks: ['webhook'], get_webhook: ['webhook'], list_webhook_deliveries: ['delivery'],
   list_jobs: ['job'], get_job: ['job'], list_events: ['event'],
   list_tokens: ['token'], list_team_users: ['user'],

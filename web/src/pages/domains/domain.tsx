@@ -2,6 +2,7 @@
 import type { ComponentType } from 'preact'
 import { useQuery } from '../../api/query'
 import { Badge, Empty, LinkButton, Page, Show, Tabs } from '../../ui'
+import { Paused } from '../mailboxes/paused'
 import { Dmarc } from './dmarc'
 import { Dns } from './dns'
 import { DomainJobs } from './jobs'
@@ -45,7 +46,7 @@ export function DomainPage({ id, tab = '' }: { id: string; tab?: string }) {
       <Show of={domain}>
         {(d) => {
           if (!at) return <Empty icon="search" title="Page not found" action={<LinkButton href={'/domains/' + id}>Back to domain</LinkButton>} />
-          return <>{tab === '' && <NextStep domain={d} reload={domain.reload} />}<at.page domain={d} reload={domain.reload} /></>
+          return <><Paused of={d.sending_paused} name={d.domain} domain={d.id} />{tab === '' && <NextStep domain={d} reload={domain.reload} />}<at.page domain={d} reload={domain.reload} /></>
         }}
       </Show>
       <Repairs />

@@ -3,20 +3,24 @@ import { useRef, useState } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go } from '../../router'
-import { ask, Badge, Bar, Button, bytes, Card, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told, Wrong } from '../../ui'
+import { ask, Badge, Bar, Button, bytes, Card, Check, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told, Wrong } from '../../ui'
 import { UniversalNotice } from '../inbox/head'
+import { Held, Paused } from './paused'
 import { fromMiB, passwordAgain, StatusBadge, toMiB, type MailboxOut } from './words'
 
 export function Mailbox({ id }: { id: string }) {
   const mailbox = useQuery('get_email_user', { user_id: id }, { only: (c) => c.id === id })
-  const [password, setPassword] = useState(false)
+  const [password, setPassword] = useState(false), [suspending, setSuspending] = useState(false)
   const u = mailbox.data
+  const held = useQuery('list_messages', { limit: 1, status: 'held', mailbox: u?.email }, { when: u !== undefined })
   return (
     <Page title={u?.email ?? 'Mailbox'} heading={u && <span class="row">{u.email} <StatusBadge status={u.status} />{u.type === 'external' && <Badge plain tone="info">external</Badge>}</span>}
-      intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onPassword={() => setPassword(true)} />}>
+      intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onPassword={() => setPassword(true)} onSuspend={() => setSuspending(true)} />}>
       <Show of={mailbox}>
         {(u) => (
           <>
+            <Paused of={u.sending_paused} name={u.email} mailbox={u.id} />
+            {held.data && held.data.data.length > 0 && <Held id={u.id} email={u.email} />}
             {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={u.error} /></Notice>}
             {u.type === 'external' && <UniversalNotice />}
             {u.status === 'pending' && u.type === 'external' && <Notice>Mail has not been fetched yet.</Notice>}
@@ -28,6 +32,7 @@ export function Mailbox({ id }: { id: string }) {
               {can('update_email_user') && <Settings key={u.id} of={u} />}
             </div>
             {password && <Password of={u} onClose={() => setPassword(false)} />}
+            {suspending && <Suspend of={u} onClose={() => setSuspending(false)} />}
           </>
         )}
       </Show>
@@ -35,11 +40,11 @@ export function Mailbox({ id }: { id: string }) {
   )
 }
 
-function Actions({ of: u, onPassword }: { of: MailboxOut; onPassword: () => void }) {
+function Actions({ of: u, onPassword, onSuspend }: { of: MailboxOut; onPassword: () => void; onSuspend: () => void }) {
   const suspended = u.status === 'suspended'
-  const turn = async () => {
-    await call('update_email_user', { user_id: u.id, status: suspended ? 'active' : 'suspended' })
-    told(suspended ? `${u.email} is active again.` : `${u.email} is suspended.`)
+  const activate = async () => {
+    await call('update_email_user', { user_id: u.id, status: 'active' })
+    told(`${u.email} is active again.`)
   }
   const remove = () => ask({
     title: `Delete ${u.email}?`, action: 'Delete', typed: u.email, text: 'All of its mail is deleted too. This can’t be undone.',
@@ -56,7 +61,7 @@ function Actions({ of: u, onPassword }: { of: MailboxOut; onPassword: () => void
       {can('update_email_user') && (
         <Menu label="More actions">
           <Button look="ghost" small icon="key" onClick={onPassword}>Set password</Button>
-          <Button look="ghost" small icon={suspended ? 'play' : 'pause'} onClick={turn}>{suspended ? 'Activate' : 'Suspend'}</Button>
+          <Button look="ghost" small icon={suspended ? 'play' : 'pause'} onClick={suspended ? activate : onSuspend}>{suspended ? 'Activate' : 'Suspend'}</Button>
           <Button look="ghost" small icon="trash" onClick={remove}>Delete</Button>
         </Menu>
       )}
@@ -139,12 +144,33 @@ function Settings({ of: u }: { of: MailboxOut }) {
   )
 }
 
+function Suspend({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
+  const [hold, setHold] = useState(false)
+  const submit = async () => {
+    await call('update_email_user', { user_id: u.id, status: 'suspended', hold })
+    told(`${u.email} is suspended.`)
+    onClose()
+  }
+  return (
+    <Dialog title={`Suspend ${u.email}?`} onClose={onClose}>
+      <Form submit="Suspend" danger onSubmit={submit}>
+        <p>Mail clients can’t log in, nothing can be sent, and incoming mail is refused, until you activate it again.</p>
+        <HoldCheck checked={hold} onChange={setHold} />
+      </Form>
+    </Dialog>
+  )
+}
+
+function HoldCheck({ checked, onChange }: { checked: boolean; onChange: (on: boolean) => void }) {
+  return <Check label="Hold waiting messages" hint="Messages that are queued or scheduled stay on hold until you send or discard them. Otherwise they are still sent." checked={checked} onChange={onChange} />
+}
+
 function Password({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
-  const [text, setText] = useState(''), [made, setMade] = useState<string>()
+  const [text, setText] = useState(''), [made, setMade] = useState<string>(), [hold, setHold] = useState(false)
   const external = u.type === 'external'
   const submit = async () => {
     const password = text || generated()
-    await call('update_email_user', { user_id: u.id, password })
+    await call('update_email_user', { user_id: u.id, password, ...(hold && { hold }) })
     if (external) call('refresh_email_user_inbox', { user_id: u.id }).catch(failed)
     if (text) {
       told(external ? 'Password changed. Fetching mail.' : 'Password changed.')
@@ -157,6 +183,7 @@ function Password({ of: u, onClose }: { of: MailboxOut; onClose: () => void }) {
         <Form submit="Set password" onSubmit={submit} disabled={external && !text}>
           <TextField label="Password" name="password" type="password" value={text} onInput={setText} autoComplete={external ? 'off' : 'new-password'} autoFocus
             hint={external ? `The password for ${u.imap_host}. Mail is fetched with it at once.` : 'Leave empty to generate one. Mail clients that use the old password stop working.'} />
+          <HoldCheck checked={hold} onChange={setHold} />
         </Form>
       )}
     </Dialog>

@@ -1,8 +1,9 @@
 // One recipient's life of a sent message.
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Button, Card, Copyable, Facts, Notice, Page, plural, Show, Time, told, words } from '../../ui'
-import { StatusBadge, statuses, waits } from './words'
+import { useState } from 'preact/hooks'
+import { ask, Badge, Button, Card, Copyable, Dialog, Facts, Form, Notice, Page, plural, Show, TextField, Time, told, words } from '../../ui'
+import { localTime, mayRetry, StatusBadge, statuses, waits } from './words'
 
 type Detail = Schemas['SentMessageDetail']
 type Attempt = Schemas['SentAttempt']
@@ -18,6 +19,7 @@ export function Message({ id }: { id: string }) {
 }
 
 function Actions({ of: m }: { of: Detail }) {
+  const [moving, setMoving] = useState(false)
   if (!waits(m)) return null
   const cancel = () => ask({
     title: 'Cancel this message?', action: 'Cancel message', text: `${m.recipient} will not receive this message. Its other recipients still will.`,
@@ -28,9 +30,27 @@ function Actions({ of: m }: { of: Detail }) {
   })
   return (
     <>
-      {can('retry_message') && <Button icon="refresh" onClick={() => retry(m.id)}>Retry now</Button>}
+      {mayRetry(m) && can('retry_message') && <Button icon="refresh" onClick={() => retry(m.id)}>Retry now</Button>}
+      {m.status === 'scheduled' && can('update_scheduled_message') && <Button icon="clock" onClick={() => setMoving(true)}>Change time</Button>}
+      {moving && <Move of={m} onClose={() => setMoving(false)} />}
       {can('cancel_message') && <Button look="danger" icon="ban" onClick={cancel}>Cancel message</Button>}
     </>
+  )
+}
+
+function Move({ of: m, onClose }: { of: Detail; onClose: () => void }) {
+  const [at, setAt] = useState(localTime(new Date(m.send_at!)))
+  const submit = async () => {
+    await call('update_scheduled_message', { id: m.id, send_at: new Date(at).toISOString() })
+    told('The time was changed.')
+    onClose()
+  }
+  return (
+    <Dialog title="Change time" onClose={onClose}>
+      <Form submit="Save" onSubmit={submit} disabled={!at}>
+        <TextField label="Send at" name="send_at" type="datetime-local" value={at} onInput={setAt} hint={`For ${m.recipient} only. At most 30 days ahead.`} autoFocus />
+      </Form>
+    </Dialog>
   )
 }
 
@@ -54,6 +74,9 @@ function Details({ of: m }: { of: Detail }) {
             ['From', m.user_id ? <a href={`/mailboxes/${m.user_id}`}>{m.sender}</a> : m.sender],
             ['To', m.recipient],
             ['Queued', <Time of={m.queued_at} form="at" />],
+            ['Scheduled for', m.send_at && <Time of={m.send_at} form="at" />],
+            ['Tags', Object.keys(m.tags).length > 0 && <span class="row">{Object.entries(m.tags).map(([name, value]) => <Badge key={name} plain>{name}: {value}</Badge>)}</span>],
+            ['Encryption', m.require_tls && 'required on the whole way'],
             ['Updated', <Time of={m.updated_at} form="at" />],
             ['Route', m.provider ? `${m.transport} ${m.provider}` : m.transport],
             ['Message-ID', <Copyable text={m.message_id} />],

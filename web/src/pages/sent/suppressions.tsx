@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
 import { params, setParams } from '../../router'
-import { ask, Badge, Button, Card, Dialog, Empty, Form, IconButton, LongList, Page, Select, TextField, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, Dialog, Empty, Form, IconButton, LongList, Page, plural, Select, TextArea, TextField, Time, told } from '../../ui'
 import { SentTabs } from './tabs'
 
 type Suppression = Schemas['Suppression']
@@ -12,16 +12,20 @@ const reasons: [Reason, string][] = [['', 'Any reason'], ['bounce', 'Bounce: the
 
 export function Suppressions() {
   const reason = (params.value.get('reason') ?? '') as Reason
-  const [adding, setAdding] = useState(false)
+  const [adding, setAdding] = useState(false), [importing, setImporting] = useState(false)
   const pages = usePages('list_suppressions', { limit: 50, reason: reason || undefined }, (s) => s.email)
   return (
     <Page title="Suppression list" heading="Sent" intro="No mail is sent to these addresses, because they bounced or reported spam. This protects your domains’ reputation."
-      tabs={<SentTabs current="suppressions" />} actions={can('create_suppression') && <Button icon="plus" onClick={() => setAdding(true)}>Add address</Button>}>
+      tabs={<SentTabs current="suppressions" />} actions={<>
+        {can('import_suppressions') && <Button icon="upload" onClick={() => setImporting(true)}>Import</Button>}
+        {can('create_suppression') && <Button icon="plus" onClick={() => setAdding(true)}>Add address</Button>}
+      </>}>
       <div class="sent-filters"><Select label="Reason" value={reason} onChange={(reason) => setParams({ reason })} options={reasons} /></div>
       <Card flush>
         <LongList pages={pages} idOf={(s) => s.email} height={52} label="Suppressed addresses" row={(s) => <Line of={s} onGone={() => pages.drop(new Set([s.email]))} />}
           empty={<Empty icon="shield" title={reason ? 'No addresses match' : 'No suppressed addresses'}>Hard bounces and spam complaints are added automatically.</Empty>} />
       </Card>
+      {importing && <Import onClose={() => setImporting(false)} onDone={pages.reload} />}
       {adding && <Add onClose={() => setAdding(false)} onDone={pages.reload} />}
     </Page>
   )
@@ -44,6 +48,25 @@ function Line({ of: s, onGone }: { of: Suppression; onGone: () => void }) {
       <span class="sent-when muted small"><Time of={s.created_at} form="short" /></span>
       {can('delete_suppression') && <IconButton look="ghost" small icon="trash" label={`Remove ${s.email} from the list`} onClick={remove} />}
     </div>
+  )
+}
+
+function Import({ onClose, onDone }: { onClose: () => void; onDone: () => Promise<void> }) {
+  const [text, setText] = useState(''), [reason, setReason] = useState<Suppression['reason']>('manual')
+  const submit = async () => {
+    const given = text.split(/[\s,;]+/).filter(Boolean)
+    const { added, already, invalid } = await call('import_suppressions', { emails: given, reason })
+    told(`${plural(added, 'address', 'addresses')} added, ${already} were there before${invalid.length > 0 ? `, ${invalid.length} are not valid: ${invalid.slice(0, 3).join(', ')}` : ''}.`)
+    onClose()
+    await onDone()
+  }
+  return (
+    <Dialog title="Import addresses" onClose={onClose}>
+      <Form submit="Import" onSubmit={submit} disabled={text.trim() === ''}>
+        <TextArea label="Addresses" name="emails" value={text} onInput={setText} rows={8} mono autoFocus hint="One per line. At most 10 000 at a time." />
+        <Select label="Reason" name="reason" value={reason} onChange={setReason} options={reasons.slice(1) as [Suppression['reason'], string][]} />
+      </Form>
+    </Dialog>
   )
 }
 

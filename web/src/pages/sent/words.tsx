@@ -7,6 +7,8 @@ export type Status = Row['status']
 
 export const statuses: Record<Status, { tone: Tone; means: string }> = {
   queued: { tone: 'none', means: 'Waiting to be sent.' },
+  scheduled: { tone: 'info', means: 'Waiting for the time it is scheduled for.' },
+  held: { tone: 'warn', means: 'On hold: it was waiting when the mailbox was suspended, deleted or got a new password.' },
   sent: { tone: 'ok', means: 'Accepted by the recipient’s mail server.' },
   delivered: { tone: 'ok', means: 'Delivered to a mailbox on this server.' },
   relayed: { tone: 'ok', means: 'Accepted by the relay for delivery.' },
@@ -22,7 +24,17 @@ export function StatusBadge({ status }: { status: Status }) {
   return <Badge tone={statuses[status].tone}>{status}</Badge>
 }
 
-/** Whether it still waits to be sent, so that it can be tried at once or taken back. */
+/** Whether it still waits to be sent, so that it can be taken back. */
 export function waits(row: Row): boolean {
+  return mayRetry(row) || row.status === 'scheduled' || row.status === 'held'
+}
+
+/** Whether it can be tried at once. */
+export function mayRetry(row: Row): boolean {
   return row.status === 'queued' || row.status === 'deferred'
+}
+
+/** A time as an input of the type datetime-local has it, in the viewer's zone. */
+export function localTime(at: Date): string {
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16)
 }

@@ -7,8 +7,12 @@ export type Webhook = Schemas['Webhook']
 export const eventTypes: [type: string, means: string][] = [
   ['email.received', 'A message arrived in a mailbox.'],
   ['message.relayed', 'A relay accepted a message and gave it a new Message-ID.'],
+  ['email.delivered', 'A recipient’s mail server accepted a message. Not for mail through a relay.'],
+  ['email.delayed', 'A recipient’s mail server did not accept a message yet.'],
   ['email.bounced', 'A sent message bounced.'],
   ['email.complained', 'A recipient reported a message as spam.'],
+  ['sending.alert', 'Sending is near a limit, much of it bounces, or a receiver blocks this server.'],
+  ['email_user.paused', 'A mailbox or domain can no longer send, because too much of its mail bounced or was reported as spam.'],
   ['domain.created', 'A domain was added.'],
   ['domain.ready', 'A domain is ready for mail.'],
   ['domain.dns_failed', 'A domain’s DNS records are missing or wrong.'],
