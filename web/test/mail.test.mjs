@@ -34,6 +34,7 @@ describe('mail', { concurrency: 2 }, () => {
       for (const [does, then] of [['Suspend', 'is suspended'], ['Activate', 'is active again']]) {
         await p.getByRole('button', { name: 'More actions' }).click()
         await p.getByRole('button', { name: does }).click()
+        if (does === 'Suspend') await p.getByRole('dialog').getByRole('button', { name: 'Suspend' }).click()
         await toast(p, then)
       }
       await p.getByRole('button', { name: 'More actions' }).click()

@@ -167,6 +167,7 @@ async function walk(places) {
     const name = nameOf(e), typed = /^Type (.*) to confirm$/.exec(name)
     if (typed) return typed[1]
     if (e.type === 'date') return '2026-01-02'
+    if (e.type === 'datetime-local') return e.value
     if (e.value.startsWith('v=DMARC1')) return e.value + '; fo=1'
     if (e.type === 'number') return String(Number(e.value || 4) + 1)
     if (e.type === 'email' || e.inputMode === 'email' || /^(To|Cc|Bcc|Usernames)$/.test(name)) return 'walker@far.test'

@@ -35,7 +35,7 @@ before(async () => {
   const rare = await laden(h)
   const usual = await placesOf(h)
   places = { ...usual, ...rare }
-  pressedAt = Object.values(soak ? places : { ...usual, external: rare['mailbox-external'] }) // most rare ones have the same to press, in other states
+  pressedAt = Object.values(soak ? places : { ...usual, external: rare['mailbox-external'], asleep: rare['mailbox-suspended'] }) // most rare ones have the same to press, in other states
   for (const role of ['admin', 'member']) h[role] = await join(h, role)
   team = (await h.api('GET', '/v1/account/users')).users
   for (const role of ['admin', 'member']) await ownToken(h[role])

@@ -50,7 +50,7 @@ function Done() {
   return (
     <section class="compose compose-done" aria-label="Sent" role="status">
       <header>
-        <h2><Icon name="check" /> Sent</h2>
+        <h2><Icon name="check" /> {sent.status === 'scheduled' ? 'Scheduled' : 'Sent'}</h2>
         <IconButton look="ghost" small icon="x" label="Close" onClick={() => { last.value = null }} />
       </header>
       <Fates sent={sent} />

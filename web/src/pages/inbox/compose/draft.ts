@@ -20,6 +20,8 @@ export interface Draft {
   bcc: string[]
   subject: string
   text: string
+  /** When it is to be sent, as an input has it in the viewer's zone; '' or nothing is at once. */
+  send_at?: string
   in_reply_to?: string
   references?: string[]
   files: File[]

@@ -3,6 +3,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks'
 import { ApiError, call, callOnce, type Schemas } from '../../../api/client'
 import { ask, Button, bytes, IconButton, plural } from '../../../ui'
 import { emailOf, isEmail } from '../people'
+import { localTime } from '../../sent/words'
 import { MailboxPicker, maySend } from '../picker'
 import { Chips } from './chips'
 import { change, changed, discard, draftOf, isEmpty, lastSender, rememberSender, type Draft } from './draft'
@@ -79,7 +80,8 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
         <FileList files={d.files} fetching={d.fetching} lost={d.lost} onForget={() => set({ lost: [] })} wrong={wrong.attachments} onRemove={(at) => set({ files: d.files.filter((_, i) => i !== at) })} />
         <Refusal error={error} from={d.from} known={wrong} />
       </DropZone>
-      <Foot draft={d} busy={busy} onFiles={add} onDiscard={throwAway} />
+      {d.send_at !== undefined && <Later value={d.send_at} onInput={(send_at) => set({ send_at })} wrong={wrong.send_at} />}
+      <Foot draft={d} busy={busy} onFiles={add} onDiscard={throwAway} onLater={() => set({ send_at: d.send_at === undefined ? inAnHour() : undefined })} />
     </form>
   )
 }
@@ -125,12 +127,28 @@ function Words({ value, onInput, autoFocus }: { value: string; onInput: (v: stri
   return <textarea ref={area} class="compose-text" aria-label="Message" placeholder="Write your message" value={value} onInput={(e) => onInput(e.currentTarget.value)} />
 }
 
-function Foot({ draft: d, busy, onFiles, onDiscard }: { draft: Draft; busy: boolean; onFiles: (files: File[]) => void; onDiscard: () => void }) {
+function inAnHour(): string {
+  return localTime(new Date(Date.now() + 3_600_000))
+}
+
+function Later({ value, onInput, wrong }: { value: string; onInput: (v: string) => void; wrong?: string }) {
+  const id = useId()
+  return (
+    <div class={'compose-line' + (wrong ? ' wrong' : '')}>
+      <label for={id}>Send at</label>
+      <input id={id} type="datetime-local" value={value} aria-invalid={wrong ? 'true' : undefined} aria-describedby={wrong ? id + 'w' : undefined} onInput={(e) => onInput(e.currentTarget.value)} />
+      {wrong && <span class="compose-wrong" id={id + 'w'}>{wrong}</span>}
+    </div>
+  )
+}
+
+function Foot({ draft: d, busy, onFiles, onDiscard, onLater }: { draft: Draft; busy: boolean; onFiles: (files: File[]) => void; onDiscard: () => void; onLater: () => void }) {
   const size = sizeOf(d.files, d.text)
   return (
     <div class="compose-foot">
-      <Button type="submit" look="primary" icon="send" busy={busy} disabled={d.fetching} title="Ctrl + Enter">Send</Button>
+      <Button type="submit" look="primary" icon="send" busy={busy} disabled={d.fetching} title="Ctrl + Enter">{d.send_at ? 'Schedule' : 'Send'}</Button>
       <FilePicker onFiles={onFiles} />
+      <IconButton look="ghost" icon="clock" label={d.send_at === undefined ? 'Send later' : 'Send now instead'} onClick={onLater} />
       {d.files.length > 0 && <span class={'small ' + (size > mostBytes ? 'compose-wrong' : 'muted')}>{bytes(size)} of {bytes(mostBytes)}</span>}
       <span class="grow" />
       <IconButton look="ghost" icon="trash" label="Discard draft" onClick={onDiscard} />
@@ -201,6 +219,7 @@ async function postOnce(key: string, d: Draft): Promise<Schemas['EmailQueued']> 
   return callOnce(key, 'send_email', {
     user_id: d.from.user_id, to: d.to.length > 0 ? d.to : [], cc: d.cc.length > 0 ? d.cc : undefined, bcc: d.bcc.length > 0 ? d.bcc : undefined,
     subject: d.subject, text: d.text, in_reply_to: d.in_reply_to, references: d.references?.length ? d.references : undefined,
+    send_at: d.send_at ? new Date(d.send_at).toISOString() : undefined,
     attachments: attachments.length > 0 ? attachments : undefined,
   })
 }

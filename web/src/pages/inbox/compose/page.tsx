@@ -16,7 +16,7 @@ export function ComposePage() {
   const title = draftOf(key).title
   if (!can('send_email')) return <Page title="New message"><Empty icon="ban" title="Your role can’t send mail">Ask an owner or admin to change your role.</Empty></Page>
   return (
-    <Page title={sent ? 'Sent' : title} back={{ href: '/inbox', label: 'Inbox' }}>
+    <Page title={sent ? (sent.status === 'scheduled' ? 'Scheduled' : 'Sent') : title} back={{ href: '/inbox', label: 'Inbox' }}>
       {sent ? (
         <Card title={sent.subject || '(no subject)'} note={`From ${sent.from}`}>
           <div class="stack">

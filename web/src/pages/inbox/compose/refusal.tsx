@@ -4,9 +4,9 @@ import { useQuery } from '../../../api/query'
 import { Notice, Wrong } from '../../../ui'
 
 /** What is wrong with which field. */
-export type Wrong = Partial<Record<'from' | 'to' | 'cc' | 'bcc' | 'subject' | 'attachments', string>>
+export type Wrong = Partial<Record<'from' | 'to' | 'cc' | 'bcc' | 'subject' | 'attachments' | 'send_at', string>>
 
-const fields = ['to', 'cc', 'bcc', 'subject', 'attachments'] as const
+const fields = ['to', 'cc', 'bcc', 'subject', 'attachments', 'send_at'] as const
 
 /** What an error says about the fields. */
 export function wrongIn(error: unknown): Wrong {
