@@ -148,7 +148,7 @@ function Foot({ draft: d, busy, onFiles, onDiscard, onLater }: { draft: Draft; b
     <div class="compose-foot">
       <Button type="submit" look="primary" icon="send" busy={busy} disabled={d.fetching} title="Ctrl + Enter">{d.send_at ? 'Schedule' : 'Send'}</Button>
       <FilePicker onFiles={onFiles} />
-      <IconButton look="ghost" icon="clock" label={d.send_at === undefined ? 'Send later' : 'Send now instead'} onClick={onLater} />
+      <IconButton look="ghost" icon="clock" label={d.send_at === undefined ? 'Choose a time' : 'Remove the time'} onClick={onLater} />
       {d.files.length > 0 && <span class={'small ' + (size > mostBytes ? 'compose-wrong' : 'muted')}>{bytes(size)} of {bytes(mostBytes)}</span>}
       <span class="grow" />
       <IconButton look="ghost" icon="trash" label="Discard draft" onClick={onDiscard} />

@@ -1,0 +1,116 @@
+// Schedules, holds, message templates, the suppression list and the reputation.
+import assert from 'node:assert/strict'
+import { before, describe } from 'node:test'
+import { account, domain, fresh, mailbox, on, page, sound, unique, until } from './rig.mjs'
+
+let a, d
+
+before(async () => {
+  a = await account(unique('sending') + '@people.test', fresh)
+  d = await domain(unique('sending') + '.test', a)
+})
+
+const main = (p) => p.getByRole('main')
+const toast = (p, text) => p.getByRole('status').getByText(text).first().waitFor()
+
+describe('sending', { concurrency: 2 }, () => {
+  for (const small of [false, true]) {
+    const walk = on(small)
+
+    walk('a message is scheduled, moved and taken back', async (t) => {
+      const box = await mailbox(d, unique('later'), a), p = await page(t, { as: a, phone: small })
+      await p.open(`/compose?from=${box.user_id}&to=ann@far.test&subject=Tomorrow&text=Hello`)
+      await p.getByRole('button', { name: 'Choose a time' }).click()
+      await sound(p, 'a message with a time')
+      await p.getByRole('button', { name: 'Schedule', exact: true }).click()
+      await p.getByRole('heading', { level: 1, name: 'Scheduled' }).waitFor()
+      await p.getByRole('link', { name: 'ann@far.test' }).click()
+      await p.getByText('Waiting for the time it is scheduled for.').waitFor()
+      assert.equal(await p.getByRole('button', { name: 'Retry now' }).count(), 0)
+      await p.getByRole('button', { name: 'Change time' }).click()
+      const [local, utc] = await p.evaluate(() => { // in the browser's zone
+        const at = new Date(Math.floor(Date.now() / 60_000) * 60_000 + 3 * 86_400_000)
+        return [new Date(at.getTime() - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 16), at.toISOString()]
+      })
+      await p.getByRole('dialog').getByLabel('Send at').fill(local)
+      await p.getByRole('dialog').getByRole('button', { name: 'Save' }).click()
+      await toast(p, 'The time was changed')
+      const row = (await a.api('GET', '/v1/messages?mailbox=' + encodeURIComponent(box.email))).data[0]
+      assert.equal(row.send_at, utc)
+      await p.getByRole('button', { name: 'Cancel message' }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Cancel message' }).click()
+      await p.getByText('Cancelled before it was sent.').waitFor()
+    })
+
+    walk('waiting mail is held with a suspension, and discarded', async (t) => {
+      const box = await mailbox(d, unique('held'), a), p = await page(t, { as: a, phone: small })
+      await a.api('POST', `/v1/email-users/${box.user_id}/inbox/send`, { to: ['bob@far.test'], subject: 's', text: 't', send_at: new Date(Date.now() + 9e7).toISOString() })
+      await p.open('/mailboxes/' + box.user_id)
+      await p.getByRole('button', { name: 'More actions' }).click()
+      await p.getByRole('button', { name: 'Suspend' }).click()
+      await p.getByRole('dialog').getByLabel('Hold waiting messages').check()
+      await p.getByRole('dialog').getByRole('button', { name: 'Suspend' }).click()
+      await p.getByText('Messages are on hold.').waitFor()
+      await sound(p, 'a mailbox with held mail')
+      await p.getByRole('button', { name: 'Discard' }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Discard them' }).click()
+      await toast(p, '1 discarded')
+      await p.getByText('Messages are on hold.').waitFor({ state: 'detached' })
+    })
+
+    walk('a template is made, filled in and deleted', async (t) => {
+      const p = await page(t, { as: a, phone: small, expect: [/status of 400/] }), name = unique('Welcome')
+      await p.open('/sent/templates')
+      await p.getByRole('button', { name: 'Create template' }).click()
+      const dialog = p.getByRole('dialog')
+      await dialog.getByLabel('Name').fill(name)
+      await dialog.getByLabel('Subject').fill('Welcome, {{name}')
+      await dialog.getByLabel('Text').fill('Hello {{ name }}')
+      await dialog.getByRole('button', { name: 'Save' }).click()
+      await dialog.getByText(/name between two braces/).first().waitFor()
+      await dialog.getByLabel('Subject').fill('Welcome, {{name}}')
+      await dialog.getByRole('button', { name: 'Save' }).click()
+      await toast(p, 'Saved')
+      const line = main(p).locator('.line').filter({ hasText: name })
+      await line.getByRole('button', { name: 'Preview' }).click()
+      await dialog.getByLabel('name', { exact: true }).fill('Ann & Bob')
+      await dialog.getByRole('button', { name: 'Preview' }).click()
+      await dialog.getByText('Welcome, Ann & Bob').waitFor()
+      await sound(p, 'the preview')
+      await dialog.getByRole('button', { name: 'Close' }).click()
+      await line.getByRole('button', { name: 'Actions for ' + name }).click()
+      await line.getByRole('button', { name: 'Delete' }).click()
+      await dialog.getByRole('button', { name: 'Delete' }).click()
+      await line.waitFor({ state: 'detached' })
+    })
+
+    walk('addresses are imported into the suppression list', async (t) => {
+      const p = await page(t, { as: a, phone: small }), one = unique('one') + '@far.test'
+      await p.open('/sent/suppressions')
+      await p.getByRole('button', { name: 'Import' }).click()
+      await p.getByRole('dialog').getByLabel('Addresses').fill(`${one}\nnot-an-address\n${one}`)
+      await p.getByRole('dialog').getByLabel('Reason').selectOption('bounce')
+      await p.getByRole('dialog').getByRole('button', { name: 'Import' }).click()
+      await toast(p, '1 address added')
+      assert.equal((await a.api('GET', '/v1/suppressions')).data.find((s) => s.email === one).reason, 'bounce')
+    })
+
+    walk('a mailbox whose mail bounces is paused, shown, and resumed', async (t) => {
+      const own = await domain(unique('paused') + '.test', a), box = await mailbox(own, 'ann', a), p = await page(t, { as: a, phone: small })
+      const far = unique('far') + '.test'
+      for (let k = 0; k < 2; k++) {
+        await a.api('POST', `/v1/email-users/${box.user_id}/inbox/send`, { to: Array.from({ length: 25 }, (_, n) => `gone@g${k * 25 + n}.${far}`), subject: 's', text: 't' })
+      }
+      await until('it is paused', async () => (await a.api('GET', '/v1/email-users/' + box.user_id)).sending_paused)
+      await p.open('/sent/reputation')
+      await main(p).locator('.line').filter({ hasText: box.email }).getByText('paused', { exact: true }).waitFor()
+      await sound(p, 'the reputation')
+      await main(p).getByRole('link', { name: box.email }).click()
+      await p.getByText('Sending is paused.').waitFor()
+      await p.getByRole('button', { name: 'Resume sending' }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Resume sending' }).click()
+      await toast(p, 'can send again')
+      await p.getByText('Sending is paused.').waitFor({ state: 'detached' })
+    })
+  }
+})
