@@ -116,7 +116,7 @@ func licensesFlag() cli.Flag {
 
 func versionCommand(c *cli.Context) error {
 	if c.Bool("licenses") {
-		_, err := io.WriteString(c.App.Writer, licenses.Text)
+		_, err := io.WriteString(c.App.Writer, licenses.Text())
 		return err
 	}
 	_, err := fmt.Fprintf(c.App.Writer, "mailstead %s %s/%s %s\n", version, runtime.GOOS, runtime.GOARCH, runtime.Version())

@@ -207,17 +207,7 @@ type caller struct {
 
 // with makes a caller of a method that takes a request.
 func with[In, Out any](method func(context.Context, core.Actor, In) (Out, error)) caller {
-	return caller{
-		in:  reflect.TypeFor[In](),
-		out: reflect.TypeFor[Out](),
-		do: func(ctx context.Context, who core.Actor, decode func(any) error) (any, error) {
-			var in In
-			if err := decode(&in); err != nil {
-				return nil, err
-			}
-			return method(ctx, who, in)
-		},
-	}
+	return callerOf(method)
 }
 
 // noInput is the request of an operation that takes none.
@@ -225,7 +215,32 @@ type noInput struct{}
 
 // plain makes a caller of a method without a request.
 func plain[Out any](method func(context.Context, core.Actor) (Out, error)) caller {
-	return with(func(ctx context.Context, who core.Actor, _ noInput) (Out, error) { return method(ctx, who) })
+	return callerOf(method)
+}
+
+// callerOf makes a caller of a method as with and plain demand it. It calls by reflection, since
+// code for the types of each method would be as large as some rooms.
+func callerOf(method any) caller {
+	call := reflect.ValueOf(method)
+	c := caller{in: reflect.TypeFor[noInput](), out: call.Type().Out(0)}
+	takes := call.Type().NumIn() == 3
+	if takes {
+		c.in = call.Type().In(2)
+	}
+	c.do = func(ctx context.Context, who core.Actor, decode func(any) error) (any, error) {
+		in := reflect.New(c.in)
+		if err := decode(in.Interface()); err != nil {
+			return nil, err
+		}
+		args := []reflect.Value{reflect.ValueOf(ctx), reflect.ValueOf(who), in.Elem()}
+		if !takes {
+			args = args[:2]
+		}
+		out := call.Call(args)
+		err, _ := out[1].Interface().(error)
+		return out[0].Interface(), err
+	}
+	return c
 }
 
 // permit is the one place where the coarse permission of a row is asked for, see operations.

@@ -139,6 +139,27 @@ func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error
 // that are old have an id from before the time of kept; among these may be some that are not old,
 // which are passed over. An id from after now says nothing: the clock was set back, and ids rise.
 func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], kept time.Duration, old func(*T) (id string, is bool)) error {
+	walk := func(tx *store.Tx, after string, see func(id string, is bool) bool) {
+		for rec := range table.After(tx, after) {
+			if !see(old(rec)) {
+				return
+			}
+		}
+	}
+	isOld := func(tx *store.Tx, id string) (bool, error) {
+		rec, err := table.Get(tx, id)
+		if err != nil {
+			return false, err
+		}
+		_, is := old(rec)
+		return is, nil
+	}
+	return s.pruneOld(ctx, kept, walk, isOld, table.Delete)
+}
+
+// pruneOld is pruneByID without the type of the records.
+func (s *Service) pruneOld(ctx context.Context, kept time.Duration, walk func(tx *store.Tx, after string, see func(id string, is bool) bool),
+	isOld func(tx *store.Tx, id string) (bool, error), remove func(tx *store.Tx, id string) error) error {
 	now := s.Now()
 	newest := now.Add(-kept)
 	for after, more := "", true; more; {
@@ -146,25 +167,25 @@ func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], ke
 		err := s.Store.View(func(tx *store.Tx) error {
 			looked := 0
 			more = false
-			for rec := range table.After(tx, after) {
-				id, is := old(rec)
+			walk(tx, after, func(id string, is bool) bool {
 				if made, ok := store.IDTime(id); ok && made.After(newest) && !made.After(now) {
-					break
+					return false
 				}
 				if looked == pruneLook || len(ids) == core.PruneAtATime {
 					more = true
-					break
+					return false
 				}
 				looked++
 				after = id
 				if is {
 					ids = append(ids, id)
 				}
-			}
+				return true
+			})
 			return nil
 		})
 		if err == nil && len(ids) > 0 {
-			err = s.Store.Update(func(tx *store.Tx) error { return deleteOld(tx, table, ids, old) })
+			err = s.Store.Update(func(tx *store.Tx) error { return deleteOld(tx, ids, isOld, remove) })
 		}
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return err
@@ -174,19 +195,16 @@ func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], ke
 }
 
 // deleteOld deletes the records that are still old.
-func deleteOld[T any](tx *store.Tx, table *store.Table[T], ids []string, old func(*T) (id string, is bool)) error {
+func deleteOld(tx *store.Tx, ids []string, isOld func(tx *store.Tx, id string) (bool, error), remove func(tx *store.Tx, id string) error) error {
 	for _, id := range ids {
-		rec, err := table.Get(tx, id)
+		is, err := isOld(tx, id)
 		if core.IsGone(err) {
 			continue
 		}
+		if err == nil && is {
+			err = remove(tx, id)
+		}
 		if err != nil {
-			return err
-		}
-		if _, is := old(rec); !is {
-			continue
-		}
-		if err := table.Delete(tx, id); err != nil {
 			return err
 		}
 	}

@@ -114,8 +114,8 @@ func (h *HourCount) fields(c *rowform.Coder) {
 // account at those who receive it.
 type SendCount struct {
 	AccountID string      `json:",omitzero"`
-	Day       string      `json:",omitzero"` // YYYY-MM-DD
-	Subject   string      `json:",omitzero"` // the ID of the mailbox, domain or account, or "@" and the operator
+	Day       string      `json:",omitzero"`  // YYYY-MM-DD
+	Subject   string      `json:",omitzero"`  // the ID of the mailbox, domain or account, or "@" and the operator
 	Domains   []string    `json:",omitempty"` // of an operator: some of those that were written to
 	Hours     []HourCount `json:",omitempty"` // that had any, in order
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"fmt"
-	"slices"
 	"sort"
 
 	bolt "go.etcd.io/bbolt"
@@ -266,7 +265,7 @@ func (s *InboxSearch) findWords(r *searchRun) (found []postings.Entry, err error
 		}
 		found = append(found, *w.Entry())
 	}
-	slices.SortFunc(found, func(a, b postings.Entry) int { return a.Size() - b.Size() })
+	sort.Slice(found, func(i, j int) bool { return found[i].Size() < found[j].Size() })
 	return found, nil
 }
 

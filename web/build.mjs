@@ -2,6 +2,7 @@
 // of their content in their names, so that browsers keep them for good.
 import { createHash } from 'node:crypto'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { gzipSync } from 'node:zlib'
 import { build } from 'esbuild'
 
 const here = (path) => new URL(path, import.meta.url).pathname
@@ -9,11 +10,12 @@ const dist = process.argv[2] ?? here('dist')
 await rm(dist, { recursive: true, force: true }) // files of earlier builds have other names
 await mkdir(dist, { recursive: true })
 
-/** Writes a file under its name with the hash of its content, and gives its path in the page. */
+/** Writes a file, compressed if it is long, under its name with the hash of its content, and gives its path in the page. */
 async function put(name, content) {
   const hash = createHash('sha256').update(content).digest('hex').slice(0, 16)
   const hashed = name.replace(/\.(?=\w+$)/, `-${hash}.`)
-  await writeFile(`${dist}/${hashed}`, content)
+  if (content.length > 4096) await writeFile(`${dist}/${hashed}.gz`, gzipSync(content, { level: 9 }))
+  else await writeFile(`${dist}/${hashed}`, content)
   return '/' + hashed
 }
 

@@ -1,5 +1,6 @@
 // Package web holds the dashboard: its sources in src, what they are built to in dist, which the
-// binary carries. It is a client of /v1 in a browser session and knows nothing of the server.
+// binary carries, the long files compressed. It is a client of /v1 in a browser session and knows
+// nothing of the server.
 package web
 
 import (
@@ -8,6 +9,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -27,8 +29,8 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 // A file is one of the dashboard, as it is sent.
 type file struct {
-	name   string // in files, which has its content
 	kind   string // media type
+	body   []byte // nil where it is zipped
 	zipped []byte // nil where it would not be smaller
 	tag    string
 	fixed  bool // its name has the hash of its content, so that it never changes
@@ -52,7 +54,7 @@ var load = sync.OnceValue(func() site {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		s[strings.TrimPrefix(name, "dist")] = sync.OnceValue(func() *file { return newFile(name) })
+		s[strings.TrimSuffix(strings.TrimPrefix(name, "dist"), ".gz")] = sync.OnceValue(func() *file { return newFile(name) })
 		return nil
 	})
 	if err != nil {
@@ -65,6 +67,13 @@ func newFile(name string) *file {
 	body, err := files.ReadFile(name)
 	if err != nil {
 		panic(err)
+	}
+	f := &file{body: body}
+	if short, zipped := strings.CutSuffix(name, ".gz"); zipped {
+		f.body, f.zipped, name = nil, body, short
+		if body, err = unzip(f.zipped); err != nil {
+			panic(err)
+		}
 	}
 	var kind string
 	switch ext := path.Ext(name); ext { // the system's table may say something else
@@ -83,7 +92,10 @@ func newFile(name string) *file {
 	}
 	sum := sha256.Sum256(body)
 	hash := hex.EncodeToString(sum[:])
-	f := &file{name: name, kind: kind, tag: hash[:24], fixed: strings.HasSuffix(name, "-"+hash[:16]+path.Ext(name))}
+	f.kind, f.tag, f.fixed = kind, hash[:24], strings.HasSuffix(name, "-"+hash[:16]+path.Ext(name))
+	if f.zipped != nil {
+		return f
+	}
 	var zipped bytes.Buffer
 	w, _ := gzip.NewWriterLevel(&zipped, gzip.BestCompression) // the level is one of the package's own
 	_, _ = w.Write(body)                                       // a bytes.Buffer takes all
@@ -92,6 +104,14 @@ func newFile(name string) *file {
 		f.zipped = zipped.Bytes()
 	}
 	return f
+}
+
+func unzip(zipped []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(zipped))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
 }
 
 func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -129,7 +149,9 @@ func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	if f.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
 	} else {
-		body, _ = files.ReadFile(f.name) // newFile has read it
+		if body = f.body; body == nil {
+			body, _ = unzip(f.zipped) // newFile has done it once
+		}
 		tag = f.tag
 	}
 	h.Set("Content-Type", f.kind)

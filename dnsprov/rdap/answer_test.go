@@ -75,7 +75,7 @@ func TestListsAreBounded(t *testing.T) {
 }
 
 func TestParseRegistry(t *testing.T) {
-	r, err := parseRegistry(copyOfIANA)
+	r, err := parseRegistry(must(copyOfIANA()))
 	if err != nil || len(r) < 1100 {
 		t.Fatalf("the copy has %d endings, %v", len(r), err)
 	}
@@ -250,4 +250,11 @@ func FuzzParseRegistry(f *testing.F) {
 			}
 		}
 	})
+}
+
+func must(text []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return text
 }

@@ -1,11 +1,14 @@
 package rdap
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -17,11 +20,19 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// copyOfIANA is IANA's registry as it was published on 2026-06-26. Endings whose registries came to
+// zippedIANA is IANA's registry as it was published on 2026-06-26. Endings whose registries came to
 // RDAP since are not in it; those that moved are asked at the old place.
 //
-//go:embed dns.json
-var copyOfIANA []byte
+//go:embed dns.json.gz
+var zippedIANA []byte
+
+func copyOfIANA() ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(zippedIANA))
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
 
 const (
 	bootstrapFor = 10 * time.Second // one fetch, all its redirects
@@ -67,7 +78,10 @@ func (c *Client) current() (held registry, stale time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.held == nil && !c.config.NoCopy {
-		r.held, r.err = parseRegistry(copyOfIANA)
+		text, err := copyOfIANA()
+		if r.err = err; err == nil {
+			r.held, r.err = parseRegistry(text)
+		}
 	}
 	return r.held, r.stale, r.err
 }

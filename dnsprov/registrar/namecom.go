@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -392,6 +391,14 @@ func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.
 
 // sameAddresses tells whether two lists hold the same addresses, in whatever order.
 func sameAddresses(a, b []netip.Addr) bool {
-	a, b = slices.SortedFunc(slices.Values(a), netip.Addr.Compare), slices.SortedFunc(slices.Values(b), netip.Addr.Compare)
-	return slices.Equal(a, b)
+	count := map[netip.Addr]int{}
+	for _, ip := range a {
+		count[ip]++
+	}
+	for _, ip := range b {
+		if count[ip]--; count[ip] < 0 {
+			return false
+		}
+	}
+	return len(a) == len(b)
 }

@@ -3,10 +3,26 @@
 // collected: the program in generate does that, and its test says when they are out of date.
 package licenses
 
-import _ "embed"
+import (
+	"bytes"
+	"compress/gzip"
+	_ "embed"
+	"io"
+)
+
+//go:embed notices.txt.gz
+var zipped []byte
 
 // Text is the notices for people. Each part of the binary has a line "=== NAME VERSION", and parts
 // with the same notice stand together above it.
-//
-//go:embed notices.txt
-var Text string
+func Text() string {
+	r, err := gzip.NewReader(bytes.NewReader(zipped))
+	if err != nil {
+		panic(err) // they are part of the binary
+	}
+	text, err := io.ReadAll(r)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}

@@ -114,7 +114,7 @@ func (x *inboxSearch) findWaiting() (few bool, err error) {
 			x.waiting = append(x.waiting, placeOf(&m))
 		}
 	}
-	slices.SortFunc(x.waiting, func(a, b store.InboxPos) int { return comparePlaces(b, a) })
+	newestFirst(x.waiting)
 	return true, nil
 }
 

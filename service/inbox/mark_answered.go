@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -113,9 +114,14 @@ func inThread(tx *store.Tx, mb *store.Mailbox, thread string) (found []store.Inb
 			found = append(found, at)
 		}
 	}
-	slices.SortFunc(found, func(a, b store.InboxPos) int { return comparePlaces(b, a) })
+	newestFirst(found)
 	found = slices.Compact(found) // one that came to the place of one that was indexed
 	return found[:min(len(found), answeredMost)], nil
+}
+
+// newestFirst sorts places. The sort of the package slices would be a copy of its own in the binary.
+func newestFirst(places []store.InboxPos) {
+	sort.Slice(places, func(i, j int) bool { return comparePlaces(places[j], places[i]) < 0 })
 }
 
 // MarkAnswered marks messages of the mailbox's INBOX as answered by the one that is sent in this

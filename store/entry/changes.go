@@ -22,6 +22,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/mailstead/mailstead/store/segment"
@@ -122,7 +123,8 @@ func (c *Changes) Message(ref segment.Ref) {
 
 // Row gives the row of the entry.
 func (c *Changes) Row(at time.Time, nonce, previous Nonce) []byte {
-	messages, size := slices.SortedFunc(maps.Keys(c.messages), segment.Ref.Compare), int64(0)
+	messages, size := slices.Collect(maps.Keys(c.messages)), int64(0)
+	sort.Slice(messages, func(i, j int) bool { return messages[i].Compare(messages[j]) < 0 })
 	for _, ref := range messages {
 		size += ref.Size()
 	}

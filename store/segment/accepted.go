@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"sync"
 )
 
@@ -178,7 +179,7 @@ func (m *FiledMark) Add(from Position, at []Position) {
 		m.From = from
 	}
 	m.Done = append(m.Done, at...)
-	slices.SortFunc(m.Done, Position.Compare)
+	sort.Slice(m.Done, func(i, j int) bool { return m.Done[i].Compare(m.Done[j]) < 0 })
 	m.Done = slices.DeleteFunc(slices.Compact(m.Done), func(p Position) bool { return p.Compare(m.From) < 0 })
 }
 

@@ -1,10 +1,11 @@
 // Command generate writes the licence notices that the binary carries into
-// internal/licenses/notices.txt; `make licenses` runs it from the top folder. It copies notices and
+// internal/licenses/notices.txt.gz; `make licenses` runs it from the top folder. It copies notices and
 // does not judge whether a licence may be used.
 package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"log"
@@ -52,7 +53,18 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := os.WriteFile("internal/licenses/notices.txt", text, 0o644); err != nil {
+	var zipped bytes.Buffer
+	w, err := gzip.NewWriterLevel(&zipped, gzip.BestCompression)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := w.Write(text); err != nil {
+		log.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		log.Fatal(err)
+	}
+	if err := os.WriteFile("internal/licenses/notices.txt.gz", zipped.Bytes(), 0o644); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -19,7 +19,7 @@ func TestNoticesAreComplete(t *testing.T) {
 		t.Fatalf("only %d parts were found", len(parts))
 	}
 	named := map[string]bool{}
-	for line := range strings.SplitSeq(licenses.Text, "\n") {
+	for line := range strings.SplitSeq(licenses.Text(), "\n") {
 		if name, ok := strings.CutPrefix(line, "=== "); ok {
 			named[name] = true
 		}
@@ -37,7 +37,7 @@ func TestNoticesAreComplete(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(licenses.Text, strings.TrimSpace(string(own))) {
+	if !strings.Contains(licenses.Text(), strings.TrimSpace(string(own))) {
 		t.Error("the notices have another licence of Mailstead than LICENSE: run make licenses")
 	}
 }
