@@ -119,7 +119,8 @@ func inThread(tx *store.Tx, mb *store.Mailbox, thread string) (found []store.Inb
 	return found[:min(len(found), answeredMost)], nil
 }
 
-// newestFirst sorts places. The sort of the package slices would be a copy of its own in the binary.
+// newestFirst sorts places. The sort of the package slices would be a copy of its own in the
+// binary.
 func newestFirst(places []store.InboxPos) {
 	sort.Slice(places, func(i, j int) bool { return comparePlaces(places[j], places[i]) < 0 })
 }

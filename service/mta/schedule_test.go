@@ -24,8 +24,8 @@ func codeOf(err error) string {
 
 func at(t time.Time) *core.Time { return &core.Time{Time: t} }
 
-// TestScheduledMessage: it leaves when its time has come and not before, its copy is filed then, and
-// until then its time can be changed and it can be taken back.
+// TestScheduledMessage: it leaves when its time has come and not before, its copy is filed then,
+// and until then its time can be changed and it can be taken back.
 func TestScheduledMessage(t *testing.T) {
 	h := (&servicetest.Host{}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})

@@ -1,6 +1,6 @@
 // Command generate writes the licence notices that the binary carries into
-// internal/licenses/notices.txt.gz; `make licenses` runs it from the top folder. It copies notices and
-// does not judge whether a licence may be used.
+// internal/licenses/notices.txt.gz; `make licenses` runs it from the top folder. It copies notices
+// and does not judge whether a licence may be used.
 package main
 
 import (
