@@ -236,7 +236,8 @@
 //	batch_item.batch         batch
 //	outgoing                 msg_… → Outgoing
 //	outgoing.account         account
-//	outgoing.waiting         account; those that wait
+//	outgoing.waiting         account; those that are queued or deferred
+//	outgoing.parked          account; those that are scheduled or held
 //	outgoing.message_id      account, Message-ID, 0
 //	mapping                  map_… → Mapping
 //	mapping.original         account, Message-ID of the sender, 0

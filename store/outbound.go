@@ -221,8 +221,16 @@ var (
 	Outgoings = newTable("outgoing", func(o *Outgoing) string { return o.ID }).
 			binary((*Outgoing).fields).watched(func(_ *Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
 	OutgoingsByAccount = Outgoings.index("account", func(o *Outgoing) string { return o.AccountID })
-	OutgoingsWaiting   = Outgoings.index("waiting", func(o *Outgoing) string {
-		if !o.Waits() {
+	// OutgoingsWaiting are those that are queued or deferred, OutgoingsParked those that are
+	// scheduled or held.
+	OutgoingsWaiting = Outgoings.index("waiting", func(o *Outgoing) string {
+		if o.Status != OutgoingQueued && o.Status != OutgoingDeferred {
+			return ""
+		}
+		return o.AccountID
+	})
+	OutgoingsParked = Outgoings.index("parked", func(o *Outgoing) string {
+		if o.Status != OutgoingScheduled && o.Status != OutgoingHeld {
 			return ""
 		}
 		return o.AccountID

@@ -21,6 +21,8 @@ type Metrics struct {
 	CommitTime   *metrics.Histogram
 	Webhooks     *metrics.Counter // result
 	JobsFinished *metrics.Counter // kind, result
+	SendAlerts   *metrics.Counter // kind
+	SendPauses   *metrics.Counter // reason
 }
 
 // Results of messages that come in, and of log-ins.
@@ -48,6 +50,8 @@ func NewMetrics() *Metrics {
 	m.DNSChecks = r.Counter("mailstead_dns_checks_total", "Live checks of the records of domains.", []string{"result"}, "healthy", "failing", "unknown")
 	m.CommitTime = r.Histogram("mailstead_commit_duration_seconds", "How long transactions of the store took, with their sync.",
 		ms/2, ms, 2*ms, 5*ms, 10*ms, 25*ms, 50*ms, 100*ms, 250*ms, time.Second, 5*time.Second)
+	m.SendAlerts = r.Counter("mailstead_sending_alerts_total", "Episodes that owners were told of.", []string{"kind"}, "limit", "bounces", "complaints", "blocked")
+	m.SendPauses = r.Counter("mailstead_sending_pauses_total", "Mailboxes and domains that were paused.", []string{"reason"}, "bounces", "complaints")
 	m.Webhooks = r.Counter("mailstead_webhook_deliveries_total", "Attempts to deliver an event to a webhook endpoint.", []string{"result"}, "success", "failed")
 	m.JobsFinished = r.Counter("mailstead_jobs_finished_total", "Jobs that have ended.", []string{"kind", "result"})
 	return m

@@ -55,7 +55,7 @@ func (c *counter) get(count func() (counts, error)) (counts, error) {
 
 // countQueue counts what waits, in snapshots of a bounded length.
 func (s *Service) countQueue() (c counts, err error) {
-	c.messages = map[string]int{store.OutgoingQueued: 0, store.OutgoingDeferred: 0}
+	c.messages = map[string]int{store.OutgoingQueued: 0, store.OutgoingDeferred: 0, store.OutgoingScheduled: 0, store.OutgoingHeld: 0}
 	c.jobs = map[string]int{store.JobQueued: 0, store.JobRunning: 0}
 	pages := func(page func(tx *store.Tx, after string) (last string, more bool, err error)) {
 		for after, more := "", true; more && err == nil; {
@@ -78,6 +78,16 @@ func (s *Service) countQueue() (c counts, err error) {
 			if at, ok := store.IDTime(id); ok && (c.oldest.IsZero() || at.Before(c.oldest)) {
 				c.oldest = at
 			}
+			if after, n = key, n+1; n == countedAtATime {
+				return after, true, nil
+			}
+		}
+		return "", false, nil
+	})
+	pages(func(tx *store.Tx, after string) (string, bool, error) {
+		n := 0
+		for key, row := range store.OutgoingsParked.Asc(tx, "", after) {
+			c.messages[row.Status]++
 			if after, n = key, n+1; n == countedAtATime {
 				return after, true, nil
 			}

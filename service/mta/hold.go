@@ -1,7 +1,6 @@
 package mta
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -157,48 +156,6 @@ func (s *Service) resumeWaiting(ctx context.Context, j *store.Job) (jobs.Writes,
 		row.NextAt, row.TriedFrom, row.LastResponse, row.UpdatedAt = tx.Now(), tx.Now(), "", tx.Now()
 		return store.Outgoings.Put(tx, row)
 	})
-}
-
-// eachWaiting changes the rows of an account that wait, as far as which tells, some in each
-// transaction.
-func (s *Service) eachWaiting(ctx context.Context, accountID string, which func(*store.Outgoing) bool, change func(*store.Tx, *store.Outgoing) error) error {
-	for after, more := "", true; more; {
-		var ids []string
-		err := s.Store.View(func(tx *store.Tx) error {
-			looked := 0
-			more = false
-			for key, row := range store.OutgoingsWaiting.Asc(tx, accountID, after) {
-				if looked == waitingLookedAt || len(ids) == waitingAtATime {
-					more = true
-					break
-				}
-				looked++
-				if after = key; which(row) {
-					ids = append(ids, row.ID)
-				}
-			}
-			return nil
-		})
-		if err == nil && len(ids) > 0 {
-			err = s.Store.Update(func(tx *store.Tx) error {
-				tx.MayUseReserve() // it is what a deletion begins with
-				for _, id := range ids {
-					row, err := waitingRow(tx, id)
-					if row != nil {
-						err = change(tx, row)
-					}
-					if err != nil {
-						return err
-					}
-				}
-				return nil
-			})
-		}
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // ReleaseIn is the request of release_held_messages.

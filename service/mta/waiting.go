@@ -41,36 +41,48 @@ func whyItWaits(o *store.Outgoing, now time.Time) string {
 // CancelWaiting takes back what waits to be sent for an account, as far as which tells; the rows
 // say why.
 func (s *Service) CancelWaiting(ctx context.Context, accountID, why string, which func(*store.Outgoing) bool) error {
-	for after, more := "", true; more; {
-		var ids []string
-		err := s.Store.View(func(tx *store.Tx) error {
-			looked := 0
-			more = false
-			for key, row := range store.OutgoingsWaiting.Asc(tx, accountID, after) {
-				if looked == waitingLookedAt || len(ids) == waitingAtATime {
-					more = true
-					break
-				}
-				looked++
-				if after = key; which(row) {
-					ids = append(ids, row.ID)
-				}
-			}
-			return nil
-		})
-		if err == nil && len(ids) > 0 {
-			err = s.Store.Update(func(tx *store.Tx) error {
-				tx.MayUseReserve() // it is what a deletion begins with
-				for _, id := range ids {
-					if err := s.takeBack(tx, id, why); err != nil {
-						return err
+	return s.eachWaiting(ctx, accountID, which, func(tx *store.Tx, row *store.Outgoing) error { return s.takeBack(tx, row.ID, why) })
+}
+
+// eachWaiting changes the rows of an account that wait, as far as which tells, some in each
+// transaction.
+func (s *Service) eachWaiting(ctx context.Context, accountID string, which func(*store.Outgoing) bool, change func(*store.Tx, *store.Outgoing) error) error {
+	for _, index := range []*store.Index[store.Outgoing]{store.OutgoingsWaiting, store.OutgoingsParked} {
+		for after, more := "", true; more; {
+			var ids []string
+			err := s.Store.View(func(tx *store.Tx) error {
+				looked := 0
+				more = false
+				for key, row := range index.Asc(tx, accountID, after) {
+					if looked == waitingLookedAt || len(ids) == waitingAtATime {
+						more = true
+						break
+					}
+					looked++
+					if after = key; which(row) {
+						ids = append(ids, row.ID)
 					}
 				}
 				return nil
 			})
-		}
-		if err = cmp.Or(err, ctx.Err()); err != nil {
-			return err
+			if err == nil && len(ids) > 0 {
+				err = s.Store.Update(func(tx *store.Tx) error {
+					tx.MayUseReserve() // it is what a deletion begins with
+					for _, id := range ids {
+						row, err := waitingRow(tx, id)
+						if row != nil {
+							err = change(tx, row)
+						}
+						if err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+			if err = cmp.Or(err, ctx.Err()); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -133,6 +133,7 @@ func (s *Service) tellPaused(tx *store.Tx, row *store.Outgoing, mb *store.Mailbo
 	if mb != nil {
 		data.UserID, data.Email, who = &mb.ID, &mb.Email, mb.Email
 	}
+	tx.After(func() { s.Metrics.SendPauses.Add(reason) })
 	if err := s.Hooks.Emit(tx, row.AccountID, EventPaused, data); err != nil {
 		return err
 	}
@@ -217,6 +218,7 @@ func (s *Service) tell(tx *store.Tx, a *store.SendAlert, name string) error {
 	if a.Kind == KindLimit {
 		data.Until = core.Time{Time: a.Until}
 	}
+	tx.After(func() { s.Metrics.SendAlerts.Add(a.Kind) })
 	if err := s.Hooks.Emit(tx, a.AccountID, EventAlert, data); err != nil {
 		return err
 	}
