@@ -33,7 +33,8 @@ import (
 //     command;
 //   - time is limited for a whole command, and by rate for a message, not for a read of any size;
 //   - STARTTLS begins a new session, with nothing that came before it (RFC 3207 section 4.2);
-//   - <Postmaster> needs no domain (RFC 5321 section 4.1.1.3).
+//   - <Postmaster> needs no domain (RFC 5321 section 4.1.1.3);
+//   - on submission, a message may be held back (RFC 4865).
 //
 // Only go-smtp's goroutine for the connection reads and writes; stop, closeNow and progress may
 // come from others.
@@ -44,7 +45,9 @@ type protocolConn struct {
 	host     string
 	log      smtp.Logger
 	slot     *connlimit.Slot
-	canTLS   bool // STARTTLS may be given
+	canTLS   bool             // STARTTLS may be given
+	now      func() time.Time // the service's clock, where messages may be held back; nil: they may not
+	release  futureRelease    // of the newest MAIL
 	started  time.Time
 
 	in       *bufio.Reader
@@ -222,6 +225,9 @@ func (w *protocolConn) intercept(line []byte) error {
 	case w.verb == "RCPT":
 		w.pending = []byte(completePostmaster(text, w.host) + "\r\n")
 	case w.verb == "MAIL":
+		if w.now != nil {
+			text, w.release = cutFutureRelease(text, w.now())
+		}
 		w.pending = []byte(limitSizeParameter(text) + "\r\n")
 	}
 	return nil
@@ -483,7 +489,11 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 			return []byte(fmt.Sprintf("%s %s %s %s", words[0], words[1], w.host, words[2]))
 		}
 	case w.code == 250 && w.verb == "EHLO" && bytes.HasPrefix(p, []byte("250-Hello ")):
-		return []byte("250-" + w.host + " greets " + string(p[len("250-Hello "):]))
+		greeting := "250-" + w.host + " greets " + string(p[len("250-Hello "):])
+		if w.now != nil && strings.HasSuffix(greeting, "\n") {
+			greeting += offerFutureRelease(w.now())
+		}
+		return []byte(greeting)
 	case w.code == 250 && w.verb == "HELO":
 		return []byte("250 " + w.host + "\r\n")
 	}

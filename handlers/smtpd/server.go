@@ -139,6 +139,9 @@ func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 		r.service.Clients.Note(addressOf(c))
 	}
 	w := newProtocolConn(c, &r.limits, r.host, libraryLog{r.log})
+	if r.mode != MX {
+		w.now = r.service.Now
+	}
 	slot := r.limiter.Acquire(c.RemoteAddr(), func() { w.stop(errEvicted) })
 	if slot == nil {
 		if r.mode != Submissions {

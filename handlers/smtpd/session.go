@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/emersion/go-smtp"
@@ -44,6 +45,7 @@ type session struct {
 type envelope struct {
 	from     string
 	opts     smtp.MailOptions
+	sendAt   time.Time       // zero: at once
 	accepted []mta.Recipient // MX
 	to       []mta.Rcpt      // submission
 	counted  reputation.Envelope
@@ -139,6 +141,9 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	if !ok {
 		return reply(553, "5.1.7", "Invalid sender address")
 	}
+	if s.conn.release.bad != "" {
+		return reply(501, "5.5.4", s.conn.release.bad)
+	}
 	if err := s.service.Healthy(); err != nil {
 		return s.closeIf421(s.smtpError(err))
 	}
@@ -149,7 +154,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := &envelope{from: sender, opts: *o}
+	e := &envelope{from: sender, opts: *o, sendAt: s.conn.release.at}
 	what := "receive message"
 	if s.mode != MX {
 		what = "submit message"
@@ -314,7 +319,7 @@ func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
 	trace, _ := s.service.Trace(c, "")
 	out, err := s.service.Submit(e.ctx, *s.user, mta.Submission{
 		From: e.from, To: e.to, Body: spool, EnvelopeID: e.opts.EnvelopeID, Ret: string(e.opts.Return), SMTPUTF8: e.opts.UTF8,
-		Trace: trace,
+		Trace: trace, SendAt: e.sendAt,
 	})
 	if err != nil {
 		return "", err
