@@ -75,6 +75,9 @@ type Domain struct {
 	TLSPolicy     string         `json:",omitempty"` // what its mail goes out over: required, or "" for what there is
 }
 
+// TLSRequired is the TLSPolicy of a domain whose mail goes only to hosts with a valid certificate.
+const TLSRequired = "required"
+
 // States of a domain.
 const (
 	DomainPending    = "pending"             // a job waits to set it up

@@ -26,19 +26,25 @@ func TestPacer(t *testing.T) {
 		}
 		return worked.Seconds() / time.Since(began).Seconds()
 	}
-	alone := share()
-	var done atomic.Bool
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for !done.Load() {
+	for try := range 4 { // what else runs on the machine may keep the other from being busy
+		alone := share()
+		var done atomic.Bool
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for !done.Load() {
+			}
+		}()
+		beside := share()
+		done.Store(true)
+		<-ended
+		if beside <= 0.5 && alone >= 1.3*beside { // sleeps take longer where the machine is busy
+			break
 		}
-	}()
-	if beside := share(); beside > 0.5 || alone < 1.3*beside { // sleeps take longer where the machine is busy
-		t.Errorf("alone it works %.2f of the time, beside others %.2f", alone, beside)
+		if try == 3 {
+			t.Errorf("alone it works %.2f of the time, beside others %.2f", alone, beside)
+		}
 	}
-	done.Store(true)
-	<-ended
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := new(Pacer).Rest(ctx); !errors.Is(err, context.Canceled) {

@@ -238,6 +238,7 @@ var glossaryRows = []struct {
 	{"UpdateEmailUserRequest.hold", word{example: true, about: "With a new password, or with `status` suspended: what waits to be sent is held until release_held_messages."}},
 	{"?hold", word{example: true, about: "What waits to be sent is held for 14 days, until release_held_messages, in the place of cancelled."}},
 	{"ReleaseRequest.action", word{example: "release", about: "`release` sends what is held, `discard` cancels it."}},
+	{"tls_policy", word{example: "opportunistic", about: "`required`: what the domain sends goes only to hosts with a valid certificate, and waits otherwise."}},
 	{"send_at", word{example: "2026-11-06T08:00:00.000Z", about: "When it is sent; null for at once.", rare: true}},
 	{"require_tls", word{example: false, about: "It goes only to hosts that prove who they are over TLS and promise to do the same (RFC 8689)."}},
 	{"variables", word{example: map[string]any{"first_name": "Anna"}, about: "Values by the names of the variables: texts, numbers or booleans."}},

@@ -58,3 +58,21 @@ func cutFutureRelease(line string, now time.Time) (rest string, f futureRelease)
 func offerFutureRelease(now time.Time) string {
 	return "250-FUTURERELEASE " + strconv.FormatInt(longestHold, 10) + " " + now.Add(mta.MaxSchedule).UTC().Format(time.RFC3339) + "\r\n"
 }
+
+// cutRequireTLS takes REQUIRETLS out of a MAIL command (RFC 8689), which go-smtp does not take
+// where it does not see TLS.
+func cutRequireTLS(line string) (rest string, given bool) {
+	end := pathEnd(line)
+	var kept []string
+	for _, parameter := range strings.Fields(line[end:]) {
+		if strings.EqualFold(parameter, "REQUIRETLS") {
+			given = true
+			continue
+		}
+		kept = append(kept, parameter)
+	}
+	if !given {
+		return line, false
+	}
+	return strings.Join(append([]string{line[:end]}, kept...), " "), true
+}

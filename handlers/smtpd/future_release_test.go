@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/servicetest"
 )
 
 // TestFutureRelease: submission offers to hold a message back, at most for 30 days, and mail from
@@ -62,4 +63,22 @@ func TestFutureRelease(t *testing.T) {
 	if scheduled != 3 || len(page.Data) != 6 {
 		t.Errorf("%d of %d are scheduled", scheduled, len(page.Data))
 	}
+}
+
+// TestRequireTLSIsOffered under TLS alone, on every listener (RFC 8689).
+func TestRequireTLSIsOffered(t *testing.T) {
+	t.Parallel()
+	h := open(t, func(_ *core.Config, s *smtpd.Server) { s.TLS = servicetest.Certificate(t, "mail.example.test") })
+	c := dial(t, h.addr[smtpd.MX])
+	if hello := c.ask("EHLO client.test", "250"); strings.Contains(hello, "REQUIRETLS") {
+		t.Errorf("it is offered without TLS: %s", hello)
+	}
+	c.ask("MAIL FROM:<x@far.test> REQUIRETLS", "530 5.7.10")
+	c.startTLS()
+	if hello := c.ask("EHLO client.test", "250"); !strings.Contains(hello, "REQUIRETLS") {
+		t.Errorf("it is not offered with TLS: %s", hello)
+	}
+	c.ask("MAIL FROM:<x@far.test> SIZE=100 requiretls BODY=8BITMIME", "250")
+	c.ask("RCPT TO:<ana@example.test>", "250")
+	c.data("From: x@far.test\r\nSubject: s\r\n\r\nx\r\n", "250")
 }

@@ -34,21 +34,23 @@ import (
 //   - time is limited for a whole command, and by rate for a message, not for a read of any size;
 //   - STARTTLS begins a new session, with nothing that came before it (RFC 3207 section 4.2);
 //   - <Postmaster> needs no domain (RFC 5321 section 4.1.1.3);
-//   - on submission, a message may be held back (RFC 4865).
+//   - on submission, a message may be held back (RFC 4865);
+//   - under TLS, which the library does not see, REQUIRETLS is offered (RFC 8689).
 //
 // Only go-smtp's goroutine for the connection reads and writes; stop, closeNow and progress may
 // come from others.
 type protocolConn struct {
-	net.Conn          // TLS, or raw
-	raw      net.Conn // TCP
-	limits   *Limits
-	host     string
-	log      smtp.Logger
-	slot     *connlimit.Slot
-	canTLS   bool             // STARTTLS may be given
-	now      func() time.Time // the service's clock, where messages may be held back; nil: they may not
-	release  futureRelease    // of the newest MAIL
-	started  time.Time
+	net.Conn            // TLS, or raw
+	raw        net.Conn // TCP
+	limits     *Limits
+	host       string
+	log        smtp.Logger
+	slot       *connlimit.Slot
+	canTLS     bool             // STARTTLS may be given
+	now        func() time.Time // the service's clock, where messages may be held back; nil: they may not
+	release    futureRelease    // of the newest MAIL
+	requireTLS bool             // the newest MAIL has REQUIRETLS
+	started    time.Time
 
 	in       *bufio.Reader
 	pending  []byte // of the line that is being handed on
@@ -225,6 +227,7 @@ func (w *protocolConn) intercept(line []byte) error {
 	case w.verb == "RCPT":
 		w.pending = []byte(completePostmaster(text, w.host) + "\r\n")
 	case w.verb == "MAIL":
+		text, w.requireTLS = cutRequireTLS(text)
 		if w.now != nil {
 			text, w.release = cutFutureRelease(text, w.now())
 		}
@@ -492,6 +495,9 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 		greeting := "250-" + w.host + " greets " + string(p[len("250-Hello "):])
 		if w.now != nil && strings.HasSuffix(greeting, "\n") {
 			greeting += offerFutureRelease(w.now())
+		}
+		if w.tls != "" && strings.HasSuffix(greeting, "\n") {
+			greeting += "250-REQUIRETLS\r\n" // RFC 8689
 		}
 		return []byte(greeting)
 	case w.code == 250 && w.verb == "HELO":

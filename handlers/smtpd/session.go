@@ -43,13 +43,14 @@ type session struct {
 
 // An envelope is one message's, as far as it has come.
 type envelope struct {
-	from     string
-	opts     smtp.MailOptions
-	sendAt   time.Time       // zero: at once
-	accepted []mta.Recipient // MX
-	to       []mta.Rcpt      // submission
-	counted  reputation.Envelope
-	refused  *smtp.SMTPError // the answer to the last recipient that was not taken; nil: all were
+	from       string
+	opts       smtp.MailOptions
+	sendAt     time.Time // zero: at once
+	requireTLS bool
+	accepted   []mta.Recipient // MX
+	to         []mta.Rcpt      // submission
+	counted    reputation.Envelope
+	refused    *smtp.SMTPError // the answer to the last recipient that was not taken; nil: all were
 
 	ctx  context.Context // the session's, with the span
 	span *otlp.Span      // of the whole transaction
@@ -141,6 +142,9 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	if !ok {
 		return reply(553, "5.1.7", "Invalid sender address")
 	}
+	if s.conn.requireTLS && s.conn.tls == "" {
+		return reply(530, "5.7.10", "REQUIRETLS needs TLS: begin with STARTTLS") // RFC 8689 section 4.1
+	}
 	if s.conn.release.bad != "" {
 		return reply(501, "5.5.4", s.conn.release.bad)
 	}
@@ -154,7 +158,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := &envelope{from: sender, opts: *o, sendAt: s.conn.release.at}
+	e := &envelope{from: sender, opts: *o, sendAt: s.conn.release.at, requireTLS: s.conn.requireTLS}
 	what := "receive message"
 	if s.mode != MX {
 		what = "submit message"
@@ -311,7 +315,7 @@ func (s *session) beginData() (*envelope, func()) {
 
 // deliver gives a message to the service and returns its id.
 func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
-	c := mta.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls}
+	c := mta.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls, RequireTLS: e.requireTLS}
 	if s.mode == MX {
 		return s.service.Receive(e.ctx, mta.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
 	}
@@ -319,7 +323,7 @@ func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
 	trace, _ := s.service.Trace(c, "")
 	out, err := s.service.Submit(e.ctx, *s.user, mta.Submission{
 		From: e.from, To: e.to, Body: spool, EnvelopeID: e.opts.EnvelopeID, Ret: string(e.opts.Return), SMTPUTF8: e.opts.UTF8,
-		Trace: trace, SendAt: e.sendAt,
+		Trace: trace, SendAt: e.sendAt, RequireTLS: e.requireTLS,
 	})
 	if err != nil {
 		return "", err

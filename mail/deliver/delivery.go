@@ -59,6 +59,9 @@ func (d *delivery) tryAddress(ctx context.Context, h hop, ip netip.Addr) bool {
 		d.addFailure(a, f, Temporary)
 		s, f = d.client.open(ctx, h, ip, tlsNone)
 	}
+	if f != nil && f.tls != "" {
+		f = d.withoutTLS(h, f)
+	}
 	if f != nil {
 		return d.failed(ctx, h, a, d.explainPolicy(h, f))
 	}

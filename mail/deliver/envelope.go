@@ -31,6 +31,13 @@ type Envelope struct {
 	// TLSOptional has Direct heed neither DANE nor STS, for a report on their failure must arrive
 	// (RFC 8460 section 3).
 	TLSOptional bool
+	// RequireTLS has the message go only to a host that offers REQUIRETLS, whose certificate is
+	// valid, and whose name is proven: by DNSSEC, by STS, because the domain has no MX, or because
+	// the operator named it (RFC 8689). Others get nothing: Permanent with 5.7.30.
+	RequireTLS bool
+	// VerifyTLS has it go only to a host with a valid certificate for its name; else it is
+	// Temporary.
+	VerifyTLS bool
 }
 
 // Message is the content. Size is its exact length in bytes, 0 if it is not known: a message that
@@ -136,6 +143,9 @@ func (e Envelope) mailLine(x extensions, size int64) string {
 	}
 	if e.SMTPUTF8 {
 		line += " SMTPUTF8"
+	}
+	if e.RequireTLS {
+		line += " REQUIRETLS" // RFC 8689
 	}
 	if x.dsn && (e.Ret == "FULL" || e.Ret == "HDRS") {
 		line += " RET=" + e.Ret

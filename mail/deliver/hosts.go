@@ -52,6 +52,7 @@ type target struct {
 	addrs   []netip.Addr
 	secure  bool // DNSSEC vouches for the host's name
 	literal bool // there is no name that anything could vouch for
+	itself  bool // it is the recipient's domain, which has no MX
 }
 
 var errNoAddress = errors.New("the name has no address")
@@ -116,7 +117,7 @@ func (c *Client) implicitMX(ctx context.Context, name string, secure bool) ([]ta
 	if strings.EqualFold(name, c.Hostname) {
 		return nil, unroutable("5.4.6", fmt.Errorf("mail for %s loops back to us", name))
 	}
-	t := target{hop: c.mxHop(name), secure: secure}
+	t := target{hop: c.mxHop(name), secure: secure, itself: true}
 	addrs, err := c.lookupAddrs(ctx, t.hop)
 	switch {
 	case errors.Is(err, errNoAddress):

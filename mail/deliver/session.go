@@ -43,7 +43,7 @@ var errClosed = errors.New("the host closed the connection")
 
 // extensions are those that the host offers after EHLO.
 type extensions struct {
-	startTLS, pipelining, eightBit, utf8, dsn, size, chunking bool
+	startTLS, pipelining, eightBit, utf8, dsn, size, chunking, requireTLS bool
 
 	maxSize int64 // 0 is no limit
 	auth    []string
@@ -129,6 +129,8 @@ func parseExtensions(lines []string) extensions {
 			x.utf8 = true
 		case "DSN":
 			x.dsn = true
+		case "REQUIRETLS":
+			x.requireTLS = true
 		case "CHUNKING":
 			x.chunking = true
 		case "AUTH":

@@ -38,15 +38,56 @@ var (
 	errNoTLS      = errors.New("the host does not offer STARTTLS")
 	errNotInSTS   = errors.New("the MTA-STS policy does not name this MX host")
 	errTLSRefused = errors.New("the host refused STARTTLS")
+	errNotProven  = errors.New("the message requires TLS, and neither DNSSEC nor MTA-STS vouches for the name of the host")
+	errNoRequire  = errors.New("the message requires TLS on its whole way, which the host does not offer (REQUIRETLS)")
 )
 
 // mandatory tells that no message goes out without TLS.
 func (p tlsPolicy) mandatory() bool { return p != tlsOpportunistic && p != tlsNone }
 
-// requireTLS sets what TLS a host must show before it gets the message: what DANE says where DNSSEC
-// vouches for it, else what the domain's MTA-STS policy says (RFC 8461 section 2).
+// requireTLS sets what TLS a host must show before it gets the message: what the recipient's domain
+// asks for, and what the message or its sender does.
 func (d *delivery) requireTLS(ctx context.Context, t *target) *failure {
-	if d.env.TLSOptional || t.hop.relay || t.literal {
+	if f := d.requirePublished(ctx, t); f != nil {
+		return f
+	}
+	if !d.env.RequireTLS && !d.env.VerifyTLS {
+		return nil
+	}
+	published := t.hop.tls
+	if published == tlsOpportunistic || published == tlsEncrypted {
+		t.hop.tls = tlsVerified
+	}
+	if t.hop.tls == tlsNone {
+		return d.withoutTLS(t.hop, &failure{stage: stageConnect, err: fmt.Errorf("%s: %w", t.hop.host, errNoTLS), enhanced: "4.7.4"})
+	}
+	proven := t.secure || t.itself || t.hop.relay || published == tlsSTS || d.env.STS != nil && d.env.STS.Mode == mtasts.Testing && d.env.STS.Matches(t.hop.host)
+	if d.env.RequireTLS && (!proven || t.literal) {
+		return d.withoutTLS(t.hop, &failure{err: fmt.Errorf("%s: %w", t.hop.host, errNotProven), tls: tlsrpt.Failed})
+	}
+	return nil
+}
+
+// withoutTLS is a failure to reach a host over TLS as is demanded. Where the message demands it
+// (RFC 8689), it is for good, and other hosts are tried.
+func (d *delivery) withoutTLS(h hop, f *failure) *failure {
+	if !d.env.RequireTLS {
+		return f
+	}
+	out := &failure{stage: stageConnect, status: Permanent, enhanced: "5.7.30", err: f.err, tls: f.tls}
+	if out.err == nil {
+		out.err = fmt.Errorf("%s: %s", h.host, f.reply)
+	}
+	if h.relay {
+		out.stage = stageHello // there is no other
+	}
+	return out
+}
+
+// requirePublished sets what DANE says where DNSSEC vouches for it, else what the domain's MTA-STS
+// policy says (RFC 8461 section 2).
+func (d *delivery) requirePublished(ctx context.Context, t *target) *failure {
+	if d.env.TLSOptional && !d.env.RequireTLS || t.hop.relay || t.literal {
 		return nil
 	}
 	if t.secure {

@@ -75,6 +75,11 @@ func (s *session) data(e Envelope, m Message, content io.Reader) (reply, *failur
 func (s *session) checkFeatures(e Envelope, m Message) *failure {
 	f := &failure{stage: stageMail, status: Permanent}
 	switch {
+	case e.RequireTLS && (!s.ext.requireTLS || s.tls == ""):
+		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNoRequire), "5.7.30"
+		if !s.hop.relay {
+			f.stage = stageConnect // another host of the domain may
+		}
 	case e.SMTPUTF8 && !s.ext.utf8:
 		f.err, f.enhanced = fmt.Errorf("%s: %w", s.hop.host, errNeedsUTF8), "5.6.7"
 	case e.EightBit && !s.ext.eightBit: // conversion required, but not supported (RFC 3463 section 3.7)

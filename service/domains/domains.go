@@ -2,6 +2,7 @@ package domains
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,7 @@ type Domain struct {
 	ListUnsubscribe bool               `json:"list_unsubscribe"`
 	EmailUsersCount int                `json:"email_users_count"`
 	SendingPaused   *core.SendingPause `json:"sending_paused"`
+	TLSPolicy       string             `json:"tls_policy" enum:"opportunistic|required"`
 	Tags            []string           `json:"tags" words:"ours"`
 	Notes           *string            `json:"notes" words:"ours"`
 	JobID           *string            `json:"job_id" words:"ours"`
@@ -79,8 +81,8 @@ type DMARCOverride struct {
 // domainOut shows a domain as it is in tx.
 func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	out := Domain{
-		SendingPaused: core.PauseOut(d.SendingPaused),
-		ID:            d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
+		SendingPaused: core.PauseOut(d.SendingPaused), TLSPolicy: cmp.Or(d.TLSPolicy, "opportunistic"),
+		ID: d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
 		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
 		ExpiresAt: core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
 		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
@@ -185,12 +187,13 @@ type UpdateDomainIn struct {
 	Notes       core.Opt[string] `json:"notes" max:"5000"`
 
 	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused"` // null resumes sending
+	TLSPolicy     *string                     `json:"tls_policy" enum:"opportunistic|required"`
 }
 
 // check checks the fields on their own, and brings them into the form in which they are kept.
 func (in *UpdateDomainIn) check(c core.Config) (err error) {
-	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set && !in.SendingPaused.Set {
-		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all, notes and sending_paused.")
+	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set && !in.SendingPaused.Set && in.TLSPolicy == nil {
+		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all, notes, sending_paused and tls_policy.")
 	}
 	if in.SendingPaused.Set && !in.SendingPaused.Null {
 		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
@@ -293,6 +296,12 @@ func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
 	}
 	if in.Notes.Set {
 		d.Notes = in.Notes.Value
+	}
+	if in.TLSPolicy != nil {
+		d.TLSPolicy = ""
+		if *in.TLSPolicy == store.TLSRequired {
+			d.TLSPolicy = store.TLSRequired
+		}
 	}
 	if in.CatchAll.Set {
 		d.CatchAll = in.CatchAll.Value

@@ -40,6 +40,8 @@ type acceptedEnvelope struct {
 	Author    string            `json:"author,omitempty"` // domain
 	Authentic bool              `json:"authentic,omitempty"`
 	Count     *store.DMARCCount `json:"count,omitempty"` // for the report to the author's domain
+
+	RequireTLS bool `json:"require_tls,omitempty"`
 }
 
 // arrival is what has to be filed.
@@ -47,6 +49,7 @@ func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	return &store.Arrival{
 		Blob: blob, Sender: e.From, Genuine: e.Genuine, Junk: e.Junk, SPF: e.SPF, DKIM: e.DKIM, DMARC: e.DMARC,
 		From: e.Author, Authentic: e.Authentic, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
+		RequireTLS: e.RequireTLS,
 	}
 }
 

@@ -112,7 +112,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 	if err := s.Count(tx, row.AccountID, func(st *store.DayStat) { st.Bounced++ }); err != nil {
 		return err
 	}
-	if cmp.Or(f.kind, bounceType(f.Status)) == "hard" {
+	if cmp.Or(f.kind, bounceType(f.Status)) == "hard" && f.Status != noRequiredTLS {
 		if err := s.reputation.Bounced(tx, row, f.host, f.diagnostic); err != nil {
 			return err
 		}
@@ -126,6 +126,10 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 	})
 	return err
 }
+
+// noRequiredTLS is the status of mail that is not sent on since its next hop cannot keep it
+// encrypted (RFC 8689). It says nothing about who gets it.
+const noRequiredTLS = "5.7.30"
 
 // maxReturned is how long a message may be to come back whole where RET=FULL asks for it.
 const maxReturned = 1 << 20
@@ -207,7 +211,7 @@ func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.St
 		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: s.Config.Hostname},
 		To: m.sub.Sender, OriginalEnvelopeID: m.sub.EnvelopeID, Recipients: about, Original: Whole(m.blob),
 		MessageID: msg.NewMessageID(s.Config.Hostname), Date: m.now, ArrivalDate: m.row.QueuedAt,
-		Full: m.sub.Ret == "FULL" && about[0].Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
+		Full: m.sub.Ret == "FULL" && !m.sub.RequireTLS && about[0].Action == msg.ActionFailed && m.blob.Size() <= maxReturned,
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()

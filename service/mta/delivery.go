@@ -342,6 +342,8 @@ func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *i
 	env := deliver.Envelope{
 		From: s.returnPath(d), To: d.row.Recipient, SMTPUTF8: d.sub.SMTPUTF8, EightBit: d.sub.EightBit,
 		EnvelopeID: d.sub.EnvelopeID, Notify: d.row.Notify, Ret: d.sub.Ret, ORCPT: d.row.ORCPT,
+		RequireTLS: d.sub.RequireTLS, TLSOptional: d.sub.TLSOptional && !d.sub.RequireTLS,
+		VerifyTLS: d.domain != nil && d.domain.TLSPolicy == store.TLSRequired && !d.sub.TLSOptional,
 	}
 	message := deliver.Message{
 		Size: int64(len(head)) + content.Size(),
@@ -512,6 +514,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 			err = s.deliver(tx, arrival{
 				stored: r.arrived, to: to, address: row.Recipient, sender: d.sub.Sender,
 				genuine: !d.sub.Forward || d.sub.ReportTo != "", read: true, from: row.Domain, authentic: !d.sub.Forward,
+				requireTLS: d.sub.RequireTLS,
 			})
 			if err != nil {
 				return err

@@ -66,6 +66,7 @@ type Client struct {
 	Extended      bool   // EHLO
 	UTF8          bool   // SMTPUTF8 was asked for
 	TLS           string // version and cipher; "" without
+	RequireTLS    bool   // REQUIRETLS was given (RFC 8689)
 	Authenticated bool
 }
 
@@ -149,7 +150,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	env := acceptedEnvelope{
 		Version: acceptedVersion, Envelope: inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()},
 		Genuine: v.GenuinePath(in.From), Junk: result.Junk, SPF: stored.Meta.SPF, DKIM: stored.Meta.DKIM, DMARC: stored.Meta.DMARC,
-		Author: v.FromDomain, Authentic: v.Authentic(),
+		Author: v.FromDomain, Authentic: v.Authentic(), RequireTLS: in.Client.RequireTLS,
 	}
 	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
 		if env.Count, err = s.Hooks.DMARCCount(in, result); err != nil {
@@ -182,7 +183,7 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	a.Placed[to.place()], a.Placed[account] = true, true
 	err = s.deliver(tx, arrival{
 		stored: stored, to: to, address: address, sender: a.Sender, genuine: a.Genuine, junk: a.Junk,
-		read: first, from: a.From, authentic: a.Authentic,
+		read: first, from: a.From, authentic: a.Authentic, requireTLS: a.RequireTLS,
 	})
 	if err != nil || !first {
 		return err
@@ -202,6 +203,8 @@ type arrival struct {
 	read      bool   // reports that the message may hold are to be read
 	from      string // the domain that it is from
 	authentic bool   // which that domain vouches for
+
+	requireTLS bool // where it goes on, it goes over TLS (RFC 8689)
 }
 
 // deliver files a message that arrives, from outside or from a mailbox here, and sends it on, as
@@ -245,6 +248,7 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		sub := &store.Submission{
 			AccountID: to.domain.AccountID, DomainID: to.domain.ID, MessageID: stored.Summary.MessageID, Sender: a.sender,
 			Subject: stored.Summary.Subject, Blob: stored.Blob, Forward: true, EightBit: true,
+			RequireTLS: a.requireTLS,
 		}
 		if to.Mailbox != nil {
 			sub.MailboxID = to.Mailbox.ID

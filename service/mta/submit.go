@@ -177,22 +177,23 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 // A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF
 // line ends.
 type checkedSubmission struct {
-	from       string
-	to         []Rcpt
-	body       *store.Spool
-	blob       store.BlobRef
-	messageID  string
-	subject    string
-	envelopeID string
-	ret        string
-	eightBit   bool
-	utf8       bool
-	starts     bool // a conversation
-	requireTLS bool
-	sendAt     time.Time // zero: at once
-	fileSent   bool      // its copy comes when it is sent
-	answers    string    // what is marked as answered with that copy
-	tags       []store.Tag
+	from        string
+	to          []Rcpt
+	body        *store.Spool
+	blob        store.BlobRef
+	messageID   string
+	subject     string
+	envelopeID  string
+	ret         string
+	eightBit    bool
+	utf8        bool
+	starts      bool // a conversation
+	requireTLS  bool
+	tlsOptional bool
+	sendAt      time.Time // zero: at once
+	fileSent    bool      // its copy comes when it is sent
+	answers     string    // what is marked as answered with that copy
+	tags        []store.Tag
 }
 
 func (l *checkedSubmission) close() { _ = l.body.Close() }
@@ -240,7 +241,7 @@ func (s *Service) ready(mailbox string, in Submission) (*checkedSubmission, erro
 	if err != nil {
 		return nil, err
 	}
-	l.messageID, l.subject, l.starts = header.messageID, root.Envelope.Subject, header.starts
+	l.messageID, l.subject, l.starts, l.tlsOptional = header.messageID, root.Envelope.Subject, header.starts, header.tlsOptional
 	if err := s.write(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
 		return nil, err
 	}
@@ -269,6 +270,8 @@ type header struct {
 	text      []byte
 	messageID string
 	starts    bool // a conversation: it answers nothing, no machine wrote it, and it brings no List-Unsubscribe of its own
+
+	tlsOptional bool // TLS-Required: No (RFC 8689 section 5)
 }
 
 // completeHeader checks the author and gives the header with what RFC 5322 and RFC 6409 section 8
@@ -279,10 +282,12 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 		return header{}, err
 	}
 	count := map[string]int{}
-	for _, f := range fields {
-		count[strings.ToLower(f.Name)]++
-	}
 	h := header{text: bytes.Clone(in.Trace), messageID: root.Envelope.MessageID}
+	for _, f := range fields {
+		name := strings.ToLower(f.Name)
+		count[name]++
+		h.tlsOptional = h.tlsOptional || name == "tls-required" && strings.EqualFold(strings.TrimSpace(f.Value), "no")
+	}
 	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
 	if h.messageID == "" {
 		_, domain, _ := msg.SplitEmail(mailbox)
@@ -435,7 +440,7 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 		sub := &store.Submission{
 			AccountID: mb.AccountID, MailboxID: mb.ID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
 			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
-			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, Tags: l.tags,
+			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
 		}
 		rows, err := s.Enqueue(tx, sub, d, l.to)
 		if err != nil {
