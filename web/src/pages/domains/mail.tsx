@@ -18,7 +18,7 @@ export function MailSettings(props: TabProps) {
         <Forward key={'f' + d.forward_address} {...props} />
       </div>
       <div class="grid-2">
-        <Sending key={'s' + [d.sending_mode, d.relay, d.list_unsubscribe].join()} {...props} />
+        <Sending key={'s' + [d.sending_mode, d.relay, d.list_unsubscribe, d.tls_policy].join()} {...props} />
         <Redirect key={'r' + JSON.stringify(d.redirect)} {...props} />
       </div>
     </>
@@ -30,7 +30,7 @@ function Read({ domain: d }: { domain: Domain }) {
     <Card title="Mail and web" note="The account’s owner or an admin can edit these.">
       <Facts of={[
         ['Catch-all', d.catch_all ?? 'None'], ['Forwarding', d.forward_address ?? 'None'], ['Web redirect', d.redirect ? `${d.redirect.url} (${redirectWords(d.redirect)})` : 'None'],
-        ['Outgoing mail', d.sending_mode === 'relay' ? `Through relay ${d.relay ?? '(default)'}` : 'Direct'], ['One-click unsubscribe', d.list_unsubscribe ? 'On' : 'Off'],
+        ['Outgoing mail', d.sending_mode === 'relay' ? `Through relay ${d.relay ?? '(default)'}` : 'Direct'], ['One-click unsubscribe', d.list_unsubscribe ? 'On' : 'Off'], ['Encryption', d.tls_policy === 'required' ? 'Required' : 'Where the receiver offers it'],
       ]} />
     </Card>
   )
@@ -78,15 +78,16 @@ function Sending({ domain: d, reload }: TabProps) {
   const account = useQuery('get_account', {})
   const [mode, setMode] = useState(d.sending_mode)
   const [relay, setRelay] = useState(d.relay ?? '')
-  const [unsubscribe, setUnsubscribe] = useState(d.list_unsubscribe)
+  const [unsubscribe, setUnsubscribe] = useState(d.list_unsubscribe), [strict, setStrict] = useState(d.tls_policy === 'required')
   const named = account.data?.mail.relay
-  const changed = mode !== d.sending_mode || relay.trim() !== (d.relay ?? '') || unsubscribe !== d.list_unsubscribe
+  const changed = mode !== d.sending_mode || relay.trim() !== (d.relay ?? '') || unsubscribe !== d.list_unsubscribe || strict !== (d.tls_policy === 'required')
   const save = async () => {
     await call('update_domain', {
       domain_id: d.id,
       sending_mode: mode === d.sending_mode ? undefined : mode,
       relay: relay.trim() === (d.relay ?? '') ? undefined : relay.trim() || null,
       list_unsubscribe: unsubscribe === d.list_unsubscribe ? undefined : unsubscribe,
+      tls_policy: strict === (d.tls_policy === 'required') ? undefined : strict ? 'required' : 'opportunistic',
     })
     told('Saved.')
     await reload()
@@ -97,6 +98,7 @@ function Sending({ domain: d, reload }: TabProps) {
         <Select label="Route" name="sending_mode" value={mode} onChange={setMode} options={[['direct', 'Direct to the recipients’ mail servers'], ['relay', 'Through a relay']]} hint={session.value!.outbound === 'capture' ? 'Not in use now: this server captures all mail to external recipients.' : named === null ? 'This server has no relay. Its operator can add one.' : undefined} />
         {mode === 'relay' && <TextField label="Relay" name="relay" value={relay} onInput={setRelay} placeholder={named ?? 'default'} list={named ? [named] : undefined} hint="The relay’s name in the server’s configuration. Leave empty for the default." mono />}
         <Check checked={unsubscribe} onChange={setUnsubscribe} label="Offer one-click unsubscribe" hint="Adds the List-Unsubscribe header that large providers require from bulk senders." />
+        <Check checked={strict} onChange={setStrict} label="Require encryption" hint="Sends only to mail servers with a valid certificate. Mail to others waits and then comes back." />
       </Form>
     </Card>
   )
