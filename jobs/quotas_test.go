@@ -18,7 +18,8 @@ func (g *gauge) work(d time.Duration) Work {
 	return func(ctx context.Context, _ *store.Job) (Writes, error) {
 		g.all.Add(1)
 		n := g.now.Add(1)
-		g.most.Store(max(g.most.Load(), n))
+		for most := g.most.Load(); n > most && !g.most.CompareAndSwap(most, n); most = g.most.Load() {
+		}
 		defer g.now.Add(-1)
 		select {
 		case <-time.After(d):
