@@ -74,19 +74,22 @@ func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 		}
 	}
 
-	// The domain is judged without what its paused mailboxes sent.
+	// The domain and the account are judged without what the domain's paused mailboxes sent, of
+	// which the owner has heard.
+	var ofPaused store.HourCount
+	since := d.Counting
+	if since != nil {
+		since = &store.Counting{Since: since.Since}
+	}
+	for _, id := range store.MailboxesPaused.Keys(tx, d.ID, "") {
+		theirs, err := lastDay(tx, row.AccountID, id, since)
+		if err != nil {
+			return err
+		}
+		add(&ofPaused, theirs, 1)
+	}
 	if d.SendingPaused == nil {
-		since := d.Counting
-		if since != nil {
-			since = &store.Counting{Since: since.Since}
-		}
-		for _, id := range store.MailboxesPaused.Keys(tx, d.ID, "") {
-			theirs, err := lastDay(tx, row.AccountID, id, since)
-			if err != nil {
-				return err
-			}
-			add(&ofDomain, theirs, -1)
-		}
+		add(&ofDomain, ofPaused, -1)
 		if reason := over(ofDomain, pauseBounces, pauseComplain); reason != "" {
 			if d, err = store.Domains.Get(tx, d.ID); err != nil {
 				return err
@@ -109,6 +112,7 @@ func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 	if err != nil {
 		return err
 	}
+	add(&c, ofPaused, -1)
 	_, err = s.alert(tx, row.AccountID, "account", a.ID, a.Name, c)
 	return err
 }

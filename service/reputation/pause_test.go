@@ -87,6 +87,11 @@ func TestPauseByBounces(t *testing.T) {
 	}
 	i.MustSend(bob, mta.SendEmailIn{To: numbered("d", 0, 1), Subject: "s"})
 	i.Becomes("d0@far.test", store.OutgoingSent)
+	for _, a := range i.Events(reputation.EventAlert) {
+		if a["scope"] != "domain" { // which was over the bound before the mailbox had enough recipients
+			t.Errorf("beside the pause the owner hears %v", a)
+		}
+	}
 	if err := i.Receive("x@far.test", "From: <x@far.test>\r\nSubject: s\r\n\r\nhello\r\n", ann.Email); err != nil {
 		t.Errorf("it receives no mail: %v", err)
 	}
