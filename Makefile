@@ -4,7 +4,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = -tags urfave_cli_no_docs -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets soak-thief soak-schedule
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -182,6 +182,10 @@ soak-authors: peers
 # A hundred thousand messages that are scheduled for the same seconds, with a kill in the middle.
 soak-schedule:
 	MAILSTEAD_SOAK=1 go test -count=1 -run '^TestScheduledForTheSameMinute$$' -v -timeout 60m ./e2e
+
+# Fifty thousand messages to a relay that takes 14 a second and to a host that throttles.
+soak-slow-receivers:
+	MAILSTEAD_SOAK=1 go test -count=1 -run '^TestSlowReceivers$$' -v -timeout 150m ./e2e
 
 # A thief who writes to ten thousand strangers over SMTP, the API and MCP from fifty networks.
 soak-thief:

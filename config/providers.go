@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/publicsuffix"
+
 	"github.com/mailstead/mailstead/mail/milter"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mta"
@@ -151,6 +153,57 @@ func (r *relaySettings) service() core.Relay {
 		Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
 		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL, ControlHeaders: r.ControlHeaders,
 	}
+}
+
+// destinationSettings is an entry of [[destination]]: how mail is sent to one mail operator.
+type destinationSettings struct {
+	Operator    dnsName   `toml:"operator"`
+	Connections *count    `toml:"connections"`
+	PerMinute   *count    `toml:"per_minute"`
+	Pause       *duration `toml:"pause"`
+	Relay       string    `toml:"relay"`
+}
+
+const (
+	maxPause       = 24 * time.Hour
+	maxConnections = 1000
+	maxPerMinute   = 1000000
+)
+
+// check finds what is missing or out of bounds.
+func (d *destinationSettings) check() error {
+	name := d.Operator.text
+	if name == "" {
+		return errors.New("operator is required: the registrable domain of the operator's MX hosts, such as google.com")
+	}
+	if registrable, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil && registrable != name {
+		return fmt.Errorf("operator = %q must be the registrable domain of the MX hosts, which is %s", name, registrable)
+	}
+	switch {
+	case d.Connections != nil && *d.Connections > maxConnections:
+		return fmt.Errorf("connections: from 0 (no limit) to %d", maxConnections)
+	case d.PerMinute != nil && *d.PerMinute > maxPerMinute:
+		return fmt.Errorf("per_minute: from 0 (no limit) to %d", maxPerMinute)
+	case d.Pause != nil && (d.Pause.d < 0 || d.Pause.d > maxPause):
+		return errors.New("pause: from 0s to 24h")
+	}
+	return nil
+}
+
+func (d *destinationSettings) service() core.Destination {
+	out := core.Destination{Operator: d.Operator.text, Relay: d.Relay}
+	if d.Connections != nil {
+		n := int(*d.Connections)
+		out.Connections = &n
+	}
+	if d.PerMinute != nil {
+		n := int(*d.PerMinute)
+		out.PerMinute = &n
+	}
+	if d.Pause != nil {
+		out.Pause = &d.Pause.d
+	}
+	return out
 }
 
 // secretOf reads a secret from its file, if a file is given.

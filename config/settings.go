@@ -56,21 +56,22 @@ type Settings struct {
 	LogFormat   logForm  `toml:"log_format" usage:"text or json"`
 	LogLevel    logLevel `toml:"log_level" usage:"debug, info, warn or error"`
 
-	Relay     []relaySettings   `toml:"relay"`
-	Registrar registrarSettings `toml:"registrar"`
-	Edge      edgeSettings      `toml:"cloudflare"`
-	RDAP      rdapSettings      `toml:"rdap"`
-	Limits    limitSettings     `toml:"limits"`
-	Spam      spamSettings      `toml:"spam"`
-	S3        S3                `toml:"s3"`
-	Backup    backupSettings    `toml:"backup"`
-	Metrics   metricsSettings   `toml:"metrics"`
-	Doctor    doctorSettings    `toml:"doctor"`
-	Alerts    alertSettings     `toml:"alerts"`
-	Sending   sendingSettings   `toml:"sending"`
-	OTLP      otlpSettings      `toml:"otlp"`
-	Pretend   sandboxSettings   `toml:"sandbox"`
-	Zones     dnsSettings       `toml:"-"`
+	Relay       []relaySettings       `toml:"relay"`
+	Destination []destinationSettings `toml:"destination"`
+	Registrar   registrarSettings     `toml:"registrar"`
+	Edge        edgeSettings          `toml:"cloudflare"`
+	RDAP        rdapSettings          `toml:"rdap"`
+	Limits      limitSettings         `toml:"limits"`
+	Spam        spamSettings          `toml:"spam"`
+	S3          S3                    `toml:"s3"`
+	Backup      backupSettings        `toml:"backup"`
+	Metrics     metricsSettings       `toml:"metrics"`
+	Doctor      doctorSettings        `toml:"doctor"`
+	Alerts      alertSettings         `toml:"alerts"`
+	Sending     sendingSettings       `toml:"sending"`
+	OTLP        otlpSettings          `toml:"otlp"`
+	Pretend     sandboxSettings       `toml:"sandbox"`
+	Zones       dnsSettings           `toml:"-"`
 }
 
 // sandbox and production are the settings of the two ways to run, before file, environment and
@@ -188,6 +189,20 @@ func (s *Settings) check() error {
 		}
 		seen[s.Relay[i].Name] = true
 	}
+	operators := map[string]bool{}
+	for i := range s.Destination {
+		d := &s.Destination[i]
+		if err := d.check(); err != nil {
+			return fmt.Errorf("[[destination]] number %d: %w", i+1, err)
+		}
+		if operators[d.Operator.text] {
+			return fmt.Errorf("[[destination]] number %d: the operator %q has an entry already", i+1, d.Operator.text)
+		}
+		operators[d.Operator.text] = true
+		if d.Relay != "" && !seen[d.Relay] {
+			return fmt.Errorf("[[destination]] number %d: relay = %q is not the name of a [[relay]]", i+1, d.Relay)
+		}
+	}
 	if !s.Sandbox() && s.ClockOffset() != 0 {
 		return errors.New("[sandbox] clock_offset: the clock of a server with a hostname cannot be shifted: remove clock_offset or hostname")
 	}
@@ -231,6 +246,9 @@ func (s *Settings) Service() core.Config {
 		c.Hostname = sandboxHost
 	}
 	c.Nameservers = nameservers(c.Hostname, c.Secondaries)
+	for i := range s.Destination {
+		c.Destinations = append(c.Destinations, s.Destination[i].service())
+	}
 	for i := range s.Relay {
 		c.Relays = append(c.Relays, s.Relay[i].service())
 	}

@@ -14,9 +14,10 @@ import (
 
 // A timedRelay notes when it gets what, and acknowledges each message.
 type timedRelay struct {
-	addr string
-	mu   sync.Mutex
-	got  []timedMail
+	addr   string
+	answer func(to string) string // to a message, in place of 250; it is not taken then
+	mu     sync.Mutex
+	got    []timedMail
 }
 
 type timedMail struct {
@@ -24,8 +25,9 @@ type timedMail struct {
 	began time.Time // its DATA
 }
 
-func newTimedRelay(t *testing.T) *timedRelay {
-	f := &timedRelay{}
+// newTimedRelay starts one; answer, where it is not nil and gives a text, refuses messages.
+func newTimedRelay(t *testing.T, answer func(to string) string) *timedRelay {
+	f := &timedRelay{answer: answer}
 	f.addr = answering(t, func(c net.Conn) {
 		defer c.Close()
 		r := bufio.NewReaderSize(c, 32<<10)
@@ -49,10 +51,17 @@ func newTimedRelay(t *testing.T) *timedRelay {
 				if _, err := readDots(r); err != nil {
 					return
 				}
+				if f.answer != nil {
+					if text := f.answer(to); text != "" {
+						say(text)
+						continue
+					}
+				}
 				f.mu.Lock()
 				f.got = append(f.got, one)
+				n := len(f.got)
 				f.mu.Unlock()
-				say("250 ok")
+				say(fmt.Sprintf("250 Ok id-%d", n))
 			case "QUIT":
 				say("221 bye")
 				return
@@ -80,7 +89,7 @@ func TestScheduledForTheSameMinute(t *testing.T) {
 		total = 100_000
 	}
 	const parts, batch, inFlight = 5, 1000, 36
-	relay := newTimedRelay(t)
+	relay := newTimedRelay(t, nil)
 	host, port, _ := net.SplitHostPort(relay.addr)
 	config := generousLimits + fmt.Sprintf("[[relay]]\nname='r1'\nkind='custom'\nhost=%q\nport=%s\ntls='none'\ndkim=false\n", host, port)
 	i := newInstance(t, config, "--outbound", "relay")

@@ -69,26 +69,27 @@ func (c Config) Elsewhere() map[string][]netip.Addr {
 
 // Config is what the operator decided.
 type Config struct {
-	Hostname    string   // this host's public name
-	ClientHost  string   // what our users' mail clients connect to; "": Hostname
-	Nameservers []string // names of our own DNS servers
-	PublicIPs   []netip.Addr
-	Sandbox     bool
-	BaseURL     string // how clients reach the API, without a trailing slash
-	Outbound    string // capture, direct, relay; "" = relay where one is configured, else direct
-	MXPort      int
-	Relays      []Relay
-	Limits      Limits
-	Spam        Spam
-	Registrars  []registrar.Registrar               // the first one is asked for prices
-	RDAP        RDAP                                // asked where no registrar answers; nil: nobody is
-	Edge        func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
-	HTTPS       bool                                // this host serves HTTPS
-	HTTPSPort   int                                 // where; 0: 443
-	ACME        *ACME                               // nil: certificates come from files, or there are none
-	Version     string
-	Metrics     *Metrics     // nil: new ones
-	Tracer      *otlp.Tracer // nil: there are no traces
+	Hostname     string   // this host's public name
+	ClientHost   string   // what our users' mail clients connect to; "": Hostname
+	Nameservers  []string // names of our own DNS servers
+	PublicIPs    []netip.Addr
+	Sandbox      bool
+	BaseURL      string // how clients reach the API, without a trailing slash
+	Outbound     string // capture, direct, relay; "" = relay where one is configured, else direct
+	MXPort       int
+	Relays       []Relay
+	Destinations []Destination // beside the table of large operators
+	Limits       Limits
+	Spam         Spam
+	Registrars   []registrar.Registrar               // the first one is asked for prices
+	RDAP         RDAP                                // asked where no registrar answers; nil: nobody is
+	Edge         func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none
+	HTTPS        bool                                // this host serves HTTPS
+	HTTPSPort    int                                 // where; 0: 443
+	ACME         *ACME                               // nil: certificates come from files, or there are none
+	Version      string
+	Metrics      *Metrics     // nil: new ones
+	Tracer       *otlp.Tracer // nil: there are no traces
 
 	SMTPPort                     int    // where other servers bring mail; 0: nowhere
 	SubmissionPort, IMAPPort     int    // what mail clients are told
@@ -118,6 +119,16 @@ type ACME struct {
 	EABKeyID  string // of an account that it knows from elsewhere; "" = none
 	EABKey    []byte
 	Host      bool // the host's own name gets a certificate too; else a file has it
+}
+
+// A Destination says how mail is sent to the hosts of one mail operator. What is nil is as it would
+// be without it.
+type Destination struct {
+	Operator    string         // the registrable domain of its MX hosts
+	Connections *int           // at a time; 0: any number
+	PerMinute   *int           // messages; 0: any number
+	Pause       *time.Duration // without any message after an answer that asks for less
+	Relay       string         // the name of the relay that all mail for it takes; "": none
 }
 
 // A Relay is a provider that outgoing mail may go through.

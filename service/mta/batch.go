@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -68,6 +69,13 @@ type BatchFailure struct {
 	Message string `json:"message"`
 }
 
+// A keptBatch is a batch as it is kept until its job has sent it: with the templates as they are
+// when it is taken.
+type keptBatch struct {
+	SendBatchIn
+	Templates map[string]templates.Content `json:"templates"` // by id
+}
+
 // items is how many messages a batch is.
 func (in *SendBatchIn) items() int { return max(len(in.Messages), len(in.Recipients)) }
 
@@ -92,6 +100,16 @@ func (in *SendBatchIn) item(i int) (SendEmailIn, error) {
 
 func (m *BatchMessage) content() templates.Content {
 	return templates.Content{Subject: m.Subject, Text: m.Text, HTML: m.HTML}
+}
+
+// templateIDs are the templates that a batch names.
+func (in *SendBatchIn) templateIDs() []string {
+	ids := []string{in.TemplateID}
+	for _, one := range in.Messages {
+		ids = append(ids, one.TemplateID)
+	}
+	slices.Sort(ids)
+	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id == "" })
 }
 
 // check refuses a batch of which nothing could be sent as it is meant.
@@ -122,28 +140,36 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	if err := in.check(s.Now()); err != nil {
 		return nil, err
 	}
-	request, err := json.Marshal(in)
-	if err != nil {
-		return nil, fmt.Errorf("write batch: %w", err)
-	}
+	kept := keptBatch{SendBatchIn: in, Templates: map[string]templates.Content{}}
 
-	// Look first, so that a request that is refused writes nothing.
-	ready := func(tx *store.Tx) (*store.Mailbox, error) {
+	// Look first, so that a request that is refused writes nothing. A template that is not there
+	// is the fault of the message that names it.
+	err := s.Store.View(func(tx *store.Tx) error {
 		mb, _, err := s.sendable(tx, who.AccountID, in.UserID)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if _, err := fromField(mb, in.From); err != nil || in.TemplateID == "" {
-			return mb, err
+		if _, err := fromField(mb, in.From); err != nil {
+			return err
 		}
-		t, err := templates.Find(tx, who.AccountID, in.TemplateID)
-		if t == nil && err == nil {
-			err = core.Invalid("template_id", "not_found", "is not a message template of this account")
+		for _, id := range in.templateIDs() {
+			c, err := findTemplate(tx, who.AccountID, id)
+			if _, ours := core.AsError(err); ours && id != in.TemplateID {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			kept.Templates[id] = c
 		}
-		return mb, err
-	}
-	if err := s.Store.View(func(tx *store.Tx) error { _, err := ready(tx); return err }); err != nil {
+		return nil
+	})
+	if err != nil {
 		return nil, err
+	}
+	request, err := json.Marshal(kept)
+	if err != nil {
+		return nil, fmt.Errorf("write batch: %w", err)
 	}
 	spool := s.Store.NewSpool(int64(len(request)))
 	defer spool.Close()
@@ -159,7 +185,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	var out core.JobResponse
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
-		mb, err := ready(tx)
+		mb, _, err := s.sendable(tx, who.AccountID, in.UserID)
 		if err != nil {
 			return err
 		}
@@ -184,6 +210,21 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		return nil, err
 	}
 	return &out, nil
+}
+
+// batchOf is what a message of a batch is judged by: the time when the batch was taken, and the
+// templates of then.
+type batchOf struct {
+	taken     time.Time
+	templates map[string]templates.Content
+}
+
+func (b *batchOf) template(id string) (templates.Content, error) {
+	c, known := b.templates[id]
+	if !known {
+		return c, noTemplate()
+	}
+	return c, nil
 }
 
 // batchArgs is the job of sending a batch.
@@ -241,6 +282,7 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 			continue
 		}
 		one, err := in.item(i)
+		one.of = &batchOf{b.CreatedAt, in.Templates}
 		if err == nil {
 			_, err = s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, i, out) })
 		}
@@ -277,7 +319,7 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 }
 
 // readBatch reads the request of a batch.
-func (s *Service) readBatch(b *store.Batch) (*SendBatchIn, error) {
+func (s *Service) readBatch(b *store.Batch) (*keptBatch, error) {
 	blob, err := s.Store.OpenBlob(b.Blob)
 	if err != nil {
 		return nil, err
@@ -287,7 +329,7 @@ func (s *Service) readBatch(b *store.Batch) (*SendBatchIn, error) {
 	if _, err := blob.ReadAt(text, 0); err != nil {
 		return nil, fmt.Errorf("read batch: %w", err)
 	}
-	in := &SendBatchIn{}
+	in := &keptBatch{}
 	if err := json.Unmarshal(text, in); err != nil {
 		return nil, jobs.Permanent(fmt.Errorf("read batch: %w", err))
 	}

@@ -68,12 +68,14 @@ type delivery struct {
 	blob       content       // open while the attempt lasts; nothing of a damaged message
 	damaged    bool
 	route      route
-	to         *destination    // of ViaLocal; nil if it takes none
-	refusal    *core.SMTPError // why not
-	suppressed bool            // the recipient has been suppressed since
-	paused     error           // why its sender may not send now
-	held       bool            // it is to wait for somebody to release it
-	orphaned   bool            // its mailbox was deleted
+	operator   string            // of the hosts that a direct route leads to
+	limits     destinationLimits // of that operator
+	to         *destination      // of ViaLocal; nil if it takes none
+	refusal    *core.SMTPError   // why not
+	suppressed bool              // the recipient has been suppressed since
+	paused     error             // why its sender may not send now
+	held       bool              // it is to wait for somebody to release it
+	orphaned   bool              // its mailbox was deleted
 	now        time.Time
 	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
 	recorded   *store.Outgoing        // the row with what came of the attempt, once that is committed
@@ -130,9 +132,12 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 	if d.now.Before(d.row.NextAt) {
 		return s.waitUntilDue(d)
 	}
-	if slot, ok := s.paces.reserve(d.pace()); !ok {
+	s.applyDestination(ctx, d)
+	if slot, ok := s.paces.reserve(d.pace(), d.limits); !ok {
 		return s.waitForSlot(d, slot)
 	}
+	began := time.Now()
+	defer func() { s.paces.leave(d.pace(), time.Since(began)) }()
 	counted := d.sub.Forward && d.route.transport != core.ViaCapture && !d.suppressed
 	if counted {
 		if at, ok := s.forwards.Take(d.row.Recipient, d.now); !ok {
@@ -162,7 +167,7 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 	if ctx.Err() != nil && r.result.Status == deliver.Temporary {
 		return nil, ctx.Err() // we stopped it: not the host's fault
 	}
-	s.paces.observe(d.pace(), r.result)
+	s.paces.observe(d.pace(), d.limits, r.result)
 	killpoint.At("delivery.decided")
 
 	// It is done, given up, or tried again later.
@@ -181,12 +186,19 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 	if writes, err = s.withSentCopy(d, writes); err != nil {
 		return nil, d.internalFailure(err)
 	}
+	if r.result.Status != deliver.Temporary {
+		writes = s.withNextTurns(d, writes)
+	}
 	return writes, again
 }
 
-// pace names those who are told together that they send too much: all with the same next hop, but
-// at a server that a mailbox logs in to itself that mailbox alone.
+// pace names those who are told together that they send too much: all through the same relay, or to
+// the hosts of the same operator, but at a server that a mailbox logs in to itself that mailbox
+// alone.
 func (m *delivery) pace() string {
+	if m.operator != "" {
+		return "mx " + m.operator
+	}
 	lane := m.route.lane(m.row.Recipient)
 	if m.route.own {
 		return lane + " " + m.row.MailboxID
@@ -418,7 +430,7 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 	paced := m.route.transport == core.ViaRelay && throttles(o.result) // it asks for patience, which is no failed attempt
 	next := m.now.Add(retryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
 	if paced {
-		next, _ = s.paces.reserve(m.pace())
+		next = s.paces.later(m.pace(), m.limits)
 	}
 	if end := m.row.Began().Add(giveUpAfter); next.After(end) {
 		next = end

@@ -270,7 +270,7 @@ func TestCancelTakesAWaitingMessageBack(t *testing.T) {
 	if err != nil || out.Status != store.OutgoingCancelled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if _, err := i.Svc.RetryMessage(ctx, servicetest.Actor(i.Account), mta.SentMessageIn{ID: id}); !servicetest.HasCode(err, "validation_error") {
+	if _, err := i.Svc.RetryMessage(ctx, servicetest.Actor(i.Account), mta.SentMessageIn{ID: id}); !servicetest.HasCode(err, "not_queued") {
 		t.Errorf("retry of a cancelled message: %v", err)
 	}
 	i.Run()

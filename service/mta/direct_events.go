@@ -41,8 +41,12 @@ func deliveredData(row *store.Outgoing, r deliver.Result) DeliveredData {
 	return out
 }
 
-// emitDelivered tells that a host outside accepted a message for good.
+// emitDelivered tells that a host outside accepted a message for good. What this server writes of
+// its own is no account's matter.
 func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
+	if row.Sender == "" {
+		return nil
+	}
 	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailDelivered, deliveredData(row, r))
 	return err
 }
@@ -50,7 +54,7 @@ func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Res
 // emitDelayed tells that a message is tried again later, at the first time and then once a day. The
 // caller writes the row.
 func (s *Service) emitDelayed(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
-	if row.Transport != store.OutgoingTransportDirect || !row.DelayedAt.IsZero() && tx.Now().Sub(row.DelayedAt) < delayedEvery {
+	if row.Sender == "" || row.Transport != store.OutgoingTransportDirect || !row.DelayedAt.IsZero() && tx.Now().Sub(row.DelayedAt) < delayedEvery {
 		return nil
 	}
 	row.DelayedAt = tx.Now()

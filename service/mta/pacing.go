@@ -21,11 +21,11 @@ const (
 	keptPaces = 4096                  // next hops
 )
 
-// paces spaces out the messages to next hops that ask for it, one pace for a lane of the queue, or
-// for one mailbox at a server that the mailbox logs in to itself. A hop that says that it gets too
-// much is left alone for a while, and then gets one message at a time with a gap between them,
-// which doubles with each such answer and shrinks with each message that is taken. Nothing of it
-// outlives the process.
+// paces spaces out the messages to next hops, one pace for a relay or a mail operator, or for one
+// mailbox at a server that the mailbox logs in to itself. A hop that says that it gets too much is
+// left alone for a while, and then gets one message at a time with a gap between them, which doubles
+// with each such answer and shrinks with each message that is taken. The limits of an operator hold
+// beside that. Nothing of it outlives the process.
 type paces struct {
 	now func() time.Time
 
@@ -34,57 +34,144 @@ type paces struct {
 }
 
 type pace struct {
-	Gap  time.Duration
-	Next time.Time // when the next message may go
-	tail time.Time // when the last of those that wait tries again
+	Gap   time.Duration // that the hop asked for
+	Next  time.Time     // when the next message may go
+	safe  time.Duration // a gap that is probably long enough; 0: nobody knows
+	last  time.Time     // when the hop took a message
+	tail  time.Time     // when the last of those that were told to wait tries again
+	until time.Time     // until when some wait who were told before the pace changed
 
-	answer string // that asked for less, the newest one
+	answer  string        // that asked for less, the newest one
+	running int           // messages that are under way
+	took    time.Duration // that one is under way, about
 }
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, Lanes: map[string]*pace{}} }
 
-// reserve takes a message's turn, which is at the time now; if it has none yet, at is when to ask
-// again.
-func (p *paces) reserve(lane string) (at time.Time, ok bool) {
+// reserve takes a message's turn, which is at the time now, and which leave ends; if it has none
+// yet, at is when to ask again.
+func (p *paces) reserve(lane string, limits destinationLimits) (at time.Time, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, now := p.Lanes[lane], p.now()
+	if l != nil && now.Sub(l.Next) > staleGap {
+		l.Gap, l.safe, l.answer = 0, 0, ""
+	}
+	if l == nil {
+		if limits.Connections == 0 && limits.PerMinute == 0 {
+			return now, true
+		}
+		l = p.add(lane)
+	}
+	gap := max(l.Gap, limits.gap())
+	if limits.Connections > 0 && l.running >= limits.Connections {
+		return l.queue(now, now, max(gap, l.took/time.Duration(limits.Connections), shortGap)), false
+	}
+	if now.Before(l.Next) {
+		return l.queue(now, l.Next, gap), false
+	}
+	l.Next = now.Add(gap)
+	l.running++
+	return now, true
+}
+
+// later is when a message that was refused asks for its next turn.
+func (p *paces) later(lane string, limits destinationLimits) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, now := p.Lanes[lane], p.now()
 	if l == nil {
-		return now, true
+		return now
 	}
-	if now.Sub(l.Next) > staleGap {
-		delete(p.Lanes, lane)
-		return now, true
+	return l.queue(now, l.Next, max(l.Gap, limits.gap()))
+}
+
+// queue gives the next of those who wait a time, from first on.
+func (l *pace) queue(now, first time.Time, gap time.Duration) time.Time {
+	l.tail = l.tail.Add(gap)
+	if l.tail.Before(first) {
+		l.tail = first
 	}
-	if !now.Before(l.Next) {
-		l.Next = now.Add(l.Gap)
-		return now, true
-	}
-	if l.tail.Before(l.Next) {
-		l.tail = l.Next
-	} else {
-		l.tail = l.tail.Add(l.Gap)
+	if !l.tail.After(now) {
+		l.tail = now.Add(gap)
 	}
 	if limit := now.Add(farthest); l.tail.After(limit) {
 		l.tail = limit
 	}
-	return l.tail, false
+	if l.until.Before(l.tail) {
+		l.until = l.tail
+	}
+	return wholeMillis(l.tail)
 }
 
-// observe has a pace learn from what came of a message.
-func (p *paces) observe(lane string, r deliver.Result) {
+// wholeMillis is the first time that rows can hold, which have milliseconds, that is not before at.
+func wholeMillis(at time.Time) time.Time {
+	return at.Add(time.Millisecond - 1).Truncate(time.Millisecond)
+}
+
+// turn is when the next message may go, and how far behind it the one after that; waiting is false
+// where nobody was told to wait so long.
+func (p *paces) turn(lane string, limits destinationLimits) (next time.Time, gap time.Duration, waiting bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l, now := p.Lanes[lane], p.now()
+	if l == nil || !l.until.After(now) {
+		return now, 0, false
+	}
+	if next = now; l.Next.After(now) {
+		next = l.Next
+	}
+	return wholeMillis(next), max(l.Gap, limits.gap()), true
+}
+
+// leave ends the turn of a message, which took so long.
+func (p *paces) leave(lane string, took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.Lanes[lane]
+	if l == nil {
+		return
+	}
+	l.running = max(l.running-1, 0)
+	l.took = (7*l.took + took) / 8
+	if l.idle(p.now()) {
+		delete(p.Lanes, lane)
+	}
+}
+
+// idle tells whether nothing need be remembered of a next hop.
+func (l *pace) idle(now time.Time) bool {
+	return l.running == 0 && l.Gap == 0 && !now.Before(l.Next) && !now.Before(l.until)
+}
+
+// add makes a pace without a gap.
+func (p *paces) add(lane string) *pace {
+	if len(p.Lanes) >= keptPaces {
+		now := p.now()
+		maps.DeleteFunc(p.Lanes, func(_ string, l *pace) bool { return l.idle(now) })
+	}
+	if len(p.Lanes) >= keptPaces {
+		clear(p.Lanes) // they will tell again
+	}
+	p.Lanes[lane] = &pace{took: time.Second}
+	return p.Lanes[lane]
+}
+
+// observe has a pace learn from what came of a message. One that asked for less gets nothing for
+// the pause of its limits at least.
+func (p *paces) observe(lane string, limits destinationLimits, r deliver.Result) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l := p.Lanes[lane]
 	switch slow := throttles(r); {
 	case slow:
-		p.slower(lane, l)
-		p.Lanes[lane].answer = r.Reply
-	case l != nil && r.Status == deliver.Delivered:
-		l.Gap = l.Gap * 9 / 10
-		if l.Gap < shortGap {
-			delete(p.Lanes, lane)
+		if l == nil {
+			l = p.add(lane)
 		}
+		l.slower(p.now(), limits.Pause)
+		l.answer = r.Reply
+	case l != nil && r.Status == deliver.Delivered:
+		l.faster(p.now())
 	}
 }
 
@@ -98,21 +185,44 @@ func (p *paces) answer(lane string) string {
 	return ""
 }
 
-// slower makes the pace of a lane slower, once for all who are told the same at the same time.
-func (p *paces) slower(lane string, l *pace) {
-	now := p.now()
-	if l == nil {
-		if len(p.Lanes) >= keptPaces {
-			clear(p.Lanes) // they will tell again
-		}
-		p.Lanes[lane] = &pace{Gap: firstGap, Next: now.Add(firstHold)}
+// slower makes a pace slower, once for all who are told the same at the same time.
+func (l *pace) slower(now time.Time, pause time.Duration) {
+	if l.Gap == 0 && l.safe > 0 {
+		l.Gap = shortGap // it has just got rid of one
+	}
+	switch {
+	case l.Gap == 0:
+		l.Gap = firstGap
+		l.Next = now.Add(max(firstHold, pause))
+	case now.Add(l.Gap).Before(l.Next):
+		return
+	default:
+		l.safe = l.Gap * 5 / 4
+		l.Gap = min(2*l.Gap, longGap)
+		l.Next = now.Add(max(holdGaps*l.Gap, pause))
+	}
+	l.tail = time.Time{}
+}
+
+// faster shrinks the gap by a tenth for a message that was taken, and near the one that was too
+// short before by a hundredth a second, so that a host gets most of what it takes. One that takes
+// far more than it did has changed.
+func (l *pace) faster(now time.Time) {
+	if l.Gap == 0 {
 		return
 	}
-	if now.Add(l.Gap).Before(l.Next) {
-		return
+	part := 0.1
+	if l.Gap <= l.safe {
+		part = min(part, now.Sub(l.last).Seconds()/100)
 	}
-	l.Gap = min(2*l.Gap, longGap)
-	l.Next, l.tail = now.Add(holdGaps*l.Gap), time.Time{}
+	l.last = now
+	l.Gap -= time.Duration(part * float64(l.Gap))
+	if l.Gap < l.safe*2/3 {
+		l.safe = 0
+	}
+	if l.Gap < shortGap {
+		l.Gap, l.safe, l.answer = 0, shortGap, ""
+	}
 }
 
 // tooMuch is how hosts say that they get too much at a time.

@@ -200,3 +200,48 @@ func TestForwardsWaitInSight(t *testing.T) {
 		t.Errorf("job %+v", j)
 	}
 }
+
+// TestSlowRelayIsUsedFully: a relay that takes so many a second gets most of that, although it
+// refused more at first; nothing bounces.
+func TestSlowRelayIsUsedFully(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const total, rate = 1500, 14
+		var mu sync.Mutex
+		level, last := float64(rate), time.Now()
+		var taken []time.Time
+		h := &servicetest.Host{T: t, Answer: func(n int, _ servicetest.Taken) string {
+			mu.Lock()
+			defer mu.Unlock()
+			level = min(rate, level+time.Since(last).Seconds()*rate)
+			if last = time.Now(); level < 1 {
+				return "454 Throttling failure: Maximum sending rate exceeded."
+			}
+			level--
+			taken = append(taken, time.Now())
+			return fmt.Sprintf("250 Ok id-%d", n)
+		}}
+		i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("ses")}})
+		piped(i, map[string]func(net.Conn){"127.0.0.1": h.Serve})
+		ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+		var to []string
+		for n := range total {
+			to = append(to, fmt.Sprintf("x%d@far.test", n))
+		}
+		for from := 0; from < total; from += 100 {
+			i.MustSubmit(ann, servicetest.PlainMessage, to[from:from+100]...)
+		}
+		i.Run()
+		began := time.Now()
+		for len(to) > len(taken) && time.Since(began) < time.Hour {
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		took := time.Since(began)
+		i.Stop()
+		i.Svc.Close()
+		t.Logf("%d were taken in %s", len(taken), took)
+		if len(taken) != total || took > 3*total*time.Second/rate/2 {
+			t.Errorf("%d of %d were taken in %s", len(taken), total, took)
+		}
+	})
+}

@@ -48,16 +48,17 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 		limit := 2 * time.Second
 		send := func() (sent, refused int) {
 			for end := time.Now().Add(10 * time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-				if _, ok := p.reserve("mx far.test"); !ok {
+				if _, ok := p.reserve("mx far.test", destinationLimits{}); !ok {
 					continue
 				}
+				p.leave("mx far.test", time.Millisecond)
 				if time.Since(last) < limit {
-					p.observe("mx far.test", slow)
+					p.observe("mx far.test", destinationLimits{}, slow)
 					refused++
 					continue
 				}
 				last = time.Now()
-				p.observe("mx far.test", taken)
+				p.observe("mx far.test", destinationLimits{}, taken)
 				sent++
 			}
 			return sent, refused
@@ -69,6 +70,9 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 		if sent, _ := send(); sent < 9000 {
 			t.Errorf("the same host without a limit took %d", sent)
 		}
+		time.Sleep(farthest) // of those who were told to wait
+		p.reserve("mx far.test", destinationLimits{})
+		p.leave("mx far.test", 0)
 		if len(p.Lanes) != 0 {
 			t.Errorf("%d paces are left", len(p.Lanes))
 		}
@@ -79,13 +83,13 @@ func TestPaceFallsAndRecovers(t *testing.T) {
 func TestThoseWhoWaitComeInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
-		p.observe("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+		p.observe("a", destinationLimits{}, deliver.Result{Status: deliver.Temporary, Code: 421})
 		for range 5 { // told by those who were under way at the same time
-			p.observe("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+			p.observe("a", destinationLimits{}, deliver.Result{Status: deliver.Temporary, Code: 421})
 		}
 		var before time.Time
 		for n := range 5000 {
-			at, ok := p.reserve("a")
+			at, ok := p.reserve("a", destinationLimits{})
 			if ok || at.Before(before) || at.After(time.Now().Add(farthest)) {
 				t.Fatalf("number %d: %s, %v", n, at, ok)
 			}
@@ -94,7 +98,7 @@ func TestThoseWhoWaitComeInTurn(t *testing.T) {
 			}
 			before = at
 		}
-		if _, ok := p.reserve("b"); !ok {
+		if _, ok := p.reserve("b", destinationLimits{}); !ok {
 			t.Error("another hop has to wait")
 		}
 	})
@@ -105,10 +109,10 @@ func TestTurnIsATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPaces(time.Now)
 		for range 3 {
-			if at, ok := p.reserve("a"); !ok || !at.Equal(time.Now()) {
+			if at, ok := p.reserve("a", destinationLimits{}); !ok || !at.Equal(time.Now()) {
 				t.Errorf("%s, %v", at, ok)
 			}
-			p.observe("a", deliver.Result{Status: deliver.Temporary, Code: 421})
+			p.observe("a", destinationLimits{}, deliver.Result{Status: deliver.Temporary, Code: 421})
 			time.Sleep(time.Minute)
 		}
 	})

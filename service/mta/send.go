@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -99,7 +100,8 @@ type SendEmailIn struct {
 	TemplateID  string              `json:"template_id"`
 	Variables   templates.Variables `json:"variables"`
 
-	from string // the author; "": the mailbox
+	from string   // the author; "": the mailbox
+	of   *batchOf // nil: the message is no part of a batch
 }
 
 // EmailQueued says that a message is on its way.
@@ -148,9 +150,17 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 
-	at, err := sendAt(s.Now(), in.SendAt)
+	// What a batch scheduled for a time that has passed since leaves at once.
+	taken := s.Now()
+	if in.of != nil {
+		taken = in.of.taken
+	}
+	at, err := sendAt(taken, in.SendAt)
 	if err != nil {
 		return nil, err
+	}
+	if !at.After(s.Now()) {
+		at = time.Time{}
 	}
 	tags, err := in.Tags.sorted()
 	if err != nil {
@@ -225,16 +235,34 @@ func fillTemplate(tx *store.Tx, accountID string, in *SendEmailIn) error {
 	if in.Subject != "" || in.Text != "" || in.HTML.Text != "" || in.HTML.OfBody || in.Body != "" {
 		return core.Invalid("template_id", "conflict", "cannot be combined with subject, text and html")
 	}
-	t, err := templates.Find(tx, accountID, in.TemplateID)
+	var c templates.Content
+	var err error
+	if in.of != nil {
+		c, err = in.of.template(in.TemplateID)
+	} else {
+		c, err = findTemplate(tx, accountID, in.TemplateID)
+	}
 	if err != nil {
 		return err
 	}
-	if t == nil {
-		return core.Invalid("template_id", "not_found", "is not a message template of this account")
-	}
-	c, err := templates.Content{Subject: t.Subject, Text: t.Text, HTML: t.HTML}.Fill(in.Variables)
+	c, err = c.Fill(in.Variables)
 	in.Subject, in.Text, in.HTML = c.Subject, c.Text, HTMLText{Text: c.HTML}
 	return err
+}
+
+func findTemplate(tx *store.Tx, accountID, id string) (templates.Content, error) {
+	t, err := templates.Find(tx, accountID, id)
+	if err != nil {
+		return templates.Content{}, err
+	}
+	if t == nil {
+		return templates.Content{}, noTemplate()
+	}
+	return templates.Content{Subject: t.Subject, Text: t.Text, HTML: t.HTML}, nil
+}
+
+func noTemplate() error {
+	return core.Invalid("template_id", "not_found", "is not a message template of this account")
 }
 
 func tooLarge() error {

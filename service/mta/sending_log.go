@@ -199,12 +199,17 @@ func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessa
 
 // RetryMessage has a message that waits tried again at once.
 func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
-	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+	return s.changeRow(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
 		switch row.Status {
 		case store.OutgoingScheduled:
 			return core.Errorf("not_queued", "The message is scheduled. To send it sooner, change its send_at.")
 		case store.OutgoingHeld:
 			return core.Errorf("not_queued", "The message is held. Release it first.")
+		case store.OutgoingCancelled:
+			return core.Errorf("not_queued", "The message was cancelled. Send it anew.")
+		}
+		if err := checkWaits(row); err != nil {
+			return err
 		}
 		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil {
 			return fmt.Errorf("job of %s: %w", row.ID, err)
@@ -217,7 +222,10 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 // CancelMessage takes a message that waits back. One that a host takes at this very moment is sent
 // all the same.
 func (s *Service) CancelMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
-	return s.changeWaiting(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+	return s.changeRow(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+		if err := checkWaits(row); err != nil {
+			return err
+		}
 		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
 			return err
 		}
@@ -228,14 +236,11 @@ func (s *Service) CancelMessage(_ context.Context, who core.Actor, in SentMessag
 	})
 }
 
-// changeWaiting changes a row that waits.
-func (s *Service) changeWaiting(who core.Actor, id string, change func(*store.Tx, *store.Outgoing) error) (*SentMessage, error) {
-	return s.changeRow(who, id, func(tx *store.Tx, row *store.Outgoing) error {
-		if !row.Waits() {
-			return core.Invalid("id", "not_waiting", "the message is %s; only one that is queued or deferred can be changed", row.Status)
-		}
-		return change(tx, row)
-	})
+func checkWaits(row *store.Outgoing) error {
+	if row.Waits() {
+		return nil
+	}
+	return core.Invalid("id", "not_waiting", "the message is %s; only one that is queued or deferred can be changed", row.Status)
 }
 
 func (s *Service) changeRow(who core.Actor, id string, change func(*store.Tx, *store.Outgoing) error) (*SentMessage, error) {

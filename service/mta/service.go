@@ -58,16 +58,17 @@ type Service struct {
 
 	reputation *reputation.Service
 
-	screener *screener
-	relays   relays
-	signer   *signer
-	direct   *deliver.Client // to hosts that strangers name
-	relayed  *deliver.Client // to the operator's relays
-	plain    *deliver.Client // to servers without TLS that tenants name
-	forwards *forwards
-	paces    *paces
-	policies *policies
-	filer    *filer
+	screener  *screener
+	relays    relays
+	signer    *signer
+	direct    *deliver.Client // to hosts that strangers name
+	relayed   *deliver.Client // to the operator's relays
+	plain     *deliver.Client // to servers without TLS that tenants name
+	forwards  *forwards
+	paces     *paces
+	operators *operators
+	policies  *policies
+	filer     *filer
 }
 
 // New puts the room together. The caller sets its hooks.
@@ -75,6 +76,7 @@ func New(c *core.Core, e *events.Service, i *inbox.Service, r *reputation.Servic
 	s := &Service{
 		Core: c, events: e, inbox: i, reputation: r, screener: newScreener(c.Resolver),
 		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), paces: newPaces(c.Store.Now),
+		operators: newOperators(c.Config.Destinations),
 	}
 	s.policies = newPolicies(s)
 	s.newClients()

@@ -148,11 +148,81 @@ func (s *Service) waitForSlot(m *delivery, turn time.Time) (jobs.Writes, error) 
 	if n := len(m.row.Log); n > 0 && m.row.Log[n-1].Enhanced != "" {
 		status = m.row.Log[n-1].Enhanced // of the newest attempt
 	}
-	text := "waiting: the next host accepts fewer messages at a time than there are"
+	text := waitsForTurn
 	if answer := s.paces.answer(m.pace()); answer != "" {
 		text += "; it answered: " + answer
 	}
 	return s.waitSaying(m, turn, status, cmp.Or(m.row.LastResponse, text))
+}
+
+const waitsForTurn = "waiting: the next host accepts fewer messages at a time than there are"
+
+const (
+	turnsGiven  = 2  // to those that wait, for each message that a host took
+	turnsSought = 32 // rows that are looked at for that
+)
+
+// withNextTurns adds to the writes of an attempt that the first of those that wait for their turn in
+// its lane come when that is. They were told a time when the host took less than it does now.
+func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
+	pace := d.pace()
+	return func(tx *store.Tx, j *store.Job) error {
+		at, gap, waiting := s.paces.turn(pace, d.limits)
+		if !waiting {
+			return writes(tx, j)
+		}
+		var first []string
+		for _, id := range store.JobsByLane.Keys(tx, "l"+j.Lane+"\x00", "") {
+			if first = append(first, id); len(first) == turnsSought {
+				break
+			}
+		}
+		given := 0
+		for _, id := range first {
+			next, err := store.Jobs.Find(tx, id)
+			if next == nil || err != nil || next.State != store.JobQueued {
+				continue // the queue tells of what cannot be read
+			}
+			args, err := jobs.Args[deliverArgs](next)
+			if err != nil {
+				continue
+			}
+			row, err := waitingRow(tx, args.OutgoingID)
+			if err != nil {
+				return err
+			}
+			if row == nil || !waitsAtHop(row) {
+				continue
+			}
+			if turn := wholeMillis(at); turn.Before(next.Due) {
+				row.NextAt, row.UpdatedAt = turn, tx.Now()
+				if err := store.Outgoings.Put(tx, row); err != nil {
+					return err
+				}
+				if err := s.Queue.Wake(tx, id, turn); err != nil {
+					return err
+				}
+			}
+			at = at.Add(gap)
+			if given++; given == turnsGiven {
+				break
+			}
+		}
+		return writes(tx, j)
+	}
+}
+
+// waitsAtHop tells whether a row that waits does so since its next hop gets too much, and not for
+// its next attempt.
+func waitsAtHop(row *store.Outgoing) bool {
+	switch {
+	case row.Status == store.OutgoingQueued:
+		return strings.HasPrefix(row.LastResponse, waitsForTurn)
+	case row.Status == store.OutgoingDeferred && row.Transport == store.OutgoingTransportRelay && len(row.Log) > 0:
+		a := row.Log[len(row.Log)-1]
+		return throttles(deliver.Result{Status: deliver.Temporary, Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply})
+	}
+	return false
 }
 
 // waitForForward is for a forwarded message whose address has got too many: it waits, and its row

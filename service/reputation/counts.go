@@ -16,9 +16,9 @@ import (
 // operatorDomains is how many domains of an operator are named for a day.
 const operatorDomains = 20
 
-// operatorOf names who runs the host that mail for a recipient goes to: the registrable domain of
+// OperatorOf names who runs the host that mail for a recipient goes to: the registrable domain of
 // the MX host, or of the recipient's own domain where no host answered.
-func operatorOf(host, recipient string) string {
+func OperatorOf(host, recipient string) string {
 	name := strings.ToLower(strings.TrimSuffix(cmp.Or(host, core.DomainOfAddress(recipient)), "."))
 	if registrable, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil {
 		return registrable
@@ -42,7 +42,7 @@ func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r d
 	if row.Transport != store.OutgoingTransportDirect {
 		mx = ""
 	}
-	operator := operatorOf(mx, row.Recipient)
+	operator := OperatorOf(mx, row.Recipient)
 	if !row.Counted {
 		row.Counted = true
 		if err := s.count(tx, row, operator, func(h *store.HourCount) {
@@ -86,7 +86,7 @@ func (s *Service) Bounced(tx *store.Tx, row *store.Outgoing, host, reply string)
 		host = ""
 	}
 	blocked := Blocks(reply)
-	if err := s.count(tx, row, operatorOf(host, row.Recipient), func(h *store.HourCount) {
+	if err := s.count(tx, row, OperatorOf(host, row.Recipient), func(h *store.HourCount) {
 		h.Bounced++
 		if blocked {
 			h.Blocked++
@@ -102,7 +102,7 @@ func (s *Service) Complained(tx *store.Tx, row *store.Outgoing) error {
 	if !row.Counted {
 		return nil
 	}
-	if err := s.count(tx, row, operatorOf("", row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
+	if err := s.count(tx, row, OperatorOf("", row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
 		return err
 	}
 	return s.judge(tx, row)

@@ -1,0 +1,139 @@
+package mta_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/templates"
+	"github.com/mailstead/mailstead/store"
+)
+
+// outcome waits for the job of a batch and reads its result.
+func outcome(i *servicetest.Installation, id string) (out mta.BatchResult, items []mta.BatchOutcome) {
+	i.T.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var j *store.Job
+		if err := i.St.View(func(tx *store.Tx) (err error) { j, err = store.Jobs.Get(tx, id); return err }); err != nil {
+			i.T.Fatal(err)
+		}
+		if j.State == store.JobCompleted {
+			if err := json.Unmarshal(j.Result, &out); err != nil {
+				i.T.Fatal(err)
+			}
+			break
+		}
+		if time.Now().After(end) {
+			i.T.Fatalf("the job is %s", j.State)
+		}
+	}
+	for _, raw := range out.Items {
+		var o mta.BatchOutcome
+		if err := json.Unmarshal(raw, &o); err != nil {
+			i.T.Fatal(err)
+		}
+		items = append(items, o)
+	}
+	return out, items
+}
+
+// TestBatchIsJudgedWhenTaken: its job begins late, after the time that its messages were scheduled
+// for, and after their template has changed.
+func TestBatchIsJudgedWhenTaken(t *testing.T) {
+	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+	i := servicetest.InstallWith(t, core.Config{Outbound: core.ViaCapture}, store.Options{Now: func() time.Time { return now }})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	who, ctx := servicetest.Actor(i.Account), context.Background()
+	text := "before {{n}}"
+	made, err := i.Svc.CreateMessageTemplate(ctx, who, templates.CreateMessageTemplateIn{Name: "n", Subject: "s", Text: text})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch := func(in mta.SendBatchIn) string {
+		in.UserID = ann.ID
+		job, err := i.Svc.SendEmailBatch(ctx, who, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return job.JobID
+	}
+	soon := at(now.Add(time.Second))
+	one := mta.BatchRecipient{To: "a@far.test", Variables: templates.Variables{"n": templates.Text("1")}}
+	first := batch(mta.SendBatchIn{TemplateID: made.ID, Recipients: []mta.BatchRecipient{one}, SendAt: soon})
+	second := batch(mta.SendBatchIn{Messages: []mta.SendEmailIn{
+		{To: mta.Texts{"b@far.test"}, Subject: "s", SendAt: soon},
+		{To: mta.Texts{"c@far.test"}, Subject: "s", SendAt: at(now.Add(-time.Second))},
+		{To: mta.Texts{"d@far.test"}, TemplateID: made.ID, Variables: templates.Variables{"n": templates.Text("2")}},
+		{To: mta.Texts{"e@far.test"}, TemplateID: "mtl_none"},
+		{To: mta.Texts{"f@far.test"}, Subject: "s", SendAt: at(now.Add(time.Hour))},
+	}})
+	if _, err := i.Svc.DeleteMessageTemplate(ctx, who, templates.MessageTemplateIn{ID: made.ID}); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	i.Run()
+	_, items := outcome(i, first)
+	if items[0].Status != "queued" {
+		t.Errorf("what was due before the job came is %+v %+v", items[0], items[0].Error)
+	}
+	out, items := outcome(i, second)
+	got := ""
+	for _, o := range items {
+		got += o.Status + " "
+	}
+	if got != "queued failed queued failed scheduled " || out.Sent != 3 || out.Failed != 2 {
+		t.Errorf("%s, %+v", got, items)
+	}
+	i.Becomes("a@far.test", store.OutgoingCaptured)
+	i.Becomes("b@far.test", store.OutgoingCaptured)
+	sent := i.Folder(ann, "Sent")
+	if len(sent) != 3 {
+		t.Errorf("%d copies", len(sent))
+	}
+}
+
+// TestBatchInTwoRuns: a batch whose job ends in its middle goes on where it was.
+func TestBatchInTwoRuns(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	const n = 300
+	in := mta.SendBatchIn{UserID: ann.ID, Message: &mta.BatchMessage{Subject: "s", Text: "t"}}
+	for r := range n {
+		in.Recipients = append(in.Recipients, mta.BatchRecipient{To: fmt.Sprintf("r%d@far.test", r)})
+	}
+	job, err := i.Svc.SendEmailBatch(context.Background(), servicetest.Actor(i.Account), in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := func() (n int) {
+		if err := i.St.View(func(tx *store.Tx) error {
+			n = 0
+			for range store.Outgoings.All(tx) {
+				n++
+			}
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	i.Run()
+	for rows() < n/10 {
+		time.Sleep(time.Millisecond)
+	}
+	i.Crash(i.Stall())
+	between := rows()
+	if between == n {
+		t.Fatal("it was over before the crash")
+	}
+	i.Run()
+	out, items := outcome(i, job.JobID)
+	if out.Sent != n || len(items) != n || rows() != n {
+		t.Errorf("%d sent, %d items, %d rows; %d before the crash", out.Sent, len(items), rows(), between)
+	}
+}
