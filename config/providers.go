@@ -119,7 +119,11 @@ type relaySettings struct {
 	IDTemplate    string    `toml:"id_template"`
 	DKIM          *bool     `toml:"dkim"`
 	ReturnPath    pathKind  `toml:"return_path"`
+	AccessKeyFile string    `toml:"access_key_file"`
 	SNSURL        string    `toml:"sns_url"`
+	SESURL        string    `toml:"ses_url"`
+
+	keyID, keySecret string // from the file
 
 	ControlHeaders []string `toml:"control_headers"`
 }
@@ -141,17 +145,45 @@ func (r *relaySettings) check() error {
 	if err := mta.CheckRelay(r.service()); err != nil {
 		return err
 	}
-	if u, err := url.Parse(r.SNSURL); r.SNSURL != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
-		return errors.New("sns_url must be https:// and a host")
+	for name, address := range map[string]string{"sns_url": r.SNSURL, "ses_url": r.SESURL} {
+		if u, err := url.Parse(address); address != "" && (err != nil || u.Scheme != "https" || u.Host == "") {
+			return fmt.Errorf("%s must be https:// and a host", name)
+		}
+	}
+	if err := r.readAccessKey(); err != nil {
+		return err
 	}
 	return secretOf("password", &r.Password, r.PasswordFile)
+}
+
+// readAccessKey reads the key that makes the topic of a relay's notices: two lines, the id and the
+// secret.
+func (r *relaySettings) readAccessKey() error {
+	switch {
+	case r.AccessKeyFile == "":
+		return nil
+	case r.Kind.text != "ses":
+		return errors.New("access_key_file is for kind ses")
+	case r.TopicARN != "":
+		return errors.New("give topic_arn or access_key_file, not both")
+	}
+	text, err := os.ReadFile(r.AccessKeyFile)
+	if err != nil {
+		return fmt.Errorf("access_key_file: %w", err)
+	}
+	lines := strings.Fields(string(text))
+	if len(lines) != 2 {
+		return errors.New("access_key_file must hold two lines: the id of the access key, and its secret")
+	}
+	r.keyID, r.keySecret = lines[0], lines[1]
+	return nil
 }
 
 func (r *relaySettings) service() core.Relay {
 	return core.Relay{
 		Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
 		Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
-		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, SNSURL: r.SNSURL, ControlHeaders: r.ControlHeaders,
+		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, KeyID: r.keyID, KeySecret: r.keySecret, SNSURL: r.SNSURL, SESURL: r.SESURL, ControlHeaders: r.ControlHeaders,
 	}
 }
 

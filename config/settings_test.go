@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -230,6 +231,14 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		{file: "[[relay]]\nname = 'r'", want: []string{"relay", "required"}},
 		{file: "[[relay]]\nname='r'\nkind='pigeon'", want: []string{"line 3", "ses"}},
 		{args: []string{"--outbound", "relay"}, want: []string{"[[relay]]"}},
+		{file: "[[relay]]\nname='r'\nkind='custom'\nhost='h'\naccess_key_file='x'", want: []string{"number 1", "access_key_file", "ses"}},
+		{file: "[[relay]]\nname='r'\nkind='ses'\nhost='h'\nregion='x'\ntopic_arn='arn:aws:sns:x:1:t'\naccess_key_file='x'", want: []string{"topic_arn or access_key_file"}},
+		{file: "[[destination]]\nconnections = 5", want: []string{"number 1", "operator", "google.com"}},
+		{file: "[[destination]]\noperator = 'mx.google.com'", want: []string{"registrable", "google.com"}},
+		{file: "[[destination]]\noperator = 'google.com'\n[[destination]]\noperator = 'Google.com'", want: []string{"number 2", "has an entry"}},
+		{file: "[[destination]]\noperator = 'google.com'\nrelay = 'r'", want: []string{"number 1", "\"r\"", "[[relay]]"}},
+		{file: "[[destination]]\noperator = 'google.com'\npause = '48h'", want: []string{"pause", "24h"}},
+		{file: "[[destination]]\noperator = 'google.com'\nconnections = -1", want: []string{"line 3", "connections"}},
 		{args: []string{"--mx-port", "0"}, want: []string{"--mx-port", "65535"}},
 		{args: []string{"--public-ip", "here"}, want: []string{"--public-ip", "IP address"}},
 		{args: []string{"--tls-cert", "x"}, want: []string{"--tls-key"}},
@@ -413,13 +422,13 @@ func TestExamplesOfTheFileAreTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"ses", "namecom", "cloudflare", "tsig", "s3"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0\n"), 0o600); err != nil {
+	for name, text := range map[string]string{"ses": "", "namecom": "", "cloudflare": "", "tsig": "", "s3": "", "aws": "AKIDEXAMPLE\ns3cret\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(cmp.Or(text, "c2VjcmV0IHNlY3JldCBzZWNyZXQgc2VjcmV0\n")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	blocks := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 12 {
+	if len(blocks) != 13 {
 		t.Errorf("%d examples", len(blocks))
 	}
 	for _, b := range blocks {

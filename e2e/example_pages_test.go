@@ -25,7 +25,7 @@ func TestExamplePages(t *testing.T) {
 			t.Parallel()
 			i := newInstance(t, generousLimits, "--ca-file", newHook(t).caFile)
 			mailbox := i.addMailbox("hello@"+i.domainName("example.test"), "correct horse")
-			if page == "answer" {
+			if page == "answer" || page == "assistant" {
 				message := "From: Bob <bob@customer.example>\r\nTo: hello@example.test\r\nSubject: Where is my order?\r\nMessage-ID: <1@customer.example>\r\n\r\nIt is number 1002.\r\n"
 				if err := transmit(i.ready.SMTP, "hello@example.test", message); err != nil {
 					t.Fatal(err)

@@ -206,3 +206,82 @@ func TestImportSuppressions(t *testing.T) {
 	b.do("POST", "/v1/suppressions", "email\r\nx@far.test\r\n", "Content-Type", "text/csv").fails(415, "unsupported_media_type")
 	b.with(b.Token(t, b.Owner.AccountID, "member", "write")).post(path, `{"emails":["f@far.test"]}`).fails(403, "forbidden_role")
 }
+
+// TestScheduleOverHTTP: the bounds of send_at, and what can be done with a row in each state.
+func TestScheduleOverHTTP(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann := b.box("ann")
+	send := "/v1/email-users/" + ann + "/inbox/send"
+	at := func(d time.Duration) string { return time.Now().Add(d).UTC().Format(time.RFC3339) }
+	for _, wrong := range []string{at(-time.Minute), at(31 * 24 * time.Hour)} {
+		b.post(send, `{"to":"x@far.test","subject":"s","send_at":"`+wrong+`"}`).fails(400, "validation_error").has("error.details.0.field", "send_at")
+	}
+	later := at(time.Hour)
+	id := b.post(send, `{"to":"x@far.test","subject":"s","send_at":"`+later+`"}`).is(200).has("status", "scheduled", "recipients.0.status", "scheduled").text("recipients.0.id")
+	row := "/v1/messages/" + id
+	b.get(row).is(200).has("status", "scheduled", "transport", "capture")
+	b.post(row+"/retry", ``).fails(409, "not_queued")
+	for _, wrong := range []string{`{}`, `{"send_at":null}`, `{"send_at":"` + at(-time.Minute) + `"}`, `{"send_at":"` + at(31*24*time.Hour) + `"}`} {
+		b.patch(row, wrong).fails(400, "validation_error")
+	}
+	moved := at(2 * time.Hour)
+	b.patch(row, `{"send_at":"`+moved+`"}`).is(200).has("status", "scheduled")
+	if got, err := time.Parse(time.RFC3339, b.get(row).is(200).text("send_at")); err != nil || got.UTC().Format(time.RFC3339) != moved {
+		t.Errorf("send_at is %s, want %s: %v", got, moved, err)
+	}
+	other := b.with(b.Account(t, "other@example.test").Token)
+	other.patch(row, `{"send_at":"`+moved+`"}`).fails(404, "not_found")
+	b.post(row+"/cancel", ``).is(200).has("status", "cancelled")
+	b.post(row+"/cancel", ``).fails(400, "validation_error")
+	b.post(row+"/retry", ``).fails(409, "not_queued")
+	b.patch(row, `{"send_at":"`+moved+`"}`).fails(409, "not_scheduled")
+
+	// One that has gone.
+	id = b.post(send, `{"to":"y@far.test","subject":"s"}`).is(200).has("send_at", "<nil>").text("recipients.0.id")
+	for end := time.Now().Add(10 * time.Second); b.get("/v1/messages/"+id).text("status") != "captured" && time.Now().Before(end); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.patch("/v1/messages/"+id, `{"send_at":"`+moved+`"}`).fails(409, "not_scheduled")
+	b.post("/v1/messages/"+id+"/retry", ``).fails(400, "validation_error")
+}
+
+// TestSendingBounds: as much as is allowed, and one more.
+func TestSendingBounds(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann := b.box("ann")
+	batch := "/v1/email-users/" + ann + "/inbox/send-batch"
+	list := func(n int, one func(int) string) string {
+		var out []string
+		for i := range n {
+			out = append(out, one(i))
+		}
+		return "[" + strings.Join(out, ",") + "]"
+	}
+	message := func(i int) string { return fmt.Sprintf(`{"to":"m%d@far.test","subject":"s"}`, i) }
+	job := b.post(batch, `{"messages":`+list(100, message)+`}`).is(202).text("job_id")
+	if out := b.get("/v1/jobs/"+job+"?wait=20").is(200).has("status", "completed").result(t); out.Sent != 100 {
+		t.Errorf("%d of 100 were sent", out.Sent)
+	}
+	b.post(batch, `{"messages":`+list(101, message)+`}`).fails(400, "too_many_items")
+	recipient := func(i int) string { return fmt.Sprintf(`{"to":"r%d@far.test"}`, i) }
+	b.post(batch, `{"message":{"subject":"s","text":"t"},"recipients":`+list(1001, recipient)+`}`).fails(400, "too_many_items")
+	b.post(batch, `{"message":{"subject":"s","text":"`+strings.Repeat("x", 36<<20)+`"},"recipients":`+list(1, recipient)+`}`).fails(413, "payload_too_large")
+	address := func(i int) string { return fmt.Sprintf(`"s%d@far.test"`, i) }
+	b.post("/v1/suppressions/import", `{"emails":`+list(10001, address)+`}`).fails(400, "too_many_items")
+	b.post("/v1/suppressions/import", `{"emails":`+list(10000, address)+`}`).is(200).has("added", "10000")
+
+	// Tags.
+	send := "/v1/email-users/" + ann + "/inbox/send"
+	tags := func(n int, name, value string) string {
+		return `{"to":"t@far.test","subject":"s","tags":{` + strings.Trim(list(n, func(i int) string { return fmt.Sprintf(`"%s%d":%q`, name, i, value) }), "[]") + `}}`
+	}
+	b.post(send, tags(20, strings.Repeat("n", 62), strings.Repeat("é", 200))).is(200)
+	for what, body := range map[string]string{
+		"21 tags": tags(21, "n", "v"), "201 characters": tags(1, "n", strings.Repeat("v", 201)), "a name of 65 letters": tags(1, strings.Repeat("n", 64), "v"),
+		"a dot in the name": tags(1, "a.b", "v"), "an empty name": `{"to":"t@far.test","subject":"s","tags":{"":"v"}}`, "a number": `{"to":"t@far.test","subject":"s","tags":{"n":1}}`,
+	} {
+		if r := b.post(send, body); r.status != 400 {
+			t.Errorf("%s: %d %s", what, r.status, r.raw)
+		}
+	}
+}

@@ -149,3 +149,6 @@ func (s *Service) HoldFiling() {
 	}
 	s.filer.last = time.Now().Add(time.Hour)
 }
+
+// StartRoom starts this room alone.
+func (s *Service) StartRoom() error { return s.Start() }

@@ -56,7 +56,7 @@ func (s *Service) newReader(r *relay) (feedback.Reader, error) {
 // name; one that the operator gave instead may be private.
 func (s *Service) snsTransport(r *relay) http.RoundTripper {
 	guard := s.Guard
-	if r.SNSURL != "" {
+	if r.SNSURL != "" || r.SESURL != "" {
 		guard = &netguard.Guard{AllowPrivate: true}
 	}
 	t := guard.Transport(s.Resolver, s.Config.RootCAs)
@@ -69,12 +69,19 @@ func (s *Service) snsTransport(r *relay) http.RoundTripper {
 // from it, 400 for what cannot be read, 502 if its proof could not be had, and 503 for what is to
 // be sent again later.
 func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback.Request) error {
-	i := slices.IndexFunc(s.relays, func(r *relay) bool { return r.Name == name && r.Kind == kind && r.Notices != nil })
+	i := slices.IndexFunc(s.relays, func(r *relay) bool { return r.Name == name && r.Kind == kind && (r.Notices != nil || r.KeyID != "") })
 	if i < 0 {
 		return core.NotFound("relay")
 	}
 	from := s.relays[i]
-	list, err := from.Notices.Read(ctx, r)
+	reader := from.Notices
+	if from.KeyID != "" {
+		made, _ := s.topics.Load(from.Name)
+		if reader, _ = made.(feedback.Reader); reader == nil {
+			return core.Errorf("not_configured", "The topic of this relay's notices is not made yet. Send the notice again later.")
+		}
+	}
+	list, err := reader.Read(ctx, r)
 	switch {
 	case errors.Is(err, feedback.ErrForged):
 		return core.Errorf("forbidden", "The notice was refused: it is not authenticated as coming from the relay.").Because(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,8 +107,7 @@ func TestScheduledMessageOfLongAgo(t *testing.T) {
 	}
 }
 
-// TestEmailDelayed: the first deferral of direct mail is told, then one a day; that of a relay is
-// not.
+// TestEmailDelayed: the first deferral of direct mail is told, then one a day.
 func TestEmailDelayed(t *testing.T) {
 	h := (&servicetest.Host{Rcpt: func(string) string { return "450 4.2.1 later" }}).Start(t)
 	i := servicetest.Install(t, core.Config{MXPort: h.Port})
@@ -149,6 +149,45 @@ func TestEmailDelayed(t *testing.T) {
 	attempts(3)
 	if n := len(i.Events(events.EventEmailDelayed)); n != 2 {
 		t.Errorf("%d email.delayed after a day, want 2", n)
+	}
+}
+
+// TestEventsOfDirectMailAlone: what a relay deferred or took, what stays here and what is captured
+// has neither email.delayed nor email.delivered; tags are in the events that it has.
+func TestEventsOfDirectMailAlone(t *testing.T) {
+	h := (&servicetest.Host{Rcpt: func(to string) string {
+		switch {
+		case strings.HasPrefix(to, "later"):
+			return "450 4.2.1 later"
+		case strings.HasPrefix(to, "never"):
+			return "550 5.1.1 no such user"
+		}
+		return "250 ok"
+	}}).Start(t)
+	for _, c := range []core.Config{{Relays: []core.Relay{h.Relay("ses")}}, {Outbound: core.ViaCapture}} {
+		i := servicetest.Install(t, c)
+		d := i.AddDomain(i.Account, "example.test", nil)
+		ann := i.AddMailbox(d, "ann", nil)
+		i.AddMailbox(d, "bob", nil)
+		i.MustSend(ann, mta.SendEmailIn{
+			To: mta.Texts{"bob@example.test", "x@far.test", "later@far.test", "never@far.test"}, Subject: "s", Text: "t", Tags: mta.TagMap{"kind": "news"},
+		})
+		i.Run()
+		i.Becomes("bob@example.test", store.OutgoingDelivered)
+		i.Becomes("x@far.test", store.OutgoingRelayed, store.OutgoingCaptured)
+		i.Becomes("later@far.test", store.OutgoingDeferred, store.OutgoingCaptured)
+		i.Becomes("never@far.test", store.OutgoingBounced, store.OutgoingCaptured)
+		if told := append(i.Events(events.EventEmailDelivered), i.Events(events.EventEmailDelayed)...); len(told) != 0 {
+			t.Errorf("told: %v", told)
+		}
+		if c.Outbound == core.ViaCapture {
+			continue
+		}
+		for _, kind := range []string{events.EventEmailBounced, events.EventMessageRelayed} {
+			if told := i.Events(kind); len(told) != 1 || fmt.Sprint(told[0]["tags"]) != "map[kind:news]" {
+				t.Errorf("%s: %v", kind, told)
+			}
+		}
 	}
 }
 

@@ -28,6 +28,8 @@
 package mta
 
 import (
+	"sync"
+
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/service/core"
@@ -69,6 +71,7 @@ type Service struct {
 	operators *operators
 	policies  *policies
 	filer     *filer
+	topics    sync.Map // by the name of a relay, the feedback.Reader of the topic that was made for it
 }
 
 // New puts the room together. The caller sets its hooks.
@@ -93,6 +96,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.rerouteKind(),
 		s.WhileActive(s.batchKind()),
 		s.policyKind(),
+		s.topicKind(),
 		s.letterKind(),
 		s.WhileActive(s.deliverKind(KindDeliver, localLanes, 0, 0)),
 		s.WhileActive(s.deliverKind(KindDirect, directLanes, directMost, directEach)),
@@ -103,6 +107,9 @@ func (s *Service) Kinds() []jobs.Kind {
 // Start reads what the room keeps in memory, and looks for mail whose relay is gone.
 func (s *Service) Start() error {
 	if err := s.planReroute(); err != nil {
+		return err
+	}
+	if err := s.planTopics(); err != nil {
 		return err
 	}
 	if err := countRows(s.Store, &s.screener.Grey, store.GreyTuplesByTime); err != nil {

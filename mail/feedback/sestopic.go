@@ -1,0 +1,145 @@
+package feedback
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+)
+
+// An SESTopic makes the topic that Amazon SES reports bounces and complaints to, by the APIs of SNS
+// and SES. The credentials need sns:CreateTopic, sns:SetTopicAttributes, sns:Subscribe,
+// ses:ListIdentities and ses:SetIdentityNotificationTopic.
+type SESTopic struct {
+	Region   string
+	KeyID    string
+	Secret   string
+	Name     string // of the topic: letters, digits, - and _
+	Endpoint string // where its messages are posted: an https URL
+	SNS, SES string // asked in place of Amazon's hosts, if not "": https://host
+	HTTP     *http.Client
+	Now      func() time.Time
+}
+
+// Make makes the topic, if it is not there, and has SES publish to it for its own account alone. It
+// gives the topic's ARN.
+func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
+	sns := cmp.Or(t.SNS, "https://sns."+t.Region+".amazonaws.com")
+	var made struct {
+		ARN string `xml:"CreateTopicResult>TopicArn"`
+	}
+	if err := t.call(ctx, sns, "sns", url.Values{"Action": {"CreateTopic"}, "Version": {snsVersion}, "Name": {t.Name}}, &made); err != nil {
+		return "", err
+	}
+	parts := strings.Split(made.ARN, ":") // arn:aws:sns:region:account:name
+	if len(parts) != 6 || parts[5] != t.Name || strings.ContainsAny(made.ARN, "\"\\") {
+		return "", fmt.Errorf("CreateTopic: %.200q is not the name of a topic", made.ARN)
+	}
+	policy := fmt.Sprintf(`{"Version":"2012-10-17","Statement":[`+
+		`{"Sid":"owner","Effect":"Allow","Principal":{"AWS":"*"},"Action":["SNS:GetTopicAttributes","SNS:SetTopicAttributes","SNS:DeleteTopic","SNS:Subscribe","SNS:Publish"],"Resource":%q,"Condition":{"StringEquals":{"AWS:SourceOwner":%q}}},`+
+		`{"Sid":"ses","Effect":"Allow","Principal":{"Service":"ses.amazonaws.com"},"Action":"SNS:Publish","Resource":%q,"Condition":{"StringEquals":{"AWS:SourceAccount":%q}}}]}`,
+		made.ARN, parts[4], made.ARN, parts[4])
+	if err := t.call(ctx, sns, "sns", url.Values{
+		"Action": {"SetTopicAttributes"}, "Version": {snsVersion}, "TopicArn": {made.ARN}, "AttributeName": {"Policy"}, "AttributeValue": {policy},
+	}, nil); err != nil {
+		return "", err
+	}
+	return made.ARN, nil
+}
+
+// Subscribe has the topic post to the endpoint, and the identities of SES that are among the domains
+// report to the topic. Whoever serves the endpoint confirms that it is wanted.
+func (t *SESTopic) Subscribe(ctx context.Context, arn string, domains []string) error {
+	sns, ses := cmp.Or(t.SNS, "https://sns."+t.Region+".amazonaws.com"), cmp.Or(t.SES, "https://email."+t.Region+".amazonaws.com")
+	if err := t.call(ctx, sns, "sns", url.Values{
+		"Action": {"Subscribe"}, "Version": {snsVersion}, "TopicArn": {arn}, "Protocol": {"https"}, "Endpoint": {t.Endpoint},
+	}, nil); err != nil {
+		return err
+	}
+	// The identities, a page at a time.
+	for next, pages := "", 0; pages < maxPages; pages++ {
+		var list struct {
+			Names []string `xml:"ListIdentitiesResult>Identities>member"`
+			Next  string   `xml:"ListIdentitiesResult>NextToken"`
+		}
+		q := url.Values{"Action": {"ListIdentities"}, "Version": {sesVersion}, "IdentityType": {"Domain"}, "MaxItems": {"1000"}}
+		if next != "" {
+			q.Set("NextToken", next)
+		}
+		if err := t.call(ctx, ses, "ses", q, &list); err != nil {
+			return err
+		}
+		for _, name := range list.Names {
+			if !slices.Contains(domains, strings.ToLower(name)) {
+				continue
+			}
+			for _, kind := range []string{"Bounce", "Complaint"} {
+				if err := t.call(ctx, ses, "ses", url.Values{
+					"Action": {"SetIdentityNotificationTopic"}, "Version": {sesVersion}, "Identity": {name}, "NotificationType": {kind}, "SnsTopic": {arn},
+				}, nil); err != nil {
+					return err
+				}
+			}
+		}
+		if next = list.Next; next == "" {
+			break
+		}
+	}
+	return nil
+}
+
+const (
+	snsVersion = "2010-03-31"
+	sesVersion = "2010-12-01"
+	maxPages   = 100
+	maxAnswer  = 1 << 20
+)
+
+// call asks an API of AWS, which takes a form and answers XML.
+func (t *SESTopic) call(ctx context.Context, host, service string, q url.Values, out any) error {
+	body := q.Encode()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, host+"/", strings.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("%s: %w", q.Get("Action"), err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded; charset=utf-8")
+	sum := sha256.Sum256([]byte(body))
+	if err := v4.NewSigner().SignHTTP(ctx, aws.Credentials{AccessKeyID: t.KeyID, SecretAccessKey: t.Secret}, req, hex.EncodeToString(sum[:]), service, t.Region, t.Now()); err != nil {
+		return fmt.Errorf("%s: sign: %w", q.Get("Action"), err)
+	}
+	resp, err := t.HTTP.Do(req)
+	if err != nil {
+		return fmt.Errorf("%s: %w", q.Get("Action"), err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("%s: %w", q.Get("Action"), err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var told struct {
+			Code    string `xml:"Error>Code"`
+			Message string `xml:"Error>Message"`
+		}
+		_ = xml.Unmarshal(answer, &told) // what is no XML says no more than the status
+		return fmt.Errorf("%s: %s answered %d %s: %.300s", q.Get("Action"), service, resp.StatusCode, told.Code, told.Message)
+	}
+	if out == nil {
+		return nil
+	}
+	if err := xml.Unmarshal(answer, out); err != nil {
+		return fmt.Errorf("%s: read answer: %w", q.Get("Action"), err)
+	}
+	return nil
+}
