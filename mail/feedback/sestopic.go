@@ -58,8 +58,8 @@ func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
 	return made.ARN, nil
 }
 
-// Subscribe has the topic post to the endpoint, and the identities of SES that are among the domains
-// report to the topic. Whoever serves the endpoint confirms that it is wanted.
+// Subscribe has the topic post to the endpoint, and the identities of SES that are among the
+// domains report to the topic. Whoever serves the endpoint confirms that it is wanted.
 func (t *SESTopic) Subscribe(ctx context.Context, arn string, domains []string) error {
 	sns, ses := cmp.Or(t.SNS, "https://sns."+t.Region+".amazonaws.com"), cmp.Or(t.SES, "https://email."+t.Region+".amazonaws.com")
 	if err := t.call(ctx, sns, "sns", url.Values{

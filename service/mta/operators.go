@@ -131,8 +131,8 @@ func (s *Service) applyDestination(ctx context.Context, d *delivery) {
 	}
 }
 
-// operatorOf names the operator of the first MX host of a domain; where none can be looked up, it is
-// the domain itself.
+// operatorOf names the operator of the first MX host of a domain; where none can be looked up, it
+// is the domain itself.
 func (s *Service) operatorOf(ctx context.Context, domain, recipient string) string {
 	o, now := s.operators, s.Now()
 	o.mu.Lock()

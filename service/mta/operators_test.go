@@ -99,8 +99,8 @@ func TestOperatorsLimits(t *testing.T) {
 	})
 }
 
-// TestPauseAndRelayOfAnOperator: after an answer that asks for less an operator gets nothing for its
-// pause, and mail for one that has a relay takes that.
+// TestPauseAndRelayOfAnOperator: after an answer that asks for less an operator gets nothing for
+// its pause, and mail for one that has a relay takes that.
 func TestPauseAndRelayOfAnOperator(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pause := 5 * time.Minute

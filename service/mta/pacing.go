@@ -23,9 +23,9 @@ const (
 
 // paces spaces out the messages to next hops, one pace for a relay or a mail operator, or for one
 // mailbox at a server that the mailbox logs in to itself. A hop that says that it gets too much is
-// left alone for a while, and then gets one message at a time with a gap between them, which doubles
-// with each such answer and shrinks with each message that is taken. The limits of an operator hold
-// beside that. Nothing of it outlives the process.
+// left alone for a while, and then gets one message at a time with a gap between them, which
+// doubles with each such answer and shrinks with each message that is taken. The limits of an
+// operator hold beside that. Nothing of it outlives the process.
 type paces struct {
 	now func() time.Time
 

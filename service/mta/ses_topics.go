@@ -46,8 +46,8 @@ func (s *Service) planTopics() error {
 	})
 }
 
-// makeTopic makes the topic of a relay's notices, and has the domains that are hosted here report to
-// it. It comes again, for domains that are new.
+// makeTopic makes the topic of a relay's notices, and has the domains that are hosted here report
+// to it. It comes again, for domains that are new.
 func (s *Service) makeTopic(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[topicArgs](j)
 	if err != nil {

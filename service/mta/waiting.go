@@ -162,8 +162,8 @@ const (
 	turnsSought = 32 // rows that are looked at for that
 )
 
-// withNextTurns adds to the writes of an attempt that the first of those that wait for their turn in
-// its lane come when that is. They were told a time when the host took less than it does now.
+// withNextTurns adds to the writes of an attempt that the first of those that wait for their turn
+// in its lane come when that is. They were told a time when the host took less than it does now.
 func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 	pace := d.pace()
 	return func(tx *store.Tx, j *store.Job) error {
