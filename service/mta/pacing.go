@@ -168,7 +168,7 @@ func (p *paces) observe(lane string, limits destinationLimits, r deliver.Result)
 		if l == nil {
 			l = p.add(lane)
 		}
-		l.slower(p.now(), limits.Pause)
+		l.slower(p.now(), limits)
 		l.answer = r.Reply
 	case l != nil && r.Status == deliver.Delivered:
 		l.faster(p.now())
@@ -186,20 +186,20 @@ func (p *paces) answer(lane string) string {
 }
 
 // slower makes a pace slower, once for all who are told the same at the same time.
-func (l *pace) slower(now time.Time, pause time.Duration) {
+func (l *pace) slower(now time.Time, limits destinationLimits) {
 	if l.Gap == 0 && l.safe > 0 {
 		l.Gap = shortGap // it has just got rid of one
 	}
 	switch {
 	case l.Gap == 0:
-		l.Gap = firstGap
-		l.Next = now.Add(max(firstHold, pause))
+		l.Gap = max(firstGap, 2*limits.gap())
+		l.Next = now.Add(max(firstHold, limits.Pause))
 	case now.Add(l.Gap).Before(l.Next):
 		return
 	default:
 		l.safe = l.Gap * 5 / 4
 		l.Gap = min(2*l.Gap, longGap)
-		l.Next = now.Add(max(holdGaps*l.Gap, pause))
+		l.Next = now.Add(max(holdGaps*l.Gap, limits.Pause))
 	}
 	l.tail = time.Time{}
 }
