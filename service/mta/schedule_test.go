@@ -191,6 +191,22 @@ func TestEventsOfDirectMailAlone(t *testing.T) {
 	}
 }
 
+// TestLettersAreNoAccountsMail: what the server writes of its own is told to nobody as delivered.
+func TestLettersAreNoAccountsMail(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	i := servicetest.Install(t, core.Config{MXPort: h.Port})
+	i.DNS.MX["far.test"] = "mx.far.test"
+	i.AddDomain(i.Account, "example.test", nil)
+	i.Update(func(tx *store.Tx) error {
+		return i.Svc.PlanLetter(tx, mta.Letter{To: "owner@far.test", Subject: "s", Text: "t"})
+	})
+	i.Run()
+	i.Becomes("owner@far.test", store.OutgoingSent)
+	if told := i.Events(events.EventEmailDelivered); len(told) != 0 {
+		t.Errorf("told: %v", told)
+	}
+}
+
 // inSent counts the messages in a mailbox's folder of sent mail.
 func inSent(i *servicetest.Installation, mb *store.Mailbox) (n int) {
 	i.T.Helper()
