@@ -110,12 +110,13 @@ func wholeMillis(at time.Time) time.Time {
 }
 
 // turn is when the next message may go, and how far behind it the one after that; waiting is false
-// where nobody was told to wait so long.
+// where nobody was told to wait so long, or the times that they were told are right: the hop has
+// not asked for less.
 func (p *paces) turn(lane string, limits destinationLimits) (next time.Time, gap time.Duration, waiting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l, now := p.Lanes[lane], p.now()
-	if l == nil || !l.until.After(now) {
+	if l == nil || l.Gap == 0 && l.safe == 0 || !l.until.After(now) {
 		return now, 0, false
 	}
 	if next = now; l.Next.After(now) {
