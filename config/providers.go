@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/publicsuffix"
-
 	"github.com/mailstead/mailstead/mail/milter"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/reputation"
 )
 
 // registrarSettings is the table [registrar]. The sandbox has no settings; its presence switches it
@@ -123,8 +122,6 @@ type relaySettings struct {
 	SNSURL        string    `toml:"sns_url"`
 	SESURL        string    `toml:"ses_url"`
 
-	keyID, keySecret string // from the file
-
 	ControlHeaders []string `toml:"control_headers"`
 }
 
@@ -150,40 +147,15 @@ func (r *relaySettings) check() error {
 			return fmt.Errorf("%s must be https:// and a host", name)
 		}
 	}
-	if err := r.readAccessKey(); err != nil {
-		return err
-	}
 	return secretOf("password", &r.Password, r.PasswordFile)
-}
-
-// readAccessKey reads the key that makes the topic of a relay's notices: two lines, the id and the
-// secret.
-func (r *relaySettings) readAccessKey() error {
-	switch {
-	case r.AccessKeyFile == "":
-		return nil
-	case r.Kind.text != "ses":
-		return errors.New("access_key_file is for kind ses")
-	case r.TopicARN != "":
-		return errors.New("give topic_arn or access_key_file, not both")
-	}
-	text, err := os.ReadFile(r.AccessKeyFile)
-	if err != nil {
-		return fmt.Errorf("access_key_file: %w", err)
-	}
-	lines := strings.Fields(string(text))
-	if len(lines) != 2 {
-		return errors.New("access_key_file must hold two lines: the id of the access key, and its secret")
-	}
-	r.keyID, r.keySecret = lines[0], lines[1]
-	return nil
 }
 
 func (r *relaySettings) service() core.Relay {
 	return core.Relay{
 		Name: r.Name, Kind: r.Kind.text, Host: r.Host, Port: int(r.Port), TLS: r.TLS.text, Username: r.Username, Password: r.Password,
 		Region: r.Region, TopicARN: r.TopicARN, WebhookSecret: r.WebhookSecret, IDPattern: r.IDPattern.text, IDTemplate: r.IDTemplate,
-		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, KeyID: r.keyID, KeySecret: r.keySecret, SNSURL: r.SNSURL, SESURL: r.SESURL, ControlHeaders: r.ControlHeaders,
+		NoDKIM: r.DKIM != nil && !*r.DKIM, ReturnPath: r.ReturnPath.text, AccessKeyFile: r.AccessKeyFile, SNSURL: r.SNSURL, SESURL: r.SESURL,
+		ControlHeaders: r.ControlHeaders,
 	}
 }
 
@@ -208,7 +180,7 @@ func (d *destinationSettings) check() error {
 	if name == "" {
 		return errors.New("operator is required: the registrable domain of the operator's MX hosts, such as google.com")
 	}
-	if registrable, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil && registrable != name {
+	if registrable := reputation.OperatorOf(name, ""); registrable != name {
 		return fmt.Errorf("operator = %q must be the registrable domain of the MX hosts, which is %s", name, registrable)
 	}
 	switch {

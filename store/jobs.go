@@ -122,8 +122,11 @@ func (j *Job) laneKey() string {
 	case j.Lane == "":
 		return "k" + j.Kind
 	}
-	return "l" + j.Lane
+	return LaneKey(j.Lane)
 }
+
+// LaneKey is how JobsByLane begins with what waits in a lane, before its "\x00".
+func LaneKey(lane string) string { return "l" + lane }
 
 // JobKey is the key of JobByKey.
 func JobKey(kind, key string) string { return kind + "\x00" + key }

@@ -32,14 +32,13 @@ type SESTopic struct {
 	Now      func() time.Time
 }
 
-// Make makes the topic, if it is not there, and has SES publish to it for its own account alone. It
-// gives the topic's ARN.
+// Make makes the topic, if it is not there, and permits SES to publish to it for the same AWS
+// account alone. It gives the topic's ARN.
 func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
-	sns := cmp.Or(t.SNS, "https://sns."+t.Region+".amazonaws.com")
 	var made struct {
 		ARN string `xml:"CreateTopicResult>TopicArn"`
 	}
-	if err := t.call(ctx, sns, "sns", url.Values{"Action": {"CreateTopic"}, "Version": {snsVersion}, "Name": {t.Name}}, &made); err != nil {
+	if err := t.call(ctx, "sns", url.Values{"Action": {"CreateTopic"}, "Version": {snsVersion}, "Name": {t.Name}}, &made); err != nil {
 		return "", err
 	}
 	parts := strings.Split(made.ARN, ":") // arn:aws:sns:region:account:name
@@ -50,7 +49,7 @@ func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
 		`{"Sid":"owner","Effect":"Allow","Principal":{"AWS":"*"},"Action":["SNS:GetTopicAttributes","SNS:SetTopicAttributes","SNS:DeleteTopic","SNS:Subscribe","SNS:Publish"],"Resource":%q,"Condition":{"StringEquals":{"AWS:SourceOwner":%q}}},`+
 		`{"Sid":"ses","Effect":"Allow","Principal":{"Service":"ses.amazonaws.com"},"Action":"SNS:Publish","Resource":%q,"Condition":{"StringEquals":{"AWS:SourceAccount":%q}}}]}`,
 		made.ARN, parts[4], made.ARN, parts[4])
-	if err := t.call(ctx, sns, "sns", url.Values{
+	if err := t.call(ctx, "sns", url.Values{
 		"Action": {"SetTopicAttributes"}, "Version": {snsVersion}, "TopicArn": {made.ARN}, "AttributeName": {"Policy"}, "AttributeValue": {policy},
 	}, nil); err != nil {
 		return "", err
@@ -61,8 +60,7 @@ func (t *SESTopic) Make(ctx context.Context) (arn string, err error) {
 // Subscribe has the topic post to the endpoint, and the identities of SES that are among the
 // domains report to the topic. Whoever serves the endpoint confirms that it is wanted.
 func (t *SESTopic) Subscribe(ctx context.Context, arn string, domains []string) error {
-	sns, ses := cmp.Or(t.SNS, "https://sns."+t.Region+".amazonaws.com"), cmp.Or(t.SES, "https://email."+t.Region+".amazonaws.com")
-	if err := t.call(ctx, sns, "sns", url.Values{
+	if err := t.call(ctx, "sns", url.Values{
 		"Action": {"Subscribe"}, "Version": {snsVersion}, "TopicArn": {arn}, "Protocol": {"https"}, "Endpoint": {t.Endpoint},
 	}, nil); err != nil {
 		return err
@@ -77,7 +75,7 @@ func (t *SESTopic) Subscribe(ctx context.Context, arn string, domains []string) 
 		if next != "" {
 			q.Set("NextToken", next)
 		}
-		if err := t.call(ctx, ses, "ses", q, &list); err != nil {
+		if err := t.call(ctx, "ses", q, &list); err != nil {
 			return err
 		}
 		for _, name := range list.Names {
@@ -85,7 +83,7 @@ func (t *SESTopic) Subscribe(ctx context.Context, arn string, domains []string) 
 				continue
 			}
 			for _, kind := range []string{"Bounce", "Complaint"} {
-				if err := t.call(ctx, ses, "ses", url.Values{
+				if err := t.call(ctx, "ses", url.Values{
 					"Action": {"SetIdentityNotificationTopic"}, "Version": {sesVersion}, "Identity": {name}, "NotificationType": {kind}, "SnsTopic": {arn},
 				}, nil); err != nil {
 					return err
@@ -107,7 +105,11 @@ const (
 )
 
 // call asks an API of AWS, which takes a form and answers XML.
-func (t *SESTopic) call(ctx context.Context, host, service string, q url.Values, out any) error {
+func (t *SESTopic) call(ctx context.Context, service string, q url.Values, out any) error {
+	host := cmp.Or(t.SNS, "https://sns."+t.Region+".amazonaws.com")
+	if service == "ses" {
+		host = cmp.Or(t.SES, "https://email."+t.Region+".amazonaws.com")
+	}
 	body := q.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, host+"/", strings.NewReader(body))
 	if err != nil {

@@ -143,7 +143,7 @@ type Relay struct {
 	NoDKIM                bool // what goes through it is not signed here
 	IDPattern, IDTemplate string
 	ReturnPath            string // sender, verp; "": as suits the kind
-	KeyID, KeySecret      string // ses: of an access key that makes the topic of its notices; "": TopicARN is one, or there are none
+	AccessKeyFile         string // ses: an access key that makes the topic of its notices; "": TopicARN is one, or there are none
 	SESURL                string // ses: where its API is asked instead of at its own address
 	SNSURL                string // ses: where Amazon SNS is asked instead of at its own address
 	// ControlHeaders are beginnings of header fields that the relay takes as commands, beside those

@@ -69,13 +69,13 @@ func (s *Service) snsTransport(r *relay) http.RoundTripper {
 // from it, 400 for what cannot be read, 502 if its proof could not be had, and 503 for what is to
 // be sent again later.
 func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback.Request) error {
-	i := slices.IndexFunc(s.relays, func(r *relay) bool { return r.Name == name && r.Kind == kind && (r.Notices != nil || r.KeyID != "") })
+	i := slices.IndexFunc(s.relays, func(r *relay) bool { return r.Name == name && r.Kind == kind && (r.Notices != nil || r.keyID != "") })
 	if i < 0 {
 		return core.NotFound("relay")
 	}
 	from := s.relays[i]
 	reader := from.Notices
-	if from.KeyID != "" {
+	if from.keyID != "" {
 		made, _ := s.topics.Load(from.Name)
 		if reader, _ = made.(feedback.Reader); reader == nil {
 			return core.Errorf("not_configured", "The topic of this relay's notices is not made yet. Send the notice again later.")

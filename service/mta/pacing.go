@@ -39,11 +39,11 @@ type pace struct {
 	safe  time.Duration // a gap that is probably long enough; 0: nobody knows
 	last  time.Time     // when the hop took a message
 	tail  time.Time     // when the last of those that were told to wait tries again
-	until time.Time     // until when some wait who were told before the pace changed
+	until time.Time     // the latest time that anybody was told, also before the pace changed
 
 	answer  string        // that asked for less, the newest one
 	running int           // messages that are under way
-	took    time.Duration // that one is under way, about
+	took    time.Duration // for a message, about
 }
 
 func newPaces(now func() time.Time) *paces { return &paces{now: now, Lanes: map[string]*pace{}} }
@@ -189,7 +189,7 @@ func (p *paces) answer(lane string) string {
 // slower makes a pace slower, once for all who are told the same at the same time.
 func (l *pace) slower(now time.Time, limits destinationLimits) {
 	if l.Gap == 0 && l.safe > 0 {
-		l.Gap = shortGap // it has just got rid of one
+		l.Gap = shortGap // its gap ended a short while ago
 	}
 	switch {
 	case l.Gap == 0:

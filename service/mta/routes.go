@@ -2,6 +2,7 @@ package mta
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"regexp"
@@ -15,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/objects"
 )
 
 // A route is the way to one recipient, as things stand.
@@ -158,11 +160,14 @@ func (r route) lane(recipient string) string {
 // A relay is a configured Relay with what its kind does to a Message-ID.
 type relay struct {
 	core.Relay
-	minted   *regexp.Regexp  // finds the id in the answer to DATA; nil where the relay keeps ours
-	template string          // the Message-ID made of it
-	fields   string          // header fields that it wants
-	verp     bool            // mail leaves with a return path for each recipient
-	Notices  feedback.Reader // nil: it is not configured for them
+	minted   *regexp.Regexp // finds the id in the answer to DATA; nil where the relay keeps ours
+	template string         // the Message-ID made of it
+	fields   string         // header fields that it wants
+	verp     bool           // mail leaves with a return path for each recipient
+
+	keyID, keySecret string // of the access key that makes the topic of its notices; "": there is none
+
+	Notices feedback.Reader // nil: it is not configured for them
 }
 
 // relayKinds are the kinds of relays. For each, controls names how the header fields begin that it
@@ -263,8 +268,14 @@ func newRelay(r core.Relay) (*relay, error) {
 	if !slices.Contains(RelayKinds(), r.Kind) {
 		return nil, fmt.Errorf("relay %s: kind is %q, not one of %s", r.Name, r.Kind, strings.Join(RelayKinds(), ", "))
 	}
+	if r.AccessKeyFile != "" && r.Kind != "ses" {
+		return nil, fmt.Errorf("relay %s: access_key_file is for kind ses", r.Name)
+	}
 	switch r.Kind {
 	case "ses":
+		if err := out.readAccessKey(); err != nil {
+			return nil, fmt.Errorf("relay %s: %w", r.Name, err)
+		}
 		out.minted, err = regexp.Compile(sesAnswer)
 		out.template = "<{1}@" + sesHost(r) + ">"
 	case "postmark":
@@ -282,6 +293,20 @@ func newRelay(r core.Relay) (*relay, error) {
 		return nil, fmt.Errorf("relay %s: id_pattern: %w", r.Name, err)
 	}
 	return out, nil
+}
+
+// readAccessKey reads the key that makes the topic of the relay's notices, if there is to be one.
+func (r *relay) readAccessKey() (err error) {
+	if r.AccessKeyFile == "" {
+		return nil
+	}
+	if r.TopicARN != "" {
+		return errors.New("give topic_arn or access_key_file, not both")
+	}
+	if r.keyID, r.keySecret, err = objects.ReadAccessKey(r.AccessKeyFile); err != nil {
+		return fmt.Errorf("access_key_file: %w", err)
+	}
+	return nil
 }
 
 // sesHost is the domain of the Message-IDs that SES mints in the relay's region.

@@ -35,7 +35,7 @@ func (s *Service) planTopics() error {
 			if err := s.Queue.CancelKey(tx, kindTopic, key); err != nil {
 				return err
 			}
-			if r.KeyID == "" {
+			if r.keyID == "" {
 				continue
 			}
 			if _, err := s.Queue.Add(tx, jobs.New{Kind: kindTopic, Key: key, Lane: key, Args: topicArgs{r.Name}}); err != nil {
@@ -53,7 +53,7 @@ func (s *Service) makeTopic(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	i := slices.IndexFunc(s.relays, func(r *relay) bool { return r.Name == args.Relay && r.KeyID != "" })
+	i := slices.IndexFunc(s.relays, func(r *relay) bool { return r.Name == args.Relay && r.keyID != "" })
 	if i < 0 {
 		return nil, nil // it is not configured any more
 	}
@@ -75,7 +75,7 @@ func (s *Service) makeTopic(ctx context.Context, j *store.Job) (jobs.Writes, err
 	}
 	transport := s.snsTransport(r)
 	topic := &feedback.SESTopic{
-		Region: r.Region, KeyID: r.KeyID, Secret: r.KeySecret, Name: topicName(s.Hostname(), r.Name), Endpoint: s.Config.BaseURL + "/hooks/ses/" + r.Name,
+		Region: r.Region, KeyID: r.keyID, Secret: r.keySecret, Name: topicName(s.Hostname(), r.Name), Endpoint: s.Config.BaseURL + "/hooks/ses/" + r.Name,
 		SNS: r.SNSURL, SES: r.SESURL, HTTP: &http.Client{
 			Transport: transport, Timeout: time.Minute,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

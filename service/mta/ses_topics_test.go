@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -153,8 +155,12 @@ func TestTopicIsMade(t *testing.T) {
 		pool.AddCert(server.Certificate())
 		address[f] = server.URL
 	}
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("AKIDEXAMPLE\ns3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	relay := core.Relay{
-		Name: "r1", Kind: "ses", Host: "127.0.0.1", Port: 1, TLS: "none", Region: "eu-west-1", KeyID: "AKIDEXAMPLE", KeySecret: "s3cret",
+		Name: "r1", Kind: "ses", Host: "127.0.0.1", Port: 1, TLS: "none", Region: "eu-west-1", AccessKeyFile: key,
 		SNSURL: address[sns], SESURL: address[ses],
 	}
 	i := servicetest.Install(t, core.Config{BaseURL: "https://mail.example.test", Relays: []core.Relay{relay}, RootCAs: pool})

@@ -172,7 +172,7 @@ func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 			return writes(tx, j)
 		}
 		var first []string
-		for _, id := range store.JobsByLane.Keys(tx, "l"+j.Lane+"\x00", "") {
+		for _, id := range store.JobsByLane.Keys(tx, store.LaneKey(j.Lane)+"\x00", "") {
 			if first = append(first, id); len(first) == turnsSought {
 				break
 			}
@@ -260,9 +260,9 @@ func (s *Service) planReroute() error {
 func (s *Service) lostLanes() (out []string, err error) {
 	known := map[string]bool{}
 	for _, r := range s.relays {
-		known["l"+route{transport: core.ViaRelay, relay: r}.lane("")] = true
+		known[store.LaneKey(route{transport: core.ViaRelay, relay: r}.lane(""))] = true
 	}
-	prefix := "l" + route{transport: core.ViaRelay}.lane("")
+	prefix := store.LaneKey(route{transport: core.ViaRelay}.lane(""))
 	err = s.Store.View(func(tx *store.Tx) error {
 		for after, more := "", true; more; {
 			more = false

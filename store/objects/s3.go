@@ -135,7 +135,7 @@ func (o S3) accessKey() (*credentials.Credentials, error) {
 func ReadAccessKey(file string) (key, secret string, err error) {
 	f, err := os.Open(file)
 	if err != nil {
-		return "", "", fmt.Errorf("read S3 access key: %w", err)
+		return "", "", fmt.Errorf("read access key: %w", err)
 	}
 	defer f.Close()
 	var lines []string
@@ -145,7 +145,7 @@ func ReadAccessKey(file string) (key, secret string, err error) {
 		}
 	}
 	if len(lines) != 2 {
-		return "", "", fmt.Errorf("S3 access key: %s must have two lines, the key id and the secret", file)
+		return "", "", fmt.Errorf("access key: %s must have two lines, the key id and the secret", file)
 	}
 	return lines[0], lines[1], nil
 }
