@@ -168,7 +168,7 @@ func TestThief(t *testing.T) {
 	})
 	time.Sleep(time.Second) // for what is on its way
 	tried := mx.tried.Load()
-	if tried < 50 || tried > 50+64+10 { // what was on its way when it was paused is at most 64 messages
+	if tried > 50+64+10 { // what was on its way when it was paused is at most 64 messages
 		t.Errorf("%d were tried", tried)
 	}
 	if answer := overSMTP(t, i, "198.18.99.7", "good@far1.test"); !strings.HasPrefix(answer, "MAIL: 452 \"4.7.1 ") && !strings.HasPrefix(answer, "MAIL: 452 4.7.1 ") {

@@ -147,7 +147,12 @@ func run(env []string, name string, args ...string) error {
 // build compiles the program as `make build` does, whatever the environment says of Go.
 func (r *release) build(goos, arch, path string) error {
 	env := []string{"CGO_ENABLED=0", "GOOS=" + goos, "GOARCH=" + arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=", "GOFIPS140=off", "GOWORK=off"}
-	return run(env, "go", "build", "-tags", "urfave_cli_no_docs", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", path, ".")
+	flags, err := os.ReadFile("packaging/buildflags")
+	if err != nil {
+		return err
+	}
+	args := append([]string{"build"}, strings.Fields(string(flags))...)
+	return run(env, "go", append(args, "-buildvcs=false", "-ldflags", "-s -w -X main.version="+r.version, "-o", path, ".")...)
 }
 
 // archive writes a .tar.gz with the program and what belongs to it.
