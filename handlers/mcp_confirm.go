@@ -170,6 +170,35 @@ func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailbox
 	return would("send a copy of all mail to %s to %s", mb.Email, in.ForwardTo.Value)
 }
 
+// createGroup and updateGroup ask where mail would go to addresses elsewhere.
+func (i intents) createGroup(_ context.Context, _ core.Actor, in mailboxes.CreateGroupIn) (*intent, error) {
+	return i.groupElsewhere(in.Email, in.Members)
+}
+
+func (i intents) updateGroup(ctx context.Context, who core.Actor, in mailboxes.UpdateGroupIn) (*intent, error) {
+	if in.Members == nil {
+		return nil, nil
+	}
+	g, err := i.s.GetGroup(ctx, who, mailboxes.GroupIn{GroupID: in.GroupID})
+	if err != nil {
+		return nil, err
+	}
+	return i.groupElsewhere(g.Email, *in.Members)
+}
+
+func (i intents) groupElsewhere(email string, members []mailboxes.NewMember) (*intent, error) {
+	var elsewhere []string
+	for _, m := range members {
+		if m.Email != "" && core.DomainOfAddress(m.Email) != core.DomainOfAddress(email) {
+			elsewhere = append(elsewhere, m.Email)
+		}
+	}
+	if elsewhere == nil {
+		return nil, nil
+	}
+	return would("send all mail to %s on to %s", email, strings.Join(elsewhere, ", "))
+}
+
 func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailboxes.BulkDeleteIn) (*intent, error) {
 	var names []string
 	if in.Emails != nil {

@@ -112,6 +112,13 @@ func operations(s *service.Service) []op {
 		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld)},
 		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers)},
 
+		// Groups of mailboxes and addresses elsewhere.
+		{name: "list_groups", method: "GET", path: "/v1/groups", status: 200, scope: "read", roles: everyone, call: with(s.ListGroups)},
+		{name: "create_group", method: "POST", path: "/v1/groups", status: 201, scope: "write", roles: managers, call: with(s.CreateGroup), confirm: askFirst(i.createGroup)},
+		{name: "get_group", method: "GET", path: "/v1/groups/{group_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetGroup)},
+		{name: "update_group", method: "PATCH", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateGroup), confirm: askFirst(i.updateGroup)},
+		{name: "delete_group", method: "DELETE", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteGroup)},
+
 		// Templates of mailboxes.
 		{name: "list_templates", method: "GET", path: "/v1/email-user-templates", status: 200, scope: "read", roles: everyone, call: plain(s.ListTemplates)},
 		{name: "create_template", method: "POST", path: "/v1/email-user-templates", status: 200, scope: "write", roles: everyone, call: with(s.CreateTemplate)},

@@ -205,6 +205,19 @@
 //	remote_box.account       account
 //	remote_copy              rcp_… → RemoteCopy
 //	remote_copy.account      account
+//	address                  domain, 0, address → Address
+//	address.mailbox          mailbox, domain, 0, address
+//	address.domain           domain, domain, 0, address
+//	group                    grp_… → Group
+//	group.account            account
+//	group_member             group, place of 5 digits → GroupMember
+//	group_member.group       group, group, place
+//	group_member.mailbox     mailbox, group, place
+//	group_member.member      group that is the member, group, place
+//	credential               cred_… → Credential
+//	credential.hash          unique: SHA-256 of the password, hex
+//	credential.mailbox       mailbox
+//	credential.domain        domain
 //	template                 tpl_… → Template
 //	template.account         account
 //	export                   exp_… → Export
@@ -343,6 +356,10 @@
 //	copy_intent        one for each copy or move that is under way; the copy deletes it
 //	remote_box         one for each mailbox on another server
 //	remote_copy        one for each sent message that is to be put there; twelve tries
+//	address            50 aliases a mailbox; one for each group
+//	group              a limit of groups an account
+//	group_member       200 a group
+//	credential         25 a mailbox or domain
 //	template           people make and delete them
 //	export             as long as its link is valid
 //	job                queued and running ones; 30 days after their end for those that people see

@@ -24,10 +24,11 @@ type Mailbox struct {
 	ErrorText      string // why the newest look at an external mailbox failed
 	Type           string // one of the MailboxType… constants
 	PasswordHash   string // argon2id, PHC form
-	PasswordSealed []byte // the same password under the master key, for export
+	PasswordSealed []byte // the same password under the master key, for export; nil: its holder set it
 	Footer         string
 	DailySendLimit *int
 	ForwardTo      string
+	ForwardOnly    bool `json:",omitempty"` // what goes to ForwardTo is not kept here
 	Relay          string // the name of the relay that its mail goes through; "" for what its domain does
 	QuotaBytes     *int64
 	External       *External
@@ -36,6 +37,11 @@ type Mailbox struct {
 	Seen           []SeenNetwork `json:",omitempty"` // where it was logged in to from, newest first
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
+
+	PasswordAt time.Time `json:",omitzero"`  // when the password was last changed
+	Salt       []byte    `json:",omitempty"` // of SCRAM, for its password and its credentials
+	SCRAM      []byte    `json:",omitempty"` // the password's keys, sealed; nil: they are made when somebody logs in
+	Signature  string    `json:",omitempty"`
 
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
 	Counting      *Counting      `json:",omitempty"` // since somebody resumed it

@@ -18,7 +18,7 @@ import (
 // each in transactions of at most migrationRows rows. Each says with its rows how far it is, and
 // the last one the new number: killed anywhere, it goes on where it was.
 const (
-	storeFormat   = 5
+	storeFormat   = 6
 	bucketMeta    = "meta"
 	formatKey     = "format"    // → number 4 | program | crc32c 4
 	progressKey   = "migration" // → number 4 | where to go on | crc32c 4; while one runs
@@ -43,6 +43,8 @@ var migrations = []migration{
 	{4, "rows with versions and checksums", nothingToDo},
 	// Older versions would lose what was added to messages that wait.
 	{5, "scheduled and held messages", nothingToDo},
+	// Older versions would lose what was added to mailboxes.
+	{6, "aliases, groups and credentials", nothingToDo},
 }
 
 func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }

@@ -34,6 +34,8 @@ type Submission struct {
 	RequireTLS  bool      `json:",omitzero"` // RFC 8689
 	TLSOptional bool      `json:",omitzero"` // TLS-Required: No (RFC 8689 section 5)
 	Tags        []Tag     `json:",omitempty"`
+	Checked     bool      `json:",omitzero"` // its authors are some whom its sender may send as
+	ListID      string    `json:",omitzero"` // of a forward: the group that it comes from
 }
 
 // A Tag is a name and a value that a sender gave a message, for its own lists.
@@ -74,6 +76,8 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.Bool(&s.RequireTLS)
 	c.Bool(&s.TLSOptional)
 	rowform.List(c, &s.Tags, (*Tag).fields)
+	c.Bool(&s.Checked)
+	c.String(&s.ListID)
 }
 
 // Submissions keeps them; Check counts their blobs among the references.

@@ -16,8 +16,8 @@ import (
 // secrets.go too; what is missing there would be lost with the next change of the master key.
 func TestEverySealedFieldIsKnown(t *testing.T) {
 	want := []string{
-		"Certificate.Key", "Certificate.NextKey", "CertificateAccount.Key", "CertificateOrder.Key", "DKIMKey.Sealed", "DNSSECKey.Sealed",
-		"Domain.EdgeToken", "Idempotency.Sealed", "Mailbox.PasswordSealed", "PastKey.MacRoot", "Secret.Sealed", "Server.PasswordSealed",
+		"Certificate.Key", "Certificate.NextKey", "CertificateAccount.Key", "CertificateOrder.Key", "Credential.SCRAM", "DKIMKey.Sealed", "DNSSECKey.Sealed",
+		"Domain.EdgeToken", "Idempotency.Sealed", "Mailbox.PasswordSealed", "Mailbox.SCRAM", "PastKey.MacRoot", "Secret.Sealed", "Server.PasswordSealed",
 		"TOTP.Sealed", "Webhook.OldSecret", "Webhook.Secret",
 	}
 	files, err := filepath.Glob("*.go")

@@ -28,6 +28,9 @@ func EdgePlace(domainID string) string { return "edge " + domainID }
 // MailboxPlace is what the password of a mailbox is sealed for.
 func MailboxPlace(id string) string { return "mailbox " + id }
 
+// SCRAMPlace is what the SCRAM keys of a mailbox's password are sealed for.
+func SCRAMPlace(id string) string { return "mailbox " + id + " scram" }
+
 // ServerPlace is what the password of an external mailbox's server, imap or smtp, is sealed for.
 func ServerPlace(id, field string) string { return "mailbox " + id + " " + field }
 
@@ -41,10 +44,11 @@ func TOTPPlace(userID string) string { return userID + " totp" }
 func WebhookPlace(id string) string { return "webhook " + id }
 
 // secretTables are those whose records have secrets.
-var secretTables = untypedTables(Mailboxes, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
+var secretTables = untypedTables(Mailboxes, Credentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
 
 func (m *Mailbox) secrets(each eachSecret) {
 	each(MailboxPlace(m.ID), &m.PasswordSealed)
+	each(SCRAMPlace(m.ID), &m.SCRAM)
 	if m.External == nil {
 		return
 	}

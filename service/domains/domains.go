@@ -556,15 +556,24 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}, nil
 }
 
-// eraseMailboxesOf takes back what the domain has waiting to be sent, and deletes its mailboxes one
-// after the other. Nobody makes new ones on
-// a domain that is being deleted.
+// eraseMailboxesOf takes back what the domain has waiting to be sent, frees its aliases and groups,
+// and deletes its mailboxes one after the other. Nobody makes new ones on a domain that is being
+// deleted.
 func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *store.Job) error {
 	if err := s.Hooks.CancelMail(ctx, d); err != nil {
 		return err
 	}
 	if err := s.markMailboxesOf(ctx, d.ID, j.ID); err != nil {
 		return err
+	}
+	for more := true; more; {
+		err := s.Store.Update(func(tx *store.Tx) (err error) {
+			more, err = s.mailboxes.EraseAddresses(tx, d.ID, markAtATime/10) // a group has many members
+			return err
+		})
+		if err != nil {
+			return err
+		}
 	}
 	for done := j.Completed; ; done++ {
 		id := ""

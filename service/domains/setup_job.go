@@ -254,12 +254,8 @@ func (p *setup) users() error {
 			}
 			left, _ := p.s.mailboxes.RoomForMailboxes(tx, d)
 			for _, mb := range some {
-				_, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, mb.Email))
-				if err == nil || left <= 0 {
+				if left <= 0 || store.AddressTaken(tx, d.ID, mb.Email) {
 					continue
-				}
-				if !errors.Is(err, store.ErrNotFound) {
-					return err
 				}
 				if _, err := p.s.mailboxes.CreateMailbox(tx, &mailboxes.NewMailbox{Mb: mb, Domain: d}); err != nil {
 					return err

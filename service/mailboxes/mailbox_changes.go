@@ -23,6 +23,9 @@ type UpdateEmailUserIn struct {
 	Footer         core.Opt[string]            `json:"footer" max:"10000"`
 	DailySendLimit core.Opt[int]               `json:"daily_send_limit" min:"0" max:"10000000"`
 	ForwardTo      core.Opt[string]            `json:"forward_to"`
+	ForwardKeep    *bool                       `json:"forward_keep_copy"`
+	Aliases        *[]string                   `json:"aliases"` // replaces the list
+	Signature      core.Opt[string]            `json:"signature" max:"10000"`
 	Relay          core.Opt[string]            `json:"relay" max:"100"`
 	QuotaBytes     core.Opt[int64]             `json:"quota_bytes" min:"0" max:"1000000000000000"`
 	Status         *string                     `json:"status" enum:"active|suspended"`
@@ -32,7 +35,8 @@ type UpdateEmailUserIn struct {
 
 func (in *UpdateEmailUserIn) empty() bool {
 	return in.Name == nil && in.Password == nil && in.Status == nil && !in.Footer.Set && !in.DailySendLimit.Set &&
-		!in.ForwardTo.Set && !in.Relay.Set && !in.QuotaBytes.Set && !in.SendingPaused.Set && in.Hold == nil
+		!in.ForwardTo.Set && !in.Relay.Set && !in.QuotaBytes.Set && !in.SendingPaused.Set && in.Hold == nil &&
+		in.ForwardKeep == nil && in.Aliases == nil && !in.Signature.Set
 }
 
 func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
@@ -40,7 +44,7 @@ func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
 // check looks at the fields on their own, and brings forward_to into the form in which it is kept.
 func (in *UpdateEmailUserIn) check() error {
 	if in.empty() {
-		return core.Errorf("nothing_to_update", "Give at least one of name, password, footer, daily_send_limit, forward_to, relay, quota_bytes, status and sending_paused.")
+		return core.Errorf("nothing_to_update", "Give at least one of name, password, aliases, signature, footer, daily_send_limit, forward_to, forward_keep_copy, relay, quota_bytes, status and sending_paused.")
 	}
 	if in.Name != nil {
 		if err := checkName(*in.Name); err != nil {
@@ -53,10 +57,15 @@ func (in *UpdateEmailUserIn) check() error {
 	if in.holds() && in.Password == nil && (in.Status == nil || *in.Status != store.MailboxSuspended) {
 		return core.Invalid("hold", "conflict", "goes with a new password, or with the status suspended")
 	}
+	var err error
+	if in.Aliases != nil {
+		if *in.Aliases, err = checkAliases(*in.Aliases); err != nil {
+			return err
+		}
+	}
 	if in.ForwardTo.Value == "" {
 		return nil
 	}
-	var err error
 	in.ForwardTo.Value, err = core.NormalizeEmail("forward_to", in.ForwardTo.Value)
 	return err
 }
@@ -85,6 +94,11 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		}
 		if err := in.apply(mb); err != nil {
 			return err
+		}
+		if in.Aliases != nil {
+			if err := setAliases(tx, mb, *in.Aliases); err != nil {
+				return err
+			}
 		}
 		setPassword(mb)
 		mb.UpdatedAt = tx.Now()
@@ -163,6 +177,12 @@ func (in *UpdateEmailUserIn) apply(mb *store.Mailbox) error {
 	}
 	if in.ForwardTo.Set {
 		mb.ForwardTo = in.ForwardTo.Value
+	}
+	if in.ForwardKeep != nil {
+		mb.ForwardOnly = !*in.ForwardKeep
+	}
+	if in.Signature.Set {
+		mb.Signature = in.Signature.Value
 	}
 	if in.Relay.Set {
 		mb.Relay = in.Relay.Value
@@ -268,7 +288,7 @@ func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 		s.Hub.Changed(mb.Num)
 		s.inbox.EndIdle(mb.ID)
 	})
-	return store.Mailboxes.Put(tx, mb)
+	return errors.Join(dropAddresses(tx, mb), store.Mailboxes.Put(tx, mb))
 }
 
 // eraseMailboxes is the work of both kinds of jobs. Begun again after a crash it goes on where it

@@ -35,6 +35,9 @@ type CreateEmailUserIn struct {
 	Footer         string           `json:"footer" max:"10000"`
 	DailySendLimit *int             `json:"daily_send_limit" min:"0" max:"10000000"`
 	ForwardTo      string           `json:"forward_to"`
+	ForwardKeep    *bool            `json:"forward_keep_copy"` // true unless given
+	Aliases        []string         `json:"aliases"`
+	Signature      string           `json:"signature" max:"10000"`
 	QuotaBytes     *int64           `json:"quota_bytes" min:"0" max:"1000000000000000"`
 	Type           string           `json:"type" enum:"hosted|external|"`
 	IMAP           *MailServerLogin `json:"imap"`
@@ -100,6 +103,7 @@ type NewMailbox struct {
 	domainName string // as given: a name or an id
 	password   string
 	generated  bool
+	aliases    []string
 	Domain     *store.Domain // set by resolve
 }
 
@@ -132,6 +136,10 @@ func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
 		if b.Mb.ForwardTo, err = core.NormalizeEmail("forward_to", in.ForwardTo); err != nil {
 			return nil, err
 		}
+	}
+	b.Mb.ForwardOnly, b.Mb.Signature = in.ForwardKeep != nil && !*in.ForwardKeep, in.Signature
+	if b.aliases, err = checkAliases(in.Aliases); err != nil {
+		return nil, err
 	}
 	if in.Type == store.MailboxTypeExternal {
 		return b, s.draftExternal(b, in)
@@ -218,11 +226,8 @@ func (b *NewMailbox) resolve(tx *store.Tx, who core.Actor) error {
 		return err
 	}
 	b.Domain, b.Mb.Email = d, b.Username+"@"+d.Name
-	if _, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, b.Mb.Email)); !errors.Is(err, store.ErrNotFound) {
-		if err == nil {
-			err = errExists(b.Mb.Email)
-		}
-		return err
+	if store.AddressTaken(tx, d.ID, b.Mb.Email) {
+		return errExists(b.Mb.Email)
 	}
 	return nil
 }
@@ -286,6 +291,9 @@ func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, er
 		if err := tx.CreateFolder(&store.Folder{Mailbox: mb.Num, Name: f.name, SpecialUse: f.use, Subscribed: true}); err != nil {
 			return nil, err
 		}
+	}
+	if err := setAliases(tx, &mb, b.aliases); err != nil {
+		return nil, err
 	}
 	if b.Domain.Status == store.DomainComplete {
 		return &mb, s.activate(tx, &mb)

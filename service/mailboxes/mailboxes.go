@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -25,6 +26,9 @@ type EmailUser struct {
 	Domain         string             `json:"domain" words:"ours"`
 	DomainID       string             `json:"domain_id" words:"ours"`
 	Name           string             `json:"name" words:"ours"`
+	Aliases        []string           `json:"aliases" words:"ours"`
+	SendAs         []string           `json:"send_as" words:"ours"`
+	Signature      *string            `json:"signature" words:"ours"`
 	Status         string             `json:"status" enum:"pending|active|suspended|error|deleting"`
 	Error          *core.JobFailure   `json:"error"`
 	Type           string             `json:"type" enum:"hosted|external"`
@@ -39,6 +43,7 @@ type EmailUser struct {
 	IMAPSecurity   string             `json:"imap_security" enum:"tls|starttls|none"`
 	Footer         *string            `json:"footer" words:"ours"`
 	ForwardTo      *string            `json:"forward_to" words:"ours"`
+	ForwardKeep    bool               `json:"forward_keep_copy"`
 	Relay          *string            `json:"relay" words:"ours"`
 	QuotaBytes     *int64             `json:"quota_bytes"`
 	UsedBytes      int64              `json:"used_bytes"`
@@ -60,13 +65,23 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 		ID: mb.ID, UserID: mb.ID, Email: mb.Email, Username: username, Domain: domain, DomainID: mb.DomainID, Name: mb.Name,
 		Status: shownStatus(mb), Error: mailboxFailure(mb), Type: mb.Type, DailySendLimit: mb.DailySendLimit,
 		SendingPaused: core.PauseOut(mb.SendingPaused),
-		Footer:        core.OrNull(mb.Footer), ForwardTo: core.OrNull(mb.ForwardTo), Relay: core.OrNull(mb.Relay), QuotaBytes: mb.QuotaBytes,
+		Footer:        core.OrNull(mb.Footer), ForwardTo: core.OrNull(mb.ForwardTo), ForwardKeep: !mb.ForwardOnly,
+		Aliases: []string{}, Signature: core.OrNull(mb.Signature), Relay: core.OrNull(mb.Relay), QuotaBytes: mb.QuotaBytes,
 		UsedBytes: used.Bytes, UnreadCount: used.Unseen, LastSyncAt: core.Time{Time: mb.LastSyncAt}, LastLoginAt: core.Time{Time: mb.LastLoginAt},
 		CreatedAt: core.Time{Time: mb.CreatedAt}, UpdatedAt: core.Time{Time: mb.UpdatedAt},
 	}
 	if out.SentToday, err = reputation.SentToday(tx, mb); err != nil {
 		return EmailUser{}, err
 	}
+	for _, a := range aliasesOf(tx, mb.ID) {
+		out.Aliases = append(out.Aliases, a.Email)
+	}
+	slices.Sort(out.Aliases)
+	senders, err := core.SendersOf(tx, mb)
+	if err != nil {
+		return EmailUser{}, err
+	}
+	out.SendAs = senders.Addresses
 	s.addServers(&out, mb.External)
 	return out, nil
 }

@@ -114,11 +114,7 @@ func (s *Service) addEmails(who core.Actor, names []SuggestedName, domain string
 			if !ours {
 				continue
 			}
-			_, err := store.MailboxByEmail.Of(tx, who.AccountID, email)
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
-			}
-			free := err != nil
+			free := !store.AddressTaken(tx, d.ID, email)
 			names[i].Available = &free
 		}
 		return nil

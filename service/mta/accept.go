@@ -420,13 +420,13 @@ func (s *Service) fileLater(tx *store.Tx, a *store.Arrival) error {
 // noted: for later, or, for good or where this was the last time, as refused.
 func (s *Service) fileNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64, most int, last bool) error {
 	for n := 0; len(a.To) > 0 && n < most && !tx.Large(); n++ {
-		address := a.To[0]
+		entry := a.To[0]
 		err := s.deliverNext(tx, a, stored, size)
 		switch e := new(core.SMTPError); {
 		case errors.As(err, &e) && e.Temporary() && !last:
-			a.Later = append(a.Later, address)
+			a.Later = append(a.Later, entry)
 		case errors.As(err, &e):
-			a.Refused = append(a.Refused, store.RefusedRcpt{Address: address, Enhanced: e.Enhanced, Text: e.Error()})
+			a.Refused = append(a.Refused, store.RefusedRcpt{Address: entryAddress(entry), Enhanced: e.Enhanced, Text: e.Error()})
 		case err != nil:
 			return err
 		}

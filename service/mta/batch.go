@@ -87,7 +87,7 @@ func (in *SendBatchIn) item(i int) (SendEmailIn, error) {
 		return one, nil
 	}
 	r := in.Recipients[i]
-	out := SendEmailIn{UserID: in.UserID, To: Texts{r.To}, TemplateID: in.TemplateID, SendAt: in.SendAt, from: in.From}
+	out := SendEmailIn{UserID: in.UserID, To: Texts{r.To}, TemplateID: in.TemplateID, SendAt: in.SendAt, From: in.From}
 	if in.Message == nil {
 		out.Variables = r.Variables
 		return out, nil
@@ -149,7 +149,11 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		if err != nil {
 			return err
 		}
-		if _, err := fromField(mb, in.From); err != nil {
+		as, err := core.SendersOf(tx, mb)
+		if err != nil {
+			return err
+		}
+		if _, err := fromField(as, mb, in.From); err != nil {
 			return err
 		}
 		for _, id := range in.templateIDs() {
@@ -383,8 +387,8 @@ func deleteBatch(tx *store.Tx, id string) error {
 	return store.Batches.Delete(tx, id)
 }
 
-// fromField is the author of a message: the mailbox, or it under another name or with a +tag.
-func fromField(mb *store.Mailbox, given string) (msg.Address, error) {
+// fromField is the author of a message: the mailbox, or one whom it may send as.
+func fromField(as core.Senders, mb *store.Mailbox, given string) (msg.Address, error) {
 	local, domain, _ := msg.SplitEmail(mb.Email)
 	own := msg.Address{Name: mb.Name, Mailbox: local, Host: domain}
 	if given == "" {
@@ -394,6 +398,6 @@ func fromField(mb *store.Mailbox, given string) (msg.Address, error) {
 	if err != nil || len(list) != 1 {
 		return own, core.Invalid("from", "invalid", "must be one address")
 	}
-	_, err = ownAddress(mb.Email, list[0].Email())
+	_, err = ownAddress(as, list[0].Email())
 	return list[0], err
 }

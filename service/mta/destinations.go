@@ -19,6 +19,9 @@ type destination struct {
 	domain  *store.Domain
 	Mailbox *store.Mailbox // nil: none
 	Forward string         // who else gets it; "" nobody
+	only    bool           // it goes to Forward alone
+	group   *store.Group   // whose members get it; nil: none
+	listID  string         // of the group whose member Forward is; "": it is none
 	reports bool           // it is the domain's address for reports, which are read and not filed
 	srs     bool           // it is a return path that we rewrote, for reports alone
 
@@ -69,7 +72,7 @@ func (s *Service) hostPostmaster(tx *store.Tx) (*destination, error) {
 		mb, err := store.MailboxByEmail.Read(tx, a.Email)
 		if err == nil && mb.Type != store.MailboxTypeExternal {
 			d, err := store.Domains.Read(tx, mb.DomainID)
-			return &destination{domain: d, Mailbox: mb, Forward: mb.ForwardTo}, errors.Join(err, accepting(mb))
+			return toMailbox(d, mb), errors.Join(err, accepting(mb))
 		}
 		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
 			return &destination{domain: d, Forward: a.Email}, nil
@@ -119,15 +122,22 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 		return to, err
 	}
 
-	// The mailbox of the address, or of the address without its +tag.
+	// The mailbox, alias or group of the address, or of the address without its +tag.
 	base, _, _ := strings.Cut(local, "+")
 	for _, one := range slices.Compact([]string{local, base}) {
 		mb, err := store.MailboxByEmail.Read(tx, one+"@"+name)
 		switch {
 		case err == nil && !mb.Gone():
-			return &destination{domain: d, Mailbox: mb, Forward: mb.ForwardTo}, accepting(mb)
+			return toMailbox(d, mb), accepting(mb)
 		case err != nil && !errors.Is(err, store.ErrNotFound):
 			return nil, err
+		}
+		a, err := store.FindAddress(tx, one+"@"+name)
+		if err != nil {
+			return nil, err
+		}
+		if a != nil {
+			return addressDestination(tx, d, a)
 		}
 	}
 
@@ -137,8 +147,32 @@ func (s *Service) findDestination(tx *store.Tx, address string) (*destination, e
 	return fallback(tx, d, local)
 }
 
+// toMailbox is the destination that a mailbox of a domain is.
+func toMailbox(d *store.Domain, mb *store.Mailbox) *destination {
+	return &destination{domain: d, Mailbox: mb, Forward: mb.ForwardTo, only: mb.ForwardOnly && mb.ForwardTo != ""}
+}
+
+// addressDestination is where mail to an alias or a group of a domain goes.
+func addressDestination(tx *store.Tx, d *store.Domain, a *store.Address) (*destination, error) {
+	if a.MailboxID != "" {
+		mb, err := store.Mailboxes.Read(tx, a.MailboxID)
+		if err != nil {
+			return nil, err
+		}
+		return toMailbox(d, mb), accepting(mb)
+	}
+	g, err := store.Groups.Read(tx, a.GroupID)
+	if err == nil && !store.MembersOfGroup.Has(tx, g.ID) {
+		err = core.SMTPErrorf(550, "5.1.1", "The group has no members")
+	}
+	return &destination{domain: d, group: g}, err
+}
+
 // place names where a destination is, so that a message is there once.
 func (d *destination) place() string {
+	if d.group != nil {
+		return "group " + d.group.ID
+	}
 	row := ""
 	if d.row != nil {
 		row = d.row.ID
@@ -189,7 +223,7 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 	if err != nil {
 		return nil, err
 	}
-	return &destination{domain: d, Mailbox: mb, Forward: mb.ForwardTo}, accepting(mb)
+	return toMailbox(d, mb), accepting(mb)
 }
 
 // admits says why a sender may not write to it: a rewritten return path takes reports alone, which
@@ -205,10 +239,10 @@ func (d *destination) admits(sender string) error {
 // takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550
 // 5.7.1 for a forward to an address that must not get mail.
 func (d *destination) takes(tx *store.Tx, size int64) error {
-	if d.row != nil || d.reports { // see placeTiding, keepForReading
+	if d.row != nil || d.reports || d.group != nil { // see placeTiding, keepForReading, expandGroup
 		return nil
 	}
-	if d.Mailbox != nil {
+	if d.Mailbox != nil && !d.only {
 		left, err := inbox.QuotaLeft(tx, d.Mailbox)
 		if err != nil {
 			return err

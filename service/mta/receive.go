@@ -165,18 +165,23 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 // them.
 var filterFields = []string{"x-spam", "received-spf"}
 
-// deliverNext takes the next address off the list and delivers the message to it, unless it is in
-// the same place already. Reports that the message may hold are read once for each account. size is
+// deliverNext takes the next entry off the list and delivers the message to it, unless it is in
+// the same place already; a group leaves its members in the list. Reports that the message may hold are read once for each account. size is
 // what the mailbox must have room for.
 func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64) error {
-	address := a.To[0]
+	entry := a.To[0]
+	address := entryAddress(entry)
 	a.To = a.To[1:]
-	to, err := s.destinationFor(tx, a.Sender, address, size)
-	if err == nil {
+	to, err := s.entryDestination(tx, a.Sender, entry, size)
+	if err == nil && to != nil {
 		err = to.takesReport(tx, stored)
 	}
-	if err != nil || a.Placed[to.place()] {
+	if err != nil || to == nil || a.Placed[to.place()] {
 		return err
+	}
+	if to.group != nil {
+		a.Placed[to.place()] = true
+		return expandGroup(tx, a, to.group, address)
 	}
 	account := "account " + to.domain.AccountID
 	first := !a.Placed[account]
@@ -216,8 +221,9 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		return err
 	}
 
-	// Into the mailbox: INBOX, or Junk. A mailbox whose user has deleted Junk gets it in INBOX.
-	if to.Mailbox != nil && !done {
+	// Into the mailbox: INBOX, or Junk. A mailbox whose user has deleted Junk gets it in INBOX. One
+	// that keeps no copy of what it sends on keeps junk, and sends that on to nobody.
+	if to.Mailbox != nil && !done && (!to.only || a.junk) {
 		folder := uint32(store.InboxID)
 		if a.junk {
 			folders, err := tx.Folders(to.Mailbox.Num)
@@ -244,11 +250,11 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 	// where it came from goes with it, and with a rewritten return path where another server will
 	// look at that (see srsForward). Failures are told to the sender only if it is known to be
 	// genuine, since a report to a forged one hits a stranger.
-	if to.Forward != "" && !done {
+	if to.Forward != "" && !done && (!to.only || !a.junk) {
 		sub := &store.Submission{
 			AccountID: to.domain.AccountID, DomainID: to.domain.ID, MessageID: stored.Summary.MessageID, Sender: a.sender,
 			Subject: stored.Summary.Subject, Blob: stored.Blob, Forward: true, EightBit: true,
-			RequireTLS: a.requireTLS,
+			RequireTLS: a.requireTLS, ListID: to.listID,
 		}
 		if to.Mailbox != nil {
 			sub.MailboxID = to.Mailbox.ID
@@ -274,6 +280,7 @@ type head struct {
 	authors   []string // the same, as every program reads them; nil where programs differ
 	hops      int
 	delivered map[string]bool // where it has been, by its Delivered-To fields
+	lists     map[string]bool // that it has come from, by its List-Id fields
 }
 
 // readHead reads the header of a message.
@@ -302,7 +309,7 @@ func readHead(body *core.Spool) (*head, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
-	h := &head{delivered: map[string]bool{}}
+	h := &head{delivered: map[string]bool{}, lists: map[string]bool{}}
 	if len(block) < msg.MaxHeader {
 		h.authors = msg.ReadPossibleAuthors(block).Emails
 	}
@@ -315,7 +322,7 @@ func readHead(body *core.Spool) (*head, error) {
 	}
 
 	// Where it has been.
-	fields, err := msg.HeaderFields(r, root, []string{"Received", "Delivered-To"}, false)
+	fields, err := msg.HeaderFields(r, root, []string{"Received", "Delivered-To", "List-Id"}, false)
 	if err != nil {
 		return nil, fmt.Errorf("read header: %w", err)
 	}
@@ -328,6 +335,10 @@ func readHead(body *core.Spool) (*head, error) {
 			if email, err := msg.NormalizeEmail(strings.TrimSpace(value)); err == nil {
 				h.delivered[email] = true
 			}
+		case "list-id":
+			_, id, _ := strings.Cut(value, "<")
+			id, _, _ = strings.Cut(id, ">")
+			h.lists[strings.ToLower(strings.TrimSpace(id))] = true
 		}
 	}
 	return h, nil
@@ -343,7 +354,7 @@ func (h *head) checkLoop(to *destination, address string) error {
 	if h.hops >= maxHops {
 		return core.SMTPErrorf(554, "5.4.6", "Mail loop: the message has passed %d servers", h.hops)
 	}
-	if to != nil && to.Forward != "" && h.delivered[address] {
+	if to != nil && (to.Forward != "" || to.group != nil) && h.delivered[address] || to != nil && to.group != nil && h.lists[listID(to.group)] {
 		return core.SMTPErrorf(554, "5.4.6", "Mail loop: the message has been at %s before", address)
 	}
 	return nil

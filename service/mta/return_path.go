@@ -1,6 +1,7 @@
 package mta
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"encoding/base32"
 	"strings"
@@ -97,7 +98,7 @@ func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*
 	to := &destination{domain: d, row: row, rowKind: kind}
 	mb, err := core.LiveMailbox(tx, row.MailboxID)
 	if mb != nil {
-		to.Mailbox, to.Forward = mb, mb.ForwardTo
+		to.Mailbox, to.Forward, to.only = mb, mb.ForwardTo, mb.ForwardOnly && mb.ForwardTo != ""
 	}
 	return to, err
 }
@@ -106,7 +107,11 @@ func (s *Service) rowDestination(tx *store.Tx, d *store.Domain, local string) (*
 func (s *Service) returnPath(m *delivery) string {
 	switch {
 	case m.sub.Forward:
-		return s.srsForward(m.sub.Sender, m.row.Domain)
+		path := s.srsForward(m.sub.Sender, m.row.Domain)
+		if m.sub.ListID != "" && path != "" && path == m.sub.Sender { // a group may be its own sender: its members get no bounces
+			path = cmp.Or(s.rowAddress(bounceAddress, m.row), path)
+		}
+		return path
 	case m.sub.Sender == "" || m.route.relay != nil && !m.route.relay.verp:
 		return m.sub.Sender
 	}

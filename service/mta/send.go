@@ -81,6 +81,7 @@ type SendAttachment struct {
 // SendEmailIn is the request of send_email.
 type SendEmailIn struct {
 	UserID      string              `path:"user_id"`
+	From        string              `json:"from"` // a name and an address that the mailbox may send as; "": its own
 	To          Texts               `json:"to" required:"true" min:"1"`
 	Cc          Texts               `json:"cc"`
 	Bcc         Texts               `json:"bcc"`
@@ -100,8 +101,7 @@ type SendEmailIn struct {
 	TemplateID  string              `json:"template_id"`
 	Variables   templates.Variables `json:"variables"`
 
-	from string   // the author; "": the mailbox
-	of   *batchOf // nil: the message is no part of a batch
+	of *batchOf // nil: the message is no part of a batch
 }
 
 // EmailQueued says that a message is on its way.
@@ -137,8 +137,12 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 // sendEmail sends a message; with does more in the transaction that takes it.
 func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn, with func(*store.Tx, *EmailQueued) error) (*EmailQueued, error) {
 	var mb *store.Mailbox
+	var as core.Senders
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		if mb, err = core.ReadMailbox(tx, who, in.UserID); err != nil {
+			return err
+		}
+		if as, err = core.SendersOf(tx, mb); err != nil {
 			return err
 		}
 		if _, _, err = s.sendable(tx, who.AccountID, in.UserID); err != nil || in.TemplateID == "" {
@@ -168,7 +172,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	}
 
 	// Write the message and check it like one that a mail client submits.
-	message, to, err := s.composeEmail(mb, in)
+	message, to, err := s.composeEmail(as, mb, in)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +187,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	case err != nil:
 		return nil, err
 	}
-	l, err := s.ready(mb.Email, Submission{From: mb.Email, To: to, Body: spool, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
+	l, err := s.ready(as, Submission{From: message.From.Email(), To: to, Body: spool, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +210,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	var out *EmailQueued
 	_, err = s.post(ctx, who.AccountID, mb.ID, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
 		out = &EmailQueued{
-			Success: true, MessageID: sent.MessageID, Status: sent.status(), UserID: mb.ID, From: mb.Email, QueuedAt: core.Time{Time: sent.QueuedAt},
+			Success: true, MessageID: sent.MessageID, Status: sent.status(), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
 			SendAt: core.Time{Time: at},
 		}
 		for _, r := range sent.Recipients {
@@ -270,8 +274,8 @@ func tooLarge() error {
 }
 
 // composeEmail makes the message of a request, and says whom it goes to.
-func (s *Service) composeEmail(mb *store.Mailbox, in SendEmailIn) (*msg.Composer, []Rcpt, error) {
-	from, err := fromField(mb, in.from)
+func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn) (*msg.Composer, []Rcpt, error) {
+	from, err := fromField(as, mb, in.From)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -308,7 +312,7 @@ func (s *Service) composeEmail(mb *store.Mailbox, in SendEmailIn) (*msg.Composer
 	if err := setContent(m, in, mb.Footer); err != nil {
 		return nil, nil, err
 	}
-	return m, to, setHeader(m, in, core.DomainOfAddress(mb.Email), s.relays.controls())
+	return m, to, setHeader(m, in, core.DomainOfAddress(from.Email()), s.relays.controls())
 }
 
 // addressList reads the addresses of a field, each text one or several.

@@ -158,7 +158,11 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	if in.Body.Size() > core.MaxMessage {
 		return nil, core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
 	}
-	l, err := s.ready(u.Email, in)
+	as, err := s.sendersOf(u)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.ready(as, in)
 	if err != nil {
 		return nil, err
 	}
@@ -174,10 +178,23 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	return s.post(ctx, u.AccountID, u.MailboxID, l, nil)
 }
 
+// sendersOf gives the addresses that whoever is logged in may send as.
+func (s *Service) sendersOf(u core.MailboxUser) (as core.Senders, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, err := core.ReadMailbox(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
+		if err == nil {
+			as, err = core.SendersOf(tx, mb)
+		}
+		return err
+	})
+	return as, err
+}
+
 // A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF
 // line ends.
 type checkedSubmission struct {
 	from        string
+	authors     []string // in From
 	to          []Rcpt
 	body        *store.Spool
 	blob        store.BlobRef
@@ -207,10 +224,10 @@ func (l *checkedSubmission) addresses() []string {
 }
 
 // ready checks who sends to whom and writes the message as it will go out.
-func (s *Service) ready(mailbox string, in Submission) (*checkedSubmission, error) {
+func (s *Service) ready(as core.Senders, in Submission) (*checkedSubmission, error) {
 	l := &checkedSubmission{envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8, requireTLS: in.RequireTLS, sendAt: in.SendAt, tags: in.Tags}
 	var err error
-	if l.from, err = ownAddress(mailbox, in.From); err != nil {
+	if l.from, err = ownAddress(as, in.From); err != nil {
 		return nil, err
 	}
 
@@ -237,27 +254,26 @@ func (s *Service) ready(mailbox string, in Submission) (*checkedSubmission, erro
 	if root.BodyOffset >= msg.MaxHeader {
 		return nil, core.SMTPErrorf(554, "5.6.0", "The message's header is longer than %d bytes.", msg.MaxHeader)
 	}
-	header, err := s.completeHeader(in, root, mailbox)
+	header, err := s.completeHeader(in, root, as)
 	if err != nil {
 		return nil, err
 	}
 	l.messageID, l.subject, l.starts, l.tlsOptional = header.messageID, root.Envelope.Subject, header.starts, header.tlsOptional
+	l.authors = header.authors
 	if err := s.write(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
 		return nil, err
 	}
 	return l, nil
 }
 
-// ownAddress gives an address in its one form if it is the mailbox's, or that with a +tag.
-func ownAddress(mailbox, address string) (string, error) {
+// ownAddress gives an address in its one form if the sender may send as it.
+func ownAddress(as core.Senders, address string) (string, error) {
 	email, err := msg.NormalizeEmail(address)
 	if err != nil {
 		return "", core.OverSMTP(550, "5.1.7", core.Invalid("from", "invalid", "%s", err))
 	}
-	local, domain, _ := msg.SplitEmail(email)
-	base, _, _ := strings.Cut(local, "+")
-	if email != mailbox && base+"@"+domain != mailbox {
-		return "", core.OverSMTP(550, "5.7.1", core.Invalid("from", "not_allowed", "%s may send as itself only, in the envelope and in From, not as %s", mailbox, email))
+	if !as.Allow(email) {
+		return "", core.OverSMTP(550, "5.7.1", core.Invalid("from", "not_allowed", "only %s may stand in the envelope and in From here, not %s", as.Words(), email))
 	}
 	return email, nil
 }
@@ -269,14 +285,15 @@ var privateFields = []string{"Bcc", "Resent-Bcc", "Return-Path"}
 type header struct {
 	text      []byte
 	messageID string
-	starts    bool // a conversation: it answers nothing, no machine wrote it, and it brings no List-Unsubscribe of its own
+	authors   []string // in From, in their one form
+	starts    bool     // a conversation: it answers nothing, no machine wrote it, and it brings no List-Unsubscribe of its own
 
 	tlsOptional bool // TLS-Required: No (RFC 8689 section 5)
 }
 
 // completeHeader checks the author and gives the header with what RFC 5322 and RFC 6409 section 8
 // want of it.
-func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) (header, error) {
+func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders) (header, error) {
 	fields, err := msg.Headers(in.Body, root)
 	if err != nil {
 		return header{}, err
@@ -290,8 +307,7 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 	}
 	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
 	if h.messageID == "" {
-		_, domain, _ := msg.SplitEmail(mailbox)
-		h.messageID = msg.NewMessageID(domain)
+		h.messageID = msg.NewMessageID(core.DomainOfAddress(in.From))
 		h.text = append(h.text, "Message-ID: "+h.messageID+"\r\n"...)
 	}
 	if count["date"] == 0 {
@@ -310,30 +326,38 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, mailbox string) 
 		return header{}, err
 	}
 	h.text = text.Bytes()
-	return h, ownAuthors(mailbox, h.text)
+	h.authors, err = ownAuthors(as, h.text)
+	return h, err
 }
 
-// ownAuthors refuses a header that names anybody but the mailbox as author or sender, or that some
-// program could read so: each address of From, Sender, Resent-From and Resent-Sender must be the
-// mailbox's own. It looks at the lines as they go out.
-func ownAuthors(mailbox string, text []byte) error {
+// ownAuthors gives the authors of a header. It refuses one that names anybody as author or sender
+// but those whom the sender may send as, or that some program could read so: each address of From,
+// Sender, Resent-From and Resent-Sender must be one of them. It looks at the lines as they go out.
+func ownAuthors(as core.Senders, text []byte) (emails []string, err error) {
 	var lines bytes.Buffer // takes everything, so there is no error to see
 	w := msg.NormalizeLines(&lines)
 	_, _ = w.Write(text)
 	_ = w.Close()
 	authors, err := msg.ReadAuthors(lines.Bytes())
 	if err != nil {
-		return core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "%s", err))
+		return nil, core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "%s", err))
 	}
-	for _, a := range slices.Concat(authors.From, authors.Sender, authors.Resent) {
-		if _, err := ownAddress(mailbox, a.Email()); err != nil {
-			return err
+	for i, a := range slices.Concat(authors.From, authors.Sender, authors.Resent) {
+		email, err := ownAddress(as, a.Email())
+		if err != nil {
+			return nil, err
+		}
+		if i < len(authors.From) {
+			emails = append(emails, email)
 		}
 	}
-	if len(authors.From) > 1 && len(authors.Sender) == 0 { // RFC 5322 section 3.6.2
-		return core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "a message with several addresses in From must have a Sender"))
+	if len(emails) == 0 {
+		return nil, core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "the From field names nobody"))
 	}
-	return nil
+	if len(authors.From) > 1 && len(authors.Sender) == 0 { // RFC 5322 section 3.6.2
+		return nil, core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "a message with several addresses in From must have a Sender"))
+	}
+	return emails, nil
 }
 
 // write puts header and body into a spool of the submission's own, with CRLF at the end of every
@@ -434,6 +458,9 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 	err := s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
 		mb, d, err := s.sendable(tx, accountID, mailboxID)
+		if err == nil {
+			d, err = authorDomain(tx, d, l)
+		}
 		if err != nil {
 			return err
 		}
@@ -441,6 +468,7 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 			AccountID: mb.AccountID, MailboxID: mb.ID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
 			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
 			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
+			Checked: true,
 		}
 		rows, err := s.Enqueue(tx, sub, d, l.to)
 		if err != nil {
@@ -478,6 +506,25 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 	return out, nil
 }
 
+// authorDomain gives the domain that a message of a mailbox on the domain d is sent for: that of
+// its author, since receivers want its signature (RFC 7489 section 3.1).
+func authorDomain(tx *store.Tx, d *store.Domain, l *checkedSubmission) (*store.Domain, error) {
+	name := core.DomainOfAddress(l.authors[0])
+	if name == d.Name {
+		return d, nil
+	}
+	of, err := store.DomainOfAccount.Read(tx, store.OwnKey(d.AccountID, name))
+	if err == nil && !of.MaySend() {
+		err = domainNotReady(of)
+	}
+	return of, err
+}
+
+func domainNotReady(d *store.Domain) error {
+	return core.OverSMTP(451, "4.7.1", core.Errorf("domain_not_ready",
+		"The domain %s is not set up yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
+}
+
 // sendable gives a mailbox that may send, with its domain, which others share: it is not to be
 // changed.
 func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Mailbox, *store.Domain, error) {
@@ -495,8 +542,7 @@ func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Ma
 	}
 	switch {
 	case !d.MaySend() || mb.Status == store.MailboxPending:
-		return nil, nil, core.OverSMTP(451, "4.7.1", core.Errorf("domain_not_ready",
-			"The domain %s is not set up yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
+		return nil, nil, domainNotReady(d)
 	case mb.Type == store.MailboxTypeExternal && (mb.External == nil || mb.External.SMTP == nil):
 		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "no_smtp",
 			"mail of %s is hosted elsewhere, and the mailbox was created without smtp, the server that sends for it", mb.Email))

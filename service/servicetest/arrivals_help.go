@@ -28,7 +28,7 @@ func (i *Installation) Receive(from, text string, to ...string) error {
 	for _, address := range to {
 		r, err := i.Svc.Accepts(context.Background(), mta.RecipientQuery{From: from, To: address, RemoteIP: in.Client.IP})
 		if err != nil {
-			i.T.Fatal(err)
+			return err
 		}
 		in.Recipients = append(in.Recipients, r)
 	}

@@ -1,0 +1,72 @@
+package core
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Senders are the addresses that somebody may send as: some, or all of a domain.
+type Senders struct {
+	Addresses []string // in their one form, the own one first
+	Domain    string   // "": the addresses alone
+}
+
+// SendersOf gives the addresses that a mailbox may send as: its own, its aliases, and the groups
+// that let their members. Those of domains that are being deleted are left out. A mailbox that
+// lives elsewhere sends through a server that knows its own address alone.
+func SendersOf(tx *store.Tx, mb *store.Mailbox) (Senders, error) {
+	out := Senders{Addresses: []string{mb.Email}}
+	if mb.Type == store.MailboxTypeExternal {
+		return out, nil
+	}
+	add := func(domainID, email string) error {
+		d, err := store.Domains.FindShared(tx, domainID)
+		if err == nil && d != nil && !d.Gone() && d.AccountID == mb.AccountID {
+			out.Addresses = append(out.Addresses, email)
+		}
+		return err
+	}
+	for _, a := range store.AddressesByMailbox.Asc(tx, mb.ID, "") {
+		if err := add(a.DomainID, a.Email); err != nil {
+			return out, err
+		}
+	}
+	for _, m := range store.MembersByMailbox.Asc(tx, mb.ID, "") {
+		g, err := store.Groups.Read(tx, m.GroupID)
+		if err != nil {
+			return out, err
+		}
+		if g.SendAs {
+			if err := add(g.DomainID, g.Email); err != nil {
+				return out, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// Allow tells whether an address, as NormalizeEmail gives it, is one of them, with or without a
+// +tag.
+func (s Senders) Allow(email string) bool {
+	local, domain, _ := msg.SplitEmail(email)
+	if domain == s.Domain && domain != "" {
+		return true
+	}
+	base, _, _ := strings.Cut(local, "+")
+	return slices.Contains(s.Addresses, email) || slices.Contains(s.Addresses, base+"@"+domain)
+}
+
+// Words names them for an error.
+func (s Senders) Words() string {
+	if s.Domain != "" {
+		return "any address of " + s.Domain
+	}
+	const shown = 5
+	if n := len(s.Addresses); n > shown {
+		return strings.Join(s.Addresses[:shown], ", ") + " and others"
+	}
+	return strings.Join(s.Addresses, ", ")
+}

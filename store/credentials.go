@@ -1,0 +1,45 @@
+package store
+
+import "time"
+
+// A Credential is a password beside that of a mailbox, for one device or program, or one by which a
+// program sends as any address of a domain.
+type Credential struct {
+	ID         string // cred_…
+	AccountID  string
+	MailboxID  string // "": it is a domain's
+	DomainID   string // "": it is a mailbox's
+	Name       string
+	Protocols  []string // some of the Protocol… constants
+	Networks   []string `json:",omitempty"` // CIDR; none: from everywhere
+	Hash       string   // SHA-256 of the password, hex: it is long and random
+	Salt       []byte   // of SCRAM, of a domain's; a mailbox's shares that of the mailbox
+	SCRAM      []byte   // its keys, sealed
+	TokenID    string   `json:",omitempty"` // of the token that came with it
+	CreatedBy  string   // a user id, or that of the mailbox
+	CreatedAt  time.Time
+	ExpiresAt  time.Time `json:",omitzero"`
+	LastUsedAt time.Time `json:",omitzero"`
+	LastUsedIP string    `json:",omitempty"`
+}
+
+// What a credential is for.
+const (
+	ProtocolIMAP = "imap"
+	ProtocolSMTP = "smtp"
+	ProtocolAPI  = "api"
+)
+
+// Credentials keeps them.
+var (
+	Credentials = newTable("credential", func(c *Credential) string { return c.ID }).
+			watched(func(_ *Tx, c *Credential) Change { return Change{Account: c.AccountID, ID: c.ID} }).sealed((*Credential).secrets)
+	CredentialByHash     = Credentials.unique("hash", func(c *Credential) string { return c.Hash })
+	CredentialsByMailbox = Credentials.index("mailbox", func(c *Credential) string { return c.MailboxID })
+	CredentialsByDomain  = Credentials.index("domain", func(c *Credential) string { return c.DomainID })
+)
+
+// CredentialPlace is what the SCRAM keys of a credential are sealed for.
+func CredentialPlace(id string) string { return "credential " + id }
+
+func (c *Credential) secrets(each eachSecret) { each(CredentialPlace(c.ID), &c.SCRAM) }
