@@ -537,7 +537,7 @@ func TestSetupDomain(t *testing.T) {
 	if got := fmt.Sprint(b.get("/v1/email-users?domain=fresh.test").list("data", "email")); got != "[sales@fresh.test bob@fresh.test ann@fresh.test]" {
 		t.Errorf("mailboxes %s", got)
 	}
-	if _, err := b.LoginMailbox(t.Context(), "ann@fresh.test", "correct horse", "127.0.0.1"); err != nil {
+	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@fresh.test", Password: "correct horse", IP: "127.0.0.1"}); err != nil {
 		t.Errorf("log-in with the password of the request: %v", err)
 	}
 	b.get("/v1/events?type=domain.created").has("pagination.count", "1", "data.0.data.domain_id", id, "data.0.data.status", "pending", "data.0.data.job_id", job)

@@ -23,6 +23,11 @@ type Credential struct {
 	LastUsedIP string    `json:",omitempty"`
 }
 
+// Expired tells whether the time of a credential is over.
+func (c *Credential) Expired(now time.Time) bool {
+	return !c.ExpiresAt.IsZero() && !now.Before(c.ExpiresAt)
+}
+
 // What a credential is for.
 const (
 	ProtocolIMAP = "imap"

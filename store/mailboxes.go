@@ -28,7 +28,7 @@ type Mailbox struct {
 	Footer         string
 	DailySendLimit *int
 	ForwardTo      string
-	ForwardOnly    bool `json:",omitempty"` // what goes to ForwardTo is not kept here
+	ForwardOnly    bool   `json:",omitempty"` // what goes to ForwardTo is not kept here
 	Relay          string // the name of the relay that its mail goes through; "" for what its domain does
 	QuotaBytes     *int64
 	External       *External

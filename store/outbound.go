@@ -35,6 +35,7 @@ type Submission struct {
 	TLSOptional bool      `json:",omitzero"` // TLS-Required: No (RFC 8689 section 5)
 	Tags        []Tag     `json:",omitempty"`
 	Checked     bool      `json:",omitzero"` // its authors are some whom its sender may send as
+	Program     bool      `json:",omitzero"` // it was sent with a domain's credential
 	ListID      string    `json:",omitzero"` // of a forward: the group that it comes from
 }
 
@@ -78,6 +79,7 @@ func (s *Submission) fields(c *rowform.Coder) {
 	rowform.List(c, &s.Tags, (*Tag).fields)
 	c.Bool(&s.Checked)
 	c.String(&s.ListID)
+	c.Bool(&s.Program)
 }
 
 // Submissions keeps them; Check counts their blobs among the references.
@@ -117,6 +119,7 @@ type Outgoing struct {
 	Counted           bool      `json:",omitzero"`  // in what its sender has sent
 	RequireTLS        bool      `json:",omitzero"`
 	Tags              []Tag     `json:",omitempty"`
+	Program           bool      `json:",omitzero"` // it was sent with a domain's credential, by no mailbox
 }
 
 // What became of a message for one recipient.
@@ -207,6 +210,7 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.Bool(&o.Counted)
 	c.Bool(&o.RequireTLS)
 	rowform.List(c, &o.Tags, (*Tag).fields)
+	c.Bool(&o.Program)
 }
 
 func (a *Attempt) fields(c *rowform.Coder) {

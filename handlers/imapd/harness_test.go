@@ -55,7 +55,7 @@ func (h *host) mailbox(t testing.TB, name string) core.MailboxUser {
 	if _, err := h.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: name, Domain: "example.test", Password: &secret}); err != nil {
 		t.Fatal(err)
 	}
-	user, err := h.LoginMailbox(t.Context(), name+"@example.test", password, "127.0.0.1")
+	user, err := h.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: name + "@example.test", Password: password, IP: "127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}

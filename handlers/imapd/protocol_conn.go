@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -305,6 +306,16 @@ func (w *protocolConn) stop(why string) {
 	defer w.stopMu.Unlock()
 	w.stopping = why
 	w.Conn.SetReadDeadline(time.Unix(1, 0))
+}
+
+// tlsState is what was agreed on in the handshake; nil without TLS.
+func (w *protocolConn) tlsState() *tls.ConnectionState {
+	c, ok := w.Conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	state := c.ConnectionState()
+	return &state
 }
 
 func (w *protocolConn) stopReason() string {

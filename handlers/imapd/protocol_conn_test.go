@@ -18,6 +18,7 @@ import (
 
 	"github.com/emersion/go-imap/v2/imapserver"
 	"github.com/emersion/go-imap/v2/imapserver/imapmemserver"
+	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -336,7 +337,7 @@ func TestStopLetsCommandsEnd(t *testing.T) {
 func TestPanicEndsOneSession(t *testing.T) {
 	h := serve(t, nil)
 	var log bytes.Buffer
-	h.server = New(&service.Service{Core: &core.Core{Config: core.Config{Sandbox: true}}})
+	h.server = New(&service.Service{Core: &core.Core{Config: core.Config{Sandbox: true}, Hub: new(jobs.Watchers[uint32])}})
 	h.server.Log = slog.New(slog.NewTextHandler(&log, nil))
 	addr, stop := h.run(t, false)
 	other, broken := dial(t, addr), dial(t, addr)

@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/handlers/imapd/deflate"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // AppendLimit is the size of the largest message that APPEND takes, in bytes (RFC 7889).
@@ -46,8 +47,9 @@ type Server struct {
 	limiter     *connlimit.Limiter
 
 	mu         sync.Mutex
-	compressed int // connections that are compressed
-	logins     map[uint32]int
+	compressed int                           // connections that are compressed
+	logins     map[uint32]int                // by mailbox
+	sessions   map[*session]core.MailboxUser // that have logged in
 }
 
 // New makes a server with the usual limits.
@@ -56,7 +58,7 @@ func New(s *service.Service) *Server {
 		Service: s, Log: slog.Default(),
 		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50, MaxCompressed: 1000,
 		LoginTime: time.Minute, IdleTime: 30 * time.Minute, Grace: 5 * time.Second,
-		pool: deflate.NewPool(), logins: map[uint32]int{},
+		pool: deflate.NewPool(), logins: map[uint32]int{}, sessions: map[*session]core.MailboxUser{},
 	}
 }
 
@@ -87,6 +89,7 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, implicit bool) error 
 	go func() { served <- library.Serve(r.parser) }()
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
+	go s.endLogins(ctx)
 	err := r.accept(ctx, ln)
 	r.close()
 	r.parser.Close()
@@ -245,19 +248,57 @@ func (r *run) close() {
 }
 
 // acquireLogin counts a log-in to a mailbox, if the limit allows it.
-func (s *Server) acquireLogin(mailbox uint32) bool {
+func (s *Server) acquireLogin(ss *session, u core.MailboxUser) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.logins[mailbox] >= s.MaxPerMailbox {
+	if s.logins[u.Mailbox] >= s.MaxPerMailbox {
 		return false
 	}
-	s.logins[mailbox]++
+	s.logins[u.Mailbox]++
+	s.sessions[ss] = u
 	return true
 }
 
-func (s *Server) releaseLogin(mailbox uint32) {
+// endLogins ends the connections of those who are logged in to a mailbox that may not be used any
+// more, or with a password that is no longer right, until ctx ends.
+func (s *Server) endLogins(ctx context.Context) {
+	changes, end := s.Service.Hub.Watch(core.AllLogins)
+	defer end()
+	expiries := time.NewTicker(time.Second)
+	defer expiries.Stop()
+	for {
+		expired := false
+		select {
+		case <-changes:
+		case <-expiries.C:
+			expired = true
+		case <-ctx.Done():
+			return
+		}
+		now := s.Service.Now()
+		var look []*session
+		s.mu.Lock()
+		for ss, u := range s.sessions {
+			if !expired || !u.Expires.IsZero() && !now.Before(u.Expires) {
+				look = append(look, ss)
+			}
+		}
+		s.mu.Unlock()
+		for _, ss := range look {
+			s.mu.Lock()
+			u, still := s.sessions[ss]
+			s.mu.Unlock()
+			if e, ok := core.AsError(s.Service.MailboxOpen(ctx, u)); still && ok && e.Code == core.CodeMailboxClosed {
+				ss.conn.stop("[UNAVAILABLE] " + plainText(e.Message))
+			}
+		}
+	}
+}
+
+func (s *Server) releaseLogin(ss *session, mailbox uint32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.sessions, ss)
 	if s.logins[mailbox]--; s.logins[mailbox] == 0 {
 		delete(s.logins, mailbox)
 	}

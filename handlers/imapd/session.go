@@ -8,9 +8,12 @@ import (
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
+	"github.com/emersion/go-sasl"
 
+	"github.com/mailstead/mailstead/handlers/maillogin"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
 )
 
 const maxLogins = 5 // that fail on one connection
@@ -37,6 +40,7 @@ type session struct {
 var (
 	_ imapserver.SessionIMAP4rev2   = (*session)(nil)
 	_ imapserver.SessionAppendLimit = (*session)(nil)
+	_ imapserver.SessionSASL        = (*session)(nil)
 )
 
 func (s *Server) newSession(c *imapserver.Conn) (imapserver.Session, *imapserver.GreetingData, error) {
@@ -57,7 +61,7 @@ func (ss *session) Close() error {
 	ss.closed = true
 	ss.selected = nil
 	if ss.user.MailboxID != "" {
-		ss.server.releaseLogin(ss.user.Mailbox)
+		ss.server.releaseLogin(ss, ss.user.Mailbox)
 		ss.user = core.MailboxUser{}
 	}
 	if ss.compressed {
@@ -72,9 +76,38 @@ func (ss *session) AppendLimit() uint32 { return AppendLimit }
 
 // Login logs in to a mailbox.
 func (ss *session) Login(username, password string) error {
-	ip := addressOf(ss.conn.RemoteAddr())
 	ss.conn.slot.Busy() // and it stays so after log-in
-	user, err := ss.server.Service.LoginMailbox(ss.conn.ctx, username, password, ip)
+	return ss.saslLogin().Password(username, password)
+}
+
+// AuthenticateMechanisms are those that AUTHENTICATE takes.
+func (ss *session) AuthenticateMechanisms() []string {
+	return maillogin.Mechanisms(ss.conn.tlsState() != nil)
+}
+
+// Authenticate begins a log-in by SASL.
+func (ss *session) Authenticate(mechanism string) (sasl.Server, error) {
+	server := ss.saslLogin().Server(mechanism)
+	if server == nil {
+		return nil, refused("", "There is no mechanism of that name")
+	}
+	ss.conn.slot.Busy()
+	return server, nil
+}
+
+func (ss *session) saslLogin() *maillogin.Login {
+	return &maillogin.Login{
+		Service: ss.server.Service, Context: ss.conn.ctx, Protocol: store.ProtocolIMAP, IP: addressOf(ss.conn.RemoteAddr()),
+		TLS: ss.conn.tlsState(), Config: ss.server.TLS, Done: ss.loggedIn,
+		Malformed: func(why error) error {
+			ss.conn.slot.Idle()
+			return refused(imap.ResponseCodeAuthenticationFailed, plainText("Log-in failed: "+why.Error()))
+		},
+	}
+}
+
+// loggedIn ends a log-in, and gives the answer to one that is refused.
+func (ss *session) loggedIn(user core.MailboxUser, err error) error {
 	ss.server.Service.Metrics.CountLogin("imap", err)
 	if err != nil {
 		ss.conn.slot.Idle()
@@ -83,7 +116,7 @@ func (ss *session) Login(username, password string) error {
 		}
 		return ss.replyError(err)
 	}
-	if !ss.server.acquireLogin(user.Mailbox) {
+	if !ss.server.acquireLogin(ss, user) {
 		ss.conn.slot.Idle()
 		return &imap.Error{
 			Type: imap.StatusResponseTypeNo, Code: imap.ResponseCodeLimit,

@@ -289,7 +289,7 @@ func TestSessionsEndWithTheirAccount(t *testing.T) {
 	if got := busy.line(); !strings.HasPrefix(got, "s NO [UNAVAILABLE]") {
 		t.Errorf("SELECT: %q", got)
 	}
-	if got := codeOf(h.LoginMailbox(t.Context(), "ann@example.test", password, "127.0.0.1")); got != "mailbox_unavailable" {
+	if got := codeOf(h.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@example.test", Password: password, IP: "127.0.0.1"})); got != "mailbox_unavailable" {
 		t.Errorf("a new log-in: %q", got)
 	}
 }

@@ -2,11 +2,14 @@ package smtpd
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
 
+	"github.com/mailstead/mailstead/handlers/maillogin"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
 )
 
 // AuthMechanisms is what EHLO offers: nothing where a password could be read on its way.
@@ -14,7 +17,7 @@ func (s loginSession) AuthMechanisms() []string {
 	if !s.authAllowed() {
 		return nil
 	}
-	return []string{sasl.Plain, sasl.Login}
+	return append(maillogin.Mechanisms(s.conn.tls != ""), sasl.Login)
 }
 
 // authAllowed reports whether passwords may be sent. The sandbox is on this host and may have no
@@ -30,27 +33,29 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 		return nil, reply(538, "5.7.11", "Encryption required, send STARTTLS first")
 	case s.current() != nil:
 		return nil, reply(503, "5.5.1", "AUTH not permitted during a mail transaction")
-	case mechanism == sasl.Plain:
-		return sasl.NewPlainServer(func(identity, username, password string) error {
-			if identity != "" && identity != username {
-				return reply(535, "5.7.8", "Authentication failed: the identity is not the user name")
-			}
-			return s.logIn(username, password)
-		}), nil
-	case mechanism == sasl.Login:
-		return &loginServer{logIn: s.logIn}, nil
+	}
+	l := &maillogin.Login{
+		Service: s.service, Context: s.ctx, Protocol: store.ProtocolSMTP, IP: s.ip.String(), TLS: s.conn.tlsState(), Config: s.tls,
+		Done:      s.loggedIn,
+		Malformed: func(why error) error { return reply(535, "5.7.8", "Authentication failed: "+why.Error()) },
+	}
+	if mechanism == sasl.Login {
+		return &loginServer{logIn: l.Password}, nil
+	}
+	if server := l.Server(mechanism); server != nil {
+		return server, nil
 	}
 	return nil, smtp.ErrAuthUnknownMechanism
 }
 
-func (s loginSession) logIn(email, password string) error {
-	u, err := s.service.LoginMailbox(s.ctx, email, password, s.ip.String())
+// loggedIn ends a log-in, and gives the answer to one that is refused.
+func (s loginSession) loggedIn(u core.MailboxUser, err error) error {
 	s.service.Metrics.CountLogin("smtp", err)
 	if err == nil {
 		s.user = &u
 		s.conn.progress()
 		s.conn.keepSlot()
-		s.closeWithMailbox(u)
+		s.closeWithLogin(u)
 		return nil
 	}
 	e := loginError(err)
@@ -61,15 +66,20 @@ func (s loginSession) logIn(email, password string) error {
 	return e
 }
 
-// closeWithMailbox ends the connection, except during a message, once its mailbox may not be used
-// any more.
-func (s loginSession) closeWithMailbox(u core.MailboxUser) {
+// closeWithLogin ends the connection, except during a message, once its mailbox or domain may not
+// be used any more, or not with this password.
+func (s loginSession) closeWithLogin(u core.MailboxUser) {
 	changes, end := s.service.Watch(s.ctx, u.Mailbox)
+	var expired <-chan time.Time
+	if !u.Expires.IsZero() {
+		expired = time.After(u.Expires.Sub(s.service.Now()))
+	}
 	go func() {
 		defer end()
 		for {
 			select {
 			case <-changes:
+			case <-expired:
 			case <-s.ctx.Done():
 				return
 			}

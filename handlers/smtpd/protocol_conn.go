@@ -369,6 +369,16 @@ func (w *protocolConn) handshake(c *tls.Config) error {
 	return nil
 }
 
+// tlsState is what was agreed on in the handshake; nil without TLS.
+func (w *protocolConn) tlsState() *tls.ConnectionState {
+	c, ok := w.Conn.(*tls.Conn)
+	if !ok {
+		return nil
+	}
+	state := c.ConnectionState()
+	return &state
+}
+
 // connReader is the connection as the buffer reads it: replies go out first, and time is limited.
 type connReader struct{ w *protocolConn }
 

@@ -465,8 +465,12 @@ func (s *Service) wakeMailboxes(accountID string) error {
 
 // MailboxOpen says why a mailbox that somebody has logged in to may not be used any more, or nil.
 func (s *Service) MailboxOpen(_ context.Context, u core.MailboxUser) error {
-	return s.Store.View(func(tx *store.Tx) error {
-		_, err := core.OpenMailbox(tx, u)
+	return s.Store.View(func(tx *store.Tx) (err error) {
+		if u.MailboxID == "" {
+			_, err = core.OpenDomain(tx, u)
+		} else {
+			_, err = core.OpenMailbox(tx, u)
+		}
 		return err
 	})
 }

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"github.com/mailstead/mailstead/service/core"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/store"
@@ -38,4 +39,4 @@ func (s *Service) SendForgot(p0 context.Context, j *store.Job) (jobs.Writes, err
 // SetFailedRows sets how many rows of failed log-ins a day may have.
 func (s *Service) SetFailedRows(most int) { s.failedLogins.most = most }
 
-func (s *Service) TokenUses() *tokenUses { return &s.tokenUses }
+func (s *Service) TokenUses() *core.Uses { return &s.tokenUses }

@@ -47,7 +47,7 @@ type Service struct {
 	wrongCodes     *limit.Counter[string] // wrong codes of the second factor, by user
 	usedChallenges *limit.Counter[string] // challenges that passkeys have answered
 	forgotRequests *limit.Counter[string] // questions for a new password, by address and network
-	tokenUses      tokenUses
+	tokenUses      core.Uses
 	failedLogins   *failedLogins
 }
 

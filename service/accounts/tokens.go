@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
@@ -159,60 +157,17 @@ func (s *Service) Operator(_ context.Context, account string) (core.Actor, error
 	return who, err
 }
 
-// tokenUses remembers when tokens were last used, until the next flush: reading must not cost a
-// write.
-type tokenUses struct {
-	mu   sync.Mutex
-	seen map[string]tokenUse
-}
-
-type tokenUse struct {
-	at time.Time
-	ip string
-}
-
-func (u *tokenUses) Record(id string, at time.Time, ip string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.seen == nil {
-		u.seen = map[string]tokenUse{}
-	}
-	u.seen[id] = tokenUse{at, ip}
-}
-
-func (u *tokenUses) drain() map[string]tokenUse {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	seen := u.seen
-	u.seen = nil
-	return seen
-}
-
-// flushTokenUses writes the uses of tokens that were noted.
+// flushTokenUses writes the uses of tokens and credentials that were noted.
 func (s *Service) flushTokenUses() error {
-	seen := s.tokenUses.drain()
-	for some := range slices.Chunk(slices.Collect(maps.Keys(seen)), tokensAtATime) {
-		err := s.Store.Update(func(tx *store.Tx) error {
-			for _, id := range some {
-				t, err := store.Tokens.Find(tx, id)
-				if err != nil {
-					return err
-				}
-				if t == nil {
-					continue
-				}
-				t.LastUsedAt, t.LastUsedIP = seen[id].at, seen[id].ip
-				if err := store.Tokens.Put(tx, t); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+	err := s.tokenUses.Flush(s.Store, func(tx *store.Tx, id string, use core.Use) error {
+		t, err := store.Tokens.Find(tx, id)
+		if t == nil || err != nil {
 			return err
 		}
-	}
-	return nil
+		t.LastUsedAt, t.LastUsedIP = use.At, use.IP
+		return store.Tokens.Put(tx, t)
+	})
+	return errors.Join(err, s.mailboxes.FlushUses())
 }
 
 // Token is a credential as the API shows it: never its value.
@@ -299,7 +254,9 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	if err := checkPermissions(who, t.Permissions); err != nil {
 		return nil, err
 	}
-	return t, s.setExpiry(t, in)
+	var err error
+	t.ExpiresAt, err = s.Expiry(in.ExpiresAt, in.ExpiresInDays)
+	return t, err
 }
 
 func checkPermissions(who core.Actor, permissions []string) error {
@@ -316,21 +273,6 @@ func checkPermissions(who core.Actor, permissions []string) error {
 		if !who.Can(p) {
 			return core.Errorf("insufficient_scope", "This token lacks the %q permission, so it cannot grant it to another token.", p)
 		}
-	}
-	return nil
-}
-
-func (s *Service) setExpiry(t *store.Token, in CreateTokenIn) error {
-	at, days := in.ExpiresAt.Set && !in.ExpiresAt.Null, in.ExpiresInDays.Set && !in.ExpiresInDays.Null
-	switch {
-	case at && days:
-		return core.Invalid("expires_at", "not_allowed", "give expires_at or expires_in_days, not both")
-	case at && !in.ExpiresAt.Value.After(s.Now()):
-		return core.Invalid("expires_at", "out_of_range", "must be in the future")
-	case at:
-		t.ExpiresAt = in.ExpiresAt.Value.UTC().Truncate(time.Millisecond)
-	case days:
-		t.ExpiresAt = s.Now().AddDate(0, 0, in.ExpiresInDays.Value)
 	}
 	return nil
 }

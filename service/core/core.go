@@ -79,6 +79,17 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	return s
 }
 
+// AllLogins is what Hub is told of where a password or a credential, of whatever mailbox or domain,
+// is no longer what somebody may be logged in with.
+const AllLogins uint32 = 0
+
+// LoginsEnded has those who are logged in to a mailbox, or with AllLogins to domains, look whether
+// they may go on.
+func (s *Core) LoginsEnded(mailbox uint32) {
+	s.Hub.Changed(mailbox)
+	s.Hub.Changed(AllLogins)
+}
+
 // Now is the store's clock.
 func (s *Core) Now() time.Time { return s.Store.Now() }
 

@@ -127,6 +127,13 @@ func (k *Keys) Mac(purpose string, parts ...string) []byte {
 	return macUnder(k.ring.Load().roots[0], purpose, parts)
 }
 
+// StableMac is Mac under the oldest master key that is known: a change of the key does not change
+// it.
+func (k *Keys) StableMac(purpose string, parts ...string) []byte {
+	roots := k.ring.Load().roots
+	return macUnder(roots[len(roots)-1], purpose, parts)
+}
+
 // MadeMac tells whether same is true of the MAC of the parts, as Mac gives it or gave it under a
 // master key before. same must compare in constant time.
 func (k *Keys) MadeMac(same func(mac []byte) bool, purpose string, parts ...string) bool {

@@ -171,7 +171,7 @@ func TestWaitingLoginEndsWithItsClient(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for i := range 200 {
-			wg.Go(func() { _, _ = b.LoginMailbox(ctx, "bob@boxes.test", "wrong", fmt.Sprintf("10.0.%d.1", i)) })
+			wg.Go(func() { _, _ = b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "bob@boxes.test", Password: "wrong", IP: fmt.Sprintf("10.0.%d.1", i)}) })
 		}
 		synctest.Wait()
 		cancel()
@@ -217,7 +217,7 @@ func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
 		for i := range boxes {
 			for n := range networks {
 				wg.Go(func() {
-					_, _ = b.LoginMailbox(ctx, fmt.Sprintf("u%d@boxes.test", i), "wrong", fmt.Sprintf("2001:db8:7:%x::1", i*networks+n))
+					_, _ = b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: fmt.Sprintf("u%d@boxes.test", i), Password: "wrong", IP: fmt.Sprintf("2001:db8:7:%x::1", i*networks+n)})
 				})
 			}
 		}
@@ -255,7 +255,7 @@ func actor(b *servicetest.Sandbox) core.Actor {
 func login(t *testing.T, b *servicetest.Sandbox, email, password, ip string) (string, time.Duration) {
 	t.Helper()
 	start := time.Now()
-	_, err := b.LoginMailbox(t.Context(), email, password, ip)
+	_, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: email, Password: password, IP: ip})
 	took := time.Since(start)
 	if err == nil {
 		return "", took
@@ -269,7 +269,7 @@ func login(t *testing.T, b *servicetest.Sandbox, email, password, ip string) (st
 
 func TestLoginMailbox(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
-		u, err := b.LoginMailbox(t.Context(), "Ann@Boxes.test", "password", "192.0.2.1")
+		u, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "Ann@Boxes.test", Password: "password", IP: "192.0.2.1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -407,7 +407,7 @@ func TestSlowedLoginEndsWithItsContext(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := b.LoginMailbox(ctx, "ann@boxes.test", "password", "192.0.2.1"); err == nil || ctx.Err() == nil {
+		if _, err := b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: "password", IP: "192.0.2.1"}); err == nil || ctx.Err() == nil {
 			t.Errorf("log-in: %v", err)
 		}
 	})

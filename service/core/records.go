@@ -45,8 +45,8 @@ func DomainOf(tx *store.Tx, who Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// OpenMailbox gives the mailbox of whoever is logged in, which may have been closed since. Others
-// share the record: it is not to be changed.
+// OpenMailbox gives the mailbox of whoever is logged in, which may have been closed since, or whose
+// password may be another one by now. Others share the record: it is not to be changed.
 func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.FindShared(tx, u.MailboxID)
 	if err != nil {
@@ -55,11 +55,47 @@ func OpenMailbox(tx *store.Tx, u MailboxUser) (*store.Mailbox, error) {
 	if mb == nil || mb.Status == store.MailboxSuspended || mb.Gone() {
 		return nil, Errorf(CodeMailboxClosed, "This mailbox is closed.")
 	}
+	if u.Own && !u.PasswordAt.Equal(mb.PasswordAt) {
+		return nil, Errorf(CodeMailboxClosed, "The password was changed. Log in again.")
+	}
+	if err := credentialStands(tx, u); err != nil {
+		return nil, err
+	}
 	a, err := store.Accounts.Read(tx, mb.AccountID)
 	if err == nil && !a.MayAct() {
 		return nil, Errorf(CodeMailboxClosed, "This mailbox is closed.")
 	}
 	return mb, err
+}
+
+func credentialStands(tx *store.Tx, u MailboxUser) error {
+	if u.CredentialID == "" {
+		return nil
+	}
+	c, err := store.Credentials.FindShared(tx, u.CredentialID)
+	if err == nil && (c == nil || c.Expired(tx.Now())) {
+		err = Errorf(CodeMailboxClosed, "This password was revoked or has expired.")
+	}
+	return err
+}
+
+// OpenDomain gives the domain that whoever is logged in sends for. Others share the record.
+func OpenDomain(tx *store.Tx, u MailboxUser) (*store.Domain, error) {
+	d, err := store.Domains.FindShared(tx, u.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	if d == nil || d.Gone() {
+		return nil, Errorf(CodeMailboxClosed, "This domain is closed.")
+	}
+	if err := credentialStands(tx, u); err != nil {
+		return nil, err
+	}
+	a, err := store.Accounts.Read(tx, d.AccountID)
+	if err == nil && !a.MayAct() {
+		return nil, Errorf(CodeMailboxClosed, "This account is closed.")
+	}
+	return d, err
 }
 
 // GetByEmail gives the account's mailbox of an address as a person writes it, or store.ErrNotFound.

@@ -63,14 +63,29 @@ func (a Actor) Can(scope string) bool {
 	return false
 }
 
-// A MailboxUser is who has logged in to a mailbox by IMAP or submission.
+// A MailLogin is what a mail client logs in with.
+type MailLogin struct {
+	Protocol string // store.ProtocolIMAP or store.ProtocolSMTP
+	Username string // an address, or the id of a domain's credential
+	Password string
+	Bearer   bool // it is a credential's password, in the place of a token (RFC 7628)
+	IP       string
+}
+
+// A MailboxUser is who has logged in to a mailbox by IMAP or submission, or to submission for a
+// domain, without a mailbox.
 type MailboxUser struct {
-	AccountID  string
-	AccountNum uint32
-	MailboxID  string
-	Mailbox    uint32
-	Email      string
-	IP         string
+	AccountID    string
+	AccountNum   uint32
+	MailboxID    string // "": for a domain
+	Mailbox      uint32
+	DomainID     string // "": for a mailbox
+	Email        string // or the credential's id
+	IP           string
+	CredentialID string    // "": without one
+	Own          bool      // with the mailbox's own password
+	PasswordAt   time.Time // when that was set
+	Expires      time.Time // of the credential; zero: never
 }
 
 // An Opt is a body field that may be absent, null or given.

@@ -358,8 +358,13 @@ func dropGroup(tx *store.Tx, g *store.Group) error {
 	)
 }
 
-// EraseAddresses frees up to so many aliases and groups of a domain that is deleted.
+// EraseAddresses frees up to so many aliases and groups of a domain that is deleted, and revokes
+// its credentials.
 func (s *Service) EraseAddresses(tx *store.Tx, domainID string, most int) (more bool, err error) {
+	if err := dropCredentials(tx, store.CredentialsByDomain, domainID); err != nil {
+		return false, err
+	}
+	tx.After(func() { s.LoginsEnded(core.AllLogins) })
 	var list []*store.Address
 	for _, a := range store.AddressesByDomain.Asc(tx, domainID, "") {
 		if more = len(list) == most; more {

@@ -128,7 +128,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		if err := core.Audit(tx, who, core.MailboxTarget(mb)); err != nil {
 			return err
 		}
-		tx.After(func() { s.Hub.Changed(mb.Num) }) // so that sessions look whether they may go on
+		tx.After(func() { s.LoginsEnded(mb.Num) }) // those who are logged in look whether they may go on
 		out, err = s.mailboxOut(tx, mb)
 		return err
 	})
@@ -141,17 +141,19 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 // draftPassword checks and hashes the new password, if there is one, and gives what puts it into
 // the record.
 func (s *Service) draftPassword(who core.Actor, in UpdateEmailUserIn) (func(*store.Mailbox), error) {
-	var external bool
+	var before store.Mailbox
 	err := s.Store.View(func(tx *store.Tx) error {
 		mb, err := core.MailboxOf(tx, who, in.UserID)
-		external = err == nil && mb.External != nil
+		if err == nil {
+			before = *mb
+		}
 		return err
 	})
 	if err != nil || in.Password == nil {
 		return func(*store.Mailbox) {}, err
 	}
 	password := *in.Password
-	if external {
+	if before.External != nil {
 		if !credential(password) {
 			return nil, core.Invalid("password", "invalid", "must have 1 to 1024 characters and no control characters")
 		}
@@ -160,8 +162,11 @@ func (s *Service) draftPassword(who core.Actor, in UpdateEmailUserIn) (func(*sto
 	if err := checkPassword(password); err != nil {
 		return nil, err
 	}
-	hash, sealed := s.Logins.Hash(password), s.Keys.Seal(store.MailboxPlace(in.UserID), []byte(password))
-	return func(mb *store.Mailbox) { mb.PasswordHash, mb.PasswordSealed = hash, sealed }, nil
+	put := s.keepPassword(before, password, false)
+	return func(mb *store.Mailbox) {
+		put(mb)
+		mb.PasswordAt = s.Now()
+	}, nil
 }
 
 func (in *UpdateEmailUserIn) apply(mb *store.Mailbox) error {
@@ -285,10 +290,10 @@ func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 	tx.MayUseReserve() // the mail goes later, by the job
 	mb.Status, mb.JobID, mb.UpdatedAt = store.MailboxDeleting, jobID, tx.Now()
 	tx.After(func() {
-		s.Hub.Changed(mb.Num)
+		s.LoginsEnded(mb.Num)
 		s.inbox.EndIdle(mb.ID)
 	})
-	return errors.Join(dropAddresses(tx, mb), store.Mailboxes.Put(tx, mb))
+	return errors.Join(dropAddresses(tx, mb), dropCredentials(tx, store.CredentialsByMailbox, mb.ID), store.Mailboxes.Put(tx, mb))
 }
 
 // eraseMailboxes is the work of both kinds of jobs. Begun again after a crash it goes on where it

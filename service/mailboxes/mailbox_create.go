@@ -2,6 +2,7 @@ package mailboxes
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"math"
 	"slices"
@@ -160,11 +161,12 @@ func (b *NewMailbox) choosePassword(given *string) error {
 	return checkPassword(*given)
 }
 
-// Hash makes the two forms in which the password is kept: one for log-ins, one for export.
+// Hash makes the forms in which the password is kept.
 func (b *NewMailbox) Hash(s *Service) {
 	if b.Mb.Type == store.MailboxTypeHosted {
-		b.Mb.PasswordHash = s.Logins.Hash(b.password)
-		b.Mb.PasswordSealed = s.Keys.Seal(store.MailboxPlace(b.Mb.ID), []byte(b.password))
+		b.Mb.Salt = make([]byte, saltSize)
+		rand.Read(b.Mb.Salt)
+		s.keepPassword(b.Mb, b.password, false)(&b.Mb)
 	}
 }
 

@@ -2,7 +2,9 @@
 // tells clients how to connect. It does not know the messages in them, nor how a domain is set up.
 //
 // Where things stand:
-//   - mailboxes.go: reading mailboxes, and log-ins of mail clients ([Service.LoginMailbox]).
+//   - mailboxes.go: reading mailboxes. logins.go: log-ins of mail clients ([Service.LoginMailbox],
+//     [Service.SCRAM]). credentials.go: passwords beside that of a mailbox, and those of domains.
+//   - addresses.go, groups.go: aliases, and groups of mailboxes.
 //   - mailbox_create.go: making one, limits ([Service.RoomForMailboxes]), when it becomes active.
 //   - mailbox_changes.go: changing and deleting one. mailbox_bulk.go: many at once.
 //   - names.go, templates.go: generated names, and templates of usernames.
@@ -39,6 +41,7 @@ type Service struct {
 	events *events.Service
 	inbox  *inbox.Service
 	Hooks  Hooks
+	uses   core.Uses // of credentials
 }
 
 // New puts the room together. The caller sets its hooks.

@@ -21,6 +21,9 @@ const (
 
 // loadSender looks whether the sender of a message may send, and whether it is held.
 func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
+	if d.row.Program && d.domain != nil {
+		d.paused = reputation.PausedError(nil, d.domain)
+	}
 	if d.row.MailboxID == "" || d.sub.Forward {
 		return nil
 	}

@@ -145,7 +145,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		if as, err = core.SendersOf(tx, mb); err != nil {
 			return err
 		}
-		if _, _, err = s.sendable(tx, who.AccountID, in.UserID); err != nil || in.TemplateID == "" {
+		if _, _, err = s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID}); err != nil || in.TemplateID == "" {
 			return err
 		}
 		return fillTemplate(tx, who.AccountID, &in)
@@ -208,7 +208,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
 	// transaction.
 	var out *EmailQueued
-	_, err = s.post(ctx, who.AccountID, mb.ID, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
+	_, err = s.post(ctx, core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
 		out = &EmailQueued{
 			Success: true, MessageID: sent.MessageID, Status: sent.status(), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
 			SendAt: core.Time{Time: at},

@@ -61,15 +61,11 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 		return core.SMTPErrorf(553, "5.1.3", "Invalid recipient address")
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
-		mb, err := core.ReadMailbox(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
+		mb, d, err := senderOf(tx, u)
 		if err != nil {
 			return err
 		}
-		d, err := store.Domains.Read(tx, mb.DomainID)
-		if err != nil {
-			return err
-		}
-		r, err := s.routeOf(tx, d, &store.Outgoing{MailboxID: mb.ID, Recipient: email})
+		r, err := s.routeOf(tx, d, &store.Outgoing{MailboxID: u.MailboxID, Recipient: email})
 		if err != nil {
 			return err
 		}
@@ -84,22 +80,22 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 				return err
 			}
 		}
-		suppressed, err := core.IsSuppressed(tx, mb.AccountID, email)
+		suppressed, err := core.IsSuppressed(tx, u.AccountID, email)
 		if err != nil || suppressed {
 			return err
 		}
-		return s.reputation.MayAdd(tx, mb, e, email)
+		return s.reputation.MayAdd(tx, mb, d, e, email)
 	})
 	if err != nil {
-		err = s.tellLimit(u.AccountID, u.MailboxID, err)
+		err = s.tellLimit(u, err)
 	}
 	return core.OverStore(err)
 }
 
 // tellLimit gives back an error, of which the owner is told if it is about a limit of the day.
-func (s *Service) tellLimit(accountID, mailboxID string, refused error) error {
-	if err := s.reputation.TellLimit(accountID, mailboxID, refused); err != nil {
-		s.Log.Error("tell of a limit", "mailbox_id", mailboxID, "error", err)
+func (s *Service) tellLimit(u core.MailboxUser, refused error) error {
+	if err := s.reputation.TellLimit(u, refused); err != nil {
+		s.Log.Error("tell of a limit", "sender", u.Email, "error", err)
 	}
 	return refused
 }
@@ -108,16 +104,27 @@ func (s *Service) tellLimit(accountID, mailboxID string, refused error) error {
 // sending is paused.
 func (s *Service) MaySend(_ context.Context, u core.MailboxUser) error {
 	return core.OverStore(s.Store.View(func(tx *store.Tx) error {
-		mb, err := core.ReadMailbox(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
-		if err != nil {
-			return err
-		}
-		d, err := store.Domains.Read(tx, mb.DomainID)
+		mb, d, err := senderOf(tx, u)
 		if err != nil {
 			return err
 		}
 		return reputation.PausedError(mb, d)
 	}))
+}
+
+// senderOf gives the mailbox and the domain of whoever is logged in to send; who sends for a domain
+// has no mailbox, which is nil then. Others share both.
+func senderOf(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, error) {
+	if u.MailboxID == "" {
+		d, err := core.OpenDomain(tx, u)
+		return nil, d, err
+	}
+	mb, err := core.ReadMailbox(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := store.Domains.Read(tx, mb.DomainID)
+	return mb, d, err
 }
 
 // Submitted says what became of a submission.
@@ -175,14 +182,16 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	if l.blob, err = s.Store.Append(envelope, l.body); err != nil {
 		return nil, err
 	}
-	return s.post(ctx, u.AccountID, u.MailboxID, l, nil)
+	return s.post(ctx, u, l, nil)
 }
 
 // sendersOf gives the addresses that whoever is logged in may send as.
 func (s *Service) sendersOf(u core.MailboxUser) (as core.Senders, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
-		mb, err := core.ReadMailbox(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
-		if err == nil {
+		mb, d, err := senderOf(tx, u)
+		if err == nil && mb == nil {
+			as.Domain = d.Name
+		} else if err == nil {
 			as, err = core.SendersOf(tx, mb)
 		}
 		return err
@@ -452,23 +461,27 @@ func hasHighBytes(r io.Reader) (bool, error) {
 
 // post writes everything about a submission whose bytes are appended in one transaction; with does
 // more in it. If that fails the bytes are given up.
-func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
 	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
 	err := s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
-		mb, d, err := s.sendable(tx, accountID, mailboxID)
-		if err == nil {
-			d, err = authorDomain(tx, d, l)
+		mb, from, err := s.sendable(tx, u)
+		if err != nil {
+			return err
 		}
+		d, err := authorDomain(tx, from, l)
 		if err != nil {
 			return err
 		}
 		sub := &store.Submission{
-			AccountID: mb.AccountID, MailboxID: mb.ID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
+			AccountID: u.AccountID, MailboxID: u.MailboxID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
 			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
 			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
-			Checked: true,
+			Checked: true, Program: mb == nil,
+		}
+		if mb == nil {
+			sub.ReportTo = l.from
 		}
 		rows, err := s.Enqueue(tx, sub, d, l.to)
 		if err != nil {
@@ -486,10 +499,10 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 			}
 		}
 		if len(sent) > 0 {
-			if err := s.reputation.Admit(tx, mb, sent); err != nil {
+			if err := s.reputation.Admit(tx, mb, from, sent); err != nil {
 				return err
 			}
-			if err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) }); err != nil {
+			if err := s.Count(tx, u.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) }); err != nil {
 				return err
 			}
 		}
@@ -499,10 +512,10 @@ func (s *Service) post(ctx context.Context, accountID, mailboxID string, l *chec
 		return with(tx, mb, out)
 	})
 	if err != nil {
-		return nil, s.tellLimit(accountID, mailboxID, err)
+		return nil, s.tellLimit(u, err)
 	}
 	otlp.SpanOf(ctx).Set("message_id", out.ID)
-	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", mailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
+	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", u.MailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
 	return out, nil
 }
 
@@ -525,18 +538,20 @@ func domainNotReady(d *store.Domain) error {
 		"The domain %s is not set up yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
 }
 
-// sendable gives a mailbox that may send, with its domain, which others share: it is not to be
-// changed.
-func (s *Service) sendable(tx *store.Tx, accountID, mailboxID string) (*store.Mailbox, *store.Domain, error) {
-	mb, err := core.MailboxOf(tx, core.Actor{AccountID: accountID}, mailboxID)
+// sendable gives a mailbox that may send, nil for a domain's credential, with its domain. Others
+// share both: they are not to be changed.
+func (s *Service) sendable(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, error) {
+	mb, d, err := senderOf(tx, u)
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := store.Accounts.Read(tx, accountID)
-	if err != nil {
-		return nil, nil, err
+	if mb == nil {
+		if !d.MaySend() {
+			return nil, nil, domainNotReady(d)
+		}
+		return nil, d, reputation.PausedError(nil, d)
 	}
-	d, err := store.Domains.Read(tx, mb.DomainID)
+	a, err := store.Accounts.Read(tx, u.AccountID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -588,7 +603,7 @@ func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 func newRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.Outgoing {
 	row := &store.Outgoing{
 		ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
-		Sender: sub.Sender, Recipient: r.Address, Subject: sub.Subject, Domain: domain, Notify: r.Notify, ORCPT: r.ORCPT,
+		Sender: sub.Sender, Recipient: r.Address, Program: sub.Program, Subject: sub.Subject, Domain: domain, Notify: r.Notify, ORCPT: r.ORCPT,
 		QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued, RequireTLS: sub.RequireTLS, Tags: sub.Tags,
 	}
 	if sub.SendAt.After(row.QueuedAt) {

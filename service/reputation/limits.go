@@ -19,26 +19,26 @@ type scope struct {
 	own     bool // most is the mailbox's daily_send_limit
 }
 
-// scopes are those of a mailbox, the narrowest first.
-func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox) ([]scope, error) {
-	d, err := store.Domains.Read(tx, mb.DomainID)
-	if err != nil {
-		return nil, err
-	}
-	a, err := store.Accounts.Read(tx, mb.AccountID)
+// scopes are those of a mailbox of a domain, the narrowest first; nil is who sends for the domain
+// without one.
+func (s *Service) scopes(tx *store.Tx, mb *store.Mailbox, d *store.Domain) ([]scope, error) {
+	a, err := store.Accounts.Read(tx, d.AccountID)
 	if err != nil {
 		return nil, err
 	}
 	l := s.Config.Limits
 	list := []scope{
-		{field: "mailbox", name: mb.Email, subject: mb.Email, id: mb.ID, most: limit(l.RecipientsPerMailbox), mostNew: limit(l.NewRecipientsPerMailbox)},
 		{field: "domain", name: d.Name, subject: d.Name, id: d.ID, most: limit(l.RecipientsPerDomain), mostNew: limit(l.NewRecipientsPerDomain)},
 		{field: "account", name: "the account " + a.Name, subject: a.Name, id: a.ID, most: limit(l.RecipientsPerAccount), mostNew: limit(l.NewRecipientsPerAccount)},
 	}
-	if own := mb.DailySendLimit; own != nil && (list[0].most < 0 || *own <= list[0].most) {
-		list[0].most, list[0].own = *own, true
+	if mb == nil {
+		return list, nil
 	}
-	return list, nil
+	box := scope{field: "mailbox", name: mb.Email, subject: mb.Email, id: mb.ID, most: limit(l.RecipientsPerMailbox), mostNew: limit(l.NewRecipientsPerMailbox)}
+	if own := mb.DailySendLimit; own != nil && (box.most < 0 || *own <= box.most) {
+		box.most, box.own = *own, true
+	}
+	return append([]scope{box}, list...), nil
 }
 
 // limit is a setting, of which 0 is none.
@@ -67,17 +67,17 @@ type Envelope struct {
 	recipients map[string]bool
 }
 
-// Admit says whether a mailbox may write to more recipients today, and counts them if it may. They
-// are distinct, and each gets the message. Errors are SMTPErrors: 452 4.5.3, with the API's
+// Admit says whether a mailbox of a domain, or nil who sends for the domain without one, may write to
+// more recipients today, and counts them if it may. They are distinct, and each gets the message. Errors are SMTPErrors: 452 4.5.3, with the API's
 // daily_send_limit_reached or new_recipient_limit_reached behind it.
-func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, recipients []string) error {
+func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, recipients []string) error {
 	var e Envelope
 	for _, r := range recipients {
-		if err := s.add(tx, mb, &e, r); err != nil {
+		if err := s.add(tx, from.AccountID, &e, r); err != nil {
 			return err
 		}
 	}
-	list, err := s.scopes(tx, mb)
+	list, err := s.scopes(tx, mb, from)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, recipients []string) er
 		if sc.field != "mailbox" && sc.most < 0 && sc.mostNew < 0 {
 			continue // nobody asks
 		}
-		d, err := s.room(tx, mb.AccountID, day, sc, &e)
+		d, err := s.room(tx, from.AccountID, day, sc, &e)
 		if err != nil {
 			return err
 		}
@@ -97,28 +97,28 @@ func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, recipients []string) er
 		}
 	}
 	for _, r := range recipients {
-		if err := s.note(tx, mb.AccountID, r); err != nil {
+		if err := s.note(tx, from.AccountID, r); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// MayAdd says whether a message that a mailbox is about to send may have one recipient more, and
-// adds it to the envelope if it may. Nothing is counted before Admit. The errors are the same.
-func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, e *Envelope, recipient string) error {
+// MayAdd says whether a message that a sender, as Admit has it, is about to send may have one
+// recipient more, and adds it to the envelope if it may. Nothing is counted before Admit. The errors are the same.
+func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e *Envelope, recipient string) error {
 	if e.recipients[recipient] {
 		return nil
 	}
 	more := *e // which shares the map
-	err := s.add(tx, mb, &more, recipient)
+	err := s.add(tx, from.AccountID, &more, recipient)
 	if err != nil {
 		return err
 	}
-	list, err := s.scopes(tx, mb)
+	list, err := s.scopes(tx, mb, from)
 	for _, sc := range list {
 		if err == nil {
-			_, err = s.room(tx, mb.AccountID, today(tx), sc, &more)
+			_, err = s.room(tx, from.AccountID, today(tx), sc, &more)
 		}
 	}
 	if err != nil {
@@ -130,14 +130,14 @@ func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, e *Envelope, recipient
 }
 
 // add puts a recipient into an envelope, once.
-func (s *Service) add(tx *store.Tx, mb *store.Mailbox, e *Envelope, recipient string) error {
+func (s *Service) add(tx *store.Tx, accountID string, e *Envelope, recipient string) error {
 	if e.recipients[recipient] {
 		return nil
 	}
 	known := true
 	if s.asksForNew() {
 		var err error
-		if known, err = isKnown(tx, mb.AccountID, recipient); err != nil {
+		if known, err = isKnown(tx, accountID, recipient); err != nil {
 			return err
 		}
 	}

@@ -258,20 +258,28 @@ func (s *Service) tellBlocked(tx *store.Tx, row *store.Outgoing, operator, reply
 
 // TellLimit tells the owner that a mailbox was kept from sending by a limit of the day, its own or
 // that of its domain or account; once a day. It does nothing for other errors.
-func (s *Service) TellLimit(accountID, mailboxID string, refused error) error {
+func (s *Service) TellLimit(u core.MailboxUser, refused error) error {
 	e, ours := core.AsError(refused)
 	if !ours || len(e.Details) == 0 || e.Code != "daily_send_limit_reached" && e.Code != "new_recipient_limit_reached" {
 		return nil
 	}
-	a := &store.SendAlert{AccountID: accountID, Kind: KindLimit, Scope: e.Details[0].Field, Advice: e.Message}
+	a := &store.SendAlert{AccountID: u.AccountID, Kind: KindLimit, Scope: e.Details[0].Field, Advice: e.Message}
 	name, known := "", false
 	look := func(tx *store.Tx) error {
-		mb, err := store.Mailboxes.Find(tx, mailboxID)
-		if mb == nil {
+		domainID := u.DomainID
+		mb, err := store.Mailboxes.Find(tx, u.MailboxID)
+		if err != nil {
+			return err
+		}
+		if mb != nil {
+			domainID = mb.DomainID
+		}
+		d, err := store.Domains.FindShared(tx, domainID)
+		if d == nil {
 			known = true // there is nobody to tell of
 			return err
 		}
-		list, err := s.scopes(tx, mb)
+		list, err := s.scopes(tx, mb, d)
 		if err != nil {
 			return err
 		}
@@ -281,7 +289,7 @@ func (s *Service) TellLimit(accountID, mailboxID string, refused error) error {
 			}
 		}
 		a.Until = tx.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-		old, err := store.SendAlerts.Find(tx, store.SendAlertID(accountID, a.Kind, a.Scope, a.Subject))
+		old, err := store.SendAlerts.Find(tx, store.SendAlertID(u.AccountID, a.Kind, a.Scope, a.Subject))
 		known = old != nil && tx.Now().Before(old.Until)
 		return err
 	}
@@ -296,12 +304,12 @@ func (s *Service) TellLimit(accountID, mailboxID string, refused error) error {
 	})
 }
 
-// PausedError is why a mailbox may not send; nil if it may. It is an SMTPError with the API's Error
-// behind it.
+// PausedError is why a mailbox, or nil who sends for its domain without one, may not send; nil if it
+// may. It is an SMTPError with the API's Error behind it.
 func PausedError(mb *store.Mailbox, d *store.Domain) error {
-	name, p := mb.Email, mb.SendingPaused
-	if p == nil {
-		name, p = d.Name, d.SendingPaused
+	name, p := d.Name, d.SendingPaused
+	if mb != nil && mb.SendingPaused != nil {
+		name, p = mb.Email, mb.SendingPaused
 	}
 	if p == nil {
 		return nil

@@ -1,0 +1,248 @@
+// Package scram is the server's side of SCRAM-SHA-256 and SCRAM-SHA-256-PLUS (RFC 5802, RFC 7677),
+// for users who may have several passwords under one salt. It does not know where passwords are
+// kept.
+package scram
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/pbkdf2"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// The mechanisms' names.
+const (
+	Name     = "SCRAM-SHA-256"
+	NamePlus = "SCRAM-SHA-256-PLUS"
+)
+
+// Iterations of the hash of a password (RFC 7677 section 4 asks for 4096 at least).
+const Iterations = 10_000
+
+const (
+	keySize    = sha256.Size
+	maxMessage = 2048 // bytes of a client's message
+	nonceSize  = 18
+)
+
+// Keys is what a server keeps of a password: StoredKey, then ServerKey (RFC 5802 section 3).
+type Keys [2 * keySize]byte
+
+// KeysOf makes the keys of a password under a salt.
+func KeysOf(password string, salt []byte) (k Keys) {
+	salted, err := pbkdf2.Key(sha256.New, prepare(password), salt, Iterations, keySize)
+	if err != nil {
+		panic(err) // for lengths alone, which are fixed
+	}
+	clientKey := mac(salted, "Client Key")
+	stored := sha256.Sum256(clientKey)
+	copy(k[:keySize], stored[:])
+	copy(k[keySize:], mac(salted, "Server Key"))
+	return k
+}
+
+// prepare brings a password into the form that clients hash (RFC 4013), as far as two people could
+// type it in two ways.
+func prepare(password string) string {
+	if strings.IndexFunc(password, func(r rune) bool { return r >= utf8.RuneSelf }) < 0 || !utf8.ValidString(password) {
+		return password
+	}
+	return norm.NFKC.String(strings.Map(func(r rune) rune {
+		switch {
+		case r == 0xad, r == 0x34f, r == 0x200b, r == 0x200c, r == 0x200d, r == 0x2060, r == 0xfeff, r >= 0xfe00 && r <= 0xfe0f:
+			return -1
+		case r >= utf8.RuneSelf && unicode.Is(unicode.Zs, r):
+			return ' '
+		}
+		return r
+	}, password))
+}
+
+func mac(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text))
+	return h.Sum(nil)
+}
+
+// Errors of an exchange. ErrProof is a wrong password, or no such user; all others are of clients
+// that break the protocol.
+var (
+	ErrProof   = errors.New("the proof is wrong")
+	ErrBinding = errors.New("the channel binding is wrong")
+	ErrMessage = errors.New("the message is malformed")
+)
+
+// A User is what there is to know of who wants to log in. One who does not exist has a salt too,
+// always the same one, and no keys.
+type User struct {
+	Salt []byte
+	Keys []Keys
+}
+
+// A Server is one exchange. It is what go-sasl calls a server.
+type Server struct {
+	// Plus says that the mechanism is NamePlus, and Offered that the server offers it: a client that
+	// would use it then says so (RFC 5802 section 6).
+	Plus, Offered bool
+	// Binding gives the data of a type of channel binding; nil where there is none.
+	Binding func(kind string) []byte
+	// Find gives the user of a name.
+	Find func(name string) (User, error)
+	// Done takes the user's password of the index in Keys, or -1 for a wrong one; its error ends the
+	// exchange.
+	Done func(name string, key int) error
+
+	step     int
+	name     string
+	user     User
+	header   string // gs2-header
+	binding  []byte
+	first    string // client-first-message-bare
+	answer   string // server-first-message
+	nonce    string
+	finished bool
+}
+
+// Next takes a message of the client and gives the answer to it; a nil one asks the client to
+// begin.
+func (s *Server) Next(response []byte) (challenge []byte, done bool, err error) {
+	if response == nil && s.step == 0 {
+		return nil, false, nil
+	}
+	if len(response) > maxMessage {
+		return nil, false, ErrMessage
+	}
+	s.step++
+	switch s.step {
+	case 1:
+		challenge, err = s.begin(string(response))
+		return challenge, false, err
+	case 2:
+		challenge, err = s.finish(string(response))
+		return challenge, false, err
+	case 3:
+		if s.finished && len(response) == 0 {
+			return nil, true, nil
+		}
+	}
+	return nil, false, ErrMessage
+}
+
+// begin reads the client-first-message.
+func (s *Server) begin(text string) ([]byte, error) {
+	flag, rest, _ := strings.Cut(text, ",")
+	identity, bare, ok := strings.Cut(rest, ",")
+	if !ok {
+		return nil, ErrMessage
+	}
+	s.header, s.first = text[:len(text)-len(bare)], bare
+	kind, binds := strings.CutPrefix(flag, "p=")
+	switch {
+	case binds != s.Plus, !binds && flag != "n" && flag != "y":
+		return nil, ErrMessage
+	case flag == "y" && s.Offered: // somebody on the way has taken the offer out
+		return nil, ErrBinding
+	case binds:
+		if s.binding = s.Binding(kind); s.binding == nil {
+			return nil, ErrBinding
+		}
+	}
+	fields := strings.Split(bare, ",")
+	if len(fields) < 2 || !strings.HasPrefix(fields[0], "n=") || !strings.HasPrefix(fields[1], "r=") {
+		return nil, ErrMessage // m= too: an extension that must be understood
+	}
+	var valid bool
+	if s.name, valid = unescape(fields[0][2:]); !valid {
+		return nil, ErrMessage
+	}
+	nonce := fields[1][2:]
+	if nonce == "" || strings.IndexFunc(nonce, func(r rune) bool { return r <= ' ' || r >= 0x7f }) >= 0 {
+		return nil, ErrMessage
+	}
+	if identity != "" {
+		as, valid := unescape(strings.TrimPrefix(identity, "a="))
+		if !strings.HasPrefix(identity, "a=") || !valid || as != s.name {
+			return nil, ErrMessage
+		}
+	}
+	var err error
+	if s.user, err = s.Find(s.name); err != nil {
+		return nil, err
+	}
+	own := make([]byte, nonceSize)
+	rand.Read(own)
+	s.nonce = nonce + base64.StdEncoding.EncodeToString(own)
+	s.answer = "r=" + s.nonce + ",s=" + base64.StdEncoding.EncodeToString(s.user.Salt) + ",i=" + strconv.Itoa(Iterations)
+	return []byte(s.answer), nil
+}
+
+// unescape reads a saslname (RFC 5802 section 7).
+func unescape(text string) (string, bool) {
+	out := strings.NewReplacer("=2C", ",", "=3D", "=").Replace(text)
+	left := strings.NewReplacer("=2C", "", "=3D", "").Replace(text)
+	return out, out != "" && utf8.ValidString(out) && !strings.Contains(left, "=") && !strings.ContainsRune(out, 0)
+}
+
+// finish reads the client-final-message.
+func (s *Server) finish(text string) ([]byte, error) {
+	i := strings.LastIndex(text, ",p=")
+	if i < 0 {
+		return nil, ErrMessage
+	}
+	without := text[:i]
+	proof, err := base64.StdEncoding.Strict().DecodeString(text[i+3:])
+	if err != nil || len(proof) != keySize {
+		return nil, ErrMessage
+	}
+	fields := strings.Split(without, ",")
+	if len(fields) < 2 || !strings.HasPrefix(fields[0], "c=") || fields[1] != "r="+s.nonce {
+		return nil, ErrMessage
+	}
+	bound, err := base64.StdEncoding.Strict().DecodeString(fields[0][2:])
+	if err != nil {
+		return nil, ErrMessage
+	}
+	if subtle.ConstantTimeCompare(bound, append([]byte(s.header), s.binding...)) != 1 {
+		return nil, ErrBinding
+	}
+	auth := s.first + "," + s.answer + "," + without
+	found := -1
+	for n, k := range s.user.Keys {
+		clientKey := mac(k[:keySize], auth)
+		subtle.XORBytes(clientKey, clientKey, proof)
+		stored := sha256.Sum256(clientKey)
+		if subtle.ConstantTimeCompare(stored[:], k[:keySize]) == 1 {
+			found = n
+		}
+	}
+	if err := s.Done(s.name, found); err != nil {
+		return nil, err
+	}
+	if found < 0 {
+		return nil, ErrProof
+	}
+	s.finished = true
+	signature := mac(s.user.Keys[found][keySize:], auth)
+	return append([]byte("v="), base64.StdEncoding.AppendEncode(nil, signature)...), nil
+}
+
+// Equal tells whether two keys are of one password, in constant time.
+func (k Keys) Equal(other Keys) bool { return subtle.ConstantTimeCompare(k[:], other[:]) == 1 }
+
+// KeysFrom reads what a server has kept.
+func KeysFrom(kept []byte) (k Keys, ok bool) {
+	if len(kept) != len(k) {
+		return k, false
+	}
+	return Keys(bytes.Clone(kept)), true
+}

@@ -1,0 +1,332 @@
+package mailboxes
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/scram"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	maxCredentials = 25 // of a mailbox or a domain
+	maxNetworks    = 50
+)
+
+// A Credential is a password for one device or program, as the API shows it: never with its value.
+type Credential struct {
+	ID              string    `json:"id" words:"ours"`
+	Name            string    `json:"name" words:"ours"`
+	Protocols       []string  `json:"protocols" enum:"imap|smtp|api"`
+	AllowedNetworks []string  `json:"allowed_networks" words:"ours"` // null: from everywhere
+	ExpiresAt       core.Time `json:"expires_at"`
+	LastUsedAt      core.Time `json:"last_used_at"`
+	LastUsedIP      *string   `json:"last_used_ip" words:"ours"`
+	CreatedAt       core.Time `json:"created_at"`
+}
+
+func credentialOut(c *store.Credential) Credential {
+	return Credential{
+		ID: c.ID, Name: c.Name, Protocols: c.Protocols, AllowedNetworks: c.Networks, ExpiresAt: core.Time{Time: c.ExpiresAt},
+		LastUsedAt: core.Time{Time: c.LastUsedAt}, LastUsedIP: core.OrNull(c.LastUsedIP), CreatedAt: core.Time{Time: c.CreatedAt},
+	}
+}
+
+// A CredentialCreated is a credential with what to log in with, which is shown this once.
+type CredentialCreated struct {
+	Credential
+	Username string `json:"username" words:"ours"`
+	Password string `json:"password" words:"ours"`
+}
+
+// NewCredentialPassword makes a password of 118 bits in groups that can be typed.
+func NewCredentialPassword() string {
+	const alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
+	var groups []string
+	for range 6 {
+		groups = append(groups, core.RandomText(4, alphabet))
+	}
+	return strings.Join(groups, "-")
+}
+
+// CreateCredentialIn is the request of create_credential.
+type CreateCredentialIn struct {
+	UserID          string              `path:"user_id"`
+	Name            string              `json:"name" required:"true" min:"1" max:"100"`
+	Protocols       *[]string           `json:"protocols"` // imap and smtp unless given
+	AllowedNetworks []string            `json:"allowed_networks"`
+	ExpiresAt       core.Opt[time.Time] `json:"expires_at"`
+	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
+}
+
+// CreateSMTPCredentialIn is the request of create_smtp_credential.
+type CreateSMTPCredentialIn struct {
+	DomainID        string              `path:"domain_id"`
+	Name            string              `json:"name" required:"true" min:"1" max:"100"`
+	Protocols       *[]string           `json:"protocols"` // smtp, if given
+	AllowedNetworks []string            `json:"allowed_networks"`
+	ExpiresAt       core.Opt[time.Time] `json:"expires_at"`
+	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
+}
+
+// CreateCredential makes a password for a device or program of a mailbox. The error is
+// credential_limit_reached past 25.
+func (s *Service) CreateCredential(ctx context.Context, who core.Actor, in CreateCredentialIn) (*CredentialCreated, error) {
+	protocols := []string{store.ProtocolIMAP, store.ProtocolSMTP}
+	if in.Protocols != nil {
+		protocols = *in.Protocols
+	}
+	c := &store.Credential{Name: in.Name, Protocols: protocols}
+	if err := s.checkCredential(c, []string{store.ProtocolIMAP, store.ProtocolSMTP}, in.AllowedNetworks, in.ExpiresAt, in.ExpiresInDays); err != nil {
+		return nil, err
+	}
+	var before store.Mailbox
+	err := s.Store.View(func(tx *store.Tx) error {
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
+		if err == nil {
+			before = *mb
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := &CredentialCreated{Username: before.Email, Password: NewCredentialPassword()}
+	salt := s.saltOf(&before, before.Email)
+	s.hashCredential(c, out.Password, salt)
+	err = s.Store.Update(func(tx *store.Tx) error {
+		mb, err := core.MailboxOf(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		if mb.Gone() {
+			return core.Errorf("not_found", "%s is being deleted, so it cannot be changed.", mb.Email)
+		}
+		if mb.Salt == nil {
+			mb.Salt = salt
+			if err := store.Mailboxes.Put(tx, mb); err != nil {
+				return err
+			}
+		}
+		c.AccountID, c.MailboxID, c.CreatedBy = mb.AccountID, mb.ID, who.UserID
+		return s.putCredential(ctx, tx, who, c, store.CredentialsByMailbox, mb.ID, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// CreateSMTPCredential makes a password by which a program sends as any address of a domain, with
+// its id as the user name.
+func (s *Service) CreateSMTPCredential(ctx context.Context, who core.Actor, in CreateSMTPCredentialIn) (*CredentialCreated, error) {
+	c := &store.Credential{Name: in.Name, Protocols: []string{store.ProtocolSMTP}, Salt: []byte(core.RandomText(saltSize, core.Base62))}
+	if in.Protocols != nil {
+		c.Protocols = *in.Protocols
+	}
+	if err := s.checkCredential(c, []string{store.ProtocolSMTP}, in.AllowedNetworks, in.ExpiresAt, in.ExpiresInDays); err != nil {
+		return nil, err
+	}
+	out := &CredentialCreated{Password: NewCredentialPassword()}
+	s.hashCredential(c, out.Password, c.Salt)
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := core.DomainOf(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		switch {
+		case d.Gone():
+			return core.Errorf("domain_busy", "%s is being deleted.", d.Name).With(d.JobID, "domain_busy", "deletes the domain")
+		case d.DNSProvider == store.DomainProviderExternal:
+			return core.Invalid("domain_id", "not_allowed", "the mail of %s is hosted elsewhere, so nothing can send for it here", d.Name)
+		}
+		c.AccountID, c.DomainID, c.CreatedBy = d.AccountID, d.ID, who.UserID
+		return s.putCredential(ctx, tx, who, c, store.CredentialsByDomain, d.ID, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// checkCredential checks and completes what was asked for.
+func (s *Service) checkCredential(c *store.Credential, allowed, networks []string, at core.Opt[time.Time], days core.Opt[int]) error {
+	if err := core.CheckLine("name", c.Name); err != nil {
+		return err
+	}
+	if len(c.Protocols) == 0 {
+		return core.Invalid("protocols", "too_few_items", "must name at least one of %s", strings.Join(allowed, ", "))
+	}
+	for _, p := range c.Protocols {
+		if !slices.Contains(allowed, p) {
+			return core.Invalid("protocols", "not_allowed", "%.40q is not one of %s", p, strings.Join(allowed, ", "))
+		}
+	}
+	slices.Sort(c.Protocols)
+	c.Protocols = slices.Compact(c.Protocols)
+	if len(networks) > maxNetworks {
+		return core.Invalid("allowed_networks", "too_many_items", "must name at most %d", maxNetworks)
+	}
+	for _, text := range networks {
+		network, err := netip.ParsePrefix(text)
+		if ip, bad := netip.ParseAddr(text); err != nil && bad == nil && ip.Zone() == "" {
+			network, err = ip.Unmap().Prefix(ip.Unmap().BitLen())
+		}
+		if err != nil {
+			return core.Invalid("allowed_networks", "invalid", "%.80q is no IP address and no network such as 192.0.2.0/24", text)
+		}
+		c.Networks = append(c.Networks, network.Masked().String())
+	}
+	expires, err := s.Expiry(at, days)
+	c.ExpiresAt = expires
+	return err
+}
+
+// hashCredential fills in what is kept of a credential's password.
+func (s *Service) hashCredential(c *store.Credential, password string, salt []byte) {
+	c.ID, c.Hash = s.Store.NewID("cred"), core.TokenHash(password)
+	keys := scram.KeysOf(password, salt)
+	c.SCRAM = s.Keys.Seal(store.CredentialPlace(c.ID), keys[:])
+}
+
+func (s *Service) putCredential(ctx context.Context, tx *store.Tx, who core.Actor, c *store.Credential, index *store.Index[store.Credential], owner string, out *CredentialCreated) error {
+	if index.Count(tx, owner, maxCredentials) >= maxCredentials {
+		return core.Errorf("credential_limit_reached", "There are %d passwords already, which is the limit. Delete one that is not used any more.", maxCredentials)
+	}
+	c.CreatedAt = tx.Now()
+	if out.Username == "" {
+		out.Username = c.ID
+	}
+	out.Credential = credentialOut(c)
+	return errors.Join(store.Credentials.Put(tx, c), core.Audit(tx, who, credentialTarget(c)), s.KeepAnswer(ctx, tx, out))
+}
+
+func credentialTarget(c *store.Credential) store.AuditTarget {
+	return store.AuditTarget{Type: "credential", ID: c.ID, Name: c.Name}
+}
+
+// ListCredentials lists the passwords of a mailbox beside its own, newest first.
+func (s *Service) ListCredentials(_ context.Context, who core.Actor, in core.EmailUserIn) (*core.List[Credential], error) {
+	return s.listCredentials(store.CredentialsByMailbox, in.UserID, func(tx *store.Tx) error {
+		_, err := core.ReadMailbox(tx, who, in.UserID)
+		return err
+	})
+}
+
+// SMTPCredentialsIn names the domain of credentials.
+type SMTPCredentialsIn struct {
+	DomainID string `path:"domain_id"`
+}
+
+// ListSMTPCredentials lists the passwords by which programs send for a domain, newest first.
+func (s *Service) ListSMTPCredentials(_ context.Context, who core.Actor, in SMTPCredentialsIn) (*core.List[Credential], error) {
+	return s.listCredentials(store.CredentialsByDomain, in.DomainID, func(tx *store.Tx) error {
+		_, err := core.DomainOf(tx, who, in.DomainID)
+		return err
+	})
+}
+
+func (s *Service) listCredentials(index *store.Index[store.Credential], owner string, mayRead func(*store.Tx) error) (*core.List[Credential], error) {
+	var out []Credential
+	err := s.Store.View(func(tx *store.Tx) error {
+		if err := mayRead(tx); err != nil {
+			return err
+		}
+		for _, c := range index.Desc(tx, owner, "") {
+			out = append(out, credentialOut(c))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return core.ListOf(out), nil
+}
+
+// CredentialIn names a credential of a mailbox.
+type CredentialIn struct {
+	UserID       string `path:"user_id"`
+	CredentialID string `path:"credential_id"`
+}
+
+// SMTPCredentialIn names a credential of a domain.
+type SMTPCredentialIn struct {
+	DomainID     string `path:"domain_id"`
+	CredentialID string `path:"credential_id"`
+}
+
+// CredentialDeleted says that a credential is gone.
+type CredentialDeleted struct {
+	Message string `json:"message" words:"ours"`
+	ID      string `json:"id" words:"ours"`
+}
+
+// DeleteCredential revokes a password of a mailbox: connections that were made with it end.
+func (s *Service) DeleteCredential(_ context.Context, who core.Actor, in CredentialIn) (*CredentialDeleted, error) {
+	return s.deleteCredential(who, in.CredentialID, func(tx *store.Tx, c *store.Credential) (uint32, error) {
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
+		if err != nil {
+			return 0, err
+		}
+		if c == nil || c.MailboxID != mb.ID {
+			err = core.NotFound("credential")
+		}
+		return mb.Num, err
+	})
+}
+
+// DeleteSMTPCredential revokes a password of a domain.
+func (s *Service) DeleteSMTPCredential(_ context.Context, who core.Actor, in SMTPCredentialIn) (*CredentialDeleted, error) {
+	return s.deleteCredential(who, in.CredentialID, func(tx *store.Tx, c *store.Credential) (uint32, error) {
+		d, err := core.DomainOf(tx, who, in.DomainID)
+		if err == nil && (c == nil || c.DomainID != d.ID) {
+			err = core.NotFound("credential")
+		}
+		return core.AllLogins, err
+	})
+}
+
+func (s *Service) deleteCredential(who core.Actor, id string, owner func(*store.Tx, *store.Credential) (uint32, error)) (*CredentialDeleted, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		c, err := store.Credentials.Find(tx, id)
+		if err != nil {
+			return err
+		}
+		mailbox, err := owner(tx, c)
+		if err != nil {
+			return err
+		}
+		tx.After(func() { s.LoginsEnded(mailbox) })
+		return errors.Join(store.Credentials.Delete(tx, c.ID), core.Audit(tx, who, credentialTarget(c)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &CredentialDeleted{"The password is revoked. What is connected with it is cut off.", id}, nil
+}
+
+// dropCredentials revokes all credentials of a mailbox or a domain.
+func dropCredentials(tx *store.Tx, index *store.Index[store.Credential], owner string) error {
+	var ids []string
+	for _, id := range index.Keys(tx, owner, "") {
+		ids = append(ids, id)
+	}
+	return core.DeleteAll(tx, store.Credentials, ids)
+}
+
+// FlushUses writes when credentials were last used.
+func (s *Service) FlushUses() error {
+	return s.uses.Flush(s.Store, func(tx *store.Tx, id string, use core.Use) error {
+		c, err := store.Credentials.Find(tx, id)
+		if c == nil || err != nil {
+			return err
+		}
+		c.LastUsedAt, c.LastUsedIP = use.At, use.IP
+		return store.Credentials.Put(tx, c)
+	})
+}

@@ -1,0 +1,347 @@
+package mailboxes
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/scram"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const saltSize = 16 // bytes of a salt of SCRAM
+
+func errWrongPassword() *core.Error {
+	return core.Errorf("unauthorized", "The address or the password is wrong.")
+}
+
+// LoginMailbox checks the log-in of a mail client, with the mailbox's password or a credential's.
+// The error is an *Error: 401 for a wrong address or password, which take the same time, and for a
+// credential that is for something else; 403 for a mailbox that may not be used, 429 after too many
+// wrong ones, 503 busy where too many wait.
+func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.MailboxUser, error) {
+	address, rec, err := s.loginRecord(in)
+	if err != nil {
+		return core.MailboxUser{}, err
+	}
+	from := s.origin(rec, in.IP)
+	done, err := s.LoginAttempts.Begin(ctx, address, from, s.Now)
+	if err != nil {
+		return core.MailboxUser{}, err
+	}
+	defer done()
+	if _, rec, err = s.loginRecord(in); err != nil { // as it is after the wait
+		return core.MailboxUser{}, err
+	}
+	if c := rec.withPassword(in.Password); c != nil {
+		return s.loggedIn(rec, c, in, from)
+	}
+	hash := rec.mb.PasswordHash
+	if in.Bearer {
+		hash = "" // never right, and takes as long
+	}
+	right, err := s.Logins.Verify(ctx, hash, in.Password, from, s.Now())
+	if err != nil {
+		return core.MailboxUser{}, err
+	}
+	if !right {
+		s.RecordWrongPassword(address, from.Network)
+		return core.MailboxUser{}, errWrongPassword()
+	}
+	u, err := s.loggedIn(rec, nil, in, from)
+	if err == nil && (core.IsForeignHash(rec.mb.PasswordHash) || rec.mb.SCRAM == nil) {
+		s.completePassword(rec.mb, in.Password)
+	}
+	return u, err
+}
+
+// A loginRecord is what there is to know of whoever wants to log in. For an address that is
+// nobody's the records are empty, and no password is right.
+type loginRecord struct {
+	mb          *store.Mailbox
+	domain      *store.Domain // of a credential of a domain; nil: it is a mailbox's
+	account     *store.Account
+	credentials []*store.Credential // those that may be used for this protocol, from this address, now
+}
+
+// loginRecord reads it, and gives the name under which attempts are counted.
+func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, err error) {
+	if name, err = core.NormalizeEmail("username", in.Username); err != nil {
+		name = in.Username[:min(len(in.Username), 254)] // nobody's, but it is counted and takes its time like any other
+	}
+	r = &loginRecord{mb: &store.Mailbox{}, account: &store.Account{}}
+	err = s.Store.View(func(tx *store.Tx) error {
+		var index *store.Index[store.Credential]
+		owner := ""
+		if strings.HasPrefix(name, "cred_") {
+			c, err := store.Credentials.FindShared(tx, name)
+			if c == nil || c.DomainID == "" || err != nil {
+				return err
+			}
+			if r.domain, err = store.Domains.Get(tx, c.DomainID); err != nil {
+				return err
+			}
+			if r.account, err = store.Accounts.Get(tx, c.AccountID); err != nil {
+				return err
+			}
+			index, owner = store.CredentialsByDomain, c.DomainID
+		} else {
+			mb, err := store.MailboxByEmail.Get(tx, name)
+			if errors.Is(err, store.ErrNotFound) {
+				mb, err = unprovenMailbox(tx, name)
+			}
+			if core.IsGone(err) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			a, err := store.Accounts.Get(tx, mb.AccountID)
+			if err != nil {
+				return err
+			}
+			r.mb, r.account = mb, a
+			index, owner = store.CredentialsByMailbox, mb.ID
+		}
+		for _, c := range index.Asc(tx, owner, "") {
+			if usable(c, in, tx.Now()) && (r.domain == nil || c.ID == name) {
+				r.credentials = append(r.credentials, c)
+			}
+		}
+		return nil
+	})
+	if core.IsGone(err) { // deleted meanwhile
+		return name, &loginRecord{mb: &store.Mailbox{}, account: &store.Account{}}, nil
+	}
+	return name, r, err
+}
+
+// usable tells whether a credential may be used for what is asked, from where that comes.
+func usable(c *store.Credential, in core.MailLogin, now time.Time) bool {
+	if !slices.Contains(c.Protocols, in.Protocol) || c.Expired(now) {
+		return false
+	}
+	if len(c.Networks) == 0 {
+		return true
+	}
+	ip, err := netip.ParseAddr(in.IP)
+	return err == nil && slices.ContainsFunc(c.Networks, func(network string) bool {
+		p, err := netip.ParsePrefix(network)
+		return err == nil && p.Contains(ip.Unmap().WithZone(""))
+	})
+}
+
+// withPassword gives the credential that has a password; nil if none has. They are long and random,
+// so that a plain hash keeps them and shows nothing by the time that it takes.
+func (r *loginRecord) withPassword(password string) *store.Credential {
+	hash := core.TokenHash(password)
+	for _, c := range r.credentials {
+		if c.Hash == hash {
+			return c
+		}
+	}
+	return nil
+}
+
+func (s *Service) origin(r *loginRecord, ip string) core.Origin {
+	from := core.Origin{Network: core.Network(ip)}
+	from.Known = core.IsKnown(r.mb.Seen, from.Network, s.Now())
+	return from
+}
+
+// loggedIn lets somebody in whose password was right, that of a credential or, for nil, that of the
+// mailbox, unless the mailbox may not be used.
+func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogin, from core.Origin) (core.MailboxUser, error) {
+	name := r.mb.Email
+	if r.domain != nil {
+		name = c.ID
+	}
+	switch {
+	case !r.account.MayAct():
+		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s cannot be used now: its account is %s.", name, r.account.Status)
+	case r.domain == nil && !r.mb.MayLogIn():
+		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s cannot be used now: it is %s.", name, r.mb.Status)
+	case r.domain != nil && r.domain.Gone():
+		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s cannot be used now: its domain is being deleted.", name)
+	}
+	s.LoginAttempts.RecordSuccess(name, from.Network)
+	u := core.MailboxUser{AccountID: r.account.ID, AccountNum: r.account.Num, Email: name, IP: in.IP}
+	if r.domain != nil {
+		u.DomainID = r.domain.ID
+	} else {
+		u.MailboxID, u.Mailbox = r.mb.ID, r.mb.Num
+		u.Own, u.PasswordAt = c == nil, r.mb.PasswordAt
+		s.recordLogin(r.mb, from.Network)
+	}
+	if c != nil {
+		u.CredentialID, u.Expires = c.ID, c.ExpiresAt
+		if now := s.Now(); now.Sub(c.LastUsedAt) > time.Minute {
+			s.uses.Record(c.ID, now, in.IP)
+		}
+	}
+	return u, nil
+}
+
+// unprovenMailbox gives the mailbox of an address whose domain nobody has proven to hold, if there
+// is just one.
+func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) {
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(core.DomainOfAddress(email)), "") {
+		if d.ClaimEnded() {
+			continue
+		}
+		of, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, email))
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil || mb != nil {
+			return nil, errors.Join(err, store.ErrNotFound)
+		}
+		mb = of
+	}
+	if mb == nil {
+		return nil, store.ErrNotFound
+	}
+	return mb, nil
+}
+
+// SCRAM gives the server's side of a log-in by SCRAM (RFC 5802), for the protocol and address of
+// in. plus and offered say of the mechanism with channel binding that it is this one, and that it
+// is offered; binding gives the data of a type of it. done takes the user, or the error that
+// LoginMailbox would give.
+func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bool, binding func(kind string) []byte, done func(core.MailboxUser, error) error) *scram.Server {
+	var r *loginRecord
+	var from core.Origin
+	var candidates []*store.Credential // of the keys; nil: the mailbox's own password
+	return &scram.Server{
+		Plus: plus, Offered: offered, Binding: binding,
+		Find: func(name string) (user scram.User, err error) {
+			in.Username = name
+			var counted string
+			if counted, r, err = s.loginRecord(in); err != nil {
+				return user, done(core.MailboxUser{}, err)
+			}
+			from = s.origin(r, in.IP)
+			end, err := s.LoginAttempts.Begin(ctx, counted, from, s.Now)
+			if err != nil {
+				return user, done(core.MailboxUser{}, err)
+			}
+			// It counts as wrong until the proof has come, so that many at once are no way round.
+			s.RecordWrongPassword(counted, from.Network)
+			end()
+			user.Salt = s.saltOf(r.mb, counted)
+			if keys, ok := s.ownKeys(r.mb); ok && r.domain == nil {
+				user.Keys, candidates = append(user.Keys, keys), append(candidates, nil)
+			}
+			for _, c := range r.credentials {
+				if r.domain != nil {
+					user.Salt = c.Salt
+				}
+				kept, err := s.Keys.Open(store.CredentialPlace(c.ID), c.SCRAM)
+				if err != nil {
+					return user, done(core.MailboxUser{}, err)
+				}
+				if keys, ok := scram.KeysFrom(kept); ok {
+					user.Keys, candidates = append(user.Keys, keys), append(candidates, c)
+				}
+			}
+			return user, nil
+		},
+		Done: func(_ string, key int) error {
+			if key < 0 {
+				return done(core.MailboxUser{}, errWrongPassword())
+			}
+			return done(s.loggedIn(r, candidates[key], in, from))
+		},
+	}
+}
+
+// saltOf is the salt of a mailbox's passwords, or of an address that is nobody's: both stay what
+// they are.
+func (s *Service) saltOf(mb *store.Mailbox, name string) []byte {
+	if mb.Salt != nil {
+		return mb.Salt
+	}
+	return s.Keys.StableMac("scram salt", name)[:saltSize]
+}
+
+// ownKeys gives the SCRAM keys of a mailbox's own password, as far as they are known.
+func (s *Service) ownKeys(mb *store.Mailbox) (keys scram.Keys, ok bool) {
+	if mb.SCRAM != nil {
+		kept, err := s.Keys.Open(store.SCRAMPlace(mb.ID), mb.SCRAM)
+		if err != nil {
+			s.Log.Error("read the keys of a mailbox's password", "mailbox", mb.Email, "error", err)
+			return keys, false
+		}
+		return scram.KeysFrom(kept)
+	}
+	if mb.PasswordSealed == nil || mb.External != nil {
+		return keys, false
+	}
+	password, err := s.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed) // of an older release
+	if err != nil {
+		s.Log.Error("read a mailbox's password", "mailbox", mb.Email, "error", err)
+		return keys, false
+	}
+	s.completePassword(mb, string(password))
+	return scram.KeysOf(string(password), s.saltOf(mb, mb.Email)), true
+}
+
+// keepPassword hashes a password, and gives what puts it into the record: for log-ins, and for
+// exports unless its holder set it.
+func (s *Service) keepPassword(mb store.Mailbox, password string, held bool) func(*store.Mailbox) {
+	hash, salt := s.Logins.Hash(password), s.saltOf(&mb, mb.Email)
+	keys := scram.KeysOf(password, salt)
+	kept := s.Keys.Seal(store.SCRAMPlace(mb.ID), keys[:])
+	var sealed []byte
+	if !held {
+		sealed = s.Keys.Seal(store.MailboxPlace(mb.ID), []byte(password))
+	}
+	return func(mb *store.Mailbox) {
+		mb.PasswordHash, mb.PasswordSealed, mb.Salt, mb.SCRAM = hash, sealed, salt, kept
+	}
+}
+
+// completePassword keeps a password, which was right, as a new one is kept: in the place of a hash
+// that came from another mail server, and with SCRAM keys.
+func (s *Service) completePassword(mb *store.Mailbox, password string) {
+	put := s.keepPassword(*mb, password, false)
+	err := s.Store.Update(func(tx *store.Tx) error {
+		now, err := store.Mailboxes.Get(tx, mb.ID)
+		if err != nil || now.PasswordHash != mb.PasswordHash { // it was changed meanwhile
+			return err
+		}
+		sealed := now.PasswordSealed
+		put(now)
+		now.PasswordSealed = sealed
+		return store.Mailboxes.Put(tx, now)
+	})
+	if err != nil {
+		s.Log.Warn("complete what is kept of a password", "mailbox", mb.Email, "error", err)
+	}
+}
+
+// recordLogin keeps the time of a log-in, once a minute, and where it came from, once a day. A
+// store that takes no writes is no reason to turn a reader away.
+func (s *Service) recordLogin(mb *store.Mailbox, network string) {
+	if _, fresh := core.RecordNetwork(mb.Seen, network, s.Now()); !fresh && s.Now().Sub(mb.LastLoginAt) < time.Minute {
+		return
+	}
+	err := s.Store.Update(func(tx *store.Tx) error {
+		now, err := store.Mailboxes.Get(tx, mb.ID)
+		if err != nil {
+			return err
+		}
+		now.Seen, _ = core.RecordNetwork(now.Seen, network, tx.Now())
+		if tx.Now().Sub(now.LastLoginAt) >= time.Minute {
+			now.LastLoginAt = tx.Now()
+		}
+		return store.Mailboxes.Put(tx, now)
+	})
+	if err != nil {
+		s.Log.Warn("note the time of a log-in", "mailbox", mb.Email, "error", err)
+	}
+}
