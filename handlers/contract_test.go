@@ -46,7 +46,7 @@ const (
 	dnsRecordsShape = "status(ready) domain records[{type(A|MX|TXT),host,value,ttl,purpose,priority|null}]"
 	verifyShape     = "domain all_verified critical_verified records[{type,host,purpose,verified,expected,actual|null}]"
 	userShape       = `id user_id email username domain domain_id name status(pending|active|suspended|error|deleting) error{code,message}|null type(hosted|external)
-		daily_send_limit|null sent_today sending_paused{reason(bounces|complaints),at}|null smtp_host smtp_port smtp_security(tls|starttls|none) imap_host imap_port imap_security(tls|starttls|none) footer|null
+		aliases[] send_as[] signature|null forward_keep_copy daily_send_limit|null sent_today sending_paused{reason(bounces|complaints),at}|null smtp_host smtp_port smtp_security(tls|starttls|none) imap_host imap_port imap_security(tls|starttls|none) footer|null
 		forward_to|null relay|null quota_bytes|null used_bytes unread_count last_sync_at|null last_login_at|null created_at updated_at`
 	bulkShape     = "domain created failed users[{" + userShape + ",password,password_generated}] errors[{index,username,code,message}] job_id|null"
 	bulkGoneShape = "queued failed errors[{user_id|null,code,message}] job_id|null"
@@ -370,7 +370,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		search_domains_bulk suggest_domains check_provider list_custom_dns_records list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
-		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation`},
+		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group`},
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
 		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages bulk_mark_messages mark_inbox_message delete_inbox_message
 		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template
@@ -378,9 +378,10 @@ var permitted = []struct{ scope, roles, operations string }{
 	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
 		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
-		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages`},
+		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages create_group update_group delete_group
+		create_credential delete_credential create_smtp_credential delete_smtp_credential`},
 	{"read", "owner", "get_health"}, // of the first account alone
-	{"read", "owner admin", "list_audit"},
+	{"read", "owner admin", "list_audit list_credentials list_smtp_credentials"},
 	{"admin", "owner admin", "invite_team_user delete_team_user"},
 }
 

@@ -170,6 +170,22 @@ func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailbox
 	return would("send a copy of all mail to %s to %s", mb.Email, in.ForwardTo.Value)
 }
 
+func (i intents) createCredential(ctx context.Context, who core.Actor, in mailboxes.CreateCredentialIn) (*intent, error) {
+	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
+	if err != nil {
+		return nil, err
+	}
+	return would("make a password with which a program reads and sends all mail of %s", mb.Email)
+}
+
+func (i intents) createSMTPCredential(ctx context.Context, who core.Actor, in mailboxes.CreateSMTPCredentialIn) (*intent, error) {
+	d, err := i.s.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
+	if err != nil {
+		return nil, err
+	}
+	return would("make a password with which a program sends as any address of %s", d.Domain)
+}
+
 // createGroup and updateGroup ask where mail would go to addresses elsewhere.
 func (i intents) createGroup(_ context.Context, _ core.Actor, in mailboxes.CreateGroupIn) (*intent, error) {
 	return i.groupElsewhere(in.Email, in.Members)

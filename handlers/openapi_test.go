@@ -442,7 +442,7 @@ var prefixes = map[string]string{
 	"JobResponse.id": "job", "SentMessage.id": "out", "SentMessageDetail.id": "out", "TLSReport.id": "rep", "TeamUser.id": "usr", "TeamUserDeleted.id": "usr",
 	"TeamUserInvited.id": "usr", "TeamUserUpdated.id": "usr", "Template.id": "tpl", "Token.id": "tok", "TokenCreated.id": "tok", "Webhook.id": "wh", "WebhookCreated.id": "wh",
 	"WebhookDeleted.id": "wh", "WebhookSecret.id": "wh", "AuditRow.id": "aud", "AuditActor.id": "tok", "AuditTarget.id": "dom",
-	"SentRecipient.id": "out", "DeliveredData.id": "out", "DelayedData.id": "out", "MessageTemplate.id": "mtl", "MessageTemplateDeleted.id": "mtl",
+	"SentRecipient.id": "out", "DeliveredData.id": "out", "DelayedData.id": "out", "MessageTemplate.id": "mtl", "Group.id": "grp", "GroupDeleted.id": "grp", "group_id": "grp", "Credential.id": "cred", "CredentialCreated.id": "cred", "CredentialDeleted.id": "cred", "credential_id": "cred", "MessageTemplateDeleted.id": "mtl",
 	"get_message_template.id": "mtl", "update_message_template.id": "mtl", "delete_message_template.id": "mtl", "preview_message_template.id": "mtl", "update_scheduled_message.id": "out",
 	"get_webhook.id": "wh", "update_webhook.id": "wh", "delete_webhook.id": "wh", "get_webhook_secret.id": "wh", "rotate_webhook_secret.id": "wh", "test_webhook.id": "wh",
 	"list_webhook_deliveries.id": "wh", "redeliver_event.id": "wh", "get_sent_message.id": "out", "retry_message.id": "out", "cancel_message.id": "out",

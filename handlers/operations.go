@@ -112,6 +112,14 @@ func operations(s *service.Service) []op {
 		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld)},
 		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers)},
 
+		// Passwords beside that of a mailbox, and those of domains.
+		{name: "list_credentials", method: "GET", path: "/v1/email-users/{user_id}/credentials", status: 200, scope: "read", roles: managers, call: with(s.ListCredentials)},
+		{name: "create_credential", method: "POST", path: "/v1/email-users/{user_id}/credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateCredential), confirm: askFirst(i.createCredential)},
+		{name: "delete_credential", method: "DELETE", path: "/v1/email-users/{user_id}/credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteCredential)},
+		{name: "list_smtp_credentials", method: "GET", path: "/v1/domains/{domain_id}/smtp-credentials", status: 200, scope: "read", roles: managers, call: with(s.ListSMTPCredentials)},
+		{name: "create_smtp_credential", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateSMTPCredential), confirm: askFirst(i.createSMTPCredential)},
+		{name: "delete_smtp_credential", method: "DELETE", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteSMTPCredential)},
+
 		// Groups of mailboxes and addresses elsewhere.
 		{name: "list_groups", method: "GET", path: "/v1/groups", status: 200, scope: "read", roles: everyone, call: with(s.ListGroups)},
 		{name: "create_group", method: "POST", path: "/v1/groups", status: 201, scope: "write", roles: managers, call: with(s.CreateGroup), confirm: askFirst(i.createGroup)},

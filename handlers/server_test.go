@@ -335,6 +335,17 @@ GET /v1/export/formats list_export_formats
 GET /v1/health get_health
 GET /v1/audit list_audit
 POST /v1/email-users/{user_id}/held release_held_messages
+GET /v1/groups list_groups
+POST /v1/groups create_group
+GET /v1/groups/{group_id} get_group
+PATCH /v1/groups/{group_id} update_group
+DELETE /v1/groups/{group_id} delete_group
+GET /v1/email-users/{user_id}/credentials list_credentials
+POST /v1/email-users/{user_id}/credentials create_credential
+DELETE /v1/email-users/{user_id}/credentials/{credential_id} delete_credential
+GET /v1/domains/{domain_id}/smtp-credentials list_smtp_credentials
+POST /v1/domains/{domain_id}/smtp-credentials create_smtp_credential
+DELETE /v1/domains/{domain_id}/smtp-credentials/{credential_id} delete_smtp_credential
 GET /v1/message-templates list_message_templates
 POST /v1/message-templates create_message_template
 GET /v1/message-templates/{id} get_message_template

@@ -169,7 +169,9 @@ func TestNullInAPatch(t *testing.T) {
 	}
 	paths["update_message_template"] = "/v1/message-templates/" + b.post("/v1/message-templates", `{"name":"n","subject":"s","text":"t","html":"h"}`).is(201).text("id")
 	paths["update_scheduled_message"] = "/v1/messages/" + b.post("/v1/email-users/"+ann+"/inbox/send", `{"to":"x@far.test","subject":"s","text":"t","send_at":"`+soon(24)+`"}`).is(200).text("recipients.0.id")
+	paths["update_group"] = "/v1/groups/" + b.post("/v1/groups", `{"email":"sales@boxes.test","members":[{"email":"ann@boxes.test"}]}`).is(201).text("id")
 	nullable := map[string]bool{
+		"update_email_user.signature": true, "update_group.name": true,
 		"update_domain.catch_all": true, "update_domain.notes": true, "update_domain.relay": true, "update_webhook.description": true,
 		"update_team_user.first_name": true, "update_team_user.last_name": true, "update_email_user.footer": true, "update_email_user.daily_send_limit": true, "update_email_user.forward_to": true,
 		"update_email_user.quota_bytes": true, "update_email_user.relay": true, "update_email_user.sending_paused": true, "update_domain.sending_paused": true,

@@ -18,7 +18,6 @@ import (
 
 	"github.com/emersion/go-imap/v2/imapserver"
 	"github.com/emersion/go-imap/v2/imapserver/imapmemserver"
-	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -337,7 +336,7 @@ func TestStopLetsCommandsEnd(t *testing.T) {
 func TestPanicEndsOneSession(t *testing.T) {
 	h := serve(t, nil)
 	var log bytes.Buffer
-	h.server = New(&service.Service{Core: &core.Core{Config: core.Config{Sandbox: true}, Hub: new(jobs.Watchers[uint32])}})
+	h.server = New(&service.Service{Core: &core.Core{Config: core.Config{Sandbox: true}}})
 	h.server.Log = slog.New(slog.NewTextHandler(&log, nil))
 	addr, stop := h.run(t, false)
 	other, broken := dial(t, addr), dial(t, addr)
@@ -653,7 +652,7 @@ func FuzzMendNames(f *testing.F) {
 func TestID(t *testing.T) {
 	h := serve(t, nil)
 	c := dial(t, h.addr)
-	if got := c.line(); !strings.Contains(got, " LITERAL+ ID AUTH=PLAIN]") {
+	if got := c.line(); !strings.Contains(got, " LITERAL+ ID AUTH=SCRAM-SHA-256 AUTH=PLAIN AUTH=OAUTHBEARER AUTH=XOAUTH2]") {
 		t.Errorf("greeting: %q", got)
 	}
 	c.has(c.ok("ID NIL"), `* ID ("name" "Mailstead")`)

@@ -13,7 +13,6 @@ import (
 	"github.com/mailstead/mailstead/handlers/maillogin"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/store"
 )
 
 const maxLogins = 5 // that fail on one connection
@@ -97,7 +96,7 @@ func (ss *session) Authenticate(mechanism string) (sasl.Server, error) {
 
 func (ss *session) saslLogin() *maillogin.Login {
 	return &maillogin.Login{
-		Service: ss.server.Service, Context: ss.conn.ctx, Protocol: store.ProtocolIMAP, IP: addressOf(ss.conn.RemoteAddr()),
+		Service: ss.server.Service, Context: ss.conn.ctx, Protocol: core.ProtocolIMAP, IP: addressOf(ss.conn.RemoteAddr()),
 		TLS: ss.conn.tlsState(), Config: ss.server.TLS, Done: ss.loggedIn,
 		Malformed: func(why error) error {
 			ss.conn.slot.Idle()

@@ -30,7 +30,7 @@ type Service interface {
 type Login struct {
 	Service  Service
 	Context  context.Context
-	Protocol string               // store.ProtocolIMAP or store.ProtocolSMTP
+	Protocol string               // core.ProtocolIMAP or core.ProtocolSMTP
 	IP       string               // of the client
 	TLS      *tls.ConnectionState // nil: there is none
 	Config   *tls.Config          // of TLS

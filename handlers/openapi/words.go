@@ -21,6 +21,8 @@ var groups = []tag{
 	{"DNS", "Custom records, DMARC, redirects and forwards."},
 	{"Email users", "Mailboxes."},
 	{"Templates", "Sets of usernames to create mailboxes from."},
+	{"Credentials", "Passwords for devices and programs, beside a mailbox's own, and those that send for a domain."},
+	{"Groups", "Addresses whose mail goes to several members."},
 	{"Message templates", "Texts with variables that messages are made of."},
 	{"Inbox", "Reading, sending and deleting mail."},
 	{"Sending log", "The status of sent messages, and the suppression list."},
@@ -141,6 +143,19 @@ var operationTexts = map[string]operationText{
 	"get_template":    {group: "Templates", summary: "Show a template"},
 	"update_template": {group: "Templates", summary: "Change a template", show: "usernames"},
 	"delete_template": {group: "Templates", summary: "Delete a template"},
+
+	"list_credentials":       {group: "Credentials", summary: "List the passwords of a mailbox", text: "Those beside its own: one for each device or program. Never with their values."},
+	"create_credential":      {group: "Credentials", summary: "Create a password for a device or program", text: "It works for IMAP and submission, by PLAIN, LOGIN, SCRAM-SHA-256 and, in the place of a token, by OAUTHBEARER and XOAUTH2. The answer has `password` this once. A mailbox can have 25.", errors: "credential_limit_reached", show: "name"},
+	"delete_credential":      {group: "Credentials", summary: "Revoke a password", text: "What is connected with it is cut off within a second."},
+	"list_smtp_credentials":  {group: "Credentials", summary: "List the passwords of a domain"},
+	"create_smtp_credential": {group: "Credentials", summary: "Create a password that sends for a domain", text: "A program that logs in to submission with it may send as any address of the domain, within the domain's limits. The user name is the credential's id. The answer has `password` this once.", errors: "credential_limit_reached domain_busy", show: "name"},
+	"delete_smtp_credential": {group: "Credentials", summary: "Revoke a password of a domain", text: "What is connected with it is cut off within a second."},
+
+	"list_groups":  {group: "Groups", summary: "List the groups"},
+	"create_group": {group: "Groups", summary: "Create a group", text: "Mail to its address is filed once for each member here, and sent on to members elsewhere. A member is a mailbox by its `user_id`, or an `email`: of a mailbox, an alias, another group, or elsewhere.", errors: "group_loop email_user_exists domain_not_ready", show: "email name members send_as"},
+	"get_group":    {group: "Groups", summary: "Show a group"},
+	"update_group": {group: "Groups", summary: "Change a group", text: "`members` replaces the list. The address stays as it is.", errors: "group_loop nothing_to_update", show: "members"},
+	"delete_group": {group: "Groups", summary: "Delete a group", text: "Its address is free at once."},
 
 	"list_message_templates":   {group: "Message templates", summary: "List the message templates"},
 	"create_message_template":  {group: "Message templates", summary: "Create a message template", text: "`{{name}}` in the subject, text or html is a variable.", errors: "invalid_template", show: "name subject text html"},

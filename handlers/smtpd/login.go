@@ -9,7 +9,6 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/maillogin"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/store"
 )
 
 // AuthMechanisms is what EHLO offers: nothing where a password could be read on its way.
@@ -35,7 +34,7 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 		return nil, reply(503, "5.5.1", "AUTH not permitted during a mail transaction")
 	}
 	l := &maillogin.Login{
-		Service: s.service, Context: s.ctx, Protocol: store.ProtocolSMTP, IP: s.ip.String(), TLS: s.conn.tlsState(), Config: s.tls,
+		Service: s.service, Context: s.ctx, Protocol: core.ProtocolSMTP, IP: s.ip.String(), TLS: s.conn.tlsState(), Config: s.tls,
 		Done:      s.loggedIn,
 		Malformed: func(why error) error { return reply(535, "5.7.8", "Authentication failed: "+why.Error()) },
 	}

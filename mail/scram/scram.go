@@ -91,15 +91,15 @@ type User struct {
 
 // A Server is one exchange. It is what go-sasl calls a server.
 type Server struct {
-	// Plus says that the mechanism is NamePlus, and Offered that the server offers it: a client that
-	// would use it then says so (RFC 5802 section 6).
+	// Plus says that the mechanism is NamePlus, and Offered that the server offers it: a client
+	// that would use it then says so (RFC 5802 section 6).
 	Plus, Offered bool
 	// Binding gives the data of a type of channel binding; nil where there is none.
 	Binding func(kind string) []byte
 	// Find gives the user of a name.
 	Find func(name string) (User, error)
-	// Done takes the user's password of the index in Keys, or -1 for a wrong one; its error ends the
-	// exchange.
+	// Done takes the user's password of the index in Keys, or -1 for a wrong one; its error ends
+	// the exchange.
 	Done func(name string, key int) error
 
 	step     int

@@ -49,7 +49,7 @@ type Core struct {
 	Keys          *Keys
 	Logins        *logins
 	LoginAttempts *loginAttempts
-	Hub           *jobs.Watchers[uint32] // of mailboxes; told when something in one has changed
+	Hub           jobs.Watchers[uint32] // of mailboxes; told when something in one has changed
 	Metrics       *Metrics
 	Tracer        *otlp.Tracer // nil: there are no traces
 	Clients       Clients      // of the SMTP listener for other servers
@@ -72,7 +72,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	}
 	s := &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
-		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), Hub: new(jobs.Watchers[uint32]), confirmations: newConfirmations(),
+		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), confirmations: newConfirmations(),
 		attempts: newAttempts(), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
 	}
 	s.traceJobs()

@@ -171,7 +171,9 @@ func TestWaitingLoginEndsWithItsClient(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		for i := range 200 {
-			wg.Go(func() { _, _ = b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "bob@boxes.test", Password: "wrong", IP: fmt.Sprintf("10.0.%d.1", i)}) })
+			wg.Go(func() {
+				_, _ = b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "bob@boxes.test", Password: "wrong", IP: fmt.Sprintf("10.0.%d.1", i)})
+			})
 		}
 		synctest.Wait()
 		cancel()

@@ -63,9 +63,15 @@ func (a Actor) Can(scope string) bool {
 	return false
 }
 
+// What mail clients log in for.
+const (
+	ProtocolIMAP = store.ProtocolIMAP
+	ProtocolSMTP = store.ProtocolSMTP
+)
+
 // A MailLogin is what a mail client logs in with.
 type MailLogin struct {
-	Protocol string // store.ProtocolIMAP or store.ProtocolSMTP
+	Protocol string // ProtocolIMAP or ProtocolSMTP
 	Username string // an address, or the id of a domain's credential
 	Password string
 	Bearer   bool // it is a credential's password, in the place of a token (RFC 7628)

@@ -23,7 +23,7 @@ type Credential struct {
 	ID              string    `json:"id" words:"ours"`
 	Name            string    `json:"name" words:"ours"`
 	Protocols       []string  `json:"protocols" enum:"imap|smtp|api"`
-	AllowedNetworks []string  `json:"allowed_networks" words:"ours"` // null: from everywhere
+	AllowedNetworks *[]string `json:"allowed_networks" words:"ours"` // null: from everywhere
 	ExpiresAt       core.Time `json:"expires_at"`
 	LastUsedAt      core.Time `json:"last_used_at"`
 	LastUsedIP      *string   `json:"last_used_ip" words:"ours"`
@@ -31,10 +31,14 @@ type Credential struct {
 }
 
 func credentialOut(c *store.Credential) Credential {
-	return Credential{
-		ID: c.ID, Name: c.Name, Protocols: c.Protocols, AllowedNetworks: c.Networks, ExpiresAt: core.Time{Time: c.ExpiresAt},
+	out := Credential{
+		ID: c.ID, Name: c.Name, Protocols: c.Protocols, ExpiresAt: core.Time{Time: c.ExpiresAt},
 		LastUsedAt: core.Time{Time: c.LastUsedAt}, LastUsedIP: core.OrNull(c.LastUsedIP), CreatedAt: core.Time{Time: c.CreatedAt},
 	}
+	if len(c.Networks) > 0 {
+		out.AllowedNetworks = &c.Networks
+	}
+	return out
 }
 
 // A CredentialCreated is a credential with what to log in with, which is shown this once.

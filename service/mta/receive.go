@@ -165,9 +165,9 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 // them.
 var filterFields = []string{"x-spam", "received-spf"}
 
-// deliverNext takes the next entry off the list and delivers the message to it, unless it is in
-// the same place already; a group leaves its members in the list. Reports that the message may hold are read once for each account. size is
-// what the mailbox must have room for.
+// deliverNext takes the next entry off the list and delivers the message to it, unless it is in the
+// same place already; a group leaves its members in the list. Reports that the message may hold are
+// read once for each account. size is what the mailbox must have room for.
 func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64) error {
 	entry := a.To[0]
 	address := entryAddress(entry)

@@ -67,9 +67,10 @@ type Envelope struct {
 	recipients map[string]bool
 }
 
-// Admit says whether a mailbox of a domain, or nil who sends for the domain without one, may write to
-// more recipients today, and counts them if it may. They are distinct, and each gets the message. Errors are SMTPErrors: 452 4.5.3, with the API's
-// daily_send_limit_reached or new_recipient_limit_reached behind it.
+// Admit says whether a mailbox of a domain, or nil who sends for the domain without one, may write
+// to more recipients today, and counts them if it may. They are distinct, and each gets the
+// message. Errors are SMTPErrors: 452 4.5.3, with the API's daily_send_limit_reached or
+// new_recipient_limit_reached behind it.
 func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, recipients []string) error {
 	var e Envelope
 	for _, r := range recipients {
@@ -105,7 +106,8 @@ func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, rec
 }
 
 // MayAdd says whether a message that a sender, as Admit has it, is about to send may have one
-// recipient more, and adds it to the envelope if it may. Nothing is counted before Admit. The errors are the same.
+// recipient more, and adds it to the envelope if it may. Nothing is counted before Admit. The
+// errors are the same.
 func (s *Service) MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e *Envelope, recipient string) error {
 	if e.recipients[recipient] {
 		return nil

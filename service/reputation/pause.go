@@ -304,8 +304,8 @@ func (s *Service) TellLimit(u core.MailboxUser, refused error) error {
 	})
 }
 
-// PausedError is why a mailbox, or nil who sends for its domain without one, may not send; nil if it
-// may. It is an SMTPError with the API's Error behind it.
+// PausedError is why a mailbox, or nil who sends for its domain without one, may not send; nil if
+// it may. It is an SMTPError with the API's Error behind it.
 func PausedError(mb *store.Mailbox, d *store.Domain) error {
 	name, p := d.Name, d.SendingPaused
 	if mb != nil && mb.SendingPaused != nil {
