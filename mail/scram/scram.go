@@ -169,7 +169,7 @@ func (s *Server) begin(text string) ([]byte, error) {
 	if nonce == "" || strings.IndexFunc(nonce, func(r rune) bool { return r <= ' ' || r >= 0x7f }) >= 0 {
 		return nil, ErrMessage
 	}
-	if identity != "" {
+	if identity != "" && identity != "a=" { // which GNU SASL sends for none
 		as, valid := unescape(strings.TrimPrefix(identity, "a="))
 		if !strings.HasPrefix(identity, "a=") || !valid || as != s.name {
 			return nil, ErrMessage

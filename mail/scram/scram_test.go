@@ -87,6 +87,7 @@ func TestExchange(t *testing.T) {
 		"prepared":         {client: client{header: "n,,", password: "IX  x"}, key: 2},
 		"wrong":            {client: client{header: "n,,", password: "three"}, want: ErrProof, key: -1},
 		"identity":         {client: client{header: "n,a=us=3Der=2C,", password: "one"}, key: 0},
+		"no identity":      {client: client{header: "n,a=,", password: "one"}, key: 0},
 		"other identity":   {client: client{header: "n,a=other,", password: "one"}, want: ErrMessage},
 		"bound":            {client: client{header: "p=tls-exporter,,", password: "one", binding: []byte("exported")}, plus: true, offered: true, key: 0},
 		"bound to another": {client: client{header: "p=tls-exporter,,", password: "one", binding: []byte("exportex")}, plus: true, offered: true, want: ErrBinding},
