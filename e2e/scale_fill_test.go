@@ -655,7 +655,7 @@ func (f *filling) log(copies []filedCopy, ids map[string]*scaleIDs) {
 func (f *filling) index(copies []filedCopy) {
 	b := store.NewTextBatch(f.account.Num)
 	for _, c := range slices.Backward(copies) {
-		b.Message(store.InboxPos{Received: c.at, UID: c.uid, Mailbox: f.boxes[c.box].num})
+		b.Message(store.InboxPos{Received: c.at, UID: c.uid, Num: f.boxes[c.box].num})
 		for _, word := range f.letters[c.letter].words {
 			b.Word(word)
 		}

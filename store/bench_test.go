@@ -151,7 +151,7 @@ func BenchmarkInbox(b *testing.B) {
 	}{
 		{"newest", InboxQuery{Account: 1}},
 		{"middle", InboxQuery{Account: 1, Before: middle}},
-		{"mailbox", InboxQuery{Account: 1, Mailboxes: []uint32{1}, Before: middle}},
+		{"mailbox", InboxQuery{Account: 1, Folders: []uint32{1}, Before: middle}},
 		{"seen", InboxQuery{Account: 1, Seen: &yes}},
 		{"attachments", InboxQuery{Account: 1, Attachments: &yes}},
 		{"warmup", InboxQuery{Account: 1, Warmup: &yes}},
@@ -174,10 +174,10 @@ func readPage(s *Store, q InboxQuery) error {
 	return s.View(func(tx *Tx) error {
 		n := 0
 		for pos := range tx.Inbox(q) {
-			if _, err := tx.Message(pos.Mailbox, InboxID, pos.UID); err != nil {
+			if _, err := tx.Message(pos.Num, InboxID, pos.UID); err != nil {
 				return err
 			}
-			if _, err := tx.Meta(pos.Mailbox, InboxID, pos.UID); err != nil {
+			if _, err := tx.Meta(pos.Num, InboxID, pos.UID); err != nil {
 				return err
 			}
 			if n++; n == 100 {

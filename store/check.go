@@ -107,6 +107,8 @@ func mostSequence(bucket string) uint64 {
 		return math.MaxUint64
 	case messageBuckets[bktInbox]:
 		return inboxForm
+	case messageBuckets[bktFolderNum]:
+		return math.MaxUint32 - firstFolderNum
 	case messageBuckets[bktTextTodo]:
 		return textResetting
 	}
@@ -140,6 +142,7 @@ type messageCheck struct {
 	folders  int
 	messages int
 	inbox    int // messages in INBOX folders
+	numbered int // folders that are not INBOX
 	accounts map[uint32]Usage
 	text     textCheck
 }
@@ -223,6 +226,12 @@ func (c *messageCheck) checkFolder(f *Folder) {
 	if id := c.tx.getRow(bktFolderName, folderName(f.Mailbox, f.Name)); string(id) != string(key[4:]) {
 		c.add("folder %d of mailbox %d: not found by its name %q", f.ID, f.Mailbox, f.Name)
 	}
+	if f.ID != InboxID {
+		c.numbered++
+		if mailbox, id := c.tx.FolderOfNum(f.Num); f.Num < firstFolderNum || mailbox != f.Mailbox || id != f.ID {
+			c.add("folder %d of mailbox %d: its number %08x is not its own", f.ID, f.Mailbox, f.Num)
+		}
+	}
 	var sum folderCounts
 	first := messageKey(f.Mailbox, f.ID, 0)
 	for k, row := range c.tx.ascend(c.tx.messageBucket(bktMessage), first[:]) {
@@ -268,18 +277,19 @@ func (c *messageCheck) checkMessage(m *Message, f *Folder) {
 	if string(c.tx.getRow(bktRef, append(prefix[:], messageOwner(m)...))) != string(refRow(m.Blob)) {
 		wrong("its blob at %d in segment %08x is not noted as referred to", m.Blob.Offset, m.Blob.Segment)
 	}
+	c.countTextMessage(m, f.Num)
+	marks := string([]byte{byte(m.Flags), byte(m.Bits)})
+	byFolder := inboxOfKey(m, f.Num)
+	if string(c.tx.getRow(bktInboxOf, byFolder[:])) != marks {
+		wrong("the list of its folder lacks it or has other flags")
+	}
 	if m.Folder != InboxID {
 		return
 	}
 	c.inbox++
-	c.countTextMessage(m)
-	marks := string([]byte{byte(m.Flags), byte(m.Bits)})
-	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+	byAccount := inboxKey(m)
 	if string(c.tx.getRow(bktInbox, byAccount[:])) != marks {
 		wrong("the account's inbox lacks it or has other flags")
-	}
-	if string(c.tx.getRow(bktInboxOf, byMailbox[:])) != marks {
-		wrong("the mailbox's inbox lacks it or has other flags")
 	}
 }
 
@@ -313,7 +323,7 @@ func (c *messageCheck) checkSizes() {
 		bucket messageBucket
 		rows   int
 	}{
-		{bktMessage, c.messages}, {bktMeta, c.messages}, {bktInbox, c.inbox}, {bktInboxOf, c.inbox}, {bktFolderName, c.folders},
+		{bktMessage, c.messages}, {bktMeta, c.messages}, {bktInbox, c.inbox}, {bktInboxOf, c.messages}, {bktFolderName, c.folders}, {bktFolderNum, c.numbered},
 	} {
 		if have := c.tx.messageBucket(want.bucket).Stats().KeyN; have != want.rows {
 			c.add("%s has %d rows, the folders and messages explain %d", messageBuckets[want.bucket], have, want.rows)
@@ -618,12 +628,12 @@ func (c *messageCheck) beginText() {
 	}
 }
 
-// countTextMessage counts a message of INBOX.
-func (c *messageCheck) countTextMessage(m *Message) {
-	if c.tx.isUnindexed(m.Account, m.Mailbox, m.UID) {
+// countTextMessage counts a message of the folder with a number.
+func (c *messageCheck) countTextMessage(m *Message, num uint32) {
+	if c.tx.isUnindexed(m.Account, num, m.UID) {
 		return
 	}
-	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
+	place := InboxPos{m.Received, m.UID, num}.place()
 	c.text.add(&c.text.want, m.Account, place[:])
 }
 
@@ -633,12 +643,12 @@ func (c *messageCheck) countTextPlace(r *textRun, place []byte) {
 	noted := c.tx.getRow(bktTextGone, key) != nil
 	at := parsePlace(place, 0)
 	switch {
-	case !c.tx.isInInbox(r.account, place):
+	case !c.tx.isThere(r.account, place):
 		if !noted {
-			c.add("run %d of the text index: nothing says that message %d of mailbox %d is gone", r.id, at.UID, at.Mailbox)
+			c.add("run %d of the text index: nothing says that message %d of folder %08x is gone", r.id, at.UID, at.Num)
 		}
 		return
-	case noted && c.text.again[string(key)], noted && c.tx.isUnindexed(r.account, at.Mailbox, at.UID):
+	case noted && c.text.again[string(key)], noted && c.tx.isUnindexed(r.account, at.Num, at.UID):
 		return // another message was in its place before
 	case noted:
 		c.text.again[string(key)] = true

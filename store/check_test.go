@@ -61,7 +61,7 @@ func TestCheckFindsEveryKindOfDamage(t *testing.T) {
 	message := func(m *Message) []byte { k := m.key(); return k[:] }
 	folder := func(m *Message) []byte { k := folderKey(1, InboxID); return k[:] }
 	inbox := func(m *Message) []byte { k := inboxKey(m); return k[:] }
-	inboxOf := func(m *Message) []byte { k := inboxOfKey(m); return k[:] }
+	inboxOf := func(m *Message) []byte { k := inboxOfKey(m, m.Mailbox); return k[:] }
 	number := func(n uint32) func(*Message) []byte {
 		return func(*Message) []byte { return binary.BigEndian.AppendUint32(nil, n) }
 	}
@@ -92,8 +92,8 @@ func TestCheckFindsEveryKindOfDamage(t *testing.T) {
 		"inbox entry gone":       {drop(bktInbox, inbox), "the account's inbox lacks it"},
 		"inbox entry":            {flip(bktInbox, inbox, 0), "the account's inbox"},
 		"inbox of nothing":       {extra(bktInbox, make([]byte, 21), "xx"), "inbox_class has 2 rows"},
-		"mailbox entry gone":     {drop(bktInboxOf, inboxOf), "the mailbox's inbox lacks it"},
-		"mailbox entry":          {flip(bktInboxOf, inboxOf, 1), "the mailbox's inbox"},
+		"mailbox entry gone":     {drop(bktInboxOf, inboxOf), "the list of its folder lacks it"},
+		"mailbox entry":          {flip(bktInboxOf, inboxOf, 1), "the list of its folder"},
 		"mailbox of nothing":     {extra(bktInboxOf, make([]byte, 17), "xx"), "inbox_mbx_class has 2 rows"},
 		"mailbox row":            {flip(bktMailbox, number(1), 7), "damaged row"},
 		"folder row":             {flip(bktFolder, folder, 0), "damaged row"},

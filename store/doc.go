@@ -77,9 +77,11 @@
 //	msg_meta         mailbox 4, folder 4, uid 4 → meta row
 //	inbox_class      account 4, class 1, received ms 8, uid 4, mailbox 4 → flags 1, bits 1
 //	                 sequence: 1 where keys tell what is flagged
-//	inbox_mbx_class  mailbox 4, class 1, received ms 8, uid 4 → flags 1, bits 1
+//	inbox_mbx_class  folder's number 4, class 1, received ms 8, uid 4 → flags 1, bits 1
 //	folder           mailbox 4, folder 4 → folder row
 //	folder_name      mailbox 4, name → folder 4
+//	folder_num       folder's number 4 → mailbox 4, folder 4; of those that are not INBOX
+//	                 sequence: the newest number, from 2³¹ on
 //	subscribed       mailbox 4, name → nothing; a subscription of which there is no folder
 //	mailbox_count    mailbox 4 → mailbox row
 //	account_count    account 4 → messages 8, bytes 8
@@ -89,7 +91,8 @@
 //	blob_structure   segment 4, offset 4 → version 1 | structure of the message there, where it is
 //	                 over 2 KiB | sum [structure]
 //
-// The inbox buckets hold the messages of INBOX. Their class is the sum of 1 seen, 2 with
+// inbox_class holds the messages of INBOX, inbox_mbx_class those of all folders. INBOX has the number
+// of its mailbox, other folders have numbers of their own from 2³¹ on. Their class is the sum of 1 seen, 2 with
 // attachments, 4 warm-up, 8 flagged. An owner is a letter and a key or an id: m and the key in msg,
 // s a Submission, r a ReportMail, c a RemoteCopy, a an Arrival. The rows:
 //
@@ -103,8 +106,8 @@
 //	             | sum [version 1, no sum]
 //	             in version 0x33 [2, no sum] the structure is empty and stands in blob_structure
 //	folder row   version 1 | subscribed 1 | validity 4 | uidnext 4 | modseq 8 | messages 4
-//	             | unseen 4 | bytes 8 | name | special use
-//	             the last two: length uvarint | text
+//	             | unseen 4 | bytes 8 | name | special use | number 4, but for INBOX
+//	             name and special use: length uvarint | text
 //	             | sum [version 1, no sum]
 //	mailbox row  version 1 | next folder 4 | validity 4 | modseq 8 | messages 8 | bytes 8
 //	             | sum [version 1, no sum]
@@ -121,8 +124,8 @@
 //
 // # Text index
 //
-//	text_todo   account 4, mailbox 4 → uid 4: messages of INBOX from that on are not indexed
-//	            account 4, mailbox 4, uid 4 → nothing: this one is not
+//	text_todo   account 4, folder's number 4 → uid 4: its messages from that on are not indexed
+//	            account 4, folder's number 4, uid 4 → nothing: this one is not
 //	            sequence: 1 while the index is being reset
 //	text_run    account 4, run 8 → run row
 //	            sequence: the newest run
@@ -319,9 +322,10 @@
 //	msg                the quotas of mailboxes; one row a message
 //	msg_meta           one row a message
 //	inbox_class        one row a message of INBOX
-//	inbox_mbx_class    one row a message of INBOX
+//	inbox_mbx_class    one row a message
 //	folder             1000 folders a mailbox
 //	folder_name        one row a folder
+//	folder_num         one row a folder but INBOX
 //	subscribed         1000 names a mailbox
 //	mailbox_count      one row a mailbox
 //	account_count      one row an account
@@ -330,7 +334,7 @@
 //	blob_structure     one row a stored message
 //	accepted           one row, as long as what is not filed
 //	entry              1 GiB where entries are kept; a backup deletes those that it has
-//	text_todo          one row a message of INBOX; indexing deletes them
+//	text_todo          one row a message; indexing deletes them
 //	text_run           merging, and the messages of INBOX
 //	text_place         one row for 250 messages of INBOX, until a day after they were deleted
 //	text_word          the words of the messages of INBOX, until a day after they were deleted

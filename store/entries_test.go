@@ -61,7 +61,7 @@ func followHistory(t *testing.T, seed uint64) {
 			if r.rnd.IntN(4) == 0 {
 				return tx.emptyBucket(bktTextGone)
 			}
-			return tx.markTextGone(&Message{Account: 1, Mailbox: 1 << 20, Folder: InboxID, UID: r.rnd.Uint32N(9)})
+			return tx.markTextGone(&Message{Account: 1, Mailbox: 1 << 20, Folder: InboxID, UID: r.rnd.Uint32N(9)}, 1<<20)
 		})
 	}
 	records := func() {

@@ -57,7 +57,41 @@ func (tx *Tx) CreateFolder(f *Folder) error {
 	if err := tx.putMailbox(f.Mailbox, box); err != nil {
 		return err
 	}
+	if err := tx.numberFolder(f); err != nil {
+		return err
+	}
 	return tx.putFolder(f)
+}
+
+// numberFolder gives a folder its number.
+func (tx *Tx) numberFolder(f *Folder) error {
+	if f.Num = f.Mailbox; f.ID == InboxID {
+		return nil
+	}
+	n, err := tx.next(messageBuckets[bktFolderNum])
+	if err != nil {
+		return err
+	}
+	f.Num = firstFolderNum + uint32(n)
+	return tx.putFolderNum(f)
+}
+
+// putFolderNum notes which folder has a number.
+func (tx *Tx) putFolderNum(f *Folder) error {
+	key, at := binary.BigEndian.AppendUint32(nil, f.Num), folderKey(f.Mailbox, f.ID)
+	return tx.putRow(bktFolderNum, key, at[:])
+}
+
+// FolderOfNum gives the mailbox and the id of the folder of a number; zeros if there is none.
+func (tx *Tx) FolderOfNum(num uint32) (mailbox, id uint32) {
+	if num < firstFolderNum {
+		return num, InboxID
+	}
+	at := tx.getRow(bktFolderNum, binary.BigEndian.AppendUint32(make([]byte, 0, 4), num))
+	if len(at) != 8 {
+		return 0, 0
+	}
+	return binary.BigEndian.Uint32(at), binary.BigEndian.Uint32(at[4:])
 }
 
 // putFolder writes a folder and its name.
@@ -208,9 +242,19 @@ func (tx *Tx) emptyFolder(f *Folder, account uint32, limit int) (done bool, left
 	if tx.err != nil {
 		return false, 0, tx.err
 	}
+	if account != 0 && f.ID != InboxID {
+		if done, err := tx.dropTextTodos(account, f.Num, dropTodos); err != nil || !done {
+			return false, 0, err
+		}
+	}
 	key := folderKey(f.Mailbox, f.ID)
 	if err := tx.deleteRow(bktFolder, key[:]); err != nil {
 		return false, 0, err
+	}
+	if f.ID != InboxID {
+		if err := tx.deleteRow(bktFolderNum, binary.BigEndian.AppendUint32(nil, f.Num)); err != nil {
+			return false, 0, err
+		}
 	}
 	return true, limit, tx.deleteRow(bktFolderName, folderName(f.Mailbox, f.Name))
 }
@@ -324,6 +368,7 @@ func (tx *Tx) addAccountUsage(account uint32, messages, bytes int64) error {
 // counters are those that every change to a message of a folder moves.
 type counters struct {
 	mailbox, folder uint32
+	num             uint32 // of the folder
 	row             []byte // of the folder, without its checksum
 	in              folderCounts
 	box             mailboxRow
@@ -337,6 +382,13 @@ func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	}
 	if c.row, err = c.in.get(key[:], c.row); err != nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
+	}
+	if c.num = mailbox; folder != InboxID {
+		var f Folder
+		if err := f.decode(key[:], tx.getRow(bktFolder, key[:])); err != nil {
+			return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
+		}
+		c.num = f.Num
 	}
 	c.box, err = tx.mailboxRow(mailbox)
 	return c, err

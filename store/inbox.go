@@ -17,18 +17,18 @@ type Marks struct {
 	Bits  Bits
 }
 
-// An InboxQuery selects messages of INBOX folders.
+// An InboxQuery selects messages of INBOX folders, or of some folders.
 type InboxQuery struct {
-	Account   uint32    // of all its mailboxes; not looked at where Mailboxes are given
-	Mailboxes []uint32  // of these only, if there are any: at most some hundred, each once
+	Account uint32    // of the INBOX of all its mailboxes; not looked at where Folders are given
+	Folders []uint32  // the numbers of these folders only, if there are any: at most some hundred, each once
 	Before    InboxPos  // only what is older than this place; zero: from the newest
 	From, To  time.Time // received from From until before To; zero: open
 
 	Seen, Attachments, Warmup, Flagged *bool // nil: either
 }
 
-// Inbox walks the messages of INBOX folders that q selects, newest first: by Received, then UID,
-// then Mailbox. It reads the index alone. The position that it yields is the Before of the next
+// Inbox walks the messages that q selects, newest first: by Received, then UID, then the number of
+// the folder. It reads the index alone. The position that it yields is the Before of the next
 // page.
 func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[InboxPos, Marks] {
 	return func(yield func(InboxPos, Marks) bool) {
@@ -46,7 +46,7 @@ func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[InboxPos, Marks] {
 	}
 }
 
-// An inboxWalk merges the classes that a query selects, of the account or of each mailbox.
+// An inboxWalk merges the classes that a query selects, of the account or of each folder.
 type inboxWalk struct {
 	tx    *Tx
 	from  []byte // the lowest place
@@ -58,7 +58,7 @@ type inboxWalk struct {
 
 // An inboxHead is the newest message of a class that the walk has not had.
 type inboxHead struct {
-	mailbox uint32 // of all its messages; 0: keys tell
+	num    uint32 // of the folder of all its messages; 0: keys tell
 	prefix  []byte
 	c       *bolt.Cursor
 	key     []byte
@@ -69,19 +69,19 @@ type inboxHead struct {
 func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
 	w := &inboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, keyCeil(q.From))}
 	mask, want := q.class()
-	w.heads = make([]inboxHead, 0, classes*max(1, len(q.Mailboxes)))
-	add := func(bucket messageBucket, owner, mailbox uint32) {
+	w.heads = make([]inboxHead, 0, classes*max(1, len(q.Folders)))
+	add := func(bucket messageBucket, owner, num uint32) {
 		for c := range byte(classes) {
 			if c&mask == want {
 				prefix := append(binary.BigEndian.AppendUint32(make([]byte, 0, 5), owner), c)
-				w.heads = append(w.heads, inboxHead{mailbox: mailbox, prefix: prefix, c: tx.messageBucket(bucket).Cursor()})
+				w.heads = append(w.heads, inboxHead{num: num, prefix: prefix, c: tx.messageBucket(bucket).Cursor()})
 			}
 		}
 	}
-	for _, mailbox := range q.Mailboxes {
-		add(bktInboxOf, mailbox, mailbox)
+	for _, num := range q.Folders {
+		add(bktInboxOf, num, num)
 	}
-	if len(q.Mailboxes) == 0 {
+	if len(q.Folders) == 0 {
 		add(bktInbox, q.Account, 0)
 	}
 	w.seek(q.before())
@@ -123,12 +123,12 @@ func (h *inboxHead) bound(end, before []byte) []byte {
 		return after(h.prefix)
 	}
 	end = append(end, h.prefix...)
-	if h.mailbox == 0 || len(before) < placeSize {
+	if h.num == 0 || len(before) < placeSize {
 		return append(end, before...)
 	}
 	end = append(end, before[:placeOfSize]...)
-	mailbox := binary.BigEndian.Uint32(before[placeOfSize:])
-	if h.mailbox < mailbox || h.mailbox == mailbox && len(before) > placeSize {
+	num := binary.BigEndian.Uint32(before[placeOfSize:])
+	if h.num < num || h.num == num && len(before) > placeSize {
 		end = append(end, 0) // the message there is before the place
 	}
 	return end
@@ -141,7 +141,7 @@ func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
 		return
 	}
 	size := placeSize
-	if h.mailbox != 0 {
+	if h.num != 0 {
 		size = placeOfSize
 	}
 	if len(v) != 2 || len(k) != len(h.prefix)+size {
@@ -159,14 +159,14 @@ func (w *inboxWalk) next() bool {
 		if h.place == nil {
 			continue
 		}
-		if newest == nil || cmp.Or(bytes.Compare(h.place, newest.place), cmp.Compare(h.mailbox, newest.mailbox)) > 0 {
+		if newest == nil || cmp.Or(bytes.Compare(h.place, newest.place), cmp.Compare(h.num, newest.num)) > 0 {
 			newest = h
 		}
 	}
 	if newest == nil {
 		return false
 	}
-	w.pos, w.marks = parsePlace(newest.place, newest.mailbox), Marks{Flags(newest.value[0]), Bits(newest.value[1])}
+	w.pos, w.marks = parsePlace(newest.place, newest.num), Marks{Flags(newest.value[0]), Bits(newest.value[1])}
 	k, v := prev(newest.c, newest.key)
 	w.set(newest, k, v)
 	return true
@@ -189,11 +189,11 @@ func (q *InboxQuery) before() []byte {
 	return at
 }
 
-// Selects tells whether the query finds the message, which is in INBOX of one of its mailboxes or,
-// without them, of its account.
+// Selects tells whether the query finds the message, which the text index gave, and which is in one
+// of its folders or, without them, in an INBOX of its account.
 func (q *InboxQuery) Selects(m *Message) bool {
 	mask, want := q.class()
-	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
+	place := InboxPos{m.Received, m.UID, m.Num}.place()
 	before := q.before()
 	return m.class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, keyCeil(q.From))) >= 0 &&
 		(before == nil || bytes.Compare(place[:], before) < 0)

@@ -124,39 +124,37 @@ func (tx *Tx) insertCounted(c *counters, m *Message, meta []byte) error {
 	if err := tx.addRef(m.Blob, messageOwner(m)); err != nil {
 		return err
 	}
-	if err := tx.putMessage(m); err != nil {
+	if err := tx.putMessage(m, c.num); err != nil {
 		return err
 	}
 	key := m.key()
 	if err := tx.putRow(bktMeta, key[:], bktMeta.seal(key[:], meta)); err != nil {
 		return err
 	}
-	if m.Folder == InboxID {
-		return tx.markUnindexed(m, rises)
-	}
-	return nil
+	return tx.markUnindexed(m, c.num, rises)
 }
 
-// putMessage writes the row of a message and, if it is in INBOX, its two index entries.
-func (tx *Tx) putMessage(m *Message) error {
+// putMessage writes the row of a message of the folder with a number, and its entries in lists.
+func (tx *Tx) putMessage(m *Message, num uint32) error {
 	key := m.key()
 	if err := tx.putRow(bktMessage, key[:], m.row()); err != nil {
 		return err
 	}
-	if m.Folder != InboxID {
-		return nil
-	}
-	return tx.putInbox(m)
+	return tx.list(m, num)
 }
 
-// putInbox writes the index entries of a message of INBOX.
-func (tx *Tx) putInbox(m *Message) error {
+// list writes the entries of a message in lists: that of its folder, and, if it is in INBOX, the
+// account's.
+func (tx *Tx) list(m *Message, num uint32) error {
 	marks := []byte{byte(m.Flags), byte(m.Bits)}
-	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
-	if err := tx.putRow(bktInbox, byAccount[:], marks); err != nil {
-		return err
+	byFolder := inboxOfKey(m, num)
+	if m.Folder == InboxID {
+		byAccount := inboxKey(m)
+		if err := tx.putRow(bktInbox, byAccount[:], marks); err != nil {
+			return err
+		}
 	}
-	return tx.putRow(bktInboxOf, byMailbox[:], marks)
+	return tx.putRow(bktInboxOf, byFolder[:], marks)
 }
 
 func validKeywords(keywords []string) bool {
@@ -344,24 +342,27 @@ func (tx *Tx) rewrite(old, m *Message) error {
 	m.ModSeq = c.change()
 	c.add(old, -1)
 	c.add(m, 1)
-	if m.Folder == InboxID && m.class() != old.class() {
-		if err := tx.deleteInbox(old); err != nil {
+	if m.class() != old.class() {
+		if err := tx.unlist(old, c.num); err != nil {
 			return err
 		}
 	}
-	if err := tx.putMessage(m); err != nil {
+	if err := tx.putMessage(m, c.num); err != nil {
 		return err
 	}
 	return tx.putCounters(&c)
 }
 
-// deleteInbox deletes the index entries of a message of INBOX.
-func (tx *Tx) deleteInbox(m *Message) error {
-	byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
-	if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
-		return err
+// unlist deletes what list wrote.
+func (tx *Tx) unlist(m *Message, num uint32) error {
+	byFolder := inboxOfKey(m, num)
+	if m.Folder == InboxID {
+		byAccount := inboxKey(m)
+		if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
+			return err
+		}
 	}
-	return tx.deleteRow(bktInboxOf, byMailbox[:])
+	return tx.deleteRow(bktInboxOf, byFolder[:])
 }
 
 // DeleteMessage deletes a message. It returns ErrNotFound if it is gone.
@@ -389,13 +390,11 @@ func (tx *Tx) remove(m *Message) error {
 	if err := tx.deleteRow(bktMeta, key[:]); err != nil {
 		return err
 	}
-	if m.Folder == InboxID {
-		if err := tx.deleteInbox(m); err != nil {
-			return err
-		}
-		if err := tx.markTextGone(m); err != nil {
-			return err
-		}
+	if err := tx.unlist(m, c.num); err != nil {
+		return err
+	}
+	if err := tx.markTextGone(m, c.num); err != nil {
+		return err
 	}
 	// A reference that is missing is damage for Check to tell, not a reason to keep the message.
 	if err := tx.dropRef(m.Blob, messageOwner(m)); err != nil && !errors.Is(err, ErrNotFound) {

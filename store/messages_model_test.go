@@ -491,11 +491,11 @@ func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
 	q.Account = account
 	switch r.rnd.IntN(3) {
 	case 0:
-		q.Mailboxes = []uint32{mailbox}
+		q.Folders = []uint32{mailbox}
 	case 1:
 		for other, box := range r.w.boxes {
 			if box.account == account && r.rnd.IntN(3) > 0 {
-				q.Mailboxes = append(q.Mailboxes, other)
+				q.Folders = append(q.Folders, other)
 			}
 		}
 	}
@@ -512,7 +512,7 @@ func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
 		}
 	}
 	for mailbox, box := range r.w.boxes {
-		if box.folders[InboxID] == nil || box.account != q.Account || len(q.Mailboxes) > 0 && !slices.Contains(q.Mailboxes, mailbox) {
+		if box.folders[InboxID] == nil || box.account != q.Account || len(q.Folders) > 0 && !slices.Contains(q.Folders, mailbox) {
 			continue
 		}
 		for _, m := range box.folders[InboxID].messages {
@@ -526,7 +526,7 @@ func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
 }
 
 func (p InboxPos) compare(o InboxPos) int {
-	return cmp.Or(p.Received.Compare(o.Received), cmp.Compare(p.UID, o.UID), cmp.Compare(p.Mailbox, o.Mailbox))
+	return cmp.Or(p.Received.Compare(o.Received), cmp.Compare(p.UID, o.UID), cmp.Compare(p.Num, o.Num))
 }
 
 func (q *InboxQuery) matches(m *Message) bool {
@@ -543,7 +543,7 @@ func (r *modelRun) compareInbox(tx *Tx) {
 	var got []InboxPos
 	for pos, marks := range tx.Inbox(q) {
 		got = append(got, pos)
-		m := r.w.boxes[pos.Mailbox].folders[InboxID].messages[pos.UID]
+		m := r.w.boxes[pos.Num].folders[InboxID].messages[pos.UID]
 		if m == nil || marks != (Marks{m.Flags, m.Bits}) {
 			r.Fatalf("inbox gives %+v with %+v, want %+v", pos, marks, m)
 		}

@@ -190,7 +190,7 @@ func TestWalkersMayChangeMessages(t *testing.T) {
 		}
 		for pos := range tx.Inbox(InboxQuery{Account: 1}) {
 			seen++
-			if err := tx.DeleteMessage(pos.Mailbox, InboxID, pos.UID); err != nil {
+			if err := tx.DeleteMessage(pos.Num, InboxID, pos.UID); err != nil {
 				return err
 			}
 		}

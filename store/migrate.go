@@ -43,8 +43,8 @@ var migrations = []migration{
 	{4, "rows with versions and checksums", nothingToDo},
 	// Older versions would lose what was added to messages that wait.
 	{5, "scheduled and held messages", nothingToDo},
-	// Older versions would lose what was added to mailboxes.
-	{6, "aliases, groups and credentials", nothingToDo},
+	// Older versions would lose what was added to mailboxes, too.
+	{6, "lists of all folders", (*Tx).listFolders},
 }
 
 func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }
@@ -220,11 +220,59 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 		if m.Folder != InboxID {
 			continue
 		}
-		if err := tx.putInbox(&m); err != nil {
+		if err := tx.list(&m, m.Mailbox); err != nil {
 			return nil, err
 		}
 	}
 	return nil, errors.Join(tx.b.DeleteBucket([]byte(oldInbox)), tx.b.DeleteBucket([]byte("inbox_mbx")))
+}
+
+// listFolders numbers the folders that are not INBOX, then lists their messages and has them
+// indexed, in stores in which INBOX alone was listed. The key to go on at begins with what is done:
+// 0 for folders, 1 for messages.
+func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
+	if len(from) == 0 || from[0] == 0 {
+		for k, row := range tx.ascend(tx.messageBucket(bktFolder), from[min(len(from), 1):]) {
+			if rows--; rows < 0 {
+				return append([]byte{0}, k...), nil
+			}
+			var f Folder
+			if err := f.decode(k, row); err != nil {
+				return nil, fmt.Errorf("folder %x: %w", k, err)
+			}
+			if f.Num != 0 {
+				continue
+			}
+			if err := errors.Join(tx.numberFolder(&f), tx.putFolder(&f)); err != nil {
+				return nil, err
+			}
+		}
+		return []byte{1}, nil
+	}
+	var in Folder
+	for k, row := range tx.ascend(tx.messageBucket(bktMessage), from[1:]) {
+		if rows--; rows < 0 {
+			return append([]byte{1}, k...), nil
+		}
+		var m Message
+		if err := m.decode(k, row); err != nil {
+			return nil, fmt.Errorf("message %x: %w", k, err)
+		}
+		if m.Folder == InboxID {
+			continue
+		}
+		if m.Mailbox != in.Mailbox || m.Folder != in.ID {
+			f, err := tx.Folder(m.Mailbox, m.Folder)
+			if err != nil {
+				return nil, err
+			}
+			in = *f
+		}
+		if err := errors.Join(tx.list(&m, in.Num), tx.markUnindexed(&m, in.Num, true)); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
 // inboxForm is the sequence of the account-wide inbox index where its keys, and those of the
@@ -249,12 +297,12 @@ func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 		}
 		at := parsePlace(k[5:], 0)
 		m := &Message{
-			Account: binary.BigEndian.Uint32(k), Mailbox: at.Mailbox, Folder: InboxID, UID: at.UID, Received: at.Received, Flags: Flags(v[0]), Bits: Bits(v[1]),
+			Account: binary.BigEndian.Uint32(k), Mailbox: at.Num, Folder: InboxID, UID: at.UID, Received: at.Received, Flags: Flags(v[0]), Bits: Bits(v[1]),
 		}
-		byAccount, byMailbox := inboxKey(m), inboxOfKey(m)
+		byAccount, byMailbox := inboxKey(m), inboxOfKey(m, m.Mailbox)
 		byAccount[4] &^= classFlagged
 		byMailbox[4] &^= classFlagged
-		err := errors.Join(tx.deleteRow(bktInbox, byAccount[:]), tx.deleteRow(bktInboxOf, byMailbox[:]), tx.putInbox(m))
+		err := errors.Join(tx.deleteRow(bktInbox, byAccount[:]), tx.deleteRow(bktInboxOf, byMailbox[:]), tx.list(m, m.Mailbox))
 		if err != nil {
 			return nil, err
 		}

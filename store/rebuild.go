@@ -160,7 +160,7 @@ func (r *rebuilder) run(program string) error {
 	})
 	for _, step := range []func() error{
 		r.copyRows, func() error { return r.checkFormat(program) }, r.indexTables, r.indexMessages, r.noteOwners, r.findWitnesses,
-		r.nameFolders, r.countFolders, r.writeCounts, r.dropLeftovers, r.joinThreads, r.resetText, r.setSequences, r.markFiled,
+		r.nameFolders, r.countFolders, r.listFolders, r.writeCounts, r.dropLeftovers, r.joinThreads, r.resetText, r.setSequences, r.markFiled,
 	} {
 		if err == nil {
 			err = step()
@@ -457,8 +457,8 @@ func (r *rebuilder) indexMessages() error {
 		if err := r.refer(tx, m.Blob, messageOwner(&m)); err != nil {
 			return err
 		}
-		if m.Folder == InboxID {
-			if err := tx.putInbox(&m); err != nil {
+		if m.Folder == InboxID { // others are listed when their folders have numbers
+			if err := tx.list(&m, m.Mailbox); err != nil {
 				return err
 			}
 		}
@@ -654,6 +654,9 @@ func inboxWitness(key, value []byte) (at, marks []byte) {
 	account, mailbox := uint32(0), binary.BigEndian.Uint32(key)
 	if len(key) == 21 {
 		account, mailbox = mailbox, binary.BigEndian.Uint32(key[17:])
+	}
+	if mailbox >= firstFolderNum {
+		return nil, nil // of another folder, which the account's list does not confirm
 	}
 	place := messageKey(mailbox, InboxID, binary.BigEndian.Uint32(key[13:]))
 	marks = append(binary.BigEndian.AppendUint32(nil, account), key[5:13]...)

@@ -134,6 +134,52 @@ func (r *rebuilder) countFolders() error {
 	})
 }
 
+// listFolders gives the folders that are not INBOX their numbers, and lists their messages.
+func (r *rebuilder) listFolders() error {
+	most := uint32(firstFolderNum)
+	err := r.each(messageBuckets[bktFolder], func(_ *Tx, key, row []byte) error {
+		var f Folder
+		err := f.decode(key, row)
+		if f.Num >= firstFolderNum {
+			most = max(most, f.Num)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	most = max(most, firstFolderNum+uint32(r.sequences[messageBuckets[bktFolderNum]]))
+	err = r.each(messageBuckets[bktFolder], func(tx *Tx, key, row []byte) error {
+		var f Folder
+		if err := f.decode(key, row); err != nil || f.ID == InboxID {
+			return err
+		}
+		if of, _ := tx.FolderOfNum(f.Num); f.Num < firstFolderNum || of != 0 {
+			most++
+			f.Num = most
+			if err := tx.putFolder(&f); err != nil {
+				return err
+			}
+		}
+		return tx.putFolderNum(&f)
+	})
+	if err != nil {
+		return err
+	}
+	r.sequences[messageBuckets[bktFolderNum]] = uint64(most - firstFolderNum)
+	return r.each(messageBuckets[bktMessage], func(tx *Tx, key, row []byte) error {
+		var m Message
+		if err := m.decode(key, row); err != nil || m.Folder == InboxID {
+			return err
+		}
+		f, err := tx.Folder(m.Mailbox, m.Folder)
+		if err != nil {
+			return err
+		}
+		return tx.list(&m, f.Num)
+	})
+}
+
 // writeCounts writes what accounts and segments have.
 func (r *rebuilder) writeCounts() error {
 	return r.update(func(tx *Tx) (err error) {

@@ -23,6 +23,7 @@ const (
 	bktInboxOf
 	bktFolder
 	bktFolderName
+	bktFolderNum
 	bktMailbox
 	bktAccount
 	bktRef
@@ -47,6 +48,7 @@ var messageBuckets = [...]string{
 	bktInboxOf:      "inbox_mbx_class",
 	bktFolder:       "folder",
 	bktFolderName:   "folder_name",
+	bktFolderNum:    "folder_num",
 	bktMailbox:      "mailbox_count",
 	bktAccount:      "account_count",
 	bktRef:          "blob_ref",
@@ -97,6 +99,8 @@ type Message struct {
 	Keywords         []string
 	Bits             Bits
 	ModSeq           uint64 // RFC 7162: rises with every change in the mailbox
+
+	Num uint32 // of its folder, see Folder; only where the text index gave the message
 }
 
 // A Meta is written once, with its message.
@@ -307,11 +311,11 @@ func (m *Meta) decode(key, row []byte) (shared bool, err error) {
 	return shared, nil
 }
 
-// An InboxPos is a place in the order of inboxes: Received, then UID, then Mailbox.
+// An InboxPos is a place in the order of lists: Received, then UID, then Num, the folder's number.
 type InboxPos struct {
 	Received time.Time
 	UID      uint32
-	Mailbox  uint32
+	Num      uint32
 }
 
 // A class is the marks that lists filter by, as one byte of the inbox keys: messages of one class
@@ -349,8 +353,8 @@ func inboxKey(m *Message) (key [21]byte) {
 	return key
 }
 
-func inboxOfKey(m *Message) (key [17]byte) {
-	binary.BigEndian.PutUint32(key[0:], m.Mailbox)
+func inboxOfKey(m *Message, num uint32) (key [17]byte) {
+	binary.BigEndian.PutUint32(key[0:], num)
 	key[4] = m.class()
 	binary.BigEndian.PutUint64(key[5:], uint64(m.Received.UnixMilli()))
 	binary.BigEndian.PutUint32(key[13:], m.UID)
@@ -367,20 +371,20 @@ const (
 func (p InboxPos) place() (b [placeSize]byte) {
 	binary.BigEndian.PutUint64(b[0:], keyCeil(p.Received))
 	binary.BigEndian.PutUint32(b[8:], p.UID)
-	binary.BigEndian.PutUint32(b[12:], p.Mailbox)
+	binary.BigEndian.PutUint32(b[12:], p.Num)
 	return b
 }
 
 // comparePos compares by the order of inboxes.
 func comparePos(a, b InboxPos) int {
-	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Mailbox, b.Mailbox))
+	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
 }
 
-func parsePlace(b []byte, mailbox uint32) InboxPos {
+func parsePlace(b []byte, num uint32) InboxPos {
 	if len(b) == placeSize {
-		mailbox = binary.BigEndian.Uint32(b[12:])
+		num = binary.BigEndian.Uint32(b[12:])
 	}
-	return InboxPos{msTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), mailbox}
+	return InboxPos{msTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), num}
 }
 
 // keyCeil is the first millisecond that is not before t, as keys have it; 0 for the zero time.
@@ -397,6 +401,7 @@ const inboxName = "INBOX"
 type Folder struct {
 	Mailbox     uint32 // the mailbox's number
 	ID          uint32 // from 1 in each mailbox, never used again
+	Num         uint32 // among all folders: of INBOX the mailbox's number, of others from firstFolderNum on
 	Name        string // UTF-8, at most 1000 bytes
 	SpecialUse  string // RFC 6154 attribute such as \Sent, or ""
 	Subscribed  bool
@@ -408,8 +413,13 @@ type Folder struct {
 	Bytes       int64
 }
 
+// firstFolderNum is the first number of a folder that is not INBOX. Numbers of mailboxes are below
+// it.
+const firstFolderNum = 1 << 31
+
 // A folder row: version 1 | subscribed 1 | validity 4 | counters 28 | name, special use, each
-// length uvarint and text | crc32c 4.
+// length uvarint and text | number 4, but for INBOX | crc32c 4. Stores of format 5 and before have
+// no numbers.
 const folderRowHead = 34
 
 // folderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 |
@@ -454,7 +464,7 @@ func folderKey(mailbox, id uint32) (key [8]byte) {
 }
 
 func (f *Folder) row() []byte {
-	b := make([]byte, folderRowHead, folderRowHead+4+len(f.Name)+len(f.SpecialUse)+rowform.SumSize)
+	b := make([]byte, folderRowHead, folderRowHead+8+len(f.Name)+len(f.SpecialUse)+rowform.SumSize)
 	b[0] = rowVersion
 	if f.Subscribed {
 		b[1] = 1
@@ -465,8 +475,12 @@ func (f *Folder) row() []byte {
 	b = binary.AppendUvarint(b, uint64(len(f.Name)))
 	b = append(b, f.Name...)
 	b = binary.AppendUvarint(b, uint64(len(f.SpecialUse)))
+	b = append(b, f.SpecialUse...)
+	if f.Num >= firstFolderNum {
+		b = binary.BigEndian.AppendUint32(b, f.Num)
+	}
 	key := folderKey(f.Mailbox, f.ID)
-	return bktFolder.seal(key[:], append(b, f.SpecialUse...))
+	return bktFolder.seal(key[:], b)
 }
 
 func (f *Folder) decode(key, row []byte) error {
@@ -483,12 +497,14 @@ func (f *Folder) decode(key, row []byte) error {
 		return err
 	}
 	use, rest, err := cutField(rest)
-	if err != nil || len(rest) > 0 || row[1] > 1 {
+	num, ok := folderNum(key, rest)
+	if err != nil || !ok || row[1] > 1 {
 		return ErrDamagedRow
 	}
 	*f = Folder{
 		Mailbox:     binary.BigEndian.Uint32(key),
 		ID:          binary.BigEndian.Uint32(key[4:]),
+		Num:         num,
 		Name:        string(name),
 		SpecialUse:  string(use),
 		Subscribed:  row[1] == 1,
@@ -500,6 +516,18 @@ func (f *Folder) decode(key, row []byte) error {
 		Bytes:       c.bytes,
 	}
 	return nil
+}
+
+// folderNum is the number of a folder: that at the end of its row, or INBOX's; 0 in stores from
+// before there were any.
+func folderNum(key, rest []byte) (num uint32, ok bool) {
+	if binary.BigEndian.Uint32(key[4:]) == InboxID {
+		return binary.BigEndian.Uint32(key), len(rest) == 0
+	}
+	if len(rest) == 4 {
+		num = binary.BigEndian.Uint32(rest)
+	}
+	return num, len(rest) == 0 || num >= firstFolderNum
 }
 
 // folderName is the key of a name: INBOX is the same in any case (RFC 3501 section 5.1).

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"iter"
 	"math"
+	"slices"
 	"sort"
 
 	"github.com/mailstead/mailstead/store/postings"
 )
 
-// The text index finds the messages of INBOX folders by their words. It consists of runs, each of
+// The text index finds messages by their words. It consists of runs, each of
 // which has the words of some messages of one account and does not change any more: a run numbers
 // its messages, newest first, and keeps for each word the numbers of those that have it, which
 // takes one byte or less for most. Few messages make a small run; small ones are merged into larger
@@ -32,18 +33,18 @@ import (
 // helps.
 var ErrTextDamaged = postings.ErrDamaged
 
-// A TextTodo says which messages in INBOX of a mailbox are not in the text index: those from UID
-// on, or, if it is Single, the one. Validity is the UIDVALIDITY of the UIDs, where TextWork gave
+// A TextTodo says which messages of a folder are not in the text index: those from UID on, or, if
+// it is Single, the one. Validity is the UIDVALIDITY of the UIDs, where TextWork gave
 // it: what was read under another one, which an external mailbox may get meanwhile, is not done.
 type TextTodo struct {
-	Account, Mailbox, UID uint32
-	Single                bool
-	Validity              uint32
+	Account, Num, UID uint32 // Num is the folder's
+	Single            bool
+	Validity          uint32
 }
 
 func (t TextTodo) key() []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 12), t.Account)
-	b = binary.BigEndian.AppendUint32(b, t.Mailbox)
+	b = binary.BigEndian.AppendUint32(b, t.Num)
 	if t.Single {
 		b = binary.BigEndian.AppendUint32(b, t.UID)
 	}
@@ -57,10 +58,10 @@ func (t TextTodo) row() []byte {
 	return binary.BigEndian.AppendUint32(nil, t.UID)
 }
 
-// markUnindexed notes that the message has to be indexed; rises says that its UID is higher than
-// any before it.
-func (tx *Tx) markUnindexed(m *Message, rises bool) error {
-	t := TextTodo{Account: m.Account, Mailbox: m.Mailbox, UID: m.UID, Single: !rises}
+// markUnindexed notes that the message, of the folder with a number, has to be indexed; rises says
+// that its UID is higher than any before it.
+func (tx *Tx) markUnindexed(m *Message, num uint32, rises bool) error {
+	t := TextTodo{Account: m.Account, Num: num, UID: m.UID, Single: !rises}
 	key := t.key()
 	if rises {
 		if row := tx.getRow(bktTextTodo, key); len(row) == 4 && binary.BigEndian.Uint32(row) <= m.UID {
@@ -77,16 +78,16 @@ func (tx *Tx) markUnindexed(m *Message, rises bool) error {
 }
 
 // isUnindexed tells whether a message is not in the text index.
-func (tx *Tx) isUnindexed(account, mailbox, uid uint32) bool {
-	row := tx.getRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox}.key())
+func (tx *Tx) isUnindexed(account, num, uid uint32) bool {
+	row := tx.getRow(bktTextTodo, TextTodo{Account: account, Num: num}.key())
 	return len(row) == 4 && uid >= binary.BigEndian.Uint32(row) ||
-		tx.hasRow(bktTextTodo, TextTodo{Account: account, Mailbox: mailbox, UID: uid, Single: true}.key())
+		tx.hasRow(bktTextTodo, TextTodo{Account: account, Num: num, UID: uid, Single: true}.key())
 }
 
-// dropTextTodos deletes up to limit rows of a mailbox, of which an external one may have as many as
-// messages.
-func (tx *Tx) dropTextTodos(account, mailbox uint32, limit int) (done bool, err error) {
-	prefix := TextTodo{Account: account, Mailbox: mailbox}.key()
+// dropTextTodos deletes up to limit rows of a folder, of which that of an external mailbox may have
+// as many as messages.
+func (tx *Tx) dropTextTodos(account, num uint32, limit int) (done bool, err error) {
+	prefix := TextTodo{Account: account, Num: num}.key()
 	for k := range tx.ascend(tx.messageBucket(bktTextTodo), prefix) {
 		if !bytes.HasPrefix(k, prefix) {
 			return true, nil
@@ -102,8 +103,8 @@ func (tx *Tx) dropTextTodos(account, mailbox uint32, limit int) (done bool, err 
 }
 
 // markTextGone notes that the message is deleted, for its run.
-func (tx *Tx) markTextGone(m *Message) error {
-	place := InboxPos{m.Received, m.UID, m.Mailbox}.place()
+func (tx *Tx) markTextGone(m *Message, num uint32) error {
+	place := InboxPos{m.Received, m.UID, num}.place()
 	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+placeSize), m.Account), place[:]...)
 	row := binary.BigEndian.AppendUint64([]byte{rowVersion}, uint64(tx.Now().Unix()))
 	return tx.putRow(bktTextGone, key, bktTextGone.seal(key, row))
@@ -123,7 +124,7 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 			if !bytes.HasPrefix(k, prefix) {
 				return
 			}
-			t := TextTodo{Account: binary.BigEndian.Uint32(k), Mailbox: binary.BigEndian.Uint32(k[4:]), Single: len(k) == 12}
+			t := TextTodo{Account: binary.BigEndian.Uint32(k), Num: binary.BigEndian.Uint32(k[4:]), Single: len(k) == 12}
 			switch {
 			case len(k) == 12 && len(v) == 0:
 				t.UID = binary.BigEndian.Uint32(k[8:])
@@ -140,18 +141,18 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 	}
 }
 
-// TextWaiting walks the messages of an account, or of one mailbox of it if that is not 0, that are
-// not in the text index.
-func (tx *Tx) TextWaiting(account, mailbox uint32) iter.Seq[Message] {
+// TextWaiting walks the messages that are not in the text index, of the INBOX of all mailboxes of an
+// account or, if there are any, of the folders with these numbers.
+func (tx *Tx) TextWaiting(account uint32, folders []uint32) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		var from TextTodo
 		for t := range tx.TextTodos(account) {
-			if mailbox != 0 && t.Mailbox != mailbox {
+			if len(folders) == 0 && t.Num >= firstFolderNum || len(folders) > 0 && !slices.Contains(folders, t.Num) {
 				continue
 			}
 			if !t.Single {
 				from = t
-			} else if from.Mailbox == t.Mailbox && t.UID >= from.UID {
+			} else if from.Num == t.Num && t.UID >= from.UID {
 				continue // it was among those from `from` on
 			}
 			if !tx.textWaiting(t, yield) {
@@ -166,7 +167,9 @@ func (tx *Tx) textWaiting(t TextTodo, yield func(Message) bool) bool {
 	if t.Single {
 		last = t.UID
 	}
-	for m := range tx.Messages(t.Mailbox, InboxID, t.UID, last) {
+	mailbox, folder := tx.FolderOfNum(t.Num)
+	for m := range tx.Messages(mailbox, folder, t.UID, last) {
+		m.Num = t.Num
 		if !yield(m) {
 			return false
 		}
@@ -182,7 +185,7 @@ type TextWork struct {
 	More     bool // there are others
 }
 
-// TextLimits bound a TextWork: its messages, those of one mailbox, and the bytes of them, each
+// TextLimits bound a TextWork: its messages, those of one folder, and the bytes of them, each
 // counted up to a bound.
 type TextLimits struct {
 	Most, Each int
@@ -194,9 +197,9 @@ type TextLimits struct {
 func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
 	p := textPicker{tx: tx, limits: l}
 	for t := range tx.TextTodos(account) {
-		if t.Mailbox != p.from.Mailbox {
-			p.from, p.to, p.each, p.validity = TextTodo{Mailbox: t.Mailbox, UID: math.MaxUint32}, 0, 0, 0
-			f, err := tx.Folder(t.Mailbox, InboxID)
+		if t.Num != p.from.Num {
+			p.from, p.to, p.each, p.validity = TextTodo{Num: t.Num, UID: math.MaxUint32}, 0, 0, 0
+			f, err := tx.textFolder(t)
 			switch {
 			case err == nil:
 				p.validity = f.UIDValidity
@@ -210,21 +213,27 @@ func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
 	}
 	sort.Slice(p.work.Messages, func(i, j int) bool {
 		a, b := &p.work.Messages[i], &p.work.Messages[j]
-		return comparePos(InboxPos{b.Received, b.UID, b.Mailbox}, InboxPos{a.Received, a.UID, a.Mailbox}) < 0
+		return comparePos(InboxPos{b.Received, b.UID, b.Num}, InboxPos{a.Received, a.UID, a.Num}) < 0
 	})
 	return &p.work, tx.err
 }
 
-// A textPicker picks messages of one mailbox after the other.
+// textFolder gives the folder that something is to be done in, or ErrNotFound.
+func (tx *Tx) textFolder(t TextTodo) (*Folder, error) {
+	mailbox, folder := tx.FolderOfNum(t.Num)
+	return tx.Folder(mailbox, folder)
+}
+
+// A textPicker picks messages of one folder after the other.
 type textPicker struct {
 	tx       *Tx
 	limits   TextLimits
 	work     TextWork
 	bytes    int64
 	each     int
-	from     TextTodo // of the mailbox, what is to do from a UID on
+	from     TextTodo // of the folder, what is to do from a UID on
 	to       uint32   // up to where, exclusive, that is picked
-	validity uint32   // UIDVALIDITY of the mailbox's INBOX
+	validity uint32   // UIDVALIDITY of the folder
 	finished bool     // the limits are reached
 }
 
@@ -233,7 +242,8 @@ func (p *textPicker) full() bool {
 	return p.finished || p.each >= p.limits.Each
 }
 
-func (p *textPicker) add(m Message) {
+func (p *textPicker) add(m Message, num uint32) {
+	m.Num = num
 	p.work.Messages = append(p.work.Messages, m)
 	p.bytes += min(int64(m.Blob.Length), p.limits.Message)
 	p.each++
@@ -258,8 +268,9 @@ func (p *textPicker) pick(t TextTodo) error {
 		return nil
 	}
 	p.done(t)
-	for m := range p.tx.Messages(t.Mailbox, InboxID, t.UID, t.UID) {
-		p.add(m)
+	mailbox, folder := p.tx.FolderOfNum(t.Num)
+	for m := range p.tx.Messages(mailbox, folder, t.UID, t.UID) {
+		p.add(m, t.Num)
 	}
 	return nil
 }
@@ -267,17 +278,18 @@ func (p *textPicker) pick(t TextTodo) error {
 // pickFrom picks messages from a UID on.
 func (p *textPicker) pickFrom(t TextTodo) error {
 	p.from, p.to = t, t.UID
-	for m := range p.tx.Messages(t.Mailbox, InboxID, t.UID, math.MaxUint32) {
+	mailbox, folder := p.tx.FolderOfNum(t.Num)
+	for m := range p.tx.Messages(mailbox, folder, t.UID, math.MaxUint32) {
 		if p.full() {
 			p.work.More = true
 			t.UID = p.to
 			p.done(t)
 			return nil
 		}
-		p.add(m)
+		p.add(m, t.Num)
 		p.to = m.UID + 1
 	}
-	f, err := p.tx.Folder(t.Mailbox, InboxID)
+	f, err := p.tx.textFolder(t)
 	switch {
 	case err == nil:
 		p.to = max(p.to, f.UIDNext)
@@ -289,10 +301,10 @@ func (p *textPicker) pickFrom(t TextTodo) error {
 	return nil
 }
 
-// TextDone notes that what t tells of is in the index: the one message, or those of the mailbox
+// TextDone notes that what t tells of is in the index: the one message, or those of the folder
 // before t.UID.
 func (tx *Tx) TextDone(t TextTodo) error {
-	f, err := tx.Folder(t.Mailbox, InboxID)
+	f, err := tx.textFolder(t)
 	if err == nil && t.Validity != 0 && t.Validity != f.UIDValidity {
 		return nil
 	}
@@ -328,11 +340,11 @@ func (tx *Tx) markAllUnindexed(after []byte, limit int) (next []byte, err error)
 		if err := f.decode(k, row); err != nil {
 			return nil, fmt.Errorf("folder %x: %w", k, err)
 		}
-		if f.ID != InboxID || f.Messages == 0 {
+		if f.Num == 0 || f.Messages == 0 {
 			continue
 		}
-		for m := range tx.Messages(f.Mailbox, InboxID, 1, math.MaxUint32) {
-			if err := tx.markUnindexed(&m, true); err != nil {
+		for m := range tx.Messages(f.Mailbox, f.ID, 1, math.MaxUint32) {
+			if err := tx.markUnindexed(&m, f.Num, true); err != nil {
 				return nil, err
 			}
 			break

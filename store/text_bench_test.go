@@ -47,7 +47,7 @@ func benchTexts(b testing.TB, s *Store, messages int) (text int64) {
 				batch.Word([]byte("needle"))
 			}
 		}
-		if err := s.AddText(batch, []TextTodo{{Account: 1, Mailbox: 1, UID: uint32(from + each + 1)}}, nil); err != nil {
+		if err := s.AddText(batch, []TextTodo{{Account: 1, Num: 1, UID: uint32(from + each + 1)}}, nil); err != nil {
 			b.Fatal(err)
 		}
 		if err := s.TidyText(context.Background(), 1); err != nil {
@@ -140,7 +140,7 @@ func searchPage(s *Store, q InboxQuery, terms [][]TextTerm) (cut bool, err error
 				_, cut = search.Cut()
 				return err
 			}
-			if _, err := tx.Meta(pos.Mailbox, InboxID, pos.UID); err != nil {
+			if _, err := tx.Meta(pos.Num, InboxID, pos.UID); err != nil {
 				return err
 			}
 		}

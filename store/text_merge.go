@@ -193,7 +193,7 @@ func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textRunData,
 	}
 	var err error
 	d.places, d.blocks, d.size, err = postings.Merge(parts, func(place textPlace) bool {
-		return !drop[place] && tx.isInInbox(d.account, place[:])
+		return !drop[place] && tx.isThere(d.account, place[:])
 	})
 	if err != nil {
 		return nil, fmt.Errorf("merge runs of the text index: %w", err)
@@ -201,10 +201,11 @@ func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textRunData,
 	return d, nil
 }
 
-// isInInbox tells whether the message of a place is there.
-func (tx *Tx) isInInbox(account uint32, place []byte) bool {
+// isThere tells whether the message of a place is there.
+func (tx *Tx) isThere(account uint32, place []byte) bool {
 	at := parsePlace(place, 0)
-	key := messageKey(at.Mailbox, InboxID, at.UID)
+	mailbox, folder := tx.FolderOfNum(at.Num)
+	key := messageKey(mailbox, folder, at.UID)
 	row := tx.getRow(bktMessage, key[:])
 	return len(row) >= messageRowSize && binary.BigEndian.Uint32(row[3:]) == account && bytes.Equal(row[7:15], place[:8])
 }
@@ -289,7 +290,7 @@ func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
 			if !gone {
 				continue
 			}
-			if !again[place] && tx.isInInbox(account, place[:]) {
+			if !again[place] && tx.isThere(account, place[:]) {
 				again[place] = true // there is a message in the place again, and this is the first run that has it
 				continue
 			}
@@ -308,7 +309,7 @@ func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
 	}
 	// The notes of places whose messages of now are not indexed stay: a run may have them twice.
 	for place := range p.gone {
-		if at := parsePlace(place[:], 0); tx.isUnindexed(account, at.Mailbox, at.UID) {
+		if at := parsePlace(place[:], 0); tx.isUnindexed(account, at.Num, at.UID) {
 			delete(p.gone, place)
 		}
 	}

@@ -175,7 +175,7 @@ func (s *InboxSearch) cutBefore(r *searchRun, most textPlace) bool {
 		return false
 	}
 	at := parsePlace(r.newest[:], 0)
-	at.UID, at.Mailbox = at.UID+1, 0 // what comes behind has the run's newest message
+	at.UID, at.Num = at.UID+1, 0 // what comes behind has the run's newest message
 	if comparePos(at, parsePlace(most[:], 0)) > 0 {
 		return false
 	}

@@ -70,7 +70,7 @@ func (w *textTwin) delete() {
 	}
 	all := slices.SortedFunc(maps.Keys(w.words), InboxPos.compare)
 	at := all[w.rnd.IntN(len(all))]
-	update(w, w.s, func(tx *Tx) error { return tx.DeleteMessage(at.Mailbox, InboxID, at.UID) })
+	update(w, w.s, func(tx *Tx) error { return tx.DeleteMessage(at.Num, InboxID, at.UID) })
 	delete(w.words, at)
 	delete(w.marks, at)
 	delete(w.done, at)
@@ -133,8 +133,8 @@ func (w *textTwin) waiting() {
 		}
 	}
 	_ = w.s.View(func(tx *Tx) error {
-		for m := range tx.TextWaiting(textTestAccount, 0) {
-			got = append(got, InboxPos{m.Received, m.UID, m.Mailbox})
+		for m := range tx.TextWaiting(textTestAccount, nil) {
+			got = append(got, InboxPos{m.Received, m.UID, m.Num})
 		}
 		return nil
 	})
@@ -152,7 +152,7 @@ func (w *textTwin) search() {
 	if w.rnd.IntN(2) == 0 {
 		for n := range uint32(3) {
 			if w.rnd.IntN(2) == 0 {
-				q.Mailboxes = append(q.Mailboxes, n+1)
+				q.Folders = append(q.Folders, n+1)
 			}
 		}
 	}
@@ -173,7 +173,7 @@ func (w *textTwin) search() {
 	}
 	var want []InboxPos
 	for at, words := range w.words {
-		if w.done[at] && q.matches(w.marks[at]) && (len(q.Mailboxes) == 0 || slices.Contains(q.Mailboxes, at.Mailbox)) &&
+		if w.done[at] && q.matches(w.marks[at]) && (len(q.Folders) == 0 || slices.Contains(q.Folders, at.Num)) &&
 			!slices.ContainsFunc(terms, func(list []TextTerm) bool { return !has(words, list) }) {
 			want = append(want, at)
 		}
@@ -313,7 +313,7 @@ func TestTextMergesManyRuns(t *testing.T) {
 				return nil
 			})
 		}
-		if err := s.AddText(b, []TextTodo{{Account: 1, Mailbox: 1, UID: uint32((i+1)*each + 1)}}, nil); err != nil {
+		if err := s.AddText(b, []TextTodo{{Account: 1, Num: 1, UID: uint32((i+1)*each + 1)}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.TidyText(t.Context(), 1); err != nil {
@@ -361,7 +361,7 @@ func TestNewUIDsAreIndexed(t *testing.T) {
 	})
 	b := NewTextBatch(1)
 	for _, m := range work.Messages {
-		b.Message(InboxPos{m.Received, m.UID, m.Mailbox})
+		b.Message(InboxPos{m.Received, m.UID, m.Num})
 		b.Word([]byte("old"))
 	}
 	deleteTest(t, s, old...)
@@ -375,7 +375,7 @@ func TestNewUIDsAreIndexed(t *testing.T) {
 	}
 	waiting := 0
 	view(t, s, func(tx *Tx) error {
-		for range tx.TextWaiting(1, 0) {
+		for range tx.TextWaiting(1, nil) {
 			waiting++
 		}
 		return nil
@@ -392,7 +392,7 @@ func TestMailboxWithMuchToIndexIsDroppedInSteps(t *testing.T) {
 	addMailbox(t, s, 1)
 	update(t, s, func(tx *Tx) error {
 		for uid := uint32(1); uid <= 2500; uid++ {
-			if err := tx.putRow(bktTextTodo, TextTodo{Account: 1, Mailbox: 1, UID: uid, Single: true}.key(), nil); err != nil {
+			if err := tx.putRow(bktTextTodo, TextTodo{Account: 1, Num: 1, UID: uid, Single: true}.key(), nil); err != nil {
 				return err
 			}
 		}
@@ -423,7 +423,7 @@ func TestInterruptedMergeIsForgotten(t *testing.T) {
 		for n := range 2000 {
 			b.Word(fmt.Appendf(nil, "word-%d-%d", i, n))
 		}
-		if err := s.AddText(b, []TextTodo{{Account: 1, Mailbox: 1, UID: m.UID + 1}}, nil); err != nil {
+		if err := s.AddText(b, []TextTodo{{Account: 1, Num: 1, UID: m.UID + 1}}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -520,7 +520,7 @@ func TestCheckFindsDamagedText(t *testing.T) {
 		"number":      {flip(bktTextWord, -1), "damaged row"},
 		"todo":        {drop(bktTextTodo), "should be in the text index"},
 		"todo too far": {func(tx *Tx) error {
-			return tx.putRow(bktTextTodo, TextTodo{Account: 1, Mailbox: 1}.key(), []byte{0, 0, 0, 9})
+			return tx.putRow(bktTextTodo, TextTodo{Account: 1, Num: 1}.key(), []byte{0, 0, 0, 9})
 		}, "should be in the text index"},
 		"gone": {drop(bktTextGone), "nothing says that message"},
 	} {
@@ -541,7 +541,7 @@ func TestCheckFindsDamagedText(t *testing.T) {
 				b.Message(p)
 				b.Word([]byte("hello"))
 			}
-			if err := s.AddText(b, []TextTodo{{Account: 1, Mailbox: 1, UID: 3}}, nil); err != nil {
+			if err := s.AddText(b, []TextTodo{{Account: 1, Num: 1, UID: 3}}, nil); err != nil {
 				t.Fatal(err)
 			}
 			update(t, s, func(tx *Tx) error { return tx.DeleteMessage(1, InboxID, 1) })
@@ -595,7 +595,7 @@ func TestOldStoresGetIndexes(t *testing.T) {
 			n++
 		}
 		todo := slices.Collect(tx.TextTodos(0))
-		if want := []TextTodo{{Account: 1, Mailbox: 1, UID: 1}}; n != 5 || !slices.Equal(todo, want) {
+		if want := []TextTodo{{Account: 1, Num: 1, UID: 1}}; n != 5 || !slices.Equal(todo, want) {
 			t.Errorf("%d messages, to do %v, want 5 and %v", n, todo, want)
 		}
 		return nil
@@ -613,10 +613,10 @@ func TestOldStoresFindWhatIsFlagged(t *testing.T) {
 	}
 	update(t, s, func(tx *Tx) error {
 		for m := range tx.Messages(1, InboxID, 1, math.MaxUint32) {
-			if err := tx.deleteInbox(&m); err != nil {
+			if err := tx.unlist(&m, m.Mailbox); err != nil {
 				return err
 			}
-			byAccount, byMailbox := inboxKey(&m), inboxOfKey(&m)
+			byAccount, byMailbox := inboxKey(&m), inboxOfKey(&m, m.Mailbox)
 			byAccount[4] &^= classFlagged
 			byMailbox[4] &^= classFlagged
 			marks := []byte{byte(m.Flags), byte(m.Bits)}
