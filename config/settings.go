@@ -70,6 +70,7 @@ type Settings struct {
 	Alerts      alertSettings         `toml:"alerts"`
 	Sending     sendingSettings       `toml:"sending"`
 	OTLP        otlpSettings          `toml:"otlp"`
+	Retention   retentionSettings     `toml:"retention"`
 	Pretend     sandboxSettings       `toml:"sandbox"`
 	Zones       dnsSettings           `toml:"-"`
 }
@@ -240,7 +241,7 @@ func (s *Settings) Service() core.Config {
 	c := core.Config{
 		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
 		DNSCheckInterval: s.Zones.CheckInterval.d, Catalog: s.Zones.Catalog.text, Secondaries: s.Zones.secondaries(),
-		AlertURL: s.Alerts.URL.text, Doctor: s.Doctor.service(), Sending: s.Sending.service(), Limits: s.Limits.service(), Spam: s.Spam.service(), ACME: s.acme(), BaseURL: s.PlannedURL(),
+		AlertURL: s.Alerts.URL.text, Doctor: s.Doctor.service(), Sending: s.Sending.service(), Limits: s.Limits.service(), Retention: s.Retention.service(), Spam: s.Spam.service(), ACME: s.acme(), BaseURL: s.PlannedURL(),
 	}
 	if s.Sandbox() {
 		c.Hostname = sandboxHost
@@ -373,6 +374,25 @@ func (d *doctorSettings) service() (out core.Doctor) {
 // otlpSettings is the table [otlp]: where traces are sent.
 type otlpSettings struct {
 	Endpoint collectorURL `toml:"endpoint"` // "": nowhere
+}
+
+// retentionSettings is the table [retention]: how many days messages stay in Trash and Junk; 0: for
+// good.
+type retentionSettings struct {
+	TrashDays *count `toml:"trash_days"`
+	JunkDays  *count `toml:"junk_days"`
+}
+
+const daysKept = 30 // unless the file says otherwise
+
+func (r *retentionSettings) service() core.Retention {
+	days := func(n *count) time.Duration {
+		if n == nil {
+			return daysKept * 24 * time.Hour
+		}
+		return time.Duration(*n) * 24 * time.Hour
+	}
+	return core.Retention{Trash: days(r.TrashDays), Junk: days(r.JunkDays)}
 }
 
 // limitSettings is the table [limits].

@@ -152,8 +152,8 @@ func TestCredentialClients(t *testing.T) {
 }
 
 // TestRevokedCredential: within a second after a credential is revoked, or the password of the
-// mailbox is changed, what is connected with it ends, over IMAP and SMTP, whether it idles or waits;
-// what is connected with another one stays.
+// mailbox is changed, what is connected with it ends, over IMAP and SMTP, whether it idles or
+// waits; what is connected with another one stays.
 func TestRevokedCredential(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, generousLimits)
@@ -254,8 +254,8 @@ func TestRevokedCredential(t *testing.T) {
 }
 
 // TestChannelBinding: over TLS a client binds its log-in to the connection, in both ways, with the
-// mailbox's password and an app password; one that is bound to another connection is refused, and so
-// is a client that was not shown the offer.
+// mailbox's password and an app password; one that is bound to another connection is refused, and
+// so is a client that was not shown the offer.
 func TestChannelBinding(t *testing.T) {
 	t.Parallel()
 	cert, key, trust := testCert(t, "mail.example.test")

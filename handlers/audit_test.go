@@ -18,7 +18,7 @@ import (
 // nothing, send, mark or fetch.
 var notAudited = []string{
 	"search_domains_bulk", "check_provider", "generate_names", "send_email", "send_email_batch", "preview_message_template", "retry_message", "mark_message", "mark_inbox_message",
-	"bulk_mark_messages", "refresh_email_user_inbox", "refresh_inbox",
+	"bulk_mark_messages", "bulk_move_messages", "refresh_email_user_inbox", "refresh_inbox",
 }
 
 // changes has a request that takes effect for every other operation, in the order in which they are
@@ -74,6 +74,9 @@ var changes = []struct {
 	{"create_message_template", "POST", "/v1/message-templates", `{"name":"Hello","subject":"not in the log","text":"t"}`, "message_template Hello", "name subject text"},
 	{"update_message_template", "PATCH", "/v1/message-templates/{create_message_template}", `{"text":"not in the log"}`, "message_template Hello", "text"},
 	{"delete_message_template", "DELETE", "/v1/message-templates/{create_message_template}", "", "message_template Hello", ""},
+	{"create_folder", "POST", "/v1/email-users/{ann}/folders", `{"name":"not in the log"}`, "folder ann@boxes.test", "name"},
+	{"update_folder", "PATCH", "/v1/email-users/{ann}/folders/{create_folder}", `{"name":"not in the log either"}`, "folder ann@boxes.test", "name"},
+	{"delete_folder", "DELETE", "/v1/email-users/{ann}/folders/{create_folder}", "", "folder ann@boxes.test", ""},
 	{"create_group", "POST", "/v1/groups", `{"email":"sales@boxes.test","members":[{"email":"ann@boxes.test"}]}`, "group sales@boxes.test", "email members"},
 	{"update_group", "PATCH", "/v1/groups/{create_group}", `{"name":"not in the log"}`, "group sales@boxes.test", "name"},
 	{"delete_group", "DELETE", "/v1/groups/{create_group}", "", "group sales@boxes.test", ""},

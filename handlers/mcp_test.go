@@ -187,7 +187,7 @@ func TestToolsAreDescribed(t *testing.T) {
 	t.Logf("%d tools in %d bytes", len(tools), size)
 	get := tools["get_message"]
 	schema, _ := json.Marshal(get.InputSchema)
-	if string(schema) != `{"properties":{"message_id":{"description":"The IMAP UID of the message.","type":"string"},"user_id":{"type":"string"}},"required":["user_id","message_id"],"type":"object"}` {
+	if string(schema) != `{"properties":{"folder":{"description":"A role (`+"`inbox sent drafts junk trash archive`"+`) or an IMAP name; the inbox unless given.","maxLength":255,"type":"string"},"message_id":{"description":"The IMAP UID of the message.","type":"string"},"user_id":{"type":"string"}},"required":["user_id","message_id"],"type":"object"}` {
 		t.Errorf("get_message takes %s", schema)
 	}
 	for name, want := range map[string][4]bool{ // reads, destroys, may be repeated, reaches out

@@ -163,9 +163,16 @@ func operations(s *service.Service) []op {
 		{name: "refresh_inbox", method: "POST", path: "/v1/inbox/refresh", status: 200, scope: "write", roles: everyone, call: plain(s.RefreshInbox)},
 		{name: "bulk_delete_messages", method: "POST", path: "/v1/inbox/bulk-delete", status: 200, scope: "write", roles: everyone, call: with(s.BulkDeleteMessages), confirm: askFirst(i.deleteMessages)},
 		{name: "bulk_mark_messages", method: "POST", path: "/v1/inbox/bulk-mark", status: 200, scope: "write", roles: everyone, call: with(s.BulkMarkMessages)},
+		{name: "bulk_move_messages", method: "POST", path: "/v1/inbox/bulk-move", status: 200, scope: "write", roles: everyone, call: with(s.BulkMoveMessages)},
 		{name: "get_inbox_message", method: "GET", path: "/v1/inbox/{message_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetInboxMessage)},
 		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.MarkInboxMessage)},
 		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteInboxMessage)},
+
+		// Folders of mailboxes.
+		{name: "list_folders", method: "GET", path: "/v1/email-users/{user_id}/folders", status: 200, scope: "read", roles: everyone, call: with(s.ListFolders)},
+		{name: "create_folder", method: "POST", path: "/v1/email-users/{user_id}/folders", status: 201, scope: "write", roles: everyone, call: with(s.CreateMailFolder)},
+		{name: "update_folder", method: "PATCH", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateMailFolder)},
+		{name: "delete_folder", method: "DELETE", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteMailFolder)},
 
 		// Sent mail.
 		{name: "send_email", method: "POST", path: "/v1/email-users/{user_id}/inbox/send", status: 200, scope: "write", roles: everyone, call: with(s.SendEmail), body: largestSend, strict: true},

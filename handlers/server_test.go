@@ -335,6 +335,11 @@ GET /v1/export/formats list_export_formats
 GET /v1/health get_health
 GET /v1/audit list_audit
 POST /v1/email-users/{user_id}/held release_held_messages
+GET /v1/email-users/{user_id}/folders list_folders
+POST /v1/email-users/{user_id}/folders create_folder
+PATCH /v1/email-users/{user_id}/folders/{folder_id} update_folder
+DELETE /v1/email-users/{user_id}/folders/{folder_id} delete_folder
+POST /v1/inbox/bulk-move bulk_move_messages
 GET /v1/groups list_groups
 POST /v1/groups create_group
 GET /v1/groups/{group_id} get_group

@@ -109,6 +109,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func() error { return s.pruneAll(ctx, s.reputationRoom.Prune) },
 		s.DropUploads,
 		func() error { return s.DiscardHeld(ctx) },
+		func() error { return s.EmptyOld(ctx) },
 		func() error {
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(core.PruneAtATime) })
 		},

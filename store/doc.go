@@ -91,14 +91,15 @@
 //	blob_structure   segment 4, offset 4 → version 1 | structure of the message there, where it is
 //	                 over 2 KiB | sum [structure]
 //
-// inbox_class holds the messages of INBOX, inbox_mbx_class those of all folders. INBOX has the number
-// of its mailbox, other folders have numbers of their own from 2³¹ on. Their class is the sum of 1 seen, 2 with
-// attachments, 4 warm-up, 8 flagged. An owner is a letter and a key or an id: m and the key in msg,
-// s a Submission, r a ReportMail, c a RemoteCopy, a an Arrival. The rows:
+// inbox_class holds the messages of INBOX, inbox_mbx_class those of all folders. INBOX has the
+// number of its mailbox, other folders have numbers of their own from 2³¹ on. Their class is the
+// sum of 1 seen, 2 with attachments, 4 warm-up, 8 flagged. An owner is a letter and a key or an id:
+// m and the key in msg, s a Submission, r a ReportMail, c a RemoteCopy, a an Arrival. The rows:
 //
 //	message row  version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8
 //	             | segment 4 | offset 4 | head 4 | length 4
 //	             | keywords, each: length 1 | text
+//	             | 0 1 | saved ms 8, where that is another time than received
 //	             | sum [version 1, no sum]
 //	meta row     version 1 | structure | preview | thread id | original message id | return path
 //	             | SPF | DKIM | DMARC | recipient, unless it is the mailbox's own address

@@ -118,7 +118,7 @@ func (tx *Tx) insertCounted(c *counters, m *Message, meta []byte) error {
 		m.UID = c.in.uidNext
 	}
 	rises := m.UID >= c.in.uidNext
-	m.ModSeq = c.change()
+	m.ModSeq, m.Saved = c.change(), keyTime(tx.Now())
 	c.in.uidNext = max(c.in.uidNext, m.UID+1)
 	c.add(m, 1)
 	if err := tx.addRef(m.Blob, messageOwner(m)); err != nil {

@@ -228,8 +228,9 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 }
 
 // listFolders numbers the folders that are not INBOX, then lists their messages and has them
-// indexed, in stores in which INBOX alone was listed. The key to go on at begins with what is done:
-// 0 for folders, 1 for messages.
+// indexed, in stores in which INBOX alone was listed. When messages came into their folders is not
+// known; those in Junk and Trash begin to wait there now. The key to go on at begins with what is
+// done: 0 for folders, 1 for messages.
 func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 	if len(from) == 0 || from[0] == 0 {
 		for k, row := range tx.ascend(tx.messageBucket(bktFolder), from[min(len(from), 1):]) {
@@ -267,6 +268,12 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 				return nil, err
 			}
 			in = *f
+		}
+		if in.SpecialUse == `\Junk` || in.SpecialUse == `\Trash` { // which are emptied of what is long in them
+			m.Saved = keyTime(tx.Now())
+			if err := tx.putRow(bktMessage, bytes.Clone(k), m.row()); err != nil {
+				return nil, err
+			}
 		}
 		if err := errors.Join(tx.list(&m, in.Num), tx.markUnindexed(&m, in.Num, true)); err != nil {
 			return nil, err

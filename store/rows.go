@@ -95,6 +95,7 @@ type Message struct {
 	Folder, UID      uint32
 	Blob             BlobRef
 	Received         time.Time // UTC, whole milliseconds; IMAP's INTERNALDATE
+	Saved            time.Time // the same: when it came into its folder (RFC 8514)
 	Flags            Flags
 	Keywords         []string
 	Bits             Bits
@@ -156,9 +157,10 @@ func (i messageBucket) openAny(key, row []byte) ([]byte, error) {
 }
 
 // A message row: version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8 | blob 16 |
-// keywords, each length 1 and text | crc32c 4.
+// keywords, each length 1 and text | 0 and saved ms 8, where that is not received | crc32c 4.
 const (
 	messageRowSize = 39
+	savedSize      = 9
 	maxKeywords    = 128
 	maxKeyword     = 255
 )
@@ -173,7 +175,7 @@ func messageKey(mailbox, folder, uid uint32) (key [12]byte) {
 func (m *Message) key() [12]byte { return messageKey(m.Mailbox, m.Folder, m.UID) }
 
 func (m *Message) row() []byte {
-	size := messageRowSize + rowform.SumSize
+	size := messageRowSize + savedSize + rowform.SumSize
 	for _, k := range m.Keywords {
 		size += 1 + len(k)
 	}
@@ -186,6 +188,9 @@ func (m *Message) row() []byte {
 	for _, k := range m.Keywords {
 		b = append(b, byte(len(k)))
 		b = append(b, k...)
+	}
+	if saved := m.Saved.UnixMilli(); !m.Saved.IsZero() && saved != m.Received.UnixMilli() {
+		b = binary.BigEndian.AppendUint64(append(b, 0), uint64(max(saved, 0)))
 	}
 	key := m.key()
 	return bktMessage.seal(key[:], b)
@@ -215,8 +220,13 @@ func (m *Message) decode(key, row []byte) error {
 		Bits:     Bits(row[2]),
 		ModSeq:   binary.BigEndian.Uint64(row[15:]),
 	}
+	m.Saved = m.Received
 	for rest := row[messageRowSize:]; len(rest) > 0; {
 		n := int(rest[0])
+		if n == 0 && len(rest) == savedSize {
+			m.Saved = msTime(binary.BigEndian.Uint64(rest[1:]))
+			return nil
+		}
 		if n == 0 || len(rest) < 1+n || len(m.Keywords) == maxKeywords {
 			return ErrDamagedRow
 		}

@@ -141,8 +141,8 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 	}
 }
 
-// TextWaiting walks the messages that are not in the text index, of the INBOX of all mailboxes of an
-// account or, if there are any, of the folders with these numbers.
+// TextWaiting walks the messages that are not in the text index, of the INBOX of all mailboxes of
+// an account or, if there are any, of the folders with these numbers.
 func (tx *Tx) TextWaiting(account uint32, folders []uint32) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		var from TextTodo

@@ -53,7 +53,7 @@ func TestIdleTellsOfNewMail(t *testing.T) {
 	if got := c.line(); got != `* 1 FETCH (UID 1 FLAGS (\Seen))` {
 		t.Errorf("not flagged any more: %q", got)
 	}
-	if _, err := h.DeleteMessage(t.Context(), who, inbox.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}); err != nil {
+	if _, err := h.DeleteMessage(t.Context(), who, inbox.DeleteMessageIn{MessageIn: inbox.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.line(); got != "* 1 EXPUNGE" {

@@ -21,6 +21,7 @@ var groups = []tag{
 	{"DNS", "Custom records, DMARC, redirects and forwards."},
 	{"Email users", "Mailboxes."},
 	{"Templates", "Sets of usernames to create mailboxes from."},
+	{"Folders", "Folders of mailboxes. Programs see the same ones over IMAP."},
 	{"Credentials", "Passwords for devices and programs, beside a mailbox's own, and those that send for a domain."},
 	{"Groups", "Addresses whose mail goes to several members."},
 	{"Message templates", "Texts with variables that messages are made of."},
@@ -143,6 +144,12 @@ var operationTexts = map[string]operationText{
 	"get_template":    {group: "Templates", summary: "Show a template"},
 	"update_template": {group: "Templates", summary: "Change a template", show: "usernames"},
 	"delete_template": {group: "Templates", summary: "Delete a template"},
+
+	"list_folders":       {group: "Folders", summary: "List the folders of a mailbox", text: "Inbox, Drafts, Sent, Archive, Junk and Trash, then the others by name. Operations on messages take a folder by its role or its name as `folder`."},
+	"create_folder":      {group: "Folders", summary: "Create a folder", text: "`/` stands between levels; folders above it that are missing are made.", errors: "folder_exists too_many_items", show: "name"},
+	"update_folder":      {group: "Folders", summary: "Rename a folder", text: "With all below it.", errors: "folder_exists folder_protected nothing_to_update", show: "name"},
+	"delete_folder":      {group: "Folders", summary: "Delete a folder", text: "Its messages go to Trash.", errors: "folder_protected folder_has_children"},
+	"bulk_move_messages": {group: "Inbox", summary: "Move up to 200 messages", text: "Into one folder of their mailboxes, by its role or its name. `results` tells where each is now: a message has another UID there, and the same `email_id`. Messages of external mailboxes stay where they are.", errors: "too_many_items", show: "messages to"},
 
 	"list_credentials":       {group: "Credentials", summary: "List the passwords of a mailbox", text: "Those beside its own: one for each device or program. Never with their values."},
 	"create_credential":      {group: "Credentials", summary: "Create a password for a device or program", text: "It works for IMAP and submission, by PLAIN, LOGIN, SCRAM-SHA-256 and, in the place of a token, by OAUTHBEARER and XOAUTH2. The answer has `password` this once. A mailbox can have 25.", errors: "credential_limit_reached", show: "name"},

@@ -80,6 +80,7 @@ type Config struct {
 	Relays       []Relay
 	Destinations []Destination // beside the table of large operators
 	Limits       Limits
+	Retention    Retention
 	Spam         Spam
 	Registrars   []registrar.Registrar               // the first one is asked for prices
 	RDAP         RDAP                                // asked where no registrar answers; nil: nobody is
@@ -172,6 +173,9 @@ type Doctor struct {
 	Blocklists    []string // zones of lists that this host's addresses are looked up in
 	Port25Targets []string // HOST:PORT of mail servers of others
 }
+
+// Retention is for how long messages stay in two folders; 0: for good.
+type Retention struct{ Trash, Junk time.Duration }
 
 // Limits are the installation's bounds on one account. Zero of Mailboxes means no bound.
 type Limits struct {

@@ -141,12 +141,12 @@ func notDeleted(mb *store.Mailbox) *core.Error {
 	return core.Errorf("upstream_error", "%s did not delete the message. Nothing was changed here.", host).With(host, "upstream_error", "the mailbox's server")
 }
 
-// findExternal is findMessage in a snapshot of its own; external says that the message is to be
-// changed on its server.
-func (s *Service) findExternal(pick boxPicker, uid string) (mb *store.Mailbox, m *store.Message, external bool, err error) {
+// findExternal is find in a snapshot of its own; external says that the message is to be changed on
+// its server.
+func (s *Service) findExternal(p messagePicker) (mb *store.Mailbox, m *store.Message, external bool, err error) {
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		mb, m, err = findMessage(tx, pick, uid)
+		mb, _, m, err = p.find(tx)
 		return err
 	})
-	return mb, m, err == nil && mb.External != nil, err
+	return mb, m, err == nil && mb.External != nil && m.Folder == store.InboxID, err
 }

@@ -281,7 +281,7 @@ func TestRemoteRefusesChanges(t *testing.T) {
 	if s, ok := core.AsError(err); !ok || s.Code != "upstream_error" {
 		t.Errorf("mark: %v", err)
 	}
-	_, err = e.DeleteMessage(t.Context(), e.who, in)
+	_, err = e.DeleteMessage(t.Context(), e.who, inbox.DeleteMessageIn{MessageIn: in})
 	if s, ok := core.AsError(err); !ok || s.Code != "upstream_error" {
 		t.Errorf("delete: %v", err)
 	}
@@ -298,7 +298,7 @@ func TestRemoteRefusesChanges(t *testing.T) {
 			return false
 		}
 	})
-	_, err = e.DeleteMessage(t.Context(), e.who, in)
+	_, err = e.DeleteMessage(t.Context(), e.who, inbox.DeleteMessageIn{MessageIn: in})
 	if err == nil && looks.Load() > 1 {
 		t.Skip("a pull came first, so that message 1 is the one of today")
 	}

@@ -421,7 +421,7 @@ type Copied struct {
 
 // perTransfer is how many messages one transaction copies or moves: each takes up to twenty writes,
 // and others wait for it.
-const perTransfer = 400
+const perTransfer = 300
 
 // CopyMessages copies the messages, whose UIDs ascend, into another folder, all or none: what was
 // copied before a failure is taken back, by the next start if a crash has cut it. Until then other

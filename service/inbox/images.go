@@ -38,15 +38,15 @@ const (
 
 // An imageRef is what a link to an image says: which one, of which message, for how long.
 type imageRef struct {
-	Account, Mailbox, UID string
-	Expires               int64  // Unix seconds
-	Source                string // https: URL, or cid: and the place among the attachments
+	Account, Mailbox, Folder, UID string
+	Expires                       int64  // Unix seconds
+	Source                        string // https: URL, or cid: and the place among the attachments
 }
 
 func (s *Service) imageExpiry() int64 { return s.Now().Truncate(imageStep).Add(imageLife).Unix() }
 
 func (r imageRef) parts() []string {
-	return []string{r.Account, r.Mailbox, r.UID, strconv.FormatInt(r.Expires, 10), r.Source}
+	return []string{r.Account, r.Mailbox, r.Folder, r.UID, strconv.FormatInt(r.Expires, 10), r.Source}
 }
 
 // imageToken is a link's text. It lets anybody who has it fetch this one image, since a frame
@@ -61,12 +61,12 @@ func (s *Service) readImageToken(token string) (r imageRef, err error) {
 	wrong := core.Errorf("not_found", "There is no such image.")
 	text, _, _ := strings.Cut(token, ".")
 	raw, err := base64.RawURLEncoding.DecodeString(text)
-	parts := strings.SplitN(string(raw), "\n", 5)
-	if err != nil || len(parts) != 5 {
+	parts := strings.SplitN(string(raw), "\n", 6)
+	if err != nil || len(parts) != 6 {
 		return r, wrong
 	}
-	r = imageRef{Account: parts[0], Mailbox: parts[1], UID: parts[2], Source: parts[4]}
-	r.Expires, err = strconv.ParseInt(parts[3], 10, 64)
+	r = imageRef{Account: parts[0], Mailbox: parts[1], Folder: parts[2], UID: parts[3], Source: parts[5]}
+	r.Expires, err = strconv.ParseInt(parts[4], 10, 64)
 	if err != nil || !hmac.Equal([]byte(token), []byte(s.imageToken(r))) {
 		return r, wrong
 	}
@@ -118,11 +118,11 @@ type joined struct {
 }
 
 func (s *Service) openImage(ctx context.Context, r imageRef) (io.ReadCloser, error) {
-	mailbox := byUserID(core.Actor{AccountID: r.Account}, r.Mailbox)
+	message := messagePicker{byUserID(core.Actor{AccountID: r.Account}, r.Mailbox), r.Folder, r.UID}
 	place, inner := strings.CutPrefix(r.Source, innerImage)
 	if !inner {
 		err := s.Store.View(func(tx *store.Tx) error {
-			_, _, err := findMessage(tx, mailbox, r.UID)
+			_, _, _, err := message.find(tx)
 			return err
 		})
 		if err != nil {
@@ -130,7 +130,7 @@ func (s *Service) openImage(ctx context.Context, r imageRef) (io.ReadCloser, err
 		}
 		return s.images.Fetch(ctx, r.Account, r.Source)
 	}
-	o, err := s.openMessage(mailbox, r.UID)
+	o, err := s.openMessage(message)
 	if err != nil {
 		return nil, err
 	}

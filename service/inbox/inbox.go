@@ -3,7 +3,9 @@ package inbox
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -29,6 +31,7 @@ type InboxFilter struct {
 	From           string `query:"from" max:"200" doc:"The same for the author's name and address alone."`
 	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
 	Domain         string `query:"domain" doc:"Only the mailboxes of this domain, by its name or id."`
+	Folder         string `query:"folder" max:"255" doc:"inbox (the default), sent, drafts, junk, trash, archive, an IMAP name, or all: every folder but Junk and Trash."`
 }
 
 // ListInboxIn is the query of list_inbox.
@@ -64,7 +67,8 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 			if err != nil {
 				return core.Time{}, false, err
 			}
-			return core.Time{Time: a.SyncedAt}, true, nil
+			some, err := l.ofAccount(tx, in.Folder)
+			return core.Time{Time: a.SyncedAt}, some, err
 		}
 		mb, err := core.GetByEmail(tx, who, in.Mailbox)
 		if errors.Is(err, store.ErrNotFound) {
@@ -73,8 +77,7 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 		if err != nil {
 			return core.Time{}, false, err
 		}
-		l.query.Mailboxes = []uint32{mb.Num}
-		return core.Time{Time: mb.LastSyncAt}, true, nil
+		return core.Time{Time: mb.LastSyncAt}, true, l.ofMailbox(tx, mb, in.Folder)
 	})
 }
 
@@ -90,9 +93,53 @@ func (s *Service) ListEmailUserInbox(_ context.Context, who core.Actor, in ListE
 		if err != nil {
 			return core.Time{}, false, err
 		}
-		l.query.Mailboxes = []uint32{mb.Num}
-		return core.Time{Time: mb.LastSyncAt}, true, nil
+		return core.Time{Time: mb.LastSyncAt}, true, l.ofMailbox(tx, mb, in.Folder)
 	})
+}
+
+// ofMailbox narrows a list to a folder of a mailbox, or to all but Junk and Trash.
+func (l *inboxList) ofMailbox(tx *store.Tx, mb *store.Mailbox, folder string) error {
+	folders, err := foldersToList(tx, mb, folder)
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		l.query.Folders = append(l.query.Folders, f.Num)
+	}
+	return nil
+}
+
+// ofAccount narrows a list to a folder of each mailbox that has one of the name; some is false if
+// none has messages. The error is not_found where none has the folder, and mailbox_required where
+// they are too many to be merged.
+func (l *inboxList) ofAccount(tx *store.Tx, folder string) (some bool, err error) {
+	if folder == "" || folder == roleInbox || strings.EqualFold(folder, InboxName) {
+		return true, nil
+	}
+	known := false
+	for _, mb := range store.MailboxesByAccount.Asc(tx, l.who.AccountID, "") {
+		folders, err := foldersToList(tx, mb, folder)
+		if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		known = true
+		for _, f := range folders {
+			if f.Messages > 0 {
+				l.query.Folders = append(l.query.Folders, f.Num)
+			}
+		}
+		if len(l.query.Folders) > foldersMerged {
+			return false, core.Errorf("mailbox_required", "This account has too many folders to list at once. Name the mailbox: ?mailbox=name@domain.").
+				With("mailbox", "required", "is required")
+		}
+	}
+	if !known {
+		return false, core.NotFound("folder")
+	}
+	return len(l.query.Folders) > 0, nil
 }
 
 // An inboxList is one page of messages that is to be read.
@@ -143,7 +190,7 @@ func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, by
 		return strconv.FormatBool(*is)
 	}
 	l.filters = []string{
-		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), choice(f.IsRead), choice(f.IsFlagged), f.Q, f.From, f.ThreadID, f.Domain,
+		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), choice(f.IsRead), choice(f.IsFlagged), f.Q, f.From, f.ThreadID, f.Domain, f.Folder,
 	}
 	return l, nil
 }
@@ -206,7 +253,7 @@ func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
 		return false, err
 	}
 	l.domain = d.ID
-	if len(l.query.Mailboxes) > 0 {
+	if len(l.query.Folders) > 0 {
 		return true, nil
 	}
 	var mailboxes []uint32
@@ -216,7 +263,7 @@ func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
 			return true, nil
 		}
 	}
-	l.query.Mailboxes = mailboxes
+	l.query.Folders = mailboxes // whose numbers are those of their INBOX
 	return len(mailboxes) > 0, nil
 }
 
@@ -230,7 +277,7 @@ func (l *inboxList) walk(tx *store.Tx) error {
 			c.More = true
 			return nil
 		}
-		in, err := shown.covers(at.Mailbox)
+		in, err := shown.covers(at.Num)
 		if err != nil {
 			return err
 		}
@@ -259,7 +306,7 @@ func positionText(at store.InboxPos) string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:], uint64(at.Received.UnixMilli()))
 	binary.BigEndian.PutUint32(b[8:], at.UID)
-	binary.BigEndian.PutUint32(b[12:], at.Mailbox)
+	binary.BigEndian.PutUint32(b[12:], at.Num)
 	return string(b[:])
 }
 
@@ -270,7 +317,7 @@ func inboxPosition(text string) store.InboxPos {
 	}
 	return store.InboxPos{
 		Received: time.UnixMilli(int64(binary.BigEndian.Uint64(b))).UTC(),
-		UID:      binary.BigEndian.Uint32(b[8:]), Mailbox: binary.BigEndian.Uint32(b[12:]),
+		UID:      binary.BigEndian.Uint32(b[8:]), Num: binary.BigEndian.Uint32(b[12:]),
 	}
 }
 
@@ -283,7 +330,8 @@ type InboxMessage struct {
 	UserID            string            `json:"user_id" words:"ours"`
 	Mailbox           string            `json:"mailbox" words:"ours"`
 	Recipient         string            `json:"recipient" words:"theirs"`
-	Folder            string            `json:"folder" words:"ours"`
+	Folder            string            `json:"folder" words:"theirs"`
+	EmailID           string            `json:"email_id" words:"ours"`
 	MessageID         string            `json:"message_id" words:"theirs"`
 	ThreadID          string            `json:"thread_id" words:"ours"`
 	InReplyTo         *string           `json:"in_reply_to" words:"theirs"`
@@ -327,11 +375,12 @@ type InboxAuth struct {
 	DMARC string `json:"dmarc" words:"ours"`
 }
 
-// A messageView turns rows into InboxMessages. It remembers the mailboxes of a page, which are few.
+// A messageView turns rows into InboxMessages. It remembers the folders of a page, which are few,
+// by their numbers.
 type messageView struct {
-	tx        *store.Tx
-	domain    string // whose mailboxes alone count; "": all
-	mailboxes map[uint32]viewedMailbox
+	tx      *store.Tx
+	domain  string // whose mailboxes alone count; "": all
+	folders map[uint32]viewedFolder
 
 	meta        store.Meta // of the message that is shown
 	structure   *msg.View  // the same
@@ -340,10 +389,10 @@ type messageView struct {
 	texts       strings.Builder
 }
 
-type viewedMailbox struct {
-	mailbox  *store.Mailbox
-	validity uint32
-	ids      string // what the ids of its messages begin with
+type viewedFolder struct {
+	mailbox *store.Mailbox
+	folder  *Folder
+	ids     string // what the ids of its messages begin with
 }
 
 // newMessageView makes one, which is freed before the transaction ends.
@@ -352,7 +401,7 @@ func (s *Service) newMessageView(tx *store.Tx) *messageView {
 	if !ok {
 		structure = new(msg.View)
 	}
-	return &messageView{tx: tx, mailboxes: map[uint32]viewedMailbox{}, structure: structure}
+	return &messageView{tx: tx, folders: map[uint32]viewedFolder{}, structure: structure}
 }
 
 func (s *Service) freeMessageView(w *messageView) {
@@ -367,46 +416,49 @@ func (l *inboxList) newView(tx *store.Tx) *messageView {
 	return w
 }
 
-// covers tells whether a mailbox is of the domain that counts.
-func (w *messageView) covers(mailbox uint32) (bool, error) {
+// covers tells whether the folder of a number is of the domain that counts.
+func (w *messageView) covers(num uint32) (bool, error) {
 	if w.domain == "" {
 		return true, nil
 	}
-	b, err := w.mailbox(mailbox)
+	b, err := w.folder(num)
 	return err == nil && b.mailbox.DomainID == w.domain, err
 }
 
-func (w *messageView) mailbox(num uint32) (viewedMailbox, error) {
-	if b, ok := w.mailboxes[num]; ok {
+// folder gives the folder of a number.
+func (w *messageView) folder(num uint32) (viewedFolder, error) {
+	if b, ok := w.folders[num]; ok {
 		return b, nil
 	}
-	mb, err := store.MailboxByNum.Read(w.tx, store.NumKey(num))
+	mailbox, id := w.tx.FolderOfNum(num)
+	mb, err := store.MailboxByNum.Read(w.tx, store.NumKey(mailbox))
 	if err != nil {
-		return viewedMailbox{}, fmt.Errorf("mailbox number %d: %w", num, err)
+		return viewedFolder{}, fmt.Errorf("mailbox number %d: %w", mailbox, err)
 	}
-	f, err := w.tx.Folder(num, store.InboxID)
+	f, err := w.tx.Folder(mailbox, id)
 	if err != nil {
-		return viewedMailbox{}, err
+		return viewedFolder{}, err
 	}
-	w.mailboxes[num] = viewedMailbox{mb, f.UIDValidity, fmt.Sprintf("%s-%d-", mb.ID, f.UIDValidity)}
-	return w.mailboxes[num], nil
+	w.folders[num] = viewedFolder{mb, f, fmt.Sprintf("%s-%d-", mb.ID, f.UIDValidity)}
+	return w.folders[num], nil
 }
 
 // message reads and shows one message; ok is false for those of a mailbox that is being deleted.
 func (w *messageView) message(at store.InboxPos) (out InboxMessage, ok bool, err error) {
-	if b, err := w.mailbox(at.Mailbox); err != nil || b.mailbox.Gone() {
+	b, err := w.folder(at.Num)
+	if err != nil || b.mailbox.Gone() {
 		return out, false, err
 	}
-	m, err := w.tx.Message(at.Mailbox, store.InboxID, at.UID)
+	m, err := w.tx.Message(b.mailbox.Num, b.folder.ID, at.UID)
 	if err != nil {
 		return out, false, err
 	}
-	return w.row(m)
+	return w.row(at.Num, m)
 }
 
-// row shows the message of a row, as message does.
-func (w *messageView) row(m *store.Message) (out InboxMessage, ok bool, err error) {
-	b, err := w.mailbox(m.Mailbox)
+// row shows the message of a row of the folder of a number, as message does.
+func (w *messageView) row(num uint32, m *store.Message) (out InboxMessage, ok bool, err error) {
+	b, err := w.folder(num)
 	if err != nil || b.mailbox.Gone() {
 		return out, false, err
 	}
@@ -415,7 +467,7 @@ func (w *messageView) row(m *store.Message) (out InboxMessage, ok bool, err erro
 }
 
 // show gives a message.
-func (w *messageView) show(b viewedMailbox, m *store.Message) (InboxMessage, error) {
+func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, error) {
 	meta := &w.meta
 	if err := w.tx.ReadMeta(meta, m); err != nil {
 		return InboxMessage{}, err
@@ -430,7 +482,7 @@ func (w *messageView) show(b viewedMailbox, m *store.Message) (InboxMessage, err
 	}
 	id := b.ids + core.UIDText(m.UID)
 	out := InboxMessage{
-		ID: id, UID: id[len(b.ids):], UIDValidity: b.validity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: "INBOX",
+		ID: id, UID: id[len(b.ids):], UIDValidity: b.folder.UIDValidity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: b.folder.Name, EmailID: emailID(m, meta),
 		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
 		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
 		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
@@ -446,6 +498,15 @@ func (w *messageView) show(b viewedMailbox, m *store.Message) (InboxMessage, err
 	}
 	w.addEnvelope(&out, parts[0].Envelope)
 	return out, nil
+}
+
+// emailID names a message as IMAP does (RFC 8474): copies of it, wherever they are moved, have the
+// same one. It is a digest of what goes along with it.
+func emailID(m *store.Message, meta *store.Meta) string {
+	h := sha256.New()
+	h.Write(meta.Structure)
+	h.Write(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint64(nil, uint64(m.Received.UnixMilli())), m.Blob.Length))
+	return "em_" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 func (w *messageView) addEnvelope(out *InboxMessage, e *msg.EnvelopeView) {

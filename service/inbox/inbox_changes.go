@@ -88,26 +88,26 @@ type MessageMarked struct {
 // MarkMessage marks a message of a mailbox read or unread, flagged or not, one of an external
 // mailbox on its server first.
 func (s *Service) MarkMessage(ctx context.Context, who core.Actor, in MarkMessageIn) (*MessageMarked, error) {
-	return s.mark(ctx, byUserID(who, in.UserID), in.MessageID, in.MessageMarks)
+	return s.mark(ctx, in.by(who), in.MessageMarks)
 }
 
 // MarkInboxMessage is MarkMessage by the mailbox's address.
 func (s *Service) MarkInboxMessage(ctx context.Context, who core.Actor, in MarkInboxMessageIn) (*MessageMarked, error) {
-	return s.mark(ctx, byMailbox(who, in.Mailbox), in.MessageID, in.MessageMarks)
+	return s.mark(ctx, in.by(who), in.MessageMarks)
 }
 
-func (s *Service) mark(ctx context.Context, pick boxPicker, uid string, marks MessageMarks) (*MessageMarked, error) {
+func (s *Service) mark(ctx context.Context, p messagePicker, marks MessageMarks) (*MessageMarked, error) {
 	if err := marks.check(); err != nil {
 		return nil, err
 	}
-	mb, m, external, err := s.findExternal(pick, uid)
+	mb, m, external, err := s.findExternal(p)
 	if err != nil {
 		return nil, err
 	}
 	if external {
 		m.Flags, err = s.markRemoteOne(ctx, mb, m.UID, marks)
 	} else {
-		m, err = s.markHere(pick, uid, marks)
+		m, err = s.markHere(p, marks)
 	}
 	if err != nil {
 		return nil, err
@@ -118,10 +118,10 @@ func (s *Service) mark(ctx context.Context, pick boxPicker, uid string, marks Me
 	}, nil
 }
 
-func (s *Service) markHere(pick boxPicker, uid string, marks MessageMarks) (m *store.Message, err error) {
+func (s *Service) markHere(p messagePicker, marks MessageMarks) (m *store.Message, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		var mb *store.Mailbox
-		if mb, m, err = findMessage(tx, pick, uid); err != nil {
+		if mb, _, m, err = p.find(tx); err != nil {
 			return err
 		}
 		if flags := marks.apply(m.Flags); flags != m.Flags {
@@ -133,27 +133,42 @@ func (s *Service) markHere(pick boxPicker, uid string, marks MessageMarks) (m *s
 	return m, err
 }
 
-// MessageDeleted says that a message is gone. MessageID is the UID.
+// MessageDeleted says that a message is gone, or, with Folder and NewUID, that it is in Trash.
+// MessageID is the UID.
 type MessageDeleted struct {
-	Message   string `json:"message" words:"ours"`
-	MessageID string `json:"message_id" words:"ours"`
-	UID       string `json:"uid" words:"ours"`
-	Mailbox   string `json:"mailbox" words:"ours"`
+	Message   string  `json:"message" words:"ours"`
+	MessageID string  `json:"message_id" words:"ours"`
+	UID       string  `json:"uid" words:"ours"`
+	Mailbox   string  `json:"mailbox" words:"ours"`
+	Folder    *string `json:"folder,omitempty" words:"theirs"`
+	NewUID    *string `json:"new_uid,omitempty" words:"ours"`
+}
+
+// DeleteMessageIn is the request of delete_message.
+type DeleteMessageIn struct {
+	MessageIn
+	To string `query:"to" enum:"trash|"`
+}
+
+// DeleteInboxMessageIn is the request of delete_inbox_message.
+type DeleteInboxMessageIn struct {
+	InboxMessageIn
+	To string `query:"to" enum:"trash|"`
 }
 
 // DeleteMessage deletes a message of a mailbox for good, one of an external mailbox on its server
-// first.
-func (s *Service) DeleteMessage(ctx context.Context, who core.Actor, in MessageIn) (*MessageDeleted, error) {
-	return s.deleteMessage(ctx, who, byUserID(who, in.UserID), in.MessageID)
+// first; with to=trash it moves it to Trash, unless it is there already.
+func (s *Service) DeleteMessage(ctx context.Context, who core.Actor, in DeleteMessageIn) (*MessageDeleted, error) {
+	return s.deleteMessage(ctx, who, in.by(who), in.To == roleTrash)
 }
 
 // DeleteInboxMessage is DeleteMessage by the mailbox's address.
-func (s *Service) DeleteInboxMessage(ctx context.Context, who core.Actor, in InboxMessageIn) (*MessageDeleted, error) {
-	return s.deleteMessage(ctx, who, byMailbox(who, in.Mailbox), in.MessageID)
+func (s *Service) DeleteInboxMessage(ctx context.Context, who core.Actor, in DeleteInboxMessageIn) (*MessageDeleted, error) {
+	return s.deleteMessage(ctx, who, in.by(who), in.To == roleTrash)
 }
 
-func (s *Service) deleteMessage(ctx context.Context, who core.Actor, pick boxPicker, uid string) (*MessageDeleted, error) {
-	mb, m, external, err := s.findExternal(pick, uid)
+func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePicker, toTrash bool) (*MessageDeleted, error) {
+	mb, m, external, err := s.findExternal(p)
 	switch {
 	case err != nil:
 	case external:
@@ -161,8 +176,14 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, pick boxPic
 		if left, err = s.deleteRemote(ctx, who, mb, []uint32{m.UID}); err == nil && len(left) > 0 {
 			err = notDeleted(mb)
 		}
+	case toTrash:
+		out, err := s.moveToTrash(who, p)
+		if err != nil || out != nil {
+			return out, err
+		}
+		err = s.deleteHere(who, p)
 	default:
-		err = s.deleteHere(who, pick, uid)
+		err = s.deleteHere(who, p)
 	}
 	if err != nil {
 		return nil, err
@@ -170,9 +191,47 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, pick boxPic
 	return &MessageDeleted{Message: "The message is deleted.", UID: core.UIDText(m.UID), MessageID: core.UIDText(m.UID), Mailbox: mb.Email}, nil
 }
 
-func (s *Service) deleteHere(who core.Actor, pick boxPicker, uid string) error {
+// moveToTrash moves a message to Trash; nil says that it is there.
+func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDeleted, err error) {
+	err = s.Store.Update(func(tx *store.Tx) error {
+		out = nil
+		mb, f, m, err := p.find(tx)
+		if err != nil || roleOf(f) == roleTrash {
+			return err
+		}
+		trash, err := ofRole(tx, mb, roleTrash)
+		if err != nil {
+			return err
+		}
+		moved, err := s.moveOne(tx, mb, m, trash)
+		if err != nil {
+			return err
+		}
+		uid := core.UIDText(moved.UID)
+		out = &MessageDeleted{
+			Message: "The message is in Trash.", UID: core.UIDText(m.UID), MessageID: core.UIDText(m.UID), Mailbox: mb.Email, Folder: &trash.Name, NewUID: &uid,
+		}
+		return auditDeleted(tx, who, mb, m.UID)
+	})
+	return out, err
+}
+
+// moveOne moves a message into another folder of its mailbox, as MOVE of IMAP does.
+func (s *Service) moveOne(tx *store.Tx, mb *store.Mailbox, m *store.Message, to *Folder) (*store.Message, error) {
+	if m.Folder == to.ID {
+		return m, nil
+	}
+	s.changed(tx, mb.Num)
+	moved, err := tx.CopyMessage(m, to.ID)
+	if err != nil {
+		return nil, err
+	}
+	return moved, tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
+}
+
+func (s *Service) deleteHere(who core.Actor, p messagePicker) error {
 	return s.Store.Update(func(tx *store.Tx) error {
-		mb, m, err := findMessage(tx, pick, uid)
+		mb, _, m, err := p.find(tx)
 		if err != nil {
 			return err
 		}
@@ -259,10 +318,15 @@ func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error)
 	return out, nil
 }
 
-// A MessageRef names a message by its UID and the mailbox's address.
+// A MessageRef names a message by its UID in a folder, and the mailbox's address.
 type MessageRef struct {
 	UID     string `json:"uid"`
 	Mailbox string `json:"mailbox"`
+	Folder  string `json:"folder"` // a role or an IMAP name; "": the inbox
+}
+
+func (r MessageRef) inInbox() bool {
+	return r.Folder == "" || r.Folder == roleInbox || strings.EqualFold(r.Folder, InboxName)
 }
 
 // A MessageError says why a message was not changed.
@@ -290,7 +354,9 @@ type MessagesDeleted struct {
 func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in BulkDeleteMessagesIn) (*MessagesDeleted, error) {
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
 		audited: true,
-		local:   func(tx *store.Tx, mailbox, uid uint32) error { return tx.DeleteMessage(mailbox, store.InboxID, uid) },
+		local: func(tx *store.Tx, _ *store.Mailbox, m *store.Message) error {
+			return tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
+		},
 		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
 			left, err := s.deleteRemote(ctx, who, mb, uids)
 			kept := map[uint32]*core.Error{}
@@ -310,30 +376,39 @@ func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in Bul
 type BulkMarkMessagesIn struct {
 	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
 	MessageMarks
+	Junk *bool `json:"junk"` // true: to Junk; false: back to the inbox
 }
 
-// MessagesMarked counts what is marked as was asked, and says why the rest is not.
+// MessagesMarked counts what is marked as was asked, and says why the rest is not, and with junk
+// where the messages are.
 type MessagesMarked struct {
-	Marked int            `json:"marked"`
-	Failed int            `json:"failed"`
-	Errors []MessageError `json:"errors"`
+	Marked  int            `json:"marked"`
+	Failed  int            `json:"failed"`
+	Errors  []MessageError `json:"errors"`
+	Results *[]MovedResult `json:"results,omitempty"`
 }
 
 // BulkMarkMessages marks up to 200 messages read or unread, flagged or not, those of external
 // mailboxes on their servers first; what is not there, or on a server that does not answer, does
 // not hold up the others. One that is marked so already counts as marked.
 func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkMarkMessagesIn) (*MessagesMarked, error) {
-	if err := in.check(); err != nil {
-		return nil, err
+	if in.Junk == nil {
+		if err := in.check(); err != nil {
+			return nil, err
+		}
 	}
+	var results []MovedResult
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
-		repeats: true,
-		local: func(tx *store.Tx, mailbox, uid uint32) error {
-			m, err := tx.Message(mailbox, store.InboxID, uid)
-			if err != nil {
+		repeats: true, begin: func() { results = []MovedResult{} }, stays: in.Junk != nil,
+		local: func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error {
+			if err := tx.SetFlags(m, in.apply(m.Flags), m.Keywords); err != nil || in.Junk == nil {
 				return err
 			}
-			return tx.SetFlags(m, in.apply(m.Flags), m.Keywords)
+			moved, err := s.moveTo(tx, mb, m, map[bool]string{true: roleJunk, false: roleInbox}[*in.Junk])
+			if err == nil {
+				results = append(results, moved)
+			}
+			return err
 		},
 		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
 			rows, err := s.markRemote(ctx, mb, uids, in.remote())
@@ -343,7 +418,11 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 	if err != nil {
 		return nil, err
 	}
-	return &MessagesMarked{done, len(failed), failed}, nil
+	out := &MessagesMarked{Marked: done, Failed: len(failed), Errors: failed}
+	if in.Junk != nil {
+		out.Results = &results
+	}
+	return out, nil
 }
 
 // notMarked says which messages a server did not mark: those that are gone, and those that it keeps
@@ -366,9 +445,11 @@ func notMarked(mb *store.Mailbox, uids []uint32, rows map[uint32]pull.Row, want 
 type bulkChange struct {
 	repeats bool // naming a message twice is no mistake
 	audited bool // in a row for all that is stored here; remote audits each mailbox
+	stays   bool // messages of external mailboxes stay where they are: that is an error
 
-	// local changes one that is stored here; ErrNotFound says that there is none.
-	local func(tx *store.Tx, mailbox, uid uint32) error
+	begin func() // is called when local begins anew; nil: nothing is to do
+	// local changes one that is stored here; an *Error says why that cannot be.
+	local func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error
 	// remote changes some on the server of their mailbox, and says which it left as they were.
 	remote func(ctx context.Context, mb *store.Mailbox, uids []uint32) (kept map[uint32]*core.Error, err error)
 }
@@ -383,9 +464,12 @@ func (s *Service) changeMany(ctx context.Context, who core.Actor, refs []Message
 	var remote []*remoteGroup
 	err = s.Store.Update(func(tx *store.Tx) error {
 		done, failed, remote = 0, []MessageError{}, nil
+		if c.begin != nil {
+			c.begin()
+		}
 		var changed []*store.Mailbox
 		for _, group := range groupRefs(refs) {
-			elsewhere, err := remotePart(tx, who, group, c.repeats)
+			elsewhere, err := remotePart(tx, who, group, c)
 			if err != nil {
 				return err
 			}
@@ -470,19 +554,18 @@ func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, 
 	}
 	s.changed(tx, mb.Num)
 	for _, r := range group {
-		uid, err := strconv.ParseUint(r.UID, 10, 32)
+		_, _, m, err := messagePicker{func(*store.Tx) (*store.Mailbox, error) { return mb, nil }, r.Folder, r.UID}.find(tx)
+		if err == nil {
+			err = c.local(tx, mb, m)
+		}
+		if e, ours := core.AsError(err); ours {
+			failed = append(failed, r.failed(e.Message))
+			continue
+		}
 		if err != nil {
-			uid = 0 // which is no message's
-		}
-		err = c.local(tx, mb.Num, uint32(uid))
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			failed = append(failed, r.failed(core.NotFound("message").Message))
-		case err != nil:
 			return nil, 0, nil, err
-		default:
-			done++
 		}
+		done++
 	}
 	return mb, done, failed, nil
 }
@@ -503,7 +586,7 @@ type remoteRef struct {
 
 // remotePart is a group of messages of an external mailbox, with those that are not there set
 // aside; nil for others.
-func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, repeats bool) (*remoteGroup, error) {
+func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (*remoteGroup, error) {
 	mb, err := byMailbox(who, group[0].Mailbox)(tx)
 	if _, ours := core.AsError(err); ours || err == nil && mb.External == nil {
 		return nil, nil
@@ -514,9 +597,13 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, repeats bool) 
 	g := &remoteGroup{mailbox: mb}
 	seen := map[uint32]bool{}
 	for _, r := range group {
+		if c.stays || !r.inInbox() {
+			g.failed = append(g.failed, r.failed("The mail of "+mb.Email+" is hosted elsewhere: move its messages there."))
+			continue
+		}
 		n, err := strconv.ParseUint(r.UID, 10, 32)
 		uid := uint32(n)
-		if err == nil && (repeats || !seen[uid]) {
+		if err == nil && (c.repeats || !seen[uid]) {
 			_, err = tx.Message(mb.Num, store.InboxID, uid)
 		} else {
 			err = store.ErrNotFound

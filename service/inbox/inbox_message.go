@@ -19,16 +19,18 @@ import (
 // bodyShown is how many bytes of a message's text, and of its HTML, an answer holds.
 const bodyShown = 1 << 20
 
-// MessageIn names a message of a mailbox by its UID.
+// MessageIn names a message of a mailbox by its UID in a folder.
 type MessageIn struct {
 	UserID    string `path:"user_id"`
 	MessageID string `path:"message_id"`
+	Folder    string `query:"folder" max:"255"` // a role or an IMAP name; "": the inbox
 }
 
-// InboxMessageIn names a message by its UID and the mailbox's address.
+// InboxMessageIn names a message by its UID in a folder and the mailbox's address.
 type InboxMessageIn struct {
 	MessageID string `path:"message_id"`
 	Mailbox   string `query:"mailbox"`
+	Folder    string `query:"folder" max:"255"`
 }
 
 // A MessageDetail is a message with what people read of it. HTML is safe to show.
@@ -67,21 +69,40 @@ func byMailbox(who core.Actor, email string) boxPicker {
 	}
 }
 
-// findMessage gives the mailbox and the message of its INBOX with the UID.
-func findMessage(tx *store.Tx, pick boxPicker, uid string) (*store.Mailbox, *store.Message, error) {
-	mb, err := pick(tx)
+// A messagePicker finds the message that a request is about.
+type messagePicker struct {
+	box    boxPicker
+	folder string // a role or an IMAP name
+	uid    string
+}
+
+func (in MessageIn) by(who core.Actor) messagePicker {
+	return messagePicker{byUserID(who, in.UserID), in.Folder, in.MessageID}
+}
+
+func (in InboxMessageIn) by(who core.Actor) messagePicker {
+	return messagePicker{byMailbox(who, in.Mailbox), in.Folder, in.MessageID}
+}
+
+// find gives the mailbox, the folder and the message.
+func (p messagePicker) find(tx *store.Tx) (*store.Mailbox, *Folder, *store.Message, error) {
+	mb, err := p.box(tx)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	n, err := strconv.ParseUint(uid, 10, 32)
+	f, err := findFolder(tx, mb, p.folder)
 	if err != nil {
-		return nil, nil, core.NotFound("message")
+		return nil, nil, nil, err
 	}
-	m, err := tx.Message(mb.Num, store.InboxID, uint32(n))
+	n, err := strconv.ParseUint(p.uid, 10, 32)
+	if err != nil {
+		return nil, nil, nil, core.NotFound("message")
+	}
+	m, err := tx.Message(mb.Num, f.ID, uint32(n))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, core.NotFound("message")
+		return nil, nil, nil, core.NotFound("message")
 	}
-	return mb, m, err
+	return mb, f, m, err
 }
 
 // An opened message is what one snapshot said of it, with its bytes.
@@ -92,17 +113,17 @@ type openedMessage struct {
 }
 
 // openMessage reads a message's rows and opens its bytes, which the caller closes.
-func (s *Service) openMessage(pick boxPicker, uid string) (*openedMessage, error) {
+func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 	o := &openedMessage{}
 	var ref store.BlobRef
 	err := s.Store.View(func(tx *store.Tx) error {
-		_, m, err := findMessage(tx, pick, uid)
+		_, f, m, err := p.find(tx)
 		if err != nil {
 			return err
 		}
 		w := s.newMessageView(tx)
 		defer s.freeMessageView(w)
-		b, err := w.mailbox(m.Mailbox)
+		b, err := w.folder(f.Num)
 		if err != nil {
 			return err
 		}
@@ -122,27 +143,27 @@ func (s *Service) openMessage(pick boxPicker, uid string) (*openedMessage, error
 
 // GetMessage shows one message of a mailbox. It does not mark it read.
 func (s *Service) GetMessage(_ context.Context, who core.Actor, in MessageIn) (*MessageDetail, error) {
-	return s.messageDetail(byUserID(who, in.UserID), in.MessageID)
+	return s.messageDetail(in.by(who))
 }
 
 // GetInboxMessage is GetMessage by the mailbox's address.
 func (s *Service) GetInboxMessage(_ context.Context, who core.Actor, in InboxMessageIn) (*MessageDetail, error) {
-	return s.messageDetail(byMailbox(who, in.Mailbox), in.MessageID)
+	return s.messageDetail(in.by(who))
 }
 
-func (s *Service) messageDetail(pick boxPicker, uid string) (*MessageDetail, error) {
-	o, err := s.openMessage(pick, uid)
+func (s *Service) messageDetail(p messagePicker) (*MessageDetail, error) {
+	o, err := s.openMessage(p)
 	if err != nil {
 		return nil, err
 	}
 	defer o.blob.Close()
 	body, err := msg.ReadBody(o.blob, o.root, bodyShown)
 	if err != nil {
-		return nil, fmt.Errorf("message %s of %s: %w", uid, o.shown.Mailbox, err)
+		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
 	headers, err := msg.Headers(o.blob, o.root)
 	if err != nil {
-		return nil, fmt.Errorf("message %s of %s: %w", uid, o.shown.Mailbox, err)
+		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
 	out := &MessageDetail{InboxMessage: o.shown, Truncated: body.Truncated, Headers: make([]MessageHeader, 0, len(headers))}
 	if body.HasText {
@@ -159,7 +180,7 @@ func (s *Service) messageDetail(pick boxPicker, uid string) (*MessageDetail, err
 
 // GetMessageRaw gives the bytes of a message as they came.
 func (s *Service) GetMessageRaw(_ context.Context, who core.Actor, in MessageIn) (*core.File, error) {
-	o, err := s.openMessage(byUserID(who, in.UserID), in.MessageID)
+	o, err := s.openMessage(in.by(who))
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +198,7 @@ type AttachmentIn struct {
 
 // GetMessageAttachment gives the decoded bytes of an attachment.
 func (s *Service) GetMessageAttachment(_ context.Context, who core.Actor, in AttachmentIn) (*core.File, error) {
-	o, err := s.openMessage(byUserID(who, in.UserID), in.MessageID)
+	o, err := s.openMessage(in.by(who))
 	if err != nil {
 		return nil, err
 	}
@@ -224,13 +245,14 @@ func safeType(contentType string) string {
 type ViewIn struct {
 	UserID string `path:"user_id"`
 	UID    string `path:"uid"`
+	Folder string `query:"folder"`
 	Images string `query:"images" enum:"0|1"` // 1: images that lie elsewhere too
 	Theme  string `query:"theme" enum:"light|dark"`
 }
 
 // ViewMessage makes a document of one message, whoever may read it. It does not mark it read.
 func (s *Service) ViewMessage(_ context.Context, who core.Actor, in ViewIn) (*view.Document, error) {
-	o, err := s.openMessage(byUserID(who, in.UserID), in.UID)
+	o, err := s.openMessage(messagePicker{byUserID(who, in.UserID), in.Folder, in.UID})
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +280,7 @@ func (s *Service) imageLinks(who core.Actor, o *openedMessage, remote bool) func
 	expires := s.imageExpiry()
 	return func(src string) string {
 		scheme, rest, _ := strings.Cut(src, ":")
-		ref := imageRef{Account: who.AccountID, Mailbox: o.shown.UserID, UID: o.shown.UID, Expires: expires}
+		ref := imageRef{Account: who.AccountID, Mailbox: o.shown.UserID, Folder: o.shown.Folder, UID: o.shown.UID, Expires: expires}
 		if strings.EqualFold(scheme, "cid") {
 			id, err := url.PathUnescape(rest)
 			index, ok := inner[id]

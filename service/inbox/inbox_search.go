@@ -10,12 +10,13 @@ import (
 )
 
 const (
-	inboxScan   = 2000     // rows that one request looks at one by one. A page that this cuts short says where to go on
-	inboxPass   = 2500     // rows of other domains that one request passes over
-	inboxMerged = 100      // mailboxes of a domain whose lists are merged; where it has more, others are passed over
-	searchLook  = 200      // messages that one search looks at one by one
-	searchRead  = 16 << 20 // bytes of messages that one request reads
-	searchCost  = 8 << 20  // bytes of the text index that one request reads, about
+	inboxScan     = 2000     // rows that one request looks at one by one. A page that this cuts short says where to go on
+	inboxPass     = 2500     // rows of other domains that one request passes over
+	foldersMerged = 500      // folders of an account whose lists are merged
+	inboxMerged   = 100      // mailboxes of a domain whose lists are merged; where it has more, others are passed over
+	searchLook    = 200      // messages that one search looks at one by one
+	searchRead    = 16 << 20 // bytes of messages that one request reads
+	searchCost    = 8 << 20  // bytes of the text index that one request reads, about
 )
 
 // threadWord is how the text index has a thread: words of texts hold no such character.
@@ -102,11 +103,7 @@ func termsOf(q tokenize.Query) (terms [][]store.TextTerm) {
 // much.
 func (x *inboxSearch) findWaiting() (few bool, err error) {
 	q, scanned := &x.l.query, 0
-	var mailbox uint32
-	if len(q.Mailboxes) == 1 {
-		mailbox = q.Mailboxes[0]
-	}
-	for m := range x.tx.TextWaiting(q.Account, mailbox) {
+	for m := range x.tx.TextWaiting(q.Account, q.Folders) {
 		if scanned++; scanned > inboxScan {
 			return false, nil
 		}
@@ -119,7 +116,7 @@ func (x *inboxSearch) findWaiting() (few bool, err error) {
 }
 
 func comparePlaces(a, b store.InboxPos) int {
-	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Mailbox, b.Mailbox))
+	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
 }
 
 // advance takes the next message from the index.
@@ -207,11 +204,12 @@ func (x *inboxSearch) close() error {
 
 // message gives a message if it is one that is searched for.
 func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed bool) (out InboxMessage, ok bool, err error) {
-	if in, err := shown.covers(at.Mailbox); !in || err != nil {
+	if in, err := shown.covers(at.Num); !in || err != nil {
 		x.passed++
 		return out, false, err
 	}
-	m, err := x.tx.Message(at.Mailbox, store.InboxID, at.UID)
+	mailbox, folder := x.tx.FolderOfNum(at.Num)
+	m, err := x.tx.Message(mailbox, folder, at.UID)
 	if err != nil {
 		return out, false, err
 	}
@@ -223,7 +221,7 @@ func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed boo
 			return out, false, err
 		}
 	}
-	out, ok, err = shown.row(m)
+	out, ok, err = shown.row(at.Num, m)
 	return out, ok && (x.l.author == nil || x.l.author.Matches(out.From)), err
 }
 

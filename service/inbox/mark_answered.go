@@ -70,10 +70,10 @@ func inThread(tx *store.Tx, mb *store.Mailbox, thread string) (found []store.Inb
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	query := store.InboxQuery{Account: mb.AccountNum, Mailboxes: []uint32{mb.Num}}
+	query := store.InboxQuery{Account: mb.AccountNum, Folders: []uint32{mb.Num}}
 	var waiting []store.InboxPos
 	scanned := 0
-	for m := range tx.TextWaiting(mb.AccountNum, mb.Num) {
+	for m := range tx.TextWaiting(mb.AccountNum, []uint32{mb.Num}) {
 		if scanned++; scanned > inboxScan {
 			break
 		}

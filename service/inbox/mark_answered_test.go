@@ -64,7 +64,7 @@ func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
 	if got := i.Answered(bob); len(got) != 0 {
 		t.Errorf("answered in a mailbox that has sent nothing: %v", got)
 	}
-	if _, err := i.Svc.DeleteMessage(context.Background(), servicetest.ActorNum(i.Account, 1), inbox.MessageIn{UserID: ann.ID, MessageID: "2"}); err != nil {
+	if _, err := i.Svc.DeleteMessage(context.Background(), servicetest.ActorNum(i.Account, 1), inbox.DeleteMessageIn{MessageIn: inbox.MessageIn{UserID: ann.ID, MessageID: "2"}}); err != nil {
 		t.Fatal(err)
 	}
 	i.MustSend(ann, answer("<two@far.test>")) // what is gone is no reason not to send

@@ -170,7 +170,7 @@ func (x *indexer) todo() (accounts []uint32, left int, err error) {
 			}
 			if t.Single {
 				left++
-			} else if f, err := tx.Folder(t.Mailbox, store.InboxID); err == nil && f.UIDNext > t.UID {
+			} else if f, err := tx.Folder(tx.FolderOfNum(t.Num)); err == nil && f.UIDNext > t.UID {
 				left += int(f.UIDNext - t.UID)
 			}
 		}
@@ -301,5 +301,5 @@ func (s *Service) searchTexts(ref store.BlobRef, root *msg.Part) ([]string, erro
 }
 
 func placeOf(m *store.Message) store.InboxPos {
-	return store.InboxPos{Received: m.Received, UID: m.UID, Mailbox: m.Mailbox}
+	return store.InboxPos{Received: m.Received, UID: m.UID, Num: m.Num}
 }

@@ -1,0 +1,306 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A MovedResult says where a message is now.
+type MovedResult struct {
+	Mailbox string `json:"mailbox" words:"ours"`
+	UID     string `json:"uid" words:"ours"`
+	Folder  string `json:"folder" words:"theirs"`
+	NewUID  string `json:"new_uid" words:"ours"`
+}
+
+// moveTo moves a message to the folder of a role, or of an IMAP name.
+func (s *Service) moveTo(tx *store.Tx, mb *store.Mailbox, m *store.Message, to string) (MovedResult, error) {
+	f, err := findFolder(tx, mb, to)
+	if e, ours := core.AsError(err); ours && e.Code == "not_found" && slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.name == to }) {
+		f, err = ofRole(tx, mb, to)
+	}
+	if err != nil {
+		return MovedResult{}, err
+	}
+	moved, err := s.moveOne(tx, mb, m, f)
+	if err != nil {
+		return MovedResult{}, err
+	}
+	return MovedResult{mb.Email, core.UIDText(m.UID), f.Name, core.UIDText(moved.UID)}, nil
+}
+
+// BulkMoveMessagesIn is the body of bulk_move_messages.
+type BulkMoveMessagesIn struct {
+	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
+	To       string       `json:"to" required:"true" max:"255"` // a role or an IMAP name
+}
+
+// MessagesMoved counts what was moved and says where it is now, and why the rest is where it was.
+type MessagesMoved struct {
+	Moved   int            `json:"moved"`
+	Failed  int            `json:"failed"`
+	Errors  []MessageError `json:"errors"`
+	Results []MovedResult  `json:"results"`
+}
+
+// BulkMoveMessages moves up to 200 messages into a folder of their mailboxes, all in one
+// transaction.
+func (s *Service) BulkMoveMessages(ctx context.Context, who core.Actor, in BulkMoveMessagesIn) (*MessagesMoved, error) {
+	if in.To == "" || in.To == allMail {
+		return nil, core.Invalid("to", "invalid", "must be a folder: inbox, archive, junk, trash, sent, drafts or an IMAP name")
+	}
+	out := &MessagesMoved{}
+	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
+		stays: true, begin: func() { out.Results = []MovedResult{} },
+		local: func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error {
+			moved, err := s.moveTo(tx, mb, m, in.To)
+			if err == nil {
+				out.Results = append(out.Results, moved)
+			}
+			return err
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Moved, out.Failed, out.Errors = done, len(failed), failed
+	return out, nil
+}
+
+// A MailFolder is a folder of a mailbox.
+type MailFolder struct {
+	ID       string  `json:"id" words:"ours"`
+	Name     string  `json:"name" words:"theirs"`
+	Role     *string `json:"role" enum:"inbox|drafts|sent|archive|junk|trash"`
+	Messages int64   `json:"messages"`
+	Unread   int64   `json:"unread"`
+}
+
+// folderID is the MAILBOXID of a folder (RFC 8474): it stays when the folder is renamed, and no
+// other folder ever gets it.
+func folderID(f *Folder) string { return fmt.Sprintf("fld_%08x", f.Num) }
+
+func folderOut(f *Folder) MailFolder {
+	return MailFolder{folderID(f), f.Name, core.OrNull(roleOf(f)), int64(f.Messages), int64(f.Unseen)}
+}
+
+// ListFolders lists the folders of a mailbox: the standard ones first, then the others by name.
+func (s *Service) ListFolders(_ context.Context, who core.Actor, in core.EmailUserIn) (*core.List[MailFolder], error) {
+	var out []MailFolder
+	err := s.Store.View(func(tx *store.Tx) error {
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		folders, err := tx.Folders(mb.Num)
+		for _, r := range roles {
+			for _, f := range folders {
+				if roleOf(f) == r.name {
+					out = append(out, folderOut(f))
+				}
+			}
+		}
+		others := slices.DeleteFunc(folders, func(f *Folder) bool { return roleOf(f) != "" })
+		slices.SortFunc(others, func(a, b *Folder) int { return strings.Compare(a.Name, b.Name) })
+		for _, f := range others {
+			out = append(out, folderOut(f))
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return core.ListOf(out), nil
+}
+
+// FolderIn names a folder of a mailbox.
+type FolderIn struct {
+	UserID   string `path:"user_id"`
+	FolderID string `path:"folder_id"`
+}
+
+// find gives the mailbox and the folder.
+func (in FolderIn) find(tx *store.Tx, who core.Actor) (*store.Mailbox, *Folder, error) {
+	mb, err := core.ReadMailbox(tx, who, in.UserID)
+	if err != nil {
+		return nil, nil, err
+	}
+	folders, err := tx.Folders(mb.Num)
+	if err != nil {
+		return nil, nil, err
+	}
+	i := slices.IndexFunc(folders, func(f *Folder) bool { return folderID(f) == in.FolderID })
+	if i < 0 {
+		return nil, nil, core.NotFound("folder")
+	}
+	return mb, folders[i], nil
+}
+
+// CreateFolderIn is the request of create_folder.
+type CreateFolderIn struct {
+	UserID string `path:"user_id"`
+	Name   string `json:"name" required:"true"`
+}
+
+// folderError gives errors about folders, which mail clients know by codes of IMAP, the form of the
+// API.
+func folderError(err error) error {
+	e, ours := core.AsError(err)
+	if !ours {
+		return err
+	}
+	switch e.Code {
+	case CodeFolderName:
+		return core.Invalid("name", "invalid", "%s", e.Message)
+	case CodeFolderLimit:
+		return core.Errorf("too_many_items", "%s", e.Message)
+	case CodeFolderRate:
+		return core.Errorf("rate_limited", "%s", e.Message)
+	case CodeFolderNotFound:
+		return core.NotFound("folder")
+	}
+	return err
+}
+
+// CreateMailFolder makes a folder of a mailbox, and those above it that are missing. The error is
+// folder_exists for a name that is in use.
+func (s *Service) CreateMailFolder(_ context.Context, who core.Actor, in CreateFolderIn) (out *MailFolder, err error) {
+	name, err := folderName(in.Name)
+	if err != nil {
+		return nil, folderError(err)
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		if err := createFolder(tx, mb.Num, name, ""); err != nil {
+			return err
+		}
+		f, err := tx.FolderByName(mb.Num, name)
+		if err != nil {
+			return err
+		}
+		made := folderOut(f)
+		out = &made
+		s.changed(tx, mb.Num)
+		return errors.Join(tx.SetSubscribed(f, true), core.Audit(tx, who, folderTarget(mb, f)))
+	})
+	if err != nil {
+		return nil, folderError(err)
+	}
+	return out, nil
+}
+
+func folderTarget(mb *store.Mailbox, f *Folder) store.AuditTarget {
+	return store.AuditTarget{Type: "folder", ID: folderID(f), Name: mb.Email}
+}
+
+// UpdateFolderIn is the request of update_folder.
+type UpdateFolderIn struct {
+	FolderIn
+	Name *string `json:"name"`
+}
+
+func folderProtected(f *Folder) error {
+	return core.Errorf("folder_protected", "%s is a standard folder: it can be neither renamed nor deleted.", f.Name)
+}
+
+// UpdateMailFolder renames a folder, and with it all below it.
+func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateFolderIn) (out *MailFolder, err error) {
+	if in.Name == nil {
+		return nil, core.Errorf("nothing_to_update", "Give a name.")
+	}
+	name, err := folderName(*in.Name)
+	if err != nil {
+		return nil, folderError(err)
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		mb, f, err := in.find(tx, who)
+		if err != nil {
+			return err
+		}
+		if roleOf(f) != "" {
+			return folderProtected(f)
+		}
+		if f.Name != name {
+			if _, err := renameFolder(tx, mb.Num, f.Name, name); err != nil {
+				return err
+			}
+		}
+		s.changed(tx, mb.Num)
+		now, err := tx.Folder(mb.Num, f.ID)
+		if err != nil {
+			return err
+		}
+		renamed := folderOut(now)
+		out = &renamed
+		return core.Audit(tx, who, folderTarget(mb, f))
+	})
+	if err != nil {
+		return nil, folderError(err)
+	}
+	return out, nil
+}
+
+// FolderDeleted says that a folder is gone.
+type FolderDeleted struct {
+	Message string `json:"message" words:"ours"`
+	ID      string `json:"id" words:"ours"`
+}
+
+// DeleteMailFolder deletes a folder; its messages go to Trash, some in each transaction.
+func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in FolderIn) (*FolderDeleted, error) {
+	out := &FolderDeleted{ID: in.FolderID}
+	for done := false; !done; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		err := s.Store.Update(func(tx *store.Tx) error {
+			mb, f, err := in.find(tx, who)
+			if err != nil {
+				return err
+			}
+			if roleOf(f) != "" {
+				return folderProtected(f)
+			}
+			folders, err := tx.Folders(mb.Num)
+			if err != nil {
+				return err
+			}
+			if slices.ContainsFunc(folders, func(o *Folder) bool { return strings.HasPrefix(o.Name, f.Name+folderSeparator) }) {
+				return core.Errorf(CodeFolderHasChildren, "Delete the folders below %s first.", f.Name)
+			}
+			trash, err := ofRole(tx, mb, roleTrash)
+			if err != nil {
+				return err
+			}
+			n := 0
+			for m := range tx.Messages(mb.Num, f.ID, 1, maxUID) {
+				if n++; n > perWrite {
+					return nil
+				}
+				if _, err := s.moveOne(tx, mb, &m, trash); err != nil {
+					return err
+				}
+			}
+			done = true
+			out.Message = fmt.Sprintf("The folder %s is deleted. Its messages are in Trash.", f.Name)
+			if _, err := tx.DeleteFolder(mb.Num, f.ID, 1); err != nil {
+				return err
+			}
+			s.changed(tx, mb.Num)
+			return core.Audit(tx, who, folderTarget(mb, f))
+		})
+		if err != nil {
+			return nil, folderError(err)
+		}
+	}
+	return out, nil
+}
