@@ -428,7 +428,7 @@ func TestExamplesOfTheFileAreTaken(t *testing.T) {
 		}
 	}
 	blocks := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 13 {
+	if len(blocks) != 14 {
 		t.Errorf("%d examples", len(blocks))
 	}
 	for _, b := range blocks {
