@@ -19,10 +19,10 @@ type Marks struct {
 
 // An InboxQuery selects messages of INBOX folders, or of some folders.
 type InboxQuery struct {
-	Account uint32    // of the INBOX of all its mailboxes; not looked at where Folders are given
-	Folders []uint32  // the numbers of these folders only, if there are any: at most some hundred, each once
-	Before    InboxPos  // only what is older than this place; zero: from the newest
-	From, To  time.Time // received from From until before To; zero: open
+	Account  uint32    // of the INBOX of all its mailboxes; not looked at where Folders are given
+	Folders  []uint32  // the numbers of these folders only, if there are any: at most some hundred, each once
+	Before   InboxPos  // only what is older than this place; zero: from the newest
+	From, To time.Time // received from From until before To; zero: open
 
 	Seen, Attachments, Warmup, Flagged *bool // nil: either
 }
@@ -59,11 +59,11 @@ type inboxWalk struct {
 // An inboxHead is the newest message of a class that the walk has not had.
 type inboxHead struct {
 	num    uint32 // of the folder of all its messages; 0: keys tell
-	prefix  []byte
-	c       *bolt.Cursor
-	key     []byte
-	place   []byte // the end of key; nil: there are no more
-	value   []byte
+	prefix []byte
+	c      *bolt.Cursor
+	key    []byte
+	place  []byte // the end of key; nil: there are no more
+	value  []byte
 }
 
 func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
