@@ -18,7 +18,7 @@ import (
 // nothing, send, mark or fetch.
 var notAudited = []string{
 	"search_domains_bulk", "check_provider", "generate_names", "send_email", "send_email_batch", "preview_message_template", "retry_message", "mark_message", "mark_inbox_message",
-	"bulk_mark_messages", "bulk_move_messages", "refresh_email_user_inbox", "refresh_inbox",
+	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "refresh_email_user_inbox", "refresh_inbox",
 }
 
 // changes has a request that takes effect for every other operation, in the order in which they are

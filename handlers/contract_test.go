@@ -370,7 +370,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		search_domains_bulk suggest_domains check_provider list_custom_dns_records list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
-		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders`},
+		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders get_me`},
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
 		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages bulk_mark_messages mark_inbox_message delete_inbox_message
 		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template
@@ -382,6 +382,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		create_credential delete_credential create_smtp_credential delete_smtp_credential`},
 	{"read", "owner", "get_health"}, // of the first account alone
 	{"read", "owner admin", "list_audit list_credentials list_smtp_credentials"},
+	{"write", "mailbox", "update_me change_my_password"},
 	{"admin", "owner admin", "invite_team_user delete_team_user"},
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
@@ -168,6 +169,13 @@ func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailbox
 		return nil, err
 	}
 	return would("send a copy of all mail to %s to %s", mb.Email, in.ForwardTo.Value)
+}
+
+func (i intents) updateMe(_ context.Context, who core.Actor, in accounts.UpdateMeIn) (*intent, error) {
+	if in.ForwardTo.Value == "" {
+		return nil, nil
+	}
+	return would("send all mail to %s on to %s", who.Email, in.ForwardTo.Value)
 }
 
 func (i intents) createCredential(ctx context.Context, who core.Actor, in mailboxes.CreateCredentialIn) (*intent, error) {

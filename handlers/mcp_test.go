@@ -160,7 +160,7 @@ func TestToolsDependOnScopeAndRole(t *testing.T) {
 		}
 		permitted := 0
 		for _, o := range b.server.assistants.tools {
-			if (name != "read" || o.scope == "read") && (name != "member" || slices.Contains(o.roles, "member")) && (name == "admin" || o.scope != "admin") {
+			if slices.Contains(o.roles, map[bool]string{true: "member", false: "owner"}[name == "member"]) && (name != "read" || o.scope == "read") && (name != "member" || slices.Contains(o.roles, "member")) && (name == "admin" || o.scope != "admin") {
 				permitted++
 			}
 		}

@@ -66,6 +66,7 @@ var confirmTexts = map[string]string{
 	"create_group":            "A member elsewhere",
 	"update_group":            "A member elsewhere",
 	"create_credential":       "It",
+	"update_me":               "A forward_to",
 	"create_smtp_credential":  "It",
 	"delete_domain":           "It",
 	"set_forward":             "It",

@@ -439,7 +439,7 @@ var prefixes = map[string]string{
 	"request_id": "req", "template_id": "tpl", "token_id": "tok", "webhook_id": "wh", "user_id": "eu|usr", "user_ids": "eu",
 	"Account.id": "acc", "AccountToken.id": "tok", "AccountUser.id": "usr", "CustomDNSRecord.id": "rec", "CustomDNSRecordDeleted.deleted": "rec", "DMARCReport.id": "rep",
 	"Deleted.id": "tok", "Delivery.id": "dlv", "Domain.id": "dom", "EmailUser.id": "eu", "EmailUserCreated.id": "eu", "EventEnvelope.id": "evt", "JobResource.id": "dom",
-	"JobResponse.id": "job", "SentMessage.id": "out", "SentMessageDetail.id": "out", "TLSReport.id": "rep", "TeamUser.id": "usr", "TeamUserDeleted.id": "usr",
+	"JobResponse.id": "job", "SentMessage.id": "out", "SentMessageDetail.id": "out", "TLSReport.id": "rep", "TeamUser.id": "usr", "MeUser.id": "usr", "TeamUserDeleted.id": "usr",
 	"TeamUserInvited.id": "usr", "TeamUserUpdated.id": "usr", "Template.id": "tpl", "Token.id": "tok", "TokenCreated.id": "tok", "Webhook.id": "wh", "WebhookCreated.id": "wh",
 	"WebhookDeleted.id": "wh", "WebhookSecret.id": "wh", "AuditRow.id": "aud", "AuditActor.id": "tok", "AuditTarget.id": "dom",
 	"SentRecipient.id": "out", "DeliveredData.id": "out", "DelayedData.id": "out", "MessageTemplate.id": "mtl", "Group.id": "grp", "GroupDeleted.id": "grp", "group_id": "grp", "Credential.id": "cred", "CredentialCreated.id": "cred", "CredentialDeleted.id": "cred", "credential_id": "cred", "MessageTemplateDeleted.id": "mtl",

@@ -45,6 +45,11 @@ func operations(s *service.Service) []op {
 		{name: "delete_token", method: "DELETE", path: "/v1/auth/tokens/{token_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteToken)},
 		{name: "list_audit", method: "GET", path: "/v1/audit", status: 200, scope: "read", roles: managers, call: with(s.ListAudit)},
 
+		// Whoever asks.
+		{name: "get_me", method: "GET", path: "/v1/me", status: 200, scope: "read", roles: people, call: plain(s.GetMe), own: true},
+		{name: "update_me", method: "PATCH", path: "/v1/me", status: 200, scope: "write", roles: mailboxOnly, call: with(s.UpdateMe), own: true, confirm: askFirst(i.updateMe)},
+		{name: "change_my_password", method: "POST", path: "/v1/me/password", status: 200, scope: "write", roles: mailboxOnly, call: with(s.ChangeMyPassword), own: true},
+
 		// The people who share the account.
 		{name: "list_team_users", method: "GET", path: "/v1/account/users", status: 200, scope: "read", roles: everyone, call: plain(s.ListTeamUsers)},
 		{name: "invite_team_user", method: "POST", path: "/v1/account/users/invite", status: 200, scope: "admin", roles: managers, call: with(s.InviteTeamUser)},
@@ -96,8 +101,8 @@ func operations(s *service.Service) []op {
 		{name: "set_universal_inbox", method: "POST", path: "/v1/account/universal-inbox", status: 200, scope: "write", roles: managers, call: with(s.SetUniversalInbox)},
 
 		// Jobs.
-		{name: "list_jobs", method: "GET", path: "/v1/jobs", status: 200, scope: "read", roles: everyone, call: with(s.ListJobs)},
-		{name: "get_job", method: "GET", path: "/v1/jobs/{job_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetJob)},
+		{name: "list_jobs", method: "GET", path: "/v1/jobs", status: 200, scope: "read", roles: people, call: with(s.ListJobs)},
+		{name: "get_job", method: "GET", path: "/v1/jobs/{job_id}", status: 200, scope: "read", roles: people, call: with(s.GetJob)},
 
 		// Mailboxes, which the interface calls email users.
 		{name: "list_email_users", method: "GET", path: "/v1/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListEmailUsers)},
@@ -106,16 +111,16 @@ func operations(s *service.Service) []op {
 		{name: "create_email_users_bulk", method: "POST", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.CreateEmailUsersBulk)},
 		{name: "delete_email_users_bulk", method: "DELETE", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), confirm: askFirst(i.deleteEmailUsers)},
 		{name: "delete_email_users_bulk", method: "POST", path: "/v1/email-users/bulk-delete", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), alias: true, confirm: askFirst(i.deleteEmailUsers)},
-		{name: "get_email_user", method: "GET", path: "/v1/email-users/{user_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetEmailUser)},
+		{name: "get_email_user", method: "GET", path: "/v1/email-users/{user_id}", status: 200, scope: "read", roles: people, call: with(s.GetEmailUser)},
 		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser)},
 		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser)},
 		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld)},
 		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers)},
 
 		// Passwords beside that of a mailbox, and those of domains.
-		{name: "list_credentials", method: "GET", path: "/v1/email-users/{user_id}/credentials", status: 200, scope: "read", roles: managers, call: with(s.ListCredentials)},
-		{name: "create_credential", method: "POST", path: "/v1/email-users/{user_id}/credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateCredential), confirm: askFirst(i.createCredential)},
-		{name: "delete_credential", method: "DELETE", path: "/v1/email-users/{user_id}/credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteCredential)},
+		{name: "list_credentials", method: "GET", path: "/v1/email-users/{user_id}/credentials", status: 200, scope: "read", roles: holders, call: with(s.ListCredentials), own: true},
+		{name: "create_credential", method: "POST", path: "/v1/email-users/{user_id}/credentials", status: 201, scope: "write", roles: holders, call: with(s.CreateCredential), own: true, confirm: askFirst(i.createCredential)},
+		{name: "delete_credential", method: "DELETE", path: "/v1/email-users/{user_id}/credentials/{credential_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteCredential), own: true},
 		{name: "list_smtp_credentials", method: "GET", path: "/v1/domains/{domain_id}/smtp-credentials", status: 200, scope: "read", roles: managers, call: with(s.ListSMTPCredentials)},
 		{name: "create_smtp_credential", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateSMTPCredential), confirm: askFirst(i.createSMTPCredential)},
 		{name: "delete_smtp_credential", method: "DELETE", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteSMTPCredential)},
@@ -144,46 +149,46 @@ func operations(s *service.Service) []op {
 
 		// Exports.
 		{name: "create_export", method: "POST", path: "/v1/export", status: 200, scope: "write", roles: managers, call: with(s.CreateExport)},
-		{name: "import_messages", method: "POST", path: "/v1/email-users/{user_id}/import", status: 202, scope: "write", roles: managers, call: with(s.ImportMail), upload: mailUpload(s)},
-		{name: "export_messages", method: "POST", path: "/v1/email-users/{user_id}/export", status: 202, scope: "write", roles: managers, call: with(s.ExportMail)},
+		{name: "import_messages", method: "POST", path: "/v1/email-users/{user_id}/import", status: 202, scope: "write", roles: holders, call: with(s.ImportMail), upload: mailUpload(s)},
+		{name: "export_messages", method: "POST", path: "/v1/email-users/{user_id}/export", status: 202, scope: "write", roles: holders, call: with(s.ExportMail)},
 		{name: "list_export_formats", method: "GET", path: "/v1/export/formats", status: 200, scope: "read", roles: everyone, call: plain(s.ListExportFormats)},
 
 		// The installation.
 		{name: "get_health", method: "GET", path: "/v1/health", status: 200, scope: "read", roles: owners, call: plain(s.GetHealth)},
 
 		// Mail in mailboxes.
-		{name: "list_email_user_inbox", method: "GET", path: "/v1/email-users/{user_id}/inbox", status: 200, scope: "read", roles: everyone, call: with(s.ListEmailUserInbox)},
-		{name: "refresh_email_user_inbox", method: "POST", path: "/v1/email-users/{user_id}/inbox/refresh", status: 200, scope: "write", roles: everyone, call: with(s.RefreshEmailUserInbox)},
-		{name: "get_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetMessage)},
-		{name: "get_message_raw", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/raw", status: 200, scope: "read", roles: everyone, call: with(s.GetMessageRaw)},
-		{name: "get_message_attachment", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}", status: 200, scope: "read", roles: everyone, call: with(s.GetMessageAttachment)},
-		{name: "mark_message", method: "PATCH", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.MarkMessage)},
-		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteMessage)},
-		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: everyone, call: with(s.ListInbox)},
+		{name: "list_email_user_inbox", method: "GET", path: "/v1/email-users/{user_id}/inbox", status: 200, scope: "read", roles: people, call: with(s.ListEmailUserInbox)},
+		{name: "refresh_email_user_inbox", method: "POST", path: "/v1/email-users/{user_id}/inbox/refresh", status: 200, scope: "write", roles: people, call: with(s.RefreshEmailUserInbox)},
+		{name: "get_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetMessage)},
+		{name: "get_message_raw", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/raw", status: 200, scope: "read", roles: people, call: with(s.GetMessageRaw)},
+		{name: "get_message_attachment", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}", status: 200, scope: "read", roles: people, call: with(s.GetMessageAttachment)},
+		{name: "mark_message", method: "PATCH", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkMessage)},
+		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMessage)},
+		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: people, call: with(s.ListInbox)},
 		{name: "refresh_inbox", method: "POST", path: "/v1/inbox/refresh", status: 200, scope: "write", roles: everyone, call: plain(s.RefreshInbox)},
-		{name: "bulk_delete_messages", method: "POST", path: "/v1/inbox/bulk-delete", status: 200, scope: "write", roles: everyone, call: with(s.BulkDeleteMessages), confirm: askFirst(i.deleteMessages)},
-		{name: "bulk_mark_messages", method: "POST", path: "/v1/inbox/bulk-mark", status: 200, scope: "write", roles: everyone, call: with(s.BulkMarkMessages)},
-		{name: "bulk_move_messages", method: "POST", path: "/v1/inbox/bulk-move", status: 200, scope: "write", roles: everyone, call: with(s.BulkMoveMessages)},
-		{name: "get_inbox_message", method: "GET", path: "/v1/inbox/{message_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetInboxMessage)},
-		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.MarkInboxMessage)},
-		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteInboxMessage)},
+		{name: "bulk_delete_messages", method: "POST", path: "/v1/inbox/bulk-delete", status: 200, scope: "write", roles: people, call: with(s.BulkDeleteMessages), confirm: askFirst(i.deleteMessages)},
+		{name: "bulk_mark_messages", method: "POST", path: "/v1/inbox/bulk-mark", status: 200, scope: "write", roles: people, call: with(s.BulkMarkMessages)},
+		{name: "bulk_move_messages", method: "POST", path: "/v1/inbox/bulk-move", status: 200, scope: "write", roles: people, call: with(s.BulkMoveMessages)},
+		{name: "get_inbox_message", method: "GET", path: "/v1/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetInboxMessage)},
+		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkInboxMessage)},
+		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteInboxMessage)},
 
 		// Folders of mailboxes.
-		{name: "list_folders", method: "GET", path: "/v1/email-users/{user_id}/folders", status: 200, scope: "read", roles: everyone, call: with(s.ListFolders)},
-		{name: "create_folder", method: "POST", path: "/v1/email-users/{user_id}/folders", status: 201, scope: "write", roles: everyone, call: with(s.CreateMailFolder)},
-		{name: "update_folder", method: "PATCH", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateMailFolder)},
-		{name: "delete_folder", method: "DELETE", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteMailFolder)},
+		{name: "list_folders", method: "GET", path: "/v1/email-users/{user_id}/folders", status: 200, scope: "read", roles: people, call: with(s.ListFolders)},
+		{name: "create_folder", method: "POST", path: "/v1/email-users/{user_id}/folders", status: 201, scope: "write", roles: people, call: with(s.CreateMailFolder)},
+		{name: "update_folder", method: "PATCH", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.UpdateMailFolder)},
+		{name: "delete_folder", method: "DELETE", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMailFolder)},
 
 		// Sent mail.
-		{name: "send_email", method: "POST", path: "/v1/email-users/{user_id}/inbox/send", status: 200, scope: "write", roles: everyone, call: with(s.SendEmail), body: largestSend, strict: true},
+		{name: "send_email", method: "POST", path: "/v1/email-users/{user_id}/inbox/send", status: 200, scope: "write", roles: people, call: with(s.SendEmail), body: largestSend, strict: true},
 		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage)},
-		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: everyone, call: with(s.ListMessages)},
-		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetSentMessage)},
-		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: everyone, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch)},
+		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: people, call: with(s.ListMessages)},
+		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: people, call: with(s.GetSentMessage)},
+		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: people, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch)},
 		{name: "get_reputation", method: "GET", path: "/v1/reputation", status: 200, scope: "read", roles: everyone, call: with(s.GetReputation)},
-		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateScheduledMessage), strict: true},
-		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: everyone, call: with(s.RetryMessage)},
-		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: everyone, call: with(s.CancelMessage)},
+		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: people, call: with(s.UpdateScheduledMessage), strict: true},
+		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: people, call: with(s.RetryMessage)},
+		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: people, call: with(s.CancelMessage)},
 		{name: "list_suppressions", method: "GET", path: "/v1/suppressions", status: 200, scope: "read", roles: everyone, call: with(s.ListSuppressions)},
 		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression)},
 		{name: "import_suppressions", method: "POST", path: "/v1/suppressions/import", status: 200, scope: "write", roles: managers, call: with(s.ImportSuppressions), body: largestList, csv: true, strict: true},
@@ -206,6 +211,7 @@ type op struct {
 	upload *uploader // takes a file in the place of a JSON body; nil: nothing does
 	csv    bool      // takes a CSV file in the place of a JSON body: it is the body's field csv
 	alias  bool      // another way to the operation of the row before
+	own    bool      // the person of a mailbox does it, and no token of the mailbox
 	strict bool      // an unknown body field is an error, since the operation spends money or sends mail
 
 	// confirm says what a call would do that a person must agree to; nil if this call needs no
@@ -218,6 +224,11 @@ var (
 	everyone = []string{"owner", "admin", "member"}
 	managers = []string{"owner", "admin"}
 	owners   = []string{"owner"}
+
+	// With the person of a mailbox, who sees it alone.
+	people      = []string{"owner", "admin", "member", "mailbox"}
+	holders     = []string{"owner", "admin", "mailbox"}
+	mailboxOnly = []string{"mailbox"}
 )
 
 // A caller is a service method with its types hidden.
@@ -267,13 +278,21 @@ func callerOf(method any) caller {
 
 // permit is the one place where the coarse permission of a row is asked for, see operations.
 func (o *op) permit(who core.Actor) error {
+	wrongRole := func() error {
+		return core.Errorf("forbidden_role", "The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.name)
+	}
+	if who.Role == "mailbox" && !slices.Contains(o.roles, who.Role) { // whatever its session may do
+		return wrongRole()
+	}
 	if !who.Can(o.scope) {
 		return core.Errorf("insufficient_scope",
 			"This token lacks the %q permission that %s needs. Use a token that has it.", o.scope, o.name)
 	}
+	if o.own && who.Role == "mailbox" && who.TokenKind != core.SessionKind {
+		return core.Errorf("forbidden_role", "This token reads and sends mail of a mailbox. %s is for its person, who signs in.", o.name)
+	}
 	if !slices.Contains(o.roles, who.Role) {
-		return core.Errorf("forbidden_role",
-			"The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.name)
+		return wrongRole()
 	}
 	return nil
 }
@@ -289,7 +308,7 @@ func describedAPI(ops []op, url string) openapi.API {
 
 func (o *op) described() openapi.Operation {
 	return openapi.Operation{
-		Name: o.name, Method: o.method, Path: o.path, Status: o.status, Scope: o.scope, Roles: o.roles, Restricted: !slices.Equal(o.roles, everyone),
+		Name: o.name, Method: o.method, Path: o.path, Status: o.status, Scope: o.scope, Roles: o.roles, Restricted: o.own || !slices.Equal(o.roles, people),
 		Strict: o.strict, Alias: o.alias, In: o.call.in, Out: o.call.out,
 	}
 }

@@ -340,6 +340,9 @@ POST /v1/email-users/{user_id}/folders create_folder
 PATCH /v1/email-users/{user_id}/folders/{folder_id} update_folder
 DELETE /v1/email-users/{user_id}/folders/{folder_id} delete_folder
 POST /v1/inbox/bulk-move bulk_move_messages
+GET /v1/me get_me
+PATCH /v1/me update_me
+POST /v1/me/password change_my_password
 GET /v1/groups list_groups
 POST /v1/groups create_group
 GET /v1/groups/{group_id} get_group

@@ -40,7 +40,7 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: everyone}, raw: s.stream, tokens: true},
 		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
 		{op: op{action: "end_session", method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.EndSession)}},
-		{op: op{action: "update_profile", method: "PATCH", path: "/session/profile", status: 200, call: with(s.svc.UpdateProfile)}},
+		{op: op{action: "update_profile", method: "PATCH", path: "/session/profile", status: 200, scope: "read", roles: everyone, call: with(s.svc.UpdateProfile)}},
 		{op: op{action: "start_totp", method: "POST", path: "/session/totp", status: 200, call: with(s.svc.StartTOTP)}},
 		{op: op{action: "confirm_totp", method: "POST", path: "/session/totp/confirm", status: 200, call: with(s.svc.ConfirmTOTP)}},
 		{op: op{action: "delete_totp", method: "DELETE", path: "/session/totp", status: 200, call: with(s.svc.DropTOTP)}},
@@ -52,8 +52,8 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, anonymous: true},
 		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, anonymous: true},
 		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, anonymous: true},
-		{op: op{method: "GET", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
-		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: everyone}, raw: s.viewMessage},
+		{op: op{method: "GET", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
+		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
 	} {
 		row.name = row.method + " " + row.path
 		if routes[row.path] == nil {

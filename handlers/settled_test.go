@@ -180,7 +180,7 @@ func TestNullInAPatch(t *testing.T) {
 	}
 	seen := 0
 	for _, o := range b.server.ops {
-		if o.method != "PATCH" {
+		if o.method != "PATCH" || o.name == "update_me" { // which is for the person of a mailbox
 			continue
 		}
 		path, ok := paths[o.name]

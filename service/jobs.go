@@ -56,7 +56,7 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 		Filters:   []string{in.Status, in.Type, domain, since.String()},
 		Prefilter: core.HasTexts(in.Status, in.Type, domain),
 		Keep: func(j *store.Job) bool {
-			return (in.Status == "" || j.State == in.Status) && (in.Type == "" || j.Kind == in.Type) &&
+			return mayKnow(who, j) && (in.Status == "" || j.State == in.Status) && (in.Type == "" || j.Kind == in.Type) &&
 				(domain == "" || aboutDomain(j.Resource, domain))
 		},
 		Until: func(j *store.Job) bool { return !since.IsZero() && !j.CreatedAt.After(since) },
@@ -64,6 +64,12 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 	}
 	page, err := l.Page(s.Core, who, in.PageIn)
 	return &JobsOut{Page: page}, err
+}
+
+// mayKnow tells whether a job may be known: that of a mailbox is one of those that its person
+// started, or that are about it.
+func mayKnow(who core.Actor, j *store.Job) bool {
+	return who.MailboxID == "" || j.CreatedBy == who.UserID || j.Resource.ID == who.MailboxID
 }
 
 // aboutDomain tells whether a job's resource is the domain of the name or id, or a mailbox of that
@@ -88,7 +94,7 @@ func (s *Service) GetJob(ctx context.Context, who core.Actor, in GetJobIn) (*cor
 		j, err = store.Jobs.Get(tx, in.ID)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) || err == nil && (j.AccountID != who.AccountID || !j.Visible) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && (j.AccountID != who.AccountID || !j.Visible || !mayKnow(who, j)) {
 		return nil, core.NotFound("job")
 	}
 	if err == nil && in.Wait != nil && !j.Ended() {

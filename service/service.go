@@ -105,6 +105,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	d.Hooks = domains.Hooks{
 		CancelMail: t.CancelMailOf, ResumeSending: p.ResumeDomain, EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
 	}
+	m.Hooks.PersonOf = a.PersonOf
 	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains, LetEnd: d.LetEnd}
 	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
 	l := health.New(c)

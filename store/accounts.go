@@ -57,6 +57,7 @@ type User struct {
 	Email        string // lower-case
 	FirstName    string
 	LastName     string
+	MailboxID    string `json:",omitempty"` // whose person it is; "": a team user
 	Role         string // one of the UserRole… constants
 	Status       string // one of the User… constants
 	PasswordHash string // argon2id, PHC form; "" while none is set
@@ -83,6 +84,8 @@ const (
 	UserRoleOwner  = "owner"  // the one to whom the account belongs
 	UserRoleAdmin  = "admin"  // manages the team and its tokens, but for owners and other admins
 	UserRoleMember = "member" // works with domains and mail
+	// UserRoleMailbox is of whoever has a mailbox and sees nothing else.
+	UserRoleMailbox = "mailbox"
 )
 
 // A Forgot is a link that was sent by mail to somebody who forgot a password.
@@ -109,14 +112,28 @@ type Passkey struct {
 	LastUsedAt time.Time
 }
 
-// Users keeps the team users of every account.
+// Users keeps the team users of every account, and the people of mailboxes, of whom there is a
+// record from their first sign-in on: it has their second factor and passkeys, and the mailbox has
+// their password.
 var (
 	Users = newTable("user", func(u *User) string { return u.ID }).
 		watched(func(_ *Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} }).sealed((*User).secrets)
-	UserByEmail    = Users.unique("email", func(u *User) string { return u.Email })
+	// UserByEmail finds team users alone, and so does UsersByAccount.
+	UserByEmail = Users.unique("email", func(u *User) string {
+		if u.MailboxID != "" {
+			return ""
+		}
+		return u.Email
+	})
+	UserByMailbox  = Users.unique("mailbox", func(u *User) string { return u.MailboxID })
 	UserByReset    = Users.unique("reset", func(u *User) string { return u.ResetHash })
 	UserByForgot   = Users.unique("forgot", forgotHash)
-	UsersByAccount = Users.index("account", func(u *User) string { return u.AccountID })
+	UsersByAccount = Users.index("account", func(u *User) string {
+		if u.MailboxID != "" {
+			return ""
+		}
+		return u.AccountID
+	})
 )
 
 func forgotHash(u *User) string {
@@ -128,20 +145,21 @@ func forgotHash(u *User) string {
 
 // A Token is an API credential. Only the SHA-256 of its value is kept.
 type Token struct {
-	ID          string // tok_…
-	AccountID   string
-	UserID      string // whom it acts for
-	Name        string
-	Hash        string // SHA-256 of the whole token, hex
-	Prefix      string // first 12 characters of the token
-	Permissions []string
-	Kind        string // one of the TokenKind… constants
-	CreatedAt   time.Time
-	ExpiresAt   time.Time // zero: never
-	LastUsedAt  time.Time
-	LastUsedIP  string
-	UserAgent   string    `json:",omitempty"` // of a session: the browser that signed in
-	RevokedAt   time.Time // kept for a while after revocation, so that its use can be told apart
+	ID           string // tok_…
+	AccountID    string
+	UserID       string // whom it acts for
+	CredentialID string `json:",omitempty"` // of the mailbox that it came with; "": it came by itself
+	Name         string
+	Hash         string // SHA-256 of the whole token, hex
+	Prefix       string // first 12 characters of the token
+	Permissions  []string
+	Kind         string // one of the TokenKind… constants
+	CreatedAt    time.Time
+	ExpiresAt    time.Time // zero: never
+	LastUsedAt   time.Time
+	LastUsedIP   string
+	UserAgent    string    `json:",omitempty"` // of a session: the browser that signed in
+	RevokedAt    time.Time // kept for a while after revocation, so that its use can be told apart
 }
 
 // Kinds of a token.

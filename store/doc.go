@@ -166,6 +166,7 @@
 //	user.email               unique: address
 //	user.reset               unique: hash of a reset token
 //	user.forgot              unique: hash of a token that was sent by mail
+//	user.mailbox             unique: mailbox, of its person
 //	user.account             account
 //	token                    tok_… → Token
 //	token.hash               unique: hash of the token

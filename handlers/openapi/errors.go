@@ -222,6 +222,7 @@ var errorCodes = []errorCode{
 	{403, "daily_send_limit_reached", "the mailbox, its domain or its account has reached its limit of recipients for this day"},
 	{403, "new_recipient_limit_reached", "the mailbox, its domain or its account has reached its limit of new recipients for this day"},
 	{403, "sending_paused", "the mailbox or its domain cannot send until an owner or admin resumes it"},
+	{403, "wrong_password", "the current password is another one"},
 	{403, "account_suspended", "the operator of this installation has suspended the account"},
 	{404, "not_found", "it does not exist in this account"},
 	{405, "method_not_allowed", "the path has other methods; see the header Allow"},
@@ -257,7 +258,7 @@ var errorCodes = []errorCode{
 var otherCodes = map[int][]string{
 	400: {"append_too_large", "edge_token_invalid", "folder_name_invalid", "invalid_code", "keywords_invalid", "message_empty"},
 	401: {"invalid_credentials", "second_factor_required"},
-	403: {"cross_origin", "folder_limit_reached", "forbidden", "forbidden_origin", "https_required", "mailbox_closed", "mailbox_unavailable", "wrong_password"},
+	403: {"cross_origin", "folder_limit_reached", "forbidden", "forbidden_origin", "https_required", "mailbox_closed", "mailbox_unavailable"},
 	404: {"folder_not_found", "zone_not_found"},
 	409: {"already_initialised", "claim_expired", "domain_claimed_elsewhere", "domain_unavailable", "folder_exists", "folder_has_children", "insufficient_funds", "ns_timeout", "passkey_exists", "passkeys_unavailable", "premium_not_supported", "price_changed", "special_use_invalid", "too_many_passkeys", "totp_enabled", "totp_not_started", "zone_conflict"},
 	410: {"expired"},

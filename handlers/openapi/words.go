@@ -21,6 +21,7 @@ var groups = []tag{
 	{"DNS", "Custom records, DMARC, redirects and forwards."},
 	{"Email users", "Mailboxes."},
 	{"Templates", "Sets of usernames to create mailboxes from."},
+	{"Me", "Who asks, and one's own mailbox."},
 	{"Folders", "Folders of mailboxes. Programs see the same ones over IMAP."},
 	{"Credentials", "Passwords for devices and programs, beside a mailbox's own, and those that send for a domain."},
 	{"Groups", "Addresses whose mail goes to several members."},
@@ -145,6 +146,10 @@ var operationTexts = map[string]operationText{
 	"update_template": {group: "Templates", summary: "Change a template", show: "usernames"},
 	"delete_template": {group: "Templates", summary: "Delete a template"},
 
+	"get_me":             {group: "Me", summary: "Say who asks", text: "A team user, or the person of a mailbox, who sees it alone."},
+	"update_me":          {group: "Me", summary: "Change one's own mailbox", text: "For the person of a mailbox.", errors: "nothing_to_update", show: "name signature"},
+	"change_my_password": {group: "Me", summary: "Change the password of one's own mailbox", text: "Nobody can read it again: exports show it as `\"\"`. Other sessions, and programs that use the old password, are signed out; app passwords stay.", errors: "wrong_password", show: "current_password new_password"},
+
 	"list_folders":       {group: "Folders", summary: "List the folders of a mailbox", text: "Inbox, Drafts, Sent, Archive, Junk and Trash, then the others by name. Operations on messages take a folder by its role or its name as `folder`."},
 	"create_folder":      {group: "Folders", summary: "Create a folder", text: "`/` stands between levels; folders above it that are missing are made.", errors: "folder_exists too_many_items", show: "name"},
 	"update_folder":      {group: "Folders", summary: "Rename a folder", text: "With all below it.", errors: "folder_exists folder_protected nothing_to_update", show: "name"},
@@ -212,7 +217,7 @@ var operationTexts = map[string]operationText{
 	"redeliver_event":         {group: "Webhooks", summary: "Send an event again"},
 	"list_events":             {group: "Webhooks", summary: "List the events of the last 30 days", text: "Also those that no endpoint received."},
 
-	"list_jobs":           {group: "Jobs and export", summary: "List the jobs of the last 30 days", text: "With `job_id` the answer has only that job."},
+	"list_jobs":           {group: "Jobs and export", summary: "List the jobs of the last 30 days", text: "With `job_id` the answer has only that job.", errors: "not_found"},
 	"get_job":             {group: "Jobs and export", summary: "Show a job", text: "With `wait` the answer comes when the job ends, or after that many seconds."},
 	"import_messages":     {group: "Jobs and export", summary: "Import mail into a mailbox", text: "From the folders of a mailbox on another server, or from an mbox file of any length, which is sent as the body with `Content-Type: application/mbox`. The job's `result` counts messages and names those that failed. What came with an import before is left out, so that an import can be begun again.", show: "imap"},
 	"export_messages":     {group: "Jobs and export", summary: "Export all mail of a mailbox", text: "A tar with a Maildir, or with an mbox file for each folder. The job's `result` is `{url, expires_at}`: the link works once, for 15 minutes, and needs no token.", show: "format"},

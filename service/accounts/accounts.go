@@ -341,7 +341,7 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 		return nil, core.Invalid("plan", "not_allowed", "must be startup or enterprise")
 	}
 	owner := &store.User{Email: email, Role: store.UserRoleOwner, Status: store.UserActive, PasswordHash: s.Logins.Hash(password)}
-	out := &AccountCreated{OwnerEmail: email, OwnerPassword: password, Token: newToken()}
+	out := &AccountCreated{OwnerEmail: email, OwnerPassword: password, Token: core.NewToken()}
 	if in.OwnerPassword == "" {
 		out.WelcomeLink = s.Config.BaseURL + "/welcome?token=" + s.newResetToken(owner)
 	}

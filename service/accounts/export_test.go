@@ -21,7 +21,7 @@ const (
 )
 
 var (
-	NewToken       = newToken
+	NewToken       = core.NewToken
 	SessionByValue = sessionByValue
 	UserKey        = userKey
 )

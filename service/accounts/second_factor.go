@@ -205,7 +205,7 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 		for _, code := range out.Codes {
 			u.TOTP.Recovery = append(u.TOTP.Recovery, s.recoveryHash(u.ID, code))
 		}
-		return revokeTokens(tx, u.ID, sessionsBut(who.TokenID))
+		return errors.Join(s.endMailLogins(tx, u), revokeTokens(tx, u.ID, sessionsBut(who.TokenID)))
 	})
 	if err != nil {
 		return nil, err

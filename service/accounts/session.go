@@ -32,16 +32,19 @@ type Visitor struct {
 
 // A Session is what the dashboard knows of who is signed in.
 type Session struct {
-	User        SessionUser    `json:"user"`
-	Account     SessionAccount `json:"account"`
-	Permissions []string       `json:"permissions"`
-	Sandbox     bool           `json:"sandbox"`
-	Outbound    string         `json:"outbound"`  // where mail to others goes: capture, relay, direct; domains may choose between the last two
-	SMTPPort    int            `json:"smtp_port"` // where this host takes mail; 0: nowhere
-	Hostname    string         `json:"hostname"`
-	Version     string         `json:"version"`
-	APIBase     string         `json:"api_base"` // to which /v1/… is added
-	ExpiresAt   core.Time      `json:"expires_at"`
+	Kind        string          `json:"kind"` // team or mailbox
+	User        *SessionUser    `json:"user"` // null: it is the person of a mailbox
+	Mailbox     *SessionMailbox `json:"mailbox"`
+	Account     *SessionAccount `json:"account"` // null for the person of a mailbox
+	Security    SessionSecurity `json:"security"`
+	Permissions []string        `json:"permissions"`
+	Sandbox     bool            `json:"sandbox"`
+	Outbound    string          `json:"outbound"`  // where mail to others goes: capture, relay, direct; domains may choose between the last two
+	SMTPPort    int             `json:"smtp_port"` // where this host takes mail; 0: nowhere
+	Hostname    string          `json:"hostname"`
+	Version     string          `json:"version"`
+	APIBase     string          `json:"api_base"` // to which /v1/… is added
+	ExpiresAt   core.Time       `json:"expires_at"`
 }
 
 // A SessionUser is the team user who is signed in. Name is the address where there is no name.
@@ -50,6 +53,20 @@ type SessionUser struct {
 	Name              string    `json:"name"`
 	Email             string    `json:"email"`
 	Role              string    `json:"role"`
+	TOTPEnabled       bool      `json:"totp_enabled"`
+	RecoveryCodesLeft int       `json:"recovery_codes_left"`
+	Passkeys          []Passkey `json:"passkeys"`
+}
+
+// A SessionMailbox is the mailbox whose person is signed in.
+type SessionMailbox struct {
+	UserID string `json:"user_id"`
+	Email  string `json:"email"`
+	Name   string `json:"name"`
+}
+
+// SessionSecurity is how whoever is signed in proves who it is, besides a password.
+type SessionSecurity struct {
 	TOTPEnabled       bool      `json:"totp_enabled"`
 	RecoveryCodesLeft int       `json:"recovery_codes_left"`
 	Passkeys          []Passkey `json:"passkeys"`
@@ -84,7 +101,7 @@ type SignedIn struct {
 
 // sessionPermissions are the scopes of a session, by its user's role as it is now.
 func sessionPermissions(role string) []string {
-	if role == "member" {
+	if role == store.UserRoleMember || role == store.UserRoleMailbox {
 		return []string{"read", "write"}
 	}
 	return slices.Clone(core.Scopes)
@@ -93,7 +110,7 @@ func sessionPermissions(role string) []string {
 // AuthenticateSession finds out for whom the cookie of a session acts. ip is remembered as its last
 // use.
 func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core.Actor, error) {
-	if !wellFormedToken(value) {
+	if !core.WellFormedToken(value) {
 		return core.Actor{}, signedOut()
 	}
 	var who core.Actor
@@ -155,7 +172,10 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor) (*SignedIn
 	if err := endOldSessions(tx, u.ID); err != nil {
 		return nil, err
 	}
-	value, now := newToken(), tx.Now()
+	if err := openPerson(tx, u); err != nil {
+		return nil, err
+	}
+	value, now := core.NewToken(), tx.Now()
 	t := &store.Token{
 		ID: tx.NewID("tok"), AccountID: u.AccountID, UserID: u.ID, Name: "dashboard", Hash: core.TokenHash(value), Prefix: value[:12], Kind: core.SessionKind,
 		Permissions: sessionPermissions(u.Role), CreatedAt: now, ExpiresAt: now.Add(SessionLife), LastUsedAt: now, LastUsedIP: v.IP,
@@ -198,7 +218,7 @@ func endOldSessions(tx *store.Tx, userID string) error {
 
 // endSession ends the session of a cookie, if it is one.
 func endSession(tx *store.Tx, value string) error {
-	if !wellFormedToken(value) {
+	if !core.WellFormedToken(value) {
 		return nil
 	}
 	t, err := sessionByValue(tx, value)
@@ -233,15 +253,28 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 	used := *t
 	used.LastUsedAt = tx.Now() // by the request that asks
 	out := &Session{
-		User:    SessionUser{ID: u.ID, Name: displayName(u), Email: u.Email, Role: u.Role, Passkeys: []Passkey{}},
-		Account: SessionAccount{a.ID, a.Name, a.Plan}, Permissions: sessionPermissions(u.Role),
+		Kind: kindTeam, Security: SessionSecurity{Passkeys: []Passkey{}}, Permissions: sessionPermissions(u.Role),
 		Sandbox: s.Config.Sandbox, Outbound: s.Outbound(), SMTPPort: s.Config.SMTPPort, Hostname: s.Hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: core.Time{Time: sessionEnds(&used)},
 	}
 	if hasTOTP(u) {
-		out.User.TOTPEnabled, out.User.RecoveryCodesLeft = true, len(u.TOTP.Recovery)
+		out.Security.TOTPEnabled, out.Security.RecoveryCodesLeft = true, len(u.TOTP.Recovery)
 	}
 	for _, p := range u.Passkeys {
-		out.User.Passkeys = append(out.User.Passkeys, Passkey{p.ID, p.Name, core.Time{Time: p.CreatedAt}, core.Time{Time: p.LastUsedAt}})
+		out.Security.Passkeys = append(out.Security.Passkeys, Passkey{p.ID, p.Name, core.Time{Time: p.CreatedAt}, core.Time{Time: p.LastUsedAt}})
+	}
+	if u.MailboxID != "" {
+		mb, err := store.Mailboxes.Read(tx, u.MailboxID)
+		if err != nil {
+			return nil, err
+		}
+		out.Kind, out.Mailbox = kindMailbox, &SessionMailbox{mb.ID, mb.Email, mb.Name}
+		out.SMTPPort, out.Outbound, out.Version = 0, "", ""
+		return out, nil
+	}
+	out.Account = &SessionAccount{a.ID, a.Name, a.Plan}
+	out.User = &SessionUser{
+		ID: u.ID, Name: displayName(u), Email: u.Email, Role: u.Role,
+		TOTPEnabled: out.Security.TOTPEnabled, RecoveryCodesLeft: out.Security.RecoveryCodesLeft, Passkeys: out.Security.Passkeys,
 	}
 	return out, nil
 }
@@ -350,6 +383,7 @@ type SignInIn struct {
 	Email    string `json:"email" required:"true" max:"254"`
 	Password string `json:"password" required:"true" max:"1024"`
 	Code     string `json:"code" max:"64"`
+	As       string `json:"as" enum:"team|mailbox|"` // for an address that is both
 }
 
 // SignIn begins a session. The errors are 401 invalid_credentials, for an unknown address or a
@@ -365,6 +399,18 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 	if err != nil {
 		return nil, err
 	}
+	mailbox := false // it may be that of a mailbox
+	if in.As != kindTeam {
+		if mailbox, err = s.mailboxes.HasMailbox(address); err != nil {
+			return nil, err
+		}
+	}
+	if mailbox && (in.As == kindMailbox || u.ID == "") {
+		return s.signInToMailbox(ctx, v, in)
+	}
+	if in.As == kindMailbox {
+		address = "mailbox " + address // nobody's
+	}
 	key, from := userKey(address), s.originOf(u, v.IP)
 	done, err := s.LoginAttempts.Begin(ctx, key, from, s.Now)
 	if err != nil {
@@ -377,6 +423,9 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 	right, err := s.Logins.Verify(ctx, u.PasswordHash, in.Password, from, s.Now())
 	if err != nil {
 		return nil, err
+	}
+	if !right && mailbox {
+		return s.signInToMailbox(ctx, v, in)
 	}
 	if !right {
 		s.RecordWrongPassword(key, from.Network)

@@ -3,43 +3,16 @@ package accounts
 import (
 	"context"
 	"errors"
-	"hash/crc32"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
 )
 
-const (
-	tokenPrefix = "mst_"
-
-	tokensAtATime = 300 // that one transaction changes
-)
-
-// newToken makes a token: mst_, 40 base62 characters, and their CRC-32 in six more, so that
-// scanners can tell one.
-func newToken() string {
-	secret := core.RandomText(40, core.Base62)
-	return tokenPrefix + secret + tokenChecksum(secret)
-}
-
-func tokenChecksum(secret string) string {
-	n := crc32.ChecksumIEEE([]byte(secret))
-	sum := []byte("000000")
-	for i := 5; i >= 0; i-- {
-		sum[i] = core.Base62[n%62]
-		n /= 62
-	}
-	return string(sum)
-}
-
-// wellFormedToken tells whether text can be a token at all, so that guesses cost no look-up.
-func wellFormedToken(text string) bool {
-	rest, ok := strings.CutPrefix(text, tokenPrefix)
-	return ok && len(rest) == 46 && tokenChecksum(rest[:40]) == rest[40:]
-}
+const tokensAtATime = 300 // that one transaction changes
 
 func unauthorized(code, message string) *core.Error { return core.Errorf(code, "%s", message) }
 
@@ -49,7 +22,7 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor,
 		return core.Actor{}, unauthorized("unauthorized", "Send an API token: Authorization: Bearer mst_…")
 	}
 	invalid := unauthorized("unauthorized", "This is not a valid API token. Copy it again, or create a new one.")
-	if !wellFormedToken(token) {
+	if !core.WellFormedToken(token) {
 		return core.Actor{}, invalid
 	}
 	var who core.Actor
@@ -60,6 +33,15 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor,
 		}
 		if err != nil {
 			return err
+		}
+		if t.CredentialID != "" {
+			c, err := store.Credentials.FindShared(tx, t.CredentialID)
+			if err != nil {
+				return err
+			}
+			if c == nil || !mailboxes.UsableFrom(c, ip) {
+				return invalid
+			}
 		}
 		who, err = s.actorOf(tx, t, ip)
 		return err
@@ -105,11 +87,14 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	if err == nil && !a.MayAct() {
 		err = core.ErrSuspended()
 	}
+	if err == nil {
+		err = openPerson(tx, u)
+	}
 	if err != nil {
 		return core.Actor{}, err
 	}
 	return core.Actor{
-		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
+		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Email: u.Email, Role: u.Role, Plan: a.Plan,
 		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Permissions: permissions,
 	}, nil
 }
@@ -279,7 +264,7 @@ func checkPermissions(who core.Actor, permissions []string) error {
 
 // putToken gives the token its value and keeps it, with a row of the audit log.
 func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*store.Tx) error) (*TokenCreated, error) {
-	value := newToken()
+	value := core.NewToken()
 	t.Hash, t.Prefix = core.TokenHash(value), value[:12]
 	var out *TokenCreated
 	err := s.Store.Update(func(tx *store.Tx) error {

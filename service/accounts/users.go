@@ -252,6 +252,9 @@ func (s *Service) provePassword(ctx context.Context, who core.Actor, password st
 	if password == "" {
 		return nil, core.Invalid("current_password", "required", "your current password is required")
 	}
+	if who.MailboxID != "" {
+		return s.proveMailboxPassword(ctx, who, password)
+	}
 	u, err := s.userToSignIn(who.Email)
 	if err != nil {
 		return nil, err

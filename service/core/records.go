@@ -30,7 +30,7 @@ func ReadMailbox(tx *store.Tx, who Actor, id string) (*store.Mailbox, error) {
 }
 
 func ofAccount(mb *store.Mailbox, err error, who Actor) (*store.Mailbox, error) {
-	if err == nil && (mb == nil || mb.AccountID != who.AccountID) {
+	if err == nil && (mb == nil || mb.AccountID != who.AccountID || !who.Sees(mb.ID)) {
 		return nil, NotFound("email user")
 	}
 	return mb, err
@@ -104,7 +104,11 @@ func GetByEmail(tx *store.Tx, who Actor, email string) (*store.Mailbox, error) {
 	if err != nil {
 		return nil, store.ErrNotFound
 	}
-	return store.MailboxByEmail.Of(tx, who.AccountID, email)
+	mb, err := store.MailboxByEmail.Of(tx, who.AccountID, email)
+	if err == nil && !who.Sees(mb.ID) {
+		return nil, store.ErrNotFound
+	}
+	return mb, err
 }
 
 // FindDomain gives a domain of the account by its id or name, or store.ErrNotFound.

@@ -38,7 +38,8 @@ type Actor struct {
 	AccountNum  uint32
 	UserID      string
 	Email       string
-	Role        string // owner admin member
+	Role        string // owner admin member mailbox
+	MailboxID   string // the only mailbox that the actor sees; "": all
 	TokenID     string
 	TokenName   string
 	TokenKind   string // api mcp session
@@ -48,6 +49,9 @@ type Actor struct {
 	Rate        RateUsage // of the request that asks
 	Request     *Request  // for the audit log; nil: the server asks itself
 }
+
+// Sees tells whether the actor may know of a mailbox of its account.
+func (a Actor) Sees(mailboxID string) bool { return a.MailboxID == "" || a.MailboxID == mailboxID }
 
 // Scopes in rising order; each holds the ones before it.
 var Scopes = []string{"read", "write", "purchase", "admin"}

@@ -62,6 +62,13 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 	}
 	l.operation, l.filters = "inbox", append(l.filters, in.Mailbox)
 	return l.page(func(tx *store.Tx) (core.Time, bool, error) {
+		if in.Mailbox == "" && who.MailboxID != "" {
+			mb, err := core.ReadMailbox(tx, who, who.MailboxID)
+			if err != nil {
+				return core.Time{}, false, err
+			}
+			return core.Time{Time: mb.LastSyncAt}, true, l.ofMailbox(tx, mb, in.Folder)
+		}
 		if in.Mailbox == "" {
 			a, err := store.Accounts.Get(tx, who.AccountID)
 			if err != nil {

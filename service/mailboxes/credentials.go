@@ -44,8 +44,9 @@ func credentialOut(c *store.Credential) Credential {
 // A CredentialCreated is a credential with what to log in with, which is shown this once.
 type CredentialCreated struct {
 	Credential
-	Username string `json:"username" words:"ours"`
-	Password string `json:"password" words:"ours"`
+	Username string  `json:"username" words:"ours"`
+	Password string  `json:"password" words:"ours"`
+	Token    *string `json:"token,omitempty" words:"ours"` // with the protocol api
 }
 
 // NewCredentialPassword makes a password of 118 bits in groups that can be typed.
@@ -86,7 +87,7 @@ func (s *Service) CreateCredential(ctx context.Context, who core.Actor, in Creat
 		protocols = *in.Protocols
 	}
 	c := &store.Credential{Name: in.Name, Protocols: protocols}
-	if err := s.checkCredential(c, []string{store.ProtocolIMAP, store.ProtocolSMTP}, in.AllowedNetworks, in.ExpiresAt, in.ExpiresInDays); err != nil {
+	if err := s.checkCredential(c, []string{store.ProtocolIMAP, store.ProtocolSMTP, store.ProtocolAPI}, in.AllowedNetworks, in.ExpiresAt, in.ExpiresInDays); err != nil {
 		return nil, err
 	}
 	var before store.Mailbox
@@ -118,6 +119,11 @@ func (s *Service) CreateCredential(ctx context.Context, who core.Actor, in Creat
 			}
 		}
 		c.AccountID, c.MailboxID, c.CreatedBy = mb.AccountID, mb.ID, who.UserID
+		if slices.Contains(c.Protocols, store.ProtocolAPI) {
+			if err := s.addToken(tx, mb, c, out); err != nil {
+				return err
+			}
+		}
 		return s.putCredential(ctx, tx, who, c, store.CredentialsByMailbox, mb.ID, out)
 	})
 	if err != nil {
@@ -208,6 +214,21 @@ func (s *Service) putCredential(ctx context.Context, tx *store.Tx, who core.Acto
 	}
 	out.Credential = credentialOut(c)
 	return errors.Join(store.Credentials.Put(tx, c), core.Audit(tx, who, credentialTarget(c)), s.KeepAnswer(ctx, tx, out))
+}
+
+// addToken makes the token of a credential, which acts as the person of the mailbox does.
+func (s *Service) addToken(tx *store.Tx, mb *store.Mailbox, c *store.Credential, out *CredentialCreated) error {
+	person, err := s.Hooks.PersonOf(tx, mb)
+	if err != nil {
+		return err
+	}
+	value := core.NewToken()
+	t := &store.Token{
+		ID: tx.NewID("tok"), AccountID: mb.AccountID, UserID: person.ID, CredentialID: c.ID, Name: c.Name, Hash: core.TokenHash(value), Prefix: value[:12],
+		Permissions: []string{"read", "write"}, Kind: store.TokenKindAPI, CreatedAt: tx.Now(), ExpiresAt: c.ExpiresAt,
+	}
+	c.TokenID, out.Token = t.ID, &value
+	return store.Tokens.Put(tx, t)
 }
 
 func credentialTarget(c *store.Credential) store.AuditTarget {
@@ -306,6 +327,11 @@ func (s *Service) deleteCredential(who core.Actor, id string, owner func(*store.
 			return err
 		}
 		tx.After(func() { s.LoginsEnded(mailbox) })
+		if c.TokenID != "" {
+			if err := store.Tokens.Delete(tx, c.TokenID); err != nil {
+				return err
+			}
+		}
 		return errors.Join(store.Credentials.Delete(tx, c.ID), core.Audit(tx, who, credentialTarget(c)))
 	})
 	if err != nil {

@@ -41,7 +41,7 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 		return s.loggedIn(rec, c, in, from)
 	}
 	hash := rec.mb.PasswordHash
-	if in.Bearer {
+	if in.Bearer || rec.secondFactor {
 		hash = "" // never right, and takes as long
 	}
 	right, err := s.Logins.Verify(ctx, hash, in.Password, from, s.Now())
@@ -59,6 +59,43 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 	return u, err
 }
 
+// CheckPassword checks the own password of a mailbox for its dashboard, and gives the mailbox. The
+// errors are those of LoginMailbox.
+func (s *Service) CheckPassword(ctx context.Context, email, password, ip string) (*store.Mailbox, error) {
+	in := core.MailLogin{Username: email, IP: ip} // for which no credential may be used
+	address, r, err := s.loginRecord(in)
+	if err != nil {
+		return nil, err
+	}
+	from := s.origin(r, ip)
+	done, err := s.LoginAttempts.Begin(ctx, address, from, s.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if _, r, err = s.loginRecord(in); err != nil {
+		return nil, err
+	}
+	right, err := s.Logins.Verify(ctx, r.mb.PasswordHash, password, from, s.Now())
+	if err != nil {
+		return nil, err
+	}
+	if !right {
+		s.RecordWrongPassword(address, from.Network)
+		return nil, errWrongPassword()
+	}
+	if _, err := s.loggedIn(r, nil, in, from); err != nil {
+		return nil, err
+	}
+	return r.mb, nil
+}
+
+// HasMailbox tells whether a mailbox that may be signed in to has an address.
+func (s *Service) HasMailbox(email string) (bool, error) {
+	_, r, err := s.loginRecord(core.MailLogin{Username: email})
+	return err == nil && r.mb.ID != "" && r.mb.PasswordHash != "", err
+}
+
 // A loginRecord is what there is to know of whoever wants to log in. For an address that is
 // nobody's the records are empty, and no password is right.
 type loginRecord struct {
@@ -66,6 +103,8 @@ type loginRecord struct {
 	domain      *store.Domain // of a credential of a domain; nil: it is a mailbox's
 	account     *store.Account
 	credentials []*store.Credential // those that may be used for this protocol, from this address, now
+	// secondFactor says that the mailbox's own password does not do for mail clients.
+	secondFactor bool
 }
 
 // loginRecord reads it, and gives the name under which attempts are counted.
@@ -105,6 +144,11 @@ func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, e
 				return err
 			}
 			r.mb, r.account = mb, a
+			person, err := store.UserByMailbox.Find(tx, mb.ID)
+			if err != nil {
+				return err
+			}
+			r.secondFactor = person != nil && person.TOTP != nil && person.TOTP.Confirmed
 			index, owner = store.CredentialsByMailbox, mb.ID
 		}
 		for _, c := range index.Asc(tx, owner, "") {
@@ -122,13 +166,15 @@ func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, e
 
 // usable tells whether a credential may be used for what is asked, from where that comes.
 func usable(c *store.Credential, in core.MailLogin, now time.Time) bool {
-	if !slices.Contains(c.Protocols, in.Protocol) || c.Expired(now) {
-		return false
-	}
+	return slices.Contains(c.Protocols, in.Protocol) && !c.Expired(now) && UsableFrom(c, in.IP)
+}
+
+// UsableFrom tells whether a credential may be used from an address.
+func UsableFrom(c *store.Credential, from string) bool {
 	if len(c.Networks) == 0 {
 		return true
 	}
-	ip, err := netip.ParseAddr(in.IP)
+	ip, err := netip.ParseAddr(from)
 	return err == nil && slices.ContainsFunc(c.Networks, func(network string) bool {
 		p, err := netip.ParsePrefix(network)
 		return err == nil && p.Contains(ip.Unmap().WithZone(""))
@@ -233,7 +279,7 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 			s.RecordWrongPassword(counted, from.Network)
 			end()
 			user.Salt = s.saltOf(r.mb, counted)
-			if keys, ok := s.ownKeys(r.mb); ok && r.domain == nil {
+			if keys, ok := s.ownKeys(r.mb); ok && r.domain == nil && !r.secondFactor {
 				user.Keys, candidates = append(user.Keys, keys), append(candidates, nil)
 			}
 			for _, c := range r.credentials {
@@ -322,6 +368,39 @@ func (s *Service) completePassword(mb *store.Mailbox, password string) {
 	if err != nil {
 		s.Log.Warn("complete what is kept of a password", "mailbox", mb.Email, "error", err)
 	}
+}
+
+// HoldPassword gives what puts a password into the record of a mailbox that its holder set: nobody
+// can read it again.
+func (s *Service) HoldPassword(mb store.Mailbox, password string) (func(*store.Mailbox), error) {
+	if err := checkPassword(password); err != nil {
+		return nil, err
+	}
+	return s.keepPassword(mb, password, true), nil
+}
+
+// endPerson ends the sessions of the person of a mailbox, but for one; with the record, if it is to
+// go.
+func endPerson(tx *store.Tx, mailboxID, but string, record bool) (ended int, err error) {
+	person, err := store.UserByMailbox.Find(tx, mailboxID)
+	if person == nil || err != nil {
+		return 0, err
+	}
+	var ids []string
+	for _, t := range store.TokensByUser.Asc(tx, person.ID, "") {
+		if t.ID != but && (record || t.Kind == store.TokenKindSession) {
+			ids = append(ids, t.ID)
+		}
+	}
+	if err := core.DeleteAll(tx, store.Tokens, ids); err != nil || !record {
+		return len(ids), err
+	}
+	return len(ids), store.Users.Delete(tx, person.ID)
+}
+
+// EndSessions ends the sessions of the person of a mailbox, but for one, and says how many.
+func (s *Service) EndSessions(tx *store.Tx, mailboxID, but string) (int, error) {
+	return endPerson(tx, mailboxID, but, false)
 }
 
 // recordLogin keeps the time of a log-in, once a minute, and where it came from, once a day. A

@@ -102,6 +102,11 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		}
 		setPassword(mb)
 		mb.UpdatedAt = tx.Now()
+		if in.Password != nil {
+			if _, err := endPerson(tx, mb.ID, "", false); err != nil {
+				return err
+			}
+		}
 		if mb.External != nil && (in.Password != nil || in.Status != nil) {
 			if err := s.inbox.ResumeExternal(tx, mb); err != nil {
 				return err
@@ -293,6 +298,9 @@ func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 		s.LoginsEnded(mb.Num)
 		s.inbox.EndIdle(mb.ID)
 	})
+	if _, err := endPerson(tx, mb.ID, "", true); err != nil {
+		return err
+	}
 	return errors.Join(dropAddresses(tx, mb), dropCredentials(tx, store.CredentialsByMailbox, mb.ID), store.Mailboxes.Put(tx, mb))
 }
 

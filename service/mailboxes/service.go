@@ -31,6 +31,8 @@ type Hooks struct {
 	Hold func(tx *store.Tx, mb *store.Mailbox) error
 	// CancelMail takes back what a mailbox that is deleted has waiting, unless it is held.
 	CancelMail func(ctx context.Context, mb *store.Mailbox) error
+	// PersonOf gives the record of the person of a mailbox, which it makes if there is none.
+	PersonOf func(tx *store.Tx, mb *store.Mailbox) (*store.User, error)
 	// ResumeSending lets a mailbox send again, whose record the caller writes.
 	ResumeSending func(tx *store.Tx, mb *store.Mailbox) error
 }

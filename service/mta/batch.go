@@ -145,6 +145,9 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	// Look first, so that a request that is refused writes nothing. A template that is not there
 	// is the fault of the message that names it.
 	err := s.Store.View(func(tx *store.Tx) error {
+		if _, err := core.ReadMailbox(tx, who, in.UserID); err != nil {
+			return err
+		}
 		mb, _, err := s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID})
 		if err != nil {
 			return err
@@ -189,6 +192,9 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	var out core.JobResponse
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
+		if _, err := core.ReadMailbox(tx, who, in.UserID); err != nil {
+			return err
+		}
 		mb, _, err := s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID})
 		if err != nil {
 			return err

@@ -63,7 +63,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 	if err != nil {
 		return nil, err
 	}
-	f := sentFilter{ListMessagesIn: in, to: to}
+	f := sentFilter{ListMessagesIn: in, to: to, who: who}
 	if in.Tag != "" {
 		var ok bool
 		if f.tag.Name, f.tag.Value, ok = strings.Cut(in.Tag, ":"); !ok {
@@ -99,13 +99,14 @@ type sentFilter struct {
 	mailboxID string // of Mailbox, if there is such a one now
 	tag       store.Tag
 	to        time.Time
+	who       core.Actor
 }
 
 // prefilter gives the Prefilter that goes with keep.
 func (f *sentFilter) prefilter() func(row []byte) bool {
 	status, domain, to, from := core.HasTexts(f.Status, f.tag.Name, f.tag.Value), core.HasFolded(f.Domain), core.HasFolded(f.Recipient), core.HasFolded(f.Mailbox)
 	return func(row []byte) bool {
-		if !status(row) || !domain(row) || !to(row) {
+		if !status(row) || !domain(row) || !to(row) || f.who.MailboxID != "" && !bytes.Contains(row, []byte(f.who.MailboxID)) {
 			return false
 		}
 		if f.mailboxID != "" {
@@ -117,7 +118,8 @@ func (f *sentFilter) prefilter() func(row []byte) bool {
 
 func (f *sentFilter) keep(o *store.Outgoing) bool {
 	switch {
-	case f.Status != "" && o.Status != f.Status,
+	case !f.who.Sees(o.MailboxID),
+		f.Status != "" && o.Status != f.Status,
 		f.Domain != "" && !strings.EqualFold(o.Domain, f.Domain),
 		f.Recipient != "" && !strings.EqualFold(o.Recipient, f.Recipient),
 		f.Tag != "" && !slices.Contains(o.Tags, f.tag),
@@ -177,7 +179,7 @@ func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessa
 		row, err = store.Outgoings.Get(tx, in.ID)
 		return err
 	})
-	if core.IsGone(err) || err == nil && row.AccountID != who.AccountID {
+	if core.IsGone(err) || err == nil && (row.AccountID != who.AccountID || !who.Sees(row.MailboxID)) {
 		return nil, core.NotFound("message in the sending log")
 	}
 	if err != nil {
@@ -247,7 +249,7 @@ func (s *Service) changeRow(who core.Actor, id string, change func(*store.Tx, *s
 	var out SentMessage
 	err := s.Store.Update(func(tx *store.Tx) error {
 		row, err := store.Outgoings.Get(tx, id)
-		if core.IsGone(err) || err == nil && row.AccountID != who.AccountID {
+		if core.IsGone(err) || err == nil && (row.AccountID != who.AccountID || !who.Sees(row.MailboxID)) {
 			return core.NotFound("message in the sending log")
 		}
 		if err != nil {

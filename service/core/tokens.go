@@ -1,0 +1,31 @@
+package core
+
+import (
+	"hash/crc32"
+	"strings"
+)
+
+const tokenPrefix = "mst_"
+
+// NewToken makes a token: mst_, 40 base62 characters, and their CRC-32 in six more, so that
+// scanners can tell one.
+func NewToken() string {
+	secret := RandomText(40, Base62)
+	return tokenPrefix + secret + tokenChecksum(secret)
+}
+
+func tokenChecksum(secret string) string {
+	n := crc32.ChecksumIEEE([]byte(secret))
+	sum := []byte("000000")
+	for i := 5; i >= 0; i-- {
+		sum[i] = Base62[n%62]
+		n /= 62
+	}
+	return string(sum)
+}
+
+// WellFormedToken tells whether text can be a token at all, so that guesses cost no look-up.
+func WellFormedToken(text string) bool {
+	rest, ok := strings.CutPrefix(text, tokenPrefix)
+	return ok && len(rest) == 46 && tokenChecksum(rest[:40]) == rest[40:]
+}
