@@ -281,14 +281,14 @@ func (o *op) permit(who core.Actor) error {
 	wrongRole := func() error {
 		return core.Errorf("forbidden_role", "The role %q may not use %s. Ask the account's owner or an admin.", who.Role, o.name)
 	}
-	if who.Role == "mailbox" && !slices.Contains(o.roles, who.Role) { // whatever its session may do
+	if who.Role == core.RoleMailbox && !slices.Contains(o.roles, who.Role) { // whatever its session may do
 		return wrongRole()
 	}
 	if !who.Can(o.scope) {
 		return core.Errorf("insufficient_scope",
 			"This token lacks the %q permission that %s needs. Use a token that has it.", o.scope, o.name)
 	}
-	if o.own && who.Role == "mailbox" && who.TokenKind != core.SessionKind {
+	if o.own && who.Role == core.RoleMailbox && who.TokenKind != core.SessionKind {
 		return core.Errorf("forbidden_role", "This token reads and sends mail of a mailbox. %s is for its person, who signs in.", o.name)
 	}
 	if !slices.Contains(o.roles, who.Role) {

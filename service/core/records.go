@@ -175,6 +175,7 @@ const (
 )
 
 const (
+	RoleMailbox = store.UserRoleMailbox
 	SessionKind = "session"
 	LocalToken  = "local" // the TokenID of whoever asks over the local socket
 )
