@@ -59,7 +59,7 @@ export const unreachable = signal<ApiError | undefined>(undefined)
 /** Signs in. The code is that of the second factor, if there is one. */
 export async function signIn(email: string, password: string, code?: string) {
   forget()
-  await enter(await request('POST', '/session', { email, password, code }))
+  await enter(await request('POST', '/session', { email, password, code, as: 'team' }))
 }
 
 /** Signs in by what the browser answered for a passkey. */
