@@ -177,8 +177,8 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 			err = notDeleted(mb)
 		}
 	case toTrash:
-		out, err := s.moveToTrash(who, p)
-		if err != nil || out != nil {
+		var out *MessageDeleted
+		if out, err = s.moveToTrash(who, p); err != nil || out != nil {
 			return out, err
 		}
 		err = s.deleteHere(who, p)
