@@ -345,7 +345,8 @@ var kinds = []struct {
 	form *regexp.Regexp
 	kind string
 }{
-	{regexp.MustCompile(`\b([a-z]{2,3})_[0-9a-hjkmnp-tv-z]{26}(-\d+)*\b`), "<$1 id>"},
+	{regexp.MustCompile(`\b([a-z]{2,4})_[0-9a-hjkmnp-tv-z]{26}(-\d+)*\b`), "<$1 id>"},
+	{regexp.MustCompile(`\bem_[0-9a-f]{32}\b`), "<email id>"},
 	{regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`), "<time>"},
 	{regexp.MustCompile(`\b[A-Z][a-z]{2}, \d{1,2} [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}`), "<date>"},
 	{regexp.MustCompile(`\btoken=[0-9A-Za-z_-]+`), "token=<secret>"},

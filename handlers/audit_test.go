@@ -17,7 +17,7 @@ import (
 // notAudited are the operations other than GET that have no row in the audit log: they change
 // nothing, send, mark or fetch.
 var notAudited = []string{
-	"search_domains_bulk", "check_provider", "generate_names", "send_email", "send_email_batch", "preview_message_template", "retry_message", "mark_message", "mark_inbox_message",
+	"search_domains_bulk", "check_provider", "generate_names", "create_draft", "update_draft", "send_draft", "send_email", "send_email_batch", "preview_message_template", "retry_message", "mark_message", "mark_inbox_message",
 	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "refresh_email_user_inbox", "refresh_inbox",
 }
 

@@ -50,7 +50,7 @@ const (
 		forward_to|null relay|null quota_bytes|null used_bytes unread_count last_sync_at|null last_login_at|null created_at updated_at`
 	bulkShape     = "domain created failed users[{" + userShape + ",password,password_generated}] errors[{index,username,code,message}] job_id|null"
 	bulkGoneShape = "queued failed errors[{user_id|null,code,message}] job_id|null"
-	messageShape  = `id uid uid_validity user_id mailbox recipient folder email_id message_id thread_id in_reply_to|null references[] from from_email from_name|null to[] cc[]
+	messageShape  = `id uid uid_validity user_id mailbox recipient folder email_id message_id thread_id in_reply_to|null references[] from from_email from_name|null to[] cc[] bcc[]
 		reply_to[] subject body_preview received_at date|null is_read is_answered is_flagged has_attachments
 		attachments[{index,filename,content_type,size,content_id|null}] size is_warmup is_auto_reply is_bounce
 		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror)}
@@ -374,7 +374,7 @@ var permitted = []struct{ scope, roles, operations string }{
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
 		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages bulk_mark_messages mark_inbox_message delete_inbox_message
 		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template
-		send_email_batch update_scheduled_message create_folder update_folder delete_folder bulk_move_messages`},
+		send_email_batch update_scheduled_message create_draft update_draft send_draft create_folder update_folder delete_folder bulk_move_messages`},
 	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
 		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret

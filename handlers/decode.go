@@ -42,7 +42,7 @@ func decode(in any, src source) error {
 	if err := d.readObject(v.Type()); err != nil {
 		return err
 	}
-	d.fill(v)
+	d.fill(v, false)
 	if src.strict {
 		d.unknown()
 	}
@@ -145,12 +145,16 @@ func plainJSON(err error) error {
 	return err
 }
 
-func (d *decoder) fill(v reflect.Value) {
+// fill sets the fields of a struct; with partial none is required.
+func (d *decoder) fill(v reflect.Value, partial bool) {
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
+		if partial {
+			f = openapi.Optional(f)
+		}
 		switch {
 		case f.Anonymous && f.Type.Kind() == reflect.Struct:
-			d.fill(v.Field(i))
+			d.fill(v.Field(i), partial || f.Tag.Get("required") == "no")
 		case f.Tag.Get("path") != "":
 			if d.path != nil {
 				v.Field(i).SetString(d.path(f.Tag.Get("path")))

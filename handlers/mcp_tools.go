@@ -24,14 +24,14 @@ var noTools = []string{
 // outward are the tools that reach strangers, spend money, or bring in what strangers wrote.
 var outward = []string{
 	"search_domain", "search_domains_bulk", "suggest_domains", "check_provider", "check_nameservers", "verify_dns", "setup_domain", "connect_domains",
-	"get_dns_status", "send_email", "send_email_batch", "release_held_messages", "retry_message", "refresh_email_user_inbox", "refresh_inbox", "list_email_user_inbox", "list_inbox", "get_message", "get_inbox_message",
+	"get_dns_status", "send_draft", "send_email", "send_email_batch", "release_held_messages", "retry_message", "refresh_email_user_inbox", "refresh_inbox", "list_email_user_inbox", "list_inbox", "get_message", "get_inbox_message",
 	"create_webhook", "update_webhook", "test_webhook", "redeliver_event", "list_webhook_deliveries", "list_messages", "list_events",
 	"list_dmarc_reports", "list_tls_reports", "set_forward",
 }
 
 // destructive are the tools that take something away or cannot be undone, besides those whose
 // method is DELETE.
-var destructive = []string{"bulk_delete_messages", "cancel_message", "send_email", "send_email_batch", "setup_domain"}
+var destructive = []string{"bulk_delete_messages", "cancel_message", "send_draft", "send_email", "send_email_batch", "setup_domain"}
 
 // toolTexts replace the text of the description where assistants need another.
 var toolTexts = map[string]string{
@@ -43,6 +43,7 @@ var toolTexts = map[string]string{
 	"get_message":       "It does not mark it read. " + mailText,
 	"get_inbox_message": "It does not mark it read. " + mailText,
 	"list_inbox":        "Newest first; 100 a page by default, at most 200. " + mailText,
+	"send_draft":        "It is sent at once and cannot be undone.",
 	"send_email":        "It is sent at once and cannot be undone, unless send_at says when; until then cancel_message takes it back.",
 }
 

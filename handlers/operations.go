@@ -181,6 +181,9 @@ func operations(s *service.Service) []op {
 
 		// Sent mail.
 		{name: "send_email", method: "POST", path: "/v1/email-users/{user_id}/inbox/send", status: 200, scope: "write", roles: people, call: with(s.SendEmail), body: largestSend, strict: true},
+		{name: "create_draft", method: "POST", path: "/v1/email-users/{user_id}/drafts", status: 201, scope: "write", roles: people, call: with(s.CreateDraft), body: largestSend, strict: true},
+		{name: "update_draft", method: "PUT", path: "/v1/email-users/{user_id}/drafts/{message_id}", status: 200, scope: "write", roles: people, call: with(s.UpdateDraft), body: largestSend, strict: true},
+		{name: "send_draft", method: "POST", path: "/v1/email-users/{user_id}/drafts/{message_id}/send", status: 200, scope: "write", roles: people, call: with(s.SendDraft), strict: true},
 		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage)},
 		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: people, call: with(s.ListMessages)},
 		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: people, call: with(s.GetSentMessage)},

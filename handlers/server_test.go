@@ -336,6 +336,9 @@ GET /v1/health get_health
 GET /v1/audit list_audit
 POST /v1/email-users/{user_id}/held release_held_messages
 GET /v1/email-users/{user_id}/folders list_folders
+POST /v1/email-users/{user_id}/drafts create_draft
+PUT /v1/email-users/{user_id}/drafts/{message_id} update_draft
+POST /v1/email-users/{user_id}/drafts/{message_id}/send send_draft
 POST /v1/email-users/{user_id}/folders create_folder
 PATCH /v1/email-users/{user_id}/folders/{folder_id} update_folder
 DELETE /v1/email-users/{user_id}/folders/{folder_id} delete_folder

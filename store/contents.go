@@ -92,6 +92,7 @@ func writeFolders(tx *Tx, w io.Writer) error {
 		if err := f.decode(k, row); err != nil {
 			return fmt.Errorf("folder %x: %w", k, err)
 		}
+		f.Num = 0 // which folders have from format 6 on, and which nobody sees
 		if err := out.Encode(f); err != nil {
 			return err
 		}

@@ -63,6 +63,8 @@ func FuzzMetaRow(f *testing.F) {
 		Structure: []byte{1, 2}, Preview: "Hello", ThreadID: "t", OriginalMessageID: "<o@x>", ReturnPath: "a@b",
 		SPF: "pass", DKIM: "fail", DMARC: "none",
 	}, rowVersion}).row())
+	f.Add((&wholeMeta{Meta{Preview: "Hello", Recipient: "a@b", Bcc: "c@d"}, rowVersion}).row())
+	f.Add((&wholeMeta{Meta{Bcc: "c@d\ne@f"}, rowVersion}).row())
 	f.Add((&wholeMeta{version: metaShared}).row())
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, row []byte) {

@@ -36,6 +36,7 @@ type Submission struct {
 	Tags        []Tag     `json:",omitempty"`
 	Checked     bool      `json:",omitzero"` // its authors are some whom its sender may send as
 	Program     bool      `json:",omitzero"` // it was sent with a domain's credential
+	Bcc         string    `json:",omitzero"` // for the copy that comes later: see Meta.Bcc
 	ListID      string    `json:",omitzero"` // of a forward: the group that it comes from
 }
 
@@ -80,6 +81,7 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.Bool(&s.Checked)
 	c.String(&s.ListID)
 	c.Bool(&s.Program)
+	c.String(&s.Bcc)
 }
 
 // Submissions keeps them; Check counts their blobs among the references.

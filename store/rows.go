@@ -113,6 +113,7 @@ type Meta struct {
 	ReturnPath        string
 	SPF, DKIM, DMARC  string
 	Recipient         string // that the envelope named; "" is the mailbox's own address
+	Bcc               string // who got a blind copy of a message that the mailbox sent, one a line
 }
 
 // Every row but the smallest begins with the version of its form, and from rowVersion on a checksum
@@ -237,7 +238,8 @@ func (m *Message) decode(key, row []byte) error {
 }
 
 // A meta row: version 1 | structure and texts, each length uvarint and bytes | crc32c 4. The
-// recipient follows the texts where there is one; rows from before it was kept have none. In
+// recipient follows the texts where there is one, and after it the blind copies where there are
+// any; rows from before these were kept have none. In
 // version metaShared the structure is empty and stands in bktStructure, once for all messages that
 // have the same bytes.
 const (
@@ -256,7 +258,7 @@ func (m *Meta) texts() [7]*string {
 // row gives the row without its checksum.
 func (m *Meta) row(version byte) []byte {
 	texts := m.texts()
-	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + len(m.Recipient) + rowform.SumSize
+	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + len(m.Recipient) + len(m.Bcc) + rowform.SumSize
 	for _, text := range texts {
 		size += binary.MaxVarintLen32 + len(*text)
 	}
@@ -267,9 +269,13 @@ func (m *Meta) row(version byte) []byte {
 		b = binary.AppendUvarint(b, uint64(len(*text)))
 		b = append(b, *text...)
 	}
-	if m.Recipient != "" {
+	if m.Recipient != "" || m.Bcc != "" {
 		b = binary.AppendUvarint(b, uint64(len(m.Recipient)))
 		b = append(b, m.Recipient...)
+	}
+	if m.Bcc != "" {
+		b = binary.AppendUvarint(b, uint64(len(m.Bcc)))
+		b = append(b, m.Bcc...)
 	}
 	return b
 }
@@ -314,10 +320,19 @@ func (m *Meta) decode(key, row []byte) (shared bool, err error) {
 		return shared, nil
 	}
 	recipient, rest, err := cutField(rest)
-	if err != nil || len(recipient) == 0 || len(rest) > 0 {
+	if err != nil || len(recipient) == 0 && len(rest) == 0 {
 		return false, ErrDamagedRow
 	}
-	m.Recipient = all[len(all)-len(recipient):]
+	end := len(all) - len(rest)
+	m.Recipient = all[end-len(recipient) : end]
+	if len(rest) == 0 {
+		return shared, nil
+	}
+	bcc, rest, err := cutField(rest)
+	if err != nil || len(bcc) == 0 || len(rest) > 0 {
+		return false, ErrDamagedRow
+	}
+	m.Bcc = all[len(all)-len(bcc):]
 	return shared, nil
 }
 

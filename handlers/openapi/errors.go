@@ -251,6 +251,7 @@ var errorCodes = []errorCode{
 	{503, "busy", "too many log-ins are waiting; try again after Retry-After seconds"},
 	{503, "shutting_down", "the server is stopping; try again in a moment"},
 	{503, "storage_unavailable", "the server's disk does not do what is asked; try again after Retry-After seconds"},
+	{507, "quota_exceeded", "the mailbox is full; delete messages, or raise its `quota_bytes`"},
 	{507, "storage_full", "the server's disk is full; try again after Retry-After seconds"},
 }
 
@@ -266,5 +267,4 @@ var otherCodes = map[int][]string{
 	429: {"folder_changes_limited"},
 	502: {"registrar_error"},
 	503: {"not_ready"},
-	507: {"quota_exceeded"},
 }

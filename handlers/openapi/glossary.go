@@ -1,6 +1,9 @@
 package openapi
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // A word is what a field's name means wherever it stands: an example, the format of its text, and
 // what is not plain from the name. A field's own `doc` tag comes first.
@@ -16,6 +19,9 @@ var glossary = sync.OnceValue(func() map[string]word {
 	all := make(map[string]word, len(glossaryRows))
 	for _, w := range glossaryRows {
 		all[w.name] = w.word
+		if field, ok := strings.CutPrefix(w.name, "SendEmailRequest."); ok { // drafts are the same
+			all["CreateDraftRequest."+field], all["UpdateDraftRequest."+field] = w.word, w.word
+		}
 	}
 	return all
 })
@@ -433,6 +439,7 @@ var glossaryRows = []struct {
 	{"burst", word{example: 500, about: "Requests in one window before 429."}},
 	{"catch_all", word{example: "info@example.com", format: "email", about: "Gets mail that matches no mailbox."}},
 	{"cc", word{example: "Dora <dora@example.net>"}},
+	{"bcc", word{example: "Dora <dora@example.net>"}},
 	{"columns", word{example: []string{"domain", "from_email", "password"}}},
 	{"content_id", word{example: "logo@example.com"}},
 	{"content_type", word{example: "application/pdf"}},

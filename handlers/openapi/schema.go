@@ -194,12 +194,24 @@ func schemaName(t reflect.Type, request bool) string {
 	return string(r)
 }
 
+// Optional are the tags of a field of a struct that is embedded with the tag `required:"no"`: the
+// field may be left out, or be empty.
+func Optional(f reflect.StructField) reflect.StructField {
+	f.Tag = reflect.StructTag(strings.NewReplacer(`required:"true"`, "", `min:"1"`, "").Replace(string(f.Tag)))
+	return f
+}
+
 // Fields lists a struct's fields with those of the structs that it embeds.
 func Fields(t reflect.Type) (out []reflect.StructField) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Anonymous && f.Type.Kind() == reflect.Struct && f.Tag.Get("json") == "" {
-			out = append(out, Fields(f.Type)...)
+			for _, inner := range Fields(f.Type) {
+				if f.Tag.Get("required") == "no" {
+					inner = Optional(inner)
+				}
+				out = append(out, inner)
+			}
 		} else {
 			out = append(out, f)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/buffers"
 )
 
-// Composer writes a message from its parts. Blind copies have no field here: they are the
-// envelope's business and are never written.
+// Composer writes a message from its parts. Blind copies are the envelope's business: only a draft
+// has a field for them.
 type Composer struct {
 	From            Address
 	To, Cc, ReplyTo []Address
@@ -27,6 +27,11 @@ type Composer struct {
 	Attachments     []AttachedFile
 	MessageID       string // required, see NewMessageID
 	Date            time.Time
+
+	// A draft is kept and never sent as it is, so it may be without recipients and says who gets a
+	// blind copy.
+	Draft bool
+	Bcc   []Address
 }
 
 // AttachedFile is a file to be attached. With a ContentID and HTML to refer to it, it
@@ -95,10 +100,14 @@ func (c *Composer) header() ([]byte, error) {
 		return nil, fmt.Errorf("%w: Date and Message-ID are required", ErrHeader)
 	}
 	list := []Header{{"Date", c.Date.Format("Mon, 02 Jan 2006 15:04:05 -0700")}}
+	bcc := c.Bcc
+	if !c.Draft {
+		bcc = nil
+	}
 	for _, f := range []struct {
 		name string
 		list []Address
-	}{{"From", []Address{c.From}}, {"To", c.To}, {"Cc", c.Cc}, {"Reply-To", c.ReplyTo}} {
+	}{{"From", []Address{c.From}}, {"To", c.To}, {"Cc", c.Cc}, {"Bcc", bcc}, {"Reply-To", c.ReplyTo}} {
 		for _, a := range f.list {
 			if err := checkAddress(f.name, a); err != nil {
 				return nil, err
@@ -108,7 +117,7 @@ func (c *Composer) header() ([]byte, error) {
 			list = append(list, Header{f.name, encodeAddresses(f.list)})
 		}
 	}
-	if len(c.To)+len(c.Cc) == 0 {
+	if len(c.To)+len(c.Cc) == 0 && !c.Draft {
 		list = append(list, Header{"To", "undisclosed-recipients:;"})
 	}
 	if err := checkHeader("Subject", c.Subject); err != nil {

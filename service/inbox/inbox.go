@@ -348,6 +348,7 @@ type InboxMessage struct {
 	FromName          *string           `json:"from_name" words:"theirs"`
 	To                []string          `json:"to" words:"theirs"`
 	CC                []string          `json:"cc" words:"theirs"`
+	BCC               []string          `json:"bcc" words:"theirs" doc:"In Sent and Drafts: who gets a blind copy."`
 	ReplyTo           []string          `json:"reply_to" words:"theirs"`
 	Subject           string            `json:"subject" words:"theirs"`
 	BodyPreview       string            `json:"body_preview" words:"theirs"`
@@ -504,6 +505,15 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 		out.Attachments = append(out.Attachments, InboxAttachment{a.Index, a.Filename, a.ContentType, a.Size, core.OrNull(a.ContentID)})
 	}
 	w.addEnvelope(&out, parts[0].Envelope)
+	out.BCC = []string{}
+	if role := roleOf(b.folder); role == roleSent || role == roleDrafts {
+		if e := parts[0].Envelope; e != nil {
+			out.BCC = w.addressTexts(e.Bcc)
+		}
+		if meta.Bcc != "" {
+			out.BCC = append(out.BCC, strings.Split(meta.Bcc, "\n")...)
+		}
+	}
 	return out, nil
 }
 

@@ -16,10 +16,12 @@ var roles = []struct{ name, use, folder string }{
 }
 
 const (
-	roleInbox = "inbox"
-	roleJunk  = "junk"
-	roleTrash = "trash"
-	allMail   = "all" // every folder but Junk and Trash
+	roleInbox  = "inbox"
+	roleDrafts = "drafts"
+	roleSent   = "sent"
+	roleJunk   = "junk"
+	roleTrash  = "trash"
+	allMail    = "all" // every folder but Junk and Trash
 )
 
 // roleOf is the role of a folder; "" if it has none.

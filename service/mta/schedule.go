@@ -95,7 +95,7 @@ func (s *Service) withSentCopy(d *delivery, writes jobs.Writes) (jobs.Writes, er
 	if err != nil {
 		return nil, err
 	}
-	stored.Blob = d.sub.Blob
+	stored.Blob, stored.Meta.Bcc = d.sub.Blob, d.sub.Bcc
 	var mb *store.Mailbox
 	if err := s.Store.View(func(tx *store.Tx) (err error) {
 		mb, err = core.LiveMailbox(tx, d.sub.MailboxID)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"html"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -172,19 +173,13 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	}
 
 	// Write the message and check it like one that a mail client submits.
-	message, to, err := s.composeEmail(as, mb, in)
+	message, to, bcc, err := s.composeEmail(as, mb, in)
 	if err != nil {
 		return nil, err
 	}
 	spool := s.Store.NewSpool(core.MaxMessage)
 	defer spool.Close()
-	_, err = message.WriteTo(spool)
-	switch {
-	case errors.Is(err, store.ErrTooLarge):
-		return nil, tooLarge()
-	case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
-		return nil, core.Invalid("headers", "invalid", "the message cannot be written: %s", err)
-	case err != nil:
+	if err := writeEmail(message, spool); err != nil {
 		return nil, err
 	}
 	l, err := s.ready(as, Submission{From: message.From.Email(), To: to, Body: spool, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
@@ -198,12 +193,14 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 	defer s.inbox.Release(stored) // does nothing for what was sent
-	l.blob = stored.Blob
+	l.blob, stored.Meta.Bcc = stored.Blob, bcc
 	answered, err := s.inbox.FindAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err
 	}
-	l.fileSent, l.answers = !at.IsZero(), in.InReplyTo
+	if l.fileSent, l.answers = !at.IsZero(), in.InReplyTo; l.fileSent {
+		l.bcc = bcc
+	}
 
 	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
 	// transaction.
@@ -273,17 +270,28 @@ func tooLarge() error {
 	return core.Errorf("payload_too_large", "A message can have at most %d MiB of text and attachments. Send a link to large files.", maxContent>>20)
 }
 
-// composeEmail makes the message of a request, and says whom it goes to.
-func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn) (*msg.Composer, []Rcpt, error) {
+func writeEmail(m *msg.Composer, to io.Writer) error {
+	_, err := m.WriteTo(to)
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return tooLarge()
+	case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
+		return core.Invalid("headers", "invalid", "the message cannot be written: %s", err)
+	}
+	return err
+}
+
+// startEmail makes a message of the names and addresses of a request, and gives those who get a
+// blind copy.
+func (s *Service) startEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn) (m *msg.Composer, bcc []msg.Address, err error) {
 	from, err := fromField(as, mb, in.From)
 	if err != nil {
 		return nil, nil, err
 	}
-	m := &msg.Composer{From: from, Subject: in.Subject, Date: s.Now()}
+	m = &msg.Composer{From: from, Subject: in.Subject, Date: s.Now()}
 	if strings.ContainsFunc(in.Subject, unicode.IsControl) || !utf8.ValidString(in.Subject) {
 		return nil, nil, core.Invalid("subject", "invalid", "must be one line of text, without control characters")
 	}
-	var bcc []msg.Address
 	for _, f := range []struct {
 		name string
 		from Texts
@@ -295,24 +303,33 @@ func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailI
 		}
 		*f.to = list
 	}
-	var to []Rcpt // everybody once
+	return m, bcc, nil
+}
+
+// composeEmail makes the message of a request, and says whom it goes to, and who of them gets a
+// blind copy, one a line.
+func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn) (m *msg.Composer, to []Rcpt, blind string, err error) {
+	m, bcc, err := s.startEmail(as, mb, in)
+	if err != nil {
+		return nil, nil, "", err
+	}
 	seen := map[string]bool{}
 	for _, a := range slices.Concat(m.To, m.Cc, bcc) {
-		if email := strings.ToLower(a.Email()); !seen[email] {
+		if email := strings.ToLower(a.Email()); !seen[email] { // everybody once
 			seen[email] = true
 			to = append(to, Rcpt{Address: a.Email()})
 		}
 	}
 	if len(to) == 0 {
-		return nil, nil, core.Invalid("to", "required", "must name at least one recipient")
+		return nil, nil, "", core.Invalid("to", "required", "must name at least one recipient")
 	}
 	if len(to) > maxAPIRecipients {
-		return nil, nil, core.Invalid("to", "too_many_items", "to, cc and bcc can have at most %d recipients together, not %d", maxAPIRecipients, len(to))
+		return nil, nil, "", core.Invalid("to", "too_many_items", "to, cc and bcc can have at most %d recipients together, not %d", maxAPIRecipients, len(to))
 	}
-	if err := setContent(m, in, mb.Footer); err != nil {
-		return nil, nil, err
+	if err = setContent(m, in, mb.Footer); err != nil {
+		return nil, nil, "", err
 	}
-	return m, to, setHeader(m, in, core.DomainOfAddress(from.Email()), s.relays.controls())
+	return m, to, strings.Join(addressTexts(bcc), "\n"), setHeader(m, in, core.DomainOfAddress(m.From.Email()), s.relays.controls())
 }
 
 // addressList reads the addresses of a field, each text one or several.

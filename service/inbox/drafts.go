@@ -1,0 +1,59 @@
+package inbox
+
+import (
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+func draftPicker(who core.Actor, userID, uid string) messagePicker {
+	return messagePicker{byUserID(who, userID), roleDrafts, uid}
+}
+
+// FileDraft puts a draft into the Drafts folder of a mailbox, in the place of the one whose UID is
+// given, unless that is "". The errors are not_found, and quota_exceeded where the mailbox is full.
+func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *StoredMessage, old string) (*InboxMessage, error) {
+	if old != "" {
+		if err := s.DeleteDraft(tx, who, mb.ID, old); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkQuota(tx, mb, int64(d.Blob.Length)); err != nil {
+		return nil, err
+	}
+	f, err := ofRole(tx, mb, roleDrafts)
+	if err != nil {
+		return nil, err
+	}
+	m, err := s.File(tx, mb, d, Filing{Folder: f.ID, Received: tx.Now(), Flags: store.FlagSeen | store.FlagDraft})
+	if err != nil {
+		return nil, err
+	}
+	w := s.newMessageView(tx)
+	defer s.freeMessageView(w)
+	b, err := w.folder(f.Num)
+	if err != nil {
+		return nil, err
+	}
+	out, err := w.show(b, m)
+	return &out, err
+}
+
+// OpenDraft opens a message of the Drafts folder. The caller closes the blob.
+func (s *Service) OpenDraft(who core.Actor, userID, uid string) (*msg.Part, *store.Blob, error) {
+	o, err := s.openMessage(draftPicker(who, userID, uid))
+	if err != nil {
+		return nil, nil, err
+	}
+	return o.root, o.blob, nil
+}
+
+// DeleteDraft deletes a message of the Drafts folder.
+func (s *Service) DeleteDraft(tx *store.Tx, who core.Actor, userID, uid string) error {
+	mb, _, m, err := draftPicker(who, userID, uid).find(tx)
+	if err != nil {
+		return err
+	}
+	s.changed(tx, mb.Num)
+	return tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
+}
