@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -18,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -154,11 +156,38 @@ func (p *postfix) start() {
 			log := p.log()
 			p.t.Logf("postfix says:\n%s", log[max(0, len(log)-4000):])
 		}
-		if out, err := exec.Command(p.program, "-c", p.dir, "stop").CombinedOutput(); err != nil {
-			p.t.Errorf("postfix stop: %v: %s", err, out)
-		}
+		p.stop()
 		os.RemoveAll(p.dir)
 	})
+}
+
+// stop ends it. Its programs wait for ever for a log server that has died, so they get a bounded
+// time.
+func (p *postfix) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	stop := exec.CommandContext(ctx, p.program, "-c", p.dir, "stop")
+	stop.WaitDelay = time.Second
+	out, err := stop.CombinedOutput()
+	if ctx.Err() == nil {
+		if err != nil {
+			p.t.Errorf("postfix stop: %v: %s", err, out)
+		}
+		return
+	}
+	p.t.Log("postfix does not stop, so it is killed")
+	text, err := os.ReadFile(filepath.Join(p.dir, "queue", "pid", "master.pid"))
+	if err != nil {
+		p.t.Error(err)
+		return
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil {
+		p.t.Errorf("kill postfix %q: %v", text, err)
+	}
 }
 
 func (p *postfix) write(name, text string) {
