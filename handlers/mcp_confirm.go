@@ -186,6 +186,14 @@ func (i intents) createCredential(ctx context.Context, who core.Actor, in mailbo
 	return would("make a password with which a program reads and sends all mail of %s", mb.Email)
 }
 
+func (i intents) createRecoveryLink(ctx context.Context, who core.Actor, in core.EmailUserIn) (*intent, error) {
+	mb, err := i.s.GetEmailUser(ctx, who, in)
+	if err != nil {
+		return nil, err
+	}
+	return would("make a link with which anybody who has it sets the password of %s", mb.Email)
+}
+
 func (i intents) createSMTPCredential(ctx context.Context, who core.Actor, in mailboxes.CreateSMTPCredentialIn) (*intent, error) {
 	d, err := i.s.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
 	if err != nil {

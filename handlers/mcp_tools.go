@@ -67,6 +67,7 @@ var confirmTexts = map[string]string{
 	"create_group":            "A member elsewhere",
 	"update_group":            "A member elsewhere",
 	"create_credential":       "It",
+	"create_recovery_link":    "It",
 	"update_me":               "A forward_to",
 	"create_smtp_credential":  "It",
 	"delete_domain":           "It",

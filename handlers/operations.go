@@ -87,17 +87,17 @@ func operations(s *service.Service) []op {
 		{name: "delete_forward", method: "DELETE", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.DeleteForward)},
 
 		// Webhooks and events.
-		{name: "list_webhooks", method: "GET", path: "/v1/webhooks", status: 200, scope: "read", roles: everyone, call: plain(s.ListWebhooks)},
+		{name: "list_webhooks", method: "GET", path: "/v1/webhooks", status: 200, scope: "read", roles: everyone, call: plain(s.ListWebhooks), whole: true},
 		{name: "create_webhook", method: "POST", path: "/v1/webhooks", status: 201, scope: "write", roles: managers, call: with(s.CreateWebhook), confirm: askFirst(i.createWebhook)},
-		{name: "get_webhook", method: "GET", path: "/v1/webhooks/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetWebhook)},
+		{name: "get_webhook", method: "GET", path: "/v1/webhooks/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetWebhook), whole: true},
 		{name: "update_webhook", method: "PATCH", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateWebhook), confirm: askFirst(i.updateWebhook)},
 		{name: "delete_webhook", method: "DELETE", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteWebhook)},
 		{name: "get_webhook_secret", method: "GET", path: "/v1/webhooks/{id}/secret", status: 200, scope: "write", roles: managers, call: with(s.GetWebhookSecret)},
 		{name: "rotate_webhook_secret", method: "POST", path: "/v1/webhooks/{id}/rotate-secret", status: 200, scope: "write", roles: managers, call: with(s.RotateWebhookSecret)},
 		{name: "test_webhook", method: "POST", path: "/v1/webhooks/{id}/test", status: 200, scope: "write", roles: managers, call: with(s.TestWebhook)},
-		{name: "list_webhook_deliveries", method: "GET", path: "/v1/webhooks/{id}/deliveries", status: 200, scope: "read", roles: everyone, call: with(s.ListWebhookDeliveries)},
+		{name: "list_webhook_deliveries", method: "GET", path: "/v1/webhooks/{id}/deliveries", status: 200, scope: "read", roles: everyone, call: with(s.ListWebhookDeliveries), whole: true},
 		{name: "redeliver_event", method: "POST", path: "/v1/webhooks/{id}/deliveries/{event_id}/redeliver", status: 200, scope: "write", roles: managers, call: with(s.RedeliverEvent)},
-		{name: "list_events", method: "GET", path: "/v1/events", status: 200, scope: "read", roles: everyone, call: with(s.ListEvents)},
+		{name: "list_events", method: "GET", path: "/v1/events", status: 200, scope: "read", roles: everyone, call: with(s.ListEvents), whole: true},
 		{name: "set_universal_inbox", method: "POST", path: "/v1/account/universal-inbox", status: 200, scope: "write", roles: managers, call: with(s.SetUniversalInbox)},
 
 		// Jobs.
@@ -115,6 +115,7 @@ func operations(s *service.Service) []op {
 		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser)},
 		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser)},
 		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld)},
+		{name: "create_recovery_link", method: "POST", path: "/v1/email-users/{user_id}/recovery-link", status: 200, scope: "write", roles: managers, call: with(s.CreateRecoveryLink), confirm: askFirst(i.createRecoveryLink)},
 		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers)},
 
 		// Passwords beside that of a mailbox, and those of domains.
@@ -163,6 +164,8 @@ func operations(s *service.Service) []op {
 		{name: "get_message_raw", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/raw", status: 200, scope: "read", roles: people, call: with(s.GetMessageRaw)},
 		{name: "get_message_attachment", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}", status: 200, scope: "read", roles: people, call: with(s.GetMessageAttachment)},
 		{name: "mark_message", method: "PATCH", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkMessage)},
+		{name: "unsubscribe_message", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/unsubscribe", status: 200, scope: "write", roles: people, call: with(s.UnsubscribeMessage)},
+		{name: "suggest_addresses", method: "GET", path: "/v1/email-users/{user_id}/addresses", status: 200, scope: "read", roles: people, call: with(s.SuggestAddresses)},
 		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMessage)},
 		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: people, call: with(s.ListInbox)},
 		{name: "refresh_inbox", method: "POST", path: "/v1/inbox/refresh", status: 200, scope: "write", roles: everyone, call: plain(s.RefreshInbox)},
@@ -184,11 +187,11 @@ func operations(s *service.Service) []op {
 		{name: "create_draft", method: "POST", path: "/v1/email-users/{user_id}/drafts", status: 201, scope: "write", roles: people, call: with(s.CreateDraft), body: largestSend, strict: true},
 		{name: "update_draft", method: "PUT", path: "/v1/email-users/{user_id}/drafts/{message_id}", status: 200, scope: "write", roles: people, call: with(s.UpdateDraft), body: largestSend, strict: true},
 		{name: "send_draft", method: "POST", path: "/v1/email-users/{user_id}/drafts/{message_id}/send", status: 200, scope: "write", roles: people, call: with(s.SendDraft), strict: true},
-		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage)},
+		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage), whole: true},
 		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: people, call: with(s.ListMessages)},
 		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: people, call: with(s.GetSentMessage)},
 		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: people, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch)},
-		{name: "get_reputation", method: "GET", path: "/v1/reputation", status: 200, scope: "read", roles: everyone, call: with(s.GetReputation)},
+		{name: "get_reputation", method: "GET", path: "/v1/reputation", status: 200, scope: "read", roles: everyone, call: with(s.GetReputation), whole: true},
 		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: people, call: with(s.UpdateScheduledMessage), strict: true},
 		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: people, call: with(s.RetryMessage)},
 		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: people, call: with(s.CancelMessage)},
@@ -215,6 +218,7 @@ type op struct {
 	csv    bool      // takes a CSV file in the place of a JSON body: it is the body's field csv
 	alias  bool      // another way to the operation of the row before
 	own    bool      // the person of a mailbox does it, and no token of the mailbox
+	whole  bool      // it is about the whole account, so nobody may who sees some mailboxes alone
 	strict bool      // an unknown body field is an error, since the operation spends money or sends mail
 
 	// confirm says what a call would do that a person must agree to; nil if this call needs no
@@ -296,6 +300,9 @@ func (o *op) permit(who core.Actor) error {
 	}
 	if !slices.Contains(o.roles, who.Role) {
 		return wrongRole()
+	}
+	if o.whole && !who.SeesAll() {
+		return core.Errorf("forbidden_role", "You can see some mailboxes alone, and %s is about the whole account. Ask the account's owner or an admin.", o.name)
 	}
 	return nil
 }

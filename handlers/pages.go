@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 )
@@ -53,8 +54,17 @@ const maxResetForm = 16 << 10
 // A resetView is what the page shows: a form, perhaps with an error, or the end.
 type resetView struct {
 	Email, Token, Wrong string
+	Least               int // characters
 	Done                string
 	Home                string
+}
+
+// leastPassword is how many characters a password has at least.
+func leastPassword(u *accounts.Welcome) int {
+	if u.Kind == "mailbox" {
+		return 8
+	}
+	return 6
 }
 
 // resetPassword is the page of a reset link. GET shows a form and does not use the link up, so that
@@ -69,12 +79,12 @@ func (s *Server) resetPassword(c *call) {
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
 		token := c.r.URL.Query().Get("token")
-		email, err := s.svc.CheckReset(c.r.Context(), token)
+		u, err := s.svc.CheckWelcome(c.r.Context(), c.who, accounts.LinkIn{Token: token})
 		if err != nil {
 			s.resetFailed(c, addr, err)
 			return
 		}
-		s.showReset(c, http.StatusOK, resetView{Email: email, Token: token})
+		s.showReset(c, http.StatusOK, resetView{Email: u.Email, Least: leastPassword(u), Token: token})
 	case http.MethodPost:
 		s.submitReset(c, addr)
 	default:
@@ -116,11 +126,12 @@ func (s *Server) submitReset(c *call, addr string) {
 	}
 	form := c.r.PostForm
 	v := resetView{Token: form.Get("token")}
-	var err error
-	if v.Email, err = s.svc.CheckReset(c.r.Context(), v.Token); err != nil {
+	u, err := s.svc.CheckWelcome(c.r.Context(), c.who, accounts.LinkIn{Token: v.Token})
+	if err != nil {
 		s.resetFailed(c, addr, err)
 		return
 	}
+	v.Email, v.Least = u.Email, leastPassword(u)
 	if form.Has("again") && form.Get("again") != form.Get("password") {
 		v.Wrong = "The two passwords do not match."
 		s.showReset(c, http.StatusBadRequest, v)
@@ -147,6 +158,59 @@ func (s *Server) resetFailed(c *call, addr string, err error) {
 }
 
 func (s *Server) showReset(c *call, status int, v resetView) { s.showPage(c, s.resetForm, status, v) }
+
+//go:embed recovery.html
+var confirmPage string
+
+// A recoveryView is what the page shows: a button, or the end.
+type recoveryView struct {
+	Email, Address, Token string
+	Said                  string
+}
+
+// recoveryPage is the page of a link that confirms a recovery address. GET shows a button and
+// changes nothing, so that programs that check links do no harm.
+func (s *Server) recoveryPage(c *call) {
+	pageHeaders(c.w.Header(), confirmPage)
+	addr := remoteAddr(c.r)
+	failed := func(err error) {
+		s.countBadLink(addr, err)
+		e := s.explainError(c, "recovery page", err)
+		s.showPage(c, s.recoveryForm, openapi.Status(e.Code), recoveryView{Said: e.Message})
+	}
+	if err := s.badTokens.check(addr, s.now()); err != nil {
+		failed(err)
+		return
+	}
+	switch c.r.Method {
+	case http.MethodGet, http.MethodHead:
+		token := c.r.URL.Query().Get("token")
+		r, err := s.svc.CheckRecovery(c.r.Context(), token)
+		if err != nil {
+			failed(err)
+			return
+		}
+		s.showPage(c, s.recoveryForm, http.StatusOK, recoveryView{Email: r.Email, Address: r.RecoveryEmail, Token: token})
+	case http.MethodPost:
+		if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
+			failed(core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
+			return
+		}
+		c.r.Body = http.MaxBytesReader(c.w, c.r.Body, maxResetForm)
+		if err := c.r.ParseForm(); err != nil {
+			failed(core.Errorf("validation_error", "The form could not be read. Open the link again."))
+			return
+		}
+		r, err := s.svc.ConfirmRecovery(c.r.Context(), accounts.RecoveryIn{Token: c.r.PostForm.Get("token")})
+		if err != nil {
+			failed(err)
+			return
+		}
+		s.showPage(c, s.recoveryForm, http.StatusOK, recoveryView{Said: r.Message})
+	default:
+		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
+	}
+}
 
 //go:embed unsubscribe.html
 var unsubscribePage string

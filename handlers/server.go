@@ -44,7 +44,8 @@ type Server struct {
 	public *pathMux // of the network
 	ops    []op
 	fixed  *httprouter.Router // of operations whose path has no parameter
-	wild   *httprouter.Router // of the others
+	wild   *httprouter.Router // with one
+	deep   *httprouter.Router // with more
 
 	rates           *rates     // of accounts
 	badTokens       *badTokens // by address
@@ -56,6 +57,7 @@ type Server struct {
 	uploads         chan struct{} // one for each file that is being taken
 	resetForm       *template.Template
 	unsubscribeForm *template.Template
+	recoveryForm    *template.Template
 
 	autoconfig  *autoconfig.Server
 	description func() *description // of the API, made at its first use
@@ -74,6 +76,7 @@ func New(svc *service.Service) *Server {
 	s.hooks = newHooks()
 	s.bodies, s.uploads = newBodies(svc), make(chan struct{}, uploadsMost)
 	s.resetForm = template.Must(template.New("").Parse(resetPage))
+	s.recoveryForm = template.Must(template.New("").Parse(confirmPage))
 	s.unsubscribeForm = template.Must(template.New("").Parse(unsubscribePage))
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
@@ -180,47 +183,46 @@ func pathValues(ps httprouter.Params, r *http.Request) func(name string) string 
 	}
 }
 
-// route fills the routers. httprouter refuses a fixed path beside a wildcard, so that fixed paths
-// have a router of their own, which falls through to the other.
+// route fills the routers. httprouter refuses a fixed path beside a wildcard, so paths have a router
+// by how many parameters they have, none, one or more, each of which falls through to the next.
 func (s *Server) route() {
-	s.fixed, s.wild = httprouter.New(), httprouter.New()
-	allowed := map[string][]string{}
-	for _, r := range []*httprouter.Router{s.fixed, s.wild} {
-		r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS = false, false, false
+	s.fixed, s.wild, s.deep = httprouter.New(), httprouter.New(), httprouter.New()
+	routers := []*httprouter.Router{s.fixed, s.wild, s.deep}
+	for _, r := range routers {
+		r.RedirectTrailingSlash, r.RedirectFixedPath, r.HandleOPTIONS, r.HandleMethodNotAllowed = false, false, false, false
 	}
+	var methods []string
 	for i := range s.ops {
 		o := &s.ops[i]
 		path := routerPath(o.path)
-		router := s.fixed
-		if strings.Contains(path, ":") {
-			router = s.wild
-		} else {
-			allowed[path] = append(allowed[path], o.method)
-		}
-		router.Handle(o.method, path, func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
+		routers[min(strings.Count(path, ":"), len(routers)-1)].Handle(o.method, path, func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
 			s.run(callOf(r.Context()), o, pathValues(ps, r))
 		})
+		if !slices.Contains(methods, o.method) {
+			methods = append(methods, o.method)
+		}
 	}
-	s.fixed.HandleMethodNotAllowed = false
-	s.fixed.NotFound = s.wild
-	s.wild.HandleMethodNotAllowed = true
-	s.wild.MethodNotAllowed = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.notAllowed(callOf(r.Context()), slices.Concat(allowed[r.URL.Path], strings.Split(w.Header().Get("Allow"), ", ")))
-	})
-	s.wild.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if methods := allowed[r.URL.Path]; methods != nil {
-			s.notAllowed(callOf(r.Context()), methods)
+	s.fixed.NotFound, s.wild.NotFound = s.wild, s.deep
+	s.deep.NotFound = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var allowed []string
+		for _, router := range routers {
+			for _, method := range methods {
+				if handle, _, _ := router.Lookup(method, r.URL.Path); handle != nil {
+					allowed = append(allowed, method)
+				}
+			}
+		}
+		if len(allowed) > 0 {
+			s.notAllowed(callOf(r.Context()), allowed)
 			return
 		}
 		s.fail(callOf(r.Context()), core.Errorf("not_found", "There is no %s %s in this API. See /v1/openapi.json for what there is.", r.Method, r.URL.Path))
 	})
 }
 
-// notAllowed names the methods that there are, each once; httprouter adds OPTIONS, which there is
-// not.
+// notAllowed names the methods that there are, each once.
 func (s *Server) notAllowed(c *call, found []string) {
 	methods := slices.Compact(slices.Sorted(slices.Values(found)))
-	methods = slices.DeleteFunc(methods, func(m string) bool { return m == http.MethodOptions })
 	c.w.Header().Set("Allow", strings.Join(methods, ", "))
 	s.fail(c, core.Errorf("method_not_allowed", "%s is not allowed here. Use one of: %s.", c.r.Method, strings.Join(methods, ", ")))
 }

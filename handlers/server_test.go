@@ -336,6 +336,9 @@ GET /v1/health get_health
 GET /v1/audit list_audit
 POST /v1/email-users/{user_id}/held release_held_messages
 GET /v1/email-users/{user_id}/folders list_folders
+GET /v1/email-users/{user_id}/addresses suggest_addresses
+POST /v1/email-users/{user_id}/inbox/{message_id}/unsubscribe unsubscribe_message
+POST /v1/email-users/{user_id}/recovery-link create_recovery_link
 POST /v1/email-users/{user_id}/drafts create_draft
 PUT /v1/email-users/{user_id}/drafts/{message_id} update_draft
 POST /v1/email-users/{user_id}/drafts/{message_id}/send send_draft

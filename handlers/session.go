@@ -37,7 +37,7 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
 		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.currentSession)}, anonymous: true, optional: true},
 		{op: op{action: "logout", method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
-		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: everyone}, raw: s.stream, tokens: true},
+		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: people}, raw: s.stream, tokens: true},
 		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
 		{op: op{action: "end_session", method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.EndSession)}},
 		{op: op{action: "update_profile", method: "PATCH", path: "/session/profile", status: 200, scope: "read", roles: everyone, call: with(s.svc.UpdateProfile)}},
@@ -50,6 +50,8 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, anonymous: true},
 		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, anonymous: true},
 		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, anonymous: true},
+		{op: op{method: "POST", path: "/session/recover", status: 202, call: with(s.recoverMailbox)}, anonymous: true},
+		{op: op{method: "POST", path: "/session/recovery", status: 200, call: with(s.confirmRecovery)}, anonymous: true},
 		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, anonymous: true},
 		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, anonymous: true},
 		{op: op{method: "GET", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
@@ -266,6 +268,18 @@ func (s *Server) welcome(ctx context.Context, _ core.Actor, in accounts.WelcomeI
 
 func (s *Server) forgot(ctx context.Context, _ core.Actor, in accounts.ForgotIn) (*accounts.Said, error) {
 	return s.svc.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
+}
+
+func (s *Server) recoverMailbox(ctx context.Context, _ core.Actor, in accounts.ForgotIn) (*accounts.Said, error) {
+	return s.svc.RecoverMailbox(ctx, s.visitor(callOf(ctx)), in)
+}
+
+func (s *Server) confirmRecovery(ctx context.Context, _ core.Actor, in accounts.RecoveryIn) (*accounts.RecoveryConfirmed, error) {
+	out, err := s.svc.ConfirmRecovery(ctx, in)
+	if err != nil {
+		s.countBadLink(remoteAddr(callOf(ctx).r), err)
+	}
+	return out, err
 }
 
 // origin is where the browser shows the dashboard.

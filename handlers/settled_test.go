@@ -172,7 +172,7 @@ func TestNullInAPatch(t *testing.T) {
 	paths["update_folder"] = "/v1/email-users/" + ann + "/folders/" + b.post("/v1/email-users/"+ann+"/folders", `{"name":"Work"}`).is(201).text("id")
 	paths["update_group"] = "/v1/groups/" + b.post("/v1/groups", `{"email":"sales@boxes.test","members":[{"email":"ann@boxes.test"}]}`).is(201).text("id")
 	nullable := map[string]bool{
-		"update_email_user.signature": true, "update_group.name": true,
+		"update_email_user.signature": true, "update_email_user.recovery_email": true, "update_group.name": true,
 		"update_domain.catch_all": true, "update_domain.notes": true, "update_domain.relay": true, "update_webhook.description": true,
 		"update_team_user.first_name": true, "update_team_user.last_name": true, "update_email_user.footer": true, "update_email_user.daily_send_limit": true, "update_email_user.forward_to": true,
 		"update_email_user.quota_bytes": true, "update_email_user.relay": true, "update_email_user.sending_paused": true, "update_domain.sending_paused": true,

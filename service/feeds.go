@@ -234,11 +234,43 @@ func (f *Feed) Take() (changes []FeedChange, everything bool) {
 			changes = append(changes, change)
 		}
 	}
+	if !f.who.SeesAll() {
+		changes = f.some(changes)
+	}
 	return changes, len(changes) > feedBatch
 }
 
 // sees tells whether the listener may know of the change: members know of others' tokens and
 // exports nothing.
 func (f *Feed) sees(c store.Change) bool {
-	return c.User == "" || c.User == f.who.UserID || f.who.Role != store.UserRoleMember
+	return c.User == "" || c.User == f.who.UserID || f.who.Role == store.UserRoleOwner || f.who.Role == store.UserRoleAdmin
+}
+
+// some leaves, for a listener who sees some mailboxes alone, the changes about these. What is gone
+// is left out.
+func (f *Feed) some(changes []FeedChange) (left []FeedChange) {
+	_ = f.all.store.View(func(tx *store.Tx) error {
+		for _, c := range changes {
+			seen := false
+			switch c.Kind {
+			case "mailbox", "inbox":
+				seen = f.who.Sees(c.ID)
+			case "message":
+				o, err := store.Outgoings.Find(tx, c.ID)
+				seen = err == nil && o != nil && f.who.Sees(o.MailboxID)
+			case "job":
+				j, err := store.Jobs.Find(tx, c.ID)
+				seen = err == nil && j != nil && mayKnow(f.who, j)
+			case "event", "webhook", "delivery", "suppression", "user", "template", "domain", "record", "account":
+				seen = f.who.MailboxID == "" && c.Kind != "event" && c.Kind != "webhook" && c.Kind != "delivery"
+			case "token", "export":
+				seen = true // of the listener: see sees
+			}
+			if seen {
+				left = append(left, c)
+			}
+		}
+		return nil
+	})
+	return left
 }

@@ -66,10 +66,10 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 	return &JobsOut{Page: page}, err
 }
 
-// mayKnow tells whether a job may be known: that of a mailbox is one of those that its person
-// started, or that are about it.
+// mayKnow tells whether a job may be known: whoever sees some mailboxes alone knows the jobs that
+// they started, and those about these mailboxes.
 func mayKnow(who core.Actor, j *store.Job) bool {
-	return who.MailboxID == "" || j.CreatedBy == who.UserID || j.Resource.ID == who.MailboxID
+	return j.CreatedBy == who.UserID || who.Sees(j.Resource.ID)
 }
 
 // aboutDomain tells whether a job's resource is the domain of the name or id, or a mailbox of that

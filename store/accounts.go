@@ -57,12 +57,14 @@ type User struct {
 	Email        string // lower-case
 	FirstName    string
 	LastName     string
-	MailboxID    string `json:",omitempty"` // whose person it is; "": a team user
-	Role         string // one of the UserRole… constants
-	Status       string // one of the User… constants
-	PasswordHash string // argon2id, PHC form; "" while none is set
-	InvitedBy    string // a user id, or ""
-	ResetHash    string // SHA-256 of the token that sets a new password, hex; "" while there is none
+	MailboxID    string   `json:",omitempty"` // whose person it is; "": a team user
+	Role         string   // one of the UserRole… constants
+	Status       string   // one of the User… constants
+	PasswordHash string   // argon2id, PHC form; "" while none is set
+	Limited      bool     `json:",omitempty"` // a member who sees some mailboxes alone: Mailboxes
+	Mailboxes    []string `json:",omitempty"` // ids, some perhaps of mailboxes that are gone
+	InvitedBy    string   // a user id, or ""
+	ResetHash    string   // SHA-256 of the token that sets a new password, hex; "" while there is none
 	ResetExpires time.Time
 	Forgot       *Forgot   `json:",omitempty"` // nil: nobody has asked for a new password
 	TOTP         *TOTP     `json:",omitempty"` // nil: there is no second factor

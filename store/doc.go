@@ -203,6 +203,7 @@
 //	mailbox.num              unique: number 4
 //	mailbox.account          account
 //	mailbox.domain           domain
+//	mailbox.recovery         unique: hash of the link that confirms a recovery address
 //	mailbox.waiting          domain; those that are neither ready nor being deleted
 //	subscribed_names         mailbox number in decimal → Subscriptions, from before subscribed
 //	copy_intent              cpy_… → CopyIntent

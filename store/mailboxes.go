@@ -42,9 +42,19 @@ type Mailbox struct {
 	Salt       []byte    `json:",omitempty"` // of SCRAM, for its password and its credentials
 	SCRAM      []byte    `json:",omitempty"` // the password's keys, sealed; nil: they are made when somebody logs in
 	Signature  string    `json:",omitempty"`
+	Recovery   *Recovery `json:",omitempty"` // nil: it has no recovery address
 
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
 	Counting      *Counting      `json:",omitempty"` // since somebody resumed it
+}
+
+// A Recovery is the address elsewhere that a link goes to when the holder has forgotten the password.
+type Recovery struct {
+	Email     string
+	Confirmed bool        // its holder has opened the link that was sent there
+	Hash      string      `json:",omitempty"` // SHA-256 of the token of that link, hex
+	Expires   time.Time   `json:",omitzero"`  // of that link
+	Mailed    []time.Time `json:",omitempty"` // when it was sent and links that set a password were, of the last day
 }
 
 // States of a mailbox.
@@ -137,6 +147,12 @@ var (
 	MailboxByNum       = Mailboxes.unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
 	MailboxesByAccount = Mailboxes.index("account", func(m *Mailbox) string { return m.AccountID })
 	MailboxesByDomain  = Mailboxes.index("domain", func(m *Mailbox) string { return m.DomainID })
+	MailboxByRecovery  = Mailboxes.unique("recovery", func(m *Mailbox) string {
+		if m.Recovery == nil {
+			return ""
+		}
+		return m.Recovery.Hash
+	})
 	// MailboxesWaiting holds by domain those that are not ready yet.
 	MailboxesWaiting = Mailboxes.index("waiting", func(m *Mailbox) string {
 		if m.Ready || m.Gone() {

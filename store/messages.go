@@ -317,6 +317,26 @@ func (tx *Tx) SetFlags(m *Message, flags Flags, keywords []string) error {
 	return tx.rewrite(now, m)
 }
 
+// SetAnsweredBy keeps who answered a message. Clients do not see it, so ModSeq stays.
+func (tx *Tx) SetAnsweredBy(m *Message, by string) error {
+	key := m.key()
+	row := tx.getRow(bktMeta, key[:])
+	if row == nil {
+		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, ErrNotFound)
+	}
+	var meta Meta
+	shared, err := meta.decode(key[:], row)
+	if err != nil {
+		return fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
+	}
+	meta.AnsweredBy = by
+	version := byte(rowVersion)
+	if shared {
+		version = metaShared
+	}
+	return tx.putRow(bktMeta, key[:], bktMeta.seal(key[:], meta.row(version)))
+}
+
 // SetBits replaces the bits of a message, and sets m to what is then stored. ModSeq rises if that
 // is a change. It returns ErrNotFound if the message is gone.
 func (tx *Tx) SetBits(m *Message, bits Bits) error {

@@ -37,6 +37,7 @@ type Submission struct {
 	Checked     bool      `json:",omitzero"` // its authors are some whom its sender may send as
 	Program     bool      `json:",omitzero"` // it was sent with a domain's credential
 	Bcc         string    `json:",omitzero"` // for the copy that comes later: see Meta.Bcc
+	AnsweredBy  string    `json:",omitzero"` // of what it answers: see Meta.AnsweredBy
 	ListID      string    `json:",omitzero"` // of a forward: the group that it comes from
 }
 
@@ -82,6 +83,7 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.String(&s.ListID)
 	c.Bool(&s.Program)
 	c.String(&s.Bcc)
+	c.String(&s.AnsweredBy)
 }
 
 // Submissions keeps them; Check counts their blobs among the references.

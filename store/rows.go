@@ -114,6 +114,7 @@ type Meta struct {
 	SPF, DKIM, DMARC  string
 	Recipient         string // that the envelope named; "" is the mailbox's own address
 	Bcc               string // who got a blind copy of a message that the mailbox sent, one a line
+	AnsweredBy        string // who answered it, in a form of the caller's
 }
 
 // Every row but the smallest begins with the version of its form, and from rowVersion on a checksum
@@ -237,11 +238,10 @@ func (m *Message) decode(key, row []byte) error {
 	return nil
 }
 
-// A meta row: version 1 | structure and texts, each length uvarint and bytes | crc32c 4. The
-// recipient follows the texts where there is one, and after it the blind copies where there are
-// any; rows from before these were kept have none. In
-// version metaShared the structure is empty and stands in bktStructure, once for all messages that
-// have the same bytes.
+// A meta row: version 1 | structure and texts, each length uvarint and bytes | crc32c 4. The later
+// texts follow as far as they are not empty; rows from before these were kept have none. In version
+// metaShared the structure is empty and stands in bktStructure, once for all messages that have the
+// same bytes.
 const (
 	metaShared     = 0x33
 	bareMetaShared = 2 // without a checksum
@@ -255,11 +255,20 @@ func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
 }
 
+func (m *Meta) laterTexts() [3]*string { return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy} }
+
 // row gives the row without its checksum.
 func (m *Meta) row(version byte) []byte {
-	texts := m.texts()
-	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + len(m.Recipient) + len(m.Bcc) + rowform.SumSize
+	texts, later := m.texts(), m.laterTexts()
+	last := len(later)
+	for last > 0 && *later[last-1] == "" {
+		last--
+	}
+	size := 1 + 2*binary.MaxVarintLen32 + len(m.Structure) + rowform.SumSize
 	for _, text := range texts {
+		size += binary.MaxVarintLen32 + len(*text)
+	}
+	for _, text := range later[:last] {
 		size += binary.MaxVarintLen32 + len(*text)
 	}
 	b := append(make([]byte, 0, size), version)
@@ -269,13 +278,9 @@ func (m *Meta) row(version byte) []byte {
 		b = binary.AppendUvarint(b, uint64(len(*text)))
 		b = append(b, *text...)
 	}
-	if m.Recipient != "" || m.Bcc != "" {
-		b = binary.AppendUvarint(b, uint64(len(m.Recipient)))
-		b = append(b, m.Recipient...)
-	}
-	if m.Bcc != "" {
-		b = binary.AppendUvarint(b, uint64(len(m.Bcc)))
-		b = append(b, m.Bcc...)
+	for _, text := range later[:last] {
+		b = binary.AppendUvarint(b, uint64(len(*text)))
+		b = append(b, *text...)
 	}
 	return b
 }
@@ -316,23 +321,20 @@ func (m *Meta) decode(key, row []byte) (shared bool, err error) {
 		end := len(all) - len(rest)
 		*text = all[end-len(field) : end]
 	}
-	if len(rest) == 0 {
-		return shared, nil
+	for _, text := range m.laterTexts() {
+		if len(rest) == 0 {
+			break
+		}
+		var field []byte
+		if field, rest, err = cutField(rest); err != nil || len(field) == 0 && len(rest) == 0 {
+			return false, ErrDamagedRow // the last one is never empty
+		}
+		end := len(all) - len(rest)
+		*text = all[end-len(field) : end]
 	}
-	recipient, rest, err := cutField(rest)
-	if err != nil || len(recipient) == 0 && len(rest) == 0 {
+	if len(rest) > 0 {
 		return false, ErrDamagedRow
 	}
-	end := len(all) - len(rest)
-	m.Recipient = all[end-len(recipient) : end]
-	if len(rest) == 0 {
-		return shared, nil
-	}
-	bcc, rest, err := cutField(rest)
-	if err != nil || len(bcc) == 0 || len(rest) > 0 {
-		return false, ErrDamagedRow
-	}
-	m.Bcc = all[len(all)-len(bcc):]
 	return shared, nil
 }
 

@@ -281,6 +281,8 @@ var glossaryRows = []struct {
 	{"CreateGroupRequest.send_as", word{example: "nobody", about: "Who may send as the group: nobody, unless given."}},
 	{"UpdateGroupRequest.send_as", word{example: "members", about: "Who may send as the group."}},
 	{"signature", word{example: "Anna Smith\nExample Ltd", about: "A text that the dashboard puts into new messages."}},
+	{"recovery_email", word{example: "anna@example.net", about: "Where a link goes when the password is forgotten."}},
+	{"Unsubscribed.message", word{example: "The list's server has taken the request.", about: "For people; the text may change."}},
 	{"forward_keep_copy", word{example: true, about: "Whether what is forwarded is kept in the mailbox too."}},
 	{"group_id", word{example: "grp_01k9a2b3c4d5e6f7g8h9j0k1m2"}},
 	{"Group.id", word{example: "grp_01k9a2b3c4d5e6f7g8h9j0k1m2", about: "The same as group_id."}},

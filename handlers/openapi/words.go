@@ -138,6 +138,8 @@ var operationTexts = map[string]operationText{
 	"update_email_user":       {group: "Email users", summary: "Change a mailbox", errors: "domain_busy domain_not_ready", show: "name footer"},
 	"delete_email_user":       {group: "Email users", summary: "Delete a mailbox with its mail"},
 
+	"create_recovery_link": {group: "Email users", summary: "Make a link to choose a password", text: "For a holder who has forgotten it. Whoever has the link sets the mailbox's password, once, within 72 hours.", errors: "validation_error"},
+
 	"release_held_messages": {group: "Email users", summary: "Send or discard what a mailbox has held", text: "What waited when the mailbox was suspended, deleted or got a new password with `hold`. It works for a deleted mailbox for 14 days.", show: "action"},
 
 	"list_templates":  {group: "Templates", summary: "List the templates"},
@@ -181,6 +183,8 @@ var operationTexts = map[string]operationText{
 	"get_message_raw":          {group: "Inbox", summary: "Get a message as it was received", media: "message/rfc822"},
 	"get_message_attachment":   {group: "Inbox", summary: "Get an attachment"},
 	"send_email":               {group: "Inbox", summary: "Send a message from a mailbox", text: "With `send_at` it waits until then, at most 30 days, and its copy in Sent comes when it leaves. With `template_id` and `variables` it is made of a message template.", errors: "domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template", show: "to subject text"},
+	"suggest_addresses":        {group: "Inbox", summary: "Suggest addresses", text: "Of people whom the mailbox has written to, the latest first."},
+	"unsubscribe_message":      {group: "Inbox", summary: "Unsubscribe from a message's list", text: "By one click (RFC 8058): a POST to the https address that the message offers, where a valid DKIM signature covers the offer. `http_status` is what the list's server answered.", errors: "cannot_unsubscribe"},
 	"create_draft":             {group: "Inbox", summary: "Save a draft", text: "It takes what `send_email` takes, and requires nothing. The draft is a message of the folder Drafts, so mail clients see it: read and delete it with `folder=drafts`.", errors: "quota_exceeded", show: "to subject text"},
 	"update_draft":             {group: "Inbox", summary: "Replace a draft", text: "Give the whole draft. It gets a new `uid`.", errors: "quota_exceeded", show: "to subject text"},
 	"send_draft":               {group: "Inbox", summary: "Send a draft", text: "It goes out as `send_email` would send it, and leaves Drafts at the same moment. A draft that cannot be sent stays.", errors: "domain_not_ready daily_send_limit_reached new_recipient_limit_reached sending_paused missing_variable invalid_template"},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 
@@ -76,6 +77,38 @@ func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message) (
 	}
 	v.takeResults(sigs, tags, got, keys)
 	return sigs, nil
+}
+
+// Covers tells whether a valid signature of a message covers all fields of these names, each of
+// which it has once. The error is that of reading the message, or the end of ctx.
+func (v *Verifier) Covers(ctx context.Context, message io.ReaderAt, size int64, names ...string) (bool, error) {
+	m, err := openMessage(io.NewSectionReader(message, 0, size))
+	if err != nil {
+		return false, err
+	}
+	defer m.free()
+	for _, name := range names {
+		if len(named(m.fields, name)) != 1 {
+			return false, nil
+		}
+	}
+	look, cancel := v.lookups(ctx)
+	defer cancel()
+	sigs, err := v.checkDKIM(ctx, look, m)
+	if err != nil {
+		return false, err
+	}
+	fields := named(m.fields, "DKIM-Signature")
+	for i, sig := range sigs {
+		if sig.Result != Pass {
+			continue
+		}
+		signed := strings.Split(strings.ToLower(compact(parseTags(fields[i].value())["h"])), ":")
+		if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(signed, strings.ToLower(name)) }) {
+			return true, nil
+		}
+	}
+	return false, ctx.Err()
 }
 
 // takeResults fills in what the library found. It saw the same signatures in the same order, but

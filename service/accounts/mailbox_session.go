@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/mailstead/mailstead/service/core"
@@ -120,21 +119,16 @@ type MeUser struct {
 	Role  string `json:"role" enum:"owner|admin|member"`
 }
 
-// A MailboxScope is the mailboxes that somebody may see: all, or some by their ids.
-type MailboxScope []string
-
-// MarshalJSON writes "all" for nil.
-func (m MailboxScope) MarshalJSON() ([]byte, error) { return scopeJSON(m) }
-
-// Forms says which forms it has on the wire.
-func (MailboxScope) Forms() []any { return []any{"all", []string{}} }
-
 // GetMe says who asks.
 func (s *Service) GetMe(ctx context.Context, who core.Actor) (*Me, error) {
 	out := &Me{Kind: kindTeam, Permissions: who.Permissions}
 	if who.MailboxID == "" {
 		out.User = &MeUser{who.UserID, who.Email, who.Role}
-		return out, nil
+		err := s.Store.View(func(tx *store.Tx) (err error) {
+			out.Mailboxes, err = scopeOf(tx, &store.User{AccountID: who.AccountID, Limited: who.Limited, Mailboxes: who.Mailboxes})
+			return err
+		})
+		return out, err
 	}
 	mb, err := s.mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: who.MailboxID})
 	out.Kind, out.Mailbox, out.Mailboxes = kindMailbox, mb, MailboxScope{who.MailboxID}
@@ -147,15 +141,17 @@ type UpdateMeIn struct {
 	Signature   core.Opt[string] `json:"signature" max:"10000"`
 	ForwardTo   core.Opt[string] `json:"forward_to"`
 	ForwardKeep *bool            `json:"forward_keep_copy"`
+	Recovery    core.Opt[string] `json:"recovery_email" max:"254"` // gets a link that confirms it
 }
 
 // UpdateMe changes what the person of a mailbox may change of it.
 func (s *Service) UpdateMe(ctx context.Context, who core.Actor, in UpdateMeIn) (*Me, error) {
 	_, err := s.mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{
 		UserID: who.MailboxID, Name: in.Name, Signature: in.Signature, ForwardTo: in.ForwardTo, ForwardKeep: in.ForwardKeep,
+		RecoveryEmail: in.Recovery,
 	})
 	if e, ours := core.AsError(err); ours && e.Code == "nothing_to_update" {
-		err = core.Errorf("nothing_to_update", "Give at least one of name, signature, forward_to and forward_keep_copy.")
+		err = core.Errorf("nothing_to_update", "Give at least one of name, signature, forward_to, forward_keep_copy and recovery_email.")
 	}
 	if err != nil {
 		return nil, err
@@ -236,11 +232,4 @@ func (s *Service) endMailLogins(tx *store.Tx, u *store.User) error {
 	mb.PasswordAt = tx.Now()
 	tx.After(func() { s.LoginsEnded(mb.Num) })
 	return store.Mailboxes.Put(tx, mb)
-}
-
-func scopeJSON(ids []string) ([]byte, error) {
-	if ids == nil {
-		return []byte(`"all"`), nil
-	}
-	return json.Marshal(ids)
 }

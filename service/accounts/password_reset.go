@@ -31,40 +31,21 @@ func (s *Service) newResetToken(u *store.User) string {
 // dropLinks ends every link that could set the user's password.
 func dropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }
 
-// CheckReset tells for whom a reset link would set a password, and uses nothing up. A link that was
-// used, has expired or never was is 404.
-func (s *Service) CheckReset(_ context.Context, token string) (email string, err error) {
-	err = s.Store.View(func(tx *store.Tx) error {
-		u, err := userByReset(tx, token)
-		if err == nil {
-			email = u.Email
-		}
-		return err
-	})
-	return email, err
-}
-
 // CompleteReset sets the password of the one whose reset link it is, and uses the link up.
-func (s *Service) CompleteReset(ctx context.Context, v Visitor, token, password string) error {
-	if _, err := s.CheckReset(ctx, token); err != nil {
-		return err // before the hash, which takes its time
-	}
-	if err := checkTeamPassword("password", password); err != nil {
-		return err
-	}
-	hash := s.Logins.Hash(password)
-	var id string
-	err := s.Store.View(func(tx *store.Tx) error {
-		u, err := userByReset(tx, token)
-		if err == nil {
-			id = u.ID
-		}
+func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password string) error {
+	var holder *store.User
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		holder, err = userByReset(tx, token)
 		return err
 	})
 	if err != nil {
+		return err // before the hash, which takes its time
+	}
+	set, err := s.choosePassword(holder, password)
+	if err != nil {
 		return err
 	}
-	if err := s.revokeMost(id, sessionsBut("")); err != nil {
+	if err := s.revokeMost(holder.ID, sessionsBut("")); err != nil {
 		return err
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
@@ -72,7 +53,10 @@ func (s *Service) CompleteReset(ctx context.Context, v Visitor, token, password 
 		if err != nil {
 			return err
 		}
-		if err := setTeamPassword(tx, u, hash, ""); err != nil {
+		if u.ID != holder.ID {
+			return core.Errorf("not_found", "This link now belongs to another user.")
+		}
+		if err := set(tx, u); err != nil {
 			return err
 		}
 		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "set_password", "password"), userTarget(u)))
@@ -198,6 +182,7 @@ type LinkIn struct {
 
 // A Welcome says for whom a link is. Name is "" where none is known.
 type Welcome struct {
+	Kind           string `json:"kind"` // team or mailbox
 	Email          string `json:"email"`
 	Name           string `json:"name"`
 	MayChangeEmail bool   `json:"may_change_email"`
@@ -209,7 +194,10 @@ func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Wel
 	err := s.Store.View(func(tx *store.Tx) error {
 		u, err := userByReset(tx, in.Token)
 		if err == nil {
-			out = &Welcome{Email: u.Email, MayChangeEmail: mayChooseEmail(u)}
+			out = &Welcome{Kind: kindTeam, Email: u.Email, MayChangeEmail: mayChooseEmail(u)}
+			if u.MailboxID != "" {
+				out.Kind = kindMailbox
+			}
 			if name := displayName(u); name != u.Email {
 				out.Name = name
 			}
@@ -250,7 +238,10 @@ func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) 
 	if err := in.check(); err != nil {
 		return nil, err
 	}
-	hash := s.Logins.Hash(in.Password)
+	set, err := s.choosePassword(u, in.Password)
+	if err != nil {
+		return nil, err
+	}
 	var out *SignedIn
 	err = s.withCode(u, v, in.Code, func(tx *store.Tx, now *store.User) error {
 		holder, err := userByReset(tx, in.Token)
@@ -260,7 +251,7 @@ func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) 
 		if holder.ID != now.ID {
 			return core.Errorf("not_found", "This link now belongs to another user.")
 		}
-		if err := in.apply(tx, now, hash); err != nil {
+		if err := in.apply(tx, now, set); err != nil {
 			return err
 		}
 		if err := core.Audit(tx, v.actor(now, "set_password", in.given()...), userTarget(now)); err != nil {
@@ -289,7 +280,7 @@ func (in *WelcomeIn) check() error {
 		}
 		in.Email = &email
 	}
-	return checkTeamPassword("password", in.Password)
+	return nil
 }
 
 // given names what the form sets.
@@ -304,7 +295,7 @@ func (in *WelcomeIn) given() []string {
 	return fields
 }
 
-func (in *WelcomeIn) apply(tx *store.Tx, u *store.User, hash string) error {
+func (in *WelcomeIn) apply(tx *store.Tx, u *store.User, setPassword func(*store.Tx, *store.User) error) error {
 	if in.Email != nil && *in.Email != u.Email {
 		if !mayChooseEmail(u) {
 			return core.Errorf("forbidden_role", "The email address cannot be changed here.")
@@ -313,10 +304,10 @@ func (in *WelcomeIn) apply(tx *store.Tx, u *store.User, hash string) error {
 			return err
 		}
 	}
-	if in.Name != nil {
+	if in.Name != nil && u.MailboxID == "" {
 		if err := setName(u, *in.Name); err != nil {
 			return err
 		}
 	}
-	return setTeamPassword(tx, u, hash, "")
+	return setPassword(tx, u)
 }

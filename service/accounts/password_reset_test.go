@@ -113,13 +113,13 @@ func TestResetEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newResetCase(t)
-			if email, err := c.CheckReset(t.Context(), c.token); err != nil || email != "ann@team.test" {
-				t.Fatalf("before: %q, %v", email, err)
+			if email, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: c.token}); err != nil || email.Email != "ann@team.test" {
+				t.Fatalf("before: %q, %v", email.Email, err)
 			}
 			if err := end(c); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.CheckReset(t.Context(), c.token); code(err) != "not_found" {
+			if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: c.token}); code(err) != "not_found" {
 				t.Errorf("it is still there: %v", err)
 			}
 			if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse"); code(err) != "not_found" {
@@ -260,7 +260,7 @@ func TestForgottenPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, link := range []string{token, invitation} {
-		if _, err := c.CheckReset(t.Context(), link); code(err) != "not_found" {
+		if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: link}); code(err) != "not_found" {
 			t.Errorf("a link after it: %v", err)
 		}
 	}
@@ -271,11 +271,11 @@ func TestForgottenLinkExpires(t *testing.T) {
 	c.forget(t, "192.0.2.1", "owner@example.test")
 	_, rest, _ := strings.Cut(c.letters(t)["owner@example.test"], "token=")
 	token, _, _ := strings.Cut(rest, "\r\n")
-	if _, err := c.CheckReset(t.Context(), token); err != nil {
+	if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); err != nil {
 		t.Fatal(err)
 	}
 	c.now = c.now.Add(accounts.ForgotFor)
-	if _, err := c.CheckReset(t.Context(), token); code(err) != "not_found" {
+	if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); code(err) != "not_found" {
 		t.Errorf("after its time: %v", err)
 	}
 }

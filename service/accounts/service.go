@@ -11,7 +11,8 @@
 //   - users.go: one person's own profile and password.
 //   - session.go: signing in to the dashboard.
 //   - second_factor.go, passkeys.go: the second factor.
-//   - password_reset.go: links to choose a password.
+//   - password_reset.go, recovery.go: links to choose a password.
+//   - mailbox_session.go: the person of a mailbox. limited.go: members who see some mailboxes alone.
 //   - audit.go: the audit log as the API shows it, and failed log-ins in it.
 package accounts
 
@@ -62,7 +63,7 @@ func New(c *core.Core, i *inbox.Service, m *mailboxes.Service, t *mta.Service) *
 
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.wakeKind(), s.deleteKind(), s.forgotKind()}
+	return append(s.recoveryKinds(), jobs.Kind{Name: kindInvitation, Work: s.sendInvitation, Max: 5, Timeout: time.Minute}, s.wakeKind(), s.deleteKind(), s.forgotKind())
 }
 
 // Run does what the room does by the clock, until ctx ends.

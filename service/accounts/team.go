@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -28,14 +29,18 @@ type TeamUser struct {
 	InvitedBy    *string   `json:"invited_by" words:"ours"`
 	CreatedAt    core.Time `json:"created_at"`
 	UpdatedAt    core.Time `json:"updated_at"`
+
+	Mailboxes MailboxScope `json:"mailboxes" words:"ours"`
 }
 
-func teamUserOut(u *store.User) TeamUser {
+func teamUserOut(tx *store.Tx, u *store.User) (TeamUser, error) {
+	scope, err := scopeOf(tx, u)
 	return TeamUser{
-		ID: u.ID, Email: u.Email, DisplayName: displayName(u), FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
+		Mailboxes: scope,
+		ID:        u.ID, Email: u.Email, DisplayName: displayName(u), FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
 		Role: u.Role, IsAdmin: u.Role != store.UserRoleMember, IsSuperadmin: u.Role == store.UserRoleOwner, Status: u.Status,
 		LastLoginAt: core.Time{Time: u.LastLoginAt}, InvitedBy: core.OrNull(u.InvitedBy), CreatedAt: core.Time{Time: u.CreatedAt}, UpdatedAt: core.Time{Time: u.UpdatedAt},
-	}
+	}, err
 }
 
 // displayName is what people call a team user; the address of one who has no name.
@@ -57,7 +62,11 @@ func (s *Service) ListTeamUsers(_ context.Context, who core.Actor) (*TeamUserLis
 	out := &TeamUserList{Users: []TeamUser{}}
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, u := range store.UsersByAccount.Asc(tx, who.AccountID, "") {
-			out.Users = append(out.Users, teamUserOut(u))
+			shown, err := teamUserOut(tx, u)
+			if err != nil {
+				return err
+			}
+			out.Users = append(out.Users, shown)
 		}
 		return nil
 	})
@@ -76,6 +85,9 @@ type InviteTeamUserIn struct {
 	FirstName string  `json:"first_name" max:"100"`
 	LastName  string  `json:"last_name" max:"100"`
 	Role      *string `json:"role" enum:"admin|member"`
+
+	Mailboxes *MailboxScope `json:"mailboxes"`  // that a member sees
+	SendEmail bool          `json:"send_email"` // mails the link that sets a password
 }
 
 // TeamUserInvited is a new team user. ResetLink is there if no password was given: whoever has it
@@ -89,6 +101,8 @@ type TeamUserInvited struct {
 	LastName  *string `json:"last_name" words:"ours"`
 	ResetLink string  `json:"reset_link,omitempty" words:"ours"`
 	Message   string  `json:"message" words:"ours"`
+
+	Mailboxes MailboxScope `json:"mailboxes" words:"ours"`
 }
 
 // InviteTeamUser adds a person to the team, a member unless a role is given. Admins may add members
@@ -98,7 +112,7 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 	if err != nil {
 		return nil, err
 	}
-	check := func(tx *store.Tx) error { return s.roomForUser(tx, u) }
+	check := func(tx *store.Tx) error { return errors.Join(s.roomForUser(tx, u), knownMailboxes(tx, u)) }
 	if err := s.Store.View(check); err != nil {
 		return nil, err // before the hash, which takes its time
 	}
@@ -109,11 +123,21 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 		link = s.newReset(u)
 	}
 	u.PasswordHash = s.Logins.Hash(password)
+	reads := ""
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if err := check(tx); err != nil {
 			return err
 		}
 		u.ID, u.CreatedAt, u.UpdatedAt = tx.NewID("usr"), tx.Now(), tx.Now()
+		if reads, err = whatReads(tx, u); err != nil {
+			return err
+		}
+		if in.SendEmail {
+			_, err := s.Queue.Add(tx, jobs.New{Kind: kindInvitation, Lane: "password_mail", Args: invitationArgs{u.ID, who.Email}})
+			if err != nil {
+				return err
+			}
+		}
 		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u)))
 	})
 	if err != nil {
@@ -121,10 +145,13 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 	}
 	out := &TeamUserInvited{
 		Success: true, ID: u.ID, Email: u.Email, Role: u.Role, FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
-		ResetLink: link, Message: u.Email + " is now in the team and can sign in with the password that you set.",
+		ResetLink: link, Mailboxes: userScope(u), Message: u.Email + " is now in the team and can sign in with the password that you set. " + reads,
 	}
-	if link != "" {
-		out.Message = u.Email + " is now in the team. Send them reset_link: it lets them choose a password once, within 72 hours."
+	switch {
+	case in.SendEmail:
+		out.Message = u.Email + " is now in the team. A link is on its way to them: it lets them choose a password once, within 72 hours. " + reads
+	case link != "":
+		out.Message = u.Email + " is now in the team. Send them reset_link: it lets them choose a password once, within 72 hours. " + reads
 	}
 	return out, nil
 }
@@ -147,6 +174,14 @@ func (s *Service) draftUser(who core.Actor, in InviteTeamUserIn) (*store.User, e
 	}
 	if err := core.CheckLine("last_name", in.LastName); err != nil {
 		return nil, err
+	}
+	if in.SendEmail && in.Password != nil {
+		return nil, core.Invalid("send_email", "conflict", "mails a link that sets the password; leave the password out")
+	}
+	if in.Mailboxes != nil {
+		if err := in.Mailboxes.limit(u); err != nil {
+			return nil, err
+		}
 	}
 	if in.Password != nil {
 		err = checkTeamPassword("password", *in.Password)
@@ -325,6 +360,7 @@ type UpdateTeamUserIn struct {
 	FirstName core.Opt[string] `json:"first_name" max:"100"`
 	LastName  core.Opt[string] `json:"last_name" max:"100"`
 	Role      *string          `json:"role" enum:"admin|member"`
+	Mailboxes *MailboxScope    `json:"mailboxes"` // that a member sees
 }
 
 // TeamUserUpdated is a team user after a change.
@@ -339,6 +375,8 @@ type TeamUserUpdated struct {
 	IsAdmin      bool    `json:"is_admin"`
 	IsSuperadmin bool    `json:"is_superadmin"`
 	Message      string  `json:"message" words:"ours"`
+
+	Mailboxes MailboxScope `json:"mailboxes" words:"ours"`
 }
 
 // UpdateTeamUser changes a team user. The owner may change everyone but the owner, an admin
@@ -376,14 +414,18 @@ func (s *Service) UpdateTeamUser(_ context.Context, who core.Actor, in UpdateTea
 		if err != nil {
 			return err
 		}
-		in.apply(u)
+		if err := in.apply(tx, u); err != nil {
+			return err
+		}
 		if in.Password != nil {
 			if err := setTeamPassword(tx, u, hash, who.TokenID); err != nil {
 				return err
 			}
 		}
 		u.UpdatedAt = tx.Now()
-		out = teamUserUpdated(u)
+		if out, err = teamUserUpdated(tx, u); err != nil {
+			return err
+		}
 		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u)))
 	})
 	if err != nil {
@@ -399,7 +441,7 @@ func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 	case who.Role == store.UserRoleOwner && (who.Can("admin") || in.UserID == who.UserID):
 		return nil
 	case in.UserID == who.UserID:
-		if in.Email != nil || in.Role != nil {
+		if in.Email != nil || in.Role != nil || in.Mailboxes != nil {
 			return core.Errorf("forbidden_role", "You can change only your own name and password. Ask the account's owner for the rest.")
 		}
 		return nil
@@ -415,8 +457,8 @@ func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 
 // check looks at the fields on their own, and brings the address into the form in which it is kept.
 func (in *UpdateTeamUserIn) check() error {
-	if in.Email == nil && in.Password == nil && in.Role == nil && !in.FirstName.Set && !in.LastName.Set {
-		return core.Errorf("nothing_to_update", "Give at least one of email, password, first_name, last_name and role.")
+	if in.Email == nil && in.Password == nil && in.Role == nil && in.Mailboxes == nil && !in.FirstName.Set && !in.LastName.Set {
+		return core.Errorf("nothing_to_update", "Give at least one of email, password, first_name, last_name, role and mailboxes.")
 	}
 	if err := core.CheckLine("first_name", in.FirstName.Value); err != nil {
 		return err
@@ -453,7 +495,7 @@ func (s *Service) hashIfFound(password *string, find func(*store.Tx) (*store.Use
 	return s.Logins.Hash(*password), nil
 }
 
-func (in *UpdateTeamUserIn) apply(u *store.User) {
+func (in *UpdateTeamUserIn) apply(tx *store.Tx, u *store.User) error {
 	if in.Email != nil && u.Email != *in.Email {
 		u.Email, u.Forgot = *in.Email, nil // a link that was sent to the address before is not for whoever has it
 	}
@@ -466,6 +508,13 @@ func (in *UpdateTeamUserIn) apply(u *store.User) {
 	if in.Role != nil {
 		u.Role = *in.Role
 	}
+	if in.Mailboxes == nil {
+		if u.Role != store.UserRoleMember {
+			u.Limited, u.Mailboxes = false, nil
+		}
+		return nil
+	}
+	return errors.Join(in.Mailboxes.limit(u), knownMailboxes(tx, u))
 }
 
 // setTeamPassword gives a user a password that somebody chose. What could set or replace the one
@@ -481,10 +530,10 @@ func sessionsBut(asking string) func(*store.Token) bool {
 	return func(t *store.Token) bool { return t.Kind == core.SessionKind && t.ID != asking }
 }
 
-func teamUserUpdated(u *store.User) *TeamUserUpdated {
-	t := teamUserOut(u)
+func teamUserUpdated(tx *store.Tx, u *store.User) (*TeamUserUpdated, error) {
+	t, err := teamUserOut(tx, u)
 	return &TeamUserUpdated{
 		Success: true, ID: t.ID, Email: t.Email, DisplayName: t.DisplayName, FirstName: t.FirstName, LastName: t.LastName,
-		Role: t.Role, IsAdmin: t.IsAdmin, IsSuperadmin: t.IsSuperadmin, Message: t.Email + " is changed.",
-	}
+		Role: t.Role, IsAdmin: t.IsAdmin, IsSuperadmin: t.IsSuperadmin, Mailboxes: t.Mailboxes, Message: t.Email + " is changed.",
+	}, err
 }

@@ -94,7 +94,7 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 		return core.Actor{}, err
 	}
 	return core.Actor{
-		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Email: u.Email, Role: u.Role, Plan: a.Plan,
+		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes, Email: u.Email, Role: u.Role, Plan: a.Plan,
 		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Permissions: permissions,
 	}, nil
 }
@@ -111,7 +111,7 @@ func (s *Service) Stands(_ context.Context, who core.Actor) error {
 			return tokenRevoked()
 		}
 		now, err := s.standingActor(tx, t)
-		if errors.Is(err, store.ErrNotFound) || err == nil && now.Role != who.Role {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited || !slices.Equal(now.Mailboxes, who.Mailboxes)) {
 			return tokenRevoked()
 		}
 		return err

@@ -38,8 +38,10 @@ type Actor struct {
 	AccountNum  uint32
 	UserID      string
 	Email       string
-	Role        string // owner admin member mailbox
-	MailboxID   string // the only mailbox that the actor sees; "": all
+	Role        string   // owner admin member mailbox
+	MailboxID   string   // whose person the actor is, who sees that mailbox alone; "": a team user
+	Limited     bool     // a member who sees some mailboxes alone: Mailboxes
+	Mailboxes   []string // ids; shared, not to be changed
 	TokenID     string
 	TokenName   string
 	TokenKind   string // api mcp session
@@ -50,8 +52,16 @@ type Actor struct {
 	Request     *Request  // for the audit log; nil: the server asks itself
 }
 
+// SeesAll tells whether the actor may know of every mailbox of its account.
+func (a Actor) SeesAll() bool { return a.MailboxID == "" && !a.Limited }
+
 // Sees tells whether the actor may know of a mailbox of its account.
-func (a Actor) Sees(mailboxID string) bool { return a.MailboxID == "" || a.MailboxID == mailboxID }
+func (a Actor) Sees(mailboxID string) bool {
+	if a.MailboxID != "" {
+		return a.MailboxID == mailboxID
+	}
+	return !a.Limited || slices.Contains(a.Mailboxes, mailboxID)
+}
 
 // Scopes in rising order; each holds the ones before it.
 var Scopes = []string{"read", "write", "purchase", "admin"}

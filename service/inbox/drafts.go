@@ -41,11 +41,7 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 
 // OpenDraft opens a message of the Drafts folder. The caller closes the blob.
 func (s *Service) OpenDraft(who core.Actor, userID, uid string) (*msg.Part, *store.Blob, error) {
-	o, err := s.openMessage(draftPicker(who, userID, uid))
-	if err != nil {
-		return nil, nil, err
-	}
-	return o.root, o.blob, nil
+	return s.ReadStored(who, MessageIn{UserID: userID, MessageID: uid, Folder: roleDrafts})
 }
 
 // DeleteDraft deletes a message of the Drafts folder.

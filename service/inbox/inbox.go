@@ -62,7 +62,7 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 	}
 	l.operation, l.filters = "inbox", append(l.filters, in.Mailbox)
 	return l.page(func(tx *store.Tx) (core.Time, bool, error) {
-		if in.Mailbox == "" && who.MailboxID != "" {
+		if in.Mailbox == "" && who.MailboxID != "" { // whose folders have names of their own
 			mb, err := core.ReadMailbox(tx, who, who.MailboxID)
 			if err != nil {
 				return core.Time{}, false, err
@@ -120,11 +120,15 @@ func (l *inboxList) ofMailbox(tx *store.Tx, mb *store.Mailbox, folder string) er
 // none has messages. The error is not_found where none has the folder, and mailbox_required where
 // they are too many to be merged.
 func (l *inboxList) ofAccount(tx *store.Tx, folder string) (some bool, err error) {
-	if folder == "" || folder == roleInbox || strings.EqualFold(folder, InboxName) {
+	inboxes := folder == "" || folder == roleInbox || strings.EqualFold(folder, InboxName)
+	if inboxes && l.who.SeesAll() {
 		return true, nil
 	}
-	known := false
+	known := inboxes
 	for _, mb := range store.MailboxesByAccount.Asc(tx, l.who.AccountID, "") {
+		if !l.who.Sees(mb.ID) {
+			continue
+		}
 		folders, err := foldersToList(tx, mb, folder)
 		if e, ours := core.AsError(err); ours && e.Code == "not_found" {
 			continue
@@ -365,6 +369,7 @@ type InboxMessage struct {
 	IsBounce          bool              `json:"is_bounce"`
 	Auth              InboxAuth         `json:"auth"`
 	OriginalMessageID *string           `json:"original_message_id" words:"theirs"`
+	AnsweredBy        *Answerer         `json:"answered_by" doc:"Who answered it last by the API or the dashboard."`
 }
 
 // An InboxAttachment is one attachment; Index is its place in the path that downloads it.
@@ -492,7 +497,7 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 	out := InboxMessage{
 		ID: id, UID: id[len(b.ids):], UIDValidity: b.folder.UIDValidity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: b.folder.Name, EmailID: emailID(m, meta),
 		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
-		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
+		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID), AnsweredBy: answererOfText(meta.AnsweredBy),
 		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
 		ReceivedAt: core.Time{Time: m.Received}, Size: int64(m.Blob.Length),
 		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,

@@ -141,6 +141,15 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 	return o, err
 }
 
+// ReadStored opens a message for whoever may read it. The caller closes the blob.
+func (s *Service) ReadStored(who core.Actor, in MessageIn) (*msg.Part, *store.Blob, error) {
+	o, err := s.openMessage(in.by(who))
+	if err != nil {
+		return nil, nil, err
+	}
+	return o.root, o.blob, nil
+}
+
 // GetMessage shows one message of a mailbox. It does not mark it read.
 func (s *Service) GetMessage(_ context.Context, who core.Actor, in MessageIn) (*MessageDetail, error) {
 	return s.messageDetail(in.by(who))

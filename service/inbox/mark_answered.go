@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"sort"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -22,25 +24,78 @@ const (
 	answeredMost = 500 // messages of a conversation in one mailbox that are looked at, the newest
 )
 
-// FindAnswered gives the messages of the mailbox's INBOX that a message which is being sent
-// answers: those of the Message-ID. They are found by their conversation.
-func (s *Service) FindAnswered(mb *store.Mailbox, id string) (uids []uint32, err error) {
+// An Answered is a message that one which is sent answers.
+type Answered struct{ Folder, UID uint32 }
+
+// An Answerer is who answered a message.
+type Answerer struct {
+	Kind string    `json:"kind" enum:"team|mailbox|token"`
+	Name string    `json:"name" words:"ours"`
+	At   core.Time `json:"at"`
+}
+
+// AnswererOf says who answers a message: by address, or by the name of an API token.
+func AnswererOf(who core.Actor, at time.Time) Answerer {
+	a := Answerer{Kind: "token", Name: who.TokenName, At: core.Time{Time: at}}
+	switch {
+	case who.Role == store.UserRoleMailbox:
+		a.Kind, a.Name = "mailbox", who.Email
+	case who.TokenKind == core.SessionKind || who.TokenName == "":
+		a.Kind, a.Name = "team", who.Email
+	}
+	return a
+}
+
+// Text is the form in which it is kept.
+func (a Answerer) Text() string {
+	return strconv.FormatInt(a.At.UnixMilli(), 10) + " " + a.Kind + " " + a.Name
+}
+
+// answererOfText undoes Text; nil for "".
+func answererOfText(text string) *Answerer {
+	at, rest, _ := strings.Cut(text, " ")
+	ms, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		return nil
+	}
+	kind, name, _ := strings.Cut(rest, " ")
+	return &Answerer{kind, name, core.Time{Time: time.UnixMilli(ms)}}
+}
+
+// FindAnswered gives the messages of the mailbox that a message which is being sent answers: those
+// of the Message-ID in every folder but Junk and Trash, in INBOX alone of an external mailbox. They
+// are found by their conversation.
+func (s *Service) FindAnswered(mb *store.Mailbox, id string) (list []Answered, err error) {
 	if id == "" {
 		return nil, nil
 	}
 	id = core.Bracketed(id)
 	err = s.Store.View(func(tx *store.Tx) error {
-		uids = nil
+		list = nil
 		root, _, err := tx.Thread(mb.AccountNum, threadNode(id))
 		if err != nil {
 			return err
 		}
-		found, err := inThread(tx, mb, threadText(root))
+		which := "all"
+		if mb.External != nil {
+			which = roleInbox
+		}
+		folders, err := foldersToList(tx, mb, which)
+		if err != nil {
+			return err
+		}
+		var nums []uint32
+		ids := map[uint32]uint32{}
+		for _, f := range folders {
+			nums = append(nums, f.Num)
+			ids[f.Num] = f.ID
+		}
+		found, err := inThread(tx, mb, nums, threadText(root))
 		if err != nil {
 			return err
 		}
 		for _, at := range found {
-			meta, err := tx.Meta(mb.Num, store.InboxID, at.UID)
+			meta, err := tx.Meta(mb.Num, ids[at.Num], at.UID)
 			if err != nil {
 				return err
 			}
@@ -49,7 +104,7 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (uids []uint32, err
 				return fmt.Errorf("structure of message %d of %s: %w", at.UID, mb.Email, err)
 			}
 			if part.Envelope != nil && part.Envelope.MessageID == id {
-				uids = append(uids, at.UID)
+				list = append(list, Answered{ids[at.Num], at.UID})
 			}
 		}
 		return nil
@@ -58,22 +113,22 @@ func (s *Service) FindAnswered(mb *store.Mailbox, id string) (uids []uint32, err
 		s.rebuildText()
 		return nil, nil
 	}
-	return uids, err
+	return list, err
 }
 
-// inThread gives the newest messages of a conversation in the mailbox's INBOX, newest first: those
-// that the text index has under the thread's names, and among those that are not indexed yet the
-// ones that were filed under them. Of the latter there may be too many, while an old store is
-// indexed: then the newest of the INBOX are looked at instead.
-func inThread(tx *store.Tx, mb *store.Mailbox, thread string) (found []store.InboxPos, err error) {
+// inThread gives the newest messages of a conversation in folders of the mailbox, newest first:
+// those that the text index has under the thread's names, and among those that are not indexed yet
+// the ones that were filed under them. Of the latter there may be too many, while an old store is
+// indexed: then the newest of the folders are looked at instead.
+func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) (found []store.InboxPos, err error) {
 	names, err := threadNames(tx, mb.AccountNum, thread)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	query := store.InboxQuery{Account: mb.AccountNum, Folders: []uint32{mb.Num}}
+	query := store.InboxQuery{Account: mb.AccountNum, Folders: folders}
 	var waiting []store.InboxPos
 	scanned := 0
-	for m := range tx.TextWaiting(mb.AccountNum, []uint32{mb.Num}) {
+	for m := range tx.TextWaiting(mb.AccountNum, folders) {
 		if scanned++; scanned > inboxScan {
 			break
 		}
@@ -106,7 +161,8 @@ func inThread(tx *store.Tx, mb *store.Mailbox, thread string) (found []store.Inb
 		}
 	}
 	for _, at := range waiting {
-		meta, err := tx.Meta(mb.Num, store.InboxID, at.UID)
+		mailbox, id := tx.FolderOfNum(at.Num)
+		meta, err := tx.Meta(mailbox, id, at.UID)
 		if err != nil {
 			return nil, err
 		}
@@ -125,14 +181,19 @@ func newestFirst(places []store.InboxPos) {
 	sort.Slice(places, func(i, j int) bool { return comparePlaces(places[j], places[i]) < 0 })
 }
 
-// MarkAnswered marks messages of the mailbox's INBOX as answered by the one that is sent in this
-// transaction. Those of an external mailbox are marked on its server first, by a job.
-func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
+// MarkAnswered marks messages of the mailbox as answered by the one that is sent in this
+// transaction, and keeps who answered them: see Answerer.Text. Those of an external mailbox are
+// marked on its server first, by a job.
+func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []Answered, by string) error {
 	var open []uint32
-	for _, uid := range uids {
-		m, err := tx.Message(mb.Num, store.InboxID, uid)
+	changed := false
+	for _, at := range list {
+		m, err := tx.Message(mb.Num, at.Folder, at.UID)
 		if errors.Is(err, store.ErrNotFound) {
 			continue
+		}
+		if err == nil && by != "" {
+			changed, err = true, tx.SetAnsweredBy(m, by)
 		}
 		if err != nil {
 			return err
@@ -140,19 +201,19 @@ func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, uids []uint32) e
 		if m.Flags&FlagAnswered != 0 {
 			continue
 		}
-		open = append(open, uid)
 		if mb.External != nil {
+			open = append(open, at.UID)
 			continue
 		}
+		changed = true
 		if err := tx.SetFlags(m, m.Flags|FlagAnswered, m.Keywords); err != nil {
 			return err
 		}
 	}
-	switch {
-	case len(open) == 0:
-		return nil
-	case mb.External == nil:
+	if changed {
 		s.changed(tx, mb.Num)
+	}
+	if len(open) == 0 {
 		return nil
 	}
 	box, err := remoteBox(tx, mb)

@@ -148,8 +148,13 @@ func TestAnsweredAmongManyNotIndexed(t *testing.T) {
 	}
 	find := func(id string, want ...uint32) {
 		t.Helper()
-		if got, err := i.Svc.FindAnswered(ann, id); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %v, %v, want %v", id, got, err, want)
+		list, err := i.Svc.FindAnswered(ann, id)
+		var got []uint32
+		for _, at := range list {
+			got = append(got, at.UID)
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v, want %v", id, list, err, want)
 		}
 	}
 	find("<new@far.test>", inbox.InboxScan+3, inbox.InboxScan+2)

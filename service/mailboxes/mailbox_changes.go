@@ -26,6 +26,7 @@ type UpdateEmailUserIn struct {
 	ForwardKeep    *bool                       `json:"forward_keep_copy"`
 	Aliases        *[]string                   `json:"aliases"` // replaces the list
 	Signature      core.Opt[string]            `json:"signature" max:"10000"`
+	RecoveryEmail  core.Opt[string]            `json:"recovery_email" max:"254"` // gets a link that confirms it
 	Relay          core.Opt[string]            `json:"relay" max:"100"`
 	QuotaBytes     core.Opt[int64]             `json:"quota_bytes" min:"0" max:"1000000000000000"`
 	Status         *string                     `json:"status" enum:"active|suspended"`
@@ -36,7 +37,7 @@ type UpdateEmailUserIn struct {
 func (in *UpdateEmailUserIn) empty() bool {
 	return in.Name == nil && in.Password == nil && in.Status == nil && !in.Footer.Set && !in.DailySendLimit.Set &&
 		!in.ForwardTo.Set && !in.Relay.Set && !in.QuotaBytes.Set && !in.SendingPaused.Set && in.Hold == nil &&
-		in.ForwardKeep == nil && in.Aliases == nil && !in.Signature.Set
+		in.ForwardKeep == nil && in.Aliases == nil && !in.Signature.Set && !in.RecoveryEmail.Set
 }
 
 func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
@@ -44,7 +45,7 @@ func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
 // check looks at the fields on their own, and brings forward_to into the form in which it is kept.
 func (in *UpdateEmailUserIn) check() error {
 	if in.empty() {
-		return core.Errorf("nothing_to_update", "Give at least one of name, password, aliases, signature, footer, daily_send_limit, forward_to, forward_keep_copy, relay, quota_bytes, status and sending_paused.")
+		return core.Errorf("nothing_to_update", "Give at least one of name, password, aliases, signature, recovery_email, footer, daily_send_limit, forward_to, forward_keep_copy, relay, quota_bytes, status and sending_paused.")
 	}
 	if in.Name != nil {
 		if err := checkName(*in.Name); err != nil {
@@ -60,6 +61,11 @@ func (in *UpdateEmailUserIn) check() error {
 	var err error
 	if in.Aliases != nil {
 		if *in.Aliases, err = checkAliases(*in.Aliases); err != nil {
+			return err
+		}
+	}
+	if in.RecoveryEmail.Value != "" {
+		if in.RecoveryEmail.Value, err = core.NormalizeEmail("recovery_email", in.RecoveryEmail.Value); err != nil {
 			return err
 		}
 	}
@@ -97,6 +103,11 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		}
 		if in.Aliases != nil {
 			if err := setAliases(tx, mb, *in.Aliases); err != nil {
+				return err
+			}
+		}
+		if in.RecoveryEmail.Set {
+			if err := s.setRecovery(tx, mb, in.RecoveryEmail.Value); err != nil {
 				return err
 			}
 		}

@@ -40,6 +40,8 @@ type EmailUser struct {
 	IMAPHost       string             `json:"imap_host" words:"ours"`
 	IMAPPort       int                `json:"imap_port"`
 	IMAPSecurity   string             `json:"imap_security" enum:"tls|starttls|none"`
+	RecoveryEmail  *string            `json:"recovery_email" words:"ours"`
+	RecoveryOK     bool               `json:"recovery_confirmed"`
 	Footer         *string            `json:"footer" words:"ours"`
 	ForwardTo      *string            `json:"forward_to" words:"ours"`
 	ForwardKeep    bool               `json:"forward_keep_copy"`
@@ -76,6 +78,9 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 		out.Aliases = append(out.Aliases, a.Email)
 	}
 	slices.Sort(out.Aliases)
+	if mb.Recovery != nil {
+		out.RecoveryEmail, out.RecoveryOK = &mb.Recovery.Email, mb.Recovery.Confirmed
+	}
 	senders, err := core.SendersOf(tx, mb)
 	if err != nil {
 		return EmailUser{}, err
@@ -139,7 +144,7 @@ type ListEmailUsersIn struct {
 
 // ListEmailUsers lists the account's mailboxes, newest first. q is looked for in address and name.
 func (s *Service) ListEmailUsers(_ context.Context, who core.Actor, in ListEmailUsersIn) (*core.Page[EmailUser], error) {
-	l := s.mailboxList("email_users", store.MailboxesByAccount, who.AccountID, in.Domain, in.Status, in.Q)
+	l := s.mailboxList(who, "email_users", store.MailboxesByAccount, who.AccountID, in.Domain, in.Status, in.Q)
 	if in.Domain == "" {
 		return l.Page(s.Core, who, in.PageIn)
 	}
@@ -170,7 +175,7 @@ type ListDomainEmailUsersIn struct {
 
 // ListDomainEmailUsers lists the mailboxes of one domain, newest first.
 func (s *Service) ListDomainEmailUsers(_ context.Context, who core.Actor, in ListDomainEmailUsersIn) (*core.Page[EmailUser], error) {
-	l := s.mailboxList("domain_email_users", store.MailboxesByDomain, in.DomainID, in.DomainID, in.Status, in.Q)
+	l := s.mailboxList(who, "domain_email_users", store.MailboxesByDomain, in.DomainID, in.DomainID, in.Status, in.Q)
 	l.First = func(tx *store.Tx) error {
 		_, err := core.DomainOf(tx, who, in.DomainID)
 		return err
@@ -178,7 +183,7 @@ func (s *Service) ListDomainEmailUsers(_ context.Context, who core.Actor, in Lis
 	return l.Page(s.Core, who, in.PageIn)
 }
 
-func (s *Service) mailboxList(operation string, index *store.Index[store.Mailbox], prefix, domain, status, q string) core.Listing[store.Mailbox, EmailUser] {
+func (s *Service) mailboxList(who core.Actor, operation string, index *store.Index[store.Mailbox], prefix, domain, status, q string) core.Listing[store.Mailbox, EmailUser] {
 	lower := strings.ToLower(q)
 	prefilter := core.HasFolded(lower)
 	if status == store.MailboxSuspended || status == store.MailboxDeleting { // rows have these as they are shown
@@ -187,7 +192,7 @@ func (s *Service) mailboxList(operation string, index *store.Index[store.Mailbox
 	return core.Listing[store.Mailbox, EmailUser]{
 		Operation: operation, Index: index, Prefix: prefix, Filters: []string{domain, status, q}, Prefilter: prefilter,
 		Keep: func(mb *store.Mailbox) bool {
-			return (status == "" || shownStatus(mb) == status) &&
+			return who.Sees(mb.ID) && (status == "" || shownStatus(mb) == status) &&
 				(q == "" || strings.Contains(mb.Email, lower) || strings.Contains(strings.ToLower(mb.Name), lower))
 		},
 		Out: s.mailboxOut,

@@ -126,7 +126,7 @@ func (s *Service) withSentCopy(d *delivery, writes jobs.Writes) (jobs.Writes, er
 
 // fileSent files the copy of a message that is sent, as one that was read, and marks what it
 // answers.
-func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.StoredMessage, answered []uint32) error {
+func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.StoredMessage, answered []inbox.Answered) error {
 	sub.FileSent = false
 	if err := store.Submissions.Put(tx, sub); err != nil {
 		return err
@@ -135,10 +135,10 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 	if mb == nil || err != nil {
 		return err
 	}
-	return s.fileSentCopy(tx, mb, stored, answered)
+	return s.fileSentCopy(tx, mb, stored, answered, sub.AnsweredBy)
 }
 
-func (s *Service) fileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []uint32) error {
+func (s *Service) fileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error {
 	folder, err := sentFolder(tx, mb.Num)
 	if err != nil {
 		return err
@@ -146,5 +146,5 @@ func (s *Service) fileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.St
 	if _, err := s.inbox.File(tx, mb, stored, inbox.Filing{Folder: folder, Received: tx.Now(), Flags: store.FlagSeen}); err != nil {
 		return err
 	}
-	return s.inbox.MarkAnswered(tx, mb, answered)
+	return s.inbox.MarkAnswered(tx, mb, answered, by)
 }

@@ -198,6 +198,9 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err != nil {
 		return nil, err
 	}
+	if in.InReplyTo != "" {
+		l.answeredBy = inbox.AnswererOf(who, s.Now()).Text()
+	}
 	if l.fileSent, l.answers = !at.IsZero(), in.InReplyTo; l.fileSent {
 		l.bcc = bcc
 	}
@@ -219,7 +222,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 			}
 		}
 		if !l.fileSent {
-			if err := s.fileSentCopy(tx, mb, stored, answered); err != nil {
+			if err := s.fileSentCopy(tx, mb, stored, answered, l.answeredBy); err != nil {
 				return err
 			}
 		}

@@ -219,6 +219,7 @@ type checkedSubmission struct {
 	sendAt      time.Time // zero: at once
 	fileSent    bool      // its copy comes when it is sent
 	answers     string    // what is marked as answered with that copy
+	answeredBy  string    // who answers that
 	bcc         string    // that the copy shows
 	tags        []store.Tag
 }
@@ -479,7 +480,7 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 			AccountID: u.AccountID, MailboxID: u.MailboxID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
 			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
 			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
-			Bcc: l.bcc, Checked: true, Program: mb == nil,
+			Bcc: l.bcc, AnsweredBy: l.answeredBy, Checked: true, Program: mb == nil,
 		}
 		if mb == nil {
 			sub.ReportTo = l.from

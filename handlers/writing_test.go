@@ -1,0 +1,135 @@
+package handlers
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/emersion/go-msgauth/dkim"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
+)
+
+// Suggestions are the people written to, the latest first, by the beginning of the address or of a
+// word of the name.
+func TestSuggestAddresses(t *testing.T) {
+	b := newSandbox(t, nil)
+	path := "/v1/email-users/" + b.box("ann")
+	b.get(path+"/addresses").is(200).has("count", "0")
+	for _, to := range []string{`"Zoe Miller <zoe@far.test>"`, `["bob@far.test","Carla de Mille <carla@far.test>"]`, `"ZOE@far.test"`} {
+		b.post(path+"/inbox/send", `{"to":`+to+`,"bcc":"quiet@far.test","subject":"s","text":"t"}`).is(200)
+	}
+	b.get(path+"/addresses").is(200).has("count", "4", "data.0.email", "ZOE@far.test", "data.0.name", "<nil>", "data.1.email", "quiet@far.test")
+	b.get(path+"/addresses?q=MIL").is(200).has("count", "1", "data.0.email", "carla@far.test", "data.0.name", "Carla de Mille")
+	b.get(path+"/addresses?q=bo").is(200).has("count", "1")
+	b.get(path+"/addresses?q=ob").is(200).has("count", "0")
+	b.get(path+"/addresses?limit=1").is(200).has("count", "1")
+	b.get(path+"/addresses?limit=0").fails(400, "validation_error")
+}
+
+// In a shared mailbox a message says who answered it, in whatever folder it is.
+func TestAnsweredBy(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann := b.box("ann")
+	path := "/v1/email-users/" + ann + "/inbox"
+	bob := b.box("bob")
+	for n, id := range []string{"one", "two"} {
+		b.post("/v1/email-users/"+bob+"/inbox/send", `{"to":"ann@boxes.test","message_id":"<`+id+`@far.test>","subject":"`+id+`","text":"t"}`).is(200)
+		b.until(path, "pagination.count", fmt.Sprint(n+1))
+	}
+	b.get(path+"/1").is(200).has("answered_by", "<nil>", "is_answered", "false")
+	b.post("/v1/inbox/bulk-move", `{"to":"archive","messages":[{"uid":"1","mailbox":"ann@boxes.test"}]}`).is(200).has("moved", "1")
+	b.post(path+"/send", `{"to":"far@far.test","subject":"Re","text":"t","in_reply_to":"<one@far.test>"}`).is(200)
+	b.get(path+"?folder=archive").is(200).has("data.0.is_answered", "true", "data.0.answered_by.kind", "token")
+	web := b.browser().signInTo("ann@boxes.test", "password")
+	web.ask("POST", path+"/send", `{"to":"far@far.test","subject":"Re","text":"t","in_reply_to":"<two@far.test>"}`).is(200)
+	b.get(path+"/2").is(200).has("answered_by.kind", "mailbox", "answered_by.name", "ann@boxes.test")
+	team := b.browser().signInTo("owner@example.test", "correct horse")
+	team.ask("POST", path+"/send", `{"to":"far@far.test","subject":"Re","text":"t","in_reply_to":"<two@far.test>"}`).is(200)
+	b.get(path+"/2").is(200).has("answered_by.kind", "team", "answered_by.name", "owner@example.test")
+}
+
+// Unsubscribing is one POST without a redirect, and only where a valid signature covers the offer.
+func TestUnsubscribeMessage(t *testing.T) {
+	asked, status := []string{}, http.StatusOK
+	list := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, r.Method+" "+r.URL.Path+" "+string(body))
+		if status == http.StatusFound {
+			w.Header().Set("Location", "/elsewhere")
+		}
+		w.WriteHeader(status)
+	}))
+	defer list.Close()
+	world := &servicetest.World{}
+	b := newSandbox(t, func(c *core.Config) {
+		c.Resolver = world
+		c.RootCAs = x509.NewCertPool()
+		c.RootCAs.AddCert(list.Certificate())
+	})
+	path := "/v1/email-users/" + b.box("ann") + "/inbox/"
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	world.Tell("TXT", "k._domainkey.list.test", "v=DKIM1; k=ed25519; p="+base64.StdEncoding.EncodeToString(public))
+	uid := 0
+	put := func(url, post string, covered ...string) string {
+		t.Helper()
+		text := "From: news@list.test\r\nSubject: News\r\nList-Unsubscribe: <mailto:x@list.test>, <" + url + ">\r\n"
+		if post != "" {
+			text += "List-Unsubscribe-Post: " + post + "\r\n"
+		}
+		text += "\r\nhello\r\n"
+		if len(covered) > 0 {
+			var signed strings.Builder
+			err := dkim.Sign(&signed, strings.NewReader(text), &dkim.SignOptions{
+				Domain: "list.test", Selector: "k", Signer: private, Hash: crypto.SHA256, HeaderKeys: append([]string{"From"}, covered...),
+				HeaderCanonicalization: dkim.CanonicalizationRelaxed, BodyCanonicalization: dkim.CanonicalizationRelaxed,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = signed.String()
+		}
+		b.Put(t, "ann@boxes.test", strings.ReplaceAll(text, "\r\n", "\n"), mail{})
+		uid++
+		return path + fmt.Sprint(uid) + "/unsubscribe"
+	}
+	both := []string{"List-Unsubscribe", "List-Unsubscribe-Post"}
+	one := "List-Unsubscribe=One-Click"
+	good := put(list.URL+"/off", one, both...)
+	for name, bad := range map[string]string{
+		"no offer":     put(list.URL+"/off", "", "List-Unsubscribe"),
+		"not signed":   put(list.URL+"/off", one),
+		"half covered": put(list.URL+"/off", one, "List-Unsubscribe"),
+		"plain http":   put("http://list.test/off", one, both...),
+		"nobody there": put("https://127.0.0.1:1/off", one, both...),
+	} {
+		if r := b.post(bad, nil); r.status != 409 || r.text("error.code") != "cannot_unsubscribe" {
+			t.Errorf("%s: %d %s", name, r.status, r.raw)
+		}
+	}
+	if len(asked) > 0 {
+		t.Errorf("asked %v", asked)
+	}
+	b.post(good, nil).is(200).has("http_status", "200")
+	status = http.StatusFound
+	b.post(good, nil).is(200).has("http_status", "302")
+	status = http.StatusInternalServerError
+	b.post(good, nil).is(200).has("http_status", "500")
+	want := "POST /off List-Unsubscribe=One-Click"
+	if strings.Join(asked, "; ") != want+"; "+want+"; "+want {
+		t.Errorf("asked %v", asked)
+	}
+	b.post(path+"99/unsubscribe", nil).fails(404, "not_found")
+}

@@ -1,0 +1,197 @@
+package accounts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/store"
+)
+
+// maxScope is how many mailboxes the list of a limited member has at most.
+const maxScope = 200
+
+// A MailboxScope is the mailboxes that somebody may see: all, or some by their ids.
+type MailboxScope []string
+
+// MarshalJSON writes "all" for nil.
+func (m MailboxScope) MarshalJSON() ([]byte, error) {
+	if m == nil {
+		return []byte(`"all"`), nil
+	}
+	return json.Marshal([]string(m))
+}
+
+// UnmarshalJSON takes "all" or a list of ids.
+func (m *MailboxScope) UnmarshalJSON(data []byte) error {
+	var word string
+	if json.Unmarshal(data, &word) == nil && word == "all" {
+		*m = nil
+		return nil
+	}
+	ids := []string{}
+	if json.Unmarshal(data, &ids) != nil {
+		return errors.New(`must be "all" or a list of mailbox ids`)
+	}
+	*m = ids
+	return nil
+}
+
+// Forms says which forms it has on the wire.
+func (MailboxScope) Forms() []any { return []any{"all", []string{}} }
+
+// limit makes it what a user sees.
+func (m MailboxScope) limit(u *store.User) error {
+	u.Limited, u.Mailboxes = m != nil, nil
+	if m == nil {
+		return nil
+	}
+	if u.Role != store.UserRoleMember {
+		return core.Invalid("mailboxes", "not_allowed", "only a member can be limited to some mailboxes; an admin sees all")
+	}
+	for _, id := range m {
+		if !slices.Contains(u.Mailboxes, id) {
+			u.Mailboxes = append(u.Mailboxes, id)
+		}
+	}
+	if len(u.Mailboxes) > maxScope {
+		return core.Errorf("too_many_items", "A member can be limited to at most %d mailboxes, not %d.", maxScope, len(u.Mailboxes)).With("mailboxes", "too_many_items", "has too many entries")
+	}
+	return nil
+}
+
+// knownMailboxes makes sure that the mailboxes which a limited member is to see are there.
+func knownMailboxes(tx *store.Tx, u *store.User) error {
+	for _, id := range u.Mailboxes {
+		mb, err := core.LiveMailbox(tx, id)
+		if err != nil {
+			return err
+		}
+		if mb == nil || mb.AccountID != u.AccountID {
+			return core.Invalid("mailboxes", "not_found", "%.80q is not the id of a mailbox of this account", id)
+		}
+	}
+	return nil
+}
+
+// userScope is what a user sees, as the record has it.
+func userScope(u *store.User) MailboxScope {
+	if !u.Limited {
+		return nil
+	}
+	return append(MailboxScope{}, u.Mailboxes...)
+}
+
+// scopeOf is userScope without mailboxes that are gone.
+func scopeOf(tx *store.Tx, u *store.User) (MailboxScope, error) {
+	scope := userScope(u)
+	if scope == nil {
+		return nil, nil
+	}
+	left := MailboxScope{}
+	for _, id := range scope {
+		mb, err := core.LiveMailbox(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		if mb != nil {
+			left = append(left, id)
+		}
+	}
+	return left, nil
+}
+
+// whatReads says in one sentence what a new team user can read.
+func whatReads(tx *store.Tx, u *store.User) (string, error) {
+	switch {
+	case u.Role != store.UserRoleMember:
+		return "They can read and send the mail of every mailbox, and manage the account.", nil
+	case !u.Limited:
+		return "They can read and send the mail of every mailbox of the account.", nil
+	case len(u.Mailboxes) == 0:
+		return "They can read no mail.", nil
+	}
+	const named = 3
+	var emails []string
+	for _, id := range u.Mailboxes[:min(len(u.Mailboxes), named)] {
+		mb, err := store.Mailboxes.Read(tx, id)
+		if err != nil {
+			return "", err
+		}
+		emails = append(emails, mb.Email)
+	}
+	if more := len(u.Mailboxes) - len(emails); more > 0 {
+		emails = append(emails, fmt.Sprintf("%d more", more))
+	}
+	last := len(emails) - 1
+	list := emails[last]
+	if last > 0 {
+		list = strings.Join(emails[:last], ", ") + " and " + list
+	}
+	return "They can read and send the mail of " + list + ", and no other mail.", nil
+}
+
+const (
+	kindInvitation = "invitation_mail"
+	invitedFor     = 72 * time.Hour
+)
+
+// invitationArgs is the job of mailing an invitation to a team user.
+type invitationArgs struct {
+	UserID string `json:"user_id"`
+	By     string `json:"by"`
+}
+
+// sendInvitation makes a link and queues the letter with it. Each attempt makes a link of its own.
+func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[invitationArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var u *store.User
+	reads := ""
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		if u, err = store.Users.Find(tx, args.UserID); err != nil || u == nil {
+			return err
+		}
+		reads, err = whatReads(tx, u)
+		return err
+	})
+	if err != nil || u == nil || u.Status != store.UserInvited {
+		return nil, err
+	}
+	from, account, err := s.mta.Reporter()
+	if err != nil {
+		return nil, err
+	}
+	token := core.RandomText(43, core.Base62)
+	letter := mta.Letter{To: u.Email, Subject: "You are invited to " + s.Hostname(), Text: fmt.Sprintf("%s invites you to their team on %s.\n\n"+
+		"Choose a password here within 72 hours:\n\n%s\n\n%s\n\n"+
+		"If you do not know who that is, ignore this email.\n",
+		args.By, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token), strings.Replace(reads, "They", "You", 1))}
+	d, err := s.mta.ComposeLetter(from, letter)
+	if err != nil {
+		return nil, err
+	}
+	defer s.inbox.Release(d) // does nothing where it is referred to
+	err = s.Store.Update(func(tx *store.Tx) error {
+		now, err := store.Users.Find(tx, u.ID)
+		if err != nil || now == nil || now.Email != u.Email {
+			return err
+		}
+		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(invitedFor)}
+		return errors.Join(store.Users.Put(tx, now), s.mta.SendLetter(tx, from, account, d, letter))
+	})
+	if err == nil {
+		s.LogOf(ctx).Info("invitation sent", "user", u.ID)
+	}
+	return nil, err
+}

@@ -1,0 +1,96 @@
+package inbox
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// suggestFrom is how many messages of the Sent folder suggestions come from, the newest.
+const suggestFrom = 1000
+
+// SuggestAddressesIn is the query of suggest_addresses.
+type SuggestAddressesIn struct {
+	UserID string `path:"user_id"`
+	Q      string `query:"q" max:"200" doc:"The beginning of the address, or of a word of the name."`
+	Limit  *int   `query:"limit"`
+}
+
+// A Correspondent is somebody whom the mailbox has written to.
+type Correspondent struct {
+	Email      string    `json:"email" words:"theirs"`
+	Name       *string   `json:"name" words:"theirs"`
+	LastUsedAt core.Time `json:"last_used_at"`
+}
+
+// SuggestAddresses gives the people whom the mailbox wrote to last, the latest first.
+func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in SuggestAddressesIn) (*core.List[Correspondent], error) {
+	limit, err := core.PageIn{Limit: in.Limit}.PageLimit(10, 50)
+	if err != nil {
+		return nil, err
+	}
+	var out []Correspondent
+	err = s.Store.View(func(tx *store.Tx) error {
+		out = nil
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		sent, err := findFolder(tx, mb, roleSent)
+		if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w := s.newMessageView(tx)
+		defer s.freeMessageView(w)
+		seen, looked := map[string]bool{}, 0
+		for at := range tx.Inbox(store.InboxQuery{Account: mb.AccountNum, Folders: []uint32{sent.Num}}) {
+			if looked++; looked > suggestFrom || len(out) == limit {
+				return nil
+			}
+			m, ok, err := w.message(at)
+			if err != nil {
+				return err
+			}
+			if !ok {
+				continue
+			}
+			for _, text := range slices.Concat(m.To, m.CC, m.BCC) {
+				a, err := msg.ParseAddress(text)
+				key := strings.ToLower(a.Email())
+				if err != nil || seen[key] || len(out) == limit {
+					continue
+				}
+				seen[key] = true
+				if begins(key, a.Name, strings.ToLower(strings.TrimSpace(in.Q))) {
+					out = append(out, Correspondent{a.Email(), core.OrNull(a.Name), m.ReceivedAt})
+				}
+			}
+		}
+		return nil
+	})
+	return core.ListOf(out), err
+}
+
+// begins tells whether an address, or a word of the name, begins with text, which is in lower case.
+func begins(email, name, text string) bool {
+	if strings.HasPrefix(email, text) {
+		return true
+	}
+	name = strings.ToLower(name)
+	for i := range name {
+		before, _ := utf8.DecodeLastRuneInString(name[:i])
+		if (i == 0 || unicode.IsSpace(before) || unicode.IsPunct(before)) && strings.HasPrefix(name[i:], text) {
+			return true
+		}
+	}
+	return false
+}

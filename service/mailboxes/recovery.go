@@ -1,0 +1,64 @@
+package mailboxes
+
+import (
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// KindRecoveryConfirm is the job that mails the link which confirms a recovery address. Package
+// accounts does it.
+const KindRecoveryConfirm = "recovery_confirm"
+
+const recoveryMailsADay = 3
+
+// A RecoveryMail is the job of one letter about the recovery address of a mailbox.
+type RecoveryMail struct {
+	UserID string `json:"user_id"`
+	IP     string `json:"ip,omitempty"`
+}
+
+// setRecovery sets or, with "", takes away the recovery address of a mailbox, whose record the
+// caller writes. A new one counts once its holder has opened the link that is mailed to it.
+func (s *Service) setRecovery(tx *store.Tx, mb *store.Mailbox, email string) error {
+	switch {
+	case email == "":
+		mb.Recovery = nil
+		return nil
+	case mb.External != nil:
+		return core.Invalid("recovery_email", "not_allowed", "the password of a mailbox on another server is reset there")
+	case mb.Recovery != nil && mb.Recovery.Email == email && mb.Recovery.Confirmed:
+		return nil
+	}
+	senders, err := core.SendersOf(tx, mb)
+	if err != nil {
+		return err
+	}
+	if senders.Allow(email) {
+		return core.Invalid("recovery_email", "not_allowed", "must be an address of another mailbox, which can be read without this password")
+	}
+	next := &store.Recovery{Email: email}
+	if mb.Recovery != nil {
+		next.Mailed = mb.Recovery.Mailed
+	}
+	if !MayMailRecovery(next, tx.Now()) {
+		return core.Errorf("rate_limited", "Too many links were sent for this mailbox. Try again tomorrow.")
+	}
+	mb.Recovery = next
+	_, err = s.Queue.Add(tx, jobs.New{Kind: KindRecoveryConfirm, Lane: "password_mail", Args: RecoveryMail{UserID: mb.ID}})
+	return err
+}
+
+// MayMailRecovery tells whether one more letter may go out, and counts it if so. The caller writes
+// the record.
+func MayMailRecovery(r *store.Recovery, now time.Time) bool {
+	r.Mailed = slices.DeleteFunc(slices.Clone(r.Mailed), func(at time.Time) bool { return now.Sub(at) >= 24*time.Hour })
+	if len(r.Mailed) >= recoveryMailsADay {
+		return false
+	}
+	r.Mailed = append(r.Mailed, now)
+	return true
+}
