@@ -1,5 +1,6 @@
-// Bundles src into dist: one script, one style sheet, the page, its manifest and its icon. All but the page have a hash
-// of their content in their names, so that browsers keep them for good.
+// Bundles src into dist: the script that a browser loads first, the parts that it loads later, one style sheet, the page,
+// its manifest and its icon. All but the page have a hash of their content in their names, so that browsers keep them for
+// good.
 import { createHash } from 'node:crypto'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { gzipSync } from 'node:zlib'
@@ -30,11 +31,15 @@ function link(text, paths) {
 
 const icon = await put('icon.svg', await readFile(here('public/icon.svg')))
 const manifest = await put('app.webmanifest', link(await readFile(here('public/app.webmanifest'), 'utf8'), { '/icon.svg': icon }))
-const { outputFiles } = await build({
+const { outputFiles, metafile } = await build({
   entryPoints: { app: here('src/main.tsx') },
   outdir: dist,
   write: false,
   bundle: true,
+  splitting: true,
+  metafile: true,
+  chunkNames: 'part-[hash]',
+  absWorkingDir: here('.'),
   minify: true,
   format: 'esm',
   target: ['es2022', 'chrome123', 'firefox120', 'safari17.5'],
@@ -45,9 +50,22 @@ const { outputFiles } = await build({
   loader: { '.go': 'text', '.py': 'text', '.sh': 'text' },
   logLevel: 'warning',
 })
+// A script names those that it imports, so they are written before it.
 const paths = { '/icon.svg': icon, '/app.webmanifest': manifest }
-for (const file of outputFiles) {
-  const name = file.path.split('/').at(-1)
-  paths['/' + name] = await put(name, file.contents)
+const outputs = new Map(outputFiles.map((file) => [file.path.split('/').at(-1), file]))
+const imports = Object.fromEntries(Object.entries(metafile.outputs).map(([path, o]) => [path.split('/').at(-1), o.imports.map((i) => i.path.split('/').at(-1))]))
+const hashed = {}
+async function write(name) {
+  if (hashed[name]) return
+  hashed[name] = '…' // two that import each other would have no hash
+  let content = outputs.get(name).text
+  for (const other of imports[name] ?? []) {
+    await write(other)
+    if (hashed[other] === '…') throw new Error(`${name} and ${other} import each other`)
+    content = content.replaceAll(`"./${other}"`, `".${hashed[other]}"`)
+  }
+  hashed[name] = await put(name.replace(/^part-.*\./, 'part.'), Buffer.from(content))
 }
+for (const name of [...outputs.keys()].sort()) await write(name)
+for (const name of ['app.js', 'app.css']) paths['/' + name] = hashed[name]
 await writeFile(`${dist}/index.html`, link(await readFile(here('public/index.html'), 'utf8'), paths))

@@ -341,6 +341,7 @@ var glossaryRows = []struct {
 	{"ConnectResult.error", word{example: "It did not answer in time.", rare: true}},
 	{"SearchResult.error", word{example: "It did not answer in time.", rare: true}},
 	{"MessageError.mailbox", word{example: "anna@example.com", about: "As it was given."}},
+	{"MessageError.code", word{example: "not_found", about: "A code of errors, or external_mailbox: its messages cannot be moved here."}},
 	{"MessageError.error", word{example: "There is no such message."}},
 	{"Delivery.error", word{example: "It did not answer in time.", rare: true}},
 	{"SearchResult.domain", word{example: "example.com"}},

@@ -334,6 +334,7 @@ type MessageError struct {
 	UID     string `json:"uid" words:"ours"`
 	Mailbox string `json:"mailbox" words:"ours"`
 	Error   string `json:"error" words:"theirs"`
+	Code    string `json:"code" words:"ours"`
 }
 
 // BulkDeleteMessagesIn is the body of bulk_delete_messages.
@@ -538,14 +539,16 @@ func groupRefs(refs []MessageRef) [][]MessageRef {
 }
 
 // failed is what is said of a message that was not changed.
-func (r MessageRef) failed(why string) MessageError { return MessageError{r.UID, r.Mailbox, why} }
+func (r MessageRef) failed(why *core.Error) MessageError {
+	return MessageError{r.UID, r.Mailbox, why.Message, why.Code}
+}
 
 // changeGroup changes messages of one mailbox that is here.
 func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) (mb *store.Mailbox, done int, failed []MessageError, err error) {
 	mb, err = byMailbox(who, group[0].Mailbox)(tx)
 	if e, ours := core.AsError(err); ours {
 		for _, r := range group {
-			failed = append(failed, r.failed(e.Message))
+			failed = append(failed, r.failed(e))
 		}
 		return nil, 0, failed, nil
 	}
@@ -559,7 +562,7 @@ func (s *Service) changeGroup(tx *store.Tx, who core.Actor, group []MessageRef, 
 			err = c.local(tx, mb, m)
 		}
 		if e, ours := core.AsError(err); ours {
-			failed = append(failed, r.failed(e.Message))
+			failed = append(failed, r.failed(e))
 			continue
 		}
 		if err != nil {
@@ -598,7 +601,7 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) 
 	seen := map[uint32]bool{}
 	for _, r := range group {
 		if c.stays || !r.inInbox() {
-			g.failed = append(g.failed, r.failed("The mail of "+mb.Email+" is hosted elsewhere: move its messages there."))
+			g.failed = append(g.failed, r.failed(core.Errorf("external_mailbox", "The mail of %s is hosted elsewhere: move its messages there.", mb.Email)))
 			continue
 		}
 		n, err := strconv.ParseUint(r.UID, 10, 32)
@@ -609,7 +612,7 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) 
 			err = store.ErrNotFound
 		}
 		if errors.Is(err, store.ErrNotFound) {
-			g.failed = append(g.failed, r.failed(core.NotFound("message").Message))
+			g.failed = append(g.failed, r.failed(core.NotFound("message")))
 			continue
 		}
 		if err != nil {
@@ -644,9 +647,9 @@ func (g *remoteGroup) change(ctx context.Context, c bulkChange) {
 	for _, r := range g.refs {
 		switch {
 		case err != nil:
-			g.failed = append(g.failed, r.failed(core.Explain(err).Message))
+			g.failed = append(g.failed, r.failed(core.Explain(err)))
 		case kept[r.uid] != nil:
-			g.failed = append(g.failed, r.failed(kept[r.uid].Message))
+			g.failed = append(g.failed, r.failed(kept[r.uid]))
 		default:
 			g.done++
 		}

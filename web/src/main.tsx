@@ -1,13 +1,25 @@
+import 'uplot/dist/uPlot.min.css'
 import './ui/theme.css'
 import './ui/ui.css'
 import './shell.css'
+import './pages/overview/overview.css'
+import './pages/mailboxes/mailboxes.css'
+import './pages/inbox/inbox.css'
+import './pages/inbox/message.css'
+import './pages/inbox/compose/compose.css'
+import './pages/domains/domains.css'
+import './pages/jobs/jobs.css'
+import './pages/people/people.css'
+import './pages/sent/sent.css'
+import './pages/webhooks/webhooks.css'
 import { render, Component, type ComponentChildren } from 'preact'
 import { useEffect } from 'preact/hooks'
 import { barred } from './access'
-import { session } from './api/client'
+import { person, session } from './api/client'
 import { resume, unreachable } from './api/session'
-import { places } from './pages'
+import { ownPlaces, places } from './pages'
 import { Gate } from './pages/gate'
+import { mail, own, team } from './pages/parts'
 import { go, match, path, startRouter } from './router'
 import { Shell } from './shell'
 import { Button, Empty, Failure, LinkButton, Loading, Page } from './ui'
@@ -15,7 +27,7 @@ import { Button, Empty, Failure, LinkButton, Loading, Page } from './ui'
 const gates = ['/sign-in', '/forgot', '/welcome']
 
 function find(at: string) {
-  for (const place of places) {
+  for (const place of person() ? ownPlaces : places) {
     const found = match(place.path, at)
     if (found) return { place, found }
   }
@@ -26,6 +38,7 @@ function App() {
   if (session.value === undefined) return unreachable.value ? <Failure error={unreachable.value} /> : <Loading />
   if (session.value === null || at === '/welcome') return <Gate at={at} />
   if (gates.includes(at)) return <Elsewhere to="/" />
+  if (at === '/' && person()) return <Elsewhere to="/inbox" />
   const here = find(at), deed = barred(at)
   return (
     <Shell>
@@ -36,6 +49,15 @@ function App() {
   )
 }
 
+const soon = 1000 // ms after the sign-in, when what the first page needs was asked for
+
+/** Fetches the other parts of the script before they are needed. */
+session.subscribe((s) => {
+  if (!s) return
+  const rest: { load: () => Promise<unknown> }[] = person() ? [mail, own] : [team, mail]
+  setTimeout(() => { for (const part of rest) part.load().catch(() => { /* it is fetched when it is needed */ }) }, soon)
+})
+
 /** Leads on from a place that is not for those who are signed in. */
 function Elsewhere({ to }: { to: string }) {
   useEffect(() => go(to, { replace: true }), [])
@@ -45,7 +67,7 @@ function Elsewhere({ to }: { to: string }) {
 function NotFound() {
   return (
     <Page title="Not found">
-      <Empty icon="search" title="Page not found" action={<LinkButton href="/">Back to overview</LinkButton>}>
+      <Empty icon="search" title="Page not found" action={<LinkButton href="/">{person() ? 'Back to the inbox' : 'Back to overview'}</LinkButton>}>
         The link may be outdated, or the page was deleted.
       </Empty>
     </Page>

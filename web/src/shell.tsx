@@ -1,7 +1,7 @@
 // The frame around every page: navigation, who is signed in, and what is true of the whole server.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
-import { session, type Session } from './api/client'
+import { person, session, type Session } from './api/client'
 import { useQuery } from './api/query'
 import { live, outdated } from './api/stream'
 import { signOut } from './api/session'
@@ -15,6 +15,8 @@ const groups: { name: string; links: [href: string, name: string, icon: IconName
   { name: 'Infrastructure', links: [['/domains', 'Domains', 'globe'], ['/webhooks', 'Webhooks', 'hook'], ['/jobs', 'Jobs', 'bolt']] },
   { name: 'Account', links: [['/team', 'Team', 'team'], ['/tokens', 'API tokens', 'key'], ['/account', 'Account', 'cog'], ['/connect', 'Connect', 'spark']] },
 ]
+
+const ownGroups: typeof groups = [{ name: '', links: [['/inbox', 'Mail', 'inbox'], ['/me', 'My mailbox', 'user']] }]
 
 function isWithin(href: string, at: string): boolean {
   return href === '/' ? at === '/' : at === href || at.startsWith(href + '/')
@@ -56,7 +58,7 @@ function Brand() {
 function Navigation({ at }: { at: string }) {
   return (
     <nav aria-label="Main">
-      {groups.map((g) => (
+      {(person() ? ownGroups : groups).map((g) => (
         <div key={g.name}>
           {g.name && <h2>{g.name}</h2>}
           <ul>
@@ -86,9 +88,9 @@ function Foot() {
   const next = theme.value === 'dark' ? 'light' : 'dark'
   return (
     <div class="side-foot">
-      <a class="who" href="/profile">
+      <a class="who" href={person() ? '/me' : '/profile'}>
         <span class="avatar" aria-hidden="true">{(user.name || user.email).charAt(0)}</span>
-        <span class="grow truncate"><span class="truncate" style={{ display: 'block' }}>{user.name || user.email}</span><span class="small muted">{user.role}</span></span>
+        <span class="grow truncate"><span class="truncate" style={{ display: 'block' }}>{user.name || user.email}</span><span class="small muted truncate">{person() ? user.email : user.role}</span></span>
       </a>
       <div class="row-between">
         <IconButton look="ghost" small icon={next === 'dark' ? 'moon' : 'sun'} label={`Use ${next} theme`} onClick={turnTheme} />
@@ -110,7 +112,7 @@ function Banners() {
   const offline = useOffline()
   return (
     <>
-      {(s.sandbox || s.outbound === 'capture') && <div class="banner"><Icon name={s.outbound === 'capture' ? 'info' : 'alert'} /> {fateOf(s)}</div>}
+      {!person() && (s.sandbox || s.outbound === 'capture') && <div class="banner"><Icon name={s.outbound === 'capture' ? 'info' : 'alert'} /> {fateOf(s)}</div>}
       {offline && <div class="banner" role="status"><Icon name="alert" /> Connection lost. This page may be out of date.</div>}
       {outdated.value && <div class="banner info" role="status">Mailstead was updated. <Button small look="ghost" onClick={() => location.reload()}>Reload</Button></div>}
     </>

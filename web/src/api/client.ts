@@ -26,8 +26,10 @@ type Listed<T> = [Extract<T, { pagination: unknown }>] extends [never] ? T : Ext
 export type Output<O extends Operation> = Listed<Success<Answers<O>>>
 
 export interface Session {
+  kind: 'team' | 'mailbox'
+  /** Who is signed in; for the person of a mailbox, the mailbox. */
   user: {
-    id: string; name: string; email: string; role: 'owner' | 'admin' | 'member'
+    id: string; name: string; email: string; role: 'owner' | 'admin' | 'member' | 'person'
     totp_enabled: boolean; recovery_codes_left: number
     passkeys: { id: string; name: string; created_at: string; last_used_at: string | null }[]
   }
@@ -44,6 +46,11 @@ export interface Session {
 
 /** Who is signed in: undefined until it is known, null if nobody is. */
 export const session = signal<Session | null | undefined>(undefined)
+
+/** Whether the person of a mailbox is signed in, who sees that mailbox alone. */
+export function person(): boolean {
+  return session.value?.kind === 'mailbox'
+}
 
 let ended = 0
 session.subscribe((s) => { if (s === null) ended++ })
@@ -115,6 +122,13 @@ function callBy<O extends Operation>(operation: O, input: object, headers?: Reco
   return request(method!, path + search, body, headers) as Promise<Output<O>>
 }
 
+let ahead = 0 // ms that the server's clock is ahead of the browser's
+
+/** The time by the server's clock, in ms since 1970. */
+export function serverNow(): number {
+  return Date.now() + ahead
+}
+
 let leaving = false // then a request goes on without the page
 addEventListener('pagehide', () => { leaving = true }, { capture: true })
 addEventListener('pageshow', () => { leaving = false })
@@ -131,6 +145,8 @@ export async function request(method: string, path: string, body?: unknown, more
   } catch {
     throw new ApiError(0, { code: 'offline', message: '' })
   }
+  const date = Date.parse(response.headers.get('Date') ?? '')
+  if (date) ahead = Math.abs(date - Date.now()) > 2000 ? date - Date.now() : 0
   const answer = parse(text)
   if (response.ok) return answer
   const error = errorOf(response, answer, path)

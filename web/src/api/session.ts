@@ -4,10 +4,24 @@ import { forget } from './query'
 import { ApiError, request, sameSession, session, type Session } from './client'
 import { hush, listen, onChange } from './stream'
 
+type Known = Omit<Session, 'user'> & {
+  user: Session['user'] | null
+  mailbox: { user_id: string; email: string; name: string } | null
+  security: Pick<Session['user'], 'totp_enabled' | 'recovery_codes_left' | 'passkeys'>
+}
+
+/** A session as the pages have it: the person of a mailbox is a user too. */
+function sessionOf(answer: unknown): Session {
+  const s = answer as Known
+  if (s.kind !== 'mailbox') return s as Session
+  const { user_id, email, name } = s.mailbox!
+  return { ...s, account: { id: user_id, name: email, plan: '' }, user: { id: user_id, name, email, role: 'person', ...s.security } }
+}
+
 /** Shows the pages of who is signed in, once they hear of what changes. */
 async function enter(s: unknown) {
   await listen(check)
-  session.value = s as Session
+  session.value = sessionOf(s)
 }
 
 // Whoever ended the session, here or elsewhere: nothing of it stays in the page.
@@ -20,14 +34,14 @@ effect(() => {
 // Roles and names change, and people are removed.
 onChange((changes) => {
   const me = session.value?.user.id
-  if (me && (changes === 'all' || changes.some((c) => c.kind === 'user' && c.id === me))) renew().catch(() => { /* as it was */ })
+  if (me && (changes === 'all' || changes.some((c) => (c.kind === 'user' || c.kind === 'mailbox') && c.id === me))) renew().catch(() => { /* as it was */ })
 })
 
 /** Leaves if the session has ended, elsewhere or by its age. */
 async function check() {
   const still = sameSession()
   try {
-    const here = (await request('GET', '/session/here')) as { session: Session | null }
+    const here = (await request('GET', '/session/here')) as { session: unknown }
     if (!here.session && still()) session.value = null
   } catch {
     // the server cannot be reached, which does not end the session
@@ -38,7 +52,7 @@ async function check() {
 export async function resume() {
   for (let pause = 1000; ; pause = Math.min(2 * pause, 15_000)) {
     try {
-      const here = (await request('GET', '/session/here')) as { session: Session | null }
+      const here = (await request('GET', '/session/here')) as { session: unknown }
       if (here.session) await enter(here.session)
       else session.value = null
       return
@@ -59,7 +73,7 @@ export const unreachable = signal<ApiError | undefined>(undefined)
 /** Signs in. The code is that of the second factor, if there is one. */
 export async function signIn(email: string, password: string, code?: string) {
   forget()
-  await enter(await request('POST', '/session', { email, password, code, as: 'team' }))
+  await enter(await request('POST', '/session', { email, password, code }))
 }
 
 /** Signs in by what the browser answered for a passkey. */
@@ -77,7 +91,7 @@ export async function welcome(form: { token: string; email?: string; name?: stri
 /** Reads the session again after its user changed. */
 export async function renew() {
   const still = sameSession()
-  const answer = (await request('GET', '/session')) as Session
+  const answer = sessionOf(await request('GET', '/session'))
   if (still()) session.value = answer
 }
 

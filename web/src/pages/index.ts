@@ -1,23 +1,36 @@
-// The places of the dashboard. Each folder lists its own.
-import { places as account } from './account'
-import { places as inbox } from './inbox'
-import { places as domains } from './domains'
-import { places as jobs } from './jobs'
-import { places as mailboxes } from './mailboxes'
-import { places as overview } from './overview'
-import { places as people } from './people'
-import { places as sent } from './sent'
+// The places of the dashboard.
+import type { ComponentType } from 'preact'
+import { lazy } from './lazy'
+import * as parts from './parts'
 import type { Place } from './types'
-import { places as webhooks } from './webhooks'
 
-export const places: Place[] = [
-  ...overview,
-  ...mailboxes,
-  ...inbox,
-  ...domains,
-  ...jobs,
-  ...account,
-  ...people,
-  ...sent,
-  ...webhooks,
+type Team = NonNullable<typeof parts.team.now>
+
+function team(path: string, name: keyof Team): Place {
+  return { path, page: lazy(parts.team, (m) => m[name] as ComponentType<any>) }
+}
+
+const inbox = lazy(parts.mail, (m) => m.Inbox)
+
+const mail: Place[] = [
+  { path: '/inbox', page: inbox, keep: 'inbox' },
+  { path: '/inbox/:user_id/:uid', page: inbox, keep: 'inbox' },
+  { path: '/compose', page: lazy(parts.mail, (m) => m.ComposePage) },
 ]
+
+/** The places of a team user. */
+export const places: Place[] = [
+  team('/', 'Overview'),
+  team('/mailboxes', 'Mailboxes'), team('/mailboxes/templates', 'Templates'), team('/mailboxes/groups', 'Groups'), team('/mailboxes/bulk', 'Bulk'), team('/mailboxes/:id', 'Mailbox'),
+  ...mail,
+  team('/domains', 'Domains'), team('/domains/add', 'Add'), team('/domains/:id', 'DomainPage'), team('/domains/:id/:tab', 'DomainPage'),
+  team('/jobs', 'Jobs'), team('/jobs/:id', 'Job'),
+  team('/account', 'Account'), team('/connect', 'Connect'),
+  team('/team', 'Team'), team('/tokens', 'Tokens'), team('/profile', 'Profile'),
+  team('/sent', 'Sent'), team('/sent/suppressions', 'Suppressions'), team('/sent/lookup', 'Lookup'),
+  team('/sent/reputation', 'Reputation'), team('/sent/templates', 'MessageTemplates'), team('/sent/:id', 'Message'),
+  team('/webhooks', 'Webhooks'), team('/webhooks/events', 'Events'), team('/webhooks/:id', 'Endpoint'),
+]
+
+/** The places of the person of a mailbox. */
+export const ownPlaces: Place[] = [...mail, { path: '/me', page: lazy(parts.own, (m) => m.Me) }]

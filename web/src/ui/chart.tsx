@@ -1,6 +1,5 @@
 import uPlot from 'uplot'
 import { useEffect, useRef } from 'preact/hooks'
-import 'uplot/dist/uPlot.min.css'
 import { theme } from '../theme'
 
 export interface Series { name: string; values: (number | null)[]; color: string; fill?: boolean }

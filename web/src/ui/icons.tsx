@@ -50,6 +50,8 @@ const shapes = {
   filter: 'M4 6.5h16M7 12h10M10 17.5h4',
   expand: 'M13.5 4.5h6v6M19.5 4.5l-6.5 6.5M10.5 19.5h-6v-6M4.5 19.5 11 13',
   'star-on': 'm12 4 2.5 5.3 5.8.7-4.3 4 1.1 5.8L12 17l-5.1 2.8L8 14 3.7 10l5.8-.7z',
+  box: 'M4 6.5h6l2 2.5h8v9.5H4z',
+  archive: 'M4 5h16v4.5H4zM5.5 9.5V19h13V9.5M10 13h4',
   keyboard: 'M3.5 6.5h17v11h-17zM7 10h.01M10.3 10h.01M13.7 10h.01M17 10h.01M8 14h8',
 } as const
 

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Button, Card, Check, Facts, Form, Notice, Select, TextField, told } from '../../ui'
+import { SMTPCredentials } from '../mailboxes/credentials'
 import type { TabProps } from './types'
 import { redirectWords, type Domain } from './words'
 
@@ -21,6 +22,7 @@ export function MailSettings(props: TabProps) {
         <Sending key={'s' + [d.sending_mode, d.relay, d.list_unsubscribe, d.tls_policy].join()} {...props} />
         <Redirect key={'r' + JSON.stringify(d.redirect)} {...props} />
       </div>
+      {can('list_smtp_credentials') && <SMTPCredentials domainID={d.id} domain={d.domain_unicode} />}
     </>
   )
 }

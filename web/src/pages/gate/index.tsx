@@ -83,12 +83,12 @@ function Forgot() {
   const [email, setEmail] = useState('')
   const [sent, setSent] = useState(false)
   const submit = async () => {
-    await request('POST', '/session/forgot', { email })
+    await Promise.all([request('POST', '/session/forgot', { email }), request('POST', '/session/recover', { email })]) // whose it is stays a secret
     setSent(true)
   }
   return (
     <Frame title="Reset your password" intro="We’ll email you a link to set a new password.">
-      {sent ? <Notice tone="ok">If {email} belongs to a team member, we sent a link to it. The link works once.</Notice> : (
+      {sent ? <Notice tone="ok">If {email} belongs to a team member, we sent a link to it; for a mailbox, to its recovery address. The link works once. If nothing comes, ask the person who manages your mailbox for a link.</Notice> : (
         <Form onSubmit={submit} submit="Send link">
           <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} autoComplete="username" autoFocus />
         </Form>

@@ -7,9 +7,18 @@ import { doLater, failed, plural } from '../../ui'
 
 export type Message = Schemas['InboxMessage']
 
-/** What a message is called in the list and in the address. */
-export function keyOf(m: { user_id: string; uid: string }): string {
-  return m.user_id + '/' + m.uid
+/** A message by its place. folder is the IMAP name, '' or nothing the inbox. */
+export interface Ref { user_id: string; uid: string; folder?: string }
+
+/** The folder of a message as requests take it: nothing for the inbox. */
+export function inFolder(m: { folder?: string }): string | undefined {
+  return !m.folder || m.folder.toUpperCase() === 'INBOX' ? undefined : m.folder
+}
+
+/** What a message is called in the list. */
+export function keyOf(m: Ref): string {
+  const folder = inFolder(m)
+  return m.user_id + '/' + m.uid + (folder ? '/' + folder : '')
 }
 
 /** The messages that were deleted here. They stay out of sight while that can still be taken back. */
@@ -26,7 +35,7 @@ export type Change = { is_read: boolean } | { is_flagged: boolean }
 
 const mostAtOnce = 200 // that one bulk operation takes
 
-const refOf = (m: Message) => ({ uid: m.uid, mailbox: m.mailbox })
+const refOf = (m: Message) => ({ uid: m.uid, mailbox: m.mailbox, folder: inFolder(m) })
 
 /** Those that are not marked so yet. */
 function differing(messages: Message[], change: Change): Message[] {
@@ -65,20 +74,50 @@ export async function markMany(pages: Pages<Message>, messages: Message[], chang
   await done
 }
 
-/** Deletes messages once nobody has taken it back. */
-export function remove(messages: Message[]) {
-  if (messages.length === 0) return
-  setGone(messages, true)
-  const text = messages.length === 1 ? 'Message deleted' : `${plural(messages.length, 'message')} deleted`
-  doLater(text, () => removeNow(messages), () => setGone(messages, false))
+/** Deletes messages once nobody has taken it back: to Trash, and what is there for good. */
+export function remove(messages: Message[], trash: boolean) {
+  if (trash) later(messages, 'deleted for good', removeNow)
+  else later(messages, 'moved to Trash', async (some) => {
+    const errors = await moveNow(some, 'trash')
+    const elsewhere = errors.filter((e) => e.code === 'external_mailbox') // its server has a way of its own
+    if (elsewhere.length === 0) return errors
+    const there = some.filter((m) => elsewhere.some((e) => e.uid === m.uid && e.mailbox === m.mailbox))
+    return [...errors.filter((e) => !elsewhere.includes(e)), ...await removeNow(there)]
+  })
 }
 
-async function removeNow(messages: Message[]) {
-  for (let i = 0; i < messages.length; i += mostAtOnce) {
-    const some = messages.slice(i, i + mostAtOnce)
-    const { errors } = await call('bulk_delete_messages', { messages: some.map(refOf) })
-    if (errors.length === 0) continue
-    setGone(some.filter((m) => errors.some((e) => e.uid === m.uid && e.mailbox === m.mailbox)), false)
-    failed(new Error(`${plural(errors.length, 'message')} could not be deleted. ${plain(errors[0]!.error) ?? ''}`))
+/** Moves messages to a folder, by its role or its name, once nobody has taken it back. */
+export function moveTo(messages: Message[], to: string, name: string) {
+  later(messages, 'moved to ' + name, (some) => moveNow(some, to))
+}
+
+/** Says that messages are junk, or that they are not. */
+export function markJunk(messages: Message[], junk: boolean) {
+  later(messages, junk ? 'moved to Junk' : 'moved to Inbox', async (some) => (await call('bulk_mark_messages', { messages: some.map(refOf), junk })).errors)
+}
+
+interface ItemError { uid: string; mailbox: string; error: string; code: string }
+
+async function moveNow(some: Message[], to: string): Promise<ItemError[]> {
+  return (await call('bulk_move_messages', { messages: some.map(refOf), to })).errors
+}
+
+async function removeNow(some: Message[]): Promise<ItemError[]> {
+  return (await call('bulk_delete_messages', { messages: some.map(refOf) })).errors
+}
+
+/** Takes messages out of sight and does something with them once nobody has taken it back. */
+function later(messages: Message[], what: string, act: (some: Message[]) => Promise<ItemError[]>) {
+  if (messages.length === 0) return
+  setGone(messages, true)
+  const run = async () => {
+    for (let i = 0; i < messages.length; i += mostAtOnce) {
+      const some = messages.slice(i, i + mostAtOnce)
+      const errors = await act(some)
+      if (errors.length === 0) continue
+      setGone(some.filter((m) => errors.some((e) => e.uid === m.uid && e.mailbox === m.mailbox)), false)
+      failed(new Error(`${plural(errors.length, 'message')} could not be ${what}. ${plain(errors[0]!.error) ?? ''}`))
+    }
   }
+  doLater(messages.length === 1 ? `Message ${what}` : `${plural(messages.length, 'message')} ${what}`, run, () => setGone(messages, false))
 }

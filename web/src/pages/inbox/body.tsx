@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks'
 import { useRead } from '../../api/query'
 import { theme } from '../../theme'
 import { Button, Icon, Notice, plural } from '../../ui'
+import { inFolder } from './actions'
 import { useFit } from './frame'
 import type { Detail } from './types'
 import { rawOf } from './source'
@@ -28,7 +29,8 @@ interface Images { held: number; trackers: number }
 function Frame({ message: m, onPlain }: { message: Detail; onPlain?: () => void }) {
   const [images, setImages] = useState(false)
   const path = `/session/view/${m.user_id}/${m.uid}?images=`
-  const look = `&theme=${theme.value}`
+  const folder = inFolder(m)
+  const look = `&theme=${theme.value}${folder ? '&folder=' + encodeURIComponent(folder) : ''}`
   const held = useRead<Images>('images of ' + m.id, async () => {
     const { headers } = await fetch(path + '0' + look, { method: 'HEAD', credentials: 'same-origin' })
     return { held: Number(headers.get('X-Images-Held') ?? 0), trackers: Number(headers.get('X-Images-Trackers') ?? 0) }

@@ -1,25 +1,26 @@
 // What stands above the list: which mailbox, the search, the filters, and what is done to the selected.
 import { useState } from 'preact/hooks'
-import { call, can } from '../../api/client'
+import { call, can, person, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { params, useTyped } from '../../router'
 import { ask, Button, count, Icon, IconButton, Notice, TextField, told } from '../../ui'
 import { clearFilters, hiddenFilters, isFiltered, setFilter, type FilterName } from './filters'
+import { FolderPicker, folderInView, MoveMenu, nameOfFolder } from './folders'
 import { MailboxPicker } from './picker'
 
-export function Head({ onCompose, onHelp }: { onCompose: () => void; onHelp: () => void }) {
+export function Head({ onCompose }: { onCompose: () => void }) {
   const mailbox = params.value.get('mailbox') ?? ''
   return (
     <>
       <div class="inbox-head-line">
-        <h1 tabIndex={-1}>Inbox</h1>
-        <MailboxPicker label="Mailbox" value={mailbox} all="All mailboxes" onPick={(m) => setFilter({ mailbox: m?.email })} />
+        <h1 tabIndex={-1} class={person() ? undefined : 'visually-hidden'}>{nameOfFolder(folderInView())}</h1>
+        {!person() && <MailboxPicker label="Mailbox" value={mailbox} all="All mailboxes" onPick={(m) => setFilter({ mailbox: m?.email, folder: undefined })} />}
         <span class="inbox-head-actions">
-          <span class="inbox-only-wide"><IconButton look="ghost" small icon="keyboard" label="Keyboard shortcuts" onClick={onHelp} /></span>
           <Refresh mailbox={mailbox} />
           {can('send_email') && <Button look="primary" small icon="pencil" onClick={onCompose}>Compose</Button>}
         </span>
       </div>
+      <div class="inbox-head-line"><FolderPicker /></div>
       <Search />
       <Toggles />
     </>
@@ -27,10 +28,12 @@ export function Head({ onCompose, onHelp }: { onCompose: () => void; onHelp: () 
 }
 
 function Refresh({ mailbox }: { mailbox: string }) {
-  const account = useQuery('get_account', {})
+  const account = useQuery('get_account', {}, { when: !person() })
   const off = account.data?.universal_inbox_enabled === false
   const refresh = async () => {
-    if (mailbox) {
+    if (person()) {
+      told((await call('refresh_email_user_inbox', { user_id: session.value!.user.id })).message)
+    } else if (mailbox) {
       const { data } = await call('list_email_users', { q: mailbox, limit: 100 })
       const found = data.find((m) => m.email === mailbox)
       if (found) told((await call('refresh_email_user_inbox', { user_id: found.user_id })).message)
@@ -58,7 +61,7 @@ function askForUniversal() {
 
 /** Says so if mail of external mailboxes is not fetched. Only accounts that have an external domain can have any. */
 export function UniversalNotice() {
-  const account = useQuery('get_account', {})
+  const account = useQuery('get_account', {}, { when: !person() })
   const off = account.data?.universal_inbox_enabled === false
   const external = useQuery('list_domains', { dns_provider: 'external', limit: 1 }, { when: off })
   if (!off || !external.data?.data.length) return null
@@ -124,10 +127,22 @@ function Toggles() {
   )
 }
 
-interface BulkProps { selected: number; loaded: number; onAll: () => void; onNone: () => void; onMark: (read: boolean) => unknown; starred: boolean; onStar: () => unknown; onDelete: () => void }
+interface BulkProps {
+  selected: number
+  loaded: number
+  onAll: () => void
+  onNone: () => void
+  onMark: (read: boolean) => unknown
+  starred: boolean
+  onStar: () => unknown
+  onDelete: () => void
+  /** The mailbox of the selected; '' where they are of several. */
+  userID: string
+  onMove: (to: string, name: string) => void
+}
 
 /** Takes the place of the filters while messages are selected. */
-export function Bulk({ selected, loaded, onAll, onNone, onMark, starred, onStar, onDelete }: BulkProps) {
+export function Bulk({ selected, loaded, onAll, onNone, onMark, starred, onStar, onDelete, userID, onMove }: BulkProps) {
   return (
     <div class="inbox-bulk" role="toolbar" aria-label="Selected messages">
       <IconButton look="ghost" small icon="x" label="Clear selection" onClick={onNone} />
@@ -137,7 +152,8 @@ export function Bulk({ selected, loaded, onAll, onNone, onMark, starred, onStar,
       </span>
       {can('mark_message') && <IconButton look="ghost" small icon="mail-open" label="Mark as read" onClick={() => onMark(true)} />}
       {can('mark_message') && <IconButton look="ghost" small icon="mail" label="Mark as unread" onClick={() => onMark(false)} />}
-      {can('mark_message') && <IconButton look="ghost" small icon={starred ? 'star-on' : 'star'} label={starred ? 'Unstar' : 'Star'} onClick={onStar} />}
+      {can('mark_message') && <span class="inbox-only-wide"><IconButton look="ghost" small icon={starred ? 'star-on' : 'star'} label={starred ? 'Unstar' : 'Star'} onClick={onStar} /></span>}
+      {can('bulk_move_messages') && <MoveMenu small userID={userID} onMove={onMove} />}
       {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label="Delete" onClick={onDelete} />}
     </div>
   )

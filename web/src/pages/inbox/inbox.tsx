@@ -1,13 +1,14 @@
 // The inbox: the list, and beside it, or after it on a small screen, the message that is read.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { can } from '../../api/client'
+import { can, person, session } from '../../api/client'
 import { usePages } from '../../api/query'
 import { go, params } from '../../router'
 import { Button, Empty, LinkButton, LongList } from '../../ui'
-import { gone, keyOf, mark, markMany, remove, type Change, type Message } from './actions'
+import { gone, keyOf, mark, markJunk, markMany, moveTo, remove, type Change, type Message } from './actions'
 import { composeNew, replyTo, type Way } from './compose/draft'
 import { Dock } from './compose/dock'
 import { clearFilters, filters, isFiltered, placeOf } from './filters'
+import { folderInView, nameOfFolder, roleOf } from './folders'
 import { Bulk, Head, UniversalNotice } from './head'
 import { Help, useKeys } from './keys'
 import { Reading } from './message'
@@ -18,7 +19,8 @@ import type { Steps } from './types'
 const rowHeight = 86
 
 export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
-  const here = user_id && uid ? keyOf({ user_id, uid }) : undefined
+  const folder = params.value.get('in') ?? undefined
+  const here = user_id && uid ? keyOf({ user_id, uid, folder }) : undefined
   const all = usePages('list_inbox', { ...filters(), limit: 50 }, keyOf)
   const pages = { ...all, items: all.items.filter((m) => !gone.value.has(m.id)) }
   const [cursor, setCursor] = useState<string | undefined>(here)
@@ -29,7 +31,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   const read = useRef<Message | undefined>(undefined) // the open message, also if the list does not have it
   const reread = useRef<(() => unknown) | undefined>(undefined)
   useEffect(() => { if (here) setCursor(here) }, [here])
-  useEffect(() => { if (!here) document.title = 'Inbox · Mailstead' }, [here])
+  useEffect(() => { if (!here) document.title = nameOfFolder(folderInView()) + ' · Mailstead' }, [here, folderInView()])
   useFirstFocus()
 
   const move = (to: Message | undefined) => {
@@ -49,13 +51,18 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     const one = current()
     return one ? [one] : []
   }
-  const drop = (messages: Message[]) => {
+  /** Does something with messages that go from the list, and opens the next one where the open one goes. */
+  const take = (messages: Message[], away: (messages: Message[]) => void) => {
     const next = messages.some((m) => keyOf(m) === here) ? (steps.after(messages) ?? null) : undefined
-    remove(messages)
+    away(messages)
     selection.none()
     if (next) move(next)
     if (next === null) go(placeOf(), { replace: true })
   }
+  const drop = (messages: Message[]) => take(messages, () => remove(messages, roleOf(messages[0]) === 'trash'))
+  const moveAll = (messages: Message[], to: string, name: string) => take(messages, () => moveTo(messages, to, name))
+  /** Those that are junk already are not. */
+  const junk = (messages: Message[]) => take(messages, () => markJunk(messages, roleOf(messages[0]) !== 'junk'))
   const set = (messages: Message[], change: Change) => {
     selection.none()
     return messages.length === 1 ? mark(all, messages, change) : markMany(all, messages, change)
@@ -68,8 +75,8 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     if (one && can('send_email')) void replyTo(one, way)
   }
   /** A new message is from the mailbox in view: that of the list, or of the open message. */
-  const compose = () => composeNew(params.value.get('mailbox') || ((open ?? (here ? read.current : undefined))?.mailbox ?? null))
-  const may = { mark: can('mark_message'), remove: can('bulk_delete_messages') }
+  const compose = () => composeNew(person() ? session.value!.user.email : params.value.get('mailbox') || ((open ?? (here ? read.current : undefined))?.mailbox ?? null))
+  const may = { mark: can('mark_message'), remove: can('bulk_delete_messages'), move: can('bulk_move_messages') }
 
   useKeys({
     j: () => move(steps.next), k: () => move(steps.previous),
@@ -83,6 +90,7 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     } : undefined,
     U: may.mark ? () => void set(those(), { is_read: false }) : undefined, s: may.mark ? () => void star(those()) : undefined,
     '#': may.remove ? () => drop(those()) : undefined, Delete: may.remove ? () => drop(those()) : undefined,
+    y: may.move ? () => moveAll(those(), 'archive', 'Archive') : undefined, '!': may.move ? () => junk(those()) : undefined,
     r: () => answer('reply'), a: () => answer('all'), f: () => answer('forward'),
     c: can('send_email') ? compose : undefined,
     '/': () => document.getElementById('inbox-search')?.focus(), '?': () => setHelp(true),
@@ -93,25 +101,26 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     <div class={'inbox' + (here ? ' reading' : '')}>
       <section class="inbox-list" aria-label="Messages">
         <header class="inbox-head">
-          <Head onCompose={compose} onHelp={() => setHelp(true)} />
+          <Head onCompose={compose} />
           {selection.chosen.length > 0 && (
             <Bulk selected={selection.chosen.length} loaded={pages.items.length} onAll={selection.all} onNone={selection.none}
-              onMark={(read) => set(selection.chosen, { is_read: read })} onStar={() => star(selection.chosen)} starred={selection.chosen.every((m) => m.is_flagged)} onDelete={() => drop(selection.chosen)} />
+              onMark={(read) => set(selection.chosen, { is_read: read })} onStar={() => star(selection.chosen)} starred={selection.chosen.every((m) => m.is_flagged)} onDelete={() => drop(selection.chosen)}
+              userID={new Set(selection.chosen.map((m) => m.user_id)).size === 1 ? selection.chosen[0]!.user_id : ''} onMove={(to, name) => moveAll(selection.chosen, to, name)} />
           )}
         </header>
         <div class={'inbox-rows' + (selection.chosen.length > 0 ? ' selecting' : '')}>
           <UniversalNotice />
           <LongList pages={pages} idOf={keyOf} height={rowHeight} label="Messages" current={cursor} empty={<Nothing />}
             row={(m) => (
-              <Row message={m} open={keyOf(m) === here} cursor={keyOf(m) === cursor} selected={selection.has(keyOf(m))} mixed={!params.value.get('mailbox')}
+              <Row message={m} open={keyOf(m) === here} cursor={keyOf(m) === cursor} selected={selection.has(keyOf(m))} mixed={!person() && !params.value.get('mailbox')}
                 onSelect={(range) => { selection.toggle(keyOf(m), range); setCursor(keyOf(m)) }} onFocus={() => setCursor(keyOf(m))}
                 onStar={may.mark ? () => afterwards(mark(all, [m], { is_flagged: !m.is_flagged })) : undefined} />
             )} />
         </div>
       </section>
       {here ? (
-        <Reading key={here} user_id={user_id!} uid={uid!} known={open} steps={steps} move={move} leave={leave} answer={answer} onRead={(m, reload) => { read.current = m; reread.current = reload }}
-          setRead={(m, read) => mark(all, [m], { is_read: read })} star={(m) => star([m])} drop={(m) => drop([m])} />
+        <Reading key={here} user_id={user_id!} uid={uid!} folder={folder} known={open} steps={steps} move={move} leave={leave} answer={answer} onRead={(m, reload) => { read.current = m; reread.current = reload }}
+          setRead={(m, read) => mark(all, [m], { is_read: read })} star={(m) => star([m])} drop={(m) => drop([m])} moveTo={(m, to, name) => moveAll([m], to, name)} junk={(m) => junk([m])} />
       ) : <Unopened onHelp={() => setHelp(true)} />}
       <Dock />
       {help && <Help onClose={() => setHelp(false)} />}
@@ -160,8 +169,14 @@ function useSteps(items: Message[], key: string | undefined): Steps {
   }
 }
 
+const emptied: Record<string, string> = {
+  inbox: 'New mail appears here automatically.', drafts: 'Messages that you are writing are saved here.', junk: 'Suspicious mail goes here. It is deleted after a while.',
+  trash: 'Deleted mail is kept here for a while.', archive: 'Archive what you want out of the inbox but not gone.', sent: 'What you send is kept here.',
+}
+
 function Nothing() {
   if (isFiltered()) return <Empty icon="search" title="No results" action={<Button onClick={clearFilters}>Clear filters</Button>}>No messages match. Try fewer words or another mailbox.</Empty>
+  if (folderInView() !== 'inbox' || person()) return <Empty icon="inbox" title={folderInView() === 'inbox' ? 'No mail yet' : `Nothing in ${nameOfFolder(folderInView())}`}>{emptied[folderInView()]}</Empty>
   return (
     <Empty icon="inbox" title="No mail yet" action={<LinkButton href="/mailboxes">View mailboxes</LinkButton>}>
       Mail sent to your mailboxes appears here automatically.

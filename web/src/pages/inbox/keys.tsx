@@ -30,7 +30,7 @@ const groups: [string, [string[], string][]][] = [
     [['/'], 'Search'],
   ]],
   ['Message', [
-    [['r'], 'Reply'], [['a'], 'Reply all'], [['f'], 'Forward'], [['e'], 'Mark as read, then next message'], [['U'], 'Mark as unread'], [['s'], 'Star or unstar'], [['#', 'Del'], 'Delete'],
+    [['r'], 'Reply'], [['a'], 'Reply all'], [['f'], 'Forward'], [['e'], 'Mark as read, then next message'], [['U'], 'Mark as unread'], [['s'], 'Star or unstar'], [['y'], 'Archive'], [['!'], 'Junk, or not junk'], [['#', 'Del'], 'Delete'],
   ]],
   ['Selection', [[['x'], 'Select message'], [['Shift', 'click'], 'Select range'], [['Esc'], 'Clear selection']]],
   ['Compose', [[['c'], 'New message'], [['Ctrl', 'Enter'], 'Send'], [['?'], 'Keyboard shortcuts']]],

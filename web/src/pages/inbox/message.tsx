@@ -1,13 +1,14 @@
 // The reading pane: one message, and what can be done about it.
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { can } from '../../api/client'
+import { call, can, person } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Badge, Button, bytes, Facts, Icon, IconButton, LinkButton, Menu, Show, Time } from '../../ui'
-import { type Message } from './actions'
+import { ask, Badge, Button, bytes, Facts, Icon, IconButton, LinkButton, Menu, Show, Time, told } from '../../ui'
+import { inFolder, type Message } from './actions'
 import { Avatar } from './avatar'
 import { Body } from './body'
-import type { Way } from './compose/draft'
-import { Headers, Raw, rawOf } from './source'
+import { forwardAttached, openDraft, type Way } from './compose/draft'
+import { MoveMenu, roleOf } from './folders'
+import { Headers, pathOf, Raw, rawOf } from './source'
 import { nameOf } from './people'
 import { Answered, Conversation } from './thread'
 import type { Detail, Steps } from './types'
@@ -16,6 +17,8 @@ import { Verdict } from './verdict'
 interface Props {
   user_id: string
   uid: string
+  /** Its folder; nothing is the inbox. */
+  folder: string | undefined
   /** The message as the list has it, if it is there. */
   known: Message | undefined
   steps: Steps
@@ -25,13 +28,16 @@ interface Props {
   setRead: (m: Message, read: boolean) => Promise<unknown>
   star: (m: Message) => unknown
   drop: (m: Message) => void
+  moveTo: (m: Message, to: string, name: string) => void
+  /** To Junk, or from there back to the inbox. */
+  junk: (m: Message) => void
   /** Tells what was read, and how to read it again. */
   onRead: (m: Message | undefined, reload: () => unknown) => void
 }
 
 export function Reading(props: Props) {
-  const { user_id, uid, known } = props
-  const read = useQuery('get_message', { user_id, message_id: uid }, { only: (c) => c.id === user_id })
+  const { user_id, uid, folder, known } = props
+  const read = useQuery('get_message', { user_id, message_id: uid, folder }, { only: (c) => c.id === user_id })
   const pane = useRef<HTMLElement>(null)
   useEffect(() => { // where the list gives way to the message, the focus goes with it
     if (document.activeElement === document.body || !document.activeElement?.checkVisibility({ visibilityProperty: true })) pane.current?.focus({ preventScroll: true })
@@ -46,9 +52,10 @@ export function Reading(props: Props) {
   )
 }
 
-function Tools({ message: m, known, steps, move, leave, answer, setRead, star, drop, reload }: Props & { message: Detail | undefined; reload: () => Promise<void> }) {
+function Tools({ message: m, known, user_id, steps, move, leave, answer, setRead, star, drop, moveTo, junk, reload }: Props & { message: Detail | undefined; reload: () => Promise<void> }) {
   const [dialog, setDialog] = useState<'headers' | 'raw'>()
   const one = m ?? known
+  const role = roleOf(one)
   const turn = async () => {
     if (!one) return
     await setRead(one, !one.is_read)
@@ -57,7 +64,7 @@ function Tools({ message: m, known, steps, move, leave, answer, setRead, star, d
   return (
     <div class="inbox-tools" role="toolbar" aria-label="Message">
       <span class="inbox-only-narrow"><IconButton look="ghost" small icon="back" label="Back to the list" onClick={leave} /></span>
-      {can('send_email') && (
+      {one && roleOf(one) === 'drafts' ? can('send_email') && m && <Button look="primary" small icon="pencil" onClick={() => openDraft(m)}>Edit draft</Button> : can('send_email') && (
         <>
           <Tool icon="reply" name="Reply" onClick={() => answer('reply')} disabled={!one} />
           <Tool icon="reply-all" name="Reply all" onClick={() => answer('all')} disabled={!one} />
@@ -67,9 +74,15 @@ function Tools({ message: m, known, steps, move, leave, answer, setRead, star, d
       <span class="grow" />
       {can('mark_message') && <IconButton look="ghost" small icon={one?.is_read === false ? 'mail-open' : 'mail'} label={one?.is_read === false ? 'Mark as read' : 'Mark as unread'} disabled={!one} onClick={turn} />}
       {can('mark_message') && <IconButton look="ghost" small icon={one?.is_flagged ? 'star-on' : 'star'} label={one?.is_flagged ? 'Unstar' : 'Star'} disabled={!one} onClick={() => one && star(one)} />}
-      {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label="Delete" disabled={!one} onClick={() => one && drop(one)} />}
+      {can('bulk_move_messages') && role !== 'archive' && role !== 'drafts' && <span class="inbox-only-roomy"><IconButton look="ghost" small icon="archive" label="Archive" disabled={!one} onClick={() => one && moveTo(one, 'archive', 'Archive')} /></span>}
+      {can('bulk_move_messages') && role === 'junk' && <Button look="ghost" small icon="inbox" disabled={!one} onClick={() => one && junk(one)}>Not junk</Button>}
+      {can('bulk_move_messages') && one && <MoveMenu small userID={user_id} onMove={(to, name) => (to === 'junk' ? junk(one) : moveTo(one, to, name))} />}
+      {can('bulk_delete_messages') && <IconButton look="ghost" small icon="trash" label={role === 'trash' ? 'Delete for good' : 'Delete'} disabled={!one} onClick={() => one && drop(one)} />}
       {m && (
         <Menu label="More" small>
+          {can('send_email') && <Button look="ghost" small icon="clip" onClick={() => forwardAttached(m)}>Forward as attachment</Button>}
+          {can('unsubscribe_message') && m.headers.some((h) => h.name.toLowerCase() === 'list-unsubscribe-post') && <Button look="ghost" small icon="ban" onClick={() => unsubscribe(m)}>Unsubscribe</Button>}
+          <Button look="ghost" small icon="book" onClick={() => print()}>Print</Button>
           <Button look="ghost" small icon="menu" onClick={() => setDialog('headers')}>Show headers</Button>
           <Button look="ghost" small icon="book" onClick={() => setDialog('raw')}>Show source</Button>
           <LinkButton look="ghost" small icon="download" href={rawOf(m)} download>Download as .eml</LinkButton>
@@ -83,6 +96,13 @@ function Tools({ message: m, known, steps, move, leave, answer, setRead, star, d
       {m && dialog === 'raw' && <Raw of={m} onClose={() => setDialog(undefined)} />}
     </div>
   )
+}
+
+function unsubscribe(m: Detail) {
+  ask({
+    title: 'Unsubscribe from this list?', action: 'Unsubscribe', danger: false, text: `Mailstead asks the list of ${m.from_email} to send nothing more to ${m.mailbox}.`,
+    run: async () => told((await call('unsubscribe_message', { user_id: m.user_id, message_id: m.uid, folder: inFolder(m) })).message),
+  })
 }
 
 function Tool({ icon, name, disabled, onClick }: { icon: 'reply' | 'reply-all' | 'forward'; name: string; disabled: boolean; onClick: () => void }) {
@@ -134,8 +154,8 @@ function Sender({ message: m }: { message: Detail }) {
           <details class="inbox-to">
             <summary><span class="truncate">to {to.length > 0 ? to.slice(0, 3).join(', ') : 'undisclosed recipients'}{to.length > 3 && ` and ${to.length - 3} more`}</span><Icon name="down" /></summary>
             <Facts of={[
-              ['From', m.from], ['To', m.to.join(', ')], ['Cc', m.cc.join(', ')], ['Reply-to', m.reply_to.join(', ')],
-              ['Mailbox', <a href={`/mailboxes/${m.user_id}`}>{m.mailbox}</a>], ['Date', m.date && <Time of={m.date} form="at" />],
+              ['From', m.from], ['To', m.to.join(', ')], ['Cc', m.cc.join(', ')], ['Bcc', m.bcc.join(', ')], ['Reply-to', m.reply_to.join(', ')],
+              ['Mailbox', person() ? m.mailbox : <a href={`/mailboxes/${m.user_id}`}>{m.mailbox}</a>], ['Date', m.date && <Time of={m.date} form="at" />],
               ['Received', <Time of={m.received_at} form="at" />], ['Size', bytes(m.size)], ['Message-ID', <code>{m.message_id}</code>],
             ]} />
           </details>
@@ -145,7 +165,7 @@ function Sender({ message: m }: { message: Detail }) {
           {m.is_bounce && <Badge tone="bad">Bounce</Badge>}
           {m.is_auto_reply && <Badge tone="info">Auto-reply</Badge>}
           {m.is_warmup && <Badge tone="warn">Warm-up</Badge>}
-          {m.is_answered && <Badge tone="none">Replied</Badge>}
+          {m.is_answered && <Badge tone="none">{m.answered_by && !person() ? `Replied: ${m.answered_by.name}` : 'Replied'}</Badge>}
         </div>
       </div>
     </div>
@@ -158,7 +178,7 @@ function Attachments({ message: m }: { message: Detail }) {
     <ul class="inbox-files" aria-label="Attachments">
       {m.attachments.map((a) => (
         <li key={a.index}>
-          <a href={`/v1/email-users/${m.user_id}/inbox/${m.uid}/attachments/${a.index}`} download={a.filename || `attachment-${a.index + 1}`}>
+          <a href={pathOf(m, `attachments/${a.index}`)} download={a.filename || `attachment-${a.index + 1}`}>
             <Icon name="clip" />
             <span class="truncate">{a.filename || `Attachment ${a.index + 1}`}</span>
             <span class="small muted nowrap">{bytes(a.size)}</span>

@@ -99,7 +99,7 @@ function Choices({ label, value, all, active, onPick, onEscape }: Props & { onEs
 }
 
 /** A value that follows once it has been still for some milliseconds. */
-function useLate<T>(value: T, ms: number): T {
+export function useLate<T>(value: T, ms: number): T {
   const [late, setLate] = useState(value)
   useEffect(() => {
     const timer = setTimeout(() => setLate(value), ms)

@@ -1,8 +1,10 @@
 // One line of the list.
 import { Icon, Time } from '../../ui'
-import { keyOf, type Message } from './actions'
+import { inFolder, keyOf, type Message } from './actions'
 import { Avatar } from './avatar'
 import { placeOf } from './filters'
+import { folderInView, roleOf } from './folders'
+import { nameOf } from './people'
 
 interface Props {
   message: Message
@@ -18,7 +20,9 @@ interface Props {
 }
 
 export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFocus, onStar }: Props) {
-  const sender = m.from_name || m.from_email || 'Unknown sender'
+  const written = roleOf(m) === 'sent' || roleOf(m) === 'drafts' || m.folder === 'Sent' || m.folder === 'Drafts'
+  const to = [...m.to, ...m.cc].map(nameOf).join(', ')
+  const sender = written ? 'To: ' + (to || 'nobody yet') : m.from_name || m.from_email || 'Unknown sender'
   const subject = m.subject || '(no subject)'
   const click = (e: MouseEvent) => {
     if (!e.shiftKey) return
@@ -44,6 +48,7 @@ export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFoc
         <span class="inbox-row-foot">
           <span class="truncate">{m.body_preview || 'No text'}</span>
           {tagOf(m) && <span class="tag">{tagOf(m)}</span>}
+          {folderInView() === 'all' && <span class="tag truncate">{inFolder(m) ?? 'Inbox'}</span>}
           {mixed && <span class="box truncate" title={'In ' + m.mailbox}>{m.mailbox}</span>}
         </span>
       </a>

@@ -2,10 +2,17 @@
 import { useRead } from '../../api/query'
 import { ApiError } from '../../api/client'
 import { bytes, Code, Dialog, LinkButton, Notice, Show } from '../../ui'
+import { inFolder, type Ref } from './actions'
 import type { Detail } from './types'
 
-export function rawOf(m: { user_id: string; uid: string }): string {
-  return `/v1/email-users/${m.user_id}/inbox/${m.uid}/raw`
+/** The path of something of a message. */
+export function pathOf(m: Ref, what: string): string {
+  const folder = inFolder(m)
+  return `/v1/email-users/${m.user_id}/inbox/${m.uid}/${what}${folder ? '?folder=' + encodeURIComponent(folder) : ''}`
+}
+
+export function rawOf(m: Ref): string {
+  return pathOf(m, 'raw')
 }
 
 export function Headers({ of: m, onClose }: { of: Detail; onClose: () => void }) {

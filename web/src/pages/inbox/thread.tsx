@@ -1,6 +1,6 @@
 // The conversation that a message is part of: what came, by the inbox, and what went out, by the sending log.
 import { useQuery, useRead } from '../../api/query'
-import { call, type Schemas } from '../../api/client'
+import { call, person, type Schemas } from '../../api/client'
 import { Icon, plural, Time } from '../../ui'
 import { StatusBadge } from '../sent/words'
 import { keyOf } from './actions'
@@ -26,7 +26,7 @@ export function Answered({ message: m }: { message: Detail }) {
     <p class="inbox-answers small">
       <Icon name="send" />
       <span>{m.is_bounce ? 'Bounce for' : 'In reply to'}{' '}
-        {row ? <a href={'/sent/' + row.id}>{row.subject || '(no subject)'}</a> : <a href={`/sent?mailbox=${encodeURIComponent(m.mailbox)}`}>a message sent from {m.mailbox}</a>}
+        {person() ? row?.subject || 'a message that you sent' : row ? <a href={'/sent/' + row.id}>{row.subject || '(no subject)'}</a> : <a href={`/sent?mailbox=${encodeURIComponent(m.mailbox)}`}>a message sent from {m.mailbox}</a>}
         {row && <>, sent to {row.recipient} <Time of={row.queued_at} /></>}
       </span>
     </p>
@@ -36,11 +36,11 @@ export function Answered({ message: m }: { message: Detail }) {
 const mostShown = 50
 
 /** The newest messages of a conversation that came, and whether there are more. A page may be cut short: what is missing is on the next ones. */
-async function readThread(thread_id: string) {
+async function readThread(thread_id: string, mailbox: string) {
   const came: Schemas['InboxMessage'][] = []
   let cursor: string | undefined
   for (let pages = 0; pages < 20; pages++) {
-    const { data, pagination } = await call('list_inbox', { thread_id, limit: mostShown, cursor })
+    const { data, pagination } = await call('list_inbox', { thread_id, mailbox, folder: 'all', limit: mostShown, cursor })
     came.push(...data)
     cursor = pagination.cursor ?? undefined
     if (!pagination.has_more) return { came, more: false }
@@ -52,15 +52,16 @@ async function readThread(thread_id: string) {
 interface Item { key: string; at: string; href: string; who: string; text: string; sent?: Sent; here: boolean; unread: boolean }
 
 export function Conversation({ message: m }: { message: Detail }) {
-  const thread = useRead('thread ' + m.thread_id, () => readThread(m.thread_id), { kinds: ['inbox'], only: (c) => c.id === m.user_id })
+  const thread = useRead(`thread ${m.mailbox} ${m.thread_id}`, () => readThread(m.thread_id, m.mailbox), { kinds: ['inbox'], only: (c) => c.id === m.user_id })
   const log = useSent(m)
   const came = thread.data?.came ?? []
   const known = new Set([m, ...came].flatMap((x) => [...x.references, x.in_reply_to, x.original_message_id]))
   const topic = topicOf(m.subject)
-  const went = m.is_bounce ? [] : log.filter((s) => known.has(s.message_id) || (topic !== '' && topicOf(s.subject) === topic))
+  const kept = new Set(came.map((x) => x.message_id))
+  const went = m.is_bounce ? [] : log.filter((s) => !kept.has(s.message_id)).filter((s) => known.has(s.message_id) || (topic !== '' && topicOf(s.subject) === topic))
   const items: Item[] = [
-    ...came.map((x) => ({ key: keyOf(x), at: x.received_at, href: placeOf(x), who: x.from_name || x.from_email, text: x.body_preview || x.subject, here: x.id === m.id, unread: !x.is_read })),
-    ...went.map((s) => ({ key: s.id, at: s.queued_at, href: '/sent/' + s.id, who: 'You', text: s.subject, sent: s, here: false, unread: false })),
+    ...came.map((x) => ({ key: keyOf(x), at: x.received_at, href: placeOf(x), who: x.from_email === x.mailbox ? 'You' : x.from_name || x.from_email, text: x.body_preview || x.subject, here: keyOf(x) === keyOf(m), unread: !x.is_read })),
+    ...went.map((s) => ({ key: s.id, at: s.queued_at, href: person() ? '/inbox?folder=sent' : '/sent/' + s.id, who: 'You', text: s.subject, sent: s, here: false, unread: false })),
   ].sort((a, b) => a.at.localeCompare(b.at))
   if (items.length < 2) return null
   return (

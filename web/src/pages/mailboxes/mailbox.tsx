@@ -1,21 +1,24 @@
 // One mailbox: how to connect to it, its limits, and what can be done with it.
 import { useRef, useState } from 'preact/hooks'
-import { call, can, session } from '../../api/client'
+import { call, can } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go } from '../../router'
-import { ask, Badge, Bar, Button, bytes, Card, Check, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Qr, Secret, Show, TextArea, TextField, Time, told, Wrong } from '../../ui'
+import { ask, Badge, Bar, Button, bytes, Card, Check, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Secret, Show, TextArea, TextField, Time, told, Wrong } from '../../ui'
 import { UniversalNotice } from '../inbox/head'
+import { Connection, security } from './connection'
+import { AppPasswords } from './credentials'
+import { Aliases, PasswordLink, Recovery } from './own'
 import { Held, Paused } from './paused'
 import { fromMiB, passwordAgain, StatusBadge, toMiB, type MailboxOut } from './words'
 
 export function Mailbox({ id }: { id: string }) {
   const mailbox = useQuery('get_email_user', { user_id: id }, { only: (c) => c.id === id })
-  const [password, setPassword] = useState(false), [suspending, setSuspending] = useState(false)
+  const [password, setPassword] = useState(false), [link, setLink] = useState(false), [suspending, setSuspending] = useState(false)
   const u = mailbox.data
   const held = useQuery('list_messages', { limit: 1, status: 'held', mailbox: u?.email }, { when: u !== undefined })
   return (
     <Page title={u?.email ?? 'Mailbox'} heading={u && <span class="row">{u.email} <StatusBadge status={u.status} />{u.type === 'external' && <Badge plain tone="info">external</Badge>}</span>}
-      intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onPassword={() => setPassword(true)} onSuspend={() => setSuspending(true)} />}>
+      intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onPassword={() => setPassword(true)} onLink={() => setLink(true)} onSuspend={() => setSuspending(true)} />}>
       <Show of={mailbox}>
         {(u) => (
           <>
@@ -30,8 +33,12 @@ export function Mailbox({ id }: { id: string }) {
               {u.type === 'hosted' && <Connection of={u} />}
               <About of={u} />
               {can('update_email_user') && <Settings key={u.id} of={u} />}
+              {u.type === 'hosted' && can('update_email_user') && <Aliases key={'a' + u.aliases.join()} of={u} />}
+              {u.type === 'hosted' && can('list_credentials') && <AppPasswords userID={u.id} />}
+              {u.type === 'hosted' && can('update_email_user') && <Recovery key={'r' + u.recovery_email} of={u} />}
             </div>
             {password && <Password of={u} onClose={() => setPassword(false)} />}
+            {link && <PasswordLink of={u} onClose={() => setLink(false)} />}
             {suspending && <Suspend of={u} onClose={() => setSuspending(false)} />}
           </>
         )}
@@ -40,7 +47,7 @@ export function Mailbox({ id }: { id: string }) {
   )
 }
 
-function Actions({ of: u, onPassword, onSuspend }: { of: MailboxOut; onPassword: () => void; onSuspend: () => void }) {
+function Actions({ of: u, onPassword, onLink, onSuspend }: { of: MailboxOut; onPassword: () => void; onLink: () => void; onSuspend: () => void }) {
   const suspended = u.status === 'suspended'
   const activate = async () => {
     await call('update_email_user', { user_id: u.id, status: 'active' })
@@ -61,32 +68,12 @@ function Actions({ of: u, onPassword, onSuspend }: { of: MailboxOut; onPassword:
       {can('update_email_user') && (
         <Menu label="More actions">
           <Button look="ghost" small icon="key" onClick={onPassword}>Set password</Button>
+          {u.type === 'hosted' && can('create_recovery_link') && <Button look="ghost" small icon="external" onClick={onLink}>Get a password link</Button>}
           <Button look="ghost" small icon={suspended ? 'play' : 'pause'} onClick={suspended ? activate : onSuspend}>{suspended ? 'Activate' : 'Suspend'}</Button>
           <Button look="ghost" small icon="trash" onClick={remove}>Delete</Button>
         </Menu>
       )}
     </>
-  )
-}
-
-const security = { tls: 'TLS', starttls: 'STARTTLS', none: 'not encrypted' } as const
-
-function Connection({ of: u }: { of: MailboxOut }) {
-  const profile = `${session.value!.api_base}/mail/${encodeURIComponent(u.username)}.mobileconfig?email=${encodeURIComponent(u.email)}`
-  return (
-    <Card title="Connect a mail client" note="Most mail clients find these settings automatically from the address.">
-      <div class="mailboxes-connection">
-        <Facts of={[
-          ['Username', <Copyable text={u.email} />],
-          ['Incoming (IMAP)', <><Copyable text={u.imap_host} /><div class="muted small">port {u.imap_port}, {security[u.imap_security]}</div></>],
-          ['Outgoing (SMTP)', <><Copyable text={u.smtp_host} /><div class="muted small">port {u.smtp_port}, {security[u.smtp_security]}</div></>],
-        ]} />
-        <div class="stack-tight">
-          <Qr text={profile} label={`QR code to set up ${u.email} on an iPhone or iPad`} />
-          <span class="small muted">iPhone or iPad: scan this<br />or open the <a href={profile}>profile</a>.</span>
-        </div>
-      </div>
-    </Card>
   )
 }
 

@@ -12,9 +12,9 @@ export function StatusBadge({ status }: { status: Status }) {
   return <Badge tone={tones[status]}>{status}</Badge>
 }
 
-const tabs = [{ id: 'list', href: '/mailboxes', name: 'Mailboxes' }, { id: 'bulk', href: '/mailboxes/bulk', name: 'Bulk create' }, { id: 'templates', href: '/mailboxes/templates', name: 'Templates' }]
+const tabs = [{ id: 'list', href: '/mailboxes', name: 'Mailboxes' }, { id: 'groups', href: '/mailboxes/groups', name: 'Groups' }, { id: 'bulk', href: '/mailboxes/bulk', name: 'Bulk create' }, { id: 'templates', href: '/mailboxes/templates', name: 'Templates' }]
 
-export function MailboxTabs({ current }: { current: 'list' | 'bulk' | 'templates' }) {
+export function MailboxTabs({ current }: { current: 'list' | 'groups' | 'bulk' | 'templates' }) {
   return <Tabs label="Mailboxes" tabs={tabs} current={current} />
 }
 

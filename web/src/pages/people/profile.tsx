@@ -1,11 +1,11 @@
 // The signed-in user's own name, password, second factor and sessions.
 import { useState } from 'preact/hooks'
 import { request, session } from '../../api/client'
-import { renew, signOut } from '../../api/session'
-import { useRead } from '../../api/query'
-import { ask, Badge, Button, Card, Form, IconButton, NewPassword, Page, Show, TextField, Time, told } from '../../ui'
+import { renew } from '../../api/session'
+import { Card, Form, NewPassword, Page, TextField, told } from '../../ui'
 import { Passkeys } from './passkeys'
 import { SecondFactor } from './factor'
+import { Sessions } from './sessions'
 
 export function Profile() {
   return (
@@ -57,42 +57,4 @@ function Password() {
       </Form>
     </Card>
   )
-}
-
-interface Session { id: string; ip: string; user_agent: string; created_at: string; last_used_at: string | null; current: boolean }
-
-function Sessions() {
-  const list = useRead('sessions', () => request('GET', '/session/list') as Promise<{ data: Session[] }>, { kinds: ['token'] })
-  const end = async (s: Session) => {
-    await request('DELETE', '/session/list/' + s.id)
-    await list.reload()
-  }
-  const everywhere = () => ask({
-    title: 'Sign out everywhere?', action: 'Sign out everywhere', text: 'This ends the session on this device too. API tokens keep working.', run: () => signOut(true),
-  })
-  return (
-    <Card title="Sessions" flush actions={<Button small icon="out" onClick={everywhere}>Sign out everywhere</Button>}>
-      <Show of={list}>
-        {({ data }) => (
-          <div class="rows">
-            {data.map((s) => (
-              <div key={s.id} class="line">
-                <span class="grow truncate">{browserOf(s.user_agent)} {s.current && <Badge tone="ok">this device</Badge>}<br /><span class="muted small">{s.ip || 'this server'}, signed in <Time of={s.created_at} form="date" />, last used <Time of={s.last_used_at ?? s.created_at} /></span></span>
-                {!s.current && <IconButton look="ghost" small icon="x" label={`End session: ${browserOf(s.user_agent)}`} onClick={() => end(s)} />}
-              </div>
-            ))}
-          </div>
-        )}
-      </Show>
-    </Card>
-  )
-}
-
-const browsers: [RegExp, string][] = [[/Edg\//, 'Edge'], [/OPR\//, 'Opera'], [/Firefox\//, 'Firefox'], [/Chrome\//, 'Chrome'], [/Safari\//, 'Safari']]
-const systems: [RegExp, string][] = [[/iPhone|iPad/, 'iOS'], [/Android/, 'Android'], [/Windows/, 'Windows'], [/Mac OS/, 'macOS'], [/Linux/, 'Linux']]
-
-/** Names the browser of a User-Agent, roughly. */
-function browserOf(agent: string): string {
-  const browser = browsers.find(([p]) => p.test(agent))?.[1], system = systems.find(([p]) => p.test(agent))?.[1]
-  return browser ? browser + (system ? ' on ' + system : '') : agent.slice(0, 60) || 'Unknown app'
 }

@@ -2,7 +2,8 @@
 import { useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Badge, Button, Card, Code, Dialog, Empty, Form, Menu, Notice, Page, Select, Show, TextField, Time, told } from '../../ui'
+import { MailboxPicker } from '../inbox/picker'
+import { ask, Badge, Button, Card, Check, Code, Dialog, Empty, Form, IconButton, Menu, Notice, Page, plural, Select, Show, TextField, Time, told } from '../../ui'
 
 type User = Schemas['TeamUser']
 type Role = 'admin' | 'member'
@@ -45,6 +46,7 @@ function Member({ user: u, onEdit }: { user: User; onEdit: () => void }) {
       <span class="people-badges">
         <span class={'small muted nowrap' + (u.status === 'invited' ? '' : ' people-seen')}>{u.status === 'invited' ? <Badge tone="info">invited</Badge> : u.last_login_at ? <>Signed in <Time of={u.last_login_at} /></> : 'Never signed in'}</span>
         <Badge plain tone={u.role === 'owner' ? 'ok' : 'none'}>{u.role}</Badge>
+        {Array.isArray(u.mailboxes) && <span class="small muted nowrap">{plural(u.mailboxes.length, 'mailbox', 'mailboxes')} only</span>}
       </span>
       {governs(u) && (
         <Menu small label={`Actions for ${u.email}`}>
@@ -69,22 +71,26 @@ function remove(u: User) {
 
 function Invite({ onClose }: { onClose: () => void }) {
   const [email, setEmail] = useState(''), [first, setFirst] = useState(''), [last, setLast] = useState('')
-  const [role, setRole] = useState<Role>('member')
-  const [link, setLink] = useState<string>()
-  if (link !== undefined) {
+  const [role, setRole] = useState<Role>('member'), [scope, setScope] = useState<Scope>('all'), [mailed, setMailed] = useState(false)
+  const [made, setMade] = useState<Schemas['TeamUserInvited']>()
+  if (made !== undefined) {
     return (
       <Dialog title={`${email} was invited`} onClose={onClose}>
         <div class="stack">
-          <Notice tone="warn">Send them this link. It works once, expires after 72 hours, and is not shown again.</Notice>
-          <Code text={link} label="Link" />
+          <p>{made.message}</p>
+          {made.reset_link && !mailed && (
+            <>
+              <Notice tone="warn">Send them this link. It works once, expires after 72 hours, and is not shown again.</Notice>
+              <Code text={made.reset_link} label="Link" />
+            </>
+          )}
         </div>
       </Dialog>
     )
   }
   const mayMakeAdmins = session.value!.user.role === 'owner'
   const submit = async () => {
-    const made = await call('invite_team_user', { email, first_name: first || undefined, last_name: last || undefined, role })
-    setLink(made.reset_link ?? '')
+    setMade(await call('invite_team_user', { email, first_name: first || undefined, last_name: last || undefined, role, mailboxes: role === 'member' ? scope : undefined, send_email: mailed }))
   }
   return (
     <Dialog title="Invite a team member" onClose={onClose}>
@@ -95,17 +101,44 @@ function Invite({ onClose }: { onClose: () => void }) {
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
         <Select label="Role" name="role" value={role} onChange={setRole} options={mayMakeAdmins ? roles : roles.slice(0, 1)} />
+        {role === 'member' && <ScopeFields value={scope} onChange={setScope} />}
+        <Check label="Mail them the link" hint="Otherwise you get it to send it yourself." checked={mailed} onChange={setMailed} />
       </Form>
     </Dialog>
   )
 }
 
+type Scope = User['mailboxes']
+
+/** Chooses which mailboxes a member sees. */
+function ScopeFields({ value, onChange }: { value: Scope; onChange: (scope: Scope) => void }) {
+  const some = Array.isArray(value) ? value : []
+  return (
+    <>
+      <Select label="Mailboxes" name="mailboxes" value={value === 'all' ? 'all' : 'some'} onChange={(v) => onChange(v === 'all' ? 'all' : [])} options={[['all', 'All mailboxes'], ['some', 'Only some mailboxes']]}
+        hint={value === 'all' ? 'They can read and send the mail of every mailbox.' : 'They can read and send the mail of these, and see no other mail.'} />
+      {value !== 'all' && (
+        <div class="stack-tight">
+          {some.map((id) => <Scoped key={id} id={id} onRemove={() => onChange(some.filter((x) => x !== id))} />)}
+          <MailboxPicker label="Add a mailbox" value="" onPick={(m) => { if (m && !some.includes(m.id)) onChange([...some, m.id]) }} />
+        </div>
+      )}
+    </>
+  )
+}
+
+function Scoped({ id, onRemove }: { id: string; onRemove: () => void }) {
+  const mailbox = useQuery('get_email_user', { user_id: id }, { kinds: [] })
+  const email = mailbox.data?.email ?? id
+  return <div class="row-between"><span class="truncate">{email}</span><IconButton look="ghost" small icon="x" label={`Remove ${email}`} onClick={onRemove} /></div>
+}
+
 function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
   const [first, setFirst] = useState(u.first_name ?? ''), [last, setLast] = useState(u.last_name ?? '')
   const [email, setEmail] = useState(u.email)
-  const [role, setRole] = useState(u.role as Role)
+  const [role, setRole] = useState(u.role as Role), [scope, setScope] = useState<Scope>(u.mailboxes)
   const submit = async () => {
-    await call('update_team_user', { user_id: u.id, first_name: first, last_name: last, email: email === u.email ? undefined : email, ...(session.value!.user.role === 'owner' ? { role } : {}) })
+    await call('update_team_user', { user_id: u.id, first_name: first, last_name: last, email: email === u.email ? undefined : email, ...(session.value!.user.role === 'owner' ? { role } : {}), ...(role === 'member' && String(scope) !== String(u.mailboxes) ? { mailboxes: scope } : {}) })
     told('Saved.')
     onClose()
   }
@@ -118,6 +151,7 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
         </div>
         <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} hint="They sign in with this address." />
         {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint="Takes effect with their next request." />}
+        {role === 'member' && <ScopeFields value={scope} onChange={setScope} />}
       </Form>
     </Dialog>
   )

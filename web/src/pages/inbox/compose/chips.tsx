@@ -1,8 +1,10 @@
 // A field for many recipients. Each becomes a chip once it is complete.
 import { useId, useRef, useState } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
+import { useQuery } from '../../../api/query'
 import { Icon } from '../../../ui'
 import { emailOf, isEmail, nameOf, splitPeople, without } from '../people'
+import { useLate } from '../picker'
 
 interface Props {
   label: string
@@ -11,12 +13,17 @@ interface Props {
   wrong?: string
   autoFocus?: boolean
   after?: ComponentChildren
+  /** The mailbox whose correspondents are suggested. */
+  userID: string
 }
 
-export function Chips({ label, people, onChange, wrong, autoFocus, after }: Props) {
+export function Chips({ label, people, onChange, wrong, autoFocus, after, userID }: Props) {
   const [typed, setTyped] = useState('')
   const id = useId()
   const input = useRef<HTMLInputElement>(null)
+  const q = useLate(typed.trim(), 200)
+  const suggestions = useQuery('suggest_addresses', { user_id: userID, q, limit: 8 }, { when: userID !== '' && q.length > 0 && q.length <= 60, kinds: [] })
+  const suggested = q.length > 0 ? suggestions.data?.data ?? [] : []
   const add = (text: string) => {
     const more = splitPeople(text)
     if (more.length > 0) onChange(without([...people, ...more], []))
@@ -55,8 +62,9 @@ export function Chips({ label, people, onChange, wrong, autoFocus, after }: Prop
       <div class="compose-chips" onClick={(e) => { if (e.target === e.currentTarget) input.current?.focus() }}>
         {people.map((p, i) => <Chip key={p} person={p} onRemove={() => remove(i)} />)}
         <input ref={(e) => { input.current = e; if (e && autoFocus && !e.dataset.met) { e.dataset.met = '1'; e.focus() } }} id={id} type="text" inputMode="email" autocapitalize="off" autocomplete="off" spellcheck={false}
-          value={typed} aria-invalid={wrong ? 'true' : undefined} aria-describedby={wrong ? id + 'w' : undefined}
+          value={typed} list={id + 's'} aria-invalid={wrong ? 'true' : undefined} aria-describedby={wrong ? id + 'w' : undefined}
           onInput={(e) => setTyped(e.currentTarget.value)} onKeyDown={press} onPaste={paste} onBlur={() => add(typed)} />
+        <datalist id={id + 's'}>{suggested.map((s) => <option key={s.email} value={s.name ? `${s.name} <${s.email}>` : s.email} />)}</datalist>
       </div>
       {after}
       {wrong && <span class="compose-wrong" id={id + 'w'}>{wrong}</span>}

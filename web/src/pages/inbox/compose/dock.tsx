@@ -5,7 +5,7 @@ import { go } from '../../../router'
 import { Icon, IconButton } from '../../../ui'
 import { docked, draftOf } from './draft'
 import { ComposeForm, type Sent } from './form'
-import { Fates } from './sent'
+import { Fates, Undo, useWaits } from './sent'
 
 const last = signal<Sent | null>(null)
 
@@ -41,19 +41,21 @@ const seconds = 12
 /** Says for some time that a message is on its way. */
 function Done() {
   const sent = last.value
+  const waits = useWaits(sent)
   useEffect(() => {
-    if (!sent) return
+    if (!sent || waits) return
     const timer = setTimeout(() => { last.value = null }, seconds * 1000)
     return () => clearTimeout(timer)
-  }, [sent])
+  }, [sent, waits])
   if (!sent) return null
   return (
     <section class="compose compose-done" aria-label="Sent" role="status">
       <header>
-        <h2><Icon name="check" /> {sent.status === 'scheduled' ? 'Scheduled' : 'Sent'}</h2>
+        <h2><Icon name="check" /> {sent.until === 0 && sent.status === 'scheduled' ? 'Scheduled' : 'Sent'}</h2>
+        {waits && <Undo sent={sent} onBack={() => { last.value = null; docked.value = sent.draft.key }} />}
         <IconButton look="ghost" small icon="x" label="Close" onClick={() => { last.value = null }} />
       </header>
-      <Fates sent={sent} />
+      {!waits && <Fates sent={sent} />}
     </section>
   )
 }

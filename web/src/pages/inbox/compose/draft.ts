@@ -1,10 +1,12 @@
 // Messages that are being written. They are kept until they are sent, and outlive a reload of the page: texts in the
-// session's storage, files in a database of the browser.
+// session's storage, files in a database of the browser. Once the writer pauses they are saved in the Drafts folder of the
+// mailbox too, where other devices find them (saving.ts).
 import { effect, signal } from '@preact/signals'
 import { call, session, type Schemas } from '../../../api/client'
 import { failed } from '../../../ui'
-import type { Message } from '../actions'
+import { inFolder, type Message } from '../actions'
 import { emailOf, nameOf, without } from '../people'
+import { pathOf } from '../source'
 import { dropFiles, keepFiles, keptFiles } from './kept'
 import { plainOf } from './quote'
 
@@ -31,6 +33,12 @@ export interface Draft {
   lost?: string[]
   /** Files that are still being fetched. */
   fetching?: boolean
+  /** The address of the mailbox that stands in From; nothing is its own. */
+  as?: string
+  /** The signature that the text was begun with. */
+  signature?: string
+  /** Where it is saved on the server. */
+  saved?: { user_id: string; uid: string }
 }
 
 /** A place where a draft is kept; each user has their own. */
@@ -116,7 +124,7 @@ export function discard(key: string) {
 
 /** Whether anything would be lost. */
 export function isEmpty(d: Draft): boolean {
-  return d.to.length + d.cc.length + d.bcc.length + d.files.length + (d.lost?.length ?? 0) === 0 && !d.fetching && d.subject.trim() === '' && d.text.trim() === ''
+  return d.to.length + d.cc.length + d.bcc.length + d.files.length + (d.lost?.length ?? 0) === 0 && !d.fetching && d.subject.trim() === '' && d.text.trim() === (d.signature ?? '').trim()
 }
 
 /**
@@ -157,13 +165,44 @@ export async function replyTo(m: Message, way: Way) {
     return
   }
   try {
-    const detail = await call('get_message', { user_id: m.user_id, message_id: m.uid })
+    const detail = await call('get_message', { user_id: m.user_id, message_id: m.uid, folder: inFolder(m) })
     change(key, way === 'forward' ? forwardOf(detail) : answerOf(detail, way))
     docked.value = key
     if (way === 'forward' && detail.attachments.length > 0) void fetchFiles(key, detail)
   } catch (error) {
     failed(error)
   }
+}
+
+/** Goes on with a message of the Drafts folder. */
+export function openDraft(m: Detail) {
+  const key = `draft ${m.user_id} ${m.email_id}`
+  if (isEmpty(draftOf(key))) {
+    const own = emailOf(m.from).toLowerCase() === m.mailbox.toLowerCase()
+    change(key, {
+      title: 'Draft', from: { user_id: m.user_id, email: m.mailbox }, as: own || !m.from ? undefined : emailOf(m.from), to: m.to, cc: m.cc, bcc: m.bcc, subject: m.subject, text: textOf(m),
+      in_reply_to: m.in_reply_to ?? undefined, references: m.references, saved: { user_id: m.user_id, uid: m.uid },
+    })
+    if (m.attachments.length > 0) void fetchFiles(key, m)
+  }
+  docked.value = key
+}
+
+/** Passes a message on as it is, as a file. */
+export async function forwardAttached(m: Detail) {
+  const key = `attached ${m.id}`
+  if (isEmpty(draftOf(key))) {
+    try {
+      const response = await fetch(pathOf(m, 'raw'), { credentials: 'same-origin' })
+      if (!response.ok) throw new Error('Couldn’t read the message. Download it and attach it manually.')
+      const name = (m.subject || 'message').replace(/[\\/:*?"<>|\p{Cc}]+/gu, ' ').trim().slice(0, 80) + '.eml'
+      change(key, { title: 'Forward', from: { user_id: m.user_id, email: m.mailbox }, subject: prefixed('Fwd', m.subject), files: [new File([await response.blob()], name, { type: 'message/rfc822' })] })
+    } catch (error) {
+      failed(error)
+      return
+    }
+  }
+  docked.value = key
 }
 
 type Detail = Schemas['MessageDetail']
@@ -229,7 +268,7 @@ async function fetchFiles(key: string, m: Detail) {
   const files: File[] = []
   try {
     for (const a of m.attachments) {
-      const response = await fetch(`/v1/email-users/${m.user_id}/inbox/${m.uid}/attachments/${a.index}`, { credentials: 'same-origin' })
+      const response = await fetch(pathOf(m, `attachments/${a.index}`), { credentials: 'same-origin' })
       if (!response.ok) throw new Error(`Couldn’t add ${a.filename || 'an attachment'}. Download it and attach it manually.`)
       files.push(new File([await response.blob()], nameOfFile(a), { type: a.content_type }))
     }

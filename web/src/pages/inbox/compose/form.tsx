@@ -1,16 +1,19 @@
 // The form in which a message is written.
 import { useEffect, useId, useRef, useState } from 'preact/hooks'
-import { ApiError, call, callOnce, type Schemas } from '../../../api/client'
-import { ask, Button, bytes, IconButton, plural } from '../../../ui'
+import { ApiError, call, callOnce, person, serverNow, session, type Schemas } from '../../../api/client'
+import { useQuery } from '../../../api/query'
+import { ask, Button, bytes, failed, IconButton, plural } from '../../../ui'
 import { emailOf, isEmail } from '../people'
 import { localTime } from '../../sent/words'
 import { MailboxPicker, maySend } from '../picker'
 import { Chips } from './chips'
 import { change, changed, discard, draftOf, isEmpty, lastSender, rememberSender, type Draft } from './draft'
-import { DropZone, encode, FileList, FilePicker, list, mostBytes, sizeOf } from './files'
+import { DropZone, FileList, FilePicker, list, mostBytes, sizeOf } from './files'
 import { Refusal, wrongIn, type Wrong } from './refusal'
+import { bodyOf, forgetSaved, settled, useSaving, type Saving } from './saving'
 
-export type Sent = Schemas['EmailQueued'] & { subject: string }
+/** A message that was sent. Until then (ms since 1970, by the server's clock) it waits, and can be taken back. */
+export type Sent = Schemas['EmailQueued'] & { subject: string; until: number; draft: Draft }
 
 interface Props { draft: string; onSent: (sent: Sent) => void; onDiscard: () => void }
 
@@ -24,16 +27,19 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
   const form = useRef<HTMLFormElement>(null)
   const [copies, setCopies] = useState({ cc: false, bcc: false })
   useFirstMailbox(d, set)
+  const saving = useSaving(key, busy)
 
   const send = async () => {
     setBusy(true)
     setError(undefined)
     try {
-      const { from } = draftOf(key)
-      const sent = await post(draftOf(key))
-      rememberSender(from.email)
+      await settled(key)
+      const draft = draftOf(key)
+      const { sent, until } = await post(draft)
+      rememberSender(draft.from.email)
+      void forgetSaved(draft)
       discard(key)
-      onSent({ ...sent, subject: d.subject })
+      onSent({ ...sent, subject: draft.subject, until, draft: { ...draft, saved: undefined } })
     } catch (e) {
       setError(e as Error)
       setWrong(wrongIn(e))
@@ -57,6 +63,8 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
     ask({ title: 'Discard draft?', text: 'It can’t be recovered.', action: 'Discard', run: async () => drop() })
   }
   const drop = () => {
+    const draft = draftOf(key)
+    void settled(key).then(() => forgetSaved({ ...draft, saved: draft.saved ?? draftOf(key).saved })).then(() => discard(key))
     discard(key)
     onDiscard()
   }
@@ -71,7 +79,10 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
       <DropZone onFiles={add}>
         <div class={'compose-line' + (wrong.from ? ' wrong' : '')}>
           <span class="label">From</span>
-          <MailboxPicker label="From" value={d.from.email} active onPick={(m) => { if (m) set({ from: { user_id: m.user_id, email: m.email } }) }} />
+          <span class="compose-from">
+            {person() ? <span class="truncate">{d.from.email}</span> : <MailboxPicker label="From" value={d.from.email} active onPick={(m) => { if (m) set({ from: { user_id: m.user_id, email: m.email }, as: undefined }) }} />}
+            <SendAs draft={d} onPick={(as) => set({ as })} />
+          </span>
           {wrong.from && <span class="compose-wrong">{wrong.from}</span>}
         </div>
         <People draft={d} set={set} wrong={wrong} copies={copies} setCopies={setCopies} />
@@ -81,7 +92,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
         <Refusal error={error} from={d.from} known={wrong} />
       </DropZone>
       {d.send_at !== undefined && <Later value={d.send_at} onInput={(send_at) => set({ send_at })} wrong={wrong.send_at} />}
-      <Foot draft={d} busy={busy} onFiles={add} onDiscard={throwAway} onLater={() => set({ send_at: d.send_at === undefined ? inAnHour() : undefined })} />
+      <Foot draft={d} busy={busy} saving={saving} onFiles={add} onDiscard={throwAway} onLater={() => set({ send_at: d.send_at === undefined ? inAnHour() : undefined })} />
     </form>
   )
 }
@@ -98,9 +109,9 @@ function People({ draft: d, set, wrong, copies, setCopies }: PeopleProps) {
   )
   return (
     <>
-      <Chips label="To" people={d.to} onChange={(to) => set({ to })} wrong={wrong.to} autoFocus={d.to.length === 0} after={cc && bcc ? undefined : more} />
-      {cc && <Chips label="Cc" people={d.cc} onChange={(cc) => set({ cc })} wrong={wrong.cc} autoFocus={copies.cc} />}
-      {bcc && <Chips label="Bcc" people={d.bcc} onChange={(bcc) => set({ bcc })} wrong={wrong.bcc} autoFocus={copies.bcc} />}
+      <Chips label="To" userID={d.from.user_id} people={d.to} onChange={(to) => set({ to })} wrong={wrong.to} autoFocus={d.to.length === 0} after={cc && bcc ? undefined : more} />
+      {cc && <Chips label="Cc" userID={d.from.user_id} people={d.cc} onChange={(cc) => set({ cc })} wrong={wrong.cc} autoFocus={copies.cc} />}
+      {bcc && <Chips label="Bcc" userID={d.from.user_id} people={d.bcc} onChange={(bcc) => set({ bcc })} wrong={wrong.bcc} autoFocus={copies.bcc} />}
     </>
   )
 }
@@ -127,6 +138,29 @@ function Words({ value, onInput, autoFocus }: { value: string; onInput: (v: stri
   return <textarea ref={area} class="compose-text" aria-label="Message" placeholder="Write your message" value={value} onInput={(e) => onInput(e.currentTarget.value)} />
 }
 
+/** Chooses among the addresses that the mailbox may send as. */
+function SendAs({ draft: d, onPick }: { draft: Draft; onPick: (as: string | undefined) => void }) {
+  const mailbox = useQuery('get_email_user', { user_id: d.from.user_id }, { kinds: [], when: d.from.user_id !== '' })
+  const addresses = mailbox.data?.user_id === d.from.user_id ? mailbox.data.send_as : []
+  useSignature(d, mailbox.data?.user_id === d.from.user_id ? mailbox.data.signature : null)
+  if (addresses.length < 2) return null
+  return (
+    <select class="compose-as" aria-label="Send as" value={d.as ?? addresses[0]} onChange={(e) => onPick(e.currentTarget.value === addresses[0] ? undefined : e.currentTarget.value)}>
+      {addresses.map((a) => <option key={a} value={a} selected={a === (d.as ?? addresses[0])}>as {a}</option>)}
+    </select>
+  )
+}
+
+/** Puts the mailbox's signature below a message that has just been begun. */
+function useSignature(d: Draft, signature: string | null) {
+  useEffect(() => {
+    if (!signature || d.signature !== undefined || d.saved) return
+    const below = `\n\n-- \n${signature}\n`
+    const at = d.text.startsWith('\n\n') && d.text.trim() !== '' ? below + d.text : d.text === '' ? below : undefined
+    change(d.key, at === undefined ? { signature: '' } : { text: at, signature: d.text === '' ? below : '' })
+  }, [signature, d.key])
+}
+
 function inAnHour(): string {
   return localTime(new Date(Date.now() + 3_600_000))
 }
@@ -142,7 +176,9 @@ function Later({ value, onInput, wrong }: { value: string; onInput: (v: string) 
   )
 }
 
-function Foot({ draft: d, busy, onFiles, onDiscard, onLater }: { draft: Draft; busy: boolean; onFiles: (files: File[]) => void; onDiscard: () => void; onLater: () => void }) {
+const savings: Record<Saving, string> = { '': '', saving: 'Saving…', saved: 'Saved in Drafts', failed: 'Not saved on the server yet' }
+
+function Foot({ draft: d, busy, saving, onFiles, onDiscard, onLater }: { draft: Draft; busy: boolean; saving: Saving; onFiles: (files: File[]) => void; onDiscard: () => void; onLater: () => void }) {
   const size = sizeOf(d.files, d.text)
   return (
     <div class="compose-foot">
@@ -150,7 +186,7 @@ function Foot({ draft: d, busy, onFiles, onDiscard, onLater }: { draft: Draft; b
       <FilePicker onFiles={onFiles} />
       <IconButton look="ghost" icon="clock" label={d.send_at === undefined ? 'Choose a time' : 'Remove the time'} onClick={onLater} />
       {d.files.length > 0 && <span class={'small ' + (size > mostBytes ? 'compose-wrong' : 'muted')}>{bytes(size)} of {bytes(mostBytes)}</span>}
-      <span class="grow" />
+      <span class="grow truncate small muted" role="status">{savings[saving]}</span>
       <IconButton look="ghost" icon="trash" label="Discard draft" onClick={onDiscard} />
     </div>
   )
@@ -172,6 +208,7 @@ function useFirstMailbox(d: Draft, set: (to: Partial<Draft>) => void) {
 type Sender = Pick<Schemas['EmailUser'], 'user_id' | 'email'>
 
 async function firstMailbox(userID: string, asked: string): Promise<Sender | undefined> {
+  if (person()) return { user_id: session.value!.user.id, email: session.value!.user.email }
   if (userID !== '') return call('get_email_user', { user_id: userID })
   for (const email of [asked, lastSender()]) {
     if (email === '') continue
@@ -199,29 +236,40 @@ function check(d: Draft): Wrong {
   return wrong
 }
 
-const unsure = new WeakMap<Draft, string>() // drafts that may have been sent, though no answer came: the keys they were sent with
+const undoFor = 10_000 // ms in which a message that was sent can be taken back
+
+interface Unsure { key: string; send_at: number }
+
+const unsure = new WeakMap<Draft, Unsure>() // drafts that may have been sent, though no answer came: what they were sent with
 
 /** Sends a draft; one that was sent before and has not changed since goes out once. */
-async function post(d: Draft): Promise<Schemas['EmailQueued']> {
-  const key = unsure.get(d) ?? [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, '0')).join('')
-  unsure.set(d, key)
+async function post(d: Draft): Promise<{ sent: Schemas['EmailQueued']; until: number }> {
+  const with_ = unsure.get(d) ?? {
+    key: [...crypto.getRandomValues(new Uint8Array(16))].map((n) => n.toString(16).padStart(2, '0')).join(''),
+    send_at: d.send_at ? new Date(d.send_at).getTime() : serverNow() + undoFor,
+  }
+  unsure.set(d, with_)
   try {
-    return await postOnce(key, d)
+    const body = await bodyOf(d)
+    const sent = await callOnce(with_.key, 'send_email', { user_id: d.from.user_id, ...body, to: body.to ?? [], send_at: new Date(with_.send_at).toISOString() })
+    return { sent, until: d.send_at ? 0 : with_.send_at }
   } catch (error) {
     if (!(error instanceof ApiError) || (error.status > 0 && error.status < 500 && error.code !== 'idempotency_in_progress')) unsure.delete(d)
     throw error
   }
 }
 
-async function postOnce(key: string, d: Draft): Promise<Schemas['EmailQueued']> {
-  const attachments = []
-  for (const f of d.files) attachments.push(await encode(f))
-  return callOnce(key, 'send_email', {
-    user_id: d.from.user_id, to: d.to.length > 0 ? d.to : [], cc: d.cc.length > 0 ? d.cc : undefined, bcc: d.bcc.length > 0 ? d.bcc : undefined,
-    subject: d.subject, text: d.text, in_reply_to: d.in_reply_to, references: d.references?.length ? d.references : undefined,
-    send_at: d.send_at ? new Date(d.send_at).toISOString() : undefined,
-    attachments: attachments.length > 0 ? attachments : undefined,
-  })
+/** Takes back a message that waits. It is a draft again; false tells that it has left. */
+export async function takeBack(sent: Sent): Promise<boolean> {
+  try {
+    for (const r of sent.recipients) await call('cancel_message', { id: r.id })
+  } catch (error) {
+    failed(error)
+    return false
+  }
+  const { key, ...rest } = sent.draft
+  change(key, rest)
+  return true
 }
 
 function focusWrong(form: HTMLFormElement | null) {

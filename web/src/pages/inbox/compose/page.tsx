@@ -1,27 +1,29 @@
 // The page on which a message is written. Its address may name recipients, subject, text and the mailbox that sends.
 import { useMemo, useState } from 'preact/hooks'
 import { can } from '../../../api/client'
-import { params } from '../../../router'
+import { go, params } from '../../../router'
 import { Button, Card, Empty, LinkButton, Page } from '../../../ui'
 import { splitPeople } from '../people'
 import { change, draftOf, isEmpty, type Draft } from './draft'
 import { ComposeForm, type Sent } from './form'
-import { Fates } from './sent'
+import { Fates, Undo, useWaits } from './sent'
 
 export function ComposePage() {
   const key = keyOfAddress()
   const [sent, setSent] = useState<Sent>()
   const [round, setRound] = useState(0)
+  const waits = useWaits(sent ?? null)
   useMemo(() => fill(key), [key])
   const title = draftOf(key).title
   if (!can('send_email')) return <Page title="New message"><Empty icon="ban" title="Your role can’t send mail">Ask an owner or admin to change your role.</Empty></Page>
   return (
-    <Page title={sent ? (sent.status === 'scheduled' ? 'Scheduled' : 'Sent') : title} back={{ href: '/inbox', label: 'Inbox' }}>
+    <Page title={sent ? (sent.until === 0 && sent.status === 'scheduled' ? 'Scheduled' : 'Sent') : title} back={{ href: '/inbox', label: 'Inbox' }}>
       {sent ? (
         <Card title={sent.subject || '(no subject)'} note={`From ${sent.from}`}>
           <div class="stack">
-            <Fates sent={sent} />
+            {waits ? <p class="muted">It leaves in a moment.</p> : <Fates sent={sent} />}
             <div class="row">
+              {waits && <Undo sent={sent} onBack={() => { setSent(undefined); go('/compose?draft=' + encodeURIComponent(sent.draft.key), { replace: true }) }} />}
               <Button look="primary" icon="pencil" onClick={() => { setSent(undefined); setRound(round + 1) }}>Compose another</Button>
               <LinkButton href="/inbox">Back to inbox</LinkButton>
             </div>

@@ -1,5 +1,5 @@
 // Why a message was not sent, and what to do about it.
-import { ApiError, can } from '../../../api/client'
+import { ApiError, can, person } from '../../../api/client'
 import { useQuery } from '../../../api/query'
 import { Notice, Wrong } from '../../../ui'
 
@@ -28,7 +28,7 @@ export function Refusal({ error, from, known }: { error: Error | undefined; from
       <Notice tone="bad" alert>
         {code === 'domain_not_ready' ? error.message : <Wrong of={error} />}{' '}
         {error instanceof ApiError && error.details[0]?.code === 'own_limit' && <>{can('update_email_user') ? <><a href={'/mailboxes/' + from.user_id}>Raise the limit for {from.email}</a>, or send from another mailbox.</> : 'Send from another mailbox, or ask the account’s owner or an admin to raise the limit.'}</>}
-        {code === 'domain_not_ready' && <DomainLink userID={from.user_id} />}
+        {code === 'domain_not_ready' && !person() && <DomainLink userID={from.user_id} />}
       </Notice>
     </div>
   )

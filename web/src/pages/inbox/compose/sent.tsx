@@ -1,7 +1,27 @@
 // What becomes of a message that was just sent, as the sending log tells.
+import { useEffect, useState } from 'preact/hooks'
+import { person, serverNow } from '../../../api/client'
 import { useQuery } from '../../../api/query'
+import { Button } from '../../../ui'
 import { StatusBadge } from '../../sent/words'
-import type { Sent } from './form'
+import { takeBack, type Sent } from './form'
+
+/** Whether a message can still be taken back. */
+export function useWaits(sent: Sent | null): boolean {
+  const [, setNow] = useState(0)
+  const left = sent && sent.until > 0 ? sent.until - serverNow() : 0
+  useEffect(() => {
+    if (left <= 0) return
+    const timer = setTimeout(() => setNow((n) => n + 1), left + 50)
+    return () => clearTimeout(timer)
+  }, [sent])
+  return left > 0
+}
+
+/** Takes a message back, which is a draft again. */
+export function Undo({ sent, onBack }: { sent: Sent; onBack: () => void }) {
+  return <Button small onClick={async () => { if (await takeBack(sent)) onBack() }}>Undo</Button>
+}
 
 /** The recipients of a message with the state of each, live. */
 export function Fates({ sent }: { sent: Sent }) {
@@ -15,9 +35,9 @@ export function Fates({ sent }: { sent: Sent }) {
         const status = row?.status ?? r.status
         return (
           <li key={r.email}>
-            {row ? <a class="truncate" href={'/sent/' + row.id}>{r.email}</a> : <span class="truncate">{r.email}</span>}
+            {row && !person() ? <a class="truncate" href={'/sent/' + row.id}>{r.email}</a> : <span class="truncate">{r.email}</span>}
             <StatusBadge status={status} />
-            {status === 'suppressed' && <span class="small muted">Not sent: this address is on the <a href="/sent/suppressions">suppression list</a>.</span>}
+            {status === 'suppressed' && <span class="small muted">Not sent: this address is on the {person() ? 'suppression list' : <a href="/sent/suppressions">suppression list</a>}.</span>}
           </li>
         )
       })}

@@ -1,0 +1,74 @@
+// Drafts are saved in the Drafts folder of the mailbox, once their writer pauses.
+import { useEffect, useState } from 'preact/hooks'
+import { call, can, type Input } from '../../../api/client'
+import { change, draftOf, isEmpty, type Draft } from './draft'
+import { encode } from './files'
+
+const pause = 2000, pauseWithFiles = 15_000 // ms without a change
+
+export type Saving = '' | 'saving' | 'saved' | 'failed'
+
+type Body = Omit<Input<'send_email'>, 'user_id'>
+
+/** What a draft says, as send_email and create_draft take it. */
+export async function bodyOf(d: Draft): Promise<Body> {
+  const attachments = []
+  for (const f of d.files) attachments.push(await encode(f))
+  return {
+    from: d.as || undefined, to: d.to, cc: d.cc.length > 0 ? d.cc : undefined, bcc: d.bcc.length > 0 ? d.bcc : undefined, subject: d.subject, text: d.text, in_reply_to: d.in_reply_to,
+    references: d.references?.length ? d.references : undefined, attachments: attachments.length > 0 ? attachments : undefined,
+  }
+}
+
+const writing = new Map<string, Promise<unknown>>() // saves under way, by the draft's key
+
+/** Waits until a draft is not being saved any more. */
+export async function settled(key: string) {
+  await writing.get(key)?.catch(() => { /* it is told elsewhere */ })
+}
+
+async function save(key: string) {
+  const d = draftOf(key)
+  const user_id = d.from.user_id
+  const body = await bodyOf(d)
+  if (d.saved && d.saved.user_id !== user_id) await forgetSaved(d) // another mailbox sends it now
+  const before = d.saved?.user_id === user_id ? d.saved : undefined
+  const saved = before ? await call('update_draft', { user_id, message_id: before.uid, ...body }).catch((error) => {
+    if (error.status !== 404) throw error
+    return call('create_draft', { user_id, ...body }) // it was deleted elsewhere
+  }) : await call('create_draft', { user_id, ...body })
+  change(key, { saved: { user_id, uid: saved.uid } })
+}
+
+/** Deletes what is saved of a draft on the server. */
+export async function forgetSaved(d: Draft) {
+  if (!d.saved) return
+  await call('delete_message', { user_id: d.saved.user_id, message_id: d.saved.uid, folder: 'drafts' }).catch(() => { /* it is gone, or stays in Drafts */ })
+}
+
+/** Saves a draft whenever its writer pauses. busy: it is being sent, so not now. */
+export function useSaving(key: string, busy: boolean): Saving {
+  const [state, setState] = useState<Saving>('')
+  const d = draftOf(key)
+  const says = JSON.stringify([d.from.user_id, d.as, d.to, d.cc, d.bcc, d.subject, d.text, d.files.map((f) => [f.name, f.size])])
+  const [known, setKnown] = useState(says) // what it said when it was opened or saved
+  useEffect(() => {
+    if (busy || !can('create_draft') || d.fetching || d.from.user_id === '' || says === known || (isEmpty(d) && !d.saved)) return
+    const timer = setTimeout(async () => {
+      await settled(key)
+      const run = save(key)
+      writing.set(key, run)
+      setState('saving')
+      try {
+        await run
+        setKnown(says)
+        setState('saved')
+      } catch {
+        setState('failed')
+      }
+      if (writing.get(key) === run) writing.delete(key)
+    }, d.files.length > 0 ? pauseWithFiles : pause)
+    return () => clearTimeout(timer)
+  }, [says, busy, d.fetching, known])
+  return says === known ? state : state === 'saving' ? 'saving' : ''
+}

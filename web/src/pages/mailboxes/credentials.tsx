@@ -1,0 +1,109 @@
+// Passwords for devices and programs: of a mailbox, and of a domain.
+import { useState } from 'preact/hooks'
+import { call, can, type Schemas } from '../../api/client'
+import { useQuery, type Query } from '../../api/query'
+import { ask, Button, Card, Check, Copyable, Dialog, Facts, Form, IconButton, Secret, Select, Show, TextField, Time, told } from '../../ui'
+
+type Credential = Schemas['Credential']
+type Made = Schemas['CredentialCreated']
+
+/** The app passwords of a mailbox. */
+export function AppPasswords({ userID }: { userID: string }) {
+  const list = useQuery('list_credentials', { user_id: userID }, { kinds: ['mailbox'], only: (c) => c.id === userID })
+  const [making, setMaking] = useState(false)
+  return (
+    <Card title="App passwords" note="One for each phone and program, so that you can end one without the others." actions={can('create_credential') && <Button small icon="plus" onClick={() => setMaking(true)}>New app password</Button>}>
+      <List of={list} none="No app passwords yet." onDelete={async (c) => { await call('delete_credential', { user_id: userID, credential_id: c.id }) }} may={can('delete_credential')} />
+      {making && <Make title="New app password" protocols onClose={() => setMaking(false)} onDone={list.reload} make={(form) => call('create_credential', { user_id: userID, ...form })} />}
+    </Card>
+  )
+}
+
+/** The SMTP credentials of a domain. */
+export function SMTPCredentials({ domainID, domain }: { domainID: string; domain: string }) {
+  const list = useQuery('list_smtp_credentials', { domain_id: domainID }, { kinds: ['domain'], only: (c) => c.id === domainID })
+  const [making, setMaking] = useState(false)
+  return (
+    <Card title="SMTP credentials" note={`For programs that send as any address of ${domain}.`} actions={can('create_smtp_credential') && <Button small icon="plus" onClick={() => setMaking(true)}>New SMTP credential</Button>}>
+      <List of={list} none="No SMTP credentials yet." onDelete={async (c) => { await call('delete_smtp_credential', { domain_id: domainID, credential_id: c.id }) }} may={can('delete_smtp_credential')} />
+      {making && <Make title="New SMTP credential" onClose={() => setMaking(false)} onDone={list.reload} make={({ protocols: _, ...form }) => call('create_smtp_credential', { domain_id: domainID, ...form })} />}
+    </Card>
+  )
+}
+
+function List({ of: list, none, may, onDelete }: { of: Query<{ data: Credential[] }>; none: string; may: boolean; onDelete: (c: Credential) => Promise<void> }) {
+  const revoke = (c: Credential) => ask({
+    title: `Revoke ${c.name}?`, action: 'Revoke', text: 'What uses it is signed out at once.',
+    run: async () => {
+      await onDelete(c)
+      await list.reload()
+      told('Revoked.')
+    },
+  })
+  return (
+    <Show of={list} lines={2}>
+      {({ data }) => data.length === 0 ? <p class="muted">{none}</p> : (
+        <div class="stack-tight">
+          {data.map((c) => (
+            <div key={c.id} class="row-between mailboxes-credential">
+              <span class="grow">
+                <strong>{c.name}</strong> <span class="muted small">{c.protocols.join(', ')}</span><br />
+                <span class="muted small">
+                  {c.last_used_at ? <>last used <Time of={c.last_used_at} />{c.last_used_ip && ` from ${c.last_used_ip}`}</> : 'never used'}
+                  {c.expires_at && <>, expires <Time of={c.expires_at} form="date" /></>}
+                  {c.allowed_networks && `, only from ${c.allowed_networks.join(', ')}`}
+                </span>
+              </span>
+              {may && <IconButton look="ghost" small icon="trash" label={`Revoke ${c.name}`} onClick={() => revoke(c)} />}
+            </div>
+          ))}
+        </div>
+      )}
+    </Show>
+  )
+}
+
+type Protocol = 'imap' | 'smtp' | 'api'
+
+interface Input { name: string; protocols?: Protocol[]; allowed_networks?: string[]; expires_in_days?: number }
+
+const lives = [['', 'Never'], ['30', 'In 30 days'], ['90', 'In 90 days'], ['365', 'In a year']] as const
+
+function Make({ title, protocols = false, make, onDone, onClose }: { title: string; protocols?: boolean; make: (form: Input) => Promise<Made>; onDone: () => Promise<void>; onClose: () => void }) {
+  const [name, setName] = useState(''), [days, setDays] = useState<string>(''), [networks, setNetworks] = useState(''), [mail, setMail] = useState(true), [api, setAPI] = useState(false)
+  const [made, setMade] = useState<Made>()
+  const submit = async () => {
+    const from = networks.split(/[\s,]+/).filter(Boolean)
+    const chosen: Protocol[] = [...(mail ? ['imap', 'smtp'] as const : []), ...(api ? ['api'] as const : [])]
+    setMade(await make({ name, protocols: protocols ? chosen : undefined, allowed_networks: from.length > 0 ? from : undefined, expires_in_days: days ? Number(days) : undefined }))
+    await onDone()
+  }
+  if (made) {
+    return (
+      <Dialog title={made.name} onClose={onClose}>
+        <div class="stack">
+          <Facts of={[['Username', <Copyable text={made.username} />]]} />
+          <Secret name="password" text={made.password} />
+          {made.token && <Secret name="token" text={made.token} />}
+          <div class="form-actions"><Button look="primary" onClick={onClose}>Done</Button></div>
+        </div>
+      </Dialog>
+    )
+  }
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <Form submit="Create" onSubmit={submit} disabled={name.trim() === '' || (protocols && !mail && !api)}>
+        <TextField label="Name" name="name" value={name} onInput={setName} placeholder={protocols ? 'My phone' : 'Shop'} hint="The device or program that uses it." maxLength={100} autoFocus />
+        {protocols && (
+          <fieldset class="stack-tight people-fieldset">
+            <legend class="label">Used for</legend>
+            <Check label="Mail programs" hint="IMAP and SMTP" checked={mail} onChange={setMail} />
+            <Check label="API" hint="Also makes a token that reads and sends this mailbox’s mail" checked={api} onChange={setAPI} />
+          </fieldset>
+        )}
+        <Select label="Expires" name="expires_in_days" value={days} onChange={setDays} options={lives} />
+        <TextField label="Only from" name="allowed_networks" value={networks} onInput={setNetworks} placeholder="192.0.2.0/24" hint="Addresses or networks. Leave empty to allow all." />
+      </Form>
+    </Dialog>
+  )
+}

@@ -1,0 +1,1 @@
+export { Me } from './me'

@@ -1,0 +1,6 @@
+// The parts of the script.
+import { part } from './lazy'
+
+export const mail = part(() => import('./inbox'))
+export const team = part(() => import('./team'))
+export const own = part(() => import('./me'))

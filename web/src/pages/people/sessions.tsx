@@ -1,0 +1,44 @@
+// Where one is signed in.
+import { request } from '../../api/client'
+import { useRead } from '../../api/query'
+import { signOut } from '../../api/session'
+import { ask, Badge, Button, Card, IconButton, Show, Time } from '../../ui'
+
+interface Session { id: string; ip: string; user_agent: string; created_at: string; last_used_at: string | null; current: boolean }
+
+/** The sessions of who is signed in. */
+export function Sessions() {
+  const list = useRead('sessions', () => request('GET', '/session/list') as Promise<{ data: Session[] }>, { kinds: ['token'] })
+  const end = async (s: Session) => {
+    await request('DELETE', '/session/list/' + s.id)
+    await list.reload()
+  }
+  const everywhere = () => ask({
+    title: 'Sign out everywhere?', action: 'Sign out everywhere', text: 'This ends the session on this device too. API tokens keep working.', run: () => signOut(true),
+  })
+  return (
+    <Card title="Sessions" flush actions={<Button small icon="out" onClick={everywhere}>Sign out everywhere</Button>}>
+      <Show of={list}>
+        {({ data }) => (
+          <div class="rows">
+            {data.map((s) => (
+              <div key={s.id} class="line">
+                <span class="grow truncate">{browserOf(s.user_agent)} {s.current && <Badge tone="ok">this device</Badge>}<br /><span class="muted small">{s.ip || 'this server'}, signed in <Time of={s.created_at} form="date" />, last used <Time of={s.last_used_at ?? s.created_at} /></span></span>
+                {!s.current && <IconButton look="ghost" small icon="x" label={`End session: ${browserOf(s.user_agent)}`} onClick={() => end(s)} />}
+              </div>
+            ))}
+          </div>
+        )}
+      </Show>
+    </Card>
+  )
+}
+
+const browsers: [RegExp, string][] = [[/Edg\//, 'Edge'], [/OPR\//, 'Opera'], [/Firefox\//, 'Firefox'], [/Chrome\//, 'Chrome'], [/Safari\//, 'Safari']]
+const systems: [RegExp, string][] = [[/iPhone|iPad/, 'iOS'], [/Android/, 'Android'], [/Windows/, 'Windows'], [/Mac OS/, 'macOS'], [/Linux/, 'Linux']]
+
+/** Names the browser of a User-Agent, roughly. */
+function browserOf(agent: string): string {
+  const browser = browsers.find(([p]) => p.test(agent))?.[1], system = systems.find(([p]) => p.test(agent))?.[1]
+  return browser ? browser + (system ? ' on ' + system : '') : agent.slice(0, 60) || 'Unknown app'
+}
