@@ -60,7 +60,7 @@ session.subscribe((s) => {
 
 /** Leads on from a place that is not for those who are signed in. */
 function Elsewhere({ to }: { to: string }) {
-  useEffect(() => go(to, { replace: true }), [])
+  useEffect(() => go(to, { replace: true }), [to])
   return <Loading />
 }
 

@@ -41,6 +41,12 @@ export async function harbour() {
   h.box = await mailbox(h.domain, 'mara', h)
   for (const name of ['office', 'crew', 'bookings', 'billing']) await mailbox(h.domain, name, h)
   await api('POST', '/v1/email-users/bulk', { domain: h.second.name, users: [{ username: 'keeper' }, { username: 'lamp' }] })
+  const box = '/v1/email-users/' + h.box.user_id
+  await api('POST', box + '/credentials', { name: 'Mara’s phone' })
+  await api('POST', `/v1/domains/${h.domain.id}/smtp-credentials`, { name: 'Booking system' })
+  await api('POST', '/v1/groups', { email: `everybody@${h.domain.name}`, name: 'Everybody', members: [{ user_id: h.box.user_id }, { email: 'pilot@elsewhere.test' }] })
+  await api('POST', box + '/folders', { name: 'Berths' })
+  await api('POST', box + '/drafts', { to: ['ada@elsewhere.test'], subject: 'The new mooring rules', text: 'Dear Ada, the rules change in spring.' })
   await api('POST', '/v1/email-user-templates', { name: 'Company', usernames: ['info', 'sales', 'support'] })
   const calls = await receiver()
   h.hook = await api('POST', '/v1/webhooks', { url: calls.url + '/mail', events: ['email.received'], description: 'Booking system' })
@@ -75,8 +81,8 @@ export async function placesOf(h) {
   const letter = (await h.api('GET', `/v1/email-users/${h.box.user_id}/inbox`)).data.find((m) => m.subject.startsWith('Keys'))
   const d = '/domains/' + h.domain.id
   return {
-    overview: '/', inbox: '/inbox', message: `/inbox/${h.box.user_id}/${letter.uid}`, compose: '/compose',
-    mailboxes: '/mailboxes', mailbox: '/mailboxes/' + h.box.user_id, bulk: '/mailboxes/bulk', templates: '/mailboxes/templates',
+    overview: '/', inbox: '/inbox', message: `/inbox/${h.box.user_id}/${letter.uid}`, compose: '/compose', 'inbox-sent': '/inbox?folder=sent', 'inbox-drafts': '/inbox?folder=drafts', 'inbox-all': '/inbox?folder=all',
+    mailboxes: '/mailboxes', mailbox: '/mailboxes/' + h.box.user_id, bulk: '/mailboxes/bulk', templates: '/mailboxes/templates', groups: '/mailboxes/groups',
     sent: '/sent', 'sent-bounced': '/sent/' + h.bounced.id, 'sent-deferred': '/sent/' + h.deferred.id, suppressions: '/sent/suppressions', reputation: '/sent/reputation', 'message-templates': '/sent/templates', 'sent-scheduled': '/sent/' + h.scheduled.id, lookup: '/sent/lookup',
     domains: '/domains', domain: d, 'domain-pending': '/domains/' + h.waiting.domain_id, 'domain-manual': '/domains/' + h.manual.domain_id,
     'domain-failing': '/domains/' + h.second.id, add: '/domains/add', buy: '/domains/add?way=buy',

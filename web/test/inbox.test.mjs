@@ -247,8 +247,7 @@ describe('inbox', { concurrency: 2 }, () => {
       await p.getByRole('heading', { name: 'Sent', exact: true }).waitFor()
       await p.getByRole('link', { name: 'writer1@elsewhere.test' }).waitFor()
       await sound(p, 'what becomes of it')
-      const [letter] = (await box.list()).data
-      assert.ok(letter.is_answered, 'what was answered shows it')
+      const letter = await until('what was answered shows it', async () => (await box.list()).data.find((m) => m.is_answered))
       const sent = (await api('GET', '/v1/messages?mailbox=' + encodeURIComponent(box.email))).data.find((m) => m.recipient === 'writer1@elsewhere.test')
       assert.equal(sent.subject, 'Re: Letter 1')
       await deliver(box.email, message({ to: box.email, subject: 'Re: Letter 1', from: 'Writer 1 <writer1@elsewhere.test>', text: 'Welcome.', headers: `In-Reply-To: ${sent.message_id}\nReferences: ${letter.message_id} ${sent.message_id}\n` }))

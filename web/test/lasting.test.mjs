@@ -86,7 +86,7 @@ test('undo can be reached over a dialog, and by the keyboard', async (t) => {
     if (way === 'click') {
       await p.keyboard.press('?')
       const dialog = p.getByRole('dialog', { name: 'Keyboard' })
-      await dialog.getByRole('status').getByText('deleted').waitFor()
+      await dialog.getByRole('status').getByText('moved to Trash').waitFor()
       await dialog.getByRole('button', { name: 'Undo' }).click()
       await p.keyboard.press('Escape')
     } else if (way === 'key') {

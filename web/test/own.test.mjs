@@ -98,7 +98,7 @@ describe('own mailbox', { concurrency: 2 }, () => {
       await p.getByRole('combobox', { name: 'Folder' }).selectOption({ label: 'Sent' })
       await row(p, 'Re: Letter 1').getByText('To: Writer 1').waitFor()
       await row(p, 'Re: Letter 1').getByRole('link').click()
-      await reading(p).getByText('Thank you.').waitFor()
+      await reading(p).locator('.inbox-text').getByText('Thank you.').waitFor()
       await reading(p).getByRole('button', { name: 'More' }).click()
       await p.getByRole('button', { name: 'Show headers' }).click()
       await p.getByRole('dialog').getByText('Message-ID', { exact: false }).first().waitFor()

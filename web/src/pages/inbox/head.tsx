@@ -13,14 +13,14 @@ export function Head({ onCompose }: { onCompose: () => void }) {
   return (
     <>
       <div class="inbox-head-line">
-        <h1 tabIndex={-1} class={person() ? undefined : 'visually-hidden'}>{nameOfFolder(folderInView())}</h1>
-        {!person() && <MailboxPicker label="Mailbox" value={mailbox} all="All mailboxes" onPick={(m) => setFilter({ mailbox: m?.email, folder: undefined })} />}
+        <h1 tabIndex={-1} class="visually-hidden">{nameOfFolder(folderInView())}</h1>
+        <FolderPicker />
         <span class="inbox-head-actions">
           <Refresh mailbox={mailbox} />
           {can('send_email') && <Button look="primary" small icon="pencil" onClick={onCompose}>Compose</Button>}
         </span>
       </div>
-      <div class="inbox-head-line"><FolderPicker /></div>
+      {!person() && <MailboxPicker label="Mailbox" value={mailbox} all="All mailboxes" onPick={(m) => setFilter({ mailbox: m?.email, folder: undefined })} />}
       <Search />
       <Toggles />
     </>

@@ -1,5 +1,5 @@
 // The form in which a message is written.
-import { useEffect, useId, useRef, useState } from 'preact/hooks'
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
 import { ApiError, call, callOnce, person, serverNow, session, type Schemas } from '../../../api/client'
 import { useQuery } from '../../../api/query'
 import { ask, Button, bytes, failed, IconButton, plural } from '../../../ui'
@@ -129,7 +129,7 @@ function Subject({ value, onInput, wrong }: { value: string; onInput: (v: string
 
 function Words({ value, onInput, autoFocus }: { value: string; onInput: (v: string) => void; autoFocus: boolean }) {
   const area = useRef<HTMLTextAreaElement>(null)
-  useEffect(() => {
+  useLayoutEffect(() => { // at once: who answers types at once
     if (!autoFocus) return
     area.current!.focus()
     area.current!.setSelectionRange(0, 0)
