@@ -70,7 +70,10 @@ describe('inbox', { concurrency: 2 }, () => {
       await sound(p, 'the source')
       await shot(p, name('inbox-source'))
       await p.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
-      await reading(p).getByRole('button', { name: 'Next message' }).click()
+      if (small) {
+        await back(p, small)
+        await row(p, 'Letter 2').getByRole('link').click()
+      } else await reading(p).getByRole('button', { name: 'Next message' }).click()
       await heading(p, 'Letter 2').waitFor()
       await back(p, small)
       await row(p, 'Letter 2').waitFor()

@@ -118,7 +118,7 @@ const toggles: [FilterName, string, string][] = [
 function Toggles() {
   return (
     <div class="inbox-toggles" role="group" aria-label="Filters">
-      {toggles.map(([name, value, text]) => {
+      {toggles.filter(([name]) => name !== 'exclude_warmup' || !person()).map(([name, value, text]) => {
         const on = params.value.get(name) === value
         return <button key={name} type="button" class="inbox-toggle" aria-pressed={on} onClick={() => setFilter({ [name]: on ? undefined : value })}>{on && <Icon name="check" />}{text}</button>
       })}

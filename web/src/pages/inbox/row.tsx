@@ -4,7 +4,7 @@ import { inFolder, keyOf, type Message } from './actions'
 import { Avatar } from './avatar'
 import { placeOf } from './filters'
 import { folderInView, roleOf } from './folders'
-import { nameOf } from './people'
+import { emailOf, nameOf } from './people'
 
 interface Props {
   message: Message
@@ -32,7 +32,7 @@ export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFoc
   return (
     <div class={`inbox-row ${m.is_read ? '' : 'unread'} ${open ? 'open' : ''} ${cursor ? 'cursor' : ''} ${selected ? 'selected' : ''}`} data-key={keyOf(m)}>
       <label class="inbox-pick" onMouseDown={(e) => { if (e.shiftKey) e.preventDefault() }}>
-        <Avatar name={m.from_name} email={m.from_email} />
+        <Avatar name={written && m.to[0] ? nameOf(m.to[0]) : m.from_name} email={written && m.to[0] ? emailOf(m.to[0]) : m.from_email} />
         <input type="checkbox" checked={selected} aria-label={`Select ${subject} from ${sender}`} onClick={(e) => { e.preventDefault(); onSelect(e.shiftKey) }} />
       </label>
       <a href={placeOf(m)} aria-current={open ? 'true' : undefined} onClick={click} onFocus={onFocus} draggable={false}>
