@@ -471,7 +471,7 @@ func TestIMAPWithImaplib(t *testing.T) {
 	c.holds("Drafts", `draft \Draft`)
 }
 
-// TestIMAPWithImapflow is the same with imapflow, which npm installs from the lock file in
+// TestIMAPWithImapflow is the same with imapflow and an app password, which npm installs from the lock file in
 // testdata/imap.
 func TestIMAPWithImapflow(t *testing.T) {
 	t.Parallel()
@@ -498,7 +498,7 @@ func TestIMAPWithImapflow(t *testing.T) {
 	c := newMailClient(t, "imapflow")
 	c.put("INBOX", "one", "two", "three")
 	c.want(200, "PATCH", "/v1/email-users/"+c.box, map[string]any{"quota_bytes": 10 << 20}, nil)
-	out := c.run(dir, node, "imapflow.mjs", c.host, c.port, annsAddress, annsPassword)
+	out := c.run(dir, node, "imapflow.mjs", c.host, c.port, annsAddress, c.appPassword(c.box, nil).Password)
 	c.did(strings.Split(strings.TrimSpace(out), "\n")...)
 	c.holds("INBOX", `one \Answered`, "new")
 	c.holds("Archive", `one \Answered`)

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // export makes one that does not have to wait for the one before.
@@ -333,4 +335,40 @@ func TestExportLinkEnds(t *testing.T) {
 		end()
 		b.fetch(link).fails(404, "not_found")
 	}
+}
+
+// An export can have passwords of its own, which work and are named after it.
+func TestExportWithAppPasswords(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.boxesToExport()
+	r := b.export(`{"format":"json","all":true,"app_passwords":true}`).is(200)
+	var rows []struct {
+		Email, Password, Type string
+		IMAPPassword          string `json:"imap_password"`
+	}
+	if err := json.Unmarshal(b.fetch(r).raw, &rows); err != nil || len(rows) != 3 {
+		t.Fatalf("%v, %v", rows, err)
+	}
+	for _, row := range rows {
+		if row.Type != "hosted" {
+			if row.IMAPPassword != "ip" && row.IMAPPassword != "rp" {
+				t.Errorf("%s: %q", row.Email, row.IMAPPassword)
+			}
+			continue
+		}
+		if row.Password != row.IMAPPassword || len(row.Password) < 20 {
+			t.Errorf("%s: %q", row.Email, row.Password)
+		}
+		if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: core.ProtocolIMAP, Username: row.Email, Password: row.Password, IP: "192.0.2.1"}); err != nil {
+			t.Errorf("%s: %v", row.Email, err)
+		}
+	}
+	id := b.get("/v1/email-users?q=ann").text("data.0.user_id")
+	path := "/v1/email-users/" + id + "/credentials"
+	b.get(path).is(200).has("count", "1", "data.0.name", "export "+r.text("export_id"), "data.0.protocols.0", "imap")
+	for range 24 {
+		b.post(path, `{"name":"one more"}`).is(201)
+	}
+	b.AgeExports(t, b.Owner.AccountID, 5*time.Second)
+	b.post("/v1/export", `{"all":true,"app_passwords":true}`).fails(403, "credential_limit_reached")
 }

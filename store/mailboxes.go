@@ -244,7 +244,10 @@ type Export struct {
 	AccountID string
 	CreatedBy string // a user id
 	Format    string
-	All       bool     // every mailbox of the account
+	All       bool // every mailbox of the account
+
+	AppPasswords bool `json:",omitempty"` // each mailbox gets a credential for it
+
 	Domains   []string // ids of domains
 	Mailboxes []byte   // short mailbox numbers, four bytes each, big-endian
 	Link      string   // SHA-256 of the token that fetches the file, hex; "" once that was used, and if there never was one

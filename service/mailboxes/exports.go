@@ -35,6 +35,7 @@ type CreateExportIn struct {
 	UserIDs *[]string `json:"user_ids" min:"1" max:"10000"`
 	All     bool      `json:"all"`
 	Inline  bool      `json:"inline"`
+	App     bool      `json:"app_passwords" doc:"Each mailbox here gets a credential made for the file, named after the export, in the place of its password."`
 	Accept  string    `header:"Accept"`
 }
 
@@ -77,14 +78,16 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 	if given != 1 {
 		return nil, core.Errorf("exactly_one_parameter", "Give exactly one of domains, emails, user_ids and all: true.")
 	}
-	e := &store.Export{AccountID: who.AccountID, CreatedBy: who.UserID, Format: cmp.Or(in.Format, "default"), All: in.All}
+	e := &store.Export{AccountID: who.AccountID, CreatedBy: who.UserID, Format: cmp.Or(in.Format, "default"), All: in.All, AppPasswords: in.App}
 	inline, token := in.Inline || acceptsCSV(in.Accept), core.RandomText(43, core.Base62)
 	if !inline {
 		e.Link = core.TokenHash(token)
 	}
 	count := 0
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		count, err = selectMailboxes(tx, who, in, e)
+		if count, err = selectMailboxes(tx, who, in, e); err == nil && in.App {
+			err = roomForExport(tx, e)
+		}
 		return err
 	})
 	if err != nil {
@@ -173,6 +176,63 @@ func selectMailboxes(tx *store.Tx, who core.Actor, in CreateExportIn, e *store.E
 		}
 	}
 	return count, nil
+}
+
+// roomForExport makes sure that each mailbox of an export can have one more credential.
+func roomForExport(tx *store.Tx, e *store.Export) error {
+	r := &exportReader{e: e, sources: exportSources(e), named: e.Mailboxes}
+	for len(r.sources) > 0 || len(r.named) > 0 {
+		batch, err := r.read(tx)
+		if err != nil {
+			return err
+		}
+		for _, mb := range batch {
+			if store.CredentialsByMailbox.Count(tx, mb.ID, maxCredentials) >= maxCredentials {
+				return core.Errorf("credential_limit_reached", "%s has %d passwords already, which is the limit. Delete one that is not used any more.", mb.Email, maxCredentials)
+			}
+		}
+	}
+	return nil
+}
+
+// appPasswords makes a credential for each of some mailboxes that are here, and gives the passwords by
+// mailbox.
+func (s *Service) appPasswords(e *store.Export, batch []*store.Mailbox) (map[string]string, error) {
+	passwords := map[string]string{}
+	var made []*store.Credential
+	for _, mb := range batch {
+		if mb.External != nil {
+			continue
+		}
+		c := &store.Credential{Name: "export " + e.ID, Protocols: []string{store.ProtocolIMAP, store.ProtocolSMTP}, AccountID: mb.AccountID, MailboxID: mb.ID, CreatedBy: e.CreatedBy}
+		passwords[mb.ID] = NewCredentialPassword()
+		mb.Salt = s.saltOf(mb, mb.Email)
+		s.hashCredential(c, passwords[mb.ID], mb.Salt)
+		made = append(made, c)
+	}
+	return passwords, s.Store.Update(func(tx *store.Tx) error {
+		for _, c := range made {
+			mb, err := core.LiveMailbox(tx, c.MailboxID)
+			if err != nil {
+				return err
+			}
+			if mb == nil || store.CredentialsByMailbox.Count(tx, c.MailboxID, maxCredentials) >= maxCredentials {
+				delete(passwords, c.MailboxID)
+				continue
+			}
+			if mb.Salt == nil {
+				mb.Salt = s.saltOf(mb, mb.Email)
+				if err := store.Mailboxes.Put(tx, mb); err != nil {
+					return err
+				}
+			}
+			c.CreatedAt = tx.Now()
+			if err := store.Credentials.Put(tx, c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // unknowns gathers what a list names that the account does not have; of many the first.
@@ -408,10 +468,20 @@ func (r *exportReader) read(tx *store.Tx) (out []*store.Mailbox, err error) {
 
 func (r *exportReader) write(batch []*store.Mailbox) error {
 	var table [][]string
+	var app map[string]string
+	if r.e.AppPasswords {
+		var err error
+		if app, err = r.s.appPasswords(r.e, batch); err != nil {
+			return err
+		}
+	}
 	for _, mb := range batch {
 		c, err := r.s.credentials(mb)
 		if err != nil {
 			return err
+		}
+		if r.e.AppPasswords && mb.External == nil {
+			c.Password, c.SMTPPassword, c.IMAPPassword = app[mb.ID], app[mb.ID], app[mb.ID]
 		}
 		if r.format.row != nil {
 			table = append(table, r.format.row(c))

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, type Input, type Output } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Dialog, Form, LinkButton, Loading, Notice, plural, Select, TextArea, Time } from '../../ui'
+import { Check, Dialog, Form, LinkButton, Loading, Notice, plural, Select, TextArea, Time } from '../../ui'
 
 type Format = NonNullable<Input<'create_export'>['format']>
 
@@ -12,10 +12,11 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
   const [format, setFormat] = useState<Format>('default')
   const [which, setWhich] = useState<'ids' | 'all' | 'domains'>(ids.length > 0 ? 'ids' : 'all')
   const [domains, setDomains] = useState('')
+  const [app, setApp] = useState(false)
   const [made, setMade] = useState<Output<'create_export'>>()
   const submit = async () => {
     const what = which === 'all' ? { all: true } : which === 'ids' ? { user_ids: ids } : { domains: domains.split(/[\s,]+/).filter(Boolean) }
-    setMade(await call('create_export', { format, ...what }))
+    setMade(await call('create_export', { format, app_passwords: app, ...what }))
   }
   return (
     <Dialog title="Export mailboxes" onClose={onClose}>
@@ -24,6 +25,7 @@ export function Export({ ids, onClose }: { ids: string[]; onClose: () => void })
           <Notice tone="warn">The file contains passwords. Store it safely and delete it when done.</Notice>
           <Select label="Format" value={format} onChange={setFormat} options={formats.data.data.map((f) => [f.id as Format, f.name] as const)} hint={formats.data.data.find((f) => f.id === format)?.columns.join(', ')} />
           <Select label="Mailboxes" value={which} onChange={setWhich} options={[...(ids.length > 0 ? [['ids', plural(ids.length, 'selected mailbox', 'selected mailboxes')] as const] : []), ['all', 'All mailboxes'], ['domains', 'All mailboxes of some domains']]} />
+          <Check label="Make app passwords for it" hint="Each mailbox gets a password for this file alone, which you can revoke. Otherwise it holds the mailboxes’ passwords; those that their holders chose are left out." checked={app} onChange={setApp} />
           {which === 'domains' && <TextArea label="Domains" name="domains" value={domains} onInput={setDomains} placeholder="example.com, example.org" rows={2} />}
         </Form>
       )}
