@@ -471,8 +471,8 @@ func TestIMAPWithImaplib(t *testing.T) {
 	c.holds("Drafts", `draft \Draft`)
 }
 
-// TestIMAPWithImapflow is the same with imapflow and an app password, which npm installs from the lock file in
-// testdata/imap.
+// TestIMAPWithImapflow is the same with imapflow and an app password, which npm installs from the
+// lock file in testdata/imap.
 func TestIMAPWithImapflow(t *testing.T) {
 	t.Parallel()
 	node, npm := peer(t, "node"), peer(t, "npm")

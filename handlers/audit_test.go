@@ -18,7 +18,7 @@ import (
 // nothing, send, mark or fetch.
 var notAudited = []string{
 	"search_domains_bulk", "check_provider", "generate_names", "create_draft", "update_draft", "send_draft", "send_email", "send_email_batch", "preview_message_template", "retry_message", "mark_message", "mark_inbox_message",
-	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "unsubscribe_message", "refresh_email_user_inbox", "refresh_inbox",
+	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "unsubscribe_message", "answer_invitation", "refresh_email_user_inbox", "refresh_inbox",
 }
 
 // changes has a request that takes effect for every other operation, in the order in which they are

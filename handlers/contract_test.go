@@ -55,7 +55,7 @@ const (
 		attachments[{index,filename,content_type,size,content_id|null}] size is_warmup is_auto_reply is_bounce
 		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror)}
 		original_message_id|null answered_by{kind(team|mailbox|token),name,at}|null`
-	detailShape = messageShape + " text|null html|null headers[{name,value}] truncated"
+	detailShape = messageShape + " text|null html|null headers[{name,value}] truncated invitation{summary,starts_at|null,ends_at|null,organizer,answer(accepted|tentative|declined)|null}|null"
 	sentShape   = `success message_id status(queued|scheduled) user_id from recipients[{id,email,status(queued|scheduled|suppressed),transport}]
 		transport(direct|relay|local|capture|mixed) queued_at send_at|null`
 	markedShape  = "message message_id uid mailbox is_read is_flagged"
@@ -374,7 +374,7 @@ var permitted = []struct{ scope, roles, operations string }{
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
 		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages bulk_mark_messages mark_inbox_message delete_inbox_message
 		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template
-		send_email_batch update_scheduled_message create_draft update_draft send_draft create_folder update_folder delete_folder bulk_move_messages unsubscribe_message`},
+		send_email_batch update_scheduled_message create_draft update_draft send_draft create_folder update_folder delete_folder bulk_move_messages unsubscribe_message answer_invitation`},
 	{"write", "owner admin", `update_account connect_domains setup_domain update_domain delete_domain create_custom_dns_record update_custom_dns_record
 		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret

@@ -419,7 +419,7 @@ func TestWhoMayConnect(t *testing.T) {
 		t.Helper()
 		return c.do("POST", mcpPath, body, append(accept, header...)...)
 	}
-	post(b.client, listTools).is(200).has("result.tools.0.name", "bulk_delete_messages")
+	post(b.client, listTools).is(200).has("result.tools.0.name", "answer_invitation")
 	if r := post(b.with(""), listTools).fails(401, "unauthorized"); !strings.HasPrefix(r.header.Get("WWW-Authenticate"), "Bearer") {
 		t.Errorf("headers %v", r.header)
 	}

@@ -165,6 +165,7 @@ func operations(s *service.Service) []op {
 		{name: "get_message_attachment", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}", status: 200, scope: "read", roles: people, call: with(s.GetMessageAttachment)},
 		{name: "mark_message", method: "PATCH", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkMessage)},
 		{name: "unsubscribe_message", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/unsubscribe", status: 200, scope: "write", roles: people, call: with(s.UnsubscribeMessage)},
+		{name: "answer_invitation", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/invitation", status: 200, scope: "write", roles: people, call: with(s.AnswerInvitation), strict: true},
 		{name: "suggest_addresses", method: "GET", path: "/v1/email-users/{user_id}/addresses", status: 200, scope: "read", roles: people, call: with(s.SuggestAddresses)},
 		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMessage)},
 		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: people, call: with(s.ListInbox)},

@@ -183,8 +183,9 @@ func pathValues(ps httprouter.Params, r *http.Request) func(name string) string 
 	}
 }
 
-// route fills the routers. httprouter refuses a fixed path beside a wildcard, so paths have a router
-// by how many parameters they have, none, one or more, each of which falls through to the next.
+// route fills the routers. httprouter refuses a fixed path beside a wildcard, so paths have a
+// router by how many parameters they have, none, one or more, each of which falls through to the
+// next.
 func (s *Server) route() {
 	s.fixed, s.wild, s.deep = httprouter.New(), httprouter.New(), httprouter.New()
 	routers := []*httprouter.Router{s.fixed, s.wild, s.deep}

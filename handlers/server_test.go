@@ -338,6 +338,7 @@ POST /v1/email-users/{user_id}/held release_held_messages
 GET /v1/email-users/{user_id}/folders list_folders
 GET /v1/email-users/{user_id}/addresses suggest_addresses
 POST /v1/email-users/{user_id}/inbox/{message_id}/unsubscribe unsubscribe_message
+POST /v1/email-users/{user_id}/inbox/{message_id}/invitation answer_invitation
 POST /v1/email-users/{user_id}/recovery-link create_recovery_link
 POST /v1/email-users/{user_id}/drafts create_draft
 PUT /v1/email-users/{user_id}/drafts/{message_id} update_draft

@@ -133,3 +133,43 @@ func TestUnsubscribeMessage(t *testing.T) {
 	}
 	b.post(path+"99/unsubscribe", nil).fails(404, "not_found")
 }
+
+// An invitation is shown, answered by a message that calendars read, and not after it was
+// cancelled.
+func TestAnswerInvitation(t *testing.T) {
+	b := newSandbox(t, nil)
+	ines := b.box("ines")
+	path := "/v1/email-users/" + b.post("/v1/email-users", `{"email":"ann@boxes.test","name":"Ann","aliases":["anna@boxes.test"]}`).is(201).text("user_id") + "/inbox"
+	event := func(method, uid, more string) string {
+		return "From: ines@boxes.test\nMessage-ID: <" + method + uid + "@boxes.test>\nSubject: Berth\nMIME-Version: 1.0\nContent-Type: multipart/alternative; boundary=b\n\n--b\n\nPlease come.\n--b\n" +
+			"Content-Type: text/calendar; charset=utf-8; method=" + method + "\n\nBEGIN:VCALENDAR\nMETHOD:" + method + "\nBEGIN:VEVENT\nUID:" + uid + "\nSEQUENCE:1\nSUMMARY:Berth 14\nDTSTART:20261127T130000Z\nDURATION:PT1H\n" +
+			"ORGANIZER:mailto:ines@boxes.test\nATTENDEE:mailto:anna@boxes.test\n" + more + "END:VEVENT\nEND:VCALENDAR\n--b--\n"
+	}
+	b.Put(t, "ann@boxes.test", event("REQUEST", "one", ""), mail{})
+	b.Put(t, "ann@boxes.test", "From: x@far.test\nSubject: no invitation\n\nhello\n", mail{})
+	b.get(path+"/1").is(200).has("invitation.summary", "Berth 14", "invitation.starts_at", "2026-11-27T13:00:00.000Z", "invitation.ends_at", "2026-11-27T14:00:00.000Z",
+		"invitation.organizer", "ines@boxes.test", "invitation.answer", "<nil>")
+	b.get(path+"/2").is(200).has("invitation", "<nil>")
+	b.post(path+"/2/invitation", `{"answer":"accepted"}`).fails(409, "no_invitation")
+	b.post(path+"/1/invitation", `{"answer":"perhaps"}`).fails(400, "validation_error")
+
+	b.post(path+"/1/invitation", `{"answer":"tentative"}`).is(200).has("from", "anna@boxes.test", "recipients.0.email", "ines@boxes.test")
+	b.get(path+"/1").has("invitation.answer", "tentative")
+	b.post(path+"/1/invitation", `{"answer":"accepted"}`).is(200)
+	b.get(path+"/1").has("invitation.answer", "accepted")
+	inbox := "/v1/email-users/" + ines + "/inbox"
+	b.until(inbox, "pagination.count", "2")
+	raw := string(b.get(inbox + "/2/raw").is(200).raw)
+	for _, want := range []string{"Subject: Accepted: Berth 14", "text/calendar; charset=utf-8; method=REPLY", "METHOD:REPLY", "UID:one", "PARTSTAT=ACCEPTED", "mailto:anna@boxes.test"} {
+		if !strings.Contains(raw, want) {
+			t.Errorf("the answer has no %s:\n%s", want, raw)
+		}
+	}
+	b.get(inbox+"/2").has("invitation", "<nil>") // it is an answer
+
+	b.Put(t, "ann@boxes.test", event("CANCEL", "other", ""), mail{})
+	b.post(path+"/1/invitation", `{"answer":"declined"}`).is(200)
+	b.Put(t, "ann@boxes.test", event("CANCEL", "one", ""), mail{})
+	b.post(path+"/1/invitation", `{"answer":"accepted"}`).fails(409, "no_invitation")
+	b.get(path+"/4").has("invitation", "<nil>")
+}

@@ -48,7 +48,8 @@ type Mailbox struct {
 	Counting      *Counting      `json:",omitempty"` // since somebody resumed it
 }
 
-// A Recovery is the address elsewhere that a link goes to when the holder has forgotten the password.
+// A Recovery is the address elsewhere that a link goes to when the holder has forgotten the
+// password.
 type Recovery struct {
 	Email     string
 	Confirmed bool        // its holder has opened the link that was sent there

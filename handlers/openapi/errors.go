@@ -238,6 +238,8 @@ var errorCodes = []errorCode{
 	{409, "universal_inbox_required", "enabled endpoints subscribe to email.received; `details` names them"},
 	{409, "not_scheduled", "the message is not scheduled, or is being sent at this moment, so its time cannot be changed"},
 	{409, "cannot_unsubscribe", "the message offers no one-click unsubscribing that can be trusted, or the list's server does not answer"},
+	{409, "external_mailbox", "the messages of a mailbox on another server cannot be moved here"},
+	{409, "no_invitation", "the message is no invitation, or the event was cancelled"},
 	{409, "not_queued", "the message is scheduled, held or cancelled, so it cannot be tried now"},
 	{409, "idempotency_in_progress", "the first request with this key is still running"},
 	{413, "payload_too_large", "the body is larger than this operation accepts"},

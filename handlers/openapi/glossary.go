@@ -281,6 +281,8 @@ var glossaryRows = []struct {
 	{"CreateGroupRequest.send_as", word{example: "nobody", about: "Who may send as the group: nobody, unless given."}},
 	{"UpdateGroupRequest.send_as", word{example: "members", about: "Who may send as the group."}},
 	{"signature", word{example: "Anna Smith\nExample Ltd", about: "A text that the dashboard puts into new messages."}},
+	{"Invitation.summary", word{example: "Berth 14", about: "What the event is called."}},
+	{"organizer", word{example: "ines@example.net", about: "The address that an answer goes to."}},
 	{"recovery_email", word{example: "anna@example.net", about: "Where a link goes when the password is forgotten."}},
 	{"Unsubscribed.message", word{example: "The list's server has taken the request.", about: "For people; the text may change."}},
 	{"forward_keep_copy", word{example: true, about: "Whether what is forwarded is kept in the mailbox too."}},

@@ -27,6 +27,7 @@ type Composer struct {
 	Attachments     []AttachedFile
 	MessageID       string // required, see NewMessageID
 	Date            time.Time
+	Calendar        []byte // an answer to an invitation, which goes beside the text (RFC 6047 section 2.4)
 
 	// A draft is kept and never sent as it is, so it may be without recipients and says who gets a
 	// blind copy.
@@ -207,7 +208,7 @@ func (c *Composer) tree() (*entity, error) {
 			files = append(files, e)
 		}
 	}
-	if len(c.Attachments) == 0 && (c.Text == "" || c.HTML == "") {
+	if len(c.Attachments) == 0 && len(c.Calendar) == 0 && (c.Text == "" || c.HTML == "") {
 		return c.single(), nil
 	}
 	root := textEntity("plain", c.Text)
@@ -221,6 +222,11 @@ func (c *Composer) tree() (*entity, error) {
 		} else {
 			root = multipart("multipart/alternative", root, html)
 		}
+	}
+	if len(c.Calendar) > 0 {
+		reply := textEntity("calendar", string(c.Calendar))
+		reply.ctype += "; method=REPLY"
+		root = multipart("multipart/alternative", root, reply)
 	}
 	if len(files) > 0 {
 		root = multipart("multipart/mixed", append([]*entity{root}, files...)...)

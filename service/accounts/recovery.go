@@ -229,9 +229,9 @@ func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in cor
 	return out, nil
 }
 
-// choosePassword checks and hashes a password that the holder of a link chooses, and gives what sets
-// it, for a team user or for the person of a mailbox. What could set or replace the one before ends.
-// The caller writes the record of the user.
+// choosePassword checks and hashes a password that the holder of a link chooses, and gives what
+// sets it, for a team user or for the person of a mailbox. What could set or replace the one before
+// ends. The caller writes the record of the user.
 func (s *Service) choosePassword(u *store.User, password string) (set func(*store.Tx, *store.User) error, err error) {
 	if u.MailboxID == "" {
 		if err := checkTeamPassword("password", password); err != nil {

@@ -12,7 +12,8 @@
 //   - session.go: signing in to the dashboard.
 //   - second_factor.go, passkeys.go: the second factor.
 //   - password_reset.go, recovery.go: links to choose a password.
-//   - mailbox_session.go: the person of a mailbox. limited.go: members who see some mailboxes alone.
+//   - mailbox_session.go: the person of a mailbox. limited.go: members who see some mailboxes
+//     alone.
 //   - audit.go: the audit log as the API shows it, and failed log-ins in it.
 package accounts
 

@@ -40,6 +40,8 @@ type MessageDetail struct {
 	HTML      *string         `json:"html" words:"theirs"`
 	Headers   []MessageHeader `json:"headers"`
 	Truncated bool            `json:"truncated"`
+
+	Invitation *Invitation `json:"invitation"`
 }
 
 // A MessageHeader is one header field, decoded.
@@ -110,6 +112,8 @@ type openedMessage struct {
 	shown InboxMessage
 	root  *msg.Part
 	blob  *store.Blob
+
+	keywords []string
 }
 
 // openMessage reads a message's rows and opens its bytes, which the caller closes.
@@ -127,7 +131,7 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 		if err != nil {
 			return err
 		}
-		ref = m.Blob
+		ref, o.keywords = m.Blob, m.Keywords
 		if o.shown, err = w.show(b, m); err != nil {
 			return err
 		}
@@ -183,6 +187,9 @@ func (s *Service) messageDetail(p messagePicker) (*MessageDetail, error) {
 	}
 	for _, h := range headers {
 		out.Headers = append(out.Headers, MessageHeader(h))
+	}
+	if out.Invitation, err = invitationOf(o); err != nil {
+		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
 	return out, nil
 }

@@ -195,8 +195,8 @@ func roomForExport(tx *store.Tx, e *store.Export) error {
 	return nil
 }
 
-// appPasswords makes a credential for each of some mailboxes that are here, and gives the passwords by
-// mailbox.
+// appPasswords makes a credential for each of some mailboxes that are here, and gives the passwords
+// by mailbox.
 func (s *Service) appPasswords(e *store.Export, batch []*store.Mailbox) (map[string]string, error) {
 	passwords := map[string]string{}
 	var made []*store.Credential

@@ -102,7 +102,8 @@ type SendEmailIn struct {
 	TemplateID  string              `json:"template_id"`
 	Variables   templates.Variables `json:"variables"`
 
-	of *batchOf // nil: the message is no part of a batch
+	of       *batchOf // nil: the message is no part of a batch
+	calendar []byte   // an answer to an invitation
 }
 
 // EmailQueued says that a message is on its way.
@@ -386,6 +387,7 @@ func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
 		return tooLarge()
 	}
 	addFooter(m, footer)
+	m.Calendar = in.calendar
 	return nil
 }
 

@@ -28,9 +28,9 @@ type Unsubscribed struct {
 	HTTPStatus int    `json:"http_status"`
 }
 
-// UnsubscribeMessage takes a mailbox off the list that a message came from, by the one-click request
-// of RFC 8058. The error is cannot_unsubscribe where the message offers none, where no valid DKIM
-// signature covers the offer, and where nobody answers.
+// UnsubscribeMessage takes a mailbox off the list that a message came from, by the one-click
+// request of RFC 8058. The error is cannot_unsubscribe where the message offers none, where no
+// valid DKIM signature covers the offer, and where nobody answers.
 func (s *Service) UnsubscribeMessage(ctx context.Context, who core.Actor, in inbox.MessageIn) (*Unsubscribed, error) {
 	to, err := s.unsubscribeURL(ctx, who, in)
 	if err != nil {

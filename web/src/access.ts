@@ -1,5 +1,5 @@
 // Places that are for those alone whose role may do what they are for.
-import { can, type Operation } from './api/client'
+import { can, person, type Operation } from './api/client'
 import { match } from './router'
 
 interface Gated { path: string; needs: Operation; deed: string }
@@ -9,8 +9,11 @@ const gated: Gated[] = [
   { path: '/mailboxes/bulk', needs: 'create_email_users_bulk', deed: 'create mailboxes' },
 ]
 
+const own = ['/', '/inbox', '/compose', '/me'] // of the person of a mailbox
+
 /** What the signed-in user's role may not do, if an address is a place for that; nothing if they may open it. */
 export function barred(href: string): string | undefined {
   const path = href.split('?')[0]!
+  if (person()) return own.some((at) => path === at || path.startsWith(at + '/')) ? undefined : 'open this page'
   return gated.find((g) => match(g.path, path) && !can(g.needs))?.deed
 }

@@ -39,7 +39,7 @@ function App() {
   if (session.value === null || at === '/welcome') return <Gate at={at} />
   if (gates.includes(at)) return <Elsewhere to="/" />
   if (at === '/' && person()) return <Elsewhere to="/inbox" />
-  const here = find(at), deed = barred(at)
+  const here = find(at), deed = person() ? undefined : barred(at)
   return (
     <Shell>
       <Fence key={here?.place.keep ?? at}>

@@ -130,6 +130,7 @@ function Opened({ message: m, setRead }: Props & { message: Detail }) {
       <header class="inbox-message-head">
         <h2>{m.subject || '(no subject)'}</h2>
         <Sender message={m} />
+        <Invited message={m} />
         <Answered message={m} />
         <Conversation message={m} />
         <Attachments message={m} />
@@ -169,6 +170,33 @@ function Sender({ message: m }: { message: Detail }) {
         </div>
       </div>
     </div>
+  )
+}
+
+const invitationAnswers = [['accepted', 'Yes'], ['tentative', 'Maybe'], ['declined', 'No']] as const
+const answered = { accepted: 'You accepted.', tentative: 'You answered maybe.', declined: 'You declined.' }
+
+/** An invitation to an event, and the answers to it. */
+function Invited({ message: m }: { message: Detail }) {
+  const [now, setNow] = useState<keyof typeof answered>()
+  const i = m.invitation
+  if (!i) return null
+  const given = now ?? i.answer
+  const answer = async (to: keyof typeof answered) => {
+    await call('answer_invitation', { user_id: m.user_id, message_id: m.uid, folder: inFolder(m), answer: to })
+    setNow(to)
+    told('Your answer is on its way.')
+  }
+  return (
+    <section class="inbox-invitation" aria-label="Invitation">
+      <Icon name="clock" />
+      <div class="grow">
+        <strong>{i.summary || 'Event'}</strong>
+        <p class="small muted">{i.starts_at ? <><Time of={i.starts_at} form="at" />{i.ends_at && i.ends_at !== i.starts_at && <> to <Time of={i.ends_at} form="at" /></>}</> : 'The time could not be read.'}{i.organizer && `, by ${i.organizer}`}</p>
+        {given && <p class="small">{answered[given]}</p>}
+      </div>
+      {can('answer_invitation') && i.organizer && <span class="row nowrap" role="group" aria-label="Answer the invitation">{invitationAnswers.map(([to, text]) => <Button key={to} small aria-pressed={given === to} onClick={() => answer(to)}>{text}</Button>)}</span>}
+    </section>
   )
 }
 

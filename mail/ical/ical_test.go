@@ -1,0 +1,97 @@
+package ical
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+)
+
+const berlin = "BEGIN:VTIMEZONE\r\nTZID:W. Europe Standard Time\r\nBEGIN:STANDARD\r\nDTSTART:16010101T030000\r\nTZOFFSETFROM:+0200\r\nTZOFFSETTO:+0100\r\n" +
+	"RRULE:FREQ=YEARLY;INTERVAL=1;BYDAY=-1SU;BYMONTH=10\r\nEND:STANDARD\r\nBEGIN:DAYLIGHT\r\nDTSTART:16010101T020000\r\nTZOFFSETFROM:+0100\r\nTZOFFSETTO:+0200\r\n" +
+	"RRULE:FREQ=YEARLY;INTERVAL=1;BYDAY=-1SU;BYMONTH=3\r\nEND:DAYLIGHT\r\nEND:VTIMEZONE\r\n"
+
+func calendar(more, event string) []byte {
+	return []byte("BEGIN:VCALENDAR\r\nMETHOD:REQUEST\r\nPRODID:x\r\nVERSION:2.0\r\n" + more + "BEGIN:VEVENT\r\n" + event + "BEGIN:VALARM\r\nDESCRIPTION:no summary\r\nSUMMARY:alarm\r\nEND:VALARM\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n")
+}
+
+// Times in every form that calendars have them in.
+func TestTimes(t *testing.T) {
+	for _, c := range []struct{ more, lines, starts, ends string }{
+		{"", "DTSTART:20261127T130000Z\r\nDTEND:20261127T140000Z\r\n", "2026-11-27T13:00:00Z", "2026-11-27T14:00:00Z"},
+		{"", "DTSTART:20261127T130000Z\r\nDURATION:PT1H30M\r\n", "2026-11-27T13:00:00Z", "2026-11-27T14:30:00Z"},
+		{"", "DTSTART;VALUE=DATE:20261127\r\n", "2026-11-27T00:00:00Z", "2026-11-28T00:00:00Z"},
+		{"", "DTSTART;VALUE=DATE:20261127\r\nDTEND;VALUE=DATE:20261130\r\n", "2026-11-27T00:00:00Z", "2026-11-30T00:00:00Z"},
+		{berlin, "DTSTART;TZID=W. Europe Standard Time:20261127T130000\r\nDTEND;TZID=\"W. Europe Standard Time\":20261127T140000\r\n", "2026-11-27T12:00:00Z", "2026-11-27T13:00:00Z"},
+		{berlin, "DTSTART;TZID=W. Europe Standard Time:20260727T130000\r\n", "2026-07-27T11:00:00Z", "2026-07-27T11:00:00Z"},
+		{berlin, "DTSTART;TZID=W. Europe Standard Time:20261025T020000\r\n", "2026-10-25T00:00:00Z", "2026-10-25T00:00:00Z"}, // still summer
+		{berlin, "DTSTART;TZID=W. Europe Standard Time:20260329T040000\r\n", "2026-03-29T02:00:00Z", "2026-03-29T02:00:00Z"},
+		{"", "DTSTART;TZID=Nowhere:20260329T040000\r\n", "", ""},
+		{"", "DTSTART:tomorrow\r\n", "", ""},
+	} {
+		i, err := Read(calendar(c.more, "UID:u@x\r\n"+c.lines))
+		if err != nil {
+			t.Errorf("%q: %v", c.lines, err)
+			continue
+		}
+		text := func(at time.Time) string {
+			if at.IsZero() {
+				return ""
+			}
+			return at.UTC().Format(time.RFC3339)
+		}
+		if text(i.Starts) != c.starts || text(i.Ends) != c.ends {
+			t.Errorf("%q: %s to %s, want %s to %s", c.lines, text(i.Starts), text(i.Ends), c.starts, c.ends)
+		}
+	}
+}
+
+// What is read is answered with the same names, and an answer can be read.
+func TestReply(t *testing.T) {
+	i, err := Read(calendar("", "UID:040000008200E00074C5B7101A82E00800000000\r\nSEQUENCE:3\r\nSUMMARY:Berth 14\\, north pier\\; bring\r\n  the keys\r\n"+
+		"ORGANIZER;CN=\"Marchetti, Ines\":MAILTO:Ines@Lighthouse.example\r\nATTENDEE;CN=Ann;PARTSTAT=NEEDS-ACTION;RSVP=TRUE:mailto:ann@example.com\r\nDTSTART:20261127T130000Z\r\nRECURRENCE-ID:20261127T120000Z\r\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i.Summary != "Berth 14, north pier; bring the keys" || i.Organizer != (Person{"Marchetti, Ines", "ines@lighthouse.example"}) || i.Attendees[0].Email != "ann@example.com" || i.Sequence != 3 || i.Method != "REQUEST" {
+		t.Errorf("read %+v", i)
+	}
+	reply := i.Reply(Person{"Ann Ö. " + strings.Repeat("ö", 60), "ann@example.com"}, Accepted, time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
+	for text := range strings.SplitSeq(string(reply), "\r\n") {
+		if len(text) > 75 {
+			t.Errorf("%d bytes in %q", len(text), text)
+		}
+	}
+	again, err := Read(reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.Method != "REPLY" || again.UID != i.UID || again.Sequence != 3 || again.Summary != i.Summary || again.Organizer != i.Organizer || !again.Recurs.Equal(i.Recurs) || !strings.HasPrefix(again.Attendees[0].Name, "Ann Ö. öö") {
+		t.Errorf("read %+v", again)
+	}
+	if !bytes.Contains(bytes.ReplaceAll(reply, []byte("\r\n "), nil), []byte("PARTSTAT=ACCEPTED")) {
+		t.Errorf("%s", reply)
+	}
+}
+
+func TestNoCalendar(t *testing.T) {
+	for _, text := range []string{"", "hello", "BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n", string(calendar("", "SUMMARY:no uid\r\n")), string(calendar("", "UID:\xff\r\n")), strings.Repeat("x", MaxSize+1)} {
+		if i, err := Read([]byte(text)); err == nil {
+			t.Errorf("%.40q: %+v", text, i)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(calendar(berlin, "UID:u\r\nDTSTART;TZID=W. Europe Standard Time:20261127T130000\r\nDURATION:P1W2DT3H\r\nORGANIZER:mailto:a@b\r\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		i, err := Read(text)
+		if err != nil {
+			return
+		}
+		reply := i.Reply(Person{"", "a@b.c"}, Declined, time.Unix(0, 0))
+		if again, err := Read(reply); err != nil || again.Method != "REPLY" {
+			t.Errorf("%q is answered by %q: %v", text, reply, err)
+		}
+	})
+}

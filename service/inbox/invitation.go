@@ -1,0 +1,198 @@
+package inbox
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/mailstead/mailstead/mail/ical"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// An Invitation is an event that a message invites to.
+type Invitation struct {
+	Summary   string    `json:"summary" words:"theirs"`
+	StartsAt  core.Time `json:"starts_at"`
+	EndsAt    core.Time `json:"ends_at"`
+	Organizer string    `json:"organizer" words:"theirs"`
+	Answer    *string   `json:"answer" enum:"accepted|tentative|declined"`
+}
+
+// answers are the answers to an invitation, with the keywords that a message has then, so that
+// every client of the mailbox knows.
+var answers = []struct{ name, keyword, status string }{
+	{"accepted", "$Accepted", ical.Accepted}, {"tentative", "$Tentative", ical.Tentative}, {"declined", "$Declined", ical.Declined},
+}
+
+// readCalendar reads the calendar of a message; nil where it has none that can be read.
+func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
+	var find func(p *msg.Part) *msg.Part
+	find = func(p *msg.Part) *msg.Part {
+		if p.MediaType() == "text/calendar" && p.DecodedSize <= ical.MaxSize {
+			return p
+		}
+		for _, child := range p.Children {
+			if found := find(child); found != nil && !p.IsMessage() {
+				return found
+			}
+		}
+		return nil
+	}
+	part := find(root)
+	if part == nil {
+		return nil, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(msg.Open(r, part), ical.MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read calendar: %w", err)
+	}
+	i, err := ical.Read(text)
+	if err != nil {
+		return nil, nil // it says nothing to a person
+	}
+	return i, nil
+}
+
+// invitationOf gives the invitation of a message, nil if it is none.
+func invitationOf(o *openedMessage) (*Invitation, error) {
+	i, err := readCalendar(o.blob, o.root)
+	if i == nil || i.Method != "REQUEST" || err != nil {
+		return nil, err
+	}
+	out := &Invitation{Summary: i.Summary, StartsAt: core.Time{Time: i.Starts}, EndsAt: core.Time{Time: i.Ends}, Organizer: i.Organizer.Email}
+	for _, a := range answers {
+		if HasKeyword(o.keywords, a.keyword) {
+			out.Answer = &a.name
+		}
+	}
+	return out, nil
+}
+
+// cancelScan is how many messages of a mailbox are looked at for one that cancels an event, the
+// newest.
+const cancelScan = 2000
+
+// ReadInvitation gives the invitation of a message that can be answered, and the message's Message-
+// ID. The error is no_invitation where there is none, or where a later message of the mailbox
+// cancels the event.
+func (s *Service) ReadInvitation(who core.Actor, in MessageIn) (*ical.Invitation, string, error) {
+	o, err := s.openMessage(in.by(who))
+	if err != nil {
+		return nil, "", err
+	}
+	defer o.blob.Close()
+	none := func(why string) error { return core.Errorf("no_invitation", "There is nothing to answer: %s.", why) }
+	i, err := readCalendar(o.blob, o.root)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case i == nil || i.Method != "REQUEST":
+		return nil, "", none("the message is no invitation")
+	case i.Organizer.Email == "":
+		return nil, "", none("the invitation names no organizer")
+	}
+	cancelled, err := s.isCancelled(who, in.UserID, o, i)
+	if err == nil && cancelled {
+		err = none("the event was cancelled")
+	}
+	return i, o.shown.MessageID, err
+}
+
+// isCancelled tells whether a message that came later cancels an event.
+func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i *ical.Invitation) (bool, error) {
+	type place struct {
+		ref  store.BlobRef
+		root *msg.Part
+	}
+	var found []place
+	err := s.Store.View(func(tx *store.Tx) error {
+		found = nil
+		mb, err := core.ReadMailbox(tx, who, userID)
+		if err != nil {
+			return err
+		}
+		folders, err := tx.Folders(mb.Num)
+		if err != nil {
+			return err
+		}
+		query := store.InboxQuery{Account: mb.AccountNum, From: o.shown.ReceivedAt.Time}
+		ids := map[uint32]uint32{}
+		for _, f := range folders {
+			query.Folders = append(query.Folders, f.Num)
+			ids[f.Num] = f.ID
+		}
+		looked := 0
+		for at := range tx.Inbox(query) {
+			if looked++; looked > cancelScan {
+				return nil
+			}
+			meta, err := tx.Meta(mb.Num, ids[at.Num], at.UID)
+			if err != nil {
+				return err
+			}
+			root, err := msg.DecodePart(meta.Structure)
+			if err != nil {
+				return err
+			}
+			if hasCalendar(root) {
+				m, err := tx.Message(mb.Num, ids[at.Num], at.UID)
+				if err != nil {
+					return err
+				}
+				found = append(found, place{m.Blob, root})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, p := range found {
+		blob, err := s.Store.OpenBlob(p.ref)
+		if err != nil {
+			return false, err
+		}
+		other, err := readCalendar(blob, p.root)
+		blob.Close()
+		if err != nil {
+			return false, err
+		}
+		if other != nil && other.Method == "CANCEL" && other.UID == i.UID && other.Sequence >= i.Sequence && other.Organizer.Email == i.Organizer.Email && (other.Recurs.IsZero() || other.Recurs.Equal(i.Recurs)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+func hasCalendar(p *msg.Part) bool {
+	return p.MediaType() == "text/calendar" || slices.ContainsFunc(p.Children, hasCalendar)
+}
+
+// AnswerStatus is an answer as a calendar has it, see ical; "" if it is none.
+func AnswerStatus(answer string) string {
+	for _, a := range answers {
+		if a.name == answer {
+			return a.status
+		}
+	}
+	return ""
+}
+
+// MarkInvitation notes the answer to the invitation of a message, in place of one before.
+func (s *Service) MarkInvitation(tx *store.Tx, who core.Actor, in MessageIn, answer string) error {
+	mb, _, m, err := in.by(who).find(tx)
+	if err != nil {
+		return err
+	}
+	keywords := slices.Clone(m.Keywords)
+	for _, a := range answers {
+		keywords = slices.DeleteFunc(keywords, func(k string) bool { return HasKeyword([]string{a.keyword}, k) })
+		if a.name == answer {
+			keywords = append(keywords, a.keyword)
+		}
+	}
+	s.changed(tx, mb.Num)
+	return tx.SetFlags(m, m.Flags, keywords)
+}
