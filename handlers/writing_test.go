@@ -173,3 +173,42 @@ func TestAnswerInvitation(t *testing.T) {
 	b.post(path+"/1/invitation", `{"answer":"accepted"}`).fails(409, "no_invitation")
 	b.get(path+"/4").has("invitation", "<nil>")
 }
+
+// A list by conversations has one row for each, the newest message of the folder, with what is in
+// every folder.
+func TestThreadsOfAList(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann, bob := "/v1/email-users/"+b.box("ann")+"/inbox", "/v1/email-users/"+b.box("bob")+"/inbox"
+	send := func(from, to, id, answers string) {
+		t.Helper()
+		body := `{"to":"` + to + `","subject":"Re: ` + id + `","text":"t","message_id":"<` + id + `@boxes.test>"`
+		if answers != "" {
+			body += `,"in_reply_to":"<` + answers + `@boxes.test>"`
+		}
+		b.post(from+"/send", body+"}").is(200)
+	}
+	for n, step := range []struct{ from, to, id, answers string }{
+		{bob, "ann@boxes.test", "a", ""}, {bob, "ann@boxes.test", "b", ""}, {bob, "ann@boxes.test", "c", "a"},
+	} {
+		send(step.from, step.to, step.id, step.answers)
+		b.until(ann, "pagination.count", fmt.Sprint(n+1))
+	}
+	send(ann, "bob@boxes.test", "d", "c")
+	b.until(bob, "pagination.count", "1")
+	r := b.get(ann + "?threads=true").is(200)
+	r.has("pagination.count", "2", "data.0.message_id", "<c@boxes.test>", "data.0.thread.messages", "3", "data.0.thread.unread", "2", "data.0.thread.from.0", "bob@boxes.test", "data.0.thread.from.1", "ann@boxes.test")
+	r.has("data.1.message_id", "<b@boxes.test>", "data.1.thread.messages", "1", "data.1.thread.unread", "1")
+	b.get(ann+"?threads=true&folder=sent").is(200).has("pagination.count", "1", "data.0.message_id", "<d@boxes.test>", "data.0.thread.messages", "3")
+	b.get(ann+"?threads=true&folder=all").is(200).has("pagination.count", "2", "data.0.message_id", "<d@boxes.test>")
+	b.get("/v1/inbox?threads=true").is(200).has("pagination.count", "3")
+
+	// Pages, and what the newest one of a conversation is among those that pass the filter.
+	first := b.get(ann+"?threads=true&limit=1").is(200).has("pagination.count", "1", "data.0.message_id", "<c@boxes.test>")
+	b.get(ann+"?threads=true&limit=1&cursor="+first.text("pagination.cursor")).is(200).has("data.0.message_id", "<b@boxes.test>", "pagination.has_more", "false")
+	b.patch(ann+"/3", `{"is_read":true}`).is(200)
+	b.get(ann+"?threads=true&is_read=false").is(200).has("pagination.count", "2", "data.1.message_id", "<a@boxes.test>", "data.1.thread.messages", "3", "data.1.thread.unread", "1")
+	b.get(ann+"?threads=true&q=word").fails(400, "validation_error")
+	if strings.Contains(string(b.get(ann).raw), `"thread":`) {
+		t.Error("a list that is not grouped has threads")
+	}
+}

@@ -31,6 +31,7 @@ type InboxFilter struct {
 	From           string `query:"from" max:"200" doc:"The same for the author's name and address alone."`
 	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
 	Domain         string `query:"domain" doc:"Only the mailboxes of this domain, by its name or id."`
+	Threads        bool   `query:"threads" doc:"One row for each conversation: its newest message of the folder, with thread."`
 	Folder         string `query:"folder" max:"255" doc:"inbox (the default), sent, drafts, junk, trash, archive, an IMAP name, or all: every folder but Junk and Trash."`
 }
 
@@ -165,6 +166,7 @@ type inboxList struct {
 	from      string
 	author    *tokenize.Matcher // nil: any
 	thread    string
+	threads   bool   // one row a conversation
 	domain    string // as it was asked for, then its id; "": any
 	builder   core.PageBuilder[InboxMessage]
 }
@@ -175,8 +177,11 @@ func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, by
 		return nil, err
 	}
 	l := &inboxList{
-		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID, domain: f.Domain,
+		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID, threads: f.Threads, domain: f.Domain,
 		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead, Flagged: f.IsFlagged}, builder: core.PageBuilder[InboxMessage]{Limit: limit},
+	}
+	if f.Threads && (f.Q != "" || f.From != "" || f.ThreadID != "") {
+		return nil, core.Invalid("threads", "conflict", "cannot be combined with q, from and thread_id")
 	}
 	if l.query.From, err = parseDay("date_from", f.DateFrom); err != nil {
 		return nil, err
@@ -201,7 +206,7 @@ func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, by
 		return strconv.FormatBool(*is)
 	}
 	l.filters = []string{
-		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), choice(f.IsRead), choice(f.IsFlagged), f.Q, f.From, f.ThreadID, f.Domain, f.Folder,
+		f.DateFrom, f.DateTo, strconv.FormatBool(f.ExcludeWarmup), strconv.FormatBool(f.HasAttachments), choice(f.IsRead), choice(f.IsFlagged), f.Q, f.From, f.ThreadID, f.Domain, f.Folder, strconv.FormatBool(f.Threads),
 	}
 	return l, nil
 }
@@ -283,8 +288,9 @@ func (l *inboxList) within(tx *store.Tx) (some bool, err error) {
 func (l *inboxList) walk(tx *store.Tx) error {
 	c, shown, scanned, passed := &l.builder, l.newView(tx), 0, 0
 	defer l.s.freeMessageView(shown)
+	threads := &threadList{l, tx, map[uint32]*threadBox{}}
 	for at := range tx.Inbox(l.query) {
-		if scanned == inboxScan || passed == inboxPass || len(c.Data) == c.Limit {
+		if scanned == inboxScan || passed == inboxPass || len(c.Data) == c.Limit && !l.threads { // what follows may be of conversations on the page
 			c.More = true
 			return nil
 		}
@@ -302,9 +308,19 @@ func (l *inboxList) walk(tx *store.Tx) error {
 		if err != nil {
 			return err
 		}
-		if ok {
-			c.Add(positionText(at), m)
-		} else {
+		if ok && l.threads {
+			b, err := shown.folder(at.Num)
+			if err == nil {
+				m.Thread, ok, err = threads.of(b, at, &m)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		switch {
+		case ok && !c.Add(positionText(at), m):
+			return nil
+		case !ok && len(c.Data) < c.Limit:
 			c.Last = positionText(at)
 		}
 	}
@@ -370,6 +386,7 @@ type InboxMessage struct {
 	Auth              InboxAuth         `json:"auth"`
 	OriginalMessageID *string           `json:"original_message_id" words:"theirs"`
 	AnsweredBy        *Answerer         `json:"answered_by" doc:"Who answered it last by the API or the dashboard."`
+	Thread            *ThreadSummary    `json:"thread,omitempty" doc:"Of a list with threads=true: its conversation."`
 }
 
 // An InboxAttachment is one attachment; Index is its place in the path that downloads it.

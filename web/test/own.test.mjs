@@ -248,5 +248,28 @@ describe('own mailbox', { concurrency: 2 }, () => {
       await p.getByRole('alert').getByText('no valid DKIM signature').waitFor() // anybody may have written it
       await sound(p, 'a list that cannot be left')
     })
+
+    walk('a conversation is one row, and is filed as a whole', async (t) => {
+      const box = await person()
+      for (const [id, answers] of [['one', ''], ['two', 'one'], ['three', 'two']]) {
+        const headers = answers ? `In-Reply-To: <${answers}-${box.username}@elsewhere.test>\nReferences: <${answers}-${box.username}@elsewhere.test>\n` : ''
+        await deliver(box.email, message({ to: box.email, subject: 'Re: Moorings', from: `Writer ${id} <${id}@elsewhere.test>`, text: `This is ${id}.`, headers }).replace(/Message-ID: .*/, `Message-ID: <${id}-${box.username}@elsewhere.test>`))
+      }
+      const p = await page(t, { as: box, phone: small })
+      await p.clock.install()
+      await p.open('/inbox')
+      await row(p, 'Moorings').getByText('3 messages').waitFor({ state: 'attached' })
+      assert.equal(await row(p, 'Moorings').count(), 1)
+      await sound(p, 'a conversation in the list')
+      await row(p, 'Moorings').getByRole('checkbox').click()
+      const bar = p.getByRole('toolbar', { name: 'Selected messages' })
+      await bar.getByRole('button', { name: 'Mark as read' }).click()
+      await until('all are read', async () => (await box.list()).every((m) => m.is_read))
+      await row(p, 'Moorings').getByRole('checkbox').click()
+      await bar.getByRole('button', { name: 'Move to folder' }).click()
+      await p.getByRole('button', { name: 'Archive', exact: true }).click()
+      await p.clock.fastForward(7000)
+      await until('all are filed', async () => (await box.list('archive')).length === 3)
+    })
   }
 })

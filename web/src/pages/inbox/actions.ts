@@ -47,8 +47,9 @@ export async function mark(pages: Pages<Message>, messages: Message[], change: C
   const changed = differing(messages, change)
   pages.patch(new Set(changed.map(keyOf)), change)
   try {
-    for (let i = 0; i < changed.length; i += mostAtOnce) {
-      const { errors } = await call('bulk_mark_messages', { messages: changed.slice(i, i + mostAtOnce).map(refOf), ...change })
+    const all = 'is_read' in change && change.is_read ? differing(await whole(messages.filter((m) => !m.is_read || (m.thread?.unread ?? 0) > 0)), change) : changed
+    for (let i = 0; i < all.length; i += mostAtOnce) {
+      const { errors } = await call('bulk_mark_messages', { messages: all.slice(i, i + mostAtOnce).map(refOf), ...change })
       if (errors.length > 0) throw new Error(`${plural(errors.length, 'message')} could not be marked. ${plain(errors[0]!.error) ?? ''}`)
     }
   } catch (error) {
@@ -106,13 +107,29 @@ async function removeNow(some: Message[]): Promise<ItemError[]> {
   return (await call('bulk_delete_messages', { messages: some.map(refOf) })).errors
 }
 
+/** With the others of their conversations that are in the same folder, where the list shows one for all. */
+async function whole(messages: Message[]): Promise<Message[]> {
+  const all: Message[] = []
+  for (const m of messages) {
+    if (!m.thread || m.thread.messages < 2) {
+      all.push(m)
+      continue
+    }
+    const { data } = await call('list_inbox', { thread_id: m.thread_id, mailbox: m.mailbox, folder: m.folder, limit: mostAtOnce })
+    all.push(...(data.some((x) => x.id === m.id) ? data : [m, ...data]))
+  }
+  return all
+}
+
 /** Takes messages out of sight and does something with them once nobody has taken it back. */
 function later(messages: Message[], what: string, act: (some: Message[]) => Promise<ItemError[]>) {
   if (messages.length === 0) return
   setGone(messages, true)
   const run = async () => {
-    for (let i = 0; i < messages.length; i += mostAtOnce) {
-      const some = messages.slice(i, i + mostAtOnce)
+    const all = await whole(messages)
+    setGone(all, true)
+    for (let i = 0; i < all.length; i += mostAtOnce) {
+      const some = all.slice(i, i + mostAtOnce)
       const errors = await act(some)
       if (errors.length === 0) continue
       setGone(some.filter((m) => errors.some((e) => e.uid === m.uid && e.mailbox === m.mailbox)), false)

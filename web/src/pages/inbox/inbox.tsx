@@ -21,7 +21,8 @@ const rowHeight = 86
 export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
   const folder = params.value.get('in') ?? undefined
   const here = user_id && uid ? keyOf({ user_id, uid, folder }) : undefined
-  const all = usePages('list_inbox', { ...filters(), limit: 50 }, keyOf)
+  const narrowed = filters()
+  const all = usePages('list_inbox', { ...narrowed, threads: !narrowed.q && !narrowed.from || undefined, limit: 50 }, keyOf)
   const pages = { ...all, items: all.items.filter((m) => !gone.value.has(m.id)) }
   const [cursor, setCursor] = useState<string | undefined>(here)
   const [help, setHelp] = useState(false)
@@ -44,7 +45,8 @@ export function Inbox({ user_id, uid }: { user_id?: string; uid?: string }) {
     go(placeOf())
     focusRow(here ?? cursor)
   }
-  const current = () => open ?? (here ? read.current : pages.items.find((m) => keyOf(m) === cursor))
+  /** The open message alone, or a row of the list with its conversation. */
+  const current = () => (open && { ...open, thread: undefined }) ?? (here ? read.current : pages.items.find((m) => keyOf(m) === cursor))
   /** What a key acts on: the selected, else the open one, else the one that the keys are at. */
   const those = (): Message[] => {
     if (selection.chosen.length > 0) return selection.chosen

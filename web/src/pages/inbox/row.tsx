@@ -1,5 +1,5 @@
 // One line of the list.
-import { Icon, Time } from '../../ui'
+import { count, Icon, Time } from '../../ui'
 import { inFolder, keyOf, type Message } from './actions'
 import { Avatar } from './avatar'
 import { placeOf } from './filters'
@@ -38,7 +38,7 @@ export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFoc
       <a href={placeOf(m)} aria-current={open ? 'true' : undefined} onClick={click} onFocus={onFocus} draggable={false}>
         <span class="inbox-row-top">
           {!m.is_read && <span class="visually-hidden">Unread. </span>}
-          <span class="sender truncate">{sender}</span>
+          <span class="sender truncate">{sender}{m.thread && m.thread.messages > 1 && <span class="count" title={m.thread.from.join(', ')}> {count(m.thread.messages)}<span class="visually-hidden"> messages. </span></span>}</span>
           {m.is_answered && <Mark icon="reply" text="Replied" />}
           {m.is_flagged && !onStar && <Mark icon="star-on" text="Starred" />}
           {m.has_attachments && <Mark icon="clip" text="Has attachments" />}

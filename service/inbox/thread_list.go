@@ -1,0 +1,190 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A ThreadSummary is what a list that is grouped by conversations says of one: its messages in
+// every folder of the mailbox but Junk and Trash.
+type ThreadSummary struct {
+	Messages int      `json:"messages"`
+	Unread   int      `json:"unread"`
+	From     []string `json:"from" words:"theirs" doc:"Names of the authors, the earliest first."`
+}
+
+// threadAuthors is how many authors a summary names, the latest.
+const threadAuthors = 10
+
+// A threadList groups the messages of a list by conversations of each mailbox.
+type threadList struct {
+	l     *inboxList
+	tx    *store.Tx
+	boxes map[uint32]*threadBox // by the mailbox's number
+}
+
+// A threadBox is a mailbox of such a list.
+type threadBox struct {
+	folders []uint32          // numbers of all but Junk and Trash
+	ids     map[uint32]uint32 // of folders, by number
+	waiting []threadMember    // that are not in the text index yet
+	known   map[string]*threadFound
+}
+
+type threadMember struct {
+	at     store.InboxPos
+	thread string
+}
+
+type threadFound struct {
+	newest  store.InboxPos // of those that the list shows
+	summary ThreadSummary
+}
+
+// of gives the conversation of a message that the list has come to; newest is false if a later one
+// of the list stands for it.
+func (t *threadList) of(b viewedFolder, at store.InboxPos, m *InboxMessage) (summary *ThreadSummary, newest bool, err error) {
+	box := t.boxes[b.mailbox.Num]
+	if box == nil {
+		if box, err = t.open(b.mailbox); err != nil {
+			return nil, false, err
+		}
+		t.boxes[b.mailbox.Num] = box
+	}
+	names, err := threadNames(t.tx, b.mailbox.AccountNum, m.ThreadID)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(names) == 0 { // it is in none
+		one := &ThreadSummary{Messages: 1, From: []string{authorOf(m)}}
+		if !m.IsRead {
+			one.Unread = 1
+		}
+		return one, true, nil
+	}
+	found := box.known[m.ThreadID]
+	if found == nil {
+		if found, err = t.find(b.mailbox, box, names, at); err != nil {
+			return nil, false, err
+		}
+		box.known[m.ThreadID] = found
+	}
+	return &found.summary, comparePlaces(found.newest, at) == 0, nil
+}
+
+func (t *threadList) open(mb *store.Mailbox) (*threadBox, error) {
+	folders, err := foldersToList(t.tx, mb, allMail)
+	if err != nil {
+		return nil, err
+	}
+	box := &threadBox{ids: map[uint32]uint32{}, known: map[string]*threadFound{}}
+	for _, f := range folders {
+		box.folders = append(box.folders, f.Num)
+		box.ids[f.Num] = f.ID
+	}
+	for m := range t.tx.TextWaiting(mb.AccountNum, box.folders) {
+		if len(box.waiting) == inboxScan {
+			break // while an old store is indexed, conversations may be in parts
+		}
+		meta, err := t.tx.Meta(m.Mailbox, m.Folder, m.UID)
+		if err != nil {
+			return nil, err
+		}
+		box.waiting = append(box.waiting, threadMember{placeOf(&m), meta.ThreadID})
+	}
+	return box, nil
+}
+
+// find reads a conversation: up to answeredMost of its messages, the newest.
+func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at store.InboxPos) (*threadFound, error) {
+	var words []store.TextTerm
+	for _, name := range names {
+		words = append(words, store.TextTerm{Word: threadWord(name)})
+	}
+	index, err := t.tx.SearchInbox(store.InboxQuery{Account: mb.AccountNum, Folders: box.folders}, [][]store.TextTerm{words}, searchCost)
+	if err != nil {
+		return nil, err
+	}
+	places := []store.InboxPos{at} // in Junk and Trash it is of no other's count
+	for place, _, ok, err := index.Next(); ok || err != nil; place, _, ok, err = index.Next() {
+		if err != nil {
+			return nil, err
+		}
+		if places = append(places, place); len(places) == answeredMost {
+			break
+		}
+	}
+	for _, w := range box.waiting {
+		if slices.Contains(names, w.thread) {
+			places = append(places, w.at)
+		}
+	}
+	newestFirst(places)
+	places = slices.Compact(places)
+
+	out := &threadFound{newest: at}
+	query, first := t.l.query, true
+	for _, place := range places {
+		_, id := t.tx.FolderOfNum(place.Num)
+		m, err := t.tx.Message(mb.Num, id, place.UID)
+		if errors.Is(err, store.ErrNotFound) { // the index may know it a moment longer
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if first && t.shows(place.Num) && query.Selects(m) {
+			out.newest, first = place, false
+		}
+		out.summary.Messages++
+		if m.Flags&store.FlagSeen == 0 {
+			out.summary.Unread++
+		}
+		if len(out.summary.From) == threadAuthors {
+			continue
+		}
+		meta, err := t.tx.Meta(mb.Num, id, place.UID)
+		if err != nil {
+			return nil, err
+		}
+		part, err := msg.DecodePart(meta.Structure)
+		if err != nil {
+			return nil, fmt.Errorf("structure of message %d of %s: %w", place.UID, mb.Email, err)
+		}
+		if part.Envelope != nil && len(part.Envelope.From) > 0 {
+			from := part.Envelope.From[0]
+			name := from.Name
+			if name == "" {
+				name = from.Email()
+			}
+			if !slices.Contains(out.summary.From, name) {
+				out.summary.From = append(out.summary.From, name)
+			}
+		}
+	}
+	slices.Reverse(out.summary.From)
+	if out.summary.From == nil {
+		out.summary.From = []string{}
+	}
+	return out, nil
+}
+
+// shows tells whether the list is of the folder of a number.
+func (t *threadList) shows(num uint32) bool {
+	if len(t.l.query.Folders) > 0 {
+		return slices.Contains(t.l.query.Folders, num)
+	}
+	_, id := t.tx.FolderOfNum(num)
+	return id == store.InboxID
+}
+
+func authorOf(m *InboxMessage) string {
+	if m.FromName != nil {
+		return *m.FromName
+	}
+	return m.FromEmail
+}
