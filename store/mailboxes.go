@@ -55,7 +55,8 @@ type Recovery struct {
 	Confirmed bool        // its holder has opened the link that was sent there
 	Hash      string      `json:",omitempty"` // SHA-256 of the token of that link, hex
 	Expires   time.Time   `json:",omitzero"`  // of that link
-	Mailed    []time.Time `json:",omitempty"` // when it was sent and links that set a password were, of the last day
+	Asked     []time.Time `json:",omitempty"` // when that was sent, of the last day
+	Mailed    []time.Time `json:",omitempty"` // when links that set a password were sent, of the last day
 }
 
 // States of a mailbox.

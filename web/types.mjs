@@ -28,7 +28,7 @@ for (const [path, item] of Object.entries(document.paths)) {
   for (const method of methods.filter((m) => item[m])) {
     const op = item[method]
     const query = (op.parameters ?? []).map((p) => parameter(p)).filter((p) => p.in === 'query').map((p) => p.name)
-    const row = [method.toUpperCase(), path, op['x-scope'], (op['x-roles'] ?? []).map((role) => (role === 'mailbox' ? 'p' : role[0])).join('')]
+    const row = [method.toUpperCase(), path, op['x-scope'], (op['x-roles'] ?? []).map((role) => (role === 'mailbox' ? 'p' : role[0])).join('') + (op['x-roles']?.includes('member') && !op['x-whole-account'] ? 'l' : '')]
     operations[op.operationId] = method === 'get' || query.length === 0 ? row : [...row, ...query]
     const responses = Object.fromEntries(Object.entries(op.responses).filter(([code]) => code.startsWith('2')))
     paths[path][method] = { ...bare(op), responses: bare(responses), parameters: bare(item.parameters ?? []).concat(bare(op.parameters ?? [])) }
@@ -40,7 +40,8 @@ const small = { openapi: document.openapi, info: document.info, paths, component
 await mkdir(folder, { recursive: true })
 await writeFile(new URL('schema.d.ts', folder), astToString(await openapi(small, { defaultNonNullable: false })))
 const rows = Object.entries(operations).map(([id, row]) => `  ${id}: ${JSON.stringify(row)},`)
-await writeFile(new URL('operations.ts', folder), `// Each operation: method, path, permission, first letters of the roles that may use it (p: the person of a mailbox); of what is no GET, the names that
+await writeFile(new URL('operations.ts', folder), `// Each operation: method, path, permission, first letters of the roles that may use it (p: the person of a mailbox, l: a member who
+// sees some mailboxes alone); of what is no GET, the names that
 // belong into the query.
 export const operations = {
 ${rows.join('\n')}

@@ -35,6 +35,7 @@ type Operation struct {
 	Scope        string
 	Roles        []string
 	Restricted   bool // some role is not among Roles
+	Whole        bool // it is about the whole account: not for members who see some mailboxes alone
 	Strict       bool // an unknown body field is an error
 	Alias        bool // another way to the operation of the row before
 	In, Out      reflect.Type
@@ -87,6 +88,7 @@ type operationObject struct {
 	Tags        []string        `json:"tags,omitempty"`
 	Scope       string          `json:"x-scope,omitempty"`
 	Roles       []string        `json:"x-roles,omitempty"`
+	Whole       bool            `json:"x-whole-account,omitempty"`
 	Security    *[]string       `json:"security,omitempty"`
 	Parameters  []*Parameter    `json:"parameters,omitempty"`
 	RequestBody *requestBody    `json:"requestBody,omitempty"`
@@ -229,7 +231,7 @@ func (d *describer) operation(o *Operation) *operationObject {
 	if !ok {
 		d.problem("operation %s has no text", o.Name)
 	}
-	out := &operationObject{OperationID: o.Name, Summary: a.summary, Tags: []string{a.group}, Scope: o.Scope, Roles: o.Roles}
+	out := &operationObject{OperationID: o.Name, Summary: a.summary, Tags: []string{a.group}, Scope: o.Scope, Roles: o.Roles, Whole: o.Whole}
 	if o.Alias {
 		out.OperationID += "_" + strings.ToLower(o.Method)
 	}

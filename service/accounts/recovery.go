@@ -26,10 +26,7 @@ const (
 func (s *Service) RecoverMailbox(_ context.Context, v Visitor, in ForgotIn) (*Said, error) {
 	out := &Said{"If this mailbox has a confirmed recovery address, a link is on its way there. The link works once, within an hour. Otherwise ask the person who manages the mailbox for a link."}
 	email, err := core.NormalizeEmail("email", in.Email)
-	if err != nil {
-		return nil, err
-	}
-	if !s.mayForget("recover "+core.Network(v.IP), forgotNetwork) {
+	if err != nil || !s.mayForget("recover "+core.Network(v.IP), forgotNetwork) {
 		return out, nil
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {

@@ -36,6 +36,7 @@ type Session struct {
 	User        *SessionUser    `json:"user"` // null: it is the person of a mailbox
 	Mailbox     *SessionMailbox `json:"mailbox"`
 	Account     *SessionAccount `json:"account"` // null for the person of a mailbox
+	Limited     bool            `json:"limited"` // a member who sees some mailboxes alone
 	Security    SessionSecurity `json:"security"`
 	Permissions []string        `json:"permissions"`
 	Sandbox     bool            `json:"sandbox"`
@@ -271,6 +272,7 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 		out.SMTPPort, out.Outbound, out.Version = 0, "", ""
 		return out, nil
 	}
+	out.Limited = u.Limited
 	out.Account = &SessionAccount{a.ID, a.Name, a.Plan}
 	out.User = &SessionUser{
 		ID: u.ID, Name: displayName(u), Email: u.Email, Role: u.Role,

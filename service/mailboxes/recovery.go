@@ -13,7 +13,10 @@ import (
 // accounts does it.
 const KindRecoveryConfirm = "recovery_confirm"
 
-const recoveryMailsADay = 3
+const (
+	recoveryMailsADay = 3
+	confirmationsADay = 10
+)
 
 // A RecoveryMail is the job of one letter about the recovery address of a mailbox.
 type RecoveryMail struct {
@@ -42,23 +45,27 @@ func (s *Service) setRecovery(tx *store.Tx, mb *store.Mailbox, email string) err
 	}
 	next := &store.Recovery{Email: email}
 	if mb.Recovery != nil {
-		next.Mailed = mb.Recovery.Mailed
+		next.Asked, next.Mailed = mb.Recovery.Asked, mb.Recovery.Mailed
 	}
-	if !MayMailRecovery(next, tx.Now()) {
-		return core.Errorf("rate_limited", "Too many links were sent for this mailbox. Try again tomorrow.")
+	if !mayMail(&next.Asked, confirmationsADay, tx.Now()) {
+		return core.Errorf("rate_limited", "The recovery address was changed too often today. Try again tomorrow.")
 	}
 	mb.Recovery = next
 	_, err = s.Queue.Add(tx, jobs.New{Kind: KindRecoveryConfirm, Lane: "password_mail", Args: RecoveryMail{UserID: mb.ID}})
 	return err
 }
 
-// MayMailRecovery tells whether one more letter may go out, and counts it if so. The caller writes
-// the record.
+// MayMailRecovery tells whether one more link that sets a password may be sent, and counts it if
+// so. The caller writes the record.
 func MayMailRecovery(r *store.Recovery, now time.Time) bool {
-	r.Mailed = slices.DeleteFunc(slices.Clone(r.Mailed), func(at time.Time) bool { return now.Sub(at) >= 24*time.Hour })
-	if len(r.Mailed) >= recoveryMailsADay {
+	return mayMail(&r.Mailed, recoveryMailsADay, now)
+}
+
+func mayMail(sent *[]time.Time, most int, now time.Time) bool {
+	*sent = slices.DeleteFunc(slices.Clone(*sent), func(at time.Time) bool { return now.Sub(at) >= 24*time.Hour })
+	if len(*sent) >= most {
 		return false
 	}
-	r.Mailed = append(r.Mailed, now)
+	*sent = append(*sent, now)
 	return true
 }

@@ -7,6 +7,11 @@ interface Gated { path: string; needs: Operation; deed: string }
 const gated: Gated[] = [
   { path: '/domains/add', needs: 'connect_domains', deed: 'add domains' },
   { path: '/mailboxes/bulk', needs: 'create_email_users_bulk', deed: 'create mailboxes' },
+  { path: '/webhooks', needs: 'list_webhooks', deed: 'see webhooks' },
+  { path: '/webhooks/events', needs: 'list_events', deed: 'see events' },
+  { path: '/webhooks/:id', needs: 'get_webhook', deed: 'see webhooks' },
+  { path: '/sent/reputation', needs: 'get_reputation', deed: 'see the reputation' },
+  { path: '/sent/lookup', needs: 'lookup_message', deed: 'look messages up' },
 ]
 
 const own = ['/', '/inbox', '/compose', '/me'] // of the person of a mailbox

@@ -1,6 +1,7 @@
 // The frame around every page: navigation, who is signed in, and what is true of the whole server.
 import type { ComponentChildren } from 'preact'
 import { useEffect, useState } from 'preact/hooks'
+import { barred } from './access'
 import { person, session, type Session } from './api/client'
 import { useQuery } from './api/query'
 import { live, outdated } from './api/stream'
@@ -62,7 +63,7 @@ function Navigation({ at }: { at: string }) {
         <div key={g.name}>
           {g.name && <h2>{g.name}</h2>}
           <ul>
-            {g.links.map(([href, name, icon]) => (
+            {g.links.filter(([href]) => !barred(href)).map(([href, name, icon]) => (
               <li key={href}>
                 <a href={href} aria-current={isWithin(href, at) ? 'page' : undefined}>
                   <Icon name={icon} /> {name}

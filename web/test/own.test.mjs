@@ -1,5 +1,6 @@
 // The person of a mailbox: every errand of a day takes three clicks at most, counted from the inbox.
 import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
 import { before, describe } from 'node:test'
 import { api, deliver, domain, here, mailbox, message, on, page, shot, sound, unique, until } from './rig.mjs'
 
@@ -270,6 +271,104 @@ describe('own mailbox', { concurrency: 2 }, () => {
       await p.getByRole('button', { name: 'Archive', exact: true }).click()
       await p.clock.fastForward(7000)
       await until('all are filed', async () => (await box.list('archive')).length === 3)
+    })
+
+    walk('the pages of the account are not there for the person of a mailbox', async (t) => {
+      const box = await person()
+      const [text] = (await readFile(new URL('../src/pages/index.ts', import.meta.url), 'utf8')).split('export const ownPlaces')
+      const places = [...text.matchAll(/team\('([^']+)'/g)].map(([, path]) => path.replace(/:\w+/g, 'x')).filter((path) => path !== '/')
+      assert.ok(places.length > 20)
+      const p = await page(t, { as: box, phone: small })
+      const asked = []
+      p.on('request', (r) => { if (/\/v1\//.test(r.url())) asked.push(new URL(r.url()).pathname) })
+      for (const at of places) {
+        await p.open(at)
+        await p.getByRole('heading', { level: 1, name: 'Not found', exact: true }).waitFor()
+      }
+      assert.deepEqual(asked, [], 'nothing is asked for there')
+    })
+
+    walk('the owner gives a mailbox addresses, passwords and a link', async (t) => {
+      const box = await person(), alias = unique('alias') + '@' + d.name, group = unique('team') + '@' + d.name
+      const p = await page(t, { phone: small })
+      await p.open('/mailboxes/' + box.user_id)
+      await p.getByLabel('Addresses').fill(alias)
+      await p.getByRole('button', { name: 'Save aliases' }).click()
+      await until('the alias is there', async () => (await box.get()).aliases.join() === alias)
+      await p.getByRole('button', { name: 'New app password' }).click()
+      await p.getByLabel('Name', { exact: true }).fill('Scanner')
+      await p.getByRole('dialog').getByRole('button', { name: 'Create' }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Done' }).click()
+      await p.getByRole('button', { name: 'Revoke Scanner' }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+      await p.getByText('No app passwords yet.').waitFor()
+      await p.getByRole('button', { name: 'More actions' }).click()
+      await p.getByRole('button', { name: 'Get a password link' }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Create link' }).click()
+      const link = (await p.getByRole('dialog').locator('pre').textContent()).trim()
+      assert.match(link, /\/reset\?token=/)
+      await sound(p, 'a password link')
+      await p.getByRole('dialog').getByRole('button', { name: 'Done' }).click()
+
+      await p.open(`/domains/${d.id}/mail`)
+      await p.getByRole('button', { name: 'New SMTP credential' }).click()
+      await p.getByLabel('Name', { exact: true }).fill('Shop')
+      await p.getByRole('dialog').getByRole('button', { name: 'Create' }).click()
+      await p.getByRole('dialog').getByText('cred_').waitFor()
+      await p.getByRole('dialog').getByRole('button', { name: 'Done' }).click()
+      await p.getByRole('button', { name: 'Revoke Shop' }).first().click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click()
+      await toast(p, 'Revoked.')
+
+      await p.open('/mailboxes/groups')
+      await p.getByRole('button', { name: 'Create group' }).click()
+      await p.getByLabel('Address', { exact: true }).fill(group)
+      await p.getByLabel('Members', { exact: true }).fill(`${box.email}\nfar@elsewhere.test`)
+      await p.getByRole('dialog').getByRole('button', { name: 'Create' }).click()
+      await p.getByText(group).waitFor()
+      await p.getByRole('button', { name: `Actions for ${group}` }).click()
+      await p.getByRole('button', { name: 'Edit' }).click()
+      await p.getByLabel('Members can send as the group').check()
+      await sound(p, 'a group')
+      await p.getByRole('dialog').getByRole('button', { name: 'Save' }).click()
+      await until('its members can send as it', async () => (await box.get()).send_as.includes(group))
+      await p.getByRole('button', { name: `Actions for ${group}` }).click()
+      await p.getByRole('button', { name: 'Delete' }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Delete' }).click()
+      await p.getByRole('main').getByText(group).waitFor({ state: 'detached' })
+    })
+
+    walk('a member is limited to a mailbox, and sees it alone', async (t) => {
+      const box = await person(1), email = unique('limited') + '@people.test'
+      const p = await page(t, { phone: small })
+      await p.open('/team')
+      await p.getByRole('button', { name: 'Invite' }).click()
+      const dialog = p.getByRole('dialog')
+      await dialog.getByLabel('Email').fill(email)
+      await dialog.getByLabel('Mailboxes', { exact: true }).selectOption('some')
+      await dialog.getByRole('button', { name: 'Add a mailbox' }).click()
+      await p.getByRole('combobox', { name: 'Search mailboxes' }).fill(box.username)
+      await p.keyboard.press('Enter')
+      await dialog.getByRole('button', { name: `Remove ${box.email}` }).waitFor()
+      await sound(p, 'an invitation with a limit')
+      await dialog.getByRole('button', { name: 'Invite' }).click()
+      await dialog.getByText(`They can read and send the mail of ${box.email}, and no other mail.`).waitFor()
+      const link = new URL((await dialog.locator('pre').textContent()).trim())
+
+      const q = await page(t, { as: null, phone: small })
+      await q.open('/welcome' + link.search)
+      await q.getByLabel('Password').fill('a sentence that nobody guesses')
+      await q.getByRole('button', { name: 'Save and sign in' }).click()
+      await q.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
+      await sound(q, 'the overview of a limited member')
+      assert.equal(await q.getByRole('link', { name: 'Webhooks' }).count(), 0)
+      await q.open('/inbox')
+      await row(q, 'Letter 1').waitFor()
+      assert.equal(await q.locator('.inbox-row').count(), 1)
+      await q.open('/mailboxes')
+      await q.getByRole('link', { name: box.email }).waitFor()
+      await q.open('/webhooks')
+      await q.getByRole('heading', { level: 1, name: 'Your role can’t' }).waitFor()
     })
   }
 })

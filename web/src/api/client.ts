@@ -27,6 +27,8 @@ export type Output<O extends Operation> = Listed<Success<Answers<O>>>
 
 export interface Session {
   kind: 'team' | 'mailbox'
+  /** A member who sees some mailboxes alone. */
+  limited: boolean
   /** Who is signed in; for the person of a mailbox, the mailbox. */
   user: {
     id: string; name: string; email: string; role: 'owner' | 'admin' | 'member' | 'person'
@@ -90,7 +92,7 @@ export class ApiError extends Error {
 /** Tells whether the signed-in user's role lets them use the operation; the server refuses it as well. */
 export function can(operation: Operation): boolean {
   const s = session.value
-  return !!s && operations[operation][3].includes(s.user.role[0]!)
+  return !!s && operations[operation][3].includes(s.limited ? 'l' : s.user.role[0]!)
 }
 
 /** Calls one operation of /v1. */

@@ -7,7 +7,7 @@ import { Button, Empty, LinkButton, LongList } from '../../ui'
 import { gone, keyOf, mark, markJunk, markMany, moveTo, remove, type Change, type Message } from './actions'
 import { composeNew, replyTo, type Way } from './compose/draft'
 import { Dock } from './compose/dock'
-import { clearFilters, filters, isFiltered, placeOf } from './filters'
+import { clearFilters, filters, isFiltered, placeOf, setFilter } from './filters'
 import { folderInView, nameOfFolder, roleOf } from './folders'
 import { Bulk, Head, UniversalNotice } from './head'
 import { Help, useKeys } from './keys'
@@ -177,7 +177,7 @@ const emptied: Record<string, string> = {
 }
 
 function Nothing() {
-  if (isFiltered()) return <Empty icon="search" title="No results" action={<Button onClick={clearFilters}>Clear filters</Button>}>No messages match. Try fewer words or another mailbox.</Empty>
+  if (isFiltered()) return <Empty icon="search" title="No results" action={<span class="row">{params.value.get('q') && folderInView() !== 'all' && <Button onClick={() => setFilter({ folder: 'all' })}>Search all mail</Button>}<Button onClick={clearFilters}>Clear filters</Button></span>}>No messages match. Try fewer words or another mailbox.</Empty>
   if (folderInView() !== 'inbox' || person()) return <Empty icon="inbox" title={folderInView() === 'inbox' ? 'No mail yet' : `Nothing in ${nameOfFolder(folderInView())}`}>{emptied[folderInView()]}</Empty>
   return (
     <Empty icon="inbox" title="No mail yet" action={<LinkButton href="/mailboxes">View mailboxes</LinkButton>}>

@@ -1,5 +1,5 @@
 import type { Schemas } from '../../api/client'
-import { session } from '../../api/client'
+import { can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Badge, Bar, bytes, Card, Chart, count, Empty, LinkButton, Page, plural, Show, Stat, type Tone } from '../../ui'
 import { deed } from '../jobs/words'
@@ -16,7 +16,7 @@ export function Overview() {
       <Attention usage={usage.data} />
       <Show of={usage} lines={8}>{(u) => <Traffic usage={u} />}</Show>
       <div class="overview-columns">
-        <div class="stack"><Jobs /><Endpoints /></div>
+        <div class="stack"><Jobs />{can('list_webhooks') && <Endpoints />}</div>
         <div class="stack"><Health />{usage.data && <Storage usage={usage.data} />}</div>
       </div>
     </Page>

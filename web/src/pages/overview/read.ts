@@ -1,5 +1,5 @@
 // What the overview knows of the whole account.
-import { call, type Schemas } from '../../api/client'
+import { call, can, type Schemas } from '../../api/client'
 import { useQuery, useRead } from '../../api/query'
 
 export { useFleet as useDomains } from '../domains/fleet'
@@ -24,7 +24,7 @@ export function useEndpoints() {
       const lastGood = ended.findIndex((d) => d.outcome === 'success') // newest first
       return { webhook, tried: ended.length, succeeded: ended.filter((d) => d.outcome === 'success').length, failing: lastGood < 0 ? ended.length : lastGood }
     }))
-  }, { kinds: ['webhook', 'delivery'], pause: 15_000 })
+  }, { kinds: ['webhook', 'delivery'], pause: 15_000, when: can('list_webhooks') })
 }
 
 /** Jobs that failed within the last day. */
