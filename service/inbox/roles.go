@@ -75,6 +75,15 @@ func ofRole(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, error) {
 	return f, err
 }
 
+// SentFolder gives the id of the folder of sent mail, which is made where the mailbox has none.
+func (s *Service) SentFolder(tx *store.Tx, mb *store.Mailbox) (uint32, error) {
+	f, err := ofRole(tx, mb, roleSent)
+	if err != nil {
+		return 0, err
+	}
+	return f.ID, nil
+}
+
 // foldersToList gives the folders of a mailbox that a list is of: the one that a request names, or
 // all but Junk and Trash.
 func foldersToList(tx *store.Tx, mb *store.Mailbox, name string) ([]*Folder, error) {

@@ -139,7 +139,7 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 }
 
 func (s *Service) fileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error {
-	folder, err := sentFolder(tx, mb.Num)
+	folder, err := s.inbox.SentFolder(tx, mb)
 	if err != nil {
 		return err
 	}

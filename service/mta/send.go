@@ -475,24 +475,3 @@ func validMessageID(text string) bool {
 	}
 	return !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>(),;:"\`, r) })
 }
-
-func sentFolder(tx *store.Tx, mailbox uint32) (uint32, error) {
-	folders, err := tx.Folders(mailbox)
-	if err != nil {
-		return 0, err
-	}
-	for _, f := range folders {
-		if f.SpecialUse == `\Sent` {
-			return f.ID, nil
-		}
-	}
-	f, err := tx.FolderByName(mailbox, "Sent")
-	if core.IsGone(err) {
-		f = &store.Folder{Mailbox: mailbox, Name: "Sent", SpecialUse: `\Sent`, Subscribed: true}
-		err = tx.CreateFolder(f)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return f.ID, nil
-}
