@@ -37,7 +37,7 @@ export function ComposeForm({ draft: key, onSent, onDiscard }: Props) {
       const draft = draftOf(key)
       const { sent, until } = await post(draft)
       rememberSender(draft.from.email)
-      void forgetSaved(draft)
+      if (draft.saved && draft.saved.user_id !== draft.from.user_id) void forgetSaved(draft) // of the mailbox before
       discard(key)
       onSent({ ...sent, subject: draft.subject, until, draft: { ...draft, saved: undefined } })
     } catch (e) {
@@ -238,7 +238,7 @@ function check(d: Draft): Wrong {
 
 const undoFor = 10_000 // ms in which a message that was sent can be taken back
 
-interface Unsure { key: string; send_at: number }
+interface Unsure { key: string; send_at: number; uid?: string }
 
 const unsure = new WeakMap<Draft, Unsure>() // drafts that may have been sent, though no answer came: what they were sent with
 
@@ -250,8 +250,10 @@ async function post(d: Draft): Promise<{ sent: Schemas['EmailQueued']; until: nu
   }
   unsure.set(d, with_)
   try {
-    const body = await bodyOf(d)
-    const sent = await callOnce(with_.key, 'send_email', { user_id: d.from.user_id, ...body, to: body.to ?? [], send_at: new Date(with_.send_at).toISOString() })
+    const user_id = d.from.user_id, body = { ...(await bodyOf(d)), send_at: new Date(with_.send_at).toISOString() }
+    if (d.saved?.user_id === user_id) with_.uid ??= (await call('update_draft', { user_id, message_id: d.saved.uid, ...body }).catch((error) => { if (error.status !== 404) throw error }))?.uid
+    const sent = with_.uid ? await callOnce(with_.key, 'send_draft', { user_id, message_id: with_.uid }) // it leaves Drafts as it is sent
+      : await callOnce(with_.key, 'send_email', { user_id, ...body, to: body.to ?? [] })
     return { sent, until: d.send_at ? 0 : with_.send_at }
   } catch (error) {
     if (!(error instanceof ApiError) || (error.status > 0 && error.status < 500 && error.code !== 'idempotency_in_progress')) unsure.delete(d)
