@@ -124,17 +124,17 @@ func TestGroupUnderKills(t *testing.T) {
 			var page struct {
 				Data       []struct{ Subject string }
 				Pagination struct {
-					NextCursor *string `json:"next_cursor"`
+					Cursor *string `json:"cursor"`
 				}
 			}
 			i.want(200, "GET", "/v1/email-users/"+box+"/inbox?limit=100"+cursor, nil, &page)
 			for _, m := range page.Data {
 				held[m.Subject]++
 			}
-			if page.Pagination.NextCursor == nil {
+			if page.Pagination.Cursor == nil {
 				break
 			}
-			cursor = "&cursor=" + *page.Pagination.NextCursor
+			cursor = "&cursor=" + *page.Pagination.Cursor
 		}
 		for subject := range acknowledged {
 			if held[subject] != 1 {

@@ -18,7 +18,7 @@ import (
 // nothing, send, mark or fetch.
 var notAudited = []string{
 	"search_domains_bulk", "check_provider", "generate_names", "create_draft", "update_draft", "send_draft", "send_email", "send_email_batch", "preview_message_template", "retry_message", "mark_message", "mark_inbox_message",
-	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "unsubscribe_message", "answer_invitation", "refresh_email_user_inbox", "refresh_inbox",
+	"bulk_mark_messages", "bulk_move_messages", "update_me", "change_my_password", "unsubscribe_message", "answer_invitation", "test_rules", "refresh_email_user_inbox", "refresh_inbox",
 }
 
 // changes has a request that takes effect for every other operation, in the order in which they are
@@ -80,6 +80,11 @@ var changes = []struct {
 	{"create_group", "POST", "/v1/groups", `{"email":"sales@boxes.test","members":[{"email":"ann@boxes.test"}]}`, "group sales@boxes.test", "email members"},
 	{"update_group", "PATCH", "/v1/groups/{create_group}", `{"name":"not in the log"}`, "group sales@boxes.test", "name"},
 	{"delete_group", "DELETE", "/v1/groups/{create_group}", "", "group sales@boxes.test", ""},
+	{"create_rule", "POST", "/v1/email-users/{ann}/rules", `{"name":"Spring","actions":[{"type":"mark_read"}]}`, "rule Spring", "name actions"},
+	{"update_rule", "PATCH", "/v1/email-users/{ann}/rules/{create_rule}", `{"enabled":false}`, "rule Spring", "enabled"},
+	{"delete_rule", "DELETE", "/v1/email-users/{ann}/rules/{create_rule}", "", "rule Spring", ""},
+	{"set_vacation", "PUT", "/v1/email-users/{ann}/vacation", `{"enabled":false}`, "email_user ann@boxes.test", "enabled"},
+	{"delete_vacation", "DELETE", "/v1/email-users/{ann}/vacation", "", "email_user ann@boxes.test", ""},
 	{"create_recovery_link", "POST", "/v1/email-users/{ann}/recovery-link", "", "email_user ann@boxes.test", ""},
 	{"create_credential", "POST", "/v1/email-users/{ann}/credentials", `{"name":"Phone"}`, "credential Phone", "name"},
 	{"delete_credential", "DELETE", "/v1/email-users/{ann}/credentials/{create_credential}", "", "credential Phone", ""},

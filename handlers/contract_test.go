@@ -88,9 +88,12 @@ const (
 	suppressionShape = "email reason(bounce|complaint|manual) message_id|null created_at"
 	auditShape       = `id action actor{type(user|token|mailbox|operator|system),id|null,name} via(api|mcp|dashboard|command) ip|null target{type,id,name}|null fields[] count
 		request_id|null created_at`
+	ruleShape = `id name enabled position match(all|any) conditions[{field,op,value|null,header?,not?}]
+		actions[{type,value|null}] created_at updated_at`
+	vacationShape = "enabled subject|null text from|null starts_at|null ends_at|null"
 	domainEvent   = "domain_id domain status dns_provider source job_id|null "
 	userEvent     = "user_id email username domain domain_id name "
-	receivedEvent = `user_id mailbox recipient sender sender_name from to[] cc[] subject message_id in_reply_to|null references[] thread_id uid
+	receivedEvent = `user_id mailbox recipient sender sender_name from to[] cc[] subject message_id in_reply_to|null references[] thread_id folder uid
 		received_at has_attachments size is_auto_reply to_count cc_count references_count original_message_id|null`
 	failedEvent = "domain_id domain issues[{code,purpose,type,host,expected,actual|null,message}] failing_since checked_at"
 )
@@ -150,6 +153,14 @@ var answers = []struct {
 	{"GET", "/v1/inbox", "", 200, long(messageShape) + " synced_at|null"},
 	{"GET", "/v1/email-users/{ann}/inbox/1", "", 200, detailShape},
 	{"GET", "/v1/inbox/1?mailbox=ann@boxes.test", "", 200, detailShape},
+	{"POST", "/v1/email-users/{ann}/rules", `{"name":"Far","conditions":[{"field":"from","op":"contains","value":"far"},{"field":"size","op":"above","value":1},{"field":"header","op":"exists","header":"X-Far","not":true}],"actions":[{"type":"move","value":"archive"}]}`, 201, ruleShape},
+	{"GET", "/v1/email-users/{ann}/rules", "", 200, "data[{" + ruleShape + "}] count"},
+	{"POST", "/v1/email-users/{ann}/rules/test", `{"message_id":"1"}`, 200, "matched[] actions[{rule_id,type,value|null}] folder|null copies[] flags[] skipped[]"},
+	{"PATCH", "/v1/email-users/{ann}/rules/{rule}", `{"enabled":false}`, 200, ruleShape},
+	{"DELETE", "/v1/email-users/{ann}/rules/{rule}", "", 200, "message id"},
+	{"GET", "/v1/email-users/{ann}/vacation", "", 200, vacationShape},
+	{"PUT", "/v1/email-users/{ann}/vacation", `{"enabled":true,"text":"Away.","ends_at":"2036-01-02T00:00:00Z"}`, 200, vacationShape},
+	{"DELETE", "/v1/email-users/{ann}/vacation", "", 200, "message user_id"},
 	{"PATCH", "/v1/email-users/{ann}/inbox/1", `{"is_read":true}`, 200, markedShape},
 	{"PATCH", "/v1/inbox/1?mailbox=ann@boxes.test", `{"read":false}`, 200, markedShape},
 	{"PATCH", "/v1/inbox/1?mailbox=ann@boxes.test", `{"is_flagged":true}`, 200, markedShape},
@@ -191,6 +202,7 @@ var answers = []struct {
 	{"GET", "/v1/events?type=email_user.created", "", 200, eventList(userEvent + "created_at")},
 	{"GET", "/v1/events?type=email_user.deleted", "", 200, eventList(userEvent + "deleted_at")},
 	{"GET", "/v1/events?type=email.received", "", 200, eventList(receivedEvent)},
+	{"GET", "/v1/events?type=email.rule_matched", "", 200, eventList("rule_id rule_name value|null " + receivedEvent)},
 	{"GET", "/v1/events?type=test.ping", "", 200, eventList("webhook_id message sent_at")},
 	{"GET", "/v1/events?event_id={ping}", "", 200, eventList("webhook_id message sent_at")},
 	{"GET", "/v1/events?event_id=evt_none", "", 200, "data[] pagination{cursor|null,has_more,count(0),limit}"},
@@ -215,7 +227,7 @@ func TestAnswersHaveTheContractsFields(t *testing.T) {
 		switch id := r.text("id"); {
 		case a.method == "POST" && a.path == "/v1/webhooks":
 			ids["hook"] = id
-		case strings.HasSuffix(a.path, "/test"):
+		case strings.HasSuffix(a.path, "{hook}/test"):
 			ids["ping"] = r.text("event_id")
 			b.until("/v1/webhooks/"+ids["hook"]+"/deliveries", "pagination.count", "1")
 		case a.path == "/v1/messages":
@@ -248,6 +260,9 @@ func newContractWorld(t *testing.T) (*sandbox, map[string]string) {
 			"--b\n\nhello\n--b\nContent-Disposition: attachment; filename=a.txt\n\nfile\n--b--\n", mail{})
 	}
 	b.Map(t, b.Owner.AccountID, "<one@boxes.test>", "<two@far.test>")
+	for _, name := range []string{"ben", "ann"} {
+		ids["rule"] = b.post("/v1/email-users/"+ids[name]+"/rules", `{"name":"Tell","actions":[{"type":"webhook","value":"arrived"}]}`).is(201).text("id")
+	}
 	b.patch("/v1/domains/"+ids["builtin"], `{"catch_all":"ben@boxes.test"}`).is(200)
 	for _, file := range []string{servicetest.DMARCFile, servicetest.TLSFile} {
 		for _, id := range []string{"one", "two"} {
@@ -370,7 +385,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		search_domains_bulk suggest_domains check_provider list_custom_dns_records list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
-		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders suggest_addresses get_me`},
+		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders suggest_addresses list_rules test_rules get_vacation get_me`},
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
 		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages bulk_mark_messages mark_inbox_message delete_inbox_message
 		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template
@@ -379,7 +394,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
 		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages create_group update_group delete_group
-		create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link`},
+		create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link create_rule update_rule delete_rule set_vacation delete_vacation`},
 	{"read", "owner", "get_health"}, // of the first account alone
 	{"read", "owner admin", "list_audit list_credentials list_smtp_credentials"},
 	{"write", "mailbox", "update_me change_my_password"},

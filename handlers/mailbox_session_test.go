@@ -9,7 +9,7 @@ import (
 )
 
 // ofMailboxes are the operations that the person of a mailbox may call, as the contract has them.
-const ofMailboxes = `suggest_addresses unsubscribe_message answer_invitation create_draft update_draft send_draft list_folders create_folder update_folder delete_folder bulk_move_messages list_credentials create_credential delete_credential
+const ofMailboxes = `list_rules create_rule update_rule delete_rule test_rules get_vacation set_vacation delete_vacation suggest_addresses unsubscribe_message answer_invitation create_draft update_draft send_draft list_folders create_folder update_folder delete_folder bulk_move_messages list_credentials create_credential delete_credential
 	get_me update_me change_my_password send_email_batch update_scheduled_message import_messages export_messages
 	get_email_user list_email_user_inbox refresh_email_user_inbox get_message get_message_raw get_message_attachment mark_message delete_message
 	list_inbox get_inbox_message mark_inbox_message delete_inbox_message bulk_mark_messages bulk_delete_messages send_email list_messages get_sent_message
@@ -52,7 +52,7 @@ func TestMailboxSession(t *testing.T) {
 	other := regexp.MustCompile(`\{\w+\}`)
 	allowed := strings.Fields(ofMailboxes)
 	bodies := map[string]string{
-		"answer_invitation": `{"answer":"accepted"}`, "create_draft": `{"subject":"s"}`, "update_draft": `{"subject":"s"}`,
+		"answer_invitation": `{"answer":"accepted"}`, "create_draft": `{"subject":"s"}`, "create_rule": `{"name":"x","actions":[{"type":"stop"}]}`, "update_rule": `{"name":"x"}`, "test_rules": `{"message_id":"1"}`, "set_vacation": `{"enabled":false}`, "update_draft": `{"subject":"s"}`,
 		"send_email": `{"to":"x@far.test","subject":"s","text":"t"}`, "send_email_batch": `{"messages":[{"to":"x@far.test","subject":"s","text":"t"}]}`,
 		"create_folder": `{"name":"x"}`, "update_folder": `{"name":"x"}`, "create_credential": `{"name":"x"}`, "mark_message": `{"is_read":true}`, "mark_inbox_message": `{"is_read":true}`,
 		"export_messages": `{"format":"mbox"}`, "update_scheduled_message": `{"send_at":"` + soon(1) + `"}`,

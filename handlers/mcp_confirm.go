@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/rules"
 )
 
 // An intent is what a call would do, in words that follow "This would", and what it would cost.
@@ -184,6 +185,35 @@ func (i intents) createCredential(ctx context.Context, who core.Actor, in mailbo
 		return nil, err
 	}
 	return would("make a password with which a program reads and sends all mail of %s", mb.Email)
+}
+
+func (i intents) createRule(ctx context.Context, who core.Actor, in rules.CreateRuleIn) (*intent, error) {
+	return i.ruleForwards(ctx, who, in.UserID, in.Actions)
+}
+
+func (i intents) updateRule(ctx context.Context, who core.Actor, in rules.UpdateRuleIn) (*intent, error) {
+	if in.Actions == nil {
+		return nil, nil
+	}
+	return i.ruleForwards(ctx, who, in.UserID, *in.Actions)
+}
+
+// ruleForwards asks about a rule that sends mail to somebody.
+func (i intents) ruleForwards(ctx context.Context, who core.Actor, userID string, actions []rules.Action) (*intent, error) {
+	for _, a := range actions {
+		if a.Value == nil || a.Type != "forward" && a.Type != "reply" {
+			continue
+		}
+		mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: userID})
+		if err != nil {
+			return nil, err
+		}
+		if a.Type == "reply" {
+			return would("answer mail that comes to %s automatically", mb.Email)
+		}
+		return would("forward mail that comes to %s to %s", mb.Email, *a.Value)
+	}
+	return nil, nil
 }
 
 func (i intents) createRecoveryLink(ctx context.Context, who core.Actor, in core.EmailUserIn) (*intent, error) {

@@ -68,6 +68,8 @@ var confirmTexts = map[string]string{
 	"update_group":            "A member elsewhere",
 	"create_credential":       "It",
 	"create_recovery_link":    "It",
+	"create_rule":             "A forward or a reply",
+	"update_rule":             "A forward or a reply",
 	"update_me":               "A forward_to",
 	"create_smtp_credential":  "It",
 	"delete_domain":           "It",

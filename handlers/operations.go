@@ -126,6 +126,16 @@ func operations(s *service.Service) []op {
 		{name: "create_smtp_credential", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateSMTPCredential), confirm: askFirst(i.createSMTPCredential)},
 		{name: "delete_smtp_credential", method: "DELETE", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteSMTPCredential)},
 
+		// What a mailbox does with mail by itself.
+		{name: "list_rules", method: "GET", path: "/v1/email-users/{user_id}/rules", status: 200, scope: "read", roles: people, call: with(s.ListRules)},
+		{name: "create_rule", method: "POST", path: "/v1/email-users/{user_id}/rules", status: 201, scope: "write", roles: holders, call: with(s.CreateRule), strict: true, confirm: askFirst(i.createRule)},
+		{name: "update_rule", method: "PATCH", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.UpdateRule), strict: true, confirm: askFirst(i.updateRule)},
+		{name: "delete_rule", method: "DELETE", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteRule)},
+		{name: "test_rules", method: "POST", path: "/v1/email-users/{user_id}/rules/test", status: 200, scope: "read", roles: people, call: with(s.TestRules), strict: true},
+		{name: "get_vacation", method: "GET", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "read", roles: people, call: with(s.GetVacation)},
+		{name: "set_vacation", method: "PUT", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.SetVacation), strict: true},
+		{name: "delete_vacation", method: "DELETE", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.DeleteVacation)},
+
 		// Groups of mailboxes and addresses elsewhere.
 		{name: "list_groups", method: "GET", path: "/v1/groups", status: 200, scope: "read", roles: everyone, call: with(s.ListGroups)},
 		{name: "create_group", method: "POST", path: "/v1/groups", status: 201, scope: "write", roles: managers, call: with(s.CreateGroup), confirm: askFirst(i.createGroup)},

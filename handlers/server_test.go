@@ -221,7 +221,7 @@ func TestHealth(t *testing.T) {
 
 // TestTableIsSound finds rows that cannot be routed to, named or permitted.
 func TestTableIsSound(t *testing.T) {
-	odd := []string{"get_webhook_secret", "generate_names", "search_domains_bulk", "check_provider", "preview_message_template"}
+	odd := []string{"get_webhook_secret", "generate_names", "search_domains_bulk", "check_provider", "preview_message_template", "test_rules"}
 	names := map[string]bool{}
 	for _, o := range operations(&service.Service{}) {
 		if names[o.name] != o.alias {
@@ -339,6 +339,14 @@ GET /v1/email-users/{user_id}/folders list_folders
 GET /v1/email-users/{user_id}/addresses suggest_addresses
 POST /v1/email-users/{user_id}/inbox/{message_id}/unsubscribe unsubscribe_message
 POST /v1/email-users/{user_id}/inbox/{message_id}/invitation answer_invitation
+GET /v1/email-users/{user_id}/rules list_rules
+POST /v1/email-users/{user_id}/rules create_rule
+PATCH /v1/email-users/{user_id}/rules/{rule_id} update_rule
+DELETE /v1/email-users/{user_id}/rules/{rule_id} delete_rule
+POST /v1/email-users/{user_id}/rules/test test_rules
+GET /v1/email-users/{user_id}/vacation get_vacation
+PUT /v1/email-users/{user_id}/vacation set_vacation
+DELETE /v1/email-users/{user_id}/vacation delete_vacation
 POST /v1/email-users/{user_id}/recovery-link create_recovery_link
 POST /v1/email-users/{user_id}/drafts create_draft
 PUT /v1/email-users/{user_id}/drafts/{message_id} update_draft

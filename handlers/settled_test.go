@@ -171,6 +171,7 @@ func TestNullInAPatch(t *testing.T) {
 	paths["update_scheduled_message"] = "/v1/messages/" + b.post("/v1/email-users/"+ann+"/inbox/send", `{"to":"x@far.test","subject":"s","text":"t","send_at":"`+soon(24)+`"}`).is(200).text("recipients.0.id")
 	paths["update_folder"] = "/v1/email-users/" + ann + "/folders/" + b.post("/v1/email-users/"+ann+"/folders", `{"name":"Work"}`).is(201).text("id")
 	paths["update_group"] = "/v1/groups/" + b.post("/v1/groups", `{"email":"sales@boxes.test","members":[{"email":"ann@boxes.test"}]}`).is(201).text("id")
+	paths["update_rule"] = "/v1/email-users/" + ann + "/rules/" + b.post("/v1/email-users/"+ann+"/rules", `{"name":"r","actions":[{"type":"stop"}]}`).is(201).text("id")
 	nullable := map[string]bool{
 		"update_email_user.signature": true, "update_email_user.recovery_email": true, "update_group.name": true,
 		"update_domain.catch_all": true, "update_domain.notes": true, "update_domain.relay": true, "update_webhook.description": true,

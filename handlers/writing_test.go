@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/emersion/go-msgauth/dkim"
 
@@ -181,6 +182,7 @@ func TestThreadsOfAList(t *testing.T) {
 	ann, bob := "/v1/email-users/"+b.box("ann")+"/inbox", "/v1/email-users/"+b.box("bob")+"/inbox"
 	send := func(from, to, id, answers string) {
 		t.Helper()
+		time.Sleep(2 * time.Millisecond) // two messages of one millisecond are in no order of time
 		body := `{"to":"` + to + `","subject":"Re: ` + id + `","text":"t","message_id":"<` + id + `@boxes.test>"`
 		if answers != "" {
 			body += `,"in_reply_to":"<` + answers + `@boxes.test>"`

@@ -15,6 +15,7 @@ func EventTypes() []events.EventType {
 	return []events.EventType{
 		{Name: events.EventMessageRelayed, About: "A message went out through a relay, which gave it a Message-ID of its own; one event for each recipient.", Data: mta.RelayedData{}},
 		{Name: events.EventEmailReceived, About: "A message came into a mailbox. Warm-up mail makes no event.", Data: inbox.ReceivedData{}},
+		{Name: events.EventRuleMatched, About: "A rule of a mailbox with the action webhook was about a message that came in.", Data: inbox.RuleMatchedData{}},
 		{Name: events.EventEmailDelivered, About: "The recipient's own mail server accepted a message. Mail through a relay and mail to mailboxes here makes no such event.", Data: mta.DeliveredData{}},
 		{Name: events.EventEmailDelayed, About: "The recipient's own mail server did not take a message yet, and it is tried again: once at first, then once a day.", Data: mta.DelayedData{}},
 		{Name: events.EventEmailBounced, About: "A sent message bounced, at once or after another server had taken it.", Data: mta.BouncedData{}},

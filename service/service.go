@@ -10,6 +10,7 @@
 //   - certs: TLS certificates.
 //   - mailboxes: making mailboxes, and the log-ins of mail clients.
 //   - inbox: messages, folders, threads, searches, quotas, mailboxes on other servers.
+//   - rules: what mailboxes do with mail by themselves.
 //   - mta: mail on its way: receiving, spam, sending, retries, bounces, suppressions.
 //   - reputation: how much is sent by whom, and the limits of that.
 //   - templates: texts with variables that messages are made of.
@@ -39,6 +40,7 @@ import (
 	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/service/rules"
 	"github.com/mailstead/mailstead/service/templates"
 	"github.com/mailstead/mailstead/store"
 )
@@ -56,6 +58,7 @@ type (
 	templatesRoom = templates.Service
 
 	reputationRoom = reputation.Service
+	rulesRoom      = rules.Service
 )
 
 // A Service has the operations of all rooms.
@@ -73,6 +76,7 @@ type Service struct {
 	*templatesRoom
 
 	*reputationRoom
+	*rulesRoom
 
 	feeds *feeds
 }
@@ -123,7 +127,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	s := &Service{
 		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
 		templatesRoom:  templates.New(c),
-		reputationRoom: p, feeds: newFeeds(st),
+		reputationRoom: p, rulesRoom: rules.New(c, i), feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
 		q.Handle(k)

@@ -248,6 +248,11 @@
 //	submission               sub_… → Submission
 //	pending_rcpt             submission → PendingRcpts
 //	arrival                  arr_… → Arrival
+//	rule                     rule_… → Rule
+//	rule.mailbox             mailbox
+//	vacation                 mailbox → Vacation
+//	auto_reply               mailbox, ".", digest of vacation or rule, version, sender → AutoReply
+//	auto_reply.time          expires
 //	message_template         mtl_… → MessageTemplate
 //	message_template.account  account
 //	batch                    bat_… → Batch
@@ -376,6 +381,9 @@
 //	submission         until every recipient has an outcome
 //	pending_rcpt       until every recipient has its row
 //	arrival            until it is filed, or a report of it was sent
+//	rule               people make and delete them; with their mailbox
+//	vacation           likewise
+//	auto_reply         after seven days
 //	message_template   people make and delete them
 //	batch              until it is sent
 //	batch_item         as long as its batch

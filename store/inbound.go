@@ -115,7 +115,8 @@ type Arrival struct {
 	Placed     map[string]bool `json:",omitempty"` // where it is, so that two addresses of one mailbox are one copy
 	Tries      int             `json:",omitzero"`  // turns that left somebody for later
 	ReceivedAt time.Time       `json:",omitzero"`
-	RequireTLS bool            `json:",omitzero"` // it came with REQUIRETLS, and goes on with it
+	RequireTLS bool            `json:",omitzero"`  // it came with REQUIRETLS, and goes on with it
+	Decisions  []byte          `json:",omitempty"` // what its mailboxes do with it by themselves, JSON
 }
 
 // A RefusedRcpt is a recipient that was accepted and could then not be served, with the answer that

@@ -216,6 +216,7 @@ var errorCodes = []errorCode{
 	{403, "domain_limit_exceeded", "the account would exceed its limit of domains"},
 	{403, "email_user_limit_exceeded", "the limit of mailboxes is reached"},
 	{403, "credential_limit_reached", "the mailbox or domain has as many passwords as it may"},
+	{403, "rule_limit_reached", "the mailbox has as many rules as it may"},
 	{403, "webhook_limit_reached", "the account has reached its limit of endpoints"},
 	{403, "owner_protected", "the account's owner cannot be changed or deleted"},
 	{403, "user_not_in_account", "the team user belongs to another account"},

@@ -24,6 +24,7 @@ var groups = []tag{
 	{"Me", "Who asks, and one's own mailbox."},
 	{"Folders", "Folders of mailboxes. Programs see the same ones over IMAP."},
 	{"Credentials", "Passwords for devices and programs, beside a mailbox's own, and those that send for a domain."},
+	{"Rules", "What mailboxes do with mail by themselves: rules, and an automatic reply."},
 	{"Groups", "Addresses whose mail goes to several members."},
 	{"Message templates", "Texts with variables that messages are made of."},
 	{"Inbox", "Reading, sending and deleting mail."},
@@ -164,6 +165,15 @@ var operationTexts = map[string]operationText{
 	"list_smtp_credentials":  {group: "Credentials", summary: "List the passwords of a domain"},
 	"create_smtp_credential": {group: "Credentials", summary: "Create a password that sends for a domain", text: "A program that logs in to submission with it may send as any address of the domain, within the domain's limits. The user name is the credential's id. The answer has `password` this once.", errors: "credential_limit_reached domain_busy", show: "name"},
 	"delete_smtp_credential": {group: "Credentials", summary: "Revoke a password of a domain", text: "What is connected with it is cut off within a second."},
+
+	"list_rules":      {group: "Rules", summary: "List the rules of a mailbox", text: "By position, which is the order in which they are looked at."},
+	"create_rule":     {group: "Rules", summary: "Create a rule", text: "It is about mail that arrives from now on. Every enabled rule whose conditions fit acts, until one has `stop`; the first `move`, `discard` or `reject` decides where the message lies.", errors: "rule_limit_reached too_many_items", show: "name conditions actions"},
+	"update_rule":     {group: "Rules", summary: "Change a rule", text: "`conditions` and `actions` replace the lists.", errors: "too_many_items nothing_to_update", show: "enabled"},
+	"delete_rule":     {group: "Rules", summary: "Delete a rule"},
+	"test_rules":      {group: "Rules", summary: "Say what the rules would do with a message", text: "Of a message that is in the mailbox. Nothing is done. `folder` is null where it would be discarded or rejected.", show: "message_id"},
+	"get_vacation":    {group: "Rules", summary: "Show the automatic reply of a mailbox"},
+	"set_vacation":    {group: "Rules", summary: "Set the automatic reply of a mailbox", text: "It goes once in seven days to each sender, and not to lists, machines and mail that does not name the mailbox (RFC 3834). A new text begins anew.", show: "enabled text"},
+	"delete_vacation": {group: "Rules", summary: "Delete the automatic reply of a mailbox"},
 
 	"list_groups":  {group: "Groups", summary: "List the groups"},
 	"create_group": {group: "Groups", summary: "Create a group", text: "Mail to its address is filed once for each member here, and sent on to members elsewhere. A member is a mailbox by its `user_id`, or an `email`: of a mailbox, an alias, another group, or elsewhere.", errors: "group_loop email_user_exists domain_not_ready", show: "email name members send_as"},

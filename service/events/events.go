@@ -55,6 +55,7 @@ func (s *Service) Close() { s.poster.Close() }
 const (
 	EventMessageRelayed   = "message.relayed"
 	EventEmailReceived    = "email.received"
+	EventRuleMatched      = "email.rule_matched"
 	EventEmailDelivered   = "email.delivered"
 	EventEmailDelayed     = "email.delayed"
 	EventEmailBounced     = "email.bounced"

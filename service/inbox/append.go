@@ -44,7 +44,7 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 			return 0, nil, err
 		}
 		stored, size = append(stored, d), size+a.Body.Size()
-		filings[i] = Filing{Received: received, Flags: a.Flags, keywords: distinctKeywords(a.Keywords)}
+		filings[i] = Filing{Received: received, Flags: a.Flags, Keywords: distinctKeywords(a.Keywords)}
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, err := core.OpenMailbox(tx, u)

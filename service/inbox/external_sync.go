@@ -485,7 +485,7 @@ func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetched, arrived bo
 	}
 	flags, keywords := remoteFlags(c.row.Flags)
 	_, err = v.s.File(tx, mb, c.stored, Filing{
-		Folder: store.InboxID, UID: c.row.UID, Received: c.received, Flags: flags, keywords: keywords, Arrived: arrived,
+		Folder: store.InboxID, UID: c.row.UID, Received: c.received, Flags: flags, Keywords: keywords, Arrived: arrived,
 	})
 	return err == nil, err
 }

@@ -107,9 +107,10 @@ type Filing struct {
 	Folder   uint32
 	Received time.Time
 	Flags    store.Flags
-	keywords []string
+	Keywords []string
 	UID      uint32 // that another server gave; 0: the folder's next
 	Arrived  bool   // it came from somebody, rather than being put there by the mailbox's owner
+	Moved    bool   // a rule put it there
 
 	Recipient string // that the envelope named; "" where there was none
 }
@@ -123,7 +124,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	}
 	m := &store.Message{
 		Account: mb.AccountNum, Mailbox: mb.Num, Folder: f.Folder, Blob: d.Blob, Received: f.Received,
-		Flags: f.Flags, Keywords: f.keywords, Bits: d.bits, UID: f.UID,
+		Flags: f.Flags, Keywords: f.Keywords, Bits: d.bits, UID: f.UID,
 	}
 	add := tx.AddMessage
 	if f.UID != 0 {
@@ -157,23 +158,74 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if err := s.Count(tx, mb.AccountID, func(st *store.DayStat) { st.Received++ }); err != nil {
 		return nil, err
 	}
-	if m.Bits&store.BitWarmup != 0 || m.Folder != store.InboxID {
+	if m.Bits&store.BitWarmup != 0 || m.Folder != store.InboxID && !f.Moved {
 		return m, nil
 	}
+	data, err := receivedData(tx, mb, d, m, &meta)
+	if err == nil {
+		_, err = s.events.Emit(tx, mb.AccountID, events.EventEmailReceived, data)
+	}
+	return m, err
+}
+
+// receivedData is what is told of a message that has arrived; m is nil for one that is filed
+// nowhere.
+func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Message, meta *store.Meta) (ReceivedData, error) {
 	sum := d.Summary
 	refs := append([]string{}, sum.References...)
 	if over := len(refs) - eventReferences; over > 0 {
 		refs = append(refs[:1], refs[1+over:]...)
 	}
-	_, err = s.events.Emit(tx, mb.AccountID, events.EventEmailReceived, ReceivedData{
+	out := ReceivedData{
 		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
 		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
 		To: fewTexts(sum.To), ToCount: len(sum.To), CC: fewTexts(sum.Cc), CCCount: len(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
 		InReplyTo: core.OrNull(sum.InReplyTo), References: refs, ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
-		UID: core.UIDText(m.UID), ReceivedAt: core.Time{Time: m.Received}, HasAttachments: m.Bits&store.BitAttachments != 0,
-		Size: int64(m.Blob.Length), IsAutoReply: m.Bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
-	})
-	return m, err
+		ReceivedAt: core.Time{Time: tx.Now()}, HasAttachments: d.bits&store.BitAttachments != 0,
+		Size: int64(d.Blob.Length), IsAutoReply: d.bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
+	}
+	if m == nil {
+		return out, nil
+	}
+	out.UID, out.ReceivedAt, out.Folder = core.UIDText(m.UID), core.Time{Time: m.Received}, InboxName
+	if m.Folder != store.InboxID {
+		f, err := tx.Folder(mb.Num, m.Folder)
+		if err != nil {
+			return out, err
+		}
+		out.Folder = f.Name
+	}
+	return out, nil
+}
+
+// RuleMatchedData is the data of email.rule_matched: that of email.received, and the rule.
+type RuleMatchedData struct {
+	RuleID   string  `json:"rule_id" words:"ours"`
+	RuleName string  `json:"rule_name" words:"ours"`
+	Value    *string `json:"value" words:"ours"`
+	ReceivedData
+}
+
+// EmitRuleMatched tells that a rule of a mailbox was about a message that arrives; m is nil where
+// that is filed nowhere.
+func (s *Service) EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Message, recipient string, rule RuleMatchedData) error {
+	meta := d.Meta
+	if m != nil {
+		kept, err := tx.Meta(m.Mailbox, m.Folder, m.UID)
+		if err != nil {
+			return err
+		}
+		meta = *kept
+	} else if recipient != mb.Email {
+		meta.Recipient = recipient
+	}
+	data, err := receivedData(tx, mb, d, m, &meta)
+	if err != nil {
+		return err
+	}
+	rule.ReceivedData = data
+	_, err = s.events.Emit(tx, mb.AccountID, events.EventRuleMatched, rule)
+	return err
 }
 
 // soughtIDs is how many Message-IDs of a reply are looked for among what was sent.
@@ -232,6 +284,7 @@ type ReceivedData struct {
 	References        []string  `json:"references" words:"theirs"`
 	ReferencesCount   int       `json:"references_count"`
 	ThreadID          string    `json:"thread_id" words:"ours"`
+	Folder            string    `json:"folder" words:"theirs"`
 	UID               string    `json:"uid" words:"ours"`
 	ReceivedAt        core.Time `json:"received_at"`
 	HasAttachments    bool      `json:"has_attachments"`

@@ -196,11 +196,11 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 				for _, letter := range in[next].Flags {
 					filing.Flags |= importFlags[letter]
 					if letter == 'P' {
-						filing.keywords = []string{"$Forwarded"}
+						filing.Keywords = []string{"$Forwarded"}
 					}
 				}
-				if all := distinctKeywords(append(filing.keywords, in[next].Keywords...)); checkKeywords(all) == nil {
-					filing.keywords = all
+				if all := distinctKeywords(append(filing.Keywords, in[next].Keywords...)); checkKeywords(all) == nil {
+					filing.Keywords = all
 				}
 				if _, err := s.File(tx, mb, d, filing); err != nil {
 					return err

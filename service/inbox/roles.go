@@ -75,6 +75,55 @@ func ofRole(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, error) {
 	return f, err
 }
 
+// ValidFolder tells whether a name can be that of a folder: a role, or an IMAP name.
+func ValidFolder(name string) bool {
+	if name == "" || name == allMail {
+		return false
+	}
+	_, err := knownName(name)
+	return err == nil
+}
+
+// FolderName is the IMAP name of the folder that a role or a name leads to. A standard folder that
+// the mailbox does not have is made as it is needed; for another one this is the inbox.
+func FolderName(tx *store.Tx, mb *store.Mailbox, name string) (string, error) {
+	f, err := findFolder(tx, mb, name)
+	if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+		for _, r := range roles {
+			if r.name == name || r.folder == name {
+				return r.folder, nil
+			}
+		}
+		return InboxName, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return f.Name, nil
+}
+
+// FolderID is the id of the folder that FolderName gave, or of a role. It makes a standard folder
+// that is missing; of another one that is gone it is the inbox's.
+func FolderID(tx *store.Tx, mb *store.Mailbox, name string) (uint32, error) {
+	f, err := findFolder(tx, mb, name)
+	if e, ours := core.AsError(err); ours && e.Code == "not_found" {
+		f = &Folder{ID: store.InboxID}
+		for _, r := range roles {
+			if r.name == name || r.folder == name {
+				f, err = ofRole(tx, mb, r.name)
+				if err != nil {
+					return 0, err
+				}
+			}
+		}
+		return f.ID, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return f.ID, nil
+}
+
 // SentFolder gives the id of the folder of sent mail, which is made where the mailbox has none.
 func (s *Service) SentFolder(tx *store.Tx, mb *store.Mailbox) (uint32, error) {
 	f, err := ofRole(tx, mb, roleSent)

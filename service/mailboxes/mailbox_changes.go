@@ -312,7 +312,19 @@ func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 	if _, err := endPerson(tx, mb.ID, "", true); err != nil {
 		return err
 	}
+	if err := dropRules(tx, mb.ID); err != nil {
+		return err
+	}
 	return errors.Join(dropAddresses(tx, mb), dropCredentials(tx, store.CredentialsByMailbox, mb.ID), store.Mailboxes.Put(tx, mb))
+}
+
+// dropRules deletes what a mailbox does with mail by itself.
+func dropRules(tx *store.Tx, mailboxID string) error {
+	var ids []string
+	for _, r := range store.RulesByMailbox.Asc(tx, mailboxID, "") {
+		ids = append(ids, r.ID)
+	}
+	return errors.Join(core.DeleteAll(tx, store.Rules, ids), store.Vacations.Delete(tx, mailboxID))
 }
 
 // eraseMailboxes is the work of both kinds of jobs. Begun again after a crash it goes on where it

@@ -41,7 +41,8 @@ type acceptedEnvelope struct {
 	Authentic bool              `json:"authentic,omitempty"`
 	Count     *store.DMARCCount `json:"count,omitempty"` // for the report to the author's domain
 
-	RequireTLS bool `json:"require_tls,omitempty"`
+	RequireTLS bool      `json:"require_tls,omitempty"`
+	Decisions  decisions `json:"decisions,omitempty"`
 }
 
 // arrival is what has to be filed.
@@ -49,7 +50,7 @@ func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	return &store.Arrival{
 		Blob: blob, Sender: e.From, Genuine: e.Genuine, Junk: e.Junk, SPF: e.SPF, DKIM: e.DKIM, DMARC: e.DMARC,
 		From: e.Author, Authentic: e.Authentic, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
-		RequireTLS: e.RequireTLS,
+		RequireTLS: e.RequireTLS, Decisions: e.Decisions.text(),
 	}
 }
 
@@ -154,8 +155,21 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 		}
 	}()
 	var err error
-	if it.reserved, it.envelope.Places, err = s.reserve(in, h, stored); err != nil {
+	var places []*destination
+	if it.reserved, it.envelope.Places, places, err = s.reserve(in, h, stored); err != nil {
 		return err
+	}
+	automatic, err := s.automationsOf(in.From, it.envelope.Places, places, env.Junk)
+	if err != nil {
+		return err
+	}
+	if len(automatic) > 0 {
+		if it.envelope.Decisions, err = s.decide(ctx, automatic, stored, in.Body, in.Body.Size(), in.From); err != nil {
+			return err
+		}
+		if refused := it.envelope.Decisions.refusal(len(it.envelope.Places) == 1, automatic); refused != nil {
+			return refused
+		}
 	}
 	text, err := json.Marshal(it.envelope)
 	if err != nil {
@@ -189,14 +203,14 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 
 // reserve finds one address for each place that the recipients lead to. What one of them does not
 // take refuses the message. It reserves room in the mailboxes until the message is filed.
-func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (reserved map[uint32]int64, to []string, err error) {
+func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (reserved map[uint32]int64, to []string, where []*destination, err error) {
 	size := in.Body.Size()
 	// A message whose reservation was given up before this began is in the rows that this sees.
 	s.filer.mu.Lock()
 	defer s.filer.mu.Unlock()
 	err = s.Store.View(func(tx *store.Tx) error {
 		places := map[string]bool{}
-		reserved = map[uint32]int64{}
+		reserved, to, where = map[uint32]int64{}, nil, nil
 		for _, r := range in.Recipients {
 			dest, err := s.destinationFor(tx, in.From, r.address, size)
 			if err == nil && dest.Mailbox != nil {
@@ -213,7 +227,7 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 			}
 			if place := dest.place(); !places[place] {
 				places[place] = true
-				to = append(to, r.address)
+				to, where = append(to, r.address), append(where, dest)
 				if dest.Mailbox != nil {
 					reserved[dest.Mailbox.Num] = size
 				}
@@ -222,12 +236,12 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 		return nil
 	})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for mailbox, n := range reserved {
 		s.filer.reserved[mailbox] += n
 	}
-	return reserved, to, nil
+	return reserved, to, where, nil
 }
 
 // unreserve gives up what was reserved for a message.
@@ -419,9 +433,10 @@ func (s *Service) fileLater(tx *store.Tx, a *store.Arrival) error {
 // fileNext delivers a message to the next addresses, up to so many. Those that cannot take it are
 // noted: for later, or, for good or where this was the last time, as refused.
 func (s *Service) fileNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64, most int, last bool) error {
+	decided := decisionsOf(a.Decisions)
 	for n := 0; len(a.To) > 0 && n < most && !tx.Large(); n++ {
 		entry := a.To[0]
-		err := s.deliverNext(tx, a, stored, size)
+		err := s.deliverNext(tx, a, stored, decided, size)
 		switch e := new(core.SMTPError); {
 		case errors.As(err, &e) && e.Temporary() && !last:
 			a.Later = append(a.Later, entry)

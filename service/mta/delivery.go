@@ -88,6 +88,8 @@ type attemptResult struct {
 	provided string // the Message-ID that a relay minted
 	result   deliver.Result
 	arrived  *inbox.StoredMessage // to be filed where a local message goes
+
+	decisions decisions // of the mailboxes that it goes to
 }
 
 // attemptDelivery makes one attempt. What it does to the world may be done again after a crash, so
@@ -304,7 +306,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return localResult("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
 	}
 	if d.route.transport == core.ViaLocal {
-		return s.attemptLocal(d, head, content)
+		return s.attemptLocal(ctx, d, head, content)
 	}
 	if d.sub.Forward || d.sub.Sender == "" { // of others' words nobody has made sure
 		if d.sub.EightBit, err = hasHighBytes(again(content)); err != nil {
@@ -541,13 +543,14 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 				a := &store.Arrival{
 					Blob: r.arrived.Blob, Sender: d.sub.Sender, Genuine: !d.sub.Forward || d.sub.ReportTo != "", SPF: meta.SPF, DKIM: meta.DKIM, DMARC: meta.DMARC,
 					From: row.Domain, Authentic: !d.sub.Forward, To: []string{row.Recipient}, ReceivedAt: tx.Now(), RequireTLS: d.sub.RequireTLS,
+					Decisions: r.decisions.text(),
 				}
 				return errors.Join(s.fileLater(tx, a), s.closeRow(tx, row, r.status))
 			}
 			err = s.deliver(tx, arrival{
 				stored: r.arrived, to: to, address: row.Recipient, sender: d.sub.Sender,
 				genuine: !d.sub.Forward || d.sub.ReportTo != "", read: true, from: row.Domain, authentic: !d.sub.Forward,
-				requireTLS: d.sub.RequireTLS,
+				requireTLS: d.sub.RequireTLS, decisions: r.decisions,
 			})
 			if err != nil {
 				return err
@@ -679,7 +682,7 @@ func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 
 // attemptLocal makes mail of a mailbox here mail that arrives at another. It is delivered, exactly
 // once, with the end of the job.
-func (s *Service) attemptLocal(d *delivery, head []byte, content *io.SectionReader) (*attemptResult, error) {
+func (s *Service) attemptLocal(ctx context.Context, d *delivery, head []byte, content *io.SectionReader) (*attemptResult, error) {
 	if s.Config.Spam.Milter != nil && !d.sub.Forward {
 		clean, err := s.withoutFields(content, filterFields)
 		if err != nil {
@@ -737,8 +740,27 @@ func (s *Service) attemptLocal(d *delivery, head []byte, content *io.SectionRead
 			stored.Meta.DKIM = "pass"
 		}
 	}
+
+	// Ask the rules of the mailboxes that it goes to.
+	automatic, err := s.automationsOf(d.sub.Sender, []string{d.row.Recipient}, []*destination{d.to}, false)
+	if err != nil {
+		return nil, err
+	}
 	r := localResult(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
 	r.result.Code, r.arrived = 250, stored
+	if len(automatic) == 0 {
+		return r, nil
+	}
+	if r.decisions, err = s.decide(ctx, automatic, stored, spool, spool.Size(), d.sub.Sender); err != nil {
+		return nil, err
+	}
+	alone, err := s.onlyRecipient(d)
+	if err != nil {
+		return nil, err
+	}
+	if refusal := r.decisions.refusal(alone, automatic); refusal != nil {
+		return refused(refusal), nil
+	}
 	return r, nil
 }
 

@@ -24,6 +24,7 @@ const (
 	JunkUse       = junkUse
 	KeptAttempts  = keptAttempts
 	KindArrival   = kindArrival
+	KindAutoReply = kindAutoReply
 	LongGap       = longGap
 	MaxContent    = maxContent
 	MaxLocal      = maxLocal

@@ -168,7 +168,7 @@ var filterFields = []string{"x-spam", "received-spf"}
 // deliverNext takes the next entry off the list and delivers the message to it, unless it is in the
 // same place already; a group leaves its members in the list. Reports that the message may hold are
 // read once for each account. size is what the mailbox must have room for.
-func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, size int64) error {
+func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, decided decisions, size int64) error {
 	entry := a.To[0]
 	address := entryAddress(entry)
 	a.To = a.To[1:]
@@ -188,7 +188,7 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	a.Placed[to.place()], a.Placed[account] = true, true
 	err = s.deliver(tx, arrival{
 		stored: stored, to: to, address: address, sender: a.Sender, genuine: a.Genuine, junk: a.Junk,
-		read: first, from: a.From, authentic: a.Authentic, requireTLS: a.RequireTLS,
+		read: first, from: a.From, authentic: a.Authentic, requireTLS: a.RequireTLS, decisions: decided,
 	})
 	if err != nil || !first {
 		return err
@@ -210,6 +210,8 @@ type arrival struct {
 	authentic bool   // which that domain vouches for
 
 	requireTLS bool // where it goes on, it goes over TLS (RFC 8689)
+
+	decisions decisions // of the mailboxes that it comes to
 }
 
 // deliver files a message that arrives, from outside or from a mailbox here, and sends it on, as
@@ -235,7 +237,7 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 			}
 		}
 		filing := inbox.Filing{Folder: folder, Received: tx.Now(), Arrived: true, Recipient: a.address}
-		if _, err := s.inbox.File(tx, to.Mailbox, stored, filing); err != nil {
+		if err := s.fileBy(tx, a, filing); err != nil {
 			return err
 		}
 	}

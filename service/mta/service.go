@@ -30,6 +30,7 @@ package mta
 import (
 	"sync"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/service/core"
@@ -71,14 +72,15 @@ type Service struct {
 	operators *operators
 	policies  *policies
 	filer     *filer
-	topics    sync.Map // by the name of a relay, the feedback.Reader of the topic that was made for it
+	deciders  *limit.Semaphore[string] // by account, of who asks rules about a message
+	topics    sync.Map                 // by the name of a relay, the feedback.Reader of the topic that was made for it
 }
 
 // New puts the room together. The caller sets its hooks.
 func New(c *core.Core, e *events.Service, i *inbox.Service, r *reputation.Service) *Service {
 	s := &Service{
 		Core: c, events: e, inbox: i, reputation: r, screener: newScreener(c.Resolver),
-		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), paces: newPaces(c.Store.Now),
+		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), deciders: newDeciders(), paces: newPaces(c.Store.Now),
 		operators: newOperators(c.Config.Destinations),
 	}
 	s.policies = newPolicies(s)
@@ -92,6 +94,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	return append(s.holdKinds(),
 		s.WhileActive(s.copyKind()),
 		s.arrivalKind(),
+		s.autoReplyKind(),
 		s.recipientsKind(),
 		s.rerouteKind(),
 		s.WhileActive(s.batchKind()),

@@ -43,6 +43,7 @@ export async function harbour() {
   await api('POST', '/v1/email-users/bulk', { domain: h.second.name, users: [{ username: 'keeper' }, { username: 'lamp' }] })
   const box = '/v1/email-users/' + h.box.user_id
   await api('POST', box + '/credentials', { name: 'Mara’s phone' })
+  await api('POST', box + '/rules', { name: 'Harbour dues', conditions: [{ field: 'subject', op: 'contains', value: 'dues' }], actions: [{ type: 'move', value: 'archive' }] })
   await api('POST', `/v1/domains/${h.domain.id}/smtp-credentials`, { name: 'Booking system' })
   await api('POST', '/v1/groups', { email: `everybody@${h.domain.name}`, name: 'Everybody', members: [{ user_id: h.box.user_id }, { email: 'pilot@elsewhere.test' }] })
   await api('POST', box + '/folders', { name: 'Berths' })

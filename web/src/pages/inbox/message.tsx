@@ -4,6 +4,8 @@ import { call, can, person } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { ask, Badge, Button, bytes, Facts, Icon, IconButton, LinkButton, Menu, Show, Time, told } from '../../ui'
 import { inFolder, type Message } from './actions'
+import { lazy } from '../lazy'
+import { rules } from '../mailboxes/rules_part'
 import { Avatar } from './avatar'
 import { Body } from './body'
 import { forwardAttached, openDraft, type Way } from './compose/draft'
@@ -53,7 +55,7 @@ export function Reading(props: Props) {
 }
 
 function Tools({ message: m, known, user_id, steps, move, leave, answer, setRead, star, drop, moveTo, junk, reload }: Props & { message: Detail | undefined; reload: () => Promise<void> }) {
-  const [dialog, setDialog] = useState<'headers' | 'raw'>()
+  const [dialog, setDialog] = useState<'headers' | 'raw' | 'rule'>()
   const one = m ?? known
   const role = roleOf(one)
   const turn = async () => {
@@ -82,6 +84,8 @@ function Tools({ message: m, known, user_id, steps, move, leave, answer, setRead
         <Menu label="More" small>
           {can('send_email') && <Button look="ghost" small icon="clip" onClick={() => forwardAttached(m)}>Forward as attachment</Button>}
           {can('unsubscribe_message') && m.headers.some((h) => h.name.toLowerCase() === 'list-unsubscribe-post') && <Button look="ghost" small icon="ban" onClick={() => unsubscribe(m)}>Unsubscribe</Button>}
+          {can('create_rule') && m.from_email && <Button look="ghost" small icon="plus" onClick={() => setDialog('rule')}>Make a rule</Button>}
+          {can('create_rule') && m.from_email && <Button look="ghost" small icon="ban" onClick={() => block(m)}>Block this sender</Button>}
           <Button look="ghost" small icon="book" onClick={() => print()}>Print</Button>
           <Button look="ghost" small icon="menu" onClick={() => setDialog('headers')}>Show headers</Button>
           <Button look="ghost" small icon="book" onClick={() => setDialog('raw')}>Show source</Button>
@@ -93,9 +97,29 @@ function Tools({ message: m, known, user_id, steps, move, leave, answer, setRead
         <IconButton look="ghost" small icon="down" label="Next message" disabled={!steps.next} onClick={() => move(steps.next)} />
       </span>
       {m && dialog === 'headers' && <Headers of={m} onClose={() => setDialog(undefined)} />}
+      {m && dialog === 'rule' && <EditRule userID={m.user_id} draft={ruleFor(m)} onClose={() => setDialog(undefined)} />}
       {m && dialog === 'raw' && <Raw of={m} onClose={() => setDialog(undefined)} />}
     </div>
   )
+}
+
+const EditRule = lazy(rules, (p) => p.EditRule)
+
+/** The rule that a message suggests: for its mailing list, or else its author. */
+function ruleFor(m: Detail) {
+  const list = m.headers.find((h) => h.name.toLowerCase() === 'list-id')?.value.match(/<([^<>]+)>/)?.[1]
+  const condition = list ? { field: 'list_id', op: 'is', value: list } : { field: 'from', op: 'is', value: m.from_email }
+  return { name: (m.from_name || m.from_email).slice(0, 100), conditions: [condition], actions: [{ type: 'move', value: 'archive' }] }
+}
+
+function block(m: Detail) {
+  ask({
+    title: `Block ${m.from_email}?`, action: 'Block', text: 'Mail from this address goes to Junk from now on, by a rule that you can delete.',
+    run: async () => {
+      await call('create_rule', { user_id: m.user_id, name: `Block ${m.from_email}`.slice(0, 100), position: 0, conditions: [{ field: 'from', op: 'is', value: m.from_email }], actions: [{ type: 'move', value: 'junk' }, { type: 'stop' }] })
+      told(`${m.from_email} is blocked.`)
+    },
+  })
 }
 
 function unsubscribe(m: Detail) {

@@ -9,6 +9,7 @@ import { Connection, security } from './connection'
 import { AppPasswords } from './credentials'
 import { Aliases, PasswordLink, Recovery } from './own'
 import { Held, Paused } from './paused'
+import { Rules, Vacation } from './rules'
 import { fromMiB, passwordAgain, StatusBadge, toMiB, type MailboxOut } from './words'
 
 export function Mailbox({ id }: { id: string }) {
@@ -35,6 +36,8 @@ export function Mailbox({ id }: { id: string }) {
               {can('update_email_user') && <Settings key={u.id} of={u} />}
               {u.type === 'hosted' && can('update_email_user') && <Aliases key={'a' + u.aliases.join()} of={u} />}
               {u.type === 'hosted' && can('list_credentials') && <AppPasswords userID={u.id} />}
+              {u.type === 'hosted' && can('list_rules') && <Rules userID={u.id} />}
+              {u.type === 'hosted' && can('get_vacation') && <Vacation userID={u.id} />}
               {u.type === 'hosted' && can('update_email_user') && <Recovery key={'r' + u.recovery_email} of={u} />}
             </div>
             {password && <Password of={u} onClose={() => setPassword(false)} />}

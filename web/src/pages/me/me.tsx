@@ -7,6 +7,7 @@ import { Card, Check, Form, Page, Show, TextArea, TextField, told } from '../../
 import { Connection } from '../mailboxes/connection'
 import { AppPasswords } from '../mailboxes/credentials'
 import { Recovery, update } from '../mailboxes/own'
+import { Rules, Vacation } from '../mailboxes/rules'
 import type { MailboxOut } from '../mailboxes/words'
 import { SecondFactor } from '../people/factor'
 import { Passkeys } from '../people/passkeys'
@@ -25,6 +26,8 @@ export function Me() {
               <AppPasswords userID={u.id} />
               <Name key={'n' + u.name + u.signature} of={u} />
               <Forward key={'f' + u.forward_to + u.forward_keep_copy} of={u} />
+              <Rules userID={u.id} />
+              <Vacation userID={u.id} />
               <Password />
               <Recovery key={'r' + u.recovery_email} of={u} />
               <SecondFactor />

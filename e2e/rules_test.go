@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/smtp"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestRulesUnderKills kills the server while mail arrives in two mailboxes that file, copy, forward
+// and answer it by themselves: each copy is filed once, and each reply and forward is queued once.
+// A second one leaves only where the kill fell between the end of DATA and the commit of its
+// answer. The full size is `make soak-rules`.
+func TestRulesUnderKills(t *testing.T) {
+	t.Parallel()
+	messages, kills := 10, 5
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		messages, kills = 300, 120
+	}
+	const inFlight = 36
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	var mu, starting sync.Mutex
+	got := map[string]int{} // by recipient and subject
+	relay := answering(t, func(c net.Conn) { keepSubjects(c, &mu, got) })
+	host, port, _ := net.SplitHostPort(relay)
+	i := newInstance(t, generousLimits+fmt.Sprintf("[[relay]]\nname='r1'\nkind='custom'\nhost=%q\nport=%s\ntls='none'\ndkim=false\n", host, port), "--outbound", "relay")
+	i.addDomain("example.test")
+	ann, bob := i.addMailbox("ann@example.test", "correct horse"), i.addMailbox("bob@example.test", "correct horse")
+	action := func(kind, value string) map[string]any { return map[string]any{"type": kind, "value": value} }
+	i.want(201, "POST", "/v1/email-users/"+ann+"/rules", map[string]any{"name": "All", "actions": []any{
+		action("copy", "archive"), action("forward", "onward@far.test"), action("reply", "I answer everything."),
+	}}, nil)
+	i.want(201, "POST", "/v1/email-users/"+bob+"/rules", map[string]any{"name": "Moved", "actions": []any{action("move", "archive")}}, nil)
+	i.want(200, "PUT", "/v1/email-users/"+bob+"/vacation", map[string]any{"enabled": true, "text": "I am away."}, nil)
+
+	// Bring the messages, each until it is acknowledged, while the server is killed.
+	brought := make(chan struct{})
+	acknowledged := map[string]bool{}
+	go func() {
+		defer close(brought)
+		for n := range messages {
+			for try := 0; ; try++ {
+				subject := fmt.Sprintf("s%d.%d", n, try)
+				sender := subject + "@far.test"
+				text := "From: " + sender + "\r\nTo: ann@example.test, bob@example.test\r\nSubject: " + subject + "\r\nMessage-ID: <" + sender + ">\r\n\r\nhello\r\n"
+				starting.Lock()
+				addr := i.ready.SMTP
+				starting.Unlock()
+				err := smtp.SendMail(addr, nil, sender, []string{"ann@example.test", "bob@example.test"}, []byte(text))
+				if err == nil {
+					acknowledged[subject] = true
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			time.Sleep(30 * time.Millisecond)
+		}
+	}()
+	for range kills {
+		time.Sleep(time.Duration(50+random.IntN(300)) * time.Millisecond)
+		i.kill()
+		starting.Lock()
+		i.start()
+		starting.Unlock()
+	}
+	<-brought
+	sent := func(subject string) []string {
+		return []string{"onward@far.test " + subject, subject + "@far.test Auto: " + subject}
+	}
+	complete := func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for subject := range acknowledged {
+			for _, key := range sent(subject) {
+				if got[key] == 0 {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	for end := time.Now().Add(time.Minute + time.Duration(messages)*time.Second); !complete(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			mu.Lock()
+			defer mu.Unlock()
+			t.Fatalf("a reply or forward has not left: %v of %v", got, acknowledged)
+		}
+	}
+
+	// Whoever has two automatic replies has one of each mailbox.
+	list := func(path string, note func(subject, recipient string)) {
+		for cursor := ""; ; {
+			var page struct {
+				Data       []struct{ Subject, Recipient string }
+				Pagination struct {
+					Cursor *string `json:"cursor"`
+				}
+			}
+			i.want(200, "GET", path+"limit=100"+cursor, nil, &page)
+			for _, m := range page.Data {
+				note(m.Subject, m.Recipient)
+			}
+			if page.Pagination.Cursor == nil {
+				return
+			}
+			cursor = "&cursor=" + *page.Pagination.Cursor
+		}
+	}
+	for _, place := range []string{ann + "/inbox?", ann + "/inbox?folder=archive&", bob + "/inbox?folder=archive&"} {
+		held := map[string]int{}
+		list("/v1/email-users/"+place, func(subject, _ string) { held[subject]++ })
+		for subject, n := range held {
+			if n != 1 {
+				t.Errorf("%s has %s %d times", place, subject, n)
+			}
+		}
+		for subject := range acknowledged {
+			if held[subject] != 1 {
+				t.Errorf("%s has %s %d times", place, subject, held[subject])
+			}
+		}
+	}
+	queued := map[string]int{}
+	list("/v1/messages?", func(subject, recipient string) { queued[recipient+" "+subject]++ })
+	second := 0
+	for key, n := range queued {
+		want := 1
+		if strings.Contains(key, "Auto: ") {
+			want = 2
+		}
+		if n != want {
+			t.Errorf("%s was queued %d times, want %d", key, n, want)
+		}
+		mu.Lock()
+		second += max(0, got[key]-want)
+		mu.Unlock()
+	}
+	if len(queued) < 2*len(acknowledged) {
+		t.Errorf("%d messages and replies were queued for %d messages", len(queued), len(acknowledged))
+	}
+	t.Logf("%d messages, %d kills: %d second copies", len(acknowledged), kills, second)
+	if second > kills*inFlight {
+		t.Errorf("%d second copies", second)
+	}
+	i.stop()
+	i.check()
+}

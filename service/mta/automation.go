@@ -1,0 +1,445 @@
+package mta
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/rules"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Rules and the automatic reply of a mailbox are asked about a message before its rows are written,
+// since they may take their time, and for mail from outside before the 250. What they say goes with
+// the message, so that it is done once with the message's rows, also after a crash in between.
+
+const (
+	kindAutoReply = "auto_reply"
+	ofVacation    = "vacation"
+	rejected      = "The recipient does not want this message"
+	deciding      = 2000 // messages whose rules may wait to be asked
+)
+
+// A decision is what a mailbox does by itself with a message.
+type decision struct {
+	rules.Outcome
+	Vacation string            `json:"vacation,omitempty"` // the version of the reply; "": there is none
+	Replies  bool              `json:"replies,omitempty"`  // a machine may answer the message
+	Names    map[string]string `json:"names,omitempty"`    // of rules that webhooks are told of
+}
+
+// decisions are those of a message, by the mailbox's id.
+type decisions map[string]*decision
+
+func (d decisions) text() []byte {
+	if len(d) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(d) // it is made of texts
+	return text
+}
+
+func decisionsOf(text []byte) (d decisions) {
+	if len(text) > 0 && json.Unmarshal(text, &d) != nil {
+		return nil
+	}
+	return d
+}
+
+// refusal is why a message is refused: its only recipient is a mailbox one of whose rules rejects
+// it.
+func (d decisions) refusal(alone bool, automatic []automation) *core.SMTPError {
+	if !alone || len(automatic) != 1 || automatic[0].member {
+		return nil
+	}
+	o := d[automatic[0].mailbox.ID]
+	if o == nil || o.Gone != "reject" {
+		return nil
+	}
+	return core.SMTPErrorf(550, "5.7.1", "%s", cmp.Or(o.Text, rejected))
+}
+
+// onlyRecipient tells whether a submission has no recipient but that of the delivery.
+func (s *Service) onlyRecipient(d *delivery) (alone bool, err error) {
+	if d.sub.Waiting > 1 {
+		return false, nil
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		alone = true
+		for _, row := range store.OutgoingsByMessageID.Desc(tx, d.sub.AccountID+d.sub.MessageID+"\x00", "") {
+			if row.SubmissionID == d.sub.ID && row.ID != d.row.ID {
+				alone = false
+				break
+			}
+		}
+		return nil
+	})
+	return alone, err
+}
+
+// An automation is a mailbox that does something with mail by itself.
+type automation struct {
+	mailbox  *store.Mailbox
+	rules    []*store.Rule
+	vacation *store.Vacation
+	as       core.Senders
+	lies     string // where the message lies without rules
+	junk     bool
+	member   bool // of a group that the message goes to
+}
+
+// automationsOf gives the mailboxes that do something by themselves with a message to these
+// addresses, which lead to these destinations.
+func (s *Service) automationsOf(sender string, addresses []string, to []*destination, junk bool) (list []automation, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		list = nil
+		a := &store.Arrival{Sender: sender, Placed: map[string]bool{}}
+		for i := range to {
+			if to[i].group == nil {
+				if list, err = s.addAutomation(tx, list, to[i], junk, false); err != nil {
+					return err
+				}
+			} else if err := expandGroup(tx, a, to[i].group, addresses[i]); err != nil {
+				return err
+			}
+		}
+		for len(a.To) > 0 && len(a.Placed) <= maxPlaces {
+			entry := a.To[0]
+			a.To = a.To[1:]
+			to, err := s.entryDestination(tx, sender, entry, 0)
+			if refused := new(core.SMTPError); errors.As(err, &refused) || err == nil && (to == nil || a.Placed[to.place()]) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			a.Placed[to.place()] = true
+			if to.group != nil {
+				err = expandGroup(tx, a, to.group, entryAddress(entry))
+			} else {
+				list, err = s.addAutomation(tx, list, to, junk, true)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (s *Service) addAutomation(tx *store.Tx, list []automation, to *destination, junk, member bool) ([]automation, error) {
+	mb := to.Mailbox
+	if mb == nil || mb.External != nil || to.reports || to.srs {
+		return list, nil
+	}
+	v, err := store.Vacations.FindShared(tx, mb.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !rules.RepliesNow(v, tx.Now()) {
+		v = nil
+	}
+	if v == nil && !store.RulesByMailbox.Has(tx, mb.ID) {
+		return list, nil
+	}
+	out := automation{mailbox: mb, vacation: v, lies: inbox.InboxName, junk: junk, member: member}
+	if out.rules, err = rules.Load(tx, mb); err != nil {
+		return nil, err
+	}
+	if junk {
+		if out.lies, err = inbox.FolderName(tx, mb, "junk"); err != nil {
+			return nil, err
+		}
+	}
+	if out.as, err = core.SendersOf(tx, mb); err != nil {
+		return nil, err
+	}
+	return append(list, out), nil
+}
+
+// newDeciders bounds how much rules work at a time, so that mail of other accounts does not wait
+// for those of one.
+func newDeciders() *limit.Semaphore[string] {
+	d := limit.NewSemaphore[string](max(2, runtime.GOMAXPROCS(0)), 1)
+	d.MaxWaiting = deciding
+	return d
+}
+
+// decide asks rules and automatic replies about a message.
+func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.StoredMessage, body io.ReaderAt, size int64, sender string) (decisions, error) {
+	root, err := msg.DecodePart(stored.Meta.Structure)
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	m := rules.NewMessage(body, root, size)
+	out := decisions{}
+	for i := range list {
+		a := &list[i]
+		if out[a.mailbox.ID] != nil {
+			continue
+		}
+		d := &decision{}
+		if len(a.rules) > 0 {
+			release, err := s.deciders.Acquire(ctx, a.mailbox.AccountID)
+			if err != nil {
+				return nil, core.SMTPErrorf(451, "4.3.2", "Server busy, try again later")
+			}
+			d.Outcome = *rules.Evaluate(a.rules, m, a.lies)
+			release()
+			if len(d.Skipped) > 0 {
+				s.LogOf(ctx).Warn("rules took too long, and some were skipped", "mailbox_id", a.mailbox.ID, "rules", d.Skipped)
+			}
+		}
+		if a.vacation != nil {
+			d.Vacation = a.vacation.Version
+		}
+		d.Replies = !a.junk && m.MayReply(sender, a.as)
+		for _, r := range a.rules {
+			for _, e := range d.Actions {
+				if e.RuleID == r.ID && e.Type == "webhook" {
+					if d.Names == nil {
+						d.Names = map[string]string{}
+					}
+					d.Names[r.ID] = r.Name
+				}
+			}
+		}
+		out[a.mailbox.ID] = d
+	}
+	return out, m.Err()
+}
+
+// fileBy files a message that arrives in a mailbox as its rules say, and does what else they say. f
+// is where it goes without them.
+func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
+	mb, d := a.to.Mailbox, a.decisions[a.to.Mailbox.ID]
+	if d == nil {
+		_, err := s.inbox.File(tx, mb, a.stored, f)
+		return err
+	}
+
+	// The message and its copies.
+	if d.Read {
+		f.Flags |= store.FlagSeen
+	}
+	for _, flag := range d.Flags {
+		if flag == `\Flagged` {
+			f.Flags |= store.FlagFlagged
+		} else {
+			f.Keywords = append(f.Keywords, flag)
+		}
+	}
+	var err error
+	switch {
+	case d.Gone == "reject":
+		if f.Folder, err = inbox.FolderID(tx, mb, "trash"); err != nil {
+			return err
+		}
+	case d.Folder != "" && !a.junk:
+		if f.Folder, err = inbox.FolderID(tx, mb, d.Folder); err != nil {
+			return err
+		}
+		f.Moved = true
+	}
+	var m *store.Message
+	placed := map[uint32]bool{}
+	if d.Gone != "discard" {
+		if m, err = s.inbox.File(tx, mb, a.stored, f); err != nil {
+			return err
+		}
+		placed[f.Folder] = true
+	}
+	for _, name := range d.Copies {
+		c := f
+		c.Arrived = false
+		if c.Folder, err = inbox.FolderID(tx, mb, name); err != nil {
+			return err
+		}
+		if placed[c.Folder] {
+			continue
+		}
+		placed[c.Folder] = true
+		if _, err := s.inbox.File(tx, mb, a.stored, c); err != nil {
+			return err
+		}
+	}
+
+	// What else is done.
+	replies := []string{}
+	if d.Vacation != "" && d.Gone == "" {
+		replies = append(replies, ofVacation+"\n"+d.Vacation)
+	}
+	for _, e := range d.Actions {
+		value := ""
+		if e.Value != nil {
+			value = *e.Value
+		}
+		switch e.Type {
+		case "webhook":
+			if err := s.inbox.EmitRuleMatched(tx, mb, a.stored, m, a.address, inbox.RuleMatchedData{RuleID: e.RuleID, RuleName: d.Names[e.RuleID], Value: e.Value}); err != nil {
+				return err
+			}
+		case "forward":
+			if a.junk {
+				continue
+			}
+			if err := s.forwardByRule(tx, a, value); err != nil {
+				return err
+			}
+		case "reply":
+			replies = append(replies, e.RuleID+"\n"+core.TextHash(value)[:16])
+		}
+	}
+	if !d.Replies {
+		return nil
+	}
+	for _, reply := range replies {
+		of, version, _ := strings.Cut(reply, "\n")
+		may, err := rules.NoteReply(tx, mb.ID, of, version, a.sender)
+		if err != nil {
+			return err
+		}
+		if !may {
+			continue
+		}
+		sum := a.stored.Summary
+		_, err = s.Queue.Add(tx, jobs.New{AccountID: mb.AccountID, Kind: kindAutoReply, Lane: "auto_reply " + mb.AccountID, Args: autoReplyArgs{
+			UserID: mb.ID, Of: of, To: a.sender, Subject: sum.Subject, MessageID: sum.MessageID, References: lastOf(sum.References, 20),
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
+
+// forwardByRule sends a message on to an address, unless this mailbox has sent it there before: it
+// may have come back.
+func (s *Service) forwardByRule(tx *store.Tx, a arrival, to string) error {
+	mb, sum := a.to.Mailbox, a.stored.Summary
+	if sum.MessageID != "" {
+		for _, row := range store.OutgoingsByMessageID.Desc(tx, mb.AccountID+sum.MessageID+"\x00", "") {
+			if row.MailboxID == mb.ID && strings.EqualFold(row.Recipient, to) {
+				return nil
+			}
+		}
+	}
+	sub := &store.Submission{
+		AccountID: mb.AccountID, DomainID: a.to.domain.ID, MailboxID: mb.ID, MessageID: sum.MessageID, Sender: a.sender,
+		Subject: sum.Subject, Blob: a.stored.Blob, Forward: true, EightBit: true, RequireTLS: a.requireTLS,
+	}
+	if a.genuine {
+		sub.ReportTo = a.sender
+	}
+	_, err := s.Enqueue(tx, sub, a.to.domain, []Rcpt{{Address: to}})
+	return err
+}
+
+// autoReplyArgs is the job of writing one automatic reply.
+type autoReplyArgs struct {
+	UserID     string   `json:"user_id"`
+	Of         string   `json:"of"` // vacation, or the id of a rule
+	To         string   `json:"to"`
+	Subject    string   `json:"subject"`
+	MessageID  string   `json:"message_id"`
+	References []string `json:"references,omitempty"`
+}
+
+func (s *Service) autoReplyKind() jobs.Kind {
+	return jobs.Kind{Name: kindAutoReply, Work: s.writeAutoReply, Max: 5, Timeout: time.Minute, Lanes: 4}
+}
+
+// writeAutoReply writes an automatic reply (RFC 3834 section 3) and queues it.
+func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[autoReplyArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var mb *store.Mailbox
+	var d *store.Domain
+	var as core.Senders
+	text, subject, from := "", "", ""
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		if mb, err = core.LiveMailbox(tx, args.UserID); err != nil || mb == nil {
+			return err
+		}
+		if d, err = store.Domains.Read(tx, mb.DomainID); err != nil {
+			return err
+		}
+		if as, err = core.SendersOf(tx, mb); err != nil {
+			return err
+		}
+		if args.Of == ofVacation {
+			v, err := store.Vacations.Find(tx, mb.ID)
+			if v != nil && v.Enabled {
+				text, subject, from = v.Text, v.Subject, v.From
+			}
+			return err
+		}
+		r, err := store.Rules.Find(tx, args.Of)
+		if r != nil {
+			for _, a := range r.Actions {
+				if a.Type == "reply" {
+					text = a.Value
+				}
+			}
+		}
+		return err
+	})
+	if err != nil || mb == nil || text == "" || !mb.MaySend() {
+		return nil, err
+	}
+	author, err := fromField(as, mb, from)
+	if err != nil {
+		author, _ = fromField(as, mb, "")
+	}
+	local, domain, ok := msg.SplitEmail(args.To)
+	if !ok {
+		return nil, jobs.Permanent(fmt.Errorf("%q is no address", args.To))
+	}
+	if subject == "" {
+		subject = "Auto: " + args.Subject
+	}
+	reply := &msg.Composer{
+		From: author, To: []msg.Address{{Mailbox: local, Host: domain}}, Subject: subject, Text: text, MessageID: msg.NewMessageID(core.DomainOfAddress(author.Email())),
+		Date: s.Now(), Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-replied"}},
+	}
+	if validMessageID(args.MessageID) {
+		reply.InReplyTo = args.MessageID
+		for _, id := range append(args.References, args.MessageID) {
+			if validMessageID(id) {
+				reply.References = append(reply.References, id)
+			}
+		}
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	if _, err := reply.WriteTo(spool); err != nil {
+		return nil, jobs.Permanent(fmt.Errorf("write the automatic reply of %s: %w", mb.Email, err))
+	}
+	stored, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{args.To}, Received: s.Now(), Outgoing: true})
+	if err != nil {
+		return nil, err
+	}
+	jobs.Finally(ctx, func() { s.inbox.Release(stored) }) // does nothing for what was queued
+	return func(tx *store.Tx, _ *store.Job) error {
+		_, err := s.Enqueue(tx, &store.Submission{
+			AccountID: mb.AccountID, DomainID: d.ID, MailboxID: mb.ID, MessageID: stored.Summary.MessageID, Subject: stored.Summary.Subject, Blob: stored.Blob, Checked: true,
+		}, d, []Rcpt{{Address: args.To, Notify: "NEVER"}})
+		return err
+	}, nil
+}

@@ -1,0 +1,294 @@
+package rules
+
+import (
+	"runtime"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	cpuLimit      = 45 * time.Millisecond // for the rules of one mailbox and one message: 50 with the last step
+	maxExpression = 500                   // characters
+	maxProgram    = 5000                  // instructions that an expression may be
+	maxStep       = 100_000               // bytes times instructions, of what is looked for in one go
+)
+
+// An Effect is an action that takes effect.
+type Effect struct {
+	RuleID string  `json:"rule_id" words:"ours"`
+	Type   string  `json:"type" words:"ours"`
+	Value  *string `json:"value" words:"ours"`
+}
+
+// An Outcome is what the rules of a mailbox say about a message.
+type Outcome struct {
+	Matched []string `json:"matched,omitempty"`
+	Actions []Effect `json:"actions,omitempty"` // in order
+	Folder  string   `json:"folder,omitempty"`  // that it is moved to; "": where it lies without rules
+	Gone    string   `json:"gone,omitempty"`    // discard or reject; "": it is filed
+	Text    string   `json:"text,omitempty"`    // of reject
+	Copies  []string `json:"copies,omitempty"`  // folders
+	Flags   []string `json:"flags,omitempty"`   // \Flagged and keywords
+	Read    bool     `json:"read,omitempty"`
+	Skipped []string `json:"skipped,omitempty"` // rules that there was no time for
+}
+
+// of gives the actions of a type.
+func (o *Outcome) of(kind string) (out []Effect) {
+	for _, e := range o.Actions {
+		if e.Type == kind {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// A budget ends what takes too much time.
+type budget struct {
+	begun time.Time
+	cpu   func() time.Duration // of this thread
+	asked time.Time            // when cpu was asked last
+	over  bool
+}
+
+// spent tells whether the time is over. It looks at the clock, and at the processor time once the
+// clock says that it may be.
+func (b *budget) spent() bool {
+	if b.over {
+		return true
+	}
+	now := time.Now()
+	if now.Sub(b.begun) < cpuLimit || now.Sub(b.asked) < time.Millisecond {
+		return false
+	}
+	b.asked = now
+	b.over = b.cpu() >= cpuLimit
+	return b.over
+}
+
+// Evaluate asks the rules of a mailbox, which are in the order of their positions, about a message.
+// lies is the folder that it is filed in if none of them says another one. Rules that there is no
+// time for are skipped.
+func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
+	out := &Outcome{}
+	if len(list) == 0 {
+		return out
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	b := &budget{begun: time.Now(), cpu: threadTime()}
+	settled := false
+	for i, r := range list {
+		if !r.Enabled {
+			continue
+		}
+		if b.spent() {
+			out.skip(list[i:])
+			break
+		}
+		fits := m.fits(r, b)
+		if b.over {
+			out.skip(list[i:])
+			break
+		}
+		if !fits {
+			continue
+		}
+		out.Matched = append(out.Matched, r.ID)
+		stop := false
+		for _, a := range r.Actions {
+			switch a.Type {
+			case "stop":
+				stop = true
+				continue
+			case "move", "discard", "reject":
+				if settled {
+					continue
+				}
+				settled = true
+				switch a.Type {
+				case "move":
+					out.Folder = a.Value
+				case "reject":
+					out.Gone, out.Text = a.Type, a.Value
+				default:
+					out.Gone = a.Type
+				}
+			case "copy":
+				if slices.Contains(out.Copies, a.Value) {
+					continue
+				}
+				out.Copies = append(out.Copies, a.Value)
+			case "flag":
+				flag := a.Value
+				if flag == "" {
+					flag = `\Flagged`
+				}
+				if slices.ContainsFunc(out.Flags, func(f string) bool { return strings.EqualFold(f, flag) }) {
+					continue
+				}
+				out.Flags = append(out.Flags, flag)
+			case "mark_read":
+				if out.Read {
+					continue
+				}
+				out.Read = true
+			case "forward":
+				if slices.ContainsFunc(out.of("forward"), func(e Effect) bool { return *e.Value == a.Value }) {
+					continue
+				}
+			}
+			effect := Effect{RuleID: r.ID, Type: a.Type}
+			if a.Value != "" {
+				effect.Value = &a.Value
+			}
+			out.Actions = append(out.Actions, effect)
+		}
+		if stop {
+			break
+		}
+	}
+
+	// A copy to where the message lies is none.
+	place := lies
+	if out.Folder != "" {
+		place = out.Folder
+	}
+	if out.Gone == "" {
+		here := func(folder string) bool { return sameFolder(folder, place) }
+		out.Copies = slices.DeleteFunc(out.Copies, here)
+		out.Actions = slices.DeleteFunc(out.Actions, func(e Effect) bool { return e.Type == "copy" && here(*e.Value) })
+	}
+	return out
+}
+
+func (o *Outcome) skip(left []*store.Rule) {
+	for _, r := range left {
+		if r.Enabled {
+			o.Skipped = append(o.Skipped, r.ID)
+		}
+	}
+}
+
+// sameFolder compares names of folders: INBOX is the same in any case.
+func sameFolder(a, b string) bool {
+	return a == b || strings.EqualFold(a, "INBOX") && strings.EqualFold(b, "INBOX")
+}
+
+// fits tells whether a rule is about the message.
+func (m *Message) fits(r *store.Rule, b *budget) bool {
+	for i := range r.Conditions {
+		fits := m.meets(&r.Conditions[i], b) != r.Conditions[i].Not
+		if b.over {
+			return false
+		}
+		if fits != (r.Match != "any") {
+			return fits
+		}
+	}
+	return len(r.Conditions) == 0 || r.Match != "any"
+}
+
+// meets tells whether the message has what a condition asks for, before it is turned round.
+func (m *Message) meets(c *store.RuleCondition, b *budget) bool {
+	switch c.Field {
+	case "size", "spam_score":
+		have := float64(m.Size)
+		if c.Field == "spam_score" {
+			if m.SpamScore == nil {
+				return false
+			}
+			have = *m.SpamScore
+		}
+		want, err := strconv.ParseFloat(c.Value, 64)
+		switch {
+		case c.Op == "exists":
+			return true
+		case err != nil:
+			return false
+		case c.Op == "above":
+			return have > want
+		case c.Op == "below":
+			return have < want
+		}
+		return have == want
+	}
+	texts := m.texts(c.Field, c.Header)
+	if c.Op == "exists" {
+		return len(texts) > 0
+	}
+	var expression *expression
+	if c.Op == "matches" {
+		var err error
+		if expression, err = compiled(c.Value); err != nil {
+			return false
+		}
+	}
+	want := strings.ToLower(c.Value)
+	for _, text := range texts {
+		if b.spent() {
+			return false
+		}
+		switch c.Op {
+		case "is":
+			if strings.EqualFold(text, c.Value) {
+				return true
+			}
+		case "contains":
+			if strings.Contains(strings.ToLower(text), want) {
+				return true
+			}
+		case "matches":
+			if len(text)*expression.size <= maxStep {
+				if expression.MatchString(text) {
+					return true
+				}
+			} else if expression.MatchReader(&timedText{text: text, budget: b}) && !b.over {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// A timedText gives the characters of a text until the time is over: an expression may take so long
+// for each of them that nothing else could end it.
+type timedText struct {
+	text   string
+	budget *budget
+}
+
+func (t *timedText) ReadRune() (r rune, size int, err error) {
+	if t.text == "" || t.budget.spent() {
+		return 0, 0, errEnd
+	}
+	r, size = utf8.DecodeRuneInString(t.text)
+	t.text = t.text[size:]
+	return r, size, nil
+}
+
+// checkExpression says what is wrong with an expression; "" if nothing is.
+func checkExpression(text string) string {
+	if utf8.RuneCountInString(text) > maxExpression {
+		return "can have at most " + strconv.Itoa(maxExpression) + " characters"
+	}
+	size, err := programSize(text)
+	switch {
+	case err != nil:
+		return "is no expression: " + err.Error()
+	case size > maxProgram:
+		return "is too large: it repeats too much"
+	}
+	return ""
+}
+
+// byPosition sorts rules by their positions.
+func byPosition(list []*store.Rule) {
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Position < list[j].Position })
+}

@@ -1,0 +1,509 @@
+// Package rules has what mailboxes do with mail by themselves: rules about mail that arrives, and
+// automatic replies. It says what is to be done; mta does it.
+//
+// Where things stand:
+//   - rules.go: the rules of a mailbox, as requests make them. vacation.go: the automatic reply.
+//   - evaluate.go: what rules say about a message ([Evaluate]), within a limit of processor time.
+//     message.go: what they see of it. expressions.go: regular expressions, compiled once.
+//   - replies.go: to whom is answered ([Service.MayReply]).
+package rules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	maxRules      = 100
+	maxConditions = 20
+	maxActions    = 10
+	maxReply      = 10_000  // bytes of a text that is sent
+	maxAll        = 1 << 20 // bytes of all rules of a mailbox
+)
+
+// A Service has the rules of mailboxes.
+type Service struct {
+	*core.Core
+	inbox *inbox.Service
+}
+
+// New puts the room together.
+func New(c *core.Core, i *inbox.Service) *Service { return &Service{Core: c, inbox: i} }
+
+// A Value is a text, or a number where a number is compared.
+type Value struct {
+	Text   string
+	Number bool
+}
+
+// UnmarshalJSON takes a text or a number.
+func (v *Value) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		*v = Value{Text: text}
+		return nil
+	}
+	var number json.Number
+	if json.Unmarshal(data, &number) != nil {
+		return errors.New("must be a text or a number")
+	}
+	*v = Value{Text: number.String(), Number: true}
+	return nil
+}
+
+// MarshalJSON writes what was given.
+func (v Value) MarshalJSON() ([]byte, error) {
+	if v.Number {
+		return []byte(v.Text), nil
+	}
+	return json.Marshal(v.Text)
+}
+
+// Forms says which forms it has on the wire.
+func (Value) Forms() []any { return []any{"", 0.5} }
+
+// A Condition is one condition of a rule.
+type Condition struct {
+	Field  string `json:"field" required:"true" enum:"from|to|cc|subject|header|body|size|list_id|spam_score"`
+	Op     string `json:"op" required:"true" enum:"is|contains|matches|above|below|exists"`
+	Value  *Value `json:"value" words:"ours"`
+	Header string `json:"header,omitempty" max:"200" words:"ours"`
+	Not    bool   `json:"not,omitempty"`
+}
+
+// An Action is one thing that a rule does.
+type Action struct {
+	Type  string  `json:"type" required:"true" enum:"move|copy|flag|mark_read|forward|reply|reject|discard|webhook|stop"`
+	Value *string `json:"value" words:"ours"`
+}
+
+// A Rule is a rule as the API shows it.
+type Rule struct {
+	ID         string      `json:"id" words:"ours"`
+	Name       string      `json:"name" words:"ours"`
+	Enabled    bool        `json:"enabled"`
+	Position   int         `json:"position"`
+	Match      string      `json:"match" enum:"all|any"`
+	Conditions []Condition `json:"conditions"`
+	Actions    []Action    `json:"actions"`
+	CreatedAt  core.Time   `json:"created_at"`
+	UpdatedAt  core.Time   `json:"updated_at"`
+}
+
+func ruleOut(r *store.Rule) Rule {
+	out := Rule{
+		ID: r.ID, Name: r.Name, Enabled: r.Enabled, Position: r.Position, Match: r.Match, Conditions: []Condition{}, Actions: []Action{},
+		CreatedAt: core.Time{Time: r.CreatedAt}, UpdatedAt: core.Time{Time: r.UpdatedAt},
+	}
+	for _, c := range r.Conditions {
+		shown := Condition{Field: c.Field, Op: c.Op, Header: c.Header, Not: c.Not}
+		if c.Op != "exists" {
+			shown.Value = &Value{Text: c.Value, Number: isNumber(c.Field)}
+		}
+		out.Conditions = append(out.Conditions, shown)
+	}
+	for _, a := range r.Actions {
+		out.Actions = append(out.Actions, Action{a.Type, core.OrNull(a.Value)})
+	}
+	return out
+}
+
+// CreateRuleIn is the body of create_rule. Without a position the rule goes last; with one that is
+// used it goes before that rule.
+type CreateRuleIn struct {
+	UserID     string      `path:"user_id"`
+	Name       string      `json:"name" required:"true" min:"1" max:"100"`
+	Enabled    *bool       `json:"enabled"`
+	Position   *int        `json:"position" min:"0" max:"100"`
+	Match      string      `json:"match" enum:"all|any|"`
+	Conditions []Condition `json:"conditions"`
+	Actions    []Action    `json:"actions" required:"true" min:"1"`
+}
+
+// UpdateRuleIn is the body of update_rule. Conditions and actions replace the lists.
+type UpdateRuleIn struct {
+	UserID     string       `path:"user_id"`
+	RuleID     string       `path:"rule_id"`
+	Name       *string      `json:"name" min:"1" max:"100"`
+	Enabled    *bool        `json:"enabled"`
+	Position   *int         `json:"position" min:"0" max:"100"`
+	Match      *string      `json:"match" enum:"all|any"`
+	Conditions *[]Condition `json:"conditions"`
+	Actions    *[]Action    `json:"actions" min:"1"`
+}
+
+// RuleIn names a rule of a mailbox.
+type RuleIn struct {
+	UserID string `path:"user_id"`
+	RuleID string `path:"rule_id"`
+}
+
+// RuleDeleted says that a rule is gone.
+type RuleDeleted struct {
+	Message string `json:"message" words:"ours"`
+	ID      string `json:"id" words:"ours"`
+}
+
+// rulesOf gives the rules of a mailbox, by position.
+func rulesOf(tx *store.Tx, mailboxID string) (list []*store.Rule) {
+	for _, r := range store.RulesByMailbox.Asc(tx, mailboxID, "") {
+		list = append(list, r)
+	}
+	byPosition(list)
+	return list
+}
+
+// ListRules lists the rules of a mailbox, by position.
+func (s *Service) ListRules(_ context.Context, who core.Actor, in core.EmailUserIn) (*core.List[Rule], error) {
+	var out []Rule
+	err := s.Store.View(func(tx *store.Tx) error {
+		out = nil
+		if _, err := core.ReadMailbox(tx, who, in.UserID); err != nil {
+			return err
+		}
+		for _, r := range rulesOf(tx, in.UserID) {
+			out = append(out, ruleOut(r))
+		}
+		return nil
+	})
+	return core.ListOf(out), err
+}
+
+// CreateRule adds a rule to a mailbox.
+func (s *Service) CreateRule(ctx context.Context, who core.Actor, in CreateRuleIn) (*Rule, error) {
+	r := &store.Rule{Name: in.Name, Enabled: in.Enabled == nil || *in.Enabled, Match: in.Match}
+	if r.Match == "" {
+		r.Match = "all"
+	}
+	var out Rule
+	err := s.Store.Update(func(tx *store.Tx) error {
+		mb, err := openMailbox(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(setConditions(r, in.Conditions), setActions(r, in.Actions, mb)); err != nil {
+			return err
+		}
+		list := rulesOf(tx, mb.ID)
+		if len(list) >= maxRules {
+			return core.Errorf("rule_limit_reached", "A mailbox can have at most %d rules. Delete one first.", maxRules)
+		}
+		r.ID, r.AccountID, r.MailboxID, r.CreatedAt, r.UpdatedAt = tx.NewID("rule"), mb.AccountID, mb.ID, tx.Now(), tx.Now()
+		at := len(list)
+		if in.Position != nil {
+			at = min(*in.Position, at)
+		}
+		list = slices.Insert(list, at, r)
+		if err := errors.Join(checkSize(list), putInOrder(tx, list)); err != nil {
+			return err
+		}
+		out = ruleOut(r)
+		return errors.Join(core.Audit(tx, who, ruleTarget(r)), s.KeepAnswer(ctx, tx, &out))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// UpdateRule changes a rule.
+func (s *Service) UpdateRule(_ context.Context, who core.Actor, in UpdateRuleIn) (*Rule, error) {
+	if in.Name == nil && in.Enabled == nil && in.Position == nil && in.Match == nil && in.Conditions == nil && in.Actions == nil {
+		return nil, core.Errorf("nothing_to_update", "Give at least one of name, enabled, position, match, conditions and actions.")
+	}
+	var out Rule
+	err := s.Store.Update(func(tx *store.Tx) error {
+		mb, err := openMailbox(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		list := rulesOf(tx, mb.ID)
+		at := slices.IndexFunc(list, func(r *store.Rule) bool { return r.ID == in.RuleID })
+		if at < 0 {
+			return core.NotFound("rule")
+		}
+		r := list[at]
+		if in.Name != nil {
+			r.Name = *in.Name
+		}
+		if in.Enabled != nil {
+			r.Enabled = *in.Enabled
+		}
+		if in.Match != nil {
+			r.Match = *in.Match
+		}
+		if in.Conditions != nil {
+			if err := setConditions(r, *in.Conditions); err != nil {
+				return err
+			}
+		}
+		if in.Actions != nil {
+			if err := setActions(r, *in.Actions, mb); err != nil {
+				return err
+			}
+		}
+		r.UpdatedAt = tx.Now()
+		if in.Position != nil {
+			list = slices.Delete(list, at, at+1)
+			list = slices.Insert(list, min(*in.Position, len(list)), r)
+		}
+		if err := errors.Join(checkSize(list), store.Rules.Put(tx, r), putInOrder(tx, list)); err != nil {
+			return err
+		}
+		out = ruleOut(r)
+		return core.Audit(tx, who, ruleTarget(r))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// DeleteRule deletes a rule.
+func (s *Service) DeleteRule(_ context.Context, who core.Actor, in RuleIn) (*RuleDeleted, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		mb, err := openMailbox(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		list := rulesOf(tx, mb.ID)
+		at := slices.IndexFunc(list, func(r *store.Rule) bool { return r.ID == in.RuleID })
+		if at < 0 {
+			return core.NotFound("rule")
+		}
+		r := list[at]
+		return errors.Join(store.Rules.Delete(tx, r.ID), putInOrder(tx, slices.Delete(list, at, at+1)), core.Audit(tx, who, ruleTarget(r)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &RuleDeleted{"The rule is deleted.", in.RuleID}, nil
+}
+
+func ruleTarget(r *store.Rule) store.AuditTarget {
+	return store.AuditTarget{Type: "rule", ID: r.ID, Name: r.Name}
+}
+
+func openMailbox(tx *store.Tx, who core.Actor, id string) (*store.Mailbox, error) {
+	mb, err := core.ReadMailbox(tx, who, id)
+	if err == nil && mb.Gone() {
+		err = core.Errorf("not_found", "%s is being deleted, so it cannot be changed.", mb.Email)
+	}
+	return mb, err
+}
+
+// checkSize bounds what has to be read for each message that arrives.
+func checkSize(list []*store.Rule) error {
+	size := 0
+	for _, r := range list {
+		size += len(r.Name)
+		for _, c := range r.Conditions {
+			size += len(c.Header) + len(c.Value)
+		}
+		for _, a := range r.Actions {
+			size += len(a.Value)
+		}
+	}
+	if size > maxAll {
+		return core.Errorf("rule_limit_reached", "The rules of a mailbox can have at most %d bytes in all. Shorten some, or delete one.", maxAll)
+	}
+	return nil
+}
+
+// putInOrder gives rules their positions, and writes those that are new or have moved.
+func putInOrder(tx *store.Tx, list []*store.Rule) error {
+	for i, r := range list {
+		if r.Position == i && !r.CreatedAt.Equal(tx.Now()) {
+			continue
+		}
+		r.Position = i
+		if err := store.Rules.Put(tx, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isNumber(field string) bool { return field == "size" || field == "spam_score" }
+
+// setConditions checks the conditions of a rule and keeps them.
+func setConditions(r *store.Rule, list []Condition) error {
+	if len(list) > maxConditions {
+		return core.Errorf("too_many_items", "A rule can have at most %d conditions, not %d.", maxConditions, len(list)).With("conditions", "too_many_items", "has too many entries")
+	}
+	r.Conditions = nil
+	for i, c := range list {
+		wrong := func(format string, args ...any) error {
+			return core.Invalid(fmt.Sprintf("conditions.%d", i), "invalid", format, args...)
+		}
+		number := isNumber(c.Field)
+		fits := slices.Contains([]string{"is", "contains", "matches", "exists"}, c.Op)
+		if number {
+			fits = slices.Contains([]string{"is", "above", "below"}, c.Op)
+		}
+		value := ""
+		if c.Value != nil {
+			value = c.Value.Text
+		}
+		switch {
+		case !fits:
+			return wrong("%s cannot be compared by %s", c.Field, c.Op)
+		case c.Op == "exists" && c.Value != nil:
+			return wrong("exists takes no value")
+		case c.Op != "exists" && value == "":
+			return wrong("needs a value")
+		case c.Value != nil && c.Value.Number != number:
+			return wrong("the value of %s must be a %s", c.Field, map[bool]string{true: "number", false: "text"}[number])
+		case len(value) > 4*maxExpression:
+			return wrong("the value is too long")
+		case (c.Field == "header") != (c.Header != ""):
+			return wrong("header is the name of a field, for the field header alone")
+		case c.Header != "" && strings.ContainsFunc(c.Header, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' }):
+			return wrong("header must be the name of a header field")
+		}
+		if c.Op == "matches" {
+			if why := checkExpression(value); why != "" {
+				return wrong("the expression %s", why)
+			}
+		}
+		r.Conditions = append(r.Conditions, store.RuleCondition{Field: c.Field, Op: c.Op, Value: value, Header: c.Header, Not: c.Not})
+	}
+	return nil
+}
+
+// setActions checks the actions of a rule and keeps them.
+func setActions(r *store.Rule, list []Action, mb *store.Mailbox) error {
+	if len(list) > maxActions {
+		return core.Errorf("too_many_items", "A rule can have at most %d actions, not %d.", maxActions, len(list)).With("actions", "too_many_items", "has too many entries")
+	}
+	r.Actions = nil
+	for i, a := range list {
+		wrong := func(format string, args ...any) error {
+			return core.Invalid(fmt.Sprintf("actions.%d", i), "invalid", format, args...)
+		}
+		value := ""
+		if a.Value != nil {
+			value = *a.Value
+		}
+		switch a.Type {
+		case "move", "copy":
+			if !inbox.ValidFolder(value) {
+				return wrong("the value must be the role or the name of a folder")
+			}
+		case "forward":
+			email, err := msg.NormalizeEmail(value)
+			if err != nil {
+				return wrong("the value must be an email address: %s", err)
+			}
+			if core.DomainOfAddress(email) == core.DomainOfAddress(mb.Email) {
+				return wrong("the value must not be in the mailbox's own domain")
+			}
+			value = email
+		case "reply":
+			if strings.TrimSpace(value) == "" || len(value) > maxReply {
+				return wrong("the value must be the text of the reply, of at most %d bytes", maxReply)
+			}
+		case "reject", "webhook":
+			if len(value) > 200 || core.CheckLine("value", value) != nil {
+				return wrong("the value can be one line of at most 200 bytes")
+			}
+		case "flag":
+			if value != "" && (len(value) > 64 || strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`(){%*"\]`, r) })) {
+				return wrong("the value must be a keyword, or absent")
+			}
+		default:
+			if value != "" {
+				return wrong("%s takes no value", a.Type)
+			}
+		}
+		r.Actions = append(r.Actions, store.RuleAction{Type: a.Type, Value: value})
+	}
+	return nil
+}
+
+// Load gives the rules of a mailbox that are switched on, by position. Folders have their IMAP
+// names; those that are gone are the inbox.
+func Load(tx *store.Tx, mb *store.Mailbox) (list []*store.Rule, err error) {
+	for _, r := range rulesOf(tx, mb.ID) {
+		if !r.Enabled {
+			continue
+		}
+		for i := range r.Actions {
+			if a := &r.Actions[i]; a.Type == "move" || a.Type == "copy" {
+				if a.Value, err = inbox.FolderName(tx, mb, a.Value); err != nil {
+					return nil, err
+				}
+			}
+		}
+		list = append(list, r)
+	}
+	return list, nil
+}
+
+// TestRulesIn is the request of test_rules.
+type TestRulesIn struct {
+	UserID    string `path:"user_id"`
+	MessageID string `json:"message_id" required:"true" max:"20"`
+	Folder    string `json:"folder" max:"255"`
+}
+
+// Tested is what the rules of a mailbox would do with a message.
+type Tested struct {
+	Matched []string `json:"matched" words:"ours"`
+	Actions []Effect `json:"actions"`
+	Folder  *string  `json:"folder" words:"theirs"`
+	Copies  []string `json:"copies" words:"theirs"`
+	Flags   []string `json:"flags" words:"ours"`
+	Skipped []string `json:"skipped" words:"ours"`
+}
+
+// TestRules says what the rules of a mailbox would do with a message that it has, and does nothing.
+func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (*Tested, error) {
+	root, blob, err := s.inbox.ReadStored(who, inbox.MessageIn{UserID: in.UserID, MessageID: in.MessageID, Folder: in.Folder})
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	var list []*store.Rule
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
+		if err == nil {
+			list, err = Load(tx, mb)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	m := NewMessage(blob, root, blob.Size())
+	o := Evaluate(list, m, inbox.InboxName)
+	if err := m.Err(); err != nil {
+		return nil, err
+	}
+	out := &Tested{Matched: texts(o.Matched), Actions: o.Actions, Copies: texts(o.Copies), Flags: texts(o.Flags), Skipped: texts(o.Skipped)}
+	if out.Actions == nil {
+		out.Actions = []Effect{}
+	}
+	if o.Read {
+		out.Flags = append([]string{`\Seen`}, out.Flags...)
+	}
+	if o.Gone == "" {
+		folder := inbox.InboxName
+		if o.Folder != "" {
+			folder = o.Folder
+		}
+		out.Folder = &folder
+	}
+	return out, nil
+}
+
+func texts(list []string) []string { return append([]string{}, list...) }

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+)
+
+// A Rule says what is done with mail that arrives in a mailbox.
+type Rule struct {
+	ID         string // rule_…
+	AccountID  string
+	MailboxID  string
+	Name       string
+	Enabled    bool
+	Position   int             // among the rules of the mailbox, from 0
+	Match      string          // all or any of the conditions
+	Conditions []RuleCondition `json:",omitempty"` // none: every message
+	Actions    []RuleAction
+	CreatedAt  time.Time
+	UpdatedAt  time.Time
+}
+
+// A RuleCondition is one condition of a rule.
+type RuleCondition struct {
+	Field  string // from to cc subject header body size list_id spam_score
+	Op     string // is contains matches above below exists
+	Value  string `json:",omitempty"`
+	Header string `json:",omitempty"` // the name, of a header
+	Not    bool   `json:",omitempty"`
+}
+
+// A RuleAction is one thing that a rule does.
+type RuleAction struct {
+	Type  string // move copy flag mark_read forward reply reject discard webhook stop
+	Value string `json:",omitempty"`
+}
+
+// Rules keeps the rules of mailboxes.
+var (
+	Rules          = newTable("rule", func(r *Rule) string { return r.ID })
+	RulesByMailbox = Rules.index("mailbox", func(r *Rule) string { return r.MailboxID })
+)
+
+// A Vacation is what a mailbox answers by itself, by the mailbox's id.
+type Vacation struct {
+	MailboxID string
+	AccountID string
+	Enabled   bool
+	Subject   string `json:",omitempty"` // "": made of the message's
+	Text      string
+	From      string    `json:",omitempty"` // "": the mailbox's address
+	StartsAt  time.Time `json:",omitzero"`
+	EndsAt    time.Time `json:",omitzero"`
+	Version   string    // changes with the text
+	UpdatedAt time.Time
+}
+
+// Vacations keeps them.
+var Vacations = newTable("vacation", func(v *Vacation) string { return v.MailboxID })
+
+// An AutoReply notes that a mailbox has answered somebody by itself, so that it does not again for
+// some days.
+type AutoReply struct {
+	ID      string // AutoReplyID
+	Expires time.Time
+}
+
+// AutoReplies keeps them; AutoRepliesByTime finds those that are forgotten first.
+var (
+	AutoReplies       = newTable("auto_reply", func(r *AutoReply) string { return r.ID })
+	AutoRepliesByTime = AutoReplies.index("time", func(r *AutoReply) string { return TimeKey(r.Expires) })
+)
+
+// AutoReplyID names what a mailbox, or one of its rules, has answered to a sender. Another version
+// of the text is another one.
+func AutoReplyID(mailboxID, of, version, sender string) string {
+	sum := sha256.Sum256([]byte(of + "\x00" + version + "\x00" + sender))
+	return mailboxID + "." + hex.EncodeToString(sum[:16])
+}
