@@ -119,23 +119,7 @@ func TestGroupUnderKills(t *testing.T) {
 	}
 	for n, box := range boxes {
 		held := map[string]int{}
-		cursor := ""
-		for {
-			var page struct {
-				Data       []struct{ Subject string }
-				Pagination struct {
-					Cursor *string `json:"cursor"`
-				}
-			}
-			i.want(200, "GET", "/v1/email-users/"+box+"/inbox?limit=100"+cursor, nil, &page)
-			for _, m := range page.Data {
-				held[m.Subject]++
-			}
-			if page.Pagination.Cursor == nil {
-				break
-			}
-			cursor = "&cursor=" + *page.Pagination.Cursor
-		}
+		i.eachRow("/v1/email-users/"+box+"/inbox?", func(subject, _ string) { held[subject]++ })
 		for subject := range acknowledged {
 			if held[subject] != 1 {
 				t.Errorf("m%d has %s %d times", n, subject, held[subject])
@@ -144,6 +128,24 @@ func TestGroupUnderKills(t *testing.T) {
 	}
 	i.stop()
 	i.check()
+}
+
+// eachRow reads all pages of a list of messages; path ends in ? or &.
+func (i *instance) eachRow(path string, note func(subject, recipient string)) {
+	for cursor := ""; ; {
+		var page struct {
+			Data       []struct{ Subject, Recipient string }
+			Pagination struct{ Cursor *string }
+		}
+		i.want(200, "GET", path+"limit=100"+cursor, nil, &page)
+		for _, m := range page.Data {
+			note(m.Subject, m.Recipient)
+		}
+		if page.Pagination.Cursor == nil {
+			return
+		}
+		cursor = "&cursor=" + *page.Pagination.Cursor
+	}
 }
 
 // keepSubjects is a relay that notes what it has acknowledged, by recipient and subject.

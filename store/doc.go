@@ -251,7 +251,7 @@
 //	rule                     rule_… → Rule
 //	rule.mailbox             mailbox
 //	vacation                 mailbox → Vacation
-//	auto_reply               mailbox, ".", digest of vacation or rule, version, sender → AutoReply
+//	auto_reply               mailbox, ".", digest → AutoReply
 //	auto_reply.time          expires
 //	message_template         mtl_… → MessageTemplate
 //	message_template.account  account

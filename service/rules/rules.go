@@ -222,14 +222,9 @@ func (s *Service) UpdateRule(_ context.Context, who core.Actor, in UpdateRuleIn)
 	}
 	var out Rule
 	err := s.Store.Update(func(tx *store.Tx) error {
-		mb, err := openMailbox(tx, who, in.UserID)
+		mb, list, at, err := findRule(tx, who, in.UserID, in.RuleID)
 		if err != nil {
 			return err
-		}
-		list := rulesOf(tx, mb.ID)
-		at := slices.IndexFunc(list, func(r *store.Rule) bool { return r.ID == in.RuleID })
-		if at < 0 {
-			return core.NotFound("rule")
 		}
 		r := list[at]
 		if in.Name != nil {
@@ -271,14 +266,9 @@ func (s *Service) UpdateRule(_ context.Context, who core.Actor, in UpdateRuleIn)
 // DeleteRule deletes a rule.
 func (s *Service) DeleteRule(_ context.Context, who core.Actor, in RuleIn) (*RuleDeleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
-		mb, err := openMailbox(tx, who, in.UserID)
+		_, list, at, err := findRule(tx, who, in.UserID, in.RuleID)
 		if err != nil {
 			return err
-		}
-		list := rulesOf(tx, mb.ID)
-		at := slices.IndexFunc(list, func(r *store.Rule) bool { return r.ID == in.RuleID })
-		if at < 0 {
-			return core.NotFound("rule")
 		}
 		r := list[at]
 		return errors.Join(store.Rules.Delete(tx, r.ID), putInOrder(tx, slices.Delete(list, at, at+1)), core.Audit(tx, who, ruleTarget(r)))
@@ -287,6 +277,19 @@ func (s *Service) DeleteRule(_ context.Context, who core.Actor, in RuleIn) (*Rul
 		return nil, err
 	}
 	return &RuleDeleted{"The rule is deleted.", in.RuleID}, nil
+}
+
+// findRule gives the rules of a mailbox, and the place of one of them.
+func findRule(tx *store.Tx, who core.Actor, userID, ruleID string) (mb *store.Mailbox, list []*store.Rule, at int, err error) {
+	if mb, err = openMailbox(tx, who, userID); err != nil {
+		return nil, nil, 0, err
+	}
+	list = rulesOf(tx, mb.ID)
+	at = slices.IndexFunc(list, func(r *store.Rule) bool { return r.ID == ruleID })
+	if at < 0 {
+		return nil, nil, 0, core.NotFound("rule")
+	}
+	return mb, list, at, nil
 }
 
 func ruleTarget(r *store.Rule) store.AuditTarget {
