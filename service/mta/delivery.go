@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/internal/otlp"
@@ -678,111 +677,6 @@ func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error 
 		return err
 	}
 	return s.closeRow(tx, row, store.OutgoingBounced)
-}
-
-// attemptLocal makes mail of a mailbox here mail that arrives at another. It is delivered, exactly
-// once, with the end of the job.
-func (s *Service) attemptLocal(ctx context.Context, d *delivery, head []byte, content *io.SectionReader) (*attemptResult, error) {
-	if s.Config.Spam.Milter != nil && !d.sub.Forward {
-		clean, err := s.withoutFields(content, filterFields)
-		if err != nil {
-			return nil, err
-		}
-		if clean != nil {
-			defer clean.Close()
-			content = io.NewSectionReader(clean, 0, clean.Size())
-		}
-	}
-
-	// Copy the message without what its sender claims that we said of it. What goes on after it
-	// arrived here has been freed of that already, and what it says of us is true.
-	spool := s.Store.NewSpool(content.Size())
-	defer spool.Close()
-	var err error
-	if d.sub.Forward {
-		_, err = buffers.Copy(spool, content)
-	} else {
-		err = auth.StripResults(spool, content, s.Hostname())
-	}
-	if err != nil {
-		return nil, fmt.Errorf("copy message: %w", err)
-	}
-	passed, err := readHead(spool)
-	if err != nil {
-		return nil, err
-	}
-	if passed.checkLoop(d.to, d.row.Recipient) != nil {
-		return refused(core.SMTPErrorf(554, "5.4.6", "Mail loop")), nil
-	}
-
-	// Store it with what a final delivery puts on top.
-	spool.Prepend(head)
-	spool.Prepend(fmt.Appendf(finalFields(d.sub.Sender, d.row.Recipient), "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
-		s.Hostname(), d.row.ID, d.row.Recipient, d.now.Format(time.RFC1123Z)))
-	stored, err := s.inbox.Prepare(spool, inbox.Envelope{From: d.sub.Sender, To: []string{d.row.Recipient}, Received: d.now})
-	if err != nil {
-		return nil, err
-	}
-	d.stored = append(d.stored, stored)
-	killpoint.At("delivery.local")
-	if err := s.readProof(stored.Report); err != nil {
-		return nil, err
-	}
-	if err := s.Store.View(func(tx *store.Tx) error { return d.to.takesReport(tx, stored) }); err != nil {
-		if e := new(core.SMTPError); errors.As(err, &e) {
-			return refused(e), nil
-		}
-		return nil, err
-	}
-	if !d.sub.Forward { // we know who sent it
-		stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC = "pass", "none", string(localDMARC(d.sub, passed))
-		if len(head) > 0 {
-			stored.Meta.DKIM = "pass"
-		}
-	}
-
-	// Ask the rules of the mailboxes that it goes to.
-	automatic, err := s.automationsOf(d.sub.Sender, []string{d.row.Recipient}, []*destination{d.to}, false)
-	if err != nil {
-		return nil, err
-	}
-	r := localResult(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
-	r.result.Code, r.arrived = 250, stored
-	if len(automatic) == 0 {
-		return r, nil
-	}
-	if r.decisions, err = s.decide(ctx, automatic, stored, spool, spool.Size(), d.sub.Sender); err != nil {
-		return nil, err
-	}
-	alone, err := s.onlyRecipient(d)
-	if err != nil {
-		return nil, err
-	}
-	if refusal := r.decisions.refusal(alone, automatic); refusal != nil {
-		return refused(refusal), nil
-	}
-	return r, nil
-}
-
-// localDMARC says whether the author of a message that was sent here is who sent it, as submission
-// wants it: what lay in the queue when an older release ended may be otherwise. What has no sender
-// we wrote ourselves.
-func localDMARC(sub *store.Submission, h *head) auth.Result {
-	if sub.Sender == "" {
-		return auth.Pass
-	}
-	if h.authors == nil {
-		return auth.PermError
-	}
-	local, domain, _ := msg.SplitEmail(sub.Sender)
-	mailbox, _, _ := strings.Cut(local, "+")
-	as := core.Senders{Addresses: []string{mailbox + "@" + domain}}
-	for _, email := range h.authors {
-		if _, err := ownAddress(as, email); err != nil && !sub.Checked {
-			return auth.Fail
-		}
-	}
-	return auth.Pass
 }
 
 const (

@@ -11,8 +11,10 @@
 //     (Service.screen), and filters ([ScreeningResult]).
 //   - send.go: send_email.
 //   - submit.go: who may send as whom: envelope (ownAddress) and header (ownAuthors); limits.
+//   - enqueue.go: the rows and jobs of a submission ([Service.Enqueue]).
 //   - delivery.go: one attempt to deliver, when it is retried (retryWait) and given up
-//     (giveUpAfter).
+//     (giveUpAfter). local.go: one to a mailbox here.
+//   - automation.go: what mailboxes do with mail by themselves (Service.decide, Service.fileBy).
 //   - routes.go: the way of a message (Service.routeOf), and the relays.
 //   - tls.go: TLS policies.
 //   - waiting.go: why a message waits, and what becomes of those whose domain or relay is gone.
