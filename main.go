@@ -24,7 +24,7 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(exitCode(newApp(os.Stdout, os.Stderr).RunContext(ctx, os.Args), os.Stderr))
+	os.Exit(exitCode(runCommand(ctx, newApp(os.Stdout, os.Stderr), os.Args), os.Stderr))
 }
 
 // exitCode prints the error and gives its code: 1 when something failed, 2 when it was called or
@@ -43,15 +43,7 @@ func exitCode(err error, stderr io.Writer) int {
 func newApp(stdout, stderr io.Writer) *cli.App {
 	return &cli.App{
 		Name: "mailstead", Usage: "self-hosted email infrastructure in one binary",
-		Writer: stdout, ErrWriter: stderr, HideVersion: true,
-		ExitErrHandler: func(*cli.Context, error) {}, // main says it, with our exit codes
-		OnUsageError:   onUsageError,
-		Action: func(c *cli.Context) error {
-			if c.Args().Present() {
-				return usageError{fmt.Errorf("there is no command %q; run `mailstead help`", c.Args().First())}
-			}
-			return cli.ShowAppHelp(c)
-		},
+		Writer: stdout, ErrWriter: stderr,
 		Commands: []*cli.Command{
 			command("serve", "run the server", "", serveCommand, config.Flags()...),
 			command("init", "create the store, an account, its owner and an admin token", "", initCommand, initFlags()...),
@@ -77,7 +69,7 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			command("rotate-key", "replace the master key, and seal every stored secret under the new one", "", rotateKeyCommand, jsonFlag()),
 			command("call", "call any operation of the API as the owner", "OPERATION [JSON]", callCommand, callFlags()...),
 			{
-				Name: "backup", Usage: "back everything up while the server runs", Action: backupCommand, OnUsageError: onUsageError,
+				Name: "backup", Usage: "back everything up while the server runs", Action: backupCommand,
 				Flags: append([]cli.Flag{dataFlag()}, backupFlags()...),
 				Subcommands: []*cli.Command{
 					command("list", "list the backups of a place, and the times that can be restored", "", backupListCommand, fromFlags()...),
@@ -100,15 +92,13 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 func command(name, usage, args string, action cli.ActionFunc, flags ...cli.Flag) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, ArgsUsage: args, Action: action,
-		OnUsageError: onUsageError, Flags: append([]cli.Flag{dataFlag()}, flags...),
+		Flags: append([]cli.Flag{dataFlag()}, flags...),
 	}
 }
 
 func dataFlag() cli.Flag {
 	return &cli.StringFlag{Name: "data", Usage: "the data directory", Value: "data", EnvVars: []string{"MAILSTEAD_DATA"}}
 }
-
-func onUsageError(_ *cli.Context, err error, _ bool) error { return usageError{err} }
 
 func licensesFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "licenses", Usage: "print the licence notices of all built-in software"}
@@ -126,7 +116,7 @@ func versionCommand(c *cli.Context) error {
 // noArguments refuses arguments, which the command would ignore.
 func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
-		return usageError{fmt.Errorf("%q is not expected; run `mailstead %s --help`", c.Args().First(), c.Command.FullName())}
+		return usageError{fmt.Errorf("%q is not expected; run `%s --help`", c.Args().First(), c.Command.HelpName)}
 	}
 	return nil
 }

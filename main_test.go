@@ -13,7 +13,7 @@ func TestVersionCommand(t *testing.T) {
 	run := func(args ...string) string {
 		t.Helper()
 		var stdout, stderr bytes.Buffer
-		if err := newApp(&stdout, &stderr).RunContext(t.Context(), append([]string{"mailstead", "version"}, args...)); err != nil || stderr.Len() > 0 {
+		if err := runCommand(t.Context(), newApp(&stdout, &stderr), append([]string{"mailstead", "version"}, args...)); err != nil || stderr.Len() > 0 {
 			t.Fatalf("%v, %s", err, &stderr)
 		}
 		return stdout.String()

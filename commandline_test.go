@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/urfave/cli/v2"
+)
+
+// TestHelpIsThatOfTheLibrary asks for the help of every command, in all ways, and compares it with
+// what urfave/cli writes.
+func TestHelpIsThatOfTheLibrary(t *testing.T) {
+	t.Setenv("MAILSTEAD_DATA", "/srv/mail") // is not the default that help shows
+	var paths [][]string
+	var walk func(path []string, commands []*cli.Command)
+	walk = func(path []string, commands []*cli.Command) {
+		paths = append(paths, path)
+		for _, c := range commands {
+			walk(append(path[:len(path):len(path)], c.Name), c.Subcommands)
+		}
+	}
+	walk([]string{"mailstead"}, newApp(nil, nil).Commands)
+	if len(paths) < 30 {
+		t.Fatalf("there are %d commands", len(paths))
+	}
+	for _, path := range paths {
+		var want bytes.Buffer
+		asked := append(path[:len(path):len(path)], "--help")
+		if err := newApp(&want, nil).RunContext(t.Context(), asked); err != nil {
+			t.Fatal(err)
+		}
+		ways := [][]string{
+			asked,
+			append(path[:len(path):len(path)], "-h"),
+			append(path[:len(path):len(path)], "help"),
+			append([]string{"mailstead", "help"}, path[1:]...),
+			append([]string{"mailstead", "--help"}, path[1:]...),
+		}
+		for _, args := range ways {
+			var got bytes.Buffer
+			if err := runCommand(t.Context(), newApp(&got, nil), args); err != nil || got.String() != want.String() {
+				t.Errorf("%v: %v, %s\nwant %s", args, err, &got, &want)
+			}
+		}
+	}
+}
+
+// TestWrongCommandLines: a mistake is told with the code 2, and nothing is written on standard
+// output.
+func TestWrongCommandLines(t *testing.T) {
+	t.Setenv("MAILSTEAD_MIGRATE", "")
+	for line, want := range map[string]string{
+		"bogus":                   "there is no command \"bogus\"; run `mailstead help`",
+		"help bogus":              "there is no command \"bogus\"; run `mailstead help`",
+		"account bogus":           "there is no command \"bogus\"; run `mailstead account help`",
+		"account create --help x": "there is no command \"x\"; run `mailstead account create help`",
+		"--bogus":                 "flag provided but not defined: -bogus",
+		"account --bogus":         "flag provided but not defined: -bogus",
+		"backup list --full":      "flag provided but not defined: -full",
+		"doctor --json=perhaps":   `invalid boolean value "perhaps" for -json: parse error`,
+		"account list more":       "\"more\" is not expected; run `mailstead account list --help`",
+	} {
+		var stdout, stderr bytes.Buffer
+		err := runCommand(t.Context(), newApp(&stdout, &stderr), append([]string{"mailstead"}, strings.Fields(line)...))
+		if err == nil || !errors.As(err, new(usageError)) || err.Error() != want || stdout.Len() > 0 {
+			t.Errorf("%s: %v, %s", line, err, &stdout)
+		}
+		if code := exitCode(err, &stderr); code != 2 || stderr.String() != "mailstead: "+want+"\n" {
+			t.Errorf("%s: code %d, %s", line, code, &stderr)
+		}
+	}
+}
+
+// TestFlagsReachCommands: commands see the flags and words that they see with urfave/cli's own run.
+func TestFlagsReachCommands(t *testing.T) {
+	t.Setenv("TEST_LEVEL", "7")
+	var seen string
+	tree := func() *cli.App {
+		act := func(c *cli.Context) error {
+			seen = fmt.Sprint(c.Command.HelpName, c.Args().Slice(), c.Context == t.Context())
+			for _, name := range []string{"name", "list", "yes", "level"} {
+				seen += fmt.Sprintf(" %s=%v,%t", name, c.Value(name), c.IsSet(name))
+			}
+			return nil
+		}
+		flags := func() []cli.Flag {
+			return []cli.Flag{
+				&cli.StringFlag{Name: "name", Value: "none"}, &cli.StringSliceFlag{Name: "list"},
+				&cli.BoolFlag{Name: "yes"}, &cli.IntFlag{Name: "level", EnvVars: []string{"TEST_LEVEL"}},
+			}
+		}
+		return &cli.App{Name: "app", Commands: []*cli.Command{
+			{Name: "one", Flags: flags(), Action: act},
+			{Name: "group", Flags: flags(), Action: act, Subcommands: []*cli.Command{{Name: "own", Flags: flags(), Action: act}, {Name: "none", Action: act}}},
+		}}
+	}
+	for _, line := range []string{
+		"one --name a --list x --list y two words", "one -name=a --yes two", "one -- --name", "one --yes=false --name  a --level 8",
+		"group --name a own", "group own --name b", "group --name a --yes own --name b word", "group --name a none word", "group word own", "one own",
+	} {
+		args := append([]string{"app"}, strings.Fields(line)...)
+		if err := tree().RunContext(t.Context(), args); err != nil {
+			t.Fatal(err)
+		}
+		want := seen
+		seen = ""
+		if err := runCommand(t.Context(), tree(), args); err != nil || seen != want {
+			t.Errorf("%s: %v\n%s, want\n%s", line, err, seen, want)
+		}
+	}
+}
