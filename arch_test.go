@@ -72,7 +72,8 @@ var importRules = map[string]struct {
 	"store/keyfile":       {"internal/killpoint", "keyfile keeps a key in its file; it does not know what is sealed under it"},
 	"store/rowform":       {"", "rowform is the outside of rows; it does not know what they mean, nor where they are"},
 	"store/postings":      {"", "postings encodes and merges lists of numbers; it does not know where they are stored"},
-	"handlers/openapi":    {"service", "openapi describes what handlers give it; it reads no requests"},
+	"handlers/markup":     {"", "markup escapes what pages show; it does not know what that is"},
+	"handlers/openapi":    {"service handlers/markup", "openapi describes what handlers give it; it reads no requests"},
 	"handlers/autoconfig": {"service", "autoconfig writes documents; who asks, and how often, is for handlers to say"},
 }
 

@@ -13,7 +13,7 @@ import (
 
 // runCommand finds the command that args name, parses its flags and calls it. It is used in the
 // place of (*cli.App).RunContext, which writes help with text/template: a template calls methods by
-// name, so that the linker has to keep every exported method, and the program would be 3 MB larger.
+// name, so that the linker has to keep every exported method, and the program would be 4 MB larger.
 func runCommand(ctx context.Context, app *cli.App, args []string) error {
 	cmd := &cli.Command{Name: app.Name, HelpName: app.Name, Usage: app.Usage, Subcommands: app.Commands}
 	c := cli.NewContext(app, nil, &cli.Context{Context: ctx})

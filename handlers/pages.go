@@ -1,12 +1,11 @@
 package handlers
 
 import (
-	"bytes"
 	"crypto/sha256"
 	_ "embed" // the page
 	"encoding/base64"
 	"fmt"
-	"html/template"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/handlers/markup"
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
@@ -33,16 +33,12 @@ func (s *Server) explainError(c *call, what string, err error) *core.Error {
 }
 
 // showPage answers with a page of HTML.
-func (s *Server) showPage(c *call, form *template.Template, status int, view any) {
-	var page bytes.Buffer
-	if err := form.Execute(&page, view); err != nil {
-		s.fail(c, err)
-		return
-	}
+func showPage(c *call, page string, status int, body markup.HTML) {
+	page = strings.Replace(page, "{{body}}", string(body), 1)
 	c.w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	c.w.Header().Set("Content-Length", strconv.Itoa(page.Len()))
+	c.w.Header().Set("Content-Length", strconv.Itoa(len(page)))
 	c.w.WriteHeader(status)
-	_, _ = c.w.Write(page.Bytes()) // a client that has gone needs no answer
+	_, _ = io.WriteString(c.w, page) // a client that has gone needs no answer
 }
 
 //go:embed reset.html
@@ -57,6 +53,31 @@ type resetView struct {
 	Least               int // characters
 	Done                string
 	Home                string
+}
+
+func (v resetView) body() markup.HTML {
+	if v.Done != "" {
+		done := markup.Format("<p>%s</p>", v.Done)
+		if v.Home != "" {
+			done += markup.Format("\n<p><a href=\"%s\">Continue to sign in</a></p>", v.Home)
+		}
+		return done
+	}
+	var wrong markup.HTML
+	if v.Wrong != "" {
+		wrong = markup.Format("<p class=\"wrong\" role=\"alert\">%s</p>\n", v.Wrong)
+	}
+	return markup.Format(`<p>For <strong>%[1]s</strong>.</p>
+%[2]s<form method="post" action="/reset">
+<input type="hidden" name="token" value="%[3]s">
+<input type="text" name="username" value="%[1]s" autocomplete="username" hidden>
+<label for="password">Password</label>
+<input id="password" name="password" type="password" autocomplete="new-password" minlength="%[4]s" maxlength="128" required autofocus aria-describedby="rule">
+<p class="hint" id="rule">At least %[4]s characters. A sentence is easy to remember and hard to guess.</p>
+<label for="again">Repeat the password</label>
+<input id="again" name="again" type="password" autocomplete="new-password" minlength="%[4]s" maxlength="128" required>
+<button type="submit">Set password</button>
+</form>`, v.Email, wrong, v.Token, v.Least)
 }
 
 // leastPassword is how many characters a password has at least.
@@ -157,7 +178,9 @@ func (s *Server) resetFailed(c *call, addr string, err error) {
 	s.showReset(c, openapi.Status(e.Code), resetView{Done: e.Message})
 }
 
-func (s *Server) showReset(c *call, status int, v resetView) { s.showPage(c, s.resetForm, status, v) }
+func (s *Server) showReset(c *call, status int, v resetView) {
+	showPage(c, resetPage, status, v.body())
+}
 
 //go:embed recovery.html
 var confirmPage string
@@ -168,6 +191,17 @@ type recoveryView struct {
 	Said                  string
 }
 
+func (v recoveryView) body() markup.HTML {
+	if v.Said != "" {
+		return markup.Format(`<p role="status">%s</p>`, v.Said)
+	}
+	return markup.Format(`<p>When the password of <strong>%s</strong> is forgotten, a link to choose a new one goes to <strong>%s</strong>.</p>
+<form method="post" action="/recovery">
+<input type="hidden" name="token" value="%s">
+<button type="submit">Confirm</button>
+</form>`, v.Email, v.Address, v.Token)
+}
+
 // recoveryPage is the page of a link that confirms a recovery address. GET shows a button and
 // changes nothing, so that programs that check links do no harm.
 func (s *Server) recoveryPage(c *call) {
@@ -176,7 +210,7 @@ func (s *Server) recoveryPage(c *call) {
 	failed := func(err error) {
 		s.countBadLink(addr, err)
 		e := s.explainError(c, "recovery page", err)
-		s.showPage(c, s.recoveryForm, openapi.Status(e.Code), recoveryView{Said: e.Message})
+		showPage(c, confirmPage, openapi.Status(e.Code), recoveryView{Said: e.Message}.body())
 	}
 	if err := s.badTokens.check(addr, s.now()); err != nil {
 		failed(err)
@@ -190,7 +224,7 @@ func (s *Server) recoveryPage(c *call) {
 			failed(err)
 			return
 		}
-		s.showPage(c, s.recoveryForm, http.StatusOK, recoveryView{Email: r.Email, Address: r.RecoveryEmail, Token: token})
+		showPage(c, confirmPage, http.StatusOK, recoveryView{Email: r.Email, Address: r.RecoveryEmail, Token: token}.body())
 	case http.MethodPost:
 		if err := http.NewCrossOriginProtection().Check(c.r); err != nil {
 			failed(core.Errorf("forbidden", "The form was sent from another site. Open the link again and use the form there."))
@@ -206,7 +240,7 @@ func (s *Server) recoveryPage(c *call) {
 			failed(err)
 			return
 		}
-		s.showPage(c, s.recoveryForm, http.StatusOK, recoveryView{Said: r.Message})
+		showPage(c, confirmPage, http.StatusOK, recoveryView{Said: r.Message}.body())
 	default:
 		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
 	}
@@ -222,6 +256,17 @@ const unsubscribesPerMinute = 600
 type unsubscribeView struct {
 	Email, Domain string
 	Said          string
+}
+
+func (v unsubscribeView) body() markup.HTML {
+	if v.Said != "" {
+		return markup.Format(`<p role="status">%s</p>`, v.Said)
+	}
+	return markup.Format(`<p><strong>%s</strong> will get no more mail from <strong>%s</strong>.</p>
+<form method="post">
+<input type="hidden" name="List-Unsubscribe" value="One-Click">
+<button type="submit">Unsubscribe</button>
+</form>`, v.Email, v.Domain)
 }
 
 // unsubscribe is the page of a List-Unsubscribe header field. Mail systems POST to it for their
@@ -264,7 +309,7 @@ func (s *Server) unsubscribeFailed(c *call, err error) {
 }
 
 func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {
-	s.showPage(c, s.unsubscribeForm, status, v)
+	showPage(c, unsubscribePage, status, v.body())
 }
 
 const (

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"html/template"
 	"log/slog"
 	"mime"
 	"net/http"
@@ -55,9 +54,6 @@ type Server struct {
 	idempotencyKeys limit.KeyedMutex[string] // of requests that run
 	bodies          *bodies
 	uploads         chan struct{} // one for each file that is being taken
-	resetForm       *template.Template
-	unsubscribeForm *template.Template
-	recoveryForm    *template.Template
 
 	autoconfig  *autoconfig.Server
 	description func() *description // of the API, made at its first use
@@ -75,9 +71,6 @@ func New(svc *service.Service) *Server {
 	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
 	s.hooks = newHooks()
 	s.bodies, s.uploads = newBodies(svc), make(chan struct{}, uploadsMost)
-	s.resetForm = template.Must(template.New("").Parse(resetPage))
-	s.recoveryForm = template.Must(template.New("").Parse(confirmPage))
-	s.unsubscribeForm = template.Must(template.New("").Parse(unsubscribePage))
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
 	s.assistants = newAssistants(s)

@@ -2,15 +2,14 @@ package openapi
 
 import (
 	"bytes"
-	_ "embed" // the page
+	_ "embed" // the style sheet
 	"encoding/json"
 	"fmt"
-	"html/template"
+	"slices"
 	"strings"
-)
 
-//go:embed reference.html
-var referencePage string
+	"github.com/mailstead/mailstead/handlers/markup"
+)
 
 // ReferenceCSS is the style sheet of the reference page, which expects it at /docs/reference.css.
 //
@@ -19,25 +18,216 @@ var ReferenceCSS []byte
 
 // Reference writes the description as a page for people.
 func (doc *Document) Reference() ([]byte, error) {
-	t := template.New("").Funcs(template.FuncMap{
-		"prose": prose, "words": words, "pretty": pretty, "refName": RefName, "types": types, "limits": limits,
-		"lower": strings.ToLower, "codes": func() []errorCode { return errorCodes },
-		"param":  func(p *Parameter) *Parameter { return paramOf(doc, p) },
-		"schema": func(s *Schema) *Schema { return doc.Resolve(s) },
-		"requires": func(s *Schema, name string) bool {
-			return strings.Contains(" "+strings.Join(s.Required, " ")+" ", " "+name+" ")
-		},
-		"inGroup": doc.InGroup,
-	})
-	t, err := t.Parse(referencePage)
-	if err != nil {
-		return nil, fmt.Errorf("read reference page: %w", err)
+	page := &referencePage{doc: doc}
+	page.put(`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>%[1]s</title>
+<link rel="stylesheet" href="/docs/reference.css">
+</head>
+<body>
+<nav aria-label="Operations">
+<p><a href="#top"><strong>%[1]s</strong></a></p>`, doc.Info.Title)
+	for _, group := range doc.Tags {
+		page.put("\n<details open><summary>%s</summary>\n<ul>", group.Name)
+		for _, o := range doc.InGroup(group.Name) {
+			shown := o.Path
+			if o.Security == nil {
+				shown = o.OperationID
+			}
+			page.put("\n"+`<li><a href="#%s">%s</a></li>`, o.OperationID, shown)
+		}
+		page.put("\n</ul></details>")
 	}
-	var out bytes.Buffer
-	if err := t.Execute(&out, doc); err != nil {
-		return nil, fmt.Errorf("write reference page: %w", err)
+	page.put(`
+<p><a href="#errors">Errors</a></p>
+<p><a href="#schemas">Schemas</a></p>
+</nav>
+<main id="top">
+<h1>%s</h1>
+<p class="lead">%s For programs: <a href="/v1/openapi.json">openapi.json</a>, <a href="/v1/openapi.yaml">openapi.yaml</a>.</p>
+`, doc.Info.Title, doc.Info.Summary)
+	for paragraph := range strings.SplitSeq(doc.Info.Description, "\n\n") {
+		page.put("<p>%s</p>\n", words(paragraph))
 	}
-	return out.Bytes(), nil
+	for _, group := range doc.Tags {
+		page.put("\n<section>\n<h2>%s</h2>\n<p>%s</p>", group.Name, words(group.Description))
+		for _, o := range doc.InGroup(group.Name) {
+			page.operation(o)
+		}
+		page.put("\n</section>")
+	}
+	page.put(`
+<section id="errors">
+<h2>Errors</h2>
+<p>Every error has the form of <a href="#schema-Error">Error</a>.</p>
+<table>
+<thead><tr><th scope="col">Status</th><th scope="col">Code</th><th scope="col">Meaning</th></tr></thead>
+<tbody>`)
+	for _, e := range errorCodes {
+		page.put("\n"+`<tr id="error-%[1]s"><td>%[2]s</td><td><code>%[1]s</code></td><td>%[3]s</td></tr>`, e.Code, e.Status, words(e.Means))
+	}
+	page.put(`
+</tbody></table>
+</section>
+<section id="schemas">
+<h2>Schemas</h2>`)
+	for _, s := range doc.Components.Schemas {
+		page.put("\n"+`<article id="schema-%[1]s">
+<h3><a href="#schema-%[1]s">%[1]s</a></h3>
+`, s.Name)
+		page.fields(s.Value)
+		page.put("\n</article>")
+	}
+	page.put("\n</section>\n</main>\n</body>\n</html>\n")
+	if page.err != nil {
+		return nil, fmt.Errorf("write reference page: %w", page.err)
+	}
+	return page.out.Bytes(), nil
+}
+
+// A referencePage is a page on its way.
+type referencePage struct {
+	doc *Document
+	out bytes.Buffer
+	err error // the first
+}
+
+func (page *referencePage) put(form markup.Form, args ...any) {
+	page.out.WriteString(string(markup.Format(form, args...)))
+}
+
+func (page *referencePage) operation(o pathOperation) {
+	page.put("\n"+`<article id="%[1]s">
+<h3><a href="#%[1]s">%[2]s</a></h3>
+<p class="route"><span class="method %[3]s">%[4]s</span> <code>%[5]s</code> <span class="id">%[1]s</span></p>
+`, o.OperationID, o.Summary, strings.ToLower(o.Method), o.Method, o.Path)
+	if o.Description != "" {
+		page.put("<p>%s</p>", words(o.Description))
+	}
+	if len(o.Parameters) > 0 {
+		page.put("\n" + `<table><caption>Parameters</caption>
+<thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Meaning</th></tr></thead>
+<tbody>`)
+		for _, p := range o.Parameters {
+			p = paramOf(page.doc, p)
+			where := p.In
+			if p.Required {
+				where += ", required"
+			}
+			page.put("\n<tr><td><code>%s</code> <small>%s</small></td><td>%s</td><td>%s</td></tr>", p.Name, where, typeOf(p.Schema), words(p.Description))
+		}
+		page.put("\n</tbody></table>")
+	}
+	if body := o.RequestBody; body != nil {
+		optional := ""
+		if !body.Required {
+			optional = " (optional)"
+		}
+		page.put("\n<h4>Body%s</h4>\n", optional)
+		page.content(body.Content)
+	}
+	page.put("\n<h4>Answers</h4>")
+	for _, r := range o.Responses {
+		if len(r.Value.codes) == 0 {
+			page.put("\n<p><code>%s</code> %s</p>\n", r.Name, words(r.Value.Description))
+			page.content(r.Value.Content)
+		}
+	}
+	page.put("\n" + `<ul class="codes">`)
+	for _, r := range o.Responses {
+		if len(r.Value.codes) > 0 {
+			page.put("\n<li><code>%s</code>", r.Name)
+			for _, code := range r.Value.codes {
+				page.put(` <a href="#error-%[1]s">%[1]s</a>`, code)
+			}
+			page.put("</li>")
+		}
+	}
+	page.put("\n</ul>\n</article>")
+}
+
+// content writes what a body may be.
+func (page *referencePage) content(media Dict[*mediaType]) {
+	for _, m := range media {
+		if m.Name == problemMedia {
+			continue
+		}
+		page.put("\n<p><small>%s</small> %s</p>", m.Name, typeOf(m.Value.Schema))
+		for _, part := range m.Value.Schema.AllOf {
+			page.fields(page.doc.Resolve(part))
+		}
+		if m.Value.Example != nil {
+			example, err := pretty(m.Value.Example)
+			if err != nil && page.err == nil {
+				page.err = err
+			}
+			page.put("\n"+`<pre tabindex="0">%s</pre>`, example)
+		}
+	}
+}
+
+// fields writes the parts of an object.
+func (page *referencePage) fields(s *Schema) {
+	if len(s.Properties) == 0 {
+		return
+	}
+	page.put("\n" + `<table>
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Meaning</th></tr></thead>
+<tbody>`)
+	for _, p := range s.Properties {
+		var optional markup.HTML
+		if !slices.Contains(s.Required, p.Name) {
+			optional = " <small>optional</small>"
+		}
+		page.put("\n<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>", p.Name, optional, typeOf(p.Value), words(p.Value.Description))
+	}
+	page.put("\n</tbody></table>")
+}
+
+// typeOf says what a value may be, with links to the schemas.
+func typeOf(s *Schema) (out markup.HTML) {
+	joined := func(all []*Schema, by markup.HTML) {
+		for i, part := range all {
+			if i > 0 {
+				out += by
+			}
+			out += typeOf(part)
+		}
+	}
+	switch {
+	case s.Ref != "":
+		out = markup.Format(`<a href="#schema-%[1]s">%[1]s</a>`, RefName(s.Ref))
+	case len(s.AnyOf) > 0:
+		joined(s.AnyOf, " or ")
+	case len(s.AllOf) > 0:
+		joined(s.AllOf, " with ")
+	case s.Items != nil:
+		out = "list of " + typeOf(s.Items)
+	default:
+		out = markup.Format("%s", types(s))
+	}
+	if bounds := limits(s); bounds != "" {
+		out += markup.Format(" <small>%s</small>", bounds)
+	}
+	return out
+}
+
+// words writes a text, with code where it stands between backticks.
+func words(text string) (out markup.HTML) {
+	for i, piece := range strings.Split(text, "`") {
+		switch {
+		case piece == "":
+		case i%2 == 1:
+			out += markup.Format("<code>%s</code>", piece)
+		default:
+			out += markup.Format("%s", piece)
+		}
+	}
+	return out
 }
 
 // A pathOperation is an operation with its method and path; for an event the path is the event's
@@ -70,24 +260,6 @@ func paramOf(doc *Document, p *Parameter) *Parameter {
 
 // RefName is the name of what a reference leads to.
 func RefName(ref string) string { return ref[strings.LastIndexByte(ref, '/')+1:] }
-
-// A span is a piece of a text; code where it stood between backticks.
-type span struct {
-	Text string
-	Code bool
-}
-
-// prose splits a text into paragraphs.
-func prose(text string) []string { return strings.Split(text, "\n\n") }
-
-func words(text string) (out []span) {
-	for i, piece := range strings.Split(text, "`") {
-		if piece != "" {
-			out = append(out, span{piece, i%2 == 1})
-		}
-	}
-	return out
-}
 
 func pretty(v any) (string, error) {
 	var out bytes.Buffer
