@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -79,13 +80,19 @@ type MessageRow struct {
 	Was       uint64 // the MODSEQ before the change that ChangeFlags made; the same if it made none
 	Kept      bool   // ChangeFlags has left the message as it was, since it has changed before
 	Received  time.Time
+	Saved     time.Time // when it came into its folder
 	Size      int64
-	Structure []byte // for msg.DecodePart; only where it was asked for
+
+	// Only where they were asked for.
+	Structure []byte // for msg.DecodePart
+	EmailID   string
+	ThreadID  string // "" if there is none
+	Preview   string
 }
 
 func rowOf(m *store.Message) MessageRow {
 	return MessageRow{
-		UID: m.UID, Flags: m.Flags, Keywords: m.Keywords, ModSeq: m.ModSeq, Received: m.Received, Size: int64(m.Blob.Length),
+		UID: m.UID, Flags: m.Flags, Keywords: m.Keywords, ModSeq: m.ModSeq, Received: m.Received, Saved: m.Saved, Size: int64(m.Blob.Length),
 	}
 }
 
@@ -155,6 +162,9 @@ func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k Known) {
 // A RowQuery says what EachRow and MessageRows read.
 type RowQuery struct {
 	Structure    bool
+	EmailID      bool
+	ThreadID     bool
+	Preview      bool
 	ChangedSince uint64 // leaves out messages whose MODSEQ is not greater
 }
 
@@ -168,13 +178,20 @@ func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, 
 	err = s.Store.View(func(tx *store.Tx) error {
 		read := 0 // bytes
 		var row MessageRow
-		return tx.EachMessage(u.Mailbox, folder, batch, q.Structure, func(m *store.Message, structure []byte) bool {
+		var meta rowMeta
+		var failed error
+		err := tx.EachMessage(u.Mailbox, folder, batch, q.Structure && !q.meta(), func(m *store.Message, structure []byte) bool {
 			if m.ModSeq <= q.ChangedSince {
 				return true
 			}
 			row = rowOf(m)
 			row.Structure = structure
-			read += len(structure)
+			if q.meta() {
+				if failed = meta.fill(tx, m, &row, q); failed != nil {
+					return false
+				}
+			}
+			read += len(row.Structure) + len(row.Preview)
 			if more := fn(&row); more && read <= maxRowStructure {
 				return true
 			}
@@ -182,8 +199,34 @@ func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, 
 			rest = uids[done:]
 			return false
 		})
+		return cmp.Or(failed, err)
 	})
 	return rest, err
+}
+
+// meta tells whether a message's Meta is to be read.
+func (q RowQuery) meta() bool { return q.EmailID || q.ThreadID || q.Preview }
+
+// A rowMeta reads what rows have of the Meta of their messages.
+type rowMeta struct{ store.Meta }
+
+func (r *rowMeta) fill(tx *store.Tx, m *store.Message, row *MessageRow, q RowQuery) (err error) {
+	if err := tx.ReadMeta(&r.Meta, m); err != nil {
+		return err
+	}
+	if q.Structure {
+		row.Structure = r.Structure
+	}
+	if q.EmailID {
+		row.EmailID = emailID(m, &r.Meta)
+	}
+	if q.ThreadID {
+		row.ThreadID, err = threadNow(tx, m.Account, r.ThreadID)
+	}
+	if q.Preview {
+		row.Preview = r.Preview
+	}
+	return err
 }
 
 // MessageRows is EachRow that keeps the rows.
@@ -566,9 +609,15 @@ func (s *Service) roomFor(u core.MailboxUser, folder uint32, uids []uint32, name
 	return dest, err
 }
 
-func checkQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
-	left, err := QuotaLeft(tx, mb)
-	if err == nil && left >= 0 && size > left {
+func checkQuota(tx *store.Tx, mb *store.Mailbox, size int64) error { return checkQuotaAfter(tx, mb, size, 0) }
+
+// checkQuotaAfter is checkQuota where so many bytes go.
+func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, gone int64) error {
+	if mb.QuotaBytes == nil {
+		return nil
+	}
+	used, err := tx.MailboxUsage(mb.Num)
+	if err == nil && size > max(*mb.QuotaBytes-used.Bytes+gone, 0) {
 		return core.Errorf(CodeQuota, "The mailbox is full. Delete messages, or request a larger quota.")
 	}
 	return err
