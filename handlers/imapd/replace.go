@@ -22,7 +22,7 @@ func namesMessage(text []byte) bool {
 	return len(tokenize(text)) >= 4+strings.Count(verb, "UID ")
 }
 
-// beginReplace checks a REPLACE before its message is taken (RFC 8508 section 3.2), and gives it as
+// beginReplace checks a REPLACE before its message is taken (RFC 8508 section 3.4), and gives it as
 // the APPEND that the parser knows.
 func (ss *session) beginReplace(verb string, p *commandEditor) ([]byte, error) {
 	at := 2 + strings.Count(verb, "UID ")
