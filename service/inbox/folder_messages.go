@@ -73,15 +73,15 @@ func (sel *Selection) add(m *store.Message) {
 
 // A MessageRow is what is known of a message without reading it.
 type MessageRow struct {
-	UID       uint32
-	Flags     Flags
-	Keywords  []string
-	ModSeq    uint64
-	Was       uint64 // the MODSEQ before the change that ChangeFlags made; the same if it made none
-	Kept      bool   // ChangeFlags has left the message as it was, since it has changed before
-	Received  time.Time
-	Saved     time.Time // when it came into its folder
-	Size      int64
+	UID      uint32
+	Flags    Flags
+	Keywords []string
+	ModSeq   uint64
+	Was      uint64 // the MODSEQ before the change that ChangeFlags made; the same if it made none
+	Kept     bool   // ChangeFlags has left the message as it was, since it has changed before
+	Received time.Time
+	Saved    time.Time // when it came into its folder
+	Size     int64
 
 	// Only where they were asked for.
 	Structure []byte // for msg.DecodePart
@@ -90,10 +90,15 @@ type MessageRow struct {
 	Preview   string
 }
 
-func rowOf(m *store.Message) MessageRow {
-	return MessageRow{
-		UID: m.UID, Flags: m.Flags, Keywords: m.Keywords, ModSeq: m.ModSeq, Received: m.Received, Saved: m.Saved, Size: int64(m.Blob.Length),
-	}
+func rowOf(m *store.Message) (row MessageRow) {
+	row.set(m)
+	return row
+}
+
+// set fills in, in place, what a message has without its Meta.
+func (row *MessageRow) set(m *store.Message) {
+	row.UID, row.Flags, row.Keywords, row.ModSeq = m.UID, m.Flags, m.Keywords, m.ModSeq
+	row.Received, row.Saved, row.Size = m.Received, m.Saved, int64(m.Blob.Length)
 }
 
 // A Known is what a session knows of the folder that it has selected.
@@ -178,16 +183,17 @@ func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, 
 	err = s.Store.View(func(tx *store.Tx) error {
 		read := 0 // bytes
 		var row MessageRow
-		var meta rowMeta
+		var meta store.Meta
+		withMeta := q.EmailID || q.ThreadID || q.Preview
 		var failed error
-		err := tx.EachMessage(u.Mailbox, folder, batch, q.Structure && !q.meta(), func(m *store.Message, structure []byte) bool {
+		err := tx.EachMessage(u.Mailbox, folder, batch, q.Structure && !withMeta, func(m *store.Message, structure []byte) bool {
 			if m.ModSeq <= q.ChangedSince {
 				return true
 			}
-			row = rowOf(m)
+			row.set(m)
 			row.Structure = structure
-			if q.meta() {
-				if failed = meta.fill(tx, m, &row, q); failed != nil {
+			if withMeta {
+				if failed = q.readMeta(tx, m, &meta, &row); failed != nil {
 					return false
 				}
 			}
@@ -204,27 +210,22 @@ func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, 
 	return rest, err
 }
 
-// meta tells whether a message's Meta is to be read.
-func (q RowQuery) meta() bool { return q.EmailID || q.ThreadID || q.Preview }
-
-// A rowMeta reads what rows have of the Meta of their messages.
-type rowMeta struct{ store.Meta }
-
-func (r *rowMeta) fill(tx *store.Tx, m *store.Message, row *MessageRow, q RowQuery) (err error) {
-	if err := tx.ReadMeta(&r.Meta, m); err != nil {
+// readMeta reads the Meta of a message and gives its row what is asked for of it.
+func (q RowQuery) readMeta(tx *store.Tx, m *store.Message, meta *store.Meta, row *MessageRow) (err error) {
+	if err := tx.ReadMeta(meta, m); err != nil {
 		return err
 	}
 	if q.Structure {
-		row.Structure = r.Structure
+		row.Structure = meta.Structure
 	}
 	if q.EmailID {
-		row.EmailID = emailID(m, &r.Meta)
+		row.EmailID = emailID(m, meta)
 	}
 	if q.ThreadID {
-		row.ThreadID, err = threadNow(tx, m.Account, r.ThreadID)
+		row.ThreadID, err = threadNow(tx, m.Account, meta.ThreadID)
 	}
 	if q.Preview {
-		row.Preview = r.Preview
+		row.Preview = meta.Preview
 	}
 	return err
 }
@@ -609,7 +610,9 @@ func (s *Service) roomFor(u core.MailboxUser, folder uint32, uids []uint32, name
 	return dest, err
 }
 
-func checkQuota(tx *store.Tx, mb *store.Mailbox, size int64) error { return checkQuotaAfter(tx, mb, size, 0) }
+func checkQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
+	return checkQuotaAfter(tx, mb, size, 0)
+}
 
 // checkQuotaAfter is checkQuota where so many bytes go.
 func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, gone int64) error {
