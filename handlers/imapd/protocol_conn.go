@@ -42,12 +42,12 @@ var errClosedByServer = errors.New("connection ended by the server")
 // A protocolConn stands between a client and go-imap's parser, and does what the parser cannot.
 //
 // Commands: it passes on one command at a time, checked, of limited size and on one line; literals
-// become quoted strings. Only the message of an APPEND stays a literal. A non-synchronizing one
-// (RFC 7888) becomes a synchronizing one, and the protocolConn takes the parser's continuation
-// request in the client's place. So it knows whether the parser accepts the literal; if not, it
-// skips the bytes, which the parser would run as commands. The parser sees no literal of unchecked
-// size, so LITERAL+ may be offered. intercept sees each command before the parser, and may answer
-// or change it.
+// become quoted strings. Only the message of an APPEND or REPLACE stays a literal. A
+// non-synchronizing one (RFC 7888) becomes a synchronizing one, and the protocolConn takes the
+// parser's continuation request in the client's place. So it knows whether the parser accepts the
+// literal; if not, it skips the bytes, which the parser would run as commands. The parser sees no
+// literal of unchecked size, so LITERAL+ may be offered. intercept sees each command before the
+// parser, and may answer or change it.
 //
 // Replies: it gathers them until the parser waits for the client, patches what the parser cannot
 // write, and compresses them where that was agreed.
