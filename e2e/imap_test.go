@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -40,15 +38,22 @@ const (
 // the client has done against its row in docs/imap.md.
 func newMailClient(t *testing.T, name string) *mailClient {
 	t.Helper()
-	c := &mailClient{instance: newInstance(t, generousLimits), name: name}
-	c.addDomain("example.test")
-	c.box = c.addMailbox(annsAddress, annsPassword)
-	c.host, c.port, _ = net.SplitHostPort(c.ready.IMAP)
+	c := startMailClient(t, name)
 	t.Cleanup(func() {
 		if !t.Failed() && !t.Skipped() {
 			c.compareRow(t)
 		}
 	})
+	return c
+}
+
+// startMailClient is newMailClient for a test of something that is no row of the table.
+func startMailClient(t *testing.T, name string) *mailClient {
+	t.Helper()
+	c := &mailClient{instance: newInstance(t, generousLimits), name: name}
+	c.addDomain("example.test")
+	c.box = c.addMailbox(annsAddress, annsPassword)
+	c.host, c.port, _ = net.SplitHostPort(c.ready.IMAP)
 	return c
 }
 
@@ -330,17 +335,20 @@ func (c *mailClient) change(folder string, commands ...string) {
 	c.play(script)
 }
 
+func (c *mailClient) mbsyncConfig(near maildir) string {
+	return fmt.Sprintf("IMAPAccount a\nHost %s\nPort %s\nUser %s\nPass %q\nSSLType None\nAuthMechs LOGIN\n\nIMAPStore far\nAccount a\n\n"+
+		"MaildirStore near\nPath %[5]s/\nInbox %[5]s/INBOX\nSubFolders Verbatim\n\nChannel c\nFar :far:\nNear :near:\nPatterns *\n"+
+		"Create Both\nRemove Both\nExpunge Both\nSyncState *\nCopyArrivalDate yes\n", c.host, c.port, annsAddress, annsPassword, near.dir)
+}
+
 // TestIMAPWithMbsync lets isync keep a tree and the mailbox alike through changes on both sides: a
 // session of rounds, with compression, as a user has it over days.
 func TestIMAPWithMbsync(t *testing.T) {
 	t.Parallel()
 	mbsync := peer(t, "mbsync")
 	c, near := newMailClient(t, "mbsync"), maildir{t, t.TempDir()}
-	config := fmt.Sprintf("IMAPAccount a\nHost %s\nPort %s\nUser %s\nPass %q\nSSLType None\nAuthMechs LOGIN\n\nIMAPStore far\nAccount a\n\n"+
-		"MaildirStore near\nPath %[5]s/\nInbox %[5]s/INBOX\nSubFolders Verbatim\n\nChannel c\nFar :far:\nNear :near:\nPatterns *\n"+
-		"Create Both\nRemove Both\nExpunge Both\nSyncState *\nCopyArrivalDate yes\n", c.host, c.port, annsAddress, annsPassword, near.dir)
 	rc := filepath.Join(t.TempDir(), "rc")
-	near.must(os.WriteFile(rc, []byte(config), 0o600))
+	near.must(os.WriteFile(rc, []byte(c.mbsyncConfig(near)), 0o600))
 	sync := func() { t.Helper(); c.run(near.dir, mbsync, "-c", rc, "-a") }
 
 	c.put("INBOX", "one", "two", "three", "four")
@@ -392,18 +400,21 @@ func TestIMAPWithMbsync(t *testing.T) {
 	}
 }
 
+func (c *mailClient) offlineimapConfig(near maildir, home string) string {
+	return fmt.Sprintf("[general]\naccounts = a\nmetadata = %s/meta\n\n[Account a]\nlocalrepository = near\nremoterepository = far\n\n"+
+		"[Repository near]\ntype = Maildir\nlocalfolders = %s\nsep = /\n\n[Repository far]\ntype = IMAP\nremotehost = %s\nremoteport = %s\n"+
+		"remoteuser = %s\nremotepass = %s\nssl = no\nstarttls = no\nauth_mechanisms = LOGIN\n",
+		home, near.dir, c.host, c.port, annsAddress, annsPassword)
+}
+
 // TestIMAPWithOfflineIMAP is the same with offlineimap.
 func TestIMAPWithOfflineIMAP(t *testing.T) {
 	t.Parallel()
 	program := peer(t, "offlineimap")
 	c, near := newMailClient(t, "offlineimap"), maildir{t, filepath.Join(t.TempDir(), "mail")}
 	home := t.TempDir()
-	config := fmt.Sprintf("[general]\naccounts = a\nmetadata = %s/meta\n\n[Account a]\nlocalrepository = near\nremoterepository = far\n\n"+
-		"[Repository near]\ntype = Maildir\nlocalfolders = %s\nsep = /\n\n[Repository far]\ntype = IMAP\nremotehost = %s\nremoteport = %s\n"+
-		"remoteuser = %s\nremotepass = %s\nssl = no\nstarttls = no\nauth_mechanisms = LOGIN\n",
-		home, near.dir, c.host, c.port, annsAddress, annsPassword)
 	rc := filepath.Join(home, "rc")
-	near.must(os.WriteFile(rc, []byte(config), 0o600))
+	near.must(os.WriteFile(rc, []byte(c.offlineimapConfig(near, home)), 0o600))
 	sync := func() { t.Helper(); c.run(home, program, "-c", rc, "-o", "-u", "quiet") }
 
 	c.put("INBOX", "one", "two", "three")
@@ -471,13 +482,30 @@ func TestIMAPWithImaplib(t *testing.T) {
 	c.holds("Drafts", `draft \Draft`)
 }
 
-// TestIMAPWithImapflow is the same with imapflow and an app password, which npm installs from the
-// lock file in testdata/imap.
+// TestIMAPWithImapflow is the same with imapflow, which npm installs from the lock file in
+// testdata/imap, and an app password.
 func TestIMAPWithImapflow(t *testing.T) {
 	t.Parallel()
+	node, dir := imapflow(t)
+	t.Run("operations", func(t *testing.T) {
+		c := newMailClient(t, "imapflow")
+		c.put("INBOX", "one", "two", "three")
+		c.want(200, "PATCH", "/v1/email-users/"+c.box, map[string]any{"quota_bytes": 10 << 20}, nil)
+		out := c.run(dir, node, "imapflow.mjs", c.host, c.port, annsAddress, c.appPassword(c.box, nil).Password)
+		c.did(strings.Split(strings.TrimSpace(out), "\n")...)
+		c.holds("INBOX", `one \Answered`, "new")
+		c.holds("Archive", `one \Answered`)
+		c.holds("Work/Done", `two $Later \Flagged`)
+	})
+	t.Run("objects", func(t *testing.T) { objectsWithImapflow(t, node, dir) })
+}
+
+// imapflow gives a directory with imapflow and the scripts for it, and what runs them.
+func imapflow(t *testing.T) (node, dir string) {
+	t.Helper()
 	node, npm := peer(t, "node"), peer(t, "npm")
-	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json", "imapflow.mjs"} {
+	dir = t.TempDir()
+	for _, name := range []string{"package.json", "package-lock.json", "imapflow.mjs", "imapflow_objects.mjs"} {
 		text, err := os.ReadFile(filepath.Join("testdata/imap", name))
 		if err != nil {
 			t.Fatal(err)
@@ -495,14 +523,7 @@ func TestIMAPWithImapflow(t *testing.T) {
 	} else if err != nil {
 		t.Skipf("npm cannot install imapflow: %v", err)
 	}
-	c := newMailClient(t, "imapflow")
-	c.put("INBOX", "one", "two", "three")
-	c.want(200, "PATCH", "/v1/email-users/"+c.box, map[string]any{"quota_bytes": 10 << 20}, nil)
-	out := c.run(dir, node, "imapflow.mjs", c.host, c.port, annsAddress, c.appPassword(c.box, nil).Password)
-	c.did(strings.Split(strings.TrimSpace(out), "\n")...)
-	c.holds("INBOX", `one \Answered`, "new")
-	c.holds("Archive", `one \Answered`)
-	c.holds("Work/Done", `two $Later \Flagged`)
+	return node, dir
 }
 
 // TestIMAPWithCurl has what people do from a shell.
@@ -553,111 +574,4 @@ func TestIMAPWithCurl(t *testing.T) {
 	c.did("quota")
 	c.holds("INBOX", "one")
 	c.holds("Archive", "one", `two \Seen`)
-}
-
-// TestIMAPWithMutt has mutt and neomutt do what their keys do, in a terminal that `script` makes
-// for them.
-func TestIMAPWithMutt(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"mutt", "neomutt"} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := newMutt(t, name)
-			m.put("INBOX", "one", "two", "three", "four")
-			m.walk()
-		})
-	}
-}
-
-// A mutt is mutt or neomutt with its configuration.
-type mutt struct {
-	*mailClient
-	program, script, home string
-	spoken                *recorder
-}
-
-// A recorder stands between a client and the server and keeps what the client says.
-type recorder struct {
-	addr string
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func newRecorder(t *testing.T, server string) *recorder {
-	t.Helper()
-	r := &recorder{}
-	r.addr = answering(t, func(client net.Conn) { r.carry(client, server) })
-	return r
-}
-
-func (r *recorder) carry(client net.Conn, server string) {
-	defer client.Close()
-	far, err := net.Dial("tcp", server)
-	if err != nil {
-		return // the client fails, and with it the test
-	}
-	go func() {
-		_, _ = io.Copy(far, io.TeeReader(client, r))
-		far.Close()
-	}()
-	_, _ = io.Copy(client, far) // until either has had enough
-}
-
-func (r *recorder) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *recorder) has(command string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Contains(r.text.String(), command)
-}
-
-func newMutt(t *testing.T, name string) *mutt {
-	t.Helper()
-	m := &mutt{program: peer(t, name), script: peer(t, "script"), home: t.TempDir()}
-	m.mailClient = newMailClient(t, name)
-	m.spoken = newRecorder(t, m.ready.IMAP)
-	config := fmt.Sprintf("set folder = \"imap://ann%%40example.test@%s/\"\nset spoolfile = \"+INBOX\"\nset imap_pass = %q\n"+
-		"set record = \"\"\nset ssl_starttls = no\nset ssl_force_tls = no\nset confirmappend = no\nset confirmcreate = no\n"+
-		"set delete = yes\nset mark_old = no\nset move = no\nset auto_tag = yes\nset imap_check_subscribed = yes\nset mail_check = 1\nset wait_key = no\n"+
-		"set imap_authenticators = \"login\"\nset editor = \"true\"\nset abort_unmodified = no\nset imap_deflate = no\nset header_cache = %q\n",
-		m.spoken.addr, annsPassword, filepath.Join(m.home, "cache"))
-	if err := os.WriteFile(filepath.Join(m.home, "rc"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// keys opens INBOX, presses keys and ends.
-func (m *mutt) keys(keys ...string) {
-	m.t.Helper()
-	quote := func(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
-	push := `push "` + strings.ReplaceAll(strings.Join(keys, ""), `"`, `\"`) + `<quit>"`
-	command := strings.Join([]string{m.program, "-n", "-F", quote(filepath.Join(m.home, "rc")), "-e", quote(push)}, " ")
-	m.run(m.home, m.script, "--quiet", "--return", "--command", command, "/dev/null")
-}
-
-func (m *mutt) walk() {
-	m.keys("<tag-pattern>~s one<enter><tag-prefix><copy-message>=Archive<enter>")
-	m.holds("Archive", "one")
-	m.did("log in", "select", "fetch", "copy")
-
-	m.keys("<limit>~s two<enter><flag-message><limit>all<enter>",
-		"<limit>~s three<enter><save-message>=Work<enter><limit>all<enter>", "<sync-mailbox>")
-	m.holds("Work", "three")
-	m.holds("INBOX", "one", `two \Flagged`, "four")
-	m.did("flags", "expunge", "folders")
-
-	m.keys("<limit>=b four<enter><delete-pattern>~A<enter><limit>all<enter><sync-mailbox>")
-	m.holds("INBOX", "one", `two \Flagged`)
-	if !m.spoken.has(" UID SEARCH BODY ") {
-		m.t.Errorf("%s did not let the server search", m.name)
-	}
-	m.did("search")
-
-	m.keys("<limit>~s one<enter><display-message><exit><limit>all<enter>")
-	m.holds("INBOX", `one \Seen`, `two \Flagged`)
 }

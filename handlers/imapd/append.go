@@ -23,6 +23,9 @@ var errNoEnd = refused(imap.ResponseCodeClientBug, "The command has no end")
 // Append takes the messages of an APPEND from the client, and stores all or none (RFC 3502). The
 // parser knows only the first of them.
 func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.AppendOptions) (*imap.AppendData, error) {
+	if ss.extensions.replaced != 0 {
+		return nil, ss.replace(folder, r, options)
+	}
 	body := ss.server.Service.NewSpool(maxAppendBytes)
 	defer body.Close()
 	var messages []inbox.Append
@@ -126,7 +129,7 @@ func parseAppendItem(text []byte) (item appendItem, ok bool) {
 // not be kept if its command does not end after it, or after others.
 func (w *protocolConn) nextMessage() (item appendItem, more bool, err error) {
 	if len(w.line) == 0 && w.ending == nil {
-		w.command.takesMore = true
+		w.command.takesMore = !w.command.single
 		w.ending = w.next()
 		w.command.takesMore = false
 	}

@@ -21,6 +21,7 @@ type attributes struct {
 	modSeq, uid, flags, internalDate, size, envelope bool
 	body, bodyStructure                              bool
 	utf8                                             bool // in quoted strings (RFC 9051 section 4.3)
+	objectItems
 }
 
 // attributesOf finds what a FETCH asks for. go-imap does not tell that BODY and BODYSTRUCTURE are
@@ -31,6 +32,14 @@ func (ss *session) attributesOf(o *imap.FetchOptions) attributes {
 		body:          o.BodyStructure != nil && (!o.BodyStructure.Extended || ss.extensions.body),
 		bodyStructure: o.BodyStructure != nil && o.BodyStructure.Extended,
 		utf8:          ss.quotesUTF8(),
+		objectItems:   ss.extensions.items,
+	}
+}
+
+// rows says what is to be read.
+func (a *attributes) rows(changedSince uint64) inbox.RowQuery {
+	return inbox.RowQuery{
+		Structure: a.structure(), EmailID: a.emailID, ThreadID: a.threadID, Preview: a.preview, ChangedSince: changedSince,
 	}
 }
 
@@ -85,6 +94,7 @@ func (w *attributeWriter) items(row *inbox.MessageRow, a attributes) error {
 	if a.size {
 		w.number("RFC822.SIZE ", row.Size, " ")
 	}
+	w.objects(row, a.objectItems)
 	switch {
 	case a.body || a.bodyStructure:
 		parts, err := w.view.Parts(row.Structure)

@@ -36,6 +36,7 @@ func BenchmarkTenThousand(b *testing.B) {
 	for _, command := range []string{
 		"SELECT INBOX", "FETCH 1:* FLAGS", "FETCH 1:* ENVELOPE", "FETCH 1:* (UID FLAGS INTERNALDATE RFC822.SIZE BODYSTRUCTURE)",
 		"FETCH 9501:* (UID FLAGS ENVELOPE BODYSTRUCTURE)", "FETCH 1:* BODY.PEEK[]", "SEARCH UNSEEN", "SEARCH SUBJECT 9999", "SEARCH FROM nobody", "SEARCH BODY hello",
+		"FETCH 1:* (EMAILID THREADID)", "FETCH 1:* PREVIEW", "SEARCH EMAILID em_0", "SEARCH THREADID thr_0",
 	} {
 		b.Run(strings.ReplaceAll(command, " ", "_"), func(b *testing.B) {
 			c := h.login(b)

@@ -43,7 +43,7 @@ func (w *protocolConn) prepareCommand() []byte {
 	tag, verb := commandName(w.text)
 	w.tag = tag
 	w.mu.Lock()
-	w.verb, w.patch = verb, nil
+	w.verb, w.patch, w.patchOfFetch = verb, nil, ""
 	w.mu.Unlock()
 	if w.command.refused == "" {
 		if w.text = replaceBadNames(verb, w.text); len(w.text) > maxCommand {
@@ -55,10 +55,14 @@ func (w *protocolConn) prepareCommand() []byte {
 		w.skipLiteral()
 		return nil
 	}
-	if w.intercept == nil || w.command.message {
+	if w.intercept == nil {
 		return w.text
 	}
-	return w.intercept(w.text)
+	text := w.intercept(w.text)
+	if text == nil {
+		w.skipLiteral()
+	}
+	return text
 }
 
 // skipLiteral skips the last literal of a command that the parser does not get. The client sends it
@@ -233,9 +237,9 @@ func (w *protocolConn) readLine() error {
 func (c *command) noteLine(text []byte, from int, m literalMarker) {
 	if !c.afterLiteral && from == 0 {
 		_, verb := commandName(text) // a marker right after the verb is no argument
-		c.append = verb == "APPEND"
+		c.append, c.single = verb == "APPEND", isReplace(verb)
 	}
-	if m.found && c.append && hasArgument(string(text[:m.at])) {
+	if m.found && (c.append && hasArgument(string(text[:m.at])) || c.single && namesMessage(text[:m.at])) {
 		c.message = true
 		if bytes.HasSuffix(text[:m.at], []byte("(~")) { // UTF8 (~{…} (RFC 6855 section 4)
 			c.end, c.parserEnd = ")", ")"
@@ -389,15 +393,6 @@ func (p *commandEditor) remove(i, j int) {
 		from--
 	}
 	p.edits = append(p.edits, edit{from, p.tokens[j].to, ""})
-}
-
-// removeItem removes an item of a list; no space stays where the item was.
-func (p *commandEditor) removeItem(i int) {
-	if p.is(i-1, '(') && i+1 < len(p.tokens) && p.tokens[i+1].kind != ')' {
-		p.edits = append(p.edits, edit{p.tokens[i].from, p.tokens[i+1].from, ""})
-		return
-	}
-	p.remove(i, i)
 }
 
 // result returns the text with all edits, which were made in order.

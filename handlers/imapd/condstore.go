@@ -20,17 +20,25 @@ type extensions struct {
 	searchModSeq   bool // SEARCH MODSEQ
 	extendedSearch bool // SEARCH RETURN
 	highestModSeq  bool // STATUS HIGHESTMODSEQ
-	enable         bool // the command turns CONDSTORE on
+	mailboxID      bool // STATUS MAILBOXID
+	items          objectItems
+	replaced       uint32 // UID of the message that REPLACE takes away
+	enable         bool   // the command turns CONDSTORE on
 }
 
 // extensionWords are the words that each command is searched for.
 var extensionWords = map[string][]string{
 	"SELECT": {"CONDSTORE"}, "EXAMINE": {"CONDSTORE"}, "ENABLE": {"CONDSTORE"},
-	"FETCH": {"MODSEQ", "CHANGEDSINCE", "BODYSTRUCTURE"}, "UID FETCH": {"MODSEQ", "CHANGEDSINCE", "BODYSTRUCTURE"},
+	"FETCH": fetchWords, "UID FETCH": fetchWords,
 	"STORE": {"UNCHANGEDSINCE"}, "UID STORE": {"UNCHANGEDSINCE"},
-	"SEARCH": {"MODSEQ", "SMALLER"}, "UID SEARCH": {"MODSEQ", "SMALLER"},
-	"STATUS": {"HIGHESTMODSEQ"}, "LIST": {"HIGHESTMODSEQ"},
+	"SEARCH": searchWords, "UID SEARCH": searchWords,
+	"STATUS": {"HIGHESTMODSEQ", "MAILBOXID"}, "LIST": {"HIGHESTMODSEQ", "MAILBOXID"},
 }
+
+var (
+	fetchWords  = []string{"MODSEQ", "CHANGEDSINCE", "BODYSTRUCTURE", "EMAILID", "THREADID", "PREVIEW", "SAVEDATE"}
+	searchWords = []string{"MODSEQ", "SMALLER", "EMAILID", "THREADID", "SAVED"}
+)
 
 // modSeqKey stands for MODSEQ in a SEARCH that the parser gets: a field of this name no message can
 // have.
@@ -119,6 +127,9 @@ func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
 			a.modSeq = true
 		case "BODY":
 			a.body = true
+		default:
+			i = p.objectItem(i, &a.items)
+			last = max(last, i)
 		}
 	}
 	if len(p.tokens) > last+1 {
@@ -130,7 +141,7 @@ func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
 		a.changedSince, a.modSeq = n, true
 	}
 	a.enable = a.modSeq
-	return a.modSeq || a.body
+	return a.modSeq || a.body || a.items != objectItems{}
 }
 
 // storeArgs reads STORE set (UNCHANGEDSINCE n) flags. imapflow has the modifier behind the flags.
@@ -185,6 +196,12 @@ func (p *commandEditor) searchArgs(at int, a *extensions) bool {
 			p.replace(i, last, "HEADER "+modSeqKey+" "+p.raw(last))
 			i = last
 			a.searchModSeq, a.enable = true, true
+		case "EMAILID", "THREADID", "SAVEDBEFORE", "SAVEDON", "SAVEDSINCE", "SAVEDATESUPPORTED":
+			last, ok := p.objectKey(i)
+			if !ok {
+				return false
+			}
+			i = last
 		case "SMALLER":
 			if i++; p.word(i) == "0" {
 				p.replace(i-1, i, "NOT ALL")
@@ -219,13 +236,22 @@ func (p *commandEditor) statusItems(i int, a *extensions) bool {
 	if !ok || !p.is(i, '(') {
 		return false
 	}
+	var others []string
 	for j := i + 1; j < end; j++ {
-		if p.word(j) == "HIGHESTMODSEQ" && !a.highestModSeq {
-			p.removeItem(j)
+		switch word := p.word(j); {
+		case word == "HIGHESTMODSEQ" && !a.highestModSeq:
 			a.highestModSeq, a.enable = true, true
+		case word == "MAILBOXID" && !a.mailboxID:
+			a.mailboxID = true
+		default:
+			others = append(others, p.raw(j))
 		}
 	}
-	return a.highestModSeq
+	if !a.highestModSeq && !a.mailboxID {
+		return false
+	}
+	p.replace(i+1, end-1, strings.Join(others, " "))
+	return true
 }
 
 // listReturn reads LIST … RETURN (… STATUS (…)).

@@ -105,7 +105,9 @@ func TestSmallerIsKept(t *testing.T) {
 
 func FuzzExtend(f *testing.F) {
 	for _, seed := range []string{"a FETCH 1 (MODSEQ BODY[HEADER.FIELDS (\"a\" B)]) (CHANGEDSINCE 4)\r\n", "a UID SEARCH RETURN () OR MODSEQ \"x\" all 5 SMALLER 3\r\n",
-		"a STATUS x (HIGHESTMODSEQ)\r\n", "a LIST \"\" * RETURN (STATUS (HIGHESTMODSEQ MESSAGES))\r\n", "a SELECT \"x\" (CONDSTORE)\r\n", "a UID STORE 1 (UNCHANGEDSINCE 7) FLAGS x\r\n"} {
+		"a STATUS x (HIGHESTMODSEQ)\r\n", "a LIST \"\" * RETURN (STATUS (HIGHESTMODSEQ MESSAGES))\r\n", "a SELECT \"x\" (CONDSTORE)\r\n", "a UID STORE 1 (UNCHANGEDSINCE 7) FLAGS x\r\n",
+		"a FETCH 1 (EMAILID PREVIEW (LAZY) THREADID)\r\n", "a UID FETCH 1 PREVIEW (LAZY) (CHANGEDSINCE 4)\r\n", "a STATUS x (MAILBOXID HIGHESTMODSEQ y)\r\n",
+		"a SEARCH OR EMAILID a (THREADID b SAVEDON \"1-Jan-2026\") SAVEDATESUPPORTED\r\n", "a REPLACE 1 x\r\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {
@@ -114,6 +116,11 @@ func FuzzExtend(f *testing.F) {
 		}
 		tag, verb := commandName(line)
 		got, a := takeExtensions(verb, line)
+		for i := range newCommandEditor(line).tokens {
+			if p := newCommandEditor(line); isMessageNumber(p.word(i)) {
+				view{1, 3}.messageOf(p.word(i), i%2 == 0)
+			}
+		}
 		if (a != extensions{verb: verb}) || string(got) != string(line) {
 			if newTag, newVerb := commandName(got); newTag != tag || newVerb != verb {
 				t.Errorf("%q became %q", line, got)

@@ -115,7 +115,7 @@ func (d *dialogue) want(line string) {
 	d.t.Helper()
 	text := d.expand(plain(line))
 	isStatus := strings.HasPrefix(text, "OK") || strings.HasPrefix(text, "NO") || strings.HasPrefix(text, "BAD")
-	pattern := "^" + quotedVariable.ReplaceAllString(regexp.QuoteMeta(strings.ToValidUTF8(text, "?")), "(?P<$1>[0-9]+)")
+	pattern := "^" + quotedVariable.ReplaceAllString(regexp.QuoteMeta(strings.ToValidUTF8(text, "?")), "(?P<$1>[0-9a-f]+)")
 	if !isStatus {
 		pattern += "$"
 	}

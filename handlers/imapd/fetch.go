@@ -35,7 +35,7 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 // attributes answers a FETCH of what the rows have, which are written where they lie.
 func (f *fetch) attributes(uids []uint32) error {
 	ss := f.session
-	q := inbox.RowQuery{Structure: f.shown.structure(), ChangedSince: ss.extensions.changedSince}
+	q := f.shown.rows(ss.extensions.changedSince)
 	var out attributeWriter
 	for len(uids) > 0 {
 		var failed error
@@ -67,9 +67,10 @@ func (f *fetch) sections(uids []uint32) error {
 	ss := f.session
 	var damaged []string // UIDs
 	marks := !ss.selected.readOnly && marksSeen(f.options)
+	q := f.shown.rows(ss.extensions.changedSince)
+	q.Structure = true
 	for len(uids) > 0 {
-		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, ss.selected.folder, uids,
-			inbox.RowQuery{Structure: true, ChangedSince: ss.extensions.changedSince})
+		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, ss.selected.folder, uids, q)
 		if err != nil {
 			return ss.replyError(err)
 		}
@@ -197,7 +198,7 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 	}
 	shown := f.shown
 	if now, ok := seen[row.UID]; ok {
-		now.Structure = row.Structure
+		now.Structure, now.EmailID, now.ThreadID, now.Preview = row.Structure, row.EmailID, row.ThreadID, row.Preview
 		row = &now
 		shown.modSeq = shown.modSeq || !shown.flags && ss.condStore
 		shown.flags = true

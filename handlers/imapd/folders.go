@@ -35,6 +35,7 @@ func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.Selec
 	}
 	ss.selected = sel
 	ss.writeHighestModSeq(s.Folder.ModSeq)
+	ss.conn.writeReply("* OK [%s] Ok", mailboxID(&s.Folder))
 	data := &imap.SelectData{
 		Flags: folderFlags(s.Keywords), PermanentFlags: []imap.Flag{}, NumMessages: uint32(len(s.UIDs)),
 		UIDNext: imap.UID(s.Folder.UIDNext), UIDValidity: s.Folder.UIDValidity,
@@ -68,7 +69,11 @@ func (ss *session) Create(name string, options *imap.CreateOptions) error {
 	if len(options.SpecialUse) == 1 {
 		use = string(options.SpecialUse[0])
 	}
-	return ss.replyError(ss.server.Service.CreateFolder(ss.conn.ctx, ss.user, name, use))
+	f, err := ss.server.Service.CreateFolder(ss.conn.ctx, ss.user, name, use)
+	if err == nil {
+		ss.conn.patchEnd(ss.conn.tag+" OK ", "CREATE completed\r\n", "["+mailboxID(f)+"] ")
+	}
+	return ss.replyError(err)
 }
 
 // Delete deletes a folder with its messages.
@@ -108,11 +113,17 @@ func (ss *session) status(f *inbox.Folder, options *imap.StatusOptions) (*imap.S
 		Mailbox: f.Name, NumMessages: &f.Messages, NumRecent: &recent, UIDNext: imap.UID(f.UIDNext),
 		UIDValidity: f.UIDValidity, NumUnseen: &f.Unseen, Size: &f.Bytes, AppendLimit: &limit,
 	}
+	text := ""
 	if ss.extensions.highestModSeq {
-		text := " HIGHESTMODSEQ " + strconv.FormatUint(f.ModSeq, 10)
-		if *options == (imap.StatusOptions{}) {
-			text = text[1:]
-		}
+		text += " HIGHESTMODSEQ " + strconv.FormatUint(f.ModSeq, 10)
+	}
+	if ss.extensions.mailboxID {
+		text += " " + mailboxID(f)
+	}
+	if *options == (imap.StatusOptions{}) {
+		text = strings.TrimPrefix(text, " ")
+	}
+	if text != "" {
 		ss.conn.patchEnd("* STATUS ", ")\r\n", text)
 	}
 	if !options.NumDeleted && !options.DeletedStorage {
@@ -338,7 +349,7 @@ const unreadableName = `"#unreadable"`
 // nameArgs has the positions of folders' names in each command. Those of LIST may stand anywhere.
 var nameArgs = map[string][]int{
 	"SELECT": {2}, "EXAMINE": {2}, "CREATE": {2}, "DELETE": {2}, "RENAME": {2, 3}, "SUBSCRIBE": {2}, "UNSUBSCRIBE": {2},
-	"STATUS": {2}, "APPEND": {2}, "GETQUOTAROOT": {2}, "COPY": {3}, "MOVE": {3}, "UID COPY": {4}, "UID MOVE": {4},
+	"STATUS": {2}, "APPEND": {2}, "REPLACE": {3}, "UID REPLACE": {4}, "GETQUOTAROOT": {2}, "COPY": {3}, "MOVE": {3}, "UID COPY": {4}, "UID MOVE": {4},
 }
 
 // replaceBadNames replaces each folder's name that cannot be read by one that no folder has. The

@@ -42,12 +42,12 @@ var errClosedByServer = errors.New("connection ended by the server")
 // A protocolConn stands between a client and go-imap's parser, and does what the parser cannot.
 //
 // Commands: it passes on one command at a time, checked, of limited size and on one line; literals
-// become quoted strings. Only the message of an APPEND stays a literal. A non-synchronizing one
-// (RFC 7888) becomes a synchronizing one, and the protocolConn takes the parser's continuation
-// request in the client's place. So it knows whether the parser accepts the literal; if not, it
-// skips the bytes, which the parser would run as commands. The parser sees no literal of unchecked
-// size, so LITERAL+ may be offered. intercept sees each command before the parser, and may answer
-// or change it.
+// become quoted strings. Only the message of an APPEND or REPLACE stays a literal. A
+// non-synchronizing one (RFC 7888) becomes a synchronizing one, and the protocolConn takes the
+// parser's continuation request in the client's place. So it knows whether the parser accepts the
+// literal; if not, it skips the bytes, which the parser would run as commands. The parser sees no
+// literal of unchecked size, so LITERAL+ may be offered. intercept sees each command before the
+// parser, and may answer or change it.
 //
 // Replies: it gathers them until the parser waits for the client, patches what the parser cannot
 // write, and compresses them where that was agreed.
@@ -76,6 +76,7 @@ type protocolConn struct {
 	verb              string        // of the command that the parser has
 	continuationAsked bool          // the next line is no command but what the parser has asked for
 	patch             *replyPatch   // of the next answer that it fits
+	patchOfFetch      string        // goes to the beginning of the next FETCH reply
 	caps              string        // capabilities that the parser does not know of
 	pool              *deflate.Pool // compresses what is sent; nil: it is not compressed
 	out               []byte
@@ -95,7 +96,8 @@ type command struct {
 	afterLiteral bool // the message of an APPEND is on its way, and then the line behind it
 	continuation bool // it is no command but a line that the parser has asked for
 	append       bool
-	message      bool          // its last literal is the message of an APPEND
+	single       bool          // it is a REPLACE, which has one message
+	message      bool          // its last literal is the message of an APPEND or REPLACE
 	end          string        // what must stand behind that message
 	parserEnd    string        // what the parser awaits at the end of an APPEND: the end of its first message
 	takesMore    bool          // the session waits for the next message of the APPEND
@@ -458,30 +460,31 @@ func (w *protocolConn) setSession(open bool) {
 const maxTag = 256 // bytes of a tag that patches of replies reckon with
 
 // capsAfterLogin are the capabilities after log-in, besides those of go-imap.
-const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND"
+const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND" +
+	" OBJECTID PREVIEW SAVEDATE REPLACE"
 
 // A replyPatch is a text that is added to one reply of the parser, because go-imap has no means to
 // write it.
 type replyPatch struct {
-	prefix  string // what the reply begins with; "" for a FETCH
-	suffix  string // what it ends with: the text goes before that. "" for a FETCH: the text goes after its "("
+	prefix  string // what the reply begins with
+	suffix  string // what it ends with: the text goes before that
 	text    string
 	started bool
 	held    []byte // of the reply's end, which may come in pieces
 }
 
 // patchFetch adds the text to the beginning of the next FETCH reply.
-func (w *protocolConn) patchFetch(text string) { w.setPatch(&replyPatch{text: text}) }
+func (w *protocolConn) patchFetch(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.patchOfFetch = text
+}
 
 // patchEnd adds the text to the next reply with this prefix, before its suffix.
 func (w *protocolConn) patchEnd(begin, end, text string) {
-	w.setPatch(&replyPatch{prefix: begin, suffix: end, text: text})
-}
-
-func (w *protocolConn) setPatch(a *replyPatch) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.patch = a
+	w.patch = &replyPatch{prefix: begin, suffix: end, text: text}
 }
 
 func (w *protocolConn) setCaps(caps string) {
@@ -502,9 +505,16 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 			return out
 		}
 	}
+	if i := afterFetch(p); i > 0 && w.patchOfFetch != "" {
+		text := w.patchOfFetch
+		w.patchOfFetch = ""
+		return slices.Concat(p[:i], []byte(text), p[i:])
+	}
 	switch w.verb {
 	case "", "CAPABILITY", "LOGIN", "AUTHENTICATE":
 		return addCaps(p, w.caps)
+	case "REPLACE", "UID REPLACE":
+		return correctServerBug(completedReplace(p))
 	}
 	return correctServerBug(p)
 }
@@ -533,13 +543,6 @@ func correctServerBug(p []byte) []byte {
 }
 
 func (a *replyPatch) apply(p []byte) (out []byte, done bool) {
-	if a.prefix == "" {
-		i := afterFetch(p)
-		if i == 0 {
-			return p, false
-		}
-		return slices.Concat(p[:i], []byte(a.text), p[i:]), true
-	}
 	if !a.started && !bytes.HasPrefix(p, []byte(a.prefix)) {
 		return p, false
 	}
@@ -577,6 +580,10 @@ func (ss *session) intercept(text []byte) []byte {
 	case "ID", "GETQUOTA", "GETQUOTAROOT", "COMPRESS":
 		ss.writeResult(tag, ss.runIntercepted(tag, verb, newCommandEditor(text)))
 		return nil
+	case "REPLACE", "UID REPLACE":
+		text, err := ss.beginReplace(verb, newCommandEditor(text))
+		ss.writeResult(tag, err)
+		return text
 	}
 	text, a := takeExtensions(verb, text)
 	if len(text) > maxCommand {

@@ -538,13 +538,14 @@ func FuzzSession(f *testing.F) {
 
 // FuzzWire plays a client whose bytes are anything, and a parser that takes every other message.
 // What the parser gets are whole lines of bounded size, and literals only where it has been told of
-// one: those of an APPEND, of the size announced.
+// one: those of an APPEND or REPLACE, of the size announced.
 func FuzzWire(f *testing.F) {
 	f.Add([]byte("a LOGIN {3+}\r\nx\"y {3}\r\nabc\r\nb NOOP\r\n"), true)
 	f.Add([]byte("a APPEND INBOX (\\Seen) {3+}\r\nabc {3+}\r\ndef\r\nb APPEND {1+}\r\na UTF8 (~{3+}\r\nabc)\r\n"), true)
 	f.Add([]byte("a SEARCH TEXT {60000+}\r\n"+strings.Repeat("x NOOP\r\n", 7500)+"\r\nb NOOP\r\n"), false)
 	f.Add([]byte("a APPEND{3+}\r\n00 {0}\r\n"), true)
 	f.Add([]byte("b APPEND x UTF8 (~{1+}\r\na) (\\Seen x) \"17-Jul-1996 02:44:25 -0700\" ~{2}\r\nbc {1+}\r\nd {1+}\r\ne {1+}\r\nf\r\nc NOOP\r\n"), true)
+	f.Add([]byte("a REPLACE 1 x UTF8 (~{1+}\r\na)\r\nb UID REPLACE 2 {1+}\r\nx (\\Seen) {2}\r\nbc {1+}\r\nd {1+}\r\ne\r\nc NOOP\r\n"), true)
 	f.Add([]byte("a IDLE\r\n{18+}\r\nx DELETE Archive\r\n\r\n"), false)
 	f.Add([]byte("a SELECT \"&\"\r\nb LIST \"\" (& \"&\" &)\r\nc RENAME a[ &\r\n"), true)
 	f.Fuzz(func(t *testing.T, input []byte, loggedIn bool) {
@@ -570,11 +571,15 @@ func FuzzWire(f *testing.F) {
 			if !m.found {
 				continue
 			}
-			if _, verb := commandName(line); verb != "APPEND" || m.nonSync || m.size > AppendLimit {
+			if _, verb := commandName(line); verb != "APPEND" && !isReplace(verb) || m.nonSync || m.size > AppendLimit {
 				t.Fatalf("the parser is told of a literal: %.100q", line)
 			}
 			if n%2 == 1 {
 				continue // as if it had refused it
+			}
+			want := "\r\n" // told before the next read, which may overwrite the line
+			if strings.HasSuffix(string(line[:m.at]), "(~") {
+				want = ")\r\n"
 			}
 			if _, err := io.WriteString(w, continuation); err != nil {
 				return
@@ -606,10 +611,6 @@ func FuzzWire(f *testing.F) {
 				if n, err := io.Copy(io.Discard, message); err != nil || n != item.size {
 					return
 				}
-			}
-			want := "\r\n"
-			if strings.HasSuffix(string(line[:m.at]), "(~") {
-				want = ")\r\n"
 			}
 			if end, err := r.ReadString('\n'); err == nil && end != want {
 				t.Fatalf("the parser gets %q behind a message, want %q", end, want)

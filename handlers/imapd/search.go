@@ -107,7 +107,7 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 		}
 		var kept []keptRow
 		var failed error
-		rest, err := ss.server.Service.EachRow(ss.conn.ctx, ss.user, ss.selected.folder, uids, inbox.RowQuery{Structure: q.structure}, func(row *inbox.MessageRow) bool {
+		rest, err := ss.server.Service.EachRow(ss.conn.ctx, ss.user, ss.selected.folder, uids, inbox.RowQuery{Structure: q.structure, EmailID: q.emailID, ThreadID: q.threadID}, func(row *inbox.MessageRow) bool {
 			ok, err := q.match(q.candidate(row, nil))
 			switch {
 			case errors.Is(err, errNeedsBytes):
@@ -210,6 +210,8 @@ type query struct {
 	messages  view
 	saved     []uint32
 	structure bool // some key needs it
+	emailID   bool // the same
+	threadID  bool
 
 	view         msg.View  // of the structure of the candidate
 	text, folded []byte    // room for texts
@@ -229,20 +231,22 @@ type searchKey struct {
 	sent              bool // a key looks at the Date field
 }
 
-// A headerKey is HEADER and the keys that are short for it, or MODSEQ.
+// A headerKey is HEADER and the keys that are short for it, or one that go-imap does not know.
 type headerKey struct {
 	name   string
 	folded string // the name
 	value  []byte // folded
 	modSeq uint64 // for MODSEQ
 	isNone bool   // a MODSEQ that nothing meets
+	object func(*inbox.MessageRow) bool
 }
 
 func newQuery(c *imap.SearchCriteria, v view, saved []uint32) (*query, error) {
 	if countKeys(c) > maxKeys {
 		return nil, badCommand("A search has at most %d keys", maxKeys)
 	}
-	return &query{key: newSearchKey(c), messages: v, saved: saved, structure: needsParts(c)}, nil
+	return &query{key: newSearchKey(c), messages: v, saved: saved,
+		structure: needsParts(c), emailID: needsKey(c, emailIDKey), threadID: needsKey(c, threadIDKey)}, nil
 }
 
 func newSearchKey(c *imap.SearchCriteria) searchKey {
@@ -262,7 +266,7 @@ func newSearchKey(c *imap.SearchCriteria) searchKey {
 		}
 	}
 	for _, h := range c.Header {
-		one := headerKey{name: h.Key, folded: fold(h.Key), value: []byte(fold(h.Value))}
+		one := headerKey{name: h.Key, folded: fold(h.Key), value: []byte(fold(h.Value)), object: newObjectKey(h.Key, h.Value)}
 		if h.Key == modSeqKey {
 			n, err := strconv.ParseUint(h.Value, 10, 64)
 			one = headerKey{name: modSeqKey, modSeq: n, isNone: err != nil}
@@ -301,7 +305,9 @@ func countKeys(c *imap.SearchCriteria) int {
 }
 
 func needsParts(c *imap.SearchCriteria) bool {
-	fields := slices.ContainsFunc(c.Header, func(h imap.SearchCriteriaHeaderField) bool { return h.Key != modSeqKey })
+	fields := slices.ContainsFunc(c.Header, func(h imap.SearchCriteriaHeaderField) bool {
+		return h.Key != modSeqKey && !slices.Contains(objectKeys, h.Key)
+	})
 	if fields || len(c.Body)+len(c.Text) > 0 || !c.SentSince.IsZero() || !c.SentBefore.IsZero() {
 		return true
 	}
@@ -447,6 +453,12 @@ func (q *query) matchHeader(c *candidate, key *searchKey) (bool, error) {
 		h := &key.headers[i]
 		if h.name == modSeqKey {
 			if h.isNone || c.row.ModSeq < h.modSeq {
+				return false, nil
+			}
+			continue
+		}
+		if h.object != nil {
+			if !h.object(c.row) {
 				return false, nil
 			}
 			continue

@@ -142,6 +142,7 @@ var responseCodes = map[string]imap.ResponseCode{
 	core.CodeMailboxClosed:      imap.ResponseCodeUnavailable,
 	inbox.CodeKeywords:          imap.ResponseCodeLimit,
 	inbox.CodeMessageEmpty:      imap.ResponseCodeCannot,
+	inbox.CodeMessageGone:       "EXPUNGEISSUED", // RFC 5530 section 3
 	inbox.CodeAppendSize:        imap.ResponseCodeLimit,
 
 	"unauthorized":        imap.ResponseCodeAuthenticationFailed,

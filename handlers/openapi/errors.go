@@ -264,7 +264,7 @@ var otherCodes = map[int][]string{
 	400: {"append_too_large", "edge_token_invalid", "folder_name_invalid", "invalid_code", "keywords_invalid", "message_empty"},
 	401: {"invalid_credentials", "second_factor_required"},
 	403: {"cross_origin", "folder_limit_reached", "forbidden", "forbidden_origin", "https_required", "mailbox_closed", "mailbox_unavailable"},
-	404: {"folder_not_found", "zone_not_found"},
+	404: {"folder_not_found", "message_gone", "zone_not_found"},
 	409: {"already_initialised", "claim_expired", "domain_claimed_elsewhere", "domain_unavailable", "folder_exists", "folder_has_children", "insufficient_funds", "ns_timeout", "passkey_exists", "passkeys_unavailable", "premium_not_supported", "price_changed", "special_use_invalid", "too_many_passkeys", "totp_enabled", "totp_not_started", "zone_conflict"},
 	410: {"expired"},
 	422: {"image_unavailable"},

@@ -32,19 +32,11 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 	}()
 	filings := make([]Filing, len(in))
 	for i, a := range in {
-		if err := checkKeywords(a.Keywords); err != nil {
-			return 0, nil, err
-		}
-		if a.Received.IsZero() {
-			a.Received = s.Now()
-		}
-		received := time.UnixMilli(max(a.Received.UnixMilli(), 0)).UTC() // what keys can hold
-		d, err := s.Prepare(a.Body, Envelope{Received: received, Mailbox: u.Mailbox})
+		d, filing, err := s.prepareAppend(u, a)
 		if err != nil {
 			return 0, nil, err
 		}
-		stored, size = append(stored, d), size+a.Body.Size()
-		filings[i] = Filing{Received: received, Flags: a.Flags, Keywords: distinctKeywords(a.Keywords)}
+		stored, size, filings[i] = append(stored, d), size+a.Body.Size(), filing
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, err := core.OpenMailbox(tx, u)
@@ -73,6 +65,19 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 		return nil
 	})
 	return validity, uids, err
+}
+
+// prepareAppend reads a message and appends its bytes. Whoever does not file it releases it.
+func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, Filing, error) {
+	if err := checkKeywords(a.Keywords); err != nil {
+		return nil, Filing{}, err
+	}
+	if a.Received.IsZero() {
+		a.Received = s.Now()
+	}
+	received := time.UnixMilli(max(a.Received.UnixMilli(), 0)).UTC() // what keys can hold
+	d, err := s.Prepare(a.Body, Envelope{Received: received, Mailbox: u.Mailbox})
+	return d, Filing{Received: received, Flags: a.Flags, Keywords: distinctKeywords(a.Keywords)}, err
 }
 
 // CheckAppend tells, before a message is taken over the network, whether AppendMessages would

@@ -34,7 +34,7 @@ func TestAppendsWithinTheBounds(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	u, ctx := userOf(ann), context.Background()
-	if err := i.Svc.CreateFolder(ctx, u, "Archive", ""); err != nil {
+	if _, err := i.Svc.CreateFolder(ctx, u, "Archive", ""); err != nil {
 		t.Fatal(err)
 	}
 	_, uids, err := i.Svc.AppendMessages(ctx, u, "Archive", manyAppends(i, 100, 5)...)

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -72,21 +73,32 @@ func (sel *Selection) add(m *store.Message) {
 
 // A MessageRow is what is known of a message without reading it.
 type MessageRow struct {
-	UID       uint32
-	Flags     Flags
-	Keywords  []string
-	ModSeq    uint64
-	Was       uint64 // the MODSEQ before the change that ChangeFlags made; the same if it made none
-	Kept      bool   // ChangeFlags has left the message as it was, since it has changed before
-	Received  time.Time
-	Size      int64
-	Structure []byte // for msg.DecodePart; only where it was asked for
+	UID      uint32
+	Flags    Flags
+	Keywords []string
+	ModSeq   uint64
+	Was      uint64 // the MODSEQ before the change that ChangeFlags made; the same if it made none
+	Kept     bool   // ChangeFlags has left the message as it was, since it has changed before
+	Received time.Time
+	Saved    time.Time // when it came into its folder
+	Size     int64
+
+	// Only where they were asked for.
+	Structure []byte // for msg.DecodePart
+	EmailID   string
+	ThreadID  string // "" if there is none
+	Preview   string
 }
 
-func rowOf(m *store.Message) MessageRow {
-	return MessageRow{
-		UID: m.UID, Flags: m.Flags, Keywords: m.Keywords, ModSeq: m.ModSeq, Received: m.Received, Size: int64(m.Blob.Length),
-	}
+func rowOf(m *store.Message) (row MessageRow) {
+	row.set(m)
+	return row
+}
+
+// set fills in, in place, what a message has without its Meta.
+func (row *MessageRow) set(m *store.Message) {
+	row.UID, row.Flags, row.Keywords, row.ModSeq = m.UID, m.Flags, m.Keywords, m.ModSeq
+	row.Received, row.Saved, row.Size = m.Received, m.Saved, int64(m.Blob.Length)
 }
 
 // A Known is what a session knows of the folder that it has selected.
@@ -155,6 +167,9 @@ func (c *FolderChanges) compare(tx *store.Tx, mailbox uint32, k Known) {
 // A RowQuery says what EachRow and MessageRows read.
 type RowQuery struct {
 	Structure    bool
+	EmailID      bool
+	ThreadID     bool
+	Preview      bool
 	ChangedSince uint64 // leaves out messages whose MODSEQ is not greater
 }
 
@@ -168,13 +183,21 @@ func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, 
 	err = s.Store.View(func(tx *store.Tx) error {
 		read := 0 // bytes
 		var row MessageRow
-		return tx.EachMessage(u.Mailbox, folder, batch, q.Structure, func(m *store.Message, structure []byte) bool {
+		var meta store.Meta
+		withMeta := q.EmailID || q.ThreadID || q.Preview
+		var failed error
+		err := tx.EachMessage(u.Mailbox, folder, batch, q.Structure && !withMeta, func(m *store.Message, structure []byte) bool {
 			if m.ModSeq <= q.ChangedSince {
 				return true
 			}
-			row = rowOf(m)
+			row.set(m)
 			row.Structure = structure
-			read += len(structure)
+			if withMeta {
+				if failed = q.readMeta(tx, m, &meta, &row); failed != nil {
+					return false
+				}
+			}
+			read += len(row.Structure) + len(row.Preview)
 			if more := fn(&row); more && read <= maxRowStructure {
 				return true
 			}
@@ -182,8 +205,29 @@ func (s *Service) EachRow(_ context.Context, u core.MailboxUser, folder uint32, 
 			rest = uids[done:]
 			return false
 		})
+		return cmp.Or(failed, err)
 	})
 	return rest, err
+}
+
+// readMeta reads the Meta of a message and gives its row what is asked for of it.
+func (q RowQuery) readMeta(tx *store.Tx, m *store.Message, meta *store.Meta, row *MessageRow) (err error) {
+	if err := tx.ReadMeta(meta, m); err != nil {
+		return err
+	}
+	if q.Structure {
+		row.Structure = meta.Structure
+	}
+	if q.EmailID {
+		row.EmailID = emailID(m, meta)
+	}
+	if q.ThreadID {
+		row.ThreadID, err = threadNow(tx, m.Account, meta.ThreadID)
+	}
+	if q.Preview {
+		row.Preview = meta.Preview
+	}
+	return err
 }
 
 // MessageRows is EachRow that keeps the rows.
@@ -567,8 +611,16 @@ func (s *Service) roomFor(u core.MailboxUser, folder uint32, uids []uint32, name
 }
 
 func checkQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
-	left, err := QuotaLeft(tx, mb)
-	if err == nil && left >= 0 && size > left {
+	return checkQuotaAfter(tx, mb, size, 0)
+}
+
+// checkQuotaAfter is checkQuota where so many bytes go.
+func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, gone int64) error {
+	if mb.QuotaBytes == nil {
+		return nil
+	}
+	used, err := tx.MailboxUsage(mb.Num)
+	if err == nil && size > max(*mb.QuotaBytes-used.Bytes+gone, 0) {
 		return core.Errorf(CodeQuota, "The mailbox is full. Delete messages, or request a larger quota.")
 	}
 	return err

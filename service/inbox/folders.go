@@ -44,6 +44,7 @@ const (
 	CodeQuota             = "quota_exceeded"
 	CodeKeywords          = "keywords_invalid"
 	CodeMessageEmpty      = "message_empty"
+	CodeMessageGone       = "message_gone"
 	CodeAppendSize        = "append_too_large"
 )
 
@@ -157,20 +158,24 @@ func (s *Service) CountDeleted(_ context.Context, u core.MailboxUser, folder uin
 
 // CreateFolder makes a folder, and those above it that are missing. specialUse is one of RFC 6154's
 // attributes or "".
-func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, specialUse string) error {
-	name, err := folderName(name)
-	if err != nil {
-		return err
+func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, specialUse string) (f *Folder, err error) {
+	if name, err = folderName(name); err != nil {
+		return nil, err
 	}
 	if err := s.mayChangeFolders(u.Mailbox); err != nil {
-		return err
+		return nil, err
 	}
-	return s.Store.Update(func(tx *store.Tx) error {
+	err = s.Store.Update(func(tx *store.Tx) error {
 		if _, err := core.OpenMailbox(tx, u); err != nil {
 			return err
 		}
-		return createFolder(tx, u.Mailbox, name, specialUse)
+		if err := createFolder(tx, u.Mailbox, name, specialUse); err != nil {
+			return err
+		}
+		f, err = tx.FolderByName(u.Mailbox, name)
+		return err
 	})
+	return f, err
 }
 
 func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {

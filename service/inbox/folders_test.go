@@ -93,7 +93,7 @@ func TestRefusedRenameOfInboxReadsNoMessages(t *testing.T) {
 	cost := map[uint32]float64{}
 	for mb, messages := range map[*store.Mailbox]int{few: 1, many: 500} {
 		u := userOf(mb)
-		if err := i.Svc.CreateFolder(ctx, u, "taken", ""); err != nil {
+		if _, err := i.Svc.CreateFolder(ctx, u, "taken", ""); err != nil {
 			t.Fatal(err)
 		}
 		servicetest.KeepIn(i, mb, "INBOX", inbox.Filing{}, "Subject: x\n\nx")
@@ -131,7 +131,7 @@ func TestFolderCommandsAreCounted(t *testing.T) {
 		var err error
 		switch k % 5 {
 		case 0:
-			err = i.Svc.CreateFolder(ctx, ann, "one", "")
+			_, err = i.Svc.CreateFolder(ctx, ann, "one", "")
 		case 1:
 			err = i.Svc.RenameFolder(ctx, ann, "one", "two")
 		case 2:
@@ -145,15 +145,16 @@ func TestFolderCommandsAreCounted(t *testing.T) {
 			t.Fatalf("command %d: %v", k+1, err)
 		}
 	}
+	_, err := i.Svc.CreateFolder(ctx, ann, "one", "")
 	for what, err := range map[string]error{
-		"CREATE": i.Svc.CreateFolder(ctx, ann, "one", ""), "DELETE": i.Svc.DeleteFolder(ctx, ann, "Trash"),
+		"CREATE": err, "DELETE": i.Svc.DeleteFolder(ctx, ann, "Trash"),
 		"RENAME": i.Svc.RenameFolder(ctx, ann, "Trash", "two"), "SUBSCRIBE": i.Svc.Subscribe(ctx, ann, "two", true),
 	} {
 		if e, ok := core.AsError(err); !ok || e.Code != inbox.CodeFolderRate {
 			t.Errorf("%s after 600 commands: %v, want %s", what, err, inbox.CodeFolderRate)
 		}
 	}
-	if err := i.Svc.CreateFolder(ctx, bob, "one", ""); err != nil {
+	if _, err := i.Svc.CreateFolder(ctx, bob, "one", ""); err != nil {
 		t.Errorf("another mailbox: %v", err)
 	}
 	body := i.Spool("Subject: x\r\n\r\nx")
@@ -198,7 +199,7 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 		})
 		uids = append(uids, more...)
 	}
-	if err := i.Svc.CreateFolder(ctx, u, "Trash", ""); err != nil {
+	if _, err := i.Svc.CreateFolder(ctx, u, "Trash", ""); err != nil {
 		t.Fatal(err)
 	}
 	got, err := i.Svc.CopyMessages(ctx, u, store.InboxID, uids, "Trash")

@@ -82,12 +82,12 @@ type MailFolder struct {
 	Unread   int64   `json:"unread"`
 }
 
-// folderID is the MAILBOXID of a folder (RFC 8474): it stays when the folder is renamed, and no
+// MailboxID is the MAILBOXID of a folder (RFC 8474): it stays when the folder is renamed, and no
 // other folder ever gets it.
-func folderID(f *Folder) string { return fmt.Sprintf("fld_%08x", f.Num) }
+func MailboxID(f *Folder) string { return fmt.Sprintf("fld_%08x", f.Num) }
 
 func folderOut(f *Folder) MailFolder {
-	return MailFolder{folderID(f), f.Name, core.OrNull(roleOf(f)), int64(f.Messages), int64(f.Unseen)}
+	return MailFolder{MailboxID(f), f.Name, core.OrNull(roleOf(f)), int64(f.Messages), int64(f.Unseen)}
 }
 
 // ListFolders lists the folders of a mailbox: the standard ones first, then the others by name.
@@ -135,7 +135,7 @@ func (in FolderIn) find(tx *store.Tx, who core.Actor) (*store.Mailbox, *Folder, 
 	if err != nil {
 		return nil, nil, err
 	}
-	i := slices.IndexFunc(folders, func(f *Folder) bool { return folderID(f) == in.FolderID })
+	i := slices.IndexFunc(folders, func(f *Folder) bool { return MailboxID(f) == in.FolderID })
 	if i < 0 {
 		return nil, nil, core.NotFound("folder")
 	}
@@ -199,7 +199,7 @@ func (s *Service) CreateMailFolder(_ context.Context, who core.Actor, in CreateF
 }
 
 func folderTarget(mb *store.Mailbox, f *Folder) store.AuditTarget {
-	return store.AuditTarget{Type: "folder", ID: folderID(f), Name: mb.Email}
+	return store.AuditTarget{Type: "folder", ID: MailboxID(f), Name: mb.Email}
 }
 
 // UpdateFolderIn is the request of update_folder.

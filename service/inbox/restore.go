@@ -111,7 +111,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 	for _, f := range folders {
 		name := into(f)
 		if name != folder || !empty {
-			if err := s.CreateFolder(ctx, u, name, ""); err != nil {
+			if _, err := s.CreateFolder(ctx, u, name, ""); err != nil {
 				return out, err
 			}
 		}

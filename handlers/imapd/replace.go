@@ -1,0 +1,128 @@
+package imapd
+
+import (
+	"bytes"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/emersion/go-imap/v2"
+
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+// isReplace tells whether the command is one of RFC 8508.
+func isReplace(verb string) bool { return verb == "REPLACE" || verb == "UID REPLACE" }
+
+// namesMessage reports whether a REPLACE has come to its message: the number and the folder are
+// there.
+func namesMessage(text []byte) bool {
+	_, verb := commandName(text)
+	return len(tokenize(text)) >= 4+strings.Count(verb, "UID ")
+}
+
+// beginReplace checks a REPLACE before its message is taken (RFC 8508 section 3.4), and gives it as
+// the APPEND that the parser knows.
+func (ss *session) beginReplace(verb string, p *commandEditor) ([]byte, error) {
+	at := 2 + strings.Count(verb, "UID ")
+	given, ok := p.value(at + 1)
+	switch {
+	case ss.user.MailboxID == "":
+		return nil, badCommand("Log in first")
+	case !ok || !ss.conn.command.message || !isMessageNumber(p.word(at)):
+		return nil, badCommand("%s takes the number of one message, a folder and a message as a literal", verb)
+	}
+	name, ok := decodeName(given)
+	if !ok {
+		return nil, refused(imap.ResponseCodeNonExistent, "The name of the folder cannot be read")
+	}
+	m, err := scanLine(p.text)
+	if err != nil {
+		return nil, err
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	sel := ss.selected
+	switch {
+	case sel == nil:
+		return nil, badCommand("Select a folder first")
+	case sel.readOnly:
+		return nil, errReadOnly
+	}
+	uid := sel.view.messageOf(p.word(at), at == 3)
+	if uid == 0 {
+		return nil, refused("", "There is no such message")
+	}
+	if err := ss.server.Service.CheckReplace(ss.conn.ctx, ss.user, sel.folder, uid, name, m.size); err != nil {
+		return nil, ss.tryCreate(err)
+	}
+	ss.extensions.replaced = uid
+	p.replace(1, at, "APPEND")
+	return p.result(), nil
+}
+
+// isMessageNumber tells whether a text is a seq-number (RFC 9051 section 9).
+func isMessageNumber(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 32)
+	return text == "*" || err == nil && n > 0 && text[0] != '0' && text[0] != '+'
+}
+
+// messageOf gives the UID of the message with a seq-number, 0 if the view has none.
+func (v view) messageOf(text string, isUID bool) uint32 {
+	if text == "*" {
+		return v.last()
+	}
+	n, _ := strconv.ParseUint(text, 10, 32)
+	switch {
+	case !isUID && n <= uint64(len(v)):
+		return v[n-1]
+	case isUID && v.seq(uint32(n)) != 0:
+		return uint32(n)
+	}
+	return 0
+}
+
+// replace takes the message of a REPLACE from the client, stores it and deletes the old one, both
+// or neither. The parser polls behind it, which tells the client of both.
+func (ss *session) replace(folder string, r imap.LiteralReader, options *imap.AppendOptions) error {
+	body := ss.server.Service.NewSpool(AppendLimit)
+	defer body.Close()
+	flags, keywords, err := parseFlags(options.Flags)
+	if err == nil {
+		var n int64
+		size := r.Size()
+		if n, err = io.Copy(body, r); n < size && (err == nil || ss.conn.ending != nil) {
+			err = errNoEnd
+		}
+	}
+	if err != nil {
+		ss.conn.refuseMessage(r)
+		return ss.replyError(err)
+	}
+	if _, _, err := ss.conn.nextMessage(); err != nil {
+		return err
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	sel, old := ss.selected, ss.extensions.replaced
+	validity, uid, err := ss.server.Service.ReplaceMessage(ss.conn.ctx, ss.user, sel.folder, old, folder,
+		inbox.Append{Flags: flags, Keywords: keywords, Received: options.Time, Body: body})
+	if err != nil {
+		return ss.tryCreate(err)
+	}
+	// Before the EXPUNGE, so that a client knows the new message first (RFC 8508 section 4.3).
+	ss.conn.writeReply("* OK [APPENDUID %d %d] Replacement message ready", validity, uid)
+	sel.gone = merge(sel.gone, []uint32{old})
+	sel.ownExpunged++
+	return nil
+}
+
+// completedReplace corrects the parser's reply to a REPLACE, which it has got as an APPEND.
+func completedReplace(p []byte) []byte {
+	tag, found := bytes.CutSuffix(p, []byte(" OK APPEND completed\r\n"))
+	if !found || len(tag) > maxTag {
+		return p
+	}
+	return slices.Concat(tag, []byte(" OK REPLACE completed\r\n"))
+}
