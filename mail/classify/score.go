@@ -11,15 +11,23 @@ import (
 )
 
 // How tokens are weighed. The start set counts like messages that the account was taught, so what
-// an account teaches outweighs it soon.
+// an account teaches outweighs it soon. The numbers were found by measuring (measure_test.go).
 const (
-	startMessages = 20.0 // of each class
-	unknownWeight = 0.45 // messages that a token counts as neither (Robinson's s)
-	minStrength   = 0.1  // how far from 0.5 a probability must be to count
+	startMessages = 60.0 // of each class
+	doubt         = 0.35 // messages of each class that have a token by chance
+	minStrength   = 0.2  // how far from 0.5 a probability must be to count
 	maxClues      = 150  // tokens that count, those furthest from 0.5
-	priorClue     = 0.4  // what counts beside them, and alone where nothing is known
-	writtenTo     = "the account wrote to the author"
-	writtenClues  = 8 // as many clues as writtenTo counts for
+	priorClue     = 0.43 // what counts beside them, and alone where nothing is known
+	priorClues    = 3    // how many times
+
+	// Tokens of one message depend on one another, so each counts for less than one. The more an
+	// account has taught, the more its own tokens are worth.
+	untaughtWorth = 0.5
+	taughtWorth   = 1.0
+	halfTaught    = 100.0 // messages after which the worth is in the middle
+
+	writtenTo    = "the account wrote to the author"
+	writtenClues = 8 // as many clues as writtenTo counts for
 )
 
 // A Reason is a token that a score rests on.
@@ -40,13 +48,17 @@ const maxReasons = 10
 // Score weighs a message by what an account was taught; own is nil for one that was taught nothing.
 func (r *Reading) Score(own *Model) Verdict {
 	start := start()
-	spamMessages, hamMessages := startMessages, startMessages
+	spamMessages, hamMessages, worth := startMessages, startMessages, untaughtWorth
 	if own != nil {
+		taught := float64(own.Spam) + float64(own.Ham)
+		worth += (taughtWorth - untaughtWorth) * taught / (taught + halfTaught)
 		spamMessages += float64(own.Spam)
 		hamMessages += float64(own.Ham)
 	}
+	chance := doubt / min(spamMessages, hamMessages)
 
-	// The probability of spam for a message that has the token (Robinson), as far as it is known.
+	// The probability of spam for a message that has the token (Graham, Robinson), as far as it is
+	// known. The chance keeps it near 0.5 for rare tokens, and while one class was taught little.
 	probabilities := make([]float64, len(r.tokens))
 	var strengths [51]int // how many are so far from 0.5, in hundredths
 	for i, t := range r.tokens {
@@ -57,12 +69,11 @@ func (r *Reading) Score(own *Model) Verdict {
 			spam += float64(c.Spam)
 			ham += float64(c.Ham)
 		}
-		n := spam + ham
-		if n == 0 {
+		if spam+ham == 0 {
 			continue
 		}
-		p := spam / spamMessages / (spam/spamMessages + ham/hamMessages)
-		p = (unknownWeight*0.5 + n*p) / (unknownWeight + n)
+		spam, ham = spam/spamMessages+chance, ham/hamMessages+chance
+		p := spam / (spam + ham)
 		if strength := math.Abs(p - 0.5); strength >= minStrength {
 			probabilities[i] = p
 			strengths[int(strength*100)]++
@@ -78,7 +89,7 @@ func (r *Reading) Score(own *Model) Verdict {
 	// chi square, so their sum tells how much these mean, once for spam and once for ham.
 	var clues [maxClues]int
 	count := 0
-	spamLog, hamLog, n := math.Log(1-priorClue), math.Log(priorClue), 1
+	spamLog, hamLog, n := priorClues*math.Log(1-priorClue), priorClues*math.Log(priorClue), priorClues
 	for i, p := range probabilities {
 		if p == 0 {
 			continue
@@ -102,8 +113,10 @@ func (r *Reading) Score(own *Model) Verdict {
 		hamLog += float64(times) * math.Log(p)
 		n += times
 	}
-	spam := 1 - chiSquare(-2*spamLog, n)
-	ham := 1 - chiSquare(-2*hamLog, n)
+	degrees := max(1, int(math.Round(worth*float64(n))))
+	share := float64(degrees) / float64(n)
+	spam := 1 - chiSquare(-2*share*spamLog, degrees)
+	ham := 1 - chiSquare(-2*share*hamLog, degrees)
 	v := Verdict{Score: math.Round((spam-ham+1)/2*1e4) / 1e4}
 
 	strongest := clues[:count]

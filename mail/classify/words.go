@@ -13,7 +13,7 @@ import (
 const (
 	minLetters = 3
 	maxLetters = 20
-	maxPairs   = 0 // words of texts that make phrases with the next one
+	maxPairs   = 200 // words of texts that make phrases with the next one
 )
 
 // asciiFold has the lower case of letters and digits, and 0 for all else.
