@@ -15,6 +15,7 @@ import (
 // readText adds the words of one text part, of which it reads its share of what may be read.
 func (s *reader) readText(p *msg.Part, work []byte) error {
 	share := max(s.rawLeft/max(s.textsLeft, 1), min(minPiece, s.rawLeft))
+	textShare := max(s.textLeft/max(s.textsLeft, 1), min(minPiece, s.textLeft))
 	s.textsLeft--
 	raw := work[:min(int64(share), p.Size())]
 	if n, err := s.src.ReadAt(raw, p.BodyOffset); n < len(raw) {
@@ -31,7 +32,7 @@ func (s *reader) readText(p *msg.Part, work []byte) error {
 	if p.Subtype == "html" {
 		text = s.strip(text)
 	}
-	text = text[:min(len(text), s.textLeft)]
+	text = text[:min(len(text), textShare)]
 	s.textLeft -= len(text)
 	s.split(text, kindWord)
 	return nil
