@@ -20,7 +20,7 @@ const (
 	maxTokens    = 1500
 	maxWords     = 1300     // tokens of texts; the rest is for links and facts
 	maxText      = 32 << 10 // bytes of text, without markup
-	maxRaw       = 64 << 10 // bytes as they stand in the message, of all texts
+	maxRaw       = 48 << 10 // bytes as they stand in the message, of all texts
 	maxConverted = 8 << 10  // bytes of a charset that takes long to convert
 	minPiece     = 2 << 10  // bytes that each of many texts may have
 	maxHeader    = 32 << 10

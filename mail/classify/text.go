@@ -28,6 +28,9 @@ func (s *reader) readText(p *msg.Part, work []byte) error {
 	case "quoted-printable":
 		raw = decodeQP(raw)
 	}
+	if p.Subtype != "html" {
+		raw = raw[:min(len(raw), textShare)]
+	}
 	text := s.toUTF8(raw, p.Params["charset"])
 	if p.Subtype == "html" {
 		text = s.strip(text)
@@ -150,8 +153,11 @@ func (s *reader) toUTF8(b []byte, name string) []byte {
 		if isASCII(b) {
 			return b
 		}
-		out := make([]byte, 0, len(b)*3/2)
+		out := make([]byte, 0, min(2*len(b), maxText)+utf8.UTFMax)
 		for _, c := range b {
+			if len(out) >= maxText {
+				break
+			}
 			if c < utf8.RuneSelf {
 				out = append(out, c)
 				continue

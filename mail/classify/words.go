@@ -129,6 +129,17 @@ func (s *reader) split(text []byte, k kind) {
 			continue
 		}
 		if c >= utf8.RuneSelf {
+			if c >= 0xc2 && c < 0xd8 && i+1 < len(text) && text[i+1]&0xc0 == 0x80 { // the alphabets, quickly
+				if f := alphabets[rune(c&0x1f)<<6|rune(text[i+1]&0x3f)]; f >= utf8.RuneSelf && f < 0x800 {
+					if letters < maxLetters {
+						buf[n], buf[n+1] = 0xc0|byte(f>>6), 0x80|byte(f&0x3f)
+						n += 2
+					}
+					letters++
+					i += 2
+					continue
+				}
+			}
 			r, size := utf8.DecodeRune(text[i:])
 			if r == utf8.RuneError && size == 1 {
 				r = rune(c)
