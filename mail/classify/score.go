@@ -23,7 +23,7 @@ const (
 	// Tokens of one message depend on one another, so each counts for less than one. The more an
 	// account has taught, the more its own tokens are worth.
 	untaughtWorth = 0.5
-	taughtWorth   = 1.0
+	taughtWorth   = 0.7
 	halfTaught    = 100.0 // messages after which the worth is in the middle
 
 	writtenTo    = "the account wrote to the author"

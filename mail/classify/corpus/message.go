@@ -25,8 +25,8 @@ type Message struct {
 	Evidence       classify.Evidence
 }
 
-// Messages yields n messages, junk and wanted mail in turn, with random values but the same ones for
-// each seed. They come of the templates that are held back, or of the others.
+// Messages yields n messages, wanted mail and junk in turn, with random values but the same ones
+// for each seed. They come of the templates that are held back, or of the others.
 func Messages(seed uint64, held bool, n int) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		r := rand.New(rand.NewPCG(seed, 13))

@@ -16,8 +16,7 @@ const (
 	startTokens   = 4000
 
 	// A token of one class counts as if so many more templates of the other had it, so what a few
-	// templates have by chance says little. Mail that is taken for junk is far worse than junk that is
-	// not found.
+	// templates have by chance says little.
 	smoothHam  = 0.3
 	smoothSpam = 0.3
 )
