@@ -1,0 +1,462 @@
+// Package classify tells junk mail from wanted mail by the words and facts of messages, by what an
+// account was taught and by a small set of counts that every account starts with. It does not know
+// accounts, folders or where counts are kept.
+package classify
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math/bits"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/buffers"
+	"github.com/mailstead/mailstead/mail/msg"
+)
+
+// Bounds on what is read of one message, and so on the time that it takes.
+const (
+	maxTokens    = 1500
+	maxWords     = 1300     // tokens of texts; the rest is for links and facts
+	maxText      = 32 << 10 // bytes of text, without markup
+	maxRaw       = 48 << 10 // bytes as they stand in the message, of all texts
+	maxConverted = 8 << 10  // bytes of a charset that takes long to convert
+	minPiece     = 2 << 10  // bytes that each of many texts may have
+	maxHeader    = 32 << 10
+	maxFields    = 200
+	maxParts     = 100
+	maxHosts     = 30
+	maxLinks     = 300
+	maxSums      = 20
+	maxMarkup    = 6000 // tags and entities
+)
+
+// A Token stands for something that a message has, such as a word of its subject. It is a hash of
+// the kind and the text, and never 0. It is stored, so the hash must stay as it is.
+type Token uint64
+
+// Evidence is what the server itself knows of an arriving message.
+type Evidence struct {
+	SPF, DKIM, DMARC string // pass, fail, none, softfail, neutral, temperror, permerror, or "" for unknown
+	WrittenTo        bool   // the account wrote to the author before, and DMARC passed
+}
+
+// A Reading has the distinct tokens of one message, in order of appearance.
+type Reading struct {
+	tokens []Token
+	refs   []ref  // one for each token: where its text is
+	text   []byte // of all tokens, one behind the other
+}
+
+type ref struct {
+	at   uint32
+	n    uint8
+	kind kind
+}
+
+// Tokens gives what training counts, at most 1 500 tokens. It must not be changed.
+func (r *Reading) Tokens() []Token { return r.tokens }
+
+// Common gives the tokens that can say the same to every account: words and facts, but no names,
+// addresses and hosts.
+func (r *Reading) Common() []Token {
+	var out []Token
+	for i, t := range r.tokens {
+		if kinds[r.refs[i].kind].common {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// A kind says what a token's text is. Kinds are part of hashes, so each keeps its number.
+type kind uint8
+
+const (
+	kindWord kind = iota + 1
+	kindSubject
+	kindPhrase
+	kindLong
+	kindNumber
+	kindMoney
+	kindSender
+	kindDomain
+	kindName
+	kindEnding
+	kindHost
+	kindSite
+	kindLinkEnding
+	kindFact
+	kindEvidence
+	kindAttachment
+	kindType
+	kindMailer
+	kindList
+	kindField
+)
+
+// hash mixes eight bytes at a time with a 128-bit product.
+func hash(k kind, text []byte) Token {
+	h := uint64(k)*0x9e3779b97f4a7c15 ^ uint64(len(text))
+	for {
+		var word uint64
+		n := min(len(text), 8)
+		for i, c := range text[:n] {
+			word |= uint64(c) << (8 * i)
+		}
+		hi, lo := bits.Mul64(h^word^0xa0761d6478bd642f, 0xe7037ed1a0b428db)
+		h = hi ^ lo
+		if text = text[n:]; len(text) == 0 {
+			break
+		}
+	}
+	return Token(max(h, 1))
+}
+
+// A reader collects the tokens of one message.
+type reader struct {
+	Reading
+	src  io.ReaderAt
+	seed uint64       // differs each time, so that nobody can choose words that meet in seen
+	seen [4096]uint16 // an open-addressing table of indexes of tokens, counted from 1
+
+	textLeft, rawLeft int
+	partsLeft         int
+	textsLeft         int // text parts that are still to be read
+	markupLeft        int
+	links, hosts      int // links, and the distinct hosts of the first ones
+	sums              int // of money
+	words             int // of texts
+	images            int
+	attachments       int
+	hasText, hasHTML  bool
+	exclaims          bool // there are several exclamation marks in a row
+	invisible         bool // words have characters in them that nobody sees
+	comments          bool // words have comments in them
+	hides             bool // text is not shown, or too small to read
+	forms             bool
+	userLinks         bool // the host of a link stands behind a user name
+}
+
+// Read reads the tokens of a message whose parts msg.Scan found. Its error is that of r.
+func Read(r io.ReaderAt, root *msg.Part, e Evidence) (*Reading, error) {
+	s := &reader{src: r, seed: rand.Uint64() | 1, textLeft: maxText, rawLeft: maxRaw, markupLeft: maxMarkup}
+	s.tokens = make([]Token, 0, 256)
+	s.refs = make([]ref, 0, 256)
+	s.text = make([]byte, 0, 2048)
+	buf := buffers.Bytes()
+	defer buffers.FreeBytes(buf)
+	buf.Grow(maxRaw)
+	work := buf.AvailableBuffer()[:maxRaw]
+
+	s.evidence(e)
+	s.partsLeft = maxParts
+	s.countTexts(root)
+	s.partsLeft = maxParts
+	if err := s.header(root, work); err != nil {
+		return nil, err
+	}
+	s.envelope(root.Envelope)
+	if err := s.part(root, work); err != nil {
+		return nil, err
+	}
+	s.facts()
+	return &s.Reading, nil
+}
+
+// add adds a token if it is new and there is room, and tells whether it did.
+func (s *reader) add(k kind, text []byte) bool {
+	t := hash(k, text)
+	hi, lo := bits.Mul64(uint64(t), s.seed)
+	at := (hi ^ lo) % uint64(len(s.seen))
+	for ; s.seen[at] != 0; at = (at + 1) % uint64(len(s.seen)) {
+		if s.tokens[s.seen[at]-1] == t {
+			return false
+		}
+	}
+	if len(s.tokens) == maxTokens || len(s.tokens) >= maxWords && k <= kindMoney {
+		return false
+	}
+	s.tokens = append(s.tokens, t)
+	s.seen[at] = uint16(len(s.tokens))
+	n := min(len(text), 120)
+	s.refs = append(s.refs, ref{uint32(len(s.text)), uint8(n), k})
+	s.text = append(s.text, text[:n]...)
+	return true
+}
+
+// facts adds what is known once all is read.
+func (s *reader) facts() {
+	for _, of := range [...]struct {
+		is   bool
+		text string
+	}{
+		{s.hasHTML && !s.hasText, "has HTML only"},
+		{!s.hasHTML, "has no HTML"},
+		{s.words == 0, "has no words"},
+		{s.words > 0 && s.words < 12, "has few words"},
+		{s.words < 12 && s.images > 0, "has an image in place of text"},
+		{s.attachments > 0, "has attachments"},
+		{s.hosts == 0, "has no links"},
+		{s.hosts == 1, "has links to one place"},
+		{s.hosts > 8, "has links to many places"},
+		{s.exclaims, "has several exclamation marks in a row"},
+		{s.invisible, "has invisible characters in words"},
+		{s.comments, "has comments in words"},
+		{s.hides, "hides text"},
+		{s.forms, "has a form"},
+		{s.userLinks, "has a link with a user name in it"},
+	} {
+		if of.is {
+			s.addText(kindFact, of.text)
+		}
+	}
+}
+
+func (s *reader) addText(k kind, text string) { s.add(k, []byte(text)) }
+
+func (s *reader) fact(text string) { s.addText(kindFact, text) }
+
+func (s *reader) evidence(e Evidence) {
+	for _, of := range [...]struct{ name, result string }{{"SPF", e.SPF}, {"DKIM", e.DKIM}, {"DMARC", e.DMARC}} {
+		switch of.result {
+		case "pass", "fail", "none", "softfail", "neutral", "temperror", "permerror":
+			s.addText(kindEvidence, of.name+" "+of.result)
+		}
+	}
+	if e.WrittenTo {
+		s.addText(kindEvidence, writtenTo)
+	}
+}
+
+// header reads what only the raw header tells.
+func (s *reader) header(root *msg.Part, work []byte) error {
+	block := work[:min(root.BodyOffset-root.HeaderOffset, maxHeader)]
+	if n, err := s.src.ReadAt(block, root.HeaderOffset); n < len(block) {
+		return fmt.Errorf("read header at %d: %w", root.HeaderOffset, err)
+	}
+	received, listed := 0, false
+	var name [40]byte
+	for range maxFields {
+		if len(block) == 0 {
+			break
+		}
+		line := block
+		if i := bytes.IndexByte(block, '\n'); i >= 0 {
+			line = block[:i]
+		}
+		block = block[min(len(line)+1, len(block)):]
+		colon := bytes.IndexByte(line, ':')
+		if colon < 1 || colon > len(name) || line[0] == ' ' || line[0] == '\t' {
+			continue
+		}
+		n := 0
+		for _, c := range bytes.TrimRight(line[:colon], " \t") {
+			if c <= ' ' || c >= 0x7f {
+				n = 0
+				break
+			}
+			name[n] = lower(c)
+			n++
+		}
+		value := bytes.TrimSpace(line[colon+1:])
+		switch string(name[:n]) {
+		case "", "from", "to", "subject", "date", "delivered-to", "return-path", "authentication-results", "received-spf", "message-id",
+			"mime-version", "content-type", "content-transfer-encoding", "dkim-signature", "cc", "x-original-to", "envelope-to":
+			// Most messages have these, and their values are read elsewhere.
+		case "received":
+			received++
+		case "x-mailer", "user-agent":
+			s.split(value[:min(len(value), 60)], kindMailer)
+		case "list-id":
+			if i := bytes.IndexByte(value, '<'); i >= 0 {
+				value = bytes.TrimRight(value[i+1:], "> \t\r")
+			}
+			s.add(kindList, appendLower(nil, value[:min(len(value), 100)]))
+			listed = true
+		case "list-unsubscribe", "list-post":
+			listed = true
+			s.add(kindField, name[:n])
+		case "precedence":
+			s.fact("is marked as " + string(appendLower(nil, value[:min(len(value), 8)])))
+		default:
+			s.add(kindField, name[:n])
+		}
+	}
+	if listed {
+		s.fact("came through a list")
+	}
+	switch {
+	case received > 8:
+		s.fact("passed more than eight servers")
+	case received > 4:
+		s.fact("passed more than four servers")
+	}
+	return nil
+}
+
+// envelope reads who wrote the message, to whom and about what.
+func (s *reader) envelope(env *msg.Envelope) {
+	if env == nil {
+		env = &msg.Envelope{}
+	}
+	var host string
+	if len(env.From) == 0 {
+		s.fact("names no author")
+	}
+	for _, a := range env.From[:min(len(env.From), 3)] {
+		if a.IsGroupMarker() {
+			continue
+		}
+		host = strings.ToLower(a.Host)
+		s.addText(kindSender, short(strings.ToLower(a.Mailbox), 64)+"@"+short(host, 100))
+		s.domain(short(host, 100))
+		name := short(a.Name, 200)
+		s.split([]byte(name), kindName)
+		switch {
+		case name == "":
+			s.fact("has an author without a name")
+		case strings.Contains(name, "@"):
+			s.fact("has an author whose name is an address")
+		}
+		digits := 0
+		for _, c := range []byte(short(a.Mailbox, 64)) {
+			if c >= '0' && c <= '9' {
+				digits++
+			}
+		}
+		if digits > 3 {
+			s.fact("has an author with many digits in the address")
+		}
+	}
+	if len(env.ReplyTo) > 0 && host != "" && !strings.EqualFold(env.ReplyTo[0].Host, host) {
+		s.fact("wants answers at another domain")
+	}
+	switch {
+	case env.DateText == "":
+		s.fact("has no date")
+	case env.Date.IsZero():
+		s.fact("has an unreadable date")
+	}
+	if env.MessageID == "" {
+		s.fact("has no Message-ID")
+	} else if host != "" && !strings.Contains(strings.ToLower(env.MessageID), registrable(host)) {
+		s.fact("has a Message-ID of another domain")
+	}
+	switch n := len(env.To) + len(env.Cc); {
+	case n == 0 || len(env.To) > 0 && env.To[0].IsGroupMarker():
+		s.fact("names no recipient")
+	case n > 10:
+		s.fact("has many recipients")
+	}
+	answers := len(env.InReplyTo)+len(env.References) > 0
+	if answers {
+		s.fact("answers another message")
+	}
+	subject := short(env.Subject, 400)
+	if subject == "" {
+		s.fact("has no subject")
+	}
+	if head := short(subject, 4); !answers && (strings.EqualFold(head, "re: ") || strings.EqualFold(head, "aw: ")) {
+		s.fact("looks like an answer but is none")
+	}
+	if len(subject) > 8 && strings.ToUpper(subject) == subject && strings.ToLower(subject) != subject {
+		s.fact("has a subject in capitals")
+	}
+	s.split([]byte(subject), kindSubject)
+}
+
+// countTexts counts the text parts, which share what is read.
+func (s *reader) countTexts(p *msg.Part) {
+	if s.partsLeft--; s.partsLeft < 0 {
+		return
+	}
+	if isText(p) {
+		s.textsLeft++
+	}
+	for _, c := range p.Children {
+		s.countTexts(c)
+	}
+}
+
+func isText(p *msg.Part) bool {
+	return p.Type == "text" && len(p.Children) == 0 && p.Disposition != "attachment"
+}
+
+// part reads one part and what is in it.
+func (s *reader) part(p *msg.Part, work []byte) error {
+	if s.partsLeft--; s.partsLeft < 0 {
+		return nil
+	}
+	name := p.DispositionParams["filename"]
+	if name == "" {
+		name = p.Params["name"]
+	}
+	if name = short(name, 200); name != "" {
+		s.attachment(strings.ToLower(strings.TrimRight(name, " .")))
+	}
+	if p.Disposition == "attachment" || name != "" && p.Type != "image" {
+		s.attachments++
+	}
+	if p.Type == "image" {
+		s.images++
+	}
+	s.addText(kindType, short(p.Type, 40)+"/"+short(p.Subtype, 60))
+	if isText(p) {
+		if charset := p.Params["charset"]; charset != "" {
+			s.addText(kindType, short(strings.ToLower(charset), 40))
+		}
+		if p.Subtype == "html" {
+			s.hasHTML = true
+		} else {
+			s.hasText = true
+		}
+		return s.readText(p, work)
+	}
+	for _, c := range p.Children {
+		if err := s.part(c, work); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attachment adds the ending of a file's name, and whether it hides another one.
+func (s *reader) attachment(name string) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot < 0 || len(name)-dot > 8 {
+		return
+	}
+	s.addText(kindAttachment, name[dot:])
+	if before := strings.LastIndexByte(name[:dot], '.'); before >= 0 && dot-before > 3 && dot-before < 6 && len(name)-dot < 5 {
+		s.fact("has a file with two endings")
+	}
+}
+
+// domain adds the domain of an author, and its ending.
+func (s *reader) domain(host string) {
+	s.addText(kindDomain, host)
+	if of := registrable(host); of != host {
+		s.addText(kindDomain, of)
+	}
+	if i := strings.LastIndexByte(host, '.'); i >= 0 {
+		s.addText(kindEnding, host[i:])
+	}
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+func appendLower(b, text []byte) []byte {
+	for _, c := range text {
+		b = append(b, lower(c))
+	}
+	return b
+}
+
+func short(s string, most int) string { return s[:min(len(s), most)] }

@@ -1,0 +1,81 @@
+package corpus
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/mailstead/mailstead/mail/classify"
+	"github.com/mailstead/mailstead/mail/msg"
+)
+
+const (
+	startSeed     = 1
+	startMessages = 6000
+	startTokens   = 4000
+
+	// A token of one class counts as if so many more templates of the other had it, so what a few
+	// templates have by chance says little.
+	smoothHam  = 0.3
+	smoothSpam = 0.3
+)
+
+// StartSet makes the start set of the classifier from the templates that are not held back. Each
+// template counts alike, however many messages came of it.
+func StartSet() ([]byte, error) {
+	type share struct{ class [2]int64 }        // in millionths, so that no order of adding changes it
+	counts := map[int]map[classify.Token]int{} // of each template
+	messages := map[int]int{}
+	classOf := map[int]int{}
+	for m := range Messages(startSeed, false, startMessages) {
+		r := bytes.NewReader(m.Raw)
+		root, err := msg.Scan(r)
+		if err != nil {
+			return nil, err
+		}
+		reading, err := classify.Read(r, root, m.Evidence)
+		if err != nil {
+			return nil, fmt.Errorf("read message of template %d: %w", m.Template, err)
+		}
+		if counts[m.Template] == nil {
+			counts[m.Template] = map[classify.Token]int{}
+		}
+		messages[m.Template]++
+		if m.Spam {
+			classOf[m.Template] = 1
+		}
+		for _, t := range reading.Common() {
+			counts[m.Template][t]++
+		}
+	}
+	var perClass [2]int
+	for template := range counts {
+		perClass[classOf[template]]++
+	}
+	shares := map[classify.Token]*share{}
+	for template, of := range counts {
+		class := classOf[template]
+		for t, n := range of {
+			if shares[t] == nil {
+				shares[t] = &share{}
+			}
+			shares[t].class[class] += int64(n) * 1e6 / int64(messages[template]*perClass[class])
+		}
+	}
+	list := make([]classify.StartToken, 0, len(shares))
+	for t, s := range shares {
+		if ham, spam := s.class[0], s.class[1]; spam > ham {
+			s.class[0] = min(spam, ham+int64(smoothHam*1e6)/int64(perClass[0]))
+		} else {
+			s.class[1] = min(ham, spam+int64(smoothSpam*1e6)/int64(perClass[1]))
+		}
+		list = append(list, classify.StartToken{Token: t, Ham: float64(s.class[0]) / 1e6, Spam: float64(s.class[1]) / 1e6})
+	}
+	// Those that say most, be it that they say that they say nothing.
+	value := func(t classify.StartToken) int64 { return shares[t.Token].class[0] + shares[t.Token].class[1] }
+	slices.SortFunc(list, func(a, b classify.StartToken) int {
+		return cmp.Or(cmp.Compare(value(b), value(a)), cmp.Compare(a.Token, b.Token))
+	})
+	return classify.EncodeStart(list[:min(len(list), startTokens)]), nil
+}

@@ -1,0 +1,205 @@
+package classify
+
+import (
+	"cmp"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"unsafe"
+)
+
+// A Count says how many of the messages that an account was taught had a token.
+type Count struct {
+	Spam, Ham uint16
+	Day       uint16 // of the last training, in days since 1970
+}
+
+// A Model is what one account was taught. It is not safe for concurrent use while it is written.
+type Model struct {
+	Spam, Ham uint32 // messages
+
+	slots []slot // an open-addressing table, a power of two long; token 0 is a free slot
+	used  int
+	seed  uint64 // so that nobody can choose words that meet in slots
+}
+
+type slot struct {
+	token Token
+	count Count
+}
+
+const minSlots = 64
+
+// NewModel makes a model that was taught nothing.
+func NewModel() *Model { return &Model{seed: rand.Uint64() | 1} }
+
+// Len is how many tokens the model has.
+func (m *Model) Len() int { return m.used }
+
+// Bytes is how much memory the model takes.
+func (m *Model) Bytes() int {
+	return int(unsafe.Sizeof(*m)) + len(m.slots)*int(unsafe.Sizeof(slot{}))
+}
+
+// Clone makes a copy that shares nothing with the model.
+func (m *Model) Clone() *Model {
+	c := *m
+	c.slots = append([]slot(nil), m.slots...)
+	return &c
+}
+
+func (m *Model) home(t Token) int {
+	hi, lo := bits.Mul64(uint64(t), m.seed)
+	return int(hi^lo) & (len(m.slots) - 1)
+}
+
+// find gives the slot of a token, or the free one where it would stand.
+func (m *Model) find(t Token) int {
+	at := m.home(t)
+	for m.slots[at].token != t && m.slots[at].token != 0 {
+		at = (at + 1) & (len(m.slots) - 1)
+	}
+	return at
+}
+
+// Get gives the count of a token, zero if it was not taught.
+func (m *Model) Get(t Token) Count {
+	if m.used == 0 {
+		return Count{}
+	}
+	return m.slots[m.find(t)].count
+}
+
+// Set sets the count of a token. One without spam and ham removes it.
+func (m *Model) Set(t Token, c Count) {
+	if t == 0 {
+		return
+	}
+	if c.Spam == 0 && c.Ham == 0 {
+		m.remove(t)
+		return
+	}
+	if m.used >= len(m.slots)*13/16 {
+		old := m.slots
+		m.slots = make([]slot, max(2*len(old), minSlots))
+		for _, s := range old {
+			if s.token != 0 {
+				m.slots[m.find(s.token)] = s
+			}
+		}
+	}
+	at := m.find(t)
+	if m.slots[at].token == 0 {
+		m.used++
+	}
+	m.slots[at] = slot{t, c}
+}
+
+// remove moves those behind the slot up, so that none stands behind a free slot from its home.
+func (m *Model) remove(t Token) {
+	if m.used == 0 {
+		return
+	}
+	free := m.find(t)
+	if m.slots[free].token == 0 {
+		return
+	}
+	m.used--
+	last := len(m.slots) - 1
+	for at := (free + 1) & last; m.slots[at].token != 0; at = (at + 1) & last {
+		if away := (at - m.home(m.slots[at].token)) & last; away >= (at-free)&last {
+			m.slots[free] = m.slots[at]
+			free = at
+		}
+	}
+	m.slots[free] = slot{}
+}
+
+// Train counts a message as spam or ham, or with undo takes that back, and returns the tokens whose
+// count changed. Counts stay between 0 and what they can hold. Taking back leaves the days as they
+// are.
+func (m *Model) Train(tokens []Token, spam, undo bool, day uint16) []Token {
+	messages := &m.Ham
+	if spam {
+		messages = &m.Spam
+	}
+	switch {
+	case !undo && *messages < math.MaxUint32:
+		*messages++
+	case undo && *messages > 0:
+		*messages--
+	}
+	changed := make([]Token, 0, len(tokens))
+	for _, t := range tokens {
+		before := m.Get(t)
+		c := before
+		n := &c.Ham
+		if spam {
+			n = &c.Spam
+		}
+		if undo {
+			*n -= min(*n, 1)
+		} else {
+			*n += min(math.MaxUint16-*n, 1)
+			c.Day = day
+		}
+		if c != before {
+			m.Set(t, c)
+			changed = append(changed, t)
+		}
+	}
+	return changed
+}
+
+// LeastUsed gives n tokens to forget: those with the smallest sum of counts, and of these the ones
+// with the oldest day.
+func (m *Model) LeastUsed(n int) []Token {
+	n = min(n, m.used)
+	if n <= 0 {
+		return nil
+	}
+	order := func(a, b slot) int {
+		return cmp.Or(cmp.Compare(int(a.count.Spam)+int(a.count.Ham), int(b.count.Spam)+int(b.count.Ham)),
+			cmp.Compare(a.count.Day, b.count.Day), cmp.Compare(a.token, b.token))
+	}
+	// A heap of the least used ones so far, with the most used of them on top.
+	heap := make([]slot, 0, n)
+	sink := func(at int) {
+		for {
+			below := 2*at + 1
+			if below >= len(heap) {
+				return
+			}
+			if below+1 < len(heap) && order(heap[below+1], heap[below]) > 0 {
+				below++
+			}
+			if order(heap[at], heap[below]) >= 0 {
+				return
+			}
+			heap[at], heap[below] = heap[below], heap[at]
+			at = below
+		}
+	}
+	for _, s := range m.slots {
+		switch {
+		case s.token == 0:
+		case len(heap) < n:
+			if heap = append(heap, s); len(heap) == n {
+				for at := n/2 - 1; at >= 0; at-- {
+					sink(at)
+				}
+			}
+		case order(s, heap[0]) < 0:
+			heap[0] = s
+			sink(0)
+		}
+	}
+	out := make([]Token, n)
+	for i := n - 1; i >= 0; i-- { // the most used of those that are left comes last
+		out[i] = heap[0].token
+		heap[0] = heap[len(heap)-1]
+		heap = heap[:len(heap)-1]
+		sink(0)
+	}
+	return out
+}

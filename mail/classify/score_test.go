@@ -1,0 +1,207 @@
+package classify_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/mail/classify"
+	"github.com/mailstead/mailstead/mail/classify/corpus"
+)
+
+func TestStartSetIsUpToDate(t *testing.T) {
+	want, err := corpus.StartSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	have, err := os.ReadFile("start.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want) {
+		t.Error("start.bin is not what the corpus gives: run go generate ./mail/classify")
+	}
+	if len(have) > 24<<10 {
+		t.Errorf("start.bin has %d bytes", len(have))
+	}
+}
+
+// TestTheCorpusIsTheSameForASeed, and no template is used for both the start set and measuring.
+func TestTheCorpusIsTheSameForASeed(t *testing.T) {
+	templates := map[bool]map[int]bool{false: {}, true: {}}
+	for _, held := range []bool{false, true} {
+		var first []corpus.Message
+		for m := range corpus.Messages(7, held, 400) {
+			first = append(first, m)
+			templates[held][m.Template] = true
+		}
+		i := 0
+		for m := range corpus.Messages(7, held, 400) {
+			if !reflect.DeepEqual(m, first[i]) {
+				t.Fatalf("message %d differs", i)
+			}
+			i++
+		}
+	}
+	for template := range templates[true] {
+		if templates[false][template] {
+			t.Errorf("template %d is used for both", template)
+		}
+	}
+}
+
+// TestNothingKnownIsNoSpam: without clues a message scores about 0.4, taught or not.
+func TestNothingKnownIsNoSpam(t *testing.T) {
+	var r classify.Reading
+	own := classify.NewModel()
+	own.Train([]classify.Token{1, 2, 3}, true, false, 1)
+	for _, model := range []*classify.Model{nil, classify.NewModel(), own} {
+		if v := r.Score(model); v.Score < 0.35 || v.Score > 0.45 || v.Reasons != nil {
+			t.Errorf("%+v", v)
+		}
+	}
+	stranger := read(t, []byte(header+"\r\nzyxqa wvutsq ponmlq kjihgq\r\n"), classify.Evidence{})
+	if v := stranger.Score(nil); v.Score > 0.6 {
+		t.Errorf("unknown words: %+v", v)
+	}
+}
+
+func TestScoresAreTheSameEachTime(t *testing.T) {
+	own := classify.NewModel()
+	var readings []*classify.Reading
+	for m := range corpus.Messages(3, true, 100) {
+		r := read(t, m.Raw, m.Evidence)
+		own.Train(r.Tokens(), m.Spam, false, 1)
+		readings = append(readings, r)
+	}
+	for _, r := range readings {
+		if a, b := r.Score(own), r.Score(own.Clone()); !reflect.DeepEqual(a, b) {
+			t.Fatalf("%+v, then %+v", a, b)
+		}
+	}
+}
+
+// TestPeopleOutweighTheStartSet: within 200 corrections somebody wants a kind of mail that is junk
+// to others, and throws away one that is not.
+func TestPeopleOutweighTheStartSet(t *testing.T) {
+	byTemplate := map[int][]*classify.Reading{}
+	spam := map[int]bool{}
+	var order []int
+	for m := range corpus.Messages(11, false, 8000) {
+		if byTemplate[m.Template] == nil {
+			order = append(order, m.Template)
+		}
+		byTemplate[m.Template] = append(byTemplate[m.Template], read(t, m.Raw, m.Evidence))
+		spam[m.Template] = m.Spam
+	}
+	var odd [2]int // the templates of either class whose scores are the clearest
+	for class, best := range [2]float64{2, -1} {
+		for _, template := range order {
+			if v := byTemplate[template][0].Score(nil).Score; spam[template] == (class == 1) && (class == 0) == (v < best) && v != best {
+				odd[class], best = template, v
+			}
+		}
+	}
+	own := classify.NewModel()
+	for i := range 30 {
+		own.Train(byTemplate[odd[0]][i].Tokens(), true, false, 1)
+		own.Train(byTemplate[odd[1]][i].Tokens(), false, false, 1)
+	}
+	taught := 60
+	for _, template := range order {
+		if template != odd[0] && template != odd[1] && taught < 200 {
+			own.Train(byTemplate[template][0].Tokens(), spam[template], false, 1)
+			taught++
+		}
+	}
+	for i, r := range byTemplate[odd[0]][30:] {
+		if v := r.Score(own); v.Score < junkScore {
+			t.Errorf("unwanted mail %d scores %v, before %v", i, v, r.Score(nil).Score)
+		}
+	}
+	for i, r := range byTemplate[odd[1]][30:] {
+		if v := r.Score(own); v.Score > unsureScore {
+			t.Errorf("wanted mail %d scores %v, before %v", i, v, r.Score(nil).Score)
+		}
+	}
+}
+
+// TestWritingToSomebodyIsTrust: mail of somebody whom the account wrote to is far less suspicious.
+func TestWritingToSomebodyIsTrust(t *testing.T) {
+	lower, n := 0, 0
+	for m := range corpus.Messages(5, true, 200) {
+		if !m.Spam {
+			continue
+		}
+		m.Evidence.WrittenTo = false
+		stranger := read(t, m.Raw, m.Evidence).Score(nil).Score
+		m.Evidence.WrittenTo = true
+		known := read(t, m.Raw, m.Evidence).Score(nil).Score
+		if known >= junkScore {
+			t.Errorf("%s %s scores %v", m.Kind, m.Language, known)
+		}
+		if n++; known < stranger {
+			lower++
+		}
+	}
+	if lower < n*9/10 {
+		t.Errorf("only %d of %d messages score less", lower, n)
+	}
+}
+
+func TestReasonsAreForPeople(t *testing.T) {
+	own := classify.NewModel()
+	raw := []byte(header + "Content-Type: text/plain; charset=utf-8\r\n\r\nrefund $5,000.00 123456 " + strings.Repeat("q", 33) + " https://" + strings.Repeat("long", 15) + ".example\r\n")
+	e := classify.Evidence{SPF: "fail"}
+	for range 50 {
+		own.Train(read(t, raw, e).Tokens(), true, false, 1)
+		own.Train([]classify.Token{1}, false, false, 1)
+	}
+	r := read(t, raw, e)
+	v := r.Score(own)
+	if len(v.Reasons) != 10 || v.Score < junkScore {
+		t.Fatalf("%+v", v)
+	}
+	for i, reason := range v.Reasons {
+		if i > 0 && max(reason.Weight, -reason.Weight) > max(v.Reasons[i-1].Weight, -v.Reasons[i-1].Weight) {
+			t.Errorf("%+v stands behind %+v", reason, v.Reasons[i-1])
+		}
+	}
+	for _, tc := range []struct {
+		reason classify.Reason
+		want   string
+	}{
+		{classify.Reason{Code: "word", Text: "refund", Weight: 2}, `The word "refund" is frequent in junk mail`},
+		{classify.Reason{Code: "sender", Text: "a@b.example", Weight: -2}, `The author a@b.example is frequent in wanted mail`},
+		{classify.Reason{Code: "fact", Text: "has no date", Weight: 1}, `The message has no date, as is frequent in junk mail`},
+		{classify.Reason{Code: "money", Text: "$0000", Weight: 1}, `A sum of money like $0000 is frequent in junk mail`},
+		{classify.Reason{Code: "authentication", Text: "SPF fail", Weight: 1}, `"SPF fail" is frequent for junk mail`},
+		{classify.Reason{Code: "later", Text: "x", Weight: -1}, `"x" is frequent in wanted mail`},
+	} {
+		if got := tc.reason.Sentence(); got != tc.want {
+			t.Errorf("%q, want %q", got, tc.want)
+		}
+	}
+	// What each kind of token looks like; only these words stand in the message.
+	var all []string
+	for _, part := range []string{"refund", "$5,000.00", "123456", strings.Repeat("q", 33), "https://" + strings.Repeat("long", 15) + ".example"} {
+		only := read(t, []byte("\r\n"+part), classify.Evidence{})
+		taught := classify.NewModel()
+		for range 50 {
+			taught.Train(only.Tokens(), true, false, 1)
+			taught.Train([]classify.Token{1}, false, false, 1)
+		}
+		for _, reason := range only.Score(taught).Reasons {
+			all = append(all, reason.Sentence())
+		}
+	}
+	for _, want := range []string{`The word "refund" is frequent in junk mail`, "A sum of money like $0000 is frequent in junk mail", "A number of 6 digits is frequent in junk mail",
+		"A word of 30 letters or more is frequent in junk mail", "A link to " + strings.Repeat("long", 9) + "lon… is frequent in junk mail"} {
+		if !strings.Contains(fmt.Sprintf("%q", all), fmt.Sprintf("%q", want)) {
+			t.Errorf("nobody says %s: %q", want, all)
+		}
+	}
+}
