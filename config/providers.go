@@ -233,6 +233,8 @@ type spamSettings struct {
 	DNSBLAction      dnsblAction `toml:"dnsbl_action"`
 	Greylisting      bool        `toml:"greylisting"`
 	FirstSenderDelay duration    `toml:"first_sender_delay"`
+	Classifier       bool        `toml:"classifier"`
+	JunkScore        float64     `toml:"junk_score"`
 }
 
 const maxLists = 10
@@ -246,6 +248,8 @@ func (s *spamSettings) check() error {
 		return errors.New("[spam] first_sender_delay: from 0s to 1m")
 	case s.MilterTimeout.d < 0 || s.MilterTimeout.d > 5*time.Minute:
 		return errors.New("[spam] milter_timeout: from 1s to 5m; senders do not wait much longer")
+	case !(s.JunkScore >= 0 && s.JunkScore <= 1): // NaN is neither
+		return errors.New("[spam] junk_score: from 0 to 1, and 0.9 unless you have a reason")
 	}
 	return nil
 }
@@ -254,6 +258,7 @@ func (s *spamSettings) check() error {
 func (s *spamSettings) service() core.Spam {
 	out := core.Spam{
 		Reports: s.DMARCReports, DNSBLJunk: s.DNSBLAction.text == "junk", Greylisting: s.Greylisting, FirstDelay: s.FirstSenderDelay.d,
+		Classifier: s.Classifier, JunkScore: s.JunkScore,
 	}
 	for _, d := range s.TrustedSealers {
 		out.TrustedSealers = append(out.TrustedSealers, d.text)

@@ -100,6 +100,7 @@ func production() Settings {
 	s.DNS.text = ":53"
 	s.Directory.text = ca.LetsEncrypt
 	s.Spam.DMARCReports = true
+	s.Spam.Classifier, s.Spam.JunkScore = true, 0.9
 	for _, zone := range []string{"zen.spamhaus.org", "bl.spamcop.net"} {
 		s.Doctor.Blocklists = append(s.Doctor.Blocklists, dnsName{checked{zone}})
 	}

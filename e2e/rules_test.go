@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/smtp"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -146,4 +147,57 @@ func TestRulesUnderKills(t *testing.T) {
 	}
 	i.stop()
 	i.check()
+}
+
+// TestServersThatAnswerEachOther: two servers have mailboxes that answer every message, by a rule
+// and by an automatic reply. A message from one to the other is answered once by each of these, and
+// then there is silence, although nothing but the messages tells one server of the other.
+func TestServersThatAnswerEachOther(t *testing.T) {
+	t.Parallel()
+	smtpOf := [2]string{freePortOn(t, "127.0.0.1"), freePortOn(t, "127.0.0.1")}
+	var servers [2]*instance
+	var boxes [2]string
+	for n, domain := range []string{"near.test", "far.test"} {
+		config := fmt.Sprintf("[[relay]]\nname='other'\nkind='custom'\nhost='127.0.0.1'\nport=%s\ntls='none'\n", smtpOf[1-n])
+		i := newInstance(t, generousLimits+config, "--outbound", "relay", "--smtp", "127.0.0.1:"+smtpOf[n])
+		i.addDomain(domain)
+		boxes[n] = i.addMailbox("me@"+domain, "correct horse")
+		i.want(200, "PUT", "/v1/email-users/"+boxes[n]+"/vacation", map[string]any{"enabled": true, "text": "I am away from " + domain}, nil)
+		i.want(201, "POST", "/v1/email-users/"+boxes[n]+"/rules", map[string]any{"name": "Answer", "actions": []any{
+			map[string]any{"type": "reply", "value": "I answer from " + domain},
+		}}, nil)
+		servers[n] = i
+	}
+	sent := func(n int) (subjects []string) {
+		var list struct {
+			Data []struct{ Subject, Status string }
+		}
+		servers[n].want(200, "GET", "/v1/messages?limit=100", nil, &list)
+		for _, m := range list.Data {
+			subjects = append(subjects, m.Subject+" "+m.Status)
+		}
+		slices.Sort(subjects)
+		return subjects
+	}
+	servers[0].want(200, "POST", "/v1/email-users/"+boxes[0]+"/inbox/send", map[string]any{"to": "me@far.test", "subject": "Hello", "text": "Are you there?"}, nil)
+	servers[1].until("the other has answered twice", func() bool { return len(sent(1)) == 2 })
+	servers[0].until("both answers are there", func() bool { return len(servers[0].inbox(boxes[0])) == 2 })
+	time.Sleep(2 * time.Second) // a loop would be at its tenth round
+	if got := strings.Join(sent(0), ", "); got != "Hello relayed" {
+		t.Errorf("the first server has sent: %s", got)
+	}
+	if got := strings.Join(sent(1), ", "); got != "Auto: Hello relayed, Auto: Hello relayed" {
+		t.Errorf("the other server has sent: %s", got)
+	}
+
+	// The other way, it is the same; and whoever has been answered is not answered again.
+	for range 2 {
+		servers[1].want(200, "POST", "/v1/email-users/"+boxes[1]+"/inbox/send", map[string]any{"to": "me@near.test", "subject": "And you", "text": "Are you there?"}, nil)
+	}
+	servers[0].until("the first has answered", func() bool { return len(sent(0)) == 3 })
+	servers[1].until("both answers are there", func() bool { return len(servers[1].inbox(boxes[1])) == 3 })
+	time.Sleep(2 * time.Second)
+	if a, b := len(sent(0)), len(sent(1)); a != 3 || b != 4 {
+		t.Errorf("sent by the first %v, by the other %v", sent(0), sent(1))
+	}
 }

@@ -11,6 +11,7 @@
 //   - mailboxes: making mailboxes, and the log-ins of mail clients.
 //   - inbox: messages, folders, threads, searches, quotas, mailboxes on other servers.
 //   - rules: what mailboxes do with mail by themselves.
+//   - spam: the classifier of spam of each account.
 //   - mta: mail on its way: receiving, spam, sending, retries, bounces, suppressions.
 //   - reputation: how much is sent by whom, and the limits of that.
 //   - templates: texts with variables that messages are made of.
@@ -41,6 +42,7 @@ import (
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/rules"
+	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/service/templates"
 	"github.com/mailstead/mailstead/store"
 )
@@ -78,6 +80,7 @@ type Service struct {
 	*reputationRoom
 	*rulesRoom
 
+	spam  *spam.Service
 	feeds *feeds
 }
 
@@ -85,12 +88,13 @@ type Service struct {
 func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *Service {
 	c := core.New(st, q, keys, config)
 	e := events.New(c)
-	i := inbox.New(c, e)
+	sp := spam.New(c)
+	i := inbox.New(c, e, sp)
 	m := mailboxes.New(c, e, i)
 	d := domains.New(c, e, i, m)
 	h := certs.New(c, d)
 	p := reputation.New(c)
-	t := mta.New(c, e, i, p)
+	t := mta.New(c, e, i, p, sp)
 	r := reports.New(c, i, t)
 	a := accounts.New(c, i, m, t)
 	e.Hooks = events.Hooks{SwitchInbox: i.SwitchInbox, EventTypes: EventTypes()}
@@ -127,7 +131,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	s := &Service{
 		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
 		templatesRoom:  templates.New(c),
-		reputationRoom: p, rulesRoom: rules.New(c, i), feeds: newFeeds(st),
+		reputationRoom: p, rulesRoom: rules.New(c, i), spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
 		q.Handle(k)
@@ -145,7 +149,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 func (s *Service) Kinds() []jobs.Kind {
 	out := []jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
-		s.accountsRoom, s.certsRoom, s.domainsRoom, s.eventsRoom, s.inboxRoom, s.mailboxesRoom, s.mtaRoom, s.reportsRoom,
+		s.accountsRoom, s.certsRoom, s.domainsRoom, s.eventsRoom, s.inboxRoom, s.mailboxesRoom, s.mtaRoom, s.reportsRoom, s.spam,
 	} {
 		out = append(out, room.Kinds()...)
 	}

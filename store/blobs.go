@@ -130,6 +130,17 @@ func (tx *Tx) UnrefBatch(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerBatch}, owner...))
 }
 
+// RefLesson notes that a SpamLesson needs the bytes at ref, as RefBlob does for a Submission.
+func (tx *Tx) RefLesson(ref BlobRef, owner string) error {
+	return tx.addRef(ref, append([]byte{ownerLesson}, owner...))
+}
+
+// UnrefLesson takes back what RefLesson noted. ref is the SpamLesson's Blob as it is stored in this
+// transaction.
+func (tx *Tx) UnrefLesson(ref BlobRef, owner string) error {
+	return tx.dropRef(ref, append([]byte{ownerLesson}, owner...))
+}
+
 // UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {

@@ -422,6 +422,13 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 			return
 		}
 		points = b.Blob
+	case ownerLesson:
+		l, err := SpamLessons.Get(c.tx, string(owner[1:]))
+		if err != nil {
+			c.add("blob of lesson %s: %w", owner[1:], err)
+			return
+		}
+		points = l.Blob
 	default:
 		m, err := c.tx.ownerMessage(owner)
 		if err != nil {
@@ -436,7 +443,7 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	}
 }
 
-// checkSubmissions verifies that the blob of every submission, report, remote copy and arrival is
+// checkSubmissions verifies that the blob of every record that has one is
 // noted as referred to.
 func (c *messageCheck) checkSubmissions() {
 	for sub := range Submissions.All(c.tx) {
@@ -453,6 +460,9 @@ func (c *messageCheck) checkSubmissions() {
 	}
 	for b := range Batches.All(c.tx) {
 		c.checkReferenced("batch", ownerBatch, b.ID, b.Blob)
+	}
+	for l := range SpamLessons.All(c.tx) {
+		c.checkReferenced("lesson", ownerLesson, l.ID, l.Blob)
 	}
 }
 
@@ -529,7 +539,7 @@ func (s *Store) ownersText(ref BlobRef) string {
 }
 
 // ownerKinds are the owners of blobs that are records, by the first byte of what is noted.
-var ownerKinds = map[byte]string{ownerSubmission: "submission", ownerReport: "report", ownerCopy: "remote copy", ownerArrival: "arrival", ownerBatch: "batch"}
+var ownerKinds = map[byte]string{ownerSubmission: "submission", ownerReport: "report", ownerCopy: "remote copy", ownerArrival: "arrival", ownerBatch: "batch", ownerLesson: "lesson"}
 
 // check reports shared records that somebody has changed.
 func (r *records) check(p *problems) {
@@ -598,6 +608,11 @@ func (c *messageCheck) checkThreads() {
 	}
 	for k, v := range c.tx.ascend(c.tx.messageBucket(bktSubject), nil) {
 		if _, err := subjectThread(k, v); err != nil {
+			c.add("%w", err)
+		}
+	}
+	for k, v := range c.tx.ascend(c.tx.messageBucket(bktSpamToken), nil) {
+		if _, err := spamTokenRow(k, v); err != nil {
 			c.add("%w", err)
 		}
 	}

@@ -279,6 +279,8 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 		return repointRecord(tx, Arrivals, string(owner[1:]), func(a *Arrival) *BlobRef { return &a.Blob }, move)
 	case ownerBatch:
 		return repointRecord(tx, Batches, string(owner[1:]), func(b *Batch) *BlobRef { return &b.Blob }, move)
+	case ownerLesson:
+		return repointRecord(tx, SpamLessons, string(owner[1:]), func(l *SpamLesson) *BlobRef { return &l.Blob }, move)
 	}
 	m, err := tx.ownerMessage(owner)
 	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {

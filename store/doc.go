@@ -148,6 +148,11 @@
 //	thread_joined   account 4, node 13 of a thread, node 13 of one that was joined to it → nothing
 //	thread_subject  day 2, account 4, subject 8 → version 1 | node 13 of the thread | sum [node]
 //
+// # Classifier of spam
+//
+//	spam_token  account 4, token 8 → version 1 | messages of spam 2, others 2 that had it
+//	            | day 2 when it was last counted | sum
+//
 // # Tables
 //
 // A table is a bucket: id → form 1 | record | sum [record as JSON]. In form 1 the record is JSON.
@@ -253,6 +258,9 @@
 //	vacation                 mailbox → Vacation
 //	auto_reply               mailbox, ".", digest → AutoReply
 //	auto_reply.time          expires
+//	spam_model               account → SpamModel
+//	spam_lesson              les_… → SpamLesson
+//	spam_lesson.account      account
 //	message_template         mtl_… → MessageTemplate
 //	message_template.account  account
 //	batch                    bat_… → Batch
@@ -350,6 +358,7 @@
 //	thread             two years after the last message of the thread
 //	thread_joined      one row a thread that was joined
 //	thread_subject     28 days
+//	spam_token         200 000 an account
 //	account            the operator makes and deletes them
 //	user               the plan's limit of team users
 //	token              people make and delete them; sessions 30 days, others 90 days after they expire
@@ -384,6 +393,8 @@
 //	rule               people make and delete them; with their mailbox
 //	vacation           likewise
 //	auto_reply         after seven days
+//	spam_model         one for each account that has taught its classifier
+//	spam_lesson        until it is learned
 //	message_template   people make and delete them
 //	batch              until it is sent
 //	batch_item         as long as its batch

@@ -43,8 +43,8 @@ func (tx *Tx) DropAccountRow(accountID string, row AccountRow) error {
 }
 
 // DropAccountIndex deletes what is kept of an account by its number, about so many rows, once its
-// messages are gone: the text index, conversations and counts. It must not run beside TidyText,
-// PurgeText or AddText, which write what they have read before.
+// messages are gone: the text index, conversations, tokens of spam and counts. It must not run
+// beside TidyText, PurgeText or AddText, which write what they have read before.
 func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) {
 	runs, err := tx.textRuns(account)
 	if err != nil {
@@ -64,7 +64,7 @@ func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) 
 		return false, err
 	}
 	prefix := binary.BigEndian.AppendUint32(nil, account)
-	for _, i := range []messageBucket{bktAccount, bktTextTodo, bktTextGone, bktThread, bktThreadJoined} {
+	for _, i := range []messageBucket{bktAccount, bktTextTodo, bktTextGone, bktThread, bktThreadJoined, bktSpamToken} {
 		for k := range tx.ascend(tx.messageBucket(i), prefix) {
 			if !bytes.HasPrefix(k, prefix) {
 				break
@@ -154,6 +154,8 @@ func dropOwned(tx *Tx, t *table, id, accountID string) error {
 		}
 	case *Batch:
 		err = tx.UnrefBatch(r.Blob, r.ID)
+	case *SpamLesson:
+		err = tx.UnrefLesson(r.Blob, r.ID)
 	case *ReportMail:
 		err = tx.UnrefReport(r.Blob, r.ID)
 	case *RemoteCopy:

@@ -352,6 +352,26 @@ func (tx *Tx) SetBits(m *Message, bits Bits) error {
 	return tx.rewrite(now, m)
 }
 
+// SetTaught replaces which of BitTaughtSpam and BitTaughtHam a message has, and sets m to what is
+// then stored. Clients do not see them, so ModSeq stays.
+func (tx *Tx) SetTaught(m *Message, taught Bits) error {
+	now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
+	if err != nil {
+		return err
+	}
+	*m = *now
+	bits := m.Bits&^(BitTaughtSpam|BitTaughtHam) | taught
+	if m.Bits == bits {
+		return nil
+	}
+	m.Bits = bits
+	c, err := tx.counters(m.Mailbox, m.Folder)
+	if err != nil {
+		return err
+	}
+	return tx.putMessage(m, c.num)
+}
+
 // rewrite puts m, whose ModSeq it sets, in the place of old, which differs in flags, keywords and
 // bits only.
 func (tx *Tx) rewrite(old, m *Message) error {

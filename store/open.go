@@ -253,7 +253,7 @@ var tables = untypedTables(
 	ReportMails, Reports, DMARCCounts, DMARCDays,
 	GreyTuples, KnownSenders, Alerts, MasterKeys, SandboxClocks,
 	Audits, SendDays, Contacts, MessageTemplates, Batches, BatchItems, SendCounts, SendAlerts, Holds,
-	Addresses, Groups, GroupMembers, Credentials, Rules, Vacations, AutoReplies,
+	Addresses, Groups, GroupMembers, Credentials, Rules, Vacations, AutoReplies, SpamModels, SpamLessons,
 )
 
 func untypedTables(list ...interface{ untyped() *table }) (out []*table) {

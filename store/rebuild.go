@@ -206,6 +206,10 @@ func sources() map[string]source {
 		_, err := subjectThread(key, row)
 		return err
 	}))
+	message(bktSpamToken, sized(4+8, func(key, row []byte) error {
+		_, err := spamTokenRow(key, row)
+		return err
+	}))
 	message(bktStructure, sized(8, func(key, row []byte) error {
 		if len(row) > 0 && row[0] < 0x10 {
 			return nil
@@ -516,6 +520,9 @@ func (r *rebuilder) noteOwners() error {
 		}
 		for b := range Batches.All(tx) {
 			note(ownerBatch, b.ID, b.Blob)
+		}
+		for l := range SpamLessons.All(tx) {
+			note(ownerLesson, l.ID, l.Blob)
 		}
 		return err
 	})

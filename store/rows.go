@@ -38,6 +38,7 @@ const (
 	bktSubject
 	bktSubscribed
 	bktStructure
+	bktSpamToken
 )
 
 // messageBuckets are their names.
@@ -63,6 +64,7 @@ var messageBuckets = [...]string{
 	bktSubject:      "thread_subject",
 	bktSubscribed:   "subscribed",
 	bktStructure:    "blob_structure",
+	bktSpamToken:    "spam_token",
 }
 
 // Flags are the system flags of RFC 3501 section 2.3.2 that are kept with a message.
@@ -86,6 +88,8 @@ const (
 	BitWarmup
 	BitAutoReply
 	BitBounce
+	BitTaughtSpam // the classifier of spam has counted it as spam
+	BitTaughtHam  // the same, as wanted mail
 )
 
 // A Message is one message in one folder. Its bytes are Blob, of Blob.Length bytes; what was found
@@ -115,6 +119,7 @@ type Meta struct {
 	Recipient         string // that the envelope named; "" is the mailbox's own address
 	Bcc               string // who got a blind copy of a message that the mailbox sent, one a line
 	AnsweredBy        string // who answered it, in a form of the caller's
+	Spam              string // what the classifier of spam said when it came, in a form of the caller's
 }
 
 // Every row but the smallest begins with the version of its form, and from rowVersion on a checksum
@@ -255,7 +260,9 @@ func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
 }
 
-func (m *Meta) laterTexts() [3]*string { return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy} }
+func (m *Meta) laterTexts() [4]*string {
+	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam}
+}
 
 // row gives the row without its checksum.
 func (m *Meta) row(version byte) []byte {
@@ -617,6 +624,7 @@ const (
 	ownerCopy       = 'c'
 	ownerArrival    = 'a'
 	ownerBatch      = 'b'
+	ownerLesson     = 'l'
 )
 
 func messageOwner(m *Message) []byte {

@@ -216,8 +216,8 @@ type Resolver interface {
 // LookupDS looks up which keys the parent of a domain names. An error says that the look-up failed.
 type LookupDS func(ctx context.Context, domain string) ([]dnsprov.DS, error)
 
-// Spam is what the operator has decided about mail from outside. All but Reports is off unless it
-// is set.
+// Spam is what the operator has decided about mail from outside. All but Reports and Classifier is
+// off unless it is set.
 type Spam struct {
 	TrustedSealers []string       // domains whose ARC seals may stand for a DMARC pass
 	Reports        bool           // aggregate reports are sent to domains that ask for them
@@ -226,4 +226,6 @@ type Spam struct {
 	DNSBLJunk      bool           // who is listed gets into Junk; else refused
 	Greylisting    bool           // unknown senders are told to come again
 	FirstDelay     time.Duration  // unknown senders wait for so long
+	Classifier     bool           // mail is classified by what people have moved into Junk
+	JunkScore      float64        // from 0 to 1: from which on the classifier puts mail into Junk
 }

@@ -41,7 +41,8 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 
 // OpenDraft opens a message of the Drafts folder. The caller closes the blob.
 func (s *Service) OpenDraft(who core.Actor, userID, uid string) (*msg.Part, *store.Blob, error) {
-	return s.ReadStored(who, MessageIn{UserID: userID, MessageID: uid, Folder: roleDrafts})
+	root, blob, _, err := s.ReadStored(who, MessageIn{UserID: userID, MessageID: uid, Folder: roleDrafts})
+	return root, blob, err
 }
 
 // DeleteDraft deletes a message of the Drafts folder.

@@ -36,6 +36,7 @@ type StoredMessage struct {
 	bits    store.Bits
 	Summary *msg.Summary
 	Report  *DeliveryReport // what it says about a message of ours; nil: nothing
+	Root    *msg.Part       // what it consists of; nil where nobody needs it any more
 }
 
 // A DeliveryReport is what a message says about one of ours.
@@ -75,7 +76,7 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	d := &StoredMessage{Summary: sum, Meta: store.Meta{
+	d := &StoredMessage{Summary: sum, Root: root, Meta: store.Meta{
 		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: sender,
 	}}
 	if len(sum.Attachments) > 0 {
@@ -111,6 +112,7 @@ type Filing struct {
 	UID      uint32 // that another server gave; 0: the folder's next
 	Arrived  bool   // it came from somebody, rather than being put there by the mailbox's owner
 	Moved    bool   // a rule put it there
+	Spam     string // what the classifier said, as a Meta keeps it
 
 	Recipient string // that the envelope named; "" where there was none
 }
@@ -137,6 +139,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if f.Recipient != mb.Email {
 		meta.Recipient = f.Recipient
 	}
+	meta.Spam = f.Spam
 	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.Summary); err != nil {
 		return nil, err
 	}
@@ -230,6 +233,12 @@ func (s *Service) EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *StoredMess
 
 // soughtIDs is how many Message-IDs of a reply are looked for among what was sent.
 const soughtIDs = 10
+
+// Answers tells whether a message answers one that the account has sent.
+func (s *Service) Answers(tx *store.Tx, accountID string, sum *msg.Summary) (bool, error) {
+	id, err := s.answered(tx, accountID, sum)
+	return id != "", err
+}
 
 // answered finds the message of the account that this one answers: the one that In-Reply-To names,
 // else the newest of References. Where a relay replaced its Message-ID, the reply names the

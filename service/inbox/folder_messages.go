@@ -631,7 +631,15 @@ func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 	if err != nil {
 		return err
 	}
-	if _, err := folderByID(tx, u.Mailbox, dest); err != nil {
+	to, err := folderByID(tx, u.Mailbox, dest)
+	if err != nil {
+		return err
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	from, err := folderByID(tx, u.Mailbox, folder)
+	if err != nil {
 		return err
 	}
 	copies, err := tx.CopyMessages(messages, dest)
@@ -639,6 +647,9 @@ func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 		return err
 	}
 	for i, m := range messages {
+		if err := s.learnMove(tx, u.AccountID, from, to, m, copies[i]); err != nil {
+			return err
+		}
 		if move {
 			if err := tx.DeleteMessage(u.Mailbox, folder, m.UID); err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/mail/tokenize"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -386,7 +387,36 @@ type InboxMessage struct {
 	Auth              InboxAuth         `json:"auth"`
 	OriginalMessageID *string           `json:"original_message_id" words:"theirs"`
 	AnsweredBy        *Answerer         `json:"answered_by" doc:"Who answered it last by the API or the dashboard."`
+	Spam              *SpamVerdict      `json:"spam" doc:"What the classifier of spam said when the message came; null for one that it was not asked about."`
 	Thread            *ThreadSummary    `json:"thread,omitempty" doc:"Of a list with threads=true: its conversation."`
+}
+
+// A SpamVerdict is what the classifier of spam said about a message when it came.
+type SpamVerdict struct {
+	Score   float64      `json:"score" doc:"From 0, which is wanted mail, to 1, which is spam."`
+	Verdict string       `json:"verdict" enum:"ham|unsure|spam"`
+	Reasons []SpamReason `json:"reasons" doc:"At most ten, the heaviest first."`
+}
+
+// A SpamReason is what in a message speaks for spam, where Weight is positive, or against it.
+type SpamReason struct {
+	Code   string  `json:"code" words:"ours"`
+	Text   string  `json:"text" words:"theirs"`
+	Weight float64 `json:"weight"`
+}
+
+// spamVerdict reads what is kept in a Meta; nil for a message that the classifier was not asked
+// about.
+func spamVerdict(kept string) *SpamVerdict {
+	v := spam.Kept(kept)
+	if v == nil {
+		return nil
+	}
+	out := &SpamVerdict{Score: v.Score, Verdict: v.Verdict, Reasons: make([]SpamReason, 0, len(v.Reasons))}
+	for _, r := range v.Reasons {
+		out.Reasons = append(out.Reasons, SpamReason{r.Code, r.Sentence(), r.Weight})
+	}
+	return out
 }
 
 // An InboxAttachment is one attachment; Index is its place in the path that downloads it.
@@ -514,7 +544,7 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 	out := InboxMessage{
 		ID: id, UID: id[len(b.ids):], UIDValidity: b.folder.UIDValidity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: b.folder.Name, EmailID: emailID(m, meta),
 		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
-		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID), AnsweredBy: answererOfText(meta.AnsweredBy),
+		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID), AnsweredBy: answererOfText(meta.AnsweredBy), Spam: spamVerdict(meta.Spam),
 		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
 		ReceivedAt: core.Time{Time: m.Received}, Size: int64(m.Blob.Length),
 		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,

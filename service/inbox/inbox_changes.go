@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 	"golang.org/x/sync/errgroup"
 )
@@ -226,7 +227,28 @@ func (s *Service) moveOne(tx *store.Tx, mb *store.Mailbox, m *store.Message, to 
 	if err != nil {
 		return nil, err
 	}
+	from, err := tx.Folder(mb.Num, m.Folder)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.learnMove(tx, mb.AccountID, from, to, m, moved); err != nil {
+		return nil, err
+	}
 	return moved, tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
+}
+
+// learnMove has the account's classifier of spam learn from a message that is copied or moved into
+// another folder. Both the message and its copy remember what it was counted as.
+func (s *Service) learnMove(tx *store.Tx, accountID string, from, to *Folder, m, copied *store.Message) error {
+	move := spam.Move{FromJunk: roleOf(from) == roleJunk, ToJunk: roleOf(to) == roleJunk, ToTrash: roleOf(to) == roleTrash}
+	if move.FromJunk == move.ToJunk {
+		return nil
+	}
+	taught, err := s.spam.Moved(tx, accountID, copied, move)
+	if err != nil {
+		return err
+	}
+	return tx.SetTaught(m, taught)
 }
 
 func (s *Service) deleteHere(who core.Actor, p messagePicker) error {

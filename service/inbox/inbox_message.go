@@ -145,13 +145,14 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 	return o, err
 }
 
-// ReadStored opens a message for whoever may read it. The caller closes the blob.
-func (s *Service) ReadStored(who core.Actor, in MessageIn) (*msg.Part, *store.Blob, error) {
+// ReadStored opens a message for whoever may read it, and gives what the classifier of spam said
+// about it. The caller closes the blob.
+func (s *Service) ReadStored(who core.Actor, in MessageIn) (*msg.Part, *store.Blob, *SpamVerdict, error) {
 	o, err := s.openMessage(in.by(who))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	return o.root, o.blob, nil
+	return o.root, o.blob, o.shown.Spam, nil
 }
 
 // GetMessage shows one message of a mailbox. It does not mark it read.

@@ -31,6 +31,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -44,6 +45,7 @@ type Hooks struct {
 type Service struct {
 	*core.Core
 	events *events.Service
+	spam   *spam.Service
 	Hooks  Hooks
 
 	refreshes     *limit.Counter[string] // of external mailboxes, by account
@@ -57,9 +59,9 @@ type Service struct {
 }
 
 // New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service) *Service {
+func New(c *core.Core, e *events.Service, sp *spam.Service) *Service {
 	s := &Service{
-		Core: c, events: e, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textTurn: make(chan struct{}, 1),
+		Core: c, events: e, spam: sp, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textTurn: make(chan struct{}, 1),
 		refreshes: limit.NewSlidingCounter[string](refreshPause, core.AttemptKeys), folderChanges: limit.NewSlidingCounter[string](time.Minute, core.AttemptKeys),
 	}
 	s.images = s.newImages()

@@ -159,18 +159,24 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	if it.reserved, it.envelope.Places, places, err = s.reserve(in, h, stored); err != nil {
 		return err
 	}
-	automatic, err := s.automationsOf(in.From, it.envelope.Places, places, env.Junk)
+	judged, err := s.judge(places, stored, in.Body, func(string) bool { return false })
+	if err != nil {
+		return err
+	}
+	it.envelope.Decisions = judged
+	automatic, err := s.automationsOf(in.From, it.envelope.Places, places, judged, env.Junk)
 	if err != nil {
 		return err
 	}
 	if len(automatic) > 0 {
-		if it.envelope.Decisions, err = s.decide(ctx, automatic, stored, in.Body, in.Body.Size(), in.From); err != nil {
+		if it.envelope.Decisions, err = s.decide(ctx, automatic, stored, in.Body, in.Body.Size(), in.From, judged); err != nil {
 			return err
 		}
 		if refused := it.envelope.Decisions.refusal(len(it.envelope.Places) == 1, automatic); refused != nil {
 			return refused
 		}
 	}
+	stored.Root = nil // it may be large, and a thousand messages may wait to be filed
 	text, err := json.Marshal(it.envelope)
 	if err != nil {
 		return fmt.Errorf("write envelope: %w", err)

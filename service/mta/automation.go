@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/rules"
+	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -37,9 +40,16 @@ type decision struct {
 	Vacation string            `json:"vacation,omitempty"` // the version of the reply; "": there is none
 	Replies  bool              `json:"replies,omitempty"`  // a machine may answer the message
 	Names    map[string]string `json:"names,omitempty"`    // of rules that webhooks are told of
+
+	// Of an account: what its classifier said, as a Meta keeps it, and that it is spam.
+	Spam string `json:"spam,omitempty"`
+	Junk bool   `json:"junk,omitempty"`
+
+	score *float64
 }
 
-// decisions are those of a message, by the mailbox's id.
+// decisions are those of a message, by the ids of mailboxes, and of accounts whose classifiers were
+// asked.
 type decisions map[string]*decision
 
 func (d decisions) text() []byte {
@@ -88,6 +98,41 @@ func (s *Service) onlyRecipient(d *delivery) (alone bool, err error) {
 	return alone, err
 }
 
+// judge asks the classifiers of the accounts that a message goes to, and gives what they say. ours
+// tells of which accounts the sender is one.
+func (s *Service) judge(to []*destination, stored *inbox.StoredMessage, body io.ReaderAt, ours func(accountID string) bool) (decisions, error) {
+	if !s.spam.On() {
+		return nil, nil
+	}
+	var accounts []string
+	for _, d := range to {
+		into := d.group != nil || d.Mailbox != nil && d.Mailbox.External == nil
+		if into && !d.reports && !d.srs && !slices.Contains(accounts, d.domain.AccountID) {
+			accounts = append(accounts, d.domain.AccountID)
+		}
+	}
+	out := decisions{}
+	for _, accountID := range accounts {
+		known := ours(accountID)
+		if !known && stored.Meta.DMARC == "pass" && (stored.Summary.InReplyTo != "" || len(stored.Summary.References) > 0) {
+			err := s.Store.View(func(tx *store.Tx) (err error) {
+				known, err = s.inbox.Answers(tx, accountID, stored.Summary)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		evidence := spam.EvidenceOf(stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC, known)
+		v, err := s.spam.Judge(accountID, body, stored.Root, evidence)
+		if err != nil {
+			return nil, err
+		}
+		out[accountID] = &decision{Spam: v.Keep(), Junk: v.Verdict == spam.IsSpam, score: &v.Score}
+	}
+	return out, nil
+}
+
 // An automation is a mailbox that does something with mail by itself.
 type automation struct {
 	mailbox  *store.Mailbox
@@ -95,19 +140,20 @@ type automation struct {
 	vacation *store.Vacation
 	as       core.Senders
 	lies     string // where the message lies without rules
-	junk     bool
-	member   bool // of a group that the message goes to
+	junk     bool   // whatever rules say
+	spam     bool   // unless a rule moves it
+	member   bool   // of a group that the message goes to
 }
 
 // automationsOf gives the mailboxes that do something by themselves with a message to these
 // addresses, which lead to these destinations.
-func (s *Service) automationsOf(sender string, addresses []string, to []*destination, junk bool) (list []automation, err error) {
+func (s *Service) automationsOf(sender string, addresses []string, to []*destination, judged decisions, junk bool) (list []automation, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
 		list = nil
 		a := &store.Arrival{Sender: sender, Placed: map[string]bool{}}
 		for i := range to {
 			if to[i].group == nil {
-				if list, err = s.addAutomation(tx, list, to[i], junk, false); err != nil {
+				if list, err = s.addAutomation(tx, list, to[i], judged, junk, false); err != nil {
 					return err
 				}
 			} else if err := expandGroup(tx, a, to[i].group, addresses[i]); err != nil {
@@ -128,7 +174,7 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*destina
 			if to.group != nil {
 				err = expandGroup(tx, a, to.group, entryAddress(entry))
 			} else {
-				list, err = s.addAutomation(tx, list, to, junk, true)
+				list, err = s.addAutomation(tx, list, to, judged, junk, true)
 			}
 			if err != nil {
 				return err
@@ -139,7 +185,7 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*destina
 	return list, err
 }
 
-func (s *Service) addAutomation(tx *store.Tx, list []automation, to *destination, junk, member bool) ([]automation, error) {
+func (s *Service) addAutomation(tx *store.Tx, list []automation, to *destination, judged decisions, junk, member bool) ([]automation, error) {
 	mb := to.Mailbox
 	if mb == nil || mb.External != nil || to.reports || to.srs {
 		return list, nil
@@ -158,7 +204,10 @@ func (s *Service) addAutomation(tx *store.Tx, list []automation, to *destination
 	if out.rules, err = rules.Load(tx, mb); err != nil {
 		return nil, err
 	}
-	if junk {
+	if v := judged[mb.AccountID]; v != nil {
+		out.spam = v.Junk
+	}
+	if junk || out.spam {
 		if out.lies, err = inbox.FolderName(tx, mb, "junk"); err != nil {
 			return nil, err
 		}
@@ -177,14 +226,12 @@ func newDeciders() *limit.Semaphore[string] {
 	return d
 }
 
-// decide asks rules and automatic replies about a message.
-func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.StoredMessage, body io.ReaderAt, size int64, sender string) (decisions, error) {
-	root, err := msg.DecodePart(stored.Meta.Structure)
-	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
-	}
-	m := rules.NewMessage(body, root, size)
+// decide asks rules and automatic replies about a message, and adds what they say to what the
+// classifiers have said.
+func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.StoredMessage, body io.ReaderAt, size int64, sender string, judged decisions) (decisions, error) {
+	m := rules.NewMessage(body, stored.Root, size)
 	out := decisions{}
+	maps.Copy(out, judged)
 	for i := range list {
 		a := &list[i]
 		if out[a.mailbox.ID] != nil {
@@ -196,6 +243,10 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 			if err != nil {
 				return nil, core.SMTPErrorf(451, "4.3.2", "Server busy, try again later")
 			}
+			m.SpamScore = nil
+			if v := judged[a.mailbox.AccountID]; v != nil {
+				m.SpamScore = v.score
+			}
 			d.Outcome = *rules.Evaluate(a.rules, m, a.lies)
 			release()
 			if len(d.Skipped) > 0 {
@@ -205,7 +256,7 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 		if a.vacation != nil {
 			d.Vacation = a.vacation.Version
 		}
-		d.Replies = !a.junk && m.MayReply(sender, a.as)
+		d.Replies = !a.junk && !(a.spam && d.Folder == "") && m.MayReply(sender, a.as)
 		for _, r := range a.rules {
 			for _, e := range d.Actions {
 				if e.RuleID == r.ID && e.Type == "webhook" {
@@ -305,9 +356,10 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 	if !d.Replies {
 		return nil
 	}
+	correspondent := rules.Correspondent(a.sender, a.stored.Summary.From)
 	for _, reply := range replies {
 		of, version, _ := strings.Cut(reply, "\n")
-		may, err := rules.NoteReply(tx, mb.ID, of, version, a.sender)
+		may, err := rules.NoteReply(tx, mb.ID, of, version, correspondent)
 		if err != nil {
 			return err
 		}

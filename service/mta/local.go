@@ -79,17 +79,23 @@ func (s *Service) attemptLocal(ctx context.Context, d *delivery, head []byte, co
 		}
 	}
 
-	// Ask the rules of the mailboxes that it goes to.
-	automatic, err := s.automationsOf(d.sub.Sender, []string{d.row.Recipient}, []*destination{d.to}, false)
+	// Ask the classifier and the rules of the mailboxes that it goes to.
+	judged, err := s.judge([]*destination{d.to}, stored, spool, func(accountID string) bool {
+		return !d.sub.Forward && (d.sub.AccountID == accountID || d.sub.Sender == "")
+	})
+	if err != nil {
+		return nil, err
+	}
+	automatic, err := s.automationsOf(d.sub.Sender, []string{d.row.Recipient}, []*destination{d.to}, judged, false)
 	if err != nil {
 		return nil, err
 	}
 	r := localResult(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
-	r.result.Code, r.arrived = 250, stored
+	r.result.Code, r.arrived, r.decisions = 250, stored, judged
 	if len(automatic) == 0 {
 		return r, nil
 	}
-	if r.decisions, err = s.decide(ctx, automatic, stored, spool, spool.Size(), d.sub.Sender); err != nil {
+	if r.decisions, err = s.decide(ctx, automatic, stored, spool, spool.Size(), d.sub.Sender, judged); err != nil {
 		return nil, err
 	}
 	alone, err := s.onlyRecipient(d)

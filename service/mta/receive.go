@@ -223,6 +223,13 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		return err
 	}
 
+	// What the classifier holds for spam goes to Junk, unless a rule has moved it.
+	judged := a.decisions[to.domain.AccountID]
+	if judged != nil && judged.Junk && to.Mailbox != nil && to.Mailbox.External == nil {
+		d := a.decisions[to.Mailbox.ID]
+		a.junk = a.junk || d == nil || d.Folder == ""
+	}
+
 	// Into the mailbox: INBOX, or Junk. A mailbox whose user has deleted Junk gets it in INBOX. One
 	// that keeps no copy of what it sends on keeps junk, and sends that on to nobody.
 	if to.Mailbox != nil && !done && (!to.only || a.junk) {
@@ -237,6 +244,9 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 			}
 		}
 		filing := inbox.Filing{Folder: folder, Received: tx.Now(), Arrived: true, Recipient: a.address}
+		if judged != nil && to.Mailbox.External == nil {
+			filing.Spam = judged.Spam
+		}
 		if err := s.fileBy(tx, a, filing); err != nil {
 			return err
 		}

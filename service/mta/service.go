@@ -14,7 +14,8 @@
 //   - enqueue.go: the rows and jobs of a submission ([Service.Enqueue]).
 //   - delivery.go: one attempt to deliver, when it is retried (retryWait) and given up
 //     (giveUpAfter). local.go: one to a mailbox here.
-//   - automation.go: what mailboxes do with mail by themselves (Service.decide, Service.fileBy).
+//   - automation.go: what classifiers say of mail (Service.judge), and what mailboxes do with it by
+//     themselves (Service.decide, Service.fileBy).
 //   - routes.go: the way of a message (Service.routeOf), and the relays.
 //   - tls.go: TLS policies.
 //   - waiting.go: why a message waits, and what becomes of those whose domain or relay is gone.
@@ -39,6 +40,7 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -59,6 +61,7 @@ type Service struct {
 	*core.Core
 	events *events.Service
 	inbox  *inbox.Service
+	spam   *spam.Service
 	Hooks  Hooks
 
 	reputation *reputation.Service
@@ -79,9 +82,9 @@ type Service struct {
 }
 
 // New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, i *inbox.Service, r *reputation.Service) *Service {
+func New(c *core.Core, e *events.Service, i *inbox.Service, r *reputation.Service, sp *spam.Service) *Service {
 	s := &Service{
-		Core: c, events: e, inbox: i, reputation: r, screener: newScreener(c.Resolver),
+		Core: c, events: e, inbox: i, reputation: r, spam: sp, screener: newScreener(c.Resolver),
 		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), deciders: newDeciders(), paces: newPaces(c.Store.Now),
 		operators: newOperators(c.Config.Destinations),
 	}

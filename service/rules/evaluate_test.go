@@ -421,3 +421,26 @@ func norm(o *Outcome) *Outcome {
 	}
 	return o
 }
+
+// TestCorrespondents: senders that make an address for each message are known by their author.
+func TestCorrespondents(t *testing.T) {
+	for _, c := range []struct{ sender, author, want string }{
+		{"Anna@Far.test", "boss@far.test", "anna@far.test"},
+		{"b-01m8et470m1v5pwqxptp0gp2v0-abcdefghijklmnop@far.test", "Anna@far.test", "anna@far.test"},
+		{"prvs=1234abcdef=anna@far.test", "anna@far.test", "anna@far.test"},
+		{"bounce+me=near.test@mail.far.test", "anna@far.test", "anna@far.test"},
+		{"bounce+me=near.test@mail.far.test", "anna@else.test", "bounce+me=near.test@mail.far.test"},
+		{"b-01m8et470m1v5pwqxptp0gp2v0-abcdefghijklmnop@far.test", "", "b-01m8et470m1v5pwqxptp0gp2v0-abcdefghijklmnop@far.test"},
+		{"wolfeschlegelsteinhausen@far.test", "anna@far.test", "wolfeschlegelsteinhausen@far.test"},
+		{"anna.2026@far.test", "boss@far.test", "anna.2026@far.test"},
+		{"anna@infar.test", "boss@far.test", "anna@infar.test"},
+	} {
+		var from []msg.Address
+		if local, domain, ok := msg.SplitEmail(c.author); ok {
+			from = append(from, msg.Address{Mailbox: local, Host: domain})
+		}
+		if got := Correspondent(c.sender, from); got != c.want {
+			t.Errorf("%s, by %s: %s, want %s", c.sender, c.author, got, c.want)
+		}
+	}
+}

@@ -52,11 +52,49 @@ func (m *Message) MayReply(sender string, as core.Senders) bool {
 	return false
 }
 
-// NoteReply tells whether a mailbox may answer a sender now, and notes it if so: once in seven
+// Correspondent is whom the sender of a message is remembered as by who answers: its address, or,
+// where that was made for the one message (VERP, BATV), the address of the author, if it is of the
+// same domain or of one above it.
+func Correspondent(sender string, from []msg.Address) string {
+	sender = strings.ToLower(sender)
+	local, domain, _ := msg.SplitEmail(sender)
+	if len(from) != 1 || !madeForOneMessage(local) {
+		return sender
+	}
+	author := strings.ToLower(from[0].Email())
+	if of := core.DomainOfAddress(author); domain == of || strings.HasSuffix(domain, "."+of) {
+		return author
+	}
+	return sender
+}
+
+// madeForOneMessage tells whether a local part has a "=", or twelve letters and digits in a row, at
+// least two of them digits.
+func madeForOneMessage(local string) bool {
+	run, digits := 0, 0
+	for _, c := range []byte(local) {
+		switch {
+		case c == '=':
+			return true
+		case c >= '0' && c <= '9':
+			run, digits = run+1, digits+1
+		case c >= 'a' && c <= 'z':
+			run++
+		default:
+			run, digits = 0, 0
+		}
+		if run >= 12 && digits >= 2 {
+			return true
+		}
+	}
+	return false
+}
+
+// NoteReply tells whether a mailbox may answer a correspondent now, and notes it if so: once in seven
 // days. of is what answers, "vacation" or the id of a rule; another version of its text begins
 // anew.
-func NoteReply(tx *store.Tx, mailboxID, of, version, sender string) (bool, error) {
-	id := store.AutoReplyID(mailboxID, of, version, strings.ToLower(sender))
+func NoteReply(tx *store.Tx, mailboxID, of, version, correspondent string) (bool, error) {
+	id := store.AutoReplyID(mailboxID, of, version, correspondent)
 	before, err := store.AutoReplies.Find(tx, id)
 	if err != nil || before != nil && tx.Now().Before(before.Expires) {
 		return false, err

@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -471,24 +472,33 @@ type Tested struct {
 
 // TestRules says what the rules of a mailbox would do with a message that it has, and does nothing.
 func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (*Tested, error) {
-	root, blob, err := s.inbox.ReadStored(who, inbox.MessageIn{UserID: in.UserID, MessageID: in.MessageID, Folder: in.Folder})
+	root, blob, judged, err := s.inbox.ReadStored(who, inbox.MessageIn{UserID: in.UserID, MessageID: in.MessageID, Folder: in.Folder})
 	if err != nil {
 		return nil, err
 	}
 	defer blob.Close()
+	m, lies := NewMessage(blob, root, blob.Size()), inbox.InboxName
 	var list []*store.Rule
 	err = s.Store.View(func(tx *store.Tx) error {
 		mb, err := core.ReadMailbox(tx, who, in.UserID)
-		if err == nil {
-			list, err = Load(tx, mb)
+		if err != nil {
+			return err
 		}
+		if judged != nil {
+			m.SpamScore = &judged.Score
+			if judged.Verdict == spam.IsSpam {
+				if lies, err = inbox.FolderName(tx, mb, "junk"); err != nil {
+					return err
+				}
+			}
+		}
+		list, err = Load(tx, mb)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	m := NewMessage(blob, root, blob.Size())
-	o := Evaluate(list, m, inbox.InboxName)
+	o := Evaluate(list, m, lies)
 	if err := m.Err(); err != nil {
 		return nil, err
 	}
@@ -500,7 +510,7 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 		out.Flags = append([]string{`\Seen`}, out.Flags...)
 	}
 	if o.Gone == "" {
-		folder := inbox.InboxName
+		folder := lies
 		if o.Folder != "" {
 			folder = o.Folder
 		}

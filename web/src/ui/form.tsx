@@ -70,6 +70,7 @@ interface TextProps extends FieldProps {
   value: string
   onInput: (value: string) => void
   type?: 'text' | 'email' | 'password' | 'url' | 'number' | 'search' | 'date' | 'datetime-local'
+  step?: string
   placeholder?: string
   autoComplete?: string
   autoFocus?: boolean

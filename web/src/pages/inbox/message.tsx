@@ -154,6 +154,7 @@ function Opened({ message: m, setRead }: Props & { message: Detail }) {
       <header class="inbox-message-head">
         <h2>{m.subject || '(no subject)'}</h2>
         <Sender message={m} />
+        <Suspected message={m} />
         <Invited message={m} />
         <Answered message={m} />
         <Conversation message={m} />
@@ -181,7 +182,7 @@ function Sender({ message: m }: { message: Detail }) {
             <Facts of={[
               ['From', m.from], ['To', m.to.join(', ')], ['Cc', m.cc.join(', ')], ['Bcc', m.bcc.join(', ')], ['Reply-to', m.reply_to.join(', ')],
               ['Mailbox', person() ? m.mailbox : <a href={`/mailboxes/${m.user_id}`}>{m.mailbox}</a>], ['Date', m.date && <Time of={m.date} form="at" />],
-              ['Received', <Time of={m.received_at} form="at" />], ['Size', bytes(m.size)], ['Message-ID', <code>{m.message_id}</code>],
+              ['Received', <Time of={m.received_at} form="at" />], ['Size', bytes(m.size)], ['Spam score', m.spam && `${m.spam.score}, ${held[m.spam.verdict]}`], ['Message-ID', <code>{m.message_id}</code>],
             ]} />
           </details>
         </div>
@@ -194,6 +195,23 @@ function Sender({ message: m }: { message: Detail }) {
         </div>
       </div>
     </div>
+  )
+}
+
+const held = { ham: 'wanted mail', unsure: 'unsure', spam: 'spam' }
+
+/** Why a message is in Junk, where the classifier put it there. */
+function Suspected({ message: m }: { message: Detail }) {
+  if (m.spam?.verdict !== 'spam' || roleOf(m) !== 'junk') return null
+  const why = m.spam.reasons.filter((r) => r.weight > 0).slice(0, 5)
+  return (
+    <section class="inbox-invitation" aria-label="Spam">
+      <Icon name="ban" />
+      <div class="grow">
+        <strong>This looks like spam.</strong>
+        {why.length > 0 && <ul class="small muted">{why.map((r) => <li key={r.text}>{r.text}</li>)}</ul>}
+      </div>
+    </section>
   )
 }
 

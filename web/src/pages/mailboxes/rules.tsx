@@ -14,7 +14,7 @@ type Kind = Action['type']
 /** What a rule begins with: that of a message, or nothing. */
 export interface Draft { name: string; conditions: Condition[]; actions: Action[] }
 
-const fields: [Field, string][] = [['from', 'From'], ['to', 'To'], ['cc', 'Cc'], ['subject', 'Subject'], ['body', 'Text'], ['header', 'Header field'], ['list_id', 'Mailing list'], ['size', 'Size in bytes']]
+const fields: [Field, string][] = [['from', 'From'], ['to', 'To'], ['cc', 'Cc'], ['subject', 'Subject'], ['body', 'Text'], ['header', 'Header field'], ['list_id', 'Mailing list'], ['size', 'Size in bytes'], ['spam_score', 'Spam score']]
 const texts: [Op, string][] = [['contains', 'contains'], ['is', 'is'], ['matches', 'matches the expression'], ['exists', 'is there']]
 const numbers: [Op, string][] = [['above', 'is above'], ['below', 'is below'], ['is', 'is']]
 const kinds: [Kind, string][] = [
@@ -129,10 +129,10 @@ function If({ n, of: c, set, drop }: { n: number; of: Condition; set: (to: Condi
   const op = (op: Op) => set({ ...c, op, value: op === 'exists' ? undefined : c.value ?? '' })
   return (
     <div class="row mailboxes-condition">
-      <Select label={`Field of condition ${n}`} hideLabel name={`field-${n}`} value={c.field} onChange={field} options={c.field === 'spam_score' ? [...fields, ['spam_score', 'Spam score']] : fields} />
+      <Select label={`Field of condition ${n}`} hideLabel name={`field-${n}`} value={c.field} onChange={field} options={fields} />
       {c.field === 'header' && <TextField label={`Name of the header field of condition ${n}`} hideLabel name={`header-${n}`} value={c.header ?? ''} onInput={(header) => set({ ...c, header })} placeholder="X-Project" />}
       <Select label={`Comparison of condition ${n}`} hideLabel name={`op-${n}`} value={c.op} onChange={op} options={number ? numbers : texts} />
-      {c.op !== 'exists' && <TextField label={`Value of condition ${n}`} hideLabel name={`value-${n}`} type={number ? 'number' : 'text'} value={String(c.value ?? '')} onInput={(text) => set({ ...c, value: number ? Number(text) : text })} />}
+      {c.op !== 'exists' && <TextField label={`Value of condition ${n}`} hideLabel name={`value-${n}`} type={number ? 'number' : 'text'} step={c.field === 'spam_score' ? '0.01' : undefined} value={String(c.value ?? '')} onInput={(text) => set({ ...c, value: number ? Number(text) : text })} />}
       <Check label="Not" checked={c.not ?? false} onChange={(not) => set({ ...c, not })} />
       <IconButton look="ghost" small icon="trash" label={`Remove condition ${n}`} onClick={drop} />
     </div>
