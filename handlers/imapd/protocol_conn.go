@@ -73,9 +73,10 @@ type protocolConn struct {
 
 	mu                sync.Mutex
 	literalAsked      announcedLiteral
-	verb              string        // of the command that the parser has
-	continuationAsked bool          // the next line is no command but what the parser has asked for
-	patch             *replyPatch   // of the next answer that it fits
+	verb              string      // of the command that the parser has
+	continuationAsked bool        // the next line is no command but what the parser has asked for
+	patch             *replyPatch // of the next answer that it fits
+	held              heldEnd
 	caps              string        // capabilities that the parser does not know of
 	pool              *deflate.Pool // compresses what is sent; nil: it is not compressed
 	out               []byte
@@ -154,6 +155,9 @@ func (w *protocolConn) Read(p []byte) (int, error) {
 
 // next finds out, when the parser has taken everything and wants more, what that is.
 func (w *protocolConn) next() error {
+	if err := w.releaseEnd(); err != nil {
+		return err
+	}
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -458,7 +462,7 @@ func (w *protocolConn) setSession(open bool) {
 const maxTag = 256 // bytes of a tag that patches of replies reckon with
 
 // capsAfterLogin are the capabilities after log-in, besides those of go-imap.
-const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND"
+const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND QRESYNC"
 
 // A replyPatch is a text that is added to one reply of the parser, because go-imap has no means to
 // write it.
@@ -466,6 +470,7 @@ type replyPatch struct {
 	prefix  string // what the reply begins with; "" for a FETCH
 	suffix  string // what it ends with: the text goes before that. "" for a FETCH: the text goes after its "("
 	text    string
+	hold    bool // the reply waits, see heldEnd
 	started bool
 	held    []byte // of the reply's end, which may come in pieces
 }
@@ -497,6 +502,10 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 		out, done := a.apply(p)
 		if done {
 			w.patch = nil
+		}
+		if (done || a.started) && a.hold {
+			w.held.line = append(w.held.line, out...)
+			return nil
 		}
 		if done || a.started {
 			return out
@@ -579,6 +588,10 @@ func (ss *session) intercept(text []byte) []byte {
 		return nil
 	}
 	text, a := takeExtensions(verb, text)
+	if err := ss.checkResync(a); err != nil {
+		ss.writeResult(tag, err)
+		return nil
+	}
 	if len(text) > maxCommand {
 		ss.writeResult(tag, badCommand("The command is too long"))
 		return nil

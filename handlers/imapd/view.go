@@ -151,6 +151,7 @@ type selected struct {
 	gone        []uint32 // of the view, ascending: the client has not been told
 	uidNext     uint32
 	modSeq      uint64
+	told        uint64            // up to which mod-sequence the client has been told everything
 	ownChanges  map[uint32]uint64 // messages that this session has changed since modSeq, and the MODSEQ they got
 	ownExpunged int               // messages that it has deleted since
 	keywords    []string          // that the client has been told
