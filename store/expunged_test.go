@@ -20,9 +20,9 @@ type removal struct {
 	at     time.Time
 }
 
-// TestExpungedAgreesWithTwin removes messages at random, over restarts, and asks what has left since
-// earlier states. What a store answers is exact; it may not know only what is long ago, what came
-// before too many others, and what a program removed that notes nothing.
+// TestExpungedAgreesWithTwin removes messages at random, over restarts, and asks what has left
+// since earlier states. What a store answers is exact; it may not know only what is long ago, what
+// came before too many others, and what a program removed that notes nothing.
 func TestExpungedAgreesWithTwin(t *testing.T) {
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("MAILSTEAD_SEED"), "7162"), 10, 64)
 	if err != nil {
@@ -38,7 +38,7 @@ func TestExpungedAgreesWithTwin(t *testing.T) {
 	type place struct{ mailbox, folder uint32 }
 	places := []place{{1, InboxID}, {1, 2}, {2, InboxID}}
 	removed, lost := map[place][]removal{}, map[place]uint64{} // lost: from which mod-sequence on all was noted
-	states := map[place][]uint64{} // mod-sequences that a client can know
+	states := map[place][]uint64{}                             // mod-sequences that a client can know
 	known, unknown := 0, 0
 	for n := range 3000 {
 		at := places[rnd.IntN(len(places))]
@@ -111,7 +111,7 @@ func TestExpungedAgreesWithTwin(t *testing.T) {
 			oldest := now
 			for _, r := range removed[at] {
 				if r.modSeq > since {
-					want, oldest = append(want, r.uid), min2(oldest, r.at)
+					want, oldest = append(want, r.uid), earlier(oldest, r.at)
 				}
 			}
 			ranges, ok, err := tx.Expunged(f, since)
@@ -175,7 +175,7 @@ func TestExpungedAgreesWithTwin(t *testing.T) {
 	})
 }
 
-func min2(a, b time.Time) time.Time {
+func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b
 	}

@@ -131,7 +131,7 @@ func (tx *Tx) setSequence(i messageBucket, n uint64) error {
 const risingFill = 0.95
 
 // risingRows are the message buckets of that kind.
-var risingRows = [len(messageBuckets)]bool{bktMessage: true, bktMeta: true, bktRef: true}
+var risingRows = [len(messageBuckets)]bool{bktMessage: true, bktMeta: true, bktRef: true, bktExpunged: true}
 
 func (tx *Tx) messageBucket(i messageBucket) *bolt.Bucket {
 	if tx.messages[i] == nil {

@@ -25,7 +25,6 @@ type extensions struct {
 	enabled        string  // what ENABLE names
 	resync         *resync // SELECT QRESYNC
 	vanished       bool    // UID FETCH VANISHED
-	removed        bool    // the command has removed messages
 }
 
 // extensionWords are the words that each command is searched for.

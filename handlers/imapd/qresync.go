@@ -269,6 +269,7 @@ func (r uidRanges) set() imap.UIDSet {
 // matching gives the UID up to which nothing can have left since a client knew these UIDs by these
 // sequence numbers: the last of them that has its number still (RFC 7162 section 3.2.5.2).
 func (v view) matching(seqs, uids uidRanges) (upTo uint32) {
+	seqs, uids = slices.Clone(seqs), slices.Clone(uids)
 	for len(seqs) > 0 && int64(seqs[0].First) <= int64(len(v)) {
 		seq, uid := seqs[0].First, uids[0].First
 		n := min(seqs[0].Last-seq, uids[0].Last-uid) // both go on for so many behind the first
@@ -283,12 +284,13 @@ func (v view) matching(seqs, uids uidRanges) (upTo uint32) {
 	return upTo
 }
 
-// behind cuts the first n+1 numbers off the first range.
+// behind cuts the first n+1 numbers off the first range, which it changes.
 func (r uidRanges) behind(n uint32) uidRanges {
 	if r[0].Last-r[0].First == n {
 		return r[1:]
 	}
-	return append(uidRanges{{First: r[0].First + n + 1, Last: r[0].Last}}, r[1:]...)
+	r[0].First += n + 1
+	return r
 }
 
 // writeVanishedSince reports which of the UIDs that the client knows, all if they are nil, have
@@ -415,7 +417,7 @@ func (ss *session) expunge(gone []uint32, write func(seq uint32) error) error {
 	sel := ss.selected
 	sel.ownExpunged += len(gone)
 	sel.gone = merge(sel.gone, gone)
-	ss.extensions.removed = ss.extensions.removed || len(gone) > 0
+	sel.removed = sel.removed || len(gone) > 0
 	return ss.writeExpunges(write)
 }
 
@@ -431,9 +433,10 @@ func (ss *session) tellModSeq() {
 	case !ss.qresync:
 	case len(sel.gone) > 0:
 		ss.writeHighestModSeq(sel.told)
-	case ss.extensions.removed:
+	case sel.removed:
 		ss.patchModSeq(sel.told)
 	}
+	sel.removed = false
 }
 
 // patchModSeq adds HIGHESTMODSEQ to the tagged OK of the command that the parser has.

@@ -47,6 +47,7 @@ func (ss *session) Move(w *imapserver.MoveWriter, set imap.NumSet, dest string) 
 			return err
 		}
 	}
+	sel.removed = sel.removed && err == nil
 	return ss.tryCreate(err)
 }
 
@@ -87,5 +88,7 @@ func (ss *session) Expunge(w *imapserver.ExpungeWriter, uids *imap.UIDSet) error
 	if closing {
 		return ss.replyError(errors.Join(ss.closeSilently(gone), err))
 	}
-	return ss.replyError(errors.Join(ss.expunge(gone, w.WriteExpunge), err))
+	err = errors.Join(ss.expunge(gone, w.WriteExpunge), err)
+	sel.removed = sel.removed && err == nil
+	return ss.replyError(err)
 }

@@ -154,6 +154,7 @@ type selected struct {
 	told        uint64            // up to which mod-sequence the client has been told everything
 	ownChanges  map[uint32]uint64 // messages that this session has changed since modSeq, and the MODSEQ they got
 	ownExpunged int               // messages that it has deleted since
+	removed     bool              // the command has removed messages, and go-imap will poll
 	keywords    []string          // that the client has been told
 	saved       []uint32          // the result of SEARCH RETURN (SAVE)
 }
