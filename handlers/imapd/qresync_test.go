@@ -480,3 +480,67 @@ func TestViewMatching(t *testing.T) {
 		t.Errorf("only %d had a match", found)
 	}
 }
+
+// TestVanishedInPieces: a set of thousands of UIDs comes in several answers, each of bounded
+// length, whether the messages leave now or have left.
+func TestVanishedInPieces(t *testing.T) {
+	h := serve(t, nil)
+	for range 40 {
+		h.put(t, "INBOX", letter("x"), 0)
+	}
+	c := h.login(t)
+	c.ok("ENABLE QRESYNC")
+	lines := c.ok("SELECT INBOX")
+	validity, _ := numberIn(validityIs, strings.Join(lines, "\n"))
+	for range 7 {
+		c.ok("COPY 1:* INBOX")
+	}
+	modSeq := modSeqOf(t, c.ok("STATUS INBOX (HIGHESTMODSEQ)"))
+	var odd []uint32
+	for uid := uint32(1); uid < 40<<7; uid += 2 {
+		odd = append(odd, uid)
+	}
+	c.ok(`UID STORE %s +FLAGS.SILENT (\Deleted)`, uidSet(odd))
+	for what, lines := range map[string][]string{
+		"EXPUNGE": c.ok("EXPUNGE"), "SELECT": c.ok("SELECT INBOX (QRESYNC (%d %d))", validity, modSeq), "unknown": c.ok("SELECT INBOX (QRESYNC (%d %d))", validity, 1<<40),
+	} {
+		var got []uint32
+		pieces := 0
+		for _, l := range lines {
+			m := vanished.FindStringSubmatch(l)
+			if m == nil {
+				continue
+			}
+			pieces++
+			if len(l) > maxVanished+50 || (m[1] == "") != (what == "EXPUNGE") {
+				t.Errorf("%s: %.60s… of %d bytes", what, l, len(l))
+			}
+			ranges, _ := parseRanges(m[2])
+			for _, r := range ranges {
+				for uid := r.First; uid <= r.Last; uid++ {
+					got = append(got, uid)
+				}
+			}
+		}
+		if pieces < 2 || !slices.Equal(got, odd) {
+			t.Errorf("%s: %d UIDs in %d pieces, want %d", what, len(got), pieces, len(odd))
+		}
+	}
+}
+
+// TestQResyncIsOffered: after log-in, as CONDSTORE and ENABLE are (RFC 7162 section 3.2.2).
+func TestQResyncIsOffered(t *testing.T) {
+	h := serve(t, nil)
+	c := dial(t, h.addr)
+	if got := c.line() + " "; strings.Contains(got, " QRESYNC ") {
+		t.Errorf("before log-in: %q", got)
+	}
+	c.ok("LOGIN %s %q", email, password)
+	offered := strings.Fields(strings.Join(c.ok("CAPABILITY"), " "))
+	for _, name := range []string{"QRESYNC", "CONDSTORE", "ENABLE"} {
+		if !slices.Contains(offered, name) {
+			t.Errorf("%s is not in %q", name, offered)
+		}
+	}
+	c.has(c.ok("ENABLE QRESYNC CONDSTORE"), "* ENABLED QRESYNC CONDSTORE")
+}
