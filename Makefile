@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = $(shell cat packaging/buildflags) -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-rules soak-classifier
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-classifier
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -201,6 +201,11 @@ soak-rules: peers
 CLASSIFIED ?= 10000
 soak-classifier:
 	MAILSTEAD_CLASSIFIED=$(CLASSIFIED) MAILSTEAD_CORPUS=$(CORPUS) go test -count=1 -v -timeout 30m -run '^Test(HeldBackTemplates|PublicCorpus)$$' ./mail/classify
+
+# A client that comes back to folders which three others change, over restarts.
+soak-qresync: STEPS ?= 50000
+soak-qresync:
+	MAILSTEAD_STEPS=$(STEPS) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 60m -run '^TestResyncAgainstModel$$' ./handlers/imapd
 
 soak-groups: peers
 	MAILSTEAD_SOAK=1 go test -count=1 -v -timeout 30m -run '^TestGroupUnderKills$$' ./e2e

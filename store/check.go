@@ -156,6 +156,7 @@ func (tx *Tx) checkMessages(p *problems) {
 	p.each("mailboxes, folders and messages", c.checkMailboxes)
 	p.each("text index", c.checkText)
 	p.each("threads", c.checkThreads)
+	p.each("expunged messages", c.checkExpunged)
 	p.each("counters of accounts", c.checkAccounts)
 	p.each("number of rows", c.checkSizes)
 	p.each("blobs", c.checkBlobs)

@@ -285,6 +285,11 @@ func (s *Store) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 	if err := fn(tx); err != nil {
 		return err
 	}
+	for _, end := range tx.ends {
+		if err := end(); err != nil {
+			return err
+		}
+	}
 	return tx.err
 }
 

@@ -20,7 +20,7 @@
 //	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go, secrets.go
 //	                   the records, their states and predicates, the tables that keep them, and
 //	                   which of their fields are sealed
-//	blobs.go, accepted.go, inbox.go, messages.go, folders.go, threads.go
+//	blobs.go, accepted.go, inbox.go, expunged.go, messages.go, folders.go, threads.go
 //	                   messages: their bytes, the walk through inboxes, changes, conversations
 //	text.go, text_runs.go, text_merge.go, text_search.go
 //	                   the text index: what is to be indexed, its runs, their merging, the search
@@ -85,6 +85,7 @@
 //	subscribed       mailbox 4, name → nothing; a subscription of which there is no folder
 //	mailbox_count    mailbox 4 → mailbox row
 //	account_count    account 4 → messages 8, bytes 8
+//	expunged         mailbox 4, folder 4, modseq 8 → expunged row
 //	blob_ref         segment 4, offset 4, owner → head 4, length 4
 //	blob_live        segment 4 → bytes 8 of the records that are referred to
 //	                 sequence: the newest segment that was there before the database
@@ -110,6 +111,12 @@
 //	             | unseen 4 | bytes 8 | name | special use | number 4, but for INBOX
 //	             name and special use: length uvarint | text
 //	             | sum [version 1, no sum]
+//	expunged row version 1 | day 2 | gaps uvarint | modseq - floor uvarint
+//	             | UIDs, ascending ranges, each: 2 × what is between it and the one before it, + 1
+//	             for more than one UID, uvarint | these UIDs - 2, uvarint, for more than one
+//	             | sum
+//	             gaps are the UIDs below uidnext of which there is no message; what has left since
+//	             the floor is in the rows up to this one, unless the folder has other gaps
 //	mailbox row  version 1 | next folder 4 | validity 4 | modseq 8 | messages 8 | bytes 8
 //	             | sum [version 1, no sum]
 //
@@ -345,6 +352,7 @@
 //	subscribed         1000 names a mailbox
 //	mailbox_count      one row a mailbox
 //	account_count      one row an account
+//	expunged           10 000 UIDs a folder; those of over 30 days go as others come
 //	blob_ref           one row a message, and what refers to bytes below
 //	blob_live          one row a segment; compaction gives back those that are less than half live
 //	blob_structure     one row a stored message

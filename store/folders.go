@@ -15,6 +15,7 @@ import (
 const (
 	maxFolderName = 1000 // bytes
 	dropTodos     = 1000 // rows of what is to be indexed that one transaction deletes with a mailbox
+	dropGone      = 1000 // rows of removed messages that one transaction deletes with a folder
 )
 
 var (
@@ -234,13 +235,16 @@ func (tx *Tx) emptyFolder(f *Folder, account uint32, limit int) (done bool, left
 		if account != 0 && m.Account != account {
 			return false, 0, fmt.Errorf("mailbox %d is of account %d, not %d", f.Mailbox, m.Account, account)
 		}
-		if err := tx.remove(&m); err != nil {
+		if err := tx.remove(&m, false); err != nil {
 			return false, 0, err
 		}
 		limit--
 	}
 	if tx.err != nil {
 		return false, 0, tx.err
+	}
+	if done, err := tx.dropExpunged(f, dropGone); err != nil || !done {
+		return false, 0, err
 	}
 	if account != 0 && f.ID != InboxID {
 		if done, err := tx.dropTextTodos(account, f.Num, dropTodos); err != nil || !done {

@@ -411,18 +411,22 @@ func (tx *Tx) DeleteMessage(mailbox, folder, uid uint32) error {
 	if err != nil {
 		return err
 	}
-	return tx.remove(m)
+	return tx.remove(m, true)
 }
 
 // remove deletes the rows, index entries and reference of a message as it is stored, and counts it
-// out.
-func (tx *Tx) remove(m *Message) error {
+// out. Clients that come back are told of it if the folder stays.
+func (tx *Tx) remove(m *Message, stays bool) error {
 	c, err := tx.counters(m.Mailbox, m.Folder)
 	if err != nil {
 		return err
 	}
+	was := c.in
 	c.change()
 	c.add(m, -1)
+	if stays {
+		tx.noteExpunged(m, was, c.in.modSeq)
+	}
 	key := m.key()
 	if err := tx.deleteRow(bktMessage, key[:]); err != nil {
 		return err

@@ -37,7 +37,9 @@ type Options struct {
 	// What one transaction may be: bytes of keys and values written, writes, steps of cursors; 4
 	// MiB, 5 000 and 20 000 where 0. The log is told of a larger one, or it fails with ErrTooMuch.
 	MaxBytes, MaxWrites, MaxSteps int
-	FailLarge                     bool // on in tests, whatever is given
+	// Expunged is how many UIDs of removed messages are kept of a folder; 10 000 where 0.
+	Expunged  int
+	FailLarge bool // on in tests, whatever is given
 	// RunTwice runs every function of Update once more, before: what that run has written is
 	// undone, and what it gave to After is dropped. On in tests, whatever is given.
 	RunTwice bool
@@ -101,6 +103,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1), more: make(chan struct{}), ended: make(chan struct{})},
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
+		expungedMost:    o.Expunged,
 		checkedPages:    o.CheckPages, forgetAllocations: forget,
 	}
 	if err := s.read(o); err != nil {
@@ -159,6 +162,7 @@ func (o Options) withDefaults() Options {
 		o.Grace = time.Minute
 	}
 	o.MaxBytes, o.MaxWrites, o.MaxSteps = cmp.Or(o.MaxBytes, maxTxBytes), cmp.Or(o.MaxWrites, maxTxWrites), cmp.Or(o.MaxSteps, maxTxSteps)
+	o.Expunged = cmp.Or(o.Expunged, expungedMost)
 	if !o.lenient && strict() {
 		o.FailLarge, o.RunTwice = true, true
 	}

@@ -39,6 +39,7 @@ const (
 	bktSubscribed
 	bktStructure
 	bktSpamToken
+	bktExpunged
 )
 
 // messageBuckets are their names.
@@ -65,6 +66,7 @@ var messageBuckets = [...]string{
 	bktSubscribed:   "subscribed",
 	bktStructure:    "blob_structure",
 	bktSpamToken:    "spam_token",
+	bktExpunged:     "expunged",
 }
 
 // Flags are the system flags of RFC 3501 section 2.3.2 that are kept with a message.
@@ -489,6 +491,14 @@ func (c *folderCounts) get(key, row []byte) ([]byte, error) {
 	c.unseen = binary.BigEndian.Uint32(row[22:])
 	c.bytes = int64(binary.BigEndian.Uint64(row[26:]))
 	return row, nil
+}
+
+// An expungedNote is what one transaction has removed from a folder.
+type expungedNote struct {
+	mailbox, folder uint32
+	was             folderCounts // before
+	modSeq          uint64       // after
+	uids            []uint32
 }
 
 func folderKey(mailbox, id uint32) (key [8]byte) {

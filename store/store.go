@@ -48,6 +48,7 @@ type Store struct {
 	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
 	checkedPages    bool // Open has verified the pages of the database
 	runTwice        bool
+	expungedMost    int         // see Options.Expunged
 	appended        atomic.Bool // something was put into the segments since Open
 	entries         entryKeeper
 

@@ -25,10 +25,12 @@ type Tx struct {
 	frees         bool // may use the reserve of the disk
 	err           error
 	after         []func()
+	ends          []func() error  // what it writes when its function has returned
 	cause         context.Context // see For
 	changes       []Change
 	noted         *entry.Changes                    // of the commit; nil where nothing is committed
 	inboxRecorded uint32                            // the mailbox whose INBOX was recorded last
+	expunged      []expungedNote                    // by folder
 	messages      [len(messageBuckets)]*bolt.Bucket // those that were used
 	cursors       [len(messageBuckets)]*bolt.Cursor // those that rows were read with
 	hasRead       [len(messageBuckets)]bool
@@ -129,7 +131,7 @@ func (tx *Tx) setSequence(i messageBucket, n uint64) error {
 const risingFill = 0.95
 
 // risingRows are the message buckets of that kind.
-var risingRows = [len(messageBuckets)]bool{bktMessage: true, bktMeta: true, bktRef: true}
+var risingRows = [len(messageBuckets)]bool{bktMessage: true, bktMeta: true, bktRef: true, bktExpunged: true}
 
 func (tx *Tx) messageBucket(i messageBucket) *bolt.Bucket {
 	if tx.messages[i] == nil {

@@ -22,13 +22,17 @@ type extensions struct {
 	highestModSeq  bool // STATUS HIGHESTMODSEQ
 	mailboxID      bool // STATUS MAILBOXID
 	items          objectItems
-	replaced       uint32 // UID of the message that REPLACE takes away
-	enable         bool   // the command turns CONDSTORE on
+	replaced       uint32  // UID of the message that REPLACE takes away
+	enable         bool    // the command turns CONDSTORE on
+	qresync        bool    // ENABLE QRESYNC
+	enabled        string  // what ENABLE names
+	resync         *resync // SELECT QRESYNC
+	vanished       bool    // UID FETCH VANISHED
 }
 
 // extensionWords are the words that each command is searched for.
 var extensionWords = map[string][]string{
-	"SELECT": {"CONDSTORE"}, "EXAMINE": {"CONDSTORE"}, "ENABLE": {"CONDSTORE"},
+	"SELECT": {"CONDSTORE", "QRESYNC"}, "EXAMINE": {"CONDSTORE", "QRESYNC"}, "ENABLE": {"CONDSTORE", "QRESYNC"},
 	"FETCH": fetchWords, "UID FETCH": fetchWords,
 	"STORE": {"UNCHANGEDSINCE"}, "UID STORE": {"UNCHANGEDSINCE"},
 	"SEARCH": searchWords, "UID SEARCH": searchWords,
@@ -92,25 +96,17 @@ func mentions(text []byte, words []string) bool {
 	return false
 }
 
-// selectParams reads SELECT box (CONDSTORE).
-func (p *commandEditor) selectParams(at int, a *extensions) bool {
-	if len(p.tokens) != at+4 || !p.is(at+1, '(') || p.word(at+2) != "CONDSTORE" || !p.is(at+3, ')') {
-		return false
-	}
-	p.remove(at+1, at+3)
-	a.enable = true
-	return true
-}
-
-// enableArgs reads ENABLE … CONDSTORE; the parser ignores what it does not know.
+// enableArgs reads ENABLE … CONDSTORE QRESYNC; the parser ignores what it does not know.
 func (p *commandEditor) enableArgs(at int, a *extensions) bool {
 	for i := at; i < len(p.tokens); i++ {
-		a.enable = a.enable || p.word(i) == "CONDSTORE"
+		if word := p.word(i); word == "CONDSTORE" || word == "QRESYNC" {
+			a.enables(word)
+		}
 	}
 	return a.enable
 }
 
-// fetchArgs reads FETCH set items (CHANGEDSINCE n). MODSEQ becomes UID, which does no harm.
+// fetchArgs reads FETCH set items (CHANGEDSINCE n …). MODSEQ becomes UID, which does no harm.
 func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
 	first, last := at+1, at+1
 	if p.is(first, '(') {
@@ -133,12 +129,9 @@ func (p *commandEditor) fetchArgs(at int, a *extensions) bool {
 		}
 	}
 	if len(p.tokens) > last+1 {
-		n, ok := p.modSeqAt(last + 3)
-		if !ok || len(p.tokens) != last+5 || !p.is(last+1, '(') || p.word(last+2) != "CHANGEDSINCE" || !p.is(last+4, ')') || n == 0 {
+		if !p.fetchModifiers(last+1, a) {
 			return false
 		}
-		p.remove(last+1, last+4)
-		a.changedSince, a.modSeq = n, true
 	}
 	a.enable = a.modSeq
 	return a.modSeq || a.body || a.items != objectItems{}
@@ -273,7 +266,8 @@ func (ss *session) enableCondStore(a extensions) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if a.verb == "ENABLE" {
-		ss.conn.patchEnd("* ENABLED", "\r\n", " CONDSTORE")
+		ss.conn.patchEnd("* ENABLED", "\r\n", a.enabled)
+		ss.qresync = ss.qresync || a.qresync
 	}
 	opens := a.verb == "SELECT" || a.verb == "EXAMINE"
 	if !ss.condStore && ss.selected != nil && !opens {

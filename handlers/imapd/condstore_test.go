@@ -106,6 +106,7 @@ func TestSmallerIsKept(t *testing.T) {
 func FuzzExtend(f *testing.F) {
 	for _, seed := range []string{"a FETCH 1 (MODSEQ BODY[HEADER.FIELDS (\"a\" B)]) (CHANGEDSINCE 4)\r\n", "a UID SEARCH RETURN () OR MODSEQ \"x\" all 5 SMALLER 3\r\n",
 		"a STATUS x (HIGHESTMODSEQ)\r\n", "a LIST \"\" * RETURN (STATUS (HIGHESTMODSEQ MESSAGES))\r\n", "a SELECT \"x\" (CONDSTORE)\r\n", "a UID STORE 1 (UNCHANGEDSINCE 7) FLAGS x\r\n",
+		"a SELECT x (QRESYNC (1 2 3:4,9 (1,3:4 5,7:8)) CONDSTORE)\r\n", "a UID FETCH 1:* FLAGS (CHANGEDSINCE 4 VANISHED)\r\n", "a ENABLE CONDSTORE QRESYNC\r\n",
 		"a FETCH 1 (EMAILID PREVIEW (LAZY) THREADID)\r\n", "a UID FETCH 1 PREVIEW (LAZY) (CHANGEDSINCE 4)\r\n", "a STATUS x (MAILBOXID HIGHESTMODSEQ y)\r\n",
 		"a SEARCH OR EMAILID a (THREADID b SAVEDON \"1-Jan-2026\") SAVEDATESUPPORTED\r\n", "a REPLACE 1 x\r\n"} {
 		f.Add([]byte(seed))

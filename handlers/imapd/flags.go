@@ -113,6 +113,9 @@ func (ss *session) Store(_ *imapserver.FetchWriter, set imap.NumSet, change *ima
 		err = ss.writeFlags(done, change.Silent)
 	}
 	if err == nil && len(done) < len(rows) {
+		if ss.qresync { // what others have changed before is told after the next command
+			ss.writeHighestModSeq(sel.told)
+		}
 		return ss.modifiedReply(set, rows)
 	}
 	return ss.replyError(err)

@@ -30,12 +30,15 @@ func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.Selec
 		return nil, ss.replyError(err)
 	}
 	sel := &selected{
-		folder: s.Folder.ID, readOnly: options.ReadOnly, view: s.UIDs, uidNext: s.Folder.UIDNext, modSeq: s.Folder.ModSeq,
+		folder: s.Folder.ID, readOnly: options.ReadOnly, view: s.UIDs, uidNext: s.Folder.UIDNext, modSeq: s.Folder.ModSeq, told: s.Folder.ModSeq,
 		ownChanges: map[uint32]uint64{}, keywords: s.Keywords,
 	}
 	ss.selected = sel
 	ss.writeHighestModSeq(s.Folder.ModSeq)
 	ss.conn.writeReply("* OK [%s] Ok", mailboxID(&s.Folder))
+	if r := ss.extensions.resync; r != nil && r.validity == s.Folder.UIDValidity {
+		ss.conn.holdEnd("OK [READ-", func() error { return ss.resync(r) })
+	}
 	data := &imap.SelectData{
 		Flags: folderFlags(s.Keywords), PermanentFlags: []imap.Flag{}, NumMessages: uint32(len(s.UIDs)),
 		UIDNext: imap.UID(s.Folder.UIDNext), UIDValidity: s.Folder.UIDValidity,

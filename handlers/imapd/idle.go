@@ -71,7 +71,7 @@ func (ss *session) poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	}
 	changed := sel.update(c)
 	if allowExpunge {
-		if err := sel.writeExpunges(w.WriteExpunge); err != nil {
+		if err := ss.writeExpunges(w.WriteExpunge); err != nil {
 			return err
 		}
 	}
@@ -80,7 +80,11 @@ func (ss *session) poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 			return err
 		}
 	}
-	return ss.writeFlagUpdates(w, changed)
+	if err := ss.writeFlagUpdates(w, changed); err != nil {
+		return err
+	}
+	ss.tellModSeq()
+	return nil
 }
 
 // closeOn ends the connection for an error, as go-imap does after any error of Poll, and sends the
@@ -107,19 +111,6 @@ func (sel *selected) update(c *inbox.FolderChanges) []inbox.MessageRow {
 	sel.uidNext, sel.modSeq, sel.ownExpunged = c.Folder.UIDNext, c.Folder.ModSeq, 0
 	clear(sel.ownChanges)
 	return changed
-}
-
-// writeExpunges reports the messages that are gone, the last first, so that each number is right
-// when it comes.
-func (sel *selected) writeExpunges(write func(seq uint32) error) error {
-	for _, uid := range slices.Backward(sel.gone) {
-		if err := write(sel.view.seq(uid)); err != nil {
-			return err
-		}
-	}
-	sel.view = sel.view.without(sel.gone)
-	sel.gone = nil
-	return nil
 }
 
 // writeNewKeywords lists keywords that are new to the client before a FETCH answer uses them (RFC

@@ -73,10 +73,11 @@ type protocolConn struct {
 
 	mu                sync.Mutex
 	literalAsked      announcedLiteral
-	verb              string        // of the command that the parser has
-	continuationAsked bool          // the next line is no command but what the parser has asked for
-	patch             *replyPatch   // of the next answer that it fits
-	patchOfFetch      string        // goes to the beginning of the next FETCH reply
+	verb              string      // of the command that the parser has
+	continuationAsked bool        // the next line is no command but what the parser has asked for
+	patch             *replyPatch // of the next answer that it fits
+	patchOfFetch      string      // goes to the beginning of the next FETCH reply
+	held              heldEnd
 	caps              string        // capabilities that the parser does not know of
 	pool              *deflate.Pool // compresses what is sent; nil: it is not compressed
 	out               []byte
@@ -156,6 +157,9 @@ func (w *protocolConn) Read(p []byte) (int, error) {
 
 // next finds out, when the parser has taken everything and wants more, what that is.
 func (w *protocolConn) next() error {
+	if err := w.releaseEnd(); err != nil {
+		return err
+	}
 	if err := w.flush(); err != nil {
 		return err
 	}
@@ -461,7 +465,7 @@ const maxTag = 256 // bytes of a tag that patches of replies reckon with
 
 // capsAfterLogin are the capabilities after log-in, besides those of go-imap.
 const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND" +
-	" OBJECTID PREVIEW SAVEDATE REPLACE"
+	" QRESYNC OBJECTID PREVIEW SAVEDATE REPLACE"
 
 // A replyPatch is a text that is added to one reply of the parser, because go-imap has no means to
 // write it.
@@ -469,6 +473,7 @@ type replyPatch struct {
 	prefix  string // what the reply begins with
 	suffix  string // what it ends with: the text goes before that
 	text    string
+	hold    bool // the reply waits, see heldEnd
 	started bool
 	held    []byte // of the reply's end, which may come in pieces
 }
@@ -496,10 +501,17 @@ func (w *protocolConn) setCaps(caps string) {
 // patchReply returns what goes out for a piece of the parser's replies. The parser begins each
 // reply with a new piece, so nothing in the content of a message is taken for a reply.
 func (w *protocolConn) patchReply(p []byte) []byte {
+	if isReplace(w.verb) {
+		p = completedReplace(p)
+	}
 	if a := w.patch; a != nil {
 		out, done := a.apply(p)
 		if done {
 			w.patch = nil
+		}
+		if (done || a.started) && a.hold {
+			w.held.line = append(w.held.line, out...)
+			return nil
 		}
 		if done || a.started {
 			return out
@@ -513,8 +525,6 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 	switch w.verb {
 	case "", "CAPABILITY", "LOGIN", "AUTHENTICATE":
 		return addCaps(p, w.caps)
-	case "REPLACE", "UID REPLACE":
-		return correctServerBug(completedReplace(p))
 	}
 	return correctServerBug(p)
 }
@@ -586,6 +596,10 @@ func (ss *session) intercept(text []byte) []byte {
 		return text
 	}
 	text, a := takeExtensions(verb, text)
+	if err := ss.checkResync(a); err != nil {
+		ss.writeResult(tag, err)
+		return nil
+	}
 	if len(text) > maxCommand {
 		ss.writeResult(tag, badCommand("The command is too long"))
 		return nil

@@ -115,6 +115,7 @@ func (ss *session) replace(folder string, r imap.LiteralReader, options *imap.Ap
 	ss.conn.writeReply("* OK [APPENDUID %d %d] Replacement message ready", validity, uid)
 	sel.gone = merge(sel.gone, []uint32{old})
 	sel.ownExpunged++
+	sel.removed = true
 	return nil
 }
 

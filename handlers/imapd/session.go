@@ -34,6 +34,8 @@ type session struct {
 	closed   bool
 	// condStore says that changes are reported with their MODSEQ (RFC 7162).
 	condStore bool
+	// qresync says that messages that are gone are reported by their UIDs.
+	qresync bool
 }
 
 var (

@@ -43,18 +43,12 @@ func (ss *session) Move(w *imapserver.MoveWriter, set imap.NumSet, dest string) 
 		if err := w.WriteCopyData(data); err != nil {
 			return err
 		}
-		if err := sel.expunge(moved.From, w.WriteExpunge); err != nil {
+		if err := ss.expunge(moved.From, w.WriteExpunge); err != nil {
 			return err
 		}
 	}
+	sel.removed = sel.removed && err == nil
 	return ss.tryCreate(err)
-}
-
-// expunge reports messages that are gone, with those that went before.
-func (sel *selected) expunge(gone []uint32, write func(seq uint32) error) error {
-	sel.ownExpunged += len(gone)
-	sel.gone = merge(sel.gone, gone)
-	return sel.writeExpunges(write)
 }
 
 // merge joins two ascending lists.
@@ -91,5 +85,10 @@ func (ss *session) Expunge(w *imapserver.ExpungeWriter, uids *imap.UIDSet) error
 		of = sel.view.uidsOf(*uids, sel.saved)
 	}
 	gone, err := ss.server.Service.ExpungeMessages(ss.conn.ctx, ss.user, sel.folder, of)
-	return ss.replyError(errors.Join(sel.expunge(gone, w.WriteExpunge), err))
+	if closing {
+		return ss.replyError(errors.Join(ss.closeSilently(gone), err))
+	}
+	err = errors.Join(ss.expunge(gone, w.WriteExpunge), err)
+	sel.removed = sel.removed && err == nil
+	return ss.replyError(err)
 }

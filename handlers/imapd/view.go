@@ -151,8 +151,10 @@ type selected struct {
 	gone        []uint32 // of the view, ascending: the client has not been told
 	uidNext     uint32
 	modSeq      uint64
+	told        uint64            // up to which mod-sequence the client has been told everything
 	ownChanges  map[uint32]uint64 // messages that this session has changed since modSeq, and the MODSEQ they got
 	ownExpunged int               // messages that it has deleted since
+	removed     bool              // the command has removed messages, and go-imap will poll
 	keywords    []string          // that the client has been told
 	saved       []uint32          // the result of SEARCH RETURN (SAVE)
 }

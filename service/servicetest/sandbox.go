@@ -28,7 +28,32 @@ type Sandbox struct {
 // service does.
 func New(t testing.TB, change func(*core.Config)) *Sandbox {
 	t.Helper()
-	st, err := store.Open(t.TempDir(), store.Options{Log: slog.New(slog.DiscardHandler)})
+	b := new(Sandbox)
+	t.Cleanup(b.open(t, t.TempDir(), store.Options{}, change))
+	b.Owner = b.Account(t, "owner@example.test")
+	return b
+}
+
+// NewRestarting makes a sandbox whose store keeps so many UIDs of the messages that have left a
+// folder. restart closes its service and its store, and opens them again.
+func NewRestarting(t testing.TB, expunged int) (b *Sandbox, restart func()) {
+	t.Helper()
+	b = new(Sandbox)
+	dir, o := t.TempDir(), store.Options{Expunged: expunged}
+	end := b.open(t, dir, o, nil)
+	t.Cleanup(func() { end() })
+	b.Owner = b.Account(t, "owner@example.test")
+	return b, func() {
+		end()
+		end = b.open(t, dir, o, nil)
+	}
+}
+
+// open opens the service over a store in dir, and gives what ends both.
+func (b *Sandbox) open(t testing.TB, dir string, o store.Options, change func(*core.Config)) (end func()) {
+	t.Helper()
+	o.Log = slog.New(slog.DiscardHandler)
+	st, err := store.Open(dir, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,12 +72,12 @@ func New(t testing.TB, change func(*core.Config)) *Sandbox {
 	}
 	q := jobs.NewQueue(st)
 	q.Log = c.Log
-	b := &Sandbox{Service: service.New(st, q, keys, c)}
+	b.Service = service.New(st, q, keys, c)
 	CheapHashes(b.Core)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- q.Run(ctx) }()
-	t.Cleanup(func() {
+	return func() {
 		stop()
 		if err := <-ended; err != nil {
 			t.Errorf("queue: %v", err)
@@ -64,9 +89,7 @@ func New(t testing.TB, change func(*core.Config)) *Sandbox {
 		if err := st.Close(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-	})
-	b.Owner = b.Account(t, "owner@example.test")
-	return b
+	}
 }
 
 // Account makes another account with its owner and an admin token.
