@@ -17,10 +17,11 @@ type extensions struct {
 	body           bool // FETCH BODY, which has no section
 	changedSince   uint64
 	unchangedSince *uint64
-	searchModSeq   bool // SEARCH MODSEQ
-	extendedSearch bool // SEARCH RETURN
-	highestModSeq  bool // STATUS HIGHESTMODSEQ
-	enable         bool // the command turns CONDSTORE on
+	searchModSeq   bool      // SEARCH MODSEQ
+	extendedSearch bool      // SEARCH RETURN
+	highestModSeq  bool      // STATUS HIGHESTMODSEQ
+	enable         bool      // the command turns CONDSTORE on
+	ordering       *ordering // the SEARCH is a SORT or THREAD
 }
 
 // extensionWords are the words that each command is searched for.

@@ -458,7 +458,7 @@ func (w *protocolConn) setSession(open bool) {
 const maxTag = 256 // bytes of a tag that patches of replies reckon with
 
 // capsAfterLogin are the capabilities after log-in, besides those of go-imap.
-const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND"
+const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND SORT THREAD=REFERENCES THREAD=ORDEREDSUBJECT"
 
 // A replyPatch is a text that is added to one reply of the parser, because go-imap has no means to
 // write it.
@@ -505,6 +505,8 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 	switch w.verb {
 	case "", "CAPABILITY", "LOGIN", "AUTHENTICATE":
 		return addCaps(p, w.caps)
+	case "SORT", "UID SORT", "THREAD", "UID THREAD":
+		return orderingReply(w.verb, p)
 	}
 	return correctServerBug(p)
 }
@@ -578,7 +580,13 @@ func (ss *session) intercept(text []byte) []byte {
 		ss.writeResult(tag, ss.runIntercepted(tag, verb, newCommandEditor(text)))
 		return nil
 	}
+	text, verb, o, err := takeOrdering(tag, verb, text)
+	if err != nil {
+		ss.writeResult(tag, err)
+		return nil
+	}
 	text, a := takeExtensions(verb, text)
+	a.ordering = o
 	if len(text) > maxCommand {
 		ss.writeResult(tag, badCommand("The command is too long"))
 		return nil
