@@ -13,8 +13,6 @@ import (
 // AppendCasemap appends a text in the form in which i;unicode-casemap compares it byte by byte (RFC
 // 5051 section 2): each character in titlecase, and decomposed.
 func AppendCasemap(b, text []byte) []byte {
-	var title [utf8.UTFMax]byte
-	var room [64]byte
 	for i := 0; i < len(text); {
 		if c := text[i]; c < utf8.RuneSelf {
 			if 'a' <= c && c <= 'z' {
@@ -26,15 +24,18 @@ func AppendCasemap(b, text []byte) []byte {
 		}
 		r, size := utf8.DecodeRune(text[i:])
 		i += size
-		n := utf8.EncodeRune(title[:], unicode.ToTitle(r))
+		if n := r - '가'; n >= 0 && r <= '힣' { // Properties leaves these out (Unicode section 3.12)
+			b = utf8.AppendRune(utf8.AppendRune(b, 0x1100+n/588), 0x1161+n%588/28)
+			if n %= 28; n > 0 {
+				b = utf8.AppendRune(b, 0x11a7+n)
+			}
+			continue
+		}
 		// One by one: the collation does not put combining characters in order.
-		switch d := norm.NFKD.Properties(title[:n]).Decomposition(); {
-		case d != nil:
-			b = append(b, d...)
-		case '가' <= r && r <= '힣': // which Properties leaves out
-			b = append(b, norm.NFKD.Append(room[:0], title[:n]...)...)
-		default:
-			b = append(b, title[:n]...)
+		at := len(b)
+		b = utf8.AppendRune(b, unicode.ToTitle(r))
+		if d := norm.NFKD.Properties(b[at:]).Decomposition(); d != nil {
+			b = append(b[:at], d...)
 		}
 	}
 	return b
