@@ -129,7 +129,8 @@ func TestSortAsDovecot(t *testing.T) {
 	t.Logf("%d messages, %d commands, %v", n, count, time.Since(begun))
 }
 
-// TestSortUnlikeDovecot has where the answers differ, and the sentence that says that ours is right.
+// TestSortUnlikeDovecot has where the answers differ, and the sentence that says that ours is
+// right.
 func TestSortUnlikeDovecot(t *testing.T) {
 	ours, theirs := bothIMAP(t)
 	for _, c := range []struct {
@@ -197,8 +198,8 @@ func bothIMAP(t *testing.T) (ours, theirs *imapTalk) {
 		talkIMAP(t, "Dovecot", net.JoinHostPort("127.0.0.1", strconv.Itoa(d.port)), "ann", "secret")
 }
 
-// sortedLetters makes messages whose subjects, dates, addresses and ids are often equal, or nearly so, and
-// often not what RFC 5322 allows.
+// sortedLetters makes messages whose subjects, dates, addresses and ids are often equal, or nearly
+// so, and often not what RFC 5322 allows.
 func sortedLetters(r *rand.Rand, n int) []sortedLetter {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	words := strings.Fields("report Report plan größe GRÖSSE Größe Жук жук ЖУК 한글 日本語 éclair e\u0301clair ﬁne fine ＲＥＰＯＲＴ ıstanbul İstanbul ﬃ x² straße q")

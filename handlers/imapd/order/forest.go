@@ -1,10 +1,9 @@
 package order
 
-// A forest is rooted trees of numbered nodes, from 1 on, in which the root of a node is found, and a
-// tree hung under another one or cut off, in amortized O(log n) however deep the trees are (Sleator
-// and Tarjan's link-cut trees): a walk to the root costs hostile chains of references the square of
-// their length. Each path is a splay tree by depth; the top of that has the node above the path as
-// its parent.
+// A forest is rooted trees of numbered nodes, from 1 on. It finds the root of a node, and links and
+// cuts trees, in amortized O(log n) however deep they are (Sleator and Tarjan's link-cut trees).
+// With hostile chains of references, walks to the root would take the square of their length. Each
+// path is a splay tree by depth; the parent of its top is the node above the path.
 type forest struct{ up, left, right []int32 }
 
 // add makes a tree of one node.

@@ -139,8 +139,8 @@ func (t *Threads) link(child, parent int32) {
 	}
 }
 
-// idKey gives the hash of a message id, whose left side may be quoted without need (RFC 5256 section
-// 3).
+// idKey gives the hash of a message id, whose left side may be quoted without need (RFC 5256
+// section 3).
 func (t *Threads) idKey(id []byte) uint64 {
 	id = bytes.TrimSuffix(bytes.TrimPrefix(id, []byte("<")), []byte(">"))
 	if end := bytes.Index(id, []byte(`"@`)); end > 0 && id[0] == '"' {
@@ -157,7 +157,8 @@ func (t *Threads) idKey(id []byte) uint64 {
 	return maphash.Bytes(t.seed, id)
 }
 
-// bySentDate lists the indexes of all messages by sent date, equal ones in the order of the mailbox.
+// bySentDate lists the indexes of all messages by sent date, equal ones in the order of the
+// mailbox.
 func (t *Threads) bySentDate() []int32 {
 	list := make([]int32, len(t.numbers))
 	for i := range list {
@@ -221,7 +222,7 @@ type siblings struct {
 	next   []int32 // sibling behind each node
 }
 
-// build makes the lists. It takes each message to its nearest parent that is a message, or else to
+// build makes the lists. It moves each message to its nearest parent that is a message, or else to
 // the topmost dummy (step 3), and a message that is alone under that to the root.
 func (t *Threads) build(tree *siblings) {
 	tree.first, tree.next, tree.roots = make([]int32, len(t.parent)), make([]int32, len(t.parent)), tree.roots[:0]
@@ -248,9 +249,9 @@ func (t *Threads) build(tree *siblings) {
 	}
 }
 
-// liveParent takes the dummies out that stand between a message and its nearest parent that is a
-// message or a topmost dummy, and returns that. All dummies on the way get it as their parent, so
-// that nobody walks this way again.
+// liveParent takes out the dummies between a message and its nearest parent that is a message or a
+// topmost dummy, and returns that parent. All dummies on the way get it as their parent, so that
+// nobody walks this way again.
 func (t *Threads) liveParent(node int32) int32 {
 	parent := t.parent[node]
 	for parent != 0 && t.message[parent] == 0 && t.parent[parent] != 0 {
