@@ -214,7 +214,8 @@ func (t *Threads) AppendReferences(b []byte) []byte {
 	return t.appendTrees(b, &tree)
 }
 
-// siblings are the trees that are left of the threads: each list of children is sorted by sent date.
+// siblings are the trees that are left of the threads. Each list of children is in the order of sent
+// dates.
 type siblings struct {
 	bySent []int32 // indexes of messages
 	roots  []int32 // nodes
