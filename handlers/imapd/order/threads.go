@@ -159,12 +159,12 @@ func (t *Threads) idKey(id []byte) uint64 {
 
 // bySentDate lists the indexes of all messages by sent date, equal ones in the order of the
 // mailbox.
-func (t *Threads) bySentDate() []int32 {
-	list := make([]int32, len(t.numbers))
+func (t *Threads) bySentDate() []uint32 {
+	list := make([]uint32, len(t.numbers))
 	for i := range list {
-		list[i] = int32(i)
+		list[i] = uint32(i)
 	}
-	slices.SortFunc(list, func(a, b int32) int { return cmp.Or(cmp.Compare(t.sent[a], t.sent[b]), cmp.Compare(a, b)) })
+	slices.SortFunc(list, func(a, b uint32) int { return cmp.Or(cmp.Compare(t.sent[a], t.sent[b]), cmp.Compare(a, b)) })
 	return list
 }
 
@@ -174,7 +174,8 @@ func (t *Threads) AppendOrderedSubject(b []byte) []byte {
 	next := make([]int32, len(order)) // the message behind each in its thread
 	last := make(map[uint64]int32, len(order))
 	var firsts []int32
-	for _, i := range order {
+	for _, at := range order {
+		i := int32(at)
 		next[i] = -1
 		if before, found := last[t.subjects[i]]; found {
 			next[before] = i
@@ -214,13 +215,12 @@ func (t *Threads) AppendReferences(b []byte) []byte {
 	return t.appendTrees(b, &tree)
 }
 
-// siblings are the trees that are left of the threads. Each list of children is in the order of sent
-// dates.
+// siblings are the trees that are left of the threads. Lists of children are sorted by sent date.
 type siblings struct {
-	bySent []int32 // indexes of messages
-	roots  []int32 // nodes
-	first  []int32 // child of each node; 0: none
-	next   []int32 // sibling behind each node
+	bySent []uint32 // indexes of messages
+	roots  []int32  // nodes
+	first  []int32  // child of each node; 0: none
+	next   []int32  // sibling behind each node
 }
 
 // build makes the lists. It moves each message to its nearest parent that is a message, or else to
