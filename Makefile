@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = $(shell cat packaging/buildflags) -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-classifier
+.PHONY: build run test race race-short lint fuzz soak soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-classifier soak-sort
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -206,6 +206,11 @@ soak-classifier:
 soak-qresync: STEPS ?= 50000
 soak-qresync:
 	MAILSTEAD_STEPS=$(STEPS) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 60m -run '^TestResyncAgainstModel$$' ./handlers/imapd
+
+# Every order and every way of threading of messages that are made up, compared with Dovecot's.
+SORT ?= 5000
+soak-sort: peers
+	MAILSTEAD_SORT=$(SORT) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 30m -run '^TestSort(As|Unlike)Dovecot$$' ./e2e
 
 soak-groups: peers
 	MAILSTEAD_SOAK=1 go test -count=1 -v -timeout 30m -run '^TestGroupUnderKills$$' ./e2e

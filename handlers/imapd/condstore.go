@@ -22,12 +22,13 @@ type extensions struct {
 	highestModSeq  bool // STATUS HIGHESTMODSEQ
 	mailboxID      bool // STATUS MAILBOXID
 	items          objectItems
-	replaced       uint32  // UID of the message that REPLACE takes away
-	enable         bool    // the command turns CONDSTORE on
-	qresync        bool    // ENABLE QRESYNC
-	enabled        string  // what ENABLE names
-	resync         *resync // SELECT QRESYNC
-	vanished       bool    // UID FETCH VANISHED
+	replaced       uint32    // UID of the message that REPLACE takes away
+	enable         bool      // the command turns CONDSTORE on
+	qresync        bool      // ENABLE QRESYNC
+	enabled        string    // what ENABLE names
+	resync         *resync   // SELECT QRESYNC
+	vanished       bool      // UID FETCH VANISHED
+	ordering       *ordering // the SEARCH is a SORT or THREAD
 }
 
 // extensionWords are the words that each command is searched for.

@@ -465,6 +465,7 @@ const maxTag = 256 // bytes of a tag that patches of replies reckon with
 
 // capsAfterLogin are the capabilities after log-in, besides those of go-imap.
 const capsAfterLogin = " ID CONDSTORE QUOTA QUOTA=RES-STORAGE COMPRESS=DEFLATE MULTIAPPEND" +
+	" SORT THREAD=REFERENCES THREAD=ORDEREDSUBJECT" +
 	" QRESYNC OBJECTID PREVIEW SAVEDATE REPLACE"
 
 // A replyPatch is a text that is added to one reply of the parser, because go-imap has no means to
@@ -525,6 +526,8 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 	switch w.verb {
 	case "", "CAPABILITY", "LOGIN", "AUTHENTICATE":
 		return addCaps(p, w.caps)
+	case "SORT", "UID SORT", "THREAD", "UID THREAD":
+		return orderingReply(w.verb, p)
 	}
 	return correctServerBug(p)
 }
@@ -595,7 +598,13 @@ func (ss *session) intercept(text []byte) []byte {
 		ss.writeResult(tag, err)
 		return text
 	}
+	text, verb, o, err := takeOrdering(tag, verb, text)
+	if err != nil {
+		ss.writeResult(tag, err)
+		return nil
+	}
 	text, a := takeExtensions(verb, text)
+	a.ordering = o
 	if err := ss.checkResync(a); err != nil {
 		ss.writeResult(tag, err)
 		return nil

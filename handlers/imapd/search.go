@@ -21,6 +21,9 @@ const searchTime = 30 * time.Second
 
 // Search answers SEARCH (RFC 9051 section 6.4.4).
 func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria, options *imap.SearchOptions) (*imap.SearchData, error) {
+	if ss.extensions.ordering != nil {
+		return ss.answerOrdering(kind, criteria)
+	}
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	sel := ss.selected

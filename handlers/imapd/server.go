@@ -46,6 +46,8 @@ type Server struct {
 	limiterOnce sync.Once     // of crowd
 	limiter     *connlimit.Limiter
 
+	largeOrders chan struct{} // that run
+
 	mu         sync.Mutex
 	compressed int                           // connections that are compressed
 	logins     map[uint32]int                // by mailbox
@@ -59,6 +61,7 @@ func New(s *service.Service) *Server {
 		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50, MaxCompressed: 1000,
 		LoginTime: time.Minute, IdleTime: 30 * time.Minute, Grace: 5 * time.Second,
 		pool: deflate.NewPool(), logins: map[uint32]int{}, sessions: map[*session]core.MailboxUser{},
+		largeOrders: make(chan struct{}, maxLargeOrders),
 	}
 }
 

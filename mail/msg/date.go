@@ -36,8 +36,8 @@ func (d *dateParts) word(w string) bool {
 		return d.clock(w)
 	case d.hasTime && len(w) == 5 && (w[0] == '+' || w[0] == '-'):
 		n, err := strconv.Atoi(w[1:])
-		if err != nil || n < 0 || n%100 > 59 || n > 1400 {
-			return false
+		if err != nil || n < 0 || n%100 > 59 || n >= 2400 {
+			return true // an invalid zone counts as UTC (RFC 5256 §2.2)
 		}
 		d.offset = (n/100*60 + n%100) * 60
 		if w[0] == '-' {

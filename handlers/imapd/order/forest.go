@@ -1,0 +1,88 @@
+package order
+
+// A forest is rooted trees of numbered nodes, from 1 on. It finds the root of a node, and links and
+// cuts trees, in amortized O(log n) however deep they are (Sleator and Tarjan's link-cut trees).
+// With hostile chains of references, walks to the root would take the square of their length. Each
+// path is a splay tree by depth; the parent of its top is the node above the path.
+type forest struct{ up, left, right []int32 }
+
+// add makes a tree of one node.
+func (f *forest) add() {
+	f.up, f.left, f.right = append(f.up, 0), append(f.left, 0), append(f.right, 0)
+}
+
+func (f *forest) isTop(x int32) bool {
+	p := f.up[x]
+	return p == 0 || f.left[p] != x && f.right[p] != x
+}
+
+// rotate puts x in the place of its parent.
+func (f *forest) rotate(x int32) {
+	p := f.up[x]
+	above, wasTop := f.up[p], f.isTop(p)
+	var middle int32
+	if f.left[p] == x {
+		middle = f.right[x]
+		f.left[p], f.right[x] = middle, p
+	} else {
+		middle = f.left[x]
+		f.right[p], f.left[x] = middle, p
+	}
+	if middle != 0 {
+		f.up[middle] = p
+	}
+	f.up[p], f.up[x] = x, above
+	switch {
+	case wasTop:
+	case f.left[above] == p:
+		f.left[above] = x
+	default:
+		f.right[above] = x
+	}
+}
+
+func (f *forest) splay(x int32) {
+	for !f.isTop(x) {
+		if p := f.up[x]; !f.isTop(p) {
+			if (f.left[p] == x) == (f.left[f.up[p]] == p) {
+				f.rotate(p)
+			} else {
+				f.rotate(x)
+			}
+		}
+		f.rotate(x)
+	}
+}
+
+// access makes one path of the nodes from the root to x, with x as its top.
+func (f *forest) access(x int32) {
+	below := int32(0)
+	for at := x; at != 0; at = f.up[at] {
+		f.splay(at)
+		f.right[at] = below
+		below = at
+	}
+	f.splay(x)
+}
+
+func (f *forest) root(x int32) int32 {
+	f.access(x)
+	for f.left[x] != 0 {
+		x = f.left[x]
+	}
+	f.splay(x)
+	return x
+}
+
+// link hangs a root under a node of another tree.
+func (f *forest) link(child, parent int32) {
+	f.access(child)
+	f.up[child] = parent
+}
+
+// cut takes a node, which is no root, with all below it from its parent.
+func (f *forest) cut(child int32) {
+	f.access(child)
+	f.up[f.left[child]] = 0
+	f.left[child] = 0
+}
