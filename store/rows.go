@@ -91,7 +91,7 @@ const (
 	BitAutoReply
 	BitBounce
 	BitTaughtSpam // the classifier of spam has counted it as spam
-	BitTaughtHam  // the same, as wanted mail
+	BitTaughtHam  // the same, as wanted mail; both: as an example of that, chosen by the classifier
 )
 
 // A Message is one message in one folder. Its bytes are Blob, of Blob.Length bytes; what was found

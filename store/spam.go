@@ -24,6 +24,7 @@ var SpamModels = newTable("spam_model", func(m *SpamModel) string { return m.Acc
 type SpamLesson struct {
 	ID        string // les_…
 	AccountID string
+	Mailbox   uint32 // the number of the message's
 	Blob      BlobRef
 	Spam      bool
 	Forget    bool   `json:",omitzero"`

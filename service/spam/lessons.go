@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -17,10 +18,11 @@ import (
 const (
 	kindLearn = "learn_spam"
 
-	maxTokens    = 200_000 // of an account
-	lessonsMost  = 50      // messages that are learned in one transaction
-	changesMost  = 3_000   // tokens that a transaction changes, or as many as one message has
-	taughtEither = store.BitTaughtSpam | store.BitTaughtHam
+	maxTokens      = 200_000 // of an account
+	lessonsMost    = 50      // messages that are learned in one transaction, and examples of wanted mail
+	changesMost    = 3_000   // tokens that a transaction changes, or as many as one message has
+	examplesLooked = 300     // messages of INBOX that are looked at for examples
+	taughtEither   = store.BitTaughtSpam | store.BitTaughtHam
 )
 
 // A Move is where a message was moved, or copied.
@@ -32,37 +34,56 @@ type Move struct{ FromJunk, ToJunk, ToTrash bool }
 // BitTaughtHam the message has then.
 func (s *Service) Moved(tx *store.Tx, accountID string, m *store.Message, to Move) (taught store.Bits, err error) {
 	taught = m.Bits & taughtEither
-	l := &store.SpamLesson{AccountID: accountID, Blob: m.Blob}
-	switch {
-	case !s.On() || to.FromJunk == to.ToJunk || to.FromJunk && to.ToTrash:
+	if !s.On() || to.FromJunk == to.ToJunk || to.FromJunk && to.ToTrash {
 		return taught, nil
+	}
+	note := func(spam, forget bool) {
+		if err == nil {
+			err = s.noteLesson(tx, accountID, m, spam, forget)
+		}
+	}
+	switch {
 	case to.ToJunk && taught == 0:
-		taught, l.Spam = store.BitTaughtSpam, true
+		note(true, false)
+		taught = store.BitTaughtSpam
 	case to.ToJunk && taught == store.BitTaughtHam:
-		taught, l.Forget = 0, true
+		note(false, true)
+		taught = 0
+	case to.ToJunk && taught == taughtEither: // it was an example of wanted mail
+		note(false, true)
+		note(true, false)
+		taught = store.BitTaughtSpam
 	case to.FromJunk && taught == 0:
+		note(false, false)
 		taught = store.BitTaughtHam
 	case to.FromJunk && taught == store.BitTaughtSpam:
-		taught, l.Spam, l.Forget = 0, true, true
+		note(true, true)
+		taught = 0
 	default:
 		return taught, nil
 	}
+	if err == nil {
+		err = s.planLearning(tx, accountID)
+	}
+	if err == nil {
+		err = tx.SetTaught(m, taught)
+	}
+	return taught, err
+}
+
+func (s *Service) noteLesson(tx *store.Tx, accountID string, m *store.Message, spam, forget bool) error {
 	var meta store.Meta
 	if err := tx.ReadMeta(&meta, m); err != nil {
-		return taught, err
+		return err
 	}
-	l.ID, l.SPF, l.DKIM, l.DMARC = tx.NewID("les"), meta.SPF, meta.DKIM, meta.DMARC
-	l.Answers = meta.OriginalMessageID != ""
+	l := &store.SpamLesson{
+		ID: tx.NewID("les"), AccountID: accountID, Mailbox: m.Mailbox, Blob: m.Blob, Spam: spam, Forget: forget,
+		SPF: meta.SPF, DKIM: meta.DKIM, DMARC: meta.DMARC, Answers: meta.OriginalMessageID != "",
+	}
 	if err := tx.RefLesson(l.Blob, l.ID); err != nil {
-		return taught, err
+		return err
 	}
-	if err := store.SpamLessons.Put(tx, l); err != nil {
-		return taught, err
-	}
-	if err := s.planLearning(tx, accountID); err != nil {
-		return taught, err
-	}
-	return taught, tx.SetTaught(m, taught)
+	return store.SpamLessons.Put(tx, l)
 }
 
 func (s *Service) planLearning(tx *store.Tx, accountID string) error {
@@ -74,9 +95,11 @@ func (s *Service) learnKind() jobs.Kind {
 	return jobs.Kind{Name: kindLearn, Work: s.learn, Max: 10, Timeout: time.Minute}
 }
 
-// learn learns the next lessons of an account.
+// learn learns the next lessons of an account. People show what is spam far more often than what is
+// not, and words that all mail of an account has would be held for signs of spam. So as many
+// messages that lie in INBOX are taken for examples of wanted mail.
 func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
-	// Read the lessons, and which tokens they are about.
+	// Read the lessons.
 	var lessons []*store.SpamLesson
 	account := uint32(0)
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -100,15 +123,23 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	// Count them, and examples of wanted mail, in a copy of what is known.
 	learned := classify.NewModel()
 	if known != nil {
 		learned = known.Clone()
 	}
 	changed := map[classify.Token]bool{}
 	day := uint16(store.DayNumber(s.Now()))
+	train := func(tokens []classify.Token, spam, forget bool) {
+		for _, t := range learned.Train(tokens, spam, forget, day) {
+			changed[t] = true
+		}
+	}
+	var shown []uint32 // mailboxes that had spam
 	for i, l := range lessons {
-		tokens, err := s.tokens(l)
-		if errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNotFound) {
+		tokens, err := s.tokens(l.Blob, EvidenceOf(l.SPF, l.DKIM, l.DMARC, l.Answers))
+		if unreadable(err) {
 			s.Log.Warn("a message that was moved to or from Junk cannot be read; nothing is learned from it", "account_id", j.AccountID, "error", err)
 			continue
 		}
@@ -119,9 +150,28 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 			lessons = lessons[:i]
 			break
 		}
-		for _, t := range learned.Train(tokens, l.Spam, l.Forget, day) {
-			changed[t] = true
+		train(tokens, l.Spam, l.Forget)
+		if l.Spam && !l.Forget && !slices.Contains(shown, l.Mailbox) {
+			shown = append(shown, l.Mailbox)
 		}
+	}
+	examples, err := s.examples(account, shown, int64(learned.Spam)-int64(learned.Ham))
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range examples {
+		tokens, err := s.tokens(e.message.Blob, e.evidence)
+		switch {
+		case unreadable(err):
+			tokens = nil
+		case err != nil:
+			return nil, err
+		}
+		if len(changed)+len(tokens) > 2*changesMost {
+			examples = examples[:i]
+			break
+		}
+		train(tokens, false, false)
 	}
 	if over := learned.Len() - maxTokens; over > 0 {
 		for _, t := range learned.LeastUsed(over) {
@@ -129,15 +179,21 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 			changed[t] = true
 		}
 	}
-	tokens := make([]classify.Token, 0, len(changed))
-	for t := range changed {
-		tokens = append(tokens, t)
-	}
-	slices.Sort(tokens)
+	tokens := slices.Sorted(maps.Keys(changed))
 
 	return func(tx *store.Tx, _ *store.Job) error {
 		if a, err := store.Accounts.Find(tx, j.AccountID); a == nil || err != nil {
 			return err
+		}
+		for i := range examples {
+			m := examples[i].message
+			now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
+			if err != nil || now.Bits&taughtEither != 0 {
+				return jobs.RetryAt(tx.Now(), errors.New("an example of wanted mail was moved meanwhile"))
+			}
+			if err := tx.SetTaught(&m, taughtEither); err != nil {
+				return err
+			}
 		}
 		for _, t := range tokens {
 			if err := tx.PutSpamToken(account, uint64(t), store.SpamCount(learned.Get(t))); err != nil {
@@ -168,9 +224,52 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	}, nil
 }
 
-// tokens reads the message of a lesson.
-func (s *Service) tokens(l *store.SpamLesson) ([]classify.Token, error) {
-	blob, err := s.Store.OpenBlob(l.Blob)
+// An example is a message that is taken for wanted mail.
+type example struct {
+	message  store.Message
+	evidence classify.Evidence
+}
+
+// examples gives up to so many messages that arrived in the INBOX of the mailboxes, lie there still
+// and count for nothing yet: those that were read first, and the newest first.
+func (s *Service) examples(account uint32, mailboxes []uint32, wanted int64) (out []example, err error) {
+	if wanted <= 0 || len(mailboxes) == 0 {
+		return nil, nil
+	}
+	wanted = min(wanted, lessonsMost)
+	err = s.Store.View(func(tx *store.Tx) error {
+		out = nil
+		for _, seen := range []bool{true, false} {
+			looked := 0
+			for at, marks := range tx.Inbox(store.InboxQuery{Account: account, Folders: mailboxes, Seen: &seen}) {
+				if looked++; looked > examplesLooked || int64(len(out)) == wanted {
+					break
+				}
+				if marks.Bits&(taughtEither|store.BitWarmup|store.BitBounce) != 0 {
+					continue
+				}
+				m, err := tx.Message(at.Num, store.InboxID, at.UID) // INBOX has the number of its mailbox
+				if err != nil {
+					return err
+				}
+				var meta store.Meta
+				if err := tx.ReadMeta(&meta, m); err != nil {
+					return err
+				}
+				if v := Kept(meta.Spam); v == nil || v.Verdict == IsSpam {
+					continue // it was put there, or a rule has moved it there
+				}
+				out = append(out, example{*m, EvidenceOf(meta.SPF, meta.DKIM, meta.DMARC, meta.OriginalMessageID != "")})
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// tokens reads a message.
+func (s *Service) tokens(ref store.BlobRef, e classify.Evidence) ([]classify.Token, error) {
+	blob, err := s.Store.OpenBlob(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -179,11 +278,16 @@ func (s *Service) tokens(l *store.SpamLesson) ([]classify.Token, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	reading, err := classify.Read(blob, root, EvidenceOf(l.SPF, l.DKIM, l.DMARC, l.Answers))
+	reading, err := classify.Read(blob, root, e)
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	return reading.Tokens(), nil
+}
+
+// unreadable tells whether an error will stay.
+func unreadable(err error) bool {
+	return errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNotFound)
 }
 
 // EvidenceOf is what the server knows of a message: what the checks of its sender found, and
