@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -38,12 +39,44 @@ func (s *Service) compactKind() jobs.Kind {
 
 const threadsAtATime = 5000 // rows that are looked at in one view
 
-// threadPruneKind forgets the rows of threads that no message has had to do with for long.
+// threadPruneKind forgets the rows of threads that no message has had to do with for long, and which
+// messages have left folders that nothing has left since.
 func (s *Service) threadPruneKind() jobs.Kind {
-	return jobs.Kind{Name: "thread_prune", Work: s.pruneThreads, Timeout: 30 * time.Minute}
+	work := func(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
+		return nil, errors.Join(s.pruneThreads(ctx), s.pruneExpunged(ctx))
+	}
+	return jobs.Kind{Name: "thread_prune", Work: work, Timeout: 30 * time.Minute}
 }
 
-func (s *Service) pruneThreads(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
+func (s *Service) pruneExpunged(ctx context.Context) error {
+	var next []byte
+	for {
+		var old [][]byte
+		err := s.Store.View(func(tx *store.Tx) (err error) {
+			old, next, err = tx.OldExpunged(next, threadsAtATime)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, folder := range old {
+			for done := false; !done; {
+				err := s.Store.Update(func(tx *store.Tx) (err error) {
+					done, err = tx.DropOldExpunged(folder, core.PruneAtATime)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+			}
+		}
+		if next == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *Service) pruneThreads(ctx context.Context) error {
 	var next []byte
 	for {
 		var old [][]byte
@@ -52,15 +85,15 @@ func (s *Service) pruneThreads(ctx context.Context, _ *store.Job) (jobs.Writes, 
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 		for some := range slices.Chunk(old, core.PruneAtATime) {
 			if err := s.Store.Update(func(tx *store.Tx) error { return tx.DropThreads(some) }); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		if next == nil || ctx.Err() != nil {
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
 }

@@ -352,7 +352,7 @@
 //	subscribed         1000 names a mailbox
 //	mailbox_count      one row a mailbox
 //	account_count      one row an account
-//	expunged           10 000 UIDs a folder; those of over 30 days go as others come
+//	expunged           10 000 UIDs a folder; over 30 days, they go as others come, or all
 //	blob_ref           one row a message, and what refers to bytes below
 //	blob_live          one row a segment; compaction gives back those that are less than half live
 //	blob_structure     one row a stored message

@@ -216,6 +216,50 @@ func (tx *Tx) Expunged(f *Folder, since uint64) (gone []UIDRange, known bool, er
 	return gone, true, nil
 }
 
+// OldExpunged looks at up to `look` folders behind the one of the key after, nil at first, and gives
+// the keys of those that nothing has left for over 30 days, and where to go on; next is nil at the
+// end.
+func (tx *Tx) OldExpunged(after []byte, look int) (old [][]byte, next []byte, err error) {
+	from := []byte{}
+	for ; look > 0; look-- {
+		if after != nil {
+			from = binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(after)+1)
+		}
+		k, _ := tx.seek(tx.messageBucket(bktExpunged), from)
+		if len(k) < 8 {
+			return old, nil, nil
+		}
+		after = bytes.Clone(k[:8])
+		last, err := tx.lastExpunged(after)
+		if err != nil {
+			return nil, nil, err
+		}
+		if last != nil && int(day(tx.Now()))-last.day > expungedDays {
+			old = append(old, after)
+		}
+	}
+	return old, after, nil
+}
+
+// DropOldExpunged deletes up to so many rows of a folder that OldExpunged has given, unless
+// something has left it since.
+func (tx *Tx) DropOldExpunged(folder []byte, rows int) (done bool, err error) {
+	last, err := tx.lastExpunged(folder)
+	if err != nil || last == nil || int(day(tx.Now()))-last.day <= expungedDays {
+		return true, err
+	}
+	// The newest goes first: without it, nobody takes the others for all that has left.
+	for k := range tx.descend(tx.messageBucket(bktExpunged), folder, nil) {
+		if rows--; rows < 0 {
+			return false, nil
+		}
+		if err := tx.deleteRow(bktExpunged, bytes.Clone(k)); err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
 // dropExpunged deletes up to so many rows of a folder.
 func (tx *Tx) dropExpunged(f *Folder, rows int) (done bool, err error) {
 	key := folderKey(f.Mailbox, f.ID)

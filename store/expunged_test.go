@@ -244,6 +244,60 @@ func TestExpungedOfDeletedFolder(t *testing.T) {
 	})
 }
 
+// TestOldExpungedAreForgotten: what has left a folder is forgotten 30 days after the last message
+// has, in pieces, and nothing wrong is said meanwhile or later.
+func TestOldExpungedAreForgotten(t *testing.T) {
+	now := second(1)
+	s := openTest(t, Options{Now: func() time.Time { return now }})
+	addMailbox(t, s, 1, 2, 3)
+	remove := func(mailbox uint32, n int) {
+		t.Helper()
+		for range n {
+			deleteTest(t, s, addTest(t, s, Message{Account: 1, Mailbox: mailbox, Folder: InboxID}, "x"))
+		}
+	}
+	remove(1, 10)
+	remove(3, 3)
+	since := folderModSeq(t, s, 1, InboxID)
+	now = now.AddDate(0, 0, 20)
+	remove(2, 4)
+	now = now.AddDate(0, 0, 15)
+	look := func() (folders int) {
+		var next []byte
+		for {
+			var old [][]byte
+			view(t, s, func(tx *Tx) (err error) { old, next, err = tx.OldExpunged(next, 2); return err })
+			for _, folder := range old {
+				folders++
+				update(t, s, func(tx *Tx) error { _, err := tx.DropOldExpunged(folder, 4); return err })
+			}
+			if next == nil {
+				return folders
+			}
+		}
+	}
+	known := func(mailbox uint32, since uint64) (known bool) {
+		view(t, s, func(tx *Tx) error {
+			f, err := tx.Folder(mailbox, InboxID)
+			if err == nil {
+				_, known, err = tx.Expunged(f, since)
+			}
+			return err
+		})
+		return known
+	}
+	if n := look(); n != 2 || known(1, since) || known(3, 1) || !known(2, folderModSeq(t, s, 2, InboxID)) {
+		t.Errorf("%d folders are old; known: %v %v %v", n, known(1, since), known(3, 1), known(2, folderModSeq(t, s, 2, InboxID)))
+	}
+	if n := look(); n != 1 { // mailbox 1 has ten rows
+		t.Errorf("%d folders have old rows left", n)
+	}
+	remove(1, 1)
+	if n := look(); n != 0 || known(1, since) || !known(1, folderModSeq(t, s, 1, InboxID)-1) {
+		t.Errorf("after one more: %d old, known %v and %v", n, known(1, since), known(1, folderModSeq(t, s, 1, InboxID)-1))
+	}
+}
+
 func FuzzExpungedRow(f *testing.F) {
 	r := &expungedRow{modSeq: 9, floor: 4, day: 20_000, gaps: 12, uids: []UIDRange{{1, 1}, {3, 4}, {6, 1<<32 - 1}}}
 	key := expungedKey(1, 2, r.modSeq)

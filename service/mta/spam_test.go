@@ -167,7 +167,8 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	imap("Junk", "INBOX", back)
 	counts("back again", 3, 0)
 
-	// What a rule has put into Junk was not counted; out of it, it is wanted, and back again it is not.
+	// What a rule has put into Junk was not counted; out of it, it is wanted, and back again it is
+	// not.
 	addRule(i, ann, "berth", "move junk")
 	if err := i.Receive("a@berths.test", strings.Replace(spamText(1, "berths"), "Subject: ", "Subject: berth ", 1), ann.Email); err != nil {
 		t.Fatal(err)

@@ -90,9 +90,9 @@ func madeForOneMessage(local string) bool {
 	return false
 }
 
-// NoteReply tells whether a mailbox may answer a correspondent now, and notes it if so: once in seven
-// days. of is what answers, "vacation" or the id of a rule; another version of its text begins
-// anew.
+// NoteReply tells whether a mailbox may answer a correspondent now, and notes it if so: once in
+// seven days. of is what answers, "vacation" or the id of a rule; another version of its text
+// begins anew.
 func NoteReply(tx *store.Tx, mailboxID, of, version, correspondent string) (bool, error) {
 	id := store.AutoReplyID(mailboxID, of, version, correspondent)
 	before, err := store.AutoReplies.Find(tx, id)
