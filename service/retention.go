@@ -39,8 +39,8 @@ func (s *Service) compactKind() jobs.Kind {
 
 const threadsAtATime = 5000 // rows that are looked at in one view
 
-// threadPruneKind forgets the rows of threads that no message has had to do with for long, and which
-// messages have left folders that nothing has left since.
+// threadPruneKind forgets the rows of threads that no message has had to do with for long, and
+// which messages have left folders that nothing has left since.
 func (s *Service) threadPruneKind() jobs.Kind {
 	work := func(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
 		return nil, errors.Join(s.pruneThreads(ctx), s.pruneExpunged(ctx))

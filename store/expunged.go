@@ -216,9 +216,9 @@ func (tx *Tx) Expunged(f *Folder, since uint64) (gone []UIDRange, known bool, er
 	return gone, true, nil
 }
 
-// OldExpunged looks at up to `look` folders behind the one of the key after, nil at first, and gives
-// the keys of those that nothing has left for over 30 days, and where to go on; next is nil at the
-// end.
+// OldExpunged looks at up to `look` folders behind the one of the key after, nil at first, and
+// gives the keys of those that nothing has left for over 30 days, and where to go on; next is nil
+// at the end.
 func (tx *Tx) OldExpunged(after []byte, look int) (old [][]byte, next []byte, err error) {
 	from := []byte{}
 	for ; look > 0; look-- {
