@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -150,8 +151,13 @@ func TestMuttHeaderCache(t *testing.T) {
 				want := append([]string{`m002 \Flagged \Seen`}, subjects[4:]...)
 				m.keys("<limit>~s m002<enter><display-message><exit><limit>all<enter>", "<delete-pattern>~s m003<enter>", "<sync-mailbox>")
 				m.holds("INBOX", append(want, "new")...)
-				if n := m.spoken.count(headers); n != 1 {
-					t.Errorf("headers are fetched by %d commands:\n%s", n, m.spoken.lines(headers))
+				lines := m.spoken.lines(headers)
+				if name == "neomutt" && qresync == "yes" {
+					// It asks once more for as many headers as messages have vanished.
+					lines = regexp.MustCompile(`(?m)^.* FETCH 1:2 .*\n`).ReplaceAllString(lines, "")
+				}
+				if strings.Count(lines, headers) != 1 {
+					t.Errorf("these fetch headers:\n%s", lines)
 				}
 				m.spoken.forget()
 				m.keys("<sync-mailbox>")
@@ -168,12 +174,6 @@ func (r *recorder) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.text.Reset()
-}
-
-func (r *recorder) count(command string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return strings.Count(r.text.String(), command)
 }
 
 // lines are the commands that have a text in them.
