@@ -187,12 +187,13 @@ func TestReasonsAreForPeople(t *testing.T) {
 	}
 	// What each kind of token looks like; only these words stand in the message.
 	var all []string
+	empty := read(t, []byte("\r\n"), classify.Evidence{})
 	for _, part := range []string{"refund", "$5,000.00", "123456", strings.Repeat("q", 33), "https://" + strings.Repeat("long", 15) + ".example"} {
 		only := read(t, []byte("\r\n"+part), classify.Evidence{})
 		taught := classify.NewModel()
 		for range 50 {
 			taught.Train(only.Tokens(), true, false, 1)
-			taught.Train([]classify.Token{1}, false, false, 1)
+			taught.Train(empty.Tokens(), false, false, 1)
 		}
 		for _, reason := range only.Score(taught).Reasons {
 			all = append(all, reason.Sentence())
