@@ -13,8 +13,8 @@ import (
 // How tokens are weighed. The start set counts like messages that the account was taught, so what
 // an account teaches outweighs it soon. The numbers were found by measuring (measure_test.go).
 const (
-	startMessages = 60.0 // of each class
-	startDoubt    = 0.02 // messages of each class that have a token of the start set by chance
+	startMessages = 90.0 // of each class
+	startDoubt    = 0.03 // messages of each class that have a token of the start set by chance
 	doubt         = 0.4  // the same for a token that only the account knows
 	minStrength   = 0.2  // how far from 0.5 a probability must be to count
 	maxClues      = 150  // tokens that count, those furthest from 0.5
