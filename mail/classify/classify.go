@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/bits"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/buffers"
@@ -58,16 +59,18 @@ type ref struct {
 // Tokens gives what training counts, at most 1 500 tokens. It must not be changed.
 func (r *Reading) Tokens() []Token { return r.tokens }
 
-// Common gives the tokens that can say the same to every account: words and facts, but no names,
-// addresses and hosts.
-func (r *Reading) Common() []Token {
-	var out []Token
+// Common gives the tokens that every account may meet, so no names, addresses and hosts: those of
+// what a message says or hides, and those of how it was made and sent.
+func (r *Reading) Common() (said, sent []Token) {
 	for i, t := range r.tokens {
-		if kinds[r.refs[i].kind].common {
-			out = append(out, t)
+		switch use := kinds[r.refs[i].kind].use; {
+		case use == content || use == transport && slices.Contains(contentFacts, string(r.textOf(i))):
+			said = append(said, t)
+		case use == transport:
+			sent = append(sent, t)
 		}
 	}
-	return out
+	return said, sent
 }
 
 // A kind says what a token's text is. Kinds are part of hashes, so each keeps its number.

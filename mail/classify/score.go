@@ -13,18 +13,14 @@ import (
 // How tokens are weighed. The start set counts like messages that the account was taught, so what
 // an account teaches outweighs it soon. The numbers were found by measuring (measure_test.go).
 const (
-	startMessages = 60.0 // of each class
-	doubt         = 0.35 // messages of each class that have a token by chance
+	startMessages = 90.0 // of each class
+	startDoubt    = 0.03 // messages of each class that have a token of the start set by chance
+	doubt         = 0.4  // the same for a token that only the account knows
 	minStrength   = 0.2  // how far from 0.5 a probability must be to count
 	maxClues      = 150  // tokens that count, those furthest from 0.5
 	priorClue     = 0.43 // what counts beside them, and alone where nothing is known
-	priorClues    = 3    // how many times
-
-	// Tokens of one message depend on one another, so each counts for less than one. The more an
-	// account has taught, the more its own tokens are worth.
-	untaughtWorth = 0.5
-	taughtWorth   = 0.7
-	halfTaught    = 100.0 // messages after which the worth is in the middle
+	priorClues    = 5    // how many times, so that a few words of a short message lead to nothing
+	worth         = 0.7  // of each clue, since tokens of one message depend on one another
 
 	writtenTo    = "the account wrote to the author"
 	writtenClues = 8 // as many clues as writtenTo counts for
@@ -48,14 +44,11 @@ const maxReasons = 10
 // Score weighs a message by what an account was taught; own is nil for one that was taught nothing.
 func (r *Reading) Score(own *Model) Verdict {
 	start := start()
-	spamMessages, hamMessages, worth := startMessages, startMessages, untaughtWorth
+	spamMessages, hamMessages := startMessages, startMessages
 	if own != nil {
-		taught := float64(own.Spam) + float64(own.Ham)
-		worth += (taughtWorth - untaughtWorth) * taught / (taught + halfTaught)
 		spamMessages += float64(own.Spam)
 		hamMessages += float64(own.Ham)
 	}
-	chance := doubt / min(spamMessages, hamMessages)
 
 	// The probability of spam for a message that has the token (Graham, Robinson), as far as it is
 	// known. The chance keeps it near 0.5 for rare tokens, and while one class was taught little.
@@ -63,6 +56,10 @@ func (r *Reading) Score(own *Model) Verdict {
 	var strengths [51]int // how many are so far from 0.5, in hundredths
 	for i, t := range r.tokens {
 		spam, ham := start.get(t)
+		chance := doubt
+		if spam+ham > 0 {
+			chance = startDoubt // it was smoothed when the start set was made
+		}
 		spam, ham = spam*startMessages, ham*startMessages
 		if own != nil {
 			c := own.Get(t)
@@ -72,6 +69,7 @@ func (r *Reading) Score(own *Model) Verdict {
 		if spam+ham == 0 {
 			continue
 		}
+		chance /= min(spamMessages, hamMessages)
 		spam, ham = spam/spamMessages+chance, ham/hamMessages+chance
 		p := spam / (spam + ham)
 		if strength := math.Abs(p - 0.5); strength >= minStrength {
@@ -173,33 +171,48 @@ func (r *Reading) readable(i int) string {
 	return text
 }
 
-// kinds says what people are told of each kind: a code, and a sentence around the text. common is
-// for those that can say the same to every account.
+// A use says what the start set has of a kind of token.
+type use uint8
+
+const (
+	private   use = iota // nothing: names, addresses and hosts differ from account to account
+	content              // how frequent it is in junk mail and in wanted mail
+	transport            // how frequent it is in mail; only what an account teaches makes it say something
+)
+
+// kinds says what people are told of each kind: a code, and a sentence around the text.
 var kinds = [...]struct {
 	code     string
 	sentence string
-	common   bool
+	use      use
 }{
-	kindWord:       {"word", `The word "%s" is frequent in`, true},
-	kindSubject:    {"subject", `The word "%s" in the subject is frequent in`, true},
-	kindPhrase:     {"phrase", `The words "%s" are frequent in`, true},
-	kindLong:       {"long_word", `A word of %s is frequent in`, true},
-	kindNumber:     {"number", `A number of %s is frequent in`, true},
-	kindMoney:      {"money", `A sum of money like %s is frequent in`, true},
-	kindSender:     {"sender", `The author %s is frequent in`, false},
-	kindDomain:     {"sender_domain", `The author's domain %s is frequent in`, false},
-	kindName:       {"sender_name", `The word "%s" in the author's name is frequent in`, false},
-	kindEnding:     {"sender_ending", `An author's domain in %s is frequent in`, true},
-	kindHost:       {"link", `A link to %s is frequent in`, false},
-	kindSite:       {"link_site", `A link to the site %s is frequent in`, false},
-	kindLinkEnding: {"link_ending", `A link to a site in %s is frequent in`, true},
-	kindFact:       {"fact", `The message %s, as is frequent in`, true},
-	kindEvidence:   {"authentication", `"%s" is frequent for`, true},
-	kindAttachment: {"attachment", `A file that ends in %s is frequent in`, true},
-	kindType:       {"content_type", `Content of the type %s is frequent in`, true},
-	kindMailer:     {"mailer", `The word "%s" in the mail program's name is frequent in`, false},
-	kindList:       {"list", `The mailing list %s is frequent in`, false},
-	kindField:      {"header", `The header field %s is frequent in`, false},
+	kindWord:       {"word", `The word "%s" is frequent in`, content},
+	kindSubject:    {"subject", `The word "%s" in the subject is frequent in`, content},
+	kindPhrase:     {"phrase", `The words "%s" are frequent in`, content},
+	kindLong:       {"long_word", `A word of %s is frequent in`, transport},
+	kindNumber:     {"number", `A number of %s is frequent in`, transport},
+	kindMoney:      {"money", `A sum of money like %s is frequent in`, content},
+	kindSender:     {"sender", `The author %s is frequent in`, private},
+	kindDomain:     {"sender_domain", `The author's domain %s is frequent in`, private},
+	kindName:       {"sender_name", `The word "%s" in the author's name is frequent in`, private},
+	kindEnding:     {"sender_ending", `An author's domain in %s is frequent in`, transport},
+	kindHost:       {"link", `A link to %s is frequent in`, private},
+	kindSite:       {"link_site", `A link to the site %s is frequent in`, private},
+	kindLinkEnding: {"link_ending", `A link to a site in %s is frequent in`, transport},
+	kindFact:       {"fact", `The message %s, as is frequent in`, transport},
+	kindEvidence:   {"authentication", `"%s" is frequent for`, transport},
+	kindAttachment: {"attachment", `A file that ends in %s is frequent in`, content},
+	kindType:       {"content_type", `Content of the type %s is frequent in`, transport},
+	kindMailer:     {"mailer", `The word "%s" in the mail program's name is frequent in`, private},
+	kindList:       {"list", `The mailing list %s is frequent in`, private},
+	kindField:      {"header", `The header field %s is frequent in`, private},
+}
+
+// contentFacts are those about what people cannot see, and the one that no stranger can bring
+// about. The others, such as a missing date, also hold for the mail of scripts and devices.
+var contentFacts = []string{
+	"has invisible characters in words", "has comments in words", "hides text", "has a form", "has a link with a user name in it",
+	"has a link to a number in place of a name", "has a file with two endings", writtenTo,
 }
 
 // Sentence says in plain English what the reason is.

@@ -16,18 +16,22 @@ const (
 	startTokens   = 4000
 
 	// A token of one class counts as if so many more templates of the other had it, so what a few
-	// templates have by chance says little.
-	smoothHam  = 0.3
-	smoothSpam = 0.3
+	// templates have by chance says little. Of other languages than English there are so few
+	// templates that even common words are often of one class by chance.
+	smoothEnglish = 0.3
+	smoothOther   = 0.8
 )
 
 // StartSet makes the start set of the classifier from the templates that are not held back. Each
-// template counts alike, however many messages came of it.
+// template counts alike, however many messages came of it. Tokens of transport are as frequent in
+// both classes, so that they say nothing yet, but also not too much after the first corrections.
 func StartSet() ([]byte, error) {
 	type share struct{ class [2]int64 }        // in millionths, so that no order of adding changes it
 	counts := map[int]map[classify.Token]int{} // of each template
 	messages := map[int]int{}
 	classOf := map[int]int{}
+	english := map[classify.Token]bool{}
+	neutral := map[classify.Token]bool{}
 	for m := range Messages(startSeed, false, startMessages) {
 		r := bytes.NewReader(m.Raw)
 		root, err := msg.Scan(r)
@@ -45,8 +49,15 @@ func StartSet() ([]byte, error) {
 		if m.Spam {
 			classOf[m.Template] = 1
 		}
-		for _, t := range reading.Common() {
+		said, sent := reading.Common()
+		for _, t := range sent {
+			neutral[t] = true
+		}
+		for _, t := range slices.Concat(said, sent) {
 			counts[m.Template][t]++
+			if m.Language == "en" {
+				english[t] = true
+			}
 		}
 	}
 	var perClass [2]int
@@ -65,10 +76,18 @@ func StartSet() ([]byte, error) {
 	}
 	list := make([]classify.StartToken, 0, len(shares))
 	for t, s := range shares {
-		if ham, spam := s.class[0], s.class[1]; spam > ham {
-			s.class[0] = min(spam, ham+int64(smoothHam*1e6)/int64(perClass[0]))
-		} else {
-			s.class[1] = min(ham, spam+int64(smoothSpam*1e6)/int64(perClass[1]))
+		smooth := smoothOther
+		if english[t] {
+			smooth = smoothEnglish
+		}
+		switch ham, spam := s.class[0], s.class[1]; {
+		case neutral[t]:
+			s.class[0] = (ham + spam) / 2
+			s.class[1] = s.class[0]
+		case spam > ham:
+			s.class[0] = min(spam, ham+int64(smooth*1e6)/int64(perClass[0]))
+		default:
+			s.class[1] = min(ham, spam+int64(smooth*1e6)/int64(perClass[1]))
 		}
 		list = append(list, classify.StartToken{Token: t, Ham: float64(s.class[0]) / 1e6, Spam: float64(s.class[1]) / 1e6})
 	}
