@@ -100,7 +100,6 @@ func production() Settings {
 	s.DNS.text = ":53"
 	s.Directory.text = ca.LetsEncrypt
 	s.Spam.DMARCReports = true
-	s.Spam.Classifier, s.Spam.JunkScore = true, 0.9
 	for _, zone := range []string{"zen.spamhaus.org", "bl.spamcop.net"} {
 		s.Doctor.Blocklists = append(s.Doctor.Blocklists, dnsName{checked{zone}})
 	}
@@ -113,6 +112,7 @@ func production() Settings {
 // defaults are what both have in common.
 func defaults() (s Settings) {
 	s.MXPort, s.LogFormat.text, s.LogLevel.text = 25, "text", "info"
+	s.Spam.Classifier, s.Spam.JunkScore = true, 0.9
 	return s
 }
 

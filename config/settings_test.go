@@ -16,6 +16,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/dnsprov/ca"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // merged runs the flags through the real parser and merges them with a file.
@@ -374,7 +375,15 @@ first_sender_delay = "10s"
 	if s, err = merged(t, "hostname = \"mail.example.com\"\n[spam]\ndmarc_reports = false"); err != nil || s.Service().Spam.Reports {
 		t.Errorf("switched off: %+v, %v", s.Spam, err)
 	}
+	for file, want := range map[string]core.Spam{
+		"": {Classifier: true, JunkScore: 0.9}, "[spam]\nclassifier = false": {JunkScore: 0.9}, "[spam]\njunk_score = 1": {Classifier: true, JunkScore: 1},
+	} {
+		if s, err = merged(t, file); err != nil || s.Service().Spam.Classifier != want.Classifier || s.Service().Spam.JunkScore != want.JunkScore {
+			t.Errorf("%s: %+v, %v", file, s.Spam, err)
+		}
+	}
 	for file, want := range map[string]string{
+		`junk_score = 1.1`: "junk_score: from 0 to 1", `junk_score = -0.1`: "junk_score: from 0 to 1", `junk_score = nan`: "junk_score: from 0 to 1",
 		`milter = "127.0.0.1:11332"`: "line 2: spam.milter: \"127.0.0.1:11332\" is not a filter",
 		`milter = "unix:relative"`:   "line 2",
 		`dnsbl = ["not a name"]`:     "is not a domain name",

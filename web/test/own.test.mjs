@@ -288,6 +288,29 @@ describe('own mailbox', { concurrency: 2 }, () => {
       assert.deepEqual(asked, [], 'nothing is asked for there')
     })
 
+    walk('a message that looks like spam says why', async (t) => {
+      const box = await person(8)
+      let sent = 0
+      const offer = () => deliver(box.email, message({ to: box.email, subject: `Orchid tonic ${++sent}`, from: `Tonic <sales${sent}@tonic.test>`, text: 'Orchid tonic cures baldness, gout, tremor and boredom. Quaff orchid elixir daily, and gout vanishes.' }))
+      while (sent < 8) await offer()
+      const offers = (await box.list()).filter((m) => m.subject.startsWith('Orchid'))
+      assert.equal(offers.length, 8)
+      await api('POST', '/v1/inbox/bulk-mark', { messages: offers.map((m) => ({ mailbox: box.email, uid: m.uid })), junk: true })
+      let caught
+      await until('the like of it is held for spam', async () => {
+        await offer()
+        return (caught = (await box.list('junk')).find((m) => m.spam?.verdict === 'spam'))
+      })
+      const p = await page(t, { as: box, phone: small })
+      await p.open('/inbox?folder=junk')
+      await row(p, caught.subject).first().getByRole('link').click()
+      const why = p.getByRole('region', { name: 'Spam' })
+      await why.getByText('This looks like spam.').waitFor()
+      assert.ok(await why.getByRole('listitem').count() > 0)
+      await sound(p, 'a message that looks like spam')
+      await shot(p, name('own-spam'))
+    })
+
     walk('rules are made of a message and in the editor, and tried on stored mail', async (t) => {
       const box = await person(2), at = `/v1/email-users/${box.user_id}`
       const p = await page(t, { as: box, phone: small })
