@@ -17,7 +17,7 @@ import (
 // spamText is a message about one of two things, by n in other words.
 func spamText(n int, about string) string {
 	words := map[string]string{
-		"casino": "casino jackpot roulette bonus deposit winnings spins betting",
+		"casino": "carousel trumpet lantern pebble walnut meadow thimble gondola",
 		"berths": "berth harbour mooring tide ferry pilot quay schedule",
 	}[about]
 	list := strings.Fields(words)
