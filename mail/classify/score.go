@@ -15,7 +15,7 @@ import (
 const (
 	startMessages = 90.0 // of each class
 	startDoubt    = 0.03 // messages of each class that have a token of the start set by chance
-	doubt         = 0.4  // the same for a token that only the account knows
+	doubt         = 0.35 // the same for a token that only the account knows
 	minStrength   = 0.2  // how far from 0.5 a probability must be to count
 	maxClues      = 150  // tokens that count, those furthest from 0.5
 	priorClue     = 0.43 // what counts beside them, and alone where nothing is known
@@ -44,10 +44,12 @@ const maxReasons = 10
 // Score weighs a message by what an account was taught; own is nil for one that was taught nothing.
 func (r *Reading) Score(own *Model) Verdict {
 	start := start()
-	spamMessages, hamMessages := startMessages, startMessages
+	// Corrections are mostly of one class at first, and all of these may have come the same way. So
+	// what tells how mail came counts as if there were as many corrections of either class.
+	var spamTaught, hamTaught, evenly float64
 	if own != nil {
-		spamMessages += float64(own.Spam)
-		hamMessages += float64(own.Ham)
+		spamTaught, hamTaught = float64(own.Spam), float64(own.Ham)
+		evenly = min(spamTaught, hamTaught)
 	}
 
 	// The probability of spam for a message that has the token (Graham, Robinson), as far as it is
@@ -56,19 +58,24 @@ func (r *Reading) Score(own *Model) Verdict {
 	var strengths [51]int // how many are so far from 0.5, in hundredths
 	for i, t := range r.tokens {
 		spam, ham := start.get(t)
-		chance := doubt
-		if spam+ham > 0 {
-			chance = startDoubt // it was smoothed when the start set was made
-		}
 		spam, ham = spam*startMessages, ham*startMessages
+		known := spam + ham
+		spamMessages, hamMessages := startMessages+spamTaught, startMessages+hamTaught
 		if own != nil {
 			c := own.Get(t)
-			spam += float64(c.Spam)
-			ham += float64(c.Ham)
+			spamTimes, hamTimes := 1.0, 1.0
+			if kinds[r.refs[i].kind].use == transport {
+				spamMessages, hamMessages = startMessages+evenly, startMessages+evenly
+				spamTimes, hamTimes = evenly/max(spamTaught, 1), evenly/max(hamTaught, 1)
+			}
+			spam += float64(c.Spam) * spamTimes
+			ham += float64(c.Ham) * hamTimes
 		}
 		if spam+ham == 0 {
 			continue
 		}
+		// Counts of the start set were smoothed when it was made.
+		chance := doubt + (startDoubt-doubt)*known/(spam+ham)
 		chance /= min(spamMessages, hamMessages)
 		spam, ham = spam/spamMessages+chance, ham/hamMessages+chance
 		p := spam / (spam + ham)

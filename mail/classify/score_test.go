@@ -70,8 +70,8 @@ func TestNothingKnownIsNoSpam(t *testing.T) {
 }
 
 // TestUntaughtAccountIsCalm: a few plain words are no junk, however they were sent; an openly
-// spammy text is. In a fresh installation such mail comes from scripts, without Date and Message-
-// ID. The first corrections of junk that was sent in the same way change little of it.
+// spammy text is. In a fresh installation such mail comes from scripts, without Date and
+// Message-ID. The first corrections of junk that was sent in the same way change little of it.
 func TestUntaughtAccountIsCalm(t *testing.T) {
 	own := classify.NewModel()
 	taught := 0
