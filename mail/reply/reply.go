@@ -74,6 +74,7 @@ func cut(s string) string {
 	return s[:n]
 }
 
+// written gives the lines that the author wrote.
 func written(lines []line) string {
 	for i := range lines {
 		l := &lines[i]
@@ -169,13 +170,13 @@ func (t *thread) findQuotes() {
 			i++
 			continue
 		case header:
-			if end := t.run(i); t.countLabels(i, end) >= 3 {
+			end := t.run(i)
+			if t.countLabels(i, end) >= 3 {
 				t.markSeparator(i)
 				t.mark(i, all, quoted)
 				return
-			} else {
-				t.mark(i, end, own)
 			}
+			t.mark(i, end, own)
 		case perhaps:
 			k := own
 			if end, sure := t.introduction(i); seen || end > i && sure || isMark(t.lines[i].text) || t.headerBlock(i) > i {
@@ -195,9 +196,10 @@ func (t *thread) findQuotes() {
 		if end := t.headerBlock(block); end > block || marked {
 			end = max(end, i+1)
 			next := t.after(end)
-			_, introduced := t.introduction(next)
+			introduced, sure := t.introduction(next)
+			sure = sure || introduced > next && t.quotes(t.after(introduced))
 			t.markSeparator(i)
-			if !t.quotes(next) && !introduced {
+			if !t.quotes(next) && !sure {
 				t.mark(i, all, quoted)
 				return
 			}

@@ -54,8 +54,21 @@ func letters(t testing.TB) (out []letter) {
 
 func TestLetters(t *testing.T) {
 	all := letters(t)
-	if len(all) < 100 {
-		t.Errorf("%d messages", len(all))
+	for _, group := range [][]string{
+		{"gmail web", "gmail, Android", "outlook desktop", "outlook web", "outlook for", "apple mail", "iphone", "thunderbird", "yahoo", "samsung", "k-9", "mailing list"},
+		{"English", "German", "French", "Spanish", "Portuguese", "Italian", "Dutch", "Polish"},
+	} {
+		for _, word := range group {
+			n := 0
+			for _, l := range all {
+				if strings.Contains(l.name, word) {
+					n++
+				}
+			}
+			if t.Logf("%s: %d of %d", word, n, len(all)); n < 2 {
+				t.Errorf("%d messages of %s", n, word)
+			}
+		}
 	}
 	names := map[string]bool{}
 	for _, l := range all {
