@@ -27,7 +27,7 @@ var originalMarks = setOf(
 	"messaggio originale", "messaggio inoltrato", "oorspronkelijk bericht", "origineel bericht", "doorgestuurd bericht",
 	"wiadomość oryginalna", "oryginalna wiadomość", "treść oryginalnej wiadomości", "wiadomość przekazana", "przekazana wiadomość",
 	"wiadomość przesłana dalej", "treść przekazanej wiadomości", "forwarded message from",
-	"ursprungligt meddelande", "oprindelig meddelelse", "opprinnelig melding", "alkuperäinen viesti", "původní zpráva",
+	"ursprungligt meddelande", "oprindelig meddelelse", "oprindelig besked", "opprinnelig melding", "alkuperäinen viesti", "původní zpráva",
 	"исходное сообщение", "пересылаемое сообщение")
 
 // forwardMarks are those without dashes, as Apple's programs write them.
@@ -46,6 +46,7 @@ const (
 	toField
 	subjectField
 	otherField
+	sentField // of a dateField whose name says that the message was sent
 )
 
 const maxLabel = 32 // bytes
@@ -55,14 +56,15 @@ var labels = func() map[string]label {
 	for field, names := range map[label]map[string]bool{
 		fromField: setOf("from", "von", "de", "da", "van", "od", "från", "fra", "lähettäjä", "от"),
 		dateField: setOf("sent", "date", "sent on", "gesendet", "gesendet am", "datum", "envoyé", "envoyé le", "date d'envoi", "enviado", "enviado el",
-			"enviado em", "enviada em", "enviada", "fecha", "data", "inviato", "verzonden", "wysłano", "wysłane", "skickat", "sendt", "dato", "lähetetty", "дата"),
+			"enviado em", "enviada em", "enviada", "fecha", "message du", "data", "inviato", "verzonden", "wysłano", "wysłane", "skickat", "sendt", "dato", "lähetetty", "дата", "отправлено"),
+		sentField:    setOf("sent", "gesendet", "envoyé", "enviado", "enviado el", "enviada em", "inviato", "verzonden", "wysłano", "отправлено"),
 		toField:      setOf("to", "an", "à", "a", "para", "aan", "do", "till", "til", "destinataire", "destinatario", "vastaanottaja", "кому"),
 		subjectField: setOf("subject", "betreff", "objet", "sujet", "asunto", "assunto", "oggetto", "onderwerp", "temat", "ämne", "emne", "aihe", "тема"),
 		otherField: setOf("cc", "bcc", "kopie", "copie", "kopia", "dw", "udw", "reply-to", "reply to", "antwort an", "répondre à", "responder a",
 			"importance", "wichtigkeit", "priorität", "attachments", "anlagen", "pièces jointes", "cco", "ccn", "copia", "kopi"),
 	} {
 		for name := range names {
-			m[name] = field
+			m[name] |= field
 		}
 	}
 	return m
@@ -91,7 +93,7 @@ var devices = setOf(
 	"iphone", "ipad", "ipod", "android", "samsung", "galaxy", "huawei", "xiaomi", "redmi", "oneplus", "pixel", "nokia", "motorola", "sony", "blackberry",
 	"outlook", "yahoo", "proton", "protonmail", "gmx", "aol", "gmail", "fairemail", "thunderbird", "windows", "tutanota", "tuta",
 	"smartphone", "smartphona", "telefon", "telefonu", "téléphone", "teléfono", "telefone", "telefoon", "telefono", "mobile", "mobil", "mobiel",
-	"móvil", "telemóvel", "celular", "cellulare", "komórki", "tablet", "tabletu", "handy", "phone", "app", "aplikacji")
+	"móvil", "telemóvel", "celular", "cellulare", "komórki", "tablet", "tabletu", "handy", "phone", "app", "application", "aplikacji")
 
 // listPhrases are in the footers of mailing lists.
 var listPhrases = []string{

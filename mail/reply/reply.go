@@ -118,7 +118,7 @@ func written(lines []line) string {
 }
 
 func isQuoted(text string) bool {
-	return strings.HasPrefix(strings.TrimLeft(text, " "), ">")
+	return strings.HasPrefix(strings.TrimLeft(text, " "), ">") && text != ">:" // the end of an introduction
 }
 
 // isEscapedFrom tells a line that an mbox file has put > before (RFC 4155) from one that is quoted.
@@ -277,6 +277,12 @@ func (t *thread) headerBlock(i int) int {
 	for k := i - 1; k >= max(0, i-3) && !marked; k-- {
 		marked = isMark(t.lines[k].text)
 	}
+	const all = fromField | dateField | toField | subjectField
+	begin := labelOf(t.lines[i].text)
+	once := fromField | subjectField
+	if begin != fromField {
+		once = all
+	}
 	var seen label
 	at, end, kind := i, i, t.lines[i].kind
 	for range 20 {
@@ -287,20 +293,20 @@ func (t *thread) headerBlock(i int) int {
 		if at > end && l == 0 {
 			break // a blank line ends the block unless it goes on with a field
 		}
-		if seen == 0 && l != fromField && !marked {
-			break
-		}
-		if l&seen&(fromField|subjectField) != 0 {
+		if l&seen&once != 0 {
 			break // the next message's
 		}
 		seen |= l
 		end = at + 1
 		at = t.after(end)
 	}
-	if seen&fromField == 0 || seen&subjectField == 0 || seen&(dateField|toField) == 0 {
-		return i
+	switch {
+	case seen&all == all,
+		seen&fromField != 0 && seen&subjectField != 0 && seen&(dateField|toField) != 0 && (marked || begin == fromField),
+		seen&fromField != 0 && seen&sentField != 0 && seen&toField != 0 && begin == fromField: // Windows, without a subject
+		return end
 	}
-	return end
+	return i
 }
 
 // countLabels counts the lines that begin as a header field does, in whatever language.
@@ -332,9 +338,10 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 		return i, false
 	}
 	first := t.lines[i].text
-	if head, more, _ := strings.Cut(first[:min(len(first), maxPhrase)], ":  "); more != "" {
-		// Yahoo's program for Android has the quote on the same line.
-		low := strings.ToLower(strings.TrimSpace(head))
+	head, more, _ := strings.Cut(first[:min(len(first), maxPhrase)], ":  ")
+	if bare := strings.TrimRight(head, " -"); more != "" || strings.HasSuffix(bare, " wrote") {
+		// Yahoo's program for Android has the quote on the same line, and Zoho dashes and no colon.
+		low := strings.ToLower(strings.Trim(bare, " -"))
 		if beginsIntroduction(low+" ") && strings.Contains(low, "@") && hasTime(low) && hasVerb(low) {
 			return i + 1, true
 		}
@@ -371,16 +378,14 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 	time := hasTime(joined)
 	began := dated && beginsIntroduction(joined)
 	switch {
+	case address && time && (verb || strings.HasSuffix(joined, ">:")) && (began || end == i+1 || hasTime(first)):
+		return end, true // in whatever language
 	case verb && began:
 		return end, address || time && countDigits(joined) >= 6
 	case verb && beginsWithAddress(joined): // "Bob <bob@far.test> wrote:", which some put the date after
 		return end, time
-	case verb && time && hasVerb(strings.ToLower(first)):
-		return end, address
-	case verb && end == i+1:
+	case verb && (end == i+1 || time && hasVerb(strings.ToLower(first))), began && (address || time):
 		return end, false
-	case began && (address || time), address && time && end == i+1:
-		return end, false // in whatever language
 	}
 	return i, false
 }
@@ -444,7 +449,7 @@ const maxFooter = 40 // lines
 // words about the list.
 func (t *thread) isFooter(i int) bool {
 	text := t.lines[i].text
-	if len(text) < 8 || !isSeparator(text) && strings.Trim(text, "-=") != "" {
+	if len(text) < 2 || !isSeparator(text) && strings.Trim(text, "-=") != "" && strings.Trim(text, "_") != "" {
 		return false
 	}
 	at := i
@@ -544,6 +549,9 @@ func isPhoneSignature(text string) bool {
 		return false
 	}
 	if word == "von" && strings.HasSuffix(strings.TrimRight(rest, ". "), "gesendet") {
+		return true
+	}
+	if strings.Contains(rest, "<http") {
 		return true
 	}
 	for name := range strings.FieldsFuncSeq(rest, func(r rune) bool { return !unicode.IsLetter(r) }) {

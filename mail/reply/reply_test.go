@@ -104,6 +104,8 @@ func hostile(size int) (texts, pages map[string]string) {
 		"long starts":   fill("On 1 " + strings.Repeat("a ", 140) + "\nx:\n"),
 		"addresses":     fill("a <a@b> wrote\n9:30:\n"),
 		"fields":        fill("From: a\nTo: b\n"),
+		"other fields":  fill("To: b\nx\n"),
+		"cut fields":    fill("To: b\nDate: a\nSubject: c\n"),
 		"many fields":   fill("From: a\n" + strings.Repeat("To: b\n", 25)),
 		"marks":         fill("-- original message\n>\n"),
 		"dashes":        fill("--------\n"),
