@@ -375,16 +375,16 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 	dated := strings.ContainsAny(first, "0123456789")
 	verb := hasVerb(joined)
 	address := strings.Contains(joined, "@")
-	time := hasTime(joined)
+	timed := hasTime(joined)
 	began := dated && beginsIntroduction(joined)
 	switch {
-	case address && time && (verb || strings.HasSuffix(joined, ">:")) && (began || end == i+1 || hasTime(first)):
-		return end, true // in whatever language
 	case verb && began:
-		return end, address || time && countDigits(joined) >= 6
+		return end, address || timed && countDigits(joined) >= 6
 	case verb && beginsWithAddress(joined): // "Bob <bob@far.test> wrote:", which some put the date after
-		return end, time
-	case verb && (end == i+1 || time && hasVerb(strings.ToLower(first))), began && (address || time):
+		return end, timed
+	case timed && address && strings.Contains(joined, "<") && (verb || strings.HasSuffix(joined, ">:")) && (end == i+1 || hasTime(first)):
+		return end, true // in whatever language
+	case verb && (end == i+1 || timed && hasVerb(strings.ToLower(first))), began && (address || timed):
 		return end, false
 	}
 	return i, false
