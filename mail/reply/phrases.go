@@ -82,7 +82,8 @@ var phoneStarts = byFirstWord(
 	"baixar o outlook para ", "baixe o outlook para ", "ottieni outlook per ", "scarica outlook per ", "outlook voor ios", "outlook voor android", "download outlook voor ",
 	"pobierz program outlook ", "pobierz aplikację outlook ", "pobierz outlook ", "yahoo mail: search")
 
-// sentWords begin such lines too, if one of sentBy follows and the line names a device or a program.
+// sentWords begin such lines too, if one of sentBy follows and the line names a device or a
+// program.
 var sentWords = setOf("sent", "gesendet", "verschickt", "envoyé", "enviado", "enviada", "inviato", "inviata", "verstuurd", "verzonden",
 	"wysłane", "wysłano", "skickat", "sendt", "von")
 

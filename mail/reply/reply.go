@@ -33,8 +33,9 @@ const (
 )
 
 type line struct {
-	text string // without white space at its end
-	kind kind
+	text  string // without white space at its end
+	kind  kind
+	label label // of the field that the line is, as the header of a quoted message has it
 }
 
 // Of returns what the author wrote of a body that came from msg.ReadRawBody: of its text, or of its
@@ -46,8 +47,8 @@ func Of(b msg.Body) string {
 	return Text(b.Text)
 }
 
-// Text returns what the author wrote of a plain text with LF line ends. It is "" if that is nothing.
-// Between two parts that a quote separated stands one blank line.
+// Text returns what the author wrote of a plain text with LF line ends. It is "" if that is
+// nothing. Between two parts that a quote separated stands one blank line.
 func Text(s string) string {
 	s = cut(s)
 	lines := make([]line, 0, min(strings.Count(s, "\n")+1, maxLines))
@@ -78,6 +79,7 @@ func cut(s string) string {
 func written(lines []line) string {
 	for i := range lines {
 		l := &lines[i]
+		l.label = labelOf(l.text)
 		if isQuoted(l.text) && l.kind != signature && !isEscapedFrom(lines, i) {
 			l.kind = quoted
 		}
@@ -270,7 +272,7 @@ func isMark(text string) bool {
 // headerBlock is the end of a message's header as Outlook, phones and forwarding programs write it,
 // if it begins with line i; else i.
 func (t *thread) headerBlock(i int) int {
-	if i >= len(t.lines) || labelOf(t.lines[i].text) == 0 {
+	if i >= len(t.lines) || t.lines[i].label == 0 {
 		return i
 	}
 	marked := false
@@ -278,7 +280,7 @@ func (t *thread) headerBlock(i int) int {
 		marked = isMark(t.lines[k].text)
 	}
 	const all = fromField | dateField | toField | subjectField
-	begin := labelOf(t.lines[i].text)
+	begin := t.lines[i].label
 	once := fromField | subjectField
 	if begin != fromField {
 		once = all
@@ -289,7 +291,7 @@ func (t *thread) headerBlock(i int) int {
 		if at >= len(t.lines) || t.lines[at].kind != kind && t.lines[at].kind != own {
 			break
 		}
-		l := labelOf(t.lines[at].text)
+		l := t.lines[at].label
 		if at > end && l == 0 {
 			break // a blank line ends the block unless it goes on with a field
 		}

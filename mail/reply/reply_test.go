@@ -206,7 +206,8 @@ func BenchmarkHTML(b *testing.B) {
 	}
 }
 
-// FuzzText: what comes out are lines of what went in, in their order, and no blank ones at the ends.
+// FuzzText: what comes out are lines of what went in, in their order, and no blank ones at the
+// ends.
 func FuzzText(f *testing.F) {
 	for _, l := range letters(f) {
 		f.Add(l.message)
