@@ -368,11 +368,14 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 	if size < 9 {
 		return i, false
 	}
-	joined := t.lines[i].text
-	for _, l := range t.lines[i+1 : end] {
-		joined += " " + l.text
+	joined := strings.TrimSpace(first)
+	if end > i+1 {
+		for _, l := range t.lines[i+1 : end] {
+			joined += " " + l.text
+		}
+		joined = strings.Join(strings.Fields(joined), " ")
 	}
-	joined = strings.ToLower(strings.Join(strings.Fields(joined), " "))
+	joined = strings.ToLower(joined)
 
 	dated := strings.ContainsAny(first, "0123456789")
 	verb := hasVerb(joined)
@@ -503,6 +506,7 @@ func (t *thread) signatureIn(from, end int) {
 		}
 	}
 	// A phone's signature is the last paragraph or its end, or a paragraph of its own.
+	const maxPhone = 5 // lines at a paragraph's end
 	last := true
 	for to := end; to > from; {
 		if t.lines[to-1].text == "" {
@@ -514,8 +518,11 @@ func (t *thread) signatureIn(from, end int) {
 			begin--
 		}
 		phone := begin
-		for phone < to && !isPhoneSignature(t.lines[phone].text) && last {
-			phone++
+		if last && !isPhoneSignature(t.lines[begin].text) {
+			phone = max(begin+1, to-maxPhone)
+			for phone < to && !isPhoneSignature(t.lines[phone].text) {
+				phone++
+			}
 		}
 		switch {
 		case last && phone < to:
