@@ -55,7 +55,7 @@ const (
 		attachments[{index,filename,content_type,size,content_id|null}] size is_warmup is_auto_reply is_bounce
 		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror)}
 		original_message_id|null answered_by{kind(team|mailbox|token),name,at}|null spam{score,verdict(ham|unsure|spam),reasons[]{code,text,weight}}|null`
-	detailShape = messageShape + " text|null html|null headers[{name,value}] truncated invitation{summary,starts_at|null,ends_at|null,organizer,answer(accepted|tentative|declined)|null}|null"
+	detailShape = messageShape + " text|null html|null reply_text|null headers[{name,value}] truncated invitation{summary,starts_at|null,ends_at|null,organizer,answer(accepted|tentative|declined)|null}|null"
 	sentShape   = `success message_id status(queued|scheduled) user_id from recipients[{id,email,status(queued|scheduled|suppressed),transport}]
 		transport(direct|relay|local|capture|mixed) queued_at send_at|null`
 	markedShape  = "message message_id uid mailbox is_read is_flagged"

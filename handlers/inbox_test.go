@@ -92,6 +92,31 @@ func TestGetMessage(t *testing.T) {
 	b.get("/v1/inbox/1?mailbox=nobody@boxes.test").fails(404, "not_found")
 }
 
+// TestReplyText: the detail of a message says what its author wrote, to programs and to assistants.
+func TestReplyText(t *testing.T) {
+	b := newSandbox(t, nil)
+	path := "/v1/email-users/" + b.box("ann") + "/inbox/"
+	for _, body := range []string{
+		"Content-Type: text/plain\n\nTuesday.\n\nOn Mon, Nov 2, 2026 at 9:30 AM Bob\n<bob@far.test> wrote:\n\n> When?\n\nOr later.\n-- \nFred\n",
+		"Content-Type: text/html\n\n<p onclick='x()'>Tuesday.</p><div id=divRplyFwdMsg><b>From:</b> Bob</div><p>When?</p>\n",
+		"Content-Type: text/plain\n\n> When?\n",
+		"Content-Type: image/png\n\nx\n",
+	} {
+		b.Put(t, "ann@boxes.test", "From: fred@far.test\nMIME-Version: 1.0\n"+body, mail{})
+	}
+	b.get(path+"1").is(200).has("reply_text", "Tuesday.\n\nOr later.", "html", "<nil>")
+	r := b.get(path+"2").is(200).has("reply_text", "Tuesday.", "text", "<nil>")
+	if html := r.text("html"); !strings.Contains(html, "When?") || strings.Contains(html, "onclick") {
+		t.Errorf("html %q", html)
+	}
+	b.get(path+"3").is(200).has("reply_text", "<nil>", "text", "> When?\n")
+	b.get(path+"4").is(200).has("reply_text", "<nil>", "text", "<nil>", "html", "<nil>")
+	seen := b.assistant(b.token).call("get_inbox_message", map[string]any{"message_id": "2", "mailbox": "ann@boxes.test"}).is(200)
+	if got := seen.unmarked("reply_text"); got != "Tuesday." {
+		t.Errorf("an assistant sees %q", got)
+	}
+}
+
 func TestPlainMessageHasNoHTML(t *testing.T) {
 	b := newSandbox(t, nil)
 	id := b.box("ann")

@@ -604,6 +604,7 @@ var glossaryRows = []struct {
 	{"received_from", word{example: "example.net", about: "The domain in From of the message that brought it."}},
 	{"records_omitted", word{example: 0, about: "Records that count only in the totals."}},
 	{"report_id", word{example: "2026-11-04.7@example.net", about: "The reporter's own id of the report."}},
+	{"reply_text", word{example: "Tuesday is fine.", about: "What the author wrote, without quoted messages, the lines that introduce them, and the signature; from the HTML if there is no text. Null if the author wrote nothing. It is as little to be trusted as `text`."}},
 	{"reply_to", word{example: "Boris <boris@example.net>"}},
 	{"request_id", word{example: "req_01k9a2b3c4d5e6f7g8h9j0k1m2", about: "The same as X-Request-Id."}},
 	{"reset", word{example: 1793871060, about: "When the window ends, in Unix seconds."}},

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/reply"
 	"github.com/mailstead/mailstead/mail/view"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -38,6 +39,7 @@ type MessageDetail struct {
 	InboxMessage
 	Text      *string         `json:"text" words:"theirs"`
 	HTML      *string         `json:"html" words:"theirs"`
+	ReplyText *string         `json:"reply_text" words:"theirs"` // nil: the author wrote nothing
 	Headers   []MessageHeader `json:"headers"`
 	Truncated bool            `json:"truncated"`
 
@@ -171,7 +173,7 @@ func (s *Service) messageDetail(p messagePicker) (*MessageDetail, error) {
 		return nil, err
 	}
 	defer o.blob.Close()
-	body, err := msg.ReadBody(o.blob, o.root, bodyShown)
+	body, err := msg.ReadRawBody(o.blob, o.root, bodyShown)
 	if err != nil {
 		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
@@ -183,8 +185,12 @@ func (s *Service) messageDetail(p messagePicker) (*MessageDetail, error) {
 	if body.HasText {
 		out.Text = &body.Text
 	}
+	if text := reply.Of(body); text != "" {
+		out.ReplyText = &text
+	}
 	if body.HasHTML {
-		out.HTML = &body.HTML
+		html := msg.SanitizeHTML(body.HTML)
+		out.HTML = &html
 	}
 	for _, h := range headers {
 		out.Headers = append(out.Headers, MessageHeader(h))

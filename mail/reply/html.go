@@ -1,0 +1,315 @@
+package reply
+
+import (
+	"strings"
+	"unicode"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// HTML returns what the author wrote of an HTML text, as plain text. It is "" if that is nothing.
+// The HTML is that of the message: programs for mail mark quotes by classes and ids.
+func HTML(s string) string {
+	z := html.NewTokenizer(strings.NewReader(cut(s)))
+	w := &lineWriter{count: map[atom.Atom]int{}}
+	for len(w.lines) < maxLines {
+		switch z.Next() {
+		case html.ErrorToken:
+			w.endLine()
+			return written(w.lines)
+		case html.TextToken:
+			if w.hidden == 0 {
+				w.write(string(z.Text()))
+			}
+		case html.StartTagToken, html.SelfClosingTagToken:
+			w.start(z)
+		case html.EndTagToken:
+			name, _ := z.TagName()
+			w.end(atom.Lookup(name))
+		}
+	}
+	return written(w.lines)
+}
+
+// An element is an open one that may mark a quote.
+type element struct {
+	tag   atom.Atom
+	kind  kind // of the lines in it
+	gmail bool // Gmail's for a quote and its introduction
+}
+
+// A lineWriter makes lines of HTML as a browser shows it.
+type lineWriter struct {
+	lines  []line
+	open   []element
+	count  map[atom.Atom]int // open elements of each tag
+	hidden atom.Atom         // the element in which no text is shown; 0: none
+	rest   bool              // all that follows is quoted
+
+	text   strings.Builder
+	kind   kind // of the line's words
+	space  bool // a space is wanted before the next word
+	high   bool // the line is shown even if it has no words
+	margin bool // a blank line is wanted before the next words
+	spaced bool // the paragraph has blank lines around it
+}
+
+// within is the kind of what is written now.
+func (w *lineWriter) within() kind {
+	switch {
+	case w.rest:
+		return quoted
+	case len(w.open) == 0:
+		return own
+	}
+	return w.open[len(w.open)-1].kind
+}
+
+func (w *lineWriter) start(z *html.Tokenizer) {
+	name, more := z.TagName()
+	tag := atom.Lookup(name)
+	switch tag {
+	case atom.Script, atom.Style, atom.Title, atom.Template:
+		if w.hidden == 0 {
+			w.hidden = tag
+		}
+	case atom.Br:
+		w.high = true
+		id, _, _, _ := attributes(z, more)
+		w.endLine()
+		w.mark(id)
+	case atom.Td, atom.Th:
+		w.space = true
+	case atom.P:
+		_, class, style, _ := attributes(z, more)
+		w.endLine()
+		w.spaced = !strings.Contains(class, "msonormal") && !strings.Contains(style, "margin:0") && !strings.Contains(style, "margin-top:0")
+		w.margin = w.margin || w.spaced
+	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
+		w.endLine()
+		w.margin = true
+	case atom.Tr, atom.Li, atom.Ul, atom.Ol, atom.Hr, atom.Header, atom.Footer:
+		w.endLine()
+	case atom.Div, atom.Blockquote, atom.Section, atom.Article, atom.Pre, atom.Table, atom.Span:
+		id, class, style, other := attributes(z, more)
+		if tag != atom.Span {
+			w.endLine()
+		}
+		e := element{tag: tag, kind: w.within()}
+		if k := kindOf(tag, id, class, style, other); k != own && e.kind != quoted && (k == quoted || e.kind != signature) {
+			w.endLine()
+			e.kind = k
+		}
+		e.gmail = strings.HasPrefix(class, "gmail_quote") || strings.HasPrefix(class, "gmail_attr")
+		if id == "divrplyfwdmsg" || class == "outlookmessageheader" {
+			w.rest = true // what follows it is not in an element of its own
+		}
+		w.mark(id)
+		if class == "gmail_signature_prefix" {
+			w.mark(startOfSignature)
+		}
+		w.open = append(w.open, e)
+		w.count[tag]++
+	}
+}
+
+// startOfSignature is the id of an element before a signature, which Apple's programs write.
+const startOfSignature = "linebreakatbeginningofsignature"
+
+func (w *lineWriter) mark(id string) {
+	if id == startOfSignature && w.within() == own {
+		w.endLine()
+		w.lines = append(w.lines, line{kind: signMark})
+	}
+}
+
+func (w *lineWriter) end(tag atom.Atom) {
+	switch tag {
+	case w.hidden, atom.Head:
+		w.hidden = 0
+	case atom.P:
+		w.endLine()
+		w.margin = w.margin || w.spaced
+	case atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6:
+		w.endLine()
+		w.margin = true
+	case atom.Tr, atom.Li, atom.Ul, atom.Ol, atom.Header, atom.Footer:
+		w.endLine()
+	}
+	if w.count[tag] == 0 {
+		return
+	}
+	for closed := false; !closed; { // with what is open in it
+		e := w.open[len(w.open)-1]
+		w.open = w.open[:len(w.open)-1]
+		w.count[e.tag]--
+		closed = e.tag == tag
+		if e.tag != atom.Span || e.kind != w.within() {
+			w.endLine()
+		}
+	}
+}
+
+// attributes reads those that say what an element is for, in small letters. Other are name, type
+// and data-marker.
+func attributes(z *html.Tokenizer, more bool) (id, class, style, other string) {
+	const maxRead = 1000
+	for more {
+		var name, value []byte
+		name, value, more = z.TagAttr()
+		if len(value) > maxRead {
+			continue
+		}
+		switch text := strings.ToLower(string(value)); string(name) {
+		case "id":
+			id = text
+		case "class":
+			class = text
+		case "style":
+			style = strings.ReplaceAll(text, " ", "")
+		case "name", "type", "data-marker":
+			other += text + " "
+		}
+	}
+	return id, class, style, other
+}
+
+// kindOf tells what an element is for.
+func kindOf(tag atom.Atom, id, class, style, other string) kind {
+	if id == "" && class == "" && style == "" && other == "" {
+		if tag == atom.Blockquote {
+			return perhaps
+		}
+		return own
+	}
+	for c := range strings.FieldsSeq(class) {
+		if k := classes[c]; k != own {
+			return k
+		}
+		switch { // Yahoo puts letters of its own before its classes
+		case strings.HasPrefix(c, "ydp") && strings.HasSuffix(c, "yahoo_quoted"):
+			return quoted
+		case strings.HasPrefix(c, "ydp") && strings.HasSuffix(c, "signature"):
+			return signature
+		case c == "gmail_quote" && tag == atom.Blockquote:
+			return quoted
+		}
+	}
+	for o := range strings.FieldsSeq(other) {
+		if k := otherMarks[o]; k != own {
+			return k
+		}
+	}
+	if k := ids[id]; k != own {
+		return k
+	}
+	if strings.HasPrefix(id, "yahoo_quoted") {
+		return quoted
+	}
+	switch {
+	case tag == atom.Blockquote && strings.Contains(other, "cite"):
+		return quoted
+	case tag == atom.Blockquote && strings.Contains(style, "border:none") && !strings.Contains(style, "border-left:"):
+		return own // indented in Gmail
+	case tag == atom.Blockquote, tag == atom.Div && strings.Contains(style, "border-left:") && !strings.Contains(style, "border-left:none"):
+		return perhaps
+	case tag == atom.Div && strings.Contains(style, "border-top:") && (strings.Contains(style, "padding:3pt") || strings.Contains(style, "padding:3.0pt")):
+		return header
+	}
+	return own
+}
+
+var classes = map[string]kind{
+	"gmail_attr": quoted, "moz-cite-prefix": quoted, "moz-forward-container": quoted, "moz-email-headers-table": quoted,
+	"yahoo_quoted": quoted, "protonmail_quote": quoted, "tutanota_quote": quoted, "outlookmessageheader": quoted,
+	"ms-outlook-mobile-reference-message": quoted, "zmail_extra": quoted, "front-blockquote": quoted,
+	"gmail_signature": signature, "moz-signature": signature, "applemailsignature": signature,
+	"protonmail_signature_block": signature, "tutanotasignature": signature, "sh-signature": signature, "zmail_signature": signature,
+}
+
+var ids = map[string]kind{
+	"divrplyfwdmsg": quoted, "mail-editor-reference-message-container": quoted, "olk_src_body_section": quoted, "isforwardcontent": quoted,
+	"reply-intro": quoted, "ymail_android_signature": signature, "signature": signature, "_rc_sig": signature, "applemailsignature": signature,
+	"ms-outlook-mobile-signature": signature, "composer_signature": signature, "outlooksignature": signature,
+}
+
+// otherMarks are names of elements and data-markers.
+var otherMarks = map[string]kind{
+	"quote": quoted, "messagereplysection": quoted, "messagesignaturesection": signature,
+	"__quoted_text__": quoted, "__sig_post__": signature, "__sig_pre__": signature,
+}
+
+// write adds text to the line.
+func (w *lineWriter) write(s string) {
+	kind := w.within()
+	if w.count[atom.Pre] > 0 {
+		for i, text := range strings.Split(s, "\n") {
+			if i > 0 {
+				w.high = true
+				w.endLine()
+			}
+			if text != "" {
+				w.word(text, kind)
+			}
+		}
+		return
+	}
+	if s == "" {
+		return
+	}
+	w.space = w.space || isBlank(s[0])
+	for i, text := range strings.FieldsFunc(s, func(r rune) bool { return r < 0x80 && isBlank(byte(r)) }) {
+		w.space = w.space || i > 0
+		w.word(strings.ReplaceAll(text, "\u00a0", " "), kind)
+	}
+	w.space = w.space || isBlank(s[len(s)-1])
+	if kind == quoted {
+		w.gmailForward(s)
+	}
+}
+
+// gmailForward takes the rest of Gmail's element for a forwarded message as quoted. That of an
+// answer has the author's lines too, between the quotes.
+func (w *lineWriter) gmailForward(s string) {
+	n := len(w.open)
+	if n < 2 || !w.open[n-1].gmail || !w.open[n-2].gmail || !strings.HasPrefix(strings.TrimSpace(s), "-----") {
+		return
+	}
+	w.open[n-2].kind = quoted
+}
+
+func (w *lineWriter) word(text string, kind kind) {
+	if w.text.Len() == 0 {
+		if w.margin && len(w.lines) > 0 {
+			w.blank(kind)
+		}
+		w.margin, w.kind = false, kind
+	} else if w.space && w.count[atom.Pre] == 0 {
+		w.text.WriteByte(' ')
+	}
+	w.space = false
+	w.high = true
+	w.text.WriteString(text)
+}
+
+// blank adds a line without words, unless the last one is such.
+func (w *lineWriter) blank(k kind) {
+	if n := len(w.lines); n == 0 || w.lines[n-1].text != "" || w.lines[n-1].kind != k {
+		w.lines = append(w.lines, line{kind: k})
+	}
+}
+
+func (w *lineWriter) endLine() {
+	text := strings.TrimRightFunc(w.text.String(), unicode.IsSpace)
+	switch {
+	case text != "":
+		w.lines = append(w.lines, line{text: text, kind: w.kind})
+	case w.high:
+		w.blank(w.within())
+	}
+	w.text.Reset()
+	w.space, w.high = false, false
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\r' || c == '\t' || c == '\f' }

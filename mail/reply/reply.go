@@ -1,0 +1,572 @@
+// Package reply finds what the author of a message wrote: its text without quoted messages, the
+// lines that introduce them, signatures and the footers of mailing lists. It does not know how
+// messages are stored or decoded, and it reads no header of theirs.
+package reply
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/msg"
+)
+
+// What is read of a message. The rest of a longer one is left out.
+const (
+	maxText  = 1 << 20
+	maxLines = 50_000
+)
+
+// Longer lines introduce nothing and are no signatures.
+const maxPhrase = 300
+
+// A kind says who wrote a line.
+type kind uint8
+
+const (
+	own       kind = iota
+	quoted         // of another message, or about it
+	perhaps        // in a markup that programs use for quotes, and people for other things
+	header         // in a markup that Outlook puts around the header of a quoted message
+	signature      // the markup says so
+	signMark       // what follows is a signature, up to a quote or the end
+)
+
+type line struct {
+	text  string // without white space at its end
+	kind  kind
+	label label // of the field that the line is, as the header of a quoted message has it
+}
+
+// Of returns what the author wrote of a body that came from msg.ReadRawBody: of its text, or of its
+// HTML where the text has no words. It is "" if that is nothing.
+func Of(b msg.Body) string {
+	if strings.TrimSpace(b.Text) == "" && b.HasHTML {
+		return HTML(b.HTML)
+	}
+	return Text(b.Text)
+}
+
+// Text returns what the author wrote of a plain text with LF line ends. It is "" if that is
+// nothing. Between two parts that a quote separated stands one blank line.
+func Text(s string) string {
+	s = cut(s)
+	lines := make([]line, 0, min(strings.Count(s, "\n")+1, maxLines))
+	for text := range strings.SplitSeq(s, "\n") {
+		l := line{text: strings.TrimRightFunc(text, unicode.IsSpace)}
+		if strings.TrimSuffix(text, "\r") == "-- " { // RFC 3676 §4.3
+			l.kind = signMark
+		}
+		if lines = append(lines, l); len(lines) == maxLines {
+			break
+		}
+	}
+	return written(lines)
+}
+
+func cut(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	n := maxText
+	for n > maxText-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// written gives the lines that the author wrote.
+func written(lines []line) string {
+	for i := range lines {
+		l := &lines[i]
+		l.label = labelOf(l.text)
+		if isQuoted(l.text) && l.kind != signature && !isEscapedFrom(lines, i) {
+			l.kind = quoted
+		}
+	}
+	t := &thread{lines: lines, next: make([]int32, len(lines)+1)}
+	t.next[len(lines)] = int32(len(lines))
+	for i := len(lines) - 1; i >= 0; i-- {
+		t.next[i] = t.next[i+1]
+		if lines[i].text != "" {
+			t.next[i] = int32(i)
+		}
+	}
+	t.findQuotes()
+	t.findSignatures()
+
+	var out strings.Builder
+	gap, blank := false, 0 // something was left out, and how many blank lines stood, before the next words
+	for _, l := range lines {
+		switch {
+		case l.kind != own:
+			gap = true
+		case l.text == "":
+			blank++
+		default:
+			if gap {
+				blank = 1
+			}
+			if out.Len() > 0 {
+				for range blank + 1 {
+					out.WriteByte('\n')
+				}
+			}
+			out.WriteString(l.text)
+			gap, blank = false, 0
+		}
+	}
+	return out.String()
+}
+
+func isQuoted(text string) bool {
+	return strings.HasPrefix(strings.TrimLeft(text, " "), ">") && text != ">:" // the end of an introduction
+}
+
+// isEscapedFrom tells a line that an mbox file has put > before (RFC 4155) from one that is quoted.
+func isEscapedFrom(lines []line, i int) bool {
+	return strings.HasPrefix(lines[i].text, ">From ") &&
+		(i == 0 || !isQuoted(lines[i-1].text)) && (i+1 == len(lines) || !isQuoted(lines[i+1].text))
+}
+
+// A thread is the lines of a message.
+type thread struct {
+	lines []line
+	next  []int32 // of each line: the first one from there on that has words
+}
+
+// after is the first line with words from i on; the number of lines if there is none.
+func (t *thread) after(i int) int { return int(t.next[min(i, len(t.lines))]) }
+
+func (t *thread) mark(from, to int, k kind) {
+	for i := from; i < to; i++ {
+		t.lines[i].kind = k
+	}
+}
+
+// quotes tells whether line i is the beginning of a quote.
+func (t *thread) quotes(i int) bool {
+	return i < len(t.lines) && (t.lines[i].kind == quoted || t.lines[i].kind == perhaps)
+}
+
+// run is the end of the lines from i on that are of the same kind as line i.
+func (t *thread) run(i int) int {
+	end := i + 1
+	for end < len(t.lines) && t.lines[end].kind == t.lines[i].kind {
+		end++
+	}
+	return end
+}
+
+// findQuotes marks the quotes that no prefix and no markup shows, and what introduces quotes.
+func (t *thread) findQuotes() {
+	all := len(t.lines)
+	seen := false // a quote
+	for i := t.after(0); i < all; i = t.after(i) {
+		switch t.lines[i].kind {
+		case quoted:
+			seen = true
+			i++
+			continue
+		case signature, signMark:
+			i++
+			continue
+		case header:
+			end := t.run(i)
+			if t.countLabels(i, end) >= 3 {
+				t.markSeparator(i)
+				t.mark(i, all, quoted)
+				return
+			}
+			t.mark(i, end, own)
+		case perhaps:
+			k := own
+			if end, sure := t.introduction(i); seen || end > i && sure || isMark(t.lines[i].text) || t.headerBlock(i) > i {
+				k = quoted
+			}
+			t.mark(i, t.run(i), k)
+			if k == quoted {
+				continue
+			}
+		}
+
+		block := i
+		marked := isMark(t.lines[i].text)
+		if marked {
+			block = t.after(i + 1)
+		}
+		if end := t.headerBlock(block); end > block || marked {
+			end = max(end, i+1)
+			next := t.after(end)
+			introduced, sure := t.introduction(next)
+			sure = sure || introduced > next && t.quotes(t.after(introduced))
+			t.markSeparator(i)
+			if !t.quotes(next) && !sure {
+				t.mark(i, all, quoted)
+				return
+			}
+			t.mark(i, end, quoted)
+			if t.quotes(next) {
+				t.mark(next, t.run(next), quoted)
+			}
+			i = end
+			continue
+		}
+		if end, sure := t.introduction(i); end > i {
+			next := t.after(end)
+			switch {
+			case t.quotes(next):
+				t.mark(i, end, quoted)
+				t.mark(next, t.run(next), quoted)
+				i = end
+				continue
+			case sure:
+				t.mark(i, all, quoted)
+				return
+			}
+		}
+		if all-i <= maxFooter && t.isFooter(i) {
+			t.mark(i, all, quoted)
+			return
+		}
+		i++
+	}
+}
+
+// markSeparator marks a line of dashes that stands before line i.
+func (t *thread) markSeparator(i int) {
+	for k := i - 1; k >= max(0, i-3); k-- {
+		if t.lines[k].text == "" {
+			continue
+		}
+		if t.lines[k].kind == own && isSeparator(t.lines[k].text) {
+			t.lines[k].kind = quoted
+		}
+		return
+	}
+}
+
+// isSeparator tells whether a line is made of dashes or the like.
+func isSeparator(text string) bool {
+	return len(text) >= 5 && strings.Trim(text, "-_=*#~ –—‐") == ""
+}
+
+// isMark tells whether a line says that another message follows.
+func isMark(text string) bool {
+	if len(text) > maxPhrase || len(text) < 8 {
+		return false
+	}
+	start := text
+	for start != "" && (start[0] == ' ' || start[0] == '\t' || start[0] == '*') {
+		start = start[1:]
+	}
+	dashed := strings.HasPrefix(start, "--") || strings.HasPrefix(start, "‐‐") || strings.HasPrefix(start, "__")
+	if !dashed && !strings.HasSuffix(text, ":") {
+		return false
+	}
+	bare := strings.Trim(text, "-_=*#~ –—‐\t:\u00a0")
+	bare = strings.ToLower(strings.ReplaceAll(bare, "\u00a0", " "))
+	return dashed && originalMarks[bare] || !dashed && forwardMarks[bare]
+}
+
+// headerBlock is the end of a message's header as Outlook, phones and forwarding programs write it,
+// if it begins with line i; else i.
+func (t *thread) headerBlock(i int) int {
+	if i >= len(t.lines) || t.lines[i].label == 0 {
+		return i
+	}
+	marked := false
+	for k := i - 1; k >= max(0, i-3) && !marked; k-- {
+		marked = isMark(t.lines[k].text)
+	}
+	const all = fromField | dateField | toField | subjectField
+	begin := t.lines[i].label
+	once := fromField | subjectField
+	if begin != fromField {
+		once = all
+	}
+	var seen label
+	at, end, kind := i, i, t.lines[i].kind
+	for range 20 {
+		if at >= len(t.lines) || t.lines[at].kind != kind && t.lines[at].kind != own {
+			break
+		}
+		l := t.lines[at].label
+		if at > end && l == 0 {
+			break // a blank line ends the block unless it goes on with a field
+		}
+		if l&seen&once != 0 {
+			break // the next message's
+		}
+		seen |= l
+		end = at + 1
+		at = t.after(end)
+	}
+	switch {
+	case seen&all == all,
+		seen&fromField != 0 && seen&subjectField != 0 && seen&(dateField|toField) != 0 && (marked || begin == fromField),
+		seen&fromField != 0 && seen&sentField != 0 && seen&toField != 0 && begin == fromField: // Windows, without a subject
+		return end
+	}
+	return i
+}
+
+// countLabels counts the lines that begin as a header field does, in whatever language.
+func (t *thread) countLabels(i, end int) int {
+	n := 0
+	for ; i < end; i++ {
+		if name, _, ok := strings.Cut(t.lines[i].text, ":"); ok && name != "" && len(name) <= maxLabel {
+			n++
+		}
+	}
+	return n
+}
+
+// labelOf tells which field of a header a line is.
+func labelOf(text string) label {
+	at := strings.IndexByte(text[:min(len(text), maxLabel)], ':')
+	if at < 1 {
+		return 0
+	}
+	name := strings.ToLower(strings.Trim(text[:at], " \t*\u00a0\u202f"))
+	return labels[name]
+}
+
+// introduction gives the end of the lines from i on that introduce a quote, such as "On … wrote:";
+// i if they do not. They are sure to do so if no quote needs to follow.
+func (t *thread) introduction(i int) (end int, sure bool) {
+	const maxWrapped = 4
+	if i >= len(t.lines) {
+		return i, false
+	}
+	first := t.lines[i].text
+	head, more, _ := strings.Cut(first[:min(len(first), maxPhrase)], ":  ")
+	if bare := strings.TrimRight(head, " -"); more != "" || strings.HasSuffix(bare, " wrote") {
+		// Yahoo's program for Android has the quote on the same line, and Zoho dashes and no colon.
+		low := strings.ToLower(strings.Trim(bare, " -"))
+		if beginsIntroduction(low+" ") && strings.Contains(low, "@") && hasTime(low) && hasVerb(low) {
+			return i + 1, true
+		}
+	}
+	end, size := i, 0
+	for {
+		if end == len(t.lines) || end == i+maxWrapped || t.lines[end].kind != t.lines[i].kind {
+			return i, false
+		}
+		text := t.lines[end].text
+		if size += len(text) + 1; text == "" || size > 2*maxPhrase {
+			return i, false
+		}
+		end++
+		if strings.HasSuffix(text, ":") || strings.HasSuffix(text, "：") {
+			break
+		}
+		if c := text[len(text)-1]; (c == '.' || c == '!' || c == '?') && !hasTime(text) && !strings.HasSuffix(text, "m.") {
+			return i, false // a sentence ends
+		}
+	}
+	if size < 9 {
+		return i, false
+	}
+	joined := strings.TrimSpace(first)
+	if end > i+1 {
+		for _, l := range t.lines[i+1 : end] {
+			joined += " " + l.text
+		}
+		joined = strings.Join(strings.Fields(joined), " ")
+	}
+	joined = strings.ToLower(joined)
+
+	dated := strings.ContainsAny(first, "0123456789")
+	verb := hasVerb(joined)
+	address := strings.Contains(joined, "@")
+	timed := hasTime(joined)
+	began := dated && beginsIntroduction(joined)
+	switch {
+	case verb && began:
+		return end, address || timed && countDigits(joined) >= 6
+	case verb && beginsWithAddress(joined): // "Bob <bob@far.test> wrote:", which some put the date after
+		return end, timed
+	case timed && address && strings.Contains(joined, "<") && (verb || strings.HasSuffix(joined, ">:")) && (end == i+1 || hasTime(first)):
+		return end, true // in whatever language
+	case verb && (end == i+1 || timed && hasVerb(strings.ToLower(first))), began && (address || timed):
+		return end, false
+	}
+	return i, false
+}
+
+// beginsWithAddress tells whether a text begins with a name of few words and an address.
+func beginsWithAddress(text string) bool {
+	name, rest, ok := strings.Cut(text, "<")
+	if !ok || strings.Count(name, " ") > 5 {
+		return false
+	}
+	address, _, ok := strings.Cut(rest, ">")
+	return ok && strings.Contains(address, "@")
+}
+
+// hasTime tells whether a text has a time of day, such as 9:30 or 09.30.
+func hasTime(text string) bool {
+	digit := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9' }
+	for i := range len(text) {
+		if (text[i] == ':' || text[i] == '.' || text[i] == 'h') && digit(i-1) && digit(i+1) && digit(i+2) && !digit(i+3) {
+			return true
+		}
+	}
+	return false
+}
+
+func countDigits(text string) (n int) {
+	for i := range len(text) {
+		if text[i] >= '0' && text[i] <= '9' {
+			n++
+		}
+	}
+	return n
+}
+
+func beginsIntroduction(text string) bool {
+	if text[0] >= '0' && text[0] <= '9' {
+		return true
+	}
+	for _, start := range introductionStarts {
+		if strings.HasPrefix(text, start) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasVerb tells whether a text in small letters says that somebody wrote.
+func hasVerb(text string) bool {
+	for word := range strings.FieldsSeq(text) {
+		if verbs[strings.Trim(word, ":,;()\u00a0")] || verbs[strings.TrimRight(word, ":")] {
+			return true
+		}
+	}
+	return false
+}
+
+// Footers of mailing lists are at the end of a message.
+const maxFooter = 40 // lines
+
+// isFooter tells whether a mailing list's footer begins with line i: a line of dashes and some
+// words about the list.
+func (t *thread) isFooter(i int) bool {
+	text := t.lines[i].text
+	if len(text) < 2 || !isSeparator(text) && strings.Trim(text, "-=") != "" && strings.Trim(text, "_") != "" {
+		return false
+	}
+	at := i
+	for range 4 {
+		if at = t.after(at + 1); at >= len(t.lines) || len(t.lines[at].text) > maxPhrase || isSeparator(t.lines[at].text) {
+			return false
+		}
+		low := strings.ToLower(t.lines[at].text)
+		for _, phrase := range listPhrases {
+			if strings.Contains(low, phrase) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// findSignatures marks the signature at the end of each stretch that the author wrote.
+func (t *thread) findSignatures() {
+	for i := 0; i < len(t.lines); {
+		if k := t.lines[i].kind; k != own && k != signMark {
+			i++
+			continue
+		}
+		end := i
+		for end < len(t.lines) && (t.lines[end].kind == own || t.lines[end].kind == signMark) {
+			end++
+		}
+		t.signatureIn(i, end)
+		i = end
+	}
+}
+
+func (t *thread) signatureIn(from, end int) {
+	const maxAfter = 12 // lines of a signature after a mark that lacks its space
+	for i := from; i < end; i++ {
+		l := t.lines[i]
+		isMark := l.kind == signMark
+		if !isMark && (l.text == "--" || l.text == "—") {
+			at := i
+			for range maxAfter {
+				at = t.after(at + 1)
+			}
+			isMark = at >= end
+		}
+		if isMark {
+			t.mark(i, end, signature)
+			end = i
+		}
+	}
+	// A phone's signature is the last paragraph or its end, or a paragraph of its own.
+	const maxPhone = 5 // lines at a paragraph's end
+	last := true
+	for to := end; to > from; {
+		if t.lines[to-1].text == "" {
+			to--
+			continue
+		}
+		begin := to - 1
+		for begin > from && t.lines[begin-1].text != "" {
+			begin--
+		}
+		phone := begin
+		if last && !isPhoneSignature(t.lines[begin].text) {
+			phone = max(begin+1, to-maxPhone)
+			for phone < to && !isPhoneSignature(t.lines[phone].text) {
+				phone++
+			}
+		}
+		switch {
+		case last && phone < to:
+			t.mark(phone, to, signature)
+			last = phone == begin
+		case !last && to-begin == 1 && isPhoneSignature(t.lines[begin].text):
+			t.mark(begin, to, signature)
+		default:
+			last = false
+		}
+		to = begin
+	}
+}
+
+// isPhoneSignature tells whether a line is what programs of phones and the like add.
+func isPhoneSignature(text string) bool {
+	if len(text) > maxPhrase {
+		return false
+	}
+	text = strings.TrimLeft(text, " \t*_[(<")
+	if r, _ := utf8.DecodeRuneInString(text); !unicode.IsUpper(r) {
+		return false
+	}
+	low := strings.ToLower(text)
+	word, rest, _ := strings.Cut(low, " ")
+	for _, start := range phoneStarts[word] {
+		if strings.HasPrefix(low, start) {
+			return true
+		}
+	}
+	by, rest, _ := strings.Cut(rest, " ")
+	if !sentWords[word] || !sentBy[by] {
+		return false
+	}
+	if word == "von" && strings.HasSuffix(strings.TrimRight(rest, ". "), "gesendet") {
+		return true
+	}
+	if strings.Contains(rest, "<http") {
+		return true
+	}
+	for name := range strings.FieldsFuncSeq(rest, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		if devices[name] {
+			return true
+		}
+	}
+	return false
+}
