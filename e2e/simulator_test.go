@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/smtp"
+	"net/textproto"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +29,16 @@ func (i *instance) simulated(recipient string) (row simulatedRow) {
 	}
 	i.want(200, "GET", "/v1/messages/"+page.Data[0].ID, nil, &row)
 	return row
+}
+
+// refusal is the code of an SMTP answer with its enhanced status; "" for none.
+func refusal(err error) string {
+	answer := new(textproto.Error)
+	if !errors.As(err, &answer) {
+		return ""
+	}
+	status, _, _ := strings.Cut(answer.Msg, " ")
+	return fmt.Sprint(answer.Code, " ", status)
 }
 
 func (r simulatedRow) codes() string {
@@ -60,7 +74,7 @@ func TestSimulator(t *testing.T) {
 	if err := c.Mail("x@far.test"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Rcpt("ok" + at); err == nil || !strings.HasPrefix(err.Error(), "550 5.1.1") {
+	if err := c.Rcpt("ok" + at); refusal(err) != "550 5.1.1" {
 		t.Errorf("from outside: %v", err)
 	}
 	own, err := smtp.Dial(i.ready.Submission)
@@ -74,7 +88,7 @@ func TestSimulator(t *testing.T) {
 	if err := own.Mail("ann@example.test"); err != nil {
 		t.Fatal(err)
 	}
-	if err := own.Rcpt("nobody" + at); err == nil || !strings.HasPrefix(err.Error(), "550 5.1.1") {
+	if err := own.Rcpt("nobody" + at); refusal(err) != "550 5.1.1" {
 		t.Errorf("RCPT of an unknown recipient: %v", err)
 	}
 
@@ -177,5 +191,88 @@ func TestSimulator(t *testing.T) {
 	var suppressed struct{ Data []any }
 	if i.want(200, "GET", "/v1/suppressions", nil, &suppressed); len(suppressed.Data) != 0 {
 		t.Errorf("suppressed: %v", suppressed.Data)
+	}
+}
+
+// TestSimulatorUnderKills: the server is killed while it makes attempts. Each message is deferred
+// three times and accepted once, each complaint is told once, and each answer comes once.
+func TestSimulatorUnderKills(t *testing.T) {
+	t.Parallel()
+	const at = "@simulator.mail.mailstead.test"
+	each, kills := 12, 8
+	if os.Getenv("MAILSTEAD_SOAK") != "" {
+		each, kills = 40, 80
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 1))
+	i := newInstance(t, generousLimits)
+	i.addDomain("example.test")
+	ann := i.addMailbox("ann@example.test", "correct horse")
+	recipients := func(name string) (out []string) {
+		for n := range each {
+			out = append(out, fmt.Sprintf("%s+%d%s", name, n, at))
+		}
+		return out
+	}
+	for n := range kills {
+		if n < 3 { // all of a kind at once, so that they are under way when the kill comes
+			to := recipients([]string{"defer3", "complain", "reply"}[n])
+			for _, r := range to {
+				i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": []string{r}, "subject": r, "text": "Hello."}, nil)
+			}
+		}
+		i.advance(40 * time.Second)
+		time.Sleep(time.Duration(random.IntN(25)) * time.Millisecond)
+		i.kill()
+		i.start()
+	}
+	for range 3 {
+		i.advance(20 * time.Minute)
+	}
+	for _, r := range recipients("defer3") {
+		got := ""
+		i.until(r+" is accepted", func() bool {
+			row := i.simulated(r)
+			got = row.codes()
+			if row.Status == "deferred" {
+				i.advance(20 * time.Minute)
+			}
+			return row.Status == "sent"
+		})
+		if got != "451 451 451 250" {
+			t.Errorf("%s: %s", r, got)
+		}
+	}
+	var page struct {
+		Data []struct{ Subject string }
+	}
+	i.until("all complaints and answers are there", func() bool {
+		for _, r := range recipients("complain") {
+			if i.simulated(r).Status != "complained" {
+				return false
+			}
+		}
+		i.want(200, "GET", "/v1/email-users/"+ann+"/inbox?limit=100", nil, &page)
+		return len(page.Data) >= each
+	})
+	answers := map[string]int{}
+	for _, m := range page.Data {
+		answers[m.Subject]++
+	}
+	for _, r := range recipients("reply") {
+		if answers["Re: "+r] != 1 {
+			t.Errorf("%s has answered %d times", r, answers["Re: "+r])
+		}
+	}
+	if len(answers) != each {
+		t.Errorf("%d subjects in the inbox", len(answers))
+	}
+	for _, name := range []string{"complain", "reply"} {
+		for _, r := range recipients(name) {
+			if got := i.simulated(r).codes(); got != "250" {
+				t.Errorf("%s: %s", r, got)
+			}
+		}
 	}
 }
