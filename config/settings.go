@@ -72,6 +72,7 @@ type Settings struct {
 	OTLP        otlpSettings          `toml:"otlp"`
 	Retention   retentionSettings     `toml:"retention"`
 	Pretend     sandboxSettings       `toml:"sandbox"`
+	Simulator   simulatorSettings     `toml:"simulator"`
 	Zones       dnsSettings           `toml:"-"`
 }
 
@@ -84,7 +85,7 @@ func sandbox() Settings {
 	s.SMTP.text, s.Submission.text, s.Submissions = "127.0.0.1:2525", "127.0.0.1:2587", off
 	s.IMAP.text, s.IMAPS = "127.0.0.1:2143", off
 	s.DNS.text = "127.0.0.1:2053"
-	s.Outbound.text, s.Private = "capture", true
+	s.Outbound.text, s.Private, s.Simulator.Enabled = "capture", true, true
 	for _, loopback := range []string{"127.0.0.0/8", "::1/128"} {
 		s.Limits.Exempt = append(s.Limits.Exempt, network{netip.MustParsePrefix(loopback)})
 	}
@@ -242,7 +243,7 @@ func (s *Settings) Service() core.Config {
 	c := core.Config{
 		Hostname: s.Hostname.text, Sandbox: s.Sandbox(), Outbound: s.Outbound.text, MXPort: int(s.MXPort), AllowPrivate: bool(s.Private),
 		DNSCheckInterval: s.Zones.CheckInterval.d, Catalog: s.Zones.Catalog.text, Secondaries: s.Zones.secondaries(),
-		AlertURL: s.Alerts.URL.text, Doctor: s.Doctor.service(), Sending: s.Sending.service(), Limits: s.Limits.service(), Retention: s.Retention.service(), Spam: s.Spam.service(), ACME: s.acme(), BaseURL: s.PlannedURL(),
+		AlertURL: s.Alerts.URL.text, Doctor: s.Doctor.service(), Sending: s.Sending.service(), Limits: s.Limits.service(), Retention: s.Retention.service(), Spam: s.Spam.service(), Simulator: s.Simulator.Enabled, ACME: s.acme(), BaseURL: s.PlannedURL(),
 	}
 	if s.Sandbox() {
 		c.Hostname = sandboxHost
@@ -322,6 +323,11 @@ type sandboxSettings struct {
 
 // ClockOffset is how far the clock of a sandbox is ahead of the machine's; it may be negative.
 func (s *Settings) ClockOffset() time.Duration { return s.Pretend.ClockOffset.d }
+
+// simulatorSettings is the table [simulator].
+type simulatorSettings struct {
+	Enabled bool `toml:"enabled"`
+}
 
 // metricsSettings is the table [metrics]: who may read /metrics.
 type metricsSettings struct {

@@ -437,7 +437,7 @@ func TestExamplesOfTheFileAreTaken(t *testing.T) {
 		}
 	}
 	blocks := regexp.MustCompile("(?s)```toml\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 14 {
+	if len(blocks) != 15 {
 		t.Errorf("%d examples", len(blocks))
 	}
 	for _, b := range blocks {
@@ -515,5 +515,20 @@ func TestEditKeepsTheFile(t *testing.T) {
 	}
 	if want := "# ours\nsmtp = \":26\"\nhostname = \"mail.example.com\"\n\n[doctor]\nblocklists = []\n"; got != want {
 		t.Errorf("%s", got)
+	}
+}
+
+// TestSimulatorSettings: the sandbox has the simulator, production only where it is asked for.
+func TestSimulatorSettings(t *testing.T) {
+	for file, want := range map[string]bool{
+		"": true, "[simulator]\nenabled = false": false,
+		"hostname = 'mail.example.com'": false, "hostname = 'mail.example.com'\n[simulator]\nenabled = true": true,
+	} {
+		if s, err := merged(t, file); err != nil || s.Service().Simulator != want {
+			t.Errorf("%q: %v, want %v; %v", file, s.Service().Simulator, want, err)
+		}
+	}
+	if _, err := merged(t, "[simulator]\nenabled = 1"); err == nil || !strings.Contains(err.Error(), "line 2: simulator.enabled must be true or false") {
+		t.Errorf("a number: %v", err)
 	}
 }

@@ -57,7 +57,7 @@ const (
 		original_message_id|null answered_by{kind(team|mailbox|token),name,at}|null spam{score,verdict(ham|unsure|spam),reasons[]{code,text,weight}}|null`
 	detailShape = messageShape + " text|null html|null reply_text|null headers[{name,value}] truncated invitation{summary,starts_at|null,ends_at|null,organizer,answer(accepted|tentative|declined)|null}|null"
 	sentShape   = `success message_id status(queued|scheduled) user_id from recipients[{id,email,status(queued|scheduled|suppressed),transport}]
-		transport(direct|relay|local|capture|mixed) queued_at send_at|null`
+		transport(direct|relay|local|capture|simulator|mixed) queued_at send_at|null`
 	markedShape  = "message message_id uid mailbox is_read is_flagged"
 	removedShape = "message message_id uid mailbox"
 	webhookShape = `id url events[] description|null status(enabled|disabled) disabled_reason(null|manual|consecutive_failures|gone) disabled_at|null

@@ -163,9 +163,9 @@ func TestOnlyProvenClaimsExcludeOthers(t *testing.T) {
 	b, _ := newWorld(t, nil)
 	other := b.with(b.Account(t, "other@example.test").Token)
 	b.complete("mine.test")
-	r := other.post("/v1/domains/connect", `{"domains":["mine.test","github.io","com"]}`).is(200).
+	r := other.post("/v1/domains/connect", `{"domains":["mine.test","github.io","com","simulator.mail.example.test","a.simulator.mail.example.test"]}`).is(200).
 		has("domains.0.status", "error", "domains.1.status", "error", "domains.2.status", "error")
-	for i, code := range []string{"domain_claimed_elsewhere: ", "invalid_domain: ", "invalid_domain: "} {
+	for i, code := range []string{"domain_claimed_elsewhere: ", "invalid_domain: ", "invalid_domain: ", "invalid_domain: ", "invalid_domain: "} {
 		if text := r.text(fmt.Sprintf("domains.%d.error", i)); !strings.HasPrefix(text, code) {
 			t.Errorf("item error %q, want %s", text, code)
 		}
@@ -645,6 +645,8 @@ func TestSetupRefuses(t *testing.T) {
 		{`{"domain":"com"}`, 400, "invalid_domain"},
 		{`{"domain":"foreign.test"}`, 400, "validation_error"},
 		{`{"domain":"github.io"}`, 400, "invalid_domain"},
+		{`{"domain":"simulator.mail.example.test"}`, 400, "invalid_domain"},
+		{`{"domain":"a.Simulator.mail.example.test"}`, 400, "invalid_domain"},
 		{`{"domain":"away.test"}`, 400, "validation_error"},
 		{`{"domain":"going.test"}`, 409, "domain_busy"},
 		{`{"domain":"boxes.test","manual_dns":true}`, 400, "validation_error"},

@@ -148,6 +148,8 @@ const (
 	OutgoingTransportRelay   = "relay"   // through a relay
 	OutgoingTransportLocal   = "local"   // into a mailbox of this server
 	OutgoingTransportCapture = "capture" // nowhere
+
+	OutgoingTransportSimulator = "simulator" // to a recipient that this server plays
 )
 
 // Waits tells whether the message is still to be handed on.

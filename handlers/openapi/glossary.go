@@ -638,7 +638,7 @@ var glossaryRows = []struct {
 	{"token", word{example: "mst_4fT0aZ9kQ2xW7bLmN3pRsUvYc5dEgHjK8iOq6t1A0x7Kd2", about: "The token itself, shown only once."}},
 	{"token_id", word{example: "tok_01k9a2b3c4d5e6f7g8h9j0k1m2"}},
 	{"token_prefix", word{example: "mst_4fT0aZ9k"}},
-	{"transport", word{example: "relay"}},
+	{"transport", word{example: "relay", about: "How it goes to the recipient: direct, relay, local, capture or simulator."}},
 	{"trigger", word{example: "event"}},
 	{"ttl", word{example: 300, about: "Seconds."}},
 	{"uid", word{example: "17", about: "The IMAP UID."}},

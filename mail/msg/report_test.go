@@ -2,6 +2,7 @@ package msg
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -166,4 +167,33 @@ func FuzzStatusIn(f *testing.F) {
 			t.Errorf("%q gives %q", text, got)
 		}
 	})
+}
+
+// TestFeedbackReport: what is written is read as the complaint that it is.
+func TestFeedbackReport(t *testing.T) {
+	at := time.Date(2026, 11, 27, 10, 0, 0, 0, time.UTC)
+	var out bytes.Buffer
+	f := &FeedbackReport{
+		From: Address{Mailbox: "complaints", Host: "sim.test"}, To: "b-1@example.org", ReportingMTA: "sim.test", FeedbackType: "abuse", UserAgent: "Simulator/1",
+		MailFrom: "b-1@example.org", Recipient: "complain+x@sim.test", Original: strings.NewReader("From: ann@example.org\r\nMessage-ID: <o1@example.org>\r\n\r\nbody secret\r\n"),
+		MessageID: "<c1@sim.test>", Date: at, ArrivalDate: at.Add(-time.Hour),
+	}
+	if _, err := f.WriteTo(&out); err != nil {
+		t.Fatal(err)
+	}
+	c, ok := ParseComplaint(bytes.NewReader(out.Bytes()), scanBytes(t, out.Bytes()))
+	if !ok {
+		t.Fatalf("not a complaint:\n%s", out.String())
+	}
+	if c.FeedbackType != "abuse" || c.UserAgent != "Simulator/1" || c.MailFrom != "b-1@example.org" || c.MessageID != "<o1@example.org>" ||
+		!slices.Equal(c.Recipients, []string{"complain+x@sim.test"}) || !c.ArrivalDate.Equal(at.Add(-time.Hour)) {
+		t.Errorf("%+v", c)
+	}
+	if strings.Contains(out.String(), "body secret") {
+		t.Error("it holds more than the header of the message")
+	}
+	f.UserAgent = "two\r\nlines"
+	if _, err := f.WriteTo(&out); !errors.Is(err, ErrHeader) {
+		t.Errorf("two lines in a field: %v", err)
+	}
 }

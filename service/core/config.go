@@ -82,6 +82,7 @@ type Config struct {
 	Limits       Limits
 	Retention    Retention
 	Spam         Spam
+	Simulator    bool                                // addresses at the SimulatorDomain play recipients
 	Registrars   []registrar.Registrar               // the first one is asked for prices
 	RDAP         RDAP                                // asked where no registrar answers; nil: nobody is
 	Edge         func(token string) dnsprov.Provider // the edge provider, with an API token of an owner's; nil: there is none

@@ -27,6 +27,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -119,6 +120,20 @@ func (s *Core) Hostname() string {
 		return "localhost"
 	}
 	return s.Config.Hostname
+}
+
+// SimulatorDomain is the domain whose addresses play recipients, if the simulator is on.
+func (s *Core) SimulatorDomain() string { return "simulator." + strings.ToLower(s.Hostname()) }
+
+// IsSimulator tells whether a name is that domain or below it, where no domain may be connected,
+// whether the simulator is on or not.
+func (s *Core) IsSimulator(name string) bool {
+	return strings.HasSuffix("."+strings.ToLower(name), "."+s.SimulatorDomain())
+}
+
+// Simulates tells whether mail to an address is for a recipient that this server plays.
+func (s *Core) Simulates(address string) bool {
+	return s.Config.Simulator && strings.EqualFold(DomainOfAddress(address), s.SimulatorDomain())
 }
 
 // Sleep waits, or until ctx ends.

@@ -172,6 +172,8 @@ const (
 	ViaCapture = "capture" // nowhere
 	ViaRelay   = "relay"
 	ViaDirect  = "direct" // to the MX hosts of the recipient's domain
+
+	ViaSimulator = "simulator" // to a recipient that this server plays
 )
 
 const (

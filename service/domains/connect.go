@@ -154,6 +154,11 @@ func (s *Service) probeProvider(ctx context.Context, who core.Actor, token strin
 	return s.scoutEdge(ctx, token, fresh)
 }
 
+// simulatorsName says why a name cannot be connected.
+func simulatorsName(name string) string {
+	return name + " is a name of this host's own, for recipients that it simulates"
+}
+
 func errDomainLimit(limit, used int) *core.Error {
 	return core.Errorf("domain_limit_exceeded", "This account is limited to %d domains and has %d, so none of these was connected. Connect fewer, or delete some first.", limit, used)
 }
@@ -178,6 +183,9 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	}
 	if name.problem != "" {
 		return refuse("invalid_domain: " + name.problem)
+	}
+	if c.s.IsSimulator(name.name) {
+		return refuse("invalid_domain: " + simulatorsName(name.name))
 	}
 	d, err := claimOf(c.tx, c.who.AccountID, name.name)
 	switch {

@@ -106,6 +106,9 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	if p.name, _, err = idn.Registrable(in.Domain); err != nil {
 		return nil, core.Errorf("invalid_domain", "%s", err).With("domain", "invalid_domain", err.Error())
 	}
+	if s.IsSimulator(p.name) {
+		return nil, core.Errorf("invalid_domain", "%s.", simulatorsName(p.name)).With("domain", "invalid_domain", "is a name of this host's own")
+	}
 	if in.Register {
 		if err := p.planPurchase(); err != nil {
 			return nil, err

@@ -75,6 +75,7 @@ type delivery struct {
 	paused     error             // why its sender may not send now
 	held       bool              // it is to wait for somebody to release it
 	orphaned   bool              // its mailbox was deleted
+	stranger   bool              // it is forwarded from somebody elsewhere, whom the simulator does not know
 	now        time.Time
 	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
 	recorded   *store.Outgoing        // the row with what came of the attempt, once that is committed
@@ -89,6 +90,8 @@ type attemptResult struct {
 	arrived  *inbox.StoredMessage // to be filed where a local message goes
 
 	decisions decisions // of the mailboxes that it goes to
+
+	answer *simulatedAnswer // that the simulator gives; nil: none
 }
 
 // attemptDelivery makes one attempt. What it does to the world may be done again after a crash, so
@@ -133,13 +136,16 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 	if d.now.Before(d.row.NextAt) {
 		return s.waitUntilDue(d)
 	}
+	if at := s.simulatedTime(d); d.now.Before(at) {
+		return s.waitSaying(d, at, "4.0.0", "waiting: the simulator accepts the message at "+at.UTC().Format(time.RFC3339))
+	}
 	s.applyDestination(ctx, d)
 	if slot, ok := s.paces.reserve(d.pace(), d.limits); !ok {
 		return s.waitForSlot(d, slot)
 	}
 	began := time.Now()
 	defer func() { s.paces.leave(d.pace(), time.Since(began)) }()
-	counted := d.sub.Forward && d.route.transport != core.ViaCapture && !d.suppressed
+	counted := d.sub.Forward && d.route.transport != core.ViaCapture && d.route.transport != core.ViaSimulator && !d.suppressed
 	if counted {
 		if at, ok := s.forwards.Take(d.row.Recipient, d.now); !ok {
 			return s.waitForForward(d, at)
@@ -234,8 +240,16 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 		if d.suppressed, err = core.IsSuppressed(tx, d.row.AccountID, d.row.Recipient); err != nil {
 			return err
 		}
-		if d.route, err = s.routeOf(tx, d.domain, d.row); err != nil || d.route.transport != core.ViaLocal {
+		if d.route, err = s.routeOf(tx, d.domain, d.row); err != nil {
 			return err
+		}
+		if d.route.transport == core.ViaSimulator && d.sub.Forward {
+			ours, err := isHosted(tx, d.sub.Sender)
+			d.stranger = !ours || d.sub.ReportTo == ""
+			return err
+		}
+		if d.route.transport != core.ViaLocal {
+			return nil
 		}
 		d.to, err = s.destinationFor(tx, d.sub.Sender, d.row.Recipient, int64(d.sub.Blob.Length))
 		if errors.As(err, &d.refusal) {
@@ -263,6 +277,8 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", "its mailbox, which lived at a server elsewhere, was deleted before it was sent"), nil
 	case d.suppressed:
 		return localResult(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", suppressedNow), nil
+	case d.route.transport == core.ViaSimulator:
+		return s.simulate(ctx, d)
 	case d.route.transport == core.ViaCapture:
 		return localResult(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
 	case d.refusal != nil:
@@ -584,7 +600,10 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 				return err
 			}
 		}
-		return s.closeRow(tx, row, r.status)
+		if err := s.closeRow(tx, row, r.status); err != nil || r.answer == nil {
+			return err
+		}
+		return s.sendAnswer(tx, d, row, r.answer)
 	}
 }
 

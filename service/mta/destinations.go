@@ -37,6 +37,9 @@ var errNotHosted = errors.New("not an address of a domain of this server")
 // address to give to those who send complaints about this host. Other domains that are not hosted
 // here are refused: for now if they are being set up.
 func (s *Service) receiver(tx *store.Tx, address string) (*destination, error) {
+	if s.Simulates(address) { // for senders here alone, whose mail takes another way
+		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
+	}
 	to, err := s.findDestination(tx, address)
 	if err == nil {
 		a, err := store.Accounts.Read(tx, to.domain.AccountID)

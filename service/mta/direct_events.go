@@ -41,7 +41,7 @@ func deliveredData(row *store.Outgoing, r deliver.Result) DeliveredData {
 	return out
 }
 
-// emitDelivered tells that a host outside accepted a message for good. What this server writes of
+// emitDelivered tells that a host outside, or the simulator, accepted a message for good. What this server writes of
 // its own is no account's matter.
 func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
 	if row.Sender == "" {
@@ -54,7 +54,8 @@ func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Res
 // emitDelayed tells that a message is tried again later, at the first time and then once a day. The
 // caller writes the row.
 func (s *Service) emitDelayed(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
-	if row.Sender == "" || row.Transport != store.OutgoingTransportDirect || !row.DelayedAt.IsZero() && tx.Now().Sub(row.DelayedAt) < delayedEvery {
+	told := row.Transport == store.OutgoingTransportDirect || row.Transport == store.OutgoingTransportSimulator
+	if row.Sender == "" || !told || !row.DelayedAt.IsZero() && tx.Now().Sub(row.DelayedAt) < delayedEvery {
 		return nil
 	}
 	row.DelayedAt = tx.Now()

@@ -234,14 +234,16 @@ func (s *Service) recordComplaint(tx *store.Tx, row *store.Outgoing, g complaint
 	if err := store.Outgoings.Put(tx, row); err != nil {
 		return err
 	}
-	if err := suppress(tx, row.AccountID, row.Recipient, "complaint", row.MessageID); err != nil {
-		return err
-	}
-	if err := s.Count(tx, row.AccountID, func(st *store.DayStat) { st.Complained++ }); err != nil {
-		return err
-	}
-	if err := s.reputation.Complained(tx, row); err != nil {
-		return err
+	if row.Transport != store.OutgoingTransportSimulator { // which counts for nothing
+		if err := suppress(tx, row.AccountID, row.Recipient, "complaint", row.MessageID); err != nil {
+			return err
+		}
+		if err := s.Count(tx, row.AccountID, func(st *store.DayStat) { st.Complained++ }); err != nil {
+			return err
+		}
+		if err := s.reputation.Complained(tx, row); err != nil {
+			return err
+		}
 	}
 	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailComplained, ComplainedData{
 		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, FeedbackType: cmp.Or(g.kind, "abuse"), UserAgent: core.OrNull(g.agent),

@@ -29,11 +29,14 @@ type route struct {
 }
 
 // routeOf decides how mail of a row that a domain (nil: one that is gone) sends gets to its
-// recipient. To domains of ours it stays here; what a mailbox that lives elsewhere sends goes
-// through its own server, to mailboxes here, too; else capture wins over everything, then the relay
-// counts that the mailbox chose, then the domain's sending mode and relay, then what the
-// installation does.
+// recipient. The simulator's recipients are played here, and to domains of ours it stays here; what
+// a mailbox that lives elsewhere sends goes through its own server, to mailboxes here, too; else
+// capture wins over everything, then the relay counts that the mailbox chose, then the domain's
+// sending mode and relay, then what the installation does.
 func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (route, error) {
+	if s.Simulates(row.Recipient) {
+		return route{transport: core.ViaSimulator}, nil
+	}
 	to, err := store.DomainByName.Read(tx, core.DomainOfAddress(row.Recipient))
 	if err != nil && !core.IsGone(err) {
 		return route{}, err

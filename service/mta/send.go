@@ -114,7 +114,7 @@ type EmailQueued struct {
 	UserID     string          `json:"user_id" words:"ours"`
 	From       string          `json:"from" words:"ours"`
 	Recipients []SentRecipient `json:"recipients"`
-	Transport  string          `json:"transport" enum:"direct|relay|local|capture|mixed"`
+	Transport  string          `json:"transport" enum:"direct|relay|local|capture|simulator|mixed"`
 	QueuedAt   core.Time       `json:"queued_at"`
 	SendAt     core.Time       `json:"send_at"`
 }

@@ -17,6 +17,7 @@
 //   - automation.go: what classifiers say of mail (Service.judge), and what mailboxes do with it by
 //     themselves (Service.decide, Service.fileBy).
 //   - routes.go: the way of a message (Service.routeOf), and the relays.
+//   - simulator.go: the recipients that this server plays (Service.simulate).
 //   - tls.go: TLS policies.
 //   - waiting.go: why a message waits, and what becomes of those whose domain or relay is gone.
 //   - signing.go: DKIM (signer.sign).

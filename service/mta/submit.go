@@ -51,7 +51,7 @@ type Submission struct {
 }
 
 // MaySendTo says whether a mailbox may name a recipient, and adds it to the envelope if so. If not,
-// the error is an SMTPError: 550 5.1.1 for an address of a domain of ours that nobody has, 550
+// the error is an SMTPError: 550 5.1.1 for an address here that nobody has, 550
 // 5.7.1 for one that takes reports alone, 452 4.5.3 for one that goes past the limits of a day.
 // What else may keep a message from its recipient its sender is told later.
 func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation.Envelope, address string) error {
@@ -78,6 +78,9 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 			if err != nil && !later {
 				return err
 			}
+		}
+		if r.transport == core.ViaSimulator {
+			return knowsSimulated(email)
 		}
 		suppressed, err := core.IsSuppressed(tx, u.AccountID, email)
 		if err != nil || suppressed {
@@ -149,7 +152,7 @@ type SubmittedRcpt struct {
 	ID        string // of its row in the sending log
 	Email     string
 	Status    string // queued, scheduled, suppressed
-	Transport string // direct, relay, local, capture
+	Transport string // direct, relay, local, capture, simulator
 }
 
 // Submit takes a message from the user of a mailbox and puts it into the queue, one job for each
@@ -495,7 +498,7 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 		var sent []string
 		for _, r := range rows {
 			out.Recipients = append(out.Recipients, SubmittedRcpt{r.ID, r.Recipient, r.Status, r.Transport})
-			if r.Status != store.OutgoingSuppressed {
+			if r.Status != store.OutgoingSuppressed && r.Transport != core.ViaSimulator {
 				sent = append(sent, r.Recipient)
 			}
 		}

@@ -29,7 +29,8 @@ func OperatorOf(host, recipient string) string {
 // counted tells whether what becomes of a row says something about who sent it: it is a person's or
 // a program's mail, and does not stay here.
 func counted(row *store.Outgoing, forward bool) bool {
-	return (row.MailboxID != "" || row.Program) && !forward && row.Transport != store.OutgoingTransportLocal
+	left := row.Transport != store.OutgoingTransportLocal && row.Transport != store.OutgoingTransportSimulator
+	return (row.MailboxID != "" || row.Program) && !forward && left
 }
 
 // Attempted counts an attempt to hand a message on, whose row the caller writes. It is told of
