@@ -41,8 +41,8 @@ func deliveredData(row *store.Outgoing, r deliver.Result) DeliveredData {
 	return out
 }
 
-// emitDelivered tells that a host outside, or the simulator, accepted a message for good. What this server writes of
-// its own is no account's matter.
+// emitDelivered tells that a host outside, or the simulator, accepted a message for good. What this
+// server writes of its own is no account's matter.
 func (s *Service) emitDelivered(tx *store.Tx, row *store.Outgoing, r deliver.Result) error {
 	if row.Sender == "" {
 		return nil
