@@ -247,7 +247,7 @@ func (s *Service) sendReport(tx *store.Tx, sub *store.Submission, report *inbox.
 	if mb.External != nil { // whose UIDs are its server's to give
 		return s.copyOut(tx, mb, store.RemoteCopy{MessageID: report.Summary.MessageID, Blob: report.Blob}, 0)
 	}
-	_, err = s.inbox.File(tx, mb, report, inbox.Filing{Folder: store.InboxID, Received: tx.Now(), Arrived: true})
+	_, err = s.inbox.File(tx, mb, report, inbox.Filing{Folder: store.InboxID, Arrived: true})
 	return err
 }
 
