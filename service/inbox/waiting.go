@@ -114,20 +114,24 @@ func (s *Service) wait(ctx context.Context, who core.Actor, userID string, f Wai
 	if err != nil {
 		return nil, err
 	}
+	return w.wait(ctx, timeout)
+}
 
+func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAnswer, error) {
+	s, who := w.s, w.who
 	// What arrives is noted from here on. Without since, it is waited for what arrives after this
 	// snapshot, so that no clock decides.
-	err = s.Store.View(func(tx *store.Tx) error {
-		if userID != "" {
-			mb, err := core.ReadMailbox(tx, who, userID)
+	err := s.Store.View(func(tx *store.Tx) error {
+		if w.userID != "" {
+			mb, err := core.ReadMailbox(tx, who, w.userID)
 			if err != nil {
 				return err
 			}
 			w.mailbox = mb.Num
 		}
 		last, err := tx.LastArrived(who.AccountNum)
-		if w.at = last; !f.Since.IsZero() {
-			w.at = f.Since.Time
+		if w.at = last; !w.filter.Since.IsZero() {
+			w.at = w.filter.Since.Time
 		}
 		return err
 	})
