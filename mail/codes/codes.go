@@ -19,6 +19,7 @@ const (
 	maxText  = 64 << 10
 	maxLines = 2000
 	maxLine  = 2000
+	maxTries = 300 // words in the form of a code
 )
 
 // Found is what was found in a message.
@@ -93,10 +94,13 @@ type line struct {
 // stand between them, and do not count.
 func Code(subject, text string) string {
 	lines := readLines(subject, text)
-	best, score, tie := "", 0, false
+	best, score, tie, tries := "", 0, false, 0
 	plain := func(code string) string { return strings.ReplaceAll(code, "-", "") }
 	for i, l := range lines {
 		for _, span := range candidates(l.text) {
+			if tries++; tries > maxTries {
+				return "" // no message of one code has as many
+			}
 			code := strings.ReplaceAll(l.text[span[0]:span[1]], " ", "")
 			switch n := judge(lines, i, span, code); {
 			case n > score:

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/mail/codes"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -23,6 +24,41 @@ type arrivals struct {
 	mu       sync.Mutex
 	accounts map[uint32]*awaited // by number
 	ended    bool
+	read     []*readOnce // the last messages that were read
+}
+
+// readsKept is how many messages' codes and links are kept for the others whom the same message
+// has woken.
+const readsKept = 8
+
+// A readOnce is the codes and links of a message, for whom it was asked first.
+type readOnce struct {
+	blob  store.BlobRef
+	once  sync.Once
+	found codes.Found
+	err   error
+}
+
+// reading gives the place of a message's codes and links.
+func (a *arrivals) reading(blob store.BlobRef) *readOnce {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if i := slices.IndexFunc(a.read, func(r *readOnce) bool { return r.blob == blob }); i >= 0 {
+		return a.read[i]
+	}
+	if len(a.read) == readsKept {
+		a.read = slices.Delete(a.read, 0, 1)
+	}
+	r := &readOnce{blob: blob}
+	a.read = append(a.read, r)
+	return r
+}
+
+// forget drops the place, so that the message is read again.
+func (a *arrivals) forget(r *readOnce) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.read = slices.DeleteFunc(a.read, func(o *readOnce) bool { return o == r })
 }
 
 // awaited is an account in which somebody waits, or has.

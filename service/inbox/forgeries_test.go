@@ -77,7 +77,9 @@ func TestForgeriesAreNotTaken(t *testing.T) {
 		body = "Your code is 482913.\r\n"
 		ok   = "a=rsa-sha256; d=bank.test; s=s; h=From"
 	)
-	letter := func(from string) string { return "From: " + from + "\r\nTo: ann@example.test\r\nSubject: x\r\n\r\n" + body }
+	letter := func(from string) string {
+		return "From: " + from + "\r\nTo: ann@example.test\r\nSubject: x\r\n\r\n" + body
+	}
 	byBank := func(tags string) string { return sign(t, key, crypto.SHA256, tags, bank, body) }
 	sealed := func() string {
 		text := "Authentication-Results: mx.list.test; dmarc=pass header.from=bank.test; dkim=pass header.d=bank.test\r\n" + letter(bank)

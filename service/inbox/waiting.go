@@ -51,7 +51,7 @@ type WaitAnswer struct {
 	Message        *InboxMessage `json:"message"`
 	Code           *string       `json:"code" words:"theirs"`
 	Links          []MessageLink `json:"links"`
-	VerifiedDomain *string       `json:"verified_domain" words:"ours"`
+	VerifiedDomain *string       `json:"verified_domain" words:"theirs"`
 	Now            core.Time     `json:"now"`
 }
 
@@ -421,8 +421,11 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 
 // answer reads a message, and gives the answer with it; nil if it does not fit.
 func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
-	found, err := w.s.readCodes(a)
+	read := w.s.arrivals.reading(a.blob)
+	read.once.Do(func() { read.found, read.err = w.s.readCodes(a) })
+	found, err := read.found, read.err
 	if err != nil {
+		w.s.arrivals.forget(read)
 		return nil, fmt.Errorf("message %s of %s: %w", a.shown.UID, a.shown.Mailbox, err)
 	}
 	if w.filter.Kind == "code" && found.Code == "" || w.filter.Kind == "link" && len(found.Links) == 0 {
