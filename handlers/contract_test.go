@@ -151,7 +151,7 @@ var answers = []struct {
 	{"POST", "/v1/email-users/{ann}/inbox/send", `{"to":["ann@boxes.test","far@far.test"],"subject":"s","text":"t"}`, 200, sentShape},
 	{"GET", "/v1/email-users/{ann}/inbox", "", 200, long(messageShape) + " synced_at|null"},
 	{"GET", "/v1/inbox", "", 200, long(messageShape) + " synced_at|null"},
-	{"GET", "/v1/email-users/{ann}/inbox/wait?since=2001-02-03", "", 200, "message{" + messageShape + "} code|null links[{url,text,same_domain}] verified_domain|null now"},
+	{"GET", "/v1/email-users/{cat}/inbox/wait?since=2001-02-03", "", 200, "message{" + messageShape + "} code|null links[{url,text,same_domain}] verified_domain|null now"},
 	{"GET", "/v1/inbox/wait?timeout=1&subject=none", "", 200, "message|null code|null links[] verified_domain|null now"},
 	{"GET", "/v1/email-users/{ann}/inbox/1", "", 200, detailShape},
 	{"GET", "/v1/inbox/1?mailbox=ann@boxes.test", "", 200, detailShape},
@@ -247,7 +247,10 @@ func TestAnswersHaveTheContractsFields(t *testing.T) {
 // newContractWorld makes something of everything that the answers are about.
 func newContractWorld(t *testing.T) (*sandbox, map[string]string) {
 	b, world := newWorld(t, servicetest.NewEdge("atedge.test").With(nil))
-	ids := map[string]string{"hosted": b.domain, "builtin": b.complete("builtin.test"), "ann": b.box("ann"), "ben": b.box("ben")}
+	ids := map[string]string{"hosted": b.domain, "builtin": b.complete("builtin.test"), "ann": b.box("ann"), "ben": b.box("ben"), "cat": b.box("cat")}
+	if err := b.Arrive(t, "a@far.test", "cat@boxes.test", strings.ReplaceAll(waitedFor, "%", "s")); err != nil {
+		t.Fatal(err)
+	}
 	ids["spare"] = b.post("/v1/auth/tokens", nil).is(201).text("id")
 	ids["edge"] = b.post("/v1/domains/connect", `{"domains":["atedge.test"],"edge_api_token":"edge-token"}`).is(200).text("domains.0.domain_id")
 	b.until("/v1/domains/"+ids["edge"], "status", "complete")

@@ -65,8 +65,8 @@ var (
 		`zamówienie|faktura|numer|заказ|счет|телефон|encomenda|fatura|sipariş|ordernr|bestellnr|nr|no|num|number|numéro|número|numero|nummer|id)\b|` +
 		`(?:bestell|rechnungs|kunden|auftrags|vorgangs|sendungs|ticket|order|faktura?|kund)-?(?:nummer|nr)|订单号?|訂單|注文番号|電話|电话|주문 ?번호|전화|№|#)(?: (?:is|ist|lautet|est|es|è|é))?[\s.:#№-]*$`)
 
-	// A candidate: groups of digits and capital letters with dashes, or digits in groups of the same
-	// length.
+	// A candidate: groups of digits and capital letters with dashes, or digits in groups of the
+	// same length.
 	candidate = lazyregexp.New(`[A-Z0-9]+(?:-[A-Z0-9]+)*`)
 	spaced    = lazyregexp.New(`\d{2,4}(?: \d{2,4}){1,4}`)
 

@@ -307,7 +307,7 @@ func (w *messageWait) folders(tx *store.Tx) (account uint32, folders []uint32, e
 	return account, folders, nil
 }
 
-// walk looks at what the lists have after w.at, up to last, which is the time of the newest arrival.
+// walk looks at what the lists have after w.at, up to last, the time of the newest arrival.
 func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, last time.Time) (fits []*arrived, more bool, err error) {
 	rows := 0
 	for place := range view.tx.Received(account, folders, w.at) {
