@@ -103,8 +103,8 @@ func (v *Verdict) Authentic() bool {
 }
 
 // VerifiedDomain is the domain of the author, if DMARC passes for it and all authors are of it;
-// else it is "". What others say that they saw does not count, nor do signatures of a part of the body
-// (l=), with SHA-1, or by an RSA key of less than 1024 bits: they do not pass.
+// else it is "". What others say that they saw does not count, nor do signatures of a part of the
+// body (l=), with SHA-1, or by an RSA key of less than 1024 bits: they do not pass.
 func (v *Verdict) VerifiedDomain() string {
 	if v.DMARC != Pass || v.severalAuthors {
 		return ""
