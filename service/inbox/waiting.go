@@ -167,7 +167,22 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 		now = w.at
 	}
 	out, err := w.look(ctx)
-	if out == nil && err == nil {
+	if out != nil || err != nil {
+		return out, err
+	}
+
+	// What came last may be ahead of the clock. Who has had it must not get it again.
+	err = s.Store.View(func(tx *store.Tx) error {
+		last, err := tx.LastArrived(who.AccountNum)
+		if w.at.Before(last) {
+			last = w.at
+		}
+		if last.After(now) {
+			now = last
+		}
+		return err
+	})
+	if err == nil {
 		out = &WaitAnswer{Links: []MessageLink{}, Now: core.Time{Time: now}}
 	}
 	return out, err
