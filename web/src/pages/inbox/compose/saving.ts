@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { call, can, type Input } from '../../../api/client'
 import { change, draftOf, isEmpty, type Draft } from './draft'
 import { encode } from './files'
+import { isEmail } from '../people'
 
 const pause = 2000, pauseWithFiles = 15_000 // ms without a change
 
@@ -30,7 +31,8 @@ export async function settled(key: string) {
 async function save(key: string) {
   const d = draftOf(key)
   const user_id = d.from.user_id
-  const body = await bodyOf(d)
+  const fine = (list: string[]) => list.filter(isEmail) // what is no address yet is kept in the browser alone
+  const body = await bodyOf({ ...d, to: fine(d.to), cc: fine(d.cc), bcc: fine(d.bcc) })
   if (d.saved && d.saved.user_id !== user_id) await forgetSaved(d) // another mailbox sends it now
   const before = d.saved?.user_id === user_id ? d.saved : undefined
   const saved = before ? await call('update_draft', { user_id, message_id: before.uid, ...body }).catch((error) => {
