@@ -54,7 +54,7 @@ const (
 		reply_to[] subject body_preview received_at date|null is_read is_answered is_flagged has_attachments
 		attachments[{index,filename,content_type,size,content_id|null}] size is_warmup is_auto_reply is_bounce
 		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror)}
-		original_message_id|null answered_by{kind(team|mailbox|token),name,at}|null spam{score,verdict(ham|unsure|spam),reasons[]{code,text,weight}}|null`
+		original_message_id|null answered_by{kind(team|mailbox|token),name,at}|null spam{score,verdict(ham|unsure|spam),reasons[]{code,text,weight}}|null withheld`
 	detailShape = messageShape + " text|null html|null reply_text|null headers[{name,value}] truncated invitation{summary,starts_at|null,ends_at|null,organizer,answer(accepted|tentative|declined)|null}|null"
 	sentShape   = `success message_id status(queued|scheduled) user_id from recipients[{id,email,status(queued|scheduled|suppressed),transport}]
 		transport(direct|relay|local|capture|simulator|mixed) queued_at send_at|null`
@@ -151,6 +151,8 @@ var answers = []struct {
 	{"POST", "/v1/email-users/{ann}/inbox/send", `{"to":["ann@boxes.test","far@far.test"],"subject":"s","text":"t"}`, 200, sentShape},
 	{"GET", "/v1/email-users/{ann}/inbox", "", 200, long(messageShape) + " synced_at|null"},
 	{"GET", "/v1/inbox", "", 200, long(messageShape) + " synced_at|null"},
+	{"GET", "/v1/email-users/{cat}/inbox/wait?since=2001-02-03", "", 200, "message{" + messageShape + " reply_text|null} code|null links[{url,text,same_domain}] verified_domain|null now"},
+	{"GET", "/v1/inbox/wait?timeout=1&subject=none", "", 200, "message|null code|null links[] verified_domain|null now"},
 	{"GET", "/v1/email-users/{ann}/inbox/1", "", 200, detailShape},
 	{"GET", "/v1/inbox/1?mailbox=ann@boxes.test", "", 200, detailShape},
 	{"POST", "/v1/email-users/{ann}/rules", `{"name":"Far","conditions":[{"field":"from","op":"contains","value":"far"},{"field":"size","op":"above","value":1},{"field":"header","op":"exists","header":"X-Far","not":true}],"actions":[{"type":"move","value":"archive"}]}`, 201, ruleShape},
@@ -245,7 +247,10 @@ func TestAnswersHaveTheContractsFields(t *testing.T) {
 // newContractWorld makes something of everything that the answers are about.
 func newContractWorld(t *testing.T) (*sandbox, map[string]string) {
 	b, world := newWorld(t, servicetest.NewEdge("atedge.test").With(nil))
-	ids := map[string]string{"hosted": b.domain, "builtin": b.complete("builtin.test"), "ann": b.box("ann"), "ben": b.box("ben")}
+	ids := map[string]string{"hosted": b.domain, "builtin": b.complete("builtin.test"), "ann": b.box("ann"), "ben": b.box("ben"), "cat": b.box("cat")}
+	if err := b.Arrive(t, "a@far.test", "cat@boxes.test", strings.ReplaceAll(waitedFor, "%", "s")); err != nil {
+		t.Fatal(err)
+	}
 	ids["spare"] = b.post("/v1/auth/tokens", nil).is(201).text("id")
 	ids["edge"] = b.post("/v1/domains/connect", `{"domains":["atedge.test"],"edge_api_token":"edge-token"}`).is(200).text("domains.0.domain_id")
 	b.until("/v1/domains/"+ids["edge"], "status", "complete")
@@ -385,7 +390,7 @@ var permitted = []struct{ scope, roles, operations string }{
 		search_domains_bulk suggest_domains check_provider list_custom_dns_records list_domain_email_users list_email_users get_email_user generate_names
 		list_templates get_template list_email_user_inbox get_message get_message_raw get_message_attachment list_inbox get_inbox_message list_webhooks
 		get_webhook list_webhook_deliveries lookup_message list_jobs get_job list_export_formats list_events list_messages get_sent_message list_suppressions
-		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders suggest_addresses list_rules test_rules get_vacation get_me`},
+		list_dmarc_reports list_tls_reports list_message_templates get_message_template preview_message_template get_reputation list_groups get_group list_folders suggest_addresses list_rules test_rules get_vacation get_me wait_for_message wait_for_any_message`},
 	{"write", "owner admin member", `create_token delete_token check_nameservers verify_dns create_template update_template delete_template
 		send_email refresh_email_user_inbox delete_message mark_message refresh_inbox bulk_delete_messages bulk_mark_messages mark_inbox_message delete_inbox_message
 		retry_message cancel_message create_suppression delete_suppression create_message_template update_message_template delete_message_template

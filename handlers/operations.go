@@ -169,6 +169,7 @@ func operations(s *service.Service) []op {
 
 		// Mail in mailboxes.
 		{name: "list_email_user_inbox", method: "GET", path: "/v1/email-users/{user_id}/inbox", status: 200, scope: "read", roles: people, call: with(s.ListEmailUserInbox)},
+		{name: "wait_for_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/wait", status: 200, scope: "read", roles: people, call: with(s.WaitForMessage), waits: true},
 		{name: "refresh_email_user_inbox", method: "POST", path: "/v1/email-users/{user_id}/inbox/refresh", status: 200, scope: "write", roles: people, call: with(s.RefreshEmailUserInbox)},
 		{name: "get_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetMessage)},
 		{name: "get_message_raw", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/raw", status: 200, scope: "read", roles: people, call: with(s.GetMessageRaw)},
@@ -179,6 +180,7 @@ func operations(s *service.Service) []op {
 		{name: "suggest_addresses", method: "GET", path: "/v1/email-users/{user_id}/addresses", status: 200, scope: "read", roles: people, call: with(s.SuggestAddresses)},
 		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMessage)},
 		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: people, call: with(s.ListInbox)},
+		{name: "wait_for_any_message", method: "GET", path: "/v1/inbox/wait", status: 200, scope: "read", roles: everyone, call: with(s.WaitForAnyMessage), waits: true},
 		{name: "refresh_inbox", method: "POST", path: "/v1/inbox/refresh", status: 200, scope: "write", roles: everyone, call: plain(s.RefreshInbox)},
 		{name: "bulk_delete_messages", method: "POST", path: "/v1/inbox/bulk-delete", status: 200, scope: "write", roles: people, call: with(s.BulkDeleteMessages), confirm: askFirst(i.deleteMessages)},
 		{name: "bulk_mark_messages", method: "POST", path: "/v1/inbox/bulk-mark", status: 200, scope: "write", roles: people, call: with(s.BulkMarkMessages)},
@@ -229,6 +231,7 @@ type op struct {
 	csv    bool      // takes a CSV file in the place of a JSON body: it is the body's field csv
 	alias  bool      // another way to the operation of the row before
 	own    bool      // the person of a mailbox does it, and no token of the mailbox
+	waits  bool      // for what comes after the call, and so long that the token may have ended meanwhile
 	whole  bool      // it is about the whole account, so nobody may who sees some mailboxes alone
 	strict bool      // an unknown body field is an error, since the operation spends money or sends mail
 

@@ -257,13 +257,18 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
 		return
 	}
-	s.svc.WaitFiled(c.r.Context(), 0)
+	if !c.op.waits {
+		s.svc.WaitFiled(c.r.Context(), 0)
+	}
 	c.who.Request = &core.Request{Action: cmp.Or(c.op.action, c.op.name), Via: c.via, ID: c.id}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
 		return decode(in, source{
 			path: path, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch, given: &c.who.Request.Fields,
 		})
 	})
+	if err == nil && c.op.waits {
+		err = s.svc.Stands(c.r.Context(), c.who)
+	}
 	if err != nil {
 		s.fail(c, err)
 		return

@@ -301,6 +301,8 @@ GET /v1/email-users/{user_id}/inbox/{message_id}/attachments/{index} get_message
 DELETE /v1/email-users/{user_id}/inbox/{message_id} delete_message
 PATCH /v1/email-users/{user_id}/inbox/{message_id} mark_message
 GET /v1/inbox list_inbox
+GET /v1/email-users/{user_id}/inbox/wait wait_for_message
+GET /v1/inbox/wait wait_for_any_message
 POST /v1/inbox/refresh refresh_inbox
 POST /v1/inbox/bulk-delete bulk_delete_messages
 POST /v1/inbox/bulk-mark bulk_mark_messages

@@ -82,8 +82,14 @@ func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 	}
 }
 
-// EndStreams ends every stream, and every later one at its start, because the server stops.
-func (s *Server) EndStreams() { s.endOnce.Do(func() { close(s.ending) }) }
+// EndStreams ends every stream and every request that waits for mail, and every later one at its
+// start, because the server stops.
+func (s *Server) EndStreams() {
+	s.endOnce.Do(func() {
+		close(s.ending)
+		s.svc.EndWaiting()
+	})
+}
 
 // An eventStream writes server-sent events to one client.
 type eventStream struct {

@@ -84,7 +84,7 @@
 //	                 sequence: the newest number, from 2³¹ on
 //	subscribed       mailbox 4, name → nothing; a subscription of which there is no folder
 //	mailbox_count    mailbox 4 → mailbox row
-//	account_count    account 4 → messages 8, bytes 8
+//	account_count    account 4 → messages 8, bytes 8, received ms 8 of what arrived last, if any has
 //	expunged         mailbox 4, folder 4, modseq 8 → expunged row
 //	blob_ref         segment 4, offset 4, owner → head 4, length 4
 //	blob_live        segment 4 → bytes 8 of the records that are referred to
@@ -103,7 +103,8 @@
 //	             | 0 1 | saved ms 8, where that is another time than received
 //	             | sum [version 1, no sum]
 //	meta row     version 1 | structure | preview | thread id | original message id | return path
-//	             | SPF | DKIM | DMARC | recipient, unless it is the mailbox's own address
+//	             | SPF | DKIM | DMARC | recipient, unless it is the mailbox's own address | Bcc
+//	             | answered by | spam | arrived; the last ones as far as they are not empty
 //	             each: length uvarint | bytes
 //	             | sum [version 1, no sum]
 //	             in version 0x33 [2, no sum] the structure is empty and stands in blob_structure

@@ -8,6 +8,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/mailstead/mailstead/store/rowform"
 )
@@ -333,8 +334,11 @@ func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
 	return u, err
 }
 
-// An account row: messages 8 | bytes 8.
-const accountRowSize = 16
+// An account row: messages 8 | bytes 8 | received ms 8 of what arrived last, where anything has.
+const (
+	accountRowSize    = 16
+	accountRowArrived = 24
+)
 
 // AccountUsage gives what all mailboxes of an account hold; zeros for one without messages.
 func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
@@ -344,7 +348,7 @@ func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
 	if row == nil {
 		return Usage{}, nil
 	}
-	if len(row) != accountRowSize {
+	if len(row) != accountRowSize && len(row) != accountRowArrived {
 		return Usage{}, fmt.Errorf("counters of account %d: %w", account, ErrDamagedRow)
 	}
 	return Usage{
@@ -358,15 +362,65 @@ func (tx *Tx) addAccountUsage(account uint32, messages, bytes int64) error {
 	if err != nil {
 		return err
 	}
+	last, err := tx.LastArrived(account)
+	if err != nil {
+		return err
+	}
+	u.Messages, u.Bytes = u.Messages+messages, u.Bytes+bytes
+	return tx.putAccount(account, u, last)
+}
+
+// putAccount writes an account row. One without messages stays where mail has arrived, so that what
+// arrives next is later.
+func (tx *Tx) putAccount(account uint32, u Usage, last time.Time) error {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], account)
-	if u.Messages+messages == 0 && u.Bytes+bytes == 0 {
+	if u.Messages == 0 && u.Bytes == 0 && last.IsZero() {
 		return tx.deleteRow(bktAccount, key[:])
 	}
-	row := make([]byte, 0, accountRowSize)
-	row = binary.BigEndian.AppendUint64(row, uint64(u.Messages+messages))
-	row = binary.BigEndian.AppendUint64(row, uint64(u.Bytes+bytes))
+	row := make([]byte, 0, accountRowArrived)
+	row = binary.BigEndian.AppendUint64(row, uint64(u.Messages))
+	row = binary.BigEndian.AppendUint64(row, uint64(u.Bytes))
+	if !last.IsZero() {
+		row = binary.BigEndian.AppendUint64(row, uint64(last.UnixMilli()))
+	}
 	return tx.putRow(bktAccount, key[:], row)
+}
+
+// LastArrived is when the newest message of an account arrived, zero if none has; see Arrive.
+func (tx *Tx) LastArrived(account uint32) (time.Time, error) {
+	var key [4]byte
+	binary.BigEndian.PutUint32(key[:], account)
+	row := tx.getRow(bktAccount, key[:])
+	switch len(row) {
+	case 0, accountRowSize:
+		return time.Time{}, nil
+	case accountRowArrived:
+		return msTime(binary.BigEndian.Uint64(row[accountRowSize:])), nil
+	}
+	return time.Time{}, fmt.Errorf("counters of account %d: %w", account, ErrDamagedRow)
+}
+
+// Arrive gives the time of a message that arrives in an account: now, and later than `after` and
+// than that of each message that arrived before, whatever the clock does. So whoever has seen all
+// up to one of these times misses nothing by looking only behind it.
+func (tx *Tx) Arrive(account uint32, after time.Time) (time.Time, error) {
+	u, err := tx.AccountUsage(account)
+	if err != nil {
+		return time.Time{}, err
+	}
+	last, err := tx.LastArrived(account)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if after.After(last) {
+		last = after
+	}
+	at := keyTime(tx.Now())
+	if !at.After(last) {
+		at = keyTime(last).Add(time.Millisecond)
+	}
+	return at, tx.putAccount(account, u, at)
 }
 
 // counters are those that every change to a message of a folder moves.

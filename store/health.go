@@ -77,7 +77,7 @@ func (s *Store) Holdings() (h Holdings, err error) {
 // countMessages counts those in all mailboxes.
 func (tx *Tx) countMessages() (n int64, err error) {
 	for k, v := range tx.ascend(tx.messageBucket(bktAccount), nil) {
-		if len(v) != accountRowSize {
+		if len(v) != accountRowSize && len(v) != accountRowArrived {
 			return 0, fmt.Errorf("counts of account %x: %w", k, ErrDamagedRow)
 		}
 		n += int64(binary.BigEndian.Uint64(v))

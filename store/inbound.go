@@ -117,6 +117,8 @@ type Arrival struct {
 	ReceivedAt time.Time       `json:",omitzero"`
 	RequireTLS bool            `json:",omitzero"`  // it came with REQUIRETLS, and goes on with it
 	Decisions  []byte          `json:",omitempty"` // what its mailboxes do with it by themselves, JSON
+	Verified   string          `json:",omitzero"`  // domain that its author is from for sure
+	SentBy     string          `json:",omitzero"`  // id of the mailbox here that sent it
 }
 
 // A RefusedRcpt is a recipient that was accepted and could then not be served, with the answer that

@@ -199,6 +199,64 @@ func (q *InboxQuery) Selects(m *Message) bool {
 		(before == nil || bytes.Compare(place[:], before) < 0)
 }
 
+// Received walks messages that were received after a time, the oldest first: those of the INBOX of
+// all mailboxes of an account, unless it is 0, and those of folders by their numbers. It reads the
+// indexes alone, and of each only what is behind that time.
+func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.Seq[InboxPos] {
+	return func(yield func(InboxPos) bool) {
+		first := binary.BigEndian.AppendUint64(nil, uint64(max(after.UnixMilli()+1, 0)))
+		var heads []inboxHead
+		set := func(h *inboxHead, k, v []byte) bool {
+			tx.steps++
+			if !bytes.HasPrefix(k, h.prefix) {
+				return false
+			}
+			size := placeSize
+			if h.num != 0 {
+				size = placeOfSize
+			}
+			if len(v) != 2 || len(k) != len(h.prefix)+size {
+				tx.fail(fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow))
+				return false
+			}
+			h.key, h.place = k, k[len(h.prefix):]
+			return true
+		}
+		begin := func(bucket messageBucket, owner, num uint32) {
+			c := tx.messageBucket(bucket).Cursor()
+			for class := range byte(classes) {
+				h := inboxHead{num: num, prefix: append(binary.BigEndian.AppendUint32(make([]byte, 0, 5), owner), class), c: c}
+				k, v := c.Seek(append(bytes.Clone(h.prefix), first...))
+				if set(&h, k, v) {
+					heads = append(heads, h)
+					c = tx.messageBucket(bucket).Cursor() // each head has its own
+				}
+			}
+		}
+		if account != 0 {
+			begin(bktInbox, account, 0)
+		}
+		for _, num := range folders {
+			begin(bktInboxOf, num, num)
+		}
+		for len(heads) > 0 {
+			oldest := 0
+			for i := range heads {
+				if bytes.Compare(heads[i].place, heads[oldest].place) < 0 {
+					oldest = i
+				}
+			}
+			h := &heads[oldest]
+			if !yield(parsePlace(h.place, h.num)) {
+				return
+			}
+			if k, v := h.c.Next(); !set(h, k, v) {
+				heads = append(heads[:oldest], heads[oldest+1:]...)
+			}
+		}
+	}
+}
+
 // class gives which marks matter, and what they must be.
 func (q *InboxQuery) class() (mask, want byte) {
 	add := func(choice *bool, bit byte) {

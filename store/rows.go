@@ -122,6 +122,7 @@ type Meta struct {
 	Bcc               string // who got a blind copy of a message that the mailbox sent, one a line
 	AnsweredBy        string // who answered it, in a form of the caller's
 	Spam              string // what the classifier of spam said when it came, in a form of the caller's
+	Arrived           string // that it arrived, and from whom for sure, in a form of the caller's; "": it was put there
 }
 
 // Every row but the smallest begins with the version of its form, and from rowVersion on a checksum
@@ -262,8 +263,8 @@ func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
 }
 
-func (m *Meta) laterTexts() [4]*string {
-	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam}
+func (m *Meta) laterTexts() [5]*string {
+	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived}
 }
 
 // row gives the row without its checksum.

@@ -203,6 +203,8 @@ var operationTexts = map[string]operationText{
 	"refresh_email_user_inbox": {group: "Inbox", summary: "Fetch new mail of a mailbox", text: "Mail of hosted mailboxes appears as it arrives. For an external mailbox this starts a job of type `inbox_sync`, even if the universal inbox is off; it also resumes a mailbox whose log-in was refused."},
 	"delete_message":           {group: "Inbox", summary: "Delete a message", text: "A message of an external mailbox is deleted on its server first; if that fails, nothing is changed and the answer is 502.", errors: "upstream_error"},
 	"mark_message":             {group: "Inbox", summary: "Mark a message as read or flagged, or undo it", text: "Give `is_read`, `is_flagged`, or both. A message of an external mailbox is marked on its server first; if that fails, nothing is changed and the answer is 502.", errors: "upstream_error", show: "is_read is_flagged"},
+	"wait_for_message":         {group: "Inbox", summary: "Wait for a message in a mailbox", text: waitText, errors: "rate_limited"},
+	"wait_for_any_message":     {group: "Inbox", summary: "Wait for a message in any mailbox", text: waitText, errors: "rate_limited"},
 	"list_inbox":               {group: "Inbox", summary: "List the INBOX of every mailbox together", text: "Newest first; 100 a page by default, at most 200."},
 	"refresh_inbox":            {group: "Inbox", summary: "Fetch new mail of every mailbox", text: "It returns at once.", errors: "universal_inbox_disabled"},
 	"bulk_delete_messages":     {group: "Inbox", summary: "Delete up to 200 messages", text: "Messages of external mailboxes are deleted on their servers first; each failure is an item of `errors` and does not stop the others."},
@@ -244,3 +246,6 @@ var operationTexts = map[string]operationText{
 
 	"get_health": {group: "Health", summary: "Show how the installation is", text: "For its operator: the owner of the first account. The checks are at most 15 minutes old; every warning and error says in `mend` what to do."},
 }
+
+const waitText = "It answers as soon as a message arrives that fits, with the oldest one, its one-time code and its links; after the timeout `message` is null. Pass `now` as the next call's `since`, and no message is missed. " +
+	"Mail in Junk and Trash does not fit, nor what was imported, appended or sent from the mailbox. `from_domain` takes only mail that passed DMARC here. At most 2000 requests of an account wait at a time."

@@ -102,6 +102,16 @@ func (v *Verdict) Authentic() bool {
 	return false
 }
 
+// VerifiedDomain is the domain of the author, if DMARC passes for it and all authors are of it;
+// else it is "". What others say that they saw does not count, nor do signatures of a part of the
+// body (l=), with SHA-1, or by an RSA key of less than 1024 bits: they do not pass.
+func (v *Verdict) VerifiedDomain() string {
+	if v.DMARC != Pass || v.severalAuthors {
+		return ""
+	}
+	return v.FromDomain
+}
+
 // GenuinePath tells whether who sent a message may use its reverse-path, so that a report to it
 // reaches nobody else: SPF passes for the path itself, or DMARC does for an author whose domain is
 // aligned with the path's. An author's signature alone says nothing about the path that a message

@@ -106,6 +106,7 @@ type Verdict struct {
 	// FromDomain is the domain that DMARC was judged for, OrgDomain its organisational domain;
 	// empty without one.
 	FromDomain, OrgDomain string
+	severalAuthors        bool // of more than one domain
 	// ARC is what those who have forwarded the message say that they saw, if that can be trusted to
 	// be theirs.
 	ARC Chain

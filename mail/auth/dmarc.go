@@ -127,7 +127,7 @@ func (v *Verifier) evaluateDMARC(verdict *Verdict, from authors, found []discove
 	if len(from.domains) > 0 {
 		verdict.FromDomain = from.domains[0]
 	}
-	verdict.DMARC = PermError
+	verdict.DMARC, verdict.severalAuthors = PermError, len(from.domains) > 1
 	for i, d := range found {
 		result, policy := v.evaluateDomain(verdict, d)
 		if i == 0 || severity(result, policy) > severity(verdict.DMARC, verdict.Policy) {

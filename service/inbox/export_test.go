@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
@@ -69,3 +70,22 @@ func (s *Service) UndoCopies() error { return s.undoCopies() }
 
 // Indexer is one that works when a test wants it to.
 func (s *Service) Indexer() *indexer { return newIndexer(s) }
+
+// WaitFor is WaitForMessage, or without an id WaitForAnyMessage, with a timeout of any length.
+func (s *Service) WaitFor(ctx context.Context, who core.Actor, userID string, f WaitFilter, timeout time.Duration) (*WaitAnswer, error) {
+	w, _, err := s.newWait(who, userID, f)
+	if err != nil {
+		return nil, err
+	}
+	return w.wait(ctx, timeout)
+}
+
+// Waiters is how many requests of an account wait.
+func (s *Service) Waiters(account uint32) int {
+	s.arrivals.mu.Lock()
+	defer s.arrivals.mu.Unlock()
+	if in := s.arrivals.accounts[account]; in != nil {
+		return len(in.waiters)
+	}
+	return 0
+}

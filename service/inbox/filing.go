@@ -31,12 +31,13 @@ type Envelope struct {
 // A StoredMessage is a message that was read once and whose bytes are in a segment, ready to be
 // filed in any number of folders.
 type StoredMessage struct {
-	Blob    store.BlobRef
-	Meta    store.Meta
-	bits    store.Bits
-	Summary *msg.Summary
-	Report  *DeliveryReport // what it says about a message of ours; nil: nothing
-	Root    *msg.Part       // what it consists of; nil where nobody needs it any more
+	Blob     store.BlobRef
+	Meta     store.Meta
+	bits     store.Bits
+	Summary  *msg.Summary
+	Report   *DeliveryReport // what it says about a message of ours; nil: nothing
+	Verified string          // domain that its author is from for sure; "": nobody knows
+	Root     *msg.Part       // what it consists of; nil where nobody needs it any more
 }
 
 // A DeliveryReport is what a message says about one of ours.
@@ -106,11 +107,13 @@ func (s *Service) Release(d *StoredMessage) { s.Store.Release(d.Blob) }
 // A Filing says how a stored message goes into a folder.
 type Filing struct {
 	Folder   uint32
-	Received time.Time
+	Received time.Time // not of one that arrives: it gets the time at which its row is written
 	Flags    store.Flags
 	Keywords []string
 	UID      uint32 // that another server gave; 0: the folder's next
 	Arrived  bool   // it came from somebody, rather than being put there by the mailbox's owner
+	Copied   bool   // a rule made it of one that arrives, and of its time, if that was filed
+	Own      bool   // the mailbox itself has sent it, so that nobody waits for it
 	Moved    bool   // a rule put it there
 	Spam     string // what the classifier said, as a Meta keeps it
 
@@ -140,6 +143,14 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		meta.Recipient = f.Recipient
 	}
 	meta.Spam = f.Spam
+	if f.Arrived || f.Copied && m.Received.IsZero() {
+		if m.Received, err = s.arrivals.next(tx, mb.AccountNum); err != nil {
+			return nil, err
+		}
+	}
+	if (f.Arrived || f.Copied) && !f.Own {
+		meta.Arrived = arrivedText(d.Verified)
+	}
 	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.Summary); err != nil {
 		return nil, err
 	}
@@ -155,6 +166,9 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		}
 	}
 	tx.After(func() { s.Hub.Changed(mb.Num) })
+	if meta.Arrived != "" {
+		tx.After(func() { s.arrivals.told(mb.AccountNum, m) })
+	}
 	if !f.Arrived {
 		return m, nil
 	}

@@ -388,6 +388,7 @@ type InboxMessage struct {
 	OriginalMessageID *string           `json:"original_message_id" words:"theirs"`
 	AnsweredBy        *Answerer         `json:"answered_by" doc:"Who answered it last by the API or the dashboard."`
 	Spam              *SpamVerdict      `json:"spam" doc:"What the classifier of spam said when the message came; null for one that it was not asked about."`
+	Withheld          bool              `json:"withheld" doc:"Its words are left out, since a stranger may have written them."`
 	Thread            *ThreadSummary    `json:"thread,omitempty" doc:"Of a list with threads=true: its conversation."`
 }
 

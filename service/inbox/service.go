@@ -7,6 +7,7 @@
 //     thread (thread), and when a mailbox is full ([QuotaLeft]).
 //   - inbox.go: lists of messages.
 //   - inbox_message.go: one message.
+//   - waiting.go: requests that wait for a message. arrivals.go: how they learn of it.
 //   - inbox_changes.go: marks and deletion.
 //   - inbox_search.go: what a search finds. text_index.go: the index behind it.
 //   - append.go: messages that mail clients put into folders.
@@ -54,6 +55,7 @@ type Service struct {
 	textDamaged   chan struct{}          // holds a value when the index for searches is to be made anew
 	textTurn      chan struct{}          // holds a value while somebody changes the index for searches
 	externals     *externals             // mailboxes that live elsewhere
+	arrivals      arrivals               // who waits for mail
 	images        *images
 	structures    sync.Pool // of *msg.View
 }

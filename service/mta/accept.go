@@ -39,7 +39,8 @@ type acceptedEnvelope struct {
 	DMARC     string            `json:"dmarc,omitempty"`
 	Author    string            `json:"author,omitempty"` // domain
 	Authentic bool              `json:"authentic,omitempty"`
-	Count     *store.DMARCCount `json:"count,omitempty"` // for the report to the author's domain
+	Verified  string            `json:"verified,omitempty"` // domain
+	Count     *store.DMARCCount `json:"count,omitempty"`    // for the report to the author's domain
 
 	RequireTLS bool      `json:"require_tls,omitempty"`
 	Decisions  decisions `json:"decisions,omitempty"`
@@ -49,7 +50,7 @@ type acceptedEnvelope struct {
 func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	return &store.Arrival{
 		Blob: blob, Sender: e.From, Genuine: e.Genuine, Junk: e.Junk, SPF: e.SPF, DKIM: e.DKIM, DMARC: e.DMARC,
-		From: e.Author, Authentic: e.Authentic, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
+		From: e.Author, Authentic: e.Authentic, Verified: e.Verified, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
 		RequireTLS: e.RequireTLS, Decisions: e.Decisions.text(),
 	}
 }

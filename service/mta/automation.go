@@ -306,15 +306,15 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 	}
 	var m *store.Message
 	placed := map[uint32]bool{}
+	c := f // for the copies: they are no news, and have the time of the message
+	c.Arrived, c.Copied = false, true
 	if d.Gone != "discard" {
 		if m, err = s.inbox.File(tx, mb, a.stored, f); err != nil {
 			return err
 		}
-		placed[f.Folder] = true
+		placed[f.Folder], c.Received = true, m.Received
 	}
 	for _, name := range d.Copies {
-		c := f
-		c.Arrived = false
 		if c.Folder, err = inbox.FolderID(tx, mb, name); err != nil {
 			return err
 		}
@@ -322,9 +322,11 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 			continue
 		}
 		placed[c.Folder] = true
-		if _, err := s.inbox.File(tx, mb, a.stored, c); err != nil {
+		copied, err := s.inbox.File(tx, mb, a.stored, c)
+		if err != nil {
 			return err
 		}
+		c.Received = copied.Received
 	}
 
 	// What else is done.

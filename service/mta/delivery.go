@@ -557,7 +557,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 				meta := r.arrived.Meta
 				a := &store.Arrival{
 					Blob: r.arrived.Blob, Sender: d.sub.Sender, Genuine: !d.sub.Forward || d.sub.ReportTo != "", SPF: meta.SPF, DKIM: meta.DKIM, DMARC: meta.DMARC,
-					From: row.Domain, Authentic: !d.sub.Forward, To: []string{row.Recipient}, ReceivedAt: tx.Now(), RequireTLS: d.sub.RequireTLS,
+					From: row.Domain, Authentic: !d.sub.Forward, Verified: r.arrived.Verified, SentBy: d.sentBy(), To: []string{row.Recipient}, ReceivedAt: tx.Now(), RequireTLS: d.sub.RequireTLS,
 					Decisions: r.decisions.text(),
 				}
 				return errors.Join(s.fileLater(tx, a), s.closeRow(tx, row, r.status))
@@ -565,7 +565,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 			err = s.deliver(tx, arrival{
 				stored: r.arrived, to: to, address: row.Recipient, sender: d.sub.Sender,
 				genuine: !d.sub.Forward || d.sub.ReportTo != "", read: true, from: row.Domain, authentic: !d.sub.Forward,
-				requireTLS: d.sub.RequireTLS, decisions: r.decisions,
+				sentBy: d.sentBy(), requireTLS: d.sub.RequireTLS, decisions: r.decisions,
 			})
 			if err != nil {
 				return err

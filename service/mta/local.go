@@ -79,6 +79,12 @@ func (s *Service) attemptLocal(ctx context.Context, d *delivery, head []byte, co
 		}
 	}
 
+	if stored.Meta.DMARC == string(auth.Pass) {
+		if stored.Verified, err = s.ownAuthor(d.sub, passed); err != nil {
+			return nil, err
+		}
+	}
+
 	// Ask the classifier and the rules of the mailboxes that it goes to.
 	judged, err := s.judge([]*destination{d.to}, stored, spool, func(accountID string) bool {
 		return !d.sub.Forward && (d.sub.AccountID == accountID || d.sub.Sender == "")
@@ -106,6 +112,40 @@ func (s *Service) attemptLocal(ctx context.Context, d *delivery, head []byte, co
 		return refused(refusal), nil
 	}
 	return r, nil
+}
+
+// ownAuthor gives the domain of the author of a message that was submitted here, if it is one that
+// the account has proven to hold; "" for what nobody submitted, such as automatic answers.
+func (s *Service) ownAuthor(sub *store.Submission, h *head) (domain string, err error) {
+	if sub.Sender == "" || len(h.authors) == 0 {
+		return "", nil
+	}
+	domain = core.DomainOfAddress(h.authors[0])
+	for _, email := range h.authors {
+		if core.DomainOfAddress(email) != domain {
+			return "", nil
+		}
+	}
+	if domain, err = msg.NormalizeDomain(domain); err != nil {
+		return "", nil // none that is hosted here
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		d, err := store.DomainByName.Read(tx, domain)
+		if core.IsGone(err) || err == nil && d.AccountID != sub.AccountID {
+			domain = ""
+			return nil
+		}
+		return err
+	})
+	return domain, err
+}
+
+// sentBy is the id of the mailbox here that wrote the message; "" for what is passed on.
+func (d *delivery) sentBy() string {
+	if d.sub.Forward || d.sub.Sender == "" {
+		return ""
+	}
+	return d.sub.MailboxID
 }
 
 // localDMARC says whether the author of a message that was sent here is who sent it, as submission

@@ -146,11 +146,12 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		return "", err
 	}
 	v := result.Verdict
+	stored.Verified = v.VerifiedDomain()
 	stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC = string(v.SPF), string(v.DKIM), string(v.DMARC)
 	env := acceptedEnvelope{
 		Version: acceptedVersion, Envelope: inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()},
 		Genuine: v.GenuinePath(in.From), Junk: result.Junk, SPF: stored.Meta.SPF, DKIM: stored.Meta.DKIM, DMARC: stored.Meta.DMARC,
-		Author: v.FromDomain, Authentic: v.Authentic(), RequireTLS: in.Client.RequireTLS,
+		Author: v.FromDomain, Authentic: v.Authentic(), Verified: stored.Verified, RequireTLS: in.Client.RequireTLS,
 	}
 	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
 		if env.Count, err = s.Hooks.DMARCCount(in, result); err != nil {
@@ -188,7 +189,7 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	a.Placed[to.place()], a.Placed[account] = true, true
 	err = s.deliver(tx, arrival{
 		stored: stored, to: to, address: address, sender: a.Sender, genuine: a.Genuine, junk: a.Junk,
-		read: first, from: a.From, authentic: a.Authentic, requireTLS: a.RequireTLS, decisions: decided,
+		read: first, from: a.From, authentic: a.Authentic, sentBy: a.SentBy, requireTLS: a.RequireTLS, decisions: decided,
 	})
 	if err != nil || !first {
 		return err
@@ -202,6 +203,7 @@ type arrival struct {
 	to      *destination
 	address string // that the envelope named
 	sender  string // return path, "" for a report
+	sentBy  string // id of the mailbox here that sent it; "": it is from elsewhere
 	genuine bool   // SPF, DKIM or we ourselves vouch for the sender, so that it may be told of failures
 	junk    bool
 
@@ -243,7 +245,7 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 				folder = folders[i].ID
 			}
 		}
-		filing := inbox.Filing{Folder: folder, Received: tx.Now(), Arrived: true, Recipient: a.address}
+		filing := inbox.Filing{Folder: folder, Arrived: true, Own: a.sentBy == to.Mailbox.ID, Recipient: a.address}
 		if judged != nil && to.Mailbox.External == nil {
 			filing.Spam = judged.Spam
 		}
@@ -617,7 +619,7 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 		return nil, err
 	}
 	d.Blob = a.Blob
-	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC = a.SPF, a.DKIM, a.DMARC
+	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Verified = a.SPF, a.DKIM, a.DMARC, a.Verified
 	return d, nil
 }
 

@@ -229,7 +229,7 @@ func (s *Service) storeAnswer(d *delivery, a *simulatedAnswer, spool *store.Spoo
 		return err
 	}
 	d.stored = append(d.stored, a.StoredMessage)
-	a.Meta.SPF, a.Meta.DKIM, a.Meta.DMARC = "pass", "pass", "pass" // we know who wrote it
+	a.Meta.SPF, a.Meta.DKIM, a.Meta.DMARC, a.Verified = "pass", "pass", "pass", s.SimulatorDomain() // we know who wrote it
 	return s.readProof(a.Report)
 }
 
@@ -239,7 +239,7 @@ func (s *Service) sendAnswer(tx *store.Tx, d *delivery, row *store.Outgoing, a *
 	switch {
 	case a.to != "":
 		return s.fileLater(tx, &store.Arrival{
-			Blob: a.Blob, Sender: a.from, SPF: a.Meta.SPF, DKIM: a.Meta.DKIM, DMARC: a.Meta.DMARC, From: s.SimulatorDomain(), Authentic: true,
+			Blob: a.Blob, Sender: a.from, SPF: a.Meta.SPF, DKIM: a.Meta.DKIM, DMARC: a.Meta.DMARC, From: s.SimulatorDomain(), Authentic: true, Verified: s.SimulatorDomain(),
 			To: []string{a.to}, ReceivedAt: tx.Now(), Decisions: a.decisions.text(),
 		})
 	case a.Report != nil:

@@ -1,0 +1,164 @@
+package codes
+
+import (
+	"net/url"
+	"path"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/publicsuffix"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
+	"github.com/mailstead/mailstead/mail/idn"
+)
+
+// MaxLinks is how many links of a message are given.
+const MaxLinks = 20
+
+const (
+	maxURL      = 4096
+	maxLinkText = 200
+)
+
+// A Link is an address of the web in a message. Host is in lower-case A-labels, Text what people
+// read there.
+type Link struct {
+	URL, Host, Text string
+}
+
+var (
+	webAddress  = lazyregexp.New(`(?i)https?://[^\s<>"{}|\\^` + "`" + `]+`)
+	unsubscribe = lazyregexp.New(`(?i)unsubscri|opt[-_ ]?out|list-manage|email[-_ ]?preferences|abbestell|abmelden|austragen|désabonn|desabonn|désinscri|desinscri|darse de baja|cancelar (?:la )?su[bs]cripci|` +
+		`cancelar inscri|descadastr|disiscri|annulla l['’]iscrizione|afmelden|uitschrijven|wypisz|anulować subskrypcj|отписат|отказаться от рассылки|退订|取消订阅|配信停止|購読解除|수신 ?거부|구독 ?취소|avregistrera|avmeld|afmeld|abonelikten|إلغاء الاشتراك`)
+)
+
+// links gives the addresses of the web in a message in their order, those of the text first, each
+// once, without those of images and those that only end a subscription.
+func links(text, markup string) (out []Link) {
+	at := map[string]int{} // in out, or -1 for what is left out
+	add := func(raw, shown string) {
+		u, err := url.Parse(strings.TrimSpace(raw))
+		if err != nil || len(raw) > maxURL || u.Opaque != "" {
+			return
+		}
+		scheme := strings.ToLower(u.Scheme)
+		host, ok := idn.Host(strings.TrimSuffix(u.Hostname(), "."))
+		if !ok && u.Hostname() != "" { // an IP address
+			host, ok = strings.ToLower(u.Hostname()), true
+		}
+		if !ok || scheme != "http" && scheme != "https" {
+			return
+		}
+		shown = strings.Join(strings.Fields(strings.ToValidUTF8(shown, "")), " ")
+		if runes := []rune(shown); len(runes) > maxLinkText {
+			shown = string(runes[:maxLinkText])
+		}
+		key := u.String()
+		i, known := at[key]
+		left := isImage(u.Path) || unsubscribe().MatchString(shown) || unsubscribe().MatchString(u.Path+"?"+u.RawQuery)
+		switch {
+		case left && known && i >= 0: // its text says so in the HTML alone
+			out = append(out[:i], out[i+1:]...)
+			for k, n := range at {
+				if n > i {
+					at[k] = n - 1
+				}
+			}
+			at[key] = -1
+		case left:
+			at[key] = -1
+		case known && i >= 0 && out[i].Text == out[i].URL && shown != "":
+			out[i].Text = shown
+		case !known && len(out) < MaxLinks:
+			at[key] = len(out)
+			out = append(out, Link{key, host, shown})
+		}
+	}
+
+	text = text[:min(len(text), 4*maxText)]
+	for _, span := range webAddress().FindAllStringIndex(text, 4*MaxLinks) {
+		raw := strings.TrimRight(text[span[0]:span[1]], ".,;:!?'*_>”’»…")
+		for strings.HasSuffix(raw, ")") && strings.Count(raw, "(") < strings.Count(raw, ")") || strings.HasSuffix(raw, "]") && strings.Count(raw, "[") < strings.Count(raw, "]") {
+			raw = strings.TrimRight(raw[:len(raw)-1], ".,;:!?")
+		}
+		line := text[strings.LastIndexByte(text[:span[0]], '\n')+1 : span[0]]
+		if unsubscribe().MatchString(line) {
+			at[raw] = -1
+			continue
+		}
+		add(raw, raw)
+	}
+
+	z := html.NewTokenizer(strings.NewReader(markup))
+	href, shown := "", strings.Builder{}
+	for seen := 0; seen < 4*MaxLinks; {
+		switch z.Next() {
+		case html.ErrorToken:
+			if href != "" {
+				add(href, shown.String())
+			}
+			return out
+		case html.TextToken:
+			if href != "" && shown.Len() < 4*maxLinkText {
+				text := z.Text()
+				shown.Write(text[:min(len(text), 4*maxLinkText)])
+			}
+		case html.EndTagToken:
+			if name, _ := z.TagName(); string(name) == "a" && href != "" {
+				add(href, shown.String())
+				href = ""
+			}
+		case html.StartTagToken, html.SelfClosingTagToken:
+			t := z.Token()
+			switch t.Data {
+			case "a":
+				if href != "" {
+					add(href, shown.String())
+				}
+				href = attribute(t, "href")
+				shown.Reset()
+				seen++
+			case "img":
+				if alt := attribute(t, "alt"); href != "" && shown.Len() < 4*maxLinkText {
+					shown.WriteString(" " + alt[:min(len(alt), 4*maxLinkText)])
+				}
+			}
+		}
+	}
+	return out
+}
+
+func attribute(t html.Token, name string) string {
+	for _, a := range t.Attr {
+		if a.Key == name {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+// isImage tells of a path that leads to an image.
+func isImage(file string) bool {
+	switch strings.ToLower(path.Ext(file)) {
+	case ".png", ".gif", ".jpg", ".jpeg", ".webp", ".svg", ".bmp", ".ico", ".avif":
+		return true
+	}
+	return false
+}
+
+// SameOrganisation tells whether a host belongs to the one who holds a domain: it is the domain,
+// below it, or of the same organisational domain (RFC 7489 section 3.2).
+func SameOrganisation(host, domain string) bool {
+	if host == "" || domain == "" {
+		return false
+	}
+	if host == domain || strings.HasSuffix(host, "."+domain) {
+		return true
+	}
+	a, err := publicsuffix.EffectiveTLDPlusOne(host)
+	if err != nil {
+		return false
+	}
+	b, err := publicsuffix.EffectiveTLDPlusOne(domain)
+	return err == nil && a == b
+}

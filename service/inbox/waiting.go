@@ -1,0 +1,515 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/codes"
+	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/reply"
+	"github.com/mailstead/mailstead/mail/tokenize"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	waitByDefault = 30
+	waitRows      = 2000      // rows of the lists that one snapshot looks at
+	waitFits      = 20        // messages that one snapshot gives to be read
+	waitBody      = 256 << 10 // bytes of a text that codes and links are looked for in
+)
+
+// WaitFilter says what a request waits for, and how long.
+type WaitFilter struct {
+	Timeout    *int      `query:"timeout" doc:"Seconds, from 1 to 60; 30 by default."`
+	Since      core.Time `query:"since" doc:"Only what has arrived later; by default, later than the request. Pass the now of the answer before."`
+	From       string    `query:"from" max:"200" doc:"Words of the author's name and address, as in lists."`
+	To         string    `query:"to" max:"254" doc:"The recipient, with its +tag."`
+	FromDomain string    `query:"from_domain" max:"253" doc:"Only mail whose verified_domain is this one or below it."`
+	Subject    string    `query:"subject" max:"200" doc:"Text that the subject contains, in any case."`
+	Kind       string    `query:"kind" enum:"code|link" doc:"Only mail with a code, or with a link."`
+	Withhold   bool      `query:"withhold" doc:"Leave out what a stranger has written, but for the code."`
+}
+
+// WaitForMessageIn is the query of wait_for_message.
+type WaitForMessageIn struct {
+	UserID string `path:"user_id"`
+	WaitFilter
+}
+
+// WaitForAnyMessageIn is the query of wait_for_any_message.
+type WaitForAnyMessageIn struct {
+	WaitFilter
+}
+
+// A WaitAnswer is a message that has arrived, with what programs want of it; Message is null where
+// none has in time. Now is the Since of the next request.
+type WaitAnswer struct {
+	Message        *WaitedMessage `json:"message"`
+	Code           *string        `json:"code" words:"theirs"`
+	Links          []MessageLink  `json:"links"`
+	VerifiedDomain *string        `json:"verified_domain" words:"theirs"`
+	Now            core.Time      `json:"now"`
+}
+
+// A WaitedMessage is a message that was waited for, with what its author wrote.
+type WaitedMessage struct {
+	InboxMessage
+	ReplyText *string `json:"reply_text" words:"theirs"` // nil: nothing
+}
+
+// A MessageLink is an address that a message leads to. SameDomain says that it belongs to the one
+// whom the message is from for sure.
+type MessageLink struct {
+	URL        string `json:"url" words:"theirs"`
+	Text       string `json:"text" words:"theirs"`
+	SameDomain bool   `json:"same_domain"`
+}
+
+// WaitForMessage waits for a message that arrives in a mailbox.
+func (s *Service) WaitForMessage(ctx context.Context, who core.Actor, in WaitForMessageIn) (*WaitAnswer, error) {
+	return s.wait(ctx, who, in.UserID, in.WaitFilter)
+}
+
+// WaitForAnyMessage waits for a message that arrives in one of the mailboxes that the actor sees.
+func (s *Service) WaitForAnyMessage(ctx context.Context, who core.Actor, in WaitForAnyMessageIn) (*WaitAnswer, error) {
+	return s.wait(ctx, who, "", in.WaitFilter)
+}
+
+// EndWaiting has all requests that wait, and all that come later, get their answers at once.
+func (s *Service) EndWaiting() { s.arrivals.end() }
+
+// Of a message that arrived, a Meta keeps the domain that its author is from for sure, or
+// arrivedUnverified.
+const arrivedUnverified = "."
+
+func arrivedText(verified string) string {
+	if verified == "" {
+		return arrivedUnverified
+	}
+	return verified
+}
+
+// A messageWait is a request that waits. It has looked at all that arrived until at.
+type messageWait struct {
+	s       *Service
+	who     core.Actor
+	userID  string // "": any mailbox
+	mailbox uint32 // its number; 0: any
+	filter  WaitFilter
+	author  *tokenize.Matcher // nil: any
+	subject string
+	waiter  *waiter
+	at      time.Time
+}
+
+// An arrived message fits what a request waits for, but that nobody has read it.
+type arrived struct {
+	shown    InboxMessage
+	verified string
+	own      bool // that is a domain of the account
+	root     *msg.Part
+	blob     store.BlobRef
+}
+
+func (s *Service) wait(ctx context.Context, who core.Actor, userID string, f WaitFilter) (*WaitAnswer, error) {
+	w, timeout, err := s.newWait(who, userID, f)
+	if err != nil {
+		return nil, err
+	}
+	return w.wait(ctx, timeout)
+}
+
+func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAnswer, error) {
+	s, who := w.s, w.who
+	// What arrives is noted from here on. Without since, it is waited for what arrives after this
+	// snapshot, so that no clock decides.
+	err := s.Store.View(func(tx *store.Tx) error {
+		if w.userID != "" {
+			mb, err := core.ReadMailbox(tx, who, w.userID)
+			if err != nil {
+				return err
+			}
+			w.mailbox = mb.Num
+		}
+		last, err := tx.LastArrived(who.AccountNum)
+		if w.at = last; !w.filter.Since.IsZero() {
+			w.at = w.filter.Since.Time
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if w.waiter, err = s.arrivals.join(who.AccountNum, w.mailbox, s.Now()); err != nil {
+		return nil, err
+	}
+	defer func() { s.arrivals.leave(w.waiter, s.Now()) }()
+
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	for ended := s.arrivals.hasEnded(); !ended; {
+		if out, err := w.look(ctx); out != nil || err != nil {
+			return out, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-timer.C:
+			ended = true
+		case <-w.waiter.wake:
+			ended = s.arrivals.hasEnded()
+		}
+	}
+
+	// The empty answer says until when nothing is missed: what a transaction gives an earlier time
+	// that is under way is waited for, and looked at.
+	now := s.Now().Truncate(time.Millisecond)
+	s.arrivals.promise(w.waiter, now)
+	if s.Store.Update(func(*store.Tx) error { return nil }) != nil { // then nothing is under way
+		now = w.at
+	}
+	out, err := w.look(ctx)
+	if out != nil || err != nil {
+		return out, err
+	}
+
+	// What came last may be ahead of the clock. Who has had it must not get it again.
+	err = s.Store.View(func(tx *store.Tx) error {
+		last, err := tx.LastArrived(who.AccountNum)
+		if w.at.Before(last) {
+			last = w.at
+		}
+		if last.After(now) {
+			now = last
+		}
+		return err
+	})
+	if err == nil {
+		out = &WaitAnswer{Links: []MessageLink{}, Now: core.Time{Time: now}}
+	}
+	return out, err
+}
+
+// newWait reads what a request says.
+func (s *Service) newWait(who core.Actor, userID string, f WaitFilter) (w *messageWait, timeout time.Duration, err error) {
+	w = &messageWait{s: s, who: who, userID: userID, filter: f, subject: strings.ToLower(f.Subject)}
+	timeout = waitByDefault * time.Second
+	if f.Timeout != nil {
+		if *f.Timeout < 1 || *f.Timeout > 60 {
+			return nil, 0, core.Invalid("timeout", "out_of_range", "must be from 1 to 60 seconds")
+		}
+		timeout = time.Duration(*f.Timeout) * time.Second
+	}
+	if f.FromDomain != "" {
+		if w.filter.FromDomain, _, err = idn.Registrable(f.FromDomain); err != nil {
+			return nil, 0, core.Invalid("from_domain", "invalid", "%s", err)
+		}
+	}
+	if f.To != "" {
+		if w.filter.To, err = core.NormalizeEmail("to", f.To); err != nil {
+			return nil, 0, err
+		}
+	}
+	if f.From != "" {
+		q := tokenize.Parse(f.From)
+		if len(q.Terms) == 0 {
+			return nil, 0, core.Invalid("from", "invalid", "has no word that could be found")
+		}
+		w.author = tokenize.NewMatcher(q)
+	}
+	return w, timeout, nil
+}
+
+// look gives the answer with the oldest message that fits and that nobody has looked at; nil if
+// there is none.
+func (w *messageWait) look(ctx context.Context) (*WaitAnswer, error) {
+	for {
+		fits, more, err := w.next()
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range fits {
+			out, err := w.answer(a)
+			if out != nil || err != nil {
+				return out, err
+			}
+		}
+		if !more {
+			return nil, nil
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// next gives the next messages that fit, but for what is in them, from one snapshot; more says that
+// there is more to look at.
+func (w *messageWait) next() (fits []*arrived, more bool, err error) {
+	notes, noted := w.s.arrivals.after(w.waiter, w.at)
+	if noted && len(notes) == 0 {
+		return nil, false, nil
+	}
+	err = w.s.Store.View(func(tx *store.Tx) error {
+		last, err := tx.LastArrived(w.who.AccountNum)
+		if err != nil {
+			return err
+		}
+		view := w.s.newMessageView(tx)
+		defer w.s.freeMessageView(view)
+		account, folders := uint32(0), []uint32(nil)
+		if !noted {
+			if w.at.Before(last) {
+				account, folders, err = w.folders(tx)
+			}
+			if err == nil {
+				fits, more, err = w.walk(view, account, folders, last)
+			}
+			if err == nil && !more {
+				w.s.arrivals.saw(w.waiter, last)
+			}
+			return err
+		}
+		for _, n := range notes {
+			if len(fits) >= waitFits && n.at > w.at.UnixMilli() { // not between copies, which are of the same time
+				more = true
+				return nil
+			}
+			a, gone, err := w.message(view, n.mailbox, n.folder, n.uid, n.at)
+			if gone { // somebody has moved it, or deleted it
+				a, err = w.moved(view, n)
+			}
+			if err != nil {
+				return err
+			}
+			if a != nil {
+				fits = append(fits, a)
+			}
+			w.at = time.UnixMilli(n.at)
+		}
+		return nil
+	})
+	return fits, more, err
+}
+
+// folders gives where arrived mail may be: the INBOX of all mailboxes of an account, unless account
+// is 0, and folders by their numbers.
+func (w *messageWait) folders(tx *store.Tx) (account uint32, folders []uint32, err error) {
+	add := func(mb *store.Mailbox) error {
+		all, err := foldersToList(tx, mb, allMail)
+		for _, f := range all {
+			if f.Messages > 0 && (f.ID != store.InboxID || account == 0) {
+				folders = append(folders, f.Num)
+			}
+		}
+		return err
+	}
+	if w.userID != "" {
+		mb, err := core.ReadMailbox(tx, w.who, w.userID)
+		if err == nil {
+			err = add(mb)
+		}
+		return 0, folders, err
+	}
+	if w.who.SeesAll() {
+		account = w.who.AccountNum
+	}
+	for _, mb := range store.MailboxesByAccount.Asc(tx, w.who.AccountID, "") {
+		if w.who.Sees(mb.ID) && !mb.Gone() {
+			if err := add(mb); err != nil {
+				return 0, nil, err
+			}
+		}
+	}
+	return account, folders, nil
+}
+
+// walk looks at what the lists have after w.at, up to last, the time of the newest arrival.
+func (w *messageWait) walk(view *messageView, account uint32, folders []uint32, last time.Time) (fits []*arrived, more bool, err error) {
+	rows := 0
+	for place := range view.tx.Received(account, folders, w.at) {
+		if place.Received.After(last) {
+			break
+		}
+		if place.Received.After(w.at) && rows > 0 && (rows >= waitRows || len(fits) >= waitFits) {
+			return fits, true, nil // not between copies, which are of the same time
+		}
+		rows++
+		mailbox, folder := view.tx.FolderOfNum(place.Num)
+		a, _, err := w.message(view, mailbox, folder, place.UID, place.Received.UnixMilli())
+		if err != nil {
+			return nil, false, err
+		}
+		if a != nil {
+			fits = append(fits, a)
+		}
+		w.at = place.Received
+	}
+	if last.After(w.at) {
+		w.at = last
+	}
+	return fits, false, nil
+}
+
+// moved looks for a message that is not where it was filed.
+func (w *messageWait) moved(view *messageView, n note) (*arrived, error) {
+	mb, err := store.MailboxByNum.Find(view.tx, store.NumKey(n.mailbox))
+	if mb == nil || err != nil || mb.AccountID != w.who.AccountID || mb.Gone() {
+		return nil, err
+	}
+	all, err := foldersToList(view.tx, mb, allMail)
+	if err != nil {
+		return nil, err
+	}
+	var folders []uint32
+	for _, f := range all {
+		folders = append(folders, f.Num)
+	}
+	for place := range view.tx.Received(0, folders, time.UnixMilli(n.at-1)) {
+		if place.Received.UnixMilli() != n.at {
+			break
+		}
+		mailbox, folder := view.tx.FolderOfNum(place.Num)
+		a, _, err := w.message(view, mailbox, folder, place.UID, n.at)
+		if a != nil || err != nil {
+			return a, err
+		}
+	}
+	return nil, nil
+}
+
+// message gives a message if it arrived at the time and fits, but for what is in it; gone says that
+// it is not there.
+func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at int64) (a *arrived, gone bool, err error) {
+	tx := view.tx
+	m, err := tx.Message(mailbox, folder, uid)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, err
+	}
+	var meta store.Meta
+	if err := tx.ReadMeta(&meta, m); err != nil {
+		return nil, false, err
+	}
+	if meta.Arrived == "" || m.Received.UnixMilli() != at {
+		return nil, false, nil
+	}
+	verified := ""
+	if meta.Arrived != arrivedUnverified {
+		verified = meta.Arrived
+	}
+	if d := w.filter.FromDomain; d != "" && verified != d && !strings.HasSuffix(verified, "."+d) {
+		return nil, false, nil
+	}
+	f, err := tx.Folder(mailbox, folder)
+	if err != nil {
+		return nil, false, err
+	}
+	b, err := view.folder(f.Num)
+	if err != nil {
+		return nil, false, err
+	}
+	role := roleOf(f)
+	if b.mailbox.AccountID != w.who.AccountID || !w.who.Sees(b.mailbox.ID) || b.mailbox.Gone() || role == roleJunk || role == roleTrash {
+		return nil, false, nil
+	}
+	a = &arrived{verified: verified, blob: m.Blob}
+	if a.shown, err = view.show(b, m); err != nil {
+		return nil, false, err
+	}
+	switch {
+	case w.filter.To != "" && !strings.EqualFold(a.shown.Recipient, w.filter.To),
+		w.subject != "" && !strings.Contains(strings.ToLower(a.shown.Subject), w.subject),
+		w.author != nil && !w.author.Matches(a.shown.From):
+		return nil, false, nil
+	}
+	if verified != "" {
+		d, err := store.DomainByName.Find(tx, verified)
+		if err != nil {
+			return nil, false, err
+		}
+		a.own = d != nil && d.AccountID == w.who.AccountID
+	}
+	a.root, err = msg.DecodePart(meta.Structure)
+	return a, false, err
+}
+
+// answer reads a message, and gives the answer with it; nil if it does not fit.
+func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
+	read := w.s.arrivals.reading(a.blob)
+	read.once.Do(func() { read.found, read.err = w.s.readCodes(a) })
+	found, err := read.found, read.err
+	if err != nil {
+		w.s.arrivals.forget(read)
+		return nil, fmt.Errorf("message %s of %s: %w", a.shown.UID, a.shown.Mailbox, err)
+	}
+	if w.filter.Kind == "code" && found.Code == "" || w.filter.Kind == "link" && len(found.Links) == 0 {
+		return nil, nil
+	}
+	out := &WaitAnswer{
+		Message: &WaitedMessage{a.shown, core.OrNull(found.reply)}, Code: core.OrNull(found.Code), Links: make([]MessageLink, 0, len(found.Links)), VerifiedDomain: core.OrNull(a.verified), Now: a.shown.ReceivedAt,
+	}
+	withheld := w.filter.Withhold && (!a.own || a.shown.IsBounce || a.shown.IsAutoReply)
+	if withheld {
+		withholdWords(&out.Message.InboxMessage, a.root)
+		out.Message.ReplyText = nil
+	}
+	for _, l := range found.Links {
+		link := MessageLink{URL: l.URL, Text: l.Text, SameDomain: codes.SameOrganisation(l.Host, a.verified)}
+		if withheld {
+			link.Text = ""
+		}
+		if link.SameDomain || !w.filter.Withhold {
+			out.Links = append(out.Links, link)
+		}
+	}
+	return out, nil
+}
+
+// A waitedText is what a request wants of the text of a message.
+type waitedText struct {
+	codes.Found
+	reply string
+}
+
+// readCodes looks for the code, the links and the answer of a message. One whose bytes are damaged
+// has none.
+func (s *Service) readCodes(a *arrived) (waitedText, error) {
+	blob, err := s.Store.OpenBlob(a.blob)
+	if errors.Is(err, store.ErrDamaged) {
+		return waitedText{}, nil
+	}
+	if err != nil {
+		return waitedText{}, err
+	}
+	defer blob.Close()
+	body, err := msg.ReadRawBody(blob, a.root, waitBody)
+	if err != nil {
+		return waitedText{}, err
+	}
+	return waitedText{codes.Find(a.shown.Subject, body.Text, body.HTML), reply.Of(body)}, nil
+}
+
+// withholdWords leaves of a message what no stranger can have put words into.
+func withholdWords(m *InboxMessage, root *msg.Part) {
+	bare := func(list []msg.Address) []string {
+		out := []string{}
+		for _, a := range withoutGroups(list) {
+			out = append(out, a.Email())
+		}
+		return out
+	}
+	m.Withheld, m.Subject, m.BodyPreview, m.MessageID, m.FromName, m.InReplyTo = true, "", "", "", nil, nil
+	m.References, m.Attachments, m.Spam = []string{}, []InboxAttachment{}, nil
+	m.From, m.To, m.CC, m.BCC, m.ReplyTo = m.FromEmail, []string{}, []string{}, []string{}, []string{}
+	if e := root.Envelope; e != nil {
+		m.To, m.CC, m.ReplyTo = bare(e.To), bare(e.Cc), bare(e.ReplyTo)
+	}
+}
