@@ -162,12 +162,22 @@ type Token struct {
 	LastUsedIP   string
 	UserAgent    string    `json:",omitempty"` // of a session: the browser that signed in
 	RevokedAt    time.Time // kept for a while after revocation, so that its use can be told apart
+
+	Mailboxes []string `json:",omitempty"` // ids that it is limited to; none: it sees what its user sees
+	Policy    Policy   `json:",omitzero"`
+	Reading   *Reading `json:",omitempty"` // nil: it has read nothing that counts
+}
+
+// Bound tells whether a token may change nobody's access, and nothing that happens by itself.
+func (t *Token) Bound() bool {
+	return len(t.Mailboxes) > 0 || t.Kind == TokenKindOAuth || !t.Policy.IsDefault()
 }
 
 // Kinds of a token.
 const (
 	TokenKindAPI     = "api"
 	TokenKindMCP     = "mcp"     // for a model's client
+	TokenKindOAuth   = "oauth"   // a grant that a person gave a client, for /mcp alone
 	TokenKindSession = "session" // of the dashboard; the only kind that a browser has
 )
 

@@ -21,6 +21,8 @@ type Credential struct {
 	ExpiresAt  time.Time `json:",omitzero"`
 	LastUsedAt time.Time `json:",omitzero"`
 	LastUsedIP string    `json:",omitempty"`
+	Policy     Policy    `json:",omitzero"`
+	Reading    *Reading  `json:",omitempty"` // nil: nothing that counts was read with it
 }
 
 // Expired tells whether the time of a credential is over.

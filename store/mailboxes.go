@@ -46,6 +46,9 @@ type Mailbox struct {
 
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
 	Counting      *Counting      `json:",omitempty"` // since somebody resumed it
+
+	SendPolicy Policy    `json:",omitzero"` // of all that is sent from it
+	ExpiresAt  time.Time `json:",omitzero"` // when it is deleted; zero: never
 }
 
 // A Recovery is the address elsewhere that a link goes to when the holder has forgotten the

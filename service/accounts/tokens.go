@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
@@ -93,10 +94,21 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	if err != nil {
 		return core.Actor{}, err
 	}
-	return core.Actor{
+	who := core.Actor{
 		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes, Email: u.Email, Role: u.Role, Plan: a.Plan,
-		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Permissions: permissions,
-	}, nil
+		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Permissions: permissions, Bound: t.Bound(), Policy: t.Policy,
+	}
+	if len(t.Mailboxes) > 0 {
+		// It sees those of its mailboxes that its user sees now.
+		may := core.Actor{MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes}
+		who.TokenOf, who.Limited, who.Mailboxes = true, true, nil
+		for _, id := range t.Mailboxes {
+			if may.Sees(id) {
+				who.Mailboxes = append(who.Mailboxes, id)
+			}
+		}
+	}
+	return who, nil
 }
 
 // Stands says why the actor's token or session may not be used any more: it was ended or has
@@ -169,14 +181,23 @@ type Token struct {
 	ExpiresAt   core.Time `json:"expires_at"`
 	LastUsedAt  core.Time `json:"last_used_at"`
 	LastUsedIP  *string   `json:"last_used_ip" words:"ours"`
-	Kind        string    `json:"kind" enum:"api|mcp|session"`
+	Kind        string    `json:"kind" enum:"api|mcp|oauth|session"`
+
+	Mailboxes *[]string       `json:"mailboxes" words:"ours" doc:"Ids of the only mailboxes that it may act for; null: all that its user sees."`
+	Policy    agents.Policy   `json:"policy"`
+	Tainted   *agents.Tainted `json:"tainted" doc:"What a stranger wrote was read with it, which bounds it; null: nothing was."`
 }
 
-func tokenOut(t *store.Token) Token {
-	return Token{
+func tokenOut(t *store.Token, now time.Time) Token {
+	out := Token{
 		ID: t.ID, Name: t.Name, TokenPrefix: t.Prefix, Permissions: t.Permissions, CreatedBy: t.UserID, Kind: t.Kind,
 		CreatedAt: core.Time{Time: t.CreatedAt}, ExpiresAt: core.Time{Time: t.ExpiresAt}, LastUsedAt: core.Time{Time: t.LastUsedAt}, LastUsedIP: core.OrNull(t.LastUsedIP),
+		Policy: agents.PolicyOut(&t.Policy), Tainted: agents.TaintedOut(t.Reading.Tainted(&t.Policy, now)),
 	}
+	if len(t.Mailboxes) > 0 {
+		out.Mailboxes = &t.Mailboxes
+	}
+	return out
 }
 
 // ListTokens lists the tokens that the actor may see: all of them for the owner, all but the
@@ -186,7 +207,7 @@ func (s *Service) ListTokens(_ context.Context, who core.Actor) (*core.List[Toke
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, t := range store.TokensByAccount.Desc(tx, who.AccountID, "") {
 			if t.RevokedAt.IsZero() && t.Kind != core.SessionKind && s.mayTouchToken(tx, who, t) {
-				out = append(out, tokenOut(t))
+				out = append(out, tokenOut(t, tx.Now()))
 			}
 		}
 		return nil
@@ -213,6 +234,8 @@ type CreateTokenIn struct {
 	ExpiresAt     core.Opt[time.Time] `json:"expires_at"`
 	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
 	Kind          string              `json:"kind" enum:"api|mcp|"`
+	Mailboxes     core.Opt[[]string]  `json:"mailboxes" doc:"Ids of the only mailboxes that it may act for; null: all that its user sees."`
+	Policy        *agents.Policy      `json:"policy" doc:"What it may send, and whether reading mail taints it; everything and no, unless given."`
 }
 
 // TokenCreated is a token with its value, which is shown this once.
@@ -228,7 +251,18 @@ func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateToke
 	if err != nil {
 		return nil, err
 	}
-	return s.putToken(ctx, t, func(tx *store.Tx) error { return core.Audit(tx, who, tokenTarget(t)) })
+	return s.putToken(ctx, t, func(tx *store.Tx) error {
+		for _, id := range t.Mailboxes {
+			mb, err := core.LiveMailbox(tx, id)
+			if err != nil {
+				return err
+			}
+			if mb == nil || mb.AccountID != who.AccountID || !who.Sees(id) {
+				return core.Invalid("mailboxes", "not_found", "%.80q is not the id of a mailbox of this account", id)
+			}
+		}
+		return core.Audit(tx, who, tokenTarget(t))
+	})
 }
 
 func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, error) {
@@ -242,7 +276,25 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	if err := checkPermissions(who, t.Permissions); err != nil {
 		return nil, err
 	}
+	if in.Mailboxes.Set && !in.Mailboxes.Null {
+		for _, id := range in.Mailboxes.Value {
+			if !slices.Contains(t.Mailboxes, id) {
+				t.Mailboxes = append(t.Mailboxes, id)
+			}
+		}
+		switch {
+		case len(t.Mailboxes) == 0:
+			return nil, core.Invalid("mailboxes", "too_few_items", "must name at least one mailbox, or be null for all")
+		case len(t.Mailboxes) > maxScope:
+			return nil, core.Errorf("too_many_items", "A token can be limited to at most %d mailboxes, not %d.", maxScope, len(t.Mailboxes)).With("mailboxes", "too_many_items", "has too many entries")
+		}
+	}
 	var err error
+	if in.Policy != nil {
+		if t.Policy, err = in.Policy.Record("policy"); err != nil {
+			return nil, err
+		}
+	}
 	t.ExpiresAt, err = s.Expiry(in.ExpiresAt, in.ExpiresInDays)
 	return t, err
 }
@@ -282,7 +334,7 @@ func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*stor
 		if err := errors.Join(store.Tokens.Put(tx, t), audit(tx)); err != nil {
 			return err
 		}
-		out = &TokenCreated{tokenOut(t), value}
+		out = &TokenCreated{tokenOut(t, tx.Now()), value}
 		return s.KeepAnswer(ctx, tx, out)
 	})
 	if err != nil {

@@ -40,8 +40,11 @@ type Actor struct {
 	Email       string
 	Role        string   // owner admin member mailbox
 	MailboxID   string   // whose person the actor is, who sees that mailbox alone; "": a team user
-	Limited     bool     // a member who sees some mailboxes alone: Mailboxes
+	Limited     bool     // a member, or a token, who sees some mailboxes alone: Mailboxes
 	Mailboxes   []string // ids; shared, not to be changed
+	TokenOf     bool     // the token is limited to mailboxes: it may do what the person of a mailbox may
+	Bound       bool     // the token may change nobody's access, and nothing that happens by itself
+	Policy      store.Policy
 	TokenID     string
 	TokenName   string
 	TokenKind   string // api mcp session
@@ -106,6 +109,7 @@ type MailboxUser struct {
 	Own          bool      // with the mailbox's own password
 	PasswordAt   time.Time // when that was set
 	Expires      time.Time // of the credential; zero: never
+	Policy       store.Policy
 }
 
 // An Opt is a body field that may be absent, null or given.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/scram"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -28,10 +29,14 @@ type Credential struct {
 	LastUsedAt      core.Time `json:"last_used_at"`
 	LastUsedIP      *string   `json:"last_used_ip" words:"ours"`
 	CreatedAt       core.Time `json:"created_at"`
+
+	Policy  agents.Policy   `json:"policy"`
+	Tainted *agents.Tainted `json:"tainted" doc:"What a stranger wrote was read with it, which bounds it; null: nothing was."`
 }
 
-func credentialOut(c *store.Credential) Credential {
+func credentialOut(c *store.Credential, now time.Time) Credential {
 	out := Credential{
+		Policy: agents.PolicyOut(&c.Policy), Tainted: agents.TaintedOut(c.Reading.Tainted(&c.Policy, now)),
 		ID: c.ID, Name: c.Name, Protocols: c.Protocols, ExpiresAt: core.Time{Time: c.ExpiresAt},
 		LastUsedAt: core.Time{Time: c.LastUsedAt}, LastUsedIP: core.OrNull(c.LastUsedIP), CreatedAt: core.Time{Time: c.CreatedAt},
 	}
@@ -67,6 +72,7 @@ type CreateCredentialIn struct {
 	AllowedNetworks []string            `json:"allowed_networks"`
 	ExpiresAt       core.Opt[time.Time] `json:"expires_at"`
 	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
+	Policy          *agents.Policy      `json:"policy" doc:"What may be sent with it, and whether reading mail taints it; everything and no, unless given."`
 }
 
 // CreateSMTPCredentialIn is the request of create_smtp_credential.
@@ -77,6 +83,7 @@ type CreateSMTPCredentialIn struct {
 	AllowedNetworks []string            `json:"allowed_networks"`
 	ExpiresAt       core.Opt[time.Time] `json:"expires_at"`
 	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
+	Policy          *agents.Policy      `json:"policy" doc:"What may be sent with it, and whether reading mail taints it; everything and no, unless given."`
 }
 
 // CreateCredential makes a password for a device or program of a mailbox. The error is
@@ -87,7 +94,7 @@ func (s *Service) CreateCredential(ctx context.Context, who core.Actor, in Creat
 		protocols = *in.Protocols
 	}
 	c := &store.Credential{Name: in.Name, Protocols: protocols}
-	if err := s.checkCredential(c, []string{store.ProtocolIMAP, store.ProtocolSMTP, store.ProtocolAPI}, in.AllowedNetworks, in.ExpiresAt, in.ExpiresInDays); err != nil {
+	if err := s.checkCredential(c, []string{store.ProtocolIMAP, store.ProtocolSMTP, store.ProtocolAPI}, in.AllowedNetworks, in.ExpiresAt, in.ExpiresInDays, in.Policy); err != nil {
 		return nil, err
 	}
 	var before store.Mailbox
@@ -139,7 +146,7 @@ func (s *Service) CreateSMTPCredential(ctx context.Context, who core.Actor, in C
 	if in.Protocols != nil {
 		c.Protocols = *in.Protocols
 	}
-	if err := s.checkCredential(c, []string{store.ProtocolSMTP}, in.AllowedNetworks, in.ExpiresAt, in.ExpiresInDays); err != nil {
+	if err := s.checkCredential(c, []string{store.ProtocolSMTP}, in.AllowedNetworks, in.ExpiresAt, in.ExpiresInDays, in.Policy); err != nil {
 		return nil, err
 	}
 	out := &CredentialCreated{Password: NewCredentialPassword()}
@@ -165,7 +172,7 @@ func (s *Service) CreateSMTPCredential(ctx context.Context, who core.Actor, in C
 }
 
 // checkCredential checks and completes what was asked for.
-func (s *Service) checkCredential(c *store.Credential, allowed, networks []string, at core.Opt[time.Time], days core.Opt[int]) error {
+func (s *Service) checkCredential(c *store.Credential, allowed, networks []string, at core.Opt[time.Time], days core.Opt[int], policy *agents.Policy) (err error) {
 	if err := core.CheckLine("name", c.Name); err != nil {
 		return err
 	}
@@ -192,8 +199,12 @@ func (s *Service) checkCredential(c *store.Credential, allowed, networks []strin
 		}
 		c.Networks = append(c.Networks, network.Masked().String())
 	}
-	expires, err := s.Expiry(at, days)
-	c.ExpiresAt = expires
+	if policy != nil {
+		if c.Policy, err = policy.Record("policy"); err != nil {
+			return err
+		}
+	}
+	c.ExpiresAt, err = s.Expiry(at, days)
 	return err
 }
 
@@ -212,7 +223,7 @@ func (s *Service) putCredential(ctx context.Context, tx *store.Tx, who core.Acto
 	if out.Username == "" {
 		out.Username = c.ID
 	}
-	out.Credential = credentialOut(c)
+	out.Credential = credentialOut(c, tx.Now())
 	return errors.Join(store.Credentials.Put(tx, c), core.Audit(tx, who, credentialTarget(c)), s.KeepAnswer(ctx, tx, out))
 }
 
@@ -225,7 +236,7 @@ func (s *Service) addToken(tx *store.Tx, mb *store.Mailbox, c *store.Credential,
 	value := core.NewToken()
 	t := &store.Token{
 		ID: tx.NewID("tok"), AccountID: mb.AccountID, UserID: person.ID, CredentialID: c.ID, Name: c.Name, Hash: core.TokenHash(value), Prefix: value[:12],
-		Permissions: []string{"read", "write"}, Kind: store.TokenKindAPI, CreatedAt: tx.Now(), ExpiresAt: c.ExpiresAt,
+		Permissions: []string{"read", "write"}, Kind: store.TokenKindAPI, CreatedAt: tx.Now(), ExpiresAt: c.ExpiresAt, Policy: c.Policy,
 	}
 	c.TokenID, out.Token = t.ID, &value
 	return store.Tokens.Put(tx, t)
@@ -263,7 +274,7 @@ func (s *Service) listCredentials(index *store.Index[store.Credential], owner st
 			return err
 		}
 		for _, c := range index.Desc(tx, owner, "") {
-			out = append(out, credentialOut(c))
+			out = append(out, credentialOut(c, tx.Now()))
 		}
 		return nil
 	})

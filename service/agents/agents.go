@@ -1,0 +1,68 @@
+// Package agents keeps programs that read mail honest. Anybody can write to them, and they may do
+// what the mail says. A policy bounds what a token, a credential or a mailbox may send; a taint
+// bounds it further once its holder has read what a stranger wrote.
+//
+// Where things stand:
+//   - policy.go: policies as the API shows and takes them.
+//   - sending.go: [Decide], which alone says whether a message may be sent, and [Service.Admit],
+//     which asks it for the mailbox and for whoever sends.
+//   - reading.go: [Service.Read], which alone says what reading a message does to its reader, and
+//     [Verified], which says whether its words are those of somebody known.
+package agents
+
+import (
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A Service decides what agents may send and read.
+type Service struct{ *core.Core }
+
+// New makes it.
+func New(c *core.Core) *Service { return &Service{c} }
+
+// A Holder is who acts with a token or a credential; the zero Holder is a person.
+type Holder struct {
+	TokenID      string
+	CredentialID string
+}
+
+// HolderOf gives the holder of the token of a request. Who is signed in to the dashboard, and the
+// operator, hold none.
+func HolderOf(who core.Actor) Holder {
+	if who.TokenKind == core.SessionKind {
+		return Holder{}
+	}
+	return Holder{TokenID: who.TokenID}
+}
+
+// HolderOfLogin gives the holder of the credential of a mail client.
+func HolderOfLogin(u core.MailboxUser) Holder { return Holder{CredentialID: u.CredentialID} }
+
+// held is the policy and the reading of a holder, in records that are shared with others.
+type held struct {
+	token      *store.Token
+	credential *store.Credential
+	policy     store.Policy
+	reading    *store.Reading
+}
+
+// find gives what a holder holds; nil for a person, and for what was revoked, which no request
+// passes with.
+func (h Holder) find(tx *store.Tx) (*held, error) {
+	switch {
+	case h.TokenID != "":
+		t, err := store.Tokens.FindShared(tx, h.TokenID)
+		if t == nil || err != nil {
+			return nil, err
+		}
+		return &held{token: t, policy: t.Policy, reading: t.Reading}, nil
+	case h.CredentialID != "":
+		c, err := store.Credentials.FindShared(tx, h.CredentialID)
+		if c == nil || err != nil {
+			return nil, err
+		}
+		return &held{credential: c, policy: c.Policy, reading: c.Reading}, nil
+	}
+	return nil, nil
+}

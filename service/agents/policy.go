@@ -1,0 +1,105 @@
+package agents
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const maxNamed = 100 // addresses and domains in a list of a policy
+
+// A SendPolicy bounds what is sent from a mailbox.
+type SendPolicy struct {
+	Send              string   `json:"send" enum:"allow|reply_only|approval|deny" doc:"allow: everything; reply_only: answers, to the people of the message that is answered; approval: what a person has approved; deny: nothing."`
+	AllowedRecipients []string `json:"allowed_recipients" max:"100" words:"ours" doc:"Addresses, and @domain for all of a domain, that need no approval and are no strangers."`
+}
+
+// A Policy bounds what a token or a credential sends, and says whether reading taints it.
+type Policy struct {
+	SendPolicy
+	TrustedSenders []string `json:"trusted_senders" max:"100" words:"ours" doc:"Addresses and @domain whose words, proven by verified_domain, do not taint."`
+	Taint          bool     `json:"taint" doc:"Reading what a stranger wrote bounds what may be done from then on."`
+	TaintSeconds   *int     `json:"taint_seconds" min:"1" max:"31536000" doc:"How long after the last such reading; null: until a person ends it."`
+}
+
+// A Tainted says since when a token or credential is tainted, and by which conversation.
+type Tainted struct {
+	Since    core.Time `json:"since"`
+	UserID   *string   `json:"user_id" words:"ours"`
+	ThreadID *string   `json:"thread_id" words:"ours"`
+}
+
+// PolicyOut shows a policy.
+func PolicyOut(p *store.Policy) Policy {
+	out := Policy{SendPolicy: SendPolicyOut(p), TrustedSenders: append([]string{}, p.TrustedSenders...), Taint: p.Taint}
+	if p.TaintSeconds > 0 {
+		out.TaintSeconds = &p.TaintSeconds
+	}
+	return out
+}
+
+// SendPolicyOut shows the policy of a mailbox.
+func SendPolicyOut(p *store.Policy) SendPolicy {
+	out := SendPolicy{Send: p.Send, AllowedRecipients: append([]string{}, p.AllowedRecipients...)}
+	if out.Send == "" {
+		out.Send = store.SendAllow
+	}
+	return out
+}
+
+// TaintedOut shows a taint; nil for none.
+func TaintedOut(t *store.Taint) *Tainted {
+	if t == nil {
+		return nil
+	}
+	return &Tainted{core.Time{Time: t.Since}, core.OrNull(t.MailboxID), core.OrNull(t.ThreadID)}
+}
+
+// Record makes a policy that is kept, of one in a request. field is its name there.
+func (p *Policy) Record(field string) (out store.Policy, err error) {
+	if out, err = p.SendPolicy.Record(field); err != nil {
+		return out, err
+	}
+	if out.TrustedSenders, err = named(field+".trusted_senders", p.TrustedSenders); err != nil {
+		return out, err
+	}
+	if out.Taint = p.Taint; p.TaintSeconds != nil {
+		out.TaintSeconds = *p.TaintSeconds
+	}
+	return out, nil
+}
+
+// Record makes a policy that is kept, of one in a request. field is its name there.
+func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
+	if out.Send = p.Send; out.Send == store.SendAllow {
+		out.Send = ""
+	}
+	out.AllowedRecipients, err = named(field+".allowed_recipients", p.AllowedRecipients)
+	return out, err
+}
+
+// named gives addresses and @domains in their one form, each once.
+func named(field string, list []string) (out []string, err error) {
+	if len(list) > maxNamed {
+		return nil, core.Invalid(field, "too_many_items", "must have at most %d entries", maxNamed)
+	}
+	for _, text := range list {
+		text = strings.TrimSpace(text)
+		domain, all := strings.CutPrefix(text, "@")
+		one, err := msg.NormalizeEmail(text)
+		if all {
+			one, err = msg.NormalizeDomain(domain)
+			one = "@" + one
+		}
+		if err != nil {
+			return nil, core.Invalid(field, "invalid", "%.80q is no address, and no domain such as @example.com", text)
+		}
+		if !slices.Contains(out, one) {
+			out = append(out, one)
+		}
+	}
+	return out, nil
+}

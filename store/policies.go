@@ -1,0 +1,64 @@
+package store
+
+import (
+	"slices"
+	"time"
+)
+
+// What a Policy lets its holder send.
+const (
+	SendAllow     = "allow"
+	SendReplyOnly = "reply_only" // answers, to the people of the message that is answered
+	SendApproval  = "approval"   // what a person has approved
+	SendDeny      = "deny"
+)
+
+// A Policy bounds what may be sent with a token or a credential, or from a mailbox, and says whether
+// its holder is tainted by what strangers write. The zero Policy bounds nothing.
+type Policy struct {
+	Send              string   `json:",omitempty"` // one of the Send… constants; "": allow
+	AllowedRecipients []string `json:",omitempty"` // addresses, and @domain for all of a domain; lower-case
+	TrustedSenders    []string `json:",omitempty"` // the same; not of a mailbox
+	Taint             bool     `json:",omitempty"` // not of a mailbox
+	TaintSeconds      int      `json:",omitempty"` // how long a taint lasts; 0: until a person clears it
+}
+
+// IsDefault tells whether a policy bounds nothing.
+func (p *Policy) IsDefault() bool {
+	return (p.Send == "" || p.Send == SendAllow) && len(p.AllowedRecipients) == 0 && len(p.TrustedSenders) == 0 && !p.Taint && p.TaintSeconds == 0
+}
+
+// Names tells whether a list of addresses and domains has an address.
+func Names(list []string, email, domain string) bool {
+	return slices.Contains(list, email) || slices.Contains(list, "@"+domain)
+}
+
+// A Reading is what the holder of a token or a credential has read since it was made or cleared. It
+// is kept only for those whose Policy taints.
+type Reading struct {
+	MailboxID string `json:",omitempty"` // of the one conversation that was read
+	ThreadID  string `json:",omitempty"` // "": none, or one without a name
+	Several   bool   `json:",omitempty"` // more than one conversation, or nobody knows which
+	Taint     *Taint `json:",omitempty"` // nil: no words of a stranger were among it
+}
+
+// A Taint says which message brought the first words of a stranger.
+type Taint struct {
+	Since     time.Time
+	Last      time.Time // when such words were last read
+	MailboxID string    `json:",omitempty"` // "": nobody knows
+	ThreadID  string    `json:",omitempty"` // "": nobody knows, or there are several
+	Folder    string    `json:",omitempty"` // IMAP name
+	UID       uint32    `json:",omitempty"`
+}
+
+// Tainted gives the taint of a reading that lasts at a time; nil if there is none.
+func (r *Reading) Tainted(p *Policy, now time.Time) *Taint {
+	if r == nil || r.Taint == nil || !p.Taint {
+		return nil
+	}
+	if p.TaintSeconds > 0 && !now.Before(r.Taint.Last.Add(time.Duration(p.TaintSeconds)*time.Second)) {
+		return nil
+	}
+	return r.Taint
+}
