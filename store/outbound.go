@@ -130,6 +130,7 @@ type Outgoing struct {
 	Program           bool      `json:",omitzero"` // it was sent with a domain's credential, by no mailbox
 	ApprovalID        string    `json:",omitzero"` // of its submission
 	Tainted           bool      `json:",omitzero"` // as its submission
+	Checked           bool      `json:",omitzero"` // the same: whoever may send as its authors has written its subject
 }
 
 // What became of a message for one recipient.
@@ -226,6 +227,7 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.Bool(&o.Program)
 	c.String(&o.ApprovalID)
 	c.Bool(&o.Tainted)
+	c.Bool(&o.Checked)
 }
 
 func (a *Attempt) fields(c *rowform.Coder) {
