@@ -39,6 +39,7 @@ type Submission struct {
 	Bcc         string    `json:",omitzero"` // for the copy that comes later: see Meta.Bcc
 	AnsweredBy  string    `json:",omitzero"` // of what it answers: see Meta.AnsweredBy
 	ListID      string    `json:",omitzero"` // of a forward: the group that it comes from
+	ApprovalID  string    `json:",omitzero"` // "": it was not held for approval
 }
 
 // A Tag is a name and a value that a sender gave a message, for its own lists.
@@ -84,6 +85,7 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.Bool(&s.Program)
 	c.String(&s.Bcc)
 	c.String(&s.AnsweredBy)
+	c.String(&s.ApprovalID)
 }
 
 // Submissions keeps them; Check counts their blobs among the references.
@@ -124,6 +126,7 @@ type Outgoing struct {
 	RequireTLS        bool      `json:",omitzero"`
 	Tags              []Tag     `json:",omitempty"`
 	Program           bool      `json:",omitzero"` // it was sent with a domain's credential, by no mailbox
+	ApprovalID        string    `json:",omitzero"` // "": it was not held for approval
 }
 
 // What became of a message for one recipient.
@@ -140,6 +143,7 @@ const (
 	OutgoingComplained = "complained" // taken, and called spam
 	OutgoingSuppressed = "suppressed" // never tried, since the address is known to be bad or unwilling
 	OutgoingCancelled  = "cancelled"  // taken back by its sender
+	OutgoingRejected   = "rejected"   // not approved, or not in time
 )
 
 // How a message goes to a recipient.
@@ -159,6 +163,12 @@ func (o *Outgoing) Waits() bool {
 		return true
 	}
 	return false
+}
+
+// AwaitsApproval tells whether the message is held for approval. What somebody is to release has a
+// time when it was held.
+func (o *Outgoing) AwaitsApproval() bool {
+	return o.Status == OutgoingHeld && o.ApprovalID != "" && o.HeldAt.IsZero()
 }
 
 // Began is when the days begin that a message is tried for: later than it was queued for one that
@@ -217,6 +227,7 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.Bool(&o.RequireTLS)
 	rowform.List(c, &o.Tags, (*Tag).fields)
 	c.Bool(&o.Program)
+	c.String(&o.ApprovalID)
 }
 
 func (a *Attempt) fields(c *rowform.Coder) {
