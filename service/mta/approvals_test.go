@@ -284,7 +284,7 @@ func TestLimitsAreJudgedWhenItIsApproved(t *testing.T) {
 // TestManyRecipientsAreHeldAndApproved: as many as a message may have, some of them after the
 // transaction that approves it.
 func TestManyRecipientsAreHeldAndApproved(t *testing.T) {
-	f := newApprovals(t, nil)
+	f := newApprovals(t, func(c *core.Config) { c.Outbound = core.ViaCapture })
 	var to []string
 	for n := range 1000 {
 		to = append(to, fmt.Sprintf("r%d@far.test", n))
@@ -299,11 +299,8 @@ func TestManyRecipientsAreHeldAndApproved(t *testing.T) {
 	}
 	eventually(t, "all are settled", func() bool {
 		s := statuses(f.Installation)
-		return s["relayed"] == 1000 && s["rejected"] == 1000
+		return s["captured"] >= 1000 && s["rejected"] == 1000 // a letter may be among them
 	})
-	if n := len(f.sent()); n != 1000 {
-		t.Errorf("%d were sent", n)
-	}
 }
 
 // TestScheduledMessageThatIsApproved leaves at its time, or at once if that is past.
