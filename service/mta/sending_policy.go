@@ -344,7 +344,7 @@ func (s *Service) readByItself(_ context.Context, j *store.Job) (jobs.Writes, er
 		}
 		if d != nil {
 			held := *sub
-			if _, _, err := s.holdForApproval(tx, &held, d, []Rcpt{args.To}, HeldFor{Reason: agents.HeldByPolicy, Via: viaRule, Content: content}); err != nil {
+			if _, _, err := s.holdForApproval(tx, &held, d, []Rcpt{args.To}, WhyHeld{Reason: agents.HeldByPolicy, Via: viaRule, Content: content}); err != nil {
 				return err
 			}
 		}

@@ -569,7 +569,7 @@ func (s *Service) hold(tx *store.Tx, mb *store.Mailbox, from *store.Domain, sub 
 		}
 	}
 	sub.Bcc = l.blind
-	rows, a, err := s.holdForApproval(tx, sub, d, l.to, HeldFor{
+	rows, a, err := s.holdForApproval(tx, sub, d, l.to, WhyHeld{
 		Reason: reason, Via: l.by.via, TokenID: l.by.holder.TokenID + l.by.holder.CredentialID, TokenName: l.by.tokenName, Content: content,
 	})
 	if err != nil {
