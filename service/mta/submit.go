@@ -135,6 +135,8 @@ type Submitted struct {
 	MessageID  string // with brackets
 	QueuedAt   time.Time
 	Recipients []SubmittedRcpt
+
+	words string // of its copy, see store.Meta
 }
 
 // status is what is said of a submission as a whole: queued or scheduled.
@@ -218,6 +220,7 @@ type checkedSubmission struct {
 	starts      bool // a conversation
 	requireTLS  bool
 	tlsOptional bool
+	foreign     bool      // it may repeat the words of somebody else
 	sendAt      time.Time // zero: at once
 	fileSent    bool      // its copy comes when it is sent
 	answers     string    // what is marked as answered with that copy
@@ -484,6 +487,7 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
 			Bcc: l.bcc, AnsweredBy: l.answeredBy, Checked: true, Program: mb == nil,
 		}
+		sub.Tainted = sub.Tainted || l.foreign
 		if mb == nil {
 			sub.ReportTo = l.from
 		}
@@ -494,7 +498,7 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 
 		// The recipients that mail goes to count against the limits of who sends, and in the
 		// account's traffic.
-		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
+		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt, words: wordsFor(sub.AccountID, sub)}
 		var sent []string
 		for _, r := range rows {
 			out.Recipients = append(out.Recipients, SubmittedRcpt{r.ID, r.Recipient, r.Status, r.Transport})
