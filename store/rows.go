@@ -637,6 +637,7 @@ const (
 	ownerArrival    = 'a'
 	ownerBatch      = 'b'
 	ownerLesson     = 'l'
+	ownerApproval   = 'p'
 )
 
 func messageOwner(m *Message) []byte {

@@ -309,7 +309,7 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		if a.genuine {
 			sub.ReportTo = a.sender
 		}
-		if _, err := s.Enqueue(tx, sub, to.domain, []Rcpt{{Address: to.Forward}}); err != nil {
+		if err := s.sendByItself(tx, to.Mailbox, byItself{sub: sub, domain: to.domain, to: Rcpt{Address: to.Forward}}); err != nil {
 			return err
 		}
 	}

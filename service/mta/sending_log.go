@@ -236,7 +236,12 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 		case store.OutgoingScheduled:
 			return core.Errorf("not_queued", "The message is scheduled. To send it sooner, change its send_at.")
 		case store.OutgoingHeld:
+			if row.AwaitsApproval() {
+				return core.Errorf("not_queued", "The message waits until an owner or admin approves it.")
+			}
 			return core.Errorf("not_queued", "The message is held. Release it first.")
+		case store.OutgoingRejected:
+			return core.Errorf("not_queued", "The message was rejected. Send it anew.")
 		case store.OutgoingCancelled:
 			return core.Errorf("not_queued", "The message was cancelled. Send it anew.")
 		}
@@ -252,8 +257,13 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 }
 
 // CancelMessage takes a message that waits back. One that a host takes at this very moment is sent
-// all the same.
-func (s *Service) CancelMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
+// all the same. One that waits for approval is rejected, for all of its recipients.
+func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
+	if rejected, err := s.cancelHeld(ctx, who, in.ID); err != nil {
+		return nil, err
+	} else if rejected {
+		return s.changeRow(who, in.ID, func(*store.Tx, *store.Outgoing) error { return nil })
+	}
 	return s.changeRow(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
 		if err := checkWaits(row); err != nil {
 			return err
