@@ -37,181 +37,181 @@ func operations(s *service.Service) []op {
 	i := intents{s}
 	return []op{
 		// The account and its tokens.
-		{name: "get_account", method: "GET", path: "/v1/account", status: 200, scope: "read", roles: everyone, call: plain(s.GetAccount)},
-		{name: "update_account", method: "PATCH", path: "/v1/account", status: 200, scope: "write", roles: managers, call: with(s.UpdateAccount)},
-		{name: "get_usage", method: "GET", path: "/v1/account/usage", status: 200, scope: "read", roles: everyone, call: plain(s.GetUsage)},
-		{name: "list_tokens", method: "GET", path: "/v1/auth/tokens", status: 200, scope: "read", roles: everyone, call: plain(s.ListTokens)},
-		{name: "create_token", method: "POST", path: "/v1/auth/tokens", status: 201, scope: "write", roles: everyone, call: with(s.CreateToken)},
-		{name: "delete_token", method: "DELETE", path: "/v1/auth/tokens/{token_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteToken)},
-		{name: "list_audit", method: "GET", path: "/v1/audit", status: 200, scope: "read", roles: managers, call: with(s.ListAudit)},
+		{name: "get_account", method: "GET", path: "/v1/account", status: 200, scope: "read", roles: everyone, call: plain(s.GetAccount), bound: clean},
+		{name: "update_account", method: "PATCH", path: "/v1/account", status: 200, scope: "write", roles: managers, call: with(s.UpdateAccount), bound: clean},
+		{name: "get_usage", method: "GET", path: "/v1/account/usage", status: 200, scope: "read", roles: everyone, call: plain(s.GetUsage), bound: clean},
+		{name: "list_tokens", method: "GET", path: "/v1/auth/tokens", status: 200, scope: "read", roles: everyone, call: plain(s.ListTokens), bound: clean},
+		{name: "create_token", method: "POST", path: "/v1/auth/tokens", status: 201, scope: "write", roles: everyone, call: with(s.CreateToken), bound: never},
+		{name: "delete_token", method: "DELETE", path: "/v1/auth/tokens/{token_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteToken), bound: never},
+		{name: "list_audit", method: "GET", path: "/v1/audit", status: 200, scope: "read", roles: managers, call: with(s.ListAudit), bound: clean, taints: true},
 
 		// Whoever asks.
-		{name: "get_me", method: "GET", path: "/v1/me", status: 200, scope: "read", roles: people, call: plain(s.GetMe), own: true},
-		{name: "update_me", method: "PATCH", path: "/v1/me", status: 200, scope: "write", roles: mailboxOnly, call: with(s.UpdateMe), own: true, confirm: askFirst(i.updateMe)},
-		{name: "change_my_password", method: "POST", path: "/v1/me/password", status: 200, scope: "write", roles: mailboxOnly, call: with(s.ChangeMyPassword), own: true},
+		{name: "get_me", method: "GET", path: "/v1/me", status: 200, scope: "read", roles: people, call: plain(s.GetMe), own: true, bound: always},
+		{name: "update_me", method: "PATCH", path: "/v1/me", status: 200, scope: "write", roles: mailboxOnly, call: with(s.UpdateMe), own: true, confirm: askFirst(i.updateMe), bound: never},
+		{name: "change_my_password", method: "POST", path: "/v1/me/password", status: 200, scope: "write", roles: mailboxOnly, call: with(s.ChangeMyPassword), own: true, bound: never},
 
 		// The people who share the account.
-		{name: "list_team_users", method: "GET", path: "/v1/account/users", status: 200, scope: "read", roles: everyone, call: plain(s.ListTeamUsers)},
-		{name: "invite_team_user", method: "POST", path: "/v1/account/users/invite", status: 200, scope: "admin", roles: managers, call: with(s.InviteTeamUser)},
-		{name: "update_team_user", method: "PATCH", path: "/v1/account/users/{user_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTeamUser)},
-		{name: "delete_team_user", method: "DELETE", path: "/v1/account/users/{user_id}", status: 200, scope: "admin", roles: managers, call: with(s.DeleteTeamUser)},
+		{name: "list_team_users", method: "GET", path: "/v1/account/users", status: 200, scope: "read", roles: everyone, call: plain(s.ListTeamUsers), bound: clean},
+		{name: "invite_team_user", method: "POST", path: "/v1/account/users/invite", status: 200, scope: "admin", roles: managers, call: with(s.InviteTeamUser), bound: never},
+		{name: "update_team_user", method: "PATCH", path: "/v1/account/users/{user_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTeamUser), bound: never},
+		{name: "delete_team_user", method: "DELETE", path: "/v1/account/users/{user_id}", status: 200, scope: "admin", roles: managers, call: with(s.DeleteTeamUser), bound: never},
 
 		// Domains.
-		{name: "list_domains", method: "GET", path: "/v1/domains", status: 200, scope: "read", roles: everyone, call: with(s.ListDomains)},
-		{name: "search_domain", method: "GET", path: "/v1/domains/search", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomain)},
-		{name: "search_domains_bulk", method: "POST", path: "/v1/domains/search-bulk", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomainsBulk)},
-		{name: "suggest_domains", method: "GET", path: "/v1/domains/suggest", status: 200, scope: "read", roles: everyone, call: with(s.SuggestDomains)},
-		{name: "connect_domains", method: "POST", path: "/v1/domains/connect", status: 200, scope: "write", roles: managers, call: with(s.ConnectDomains), strict: true},
-		{name: "check_provider", method: "POST", path: "/v1/domains/check-provider", status: 200, scope: "read", roles: everyone, call: with(s.CheckProvider)},
-		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers)},
-		{name: "setup_domain", method: "POST", path: "/v1/domains/setup", status: 202, scope: "write", roles: managers, call: with(s.SetupDomain), strict: true, confirm: askFirst(i.setupDomain)},
-		{name: "get_domain", method: "GET", path: "/v1/domains/{domain_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetDomain)},
-		{name: "update_domain", method: "PATCH", path: "/v1/domains/{domain_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateDomain), confirm: askFirst(i.updateDomain)},
-		{name: "delete_domain", method: "DELETE", path: "/v1/domains/{domain_id}", status: 202, scope: "write", roles: managers, call: with(s.DeleteDomain), confirm: askFirst(i.deleteDomain)},
-		{name: "get_dns_status", method: "GET", path: "/v1/domains/{domain_id}/dns-status", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSStatus)},
-		{name: "get_dns_records", method: "GET", path: "/v1/domains/{domain_id}/dns-records", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSRecords)},
-		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS)},
+		{name: "list_domains", method: "GET", path: "/v1/domains", status: 200, scope: "read", roles: everyone, call: with(s.ListDomains), bound: clean},
+		{name: "search_domain", method: "GET", path: "/v1/domains/search", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomain), bound: clean},
+		{name: "search_domains_bulk", method: "POST", path: "/v1/domains/search-bulk", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomainsBulk), bound: clean},
+		{name: "suggest_domains", method: "GET", path: "/v1/domains/suggest", status: 200, scope: "read", roles: everyone, call: with(s.SuggestDomains), bound: clean},
+		{name: "connect_domains", method: "POST", path: "/v1/domains/connect", status: 200, scope: "write", roles: managers, call: with(s.ConnectDomains), strict: true, bound: clean},
+		{name: "check_provider", method: "POST", path: "/v1/domains/check-provider", status: 200, scope: "read", roles: everyone, call: with(s.CheckProvider), bound: clean},
+		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers), bound: clean},
+		{name: "setup_domain", method: "POST", path: "/v1/domains/setup", status: 202, scope: "write", roles: managers, call: with(s.SetupDomain), strict: true, confirm: askFirst(i.setupDomain), bound: never},
+		{name: "get_domain", method: "GET", path: "/v1/domains/{domain_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetDomain), bound: clean},
+		{name: "update_domain", method: "PATCH", path: "/v1/domains/{domain_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateDomain), confirm: askFirst(i.updateDomain), bound: clean, boundFields: "tags auto_renew list_unsubscribe notes tls_policy"},
+		{name: "delete_domain", method: "DELETE", path: "/v1/domains/{domain_id}", status: 202, scope: "write", roles: managers, call: with(s.DeleteDomain), confirm: askFirst(i.deleteDomain), bound: never},
+		{name: "get_dns_status", method: "GET", path: "/v1/domains/{domain_id}/dns-status", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSStatus), bound: clean},
+		{name: "get_dns_records", method: "GET", path: "/v1/domains/{domain_id}/dns-records", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSRecords), bound: clean},
+		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS), bound: clean},
 
 		// A domain's own records, DMARC, reports, redirect and forward.
-		{name: "list_custom_dns_records", method: "GET", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "read", roles: everyone, call: with(s.ListCustomDNSRecords)},
-		{name: "create_custom_dns_record", method: "POST", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "write", roles: managers, call: with(s.CreateCustomDNSRecord)},
-		{name: "update_custom_dns_record", method: "PATCH", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateCustomDNSRecord)},
-		{name: "delete_custom_dns_record", method: "DELETE", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteCustomDNSRecord)},
-		{name: "set_dmarc", method: "PUT", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.SetDMARC)},
-		{name: "reset_dmarc", method: "DELETE", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.ResetDMARC)},
-		{name: "list_dmarc_reports", method: "GET", path: "/v1/domains/{domain_id}/dmarc-reports", status: 200, scope: "read", roles: everyone, call: with(s.ListDMARCReports)},
-		{name: "list_tls_reports", method: "GET", path: "/v1/domains/{domain_id}/tls-reports", status: 200, scope: "read", roles: everyone, call: with(s.ListTLSReports)},
-		{name: "set_redirect", method: "POST", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.SetRedirect)},
-		{name: "delete_redirect", method: "DELETE", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.DeleteRedirect)},
-		{name: "set_forward", method: "POST", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.SetForward), confirm: askFirst(i.setForward)},
-		{name: "delete_forward", method: "DELETE", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.DeleteForward)},
+		{name: "list_custom_dns_records", method: "GET", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "read", roles: everyone, call: with(s.ListCustomDNSRecords), bound: clean},
+		{name: "create_custom_dns_record", method: "POST", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "write", roles: managers, call: with(s.CreateCustomDNSRecord), bound: clean},
+		{name: "update_custom_dns_record", method: "PATCH", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateCustomDNSRecord), bound: clean},
+		{name: "delete_custom_dns_record", method: "DELETE", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteCustomDNSRecord), bound: clean},
+		{name: "set_dmarc", method: "PUT", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.SetDMARC), bound: clean},
+		{name: "reset_dmarc", method: "DELETE", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.ResetDMARC), bound: clean},
+		{name: "list_dmarc_reports", method: "GET", path: "/v1/domains/{domain_id}/dmarc-reports", status: 200, scope: "read", roles: everyone, call: with(s.ListDMARCReports), bound: clean, taints: true},
+		{name: "list_tls_reports", method: "GET", path: "/v1/domains/{domain_id}/tls-reports", status: 200, scope: "read", roles: everyone, call: with(s.ListTLSReports), bound: clean, taints: true},
+		{name: "set_redirect", method: "POST", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.SetRedirect), bound: clean},
+		{name: "delete_redirect", method: "DELETE", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.DeleteRedirect), bound: clean},
+		{name: "set_forward", method: "POST", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.SetForward), confirm: askFirst(i.setForward), bound: never},
+		{name: "delete_forward", method: "DELETE", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.DeleteForward), bound: never},
 
 		// Webhooks and events.
-		{name: "list_webhooks", method: "GET", path: "/v1/webhooks", status: 200, scope: "read", roles: everyone, call: plain(s.ListWebhooks), whole: true},
-		{name: "create_webhook", method: "POST", path: "/v1/webhooks", status: 201, scope: "write", roles: managers, call: with(s.CreateWebhook), confirm: askFirst(i.createWebhook)},
-		{name: "get_webhook", method: "GET", path: "/v1/webhooks/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetWebhook), whole: true},
-		{name: "update_webhook", method: "PATCH", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateWebhook), confirm: askFirst(i.updateWebhook)},
-		{name: "delete_webhook", method: "DELETE", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteWebhook)},
-		{name: "get_webhook_secret", method: "GET", path: "/v1/webhooks/{id}/secret", status: 200, scope: "write", roles: managers, call: with(s.GetWebhookSecret)},
-		{name: "rotate_webhook_secret", method: "POST", path: "/v1/webhooks/{id}/rotate-secret", status: 200, scope: "write", roles: managers, call: with(s.RotateWebhookSecret)},
-		{name: "test_webhook", method: "POST", path: "/v1/webhooks/{id}/test", status: 200, scope: "write", roles: managers, call: with(s.TestWebhook)},
-		{name: "list_webhook_deliveries", method: "GET", path: "/v1/webhooks/{id}/deliveries", status: 200, scope: "read", roles: everyone, call: with(s.ListWebhookDeliveries), whole: true},
-		{name: "redeliver_event", method: "POST", path: "/v1/webhooks/{id}/deliveries/{event_id}/redeliver", status: 200, scope: "write", roles: managers, call: with(s.RedeliverEvent)},
-		{name: "list_events", method: "GET", path: "/v1/events", status: 200, scope: "read", roles: everyone, call: with(s.ListEvents), whole: true},
-		{name: "set_universal_inbox", method: "POST", path: "/v1/account/universal-inbox", status: 200, scope: "write", roles: managers, call: with(s.SetUniversalInbox)},
+		{name: "list_webhooks", method: "GET", path: "/v1/webhooks", status: 200, scope: "read", roles: everyone, call: plain(s.ListWebhooks), whole: true, bound: clean},
+		{name: "create_webhook", method: "POST", path: "/v1/webhooks", status: 201, scope: "write", roles: managers, call: with(s.CreateWebhook), confirm: askFirst(i.createWebhook), bound: never},
+		{name: "get_webhook", method: "GET", path: "/v1/webhooks/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetWebhook), whole: true, bound: clean},
+		{name: "update_webhook", method: "PATCH", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateWebhook), confirm: askFirst(i.updateWebhook), bound: never},
+		{name: "delete_webhook", method: "DELETE", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteWebhook), bound: never},
+		{name: "get_webhook_secret", method: "GET", path: "/v1/webhooks/{id}/secret", status: 200, scope: "write", roles: managers, call: with(s.GetWebhookSecret), bound: never},
+		{name: "rotate_webhook_secret", method: "POST", path: "/v1/webhooks/{id}/rotate-secret", status: 200, scope: "write", roles: managers, call: with(s.RotateWebhookSecret), bound: never},
+		{name: "test_webhook", method: "POST", path: "/v1/webhooks/{id}/test", status: 200, scope: "write", roles: managers, call: with(s.TestWebhook), bound: never},
+		{name: "list_webhook_deliveries", method: "GET", path: "/v1/webhooks/{id}/deliveries", status: 200, scope: "read", roles: everyone, call: with(s.ListWebhookDeliveries), whole: true, bound: clean, taints: true},
+		{name: "redeliver_event", method: "POST", path: "/v1/webhooks/{id}/deliveries/{event_id}/redeliver", status: 200, scope: "write", roles: managers, call: with(s.RedeliverEvent), bound: never},
+		{name: "list_events", method: "GET", path: "/v1/events", status: 200, scope: "read", roles: everyone, call: with(s.ListEvents), whole: true, bound: clean, taints: true},
+		{name: "set_universal_inbox", method: "POST", path: "/v1/account/universal-inbox", status: 200, scope: "write", roles: managers, call: with(s.SetUniversalInbox), bound: never},
 
 		// Jobs.
-		{name: "list_jobs", method: "GET", path: "/v1/jobs", status: 200, scope: "read", roles: people, call: with(s.ListJobs)},
-		{name: "get_job", method: "GET", path: "/v1/jobs/{job_id}", status: 200, scope: "read", roles: people, call: with(s.GetJob)},
+		{name: "list_jobs", method: "GET", path: "/v1/jobs", status: 200, scope: "read", roles: people, call: with(s.ListJobs), bound: clean, taints: true},
+		{name: "get_job", method: "GET", path: "/v1/jobs/{job_id}", status: 200, scope: "read", roles: people, call: with(s.GetJob), bound: clean, taints: true},
 
 		// Mailboxes, which the interface calls email users.
-		{name: "list_email_users", method: "GET", path: "/v1/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListEmailUsers)},
-		{name: "create_email_user", method: "POST", path: "/v1/email-users", status: 201, scope: "write", roles: managers, call: with(s.CreateEmailUser), confirm: askFirst(i.createEmailUser)},
-		{name: "generate_names", method: "POST", path: "/v1/email-users/generate-names", status: 200, scope: "read", roles: everyone, call: with(s.GenerateNames)},
-		{name: "create_email_users_bulk", method: "POST", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.CreateEmailUsersBulk)},
-		{name: "delete_email_users_bulk", method: "DELETE", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), confirm: askFirst(i.deleteEmailUsers)},
-		{name: "delete_email_users_bulk", method: "POST", path: "/v1/email-users/bulk-delete", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), alias: true, confirm: askFirst(i.deleteEmailUsers)},
-		{name: "get_email_user", method: "GET", path: "/v1/email-users/{user_id}", status: 200, scope: "read", roles: people, call: with(s.GetEmailUser)},
-		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser)},
-		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser)},
-		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld)},
-		{name: "create_recovery_link", method: "POST", path: "/v1/email-users/{user_id}/recovery-link", status: 200, scope: "write", roles: managers, call: with(s.CreateRecoveryLink), confirm: askFirst(i.createRecoveryLink)},
-		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers)},
+		{name: "list_email_users", method: "GET", path: "/v1/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListEmailUsers), bound: clean},
+		{name: "create_email_user", method: "POST", path: "/v1/email-users", status: 201, scope: "write", roles: managers, call: with(s.CreateEmailUser), confirm: askFirst(i.createEmailUser), bound: never},
+		{name: "generate_names", method: "POST", path: "/v1/email-users/generate-names", status: 200, scope: "read", roles: everyone, call: with(s.GenerateNames), bound: clean},
+		{name: "create_email_users_bulk", method: "POST", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.CreateEmailUsersBulk), bound: never},
+		{name: "delete_email_users_bulk", method: "DELETE", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), confirm: askFirst(i.deleteEmailUsers), bound: never},
+		{name: "delete_email_users_bulk", method: "POST", path: "/v1/email-users/bulk-delete", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), alias: true, confirm: askFirst(i.deleteEmailUsers), bound: never},
+		{name: "get_email_user", method: "GET", path: "/v1/email-users/{user_id}", status: 200, scope: "read", roles: people, call: with(s.GetEmailUser), bound: always},
+		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser), bound: clean, boundFields: "name footer signature daily_send_limit quota_bytes"},
+		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser), bound: never},
+		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld), bound: never},
+		{name: "create_recovery_link", method: "POST", path: "/v1/email-users/{user_id}/recovery-link", status: 200, scope: "write", roles: managers, call: with(s.CreateRecoveryLink), confirm: askFirst(i.createRecoveryLink), bound: never},
+		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers), bound: clean},
 
 		// Passwords beside that of a mailbox, and those of domains.
-		{name: "list_credentials", method: "GET", path: "/v1/email-users/{user_id}/credentials", status: 200, scope: "read", roles: holders, call: with(s.ListCredentials), own: true},
-		{name: "create_credential", method: "POST", path: "/v1/email-users/{user_id}/credentials", status: 201, scope: "write", roles: holders, call: with(s.CreateCredential), own: true, confirm: askFirst(i.createCredential)},
-		{name: "delete_credential", method: "DELETE", path: "/v1/email-users/{user_id}/credentials/{credential_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteCredential), own: true},
-		{name: "list_smtp_credentials", method: "GET", path: "/v1/domains/{domain_id}/smtp-credentials", status: 200, scope: "read", roles: managers, call: with(s.ListSMTPCredentials)},
-		{name: "create_smtp_credential", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateSMTPCredential), confirm: askFirst(i.createSMTPCredential)},
-		{name: "delete_smtp_credential", method: "DELETE", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteSMTPCredential)},
+		{name: "list_credentials", method: "GET", path: "/v1/email-users/{user_id}/credentials", status: 200, scope: "read", roles: holders, call: with(s.ListCredentials), own: true, bound: clean},
+		{name: "create_credential", method: "POST", path: "/v1/email-users/{user_id}/credentials", status: 201, scope: "write", roles: holders, call: with(s.CreateCredential), own: true, confirm: askFirst(i.createCredential), bound: never},
+		{name: "delete_credential", method: "DELETE", path: "/v1/email-users/{user_id}/credentials/{credential_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteCredential), own: true, bound: never},
+		{name: "list_smtp_credentials", method: "GET", path: "/v1/domains/{domain_id}/smtp-credentials", status: 200, scope: "read", roles: managers, call: with(s.ListSMTPCredentials), bound: clean},
+		{name: "create_smtp_credential", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateSMTPCredential), confirm: askFirst(i.createSMTPCredential), bound: never},
+		{name: "delete_smtp_credential", method: "DELETE", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteSMTPCredential), bound: never},
 
 		// What a mailbox does with mail by itself.
-		{name: "list_rules", method: "GET", path: "/v1/email-users/{user_id}/rules", status: 200, scope: "read", roles: people, call: with(s.ListRules)},
-		{name: "create_rule", method: "POST", path: "/v1/email-users/{user_id}/rules", status: 201, scope: "write", roles: holders, call: with(s.CreateRule), strict: true, confirm: askFirst(i.createRule)},
-		{name: "update_rule", method: "PATCH", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.UpdateRule), strict: true, confirm: askFirst(i.updateRule)},
-		{name: "delete_rule", method: "DELETE", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteRule)},
-		{name: "test_rules", method: "POST", path: "/v1/email-users/{user_id}/rules/test", status: 200, scope: "read", roles: people, call: with(s.TestRules), strict: true},
-		{name: "get_vacation", method: "GET", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "read", roles: people, call: with(s.GetVacation)},
-		{name: "set_vacation", method: "PUT", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.SetVacation), strict: true},
-		{name: "delete_vacation", method: "DELETE", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.DeleteVacation)},
+		{name: "list_rules", method: "GET", path: "/v1/email-users/{user_id}/rules", status: 200, scope: "read", roles: people, call: with(s.ListRules), bound: clean},
+		{name: "create_rule", method: "POST", path: "/v1/email-users/{user_id}/rules", status: 201, scope: "write", roles: holders, call: with(s.CreateRule), strict: true, confirm: askFirst(i.createRule), bound: never},
+		{name: "update_rule", method: "PATCH", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.UpdateRule), strict: true, confirm: askFirst(i.updateRule), bound: never},
+		{name: "delete_rule", method: "DELETE", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteRule), bound: never},
+		{name: "test_rules", method: "POST", path: "/v1/email-users/{user_id}/rules/test", status: 200, scope: "read", roles: people, call: with(s.TestRules), strict: true, bound: clean},
+		{name: "get_vacation", method: "GET", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "read", roles: people, call: with(s.GetVacation), bound: clean},
+		{name: "set_vacation", method: "PUT", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.SetVacation), strict: true, bound: never},
+		{name: "delete_vacation", method: "DELETE", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.DeleteVacation), bound: never},
 
 		// Groups of mailboxes and addresses elsewhere.
-		{name: "list_groups", method: "GET", path: "/v1/groups", status: 200, scope: "read", roles: everyone, call: with(s.ListGroups)},
-		{name: "create_group", method: "POST", path: "/v1/groups", status: 201, scope: "write", roles: managers, call: with(s.CreateGroup), confirm: askFirst(i.createGroup)},
-		{name: "get_group", method: "GET", path: "/v1/groups/{group_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetGroup)},
-		{name: "update_group", method: "PATCH", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateGroup), confirm: askFirst(i.updateGroup)},
-		{name: "delete_group", method: "DELETE", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteGroup)},
+		{name: "list_groups", method: "GET", path: "/v1/groups", status: 200, scope: "read", roles: everyone, call: with(s.ListGroups), bound: clean},
+		{name: "create_group", method: "POST", path: "/v1/groups", status: 201, scope: "write", roles: managers, call: with(s.CreateGroup), confirm: askFirst(i.createGroup), bound: never},
+		{name: "get_group", method: "GET", path: "/v1/groups/{group_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetGroup), bound: clean},
+		{name: "update_group", method: "PATCH", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateGroup), confirm: askFirst(i.updateGroup), bound: never},
+		{name: "delete_group", method: "DELETE", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteGroup), bound: never},
 
 		// Templates of mailboxes.
-		{name: "list_templates", method: "GET", path: "/v1/email-user-templates", status: 200, scope: "read", roles: everyone, call: plain(s.ListTemplates)},
-		{name: "create_template", method: "POST", path: "/v1/email-user-templates", status: 200, scope: "write", roles: everyone, call: with(s.CreateTemplate)},
-		{name: "get_template", method: "GET", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetTemplate)},
-		{name: "update_template", method: "PATCH", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTemplate)},
-		{name: "delete_template", method: "DELETE", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteTemplate)},
+		{name: "list_templates", method: "GET", path: "/v1/email-user-templates", status: 200, scope: "read", roles: everyone, call: plain(s.ListTemplates), bound: clean},
+		{name: "create_template", method: "POST", path: "/v1/email-user-templates", status: 200, scope: "write", roles: everyone, call: with(s.CreateTemplate), bound: never},
+		{name: "get_template", method: "GET", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetTemplate), bound: clean},
+		{name: "update_template", method: "PATCH", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTemplate), bound: never},
+		{name: "delete_template", method: "DELETE", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteTemplate), bound: never},
 
 		// Templates of messages.
-		{name: "list_message_templates", method: "GET", path: "/v1/message-templates", status: 200, scope: "read", roles: everyone, call: with(s.ListMessageTemplates)},
-		{name: "create_message_template", method: "POST", path: "/v1/message-templates", status: 201, scope: "write", roles: everyone, call: with(s.CreateMessageTemplate), body: largestTemplate},
-		{name: "get_message_template", method: "GET", path: "/v1/message-templates/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetMessageTemplate)},
-		{name: "update_message_template", method: "PATCH", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateMessageTemplate), body: largestTemplate},
-		{name: "delete_message_template", method: "DELETE", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteMessageTemplate)},
-		{name: "preview_message_template", method: "POST", path: "/v1/message-templates/{id}/preview", status: 200, scope: "read", roles: everyone, call: with(s.PreviewMessageTemplate)},
+		{name: "list_message_templates", method: "GET", path: "/v1/message-templates", status: 200, scope: "read", roles: everyone, call: with(s.ListMessageTemplates), bound: clean},
+		{name: "create_message_template", method: "POST", path: "/v1/message-templates", status: 201, scope: "write", roles: everyone, call: with(s.CreateMessageTemplate), body: largestTemplate, bound: never},
+		{name: "get_message_template", method: "GET", path: "/v1/message-templates/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetMessageTemplate), bound: clean},
+		{name: "update_message_template", method: "PATCH", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateMessageTemplate), body: largestTemplate, bound: never},
+		{name: "delete_message_template", method: "DELETE", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteMessageTemplate), bound: never},
+		{name: "preview_message_template", method: "POST", path: "/v1/message-templates/{id}/preview", status: 200, scope: "read", roles: everyone, call: with(s.PreviewMessageTemplate), bound: clean},
 
 		// Exports.
-		{name: "create_export", method: "POST", path: "/v1/export", status: 200, scope: "write", roles: managers, call: with(s.CreateExport)},
-		{name: "import_messages", method: "POST", path: "/v1/email-users/{user_id}/import", status: 202, scope: "write", roles: holders, call: with(s.ImportMail), upload: mailUpload(s)},
-		{name: "export_messages", method: "POST", path: "/v1/email-users/{user_id}/export", status: 202, scope: "write", roles: holders, call: with(s.ExportMail)},
-		{name: "list_export_formats", method: "GET", path: "/v1/export/formats", status: 200, scope: "read", roles: everyone, call: plain(s.ListExportFormats)},
+		{name: "create_export", method: "POST", path: "/v1/export", status: 200, scope: "write", roles: managers, call: with(s.CreateExport), bound: never},
+		{name: "import_messages", method: "POST", path: "/v1/email-users/{user_id}/import", status: 202, scope: "write", roles: holders, call: with(s.ImportMail), upload: mailUpload(s), bound: never},
+		{name: "export_messages", method: "POST", path: "/v1/email-users/{user_id}/export", status: 202, scope: "write", roles: holders, call: with(s.ExportMail), bound: never},
+		{name: "list_export_formats", method: "GET", path: "/v1/export/formats", status: 200, scope: "read", roles: everyone, call: plain(s.ListExportFormats), bound: clean},
 
 		// The installation.
-		{name: "get_health", method: "GET", path: "/v1/health", status: 200, scope: "read", roles: owners, call: plain(s.GetHealth)},
+		{name: "get_health", method: "GET", path: "/v1/health", status: 200, scope: "read", roles: owners, call: plain(s.GetHealth), bound: clean, taints: true},
 
 		// Mail in mailboxes.
-		{name: "list_email_user_inbox", method: "GET", path: "/v1/email-users/{user_id}/inbox", status: 200, scope: "read", roles: people, call: with(s.ListEmailUserInbox)},
-		{name: "wait_for_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/wait", status: 200, scope: "read", roles: people, call: with(s.WaitForMessage), waits: true},
-		{name: "refresh_email_user_inbox", method: "POST", path: "/v1/email-users/{user_id}/inbox/refresh", status: 200, scope: "write", roles: people, call: with(s.RefreshEmailUserInbox)},
-		{name: "get_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetMessage)},
-		{name: "get_message_raw", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/raw", status: 200, scope: "read", roles: people, call: with(s.GetMessageRaw)},
-		{name: "get_message_attachment", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}", status: 200, scope: "read", roles: people, call: with(s.GetMessageAttachment)},
-		{name: "mark_message", method: "PATCH", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkMessage)},
-		{name: "unsubscribe_message", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/unsubscribe", status: 200, scope: "write", roles: people, call: with(s.UnsubscribeMessage)},
-		{name: "answer_invitation", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/invitation", status: 200, scope: "write", roles: people, call: with(s.AnswerInvitation), strict: true},
-		{name: "suggest_addresses", method: "GET", path: "/v1/email-users/{user_id}/addresses", status: 200, scope: "read", roles: people, call: with(s.SuggestAddresses)},
-		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMessage)},
-		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: people, call: with(s.ListInbox)},
-		{name: "wait_for_any_message", method: "GET", path: "/v1/inbox/wait", status: 200, scope: "read", roles: everyone, call: with(s.WaitForAnyMessage), waits: true},
-		{name: "refresh_inbox", method: "POST", path: "/v1/inbox/refresh", status: 200, scope: "write", roles: everyone, call: plain(s.RefreshInbox)},
-		{name: "bulk_delete_messages", method: "POST", path: "/v1/inbox/bulk-delete", status: 200, scope: "write", roles: people, call: with(s.BulkDeleteMessages), confirm: askFirst(i.deleteMessages)},
-		{name: "bulk_mark_messages", method: "POST", path: "/v1/inbox/bulk-mark", status: 200, scope: "write", roles: people, call: with(s.BulkMarkMessages)},
-		{name: "bulk_move_messages", method: "POST", path: "/v1/inbox/bulk-move", status: 200, scope: "write", roles: people, call: with(s.BulkMoveMessages)},
-		{name: "get_inbox_message", method: "GET", path: "/v1/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetInboxMessage)},
-		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkInboxMessage)},
-		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteInboxMessage)},
+		{name: "list_email_user_inbox", method: "GET", path: "/v1/email-users/{user_id}/inbox", status: 200, scope: "read", roles: people, call: with(s.ListEmailUserInbox), bound: always},
+		{name: "wait_for_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/wait", status: 200, scope: "read", roles: people, call: with(s.WaitForMessage), waits: true, bound: always},
+		{name: "refresh_email_user_inbox", method: "POST", path: "/v1/email-users/{user_id}/inbox/refresh", status: 200, scope: "write", roles: people, call: with(s.RefreshEmailUserInbox), bound: always},
+		{name: "get_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetMessage), bound: always},
+		{name: "get_message_raw", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/raw", status: 200, scope: "read", roles: people, call: with(s.GetMessageRaw), bound: always},
+		{name: "get_message_attachment", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}", status: 200, scope: "read", roles: people, call: with(s.GetMessageAttachment), bound: always},
+		{name: "mark_message", method: "PATCH", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkMessage), bound: always},
+		{name: "unsubscribe_message", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/unsubscribe", status: 200, scope: "write", roles: people, call: with(s.UnsubscribeMessage), bound: clean},
+		{name: "answer_invitation", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/invitation", status: 200, scope: "write", roles: people, call: with(s.AnswerInvitation), strict: true, bound: clean},
+		{name: "suggest_addresses", method: "GET", path: "/v1/email-users/{user_id}/addresses", status: 200, scope: "read", roles: people, call: with(s.SuggestAddresses), bound: clean, taints: true},
+		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMessage), bound: always, whileTainted: "to=trash"},
+		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: people, call: with(s.ListInbox), bound: always},
+		{name: "wait_for_any_message", method: "GET", path: "/v1/inbox/wait", status: 200, scope: "read", roles: everyone, call: with(s.WaitForAnyMessage), waits: true, bound: always, limited: true},
+		{name: "refresh_inbox", method: "POST", path: "/v1/inbox/refresh", status: 200, scope: "write", roles: everyone, call: plain(s.RefreshInbox), bound: clean},
+		{name: "bulk_delete_messages", method: "POST", path: "/v1/inbox/bulk-delete", status: 200, scope: "write", roles: people, call: with(s.BulkDeleteMessages), confirm: askFirst(i.deleteMessages), bound: clean},
+		{name: "bulk_mark_messages", method: "POST", path: "/v1/inbox/bulk-mark", status: 200, scope: "write", roles: people, call: with(s.BulkMarkMessages), bound: always},
+		{name: "bulk_move_messages", method: "POST", path: "/v1/inbox/bulk-move", status: 200, scope: "write", roles: people, call: with(s.BulkMoveMessages), bound: always},
+		{name: "get_inbox_message", method: "GET", path: "/v1/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetInboxMessage), bound: always},
+		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkInboxMessage), bound: always},
+		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteInboxMessage), bound: always, whileTainted: "to=trash"},
 
 		// Folders of mailboxes.
-		{name: "list_folders", method: "GET", path: "/v1/email-users/{user_id}/folders", status: 200, scope: "read", roles: people, call: with(s.ListFolders)},
-		{name: "create_folder", method: "POST", path: "/v1/email-users/{user_id}/folders", status: 201, scope: "write", roles: people, call: with(s.CreateMailFolder)},
-		{name: "update_folder", method: "PATCH", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.UpdateMailFolder)},
-		{name: "delete_folder", method: "DELETE", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMailFolder)},
+		{name: "list_folders", method: "GET", path: "/v1/email-users/{user_id}/folders", status: 200, scope: "read", roles: people, call: with(s.ListFolders), bound: always},
+		{name: "create_folder", method: "POST", path: "/v1/email-users/{user_id}/folders", status: 201, scope: "write", roles: people, call: with(s.CreateMailFolder), bound: clean},
+		{name: "update_folder", method: "PATCH", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.UpdateMailFolder), bound: clean},
+		{name: "delete_folder", method: "DELETE", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMailFolder), bound: clean},
 
 		// Sent mail.
-		{name: "send_email", method: "POST", path: "/v1/email-users/{user_id}/inbox/send", status: 200, scope: "write", roles: people, call: with(s.SendEmail), body: largestSend, strict: true},
-		{name: "create_draft", method: "POST", path: "/v1/email-users/{user_id}/drafts", status: 201, scope: "write", roles: people, call: with(s.CreateDraft), body: largestSend, strict: true},
-		{name: "update_draft", method: "PUT", path: "/v1/email-users/{user_id}/drafts/{message_id}", status: 200, scope: "write", roles: people, call: with(s.UpdateDraft), body: largestSend, strict: true},
-		{name: "send_draft", method: "POST", path: "/v1/email-users/{user_id}/drafts/{message_id}/send", status: 200, scope: "write", roles: people, call: with(s.SendDraft), strict: true},
-		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage), whole: true},
-		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: people, call: with(s.ListMessages)},
-		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: people, call: with(s.GetSentMessage)},
-		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: people, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch)},
-		{name: "get_reputation", method: "GET", path: "/v1/reputation", status: 200, scope: "read", roles: everyone, call: with(s.GetReputation), whole: true},
-		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: people, call: with(s.UpdateScheduledMessage), strict: true},
-		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: people, call: with(s.RetryMessage)},
-		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: people, call: with(s.CancelMessage)},
-		{name: "list_suppressions", method: "GET", path: "/v1/suppressions", status: 200, scope: "read", roles: everyone, call: with(s.ListSuppressions)},
-		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression)},
-		{name: "import_suppressions", method: "POST", path: "/v1/suppressions/import", status: 200, scope: "write", roles: managers, call: with(s.ImportSuppressions), body: largestList, csv: true, strict: true},
-		{name: "delete_suppression", method: "DELETE", path: "/v1/suppressions/{email}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteSuppression)},
+		{name: "send_email", method: "POST", path: "/v1/email-users/{user_id}/inbox/send", status: 200, scope: "write", roles: people, call: with(s.SendEmail), body: largestSend, strict: true, bound: always},
+		{name: "create_draft", method: "POST", path: "/v1/email-users/{user_id}/drafts", status: 201, scope: "write", roles: people, call: with(s.CreateDraft), body: largestSend, strict: true, bound: always},
+		{name: "update_draft", method: "PUT", path: "/v1/email-users/{user_id}/drafts/{message_id}", status: 200, scope: "write", roles: people, call: with(s.UpdateDraft), body: largestSend, strict: true, bound: always},
+		{name: "send_draft", method: "POST", path: "/v1/email-users/{user_id}/drafts/{message_id}/send", status: 200, scope: "write", roles: people, call: with(s.SendDraft), strict: true, bound: always},
+		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage), whole: true, bound: clean, taints: true},
+		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: people, call: with(s.ListMessages), bound: always},
+		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: people, call: with(s.GetSentMessage), bound: always},
+		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: people, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch), bound: clean},
+		{name: "get_reputation", method: "GET", path: "/v1/reputation", status: 200, scope: "read", roles: everyone, call: with(s.GetReputation), whole: true, bound: clean, taints: true},
+		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: people, call: with(s.UpdateScheduledMessage), strict: true, bound: clean},
+		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: people, call: with(s.RetryMessage), bound: clean},
+		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: people, call: with(s.CancelMessage), bound: clean},
+		{name: "list_suppressions", method: "GET", path: "/v1/suppressions", status: 200, scope: "read", roles: everyone, call: with(s.ListSuppressions), bound: clean, taints: true},
+		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression), bound: clean},
+		{name: "import_suppressions", method: "POST", path: "/v1/suppressions/import", status: 200, scope: "write", roles: managers, call: with(s.ImportSuppressions), body: largestList, csv: true, strict: true, bound: never},
+		{name: "delete_suppression", method: "DELETE", path: "/v1/suppressions/{email}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteSuppression), bound: clean},
 	}
 }
 
@@ -235,11 +235,29 @@ type op struct {
 	whole  bool      // it is about the whole account, so nobody may who sees some mailboxes alone
 	strict bool      // an unknown body field is an error, since the operation spends money or sends mail
 
+	// What a token may do whose holder may be a program that obeys what it reads; see
+	// core.Actor.Bound.
+	bound        boundUse // by a bound token
+	boundFields  string   // the body fields that it may give; "": all
+	whileTainted string   // what the query must have, once the token is tainted
+	taints       bool     // the answer may repeat what strangers wrote, of any message
+	limited      bool     // a token that is limited to mailboxes may call it, though their people may not
+	person       bool     // it is for whoever is signed in to the dashboard as a team user, and for no token
+
 	// confirm says what a call would do that a person must agree to; nil if this call needs no
 	// agreement. An assistant gets that answer first, and must call again with a confirmation. It
 	// takes what call takes, and answers an *intent.
 	confirm caller
 }
+
+// A boundUse says whether a bound token may call an operation. Each row of the table must say it.
+type boundUse int
+
+const (
+	never  boundUse = iota + 1 // it makes or changes access, or what happens by itself
+	clean                      // until the token is tainted
+	always                     // also then
+)
 
 var (
 	everyone = []string{"owner", "admin", "member"}
@@ -305,6 +323,12 @@ func (o *op) permit(who core.Actor) error {
 	if who.Role == core.RoleMailbox && !slices.Contains(o.roles, who.Role) { // whatever its session may do
 		return wrongRole()
 	}
+	if who.TokenOf && !o.limited && !slices.Contains(o.roles, core.RoleMailbox) {
+		return core.Errorf("forbidden_role", "This token is limited to some mailboxes, and may do only what the people of those may. %s is not among it.", o.name)
+	}
+	if who.Bound && o.bound != clean && o.bound != always {
+		return core.Errorf("forbidden_role", "This token is bound by a policy, and %s gives access or sets what happens by itself. A person must do it.", o.name)
+	}
 	if !who.Can(o.scope) {
 		return core.Errorf("insufficient_scope",
 			"This token lacks the %q permission that %s needs. Use a token that has it.", o.scope, o.name)
@@ -314,6 +338,9 @@ func (o *op) permit(who core.Actor) error {
 	}
 	if !slices.Contains(o.roles, who.Role) {
 		return wrongRole()
+	}
+	if o.person && (who.TokenKind != core.SessionKind || who.TokenID == core.LocalToken) {
+		return core.Errorf("person_required", "Only a person may use %s: an owner or admin of the account, signed in to the dashboard.", o.name)
 	}
 	if o.whole && !who.SeesAll() {
 		return core.Errorf("forbidden_role", "You can see some mailboxes alone, and %s is about the whole account. Ask the account's owner or an admin.", o.name)
@@ -333,7 +360,7 @@ func describedAPI(ops []op, url string) openapi.API {
 func (o *op) described() openapi.Operation {
 	return openapi.Operation{
 		Name: o.name, Method: o.method, Path: o.path, Status: o.status, Scope: o.scope, Roles: o.roles, Restricted: o.own || !slices.Equal(o.roles, people),
-		Strict: o.strict, Alias: o.alias, Whole: o.whole, In: o.call.in, Out: o.call.out,
+		Strict: o.strict, Alias: o.alias, Whole: o.whole, Bound: o.bound == clean || o.bound == always, In: o.call.in, Out: o.call.out,
 	}
 }
 

@@ -260,11 +260,19 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	if !c.op.waits {
 		s.svc.WaitFiled(c.r.Context(), 0)
 	}
+	if err := s.checkReader(c, query); err != nil {
+		s.fail(c, err)
+		return
+	}
 	c.who.Request = &core.Request{Action: cmp.Or(c.op.action, c.op.name), Via: c.via, ID: c.id}
 	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
-		return decode(in, source{
+		err := decode(in, source{
 			path: path, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch, given: &c.who.Request.Fields,
 		})
+		if err != nil {
+			return err
+		}
+		return checkFields(c)
 	})
 	if err == nil && c.op.waits {
 		err = s.svc.Stands(c.r.Context(), c.who)
@@ -278,6 +286,37 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		return
 	}
 	s.sendJSON(c, c.op.status, out)
+}
+
+// checkReader refuses what a tainted token may not do, and taints one that is to read what strangers
+// wrote; messages do so one by one, where they are read.
+func (s *Server) checkReader(c *call, query url.Values) error {
+	if !c.who.Policy.Taint {
+		return nil
+	}
+	if want, value, _ := strings.Cut(c.op.whileTainted, "="); c.op.bound != always || want != "" && query.Get(want) != value {
+		if err := s.svc.MayBeTainted(c.who); err != nil {
+			return err
+		}
+	}
+	if c.op.taints {
+		return s.svc.ReadAny(c.who)
+	}
+	return nil
+}
+
+// checkFields refuses body fields that a bound token may not give.
+func checkFields(c *call) error {
+	if !c.who.Bound || c.op.boundFields == "" {
+		return nil
+	}
+	may := strings.Fields(c.op.boundFields)
+	for _, field := range c.who.Request.Fields {
+		if !slices.Contains(may, field) {
+			return core.Errorf("forbidden_role", "This token is bound by a policy, and may change only %s here. A person must change the rest.", strings.Join(may, ", "))
+		}
+	}
+	return nil
 }
 
 // fileOf is the file that an answer is, or that it holds because the client asked for the file

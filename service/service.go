@@ -5,6 +5,7 @@
 // The rooms; `go doc ./service/ROOM` says where things stand in it, and `go doc -u` has what a room
 // keeps to itself:
 //   - core: what every room needs: the store, errors, secrets, password hashes, who asks.
+//   - agents: what programs that read mail may do: policies, taint.
 //   - accounts: accounts, teams and how their people sign in.
 //   - domains: domains from adding to deleting, DNS, claims, health.
 //   - certs: TLS certificates.
@@ -31,6 +32,7 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/certs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
@@ -49,6 +51,7 @@ import (
 
 type (
 	accountsRoom  = accounts.Service
+	agentsRoom    = agents.Service
 	certsRoom     = certs.Service
 	domainsRoom   = domains.Service
 	eventsRoom    = events.Service
@@ -67,6 +70,7 @@ type (
 type Service struct {
 	*core.Core
 	*accountsRoom
+	*agentsRoom
 	*certsRoom
 	*domainsRoom
 	*eventsRoom
@@ -89,12 +93,13 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	c := core.New(st, q, keys, config)
 	e := events.New(c)
 	sp := spam.New(c)
+	g := agents.New(c)
 	i := inbox.New(c, e, sp)
 	m := mailboxes.New(c, e, i)
 	d := domains.New(c, e, i, m)
 	h := certs.New(c, d)
 	p := reputation.New(c)
-	t := mta.New(c, e, i, p, sp)
+	t := mta.New(c, e, g, i, p, sp)
 	r := reports.New(c, i, t)
 	a := accounts.New(c, i, m, t)
 	e.Hooks = events.Hooks{SwitchInbox: i.SwitchInbox, EventTypes: EventTypes()}
@@ -129,7 +134,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 		return t.PlanLetter(tx, mta.Letter{To: owner.Email, Subject: subject, Text: text})
 	}
 	s := &Service{
-		Core: c, accountsRoom: a, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
+		Core: c, accountsRoom: a, agentsRoom: g, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
 		templatesRoom:  templates.New(c),
 		reputationRoom: p, rulesRoom: rules.New(c, i), spam: sp, feeds: newFeeds(st),
 	}

@@ -35,6 +35,7 @@ type Operation struct {
 	Scope        string
 	Roles        []string
 	Restricted   bool // some role is not among Roles
+	Bound        bool // a bound token may call it
 	Whole        bool // it is about the whole account: not for members who see some mailboxes alone
 	Strict       bool // an unknown body field is an error
 	Alias        bool // another way to the operation of the row before
@@ -89,6 +90,7 @@ type operationObject struct {
 	Scope       string          `json:"x-scope,omitempty"`
 	Roles       []string        `json:"x-roles,omitempty"`
 	Whole       bool            `json:"x-whole-account,omitempty"`
+	Bound       bool            `json:"x-bound,omitempty"`
 	Security    *[]string       `json:"security,omitempty"`
 	Parameters  []*Parameter    `json:"parameters,omitempty"`
 	RequestBody *requestBody    `json:"requestBody,omitempty"`
@@ -231,7 +233,7 @@ func (d *describer) operation(o *Operation) *operationObject {
 	if !ok {
 		d.problem("operation %s has no text", o.Name)
 	}
-	out := &operationObject{OperationID: o.Name, Summary: a.summary, Tags: []string{a.group}, Scope: o.Scope, Roles: o.Roles, Whole: o.Whole}
+	out := &operationObject{OperationID: o.Name, Summary: a.summary, Tags: []string{a.group}, Scope: o.Scope, Roles: o.Roles, Whole: o.Whole, Bound: o.Bound}
 	if o.Alias {
 		out.OperationID += "_" + strings.ToLower(o.Method)
 	}

@@ -255,8 +255,18 @@ func (h Holder) Clear(tx *store.Tx) error {
 	return Holder{TokenID: c.TokenID}.Clear(tx)
 }
 
+// MayBeTainted refuses what a token may not do while it is tainted.
+func (s *Service) MayBeTainted(who core.Actor) error {
+	return s.Store.View(func(tx *store.Tx) error { return CheckUntainted(tx, HolderOf(who)) })
+}
+
+// ReadAny is Read of an answer that may repeat the words of any message.
+func (s *Service) ReadAny(who core.Actor) error {
+	return s.Read(who.AccountID, HolderOf(who), &who.Policy, Words{})
+}
+
 // CheckUntainted refuses what a tainted holder may not do.
-func (s *Service) CheckUntainted(tx *store.Tx, h Holder) error {
+func CheckUntainted(tx *store.Tx, h Holder) error {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
 		return err

@@ -40,6 +40,7 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -64,6 +65,7 @@ type Hooks struct {
 type Service struct {
 	*core.Core
 	events *events.Service
+	agents *agents.Service
 	inbox  *inbox.Service
 	spam   *spam.Service
 	Hooks  Hooks
@@ -86,9 +88,9 @@ type Service struct {
 }
 
 // New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, i *inbox.Service, r *reputation.Service, sp *spam.Service) *Service {
+func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, r *reputation.Service, sp *spam.Service) *Service {
 	s := &Service{
-		Core: c, events: e, inbox: i, reputation: r, spam: sp, screener: newScreener(c.Resolver),
+		Core: c, events: e, agents: g, inbox: i, reputation: r, spam: sp, screener: newScreener(c.Resolver),
 		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), deciders: newDeciders(), paces: newPaces(c.Store.Now),
 		operators: newOperators(c.Config.Destinations),
 	}
