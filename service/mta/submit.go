@@ -133,14 +133,15 @@ func senderOf(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, 
 type Submitted struct {
 	ID         string
 	MessageID  string // with brackets
+	ApprovalID string // it is held for; "": it need not be approved
 	QueuedAt   time.Time
 	Recipients []SubmittedRcpt
 }
 
-// status is what is said of a submission as a whole: queued or scheduled.
+// status is what is said of a submission as a whole: queued, scheduled or held.
 func (s *Submitted) status() string {
 	for _, r := range s.Recipients {
-		if r.Status == store.OutgoingScheduled {
+		if r.Status == store.OutgoingScheduled || r.Status == store.OutgoingHeld {
 			return r.Status
 		}
 	}
@@ -151,7 +152,7 @@ func (s *Submitted) status() string {
 type SubmittedRcpt struct {
 	ID        string // of its row in the sending log
 	Email     string
-	Status    string // queued, scheduled, suppressed
+	Status    string // queued, scheduled, suppressed, held
 	Transport string // direct, relay, local, capture, simulator
 }
 
