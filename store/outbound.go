@@ -39,6 +39,8 @@ type Submission struct {
 	Bcc         string    `json:",omitzero"` // for the copy that comes later: see Meta.Bcc
 	AnsweredBy  string    `json:",omitzero"` // of what it answers: see Meta.AnsweredBy
 	ListID      string    `json:",omitzero"` // of a forward: the group that it comes from
+	ApprovalID  string    `json:",omitzero"` // "": no person had to approve it
+	Tainted     bool      `json:",omitzero"` // whoever sent it had read a stranger's words, see Policy.Taint
 }
 
 // A Tag is a name and a value that a sender gave a message, for its own lists.
@@ -84,6 +86,8 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.Bool(&s.Program)
 	c.String(&s.Bcc)
 	c.String(&s.AnsweredBy)
+	c.String(&s.ApprovalID)
+	c.Bool(&s.Tainted)
 }
 
 // Submissions keeps them; Check counts their blobs among the references.
@@ -124,6 +128,8 @@ type Outgoing struct {
 	RequireTLS        bool      `json:",omitzero"`
 	Tags              []Tag     `json:",omitempty"`
 	Program           bool      `json:",omitzero"` // it was sent with a domain's credential, by no mailbox
+	ApprovalID        string    `json:",omitzero"` // of its submission
+	Tainted           bool      `json:",omitzero"` // as its submission
 }
 
 // What became of a message for one recipient.
@@ -140,6 +146,7 @@ const (
 	OutgoingComplained = "complained" // taken, and called spam
 	OutgoingSuppressed = "suppressed" // never tried, since the address is known to be bad or unwilling
 	OutgoingCancelled  = "cancelled"  // taken back by its sender
+	OutgoingRejected   = "rejected"   // held, and a person did not approve it
 )
 
 // How a message goes to a recipient.
@@ -217,6 +224,8 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.Bool(&o.RequireTLS)
 	rowform.List(c, &o.Tags, (*Tag).fields)
 	c.Bool(&o.Program)
+	c.String(&o.ApprovalID)
+	c.Bool(&o.Tainted)
 }
 
 func (a *Attempt) fields(c *rowform.Coder) {
