@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/service/servicetest"
 )
@@ -440,7 +441,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 	b.ExpireTokens(t, dead)
 	b.EndWaiting() // those who may wait get their answer at once
-	for _, o := range b.server.ops {
+	for i, o := range b.server.ops {
+		if i%50 == 49 {
+			b.pass(time.Minute) // in which so many bad tokens are too many
+		}
 		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "none")
 		b.with("").do(o.method, path, nil).fails(401, "unauthorized")
 		b.with("mst_none").do(o.method, path, nil).fails(401, "unauthorized")
