@@ -157,7 +157,7 @@ type Token struct {
 	Permissions  []string
 	Kind         string // one of the TokenKind… constants
 	CreatedAt    time.Time
-	ExpiresAt    time.Time // zero: never
+	ExpiresAt    time.Time // zero: never; of a grant: when its refresh token ends
 	LastUsedAt   time.Time
 	LastUsedIP   string
 	UserAgent    string    `json:",omitempty"` // of a session: the browser that signed in
@@ -166,6 +166,7 @@ type Token struct {
 	Mailboxes []string `json:",omitempty"` // ids that it is limited to; none: it sees what its user sees
 	Policy    Policy   `json:",omitzero"`
 	Reading   *Reading `json:",omitempty"` // nil: it has read nothing that counts
+	Grant     *Grant   `json:",omitempty"` // of a TokenKindOAuth
 }
 
 // Bound tells whether a token may change nobody's access, and nothing that happens by itself.
@@ -189,6 +190,8 @@ var (
 	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })
 	SessionsByTime  = Tokens.index("session", sessionTime)
+	TokenByCode     = Tokens.unique("code", grantCode)
+	TokenByFamily   = Tokens.unique("family", grantFamily)
 )
 
 // sessionTime is the key of dashboard sessions by their beginning, for pruning.
