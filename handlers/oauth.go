@@ -29,8 +29,8 @@ const (
 )
 
 const (
-	registerPerHour = 60  // of one network
-	oauthPerMinute  = 600 // requests to the token and revocation endpoints, of one network
+	registerPerHour = 60          // of one network
+	oauthPerMinute  = 600         // requests to the token and revocation endpoints, of one network
 	grantCheck      = time.Second // between looks whether the grant of a request that waits still stands
 	maxRegistration = 64 << 10
 	maxOAuthForm    = 16 << 10
