@@ -11,7 +11,7 @@ import (
 
 const (
 	maxNamed        = 100 // addresses and domains in a list of a policy
-	maxTaintSeconds = 365 * 24 * 60 * 60
+	maxTaintSeconds = 365 * 24 * 3600
 )
 
 // A SendPolicy bounds what is sent from a mailbox.
@@ -71,7 +71,7 @@ func (p *Policy) Record(field string) (out store.Policy, err error) {
 	}
 	if out.Taint = p.Taint; p.TaintSeconds != nil {
 		if out.TaintSeconds = *p.TaintSeconds; out.TaintSeconds < 1 || out.TaintSeconds > maxTaintSeconds {
-			return out, core.Invalid(field+".taint_seconds", "out_of_range", "must be from 1 to %d", maxTaintSeconds)
+			return out, core.Invalid(field+".taint_seconds", "out_of_range", "must be from 1 to %d, or null", maxTaintSeconds)
 		}
 	}
 	return out, nil
@@ -79,7 +79,7 @@ func (p *Policy) Record(field string) (out store.Policy, err error) {
 
 // Record makes a policy that is kept, of one in a request. field is its name there.
 func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
-	switch p.Send { // the tags of fields within objects are not checked when a body is read
+	switch p.Send {
 	case "", store.SendAllow:
 	case store.SendReplyOnly, store.SendApproval, store.SendDeny:
 		out.Send = p.Send
