@@ -108,8 +108,7 @@ func bareAddress(email string) string {
 	return email
 }
 
-// finds tells whether a search of a reader whom strangers' words taint finds a message. Nothing that
-// is withheld does.
+// finds tells whether a search finds a message by what its reader is shown of it.
 func (x *inboxSearch) finds(m *InboxMessage) bool {
 	if !m.Withheld || x.matcher == nil {
 		return true
