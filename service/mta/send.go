@@ -111,7 +111,8 @@ type SendEmailIn struct {
 type EmailQueued struct {
 	Success    bool            `json:"success"`
 	MessageID  string          `json:"message_id" words:"ours"`
-	Status     string          `json:"status" enum:"queued|scheduled"`
+	Status     string          `json:"status" enum:"queued|scheduled|held"`
+	ApprovalID *string         `json:"approval_id" words:"ours"`
 	UserID     string          `json:"user_id" words:"ours"`
 	From       string          `json:"from" words:"ours"`
 	Recipients []SentRecipient `json:"recipients"`
@@ -124,7 +125,7 @@ type EmailQueued struct {
 type SentRecipient struct {
 	ID        string `json:"id" words:"ours"` // of its row in the sending log
 	Email     string `json:"email" words:"ours"`
-	Status    string `json:"status" enum:"queued|scheduled|suppressed"`
+	Status    string `json:"status" enum:"queued|scheduled|suppressed|held"`
 	Transport string `json:"transport" words:"ours"`
 }
 
@@ -207,16 +208,14 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if in.InReplyTo != "" {
 		l.answeredBy = inbox.AnswererOf(who, s.Now()).Text()
 	}
-	if l.fileSent, l.answers = !at.IsZero(), in.InReplyTo; l.fileSent {
-		l.bcc = bcc
-	}
+	l.fileSent, l.answers, l.bcc = !at.IsZero(), in.InReplyTo, bcc // for a copy that comes later
 
 	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
 	// transaction.
 	var out *EmailQueued
 	_, err = s.post(ctx, core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, as, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
 		out = &EmailQueued{
-			Success: true, MessageID: sent.MessageID, Status: sent.status(), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
+			Success: true, MessageID: sent.MessageID, Status: sent.status(), ApprovalID: core.OrNull(sent.ApprovalID), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
 			SendAt: core.Time{Time: at},
 		}
 		stored.Words = sent.words

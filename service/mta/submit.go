@@ -137,17 +137,17 @@ func senderOf(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, 
 type Submitted struct {
 	ID         string
 	MessageID  string // with brackets
+	ApprovalID string // it is held for; "": it need not be approved
 	QueuedAt   time.Time
-	ApprovalID string // "": no person has to approve it
 	Recipients []SubmittedRcpt
 
 	words string // of its copy, see store.Meta
 }
 
-// status is what is said of a submission as a whole: queued or scheduled.
+// status is what is said of a submission as a whole: queued, scheduled or held.
 func (s *Submitted) status() string {
 	for _, r := range s.Recipients {
-		if r.Status == store.OutgoingScheduled {
+		if r.Status == store.OutgoingScheduled || r.Status == store.OutgoingHeld {
 			return r.Status
 		}
 	}
@@ -158,7 +158,7 @@ func (s *Submitted) status() string {
 type SubmittedRcpt struct {
 	ID        string // of its row in the sending log
 	Email     string
-	Status    string // queued, scheduled, suppressed
+	Status    string // queued, scheduled, suppressed, held
 	Transport string // direct, relay, local, capture, simulator
 }
 
