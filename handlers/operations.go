@@ -43,6 +43,7 @@ func operations(s *service.Service) []op {
 		{name: "list_tokens", method: "GET", path: "/v1/auth/tokens", status: 200, scope: "read", roles: everyone, call: plain(s.ListTokens), bound: clean},
 		{name: "create_token", method: "POST", path: "/v1/auth/tokens", status: 201, scope: "write", roles: everyone, call: with(s.CreateToken), bound: never},
 		{name: "delete_token", method: "DELETE", path: "/v1/auth/tokens/{token_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteToken), bound: never},
+		{name: "clear_token_taint", method: "POST", path: "/v1/auth/tokens/{token_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearTokenTaint), bound: never, person: true},
 		{name: "list_audit", method: "GET", path: "/v1/audit", status: 200, scope: "read", roles: managers, call: with(s.ListAudit), bound: clean, taints: true},
 
 		// Whoever asks.
@@ -58,19 +59,19 @@ func operations(s *service.Service) []op {
 
 		// Domains.
 		{name: "list_domains", method: "GET", path: "/v1/domains", status: 200, scope: "read", roles: everyone, call: with(s.ListDomains), bound: clean},
-		{name: "search_domain", method: "GET", path: "/v1/domains/search", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomain), bound: clean},
-		{name: "search_domains_bulk", method: "POST", path: "/v1/domains/search-bulk", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomainsBulk), bound: clean},
-		{name: "suggest_domains", method: "GET", path: "/v1/domains/suggest", status: 200, scope: "read", roles: everyone, call: with(s.SuggestDomains), bound: clean},
+		{name: "search_domain", method: "GET", path: "/v1/domains/search", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomain), bound: clean, taints: true},
+		{name: "search_domains_bulk", method: "POST", path: "/v1/domains/search-bulk", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomainsBulk), bound: clean, taints: true},
+		{name: "suggest_domains", method: "GET", path: "/v1/domains/suggest", status: 200, scope: "read", roles: everyone, call: with(s.SuggestDomains), bound: clean, taints: true},
 		{name: "connect_domains", method: "POST", path: "/v1/domains/connect", status: 200, scope: "write", roles: managers, call: with(s.ConnectDomains), strict: true, bound: clean},
-		{name: "check_provider", method: "POST", path: "/v1/domains/check-provider", status: 200, scope: "read", roles: everyone, call: with(s.CheckProvider), bound: clean},
-		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers), bound: clean},
+		{name: "check_provider", method: "POST", path: "/v1/domains/check-provider", status: 200, scope: "read", roles: everyone, call: with(s.CheckProvider), bound: clean, taints: true},
+		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers), bound: clean, taints: true},
 		{name: "setup_domain", method: "POST", path: "/v1/domains/setup", status: 202, scope: "write", roles: managers, call: with(s.SetupDomain), strict: true, confirm: askFirst(i.setupDomain), bound: never},
 		{name: "get_domain", method: "GET", path: "/v1/domains/{domain_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetDomain), bound: clean},
 		{name: "update_domain", method: "PATCH", path: "/v1/domains/{domain_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateDomain), confirm: askFirst(i.updateDomain), bound: clean, boundFields: "tags auto_renew list_unsubscribe notes tls_policy"},
 		{name: "delete_domain", method: "DELETE", path: "/v1/domains/{domain_id}", status: 202, scope: "write", roles: managers, call: with(s.DeleteDomain), confirm: askFirst(i.deleteDomain), bound: never},
-		{name: "get_dns_status", method: "GET", path: "/v1/domains/{domain_id}/dns-status", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSStatus), bound: clean},
+		{name: "get_dns_status", method: "GET", path: "/v1/domains/{domain_id}/dns-status", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSStatus), bound: clean, taints: true},
 		{name: "get_dns_records", method: "GET", path: "/v1/domains/{domain_id}/dns-records", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSRecords), bound: clean},
-		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS), bound: clean},
+		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS), bound: clean, taints: true},
 
 		// A domain's own records, DMARC, reports, redirect and forward.
 		{name: "list_custom_dns_records", method: "GET", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "read", roles: everyone, call: with(s.ListCustomDNSRecords), bound: clean},
@@ -114,6 +115,7 @@ func operations(s *service.Service) []op {
 		{name: "get_email_user", method: "GET", path: "/v1/email-users/{user_id}", status: 200, scope: "read", roles: people, call: with(s.GetEmailUser), bound: always},
 		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser), bound: clean, boundFields: "name footer signature daily_send_limit quota_bytes"},
 		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser), bound: never},
+		{name: "create_inbox", method: "POST", path: "/v1/inboxes", status: 201, scope: "write", roles: managers, call: with(s.CreateInbox), bound: never},
 		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld), bound: never},
 		{name: "create_recovery_link", method: "POST", path: "/v1/email-users/{user_id}/recovery-link", status: 200, scope: "write", roles: managers, call: with(s.CreateRecoveryLink), confirm: askFirst(i.createRecoveryLink), bound: never},
 		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers), bound: clean},
@@ -122,9 +124,11 @@ func operations(s *service.Service) []op {
 		{name: "list_credentials", method: "GET", path: "/v1/email-users/{user_id}/credentials", status: 200, scope: "read", roles: holders, call: with(s.ListCredentials), own: true, bound: clean},
 		{name: "create_credential", method: "POST", path: "/v1/email-users/{user_id}/credentials", status: 201, scope: "write", roles: holders, call: with(s.CreateCredential), own: true, confirm: askFirst(i.createCredential), bound: never},
 		{name: "delete_credential", method: "DELETE", path: "/v1/email-users/{user_id}/credentials/{credential_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteCredential), own: true, bound: never},
+		{name: "clear_credential_taint", method: "POST", path: "/v1/email-users/{user_id}/credentials/{credential_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearCredentialTaint), bound: never, person: true},
 		{name: "list_smtp_credentials", method: "GET", path: "/v1/domains/{domain_id}/smtp-credentials", status: 200, scope: "read", roles: managers, call: with(s.ListSMTPCredentials), bound: clean},
 		{name: "create_smtp_credential", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateSMTPCredential), confirm: askFirst(i.createSMTPCredential), bound: never},
 		{name: "delete_smtp_credential", method: "DELETE", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteSMTPCredential), bound: never},
+		{name: "clear_smtp_credential_taint", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearSMTPCredentialTaint), bound: never, person: true},
 
 		// What a mailbox does with mail by itself.
 		{name: "list_rules", method: "GET", path: "/v1/email-users/{user_id}/rules", status: 200, scope: "read", roles: people, call: with(s.ListRules), bound: clean},
@@ -203,13 +207,22 @@ func operations(s *service.Service) []op {
 		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage), whole: true, bound: clean, taints: true},
 		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: people, call: with(s.ListMessages), bound: always},
 		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: people, call: with(s.GetSentMessage), bound: always},
-		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: people, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch), bound: clean},
+		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: people, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch), bound: always},
 		{name: "get_reputation", method: "GET", path: "/v1/reputation", status: 200, scope: "read", roles: everyone, call: with(s.GetReputation), whole: true, bound: clean, taints: true},
 		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: people, call: with(s.UpdateScheduledMessage), strict: true, bound: clean},
 		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: people, call: with(s.RetryMessage), bound: clean},
 		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: people, call: with(s.CancelMessage), bound: clean},
+
+		// Messages that wait until a person approves them.
+		{name: "list_approvals", method: "GET", path: "/v1/approvals", status: 200, scope: "read", roles: managers, call: with(s.ListApprovals), bound: clean, taints: true},
+		{name: "get_approval", method: "GET", path: "/v1/approvals/{approval_id}", status: 200, scope: "read", roles: managers, call: with(s.GetApproval), bound: clean, taints: true},
+		{name: "get_approval_raw", method: "GET", path: "/v1/approvals/{approval_id}/raw", status: 200, scope: "read", roles: managers, call: with(s.GetApprovalRaw), bound: clean, taints: true},
+		{name: "approve_message", method: "POST", path: "/v1/approvals/{approval_id}/approve", status: 200, scope: "write", roles: managers, call: with(s.ApproveMessage), strict: true, bound: never, person: true},
+		{name: "reject_message", method: "POST", path: "/v1/approvals/{approval_id}/reject", status: 200, scope: "write", roles: managers, call: with(s.RejectMessage), strict: true, bound: never, person: true},
+
+		// Addresses that get no mail.
 		{name: "list_suppressions", method: "GET", path: "/v1/suppressions", status: 200, scope: "read", roles: everyone, call: with(s.ListSuppressions), bound: clean, taints: true},
-		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression), bound: clean},
+		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression), bound: clean, taints: true},
 		{name: "import_suppressions", method: "POST", path: "/v1/suppressions/import", status: 200, scope: "write", roles: managers, call: with(s.ImportSuppressions), body: largestList, csv: true, strict: true, bound: never},
 		{name: "delete_suppression", method: "DELETE", path: "/v1/suppressions/{email}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteSuppression), bound: clean},
 	}
@@ -360,7 +373,7 @@ func describedAPI(ops []op, url string) openapi.API {
 func (o *op) described() openapi.Operation {
 	return openapi.Operation{
 		Name: o.name, Method: o.method, Path: o.path, Status: o.status, Scope: o.scope, Roles: o.roles, Restricted: o.own || !slices.Equal(o.roles, people),
-		Strict: o.strict, Alias: o.alias, Whole: o.whole, Bound: o.bound == clean || o.bound == always, In: o.call.in, Out: o.call.out,
+		Strict: o.strict, Alias: o.alias, Whole: o.whole, Bound: o.bound == clean || o.bound == always, Taintable: o.bound == clean || o.whileTainted != "", In: o.call.in, Out: o.call.out,
 	}
 }
 

@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
@@ -56,9 +55,9 @@ func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *
 	return !verified, err
 }
 
-// Read is the one place that says what reading does: it notes which conversations a holder has read,
-// and taints it where the words are not verified, before they are given to it. Whoever has p.Taint
-// false is not concerned. Words without a mailbox are of anybody.
+// Read is the one place that says what reading does: it notes which conversations a holder has
+// read, and taints it where the words are not verified, before they are given to it. Whoever has
+// p.Taint false is not concerned. Words without a mailbox are of anybody.
 func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Words) error {
 	if !p.Taint || len(words) == 0 {
 		return nil
@@ -197,10 +196,8 @@ func (of *held) put(tx *store.Tx, r store.Reading) error {
 // has read it could have another do.
 func (s *Service) taintOthers(tx *store.Tx, accountID string, first *held, w *Words) error {
 	var others []*held
-	for _, t := range store.TokensByAccount.Asc(tx, accountID, "") {
-		if slices.Contains(t.Mailboxes, w.MailboxID) && t.RevokedAt.IsZero() {
-			others = append(others, &held{token: t, policy: t.Policy, reading: t.Reading})
-		}
+	for _, t := range store.TokensOfMailbox(tx, accountID, w.MailboxID) {
+		others = append(others, &held{token: t, policy: t.Policy, reading: t.Reading})
 	}
 	add := func(index *store.Index[store.Credential], owner string) {
 		for _, c := range index.Asc(tx, owner, "") {

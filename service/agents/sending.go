@@ -24,16 +24,16 @@ type Message struct {
 	// message's people are: the addresses of its From, Reply-To, To and Cc.
 	Answers bool
 	People  []string
-	// Conversation has the people of the messages that arrived in the conversation which tainted its
-	// sender, as long as that is the only one which the sender has read.
+	// Conversation has the people of the messages that arrived in the conversation which tainted
+	// its sender, as long as that is the only one which the sender has read.
 	Conversation []string
 	ByPerson     bool // an owner or admin, who is signed in, sends it; the policy of the mailbox is not for them
 }
 
-// Decide is the one place that says whether a policy lets a message be sent by one who is tainted or
-// not. held is why it must wait for a person's approval, "" if it need not. The error is an SMTPError
-// with the API's Error behind it: 403 sending_not_allowed, recipient_not_allowed or tainted, 550
-// 5.7.1.
+// Decide is the one place that says whether a policy lets a message be sent by one who is tainted
+// or not. held is why it must wait for a person's approval, "" if it need not. The error is an
+// SMTPError with the API's Error behind it: 403 sending_not_allowed, recipient_not_allowed or
+// tainted, 550 5.7.1.
 func Decide(p *store.Policy, taint *store.Taint, m *Message) (held string, err error) {
 	outside := func(lists ...[]string) (out []string) { // recipients that are in none of the lists
 		for _, email := range m.Recipients {
@@ -56,6 +56,9 @@ func Decide(p *store.Policy, taint *store.Taint, m *Message) (held string, err e
 			strangers = outside(m.People)
 		}
 		if !m.Answers || len(strangers) > 0 {
+			if taint != nil {
+				strangers = nil // no word of the request is repeated
+			}
 			return "", notAllowed(m.Answers, strangers)
 		}
 	}
@@ -88,7 +91,8 @@ func notAllowed(answers bool, emails []string) error {
 	return core.OverSMTP(550, "5.7.1", e)
 }
 
-// TaintedError is the error for what a tainted holder may not do. It repeats no word of the request.
+// TaintedError is the error for what a tainted holder may not do. It repeats no word of the
+// request.
 func TaintedError(t *store.Taint) *core.Error {
 	e := core.Errorf("tainted", "A message that a stranger wrote was read with this token or password, so it may not do this. A person can clear it, or send this by the dashboard.")
 	if t.MailboxID != "" {
@@ -101,25 +105,27 @@ func TaintedError(t *store.Taint) *core.Error {
 }
 
 // Admit says whether a message may be sent from a mailbox, nil for a domain's credential, by a
-// holder. Each of their policies is asked by itself. The result is that of Decide.
-func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, h Holder, m *Message) (reason string, err error) {
+// holder. Each of their policies is asked by itself. The result is that of Decide, and whether the
+// holder is tainted.
+func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, h Holder, m *Message) (held string, tainted bool, err error) {
 	if mb != nil && !m.ByPerson {
-		if reason, err = Decide(&mb.SendPolicy, nil, m); err != nil {
-			return "", err
+		if held, err = Decide(&mb.SendPolicy, nil, m); err != nil {
+			return "", false, err
 		}
 	}
 	of, err := h.find(tx)
 	if of == nil || err != nil {
-		return reason, err
+		return held, false, err
 	}
-	why, err := Decide(&of.policy, of.reading.Tainted(&of.policy, tx.Now()), m)
+	taint := of.reading.Tainted(&of.policy, tx.Now())
+	why, err := Decide(&of.policy, taint, m)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	if why == HeldByTaint || reason == "" {
-		reason = why
+	if why == HeldByTaint || held == "" {
+		held = why
 	}
-	return reason, nil
+	return held, taint != nil, nil
 }
 
 // Asks tells whether any policy is to be asked about what a holder sends from a mailbox, so that
@@ -132,8 +138,8 @@ func (s *Service) Asks(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, error) 
 	return err == nil && of != nil && !of.policy.IsDefault(), err
 }
 
-// Conversation gives the one conversation that a tainted holder may write to: that which tainted it,
-// if it has read no other.
+// Conversation gives the one conversation that a tainted holder may write to: that which tainted
+// it, if it has read no other.
 func (s *Service) Conversation(tx *store.Tx, h Holder) (mailboxID, threadID string, err error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
