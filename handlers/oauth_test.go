@@ -24,7 +24,9 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/web"
 )
 
@@ -320,6 +322,9 @@ func TestOAuthRegistration(t *testing.T) {
 		`{"redirect_uris":["http://localhost:1@a.test"]}`:  "invalid_redirect_uri",
 		`{"redirect_uris":["http://127.0.0.1:/x"]}`:        "invalid_redirect_uri",
 		`{"redirect_uris":["https://a.test/ x"]}`:          "invalid_redirect_uri",
+		`{"redirect_uris":["https://a.test:0/x"]}`:         "invalid_redirect_uri",
+		`{"redirect_uris":["https://a.test:/x"]}`:          "invalid_redirect_uri",
+		`{"redirect_uris":["http://localhost:65536/x"]}`:   "invalid_redirect_uri",
 		`[]`:                  "invalid_client_metadata",
 		`{"redirect_uris":1}`: "invalid_client_metadata",
 		`{"redirect_uris":["https://a.test"],"token_endpoint_auth_method":"client_secret_basic"}`: "invalid_client_metadata",
@@ -498,6 +503,24 @@ func TestOAuthConsent(t *testing.T) {
 		t.Errorf("a no leads to %s", deny)
 	}
 
+	// A member who sees some mailboxes alone can give no others.
+	member := core.Actor{
+		AccountID: w.Owner.AccountID, UserID: w.Owner.UserID, Role: "member", Limited: true, Mailboxes: []string{ann},
+		TokenID: "tok_session", TokenKind: core.SessionKind, Permissions: []string{"read", "write"},
+	}
+	asked, err := w.AskConsent(t.Context(), member, w.url, w.query())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := accounts.DecideIn{Request: asked.Request, Decision: "allow", Mailboxes: core.Opt[[]string]{Set: true, Value: []string{ann, ben}}}
+	if _, err := w.DecideConsent(t.Context(), member, w.url, in); !servicetest.HasCode(err, "validation_error") {
+		t.Errorf("a mailbox that the person does not see: %v", err)
+	}
+	in.Mailboxes.Value = []string{ann, ann}
+	if _, err := w.DecideConsent(t.Context(), member, w.url, in); err != nil {
+		t.Error(err)
+	}
+
 	// It lives ten minutes.
 	late := w.web.ask("GET", "/oauth/consent?"+w.query().Encode(), nil).is(200).text("request")
 	w.advance(10 * time.Minute)
@@ -544,6 +567,12 @@ func TestOAuthCodes(t *testing.T) {
 		}
 	}
 	w.with(access).get("/v1/account").fails(401, "unauthorized")
+	w.box("ann")
+	for _, protocol := range []string{core.ProtocolIMAP, core.ProtocolSMTP} {
+		if _, err := w.LoginMailbox(t.Context(), core.MailLogin{Protocol: protocol, Username: "ann@boxes.test", Password: access, Bearer: true, IP: "127.0.0.1"}); err == nil {
+			t.Errorf("%s takes an access token", protocol)
+		}
+	}
 	w.with(access).post("/v1/auth/tokens", `{}`).fails(401, "unauthorized")
 	w.post("/v1/auth/tokens", `{"kind":"oauth"}`).fails(400, "validation_error")
 
@@ -603,14 +632,35 @@ func TestOAuthRefresh(t *testing.T) {
 	}
 	w.refresh(third.text("refresh_token")).refuses(400, "invalid_grant")
 
-	// They end after 30 days without use, and with their person.
+	// They rest while their account is suspended.
 	r := w.exchange(w.code()).is(200)
+	code := w.code()
+	for _, c := range []struct {
+		status           string
+		reaches, refresh int
+	}{{"suspended", 403, 400}, {"active", 200, 200}} {
+		if _, err := w.SetAccountStatus(t.Context(), accounts.AccountIn{Account: w.Owner.AccountID, Status: c.status}); err != nil {
+			t.Fatal(err)
+		}
+		if got := w.reaches(r.text("access_token")); got != c.reaches {
+			t.Errorf("/mcp answers %d while the account is %s", got, c.status)
+		}
+		w.exchange(code).is(400) // it was used up by the first try
+		if got := w.refresh(r.text("refresh_token")).is(c.refresh); c.refresh == 200 {
+			r = got
+		}
+	}
+
+	// They end after 30 days without use.
+	r = w.exchange(w.code()).is(200)
 	w.advance(29 * 24 * time.Hour)
 	r = w.refresh(r.text("refresh_token")).is(200)
 	w.advance(29 * 24 * time.Hour)
 	r = w.refresh(r.text("refresh_token")).is(200)
 	w.advance(30 * 24 * time.Hour)
-	w.refresh(r.text("refresh_token")).refuses(401, "invalid_client") // which ended with it
+	w.refresh(r.text("refresh_token")).refuses(400, "invalid_grant")
+	w.advance(24*time.Hour + time.Second)
+	w.refresh(r.text("refresh_token")).refuses(401, "invalid_client")
 }
 
 func TestOAuthRevocation(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -22,9 +23,11 @@ import (
 // Bounds of clients that sign in to /mcp.
 const (
 	OAuthClientKept  = 30 * 24 * time.Hour // without use
+	clientNoted      = 24 * time.Hour      // how exactly its use is kept
 	oauthClientsMost = 5000                // that were never used; a further one ends the oldest
 	clientRedirects  = 20
 	clientRedirect   = 2048 // characters of one
+	clientAll        = 4096 // of all
 	clientName       = 100
 	clientDocument   = 32 << 10 // bytes
 	clientFetches    = 8        // documents that are fetched at a time
@@ -53,9 +56,13 @@ func ParseClientMetadata(body []byte) (*ClientMetadata, error) {
 	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > clientRedirects {
 		return nil, &OAuthError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris must have 1 to %d entries.", clientRedirects)}
 	}
+	all := 0
 	for _, uri := range m.RedirectURIs {
 		if err := checkRedirect(uri); err != nil {
 			return nil, &OAuthError{"invalid_redirect_uri", "A redirect URI " + err.Error() + "."}
+		}
+		if all += len(uri); all > clientAll {
+			return nil, &OAuthError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris are longer than %d characters together.", clientAll)}
 		}
 	}
 	switch {
@@ -103,6 +110,8 @@ func checkRedirect(uri string) error {
 		return errors.New("is not a URI with a host")
 	case u.User != nil || strings.Contains(uri, "#"):
 		return errors.New("has a user name or a fragment")
+	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()):
+		return errors.New("has a port that is none")
 	case u.Scheme == "https" && strings.HasPrefix(uri, "https://"):
 		return nil
 	}
@@ -110,6 +119,11 @@ func checkRedirect(uri string) error {
 		return nil
 	}
 	return errors.New("must begin with https://, or lead by http to 127.0.0.1, [::1] or localhost")
+}
+
+func isPort(digits string) bool {
+	n, err := strconv.ParseUint(digits, 10, 16)
+	return err == nil && n > 0
 }
 
 // cutLoopback splits a redirect URI to this machine into what stands before and behind its port.
@@ -120,7 +134,8 @@ func cutLoopback(uri string) (before, after string, ok bool) {
 			continue
 		}
 		if port, behind := strings.CutPrefix(rest, ":"); behind {
-			if rest = strings.TrimLeft(port, "0123456789"); rest == port {
+			rest = strings.TrimLeft(port, "0123456789")
+			if !isPort(strings.TrimSuffix(port, rest)) {
 				return "", "", false
 			}
 		}
@@ -183,11 +198,10 @@ func (s *Service) RegisterClient(ctx context.Context, body []byte) (*ClientRegis
 
 // OAuthClientEnded tells whether a client that has registered was not used for too long.
 func OAuthClientEnded(c *store.OAuthClient, now time.Time) bool {
-	used := c.CreatedAt
-	if c.UsedAt.After(used) {
-		used = c.UsedAt
+	if c.UsedAt.IsZero() {
+		return now.Sub(c.CreatedAt) > OAuthClientKept
 	}
-	return now.Sub(used) > OAuthClientKept
+	return now.Sub(c.UsedAt) > OAuthClientKept+clientNoted // no refresh token is older
 }
 
 // registeredClient gives a client that has registered; nil if there is none.
@@ -205,7 +219,7 @@ func hasDocument(clientID string) bool { return strings.HasPrefix(clientID, "htt
 // noteClient keeps that a client that has registered is in use.
 func noteClient(tx *store.Tx, id string) error {
 	c, err := store.OAuthClients.Find(tx, id)
-	if c == nil || err != nil || tx.Now().Sub(c.UsedAt) < 24*time.Hour {
+	if c == nil || err != nil || tx.Now().Sub(c.UsedAt) < clientNoted {
 		return err
 	}
 	c.UsedAt = tx.Now()

@@ -17,10 +17,14 @@ interface Question {
   policy: Policy
 }
 
-const sending = [
-  ['approval', 'After approval: each message waits for an owner or admin'], ['reply_only', 'Replies only, to the people of the message'],
-  ['allow', 'Anything'], ['deny', 'Nothing'],
-] as const
+const sending = [['approval', 'With approval'], ['reply_only', 'Replies only'], ['allow', 'Any message'], ['deny', 'No messages']] as const
+
+const means: Record<Policy['send'], string> = {
+  approval: 'Each message waits until an owner or admin approves it.',
+  reply_only: 'To the people of the message that it answers.',
+  allow: 'To anyone, without approval.',
+  deny: 'It can’t send.',
+}
 
 export function Consent() {
   const [turn] = useState(() => String(Math.random())) // each question has one answer, so none is shown again
@@ -64,7 +68,7 @@ function Ask({ question: q }: { question: Question }) {
           <Check label="Read" hint="View domains, mailboxes and mail." checked disabled onChange={() => { /* without it there is nothing to allow */ }} />
           <Check label="Write" hint="Send and delete mail, and change what you can change. It can’t give anyone access." checked={write} onChange={setWrite} />
           <ScopeFields value={mailboxes} onChange={setMailboxes} hint={mailboxes === 'all' ? 'It can use every mailbox that you can use.' : 'It can use these, and see no other mail.'} />
-          <Select label="Sending" name="policy" value={policy.send} onChange={(send) => setPolicy({ ...policy, send })} options={sending} disabled={!write} />
+          <Select label="Sending" name="policy" value={policy.send} onChange={(send) => setPolicy({ ...policy, send })} options={sending} disabled={!write} hint={means[policy.send]} />
           <Check label="Restrict it after it reads mail from strangers" checked={policy.taint} onChange={(taint) => setPolicy({ ...policy, taint })}
             hint="Anyone can send mail to a mailbox, and so instruct an assistant that reads it. After that it can write only within that conversation, until you end the restriction." />
         </Form>
