@@ -449,7 +449,7 @@ var prefixes = map[string]string{
 }
 
 // noPrefix are ids that are of another form.
-var noPrefix = []string{"message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id"}
+var noPrefix = []string{"message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id", "WaitedMessage.id"}
 
 // TestExamplesAreReal compares every example with its schema, and that of an id with the type of
 // what it names. Texts have examples of their own, not a word that stands for any.

@@ -58,19 +58,19 @@ func operations(s *service.Service) []op {
 
 		// Domains.
 		{name: "list_domains", method: "GET", path: "/v1/domains", status: 200, scope: "read", roles: everyone, call: with(s.ListDomains), bound: clean},
-		{name: "search_domain", method: "GET", path: "/v1/domains/search", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomain), bound: clean},
-		{name: "search_domains_bulk", method: "POST", path: "/v1/domains/search-bulk", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomainsBulk), bound: clean},
-		{name: "suggest_domains", method: "GET", path: "/v1/domains/suggest", status: 200, scope: "read", roles: everyone, call: with(s.SuggestDomains), bound: clean},
+		{name: "search_domain", method: "GET", path: "/v1/domains/search", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomain), bound: clean, taints: true},
+		{name: "search_domains_bulk", method: "POST", path: "/v1/domains/search-bulk", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomainsBulk), bound: clean, taints: true},
+		{name: "suggest_domains", method: "GET", path: "/v1/domains/suggest", status: 200, scope: "read", roles: everyone, call: with(s.SuggestDomains), bound: clean, taints: true},
 		{name: "connect_domains", method: "POST", path: "/v1/domains/connect", status: 200, scope: "write", roles: managers, call: with(s.ConnectDomains), strict: true, bound: clean},
-		{name: "check_provider", method: "POST", path: "/v1/domains/check-provider", status: 200, scope: "read", roles: everyone, call: with(s.CheckProvider), bound: clean},
-		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers), bound: clean},
+		{name: "check_provider", method: "POST", path: "/v1/domains/check-provider", status: 200, scope: "read", roles: everyone, call: with(s.CheckProvider), bound: clean, taints: true},
+		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers), bound: clean, taints: true},
 		{name: "setup_domain", method: "POST", path: "/v1/domains/setup", status: 202, scope: "write", roles: managers, call: with(s.SetupDomain), strict: true, confirm: askFirst(i.setupDomain), bound: never},
 		{name: "get_domain", method: "GET", path: "/v1/domains/{domain_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetDomain), bound: clean},
 		{name: "update_domain", method: "PATCH", path: "/v1/domains/{domain_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateDomain), confirm: askFirst(i.updateDomain), bound: clean, boundFields: "tags auto_renew list_unsubscribe notes tls_policy"},
 		{name: "delete_domain", method: "DELETE", path: "/v1/domains/{domain_id}", status: 202, scope: "write", roles: managers, call: with(s.DeleteDomain), confirm: askFirst(i.deleteDomain), bound: never},
-		{name: "get_dns_status", method: "GET", path: "/v1/domains/{domain_id}/dns-status", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSStatus), bound: clean},
+		{name: "get_dns_status", method: "GET", path: "/v1/domains/{domain_id}/dns-status", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSStatus), bound: clean, taints: true},
 		{name: "get_dns_records", method: "GET", path: "/v1/domains/{domain_id}/dns-records", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSRecords), bound: clean},
-		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS), bound: clean},
+		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS), bound: clean, taints: true},
 
 		// A domain's own records, DMARC, reports, redirect and forward.
 		{name: "list_custom_dns_records", method: "GET", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "read", roles: everyone, call: with(s.ListCustomDNSRecords), bound: clean},
@@ -203,7 +203,7 @@ func operations(s *service.Service) []op {
 		{name: "lookup_message", method: "GET", path: "/v1/messages/lookup", status: 200, scope: "read", roles: everyone, call: with(s.LookupMessage), whole: true, bound: clean, taints: true},
 		{name: "list_messages", method: "GET", path: "/v1/messages", status: 200, scope: "read", roles: people, call: with(s.ListMessages), bound: always},
 		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: people, call: with(s.GetSentMessage), bound: always},
-		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: people, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch), bound: clean},
+		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: people, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch), bound: always},
 		{name: "get_reputation", method: "GET", path: "/v1/reputation", status: 200, scope: "read", roles: everyone, call: with(s.GetReputation), whole: true, bound: clean, taints: true},
 		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: people, call: with(s.UpdateScheduledMessage), strict: true, bound: clean},
 		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: people, call: with(s.RetryMessage), bound: clean},
@@ -218,7 +218,7 @@ func operations(s *service.Service) []op {
 
 		// Addresses that get no mail.
 		{name: "list_suppressions", method: "GET", path: "/v1/suppressions", status: 200, scope: "read", roles: everyone, call: with(s.ListSuppressions), bound: clean, taints: true},
-		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression), bound: clean},
+		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression), bound: clean, taints: true},
 		{name: "import_suppressions", method: "POST", path: "/v1/suppressions/import", status: 200, scope: "write", roles: managers, call: with(s.ImportSuppressions), body: largestList, csv: true, strict: true, bound: never},
 		{name: "delete_suppression", method: "DELETE", path: "/v1/suppressions/{email}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteSuppression), bound: clean},
 	}

@@ -105,7 +105,7 @@
 //	             | sum [version 1, no sum]
 //	meta row     version 1 | structure | preview | thread id | original message id | return path
 //	             | SPF | DKIM | DMARC | recipient, unless it is the mailbox's own address | Bcc
-//	             | answered by | spam | arrived; the last ones as far as they are not empty
+//	             | answered by | spam | arrived | words; the last ones as far as they are not empty
 //	             each: length uvarint | bytes
 //	             | sum [version 1, no sum]
 //	             in version 0x33 [2, no sum] the structure is empty and stands in blob_structure

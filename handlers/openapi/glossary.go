@@ -63,6 +63,8 @@ var glossaryRows = []struct {
 	{"MessageLink.url", word{example: "https://example.net/confirm?token=9c41"}},
 	{"MessageLink.text", word{example: "Confirm your address", about: "What people read there. With `withhold`, empty for a stranger's mail."}},
 	{"MessageLink.same_domain", word{example: true, about: "Whether it leads to `verified_domain`, below it, or to the same organisation."}},
+	{"WaitedMessage.id", word{example: "eu_01k9a2b3c4d5e6f7g8h9j0k1m2-1793870000-17", about: "Opaque."}},
+	{"WaitedMessage.message_id", word{example: "<9c41@example.net>", about: "The Message-ID header, with brackets."}},
 	{"InboxMessage.message_id", word{example: "<9c41@example.net>", about: "The Message-ID header, with brackets."}},
 	{"MessageDetail.message_id", word{example: "<9c41@example.net>", about: "The Message-ID header, with brackets."}},
 	{"SentMessage.message_id", word{example: "<9c41@example.net>", about: "The Message-ID header, with brackets."}},

@@ -102,7 +102,7 @@ func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, r
 
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind {
-	return append(slices.Concat(s.holdKinds(), s.approvalKinds()),
+	return append(slices.Concat(s.holdKinds(), s.approvalKinds(), []jobs.Kind{s.holdByItselfKind()}),
 		s.WhileActive(s.copyKind()),
 		s.arrivalKind(),
 		s.autoReplyKind(),
