@@ -369,7 +369,7 @@ func describedAPI(ops []op, url string) openapi.API {
 func (o *op) described() openapi.Operation {
 	return openapi.Operation{
 		Name: o.name, Method: o.method, Path: o.path, Status: o.status, Scope: o.scope, Roles: o.roles, Restricted: o.own || !slices.Equal(o.roles, people),
-		Strict: o.strict, Alias: o.alias, Whole: o.whole, Bound: o.bound == clean || o.bound == always, In: o.call.in, Out: o.call.out,
+		Strict: o.strict, Alias: o.alias, Whole: o.whole, Bound: o.bound == clean || o.bound == always, Taintable: o.bound == clean || o.whileTainted != "", In: o.call.in, Out: o.call.out,
 	}
 }
 

@@ -21,8 +21,11 @@ func (o *Operation) errors(a operationText) []errorStatus {
 	if o.Scope != "read" {
 		codes = append(codes, "insufficient_scope")
 	}
-	if o.Restricted {
+	if o.Restricted || !o.Bound {
 		codes = append(codes, "forbidden_role")
+	}
+	if o.Taintable {
+		codes = append(codes, "tainted")
 	}
 	if strings.Contains(o.Path, "{") {
 		codes = append(codes, "not_found")
@@ -210,7 +213,7 @@ var errorCodes = []errorCode{
 	{401, "token_expired", "the token has expired"},
 	{401, "token_revoked", "the token was revoked"},
 	{403, "insufficient_scope", "the token lacks the permission"},
-	{403, "forbidden_role", "the role of the token's creator does not allow this"},
+	{403, "forbidden_role", "the role of the token's creator, or the policy of the token, does not allow this"},
 	{403, "user_limit_reached", "the account has reached its limit of team users"},
 	{403, "email_already_exists", "the address belongs to another user"},
 	{403, "domain_limit_exceeded", "the account would exceed its limit of domains"},
@@ -222,6 +225,9 @@ var errorCodes = []errorCode{
 	{403, "user_not_in_account", "the team user belongs to another account"},
 	{403, "daily_send_limit_reached", "the mailbox, its domain or its account has reached its limit of recipients for this day"},
 	{403, "new_recipient_limit_reached", "the mailbox, its domain or its account has reached its limit of new recipients for this day"},
+	{403, "tainted", "what a stranger wrote was read with the token or the password; a person can clear that"},
+	{403, "sending_not_allowed", "a sending policy, of the mailbox or the token, lets this not be sent"},
+	{403, "recipient_not_allowed", "the sending policy allows only answers, to the people of the message that is answered"},
 	{403, "sending_paused", "the mailbox or its domain cannot send until an owner or admin resumes it"},
 	{403, "wrong_password", "the current password is another one"},
 	{403, "person_required", "only a person may do it: an owner or admin who is signed in to the dashboard"},

@@ -380,8 +380,8 @@ func (s *Service) settleAll(ctx context.Context, id string) error {
 	return nil
 }
 
-// rejectionReport tells whoever sent a message by SMTP that it will not be sent; nil where nobody is
-// to be told.
+// rejectionReport tells whoever sent a message by SMTP that it will not be sent; nil where nobody
+// is to be told.
 func (s *Service) rejectionReport(a *store.Approval, text string) (*inbox.StoredMessage, error) {
 	if a.Via != store.ApprovalViaSMTP {
 		return nil, nil

@@ -104,6 +104,7 @@ type SendEmailIn struct {
 
 	of       *batchOf // nil: the message is no part of a batch
 	calendar []byte   // an answer to an invitation
+	foreign  bool     // nobody who sends it has written it
 }
 
 // EmailQueued says that a message is on its way.
@@ -189,7 +190,8 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 	defer l.close()
-	l.utf8 = l.eightBit // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
+	l.foreign = in.foreign || in.calendar != nil // an answer to an invitation repeats that
+	l.utf8 = l.eightBit                          // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
 	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
 	if err != nil {
 		return nil, err
@@ -218,6 +220,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 			Success: true, MessageID: sent.MessageID, Status: sent.status(), ApprovalID: core.OrNull(sent.ApprovalID), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
 			SendAt: core.Time{Time: at},
 		}
+		stored.Words = sent.words
 		for _, r := range sent.Recipients {
 			out.Recipients = append(out.Recipients, SentRecipient(r))
 			if out.Transport != "" && out.Transport != r.Transport {
