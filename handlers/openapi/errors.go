@@ -208,6 +208,7 @@ var errorCodes = []errorCode{
 	{400, "group_loop", "mail to the group would come back to it"},
 	{400, "invalid_template", "braces in a template hold no variable"},
 	{400, "missing_variable", "a template needs a value that is not given; `details` names it"},
+	{400, "domain_required", "no domain is set up, or several are; name one"},
 	{400, "universal_inbox_disabled", "turn the universal inbox on first"},
 	{401, "unauthorized", "there is no valid API token"},
 	{401, "token_expired", "the token has expired"},

@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -126,10 +127,18 @@ func (s *Service) Stands(_ context.Context, who core.Actor) error {
 			return tokenRevoked()
 		}
 		now, err := s.standingActor(tx, t)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited || !slices.Equal(now.Mailboxes, who.Mailboxes)) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited) {
 			return tokenRevoked()
 		}
-		return err
+		if err != nil || slices.Equal(now.Mailboxes, who.Mailboxes) {
+			return err
+		}
+		for _, id := range who.Mailboxes { // those that were deleted have left the list
+			if mb, err := core.LiveMailbox(tx, id); err != nil || mb != nil && !slices.Contains(now.Mailboxes, id) {
+				return cmp.Or(err, error(tokenRevoked()))
+			}
+		}
+		return nil
 	})
 }
 
@@ -354,15 +363,44 @@ type Deleted struct {
 	ID      string `json:"id" words:"ours"`
 }
 
-// DeleteToken revokes a token for good. Tokens of others need admin.
-func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*Deleted, error) {
+// tokenOf gives a token that the actor may see; another one is not there.
+func (s *Service) tokenOf(tx *store.Tx, who core.Actor, id string) (*store.Token, error) {
+	t, err := store.Tokens.Find(tx, id)
+	if err == nil && (t == nil || t.AccountID != who.AccountID || t.Kind == core.SessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
+		return nil, core.NotFound("token")
+	}
+	return t, err
+}
+
+// ClearTokenTaint has a token begin anew, as if nothing had been read with it.
+func (s *Service) ClearTokenTaint(_ context.Context, who core.Actor, in TokenIn) (*Token, error) {
+	var out Token
 	err := s.Store.Update(func(tx *store.Tx) error {
-		t, err := store.Tokens.Find(tx, in.TokenID)
+		t, err := s.tokenOf(tx, who, in.TokenID)
 		if err != nil {
 			return err
 		}
-		if t == nil || t.AccountID != who.AccountID || t.Kind == core.SessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t) {
-			return core.NotFound("token")
+		if err := (agents.Holder{TokenID: t.ID}).Clear(tx); err != nil {
+			return err
+		}
+		if t, err = store.Tokens.Get(tx, t.ID); err != nil {
+			return err
+		}
+		out = tokenOut(t, tx.Now())
+		return core.Audit(tx, who, tokenTarget(t))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// DeleteToken revokes a token for good. Tokens of others need admin.
+func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*Deleted, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		t, err := s.tokenOf(tx, who, in.TokenID)
+		if err != nil {
+			return err
 		}
 		if t.UserID != who.UserID && !who.Can("admin") {
 			return core.Errorf("insufficient_scope", "Revoking another user's token needs the \"admin\" permission.")

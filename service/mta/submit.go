@@ -138,7 +138,6 @@ type Submitted struct {
 	ID         string
 	MessageID  string // with brackets
 	QueuedAt   time.Time
-	ApprovalID string // "": no person has to approve it
 	Recipients []SubmittedRcpt
 
 	words string // of its copy, see store.Meta
