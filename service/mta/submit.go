@@ -137,6 +137,7 @@ func senderOf(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, 
 type Submitted struct {
 	ID         string
 	MessageID  string // with brackets
+	ApprovalID string // it is held for; "": it need not be approved
 	QueuedAt   time.Time
 	Recipients []SubmittedRcpt
 
