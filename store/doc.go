@@ -377,8 +377,7 @@
 //	spam_token         200 000 an account
 //	account            the operator makes and deletes them
 //	user               the plan's limit of team users
-//	token              people make and delete them; sessions 30 days, others 90 days after
-//	                   they expire, 7 after they are revoked
+//	token              people make and delete them; sessions 30 days, others 90 after they expire, 7 after they are revoked
 //	daystat            400 days of each account
 //	idempotency        a day
 //	audit              400 days; people's changes, and 10 000 rows a day of failed log-ins
