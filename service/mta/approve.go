@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
@@ -263,7 +262,6 @@ func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in Approve
 	if subtle.ConstantTimeCompare([]byte(hash), []byte(in.ContentHash)) == 0 {
 		return nil, core.Errorf("content_changed", "content_hash is not that of this message and its recipients. Read the approval again.")
 	}
-	killpoint.At("approval.approve")
 	u := core.MailboxUser{AccountID: a.AccountID, MailboxID: a.MailboxID, DomainID: a.DomainID}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
@@ -288,7 +286,6 @@ func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in Approve
 	if err != nil {
 		return nil, s.tellLimit(u, err)
 	}
-	killpoint.At("approval.approved")
 	out := approvalOut(a)
 	return &out, nil
 }
