@@ -27,7 +27,7 @@ const (
 		storage{used_bytes,limit_bytes|null,messages} messages{sent_today,sent_30d,received_30d,bounced_30d,complained_30d,queued}
 		rate_limit{limit,remaining,reset} daily[]{date,sent,received,bounced,complained} as_of`
 	tokenShape = `id name token_prefix permissions[](read|write|purchase|admin) created_by created_at expires_at|null last_used_at|null last_used_ip|null
-		kind(api|mcp|oauth|session) mailboxes[]|null ` + policyShape
+		kind(api|mcp|oauth|session) client_name|null mailboxes[]|null ` + policyShape
 	domainShape = `id domain_id domain domain_unicode status(pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting) status_detail|null
 		error{code,message}|null dns_provider(builtin|cloudflare|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
 		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)

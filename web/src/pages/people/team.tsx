@@ -110,13 +110,13 @@ function Invite({ onClose }: { onClose: () => void }) {
 
 type Scope = User['mailboxes']
 
-/** Chooses which mailboxes a member sees. */
-function ScopeFields({ value, onChange }: { value: Scope; onChange: (scope: Scope) => void }) {
+/** Chooses which mailboxes a member sees, or what the hint says. */
+export function ScopeFields({ value, onChange, hint }: { value: Scope; onChange: (scope: Scope) => void; hint?: string }) {
   const some = Array.isArray(value) ? value : []
   return (
     <>
       <Select label="Mailboxes" name="mailboxes" value={value === 'all' ? 'all' : 'some'} onChange={(v) => onChange(v === 'all' ? 'all' : [])} options={[['all', 'All mailboxes'], ['some', 'Only some mailboxes']]}
-        hint={value === 'all' ? 'They can read and send the mail of every mailbox.' : 'They can read and send the mail of these, and see no other mail.'} />
+        hint={hint ?? (value === 'all' ? 'They can read and send the mail of every mailbox.' : 'They can read and send the mail of these, and see no other mail.')} />
       {value !== 'all' && (
         <div class="stack-tight">
           {some.map((id) => <Scoped key={id} id={id} onRemove={() => onChange(some.filter((x) => x !== id))} />)}

@@ -45,7 +45,7 @@ function Table({ tokens }: { tokens: Token[] }) {
         <tbody>
           {tokens.map((t) => (
             <tr key={t.id}>
-              <td><strong>{t.name || 'Unnamed'}</strong> {t.kind === 'mcp' && <Badge plain tone="info">assistant</Badge>}<br /><code class="muted">{t.token_prefix}…</code></td>
+              <td><strong>{t.name || 'Unnamed'}</strong> {t.kind === 'mcp' && <Badge plain tone="info">assistant</Badge>}{t.kind === 'oauth' && <Badge plain tone="info">signed-in app</Badge>}<br /><code class="muted">{t.token_prefix}…</code></td>
               <td data-label="Permissions"><span class="people-scopes">{t.permissions.map((p) => <Badge plain key={p}>{p}</Badge>)}</span></td>
               <td data-label="Created"><Time of={t.created_at} form="date" /><br /><span class="muted small">by {name(t.created_by)}</span></td>
               <td data-label="Last used"><Time of={t.last_used_at} />{t.last_used_ip && <><br /><span class="muted small">from {t.last_used_ip}</span></>}</td>
@@ -61,7 +61,7 @@ function Table({ tokens }: { tokens: Token[] }) {
 
 function end(t: Token) {
   ask({
-    title: `Delete ${t.name || t.token_prefix + '…'}?`, action: 'Delete', text: 'Apps using it stop working at once.',
+    title: `Delete ${t.name || t.token_prefix + '…'}?`, action: 'Delete', text: t.client_name === null ? 'Apps using it stop working at once.' : `${t.client_name} is signed out at once.`,
     run: async () => {
       await call('delete_token', { token_id: t.id })
       told('Token deleted.')
