@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/view"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -176,6 +177,34 @@ func (s *Service) GetApproval(_ context.Context, who core.Actor, in ApprovalIn) 
 		out.Attachments = append(out.Attachments, ApprovalAttachment{f.Filename, f.ContentType, f.Size})
 	}
 	return out, nil
+}
+
+// ViewApprovalIn names a held message to be shown in a browser, and how.
+type ViewApprovalIn struct {
+	ApprovalID string `path:"approval_id"`
+	Theme      string `query:"theme" enum:"light|dark"`
+}
+
+// ViewApproval makes a document of a held message, without its images.
+func (s *Service) ViewApproval(_ context.Context, who core.Actor, in ViewApprovalIn) (*view.Document, error) {
+	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	root, err := msg.Scan(again(sent))
+	if err != nil {
+		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+	}
+	body, err := msg.ReadRawBody(sent, root, bodyShown)
+	if err != nil {
+		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+	}
+	shown := view.Options{Title: a.Subject, Dark: in.Theme == "dark", More: body.Truncated, Image: func(string) string { return "" }}
+	if body.HasHTML {
+		return view.HTML(body.HTML, shown), nil
+	}
+	return view.Text(body.Text, shown), nil
 }
 
 // GetApprovalRaw gives the bytes that are sent once the message is approved.
