@@ -234,8 +234,7 @@ stub-zone:
 // TestPostfixEnforcesOurDANE: a Postfix that sends nothing without DANE delivers to the keys that
 // we publish, also to one that was published in advance when all that it has looked up is from
 // before; whoever has our address without our key gets nothing.
-func TestPostfixEnforcesOurDANE(t *testing.T) {
-	t.Parallel()
+func TestPostfixEnforcesOurDANE(t *testing.T) { // alone: beside many others it has failed
 	const us = "127.77.26"
 	program(t, "unbound", "/usr/sbin/unbound")
 	w := newPublished(t, us, "acme.test")

@@ -26,7 +26,7 @@ const (
 		storage{used_bytes,limit_bytes|null,messages} messages{sent_today,sent_30d,received_30d,bounced_30d,complained_30d,queued}
 		rate_limit{limit,remaining,reset} daily[]{date,sent,received,bounced,complained} as_of`
 	tokenShape = `id name token_prefix permissions[](read|write|purchase|admin) created_by created_at expires_at|null last_used_at|null last_used_ip|null
-		kind(api|mcp|session)`
+		kind(api|mcp|oauth|session) mailboxes[]|null ` + policyShape
 	domainShape = `id domain_id domain domain_unicode status(pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting) status_detail|null
 		error{code,message}|null dns_provider(builtin|cloudflare|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
 		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
@@ -45,9 +45,15 @@ const (
 		summary{mx,spf,dkim,dmarc} checked_at next_check_at|null cached`
 	dnsRecordsShape = "status(ready) domain records[{type(A|MX|TXT),host,value,ttl,purpose,priority|null}]"
 	verifyShape     = "domain all_verified critical_verified records[{type,host,purpose,verified,expected,actual|null}]"
+	sendPolicyShape = "send(allow|reply_only|approval|deny) allowed_recipients[]"
+	policyShape     = "policy{" + sendPolicyShape + " trusted_senders[] taint taint_seconds|null} tainted{since,user_id|null,thread_id|null}|null"
+	credentialShape = "id name protocols[] allowed_networks|null expires_at|null last_used_at|null last_used_ip|null created_at " + policyShape
+	inboxShape      = "inbox{" + userShape + "} credential{" + credentialShape + "} password token mcp_url smtp{" + serverShape + "} imap{" + serverShape + "} expires_at"
+	serverShape     = "host port security(tls|starttls|none)"
 	userShape       = `id user_id email username domain domain_id name status(pending|active|suspended|error|deleting) error{code,message}|null type(hosted|external)
 		aliases[] send_as[] signature|null recovery_email|null recovery_confirmed forward_keep_copy daily_send_limit|null sent_today sending_paused{reason(bounces|complaints),at}|null smtp_host smtp_port smtp_security(tls|starttls|none) imap_host imap_port imap_security(tls|starttls|none) footer|null
-		forward_to|null relay|null quota_bytes|null used_bytes unread_count last_sync_at|null last_login_at|null created_at updated_at`
+		forward_to|null relay|null quota_bytes|null used_bytes unread_count last_sync_at|null last_login_at|null
+		send_policy{` + sendPolicyShape + `} expires_at|null created_at updated_at`
 	bulkShape     = "domain created failed users[{" + userShape + ",password,password_generated}] errors[{index,username,code,message}] job_id|null"
 	bulkGoneShape = "queued failed errors[{user_id|null,code,message}] job_id|null"
 	messageShape  = `id uid uid_validity user_id mailbox recipient folder email_id message_id thread_id in_reply_to|null references[] from from_email from_name|null to[] cc[] bcc[]
@@ -145,6 +151,11 @@ var answers = []struct {
 	{"GET", "/v1/email-users/{ann}", "", 200, userShape},
 	{"PATCH", "/v1/email-users/{ann}", `{"name":"Ann"}`, 200, userShape},
 	{"GET", "/v1/domains/{hosted}/email-users", "", 200, long(userShape)},
+	{"POST", "/v1/inboxes", `{"domain":"boxes.test","username":"short","policy":{"send":"reply_only","taint":true,"taint_seconds":60}}`, 201, inboxShape},
+	{"POST", "/v1/auth/tokens", `{"mailboxes":["{ann}"],"policy":{"trusted_senders":["@far.test"]}}`, 201, tokenShape + " token"},
+	{"POST", "/v1/email-users/{ann}/credentials", `{"name":"Phone","policy":{"send":"approval"}}`, 201, credentialShape + " username password"},
+	{"GET", "/v1/email-users/{ann}/credentials", "", 200, "data[{" + credentialShape + "}] count"},
+	{"POST", "/v1/domains/{hosted}/smtp-credentials", `{"name":"Shop","policy":{"send":"deny"}}`, 201, credentialShape + " username password"},
 	{"DELETE", "/v1/email-users/bulk", `{"emails":["dan@boxes.test","gone@boxes.test"]}`, 200, bulkGoneShape},
 	{"POST", "/v1/email-users/bulk-delete", `{"user_ids":["eu_gone"]}`, 200, bulkGoneShape},
 	{"DELETE", "/v1/email-users/{ben}", "", 200, "message user_id job_id"},
@@ -399,11 +410,11 @@ var permitted = []struct{ scope, roles, operations string }{
 		delete_custom_dns_record set_dmarc reset_dmarc set_redirect delete_redirect set_forward delete_forward create_email_user create_email_users_bulk
 		delete_email_users_bulk update_email_user delete_email_user create_webhook update_webhook delete_webhook get_webhook_secret rotate_webhook_secret
 		test_webhook redeliver_event set_universal_inbox create_export export_messages import_messages import_suppressions release_held_messages create_group update_group delete_group
-		create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link create_rule update_rule delete_rule set_vacation delete_vacation`},
+		create_inbox create_credential delete_credential create_smtp_credential delete_smtp_credential create_recovery_link create_rule update_rule delete_rule set_vacation delete_vacation`},
 	{"read", "owner", "get_health"}, // of the first account alone
 	{"read", "owner admin", "list_audit list_credentials list_smtp_credentials"},
 	{"write", "mailbox", "update_me change_my_password"},
-	{"admin", "owner admin", "invite_team_user delete_team_user"},
+	{"admin", "owner admin", "invite_team_user delete_team_user clear_token_taint clear_credential_taint clear_smtp_credential_taint"},
 }
 
 // holds are the scopes that a token's one permission gives.
@@ -428,6 +439,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		tokens[role+" revoked"], tokens[role+" expired"] = revoked, b.Token(t, dead, role, "admin")
 	}
 	b.ExpireTokens(t, dead)
+	b.EndWaiting() // those who may wait get their answer at once
 	for _, o := range b.server.ops {
 		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "none")
 		b.with("").do(o.method, path, nil).fails(401, "unauthorized")
@@ -460,6 +472,8 @@ func mayDo(t *testing.T, r *reply, o op, who, scope, roles string) {
 		status, code = http.StatusForbidden, "insufficient_scope"
 	case !slices.Contains(strings.Fields(roles), role):
 		status, code = http.StatusForbidden, "forbidden_role"
+	case o.person:
+		status, code = http.StatusForbidden, "person_required"
 	case r.status == http.StatusUnauthorized || r.status == http.StatusForbidden || r.status >= 500:
 		t.Errorf("%s by %s: %d %s, though the contract allows it", o.name, who, r.status, r.raw)
 	}

@@ -17,7 +17,7 @@ import (
 // noTools are the operations that are no tools, because they give or show access, which people
 // decide on, answer with a file, or are about the whole installation or what people did.
 var noTools = []string{
-	"create_token", "invite_team_user", "update_team_user", "get_webhook_secret", "rotate_webhook_secret",
+	"create_token", "clear_token_taint", "clear_credential_taint", "clear_smtp_credential_taint", "invite_team_user", "update_team_user", "get_webhook_secret", "rotate_webhook_secret",
 	"get_message_raw", "get_message_attachment", "export_messages", "import_messages", "get_health", "list_audit",
 }
 
@@ -37,6 +37,7 @@ var destructive = []string{"bulk_delete_messages", "cancel_message", "send_draft
 var toolTexts = map[string]string{
 	"create_email_user":       "Give `username` and `domain`, or `email`. Leave the password out to generate one; it is not shown here, see create_export.",
 	"create_email_users_bulk": "Give `users` or `template_id`. One that fails does not stop the others. Passwords are generated unless given, and not shown here; see create_export.",
+	"create_inbox":            "Its password and its token are not shown here. You read it with the other tools. At `expires_at` it is deleted with all its mail; update_email_user moves that time.",
 	"create_export": "Give exactly one of `domains`, `emails`, `user_ids` and `all`. The answer is a link that works once, for 15 minutes, and leads " +
 		"to a file with passwords: give it to the person, and do not open it yourself. One export every five seconds.",
 	"create_webhook":    "One that subscribes to email.received turns the universal inbox on. Its signing secret is not shown here; see the dashboard.",
@@ -57,6 +58,7 @@ const waitText = "It answers as soon as a message arrives that fits, with its on
 var whereSecretsAre = map[string]string{
 	"create_email_user":       passwordsAre,
 	"create_email_users_bulk": passwordsAre,
+	"create_inbox":            "Password and token are in the answer of the API alone. For another password a person calls create_credential there, or opens the dashboard.",
 	"create_webhook":          "The signing secret is in the dashboard, and in the API's get_webhook_secret.",
 }
 

@@ -442,14 +442,14 @@ var prefixes = map[string]string{
 	"JobResponse.id": "job", "SentMessage.id": "out", "SentMessageDetail.id": "out", "TLSReport.id": "rep", "TeamUser.id": "usr", "MeUser.id": "usr", "TeamUserDeleted.id": "usr",
 	"TeamUserInvited.id": "usr", "TeamUserUpdated.id": "usr", "Template.id": "tpl", "Token.id": "tok", "TokenCreated.id": "tok", "Webhook.id": "wh", "WebhookCreated.id": "wh",
 	"WebhookDeleted.id": "wh", "WebhookSecret.id": "wh", "AuditRow.id": "aud", "AuditActor.id": "tok", "AuditTarget.id": "dom",
-	"SentRecipient.id": "out", "DeliveredData.id": "out", "DelayedData.id": "out", "MessageTemplate.id": "mtl", "Rule.id": "rule", "RuleDeleted.id": "rule", "rule_id": "rule", "Effect.rule_id": "rule", "RuleMatchedData.rule_id": "rule", "matched": "rule", "Group.id": "grp", "GroupDeleted.id": "grp", "group_id": "grp", "Credential.id": "cred", "CredentialCreated.id": "cred", "CredentialDeleted.id": "cred", "credential_id": "cred", "MessageTemplateDeleted.id": "mtl",
+	"SentRecipient.id": "out", "DeliveredData.id": "out", "DelayedData.id": "out", "MessageTemplate.id": "mtl", "Rule.id": "rule", "RuleDeleted.id": "rule", "rule_id": "rule", "Effect.rule_id": "rule", "RuleMatchedData.rule_id": "rule", "matched": "rule", "Group.id": "grp", "GroupDeleted.id": "grp", "group_id": "grp", "Credential.id": "cred", "CredentialCreated.id": "cred", "CredentialDeleted.id": "cred", "credential_id": "cred", "Token.mailboxes": "eu", "TokenCreated.mailboxes": "eu", "CreateTokenRequest.mailboxes": "eu", "MessageTemplateDeleted.id": "mtl",
 	"get_message_template.id": "mtl", "update_message_template.id": "mtl", "delete_message_template.id": "mtl", "preview_message_template.id": "mtl", "update_scheduled_message.id": "out",
 	"get_webhook.id": "wh", "update_webhook.id": "wh", "delete_webhook.id": "wh", "get_webhook_secret.id": "wh", "rotate_webhook_secret.id": "wh", "test_webhook.id": "wh",
 	"list_webhook_deliveries.id": "wh", "redeliver_event.id": "wh", "get_sent_message.id": "out", "retry_message.id": "out", "cancel_message.id": "out",
 }
 
 // noPrefix are ids that are of another form.
-var noPrefix = []string{"message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id"}
+var noPrefix = []string{"message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id", "WaitedMessage.id"}
 
 // TestExamplesAreReal compares every example with its schema, and that of an id with the type of
 // what it names. Texts have examples of their own, not a word that stands for any.

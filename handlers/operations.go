@@ -43,6 +43,7 @@ func operations(s *service.Service) []op {
 		{name: "list_tokens", method: "GET", path: "/v1/auth/tokens", status: 200, scope: "read", roles: everyone, call: plain(s.ListTokens), bound: clean},
 		{name: "create_token", method: "POST", path: "/v1/auth/tokens", status: 201, scope: "write", roles: everyone, call: with(s.CreateToken), bound: never},
 		{name: "delete_token", method: "DELETE", path: "/v1/auth/tokens/{token_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteToken), bound: never},
+		{name: "clear_token_taint", method: "POST", path: "/v1/auth/tokens/{token_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearTokenTaint), bound: never, person: true},
 		{name: "list_audit", method: "GET", path: "/v1/audit", status: 200, scope: "read", roles: managers, call: with(s.ListAudit), bound: clean, taints: true},
 
 		// Whoever asks.
@@ -114,6 +115,7 @@ func operations(s *service.Service) []op {
 		{name: "get_email_user", method: "GET", path: "/v1/email-users/{user_id}", status: 200, scope: "read", roles: people, call: with(s.GetEmailUser), bound: always},
 		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser), bound: clean, boundFields: "name footer signature daily_send_limit quota_bytes"},
 		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser), bound: never},
+		{name: "create_inbox", method: "POST", path: "/v1/inboxes", status: 201, scope: "write", roles: managers, call: with(s.CreateInbox), bound: never},
 		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld), bound: never},
 		{name: "create_recovery_link", method: "POST", path: "/v1/email-users/{user_id}/recovery-link", status: 200, scope: "write", roles: managers, call: with(s.CreateRecoveryLink), confirm: askFirst(i.createRecoveryLink), bound: never},
 		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers), bound: clean},
@@ -122,9 +124,11 @@ func operations(s *service.Service) []op {
 		{name: "list_credentials", method: "GET", path: "/v1/email-users/{user_id}/credentials", status: 200, scope: "read", roles: holders, call: with(s.ListCredentials), own: true, bound: clean},
 		{name: "create_credential", method: "POST", path: "/v1/email-users/{user_id}/credentials", status: 201, scope: "write", roles: holders, call: with(s.CreateCredential), own: true, confirm: askFirst(i.createCredential), bound: never},
 		{name: "delete_credential", method: "DELETE", path: "/v1/email-users/{user_id}/credentials/{credential_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteCredential), own: true, bound: never},
+		{name: "clear_credential_taint", method: "POST", path: "/v1/email-users/{user_id}/credentials/{credential_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearCredentialTaint), bound: never, person: true},
 		{name: "list_smtp_credentials", method: "GET", path: "/v1/domains/{domain_id}/smtp-credentials", status: 200, scope: "read", roles: managers, call: with(s.ListSMTPCredentials), bound: clean},
 		{name: "create_smtp_credential", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateSMTPCredential), confirm: askFirst(i.createSMTPCredential), bound: never},
 		{name: "delete_smtp_credential", method: "DELETE", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteSMTPCredential), bound: never},
+		{name: "clear_smtp_credential_taint", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearSMTPCredentialTaint), bound: never, person: true},
 
 		// What a mailbox does with mail by itself.
 		{name: "list_rules", method: "GET", path: "/v1/email-users/{user_id}/rules", status: 200, scope: "read", roles: people, call: with(s.ListRules), bound: clean},

@@ -251,6 +251,7 @@ DELETE /v1/account/users/{user_id} delete_team_user
 GET /v1/auth/tokens list_tokens
 POST /v1/auth/tokens create_token
 DELETE /v1/auth/tokens/{token_id} delete_token
+POST /v1/auth/tokens/{token_id}/clear-taint clear_token_taint
 GET /v1/domains list_domains
 GET /v1/domains/search search_domain
 POST /v1/domains/search-bulk search_domains_bulk
@@ -278,6 +279,7 @@ DELETE /v1/domains/{domain_id}/forward delete_forward
 GET /v1/domains/{domain_id}/email-users list_domain_email_users
 GET /v1/email-users list_email_users
 POST /v1/email-users create_email_user
+POST /v1/inboxes create_inbox
 POST /v1/email-users/generate-names generate_names
 POST /v1/email-users/bulk create_email_users_bulk
 DELETE /v1/email-users/bulk delete_email_users_bulk
@@ -368,9 +370,11 @@ DELETE /v1/groups/{group_id} delete_group
 GET /v1/email-users/{user_id}/credentials list_credentials
 POST /v1/email-users/{user_id}/credentials create_credential
 DELETE /v1/email-users/{user_id}/credentials/{credential_id} delete_credential
+POST /v1/email-users/{user_id}/credentials/{credential_id}/clear-taint clear_credential_taint
 GET /v1/domains/{domain_id}/smtp-credentials list_smtp_credentials
 POST /v1/domains/{domain_id}/smtp-credentials create_smtp_credential
 DELETE /v1/domains/{domain_id}/smtp-credentials/{credential_id} delete_smtp_credential
+POST /v1/domains/{domain_id}/smtp-credentials/{credential_id}/clear-taint clear_smtp_credential_taint
 GET /v1/message-templates list_message_templates
 POST /v1/message-templates create_message_template
 GET /v1/message-templates/{id} get_message_template

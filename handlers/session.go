@@ -37,7 +37,7 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
 		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.currentSession)}, anonymous: true, optional: true},
 		{op: op{action: "logout", method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
-		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: people}, raw: s.stream, tokens: true},
+		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: people, bound: clean}, raw: s.stream, tokens: true},
 		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
 		{op: op{action: "end_session", method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.EndSession)}},
 		{op: op{action: "update_profile", method: "PATCH", path: "/session/profile", status: 200, scope: "read", roles: everyone, call: with(s.svc.UpdateProfile)}},
@@ -82,6 +82,10 @@ func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
 			return
 		}
 		if row.raw != nil {
+			if err := s.checkReader(c, nil); err != nil {
+				s.fail(c, err)
+				return
+			}
 			row.raw(c)
 			return
 		}

@@ -262,9 +262,9 @@ func (f *Feed) some(changes []FeedChange) (left []FeedChange) {
 				j, err := store.Jobs.Find(tx, c.ID)
 				seen = err == nil && j != nil && mayKnow(f.who, j)
 			case "event", "webhook", "delivery", "suppression", "user", "template", "domain", "record", "account":
-				seen = f.who.MailboxID == "" && c.Kind != "event" && c.Kind != "webhook" && c.Kind != "delivery"
+				seen = f.who.MailboxID == "" && !f.who.TokenOf && c.Kind != "event" && c.Kind != "webhook" && c.Kind != "delivery"
 			case "token", "export":
-				seen = true // of the listener: see sees
+				seen = !f.who.TokenOf // of the listener: see sees
 			}
 			if seen {
 				left = append(left, c)

@@ -67,9 +67,10 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 }
 
 // mayKnow tells whether a job may be known: whoever sees some mailboxes alone knows the jobs that
-// they started, and those about these mailboxes.
+// they started, and those about these mailboxes; a token that is limited to mailboxes knows the
+// latter alone.
 func mayKnow(who core.Actor, j *store.Job) bool {
-	return j.CreatedBy == who.UserID || who.Sees(j.Resource.ID)
+	return j.CreatedBy == who.UserID && !who.TokenOf || who.Sees(j.Resource.ID)
 }
 
 // aboutDomain tells whether a job's resource is the domain of the name or id, or a mailbox of that

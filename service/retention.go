@@ -20,7 +20,9 @@ const (
 	daysKept  = 400 * 24 * time.Hour
 	auditKept = 400 * 24 * time.Hour
 	endedKept = 90 * 24 * time.Hour // tokens that have expired, and purchases that were refused
-	pruneLook = 5000                // rows that are looked at in one view
+
+	revokedKept = 7 * 24 * time.Hour // tokens: who goes on using one is told why it is refused
+	pruneLook   = 5000               // rows that are looked at in one view
 )
 
 // retentionKind deletes what is kept for a time only, once an hour, a bounded number in each
@@ -122,8 +124,9 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 			return pruneByID(ctx, s, store.Reports, reports.ReportsKept, func(r *store.Report) (string, bool) { return r.ID, now.Sub(r.ReceivedAt) > reports.ReportsKept })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.Tokens, endedKept, func(t *store.Token) (string, bool) {
-				return t.ID, !t.ExpiresAt.IsZero() && now.Sub(t.ExpiresAt) > endedKept
+			return pruneByID(ctx, s, store.Tokens, revokedKept, func(t *store.Token) (string, bool) {
+				expired := !t.ExpiresAt.IsZero() && now.Sub(t.ExpiresAt) > endedKept
+				return t.ID, expired || !t.RevokedAt.IsZero() && now.Sub(t.RevokedAt) > revokedKept
 			})
 		},
 		func() error {

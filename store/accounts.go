@@ -1,6 +1,9 @@
 package store
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // An Account is one tenant: everything that it owns is found under its id.
 type Account struct {
@@ -189,7 +192,32 @@ var (
 	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })
 	SessionsByTime  = Tokens.index("session", sessionTime)
+	// TokensLimited holds those that are limited to mailboxes and not revoked: under the mailbox, or
+	// under the account if there are several.
+	TokensLimited = Tokens.index("limited", func(t *Token) string {
+		switch {
+		case len(t.Mailboxes) == 0 || !t.RevokedAt.IsZero():
+			return ""
+		case len(t.Mailboxes) == 1:
+			return t.Mailboxes[0]
+		}
+		return t.AccountID
+	})
 )
+
+// TokensOfMailbox gives the tokens of an account that are limited to a mailbox, or to several of
+// which it is one.
+func TokensOfMailbox(tx *Tx, accountID, mailboxID string) (list []*Token) {
+	for _, t := range TokensLimited.Asc(tx, mailboxID, "") {
+		list = append(list, t)
+	}
+	for _, t := range TokensLimited.Asc(tx, accountID, "") {
+		if slices.Contains(t.Mailboxes, mailboxID) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
 
 // sessionTime is the key of dashboard sessions by their beginning, for pruning.
 func sessionTime(t *Token) string {

@@ -186,6 +186,8 @@
 //	token.account            account
 //	token.user               user
 //	token.session            created ms 8; sessions only
+//	token.limited            mailbox, or account if there are several; those that are limited to
+//	                         mailboxes and not revoked
 //	daystat                  account, YYYY-MM-DD → DayStat
 //	daystat.account          account
 //	idempotency              hash of token, method, path and key → Idempotency
@@ -370,7 +372,8 @@
 //	spam_token         200 000 an account
 //	account            the operator makes and deletes them
 //	user               the plan's limit of team users
-//	token              people make and delete them; sessions 30 days, others 90 days after they expire
+//	token              people make and delete them; sessions 30 days, others 90 days after
+//	                   they expire, 7 after they are revoked
 //	daystat            400 days of each account
 //	idempotency        a day
 //	audit              400 days; people's changes, and 10 000 rows a day of failed log-ins

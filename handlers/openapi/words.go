@@ -97,9 +97,10 @@ var operationTexts = map[string]operationText{
 
 	"list_audit": {group: "Account", summary: "List what was changed, by whom", text: "Newest first; kept for 400 days. One row for each change that took effect and each read of a secret, but not for sending, marking or refreshing; `fields` are names, never values. `login` and `login_failed` are sign-ins to the dashboard. What the operator does on the server has the actor `operator`."},
 
-	"list_tokens":  {group: "Tokens", summary: "List the API tokens", text: "The owner sees all, an admin all but the owner's, a member their own."},
-	"create_token": {group: "Tokens", summary: "Create an API token", text: "Its value is shown only once.", errors: "insufficient_scope forbidden_role", show: "name permissions expires_in_days"},
-	"delete_token": {group: "Tokens", summary: "Revoke an API token", text: "This cannot be undone.", errors: "insufficient_scope"},
+	"list_tokens":       {group: "Tokens", summary: "List the API tokens", text: "The owner sees all, an admin all but the owner's, a member their own."},
+	"create_token":      {group: "Tokens", summary: "Create an API token", text: "Its value is shown only once. With `mailboxes` or a `policy` it is bound: it can give nobody access, and change nothing that happens by itself; what it may call has `x-bound`.", errors: "insufficient_scope forbidden_role too_many_items", show: "name permissions expires_in_days"},
+	"clear_token_taint": {group: "Tokens", summary: "End the taint of an API token", text: "As if nothing had been read with it. Only for a person who is signed in to the dashboard.", errors: "person_required"},
+	"delete_token":      {group: "Tokens", summary: "Revoke an API token", text: "This cannot be undone.", errors: "insufficient_scope"},
 
 	"list_domains":        {group: "Domains", summary: "List the domains"},
 	"search_domain":       {group: "Domains", summary: "Check whether a domain is available, and its price", text: "Mailstead asks the registrar, else the registry by RDAP, else the DNS; `checked_via` says which answered. `available` is null if none of them knows.", errors: "invalid_domain"},
@@ -132,11 +133,12 @@ var operationTexts = map[string]operationText{
 	"list_email_users":        {group: "Email users", summary: "List the mailboxes"},
 	"list_domain_email_users": {group: "Email users", summary: "List a domain's mailboxes"},
 	"create_email_user":       {group: "Email users", summary: "Create a mailbox", text: "Give `username` and `domain`, or `email`. The answer holds its password; later an export shows it.", errors: "email_user_exists email_user_limit_exceeded domain_busy", show: "username domain name"},
+	"create_inbox":            {group: "Email users", summary: "Create a mailbox that is deleted after a time", text: "For a test or a program: a mailbox, a password for IMAP and submission, and an API token, both good for this mailbox alone. At `expires_at` the mailbox is deleted with all of it; `update_email_user` moves that time.", errors: "domain_required domain_not_ready domain_busy email_user_exists email_user_limit_exceeded too_many_items", show: "domain ttl_seconds"},
 	"generate_names":          {group: "Email users", summary: "Generate names and usernames", text: "The same request with the same `seed` gives the same answer, except for `available`, which is null unless the domain is yours.", errors: "invalid_domain", show: "count domain"},
 	"create_email_users_bulk": {group: "Email users", summary: "Create up to 100 mailboxes on one domain", text: "Give `users` or `template_id`. One that fails does not stop the others.", errors: "email_user_limit_exceeded domain_busy", show: "domain users"},
 	"delete_email_users_bulk": {group: "Email users", summary: "Delete up to 100 mailboxes", text: "Give `user_ids` or `emails`.", show: "user_ids"},
 	"get_email_user":          {group: "Email users", summary: "Show a mailbox"},
-	"update_email_user":       {group: "Email users", summary: "Change a mailbox", errors: "domain_busy domain_not_ready", show: "name footer"},
+	"update_email_user":       {group: "Email users", summary: "Change a mailbox", errors: "domain_busy domain_not_ready too_many_items", show: "name footer"},
 	"delete_email_user":       {group: "Email users", summary: "Delete a mailbox with its mail"},
 
 	"create_recovery_link": {group: "Email users", summary: "Make a link to choose a password", text: "For a holder who has forgotten it. Whoever has the link sets the mailbox's password, once, within 72 hours.", errors: "validation_error"},
@@ -159,12 +161,14 @@ var operationTexts = map[string]operationText{
 	"delete_folder":      {group: "Folders", summary: "Delete a folder", text: "Its messages go to Trash.", errors: "folder_protected folder_has_children"},
 	"bulk_move_messages": {group: "Inbox", summary: "Move up to 200 messages", text: "Into one folder of their mailboxes, by its role or its name. `results` tells where each is now: a message has another UID there, and the same `email_id`. Messages of external mailboxes stay where they are.", errors: "too_many_items", show: "messages to"},
 
-	"list_credentials":       {group: "Credentials", summary: "List the passwords of a mailbox", text: "Those beside its own: one for each device or program. Never with their values."},
-	"create_credential":      {group: "Credentials", summary: "Create a password for a device or program", text: "It works for IMAP and submission, by PLAIN, LOGIN, SCRAM-SHA-256 and, in the place of a token, by OAUTHBEARER and XOAUTH2. The answer has `password` this once. A mailbox can have 25.", errors: "credential_limit_reached", show: "name"},
-	"delete_credential":      {group: "Credentials", summary: "Revoke a password", text: "What is connected with it is cut off within a second."},
-	"list_smtp_credentials":  {group: "Credentials", summary: "List the passwords of a domain"},
-	"create_smtp_credential": {group: "Credentials", summary: "Create a password that sends for a domain", text: "A program that logs in to submission with it may send as any address of the domain, within the domain's limits. The user name is the credential's id. The answer has `password` this once.", errors: "credential_limit_reached domain_busy", show: "name"},
-	"delete_smtp_credential": {group: "Credentials", summary: "Revoke a password of a domain", text: "What is connected with it is cut off within a second."},
+	"list_credentials":            {group: "Credentials", summary: "List the passwords of a mailbox", text: "Those beside its own: one for each device or program. Never with their values."},
+	"create_credential":           {group: "Credentials", summary: "Create a password for a device or program", text: "It works for IMAP and submission, by PLAIN, LOGIN, SCRAM-SHA-256 and, in the place of a token, by OAUTHBEARER and XOAUTH2. The answer has `password` this once. A mailbox can have 25.", errors: "credential_limit_reached too_many_items", show: "name"},
+	"delete_credential":           {group: "Credentials", summary: "Revoke a password", text: "What is connected with it is cut off within a second."},
+	"clear_credential_taint":      {group: "Credentials", summary: "End the taint of a password", text: "As if nothing had been read with it. Only for a person who is signed in to the dashboard.", errors: "person_required"},
+	"list_smtp_credentials":       {group: "Credentials", summary: "List the passwords of a domain"},
+	"create_smtp_credential":      {group: "Credentials", summary: "Create a password that sends for a domain", text: "A program that logs in to submission with it may send as any address of the domain, within the domain's limits. The user name is the credential's id. The answer has `password` this once.", errors: "credential_limit_reached domain_busy too_many_items", show: "name"},
+	"delete_smtp_credential":      {group: "Credentials", summary: "Revoke a password of a domain", text: "What is connected with it is cut off within a second."},
+	"clear_smtp_credential_taint": {group: "Credentials", summary: "End the taint of a password of a domain", text: "As if nothing had been read with it. Only for a person who is signed in to the dashboard.", errors: "person_required"},
 
 	"list_rules":      {group: "Rules", summary: "List the rules of a mailbox", text: "By position, which is the order in which they are looked at."},
 	"create_rule":     {group: "Rules", summary: "Create a rule", text: "It is about mail that arrives from now on. Every enabled rule whose conditions fit acts, until one has `stop`; the first `move`, `discard` or `reject` decides where the message lies.", errors: "rule_limit_reached too_many_items", show: "name conditions actions"},

@@ -13,22 +13,15 @@ import (
 // Body is what people read of a message, in UTF-8 with LF line ends.
 type Body struct {
 	Text string
-	HTML string // safe to show: see SanitizeHTML
+	HTML string // as it came, which is not safe to show: see SanitizeHTML
 
 	HasText, HasHTML bool // the message has such a part, even if it is empty
 	Truncated        bool // more stood there than was asked for
 }
 
-// ReadBody returns the text and the HTML of a message, each of at most max bytes before
-// the HTML is sanitised. Of alternatives it takes the plain text and the richest HTML;
-// texts that follow one another, such as a mailing list's footer, are joined.
-func ReadBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
-	b, err := ReadRawBody(r, root, max)
-	b.HTML = SanitizeHTML(b.HTML)
-	return b, err
-}
-
-// ReadRawBody is ReadBody with the HTML as it came, which is not safe to show.
+// ReadRawBody returns the text and the HTML of a message, each of at most max bytes. Of
+// alternatives it takes the plain text and the richest HTML; texts that follow one another, such as
+// a mailing list's footer, are joined.
 func ReadRawBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 	b := bodyReader{r: r, textLeft: max, htmlLeft: max}
 	pieces := bodyPieces(root)

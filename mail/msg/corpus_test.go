@@ -61,7 +61,7 @@ func describe(t *testing.T, raw []byte) string {
 	for _, a := range s.Attachments {
 		fmt.Fprintf(&out, "attachment %d: %q %s %d cid=%q\n", a.Index, a.Filename, a.ContentType, a.Size, a.ContentID)
 	}
-	body, err := ReadBody(r, root, 1<<20)
+	body, err := ReadRawBody(r, root, 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func describe(t *testing.T, raw []byte) string {
 		fmt.Fprintf(&out, "text: %q\n", body.Text)
 	}
 	if body.HasHTML {
-		fmt.Fprintf(&out, "html: %q\n", body.HTML)
+		fmt.Fprintf(&out, "html: %q\n", SanitizeHTML(body.HTML))
 	}
 	if report, ok := ParseReport(r, root); ok {
 		fmt.Fprintf(&out, "report: %s mta=%s original=%s\n", report.Kind, report.ReportingMTA, report.OriginalMessageID)

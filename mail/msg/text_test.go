@@ -229,19 +229,19 @@ func TestHTMLText(t *testing.T) {
 	}
 }
 
-func TestReadBodyTruncates(t *testing.T) {
+func TestReadRawBodyTruncates(t *testing.T) {
 	raw := []byte("Content-Type: text/plain; charset=utf-8\r\n\r\n" + strings.Repeat("ä", 100))
 	root := scanBytes(t, raw)
 	for n := int64(0); n < 8; n++ {
-		body, err := ReadBody(bytes.NewReader(raw), root, n)
+		body, err := ReadRawBody(bytes.NewReader(raw), root, n)
 		if err != nil || !body.Truncated || body.Text != strings.Repeat("ä", int(n/2)) {
 			t.Errorf("max %d: %+v, %v", n, body, err)
 		}
 	}
-	if body, err := ReadBody(bytes.NewReader(raw), root, 200); err != nil || body.Truncated {
+	if body, err := ReadRawBody(bytes.NewReader(raw), root, 200); err != nil || body.Truncated {
 		t.Errorf("whole: %+v, %v", body, err)
 	}
-	if _, err := ReadBody(bytes.NewReader(nil), root, 200); err != nil {
+	if _, err := ReadRawBody(bytes.NewReader(nil), root, 200); err != nil {
 		t.Errorf("message gone: %v", err)
 	}
 }

@@ -354,15 +354,44 @@ type Deleted struct {
 	ID      string `json:"id" words:"ours"`
 }
 
-// DeleteToken revokes a token for good. Tokens of others need admin.
-func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*Deleted, error) {
+// tokenOf gives a token that the actor may see; another one is not there.
+func (s *Service) tokenOf(tx *store.Tx, who core.Actor, id string) (*store.Token, error) {
+	t, err := store.Tokens.Find(tx, id)
+	if err == nil && (t == nil || t.AccountID != who.AccountID || t.Kind == core.SessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t)) {
+		return nil, core.NotFound("token")
+	}
+	return t, err
+}
+
+// ClearTokenTaint has a token begin anew, as if nothing had been read with it.
+func (s *Service) ClearTokenTaint(_ context.Context, who core.Actor, in TokenIn) (*Token, error) {
+	var out Token
 	err := s.Store.Update(func(tx *store.Tx) error {
-		t, err := store.Tokens.Find(tx, in.TokenID)
+		t, err := s.tokenOf(tx, who, in.TokenID)
 		if err != nil {
 			return err
 		}
-		if t == nil || t.AccountID != who.AccountID || t.Kind == core.SessionKind || !t.RevokedAt.IsZero() || !s.mayTouchToken(tx, who, t) {
-			return core.NotFound("token")
+		if err := (agents.Holder{TokenID: t.ID}).Clear(tx); err != nil {
+			return err
+		}
+		if t, err = store.Tokens.Get(tx, t.ID); err != nil {
+			return err
+		}
+		out = tokenOut(t, tx.Now())
+		return core.Audit(tx, who, tokenTarget(t))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// DeleteToken revokes a token for good. Tokens of others need admin.
+func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*Deleted, error) {
+	err := s.Store.Update(func(tx *store.Tx) error {
+		t, err := s.tokenOf(tx, who, in.TokenID)
+		if err != nil {
+			return err
 		}
 		if t.UserID != who.UserID && !who.Can("admin") {
 			return core.Errorf("insufficient_scope", "Revoking another user's token needs the \"admin\" permission.")

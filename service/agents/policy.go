@@ -9,7 +9,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const maxNamed = 100 // addresses and domains in a list of a policy
+const (
+	maxNamed        = 100 // addresses and domains in a list of a policy
+	maxTaintSeconds = 365 * 24 * 3600
+)
 
 // A SendPolicy bounds what is sent from a mailbox.
 type SendPolicy struct {
@@ -67,15 +70,21 @@ func (p *Policy) Record(field string) (out store.Policy, err error) {
 		return out, err
 	}
 	if out.Taint = p.Taint; p.TaintSeconds != nil {
-		out.TaintSeconds = *p.TaintSeconds
+		if out.TaintSeconds = *p.TaintSeconds; out.TaintSeconds < 1 || out.TaintSeconds > maxTaintSeconds {
+			return out, core.Invalid(field+".taint_seconds", "out_of_range", "must be from 1 to %d, or null", maxTaintSeconds)
+		}
 	}
 	return out, nil
 }
 
 // Record makes a policy that is kept, of one in a request. field is its name there.
 func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
-	if out.Send = p.Send; out.Send == store.SendAllow {
-		out.Send = ""
+	switch p.Send {
+	case "", store.SendAllow:
+	case store.SendReplyOnly, store.SendApproval, store.SendDeny:
+		out.Send = p.Send
+	default:
+		return out, core.Invalid(field+".send", "not_allowed", "must be one of allow, reply_only, approval, deny")
 	}
 	out.AllowedRecipients, err = named(field+".allowed_recipients", p.AllowedRecipients)
 	return out, err

@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
@@ -197,10 +196,8 @@ func (of *held) put(tx *store.Tx, r store.Reading) error {
 // has read it could have another do.
 func (s *Service) taintOthers(tx *store.Tx, accountID string, first *held, w *Words) error {
 	var others []*held
-	for _, t := range store.TokensByAccount.Asc(tx, accountID, "") {
-		if slices.Contains(t.Mailboxes, w.MailboxID) && t.RevokedAt.IsZero() {
-			others = append(others, &held{token: t, policy: t.Policy, reading: t.Reading})
-		}
+	for _, t := range store.TokensOfMailbox(tx, accountID, w.MailboxID) {
+		others = append(others, &held{token: t, policy: t.Policy, reading: t.Reading})
 	}
 	add := func(index *store.Index[store.Credential], owner string) {
 		for _, c := range index.Asc(tx, owner, "") {

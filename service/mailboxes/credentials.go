@@ -351,6 +351,54 @@ func (s *Service) deleteCredential(who core.Actor, id string, owner func(*store.
 	return &CredentialDeleted{"The password is revoked. What is connected with it is cut off.", id}, nil
 }
 
+// ClearCredentialTaint has a credential of a mailbox begin anew, as if nothing had been read with
+// it.
+func (s *Service) ClearCredentialTaint(_ context.Context, who core.Actor, in CredentialIn) (*Credential, error) {
+	return s.clearTaint(who, in.CredentialID, func(tx *store.Tx, c *store.Credential) error {
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
+		if err == nil && (c == nil || c.MailboxID != mb.ID) {
+			err = core.NotFound("credential")
+		}
+		return err
+	})
+}
+
+// ClearSMTPCredentialTaint is ClearCredentialTaint for a credential of a domain.
+func (s *Service) ClearSMTPCredentialTaint(_ context.Context, who core.Actor, in SMTPCredentialIn) (*Credential, error) {
+	return s.clearTaint(who, in.CredentialID, func(tx *store.Tx, c *store.Credential) error {
+		d, err := core.DomainOf(tx, who, in.DomainID)
+		if err == nil && (c == nil || c.DomainID != d.ID) {
+			err = core.NotFound("credential")
+		}
+		return err
+	})
+}
+
+func (s *Service) clearTaint(who core.Actor, id string, check func(*store.Tx, *store.Credential) error) (*Credential, error) {
+	var out Credential
+	err := s.Store.Update(func(tx *store.Tx) error {
+		c, err := store.Credentials.FindShared(tx, id)
+		if err != nil {
+			return err
+		}
+		if err := check(tx, c); err != nil {
+			return err
+		}
+		if err := (agents.Holder{CredentialID: id}).Clear(tx); err != nil {
+			return err
+		}
+		if c, err = store.Credentials.Get(tx, id); err != nil {
+			return err
+		}
+		out = credentialOut(c, tx.Now())
+		return core.Audit(tx, who, credentialTarget(c))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
 // dropCredentials revokes all credentials of a mailbox or a domain.
 func dropCredentials(tx *store.Tx, index *store.Index[store.Credential], owner string) error {
 	var ids []string

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
@@ -32,12 +34,15 @@ type UpdateEmailUserIn struct {
 	Status         *string                     `json:"status" enum:"active|suspended"`
 	SendingPaused  core.Opt[core.SendingPause] `json:"sending_paused"` // null resumes sending
 	Hold           *bool                       `json:"hold"`           // with status suspended or password: what waits is held
+
+	SendPolicy core.Opt[agents.SendPolicy] `json:"send_policy" doc:"What may be sent from it; null: everything."`
+	ExpiresAt  core.Opt[time.Time]         `json:"expires_at" doc:"When it is deleted with all that is in it; null keeps it."`
 }
 
 func (in *UpdateEmailUserIn) empty() bool {
 	return in.Name == nil && in.Password == nil && in.Status == nil && !in.Footer.Set && !in.DailySendLimit.Set &&
 		!in.ForwardTo.Set && !in.Relay.Set && !in.QuotaBytes.Set && !in.SendingPaused.Set && in.Hold == nil &&
-		in.ForwardKeep == nil && in.Aliases == nil && !in.Signature.Set && !in.RecoveryEmail.Set
+		in.ForwardKeep == nil && in.Aliases == nil && !in.Signature.Set && !in.RecoveryEmail.Set && !in.SendPolicy.Set && !in.ExpiresAt.Set
 }
 
 func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
@@ -45,7 +50,7 @@ func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
 // check looks at the fields on their own, and brings forward_to into the form in which it is kept.
 func (in *UpdateEmailUserIn) check() error {
 	if in.empty() {
-		return core.Errorf("nothing_to_update", "Give at least one of name, password, aliases, signature, recovery_email, footer, daily_send_limit, forward_to, forward_keep_copy, relay, quota_bytes, status and sending_paused.")
+		return core.Errorf("nothing_to_update", "Give at least one of name, password, aliases, signature, recovery_email, footer, daily_send_limit, forward_to, forward_keep_copy, relay, quota_bytes, status, sending_paused, send_policy and expires_at.")
 	}
 	if in.Name != nil {
 		if err := checkName(*in.Name); err != nil {
@@ -85,6 +90,14 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 	if err := s.CheckRelay(in.Relay.Value); err != nil {
 		return nil, err
 	}
+	policy, err := in.SendPolicy.Value.Record("send_policy")
+	if err != nil {
+		return nil, err
+	}
+	expires, err := s.Expiry(in.ExpiresAt, core.Opt[int]{})
+	if err != nil {
+		return nil, err
+	}
 	setPassword, err := s.draftPassword(who, in)
 	if err != nil {
 		return nil, err
@@ -108,6 +121,14 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 		}
 		if in.RecoveryEmail.Set {
 			if err := s.setRecovery(tx, mb, in.RecoveryEmail.Value); err != nil {
+				return err
+			}
+		}
+		if in.SendPolicy.Set {
+			mb.SendPolicy = policy
+		}
+		if in.ExpiresAt.Set {
+			if err := s.setExpiry(tx, mb, expires); err != nil {
 				return err
 			}
 		}
@@ -279,25 +300,32 @@ func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in Delete
 			out.JobID = mb.JobID
 			return nil
 		}
-		j, err := s.Queue.Add(tx, jobs.New{
-			AccountID: who.AccountID, Kind: "email_user_delete", Lane: "erase " + who.AccountID, CreatedBy: who.UserID,
-			Args: eraseArgs{[]string{mb.ID}}, Resource: store.JobResource{Type: "email_user", ID: mb.ID, Name: mb.Email}, Total: 1,
-		})
-		if err != nil {
-			return err
-		}
-		out.JobID = j.ID
 		if in.Hold {
 			if err := s.Hooks.Hold(tx, mb); err != nil {
 				return err
 			}
 		}
-		return errors.Join(s.DeleteMailbox(tx, mb, j.ID), core.Audit(tx, who, core.MailboxTarget(mb)))
+		if out.JobID, err = s.deleteByJob(tx, mb, who.UserID); err != nil {
+			return err
+		}
+		return core.Audit(tx, who, core.MailboxTarget(mb))
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// deleteByJob takes a mailbox out of use, and gives the job that deletes its mail and its record.
+func (s *Service) deleteByJob(tx *store.Tx, mb *store.Mailbox, by string) (jobID string, err error) {
+	j, err := s.Queue.Add(tx, jobs.New{
+		AccountID: mb.AccountID, Kind: "email_user_delete", Lane: "erase " + mb.AccountID, CreatedBy: by,
+		Args: eraseArgs{[]string{mb.ID}}, Resource: store.JobResource{Type: "email_user", ID: mb.ID, Name: mb.Email}, Total: 1,
+	})
+	if err != nil {
+		return "", err
+	}
+	return j.ID, s.DeleteMailbox(tx, mb, j.ID)
 }
 
 // DeleteMailbox takes a mailbox out of use and frees its address. The job calls eraseMailbox for
@@ -315,7 +343,30 @@ func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 	if err := dropRules(tx, mb.ID); err != nil {
 		return err
 	}
+	if err := leaveTokens(tx, mb); err != nil {
+		return err
+	}
+	if err := s.Queue.CancelKey(tx, kindExpire, mb.ID); err != nil {
+		return err
+	}
 	return errors.Join(dropAddresses(tx, mb), dropCredentials(tx, store.CredentialsByMailbox, mb.ID), store.Mailboxes.Put(tx, mb))
+}
+
+// leaveTokens takes a mailbox out of the lists of tokens. One that is limited to it alone is revoked;
+// its list stays, since an empty one would be of all mailboxes.
+func leaveTokens(tx *store.Tx, mb *store.Mailbox) error {
+	for _, t := range store.TokensOfMailbox(tx, mb.AccountID, mb.ID) {
+		left := slices.DeleteFunc(slices.Clone(t.Mailboxes), func(id string) bool { return id == mb.ID })
+		if len(left) > 0 {
+			t.Mailboxes = left
+		} else {
+			t.RevokedAt = tx.Now()
+		}
+		if err := store.Tokens.Put(tx, t); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // dropRules deletes what a mailbox does with mail by itself.

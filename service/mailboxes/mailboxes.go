@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -49,6 +50,8 @@ type EmailUser struct {
 	QuotaBytes     *int64             `json:"quota_bytes"`
 	UsedBytes      int64              `json:"used_bytes"`
 	UnreadCount    int64              `json:"unread_count"`
+	SendPolicy     agents.SendPolicy  `json:"send_policy" doc:"What may be sent from it. It does not hold for an owner or admin who is signed in."`
+	ExpiresAt      core.Time          `json:"expires_at" doc:"When it is deleted with all that is in it; null: never."`
 	LastSyncAt     core.Time          `json:"last_sync_at"`
 	LastLoginAt    core.Time          `json:"last_login_at"`
 	CreatedAt      core.Time          `json:"created_at"`
@@ -70,6 +73,7 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 		Aliases: []string{}, Signature: core.OrNull(mb.Signature), Relay: core.OrNull(mb.Relay), QuotaBytes: mb.QuotaBytes,
 		UsedBytes: used.Bytes, UnreadCount: used.Unseen, LastSyncAt: core.Time{Time: mb.LastSyncAt}, LastLoginAt: core.Time{Time: mb.LastLoginAt},
 		CreatedAt: core.Time{Time: mb.CreatedAt}, UpdatedAt: core.Time{Time: mb.UpdatedAt},
+		SendPolicy: agents.SendPolicyOut(&mb.SendPolicy), ExpiresAt: core.Time{Time: mb.ExpiresAt},
 	}
 	if out.SentToday, err = reputation.SentToday(tx, mb); err != nil {
 		return EmailUser{}, err

@@ -7,6 +7,7 @@
 //   - addresses.go, groups.go: aliases, and groups of mailboxes.
 //   - mailbox_create.go: making one, limits ([Service.RoomForMailboxes]), when it becomes active.
 //   - mailbox_changes.go: changing and deleting one. mailbox_bulk.go: many at once.
+//   - inboxes.go: mailboxes for programs, which are deleted at a time.
 //   - names.go, templates.go: generated names, and templates of usernames.
 //   - exports.go: files of credentials. export_mail.go, import_mail.go:
 //     files of mail. discovery.go: settings that clients look up.
@@ -53,5 +54,5 @@ func New(c *core.Core, e *events.Service, i *inbox.Service) *Service {
 
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.eraseKind("email_user_delete"), s.eraseKind("email_users_bulk_delete"), s.exportMailKind(), s.importMailKind()}
+	return []jobs.Kind{s.eraseKind("email_user_delete"), s.eraseKind("email_users_bulk_delete"), s.expireKind(), s.exportMailKind(), s.importMailKind()}
 }

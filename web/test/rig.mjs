@@ -58,7 +58,7 @@ export async function page(t, { phone: small = false, as = owner, dark = false, 
     viewport: small ? phone : desktop, hasTouch: small, isMobile: small, colorScheme: dark ? 'dark' : 'light', reducedMotion: 'reduce',
     locale: 'en-GB', timezoneId: 'Europe/Rome', permissions: ['clipboard-read', 'clipboard-write'],
   })
-  context.setDefaultTimeout(20_000)
+  context.setDefaultTimeout(40_000)
   const faults = []
   context.on('console', (m) => { if (m.type() === 'error' || m.type() === 'warning') faults.push(`${m.type()}: ${m.text()} (${m.location().url})`) })
   context.on('weberror', (e) => faults.push(`fault: ${e.error().stack}`))
