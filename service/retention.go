@@ -143,6 +143,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func() error { return s.pruneAll(ctx, s.PruneScreened) },
 		func() error { return s.pruneAll(ctx, s.PruneImported) },
 		func() error { return s.pruneAll(ctx, s.PruneReplies) },
+		func() error { return s.pruneAll(ctx, s.PruneApprovals) },
 		func() error { return s.pruneAll(ctx, s.reputationRoom.Prune) },
 		s.DropUploads,
 		func() error { return s.DiscardHeld(ctx) },

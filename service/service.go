@@ -94,7 +94,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	e := events.New(c)
 	sp := spam.New(c)
 	g := agents.New(c)
-	i := inbox.New(c, e, sp)
+	i := inbox.New(c, e, g, sp)
 	m := mailboxes.New(c, e, i)
 	d := domains.New(c, e, i, m)
 	h := certs.New(c, d)

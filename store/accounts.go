@@ -17,6 +17,7 @@ type Account struct {
 	UniversalInbox bool
 	WarmupPhrases  []string
 	SyncedAt       time.Time // of the newest refresh of every mailbox
+	HeldToldAt     time.Time `json:",omitzero"` // when owner and admins were last told of what is held for approval
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }

@@ -31,6 +31,7 @@ type Batch struct {
 	MailboxID string
 	Blob      BlobRef // the request, as JSON
 	CreatedAt time.Time
+	ByPerson  bool `json:",omitempty"` // an owner or admin, who was signed in, sent it
 }
 
 // Batches keeps them until they are sent; Check counts their blobs among the references.

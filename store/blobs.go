@@ -141,6 +141,17 @@ func (tx *Tx) UnrefLesson(ref BlobRef, owner string) error {
 	return tx.dropRef(ref, append([]byte{ownerLesson}, owner...))
 }
 
+// RefApproval notes that an Approval needs the bytes at ref, as RefBlob does for a Submission.
+func (tx *Tx) RefApproval(ref BlobRef, owner string) error {
+	return tx.addRef(ref, append([]byte{ownerApproval}, owner...))
+}
+
+// UnrefApproval takes back what RefApproval noted. ref is the Approval's Blob as it is stored in
+// this transaction.
+func (tx *Tx) UnrefApproval(ref BlobRef, owner string) error {
+	return tx.dropRef(ref, append([]byte{ownerApproval}, owner...))
+}
+
 // UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {

@@ -430,6 +430,13 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 			return
 		}
 		points = l.Blob
+	case ownerApproval:
+		a, err := Approvals.Get(c.tx, string(owner[1:]))
+		if err != nil {
+			c.add("blob of approval %s: %w", owner[1:], err)
+			return
+		}
+		points = a.Blob
 	default:
 		m, err := c.tx.ownerMessage(owner)
 		if err != nil {
@@ -464,6 +471,9 @@ func (c *messageCheck) checkSubmissions() {
 	}
 	for l := range SpamLessons.All(c.tx) {
 		c.checkReferenced("lesson", ownerLesson, l.ID, l.Blob)
+	}
+	for a := range Approvals.All(c.tx) {
+		c.checkReferenced("approval", ownerApproval, a.ID, a.Blob)
 	}
 }
 
@@ -540,7 +550,7 @@ func (s *Store) ownersText(ref BlobRef) string {
 }
 
 // ownerKinds are the owners of blobs that are records, by the first byte of what is noted.
-var ownerKinds = map[byte]string{ownerSubmission: "submission", ownerReport: "report", ownerCopy: "remote copy", ownerArrival: "arrival", ownerBatch: "batch", ownerLesson: "lesson"}
+var ownerKinds = map[byte]string{ownerSubmission: "submission", ownerReport: "report", ownerCopy: "remote copy", ownerArrival: "arrival", ownerBatch: "batch", ownerLesson: "lesson", ownerApproval: "approval"}
 
 // check reports shared records that somebody has changed.
 func (r *records) check(p *problems) {

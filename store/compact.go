@@ -281,6 +281,8 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 		return repointRecord(tx, Batches, string(owner[1:]), func(b *Batch) *BlobRef { return &b.Blob }, move)
 	case ownerLesson:
 		return repointRecord(tx, SpamLessons, string(owner[1:]), func(l *SpamLesson) *BlobRef { return &l.Blob }, move)
+	case ownerApproval:
+		return repointRecord(tx, Approvals, string(owner[1:]), func(a *Approval) *BlobRef { return &a.Blob }, move)
 	}
 	m, err := tx.ownerMessage(owner)
 	if errors.Is(err, ErrNotFound) || err == nil && m.Blob != move.from {

@@ -95,7 +95,8 @@
 // inbox_class holds the messages of INBOX, inbox_mbx_class those of all folders. INBOX has the
 // number of its mailbox, other folders have numbers of their own from 2³¹ on. Their class is the
 // sum of 1 seen, 2 with attachments, 4 warm-up, 8 flagged. An owner is a letter and a key or an id:
-// m and the key in msg, s a Submission, r a ReportMail, c a RemoteCopy, a an Arrival. The rows:
+// m and the key in msg, s a Submission, r a ReportMail, c a RemoteCopy, a an Arrival, b a Batch,
+// l a SpamLesson, p an Approval. The rows:
 //
 //	message row  version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8
 //	             | segment 4 | offset 4 | head 4 | length 4
@@ -104,7 +105,7 @@
 //	             | sum [version 1, no sum]
 //	meta row     version 1 | structure | preview | thread id | original message id | return path
 //	             | SPF | DKIM | DMARC | recipient, unless it is the mailbox's own address | Bcc
-//	             | answered by | spam | arrived; the last ones as far as they are not empty
+//	             | answered by | spam | arrived | words; the last ones as far as they are not empty
 //	             each: length uvarint | bytes
 //	             | sum [version 1, no sum]
 //	             in version 0x33 [2, no sum] the structure is empty and stands in blob_structure
@@ -271,6 +272,10 @@
 //	spam_model               account → SpamModel
 //	spam_lesson              les_… → SpamLesson
 //	spam_lesson.account      account
+//	approval                 apr_… → Approval
+//	approval.account         account
+//	approval.status          account, status, 0
+//	approval.decided         decided ms 8; those that are
 //	message_template         mtl_… → MessageTemplate
 //	message_template.account  account
 //	batch                    bat_… → Batch
@@ -407,6 +412,7 @@
 //	auto_reply         after seven days
 //	spam_model         one for each account that has taught its classifier
 //	spam_lesson        until it is learned
+//	approval           30 days after it was decided, which is seven days after it was made at most
 //	message_template   people make and delete them
 //	batch              until it is sent
 //	batch_item         as long as its batch

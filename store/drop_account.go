@@ -156,6 +156,8 @@ func dropOwned(tx *Tx, t *table, id, accountID string) error {
 		err = tx.UnrefBatch(r.Blob, r.ID)
 	case *SpamLesson:
 		err = tx.UnrefLesson(r.Blob, r.ID)
+	case *Approval:
+		err = tx.UnrefApproval(r.Blob, r.ID)
 	case *ReportMail:
 		err = tx.UnrefReport(r.Blob, r.ID)
 	case *RemoteCopy:

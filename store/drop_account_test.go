@@ -46,6 +46,7 @@ func TestDropAccountRows(t *testing.T) {
 					PendingRecipients.Put(tx, &PendingRcpts{SubmissionID: id("sub")}),
 					tx.RefReport(m.Blob, id("rpm")), ReportMails.Put(tx, &ReportMail{ID: id("rpm"), AccountID: account, Blob: m.Blob}),
 					tx.RefCopy(m.Blob, id("rcp")), RemoteCopies.Put(tx, &RemoteCopy{ID: id("rcp"), AccountID: account, Blob: m.Blob}),
+					tx.RefApproval(m.Blob, id("apr")), Approvals.Put(tx, &Approval{ID: id("apr"), AccountID: account, Blob: m.Blob}),
 					Users.Put(tx, &User{ID: id("usr"), AccountID: account, Email: id("e")}),
 					Tokens.Put(tx, &Token{ID: id("tok"), AccountID: account, Hash: id("h")}),
 					Events.Put(tx, &Event{ID: id("evt"), AccountID: account}),
@@ -103,8 +104,8 @@ func TestDropAccountRows(t *testing.T) {
 		if err == nil && (p.AccountID != "" || p.State != PurchaseBought) {
 			t.Errorf("what it bought: %+v", p)
 		}
-		if refs := countRefs(tx); refs != 1+3*3 {
-			t.Errorf("%d references to the bytes, want 10", refs)
+		if refs := countRefs(tx); refs != 1+3*4 {
+			t.Errorf("%d references to the bytes, want 13", refs)
 		}
 		return err
 	})

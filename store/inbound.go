@@ -119,6 +119,7 @@ type Arrival struct {
 	Decisions  []byte          `json:",omitempty"` // what its mailboxes do with it by themselves, JSON
 	Verified   string          `json:",omitzero"`  // domain that its author is from for sure
 	SentBy     string          `json:",omitzero"`  // id of the mailbox here that sent it
+	Words      string          `json:",omitzero"`  // whose words it has, see Meta.Words
 }
 
 // A RefusedRcpt is a recipient that was accepted and could then not be served, with the answer that

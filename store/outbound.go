@@ -130,6 +130,7 @@ type Outgoing struct {
 	Program           bool      `json:",omitzero"` // it was sent with a domain's credential, by no mailbox
 	ApprovalID        string    `json:",omitzero"` // of its submission
 	Tainted           bool      `json:",omitzero"` // as its submission
+	Checked           bool      `json:",omitzero"` // the same: whoever may send as its authors has written its subject
 }
 
 // What became of a message for one recipient.
@@ -146,7 +147,7 @@ const (
 	OutgoingComplained = "complained" // taken, and called spam
 	OutgoingSuppressed = "suppressed" // never tried, since the address is known to be bad or unwilling
 	OutgoingCancelled  = "cancelled"  // taken back by its sender
-	OutgoingRejected   = "rejected"   // held, and a person did not approve it
+	OutgoingRejected   = "rejected"   // held, and not approved in time
 )
 
 // How a message goes to a recipient.
@@ -166,6 +167,12 @@ func (o *Outgoing) Waits() bool {
 		return true
 	}
 	return false
+}
+
+// AwaitsApproval tells whether the message is held for approval. What somebody is to release has a
+// time when it was held.
+func (o *Outgoing) AwaitsApproval() bool {
+	return o.Status == OutgoingHeld && o.ApprovalID != "" && o.HeldAt.IsZero()
 }
 
 // Began is when the days begin that a message is tried for: later than it was queued for one that
@@ -226,6 +233,7 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.Bool(&o.Program)
 	c.String(&o.ApprovalID)
 	c.Bool(&o.Tainted)
+	c.Bool(&o.Checked)
 }
 
 func (a *Attempt) fields(c *rowform.Coder) {

@@ -524,6 +524,9 @@ func (r *rebuilder) noteOwners() error {
 		for l := range SpamLessons.All(tx) {
 			note(ownerLesson, l.ID, l.Blob)
 		}
+		for a := range Approvals.All(tx) {
+			note(ownerApproval, a.ID, a.Blob)
+		}
 		return err
 	})
 }

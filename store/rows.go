@@ -123,6 +123,7 @@ type Meta struct {
 	AnsweredBy        string // who answered it, in a form of the caller's
 	Spam              string // what the classifier of spam said when it came, in a form of the caller's
 	Arrived           string // that it arrived, and from whom for sure, in a form of the caller's; "": it was put there
+	Words             string // whose words it has, if that is sure, in a form of the caller's
 }
 
 // Every row but the smallest begins with the version of its form, and from rowVersion on a checksum
@@ -263,8 +264,8 @@ func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
 }
 
-func (m *Meta) laterTexts() [5]*string {
-	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived}
+func (m *Meta) laterTexts() [6]*string {
+	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived, &m.Words}
 }
 
 // row gives the row without its checksum.
@@ -636,6 +637,7 @@ const (
 	ownerArrival    = 'a'
 	ownerBatch      = 'b'
 	ownerLesson     = 'l'
+	ownerApproval   = 'p'
 )
 
 func messageOwner(m *Message) []byte {

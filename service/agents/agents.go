@@ -47,6 +47,15 @@ type held struct {
 	reading    *store.Reading
 }
 
+// Taint gives what has tainted a holder; nil if nothing has, or it is over.
+func (h Holder) Taint(tx *store.Tx) (*store.Taint, error) {
+	of, err := h.find(tx)
+	if of == nil || err != nil {
+		return nil, err
+	}
+	return of.reading.Tainted(&of.policy, tx.Now()), nil
+}
+
 // find gives what a holder holds; nil for a person, and for what was revoked, which no request
 // passes with.
 func (h Holder) find(tx *store.Tx) (*held, error) {

@@ -56,6 +56,9 @@ func Decide(p *store.Policy, taint *store.Taint, m *Message) (held string, err e
 			strangers = outside(m.People)
 		}
 		if !m.Answers || len(strangers) > 0 {
+			if taint != nil {
+				strangers = nil // no word of the request is repeated
+			}
 			return "", notAllowed(m.Answers, strangers)
 		}
 	}
@@ -101,25 +104,27 @@ func TaintedError(t *store.Taint) *core.Error {
 }
 
 // Admit says whether a message may be sent from a mailbox, nil for a domain's credential, by a
-// holder. Each of their policies is asked by itself. The result is that of Decide.
-func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, h Holder, m *Message) (reason string, err error) {
+// holder. Each of their policies is asked by itself. The result is that of Decide, and whether the
+// holder is tainted.
+func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, h Holder, m *Message) (held string, tainted bool, err error) {
 	if mb != nil && !m.ByPerson {
-		if reason, err = Decide(&mb.SendPolicy, nil, m); err != nil {
-			return "", err
+		if held, err = Decide(&mb.SendPolicy, nil, m); err != nil {
+			return "", false, err
 		}
 	}
 	of, err := h.find(tx)
 	if of == nil || err != nil {
-		return reason, err
+		return held, false, err
 	}
-	why, err := Decide(&of.policy, of.reading.Tainted(&of.policy, tx.Now()), m)
+	taint := of.reading.Tainted(&of.policy, tx.Now())
+	why, err := Decide(&of.policy, taint, m)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	if why == HeldByTaint || reason == "" {
-		reason = why
+	if why == HeldByTaint || held == "" {
+		held = why
 	}
-	return reason, nil
+	return held, taint != nil, nil
 }
 
 // Asks tells whether any policy is to be asked about what a holder sends from a mailbox, so that

@@ -47,6 +47,9 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 		if err != nil {
 			return err
 		}
+		if err := mayPut(tx, u, f); err != nil {
+			return err
+		}
 		if err := checkQuota(tx, mb, size); err != nil {
 			return err
 		}
@@ -96,7 +99,11 @@ func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder stri
 		if err != nil {
 			return err
 		}
-		if _, err := folderByName(tx, u.Mailbox, name); err != nil {
+		f, err := folderByName(tx, u.Mailbox, name)
+		if err == nil {
+			err = mayPut(tx, u, f)
+		}
+		if err != nil {
 			return err
 		}
 		if room, err = QuotaLeft(tx, mb); room < 0 {

@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -21,6 +22,13 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	if err := checkQuota(tx, mb, int64(d.Blob.Length)); err != nil {
 		return nil, err
 	}
+	taint, err := agents.HolderOf(who).Taint(tx)
+	if err != nil {
+		return nil, err
+	}
+	if d.Words = agents.WordsOwn; taint != nil {
+		d.Words = ""
+	}
 	f, err := ofRole(tx, mb, roleDrafts)
 	if err != nil {
 		return nil, err
@@ -39,10 +47,14 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	return &out, err
 }
 
-// OpenDraft opens a message of the Drafts folder. The caller closes the blob.
-func (s *Service) OpenDraft(who core.Actor, userID, uid string) (*msg.Part, *store.Blob, error) {
-	root, blob, _, err := s.ReadStored(who, MessageIn{UserID: userID, MessageID: uid, Folder: roleDrafts})
-	return root, blob, err
+// OpenDraft opens a message of the Drafts folder; own says that a person, or a program of the account
+// that was not tainted, wrote it by the API. The caller closes the blob.
+func (s *Service) OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, own bool, err error) {
+	o, err := s.openMessage(draftPicker(who, userID, uid))
+	if err != nil {
+		return nil, nil, false, err
+	}
+	return o.root, o.blob, o.words.Origin == agents.WordsOwn, nil
 }
 
 // DeleteDraft deletes a message of the Drafts folder.

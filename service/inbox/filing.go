@@ -37,6 +37,7 @@ type StoredMessage struct {
 	Summary  *msg.Summary
 	Report   *DeliveryReport // what it says about a message of ours; nil: nothing
 	Verified string          // domain that its author is from for sure; "": nobody knows
+	Words    string          // whose words it has, as agents.Words say; "": nobody knows
 	Root     *msg.Part       // what it consists of; nil where nobody needs it any more
 }
 
@@ -143,6 +144,9 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		meta.Recipient = f.Recipient
 	}
 	meta.Spam = f.Spam
+	if d.bits&(store.BitAutoReply|store.BitBounce) == 0 { // machines repeat what they were sent
+		meta.Words = d.Words
+	}
 	if f.Arrived || f.Copied && m.Received.IsZero() {
 		if m.Received, err = s.arrivals.next(tx, mb.AccountNum); err != nil {
 			return nil, err

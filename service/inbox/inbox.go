@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/tokenize"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/spam"
@@ -170,6 +171,7 @@ type inboxList struct {
 	threads   bool   // one row a conversation
 	domain    string // as it was asked for, then its id; "": any
 	builder   core.PageBuilder[InboxMessage]
+	given     map[string]agents.Words // by id: what is not withheld; nil: nobody asks
 }
 
 func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, byDefault, most int) (*inboxList, error) {
@@ -192,6 +194,9 @@ func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, by
 	}
 	if !l.query.To.IsZero() {
 		l.query.To = l.query.To.AddDate(0, 0, 1)
+	}
+	if who.Policy.Taint {
+		l.given = map[string]agents.Words{}
 	}
 	yes, no := true, false
 	if f.HasAttachments {
@@ -256,7 +261,7 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err
 	out.Page = *l.builder.Page(func(position string) string {
 		return l.s.SealCursor(l.who, l.operation, position, l.filters...)
 	})
-	return out, nil
+	return out, l.read(out.Data)
 }
 
 // within finds the domain that the list is narrowed to, and its mailboxes, unless they are many;
@@ -443,8 +448,14 @@ type messageView struct {
 	domain  string // whose mailboxes alone count; "": all
 	folders map[uint32]viewedFolder
 
+	// Of a list for a reader whom strangers' words taint: which are withheld, and by the ids of
+	// messages those that are not. nil: for others.
+	withholds func(*agents.Words) (bool, error)
+	given     map[string]agents.Words
+
 	meta        store.Meta // of the message that is shown
 	structure   *msg.View  // the same
+	envelope    *msg.EnvelopeView
 	attachments []msg.Attachment
 	text        []byte // one that is being made
 	texts       strings.Builder
@@ -474,6 +485,12 @@ func (s *Service) freeMessageView(w *messageView) {
 func (l *inboxList) newView(tx *store.Tx) *messageView {
 	w := l.s.newMessageView(tx)
 	w.domain = l.domain
+	if l.given != nil {
+		w.given = l.given
+		w.withholds = func(words *agents.Words) (bool, error) {
+			return l.s.agents.Withholds(tx, l.who.AccountID, &l.who.Policy, words)
+		}
+	}
 	return w
 }
 
@@ -523,11 +540,13 @@ func (w *messageView) row(num uint32, m *store.Message) (out InboxMessage, ok bo
 	if err != nil || b.mailbox.Gone() {
 		return out, false, err
 	}
-	out, err = w.show(b, m)
+	if out, err = w.show(b, m); err == nil {
+		err = w.withhold(b, m, &out)
+	}
 	return out, true, err
 }
 
-// show gives a message.
+// show gives a message whole.
 func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, error) {
 	meta := &w.meta
 	if err := w.tx.ReadMeta(meta, m); err != nil {
@@ -557,7 +576,8 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 	for _, a := range w.attachments {
 		out.Attachments = append(out.Attachments, InboxAttachment{a.Index, a.Filename, a.ContentType, a.Size, core.OrNull(a.ContentID)})
 	}
-	w.addEnvelope(&out, parts[0].Envelope)
+	w.envelope = parts[0].Envelope
+	w.addEnvelope(&out, w.envelope)
 	out.BCC = []string{}
 	if role := roleOf(b.folder); role == roleSent || role == roleDrafts {
 		if e := parts[0].Envelope; e != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
@@ -174,6 +175,9 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 	case err != nil:
 	case external:
 		var left []uint32
+		if err = s.agents.MayBeTainted(who); err != nil {
+			break
+		}
 		if left, err = s.deleteRemote(ctx, who, mb, []uint32{m.UID}); err == nil && len(left) > 0 {
 			err = notDeleted(mb)
 		}
@@ -254,6 +258,9 @@ func (s *Service) learnMove(tx *store.Tx, accountID string, from, to *Folder, m,
 func (s *Service) deleteHere(who core.Actor, p messagePicker) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		mb, _, m, err := p.find(tx)
+		if err == nil {
+			err = agents.CheckUntainted(tx, agents.HolderOf(who))
+		}
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/reply"
 	"github.com/mailstead/mailstead/mail/view"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -114,6 +115,7 @@ type openedMessage struct {
 	shown InboxMessage
 	root  *msg.Part
 	blob  *store.Blob
+	words agents.Words
 
 	keywords []string
 }
@@ -137,6 +139,7 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 		if o.shown, err = w.show(b, m); err != nil {
 			return err
 		}
+		o.words = w.words(b, m, o.shown.ThreadID)
 		o.root, err = msg.DecodePart(w.meta.Structure)
 		return err
 	})
@@ -159,16 +162,16 @@ func (s *Service) ReadStored(who core.Actor, in MessageIn) (*msg.Part, *store.Bl
 
 // GetMessage shows one message of a mailbox. It does not mark it read.
 func (s *Service) GetMessage(_ context.Context, who core.Actor, in MessageIn) (*MessageDetail, error) {
-	return s.messageDetail(in.by(who))
+	return s.messageDetail(who, in.by(who))
 }
 
 // GetInboxMessage is GetMessage by the mailbox's address.
 func (s *Service) GetInboxMessage(_ context.Context, who core.Actor, in InboxMessageIn) (*MessageDetail, error) {
-	return s.messageDetail(in.by(who))
+	return s.messageDetail(who, in.by(who))
 }
 
-func (s *Service) messageDetail(p messagePicker) (*MessageDetail, error) {
-	o, err := s.openMessage(p)
+func (s *Service) messageDetail(who core.Actor, p messagePicker) (*MessageDetail, error) {
+	o, err := s.openFor(who, p)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +206,7 @@ func (s *Service) messageDetail(p messagePicker) (*MessageDetail, error) {
 
 // GetMessageRaw gives the bytes of a message as they came.
 func (s *Service) GetMessageRaw(_ context.Context, who core.Actor, in MessageIn) (*core.File, error) {
-	o, err := s.openMessage(in.by(who))
+	o, err := s.openFor(who, in.by(who))
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +224,7 @@ type AttachmentIn struct {
 
 // GetMessageAttachment gives the decoded bytes of an attachment.
 func (s *Service) GetMessageAttachment(_ context.Context, who core.Actor, in AttachmentIn) (*core.File, error) {
-	o, err := s.openMessage(in.by(who))
+	o, err := s.openFor(who, in.by(who))
 	if err != nil {
 		return nil, err
 	}
@@ -275,7 +278,7 @@ type ViewIn struct {
 
 // ViewMessage makes a document of one message, whoever may read it. It does not mark it read.
 func (s *Service) ViewMessage(_ context.Context, who core.Actor, in ViewIn) (*view.Document, error) {
-	o, err := s.openMessage(messagePicker{byUserID(who, in.UserID), in.Folder, in.UID})
+	o, err := s.openFor(who, messagePicker{byUserID(who, in.UserID), in.Folder, in.UID})
 	if err != nil {
 		return nil, err
 	}

@@ -222,7 +222,7 @@ func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed boo
 		}
 	}
 	out, ok, err = shown.row(at.Num, m)
-	return out, ok && (x.l.author == nil || x.l.author.Matches(out.From)), err
+	return out, ok && x.finds(&out) && (x.l.author == nil || x.l.author.Matches(out.From)), err
 }
 
 // reads tells from the message itself whether it is one. What cannot be read is none.

@@ -58,6 +58,13 @@ func checkReplace(tx *store.Tx, u core.MailboxUser, from, old uint32, folder str
 	if err != nil {
 		return nil, nil, err
 	}
+	replaced, err := folderByID(tx, u.Mailbox, from)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := errors.Join(mayPut(tx, u, f), mayPut(tx, u, replaced)); err != nil {
+		return nil, nil, err
+	}
 	m, err := tx.Message(u.Mailbox, from, old)
 	switch {
 	case errors.Is(err, store.ErrNotFound):

@@ -7,6 +7,7 @@
 //     thread (thread), and when a mailbox is full ([QuotaLeft]).
 //   - inbox.go: lists of messages.
 //   - inbox_message.go: one message.
+//   - words.go: whose words a message has, and what readers get of it whom strangers' words taint.
 //   - waiting.go: requests that wait for a message. arrivals.go: how they learn of it.
 //   - inbox_changes.go: marks and deletion.
 //   - inbox_search.go: what a search finds. text_index.go: the index behind it.
@@ -30,6 +31,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/spam"
@@ -46,6 +48,7 @@ type Hooks struct {
 type Service struct {
 	*core.Core
 	events *events.Service
+	agents *agents.Service
 	spam   *spam.Service
 	Hooks  Hooks
 
@@ -61,9 +64,9 @@ type Service struct {
 }
 
 // New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, sp *spam.Service) *Service {
+func New(c *core.Core, e *events.Service, g *agents.Service, sp *spam.Service) *Service {
 	s := &Service{
-		Core: c, events: e, spam: sp, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textTurn: make(chan struct{}, 1),
+		Core: c, events: e, agents: g, spam: sp, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textTurn: make(chan struct{}, 1),
 		refreshes: limit.NewSlidingCounter[string](refreshPause, core.AttemptKeys), folderChanges: limit.NewSlidingCounter[string](time.Minute, core.AttemptKeys),
 	}
 	s.images = s.newImages()

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -157,11 +158,11 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 		}
 		if part.Envelope != nil && len(part.Envelope.From) > 0 {
 			from := part.Envelope.From[0]
-			name := from.Name
-			if name == "" {
-				name = from.Email()
+			name, err := t.nameOf(meta, &from)
+			if err != nil {
+				return nil, err
 			}
-			if !slices.Contains(out.summary.From, name) {
+			if name != "" && !slices.Contains(out.summary.From, name) {
 				out.summary.From = append(out.summary.From, name)
 			}
 		}
@@ -171,6 +172,20 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 		out.summary.From = []string{}
 	}
 	return out, nil
+}
+
+// nameOf is how a summary names the author of a message; "" leaves it out.
+func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (string, error) {
+	email := from.Email()
+	if t.l.given == nil {
+		return cmp.Or(from.Name, email), nil
+	}
+	words := authorship(meta, email)
+	withheld, err := t.l.s.agents.Withholds(t.tx, t.l.who.AccountID, &t.l.who.Policy, &words)
+	if withheld || err != nil {
+		return bareAddress(email), err
+	}
+	return cmp.Or(from.Name, email), nil
 }
 
 // shows tells whether the list is of the folder of a number.

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/reply"
 	"github.com/mailstead/mailstead/mail/tokenize"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -110,8 +111,8 @@ type messageWait struct {
 // An arrived message fits what a request waits for, but that nobody has read it.
 type arrived struct {
 	shown    InboxMessage
-	verified string
-	own      bool // that is a domain of the account
+	words    agents.Words
+	verified bool // they are those of somebody known
 	root     *msg.Part
 	blob     store.BlobRef
 }
@@ -401,10 +402,7 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 	if meta.Arrived == "" || m.Received.UnixMilli() != at {
 		return nil, false, nil
 	}
-	verified := ""
-	if meta.Arrived != arrivedUnverified {
-		verified = meta.Arrived
-	}
+	verified := verifiedOf(&meta)
 	if d := w.filter.FromDomain; d != "" && verified != d && !strings.HasSuffix(verified, "."+d) {
 		return nil, false, nil
 	}
@@ -420,22 +418,23 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 	if b.mailbox.AccountID != w.who.AccountID || !w.who.Sees(b.mailbox.ID) || b.mailbox.Gone() || role == roleJunk || role == roleTrash {
 		return nil, false, nil
 	}
-	a = &arrived{verified: verified, blob: m.Blob}
+	a = &arrived{blob: m.Blob}
 	if a.shown, err = view.show(b, m); err != nil {
 		return nil, false, err
 	}
+	a.words = view.words(b, m, a.shown.ThreadID)
+	if a.verified, err = agents.Verified(&w.who.Policy, &a.words, agents.OwnDomain(tx, w.who.AccountID)); err != nil {
+		return nil, false, err
+	}
+	subject, author := strings.ToLower(a.shown.Subject), a.shown.From
+	if w.who.Policy.Taint && w.withholds(a) { // these are not found
+		subject, author = "", bareAddress(a.shown.FromEmail)
+	}
 	switch {
 	case w.filter.To != "" && !strings.EqualFold(a.shown.Recipient, w.filter.To),
-		w.subject != "" && !strings.Contains(strings.ToLower(a.shown.Subject), w.subject),
-		w.author != nil && !w.author.Matches(a.shown.From):
+		w.subject != "" && !strings.Contains(subject, w.subject),
+		w.author != nil && !w.author.Matches(author):
 		return nil, false, nil
-	}
-	if verified != "" {
-		d, err := store.DomainByName.Find(tx, verified)
-		if err != nil {
-			return nil, false, err
-		}
-		a.own = d != nil && d.AccountID == w.who.AccountID
 	}
 	a.root, err = msg.DecodePart(meta.Structure)
 	return a, false, err
@@ -454,15 +453,15 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 		return nil, nil
 	}
 	out := &WaitAnswer{
-		Message: &WaitedMessage{a.shown, core.OrNull(found.reply)}, Code: core.OrNull(found.Code), Links: make([]MessageLink, 0, len(found.Links)), VerifiedDomain: core.OrNull(a.verified), Now: a.shown.ReceivedAt,
+		Message: &WaitedMessage{a.shown, core.OrNull(found.reply)}, Code: core.OrNull(found.Code), Links: make([]MessageLink, 0, len(found.Links)), VerifiedDomain: core.OrNull(a.words.Verified), Now: a.shown.ReceivedAt,
 	}
-	withheld := w.filter.Withhold && (!a.own || a.shown.IsBounce || a.shown.IsAutoReply)
+	withheld := w.withholds(a)
 	if withheld {
 		withholdWords(&out.Message.InboxMessage, a.root)
 		out.Message.ReplyText = nil
 	}
 	for _, l := range found.Links {
-		link := MessageLink{URL: l.URL, Text: l.Text, SameDomain: codes.SameOrganisation(l.Host, a.verified)}
+		link := MessageLink{URL: l.URL, Text: l.Text, SameDomain: codes.SameOrganisation(l.Host, a.words.Verified)}
 		if withheld {
 			link.Text = ""
 		}
@@ -470,8 +469,21 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 			out.Links = append(out.Links, link)
 		}
 	}
+	words := a.words
+	if withheld {
+		if out.Code == nil && len(out.Links) == 0 {
+			return out, nil
+		}
+		words.Origin = agents.WordsOwn // what is left is of this conversation, but nobody can have put words into it
+	}
+	if err := w.s.agents.Read(w.who.AccountID, agents.HolderOf(w.who), &w.who.Policy, words); err != nil {
+		return nil, err
+	}
 	return out, nil
 }
+
+// withholds tells whether the answer leaves out the words of a message.
+func (w *messageWait) withholds(a *arrived) bool { return w.filter.Withhold && !a.verified }
 
 // A waitedText is what a request wants of the text of a message.
 type waitedText struct {
@@ -495,21 +507,4 @@ func (s *Service) readCodes(a *arrived) (waitedText, error) {
 		return waitedText{}, err
 	}
 	return waitedText{codes.Find(a.shown.Subject, body.Text, body.HTML), reply.Of(body)}, nil
-}
-
-// withholdWords leaves of a message what no stranger can have put words into.
-func withholdWords(m *InboxMessage, root *msg.Part) {
-	bare := func(list []msg.Address) []string {
-		out := []string{}
-		for _, a := range withoutGroups(list) {
-			out = append(out, a.Email())
-		}
-		return out
-	}
-	m.Withheld, m.Subject, m.BodyPreview, m.MessageID, m.FromName, m.InReplyTo = true, "", "", "", nil, nil
-	m.References, m.Attachments, m.Spam = []string{}, []InboxAttachment{}, nil
-	m.From, m.To, m.CC, m.BCC, m.ReplyTo = m.FromEmail, []string{}, []string{}, []string{}, []string{}
-	if e := root.Envelope; e != nil {
-		m.To, m.CC, m.ReplyTo = bare(e.To), bare(e.Cc), bare(e.ReplyTo)
-	}
 }

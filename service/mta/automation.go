@@ -399,8 +399,7 @@ func (s *Service) forwardByRule(tx *store.Tx, a arrival, to string) error {
 	if a.genuine {
 		sub.ReportTo = a.sender
 	}
-	_, err := s.Enqueue(tx, sub, a.to.domain, []Rcpt{{Address: to}})
-	return err
+	return s.sendByItself(tx, mb, byItself{sub: sub, domain: a.to.domain, to: Rcpt{Address: to}})
 }
 
 // autoReplyArgs is the job of writing one automatic reply.
@@ -490,10 +489,17 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 		return nil, err
 	}
 	jobs.Finally(ctx, func() { s.inbox.Release(stored) }) // does nothing for what was queued
+	people, answers, err := s.inbox.PeopleAnswered(mb, args.MessageID, nil)
+	if err != nil {
+		return nil, err
+	}
 	return func(tx *store.Tx, _ *store.Job) error {
-		_, err := s.Enqueue(tx, &store.Submission{
+		mb, err := core.LiveMailbox(tx, mb.ID)
+		if mb == nil || err != nil {
+			return err
+		}
+		return s.sendByItself(tx, mb, byItself{sub: &store.Submission{
 			AccountID: mb.AccountID, DomainID: d.ID, MailboxID: mb.ID, MessageID: stored.Summary.MessageID, Subject: stored.Summary.Subject, Blob: stored.Blob, Checked: true,
-		}, d, []Rcpt{{Address: args.To, Notify: "NEVER"}})
-		return err
+		}, domain: d, to: Rcpt{Address: args.To, Notify: "NEVER"}, answers: answers, people: people})
 	}, nil
 }

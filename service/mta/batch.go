@@ -152,6 +152,9 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		if err != nil {
 			return err
 		}
+		if err := allowsUnasked(tx, mb, who); err != nil {
+			return err
+		}
 		as, err := core.SendersOf(tx, mb)
 		if err != nil {
 			return err
@@ -199,7 +202,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		if err != nil {
 			return err
 		}
-		b := &store.Batch{ID: tx.NewID("bat"), AccountID: who.AccountID, MailboxID: mb.ID, Blob: blob, CreatedAt: tx.Now()}
+		b := &store.Batch{ID: tx.NewID("bat"), AccountID: who.AccountID, MailboxID: mb.ID, Blob: blob, CreatedAt: tx.Now(), ByPerson: sentByActor(who).person}
 		if err := tx.RefBatch(blob, b.ID); err != nil {
 			return err
 		}
@@ -227,6 +230,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 type batchOf struct {
 	taken     time.Time
 	templates map[string]templates.Content
+	byPerson  bool
 }
 
 func (b *batchOf) template(id string) (templates.Content, error) {
@@ -292,7 +296,7 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 			continue
 		}
 		one, err := in.item(i)
-		one.of = &batchOf{b.CreatedAt, in.Templates}
+		one.of = &batchOf{b.CreatedAt, in.Templates, b.ByPerson}
 		if err == nil {
 			_, err = s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, i, out) })
 		}

@@ -287,17 +287,9 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return localResult("", deliver.Temporary, "4.3.5", d.route.missing()), nil
 	}
 
-	// What was delivered here before has a Return-Path on top, which is for the mailbox alone (RFC
-	// 5321 section 4.4).
-	content := Whole(d.blob)
-	if d.sub.Forward {
-		first := make([]byte, min(d.blob.Size(), 1<<10))
-		if _, err := d.blob.ReadAt(first, 0); err != nil && err != io.EOF {
-			return nil, fmt.Errorf("read message: %w", err)
-		}
-		if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
-			content = io.NewSectionReader(d.blob, int64(end+2), d.blob.Size()-int64(end+2))
-		}
+	content, err := asSent(d.blob)
+	if err != nil {
+		return nil, err
 	}
 
 	// The operator's relay must find nothing that it would take as a command, also in a message
@@ -329,6 +321,19 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		}
 	}
 	return s.dial(ctx, d, head, content), nil
+}
+
+// asSent gives what is sent of a stored message. What was delivered here before has a Return-Path on
+// top, which is for the mailbox alone (RFC 5321 section 4.4); what is submitted has none.
+func asSent(blob content) (*io.SectionReader, error) {
+	first := make([]byte, min(blob.Size(), 1<<10))
+	if _, err := blob.ReadAt(first, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
+		return io.NewSectionReader(blob, int64(end+2), blob.Size()-int64(end+2)), nil
+	}
+	return Whole(blob), nil
 }
 
 // signed gives the header fields that go before the stored message on this route.
@@ -553,11 +558,12 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 			if err != nil {
 				return err
 			}
+			r.arrived.Words = wordsFor(to.domain.AccountID, d.sub)
 			if to.group != nil {
 				meta := r.arrived.Meta
 				a := &store.Arrival{
 					Blob: r.arrived.Blob, Sender: d.sub.Sender, Genuine: !d.sub.Forward || d.sub.ReportTo != "", SPF: meta.SPF, DKIM: meta.DKIM, DMARC: meta.DMARC,
-					From: row.Domain, Authentic: !d.sub.Forward, Verified: r.arrived.Verified, SentBy: d.sentBy(), To: []string{row.Recipient}, ReceivedAt: tx.Now(), RequireTLS: d.sub.RequireTLS,
+					From: row.Domain, Authentic: !d.sub.Forward, Verified: r.arrived.Verified, Words: r.arrived.Words, SentBy: d.sentBy(), To: []string{row.Recipient}, ReceivedAt: tx.Now(), RequireTLS: d.sub.RequireTLS,
 					Decisions: r.decisions.text(),
 				}
 				return errors.Join(s.fileLater(tx, a), s.closeRow(tx, row, r.status))

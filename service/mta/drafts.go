@@ -148,7 +148,7 @@ func folded(text string) string {
 // readDraft makes the request to send a draft, whoever wrote it. What a mail client has changed
 // comes of the message itself.
 func (s *Service) readDraft(who core.Actor, in DraftIn) (out SendEmailIn, err error) {
-	root, blob, err := s.inbox.OpenDraft(who, in.UserID, in.UID)
+	root, blob, _, err := s.inbox.OpenDraft(who, in.UserID, in.UID)
 	if err != nil {
 		return out, err
 	}

@@ -49,8 +49,12 @@ func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 
 const mailboxDeleted = "its mailbox was deleted before it was sent"
 
-// CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held.
+// CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held. What
+// waits for approval is rejected.
 func (s *Service) CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) error {
+	if err := s.rejectApprovals(ctx, mb.AccountID, mailboxDeleted, func(a *store.Approval) bool { return a.MailboxID == mb.ID }); err != nil {
+		return err
+	}
 	held := false
 	if err := s.Store.View(func(tx *store.Tx) error {
 		h, err := store.Holds.Find(tx, mb.ID)
@@ -218,7 +222,9 @@ func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, r
 	if err := s.holdAll(ctx, accountID, mailboxID); err != nil {
 		return err
 	}
-	held := func(o *store.Outgoing) bool { return o.MailboxID == mailboxID && o.Status == store.OutgoingHeld }
+	held := func(o *store.Outgoing) bool {
+		return o.MailboxID == mailboxID && o.Status == store.OutgoingHeld && !o.AwaitsApproval()
+	}
 	return s.eachWaiting(ctx, accountID, held, func(tx *store.Tx, row *store.Outgoing) error {
 		if !held(row) {
 			return nil

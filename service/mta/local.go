@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
@@ -138,6 +139,17 @@ func (s *Service) ownAuthor(sub *store.Submission, h *head) (domain string, err 
 		return err
 	})
 	return domain, err
+}
+
+// wordsFor says whose words a message that was sent here has for an account that gets it.
+func wordsFor(accountID string, sub *store.Submission) string {
+	switch {
+	case sub.Forward || sub.Tainted || !sub.Checked || sub.Sender == "":
+		return ""
+	case sub.AccountID == accountID:
+		return agents.WordsOwn
+	}
+	return agents.WordsAuthor
 }
 
 // sentBy is the id of the mailbox here that wrote the message; "" for what is passed on.

@@ -135,6 +135,7 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 	if mb == nil || err != nil {
 		return err
 	}
+	stored.Words = wordsFor(mb.AccountID, sub)
 	return s.fileSentCopy(tx, mb, stored, answered, sub.AnsweredBy)
 }
 

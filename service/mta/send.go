@@ -194,7 +194,10 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 	defer s.inbox.Release(stored) // does nothing for what was sent
-	l.blob, stored.Meta.Bcc = stored.Blob, bcc
+	l.blob, stored.Meta.Bcc, l.blind, l.by = stored.Blob, bcc, bcc, sentByActor(who)
+	if in.of != nil {
+		l.by.person = in.of.byPerson
+	}
 	answered, err := s.inbox.FindAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err
@@ -209,7 +212,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
 	// transaction.
 	var out *EmailQueued
-	_, err = s.post(ctx, core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
+	_, err = s.post(ctx, core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, as, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
 		out = &EmailQueued{
 			Success: true, MessageID: sent.MessageID, Status: sent.status(), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
 			SendAt: core.Time{Time: at},
@@ -222,7 +225,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 				out.Transport = r.Transport
 			}
 		}
-		if !l.fileSent {
+		if !l.fileSent && sent.ApprovalID == "" {
 			if err := s.fileSentCopy(tx, mb, stored, answered, l.answeredBy); err != nil {
 				return err
 			}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -35,13 +36,37 @@ type SentMessage struct {
 	UpdatedAt         core.Time `json:"updated_at"`
 }
 
-func sentMessageOut(o *store.Outgoing, now time.Time) SentMessage {
-	return SentMessage{
+func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessage {
+	out := SentMessage{
 		ID: o.ID, MessageID: o.MessageID, UserID: core.OrNull(o.MailboxID), Sender: o.Sender, Recipient: o.Recipient, Subject: o.Subject,
 		Status: o.Status, Transport: o.Transport, Provider: core.OrNull(o.Provider), ProviderMessageID: core.OrNull(o.ProviderMessageID),
 		Attempts: o.Attempts, LastResponse: core.OrNull(whyItWaits(o, now)), NextAttemptAt: core.Time{Time: o.NextAt},
 		SendAt: core.Time{Time: o.SendAt}, Tags: tagsOut(o.Tags), RequireTLS: o.RequireTLS, QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
 	}
+	if !who.Policy.Taint {
+		return out
+	}
+
+	// The words of strangers: what a server elsewhere has answered, and the subject of what was
+	// passed on, answered by a machine, or sent by somebody who had read such words.
+	if o.LastResponse != "" {
+		out.LastResponse = core.OrNull(codesOf(o.LastResponse))
+	}
+	if !o.Checked || o.Tainted {
+		out.Subject, out.Tags = "", TagMap{}
+	}
+	if !o.Checked {
+		out.MessageID = ""
+	}
+	return out
+}
+
+// responseCodes are the codes that an SMTP reply begins with (RFC 5321 section 4.2, RFC 2034).
+var responseCodes = lazyregexp.New(`^[2-5][0-9][0-9](?:[ -][245]\.[0-9]{1,3}\.[0-9]{1,3})?(?:[ -]|$)`)
+
+// codesOf is all of a reply that its server cannot have put words into, such as "550 5.1.1".
+func codesOf(reply string) string {
+	return strings.TrimRight(strings.Replace(responseCodes().FindString(reply), "-", " ", 1), " ")
 }
 
 // ListMessagesIn is the query of list_messages. Dates are of the day on which the message was
@@ -76,7 +101,9 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 		Prefilter: f.prefilter(),
 		Keep:      f.keep,
 		Until:     func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
-		Out:       func(tx *store.Tx, o *store.Outgoing) (SentMessage, error) { return sentMessageOut(o, tx.Now()), nil },
+		Out: func(tx *store.Tx, o *store.Outgoing) (SentMessage, error) {
+			return sentMessageOut(who, o, tx.Now()), nil
+		},
 		First: func(tx *store.Tx) error {
 			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
 			if core.IsGone(err) {
@@ -185,7 +212,7 @@ func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessa
 	if err != nil {
 		return nil, err
 	}
-	out := &SentMessageDetail{SentMessage: sentMessageOut(row, s.Now()), AttemptsLog: []SentAttempt{}}
+	out := &SentMessageDetail{SentMessage: sentMessageOut(who, row, s.Now()), AttemptsLog: []SentAttempt{}}
 	for _, a := range row.Log {
 		shown := SentAttempt{
 			At: core.Time{Time: a.At}, Host: core.OrNull(a.Host), IP: core.OrNull(a.IP), TLS: core.OrNull(a.TLS), Authenticated: cmp.Or(a.Auth, "none"),
@@ -193,6 +220,9 @@ func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessa
 		}
 		if a.Code != 0 {
 			shown.Code = &a.Code
+		}
+		if who.Policy.Taint {
+			shown.Reply = codesOf(a.Reply)
 		}
 		out.AttemptsLog = append(out.AttemptsLog, shown)
 	}
@@ -206,7 +236,12 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 		case store.OutgoingScheduled:
 			return core.Errorf("not_queued", "The message is scheduled. To send it sooner, change its send_at.")
 		case store.OutgoingHeld:
+			if row.AwaitsApproval() {
+				return core.Errorf("not_queued", "The message waits until an owner or admin approves it.")
+			}
 			return core.Errorf("not_queued", "The message is held. Release it first.")
+		case store.OutgoingRejected:
+			return core.Errorf("not_queued", "The message was rejected. Send it anew.")
 		case store.OutgoingCancelled:
 			return core.Errorf("not_queued", "The message was cancelled. Send it anew.")
 		}
@@ -222,8 +257,13 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 }
 
 // CancelMessage takes a message that waits back. One that a host takes at this very moment is sent
-// all the same.
-func (s *Service) CancelMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
+// all the same. One that waits for approval is rejected, for all of its recipients.
+func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
+	if rejected, err := s.cancelHeld(ctx, who, in.ID); err != nil {
+		return nil, err
+	} else if rejected {
+		return s.changeRow(who, in.ID, func(*store.Tx, *store.Outgoing) error { return nil })
+	}
 	return s.changeRow(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
 		if err := checkWaits(row); err != nil {
 			return err
@@ -258,7 +298,7 @@ func (s *Service) changeRow(who core.Actor, id string, change func(*store.Tx, *s
 		if err := change(tx, row); err != nil {
 			return err
 		}
-		out = sentMessageOut(row, tx.Now())
+		out = sentMessageOut(who, row, tx.Now())
 		return nil
 	})
 	if err != nil {

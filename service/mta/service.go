@@ -12,6 +12,8 @@
 //   - send.go: send_email.
 //   - submit.go: who may send as whom: envelope (ownAddress) and header (ownAuthors); limits.
 //   - enqueue.go: the rows and jobs of a submission ([Service.Enqueue]).
+//   - approvals.go: messages that wait until a person approves them (Service.holdForApproval), and
+//     what becomes of those that nobody does. approve.go: who reads and decides them.
 //   - delivery.go: one attempt to deliver, when it is retried (retryWait) and given up
 //     (giveUpAfter). local.go: one to a mailbox here.
 //   - automation.go: what classifiers say of mail (Service.judge), and what mailboxes do with it by
@@ -32,6 +34,7 @@
 package mta
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/mailstead/mailstead/internal/limit"
@@ -99,7 +102,7 @@ func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, r
 
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind {
-	return append(s.holdKinds(),
+	return append(slices.Concat(s.holdKinds(), s.approvalKinds(), []jobs.Kind{s.holdByItselfKind()}),
 		s.WhileActive(s.copyKind()),
 		s.arrivalKind(),
 		s.autoReplyKind(),

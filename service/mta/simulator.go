@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/deliver"
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
@@ -230,6 +231,9 @@ func (s *Service) storeAnswer(d *delivery, a *simulatedAnswer, spool *store.Spoo
 	}
 	d.stored = append(d.stored, a.StoredMessage)
 	a.Meta.SPF, a.Meta.DKIM, a.Meta.DMARC, a.Verified = "pass", "pass", "pass", s.SimulatorDomain() // we know who wrote it
+	if !d.sub.Tainted {                                                                             // it repeats the subject
+		a.Words = agents.WordsAuthor
+	}
 	return s.readProof(a.Report)
 }
 
@@ -239,7 +243,7 @@ func (s *Service) sendAnswer(tx *store.Tx, d *delivery, row *store.Outgoing, a *
 	switch {
 	case a.to != "":
 		return s.fileLater(tx, &store.Arrival{
-			Blob: a.Blob, Sender: a.from, SPF: a.Meta.SPF, DKIM: a.Meta.DKIM, DMARC: a.Meta.DMARC, From: s.SimulatorDomain(), Authentic: true, Verified: s.SimulatorDomain(),
+			Blob: a.Blob, Sender: a.from, SPF: a.Meta.SPF, DKIM: a.Meta.DKIM, DMARC: a.Meta.DMARC, From: s.SimulatorDomain(), Authentic: true, Verified: s.SimulatorDomain(), Words: a.Words,
 			To: []string{a.to}, ReceivedAt: tx.Now(), Decisions: a.decisions.text(),
 		})
 	case a.Report != nil:

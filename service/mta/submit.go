@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/reputation"
@@ -103,11 +104,14 @@ func (s *Service) tellLimit(u core.MailboxUser, refused error) error {
 }
 
 // MaySend says whether a mailbox may send now. If not, the error is an SMTPError: 452 4.7.1 where
-// sending is paused.
+// sending is paused, 550 5.7.1 where a sending policy lets nothing be sent.
 func (s *Service) MaySend(_ context.Context, u core.MailboxUser) error {
 	return core.OverStore(s.Store.View(func(tx *store.Tx) error {
 		mb, d, err := senderOf(tx, u)
 		if err != nil {
+			return err
+		}
+		if err := refusesAll(mb, u); err != nil {
 			return err
 		}
 		return reputation.PausedError(mb, d)
@@ -134,6 +138,7 @@ type Submitted struct {
 	ID         string
 	MessageID  string // with brackets
 	QueuedAt   time.Time
+	ApprovalID string // "": no person has to approve it
 	Recipients []SubmittedRcpt
 }
 
@@ -176,6 +181,7 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 		return nil, err
 	}
 	defer l.close()
+	l.by = sentBy{holder: agents.HolderOfLogin(u), via: viaSMTP}
 	envelope, err := json.Marshal(inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
@@ -184,7 +190,7 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	if l.blob, err = s.Store.Append(envelope, l.body); err != nil {
 		return nil, err
 	}
-	return s.post(ctx, u, l, nil)
+	return s.post(ctx, u, as, l, nil)
 }
 
 // sendersOf gives the addresses that whoever is logged in may send as.
@@ -223,7 +229,9 @@ type checkedSubmission struct {
 	answers     string    // what is marked as answered with that copy
 	answeredBy  string    // who answers that
 	bcc         string    // that the copy shows
+	blind       string    // that it shows if it comes later
 	tags        []store.Tag
+	by          sentBy
 }
 
 func (l *checkedSubmission) close() { _ = l.body.Close() }
@@ -465,12 +473,17 @@ func hasHighBytes(r io.Reader) (bool, error) {
 
 // post writes everything about a submission whose bytes are appended in one transaction; with does
 // more in it. If that fails the bytes are given up.
-func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+func (s *Service) post(ctx context.Context, u core.MailboxUser, as core.Senders, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
 	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
-	err := s.Store.Update(func(tx *store.Tx) error {
+	var facts *policyFacts // nil: no policy has asked for them
+	take := func(tx *store.Tx) error {
 		tx.For(ctx)
 		mb, from, err := s.sendable(tx, u)
+		if err != nil {
+			return err
+		}
+		held, tainted, err := s.admit(tx, mb, l.by, facts)
 		if err != nil {
 			return err
 		}
@@ -482,10 +495,18 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 			AccountID: u.AccountID, MailboxID: u.MailboxID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
 			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
 			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
-			Bcc: l.bcc, AnsweredBy: l.answeredBy, Checked: true, Program: mb == nil,
+			Bcc: l.bcc, AnsweredBy: l.answeredBy, Checked: true, Program: mb == nil, Tainted: tainted,
 		}
 		if mb == nil {
 			sub.ReportTo = l.from
+		}
+		if held != "" {
+			return s.hold(tx, mb, from, sub, d, l, held, facts.content, func(sent *Submitted) error {
+				if out = sent; with == nil {
+					return nil
+				}
+				return with(tx, mb, out)
+			})
 		}
 		rows, err := s.Enqueue(tx, sub, d, l.to)
 		if err != nil {
@@ -514,13 +535,51 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 			return nil
 		}
 		return with(tx, mb, out)
-	})
+	}
+	err := s.Store.Update(take)
+	for tries := 0; errors.Is(err, errFacts) && tries < factsTries; tries++ {
+		var mb *store.Mailbox
+		err = s.Store.View(func(tx *store.Tx) (err error) {
+			mb, _, err = senderOf(tx, u)
+			return err
+		})
+		if err == nil {
+			facts, err = s.factsOf(mb, as, l)
+		}
+		if err == nil {
+			err = s.Store.Update(take)
+		}
+	}
 	if err != nil {
 		return nil, s.tellLimit(u, err)
 	}
 	otlp.SpanOf(ctx).Set("message_id", out.ID)
 	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", u.MailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
 	return out, nil
+}
+
+// factsTries is how often a message is taken up again whose sender reads on while it sends.
+const factsTries = 10
+
+// hold takes a message that a person must approve, in tx.
+func (s *Service) hold(tx *store.Tx, mb *store.Mailbox, from *store.Domain, sub *store.Submission, d *store.Domain, l *checkedSubmission, reason string, content *heldContent, taken func(*Submitted) error) error {
+	for e, i := (reputation.Envelope{}), 0; i < len(l.to); i++ { // it is counted when it is approved
+		if err := s.reputation.MayAdd(tx, mb, from, &e, l.to[i].Address); err != nil {
+			return err
+		}
+	}
+	sub.Bcc = l.blind
+	rows, a, err := s.holdForApproval(tx, sub, d, l.to, WhyHeld{
+		Reason: reason, Via: l.by.via, TokenID: l.by.holder.TokenID + l.by.holder.CredentialID, TokenName: l.by.tokenName, Content: content,
+	})
+	if err != nil {
+		return err
+	}
+	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt, ApprovalID: a.ID}
+	for _, r := range rows {
+		out.Recipients = append(out.Recipients, SubmittedRcpt{r.ID, r.Recipient, r.Status, r.Transport})
+	}
+	return taken(out)
 }
 
 // authorDomain gives the domain that a message of a mailbox on the domain d is sent for: that of

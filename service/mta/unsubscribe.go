@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
 )
 
 // unsubscribeWithin bounds the request to the list's server.
@@ -32,6 +33,16 @@ type Unsubscribed struct {
 // request of RFC 8058. The error is cannot_unsubscribe where the message offers none, where no
 // valid DKIM signature covers the offer, and where nobody answers.
 func (s *Service) UnsubscribeMessage(ctx context.Context, who core.Actor, in inbox.MessageIn) (*Unsubscribed, error) {
+	err := s.Store.View(func(tx *store.Tx) error {
+		mb, err := core.ReadMailbox(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		return allowsUnasked(tx, mb, who)
+	})
+	if err != nil {
+		return nil, err
+	}
 	to, err := s.unsubscribeURL(ctx, who, in)
 	if err != nil {
 		return nil, err

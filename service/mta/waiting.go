@@ -106,6 +106,9 @@ const domainDeleted = "its domain was deleted before it was sent"
 // CancelMailOf takes back what a domain has waiting, since nothing could sign it any more and the
 // name may soon be another account's.
 func (s *Service) CancelMailOf(ctx context.Context, d *store.Domain) error {
+	if err := s.rejectApprovals(ctx, d.AccountID, domainDeleted, func(a *store.Approval) bool { return a.DomainID == d.ID }); err != nil {
+		return err
+	}
 	return s.CancelWaiting(ctx, d.AccountID, domainDeleted, func(o *store.Outgoing) bool { return o.Domain == d.Name })
 }
 

@@ -1,0 +1,220 @@
+package inbox
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// verifiedOf is the domain that the author of a message is from for sure; "" if nobody knows.
+func verifiedOf(meta *store.Meta) string {
+	if meta.Arrived == arrivedUnverified {
+		return ""
+	}
+	return meta.Arrived
+}
+
+// authorship says who wrote a message whose From has an address first.
+func authorship(meta *store.Meta, from string) agents.Words {
+	w := agents.Words{Origin: meta.Words, Verified: verifiedOf(meta)}
+	if email, err := msg.NormalizeEmail(from); err == nil {
+		w.Author = email
+	}
+	return w
+}
+
+// wordsOf says whose words a message has and of which conversation. thread is what threadNow gives.
+// A message that is in its conversation by its subject alone is of an unknown one, since everybody
+// can guess a subject, unless the mailbox has written it itself.
+func wordsOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, thread string, e *msg.EnvelopeView) agents.Words {
+	if e == nil {
+		e = &msg.EnvelopeView{}
+	}
+	from := ""
+	if i := slices.IndexFunc(e.From, func(a msg.AddressView) bool { return !a.IsGroupMarker() }); i >= 0 {
+		from = string(e.From[i].AppendEmail(nil))
+	}
+	w := authorship(meta, from)
+	w.MailboxID, w.ThreadID, w.Folder, w.UID = mb.ID, thread, f.Name, m.UID
+	role := roleOf(f)
+	names := len(e.InReplyTo)+len(e.References) > 0 || meta.OriginalMessageID != ""
+	if !names && role != roleSent && role != roleDrafts && thread != threadText(threadNode(string(e.MessageID))) {
+		w.ThreadID = ""
+	}
+	return w
+}
+
+// words is wordsOf for the message that was shown last.
+func (w *messageView) words(b viewedFolder, m *store.Message, thread string) agents.Words {
+	return wordsOf(b.mailbox, b.folder, m, &w.meta, thread, w.envelope)
+}
+
+// withhold leaves out of the message that was shown last what a stranger may have written, if it is
+// for a reader whom that would taint, and notes what such a reader is given.
+func (w *messageView) withhold(b viewedFolder, m *store.Message, out *InboxMessage) error {
+	if w.withholds == nil {
+		return nil
+	}
+	words := w.words(b, m, out.ThreadID)
+	withheld, err := w.withholds(&words)
+	if err != nil {
+		return err
+	}
+	if !withheld {
+		w.given[out.ID] = words
+		return nil
+	}
+	root, err := msg.DecodePart(w.meta.Structure)
+	if err == nil {
+		withholdWords(out, root)
+	}
+	return err
+}
+
+// withholdWords leaves of a message what no stranger can have put words into.
+func withholdWords(m *InboxMessage, root *msg.Part) {
+	bare := func(list []msg.Address) []string {
+		out := []string{}
+		for _, a := range withoutGroups(list) {
+			if email := bareAddress(a.Email()); email != "" {
+				out = append(out, email)
+			}
+		}
+		return out
+	}
+	m.Withheld, m.Subject, m.BodyPreview, m.MessageID, m.FromName, m.InReplyTo = true, "", "", "", nil, nil
+	m.References, m.Attachments, m.Spam = []string{}, []InboxAttachment{}, nil
+	m.FromEmail = bareAddress(m.FromEmail)
+	m.From, m.To, m.CC, m.BCC, m.ReplyTo = m.FromEmail, []string{}, []string{}, []string{}, []string{}
+	if m.Recipient = bareAddress(m.Recipient); m.Recipient == "" {
+		m.Recipient = m.Mailbox
+	}
+	if e := root.Envelope; e != nil {
+		m.To, m.CC, m.ReplyTo = bare(e.To), bare(e.Cc), bare(e.ReplyTo)
+	}
+}
+
+// bareAddress is an address as it stands in lists of withheld messages, "" for what could hold a
+// sentence: quoted text before the @, or text without one.
+func bareAddress(email string) string {
+	if _, err := msg.NormalizeEmail(email); err != nil || strings.HasPrefix(email, `"`) {
+		return ""
+	}
+	return email
+}
+
+// finds tells whether a search of a reader whom strangers' words taint finds a message. Nothing that
+// is withheld does.
+func (x *inboxSearch) finds(m *InboxMessage) bool {
+	if !m.Withheld || x.matcher == nil {
+		return true
+	}
+	return x.matcher.Matches(slices.Concat([]string{m.FromEmail, m.Recipient}, m.To, m.CC, m.ReplyTo)...)
+}
+
+// read notes what of a page its reader is given.
+func (l *inboxList) read(page []InboxMessage) error {
+	if l.given == nil {
+		return nil
+	}
+	var words []agents.Words
+	for i := range page {
+		if w, ok := l.given[page[i].ID]; ok {
+			words = append(words, w)
+		}
+	}
+	return l.s.agents.Read(l.who.AccountID, agents.HolderOf(l.who), &l.who.Policy, words...)
+}
+
+// openFor is openMessage for whoever is given what is in the message.
+func (s *Service) openFor(who core.Actor, p messagePicker) (*openedMessage, error) {
+	o, err := s.openMessage(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.agents.Read(who.AccountID, agents.HolderOf(who), &who.Policy, o.words); err != nil {
+		o.blob.Close()
+		return nil, err
+	}
+	return o, nil
+}
+
+// ReadMessages notes that a mail client is given what is in messages, whose UIDs ascend, before it
+// is.
+func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32) error {
+	if !u.Policy.Taint {
+		return nil
+	}
+	for batch := range slices.Chunk(uids, maxRows) {
+		var words []agents.Words
+		err := s.Store.View(func(tx *store.Tx) error {
+			mb, err := core.OpenMailbox(tx, u)
+			if err != nil {
+				return err
+			}
+			f, err := folderByID(tx, u.Mailbox, folder)
+			if err != nil {
+				return err
+			}
+			var view msg.View
+			var meta store.Meta
+			var failed error
+			err = tx.EachMessage(u.Mailbox, folder, batch, false, func(m *store.Message, _ []byte) bool {
+				var thread string
+				var e *msg.EnvelopeView
+				if failed = tx.ReadMeta(&meta, m); failed == nil {
+					thread, failed = threadNow(tx, m.Account, meta.ThreadID)
+				}
+				if failed == nil {
+					e, failed = view.Envelope(meta.Structure)
+				}
+				if failed == nil {
+					words = append(words, wordsOf(mb, f, m, &meta, thread, e))
+				}
+				return failed == nil
+			})
+			if failed != nil {
+				return failed
+			}
+			return err
+		})
+		if err == nil {
+			err = s.agents.Read(u.AccountID, agents.HolderOfLogin(u), &u.Policy, words...)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ReadFolder is ReadMessages for an answer about a folder that tells something of what is in its
+// messages, but not of which.
+func (s *Service) ReadFolder(ctx context.Context, u core.MailboxUser, folder uint32, uids []uint32) error {
+	if len(uids) <= maxRows {
+		return s.ReadMessages(ctx, u, folder, uids)
+	}
+	return s.agents.Read(u.AccountID, agents.HolderOfLogin(u), &u.Policy, agents.Words{MailboxID: u.MailboxID})
+}
+
+// CheckUntainted refuses what a mail client may not do once it has read what a stranger wrote.
+func (s *Service) CheckUntainted(u core.MailboxUser) error {
+	if !u.Policy.Taint {
+		return nil
+	}
+	return s.Store.View(func(tx *store.Tx) error { return agents.CheckUntainted(tx, agents.HolderOfLogin(u)) })
+}
+
+// mayPut refuses to put a message into a folder but Drafts for a mail client that has read what a
+// stranger wrote.
+func mayPut(tx *store.Tx, u core.MailboxUser, f *Folder) error {
+	if !u.Policy.Taint || roleOf(f) == roleDrafts {
+		return nil
+	}
+	return agents.CheckUntainted(tx, agents.HolderOfLogin(u))
+}

@@ -1,0 +1,479 @@
+package mta
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/buffers"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	approvalFor  = 7 * 24 * time.Hour  // how long somebody may decide
+	approvalKept = 30 * 24 * time.Hour // after that was decided
+	lettersEvery = 10 * time.Minute    // at most, of an account
+
+	kindApprovalEnds   = "approval_ends"
+	kindApprovalRows   = "approval_rows"
+	kindApprovalLetter = "approval_letter"
+)
+
+// WhyHeld says why a message is held for approval, and who sent it how.
+type WhyHeld struct {
+	Reason    string // agents.HeldByPolicy or agents.HeldByTaint
+	Via       string // one of the store.ApprovalVia… constants
+	TokenID   string // of the token or credential; "": none
+	TokenName string
+	Content   *heldContent
+}
+
+// A heldContent is what a person is to approve, read before the transaction that holds the message.
+type heldContent struct {
+	to, cc, bcc []string // each recipient of the envelope in one of them
+	preview     string
+	size        int64
+	hash        string
+}
+
+// readHeld reads what a person is to approve of a message, as it would be sent.
+func readHeld(from string, to []Rcpt, body content) (*heldContent, error) {
+	root, err := msg.Scan(Whole(body))
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	sum, err := msg.Summarize(body, root)
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	h := &heldContent{preview: sum.Preview, size: body.Size()}
+	var all []string
+	for _, r := range to {
+		is := func(a msg.Address) bool {
+			email, err := msg.NormalizeEmail(a.Email())
+			return err == nil && email == r.Address
+		}
+		switch {
+		case slices.ContainsFunc(sum.To, is):
+			h.to = append(h.to, r.Address)
+		case slices.ContainsFunc(sum.Cc, is):
+			h.cc = append(h.cc, r.Address)
+		default:
+			h.bcc = append(h.bcc, r.Address)
+		}
+		all = append(all, r.Address)
+	}
+	h.hash, err = contentHash(from, all, Whole(body))
+	return h, err
+}
+
+// contentHash is what a person approves: the envelope and every byte of the message.
+func contentHash(from string, to []string, body io.Reader) (string, error) {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "MAIL FROM:<%s>\r\n", from)
+	for _, address := range slices.Sorted(slices.Values(to)) {
+		fmt.Fprintf(sum, "RCPT TO:<%s>\r\n", address)
+	}
+	_, _ = io.WriteString(sum, "\r\n") // a hash takes everything
+	if _, err := buffers.Copy(sum, body); err != nil {
+		return "", fmt.Errorf("read message: %w", err)
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// holdForApproval writes a submission whose rows wait until a person has approved it. Nothing is
+// looked up for its recipients, and nothing is counted as sent. The blob must be one that may be
+// referred to.
+func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt, h WhyHeld) ([]*store.Outgoing, *store.Approval, error) {
+	now := tx.Now()
+	a := &store.Approval{
+		ID: tx.NewID("apr"), AccountID: sub.AccountID, SubmissionID: tx.NewID("sub"), MailboxID: sub.MailboxID, DomainID: sub.DomainID, Status: store.ApprovalPending,
+		Reason: h.Reason, Via: h.Via, TokenID: h.TokenID, TokenName: h.TokenName, Sender: sub.Sender, To: h.Content.to, Cc: h.Content.cc, Bcc: h.Content.bcc,
+		Subject: sub.Subject, Preview: h.Content.preview, Size: h.Content.size, ContentHash: h.Content.hash, MessageID: sub.MessageID, Blob: sub.Blob,
+		CreatedAt: now, ExpiresAt: now.Add(approvalFor), BeforeRows: tx.NewID("msg"),
+	}
+	sub.ID, sub.CreatedAt, sub.Waiting, sub.ApprovalID = a.SubmissionID, now, len(to), a.ID
+	sub.FileSent = h.Via == store.ApprovalViaAPI || h.Via == store.ApprovalViaMCP
+	rows := make([]*store.Outgoing, 0, len(to))
+	for _, r := range to {
+		row := newRow(tx, sub, d.Name, r)
+		row.Status, row.TriedFrom, row.ApprovalID = store.OutgoingHeld, time.Time{}, a.ID
+		way, err := s.routeOf(tx, d, row)
+		if err != nil {
+			return nil, nil, err
+		}
+		row.Transport = way.transport
+		if err := store.Outgoings.Put(tx, row); err != nil {
+			return nil, nil, err
+		}
+		rows = append(rows, row)
+	}
+	a.LastRow = rows[len(rows)-1].ID
+	if err := tx.RefBlob(sub.Blob, sub.ID); err != nil {
+		return nil, nil, err
+	}
+	if err := tx.RefApproval(a.Blob, a.ID); err != nil {
+		return nil, nil, err
+	}
+	if err := store.Submissions.Put(tx, sub); err != nil {
+		return nil, nil, err
+	}
+	j, err := s.Queue.Add(tx, jobs.New{AccountID: a.AccountID, Kind: kindApprovalEnds, Lane: "approval " + a.ID, Args: approvalArgs{a.ID}, Due: a.ExpiresAt})
+	if err != nil {
+		return nil, nil, err
+	}
+	a.JobID = j.ID
+	if err := store.Approvals.Put(tx, a); err != nil {
+		return nil, nil, err
+	}
+	if _, err := s.events.Emit(tx, a.AccountID, events.EventEmailHeld, approvalEvent(a)); err != nil {
+		return nil, nil, err
+	}
+	_, err = s.Queue.Add(tx, jobs.New{AccountID: a.AccountID, Kind: kindApprovalLetter, Key: a.AccountID, Lane: "approvals " + a.AccountID})
+	return rows, a, err
+}
+
+// approvalArgs is the job of having an approval expire, and of settling the rows of one.
+type approvalArgs struct {
+	ApprovalID string `json:"approval_id"`
+}
+
+func (s *Service) approvalKinds() []jobs.Kind {
+	return []jobs.Kind{
+		{Name: kindApprovalEnds, Work: s.expireApproval, Timeout: 5 * time.Minute},
+		{Name: kindApprovalRows, Work: s.settleApproval, Timeout: time.Hour},
+		s.WhileActive(jobs.Kind{Name: kindApprovalLetter, Work: s.tellApprovers, Max: 5, Timeout: time.Minute}),
+	}
+}
+
+// tellApprovers writes to the owner and the admins of an account that messages wait for approval.
+func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, error) {
+	var told time.Time
+	err := s.Store.View(func(tx *store.Tx) error {
+		a, err := store.Accounts.Find(tx, j.AccountID)
+		if a != nil {
+			told = a.HeldToldAt
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if next := told.Add(lettersEvery); s.Now().Before(next) {
+		return nil, jobs.Snooze(next)
+	}
+	return func(tx *store.Tx, _ *store.Job) error {
+		a, err := store.Accounts.Find(tx, j.AccountID)
+		if a == nil || err != nil {
+			return err
+		}
+		const counted = 1000
+		n := store.ApprovalsByStatus.Count(tx, store.ApprovalStatusKey(a.ID, store.ApprovalPending), counted)
+		if n == 0 {
+			return nil
+		}
+		a.HeldToldAt = tx.Now()
+		if err := store.Accounts.Put(tx, a); err != nil {
+			return err
+		}
+		l := Letter{Subject: fmt.Sprintf("%d messages wait for approval", n)}
+		switch n {
+		case 1:
+			l.Subject = "A message waits for approval"
+		case counted:
+			l.Subject = fmt.Sprintf("More than %d messages wait for approval", counted-1)
+		}
+		l.Text = fmt.Sprintf("%s on %s. An owner or admin of the account %s can approve or reject:\n\n%s/approvals\n\n"+
+			"A message that nobody approves within %d days is not sent.\n", l.Subject, s.Hostname(), a.Name, s.Config.BaseURL, int(approvalFor.Hours()/24))
+		for _, u := range store.UsersByAccount.Asc(tx, a.ID, "") {
+			if u.Role != store.UserRoleOwner && u.Role != store.UserRoleAdmin || u.Status != store.UserActive {
+				continue
+			}
+			l.To = u.Email
+			if err := s.PlanLetter(tx, l); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+// expireApproval ends an approval that nobody has decided in time.
+func (s *Service) expireApproval(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[approvalArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var a *store.Approval
+	if err := s.Store.View(func(tx *store.Tx) error {
+		a, err = store.Approvals.Find(tx, args.ApprovalID)
+		return err
+	}); a == nil || err != nil || a.Status != store.ApprovalPending {
+		return nil, err
+	}
+	if s.Now().Before(a.ExpiresAt) {
+		return nil, jobs.Snooze(a.ExpiresAt)
+	}
+	report, err := s.rejectionReport(a, expiredText)
+	if err != nil {
+		return nil, err
+	}
+	jobs.Finally(ctx, func() { s.releaseReport(report) })
+	return func(tx *store.Tx, _ *store.Job) error {
+		a, err := store.Approvals.Find(tx, a.ID)
+		if a == nil || err != nil || a.Status != store.ApprovalPending {
+			return err
+		}
+		a.Status, a.JobID = store.ApprovalExpired, "" // this one
+		return s.endApproval(tx, a, report)
+	}, nil
+}
+
+const (
+	expiredText  = "nobody approved it within seven days"
+	rejectedText = "it was not approved"
+)
+
+// endApproval writes an approval that was rejected or has expired, and ends its rows.
+func (s *Service) endApproval(tx *store.Tx, a *store.Approval, report *inbox.StoredMessage) error {
+	sub, err := store.Submissions.Find(tx, a.SubmissionID)
+	if err != nil {
+		return err
+	}
+	if sub != nil && report != nil {
+		if sub.Program {
+			err = s.queueReport(tx, sub, report)
+		} else {
+			err = s.sendReport(tx, sub, report)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.putDecided(tx, a, events.EventEmailRejected)
+}
+
+// putDecided writes an approval that is decided now, and has its rows follow, the first of them at
+// once.
+func (s *Service) putDecided(tx *store.Tx, a *store.Approval, event string) error {
+	if a.JobID != "" {
+		if err := s.Queue.Cancel(tx, a.JobID); err != nil && !core.IsGone(err) {
+			return err
+		}
+	}
+	a.JobID, a.DecidedAt = "", tx.Now()
+	if err := store.Approvals.Put(tx, a); err != nil {
+		return err
+	}
+	if _, err := s.events.Emit(tx, a.AccountID, event, approvalEvent(a)); err != nil {
+		return err
+	}
+	more, err := s.settleSome(tx, a)
+	if !more || err != nil {
+		return err
+	}
+	_, err = s.Queue.Add(tx, jobs.New{AccountID: a.AccountID, Kind: kindApprovalRows, Lane: "approval " + a.ID, Args: approvalArgs{a.ID}})
+	return err
+}
+
+// settleSome has rows of an approval that is decided follow it, some of those that wait for it.
+func (s *Service) settleSome(tx *store.Tx, a *store.Approval) (more bool, err error) {
+	var rows []*store.Outgoing
+	for row := range rowsOf(tx, a) {
+		if !row.AwaitsApproval() {
+			continue
+		}
+		if len(rows) == placesAtATime {
+			more = true
+			break
+		}
+		rows = append(rows, row)
+	}
+	for _, row := range rows {
+		if a.Status != store.ApprovalApproved {
+			row.LastResponse = rejectedText
+			if a.Status == store.ApprovalExpired {
+				row.LastResponse = expiredText
+			}
+			err = s.closeRow(tx, row, store.OutgoingRejected)
+		} else {
+			err = s.queueApproved(tx, row)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return more, nil
+}
+
+// queueApproved has a row that was approved leave.
+func (s *Service) queueApproved(tx *store.Tx, row *store.Outgoing) error {
+	suppressed, err := core.IsSuppressed(tx, row.AccountID, row.Recipient)
+	if err != nil {
+		return err
+	}
+	if suppressed {
+		row.LastResponse = suppressedNow
+		return s.closeRow(tx, row, store.OutgoingSuppressed)
+	}
+	row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now()
+	if row.SendAt.After(tx.Now()) {
+		row.Status, row.TriedFrom = store.OutgoingScheduled, row.SendAt
+	}
+	return s.addDeliveryOf(tx, row)
+}
+
+// rowsOf walks the rows of an approval.
+func rowsOf(tx *store.Tx, a *store.Approval) func(yield func(*store.Outgoing) bool) {
+	return func(yield func(*store.Outgoing) bool) {
+		for row := range store.Outgoings.After(tx, a.BeforeRows) {
+			if row.ID > a.LastRow || row.SubmissionID == a.SubmissionID && !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+// settleApproval has the rows of an approval follow it that have not yet, some in each transaction.
+func (s *Service) settleApproval(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[approvalArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	return nil, s.settleAll(ctx, args.ApprovalID)
+}
+
+func (s *Service) settleAll(ctx context.Context, id string) error {
+	for more := true; more; {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		began := time.Now()
+		err := s.Store.Update(func(tx *store.Tx) error {
+			a, err := store.Approvals.Find(tx, id)
+			if more = false; a == nil || err != nil || a.Status == store.ApprovalPending {
+				return err
+			}
+			more, err = s.settleSome(tx, a)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if more {
+			core.Sleep(ctx, time.Since(began)) // others go first
+		}
+	}
+	return nil
+}
+
+// rejectionReport tells whoever sent a message by SMTP that it will not be sent; nil where nobody is
+// to be told.
+func (s *Service) rejectionReport(a *store.Approval, text string) (*inbox.StoredMessage, error) {
+	if a.Via != store.ApprovalViaSMTP {
+		return nil, nil
+	}
+	m := &delivery{now: s.Now()}
+	var about []msg.DSNRecipient
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		if m.sub, err = store.Submissions.Find(tx, a.SubmissionID); m.sub == nil || err != nil {
+			return err
+		}
+		for row := range rowsOf(tx, a) {
+			if m.row == nil {
+				m.row = row
+			}
+			if row.AwaitsApproval() && wantsReport(row.Notify, "FAILURE") {
+				about = append(about, msg.DSNRecipient{Final: row.Recipient, Original: row.ORCPT, Action: msg.ActionFailed, Status: "5.7.1", Diagnostic: text})
+			}
+		}
+		return nil
+	})
+	if err != nil || len(about) == 0 {
+		return nil, err
+	}
+	blob, err := s.Store.OpenBlob(m.sub.Blob)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	m.blob = blob
+	return s.writeReport(m, about...)
+}
+
+// releaseReport gives up what rejectionReport wrote, unless it was filed.
+func (s *Service) releaseReport(report *inbox.StoredMessage) {
+	if report != nil {
+		s.inbox.Release(report)
+	}
+}
+
+// rejectApprovals rejects what waits for approval in an account, as far as which tells, since it
+// could not be sent any more.
+func (s *Service) rejectApprovals(ctx context.Context, accountID, why string, which func(*store.Approval) bool) error {
+	for after, more := "", true; more; {
+		var ids []string
+		if err := s.Store.View(func(tx *store.Tx) error {
+			more = false
+			for key, a := range store.ApprovalsByStatus.Asc(tx, store.ApprovalStatusKey(accountID, store.ApprovalPending), after) {
+				if len(ids) == waitingAtATime {
+					more = true
+					break
+				}
+				if after = key; which(a) {
+					ids = append(ids, a.ID)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+		for _, id := range ids {
+			err := s.Store.Update(func(tx *store.Tx) error {
+				tx.MayUseReserve() // it is what a deletion begins with
+				a, err := store.Approvals.Find(tx, id)
+				if a == nil || err != nil || a.Status != store.ApprovalPending {
+					return err
+				}
+				a.Status, a.Note = store.ApprovalRejected, why
+				return s.endApproval(tx, a, nil)
+			})
+			if err == nil {
+				err = s.settleAll(ctx, id)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// PruneApprovals deletes approvals that were decided long ago, with their messages.
+func (s *Service) PruneApprovals(tx *store.Tx) (int, error) {
+	var old []*store.Approval
+	for key, a := range store.ApprovalsDecided.Asc(tx, "", "") {
+		if len(old) == core.PruneAtATime || tx.Now().Sub(store.KeyTime(key)) < approvalKept {
+			break
+		}
+		old = append(old, a)
+	}
+	for _, a := range old {
+		if err := tx.UnrefApproval(a.Blob, a.ID); err != nil {
+			return 0, err
+		}
+		if err := store.Approvals.Delete(tx, a.ID); err != nil {
+			return 0, err
+		}
+	}
+	return len(old), nil
+}

@@ -1,0 +1,353 @@
+package mta
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// How a message came that may have to wait for an approval.
+const (
+	viaAPI  = store.ApprovalViaAPI
+	viaMCP  = store.ApprovalViaMCP
+	viaSMTP = store.ApprovalViaSMTP
+	viaRule = store.ApprovalViaRule // a rule, an automatic answer, or the address that a mailbox forwards to
+)
+
+// A sentBy is who sends a message, and how.
+type sentBy struct {
+	holder    agents.Holder
+	tokenName string
+	via       string
+	person    bool // an owner or admin, who is signed in
+}
+
+// sentByActor is who sends by the API or MCP.
+func sentByActor(who core.Actor) sentBy {
+	by := sentBy{holder: agents.HolderOf(who), tokenName: who.TokenName, via: viaAPI}
+	if who.Request != nil && who.Request.Via == core.AuditMCP {
+		by.via = viaMCP
+	}
+	manages := who.Role == store.UserRoleOwner || who.Role == store.UserRoleAdmin
+	by.person = who.TokenKind == core.SessionKind && who.TokenID != core.LocalToken && manages
+	return by
+}
+
+// errFacts says that a policy is to be asked, for which facts about the message are missing.
+var errFacts = errors.New("a sending policy is to be asked")
+
+// policyFacts is what the policies want to know of a message.
+type policyFacts struct {
+	agents.Message
+	mailboxID, threadID string // the conversation that Message.Conversation is of
+	content             *heldContent
+}
+
+// admit asks the policies, in the transaction that takes a message. The error is errFacts where facts
+// is nil, or of another conversation than the one that tainted the sender.
+func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, by sentBy, facts *policyFacts) (held string, tainted bool, err error) {
+	asks, err := s.agents.Asks(tx, mb, by.holder)
+	if err != nil || !asks {
+		return "", false, err
+	}
+	mailboxID, threadID, err := s.agents.Conversation(tx, by.holder)
+	if err != nil {
+		return "", false, err
+	}
+	if facts == nil || facts.mailboxID != mailboxID || facts.threadID != threadID {
+		return "", false, errFacts
+	}
+	return s.agents.Admit(tx, mb, by.holder, &facts.Message)
+}
+
+// answeringFields are header fields that have programs send something to the addresses in them.
+var answeringFields = []string{
+	"to", "cc", "reply-to", "sender", "resent-to", "resent-cc", "resent-reply-to", "resent-sender",
+	"disposition-notification-to", "return-receipt-to", "errors-to", "x-confirm-reading-to",
+}
+
+// nobody stands for addresses that cannot be read, and so are nobody's who may get mail.
+const nobody = "an address that cannot be read"
+
+// factsOf finds out what the policies want to know of a message that a mailbox, or for nil a domain's
+// program, is about to send. Nothing is looked up but in the store.
+func (s *Service) factsOf(mb *store.Mailbox, as core.Senders, l *checkedSubmission) (*policyFacts, error) {
+	f := &policyFacts{Message: agents.Message{ByPerson: l.by.person}}
+	root, err := msg.Scan(io.NewSectionReader(l.body, 0, min(l.body.Size(), msg.MaxHeader)))
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	headers, err := msg.Headers(l.body, root)
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+
+	// Whom it reaches.
+	add := func(email string) {
+		if !slices.Contains(f.Recipients, email) && (mb == nil || !as.Allow(email)) {
+			f.Recipients = append(f.Recipients, email)
+		}
+	}
+	for _, h := range headers {
+		if !slices.Contains(answeringFields, strings.ToLower(h.Name)) || strings.TrimSpace(h.Value) == "" {
+			continue
+		}
+		list, err := msg.ParseAddressList(h.Value)
+		if err != nil {
+			add(nobody)
+			continue
+		}
+		for _, a := range list {
+			if a.IsGroupMarker() {
+				continue
+			}
+			email, err := msg.NormalizeEmail(a.Email())
+			if err != nil {
+				email = nobody
+			}
+			add(email)
+		}
+	}
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		for _, r := range l.to {
+			reached, err := s.reached(tx, r.Address)
+			if err != nil {
+				return err
+			}
+			for _, email := range reached {
+				add(email)
+			}
+		}
+		f.mailboxID, f.threadID, err = s.agents.Conversation(tx, l.by.holder)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+
+	if f.content, err = readHeld(l.from, l.to, l.body); err != nil {
+		return nil, err
+	}
+
+	// Whom it answers, and the conversation that has tainted its sender.
+	if e := root.Envelope; mb != nil && e != nil {
+		inReplyTo := ""
+		if len(e.InReplyTo) > 0 {
+			inReplyTo = e.InReplyTo[0]
+		}
+		if f.People, f.Answers, err = s.inbox.PeopleAnswered(mb, inReplyTo, e.References); err != nil {
+			return nil, err
+		}
+	}
+	if f.threadID != "" {
+		var of *store.Mailbox
+		err := s.Store.View(func(tx *store.Tx) (err error) {
+			of, err = core.LiveMailbox(tx, f.mailboxID)
+			return err
+		})
+		if err == nil && of != nil {
+			f.Conversation, err = s.inbox.ConversationPeople(of, f.threadID)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// reached gives whom a message to an address reaches: the address, the members of a group elsewhere,
+// and where mailboxes here send it on to, always or by a rule.
+func (s *Service) reached(tx *store.Tx, address string) (emails []string, err error) {
+	open, seen := []string{address}, map[string]bool{}
+	for len(open) > 0 && len(seen) < maxPlaces {
+		email := open[0]
+		if open = open[1:]; seen[email] {
+			continue
+		}
+		seen[email] = true
+		if strings.Contains(email, "@") {
+			emails = append(emails, email)
+		}
+		next, err := s.sendsOnTo(tx, email)
+		if err != nil {
+			return nil, err
+		}
+		open = append(open, next...)
+	}
+	if len(open) > 0 {
+		emails = append(emails, nobody)
+	}
+	return emails, nil
+}
+
+// sendsOnTo gives where mail to an address, a group or a mailbox here goes besides: addresses, and
+// ids of groups and mailboxes.
+func (s *Service) sendsOnTo(tx *store.Tx, to string) (out []string, err error) {
+	var mb *store.Mailbox
+	var g *store.Group
+	switch {
+	case strings.Contains(to, "@"):
+		d, err := s.findDestination(tx, to)
+		if refused := new(core.SMTPError); errors.Is(err, errNotHosted) || errors.As(err, &refused) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if mb, g = d.Mailbox, d.group; d.Forward != "" {
+			out = append(out, d.Forward)
+		}
+	case strings.HasPrefix(to, "grp_"):
+		if g, err = store.Groups.FindShared(tx, to); err != nil {
+			return nil, err
+		}
+	default:
+		if mb, err = core.LiveMailbox(tx, to); err != nil {
+			return nil, err
+		}
+	}
+	if g != nil {
+		for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
+			out = append(out, m.MailboxID+m.MemberID+m.Email) // one of these
+		}
+	}
+	if mb == nil {
+		return out, nil
+	}
+	if mb.ForwardTo != "" {
+		out = append(out, mb.ForwardTo)
+	}
+	for _, r := range store.RulesByMailbox.Asc(tx, mb.ID, "") {
+		for _, a := range r.Actions {
+			if r.Enabled && a.Type == "forward" {
+				out = append(out, a.Value)
+			}
+		}
+	}
+	return out, nil
+}
+
+// refusesAll says whether whoever is logged in may send nothing.
+func refusesAll(mb *store.Mailbox, u core.MailboxUser) error {
+	if mb != nil && mb.SendPolicy.Send == store.SendDeny || u.Policy.Send == store.SendDeny {
+		return agents.Denied()
+	}
+	return nil
+}
+
+// allowsUnasked says that neither the policy of a mailbox nor that of a token bounds what it sends, so
+// that it may do what can neither be held nor looked at message by message.
+func allowsUnasked(tx *store.Tx, mb *store.Mailbox, who core.Actor) error {
+	if agents.CheckUntainted(tx, agents.HolderOf(who)) != nil {
+		return agents.Denied()
+	}
+	bound := func(p *store.Policy) bool { return p.Send != "" && p.Send != store.SendAllow }
+	if bound(&who.Policy) || bound(&mb.SendPolicy) && !sentByActor(who).person {
+		return agents.Denied()
+	}
+	return nil
+}
+
+// A byItself is a message that a mailbox sends by itself.
+type byItself struct {
+	sub     *store.Submission
+	domain  *store.Domain
+	to      Rcpt
+	answers bool     // one that arrived
+	people  []string // of that one
+}
+
+// sendByItself queues what a mailbox sends by itself, nil for none, if its policy lets it. What must
+// be approved is held; what is refused is not sent, which the log tells.
+func (s *Service) sendByItself(tx *store.Tx, mb *store.Mailbox, m byItself) error {
+	held := ""
+	if mb != nil && !mb.SendPolicy.IsDefault() {
+		email, err := msg.NormalizeEmail(m.to.Address)
+		if err != nil {
+			email = nobody
+		}
+		if held, err = agents.Decide(&mb.SendPolicy, nil, &agents.Message{Recipients: []string{email}, Answers: m.answers, People: m.people}); err != nil {
+			s.Log.Info("a mailbox does not send by itself what its sending policy refuses", "mailbox_id", mb.ID)
+			return nil
+		}
+	}
+	if held != "" {
+		return s.holdByItself(tx, m)
+	}
+	_, err := s.Enqueue(tx, m.sub, m.domain, []Rcpt{m.to})
+	return err
+}
+
+const kindHoldByItself = "hold_by_itself"
+
+// holdByItselfArgs is the job of holding a message that a mailbox sends by itself until a person approves it.
+type holdByItselfArgs struct {
+	SubmissionID string `json:"submission_id"`
+	To           Rcpt   `json:"to"`
+}
+
+// holdByItself has a job hold a message, which is read for that, and so not in tx. Until then its
+// submission has no rows.
+func (s *Service) holdByItself(tx *store.Tx, m byItself) error {
+	m.sub.ID, m.sub.CreatedAt, m.sub.Waiting = tx.NewID("sub"), tx.Now(), 1
+	if err := errors.Join(tx.RefBlob(m.sub.Blob, m.sub.ID), store.Submissions.Put(tx, m.sub)); err != nil {
+		return err
+	}
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: m.sub.AccountID, Kind: kindHoldByItself, Lane: "hold " + m.sub.AccountID, Args: holdByItselfArgs{m.sub.ID, m.to}})
+	return err
+}
+
+func (s *Service) holdByItselfKind() jobs.Kind {
+	return jobs.Kind{Name: kindHoldByItself, Work: s.readByItself, Timeout: 10 * time.Minute}
+}
+
+func (s *Service) readByItself(_ context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[holdByItselfArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var sub *store.Submission
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		sub, err = store.Submissions.Find(tx, args.SubmissionID)
+		return err
+	})
+	if sub == nil || err != nil {
+		return nil, err
+	}
+	blob, err := s.Store.OpenBlob(sub.Blob)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	content, err := readHeld(sub.Sender, []Rcpt{args.To}, blob)
+	if err != nil {
+		return nil, err
+	}
+	return func(tx *store.Tx, _ *store.Job) error {
+		sub, err := store.Submissions.Find(tx, args.SubmissionID)
+		if sub == nil || err != nil {
+			return err
+		}
+		d, err := store.Domains.Find(tx, sub.DomainID)
+		if err != nil {
+			return err
+		}
+		if d != nil {
+			held := *sub
+			if _, _, err := s.holdForApproval(tx, &held, d, []Rcpt{args.To}, WhyHeld{Reason: agents.HeldByPolicy, Via: viaRule, Content: content}); err != nil {
+				return err
+			}
+		}
+		return errors.Join(tx.UnrefBlob(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
+	}, nil
+}
