@@ -117,11 +117,15 @@ describe('own mailbox', { concurrency: 2 }, () => {
       await shot(p, name('own-me'))
       await p.getByRole('button', { name: 'New app password' }).click()
       await p.getByLabel('Name', { exact: true }).fill('My phone')
+      await p.getByRole('dialog').getByLabel('Limit what can be sent with it').check()
+      await p.getByRole('dialog').getByLabel('May send').selectOption('reply_only')
+      await p.getByRole('dialog').getByLabel('Be careful after reading strangers’ mail').check()
       await p.getByRole('dialog').getByRole('button', { name: 'Create' }).click()
       await p.getByRole('dialog').locator('pre').first().waitFor()
       await sound(p, 'an app password')
       await p.getByRole('dialog').getByRole('button', { name: 'Done' }).click()
       await p.getByText('never used').waitFor()
+      await p.getByText('May send: answers only. Careful after strangers’ mail').waitFor()
 
       await p.open('/inbox')
       await p.getByRole('heading', { name: 'No mail yet' }).waitFor()
@@ -145,6 +149,25 @@ describe('own mailbox', { concurrency: 2 }, () => {
       await card.getByText('Not confirmed').waitFor()
       await p.open('/compose')
       await p.waitForFunction(() => document.querySelector('textarea')?.value.includes('Anna, berth 14'))
+    })
+
+    walk('a password that is tainted says so, and only an owner or admin clears it', async (t) => {
+      const box = await person(1), at = `/v1/email-users/${box.user_id}`
+      const { token } = await api('POST', at + '/credentials', { name: 'Sorter', protocols: ['api'], policy: { send: 'reply_only', taint: true } })
+      const [letter] = await box.list()
+      const read = await fetch(`${here.url}${at}/inbox/${letter.uid}`, { headers: { Authorization: 'Bearer ' + token } })
+      assert.equal(read.status, 200)
+      await api('PATCH', at, { expires_at: '2031-05-04T10:00:00Z' })
+      const p = await page(t, { as: box, phone: small })
+      await p.open('/me')
+      const notice = p.locator('.notice').filter({ hasText: 'Tainted' })
+      await notice.getByText('An owner or admin can clear it.').waitFor()
+      assert.equal(await notice.getByRole('button').count(), 0)
+      await p.getByText('This mailbox is deleted').waitFor()
+      assert.equal(await p.getByRole('button', { name: 'Keep for good' }).count(), 0)
+      await sound(p, 'a tainted password of one’s own')
+      await notice.getByRole('link', { name: 'open the conversation' }).click()
+      await reading(p).getByText('This is letter 1.').waitFor()
     })
 
     walk('what was sent is taken back, and a draft goes on elsewhere', async (t) => {

@@ -15,7 +15,7 @@ export function Expires({ of: u }: { of: MailboxOut }) {
   }
   return (
     <Notice tone="warn" title="Temporary.">
-      This mailbox is deleted with all of its mail, its passwords and its tokens on <Time of={u.expires_at} form="at" /> (<Time of={u.expires_at} />).
+      This mailbox is deleted with all of its mail, its passwords and its tokens on <Time of={u.expires_at} form="at" />.
       {can('update_email_user') && <span class="row"><Button small onClick={() => setMoving(true)}>Change time</Button><Button small onClick={keep}>Keep for good</Button></span>}
       {moving && <Expiry of={u} onClose={() => setMoving(false)} />}
     </Notice>

@@ -22,7 +22,7 @@ export function TemporaryInbox({ domain: first, onClose }: { domain: string; onC
         <p class="muted">An address for a program or a test. You get a password and an API token that work for this mailbox alone.</p>
         <DomainChoice value={domain} onChange={setDomain} ready />
         <TextField label="Username" name="username" value={username} onInput={setUsername} after={'@' + (domain || '…')} hint="Leave empty to generate one." autoFocus />
-        <Select label="Deleted" name="ttl_seconds" value={ttl} onChange={setTTL} options={lives} hint="With all of its mail. You can change the time later, or keep the mailbox." />
+        <Select label="Expires" name="ttl_seconds" value={ttl} onChange={setTTL} options={lives} hint="Then the mailbox is deleted with all of its mail. You can change the time later, or keep it." />
         <Check label="Limit what can be sent from it" hint="Holds for its password and its token. Use it if a program acts on the mail that it reads." checked={limited} onChange={setLimited} />
         {limited && <PolicyFields of={policy} set={setPolicy} />}
       </Form>
@@ -41,7 +41,7 @@ function Made({ of: m, onClose }: { of: Schemas['InboxCreated']; onClose: () => 
           ['Address and username', <Copyable text={m.inbox.email} label="Copy address" />],
           ['Incoming (IMAP)', server(m.imap)], ['Outgoing (SMTP)', server(m.smtp)],
           ['Assistants (MCP)', <Copyable text={m.mcp_url} label="Copy MCP address" />],
-          ['Deleted', <Time of={m.expires_at} form="at" />],
+          ['Expires', <Time of={m.expires_at} form="at" />],
         ]} />
         <div class="form-actions">
           <LinkButton href={'/mailboxes/' + m.inbox.id}>Open mailbox</LinkButton>

@@ -8,7 +8,7 @@ import { noPolicy, PolicyFields, policyOf, PolicyNote } from '../policies/policy
 import { TaintNotice } from '../policies/taint'
 import { ScopeFields, type Scope as Mailboxes } from './scope'
 
-type Token = Schemas['Token']
+type Token = Schemas['Token'] & { client_name?: string | null }
 type Scope = Token['permissions'][number]
 
 const scopes: [Scope, string, string][] = [
@@ -76,10 +76,11 @@ function Table({ tokens, reload }: { tokens: Token[]; reload: () => Promise<void
   )
 }
 
-/** What kind of program has it. An app that somebody let in says its name itself. */
+/** What kind of program has it. */
 function Kind({ of: t }: { of: Token }) {
   if (t.kind === 'mcp') return <Badge plain tone="info">assistant</Badge>
-  return t.kind === 'oauth' ? <Badge plain tone="info">app</Badge> : null
+  if (t.kind !== 'oauth') return null
+  return <><Badge plain tone="info">connected app</Badge>{t.client_name && <span class="muted small"> calls itself “{t.client_name}”</span>}</>
 }
 
 const mostNamed = 2
