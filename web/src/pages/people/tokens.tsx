@@ -56,7 +56,7 @@ function Table({ tokens, reload }: { tokens: Token[]; reload: () => Promise<void
           {tokens.map((t) => (
             <Fragment key={t.id}>
               <tr class={t.tainted ? 'people-tainted' : undefined}>
-                <td><strong>{t.name || 'Unnamed'}</strong> <Kind of={t} /><br /><code class="muted">{t.token_prefix}…</code></td>
+                <td><strong>{t.name || 'Unnamed'}</strong> <Kind of={t} /><br /><code class="muted nowrap">{t.token_prefix}…</code></td>
                 <td data-label="Permissions and limits">
                   <span class="people-scopes">{t.permissions.map((p) => <Badge plain key={p}>{p}</Badge>)}</span>
                   {t.mailboxes && <Limits ids={t.mailboxes} emails={emails} />}

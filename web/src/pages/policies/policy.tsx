@@ -14,7 +14,7 @@ const meanings: Record<Send, string> = {
   deny: 'No mail can be sent.',
 }
 
-const forAllowed: Partial<Record<Send, string>> = { reply_only: 'These can be added to an answer.', approval: 'Mail to these alone needs no approval.' }
+const forAllowed: Record<Send, string> = { allow: 'These can get mail', reply_only: 'These can be added to an answer', approval: 'Mail to these alone needs no approval', deny: '' }
 
 const oneEach = 'One on each line: an address, or @example.com for a whole domain.'
 
@@ -47,13 +47,16 @@ export function policyOf(f: PolicyForm): Schemas['PolicyInput'] | undefined {
   }
 }
 
-/** The fields of a policy. */
-export function PolicyFields({ of: f, set }: { of: PolicyForm; set: (to: PolicyForm) => void }) {
+const reads = 'Once the program has read one, it is tainted: it can write to the allowed recipients, and to the people in that conversation as long as it has read no other. It can read, mark and file mail, and do little else.'
+const sendsOnly = 'The credential is tainted as soon as a careful password or token of one of the domain’s mailboxes is: then it can write only to the allowed recipients and to the people in that conversation.'
+
+/** The fields of a policy. smtp: it is for a credential that sends only. */
+export function PolicyFields({ of: f, set, smtp }: { of: PolicyForm; set: (to: PolicyForm) => void; smtp?: boolean }) {
   return (
     <>
       <SendFields name="policy" send={f.send} allowed={f.allowed} taint={f.taint} onChange={(change) => set({ ...f, ...change })} />
       <Check label="Be careful after reading strangers’ mail" checked={f.taint} onChange={(taint) => set({ ...f, taint })}
-        hint="A stranger’s message can tell a program what to do. Once the program has read one, it is tainted: it can write only to the people in that conversation and to the allowed recipients, and can do little more than read, mark and file mail." />
+        hint={`A stranger’s message can tell a program what to do. ${smtp ? sendsOnly : reads}`} />
       {f.taint && <Select label="Taint ends" name="policy.taint_seconds" value={f.seconds} onChange={(seconds) => set({ ...f, seconds })} options={ends} />}
       {f.taint && <TextArea label="Trusted senders" name="policy.trusted_senders" value={f.trusted} onInput={(trusted) => set({ ...f, trusted })} rows={2} hint={`Their mail does not taint if DMARC proves that it is theirs. Nor does mail of your own domains. ${oneEach}`} />}
     </>
@@ -64,11 +67,10 @@ interface SendProps { name: string; send: Send; allowed: string; taint?: boolean
 
 /** The fields that say what may be sent, and to whom in any case. name is that of the policy in the API. */
 export function SendFields({ name, send, allowed, taint = false, onChange }: SendProps) {
-  const effects = [forAllowed[send], taint && 'These can be written to in spite of a taint.', oneEach]
   return (
     <>
       <Select label="May send" name={name + '.send'} value={send} onChange={(send) => onChange({ send })} options={sends} hint={meanings[send]} />
-      {allows(send, taint) && <TextArea label="Allowed recipients" name={name + '.allowed_recipients'} value={allowed} onInput={(allowed) => onChange({ allowed })} rows={2} hint={effects.filter(Boolean).join(' ')} />}
+      {allows(send, taint) && <TextArea label="Allowed recipients" name={name + '.allowed_recipients'} value={allowed} onInput={(allowed) => onChange({ allowed })} rows={2} hint={`${forAllowed[send]}${taint ? ', even while tainted' : ''}. ${oneEach}`} />}
     </>
   )
 }
