@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 )
 
-// readsMessages are operations whose answers have words of messages that the service looks at one by
-// one: it taints, or withholds them (see package agents).
+// readsMessages are operations whose answers have words of messages that the service looks at one
+// by one: it taints, or withholds them (see package agents).
 const readsMessages = `list_email_user_inbox list_inbox get_message get_inbox_message get_message_raw get_message_attachment wait_for_message wait_for_any_message
 	list_messages get_sent_message update_scheduled_message retry_message cancel_message create_draft update_draft`
 
@@ -21,9 +21,9 @@ const chosenWords = `get_me list_email_users get_email_user update_email_user li
 	list_domains get_domain update_domain connect_domains list_custom_dns_records create_custom_dns_record update_custom_dns_record
 	list_folders create_folder update_folder test_rules delete_message delete_inbox_message bulk_delete_messages bulk_mark_messages bulk_move_messages`
 
-// TestEveryOperationSaysWhatAgentsMay: each row of the table says whether a bound token may call it,
-// and each whose answer can hold a stranger's words taints, or looks at its messages one by one. So a
-// new operation is not forgotten.
+// TestEveryOperationSaysWhatAgentsMay: each row of the table says whether a bound token may call
+// it, and each whose answer can hold a stranger's words taints, or looks at its messages one by
+// one. So a new operation is not forgotten.
 func TestEveryOperationSaysWhatAgentsMay(t *testing.T) {
 	for _, o := range operations(&service.Service{}) {
 		if o.bound != never && o.bound != clean && o.bound != always {

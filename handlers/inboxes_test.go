@@ -244,8 +244,15 @@ func TestTokenOfMailboxes(t *testing.T) {
 	ofMember.get("/v1/email-users/" + ann + "/inbox").is(200)
 	ofMember.get("/v1/email-users/"+ann+"/credentials").fails(403, "forbidden_role")
 
-	// A deleted mailbox leaves the list at once.
-	b.remove("/v1/email-users/" + ann).is(200)
+	// A deleted mailbox leaves the list at once, and who waits for mail of others goes on.
+	go func() {
+		time.Sleep(100 * time.Millisecond)
+		b.do("DELETE", "/v1/email-users/"+ann, nil)
+		if err := b.Arrive(t, "a@far.test", "bob@boxes.test", strings.ReplaceAll(waitedFor, "%", "later")); err != nil {
+			t.Error(err)
+		}
+	}()
+	two.get("/v1/inbox/wait?timeout=20&subject=later").is(200).has("message.subject", "later")
 	one.get("/v1/inbox").fails(401, "token_revoked")
 	ofMember.get("/v1/inbox").fails(401, "token_revoked")
 	two.get("/v1/me").is(200).has("mailboxes", "["+bob+"]")

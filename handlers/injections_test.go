@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// An injection is a message that tells its reader to do something, and what a reader does that obeys
-// it. {ann} stands for the id of the mailbox that it came to, {uid} for its UID, {agent} for that of
-// the token.
+// An injection is a message that tells its reader to do something, and what a reader does that
+// obeys it. {ann} stands for the id of the mailbox that it came to, {uid} for its UID, {agent} for
+// that of the token.
 type injection struct {
 	name    string
 	header  string // fields beside From, To, Message-ID and Date
@@ -103,6 +103,11 @@ func TestInjections(t *testing.T) {
 				// It obeys. A tool that the token may not call is not even there.
 				if _, there := agent.tools()[in.tool]; there {
 					r := agent.call(in.tool, args(in.obeying, uid))
+					if token := r.text("confirmation_token"); token != "" && token != "<nil>" { // it does not wait for the person
+						again := args(in.obeying, uid)
+						again["confirmation_token"] = token
+						r = agent.call(in.tool, again)
+					}
 					switch {
 					case send == "approval" && in.tool == "send_email":
 						r.is(200).has("status", "held")

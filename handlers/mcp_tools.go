@@ -19,13 +19,14 @@ import (
 var noTools = []string{
 	"create_token", "clear_token_taint", "clear_credential_taint", "clear_smtp_credential_taint", "invite_team_user", "update_team_user", "get_webhook_secret", "rotate_webhook_secret",
 	"get_message_raw", "get_message_attachment", "export_messages", "import_messages", "get_health", "list_audit",
+	"get_approval_raw", "approve_message", "reject_message",
 }
 
 // outward are the tools that reach strangers, spend money, or bring in what strangers wrote.
 var outward = []string{
 	"search_domain", "search_domains_bulk", "suggest_domains", "check_provider", "check_nameservers", "verify_dns", "setup_domain", "connect_domains",
 	"get_dns_status", "send_draft", "send_email", "send_email_batch", "release_held_messages", "retry_message", "refresh_email_user_inbox", "refresh_inbox", "list_email_user_inbox", "list_inbox", "wait_for_message", "wait_for_any_message", "get_message", "get_inbox_message",
-	"create_webhook", "update_webhook", "test_webhook", "redeliver_event", "list_webhook_deliveries", "list_messages", "list_events",
+	"create_webhook", "update_webhook", "test_webhook", "redeliver_event", "list_webhook_deliveries", "list_messages", "list_events", "list_approvals", "get_approval",
 	"list_dmarc_reports", "list_tls_reports", "set_forward",
 }
 

@@ -212,6 +212,15 @@ func operations(s *service.Service) []op {
 		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: people, call: with(s.UpdateScheduledMessage), strict: true, bound: clean},
 		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: people, call: with(s.RetryMessage), bound: clean},
 		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: people, call: with(s.CancelMessage), bound: clean},
+
+		// Messages that wait until a person approves them.
+		{name: "list_approvals", method: "GET", path: "/v1/approvals", status: 200, scope: "read", roles: managers, call: with(s.ListApprovals), bound: clean, taints: true},
+		{name: "get_approval", method: "GET", path: "/v1/approvals/{approval_id}", status: 200, scope: "read", roles: managers, call: with(s.GetApproval), bound: clean, taints: true},
+		{name: "get_approval_raw", method: "GET", path: "/v1/approvals/{approval_id}/raw", status: 200, scope: "read", roles: managers, call: with(s.GetApprovalRaw), bound: clean, taints: true},
+		{name: "approve_message", method: "POST", path: "/v1/approvals/{approval_id}/approve", status: 200, scope: "write", roles: managers, call: with(s.ApproveMessage), strict: true, bound: never, person: true},
+		{name: "reject_message", method: "POST", path: "/v1/approvals/{approval_id}/reject", status: 200, scope: "write", roles: managers, call: with(s.RejectMessage), strict: true, bound: never, person: true},
+
+		// Addresses that get no mail.
 		{name: "list_suppressions", method: "GET", path: "/v1/suppressions", status: 200, scope: "read", roles: everyone, call: with(s.ListSuppressions), bound: clean, taints: true},
 		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression), bound: clean, taints: true},
 		{name: "import_suppressions", method: "POST", path: "/v1/suppressions/import", status: 200, scope: "write", roles: managers, call: with(s.ImportSuppressions), body: largestList, csv: true, strict: true, bound: never},
@@ -364,7 +373,7 @@ func describedAPI(ops []op, url string) openapi.API {
 func (o *op) described() openapi.Operation {
 	return openapi.Operation{
 		Name: o.name, Method: o.method, Path: o.path, Status: o.status, Scope: o.scope, Roles: o.roles, Restricted: o.own || !slices.Equal(o.roles, people),
-		Strict: o.strict, Alias: o.alias, Whole: o.whole, Bound: o.bound == clean || o.bound == always, In: o.call.in, Out: o.call.out,
+		Strict: o.strict, Alias: o.alias, Whole: o.whole, Bound: o.bound == clean || o.bound == always, Taintable: o.bound == clean || o.whileTainted != "", In: o.call.in, Out: o.call.out,
 	}
 }
 

@@ -288,8 +288,8 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	s.sendJSON(c, c.op.status, out)
 }
 
-// checkReader refuses what a tainted token may not do, and taints one that is to read what strangers
-// wrote; messages do so one by one, where they are read.
+// checkReader refuses what a tainted token may not do, and taints one that is to read what
+// strangers wrote; messages do so one by one, where they are read.
 func (s *Server) checkReader(c *call, query url.Values) error {
 	if !c.who.Policy.Taint {
 		return nil

@@ -348,6 +348,11 @@ POST /v1/email-users/{user_id}/rules create_rule
 PATCH /v1/email-users/{user_id}/rules/{rule_id} update_rule
 DELETE /v1/email-users/{user_id}/rules/{rule_id} delete_rule
 POST /v1/email-users/{user_id}/rules/test test_rules
+GET /v1/approvals list_approvals
+GET /v1/approvals/{approval_id} get_approval
+GET /v1/approvals/{approval_id}/raw get_approval_raw
+POST /v1/approvals/{approval_id}/approve approve_message
+POST /v1/approvals/{approval_id}/reject reject_message
 GET /v1/email-users/{user_id}/vacation get_vacation
 PUT /v1/email-users/{user_id}/vacation set_vacation
 DELETE /v1/email-users/{user_id}/vacation delete_vacation

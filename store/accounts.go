@@ -193,8 +193,8 @@ var (
 	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })
 	SessionsByTime  = Tokens.index("session", sessionTime)
-	// TokensLimited holds those that are limited to mailboxes and not revoked: under the mailbox, or
-	// under the account if there are several.
+	// TokensLimited holds those that are limited to mailboxes and not revoked: under the mailbox,
+	// or under the account if there are several.
 	TokensLimited = Tokens.index("limited", func(t *Token) string {
 		switch {
 		case len(t.Mailboxes) == 0 || !t.RevokedAt.IsZero():

@@ -28,7 +28,8 @@ type Approval struct {
 	MessageID   string // with brackets
 	Blob        BlobRef
 
-	// Its rows of the sending log are those of its Submission behind the id BeforeRows, up to LastRow.
+	// Its rows of the sending log are those of its Submission behind the id BeforeRows, up to
+	// LastRow.
 	BeforeRows string
 	LastRow    string
 

@@ -13,8 +13,8 @@ const (
 	SendDeny      = "deny"
 )
 
-// A Policy bounds what may be sent with a token or a credential, or from a mailbox, and says whether
-// its holder is tainted by what strangers write. The zero Policy bounds nothing.
+// A Policy bounds what may be sent with a token or a credential, or from a mailbox, and says
+// whether its holder is tainted by what strangers write. The zero Policy bounds nothing.
 type Policy struct {
 	Send              string   `json:",omitempty"` // one of the Send… constants; "": allow
 	AllowedRecipients []string `json:",omitempty"` // addresses, and @domain for all of a domain; lower-case

@@ -23,13 +23,16 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 	if err := checkSections(options); err != nil {
 		return err
 	}
+	uids := ss.selected.view.uidsOf(set, ss.selected.saved)
+	f := &fetch{session: ss, w: w, options: options, shown: ss.attributesOf(options)}
+	if err := ss.readFetched(uids, options, &f.shown); err != nil {
+		return ss.replyError(err)
+	}
 	if ss.extensions.vanished {
 		if err := ss.writeVanishedOf(set); err != nil {
 			return ss.replyError(err)
 		}
 	}
-	uids := ss.selected.view.uidsOf(set, ss.selected.saved)
-	f := &fetch{session: ss, w: w, options: options, shown: ss.attributesOf(options)}
 	if !needsBlob(options) {
 		return ss.replyError(f.attributes(uids))
 	}

@@ -589,6 +589,10 @@ func afterFetch(p []byte) int {
 func (ss *session) intercept(text []byte) []byte {
 	tag, verb := commandName(text)
 	ss.extensions = extensions{verb: verb}
+	if err := ss.mayRun(verb); err != nil {
+		ss.writeResult(tag, err)
+		return nil
+	}
 	switch verb {
 	case "ID", "GETQUOTA", "GETQUOTAROOT", "COMPRESS":
 		ss.writeResult(tag, ss.runIntercepted(tag, verb, newCommandEditor(text)))

@@ -99,6 +99,9 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := ss.readSearched(q.candidates(), criteria); err != nil {
+		return nil, nil, err
+	}
 	until := time.Now().Add(searchTime)
 	add := func(row *inbox.MessageRow) { found, modSeqs = append(found, row.UID), append(modSeqs, row.ModSeq) }
 	for uids := q.candidates(); len(uids) > 0; {

@@ -147,6 +147,8 @@ var responseCodes = map[string]imap.ResponseCode{
 	inbox.CodeMessageGone:       "EXPUNGEISSUED", // RFC 5530 section 3
 	inbox.CodeAppendSize:        imap.ResponseCodeLimit,
 
+	"tainted": imap.ResponseCodeNoPerm,
+
 	"unauthorized":        imap.ResponseCodeAuthenticationFailed,
 	"mailbox_unavailable": imap.ResponseCodeContactAdmin,
 	"account_suspended":   imap.ResponseCodeContactAdmin,

@@ -80,6 +80,11 @@ func (ss *session) Expunge(w *imapserver.ExpungeWriter, uids *imap.UIDSet) error
 	if sel.readOnly {
 		return errReadOnly
 	}
+	if closing {
+		if err := ss.mayClose(); err != nil {
+			return ss.replyError(err)
+		}
+	}
 	of := []uint32(sel.view)
 	if uids != nil {
 		of = sel.view.uidsOf(*uids, sel.saved)

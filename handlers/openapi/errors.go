@@ -21,8 +21,11 @@ func (o *Operation) errors(a operationText) []errorStatus {
 	if o.Scope != "read" {
 		codes = append(codes, "insufficient_scope")
 	}
-	if o.Restricted {
+	if o.Restricted || !o.Bound {
 		codes = append(codes, "forbidden_role")
+	}
+	if o.Taintable {
+		codes = append(codes, "tainted")
 	}
 	if strings.Contains(o.Path, "{") {
 		codes = append(codes, "not_found")
@@ -211,8 +214,7 @@ var errorCodes = []errorCode{
 	{401, "token_expired", "the token has expired"},
 	{401, "token_revoked", "the token was revoked"},
 	{403, "insufficient_scope", "the token lacks the permission"},
-	{403, "forbidden_role", "the role of the token's creator does not allow this"},
-	{403, "tainted", "what a stranger wrote was read with the token or the password; a person can clear that"},
+	{403, "forbidden_role", "the role of the token's creator, or the policy of the token, does not allow this"},
 	{403, "user_limit_reached", "the account has reached its limit of team users"},
 	{403, "email_already_exists", "the address belongs to another user"},
 	{403, "domain_limit_exceeded", "the account would exceed its limit of domains"},
@@ -224,6 +226,9 @@ var errorCodes = []errorCode{
 	{403, "user_not_in_account", "the team user belongs to another account"},
 	{403, "daily_send_limit_reached", "the mailbox, its domain or its account has reached its limit of recipients for this day"},
 	{403, "new_recipient_limit_reached", "the mailbox, its domain or its account has reached its limit of new recipients for this day"},
+	{403, "tainted", "what a stranger wrote was read with the token or the password; a person can clear that"},
+	{403, "sending_not_allowed", "a sending policy, of the mailbox or the token, lets this not be sent"},
+	{403, "recipient_not_allowed", "the sending policy allows only answers, to the people of the message that is answered"},
 	{403, "sending_paused", "the mailbox or its domain cannot send until an owner or admin resumes it"},
 	{403, "wrong_password", "the current password is another one"},
 	{403, "person_required", "only a person may do it: an owner or admin who is signed in to the dashboard"},
@@ -244,8 +249,11 @@ var errorCodes = []errorCode{
 	{409, "cannot_unsubscribe", "the message offers no one-click unsubscribing that can be trusted, or the list's server does not answer"},
 	{409, "external_mailbox", "the messages of a mailbox on another server cannot be moved here"},
 	{409, "no_invitation", "the message is no invitation, or the event was cancelled"},
-	{409, "not_queued", "the message is scheduled, held or cancelled, so it cannot be tried now"},
+	{409, "not_queued", "the message is scheduled, held, rejected or cancelled, so it cannot be tried now"},
+	{409, "content_changed", "`content_hash` is not that of this message and its recipients; read the approval again"},
+	{409, "already_decided", "the message is approved or rejected already"},
 	{409, "idempotency_in_progress", "the first request with this key is still running"},
+	{410, "approval_expired", "nobody approved the message within seven days, and it is not sent"},
 	{413, "payload_too_large", "the body is larger than this operation accepts"},
 	{415, "unsupported_media_type", "the body must be application/json"},
 	{422, "idempotency_key_reused", "this key was used with another body"},

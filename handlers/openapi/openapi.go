@@ -36,6 +36,7 @@ type Operation struct {
 	Roles        []string
 	Restricted   bool // some role is not among Roles
 	Bound        bool // a bound token may call it
+	Taintable    bool // not once it is tainted
 	Whole        bool // it is about the whole account: not for members who see some mailboxes alone
 	Strict       bool // an unknown body field is an error
 	Alias        bool // another way to the operation of the row before

@@ -284,7 +284,7 @@ func (s *session) Data(r io.Reader) error {
 		return answer
 	}
 	defer spool.Close()
-	id, err := s.deliver(e, spool)
+	said, err := s.deliver(e, spool)
 	if err != nil {
 		answer := s.smtpError(err)
 		s.recordRefused(e, answer)
@@ -296,7 +296,7 @@ func (s *session) Data(r io.Reader) error {
 	e.span.SetInt("recipients", len(e.accepted)+len(e.to))
 	e.span.End()
 	s.conn.progress()
-	return reply(250, "2.0.0", "OK: queued as "+id)
+	return reply(250, "2.0.0", "OK: "+said)
 }
 
 // beginData takes the envelope for Data, unless the session is over.
@@ -313,11 +313,12 @@ func (s *session) beginData() (*envelope, func()) {
 	return e, s.receiving.Done
 }
 
-// deliver gives a message to the service and returns its id.
+// deliver gives a message to the service and returns what the client is told of it.
 func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
 	c := mta.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls, RequireTLS: e.requireTLS}
 	if s.mode == MX {
-		return s.service.Receive(e.ctx, mta.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
+		id, err := s.service.Receive(e.ctx, mta.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
+		return "queued as " + id, err
 	}
 	c.Authenticated = true
 	trace, _ := s.service.Trace(c, "")
@@ -328,7 +329,10 @@ func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return out.ID, nil
+	if out.ApprovalID != "" {
+		return "held for approval as " + out.ApprovalID, nil
+	}
+	return "queued as " + out.ID, nil
 }
 
 // bodyError is the SMTP error for a message that could not be read to its end.

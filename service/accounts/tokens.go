@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -126,10 +127,18 @@ func (s *Service) Stands(_ context.Context, who core.Actor) error {
 			return tokenRevoked()
 		}
 		now, err := s.standingActor(tx, t)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited || !slices.Equal(now.Mailboxes, who.Mailboxes)) {
+		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited) {
 			return tokenRevoked()
 		}
-		return err
+		if err != nil || slices.Equal(now.Mailboxes, who.Mailboxes) {
+			return err
+		}
+		for _, id := range who.Mailboxes { // those that were deleted have left the list
+			if mb, err := core.LiveMailbox(tx, id); err != nil || mb != nil && !slices.Contains(now.Mailboxes, id) {
+				return cmp.Or(err, error(tokenRevoked()))
+			}
+		}
+		return nil
 	})
 }
 

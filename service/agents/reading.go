@@ -55,9 +55,9 @@ func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *
 	return !verified, err
 }
 
-// Read is the one place that says what reading does: it notes which conversations a holder has read,
-// and taints it where the words are not verified, before they are given to it. Whoever has p.Taint
-// false is not concerned. Words without a mailbox are of anybody.
+// Read is the one place that says what reading does: it notes which conversations a holder has
+// read, and taints it where the words are not verified, before they are given to it. Whoever has
+// p.Taint false is not concerned. Words without a mailbox are of anybody.
 func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Words) error {
 	if !p.Taint || len(words) == 0 {
 		return nil

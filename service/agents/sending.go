@@ -24,16 +24,16 @@ type Message struct {
 	// message's people are: the addresses of its From, Reply-To, To and Cc.
 	Answers bool
 	People  []string
-	// Conversation has the people of the messages that arrived in the conversation which tainted its
-	// sender, as long as that is the only one which the sender has read.
+	// Conversation has the people of the messages that arrived in the conversation which tainted
+	// its sender, as long as that is the only one which the sender has read.
 	Conversation []string
 	ByPerson     bool // an owner or admin, who is signed in, sends it; the policy of the mailbox is not for them
 }
 
-// Decide is the one place that says whether a policy lets a message be sent by one who is tainted or
-// not. held is why it must wait for a person's approval, "" if it need not. The error is an SMTPError
-// with the API's Error behind it: 403 sending_not_allowed, recipient_not_allowed or tainted, 550
-// 5.7.1.
+// Decide is the one place that says whether a policy lets a message be sent by one who is tainted
+// or not. held is why it must wait for a person's approval, "" if it need not. The error is an
+// SMTPError with the API's Error behind it: 403 sending_not_allowed, recipient_not_allowed or
+// tainted, 550 5.7.1.
 func Decide(p *store.Policy, taint *store.Taint, m *Message) (held string, err error) {
 	outside := func(lists ...[]string) (out []string) { // recipients that are in none of the lists
 		for _, email := range m.Recipients {
@@ -91,7 +91,8 @@ func notAllowed(answers bool, emails []string) error {
 	return core.OverSMTP(550, "5.7.1", e)
 }
 
-// TaintedError is the error for what a tainted holder may not do. It repeats no word of the request.
+// TaintedError is the error for what a tainted holder may not do. It repeats no word of the
+// request.
 func TaintedError(t *store.Taint) *core.Error {
 	e := core.Errorf("tainted", "A message that a stranger wrote was read with this token or password, so it may not do this. A person can clear it, or send this by the dashboard.")
 	if t.MailboxID != "" {
@@ -137,8 +138,8 @@ func (s *Service) Asks(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, error) 
 	return err == nil && of != nil && !of.policy.IsDefault(), err
 }
 
-// Conversation gives the one conversation that a tainted holder may write to: that which tainted it,
-// if it has read no other.
+// Conversation gives the one conversation that a tainted holder may write to: that which tainted
+// it, if it has read no other.
 func (s *Service) Conversation(tx *store.Tx, h Holder) (mailboxID, threadID string, err error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {

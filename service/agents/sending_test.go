@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// TestDecide holds the order of the rules: deny, reply_only, taint, approval, each with the policy's
-// own allowed_recipients.
+// TestDecide holds the order of the rules: deny, reply_only, taint, approval, each with the
+// policy's own allowed_recipients.
 func TestDecide(t *testing.T) {
 	const customer, boss, stranger = "customer@example.com", "boss@ours.example", "thief@evil.example"
 	allowed := []string{"@ours.example"}

@@ -47,8 +47,8 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	return &out, err
 }
 
-// OpenDraft opens a message of the Drafts folder; own says that a person, or a program of the account
-// that was not tainted, wrote it by the API. The caller closes the blob.
+// OpenDraft opens a message of the Drafts folder; own says that a person, or a program of the
+// account that was not tainted, wrote it by the API. The caller closes the blob.
 func (s *Service) OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, own bool, err error) {
 	o, err := s.openMessage(draftPicker(who, userID, uid))
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 const referencesAsked = 20 // ids of a message's References, the last ones
 
 // PeopleAnswered gives the people of the message that one answers with the ids, which are in
-// brackets: the message that In-Reply-To names, else the last of References, as far as it arrived in
-// the mailbox and is not in Junk. Its people are the addresses in its From, Reply-To, To and Cc. found
-// is false where there is no such message.
+// brackets: the message that In-Reply-To names, else the last of References, as far as it arrived
+// in the mailbox and is not in Junk. Its people are the addresses in its From, Reply-To, To and Cc.
+// found is false where there is no such message.
 func (s *Service) PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error) {
 	ids := slices.Clone(references[max(0, len(references)-referencesAsked):])
 	slices.Reverse(ids)

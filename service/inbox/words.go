@@ -108,8 +108,8 @@ func bareAddress(email string) string {
 	return email
 }
 
-// finds tells whether a search of a reader whom strangers' words taint finds a message. Nothing that
-// is withheld does.
+// finds tells whether a search of a reader whom strangers' words taint finds a message. Nothing
+// that is withheld does.
 func (x *inboxSearch) finds(m *InboxMessage) bool {
 	if !m.Withheld || x.matcher == nil {
 		return true

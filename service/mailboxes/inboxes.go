@@ -25,8 +25,8 @@ type CreateInboxIn struct {
 	Policy     *agents.Policy `json:"policy" doc:"What may be sent from it, with the token and with the password, and whether reading mail taints these two; everything and no, unless given."`
 }
 
-// InboxCreated is a mailbox that is deleted at a time, with what a program needs to use it. Password
-// and token are shown this once.
+// InboxCreated is a mailbox that is deleted at a time, with what a program needs to use it.
+// Password and token are shown this once.
 type InboxCreated struct {
 	Inbox      EmailUser    `json:"inbox"`
 	Credential Credential   `json:"credential"`
@@ -123,8 +123,8 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 	return out, nil
 }
 
-// inboxDomain gives the domain of the name or id, which must be ready for mail here; for "" the only
-// one that is.
+// inboxDomain gives the domain of the name or id, which must be ready for mail here; for "" the
+// only one that is.
 func inboxDomain(tx *store.Tx, who core.Actor, nameOrID string) (*store.Domain, error) {
 	if nameOrID == "" {
 		var only *store.Domain

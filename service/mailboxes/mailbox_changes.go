@@ -352,8 +352,8 @@ func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 	return errors.Join(dropAddresses(tx, mb), dropCredentials(tx, store.CredentialsByMailbox, mb.ID), store.Mailboxes.Put(tx, mb))
 }
 
-// leaveTokens takes a mailbox out of the lists of tokens. One that is limited to it alone is revoked;
-// its list stays, since an empty one would be of all mailboxes.
+// leaveTokens takes a mailbox out of the lists of tokens. One that is limited to it alone is
+// revoked; its list stays, since an empty one would be of all mailboxes.
 func leaveTokens(tx *store.Tx, mb *store.Mailbox) error {
 	for _, t := range store.TokensOfMailbox(tx, mb.AccountID, mb.ID) {
 		left := slices.DeleteFunc(slices.Clone(t.Mailboxes), func(id string) bool { return id == mb.ID })

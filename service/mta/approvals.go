@@ -106,7 +106,7 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 	rows := make([]*store.Outgoing, 0, len(to))
 	for _, r := range to {
 		row := newRow(tx, sub, d.Name, r)
-		row.Status, row.TriedFrom, row.ApprovalID = store.OutgoingHeld, time.Time{}, a.ID
+		row.Status, row.TriedFrom = store.OutgoingHeld, time.Time{}
 		way, err := s.routeOf(tx, d, row)
 		if err != nil {
 			return nil, nil, err
@@ -376,8 +376,8 @@ func (s *Service) settleAll(ctx context.Context, id string) error {
 	return nil
 }
 
-// rejectionReport tells whoever sent a message by SMTP that it will not be sent; nil where nobody is
-// to be told.
+// rejectionReport tells whoever sent a message by SMTP that it will not be sent; nil where nobody
+// is to be told.
 func (s *Service) rejectionReport(a *store.Approval, text string) (*inbox.StoredMessage, error) {
 	if a.Via != store.ApprovalViaSMTP {
 		return nil, nil

@@ -426,8 +426,8 @@ func TestApprovedMessageOfASuspendedMailbox(t *testing.T) {
 	f.Becomes("b@far.test", "relayed")
 }
 
-// TestChangesOfAHeldMessage: it cannot be tried again or moved, and who cancels it for one recipient
-// rejects it for all.
+// TestChangesOfAHeldMessage: it cannot be tried again or moved, and who cancels it for one
+// recipient rejects it for all.
 func TestChangesOfAHeldMessage(t *testing.T) {
 	f := newApprovals(t, nil)
 	a := f.hold("api", heldText, nil, "b@far.test", "a@far.test")

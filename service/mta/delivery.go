@@ -323,8 +323,8 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 	return s.dial(ctx, d, head, content), nil
 }
 
-// asSent gives what is sent of a stored message. What was delivered here before has a Return-Path on
-// top, which is for the mailbox alone (RFC 5321 section 4.4); what is submitted has none.
+// asSent gives what is sent of a stored message. What was delivered here before has a Return-Path
+// on top, which is for the mailbox alone (RFC 5321 section 4.4); what is submitted has none.
 func asSent(blob content) (*io.SectionReader, error) {
 	first := make([]byte, min(blob.Size(), 1<<10))
 	if _, err := blob.ReadAt(first, 0); err != nil && err != io.EOF {

@@ -148,7 +148,7 @@ func folded(text string) string {
 // readDraft makes the request to send a draft, whoever wrote it. What a mail client has changed
 // comes of the message itself.
 func (s *Service) readDraft(who core.Actor, in DraftIn) (out SendEmailIn, err error) {
-	root, blob, _, err := s.inbox.OpenDraft(who, in.UserID, in.UID)
+	root, blob, own, err := s.inbox.OpenDraft(who, in.UserID, in.UID)
 	if err != nil {
 		return out, err
 	}
@@ -174,7 +174,7 @@ func (s *Service) readDraft(who core.Actor, in DraftIn) (out SendEmailIn, err er
 	}
 	out = SendEmailIn{
 		UserID: in.UserID, MessageID: o.MessageID, SendAt: o.SendAt, Tags: o.Tags, RequireTLS: o.RequireTLS, TemplateID: o.TemplateID,
-		Variables: o.Variables, Headers: o.Headers,
+		Variables: o.Variables, Headers: o.Headers, foreign: !own && who.TokenKind != core.SessionKind, // a person has seen it
 	}
 	if e := root.Envelope; e != nil {
 		out.To, out.Cc, out.Bcc, out.ReplyTo = addressTexts(e.To), addressTexts(e.Cc), addressTexts(e.Bcc), addressTexts(e.ReplyTo)

@@ -49,8 +49,8 @@ func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 
 const mailboxDeleted = "its mailbox was deleted before it was sent"
 
-// CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held. What
-// waits for approval is rejected.
+// CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held.
+// What waits for approval is rejected.
 func (s *Service) CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) error {
 	if err := s.rejectApprovals(ctx, mb.AccountID, mailboxDeleted, func(a *store.Approval) bool { return a.MailboxID == mb.ID }); err != nil {
 		return err

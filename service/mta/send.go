@@ -104,13 +104,15 @@ type SendEmailIn struct {
 
 	of       *batchOf // nil: the message is no part of a batch
 	calendar []byte   // an answer to an invitation
+	foreign  bool     // nobody who sends it has written it
 }
 
 // EmailQueued says that a message is on its way.
 type EmailQueued struct {
 	Success    bool            `json:"success"`
 	MessageID  string          `json:"message_id" words:"ours"`
-	Status     string          `json:"status" enum:"queued|scheduled"`
+	Status     string          `json:"status" enum:"queued|scheduled|held"`
+	ApprovalID *string         `json:"approval_id" words:"ours"`
 	UserID     string          `json:"user_id" words:"ours"`
 	From       string          `json:"from" words:"ours"`
 	Recipients []SentRecipient `json:"recipients"`
@@ -123,7 +125,7 @@ type EmailQueued struct {
 type SentRecipient struct {
 	ID        string `json:"id" words:"ours"` // of its row in the sending log
 	Email     string `json:"email" words:"ours"`
-	Status    string `json:"status" enum:"queued|scheduled|suppressed"`
+	Status    string `json:"status" enum:"queued|scheduled|suppressed|held"`
 	Transport string `json:"transport" words:"ours"`
 }
 
@@ -188,7 +190,8 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 	defer l.close()
-	l.utf8 = l.eightBit // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
+	l.foreign = in.foreign || in.calendar != nil // an answer to an invitation repeats that
+	l.utf8 = l.eightBit                          // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
 	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
 	if err != nil {
 		return nil, err
@@ -205,18 +208,17 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if in.InReplyTo != "" {
 		l.answeredBy = inbox.AnswererOf(who, s.Now()).Text()
 	}
-	if l.fileSent, l.answers = !at.IsZero(), in.InReplyTo; l.fileSent {
-		l.bcc = bcc
-	}
+	l.fileSent, l.answers, l.bcc = !at.IsZero(), in.InReplyTo, bcc // for a copy that comes later
 
 	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
 	// transaction.
 	var out *EmailQueued
 	_, err = s.post(ctx, core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, as, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
 		out = &EmailQueued{
-			Success: true, MessageID: sent.MessageID, Status: sent.status(), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
+			Success: true, MessageID: sent.MessageID, Status: sent.status(), ApprovalID: core.OrNull(sent.ApprovalID), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
 			SendAt: core.Time{Time: at},
 		}
+		stored.Words = sent.words
 		for _, r := range sent.Recipients {
 			out.Recipients = append(out.Recipients, SentRecipient(r))
 			if out.Transport != "" && out.Transport != r.Transport {

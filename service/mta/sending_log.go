@@ -22,7 +22,7 @@ type SentMessage struct {
 	Sender            string    `json:"sender" words:"theirs"`
 	Recipient         string    `json:"recipient" words:"theirs"`
 	Subject           string    `json:"subject" words:"theirs"`
-	Status            string    `json:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled"`
+	Status            string    `json:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|rejected"`
 	Transport         string    `json:"transport" words:"ours"`
 	Provider          *string   `json:"provider" words:"ours"`
 	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
@@ -32,6 +32,7 @@ type SentMessage struct {
 	SendAt            core.Time `json:"send_at"`
 	Tags              TagMap    `json:"tags" words:"theirs"`
 	RequireTLS        bool      `json:"require_tls"`
+	ApprovalID        *string   `json:"approval_id" words:"ours"`
 	QueuedAt          core.Time `json:"queued_at"`
 	UpdatedAt         core.Time `json:"updated_at"`
 }
@@ -41,7 +42,7 @@ func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessag
 		ID: o.ID, MessageID: o.MessageID, UserID: core.OrNull(o.MailboxID), Sender: o.Sender, Recipient: o.Recipient, Subject: o.Subject,
 		Status: o.Status, Transport: o.Transport, Provider: core.OrNull(o.Provider), ProviderMessageID: core.OrNull(o.ProviderMessageID),
 		Attempts: o.Attempts, LastResponse: core.OrNull(whyItWaits(o, now)), NextAttemptAt: core.Time{Time: o.NextAt},
-		SendAt: core.Time{Time: o.SendAt}, Tags: tagsOut(o.Tags), RequireTLS: o.RequireTLS, QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
+		SendAt: core.Time{Time: o.SendAt}, Tags: tagsOut(o.Tags), RequireTLS: o.RequireTLS, ApprovalID: core.OrNull(o.ApprovalID), QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
 	}
 	if !who.Policy.Taint {
 		return out
@@ -73,7 +74,7 @@ func codesOf(reply string) string {
 // queued (UTC), inclusive.
 type ListMessagesIn struct {
 	core.PageIn
-	Status    string `query:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|"`
+	Status    string `query:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|rejected|"`
 	Mailbox   string `query:"mailbox"` // address
 	Domain    string `query:"domain"`
 	Recipient string `query:"recipient"`

@@ -53,8 +53,8 @@ type policyFacts struct {
 	content             *heldContent
 }
 
-// admit asks the policies, in the transaction that takes a message. The error is errFacts where facts
-// is nil, or of another conversation than the one that tainted the sender.
+// admit asks the policies, in the transaction that takes a message. The error is errFacts where
+// facts is nil, or of another conversation than the one that tainted the sender.
 func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, by sentBy, facts *policyFacts) (held string, tainted bool, err error) {
 	asks, err := s.agents.Asks(tx, mb, by.holder)
 	if err != nil || !asks {
@@ -79,8 +79,8 @@ var answeringFields = []string{
 // nobody stands for addresses that cannot be read, and so are nobody's who may get mail.
 const nobody = "an address that cannot be read"
 
-// factsOf finds out what the policies want to know of a message that a mailbox, or for nil a domain's
-// program, is about to send. Nothing is looked up but in the store.
+// factsOf finds out what the policies want to know of a message that a mailbox, or for nil a
+// domain's program, is about to send. Nothing is looked up but in the store.
 func (s *Service) factsOf(mb *store.Mailbox, as core.Senders, l *checkedSubmission) (*policyFacts, error) {
 	f := &policyFacts{Message: agents.Message{ByPerson: l.by.person}}
 	root, err := msg.Scan(io.NewSectionReader(l.body, 0, min(l.body.Size(), msg.MaxHeader)))
@@ -165,8 +165,8 @@ func (s *Service) factsOf(mb *store.Mailbox, as core.Senders, l *checkedSubmissi
 	return f, nil
 }
 
-// reached gives whom a message to an address reaches: the address, the members of a group elsewhere,
-// and where mailboxes here send it on to, always or by a rule.
+// reached gives whom a message to an address reaches: the address, the members of a group
+// elsewhere, and where mailboxes here send it on to, always or by a rule.
 func (s *Service) reached(tx *store.Tx, address string) (emails []string, err error) {
 	open, seen := []string{address}, map[string]bool{}
 	for len(open) > 0 && len(seen) < maxPlaces {
@@ -245,8 +245,8 @@ func refusesAll(mb *store.Mailbox, u core.MailboxUser) error {
 	return nil
 }
 
-// allowsUnasked says that neither the policy of a mailbox nor that of a token bounds what it sends, so
-// that it may do what can neither be held nor looked at message by message.
+// allowsUnasked says that neither the policy of a mailbox nor that of a token bounds what it sends,
+// so that it may do what can neither be held nor looked at message by message.
 func allowsUnasked(tx *store.Tx, mb *store.Mailbox, who core.Actor) error {
 	if agents.CheckUntainted(tx, agents.HolderOf(who)) != nil {
 		return agents.Denied()
@@ -267,8 +267,8 @@ type byItself struct {
 	people  []string // of that one
 }
 
-// sendByItself queues what a mailbox sends by itself, nil for none, if its policy lets it. What must
-// be approved is held; what is refused is not sent, which the log tells.
+// sendByItself queues what a mailbox sends by itself, nil for none, if its policy lets it. What
+// must be approved is held; what is refused is not sent, which the log tells.
 func (s *Service) sendByItself(tx *store.Tx, mb *store.Mailbox, m byItself) error {
 	held := ""
 	if mb != nil && !mb.SendPolicy.IsDefault() {
@@ -290,7 +290,8 @@ func (s *Service) sendByItself(tx *store.Tx, mb *store.Mailbox, m byItself) erro
 
 const kindHoldByItself = "hold_by_itself"
 
-// holdByItselfArgs is the job of holding a message that a mailbox sends by itself until a person approves it.
+// holdByItselfArgs is the job of holding a message that a mailbox sends by itself until a person
+// approves it.
 type holdByItselfArgs struct {
 	SubmissionID string `json:"submission_id"`
 	To           Rcpt   `json:"to"`

@@ -137,15 +137,17 @@ func senderOf(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, 
 type Submitted struct {
 	ID         string
 	MessageID  string // with brackets
+	ApprovalID string // it is held for; "": it need not be approved
 	QueuedAt   time.Time
-	ApprovalID string // "": no person has to approve it
 	Recipients []SubmittedRcpt
+
+	words string // of its copy, see store.Meta
 }
 
-// status is what is said of a submission as a whole: queued or scheduled.
+// status is what is said of a submission as a whole: queued, scheduled or held.
 func (s *Submitted) status() string {
 	for _, r := range s.Recipients {
-		if r.Status == store.OutgoingScheduled {
+		if r.Status == store.OutgoingScheduled || r.Status == store.OutgoingHeld {
 			return r.Status
 		}
 	}
@@ -156,7 +158,7 @@ func (s *Submitted) status() string {
 type SubmittedRcpt struct {
 	ID        string // of its row in the sending log
 	Email     string
-	Status    string // queued, scheduled, suppressed
+	Status    string // queued, scheduled, suppressed, held
 	Transport string // direct, relay, local, capture, simulator
 }
 
@@ -224,6 +226,7 @@ type checkedSubmission struct {
 	starts      bool // a conversation
 	requireTLS  bool
 	tlsOptional bool
+	foreign     bool      // it may repeat the words of somebody else
 	sendAt      time.Time // zero: at once
 	fileSent    bool      // its copy comes when it is sent
 	answers     string    // what is marked as answered with that copy
@@ -497,6 +500,7 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, as core.Senders,
 			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
 			Bcc: l.bcc, AnsweredBy: l.answeredBy, Checked: true, Program: mb == nil, Tainted: tainted,
 		}
+		sub.Tainted = sub.Tainted || l.foreign
 		if mb == nil {
 			sub.ReportTo = l.from
 		}
@@ -515,7 +519,7 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, as core.Senders,
 
 		// The recipients that mail goes to count against the limits of who sends, and in the
 		// account's traffic.
-		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
+		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt, words: wordsFor(sub.AccountID, sub)}
 		var sent []string
 		for _, r := range rows {
 			out.Recipients = append(out.Recipients, SubmittedRcpt{r.ID, r.Recipient, r.Status, r.Transport})

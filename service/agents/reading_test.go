@@ -1,0 +1,62 @@
+package agents
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+func TestVerified(t *testing.T) {
+	const ours, theirs, sub = "example.test", "far.test", "mail.far.test"
+	policies := map[string]*store.Policy{
+		"none":        {Taint: true},
+		"an address":  {Taint: true, TrustedSenders: []string{"boss@far.test"}},
+		"a domain":    {Taint: true, TrustedSenders: []string{"@far.test"}},
+		"both":        {Taint: true, TrustedSenders: []string{"boss@far.test", "@mail.far.test"}},
+		"an own one":  {Taint: true, TrustedSenders: []string{"ann@example.test"}},
+		"a recipient": {Taint: true, AllowedRecipients: []string{"@far.test", "boss@far.test"}},
+	}
+	for _, c := range []struct {
+		words Words
+		by    string // the policies by which they are verified; "all"
+	}{
+		{Words{}, ""},
+		{Words{Origin: WordsOwn}, "all"},
+		{Words{Origin: WordsOwn, Author: "boss@far.test"}, "all"},
+		{Words{Origin: "other", Author: "ann@example.test", Verified: ours}, ""},
+
+		// Of DSNs, automatic answers, forwards, and what was put here, nobody knows who wrote them.
+		{Words{Author: "ann@example.test", Verified: ours}, ""},
+		{Words{Author: "boss@far.test", Verified: theirs}, ""},
+
+		{Words{Origin: WordsAuthor, Author: "ann@example.test"}, ""},
+		{Words{Origin: WordsAuthor, Author: "ann@example.test", Verified: ours}, "all"},
+		{Words{Origin: WordsAuthor, Author: "x@mail.example.test", Verified: "mail.example.test"}, ""},
+		{Words{Origin: WordsAuthor, Author: "boss@far.test"}, ""},
+		{Words{Origin: WordsAuthor, Author: "boss@far.test", Verified: theirs}, "an address, a domain, both"},
+		{Words{Origin: WordsAuthor, Author: "boss+tag@far.test", Verified: theirs}, "a domain"},
+		{Words{Origin: WordsAuthor, Author: "maid@far.test", Verified: theirs}, "a domain"},
+		{Words{Origin: WordsAuthor, Author: "boss@mail.far.test", Verified: sub}, "both"},
+		{Words{Origin: WordsAuthor, Author: "", Verified: theirs}, ""},
+
+		// Who is named as the author is not of the domain that was proven.
+		{Words{Origin: WordsAuthor, Author: "boss@far.test", Verified: "evil.test"}, ""},
+		{Words{Origin: WordsAuthor, Author: "boss@far.test", Verified: sub}, ""},
+		{Words{Origin: WordsAuthor, Author: "boss@mail.far.test", Verified: theirs}, ""},
+	} {
+		for name, p := range policies {
+			got, err := Verified(p, &c.words, func(domain string) (bool, error) { return domain == ours, nil })
+			want := c.by == "all" || slices.Contains(strings.Split(c.by, ", "), name)
+			if err != nil || got != want {
+				t.Errorf("%+v by the policy with %s: %v %v, want %v", c.words, name, got, err, want)
+			}
+		}
+	}
+	failed := errors.New("disk")
+	if _, err := Verified(policies["none"], &Words{Origin: WordsAuthor, Verified: ours}, func(string) (bool, error) { return true, failed }); !errors.Is(err, failed) {
+		t.Errorf("an error is lost: %v", err)
+	}
+}

@@ -1,0 +1,272 @@
+package inbox_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/rules"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/store"
+)
+
+// words waits for a message with a subject in a folder, and gives whose words it has and from whom
+// it is for sure.
+func (r *waitRig) words(mb *store.Mailbox, folder, subject string) string {
+	r.T.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		for _, m := range r.Folder(mb, folder) {
+			if strings.Contains(string(m.Raw), "\nSubject: "+subject+"\r\n") {
+				return m.Meta.Words + " " + m.Meta.Arrived
+			}
+		}
+		if time.Now().After(end) {
+			r.T.Fatalf("no %q in %s of %s", subject, folder, mb.Email)
+		}
+	}
+}
+
+func letterAbout(from, to, subject string, fields ...string) string {
+	return "From: " + from + "\r\nTo: " + to + "\r\nSubject: " + subject + "\r\nMessage-ID: <" + strings.ReplaceAll(subject, " ", ".") + "@id.test>\r\n" + strings.Join(append(fields, "\r\n"), "") + "Hello.\r\n"
+}
+
+// TestWhoseWords sends mail in every way, and looks whose words it has where it arrives.
+func TestWhoseWords(t *testing.T) {
+	h := (&servicetest.Host{}).Start(t)
+	r := newWaitRig(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	r.DNS.Txt["_dmarc.example.test"] = "v=DMARC1; p=none"
+	owner := r.who
+	d2 := r.AddDomain(r.AddAccount("second@elsewhere.test"), "second.test", nil)
+	sam := r.AddMailbox(d2, "sam", nil)
+	group, err := r.Svc.CreateGroup(t.Context(), owner, mailboxes.CreateGroupIn{Email: "all@example.test", Members: []mailboxes.NewMember{{UserID: r.bob.ID}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect := func(mb *store.Mailbox, folder, subject, want string) {
+		t.Helper()
+		if got := r.words(mb, folder, subject); got != want {
+			t.Errorf("%s in %s of %s: %q, want %q", subject, folder, mb.Email, got, want)
+		}
+	}
+	receive := func(path, from, subject string, fields ...string) {
+		t.Helper()
+		if err := r.Receive(path, letterAbout(from, "ann@example.test", subject, fields...), "ann@example.test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// A message whose sender turns out to be tainted while it waits.
+	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test", "sam@second.test"}, Subject: "tainted", Text: "x"})
+	r.Update(func(tx *store.Tx) error {
+		for sub := range store.Submissions.All(tx) {
+			sub.Tainted = true
+			if err := store.Submissions.Put(tx, sub); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	r.Run()
+	expect(r.ann, "INBOX", "tainted", " example.test")
+	expect(sam, "INBOX", "tainted", " example.test")
+
+	// From elsewhere.
+	receive("x@far.test", "x@far.test", "from far")
+	expect(r.ann, "INBOX", "from far", "author far.test")
+	receive("x@near.test", "boss@example.test", "forged")
+	expect(r.ann, "INBOX", "forged", "author .")
+	receive("", "x@far.test", "of a machine")
+	expect(r.ann, "INBOX", "of a machine", " far.test")
+	receive("x@far.test", "x@far.test", "automatic", "Auto-Submitted: auto-replied\r\n")
+	expect(r.ann, "INBOX", "automatic", " far.test")
+	receive("x@far.test", "x@far.test", "made by a machine", "Auto-Submitted: auto-generated\r\n")
+	expect(r.ann, "INBOX", "made by a machine", " far.test")
+	receive("x@far.test", "x@far.test", "by a person", "Auto-Submitted: no\r\n")
+	expect(r.ann, "INBOX", "by a person", "author far.test")
+	receive("x@far.test", "x@far.test", "a report", "MIME-Version: 1.0\r\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\r\n\r\n--b\r\n\r\nx\r\n--b\r\n"+
+		"Content-Type: message/delivery-status\r\n\r\nReporting-MTA: dns;far.test\r\n\r\nFinal-Recipient: rfc822;y@far.test\r\nAction: failed\r\nStatus: 5.1.1\r\n\r\n--b--\r\n")
+	expect(r.ann, "INBOX", "a report", " far.test")
+
+	// From here: a neighbour, another account, a group, a mail client.
+	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "from bob", Text: "x"})
+	expect(r.ann, "INBOX", "from bob", "own example.test")
+	expect(r.bob, "Sent", "from bob", "own ")
+	r.MustSubmit(r.bob, letterAbout("bob@example.test", "ann@example.test", "by smtp"), "ann@example.test")
+	expect(r.ann, "INBOX", "by smtp", "own example.test")
+	r.MustSend(sam, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "from sam", Text: "x"})
+	expect(r.ann, "INBOX", "from sam", "author second.test")
+	r.MustSend(r.ann, mta.SendEmailIn{To: mta.Texts{group.Email}, Subject: "to all", Text: "x"})
+	expect(r.bob, "INBOX", "to all", "own example.test")
+	if err := r.Receive("x@far.test", letterAbout("x@far.test", group.Email, "far to all"), group.Email); err != nil {
+		t.Fatal(err)
+	}
+	expect(r.bob, "INBOX", "far to all", "author far.test")
+	r.MustSubmit(r.bob, letterAbout("bob@example.test", "ann@example.test", "notice", "Auto-Submitted: auto-generated\r\n"), "ann@example.test")
+	expect(r.ann, "INBOX", "notice", " example.test")
+
+	// Copies and moves keep it.
+	u := core.MailboxUser{AccountID: r.ann.AccountID, MailboxID: r.ann.ID, Mailbox: r.ann.Num, PasswordAt: r.ann.PasswordAt}
+	sel, err := r.Svc.SelectFolder(t.Context(), u, "INBOX")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Svc.CopyMessages(t.Context(), u, store.InboxID, sel.UIDs, "Archive"); err != nil {
+		t.Fatal(err)
+	}
+	expect(r.ann, "Archive", "from bob", "own example.test")
+	expect(r.ann, "Archive", "from far", "author far.test")
+	expect(r.ann, "Archive", "automatic", " far.test")
+
+	// What was put there.
+	if _, _, err := r.Svc.AppendMessages(t.Context(), u, "INBOX", inbox.Append{Body: r.Spool(letterAbout("bob@example.test", "ann@example.test", "appended"))}); err != nil {
+		t.Fatal(err)
+	}
+	expect(r.ann, "INBOX", "appended", " ")
+	if _, err := r.Svc.ImportMessages(t.Context(), u, "INBOX", []inbox.ImportMessage{{Body: r.Spool(letterAbout("bob@example.test", "ann@example.test", "imported"))}}); err != nil {
+		t.Fatal(err)
+	}
+	expect(r.ann, "INBOX", "imported", " ")
+	if _, err := r.Svc.CreateDraft(t.Context(), owner, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted", Text: "x"}}); err != nil {
+		t.Fatal(err)
+	}
+	expect(r.ann, "Drafts", "drafted", "own ")
+
+	// A draft that nobody knows the author of, sent by a program and by a person.
+	for _, kind := range []string{"api", core.SessionKind} {
+		if _, _, err := r.Svc.AppendMessages(t.Context(), u, "Drafts", inbox.Append{Body: r.Spool(letterAbout("ann@example.test", "bob@example.test", "put there, sent by "+kind))}); err != nil {
+			t.Fatal(err)
+		}
+		who, drafts := owner, r.Folder(r.ann, "Drafts")
+		who.TokenKind = kind
+		if _, err := r.Svc.SendDraft(t.Context(), who, mta.DraftIn{UserID: r.ann.ID, UID: core.UIDText(drafts[len(drafts)-1].UID)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect(r.bob, "INBOX", "put there, sent by api", " example.test")
+	expect(r.ann, "Sent", "put there, sent by api", " ")
+	expect(r.bob, "INBOX", "put there, sent by "+core.SessionKind, "own example.test")
+
+	// What is passed on or answered by itself, and what could not be delivered.
+	if _, err := r.Svc.SetVacation(t.Context(), owner, rules.SetVacationIn{UserID: r.ann.ID, Enabled: true, Text: "I am away."}); err != nil {
+		t.Fatal(err)
+	}
+	onward := "sam@second.test"
+	if _, err := r.Svc.CreateRule(t.Context(), owner, rules.CreateRuleIn{
+		UserID: r.ann.ID, Name: "on", Conditions: []rules.Condition{{Field: "subject", Op: "contains", Value: &rules.Value{Text: "onward"}}},
+		Actions: []rules.Action{{Type: "forward", Value: &onward}, {Type: "copy", Value: new("archive")}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	receive("x@far.test", "x@far.test", "onward")
+	expect(r.ann, "INBOX", "onward", "author far.test")
+	expect(r.ann, "Archive", "onward", "author far.test")
+	expect(sam, "INBOX", "onward", " .")
+	r.MustSubmit(r.bob, letterAbout("bob@example.test", "ann@example.test", "are you there"), "ann@example.test")
+	expect(r.bob, "INBOX", "Auto: are you there", " .")
+
+	// Who got a message of ours sends it again: it proves our domain, but not who wrote it.
+	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"y@far.test"}, Subject: "there and back", Text: "x"})
+	r.Becomes("y@far.test", store.OutgoingRelayed)
+	for _, m := range h.Mails() {
+		if strings.Contains(m.Data, "there and back") {
+			if err := r.ComeIn(netip.MustParseAddr("192.0.2.1"), "x@far.test", "ann@example.test", m.Data); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	expect(r.ann, "INBOX", "there and back", " example.test")
+}
+
+// TestThreadOfWords: nobody comes into a conversation by guessing its subject; what the mailbox has
+// written itself belongs to what it answers.
+func TestThreadOfWords(t *testing.T) {
+	r := newWaitRig(t, core.Config{})
+	r.Run()
+	a := r.agent(agents.Policy{Taint: true})
+	read := func(folder, subject string) *store.Reading {
+		t.Helper()
+		r.words(r.ann, folder, subject)
+		for _, m := range r.Folder(r.ann, folder) {
+			if strings.Contains(string(m.Raw), "\nSubject: "+subject+"\r\n") {
+				if _, err := r.Svc.GetMessage(t.Context(), a, inbox.MessageIn{UserID: r.ann.ID, MessageID: core.UIDText(m.UID), Folder: folder}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return r.reading(a)
+	}
+	receive := func(from, subject string, fields ...string) {
+		t.Helper()
+		if err := r.Receive(from, letterAbout(from, "ann@example.test", subject, fields...), "ann@example.test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive("x@far.test", "Berths")
+	first := read("INBOX", "Berths")
+	if first == nil || first.Several || first.MailboxID != r.ann.ID || first.ThreadID == "" || first.Taint == nil || first.Taint.ThreadID != first.ThreadID || first.Taint.Folder != "INBOX" {
+		t.Fatalf("%+v", first)
+	}
+	who := r.who
+	who.TokenKind = core.SessionKind
+	if _, err := r.Svc.SendEmail(t.Context(), who, mta.SendEmailIn{UserID: r.ann.ID, To: mta.Texts{"x@far.test"}, Subject: "Re: Berths", Text: "x", InReplyTo: "<Berths@id.test>"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := read("Sent", "Re: Berths"); got.Several || got.ThreadID != first.ThreadID {
+		t.Errorf("what answers it: %+v", got)
+	}
+	receive("x@far.test", "And more", "References: <Berths@id.test>\r\n")
+	if got := read("INBOX", "And more"); got.Several || got.ThreadID != first.ThreadID {
+		t.Errorf("what refers to it: %+v", got)
+	}
+	receive("x@far.test", "Re: Berths")
+	if got := read("INBOX", "Re: Berths"); !got.Several || got.Taint.ThreadID != "" {
+		t.Errorf("what has its subject alone: %+v", got)
+	}
+	for _, m := range r.Folder(r.ann, "INBOX") {
+		if strings.Contains(string(m.Raw), "Subject: Re: Berths") && m.Meta.ThreadID != first.ThreadID {
+			t.Fatal("the subject has not put it into the conversation")
+		}
+	}
+}
+
+// agent is who holds a new token for ann's mailbox.
+func (r *waitRig) agent(p agents.Policy) core.Actor {
+	r.T.Helper()
+	p.Send = "allow"
+	c, err := r.Svc.CreateCredential(r.T.Context(), r.who, mailboxes.CreateCredentialIn{UserID: r.ann.ID, Name: "agent", Protocols: &[]string{"imap", "api"}, Policy: &p})
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return r.authenticate(*c.Token)
+}
+
+func (r *waitRig) authenticate(token string) core.Actor {
+	r.T.Helper()
+	who, err := r.Svc.Authenticate(r.T.Context(), token, "192.0.2.7")
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return who
+}
+
+// reading is what the holder of a token has read.
+func (r *waitRig) reading(who core.Actor) (out *store.Reading) {
+	r.T.Helper()
+	err := r.St.View(func(tx *store.Tx) error {
+		t, err := store.Tokens.Get(tx, who.TokenID)
+		if err == nil {
+			out = t.Reading
+		}
+		return err
+	})
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return out
+}
