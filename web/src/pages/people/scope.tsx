@@ -6,12 +6,12 @@ import { MailboxPicker } from '../inbox/picker'
 /** 'all' mailboxes, or the ids of some. */
 export type Scope = string | string[]
 
-/** hints say what all of them means, and what some of them means. */
-export function ScopeFields({ value, onChange, hints }: { value: Scope; onChange: (scope: Scope) => void; hints: [all: string, some: string] }) {
+/** hint says what the present choice means. */
+export function ScopeFields({ value, onChange, hint }: { value: Scope; onChange: (scope: Scope) => void; hint: string }) {
   const some = Array.isArray(value) ? value : []
   return (
     <>
-      <Select label="Mailboxes" name="mailboxes" value={value === 'all' ? 'all' : 'some'} onChange={(v) => onChange(v === 'all' ? 'all' : [])} options={[['all', 'All mailboxes'], ['some', 'Only some mailboxes']]} hint={hints[value === 'all' ? 0 : 1]} />
+      <Select label="Mailboxes" name="mailboxes" value={value === 'all' ? 'all' : 'some'} onChange={(v) => onChange(v === 'all' ? 'all' : [])} options={[['all', 'All mailboxes'], ['some', 'Only some mailboxes']]} hint={hint} />
       {value !== 'all' && (
         <div class="stack-tight">
           {some.map((id) => <Scoped key={id} id={id} onRemove={() => onChange(some.filter((x) => x !== id))} />)}

@@ -101,14 +101,14 @@ function Invite({ onClose }: { onClose: () => void }) {
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
         <Select label="Role" name="role" value={role} onChange={setRole} options={mayMakeAdmins ? roles : roles.slice(0, 1)} />
-        {role === 'member' && <ScopeFields value={scope} onChange={setScope} hints={scopeHints} />}
+        {role === 'member' && <ScopeFields value={scope} onChange={setScope} hint={scopeHint(scope)} />}
         <Check label="Mail them the link" hint="Otherwise you get it to send it yourself." checked={mailed} onChange={setMailed} />
       </Form>
     </Dialog>
   )
 }
 
-const scopeHints: [string, string] = ['They can read and send the mail of every mailbox.', 'They can read and send the mail of these, and see no other mail.']
+const scopeHint = (of: Scope) => of === 'all' ? 'They can read and send the mail of every mailbox.' : 'They can read and send the mail of these, and see no other mail.'
 
 function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
   const [first, setFirst] = useState(u.first_name ?? ''), [last, setLast] = useState(u.last_name ?? '')
@@ -128,7 +128,7 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
         </div>
         <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} hint="They sign in with this address." />
         {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint="Takes effect with their next request." />}
-        {role === 'member' && <ScopeFields value={scope} onChange={setScope} hints={scopeHints} />}
+        {role === 'member' && <ScopeFields value={scope} onChange={setScope} hint={scopeHint(scope)} />}
       </Form>
     </Dialog>
   )

@@ -80,7 +80,7 @@ function Table({ tokens, reload }: { tokens: Token[]; reload: () => Promise<void
 function Kind({ of: t }: { of: Token }) {
   if (t.kind === 'mcp') return <Badge plain tone="info">assistant</Badge>
   if (t.kind !== 'oauth') return null
-  return <><Badge plain tone="info">connected app</Badge>{t.client_name && <span class="muted small"> calls itself “{t.client_name}”</span>}</>
+  return <><Badge plain tone="info">signed-in app</Badge>{t.client_name && t.client_name !== t.name && <span class="muted small"> {t.client_name}</span>}</>
 }
 
 const mostNamed = 2
@@ -102,7 +102,7 @@ function Named({ id, email, known }: { id: string; email?: string; known: boolea
 
 function end(t: Token) {
   ask({
-    title: `Delete ${t.name || t.token_prefix + '…'}?`, action: 'Delete', text: 'Apps using it stop working at once.',
+    title: `Delete ${t.name || t.token_prefix + '…'}?`, action: 'Delete', text: t.client_name ? `${t.client_name} is signed out at once.` : 'Apps using it stop working at once.',
     run: async () => {
       await call('delete_token', { token_id: t.id })
       told('Token deleted.')
@@ -135,7 +135,7 @@ function Make({ onClose }: { onClose: () => void }) {
           ))}
         </fieldset>
         <Select label="Expires" value={days} onChange={setDays} options={lives} />
-        <ScopeFields value={mailboxes} onChange={setMailboxes} hints={scopeHints} />
+        <ScopeFields value={mailboxes} onChange={setMailboxes} hint={scopeHint(mailboxes)} />
         <PolicyFields of={policy} set={setPolicy} />
         {(some || policyOf(policy)) && <Notice>A token with limits can’t change who has access or what mail does automatically: no tokens, passwords, team members, forwarding, aliases, rules, webhooks, imports or exports.</Notice>}
       </Form>
@@ -143,4 +143,4 @@ function Make({ onClose }: { onClose: () => void }) {
   )
 }
 
-const scopeHints: [string, string] = ['The token works for every mailbox that you see, and for the rest of the account.', 'The token works for the mail of these alone, and for nothing else in the account.']
+const scopeHint = (of: Mailboxes) => of === 'all' ? 'It can use every mailbox that you can use.' : 'It can use the mail of these, and nothing else in the account.'
