@@ -19,7 +19,7 @@ export function Mailbox({ id }: { id: string }) {
   const mailbox = useQuery('get_email_user', { user_id: id }, { only: (c) => c.id === id })
   const [password, setPassword] = useState(false), [link, setLink] = useState(false), [suspending, setSuspending] = useState(false), [expiring, setExpiring] = useState(false)
   const u = mailbox.data
-  const held = useQuery('list_messages', { limit: 1, status: 'held', mailbox: u?.email }, { when: u !== undefined })
+  const held = useQuery('list_messages', { limit: 100, status: 'held', mailbox: u?.email }, { when: u !== undefined })
   return (
     <Page title={u?.email ?? 'Mailbox'} heading={u && <span class="row">{u.email} <StatusBadge status={u.status} />{u.type === 'external' && <Badge plain tone="info">external</Badge>}</span>}
       intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onPassword={() => setPassword(true)} onLink={() => setLink(true)} onSuspend={() => setSuspending(true)} onExpiry={() => setExpiring(true)} />}>
@@ -28,7 +28,7 @@ export function Mailbox({ id }: { id: string }) {
           <>
             <Expires of={u} />
             <Paused of={u.sending_paused} name={u.email} mailbox={u.id} />
-            {held.data && held.data.data.length > 0 && <Held id={u.id} email={u.email} />}
+            {held.data?.data.some((m) => m.approval_id === null) && <Held id={u.id} email={u.email} />}
             {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={u.error} /></Notice>}
             {u.type === 'external' && <UniversalNotice />}
             {u.status === 'pending' && u.type === 'external' && <Notice>Mail has not been fetched yet.</Notice>}
