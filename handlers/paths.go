@@ -81,6 +81,9 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 	} {
 		handle(path, nil, answer)
 	}
+	for path, answer := range s.oauthPaths() {
+		handle(path, nil, answer)
+	}
 	for path, rows := range s.sessionRoutes() {
 		handle(path, nil, s.session(rows))
 	}
@@ -184,17 +187,29 @@ func (s *Server) dashboard(c *call) {
 		http.NotFound(c.w, c.r)
 		return
 	}
-	base := s.svc.Config.BaseURL
-	switch secure := !s.svc.Config.Sandbox && strings.HasPrefix(base, "https://"); {
-	case secure && !isSecure(c.r) && (c.r.Method == http.MethodGet || c.r.Method == http.MethodHead):
-		c.w.Header().Set("Cache-Control", "no-store")
-		c.w.Header().Set("Location", base+"/"+strings.TrimLeft(c.r.URL.RequestURI(), "/"))
-		c.w.WriteHeader(http.StatusTemporaryRedirect)
+	if s.toHTTPS(c) {
 		return
-	case secure && isSecure(c.r) && s.byName(c.r):
+	}
+	if s.needsHTTPS() && isSecure(c.r) && s.byName(c.r) {
 		c.w.Header().Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	s.Web.ServeHTTP(c.w, c.r)
+}
+
+// needsHTTPS tells whether nobody can sign in without TLS.
+func (s *Server) needsHTTPS() bool {
+	return !s.svc.Config.Sandbox && strings.HasPrefix(s.svc.Config.BaseURL, "https://")
+}
+
+// toHTTPS redirects a request for a page that came without TLS to where one can sign in.
+func (s *Server) toHTTPS(c *call) bool {
+	if !s.needsHTTPS() || isSecure(c.r) || c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		return false
+	}
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.Header().Set("Location", s.svc.Config.BaseURL+"/"+strings.TrimLeft(c.r.URL.RequestURI(), "/"))
+	c.w.WriteHeader(http.StatusTemporaryRedirect)
+	return true
 }
 
 // health answers whether the store takes writes.

@@ -32,6 +32,8 @@ var pathsAsked = []string{
 	"/docs", "/docs/", "/docs/reference.css", "/docs/x", "/v1/openapi.json", "/v1/openapi.yaml", "/v1/openapi", "/v1/openapi.json/",
 	"/v1", "/v1/", "/v1x", "/v1/account", "/v1//account", "/v1/account/", "/v1/../healthz", "/v1/domains/x", "/v1/domains/x%2Fy", "/v1/domains/search", "/v1%2Faccount", "/V1/account",
 	"/mcp", "/mcp/", "/mcp/x",
+	"/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource/mcp/", "/.well-known/oauth-authorization-server",
+	"/.well-known/oauth-authorization-server/mcp", "/oauth", "/oauth/", "/oauth/register", "/oauth/authorize", "/oauth/authorize/", "/oauth/token", "/oauth/revoke", "/oauth/consent", "/oauth/x",
 	"/session", "/session/", "/sessions", "/session/here", "/session/list", "/session/list/", "/session/list/x", "/session/list/x/", "/session/list/x/y",
 	"/session/stream/x", "/session/profile", "/session/totp", "/session/totp/confirm", "/session/passkey", "/session/passkey/options", "/session/passkeys", "/session/passkeys/x",
 	"/session/passkeys/options", "/session/forgot", "/session/welcome", "/session/view", "/session/view/x", "/session/view/x/1", "/session/view//1", "/session/view/x/1/",

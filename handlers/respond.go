@@ -3,7 +3,6 @@ package handlers
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math"
 	"mime"
@@ -141,7 +140,7 @@ func (s *Server) fail(c *call, err error) {
 		h.Set("Retry-After", strconv.Itoa(p.RetryAfter))
 	}
 	if status == http.StatusUnauthorized {
-		h.Set("WWW-Authenticate", fmt.Sprintf("Bearer error=%q", "invalid_token"))
+		h.Set("WWW-Authenticate", s.challenge(c.r))
 	}
 	if wantsProblem(c.r) {
 		s.send(c, status, "application/problem+json", problemBody{

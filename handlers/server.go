@@ -46,10 +46,12 @@ type Server struct {
 	wild   *httprouter.Router // with one
 	deep   *httprouter.Router // with more
 
-	rates           *rates     // of accounts
-	badTokens       *badTokens // by address
-	anonymousRate   *rates     // of those who are not signed in to the dashboard, by address
-	autoconfigRate  *rates     // of those who look for mail settings, by address
+	rates           *rates                 // of accounts
+	badTokens       *badTokens             // by address
+	anonymousRate   *rates                 // of those who are not signed in to the dashboard, by address
+	autoconfigRate  *rates                 // of those who look for mail settings, by address
+	oauthRate       *rates                 // of clients' programs, by network
+	registrations   *limit.Counter[string] // of clients in an hour, by network
 	hooks           *hooks
 	idempotencyKeys limit.KeyedMutex[string] // of requests that run
 	bodies          *bodies
@@ -69,6 +71,7 @@ func New(svc *service.Service) *Server {
 	s.rates = newRates(svc.Config.Limits)
 	s.badTokens = newBadTokens()
 	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
+	s.oauthRate, s.registrations = newRates(core.Limits{}), limit.NewCounter[string](time.Hour)
 	s.hooks = newHooks()
 	s.bodies, s.uploads = newBodies(svc), make(chan struct{}, uploadsMost)
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
@@ -264,8 +267,14 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		s.fail(c, err)
 		return
 	}
+	ctx := c.r.Context()
+	if c.op.waits && c.who.TokenKind == core.OAuthKind {
+		waits, end := s.whileItStands(ctx, c.who)
+		defer end()
+		ctx = waits
+	}
 	c.who.Request = &core.Request{Action: cmp.Or(c.op.action, c.op.name), Via: c.via, ID: c.id}
-	out, err := c.op.call.do(c.r.Context(), c.who, func(in any) error {
+	out, err := c.op.call.do(ctx, c.who, func(in any) error {
 		err := decode(in, source{
 			path: path, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch, given: &c.who.Request.Fields,
 		})
@@ -274,8 +283,8 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		}
 		return checkFields(c)
 	})
-	if err == nil && c.op.waits {
-		err = s.svc.Stands(c.r.Context(), c.who)
+	if c.op.waits {
+		err = cmp.Or(s.svc.Stands(c.r.Context(), c.who), err)
 	}
 	if err != nil {
 		s.fail(c, err)
@@ -375,7 +384,11 @@ func (s *Server) authenticate(c *call) error {
 	} else {
 		token = bearer(c.r)
 		c.via = core.AuditAPI
-		who, err = s.svc.Authenticate(c.r.Context(), token, addr)
+		find := s.svc.Authenticate
+		if c.r.URL.Path == mcpPath {
+			find = s.svc.AuthenticateAssistant
+		}
+		who, err = find(c.r.Context(), token, addr)
 	}
 	if e := new(core.Error); errors.As(err, &e) && openapi.Status(e.Code) == http.StatusUnauthorized && token != "" {
 		s.badTokens.count(addr, s.now())

@@ -54,6 +54,8 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{method: "POST", path: "/session/recovery", status: 200, call: with(s.confirmRecovery)}, anonymous: true},
 		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, anonymous: true},
 		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, anonymous: true},
+		{op: op{method: "GET", path: consentPath, status: 200, scope: "read", roles: everyone, call: plain(s.askConsent)}},
+		{op: op{action: "allow_client", method: "POST", path: consentPath, status: 200, scope: "write", roles: everyone, call: with(s.decideConsent)}},
 		{op: op{method: "GET", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
 		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
 	} {

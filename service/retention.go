@@ -140,6 +140,10 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func() error {
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return pruneSessions(tx, now) })
 		},
+		func() error {
+			return pruneByID(ctx, s, store.OAuthClients, accounts.OAuthClientKept, func(c *store.OAuthClient) (string, bool) { return c.ID, accounts.OAuthClientEnded(c, now) })
+		},
+		func() error { return s.pruneAll(ctx, s.PruneOAuth) },
 		func() error { return s.pruneAll(ctx, s.PruneScreened) },
 		func() error { return s.pruneAll(ctx, s.PruneImported) },
 		func() error { return s.pruneAll(ctx, s.PruneReplies) },

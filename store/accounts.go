@@ -161,7 +161,7 @@ type Token struct {
 	Permissions  []string
 	Kind         string // one of the TokenKind… constants
 	CreatedAt    time.Time
-	ExpiresAt    time.Time // zero: never
+	ExpiresAt    time.Time // zero: never; of a grant: when its refresh token ends
 	LastUsedAt   time.Time
 	LastUsedIP   string
 	UserAgent    string    `json:",omitempty"` // of a session: the browser that signed in
@@ -170,6 +170,7 @@ type Token struct {
 	Mailboxes []string `json:",omitempty"` // ids that it is limited to; none: it sees what its user sees
 	Policy    Policy   `json:",omitzero"`
 	Reading   *Reading `json:",omitempty"` // nil: it has read nothing that counts
+	Grant     *Grant   `json:",omitempty"` // of a TokenKindOAuth
 }
 
 // Bound tells whether a token may change nobody's access, and nothing that happens by itself.
@@ -204,6 +205,8 @@ var (
 		}
 		return t.AccountID
 	})
+	TokenByCode   = Tokens.unique("code", grantCode)
+	TokenByFamily = Tokens.unique("family", grantFamily)
 )
 
 // TokensOfMailbox gives the tokens of an account that are limited to a mailbox, or to several of

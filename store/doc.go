@@ -189,6 +189,13 @@
 //	token.session            created ms 8; sessions only
 //	token.limited            mailbox, or account if there are several; those that are limited to
 //	                         mailboxes and not revoked
+//	token.code               unique: hash of the code that a grant was given for
+//	token.family             unique: hash of what the refresh tokens of a grant begin with
+//	oauth_client             oac_… → OAuthClient
+//	oauth_client.unused      "unused"; those that never got a token
+//	oauth_request            hash of a request or a code → OAuthRequest
+//	oauth_request.time       expires ms 8
+//	oauth_request.session    session; those that wait for a decision
 //	daystat                  account, YYYY-MM-DD → DayStat
 //	daystat.account          account
 //	idempotency              hash of token, method, path and key → Idempotency
@@ -379,6 +386,8 @@
 //	user               the plan's limit of team users
 //	token              people make and delete them; sessions 30 days, others 90 days after
 //	                   they expire, 7 after they are revoked
+//	oauth_client       30 days after its last use; 5000 that were never used
+//	oauth_request      20 a session that wait for ten minutes, and those allowed for a minute
 //	daystat            400 days of each account
 //	idempotency        a day
 //	audit              400 days; people's changes, and 10 000 rows a day of failed log-ins

@@ -258,7 +258,7 @@ var tables = untypedTables(
 	GreyTuples, KnownSenders, Alerts, MasterKeys, SandboxClocks,
 	Audits, SendDays, Contacts, MessageTemplates, Batches, BatchItems, SendCounts, SendAlerts, Holds,
 	Addresses, Groups, GroupMembers, Credentials, Rules, Vacations, AutoReplies, SpamModels, SpamLessons,
-	Approvals,
+	Approvals, OAuthClients, OAuthRequests,
 )
 
 func untypedTables(list ...interface{ untyped() *table }) (out []*table) {

@@ -14,6 +14,8 @@
 //   - password_reset.go, recovery.go: links to choose a password.
 //   - mailbox_session.go: the person of a mailbox. limited.go: members who see some mailboxes
 //     alone.
+//   - oauth_clients.go, oauth.go, oauth_tokens.go: clients that sign in to /mcp by OAuth: who they
+//     are, what a person lets them do, and their tokens.
 //   - audit.go: the audit log as the API shows it, and failed log-ins in it.
 package accounts
 
@@ -51,6 +53,7 @@ type Service struct {
 	forgotRequests *limit.Counter[string] // questions for a new password, by address and network
 	tokenUses      core.Uses
 	failedLogins   *failedLogins
+	clientFetches  chan struct{} // one for each document of a client that is being fetched
 }
 
 // New puts the room together.
@@ -59,6 +62,7 @@ func New(c *core.Core, i *inbox.Service, m *mailboxes.Service, t *mta.Service) *
 		Core: c, inbox: i, mailboxes: m, mta: t,
 		wrongCodes: limit.NewSlidingCounter[string](codeWindow, core.AttemptKeys), usedChallenges: limit.NewSlidingCounter[string](2*challengeFor, core.AttemptKeys),
 		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.AttemptKeys), failedLogins: newFailedLogins(),
+		clientFetches: make(chan struct{}, clientFetches),
 	}
 }
 

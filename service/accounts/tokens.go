@@ -20,6 +20,15 @@ func unauthorized(code, message string) *core.Error { return core.Errorf(code, "
 
 // Authenticate finds out for whom a bearer token acts. ip is remembered as its last use.
 func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor, error) {
+	return s.authenticate(token, ip, false)
+}
+
+// AuthenticateAssistant is Authenticate at /mcp, where the access tokens of grants hold too.
+func (s *Service) AuthenticateAssistant(_ context.Context, token, ip string) (core.Actor, error) {
+	return s.authenticate(token, ip, true)
+}
+
+func (s *Service) authenticate(token, ip string, assistant bool) (core.Actor, error) {
 	if token == "" {
 		return core.Actor{}, unauthorized("unauthorized", "Send an API token: Authorization: Bearer mst_…")
 	}
@@ -35,6 +44,9 @@ func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor,
 		}
 		if err != nil {
 			return err
+		}
+		if t.Kind == store.TokenKindOAuth && !assistant {
+			return unauthorized("unauthorized", "This token was given to a client that signed in, and is for /mcp alone.")
 		}
 		if t.CredentialID != "" {
 			c, err := store.Credentials.FindShared(tx, t.CredentialID)
@@ -75,6 +87,9 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	}
 	if t.Kind != core.SessionKind && !t.ExpiresAt.IsZero() && !tx.Now().Before(t.ExpiresAt) {
 		return core.Actor{}, unauthorized("token_expired", "This token has expired. Create a new one.")
+	}
+	if t.Grant != nil && !tx.Now().Before(t.Grant.AccessUntil) {
+		return core.Actor{}, unauthorized("token_expired", "This access token has expired. Get a new one with the refresh token.")
 	}
 	u, err := store.Users.Read(tx, t.UserID)
 	if err != nil {
@@ -191,6 +206,7 @@ type Token struct {
 	LastUsedAt  core.Time `json:"last_used_at"`
 	LastUsedIP  *string   `json:"last_used_ip" words:"ours"`
 	Kind        string    `json:"kind" enum:"api|mcp|oauth|session"`
+	ClientName  *string   `json:"client_name" words:"ours" doc:"Of kind oauth: the client that a person lets act for them, by the name that it gives itself; else null."`
 
 	Mailboxes *[]string       `json:"mailboxes" words:"ours" doc:"Ids of the only mailboxes that it may act for; null: all that its user sees."`
 	Policy    agents.Policy   `json:"policy"`
@@ -202,6 +218,9 @@ func tokenOut(t *store.Token, now time.Time) Token {
 		ID: t.ID, Name: t.Name, TokenPrefix: t.Prefix, Permissions: t.Permissions, CreatedBy: t.UserID, Kind: t.Kind,
 		CreatedAt: core.Time{Time: t.CreatedAt}, ExpiresAt: core.Time{Time: t.ExpiresAt}, LastUsedAt: core.Time{Time: t.LastUsedAt}, LastUsedIP: core.OrNull(t.LastUsedIP),
 		Policy: agents.PolicyOut(&t.Policy), Tainted: agents.TaintedOut(t.Reading.Tainted(&t.Policy, now)),
+	}
+	if t.Grant != nil {
+		out.ClientName = &t.Grant.ClientName
 	}
 	if len(t.Mailboxes) > 0 {
 		out.Mailboxes = &t.Mailboxes
@@ -261,17 +280,41 @@ func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateToke
 		return nil, err
 	}
 	return s.putToken(ctx, t, func(tx *store.Tx) error {
-		for _, id := range t.Mailboxes {
-			mb, err := core.LiveMailbox(tx, id)
-			if err != nil {
-				return err
-			}
-			if mb == nil || mb.AccountID != who.AccountID || !who.Sees(id) {
-				return core.Invalid("mailboxes", "not_found", "%.80q is not the id of a mailbox of this account", id)
-			}
+		if err := checkMailboxes(tx, who, t.Mailboxes); err != nil {
+			return err
 		}
 		return core.Audit(tx, who, tokenTarget(t))
 	})
+}
+
+// checkMailboxes refuses ids that are not of mailboxes which the actor sees.
+func checkMailboxes(tx *store.Tx, who core.Actor, ids []string) error {
+	for _, id := range ids {
+		mb, err := core.LiveMailbox(tx, id)
+		if err != nil {
+			return err
+		}
+		if mb == nil || mb.AccountID != who.AccountID || !who.Sees(id) {
+			return core.Invalid("mailboxes", "not_found", "%.80q is not the id of a mailbox of this account", id)
+		}
+	}
+	return nil
+}
+
+// limitedTo gives the ids of the mailboxes that a token is to be limited to, each once.
+func limitedTo(ids []string) (out []string, err error) {
+	for _, id := range ids {
+		if !slices.Contains(out, id) {
+			out = append(out, id)
+		}
+	}
+	switch {
+	case len(out) == 0:
+		return nil, core.Invalid("mailboxes", "too_few_items", "must name at least one mailbox, or be null for all")
+	case len(out) > maxScope:
+		return nil, core.Errorf("too_many_items", "A token can be limited to at most %d mailboxes, not %d.", maxScope, len(out)).With("mailboxes", "too_many_items", "has too many entries")
+	}
+	return out, nil
 }
 
 func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, error) {
@@ -285,20 +328,12 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	if err := checkPermissions(who, t.Permissions); err != nil {
 		return nil, err
 	}
+	var err error
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
-		for _, id := range in.Mailboxes.Value {
-			if !slices.Contains(t.Mailboxes, id) {
-				t.Mailboxes = append(t.Mailboxes, id)
-			}
-		}
-		switch {
-		case len(t.Mailboxes) == 0:
-			return nil, core.Invalid("mailboxes", "too_few_items", "must name at least one mailbox, or be null for all")
-		case len(t.Mailboxes) > maxScope:
-			return nil, core.Errorf("too_many_items", "A token can be limited to at most %d mailboxes, not %d.", maxScope, len(t.Mailboxes)).With("mailboxes", "too_many_items", "has too many entries")
+		if t.Mailboxes, err = limitedTo(in.Mailboxes.Value); err != nil {
+			return nil, err
 		}
 	}
-	var err error
 	if in.Policy != nil {
 		if t.Policy, err = in.Policy.Record("policy"); err != nil {
 			return nil, err

@@ -179,6 +179,7 @@ const (
 const (
 	RoleMailbox = store.UserRoleMailbox
 	SessionKind = "session"
+	OAuthKind   = store.TokenKindOAuth
 	LocalToken  = "local" // the TokenID of whoever asks over the local socket
 )
 

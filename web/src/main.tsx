@@ -21,7 +21,7 @@ import { resume, unreachable } from './api/session'
 import { ownPlaces, places } from './pages'
 import { Gate } from './pages/gate'
 import { mail, own, team } from './pages/parts'
-import { go, match, path, startRouter } from './router'
+import { cameFrom, go, match, path, startRouter } from './router'
 import { Shell } from './shell'
 import { Button, Empty, Failure, LinkButton, Loading, Page } from './ui'
 
@@ -38,6 +38,7 @@ function App() {
   const at = path.value
   if (session.value === undefined) return unreachable.value ? <Failure error={unreachable.value} /> : <Loading />
   if (session.value === null || at === '/welcome') return <Gate at={at} />
+  if (cameFrom()) return <Back to={cameFrom()!} />
   if (gates.includes(at)) return <Elsewhere to="/" />
   if (at === '/' && person()) return <Elsewhere to="/inbox" />
   const here = find(at), deed = person() ? undefined : barred(at)
@@ -62,6 +63,12 @@ session.subscribe((s) => {
 /** Leads on from a place that is not for those who are signed in. */
 function Elsewhere({ to }: { to: string }) {
   useEffect(() => go(to, { replace: true }), [to])
+  return <Loading />
+}
+
+/** Asks the server for the page from which the viewer was sent to sign in. */
+function Back({ to }: { to: string }) {
+  useEffect(() => location.replace(to), [to])
   return <Loading />
 }
 

@@ -21,6 +21,12 @@ export function go(to: string, { replace = false } = {}) {
   if (moved && !replace) scrollTo(0, 0)
 }
 
+/** Where the server has sent the viewer to sign in from, if it is to be gone back to. Only its own page can be. */
+export function cameFrom(): string | undefined {
+  const next = path.value === '/sign-in' ? params.value.get('next') : null
+  return next?.startsWith('/oauth/authorize?') ? next : undefined
+}
+
 /** Sets parameters of the address; those with an empty value leave it. */
 export function setParams(change: Record<string, string | undefined>, { replace = true } = {}) {
   const next = new URLSearchParams(params.value)

@@ -18,6 +18,9 @@ const mail: Place[] = [
   { path: '/compose', page: lazy(parts.mail, (m) => m.ComposePage) },
 ]
 
+/** Where the server asks whether a program may act for a team user; the person of a mailbox gets a page of its own there. */
+const consent: Place = { path: '/oauth/authorize', page: lazy(parts.team, (m) => m.Consent) }
+
 /** The places of a team user. */
 export const places: Place[] = [
   team('/', 'Overview'),
@@ -30,6 +33,7 @@ export const places: Place[] = [
   team('/sent', 'Sent'), team('/sent/suppressions', 'Suppressions'), team('/sent/lookup', 'Lookup'),
   team('/sent/reputation', 'Reputation'), team('/sent/templates', 'MessageTemplates'), team('/sent/:id', 'Message'),
   team('/webhooks', 'Webhooks'), team('/webhooks/events', 'Events'), team('/webhooks/:id', 'Endpoint'),
+  consent,
 ]
 
 /** The places of the person of a mailbox. */

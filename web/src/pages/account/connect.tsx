@@ -57,7 +57,8 @@ function Assistants({ base }: { base: string }) {
     setToken(made.token)
   }
   return (
-    <Card title="AI assistants" note="MCP lets an assistant work with your mail and domains, within its token’s permissions.">
+    <Card title="AI assistants" note="MCP lets an assistant work with your mail and domains, within the permissions that you give it.">
+      <p class="muted">Most assistants need only the server’s URL: they open a page here that asks for your permission. For others, create a token.</p>
       <div class="grid-2">
         <ol class="steps">
           <Step n={1} title="Create a token for the assistant">

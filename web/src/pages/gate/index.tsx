@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks'
 import { ApiError, request, session } from '../../api/client'
 import { signIn, welcome } from '../../api/session'
 import { useRead } from '../../api/query'
-import { go, params, path } from '../../router'
+import { cameFrom, go, params, path } from '../../router'
 import { Card, Failure, Form, Loading, NewPassword, Notice, TextField, Toasts } from '../../ui'
 import { PasskeyButton } from './passkey'
 
@@ -42,7 +42,7 @@ function SignIn() {
   const [password, setPassword] = useState('')
   const [code, setCode] = useState('')
   const [second, setSecond] = useState(false)
-  const done = () => go(wanted(), { replace: true })
+  const done = () => { if (!cameFrom()) go(wanted(), { replace: true }) } // the server has the page, which main asks for
   const submit = async () => {
     try {
       await signIn(email, password, second ? code : undefined)

@@ -117,7 +117,7 @@ function Make({ title, protocols = false, make, onDone, onClose }: { title: stri
         <Select label="Expires" name="expires_in_days" value={days} onChange={setDays} options={lives} />
         <TextField label="Only from" name="allowed_networks" value={networks} onInput={setNetworks} placeholder="192.0.2.0/24" hint="Addresses or networks. Leave empty to allow all." />
         <Check label="Limit what can be sent with it" hint="For assistants and other programs that act on what they read." checked={limited} onChange={setLimited} />
-        {limited && <PolicyFields of={policy} set={setPolicy} smtp={!protocols} />}
+        {limited && <PolicyFields of={policy} set={setPolicy} only={protocols ? undefined : 'send'} />}
       </Form>
     </Dialog>
   )

@@ -8,7 +8,7 @@ import { noPolicy, PolicyFields, policyOf, PolicyNote } from '../policies/policy
 import { TaintNotice } from '../policies/taint'
 import { ScopeFields, type Scope as Mailboxes } from './scope'
 
-type Token = Schemas['Token'] & { client_name?: string | null }
+type Token = Schemas['Token']
 type Scope = Token['permissions'][number]
 
 const scopes: [Scope, string, string][] = [

@@ -28,6 +28,11 @@ export interface PolicyForm { send: Send; allowed: string; taint: boolean; secon
 
 export const noPolicy: PolicyForm = { send: 'allow', allowed: '', taint: false, seconds: '', trusted: '' }
 
+/** A policy as it is, for a form that begins with it. */
+export function formOf(p: Policy): PolicyForm {
+  return { send: p.send, allowed: p.allowed_recipients.join('\n'), taint: p.taint, seconds: String(p.taint_seconds ?? ''), trusted: p.trusted_senders.join('\n') }
+}
+
 /** The addresses and domains of a field. */
 export function named(text: string): string[] {
   return text.split(/[\s,;]+/).filter(Boolean)
@@ -50,13 +55,13 @@ export function policyOf(f: PolicyForm): Schemas['PolicyInput'] | undefined {
 const reads = 'Once the program has read one, it is tainted: it can write to the allowed recipients, and to the people in that conversation as long as it has read no other. It can read, mark and file mail, and do little else.'
 const sendsOnly = 'The credential is tainted as soon as a careful password or token of one of the domain’s mailboxes is: then it can write only to the allowed recipients and to the people in that conversation.'
 
-/** The fields of a policy. smtp: it is for a credential that sends only. */
-export function PolicyFields({ of: f, set, smtp }: { of: PolicyForm; set: (to: PolicyForm) => void; smtp?: boolean }) {
+/** The fields of a policy. only: its holder does nothing but send, or but read. */
+export function PolicyFields({ of: f, set, only }: { of: PolicyForm; set: (to: PolicyForm) => void; only?: 'send' | 'read' }) {
   return (
     <>
-      <SendFields name="policy" send={f.send} allowed={f.allowed} taint={f.taint} onChange={(change) => set({ ...f, ...change })} />
+      {only !== 'read' && <SendFields name="policy" send={f.send} allowed={f.allowed} taint={f.taint} onChange={(change) => set({ ...f, ...change })} />}
       <Check label="Be careful after reading strangers’ mail" checked={f.taint} onChange={(taint) => set({ ...f, taint })}
-        hint={`A stranger’s message can tell a program what to do. ${smtp ? sendsOnly : reads}`} />
+        hint={`A stranger’s message can tell a program what to do. ${only === 'send' ? sendsOnly : reads}`} />
       {f.taint && <Select label="Taint ends" name="policy.taint_seconds" value={f.seconds} onChange={(seconds) => set({ ...f, seconds })} options={ends} />}
       {f.taint && <TextArea label="Trusted senders" name="policy.trusted_senders" value={f.trusted} onInput={(trusted) => set({ ...f, trusted })} rows={2} hint={`Their mail does not taint if DMARC proves that it is theirs. Nor does mail of your own domains. ${oneEach}`} />}
     </>

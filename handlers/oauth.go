@@ -1,0 +1,335 @@
+package handlers
+
+import (
+	"context"
+	_ "embed" // the page
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/handlers/markup"
+	"github.com/mailstead/mailstead/handlers/openapi"
+	"github.com/mailstead/mailstead/service/accounts"
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// Paths of the sign-in to /mcp by OAuth 2.1.
+const (
+	resourcePath  = "/.well-known/oauth-protected-resource" + mcpPath // RFC 9728 section 3.1
+	serverPath    = "/.well-known/oauth-authorization-server"         // RFC 8414 section 3
+	registerPath  = "/oauth/register"
+	authorizePath = "/oauth/authorize"
+	tokenPath     = "/oauth/token"
+	revokePath    = "/oauth/revoke"
+	consentPath   = "/oauth/consent"
+)
+
+const (
+	registerPerHour = 60          // of one network
+	oauthPerMinute  = 600         // requests to the token and revocation endpoints, of one network
+	grantCheck      = time.Second // between looks whether the grant of a request that waits still stands
+	maxRegistration = 64 << 10
+	maxOAuthForm    = 16 << 10
+)
+
+// oauthPaths has what is outside the table of /session.
+func (s *Server) oauthPaths() map[string]func(*call) {
+	return map[string]func(*call){
+		resourcePath: s.describeResource, serverPath: s.describeServer,
+		registerPath: s.registerClient, authorizePath: s.authorizeClient, tokenPath: s.grantToken, revokePath: s.revokeGrant,
+	}
+}
+
+// base is how the client reaches this server: in production by one name, in the sandbox by any that
+// nobody else can have.
+func (s *Server) base(r *http.Request) string {
+	if s.svc.Config.Sandbox {
+		u, err := url.Parse(origin(r))
+		if err == nil && u.Host == r.Host && (isUnnamed(u.Hostname()) || s.assistants.isOwnName(u.Hostname())) {
+			return origin(r)
+		}
+	}
+	return s.svc.Config.BaseURL
+}
+
+// challenge tells a client whose request has no valid token how to get one (RFC 6750 section 3, RFC
+// 9728 section 5.1).
+func (s *Server) challenge(r *http.Request) string {
+	if r.URL.Path != mcpPath {
+		return `Bearer error="invalid_token"`
+	}
+	metadata := `Bearer resource_metadata="` + s.base(r) + resourcePath + `"`
+	if bearer(r) == "" {
+		return metadata
+	}
+	return metadata + `, error="invalid_token"`
+}
+
+// describeResource answers the metadata of /mcp.
+func (s *Server) describeResource(c *call) {
+	base := s.base(c.r)
+	s.sendMetadata(c, struct {
+		Resource string   `json:"resource"`
+		Servers  []string `json:"authorization_servers"`
+		Scopes   []string `json:"scopes_supported"`
+		Methods  []string `json:"bearer_methods_supported"`
+		Name     string   `json:"resource_name"`
+	}{base + mcpPath, []string{base}, accounts.OAuthScopes, []string{"header"}, "Mailstead"})
+}
+
+// describeServer answers the metadata of the authorization server.
+func (s *Server) describeServer(c *call) {
+	base := s.base(c.r)
+	s.sendMetadata(c, struct {
+		Issuer        string   `json:"issuer"`
+		Authorize     string   `json:"authorization_endpoint"`
+		Token         string   `json:"token_endpoint"`
+		Register      string   `json:"registration_endpoint"`
+		Revoke        string   `json:"revocation_endpoint"`
+		Scopes        []string `json:"scopes_supported"`
+		Responses     []string `json:"response_types_supported"`
+		Modes         []string `json:"response_modes_supported"`
+		Grants        []string `json:"grant_types_supported"`
+		TokenMethods  []string `json:"token_endpoint_auth_methods_supported"`
+		RevokeMethods []string `json:"revocation_endpoint_auth_methods_supported"`
+		Challenges    []string `json:"code_challenge_methods_supported"`
+		Documents     bool     `json:"client_id_metadata_document_supported"`
+		Iss           bool     `json:"authorization_response_iss_parameter_supported"`
+	}{
+		base, base + authorizePath, base + tokenPath, base + registerPath, base + revokePath, accounts.OAuthScopes, []string{"code"}, []string{"query"},
+		[]string{"authorization_code", "refresh_token"}, []string{"none"}, []string{"none"}, []string{"S256"}, true, true,
+	})
+}
+
+func (s *Server) sendMetadata(c *call, document any) {
+	c.w.Header().Set("X-Content-Type-Options", "nosniff")
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		s.notAllowed(c, []string{http.MethodGet})
+		return
+	}
+	c.w.Header().Set("Cache-Control", "no-cache")
+	s.sendJSON(c, http.StatusOK, document)
+}
+
+// sendOAuth answers a client's program. The errors are RFC 6749's (section 5.2).
+func (s *Server) sendOAuth(c *call, status int, out any, err error) {
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.Header().Set("Pragma", "no-cache") // RFC 6749 section 5.1
+	c.w.Header().Set("X-Content-Type-Options", "nosniff")
+	if err == nil {
+		s.sendJSON(c, status, out)
+		return
+	}
+	if refused, ok := errors.AsType[*accounts.OAuthError](err); ok {
+		status = http.StatusBadRequest
+		switch refused.Code {
+		case "invalid_client":
+			status = http.StatusUnauthorized
+		case "invalid_grant":
+			s.badTokens.count(remoteAddr(c.r), s.now())
+		}
+		s.sendJSON(c, status, refused)
+		return
+	}
+	e := s.explainError(c, "sign-in of a client", err) // which sets Retry-After
+	code := "server_error"
+	if status = openapi.Status(e.Code); status < http.StatusInternalServerError {
+		code = "invalid_request"
+	} else if status == http.StatusServiceUnavailable {
+		code = "temporarily_unavailable"
+	}
+	s.sendJSON(c, status, accounts.OAuthError{Code: code, Description: e.Message})
+}
+
+// registerClient answers RFC 7591.
+func (s *Server) registerClient(c *call) {
+	if c.r.Method != http.MethodPost {
+		s.notAllowed(c, []string{http.MethodPost})
+		return
+	}
+	addr, now := remoteAddr(c.r), s.now()
+	if n := s.registrations.Add(core.Network(addr), now.Truncate(time.Hour)); n > registerPerHour {
+		e := core.Errorf("rate_limited", "Too many clients have registered from this network. Wait for the next hour.")
+		e.RetryAfter = now.Truncate(time.Hour).Add(time.Hour).Sub(now)
+		s.sendOAuth(c, 0, nil, e)
+		return
+	}
+	body, err := readAs(c.r, jsonMedia, maxRegistration)
+	if err != nil {
+		s.sendOAuth(c, 0, nil, &accounts.OAuthError{Code: "invalid_client_metadata", Description: "Send the metadata as JSON of at most 64 KiB, with Content-Type: application/json."})
+		return
+	}
+	out, err := s.svc.RegisterClient(c.r.Context(), body)
+	s.sendOAuth(c, http.StatusCreated, out, err)
+}
+
+//go:embed oauth.html
+var oauthPage string
+
+// authorizeClient is where a client sends the browser of the person for whom it is to act. With a
+// session of a team user it is the page of the dashboard that asks the person; without one it leads
+// to the sign-in, which leads back here. The session's cookie is not sent where another site leads
+// here, so that this happens to whoever is signed in too.
+func (s *Server) authorizeClient(c *call) {
+	pageHeaders(c.w.Header(), oauthPage)
+	failed := func(err error) {
+		e := s.explainError(c, "authorize a client", err)
+		text := e.Message
+		if len(e.Details) > 0 {
+			text = "The program that sent you here made a mistake. " + e.Message + "."
+		}
+		showPage(c, oauthPage, openapi.Status(e.Code), markup.Format("<p>%s</p>", text))
+	}
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		s.notAllowed(c, []string{http.MethodGet})
+		return
+	}
+	if s.toHTTPS(c) {
+		return
+	}
+	q, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		failed(core.Invalid("query", "invalid", "it is not properly encoded"))
+		return
+	}
+	who, signedIn := core.Actor{}, false
+	if cookie := s.cookie(c.r); cookie != "" {
+		who, err = s.svc.AuthenticateSession(c.r.Context(), cookie, remoteAddr(c.r))
+		if e, ours := core.AsError(err); err != nil && (!ours || openapi.Status(e.Code) != http.StatusUnauthorized) {
+			failed(err)
+			return
+		}
+		signedIn = err == nil
+	}
+	if signedIn {
+		c.who = who
+		err = s.rates.count(c, s.now())
+	} else {
+		err = s.limitAnonymous(c)
+	}
+	if err == nil && signedIn && who.MailboxID != "" {
+		err = core.Errorf("forbidden_role", "You are signed in to a mailbox. Only a member of the team can let a program act for them: sign out, sign in as one, and start again from the program.")
+	}
+	if err == nil {
+		err = s.svc.CheckAuthorization(c.r.Context(), s.base(c.r), q, signedIn)
+	}
+	to := ""
+	if refused, ok := errors.AsType[*accounts.RefusedError](err); ok {
+		to = refused.RedirectTo
+	} else if err != nil {
+		failed(err)
+		return
+	} else if !signedIn {
+		to = "/sign-in?next=" + url.QueryEscape(authorizePath+"?"+q.Encode())
+	}
+	if to == "" {
+		s.dashboard(c)
+		return
+	}
+	c.w.Header().Set("Location", to)
+	c.w.WriteHeader(http.StatusFound)
+}
+
+// readAs reads a small body of a media type.
+func readAs(r *http.Request, media string, most int64) ([]byte, error) {
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || kind != media || r.Body == nil {
+		return nil, errors.New("the body is of another type")
+	}
+	return io.ReadAll(&limitedReader{r.Body, most})
+}
+
+// form reads the form of a request of a client's program; err is what sendOAuth takes. Parameters in
+// the address do not count.
+func (s *Server) form(c *call) (url.Values, error) {
+	addr, now := remoteAddr(c.r), s.now()
+	if err := s.badTokens.check(addr, now); err != nil {
+		return nil, err
+	}
+	if s.oauthRate.add(core.Network(addr), now) > oauthPerMinute {
+		return nil, rateLimited(now, "Too many requests came from this network. Wait for the next minute.")
+	}
+	body, err := readAs(c.r, "application/x-www-form-urlencoded", maxOAuthForm)
+	if err != nil {
+		return nil, &accounts.OAuthError{Code: "invalid_request", Description: "Send a form of at most 16 KiB, with Content-Type: application/x-www-form-urlencoded."}
+	}
+	q, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, &accounts.OAuthError{Code: "invalid_request", Description: "The form is not properly encoded."}
+	}
+	return q, nil
+}
+
+func (s *Server) grantToken(c *call) {
+	if c.r.Method != http.MethodPost {
+		s.notAllowed(c, []string{http.MethodPost})
+		return
+	}
+	var out *accounts.AccessToken
+	form, err := s.form(c)
+	if err == nil {
+		out, err = s.svc.GrantToken(c.r.Context(), s.base(c.r), s.visitor(c), form)
+	}
+	s.sendOAuth(c, http.StatusOK, out, err)
+}
+
+// revokeGrant answers RFC 7009.
+func (s *Server) revokeGrant(c *call) {
+	if c.r.Method != http.MethodPost {
+		s.notAllowed(c, []string{http.MethodPost})
+		return
+	}
+	form, err := s.form(c)
+	if err == nil {
+		err = s.svc.RevokeGrant(c.r.Context(), s.visitor(c), form)
+	}
+	s.sendOAuth(c, http.StatusOK, struct{}{}, err)
+}
+
+// whileItStands gives a context that ends with the grant of a request that waits.
+func (s *Server) whileItStands(ctx context.Context, who core.Actor) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		look := time.NewTicker(grantCheck)
+		defer look.Stop()
+		for s.svc.Stands(ctx, who) == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-look.C:
+			}
+		}
+	}()
+	return ctx, cancel
+}
+
+// ownPage refuses requests of pages that are not the dashboard's own, to read as well.
+func ownPage(r *http.Request) error {
+	for _, from := range r.Header.Values("Origin") {
+		if !strings.EqualFold(from, origin(r)) {
+			return core.Errorf("cross_origin", "The request came from another site. Use the dashboard's own page.")
+		}
+	}
+	return nil
+}
+
+func (s *Server) askConsent(ctx context.Context, who core.Actor) (*accounts.Consent, error) {
+	r := callOf(ctx).r
+	if err := ownPage(r); err != nil {
+		return nil, err
+	}
+	return s.svc.AskConsent(ctx, who, s.base(r), r.URL.Query())
+}
+
+func (s *Server) decideConsent(ctx context.Context, who core.Actor, in accounts.DecideIn) (*accounts.Decided, error) {
+	r := callOf(ctx).r
+	if err := ownPage(r); err != nil {
+		return nil, err
+	}
+	return s.svc.DecideConsent(ctx, who, s.base(r), in)
+}

@@ -1,0 +1,343 @@
+package accounts
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// How long each thing of a sign-in to /mcp lasts.
+const (
+	consentFor  = 10 * time.Minute
+	codeFor     = time.Minute
+	accessFor   = time.Hour
+	refreshFor  = 30 * 24 * time.Hour
+	consentMost = 20   // questions that are open in one session; a further one ends the oldest
+	oauthParam  = 2048 // characters of a parameter
+)
+
+const (
+	refreshPrefix = "msr_"
+	refreshPart   = 32 // characters of each of the two parts behind it
+)
+
+// OAuthScopes are what a grant may hold.
+var OAuthScopes = []string{"read", "write"}
+
+// An OAuthError is what a client is told, in the words of RFC 6749 section 5.2 or RFC 7591 section
+// 3.2.2.
+type OAuthError struct {
+	Code        string `json:"error"`
+	Description string `json:"error_description"`
+}
+
+func (e *OAuthError) Error() string { return e.Description }
+
+// A RefusedError leads the browser back to the client with an error (RFC 6749 section 4.1.2.1).
+type RefusedError struct{ RedirectTo string }
+
+func (*RefusedError) Error() string { return "the client's request is refused" }
+
+// An authorization is a client's request to act for a person, which was checked.
+type authorization struct {
+	client      *ClientMetadata
+	redirectURI string
+	state       string
+	challenge   string
+	permissions []string
+}
+
+// one gives a parameter, which must not be given twice (RFC 6749 section 3.1).
+func one(q url.Values, name string) (value string, ok bool) {
+	switch given := q[name]; len(given) {
+	case 0:
+		return "", true
+	case 1:
+		return given[0], len(given[0]) <= oauthParam
+	}
+	return "", false
+}
+
+// CheckAuthorization checks the query of a request to act for a person. base is how this server is
+// reached. A bad client or redirect URI is 400, any other fault a *RefusedError. Of a client with a
+// document, nothing is known before somebody has signed in.
+func (s *Service) CheckAuthorization(ctx context.Context, base string, q url.Values, signedIn bool) error {
+	if id, _ := one(q, "client_id"); hasDocument(id) && !signedIn {
+		return nil
+	}
+	_, err := s.checkAuthorization(ctx, base, q)
+	if _, refused := errors.AsType[*RefusedError](err); refused && !signedIn { // or this would lead anybody anywhere
+		return nil
+	}
+	return err
+}
+
+func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Values) (*authorization, error) {
+	id, ok := one(q, "client_id")
+	if !ok || id == "" {
+		return nil, core.Invalid("client_id", "required", "must be given once")
+	}
+	client, err := s.findClient(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	a := &authorization{client: client}
+	if a.redirectURI, ok = one(q, "redirect_uri"); !ok || a.redirectURI == "" {
+		return nil, core.Invalid("redirect_uri", "required", "must be given once")
+	}
+	if !slices.ContainsFunc(client.RedirectURIs, func(uri string) bool { return sameRedirect(uri, a.redirectURI) }) {
+		return nil, core.Invalid("redirect_uri", "not_allowed", "is none of those that the client has registered")
+	}
+	stateOK := false
+	a.state, stateOK = one(q, "state")
+	refuse := func(code, description string) error {
+		return &RefusedError{answer(base, a.redirectURI, a.state, "error", code, "error_description", description)}
+	}
+	kind, kindOK := one(q, "response_type")
+	challenge, challengeOK := one(q, "code_challenge")
+	method, methodOK := one(q, "code_challenge_method")
+	mode, modeOK := one(q, "response_mode")
+	scope, scopeOK := one(q, "scope")
+	switch {
+	case !stateOK || !kindOK || kind == "" || !challengeOK || !methodOK || !modeOK || !scopeOK:
+		return nil, refuse("invalid_request", "A parameter is missing, given twice or too long.")
+	case kind != "code":
+		return nil, refuse("unsupported_response_type", "response_type must be code.")
+	case mode != "" && mode != "query":
+		return nil, refuse("invalid_request", "response_mode must be query.")
+	case challenge == "" || method != "S256":
+		return nil, refuse("invalid_request", "PKCE is required: code_challenge with code_challenge_method S256.")
+	case !isChallenge(challenge):
+		return nil, refuse("invalid_request", "code_challenge is no SHA-256 in base64url.")
+	case !isResource(q["resource"], base):
+		return nil, refuse("invalid_target", "resource must be "+base+"/mcp.")
+	}
+	a.challenge, a.permissions = challenge, OAuthScopes
+	if scope != "" {
+		a.permissions = nil
+		for _, known := range OAuthScopes {
+			if slices.Contains(strings.Fields(scope), known) {
+				a.permissions = append(a.permissions, known)
+			}
+		}
+		if a.permissions == nil {
+			return nil, refuse("invalid_scope", "scope must have read, write or both.")
+		}
+	}
+	return a, nil
+}
+
+// isChallenge tells whether text can be a SHA-256 (RFC 7636 section 4.2).
+func isChallenge(text string) bool {
+	sum, err := base64.RawURLEncoding.DecodeString(text)
+	return err == nil && len(sum) == sha256.Size
+}
+
+// isResource tells whether the resource that is asked for is this server's /mcp alone (RFC 8707).
+func isResource(given []string, base string) bool {
+	if len(given) != 1 || len(given[0]) > oauthParam {
+		return false
+	}
+	want, err := url.Parse(base + "/mcp")
+	got, wrong := url.Parse(given[0])
+	if err != nil || wrong != nil {
+		return false
+	}
+	same := strings.EqualFold(got.Scheme, want.Scheme) && strings.EqualFold(got.Host, want.Host)
+	got.Scheme, got.Host = want.Scheme, want.Host
+	return same && *got == *want
+}
+
+// answer is a redirect URI with an authorization response: pairs of parameters, and which server
+// gives it (RFC 9207).
+func answer(base, redirectURI, state string, pairs ...string) string {
+	q := url.Values{"iss": {base}}
+	if state != "" {
+		q.Set("state", state)
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		q.Set(pairs[i], pairs[i+1])
+	}
+	mark := "?"
+	if strings.Contains(redirectURI, "?") {
+		mark = "&"
+	}
+	return redirectURI + mark + q.Encode()
+}
+
+// A Consent is what a person is asked: whether a client may act for them, and how.
+type Consent struct {
+	Request     string        `json:"request"`
+	Client      ConsentClient `json:"client"`
+	Resource    string        `json:"resource"`
+	RedirectURI string        `json:"redirect_uri"`
+	Permissions []string      `json:"permissions"`
+	Mailboxes   *[]string     `json:"mailboxes"` // null: all that the person sees
+	Policy      agents.Policy `json:"policy"`
+}
+
+// A ConsentClient is a client as a person sees it. Host is what is certain of it: where its document
+// lies, or where the answer goes. Anybody can write any Name.
+type ConsentClient struct {
+	ClientID string `json:"client_id"`
+	Name     string `json:"name"`
+	Host     string `json:"host"`
+}
+
+// consentPolicy is what a grant may send, unless the person says otherwise.
+func consentPolicy() store.Policy { return store.Policy{Send: store.SendApproval, Taint: true} }
+
+// AskConsent begins the question whether a client may act for the person of a session. The query is
+// that of the client's request.
+func (s *Service) AskConsent(ctx context.Context, who core.Actor, base string, q url.Values) (*Consent, error) {
+	a, err := s.checkAuthorization(ctx, base, q)
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
+		e := core.Errorf("validation_error", "The client's request is wrong. Start again from the client.")
+		if to, err := url.Parse(refused.RedirectTo); err == nil {
+			e.Message = to.Query().Get("error_description")
+		}
+		return nil, e
+	}
+	if err != nil {
+		return nil, err
+	}
+	value, policy := core.RandomText(43, core.Base62), consentPolicy()
+	err = s.Store.Update(func(tx *store.Tx) error {
+		var open []*store.OAuthRequest
+		for _, r := range store.OAuthRequestsBySession.Asc(tx, who.TokenID, "") {
+			open = append(open, r)
+		}
+		slices.SortFunc(open, func(a, b *store.OAuthRequest) int { return a.ExpiresAt.Compare(b.ExpiresAt) })
+		for over := len(open) - consentMost + 1; over > 0; over-- {
+			if err := store.OAuthRequests.Delete(tx, open[0].ID); err != nil {
+				return err
+			}
+			open = open[1:]
+		}
+		return store.OAuthRequests.Put(tx, &store.OAuthRequest{
+			ID: core.TokenHash(value), AccountID: who.AccountID, UserID: who.UserID, SessionID: who.TokenID,
+			ClientID: a.client.ClientID, ClientName: nameOf(a), RedirectURI: a.redirectURI, State: a.state, Challenge: a.challenge,
+			Permissions: a.permissions, ExpiresAt: tx.Now().Add(consentFor),
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Consent{
+		Request: value, Client: ConsentClient{a.client.ClientID, nameOf(a), hostOf(a)}, Resource: base + "/mcp", RedirectURI: a.redirectURI,
+		Permissions: a.permissions, Policy: agents.PolicyOut(&policy),
+	}, nil
+}
+
+func nameOf(a *authorization) string {
+	if a.client.ClientName == "" {
+		return hostOf(a)
+	}
+	return a.client.ClientName
+}
+
+func hostOf(a *authorization) string {
+	from := a.redirectURI
+	if hasDocument(a.client.ClientID) {
+		from = a.client.ClientID
+	}
+	u, err := url.Parse(from)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// DecideIn is a person's decision. What is absent is as the question had it.
+type DecideIn struct {
+	Request     string             `json:"request" required:"true" max:"100"`
+	Decision    string             `json:"decision" required:"true" enum:"allow|deny"`
+	Permissions *[]string          `json:"permissions"`
+	Mailboxes   core.Opt[[]string] `json:"mailboxes"`
+	Policy      *agents.Policy     `json:"policy"`
+}
+
+// Decided says where the browser goes on: back to the client, with the answer.
+type Decided struct {
+	RedirectTo string `json:"redirect_to"`
+}
+
+// DecideConsent takes the decision of the person whom AskConsent has asked, in the same session.
+func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, in DecideIn) (*Decided, error) {
+	policy, mailboxes := consentPolicy(), []string(nil)
+	var err error
+	if in.Policy != nil {
+		if policy, err = in.Policy.Record("policy"); err != nil {
+			return nil, err
+		}
+	}
+	if in.Permissions != nil {
+		for _, p := range *in.Permissions {
+			if !slices.Contains(OAuthScopes, p) {
+				return nil, core.Invalid("permissions", "not_allowed", "%.40q is neither read nor write, and a client can get no more", p)
+			}
+		}
+		if err := checkPermissions(who, *in.Permissions); err != nil {
+			return nil, err
+		}
+	}
+	if in.Mailboxes.Set && !in.Mailboxes.Null {
+		if mailboxes, err = limitedTo(in.Mailboxes.Value); err != nil {
+			return nil, err
+		}
+	}
+	code := core.RandomText(43, core.Base62)
+	out := new(Decided)
+	err = s.Store.Update(func(tx *store.Tx) error {
+		r, err := store.OAuthRequests.Find(tx, core.TokenHash(in.Request))
+		if err != nil {
+			return err
+		}
+		if r == nil || r.Allowed || r.SessionID != who.TokenID || !tx.Now().Before(r.ExpiresAt) {
+			return core.Invalid("request", "expired", "it was answered already, or is older than ten minutes; start again from the client")
+		}
+		if err := checkMailboxes(tx, who, mailboxes); err != nil {
+			return err
+		}
+		if err := store.OAuthRequests.Delete(tx, r.ID); err != nil {
+			return err
+		}
+		if in.Decision == "deny" {
+			out.RedirectTo = answer(base, r.RedirectURI, r.State, "error", "access_denied")
+			return nil
+		}
+		if in.Permissions != nil {
+			r.Permissions = *in.Permissions
+		}
+		r.ID, r.Allowed, r.TokenID = core.TokenHash(code), true, tx.NewID("tok")
+		r.Mailboxes, r.Policy, r.ExpiresAt = mailboxes, policy, tx.Now().Add(codeFor)
+		out.RedirectTo = answer(base, r.RedirectURI, r.State, "code", code)
+		target := store.AuditTarget{Type: "token", ID: r.TokenID, Name: r.ClientName}
+		return errors.Join(store.OAuthRequests.Put(tx, r), core.Audit(tx, who, target))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// PruneOAuth forgets requests that nobody has decided in time, and codes that nobody has used.
+func (s *Service) PruneOAuth(tx *store.Tx) (int, error) {
+	var ids []string
+	for key, id := range store.OAuthRequestsByTime.Keys(tx, "", "") {
+		if len(ids) == core.PruneAtATime || tx.Now().Before(store.KeyTime(key)) {
+			break
+		}
+		ids = append(ids, id)
+	}
+	return len(ids), core.DeleteAll(tx, store.OAuthRequests, ids)
+}

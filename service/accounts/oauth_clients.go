@@ -1,0 +1,303 @@
+package accounts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mailstead/mailstead/internal/netguard"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Bounds of clients that sign in to /mcp.
+const (
+	OAuthClientKept  = 30 * 24 * time.Hour // without use
+	clientNoted      = 24 * time.Hour      // how exactly its use is kept
+	oauthClientsMost = 5000                // that were never used; a further one ends the oldest
+	clientRedirects  = 20
+	clientRedirect   = 2048 // characters of one
+	clientAll        = 4096 // of all
+	clientName       = 100
+	clientDocument   = 32 << 10 // bytes
+	clientFetches    = 8        // documents that are fetched at a time
+	clientFetchTime  = 10 * time.Second
+)
+
+// ClientMetadata is what a client says of itself, when it registers (RFC 7591 section 2) or in a
+// document of its own (draft-ietf-oauth-client-id-metadata-document). The rest of it is ignored.
+type ClientMetadata struct {
+	ClientID      string   `json:"client_id"` // of a document: its address
+	ClientName    string   `json:"client_name"`
+	ClientSecret  string   `json:"client_secret"`
+	RedirectURIs  []string `json:"redirect_uris"`
+	AuthMethod    string   `json:"token_endpoint_auth_method"`
+	GrantTypes    []string `json:"grant_types"`
+	ResponseTypes []string `json:"response_types"`
+}
+
+// ParseClientMetadata reads and checks what a client says of itself. It gets a name that can be
+// shown. The error is an *OAuthError of RFC 7591 section 3.2.2.
+func ParseClientMetadata(body []byte) (*ClientMetadata, error) {
+	m := new(ClientMetadata)
+	if err := json.Unmarshal(body, m); err != nil {
+		return nil, &OAuthError{"invalid_client_metadata", "The metadata is not one JSON object with fields of the right types."}
+	}
+	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > clientRedirects {
+		return nil, &OAuthError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris must have 1 to %d entries.", clientRedirects)}
+	}
+	all := 0
+	for _, uri := range m.RedirectURIs {
+		if err := checkRedirect(uri); err != nil {
+			return nil, &OAuthError{"invalid_redirect_uri", "A redirect URI " + err.Error() + "."}
+		}
+		if all += len(uri); all > clientAll {
+			return nil, &OAuthError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris are longer than %d characters together.", clientAll)}
+		}
+	}
+	switch {
+	case m.AuthMethod != "" && m.AuthMethod != "none" || m.ClientSecret != "":
+		return nil, &OAuthError{"invalid_client_metadata", "Only public clients are supported: token_endpoint_auth_method must be none."}
+	case m.GrantTypes != nil && !slices.Contains(m.GrantTypes, "authorization_code"):
+		return nil, &OAuthError{"invalid_client_metadata", "grant_types must have authorization_code."}
+	case m.ResponseTypes != nil && !slices.Contains(m.ResponseTypes, "code"):
+		return nil, &OAuthError{"invalid_client_metadata", "response_types must have code."}
+	}
+	m.ClientName = shownName(m.ClientName)
+	return m, nil
+}
+
+// shownName makes a name of somebody else fit to be shown among words of ours.
+func shownName(name string) string {
+	name = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case unicode.Is(unicode.C, r), r == unicode.ReplacementChar: // directions of text and invisible characters too
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(name, ""))
+	name = strings.Join(strings.Fields(name), " ")
+	if runes := []rune(name); len(runes) > clientName {
+		name = string(runes[:clientName])
+	}
+	return strings.TrimSpace(name)
+}
+
+// checkRedirect says why an address may be no redirect URI: only https, and http to this machine
+// for programs on it (RFC 8252 section 7.3).
+func checkRedirect(uri string) error {
+	if len(uri) > clientRedirect {
+		return fmt.Errorf("is longer than %d characters", clientRedirect)
+	}
+	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r) }) {
+		return errors.New("has characters that a URI cannot have")
+	}
+	u, err := url.Parse(uri)
+	switch {
+	case err != nil || u.Opaque != "" || u.Hostname() == "":
+		return errors.New("is not a URI with a host")
+	case u.User != nil || strings.Contains(uri, "#"):
+		return errors.New("has a user name or a fragment")
+	case strings.HasSuffix(u.Host, ":") || u.Port() != "" && !isPort(u.Port()):
+		return errors.New("has a port that is none")
+	case u.Scheme == "https" && strings.HasPrefix(uri, "https://"):
+		return nil
+	}
+	if _, _, loopback := cutLoopback(uri); loopback {
+		return nil
+	}
+	return errors.New("must begin with https://, or lead by http to 127.0.0.1, [::1] or localhost")
+}
+
+func isPort(digits string) bool {
+	n, err := strconv.ParseUint(digits, 10, 16)
+	return err == nil && n > 0
+}
+
+// cutLoopback splits a redirect URI to this machine into what stands before and behind its port.
+func cutLoopback(uri string) (before, after string, ok bool) {
+	for _, host := range []string{"http://127.0.0.1", "http://[::1]", "http://localhost"} {
+		rest, found := strings.CutPrefix(uri, host)
+		if !found {
+			continue
+		}
+		if port, behind := strings.CutPrefix(rest, ":"); behind {
+			rest = strings.TrimLeft(port, "0123456789")
+			if !isPort(strings.TrimSuffix(port, rest)) {
+				return "", "", false
+			}
+		}
+		return host, rest, rest == "" || rest[0] == '/' || rest[0] == '?'
+	}
+	return "", "", false
+}
+
+// sameRedirect compares a redirect URI with one that was registered: character by character, but
+// for the port of one to this machine, which its program gets anew each time (RFC 8252 section 7.3).
+func sameRedirect(registered, given string) bool {
+	if registered == given {
+		return true
+	}
+	before, after, ok := cutLoopback(registered)
+	otherBefore, otherAfter, also := cutLoopback(given)
+	return ok && also && before == otherBefore && after == otherAfter
+}
+
+// ClientRegistered is the answer to a registration (RFC 7591 section 3.2.1).
+type ClientRegistered struct {
+	ClientID      string   `json:"client_id"`
+	IssuedAt      int64    `json:"client_id_issued_at"`
+	ClientName    string   `json:"client_name,omitempty"`
+	RedirectURIs  []string `json:"redirect_uris"`
+	AuthMethod    string   `json:"token_endpoint_auth_method"`
+	GrantTypes    []string `json:"grant_types"`
+	ResponseTypes []string `json:"response_types"`
+}
+
+// RegisterClient makes a client of what it says of itself. The error may be an *OAuthError.
+func (s *Service) RegisterClient(ctx context.Context, body []byte) (*ClientRegistered, error) {
+	m, err := ParseClientMetadata(body)
+	if err != nil {
+		return nil, err
+	}
+	c := &store.OAuthClient{Name: m.ClientName, RedirectURIs: m.RedirectURIs}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		var unused []string // oldest first
+		for _, id := range store.OAuthClientsUnused.Keys(tx, "", "") {
+			unused = append(unused, id)
+		}
+		if over := len(unused) - oauthClientsMost + 1; over > 0 {
+			if err := core.DeleteAll(tx, store.OAuthClients, unused[:over]); err != nil {
+				return err
+			}
+		}
+		c.ID, c.CreatedAt = tx.NewID("oac"), tx.Now()
+		return store.OAuthClients.Put(tx, c)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.LogOf(ctx).Info("client registered", "client", c.ID, "name", c.Name)
+	return &ClientRegistered{
+		ClientID: c.ID, IssuedAt: c.CreatedAt.Unix(), ClientName: c.Name, RedirectURIs: c.RedirectURIs, AuthMethod: "none",
+		GrantTypes: []string{"authorization_code", "refresh_token"}, ResponseTypes: []string{"code"},
+	}, nil
+}
+
+// OAuthClientEnded tells whether a client that has registered was not used for too long.
+func OAuthClientEnded(c *store.OAuthClient, now time.Time) bool {
+	if c.UsedAt.IsZero() {
+		return now.Sub(c.CreatedAt) > OAuthClientKept
+	}
+	return now.Sub(c.UsedAt) > OAuthClientKept+clientNoted // no refresh token is older
+}
+
+// registeredClient gives a client that has registered; nil if there is none.
+func registeredClient(tx *store.Tx, id string) (*store.OAuthClient, error) {
+	c, err := store.OAuthClients.Find(tx, id)
+	if c == nil || err != nil || OAuthClientEnded(c, tx.Now()) {
+		return nil, err
+	}
+	return c, nil
+}
+
+// hasDocument tells whether a client is named by the address of a document.
+func hasDocument(clientID string) bool { return strings.HasPrefix(clientID, "https://") }
+
+// noteClient keeps that a client that has registered is in use.
+func noteClient(tx *store.Tx, id string) error {
+	c, err := store.OAuthClients.Find(tx, id)
+	if c == nil || err != nil || tx.Now().Sub(c.UsedAt) < clientNoted {
+		return err
+	}
+	c.UsedAt = tx.Now()
+	return store.OAuthClients.Put(tx, c)
+}
+
+// findClient gives what a client says of itself: in its row, or in its document, which is fetched.
+// The error is 400.
+func (s *Service) findClient(ctx context.Context, id string) (*ClientMetadata, error) {
+	if hasDocument(id) {
+		return s.fetchClient(ctx, id)
+	}
+	var m *ClientMetadata
+	err := s.Store.View(func(tx *store.Tx) error {
+		c, err := registeredClient(tx, id)
+		if err != nil {
+			return err
+		}
+		if c == nil {
+			return core.Invalid("client_id", "not_found", "no such client is registered here, or it was not used for 30 days; have it register again")
+		}
+		m = &ClientMetadata{ClientID: c.ID, ClientName: c.Name, RedirectURIs: c.RedirectURIs}
+		return nil
+	})
+	return m, err
+}
+
+// fetchClient reads the document of a client, as draft-ietf-oauth-client-id-metadata-document
+// sections 3 to 5 say.
+func (s *Service) fetchClient(ctx context.Context, id string) (*ClientMetadata, error) {
+	wrong := func(format string, args ...any) *core.Error {
+		return core.Invalid("client_id", "invalid", format, args...)
+	}
+	if err := s.Guard.CheckURL(id); err != nil {
+		return nil, wrong("the address of the client's document may not be fetched").Because(err)
+	}
+	u, err := url.Parse(id)
+	if err != nil || u.Path == "" || u.Path == "/" || slices.ContainsFunc(strings.Split(u.Path, "/"), func(part string) bool { return part == "." || part == ".." }) {
+		return nil, wrong("the address of the client's document must have a path, without . and ..")
+	}
+	select {
+	case s.clientFetches <- struct{}{}:
+		defer func() { <-s.clientFetches }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(ctx, clientFetchTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, id, nil)
+	if err != nil {
+		return nil, wrong("it is no address")
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("User-Agent", "Mailstead")
+	transport := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
+	defer transport.CloseIdleConnections()
+	resp, err := transport.RoundTrip(r) // which follows no redirect
+	switch {
+	case errors.Is(err, netguard.ErrBlocked):
+		return nil, wrong("the address of the client's document is not a public one").Because(err)
+	case err != nil:
+		return nil, wrong("the client's document cannot be fetched; try again later").Because(err)
+	}
+	defer resp.Body.Close()
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if resp.StatusCode != http.StatusOK || err != nil || kind != "application/json" && !strings.HasSuffix(kind, "+json") {
+		return nil, wrong("the address of the client's document answers no JSON (status %d)", resp.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, clientDocument+1))
+	if err != nil || len(body) > clientDocument {
+		return nil, wrong("the client's document is incomplete, or larger than %d bytes", clientDocument)
+	}
+	m, err := ParseClientMetadata(body)
+	if err != nil {
+		return nil, wrong("the client's document is wrong. %s", err).Because(err)
+	}
+	if m.ClientID != id {
+		return nil, wrong("the client's document is of another client")
+	}
+	return m, nil
+}

@@ -1,0 +1,280 @@
+package accounts
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// AccessToken is the answer of the token endpoint (RFC 6749 section 5.1).
+type AccessToken struct {
+	AccessToken  string `json:"access_token"`
+	TokenType    string `json:"token_type"`
+	ExpiresIn    int    `json:"expires_in"` // seconds
+	RefreshToken string `json:"refresh_token"`
+	Scope        string `json:"scope"`
+}
+
+func badGrant(description string) *OAuthError { return &OAuthError{"invalid_grant", description} }
+
+// GrantToken answers a request to the token endpoint: it gives a grant for a code, or new tokens of
+// a grant for its refresh token. The error may be an *OAuthError.
+func (s *Service) GrantToken(ctx context.Context, base string, v Visitor, form url.Values) (*AccessToken, error) {
+	given := map[string]string{}
+	for _, name := range []string{"grant_type", "client_id", "code", "redirect_uri", "code_verifier", "refresh_token", "scope"} {
+		value, ok := one(form, name)
+		if !ok {
+			return nil, &OAuthError{"invalid_request", name + " is given twice, or too long."}
+		}
+		given[name] = value
+	}
+	need := func(names ...string) error {
+		for _, name := range names {
+			if given[name] == "" {
+				return &OAuthError{"invalid_request", name + " is missing."}
+			}
+		}
+		return nil
+	}
+	switch given["grant_type"] {
+	case "authorization_code":
+		if err := need("client_id", "code", "redirect_uri", "code_verifier"); err != nil {
+			return nil, err
+		}
+		if !isResource(form["resource"], base) {
+			return nil, &OAuthError{"invalid_target", "resource must be " + base + "/mcp."}
+		}
+		return s.exchangeCode(ctx, v, given["client_id"], given["code"], given["redirect_uri"], given["code_verifier"])
+	case "refresh_token":
+		if err := need("client_id", "refresh_token"); err != nil {
+			return nil, err
+		}
+		if len(form["resource"]) > 0 && !isResource(form["resource"], base) { // many clients do not repeat it here
+			return nil, &OAuthError{"invalid_target", "resource must be " + base + "/mcp."}
+		}
+		return s.refresh(ctx, v, given["client_id"], given["refresh_token"], given["scope"])
+	case "":
+		return nil, need("grant_type")
+	}
+	return nil, &OAuthError{"unsupported_grant_type", "grant_type must be authorization_code or refresh_token."}
+}
+
+// exchangeCode makes the grant that a person has allowed. A code that has made one already ends it:
+// somebody else has it too (RFC 6749 section 4.1.2).
+func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, redirectURI, verifier string) (out *AccessToken, err error) {
+	var refused *OAuthError // what is written stays written
+	err = s.Store.Update(func(tx *store.Tx) error {
+		out, refused = nil, nil
+		r, err := store.OAuthRequests.Find(tx, core.TokenHash(code))
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			refused = badGrant("This code is wrong, was used already, or is older than a minute. Ask the person again.")
+			t, err := store.TokenByCode.Find(tx, core.TokenHash(code))
+			if t == nil || err != nil {
+				return err
+			}
+			s.LogOf(ctx).Warn("a code was used twice; what it gave is revoked", "client", t.Grant.ClientID, "token", t.ID, "ip", v.IP)
+			return endGrant(tx, t, v, store.AuditActor{Type: store.AuditActorSystem})
+		}
+		if refused, err = knownClient(tx, clientID); refused != nil || err != nil {
+			return err
+		}
+		switch {
+		case !r.Allowed || !tx.Now().Before(r.ExpiresAt):
+			refused = badGrant("This code is wrong, was used already, or is older than a minute. Ask the person again.")
+		case r.ClientID != clientID:
+			refused = badGrant("This code was given to another client.")
+		case r.RedirectURI != redirectURI:
+			refused = badGrant("redirect_uri is not the one that the code was sent to.")
+		case !proves(verifier, r.Challenge):
+			refused = badGrant("code_verifier does not fit the code_challenge.")
+		}
+		if refused != nil {
+			return nil
+		}
+		if err := store.OAuthRequests.Delete(tx, r.ID); err != nil {
+			return err
+		}
+		t := &store.Token{
+			ID: r.TokenID, AccountID: r.AccountID, UserID: r.UserID, Name: r.ClientName, Kind: store.TokenKindOAuth, Permissions: r.Permissions,
+			CreatedAt: tx.Now(), Policy: r.Policy,
+			Grant: &store.Grant{ClientID: r.ClientID, ClientName: r.ClientName, Code: r.ID},
+		}
+		for _, id := range r.Mailboxes {
+			mb, err := core.LiveMailbox(tx, id)
+			if err != nil {
+				return err
+			}
+			if mb != nil {
+				t.Mailboxes = append(t.Mailboxes, id)
+			}
+		}
+		if len(r.Mailboxes) > 0 && len(t.Mailboxes) == 0 {
+			refused = badGrant("The mailboxes that the person has chosen are gone. Ask the person again.")
+			return nil
+		}
+		out, refused, err = s.renew(tx, t, core.RandomText(refreshPart, core.Base62))
+		return err
+	})
+	if err == nil && refused != nil {
+		return nil, refused
+	}
+	return out, err
+}
+
+// refresh gives a grant new tokens, and ends it where its refresh token is an old one: then two have
+// it, and one of them is a thief (RFC 9700 section 4.14.2).
+func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope string) (out *AccessToken, err error) {
+	var refused *OAuthError
+	wrong := badGrant("This refresh token is wrong, was used already, or has ended. Ask the person again.")
+	family, ok := familyOf(value)
+	if !ok {
+		return nil, wrong
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		out, refused = nil, nil
+		if refused, err = knownClient(tx, clientID); refused != nil || err != nil {
+			return err
+		}
+		t, err := store.TokenByFamily.Find(tx, core.TokenHash(family))
+		if err != nil {
+			return err
+		}
+		if t == nil || !t.RevokedAt.IsZero() {
+			refused = wrong
+			return nil
+		}
+		if t.Grant.Refresh != core.TokenHash(value) {
+			refused = wrong
+			s.LogOf(ctx).Warn("an old refresh token was used; its grant is revoked", "client", t.Grant.ClientID, "token", t.ID, "ip", v.IP)
+			return endGrant(tx, t, v, store.AuditActor{Type: store.AuditActorSystem})
+		}
+		switch {
+		case !tx.Now().Before(t.ExpiresAt):
+			refused = wrong
+		case t.Grant.ClientID != clientID:
+			refused = badGrant("This refresh token was given to another client.")
+		case slices.ContainsFunc(strings.Fields(scope), func(name string) bool { return !slices.Contains(t.Permissions, name) }):
+			refused = &OAuthError{"invalid_scope", "The person has not allowed this scope."}
+		}
+		if refused != nil {
+			return nil
+		}
+		out, refused, err = s.renew(tx, t, family)
+		return err
+	})
+	if err == nil && refused != nil {
+		return nil, refused
+	}
+	return out, err
+}
+
+// knownClient refuses a client that has not registered, or was not used for too long, so that it
+// registers again.
+func knownClient(tx *store.Tx, id string) (*OAuthError, error) {
+	if hasDocument(id) {
+		return nil, nil
+	}
+	c, err := registeredClient(tx, id)
+	if c == nil && err == nil {
+		return &OAuthError{"invalid_client", "No such client is registered here. Register again."}, nil
+	}
+	return nil, err
+}
+
+// renew puts a grant with new tokens, if its person may act.
+func (s *Service) renew(tx *store.Tx, t *store.Token, family string) (*AccessToken, *OAuthError, error) {
+	access, refresh, now := core.NewToken(), refreshPrefix+family+core.RandomText(refreshPart, core.Base62), tx.Now()
+	t.Hash, t.Prefix, t.ExpiresAt = core.TokenHash(access), access[:12], now.Add(refreshFor)
+	t.Grant.Family, t.Grant.Refresh, t.Grant.AccessUntil = core.TokenHash(family), core.TokenHash(refresh), now.Add(accessFor)
+	_, err := s.standingActor(tx, t)
+	if _, ours := core.AsError(err); ours || errors.Is(err, store.ErrNotFound) {
+		return nil, badGrant("The person for whom this client acts may not use Mailstead now."), nil
+	}
+	if err := errors.Join(err, store.Tokens.Put(tx, t), noteClient(tx, t.Grant.ClientID)); err != nil {
+		return nil, nil, err
+	}
+	return &AccessToken{access, "Bearer", int(accessFor.Seconds()), refresh, strings.Join(t.Permissions, " ")}, nil, nil
+}
+
+// proves tells whether a verifier is that of a challenge (RFC 7636 sections 4.1 and 4.6).
+func proves(verifier, challenge string) bool {
+	const letters = core.Base62 + "-._~"
+	if len(verifier) < 43 || len(verifier) > 128 || strings.Trim(verifier, letters) != "" {
+		return false
+	}
+	sum := sha256.Sum256([]byte(verifier))
+	return subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(sum[:])), []byte(challenge)) == 1
+}
+
+// familyOf gives the part of a refresh token that all of its grant share.
+func familyOf(value string) (family string, ok bool) {
+	rest, ok := strings.CutPrefix(value, refreshPrefix)
+	if !ok || len(rest) != 2*refreshPart || strings.Trim(rest, core.Base62) != "" {
+		return "", false
+	}
+	return rest[:refreshPart], true
+}
+
+// RevokeGrant answers a request to the revocation endpoint (RFC 7009): it ends the grant that an
+// access or refresh token is of. What is no such token is none to end. The error may be an
+// *OAuthError.
+func (s *Service) RevokeGrant(_ context.Context, v Visitor, form url.Values) error {
+	value, ok := one(form, "token")
+	clientID, also := one(form, "client_id")
+	if !ok || !also || value == "" {
+		return &OAuthError{"invalid_request", "token must be given once."}
+	}
+	var refused *OAuthError
+	err := s.Store.Update(func(tx *store.Tx) error {
+		refused = nil
+		t, err := grantOf(tx, value)
+		if t == nil || err != nil || !t.RevokedAt.IsZero() {
+			return err
+		}
+		if clientID != "" && clientID != t.Grant.ClientID {
+			refused = badGrant("This token was given to another client.")
+			return nil
+		}
+		return endGrant(tx, t, v, store.AuditActor{Type: store.AuditActorToken, ID: t.ID, Name: t.Name})
+	})
+	if err == nil && refused != nil {
+		return refused
+	}
+	return err
+}
+
+// grantOf gives the grant of an access or refresh token; nil if there is none.
+func grantOf(tx *store.Tx, value string) (*store.Token, error) {
+	if family, ok := familyOf(value); ok {
+		return store.TokenByFamily.Find(tx, core.TokenHash(family))
+	}
+	if !core.WellFormedToken(value) {
+		return nil, nil
+	}
+	t, err := store.TokenByHash.Find(tx, core.TokenHash(value))
+	if t == nil || err != nil || t.Kind != store.TokenKindOAuth {
+		return nil, err
+	}
+	return t, nil
+}
+
+// endGrant revokes a grant, and notes in the audit log that its client or the server did it.
+func endGrant(tx *store.Tx, t *store.Token, v Visitor, actor store.AuditActor) error {
+	if !t.RevokedAt.IsZero() {
+		return nil
+	}
+	return errors.Join(revokeToken(tx, t), core.PutAudit(tx, store.Audit{
+		AccountID: t.AccountID, Action: "revoke_grant", Via: core.AuditAPI, RequestID: v.RequestID, IP: v.IP, Actor: actor, Target: tokenTarget(t), Count: 1,
+	}))
+}
