@@ -2,7 +2,7 @@ import { useEffect } from 'preact/hooks'
 import { useQuery } from '../../api/query'
 import { Select } from '../../ui'
 
-/** Chooses one of the account's domains, by name. ready takes those alone that are ready for mail. */
+/** Chooses one of the account's domains, by name; ready: of those that are ready for mail. */
 export function DomainChoice({ value, onChange, external, ready }: { value: string; onChange: (domain: string) => void; external?: boolean; ready?: boolean }) {
   const domains = useQuery('list_domains', { limit: 100, dns_provider: external ? 'external' : undefined, status: ready ? 'complete' : undefined })
   const fit = (domains.data?.data ?? []).filter((d) => external || d.dns_provider !== 'external')

@@ -14,11 +14,13 @@ export function Expires({ of: u }: { of: MailboxOut }) {
     told('The mailbox is kept.')
   }
   return (
-    <Notice tone="warn" title="Temporary.">
-      This mailbox is deleted with all of its mail, its passwords and its tokens on <Time of={u.expires_at} form="at" />.
-      {can('update_email_user') && <span class="row"><Button small onClick={() => setMoving(true)}>Change time</Button><Button small onClick={keep}>Keep for good</Button></span>}
+    <>
+      <Notice tone="warn" title="Temporary.">
+        This mailbox is deleted with all of its mail, its passwords and its tokens on <Time of={u.expires_at} form="at" />.
+        {can('update_email_user') && <span class="row"><Button small onClick={() => setMoving(true)}>Change time</Button><Button small onClick={keep}>Keep for good</Button></span>}
+      </Notice>
       {moving && <Expiry of={u} onClose={() => setMoving(false)} />}
-    </Notice>
+    </>
   )
 }
 

@@ -1,4 +1,5 @@
-// A mailbox for a program, which is deleted at a time, with a password and a token that are good for it alone.
+// A mailbox for a program, which is deleted at a time, with a password and a token that are good
+// for it alone.
 import { useState } from 'preact/hooks'
 import { call, type Schemas } from '../../api/client'
 import { Button, Check, Copyable, Dialog, Facts, Form, LinkButton, Secret, Select, TextField, Time } from '../../ui'

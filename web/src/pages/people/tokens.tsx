@@ -85,7 +85,7 @@ function Kind({ of: t }: { of: Token }) {
 
 const mostNamed = 2
 
-/** The mailboxes that a token is limited to. emails are those that are known, once they have been read. */
+/** The mailboxes that a token is limited to. emails are those of the list, once it was read. */
 function Limits({ ids, emails }: { ids: string[]; emails: Map<string, string> | undefined }) {
   return (
     <div class="small people-limits">

@@ -1,4 +1,5 @@
-// What may be sent with a token or a password, or from a mailbox, and what changes once it has read strangers' mail.
+// What may be sent with a token or a password, or from a mailbox, and what changes once strangers'
+// mail was read.
 import type { Schemas } from '../../api/client'
 import { Check, Facts, Select, TextArea } from '../../ui'
 
@@ -18,10 +19,12 @@ const forAllowed: Record<Send, string> = { allow: 'These can get mail', reply_on
 
 const oneEach = 'One on each line: an address, or @example.com for a whole domain.'
 
-const ends: [string, string][] = [
-  ['', 'When an owner or admin clears it'], ['900', '15 minutes after the last stranger’s message'], ['3600', '1 hour after the last stranger’s message'],
-  ['86400', '1 day after the last stranger’s message'], ['604800', '7 days after the last stranger’s message'],
-]
+const lasts = [900, 3600, 86_400, 604_800] // seconds that are offered
+
+/** When a taint ends. seconds is what a policy has, as text; '' is never by itself. */
+function endOf(seconds: string): string {
+  return seconds === '' ? 'When an owner or admin clears it' : `${spanOf(Number(seconds))} after the last stranger’s message`
+}
 
 /** A policy as a form has it. */
 export interface PolicyForm { send: Send; allowed: string; taint: boolean; seconds: string; trusted: string }
@@ -57,6 +60,7 @@ const sendsOnly = 'The credential is tainted as soon as a careful password or to
 
 /** The fields of a policy. only: its holder does nothing but send, or but read. */
 export function PolicyFields({ of: f, set, only }: { of: PolicyForm; set: (to: PolicyForm) => void; only?: 'send' | 'read' }) {
+  const ends = [...new Set(['', ...lasts.map(String), f.seconds])].map((seconds) => [seconds, endOf(seconds)] as const)
   return (
     <>
       {only !== 'read' && <SendFields name="policy" send={f.send} allowed={f.allowed} taint={f.taint} onChange={(change) => set({ ...f, ...change })} />}
@@ -70,7 +74,7 @@ export function PolicyFields({ of: f, set, only }: { of: PolicyForm; set: (to: P
 
 interface SendProps { name: string; send: Send; allowed: string; taint?: boolean; onChange: (change: { send?: Send; allowed?: string }) => void }
 
-/** The fields that say what may be sent, and to whom in any case. name is that of the policy in the API. */
+/** The fields of what may be sent, and to whom. name is that of the policy in the API. */
 export function SendFields({ name, send, allowed, taint = false, onChange }: SendProps) {
   return (
     <>
@@ -87,14 +91,13 @@ export function saidSend({ send }: { send: Send }): string {
 
 /** A policy in a line that opens to the whole of it; nothing for one that limits nothing. */
 export function PolicyNote({ of: p }: { of: Policy }) {
-  if (p.send === 'allow' && !p.taint) return null
-  const end = p.taint_seconds === null ? 'when an owner or admin clears it' : `${spanOf(p.taint_seconds)} after the last stranger’s message`
+  if (p.send === 'allow' && !p.taint && p.taint_seconds === null && p.allowed_recipients.length + p.trusted_senders.length === 0) return null
   return (
     <details class="small policies-note">
       <summary>May send: {saidSend(p).toLowerCase()}{p.taint && '. Careful after strangers’ mail'}</summary>
       <Facts of={[
         ['May send', meanings[p.send]], ['Allowed recipients', allows(p.send, p.taint) && p.allowed_recipients.join(', ')],
-        ['Trusted senders', p.taint && p.trusted_senders.join(', ')], ['Taint ends', p.taint && end],
+        ['Trusted senders', p.taint && p.trusted_senders.join(', ')], ['Taint ends', p.taint && endOf(String(p.taint_seconds ?? ''))],
       ]} />
     </details>
   )
@@ -103,7 +106,7 @@ export function PolicyNote({ of: p }: { of: Policy }) {
 const units: [number, string][] = [[86_400, 'day'], [3600, 'hour'], [60, 'minute'], [1, 'second']]
 
 /** Seconds in the largest unit that has no remainder. */
-export function spanOf(seconds: number): string {
+function spanOf(seconds: number): string {
   const [size, unit] = units.find(([size]) => seconds % size === 0)!
   const n = seconds / size
   return `${n} ${unit}${n === 1 ? '' : 's'}`

@@ -5,7 +5,7 @@ import { ask, Button, Notice, Time, told } from '../../ui'
 
 type Tainted = Schemas['Tainted']
 
-/** Says by what something is tainted. clear ends it; it is left out where the viewer may not do so. */
+/** Says by what something is tainted. clear ends that; without it the viewer may not. */
 export function TaintNotice({ of: t, name, clear }: { of: Tainted; name: string; clear?: () => Promise<unknown> }) {
   const onClear = () => ask({
     title: `Clear taint of ${name}?`, action: 'Clear taint', danger: false,
@@ -23,12 +23,11 @@ export function TaintNotice({ of: t, name, clear }: { of: Tainted; name: string;
   )
 }
 
-/** A link to the newest message of a conversation, or to the inbox where it is not known or gone. */
+/** A link to the newest message of a conversation; to the inbox if it is not known or gone. */
 function Conversation({ userID, threadID }: { userID: string; threadID: string | null }) {
   const mailbox = useQuery('get_email_user', { user_id: userID }, { kinds: [] })
   const newest = useQuery('list_email_user_inbox', { user_id: userID, thread_id: threadID ?? undefined, folder: 'all', limit: 1 }, { when: threadID !== null, kinds: [] })
-  if (mailbox.error) return <>a mailbox that is gone</>
-  if (!mailbox.data || newest.loading) return <>a mailbox</>
+  if (!mailbox.data || newest.loading) return <>a mailbox</> // it may be gone, or not the viewer's to see
   const { email } = mailbox.data, m = newest.data?.data[0]
   if (!m) return <a href={`/inbox?mailbox=${encodeURIComponent(email)}`}>{email}</a>
   const elsewhere = m.folder.toUpperCase() === 'INBOX' ? '' : '?in=' + encodeURIComponent(m.folder)
