@@ -18,6 +18,7 @@ export const statuses: Record<Status, { tone: Tone; means: string }> = {
   complained: { tone: 'bad', means: 'The recipient reported it as spam. No more mail is sent to them.' },
   suppressed: { tone: 'warn', means: 'Not sent: the address is on the suppression list.' },
   cancelled: { tone: 'none', means: 'Cancelled before it was sent.' },
+  rejected: { tone: 'bad', means: 'Not sent: nobody approved it.' },
 }
 
 export function StatusBadge({ status }: { status: Status }) {
