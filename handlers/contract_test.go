@@ -93,6 +93,8 @@ const (
 		successful,failed,failures[{result_type,sessions,sending_ip|null,mx_host|null,receiving_ip|null,reason|null}]}] totals{successful,failed}
 		authenticated received_from|null received_at`
 	suppressionShape = "email reason(bounce|complaint|manual) message_id|null created_at"
+	approvalShape    = `approval_id status(pending|approved|rejected|expired) reason(policy|tainted) via(api|mcp|smtp|rule) token{id,name}|null user_id|null
+		email to[] cc[] bcc[] size content_hash message_id created_at expires_at decided_at|null decided_by{id,name}|null note|null`
 	auditShape       = `id action actor{type(user|token|mailbox|operator|system),id|null,name} via(api|mcp|dashboard|command) ip|null target{type,id,name}|null fields[] count
 		request_id|null created_at`
 	ruleShape = `id name enabled position match(all|any) conditions[{field,op,value|null,header?,not?}]
@@ -206,6 +208,11 @@ var answers = []struct {
 	{"GET", "/v1/message-templates", "", 200, long(messageTemplateShape)},
 	{"POST", "/v1/email-users/{ann}/inbox/send-batch", `{"message":{"subject":"Hello","text":"Hello {{name}}"},"recipients":[{"to":"bob@boxes.test","variables":{"name":"Bob"}}]}`, 202, jobShape},
 	{"POST", "/v1/email-users/{ann}/held", `{"action":"release"}`, 200, "released(0) discarded(0)"},
+	{"GET", "/v1/approvals", "", 200, long(approvalShape + " subject preview")},
+	{"GET", "/v1/approvals/{held}", "", 200, approvalShape + ` subject preview text|null html|null body_complete headers[{name,value}]
+		attachments[{filename,content_type,size}]`},
+	{"POST", "/v1/approvals/{held}/reject", `{}`, 403, errorShape},
+	{"GET", "/v1/events?type=email.held", "", 200, eventList(approvalShape)},
 	{"GET", "/v1/suppressions", "", 200, long(suppressionShape)},
 	{"GET", "/v1/jobs", "", 200, long(jobShape)},
 	{"GET", "/v1/jobs?job_id={job}", "", 200, jobShape},
@@ -246,6 +253,8 @@ func TestAnswersHaveTheContractsFields(t *testing.T) {
 			b.until("/v1/webhooks/"+ids["hook"]+"/deliveries", "pagination.count", "1")
 		case a.path == "/v1/messages":
 			ids["sent"] = r.text("data.0.id")
+		case strings.HasSuffix(a.path, "/held"):
+			ids["held"] = b.hold(ids["ann"], 1)
 		case strings.HasSuffix(a.path, "/send"):
 			b.until("/v1/email-users/"+ids["ann"]+"/inbox", "pagination.count", "4")
 		case strings.HasPrefix(id, "job_"):
@@ -291,6 +300,15 @@ func newContractWorld(t *testing.T) (*sandbox, map[string]string) {
 	b.ReportsRead(t)
 	b.patch("/v1/domains/"+ids["builtin"], `{"catch_all":null}`).is(200)
 	return b, ids
+}
+
+// hold has messages of a mailbox wait for approval, and gives the approval of the last one.
+func (b *sandbox) hold(userID string, messages int) (id string) {
+	agent := b.with(b.post("/v1/auth/tokens", `{"name":"agent","policy":{"send":"approval"}}`).is(201).text("token"))
+	for range messages {
+		id = agent.post("/v1/email-users/"+userID+"/inbox/send", `{"to":"held@far.test","subject":"not in the log","text":"t"}`).is(200).text("approval_id")
+	}
+	return id
 }
 
 func expand(text string, ids map[string]string) string {
@@ -508,6 +526,7 @@ var longLists = []struct {
 	{"/v1/suppressions", "25", "100"},
 	{"/v1/jobs", "25", "100"},
 	{"/v1/audit", "25", "100"},
+	{"/v1/approvals", "25", "100"},
 }
 
 // TestPagesOfLongLists walks every long list by ones, and shows its cursors to lists that they are
@@ -522,6 +541,7 @@ func TestPagesOfLongLists(t *testing.T) {
 	b.until("/v1/webhooks/"+ids["hook"]+"/deliveries", "pagination.count", "2")
 	b.post("/v1/suppressions", `{"email":"a@far.test"}`).is(201)
 	b.post("/v1/suppressions", `{"email":"b@far.test"}`).is(201)
+	b.hold(ids["ann"], 2)
 	other := b.with(b.Account(t, "other@example.test").Token)
 	foreign := ""
 	for _, l := range longLists {
@@ -549,8 +569,11 @@ func TestPagesOfLongLists(t *testing.T) {
 			other.get(path+"?cursor="+next).fails(400, "invalid_cursor")
 		}
 		field := "id"
-		if l.path == "/v1/suppressions" {
+		switch l.path {
+		case "/v1/suppressions":
 			field = "email"
+		case "/v1/approvals":
+			field = "approval_id"
 		}
 		walked := first.list("data", field)
 		for next != "<nil>" {

@@ -200,7 +200,7 @@ func TestOddNamesInPaths(t *testing.T) {
 		"eu_" + strings.Repeat("x", 9000), b.domain + "\x00", b.Owner.AccountID, "bulk", "?", "#", `"`, "<b>",
 	} {
 		for _, o := range b.server.ops {
-			if !strings.Contains(o.path, "{") {
+			if !strings.Contains(o.path, "{") || o.person { // which no token may call
 				continue
 			}
 			r := b.do(o.method, place.ReplaceAllLiteralString(o.path, url.PathEscape(odd)), nil)

@@ -194,8 +194,6 @@ var (
 	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
 	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })
 	SessionsByTime  = Tokens.index("session", sessionTime)
-	TokenByCode     = Tokens.unique("code", grantCode)
-	TokenByFamily   = Tokens.unique("family", grantFamily)
 	// TokensLimited holds those that are limited to mailboxes and not revoked: under the mailbox,
 	// or under the account if there are several.
 	TokensLimited = Tokens.index("limited", func(t *Token) string {
@@ -207,6 +205,8 @@ var (
 		}
 		return t.AccountID
 	})
+	TokenByCode   = Tokens.unique("code", grantCode)
+	TokenByFamily = Tokens.unique("family", grantFamily)
 )
 
 // TokensOfMailbox gives the tokens of an account that are limited to a mailbox, or to several of

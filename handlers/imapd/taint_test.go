@@ -274,8 +274,8 @@ func TestTaintByIMAP(t *testing.T) {
 	a.ok("REPLACE 1 Drafts {7+}\r\nA: b\r\n\r")
 	a.expect("NO [NOPERM]", "REPLACE 1 INBOX {7+}\r\nA: b\r\n\r")
 
-	// A log-in that shares the mailbox is tainted with it; one without such a policy, and the person,
-	// are not.
+	// A log-in that shares the mailbox is tainted with it; one without such a policy, and the
+	// person, are not.
 	if other.taint(t) == nil {
 		t.Error("the other log-in is not tainted")
 	}

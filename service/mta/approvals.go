@@ -45,9 +45,13 @@ type heldContent struct {
 	hash        string
 }
 
-// readHeld reads what a person is to approve of a message, as it would be sent.
-func readHeld(from string, to []Rcpt, body content) (*heldContent, error) {
-	root, err := msg.Scan(Whole(body))
+// readHeld reads what a person is to approve of a message.
+func readHeld(from string, to []Rcpt, stored content) (*heldContent, error) {
+	body, err := asSent(stored)
+	if err != nil {
+		return nil, err
+	}
+	root, err := msg.Scan(again(body))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
@@ -72,7 +76,7 @@ func readHeld(from string, to []Rcpt, body content) (*heldContent, error) {
 		}
 		all = append(all, r.Address)
 	}
-	h.hash, err = contentHash(from, all, Whole(body))
+	h.hash, err = contentHash(from, all, again(body))
 	return h, err
 }
 

@@ -208,7 +208,9 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if in.InReplyTo != "" {
 		l.answeredBy = inbox.AnswererOf(who, s.Now()).Text()
 	}
-	l.fileSent, l.answers, l.bcc = !at.IsZero(), in.InReplyTo, bcc // for a copy that comes later
+	if l.fileSent, l.answers = !at.IsZero(), in.InReplyTo; l.fileSent {
+		l.bcc = bcc
+	}
 
 	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
 	// transaction.
