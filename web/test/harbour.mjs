@@ -162,8 +162,15 @@ const rare = {
   unsigned: { status: 'complete', dnssec: { status: 'bogus', ds: [{ value: '1 13 2 00', key_tag: 1, algorithm: 13, digest_type: 2, digest: '00' }] } },
 }
 
+/** Has everything that a program signs in with be tainted by a message of a mailbox. */
+async function tainted(p, h) {
+  const tainted = { since: new Date(Date.now() - 6e5).toISOString(), user_id: h.box.user_id, thread_id: null }
+  for (const what of ['**/v1/auth/tokens', '**/v1/email-users/*/credentials', '**/v1/domains/*/smtp-credentials']) await change(p, what, ({ data }) => data.forEach((c) => Object.assign(c, { tainted, policy: { ...c.policy, taint: true } })))
+}
+
 /** Has the domains of laden be what no sandbox without a registrar and a provider makes of them, and names be for sale. */
 export async function rarities(p, h) {
+  await tainted(p, h)
   for (const [name, { domain_id }] of Object.entries(h.rare)) await change(p, '**/v1/domains/' + domain_id, (d) => Object.assign(d, rare[name]))
   await change(p, '**/v1/account', (a) => Object.assign(a, { registrars: ['Walk Registrar'] }))
   const offer = (domain) => ({ domain, available: true, price: 9, renewal_price: 12, currency: 'USD', premium: false, registrar: 'Walk Registrar', checked_via: 'registrar', purchasable: true, error: null })
