@@ -243,8 +243,8 @@ func readAs(r *http.Request, media string, most int64) ([]byte, error) {
 	return io.ReadAll(&limitedReader{r.Body, most})
 }
 
-// form reads the form of a request of a client's program; err is what sendOAuth takes. Parameters in
-// the address do not count.
+// form reads the form of a request of a client's program; err is what sendOAuth takes. Parameters
+// in the address do not count.
 func (s *Server) form(c *call) (url.Values, error) {
 	addr, now := remoteAddr(c.r), s.now()
 	if err := s.badTokens.check(addr, now); err != nil {

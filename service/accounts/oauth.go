@@ -185,8 +185,8 @@ type Consent struct {
 	Policy      agents.Policy `json:"policy"`
 }
 
-// A ConsentClient is a client as a person sees it. Host is what is certain of it: where its document
-// lies, or where the answer goes. Anybody can write any Name.
+// A ConsentClient is a client as a person sees it. Host is what is certain of it: where its
+// document lies, or where the answer goes. Anybody can write any Name.
 type ConsentClient struct {
 	ClientID string `json:"client_id"`
 	Name     string `json:"name"`

@@ -145,7 +145,8 @@ func cutLoopback(uri string) (before, after string, ok bool) {
 }
 
 // sameRedirect compares a redirect URI with one that was registered: character by character, but
-// for the port of one to this machine, which its program gets anew each time (RFC 8252 section 7.3).
+// for the port of one to this machine, which its program gets anew each time (RFC 8252 section
+// 7.3).
 func sameRedirect(registered, given string) bool {
 	if registered == given {
 		return true

@@ -132,8 +132,8 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 	return out, err
 }
 
-// refresh gives a grant new tokens, and ends it where its refresh token is an old one: then two have
-// it, and one of them is a thief (RFC 9700 section 4.14.2).
+// refresh gives a grant new tokens, and ends it where its refresh token is an old one: then two
+// have it, and one of them is a thief (RFC 9700 section 4.14.2).
 func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope string) (out *AccessToken, err error) {
 	var refused *OAuthError
 	wrong := badGrant("This refresh token is wrong, was used already, or has ended. Ask the person again.")

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzClientMetadata: what is taken of a client can be shown, and leads nowhere but to https or this
-// machine.
+// FuzzClientMetadata: what is taken of a client can be shown, and leads nowhere but to https or
+// this machine.
 func FuzzClientMetadata(f *testing.F) {
 	f.Add([]byte(`{"client_name":"Assistant","redirect_uris":["https://client.test/back?x=y","http://127.0.0.1:4711/back","http://[::1]/"],"token_endpoint_auth_method":"none"}`))
 	f.Add([]byte(`{"client_id":"https://client.test/me","client_name":"A\u202eB\u0000\n","redirect_uris":["http://localhost:1"],"grant_types":["authorization_code"],"response_types":["code"]}`))

@@ -217,6 +217,48 @@ func TestReadingTaints(t *testing.T) {
 	}
 }
 
+// TestSentSubjectsAreRead: the subjects in the sending log are words of the conversations that the
+// messages are of.
+func TestSentSubjectsAreRead(t *testing.T) {
+	r := newWaitRig(t, core.Config{})
+	r.Run()
+	if err := r.Receive("x@far.test", letterAbout("x@far.test", "ann@example.test", "Berths"), "ann@example.test"); err != nil {
+		t.Fatal(err)
+	}
+	send := func(in mta.SendEmailIn) {
+		t.Helper()
+		in.UserID, in.To, in.Text = r.ann.ID, mta.Texts{"bob@example.test"}, "x"
+		who := r.who
+		who.TokenKind = core.SessionKind
+		if _, err := r.Svc.SendEmail(t.Context(), who, in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := r.agent(agents.Policy{Taint: true})
+	look := func() *store.Reading {
+		t.Helper()
+		page, err := r.Svc.ListMessages(t.Context(), a, mta.ListMessagesIn{})
+		if err != nil || len(page.Data) == 0 || page.Data[0].Subject == "" {
+			t.Fatalf("%+v %v", page, err)
+		}
+		if _, err := r.Svc.GetSentMessage(t.Context(), a, mta.SentMessageIn{ID: page.Data[0].ID}); err != nil {
+			t.Fatal(err)
+		}
+		return r.reading(a)
+	}
+	if _, err := r.Svc.GetMessage(t.Context(), a, inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	send(mta.SendEmailIn{Subject: "Re: Berths", InReplyTo: "<Berths@id.test>"})
+	if got := look(); got.Several || got.Taint == nil {
+		t.Errorf("of the same conversation: %+v", got)
+	}
+	send(mta.SendEmailIn{Subject: "Other"})
+	if got := look(); !got.Several || got.Taint.ThreadID == "" {
+		t.Errorf("of another one: %+v", got)
+	}
+}
+
 // TestWithheldWait: with withhold a reader gets the code and is not tainted, but has read of that
 // conversation; its filters find nothing that is withheld.
 func TestWithheldWait(t *testing.T) {

@@ -144,6 +144,12 @@ func (s *Service) openFor(who core.Actor, p messagePicker) (*openedMessage, erro
 	return o, nil
 }
 
+// ThreadOf gives the conversation of a message that is known by its Message-ID.
+func (s *Service) ThreadOf(tx *store.Tx, account uint32, messageID string) (string, error) {
+	root, _, err := tx.Thread(account, threadNode(messageID))
+	return threadText(root), err
+}
+
 // ReadMessages notes that a mail client is given what is in messages, whose UIDs ascend, before it
 // is.
 func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32) error {

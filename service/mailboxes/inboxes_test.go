@@ -55,8 +55,8 @@ func settles(t *testing.T, b *servicetest.Sandbox, left int) {
 	}
 }
 
-// TestInboxesTimeOutlivesARestart: the time of an inbox is kept over a restart, and however often it
-// was moved, there is one job for it.
+// TestInboxesTimeOutlivesARestart: the time of an inbox is kept over a restart, and however often
+// it was moved, there is one job for it.
 func TestInboxesTimeOutlivesARestart(t *testing.T) {
 	b, restart := servicetest.NewRestarting(t, 6)
 	who := servicetest.Actor(b.Owner)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/lazyregexp"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -60,6 +61,37 @@ func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessag
 		out.MessageID = ""
 	}
 	return out
+}
+
+// readRows notes of which conversations a reader is given the subjects.
+func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
+	if !who.Policy.Taint {
+		return nil
+	}
+	var words []agents.Words
+	err := s.Store.View(func(tx *store.Tx) error {
+		words = nil
+		for i := range rows {
+			r := &rows[i]
+			if r.Subject == "" {
+				continue
+			}
+			thread, err := s.inbox.ThreadOf(tx, who.AccountNum, r.MessageID)
+			if err != nil {
+				return err
+			}
+			w := agents.Words{ThreadID: thread, Origin: agents.WordsOwn}
+			if r.UserID != nil {
+				w.MailboxID = *r.UserID
+			}
+			words = append(words, w)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.agents.Read(who.AccountID, agents.HolderOf(who), &who.Policy, words...)
 }
 
 // responseCodes are the codes that an SMTP reply begins with (RFC 5321 section 4.2, RFC 2034).
@@ -119,7 +151,11 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 	if !to.IsZero() { // a row is as old as its id, unless the clock was set back by more than this
 		l.Before = who.AccountID + store.FirstID("msg", to.Add(10*time.Minute))
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	page, err := l.Page(s.Core, who, in.PageIn)
+	if err == nil {
+		err = s.readRows(who, page.Data...)
+	}
+	return page, err
 }
 
 type sentFilter struct {
@@ -227,7 +263,7 @@ func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessa
 		}
 		out.AttemptsLog = append(out.AttemptsLog, shown)
 	}
-	return out, nil
+	return out, s.readRows(who, out.SentMessage)
 }
 
 // RetryMessage has a message that waits tried again at once.
@@ -305,7 +341,7 @@ func (s *Service) changeRow(who core.Actor, id string, change func(*store.Tx, *s
 	if err != nil {
 		return nil, err
 	}
-	return &out, nil
+	return &out, s.readRows(who, out)
 }
 
 // maxMappings bounds one answer; it is as many as one send can have.
