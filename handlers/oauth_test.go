@@ -27,7 +27,6 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
-	"github.com/mailstead/mailstead/web"
 )
 
 // An oauthWorld is a sandbox with the dashboard, a person who is signed in, and one client.
@@ -42,7 +41,7 @@ const oauthRedirect = "https://client.test/back?kept=1"
 
 func newOAuthWorld(t *testing.T, change func(*core.Config)) *oauthWorld {
 	b := newSandbox(t, change)
-	b.server.Web = web.Handler()
+	b.server.Web = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "the dashboard") })
 	w := &oauthWorld{sandbox: b, web: b.browser().signIn()}
 	w.client = w.register(`{"client_name":"Testing","redirect_uris":["` + oauthRedirect + `","http://127.0.0.1/back"]}`).is(201).text("client_id")
 	return w

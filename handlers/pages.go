@@ -15,9 +15,11 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/markup"
 	"github.com/mailstead/mailstead/handlers/openapi"
+	"github.com/mailstead/mailstead/mail/view"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/mta"
 )
 
 // explainError gives the error that a page shows, and logs it if it is our fault.
@@ -314,6 +316,7 @@ func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {
 
 const (
 	viewPath     = "/session/view/{user_id}/{uid}"
+	heldViewPath = "/session/approvals/{approval_id}/view"
 	imageTimeout = time.Minute // for a client to read an image
 )
 
@@ -346,6 +349,29 @@ func (s *Server) viewMessage(c *call) {
 		return
 	}
 	d, err := s.svc.ViewMessage(c.r.Context(), c.who, in)
+	s.sendView(c, d, err)
+}
+
+// viewApproval shows the text of a held message as viewMessage does that of another, without any
+// image.
+func (s *Server) viewApproval(c *call) {
+	c.w.Header().Set("Referrer-Policy", "no-referrer")
+	query, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
+		return
+	}
+	var in mta.ViewApprovalIn
+	if err := decode(&in, source{path: c.r.PathValue, query: query, header: c.r.Header}); err != nil {
+		s.fail(c, err)
+		return
+	}
+	d, err := s.svc.ViewApproval(c.r.Context(), c.who, in)
+	s.sendView(c, d, err)
+}
+
+func (s *Server) sendView(c *call, d *view.Document, err error) {
+	h := c.w.Header()
 	if err != nil {
 		s.fail(c, err)
 		return

@@ -58,6 +58,7 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{action: "allow_client", method: "POST", path: consentPath, status: 200, scope: "write", roles: everyone, call: with(s.decideConsent)}},
 		{op: op{method: "GET", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
 		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
+		{op: op{method: "GET", path: heldViewPath, scope: "read", roles: managers}, raw: s.viewApproval},
 	} {
 		row.name = row.method + " " + row.path
 		if routes[row.path] == nil {

@@ -36,13 +36,14 @@ var feedKinds = map[string]string{
 	store.Jobs.Name():          "job",
 	store.Outgoings.Name():     "message",
 	store.Suppressions.Name():  "suppression",
+	store.Approvals.Name():     "approval",
 	store.Webhooks.Name():      "webhook",
 	store.Deliveries.Name():    "delivery",
 	store.Events.Name():        "event",
 }
 
 // A FeedChange says what has changed: to know how, it is read. Kind is domain, mailbox, inbox, job,
-// message, webhook, delivery, suppression, token, user, account, template, record, export or event.
+// message, approval, webhook, delivery, suppression, token, user, account, template, record, export or event.
 // ID is the thing's own id, of an inbox that of its mailbox, of a suppression the address.
 type FeedChange struct {
 	Kind string `json:"kind"`
@@ -243,6 +244,9 @@ func (f *Feed) Take() (changes []FeedChange, everything bool) {
 // sees tells whether the listener may know of the change: members know of others' tokens and
 // exports nothing.
 func (f *Feed) sees(c store.Change) bool {
+	if c.Table == store.Approvals.Name() && f.who.Role != store.UserRoleOwner && f.who.Role != store.UserRoleAdmin {
+		return false
+	}
 	return c.User == "" || c.User == f.who.UserID || f.who.Role == store.UserRoleOwner || f.who.Role == store.UserRoleAdmin
 }
 

@@ -384,7 +384,7 @@
 //	spam_token         200 000 an account
 //	account            the operator makes and deletes them
 //	user               the plan's limit of team users
-//	token              people make and delete them; sessions 30 days, others 90 after they expire, 7 after they are revoked
+//	token              people make and delete them; until 30 days as a session, 90 expired, 7 revoked
 //	oauth_client       30 days after its last use; 5000 that were never used
 //	oauth_request      20 a session that wait for ten minutes, and those allowed for a minute
 //	daystat            400 days of each account

@@ -350,6 +350,7 @@ var glossaryRows = []struct {
 	{"CredentialCreated.id", word{example: "cred_01k9a2b3c4d5e6f7g8h9j0k1m2"}},
 	{"CredentialCreated.username", word{example: "anna@example.com", about: "What to log in with: the mailbox's address, or the id of a domain's credential."}},
 	{"CredentialCreated.password", word{example: "abcd-efgh-jkmn-pqrs-tuvw-xyz2", about: "Shown this once."}},
+	{"client_name", word{example: "Desk assistant"}},
 	{"Token.mailboxes", word{example: []string{"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"}}},
 	{"TokenCreated.mailboxes", word{example: []string{"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"}}},
 	{"CreateTokenRequest.mailboxes", word{example: []string{"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"}}},

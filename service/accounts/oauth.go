@@ -99,7 +99,7 @@ func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Val
 	}
 	stateOK := false
 	a.state, stateOK = one(q, "state")
-	refuse := func(code, description string) error {
+	sendBack := func(code, description string) error {
 		return &RefusedError{answer(base, a.redirectURI, a.state, "error", code, "error_description", description)}
 	}
 	kind, kindOK := one(q, "response_type")
@@ -109,17 +109,17 @@ func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Val
 	scope, scopeOK := one(q, "scope")
 	switch {
 	case !stateOK || !kindOK || kind == "" || !challengeOK || !methodOK || !modeOK || !scopeOK:
-		return nil, refuse("invalid_request", "A parameter is missing, given twice or too long.")
+		return nil, sendBack("invalid_request", "A parameter is missing, given twice or too long.")
 	case kind != "code":
-		return nil, refuse("unsupported_response_type", "response_type must be code.")
+		return nil, sendBack("unsupported_response_type", "response_type must be code.")
 	case mode != "" && mode != "query":
-		return nil, refuse("invalid_request", "response_mode must be query.")
+		return nil, sendBack("invalid_request", "response_mode must be query.")
 	case challenge == "" || method != "S256":
-		return nil, refuse("invalid_request", "PKCE is required: code_challenge with code_challenge_method S256.")
+		return nil, sendBack("invalid_request", "PKCE is required: code_challenge with code_challenge_method S256.")
 	case !isChallenge(challenge):
-		return nil, refuse("invalid_request", "code_challenge is no SHA-256 in base64url.")
+		return nil, sendBack("invalid_request", "code_challenge is no SHA-256 in base64url.")
 	case !isResource(q["resource"], base):
-		return nil, refuse("invalid_target", "resource must be "+base+"/mcp.")
+		return nil, sendBack("invalid_target", "resource must be "+base+"/mcp.")
 	}
 	a.challenge, a.permissions = challenge, OAuthScopes
 	if scope != "" {
@@ -130,7 +130,7 @@ func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Val
 			}
 		}
 		if a.permissions == nil {
-			return nil, refuse("invalid_scope", "scope must have read, write or both.")
+			return nil, sendBack("invalid_scope", "scope must have read, write or both.")
 		}
 	}
 	return a, nil

@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/view"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -179,6 +179,34 @@ func (s *Service) GetApproval(_ context.Context, who core.Actor, in ApprovalIn) 
 	return out, nil
 }
 
+// ViewApprovalIn names a held message to be shown in a browser, and how.
+type ViewApprovalIn struct {
+	ApprovalID string `path:"approval_id"`
+	Theme      string `query:"theme" enum:"light|dark"`
+}
+
+// ViewApproval makes a document of a held message, without its images.
+func (s *Service) ViewApproval(_ context.Context, who core.Actor, in ViewApprovalIn) (*view.Document, error) {
+	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	root, err := msg.Scan(again(sent))
+	if err != nil {
+		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+	}
+	body, err := msg.ReadRawBody(sent, root, bodyShown)
+	if err != nil {
+		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+	}
+	shown := view.Options{Title: a.Subject, Dark: in.Theme == "dark", More: body.Truncated, Image: func(string) string { return "" }}
+	if body.HasHTML {
+		return view.HTML(body.HTML, shown), nil
+	}
+	return view.Text(body.Text, shown), nil
+}
+
 // GetApprovalRaw gives the bytes that are sent once the message is approved.
 func (s *Service) GetApprovalRaw(_ context.Context, who core.Actor, in ApprovalIn) (*core.File, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
@@ -263,7 +291,6 @@ func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in Approve
 	if subtle.ConstantTimeCompare([]byte(hash), []byte(in.ContentHash)) == 0 {
 		return nil, core.Errorf("content_changed", "content_hash is not that of this message and its recipients. Read the approval again.")
 	}
-	killpoint.At("approval.approve")
 	u := core.MailboxUser{AccountID: a.AccountID, MailboxID: a.MailboxID, DomainID: a.DomainID}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
@@ -288,7 +315,6 @@ func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in Approve
 	if err != nil {
 		return nil, s.tellLimit(u, err)
 	}
-	killpoint.At("approval.approved")
 	out := approvalOut(a)
 	return &out, nil
 }
