@@ -496,3 +496,31 @@ func TestForwardedMessageIsApprovedAsItIsSent(t *testing.T) {
 		t.Errorf("sent: %+v\nwant the end:\n%s", sent, raw)
 	}
 }
+
+// TestProgramsHoldSoManyMessages: what is held counts against no limit of sending, so it has one of
+// its own.
+func TestProgramsHoldSoManyMessages(t *testing.T) {
+	f := newApprovals(t, nil)
+	f.Update(func(tx *store.Tx) error {
+		f.ann.SendPolicy = store.Policy{Send: store.SendApproval}
+		return store.Mailboxes.Put(tx, f.ann)
+	})
+	put := func(n int, status string) {
+		f.Update(func(tx *store.Tx) error {
+			for range n {
+				if err := store.Approvals.Put(tx, &store.Approval{ID: tx.NewID("apr"), AccountID: f.who.AccountID, Status: status}); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	put(999, store.ApprovalPending)
+	put(10, store.ApprovalRejected)
+	if out := f.MustSend(f.ann, mta.SendEmailIn{To: mta.Texts{"a@far.test"}, Subject: "s", Text: "t"}); out.Status != "held" || out.ApprovalID == nil {
+		t.Errorf("the last one: %+v", out)
+	}
+	if _, err := f.Send(f.ann, mta.SendEmailIn{To: mta.Texts{"b@far.test"}, Subject: "s", Text: "t"}); codeOf(err) != "rate_limited" {
+		t.Errorf("one more: %v", err)
+	}
+}
