@@ -95,7 +95,7 @@ const (
 	suppressionShape = "email reason(bounce|complaint|manual) message_id|null created_at"
 	approvalShape    = `approval_id status(pending|approved|rejected|expired) reason(policy|tainted) via(api|mcp|smtp|rule) token{id,name}|null user_id|null
 		email to[] cc[] bcc[] size content_hash message_id created_at expires_at decided_at|null decided_by{id,name}|null note|null`
-	auditShape       = `id action actor{type(user|token|mailbox|operator|system),id|null,name} via(api|mcp|dashboard|command) ip|null target{type,id,name}|null fields[] count
+	auditShape = `id action actor{type(user|token|mailbox|operator|system),id|null,name} via(api|mcp|dashboard|command) ip|null target{type,id,name}|null fields[] count
 		request_id|null created_at`
 	ruleShape = `id name enabled position match(all|any) conditions[{field,op,value|null,header?,not?}]
 		actions[{type,value|null}] created_at updated_at`

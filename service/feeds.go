@@ -43,8 +43,9 @@ var feedKinds = map[string]string{
 }
 
 // A FeedChange says what has changed: to know how, it is read. Kind is domain, mailbox, inbox, job,
-// message, approval, webhook, delivery, suppression, token, user, account, template, record, export or event.
-// ID is the thing's own id, of an inbox that of its mailbox, of a suppression the address.
+// message, approval, webhook, delivery, suppression, token, user, account, template, record, export
+// or event. ID is the thing's own id, of an inbox that of its mailbox, of a suppression the
+// address.
 type FeedChange struct {
 	Kind string `json:"kind"`
 	ID   string `json:"id"`

@@ -22,6 +22,7 @@ const (
 	approvalFor  = 7 * 24 * time.Hour  // how long somebody may decide
 	approvalKept = 30 * 24 * time.Hour // after that was decided
 	lettersEvery = 10 * time.Minute    // at most, of an account
+	mostHeld     = 1000                // messages that programs of an account may have wait
 
 	kindApprovalEnds   = "approval_ends"
 	kindApprovalRows   = "approval_rows"
@@ -92,6 +93,17 @@ func contentHash(from string, to []string, body io.Reader) (string, error) {
 		return "", fmt.Errorf("read message: %w", err)
 	}
 	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// mayHold says whether a program of an account may have one more message wait. What is held counts
+// against no limit of sending.
+func mayHold(tx *store.Tx, accountID string) error {
+	if store.ApprovalsByStatus.Count(tx, store.ApprovalStatusKey(accountID, store.ApprovalPending), mostHeld) < mostHeld {
+		return nil
+	}
+	e := core.Errorf("rate_limited", "%d messages wait for approval already. An owner or admin must decide about some of them first.", mostHeld)
+	e.RetryAfter = lettersEvery
+	return core.OverSMTP(452, "4.7.1", e)
 }
 
 // holdForApproval writes a submission whose rows wait until a person has approved it. Nothing is
@@ -180,8 +192,7 @@ func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, e
 		if a == nil || err != nil {
 			return err
 		}
-		const counted = 1000
-		n := store.ApprovalsByStatus.Count(tx, store.ApprovalStatusKey(a.ID, store.ApprovalPending), counted)
+		n := store.ApprovalsByStatus.Count(tx, store.ApprovalStatusKey(a.ID, store.ApprovalPending), mostHeld)
 		if n == 0 {
 			return nil
 		}
@@ -193,8 +204,8 @@ func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, e
 		switch n {
 		case 1:
 			l.Subject = "A message waits for approval"
-		case counted:
-			l.Subject = fmt.Sprintf("More than %d messages wait for approval", counted-1)
+		case mostHeld:
+			l.Subject = fmt.Sprintf("%d messages or more wait for approval", mostHeld)
 		}
 		l.Text = fmt.Sprintf("%s on %s. An owner or admin of the account %s can approve or reject:\n\n%s/approvals\n\n"+
 			"A message that nobody approves within %d days is not sent.\n", l.Subject, s.Hostname(), a.Name, s.Config.BaseURL, int(approvalFor.Hours()/24))

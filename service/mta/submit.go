@@ -567,6 +567,9 @@ const factsTries = 10
 
 // hold takes a message that a person must approve, in tx.
 func (s *Service) hold(tx *store.Tx, mb *store.Mailbox, from *store.Domain, sub *store.Submission, d *store.Domain, l *checkedSubmission, reason string, content *heldContent, taken func(*Submitted) error) error {
+	if err := mayHold(tx, sub.AccountID); err != nil {
+		return err
+	}
 	for e, i := (reputation.Envelope{}), 0; i < len(l.to); i++ { // it is counted when it is approved
 		if err := s.reputation.MayAdd(tx, mb, from, &e, l.to[i].Address); err != nil {
 			return err

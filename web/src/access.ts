@@ -7,6 +7,8 @@ interface Gated { path: string; needs: Operation; deed: string }
 const gated: Gated[] = [
   { path: '/domains/add', needs: 'connect_domains', deed: 'add domains' },
   { path: '/mailboxes/bulk', needs: 'create_email_users_bulk', deed: 'create mailboxes' },
+  { path: '/approvals', needs: 'list_approvals', deed: 'see approvals' },
+  { path: '/approvals/:id', needs: 'get_approval', deed: 'see approvals' },
   { path: '/webhooks', needs: 'list_webhooks', deed: 'see webhooks' },
   { path: '/webhooks/events', needs: 'list_events', deed: 'see events' },
   { path: '/webhooks/:id', needs: 'get_webhook', deed: 'see webhooks' },

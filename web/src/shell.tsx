@@ -12,7 +12,7 @@ import { Badge, Button, Icon, IconButton, Questions, Toasts, type IconName } fro
 
 const groups: { name: string; links: [href: string, name: string, icon: IconName][] }[] = [
   { name: '', links: [['/', 'Overview', 'home']] },
-  { name: 'Mail', links: [['/inbox', 'Inbox', 'inbox'], ['/mailboxes', 'Mailboxes', 'mail'], ['/sent', 'Sent', 'send']] },
+  { name: 'Mail', links: [['/inbox', 'Inbox', 'inbox'], ['/mailboxes', 'Mailboxes', 'mail'], ['/sent', 'Sent', 'send'], ['/approvals', 'Approvals', 'check']] },
   { name: 'Infrastructure', links: [['/domains', 'Domains', 'globe'], ['/webhooks', 'Webhooks', 'hook'], ['/jobs', 'Jobs', 'bolt']] },
   { name: 'Account', links: [['/team', 'Team', 'team'], ['/tokens', 'API tokens', 'key'], ['/account', 'Account', 'cog'], ['/connect', 'Connect', 'spark']] },
 ]
@@ -68,6 +68,7 @@ function Navigation({ at }: { at: string }) {
                 <a href={href} aria-current={isWithin(href, at) ? 'page' : undefined}>
                   <Icon name={icon} /> {name}
                   {href === '/jobs' && <RunningJobs />}
+                  {href === '/approvals' && <WaitingApprovals />}
                 </a>
               </li>
             ))}
@@ -82,6 +83,12 @@ function RunningJobs() {
   const { data } = useQuery('list_jobs', { status: 'in_progress', limit: 100 })
   const n = data?.data.length ?? 0
   return n > 0 ? <Badge tone="info" plain>{n === 100 ? '100+' : n}<span class="visually-hidden"> running</span></Badge> : null
+}
+
+function WaitingApprovals() {
+  const { data } = useQuery('list_approvals', { status: 'pending', limit: 100 })
+  const n = data?.data.length ?? 0
+  return n > 0 ? <Badge tone="warn" plain>{n === 100 ? '100+' : n}<span class="visually-hidden"> waiting</span></Badge> : null
 }
 
 function Foot() {

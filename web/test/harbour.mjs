@@ -69,6 +69,11 @@ async function send(h) {
   }
   await h.api('POST', '/v1/message-templates', { name: 'Berth', subject: 'Your berth, {{name}}', text: 'It is berth {{berth}}.' })
   const later = { to: ['soon@far.test'], subject: 'Your berth tomorrow', text: 'It is berth 15.', send_at: new Date(Date.now() + 9e7).toISOString(), tags: { kind: 'berth' } }
+  const agent = h.as((await h.api('POST', '/v1/auth/tokens', { name: 'Berth agent', policy: { send: 'approval' } })).token)
+  for (const to of ['pilot@far.test', 'crew@far.test']) {
+    const held = { to: [to], subject: 'A berth for you', html: '<p>It is <b>berth 16</b>.</p>', attachments: [{ filename: 'plan.txt', content: 'QmVydGggMTY=' }] }
+    h.held = { id: (await agent('POST', `/v1/email-users/${h.box.user_id}/inbox/send`, held)).approval_id }
+  }
   h.scheduled = { id: (await h.api('POST', `/v1/email-users/${h.box.user_id}/inbox/send`, later)).recipients[0].id }
   const of = async (status) => (await h.api('GET', '/v1/messages?status=' + status)).data[0]
   await until('they were tried', async () => await of('bounced') && await of('deferred') && await of('relayed'))
@@ -84,7 +89,7 @@ export async function placesOf(h) {
   return {
     overview: '/', inbox: '/inbox', message: `/inbox/${h.box.user_id}/${letter.uid}`, compose: '/compose', 'inbox-sent': '/inbox?folder=sent', 'inbox-drafts': '/inbox?folder=drafts', 'inbox-all': '/inbox?folder=all',
     mailboxes: '/mailboxes', mailbox: '/mailboxes/' + h.box.user_id, bulk: '/mailboxes/bulk', templates: '/mailboxes/templates', groups: '/mailboxes/groups',
-    sent: '/sent', 'sent-bounced': '/sent/' + h.bounced.id, 'sent-deferred': '/sent/' + h.deferred.id, suppressions: '/sent/suppressions', reputation: '/sent/reputation', 'message-templates': '/sent/templates', 'sent-scheduled': '/sent/' + h.scheduled.id, lookup: '/sent/lookup',
+    sent: '/sent', 'sent-bounced': '/sent/' + h.bounced.id, 'sent-deferred': '/sent/' + h.deferred.id, suppressions: '/sent/suppressions', reputation: '/sent/reputation', 'message-templates': '/sent/templates', 'sent-scheduled': '/sent/' + h.scheduled.id, lookup: '/sent/lookup', approvals: '/approvals', approval: '/approvals/' + h.held.id,
     domains: '/domains', domain: d, 'domain-pending': '/domains/' + h.waiting.domain_id, 'domain-manual': '/domains/' + h.manual.domain_id,
     'domain-failing': '/domains/' + h.second.id, add: '/domains/add', buy: '/domains/add?way=buy',
     ...Object.fromEntries(['dns', 'records', 'dmarc', 'mail', 'reports', 'mailboxes', 'jobs', 'settings'].map((tab) => ['domain-' + tab, `${d}/${tab}`])),
@@ -139,7 +144,7 @@ export async function laden(h) {
   h.asleep = await mailbox(h.domain, 'asleep', h)
   await api('POST', `/v1/email-users/${h.asleep.user_id}/inbox/send`, { to: ['dream@far.test'], subject: 'A dream', text: 'Of a berth.', send_at: new Date(Date.now() + 9e7).toISOString() })
   await api('PATCH', '/v1/email-users/' + h.asleep.user_id, { status: 'suspended', hold: true })
-  await until('it is held', async () => (await api('GET', '/v1/messages?status=held')).data.length === 1)
+  await until('it is held', async () => (await api('GET', '/v1/messages?status=held')).data.some((m) => m.user_id === h.asleep.user_id))
   h.admin = await api('POST', '/v1/account/users/invite', { email: unique('first-mate') + '@harbour.test', role: 'admin' })
   return {
     ...Object.fromEntries(Object.entries({ cloudflare: ['', '/settings'], bought: ['/settings'], broken: [''], unsigned: ['', '/dns'] })
@@ -157,8 +162,15 @@ const rare = {
   unsigned: { status: 'complete', dnssec: { status: 'bogus', ds: [{ value: '1 13 2 00', key_tag: 1, algorithm: 13, digest_type: 2, digest: '00' }] } },
 }
 
+/** Has everything that a program signs in with be tainted by a message of a mailbox. */
+async function tainted(p, h) {
+  const tainted = { since: new Date(Date.now() - 6e5).toISOString(), user_id: h.box.user_id, thread_id: null }
+  for (const what of ['**/v1/auth/tokens', '**/v1/email-users/*/credentials', '**/v1/domains/*/smtp-credentials']) await change(p, what, ({ data }) => data.forEach((c) => Object.assign(c, { tainted, policy: { ...c.policy, taint: true } })))
+}
+
 /** Has the domains of laden be what no sandbox without a registrar and a provider makes of them, and names be for sale. */
 export async function rarities(p, h) {
+  await tainted(p, h)
   for (const [name, { domain_id }] of Object.entries(h.rare)) await change(p, '**/v1/domains/' + domain_id, (d) => Object.assign(d, rare[name]))
   await change(p, '**/v1/account', (a) => Object.assign(a, { registrars: ['Walk Registrar'] }))
   const offer = (domain) => ({ domain, available: true, price: 9, renewal_price: 12, currency: 'USD', premium: false, registrar: 'Walk Registrar', checked_via: 'registrar', purchasable: true, error: null })

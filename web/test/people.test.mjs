@@ -168,7 +168,7 @@ describe('people', { concurrency: 2 }, () => {
       await p.open('/tokens')
       await p.getByRole('button', { name: 'Create token' }).click()
       await p.getByLabel('Name').fill('Night script')
-      await p.getByLabel('Write').uncheck()
+      await p.getByRole('checkbox', { name: /^Write/ }).uncheck()
       await sound(p, 'making a token')
       await p.getByRole('dialog').getByRole('button', { name: 'Create' }).click()
       const token = (await p.getByRole('dialog').locator('pre').textContent()).trim()

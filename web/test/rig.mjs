@@ -93,7 +93,7 @@ export async function account(email, server = here) {
   const password = 'a sentence that nobody guesses'
   const { stdout } = await run(env.MAILSTEAD_BIN, ['account', 'create', '--data', server.data, '--owner-email', email, '--owner-password', password, '--plan', 'enterprise', '--json'])
   const { token } = JSON.parse(stdout)
-  return { email, password, server, token, api: (method, path, body) => request(server, token, method, path, body) }
+  return { email, password, server, token, api: (method, path, body) => request(server, token, method, path, body), as: (token) => (method, path, body) => request(server, token, method, path, body) }
 }
 
 /** Calls the API as the owner. */

@@ -8,8 +8,9 @@ import { operations, press, refused } from './presser.mjs'
 
 const roles = ['owner', 'admin', 'member']
 
-// What the pages have no need of: mailboxes picked on their list are deleted by the same operation's other method.
-const unreached = ['list_audit', 'delete_email_users_bulk', 'create_inbox', 'get_health', 'clear_token_taint', 'clear_credential_taint', 'clear_smtp_credential_taint', 'delete_vacation', 'import_messages', 'export_messages']
+// What the pages have no need of: mailboxes picked on their list are deleted by the same operation's other method, and what is held is
+// downloaded by a link.
+const unreached = ['list_audit', 'delete_email_users_bulk', 'get_health', 'delete_vacation', 'import_messages', 'export_messages', 'get_approval_raw']
 
 // Places for a deed that members may not do, and what says so there.
 const closed = ['/domains/add', '/mailboxes/bulk']
@@ -124,7 +125,7 @@ describe('roles', { concurrency: 2 }, () => {
     const patterns = [...text.matchAll(/(?:path: |team\()'([^']+)'/g)].map(([, path]) => path)
     assert.ok(patterns.length > 20)
     const walked = (pattern) => Object.values(places).some((at) => new RegExp('^' + pattern.replace(/:\w+/g, '[^/]+') + '$').test(at.split('?')[0]))
-    assert.deepEqual(patterns.filter((pattern) => !walked(pattern)), [])
+    assert.deepEqual(patterns.filter((pattern) => pattern !== '/oauth/authorize' && !walked(pattern)), []) // that one is walked in consent.test.mjs
   })
 
   test('a member who types the address of a place for others is told who can', async (t) => {

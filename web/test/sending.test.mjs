@@ -42,6 +42,45 @@ describe('sending', { concurrency: 2 }, () => {
       await p.getByText('Cancelled before it was sent.').waitFor()
     })
 
+    walk('a held message is read and approved, another rejected', async (t) => {
+      const box = await mailbox(d, unique('agent'), a), p = await page(t, { as: a, phone: small })
+      const agent = a.as((await a.api('POST', '/v1/auth/tokens', { name: 'Agent', policy: { send: 'approval' } })).token)
+      const send = async (subject) => (await agent('POST', `/v1/email-users/${box.user_id}/inbox/send`, { to: ['ann@far.test'], bcc: ['hidden@far.test'], subject, text: 'Plain words', html: '<p>Rich words</p><script>x()</script>' })).approval_id
+      const yes = unique('Yes'), no = unique('No')
+      const approved = await send(yes), rejected = await send(no)
+      const status = async (id) => (await a.api('GET', '/v1/approvals/' + id)).status
+
+      await p.open('/approvals')
+      await main(p).getByRole('link', { name: no }).waitFor()
+      await sound(p, 'approvals')
+      await main(p).getByRole('link', { name: yes }).click()
+      await p.getByRole('heading', { level: 1, name: yes }).waitFor()
+      await p.frameLocator('iframe').getByText('Rich words').waitFor()
+      for (const text of ['The sending policy requires approval', 'Plain words', 'hidden@far.test', 'API, Agent']) await main(p).getByText(text).first().waitFor()
+      await sound(p, 'a held message')
+      await p.getByRole('button', { name: 'Approve', exact: true }).click()
+      await sound(p, 'an approval')
+      await p.getByRole('dialog').getByLabel('Note').fill('Fine with me')
+      await p.getByRole('dialog').getByRole('button', { name: 'Approve and send' }).click()
+      await toast(p, 'Message approved')
+      await main(p).getByText('Fine with me').waitFor()
+      assert.equal(await p.getByRole('button', { name: 'Reject' }).count(), 0)
+      assert.equal(await status(approved), 'approved')
+      await until('it was sent', async () => (await a.api('GET', '/v1/messages?recipient=hidden@far.test&status=relayed')).data.some((m) => m.approval_id === approved))
+
+      await p.open('/approvals/' + rejected)
+      await p.getByRole('button', { name: 'Reject' }).click()
+      await p.getByRole('dialog').getByRole('button', { name: 'Reject', exact: true }).click()
+      await toast(p, 'Message rejected')
+      await main(p).getByText('It was not sent.').waitFor()
+      assert.equal(await status(rejected), 'rejected')
+      await p.open('/sent?status=rejected')
+      await main(p).getByRole('link', { name: 'hidden@far.test' }).first().click()
+      await p.getByText('Not sent: it was not approved.').waitFor()
+      await p.getByRole('link', { name: 'Show approval' }).click()
+      await p.getByRole('heading', { level: 1, name: no }).waitFor()
+    })
+
     walk('waiting mail is held with a suspension, and discarded', async (t) => {
       const box = await mailbox(d, unique('held'), a), p = await page(t, { as: a, phone: small })
       await a.api('POST', `/v1/email-users/${box.user_id}/inbox/send`, { to: ['bob@far.test'], subject: 's', text: 't', send_at: new Date(Date.now() + 9e7).toISOString() })

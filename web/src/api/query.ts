@@ -34,6 +34,7 @@ const kindsOf: Partial<Record<Operation, Kind[]>> = {
   list_templates: ['template'],
   list_inbox: ['inbox'], list_email_user_inbox: ['inbox'], get_message: ['inbox'],
   list_messages: ['message'], get_reputation: ['message', 'mailbox', 'domain'], get_sent_message: ['message'], list_suppressions: ['suppression'],
+  list_approvals: ['approval'], get_approval: ['approval'],
   list_webhooks: ['webhook'], get_webhook: ['webhook'], list_webhook_deliveries: ['delivery'],
   list_jobs: ['job'], get_job: ['job'], list_events: ['event'],
   list_tokens: ['token'], list_team_users: ['user'],

@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals'
 
 export type Kind =
-  | 'domain' | 'mailbox' | 'inbox' | 'job' | 'message' | 'webhook' | 'delivery' | 'suppression' | 'token' | 'user'
+  | 'domain' | 'mailbox' | 'inbox' | 'job' | 'message' | 'webhook' | 'delivery' | 'suppression' | 'approval' | 'token' | 'user'
   | 'account' | 'template' | 'record' | 'export' | 'event'
 
 export interface Change { kind: Kind; id: string }

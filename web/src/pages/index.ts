@@ -32,6 +32,7 @@ export const places: Place[] = [
   team('/team', 'Team'), team('/tokens', 'Tokens'), team('/profile', 'Profile'),
   team('/sent', 'Sent'), team('/sent/suppressions', 'Suppressions'), team('/sent/lookup', 'Lookup'),
   team('/sent/reputation', 'Reputation'), team('/sent/templates', 'MessageTemplates'), team('/sent/:id', 'Message'),
+  team('/approvals', 'Approvals'), team('/approvals/:id', 'ApprovalPage'),
   team('/webhooks', 'Webhooks'), team('/webhooks/events', 'Events'), team('/webhooks/:id', 'Endpoint'),
   consent,
 ]

@@ -1,5 +1,7 @@
 // The pages that only the team of an account has.
 export { Account } from './account/account'
+export { ApprovalPage } from './approvals/approval'
+export { Approvals } from './approvals/approvals'
 export { Connect } from './account/connect'
 export { Add } from './domains/add'
 export { DomainPage } from './domains/domain'

@@ -75,7 +75,7 @@ function Assistants({ base }: { base: string }) {
         </ol>
         <div class="stack">
           <Code label="Configuration" text={JSON.stringify({ mcpServers: { mailstead: { type: 'http', url: base + '/mcp', headers: { Authorization: `Bearer ${token ?? 'mst_…'}` } } } }, null, 2)} />
-          <Notice>Prompt injection: anyone can send mail to a mailbox, and so instruct an assistant that reads it. Grant only the permissions it needs. It never sees passwords or signing secrets, and a purchase takes two calls.</Notice>
+          <Notice>Prompt injection: anyone can send mail to a mailbox, and so instruct an assistant that reads it. Grant only the permissions it needs, and <a href="/tokens">limit its token</a> to a mailbox or to answers if you can. It never sees passwords or signing secrets, and a purchase takes two calls.</Notice>
           <p class="small"><a href="/tokens">All tokens</a>: delete one to revoke it.</p>
         </div>
       </div>

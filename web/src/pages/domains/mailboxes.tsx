@@ -32,7 +32,7 @@ export function DomainMailboxes({ domain: d }: TabProps) {
 function Row({ mailbox: m }: { mailbox: Mailbox }) {
   return (
     <a class="line domains-fill" href={'/mailboxes/' + m.id}>
-      <span class="grow truncate"><strong>{m.email}</strong>{m.name && <><br /><span class="muted small">{m.name}</span></>}</span>
+      <span class="grow truncate"><strong>{m.email}</strong>{(m.name || m.expires_at) && <><br /><span class="muted small">{m.expires_at && <>Expires <Time of={m.expires_at} />{m.name && ' · '}</>}{m.name}</span></>}</span>
       {m.status !== 'active' && <StatusBadge status={m.status} />}
       {m.unread_count > 0 && <span class="small nowrap">{m.unread_count} unread</span>}
       <span class="muted small nowrap domains-wide">{m.last_login_at ? <>last login <Time of={m.last_login_at} /></> : 'never logged in'}</span>

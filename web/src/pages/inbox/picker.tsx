@@ -79,7 +79,7 @@ function Choices({ label, value, all, active, onPick, onEscape }: Props & { onEs
     <div class="inbox-choices">
       <input ref={input} class="input" type="text" role="combobox" aria-expanded="true" aria-autocomplete="list" aria-controls={id} aria-activedescendant={here >= 0 ? id + here : undefined}
         aria-label="Search mailboxes" placeholder="Search mailboxes" value={typed} onInput={(e) => setTyped(e.currentTarget.value)} onKeyDown={press} spellcheck={false} />
-      <ul role="listbox" id={id} aria-label={label}>
+      <ul role="listbox" id={id} aria-label={label} onMouseDown={(e) => e.preventDefault() /* a dialog would take the focus, and with it the list away */}>
         {choices.map((m, i) => (
           <li key={m?.id ?? ''} id={id + i} role="option" aria-selected={(m?.email ?? '') === value} class={i === here ? 'at' : ''} onPointerMove={() => setAt(i)} onClick={() => onPick(m)}>
             <span class="grow truncate">

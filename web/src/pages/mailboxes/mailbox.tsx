@@ -5,26 +5,30 @@ import { useQuery } from '../../api/query'
 import { go } from '../../router'
 import { ask, Badge, Bar, Button, bytes, Card, Check, Copyable, count, Dialog, Facts, failed, Form, LinkButton, Menu, Notice, Page, Secret, Show, TextArea, TextField, Time, told, Wrong } from '../../ui'
 import { UniversalNotice } from '../inbox/head'
+import { saidSend } from '../policies/policy'
 import { Connection, security } from './connection'
 import { AppPasswords } from './credentials'
+import { Expires, Expiry } from './expiry'
 import { Aliases, PasswordLink, Recovery } from './own'
 import { Held, Paused } from './paused'
 import { Rules, Vacation } from './rules'
+import { Sending } from './sending'
 import { fromMiB, passwordAgain, StatusBadge, toMiB, type MailboxOut } from './words'
 
 export function Mailbox({ id }: { id: string }) {
   const mailbox = useQuery('get_email_user', { user_id: id }, { only: (c) => c.id === id })
-  const [password, setPassword] = useState(false), [link, setLink] = useState(false), [suspending, setSuspending] = useState(false)
+  const [password, setPassword] = useState(false), [link, setLink] = useState(false), [suspending, setSuspending] = useState(false), [expiring, setExpiring] = useState(false)
   const u = mailbox.data
-  const held = useQuery('list_messages', { limit: 1, status: 'held', mailbox: u?.email }, { when: u !== undefined })
+  const held = useQuery('list_messages', { limit: 100, status: 'held', mailbox: u?.email }, { when: u !== undefined })
   return (
     <Page title={u?.email ?? 'Mailbox'} heading={u && <span class="row">{u.email} <StatusBadge status={u.status} />{u.type === 'external' && <Badge plain tone="info">external</Badge>}</span>}
-      intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onPassword={() => setPassword(true)} onLink={() => setLink(true)} onSuspend={() => setSuspending(true)} />}>
+      intro={u?.name} back={{ href: '/mailboxes', label: 'Mailboxes' }} actions={u && <Actions of={u} onPassword={() => setPassword(true)} onLink={() => setLink(true)} onSuspend={() => setSuspending(true)} onExpiry={() => setExpiring(true)} />}>
       <Show of={mailbox}>
         {(u) => (
           <>
+            <Expires of={u} />
             <Paused of={u.sending_paused} name={u.email} mailbox={u.id} />
-            {held.data && held.data.data.length > 0 && <Held id={u.id} email={u.email} />}
+            {held.data?.data.some((m) => m.approval_id === null) && <Held id={u.id} email={u.email} />}
             {u.error && <Notice tone="bad" title={u.type === 'external' ? 'Can’t fetch mail.' : 'Mailbox error.'}><Wrong of={u.error} /></Notice>}
             {u.type === 'external' && <UniversalNotice />}
             {u.status === 'pending' && u.type === 'external' && <Notice>Mail has not been fetched yet.</Notice>}
@@ -34,6 +38,7 @@ export function Mailbox({ id }: { id: string }) {
               {u.type === 'hosted' && <Connection of={u} />}
               <About of={u} />
               {can('update_email_user') && <Settings key={u.id} of={u} />}
+              {can('update_email_user') && <Sending key={'s' + JSON.stringify(u.send_policy)} of={u} />}
               {u.type === 'hosted' && can('update_email_user') && <Aliases key={'a' + u.aliases.join()} of={u} />}
               {u.type === 'hosted' && can('list_credentials') && <AppPasswords userID={u.id} />}
               {u.type === 'hosted' && can('list_rules') && <Rules userID={u.id} />}
@@ -42,6 +47,7 @@ export function Mailbox({ id }: { id: string }) {
             </div>
             {password && <Password of={u} onClose={() => setPassword(false)} />}
             {link && <PasswordLink of={u} onClose={() => setLink(false)} />}
+            {expiring && <Expiry of={u} onClose={() => setExpiring(false)} />}
             {suspending && <Suspend of={u} onClose={() => setSuspending(false)} />}
           </>
         )}
@@ -50,7 +56,7 @@ export function Mailbox({ id }: { id: string }) {
   )
 }
 
-function Actions({ of: u, onPassword, onLink, onSuspend }: { of: MailboxOut; onPassword: () => void; onLink: () => void; onSuspend: () => void }) {
+function Actions({ of: u, onPassword, onLink, onSuspend, onExpiry }: { of: MailboxOut; onPassword: () => void; onLink: () => void; onSuspend: () => void; onExpiry: () => void }) {
   const suspended = u.status === 'suspended'
   const activate = async () => {
     await call('update_email_user', { user_id: u.id, status: 'active' })
@@ -73,6 +79,7 @@ function Actions({ of: u, onPassword, onLink, onSuspend }: { of: MailboxOut; onP
           <Button look="ghost" small icon="key" onClick={onPassword}>Set password</Button>
           {u.type === 'hosted' && can('create_recovery_link') && <Button look="ghost" small icon="external" onClick={onLink}>Get a password link</Button>}
           <Button look="ghost" small icon={suspended ? 'play' : 'pause'} onClick={suspended ? activate : onSuspend}>{suspended ? 'Activate' : 'Suspend'}</Button>
+          <Button look="ghost" small icon="clock" onClick={onExpiry}>Set expiry</Button>
           <Button look="ghost" small icon="trash" onClick={remove}>Delete</Button>
         </Menu>
       )}
@@ -93,6 +100,7 @@ function About({ of: u }: { of: MailboxOut }) {
           ['Last fetched', u.type === 'external' && <Time of={u.last_sync_at} />],
           ['IMAP', u.type === 'external' && `${u.imap_host}:${u.imap_port}, ${security[u.imap_security]}`],
           ['SMTP', u.type === 'external' && u.smtp_host && `${u.smtp_host}:${u.smtp_port}, ${security[u.smtp_security]}`],
+          ['May send', u.send_policy.send !== 'allow' && saidSend(u.send_policy)],
           ['Forwards to', u.forward_to],
           ['Relay', u.relay],
           ['Created', <Time of={u.created_at} form="date" />],

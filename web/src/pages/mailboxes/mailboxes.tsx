@@ -2,9 +2,10 @@ import { useState } from 'preact/hooks'
 import { call, can } from '../../api/client'
 import { usePages } from '../../api/query'
 import { params, setParams, useTyped } from '../../router'
-import { ask, Badge, Button, bytes, Card, Empty, Icon, LongList, Page, plural, Select, TextField, told } from '../../ui'
+import { ask, Badge, Button, bytes, Card, Empty, Icon, LongList, Page, plural, Select, TextField, Time, told } from '../../ui'
 import { Create } from './create'
 import { Export } from './export'
+import { TemporaryInbox } from './temporary'
 import { MailboxTabs, StatusBadge, statuses, type MailboxOut, type Status } from './words'
 
 const mostAtOnce = 100 // of mailboxes that one request deletes
@@ -13,7 +14,7 @@ export function Mailboxes() {
   const q = params.value.get('q') ?? '', domain = params.value.get('domain') ?? '', status = (params.value.get('status') ?? '') as Status | ''
   const pages = usePages('list_email_users', { limit: 100, q: q || undefined, domain: domain || undefined, status: status || undefined }, (u) => u.id)
   const [picked, setPicked] = useState(new Set<string>())
-  const [dialog, setDialog] = useState<'create' | 'export'>()
+  const [dialog, setDialog] = useState<'create' | 'export' | 'temporary'>()
   const pick = (id: string, on: boolean) => setPicked((before) => {
     const next = new Set(before)
     if (on) next.add(id)
@@ -26,6 +27,7 @@ export function Mailboxes() {
       actions={
         <>
           {can('create_export') && <Button icon="download" onClick={() => setDialog('export')}>Export</Button>}
+          {can('create_inbox') && <Button icon="clock" onClick={() => setDialog('temporary')}>Temporary inbox</Button>}
           {can('create_email_user') && <Button look="primary" icon="plus" onClick={() => setDialog('create')}>Create mailbox</Button>}
         </>
       }>
@@ -41,6 +43,7 @@ export function Mailboxes() {
       </Card>
       {picked.size > 0 && <Picked ids={picked} onDone={() => setPicked(new Set())} onExport={() => setDialog('export')} />}
       {dialog === 'create' && <Create domain={domain} onClose={() => setDialog(undefined)} />}
+      {dialog === 'temporary' && <TemporaryInbox domain={domain.startsWith('dom_') ? '' : domain} onClose={() => setDialog(undefined)} />}
       {dialog === 'export' && <Export ids={[...picked]} onClose={() => setDialog(undefined)} />}
     </Page>
   )
@@ -55,7 +58,7 @@ function Row({ of: u, picked, onPick }: { of: MailboxOut; picked: boolean; onPic
   return (
     <div class="line mailboxes-row">
       {can('delete_email_users_bulk_post') && <input type="checkbox" class="mailboxes-tick" aria-label={`Select ${u.email}`} checked={picked} onChange={(e) => onPick(e.currentTarget.checked)} />}
-      <a class="grow" href={`/mailboxes/${u.id}`}><div class="truncate"><strong>{u.email}</strong></div><div class="muted small truncate">{u.name || ' '}</div></a>
+      <a class="grow" href={`/mailboxes/${u.id}`}><div class="truncate"><strong>{u.email}</strong></div><div class="muted small truncate">{u.expires_at && <>Expires <Time of={u.expires_at} />{u.name && ' · '}</>}{u.name || ' '}</div></a>
       {u.type === 'external' && <Badge plain tone="info">external</Badge>}
       <span class="mailboxes-unread muted small">{u.unread_count > 0 ? `${u.unread_count} unread` : ''}</span>
       <span class="mailboxes-used muted small">{bytes(u.used_bytes)}</span>

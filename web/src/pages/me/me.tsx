@@ -6,6 +6,7 @@ import { useQuery } from '../../api/query'
 import { Card, Check, Form, Page, Show, TextArea, TextField, told } from '../../ui'
 import { Connection } from '../mailboxes/connection'
 import { AppPasswords } from '../mailboxes/credentials'
+import { Expires } from '../mailboxes/expiry'
 import { Recovery, update } from '../mailboxes/own'
 import { Rules, Vacation } from '../mailboxes/rules'
 import type { MailboxOut } from '../mailboxes/words'
@@ -21,6 +22,7 @@ export function Me() {
       <Show of={mailbox} lines={8}>
         {(u) => (
           <>
+            <Expires of={u} />
             <div class="grid-2">
               <Connection of={u} />
               <AppPasswords userID={u.id} />

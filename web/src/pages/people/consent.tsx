@@ -4,26 +4,16 @@ import { useState } from 'preact/hooks'
 import { request, session, type Schemas } from '../../api/client'
 import { useRead } from '../../api/query'
 import { params } from '../../router'
-import { Button, Card, Check, Facts, Form, Notice, Page, Select, Show } from '../../ui'
-import { ScopeFields } from './team'
-
-type Policy = Schemas['Token']['policy']
+import { Button, Card, Check, Facts, Form, Notice, Page, Show } from '../../ui'
+import { formOf, PolicyFields, policyOf } from '../policies/policy'
+import { ScopeFields, type Scope } from './scope'
 
 interface Question {
   request: string
   client: { client_id: string; name: string; host: string }
   redirect_uri: string
   permissions: string[]
-  policy: Policy
-}
-
-const sending = [['approval', 'With approval'], ['reply_only', 'Replies only'], ['allow', 'Any message'], ['deny', 'No messages']] as const
-
-const means: Record<Policy['send'], string> = {
-  approval: 'Each message waits until an owner or admin approves it.',
-  reply_only: 'To the people of the message that it answers.',
-  allow: 'To anyone, without approval.',
-  deny: 'It can’t send.',
+  policy: Schemas['Policy']
 }
 
 export function Consent() {
@@ -38,11 +28,11 @@ export function Consent() {
 
 function Ask({ question: q }: { question: Question }) {
   const [write, setWrite] = useState(q.permissions.includes('write'))
-  const [mailboxes, setMailboxes] = useState<string | string[]>('all')
-  const [policy, setPolicy] = useState(q.policy)
+  const [mailboxes, setMailboxes] = useState<Scope>('all')
+  const [policy, setPolicy] = useState(formOf(q.policy))
   const [answered, setAnswered] = useState(false)
   const decide = async (decision: 'allow' | 'deny') => {
-    const more = decision === 'deny' ? {} : { permissions: write ? ['read', 'write'] : ['read'], mailboxes: Array.isArray(mailboxes) ? mailboxes : null, policy }
+    const more = decision === 'deny' ? {} : { permissions: write ? ['read', 'write'] : ['read'], mailboxes: Array.isArray(mailboxes) ? mailboxes : null, policy: policyOf(policy) ?? { send: 'allow' } }
     const { redirect_to } = (await request('POST', '/oauth/consent', { request: q.request, decision, ...more })) as { redirect_to: string }
     setAnswered(true)
     location.assign(redirect_to)
@@ -68,9 +58,7 @@ function Ask({ question: q }: { question: Question }) {
           <Check label="Read" hint="View domains, mailboxes and mail." checked disabled onChange={() => { /* without it there is nothing to allow */ }} />
           <Check label="Write" hint="Send and delete mail, and change what you can change. It can’t give anyone access." checked={write} onChange={setWrite} />
           <ScopeFields value={mailboxes} onChange={setMailboxes} hint={mailboxes === 'all' ? 'It can use every mailbox that you can use.' : 'It can use these, and see no other mail.'} />
-          <Select label="Sending" name="policy" value={policy.send} onChange={(send) => setPolicy({ ...policy, send })} options={sending} disabled={!write} hint={means[policy.send]} />
-          <Check label="Restrict it after it reads mail from strangers" checked={policy.taint} onChange={(taint) => setPolicy({ ...policy, taint })}
-            hint="Anyone can send mail to a mailbox, and so instruct an assistant that reads it. After that it can write only within that conversation, until you end the restriction." />
+          <PolicyFields of={policy} set={setPolicy} only={write ? undefined : 'read'} />
         </Form>
       </Card>
     </div>

@@ -2,8 +2,8 @@
 import { useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { MailboxPicker } from '../inbox/picker'
-import { ask, Badge, Button, Card, Check, Code, Dialog, Empty, Form, IconButton, Menu, Notice, Page, plural, Select, Show, TextField, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, Check, Code, Dialog, Empty, Form, Menu, Notice, Page, plural, Select, Show, TextField, Time, told } from '../../ui'
+import { ScopeFields, type Scope } from './scope'
 
 type User = Schemas['TeamUser']
 type Role = 'admin' | 'member'
@@ -101,37 +101,14 @@ function Invite({ onClose }: { onClose: () => void }) {
           <TextField label="Last name" name="last_name" value={last} onInput={setLast} />
         </div>
         <Select label="Role" name="role" value={role} onChange={setRole} options={mayMakeAdmins ? roles : roles.slice(0, 1)} />
-        {role === 'member' && <ScopeFields value={scope} onChange={setScope} />}
+        {role === 'member' && <ScopeFields value={scope} onChange={setScope} hint={scopeHint(scope)} />}
         <Check label="Mail them the link" hint="Otherwise you get it to send it yourself." checked={mailed} onChange={setMailed} />
       </Form>
     </Dialog>
   )
 }
 
-type Scope = User['mailboxes']
-
-/** Chooses which mailboxes a member sees, or what the hint says. */
-export function ScopeFields({ value, onChange, hint }: { value: Scope; onChange: (scope: Scope) => void; hint?: string }) {
-  const some = Array.isArray(value) ? value : []
-  return (
-    <>
-      <Select label="Mailboxes" name="mailboxes" value={value === 'all' ? 'all' : 'some'} onChange={(v) => onChange(v === 'all' ? 'all' : [])} options={[['all', 'All mailboxes'], ['some', 'Only some mailboxes']]}
-        hint={hint ?? (value === 'all' ? 'They can read and send the mail of every mailbox.' : 'They can read and send the mail of these, and see no other mail.')} />
-      {value !== 'all' && (
-        <div class="stack-tight">
-          {some.map((id) => <Scoped key={id} id={id} onRemove={() => onChange(some.filter((x) => x !== id))} />)}
-          <MailboxPicker label="Add a mailbox" value="" onPick={(m) => { if (m && !some.includes(m.id)) onChange([...some, m.id]) }} />
-        </div>
-      )}
-    </>
-  )
-}
-
-function Scoped({ id, onRemove }: { id: string; onRemove: () => void }) {
-  const mailbox = useQuery('get_email_user', { user_id: id }, { kinds: [] })
-  const email = mailbox.data?.email ?? id
-  return <div class="row-between"><span class="truncate">{email}</span><IconButton look="ghost" small icon="x" label={`Remove ${email}`} onClick={onRemove} /></div>
-}
+const scopeHint = (of: Scope) => of === 'all' ? 'They can read and send the mail of every mailbox.' : 'They can read and send the mail of these, and see no other mail.'
 
 function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
   const [first, setFirst] = useState(u.first_name ?? ''), [last, setLast] = useState(u.last_name ?? '')
@@ -151,7 +128,7 @@ function Edit({ user: u, onClose }: { user: User; onClose: () => void }) {
         </div>
         <TextField label="Email" name="email" type="email" value={email} onInput={setEmail} hint="They sign in with this address." />
         {session.value!.user.role === 'owner' && <Select label="Role" name="role" value={role} onChange={setRole} options={roles} hint="Takes effect with their next request." />}
-        {role === 'member' && <ScopeFields value={scope} onChange={setScope} />}
+        {role === 'member' && <ScopeFields value={scope} onChange={setScope} hint={scopeHint(scope)} />}
       </Form>
     </Dialog>
   )

@@ -22,7 +22,7 @@ function Actions({ of: m }: { of: Detail }) {
   const [moving, setMoving] = useState(false)
   if (!waits(m)) return null
   const cancel = () => ask({
-    title: 'Cancel this message?', action: 'Cancel message', text: `${m.recipient} will not receive this message. Its other recipients still will.`,
+    title: 'Cancel this message?', action: 'Cancel message', text: m.status === 'held' && m.approval_id ? 'It is rejected, and no recipient will receive it.' : `${m.recipient} will not receive this message. Its other recipients still will.`,
     run: async () => {
       await call('cancel_message', { id: m.id })
       told('Message cancelled.')
@@ -76,6 +76,7 @@ function Details({ of: m }: { of: Detail }) {
             ['Queued', <Time of={m.queued_at} form="at" />],
             ['Scheduled for', m.send_at && <Time of={m.send_at} form="at" />],
             ['Tags', Object.keys(m.tags).length > 0 && <span class="row">{Object.entries(m.tags).map(([name, value]) => <Badge key={name} plain>{name}: {value}</Badge>)}</span>],
+            ['Approval', m.approval_id && can('get_approval') && <a href={`/approvals/${m.approval_id}`}>Show approval</a>],
             ['Encryption', m.require_tls && 'required on the whole way'],
             ['Updated', <Time of={m.updated_at} form="at" />],
             ['Route', m.provider ? `${m.transport} ${m.provider}` : m.transport],

@@ -8,7 +8,7 @@ export type Status = Row['status']
 export const statuses: Record<Status, { tone: Tone; means: string }> = {
   queued: { tone: 'none', means: 'Waiting to be sent.' },
   scheduled: { tone: 'info', means: 'Waiting for the time it is scheduled for.' },
-  held: { tone: 'warn', means: 'On hold: it was waiting when the mailbox was suspended, deleted or got a new password.' },
+  held: { tone: 'warn', means: 'On hold: it waits for approval, or was waiting when the mailbox was suspended, deleted or got a new password.' },
   sent: { tone: 'ok', means: 'Accepted by the recipient’s mail server.' },
   delivered: { tone: 'ok', means: 'Delivered to a mailbox on this server.' },
   relayed: { tone: 'ok', means: 'Accepted by the relay for delivery.' },
@@ -18,6 +18,7 @@ export const statuses: Record<Status, { tone: Tone; means: string }> = {
   complained: { tone: 'bad', means: 'The recipient reported it as spam. No more mail is sent to them.' },
   suppressed: { tone: 'warn', means: 'Not sent: the address is on the suppression list.' },
   cancelled: { tone: 'none', means: 'Cancelled before it was sent.' },
+  rejected: { tone: 'bad', means: 'Not sent: it was not approved.' },
 }
 
 export function StatusBadge({ status }: { status: Status }) {

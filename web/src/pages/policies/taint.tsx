@@ -1,0 +1,35 @@
+// That a token or a password is tainted: since when, by which conversation, and how that ends.
+import type { Schemas } from '../../api/client'
+import { useQuery } from '../../api/query'
+import { ask, Button, Notice, Time, told } from '../../ui'
+
+type Tainted = Schemas['Tainted']
+
+/** Says by what something is tainted. clear ends that; without it the viewer may not. */
+export function TaintNotice({ of: t, name, clear }: { of: Tainted; name: string; clear?: () => Promise<unknown> }) {
+  const onClear = () => ask({
+    title: `Clear taint of ${name}?`, action: 'Clear taint', danger: false,
+    text: 'It can send and change things again, as its permissions and its policy allow. Read the conversation first: a program that still remembers what a stranger wrote there may still do it.',
+    run: async () => {
+      await clear!()
+      told('Taint cleared.')
+    },
+  })
+  return (
+    <Notice tone="warn" title="Tainted">
+      <Time of={t.since} />, when it read a stranger’s message{t.user_id && <> in <Conversation userID={t.user_id} threadID={t.thread_id} /></>}.{' '}
+      {clear ? <Button small aria-label={`Clear taint of ${name}`} onClick={onClear}>Clear taint</Button> : 'An owner or admin can clear it.'}
+    </Notice>
+  )
+}
+
+/** A link to the newest message of a conversation; to the inbox if it is not known or gone. */
+function Conversation({ userID, threadID }: { userID: string; threadID: string | null }) {
+  const mailbox = useQuery('get_email_user', { user_id: userID }, { kinds: [] })
+  const newest = useQuery('list_email_user_inbox', { user_id: userID, thread_id: threadID ?? undefined, folder: 'all', limit: 1 }, { when: threadID !== null, kinds: [] })
+  if (!mailbox.data || newest.loading) return <>a mailbox</> // it may be gone, or not the viewer's to see
+  const { email } = mailbox.data, m = newest.data?.data[0]
+  if (!m) return <a href={`/inbox?mailbox=${encodeURIComponent(email)}`}>{email}</a>
+  const elsewhere = m.folder.toUpperCase() === 'INBOX' ? '' : '?in=' + encodeURIComponent(m.folder)
+  return <>{email} (<a href={`/inbox/${userID}/${m.uid}${elsewhere}`}>open the conversation</a>)</>
+}
