@@ -91,13 +91,7 @@ func TestApprovalsUnderKills(t *testing.T) {
 	var token struct{ Token string }
 	i.want(201, "POST", "/v1/auth/tokens", map[string]any{"name": "agent", "policy": policy}, &token)
 	program := i.appPassword(ann, map[string]any{"policy": policy})
-	if _, code := mailstead(t, "user", "reset-password", "--data", i.dir, "--user", "owner@example.org", "--password", "correct horse"); code != 0 {
-		t.Fatal("the owner has no password")
-	}
-	status, cookie, text := i.signIn("")
-	if status != 200 {
-		t.Fatalf("sign-in: %d %s", status, text)
-	}
+	cookie := i.owner().cookie
 
 	// What a program hears by SMTP.
 	first := "From: " + annsAddress + "\r\nTo: x@far.test\r\nSubject: first\r\n\r\nhello\r\n"

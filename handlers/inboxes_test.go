@@ -329,3 +329,31 @@ func TestTaintIsClearedByAPerson(t *testing.T) {
 	}
 	web.ask("POST", "/v1/auth/tokens/"+token+"/clear-taint", nil).is(200) // again does no harm
 }
+
+// TestSendPolicyOfAMailbox: owner and admin set and take away what may be sent from a mailbox, and
+// when it is deleted; a token that is bound does neither.
+func TestSendPolicyOfAMailbox(t *testing.T) {
+	b := newSandbox(t, nil)
+	path, later := "/v1/email-users/"+b.box("ann"), soon(2)
+	b.get(path).is(200).has("send_policy.send", "allow", "send_policy.allowed_recipients", "[]", "expires_at", "<nil>")
+	b.patch(path, `{"send_policy":{"send":"approval","allowed_recipients":[" X@Far.test ","@FAR.test"]}}`).is(200).has("send_policy.send", "approval", "send_policy.allowed_recipients", "[x@far.test @far.test]")
+	b.patch(path, `{"name":"Ann"}`).is(200).has("send_policy.send", "approval")
+	for _, c := range [][2]string{
+		{`{"send_policy":{"send":"some"}}`, "send_policy.send"}, {`{"send_policy":{"allowed_recipients":["far"]}}`, "send_policy.allowed_recipients"}, {`{"send_policy":"deny"}`, "send_policy"},
+		{`{"send_policy":{"send":1}}`, "send_policy.send"}, {`{"expires_at":"` + soon(-1) + `"}`, "expires_at"}, {`{"expires_at":7}`, "expires_at"},
+	} {
+		b.patch(path, c[0]).fails(400, "validation_error").has("error.details.0.field", c[1])
+	}
+	b.patch(path, `{"send_policy":{"allowed_recipients":["@`+strings.Join(numbers(101), `.test","@`)+`.test"]}}`).fails(400, "too_many_items").has("error.details.0.field", "send_policy.allowed_recipients")
+	b.with(b.Token(t, b.Owner.AccountID, "admin", "write")).patch(path, `{"send_policy":{"send":"deny"},"expires_at":"`+later+`"}`).is(200).has("send_policy.send", "deny", "send_policy.allowed_recipients", "[]")
+	b.with(b.Token(t, b.Owner.AccountID, "member", "write")).patch(path, `{"send_policy":null}`).fails(403, "forbidden_role")
+	bound := b.with(b.post("/v1/auth/tokens", `{"policy":{"send":"reply_only"}}`).is(201).text("token"))
+	bound.patch(path, `{"name":"Anna"}`).is(200)
+	for _, body := range []string{`{"send_policy":null}`, `{"expires_at":null}`, `{"name":"Ann","expires_at":"` + later + `"}`, `{"send_policy":{"send":"deny"}}`} {
+		bound.patch(path, body).fails(403, "forbidden_role")
+	}
+	b.browser().signInTo("ann@boxes.test", "password").ask("GET", "/v1/me", nil).is(200).has("mailbox.send_policy.send", "deny")
+	b.patch(path, `{"send_policy":null,"expires_at":null}`).is(200).has("send_policy.send", "allow", "expires_at", "<nil>", "name", "Anna")
+	b.get("/v1/audit?action=update_email_user").is(200).has("data.0.fields", "[send_policy expires_at]")
+	b.post("/v1/auth/tokens", `{"kind":"oauth"}`).fails(400, "validation_error").has("error.details.0.field", "kind")
+}

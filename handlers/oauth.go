@@ -137,10 +137,11 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 	}
 	e := s.explainError(c, "sign-in of a client", err) // which sets Retry-After
 	code := "server_error"
-	if status = openapi.Status(e.Code); status < http.StatusInternalServerError {
-		code = "invalid_request"
-	} else if status == http.StatusServiceUnavailable {
+	switch status = openapi.Status(e.Code); {
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		code = "temporarily_unavailable"
+	case status < http.StatusInternalServerError:
+		code = "invalid_request"
 	}
 	s.sendJSON(c, status, accounts.OAuthError{Code: code, Description: e.Message})
 }
@@ -182,7 +183,7 @@ func (s *Server) authorizeClient(c *call) {
 		if len(e.Details) > 0 {
 			text = "The program that sent you here made a mistake. " + e.Message + "."
 		}
-		showPage(c, oauthPage, openapi.Status(e.Code), markup.Format("<p>%s</p>", text))
+		showPage(c, oauthPage, openapi.Status(e.Code), markup.Format("<p>%s</p>\n<p><a href=\"/\">Open the dashboard</a></p>", text))
 	}
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		s.notAllowed(c, []string{http.MethodGet})

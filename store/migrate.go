@@ -18,7 +18,7 @@ import (
 // each in transactions of at most migrationRows rows. Each says with its rows how far it is, and
 // the last one the new number: killed anywhere, it goes on where it was.
 const (
-	storeFormat   = 6
+	storeFormat   = 7
 	bucketMeta    = "meta"
 	formatKey     = "format"    // → number 4 | program | crc32c 4
 	progressKey   = "migration" // → number 4 | where to go on | crc32c 4; while one runs
@@ -45,6 +45,8 @@ var migrations = []migration{
 	{5, "scheduled and held messages", nothingToDo},
 	// Older versions would lose what was added to mailboxes, too.
 	{6, "lists of all folders", (*Tx).listFolders},
+	// Older versions would lose what tokens and mailboxes may send, and send what is to be approved.
+	{7, "policies and approvals", nothingToDo},
 }
 
 func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }

@@ -180,7 +180,7 @@ func (s *Service) RegisterClient(ctx context.Context, body []byte) (*ClientRegis
 			unused = append(unused, id)
 		}
 		if over := len(unused) - oauthClientsMost + 1; over > 0 {
-			if err := core.DeleteAll(tx, store.OAuthClients, unused[:over]); err != nil {
+			if err := core.DeleteAll(tx, store.OAuthClients, unused[:min(over, core.PruneAtATime)]); err != nil {
 				return err
 			}
 		}

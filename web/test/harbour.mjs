@@ -144,7 +144,7 @@ export async function laden(h) {
   h.asleep = await mailbox(h.domain, 'asleep', h)
   await api('POST', `/v1/email-users/${h.asleep.user_id}/inbox/send`, { to: ['dream@far.test'], subject: 'A dream', text: 'Of a berth.', send_at: new Date(Date.now() + 9e7).toISOString() })
   await api('PATCH', '/v1/email-users/' + h.asleep.user_id, { status: 'suspended', hold: true })
-  await until('it is held', async () => (await api('GET', '/v1/messages?status=held')).data.length === 1)
+  await until('it is held', async () => (await api('GET', '/v1/messages?status=held')).data.some((m) => m.user_id === h.asleep.user_id))
   h.admin = await api('POST', '/v1/account/users/invite', { email: unique('first-mate') + '@harbour.test', role: 'admin' })
   return {
     ...Object.fromEntries(Object.entries({ cloudflare: ['', '/settings'], bought: ['/settings'], broken: [''], unsigned: ['', '/dns'] })

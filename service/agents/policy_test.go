@@ -1,0 +1,40 @@
+package agents
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/mail/msg"
+)
+
+// FuzzPolicy: whatever a request has, a policy that is taken has names in their one form alone, and
+// comes out as it went in.
+func FuzzPolicy(f *testing.F) {
+	f.Add("reply_only", "Ann@Example.com", "@EXAMPLE.com", 60)
+	f.Add("allow", "@bücher.example", "", 0)
+	f.Add("", "@", "a@[192.0.2.1]", 1)
+	f.Fuzz(func(t *testing.T, send, one, two string, seconds int) {
+		in := Policy{SendPolicy: SendPolicy{send, []string{one, two, one}}, TrustedSenders: []string{two}, Taint: true, TaintSeconds: &seconds}
+		kept, err := in.Record("policy")
+		if err != nil {
+			return
+		}
+		for _, name := range append(kept.AllowedRecipients, kept.TrustedSenders...) {
+			domain, all := strings.CutPrefix(name, "@")
+			same, err := msg.NormalizeEmail(name)
+			if all {
+				same, err = msg.NormalizeDomain(domain)
+				same = "@" + same
+			}
+			if err != nil || same != name {
+				t.Errorf("%q is kept, which is %q, %v", name, same, err)
+			}
+		}
+		out := PolicyOut(&kept)
+		again, err := out.Record("policy")
+		if err != nil || !reflect.DeepEqual(kept, again) {
+			t.Errorf("%+v comes out as %+v, %v", kept, again, err)
+		}
+	})
+}
