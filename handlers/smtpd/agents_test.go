@@ -243,6 +243,7 @@ var doors = []door{
 	{"Resent-To:", asked, sending("", thief, "Resent-To: drop@evil.test\r\n", no), 0},
 	{"Resent-Cc:", asked, sending("", thief, "Resent-Cc: drop@evil.test\r\n", no), 0},
 	{"Resent-Bcc:", harmless, sending("", thief, "Resent-Bcc: drop@evil.test\r\n", yes), 1},
+	{"Resent-Reply-To:", asked, sending("", thief, "Resent-Reply-To: drop@evil.test\r\n", no), 0},
 	{"Resent-Sender:", asked, sending("", thief, "Resent-Sender: drop@evil.test\r\n", no), 0},
 	{"Disposition-Notification-To:", asked, sending("", thief, "Disposition-Notification-To: drop@evil.test\r\n", no), 0},
 	{"Return-Receipt-To:", asked, sending("", thief, "Return-Receipt-To: <drop@evil.test>\r\n", no), 0},
