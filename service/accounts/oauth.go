@@ -139,12 +139,12 @@ func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Val
 // isChallenge tells whether text can be a SHA-256 (RFC 7636 section 4.2).
 func isChallenge(text string) bool {
 	sum, err := base64.RawURLEncoding.DecodeString(text)
-	return err == nil && len(sum) == sha256.Size
+	return err == nil && len(sum) == sha256.Size && len(text) == base64.RawURLEncoding.EncodedLen(sha256.Size) // line ends count too
 }
 
 // isResource tells whether the resource that is asked for is this server's /mcp alone (RFC 8707).
 func isResource(given []string, base string) bool {
-	if len(given) != 1 || len(given[0]) > oauthParam {
+	if len(given) != 1 || len(given[0]) > oauthParam || strings.Contains(given[0], "#") {
 		return false
 	}
 	want, err := url.Parse(base + "/mcp")

@@ -73,6 +73,8 @@ func FuzzAuthorizationQuery(f *testing.F) {
 	f.Add("resource=https://mail.test/mcp&code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM&state=x")
 	f.Add("resource=HTTPS://MAIL.test/mcp&resource=https://mail.test/mcp%23x")
 	f.Add("resource=https://mail.test/mcp%3f&state=x&state=y")
+	f.Add("resource=https://mAil.test/mcp%23")
+	f.Add("code_challenge=E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw%0A-cM")
 	f.Fuzz(func(t *testing.T, text string) {
 		q, err := url.ParseQuery(text)
 		if err != nil {

@@ -442,8 +442,8 @@ func TestChangesOfAHeldMessage(t *testing.T) {
 	}
 }
 
-// TestRejectedMessageOfADomainsProgram: a program that sends for a domain has no mailbox; the sender
-// of the envelope hears of it.
+// TestRejectedMessageOfADomainsProgram: a program that sends for a domain has no mailbox; the
+// sender of the envelope hears of it.
 func TestRejectedMessageOfADomainsProgram(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Run()
