@@ -108,6 +108,7 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 		`"to":"thief@evil.test","reply_to":"drop@evil.test"`, `"to":"everybody@boxes.test"`, `"to":"ben@boxes.test"`, `"to":"cat@boxes.test"`,
 		`"to":"thief@evil.test","headers":{"Disposition-Notification-To":"drop@evil.test"}`, `"to":"thief@evil.test","headers":{"Return-Receipt-To":"<drop@evil.test>"}`,
 		`"to":"thief@evil.test","headers":{"Errors-To":"drop@evil.test"}`, `"to":"thief@evil.test","headers":{"X-Confirm-Reading-To":"drop@evil.test"}`,
+		`"to":"thief@evil.test","headers":{"Mail-Followup-To":"drop@evil.test"}`, `"to":"thief@evil.test","headers":{"Mail-Reply-To":"drop@evil.test"}`,
 		`"to":"thief@evil.test, Drop <drop@evil.test>"`, `"to":"drop@evil.test","send_at":"` + soon(1) + `"`, `"to":"drop@evil.test","in_reply_to":"<1@evil.test>"`,
 	} {
 		r := agent.post(box+"/inbox/send", `{`+to+`,"subject":"s","text":"t"}`).fails(403, "tainted")

@@ -248,6 +248,8 @@ var doors = []door{
 	{"Disposition-Notification-To:", asked, sending("", thief, "Disposition-Notification-To: drop@evil.test\r\n", no), 0},
 	{"Return-Receipt-To:", asked, sending("", thief, "Return-Receipt-To: <drop@evil.test>\r\n", no), 0},
 	{"Errors-To:", asked, sending("", thief, "Errors-To: drop@evil.test\r\n", no), 0},
+	{"Mail-Followup-To:", asked, sending("", thief, "Mail-Followup-To: drop@evil.test\r\n", no), 0},
+	{"Mail-Reply-To:", asked, sending("", thief, "Mail-Reply-To: drop@evil.test\r\n", no), 0},
 	{"X-Confirm-Reading-To:", asked, sending("", thief, "X-Confirm-Reading-To: drop@evil.test\r\n", no), 0},
 	{"Return-Path:", harmless, sending("", thief, "Return-Path: <drop@evil.test>\r\n", yes), 1},
 }

@@ -73,7 +73,7 @@ func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, by sentBy, facts *polic
 // answeringFields are header fields that have programs send something to the addresses in them.
 var answeringFields = []string{
 	"to", "cc", "reply-to", "sender", "resent-to", "resent-cc", "resent-reply-to", "resent-sender",
-	"disposition-notification-to", "return-receipt-to", "errors-to", "x-confirm-reading-to",
+	"disposition-notification-to", "return-receipt-to", "errors-to", "x-confirm-reading-to", "mail-followup-to", "mail-reply-to",
 }
 
 // nobody stands for addresses that cannot be read, and so are nobody's who may get mail.
