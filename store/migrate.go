@@ -45,7 +45,8 @@ var migrations = []migration{
 	{5, "scheduled and held messages", nothingToDo},
 	// Older versions would lose what was added to mailboxes, too.
 	{6, "lists of all folders", (*Tx).listFolders},
-	// Older versions would lose what tokens and mailboxes may send, and send what is to be approved.
+	// Older versions would lose what tokens and mailboxes may send, and send what is to be
+	// approved.
 	{7, "policies and approvals", nothingToDo},
 }
 
