@@ -420,8 +420,7 @@
 //	auto_reply         after seven days
 //	spam_model         one for each account that has taught its classifier
 //	spam_lesson        until it is learned
-//	approval           30 days after it was decided, which is seven days after it was made at most;
-//	                   programs of an account have up to 1000 that are not decided
+//	approval           30 days after its decision; undecided: seven days, and 1000 of programs
 //	message_template   people make and delete them
 //	batch              until it is sent
 //	batch_item         as long as its batch
