@@ -1,6 +1,8 @@
 package handlers
 
 import (
+	"encoding/json"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -91,6 +93,15 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 		if r.status != 403 || r.text("error.code") != want {
 			t.Errorf("%s: %d %s, want %s", o.name, r.status, r.raw, want)
 		}
+		if slices.Contains(noTools, o.name) {
+			continue
+		}
+
+		// The same as a tool, whether it is listed or not.
+		r = tools.call(o.name, toolArguments(t, o, expand(a.path, ids), expand(a.body, ids)))
+		if r.status == 200 || r.text("error.code") != want {
+			t.Errorf("the tool %s: %s, want %s", o.name, r.raw, want)
+		}
 	}
 	for _, o := range b.server.ops {
 		if !asked[o.name] && o.bound != always && o.bound != never {
@@ -134,6 +145,29 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 	other := b.get("/v1/email-users/" + ids["cat"] + "/inbox").is(200).text("data.0.uid")
 	agent.get("/v1/email-users/" + ids["cat"] + "/inbox/" + other).is(200)
 	agent.post(box+"/inbox/send", `{"to":"thief@evil.test","subject":"s","text":"t"}`).fails(403, "tainted")
+}
+
+// toolArguments are those of a tool for a request of the API: its path, query and body in one.
+func toolArguments(t *testing.T, o *op, path, body string) map[string]any {
+	t.Helper()
+	args := map[string]any{}
+	if body != "" && json.Unmarshal([]byte(body), &args) != nil {
+		return args // a file
+	}
+	u, err := url.Parse(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, values := strings.Split(o.path, "/"), strings.Split(u.Path, "/")
+	for k, name := range names {
+		if strings.HasPrefix(name, "{") {
+			args[strings.Trim(name, "{}")] = values[k]
+		}
+	}
+	for name := range u.Query() {
+		args[name] = u.Query().Get(name)
+	}
+	return args
 }
 
 // operationOf finds the operation of a request of the contract's answers.

@@ -427,9 +427,10 @@ func (a *agent) rows(t testing.TB) (sent, held int) {
 		t.Fatal(err)
 	}
 	for _, m := range page.Data {
-		if m.Status == "held" {
+		switch {
+		case m.Status == "held":
 			held++
-		} else {
+		case m.Sender != "": // else it is a letter to the owner
 			sent++
 		}
 	}

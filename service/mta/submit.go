@@ -554,6 +554,9 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, as core.Senders,
 			err = s.Store.Update(take)
 		}
 	}
+	if errors.Is(err, errFacts) {
+		err = core.OverSMTP(451, "4.3.2", core.Errorf("rate_limited", "What may be sent changes too fast, since the sender reads other mail at the same time. Try again in a moment."))
+	}
 	if err != nil {
 		return nil, s.tellLimit(u, err)
 	}
