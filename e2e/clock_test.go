@@ -88,7 +88,13 @@ func TestAdvancedClock(t *testing.T) {
 		t.Errorf("the token that lasts two days gives %d after them", got)
 	}
 	now := i.advance(400 * day)
-	i.until("the sending log is empty", func() bool { return len(rows("/v1/messages?recipient=x@far.test")) == 0 })
+	i.until("the sending log is empty", func() bool {
+		if len(rows("/v1/messages?recipient=x@far.test")) == 0 {
+			return true
+		}
+		now = i.advance(time.Hour) // the job that empties it may have begun before
+		return false
+	})
 
 	for path, want := range map[string]int{"/v1/advance_clock": 404, "/v1/advance-clock": 404, "/local/advance-clock": 405} { // a page, which takes no POST
 		i.want(want, "POST", path, map[string]any{"seconds": 60}, nil)

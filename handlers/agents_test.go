@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"reflect"
 	"regexp"
@@ -193,4 +194,40 @@ func (b *sandbox) operationOf(method, path string) *op {
 		}
 	}
 	return best
+}
+
+// TestTaintIsShared: a stranger's message that one token of a mailbox is given taints all others of
+// that mailbox, each time, also those that a person has cleared meanwhile.
+func TestTaintIsShared(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann := b.box("ann")
+	if err := b.Arrive(t, "thief@evil.test", "ann@boxes.test", "From: thief@evil.test\nTo: ann@boxes.test\nMessage-ID: <1@evil.test>\nSubject: s\n\nt\n"); err != nil {
+		t.Fatal(err)
+	}
+	uid := b.get("/v1/email-users/" + ann + "/inbox").is(200).text("data.0.uid")
+	policy := `"policy":{"taint":true}`
+	reader := b.with(b.post("/v1/auth/tokens", `{"name":"reader","mailboxes":["`+ann+`"],`+policy+`}`).is(201).text("token"))
+	other := b.post("/v1/auth/tokens", `{"name":"other","mailboxes":["`+ann+`"],`+policy+`}`).is(201).text("id")
+	free := b.post("/v1/auth/tokens", `{"name":"free","mailboxes":["`+ann+`"]}`).is(201).text("id")
+	phone := b.post("/v1/email-users/"+ann+"/credentials", `{"name":"phone",`+policy+`}`).is(201).text("id")
+	shop := b.post("/v1/domains/"+b.domain+"/smtp-credentials", `{"name":"shop",`+policy+`}`).is(201).text("id")
+	web := b.browser().signIn()
+	lists := map[string]string{"/v1/auth/tokens": other, "/v1/email-users/" + ann + "/credentials": phone, "/v1/domains/" + b.domain + "/smtp-credentials": shop}
+	tainted := func(list, id string) string {
+		t.Helper()
+		r := b.get(list).is(200)
+		return r.text(fmt.Sprintf("data.%d.tainted.user_id", slices.Index(r.list("data", "id"), id)))
+	}
+	for range 2 {
+		reader.get("/v1/email-users/" + ann + "/inbox/" + uid).is(200)
+		for list, id := range lists {
+			if tainted(list, id) != ann {
+				t.Errorf("%s of %s is not tainted", id, list)
+			}
+			web.ask("POST", list+"/"+id+"/clear-taint", nil).is(200).has("tainted", "<nil>")
+		}
+	}
+	if got := tainted("/v1/auth/tokens", free); got == ann {
+		t.Error("a token without taint in its policy is tainted")
+	}
 }

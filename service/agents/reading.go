@@ -98,19 +98,17 @@ func (s *Service) read(tx *store.Tx, accountID string, h Holder, words []Words, 
 			next.taint(w, tx.Now())
 		}
 	}
-	if !next.differs(of.reading, &of.policy) {
-		return false, nil
-	}
-	if !write {
-		return true, nil
-	}
-	if err := of.put(tx, next.Reading); err != nil {
-		return false, err
+	changed = next.differs(of.reading, &of.policy)
+	if changed && write {
+		if err := of.put(tx, next.Reading); err != nil {
+			return false, err
+		}
 	}
 	if worst == nil || worst.MailboxID == "" {
-		return true, nil
+		return changed, nil
 	}
-	return true, s.taintOthers(tx, accountID, of, worst)
+	others, err := s.taintOthers(tx, accountID, of, worst, write)
+	return changed || others, err
 }
 
 // A reading is one that grows.
@@ -192,9 +190,10 @@ func (of *held) put(tx *store.Tx, r store.Reading) error {
 	return store.Credentials.Put(tx, c)
 }
 
-// taintOthers taints who else may act for the mailbox of a message which has tainted one: what one
-// has read it could have another do.
-func (s *Service) taintOthers(tx *store.Tx, accountID string, first *held, w *Words) error {
+// taintOthers taints who else may act for the mailbox of a message which taints one: what one has
+// read it could have another do. It tells whether that changes any of them, and writes it if write
+// is true.
+func (s *Service) taintOthers(tx *store.Tx, accountID string, first *held, w *Words, write bool) (changed bool, err error) {
 	var others []*held
 	for _, t := range store.TokensOfMailbox(tx, accountID, w.MailboxID) {
 		others = append(others, &held{token: t, policy: t.Policy, reading: t.Reading})
@@ -209,7 +208,7 @@ func (s *Service) taintOthers(tx *store.Tx, accountID string, first *held, w *Wo
 	}
 	mb, err := store.Mailboxes.Read(tx, w.MailboxID)
 	if err != nil {
-		return err
+		return false, err
 	}
 	add(store.CredentialsByMailbox, mb.ID)
 	add(store.CredentialsByDomain, mb.DomainID)
@@ -222,13 +221,17 @@ func (s *Service) taintOthers(tx *store.Tx, accountID string, first *held, w *Wo
 		next := after(of, tx)
 		next.note(w)
 		next.taint(w, tx.Now())
-		if next.differs(of.reading, &of.policy) {
-			if err := of.put(tx, next.Reading); err != nil {
-				return err
-			}
+		if !next.differs(of.reading, &of.policy) {
+			continue
+		}
+		if changed = true; !write {
+			return true, nil
+		}
+		if err := of.put(tx, next.Reading); err != nil {
+			return false, err
 		}
 	}
-	return nil
+	return changed, nil
 }
 
 // Clear has a holder begin anew, as if nothing had been read with it.
