@@ -55,7 +55,7 @@ const (
 	ApprovalViaAPI  = "api"
 	ApprovalViaMCP  = "mcp"
 	ApprovalViaSMTP = "smtp"
-	ApprovalViaRule = "rule"
+	ApprovalViaRule = "rule" // or an automatic answer, or the address that a mailbox forwards to
 )
 
 // Approvals keeps them; Check counts their blobs among the references.

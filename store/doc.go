@@ -105,7 +105,7 @@
 //	             | sum [version 1, no sum]
 //	meta row     version 1 | structure | preview | thread id | original message id | return path
 //	             | SPF | DKIM | DMARC | recipient, unless it is the mailbox's own address | Bcc
-//	             | answered by | spam | arrived | words; the last ones as far as they are not empty
+//	             | answered by | spam | arrived | words; the last as far as not empty
 //	             each: length uvarint | bytes
 //	             | sum [version 1, no sum]
 //	             in version 0x33 [2, no sum] the structure is empty and stands in blob_structure
@@ -384,7 +384,7 @@
 //	spam_token         200 000 an account
 //	account            the operator makes and deletes them
 //	user               the plan's limit of team users
-//	token              people make and delete them; until 30 days as a session, 90 expired, 7 revoked
+//	token              people make and delete them; sessions 30 days, expired 90, revoked 7
 //	oauth_client       30 days after its last use; 5000 that were never used
 //	oauth_request      20 a session that wait for ten minutes, and those allowed for a minute
 //	daystat            400 days of each account

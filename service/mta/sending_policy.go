@@ -16,14 +16,6 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// How a message came that may have to wait for an approval.
-const (
-	viaAPI  = store.ApprovalViaAPI
-	viaMCP  = store.ApprovalViaMCP
-	viaSMTP = store.ApprovalViaSMTP
-	viaRule = store.ApprovalViaRule // a rule, an automatic answer, or the address that a mailbox forwards to
-)
-
 // A sentBy is who sends a message, and how.
 type sentBy struct {
 	holder    agents.Holder
@@ -34,9 +26,9 @@ type sentBy struct {
 
 // sentByActor is who sends by the API or MCP.
 func sentByActor(who core.Actor) sentBy {
-	by := sentBy{holder: agents.HolderOf(who), tokenName: who.TokenName, via: viaAPI}
+	by := sentBy{holder: agents.HolderOf(who), tokenName: who.TokenName, via: store.ApprovalViaAPI}
 	if who.Request != nil && who.Request.Via == core.AuditMCP {
-		by.via = viaMCP
+		by.via = store.ApprovalViaMCP
 	}
 	manages := who.Role == store.UserRoleOwner || who.Role == store.UserRoleAdmin
 	by.person = who.TokenKind == core.SessionKind && who.TokenID != core.LocalToken && manages
@@ -248,8 +240,11 @@ func refusesAll(mb *store.Mailbox, u core.MailboxUser) error {
 // allowsUnasked says that neither the policy of a mailbox nor that of a token bounds what it sends,
 // so that it may do what can neither be held nor looked at message by message.
 func allowsUnasked(tx *store.Tx, mb *store.Mailbox, who core.Actor) error {
-	if agents.CheckUntainted(tx, agents.HolderOf(who)) != nil {
-		return agents.Denied()
+	if err := agents.CheckUntainted(tx, agents.HolderOf(who)); err != nil {
+		if _, refused := core.AsError(err); refused {
+			return agents.Denied()
+		}
+		return err
 	}
 	bound := func(p *store.Policy) bool { return p.Send != "" && p.Send != store.SendAllow }
 	if bound(&who.Policy) || bound(&mb.SendPolicy) && !sentByActor(who).person {
@@ -345,7 +340,7 @@ func (s *Service) readByItself(_ context.Context, j *store.Job) (jobs.Writes, er
 		}
 		if d != nil {
 			held := *sub
-			if _, _, err := s.holdForApproval(tx, &held, d, []Rcpt{args.To}, WhyHeld{Reason: agents.HeldByPolicy, Via: viaRule, Content: content}); err != nil {
+			if _, _, err := s.holdForApproval(tx, &held, d, []Rcpt{args.To}, WhyHeld{Reason: agents.HeldByPolicy, Via: store.ApprovalViaRule, Content: content}); err != nil {
 				return err
 			}
 		}

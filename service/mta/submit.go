@@ -183,7 +183,7 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 		return nil, err
 	}
 	defer l.close()
-	l.by = sentBy{holder: agents.HolderOfLogin(u), via: viaSMTP}
+	l.by = sentBy{holder: agents.HolderOfLogin(u), via: store.ApprovalViaSMTP}
 	envelope, err := json.Marshal(inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
