@@ -18,7 +18,7 @@ import (
 // each in transactions of at most migrationRows rows. Each says with its rows how far it is, and
 // the last one the new number: killed anywhere, it goes on where it was.
 const (
-	storeFormat   = 7
+	storeFormat   = 8
 	bucketMeta    = "meta"
 	formatKey     = "format"    // → number 4 | program | crc32c 4
 	progressKey   = "migration" // → number 4 | where to go on | crc32c 4; while one runs
@@ -48,6 +48,8 @@ var migrations = []migration{
 	// Older versions would lose what tokens and mailboxes may send, and send what is to be
 	// approved.
 	{7, "policies and approvals", nothingToDo},
+	// Older versions would lose what was found out about senders and what keys have read.
+	{8, "proof of senders and readings of keys", nothingToDo},
 }
 
 func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }
