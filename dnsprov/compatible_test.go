@@ -151,7 +151,7 @@ func TestFitBesideAFlattenedAlias(t *testing.T) {
 	if fits, err := Compatible([]Record{site}, want); err != nil || !slices.Equal(fits, want) {
 		t.Errorf("fits %v, %v", fits, err)
 	}
-	s.Redirect = true
+	s.Redirect, s.RedirectWWW = true, true
 	var c *Conflict
 	if _, err := Compatible([]Record{site}, Wanted(s, Cloudflare)); !errors.As(err, &c) || c.Have != site || c.Want.Purpose != PurposeA {
 		t.Errorf("an address beside it: %v", err)

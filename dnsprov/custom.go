@@ -51,7 +51,7 @@ func CustomName(given, domain string) (string, error) {
 	}
 	inside := name == domain || strings.HasSuffix(name, "."+domain)
 	switch {
-	case !inside && (absolute || isElsewhere(name)):
+	case !inside && (absolute || isElsewhere(below)):
 		return "", fmt.Errorf("%.80q is not in %s; to put a record below the domain, write the name in full, ending in .%s", name, domain, domain)
 	case !inside:
 		name += "." + domain

@@ -11,7 +11,7 @@ func TestCustomName(t *testing.T) {
 		"www.Example.COM.": "www.example.com", "example.com": "example.com", "example.com.": "example.com", " a ": "a.example.com",
 		"_sip._tcp": "_sip._tcp.example.com", "s1._domainkey": "s1._domainkey.example.com", "a.b.c": "a.b.c.example.com", "com": "com.example.com",
 		"bücher": "xn--bcher-kva.example.com", "xn--bcher-kva": "xn--bcher-kva.example.com",
-		"": "", ".": "", "*": "*.example.com", "*.www": "*.www.example.com", "*.example.com.": "*.example.com", "a.*": "", "*.": "", "*a": "", "*.*": "", "*.other.com": "", "www.": "", "www.other.com": "", "other.test": "", "notexample.com": "", "www.other.org.": "",
+		"": "", ".": "", "*": "*.example.com", "*.www": "*.www.example.com", "*.example.com.": "*.example.com", "a.*": "", "*.": "", "*a": "", "*.*": "", "*.other.com": "", "*.app": "*.app.example.com", "*.com": "*.com.example.com", "*.test": "*.test.example.com", "*.co.uk": "", "*.app.": "", "www.": "", "www.other.com": "", "other.test": "", "notexample.com": "", "www.other.org.": "",
 		"a..b": "", "-a": "", "a-": "", "a b": "", "a/b": "", strings.Repeat("a", 64): "", strings.Repeat("a.", 125) + "a": "", "a\x00b": "",
 	} {
 		got, err := CustomName(in, "example.com")

@@ -42,6 +42,8 @@ func (s Spec) optional(provider string) [][]Record {
 		if provider == Cloudflare {
 			out = append(out, s.addresses(s.Domain, PurposeA))
 		}
+	}
+	if s.RedirectWWW {
 		out = append(out, s.addresses("www."+s.Domain, PurposeA))
 	}
 	if s.HTTPS {

@@ -10,7 +10,7 @@ import (
 func wideSpec() Spec {
 	s := testSpec()
 	s.IPv6, s.DKIM = nil, nil
-	s.Redirect, s.HTTPS, s.CAA = true, true, "ca.test"
+	s.Redirect, s.RedirectWWW, s.HTTPS, s.CAA = true, true, true, "ca.test"
 	s.Submission, s.Submissions, s.IMAPS = 587, 465, 993
 	return s
 }

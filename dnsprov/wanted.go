@@ -37,7 +37,8 @@ type Spec struct {
 	DKIM         []DKIMKey
 	DMARC        string // the policy; empty for dmarc.Default
 	DMARCReports bool   // reports on the default policy are collected
-	Redirect     bool   // visitors of the domain and of its www come to this host
+	Redirect     bool   // visitors of the domain come to this host
+	RedirectWWW  bool   // and so do those of its www
 	HTTPS        bool   // this host serves HTTPS, and so policies and settings for mail clients
 	HTTPSPort    uint16 // where; 0: 443
 	Submission   uint16 // ports that mail clients are told, with TLS from the start or by STARTTLS; 0: none

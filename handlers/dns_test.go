@@ -246,7 +246,7 @@ func TestRedirect(t *testing.T) {
 	b.get("/v1/jobs/"+r.text("job_id")+"?wait=10").is(200).has("type", "redirect_update", "status", "completed", "resource.id", id, "progress.percent", "100",
 		"steps.0.name", "verify", "steps.0.status", "completed", "status_detail", "It is in effect: the A records of moved.test lead here.")
 	b.post(path+"/redirect", `{"url":"http://bücher.example:8080/?x=1","permanent":false,"preserve_path":true}`).is(200).has("redirect_url", "http://xn--bcher-kva.example:8080/?x=1")
-	for _, url := range []string{"", "www.example.net", "ftp://example.net/", "https://", "javascript:alert(1)", "https://user:pass@example.net/", "https://moved.test/x", "http://WWW.moved.test/", "https://a b/", "https://example.net:99999/", "https://example.net:0/", "https://a..b/", "https://-a.net/", "https://a_-.net/", "https://пример_.net/", "https://example.net/" + strings.Repeat("x", 2048)} {
+	for _, url := range []string{"", "www.example.net", "ftp://example.net/", "https://", "javascript:alert(1)", "https://user:pass@example.net/", "https://moved.test/x", "https://a b/", "https://example.net:99999/", "https://example.net:0/", "https://a..b/", "https://-a.net/", "https://a_-.net/", "https://пример_.net/", "https://example.net/" + strings.Repeat("x", 2048)} {
 		b.post(path+"/redirect", map[string]any{"redirect_url": url}).fails(400, "validation_error")
 	}
 	b.post(path+"/redirect", `{}`).fails(400, "validation_error")
@@ -255,6 +255,46 @@ func TestRedirect(t *testing.T) {
 	b.get("/v1/jobs/"+job+"?wait=10").has("status", "completed")
 	b.get(path).has("redirect_url", "<nil>", "redirect", "<nil>")
 	b.remove(path+"/redirect").is(200).has("queued", "false", "job_id", "<nil>")
+}
+
+// TestRedirectToOwnWWW: the bare domain may lead to the web site at its own www, whose records and
+// visitors are then left alone.
+func TestRedirectToOwnWWW(t *testing.T) {
+	b, _ := newWorld(t, nil)
+	id := b.complete("moved.test")
+	path := "/v1/domains/" + id
+	asked := func(name string) int {
+		zone, _ := b.Zone("moved.test")
+		return len(zone.Answer(new(dns.Msg).SetQuestion(name+".", dns.TypeA)).Answer)
+	}
+	visit := func(host string) string {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/a", nil)
+		r.Host = host
+		b.server.ServeHTTP(w, r)
+		return w.Header().Get("Location")
+	}
+	b.post(path+"/redirect", `{"redirect_url":"https://example.net/"}`).is(200)
+	if asked("www.moved.test") == 0 || visit("www.moved.test") != "https://example.net/" {
+		t.Errorf("a redirect elsewhere is one of www too: %d records, to %s", asked("www.moved.test"), visit("www.moved.test"))
+	}
+	for _, to := range []string{"https://www.moved.test/", "http://WWW.Moved.test"} {
+		b.post(path+"/redirect", map[string]any{"redirect_url": to, "preserve_path": true}).is(200).has("redirect_url", to)
+		if asked("www.moved.test") != 0 || asked("moved.test") == 0 {
+			t.Errorf("%s: %d records of www, %d of the domain", to, asked("www.moved.test"), asked("moved.test"))
+		}
+		if got := visit("moved.test"); !strings.EqualFold(got, strings.TrimSuffix(to, "/")+"/a") {
+			t.Errorf("visitors of the domain are sent to %s", got)
+		}
+		if got := visit("www.moved.test"); got != "" {
+			t.Errorf("visitors of www are sent to %s", got)
+		}
+	}
+	b.post(path+"/custom-dns-records", `{"name":"www","type":"A","value":"192.0.2.7"}`).is(200)
+	if asked("www.moved.test") != 1 {
+		t.Errorf("%d records of the owner's www", asked("www.moved.test"))
+	}
+	b.post(path+"/redirect", `{"redirect_url":"https://moved.test/"}`).fails(400, "validation_error")
 }
 
 func TestForward(t *testing.T) {

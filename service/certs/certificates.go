@@ -204,7 +204,10 @@ func (s *Service) hostedNames(d *store.Domain) []string {
 	}
 	var out []string
 	if d.RedirectURL != "" {
-		out = append(out, d.Name, "www."+d.Name)
+		out = append(out, d.Name)
+	}
+	if domains.RedirectsWWW(d) {
+		out = append(out, "www."+d.Name)
 	}
 	out = append(out, "mta-sts."+d.Name, "autoconfig."+d.Name, "autodiscover."+d.Name)
 	return slices.DeleteFunc(out, func(name string) bool { return name == s.Config.Hostname })

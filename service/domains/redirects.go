@@ -77,10 +77,20 @@ func checkRedirect(text, domain string) (string, error) {
 	if !webHost(host) || !webPort(u) {
 		return "", core.Invalid("redirect_url", "invalid", "names no host or port that there can be; write it like https://www.example.com/")
 	}
-	if host == domain || host == "www."+domain {
+	if host == domain {
 		return "", core.Invalid("redirect_url", "not_allowed", "leads back to %s, which would be redirected for ever", host)
 	}
 	return text, nil
+}
+
+// RedirectsWWW tells whether the redirect of a domain is one of its www too. One to its own www
+// leaves that name to the owner's web site.
+func RedirectsWWW(d *store.Domain) bool {
+	if d.RedirectURL == "" {
+		return false
+	}
+	u, err := url.Parse(d.RedirectURL)
+	return err != nil || !strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "www."+d.Name)
 }
 
 // webHost tells whether browsers would look for a host of that name: an IP address, or labels of
@@ -127,7 +137,11 @@ func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectI
 		setRedirect(d, target, in.Permanent == nil || *in.Permanent, in.PreservePath)
 		return true, nil
 	}, func(d *store.Domain, j *string) {
-		out = &RedirectSet{d.Name, d.RedirectURL, true, "Visitors of " + d.Name + " are sent to " + d.RedirectURL + ".", j}
+		message := "Visitors of " + d.Name + " are sent to " + d.RedirectURL + "."
+		if !RedirectsWWW(d) {
+			message += " The records of www." + d.Name + " are yours: see that they lead to your web site."
+		}
+		out = &RedirectSet{d.Name, d.RedirectURL, true, message, j}
 	})
 	return out, err
 }
@@ -222,7 +236,7 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 		if d.Gone() {
 			return errBusy(d, "is being deleted, so it cannot be changed")
 		}
-		redirected := d.RedirectURL != ""
+		redirected, redirectedWWW := d.RedirectURL != "", RedirectsWWW(d)
 		changed, err := change(d)
 		if err != nil {
 			return err
@@ -232,7 +246,7 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 			return nil
 		}
 		steps, write := []string{stepVerify}, s.putDomain
-		if redirected != (d.RedirectURL != "") { // the zone has a www only with a redirect
+		if redirected != (d.RedirectURL != "") || redirectedWWW != RedirectsWWW(d) {
 			write = s.serveZone
 		}
 		if kind == "redirect_update" && atEdgeNow(d) {
@@ -347,7 +361,7 @@ func (s *Service) redirected(host string) (*store.Domain, error) {
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, name := range []string{host, strings.TrimPrefix(host, "www.")} {
 			d, err := store.DomainByName.Get(tx, name)
-			if err == nil && d.RedirectURL != "" && d.Hosted() {
+			if err == nil && d.RedirectURL != "" && d.Hosted() && (name == host || RedirectsWWW(d)) {
 				found = d
 			}
 			if err == nil || !errors.Is(err, store.ErrNotFound) {

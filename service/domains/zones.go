@@ -266,7 +266,8 @@ func ownRecord(r *store.CustomRecord) dnsprov.Record {
 func (s *Service) spec(d *store.Domain) dnsprov.Spec {
 	c := s.Config
 	spec := dnsprov.Spec{
-		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.Elsewhere(), DMARC: d.DMARC, Redirect: d.RedirectURL != "",
+		Domain: d.Name, MailHost: c.Hostname, Nameservers: c.Nameservers, Elsewhere: c.Elsewhere(), DMARC: d.DMARC,
+		Redirect: d.RedirectURL != "", RedirectWWW: RedirectsWWW(d),
 		DMARCReports: !c.Sandbox,
 	}
 	s.mailboxes.ClientPorts(&spec)
