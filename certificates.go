@@ -23,6 +23,7 @@ type certificates struct {
 	fallback *tls.Certificate                   // the host's until ACME has given one; nil if it comes from files
 	issued   func(name string) *tls.Certificate // by ACME; nil: ACME is off
 	host     string
+	sandbox  bool
 }
 
 // newCertificates reads the files of the settings; nil if TLS is off. issued is set later.
@@ -30,7 +31,7 @@ func newCertificates(s *config.Settings, host string) (*certificates, error) {
 	if !s.TLS() {
 		return nil, nil
 	}
-	c := &certificates{host: host}
+	c := &certificates{host: host, sandbox: s.Sandbox()}
 	if s.TLSCert != "" {
 		return c, c.read(s.TLSCert, s.TLSKey)
 	}
@@ -49,12 +50,38 @@ func (c *certificates) read(certFile, keyFile string) error {
 	return nil
 }
 
-// config is for every TLS listener; nil without certificates.
+// config is for the TLS listeners of mail; nil without certificates.
 func (c *certificates) config() *tls.Config {
 	if c == nil {
 		return nil
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pick}
+}
+
+// httpsConfig is for HTTPS; nil without certificates.
+func (c *certificates) httpsConfig() *tls.Config {
+	if c == nil {
+		return nil
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pickForHTTPS, NextProtos: []string{"h2", "http/1.1"}}
+}
+
+// pickForHTTPS is pick, but in production a name that the certificate is not for gets none, which
+// ends the handshake with unrecognized_name (RFC 6066 section 3). A browser or mail client would
+// warn its user of an impostor.
+func (c *certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	cert, err := c.pick(hello)
+	if cert == nil || err != nil || c.sandbox || hello.ServerName == "" || strings.EqualFold(strings.TrimSuffix(hello.ServerName, "."), c.host) {
+		return cert, err
+	}
+	leaf := cert.Leaf
+	if leaf == nil {
+		leaf, err = x509.ParseCertificate(cert.Certificate[0])
+	}
+	if err != nil || leaf.VerifyHostname(hello.ServerName) != nil {
+		return nil, err
+	}
+	return cert, nil
 }
 
 // pick gives the certificate for the server name of a handshake (SNI). Without a name, or for a

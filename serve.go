@@ -260,7 +260,7 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 	}
 	if l.httpTLS != nil {
 		s.start(group, "https", func() error {
-			return s.serveHTTP(ctx, tls.NewListener(limitListener(l.httpTLS, "https", false, exemptHTTP, s.log), httpsConfig(tlsConfig)), s.api)
+			return s.serveHTTP(ctx, tls.NewListener(limitListener(l.httpTLS, "https", false, exemptHTTP, s.log), s.certs.httpsConfig()), s.api)
 		})
 	}
 	smtpServer := smtpd.New(s.inst.svc)
@@ -283,12 +283,6 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 		dnsServer.Answered = func(rcode string) { s.inst.svc.Metrics.DNSQueries.Add(rcode) }
 		s.start(group, "dns", func() error { return dnsServer.Run(ctx, l.dnsUDP, l.dnsTCP) })
 	}
-}
-
-func httpsConfig(c *tls.Config) *tls.Config {
-	c = c.Clone()
-	c.NextProtos = []string{"h2", "http/1.1"}
-	return c
 }
 
 // hostedZones shows dnsd the zones of the service.

@@ -75,7 +75,7 @@ func dialHTTP(t *testing.T, secure bool) net.Conn {
 	hs, ln := newHTTPServer(h, log), servicetest.NewPipes()
 	var limited net.Listener = limitListener(ln, "http", !secure, nil, log)
 	if secure {
-		limited = tls.NewListener(limited, httpsConfig(servicetest.Certificate(t, "x")))
+		limited = tls.NewListener(limited, httpsOf(servicetest.Certificate(t, "x")))
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- hs.Serve(limited) }()
@@ -166,4 +166,10 @@ func streamOf(method, path string, whole bool) http2.HeadersFrameParam {
 		_ = enc.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}) // into memory
 	}
 	return http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte(block.String()), EndHeaders: whole, EndStream: method == "GET"}
+}
+
+// httpsOf is what listeners of HTTPS offer beside a certificate.
+func httpsOf(c *tls.Config) *tls.Config {
+	c.NextProtos = (&certificates{}).httpsConfig().NextProtos
+	return c
 }

@@ -103,13 +103,14 @@ func (o *op) split(args string) (path map[string]string, query url.Values, body 
 	return path, query, body, err
 }
 
-// plainText is a JSON text without its quotes, and any other value as it is written.
+// plainText is a JSON text without its quotes, and any other value as it is written, but whole
+// numbers without a fraction.
 func plainText(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
 		return s
 	}
-	return string(raw)
+	return string(plainWholes(raw))
 }
 
 // isQuery tells whether the request has a query parameter of that name.

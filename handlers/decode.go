@@ -34,8 +34,9 @@ type source struct {
 
 // decode fills the request that in points to. The tags of its fields say where a value comes from
 // (`path`, `query`, `header` or `json`), under which other names (`alias`), and what must hold
-// (`required`, `min`, `max` and `enum`). Texts in a list with `items:"judged"` are checked by the
-// service, item by item. The error names every wrong field.
+// (`required`, `min`, `max` and `enum`), also in objects and lists. Texts in a list with
+// `items:"judged"` and objects in one with `items:"each"` are checked by the service, since each
+// fails alone. The error names every wrong field.
 func decode(in any, src source) error {
 	v := reflect.ValueOf(in).Elem()
 	d := &decoder{source: src}
@@ -82,7 +83,7 @@ func (d *decoder) readObject(t reflect.Type) error {
 	if len(d.body) == 0 || t.Kind() != reflect.Struct {
 		return nil
 	}
-	fields, err := splitObject(d.body)
+	fields, err := splitObject(bytes.TrimPrefix(d.body, utf8BOM))
 	if errors.Is(err, errTooMany) {
 		return core.Errorf("too_many_items", "In the body %s. Send less at a time.", err)
 	}
@@ -92,6 +93,10 @@ func (d *decoder) readObject(t reflect.Type) error {
 	d.fields = fields
 	return nil
 }
+
+// utf8BOM may stand before a body: some programs write it, and a reader may ignore it (RFC 8259
+// section 8.1).
+var utf8BOM = []byte("\xef\xbb\xbf")
 
 // splitObject parses one JSON object strictly: it must be UTF-8, with no duplicate names at any
 // depth and nothing after it.
@@ -261,7 +266,7 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 	if d.given != nil && f.Tag.Get("audit") != "-" {
 		*d.given = append(*d.given, name)
 	}
-	if err := json.Unmarshal(raw, v.Addr().Interface()); err != nil {
+	if err := unmarshal(raw, v.Addr().Interface()); err != nil {
 		d.wrongType(name, v.Type(), err)
 		return
 	}
@@ -274,6 +279,137 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 		return
 	}
 	d.bounds(v, f, name)
+	if f.Tag.Get("items") == "" {
+		d.inside(v, raw, name)
+	}
+}
+
+// unmarshal is json.Unmarshal for which 5.0 is a whole number, as it is for JSON Schema (section
+// 6.1.1 of its validation).
+func unmarshal(raw []byte, into any) error {
+	err := json.Unmarshal(raw, into)
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) && strings.HasPrefix(wrong.Value, "number ") {
+		err = json.Unmarshal(plainWholes(raw), into)
+	}
+	return err
+}
+
+// plainWholes writes the whole numbers of raw, which is valid JSON, without a fraction or an
+// exponent, where they are exact.
+func plainWholes(raw []byte) []byte {
+	var out []byte
+	for i := 0; i < len(raw); {
+		end := i + 1
+		switch c := raw[i]; {
+		case c == '"':
+			end = textEnd(raw, i)
+		case c == '-' || c >= '0' && c <= '9':
+			for end < len(raw) && strings.IndexByte("+-.eE0123456789", raw[end]) >= 0 {
+				end++
+			}
+			n, err := strconv.ParseFloat(string(raw[i:end]), 64)
+			if err == nil && n == math.Trunc(n) && math.Abs(n) < 1<<53 {
+				out = strconv.AppendInt(out, int64(n), 10)
+				i = end
+				continue
+			}
+		}
+		out = append(out, raw[i:end]...)
+		i = end
+	}
+	return out
+}
+
+// inside checks the tags of fields in the objects and lists that a field holds.
+func (d *decoder) inside(v reflect.Value, raw []byte, name string) {
+	for v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return
+		}
+		v = v.Elem()
+	}
+	if _, ok := v.Addr().Interface().(optional); ok {
+		d.inside(v.FieldByName("Value"), raw, name)
+		return
+	}
+	if !hasTags(v.Type()) || bytes.Equal(raw, []byte("null")) {
+		return
+	}
+	if v.Kind() == reflect.Slice {
+		at := 0
+		eachPart(raw, func(_ string, part []byte) {
+			place := fmt.Sprintf("%s.%d", name, at)
+			if bytes.Equal(part, []byte("null")) {
+				d.wrong(place, "wrong_type", "must be %s, not null", typeName(v.Type().Elem()))
+			} else {
+				d.inside(v.Index(at), part, place)
+			}
+			at++
+		})
+		return
+	}
+	given := map[string][]byte{}
+	eachPart(raw, func(field string, part []byte) { given[field] = part })
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		field := openapi.JSONName(f)
+		if field == "" || f.Anonymous {
+			continue
+		}
+		part, place := given[field], name+"."+field
+		if part == nil || bytes.Equal(part, []byte("null")) {
+			if f.Tag.Get("required") != "" {
+				d.wrong(place, "required", "is required")
+			}
+			continue
+		}
+		d.bounds(v.FieldByIndex(f.Index), f, place)
+		d.inside(v.FieldByIndex(f.Index), part, place)
+	}
+}
+
+// hasTags tells whether the objects of a type, or those in a list of it, have fields that the
+// decoder fills one by one.
+func hasTags(t reflect.Type) bool {
+	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
+		t = t.Elem()
+	}
+	return t.Kind() == reflect.Struct && !reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]())
+}
+
+// eachPart calls visit for each value in raw, which is a valid JSON object or list, with its name
+// in an object.
+func eachPart(raw []byte, visit func(name string, part []byte)) {
+	depth, begin, name := 0, 0, ""
+	end := func(i int) {
+		if part := bytes.TrimSpace(raw[begin:i]); len(part) > 0 {
+			visit(name, part)
+		}
+		begin, name = i+1, ""
+	}
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '{', '[':
+			if depth++; depth == 1 {
+				begin = i + 1
+			}
+		case '}', ']':
+			if depth--; depth == 0 {
+				end(i)
+			}
+		case ',':
+			if depth == 1 {
+				end(i)
+			}
+		case ':':
+			if depth == 1 {
+				name = plainText(bytes.TrimSpace(raw[begin:i]))
+				begin = i + 1
+			}
+		case '"':
+			i = textEnd(raw, i) - 1
+		}
+	}
 }
 
 func (d *decoder) wrongType(name string, t reflect.Type, err error) {

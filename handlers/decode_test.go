@@ -40,6 +40,76 @@ type specimen struct {
 	Yes    bool               `json:"yes"`
 }
 
+// TestTagsHoldInsideListsAndObjects: what an object in a list may have is checked as at the top.
+func TestTagsHoldInsideListsAndObjects(t *testing.T) {
+	type part struct {
+		Type string  `json:"type" required:"true" enum:"one|two"`
+		Size *int    `json:"size" min:"1" max:"9"`
+		Name string  `json:"name" max:"3"`
+		More []*part `json:"more" max:"2"`
+	}
+	type whole struct {
+		One   part            `json:"one"`
+		Other *part           `json:"other"`
+		Maybe core.Opt[part]  `json:"maybe"`
+		List  []part          `json:"list"`
+		Free  map[string]part `json:"free"`
+		Own   []part          `json:"own" items:"each"`
+	}
+	for body, want := range map[string]string{
+		`{"one":{"type":"one","size":9,"name":"abc","more":[{"type":"two"}]}}`: "",
+		`{"one":{}}`:                   "one.type required",
+		`{"one":{"type":null}}`:        "one.type required",
+		`{"other":{"type":"explode"}}`: "other.type not_allowed",
+		`{"other":{"type":"one","more":[{"type":"two"},{"type":"three","size":0}]}}`: "other.more.1.type not_allowed, other.more.1.size out_of_range",
+		`{"maybe":null,"list":[]}`:                                                        "",
+		`{"maybe":{"type":"one","name":"abcd"}}`:                                          "maybe.name out_of_range",
+		`{"list":[{"type":"one"},{"type":"x,}\\\"]"}]}`:                                   "list.1.type not_allowed",
+		`{"list":[ {"type" : "one", "size" : 10 } , null]}`:                               "list.0.size out_of_range, list.1 wrong_type",
+		`{"list":[{"type":"one","more":[{"type":"one"},{"type":"one"},{"type":"one"}]}]}`: "list.0.more too_many_items",
+		`{"own":[{},{"type":"explode"}]}`:                                                 "",
+		`{"list":[{"ty\u0070e":"explode"}]}`:                                              "list.0.type not_allowed",
+	} {
+		var got []string
+		if e, _ := core.AsError(decode(&whole{}, source{body: []byte(body)})); e != nil {
+			for _, d := range e.Details {
+				got = append(got, d.Field+" "+d.Code)
+			}
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: %s, want %s", body, got, want)
+		}
+	}
+}
+
+// TestWholeNumbers: a whole number may be written with a fraction or an exponent, where it is exact.
+func TestWholeNumbers(t *testing.T) {
+	for body, want := range map[string]int64{
+		`{"name":"a","count":5.0}`: 5, `{"name":"a","count":1e1}`: 10, `{"name":"a","count":50E-1}`: 5, `{"name":"a","count":-0.0}`: 0,
+		"\xef\xbb\xbf" + `{"name":"a","count":7}`: 7,
+	} {
+		var in specimen
+		if err := decode(&in, source{body: []byte(body)}); err != nil || in.Count == nil || *in.Count != want {
+			t.Errorf("%s: %v, %v", body, in.Count, err)
+		}
+	}
+	for _, body := range []string{`{"name":"a","count":5.5}`, `{"name":"a","count":1e400}`, `{"name":"a","count":9007199254740993.0}`, `{"name":"a","count":"5.0"}`} {
+		if err := decode(&specimen{}, source{body: []byte(body)}); err == nil {
+			t.Errorf("%s is taken", body)
+		}
+	}
+	var refs struct {
+		Ports []int `json:"ports"`
+		Text  string
+	}
+	if err := decode(&refs, source{body: []byte(`{"ports":[1.0,2e0,3]}`)}); err != nil || fmt.Sprint(refs.Ports) != "[1 2 3]" {
+		t.Errorf("%v, %v", refs.Ports, err)
+	}
+	if got := plainText([]byte("5.0")); got != "5" {
+		t.Errorf("an argument of a tool is %s", got)
+	}
+}
+
 func TestDecodeNamesEveryWrongField(t *testing.T) {
 	var in specimen
 	err := decode(&in, source{

@@ -449,8 +449,23 @@ func TestWhoMayConnect(t *testing.T) {
 		}
 	}
 	b.with("").do("GET", mcpPath, nil).fails(401, "unauthorized")
-	if r := b.get("/mcp/x"); r.status != 404 {
-		t.Errorf("/mcp/x: %d", r.status)
+	b.get("/mcp/x").fails(404, "not_found")
+	b.do("POST", mcpPath+"/", listTools, accept...).is(200).has("result.tools.0.name", "answer_invitation")
+	if got := b.with("").do("POST", mcpPath+"/", listTools, accept...).fails(401, "unauthorized").header.Get("WWW-Authenticate"); !strings.Contains(got, resourcePath) {
+		t.Errorf("with a slash behind the path: %s", got)
+	}
+	for _, short := range []string{"application/json", "text/event-stream", "text/html"} {
+		b.do("POST", mcpPath, listTools, "Accept", short).fails(406, "not_acceptable")
+	}
+	b.do("POST", mcpPath, "\xef\xbb\xbf"+listTools, accept...).is(200)
+}
+
+// TestUnknownMethods: from 2026-07-28 on the status says that there is no such method.
+func TestUnknownMethods(t *testing.T) {
+	b := newSandbox(t, nil)
+	for version, status := range map[string]int{"2025-11-25": 200, "": 200, "2026-07-28": 404} {
+		b.do("POST", mcpPath, `{"jsonrpc":"2.0","id":1,"method":"resources/list"}`, "Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", version).
+			is(status).has("error.code", "-32601", "id", "1")
 	}
 }
 

@@ -59,7 +59,7 @@ func (s *Server) base(r *http.Request) string {
 // challenge tells a client whose request has no valid token how to get one (RFC 6750 section 3, RFC
 // 9728 section 5.1).
 func (s *Server) challenge(r *http.Request) string {
-	if r.URL.Path != mcpPath {
+	if strings.TrimSuffix(r.URL.Path, "/") != mcpPath {
 		return `Bearer error="invalid_token"`
 	}
 	metadata := `Bearer resource_metadata="` + s.base(r) + resourcePath + `"`

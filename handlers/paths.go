@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/handlers/autoconfig"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // Paths that other files use.
@@ -52,7 +53,8 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		// The API, which needs a token, and its description, which needs none.
 		"/v1":                 s.api,
 		"/v1/":                s.api,
-		mcpPath:               func(c *call) { s.assistants.serve(c) },
+		mcpPath:               s.assist,
+		mcpPath + "/":         s.assist,
 		"/v1/openapi.json":    s.sendDescription,
 		"/v1/openapi.yaml":    s.sendDescription,
 		"/docs":               s.sendDescription,
@@ -70,14 +72,18 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 		"/export":                     s.dashboard,
 		unsubscribePath:               s.unsubscribe,
 		"/unsubscribe":                s.dashboard,
-		"/.well-known/acme-challenge": s.dashboard,
+		"/oauth":                      s.noPath,
+		"/oauth/":                     s.noPath,
+		"/.well-known":                s.noPath,
+		"/.well-known/":               s.noPath,
+		"/.well-known/acme-challenge": s.noPath,
 
 		// For other programs.
 		"/healthz": s.health,
 		"/readyz":  s.ready,
 		"/metrics": s.metrics,
 		hooksPath:  s.receiveNotice,
-		"/hooks":   s.dashboard,
+		"/hooks":   s.noPath,
 	} {
 		handle(path, nil, answer)
 	}
@@ -92,6 +98,23 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 	}
 	api, _ := mux.Handler(&http.Request{Method: http.MethodConnect, URL: &url.URL{Path: "/v1/"}})
 	return &pathMux{mux, api}
+}
+
+// assist answers MCP, also with a slash behind its path, which clients write of themselves.
+func (s *Server) assist(c *call) {
+	if strings.Trim(c.r.URL.Path, "/") != strings.Trim(mcpPath, "/") {
+		s.noPath(c)
+		return
+	}
+	s.assistants.serve(c)
+}
+
+// noPath answers for a path of programs at which there is nothing. They take a page with status 200
+// for the document that they look for.
+func (s *Server) noPath(c *call) {
+	c.w.Header().Set("Cache-Control", "no-store")
+	c.w.Header().Set("X-Content-Type-Options", "nosniff")
+	s.fail(c, core.Errorf("not_found", "There is nothing at %s.", c.r.URL.Path))
 }
 
 // A pathMux is the mux of a listener, and the handler of most of its requests, which need no
@@ -181,7 +204,7 @@ func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
 }
 
 // dashboard serves the pages of the dashboard. In production nobody can sign in over plain HTTP, so
-// it redirects to HTTPS, and browsers remember that (HSTS).
+// it redirects to HTTPS.
 func (s *Server) dashboard(c *call) {
 	if s.Web == nil {
 		http.NotFound(c.w, c.r)
@@ -189,9 +212,6 @@ func (s *Server) dashboard(c *call) {
 	}
 	if s.toHTTPS(c) {
 		return
-	}
-	if s.needsHTTPS() && isSecure(c.r) && s.byName(c.r) {
-		c.w.Header().Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	s.Web.ServeHTTP(c.w, c.r)
 }

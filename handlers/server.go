@@ -124,6 +124,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*ca
 	c := newCall(ctx, counted, r, id)
 	c.identify = identify
 	w.Header().Set("X-Request-Id", c.id)
+	if s.needsHTTPS() && isSecure(r) && s.byName(r) { // browsers remember it (RFC 6797)
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+	}
 	defer func() { s.count(c, counted, span, began) }()
 	defer s.recover(c, counted)
 	answer(c)

@@ -235,6 +235,7 @@ var errorCodes = []errorCode{
 	{403, "account_suspended", "the operator of this installation has suspended the account"},
 	{404, "not_found", "it does not exist in this account"},
 	{405, "method_not_allowed", "the path has other methods; see the header Allow"},
+	{406, "not_acceptable", "the answer has no form that the client takes"},
 	{409, "email_user_exists", "a mailbox with this address exists already"},
 	{409, "managed_record_collision", "Mailstead manages a record of this name and type itself"},
 	{409, "duplicate_record", "the record exists already"},

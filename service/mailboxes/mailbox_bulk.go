@@ -15,7 +15,7 @@ import (
 // BulkCreateIn is the body of create_email_users_bulk: users, or the id of a template.
 type BulkCreateIn struct {
 	Domain     string      `json:"domain" alias:"domain_id" required:"true"`
-	Users      *[]BulkUser `json:"users" min:"1" max:"100"`
+	Users      *[]BulkUser `json:"users" min:"1" max:"100" items:"each"`
 	TemplateID string      `json:"template_id"`
 }
 

@@ -23,10 +23,10 @@ const (
 // many recipients, each of whom gets a message of their own.
 type SendBatchIn struct {
 	UserID     string           `path:"user_id"`
-	Messages   []SendEmailIn    `json:"messages" min:"1" max:"100"`
+	Messages   []SendEmailIn    `json:"messages" min:"1" max:"100" items:"each"`
 	TemplateID string           `json:"template_id"`
 	Message    *BatchMessage    `json:"message"`
-	Recipients []BatchRecipient `json:"recipients" min:"1" max:"1000"`
+	Recipients []BatchRecipient `json:"recipients" min:"1" max:"1000" items:"each"`
 	From       string           `json:"from"`
 	SendAt     *core.Time       `json:"send_at"`
 }
