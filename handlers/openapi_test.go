@@ -439,13 +439,13 @@ var prefixes = map[string]string{
 	"request_id": "req", "template_id": "tpl", "token_id": "tok", "webhook_id": "wh", "user_id": "eu|usr", "user_ids": "eu",
 	"Account.id": "acc", "AccountToken.id": "tok", "AccountUser.id": "usr", "CustomDNSRecord.id": "rec", "CustomDNSRecordDeleted.deleted": "rec", "DMARCReport.id": "rep",
 	"Deleted.id": "tok", "Delivery.id": "dlv", "Domain.id": "dom", "EmailUser.id": "eu", "EmailUserCreated.id": "eu", "EventEnvelope.id": "evt", "JobResource.id": "dom",
-	"JobResponse.id": "job", "SentMessage.id": "out", "SentMessageDetail.id": "out", "TLSReport.id": "rep", "TeamUser.id": "usr", "MeUser.id": "usr", "TeamUserDeleted.id": "usr",
+	"JobResponse.id": "job", "SentMessage.id": "msg", "SentMessageDetail.id": "msg", "TLSReport.id": "rep", "TeamUser.id": "usr", "MeUser.id": "usr", "TeamUserDeleted.id": "usr",
 	"TeamUserInvited.id": "usr", "TeamUserUpdated.id": "usr", "Template.id": "tpl", "Token.id": "tok", "TokenCreated.id": "tok", "Webhook.id": "wh", "WebhookCreated.id": "wh",
 	"WebhookDeleted.id": "wh", "WebhookSecret.id": "wh", "AuditRow.id": "aud", "AuditActor.id": "tok", "AuditTarget.id": "dom",
-	"approval_id": "apr", "ApprovalName.id": "tok|usr", "SentRecipient.id": "out", "DeliveredData.id": "out", "DelayedData.id": "out", "MessageTemplate.id": "mtl", "Rule.id": "rule", "RuleDeleted.id": "rule", "rule_id": "rule", "Effect.rule_id": "rule", "RuleMatchedData.rule_id": "rule", "matched": "rule", "Group.id": "grp", "GroupDeleted.id": "grp", "group_id": "grp", "Credential.id": "cred", "CredentialCreated.id": "cred", "CredentialDeleted.id": "cred", "credential_id": "cred", "Token.mailboxes": "eu", "TokenCreated.mailboxes": "eu", "CreateTokenRequest.mailboxes": "eu", "MessageTemplateDeleted.id": "mtl",
-	"get_message_template.id": "mtl", "update_message_template.id": "mtl", "delete_message_template.id": "mtl", "preview_message_template.id": "mtl", "update_scheduled_message.id": "out",
+	"approval_id": "apr", "ApprovalName.id": "tok|usr", "SentRecipient.id": "msg", "DeliveredData.id": "msg", "DelayedData.id": "msg", "MessageTemplate.id": "mtl", "Rule.id": "rule", "RuleDeleted.id": "rule", "rule_id": "rule", "Effect.rule_id": "rule", "RuleMatchedData.rule_id": "rule", "matched": "rule", "Group.id": "grp", "GroupDeleted.id": "grp", "group_id": "grp", "Credential.id": "cred", "CredentialCreated.id": "cred", "CredentialDeleted.id": "cred", "credential_id": "cred", "Token.mailboxes": "eu", "TokenCreated.mailboxes": "eu", "CreateTokenRequest.mailboxes": "eu", "MessageTemplateDeleted.id": "mtl",
+	"get_message_template.id": "mtl", "update_message_template.id": "mtl", "delete_message_template.id": "mtl", "preview_message_template.id": "mtl", "update_scheduled_message.id": "msg",
 	"get_webhook.id": "wh", "update_webhook.id": "wh", "delete_webhook.id": "wh", "get_webhook_secret.id": "wh", "rotate_webhook_secret.id": "wh", "test_webhook.id": "wh",
-	"list_webhook_deliveries.id": "wh", "redeliver_event.id": "wh", "get_sent_message.id": "out", "retry_message.id": "out", "cancel_message.id": "out",
+	"list_webhook_deliveries.id": "wh", "redeliver_event.id": "wh", "get_sent_message.id": "msg", "retry_message.id": "msg", "cancel_message.id": "msg",
 }
 
 // noPrefix are ids that are of another form.
@@ -581,4 +581,54 @@ func TestExamplesAreExact(t *testing.T) {
 		t.Errorf("Used.limit is %q", got)
 	}
 	_ = operations(&service.Service{})
+}
+
+// TestEnumsCanBeNamed: programs that make constants of enums find no null among the values, and a
+// name for each value that is none.
+func TestEnumsCanBeNamed(t *testing.T) {
+	b := newSandbox(t, nil)
+	var walk func(at string, v any)
+	oneOf, named := 0, 0
+	walk = func(at string, v any) {
+		switch v := v.(type) {
+		case []any:
+			for i, item := range v {
+				walk(fmt.Sprintf("%s/%d", at, i), item)
+			}
+		case map[string]any:
+			values, _ := v["enum"].([]any)
+			names, _ := v["x-enum-varnames"].([]any)
+			if names != nil && len(names) != len(values) {
+				t.Errorf("%s: %d names of %d values", at, len(names), len(values))
+			}
+			seen := map[string]bool{}
+			for i, value := range values {
+				name := fmt.Sprint(value)
+				if names != nil {
+					name, named = fmt.Sprint(names[i]), named+1
+				}
+				if !regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`).MatchString(name) || value == nil || seen[strings.ToLower(name)] {
+					t.Errorf("%s: the value %v is called %q", at, value, name)
+				}
+				seen[strings.ToLower(name)] = true
+			}
+			if v["oneOf"] != nil {
+				oneOf++
+			}
+			for name, inner := range v {
+				if name != "example" && name != "examples" {
+					walk(at+"/"+name, inner)
+				}
+			}
+		}
+	}
+	var doc map[string]any
+	if err := json.Unmarshal([]byte(b.get("/v1/openapi.json").raw), &doc); err != nil {
+		t.Fatal(err)
+	}
+	walk("", doc["components"])
+	walk("", doc["paths"])
+	if oneOf < 4 || named < 10 {
+		t.Errorf("%d enums that may be null, %d names", oneOf, named)
+	}
 }

@@ -203,6 +203,8 @@ func typeOf(s *Schema) (out markup.HTML) {
 		out = markup.Format(`<a href="#schema-%[1]s">%[1]s</a>`, RefName(s.Ref))
 	case len(s.AnyOf) > 0:
 		joined(s.AnyOf, " or ")
+	case len(s.OneOf) > 0:
+		joined(s.OneOf, " or ")
 	case len(s.AllOf) > 0:
 		joined(s.AllOf, " with ")
 	case s.Items != nil:

@@ -108,6 +108,8 @@ func (doc *Document) Example(s *Schema) any {
 		return s.Enum[0]
 	case len(s.AnyOf) > 0:
 		return doc.Example(s.AnyOf[0])
+	case len(s.OneOf) > 0:
+		return doc.Example(s.OneOf[0])
 	case len(s.AllOf) > 0:
 		return doc.merged(s.AllOf)
 	case s.Is("null"):
@@ -135,7 +137,7 @@ func (doc *Document) members(s *Schema) Dict[any] {
 }
 
 func (s *Schema) AllowsNull() bool {
-	return s.Is("null") || slices.ContainsFunc(s.AnyOf, (*Schema).AllowsNull)
+	return s.Is("null") || slices.ContainsFunc(s.AnyOf, (*Schema).AllowsNull) || slices.ContainsFunc(s.OneOf, (*Schema).AllowsNull)
 }
 
 func (doc *Document) merged(parts []*Schema) Dict[any] {

@@ -22,6 +22,7 @@ type Schema struct {
 	Description          string        `json:"description,omitempty"`
 	Const                string        `json:"const,omitempty"`
 	Enum                 []any         `json:"enum,omitempty"`
+	EnumNames            []string      `json:"x-enum-varnames,omitempty"` // what generators call the values
 	Minimum              *float64      `json:"minimum,omitempty"`
 	Maximum              *float64      `json:"maximum,omitempty"`
 	MinLength            *int          `json:"minLength,omitempty"`
@@ -33,6 +34,7 @@ type Schema struct {
 	Required             []string      `json:"required,omitempty"`
 	AdditionalProperties *Schema       `json:"additionalProperties,omitempty"`
 	AnyOf                []*Schema     `json:"anyOf,omitempty"`
+	OneOf                []*Schema     `json:"oneOf,omitempty"`
 	AllOf                []*Schema     `json:"allOf,omitempty"`
 	Examples             []any         `json:"examples,omitempty"`
 
@@ -258,7 +260,7 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 	if p.Format == "" && p.Type == "string" && p.Enum == nil {
 		p.Format = g.format
 	}
-	zeroIsNull := f.Type == reflect.TypeFor[core.Time]() && !slices.Contains(alwaysKnown, name)
+	zeroIsNull := f.Type == reflect.TypeFor[core.Time]() && !slices.Contains(alwaysKnown, name) && !slices.Contains(alwaysKnown, owner+"."+name)
 	absent := strings.Contains(f.Tag.Get("json"), "omitempty")
 	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)
@@ -273,7 +275,49 @@ func (d *describer) field(owner string, f reflect.StructField, name string, requ
 	if e := p.fit(g.example); e != nil && p.Format != "date-time" {
 		p.Examples = []any{e}
 	}
+	p.nameEnum()
 	return p
+}
+
+// nameEnum gives names to values that are none in programming languages, and takes null out of
+// the values: generators make a constant of each.
+func (s *Schema) nameEnum() {
+	if s.Items != nil {
+		s.Items.nameEnum()
+	}
+	if s.Enum == nil {
+		return
+	}
+	values := &Schema{Type: "string"}
+	named := false
+	for _, v := range s.Enum {
+		text, ok := v.(string)
+		if !ok {
+			continue
+		}
+		values.Enum = append(values.Enum, text)
+		name := enumName(text)
+		values.EnumNames = append(values.EnumNames, name)
+		named = named || !strings.EqualFold(name, strings.ReplaceAll(text, "_", ""))
+	}
+	if !named {
+		values.EnumNames = nil
+	}
+	if len(values.Enum) == len(s.Enum) {
+		s.EnumNames = values.EnumNames
+		return
+	}
+	s.Type, s.Enum = nil, nil
+	s.OneOf = []*Schema{values, {Type: "null"}}
+}
+
+// enumName makes a name of a value: first.last is FirstDotLast, mta-sts is MtaSts.
+func enumName(value string) string {
+	var name strings.Builder
+	for _, word := range strings.FieldsFunc(strings.ReplaceAll(value, ".", "-dot-"), func(r rune) bool { return r == '-' || r == '_' }) {
+		name.WriteString(strings.ToUpper(word[:1]) + word[1:])
+	}
+	return name.String()
 }
 
 // limit applies the tags that decode enforces.

@@ -63,6 +63,8 @@ var deliveryHeaders = []Member[string]{
 // alwaysKnown are the times that are never null.
 var alwaysKnown = []string{
 	"created_at", "updated_at", "created", "as_of", "queued_at", "received_at", "attempted_at", "sent_at", "relayed_at", "bounced_at", "complained_at", "deleted_at", "ready_at",
+	"Answerer.at", "Approval.expires_at", "ApprovalDetail.expires_at", "BlockedReply.at", "ExportCreated.expires_at", "InboxCreated.expires_at", "RecoveryLink.expires_at", "SendingPause.at",
+	"SentAttempt.at", "Tainted.since", "WaitAnswer.now",
 }
 
 // An operationText says of an operation what its row does not.

@@ -21,7 +21,7 @@ type Group struct {
 	ID        string        `json:"id" words:"ours"`
 	GroupID   string        `json:"group_id" words:"ours"`
 	Email     string        `json:"email" words:"ours"`
-	Name      *string       `json:"name" words:"ours"`
+	Name      string        `json:"name" words:"ours"`
 	Members   []GroupMember `json:"members"`
 	SendAs    string        `json:"send_as" enum:"members|nobody"`
 	CreatedAt core.Time     `json:"created_at"`
@@ -36,7 +36,7 @@ type GroupMember struct {
 
 func groupOut(tx *store.Tx, g *store.Group) (Group, error) {
 	out := Group{
-		ID: g.ID, GroupID: g.ID, Email: g.Email, Name: core.OrNull(g.Name), Members: []GroupMember{}, SendAs: "nobody",
+		ID: g.ID, GroupID: g.ID, Email: g.Email, Name: g.Name, Members: []GroupMember{}, SendAs: "nobody",
 		CreatedAt: core.Time{Time: g.CreatedAt}, UpdatedAt: core.Time{Time: g.UpdatedAt},
 	}
 	if g.SendAs {
