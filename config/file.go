@@ -104,6 +104,7 @@ type fileKey struct {
 	row  int
 	name string // with the tables around it
 	kind unstable.Kind
+	item int // which item of the list of that name it is, from 1; 0: it is the value itself
 }
 
 // fileKeys lists the keys in the order of the file, as far as it can be parsed.
@@ -140,10 +141,22 @@ func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, around []string
 	parts, row := keyOf(p, n)
 	parts = append(append([]string{}, around...), parts...)
 	value := n.Value()
-	out = append(out, fileKey{row, strings.Join(parts, "."), value.Kind})
-	if value.Kind == unstable.InlineTable {
+	name := strings.Join(parts, ".")
+	out = append(out, fileKey{row: row, name: name, kind: value.Kind})
+	switch value.Kind {
+	case unstable.InlineTable:
 		for it := value.Children(); it.Next(); {
 			out = addKey(out, p, it.Node(), parts)
+		}
+	case unstable.Array:
+		n := 0
+		for it := value.Children(); it.Next(); {
+			n++
+			item := it.Node()
+			if item.Raw.Length > 0 {
+				row = p.Shape(item.Raw).Start.Line
+			}
+			out = append(out, fileKey{row, name, item.Kind, n})
 		}
 	}
 	return out
@@ -167,8 +180,27 @@ func wrongType(keys []fileKey, row int) (at fileKey, what string) {
 		if t == nil || row > 0 && k.row > row {
 			continue
 		}
-		if want := wantedKind(t, k.kind); want != "" {
+		if want := wantedKind(t, k.kind); want != "" && k.item == 0 {
 			return k, fmt.Sprintf("must be %s, not %s", want, kindName(k.kind))
+		}
+	}
+	return fileKey{}, ""
+}
+
+// wrongItem finds the first item of a list that has the wrong type. The decoder takes a number for
+// a text there.
+func wrongItem(keys []fileKey) (at fileKey, what string) {
+	for _, k := range keys {
+		t := settingType(k.name)
+		if k.item == 0 || t == nil || t.Kind() != reflect.Slice {
+			continue
+		}
+		t = t.Elem()
+		if reflect.PointerTo(t).Implements(reflect.TypeFor[encoding.TextUnmarshaler]()) {
+			t = reflect.TypeFor[string]()
+		}
+		if want := wantedKind(t, k.kind); want != "" {
+			return k, fmt.Sprintf("must be a list in which each item is %s, and item %d is %s", want, k.item, kindName(k.kind))
 		}
 	}
 	return fileKey{}, ""

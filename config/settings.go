@@ -156,7 +156,11 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 	if host, _ := given(c, flagField{name: "hostname"}); host == "" && named.Hostname == "" {
 		s = sandbox()
 	}
-	if err := s.decode(text); err != nil {
+	err := s.decode(text)
+	if k, what := wrongItem(fileKeys(text)); what != "" {
+		return nil, fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
+	}
+	if err != nil {
 		return nil, fileError(path, text, err)
 	}
 	if err := s.setFlags(c); err != nil {
