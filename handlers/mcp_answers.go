@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // maxShownText is how many characters of one text an assistant gets, and of all header fields of a
@@ -67,7 +68,8 @@ type upstreamBody struct {
 
 // An editor removes secrets from an answer and marks text that an assistant must not trust. It
 // walks the answer beside the Go type that it was written from. A text is trusted if its field has
-// the tag `words:"ours"`, or if it is one of the field's `enum`. All other text is marked, also in
+// the tag `words:"ours"`, if it is one of the field's `enum`, or a standard folder in a field with
+// `known:"folders"`. All other text is marked, also in
 // fields that nobody thought of.
 type editor struct {
 	mark            string // random, so that no mail can end its own mark
@@ -144,7 +146,7 @@ func (e *editor) text(text string, ours bool) string {
 
 // isOurs tells whether the text of a field comes from this program or the account's own people.
 func isOurs(text string, t reflect.Type, tags reflect.StructTag) bool {
-	if t == reflect.TypeFor[core.Time]() || tags.Get("words") == "ours" {
+	if t == reflect.TypeFor[core.Time]() || tags.Get("words") == "ours" || tags.Get("known") == "folders" && inbox.IsStandardFolder(text) {
 		return true
 	}
 	enum := tags.Get("enum")

@@ -323,6 +323,20 @@ func (i intents) deleteMessages(_ context.Context, _ core.Actor, in inbox.BulkDe
 	return would("delete %s for good: %s", plural(len(in.Messages), "message", "messages"), strings.Join(order, ", "))
 }
 
+func (i intents) deleteMessage(_ context.Context, _ core.Actor, in inbox.DeleteMessageIn) (*intent, error) {
+	if in.To != "" {
+		return nil, nil
+	}
+	return would("delete the message %s of %s for good", in.MessageID, in.UserID)
+}
+
+func (i intents) deleteInboxMessage(_ context.Context, _ core.Actor, in inbox.DeleteInboxMessageIn) (*intent, error) {
+	if in.To != "" {
+		return nil, nil
+	}
+	return would("delete the message %s of %s for good", in.MessageID, in.Mailbox)
+}
+
 func (i intents) createWebhook(_ context.Context, _ core.Actor, in events.CreateWebhookIn) (*intent, error) {
 	return would("send events (%s) of this account to %s from now on", strings.Join(in.Events, ", "), in.URL)
 }

@@ -182,7 +182,7 @@ func operations(s *service.Service) []op {
 		{name: "unsubscribe_message", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/unsubscribe", status: 200, scope: "write", roles: people, call: with(s.UnsubscribeMessage), bound: clean},
 		{name: "answer_invitation", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/invitation", status: 200, scope: "write", roles: people, call: with(s.AnswerInvitation), strict: true, bound: clean},
 		{name: "suggest_addresses", method: "GET", path: "/v1/email-users/{user_id}/addresses", status: 200, scope: "read", roles: people, call: with(s.SuggestAddresses), bound: clean, taints: true},
-		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMessage), bound: always, whileTainted: "to=trash"},
+		{name: "delete_message", method: "DELETE", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMessage), confirm: askFirst(i.deleteMessage), bound: always, whileTainted: "to=trash"},
 		{name: "list_inbox", method: "GET", path: "/v1/inbox", status: 200, scope: "read", roles: people, call: with(s.ListInbox), bound: always},
 		{name: "wait_for_any_message", method: "GET", path: "/v1/inbox/wait", status: 200, scope: "read", roles: everyone, call: with(s.WaitForAnyMessage), waits: true, bound: always, limited: true},
 		{name: "refresh_inbox", method: "POST", path: "/v1/inbox/refresh", status: 200, scope: "write", roles: everyone, call: plain(s.RefreshInbox), bound: clean},
@@ -191,7 +191,7 @@ func operations(s *service.Service) []op {
 		{name: "bulk_move_messages", method: "POST", path: "/v1/inbox/bulk-move", status: 200, scope: "write", roles: people, call: with(s.BulkMoveMessages), bound: always},
 		{name: "get_inbox_message", method: "GET", path: "/v1/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetInboxMessage), bound: always},
 		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkInboxMessage), bound: always},
-		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteInboxMessage), bound: always, whileTainted: "to=trash"},
+		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteInboxMessage), confirm: askFirst(i.deleteInboxMessage), bound: always, whileTainted: "to=trash"},
 
 		// Folders of mailboxes.
 		{name: "list_folders", method: "GET", path: "/v1/email-users/{user_id}/folders", status: 200, scope: "read", roles: people, call: with(s.ListFolders), bound: always},

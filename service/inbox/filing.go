@@ -311,7 +311,7 @@ type ReceivedData struct {
 	References        []string  `json:"references" words:"theirs"`
 	ReferencesCount   int       `json:"references_count"`
 	ThreadID          string    `json:"thread_id" words:"ours"`
-	Folder            string    `json:"folder" words:"theirs"`
+	Folder            string    `json:"folder" words:"theirs" known:"folders"`
 	UID               string    `json:"uid" words:"ours"`
 	ReceivedAt        core.Time `json:"received_at"`
 	HasAttachments    bool      `json:"has_attachments"`

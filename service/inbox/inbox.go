@@ -363,7 +363,7 @@ type InboxMessage struct {
 	UserID            string            `json:"user_id" words:"ours"`
 	Mailbox           string            `json:"mailbox" words:"ours"`
 	Recipient         string            `json:"recipient" words:"theirs"`
-	Folder            string            `json:"folder" words:"theirs"`
+	Folder            string            `json:"folder" words:"theirs" known:"folders"`
 	EmailID           string            `json:"email_id" words:"ours"`
 	MessageID         string            `json:"message_id" words:"theirs"`
 	ThreadID          string            `json:"thread_id" words:"ours"`

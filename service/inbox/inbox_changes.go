@@ -142,7 +142,7 @@ type MessageDeleted struct {
 	MessageID string  `json:"message_id" words:"ours"`
 	UID       string  `json:"uid" words:"ours"`
 	Mailbox   string  `json:"mailbox" words:"ours"`
-	Folder    *string `json:"folder,omitempty" words:"theirs"`
+	Folder    *string `json:"folder,omitempty" words:"theirs" known:"folders"`
 	NewUID    *string `json:"new_uid,omitempty" words:"ours"`
 }
 

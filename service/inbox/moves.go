@@ -15,7 +15,7 @@ import (
 type MovedResult struct {
 	Mailbox string `json:"mailbox" words:"ours"`
 	UID     string `json:"uid" words:"ours"`
-	Folder  string `json:"folder" words:"theirs"`
+	Folder  string `json:"folder" words:"theirs" known:"folders"`
 	NewUID  string `json:"new_uid" words:"ours"`
 }
 
@@ -76,7 +76,7 @@ func (s *Service) BulkMoveMessages(ctx context.Context, who core.Actor, in BulkM
 // A MailFolder is a folder of a mailbox.
 type MailFolder struct {
 	ID       string  `json:"id" words:"ours"`
-	Name     string  `json:"name" words:"theirs"`
+	Name     string  `json:"name" words:"theirs" known:"folders"`
 	Role     *string `json:"role" enum:"inbox|drafts|sent|archive|junk|trash"`
 	Messages int64   `json:"messages"`
 	Unread   int64   `json:"unread"`

@@ -24,6 +24,11 @@ const (
 	allMail    = "all" // every folder but Junk and Trash
 )
 
+// IsStandardFolder tells whether a folder has the name that this server gave it.
+func IsStandardFolder(name string) bool {
+	return slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.folder == name })
+}
+
 // roleOf is the role of a folder; "" if it has none.
 func roleOf(f *Folder) string {
 	for _, r := range roles {

@@ -464,8 +464,8 @@ type TestRulesIn struct {
 type Tested struct {
 	Matched []string `json:"matched" words:"ours"`
 	Actions []Effect `json:"actions"`
-	Folder  *string  `json:"folder" words:"theirs"`
-	Copies  []string `json:"copies" words:"theirs"`
+	Folder  *string  `json:"folder" words:"theirs" known:"folders"`
+	Copies  []string `json:"copies" words:"theirs" known:"folders"`
 	Flags   []string `json:"flags" words:"ours"`
 	Skipped []string `json:"skipped" words:"ours"`
 }
