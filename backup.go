@@ -344,31 +344,39 @@ func restoreCommand(c *cli.Context) error {
 	if _, err := os.Stat(filepath.Join(dir, socketName)); err == nil {
 		return fmt.Errorf("%s is not empty: restore to a directory of its own", dir)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	var out *backup.Restored
-	if from := c.String("from"); isArchive(from) {
-		ids, idErr := identities(c.String("age-identity"))
-		if idErr != nil {
-			return idErr
-		}
-		out, err = backup.RestoreArchive(c.Context, from, dir, at, ids, version)
-	} else {
-		target, targetErr := fromTarget(c, dir)
-		if targetErr != nil {
-			return targetErr
-		}
-		progress := newProgress(c)
-		target.Progress = progress.show
-		out, err = target.Restore(c.Context, dir, at, log)
-		progress.end()
-	}
+	place, err := openWorkplace(dir)
 	if err != nil {
 		return err
 	}
+	out, err := restoreInto(c, dir, at)
+	if err != nil {
+		place.undoMade() // and not what a restore has moved into its place, which the next one knows
+		return err
+	}
+	if _, err := place.handOver(); err != nil {
+		return err
+	}
 	return printResult(c, out, fmt.Sprintf("restored  %s (commit %d)\nmessages  %d\nbytes     %d\n", out.At.Format(time.RFC3339Nano), out.Number, out.Messages, out.Bytes))
+}
+
+// restoreInto restores the backup that the flags name.
+func restoreInto(c *cli.Context, dir string, at time.Time) (*backup.Restored, error) {
+	log := slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if from := c.String("from"); isArchive(from) {
+		ids, err := identities(c.String("age-identity"))
+		if err != nil {
+			return nil, err
+		}
+		return backup.RestoreArchive(c.Context, from, dir, at, ids, version)
+	}
+	target, err := fromTarget(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	progress := newProgress(c)
+	defer progress.end()
+	target.Progress = progress.show
+	return target.Restore(c.Context, dir, at, log)
 }
 
 // restoreMailboxIn is a mailbox that the operator wants back as it was.

@@ -83,36 +83,46 @@ func initCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.String("hostname") != "" {
-		if err := addSendingLimits(c.String("data")); err != nil {
-			return err
-		}
+	dir := c.String("data")
+	if err := findStore(dir, s, true); err != nil {
+		return err
 	}
-	var out *accounts.AccountCreated
-	err = withInstallation(c.String("data"), s, true, func(in *installation) (err error) {
-		out, err = in.svc.CreateAccount(c.Context, newAccount(c, true))
-		killpoint.At("key.account")
-		return withoutCode(err)
-	})
+	place, err := openWorkplace(dir)
 	if err != nil {
 		return err
 	}
-	return printAccount(c, out)
+	var out *accounts.AccountCreated
+	err = withInstallation(dir, s, true, func(in *installation) error {
+		if c.String("hostname") != "" && !place.before[store.DatabaseFile] {
+			text, err := os.ReadFile(filepath.Join(dir, settingsFile))
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if err := place.writeSettings(config.AddSendingLimits(string(text))); err != nil {
+				return err
+			}
+		}
+		if !s.Sandbox() {
+			if _, err := place.handOver(); err != nil {
+				return err
+			}
+		}
+		made, err := in.svc.CreateAccount(c.Context, newAccount(c, true))
+		if err != nil {
+			return flagError(err, accountFlagNames)
+		}
+		out = made
+		killpoint.At("key.account")
+		return nil
+	})
+	if out == nil {
+		return errors.Join(err, place.undo())
+	}
+	return errors.Join(printAccount(c, out), err)
 }
 
-// addSendingLimits writes the limits on recipients into the settings of a data directory, unless it
-// has a store already.
-func addSendingLimits(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, store.DatabaseFile)); err == nil {
-		return nil
-	}
-	file := filepath.Join(dir, "mailstead.toml")
-	text, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return writeSettings(dir, file, config.AddSendingLimits(string(text)))
-}
+// accountFlagNames are the flags that fields of a new account come from.
+var accountFlagNames = map[string]string{"owner_email": "owner-email", "owner_password": "owner-password", "plan": "plan"}
 
 func newAccount(c *cli.Context, first bool) accounts.NewAccount {
 	return accounts.NewAccount{OwnerEmail: c.String("owner-email"), OwnerPassword: c.String("owner-password"), Plan: c.String("plan"), First: first}
@@ -248,6 +258,21 @@ func printResult(c *cli.Context, v any, text string) error {
 		return err
 	}
 	return json.NewEncoder(c.App.Writer).Encode(v)
+}
+
+// flagError is withoutCode for a command whose flags are fields of a request: a wrong value is wrong
+// use, and the flag is named.
+func flagError(err error, flags map[string]string) error {
+	e, ok := core.AsError(err)
+	if !ok {
+		return err
+	}
+	for _, d := range e.Details {
+		if flag := flags[d.Field]; flag != "" {
+			return usageError{fmt.Errorf("--%s: %s", flag, d.Message)}
+		}
+	}
+	return errors.New(e.Message)
 }
 
 // withoutCode gives only the message of an error of the service.

@@ -44,7 +44,7 @@ type installation struct {
 // openInstallation opens the data directory. l is nil if nothing listens. Where there is no store
 // it makes one only if mayMake says so. now is the clock of the settings.
 func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
-	if err := findStore(dir, mayMake); err != nil {
+	if err := findStore(dir, s, mayMake); err != nil {
 		return nil, err
 	}
 	c, own, err := serviceConfig(s, l, log)
@@ -96,7 +96,7 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 // findStore refuses a directory without a store, unless one may be made there: a server that began
 // a new one beside what it should serve would take mail that nobody finds. Messages without their
 // database are never the place for a new store.
-func findStore(dir string, mayMake bool) error {
+func findStore(dir string, s *config.Settings, mayMake bool) error {
 	path, err := filepath.Abs(dir)
 	if err != nil {
 		return err
@@ -117,9 +117,17 @@ func findStore(dir string, mayMake bool) error {
 	case len(segments) > 0:
 		return usageError{fmt.Errorf("%s has messages but no database (%s): put the database back, or restore a backup to another directory with `mailstead restore`", path, store.DatabaseFile)}
 	case !mayMake:
-		return usageError{fmt.Errorf("there is no store in %s: run `mailstead init --data %s --owner-email YOU@example.com` to create one, or give the right --data", path, path)}
+		return usageError{fmt.Errorf("there is no store in %s: run `%s` to create one, or give the right --data", path, firstCommand(path, s))}
 	}
 	return nil
+}
+
+// firstCommand is what makes the store of a data directory with its owner.
+func firstCommand(dir string, s *config.Settings) string {
+	if s.Sandbox() {
+		return "mailstead init --data " + shellWord(dir) + " --owner-email YOU@example.com"
+	}
+	return "mailstead setup --data " + shellWord(dir) + " --hostname " + s.Hostname.String() + " --email YOU@example.com"
 }
 
 func isDir(path string) bool {
@@ -290,7 +298,7 @@ func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*ac
 		return nil, errors.New("the store has domains and no account: the account's row was lost with a damaged page; restore the store from a backup")
 	}
 	if !s.Sandbox() {
-		return nil, usageError{errors.New("there is no account yet: run `mailstead init --owner-email YOU@example.com` first")}
+		return nil, usageError{fmt.Errorf("there is no account yet: run `%s` first", firstCommand(in.store.Dir(), s))}
 	}
 	return in.svc.CreateAccount(ctx, accounts.NewAccount{OwnerEmail: "owner@mailstead.test", First: true})
 }

@@ -72,7 +72,11 @@ func rehearseCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := findStore(dir, false); err != nil {
+	s, err := offlineSettings(c)
+	if err != nil {
+		return err
+	}
+	if err := findStore(dir, s, false); err != nil {
 		return err
 	}
 	if err := becomeOwner(dir); err != nil {

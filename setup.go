@@ -43,6 +43,8 @@ type setupDone struct {
 	Firewall      []string       `json:"firewall"` // commands for ufw
 	Unit          string         `json:"unit"`     // the text of a systemd unit
 	Checks        []health.Check `json:"checks"`
+
+	userMissing bool // that the unit names
 }
 
 type setupRecord struct {
@@ -102,6 +104,11 @@ func setupCommand(c *cli.Context) error {
 	if err := askSettings(c, ask, old, made); err != nil {
 		return err
 	}
+	if email := c.String("email"); email != "" {
+		if _, err := core.NormalizeEmail("email", email); err != nil {
+			return flagError(err, map[string]string{"email": "email"})
+		}
+	}
 	if err := setTLS(c, ask, string(text)); err != nil {
 		return err
 	}
@@ -117,37 +124,107 @@ func setupCommand(c *cli.Context) error {
 	if edited = config.Edit(edited, c); !made {
 		edited = config.AddSendingLimits(edited)
 	}
-	if edited != string(text) {
-		if err := writeSettings(dir, file, edited); err != nil {
-			return err
-		}
-	}
 	if s, err = config.Merge(file, edited, c); err != nil {
 		return err
 	}
-
-	out := &setupDone{Hostname: s.Hostname.String(), Data: dir, Config: file, PublicIPs: ips}
+	if !made {
+		if err := findStore(dir, s, true); err != nil {
+			return err
+		}
+	}
+	if _, err := newCertificates(s, s.Hostname.String()); err != nil {
+		return usageError{fmt.Errorf("--tls-cert and --tls-key: %w", err)}
+	}
+	if _, err := rootCAs(s.CAFile); err != nil {
+		return usageError{err}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	out := &setupDone{Hostname: s.Hostname.String(), Data: dir, Config: file, PublicIPs: ips, Unit: packaging.Unit(dir, program)}
 	running := false
 	if conn, err := net.Dial("unix", filepath.Join(dir, socketName)); err == nil {
 		running = true
 		conn.Close()
 	}
 	out.Ports = lookAtPorts(s, running)
-	if err := out.makeStore(c, s, dir, running); err != nil {
-		return err
-	}
 	out.addRecords(s)
-	program, err := os.Executable()
+
+	// Everything has been checked. What is made from here on is removed if something fails, and the
+	// secrets that are shown once are made last.
+	unit, err := newDraft(c.String("unit"), out.Unit, 0o644)
+	if err != nil {
+		return usageError{fmt.Errorf("--unit: %w", err)}
+	}
+	defer unit.discard()
+	place, err := openWorkplace(dir)
 	if err != nil {
 		return err
 	}
-	out.Unit = packaging.Unit(dir, program)
-	if path := c.String("unit"); path != "" {
-		if err := os.WriteFile(path, []byte(out.Unit), 0o644); err != nil {
+	settle := func() (err error) {
+		if edited != string(text) {
+			if err := place.writeSettings(edited); err != nil {
+				return err
+			}
+		}
+		out.userMissing, err = place.handOver()
+		if err != nil {
 			return err
 		}
+		return unit.commit()
 	}
-	return printResult(c, out, out.text(c.String("unit"), running))
+	if !running {
+		err = out.makeStore(c, ask, s, dir, settle)
+	} else if err = out.askServer(c); err == nil {
+		err = settle()
+	}
+	if err != nil && out.Token == "" {
+		return errors.Join(err, place.undo())
+	}
+	return errors.Join(printResult(c, out, out.text(c.String("unit"), running)), err)
+}
+
+// A draft is a file that takes its place when all else has succeeded.
+type draft struct{ path, temp string }
+
+// newDraft writes the file beside its place; nothing for the path "".
+func newDraft(path, text string, mode os.FileMode) (*draft, error) {
+	if path == "" {
+		return new(draft), nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return nil, err
+	}
+	d := &draft{path, f.Name()}
+	_, err = f.WriteString(text)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if info, statErr := os.Stat(path); err == nil && statErr == nil && info.IsDir() {
+		err = fmt.Errorf("%s is a directory", path)
+	}
+	if err != nil {
+		d.discard()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *draft) commit() error {
+	if d.temp == "" {
+		return nil
+	}
+	err := os.Rename(d.temp, d.path)
+	if err == nil {
+		d.temp = ""
+	}
+	return err
+}
+
+func (d *draft) discard() {
+	if d.temp != "" {
+		_ = os.Remove(d.temp) // it is of no use to anybody
+	}
 }
 
 // questions asks on the terminal, or nothing where there is none.
@@ -217,8 +294,10 @@ func askSettings(c *cli.Context, ask *questions, old *config.Settings, made bool
 	if made && c.String("email") == "" {
 		return nil // there is an owner
 	}
-	return ask.flag("email", "The email address of its owner, who gets alerts of this host:", "")
+	return ask.flag("email", emailQuestion, "")
 }
+
+const emailQuestion = "The email address of its owner, who gets alerts of this host:"
 
 // setTLS sets the flags that go with where certificates come from.
 func setTLS(c *cli.Context, ask *questions, text string) error {
@@ -288,41 +367,23 @@ func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.
 	return ips, nil
 }
 
-// writeSettings replaces the file at once; it holds passwords, so that its owner alone reads it.
-func writeSettings(dir, file, text string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// askServer has the running server say who owns it and what its checks find.
+func (d *setupDone) askServer(c *cli.Context) error {
+	list, report := new(core.List[accounts.AccountRow]), new(health.Report)
+	if err := runOverSocket(c, accountsPath, struct{}{}, list); err != nil {
 		return err
 	}
-	draft, err := os.CreateTemp(dir, ".mailstead.toml.*")
-	if err != nil {
-		return err
+	if len(list.Data) > 0 {
+		d.OwnerEmail = list.Data[0].OwnerEmail
 	}
-	_, err = draft.WriteString(text)
-	err = errors.Join(err, draft.Sync(), draft.Close())
-	if err == nil {
-		err = os.Rename(draft.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", file, err), os.Remove(draft.Name()))
-	}
-	return nil
+	err := runOverSocket(c, doctorPath, struct{}{}, report)
+	d.Checks = report.Checks
+	return err
 }
 
-// makeStore makes the store with its owner, unless there is one, and makes the checks.
-func (d *setupDone) makeStore(c *cli.Context, s *config.Settings, dir string, running bool) error {
-	report := new(health.Report)
-	if running {
-		list := new(core.List[accounts.AccountRow])
-		if err := runOverSocket(c, accountsPath, struct{}{}, list); err != nil {
-			return err
-		}
-		if len(list.Data) > 0 {
-			d.OwnerEmail = list.Data[0].OwnerEmail
-		}
-		err := runOverSocket(c, doctorPath, struct{}{}, report)
-		d.Checks = report.Checks
-		return err
-	}
+// makeStore makes the checks, has the rest settled, and makes the owner last, unless there is one:
+// the password and the token are shown once.
+func (d *setupDone) makeStore(c *cli.Context, ask *questions, s *config.Settings, dir string, settle func() error) error {
 	return withInstallation(dir, s, true, func(in *installation) error {
 		list, err := in.svc.ListAccounts(c.Context, struct{}{})
 		if err != nil {
@@ -330,12 +391,8 @@ func (d *setupDone) makeStore(c *cli.Context, s *config.Settings, dir string, ru
 		}
 		if len(list.Data) > 0 {
 			d.OwnerEmail = list.Data[0].OwnerEmail
-		} else {
-			made, err := in.svc.CreateAccount(c.Context, accounts.NewAccount{OwnerEmail: c.String("email"), OwnerPassword: c.String("owner-password"), First: true})
-			if err != nil {
-				return withoutCode(err)
-			}
-			d.OwnerEmail, d.OwnerPassword, d.Token = made.OwnerEmail, made.OwnerPassword, made.Token
+		} else if err := ask.flag("email", emailQuestion, ""); err != nil {
+			return err // somebody has ended setup before it made the owner
 		}
 		in.svc.Host = new(health.Host)
 		report, err := in.svc.Doctor(c.Context, struct{}{})
@@ -347,6 +404,14 @@ func (d *setupDone) makeStore(c *cli.Context, s *config.Settings, dir string, ru
 				d.Checks = append(d.Checks, check)
 			}
 		}
+		if err := settle(); err != nil || len(list.Data) > 0 {
+			return err
+		}
+		made, err := in.svc.CreateAccount(c.Context, accounts.NewAccount{OwnerEmail: c.String("email"), OwnerPassword: c.String("owner-password"), First: true})
+		if err != nil {
+			return flagError(err, map[string]string{"owner_email": "email", "owner_password": "owner-password"})
+		}
+		d.OwnerEmail, d.OwnerPassword, d.Token = made.OwnerEmail, made.OwnerPassword, made.Token
 		return nil
 	})
 }
@@ -486,6 +551,17 @@ func procAddress(text string) (ip net.IP, port int) {
 	return ip, int(n)
 }
 
+// shellWord writes a path as one word of a shell's command.
+func shellWord(path string) string {
+	plain := func(r rune) bool {
+		return r == '/' || r == '.' || r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+	}
+	if path != "" && !strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
+
 // isPackaged tells whether a package has brought a systemd unit for the data directory.
 func isPackaged(dir string) bool {
 	_, err := os.Stat("/usr/lib/systemd/system/mailstead.service")
@@ -524,13 +600,16 @@ func (d *setupDone) text(unit string, running bool) string {
 	case running:
 		fmt.Fprint(&w, "  systemctl restart mailstead   # it runs with the settings before\n")
 	case unit != "":
+		if d.userMissing {
+			fmt.Fprintf(&w, "  useradd --system --user-group --no-create-home --home-dir %[1]s --shell /usr/sbin/nologin %[2]s\n  chown -R %[2]s: %[1]s\n", shellWord(d.Data), packaging.User)
+		}
 		fmt.Fprint(&w, "  systemctl daemon-reload && systemctl enable --now mailstead\n")
 	case isPackaged(d.Data):
 		fmt.Fprint(&w, "  systemctl enable --now mailstead.socket mailstead.service\n")
 	default:
-		fmt.Fprintf(&w, "  mailstead serve --data %s\n\n   or as a service: run setup again with --unit /etc/systemd/system/mailstead.service\n", d.Data)
+		fmt.Fprintf(&w, "  mailstead serve --data %s\n\n   or as a service: run setup again with --unit /etc/systemd/system/mailstead.service\n", shellWord(d.Data))
 	}
-	fmt.Fprintf(&w, "\n5. See whether all is well: mailstead doctor --data %s\n", d.Data)
+	fmt.Fprintf(&w, "\n5. See whether all is well: mailstead doctor --data %s\n", shellWord(d.Data))
 	for _, p := range d.Ports {
 		if !p.Free && !running {
 			fmt.Fprintf(&w, "\nPort %d (%s): %s\n", p.Port, p.Name, p.Message)

@@ -37,9 +37,9 @@ func TestNoStoreByAccident(t *testing.T) {
 		args []string
 		want string
 	}{
-		"serve in production":                {empty, production, "mailstead init"},
-		"serve with settings alone":          {file("mailstead.toml", "hostname = 'mail.example.com'\n"), append([]string{"serve"}, quiet...), "mailstead init"},
-		"serve with an empty database":       {file("mailstead.db", ""), production, "mailstead init"},
+		"serve in production":                {empty, production, "mailstead setup"},
+		"serve with settings alone":          {file("mailstead.toml", "hostname = 'mail.example.com'\n"), append([]string{"serve"}, quiet...), "mailstead setup"},
+		"serve with an empty database":       {file("mailstead.db", ""), production, "mailstead setup"},
 		"serve on messages":                  {file("segments/00000001.seg", "x"), production, "no database"},
 		"the sandbox on messages":            {file("segments/00000001.seg", "x"), append([]string{"serve"}, quiet[:len(quiet)-2]...), "no database"},
 		"init on messages":                   {file("segments/00000001.seg", "x"), []string{"init", "--owner-email", "a@example.org"}, "no database"},

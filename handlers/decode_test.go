@@ -82,7 +82,7 @@ func TestTagsHoldInsideListsAndObjects(t *testing.T) {
 	}
 }
 
-// TestWholeNumbers: a whole number may be written with a fraction or an exponent, where it is exact.
+// TestWholeNumbers: a whole number may have a fraction or an exponent, if its value is exact.
 func TestWholeNumbers(t *testing.T) {
 	for body, want := range map[string]int64{
 		`{"name":"a","count":5.0}`: 5, `{"name":"a","count":1e1}`: 10, `{"name":"a","count":50E-1}`: 5, `{"name":"a","count":-0.0}`: 0,

@@ -8,10 +8,11 @@ import (
 	"strings"
 )
 
-// The paths in the unit's file.
+// The paths and the user in the unit's file.
 const (
 	DataDir = "/var/lib/mailstead"
 	Binary  = "/usr/bin/mailstead"
+	User    = "mailstead"
 )
 
 //go:embed mailstead.service

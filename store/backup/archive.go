@@ -139,16 +139,19 @@ func writeArchive(ctx context.Context, w io.Writer, m *Manifest, files []sourceF
 // RestoreArchive makes a store in dir of an archive. dir must be empty, but for what a restore has
 // left that was killed. at is the zero time, or the archive's own. program is the version of the
 // program.
-func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identities []age.Identity, program string) (*Restored, error) {
-	work, err := beginRestore(dir)
-	if err != nil {
-		return nil, err
-	}
-	m, err := readArchive(ctx, file, identities, func(m *Manifest) error {
+func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identities []age.Identity, program string) (res *Restored, err error) {
+	work := ""
+	defer func() {
+		if work != "" {
+			err = errors.Join(err, endRestore(work, err))
+		}
+	}()
+	m, err := readArchive(ctx, file, identities, func(m *Manifest) (err error) {
 		if !at.IsZero() && !at.Equal(m.At) {
 			return &RangeError{at, []TimeRange{{m.At, m.At}}}
 		}
-		return nil
+		work, err = beginRestore(dir)
+		return err
 	}, func(name string, r io.Reader) error {
 		f, err := os.OpenFile(filepath.Join(work, filepath.FromSlash(name)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
@@ -167,7 +170,7 @@ func RestoreArchive(ctx context.Context, file, dir string, at time.Time, identit
 	if err := errors.Join(st.ForgetEntries(), st.Close()); err != nil {
 		return nil, err
 	}
-	res := &Restored{At: m.At, Number: m.Number, Messages: m.Messages}
+	res = &Restored{At: m.At, Number: m.Number, Messages: m.Messages}
 	return res, finishRestore(work, dir, res)
 }
 

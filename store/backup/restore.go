@@ -115,7 +115,7 @@ func (t *Target) ranges(chains []chain) (list []TimeRange) {
 // Restore makes a store in dir, as it was at a time; the zero time is the newest. dir must be
 // empty, but for what a restore has left that was killed. Errors are a *RangeError for a time that
 // is not kept, and ErrNoIdentity.
-func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (*Restored, error) {
+func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slog.Logger) (res *Restored, err error) {
 	manifests, err := t.manifests(ctx)
 	if err != nil {
 		return nil, err
@@ -138,6 +138,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, endRestore(work, err)) }()
 	killpoint.At("restore.begin")
 	if err := t.fetchFull(ctx, c.full, work); err != nil {
 		return nil, err
@@ -186,7 +187,7 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	if errors.Is(err, end) {
 		err = nil
 	}
-	res := new(Restored)
+	res = new(Restored)
 	if err == nil {
 		err = t.restoreKeys(ctx, st, log)
 	}
@@ -243,6 +244,15 @@ func beginRestore(dir string) (work string, err error) {
 		return "", err
 	}
 	return work, os.MkdirAll(filepath.Join(work, store.SegmentDir), 0o700)
+}
+
+// endRestore removes the directory of a restore that has failed, with the keys in it. Once files
+// are moved out of it, it stays, so that the next restore knows whose they are.
+func endRestore(work string, failed error) error {
+	if failed == nil || isThere(filepath.Join(work, movingFile)) {
+		return nil
+	}
+	return os.RemoveAll(work)
 }
 
 func isThere(path string) bool {

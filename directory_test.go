@@ -1,0 +1,233 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mailstead/mailstead/store"
+)
+
+// mailsteadCommand runs the program in this process.
+func mailsteadCommand(t *testing.T, args ...string) (stdout string, err error) {
+	t.Helper()
+	var out, said bytes.Buffer
+	err = runCommand(t.Context(), newApp(&out, &said), append([]string{"mailstead"}, args...))
+	return out.String(), err
+}
+
+// isWrongUse tells whether a command ends with the code 2.
+func isWrongUse(err error) bool {
+	var u usageError
+	return errors.As(err, &u)
+}
+
+// contents names what is below a directory, with the text of its files.
+func contents(t *testing.T, dir string) string {
+	t.Helper()
+	var out strings.Builder
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || e.IsDir() {
+			out.WriteString(path + "\n")
+			return err
+		}
+		text, err := os.ReadFile(path)
+		out.WriteString(path + ": " + string(text) + "\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// setupArgs are those of a set-up that needs nothing from outside.
+func setupArgs(dir string, more ...string) []string {
+	return append([]string{
+		"setup", "--yes", "--json", "--data", dir, "--hostname", "mail.example.com", "--public-ip", "192.0.2.1", "--tls", "proxy", "--resolver", "127.0.0.1:1",
+		"--smtp", "127.0.0.1:0", "--submission", "off", "--submissions", "off", "--imap", "off", "--imaps", "off", "--dns", "off",
+	}, more...)
+}
+
+// TestRefusedSetupLeavesNothing: setup and init name the wrong flag, and leave all as it was.
+func TestRefusedSetupLeavesNothing(t *testing.T) {
+	const right = "ops@example.com"
+	top := t.TempDir()
+	missing := filepath.Join(top, "none", "file")
+	for name, c := range map[string]struct {
+		args []string
+		flag string
+	}{
+		"an address that is none":         {[]string{"--email", "nobody"}, "--email"},
+		"no address":                      {nil, "--email"},
+		"a password that is too short":    {[]string{"--email", right, "--owner-password", "short"}, "--owner-password"},
+		"a unit in no directory":          {[]string{"--email", right, "--unit", missing}, "--unit"},
+		"a unit that is a directory":      {[]string{"--email", right, "--unit", top}, "--unit"},
+		"a certificate that is not there": {[]string{"--email", right, "--tls", "files", "--tls-cert", missing, "--tls-key", missing}, "--tls-cert"},
+		"authorities that are not there":  {[]string{"--email", right, "--ca-file", missing}, "--ca-file"},
+	} {
+		for place, before := range map[string]string{"a new directory": "", "one with settings": "# ours\nlog_level = \"debug\"\n"} {
+			dir := filepath.Join(t.TempDir(), "a", "data")
+			if before != "" {
+				if err := os.MkdirAll(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte(before), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			was, unit := contents(t, filepath.Dir(dir)), contents(t, top)
+			out, err := mailsteadCommand(t, setupArgs(dir, c.args...)...)
+			if !isWrongUse(err) || !strings.Contains(err.Error(), c.flag) || out != "" {
+				t.Errorf("%s, %s: %v, %.300s", name, place, err, out)
+			}
+			if now := contents(t, filepath.Dir(dir)); now != was {
+				t.Errorf("%s, %s: there is now %.300q, before there was %.300q", name, place, now, was)
+			}
+			if contents(t, top) != unit {
+				t.Errorf("%s: there is now %s", name, contents(t, top))
+			}
+		}
+	}
+	for _, args := range [][]string{{"--owner-email", "nobody"}, {"--owner-email", right, "--owner-password", "short"}, {"--owner-email", right, "--plan", "none"}} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, settingsFile), []byte("# ours\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		was := contents(t, dir)
+		if out, err := mailsteadCommand(t, append([]string{"init", "--data", dir, "--hostname", "mail.example.com"}, args...)...); !isWrongUse(err) || !strings.Contains(err.Error(), args[len(args)-2]) || out != "" {
+			t.Errorf("init %v: %v, %s", args, err, out)
+		}
+		if now := contents(t, dir); now != was {
+			t.Errorf("init %v left %.300q", args, now)
+		}
+	}
+}
+
+// TestSetupAfterOneThatWasEnded: a store whose owner was not made yet gets one, and its secrets are
+// shown.
+func TestSetupAfterOneThatWasEnded(t *testing.T) {
+	dir := t.TempDir()
+	st, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mailsteadCommand(t, setupArgs(dir)...); !isWrongUse(err) || !strings.Contains(err.Error(), "--email") {
+		t.Errorf("without an address: %v", err)
+	}
+	unit := filepath.Join(t.TempDir(), "mailstead.service")
+	out, err := mailsteadCommand(t, setupArgs(dir, "--email", "ops@example.com", "--unit", unit)...)
+	var made struct {
+		Email    string `json:"owner_email"`
+		Password string `json:"owner_password"`
+		Token    string `json:"token"`
+	}
+	if err != nil || json.Unmarshal([]byte(out), &made) != nil || made.Email != "ops@example.com" || made.Password == "" || made.Token == "" {
+		t.Fatalf("%v, %s", err, out)
+	}
+	if _, err := os.Stat(unit); err != nil {
+		t.Error(err)
+	}
+	out, err = mailsteadCommand(t, setupArgs(dir)...)
+	if err != nil || strings.Contains(out, made.Password) || !strings.Contains(out, "ops@example.com") {
+		t.Errorf("again: %v, %s", err, out)
+	}
+}
+
+// TestRefusedRestoreLeavesNothing: neither keys in a directory of its own, nor the directory.
+func TestRefusedRestoreLeavesNothing(t *testing.T) {
+	data := t.TempDir()
+	if _, err := mailsteadCommand(t, "init", "--data", data, "--owner-email", "ops@example.com"); err != nil {
+		t.Fatal(err)
+	}
+	backups := t.TempDir()
+	archive, target := filepath.Join(backups, "one.tar"), filepath.Join(backups, "many")+"/"
+	for _, to := range []string{archive, target} {
+		if _, err := mailsteadCommand(t, "backup", "--data", data, "--to", to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	damaged := filepath.Join(backups, "damaged.tar")
+	if err := os.WriteFile(damaged, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hurt := filepath.Join(backups, "hurt")
+	if err := os.CopyFS(hurt, os.DirFS(target)); err != nil {
+		t.Fatal(err)
+	}
+	damageLargest(t, hurt)
+	for name, args := range map[string][]string{
+		"another time of an archive": {"--from", archive, "--at", "2001-01-01T00:00:00Z"},
+		"another time of a target":   {"--from", target, "--at", "2001-01-01T00:00:00Z"},
+		"a damaged archive":          {"--from", damaged},
+		"a damaged target":           {"--from", hurt + "/"},
+		"no archive":                 {"--from", filepath.Join(backups, "none.tar")},
+		"no identity":                {"--from", archive, "--age-identity", filepath.Join(backups, "none")},
+	} {
+		for _, there := range []bool{false, true} {
+			dir := filepath.Join(t.TempDir(), "a", "data")
+			if there {
+				if err := os.MkdirAll(dir, 0o700); err != nil {
+					t.Fatal(err)
+				}
+			}
+			was := contents(t, filepath.Dir(dir))
+			if _, err := mailsteadCommand(t, append([]string{"restore", "--data", dir}, args...)...); err == nil {
+				t.Errorf("%s is restored", name)
+			}
+			if now := contents(t, filepath.Dir(dir)); now != was {
+				t.Errorf("%s: there is now %.300q, before there was %.300q", name, now, was)
+			}
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	if _, err := mailsteadCommand(t, "restore", "--data", dir, "--from", archive); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, store.DatabaseFile)); err != nil {
+		t.Error(err)
+	}
+}
+
+// damageLargest changes a byte of the largest file below a directory.
+func damageLargest(t *testing.T, dir string) {
+	t.Helper()
+	largest, size := "", int64(0)
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil && info.Size() > size {
+			largest, size = path, info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(largest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	if err := os.WriteFile(largest, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
