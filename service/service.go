@@ -119,7 +119,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 		CancelMail: t.CancelMailOf, ResumeSending: p.ResumeDomain, EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
 	}
 	m.Hooks.PersonOf = a.PersonOf
-	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains, LetEnd: d.LetEnd}
+	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains, LetEnd: func(j *store.Job) bool { return d.LetEnd(j) || t.LetEnd(j) }}
 	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
 	l := health.New(c)
 	l.Hooks.Tell = func(tx *store.Tx, owner *store.Account, alert health.Alert) error {

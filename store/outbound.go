@@ -131,6 +131,9 @@ type Outgoing struct {
 	ApprovalID        string    `json:",omitzero"` // of its submission
 	Tainted           bool      `json:",omitzero"` // as its submission
 	Checked           bool      `json:",omitzero"` // the same: whoever may send as its authors has written its subject
+	// Stop is why it is taken back when the attempt that runs has ended, unless a host took it; "":
+	// it is not.
+	Stop string `json:",omitzero"`
 }
 
 // What became of a message for one recipient.
@@ -234,6 +237,7 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.String(&o.ApprovalID)
 	c.Bool(&o.Tainted)
 	c.Bool(&o.Checked)
+	c.String(&o.Stop)
 }
 
 func (a *Attempt) fields(c *rowform.Coder) {

@@ -94,10 +94,13 @@ type attemptResult struct {
 	answer *simulatedAnswer // that the simulator gives; nil: none
 }
 
-// attemptDelivery makes one attempt. What it does to the world may be done again after a crash, so
-// that a relay or a host may get a message twice if we die between its answer and our commit (RFC
-// 5321 section 4.5.4.1 asks no less); what it writes, mail for mailboxes here included, is written
-// once.
+const (
+	takenBack = "it was cancelled by its sender"
+	cutOff    = "; an attempt was cut off before its end, so that a host may have it all the same"
+)
+
+// attemptDelivery makes one attempt, and ends a message that was taken back meanwhile, unless it
+// arrived.
 func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[deliverArgs](j)
 	if err != nil {
@@ -107,6 +110,39 @@ func (s *Service) attemptDelivery(ctx context.Context, j *store.Job) (jobs.Write
 	if d == nil || err != nil {
 		return nil, err
 	}
+	if d.row.Stop != "" { // that attempt is over, and has not said how
+		return s.withStop(d, cutOff, nil), nil
+	}
+	writes, err := s.tryDelivery(ctx, j, d)
+	if ctx.Err() != nil && err != nil {
+		return nil, err
+	}
+	return s.withStop(d, "", writes), err
+}
+
+// withStop adds to the writes of an attempt that the message is cancelled if it is to be, and still
+// waits.
+func (s *Service) withStop(d *delivery, remark string, writes jobs.Writes) jobs.Writes {
+	return func(tx *store.Tx, j *store.Job) error {
+		if writes != nil {
+			if err := writes(tx, j); err != nil {
+				return err
+			}
+		}
+		row, err := waitingRow(tx, d.row.ID)
+		if row == nil || row.Stop == "" {
+			return err
+		}
+		row.LastResponse = row.Stop + remark
+		return s.closeRow(tx, row, store.OutgoingCancelled)
+	}
+}
+
+// tryDelivery makes one attempt. What it does to the world may be done again after a crash, so
+// that a relay or a host may get a message twice if we die between its answer and our commit (RFC
+// 5321 section 4.5.4.1 asks no less); what it writes, mail for mailboxes here included, is written
+// once.
+func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (jobs.Writes, error) {
 	blob, err := s.Store.OpenBlob(d.sub.Blob)
 	switch {
 	case errors.Is(err, store.ErrDamaged):
@@ -490,6 +526,10 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 		if paced {
 			row.Attempts--
 		}
+		if row.Stop != "" { // it is not tried again
+			row.Stop += "; the last answer was: " + o.result.Reply
+			return store.Outgoings.Put(tx, row)
+		}
 		row.DelayTold = row.DelayTold || notice != nil
 		if err := s.sendReport(tx, m.sub, notice); err != nil {
 			return err
@@ -616,7 +656,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 // closeRow ends a row: its status is final, and the message's bytes go with its last recipient.
 func (s *Service) closeRow(tx *store.Tx, row *store.Outgoing, status string) error {
 	waited := row.Waits()
-	row.Status, row.NextAt, row.UpdatedAt = status, time.Time{}, tx.Now()
+	row.Status, row.NextAt, row.Stop, row.UpdatedAt = status, time.Time{}, "", tx.Now()
 	if err := store.Outgoings.Put(tx, row); err != nil || !waited {
 		return err
 	}

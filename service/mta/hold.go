@@ -85,12 +85,20 @@ func (s *Service) waitPaused(d *delivery) (jobs.Writes, error) {
 
 const pausedNow = "sending is paused until an owner or admin resumes it"
 
-// holdRow has a message wait until somebody releases it. Its job ends.
+// holdRow has a message wait until somebody releases it. Its job ends. One that somebody has
+// released since the attempt began gets another.
 func (s *Service) holdRow(d *delivery) jobs.Writes {
 	return func(tx *store.Tx, _ *store.Job) error {
 		row, err := waitingRow(tx, d.row.ID)
 		if row == nil || row.Status == store.OutgoingHeld {
 			return err
+		}
+		h, err := store.Holds.Find(tx, row.MailboxID)
+		switch {
+		case err != nil:
+			return err
+		case h == nil || !h.Holds(row):
+			return s.addDeliveryOf(tx, row)
 		}
 		return putHeld(tx, row)
 	}
@@ -131,12 +139,16 @@ func (s *Service) holdWaiting(ctx context.Context, j *store.Job) (jobs.Writes, e
 	return nil, s.holdAll(ctx, j.AccountID, args.MailboxID)
 }
 
-// holdAll has all rows of a mailbox that its Hold is about say that they are held.
+// holdAll has all rows of a mailbox that its Hold is about say that they are held. What is being
+// delivered ends as it ends.
 func (s *Service) holdAll(ctx context.Context, accountID, mailboxID string) error {
 	return s.eachWaiting(ctx, accountID, func(o *store.Outgoing) bool { return o.MailboxID == mailboxID && o.Status != store.OutgoingHeld }, func(tx *store.Tx, row *store.Outgoing) error {
 		h, err := store.Holds.Find(tx, mailboxID)
 		if h == nil || err != nil || !h.Holds(row) || row.Status == store.OutgoingHeld {
 			return err
+		}
+		if running, err := s.wakeAfter(tx, row); running || err != nil {
+			return err // holdRow holds it, unless it arrives
 		}
 		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
 			return err
@@ -218,29 +230,64 @@ func (s *Service) ReleaseHeldMessages(ctx context.Context, who core.Actor, in Re
 	return out, nil
 }
 
+// settleHeld releases or discards what is held of a mailbox, and counts that. What its Hold is about
+// and is being delivered at that moment goes on as released, or is taken back unless it arrives.
 func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, release bool, out *Released) error {
-	if err := s.holdAll(ctx, accountID, mailboxID); err != nil {
-		return err
+	for again := true; again; {
+		again = false
+		var h *store.Hold
+		if err := s.Store.View(func(tx *store.Tx) (err error) {
+			h, err = store.Holds.Find(tx, mailboxID)
+			return err
+		}); err != nil {
+			return err
+		}
+		if err := s.holdAll(ctx, accountID, mailboxID); err != nil {
+			return err
+		}
+		concerns := func(o *store.Outgoing) bool {
+			held := o.Status == store.OutgoingHeld && !o.AwaitsApproval()
+			return o.MailboxID == mailboxID && (held || h != nil && h.Holds(o) && o.Stop == "")
+		}
+		err := s.eachWaiting(ctx, accountID, concerns, func(tx *store.Tx, row *store.Outgoing) error {
+			if !concerns(row) {
+				return nil
+			}
+			if row.Status == store.OutgoingHeld {
+				return s.settleRow(tx, row, release, out)
+			}
+			running, err := s.wakeAfter(tx, row)
+			if err != nil || !running { // it has begun to wait since it was looked at
+				tx.After(func() { again = true })
+				return err
+			}
+			if row.UpdatedAt = tx.Now(); release {
+				row.HeldAt = tx.Now()
+			} else {
+				row.Stop = discardedText
+			}
+			return store.Outgoings.Put(tx, row)
+		})
+		if err != nil {
+			return err
+		}
 	}
-	held := func(o *store.Outgoing) bool {
-		return o.MailboxID == mailboxID && o.Status == store.OutgoingHeld && !o.AwaitsApproval()
+	return nil
+}
+
+// settleRow releases or discards one row that is held, and counts it.
+func (s *Service) settleRow(tx *store.Tx, row *store.Outgoing, release bool, out *Released) error {
+	if !release {
+		row.LastResponse = withDoubt(row, discardedText)
+		tx.After(func() { out.Discarded++ })
+		return s.closeRow(tx, row, store.OutgoingCancelled)
 	}
-	return s.eachWaiting(ctx, accountID, held, func(tx *store.Tx, row *store.Outgoing) error {
-		if !held(row) {
-			return nil
-		}
-		if !release {
-			row.LastResponse = discardedText
-			tx.After(func() { out.Discarded++ })
-			return s.closeRow(tx, row, store.OutgoingCancelled)
-		}
-		row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now() // HeldAt stays: it was released
-		if row.SendAt.After(tx.Now()) {
-			row.Status, row.TriedFrom = store.OutgoingScheduled, row.SendAt
-		}
-		tx.After(func() { out.Released++ })
-		return s.addDeliveryOf(tx, row)
-	})
+	row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now() // HeldAt stays: it was released
+	if row.SendAt.After(tx.Now()) {
+		row.Status, row.TriedFrom = store.OutgoingScheduled, row.SendAt
+	}
+	tx.After(func() { out.Released++ })
+	return s.addDeliveryOf(tx, row)
 }
 
 // DiscardHeld discards what is held of mailboxes that are gone since HeldFor. It is for retention.

@@ -285,6 +285,9 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 		if err := checkWaits(row); err != nil {
 			return err
 		}
+		if row.Stop != "" {
+			return core.Errorf("not_queued", "The message is cancelled unless the host takes it at this moment.")
+		}
 		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil {
 			return fmt.Errorf("job of %s: %w", row.ID, err)
 		}
@@ -293,8 +296,9 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 	})
 }
 
-// CancelMessage takes a message that waits back. One that a host takes at this very moment is sent
-// all the same. One that waits for approval is rejected, for all of its recipients.
+// CancelMessage takes a message that waits back. One that is being delivered at this very moment is
+// cancelled when that has ended, unless it arrived. One that waits for approval is rejected, for all
+// of its recipients.
 func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
 	if rejected, err := s.cancelHeld(ctx, who, in.ID); err != nil {
 		return nil, err
@@ -305,10 +309,12 @@ func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in SentMess
 		if err := checkWaits(row); err != nil {
 			return err
 		}
-		if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
-			return err
+		why := cmp.Or(row.LastResponse, takenBack)
+		running, err := s.stopLater(tx, row, takenBack)
+		if err == nil && !running {
+			err = s.takeBack(tx, row, why)
 		}
-		if err := s.closeRow(tx, row, store.OutgoingCancelled); err != nil {
+		if err != nil {
 			return err
 		}
 		return core.Audit(tx, who, store.AuditTarget{Type: "message", ID: row.ID, Name: row.Recipient})

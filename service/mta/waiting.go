@@ -25,6 +25,9 @@ const (
 // whyItWaits is what the sending log says of the newest answer to a message. One that was never
 // tried has none: its row says what it waits for once that takes long.
 func whyItWaits(o *store.Outgoing, now time.Time) string {
+	if o.Stop != "" && o.Waits() {
+		return "being delivered at this moment; if no host takes it now, it is cancelled"
+	}
 	early := o.Status != store.OutgoingQueued && o.Status != store.OutgoingScheduled || now.Before(o.NextAt) || now.Before(o.Began().Add(neverTried))
 	if o.LastResponse != "" || early {
 		return o.LastResponse
@@ -41,7 +44,7 @@ func whyItWaits(o *store.Outgoing, now time.Time) string {
 // CancelWaiting takes back what waits to be sent for an account, as far as which tells; the rows
 // say why.
 func (s *Service) CancelWaiting(ctx context.Context, accountID, why string, which func(*store.Outgoing) bool) error {
-	return s.eachWaiting(ctx, accountID, which, func(tx *store.Tx, row *store.Outgoing) error { return s.takeBack(tx, row.ID, why) })
+	return s.eachWaiting(ctx, accountID, which, func(tx *store.Tx, row *store.Outgoing) error { return s.takeBack(tx, row, why) })
 }
 
 // eachWaiting changes the rows of an account that wait, as far as which tells, some in each
@@ -88,17 +91,61 @@ func (s *Service) eachWaiting(ctx context.Context, accountID string, which func(
 	return nil
 }
 
-// takeBack cancels a message that still waits for one recipient.
-func (s *Service) takeBack(tx *store.Tx, id, why string) error {
-	row, err := waitingRow(tx, id)
-	if row == nil || err != nil {
+// takeBack cancels a message that still waits for one recipient, and has its row say why. One that
+// is being delivered is cancelled when that has ended, unless it arrived.
+func (s *Service) takeBack(tx *store.Tx, row *store.Outgoing, why string) error {
+	if running, err := s.stopLater(tx, row, why); running || err != nil {
 		return err
 	}
 	if err := s.Queue.Cancel(tx, row.JobID); err != nil && !core.IsGone(err) {
 		return err
 	}
-	row.LastResponse = why
+	row.LastResponse = withDoubt(row, why)
 	return s.closeRow(tx, row, store.OutgoingCancelled)
+}
+
+// withDoubt adds to why a message is taken back that a host may have it, where its last attempt has
+// left that open.
+func withDoubt(row *store.Outgoing, why string) string {
+	doubt := deliver.ErrOutcomeUnknown.Error()
+	if n := len(row.Log); n == 0 || !strings.Contains(row.Log[n-1].Reply, doubt) || strings.Contains(why, doubt) {
+		return why
+	}
+	return why + "; the last attempt got " + doubt
+}
+
+// stopLater has a message that is being delivered be taken back when that has ended, for why. It
+// does nothing to one that waits, and answers false.
+func (s *Service) stopLater(tx *store.Tx, row *store.Outgoing, why string) (running bool, err error) {
+	if running, err = s.wakeAfter(tx, row); !running || err != nil {
+		return running, err
+	}
+	row.Stop, row.UpdatedAt = why, tx.Now()
+	return true, store.Outgoings.Put(tx, row)
+}
+
+// wakeAfter has the job of a row come again at once when the attempt that runs has ended; false if
+// none runs. The attempt itself is not cut: the host may have the message before it answers, and
+// would get it again.
+func (s *Service) wakeAfter(tx *store.Tx, row *store.Outgoing) (running bool, err error) {
+	if row.JobID == "" {
+		return false, nil
+	}
+	j, err := store.Jobs.Find(tx, row.JobID)
+	if j == nil || err != nil || j.State != store.JobRunning {
+		return false, err
+	}
+	return true, s.Queue.Wake(tx, j.ID, tx.Now())
+}
+
+// LetEnd tells whether a job of an account that is being deleted is to go on to its end: it may be
+// handing a message to a host.
+func (s *Service) LetEnd(j *store.Job) bool {
+	switch j.Kind {
+	case KindDeliver, KindRelay, KindDirect:
+		return j.State == store.JobRunning
+	}
+	return false
 }
 
 const domainDeleted = "its domain was deleted before it was sent"
