@@ -221,13 +221,13 @@ var doors = []door{
 	{"RCPT BY", notDone, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief + " BY=60;R", "504 "}, 0},
 	{"RCPT MT-PRIORITY", notDone, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief + " MT-PRIORITY=9", "504 "}, 0},
 
-	{"DATA, EHLO ENHANCEDSTATUSCODES", asked, append(sending("", drop, "", no), "DATA", "502 "), 0},
+	{"DATA, EHLO ENHANCEDSTATUSCODES", asked, append(sending("", drop, "", no), "DATA", "503 "), 0},
 	{"DATA", asked, append(sending("", drop, "", no), sending("", thief, "", yes)...), 1},
-	{"DATA, EHLO PIPELINING", asked, []string{"MAIL FROM:<ana@example.test>\r\nRCPT TO:<drop@evil.test>\r\nDATA", "250 ", "", "250 ", "", "354 ", letter("") + "\r\nRSET\r\nDATA", no, "", "250 ", "", "502 "}, 0},
+	{"DATA, EHLO PIPELINING", asked, []string{"MAIL FROM:<ana@example.test>\r\nRCPT TO:<drop@evil.test>\r\nDATA", "250 ", "", "250 ", "", "354 ", letter("") + "\r\nRSET\r\nDATA", no, "", "250 ", "", "503 "}, 0},
 	{"DATA, EHLO PIPELINING", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", "DATA", "354 ", letter("") + "\r\nMAIL FROM:<ana@example.test>\r\nRCPT TO:<drop@evil.test>\r\nDATA", yes, "", "250 ", "", "250 ", "", "354 ", letter(""), no}, 1},
 	{"BDAT, EHLO CHUNKING", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + drop, "250 ", chunk("From: ana@example.test\r\n\r\nx\r\n", " LAST"), no}, 0},
 	{"BDAT", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + drop, "250 ", chunk("From: ana@example.test\r\n", ""), "250 ", chunk("\r\nx\r\n", " LAST"), no}, 0},
-	{"BDAT", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", chunk("From: ana@example.test\r\nReply-To: ", ""), "250 ", two, "502 ", chunk("drop@evil.test\r\n\r\nx\r\n", " LAST"), no}, 0},
+	{"BDAT", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", chunk("From: ana@example.test\r\nReply-To: ", ""), "250 ", two, "503 ", chunk("drop@evil.test\r\n\r\nx\r\n", " LAST"), no}, 0},
 	{"BDAT", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", chunk("From: ana@example.test\r\n\r\nx\r\n", " LAST"), yes}, 1},
 	{"RSET", harmless, append([]string{"MAIL FROM:<ana@example.test>", "250 ", two, "250 ", "RSET", "250 "}, sending("", thief, "", yes)...), 1},
 	{"RSET", asked, append([]string{"RSET", "250 "}, sending("", drop, "", no)...), 0},
@@ -386,7 +386,7 @@ func TestSendingPoliciesBySMTP(t *testing.T) {
 			say    []string
 			held   int
 		}{
-			{policy("deny", false), false, []string{"MAIL FROM:<ana@example.test>", no, "RCPT TO:" + thief, "502 "}, 0},
+			{policy("deny", false), false, []string{"MAIL FROM:<ana@example.test>", no, "RCPT TO:" + thief, "503 "}, 0},
 			{policy("deny", false), false, []string{"MAIL FROM:<ben@example.test>", no, "MAIL FROM:<>", no}, 0},
 			{policy("reply_only", false), false, sending("", thief, answer, answered), 0},
 			{policy("reply_only", false), false, sending("", thief, "References: <0@evil.test> <1@evil.test> <own@example.test>\r\n", answered), 0},

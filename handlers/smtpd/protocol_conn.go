@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -84,21 +85,26 @@ type transferRate struct {
 	got   int64
 }
 
-// closeReply is why we end a connection; it is sent with 421.
-type closeReply struct{ enhanced, text string }
+// closeReply is why we end a connection; it is sent with code, which is 421 but for a command that
+// is wrong and may have a message behind it.
+type closeReply struct {
+	code           int
+	enhanced, text string
+}
 
 func (f *closeReply) Error() string { return f.enhanced + " " + f.text }
 
 var (
-	errTooSlow   = &closeReply{"4.4.2", "Timeout exceeded"}
-	errStopping  = &closeReply{"4.3.2", "Server shutting down"}
-	errEvicted   = &closeReply{"4.3.2", "Idle connection closed for others, try again later"}
-	errClosed    = &closeReply{"4.2.1", "Mailbox disabled"}
-	errTooMany   = &closeReply{"4.7.0", "Too many commands without effect"}
-	errLine      = &closeReply{"4.5.2", "Line too long"}
-	errChunk     = &closeReply{"4.5.2", "Invalid BDAT command"}
+	errTooSlow   = &closeReply{421, "4.4.2", "Timeout exceeded"}
+	errStopping  = &closeReply{421, "4.3.2", "Server shutting down"}
+	errEvicted   = &closeReply{421, "4.3.2", "Idle connection closed for others, try again later"}
+	errClosed    = &closeReply{421, "4.2.1", "Mailbox disabled"}
+	errTooMany   = &closeReply{421, "4.7.0", "Too many commands without effect"}
+	errLine      = &closeReply{421, "4.5.2", "Line too long"}
+	errChunk     = &closeReply{501, "5.5.4", "Invalid BDAT command"}
+	errBigChunk  = &closeReply{552, "5.3.4", "Message too large"}
 	errTruncated = errors.New("the connection ended within a message")
-	errPanic     = &closeReply{"4.3.0", "Internal error"}
+	errPanic     = &closeReply{421, "4.3.0", "Internal error"}
 )
 
 const (
@@ -319,7 +325,10 @@ func (w *protocolConn) beginChunk(arg string) error {
 		return w.fail(errChunk)
 	}
 	size, err := strconv.ParseUint(args[0], 10, 32)
-	if err != nil || int64(size) > 2*w.limits.Size {
+	switch {
+	case errors.Is(err, strconv.ErrRange), err == nil && int64(size) > 2*w.limits.Size:
+		return w.fail(errBigChunk) // RFC 1870 section 6.3; it is too much to read and throw away
+	case err != nil:
 		return w.fail(errChunk)
 	}
 	w.chunk = int64(size)
@@ -491,12 +500,31 @@ func (w *protocolConn) reply(p []byte) {
 	}
 }
 
+// codePatches are replies whose code is not that of the standard, as the library gives them to
+// commands that it knows: 502 is for those that nobody implements (RFC 5321 section 4.2.4).
+var codePatches = []struct{ verbs, reply, instead string }{
+	{"AUTH", "502 5.5.4", "501 5.5.4"}, // RFC 4954 section 4
+	{"AUTH MAIL RCPT DATA BDAT", "502 5.5.1", "503 5.5.1"},
+	{"MAIL RCPT", "500 5.5.4 Unknown", "555 5.5.4 Unknown"}, // RFC 5321 section 4.1.1.11
+	{"", "454 4.7.0 Invalid base64", "501 5.5.2 Invalid base64"},
+}
+
+// patchCode gives the reply the code of the standard.
+func (w *protocolConn) patchCode(p []byte) []byte {
+	for _, c := range codePatches {
+		if rest, ok := bytes.CutPrefix(p, []byte(c.reply)); ok && (c.verbs == "" || w.verb != "" && slices.Contains(strings.Fields(c.verbs), w.verb)) {
+			return append([]byte(c.instead), rest...)
+		}
+	}
+	return p
+}
+
 // patchReply puts our name where RFC 5321 section 4.2.3 wants it, and says why a connection ends.
 func (w *protocolConn) patchReply(p []byte) []byte {
 	var f *closeReply
 	switch {
 	case w.code == 421 && errors.As(w.err, &f):
-		return []byte("421 " + f.enhanced + " " + w.host + " " + f.text + "\r\n")
+		return fmt.Appendf(nil, "%d %s %s %s\r\n", f.code, f.enhanced, w.host, f.text)
 	case w.code == 421 || w.code == 221:
 		if words := bytes.SplitN(p, []byte(" "), 3); len(words) == 3 {
 			return []byte(fmt.Sprintf("%s %s %s %s", words[0], words[1], w.host, words[2]))
@@ -513,7 +541,7 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 	case w.code == 250 && w.verb == "HELO":
 		return []byte("250 " + w.host + "\r\n")
 	}
-	return p
+	return w.patchCode(p)
 }
 
 func (w *protocolConn) flush() error {

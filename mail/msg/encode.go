@@ -204,9 +204,9 @@ func encodeAddresses(list []Address) string {
 // quoted string, or RFC 2231 with continuations.
 func encodeParam(name, value string) string {
 	switch {
-	case isToken(value) && len(value) <= 60:
+	case isToken(value) && !strings.ContainsAny(value, "*'%") && len(value) <= 60: // RFC 2231 gives these a meaning
 		return "; " + name + "=" + value
-	case isASCII(value) && len(value) <= 60:
+	case isASCII(value) && !strings.Contains(value, "=?") && len(value) <= 60: // an encoded word would be read as its text
 		return "; " + name + "=" + quoteString(value)
 	}
 	var out strings.Builder

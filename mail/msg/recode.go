@@ -14,8 +14,11 @@ import (
 // quoted-printable or base64, whichever is smaller for text, and base64 for all else, since line
 // ends may change in quoted-printable. Their decoded content stays the same.
 //
-// Parts below multipart/signed stay byte for byte (RFC 1847 section 2.1), as do header fields, what
-// stands between parts, leaves of type message/* (RFC 2045 section 6.4: they may not be encoded;
+// With EncodeHeaders the header fields of the message and of its parts become ASCII too, as
+// EncodeHeader has it, but for those of messages inside it.
+//
+// Parts below multipart/signed stay byte for byte (RFC 1847 section 2.1), as do other header fields,
+// what stands between parts, leaves of type message/* (RFC 2045 section 6.4: they may not be encoded;
 // whole messages are gone into instead), and leaves whose encoding nobody knows. It holds one
 // header block and some buffers in memory, whatever the message's size.
 type Recoder struct {
@@ -24,19 +27,33 @@ type Recoder struct {
 	plan   map[*Part]string // the new encoding of a part
 	growth int64
 	clean  bool
+
+	encodes bool            // header fields too
+	heads   map[*Part]bool  // whose fields are encoded
+	left    map[*Part]error // why those of a part are not
+	inside  int             // how many messages it is inside of
 }
 
 // NewRecoder looks at a message with CRLF line ends, whose tree is that of Scan. It reads the
 // message once, and leaves that change twice.
-func NewRecoder(r io.ReaderAt, root *Part) (*Recoder, error) {
-	c := &Recoder{r: r, root: root, plan: map[*Part]string{}}
+func NewRecoder(r io.ReaderAt, root *Part, o RecodeOptions) (*Recoder, error) {
+	c := &Recoder{r: r, root: root, plan: map[*Part]string{}, encodes: o.EncodeHeaders, heads: map[*Part]bool{}, left: map[*Part]error{}}
 	var err error
 	c.clean, err = c.look(root)
 	return c, err
 }
 
+// RecodeOptions say what a Recoder does beside leaves.
+type RecodeOptions struct {
+	EncodeHeaders bool
+}
+
 // Changes tells whether WriteTo writes anything but the message as it is.
-func (c *Recoder) Changes() bool { return len(c.plan) > 0 }
+func (c *Recoder) Changes() bool { return len(c.plan)+len(c.heads) > 0 }
+
+// HeaderFault says why the header of the message cannot become ASCII; nil: it can, is, or is not
+// asked to.
+func (c *Recoder) HeaderFault() error { return c.left[c.root] }
 
 // Clean tells whether what WriteTo writes has ASCII alone, in lines of at most 998 bytes.
 func (c *Recoder) Clean() bool { return c.clean }
@@ -94,7 +111,7 @@ func (c *Recoder) fine(from, to int64) (bool, error) {
 
 // look decides what becomes of a part, and tells whether it is clean then.
 func (c *Recoder) look(p *Part) (bool, error) {
-	head, err := c.fine(p.HeaderOffset, p.BodyOffset)
+	head, err := c.head(p)
 	if err != nil {
 		return false, err
 	}
@@ -114,6 +131,10 @@ func (c *Recoder) look(p *Part) (bool, error) {
 	}
 	before := len(c.plan)
 	clean, at := head, p.BodyOffset
+	if p.IsMessage() {
+		c.inside++
+		defer func() { c.inside-- }()
+	}
 	for _, child := range p.Children {
 		for _, step := range []func() (bool, error){
 			func() (bool, error) { return c.fine(at, child.HeaderOffset) },
@@ -135,6 +156,39 @@ func (c *Recoder) look(p *Part) (bool, error) {
 		}
 	}
 	return clean, err
+}
+
+// head tells whether the header of a part is clean once it is written.
+func (c *Recoder) head(p *Part) (bool, error) {
+	clean, err := c.fine(p.HeaderOffset, p.BodyOffset)
+	if clean || err != nil || !c.encodes || c.inside > 0 || p.BodyOffset-p.HeaderOffset >= MaxHeader {
+		return clean, err
+	}
+	block, err := RawHeader(c.r, p)
+	if err != nil {
+		return false, err
+	}
+	encoded, err := EncodeHeader(block)
+	if err != nil {
+		c.left[p] = err
+		return false, nil
+	}
+	var l byteLook
+	_, _ = l.Write(encoded)
+	if !bytes.Equal(encoded, block) {
+		c.heads[p] = true
+		c.growth += int64(len(encoded) - len(block))
+	}
+	return l.clean(), nil
+}
+
+// rawHeader is the header of a part as it is written.
+func (c *Recoder) rawHeader(p *Part) ([]byte, error) {
+	block, err := RawHeader(c.r, p)
+	if err != nil || !c.heads[p] {
+		return block, err
+	}
+	return EncodeHeader(block)
 }
 
 // leaf chooses the encoding of a leaf that cannot go as it is; false where it has to.
@@ -173,7 +227,7 @@ func (c *Recoder) header(p *Part) ([]byte, bool, error) {
 	if p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return nil, false, nil
 	}
-	block, err := RawHeader(c.r, p)
+	block, err := c.rawHeader(p)
 	if err != nil {
 		return nil, false, err
 	}
@@ -219,7 +273,13 @@ func (c *Recoder) endsBlank(p *Part) bool {
 func (c *Recoder) write(s *sink, p *Part) error {
 	encoding := c.plan[p]
 	if encoding == "" {
-		if err := c.copy(s, p.HeaderOffset, p.BodyOffset); err != nil {
+		if c.heads[p] {
+			head, err := c.rawHeader(p)
+			if err != nil {
+				return err
+			}
+			s.Write(head)
+		} else if err := c.copy(s, p.HeaderOffset, p.BodyOffset); err != nil {
 			return err
 		}
 		if p.IsMessage() && len(p.Children) == 1 && c.plan[p.Children[0]] != "" && !c.endsBlank(p) {

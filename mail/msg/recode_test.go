@@ -12,7 +12,7 @@ import (
 // recoded gives what a Recoder makes of a message with CRLF line ends.
 func recoded(t testing.TB, raw []byte) ([]byte, *Recoder) {
 	t.Helper()
-	c, err := NewRecoder(bytes.NewReader(raw), scanBytes(t, raw))
+	c, err := NewRecoder(bytes.NewReader(raw), scanBytes(t, raw), RecodeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestRecodeIsBounded(t *testing.T) {
 		t.Skip("35 MiB")
 	}
 	raw := append([]byte("MIME-Version: 1.0\r\nContent-Type: application/x\r\n\r\n"), bytes.Repeat([]byte("binary \xff\x80 in lines\r\n"), 35<<20/21)...)
-	c, err := NewRecoder(bytes.NewReader(raw), scanBytes(t, raw))
+	c, err := NewRecoder(bytes.NewReader(raw), scanBytes(t, raw), RecodeOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

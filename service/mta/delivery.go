@@ -66,6 +66,7 @@ type delivery struct {
 	domain     *store.Domain // nil: gone
 	blob       content       // open while the attempt lasts; nothing of a damaged message
 	damaged    bool
+	encoded    bool // its header, for a next hop without SMTPUTF8
 	route      route
 	operator   string            // of the hosts that a direct route leads to
 	limits     destinationLimits // of that operator
@@ -133,7 +134,7 @@ func (s *Service) withStop(d *delivery, remark string, writes jobs.Writes) jobs.
 		if row == nil || row.Stop == "" {
 			return err
 		}
-		row.LastResponse = row.Stop + remark
+		row.LastResponse = withDoubt(row, row.Stop+remark)
 		return s.closeRow(tx, row, store.OutgoingCancelled)
 	}
 }
@@ -356,7 +357,51 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 			return nil, err
 		}
 	}
-	return s.dial(ctx, d, head, content), nil
+	r := s.dial(ctx, d, head, content, d.sub.SMTPUTF8)
+	if d.sub.Forward || !lacksUTF8(r.result) {
+		return r, nil
+	}
+	return s.dialEncoded(ctx, d, r, content)
+}
+
+// lacksUTF8 tells whether a message was not sent since the next hop does not offer SMTPUTF8.
+func lacksUTF8(r deliver.Result) bool {
+	return r.Status == deliver.Permanent && r.Code == 0 && r.Enhanced == "5.6.7"
+}
+
+// dialEncoded sends a message whose header is in UTF-8 to a next hop that does not take that, with
+// the header encoded and signed anew. refused is what came of the first try, and stays where
+// addresses cannot be encoded.
+func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attemptResult, content *io.SectionReader) (*attemptResult, error) {
+	root, err := msg.Scan(again(content))
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	c, err := msg.NewRecoder(content, root, msg.RecodeOptions{EncodeHeaders: true})
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	if c.HeaderFault() != nil || !c.Changes() {
+		return refused, nil
+	}
+	spool := s.Store.NewSpool(core.MaxMessage + msg.MaxHeader + c.Growth())
+	defer spool.Close()
+	if _, err := c.WriteTo(spool); err != nil {
+		return nil, fmt.Errorf("write message: %w", err)
+	}
+	content, d.encoded = io.NewSectionReader(spool, 0, spool.Size()), true
+	head, err := s.signed(d, content)
+	if err != nil {
+		return nil, err
+	}
+	d.sub.EightBit = !c.Clean()
+	r := s.dial(ctx, d, head, content, false)
+	if lacksUTF8(r.result) {
+		return refused, nil
+	}
+	r.result.Attempts = append(refused.result.Attempts, r.result.Attempts...)
+	r.result.Sessions = append(refused.result.Sessions, r.result.Sessions...)
+	return r, nil
 }
 
 // asSent gives what is sent of a stored message. What was delivered here before has a Return-Path
@@ -382,6 +427,9 @@ func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte,
 		extra, id := s.unsubscribeFields(d), d.sub.ID
 		if len(extra) > 0 {
 			id = d.row.ID
+		}
+		if d.encoded {
+			id += " encoded"
 		}
 		if !relaySigns {
 			message := io.MultiReader(bytes.NewReader(extra), again(content))
@@ -421,9 +469,9 @@ func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte,
 
 // dial delivers the message to another host: through a relay, or to the recipient's own hosts as
 // their domain's policies on TLS ask.
-func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *io.SectionReader) *attemptResult {
+func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *io.SectionReader, smtpUTF8 bool) *attemptResult {
 	env := deliver.Envelope{
-		From: s.returnPath(d), To: d.row.Recipient, SMTPUTF8: d.sub.SMTPUTF8, EightBit: d.sub.EightBit,
+		From: s.returnPath(d), To: d.row.Recipient, SMTPUTF8: smtpUTF8, EightBit: d.sub.EightBit,
 		EnvelopeID: d.sub.EnvelopeID, Notify: d.row.Notify, Ret: d.sub.Ret, ORCPT: d.row.ORCPT,
 		RequireTLS: d.sub.RequireTLS, TLSOptional: d.sub.TLSOptional && !d.sub.RequireTLS,
 		VerifyTLS: d.domain != nil && d.domain.TLSPolicy == store.TLSRequired && !d.sub.TLSOptional,
@@ -587,6 +635,9 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 		}
 		if err := s.recordAttempt(tx, row, d, r.result); err != nil {
 			return err
+		}
+		if r.status == store.OutgoingCancelled || r.status == store.OutgoingSuppressed {
+			row.LastResponse = withDoubt(row, row.LastResponse)
 		}
 		if err := s.sendReport(tx, d.sub, report); err != nil {
 			return err

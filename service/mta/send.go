@@ -185,7 +185,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err := writeEmail(message, spool); err != nil {
 		return nil, err
 	}
-	l, err := s.ready(as, Submission{From: message.From.Email(), To: to, Body: spool, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
+	l, err := s.ready(as, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
 	if err != nil {
 		return nil, err
 	}

@@ -45,9 +45,9 @@ type Submission struct {
 	Trace      []byte       // whole header fields that go on top, such as Received
 	EnvelopeID string       // ENVID, decoded
 	Ret        string       // FULL, HDRS or ""
-	SMTPUTF8   bool
-	RequireTLS bool      // RFC 8689
-	SendAt     time.Time // zero: at once
+	SMTPUTF8   bool         // its header may go out in UTF-8; else it is encoded
+	RequireTLS bool         // RFC 8689
+	SendAt     time.Time    // zero: at once
 	Tags       []store.Tag
 }
 
@@ -287,7 +287,31 @@ func (s *Service) ready(as core.Senders, in Submission) (*checkedSubmission, err
 	if err := s.write(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
 		return nil, err
 	}
+	if err := checkEncoded(as, l, header); err != nil {
+		l.close()
+		return nil, err
+	}
 	return l, nil
+}
+
+// checkEncoded makes sure that a header which was encoded names the authors that it named before.
+func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
+	if l.utf8 || !slices.ContainsFunc(before.text, func(b byte) bool { return b >= 0x80 }) {
+		return nil
+	}
+	root, err := msg.Scan(io.NewSectionReader(l.body, 0, min(l.body.Size(), msg.MaxHeader)))
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	text, err := msg.HeaderFields(l.body, root, nil, true)
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	authors, err := ownAuthors(as, text)
+	if err == nil && !slices.Equal(authors, before.authors) {
+		err = core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "the From field cannot be encoded without SMTPUTF8"))
+	}
+	return err
 }
 
 // ownAddress gives an address in its one form if the sender may send as it.
@@ -414,15 +438,18 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 
 // recode has the submission hold ASCII in lines that every host takes, as far as its parts may be
 // encoded, before it is signed: no host on the way has to do it then, which would break the
-// signature (RFC 6152 section 3).
+// signature (RFC 6152 section 3). Without SMTPUTF8 its header becomes ASCII too, or it is refused.
 func (s *Service) recode(l *checkedSubmission) error {
 	root, err := msg.Scan(l.body.Reader())
 	if err != nil {
 		return fmt.Errorf("read message: %w", err)
 	}
-	c, err := msg.NewRecoder(l.body, root)
+	c, err := msg.NewRecoder(l.body, root, msg.RecodeOptions{EncodeHeaders: !l.utf8})
 	if err != nil {
 		return fmt.Errorf("read message: %w", err)
+	}
+	if err := c.HeaderFault(); err != nil {
+		return needsUTF8(err)
 	}
 	if !c.Changes() || l.body.Size()+c.Growth() > core.MaxMessage {
 		return nil
@@ -435,6 +462,12 @@ func (s *Service) recode(l *checkedSubmission) error {
 	l.close()
 	l.body, l.eightBit = body, watch.high
 	return nil
+}
+
+// needsUTF8 refuses a message whose header cannot be encoded.
+func needsUTF8(why error) error {
+	text := strings.TrimPrefix(why.Error(), msg.ErrHeader.Error()+": ")
+	return core.OverSMTP(550, "5.6.7", core.Invalid("headers", "invalid", "without SMTPUTF8 this message cannot be sent: %s", text))
 }
 
 // wireLook notes what passes that a host without 8BITMIME cannot take: bytes beyond ASCII, and

@@ -1,0 +1,267 @@
+package msg
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
+)
+
+// EncodeHeader gives a header block in ASCII: text as RFC 2047 words, parameters by RFC 2231,
+// domains as A-labels. Fields that are ASCII already stay byte for byte. What SMTPUTF8 alone can
+// carry, such as a local part beyond ASCII, is an error that wraps ErrHeader and names the field
+// (RFC 6532).
+func EncodeHeader(block []byte) ([]byte, error) {
+	var out []byte
+	for rest := block; len(rest) > 0; {
+		f, n := firstField(rest)
+		if n == 0 {
+			return append(out, rest...), nil
+		}
+		whole := rest[:n]
+		rest = rest[n:]
+		if isASCII(string(whole)) {
+			out = append(out, whole...)
+			continue
+		}
+		if f.name == nil {
+			return nil, fmt.Errorf("%w: a line that is no field has letters beyond ASCII", ErrHeader)
+		}
+		value, err := encodeValue(string(f.name), f.value)
+		if err == nil {
+			out, err = appendField(out, string(f.name), value)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// encodeValue gives the value of a field in ASCII.
+func encodeValue(name string, value []byte) (string, error) {
+	lower := strings.ToLower(name)
+	text := guessUTF8(unfold(value))
+	switch {
+	case lower == "content-type" || lower == "content-disposition":
+		return encodeParams(text), nil
+	case addressNames[lower] || strings.HasPrefix(lower, "list-"):
+		return (&valueEncoder{name: name, s: text, phrases: true}).encode()
+	case structuredNames[lower] || strings.HasPrefix(lower, "arc-"):
+		return (&valueEncoder{name: name, s: text}).encode()
+	}
+	return encodeWords(cleanText(decodeWords(text), maxHeaderValue)), nil
+}
+
+// addressNames are the fields that hold addresses, or phrases before something in angle brackets.
+var addressNames = map[string]bool{
+	"from": true, "to": true, "cc": true, "bcc": true, "reply-to": true, "sender": true, "resent-from": true, "resent-to": true,
+	"resent-cc": true, "resent-bcc": true, "resent-sender": true, "resent-reply-to": true, "mail-followup-to": true, "mail-reply-to": true,
+	"disposition-notification-to": true, "return-receipt-to": true, "errors-to": true, "delivered-to": true, "return-path": true,
+}
+
+// structuredNames are the other fields in which only comments are for people.
+var structuredNames = map[string]bool{
+	"date": true, "resent-date": true, "message-id": true, "resent-message-id": true, "in-reply-to": true, "references": true,
+	"received": true, "mime-version": true, "content-transfer-encoding": true, "content-id": true, "content-location": true,
+	"dkim-signature": true, "authentication-results": true, "auto-submitted": true,
+}
+
+// encodeParams gives a value with parameters in ASCII, each parameter once, in their order.
+func encodeParams(text string) string {
+	head, rest, _ := strings.Cut(text, ";")
+	p := paramReader{s: rest}
+	for p.pos < len(p.s) && len(p.raw) < MaxParams {
+		p.next()
+	}
+	values := p.decode()
+	out := strings.Map(func(r rune) rune {
+		if r < 0x80 {
+			return r
+		}
+		return -1
+	}, firstWord(head))
+	for _, raw := range p.raw {
+		name, _, _ := splitParamName(raw.name)
+		value, ok := values[name]
+		switch {
+		case !ok:
+			continue
+		case name == "boundary" && isASCII(value): // at any length, for those who read no RFC 2231
+			out += "; " + name + "=" + quoteString(value)
+		default:
+			out += encodeParam(name, value)
+		}
+		delete(values, name)
+	}
+	return out
+}
+
+// A valueEncoder encodes a structured value: its comments, with phrases also the words before an
+// angle bracket or a colon, and domains.
+type valueEncoder struct {
+	name    string
+	s       string
+	phrases bool
+	pos     int
+	out     strings.Builder
+	err     error
+}
+
+func (e *valueEncoder) encode() (string, error) {
+	start := 0 // of the words that have not been written
+	for e.pos < len(e.s) && e.err == nil {
+		switch e.s[e.pos] {
+		case '"':
+			e.skipQuoted()
+		case '(':
+			e.words(e.s[start:e.pos], false)
+			e.comment()
+			start = e.pos
+		case '<':
+			e.words(e.s[start:e.pos], e.phrases)
+			e.angle()
+			start = e.pos
+		case ':', ',', ';':
+			e.words(e.s[start:e.pos], e.phrases && e.s[e.pos] == ':')
+			e.out.WriteByte(e.s[e.pos])
+			e.pos++
+			start = e.pos
+		default:
+			e.pos++
+		}
+	}
+	if e.err == nil {
+		e.words(e.s[start:], false)
+	}
+	return e.out.String(), e.err
+}
+
+// skipQuoted goes behind a quoted string.
+func (e *valueEncoder) skipQuoted() {
+	for e.pos++; e.pos < len(e.s); e.pos++ {
+		switch e.s[e.pos] {
+		case '\\':
+			e.pos++
+		case '"':
+			e.pos++
+			return
+		}
+	}
+	e.pos = min(e.pos, len(e.s))
+}
+
+// words writes what stands between the marks of a value: a phrase, or an address.
+func (e *valueEncoder) words(s string, phrase bool) {
+	text := strings.TrimSpace(s)
+	switch {
+	case e.err != nil:
+	case isASCII(s):
+		e.out.WriteString(s)
+	case phrase:
+		if e.out.Len() > 0 && s[0] == ' ' {
+			e.out.WriteByte(' ')
+		}
+		e.out.WriteString(encodeWords(displayName(unquoted(text))) + " ")
+	case strings.Contains(text, "@"):
+		e.out.WriteString(strings.Replace(s, text, e.address(text), 1))
+	default:
+		e.fail()
+	}
+}
+
+// unquoted takes the quotes and backslashes of quoted strings off a phrase.
+func unquoted(s string) string {
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '\\' && i+1 < len(s):
+			i++
+			out.WriteByte(s[i])
+		case s[i] != '"':
+			out.WriteByte(s[i])
+		}
+	}
+	return out.String()
+}
+
+// comment writes a comment with those inside it as one.
+func (e *valueEncoder) comment() {
+	start, depth := e.pos+1, 0
+	for ; e.pos < len(e.s); e.pos++ {
+		switch e.s[e.pos] {
+		case '\\':
+			e.pos++
+		case '(':
+			depth++
+		case ')':
+			depth--
+		}
+		if depth == 0 {
+			break
+		}
+	}
+	end := min(e.pos, len(e.s))
+	e.pos = min(e.pos+1, len(e.s))
+	inside := e.s[start:end]
+	if !isASCII(inside) {
+		inside = encodeWords(cleanText(decodeWords(unquoted(inside)), maxHeaderValue))
+	}
+	e.out.WriteString("(" + inside + ")")
+}
+
+// angle writes what stands in angle brackets: an address, an id or a URI.
+func (e *valueEncoder) angle() {
+	start := e.pos
+	for e.pos++; e.pos < len(e.s) && e.s[e.pos] != '>'; {
+		if e.s[e.pos] == '"' {
+			e.skipQuoted()
+		} else {
+			e.pos++
+		}
+	}
+	e.pos = min(e.pos+1, len(e.s))
+	text := e.s[start:e.pos]
+	switch inside := strings.Trim(text, "<>"); {
+	case isASCII(text):
+		e.out.WriteString(text)
+	case e.phrases && strings.Contains(inside, ":") && strings.HasPrefix(strings.ToLower(e.name), "list-"):
+		e.out.WriteString("<" + percentHigh(inside) + ">")
+	case e.phrases:
+		e.out.WriteString("<" + e.address(inside) + ">")
+	default:
+		e.fail()
+	}
+}
+
+// percentHigh writes the bytes of a URI beyond ASCII as RFC 3986 section 2.1 has it.
+func percentHigh(uri string) string {
+	var out bytes.Buffer
+	for _, c := range []byte(uri) {
+		if c < 0x80 {
+			out.WriteByte(c)
+		} else {
+			out.Write([]byte{'%', hexDigits[c>>4], hexDigits[c&15]})
+		}
+	}
+	return out.String()
+}
+
+// address gives an address whose domain may be beyond ASCII, and whose local part may not.
+func (e *valueEncoder) address(s string) string {
+	at := strings.LastIndexByte(s, '@')
+	if at < 0 || !isASCII(s[:at]) {
+		e.fail()
+		return ""
+	}
+	host, ok := idn.Host(s[at+1:])
+	if !ok {
+		e.fail()
+	}
+	return s[:at+1] + host
+}
+
+func (e *valueEncoder) fail() {
+	e.err = fmt.Errorf("%w: %s has letters beyond ASCII where only SMTPUTF8 can carry them, such as before the @ of an address", ErrHeader, e.name)
+}
