@@ -41,6 +41,7 @@ type Submission struct {
 	ListID      string    `json:",omitzero"` // of a forward: the group that it comes from
 	ApprovalID  string    `json:",omitzero"` // "": no person had to approve it
 	Tainted     bool      `json:",omitzero"` // whoever sent it had read a stranger's words, see Policy.Taint
+	Required    bool      `json:",omitzero"` // postmaster's mail to the account's owner, suppressed or not
 }
 
 // A Tag is a name and a value that a sender gave a message, for its own lists.
@@ -88,6 +89,7 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.String(&s.AnsweredBy)
 	c.String(&s.ApprovalID)
 	c.Bool(&s.Tainted)
+	c.Bool(&s.Required)
 }
 
 // Submissions keeps them; Check counts their blobs among the references.

@@ -61,6 +61,14 @@ type Result struct {
 	RecipientFault bool
 }
 
+// AnsweredBy is the host whose reply the result shows; "" where Reply is our own finding.
+func (r Result) AnsweredBy() string {
+	if r.Code == 0 {
+		return ""
+	}
+	return r.Host
+}
+
 // stage is how far an attempt came; the order matters.
 type stage int
 

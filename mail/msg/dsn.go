@@ -30,6 +30,7 @@ type DSNRecipient struct {
 	Action         string // one of the Action… constants
 	Status         string // RFC 3463 code, such as 5.1.1
 	Diagnostic     string // the other server's answer, or our own words
+	Own            bool   // Diagnostic is our own words, and no host's
 	RemoteMTA      string // host that answered, "" if none did
 	WillRetryUntil time.Time
 }
@@ -133,7 +134,11 @@ func (d *DSN) status() (*entity, error) {
 			block.add("Remote-MTA", "dns; "+r.RemoteMTA)
 		}
 		if r.Diagnostic != "" {
-			block.add("Diagnostic-Code", "smtp; "+toASCII(oneLine(r.Diagnostic)))
+			kind := "smtp; "
+			if r.Own {
+				kind = "x-mailstead; " // RFC 3464 section 2.3.6: no reply of the protocol
+			}
+			block.add("Diagnostic-Code", kind+toASCII(oneLine(r.Diagnostic)))
 		}
 		block.addDate("Will-Retry-Until", r.WillRetryUntil)
 	}

@@ -102,7 +102,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 		f.Address = false // it is ours to say who is here, and somebody may be tomorrow
 	}
 	simulated := row.Transport == store.OutgoingTransportSimulator // counts for nothing
-	if simulated || f.Address && reputation.Blocks(f.diagnostic) {
+	if simulated || ownMail(row) || f.Address && reputation.Blocks(f.diagnostic) {
 		f.Address = false // it says nothing about the address
 	}
 	if f.Address {
@@ -116,7 +116,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 		}
 	}
 	if cmp.Or(f.kind, bounceType(f.Status)) == "hard" && f.Status != noRequiredTLS {
-		if err := s.reputation.Bounced(tx, row, f.host, f.diagnostic); err != nil {
+		if err := s.reputation.Bounced(tx, row, cmp.Or(f.host, f.tried), f.diagnostic); err != nil {
 			return err
 		}
 	}
@@ -128,6 +128,12 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 		Tags: tagsOut(row.Tags),
 	})
 	return err
+}
+
+// ownMail tells whether a message is the server's own, such as a report, an alert or a letter. No
+// account has chosen to write to its recipient, so none loses that address by it.
+func ownMail(row *store.Outgoing) bool {
+	return row.Sender == "" && row.MailboxID == "" && !row.Program
 }
 
 // noRequiredTLS is the status of mail that is not sent on since its next hop cannot keep it
@@ -149,7 +155,7 @@ func (s *Service) failureReport(m *delivery, r deliver.Result) (*inbox.StoredMes
 		return nil, nil
 	}
 	return s.writeReport(m, msg.DSNRecipient{
-		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionFailed, Status: r.Enhanced, Diagnostic: r.Reply, RemoteMTA: r.Host,
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionFailed, Status: r.Enhanced, Diagnostic: r.Reply, Own: r.Code == 0, RemoteMTA: r.AnsweredBy(),
 	})
 }
 
@@ -169,7 +175,7 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 		return nil
 	}
 	report, err := s.writeReport(m, msg.DSNRecipient{
-		Final: m.row.Recipient, Original: m.row.ORCPT, Action: action, Status: o.result.Enhanced, Diagnostic: o.result.Reply, RemoteMTA: o.result.Host,
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: action, Status: o.result.Enhanced, Diagnostic: o.result.Reply, Own: o.result.Code == 0, RemoteMTA: o.result.AnsweredBy(),
 	})
 	if err != nil {
 		s.Log.Error("a report of success cannot be written", "message_id", m.row.ID, "error", err)
@@ -178,8 +184,9 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 }
 
 // delayNotice gives when a job must be due so that the sender hears of a delay four hours after the
-// message was queued, and the notice itself once it is time. next is the next attempt.
-func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string) (due time.Time, report *inbox.StoredMessage, err error) {
+// message was queued, and the notice itself once it is time. next is the next attempt; own says that
+// the answer is our own words.
+func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, own bool) (due time.Time, report *inbox.StoredMessage, err error) {
 	at := m.row.Began().Add(noticeAfter)
 	switch {
 	case m.row.DelayTold || !wantsReport(m.row.Notify, "DELAY") || !s.hasReader(m.sub):
@@ -191,11 +198,17 @@ func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string
 		return next, nil, nil
 	}
 	r := msg.DSNRecipient{
-		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer,
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer, Own: own,
 		WillRetryUntil: m.row.Began().Add(giveUpAfter),
 	}
 	report, err = s.writeReport(m, r)
 	return next, report, err
+}
+
+// answered tells whether a text is what a host has answered to the newest attempt.
+func answered(row *store.Outgoing, text string) bool {
+	n := len(row.Log)
+	return n > 0 && row.Log[n-1].Code != 0 && row.Log[n-1].Reply == text
 }
 
 // hasReader tells whether anybody is to hear of what becomes of a submission. Nobody hears of a

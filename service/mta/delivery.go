@@ -274,7 +274,7 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 		if err := s.loadSender(tx, d); err != nil {
 			return err
 		}
-		if d.suppressed, err = core.IsSuppressed(tx, d.row.AccountID, d.row.Recipient); err != nil {
+		if d.suppressed, err = isSuppressed(tx, d.sub, d.row.Recipient); err != nil {
 			return err
 		}
 		if d.route, err = s.routeOf(tx, d.domain, d.row); err != nil {
@@ -539,8 +539,12 @@ func refused(e *core.SMTPError) *attemptResult {
 
 // expired is a temporary failure that has lasted too long.
 func expired(r deliver.Result) deliver.Result {
-	r.Status, r.Enhanced, r.RecipientFault = deliver.Permanent, "4.4.7", false
-	r.Reply = "not delivered within five days; the last answer was: " + r.Reply
+	last := r.Reply
+	if host := r.AnsweredBy(); host != "" {
+		last = host + " answered " + last
+	}
+	r.Status, r.Code, r.Enhanced, r.RecipientFault = deliver.Permanent, 0, "4.4.7", false
+	r.Reply = "not delivered within five days; the last answer was: " + last
 	return r
 }
 
@@ -555,7 +559,7 @@ func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jo
 		next = end
 	}
 	next = next.Truncate(time.Millisecond)
-	due, notice, err := s.delayNotice(m, next, o.result.Enhanced, o.result.Reply)
+	due, notice, err := s.delayNotice(m, next, o.result.Enhanced, o.result.Reply, o.result.Code == 0)
 	if err != nil {
 		return nil, err
 	}
@@ -600,7 +604,7 @@ func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 	if n := len(d.row.Log); n > 0 && d.row.Log[n-1].Enhanced != "" {
 		status = d.row.Log[n-1].Enhanced // of the newest attempt
 	}
-	due, notice, err := s.delayNotice(d, d.row.NextAt, status, d.row.LastResponse)
+	due, notice, err := s.delayNotice(d, d.row.NextAt, status, d.row.LastResponse, !answered(d.row, d.row.LastResponse))
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ type destination struct {
 	Mailbox *store.Mailbox // nil: none
 	Forward string         // who else gets it; "" nobody
 	only    bool           // it goes to Forward alone
+	must    bool           // Forward gets it whether or not it is suppressed
 	group   *store.Group   // whose members get it; nil: none
 	listID  string         // of the group whose member Forward is; "": it is none
 	reports bool           // it is the domain's address for reports, which are read and not filed
@@ -78,7 +79,7 @@ func (s *Service) hostPostmaster(tx *store.Tx) (*destination, error) {
 			return toMailbox(d, mb), errors.Join(err, accepting(mb))
 		}
 		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
-			return &destination{domain: d, Forward: a.Email}, nil
+			return &destination{domain: d, Forward: a.Email, must: true}, nil
 		}
 		break
 	}
@@ -221,7 +222,7 @@ func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error)
 	}
 	mb, err := store.MailboxByEmail.Read(tx, to)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.AccountID != d.AccountID || mb.Type == store.MailboxTypeExternal) {
-		return &destination{domain: d, Forward: to}, nil
+		return &destination{domain: d, Forward: to, must: required && d.CatchAll == ""}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -253,6 +254,9 @@ func (d *destination) takes(tx *store.Tx, size int64) error {
 		if left >= 0 && left < size {
 			return core.SMTPErrorf(452, "4.2.2", "Mailbox full")
 		}
+		return nil
+	}
+	if d.must {
 		return nil
 	}
 	suppressed, err := core.IsSuppressed(tx, d.domain.AccountID, d.Forward)

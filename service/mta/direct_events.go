@@ -32,10 +32,11 @@ type DelayedData struct {
 }
 
 func deliveredData(row *store.Outgoing, r deliver.Result) DeliveredData {
+	host := r.AnsweredBy()
 	out := DeliveredData{
-		MessageID: row.MessageID, ID: row.ID, Recipient: row.Recipient, Host: core.OrNull(r.Host), Response: r.Reply, Tags: tagsOut(row.Tags),
+		MessageID: row.MessageID, ID: row.ID, Recipient: row.Recipient, Host: core.OrNull(host), Response: r.Reply, Tags: tagsOut(row.Tags),
 	}
-	if name := strings.Fields(r.TLS); r.Host != "" && len(name) > 1 { // such as TLS 1.3, and the cipher
+	if name := strings.Fields(r.TLS); host != "" && len(name) > 1 { // such as TLS 1.3, and the cipher
 		out.TLS = core.OrNull(name[0] + " " + name[1])
 	}
 	return out

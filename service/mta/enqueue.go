@@ -19,7 +19,7 @@ func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 	rows := make([]*store.Outgoing, 0, len(to))
 	for _, r := range to[:now] {
 		row := newRow(tx, sub, d.Name, r)
-		if err := s.addDelivery(tx, row, d); err != nil {
+		if err := s.addDelivery(tx, sub, row, d); err != nil {
 			return nil, err
 		}
 		if row.Waits() {
@@ -54,14 +54,22 @@ func newRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.O
 // suppressedNow is why a message is not tried.
 const suppressedNow = "The address is on the account's suppression list."
 
+// isSuppressed tells whether a submission is kept from an address.
+func isSuppressed(tx *store.Tx, sub *store.Submission, address string) (bool, error) {
+	if sub.Required {
+		return false, nil
+	}
+	return core.IsSuppressed(tx, sub.AccountID, address)
+}
+
 // addDelivery writes one recipient's row, and its job unless the recipient gets no mail.
-func (s *Service) addDelivery(tx *store.Tx, row *store.Outgoing, d *store.Domain) error {
+func (s *Service) addDelivery(tx *store.Tx, sub *store.Submission, row *store.Outgoing, d *store.Domain) error {
 	r, err := s.routeOf(tx, d, row)
 	if err != nil {
 		return err
 	}
 	row.Transport = r.transport
-	suppressed, err := core.IsSuppressed(tx, row.AccountID, row.Recipient)
+	suppressed, err := isSuppressed(tx, sub, row.Recipient)
 	if err != nil {
 		return err
 	}
@@ -104,7 +112,7 @@ func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Dom
 	p := &store.PendingRcpts{SubmissionID: sub.ID, Domain: d.Name}
 	for _, r := range to {
 		row := newRow(tx, sub, d.Name, r)
-		suppressed, err := core.IsSuppressed(tx, sub.AccountID, r.Address)
+		suppressed, err := isSuppressed(tx, sub, r.Address)
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +180,7 @@ func (s *Service) enqueueSome(tx *store.Tx, id string) (more bool, err error) {
 	n := min(len(p.To), placesAtATime)
 	for _, r := range p.To[:n] {
 		row := newRow(tx, sub, p.Domain, Rcpt(r))
-		if err := s.addDelivery(tx, row, d); err != nil {
+		if err := s.addDelivery(tx, sub, row, d); err != nil {
 			return false, err
 		}
 		if !row.Waits() {

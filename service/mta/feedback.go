@@ -153,11 +153,12 @@ type failure struct {
 	Status     string // RFC 3463
 	diagnostic string
 	host       string // that refused it
+	tried      string // that was tried, where it is we who gave up
 	Address    bool   // the address is at fault: nothing more is to go there
 }
 
 func failureOf(r deliver.Result) failure {
-	return failure{Status: r.Enhanced, diagnostic: r.Reply, host: r.Host, Address: r.RecipientFault}
+	return failure{Status: r.Enhanced, diagnostic: r.Reply, host: r.AnsweredBy(), tried: r.Host, Address: r.RecipientFault}
 }
 
 // sameAddress compares an address as others write it with one in its one form.
@@ -235,8 +236,10 @@ func (s *Service) recordComplaint(tx *store.Tx, row *store.Outgoing, g complaint
 		return err
 	}
 	if row.Transport != store.OutgoingTransportSimulator { // which counts for nothing
-		if err := suppress(tx, row.AccountID, row.Recipient, "complaint", row.MessageID); err != nil {
-			return err
+		if !ownMail(row) {
+			if err := suppress(tx, row.AccountID, row.Recipient, "complaint", row.MessageID); err != nil {
+				return err
+			}
 		}
 		if err := s.Count(tx, row.AccountID, func(st *store.DayStat) { st.Complained++ }); err != nil {
 			return err

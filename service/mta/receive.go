@@ -301,7 +301,7 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		sub := &store.Submission{
 			AccountID: to.domain.AccountID, DomainID: to.domain.ID, MessageID: stored.Summary.MessageID, Sender: a.sender,
 			Subject: stored.Summary.Subject, Blob: stored.Blob, Forward: true, EightBit: true,
-			RequireTLS: a.requireTLS, ListID: to.listID,
+			RequireTLS: a.requireTLS, ListID: to.listID, Required: to.must,
 		}
 		if to.Mailbox != nil {
 			sub.MailboxID = to.Mailbox.ID

@@ -165,7 +165,7 @@ func (s *Service) waitSaying(m *delivery, at time.Time, status, text string) (jo
 		at = end
 	}
 	at = at.Truncate(time.Millisecond)
-	due, notice, err := s.delayNotice(m, at, status, text)
+	due, notice, err := s.delayNotice(m, at, status, text, !answered(m.row, text))
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r d
 	}
 	switch advice, blocked := adviceOn(r.Reply); {
 	case row.Transport != store.OutgoingTransportDirect && row.Transport != store.OutgoingTransportRelay:
-	case blocked && r.Status != deliver.Delivered:
+	case blocked && r.Code != 0 && r.Status != deliver.Delivered:
 		if err := s.tellBlocked(tx, row, operator, r.Reply, advice); err != nil {
 			return err
 		}
