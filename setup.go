@@ -19,6 +19,7 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/internal/lookup"
+	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/packaging"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
@@ -432,7 +433,7 @@ func (d *setupDone) addRecords(s *config.Settings) {
 		d.Records = append(d.Records, setupRecord{d.Hostname, kind(ip), ip.String(), "others find this host by its name"})
 		d.PTR = append(d.PTR, setupReverse{ip, d.Hostname})
 	}
-	d.Records = append(d.Records, setupRecord{d.Hostname, "TXT", "v=spf1 a -all", "notices that this host sends in its own name pass SPF"})
+	d.Records = append(d.Records, setupRecord{d.Hostname, "TXT", spf.ForHost(service.Sending.Addresses()), "notices that this host sends in its own name pass SPF"})
 	if s.DNS.On() {
 		for _, name := range service.Nameservers {
 			at := elsewhere[name]

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/spf"
 )
 
 const (
@@ -59,7 +61,7 @@ func (s Spec) optional(provider string) [][]Record {
 		out = append(out, s.services(provider)...)
 	}
 	if provider == Builtin {
-		out = append(out, s.mailKeys())
+		out = append(out, s.hostSPF(), s.mailKeys())
 	}
 	for _, group := range out {
 		for i := range group {
@@ -111,6 +113,18 @@ func (s Spec) services(provider string) [][]Record {
 	return out
 }
 
+// hostSPF says from where the mail host sends in its own name, if that is below the domain. The
+// domain itself has a record of its own.
+func (s Spec) hostSPF() []Record {
+	host := hostName(s.MailHost)
+	if !strings.HasSuffix(host, "."+s.Domain) {
+		return nil
+	}
+	r := managed(host, "TXT", spf.ForHost(s.SendFrom), PurposeSPF)
+	r.Critical = false
+	return []Record{r}
+}
+
 // mailKeys let senders know the mail host by its keys, whoever certifies them (RFC 7672 section
 // 3.1.1), if its name is in this zone.
 func (s Spec) mailKeys() []Record {
@@ -137,6 +151,9 @@ func (s Spec) service(name string, port, priority uint16) Record {
 func (s Spec) occupied(group []Record) bool {
 	return slices.ContainsFunc(group, func(r Record) bool {
 		return slices.ContainsFunc(s.Custom, func(c Record) bool {
+			if r.Purpose == PurposeSPF && c.Type == "TXT" && !spf.IsRecord(unquote(c.Value)) {
+				return false // other texts have room beside it
+			}
 			return hostName(c.Name) == r.Name && (c.Type == "CNAME" || c.Type == r.Type || isAddress(c.Type) && isAddress(r.Type))
 		})
 	})

@@ -1,6 +1,7 @@
 package dnsprov
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -111,12 +112,46 @@ func TestHostBelowTheDomainIsNotWantedTwice(t *testing.T) {
 	s.MailHost = "www.example.test"
 	n := 0
 	for _, r := range Wanted(s, Builtin) {
-		if r.Name == s.MailHost {
+		if r.Name == s.MailHost && isAddress(r.Type) {
 			n++
 		}
 	}
 	if n != 1 {
 		t.Errorf("%d records of %s", n, s.MailHost)
+	}
+}
+
+// TestMailHostHasSPFInItsZone: what it sends in its own name, without a sender, is proven; a record
+// of the owner's own wins, and other texts stand beside it.
+func TestMailHostHasSPFInItsZone(t *testing.T) {
+	host := func(typ, value string) Record {
+		return Record{Name: "mail.example.test", Type: typ, Value: value}
+	}
+	for _, tc := range []struct {
+		about    string
+		change   func(*Spec)
+		provider string
+		want     string
+	}{
+		{"below the domain", func(*Spec) {}, Builtin, "v=spf1 a -all"},
+		{"sending from elsewhere", func(s *Spec) { s.SendFrom = []netip.Addr{netip.MustParseAddr("192.0.2.7")} }, Builtin, "v=spf1 a ip4:192.0.2.7 -all"},
+		{"another text", func(s *Spec) { s.Custom = []Record{host("TXT", "hello")} }, Builtin, "v=spf1 a -all"},
+		{"the owner's own", func(s *Spec) { s.Custom = []Record{host("TXT", "v=spf1 mx -all")} }, Builtin, ""},
+		{"another's", func(s *Spec) { s.MailHost = "mail.anexample.test" }, Builtin, ""},
+		{"by hand", func(*Spec) {}, Manual, ""},
+	} {
+		s := testSpec()
+		s.MailHost, s.SendFrom = "mail.example.test", nil
+		tc.change(&s)
+		got := ""
+		for _, r := range Wanted(s, tc.provider) {
+			if r.Type == "TXT" && r.Name == "mail.example.test" && r.Purpose == PurposeSPF {
+				got += r.Value
+			}
+		}
+		if got != tc.want {
+			t.Errorf("%s: have %q, want %q", tc.about, got, tc.want)
+		}
 	}
 }
 

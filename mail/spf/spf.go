@@ -99,6 +99,22 @@ func (r Record) String() string {
 	return b.String()
 }
 
+// ForHost is the record of the name that a host itself has: mail is sent in that name from the
+// addresses that it leads to, and from others. So what has no sender, which is checked by the name
+// in HELO, is proven too (RFC 7208 section 2.4).
+func ForHost(others []netip.Addr) string {
+	r := Record{Terms: []Term{{Qualifier: '+', Name: "a"}}}
+	for _, ip := range others {
+		t := Term{Qualifier: '+', Name: "ip4", Value: ip.Unmap().String()}
+		if ip.Unmap().Is6() {
+			t.Name = "ip6"
+		}
+		r.Terms = append(r.Terms, t)
+	}
+	r.Terms = append(r.Terms, Term{Qualifier: '-', Name: "all"})
+	return r.String()
+}
+
 // A Term is a mechanism or a modifier (RFC 7208 section 4.6.1).
 type Term struct {
 	Qualifier byte         // + - ~ ? of a mechanism; 0: the term is a modifier

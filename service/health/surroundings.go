@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/keyfile"
@@ -142,10 +143,51 @@ func (s *Service) checkAddress(ctx context.Context) (out []Check) {
 				fmt.Sprintf("Delete the record `%s`; if the address is this host's, add it to public_ip.", recordOf(name, ip)))...)
 		}
 	}
-	if out == nil {
+	if out = append(out, s.checkHostSPF(ctx, code, found)...); out == nil {
 		return ok(code, name, "It leads to this host.")
 	}
 	return out
+}
+
+// checkHostSPF looks whether the SPF record of the hostname lets this host send in its own name, as
+// it does with reports and letters, which have no other sender.
+func (s *Service) checkHostSPF(ctx context.Context, code string, leadsTo []netip.Addr) []Check {
+	name := s.Hostname()
+	texts, err := s.Resolver.LookupTXT(lookup.Fresh(ctx), name+".")
+	if err != nil && !core.IsNoSuchName(err) {
+		return wrong(code, Warning, name, fmt.Sprintf("Its SPF record cannot be looked up: %v.", err), "See what the check of the resolver says, and whether the nameservers of the domain answer.")
+	}
+	texts = slices.DeleteFunc(texts, func(text string) bool { return !spf.IsRecord(text) })
+	record := fmt.Sprintf("`%s. TXT \"%s\"`", name, spf.ForHost(s.Config.Sending.Addresses()))
+	switch {
+	case len(texts) == 0:
+		return wrong(code, Warning, name, "It has no SPF record, so the reports and letters that this host sends in its own name are not proven.",
+			"Add the record "+record+" where the DNS of that domain is kept.")
+	case len(texts) > 1:
+		return wrong(code, Warning, name, "It has more than one SPF record, so receivers ignore all of them.", "Replace them with the record "+record+".")
+	}
+	for _, ip := range s.SendersIPs() {
+		if !mayPass(texts[0], ip, leadsTo) {
+			return wrong(code, Warning, name, fmt.Sprintf("Its SPF record does not let %s send, from where this host does.", ip), "Replace it with the record "+record+".")
+		}
+	}
+	return nil
+}
+
+// mayPass tells whether an SPF record of a name names an address. What asks for other names may.
+func mayPass(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
+	terms, end := spf.Parse(record).Split()
+	return slices.ContainsFunc(append(terms, end), func(t spf.Term) bool {
+		switch {
+		case t.Qualifier != '+' && t.Name != "redirect":
+			return false
+		case t.Name == "ip4" || t.Name == "ip6":
+			return t.Network.Contains(ip)
+		case t.Name == "a" && t.Value == "" && t.Lengths == "":
+			return slices.Contains(leadsTo, ip)
+		}
+		return t.Asks() || t.Name == "all"
+	})
 }
 
 func (s *Service) checkReverse(ctx context.Context) (out []Check) {

@@ -33,6 +33,7 @@ func newPublicHost(t *testing.T) *host {
 		h.world.Tell("A", name, "127.0.0.1")
 	}
 	h.world.Tell("PTR", "127.0.0.1", "mail.example.test.")
+	h.world.Tell("TXT", "mail.example.test", "v=spf1 a -all")
 	return h
 }
 
@@ -77,6 +78,31 @@ func TestNames(t *testing.T) {
 	h.finds("ptr", health.OK, "mail.example.test")
 	h.world.Tell("PTR", "127.0.0.1")
 	h.finds("ptr", health.Error, "has no reverse name")
+	h.world.Tell("A", "mail.example.test", "127.0.0.1")
+	for _, c := range []struct {
+		texts        []string
+		status, part string
+	}{
+		{[]string{"other"}, health.Warning, "has no SPF record"},
+		{[]string{"v=spf1 a -all", "v=spf1 mx -all"}, health.Warning, "more than one"},
+		{[]string{"v=spf1 ip4:192.0.2.0/24 -all"}, health.Warning, "does not let 127.0.0.1"},
+		{[]string{"v=spf1 ip4:127.0.0.0/8 -all", "other"}, health.OK, ""},
+		{[]string{"v=spf1 include:far.test -all"}, health.OK, ""},
+	} {
+		h.world.Tell("TXT", "mail.example.test", c.texts...)
+		h.finds("hostname_address", c.status, c.part)
+	}
+	h.world.Tell("TXT", "mail.example.test")
+	report, err := h.Doctor(t.Context(), struct{}{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, check := range report.Checks {
+		if check.Code == "hostname_address" && (check.Mend == nil || !strings.Contains(*check.Mend, "`mail.example.test. TXT \"v=spf1 a -all\"`")) {
+			t.Errorf("the remedy names no record: %+v", check)
+		}
+	}
+	h.world.Tell("TXT", "mail.example.test", "v=spf1 a -all")
 	h.world.Tell("A", "ns2.example.test")
 	h.finds("nameservers", health.Warning, "does not lead to it")
 	if err := h.Store.Update(func(tx *store.Tx) error {
