@@ -79,6 +79,9 @@ func disposition(name string) string {
 	if name == "" || out == "" {
 		return "attachment"
 	}
+	if strings.ContainsAny(ascii, "*'") { // which some readers take for an encoding (RFC 2231)
+		out = `attachment; filename="` + ascii + `"`
+	}
 	if ascii != name {
 		out += "; filename*=UTF-8''" + strings.ReplaceAll(url.QueryEscape(strings.ToValidUTF8(name, "_")), "+", "%20")
 	}

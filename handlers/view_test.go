@@ -325,6 +325,8 @@ func TestDisposition(t *testing.T) {
 	for in, want := range map[string]string{
 		"a.pdf":     "attachment; filename=a.pdf",
 		"a b.pdf":   `attachment; filename="a b.pdf"`,
+		"a'b.pdf":   `attachment; filename="a'b.pdf"`,
+		"In*1.pdf":  `attachment; filename="In*1.pdf"`,
 		"ü 1.pdf":   `attachment; filename="_ 1.pdf"; filename*=UTF-8''%C3%BC%201.pdf`,
 		"a\"\r\n.b": `attachment; filename=a___.b; filename*=UTF-8''a%22%0D%0A.b`,
 		"100%.txt":  `attachment; filename=100_.txt; filename*=UTF-8''100%25.txt`,

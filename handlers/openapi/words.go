@@ -225,7 +225,7 @@ var operationTexts = map[string]operationText{
 	"lookup_message":           {group: "Sending log", summary: "Find the Message-ID that a relay gave, or the one that it replaced", errors: "exactly_one_parameter"},
 	"retry_message":            {group: "Sending log", summary: "Retry a waiting message now", errors: "not_queued"},
 	"update_scheduled_message": {group: "Sending log", summary: "Change when a scheduled message is sent", errors: "not_scheduled", show: "send_at"},
-	"cancel_message":           {group: "Sending log", summary: "Cancel a message that is still queued", text: "One that is held for approval is rejected, for all of its recipients."},
+	"cancel_message":           {group: "Sending log", summary: "Cancel a message that is still queued", text: "One that is being delivered at this moment ends as it ends: it is sent, or cancelled if no host took it. One that is held for approval is rejected, for all of its recipients."},
 	"get_reputation":           {group: "Sending log", summary: "Show what became of the account's mail", text: "Counted by recipients over 1, 7 and 30 days, for the account, its domains and mailboxes, and those who take the mail. Sending pauses by itself above 10 % of hard bounces or 0.3 % of complaints in a day."},
 	"import_suppressions":      {group: "Sending log", summary: "Suppress many addresses", text: "Give `emails`, or a CSV file with a header line (`email`, and `reason` if you like) as the body with `Content-Type: text/csv`. An address that is suppressed already stays as it is.", show: "emails reason"},
 	"list_suppressions":        {group: "Sending log", summary: "List the suppressed addresses"},

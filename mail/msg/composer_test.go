@@ -281,3 +281,25 @@ func TestDSNRefusals(t *testing.T) {
 		}
 	}
 }
+
+// TestFileNamesAreQuoted: where RFC 2231 gives a character of a token a meaning, and where an
+// encoded word could be read.
+func TestFileNamesAreQuoted(t *testing.T) {
+	for name, want := range map[string]string{
+		"plain.pdf":        "; filename=plain.pdf",
+		"a'b.pdf":          `; filename="a'b.pdf"`,
+		"Invoice*1.pdf":    `; filename="Invoice*1.pdf"`,
+		"100%25.pdf":       `; filename="100%25.pdf"`,
+		"a b;c=\"d\\e.pdf": `; filename="a b;c=\"d\\e.pdf"`,
+		"=?utf-8?q?x?=":    "; filename*=utf-8''%3D%3Futf-8%3Fq%3Fx%3F%3D",
+		"ü'*.pdf":          "; filename*=utf-8''%C3%BC%27%2A.pdf",
+	} {
+		got := encodeParam("filename", name)
+		if got != want {
+			t.Errorf("%q is written %s, want %s", name, got, want)
+		}
+		if _, params := parseParams([]byte("attachment" + got)); params["filename"] != name {
+			t.Errorf("%q is read as %q", name, params["filename"])
+		}
+	}
+}

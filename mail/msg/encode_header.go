@@ -51,7 +51,7 @@ func encodeValue(name string, value []byte) (string, error) {
 	case structuredNames[lower] || strings.HasPrefix(lower, "arc-"):
 		return (&valueEncoder{name: name, s: text}).encode()
 	}
-	return encodeWords(cleanText(decodeWords(text), maxHeaderValue)), nil
+	return encodeWords(cleanText(decodeWords(text), MaxHeader)), nil
 }
 
 // addressNames are the fields that hold addresses, or phrases before something in angle brackets.
@@ -206,7 +206,7 @@ func (e *valueEncoder) comment() {
 	e.pos = min(e.pos+1, len(e.s))
 	inside := e.s[start:end]
 	if !isASCII(inside) {
-		inside = encodeWords(cleanText(decodeWords(unquoted(inside)), maxHeaderValue))
+		inside = encodeWords(cleanText(decodeWords(unquoted(inside)), MaxHeader))
 	}
 	e.out.WriteString("(" + inside + ")")
 }

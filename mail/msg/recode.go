@@ -17,10 +17,10 @@ import (
 // With EncodeHeaders the header fields of the message and of its parts become ASCII too, as
 // EncodeHeader has it, but for those of messages inside it.
 //
-// Parts below multipart/signed stay byte for byte (RFC 1847 section 2.1), as do other header fields,
-// what stands between parts, leaves of type message/* (RFC 2045 section 6.4: they may not be encoded;
-// whole messages are gone into instead), and leaves whose encoding nobody knows. It holds one
-// header block and some buffers in memory, whatever the message's size.
+// Parts below multipart/signed stay byte for byte (RFC 1847 section 2.1), as do other header
+// fields, what stands between parts, leaves of type message/* (RFC 2045 section 6.4: they may not
+// be encoded; whole messages are gone into instead), and leaves whose encoding nobody knows. It
+// holds one header block and some buffers in memory, whatever the message's size.
 type Recoder struct {
 	r      io.ReaderAt
 	root   *Part

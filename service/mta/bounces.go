@@ -184,8 +184,8 @@ func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMess
 }
 
 // delayNotice gives when a job must be due so that the sender hears of a delay four hours after the
-// message was queued, and the notice itself once it is time. next is the next attempt; own says that
-// the answer is our own words.
+// message was queued, and the notice itself once it is time. next is the next attempt; own says
+// that the answer is our own words.
 func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, own bool) (due time.Time, report *inbox.StoredMessage, err error) {
 	at := m.row.Began().Add(noticeAfter)
 	switch {

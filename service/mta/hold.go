@@ -230,8 +230,9 @@ func (s *Service) ReleaseHeldMessages(ctx context.Context, who core.Actor, in Re
 	return out, nil
 }
 
-// settleHeld releases or discards what is held of a mailbox, and counts that. What its Hold is about
-// and is being delivered at that moment goes on as released, or is taken back unless it arrives.
+// settleHeld releases or discards what is held of a mailbox, and counts that. What its Hold is
+// about and is being delivered at that moment goes on as released, or is taken back unless it
+// arrives.
 func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, release bool, out *Released) error {
 	for again := true; again; {
 		again = false

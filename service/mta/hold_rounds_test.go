@@ -3,6 +3,7 @@ package mta_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -211,6 +212,77 @@ func TestHoldAndCancelActOnWhatWaits(t *testing.T) {
 	}
 }
 
+// TestWhatIsBeingDeliveredEndsAsItEnds: held, cancelled or discarded while the host thinks at the
+// dot, a message arrives once, and its row says so; one that the host then refuses for now is held,
+// or cancelled with its answer.
+func TestWhatIsBeingDeliveredEndsAsItEnds(t *testing.T) {
+	k := startThinker(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{{Name: "r1", Kind: "custom", Host: "127.0.0.1", Port: k.port, TLS: "none"}}})
+	d := i.AddDomain(i.Account, "example.test", nil)
+	i.Run()
+	ctx, who := t.Context(), servicetest.Actor(i.Account)
+	hold := func(mb *store.Mailbox) error {
+		_, err := i.Svc.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: mb.ID, Status: ptr("suspended"), Hold: ptr(true)})
+		return err
+	}
+	settle := func(mb *store.Mailbox, action string) error {
+		out, err := i.Svc.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: mb.ID, Action: action})
+		if err == nil && *out != (mta.Released{}) {
+			t.Errorf("%s: %+v of what is being delivered", action, out)
+		}
+		return err
+	}
+	for n, c := range []struct {
+		about        string
+		do           func(*store.Mailbox, string) error
+		end          string
+		status, says string
+		copies       int
+	}{
+		{"hold and release", func(mb *store.Mailbox, _ string) error { return errors.Join(hold(mb), settle(mb, "release")) }, "", "relayed", "250", 1},
+		{"hold and discard", func(mb *store.Mailbox, _ string) error { return errors.Join(hold(mb), settle(mb, "discard")) }, "", "relayed", "250", 1},
+		{"hold", func(mb *store.Mailbox, _ string) error { return hold(mb) }, "later", "held", "451", 0},
+		{"hold and discard", func(mb *store.Mailbox, _ string) error { return errors.Join(hold(mb), settle(mb, "discard")) }, "later", "cancelled", "451 4.3.0 later", 0},
+		{"cancel", func(_ *store.Mailbox, id string) error {
+			row, err := i.Svc.CancelMessage(ctx, who, mta.SentMessageIn{ID: id})
+			if err == nil && row.Status != store.OutgoingQueued {
+				t.Errorf("cancel answers %s", row.Status)
+			}
+			return err
+		}, "", "relayed", "250", 1},
+		{"cancel", func(_ *store.Mailbox, id string) error {
+			_, err := i.Svc.CancelMessage(ctx, who, mta.SentMessageIn{ID: id})
+			return err
+		}, "later", "cancelled", "451 4.3.0 later", 0},
+		{"cancel", func(_ *store.Mailbox, id string) error {
+			_, err := i.Svc.CancelMessage(ctx, who, mta.SentMessageIn{ID: id})
+			return err
+		}, "silent", "cancelled", deliver.ErrOutcomeUnknown.Error(), 1},
+		{"delete", func(mb *store.Mailbox, _ string) error {
+			_, err := i.Svc.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: mb.ID})
+			return err
+		}, "", "relayed", "250", 1},
+	} {
+		about := fmt.Sprintf("%s, then %q", c.about, c.end)
+		mb := i.AddMailbox(d, fmt.Sprint("box", n), nil)
+		to := fmt.Sprintf("to%d@far.test", n)
+		k.think("dot", func(string) string { return c.end })
+		sent := i.MustSend(mb, mta.SendEmailIn{To: mta.Texts{to}, Subject: "s", Text: "t"})
+		eventually(t, about+": it is being delivered", func() bool { return k.thinking() > 0 })
+		if err := c.do(mb, sent.Recipients[0].ID); err != nil {
+			t.Fatalf("%s: %v", about, err)
+		}
+		if row := i.Row(to); row.Status != store.OutgoingQueued {
+			t.Errorf("%s: meanwhile it is %s", about, row.Status)
+		}
+		k.open()
+		row := i.Becomes(to, c.status)
+		if copies, _ := k.counts(to); copies != c.copies || !strings.Contains(row.LastResponse, c.says) {
+			t.Errorf("%s: it arrived %d times, and its row says %q", about, copies, row.LastResponse)
+		}
+	}
+}
+
 // A holdRound is one mailbox with three messages, and what is done to them.
 type holdRound struct {
 	*testing.T
@@ -222,8 +294,8 @@ type holdRound struct {
 	ids  []string
 	done []string // what was done, in order
 
-	held, gone, stopped, takenBack bool
-	cuts                           int // of this server
+	held, gone, takenBack bool
+	cuts                  int // of this server
 }
 
 func (g *holdRound) play(d *store.Domain) {

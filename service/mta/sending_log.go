@@ -297,8 +297,8 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 }
 
 // CancelMessage takes a message that waits back. One that is being delivered at this very moment is
-// cancelled when that has ended, unless it arrived. One that waits for approval is rejected, for all
-// of its recipients.
+// cancelled when that has ended, unless it arrived. One that waits for approval is rejected, for
+// all of its recipients.
 func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
 	if rejected, err := s.cancelHeld(ctx, who, in.ID); err != nil {
 		return nil, err
