@@ -73,6 +73,15 @@ type Domain struct {
 	SendingPaused *SendingPaused `json:",omitempty"` // nil: it may send
 	Counting      *Counting      `json:",omitempty"` // since somebody resumed it
 	TLSPolicy     string         `json:",omitempty"` // what its mail goes out over: required, or "" for what there is
+
+	SendsElsewhere []SendingPlace `json:",omitempty"` // beside this server
+}
+
+// A SendingPlace is where mail of a domain comes from that another server sends for its owner.
+type SendingPlace struct {
+	Host     string `json:",omitempty"` // name, whose addresses it has; "": Network says which
+	Network  string `json:",omitempty"` // in CIDR form
+	Selector string // of the DKIM key that signs there
 }
 
 // TLSRequired is the TLSPolicy of a domain whose mail goes only to hosts with a valid certificate.

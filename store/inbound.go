@@ -117,7 +117,8 @@ type Arrival struct {
 	ReceivedAt time.Time       `json:",omitzero"`
 	RequireTLS bool            `json:",omitzero"`  // it came with REQUIRETLS, and goes on with it
 	Decisions  []byte          `json:",omitempty"` // what its mailboxes do with it by themselves, JSON
-	Verified   string          `json:",omitzero"`  // domain that its author is from for sure
+	Proven     string          `json:",omitzero"`  // domain that its author is from for sure, by a proof of all that is shown
+	Signed     bool            `json:",omitzero"`  // a signature alone proves that
 	SentBy     string          `json:",omitzero"`  // id of the mailbox here that sent it
 	Words      string          `json:",omitzero"`  // whose words it has, see Meta.Words
 }

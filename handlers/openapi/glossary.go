@@ -253,6 +253,8 @@ var glossaryRows = []struct {
 	{"UpdateEmailUserRequest.hold", word{example: true, about: "With a new password, or with `status` suspended: what waits to be sent is held until release_held_messages."}},
 	{"?hold", word{example: true, about: "What waits to be sent is held for 14 days, until release_held_messages, in the place of cancelled."}},
 	{"ReleaseRequest.action", word{example: "release", about: "`release` sends what is held, `discard` cancels it."}},
+	{"sends_elsewhere", word{about: "Hosts that send mail of the domain beside this server, with the selector of the DKIM key by which each signs. Mail from there that proves both counts as the account's own words."}},
+	{"network", word{example: "192.0.2.0/24", about: "At least /24, or /48 for IPv6."}},
 	{"tls_policy", word{example: "opportunistic", about: "`required`: what the domain sends goes only to hosts with a valid certificate, and waits otherwise."}},
 	{"send_at", word{example: "2026-11-06T08:00:00.000Z", about: "When it is sent; null for at once.", rare: true}},
 	{"require_tls", word{example: false, about: "It goes only to hosts that prove who they are over TLS and promise to do the same (RFC 8689)."}},

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/taglist"
 )
 
 // maxSets bounds the sets of a chain. RFC 8617 section 4.2.1 wants ten handled at least; each costs
@@ -166,6 +167,9 @@ func isTemporary(err error) bool {
 func checkSeals(look *lookups, sets []arcSet) error {
 	tags := make([]map[string]string, len(sets))
 	for i, s := range sets {
+		if !isTagList(s.seal.value()) || !isTagList(s.message.value()) {
+			return errForm
+		}
 		tags[i] = parseTags(s.seal.value())
 		_, signsNames := tags[i]["h"]
 		switch cv := strings.ToLower(compact(tags[i]["cv"])); {
@@ -298,4 +302,25 @@ func (r contextReader) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	return r.r.Read(p)
+}
+
+// isTagList tells whether a list keeps to the grammar of RFC 6376 section 3.2: each tag once, by a
+// name that begins with a letter, and no empty tag but at the end.
+func isTagList(list string) bool {
+	if _, wellFormed := taglist.Parse(list); !wellFormed {
+		return false
+	}
+	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(list), ";"), ";") {
+		name, _, _ := strings.Cut(part, "=")
+		if name = strings.TrimSpace(name); name == "" {
+			return false
+		}
+		if c := name[0] | 0x20; c < 'a' || c > 'z' {
+			return false
+		}
+		if strings.ContainsFunc(name, func(r rune) bool { return r != '_' && (r > '~' || !isAlnum(byte(r))) }) {
+			return false
+		}
+	}
+	return true
 }

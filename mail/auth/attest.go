@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/idn"
@@ -102,14 +103,29 @@ func (v *Verdict) Authentic() bool {
 	return false
 }
 
-// VerifiedDomain is the domain of the author, if DMARC passes for it and all authors are of it;
-// else it is "". What others say that they saw does not count, nor do signatures of a part of the
-// body (l=), with SHA-1, or by an RSA key of less than 1024 bits: they do not pass.
-func (v *Verdict) VerifiedDomain() string {
-	if v.DMARC != Pass || v.severalAuthors {
-		return ""
+// A Proof says how sure it is that the words that readers are shown are the author's.
+type Proof struct {
+	Domain string // of the author; "": nobody knows
+	// Signed says that a signature alone proves it. Whoever has got such a message can send it to
+	// others again, as it is.
+	Signed bool
+}
+
+// Proof gives the domain of the author, if DMARC passes for it, all authors are of it, and what
+// passes covers what readers are shown: SPF by a host of its own, which has written all of it, or
+// one aligned signature of all those fields. What others say that they saw does not count, nor do
+// signatures of a part of the body (l=), with SHA-1, or by an RSA key of less than 1024 bits: they
+// do not pass.
+func (v *Verdict) Proof() Proof {
+	switch {
+	case v.DMARC != Pass || v.severalAuthors:
+		return Proof{}
+	case v.SPF == Pass && v.SPFAligned && v.SPFOwn:
+		return Proof{Domain: v.FromDomain}
+	case slices.ContainsFunc(v.Signatures, func(s Signature) bool { return s.Aligned && s.Covers }):
+		return Proof{Domain: v.FromDomain, Signed: true}
 	}
-	return v.FromDomain
+	return Proof{}
 }
 
 // GenuinePath tells whether who sent a message may use its reverse-path, so that a report to it

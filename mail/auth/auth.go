@@ -76,9 +76,14 @@ type Signature struct {
 	// Aligned tells whether Domain is aligned with the From domain (RFC 7489 section 3.1.1),
 	// whatever Result is.
 	Aligned bool
+	// Covers tells whether it passes and signs every field that readers are given, each of which the
+	// message has once at most: From, Subject, To, Cc, Reply-To, Sender, Date, Message-ID,
+	// In-Reply-To, References, MIME-Version, Content-* and List-*.
+	Covers bool
 
-	algorithm string // a=, when it is a plain token
-	hint      string // the first characters of b= (RFC 6008)
+	signed    []string // h=, lower-case
+	algorithm string   // a=, when it is a plain token
+	hint      string   // the first characters of b= (RFC 6008)
 }
 
 // Verdict is what is known of a message's origin.
@@ -89,6 +94,12 @@ type Verdict struct {
 	SPFDomain  string
 	SPFHelo    bool // SPFDomain is that of HELO
 	SPFAligned bool // SPFDomain is aligned with the From domain, whatever SPF is
+	// SPFOwn tells that SPF passes by ip4, ip6, a or mx in a record of the organisational domain of
+	// SPFDomain: the client is a host of its own, and not one that strangers send through, too.
+	SPFOwn bool
+	// Repeated is the lower-case name of a field that readers are given, and that stands more often
+	// than once; empty without one.
+	Repeated string
 	// DKIM is pass when any signature passes, otherwise the result of the most telling one.
 	DKIM       Result
 	Signatures []Signature
@@ -123,7 +134,8 @@ type Verifier struct {
 	Now func() time.Time
 	// Rand returns a number from 0 to n-1, to sample by pct=; nil is math/rand/v2.IntN.
 	Rand func(n int) int
-	// MaxVerifications bounds the signatures looked at, the first ones of the header; 0 is 5.
+	// MaxVerifications bounds the signatures looked at: those aligned with the From domain first, then
+	// in the order of the header; 0 is 10.
 	MaxVerifications int
 	// Health says whether the resolver is dead; nil: nobody knows.
 	Health *ResolverHealth
@@ -133,7 +145,7 @@ type Verifier struct {
 }
 
 const (
-	defaultVerifications = 5
+	defaultVerifications = 10
 	defaultTimeout       = 20 * time.Second
 	defaultLookupTimeout = 6 * time.Second
 )
@@ -158,8 +170,8 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	var found []discovery
 	var dkimErr, arcErr error
 	runAll(
-		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo = checkSPF(look, r) },
-		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, m) },
+		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo, verdict.SPFOwn = checkSPF(look, r) },
+		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, m, from.domains...) },
 		func() { found = discoverAll(look, from.domains) },
 		func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, m.fields) },
 	)
@@ -170,6 +182,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 		return nil, err
 	}
 	verdict.DKIM = overall(verdict.Signatures)
+	_, verdict.Repeated, _ = shownNames(m)
 	v.evaluateDMARC(verdict, from, found)
 	verdict.Header = resultsField(id, verdict)
 	return verdict, nil

@@ -89,7 +89,7 @@ func TestSPFThroughOurResolver(t *testing.T) {
 			ip, _ := netip.ParseAddr(tc.ip)
 			look, cancel := (&Verifier{Resolver: dns}).lookups(t.Context())
 			defer cancel()
-			result, domain, isHelo := checkSPF(look, Request{IP: ip, Helo: tc.helo, MailFrom: tc.from})
+			result, domain, isHelo, _ := checkSPF(look, Request{IP: ip, Helo: tc.helo, MailFrom: tc.from})
 			if result != tc.result || domain != tc.domain || isHelo != tc.isHelo {
 				t.Errorf("spf=%s %q helo=%v, want %s %q %v", result, domain, isHelo, tc.result, tc.domain, tc.isHelo)
 			}

@@ -34,17 +34,19 @@ var errKeyRecord = errors.New("key record too large")
 // errEmptyRun ends the reading of a body that has too many line ends in a row.
 var errEmptyRun = errors.New("too many empty lines in a row")
 
-// checkDKIM verifies the first signatures of a message (RFC 6376 section 6). The error is that of
-// reading the body.
-func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message) ([]Signature, error) {
+// checkDKIM verifies the signatures of a message that signaturesOf chooses (RFC 6376 section 6). The
+// error is that of reading the body.
+func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message, from ...string) ([]Signature, error) {
 	if msg.tooLarge {
 		return []Signature{{Result: PermError, Reason: errHeader.Error()}}, nil
 	}
-	fields := named(msg.fields, "DKIM-Signature")
-	fields = fields[:min(len(fields), orDefault(v.MaxVerifications, defaultVerifications))]
+	fields := v.signaturesOf(msg, from)
 	if len(fields) == 0 {
 		return nil, nil
 	}
+	left := slices.DeleteFunc(slices.Clone(msg.fields), func(f field) bool { return f.is("DKIM-Signature") && !slices.Contains(fields, f) })
+	shown, repeated, clear := shownNames(msg)
+	once := clear && repeated == ""
 	sigs := make([]Signature, len(fields))
 	tags := make([]map[string]string, len(fields))
 	relaxed, names, count := true, 0, 0
@@ -58,7 +60,7 @@ func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message) (
 	if count == 0 {
 		return sigs, nil
 	}
-	header, ok := headerText(msg.fields, relaxed, names)
+	header, ok := headerText(left, relaxed, names)
 	if !ok {
 		return judged(sigs, PermError, "header too large for its canonicalization"), nil
 	}
@@ -76,39 +78,43 @@ func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message) (
 		return judged(sigs, PermError, reason(err)), nil
 	}
 	v.takeResults(sigs, tags, got, keys)
+	for i := range sigs {
+		sigs[i].signed = namesIn(tags[i]["h"])
+		sigs[i].Covers = once && sigs[i].covers(shown)
+	}
 	return sigs, nil
 }
 
-// Covers tells whether a valid signature of a message covers all fields of these names, each of
-// which it has once. The error is that of reading the message, or the end of ctx.
-func (v *Verifier) Covers(ctx context.Context, message io.ReaderAt, size int64, names ...string) (bool, error) {
-	m, err := openMessage(io.NewSectionReader(message, 0, size))
-	if err != nil {
-		return false, err
+// signaturesOf gives the signatures to look at, in the order of the message: first those whose
+// domain is aligned with one that the message may be from, since others prove nothing for DMARC.
+func (v *Verifier) signaturesOf(msg *message, from []string) []field {
+	fields := named(msg.fields, "DKIM-Signature")
+	most := orDefault(v.MaxVerifications, defaultVerifications)
+	if len(fields) <= most {
+		return fields
 	}
-	defer m.free()
-	for _, name := range names {
-		if len(named(m.fields, name)) != 1 {
-			return false, nil
+	chosen := make([]bool, len(fields))
+	for _, wanted := range []bool{true, false} {
+		for i := 0; i < len(fields) && most > 0; i++ {
+			if !chosen[i] && signsFor(fields[i], from) == wanted {
+				chosen[i] = true
+				most--
+			}
 		}
 	}
-	look, cancel := v.lookups(ctx)
-	defer cancel()
-	sigs, err := v.checkDKIM(ctx, look, m)
-	if err != nil {
-		return false, err
-	}
-	fields := named(m.fields, "DKIM-Signature")
-	for i, sig := range sigs {
-		if sig.Result != Pass {
-			continue
-		}
-		signed := strings.Split(strings.ToLower(compact(parseTags(fields[i].value())["h"])), ":")
-		if !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(signed, strings.ToLower(name)) }) {
-			return true, nil
+	var out []field
+	for i, f := range fields {
+		if chosen[i] {
+			out = append(out, f)
 		}
 	}
-	return false, ctx.Err()
+	return out
+}
+
+// signsFor tells whether a signature is by a domain that is aligned with one of some.
+func signsFor(f field, from []string) bool {
+	sig, _ := describe(f)
+	return slices.ContainsFunc(from, func(domain string) bool { return aligned(sig.Domain, domain, false) })
 }
 
 // takeResults fills in what the library found. It saw the same signatures in the same order, but

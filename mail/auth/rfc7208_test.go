@@ -53,7 +53,7 @@ func TestRFC7208Suite(t *testing.T) {
 			ran++
 			ip, _ := netip.ParseAddr(c.Host)
 			look, cancel := (&Verifier{Resolver: zone}).lookups(t.Context())
-			got, _, _ := checkSPF(look, Request{IP: ip, Helo: c.Helo, MailFrom: c.Mailfrom})
+			got, _, _, _ := checkSPF(look, Request{IP: ip, Helo: c.Helo, MailFrom: c.Mailfrom})
 			cancel()
 			if want := texts(c.Result); !slices.Contains(want, string(got)) {
 				t.Errorf("%s, %s (section %v): %s, want %q", s.Description, name, c.Spec, got, want)

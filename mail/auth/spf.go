@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -18,8 +19,9 @@ import (
 var errSPFRecord = errors.New("malformed SPF record")
 
 // checkSPF evaluates SPF for the reverse-path, or for postmaster@helo with the null sender (RFC
-// 7208 section 2.4). It returns the domain that was judged, and whether that is the one of HELO.
-func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool) {
+// 7208 section 2.4). It returns the domain that was judged, whether that is the one of HELO, and
+// whether it passes by a host of the domain's own.
+func checkSPF(look *lookups, r Request) (result Result, domain string, helo, own bool) {
 	local, name := splitAddress(r.MailFrom)
 	if name == "" {
 		helo = true
@@ -28,17 +30,36 @@ func checkSPF(look *lookups, r Request) (result Result, domain string, helo bool
 	domain, ok := idn.Host(name)
 	if !ok || !strings.Contains(domain, ".") {
 		// RFC 7208 section 4.3: a malformed or single-label domain has no SPF.
-		return None, domain, helo
+		return None, domain, helo, false
 	}
 	if net.ParseIP(domain) != nil || !r.IP.IsValid() {
-		return None, domain, helo
+		return None, domain, helo, false
 	}
 	if local == "" {
 		local = "postmaster"
 	}
-	names := &spfLookups{lookups: look, macros: spfMacros{look: look, ip: r.IP.Unmap(), helo: r.Helo, local: local, domain: domain}}
-	got, _ := evaluator.CheckHostWithSender(net.IP(names.macros.ip.AsSlice()), domain, "postmaster@"+domain, evaluator.WithContext(look.ctx), evaluator.WithResolver(names))
-	return Result(got), domain, helo
+	macros := spfMacros{look: look, ip: r.IP.Unmap(), helo: r.Helo, local: local, domain: domain}
+	names := &spfLookups{lookups: look, macros: macros}
+	result, own = names.evaluate()
+	if result == Pass && names.others {
+		own = false
+		within := &spfLookups{lookups: look, macros: macros, within: orgDomain(domain)}
+		if again, byHost := within.evaluate(); again == Pass {
+			own = byHost
+		}
+	}
+	return result, domain, helo, own && result == Pass
+}
+
+// evaluate gives the result for the domain, and whether it was found by ip4, ip6, a or mx.
+func (l *spfLookups) evaluate() (result Result, byHost bool) {
+	domain := l.macros.domain
+	got, err := evaluator.CheckHostWithSender(net.IP(l.macros.ip.AsSlice()), domain, "postmaster@"+domain, evaluator.WithContext(l.ctx), evaluator.WithResolver(l))
+	switch err {
+	case evaluator.ErrMatchedIP, evaluator.ErrMatchedA, evaluator.ErrMatchedMX:
+		byHost = true
+	}
+	return Result(got), byHost
 }
 
 // spfLookups shows the library the records that keep to the grammar, their macros expanded. The
@@ -49,10 +70,16 @@ type spfLookups struct {
 	*lookups
 	macros   spfMacros
 	replaced []string // names behind stand-ins
+
+	others bool   // a record of another organisational domain was asked for
+	within string // an organisational domain: records of others are not followed; "": all are
 }
 
 func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	name = l.realName(name)
+	if orgDomain(strings.ToLower(strings.TrimSuffix(name, "."))) != orgDomain(l.macros.domain) {
+		l.others = true
+	}
 	txts, err := lookUpAny(ctx, l, name, l.resolver.LookupTXT)
 	if err != nil {
 		return nil, err
@@ -69,8 +96,17 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 		if l.expand(ctx, record, strings.ToLower(strings.TrimSuffix(name, "."))) {
 			out[i] = record.String()
 		}
+		if l.within != "" {
+			record.Terms = slices.DeleteFunc(record.Terms, l.leavesDomain)
+			out[i] = record.String()
+		}
 	}
 	return out, nil
+}
+
+// leavesDomain tells a term that has the record of another organisational domain decide.
+func (l *spfLookups) leavesDomain(t spf.Term) bool {
+	return (t.Name == "include" || t.Name == "redirect") && orgDomain(strings.ToLower(strings.TrimSuffix(l.realName(t.Value), "."))) != l.within
 }
 
 func (l *spfLookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {

@@ -9,8 +9,9 @@ import (
 
 // A Message's words are kept with it (store.Meta.Words) as one of these.
 const (
-	WordsOwn    = "own"    // a person or an untainted program of the account wrote it here
-	WordsAuthor = "author" // its author wrote it; who that is verified_domain says, if anything does
+	WordsOwn       = "own"       // a person or an untainted program of the account wrote it here
+	WordsAuthor    = "author"    // its author wrote it; who that is verified_domain says, if anything does
+	WordsElsewhere = "elsewhere" // the same, and it came the way on which the author's domain sends elsewhere
 )
 
 // Words are what a reader is given of a message.
@@ -30,12 +31,14 @@ func Verified(p *store.Policy, w *Words, own func(domain string) (bool, error)) 
 	switch {
 	case w.Origin == WordsOwn:
 		return true, nil
-	case w.Origin != WordsAuthor || w.Verified == "":
+	case w.Origin != WordsAuthor && w.Origin != WordsElsewhere || w.Verified == "":
 		return false, nil
 	case core.DomainOfAddress(w.Author) == w.Verified && store.Names(p.TrustedSenders, w.Author, w.Verified):
 		return true, nil
+	case w.Origin == WordsElsewhere:
+		return own(w.Verified)
 	}
-	return own(w.Verified)
+	return false, nil
 }
 
 // OwnDomain tells whether a domain is one of an account's.

@@ -33,7 +33,11 @@ func TestVerified(t *testing.T) {
 		{Words{Author: "boss@far.test", Verified: theirs}, ""},
 
 		{Words{Origin: WordsAuthor, Author: "ann@example.test"}, ""},
-		{Words{Origin: WordsAuthor, Author: "ann@example.test", Verified: ours}, "all"},
+		{Words{Origin: WordsAuthor, Author: "ann@example.test", Verified: ours}, "an own one"},
+		{Words{Origin: WordsElsewhere, Author: "ann@example.test", Verified: ours}, "all"},
+		{Words{Origin: WordsElsewhere, Author: "ann@example.test"}, ""},
+		{Words{Origin: WordsElsewhere, Author: "boss@far.test", Verified: theirs}, "an address, a domain, both"},
+		{Words{Origin: WordsElsewhere, Author: "maid@else.test", Verified: "else.test"}, ""},
 		{Words{Origin: WordsAuthor, Author: "x@mail.example.test", Verified: "mail.example.test"}, ""},
 		{Words{Origin: WordsAuthor, Author: "boss@far.test"}, ""},
 		{Words{Origin: WordsAuthor, Author: "boss@far.test", Verified: theirs}, "an address, a domain, both"},
@@ -56,7 +60,7 @@ func TestVerified(t *testing.T) {
 		}
 	}
 	failed := errors.New("disk")
-	if _, err := Verified(policies["none"], &Words{Origin: WordsAuthor, Verified: ours}, func(string) (bool, error) { return true, failed }); !errors.Is(err, failed) {
+	if _, err := Verified(policies["none"], &Words{Origin: WordsElsewhere, Verified: ours}, func(string) (bool, error) { return true, failed }); !errors.Is(err, failed) {
 		t.Errorf("an error is lost: %v", err)
 	}
 }

@@ -64,12 +64,21 @@ type Domain struct {
 	EmailUsersCount int                `json:"email_users_count"`
 	SendingPaused   *core.SendingPause `json:"sending_paused"`
 	TLSPolicy       string             `json:"tls_policy" enum:"opportunistic|required"`
+	SendsElsewhere  []SendingPlace     `json:"sends_elsewhere"`
 	Tags            []string           `json:"tags" words:"ours"`
 	Notes           *string            `json:"notes" words:"ours"`
 	JobID           *string            `json:"job_id" words:"ours"`
 	CreatedAt       core.Time          `json:"created_at"`
 	UpdatedAt       core.Time          `json:"updated_at"`
 	CompletedAt     core.Time          `json:"completed_at"`
+}
+
+// A SendingPlace is a host or network that sends mail of a domain beside this server, and the
+// selector of the DKIM key by which it signs.
+type SendingPlace struct {
+	Host     *string `json:"host" words:"ours"`
+	Network  *string `json:"network" words:"ours"`
+	Selector string  `json:"selector" words:"ours"`
 }
 
 // A DMARCOverride is the policy that the owner chose in place of the default.
@@ -82,7 +91,8 @@ type DMARCOverride struct {
 func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	out := Domain{
 		SendingPaused: core.PauseOut(d.SendingPaused), TLSPolicy: cmp.Or(d.TLSPolicy, "opportunistic"),
-		ID: d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
+		SendsElsewhere: placesOut(d.SendsElsewhere),
+		ID:             d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
 		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
 		ExpiresAt: core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
 		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
@@ -188,12 +198,15 @@ type UpdateDomainIn struct {
 
 	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused"` // null resumes sending
 	TLSPolicy     *string                     `json:"tls_policy" enum:"opportunistic|required"`
+
+	SendsElsewhere *[]SendingPlaceIn `json:"sends_elsewhere" max:"20"`
+	places         []store.SendingPlace
 }
 
 // check checks the fields on their own, and brings them into the form in which they are kept.
 func (in *UpdateDomainIn) check(c core.Config) (err error) {
-	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set && !in.SendingPaused.Set && in.TLSPolicy == nil {
-		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all, notes, sending_paused and tls_policy.")
+	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set && !in.SendingPaused.Set && in.TLSPolicy == nil && in.SendsElsewhere == nil {
+		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all, notes, sending_paused, tls_policy and sends_elsewhere.")
 	}
 	if in.SendingPaused.Set && !in.SendingPaused.Null {
 		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
@@ -203,6 +216,11 @@ func (in *UpdateDomainIn) check(c core.Config) (err error) {
 	}
 	if in.Tags != nil {
 		if *in.Tags, err = cleanTags(*in.Tags); err != nil {
+			return err
+		}
+	}
+	if in.SendsElsewhere != nil {
+		if in.places, err = readPlaces(*in.SendsElsewhere); err != nil {
 			return err
 		}
 	}
@@ -302,6 +320,12 @@ func (in *UpdateDomainIn) apply(tx *store.Tx, d *store.Domain) error {
 		if *in.TLSPolicy == store.TLSRequired {
 			d.TLSPolicy = store.TLSRequired
 		}
+	}
+	if in.SendsElsewhere != nil {
+		if err := checkPlaces(d, in.places); err != nil {
+			return err
+		}
+		d.SendsElsewhere = in.places
 	}
 	if in.CatchAll.Set {
 		d.CatchAll = in.CatchAll.Value

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,8 @@ type StoredMessage struct {
 	Summary  *msg.Summary
 	Report   *DeliveryReport // what it says about a message of ours; nil: nothing
 	Verified string          // domain that its author is from for sure; "": nobody knows
+	Signed   bool            // a signature alone proves that, so that it does so only for whom To and Cc name
+	Embeds   bool            // it has a whole message in it, whose words are anybody's
 	Words    string          // whose words it has, as agents.Words say; "": nobody knows
 	Root     *msg.Part       // what it consists of; nil where nobody needs it any more
 }
@@ -81,6 +84,7 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 	d := &StoredMessage{Summary: sum, Root: root, Meta: store.Meta{
 		Structure: root.AppendBinary(nil), Preview: sum.Preview, ReturnPath: sender,
 	}}
+	d.Embeds = embedsMessage(root)
 	if len(sum.Attachments) > 0 {
 		d.bits |= store.BitAttachments
 	}
@@ -100,6 +104,11 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 		d.Report = &DeliveryReport{Complaint: complaint}
 	}
 	return d, nil
+}
+
+// embedsMessage tells whether a part is a whole message, or has one.
+func embedsMessage(p *msg.Part) bool {
+	return p.IsMessage() || slices.ContainsFunc(p.Children, embedsMessage)
 }
 
 // Release gives the bytes of a stored message that nobody filed back to compaction.
@@ -144,7 +153,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		meta.Recipient = f.Recipient
 	}
 	meta.Spam = f.Spam
-	if d.bits&(store.BitAutoReply|store.BitBounce) == 0 { // machines repeat what they were sent
+	if d.bits&(store.BitAutoReply|store.BitBounce) == 0 && !d.Embeds { // machines repeat what they were sent
 		meta.Words = d.Words
 	}
 	if f.Arrived || f.Copied && m.Received.IsZero() {

@@ -19,8 +19,8 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// sign makes a DKIM-Signature by hand (RFC 6376 section 3.7), of the From fields and a body of one
-// line, with tags that no library would write.
+// sign makes a DKIM-Signature by hand (RFC 6376 section 3.7), of the From field, or of all of a
+// letter's if the tags name them, and a body of one line, with tags that no library would write.
 func sign(t *testing.T, key crypto.Signer, hash crypto.Hash, tags, from, body string) string {
 	t.Helper()
 	sum := func(text string) []byte {
@@ -32,7 +32,11 @@ func sign(t *testing.T, key crypto.Signer, hash crypto.Hash, tags, from, body st
 		return s[:]
 	}
 	field := "v=1; c=relaxed/relaxed; " + tags + "; bh=" + base64.StdEncoding.EncodeToString(sum(body)) + "; b="
-	sig, err := key.Sign(rand.Reader, sum("from:"+from+"\r\ndkim-signature:"+field), hash)
+	fields := "from:" + from + "\r\n"
+	if strings.Contains(tags, "h=From:To:Subject") {
+		fields += "to:ann@example.test\r\nsubject:x\r\n"
+	}
+	sig, err := key.Sign(rand.Reader, sum(fields+"dkim-signature:"+field), hash)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +79,7 @@ func TestForgeriesAreNotTaken(t *testing.T) {
 	const (
 		bank = "Bank <no-reply@bank.test>"
 		body = "Your code is 482913.\r\n"
-		ok   = "a=rsa-sha256; d=bank.test; s=s; h=From"
+		ok   = "a=rsa-sha256; d=bank.test; s=s; h=From:To:Subject"
 	)
 	letter := func(from string) string {
 		return "From: " + from + "\r\nTo: ann@example.test\r\nSubject: x\r\n\r\n" + body
@@ -100,6 +104,11 @@ func TestForgeriesAreNotTaken(t *testing.T) {
 		{"its signature", "x@evil.test", byBank(ok) + letter(bank), stranger, "bank.test", true},
 		{"its address", "no-reply@bank.test", letter(bank), own, "bank.test", true},
 		{"of a domain below it", "x@evil.test", sign(t, key, crypto.SHA256, ok, "a@mail.bank.test", body) + letter("a@mail.bank.test"), stranger, "mail.bank.test", true},
+
+		{"its signature of From alone", "x@evil.test", byBank("a=rsa-sha256; d=bank.test; s=s; h=From") + letter(bank), stranger, "", false},
+		{"its signature, another subject above", "x@evil.test", "Subject: Your code is 666666\r\n" + byBank(ok) + letter(bank), stranger, "", false},
+		{"its signature, a field added", "x@evil.test", "Reply-To: x@evil.test\r\n" + byBank(ok) + letter(bank), stranger, "", false},
+		{"its signature, another type above", "x@evil.test", "Content-Type: text/html\r\n" + byBank(ok) + letter(bank), stranger, "", false},
 
 		{"nothing", "no-reply@bank.test", letter(bank), stranger, "", false},
 		{"SPF of another domain", "x@evil.test", letter(bank), stranger, "", false},

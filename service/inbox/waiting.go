@@ -84,15 +84,18 @@ func (s *Service) WaitForAnyMessage(ctx context.Context, who core.Actor, in Wait
 // EndWaiting has all requests that wait, and all that come later, get their answers at once.
 func (s *Service) EndWaiting() { s.arrivals.end() }
 
-// Of a message that arrived, a Meta keeps the domain that its author is from for sure, or
-// arrivedUnverified.
-const arrivedUnverified = "."
+// Of a message that arrived, a Meta keeps arrivedProven and the domain that its author is from for
+// sure, or arrivedUnverified. A domain alone is from before proofs covered all that is shown.
+const (
+	arrivedUnverified = "."
+	arrivedProven     = "="
+)
 
 func arrivedText(verified string) string {
 	if verified == "" {
 		return arrivedUnverified
 	}
-	return verified
+	return arrivedProven + verified
 }
 
 // A messageWait is a request that waits. It has looked at all that arrived until at.

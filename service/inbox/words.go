@@ -13,10 +13,11 @@ import (
 
 // verifiedOf is the domain that the author of a message is from for sure; "" if nobody knows.
 func verifiedOf(meta *store.Meta) string {
-	if meta.Arrived == arrivedUnverified {
+	domain, ok := strings.CutPrefix(meta.Arrived, arrivedProven)
+	if !ok {
 		return ""
 	}
-	return meta.Arrived
+	return domain
 }
 
 // authorship says who wrote a message whose From has an address first.

@@ -39,9 +39,10 @@ type acceptedEnvelope struct {
 	DMARC     string            `json:"dmarc,omitempty"`
 	Author    string            `json:"author,omitempty"` // domain
 	Authentic bool              `json:"authentic,omitempty"`
-	Verified  string            `json:"verified,omitempty"` // domain
-	Words     string            `json:"words,omitempty"`    // see store.Meta
-	Count     *store.DMARCCount `json:"count,omitempty"`    // for the report to the author's domain
+	Proven    string            `json:"proven,omitempty"` // domain
+	Signed    bool              `json:"signed,omitempty"` // by a signature alone
+	Words     string            `json:"words,omitempty"`  // see store.Meta
+	Count     *store.DMARCCount `json:"count,omitempty"`  // for the report to the author's domain
 
 	RequireTLS bool      `json:"require_tls,omitempty"`
 	Decisions  decisions `json:"decisions,omitempty"`
@@ -51,7 +52,7 @@ type acceptedEnvelope struct {
 func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	return &store.Arrival{
 		Blob: blob, Sender: e.From, Genuine: e.Genuine, Junk: e.Junk, SPF: e.SPF, DKIM: e.DKIM, DMARC: e.DMARC,
-		From: e.Author, Authentic: e.Authentic, Verified: e.Verified, Words: e.Words, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
+		From: e.Author, Authentic: e.Authentic, Proven: e.Proven, Signed: e.Signed, Words: e.Words, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
 		RequireTLS: e.RequireTLS, Decisions: e.Decisions.text(),
 	}
 }

@@ -495,7 +495,7 @@ func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 				meta := r.arrived.Meta
 				a := &store.Arrival{
 					Blob: r.arrived.Blob, Sender: d.sub.Sender, Genuine: !d.sub.Forward || d.sub.ReportTo != "", SPF: meta.SPF, DKIM: meta.DKIM, DMARC: meta.DMARC,
-					From: row.Domain, Authentic: !d.sub.Forward, Verified: r.arrived.Verified, Words: r.arrived.Words, SentBy: d.sentBy(), To: []string{row.Recipient}, ReceivedAt: tx.Now(), RequireTLS: d.sub.RequireTLS,
+					From: row.Domain, Authentic: !d.sub.Forward, Proven: r.arrived.Verified, Words: r.arrived.Words, SentBy: d.sentBy(), To: []string{row.Recipient}, ReceivedAt: tx.Now(), RequireTLS: d.sub.RequireTLS,
 					Decisions: r.decisions.text(),
 				}
 				return errors.Join(s.fileLater(tx, a), s.closeRow(tx, row, r.status))

@@ -18,7 +18,6 @@ import (
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/reportfile"
-	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
@@ -147,15 +146,16 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		return "", err
 	}
 	v := result.Verdict
-	stored.Verified = v.VerifiedDomain()
-	if stored.Words, err = s.wordsFromOutside(in.From, v); err != nil {
+	proof := v.Proof()
+	stored.Verified, stored.Signed = proof.Domain, proof.Signed
+	if stored.Words, err = s.wordsFromOutside(ctx, in, v, stored.Summary.MessageID); err != nil {
 		return "", err
 	}
 	stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC = string(v.SPF), string(v.DKIM), string(v.DMARC)
 	env := acceptedEnvelope{
 		Version: acceptedVersion, Envelope: inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()},
 		Genuine: v.GenuinePath(in.From), Junk: result.Junk, SPF: stored.Meta.SPF, DKIM: stored.Meta.DKIM, DMARC: stored.Meta.DMARC,
-		Author: v.FromDomain, Authentic: v.Authentic(), Verified: stored.Verified, Words: stored.Words, RequireTLS: in.Client.RequireTLS,
+		Author: v.FromDomain, Authentic: v.Authentic(), Proven: stored.Verified, Signed: stored.Signed, Words: stored.Words, RequireTLS: in.Client.RequireTLS,
 	}
 	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
 		if env.Count, err = s.Hooks.DMARCCount(in, result); err != nil {
@@ -163,35 +163,6 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		}
 	}
 	return id, s.accept(ctx, id, in, head, stored, env)
-}
-
-// wordsFromOutside says whose words a message has that another server brought. Nobody knows of one
-// without a sender, which a machine wrote. What we have signed ourselves was sent here, perhaps by
-// somebody tainted, and whoever got it has sent it again.
-func (s *Service) wordsFromOutside(sender string, v *auth.Verdict) (words string, err error) {
-	if sender == "" {
-		return "", nil
-	}
-	words = agents.WordsAuthor
-	err = s.Store.View(func(tx *store.Tx) error {
-		for _, sig := range v.Signatures {
-			if sig.Result != auth.Pass {
-				continue
-			}
-			d, err := store.DomainByName.Read(tx, sig.Domain)
-			if core.IsGone(err) {
-				continue
-			}
-			if err != nil {
-				return err
-			}
-			if slices.ContainsFunc(d.DKIM, func(k store.DKIMKey) bool { return k.Selector == sig.Selector }) {
-				words = ""
-			}
-		}
-		return nil
-	})
-	return words, err
 }
 
 // filterFields are how header fields begin that say what a filter thinks of a message. Where there
@@ -220,6 +191,9 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	account := "account " + to.domain.AccountID
 	first := !a.Placed[account]
 	a.Placed[to.place()], a.Placed[account] = true, true
+	if stored, err = s.asProvenTo(tx, stored, to.Mailbox, address); err != nil {
+		return err
+	}
 	err = s.deliver(tx, arrival{
 		stored: stored, to: to, address: address, sender: a.Sender, genuine: a.Genuine, junk: a.Junk,
 		read: first, from: a.From, authentic: a.Authentic, sentBy: a.SentBy, requireTLS: a.RequireTLS, decisions: decided,
@@ -652,7 +626,7 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 		return nil, err
 	}
 	d.Blob = a.Blob
-	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Verified, d.Words = a.SPF, a.DKIM, a.DMARC, a.Verified, a.Words
+	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Verified, d.Signed, d.Words = a.SPF, a.DKIM, a.DMARC, a.Proven, a.Signed, a.Words
 	return d, nil
 }
 

@@ -1,0 +1,90 @@
+package domains
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// The widest networks that a place may be: more is not one sender's.
+const (
+	widestIPv4 = 24
+	widestIPv6 = 48
+	maxPlaces  = 20
+)
+
+// A SendingPlaceIn is a SendingPlace as it is given: either of host and network.
+type SendingPlaceIn struct {
+	Host     string `json:"host" max:"253"`
+	Network  string `json:"network" max:"64"`
+	Selector string `json:"selector" max:"253" required:"true"`
+}
+
+// readPlaces checks places on their own, and brings them into the form in which they are kept.
+func readPlaces(list []SendingPlaceIn) ([]store.SendingPlace, error) {
+	if len(list) > maxPlaces {
+		return nil, core.Invalid("sends_elsewhere", "too_many_items", "must have at most %d items", maxPlaces)
+	}
+	var out []store.SendingPlace
+	for _, in := range list {
+		selector, ok := idn.Host(in.Selector)
+		if !ok {
+			return nil, core.Invalid("sends_elsewhere", "invalid", "needs the selector of a DKIM key for each place, such as s1; %q is none", in.Selector)
+		}
+		place := store.SendingPlace{Selector: selector}
+		switch {
+		case (in.Host == "") == (in.Network == ""):
+			return nil, core.Invalid("sends_elsewhere", "invalid", "needs either host or network for each place")
+		case in.Host != "":
+			host, ok := idn.Host(strings.TrimSuffix(in.Host, "."))
+			if _, err := netip.ParseAddr(in.Host); !ok || err == nil || !strings.Contains(host, ".") {
+				return nil, core.Invalid("sends_elsewhere", "invalid", "has %q, which is no host name; give an address as a network, such as 192.0.2.7/32", in.Host)
+			}
+			place.Host = host
+		default:
+			network, err := readNetwork(in.Network)
+			if err != nil {
+				return nil, err
+			}
+			place.Network = network.String()
+		}
+		if !slices.Contains(out, place) {
+			out = append(out, place)
+		}
+	}
+	return out, nil
+}
+
+func readNetwork(text string) (netip.Prefix, error) {
+	network, err := netip.ParsePrefix(text)
+	if err != nil || network.Addr().Is4In6() {
+		return network, core.Invalid("sends_elsewhere", "invalid", "has %q, which is no network; write it as 192.0.2.0/24 or 2001:db8::/48", text)
+	}
+	if widest := map[bool]int{true: widestIPv4, false: widestIPv6}[network.Addr().Is4()]; network.Bits() < widest {
+		return network, core.Invalid("sends_elsewhere", "invalid", "has %s, which is too wide: a network has at least /%d for IPv4 and /%d for IPv6", text, widestIPv4, widestIPv6)
+	}
+	return network.Masked(), nil
+}
+
+// checkPlaces refuses the selectors of our own keys: what we sign was sent here.
+func checkPlaces(d *store.Domain, places []store.SendingPlace) error {
+	for _, place := range places {
+		if slices.ContainsFunc(d.DKIM, func(k store.DKIMKey) bool { return strings.EqualFold(k.Selector, place.Selector) }) {
+			return core.Invalid("sends_elsewhere", "not_allowed", "has the selector %s, which is of this server's own key; give the one by which the other server signs", place.Selector)
+		}
+	}
+	return nil
+}
+
+// placesOut shows places.
+func placesOut(list []store.SendingPlace) []SendingPlace {
+	out := make([]SendingPlace, len(list))
+	for i, p := range list {
+		out[i] = SendingPlace{Host: core.OrNull(p.Host), Network: core.OrNull(p.Network), Selector: p.Selector}
+	}
+	return out
+}
