@@ -20,17 +20,46 @@ const readsMessages = `list_email_user_inbox list_inbox get_message get_inbox_me
 
 // chosenWords are operations whose answers have words that no mail brought: names of folders, DNS
 // records of the account's own domains, and what servers say that the account's people have chosen.
-const chosenWords = `get_me list_email_users get_email_user update_email_user list_domain_email_users send_email_batch
-	list_domains get_domain update_domain connect_domains list_custom_dns_records create_custom_dns_record update_custom_dns_record
-	list_folders create_folder update_folder test_rules delete_message delete_inbox_message bulk_delete_messages bulk_mark_messages bulk_move_messages`
+const chosenWords = `get_me list_email_users get_email_user list_domain_email_users send_email_batch
+	list_domains get_domain list_custom_dns_records
+	list_folders test_rules delete_message delete_inbox_message bulk_delete_messages bulk_mark_messages bulk_move_messages`
 
-// TestEveryOperationSaysWhatAgentsMay: each row of the table says whether a bound token may call
-// it, and each whose answer can hold a stranger's words taints, or looks at its messages one by
+// openToBound are the operations that a bound token may call. All others, and those to come, are
+// closed to it.
+const openToBound = `get_account get_usage list_tokens list_audit get_me list_team_users list_domains search_domain search_domains_bulk suggest_domains check_provider get_domain
+	get_dns_status get_dns_records list_custom_dns_records list_dmarc_reports list_tls_reports list_webhooks get_webhook list_webhook_deliveries list_events list_jobs get_job
+	list_email_users generate_names get_email_user list_domain_email_users list_credentials list_smtp_credentials list_rules test_rules get_vacation list_groups get_group
+	list_templates get_template list_message_templates get_message_template preview_message_template list_export_formats get_health
+	list_email_user_inbox wait_for_message refresh_email_user_inbox get_message get_message_raw get_message_attachment mark_message unsubscribe_message answer_invitation suggest_addresses
+	delete_message list_inbox wait_for_any_message refresh_inbox bulk_delete_messages bulk_mark_messages bulk_move_messages get_inbox_message mark_inbox_message delete_inbox_message
+	list_folders send_email create_draft update_draft send_draft lookup_message list_messages get_sent_message send_email_batch get_reputation update_scheduled_message retry_message cancel_message
+	list_approvals get_approval get_approval_raw list_suppressions`
+
+// bodyFields are the fields of a request's body.
+func bodyFields(in reflect.Type) (out []string) {
+	for _, f := range reflect.VisibleFields(in) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// TestEveryOperationSaysWhatAgentsMay: a bound token may call what its row opens and openToBound
+// names, and each whose answer can hold a stranger's words taints, or looks at its messages one by
 // one. So a new operation is not forgotten.
 func TestEveryOperationSaysWhatAgentsMay(t *testing.T) {
 	for _, o := range operations(&service.Service{}) {
-		if o.bound != never && o.bound != clean && o.bound != always {
-			t.Errorf("%s does not say whether a bound token may call it", o.name)
+		if o.openToBound() != slices.Contains(strings.Fields(openToBound), o.name) {
+			t.Errorf("a bound token may call %s: %v. Think of who may obey a stranger, then change openToBound", o.name, o.openToBound())
+		}
+		if o.openToBound() && o.method == "PATCH" && o.boundFields == "" {
+			t.Errorf("%s does not say which fields a bound token may give", o.name)
+		}
+		for _, field := range strings.Fields(o.boundFields) {
+			if !slices.Contains(bodyFields(o.call.in), field) {
+				t.Errorf("%s has no field %s, which a bound token may give", o.name, field)
+			}
 		}
 		theirs := ""
 		w := &textWalk{seen: map[reflect.Type]bool{}, visit: func(owner reflect.Type, f reflect.StructField) {
@@ -40,7 +69,7 @@ func TestEveryOperationSaysWhatAgentsMay(t *testing.T) {
 		}}
 		w.walk(o.call.out)
 		reads := slices.Contains(strings.Fields(readsMessages), o.name)
-		if theirs != "" && o.bound != never && !o.taints && !reads && !slices.Contains(strings.Fields(chosenWords), o.name) {
+		if theirs != "" && o.openToBound() && !o.taints && !reads && !slices.Contains(strings.Fields(chosenWords), o.name) {
 			t.Errorf("%s answers %s, which a stranger may have written, and taints nobody", o.name, theirs)
 		}
 		if o.taints && (o.bound == always || reads) {
@@ -80,7 +109,7 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 			continue
 		}
 		asked[o.name] = true
-		if _, there := listed[o.name]; there != (o.bound != never && !slices.Contains(noTools, o.name)) {
+		if _, there := listed[o.name]; there != (o.openToBound() && !slices.Contains(noTools, o.name)) {
 			t.Errorf("the tool %s is listed: %v", o.name, there)
 		}
 		if o.bound == always {
@@ -88,7 +117,7 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 		}
 		r := agent.do(a.method, expand(a.path, ids), expand(a.body, ids))
 		want := "tainted"
-		if o.bound == never {
+		if !o.openToBound() {
 			want = "forbidden_role"
 		}
 		if r.status != 403 || r.text("error.code") != want {
@@ -105,7 +134,7 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 		}
 	}
 	for _, o := range b.server.ops {
-		if !asked[o.name] && o.bound != always && o.bound != never {
+		if !asked[o.name] && o.bound != always && o.openToBound() {
 			r := agent.do(o.method, regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "none"), nil)
 			if r.status != 403 {
 				t.Errorf("%s: %d %s", o.name, r.status, r.raw)
@@ -117,10 +146,7 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 	box := "/v1/email-users/" + ids["ann"]
 	for _, to := range []string{
 		`"to":"drop@evil.test"`, `"to":"thief@evil.test","cc":"drop@evil.test"`, `"to":"thief@evil.test","bcc":"drop@evil.test"`, `"to":"thief+x@evil.test"`,
-		`"to":"thief@evil.test","reply_to":"drop@evil.test"`, `"to":"everybody@boxes.test"`, `"to":"ben@boxes.test"`, `"to":"cat@boxes.test"`,
-		`"to":"thief@evil.test","headers":{"Disposition-Notification-To":"drop@evil.test"}`, `"to":"thief@evil.test","headers":{"Return-Receipt-To":"<drop@evil.test>"}`,
-		`"to":"thief@evil.test","headers":{"Errors-To":"drop@evil.test"}`, `"to":"thief@evil.test","headers":{"X-Confirm-Reading-To":"drop@evil.test"}`,
-		`"to":"thief@evil.test","headers":{"Mail-Followup-To":"drop@evil.test"}`, `"to":"thief@evil.test","headers":{"Mail-Reply-To":"drop@evil.test"}`,
+		`"to":"everybody@boxes.test"`, `"to":"ben@boxes.test"`, `"to":"cat@boxes.test"`,
 		`"to":"thief@evil.test, Drop <drop@evil.test>"`, `"to":"drop@evil.test","send_at":"` + soon(1) + `"`, `"to":"drop@evil.test","in_reply_to":"<1@evil.test>"`,
 	} {
 		r := agent.post(box+"/inbox/send", `{`+to+`,"subject":"s","text":"t"}`).fails(403, "tainted")
@@ -131,6 +157,11 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 		draft = agent.put(box+"/drafts/"+draft, `{`+to+`,"subject":"s","text":"t2"}`).is(200).text("uid")
 		agent.post(box+"/drafts/"+draft+"/send", nil).fails(403, "tainted")
 	}
+	for _, to := range []string{"ben", "cat"} { // only from the mailbox whose message tainted it
+		other := "/v1/email-users/" + ids[to]
+		agent.post(other+"/inbox/send", `{"to":"thief@evil.test","subject":"s","text":"t"}`).fails(403, "tainted")
+		agent.post(other+"/drafts", `{"to":"thief@evil.test","subject":"s","text":"t"}`).fails(403, "tainted")
+	}
 	agent.post(box+"/inbox/send-batch", `{"messages":[{"to":"thief@evil.test","subject":"s","text":"t"}]}`).fails(403, "sending_not_allowed")
 	agent.remove(box+"/inbox/"+uid).fails(403, "tainted")
 	agent.remove("/v1/inbox/"+uid+"?mailbox=ann@boxes.test").fails(403, "tainted")
@@ -138,7 +169,21 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 		t.Errorf("it was sent to %v", left)
 	}
 
-	// The people of the conversation, and the own mailbox, it may write to.
+	// The people of the message, and the own mailbox, it may write to. Programs answer to nobody else,
+	// and HTML refers to nothing elsewhere.
+	for _, field := range []string{
+		`"reply_to":"drop@evil.test"`, `"headers":{"Disposition-Notification-To":"drop@evil.test"}`, `"headers":{"Return-Receipt-To":"<drop@evil.test>"}`,
+		`"headers":{"Errors-To":"drop@evil.test"}`, `"headers":{"X-Confirm-Reading-To":"drop@evil.test"}`, `"headers":{"Mail-Followup-To":"drop@evil.test"}`,
+		`"headers":{"Mail-Reply-To":"drop@evil.test"}`, `"headers":{"List-Unsubscribe":"<mailto:drop@evil.test>","List-Post":"<https://drop@evil.test>"}`,
+		`"html":"<p>Hi</p><img src='https://x.test/drop@evil.test'><a href='https://far.test/a'>here</a><style>p{background:url(https://x.test/drop@evil.test)}</style>"`,
+	} {
+		agent.post(box+"/inbox/send", `{"to":"thief@evil.test","subject":"s","text":"t",`+field+`}`).is(200)
+		sent := b.get(box + "/inbox?folder=sent&limit=1").is(200).text("data.0.uid")
+		raw := string(b.get(box + "/inbox/" + sent + "/raw?folder=sent").is(200).raw)
+		if strings.Contains(raw, "drop@") || strings.Contains(field, "html") && !strings.Contains(raw, "here</a> &lt;https://far.test/a&gt;") {
+			t.Errorf("%s leaves: %s", field, raw)
+		}
+	}
 	agent.post(box+"/inbox/send", `{"to":"thief@evil.test","cc":"colleague@far.test, ann@boxes.test","subject":"Re: Do it","text":"No.","in_reply_to":"<1@evil.test>"}`).is(200)
 	agent.remove(box + "/inbox/" + uid + "?to=trash").is(200)
 

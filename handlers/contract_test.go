@@ -47,7 +47,7 @@ const (
 	dnsRecordsShape = "status(ready) domain records[{type(A|MX|TXT),host,value,ttl,purpose,priority|null}]"
 	verifyShape     = "domain all_verified critical_verified records[{type,host,purpose,verified,expected,actual|null}]"
 	sendPolicyShape = "send(allow|reply_only|approval|deny) allowed_recipients[]"
-	policyShape     = "policy{" + sendPolicyShape + " trusted_senders[] taint taint_seconds|null} tainted{since,user_id|null,thread_id|null}|null"
+	policyShape     = "own_words policy{" + sendPolicyShape + " trusted_senders[] taint taint_seconds|null} tainted{since,user_id|null,thread_id|null}|null"
 	credentialShape = "id name protocols[] allowed_networks|null expires_at|null last_used_at|null last_used_ip|null created_at " + policyShape
 	inboxShape      = "inbox{" + userShape + "} credential{" + credentialShape + "} password token mcp_url smtp{" + serverShape + "} imap{" + serverShape + "} expires_at"
 	serverShape     = "host port security(tls|starttls|none)"
@@ -154,7 +154,7 @@ var answers = []struct {
 	{"GET", "/v1/email-users/{ann}", "", 200, userShape},
 	{"PATCH", "/v1/email-users/{ann}", `{"name":"Ann"}`, 200, userShape},
 	{"GET", "/v1/domains/{hosted}/email-users", "", 200, long(userShape)},
-	{"POST", "/v1/inboxes", `{"domain":"boxes.test","username":"short","policy":{"send":"reply_only","taint":true,"taint_seconds":60}}`, 201, inboxShape},
+	{"POST", "/v1/inboxes", `{"domain":"boxes.test","username":"short","policy":{"send":"reply_only","taint":true,"taint_seconds":3600}}`, 201, inboxShape},
 	{"POST", "/v1/auth/tokens", `{"mailboxes":["{ann}"],"policy":{"trusted_senders":["@far.test"]}}`, 201, tokenShape + " token"},
 	{"POST", "/v1/email-users/{ann}/credentials", `{"name":"Phone","policy":{"send":"approval"}}`, 201, credentialShape + " username password"},
 	{"GET", "/v1/email-users/{ann}/credentials", "", 200, "data[{" + credentialShape + "}] count"},

@@ -115,8 +115,8 @@ func TestInboxThatCannotBe(t *testing.T) {
 		{`{"ttl_seconds":59}`, "validation_error", "ttl_seconds"}, {`{"ttl_seconds":2592001}`, "validation_error", "ttl_seconds"}, {`{"ttl_seconds":100.5}`, "validation_error", "ttl_seconds"},
 		{`{"username":"a b"}`, "validation_error", "username"}, {`{"username":"postmaster"}`, "validation_error", "username"}, {`{"name":"a\nb"}`, "validation_error", "name"},
 		{`{"domain":"none.test"}`, "validation_error", "domain"}, {`{"domain":"outside.test"}`, "validation_error", "domain"},
-		{`{"policy":{"send":"most"}}`, "validation_error", "policy.send"}, {`{"policy":{"taint_seconds":0}}`, "validation_error", "policy.taint_seconds"},
-		{`{"policy":{"taint_seconds":31536001}}`, "validation_error", "policy.taint_seconds"}, {`{"policy":{"allowed_recipients":["@"]}}`, "validation_error", "policy.allowed_recipients"},
+		{`{"policy":{"send":"most"}}`, "validation_error", "policy.send"}, {`{"policy":{"send":"deny","taint_seconds":3599}}`, "validation_error", "policy.taint_seconds"}, {`{"policy":{"taint":true,"taint_seconds":3600}}`, "validation_error", "policy.taint_seconds"},
+		{`{"policy":{"send":"deny","taint_seconds":31536001}}`, "validation_error", "policy.taint_seconds"}, {`{"policy":{"allowed_recipients":["@"]}}`, "validation_error", "policy.allowed_recipients"},
 		{`{"policy":{"trusted_senders":["far.test"]}}`, "validation_error", "policy.trusted_senders"}, {`{"policy":{"trusted_senders":` + long + `}}`, "too_many_items", "policy.trusted_senders"},
 		{`{"policy":{"allowed_recipients":` + long + `}}`, "too_many_items", "policy.allowed_recipients"},
 	} {
@@ -348,12 +348,11 @@ func TestSendPolicyOfAMailbox(t *testing.T) {
 	b.with(b.Token(t, b.Owner.AccountID, "admin", "write")).patch(path, `{"send_policy":{"send":"deny"},"expires_at":"`+later+`"}`).is(200).has("send_policy.send", "deny", "send_policy.allowed_recipients", "[]")
 	b.with(b.Token(t, b.Owner.AccountID, "member", "write")).patch(path, `{"send_policy":null}`).fails(403, "forbidden_role")
 	bound := b.with(b.post("/v1/auth/tokens", `{"policy":{"send":"reply_only"}}`).is(201).text("token"))
-	bound.patch(path, `{"name":"Anna"}`).is(200)
-	for _, body := range []string{`{"send_policy":null}`, `{"expires_at":null}`, `{"name":"Ann","expires_at":"` + later + `"}`, `{"send_policy":{"send":"deny"}}`} {
+	for _, body := range []string{`{"name":"Anna"}`, `{"footer":"x"}`, `{"signature":"x"}`, `{"quota_bytes":null}`, `{"send_policy":null}`, `{"expires_at":null}`, `{"name":"Ann","expires_at":"` + later + `"}`, `{"send_policy":{"send":"deny"}}`} {
 		bound.patch(path, body).fails(403, "forbidden_role")
 	}
 	b.browser().signInTo("ann@boxes.test", "password").ask("GET", "/v1/me", nil).is(200).has("mailbox.send_policy.send", "deny")
-	b.patch(path, `{"send_policy":null,"expires_at":null}`).is(200).has("send_policy.send", "allow", "expires_at", "<nil>", "name", "Anna")
+	b.patch(path, `{"send_policy":null,"expires_at":null}`).is(200).has("send_policy.send", "allow", "expires_at", "<nil>", "name", "Ann")
 	b.get("/v1/audit?action=update_email_user").is(200).has("data.0.fields", "[send_policy expires_at]")
 	b.post("/v1/auth/tokens", `{"kind":"oauth"}`).fails(400, "validation_error").has("error.details.0.field", "kind")
 }

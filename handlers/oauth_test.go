@@ -482,7 +482,7 @@ func TestOAuthConsent(t *testing.T) {
 	}
 
 	// It works once, from the right page.
-	to := w.web.ask("POST", "/oauth/consent", body(`,"decision":"allow","permissions":["read"],"mailboxes":["`+ann+`"],"policy":{"send":"reply_only","taint":true,"taint_seconds":60}`),
+	to := w.web.ask("POST", "/oauth/consent", body(`,"decision":"allow","permissions":["read"],"mailboxes":["`+ann+`"],"policy":{"send":"reply_only","taint":true,"taint_seconds":3600}`),
 		"Origin", w.url).is(200).text("redirect_to")
 	if !strings.HasPrefix(to, oauthRedirect+"&code=") {
 		t.Errorf("the browser goes to %s", to)
@@ -494,7 +494,7 @@ func TestOAuthConsent(t *testing.T) {
 	}
 	w.asked--
 	w.exchange(back.Query().Get("code")).is(200).has("scope", "read", "token_type", "Bearer", "expires_in", "3600")
-	w.get("/v1/auth/tokens").has("data.0.kind", "oauth", "data.0.permissions", "[read]", "data.0.mailboxes", "["+ann+"]", "data.0.policy.send", "reply_only", "data.0.policy.taint_seconds", "60")
+	w.get("/v1/auth/tokens").has("data.0.kind", "oauth", "data.0.permissions", "[read]", "data.0.mailboxes", "["+ann+"]", "data.0.policy.send", "reply_only", "data.0.policy.taint_seconds", "3600")
 	w.get("/v1/audit").has("data.0.action", "allow_client", "data.0.via", "dashboard", "data.0.target.type", "token", "data.0.target.name", "Testing")
 
 	deny := w.web.consent(w.query(), `{"decision":"deny","mailboxes":["`+ben+`"]}`)

@@ -38,68 +38,68 @@ func operations(s *service.Service) []op {
 	return []op{
 		// The account and its tokens.
 		{name: "get_account", method: "GET", path: "/v1/account", status: 200, scope: "read", roles: everyone, call: plain(s.GetAccount), bound: clean},
-		{name: "update_account", method: "PATCH", path: "/v1/account", status: 200, scope: "write", roles: managers, call: with(s.UpdateAccount), bound: clean},
+		{name: "update_account", method: "PATCH", path: "/v1/account", status: 200, scope: "write", roles: managers, call: with(s.UpdateAccount)},
 		{name: "get_usage", method: "GET", path: "/v1/account/usage", status: 200, scope: "read", roles: everyone, call: plain(s.GetUsage), bound: clean},
 		{name: "list_tokens", method: "GET", path: "/v1/auth/tokens", status: 200, scope: "read", roles: everyone, call: plain(s.ListTokens), bound: clean},
-		{name: "create_token", method: "POST", path: "/v1/auth/tokens", status: 201, scope: "write", roles: everyone, call: with(s.CreateToken), bound: never},
-		{name: "delete_token", method: "DELETE", path: "/v1/auth/tokens/{token_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteToken), bound: never},
-		{name: "clear_token_taint", method: "POST", path: "/v1/auth/tokens/{token_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearTokenTaint), bound: never, person: true},
+		{name: "create_token", method: "POST", path: "/v1/auth/tokens", status: 201, scope: "write", roles: everyone, call: with(s.CreateToken)},
+		{name: "delete_token", method: "DELETE", path: "/v1/auth/tokens/{token_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteToken)},
+		{name: "clear_token_taint", method: "POST", path: "/v1/auth/tokens/{token_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearTokenTaint), person: true},
 		{name: "list_audit", method: "GET", path: "/v1/audit", status: 200, scope: "read", roles: managers, call: with(s.ListAudit), bound: clean, taints: true},
 
 		// Whoever asks.
 		{name: "get_me", method: "GET", path: "/v1/me", status: 200, scope: "read", roles: people, call: plain(s.GetMe), own: true, bound: always},
-		{name: "update_me", method: "PATCH", path: "/v1/me", status: 200, scope: "write", roles: mailboxOnly, call: with(s.UpdateMe), own: true, confirm: askFirst(i.updateMe), bound: never},
-		{name: "change_my_password", method: "POST", path: "/v1/me/password", status: 200, scope: "write", roles: mailboxOnly, call: with(s.ChangeMyPassword), own: true, bound: never},
+		{name: "update_me", method: "PATCH", path: "/v1/me", status: 200, scope: "write", roles: mailboxOnly, call: with(s.UpdateMe), own: true, confirm: askFirst(i.updateMe)},
+		{name: "change_my_password", method: "POST", path: "/v1/me/password", status: 200, scope: "write", roles: mailboxOnly, call: with(s.ChangeMyPassword), own: true},
 
 		// The people who share the account.
 		{name: "list_team_users", method: "GET", path: "/v1/account/users", status: 200, scope: "read", roles: everyone, call: plain(s.ListTeamUsers), bound: clean},
-		{name: "invite_team_user", method: "POST", path: "/v1/account/users/invite", status: 200, scope: "admin", roles: managers, call: with(s.InviteTeamUser), bound: never},
-		{name: "update_team_user", method: "PATCH", path: "/v1/account/users/{user_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTeamUser), bound: never},
-		{name: "delete_team_user", method: "DELETE", path: "/v1/account/users/{user_id}", status: 200, scope: "admin", roles: managers, call: with(s.DeleteTeamUser), bound: never},
+		{name: "invite_team_user", method: "POST", path: "/v1/account/users/invite", status: 200, scope: "admin", roles: managers, call: with(s.InviteTeamUser)},
+		{name: "update_team_user", method: "PATCH", path: "/v1/account/users/{user_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTeamUser)},
+		{name: "delete_team_user", method: "DELETE", path: "/v1/account/users/{user_id}", status: 200, scope: "admin", roles: managers, call: with(s.DeleteTeamUser)},
 
 		// Domains.
 		{name: "list_domains", method: "GET", path: "/v1/domains", status: 200, scope: "read", roles: everyone, call: with(s.ListDomains), bound: clean},
 		{name: "search_domain", method: "GET", path: "/v1/domains/search", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomain), bound: clean, taints: true},
 		{name: "search_domains_bulk", method: "POST", path: "/v1/domains/search-bulk", status: 200, scope: "read", roles: everyone, call: with(s.SearchDomainsBulk), bound: clean, taints: true},
 		{name: "suggest_domains", method: "GET", path: "/v1/domains/suggest", status: 200, scope: "read", roles: everyone, call: with(s.SuggestDomains), bound: clean, taints: true},
-		{name: "connect_domains", method: "POST", path: "/v1/domains/connect", status: 200, scope: "write", roles: managers, call: with(s.ConnectDomains), strict: true, bound: clean},
+		{name: "connect_domains", method: "POST", path: "/v1/domains/connect", status: 200, scope: "write", roles: managers, call: with(s.ConnectDomains), strict: true},
 		{name: "check_provider", method: "POST", path: "/v1/domains/check-provider", status: 200, scope: "read", roles: everyone, call: with(s.CheckProvider), bound: clean, taints: true},
-		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers), bound: clean, taints: true},
-		{name: "setup_domain", method: "POST", path: "/v1/domains/setup", status: 202, scope: "write", roles: managers, call: with(s.SetupDomain), strict: true, confirm: askFirst(i.setupDomain), bound: never},
+		{name: "check_nameservers", method: "POST", path: "/v1/domains/check-ns", status: 200, scope: "write", roles: everyone, call: with(s.CheckNameservers)},
+		{name: "setup_domain", method: "POST", path: "/v1/domains/setup", status: 202, scope: "write", roles: managers, call: with(s.SetupDomain), strict: true, confirm: askFirst(i.setupDomain)},
 		{name: "get_domain", method: "GET", path: "/v1/domains/{domain_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetDomain), bound: clean},
-		{name: "update_domain", method: "PATCH", path: "/v1/domains/{domain_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateDomain), confirm: askFirst(i.updateDomain), bound: clean, boundFields: "tags auto_renew list_unsubscribe notes tls_policy"},
-		{name: "delete_domain", method: "DELETE", path: "/v1/domains/{domain_id}", status: 202, scope: "write", roles: managers, call: with(s.DeleteDomain), confirm: askFirst(i.deleteDomain), bound: never},
+		{name: "update_domain", method: "PATCH", path: "/v1/domains/{domain_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateDomain), confirm: askFirst(i.updateDomain)},
+		{name: "delete_domain", method: "DELETE", path: "/v1/domains/{domain_id}", status: 202, scope: "write", roles: managers, call: with(s.DeleteDomain), confirm: askFirst(i.deleteDomain)},
 		{name: "get_dns_status", method: "GET", path: "/v1/domains/{domain_id}/dns-status", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSStatus), bound: clean, taints: true},
 		{name: "get_dns_records", method: "GET", path: "/v1/domains/{domain_id}/dns-records", status: 200, scope: "read", roles: everyone, call: with(s.GetDNSRecords), bound: clean},
-		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS), bound: clean, taints: true},
+		{name: "verify_dns", method: "POST", path: "/v1/domains/{domain_id}/verify-dns", status: 200, scope: "write", roles: everyone, call: with(s.VerifyDNS)},
 
 		// A domain's own records, DMARC, reports, redirect and forward.
 		{name: "list_custom_dns_records", method: "GET", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "read", roles: everyone, call: with(s.ListCustomDNSRecords), bound: clean},
-		{name: "create_custom_dns_record", method: "POST", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "write", roles: managers, call: with(s.CreateCustomDNSRecord), bound: clean},
-		{name: "update_custom_dns_record", method: "PATCH", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateCustomDNSRecord), bound: clean},
-		{name: "delete_custom_dns_record", method: "DELETE", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteCustomDNSRecord), bound: clean},
-		{name: "set_dmarc", method: "PUT", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.SetDMARC), bound: clean},
-		{name: "reset_dmarc", method: "DELETE", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.ResetDMARC), bound: clean},
+		{name: "create_custom_dns_record", method: "POST", path: "/v1/domains/{domain_id}/custom-dns-records", status: 200, scope: "write", roles: managers, call: with(s.CreateCustomDNSRecord)},
+		{name: "update_custom_dns_record", method: "PATCH", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateCustomDNSRecord)},
+		{name: "delete_custom_dns_record", method: "DELETE", path: "/v1/domains/{domain_id}/custom-dns-records/{record_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteCustomDNSRecord)},
+		{name: "set_dmarc", method: "PUT", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.SetDMARC)},
+		{name: "reset_dmarc", method: "DELETE", path: "/v1/domains/{domain_id}/dmarc", status: 200, scope: "write", roles: managers, call: with(s.ResetDMARC)},
 		{name: "list_dmarc_reports", method: "GET", path: "/v1/domains/{domain_id}/dmarc-reports", status: 200, scope: "read", roles: everyone, call: with(s.ListDMARCReports), bound: clean, taints: true},
 		{name: "list_tls_reports", method: "GET", path: "/v1/domains/{domain_id}/tls-reports", status: 200, scope: "read", roles: everyone, call: with(s.ListTLSReports), bound: clean, taints: true},
-		{name: "set_redirect", method: "POST", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.SetRedirect), bound: clean},
-		{name: "delete_redirect", method: "DELETE", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.DeleteRedirect), bound: clean},
-		{name: "set_forward", method: "POST", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.SetForward), confirm: askFirst(i.setForward), bound: never},
-		{name: "delete_forward", method: "DELETE", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.DeleteForward), bound: never},
+		{name: "set_redirect", method: "POST", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.SetRedirect)},
+		{name: "delete_redirect", method: "DELETE", path: "/v1/domains/{domain_id}/redirect", status: 200, scope: "write", roles: managers, call: with(s.DeleteRedirect)},
+		{name: "set_forward", method: "POST", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.SetForward), confirm: askFirst(i.setForward)},
+		{name: "delete_forward", method: "DELETE", path: "/v1/domains/{domain_id}/forward", status: 200, scope: "write", roles: managers, call: with(s.DeleteForward)},
 
 		// Webhooks and events.
 		{name: "list_webhooks", method: "GET", path: "/v1/webhooks", status: 200, scope: "read", roles: everyone, call: plain(s.ListWebhooks), whole: true, bound: clean},
-		{name: "create_webhook", method: "POST", path: "/v1/webhooks", status: 201, scope: "write", roles: managers, call: with(s.CreateWebhook), confirm: askFirst(i.createWebhook), bound: never},
+		{name: "create_webhook", method: "POST", path: "/v1/webhooks", status: 201, scope: "write", roles: managers, call: with(s.CreateWebhook), confirm: askFirst(i.createWebhook)},
 		{name: "get_webhook", method: "GET", path: "/v1/webhooks/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetWebhook), whole: true, bound: clean},
-		{name: "update_webhook", method: "PATCH", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateWebhook), confirm: askFirst(i.updateWebhook), bound: never},
-		{name: "delete_webhook", method: "DELETE", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteWebhook), bound: never},
-		{name: "get_webhook_secret", method: "GET", path: "/v1/webhooks/{id}/secret", status: 200, scope: "write", roles: managers, call: with(s.GetWebhookSecret), bound: never},
-		{name: "rotate_webhook_secret", method: "POST", path: "/v1/webhooks/{id}/rotate-secret", status: 200, scope: "write", roles: managers, call: with(s.RotateWebhookSecret), bound: never},
-		{name: "test_webhook", method: "POST", path: "/v1/webhooks/{id}/test", status: 200, scope: "write", roles: managers, call: with(s.TestWebhook), bound: never},
+		{name: "update_webhook", method: "PATCH", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateWebhook), confirm: askFirst(i.updateWebhook)},
+		{name: "delete_webhook", method: "DELETE", path: "/v1/webhooks/{id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteWebhook)},
+		{name: "get_webhook_secret", method: "GET", path: "/v1/webhooks/{id}/secret", status: 200, scope: "write", roles: managers, call: with(s.GetWebhookSecret)},
+		{name: "rotate_webhook_secret", method: "POST", path: "/v1/webhooks/{id}/rotate-secret", status: 200, scope: "write", roles: managers, call: with(s.RotateWebhookSecret)},
+		{name: "test_webhook", method: "POST", path: "/v1/webhooks/{id}/test", status: 200, scope: "write", roles: managers, call: with(s.TestWebhook)},
 		{name: "list_webhook_deliveries", method: "GET", path: "/v1/webhooks/{id}/deliveries", status: 200, scope: "read", roles: everyone, call: with(s.ListWebhookDeliveries), whole: true, bound: clean, taints: true},
-		{name: "redeliver_event", method: "POST", path: "/v1/webhooks/{id}/deliveries/{event_id}/redeliver", status: 200, scope: "write", roles: managers, call: with(s.RedeliverEvent), bound: never},
+		{name: "redeliver_event", method: "POST", path: "/v1/webhooks/{id}/deliveries/{event_id}/redeliver", status: 200, scope: "write", roles: managers, call: with(s.RedeliverEvent)},
 		{name: "list_events", method: "GET", path: "/v1/events", status: 200, scope: "read", roles: everyone, call: with(s.ListEvents), whole: true, bound: clean, taints: true},
-		{name: "set_universal_inbox", method: "POST", path: "/v1/account/universal-inbox", status: 200, scope: "write", roles: managers, call: with(s.SetUniversalInbox), bound: never},
+		{name: "set_universal_inbox", method: "POST", path: "/v1/account/universal-inbox", status: 200, scope: "write", roles: managers, call: with(s.SetUniversalInbox)},
 
 		// Jobs.
 		{name: "list_jobs", method: "GET", path: "/v1/jobs", status: 200, scope: "read", roles: people, call: with(s.ListJobs), bound: clean, taints: true},
@@ -107,65 +107,65 @@ func operations(s *service.Service) []op {
 
 		// Mailboxes, which the interface calls email users.
 		{name: "list_email_users", method: "GET", path: "/v1/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListEmailUsers), bound: clean},
-		{name: "create_email_user", method: "POST", path: "/v1/email-users", status: 201, scope: "write", roles: managers, call: with(s.CreateEmailUser), confirm: askFirst(i.createEmailUser), bound: never},
+		{name: "create_email_user", method: "POST", path: "/v1/email-users", status: 201, scope: "write", roles: managers, call: with(s.CreateEmailUser), confirm: askFirst(i.createEmailUser)},
 		{name: "generate_names", method: "POST", path: "/v1/email-users/generate-names", status: 200, scope: "read", roles: everyone, call: with(s.GenerateNames), bound: clean},
-		{name: "create_email_users_bulk", method: "POST", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.CreateEmailUsersBulk), bound: never},
-		{name: "delete_email_users_bulk", method: "DELETE", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), confirm: askFirst(i.deleteEmailUsers), bound: never},
-		{name: "delete_email_users_bulk", method: "POST", path: "/v1/email-users/bulk-delete", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), alias: true, confirm: askFirst(i.deleteEmailUsers), bound: never},
+		{name: "create_email_users_bulk", method: "POST", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.CreateEmailUsersBulk)},
+		{name: "delete_email_users_bulk", method: "DELETE", path: "/v1/email-users/bulk", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), confirm: askFirst(i.deleteEmailUsers)},
+		{name: "delete_email_users_bulk", method: "POST", path: "/v1/email-users/bulk-delete", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUsersBulk), alias: true, confirm: askFirst(i.deleteEmailUsers)},
 		{name: "get_email_user", method: "GET", path: "/v1/email-users/{user_id}", status: 200, scope: "read", roles: people, call: with(s.GetEmailUser), bound: always},
-		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser), bound: clean, boundFields: "name footer signature daily_send_limit quota_bytes"},
-		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser), bound: never},
-		{name: "create_inbox", method: "POST", path: "/v1/inboxes", status: 201, scope: "write", roles: managers, call: with(s.CreateInbox), bound: never},
-		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld), bound: never},
-		{name: "create_recovery_link", method: "POST", path: "/v1/email-users/{user_id}/recovery-link", status: 200, scope: "write", roles: managers, call: with(s.CreateRecoveryLink), confirm: askFirst(i.createRecoveryLink), bound: never},
+		{name: "update_email_user", method: "PATCH", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateEmailUser), confirm: askFirst(i.updateEmailUser)},
+		{name: "delete_email_user", method: "DELETE", path: "/v1/email-users/{user_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteEmailUser)},
+		{name: "create_inbox", method: "POST", path: "/v1/inboxes", status: 201, scope: "write", roles: managers, call: with(s.CreateInbox)},
+		{name: "release_held_messages", method: "POST", path: "/v1/email-users/{user_id}/held", status: 200, scope: "write", roles: managers, call: with(s.ReleaseHeldMessages), confirm: askFirst(i.releaseHeld)},
+		{name: "create_recovery_link", method: "POST", path: "/v1/email-users/{user_id}/recovery-link", status: 200, scope: "write", roles: managers, call: with(s.CreateRecoveryLink), confirm: askFirst(i.createRecoveryLink)},
 		{name: "list_domain_email_users", method: "GET", path: "/v1/domains/{domain_id}/email-users", status: 200, scope: "read", roles: everyone, call: with(s.ListDomainEmailUsers), bound: clean},
 
 		// Passwords beside that of a mailbox, and those of domains.
 		{name: "list_credentials", method: "GET", path: "/v1/email-users/{user_id}/credentials", status: 200, scope: "read", roles: holders, call: with(s.ListCredentials), own: true, bound: clean},
-		{name: "create_credential", method: "POST", path: "/v1/email-users/{user_id}/credentials", status: 201, scope: "write", roles: holders, call: with(s.CreateCredential), own: true, confirm: askFirst(i.createCredential), bound: never},
-		{name: "delete_credential", method: "DELETE", path: "/v1/email-users/{user_id}/credentials/{credential_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteCredential), own: true, bound: never},
-		{name: "clear_credential_taint", method: "POST", path: "/v1/email-users/{user_id}/credentials/{credential_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearCredentialTaint), bound: never, person: true},
+		{name: "create_credential", method: "POST", path: "/v1/email-users/{user_id}/credentials", status: 201, scope: "write", roles: holders, call: with(s.CreateCredential), own: true, confirm: askFirst(i.createCredential)},
+		{name: "delete_credential", method: "DELETE", path: "/v1/email-users/{user_id}/credentials/{credential_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteCredential), own: true},
+		{name: "clear_credential_taint", method: "POST", path: "/v1/email-users/{user_id}/credentials/{credential_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearCredentialTaint), person: true},
 		{name: "list_smtp_credentials", method: "GET", path: "/v1/domains/{domain_id}/smtp-credentials", status: 200, scope: "read", roles: managers, call: with(s.ListSMTPCredentials), bound: clean},
-		{name: "create_smtp_credential", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateSMTPCredential), confirm: askFirst(i.createSMTPCredential), bound: never},
-		{name: "delete_smtp_credential", method: "DELETE", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteSMTPCredential), bound: never},
-		{name: "clear_smtp_credential_taint", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearSMTPCredentialTaint), bound: never, person: true},
+		{name: "create_smtp_credential", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials", status: 201, scope: "write", roles: managers, call: with(s.CreateSMTPCredential), confirm: askFirst(i.createSMTPCredential)},
+		{name: "delete_smtp_credential", method: "DELETE", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteSMTPCredential)},
+		{name: "clear_smtp_credential_taint", method: "POST", path: "/v1/domains/{domain_id}/smtp-credentials/{credential_id}/clear-taint", status: 200, scope: "admin", roles: managers, call: with(s.ClearSMTPCredentialTaint), person: true},
 
 		// What a mailbox does with mail by itself.
 		{name: "list_rules", method: "GET", path: "/v1/email-users/{user_id}/rules", status: 200, scope: "read", roles: people, call: with(s.ListRules), bound: clean},
-		{name: "create_rule", method: "POST", path: "/v1/email-users/{user_id}/rules", status: 201, scope: "write", roles: holders, call: with(s.CreateRule), strict: true, confirm: askFirst(i.createRule), bound: never},
-		{name: "update_rule", method: "PATCH", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.UpdateRule), strict: true, confirm: askFirst(i.updateRule), bound: never},
-		{name: "delete_rule", method: "DELETE", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteRule), bound: never},
+		{name: "create_rule", method: "POST", path: "/v1/email-users/{user_id}/rules", status: 201, scope: "write", roles: holders, call: with(s.CreateRule), strict: true, confirm: askFirst(i.createRule)},
+		{name: "update_rule", method: "PATCH", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.UpdateRule), strict: true, confirm: askFirst(i.updateRule)},
+		{name: "delete_rule", method: "DELETE", path: "/v1/email-users/{user_id}/rules/{rule_id}", status: 200, scope: "write", roles: holders, call: with(s.DeleteRule)},
 		{name: "test_rules", method: "POST", path: "/v1/email-users/{user_id}/rules/test", status: 200, scope: "read", roles: people, call: with(s.TestRules), strict: true, bound: clean},
 		{name: "get_vacation", method: "GET", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "read", roles: people, call: with(s.GetVacation), bound: clean},
-		{name: "set_vacation", method: "PUT", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.SetVacation), strict: true, bound: never},
-		{name: "delete_vacation", method: "DELETE", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.DeleteVacation), bound: never},
+		{name: "set_vacation", method: "PUT", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.SetVacation), strict: true},
+		{name: "delete_vacation", method: "DELETE", path: "/v1/email-users/{user_id}/vacation", status: 200, scope: "write", roles: holders, call: with(s.DeleteVacation)},
 
 		// Groups of mailboxes and addresses elsewhere.
 		{name: "list_groups", method: "GET", path: "/v1/groups", status: 200, scope: "read", roles: everyone, call: with(s.ListGroups), bound: clean},
-		{name: "create_group", method: "POST", path: "/v1/groups", status: 201, scope: "write", roles: managers, call: with(s.CreateGroup), confirm: askFirst(i.createGroup), bound: never},
+		{name: "create_group", method: "POST", path: "/v1/groups", status: 201, scope: "write", roles: managers, call: with(s.CreateGroup), confirm: askFirst(i.createGroup)},
 		{name: "get_group", method: "GET", path: "/v1/groups/{group_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetGroup), bound: clean},
-		{name: "update_group", method: "PATCH", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateGroup), confirm: askFirst(i.updateGroup), bound: never},
-		{name: "delete_group", method: "DELETE", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteGroup), bound: never},
+		{name: "update_group", method: "PATCH", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.UpdateGroup), confirm: askFirst(i.updateGroup)},
+		{name: "delete_group", method: "DELETE", path: "/v1/groups/{group_id}", status: 200, scope: "write", roles: managers, call: with(s.DeleteGroup)},
 
 		// Templates of mailboxes.
 		{name: "list_templates", method: "GET", path: "/v1/email-user-templates", status: 200, scope: "read", roles: everyone, call: plain(s.ListTemplates), bound: clean},
-		{name: "create_template", method: "POST", path: "/v1/email-user-templates", status: 200, scope: "write", roles: everyone, call: with(s.CreateTemplate), bound: never},
+		{name: "create_template", method: "POST", path: "/v1/email-user-templates", status: 200, scope: "write", roles: everyone, call: with(s.CreateTemplate)},
 		{name: "get_template", method: "GET", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "read", roles: everyone, call: with(s.GetTemplate), bound: clean},
-		{name: "update_template", method: "PATCH", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTemplate), bound: never},
-		{name: "delete_template", method: "DELETE", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteTemplate), bound: never},
+		{name: "update_template", method: "PATCH", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateTemplate)},
+		{name: "delete_template", method: "DELETE", path: "/v1/email-user-templates/{template_id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteTemplate)},
 
 		// Templates of messages.
 		{name: "list_message_templates", method: "GET", path: "/v1/message-templates", status: 200, scope: "read", roles: everyone, call: with(s.ListMessageTemplates), bound: clean},
-		{name: "create_message_template", method: "POST", path: "/v1/message-templates", status: 201, scope: "write", roles: everyone, call: with(s.CreateMessageTemplate), body: largestTemplate, bound: never},
+		{name: "create_message_template", method: "POST", path: "/v1/message-templates", status: 201, scope: "write", roles: everyone, call: with(s.CreateMessageTemplate), body: largestTemplate},
 		{name: "get_message_template", method: "GET", path: "/v1/message-templates/{id}", status: 200, scope: "read", roles: everyone, call: with(s.GetMessageTemplate), bound: clean},
-		{name: "update_message_template", method: "PATCH", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateMessageTemplate), body: largestTemplate, bound: never},
-		{name: "delete_message_template", method: "DELETE", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteMessageTemplate), bound: never},
+		{name: "update_message_template", method: "PATCH", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.UpdateMessageTemplate), body: largestTemplate},
+		{name: "delete_message_template", method: "DELETE", path: "/v1/message-templates/{id}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteMessageTemplate)},
 		{name: "preview_message_template", method: "POST", path: "/v1/message-templates/{id}/preview", status: 200, scope: "read", roles: everyone, call: with(s.PreviewMessageTemplate), bound: clean},
 
 		// Exports.
-		{name: "create_export", method: "POST", path: "/v1/export", status: 200, scope: "write", roles: managers, call: with(s.CreateExport), bound: never},
-		{name: "import_messages", method: "POST", path: "/v1/email-users/{user_id}/import", status: 202, scope: "write", roles: holders, call: with(s.ImportMail), upload: mailUpload(s), bound: never},
-		{name: "export_messages", method: "POST", path: "/v1/email-users/{user_id}/export", status: 202, scope: "write", roles: holders, call: with(s.ExportMail), bound: never},
+		{name: "create_export", method: "POST", path: "/v1/export", status: 200, scope: "write", roles: managers, call: with(s.CreateExport)},
+		{name: "import_messages", method: "POST", path: "/v1/email-users/{user_id}/import", status: 202, scope: "write", roles: holders, call: with(s.ImportMail), upload: mailUpload(s)},
+		{name: "export_messages", method: "POST", path: "/v1/email-users/{user_id}/export", status: 202, scope: "write", roles: holders, call: with(s.ExportMail)},
 		{name: "list_export_formats", method: "GET", path: "/v1/export/formats", status: 200, scope: "read", roles: everyone, call: plain(s.ListExportFormats), bound: clean},
 
 		// The installation.
@@ -178,7 +178,7 @@ func operations(s *service.Service) []op {
 		{name: "get_message", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetMessage), bound: always},
 		{name: "get_message_raw", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/raw", status: 200, scope: "read", roles: people, call: with(s.GetMessageRaw), bound: always},
 		{name: "get_message_attachment", method: "GET", path: "/v1/email-users/{user_id}/inbox/{message_id}/attachments/{index}", status: 200, scope: "read", roles: people, call: with(s.GetMessageAttachment), bound: always},
-		{name: "mark_message", method: "PATCH", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkMessage), bound: always},
+		{name: "mark_message", method: "PATCH", path: "/v1/email-users/{user_id}/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkMessage), bound: always, boundFields: "is_read is_flagged"},
 		{name: "unsubscribe_message", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/unsubscribe", status: 200, scope: "write", roles: people, call: with(s.UnsubscribeMessage), bound: clean},
 		{name: "answer_invitation", method: "POST", path: "/v1/email-users/{user_id}/inbox/{message_id}/invitation", status: 200, scope: "write", roles: people, call: with(s.AnswerInvitation), strict: true, bound: clean},
 		{name: "suggest_addresses", method: "GET", path: "/v1/email-users/{user_id}/addresses", status: 200, scope: "read", roles: people, call: with(s.SuggestAddresses), bound: clean, taints: true},
@@ -190,14 +190,14 @@ func operations(s *service.Service) []op {
 		{name: "bulk_mark_messages", method: "POST", path: "/v1/inbox/bulk-mark", status: 200, scope: "write", roles: people, call: with(s.BulkMarkMessages), bound: always},
 		{name: "bulk_move_messages", method: "POST", path: "/v1/inbox/bulk-move", status: 200, scope: "write", roles: people, call: with(s.BulkMoveMessages), bound: always},
 		{name: "get_inbox_message", method: "GET", path: "/v1/inbox/{message_id}", status: 200, scope: "read", roles: people, call: with(s.GetInboxMessage), bound: always},
-		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkInboxMessage), bound: always},
+		{name: "mark_inbox_message", method: "PATCH", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.MarkInboxMessage), bound: always, boundFields: "is_read is_flagged"},
 		{name: "delete_inbox_message", method: "DELETE", path: "/v1/inbox/{message_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteInboxMessage), confirm: askFirst(i.deleteInboxMessage), bound: always, whileTainted: "to=trash"},
 
 		// Folders of mailboxes.
 		{name: "list_folders", method: "GET", path: "/v1/email-users/{user_id}/folders", status: 200, scope: "read", roles: people, call: with(s.ListFolders), bound: always},
-		{name: "create_folder", method: "POST", path: "/v1/email-users/{user_id}/folders", status: 201, scope: "write", roles: people, call: with(s.CreateMailFolder), bound: clean},
-		{name: "update_folder", method: "PATCH", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.UpdateMailFolder), bound: clean},
-		{name: "delete_folder", method: "DELETE", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMailFolder), bound: clean},
+		{name: "create_folder", method: "POST", path: "/v1/email-users/{user_id}/folders", status: 201, scope: "write", roles: people, call: with(s.CreateMailFolder)},
+		{name: "update_folder", method: "PATCH", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.UpdateMailFolder)},
+		{name: "delete_folder", method: "DELETE", path: "/v1/email-users/{user_id}/folders/{folder_id}", status: 200, scope: "write", roles: people, call: with(s.DeleteMailFolder)},
 
 		// Sent mail.
 		{name: "send_email", method: "POST", path: "/v1/email-users/{user_id}/inbox/send", status: 200, scope: "write", roles: people, call: with(s.SendEmail), body: largestSend, strict: true, bound: always},
@@ -209,7 +209,7 @@ func operations(s *service.Service) []op {
 		{name: "get_sent_message", method: "GET", path: "/v1/messages/{id}", status: 200, scope: "read", roles: people, call: with(s.GetSentMessage), bound: always},
 		{name: "send_email_batch", method: "POST", path: "/v1/email-users/{user_id}/inbox/send-batch", status: 202, scope: "write", roles: people, call: with(s.SendEmailBatch), body: largestSend, strict: true, confirm: askFirst(i.sendBatch), bound: always},
 		{name: "get_reputation", method: "GET", path: "/v1/reputation", status: 200, scope: "read", roles: everyone, call: with(s.GetReputation), whole: true, bound: clean, taints: true},
-		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: people, call: with(s.UpdateScheduledMessage), strict: true, bound: clean},
+		{name: "update_scheduled_message", method: "PATCH", path: "/v1/messages/{id}", status: 200, scope: "write", roles: people, call: with(s.UpdateScheduledMessage), strict: true, bound: clean, boundFields: "send_at"},
 		{name: "retry_message", method: "POST", path: "/v1/messages/{id}/retry", status: 200, scope: "write", roles: people, call: with(s.RetryMessage), bound: clean},
 		{name: "cancel_message", method: "POST", path: "/v1/messages/{id}/cancel", status: 200, scope: "write", roles: people, call: with(s.CancelMessage), bound: clean},
 
@@ -217,14 +217,14 @@ func operations(s *service.Service) []op {
 		{name: "list_approvals", method: "GET", path: "/v1/approvals", status: 200, scope: "read", roles: managers, call: with(s.ListApprovals), bound: clean, taints: true},
 		{name: "get_approval", method: "GET", path: "/v1/approvals/{approval_id}", status: 200, scope: "read", roles: managers, call: with(s.GetApproval), bound: clean, taints: true},
 		{name: "get_approval_raw", method: "GET", path: "/v1/approvals/{approval_id}/raw", status: 200, scope: "read", roles: managers, call: with(s.GetApprovalRaw), bound: clean, taints: true},
-		{name: "approve_message", method: "POST", path: "/v1/approvals/{approval_id}/approve", status: 200, scope: "write", roles: managers, call: with(s.ApproveMessage), strict: true, bound: never, person: true},
-		{name: "reject_message", method: "POST", path: "/v1/approvals/{approval_id}/reject", status: 200, scope: "write", roles: managers, call: with(s.RejectMessage), strict: true, bound: never, person: true},
+		{name: "approve_message", method: "POST", path: "/v1/approvals/{approval_id}/approve", status: 200, scope: "write", roles: managers, call: with(s.ApproveMessage), strict: true, person: true},
+		{name: "reject_message", method: "POST", path: "/v1/approvals/{approval_id}/reject", status: 200, scope: "write", roles: managers, call: with(s.RejectMessage), strict: true, person: true},
 
 		// Addresses that get no mail.
 		{name: "list_suppressions", method: "GET", path: "/v1/suppressions", status: 200, scope: "read", roles: everyone, call: with(s.ListSuppressions), bound: clean, taints: true},
-		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression), bound: clean, taints: true},
-		{name: "import_suppressions", method: "POST", path: "/v1/suppressions/import", status: 200, scope: "write", roles: managers, call: with(s.ImportSuppressions), body: largestList, csv: true, strict: true, bound: never},
-		{name: "delete_suppression", method: "DELETE", path: "/v1/suppressions/{email}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteSuppression), bound: clean},
+		{name: "create_suppression", method: "POST", path: "/v1/suppressions", status: 201, scope: "write", roles: everyone, call: with(s.CreateSuppression)},
+		{name: "import_suppressions", method: "POST", path: "/v1/suppressions/import", status: 200, scope: "write", roles: managers, call: with(s.ImportSuppressions), body: largestList, csv: true, strict: true},
+		{name: "delete_suppression", method: "DELETE", path: "/v1/suppressions/{email}", status: 200, scope: "write", roles: everyone, call: with(s.DeleteSuppression)},
 	}
 }
 
@@ -251,7 +251,7 @@ type op struct {
 	// What a token may do whose holder may be a program that obeys what it reads; see
 	// core.Actor.Bound.
 	bound        boundUse // by a bound token
-	boundFields  string   // the body fields that it may give; "": all
+	boundFields  string   // the body fields that it may give; "": all, but none of a PATCH
 	whileTainted string   // what the query must have, once the token is tainted
 	taints       bool     // the answer may repeat what strangers wrote, of any message
 	limited      bool     // a token that is limited to mailboxes may call it, though their people may not
@@ -263,12 +263,12 @@ type op struct {
 	confirm caller
 }
 
-// A boundUse says whether a bound token may call an operation. Each row of the table must say it.
+// A boundUse says whether a bound token may call an operation: it may not, unless its row says so. It
+// reads without secrets, marks, moves, drafts, sends and waits.
 type boundUse int
 
 const (
-	never  boundUse = iota + 1 // it makes or changes access, or what happens by itself
-	clean                      // until the token is tainted
+	clean  boundUse = iota + 1 // until the token is tainted
 	always                     // also then
 )
 
@@ -328,6 +328,9 @@ func callerOf(method any) caller {
 	return c
 }
 
+// openToBound tells whether a bound token may call the operation.
+func (o *op) openToBound() bool { return o.bound == clean || o.bound == always }
+
 // permit is the one place where the coarse permission of a row is asked for, see operations.
 func (o *op) permit(who core.Actor) error {
 	wrongRole := func() error {
@@ -339,8 +342,8 @@ func (o *op) permit(who core.Actor) error {
 	if who.TokenOf && !o.limited && !slices.Contains(o.roles, core.RoleMailbox) {
 		return core.Errorf("forbidden_role", "This token is limited to some mailboxes, and may do only what the people of those may. %s is not among it.", o.name)
 	}
-	if who.Bound && o.bound != clean && o.bound != always {
-		return core.Errorf("forbidden_role", "This token is bound by a policy, and %s gives access or sets what happens by itself. A person must do it.", o.name)
+	if who.Bound && !o.openToBound() {
+		return core.Errorf("forbidden_role", "This token is bound: it may read, mark, move, draft, send and wait. %s is for a person, or for a token without mailboxes and policy.", o.name)
 	}
 	if !who.Can(o.scope) {
 		return core.Errorf("insufficient_scope",
@@ -373,7 +376,7 @@ func describedAPI(ops []op, url string) openapi.API {
 func (o *op) described() openapi.Operation {
 	return openapi.Operation{
 		Name: o.name, Method: o.method, Path: o.path, Status: o.status, Scope: o.scope, Roles: o.roles, Restricted: o.own || !slices.Equal(o.roles, people),
-		Strict: o.strict, Alias: o.alias, Whole: o.whole, Bound: o.bound == clean || o.bound == always, Taintable: o.bound == clean || o.whileTainted != "", In: o.call.in, Out: o.call.out,
+		Strict: o.strict, Alias: o.alias, Whole: o.whole, Bound: o.openToBound(), Taintable: o.bound == clean || o.whileTainted != "", In: o.call.in, Out: o.call.out,
 	}
 }
 

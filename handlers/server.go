@@ -319,13 +319,13 @@ func (s *Server) checkReader(c *call, query url.Values) error {
 
 // checkFields refuses body fields that a bound token may not give.
 func checkFields(c *call) error {
-	if !c.who.Bound || c.op.boundFields == "" {
+	if !c.who.Bound || c.op.boundFields == "" && c.op.method != http.MethodPatch {
 		return nil
 	}
 	may := strings.Fields(c.op.boundFields)
 	for _, field := range c.who.Request.Fields {
 		if !slices.Contains(may, field) {
-			return core.Errorf("forbidden_role", "This token is bound by a policy, and may change only %s here. A person must change the rest.", strings.Join(may, ", "))
+			return core.Errorf("forbidden_role", "This token is bound, and may change only %s here. A person must change the rest.", strings.Join(may, ", "))
 		}
 	}
 	return nil

@@ -120,6 +120,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	}
 	m.Hooks.PersonOf = a.PersonOf
 	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains, LetEnd: func(j *store.Job) bool { return d.LetEnd(j) || t.LetEnd(j) }}
+	g.Hooks = agents.Hooks{SendsOnTo: t.SendsOnTo}
 	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
 	l := health.New(c)
 	l.Hooks.Tell = func(tx *store.Tx, owner *store.Account, alert health.Alert) error {

@@ -168,6 +168,7 @@ type Token struct {
 	RevokedAt    time.Time // kept for a while after revocation, so that its use can be told apart
 
 	Mailboxes []string `json:",omitempty"` // ids that it is limited to; none: it sees what its user sees
+	OwnWords  bool     `json:",omitempty"` // what it sends counts as the account's own words
 	Policy    Policy   `json:",omitzero"`
 	Reading   *Reading `json:",omitempty"` // nil: it has read nothing that counts
 	Grant     *Grant   `json:",omitempty"` // of a TokenKindOAuth
@@ -202,6 +203,14 @@ var (
 			return ""
 		case len(t.Mailboxes) == 1:
 			return t.Mailboxes[0]
+		}
+		return t.AccountID
+	})
+	// TokensTainting holds those of an account that reading taints, that are limited to no mailbox
+	// and are not revoked.
+	TokensTainting = Tokens.index("tainting", func(t *Token) string {
+		if !t.Policy.Taint || len(t.Mailboxes) > 0 || !t.RevokedAt.IsZero() {
+			return ""
 		}
 		return t.AccountID
 	})

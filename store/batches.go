@@ -32,6 +32,7 @@ type Batch struct {
 	Blob      BlobRef // the request, as JSON
 	CreatedAt time.Time
 	ByPerson  bool `json:",omitempty"` // an owner or admin, who was signed in, sent it
+	OwnWords  bool `json:",omitempty"` // see Submission
 }
 
 // Batches keeps them until they are sent; Check counts their blobs among the references.

@@ -21,6 +21,7 @@ type Credential struct {
 	ExpiresAt  time.Time `json:",omitzero"`
 	LastUsedAt time.Time `json:",omitzero"`
 	LastUsedIP string    `json:",omitempty"`
+	OwnWords   bool      `json:",omitempty"` // of a domain's: what it sends counts as the account's own words
 	Policy     Policy    `json:",omitzero"`
 	Reading    *Reading  `json:",omitempty"` // nil: nothing that counts was read with it
 }

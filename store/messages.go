@@ -319,6 +319,17 @@ func (tx *Tx) SetFlags(m *Message, flags Flags, keywords []string) error {
 
 // SetAnsweredBy keeps who answered a message. Clients do not see it, so ModSeq stays.
 func (tx *Tx) SetAnsweredBy(m *Message, by string) error {
+	return tx.changeMeta(m, func(meta *Meta) { meta.AnsweredBy = by })
+}
+
+// SetDrafted keeps that a message has lain in the folder of drafts. It returns ErrNotFound if the
+// message is gone.
+func (tx *Tx) SetDrafted(m *Message) error {
+	return tx.changeMeta(m, func(meta *Meta) { meta.Drafted = "1" })
+}
+
+// changeMeta changes the texts of what is kept with a message.
+func (tx *Tx) changeMeta(m *Message, change func(*Meta)) error {
 	key := m.key()
 	row := tx.getRow(bktMeta, key[:])
 	if row == nil {
@@ -329,7 +340,7 @@ func (tx *Tx) SetAnsweredBy(m *Message, by string) error {
 	if err != nil {
 		return fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
 	}
-	meta.AnsweredBy = by
+	change(&meta)
 	version := byte(rowVersion)
 	if shared {
 		version = metaShared

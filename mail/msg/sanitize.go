@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"regexp"
 	"strings"
 	"sync"
 
@@ -51,7 +52,9 @@ var (
 	})
 )
 
-func newPolicy() *bluemonday.Policy {
+func newPolicy() *bluemonday.Policy { return policyWithImages(imageSource()) }
+
+func policyWithImages(source *regexp.Regexp) *bluemonday.Policy {
 	p := bluemonday.NewPolicy()
 	p.AllowElements("p", "br", "hr", "div", "span", "center", "font", "b", "strong", "i", "em", "u", "s", "strike",
 		"del", "ins", "sub", "sup", "small", "big", "code", "pre", "tt", "kbd", "samp", "blockquote", "q", "cite",
@@ -64,7 +67,7 @@ func newPolicy() *bluemonday.Policy {
 	p.AllowAttrs("colspan", "rowspan", "span", "start").Matching(bluemonday.Integer).OnElements("td", "th", "col", "colgroup", "ol")
 	p.AllowAttrs("color", "face", "size").Matching(fontValue()).OnElements("font")
 	p.AllowAttrs("href").Matching(linkTarget()).OnElements("a")
-	p.AllowAttrs("src").Matching(imageSource()).OnElements("img")
+	p.AllowAttrs("src").Matching(source).OnElements("img")
 	p.AllowAttrs("alt").OnElements("img")
 	p.AllowURLSchemes("http", "https", "mailto", "cid")
 	p.RequireParseableURLs(true)

@@ -112,7 +112,7 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	}
 	who := core.Actor{
 		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes, Email: u.Email, Role: u.Role, Plan: a.Plan,
-		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Permissions: permissions, Bound: t.Bound(), Policy: t.Policy,
+		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Permissions: permissions, Bound: t.Bound(), OwnWords: t.OwnWords, Policy: t.Policy,
 	}
 	if len(t.Mailboxes) > 0 {
 		// It sees those of its mailboxes that its user sees now.
@@ -209,6 +209,7 @@ type Token struct {
 	ClientName  *string   `json:"client_name" words:"ours" doc:"Of kind oauth: the client that a person lets act for them, by the name that it gives itself; else null."`
 
 	Mailboxes *[]string       `json:"mailboxes" words:"ours" doc:"Ids of the only mailboxes that it may act for; null: all that its user sees."`
+	OwnWords  bool            `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody."`
 	Policy    agents.Policy   `json:"policy"`
 	Tainted   *agents.Tainted `json:"tainted" doc:"What a stranger wrote was read with it, which bounds it; null: nothing was."`
 }
@@ -217,7 +218,7 @@ func tokenOut(t *store.Token, now time.Time) Token {
 	out := Token{
 		ID: t.ID, Name: t.Name, TokenPrefix: t.Prefix, Permissions: t.Permissions, CreatedBy: t.UserID, Kind: t.Kind,
 		CreatedAt: core.Time{Time: t.CreatedAt}, ExpiresAt: core.Time{Time: t.ExpiresAt}, LastUsedAt: core.Time{Time: t.LastUsedAt}, LastUsedIP: core.OrNull(t.LastUsedIP),
-		Policy: agents.PolicyOut(&t.Policy), Tainted: agents.TaintedOut(t.Reading.Tainted(&t.Policy, now)),
+		OwnWords: t.OwnWords, Policy: agents.PolicyOut(&t.Policy), Tainted: agents.TaintedOut(t.Reading.Tainted(&t.Policy, now)),
 	}
 	if t.Grant != nil {
 		out.ClientName = &t.Grant.ClientName
@@ -263,6 +264,7 @@ type CreateTokenIn struct {
 	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
 	Kind          string              `json:"kind" enum:"api|mcp|"`
 	Mailboxes     core.Opt[[]string]  `json:"mailboxes" doc:"Ids of the only mailboxes that it may act for; null: all that its user sees."`
+	OwnWords      bool                `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody. Only an owner or admin who is signed in may give true, and only for a program that sends no words of others, as a web form does."`
 	Policy        *agents.Policy      `json:"policy" doc:"What it may send, and whether reading mail taints it; everything and no, unless given."`
 }
 
@@ -328,7 +330,11 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	if err := checkPermissions(who, t.Permissions); err != nil {
 		return nil, err
 	}
-	var err error
+	err := agents.CheckOwnWords(who, in.OwnWords)
+	if err != nil {
+		return nil, err
+	}
+	t.OwnWords = in.OwnWords
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
 		if t.Mailboxes, err = limitedTo(in.Mailboxes.Value); err != nil {
 			return nil, err

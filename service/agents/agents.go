@@ -4,8 +4,8 @@
 //
 // Where things stand:
 //   - policy.go: policies as the API shows and takes them.
-//   - sending.go: [Decide], which alone says whether a message may be sent, and [Service.Admit],
-//     which asks it for the mailbox and for whoever sends.
+//   - sending.go: [Service.Admit], which alone says whether a message may be sent: it asks the
+//     policy of the mailbox, and that of whoever sends.
 //   - reading.go: [Service.Read], which alone says what reading a message does to its reader, and
 //     [Verified], which says whether its words are those of somebody known.
 package agents
@@ -15,11 +15,21 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
+// Hooks are what other rooms do for this one.
+type Hooks struct {
+	// SendsOnTo says where mail to an address here goes besides: to ids of groups and mailboxes,
+	// and to addresses. Of an id it says the same of a mailbox or group.
+	SendsOnTo func(tx *store.Tx, to string) ([]string, error)
+}
+
 // A Service decides what agents may send and read.
-type Service struct{ *core.Core }
+type Service struct {
+	*core.Core
+	Hooks Hooks
+}
 
 // New makes it.
-func New(c *core.Core) *Service { return &Service{c} }
+func New(c *core.Core) *Service { return &Service{Core: c} }
 
 // A Holder is who acts with a token or a credential; the zero Holder is a person.
 type Holder struct {
@@ -45,6 +55,14 @@ type held struct {
 	credential *store.Credential
 	policy     store.Policy
 	reading    *store.Reading
+}
+
+// id is that of the token or the credential.
+func (of *held) id() string {
+	if of.token != nil {
+		return of.token.ID
+	}
+	return of.credential.ID
 }
 
 // Taint gives what has tainted a holder; nil if nothing has, or it is over.

@@ -25,7 +25,7 @@ type Policy struct {
 	SendPolicy
 	TrustedSenders []string `json:"trusted_senders" max:"100" words:"ours" doc:"Addresses and @domain whose words, proven by verified_domain, do not taint."`
 	Taint          bool     `json:"taint" doc:"Reading what a stranger wrote bounds what may be done from then on."`
-	TaintSeconds   *int     `json:"taint_seconds" min:"1" max:"31536000" doc:"How long after the last such reading; null: until a person ends it."`
+	TaintSeconds   *int     `json:"taint_seconds" min:"3600" max:"31536000" doc:"How long after the last such reading; null: until a person ends it. Not with send: allow."`
 }
 
 // A Tainted says since when a token or credential is tainted, and by which conversation.
@@ -70,8 +70,11 @@ func (p *Policy) Record(field string) (out store.Policy, err error) {
 		return out, err
 	}
 	if out.Taint = p.Taint; p.TaintSeconds != nil {
-		if out.TaintSeconds = *p.TaintSeconds; out.TaintSeconds < 1 || out.TaintSeconds > maxTaintSeconds {
-			return out, core.Invalid(field+".taint_seconds", "out_of_range", "must be from 1 to %d, or null", maxTaintSeconds)
+		if out.TaintSeconds = *p.TaintSeconds; out.TaintSeconds < store.MinTaintSeconds || out.TaintSeconds > maxTaintSeconds {
+			return out, core.Invalid(field+".taint_seconds", "out_of_range", "must be from %d to %d, or null", store.MinTaintSeconds, maxTaintSeconds)
+		}
+		if out.Send == "" {
+			return out, core.Invalid(field+".taint_seconds", "conflict", "cannot be combined with send: allow, since it would let everything be sent once the time has passed; leave it null")
 		}
 	}
 	return out, nil
@@ -88,6 +91,15 @@ func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
 	}
 	out.AllowedRecipients, err = named(field+".allowed_recipients", p.AllowedRecipients)
 	return out, err
+}
+
+// CheckOwnWords refuses to let a token or credential speak for the account, unless an owner or
+// admin who is signed in says so.
+func CheckOwnWords(who core.Actor, own bool) error {
+	if own && (!who.IsPerson() || who.Role != store.UserRoleOwner && who.Role != store.UserRoleAdmin) {
+		return core.Errorf("person_required", "Only a person may let a program speak for the account: an owner or admin, signed in to the dashboard.")
+	}
+	return nil
 }
 
 // named gives addresses and @domains in their one form, each once.

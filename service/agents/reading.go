@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
@@ -14,15 +16,23 @@ const (
 	WordsElsewhere = "elsewhere" // the same, and it came the way on which the author's domain sends elsewhere
 )
 
+// Words that are nobody's for sure, but of which something else is known.
+const (
+	WordsProgram = "program" // of a draft: a program of the account wrote it that does not speak for the account
+	WordsTainted = "tainted" // a tainted token or credential wrote it
+)
+
 // Words are what a reader is given of a message.
 type Words struct {
 	MailboxID string
 	ThreadID  string
 	Folder    string // IMAP name
 	UID       uint32
-	Origin    string // Meta.Words; "": nobody can say who wrote it
-	Author    string // the address of its author
-	Verified  string // verified_domain; "": nobody knows
+	Origin    string   // Meta.Words; "": nobody can say who wrote it
+	Author    string   // the address of its author
+	Verified  string   // verified_domain; "": nobody knows
+	People    []string // the addresses in its From, Reply-To, To and Cc in their one form; none: nobody knows
+	Harmless  bool     // the reader is given nothing that somebody can have put words into
 }
 
 // Verified is the one place that says whether the words of a message are those of somebody whom its
@@ -58,9 +68,10 @@ func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *
 	return !verified, err
 }
 
-// Read is the one place that says what reading does: it notes which conversations a holder has
-// read, and taints it where the words are not verified, before they are given to it. Whoever has
-// p.Taint false is not concerned. Words without a mailbox are of anybody.
+// Read is the one place that says what reading does: it keeps whose messages a holder has read, and
+// taints it where the words are not verified, before they are given to it. All others that taint and
+// may act for the mailbox of a message have read it too. Whoever has p.Taint false is not concerned.
+// Words without a mailbox are of anybody.
 func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Words) error {
 	if !p.Taint || len(words) == 0 {
 		return nil
@@ -84,46 +95,176 @@ func (s *Service) read(tx *store.Tx, accountID string, h Holder, words []Words, 
 	if of == nil || err != nil {
 		return false, err
 	}
-	own := OwnDomain(tx, accountID)
-	next := after(of, tx)
-	var worst *Words // the first whose words are not verified
+	own, now := OwnDomain(tx, accountID), tx.Now()
+	first := after(of, now)
+	others := map[string][]*reading{} // by mailbox
+	all := map[string]*reading{of.id(): first}
 	for i := range words {
 		w := &words[i]
-		next.note(w)
-		verified, err := Verified(&of.policy, w, own)
+		if w.MailboxID == "" && of.token != nil && len(of.token.Mailboxes) == 1 {
+			w.MailboxID = of.token.Mailboxes[0]
+		}
+		people, err := withMembers(tx, accountID, w.People)
 		if err != nil {
 			return false, err
 		}
-		if !verified && worst == nil {
-			worst = w
-		}
+		verified := w.Harmless
 		if !verified {
-			next.taint(w, tx.Now())
+			if verified, err = Verified(&of.policy, w, own); err != nil {
+				return false, err
+			}
+		}
+		if first.note(people, now); !verified {
+			first.taint(w, now)
+		}
+		if _, found := others[w.MailboxID]; !found && w.MailboxID != "" {
+			if others[w.MailboxID], err = readersOf(tx, accountID, w.MailboxID, all); err != nil {
+				return false, err
+			}
+		}
+		for _, r := range others[w.MailboxID] {
+			if r == first {
+				continue
+			}
+			r.note(people, now)
+			if !verified && (r.of.token == nil || r.of.token.CredentialID != "" || len(r.of.token.Mailboxes) > 0) {
+				r.taint(w, now)
+			}
 		}
 	}
-	changed = next.differs(of.reading, &of.policy)
-	if changed && write {
-		if err := of.put(tx, next.Reading); err != nil {
-			return false, err
+	for _, r := range all {
+		if !r.differs() {
+			continue
+		}
+		changed = true
+		if write {
+			if err := r.of.put(tx, r.Reading); err != nil {
+				return false, err
+			}
 		}
 	}
-	if worst == nil || worst.MailboxID == "" {
-		return changed, nil
-	}
-	others, err := s.taintOthers(tx, accountID, of, worst, write)
-	return changed || others, err
+	return changed, nil
 }
 
-// A reading is one that grows.
-type reading struct{ store.Reading }
-
-// after begins with what a holder has read so far. A taint that is over has taken with it what was
-// read before.
-func after(of *held, tx *store.Tx) *reading {
-	if of.reading == nil || of.reading.Taint != nil && of.reading.Tainted(&of.policy, tx.Now()) == nil {
-		return &reading{}
+// readersOf gives the readings of all who taint and may act for a mailbox: what one of them has
+// read it could have another do. all has those that are known, by id, and gets the new ones.
+func readersOf(tx *store.Tx, accountID, mailboxID string, all map[string]*reading) (list []*reading, err error) {
+	mb, err := store.Mailboxes.Find(tx, mailboxID)
+	if mb == nil || err != nil {
+		return nil, err
 	}
-	r := &reading{*of.reading}
+	add := func(of *held) {
+		if !of.policy.Taint {
+			return
+		}
+		r := all[of.id()]
+		if r == nil {
+			r = after(of, tx.Now())
+			all[of.id()] = r
+		}
+		list = append(list, r)
+	}
+	for _, t := range store.TokensOfMailbox(tx, accountID, mailboxID) {
+		add(&held{token: t, policy: t.Policy, reading: t.Reading})
+	}
+	for _, t := range store.TokensTainting.Asc(tx, accountID, "") {
+		u, err := store.Users.FindShared(tx, t.UserID)
+		if err != nil {
+			return nil, err
+		}
+		if u != nil && (core.Actor{MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes}).Sees(mailboxID) {
+			add(&held{token: t, policy: t.Policy, reading: t.Reading})
+		}
+	}
+	for owner, index := range map[string]*store.Index[store.Credential]{mb.ID: store.CredentialsByMailbox, mb.DomainID: store.CredentialsByDomain} {
+		for _, c := range index.Asc(tx, owner, "") {
+			add(&held{credential: c, policy: c.Policy, reading: c.Reading})
+		}
+	}
+	return list, nil
+}
+
+// withMembers adds to the people of a message the members of groups here that these name.
+func withMembers(tx *store.Tx, accountID string, people []string) ([]string, error) {
+	var open []string // ids of groups
+	for _, email := range people {
+		a, err := store.FindAddress(tx, email)
+		if err != nil {
+			return nil, err
+		}
+		if a != nil && a.GroupID != "" && a.AccountID == accountID {
+			open = append(open, a.GroupID)
+		}
+	}
+	seen := map[string]bool{}
+	for len(open) > 0 && len(people) < maxPeople {
+		id := open[0]
+		if open = open[1:]; seen[id] {
+			continue
+		}
+		seen[id] = true
+		email, next, err := placesBehind(tx, id)
+		if err != nil {
+			return nil, err
+		}
+		if email != "" {
+			people = append(slices.Clip(people), email)
+		}
+		for _, to := range next {
+			if strings.Contains(to, "@") {
+				people = append(slices.Clip(people), to)
+			} else {
+				open = append(open, to)
+			}
+		}
+	}
+	return people, nil
+}
+
+// placesBehind gives the address of a group or a mailbox, and of a group its members: addresses
+// elsewhere, and ids of mailboxes and groups.
+func placesBehind(tx *store.Tx, id string) (email string, members []string, err error) {
+	if !strings.HasPrefix(id, "grp_") {
+		mb, err := core.LiveMailbox(tx, id)
+		if mb == nil || err != nil {
+			return "", nil, err
+		}
+		return mb.Email, nil, nil
+	}
+	g, err := store.Groups.FindShared(tx, id)
+	if g == nil || err != nil {
+		return "", nil, err
+	}
+	for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
+		members = append(members, m.MailboxID+m.MemberID+m.Email) // one of these
+	}
+	return g.Email, members, nil
+}
+
+// Bounds of what is kept of a reading: past them it holds fewer people, so that fewer may be
+// written to.
+const (
+	maxPeople      = 250
+	maxPeopleBytes = 16 << 10
+)
+
+// A reading is one that grows.
+type reading struct {
+	store.Reading
+	of     *held
+	before *store.Reading
+	fresh  bool // nothing has been read
+}
+
+// after begins with what a holder has read so far.
+func after(of *held, now time.Time) *reading {
+	r := &reading{of: of, before: of.reading}
+	lasting := of.reading.Lasting(&of.policy, now)
+	if lasting == nil {
+		r.fresh = true
+		return r
+	}
+	r.Reading = *lasting
 	if r.Taint != nil {
 		t := *r.Taint
 		r.Taint = &t
@@ -131,16 +272,32 @@ func after(of *held, tx *store.Tx) *reading {
 	return r
 }
 
-// note adds a conversation.
-func (r *reading) note(w *Words) {
-	switch {
-	case r.Several:
-	case w.MailboxID == "" || w.ThreadID == "":
-		r.Several = true
-	case r.MailboxID == "":
-		r.MailboxID, r.ThreadID = w.MailboxID, w.ThreadID
-	case r.MailboxID != w.MailboxID || r.ThreadID != w.ThreadID:
-		r.Several = true
+// note adds a message with its people: only those stay who are among those of every message.
+func (r *reading) note(people []string, now time.Time) {
+	if r.of.policy.TaintLasts() > 0 {
+		r.Last = now
+	}
+	if !r.fresh {
+		kept := r.People[:0:0]
+		for _, email := range r.People {
+			if slices.Contains(people, email) {
+				kept = append(kept, email)
+			}
+		}
+		if len(kept) < len(r.People) {
+			r.People = kept
+		}
+		return
+	}
+	r.fresh = false
+	size := 0
+	for _, email := range people {
+		if size += len(email); len(r.People) == maxPeople || size > maxPeopleBytes {
+			return
+		}
+		if !slices.Contains(r.People, email) {
+			r.People = append(r.People, email)
+		}
 	}
 }
 
@@ -159,20 +316,19 @@ func (r *reading) taint(w *Words, now time.Time) {
 const lastKept = time.Second
 
 // differs tells whether a reading has to be written.
-func (r *reading) differs(before *store.Reading, p *store.Policy) bool {
-	if before == nil {
-		return true
-	}
-	was, is := *before, r.Reading
-	was.Taint, is.Taint = nil, nil
+func (r *reading) differs() bool {
 	switch {
-	case was != is, (before.Taint == nil) != (r.Taint == nil):
+	case r.fresh:
+		return false
+	case r.before == nil, (r.before.Taint == nil) != (r.Taint == nil), !slices.Equal(r.before.People, r.People):
+		return true
+	case r.of.policy.TaintLasts() > 0 && r.Last.Sub(r.before.Last) >= lastKept:
 		return true
 	case r.Taint == nil:
 		return false
 	}
-	return before.Taint.ThreadID != r.Taint.ThreadID || before.Taint.Since != r.Taint.Since ||
-		p.TaintSeconds > 0 && r.Taint.Last.Sub(before.Taint.Last) >= lastKept
+	return r.before.Taint.ThreadID != r.Taint.ThreadID || !r.before.Taint.Since.Equal(r.Taint.Since) ||
+		r.of.policy.TaintLasts() > 0 && r.Taint.Last.Sub(r.before.Taint.Last) >= lastKept
 }
 
 // put writes what a holder has read.
@@ -191,50 +347,6 @@ func (of *held) put(tx *store.Tx, r store.Reading) error {
 	}
 	c.Reading = &r
 	return store.Credentials.Put(tx, c)
-}
-
-// taintOthers taints who else may act for the mailbox of a message which taints one: what one has
-// read it could have another do. It tells whether that changes any of them, and writes it if write
-// is true.
-func (s *Service) taintOthers(tx *store.Tx, accountID string, first *held, w *Words, write bool) (changed bool, err error) {
-	var others []*held
-	for _, t := range store.TokensOfMailbox(tx, accountID, w.MailboxID) {
-		others = append(others, &held{token: t, policy: t.Policy, reading: t.Reading})
-	}
-	add := func(index *store.Index[store.Credential], owner string) {
-		for _, c := range index.Asc(tx, owner, "") {
-			others = append(others, &held{credential: c, policy: c.Policy, reading: c.Reading})
-			if t, err := store.Tokens.FindShared(tx, c.TokenID); err == nil && t != nil {
-				others = append(others, &held{token: t, policy: t.Policy, reading: t.Reading})
-			}
-		}
-	}
-	mb, err := store.Mailboxes.Read(tx, w.MailboxID)
-	if err != nil {
-		return false, err
-	}
-	add(store.CredentialsByMailbox, mb.ID)
-	add(store.CredentialsByDomain, mb.DomainID)
-	for _, of := range others {
-		same := first.token != nil && of.token != nil && first.token.ID == of.token.ID ||
-			first.credential != nil && of.credential != nil && first.credential.ID == of.credential.ID
-		if same || !of.policy.Taint {
-			continue
-		}
-		next := after(of, tx)
-		next.note(w)
-		next.taint(w, tx.Now())
-		if !next.differs(of.reading, &of.policy) {
-			continue
-		}
-		if changed = true; !write {
-			return true, nil
-		}
-		if err := of.put(tx, next.Reading); err != nil {
-			return false, err
-		}
-	}
-	return changed, nil
 }
 
 // Clear has a holder begin anew, as if nothing had been read with it.
@@ -266,6 +378,15 @@ func (s *Service) MayBeTainted(who core.Actor) error {
 // ReadAny is Read of an answer that may repeat the words of any message.
 func (s *Service) ReadAny(who core.Actor) error {
 	return s.Read(who.AccountID, HolderOf(who), &who.Policy, Words{})
+}
+
+// CheckDraft refuses a draft of a tainted holder in any mailbox but that whose message tainted it.
+func CheckDraft(tx *store.Tx, h Holder, mailboxID string) error {
+	t, err := h.Taint(tx)
+	if err != nil || t == nil || t.MailboxID == mailboxID {
+		return err
+	}
+	return core.OverSMTP(550, "5.7.1", TaintedError(t))
 }
 
 // CheckUntainted refuses what a tainted holder may not do.

@@ -1,7 +1,9 @@
 package agents
 
 import (
+	"errors"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -16,42 +18,93 @@ const (
 // A Message is what has to be known of a message to say whether it may be sent. Addresses are in
 // their one form.
 type Message struct {
-	// Recipients are whom it reaches: those of the envelope and of the header, those of fields to
-	// which programs send something, members of groups elsewhere and addresses that it is forwarded
-	// to, but for those that the mailbox may send as.
-	Recipients []string
+	Mailbox *store.Mailbox // that sends it; nil: the credential of a domain does
+	As      []string       // its return path and its authors
+	To      []string       // whom it names: those of the envelope, of To and Cc, and of the fields that [Answering] tells
 	// Answers says that it answers a message which arrived in the mailbox, and People who that
 	// message's people are: the addresses of its From, Reply-To, To and Cc.
-	Answers bool
-	People  []string
-	// Conversation has the people of the messages that arrived in the conversation which tainted
-	// its sender, as long as that is the only one which the sender has read.
-	Conversation []string
-	ByPerson     bool // an owner or admin, who is signed in, sends it; the policy of the mailbox is not for them
+	Answers  bool
+	People   []string
+	ByPerson bool // an owner or admin, who is signed in, sends it; the policy of the mailbox is not for them
+
+	reached []string // see Reach
 }
 
-// Decide is the one place that says whether a policy lets a message be sent by one who is tainted
-// or not. held is why it must wait for a person's approval, "" if it need not. The error is an
+// Unreadable stands for addresses that cannot be read, and so are nobody's who may get mail.
+const Unreadable = "an address that cannot be read"
+
+// maxReached bounds the places that are looked at to find whom one message reaches.
+const maxReached = 5000
+
+// Reach finds out whom a message reaches: the addresses that it names, the members of the groups
+// among them, here and elsewhere, and where mailboxes here send it on to, always or by a rule. Of
+// all these only the mailbox's own address and its aliases are nobody else's.
+func (s *Service) Reach(tx *store.Tx, m *Message) error {
+	var own core.Senders
+	if m.Mailbox != nil {
+		var err error
+		if own, err = core.OwnAddresses(tx, m.Mailbox); err != nil {
+			return err
+		}
+	}
+	m.reached = []string{}
+	seen := map[string]bool{}
+	add := func(email string) {
+		if !own.Allow(email) && !slices.Contains(m.reached, email) {
+			m.reached = append(m.reached, email)
+		}
+	}
+	looked := 0
+	for open := slices.Clone(m.To); len(open) > 0; {
+		to := open[0]
+		if open = open[1:]; seen[to] {
+			continue
+		}
+		seen[to] = true
+		if looked++; looked > maxReached {
+			add(Unreadable)
+			return nil
+		}
+		if strings.Contains(to, "@") || to == Unreadable {
+			add(to)
+		} else if email, _, err := placesBehind(tx, to); err != nil {
+			return err
+		} else if email != "" {
+			add(email)
+		}
+		next, err := s.Hooks.SendsOnTo(tx, to)
+		if err != nil {
+			return err
+		}
+		looked += len(next)
+		open = append(open, next...)
+	}
+	return nil
+}
+
+// decide says whether a policy lets a message be sent by one who has read what reading says; nil
+// for nothing. away says that it is sent from another mailbox than that whose message tainted the
+// sender. held is why it must wait for a person's approval, "" if it need not. The error is an
 // SMTPError with the API's Error behind it: 403 sending_not_allowed, recipient_not_allowed or
 // tainted, 550 5.7.1.
-func Decide(p *store.Policy, taint *store.Taint, m *Message) (held string, err error) {
-	outside := func(lists ...[]string) (out []string) { // recipients that are in none of the lists
-		for _, email := range m.Recipients {
-			in := store.Names(p.AllowedRecipients, email, core.DomainOfAddress(email))
-			for _, list := range lists {
-				in = in || slices.Contains(list, email)
-			}
-			if !in {
+func decide(p *store.Policy, reading *store.Reading, away bool, m *Message) (held string, err error) {
+	outside := func(people []string) (out []string) { // recipients that are none of the people
+		for _, email := range m.reached {
+			if !store.Names(p.AllowedRecipients, email, core.DomainOfAddress(email)) && !slices.Contains(people, email) {
 				out = append(out, email)
 			}
 		}
 		return out
 	}
+	var taint *store.Taint
+	if reading != nil {
+		taint = reading.Taint
+	}
 	if p.Send == store.SendDeny {
 		return "", Denied()
 	}
 	if p.Send == store.SendReplyOnly {
-		strangers := m.Recipients
+		strangers := m.reached
 		if m.Answers {
 			strangers = outside(m.People)
 		}
@@ -62,13 +115,13 @@ func Decide(p *store.Policy, taint *store.Taint, m *Message) (held string, err e
 			return "", notAllowed(m.Answers, strangers)
 		}
 	}
-	if taint != nil && len(outside(m.Conversation)) > 0 {
+	if taint != nil && (away || len(outside(reading.People)) > 0) {
 		if p.Send != store.SendApproval {
 			return "", core.OverSMTP(550, "5.7.1", TaintedError(taint))
 		}
 		return HeldByTaint, nil
 	}
-	if p.Send == store.SendApproval && len(outside()) > 0 {
+	if p.Send == store.SendApproval && len(outside(nil)) > 0 {
 		return HeldByPolicy, nil
 	}
 	return "", nil
@@ -104,12 +157,16 @@ func TaintedError(t *store.Taint) *core.Error {
 	return e
 }
 
-// Admit says whether a message may be sent from a mailbox, nil for a domain's credential, by a
-// holder. Each of their policies is asked by itself. The result is that of Decide, and whether the
-// holder is tainted.
-func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, h Holder, m *Message) (held string, tainted bool, err error) {
-	if mb != nil && !m.ByPerson {
-		if held, err = Decide(&mb.SendPolicy, nil, m); err != nil {
+// Admit is the one place that says whether a message may be sent by a holder. The policy of the
+// mailbox and that of the holder are asked each by itself: first what refuses, then what holds.
+// Reach has been called for the message. held is why it must wait for a person's approval, ""
+// if it need not; tainted tells whether the holder is.
+func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainted bool, err error) {
+	if m.reached == nil {
+		return "", false, errors.New("nobody has found out whom a message reaches")
+	}
+	if m.Mailbox != nil && !m.ByPerson {
+		if held, err = decide(&m.Mailbox.SendPolicy, nil, false, m); err != nil {
 			return "", false, err
 		}
 	}
@@ -117,15 +174,36 @@ func (s *Service) Admit(tx *store.Tx, mb *store.Mailbox, h Holder, m *Message) (
 	if of == nil || err != nil {
 		return held, false, err
 	}
-	taint := of.reading.Tainted(&of.policy, tx.Now())
-	why, err := Decide(&of.policy, taint, m)
+	reading := of.reading.Lasting(&of.policy, tx.Now())
+	away := false
+	if reading != nil && reading.Taint != nil {
+		tainted = true
+		if away, err = sentFromElsewhere(tx, reading.Taint.MailboxID, m); err != nil {
+			return "", false, err
+		}
+	}
+	why, err := decide(&of.policy, reading, away, m)
 	if err != nil {
 		return "", false, err
 	}
 	if why == HeldByTaint || held == "" {
 		held = why
 	}
-	return held, taint != nil, nil
+	return held, tainted, nil
+}
+
+// sentFromElsewhere tells whether a message is sent from another mailbox than the one of the id, or
+// by the credential of a domain as anybody whom that mailbox may not send as.
+func sentFromElsewhere(tx *store.Tx, mailboxID string, m *Message) (bool, error) {
+	if m.Mailbox != nil {
+		return m.Mailbox.ID != mailboxID, nil
+	}
+	mb, err := core.LiveMailbox(tx, mailboxID)
+	if mb == nil || err != nil {
+		return true, err
+	}
+	as, err := core.SendersOf(tx, mb)
+	return slices.ContainsFunc(m.As, func(email string) bool { return !as.Allow(email) }), err
 }
 
 // Asks tells whether any policy is to be asked about what a holder sends from a mailbox, so that
@@ -138,15 +216,21 @@ func (s *Service) Asks(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, error) 
 	return err == nil && of != nil && !of.policy.IsDefault(), err
 }
 
-// Conversation gives the one conversation that a tainted holder may write to: that which tainted
-// it, if it has read no other.
-func (s *Service) Conversation(tx *store.Tx, h Holder) (mailboxID, threadID string, err error) {
-	of, err := h.find(tx)
-	if of == nil || err != nil {
-		return "", "", err
-	}
-	if of.reading.Tainted(&of.policy, tx.Now()) == nil || of.reading.Several {
-		return "", "", nil
-	}
-	return of.reading.MailboxID, of.reading.ThreadID, nil
+// Header fields beside To and Cc that have programs send something to the addresses in them. What
+// begins with "resent-" is one too.
+var answeringFields = []string{
+	"reply-to", "sender", "disposition-notification-to", "return-receipt-to", "errors-to", "mail-followup-to", "mail-reply-to", "x-confirm-reading-to",
+}
+
+// Answering tells whether programs send something to the addresses in a header field, beside To and
+// Cc, so that they are recipients too.
+func Answering(field string) bool {
+	field = strings.ToLower(field)
+	return slices.Contains(answeringFields, field) || strings.HasPrefix(field, "resent-") && field != "resent-date" && field != "resent-message-id"
+}
+
+// DroppedWhileTainted tells whether mail of a tainted holder loses a header field.
+func DroppedWhileTainted(field string) bool {
+	field = strings.ToLower(field)
+	return Answering(field) || strings.HasPrefix(field, "resent-") || strings.HasPrefix(field, "list-")
 }

@@ -44,6 +44,7 @@ type Actor struct {
 	Mailboxes   []string // ids; shared, not to be changed
 	TokenOf     bool     // the token is limited to mailboxes: it may do what the person of a mailbox may
 	Bound       bool     // the token may change nobody's access, and nothing that happens by itself
+	OwnWords    bool     // what the token sends counts as the account's own words
 	Policy      store.Policy
 	TokenID     string
 	TokenName   string
@@ -54,6 +55,12 @@ type Actor struct {
 	Rate        RateUsage // of the request that asks
 	Request     *Request  // for the audit log; nil: the server asks itself
 }
+
+// IsPerson tells whether the actor is a person, who is signed in to the dashboard.
+func (a Actor) IsPerson() bool { return a.TokenKind == SessionKind && a.TokenID != LocalToken }
+
+// SpeaksForAccount tells whether what the actor writes counts as the account's own words.
+func (a Actor) SpeaksForAccount() bool { return a.IsPerson() || a.OwnWords }
 
 // SeesAll tells whether the actor may know of every mailbox of its account.
 func (a Actor) SeesAll() bool { return a.MailboxID == "" && !a.Limited }
@@ -109,6 +116,7 @@ type MailboxUser struct {
 	Own          bool      // with the mailbox's own password
 	PasswordAt   time.Time // when that was set
 	Expires      time.Time // of the credential; zero: never
+	OwnWords     bool      // of a domain's credential: what it sends counts as the account's own words
 	Policy       store.Policy
 }
 

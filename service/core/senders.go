@@ -18,21 +18,9 @@ type Senders struct {
 // that let their members. Those of domains that are being deleted are left out. A mailbox that
 // lives elsewhere sends through a server that knows its own address alone.
 func SendersOf(tx *store.Tx, mb *store.Mailbox) (Senders, error) {
-	out := Senders{Addresses: []string{mb.Email}}
-	if mb.Type == store.MailboxTypeExternal {
-		return out, nil
-	}
-	add := func(domainID, email string) error {
-		d, err := store.Domains.FindShared(tx, domainID)
-		if err == nil && d != nil && !d.Gone() && d.AccountID == mb.AccountID {
-			out.Addresses = append(out.Addresses, email)
-		}
-		return err
-	}
-	for _, a := range store.AddressesByMailbox.Asc(tx, mb.ID, "") {
-		if err := add(a.DomainID, a.Email); err != nil {
-			return out, err
-		}
+	out, err := OwnAddresses(tx, mb)
+	if err != nil || mb.Type == store.MailboxTypeExternal {
+		return out, err
 	}
 	for _, m := range store.MembersByMailbox.Asc(tx, mb.ID, "") {
 		g, err := store.Groups.Read(tx, m.GroupID)
@@ -40,12 +28,36 @@ func SendersOf(tx *store.Tx, mb *store.Mailbox) (Senders, error) {
 			return out, err
 		}
 		if g.SendAs {
-			if err := add(g.DomainID, g.Email); err != nil {
+			if err := out.add(tx, mb, g.DomainID, g.Email); err != nil {
 				return out, err
 			}
 		}
 	}
 	return out, nil
+}
+
+// OwnAddresses gives the addresses whose mail comes to a mailbox and to nobody else: its own and
+// its aliases. Those of domains that are being deleted are left out.
+func OwnAddresses(tx *store.Tx, mb *store.Mailbox) (Senders, error) {
+	out := Senders{Addresses: []string{mb.Email}}
+	if mb.Type == store.MailboxTypeExternal {
+		return out, nil
+	}
+	for _, a := range store.AddressesByMailbox.Asc(tx, mb.ID, "") {
+		if err := out.add(tx, mb, a.DomainID, a.Email); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// add adds an address of a domain, unless that is being deleted.
+func (s *Senders) add(tx *store.Tx, mb *store.Mailbox, domainID, email string) error {
+	d, err := store.Domains.FindShared(tx, domainID)
+	if err == nil && d != nil && !d.Gone() && d.AccountID == mb.AccountID {
+		s.Addresses = append(s.Addresses, email)
+	}
+	return err
 }
 
 // Allow tells whether an address, as NormalizeEmail gives it, is one of them, with or without a

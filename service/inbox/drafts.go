@@ -23,11 +23,19 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 		return nil, err
 	}
 	taint, err := agents.HolderOf(who).Taint(tx)
+	if err == nil {
+		err = agents.CheckDraft(tx, agents.HolderOf(who), mb.ID)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if d.Words = agents.WordsOwn; taint != nil {
-		d.Words = ""
+	switch {
+	case taint != nil:
+		d.Words = agents.WordsTainted
+	case who.SpeaksForAccount():
+		d.Words = agents.WordsOwn
+	default:
+		d.Words = agents.WordsProgram
 	}
 	f, err := ofRole(tx, mb, roleDrafts)
 	if err != nil {
@@ -47,14 +55,14 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	return &out, err
 }
 
-// OpenDraft opens a message of the Drafts folder; own says that a person, or a program of the
-// account that was not tainted, wrote it by the API. The caller closes the blob.
-func (s *Service) OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, own bool, err error) {
+// OpenDraft opens a message of the Drafts folder, and says whose words it has. The caller closes the
+// blob.
+func (s *Service) OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, words string, err error) {
 	o, err := s.openMessage(draftPicker(who, userID, uid))
 	if err != nil {
-		return nil, nil, false, err
+		return nil, nil, "", err
 	}
-	return o.root, o.blob, o.words.Origin == agents.WordsOwn, nil
+	return o.root, o.blob, o.words.Origin, nil
 }
 
 // DeleteDraft deletes a message of the Drafts folder.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
@@ -153,8 +154,18 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		meta.Recipient = f.Recipient
 	}
 	meta.Spam = f.Spam
-	if d.bits&(store.BitAutoReply|store.BitBounce) == 0 && !d.Embeds { // machines repeat what they were sent
+	fromMachine := d.bits&(store.BitAutoReply|store.BitBounce) != 0 // machines repeat what they were sent
+	if !fromMachine && !d.Embeds || d.Words == agents.WordsTainted {
 		meta.Words = d.Words
+	}
+	if f.Folder != store.InboxID {
+		in, err := tx.Folder(mb.Num, f.Folder)
+		if err != nil {
+			return nil, err
+		}
+		if roleOf(in) == roleDrafts {
+			meta.Drafted = "1"
+		}
 	}
 	if f.Arrived || f.Copied && m.Received.IsZero() {
 		if m.Received, err = s.arrivals.next(tx, mb.AccountNum); err != nil {

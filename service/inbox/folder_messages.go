@@ -642,12 +642,21 @@ func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 	if err != nil {
 		return err
 	}
+	taint, err := taintOf(tx, u)
+	if err != nil {
+		return err
+	}
+	for _, m := range messages {
+		if err := mayMove(tx, taint, m, from, to); err != nil {
+			return err
+		}
+	}
 	copies, err := tx.CopyMessages(messages, dest)
 	if err != nil {
 		return err
 	}
 	for i, m := range messages {
-		if err := s.learnMove(tx, u.AccountID, from, to, m, copies[i]); err != nil {
+		if err := s.copied(tx, u.AccountID, taint, from, to, m, copies[i]); err != nil {
 			return err
 		}
 		if move {

@@ -208,7 +208,7 @@ func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDele
 		if err != nil {
 			return err
 		}
-		moved, err := s.moveOne(tx, mb, m, trash)
+		moved, err := s.moveOne(tx, who, mb, m, trash)
 		if err != nil {
 			return err
 		}
@@ -222,12 +222,11 @@ func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDele
 }
 
 // moveOne moves a message into another folder of its mailbox, as MOVE of IMAP does.
-func (s *Service) moveOne(tx *store.Tx, mb *store.Mailbox, m *store.Message, to *Folder) (*store.Message, error) {
+func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *store.Message, to *Folder) (*store.Message, error) {
 	if m.Folder == to.ID {
 		return m, nil
 	}
-	s.changed(tx, mb.Num)
-	moved, err := tx.CopyMessage(m, to.ID)
+	taint, err := agents.HolderOf(who).Taint(tx)
 	if err != nil {
 		return nil, err
 	}
@@ -235,10 +234,31 @@ func (s *Service) moveOne(tx *store.Tx, mb *store.Mailbox, m *store.Message, to 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.learnMove(tx, mb.AccountID, from, to, m, moved); err != nil {
+	if err := mayMove(tx, taint, m, from, to); err != nil {
+		return nil, err
+	}
+	s.changed(tx, mb.Num)
+	moved, err := tx.CopyMessage(m, to.ID)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.copied(tx, mb.AccountID, taint, from, to, m, moved); err != nil {
 		return nil, err
 	}
 	return moved, tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
+}
+
+// copied keeps what a message that is copied or moved into another folder is from then on.
+func (s *Service) copied(tx *store.Tx, accountID string, taint *store.Taint, from, to *Folder, m, copied *store.Message) error {
+	if roleOf(to) == roleDrafts {
+		if err := tx.SetDrafted(copied); err != nil {
+			return err
+		}
+	}
+	if taint != nil {
+		return nil // it teaches nothing
+	}
+	return s.learnMove(tx, accountID, from, to, m, copied)
 }
 
 // learnMove has the account's classifier of spam learn from a message that is copied or moved into
@@ -434,7 +454,7 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 			if err := tx.SetFlags(m, in.apply(m.Flags), m.Keywords); err != nil || in.Junk == nil {
 				return err
 			}
-			moved, err := s.moveTo(tx, mb, m, map[bool]string{true: roleJunk, false: roleInbox}[*in.Junk])
+			moved, err := s.moveTo(tx, who, mb, m, map[bool]string{true: roleJunk, false: roleInbox}[*in.Junk])
 			if err == nil {
 				results = append(results, moved)
 			}

@@ -20,7 +20,7 @@ type MovedResult struct {
 }
 
 // moveTo moves a message to the folder of a role, or of an IMAP name.
-func (s *Service) moveTo(tx *store.Tx, mb *store.Mailbox, m *store.Message, to string) (MovedResult, error) {
+func (s *Service) moveTo(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *store.Message, to string) (MovedResult, error) {
 	f, err := findFolder(tx, mb, to)
 	if e, ours := core.AsError(err); ours && e.Code == "not_found" && slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.name == to }) {
 		f, err = ofRole(tx, mb, to)
@@ -28,7 +28,7 @@ func (s *Service) moveTo(tx *store.Tx, mb *store.Mailbox, m *store.Message, to s
 	if err != nil {
 		return MovedResult{}, err
 	}
-	moved, err := s.moveOne(tx, mb, m, f)
+	moved, err := s.moveOne(tx, who, mb, m, f)
 	if err != nil {
 		return MovedResult{}, err
 	}
@@ -59,7 +59,7 @@ func (s *Service) BulkMoveMessages(ctx context.Context, who core.Actor, in BulkM
 	done, failed, err := s.changeMany(ctx, who, in.Messages, bulkChange{
 		stays: true, begin: func() { out.Results = []MovedResult{} },
 		local: func(tx *store.Tx, mb *store.Mailbox, m *store.Message) error {
-			moved, err := s.moveTo(tx, mb, m, in.To)
+			moved, err := s.moveTo(tx, who, mb, m, in.To)
 			if err == nil {
 				out.Results = append(out.Results, moved)
 			}
@@ -286,7 +286,7 @@ func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in Folde
 				if n++; n > perWrite {
 					return nil
 				}
-				if _, err := s.moveOne(tx, mb, &m, trash); err != nil {
+				if _, err := s.moveOne(tx, who, mb, &m, trash); err != nil {
 					return err
 				}
 			}

@@ -46,24 +46,41 @@ func (s *Service) PeopleAnswered(mb *store.Mailbox, inReplyTo string, references
 	return people, found, s.withoutIndex(err)
 }
 
-// ConversationPeople gives the people of all messages of a conversation that arrived in the mailbox
-// and are not in Junk, but for those that came to it by their subject alone.
-func (s *Service) ConversationPeople(mb *store.Mailbox, thread string) (people []string, err error) {
-	err = s.Store.View(func(tx *store.Tx) error {
-		arrived, err := arrivedInThread(tx, mb, thread)
-		for _, e := range arrived {
-			if bySubject(e, thread) {
-				continue
-			}
-			for _, email := range peopleOf(e) {
-				if !slices.Contains(people, email) {
-					people = append(people, email)
-				}
-			}
+// PeopleSent gives the people of a message that a mailbox sent, by its copies in the folder of sent
+// mail; none where there is none. If there are several, which others can have put there, it gives
+// those who are the people of each.
+func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people []string, err error) {
+	sent, err := findFolder(tx, mb, roleSent)
+	if IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	root, _, err := tx.Thread(mb.AccountNum, threadNode(id))
+	if err != nil {
+		return nil, err
+	}
+	found, err := inThread(tx, mb, []uint32{sent.Num}, threadText(root))
+	if err != nil {
+		return nil, s.withoutIndex(err)
+	}
+	first := true
+	for _, at := range found {
+		e, _, err := envelopeAt(tx, mb, sent.ID, at.UID)
+		if err != nil {
+			return nil, err
 		}
-		return err
-	})
-	return people, s.withoutIndex(err)
+		if e == nil || e.MessageID != id {
+			continue
+		}
+		of := peopleOf(e)
+		if first {
+			people, first = of, false
+		}
+		people = slices.DeleteFunc(people, func(email string) bool { return !slices.Contains(of, email) })
+	}
+	return people, nil
 }
 
 // withoutIndex has a damaged index built anew; until then nobody is found.
@@ -73,12 +90,6 @@ func (s *Service) withoutIndex(err error) error {
 		return nil
 	}
 	return err
-}
-
-// bySubject tells whether a message names no other one, and is in a conversation that another one
-// began: only its subject has put it there, which anybody may write.
-func bySubject(e *msg.Envelope, thread string) bool {
-	return len(e.InReplyTo)+len(e.References) == 0 && (e.MessageID == "" || threadText(threadNode(e.MessageID)) != thread)
 }
 
 // arrivedInThread gives the envelopes of the messages of a conversation that arrived in a mailbox,
@@ -99,25 +110,32 @@ func arrivedInThread(tx *store.Tx, mb *store.Mailbox, thread string) (out []*msg
 		return nil, err
 	}
 	for _, at := range found {
-		meta, err := tx.Meta(mb.Num, ids[at.Num], at.UID)
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
+		e, meta, err := envelopeAt(tx, mb, ids[at.Num], at.UID)
 		if err != nil {
 			return nil, err
 		}
-		if meta.Arrived == "" && meta.SPF == "" && meta.DMARC == "" { // the others were filed by an older release
-			continue
-		}
-		part, err := msg.DecodePart(meta.Structure)
-		if err != nil {
-			return nil, fmt.Errorf("structure of message %d of %s: %w", at.UID, mb.Email, err)
-		}
-		if part.Envelope != nil {
-			out = append(out, part.Envelope)
+		// Others were put there, unless an older release filed them.
+		if e != nil && (meta.Arrived != "" || meta.SPF != "" || meta.DMARC != "") {
+			out = append(out, e)
 		}
 	}
 	return out, nil
+}
+
+// envelopeAt gives the envelope of a message; nil where it is gone, or has none.
+func envelopeAt(tx *store.Tx, mb *store.Mailbox, folder, uid uint32) (*msg.Envelope, *store.Meta, error) {
+	meta, err := tx.Meta(mb.Num, folder, uid)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	part, err := msg.DecodePart(meta.Structure)
+	if err != nil {
+		return nil, nil, fmt.Errorf("structure of message %d of %s: %w", uid, mb.Email, err)
+	}
+	return part.Envelope, meta, nil
 }
 
 // peopleOf gives the addresses of a message's From, Reply-To, To and Cc in their one form.

@@ -33,7 +33,7 @@ type WaitFilter struct {
 	FromDomain string    `query:"from_domain" max:"253" doc:"Only mail whose verified_domain is this one or below it."`
 	Subject    string    `query:"subject" max:"200" doc:"Text that the subject contains, in any case."`
 	Kind       string    `query:"kind" enum:"code|link" doc:"Only mail with a code, or with a link."`
-	Withhold   bool      `query:"withhold" doc:"Leave out what a stranger has written, but for the code."`
+	Withhold   bool      `query:"withhold" doc:"Leave out what a stranger has written, but for the code, and with from_domain for links of the same domain."`
 }
 
 // WaitForMessageIn is the query of wait_for_message.
@@ -468,7 +468,7 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 		if withheld {
 			link.Text = ""
 		}
-		if link.SameDomain || !w.filter.Withhold {
+		if !w.filter.Withhold || link.SameDomain && w.filter.FromDomain != "" { // else a stranger could write a sentence into the path
 			out.Links = append(out.Links, link)
 		}
 	}
@@ -477,7 +477,7 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 		if out.Code == nil && len(out.Links) == 0 {
 			return out, nil
 		}
-		words.Origin = agents.WordsOwn // what is left is of this conversation, but nobody can have put words into it
+		words.Harmless = true
 	}
 	if err := w.s.agents.Read(w.who.AccountID, agents.HolderOf(w.who), &w.who.Policy, words); err != nil {
 		return nil, err

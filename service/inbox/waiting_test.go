@@ -158,7 +158,7 @@ func TestWaitForMessage(t *testing.T) {
 
 	// With withhold, a stranger's words are left out.
 	f := since
-	f.Withhold = true
+	f.Withhold, f.FromDomain = true, "far.test"
 	a := r.first(r.ann.ID, f)
 	if m := a.Message; m == nil || !m.Withheld || m.Subject != "" || m.BodyPreview != "" || m.MessageID != "" || m.From != "no-reply@far.test" || m.FromName != nil || a.Code == nil ||
 		len(a.Links) != 1 || !a.Links[0].SameDomain || a.Links[0].Text != "" {

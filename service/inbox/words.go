@@ -30,8 +30,7 @@ func authorship(meta *store.Meta, from string) agents.Words {
 }
 
 // wordsOf says whose words a message has and of which conversation. thread is what threadNow gives.
-// A message that is in its conversation by its subject alone is of an unknown one, since everybody
-// can guess a subject, unless the mailbox has written it itself.
+// Where the message lies makes no difference.
 func wordsOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, thread string, e *msg.EnvelopeView) agents.Words {
 	if e == nil {
 		e = &msg.EnvelopeView{}
@@ -42,10 +41,12 @@ func wordsOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, t
 	}
 	w := authorship(meta, from)
 	w.MailboxID, w.ThreadID, w.Folder, w.UID = mb.ID, thread, f.Name, m.UID
-	role := roleOf(f)
-	names := len(e.InReplyTo)+len(e.References) > 0 || meta.OriginalMessageID != ""
-	if !names && role != roleSent && role != roleDrafts && thread != threadText(threadNode(string(e.MessageID))) {
-		w.ThreadID = ""
+	for _, list := range [][]msg.AddressView{e.From, e.ReplyTo, e.To, e.Cc} {
+		for i := range list {
+			if email, err := msg.NormalizeEmail(string(list[i].AppendEmail(nil))); err == nil {
+				w.People = append(w.People, email)
+			}
+		}
 	}
 	return w
 }
@@ -215,6 +216,38 @@ func (s *Service) CheckUntainted(u core.MailboxUser) error {
 		return nil
 	}
 	return s.Store.View(func(tx *store.Tx) error { return agents.CheckUntainted(tx, agents.HolderOfLogin(u)) })
+}
+
+// taintOf gives what has tainted a mail client; nil if nothing has.
+func taintOf(tx *store.Tx, u core.MailboxUser) (*store.Taint, error) {
+	if !u.Policy.Taint {
+		return nil, nil
+	}
+	return agents.HolderOfLogin(u).Taint(tx)
+}
+
+// mayMove refuses to move or copy a message into another folder, to where a tainted token or mail
+// client may not: nothing leaves Junk, and what has lain in Drafts, or what somebody tainted wrote,
+// goes to Trash alone and stays there. taint is nil for all others.
+func mayMove(tx *store.Tx, taint *store.Taint, m *store.Message, from, to *Folder) error {
+	if taint == nil || from.ID == to.ID {
+		return nil
+	}
+	refused := core.OverSMTP(550, "5.7.1", agents.TaintedError(taint))
+	if roleOf(from) == roleJunk {
+		return refused
+	}
+	if roleOf(to) == roleTrash {
+		return nil
+	}
+	var meta store.Meta
+	if err := tx.ReadMeta(&meta, m); err != nil {
+		return err
+	}
+	if roleOf(from) == roleDrafts || meta.Drafted != "" || meta.Words == agents.WordsTainted {
+		return refused
+	}
+	return nil
 }
 
 // mayPut refuses to put a message into a folder but Drafts for a mail client that has read what a

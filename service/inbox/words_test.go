@@ -1,7 +1,9 @@
 package inbox_test
 
 import (
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,8 +81,8 @@ func TestWhoseWords(t *testing.T) {
 		return nil
 	})
 	r.Run()
-	expect(r.ann, "INBOX", "tainted", " example.test")
-	expect(sam, "INBOX", "tainted", " example.test")
+	expect(r.ann, "INBOX", "tainted", "tainted example.test")
+	expect(sam, "INBOX", "tainted", "tainted example.test")
 
 	// From elsewhere.
 	receive("x@far.test", "x@far.test", "from far")
@@ -103,6 +105,22 @@ func TestWhoseWords(t *testing.T) {
 	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "from bob", Text: "x"})
 	expect(r.ann, "INBOX", "from bob", "own example.test")
 	expect(r.bob, "Sent", "from bob", "own ")
+	// A program brings words of others, unless a person has said that it speaks for the account.
+	for _, own := range []bool{false, true} {
+		who := owner
+		who.TokenKind, who.OwnWords = "api", own
+		subject := fmt.Sprint("by a program ", own)
+		if _, err := r.Svc.SendEmail(t.Context(), who, mta.SendEmailIn{UserID: r.bob.ID, To: mta.Texts{"ann@example.test"}, Subject: subject, Text: "x"}); err != nil {
+			t.Fatal(err)
+		}
+		expect(r.ann, "INBOX", subject, map[bool]string{true: "own", false: "author"}[own]+" example.test")
+		expect(r.bob, "Sent", subject, map[bool]string{true: "own", false: "author"}[own]+" ")
+		_, err := r.Svc.CreateDraft(t.Context(), who, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted " + subject, Text: "x"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect(r.ann, "Drafts", "drafted "+subject, map[bool]string{true: "own", false: "program"}[own]+" ")
+	}
 	r.MustSubmit(r.bob, letterAbout("bob@example.test", "ann@example.test", "by smtp"), "ann@example.test")
 	expect(r.ann, "INBOX", "by smtp", "own example.test")
 	r.MustSend(sam, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "from sam", Text: "x"})
@@ -138,7 +156,9 @@ func TestWhoseWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(r.ann, "INBOX", "imported", " ")
-	if _, err := r.Svc.CreateDraft(t.Context(), owner, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted", Text: "x"}}); err != nil {
+	person := owner
+	person.TokenKind = core.SessionKind
+	if _, err := r.Svc.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted", Text: "x"}}); err != nil {
 		t.Fatal(err)
 	}
 	expect(r.ann, "Drafts", "drafted", "own ")
@@ -154,8 +174,8 @@ func TestWhoseWords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect(r.bob, "INBOX", "put there, sent by api", " example.test")
-	expect(r.ann, "Sent", "put there, sent by api", " ")
+	expect(r.bob, "INBOX", "put there, sent by api", "tainted example.test")
+	expect(r.ann, "Sent", "put there, sent by api", "tainted ")
 	expect(r.bob, "INBOX", "put there, sent by "+core.SessionKind, "own example.test")
 
 	// What is passed on or answered by itself, and what could not be delivered.
@@ -189,9 +209,9 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.ann, "INBOX", "there and back", " .")
 }
 
-// TestThreadOfWords: nobody comes into a conversation by guessing its subject; what the mailbox has
-// written itself belongs to what it answers.
-func TestThreadOfWords(t *testing.T) {
+// TestPeopleOfReading: whoever has read messages may write to those alone who are among the people
+// of every one of them, wherever they lie and whatever conversation they are in.
+func TestPeopleOfReading(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
 	r.Run()
 	a := r.agent(agents.Policy{Taint: true})
@@ -213,32 +233,30 @@ func TestThreadOfWords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	receive("x@far.test", "Berths")
-	first := read("INBOX", "Berths")
-	if first == nil || first.Several || first.MailboxID != r.ann.ID || first.ThreadID == "" || first.Taint == nil || first.Taint.ThreadID != first.ThreadID || first.Taint.Folder != "INBOX" {
-		t.Fatalf("%+v", first)
-	}
-	who := r.who
-	who.TokenKind = core.SessionKind
-	if _, err := r.Svc.SendEmail(t.Context(), who, mta.SendEmailIn{UserID: r.ann.ID, To: mta.Texts{"x@far.test"}, Subject: "Re: Berths", Text: "x", InReplyTo: "<Berths@id.test>"}); err != nil {
-		t.Fatal(err)
-	}
-	if got := read("Sent", "Re: Berths"); got.Several || got.ThreadID != first.ThreadID {
-		t.Errorf("what answers it: %+v", got)
-	}
-	receive("x@far.test", "And more", "References: <Berths@id.test>\r\n")
-	if got := read("INBOX", "And more"); got.Several || got.ThreadID != first.ThreadID {
-		t.Errorf("what refers to it: %+v", got)
-	}
-	receive("x@far.test", "Re: Berths")
-	if got := read("INBOX", "Re: Berths"); !got.Several || got.Taint.ThreadID != "" {
-		t.Errorf("what has its subject alone: %+v", got)
-	}
-	for _, m := range r.Folder(r.ann, "INBOX") {
-		if isAbout(m.Raw, "Re: Berths") && m.Meta.ThreadID != first.ThreadID {
-			t.Fatal("the subject has not put it into the conversation")
+	has := func(got *store.Reading, people ...string) {
+		t.Helper()
+		if got == nil || !slices.Equal(got.People, people) {
+			t.Errorf("%+v, want %q", got, people)
 		}
 	}
+	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test", "x@far.test", "y@far.test"}, Subject: "Plans", Text: "x"})
+	got := read("INBOX", "Plans")
+	has(got, "bob@example.test", "ann@example.test", "x@far.test", "y@far.test")
+	if got.Taint != nil {
+		t.Errorf("a person's words taint: %+v", got.Taint)
+	}
+	receive("x@far.test", "Berths", "Cc: Y <y@far.test>, z@far.test\r\nReply-To: X <x+r@far.test>\r\n")
+	got = read("INBOX", "Berths")
+	has(got, "ann@example.test", "x@far.test", "y@far.test")
+	if got.Taint == nil || got.Taint.MailboxID != r.ann.ID || got.Taint.ThreadID == "" || got.Taint.Folder != "INBOX" {
+		t.Errorf("%+v", got.Taint)
+	}
+
+	// Its own conversation, or another one: only people count.
+	receive("x@far.test", "And more", "References: <Berths@id.test>\r\n")
+	has(read("INBOX", "And more"), "ann@example.test", "x@far.test")
+	receive("q@far.test", "Re: Berths")
+	has(read("INBOX", "Re: Berths"), "ann@example.test")
 }
 
 // agent is who holds a new token for ann's mailbox.

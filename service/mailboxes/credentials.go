@@ -30,13 +30,14 @@ type Credential struct {
 	LastUsedIP      *string   `json:"last_used_ip" words:"ours"`
 	CreatedAt       core.Time `json:"created_at"`
 
-	Policy  agents.Policy   `json:"policy"`
-	Tainted *agents.Tainted `json:"tainted" doc:"What a stranger wrote was read with it, which bounds it; null: nothing was."`
+	OwnWords bool            `json:"own_words" doc:"Of a domain's: what is sent with it counts as the account's own words, which taint nobody."`
+	Policy   agents.Policy   `json:"policy"`
+	Tainted  *agents.Tainted `json:"tainted" doc:"What a stranger wrote was read with it, which bounds it; null: nothing was."`
 }
 
 func credentialOut(c *store.Credential, now time.Time) Credential {
 	out := Credential{
-		Policy: agents.PolicyOut(&c.Policy), Tainted: agents.TaintedOut(c.Reading.Tainted(&c.Policy, now)),
+		OwnWords: c.OwnWords, Policy: agents.PolicyOut(&c.Policy), Tainted: agents.TaintedOut(c.Reading.Tainted(&c.Policy, now)),
 		ID: c.ID, Name: c.Name, Protocols: c.Protocols, ExpiresAt: core.Time{Time: c.ExpiresAt},
 		LastUsedAt: core.Time{Time: c.LastUsedAt}, LastUsedIP: core.OrNull(c.LastUsedIP), CreatedAt: core.Time{Time: c.CreatedAt},
 	}
@@ -79,6 +80,7 @@ type CreateCredentialIn struct {
 type CreateSMTPCredentialIn struct {
 	DomainID        string              `path:"domain_id"`
 	Name            string              `json:"name" required:"true" min:"1" max:"100"`
+	OwnWords        bool                `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody. Only an owner or admin who is signed in may give true, and only for a program that sends no words of others, as a web form does."`
 	Protocols       *[]string           `json:"protocols"` // smtp, if given
 	AllowedNetworks []string            `json:"allowed_networks"`
 	ExpiresAt       core.Opt[time.Time] `json:"expires_at"`
@@ -142,7 +144,10 @@ func (s *Service) CreateCredential(ctx context.Context, who core.Actor, in Creat
 // CreateSMTPCredential makes a password by which a program sends as any address of a domain, with
 // its id as the user name.
 func (s *Service) CreateSMTPCredential(ctx context.Context, who core.Actor, in CreateSMTPCredentialIn) (*CredentialCreated, error) {
-	c := &store.Credential{Name: in.Name, Protocols: []string{store.ProtocolSMTP}, Salt: []byte(core.RandomText(saltSize, core.Base62))}
+	if err := agents.CheckOwnWords(who, in.OwnWords); err != nil {
+		return nil, err
+	}
+	c := &store.Credential{Name: in.Name, OwnWords: in.OwnWords, Protocols: []string{store.ProtocolSMTP}, Salt: []byte(core.RandomText(saltSize, core.Base62))}
 	if in.Protocols != nil {
 		c.Protocols = *in.Protocols
 	}

@@ -224,7 +224,7 @@ func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogi
 		s.recordLogin(r.mb, from.Network)
 	}
 	if c != nil {
-		u.CredentialID, u.Expires, u.Policy = c.ID, c.ExpiresAt, c.Policy
+		u.CredentialID, u.Expires, u.OwnWords, u.Policy = c.ID, c.ExpiresAt, c.OwnWords, c.Policy
 		if now := s.Now(); now.Sub(c.LastUsedAt) > time.Minute {
 			s.uses.Record(c.ID, now, in.IP)
 		}

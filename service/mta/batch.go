@@ -202,7 +202,8 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		if err != nil {
 			return err
 		}
-		b := &store.Batch{ID: tx.NewID("bat"), AccountID: who.AccountID, MailboxID: mb.ID, Blob: blob, CreatedAt: tx.Now(), ByPerson: sentByActor(who).person}
+		by := sentByActor(who)
+		b := &store.Batch{ID: tx.NewID("bat"), AccountID: who.AccountID, MailboxID: mb.ID, Blob: blob, CreatedAt: tx.Now(), ByPerson: by.person, OwnWords: by.ownWords}
 		if err := tx.RefBatch(blob, b.ID); err != nil {
 			return err
 		}
@@ -231,6 +232,7 @@ type batchOf struct {
 	taken     time.Time
 	templates map[string]templates.Content
 	byPerson  bool
+	ownWords  bool
 }
 
 func (b *batchOf) template(id string) (templates.Content, error) {
@@ -296,7 +298,7 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 			continue
 		}
 		one, err := in.item(i)
-		one.of = &batchOf{b.CreatedAt, in.Templates, b.ByPerson}
+		one.of = &batchOf{b.CreatedAt, in.Templates, b.ByPerson, b.OwnWords}
 		if err == nil {
 			_, err = s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, i, out) })
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/templates"
@@ -148,7 +149,7 @@ func folded(text string) string {
 // readDraft makes the request to send a draft, whoever wrote it. What a mail client has changed
 // comes of the message itself.
 func (s *Service) readDraft(who core.Actor, in DraftIn) (out SendEmailIn, err error) {
-	root, blob, own, err := s.inbox.OpenDraft(who, in.UserID, in.UID)
+	root, blob, words, err := s.inbox.OpenDraft(who, in.UserID, in.UID)
 	if err != nil {
 		return out, err
 	}
@@ -174,7 +175,11 @@ func (s *Service) readDraft(who core.Actor, in DraftIn) (out SendEmailIn, err er
 	}
 	out = SendEmailIn{
 		UserID: in.UserID, MessageID: o.MessageID, SendAt: o.SendAt, Tags: o.Tags, RequireTLS: o.RequireTLS, TemplateID: o.TemplateID,
-		Variables: o.Variables, Headers: o.Headers, foreign: !own && who.TokenKind != core.SessionKind, // a person has seen it
+		Variables: o.Variables, Headers: o.Headers,
+	}
+	if !who.IsPerson() { // who has seen it
+		out.foreign = words != agents.WordsOwn && words != agents.WordsProgram
+		out.program = words != agents.WordsOwn
 	}
 	if e := root.Envelope; e != nil {
 		out.To, out.Cc, out.Bcc, out.ReplyTo = addressTexts(e.To), addressTexts(e.Cc), addressTexts(e.Bcc), addressTexts(e.ReplyTo)

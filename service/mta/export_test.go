@@ -157,7 +157,7 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows
 	if err != nil {
 		return nil, nil, err
 	}
-	l, err := s.ready(as, in)
+	l, err := s.ready(as, sentByLogin(u), in)
 	if err != nil {
 		return nil, nil, err
 	}

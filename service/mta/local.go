@@ -144,9 +144,11 @@ func (s *Service) ownAuthor(sub *store.Submission, h *head) (domain string, err 
 // wordsFor says whose words a message that was sent here has for an account that gets it.
 func wordsFor(accountID string, sub *store.Submission) string {
 	switch {
-	case sub.Forward || sub.Tainted || !sub.Checked || sub.Sender == "":
+	case sub.Forward || !sub.Checked || sub.Sender == "":
 		return ""
-	case sub.AccountID == accountID:
+	case sub.Tainted:
+		return agents.WordsTainted
+	case sub.AccountID == accountID && sub.OwnWords:
 		return agents.WordsOwn
 	}
 	return agents.WordsAuthor

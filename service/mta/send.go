@@ -105,6 +105,7 @@ type SendEmailIn struct {
 	of       *batchOf // nil: the message is no part of a batch
 	calendar []byte   // an answer to an invitation
 	foreign  bool     // nobody who sends it has written it
+	program  bool     // a program has written it that does not speak for the account, or nobody knows who has
 }
 
 // EmailQueued says that a message is on its way.
@@ -185,7 +186,12 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err := writeEmail(message, spool); err != nil {
 		return nil, err
 	}
-	l, err := s.ready(as, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
+	by := sentByActor(who)
+	if in.of != nil {
+		by.person, by.ownWords = in.of.byPerson, in.of.ownWords
+	}
+	by.ownWords = by.ownWords && !in.program
+	l, err := s.ready(as, by, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
 	if err != nil {
 		return nil, err
 	}
@@ -197,10 +203,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 	defer s.inbox.Release(stored) // does nothing for what was sent
-	l.blob, stored.Meta.Bcc, l.blind, l.by = stored.Blob, bcc, bcc, sentByActor(who)
-	if in.of != nil {
-		l.by.person = in.of.byPerson
-	}
+	l.blob, stored.Meta.Bcc, l.blind = stored.Blob, bcc, bcc
 	answered, err := s.inbox.FindAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err
@@ -215,7 +218,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
 	// transaction.
 	var out *EmailQueued
-	_, err = s.post(ctx, core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, as, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
+	_, err = s.post(ctx, core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
 		out = &EmailQueued{
 			Success: true, MessageID: sent.MessageID, Status: sent.status(), ApprovalID: core.OrNull(sent.ApprovalID), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
 			SendAt: core.Time{Time: at},

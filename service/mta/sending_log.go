@@ -63,7 +63,7 @@ func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessag
 	return out
 }
 
-// readRows notes of which conversations a reader is given the subjects.
+// readRows notes of which messages a reader is given the subjects.
 func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
 	if !who.Policy.Taint {
 		return nil
@@ -80,9 +80,16 @@ func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
 			if err != nil {
 				return err
 			}
-			w := agents.Words{ThreadID: thread, Origin: agents.WordsOwn}
+			w := agents.Words{ThreadID: thread, Harmless: true} // they are our own words
 			if r.UserID != nil {
 				w.MailboxID = *r.UserID
+			}
+			mb, err := core.LiveMailbox(tx, w.MailboxID)
+			if err == nil && mb != nil {
+				w.People, err = s.inbox.PeopleSent(tx, mb, r.MessageID)
+			}
+			if err != nil {
+				return err
 			}
 			words = append(words, w)
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +21,7 @@ type sentBy struct {
 	tokenName string
 	via       string
 	person    bool // an owner or admin, who is signed in
+	ownWords  bool // a person, or a program that speaks for the account
 }
 
 // sentByActor is who sends by the API or MCP.
@@ -31,50 +31,52 @@ func sentByActor(who core.Actor) sentBy {
 		by.via = store.ApprovalViaMCP
 	}
 	manages := who.Role == store.UserRoleOwner || who.Role == store.UserRoleAdmin
-	by.person = who.TokenKind == core.SessionKind && who.TokenID != core.LocalToken && manages
+	by.person, by.ownWords = who.IsPerson() && manages, who.SpeaksForAccount()
 	return by
+}
+
+// sentByLogin is who sends by SMTP: a person, with the password of a mailbox or with an app password
+// that no policy bounds, or a program.
+func sentByLogin(u core.MailboxUser) sentBy {
+	return sentBy{holder: agents.HolderOfLogin(u), via: store.ApprovalViaSMTP, ownWords: u.OwnWords || u.MailboxID != "" && u.Policy.IsDefault()}
 }
 
 // errFacts says that a policy is to be asked, for which facts about the message are missing.
 var errFacts = errors.New("a sending policy is to be asked")
 
+// errReadsOn says that whoever sends has been tainted since the message was written.
+func errReadsOn() error {
+	return core.OverSMTP(451, "4.3.2", core.Errorf("rate_limited", "The sender has read other mail while it sent this. Try again in a moment."))
+}
+
 // policyFacts is what the policies want to know of a message.
 type policyFacts struct {
 	agents.Message
-	mailboxID, threadID string // the conversation that Message.Conversation is of
-	content             *heldContent
+	content *heldContent
 }
 
 // admit asks the policies, in the transaction that takes a message. The error is errFacts where
-// facts is nil, or of another conversation than the one that tainted the sender.
-func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, by sentBy, facts *policyFacts) (held string, tainted bool, err error) {
-	asks, err := s.agents.Asks(tx, mb, by.holder)
+// facts is nil and a policy is to be asked.
+func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, facts *policyFacts) (held string, tainted bool, err error) {
+	asks, err := s.agents.Asks(tx, mb, l.by.holder)
 	if err != nil || !asks {
 		return "", false, err
 	}
-	mailboxID, threadID, err := s.agents.Conversation(tx, by.holder)
-	if err != nil {
-		return "", false, err
-	}
-	if facts == nil || facts.mailboxID != mailboxID || facts.threadID != threadID {
+	if facts == nil {
 		return "", false, errFacts
 	}
-	return s.agents.Admit(tx, mb, by.holder, &facts.Message)
+	facts.Mailbox = mb
+	held, tainted, err = s.agents.Admit(tx, l.by.holder, &facts.Message)
+	if tainted && !l.harmless && err == nil {
+		err = errReadsOn()
+	}
+	return held, tainted, err
 }
-
-// answeringFields are header fields that have programs send something to the addresses in them.
-var answeringFields = []string{
-	"to", "cc", "reply-to", "sender", "resent-to", "resent-cc", "resent-reply-to", "resent-sender",
-	"disposition-notification-to", "return-receipt-to", "errors-to", "x-confirm-reading-to", "mail-followup-to", "mail-reply-to",
-}
-
-// nobody stands for addresses that cannot be read, and so are nobody's who may get mail.
-const nobody = "an address that cannot be read"
 
 // factsOf finds out what the policies want to know of a message that a mailbox, or for nil a
 // domain's program, is about to send. Nothing is looked up but in the store.
-func (s *Service) factsOf(mb *store.Mailbox, as core.Senders, l *checkedSubmission) (*policyFacts, error) {
-	f := &policyFacts{Message: agents.Message{ByPerson: l.by.person}}
+func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*policyFacts, error) {
+	f := &policyFacts{Message: agents.Message{Mailbox: mb, As: append([]string{l.from}, l.authors...), To: l.addresses(), ByPerson: l.by.person}}
 	root, err := msg.Scan(io.NewSectionReader(l.body, 0, min(l.body.Size(), msg.MaxHeader)))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
@@ -83,108 +85,60 @@ func (s *Service) factsOf(mb *store.Mailbox, as core.Senders, l *checkedSubmissi
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-
-	// Whom it reaches.
-	add := func(email string) {
-		if !slices.Contains(f.Recipients, email) && (mb == nil || !as.Allow(email)) {
-			f.Recipients = append(f.Recipients, email)
-		}
-	}
 	for _, h := range headers {
-		if !slices.Contains(answeringFields, strings.ToLower(h.Name)) || strings.TrimSpace(h.Value) == "" {
-			continue
-		}
-		list, err := msg.ParseAddressList(h.Value)
-		if err != nil {
-			add(nobody)
-			continue
-		}
-		for _, a := range list {
-			if a.IsGroupMarker() {
-				continue
-			}
-			email, err := msg.NormalizeEmail(a.Email())
-			if err != nil {
-				email = nobody
-			}
-			add(email)
+		if name := strings.ToLower(h.Name); name == "to" || name == "cc" || agents.Answering(name) {
+			f.To = append(f.To, addressesIn(h.Value)...)
 		}
 	}
-	err = s.Store.View(func(tx *store.Tx) (err error) {
-		for _, r := range l.to {
-			reached, err := s.reached(tx, r.Address)
-			if err != nil {
-				return err
-			}
-			for _, email := range reached {
-				add(email)
-			}
-		}
-		f.mailboxID, f.threadID, err = s.agents.Conversation(tx, l.by.holder)
-		return err
-	})
-	if err != nil {
+	if err := s.Store.View(func(tx *store.Tx) error { return s.agents.Reach(tx, &f.Message) }); err != nil {
 		return nil, err
 	}
-
 	if f.content, err = readHeld(l.from, l.to, l.body); err != nil {
 		return nil, err
 	}
-
-	// Whom it answers, and the conversation that has tainted its sender.
-	if e := root.Envelope; mb != nil && e != nil {
+	if e := root.Envelope; mb != nil && e != nil { // whom it answers
 		inReplyTo := ""
 		if len(e.InReplyTo) > 0 {
 			inReplyTo = e.InReplyTo[0]
 		}
-		if f.People, f.Answers, err = s.inbox.PeopleAnswered(mb, inReplyTo, e.References); err != nil {
-			return nil, err
-		}
+		f.People, f.Answers, err = s.inbox.PeopleAnswered(mb, inReplyTo, e.References)
 	}
-	if f.threadID != "" {
-		var of *store.Mailbox
-		err := s.Store.View(func(tx *store.Tx) (err error) {
-			of, err = core.LiveMailbox(tx, f.mailboxID)
-			return err
-		})
-		if err == nil && of != nil {
-			f.Conversation, err = s.inbox.ConversationPeople(of, f.threadID)
-		}
-		if err != nil {
-			return nil, err
-		}
-	}
-	return f, nil
+	return f, err
 }
 
-// reached gives whom a message to an address reaches: the address, the members of a group
-// elsewhere, and where mailboxes here send it on to, always or by a rule.
-func (s *Service) reached(tx *store.Tx, address string) (emails []string, err error) {
-	open, seen := []string{address}, map[string]bool{}
-	for len(open) > 0 && len(seen) < maxPlaces {
-		email := open[0]
-		if open = open[1:]; seen[email] {
+// namesNobody tells whether a field of addresses is empty, or has one group without members, such as
+// undisclosed-recipients (RFC 5322 section 3.4).
+func namesNobody(field string) bool {
+	field = strings.TrimSpace(field)
+	name, members, group := strings.Cut(field, ":")
+	return field == "" || group && strings.TrimSpace(members) == ";" && !strings.ContainsAny(name, "<>@,;\"(")
+}
+
+// addressesIn gives the addresses of a header field in their one form.
+func addressesIn(field string) (out []string) {
+	if namesNobody(field) {
+		return nil
+	}
+	list, err := msg.ParseAddressList(field)
+	if err != nil {
+		return []string{agents.Unreadable}
+	}
+	for _, a := range list {
+		if a.IsGroupMarker() {
 			continue
 		}
-		seen[email] = true
-		if strings.Contains(email, "@") {
-			emails = append(emails, email)
-		}
-		next, err := s.sendsOnTo(tx, email)
+		email, err := msg.NormalizeEmail(a.Email())
 		if err != nil {
-			return nil, err
+			email = agents.Unreadable
 		}
-		open = append(open, next...)
+		out = append(out, email)
 	}
-	if len(open) > 0 {
-		emails = append(emails, nobody)
-	}
-	return emails, nil
+	return out
 }
 
-// sendsOnTo gives where mail to an address, a group or a mailbox here goes besides: addresses, and
+// SendsOnTo gives where mail to an address, a group or a mailbox here goes besides: addresses, and
 // ids of groups and mailboxes.
-func (s *Service) sendsOnTo(tx *store.Tx, to string) (out []string, err error) {
+func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, err error) {
 	var mb *store.Mailbox
 	var g *store.Group
 	switch {
@@ -269,9 +223,13 @@ func (s *Service) sendByItself(tx *store.Tx, mb *store.Mailbox, m byItself) erro
 	if mb != nil && !mb.SendPolicy.IsDefault() {
 		email, err := msg.NormalizeEmail(m.to.Address)
 		if err != nil {
-			email = nobody
+			email = agents.Unreadable
 		}
-		if held, err = agents.Decide(&mb.SendPolicy, nil, &agents.Message{Recipients: []string{email}, Answers: m.answers, People: m.people}); err != nil {
+		ask := &agents.Message{Mailbox: mb, To: []string{email}, Answers: m.answers, People: m.people}
+		if err := s.agents.Reach(tx, ask); err != nil {
+			return err
+		}
+		if held, _, err = s.agents.Admit(tx, agents.Holder{}, ask); err != nil {
 			s.Log.Info("a mailbox does not send by itself what its sending policy refuses", "mailbox_id", mb.ID)
 			return nil
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/reputation"
@@ -178,12 +177,11 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	if err != nil {
 		return nil, err
 	}
-	l, err := s.ready(as, in)
+	l, err := s.ready(as, sentByLogin(u), in)
 	if err != nil {
 		return nil, err
 	}
 	defer l.close()
-	l.by = sentBy{holder: agents.HolderOfLogin(u), via: store.ApprovalViaSMTP}
 	envelope, err := json.Marshal(inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
@@ -192,7 +190,7 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	if l.blob, err = s.Store.Append(envelope, l.body); err != nil {
 		return nil, err
 	}
-	return s.post(ctx, u, as, l, nil)
+	return s.post(ctx, u, l, nil)
 }
 
 // sendersOf gives the addresses that whoever is logged in may send as.
@@ -235,6 +233,7 @@ type checkedSubmission struct {
 	blind       string    // that it shows if it comes later
 	tags        []store.Tag
 	by          sentBy
+	harmless    bool // it has lost what a tainted sender's mail loses
 }
 
 func (l *checkedSubmission) close() { _ = l.body.Close() }
@@ -248,9 +247,16 @@ func (l *checkedSubmission) addresses() []string {
 }
 
 // ready checks who sends to whom and writes the message as it will go out.
-func (s *Service) ready(as core.Senders, in Submission) (*checkedSubmission, error) {
-	l := &checkedSubmission{envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8, requireTLS: in.RequireTLS, sendAt: in.SendAt, tags: in.Tags}
-	var err error
+func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubmission, error) {
+	harmless, err := s.harmless(by, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	l := &checkedSubmission{by: by, envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8, requireTLS: in.RequireTLS, sendAt: in.SendAt, tags: in.Tags}
+	if harmless != nil {
+		defer harmless.Close()
+		in.Body, l.harmless = harmless, true
+	}
 	if l.from, err = ownAddress(as, in.From); err != nil {
 		return nil, err
 	}
@@ -509,7 +515,7 @@ func hasHighBytes(r io.Reader) (bool, error) {
 
 // post writes everything about a submission whose bytes are appended in one transaction; with does
 // more in it. If that fails the bytes are given up.
-func (s *Service) post(ctx context.Context, u core.MailboxUser, as core.Senders, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
 	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
 	var facts *policyFacts // nil: no policy has asked for them
@@ -519,7 +525,7 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, as core.Senders,
 		if err != nil {
 			return err
 		}
-		held, tainted, err := s.admit(tx, mb, l.by, facts)
+		held, tainted, err := s.admit(tx, mb, l, facts)
 		if err != nil {
 			return err
 		}
@@ -531,9 +537,8 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, as core.Senders,
 			AccountID: u.AccountID, MailboxID: u.MailboxID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
 			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
 			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
-			Bcc: l.bcc, AnsweredBy: l.answeredBy, Checked: true, Program: mb == nil, Tainted: tainted,
+			Bcc: l.bcc, AnsweredBy: l.answeredBy, Checked: true, Program: mb == nil, Tainted: tainted || l.foreign, OwnWords: l.by.ownWords,
 		}
-		sub.Tainted = sub.Tainted || l.foreign
 		if mb == nil {
 			sub.ReportTo = l.from
 		}
@@ -574,21 +579,18 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, as core.Senders,
 		return with(tx, mb, out)
 	}
 	err := s.Store.Update(take)
-	for tries := 0; errors.Is(err, errFacts) && tries < factsTries; tries++ {
+	if errors.Is(err, errFacts) {
 		var mb *store.Mailbox
 		err = s.Store.View(func(tx *store.Tx) (err error) {
 			mb, _, err = senderOf(tx, u)
 			return err
 		})
 		if err == nil {
-			facts, err = s.factsOf(mb, as, l)
+			facts, err = s.factsOf(mb, l)
 		}
 		if err == nil {
 			err = s.Store.Update(take)
 		}
-	}
-	if errors.Is(err, errFacts) {
-		err = core.OverSMTP(451, "4.3.2", core.Errorf("rate_limited", "What may be sent changes too fast, since the sender reads other mail at the same time. Try again in a moment."))
 	}
 	if err != nil {
 		return nil, s.tellLimit(u, err)
@@ -597,9 +599,6 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, as core.Senders,
 	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", u.MailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
 	return out, nil
 }
-
-// factsTries is how often a message is taken up again whose sender reads on while it sends.
-const factsTries = 10
 
 // hold takes a message that a person must approve, in tx.
 func (s *Service) hold(tx *store.Tx, mb *store.Mailbox, from *store.Domain, sub *store.Submission, d *store.Domain, l *checkedSubmission, reason string, content *heldContent, taken func(*Submitted) error) error {

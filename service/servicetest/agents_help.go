@@ -7,11 +7,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Taint has the holder of a token or a credential be tainted by a message of a conversation.
-func (b *Sandbox) Taint(t testing.TB, id, mailboxID, threadID string) {
+// Taint has the holder of a token or a credential be tainted by a message of a conversation, with
+// its people.
+func (b *Sandbox) Taint(t testing.TB, id, mailboxID, threadID string, people ...string) {
 	t.Helper()
 	b.update(t, func(tx *store.Tx) error {
-		r := &store.Reading{MailboxID: mailboxID, ThreadID: threadID, Taint: &store.Taint{Since: tx.Now(), Last: tx.Now(), MailboxID: mailboxID, ThreadID: threadID}}
+		r := &store.Reading{People: people, Taint: &store.Taint{Since: tx.Now(), Last: tx.Now(), MailboxID: mailboxID, ThreadID: threadID}}
 		if strings.HasPrefix(id, "tok_") {
 			token, err := store.Tokens.Get(tx, id)
 			if err != nil {

@@ -229,9 +229,10 @@ func Actor(a *accounts.AccountCreated) core.Actor {
 	return core.Actor{AccountID: a.AccountID, UserID: a.UserID, Role: "owner", Permissions: []string{"admin"}}
 }
 
+// Send sends as a person does who is signed in, and is no owner or admin.
 func (i *Installation) Send(mb *store.Mailbox, in mta.SendEmailIn) (*mta.EmailQueued, error) {
 	in.UserID = mb.ID
-	return i.Svc.SendEmail(context.Background(), core.Actor{AccountID: mb.AccountID}, in)
+	return i.Svc.SendEmail(context.Background(), core.Actor{AccountID: mb.AccountID, TokenKind: core.SessionKind, Role: store.UserRoleMember}, in)
 }
 
 func (i *Installation) MustSend(mb *store.Mailbox, in mta.SendEmailIn) *mta.EmailQueued {

@@ -1,0 +1,168 @@
+package mta
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// maxNested is how many messages may be inside each other in mail of a tainted sender.
+const maxNested = 4
+
+// harmless writes the message of a sender who is tainted anew, so that it tells nobody anything
+// but those who get it: nothing in it refers to what is elsewhere, no program answers to a third
+// one, and no reader finds another message in it than this one has read. It gives nil for others.
+// The caller closes the spool.
+func (s *Service) harmless(by sentBy, body content) (*store.Spool, error) {
+	var taint *store.Taint
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		taint, err = by.holder.Taint(tx)
+		return err
+	})
+	if taint == nil || err != nil {
+		return nil, err
+	}
+	m, err := harmlessMessage(body, s.Now(), 1)
+	if err != nil {
+		return nil, err
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	if _, err := m.WriteTo(spool); err != nil {
+		switch {
+		case errors.Is(err, store.ErrTooLarge):
+			err = core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
+		case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
+			err = unclear()
+		}
+		return nil, errors.Join(err, spool.Close())
+	}
+	return spool, nil
+}
+
+// unclear refuses a message that cannot be written anew. It repeats nothing of it.
+func unclear() error {
+	return core.OverSMTP(550, "5.6.0", core.Invalid("headers", "invalid", "a sender who has read a stranger's words must send a message whose header and parts are plain"))
+}
+
+// composedFields are those of a message that its parts make.
+var composedFields = []string{
+	"from", "to", "cc", "bcc", "subject", "date", "message-id", "in-reply-to", "references", "mime-version",
+	"received", "return-path", "dkim-signature", "authentication-results",
+}
+
+// harmlessMessage reads what a message says and makes it anew of that; nested is how many messages
+// it is in, itself included.
+func harmlessMessage(body content, now time.Time, nested int) (*msg.Composer, error) {
+	root, err := msg.Scan(io.NewSectionReader(body, 0, body.Size()))
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	headers, err := msg.Headers(body, root)
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	e := root.Envelope
+	if e == nil || nested > maxNested {
+		return nil, unclear()
+	}
+	m := &msg.Composer{Subject: e.Subject, Date: e.Date, MessageID: e.MessageID, References: e.References}
+	if len(e.InReplyTo) > 0 {
+		m.InReplyTo = e.InReplyTo[0]
+	}
+	var from []msg.Address
+	lists := map[string]*[]msg.Address{"from": &from, "to": &m.To, "cc": &m.Cc}
+	for _, h := range headers {
+		name := strings.ToLower(h.Name)
+		if list := lists[name]; list != nil && !namesNobody(h.Value) {
+			read, err := msg.ParseAddressList(h.Value)
+			if err != nil {
+				return nil, unclear()
+			}
+			*list = append(*list, slices.DeleteFunc(read, msg.Address.IsGroupMarker)...)
+		}
+		if !slices.Contains(composedFields, name) && !strings.HasPrefix(name, "content-") && !agents.DroppedWhileTainted(name) {
+			m.Headers = append(m.Headers, h)
+		}
+	}
+	if len(from) != 1 {
+		return nil, unclear()
+	}
+	m.From = from[0]
+	if m.Date.IsZero() {
+		m.Date = now
+	}
+	if m.MessageID == "" {
+		m.MessageID = msg.NewMessageID(core.DomainOfAddress(m.From.Email()))
+	}
+	text, err := msg.ReadRawBody(body, root, core.MaxMessage)
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	m.Text, m.HTML = text.Text, msg.LocalHTML(text.HTML)
+	left := int64(core.MaxMessage)
+	for _, a := range msg.Attachments(root) {
+		file, err := harmlessFile(body, a, left, now, nested)
+		if err != nil {
+			return nil, err
+		}
+		left -= int64(len(file.Content))
+		m.Attachments = append(m.Attachments, file)
+	}
+	return m, nil
+}
+
+// harmlessFile is a file of a message of at most so many bytes.
+func harmlessFile(body io.ReaderAt, a msg.Attachment, left int64, now time.Time, nested int) (file msg.AttachedFile, err error) {
+	file = msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID}
+	if file.Content, err = io.ReadAll(io.LimitReader(msg.Open(body, a.Part), left+1)); err != nil {
+		return file, fmt.Errorf("read message: %w", err)
+	}
+	if int64(len(file.Content)) > left {
+		return file, core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
+	}
+	kind, _, _ := strings.Cut(a.ContentType, "/")
+	switch {
+	case a.ContentType == "message/rfc822", a.ContentType == "message/global", strings.EqualFold(path.Ext(a.Filename), ".eml"):
+		inner, err := harmlessMessage(bytes.NewReader(file.Content), now, nested+1)
+		if err != nil {
+			return file, err
+		}
+		var out bytes.Buffer
+		if _, err := inner.WriteTo(&out); err != nil {
+			return file, unclear()
+		}
+		file.Content, file.ContentType = out.Bytes(), "message/rfc822"
+	case kind == "multipart", kind == "message": // which nobody has gone into
+		return file, unclear()
+	case isHTML(a):
+		page, err := msg.ReadRawBody(body, asPage(a.Part), left)
+		if err != nil {
+			return file, fmt.Errorf("read message: %w", err)
+		}
+		file.ContentType, file.Content = "text/html; charset=utf-8", []byte(msg.LocalHTML(page.HTML))
+	}
+	return file, nil
+}
+
+// isHTML tells whether programs show a file as HTML.
+func isHTML(a msg.Attachment) bool {
+	return slices.Contains([]string{"text/html", "application/xhtml+xml", "text/x-amp-html"}, a.ContentType) ||
+		slices.Contains([]string{".html", ".htm", ".xhtml", ".xht", ".shtml"}, strings.ToLower(path.Ext(a.Filename)))
+}
+
+// asPage is a part as the only one of a message, and HTML.
+func asPage(p *msg.Part) *msg.Part {
+	page := *p
+	page.Type, page.Subtype, page.Disposition, page.Children = "text", "html", "", nil
+	return &page
+}
