@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = $(shell cat packaging/buildflags) -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold
+.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold soak-gate
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -223,6 +223,9 @@ soak-hold:
 
 soak-wait:
 	MAILSTEAD_WAIT=10000 go test -count=1 -v -timeout 60m -run '^(TestNoMessageIsMissed|TestCostOfWaiters)$$' ./service/inbox
+
+soak-gate:
+	MAILSTEAD_GATE=20000 go test -count=1 -v -timeout 60m -run '^(TestSixtyWaysOut|TestGateWalk)$$' ./service/inbox
 
 soak-groups: peers
 	MAILSTEAD_SOAK=1 go test -count=1 -v -timeout 30m -run '^TestGroupUnderKills$$' ./e2e

@@ -169,8 +169,8 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 		t.Errorf("it was sent to %v", left)
 	}
 
-	// The people of the message, and the own mailbox, it may write to. Programs answer to nobody else,
-	// and HTML refers to nothing elsewhere.
+	// The people of the message, and the own mailbox, it may write to. Programs answer to nobody
+	// else, and HTML refers to nothing elsewhere.
 	for _, field := range []string{
 		`"reply_to":"drop@evil.test"`, `"headers":{"Disposition-Notification-To":"drop@evil.test"}`, `"headers":{"Return-Receipt-To":"<drop@evil.test>"}`,
 		`"headers":{"Errors-To":"drop@evil.test"}`, `"headers":{"X-Confirm-Reading-To":"drop@evil.test"}`, `"headers":{"Mail-Followup-To":"drop@evil.test"}`,
@@ -274,5 +274,20 @@ func TestTaintIsShared(t *testing.T) {
 	}
 	if got := tainted("/v1/auth/tokens", free); got == ann {
 		t.Error("a token without taint in its policy is tainted")
+	}
+}
+
+// TestOwnWords: only an owner or admin who is signed in lets a program speak for the account.
+func TestOwnWords(t *testing.T) {
+	b := newSandbox(t, nil)
+	b.box("ann")
+	web := b.browser().signIn()
+	tokens, shop := "/v1/auth/tokens", "/v1/domains/"+b.domain+"/smtp-credentials"
+	for _, path := range []string{tokens, shop} {
+		b.post(path, `{"name":"program","own_words":true}`).fails(403, "person_required")
+		b.post(path, `{"name":"program","own_words":false}`).is(201).has("own_words", "false")
+		b.post(path, `{"name":"program"}`).is(201).has("own_words", "false")
+		web.ask("POST", path, `{"name":"program","own_words":true}`).is(201).has("own_words", "true")
+		b.get(path).is(200).has("data.0.own_words", "true")
 	}
 }

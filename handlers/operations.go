@@ -263,8 +263,8 @@ type op struct {
 	confirm caller
 }
 
-// A boundUse says whether a bound token may call an operation: it may not, unless its row says so. It
-// reads without secrets, marks, moves, drafts, sends and waits.
+// A boundUse says whether a bound token may call an operation: it may not, unless its row says so.
+// It reads without secrets, marks, moves, drafts, sends and waits.
 type boundUse int
 
 const (

@@ -8,11 +8,13 @@ import (
 	"go/token"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/emersion/go-smtp"
 
@@ -439,4 +441,40 @@ func (a *agent) rows(t testing.TB) (sent, held int) {
 		}
 	}
 	return sent, held
+}
+
+// TestTaintedMailIsHarmless: what a tainted log-in submits leaves without anything that refers
+// elsewhere, also in files and in messages inside; others' mail stays as it is.
+func TestTaintedMailIsHarmless(t *testing.T) {
+	t.Parallel()
+	const remote = "<p>Hi <img src=\"https://x.test/secret\"><a href=\"https://far.test/a\">here</a></p>"
+	const text = "From: ana@example.test\r\nTo: thief@evil.test\r\nSubject: s\r\nSender: ana@example.test\r\nX-Kept: yes\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n" +
+		"--b\r\nContent-Type: text/html; charset=utf-8\r\n\r\n" + remote + "\r\n--b\r\nContent-Type: text/html\r\nContent-Disposition: attachment; filename=a.html\r\n\r\n" + remote +
+		"\r\n--b\r\nContent-Type: message/rfc822\r\n\r\nFrom: q@far.test\r\nSubject: inside\r\nMIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n" + remote + "\r\n--b--\r\n."
+	for _, tainted := range []bool{true, false} {
+		h := open(t, nil)
+		a := h.agent(t, false, agents.Policy{Taint: tainted})
+		a.reads(t, a.arrives(t))
+		c := a.logIn(t)
+		a.say(c, []string{"MAIL FROM:<ana@example.test>", "250 ", "RCPT TO:" + thief, "250 ", "RCPT TO:<ana@example.test>", "250 ", "DATA", "354 ", text, yes})
+		c.conn.Close()
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			got := h.Folder(t, "ana@example.test", "INBOX", 1)
+			if len(got) < 2 && time.Now().Before(end) {
+				continue
+			}
+			raw := regexp.MustCompile(`(?:[A-Za-z0-9+/=]{4,76}\r\n)+(?:\r\n)?--`).ReplaceAllStringFunc(h.Text(t, got[len(got)-1]), func(block string) string {
+				content, err := base64.StdEncoding.DecodeString(strings.NewReplacer("\r\n", "", "--", "").Replace(block))
+				if err != nil {
+					return block
+				}
+				return string(content)
+			})
+			raw = strings.ReplaceAll(raw, "=\r\n", "")
+			if strings.Contains(raw, "x.test/secret") == tainted || strings.Count(raw, "&lt;https://far.test/a&gt;") == 3 != tainted || !strings.Contains(raw, "X-Kept: yes") {
+				t.Errorf("tainted %v: %s", tainted, raw)
+			}
+			break
+		}
+	}
 }

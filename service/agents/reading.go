@@ -69,9 +69,9 @@ func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *
 }
 
 // Read is the one place that says what reading does: it keeps whose messages a holder has read, and
-// taints it where the words are not verified, before they are given to it. All others that taint and
-// may act for the mailbox of a message have read it too. Whoever has p.Taint false is not concerned.
-// Words without a mailbox are of anybody.
+// taints it where the words are not verified, before they are given to it. All others that taint
+// and may act for the mailbox of a message have read it too. Whoever has p.Taint false is not
+// concerned. Words without a mailbox are of anybody.
 func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Words) error {
 	if !p.Taint || len(words) == 0 {
 		return nil

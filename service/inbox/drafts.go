@@ -55,8 +55,8 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	return &out, err
 }
 
-// OpenDraft opens a message of the Drafts folder, and says whose words it has. The caller closes the
-// blob.
+// OpenDraft opens a message of the Drafts folder, and says whose words it has. The caller closes
+// the blob.
 func (s *Service) OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, words string, err error) {
 	o, err := s.openMessage(draftPicker(who, userID, uid))
 	if err != nil {

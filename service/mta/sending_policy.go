@@ -35,8 +35,8 @@ func sentByActor(who core.Actor) sentBy {
 	return by
 }
 
-// sentByLogin is who sends by SMTP: a person, with the password of a mailbox or with an app password
-// that no policy bounds, or a program.
+// sentByLogin is who sends by SMTP: a person, with the password of a mailbox or with an app
+// password that no policy bounds, or a program.
 func sentByLogin(u core.MailboxUser) sentBy {
 	return sentBy{holder: agents.HolderOfLogin(u), via: store.ApprovalViaSMTP, ownWords: u.OwnWords || u.MailboxID != "" && u.Policy.IsDefault()}
 }
@@ -106,8 +106,8 @@ func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*policyFacts
 	return f, err
 }
 
-// namesNobody tells whether a field of addresses is empty, or has one group without members, such as
-// undisclosed-recipients (RFC 5322 section 3.4).
+// namesNobody tells whether a field of addresses is empty, or has one group without members, such
+// as undisclosed-recipients (RFC 5322 section 3.4).
 func namesNobody(field string) bool {
 	field = strings.TrimSpace(field)
 	name, members, group := strings.Cut(field, ":")
