@@ -73,7 +73,7 @@ func (v *Verifier) Covers(ctx context.Context, message io.ReaderAt, size int64, 
 	defer m.free()
 	lower := make([]string, len(names))
 	for i, name := range names {
-		if len(named(m.fields, name)) != 1 {
+		if shown(m.fields, name) != 1 {
 			return false, nil
 		}
 		lower[i] = strings.ToLower(name)

@@ -92,6 +92,17 @@ func named(fields []field, name string) []field {
 	return out
 }
 
+// shown counts the fields that readers take for ones of that name: also those behind a byte order
+// mark, which package msg reads and no signature covers.
+func shown(fields []field, name string) (n int) {
+	for _, f := range fields {
+		if strings.EqualFold(strings.TrimSpace(strings.TrimPrefix(f.name, "\ufeff")), name) {
+			n++
+		}
+	}
+	return n
+}
+
 // readHeader reads the fields up to and with the empty line, or to the end of a message that has
 // none.
 func readHeader(br *bufio.Reader) ([]field, error) {

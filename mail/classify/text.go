@@ -3,11 +3,7 @@ package classify
 import (
 	"bytes"
 	"fmt"
-	"strings"
 	"unicode/utf8"
-
-	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/htmlindex"
 
 	"github.com/mailstead/mailstead/mail/msg"
 )
@@ -31,7 +27,7 @@ func (s *reader) readText(p *msg.Part, work []byte) error {
 	if p.Subtype != "html" {
 		raw = raw[:min(len(raw), textShare)]
 	}
-	text := s.toUTF8(raw, p.Params["charset"])
+	text := msg.ConvertUTF8(raw, p.Params["charset"], maxText, maxConverted)
 	if p.Subtype == "html" {
 		text = s.strip(text)
 	}
@@ -136,50 +132,6 @@ func decodeQP(b []byte) []byte {
 		n++
 	}
 	return b[:n]
-}
-
-// toUTF8 converts a text. Of charsets with more than a byte for a character, which take long, it
-// converts the beginning, whose pairs of characters are enough.
-func (s *reader) toUTF8(b []byte, name string) []byte {
-	switch name = strings.ToLower(strings.Trim(short(name, 64), " \t\"'")); name {
-	case "", "utf-8", "utf8", "us-ascii", "ascii":
-		return b
-	}
-	enc, err := htmlindex.Get(name)
-	if err != nil {
-		return b
-	}
-	if single, ok := enc.(*charmap.Charmap); ok {
-		if isASCII(b) {
-			return b
-		}
-		out := make([]byte, 0, min(2*len(b), maxText)+utf8.UTFMax)
-		for _, c := range b {
-			if len(out) >= maxText {
-				break
-			}
-			if c < utf8.RuneSelf {
-				out = append(out, c)
-				continue
-			}
-			out = utf8.AppendRune(out, single.DecodeByte(c))
-		}
-		return out
-	}
-	out, err := enc.NewDecoder().Bytes(b[:min(len(b), maxConverted)])
-	if err != nil {
-		return b
-	}
-	return out
-}
-
-func isASCII(b []byte) bool {
-	for _, c := range b {
-		if c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 // strip takes the markup out of HTML, in place, and adds the hosts of its links.

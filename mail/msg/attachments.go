@@ -20,8 +20,8 @@ type Attachment struct {
 // the machine's parts of a report. It does not look into attached messages.
 func Attachments(root *Part) []Attachment {
 	var out []Attachment
-	walkContent(root, nil, func(p, parent *Part) {
-		if !isAttachment(kinds(p, parent)) {
+	walkContent(root, nil, nil, func(p, parent *Part, in *branch) {
+		if kind, of := kinds(p, parent); !isAttachment(kind, of) || isReadable(kind) && in.namedBody() == p {
 			return
 		}
 		subject := ""
@@ -44,15 +44,68 @@ func newAttachment(index int, filename, subject, mediaType, id string, size int6
 	}
 }
 
-// walkContent visits every part that is no multipart, without what is inside messages.
-func walkContent(p, parent *Part, visit func(p, parent *Part)) {
+// walkContent visits every part that is no multipart, without what is inside messages, with the
+// branch that it is in.
+func walkContent(p, parent *Part, in *branch, visit func(p, parent *Part, in *branch)) {
+	if p.IsMultipart() && (parent == nil || parent.Subtype == "alternative") {
+		in = &branch{top: p}
+	}
 	if !p.IsMultipart() {
-		visit(p, parent)
+		visit(p, parent, in)
 		return
 	}
 	for _, c := range p.Children {
-		walkContent(c, p, visit)
+		walkContent(c, p, in, visit)
 	}
+}
+
+// A branch is a message or an alternative of several parts.
+type branch struct {
+	top      *Part
+	searched bool
+	named    *Part
+}
+
+// namedBody returns the text that people read where every text of a branch has a file's name: the
+// first one (RFC 8621 section 4.1.4). It is nil where there is another.
+func (b *branch) namedBody() *Part {
+	switch {
+	case b == nil:
+		return nil
+	case b.searched:
+		return b.named
+	}
+	b.searched = true
+	var search namedSearch[*Part]
+	walkContent(b.top, &Part{}, nil, func(p, parent *Part, _ *branch) {
+		kind, of := kinds(p, parent)
+		addNamed(&search, p, kind, of)
+	})
+	b.named = search.found()
+	return b.named
+}
+
+// A namedSearch looks for namedBody among parts.
+type namedSearch[P any] struct {
+	first         P
+	some, unnamed bool
+}
+
+func addNamed[P any, S string | []byte](s *namedSearch[P], part P, kind partKind[S], parent *partKind[S]) {
+	switch {
+	case isBodyText(kind, parent):
+		s.unnamed = true
+	case !s.some && isReadable(kind):
+		s.first, s.some = part, true
+	}
+}
+
+func (s *namedSearch[P]) found() P {
+	if s.unnamed {
+		var none P
+		return none
+	}
+	return s.first
 }
 
 // A partKind is what decides whether a part is an attachment.
@@ -94,10 +147,12 @@ func isAttachment[S string | []byte](p partKind[S], parent *partKind[S]) bool {
 
 // isBodyText reports whether people read the part as the message, or as a piece of it.
 func isBodyText[S string | []byte](p partKind[S], parent *partKind[S]) bool {
-	if string(p.Type) != "text" || string(p.Subtype) != "plain" && string(p.Subtype) != "html" || string(p.Disposition) == "attachment" {
-		return false
-	}
-	return parent == nil || string(parent.Subtype) == "alternative" || len(p.Filename) == 0
+	return isReadable(p) && (parent == nil || string(parent.Subtype) == "alternative" || len(p.Filename) == 0)
+}
+
+// isReadable reports whether a part is text that could be the message's.
+func isReadable[S string | []byte](p partKind[S]) bool {
+	return string(p.Type) == "text" && (string(p.Subtype) == "plain" || string(p.Subtype) == "html") && string(p.Disposition) != "attachment"
 }
 
 // safeFilename takes the sender's name down to its last element and to characters that

@@ -4,10 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"golang.org/x/net/html/charset"
 )
 
 // Body is what people read of a message, in UTF-8 with LF line ends.
@@ -20,14 +19,14 @@ type Body struct {
 }
 
 // ReadRawBody returns the text and the HTML of a message, each of at most max bytes. Of
-// alternatives it takes the plain text and the richest HTML; texts that follow one another, such as
-// a mailing list's footer, are joined.
+// alternatives it takes one branch for the plain text and the richest one for the HTML, each with
+// all its pieces; texts that follow one another, such as a mailing list's footer, are joined.
 func ReadRawBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 	b := bodyReader{r: r, textLeft: max, htmlLeft: max}
 	pieces := bodyPieces(root)
 	for _, p := range pieces {
-		b.HasText = b.HasText || p.text != nil
-		b.HasHTML = b.HasHTML || p.html != nil
+		b.HasText = b.HasText || slices.ContainsFunc(p.text, isPlain)
+		b.HasHTML = b.HasHTML || slices.ContainsFunc(p.html, isHTML)
 	}
 	for _, p := range pieces {
 		if err := b.add(p); err != nil {
@@ -39,46 +38,89 @@ func ReadRawBody(r io.ReaderAt, root *Part, max int64) (Body, error) {
 	return b.Body, nil
 }
 
-// bodyPiece is one stretch of the message that people read, in the forms it comes in.
+// bodyPiece is one stretch of the message that people read, in the forms it comes in: the parts of
+// each in their order. A form may have parts of the other one, which have no alternative.
 type bodyPiece struct {
-	text, html *Part
+	text, html []*Part
 }
 
+func isPlain(p *Part) bool { return p.Subtype != "html" }
+func isHTML(p *Part) bool  { return p.Subtype == "html" }
+
+// plain is the first part of plain text.
+func (p bodyPiece) plain() *Part {
+	if i := slices.IndexFunc(p.text, isPlain); i >= 0 {
+		return p.text[i]
+	}
+	return nil
+}
+
+// bodyPieces finds what people read (RFC 8621 section 4.1.4).
 func bodyPieces(root *Part) []bodyPiece {
 	var out []bodyPiece
-	collectPieces(root, nil, &out)
+	collectPieces([]*Part{root}, nil, nil, &out)
 	return out
 }
 
-func collectPieces(p, parent *Part, out *[]bodyPiece) {
+// collectPieces takes the part as a list of one, which a piece keeps.
+func collectPieces(self []*Part, parent *Part, in *branch, out *[]bodyPiece) {
+	p := self[0]
+	if p.IsMultipart() && (parent == nil || parent.Subtype == "alternative") {
+		in = &branch{top: p}
+	}
 	switch {
 	case p.IsMultipart() && p.Subtype == "alternative":
-		var inner []bodyPiece
-		for _, c := range p.Children {
-			collectPieces(c, p, &inner)
+		branches := make([][]bodyPiece, len(p.Children))
+		for i := range p.Children {
+			collectPieces(p.Children[i:i+1:i+1], p, in, &branches[i])
 		}
-		var best bodyPiece
-		for _, piece := range inner {
-			if best.text == nil {
-				best.text = piece.text
-			}
-			if piece.html != nil {
-				best.html = piece.html
-			}
-		}
-		if best != (bodyPiece{}) {
-			*out = append(*out, best)
-		}
+		*out = append(*out, chooseBranches(branches)...)
 	case p.IsMultipart():
-		for _, c := range p.Children {
-			collectPieces(c, p, out)
+		for i := range p.Children {
+			collectPieces(p.Children[i:i+1:i+1], p, in, out)
 		}
-	case !isBodyText(kinds(p, parent)):
-	case p.Subtype == "html":
-		*out = append(*out, bodyPiece{html: p})
+	case !isReadable(p.kind()):
+	case !isBodyText(kinds(p, parent)) && in.namedBody() != p:
+	case isHTML(p):
+		*out = append(*out, bodyPiece{html: self})
 	default:
-		*out = append(*out, bodyPiece{text: p})
+		*out = append(*out, bodyPiece{text: self})
 	}
+}
+
+// chooseBranches takes the first alternative that has plain text, and the last that has HTML.
+func chooseBranches(branches [][]bodyPiece) []bodyPiece {
+	text, html := -1, -1
+	for i, branch := range branches {
+		if text < 0 && slices.ContainsFunc(branch, func(p bodyPiece) bool { return p.plain() != nil }) {
+			text = i
+		}
+		if slices.ContainsFunc(branch, func(p bodyPiece) bool { return slices.ContainsFunc(p.html, isHTML) }) {
+			html = i
+		}
+	}
+	switch {
+	case text == html && text < 0:
+		return nil
+	case text < 0 || text == html:
+		return branches[html]
+	case html < 0:
+		return branches[text]
+	}
+	var whole bodyPiece
+	for _, p := range branches[text] {
+		if len(p.text) == 0 {
+			p.text = p.html
+		}
+		whole.text = append(whole.text, p.text...)
+	}
+	for _, p := range branches[html] {
+		if len(p.html) == 0 {
+			p.html = p.text
+		}
+		whole.html = append(whole.html, p.html...)
+	}
+	return []bodyPiece{whole}
 }
 
 type bodyReader struct {
@@ -91,27 +133,50 @@ type bodyReader struct {
 // add writes a piece to both forms that the message has, turning one into the other
 // where the piece comes in one only.
 func (b *bodyReader) add(p bodyPiece) error {
-	var text, html string
-	var err error
-	if p.text != nil {
-		if text, err = b.read(p.text, max(b.textLeft, b.htmlLeft)); err != nil {
+	text, html := p.text, p.html
+	if len(text) == 0 {
+		text = html
+	}
+	if len(html) == 0 {
+		html = text
+	}
+	if len(p.text) == 0 || len(p.html) == 0 { // in one form only: each part is read once
+		for _, part := range text {
+			if err := b.addPart(part, b.HasText, b.HasHTML); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, part := range text {
+		if err := b.addPart(part, true, false); err != nil {
 			return err
 		}
 	}
-	if p.html != nil {
-		if html, err = b.read(p.html, max(b.textLeft, b.htmlLeft)); err != nil {
+	for _, part := range html {
+		if err := b.addPart(part, false, true); err != nil {
 			return err
 		}
 	}
-	if b.HasText {
-		if p.text == nil {
-			text = HTMLText(html)
+	return nil
+}
+
+func (b *bodyReader) addPart(p *Part, toText, toHTML bool) error {
+	content, err := b.read(p, max(b.textLeft, b.htmlLeft))
+	if err != nil {
+		return err
+	}
+	if toText {
+		text := content
+		if isHTML(p) {
+			text = HTMLText(content)
 		}
 		b.join(&b.text, text, &b.textLeft)
 	}
-	if b.HasHTML {
-		if p.html == nil {
-			html = "<pre>" + escapeHTML(text) + "</pre>"
+	if toHTML {
+		html := content
+		if isPlain(p) {
+			html = "<pre>" + escapeHTML(content) + "</pre>"
 		}
 		b.join(&b.html, html, &b.htmlLeft)
 	}
@@ -156,11 +221,7 @@ func readText(r io.ReaderAt, p *Part, limit int64) (text string, more bool, err 
 	if more = int64(len(raw)) > limit; more {
 		raw = trimPartialRune(raw[:limit])
 	}
-	name := p.Params["charset"]
-	if p.Subtype == "html" && name == "" && !utf8.Valid(raw) {
-		_, name, _ = charset.DetermineEncoding(raw, "text/html")
-	}
-	text = toUTF8(raw, name)
+	text = bodyText(p, raw)
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	text = strings.ReplaceAll(text, "\r", "\n")
 	return strings.ReplaceAll(text, "\x00", ""), more, nil

@@ -1,79 +1,174 @@
 package msg
 
 import (
+	"bytes"
+	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/htmlindex"
-	"golang.org/x/text/encoding/ianaindex"
-	"golang.org/x/text/encoding/japanese"
-	"golang.org/x/text/encoding/korean"
-	"golang.org/x/text/encoding/simplifiedchinese"
-	"golang.org/x/text/encoding/traditionalchinese"
-	"golang.org/x/text/encoding/unicode"
 )
 
-// mailCharsets are names that mail uses and the indexes lack or take otherwise.
-var mailCharsets = map[string]encoding.Encoding{
-	"utf-16":     unicode.UTF16(unicode.BigEndian, unicode.UseBOM), // RFC 2781 §4.3
-	"hz-gb-2312": simplifiedchinese.HZGB2312,
-	"gb2312":     simplifiedchinese.GB18030,
-	"gbk":        simplifiedchinese.GB18030,
-	"cp936":      simplifiedchinese.GB18030,
-	"ms936":      simplifiedchinese.GB18030,
-	"cp932":      japanese.ShiftJIS,
-	"cp949":      korean.EUCKR,
-	"ms949":      korean.EUCKR,
-	"ks_c_5601":  korean.EUCKR,
-	"cp950":      traditionalchinese.Big5,
-	"ms950":      traditionalchinese.Big5,
-	"cp850":      charmap.CodePage850,
-	"cp437":      charmap.CodePage437,
-	"cp858":      charmap.CodePage858,
+// maxCharset bounds a charset's name.
+const maxCharset = 64
+
+// A namedCharset is one row of charsetNames.
+type namedCharset struct {
+	names  string // divided by spaces
+	decode func([]byte) string
+	bytes  charsetBytes
 }
 
-// lookupCharset returns nil for an unknown charset.
-func lookupCharset(name string) encoding.Encoding {
-	if enc := mailCharsets[name]; enc != nil {
-		return enc
+type charsetBytes int
+
+const (
+	manyBytes  charsetBytes = iota // for a character
+	oneByte                        // for a character
+	sevenBits                      // and no byte above 127
+	undeclared                     // the name says nothing of bytes above 127
+)
+
+// isUnicode reports UTF-8, UTF-16 and UTF-32.
+func (c *namedCharset) isUnicode() bool { return strings.HasPrefix(c.names, "utf") }
+
+var charsets = sync.OnceValue(func() map[string]*namedCharset {
+	rows := charsetNames()
+	byName := make(map[string]*namedCharset, 800)
+	for i := range rows {
+		for name := range strings.FieldsSeq(rows[i].names) {
+			byName[name] = &rows[i]
+		}
 	}
-	if enc, err := htmlindex.Get(name); err == nil && enc != encoding.Replacement {
-		return enc
+	return byName
+})
+
+// appendCharsetKey appends to an empty key a charset's name without what writers vary: letter case,
+// punctuation, a leading x, and what stands before the number of a code page, which is "cp" here.
+func appendCharsetKey(key []byte, name string) []byte {
+	name, _, _ = strings.Cut(name, "@") // iso-8859-15@euro
+	name, _, _ = strings.Cut(name, "//")
+	for i := range len(name) {
+		if c := lowerByte(name[i]); 'a' <= c && c <= 'z' || '0' <= c && c <= '9' {
+			key = append(key, c)
+		}
 	}
-	if enc, err := ianaindex.MIME.Encoding(name); err == nil && enc != nil {
-		return enc
+	if len(key) > 3 && key[0] == 'x' {
+		key = key[1:]
 	}
-	if enc, err := ianaindex.IANA.Encoding(name); err == nil {
-		return enc
+	digits := bytes.TrimLeft(key, "abcdefghijklmnopqrstuvwxyz")
+	if len(digits) < 3 || len(digits) > 5 || len(bytes.Trim(digits, "0123456789")) > 0 {
+		return key
 	}
-	return nil
+	switch string(key[:len(key)-len(digits)]) {
+	case "", "windows", "win", "ms", "ibm", "dos", "oem", "codepage", "cpibm", "mscp", "windowscp", "csibm":
+		n := copy(key[2:cap(key)], digits)
+		key = append(key[:0], "cp"...)[:2+n]
+	}
+	return key
+}
+
+// findCharset returns nil for an unknown charset.
+func findCharset(name string) *namedCharset {
+	if name == "" || len(name) > maxCharset {
+		return nil
+	}
+	var key [maxCharset + 8]byte
+	return charsets()[string(appendCharsetKey(key[:0], name))]
 }
 
 // toUTF8 decodes text in the named charset. Bytes of an unknown or undeclared charset
-// are UTF-8 if they can be, else windows-1252.
+// are what guessUTF8 makes of them.
 func toUTF8(b []byte, charset string) string {
-	charset = strings.ToLower(strings.Trim(charset, " \t\"'"))
-	if len(charset) > 64 {
-		charset = ""
+	if charset == "utf-8" || charset == "UTF-8" || charset == "us-ascii" { // as mostly
+		if utf8.Valid(b) && bytes.IndexByte(b, esc) < 0 {
+			return string(b)
+		}
 	}
-	switch charset {
-	case "utf-8", "utf8":
-		return validUTF8(b)
-	case "", "us-ascii", "ascii", "unknown-8bit", "x-unknown", "unknown", "default":
+	c := findCharset(charset)
+	if c == nil || c.bytes == sevenBits && !isASCII(b) && utf8.Valid(b) {
 		return guessUTF8(b)
 	}
-	enc := lookupCharset(charset)
-	if enc == nil {
-		return guessUTF8(b)
-	}
-	out, err := enc.NewDecoder().Bytes(b)
-	if err != nil {
-		return guessUTF8(b)
-	}
-	return validUTF8(out)
+	return c.decode(b)
 }
+
+// ConvertUTF8 converts the beginning of a text to UTF-8: at most most bytes, or mostWide of
+// a charset with more than a byte for a character, which takes long. Where there is nothing to
+// convert it returns b.
+func ConvertUTF8(b []byte, charset string, most, mostWide int) []byte {
+	c := findCharset(charset)
+	switch {
+	case c == nil || c.bytes == undeclared || c == findCharset("utf-8"):
+		if !hasISO2022(b) || !isASCII(b) {
+			return b
+		}
+	case c.bytes == oneByte:
+		if isASCII(b) {
+			return b
+		}
+		mostWide = most
+	}
+	return []byte(toUTF8(b[:min(len(b), mostWide)], charset))
+}
+
+// rawUTF8 decodes raw 8-bit text of a header, which is in the message's charset if it is no UTF-8.
+func rawUTF8(b []byte, charset string) string {
+	if charset == "" || utf8.Valid(b) {
+		return guessUTF8(b)
+	}
+	if s := toUTF8(b, charset); !strings.ContainsRune(s, utf8.RuneError) {
+		return s
+	}
+	return guessUTF8(b)
+}
+
+func multi(enc encoding.Encoding) func([]byte) string {
+	return func(b []byte) string {
+		out, err := enc.NewDecoder().Bytes(b)
+		if err != nil {
+			return guessUTF8(b)
+		}
+		return validUTF8(out)
+	}
+}
+
+func single(m *charmap.Charmap) func([]byte) string {
+	return func(b []byte) string {
+		var out strings.Builder
+		out.Grow(len(b) + len(b)/2)
+		for _, c := range b {
+			out.WriteRune(m.DecodeByte(c))
+		}
+		return out.String()
+	}
+}
+
+// codePage decodes by the 128 characters of the upper half; the lower half is ASCII.
+func codePage(upper string) func([]byte) string {
+	return func(b []byte) string {
+		table := []rune(upper)
+		var out strings.Builder
+		out.Grow(len(b) + len(b)/2)
+		for _, c := range b {
+			r := rune(c)
+			if c >= utf8.RuneSelf {
+				r = table[c-utf8.RuneSelf]
+			}
+			out.WriteRune(r)
+		}
+		return out.String()
+	}
+}
+
+func decodeUTF8(b []byte) string {
+	if hasISO2022(b) && isASCII(b) {
+		return decodeISO2022(b)
+	}
+	return validUTF8(b)
+}
+
+func decodeUnknown(b []byte) string { return guessUTF8(b) }
 
 // validUTF8 has U+FFFD in the place of what is no UTF-8. Where all is, as mostly, it is fast.
 func validUTF8(b []byte) string {
@@ -83,25 +178,61 @@ func validUTF8(b []byte) string {
 	return strings.ToValidUTF8(string(b), "\uFFFD")
 }
 
+// guessUTF8 takes bytes that name no charset for ISO-2022 if they have its escape sequences, else
+// for UTF-8 if they can be, else for windows-1252.
 func guessUTF8(b []byte) string {
-	if utf8.Valid(b) {
-		return string(b)
+	switch {
+	case !utf8.Valid(b):
+		return single(charmap.Windows1252)(b)
+	case hasISO2022(b) && isASCII(b):
+		return decodeISO2022(b)
 	}
-	out := make([]byte, 0, len(b)+len(b)/2)
-	for _, c := range b {
-		out = utf8.AppendRune(out, charmap.Windows1252.DecodeByte(c))
+	return string(b)
+}
+
+// declaredCharset is the charset of a part, "" if it names none that says what its bytes above 127
+// are.
+func (p *Part) declaredCharset() string {
+	name := p.Params["charset"]
+	if c := findCharset(name); c == nil || c.bytes == undeclared {
+		return ""
 	}
-	return string(out)
+	return name
+}
+
+var metaTag = regexp.MustCompile(`(?i)<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([a-z0-9_:.@-]{1,40})`)
+
+const maxMeta = 4 << 10 // bytes of HTML in which its charset is looked for
+
+// bodyText decodes the content of a text part. Where it names no charset a byte order mark or the
+// HTML does (WHATWG HTML section 13.2.3.2), unless all is UTF-8.
+func bodyText(p *Part, raw []byte) string {
+	name := p.declaredCharset()
+	if bytes.HasPrefix(raw, []byte("\xff\xfe")) || bytes.HasPrefix(raw, []byte("\xfe\xff")) {
+		if c := findCharset(name); c == nil || c == findCharset("utf-8") {
+			name = "utf-16"
+		}
+	}
+	if name == "" && p.Subtype == "html" {
+		if m := metaTag.FindSubmatch(raw[:min(len(raw), maxMeta)]); m != nil && (!utf8.Valid(raw) || isASCII(raw)) {
+			// What is read as ASCII here is not UTF-16, whatever it says.
+			if c := findCharset(string(m[1])); c != nil && !c.isUnicode() {
+				name = string(m[1])
+			}
+		}
+	}
+	return strings.TrimPrefix(toUTF8(raw, name), "\ufeff")
 }
 
 // decodeText turns a raw field value into clean text of at most limit bytes: unfolded,
-// RFC 2047 words decoded, raw 8-bit bytes as UTF-8 or windows-1252, no control characters.
-func decodeText(value []byte, limit int) string {
+// RFC 2047 words decoded, raw 8-bit bytes as UTF-8, in the message's charset if that is known, or
+// windows-1252; no control characters.
+func decodeText(value []byte, charset string, limit int) string {
 	// An encoded word is at most some nine times as long as its text.
 	if most := limit*9 + 1024; len(value) > most {
 		value = value[:most]
 	}
-	return cleanText(decodeWords(guessUTF8(unfold(value))), limit)
+	return cleanText(decodeWords(rawUTF8(unfold(value), charset)), limit)
 }
 
 // cleanText replaces control characters, trims, and cuts to limit bytes between runes.

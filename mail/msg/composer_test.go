@@ -298,7 +298,7 @@ func TestFileNamesAreQuoted(t *testing.T) {
 		if got != want {
 			t.Errorf("%q is written %s, want %s", name, got, want)
 		}
-		if _, params := parseParams([]byte("attachment" + got)); params["filename"] != name {
+		if _, params := parseParams([]byte("attachment"+got), ""); params["filename"] != name {
 			t.Errorf("%q is read as %q", name, params["filename"])
 		}
 	}

@@ -12,10 +12,12 @@ type dateParts struct {
 	hour, minute, sec int
 	offset            int // seconds east of UTC
 	hasTime, pm, am   bool
+	hasOffset         bool // as a number, which counts more than a name
 }
 
 // parseDate reads a Date field (RFC 5322 §3.3, §4.3), also in the order of asctime, with
-// comments, dashes and the usual mistakes. It answers the zero time for anything else.
+// comments, dashes and the usual mistakes, and ISO 8601. A date without a zone is UTC. It answers
+// the zero time for anything else.
 func parseDate(s string) time.Time {
 	s = dropComments(cut(s, 128))
 	if t, err := time.Parse(time.RFC3339, strings.TrimSpace(s)); err == nil {
@@ -31,28 +33,79 @@ func parseDate(s string) time.Time {
 }
 
 func (d *dateParts) word(w string) bool {
-	switch {
+	if date, clock, ok := strings.Cut(w, "T"); ok && isDigit(date) && isDigit(clock) { // ISO 8601
+		return d.word(date) && d.word(clock)
+	}
+	switch sign := strings.IndexAny(w, "+-"); {
 	case !d.hasTime && strings.Contains(w, ":"):
 		return d.clock(w)
-	case d.hasTime && len(w) == 5 && (w[0] == '+' || w[0] == '-'):
-		n, err := strconv.Atoi(w[1:])
-		if err != nil || n < 0 || n%100 > 59 || n >= 2400 {
-			return true // an invalid zone counts as UTC (RFC 5256 §2.2)
-		}
-		d.offset = (n/100*60 + n%100) * 60
-		if w[0] == '-' {
-			d.offset = -d.offset
-		}
+	case d.hasTime && sign >= 0 && !isDigit(w): // +0100, +01:00, GMT+0100
+		d.name(strings.ToLower(w[:sign]))
+		d.zone(w[sign:])
 		return true
-	case w[0] >= '0' && w[0] <= '9':
-		for part := range strings.SplitSeq(w, "-") {
-			if !d.number(part) {
-				return false
-			}
-		}
+	case d.hasTime && d.year != 0 && d.day != 0 && len(w) == 4 && isDigit(w): // the sign is missing
+		d.zone("+" + w)
 		return true
+	case isDigit(w):
+		return d.numbers(w)
 	}
 	d.name(strings.ToLower(w))
+	return true
+}
+
+func isDigit(w string) bool { return w != "" && '0' <= w[0] && w[0] <= '9' }
+
+// zone takes a sign and hours, with minutes or without. An invalid zone counts as UTC (RFC 5256
+// section 2.2).
+func (d *dateParts) zone(w string) {
+	digits := strings.Replace(w[1:], ":", "", 1)
+	if len(digits) == 3 && strings.IndexByte(w, ':') == 2 { // +1:00
+		digits = "0" + digits
+	}
+	if len(digits) <= 2 {
+		digits += "00"
+	}
+	n, err := strconv.Atoi(digits)
+	if err != nil || len(digits) > 4 || !isDigit(digits) || n%100 > 59 || n >= 2400 {
+		return
+	}
+	d.offset, d.hasOffset = (n/100*60+n%100)*60, true
+	if w[0] == '-' {
+		d.offset = -d.offset
+	}
+}
+
+// numbers takes one number, or a date of three: 20-Nov-2026, 2026-11-20, 2026/11/20, 11/20/2026,
+// 20.11.2026.
+func (d *dateParts) numbers(w string) bool {
+	parts := strings.FieldsFunc(w, func(r rune) bool { return r == '-' || r == '/' || r == '.' })
+	if len(parts) == 3 && d.day == 0 && d.month == 0 && d.year == 0 {
+		var n [3]int
+		for i := range parts {
+			v, err := strconv.Atoi(parts[i])
+			if err != nil || v < 0 {
+				v = -1
+			}
+			n[i] = v
+		}
+		switch {
+		case n[0] < 0 || n[1] < 0 || n[2] < 0:
+		case len(parts[0]) == 4:
+			d.year, d.month, d.day = n[0], n[1], n[2]
+			return true
+		case strings.Contains(w, "/") && n[0] <= 12: // as in the United States
+			d.month, d.day, d.year = n[0], n[1], fullYear(n[2], len(parts[2]))
+			return true
+		default:
+			d.day, d.month, d.year = n[0], n[1], fullYear(n[2], len(parts[2]))
+			return true
+		}
+	}
+	for _, part := range parts {
+		if !d.number(part) {
+			return false
+		}
+	}
 	return true
 }
 
@@ -82,10 +135,15 @@ func fullYear(n, digits int) int {
 	return n
 }
 
+// clock takes hours, minutes and seconds, with a zone or the half of the day behind them or not.
 func (d *dateParts) clock(s string) bool {
+	end := len(s)
+	if i := strings.IndexFunc(s, func(r rune) bool { return (r < '0' || r > '9') && r != ':' && r != '.' }); i >= 0 {
+		end = i
+	}
 	var n [3]int
 	i := 0
-	for part := range strings.SplitSeq(s, ":") {
+	for part := range strings.SplitSeq(s[:end], ":") {
 		part, _, _ = strings.Cut(part, ".")
 		v, err := strconv.Atoi(part)
 		if err != nil || i == len(n) {
@@ -95,7 +153,10 @@ func (d *dateParts) clock(s string) bool {
 		i++
 	}
 	d.hour, d.minute, d.sec, d.hasTime = n[0], n[1], n[2], true
-	return n[0] >= 0 && n[0] < 24 && n[1] >= 0 && n[1] < 60 && n[2] >= 0 && n[2] <= 60
+	if end < len(s) && !d.word(s[end:]) {
+		return false
+	}
+	return n[0] < 24 && n[1] < 60 && n[2] <= 60
 }
 
 // name takes a month or a zone; names of days and unknown zones say nothing.
@@ -104,7 +165,9 @@ func (d *dateParts) name(w string) {
 		d.pm = d.pm || w == "pm"
 		d.am = d.am || w == "am"
 		if hours, ok := namedZones[w]; ok {
-			d.offset = hours * 3600
+			if !d.hasOffset {
+				d.offset = hours * 3600
+			}
 			return
 		}
 	}
@@ -116,6 +179,8 @@ func (d *dateParts) name(w string) {
 }
 
 var namedZones = map[string]int{"gmt": 0, "ut": 0, "utc": 0, "z": 0,
+	"bst": 1, "cet": 1, "cest": 2, "met": 1, "mest": 2, "wet": 0, "west": 1, "eet": 2, "eest": 3, "msk": 3, "jst": 9, "kst": 9, "hkt": 8,
+	"aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13, "hst": -10, "akst": -9, "akdt": -8, "brt": -3,
 	"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7}
 
 func (d *dateParts) time() time.Time {
@@ -125,7 +190,7 @@ func (d *dateParts) time() time.Time {
 	if d.am && d.hour == 12 {
 		d.hour = 0
 	}
-	if d.day == 0 || d.month == 0 || d.year < 1900 || d.year > 9999 {
+	if d.day == 0 || d.month == 0 || d.month > 12 || d.year < 1900 || d.year > 9999 {
 		return time.Time{}
 	}
 	t := time.Date(d.year, time.Month(d.month), d.day, d.hour, d.minute, d.sec, 0, zone(d.offset))

@@ -97,7 +97,7 @@ func encodeField(s string) string {
 	return encodeWords(s)
 }
 
-func isASCII(s string) bool {
+func isASCII[S string | []byte](s S) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
 			return false

@@ -42,6 +42,10 @@ func readFiles(t testing.TB, pattern string) (contents [][]byte) {
 // FuzzScan reads any bytes as a message, in every way there is.
 func FuzzScan(f *testing.F) {
 	addCorpus(f)
+	addFiles(f, "testdata/reading/*.eml")
+	for _, c := range sloppy {
+		f.Add([]byte(c.raw))
+	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		root := scanBytes(t, raw)
 		r := bytes.NewReader(raw)
@@ -78,6 +82,53 @@ func FuzzScan(f *testing.F) {
 		}
 		if _, err := HeaderFields(r, root, []string{"subject"}, true); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// FuzzToUTF8 decodes any bytes under any name and wants UTF-8, of a length that they bound.
+func FuzzToUTF8(f *testing.F) {
+	for _, row := range charsetNames() {
+		name, _, _ := strings.Cut(row.names, " ")
+		f.Add([]byte("a\x1b$BF|\x1b(B +AGE- ~{::~} \xe4\xb8\xad\x00"), name)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, charset string) {
+		for _, s := range []string{toUTF8(b, charset), rawUTF8(b, charset), bodyText(&Part{Type: "text", Subtype: "html", Params: map[string]string{"charset": charset}}, b)} {
+			if !utf8.ValidString(s) || len(s) > 6*len(b) {
+				t.Fatalf("%q in %q is %q", b, charset, s)
+			}
+		}
+		ConvertUTF8(b, charset, 100, 10)
+	})
+}
+
+// FuzzParseDate wants no date that cannot be stored.
+func FuzzParseDate(f *testing.F) {
+	for _, s := range []string{"Fri, 20 Nov 2026 21:00:00 +0100", "2026-11-20T21:00:00.5+01:00", "11/20/2026 9:00PM", "Fri Nov 20 2026 21:00:00 GMT+0100 (CET)"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		at := parseDate(s)
+		if _, east := at.Zone(); east < -24*3600 || east > 24*3600 || !at.IsZero() && (at.Year() < 1899 || at.Year() > 10000) {
+			t.Fatalf("%q is %s", s, at)
+		}
+	})
+}
+
+// FuzzParseParams wants parameters within their bounds.
+func FuzzParseParams(f *testing.F) {
+	for _, s := range []string{`text/plain; charset=utf-8`, `multipart/mixed boundary="b" x`, `attachment; filename*0*=koi8-r''%F0; filename*1="a`, `a / b; name=x y size=3`} {
+		f.Add([]byte(s), "koi8-r")
+	}
+	f.Fuzz(func(t *testing.T, value []byte, charset string) {
+		_, params := parseParams(value, charset)
+		if len(params) > MaxParams {
+			t.Fatalf("%d parameters", len(params))
+		}
+		for name, v := range params {
+			if len(v) > MaxParamValue || !utf8.ValidString(v) || strings.ContainsAny(v, "\r\n\x00") && name != "boundary" {
+				t.Fatalf("%q of %q", v, name)
+			}
 		}
 	})
 }

@@ -51,15 +51,20 @@ func firstField(block []byte) (f field, n int) {
 	if end == 0 {
 		return f, 0
 	}
-	name := fieldName(block[:end])
+	mark := 0
+	if bytes.HasPrefix(block[:end], byteOrderMark) {
+		mark = len(byteOrderMark)
+	}
+	name := fieldName(block[mark:end])
 	for next < len(block) && (block[next] == ' ' || block[next] == '\t') {
 		end, next = lineEnd(block, next)
 	}
 	if name == 0 {
 		return f, next
 	}
+	name += mark
 	colon := name + bytes.IndexByte(block[name:], ':')
-	return field{name: block[:name], value: block[colon+1 : end], whole: block[:next]}, next
+	return field{name: block[mark:name], value: block[colon+1 : end], whole: block[:next]}, next
 }
 
 // lineEnd returns where the line that begins at from ends, without and with its line end.
@@ -90,6 +95,34 @@ func fieldName(line []byte) int {
 		}
 	}
 	return len(name)
+}
+
+// byteOrderMark is what some programs begin a message with.
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// isKnownField tells a header field from a line of text that only looks like one: in a message by
+// the names that messages have, in a part by RFC 2045 section 9.
+func isKnownField(line []byte, inMessage bool) bool {
+	line = bytes.TrimPrefix(line, byteOrderMark)
+	n := fieldName(line)
+	if n == 0 || n > 64 {
+		return false
+	}
+	name := string(appendLower(nil, line[:n]))
+	if strings.HasPrefix(name, "content-") || !inMessage {
+		return strings.HasPrefix(name, "content-")
+	}
+	for _, prefix := range [...]string{"x-", "list-", "arc-", "resent-", "dkim-", "received", "return-", "authentication-results"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	switch name {
+	case "from", "sender", "reply-to", "to", "cc", "bcc", "subject", "date", "message-id", "in-reply-to", "references", "mime-version",
+		"delivered-to", "auto-submitted", "precedence", "importance", "priority", "organization", "user-agent", "thread-topic", "thread-index", "feedback-id":
+		return true
+	}
+	return false
 }
 
 func isMboxLine(line []byte) bool {
@@ -157,21 +190,39 @@ func Headers(r io.ReaderAt, p *Part) ([]Header, error) {
 	if err != nil {
 		return nil, err
 	}
+	charset := headerCharset(p)
 	var out []Header
 	for f := range fields(block) {
 		if len(out) == maxHeaders {
 			break
 		}
-		out = append(out, Header{Name: string(f.name), Value: decodeText(f.value, maxHeaderValue)})
+		out = append(out, Header{Name: string(f.name), Value: decodeText(f.value, charset, maxHeaderValue)})
 	}
 	return out, nil
+}
+
+// headerCharset is the charset in which a part's raw 8-bit header text is, if it is not UTF-8: its
+// own, or that of the first text in it that names another than UTF-8.
+func headerCharset(p *Part) string {
+	if p.Type == "text" {
+		if name := p.declaredCharset(); name != "" && findCharset(name) != findCharset("utf-8") {
+			return name
+		}
+	}
+	for _, c := range p.Children {
+		if name := headerCharset(c); name != "" {
+			return name
+		}
+	}
+	return ""
 }
 
 const defaultEncoding = "7bit" // RFC 2045 §6.1
 
 // textBudget hands out what may still be kept of one tree's texts.
 type textBudget struct {
-	left int
+	left    int
+	charset string // of raw 8-bit text
 }
 
 func (t *textBudget) keep(s string) string {
@@ -219,6 +270,28 @@ func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest boo
 	}
 }
 
+// readAgain replaces the texts of a part and its envelope by those in the charset, which was not
+// known when its header was read.
+func (t *textBudget) readAgain(h rawHeader, charset string) {
+	t.left += h.used
+	t.charset = charset
+	var again Part
+	var env *Envelope
+	if h.envelope != nil {
+		env = &Envelope{}
+	}
+	t.readHeader(h.block, &again, env, h.digest)
+	p := h.part
+	p.ID, p.Description, p.Location, p.MD5, p.Language = again.ID, again.Description, again.Location, again.MD5, again.Language
+	p.DispositionParams = again.DispositionParams
+	if p.Type == again.Type && p.Subtype == again.Subtype {
+		p.Params = again.Params
+	}
+	if env != nil {
+		*h.envelope = *env
+	}
+}
+
 func (t *textBudget) contentField(name string, p *Part, value []byte) {
 	switch name {
 	case "content-transfer-encoding":
@@ -239,7 +312,7 @@ func (t *textBudget) contentField(name string, p *Part, value []byte) {
 		}
 	case "content-disposition":
 		if p.Disposition == "" {
-			head, params := parseParams(value)
+			head, params := parseParams(value, t.charset)
 			p.Disposition = t.keep(strings.ToLower(cut(head, 64)))
 			p.DispositionParams = t.keepParams(params)
 		}
@@ -248,13 +321,13 @@ func (t *textBudget) contentField(name string, p *Part, value []byte) {
 
 func (t *textBudget) first(to *string, value []byte, limit int) {
 	if *to == "" {
-		*to = t.keep(decodeText(value, limit))
+		*to = t.keep(decodeText(value, t.charset, limit))
 	}
 }
 
 func (t *textBudget) languages(value []byte) []string {
 	var out []string
-	for tag := range strings.SplitSeq(cut(decodeText(value, MaxText), 512), ",") {
+	for tag := range strings.SplitSeq(cut(decodeText(value, t.charset, MaxText), 512), ",") {
 		if tag = strings.TrimSpace(tag); tag != "" {
 			out = append(out, t.keep(tag))
 		}
@@ -264,9 +337,16 @@ func (t *textBudget) languages(value []byte) []string {
 
 // contentType answers false for a value that RFC 2045 §5.2 has us take as absent.
 func (t *textBudget) contentType(p *Part, value []byte) bool {
-	head, params := parseParams(value)
+	head, params := parseParams(value, t.charset)
 	typ, subtype, _ := strings.Cut(strings.ToLower(head), "/")
-	typ, subtype = strings.TrimSpace(typ), strings.TrimSpace(subtype)
+	if subtype == "" && len(params) > 0 {
+		switch typ {
+		case "text":
+			subtype = "plain"
+		case "multipart":
+			subtype = "mixed"
+		}
+	}
 	if !isToken(typ) || !isToken(subtype) || len(typ)+len(subtype) > 127 {
 		return false
 	}
@@ -294,7 +374,7 @@ func (t *textBudget) envelopeField(name []byte, env *Envelope, value []byte, lis
 	switch string(name) {
 	case "date":
 		if env.DateText == "" {
-			env.DateText = t.keep(decodeText(value, 128))
+			env.DateText = t.keep(decodeText(value, t.charset, 128))
 			env.Date = parseDate(env.DateText)
 		}
 	case "subject":
@@ -359,7 +439,7 @@ func (t *textBudget) addressLists(env *Envelope, lists *addressFields) {
 }
 
 func (t *textBudget) addresses(to *[]Address, value []byte, room *int) {
-	for _, a := range parseAddresses(guessUTF8(unfold(value)), *room) {
+	for _, a := range parseAddresses(rawUTF8(unfold(value), t.charset), *room) {
 		size := len(a.Name) + len(a.Mailbox) + len(a.Host)
 		if size > t.left {
 			return
@@ -382,10 +462,29 @@ func (t *textBudget) ids(to *[]string, value []byte) {
 }
 
 func encodingName(value []byte) string {
-	s, _, _ := strings.Cut(strings.TrimSpace(string(unfold(value))), " ")
+	value = bytes.TrimSpace(value)
+	for _, name := range [...]string{defaultEncoding, "8bit", "base64", "quoted-printable"} {
+		if string(value) == name { // as mostly
+			return name
+		}
+	}
+	s := strings.TrimLeft(dropComments(cut(string(unfold(value)), 256)), `"' `)
 	s, _, _ = strings.Cut(s, ";")
-	s, _, _ = strings.Cut(s, "(")
-	return strings.ToLower(cut(strings.Trim(s, `"' `), 64))
+	s = strings.ToLower(cut(strings.Trim(s, "\"' \t"), 64))
+	switch strings.NewReplacer("-", "", "_", "", " ", "", ".", "").Replace(s) {
+	case "base64", "b64", "xbase64":
+		return "base64"
+	case "quotedprintable", "quotedprint", "qp":
+		return "quoted-printable"
+	case "uuencode", "xuuencode", "uue", "xuue", "uu", "xuu", "uuencoded", "xuuencoded":
+		return uuencode
+	case "8bit", "8bits":
+		return "8bit"
+	case "7bit", "7bits":
+		return "7bit"
+	}
+	s, _, _ = strings.Cut(s, " ")
+	return strings.TrimRight(s, ",")
 }
 
 // appendLower appends a text with its ASCII letters in lower case.

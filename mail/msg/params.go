@@ -1,7 +1,7 @@
 package msg
 
 import (
-	"bytes"
+	"regexp"
 	"strconv"
 	"strings"
 )
@@ -10,17 +10,33 @@ import (
 const maxParamText = 64 << 10
 
 // parseParams splits a Content-Type or Content-Disposition value into its head and its
-// parameters, decoded by RFC 2231 and, since many write them so, by RFC 2047.
-func parseParams(value []byte) (head string, params map[string]string) {
+// parameters, decoded by RFC 2231 and, since many write them so, by RFC 2047. Semicolons may be
+// missing. Raw 8-bit text is in the charset.
+func parseParams(value []byte, charset string) (head string, params map[string]string) {
 	value = unfold(value)
-	value = value[:min(len(value), maxParamText)]
-	headBytes, rest, _ := bytes.Cut(value, []byte(";"))
-	head = firstWord(guessUTF8(headBytes))
-	p := paramReader{s: guessUTF8(rest)}
+	s := rawUTF8(value[:min(len(value), maxParamText)], charset)
+	head, rest := cutHead(s)
+	p := paramReader{s: rest}
 	for p.pos < len(p.s) && len(p.raw) < MaxParams {
 		p.next()
 	}
 	return head, p.decode()
+}
+
+// cutHead takes the first word, with space around its slash; it is "" where parameters come first.
+func cutHead(s string) (head, rest string) {
+	first, rest, _ := strings.Cut(s, ";")
+	head = firstWord(first)
+	if strings.IndexByte(head, '=') >= 0 {
+		return "", s
+	}
+	if len(first) > len(head) && strings.IndexByte(first, '=') >= 0 { // the semicolon behind the head is missing
+		return strings.TrimRight(head, ","), s[strings.Index(s, head)+len(head):]
+	}
+	if typ, subtype, ok := strings.Cut(first, "/"); ok && !strings.Contains(head, "/") || strings.HasSuffix(head, "/") {
+		head = strings.TrimSpace(typ) + "/" + firstWord(subtype)
+	}
+	return strings.TrimRight(head, ","), rest
 }
 
 // firstWord cuts at a comment or a space: "text/plain (for people)".
@@ -59,13 +75,12 @@ func (p *paramReader) next() {
 		p.skip(end)
 		return
 	}
-	name := strings.ToLower(strings.TrimSpace(dropComments(rest[:end])))
+	name := strings.ToLower(lastWord(dropComments(rest[:end])))
 	p.pos += end + 1
 	p.pos += len(p.s[p.pos:]) - len(strings.TrimLeft(p.s[p.pos:], " \t"))
 	var value string
 	if p.pos < len(p.s) && p.s[p.pos] == '"' {
-		value = p.quoted()
-		p.skip(strings.IndexByte(p.s[p.pos:], ';'))
+		value = p.quoted() // what stands before the next parameter is skipped with it
 	} else {
 		value = p.bare(name)
 	}
@@ -82,15 +97,23 @@ func (p *paramReader) skip(semicolon int) {
 	p.pos += semicolon + 1
 }
 
+// lastWord is the name of a parameter behind something that is none.
+func lastWord(s string) string {
+	s = strings.Trim(s, " \t,")
+	return s[strings.LastIndexAny(s, " \t,")+1:]
+}
+
 // quoted reads a quoted string. A backslash before anything but a quote or a backslash
-// stands for itself, as in the paths that some send.
+// stands for itself, as in the paths that some send. Without the second quote it ends before the
+// semicolon.
 func (p *paramReader) quoted() string {
 	var out strings.Builder
+	start := p.pos + 1
 	for p.pos++; p.pos < len(p.s); p.pos++ {
 		c := p.s[p.pos]
 		if c == '"' {
 			p.pos++
-			break
+			return out.String()
 		}
 		if c == '\\' && p.pos+1 < len(p.s) && (p.s[p.pos+1] == '"' || p.s[p.pos+1] == '\\') {
 			p.pos++
@@ -98,18 +121,32 @@ func (p *paramReader) quoted() string {
 		}
 		out.WriteByte(c)
 	}
-	return out.String()
+	value, _, cut := strings.Cut(p.s[start:], ";")
+	if !cut {
+		return out.String()
+	}
+	p.pos = start + len(value)
+	return strings.TrimSpace(value)
 }
+
+// nextParam is where a parameter begins whose semicolon is missing.
+var nextParam = regexp.MustCompile(`(?i)[ \t]+(?:name|filename|charset|boundary|size|type|format|delsp|method|(?:creation|modification|read)-date)(?:\*[0-9]{0,3}\*?)?[ \t]*=`)
 
 // bare reads an unquoted value. File names may have spaces, against the rules.
 func (p *paramReader) bare(name string) string {
+	from := p.pos
 	value, _, _ := strings.Cut(p.s[p.pos:], ";")
 	p.skip(strings.IndexByte(p.s[p.pos:], ';'))
+	if strings.IndexByte(value, '=') >= 0 {
+		if at := nextParam.FindStringIndex(value); at != nil {
+			value, p.pos = value[:at[0]], from+at[0]
+		}
+	}
 	value = strings.TrimSpace(value)
 	if !strings.HasPrefix(name, "name") && !strings.HasPrefix(name, "filename") {
-		value = firstWord(value)
+		value = strings.TrimRight(firstWord(value), ",")
 	}
-	return value
+	return strings.TrimRight(value, `"`)
 }
 
 // paramPieces are the numbered pieces of one parameter (RFC 2231 §3, §4).
@@ -176,9 +213,13 @@ func plainParam(name, value string) string {
 }
 
 func (p paramPieces) join() string {
-	charset := ""
+	charset, anyEncoded := "", false
 	var out []byte
-	for i := 0; ; i++ {
+	first := 0
+	if _, ok := p.text[0]; !ok {
+		first = 1 // some count from there
+	}
+	for i := first; ; i++ {
 		text, ok := p.text[i]
 		if !ok || len(out) > 4*MaxParamValue {
 			break
@@ -187,10 +228,14 @@ func (p paramPieces) join() string {
 			out = append(out, text...)
 			continue
 		}
-		if i == 0 {
+		anyEncoded = true
+		if i == first {
 			charset, text = splitCharset(text)
 		}
 		out = appendPercent(out, text)
+	}
+	if !anyEncoded { // some cut RFC 2047 words
+		return cleanText(decodeWords(string(out)), MaxParamValue)
 	}
 	return cleanText(toUTF8(out, charset), MaxParamValue)
 }

@@ -213,7 +213,7 @@ func statusFields(block []byte) map[string]string {
 	for f := range fields(block) {
 		name := strings.ToLower(string(f.name))
 		if _, twice := out[name]; !twice && len(out) < MaxParams {
-			out[name] = strings.Join(strings.Fields(decodeText(f.value, MaxText)), " ")
+			out[name] = strings.Join(strings.Fields(decodeText(f.value, "", MaxText)), " ")
 		}
 	}
 	return out
@@ -284,7 +284,7 @@ func returnedHeader(r io.ReaderAt, root *Part) []byte {
 		return []byte(copied)
 	}
 	var header []byte
-	walkContent(root, nil, func(p, _ *Part) {
+	walkContent(root, nil, nil, func(p, _ *Part, _ *branch) {
 		if header != nil {
 			return
 		}
@@ -334,7 +334,7 @@ func FieldValues(block []byte, name string) []string {
 	var out []string
 	for f := range fields(block) {
 		if strings.EqualFold(string(f.name), name) && len(out) < 20 {
-			out = append(out, decodeText(f.value, MaxText))
+			out = append(out, decodeText(f.value, "", MaxText))
 		}
 	}
 	return out
@@ -365,7 +365,7 @@ func ParseComplaint(r io.ReaderAt, root *Part) (*Complaint, bool) {
 	}
 	c := &Complaint{}
 	for f := range fields(text) {
-		c.read(strings.ToLower(string(f.name)), strings.TrimSpace(decodeText(f.value, MaxText)))
+		c.read(strings.ToLower(string(f.name)), strings.TrimSpace(decodeText(f.value, "", MaxText)))
 	}
 	if c.FeedbackType == "" {
 		return nil, false

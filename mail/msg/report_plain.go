@@ -176,8 +176,8 @@ func lineAddress(line string) (email, rest string) {
 
 func leadingText(r io.ReaderAt, root *Part) (string, error) {
 	for _, p := range bodyPieces(root) {
-		if p.text != nil {
-			text, _, err := readText(r, p.text, maxReturned)
+		if plain := p.plain(); plain != nil {
+			text, _, err := readText(r, plain, maxReturned)
 			return strings.ReplaceAll(text, "\r\n", "\n"), err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // Part is one node of a message's MIME tree (RFC 2045, RFC 2046). A multipart has one
@@ -77,7 +78,7 @@ func (p *Part) filename() string {
 // message for its form: whatever cannot be understood is a leaf. The only error is that
 // of the reader. Time is linear in the message, memory is bounded by the limits above.
 func Scan(r io.Reader) (*Part, error) {
-	s := &scanner{lines: newLineReader(r), text: textBudget{left: maxTreeText}}
+	s := &scanner{lines: newLineReader(r), text: textBudget{left: maxTreeText}, rawLeft: MaxHeader}
 	defer s.lines.free()
 	root := s.open(&Part{Envelope: &Envelope{}}, false)
 	s.run()
@@ -98,6 +99,9 @@ type scanner struct {
 	header   []byte // of the innermost part, line ends as LF
 	hasField bool
 	midLine  bool
+	fieldAt  int64 // where the next field was found, of which lines that are none were looked behind
+	raw      []rawHeader
+	rawLeft  int
 	count    int64 // line ends passed
 	lineEnd  int64 // where the previous line's content ended
 	leafBody leafBody
@@ -110,6 +114,15 @@ type frame struct {
 	boundary string    // of an open multipart, "" once it is closed
 	digest   bool      // the parent is a multipart/digest
 	firstEnd int64     // line ends before the body
+}
+
+// rawHeader is a header with raw 8-bit text, whose charset is that of a text that comes later.
+type rawHeader struct {
+	part, message *Part
+	envelope      *Envelope
+	digest        bool
+	block         []byte
+	used          int // of the text budget
 }
 
 func (s *scanner) run() {
@@ -128,6 +141,15 @@ func (s *scanner) run() {
 	}
 	s.finishHeaders(s.lines.off, s.count)
 	s.closeTo(0, s.lines.off, s.count)
+	for _, h := range s.raw {
+		charset := headerCharset(h.part)
+		if charset == "" {
+			charset = headerCharset(h.message)
+		}
+		if charset != "" {
+			s.text.readAgain(h, charset)
+		}
+	}
 }
 
 func (s *scanner) piece(piece []byte, eol int, off int64) {
@@ -137,7 +159,8 @@ func (s *scanner) piece(piece []byte, eol int, off int64) {
 	}
 	inHeader := s.inHeader
 	for s.inHeader {
-		if s.headerLine(piece, eol, off) {
+		var taken bool
+		if piece, taken = s.headerLine(piece, eol, off); taken {
 			return
 		}
 	}
@@ -197,22 +220,31 @@ func (s *scanner) open(p *Part, digest bool) *Part {
 }
 
 // headerLine takes one piece of a header line and answers false when the piece is the
-// first of the body instead.
-func (s *scanner) headerLine(piece []byte, eol int, off int64) bool {
+// first of the body instead. A line that is no field does not end the header if one follows it. The
+// piece that it returns is the same one where its bytes stay.
+func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 	if !s.midLine {
 		if len(piece) == 0 {
 			s.endHeader(off+int64(eol), s.count+1)
-			return true
+			return piece, true
 		}
 		folded := piece[0] == ' ' || piece[0] == '\t'
 		switch {
 		case folded && s.hasField:
-		case !folded && fieldName(piece) > 0:
+		case !folded && fieldName(bytes.TrimPrefix(piece, byteOrderMark)) > 0:
 			s.hasField = true
 		case !s.hasField && isMboxLine(piece):
-		default:
+		case off+int64(len(piece)+eol) <= s.fieldAt:
+		case bytes.HasPrefix(piece, []byte("--")): // a boundary of which the header has not been read
 			s.endHeader(off, s.count)
-			return false
+			return piece, false
+		default:
+			piece = bytes.Clone(piece)
+			s.fieldAt = s.lines.fieldAhead(s.stack[len(s.stack)-1].envelope != nil)
+			if s.fieldAt < 0 {
+				s.endHeader(off, s.count)
+				return piece, false
+			}
 		}
 	}
 	if room := MaxHeader - len(s.header); room > 0 {
@@ -221,7 +253,7 @@ func (s *scanner) headerLine(piece []byte, eol int, off int64) bool {
 			s.header = append(s.header, '\n')
 		}
 	}
-	return true
+	return piece, true
 }
 
 // endHeader reads the innermost part's header, whose body begins at off, and opens the
@@ -231,7 +263,12 @@ func (s *scanner) endHeader(off, count int64) {
 	f := &s.stack[len(s.stack)-1]
 	p := f.part
 	p.BodyOffset, f.firstEnd = off, count
+	before := s.text.left
 	s.text.readHeader(s.header, p, f.envelope, f.digest)
+	if len(s.header) <= s.rawLeft && !utf8.Valid(s.header) {
+		s.rawLeft -= len(s.header)
+		s.raw = append(s.raw, rawHeader{p, s.message(), f.envelope, f.digest, bytes.Clone(s.header), before - s.text.left})
+	}
 	atLimit := len(s.stack) >= MaxDepth
 	switch {
 	case p.IsMultipart():
@@ -256,6 +293,15 @@ func (s *scanner) endHeader(off, count int64) {
 		return
 	}
 	s.leafBody = leafBody{encoding: p.Encoding}
+}
+
+// message is the innermost open message.
+func (s *scanner) message() *Part {
+	i := len(s.stack) - 1
+	for i > 0 && s.stack[i].envelope == nil {
+		i--
+	}
+	return s.stack[i].part
 }
 
 // finishHeaders ends a header that ran into a boundary or the end of the message.
@@ -294,13 +340,15 @@ func (p *Part) opaque() {
 }
 
 func isIdentity(encoding string) bool {
-	return encoding != "base64" && encoding != "quoted-printable"
+	return encoding != "base64" && encoding != "quoted-printable" && encoding != uuencode
 }
 
 // leafBody computes the decoded size of a leaf while its lines pass.
 type leafBody struct {
 	encoding string
-	n        int64 // base64: characters; quoted-printable: bytes
+	n        int64 // base64: characters; the others: bytes
+	uu       uuState
+	midLine  bool
 	pending  int64 // quoted-printable: the line end, which may turn out to belong to a boundary
 }
 
@@ -319,6 +367,11 @@ func (l *leafBody) add(piece []byte, eol int) {
 			l.n++
 			l.pending = 0
 		}
+	case uuencode:
+		if !l.midLine {
+			l.n += int64(l.uu.length(piece))
+		}
+		l.midLine = eol == 0
 	}
 }
 
@@ -331,6 +384,8 @@ func (l *leafBody) size(raw int64, toEnd bool) int64 {
 			l.n += l.pending
 		}
 		return max(0, min(l.n, raw))
+	case uuencode:
+		return min(l.n, raw)
 	}
 	return raw
 }
@@ -401,6 +456,42 @@ func (l *lineReader) findEnd() (int, bool) {
 		return i, i+1 < l.end || l.eof
 	}
 	return l.lf, l.lf < l.end
+}
+
+// fieldAhead finds a known header field in the lines that come, before an empty line or what could
+// be a boundary, as far as the buffer goes. It returns where that begins, -1 for none. What next
+// returned is no longer valid.
+func (l *lineReader) fieldAhead(inMessage bool) int64 {
+	for pos := l.start; ; {
+		n := bytes.IndexAny(l.buf[pos:l.end], "\r\n")
+		if n < 0 {
+			if !l.eof && (l.start > 0 || l.end < len(l.buf)) {
+				pos -= l.start
+				if l.fill() {
+					continue
+				}
+			}
+			n = l.end - pos
+		}
+		line := l.buf[pos : pos+n]
+		switch {
+		case len(line) == 0 || bytes.HasPrefix(line, []byte("--")):
+			return -1
+		case isKnownField(line, inMessage):
+			return l.off + int64(pos-l.start)
+		case pos+n == l.end:
+			return -1
+		}
+		pos += n + 1
+		if l.buf[pos-1] == '\r' {
+			if pos == l.end && !l.eof {
+				return -1
+			}
+			if pos < l.end && l.buf[pos] == '\n' {
+				pos++
+			}
+		}
+	}
 }
 
 func (l *lineReader) advance(to int) {

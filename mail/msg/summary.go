@@ -81,7 +81,7 @@ func (m *automation) read(header []byte) {
 	var name []byte
 	for f := range fields(header) {
 		name = appendLower(name[:0], f.name)
-		value := func() string { return strings.ToLower(decodeText(f.value, 256)) }
+		value := func() string { return strings.ToLower(decodeText(f.value, "", 256)) }
 		switch string(name) {
 		case "auto-submitted":
 			word := firstWord(strings.ReplaceAll(value(), ";", " "))
@@ -136,17 +136,25 @@ func preview(r io.ReaderAt, root *Part) (string, error) {
 }
 
 func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
-	if p.text != nil {
-		text, _, err := readText(r, p.text, previewText)
+	if plain := p.plain(); plain != nil {
+		text, _, err := readText(r, plain, previewText)
 		if text = foldText(text); err != nil || text != "" {
 			return text, err
 		}
 	}
-	if p.html == nil {
-		return "", nil
+	for i, part := range p.html {
+		if i == 3 {
+			break
+		}
+		text, _, err := readText(r, part, previewHTML)
+		if isHTML(part) {
+			text = htmlWords(text, 8*previewRunes)
+		}
+		if text = foldText(text); err != nil || text != "" {
+			return text, err
+		}
 	}
-	text, _, err := readText(r, p.html, previewHTML)
-	return foldText(htmlWords(text, 8*previewRunes)), err
+	return "", nil
 }
 
 // foldText puts text on one line of at most previewRunes characters, without the
@@ -271,22 +279,42 @@ func HeadTexts(root *Part) (out []string) {
 
 // pieceTexts returns the plain text, or that of the HTML, or both where the first says little.
 func pieceTexts(r io.ReaderAt, p bodyPiece, limit int) (out []string, err error) {
-	if p.text != nil {
-		text, _, err := readText(r, p.text, int64(limit))
-		if err != nil {
-			return nil, fmt.Errorf("text of message: %w", err)
+	add := func(part *Part) error {
+		most := limit
+		if isHTML(part) {
+			most = searchHTML
 		}
+		text, _, err := readText(r, part, int64(most))
+		if err != nil {
+			return fmt.Errorf("text of message: %w", err)
+		}
+		if isHTML(part) {
+			text = cut(htmlWords(text, limit), limit)
+		}
+		limit -= len(text)
 		out = append(out, text)
-		if p.html == nil || utf8.RuneCountInString(text) > stubText {
+		return nil
+	}
+	length := 0
+	for _, part := range p.text {
+		if limit <= 0 {
 			return out, nil
 		}
+		if err := add(part); err != nil {
+			return nil, err
+		}
+		length += utf8.RuneCountInString(out[len(out)-1])
 	}
-	if p.html == nil {
+	if length > stubText {
 		return out, nil
 	}
-	text, _, err := readText(r, p.html, searchHTML)
-	if err != nil {
-		return nil, fmt.Errorf("text of message: %w", err)
+	for _, part := range p.html {
+		if limit <= 0 {
+			break
+		}
+		if err := add(part); err != nil {
+			return nil, err
+		}
 	}
-	return append(out, cut(htmlWords(text, limit), limit)), nil
+	return out, nil
 }

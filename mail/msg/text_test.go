@@ -40,7 +40,7 @@ func TestDecodeText(t *testing.T) {
 		"=?hz-gb-2312?q?=7E=7BVPND=7E=7D?=": "中文",
 	} {
 		want = strings.ReplaceAll(want, "\t", " ")
-		if got := decodeText([]byte(in), MaxText); got != want {
+		if got := decodeText([]byte(in), "", MaxText); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
@@ -56,7 +56,7 @@ func TestEncodeWordsRoundTrip(t *testing.T) {
 				t.Errorf("word of %d: %q", len(word), word)
 			}
 		}
-		if got := decodeText([]byte(enc), 1<<20); got != s {
+		if got := decodeText([]byte(enc), "", 1<<20); got != s {
 			t.Errorf("%q became %q by %q", s, got, enc)
 		}
 	}

@@ -5,7 +5,11 @@ import (
 	"io"
 )
 
-// Open returns the decoded content of a part: base64 and quoted-printable are undone,
+// uuencode is an encoding that MIME does not have and old programs use. Scan gives all its names
+// this one.
+const uuencode = "x-uuencode"
+
+// Open returns the decoded content of a part: base64, quoted-printable and uuencode are undone,
 // whatever damage they have; the charset stays as it is. A multipart or a message gives
 // its bytes as they stand.
 func Open(r io.ReaderAt, p *Part) io.Reader {
@@ -18,6 +22,8 @@ func Open(r io.ReaderAt, p *Part) io.Reader {
 		return &base64Reader{decodeReader: newDecodeReader(body)}
 	case "quoted-printable":
 		return &qpReader{decodeReader: newDecodeReader(body)}
+	case uuencode:
+		return &uuReader{decodeReader: newDecodeReader(body)}
 	}
 	return body
 }
@@ -198,4 +204,66 @@ func (q *qpReader) softBreak(in []byte, at int, last bool) int {
 		return at + 1
 	}
 	return 0
+}
+
+// uuState is where a uuencoded body stands: its content is between the lines "begin" and "end".
+type uuState struct{ began, ended bool }
+
+// length returns how many bytes the next line holds.
+func (u *uuState) length(line []byte) int {
+	switch {
+	case u.ended || len(line) == 0:
+		return 0
+	case !u.began:
+		u.began = bytes.HasPrefix(line, []byte("begin "))
+		return 0
+	case string(line) == "end":
+		u.ended = true
+		return 0
+	}
+	// Blanks at the end of the line, which are zeros, may have been lost.
+	return min(int(line[0]-' ')&63, (len(line)+2)/4*3)
+}
+
+func (u *uuState) append(dst, line []byte) []byte {
+	line = bytes.TrimRight(line, "\r")
+	n := u.length(line)
+	for i := 1; n > 0; i += 4 {
+		var acc uint32
+		for j := i; j < i+4; j++ {
+			acc <<= 6
+			if j < len(line) {
+				acc |= uint32(line[j]-' ') & 63
+			}
+		}
+		group := [3]byte{byte(acc >> 16), byte(acc >> 8), byte(acc)}
+		dst = append(dst, group[:min(n, 3)]...)
+		n -= 3
+	}
+	return dst
+}
+
+type uuReader struct {
+	decodeReader
+	state uuState
+	line  []byte // its beginning, which is more than a line may have
+}
+
+const maxUULine = 256
+
+func (u *uuReader) Read(p []byte) (int, error) {
+	return u.read(p, func(in []byte, last bool) {
+		for len(in) > 0 {
+			line, rest, ended := bytes.Cut(in, []byte("\n"))
+			u.line = append(u.line, line[:min(len(line), maxUULine-len(u.line))]...)
+			if in = rest; ended {
+				u.out = u.state.append(u.out, u.line)
+				u.line = u.line[:0]
+			}
+		}
+		if last {
+			u.out = u.state.append(u.out, u.line)
+			u.line = u.line[:0]
+		}
+	})
 }

@@ -90,13 +90,9 @@ func (a *AddressView) AppendText(b []byte) []byte {
 // texts are copies.
 func AppendAttachments(list []Attachment, parts []PartView) []Attachment {
 	before := len(list)
-	walkContentViews(parts, nil, false, func(p, parent *PartView, child []PartView) {
-		kind, of := p.kind(), (*partKind[[]byte])(nil)
-		if parent != nil {
-			k := parent.kind()
-			of = &k
-		}
-		if !isAttachment(kind, of) {
+	walkContentViews(parts, nil, nil, false, func(p, parent *PartView, child []PartView, in *branchView) {
+		kind, of := p.kinds(parent)
+		if !isAttachment(kind, of) || isReadable(kind) && in.namedBody() == p {
 			return
 		}
 		subject := ""
@@ -107,6 +103,14 @@ func AppendAttachments(list []Attachment, parts []PartView) []Attachment {
 		list = append(list, newAttachment(len(list)-before, string(kind.Filename), subject, mediaType, string(p.ID), p.DecodedSize))
 	})
 	return list
+}
+
+func (p *PartView) kinds(parent *PartView) (partKind[[]byte], *partKind[[]byte]) {
+	if parent == nil {
+		return p.kind(), nil
+	}
+	of := parent.kind()
+	return p.kind(), &of
 }
 
 func (p *PartView) kind() partKind[[]byte] {
@@ -129,18 +133,47 @@ func paramOf(list []ParamView, name string) (value []byte) {
 
 // walkContentViews is walkContent of the first part, whose children follow it. It returns the parts
 // behind those.
-func walkContentViews(parts []PartView, parent *PartView, inside bool, visit func(p, parent *PartView, children []PartView)) []PartView {
+func walkContentViews(parts []PartView, parent *PartView, in *branchView, inside bool, visit func(p, parent *PartView, children []PartView, in *branchView)) []PartView {
 	p, rest := &parts[0], parts[1:]
-	if !p.IsMultipart() {
+	multi := p.IsMultipart()
+	if multi && !inside && (parent == nil || string(parent.Subtype) == "alternative") {
+		in = &branchView{parts: parts}
+	}
+	if !multi {
 		if !inside {
-			visit(p, parent, rest)
+			visit(p, parent, rest, in)
 		}
 		inside = true
 	}
 	for range p.Children {
-		rest = walkContentViews(rest, p, inside, visit)
+		rest = walkContentViews(rest, p, in, inside, visit)
 	}
 	return rest
+}
+
+// A branchView is a branch whose top is the first of the parts.
+type branchView struct {
+	parts    []PartView
+	searched bool
+	named    *PartView
+}
+
+// namedBody is branch.namedBody.
+func (b *branchView) namedBody() *PartView {
+	switch {
+	case b == nil:
+		return nil
+	case b.searched:
+		return b.named
+	}
+	b.searched = true
+	var search namedSearch[*PartView]
+	walkContentViews(b.parts, &PartView{}, nil, false, func(p, parent *PartView, _ []PartView, _ *branchView) {
+		kind, of := p.kinds(parent)
+		addNamed(&search, p, kind, of)
+	})
+	b.named = search.found()
+	return b.named
 }
 
 // Clear forgets what was read, so that nothing points to bytes that may be gone.

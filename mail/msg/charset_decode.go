@@ -1,0 +1,310 @@
+package msg
+
+import (
+	"bytes"
+	"encoding/binary"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"golang.org/x/text/encoding"
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/japanese"
+	"golang.org/x/text/encoding/korean"
+	"golang.org/x/text/encoding/simplifiedchinese"
+	"golang.org/x/text/encoding/unicode"
+)
+
+const (
+	esc      = 0x1b
+	shiftOut = 0x0e
+	shiftIn  = 0x0f
+)
+
+// decodeUTF16 goes by the byte order mark. Without one the order is big-endian (RFC 2781 section
+// 4.3), unless the zero bytes of ASCII stand where only little-endian has them.
+func decodeUTF16(b []byte) string {
+	var zeros [2]int
+	for i, c := range b[:min(len(b), 512)] {
+		if c == 0 {
+			zeros[i%2]++
+		}
+	}
+	order := unicode.BigEndian
+	if zeros[1] > zeros[0] {
+		order = unicode.LittleEndian
+	}
+	return multi(unicode.UTF16(order, unicode.UseBOM))(b)
+}
+
+// decodeUTF7 decodes UTF-7 (RFC 2152). What is no base64 behind a plus sign stands for itself.
+func decodeUTF7(b []byte) string {
+	var out strings.Builder
+	out.Grow(len(b))
+	for len(b) > 0 {
+		plus := bytes.IndexByte(b, '+')
+		if plus < 0 {
+			break
+		}
+		out.WriteString(validUTF8(b[:plus]))
+		b = b[plus+1:]
+		end := 0
+		for end < len(b) && base64Values[b[end]] < 64 {
+			end++
+		}
+		switch {
+		case end == 0 && len(b) > 0 && b[0] == '-':
+			out.WriteByte('+')
+		case end == 0:
+			out.WriteByte('+')
+			continue
+		default:
+			var state base64State
+			code := state.flush(state.append(nil, b[:end]))
+			units := make([]uint16, len(code)/2)
+			for i := range units {
+				units[i] = binary.BigEndian.Uint16(code[2*i:])
+			}
+			out.WriteString(string(utf16.Decode(units)))
+		}
+		if b = b[end:]; len(b) > 0 && b[0] == '-' {
+			b = b[1:]
+		}
+	}
+	out.WriteString(validUTF8(b))
+	return out.String()
+}
+
+// A set2022 is a character set that escape sequences of ISO-2022 call.
+type set2022 int
+
+const (
+	setASCII set2022 = iota
+	setJIS0208
+	setJIS0212
+	setKana
+	setKorean
+	setChinese
+	setLatin1
+	setGreek
+	setUnknown
+)
+
+// escapes2022 are the escape sequences of ISO-2022-JP to -JP-3, ISO-2022-KR and ISO-2022-CN (RFC
+// 1468, 1554, 1557, 1922). shifted sets are called by SO or, for one character, by ESC N.
+var escapes2022 = []struct {
+	seq     string
+	set     set2022
+	shifted bool
+}{
+	{"$B", setJIS0208, false}, {"$@", setJIS0208, false}, {"$(B", setJIS0208, false}, {"$(@", setJIS0208, false}, {"$(O", setJIS0208, false}, {"$(Q", setJIS0208, false},
+	{"$(D", setJIS0212, false}, {"$(P", setUnknown, false}, {"$A", setChinese, false}, {"$(A", setChinese, false}, {"$(C", setKorean, false},
+	{"(B", setASCII, false}, {"(J", setASCII, false}, {"(H", setASCII, false}, {"(I", setKana, false},
+	{"$)C", setKorean, true}, {"$)A", setChinese, true}, {"$)G", setUnknown, true}, {"$)E", setUnknown, true}, {"$*H", setUnknown, true}, {")I", setKana, true},
+	{".A", setLatin1, true}, {".F", setGreek, true},
+}
+
+// hasISO2022 tells whether an escape sequence calls a set of two bytes a character.
+func hasISO2022(b []byte) bool {
+	for {
+		i := bytes.IndexByte(b, esc)
+		if i < 0 {
+			return false
+		}
+		b = b[i+1:]
+		if len(b) > 1 && b[0] == '$' {
+			for _, e := range escapes2022 {
+				if strings.HasPrefix(e.seq, "$") && bytes.HasPrefix(b, []byte(e.seq)) {
+					return true
+				}
+			}
+		}
+	}
+}
+
+// decodeISO2022 decodes all charsets of ISO-2022, whose escape sequences do not collide. Bytes
+// above 127, which they do not have, are Shift_JIS.
+func decodeISO2022(b []byte) string {
+	d := iso2022{shifted: setKana}
+	d.out.Grow(len(b))
+	for i := 0; i < len(b); {
+		i += d.step(b[i:])
+	}
+	d.flush()
+	return d.out.String()
+}
+
+type iso2022 struct {
+	out          strings.Builder
+	set, shifted set2022
+	out2         bool // SO is in force
+	run          []byte
+	of           set2022 // of the run
+	high         bool    // the run is of bytes above 127
+}
+
+// step takes one character or control from the front and returns its length.
+func (d *iso2022) step(b []byte) int {
+	c := b[0]
+	switch {
+	case c == esc && len(b) > 2 && b[1] == 'N' && b[2] < utf8.RuneSelf:
+		d.flush()
+		d.put(d.shifted, false, b[2])
+		d.flush()
+		return 3
+	case c == esc:
+		for _, e := range escapes2022 {
+			if bytes.HasPrefix(b[1:], []byte(e.seq)) {
+				d.flush()
+				if e.shifted {
+					d.shifted = e.set
+				} else {
+					d.set = e.set
+				}
+				return 1 + len(e.seq)
+			}
+		}
+	case c == shiftOut || c == shiftIn:
+		d.flush()
+		d.out2 = c == shiftOut
+		return 1
+	}
+	if c == '\n' { // every line begins in ASCII
+		d.flush()
+		d.set, d.out2 = setASCII, false
+	}
+	set := d.set
+	if d.out2 {
+		set = d.shifted
+	}
+	if c <= ' ' || c == 0x7f {
+		set = setASCII
+	}
+	d.put(set, c >= utf8.RuneSelf, c)
+	return 1
+}
+
+func (d *iso2022) put(set set2022, high bool, c byte) {
+	if set != d.of || high != d.high {
+		d.flush()
+		d.of, d.high = set, high
+	}
+	d.run = append(d.run, c)
+}
+
+// flush decodes the run by the 8-bit charset that has its set.
+func (d *iso2022) flush() {
+	if len(d.run) == 0 {
+		return
+	}
+	run := d.run
+	d.run = d.run[:0]
+	if d.high {
+		d.out.WriteString(multi(japanese.ShiftJIS)(run))
+		return
+	}
+	var enc encoding.Encoding
+	lead := []byte(nil)
+	switch d.of {
+	case setASCII:
+		d.out.Write(run)
+		return
+	case setJIS0208:
+		enc = japanese.EUCJP
+	case setJIS0212:
+		enc, lead = japanese.EUCJP, []byte{0x8f}
+	case setKana:
+		enc = japanese.ShiftJIS
+	case setKorean:
+		enc = korean.EUCKR
+	case setChinese:
+		enc = simplifiedchinese.GB18030
+	case setLatin1:
+		enc = charmap.ISO8859_1
+	case setGreek:
+		enc = charmap.ISO8859_7
+	default:
+		d.out.WriteRune(utf8.RuneError)
+		return
+	}
+	upper := make([]byte, 0, len(run)+len(run)/2)
+	for i, c := range run {
+		if i%2 == 0 {
+			upper = append(upper, lead...)
+		}
+		upper = append(upper, c|0x80)
+	}
+	d.out.WriteString(multi(enc)(upper))
+}
+
+// The letters of Johab by their five bits (KS X 1001 annex 3); -1 is none.
+var (
+	johabInitial = [32]int8{-1, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}
+	johabMedial  = [32]int8{-1, -1, -1, 0, 1, 2, 3, 4, -1, -1, 5, 6, 7, 8, 9, 10, -1, -1, 11, 12, 13, 14, 15, 16, -1, -1, 17, 18, 19, 20, -1, -1}
+	johabFinal   = [32]int8{-1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, -1, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, -1, -1}
+)
+
+// Letters that stand alone.
+const (
+	johabInitials = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ"
+	johabFinals   = "ㄱㄲㄳㄴㄵㄶㄷㄹㄺㄻㄼㄽㄾㄿㅀㅁㅂㅄㅅㅆㅇㅈㅊㅋㅌㅍㅎ"
+)
+
+// decodeJohab decodes Johab, where two bytes hold the three letters of a syllable, or a character
+// of KS X 1001 in another place.
+func decodeJohab(b []byte) string {
+	initials, finals := []rune(johabInitials), []rune(johabFinals)
+	var out strings.Builder
+	out.Grow(len(b) * 3 / 2)
+	for i := 0; i < len(b); i++ {
+		if b[i] < utf8.RuneSelf {
+			out.WriteByte(b[i])
+			continue
+		}
+		if i+1 == len(b) || b[i+1] < 0x31 {
+			out.WriteRune(utf8.RuneError)
+			continue
+		}
+		first, second := b[i], b[i+1]
+		i++
+		if first >= 0xd8 {
+			out.WriteString(johabSymbol(first, second))
+			continue
+		}
+		code := uint(first)<<8 | uint(second)
+		initial, medial, final := johabInitial[code>>10&31], johabMedial[code>>5&31], johabFinal[code&31]
+		noInitial, noMedial, noFinal := code>>10&31 == 1, code>>5&31 == 2, code&31 == 1
+		switch {
+		case initial >= 0 && medial >= 0 && final >= 0:
+			out.WriteRune(0xac00 + (rune(initial)*21+rune(medial))*28 + rune(final))
+		case initial >= 0 && noMedial && noFinal:
+			out.WriteRune(initials[initial])
+		case noInitial && medial >= 0 && noFinal:
+			out.WriteRune(0x314f + rune(medial))
+		case noInitial && noMedial && final > 0:
+			out.WriteRune(finals[final-1])
+		case noInitial && noMedial && noFinal:
+			out.WriteRune('\u3000')
+		default:
+			out.WriteRune(utf8.RuneError)
+		}
+	}
+	return out.String()
+}
+
+func johabSymbol(first, second byte) string {
+	if first == 0xdf || first > 0xf9 || second > 0x7e && second < 0x91 || second == 0xff || first == 0xd8 {
+		return string(utf8.RuneError)
+	}
+	row, cell := 2*(int(first)-0xd9), int(second)-0x31
+	if first >= 0xe0 {
+		row = 2*int(first) - 0x197
+	}
+	if second >= 0x91 {
+		cell = int(second) - 0x43
+	}
+	if cell >= 94 {
+		row, cell = row+1, cell-94
+	}
+	return multi(korean.EUCKR)([]byte{byte(row + 0xa1), byte(cell + 0xa1)})
+}
