@@ -63,6 +63,7 @@ var Vacations = newTable("vacation", func(v *Vacation) string { return v.Mailbox
 // some days.
 type AutoReply struct {
 	ID      string // AutoReplyID
+	Version string `json:",omitempty"` // of the vacation then; "": it was off
 	Expires time.Time
 }
 
@@ -72,8 +73,8 @@ var (
 	AutoRepliesByTime = AutoReplies.index("time", func(r *AutoReply) string { return TimeKey(r.Expires) })
 )
 
-// AutoReplyID names what a mailbox, or one of its rules, has answered to a sender. Another version
-// of the text is another one.
+// AutoReplyID names what a mailbox has answered to a sender. Older rows were about one rule or one
+// text of the vacation, which of and version name.
 func AutoReplyID(mailboxID, of, version, sender string) string {
 	sum := sha256.Sum256([]byte(of + "\x00" + version + "\x00" + sender))
 	return mailboxID + "." + hex.EncodeToString(sum[:16])

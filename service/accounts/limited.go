@@ -173,7 +173,7 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 		return nil, err
 	}
 	token := core.RandomText(43, core.Base62)
-	letter := mta.Letter{To: u.Email, Subject: "You are invited to " + s.Hostname(), Text: fmt.Sprintf("%s invites you to their team on %s.\n\n"+
+	letter := mta.Letter{About: u.AccountID, To: u.Email, Subject: "You are invited to " + s.Hostname(), Text: fmt.Sprintf("%s invites you to their team on %s.\n\n"+
 		"Choose a password here within 72 hours:\n\n%s\n\n%s\n\n"+
 		"If you do not know who that is, ignore this email.\n",
 		args.By, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token), strings.Replace(reads, "They", "You", 1))}

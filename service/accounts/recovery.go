@@ -65,7 +65,7 @@ func (s *Service) sendRecovery(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}
 	token := core.RandomText(43, core.Base62)
 	to := mb.Recovery.Email
-	return nil, s.mailLink(ctx, mb.ID, mta.Letter{To: to, Subject: "Choose a new password for " + mb.Email, Text: fmt.Sprintf(
+	return nil, s.mailLink(ctx, mb.ID, mta.Letter{About: mb.AccountID, To: to, Subject: "Choose a new password for " + mb.Email, Text: fmt.Sprintf(
 		"Someone at %s requested a new password for the mailbox %s on %s.\n\n"+
 			"If it was you, choose a new password here within an hour:\n\n%s\n\n"+
 			"If it was not you, ignore this email: the password stays the same.\n",
@@ -99,7 +99,7 @@ func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writ
 	}
 	token := core.RandomText(43, core.Base62)
 	to := mb.Recovery.Email
-	return nil, s.mailLink(ctx, mb.ID, mta.Letter{To: to, Subject: "Confirm your recovery address", Text: fmt.Sprintf(
+	return nil, s.mailLink(ctx, mb.ID, mta.Letter{About: mb.AccountID, To: to, Subject: "Confirm your recovery address", Text: fmt.Sprintf(
 		"%s on %s names this address for the case that its password is forgotten.\n\n"+
 			"If that is right, confirm it here within three days:\n\n%s\n\n"+
 			"If you do not know this mailbox, ignore this email.\n",

@@ -200,7 +200,7 @@ func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, e
 		if err := store.Accounts.Put(tx, a); err != nil {
 			return err
 		}
-		l := Letter{Subject: fmt.Sprintf("%d messages wait for approval", n)}
+		l := Letter{About: a.ID, Subject: fmt.Sprintf("%d messages wait for approval", n)}
 		switch n {
 		case 1:
 			l.Subject = "A message waits for approval"

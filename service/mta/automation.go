@@ -10,7 +10,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
@@ -252,6 +251,9 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 			if len(d.Skipped) > 0 {
 				s.LogOf(ctx).Warn("rules took too long, and some were skipped", "mailbox_id", a.mailbox.ID, "rules", d.Skipped)
 			}
+			if d.Left > 0 {
+				s.LogOf(ctx).Warn("rules ask for too many forwards, webhooks and replies, and some were left out", "mailbox_id", a.mailbox.ID, "left_out", d.Left)
+			}
 		}
 		if a.vacation != nil {
 			d.Vacation = a.vacation.Version
@@ -330,9 +332,9 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 	}
 
 	// What else is done.
-	replies := []string{}
+	var replies, forwards []string // replies are what answers
 	if d.Vacation != "" && d.Gone == "" {
-		replies = append(replies, ofVacation+"\n"+d.Vacation)
+		replies = append(replies, ofVacation)
 	}
 	for _, e := range d.Actions {
 		value := ""
@@ -345,23 +347,22 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 				return err
 			}
 		case "forward":
-			if a.junk {
-				continue
-			}
-			if err := s.forwardByRule(tx, a, value); err != nil {
-				return err
+			if !a.junk {
+				forwards = append(forwards, value)
 			}
 		case "reply":
-			replies = append(replies, e.RuleID+"\n"+core.TextHash(value)[:16])
+			replies = append(replies, e.RuleID)
 		}
 	}
-	if !d.Replies {
+	if err := s.planForwards(tx, a, forwards); err != nil {
+		return err
+	}
+	if !d.Replies || !a.genuine {
 		return nil
 	}
 	correspondent := rules.Correspondent(a.sender, a.stored.Summary.From)
-	for _, reply := range replies {
-		of, version, _ := strings.Cut(reply, "\n")
-		may, err := rules.NoteReply(tx, mb.ID, of, version, correspondent)
+	for _, of := range replies {
+		may, err := rules.NoteReply(tx, mb.ID, of == ofVacation, d.Vacation, correspondent)
 		if err != nil {
 			return err
 		}
@@ -380,27 +381,6 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 }
 
 func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
-
-// forwardByRule sends a message on to an address, unless this mailbox has sent it there before: it
-// may have come back.
-func (s *Service) forwardByRule(tx *store.Tx, a arrival, to string) error {
-	mb, sum := a.to.Mailbox, a.stored.Summary
-	if sum.MessageID != "" {
-		for _, row := range store.OutgoingsByMessageID.Desc(tx, mb.AccountID+sum.MessageID+"\x00", "") {
-			if row.MailboxID == mb.ID && strings.EqualFold(row.Recipient, to) {
-				return nil
-			}
-		}
-	}
-	sub := &store.Submission{
-		AccountID: mb.AccountID, DomainID: a.to.domain.ID, MailboxID: mb.ID, MessageID: sum.MessageID, Sender: a.sender,
-		Subject: sum.Subject, Blob: a.stored.Blob, Forward: true, EightBit: true, RequireTLS: a.requireTLS,
-	}
-	if a.genuine {
-		sub.ReportTo = a.sender
-	}
-	return s.sendByItself(tx, mb, byItself{sub: sub, domain: a.to.domain, to: Rcpt{Address: to}})
-}
 
 // autoReplyArgs is the job of writing one automatic reply.
 type autoReplyArgs struct {

@@ -287,5 +287,5 @@ func (s *Service) queueReport(tx *store.Tx, about *store.Submission, report *inb
 	if a, err := store.Accounts.Read(tx, about.AccountID); err != nil || a.Gone() {
 		return err
 	}
-	return s.SendSystemMail(tx, SystemMail{StoredMessage: report, AccountID: about.AccountID, From: d, To: []Rcpt{{Address: about.ReportTo}}})
+	return s.SendSystemMail(tx, SystemMail{StoredMessage: report, AccountID: about.AccountID, From: d, To: []Rcpt{{Address: about.ReportTo}}, Kind: reputation.AutomaticNotice})
 }

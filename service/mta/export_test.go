@@ -25,6 +25,7 @@ const (
 	KeptAttempts  = keptAttempts
 	KindArrival   = kindArrival
 	KindAutoReply = kindAutoReply
+	KindForward   = kindForward
 	LongGap       = longGap
 	MaxContent    = maxContent
 	MaxLocal      = maxLocal

@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -17,6 +18,7 @@ type Letter struct {
 	To      string `json:"to"`
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
+	About   string `json:"about,omitempty"` // the id of an account
 }
 
 // PlanLetter has a job write and send a letter, in the transaction of what it tells of.
@@ -66,7 +68,8 @@ func (s *Service) ComposeLetter(from *store.Domain, l Letter) (*inbox.StoredMess
 	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{l.To}, Received: s.Now(), Outgoing: true})
 }
 
-// SendLetter queues what ComposeLetter wrote.
+// SendLetter queues what ComposeLetter wrote. Where an account or a person has too many letters it
+// fails, so that the transaction leaves what was sent before as it is.
 func (s *Service) SendLetter(tx *store.Tx, from *store.Domain, account string, d *inbox.StoredMessage, l Letter) error {
-	return s.SendSystemMail(tx, SystemMail{StoredMessage: d, AccountID: account, From: from, To: []Rcpt{{Address: l.To, Notify: "NEVER"}}})
+	return s.SendSystemMail(tx, SystemMail{StoredMessage: d, AccountID: account, From: from, To: []Rcpt{{Address: l.To, Notify: "NEVER"}}, Kind: reputation.AutomaticLetter, About: l.About})
 }

@@ -260,7 +260,7 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 			return err
 		}
 	}
-	if authors := stored.Summary.From; len(authors) == 1 && !a.junk {
+	if authors := stored.Summary.From; len(authors) == 1 && !a.junk && a.authentic {
 		if err := s.reputation.Wrote(tx, to.domain.AccountID, strings.ToLower(authors[0].Email())); err != nil {
 			return err
 		}

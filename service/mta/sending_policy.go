@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -212,8 +213,9 @@ type byItself struct {
 	sub     *store.Submission
 	domain  *store.Domain
 	to      Rcpt
-	answers bool     // one that arrived
-	people  []string // of that one
+	answers bool      // one that arrived
+	people  []string  // of that one
+	since   time.Time // when a forward began to wait for a limit
 }
 
 // sendByItself queues what a mailbox sends by itself, nil for none, if its policy lets it. What
@@ -237,8 +239,11 @@ func (s *Service) sendByItself(tx *store.Tx, mb *store.Mailbox, m byItself) erro
 	if held != "" {
 		return s.holdByItself(tx, m)
 	}
-	_, err := s.Enqueue(tx, m.sub, m.domain, []Rcpt{m.to})
-	return err
+	kind := reputation.AutomaticReply
+	if m.sub.Forward {
+		kind = reputation.AutomaticForward
+	}
+	return s.start(tx, startedMail{kind: kind, mailbox: mb, domain: m.domain, sub: m.sub, to: []Rcpt{m.to}, since: m.since})
 }
 
 const kindHoldByItself = "hold_by_itself"

@@ -105,7 +105,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	return append(slices.Concat(s.holdKinds(), s.approvalKinds(), []jobs.Kind{s.holdByItselfKind()}),
 		s.WhileActive(s.copyKind()),
 		s.arrivalKind(),
-		s.autoReplyKind(),
+		s.autoReplyKind(), s.forwardKind(),
 		s.recipientsKind(),
 		s.rerouteKind(),
 		s.WhileActive(s.batchKind()),

@@ -243,7 +243,7 @@ func (s *Service) sendAnswer(tx *store.Tx, d *delivery, row *store.Outgoing, a *
 	switch {
 	case a.to != "":
 		return s.fileLater(tx, &store.Arrival{
-			Blob: a.Blob, Sender: a.from, SPF: a.Meta.SPF, DKIM: a.Meta.DKIM, DMARC: a.Meta.DMARC, From: s.SimulatorDomain(), Authentic: true, Proven: s.SimulatorDomain(), Words: a.Words,
+			Blob: a.Blob, Sender: a.from, Genuine: true, SPF: a.Meta.SPF, DKIM: a.Meta.DKIM, DMARC: a.Meta.DMARC, From: s.SimulatorDomain(), Authentic: true, Proven: s.SimulatorDomain(), Words: a.Words,
 			To: []string{a.to}, ReceivedAt: tx.Now(), Decisions: a.decisions.text(),
 		})
 	case a.Report != nil:

@@ -684,17 +684,18 @@ type SystemMail struct {
 	From      *store.Domain // which signs it; see Reporter
 	To        []Rcpt
 	TLSReport bool // it goes out where TLS fails too (RFC 8460 section 5.3)
+	Kind      reputation.Automatic
+	About     string // the account that a letter is about; "": none
 }
 
-// SendSystemMail queues a message of the server's own. No limit of an account counts it.
+// SendSystemMail queues a message of the server's own, as far as its kind's limits go.
 func (s *Service) SendSystemMail(tx *store.Tx, m SystemMail) error {
-	_, err := s.Enqueue(tx, &store.Submission{
+	return s.start(tx, startedMail{kind: m.Kind, domain: m.From, account: m.About, to: m.To, sub: &store.Submission{
 		AccountID: m.AccountID, DomainID: m.From.ID, MessageID: m.Summary.MessageID, Subject: m.Summary.Subject, Blob: m.Blob, TLSReport: m.TLSReport,
 		SMTPUTF8: slices.ContainsFunc(m.To, func(r Rcpt) bool {
 			return strings.ContainsFunc(r.Address, func(c rune) bool { return c >= utf8.RuneSelf })
 		}),
-	}, m.From, m.To)
-	return err
+	}})
 }
 
 // Reporter is the domain whose postmaster reports to others, and whose account sends them: the

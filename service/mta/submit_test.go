@@ -291,6 +291,7 @@ func TestSubmissionNamesItsAuthors(t *testing.T) {
 		{"Resent-From: " + ceo + " " + own + "\r\nFrom: " + own + "\r\n", "5.6.0"},
 		{"Resent-Sender : " + ceo + "\r\nFrom: " + own + "\r\n", "5.6.0"},
 		{strings.Repeat("X: y\r\n", 3000) + "From: " + own + "\r\nFrom: " + ceo + "\r\n", "5.6.0"},
+		{"From: " + own + "\r\nno field\r\nFrom: " + ceo + "\r\n", "5.6.0"},
 		{"From: " + own + "\r\n" + strings.Repeat("X: y\r\n", 3000) + "Sender: " + ceo + "\r\n", "5.7.1"},
 	} {
 		_, err := i.Submit(ann, c.header+"Date: Mon, 01 Jan 2024 00:00:00 +0000\r\n\r\nhello\r\n", "x@far.test")
@@ -300,8 +301,9 @@ func TestSubmissionNamesItsAuthors(t *testing.T) {
 			t.Errorf("%.200q: %v, want 550 %s", strings.TrimPrefix(c.header, many), err, c.enhanced)
 		}
 	}
-	// What stands behind a line that is no field goes out as text, behind an empty line.
-	i.MustSubmit(ann, "From: "+own+"\r\nno field\r\nFrom: "+ceo+"\r\n\r\nhello\r\n", "text@far.test")
+	// What stands behind a line that is no field goes out as text, behind an empty line, unless readers
+	// take it for a field.
+	i.MustSubmit(ann, "From: "+own+"\r\nno field\r\nNor this.\r\n\r\nhello\r\n", "text@far.test")
 }
 
 // TestLocalMailPassesForItsAuthorOnly looks at mail that lay in the queue before its author was

@@ -17,6 +17,7 @@ const (
 	maxExpression = 500                   // characters
 	maxProgram    = 5000                  // instructions that an expression may be
 	maxStep       = 100_000               // bytes times instructions, of what is looked for in one go
+	maxEffects    = 20                    // forwards, webhooks and replies of one arrival
 )
 
 // An Effect is an action that takes effect.
@@ -37,6 +38,7 @@ type Outcome struct {
 	Flags   []string `json:"flags,omitempty"`   // \Flagged and keywords
 	Read    bool     `json:"read,omitempty"`
 	Skipped []string `json:"skipped,omitempty"` // rules that there was no time for
+	Left    int      `json:"-"`                 // forwards, webhooks and replies past the bound
 }
 
 // of gives the actions of a type.
@@ -83,7 +85,7 @@ func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	b := &budget{begun: time.Now(), cpu: threadTime()}
-	settled := false
+	settled, effects := false, 0
 	for i, r := range list {
 		if !r.Enabled {
 			continue
@@ -143,6 +145,14 @@ func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
 				if slices.ContainsFunc(out.of("forward"), func(e Effect) bool { return *e.Value == a.Value }) {
 					continue
 				}
+			}
+			switch a.Type {
+			case "forward", "webhook", "reply":
+				if effects == maxEffects {
+					out.Left++
+					continue
+				}
+				effects++
 			}
 			effect := Effect{RuleID: r.ID, Type: a.Type}
 			if a.Value != "" {

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,73 @@ import (
 // repliesEvery is how long a sender gets no second automatic reply (RFC 3834 section 2).
 const repliesEvery = 7 * 24 * time.Hour
 
+// robots are the local parts that programs have, without the marks between words; robotsEnd are how
+// those of more words end.
+var (
+	robots = []string{"mailerdaemon", "listserv", "listserver", "majordomo", "mailman", "listproc", "bounce", "bounces",
+		"autoreply", "autoresponder", "autoresponse"}
+	robotsEnd = []string{"noreply", "donotreply", "dontreply", "noresponse", "unattended"}
+)
+
+// isRobot tells whether a program has a local part in lower case (RFC 3834 section 2).
+func isRobot(local string) bool {
+	if strings.HasPrefix(local, "owner-") || strings.HasSuffix(local, "-owner") || strings.HasPrefix(local, "request-") {
+		return true
+	}
+	local, _, _ = strings.Cut(local, "+")
+	if strings.HasSuffix(local, "-request") || strings.HasSuffix(local, "-bounces") || strings.HasPrefix(local, "bounces-") {
+		return true
+	}
+	plain := strings.NewReplacer("-", "", "_", "", ".", "").Replace(local)
+	if slices.Contains(robots, plain) {
+		return true
+	}
+	return slices.ContainsFunc(robotsEnd, func(word string) bool {
+		return strings.HasSuffix(plain, word) || strings.HasPrefix(plain, word)
+	})
+}
+
+// byMachine tells whether the message says that a program wrote it, or asks for no answer by one.
+func (m *Message) byMachine() bool {
+	for _, value := range m.header("Content-Type") { // of a report without parts the scan knows none
+		kind, _, _ := strings.Cut(value, ";")
+		switch strings.ToLower(strings.TrimSpace(kind)) {
+		case "multipart/report", "message/disposition-notification", "message/delivery-status":
+			return true
+		}
+	}
+	for _, value := range m.header("Auto-Submitted") {
+		kind, _, _ := strings.Cut(value, ";")
+		kind, _, _ = strings.Cut(kind, "(") // a comment
+		if !strings.EqualFold(strings.TrimSpace(kind), "no") {
+			return true
+		}
+	}
+	for _, value := range m.header("Precedence") {
+		kind, _, _ := strings.Cut(value, "(")
+		switch strings.ToLower(strings.TrimSpace(kind)) {
+		case "bulk", "list", "junk", "auto_reply", "auto-reply":
+			return true
+		}
+	}
+	for _, value := range m.header("X-Auto-Response-Suppress") { // [MS-OXCMAIL] section 2.1.3.2.20
+		for word := range strings.SplitSeq(value, ",") {
+			switch strings.ToLower(strings.TrimSpace(word)) {
+			case "all", "oof", "autoreply":
+				return true
+			}
+		}
+	}
+	for _, name := range []string{"X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Loop"} {
+		if len(m.header(name)) > 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(m.headers, func(h msg.Header) bool { // header has read them
+		return len(h.Name) > 5 && strings.EqualFold(h.Name[:5], "List-")
+	})
+}
+
 // MayReply tells whether a message to somebody with these addresses may be answered by a machine
 // (RFC 3834 section 2), as far as the message tells. sender is the envelope's.
 func (m *Message) MayReply(sender string, as core.Senders) bool {
@@ -20,25 +88,8 @@ func (m *Message) MayReply(sender string, as core.Senders) bool {
 	switch {
 	case sender == "", as.Allow(strings.ToLower(sender)):
 		return false
-	case local == "mailer-daemon", strings.HasPrefix(local, "owner-"), strings.HasSuffix(local, "-request"):
+	case isRobot(local), m.byMachine():
 		return false
-	}
-	for _, value := range m.header("Auto-Submitted") {
-		kind, _, _ := strings.Cut(value, ";")
-		if !strings.EqualFold(strings.TrimSpace(kind), "no") {
-			return false
-		}
-	}
-	for _, value := range m.header("Precedence") {
-		switch strings.ToLower(strings.TrimSpace(value)) {
-		case "bulk", "list", "junk":
-			return false
-		}
-	}
-	for _, h := range m.headers { // header has read them
-		if len(h.Name) > 5 && strings.EqualFold(h.Name[:5], "List-") {
-			return false
-		}
 	}
 	if e := m.root.Envelope; e != nil {
 		for _, list := range [][]msg.Address{e.To, e.Cc} {
@@ -91,15 +142,25 @@ func madeForOneMessage(local string) bool {
 }
 
 // NoteReply tells whether a mailbox may answer a correspondent now, and notes it if so: once in
-// seven days. of is what answers, "vacation" or the id of a rule; another version of its text
-// begins anew.
-func NoteReply(tx *store.Tx, mailboxID, of, version, correspondent string) (bool, error) {
-	id := store.AutoReplyID(mailboxID, of, version, correspondent)
+// seven days, whatever answers. vacation is whether the mailbox's vacation asks, and version that
+// of its text, "" where it is off: a new text begins anew.
+func NoteReply(tx *store.Tx, mailboxID string, vacation bool, version, correspondent string) (bool, error) {
+	id := store.AutoReplyID(mailboxID, "", "", correspondent)
 	before, err := store.AutoReplies.Find(tx, id)
-	if err != nil || before != nil && tx.Now().Before(before.Expires) {
+	if err != nil {
 		return false, err
 	}
-	return true, store.AutoReplies.Put(tx, &store.AutoReply{ID: id, Expires: tx.Now().Add(repliesEvery)})
+	if before != nil && tx.Now().Before(before.Expires) {
+		if !vacation || before.Version == version {
+			return false, nil
+		}
+	} else if vacation { // who was answered before there was one note for all that answers
+		old, err := store.AutoReplies.Find(tx, store.AutoReplyID(mailboxID, "vacation", version, correspondent))
+		if err != nil || old != nil && tx.Now().Before(old.Expires) {
+			return false, err
+		}
+	}
+	return true, store.AutoReplies.Put(tx, &store.AutoReply{ID: id, Version: version, Expires: tx.Now().Add(repliesEvery)})
 }
 
 // PruneReplies deletes what was noted of replies and says nothing any more.
