@@ -29,14 +29,14 @@ type AuditRow struct {
 type AuditActor struct {
 	Type string  `json:"type" enum:"user|token|mailbox|operator|system"`
 	ID   *string `json:"id" words:"ours"`
-	Name string  `json:"name" words:"ours"`
+	Name string  `json:"name" words:"theirs"`
 }
 
 // An AuditTarget is what it was done to.
 type AuditTarget struct {
 	Type string `json:"type" words:"ours"`
 	ID   string `json:"id" words:"ours"`
-	Name string `json:"name" words:"ours"`
+	Name string `json:"name" words:"theirs"`
 }
 
 // ListAuditIn is the query of list_audit. Actor and target are an id, a name or a type.

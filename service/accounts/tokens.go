@@ -197,7 +197,7 @@ func (s *Service) flushTokenUses() error {
 // Token is a credential as the API shows it: never its value.
 type Token struct {
 	ID          string    `json:"id" words:"ours"`
-	Name        string    `json:"name" words:"ours"`
+	Name        string    `json:"name" words:"theirs"`
 	TokenPrefix string    `json:"token_prefix" words:"ours"`
 	Permissions []string  `json:"permissions" enum:"read|write|purchase|admin"`
 	CreatedBy   string    `json:"created_by" words:"ours"`
@@ -206,7 +206,7 @@ type Token struct {
 	LastUsedAt  core.Time `json:"last_used_at"`
 	LastUsedIP  *string   `json:"last_used_ip" words:"ours"`
 	Kind        string    `json:"kind" enum:"api|mcp|oauth|session"`
-	ClientName  *string   `json:"client_name" words:"ours" doc:"Of kind oauth: the client that a person lets act for them, by the name that it gives itself; else null."`
+	ClientName  *string   `json:"client_name" words:"theirs" doc:"Of kind oauth: the client that a person lets act for them, by the name that it gives itself; else null."`
 
 	Mailboxes *[]string       `json:"mailboxes" words:"ours" doc:"Ids of the only mailboxes that it may act for; null: all that its user sees."`
 	OwnWords  bool            `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody."`
