@@ -26,9 +26,15 @@ type Folder struct {
 }
 
 // Folders lists the folders of the Maildir in dir, the inbox first. The error is fs.ErrNotExist
-// where there is no Maildir.
+// where there is no Maildir. A link that leads out of dir is no folder: whoever made the Maildir
+// could name any place of this machine.
 func Folders(dir string) ([]Folder, error) {
-	if !isMaildir(dir) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if !isMaildir(root, ".") {
 		return nil, fmt.Errorf("%s has no cur and new, so it is no Maildir: %w", dir, fs.ErrNotExist)
 	}
 	entries, err := os.ReadDir(dir)
@@ -38,7 +44,7 @@ func Folders(dir string) ([]Folder, error) {
 	out := []Folder{{Dir: dir}}
 	for _, e := range entries {
 		name, ok := strings.CutPrefix(e.Name(), Separator)
-		if path := filepath.Join(dir, e.Name()); ok && name != "" && isMaildir(path) {
+		if path := filepath.Join(dir, e.Name()); ok && name != "" && isMaildir(root, e.Name()) {
 			levels := strings.Split(name, Separator)
 			for i := range levels {
 				levels[i] = DecodeName(levels[i])
@@ -49,8 +55,8 @@ func Folders(dir string) ([]Folder, error) {
 	return out, nil
 }
 
-func isMaildir(dir string) bool {
-	info, err := os.Stat(filepath.Join(dir, "cur"))
+func isMaildir(root *os.Root, name string) bool {
+	info, err := root.Stat(filepath.Join(name, "cur"))
 	return err == nil && info.IsDir()
 }
 
@@ -65,9 +71,14 @@ type Message struct {
 
 // Messages lists the messages of a folder, the oldest first, and those of one time by their names.
 func Messages(f Folder) ([]Message, error) {
+	root, err := os.OpenRoot(f.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
 	var out []Message
 	for _, sub := range []string{"new", "cur"} {
-		entries, err := os.ReadDir(filepath.Join(f.Dir, sub))
+		entries, err := fs.ReadDir(root.FS(), sub)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -95,9 +106,19 @@ func Messages(f Folder) ([]Message, error) {
 	return out, nil
 }
 
-// Open opens a message, also one whose flags have changed since it was listed.
+// Open opens a message, also one whose flags have changed since it was listed. It follows no link
+// out of the folder.
 func Open(f Folder, m Message) (*os.File, error) {
-	file, err := os.Open(m.Path)
+	root, err := os.OpenRoot(f.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	path, err := filepath.Rel(f.Dir, m.Path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := root.Open(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return file, err
 	}
@@ -105,7 +126,7 @@ func Open(f Folder, m Message) (*os.File, error) {
 	if err != nil || len(again) == 0 {
 		return nil, fmt.Errorf("%s: %w", m.Path, fs.ErrNotExist)
 	}
-	return os.Open(again[0])
+	return root.Open(filepath.Join("cur", filepath.Base(again[0])))
 }
 
 var escapeGlob = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)

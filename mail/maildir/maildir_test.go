@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -94,4 +96,47 @@ func FuzzDecodeName(f *testing.F) {
 			t.Fatalf("%q: %q, then %q", text, name, again)
 		}
 	})
+}
+
+// TestLinksOutOfTheMaildirAreNotFollowed: neither of a folder, nor of its parts, nor of a message.
+func TestLinksOutOfTheMaildirAreNotFollowed(t *testing.T) {
+	dir, outside := t.TempDir(), t.TempDir()
+	secret, err := Make(outside, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(secret.Dir, "cur", "1.secret:2,")
+	if err := os.WriteFile(path, []byte("Subject: secret\n\nx\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, levels := range [][]string{nil, {"one"}, {"two"}} {
+		if _, err := Make(dir, levels); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, target := range map[string]string{
+		".linked": outside, ".two/cur": filepath.Join(outside, "cur"), ".one/new": filepath.Join(outside, "cur"), "cur/1.link:2,": path, ".inside": ".one",
+	} {
+		if name := filepath.Join(dir, name); os.RemoveAll(name) != nil || os.Symlink(target, name) != nil {
+			t.Fatal(name)
+		}
+	}
+	folders, err := Folders(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range folders {
+		names = append(names, strings.Join(f.Name, "/"))
+		if list, err := Messages(f); len(list) > 0 {
+			t.Errorf("%v has %+v, %v", f.Name, list, err)
+		}
+		if file, err := Open(f, Message{Name: "1.link", Path: filepath.Join(f.Dir, "cur", "1.link:2,")}); err == nil {
+			file.Close()
+			t.Error("a link out of the Maildir is opened")
+		}
+	}
+	if want := []string{"", "inside", "one"}; !slices.Equal(names, want) {
+		t.Errorf("the folders are %q, want %q", names, want)
+	}
 }
