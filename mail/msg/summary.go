@@ -184,6 +184,23 @@ func foldText(s string) string {
 	return strings.TrimSpace(out.String())
 }
 
+// ShownName gives the display name of an address as people are shown it: without characters that
+// turn the reading direction or have no width, by which a name looks like another. Raw header
+// fields keep them.
+func ShownName[T string | []byte](name T) T {
+	for i := range len(name) {
+		if name[i] >= utf8.RuneSelf {
+			return T(strings.TrimSpace(strings.Map(func(r rune) rune {
+				if isInvisible(r) {
+					return -1
+				}
+				return r
+			}, string(name))))
+		}
+	}
+	return name
+}
+
 // isInvisible reports characters without width or that turn the reading direction.
 func isInvisible(r rune) bool {
 	switch {

@@ -343,14 +343,19 @@ type ReceivedData struct {
 func addressTexts(list []msg.Address) []string {
 	out := make([]string, 0, len(list))
 	for _, a := range list {
+		a.Name = msg.ShownName(a.Name)
 		out = append(out, a.String())
 	}
 	return out
 }
 
-func firstText(list []msg.Address) string  { return first(list).String() }
+func firstText(list []msg.Address) string {
+	a := first(list)
+	a.Name = msg.ShownName(a.Name)
+	return a.String()
+}
 func firstEmail(list []msg.Address) string { return first(list).Email() }
-func firstName(list []msg.Address) string  { return first(list).Name }
+func firstName(list []msg.Address) string  { return msg.ShownName(first(list).Name) }
 
 func first(list []msg.Address) msg.Address {
 	if len(list) == 0 {

@@ -609,7 +609,7 @@ func (w *messageView) addEnvelope(out *InboxMessage, e *msg.EnvelopeView) {
 	}
 	for i := range e.From {
 		if from := &e.From[i]; !from.IsGroupMarker() {
-			out.From, out.FromName = w.addressText(from), core.OrNull(w.copied(from.Name))
+			out.From, out.FromName = w.addressText(from), core.OrNull(w.copied(msg.ShownName(from.Name)))
 			w.text = from.AppendEmail(w.text[:0])
 			out.FromEmail = w.copied(w.text)
 			break
@@ -638,7 +638,9 @@ func (w *messageView) addressTexts(list []msg.AddressView) []string {
 }
 
 func (w *messageView) addressText(a *msg.AddressView) string {
-	w.text = a.AppendText(w.text[:0])
+	shown := *a
+	shown.Name = msg.ShownName(a.Name)
+	w.text = shown.AppendText(w.text[:0])
 	return w.copied(w.text)
 }
 

@@ -71,7 +71,7 @@ func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in Suggest
 				}
 				seen[key] = true
 				if begins(key, a.Name, strings.ToLower(strings.TrimSpace(in.Q))) {
-					out = append(out, Correspondent{a.Email(), core.OrNull(a.Name), m.ReceivedAt})
+					out = append(out, Correspondent{a.Email(), core.OrNull(msg.ShownName(a.Name)), m.ReceivedAt})
 				}
 			}
 		}

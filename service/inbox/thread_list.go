@@ -178,14 +178,14 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (string, error) {
 	email := from.Email()
 	if t.l.given == nil {
-		return cmp.Or(from.Name, email), nil
+		return cmp.Or(msg.ShownName(from.Name), email), nil
 	}
 	words := authorship(meta, email)
 	withheld, err := t.l.s.agents.Withholds(t.tx, t.l.who.AccountID, &t.l.who.Policy, &words)
 	if withheld || err != nil {
 		return bareAddress(email), err
 	}
-	return cmp.Or(from.Name, email), nil
+	return cmp.Or(msg.ShownName(from.Name), email), nil
 }
 
 // shows tells whether the list is of the folder of a number.
