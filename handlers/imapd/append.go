@@ -2,6 +2,8 @@ package imapd
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -12,27 +14,38 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
+// The messages of one APPEND that wait for the store at a time.
 const (
-	maxAppended    = 100      // messages of one APPEND
-	maxAppendBytes = 64 << 20 // of all messages of one APPEND
+	maxAppended    = 100
+	maxAppendBytes = 64 << 20
 )
 
 // errNoEnd ends a command whose client has gone, or was sent away.
 var errNoEnd = refused(imap.ResponseCodeClientBug, "The command has no end")
 
-// Append takes the messages of an APPEND from the client, and stores all or none (RFC 3502). The
-// parser knows only the first of them.
+// Append takes the messages of an APPEND from the client, and stores all or none (RFC 3502), page
+// by page where there are many. The parser knows only the first of them.
 func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.AppendOptions) (*imap.AppendData, error) {
 	if ss.extensions.replaced != 0 {
 		return nil, ss.replace(folder, r, options)
 	}
 	body := ss.server.Service.NewSpool(maxAppendBytes)
-	defer body.Close()
+	defer func() { body.Close() }()
+	all := ss.server.Service.BeginAppend(ss.user, folder)
+	undo := func(err error) error { return ss.tryCreate(cmp.Or(all.Undo(), err)) }
 	var messages []inbox.Append
 	var held, room int64
 	item, literal := appendItem{flags: options.Flags, date: options.Time, size: r.Size()}, io.Reader(r)
 	for more := true; more; {
-		err := checkAppended(len(messages)+1, item.size, held)
+		var err error
+		if item.size > AppendLimit {
+			err = refused(imap.ResponseCodeTooBig, "The message is too large")
+		} else if len(messages) == maxAppended || held+item.size > maxAppendBytes {
+			err = all.Put(false, messages...)
+			body.Close()
+			body = ss.server.Service.NewSpool(maxAppendBytes)
+			messages, held, room = nil, 0, 0
+		}
 		if err == nil && (literal != nil || item.size == 0 || item.size > room-held) {
 			room, err = ss.server.Service.CheckAppend(ss.conn.ctx, ss.user, folder, item.size, held)
 		}
@@ -51,37 +64,23 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 		}
 		if err != nil {
 			ss.conn.refuseMessage(literal)
-			return nil, ss.tryCreate(err)
+			return nil, undo(err)
 		}
 		messages, held, literal = append(messages, m), held+item.size, nil
 		if item, more, err = ss.conn.nextMessage(); err != nil {
-			return nil, err
+			return nil, undo(err)
 		}
 	}
-	validity, uids, err := ss.server.Service.AppendMessages(ss.conn.ctx, ss.user, folder, messages...)
-	if err != nil {
-		return nil, ss.tryCreate(err)
+	if err := all.Put(true, messages...); err != nil {
+		return nil, undo(err)
 	}
+	validity, uids := all.UIDValidity, all.UIDs
 	data := &imap.AppendData{UIDValidity: validity, UID: imap.UID(uids[0])}
 	if len(uids) > 1 { // the parser writes the first
 		rest := strings.TrimPrefix(uidSet(uids).String(), fmt.Sprint(uids[0]))
 		ss.conn.patchEnd(ss.conn.tag+" OK [APPENDUID ", "] APPEND completed\r\n", rest)
 	}
 	return data, nil
-}
-
-// checkAppended refuses what is too much for one APPEND: its n-th message, behind others that have
-// so many bytes in all.
-func checkAppended(n int, size, others int64) error {
-	switch {
-	case size > AppendLimit:
-		return refused(imap.ResponseCodeTooBig, "The message is too large")
-	case n > maxAppended:
-		return refused(imap.ResponseCodeLimit, fmt.Sprintf("One APPEND takes at most %d messages; use one more for the others", maxAppended))
-	case others+size > maxAppendBytes:
-		return refused(imap.ResponseCodeTooBig, fmt.Sprintf("The messages of one APPEND have at most %d bytes; use one more for the others", maxAppendBytes))
-	}
-	return nil
 }
 
 // An appendItem is what a client says of one message of an APPEND before it sends it.
@@ -184,8 +183,12 @@ func (w *protocolConn) readAfterMessage() error {
 		return w.readError(err)
 	}
 	m, err := scanLine(w.text)
-	if err != nil {
+	switch {
+	case errors.Is(err, errLostLiteral):
 		return w.closeWith("[CLIENTBUG] " + err.Error())
+	case err != nil:
+		w.command.refused = err.Error()
+		return w.endAppend(literalMarker{})
 	}
 	rest, ended := bytes.CutPrefix(w.text[:m.at], []byte(w.command.end))
 	switch {

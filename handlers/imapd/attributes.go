@@ -226,7 +226,11 @@ func (w *attributeWriter) envelope(before string, e *msg.EnvelopeView, behind st
 	w.b = append(append(w.b, before...), '(')
 	w.date(e)
 	w.b = append(w.b, ' ')
-	w.nstring(encoded(e.Subject))
+	if e.EmptySubject {
+		w.b = append(w.b, `""`...)
+	} else {
+		w.nstring(encoded(e.Subject))
+	}
 	sender, replyTo := e.Sender, e.ReplyTo
 	if len(sender) == 0 {
 		sender = e.From
@@ -275,7 +279,7 @@ func bare(id []byte) []byte {
 func (w *attributeWriter) date(e *msg.EnvelopeView) {
 	local := time.Unix(e.Date.Unix+int64(e.Date.Offset), 0).UTC()
 	if !e.Date.Known || time.Unix(e.Date.Unix, 0).IsZero() {
-		w.b = append(w.b, "NIL"...)
+		w.nstring(encoded(e.DateText)) // as it came
 		return
 	}
 	w.b = local.AppendFormat(append(w.b, '"'), "Mon, 02 Jan 2006 15:04:05 ")
@@ -295,10 +299,7 @@ func (w *attributeWriter) addresses(list []msg.AddressView) {
 	}
 	w.b = append(w.b, '(')
 	for i := range list {
-		if i > 0 {
-			w.b = append(w.b, ' ')
-		}
-		w.b = append(w.b, '(')
+		w.b = append(w.b, '(') // with no space before it (RFC 9051 section 9, env-to)
 		w.nstring(encoded(list[i].Name))
 		w.b = append(w.b, " NIL "...)
 		w.nstring(list[i].Mailbox)

@@ -72,6 +72,8 @@ func TestAnswersAreThoseOfTheLibrary(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			// The library has a space between addresses, which no envelope may have.
+			out.b, want = bytes.ReplaceAll(out.b, []byte(") ("), []byte(")(")), bytes.ReplaceAll(want, []byte(") ("), []byte(")("))
 			if !bytes.Equal(out.b, want) {
 				at := 0
 				for at < min(len(want), len(out.b)) && want[at] == out.b[at] {

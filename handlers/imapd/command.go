@@ -24,8 +24,14 @@ func (w *protocolConn) nextCommand() error {
 			return err
 		}
 		if prompted {
-			w.line = w.text
+			w.line = w.continuationLine()
 			return nil
+		}
+		if w.command.malformed {
+			if err := w.refuseLine(); err != nil {
+				return err
+			}
+			continue
 		}
 		if w.line = w.prepareCommand(); w.line != nil {
 			return nil
@@ -37,21 +43,95 @@ func (w *protocolConn) nextCommand() error {
 	}
 }
 
+// maxBadLines is how many lines without a command a client may send in a row: what sends more is no
+// mail client.
+const maxBadLines = 20
+
+// refuseLine answers a line that is no command and that the parser must not see: it would end the
+// connection without a word. Where the line has a tag, the answer has it too (RFC 9051 section
+// 7.1.3).
+func (w *protocolConn) refuseLine() error {
+	if w.badLines++; w.badLines > maxBadLines {
+		return w.closeWith("[CLIENTBUG] Too many lines that are no commands")
+	}
+	tag, _ := commandName(w.text)
+	if !isTag(tag) {
+		tag = "*"
+	}
+	why := w.command.refused
+	if why == "" {
+		why = "BAD [CLIENTBUG] A command has a tag, a space and a name"
+	}
+	w.writeReply("%s %s", tag, why)
+	w.skipLiteral()
+	w.command = command{}
+	return w.ending
+}
+
+// isTag tells whether a text can be a tag in an answer (RFC 9051 section 9, tag).
+func isTag(s string) bool { return isAtom(s) && !strings.Contains(s, "+") }
+
+// isAtom tells whether the parser takes a text as an atom.
+func isAtom(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c >= 0x7f && c < 0xa0 || strings.IndexByte(`(){%*"\]`, c) >= 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// hasCommand tells whether a line begins with what makes a command: a tag and a name, which is two
+// words where the first is UID.
+func hasCommand(line []byte) bool {
+	fields := bytes.SplitN(bytes.TrimRight(line, "\r\n"), []byte(" "), 4)
+	words := 2
+	if len(fields) > 1 && bytes.EqualFold(fields[1], []byte("UID")) {
+		words = 3
+	}
+	if len(fields) < words {
+		return false
+	}
+	for _, f := range fields[:words] {
+		if !isAtom(string(f)) {
+			return false
+		}
+	}
+	return isTag(string(fields[0]))
+}
+
+// continuationLine is the line that the parser has asked for, as it must be for the parser. A line
+// that cannot be read becomes the one that cancels AUTHENTICATE (RFC 9051 section 6.2.2), which
+// ends IDLE with a BAD.
+func (w *protocolConn) continuationLine() []byte {
+	switch line := bytes.TrimRight(w.text, "\r\n"); {
+	case w.command.malformed:
+		w.command = command{}
+		return []byte("*\r\n")
+	case w.verb == "IDLE" && bytes.EqualFold(line, []byte("DONE")): // RFC 5234 section 2.3
+		return []byte("DONE\r\n")
+	}
+	return w.text
+}
+
 // prepareCommand notes what the command is and returns it as the parser shall see it; nil: it has
 // been answered.
 func (w *protocolConn) prepareCommand() []byte {
 	tag, verb := commandName(w.text)
-	w.tag = tag
+	w.tag, w.badLines = tag, 0
 	w.mu.Lock()
 	w.verb, w.patch, w.patchOfFetch = verb, nil, ""
+	utf8Names := w.utf8Names
+	w.saves, w.savesAlone = savesResult(verb, w.text)
 	w.mu.Unlock()
 	if w.command.refused == "" {
-		if w.text = replaceBadNames(verb, w.text); len(w.text) > maxCommand {
+		if w.text = replaceNames(verb, w.text, utf8Names); len(w.text) > maxCommand {
 			w.command.refused = "BAD [CLIENTBUG] The command is too long"
 		}
 	}
 	if w.command.refused != "" {
 		w.writeReply("%s %s", plainText(tag), w.command.refused)
+		w.saveRefused = w.saveRefused || w.saves && strings.HasPrefix(w.command.refused, "NO ")
 		w.skipLiteral()
 		return nil
 	}
@@ -63,6 +143,24 @@ func (w *protocolConn) prepareCommand() []byte {
 		w.skipLiteral()
 	}
 	return text
+}
+
+// savesResult tells whether a command is a SEARCH that keeps its result for "$", and whether that
+// is all that it returns (RFC 5182 section 2.1).
+func savesResult(verb string, text []byte) (saves, alone bool) {
+	if verb != "SEARCH" && verb != "UID SEARCH" || !mentions(text, []string{"SAVE"}) {
+		return false, false
+	}
+	p, at := newCommandEditor(text), 2+strings.Count(verb, "UID ")
+	if p.word(at) != "RETURN" || !p.is(at+1, '(') {
+		return false, false
+	}
+	alone = true
+	for i := at + 2; i < len(p.tokens) && !p.is(i, ')'); i++ {
+		is := p.word(i) == "SAVE"
+		saves, alone = saves || is, alone && is
+	}
+	return saves, saves && alone
 }
 
 // skipLiteral skips the last literal of a command that the parser does not get. The client sends it
@@ -111,10 +209,21 @@ func (w *protocolConn) readCommand() error {
 			return w.readError(err)
 		}
 		m, err := scanLine(w.text[from:])
-		if err != nil {
+		switch {
+		case errors.Is(err, errLostLiteral):
 			return w.closeWith("[CLIENTBUG] " + err.Error())
+		case err != nil:
+			w.command.malformed, w.command.refused = true, "BAD [CLIENTBUG] "+err.Error()
+			return nil
 		}
 		m.at += from
+		if from == 0 && !w.command.continuation && !hasCommand(w.text) {
+			w.command.malformed = true
+			if m.found {
+				return w.refuseLiteral(m, "The literal belongs to no command")
+			}
+			return nil
+		}
 		w.command.noteLine(w.text, from, m)
 		switch {
 		case !m.found:
@@ -260,9 +369,11 @@ type token struct {
 	from, to int
 }
 
-// tokenize divides a command without literals into tokens. What stands between brackets is part of
-// an atom, spaces included, so that BODY[HEADER.FIELDS (TO)] is one.
+// tokenize divides a command without literals into tokens. What stands between brackets in a FETCH
+// is part of an atom, spaces included, so that BODY[HEADER.FIELDS (TO)] is one.
 func tokenize(text []byte) []token {
+	_, verb := commandName(text)
+	brackets := strings.HasSuffix(verb, "FETCH")
 	end := len(bytes.TrimRight(text, "\r\n"))
 	var list []token
 	for i := 0; i < end; {
@@ -277,7 +388,7 @@ func tokenize(text []byte) []token {
 			list = append(list, token{'q', i, to})
 			i = to
 		default:
-			to := endOfAtom(text[:end], i)
+			to := endOfAtom(text[:end], i, brackets)
 			list = append(list, token{'a', i, to})
 			i = to
 		}
@@ -297,14 +408,14 @@ func endOfQuoted(text []byte, i int) int {
 	return len(text)
 }
 
-func endOfAtom(text []byte, i int) int {
+func endOfAtom(text []byte, i int, brackets bool) int {
 	bracket := false
 	for ; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '"' && bracket:
 			i = endOfQuoted(text, i) - 1
 		case c == '[':
-			bracket = true
+			bracket = brackets
 		case c == ']':
 			bracket = false
 		case !bracket && (c == ' ' || c == '(' || c == ')' || c == '"'):
@@ -419,10 +530,24 @@ type literalMarker struct {
 	nonSync bool
 }
 
-// scanLine checks one line of a command and finds the marker at its end. It refuses whatever
+// errLostLiteral says that bytes of a literal may be on their way that cannot be told from
+// commands.
+var errLostLiteral = errors.New("the size of a literal cannot be read")
+
+// scanLine is findMarker, with errLostLiteral for a bad line at whose end a non-synchronizing
+// literal may be announced.
+func scanLine(line []byte) (literalMarker, error) {
+	m, err := findMarker(line)
+	if err != nil && bytes.HasSuffix(bytes.TrimRight(line, " \t\r\n\x00"), []byte("+}")) {
+		err = errLostLiteral
+	}
+	return m, err
+}
+
+// findMarker checks one line of a command and finds the marker at its end. It refuses whatever
 // go-imap's parser could take to end a command somewhere else than we do: it reads quoted strings
 // over line ends, ends a line at a bare CR, and goes on behind a malformed marker.
-func scanLine(line []byte) (literalMarker, error) {
+func findMarker(line []byte) (literalMarker, error) {
 	end := len(line)
 	if end > 0 && line[end-1] == '\n' {
 		end--

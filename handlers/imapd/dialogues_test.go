@@ -276,7 +276,7 @@ func TestFoldersBySpecialUseAndName(t *testing.T) {
 	c.ok("DELETE Old/Work/2026/May")
 	c.expect("NO [NONEXISTENT]", "DELETE Old/Work/2026/May")
 	c.expect("NO", "DELETE inbox")
-	for _, name := range []string{`""`, `"a//b"`, `"/a"`, `"a*"`, `"` + strings.Repeat("x", 201) + `"`, `"#news"`} {
+	for _, name := range []string{`""`, `"a//b"`, `"/a"`, `"a*"`, `"` + strings.Repeat("x", 256) + `"`, `"#news"`} {
 		c.expect("NO [CANNOT]", "CREATE %s", name)
 	}
 	c.expect("NO [USEATTR]", `CREATE Gone (USE (\Sent))`)

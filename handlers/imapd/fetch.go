@@ -23,8 +23,9 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 	if err := checkSections(options); err != nil {
 		return err
 	}
+	withoutRepeats(options)
 	uids := ss.selected.view.uidsOf(set, ss.selected.saved)
-	f := &fetch{session: ss, w: w, options: options, shown: ss.attributesOf(options)}
+	f := &fetch{session: ss, w: w, options: options, shown: ss.attributesOf(options), unsent: ss.server.MaxUnsent}
 	if err := ss.readFetched(uids, options, &f.shown); err != nil {
 		return ss.replyError(err)
 	}
@@ -33,11 +34,17 @@ func (ss *session) Fetch(w *imapserver.FetchWriter, set imap.NumSet, options *im
 			return ss.replyError(err)
 		}
 	}
-	if !needsBlob(options) {
-		return ss.replyError(f.attributes(uids))
+	var err error
+	if needsBlob(options) {
+		f.shown.uid = f.shown.uid || hasBinaryRange(options)
+		err = f.sections(uids)
+	} else {
+		err = f.attributes(uids)
 	}
-	f.shown.uid = f.shown.uid || hasBinaryRange(options)
-	return f.sections(uids)
+	if err == nil && ss.extensions.changedSince == 0 && f.found < len(uids) {
+		ss.expungeIssued(set)
+	}
+	return ss.replyError(err)
 }
 
 // attributes answers a FETCH of what the rows have, which are written where they lie.
@@ -52,6 +59,7 @@ func (f *fetch) attributes(uids []uint32) error {
 			if failed = out.answer(f.seq(row.UID), row, f.shown); failed != nil {
 				return false
 			}
+			f.found++
 			if f.shown.flags && len(row.Keywords) > 0 {
 				keywords = append(keywords, row.Keywords)
 			}
@@ -82,7 +90,7 @@ func (f *fetch) sections(uids []uint32) error {
 		if err != nil {
 			return ss.replyError(err)
 		}
-		uids = rest
+		uids, f.found = rest, f.found+len(rows)
 		seen := map[uint32]inbox.MessageRow{}
 		if marks {
 			if seen, err = ss.markSeen(rows); err != nil {
@@ -176,6 +184,16 @@ type fetch struct {
 	shown   attributes
 	out     attributeWriter
 	last    uint32 // the sequence number of the message before
+	found   int    // messages that were there
+	unsent  int64  // bytes that may still be read or decoded without being sent
+}
+
+// spend counts bytes that are read or decoded and not sent.
+func (f *fetch) spend(n int64) error {
+	if f.unsent -= n; f.unsent < 0 {
+		return refused(imap.ResponseCodeLimit, "This asks for too much decoding; ask for fewer messages or parts")
+	}
+	return nil
 }
 
 // seq gives the sequence number of a message.
@@ -200,7 +218,7 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 		return err
 	}
 	defer blob.Close()
-	items, ranges, err := f.items(&source{root, blob})
+	items, ranges, err := f.items(&source{root: root, blob: blob, spend: f.spend})
 	if err != nil {
 		return err
 	}
@@ -243,6 +261,9 @@ type item interface {
 // items finds those of a message before any of its answer is written, so that what cannot be had is
 // refused in time. ranges are the ranges of BINARY sections as they stand in the answer.
 func (f *fetch) items(s *source) (out []item, ranges []byte, err error) {
+	if err := s.decode(f.options); err != nil {
+		return nil, nil, err
+	}
 	for _, section := range f.options.BodySection {
 		r, err := s.section(section)
 		if err != nil {
@@ -257,7 +278,7 @@ func (f *fetch) items(s *source) (out []item, ranges []byte, err error) {
 		}
 		if section.Partial == nil {
 			out = append(out, binaryItem{section, c})
-		} else if ranges, err = appendRange(ranges, section, c); err != nil {
+		} else if ranges, err = appendRange(ranges, section, c, s.windows[section]); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -273,18 +294,23 @@ func (f *fetch) items(s *source) (out []item, ranges []byte, err error) {
 
 const maxRange = 1 << 20 // bytes of all ranges of BINARY sections in one answer
 
+var errRanges = refused(imap.ResponseCodeLimit, "Ask for at most 1 MiB of BINARY ranges at a time")
+
 // appendRange adds a range of a BINARY section with the place where it begins (RFC 3516 section
-// 4.2), which go-imap leaves out.
-func appendRange(to []byte, section *imap.FetchItemBinarySection, c decoded) ([]byte, error) {
+// 4.2), which go-imap leaves out. Of a part with an encoding, decode has found it.
+func appendRange(to []byte, section *imap.FetchItemBinarySection, c decoded, found *window) ([]byte, error) {
 	off, n := partial(section.Partial, c.size)
 	if int64(len(to))+n > maxRange {
-		return nil, refused(imap.ResponseCodeLimit, "Ask for at most 1 MiB of BINARY ranges at a time")
+		return nil, errRanges
 	}
 	var path []string
 	for _, number := range section.Part {
 		path = append(path, strconv.Itoa(number))
 	}
 	to = fmt.Appendf(to, "BINARY[%s]<%d> ~{%d}\r\n", strings.Join(path, "."), section.Partial.Offset, n)
+	if found != nil {
+		return append(append(to, found.content...), ' '), nil
+	}
 	r := c.open()
 	if _, err := io.CopyN(io.Discard, r, off); err != nil {
 		return nil, err
@@ -354,134 +380,3 @@ func (w withoutNUL) Read(p []byte) (int, error) {
 
 // onlyWriter keeps io.CopyBuffer to the buffer that it was given.
 type onlyWriter struct{ io.Writer }
-
-const (
-	maxSections   = 100 // of one FETCH
-	maxFieldNames = 200 // in one HEADER.FIELDS
-)
-
-// A source is a message that sections are taken from: its structure, which was found when it came,
-// and its bytes.
-type source struct {
-	root *msg.Part
-	blob interface {
-		io.ReaderAt
-		Size() int64
-	}
-}
-
-// checkSections refuses what go-imap's parser lets through.
-func checkSections(o *imap.FetchOptions) error {
-	if len(o.BodySection)+len(o.BinarySection)+len(o.BinarySectionSize) > maxSections {
-		return badCommand("At most %d sections are fetched at a time", maxSections)
-	}
-	for _, s := range o.BodySection {
-		if s.Specifier == imap.PartSpecifierMIME && len(s.Part) == 0 {
-			return badCommand("MIME needs a part number")
-		}
-		if len(s.HeaderFields)+len(s.HeaderFieldsNot) > maxFieldNames {
-			return badCommand("At most %d header fields are named", maxFieldNames)
-		}
-	}
-	return nil
-}
-
-// section finds what BODY[…] asks for. A section that the message does not have is empty.
-func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, error) {
-	part := findPart(s.root, item.Part)
-	if len(item.Part) > 0 && part != nil && (item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierText) {
-		part = innerMessage(part)
-	}
-	if part == nil {
-		return s.slice(0, 0), nil
-	}
-	switch {
-	case len(item.HeaderFields) > 0:
-		return fieldsOf(s.blob, part, item.HeaderFields, false)
-	case len(item.HeaderFieldsNot) > 0:
-		return fieldsOf(s.blob, part, item.HeaderFieldsNot, true)
-	case item.Specifier == imap.PartSpecifierHeader || item.Specifier == imap.PartSpecifierMIME:
-		return s.slice(part.HeaderOffset, part.BodyOffset), nil
-	case item.Specifier == imap.PartSpecifierNone && len(item.Part) == 0:
-		return s.slice(0, s.blob.Size()), nil
-	}
-	return s.slice(part.BodyOffset, part.End), nil
-}
-
-func (s *source) slice(from, to int64) *io.SectionReader {
-	return io.NewSectionReader(s.blob, from, max(to-from, 0))
-}
-
-func fieldsOf(r io.ReaderAt, part *msg.Part, names []string, except bool) (*io.SectionReader, error) {
-	fields, err := msg.HeaderFields(r, part, names, except)
-	return io.NewSectionReader(bytes.NewReader(fields), 0, int64(len(fields))), err
-}
-
-// findPart walks down to the part of a number such as 2.1 (RFC 9051 section 6.4.5.1); no number is
-// the message itself. nil says that there is no such part.
-func findPart(root *msg.Part, path []int) *msg.Part {
-	at, message := root, true // message: a number counts the parts of the message at; else of the part at
-	for _, n := range path {
-		if !message {
-			if at.IsMessage() && len(at.Children) == 1 {
-				at, message = at.Children[0], true
-			}
-		}
-		switch {
-		case at.IsMultipart():
-			if n < 1 || n > len(at.Children) {
-				return nil
-			}
-			at = at.Children[n-1]
-		case !message || n != 1: // a message of one part has that as number 1
-			return nil
-		}
-		message = false
-	}
-	return at
-}
-
-// innerMessage is the message in a message/rfc822 part, nil for other parts.
-func innerMessage(part *msg.Part) *msg.Part {
-	if part.IsMessage() && len(part.Children) == 1 {
-		return part.Children[0]
-	}
-	return nil
-}
-
-// partial cuts a range such as <0.1024> to what is there.
-func partial(p *imap.SectionPartial, size int64) (off, n int64) {
-	if p == nil {
-		return 0, size
-	}
-	off = min(p.Offset, size)
-	return off, min(p.Size, size-off)
-}
-
-// decoded is the content of a part without its transfer encoding, and how long that is.
-type decoded struct {
-	open func() io.Reader
-	size int64
-}
-
-// binary finds what BINARY[…] asks for (RFC 3516).
-func (s *source) binary(path []int) (decoded, error) {
-	part := findPart(s.root, path)
-	switch {
-	case part == nil:
-		return decoded{open: func() io.Reader { return bytes.NewReader(nil) }}, nil
-	case len(path) == 0:
-		return decoded{func() io.Reader { return s.slice(0, s.blob.Size()) }, s.blob.Size()}, nil
-	}
-	open := func() io.Reader { return msg.Open(s.blob, part) }
-	switch part.Encoding {
-	case "7bit", "8bit", "binary":
-		return decoded{open, part.Size()}, nil
-	case "base64", "quoted-printable":
-		// The size that the structure has is exact only where the encoding is flawless, and a
-		// literal must be exact.
-		n, err := io.Copy(io.Discard, open())
-		return decoded{open, n}, err
-	}
-	return decoded{}, refused(imap.ResponseCodeUnknownCTE, "The part's transfer encoding is not known")
-}

@@ -118,8 +118,23 @@ func (ss *session) Store(_ *imapserver.FetchWriter, set imap.NumSet, change *ima
 		}
 		return ss.modifiedReply(set, rows)
 	}
+	if err == nil && len(rows) < len(uids) {
+		ss.expungeIssued(set)
+	}
 	return ss.replyError(err)
 }
+
+// expungeIssued tells a client that has named messages by their sequence numbers, at the end of its
+// command, that somebody else has expunged some of them (RFC 5530 section 3). Who names UIDs knows
+// that they may be gone.
+func (ss *session) expungeIssued(set imap.NumSet) {
+	if _, bySeq := set.(imap.SeqSet); bySeq && !imap.IsSearchRes(set) {
+		ss.conn.patchEnd(ss.conn.tag+" OK ", ss.extensions.verb+" completed\r\n", "["+expungedCode+"] ")
+	}
+}
+
+// expungedCode is the response code for messages that are gone.
+const expungedCode = "EXPUNGEISSUED"
 
 // modified says that a conditional STORE has left some messages as they were (RFC 7162 section
 // 3.1.3).

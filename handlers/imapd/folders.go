@@ -79,9 +79,42 @@ func (ss *session) Create(name string, options *imap.CreateOptions) error {
 	return ss.replyError(err)
 }
 
-// Delete deletes a folder with its messages.
+// Delete deletes a folder with its messages. If it is the one that is open, it is closed: then the
+// parser knows of no such thing, and checkSelected refuses what needs an open folder.
 func (ss *session) Delete(name string) error {
-	return ss.replyError(ss.server.Service.DeleteFolder(ss.conn.ctx, ss.user, name))
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	isOpen := false
+	if ss.selected != nil {
+		f, err := ss.server.Service.FolderByName(ss.conn.ctx, ss.user, name)
+		isOpen = err == nil && f.ID == ss.selected.folder
+	}
+	err := ss.server.Service.DeleteFolder(ss.conn.ctx, ss.user, name)
+	if err == nil && isOpen {
+		ss.selected = nil
+	}
+	return ss.replyError(err)
+}
+
+// needsSelected are the commands that need an open folder.
+var needsSelected = map[string]bool{
+	"CHECK": true, "CLOSE": true, "UNSELECT": true, "EXPUNGE": true, "UID EXPUNGE": true,
+	"FETCH": true, "UID FETCH": true, "STORE": true, "UID STORE": true, "SEARCH": true, "UID SEARCH": true,
+	"SORT": true, "UID SORT": true, "THREAD": true, "UID THREAD": true,
+	"COPY": true, "UID COPY": true, "MOVE": true, "UID MOVE": true, "REPLACE": true, "UID REPLACE": true,
+}
+
+// checkSelected refuses a command that needs an open folder where none is open.
+func (ss *session) checkSelected(verb string) error {
+	if !needsSelected[verb] || ss.user.MailboxID == "" {
+		return nil
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.selected == nil {
+		return badCommand("Select a folder first")
+	}
+	return nil
 }
 
 // Rename renames a folder and those below it.
@@ -355,9 +388,11 @@ var nameArgs = map[string][]int{
 	"STATUS": {2}, "APPEND": {2}, "REPLACE": {3}, "UID REPLACE": {4}, "GETQUOTAROOT": {2}, "COPY": {3}, "MOVE": {3}, "UID COPY": {4}, "UID MOVE": {4},
 }
 
-// replaceBadNames replaces each folder's name that cannot be read by one that no folder has. The
-// command is well formed, so its answer must be NO; the parser would answer BAD.
-func replaceBadNames(verb string, text []byte) []byte {
+// replaceNames gives a command with the names of folders as the parser reads them: in modified
+// UTF-7. Where it was agreed that names are UTF-8, their "&" stands for itself. A name that cannot
+// be read becomes one that no folder has: the command is well formed, so its answer must be NO, and
+// the parser would answer BAD.
+func replaceNames(verb string, text []byte, inUTF8 bool) []byte {
 	p, at, replacement := newCommandEditor(text), nameArgs[verb], unreadableName
 	if verb == "LIST" || verb == "LSUB" {
 		replacement = quoted(strings.Repeat("#", 256)) // not even with a reference before it
@@ -370,8 +405,14 @@ func replaceBadNames(verb string, text []byte) []byte {
 		if !ok {
 			continue
 		}
-		if _, ok := decodeName(name); !ok {
+		escaped := name
+		if inUTF8 {
+			escaped = strings.ReplaceAll(name, "&", "&-")
+		}
+		if _, ok := decodeName(escaped); !ok {
 			p.replace(i, i, replacement)
+		} else if escaped != name {
+			p.replace(i, i, quoted(escaped))
 		}
 	}
 	if len(p.edits) == 0 {
@@ -380,8 +421,8 @@ func replaceBadNames(verb string, text []byte) []byte {
 	return p.result()
 }
 
-// decodeName reads a folder's name as clients write it: in modified UTF-7, or in UTF-8 where that
-// was agreed. It takes what go-imap takes.
+// decodeName reads a folder's name as replaceNames leaves it: in modified UTF-7, in which there may
+// be UTF-8. It takes what go-imap takes.
 func decodeName(text string) (string, bool) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", false

@@ -3,6 +3,7 @@ package imapd
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/emersion/go-imap/v2"
 
 	"github.com/mailstead/mailstead/handlers/connlimit"
 	"github.com/mailstead/mailstead/handlers/imapd/deflate"
@@ -66,10 +69,14 @@ type protocolConn struct {
 	line      []byte                      // what the parser has not taken yet
 	literal   int64                       // bytes of a literal that it has not taken yet
 	command   command
-	tag       string    // of the command that the parser has
-	ending    error     // what every further Read gives; the parser asks again after an error
-	loginBy   time.Time // when the client must have logged in; zero once it has
-	idleTime  time.Duration
+	badLines  int    // since the last command
+	tag       string // of the command that the parser has
+	// The parser's command is a SEARCH with RETURN (SAVE), which has no other option.
+	saves, savesAlone bool
+	saveRefused       bool      // a SEARCH with SAVE has ended in NO, which the session is to see
+	ending            error     // what every further Read gives; the parser asks again after an error
+	loginBy           time.Time // when the client must have logged in; zero once it has
+	idleTime          time.Duration
 
 	mu                sync.Mutex
 	literalAsked      announcedLiteral
@@ -78,6 +85,7 @@ type protocolConn struct {
 	patch             *replyPatch // of the next answer that it fits
 	patchOfFetch      string      // goes to the beginning of the next FETCH reply
 	held              heldEnd
+	utf8Names         bool          // folders' names are UTF-8 (RFC 6855 section 3, RFC 9051 section 5.1)
 	caps              string        // capabilities that the parser does not know of
 	pool              *deflate.Pool // compresses what is sent; nil: it is not compressed
 	out               []byte
@@ -105,6 +113,7 @@ type command struct {
 	next         appendItem    // that message
 	marker       literalMarker // of that message; none once it is being read
 	refused      string        // why the parser must not run the command: a status, and a text
+	malformed    bool          // its line is no command, or cannot be read
 }
 
 // An announcedLiteral is the literal that the line given to the parser has announced.
@@ -203,10 +212,10 @@ func (w *protocolConn) skip(size int64) error {
 			return w.readError(err)
 		}
 		m, err := scanLine(w.text)
-		if err != nil {
-			return w.closeWith(err.Error())
+		if errors.Is(err, errLostLiteral) {
+			return w.closeWith("[CLIENTBUG] " + err.Error())
 		}
-		if !m.nonSync {
+		if !m.nonSync { // a line that cannot be read ends the command too
 			w.command = command{}
 			return nil // a client that waits to send a synchronizing literal has its answer already
 		}
@@ -475,6 +484,7 @@ type replyPatch struct {
 	suffix  string // what it ends with: the text goes before that
 	text    string
 	hold    bool // the reply waits, see heldEnd
+	drop    bool // the reply is not sent
 	started bool
 	held    []byte // of the reply's end, which may come in pieces
 }
@@ -493,6 +503,13 @@ func (w *protocolConn) patchEnd(begin, end, text string) {
 	w.patch = &replyPatch{prefix: begin, suffix: end, text: text}
 }
 
+// dropReply keeps the next reply with this prefix and end from the client.
+func (w *protocolConn) dropReply(begin, end string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.patch = &replyPatch{prefix: begin, suffix: end, drop: true}
+}
+
 func (w *protocolConn) setCaps(caps string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -502,13 +519,24 @@ func (w *protocolConn) setCaps(caps string) {
 // patchReply returns what goes out for a piece of the parser's replies. The parser begins each
 // reply with a new piece, so nothing in the content of a message is taken for a reply.
 func (w *protocolConn) patchReply(p []byte) []byte {
-	if isReplace(w.verb) {
+	switch w.verb {
+	case "REPLACE", "UID REPLACE":
 		p = completedReplace(p)
+	case "ENABLE":
+		names, ok := bytes.CutPrefix(p, []byte("* ENABLED"))
+		w.utf8Names = w.utf8Names || ok && (bytes.Contains(names, []byte(" IMAP4rev2")) || bytes.Contains(names, []byte(" UTF8=ACCEPT")))
+	case "LIST", "LSUB", "STATUS", "SELECT", "EXAMINE":
+		if w.utf8Names && (bytes.HasPrefix(p, []byte("* L")) || bytes.HasPrefix(p, []byte("* STATUS "))) {
+			p = bytes.ReplaceAll(p, []byte("&-"), []byte("&")) // go-imap escapes the "&" of names, and no other stands there
+		}
 	}
 	if a := w.patch; a != nil {
 		out, done := a.apply(p)
 		if done {
 			w.patch = nil
+		}
+		if (done || a.started) && a.drop {
+			return nil
 		}
 		if (done || a.started) && a.hold {
 			w.held.line = append(w.held.line, out...)
@@ -528,6 +556,9 @@ func (w *protocolConn) patchReply(p []byte) []byte {
 		return addCaps(p, w.caps)
 	case "SORT", "UID SORT", "THREAD", "UID THREAD":
 		return orderingReply(w.verb, p)
+	case "SEARCH", "UID SEARCH":
+		p = correctServerBug(p)
+		w.saveRefused = w.saveRefused || w.saves && bytes.HasPrefix(p, []byte(w.tag+" NO "))
 	}
 	return correctServerBug(p)
 }
@@ -589,7 +620,8 @@ func afterFetch(p []byte) int {
 func (ss *session) intercept(text []byte) []byte {
 	tag, verb := commandName(text)
 	ss.extensions = extensions{verb: verb}
-	if err := ss.mayRun(verb); err != nil {
+	ss.emptyRefused()
+	if err := cmp.Or(ss.mayRun(verb), ss.checkSelected(verb)); err != nil {
 		ss.writeResult(tag, err)
 		return nil
 	}
@@ -622,6 +654,20 @@ func (ss *session) intercept(text []byte) []byte {
 	return text
 }
 
+// emptyRefused empties "$" if the SEARCH before was to fill it and has ended in NO (RFC 5182
+// section 2.1).
+func (ss *session) emptyRefused() {
+	if !ss.conn.saveRefused {
+		return
+	}
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.conn.saveRefused = false
+	if ss.selected != nil {
+		ss.selected.saved = nil
+	}
+}
+
 // writeResult writes how an intercepted command has ended; nil says that it has been answered.
 func (ss *session) writeResult(tag string, err error) {
 	if err == nil {
@@ -633,6 +679,7 @@ func (ss *session) writeResult(tag string, err error) {
 		code = "[" + string(e.Code) + "] "
 	}
 	ss.conn.writeReply("%s %s %s%s", plainText(tag), e.Type, code, e.Text)
+	ss.conn.saveRefused = ss.conn.saveRefused || ss.conn.saves && e.Type == imap.StatusResponseTypeNo
 }
 
 // runIntercepted runs a command that go-imap does not know.

@@ -45,6 +45,9 @@ func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
 	if err != nil {
 		return err
 	}
+	if ss.quotesUTF8() {
+		given = name
+	}
 	if q.Limit == nil {
 		ss.conn.writeReply("* QUOTAROOT %s", quoted(given))
 	} else {

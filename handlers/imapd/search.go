@@ -10,11 +10,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/inbox"
+	"golang.org/x/text/unicode/norm"
 )
 
 const searchTime = 30 * time.Second
@@ -29,9 +31,6 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	sel := ss.selected
 	found, modSeqs, err := ss.search(criteria)
 	if err != nil {
-		if options.ReturnSave {
-			sel.saved = nil // RFC 5182 section 2.1
-		}
 		return nil, ss.replyError(err)
 	}
 	if options.ReturnSave {
@@ -49,6 +48,10 @@ func (ss *session) Search(kind imapserver.NumKind, criteria *imap.SearchCriteria
 	data := &imap.SearchData{All: seqSet(nums), Count: uint32(len(nums))}
 	if kind == imapserver.NumKindUID {
 		data.All = uidSet(nums)
+	}
+	if ss.conn.savesAlone {
+		ss.conn.dropReply("* ESEARCH", "\r\n")
+		return data, nil
 	}
 	if len(nums) > 0 && ss.extensions.searchModSeq {
 		ss.patchSearchModSeq(reportedModSeq(modSeqs, options))
@@ -538,7 +541,17 @@ func (q *query) contains(text, part []byte) bool {
 	return bytes.Contains(q.folded, part)
 }
 
-func fold(s string) string { return strings.ToLower(s) }
+// fold gives a text as i;unicode-casemap (RFC 5051) compares it: in small letters and decomposed,
+// so that letters with accents are found in either of their forms.
+func fold(s string) string {
+	s = strings.ToLower(s)
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return norm.NFKD.String(s)
+		}
+	}
+	return s
+}
 
 func (q *query) matchNot(c *candidate, key *searchKey) (bool, error) {
 	for i := range key.not {

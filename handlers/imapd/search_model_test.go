@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/emersion/go-imap/v2"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -67,7 +68,7 @@ func (m *searchModel) match(c *imap.SearchCriteria) bool {
 }
 
 func holds(text, part string) bool {
-	return strings.Contains(strings.ToLower(text), strings.ToLower(part))
+	return strings.Contains(norm.NFKD.String(strings.ToLower(text)), norm.NFKD.String(strings.ToLower(part)))
 }
 
 func (m *searchModel) hasFlag(f imap.Flag) bool {

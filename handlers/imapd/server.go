@@ -38,6 +38,7 @@ type Server struct {
 	Exempt         []netip.Prefix // MaxPerAddress does not hold for these
 	MaxPerMailbox  int            // log-ins at a time
 	MaxCompressed  int            // connections that are compressed, each of which takes 45 KB more
+	MaxUnsent      int64          // bytes that one FETCH may read or decode without sending them
 	LoginTime      time.Duration  // from connecting to having logged in
 	IdleTime       time.Duration  // between commands
 	Grace          time.Duration  // for commands that run when the server stops
@@ -58,7 +59,7 @@ type Server struct {
 func New(s *service.Service) *Server {
 	return &Server{
 		Service: s, Log: slog.Default(),
-		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50, MaxCompressed: 1000,
+		MaxConnections: 5000, MaxPerAddress: 200, MaxPerMailbox: 50, MaxCompressed: 1000, MaxUnsent: 1 << 30,
 		LoginTime: time.Minute, IdleTime: 30 * time.Minute, Grace: 5 * time.Second,
 		pool: deflate.NewPool(), logins: map[uint32]int{}, sessions: map[*session]core.MailboxUser{},
 		largeOrders: make(chan struct{}, maxLargeOrders),

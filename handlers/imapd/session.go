@@ -144,8 +144,7 @@ var responseCodes = map[string]imap.ResponseCode{
 	core.CodeMailboxClosed:      imap.ResponseCodeUnavailable,
 	inbox.CodeKeywords:          imap.ResponseCodeLimit,
 	inbox.CodeMessageEmpty:      imap.ResponseCodeCannot,
-	inbox.CodeMessageGone:       "EXPUNGEISSUED", // RFC 5530 section 3
-	inbox.CodeAppendSize:        imap.ResponseCodeLimit,
+	inbox.CodeMessageGone:       expungedCode, // RFC 5530 section 3
 
 	"tainted": imap.ResponseCodeNoPerm,
 

@@ -106,13 +106,23 @@ func (p *Part) fieldBits(isMessage bool) uint64 {
 	return has
 }
 
+// What an envelope has, as bits.
+const (
+	hasDate = 1 << iota
+	hasEmptySubject
+)
+
 func (e *Envelope) appendTo(b []byte) []byte {
 	b = appendString(b, e.DateText)
+	has := byte(0)
+	if e.EmptySubject {
+		has |= hasEmptySubject
+	}
 	if e.Date.IsZero() {
-		b = append(b, 0)
+		b = append(b, has)
 	} else {
 		_, offset := e.Date.Zone()
-		b = binary.AppendVarint(append(b, 1), e.Date.Unix())
+		b = binary.AppendVarint(append(b, has|hasDate), e.Date.Unix())
 		b = binary.AppendVarint(b, int64(offset))
 	}
 	b = appendString(b, e.Subject)
@@ -344,7 +354,9 @@ func (p *Part) hasShape() bool {
 
 func (d *treeReader) envelope() *Envelope {
 	e := &Envelope{DateText: d.text()}
-	if d.uvarint() != 0 {
+	has := d.uvarint()
+	e.EmptySubject = has&hasEmptySubject != 0
+	if has&hasDate != 0 {
 		if sec, offset := d.date(); !d.bad {
 			e.Date = time.Unix(sec, 0).In(zone(offset))
 		}

@@ -379,6 +379,7 @@ func (t *textBudget) envelopeField(name []byte, env *Envelope, value []byte, lis
 		}
 	case "subject":
 		t.first(&env.Subject, value, MaxText)
+		env.EmptySubject = env.Subject == ""
 	case "from":
 		lists.from = append(lists.from, value)
 	case "sender":

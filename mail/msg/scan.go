@@ -43,6 +43,8 @@ type Envelope struct {
 	Date     time.Time // zero when the field is missing or unreadable
 	DateText string
 	Subject  string
+	// EmptySubject says that there is a field Subject, in which nothing stands.
+	EmptySubject bool
 
 	From, Sender, ReplyTo, To, Cc, Bcc []Address
 

@@ -48,6 +48,7 @@ type EnvelopeView struct {
 		Offset int   // of its zone, in seconds east
 	}
 	DateText, Subject, MessageID       []byte
+	EmptySubject                       bool
 	From, Sender, ReplyTo, To, Cc, Bcc []AddressView
 	InReplyTo, References              [][]byte
 }
@@ -331,7 +332,9 @@ func (v *View) readEnvelope() *EnvelopeView {
 	v.envelopes = append(v.envelopes, EnvelopeView{})
 	e := &v.envelopes[len(v.envelopes)-1]
 	e.DateText = v.in.text()
-	if v.in.uvarint() != 0 {
+	has := v.in.uvarint()
+	e.EmptySubject = has&hasEmptySubject != 0
+	if has&hasDate != 0 {
 		e.Date.Known = true
 		e.Date.Unix, e.Date.Offset = v.in.date()
 	}

@@ -109,6 +109,7 @@ func envelopeOf(v *EnvelopeView) *Envelope {
 		To: addressesOf(v.To), Cc: addressesOf(v.Cc), Bcc: addressesOf(v.Bcc),
 		InReplyTo: textsOf(v.InReplyTo), References: textsOf(v.References),
 	}
+	e.EmptySubject = v.EmptySubject
 	if v.Date.Known {
 		e.Date = time.Unix(v.Date.Unix, 0).In(zone(v.Date.Offset))
 	}

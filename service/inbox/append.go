@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 
@@ -17,12 +18,68 @@ type Append struct {
 	Body     store.Body
 }
 
+// perAppend is how many messages one transaction appends: a third of what it copies, since the
+// references of each are looked up.
+const perAppend = perTransfer / 3
+
 // AppendMessages puts messages into a folder, all or none, and gives their UIDs, which ascend. No
-// event tells of them. Messages that are too much for one transaction are refused.
+// event tells of them.
 func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder string, in ...Append) (validity uint32, uids []uint32, err error) {
-	name, err := knownName(folder)
+	a := s.BeginAppend(u, folder)
+	if err := a.Put(true, in...); err != nil {
+		return 0, nil, errors.Join(err, a.Undo())
+	}
+	return a.UIDValidity, a.UIDs, nil
+}
+
+// An Appending is one APPEND of any number of messages (RFC 3502), which are put into the folder
+// page by page: all or none, as CopyMessages does it. Whoever begins one ends it with the last page
+// or with Undo.
+type Appending struct {
+	UIDValidity uint32
+	UIDs        []uint32 // ascending
+
+	service *Service
+	user    core.MailboxUser
+	folder  string
+	id      uint32 // of the folder, once a page is in it
+	intent  string // of an append of several transactions
+}
+
+// BeginAppend begins to append messages to a folder.
+func (s *Service) BeginAppend(u core.MailboxUser, folder string) *Appending {
+	return &Appending{service: s, user: u, folder: folder}
+}
+
+// Put appends messages, and with the last ones keeps all.
+func (a *Appending) Put(last bool, in ...Append) error {
+	for most := perAppend; len(in) > 0; {
+		n := min(most, len(in))
+		err := a.put(last && n == len(in), in[:n])
+		if errors.Is(err, errMuch) {
+			most = (n + 1) / 2
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		in = in[n:]
+	}
+	return nil
+}
+
+// Undo takes back what was appended, where the last page was not reached.
+func (a *Appending) Undo() error { return a.service.undoCopy(a.intent) }
+
+// errMuch says that messages are too much for one transaction.
+var errMuch = errors.New("too much for one transaction")
+
+// put appends messages in one transaction.
+func (a *Appending) put(last bool, in []Append) error {
+	s, u := a.service, a.user
+	name, err := knownName(a.folder)
 	if err != nil {
-		return 0, nil, err
+		return err
 	}
 	stored, size := make([]*StoredMessage, 0, len(in)), int64(0)
 	defer func() {
@@ -34,16 +91,22 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 	for i, a := range in {
 		d, filing, err := s.prepareAppend(u, a)
 		if err != nil {
-			return 0, nil, err
+			return err
 		}
 		stored, size, filings[i] = append(stored, d), size+a.Body.Size(), filing
 	}
+	var uids []uint32
+	var validity, id uint32
+	var intent string
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, err := core.OpenMailbox(tx, u)
 		if err != nil {
 			return err
 		}
 		f, err := folderByName(tx, u.Mailbox, name)
+		if err == nil && a.id != 0 && f.ID != a.id {
+			err = folderNotFound(name) // someone has made a new one of the name
+		}
 		if err != nil {
 			return err
 		}
@@ -53,7 +116,7 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 		if err := checkQuota(tx, mb, size); err != nil {
 			return err
 		}
-		validity, uids = f.UIDValidity, uids[:0]
+		validity, id, uids = f.UIDValidity, f.ID, uids[:0]
 		for i, d := range stored {
 			filing := filings[i]
 			filing.Folder = f.ID
@@ -62,12 +125,17 @@ func (s *Service) AppendMessages(_ context.Context, u core.MailboxUser, folder s
 				return err
 			}
 			if uids = append(uids, m.UID); len(in) > 1 && tx.Over() {
-				return core.Errorf(CodeAppendSize, "These messages are too much for one command. Append fewer of them at a time.")
+				return errMuch
 			}
 		}
-		return nil
+		intent, err = recordCopy(tx, a.intent, u.Mailbox, f.ID, uids, last)
+		return err
 	})
-	return validity, uids, err
+	if err != nil {
+		return err
+	}
+	a.UIDValidity, a.id, a.intent, a.UIDs = validity, id, intent, append(a.UIDs, uids...)
+	return nil
 }
 
 // prepareAppend reads a message and appends its bytes. Whoever does not file it releases it.

@@ -28,8 +28,8 @@ func manyAppends(i *servicetest.Installation, n, references int) (list []inbox.A
 	return list
 }
 
-// TestAppendsWithinTheBounds: a hundred messages of a usual kind go into one transaction. Those
-// that are too much for it are refused, and nothing of them stays.
+// TestAppendsWithinTheBounds: any number of messages is appended, in transactions that keep to
+// their bounds.
 func TestAppendsWithinTheBounds(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
@@ -41,12 +41,12 @@ func TestAppendsWithinTheBounds(t *testing.T) {
 	if err != nil || len(uids) != 100 || uids[0] != 1 || uids[99] != 100 {
 		t.Fatalf("UIDs %v, %v", uids, err)
 	}
-	_, _, err = i.Svc.AppendMessages(ctx, u, "Archive", manyAppends(i, 400, 20)...)
-	if e, ok := core.AsError(err); !ok || e.Code != inbox.CodeAppendSize {
-		t.Errorf("four hundred messages with twenty references each: %v", err)
+	_, uids, err = i.Svc.AppendMessages(ctx, u, "Archive", manyAppends(i, 400, 20)...)
+	if err != nil || len(uids) != 400 || uids[0] != 101 || uids[399] != 500 {
+		t.Errorf("four hundred messages with twenty references each: UIDs %v, %v", uids, err)
 	}
 	f, err := i.Svc.FolderByName(ctx, u, "Archive")
-	if err != nil || f.Messages != 100 || f.UIDNext != 101 {
+	if err != nil || f.Messages != 500 || f.UIDNext != 501 {
 		t.Errorf("the folder is %+v, %v", f, err)
 	}
 	if n := i.St.Leased(); n != 0 {
@@ -65,6 +65,30 @@ func TestAppendsAreAllOrNone(t *testing.T) {
 	}
 	if _, _, err := i.Svc.AppendMessages(ctx, u, "INBOX", append(list, inbox.Append{Keywords: []string{""}, Body: list[0].Body})...); err == nil {
 		t.Error("an empty keyword is stored")
+	}
+	if f, err := i.Svc.FolderByName(ctx, u, "INBOX"); err != nil || f.Messages != 0 {
+		t.Errorf("the folder is %+v, %v", f, err)
+	}
+	if n := i.St.Leased(); n != 0 {
+		t.Errorf("%d messages are held that nothing refers to", n)
+	}
+}
+
+// TestAppendsOfManyPagesAreAllOrNone: what a command has appended before it fails is taken back.
+func TestAppendsOfManyPagesAreAllOrNone(t *testing.T) {
+	i := servicetest.Install(t, core.Config{})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	u, ctx := userOf(ann), context.Background()
+	list := manyAppends(i, 250, 0)
+	if _, _, err := i.Svc.AppendMessages(ctx, u, "INBOX", append(list, inbox.Append{Body: unreadable{}})...); !errors.Is(err, errUnreadable) {
+		t.Errorf("stored with %v", err)
+	}
+	a := i.Svc.BeginAppend(u, "INBOX")
+	if err := a.Put(false, list...); err != nil || len(a.UIDs) != 250 {
+		t.Fatal(len(a.UIDs), err)
+	}
+	if err := a.Undo(); err != nil {
+		t.Fatal(err)
 	}
 	if f, err := i.Svc.FolderByName(ctx, u, "INBOX"); err != nil || f.Messages != 0 {
 		t.Errorf("the folder is %+v, %v", f, err)

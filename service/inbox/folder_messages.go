@@ -515,9 +515,9 @@ func (s *Service) transfer(_ context.Context, u core.MailboxUser, folder uint32,
 	return out, nil
 }
 
-// recordCopy notes what a COPY of several transactions has copied so far, so that it is taken back
-// if the last of them is never reached (RFC 3501 section 6.4.7); with the last the note goes. One
-// transaction needs none.
+// recordCopy notes what a COPY or APPEND of several transactions has put there so far, so that it
+// is taken back if the last of them is never reached (RFC 3501 section 6.4.7); with the last the
+// note goes. One transaction needs none.
 func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, last bool) (string, error) {
 	switch {
 	case last && id == "":
@@ -533,12 +533,16 @@ func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, 
 		}
 	}
 	if n := len(uids); n > 0 { // one after the other, since one transaction gave them
-		c.Ranges = append(c.Ranges, [2]uint32{uids[0], uids[n-1]})
+		if last := len(c.Ranges) - 1; last >= 0 && c.Ranges[last][1]+1 == uids[0] {
+			c.Ranges[last][1] = uids[n-1]
+		} else {
+			c.Ranges = append(c.Ranges, [2]uint32{uids[0], uids[n-1]})
+		}
 	}
 	return c.ID, store.CopyIntents.Put(tx, c)
 }
 
-// undoCopy takes back the part of a COPY that was done before it failed.
+// undoCopy takes back the part of a COPY or APPEND that was done before it failed.
 func (s *Service) undoCopy(id string) error {
 	for done := id == ""; !done; {
 		err := s.Store.Update(func(tx *store.Tx) error {

@@ -19,7 +19,7 @@ const folderSeparator = "/"
 const (
 	InboxName     = "INBOX"
 	maxFolders    = 1000
-	maxFolderName = 200 // bytes
+	maxFolderName = 255 // bytes
 	perWrite      = 250 // messages that one transaction changes; others wait for it
 
 	maxFolderChanges  = 600 // commands a minute that change folders of one mailbox
@@ -45,7 +45,6 @@ const (
 	CodeKeywords          = "keywords_invalid"
 	CodeMessageEmpty      = "message_empty"
 	CodeMessageGone       = "message_gone"
-	CodeAppendSize        = "append_too_large"
 )
 
 // IsNotFound tells whether an error says that a mailbox, folder or message does not exist.
