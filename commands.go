@@ -260,8 +260,8 @@ func printResult(c *cli.Context, v any, text string) error {
 	return json.NewEncoder(c.App.Writer).Encode(v)
 }
 
-// flagError is withoutCode for a command whose flags are fields of a request: a wrong value is wrong
-// use, and the flag is named.
+// flagError is withoutCode for a command whose flags are fields of a request: it names the flag,
+// and a wrong value is wrong use.
 func flagError(err error, flags map[string]string) error {
 	e, ok := core.AsError(err)
 	if !ok {

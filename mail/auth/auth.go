@@ -134,8 +134,8 @@ type Verifier struct {
 	Now func() time.Time
 	// Rand returns a number from 0 to n-1, to sample by pct=; nil is math/rand/v2.IntN.
 	Rand func(n int) int
-	// MaxVerifications bounds the signatures looked at: those aligned with the From domain first, then
-	// in the order of the header; 0 is 10.
+	// MaxVerifications bounds the signatures looked at: those aligned with the From domain first,
+	// then in the order of the header; 0 is 10.
 	MaxVerifications int
 	// Health says whether the resolver is dead; nil: nobody knows.
 	Health *ResolverHealth

@@ -34,8 +34,8 @@ var errKeyRecord = errors.New("key record too large")
 // errEmptyRun ends the reading of a body that has too many line ends in a row.
 var errEmptyRun = errors.New("too many empty lines in a row")
 
-// checkDKIM verifies the signatures of a message that signaturesOf chooses (RFC 6376 section 6). The
-// error is that of reading the body.
+// checkDKIM verifies the signatures of a message that signaturesOf chooses (RFC 6376 section 6).
+// The error is that of reading the body.
 func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message, from ...string) ([]Signature, error) {
 	if msg.tooLarge {
 		return []Signature{{Result: PermError, Reason: errHeader.Error()}}, nil

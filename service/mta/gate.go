@@ -28,8 +28,8 @@ type startedMail struct {
 
 // start queues what a program of ours starts. All such mail goes through here: it counts against
 // the limits of who sends it, and of what its recipients get from programs of ours. What is past
-// them is dropped, and a forward waits; the log tells. A letter that is dropped is an error, so that
-// nothing becomes of what it would tell.
+// them is dropped, and a forward waits; the log tells. A letter that is dropped is an error, so
+// that its transaction fails.
 func (s *Service) start(tx *store.Tx, m startedMail) error {
 	var to []Rcpt
 	for _, r := range m.to {

@@ -242,7 +242,7 @@ func TestVacation(t *testing.T) {
 	}
 }
 
-// TestTwoVacationsEnd: two mailboxes that answer by themselves answer each other once, whatever asks for it.
+// TestTwoVacationsEnd: two mailboxes that answer by themselves answer each other once.
 func TestTwoVacationsEnd(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	d := i.AddDomain(i.Account, "example.test", nil)

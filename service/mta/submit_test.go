@@ -301,8 +301,8 @@ func TestSubmissionNamesItsAuthors(t *testing.T) {
 			t.Errorf("%.200q: %v, want 550 %s", strings.TrimPrefix(c.header, many), err, c.enhanced)
 		}
 	}
-	// What stands behind a line that is no field goes out as text, behind an empty line, unless readers
-	// take it for a field.
+	// What stands behind a line that is no field goes out as text, behind an empty line, unless
+	// readers take it for a field.
 	i.MustSubmit(ann, "From: "+own+"\r\nno field\r\nNor this.\r\n\r\nhello\r\n", "text@far.test")
 }
 
