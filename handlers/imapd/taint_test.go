@@ -242,7 +242,9 @@ func TestTaintByIMAP(t *testing.T) {
 	h := serve(t, nil)
 	h.put(t, "INBOX", letter("stranger"), 0)
 	a, other := h.agent(t, agents.Policy{Taint: true}), h.agent(t, agents.Policy{Taint: true})
-	draft, err := h.CreateDraft(t.Context(), a.who, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: h.user.MailboxID, Subject: "of a person", Text: "x"}})
+	person := a.who
+	person.TokenKind = core.SessionKind
+	draft, err := h.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: h.user.MailboxID, Subject: "of a person", Text: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,8 +76,8 @@ type Signature struct {
 	// Aligned tells whether Domain is aligned with the From domain (RFC 7489 section 3.1.1),
 	// whatever Result is.
 	Aligned bool
-	// Covers tells whether it passes and signs every field that readers are given, each of which the
-	// message has once at most: From, Subject, To, Cc, Reply-To, Sender, Date, Message-ID,
+	// Covers tells whether it passes and signs every field that readers are given, each of which
+	// the message has once at most: From, Subject, To, Cc, Reply-To, Sender, Date, Message-ID,
 	// In-Reply-To, References, MIME-Version, Content-* and List-*.
 	Covers bool
 

@@ -233,11 +233,23 @@ func (t *textBudget) keep(s string) string {
 	return s
 }
 
-// readHeader fills a part, and the envelope if there is one, from its header block.
-// Where a field stands twice the first one counts, but lists of recipients add up.
+// readNames are the fields that are read of a part, and those of an envelope, in the order in which
+// they are.
+var (
+	partNames = [...]string{
+		"content-type", "content-transfer-encoding", "content-id", "content-description", "content-location", "content-md5", "content-language", "content-disposition",
+	}
+	envelopeNames = [...]string{"date", "subject", "from", "sender", "reply-to", "to", "cc", "bcc", "message-id", "in-reply-to", "references"}
+)
+
+// readHeader fills a part, and the envelope if there is one, from its header block. Where a field
+// stands twice the lowest one counts, which is what signatures sign (RFC 6376 section 5.4.2): anybody
+// can put another one above it.
 func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest bool) {
 	hasType := false
 	var lists addressFields
+	var ofPart [len(partNames)][]byte
+	var ofEnvelope [len(envelopeNames)][]byte
 	var lower [32]byte
 	for f := range fields(block) {
 		if len(f.name) > len(lower) {
@@ -248,12 +260,23 @@ func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest boo
 			name[i] = lowerByte(c)
 		}
 		if bytes.HasPrefix(name, []byte("content-")) {
-			if string(name) == "content-type" && !hasType {
-				hasType = t.contentType(p, f.value)
-			}
-			t.contentField(string(name), p, f.value)
+			keepField(partNames[:], ofPart[:], name, f.value)
 		} else if env != nil {
-			t.envelopeField(name, env, f.value, &lists)
+			keepField(envelopeNames[:], ofEnvelope[:], name, f.value)
+		}
+	}
+	for i, value := range ofPart {
+		switch {
+		case value == nil:
+		case i == 0:
+			hasType = t.contentType(p, value)
+		default:
+			t.contentField(partNames[i], p, value)
+		}
+	}
+	for i, value := range ofEnvelope {
+		if value != nil {
+			t.envelopeField(envelopeNames[i], env, value, &lists)
 		}
 	}
 	if env != nil {
@@ -267,6 +290,16 @@ func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest boo
 	}
 	if p.Encoding == "" {
 		p.Encoding = defaultEncoding
+	}
+}
+
+// keepField keeps the value of a field where its name is.
+func keepField(names []string, values [][]byte, name, value []byte) {
+	for i, one := range names {
+		if one == string(name) {
+			values[i] = value[:len(value):len(value)]
+			return
+		}
 	}
 }
 
@@ -370,8 +403,8 @@ func (t *textBudget) keepParams(params map[string]string) map[string]string {
 	return params
 }
 
-func (t *textBudget) envelopeField(name []byte, env *Envelope, value []byte, lists *addressFields) {
-	switch string(name) {
+func (t *textBudget) envelopeField(name string, env *Envelope, value []byte, lists *addressFields) {
+	switch name {
 	case "date":
 		if env.DateText == "" {
 			env.DateText = t.keep(decodeText(value, t.charset, 128))

@@ -14,7 +14,6 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mta"
-	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -182,7 +181,7 @@ func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.Repor
 	if err != nil {
 		return nil, err
 	}
-	return &mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: to, Kind: reputation.AutomaticReport}, nil
+	return &mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: to}, nil
 }
 
 func (s *Service) composeMessage(report *dmarcreport.Report, from *store.Domain, to []mta.Rcpt, file []byte) *msg.Composer {

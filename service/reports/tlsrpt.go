@@ -20,7 +20,6 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mta"
-	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -163,7 +162,7 @@ func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target
 	if err != nil {
 		return nil, err
 	}
-	return &mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: []mta.Rcpt{{Address: to}}, TLSReport: true, Kind: reputation.AutomaticReport}, nil
+	return &mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: []mta.Rcpt{{Address: to}}, TLSReport: true}, nil
 }
 
 func (s *Service) tlsReport(row *store.TLSCount, submitter string) *tlsrpt.Report {

@@ -13,12 +13,13 @@ import (
 // An Automatic is a kind of mail that programs of ours start.
 type Automatic int
 
-// The kinds. An AutomaticNotice tells of what became of a message (RFC 3464).
+// The kinds; what does not say otherwise is a report. An AutomaticNotice tells of what became of a
+// message (RFC 3464).
 const (
-	AutomaticReply Automatic = iota
+	AutomaticReport Automatic = iota
+	AutomaticReply
 	AutomaticForward
 	AutomaticLetter
-	AutomaticReport
 	AutomaticNotice
 )
 
