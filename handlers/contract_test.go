@@ -31,7 +31,7 @@ const (
 	domainShape = `id domain_id domain domain_unicode status(pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting) status_detail|null
 		error{code,message}|null dns_provider(builtin|cloudflare|manual|external) source(connected|registered) registrar|null expires_at|null auto_renew
 		nameservers[] ns_status(pending|verified|lost|not_required) dns_status(pending|propagating|complete|failed)
-		sending_paused{reason(bounces|complaints),at}|null tls_policy(opportunistic|required)
+		sending_paused{reason(bounces|complaints),at}|null tls_policy(opportunistic|required) sends_elsewhere[{host|null,network|null,selector}]
 		dns_health{status(healthy|degraded|failing|unknown),issues[{code,purpose,host,message}],checked_at|null,failing_since|null} dkim_selector|null
 		dnssec{status(unknown|unpublished|secure|bogus),ds[{key_tag,algorithm,digest_type,digest,value}],dnskey}|null
 		dmarc_override{value,updated_at}|null redirect_url|null redirect{url,permanent,preserve_path}|null forward_address|null catch_all|null sending_mode(direct|relay) relay|null list_unsubscribe email_users_count tags[]
@@ -60,7 +60,7 @@ const (
 	messageShape  = `id uid uid_validity user_id mailbox recipient folder email_id message_id thread_id in_reply_to|null references[] from from_email from_name|null to[] cc[] bcc[]
 		reply_to[] subject body_preview received_at date|null is_read is_answered is_flagged has_attachments
 		attachments[{index,filename,content_type,size,content_id|null}] size is_warmup is_auto_reply is_bounce
-		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror)}
+		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror),reason|null}
 		original_message_id|null answered_by{kind(team|mailbox|token),name,at}|null spam{score,verdict(ham|unsure|spam),reasons[]{code,text,weight}}|null withheld`
 	detailShape = messageShape + " text|null html|null reply_text|null headers[{name,value}] truncated invitation{summary,starts_at|null,ends_at|null,organizer,answer(accepted|tentative|declined)|null}|null"
 	sentShape   = `success message_id status(queued|scheduled|held) approval_id|null user_id from recipients[{id,email,status(queued|scheduled|suppressed|held),transport}]

@@ -119,6 +119,7 @@ type Arrival struct {
 	Decisions  []byte          `json:",omitempty"` // what its mailboxes do with it by themselves, JSON
 	Proven     string          `json:",omitzero"`  // domain that its author is from for sure, by a proof of all that is shown
 	Signed     bool            `json:",omitzero"`  // a signature alone proves that
+	Lacks      string          `json:",omitzero"`  // why nothing is proven although DMARC passes
 	SentBy     string          `json:",omitzero"`  // id of the mailbox here that sent it
 	Words      string          `json:",omitzero"`  // whose words it has, see Meta.Words
 }

@@ -109,6 +109,8 @@ type Proof struct {
 	// Signed says that a signature alone proves it. Whoever has got such a message can send it to
 	// others again, as it is.
 	Signed bool
+	// Lacks says in a few words why nothing is proven although DMARC passes; "" otherwise.
+	Lacks string
 }
 
 // Proof gives the domain of the author, if DMARC passes for it, all authors are of it, and what
@@ -124,8 +126,12 @@ func (v *Verdict) Proof() Proof {
 		return Proof{Domain: v.FromDomain}
 	case slices.ContainsFunc(v.Signatures, func(s Signature) bool { return s.Aligned && s.Covers }):
 		return Proof{Domain: v.FromDomain, Signed: true}
+	case v.Repeated != "":
+		return Proof{Lacks: "the field " + v.Repeated + " stands more than once"}
+	case v.SPF == Pass && v.SPFAligned:
+		return Proof{Lacks: "the sending host is not one of the author's domain alone"}
 	}
-	return Proof{}
+	return Proof{Lacks: "no signature covers every field that is shown"}
 }
 
 // GenuinePath tells whether who sent a message may use its reverse-path, so that a report to it

@@ -93,19 +93,24 @@ func TestProofCoversWhatReadersAreShown(t *testing.T) {
 		name, spf, message string
 		want               Proof
 	}{
-		{"a signature", noSPF, whole, Proof{"x.com", true}},
-		{"a signature and shared SPF", sharedSPF, whole, Proof{"x.com", true}},
-		{"a field that is not shown", noSPF, "X-Any: thing\r\nReceived: from a\r\n" + whole, Proof{"x.com", true}},
+		{"a signature", noSPF, whole, Proof{Domain: "x.com", Signed: true}},
+		{"a signature and shared SPF", sharedSPF, whole, Proof{Domain: "x.com", Signed: true}},
+		{"a field that is not shown", noSPF, "X-Any: thing\r\nReceived: from a\r\n" + whole, Proof{Domain: "x.com", Signed: true}},
 		{"a signature of From alone", noSPF, changed["a signature of From alone"], Proof{}},
-		{"SPF by its own host", ownSPF, coverHead + "\r\nHi\r\n", Proof{"x.com", false}},
-		{"SPF by its own include", "v=spf1 include:_spf.x.com -all", coverHead + "\r\nHi\r\n", Proof{"x.com", false}},
-		{"SPF by its own include behind another's", "v=spf1 include:_spf.others.example include:_spf.x.com -all", coverHead + "\r\nHi\r\n", Proof{"x.com", false}},
-		{"SPF by its own host, and a signature", ownSPF, "Subject: mine\r\n" + whole, Proof{"x.com", false}},
+		{"SPF by its own host", ownSPF, coverHead + "\r\nHi\r\n", Proof{Domain: "x.com", Signed: false}},
+		{"SPF by its own include", "v=spf1 include:_spf.x.com -all", coverHead + "\r\nHi\r\n", Proof{Domain: "x.com", Signed: false}},
+		{"SPF by its own include behind another's", "v=spf1 include:_spf.others.example include:_spf.x.com -all", coverHead + "\r\nHi\r\n", Proof{Domain: "x.com", Signed: false}},
+		{"SPF by its own host, and a signature", ownSPF, "Subject: mine\r\n" + whole, Proof{Domain: "x.com", Signed: false}},
 		{"SPF by an include of others", sharedSPF, coverHead + "\r\nHi\r\n", Proof{}},
 		{"SPF by a redirect to others", "v=spf1 redirect=_spf.others.example", coverHead + "\r\nHi\r\n", Proof{}},
 		{"SPF by all", "v=spf1 +all", coverHead + "\r\nHi\r\n", Proof{}},
 	} {
-		if v, p := proofOf(t, keys, c.spf, c.message); p != c.want {
+		v, p := proofOf(t, keys, c.spf, c.message)
+		if (p.Lacks != "") != (v.DMARC == Pass && p.Domain == "") {
+			t.Errorf("%s: it lacks %q", c.name, p.Lacks)
+		}
+		p.Lacks = ""
+		if p != c.want {
 			t.Errorf("%s: %+v, want %+v (DMARC %s, SPF %s)", c.name, p, c.want, v.DMARC, v.SPF)
 		}
 	}

@@ -40,6 +40,7 @@ type StoredMessage struct {
 	Report   *DeliveryReport // what it says about a message of ours; nil: nothing
 	Verified string          // domain that its author is from for sure; "": nobody knows
 	Signed   bool            // a signature alone proves that, so that it does so only for whom To and Cc name
+	Lacks    string          // why nothing is proven although DMARC passes
 	Embeds   bool            // it has a whole message in it, whose words are anybody's
 	Words    string          // whose words it has, as agents.Words say; "": nobody knows
 	Root     *msg.Part       // what it consists of; nil where nobody needs it any more
@@ -173,7 +174,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		}
 	}
 	if (f.Arrived || f.Copied) && !f.Own {
-		meta.Arrived = arrivedText(d.Verified)
+		meta.Arrived = arrivedText(d.Verified, d.Lacks)
 	}
 	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.Summary); err != nil {
 		return nil, err

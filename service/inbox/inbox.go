@@ -439,6 +439,8 @@ type InboxAuth struct {
 	SPF   string `json:"spf" words:"ours"`
 	DKIM  string `json:"dkim" words:"ours"`
 	DMARC string `json:"dmarc" words:"ours"`
+
+	Reason *string `json:"reason" words:"ours"`
 }
 
 // A messageView turns rows into InboxMessages. It remembers the folders of a page, which are few,
@@ -565,7 +567,7 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 		ID: id, UID: id[len(b.ids):], UIDValidity: b.folder.UIDValidity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: b.folder.Name, EmailID: emailID(m, meta),
 		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
 		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID), AnsweredBy: answererOfText(meta.AnsweredBy), Spam: spamVerdict(meta.Spam),
-		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC)},
+		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC), core.OrNull(lackingOf(meta))},
 		ReceivedAt: core.Time{Time: m.Received}, Size: int64(m.Blob.Length),
 		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,
 		HasAttachments: m.Bits&store.BitAttachments != 0, IsWarmup: m.Bits&store.BitWarmup != 0,

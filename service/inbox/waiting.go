@@ -85,15 +85,16 @@ func (s *Service) WaitForAnyMessage(ctx context.Context, who core.Actor, in Wait
 func (s *Service) EndWaiting() { s.arrivals.end() }
 
 // Of a message that arrived, a Meta keeps arrivedProven and the domain that its author is from for
-// sure, or arrivedUnverified. A domain alone is from before proofs covered all that is shown.
+// sure, or arrivedUnverified and why that is not known although DMARC passes. A domain alone is
+// from before proofs covered all that is shown.
 const (
 	arrivedUnverified = "."
 	arrivedProven     = "="
 )
 
-func arrivedText(verified string) string {
+func arrivedText(verified, lacks string) string {
 	if verified == "" {
-		return arrivedUnverified
+		return arrivedUnverified + lacks
 	}
 	return arrivedProven + verified
 }

@@ -20,6 +20,15 @@ func verifiedOf(meta *store.Meta) string {
 	return domain
 }
 
+// lackingOf says why nothing proves the author of a message for which DMARC passes; "" for others.
+func lackingOf(meta *store.Meta) string {
+	lacks, ok := strings.CutPrefix(meta.Arrived, arrivedUnverified)
+	if !ok {
+		return ""
+	}
+	return lacks
+}
+
 // authorship says who wrote a message whose From has an address first.
 func authorship(meta *store.Meta, from string) agents.Words {
 	w := agents.Words{Origin: meta.Words, Verified: verifiedOf(meta)}

@@ -206,7 +206,7 @@ func TestWhoseWords(t *testing.T) {
 			}
 		}
 	}
-	expect(r.ann, "INBOX", "there and back", " .")
+	expect(r.ann, "INBOX", "there and back", " .neither To nor Cc names this mailbox")
 }
 
 // TestPeopleOfReading: whoever has read messages may write to those alone who are among the people

@@ -41,6 +41,7 @@ type acceptedEnvelope struct {
 	Authentic bool              `json:"authentic,omitempty"`
 	Proven    string            `json:"proven,omitempty"` // domain
 	Signed    bool              `json:"signed,omitempty"` // by a signature alone
+	Lacks     string            `json:"lacks,omitempty"`  // why nothing is proven although DMARC passes
 	Words     string            `json:"words,omitempty"`  // see store.Meta
 	Count     *store.DMARCCount `json:"count,omitempty"`  // for the report to the author's domain
 
@@ -52,7 +53,7 @@ type acceptedEnvelope struct {
 func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	return &store.Arrival{
 		Blob: blob, Sender: e.From, Genuine: e.Genuine, Junk: e.Junk, SPF: e.SPF, DKIM: e.DKIM, DMARC: e.DMARC,
-		From: e.Author, Authentic: e.Authentic, Proven: e.Proven, Signed: e.Signed, Words: e.Words, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
+		From: e.Author, Authentic: e.Authentic, Proven: e.Proven, Signed: e.Signed, Lacks: e.Lacks, Words: e.Words, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
 		RequireTLS: e.RequireTLS, Decisions: e.Decisions.text(),
 	}
 }

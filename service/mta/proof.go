@@ -110,7 +110,7 @@ func (s *Service) asProvenTo(tx *store.Tx, stored *inbox.StoredMessage, mb *stor
 		return stored, err
 	}
 	other := *stored
-	other.Verified = ""
+	other.Verified, other.Lacks = "", "neither To nor Cc names this mailbox"
 	return &other, nil
 }
 

@@ -147,7 +147,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	}
 	v := result.Verdict
 	proof := v.Proof()
-	stored.Verified, stored.Signed = proof.Domain, proof.Signed
+	stored.Verified, stored.Signed, stored.Lacks = proof.Domain, proof.Signed, proof.Lacks
 	if stored.Words, err = s.wordsFromOutside(ctx, in, v, stored.Summary.MessageID); err != nil {
 		return "", err
 	}
@@ -155,7 +155,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	env := acceptedEnvelope{
 		Version: acceptedVersion, Envelope: inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()},
 		Genuine: v.GenuinePath(in.From), Junk: result.Junk, SPF: stored.Meta.SPF, DKIM: stored.Meta.DKIM, DMARC: stored.Meta.DMARC,
-		Author: v.FromDomain, Authentic: v.Authentic(), Proven: stored.Verified, Signed: stored.Signed, Words: stored.Words, RequireTLS: in.Client.RequireTLS,
+		Author: v.FromDomain, Authentic: v.Authentic(), Proven: stored.Verified, Signed: stored.Signed, Lacks: stored.Lacks, Words: stored.Words, RequireTLS: in.Client.RequireTLS,
 	}
 	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
 		if env.Count, err = s.Hooks.DMARCCount(in, result); err != nil {
@@ -626,7 +626,8 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 		return nil, err
 	}
 	d.Blob = a.Blob
-	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Verified, d.Signed, d.Words = a.SPF, a.DKIM, a.DMARC, a.Proven, a.Signed, a.Words
+	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Words = a.SPF, a.DKIM, a.DMARC, a.Words
+	d.Verified, d.Signed, d.Lacks = a.Proven, a.Signed, a.Lacks
 	return d, nil
 }
 
