@@ -19,9 +19,10 @@ const readsMessages = `list_email_user_inbox list_inbox get_message get_inbox_me
 	list_messages get_sent_message update_scheduled_message retry_message cancel_message create_draft update_draft`
 
 // chosenWords are operations whose answers have words that no mail brought: names of folders, DNS
-// records of the account's own domains, and what servers say that the account's people have chosen.
+// records of the account's own domains, what servers say that the account's people have chosen, and
+// names of clients that they have let in.
 const chosenWords = `get_me list_email_users get_email_user list_domain_email_users send_email_batch
-	list_domains get_domain list_custom_dns_records
+	list_domains get_domain list_custom_dns_records list_tokens
 	list_folders test_rules delete_message delete_inbox_message bulk_delete_messages bulk_mark_messages bulk_move_messages`
 
 // openToBound are the operations that a bound token may call. All others, and those to come, are
