@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = $(shell cat packaging/buildflags) -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold soak-gate
+.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips soak-guesses release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold soak-gate
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -191,6 +191,10 @@ soak-slow-receivers:
 # A thief who writes to ten thousand strangers over SMTP, the API and MCP from fifty networks.
 soak-thief:
 	MAILSTEAD_SOAK=1 go test -count=1 -run '^TestThief$$' -v -timeout 30m ./e2e
+
+# Ten thousand passwords that are tried over every way in at once, from one network and from many.
+soak-guesses:
+	MAILSTEAD_GUESSES=10000 go test -count=1 -run '^TestGuessesOverAllDoorsAreFew$$' -v -timeout 10m ./service/core
 
 # Messages that are held, approved and rejected while the server is killed.
 soak-approvals:

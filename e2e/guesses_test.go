@@ -156,8 +156,8 @@ func TestLoginGuessing(t *testing.T) {
 		}
 	})
 	t.Run("many guess at one mailbox", func(t *testing.T) {
-		for n := range 50 {
-			at(fmt.Sprintf("127.67.%d.1", n)).guess(4, func(int) string { return "bob@example.test" })
+		for n := range 12 {
+			at(fmt.Sprintf("127.67.%d.1", n)).guess(2, func(int) string { return "bob@example.test" })
 		}
 		const elsewhere = "127.10.0.9"
 		if code := at(elsewhere).overIMAP("bob@example.test", "battery staple"); code != "UNAVAILABLE" {

@@ -158,3 +158,18 @@ func TestAddressThatIsBoth(t *testing.T) {
 		r.is(200).has("kind", c.kind)
 	}
 }
+
+// TestMailboxesAreAuditedAsMailboxes: what the person of a mailbox does in the dashboard, and wrong
+// passwords there, are the mailbox's in the audit log.
+func TestMailboxesAreAuditedAsMailboxes(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann := b.post("/v1/email-users", `{"email":"ann@boxes.test","password":"correct horse"}`).is(201).text("user_id")
+	web := b.browser()
+	web.ask("POST", "/session", map[string]string{"email": "ann@boxes.test", "password": "wrong horse"}).is(401)
+	web.signInTo("ann@boxes.test", "correct horse")
+	web.ask("PATCH", "/v1/me", map[string]string{"name": "Ann"}).is(200)
+	for _, action := range []string{"login_failed", "login", "update_me"} {
+		b.get("/v1/audit?action="+action).is(200).has("data.0.actor.type", "mailbox", "data.0.actor.id", ann, "data.0.actor.name", "ann@boxes.test",
+			"data.0.target.type", "email_user", "data.0.target.id", ann)
+	}
+}

@@ -50,6 +50,22 @@ func (c *Counter[K]) Count(key K, now time.Time) int {
 	return c.newer[key] + c.older[key]
 }
 
+// Remove takes back one event of the key, which was counted by mistake.
+func (c *Counter[K]) Remove(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, counts := range []map[K]int{c.newer, c.older} {
+		switch n := counts[key]; {
+		case n > 1:
+			counts[key]--
+			return
+		case n == 1:
+			delete(counts, key)
+			return
+		}
+	}
+}
+
 // Delete forgets the events of the key.
 func (c *Counter[K]) Delete(key K) {
 	c.mu.Lock()

@@ -89,8 +89,22 @@ func auditOut(a *store.Audit) AuditRow {
 	return out
 }
 
-func userTarget(u *store.User) store.AuditTarget {
-	return store.AuditTarget{Type: "user", ID: u.ID, Name: u.Email}
+// userActor is a team user, or the person of a mailbox, as who does something.
+func userActor(u *store.User) store.AuditActor {
+	if u.MailboxID != "" {
+		return store.AuditActor{Type: store.AuditActorMailbox, ID: u.MailboxID, Name: u.Email}
+	}
+	return store.AuditActor{Type: store.AuditActorUser, ID: u.ID, Name: u.Email}
+}
+
+// userTarget is a team user, or the mailbox whose person a user is, as what something is done to.
+func userTarget(u *store.User) store.AuditTarget { return targetOf(userActor(u)) }
+
+func targetOf(a store.AuditActor) store.AuditTarget {
+	if a.Type == store.AuditActorMailbox {
+		return store.AuditTarget{Type: "email_user", ID: a.ID, Name: a.Name}
+	}
+	return store.AuditTarget(a)
 }
 
 func tokenTarget(t *store.Token) store.AuditTarget {
@@ -104,7 +118,7 @@ func tokenTarget(t *store.Token) store.AuditTarget {
 // actor is a user who has shown by a password, a passkey or a link who they are.
 func (v Visitor) actor(u *store.User, action string, fields ...string) core.Actor {
 	return core.Actor{
-		AccountID: u.AccountID, UserID: u.ID, Email: u.Email, TokenKind: core.SessionKind, IP: v.IP,
+		AccountID: u.AccountID, UserID: u.ID, MailboxID: u.MailboxID, Email: u.Email, TokenKind: core.SessionKind, IP: v.IP,
 		Request: &core.Request{Action: action, Via: core.AuditDashboard, ID: v.RequestID, Fields: fields},
 	}
 }
@@ -137,13 +151,14 @@ func newFailedLogins() *failedLogins {
 	return &failedLogins{waiting: map[string]*failedLogin{}, wake: make(chan struct{}, 1), most: failedRowsADay}
 }
 
-// recordFailedLogin counts a wrong password or code at a user; the address of nobody is in no log.
-func (s *Service) recordFailedLogin(u *store.User, v Visitor) {
-	if u.ID == "" {
+// recordFailedLogin counts a wrong password or code at a user or a mailbox; the address of nobody
+// is in no log.
+func (s *Service) recordFailedLogin(at store.AuditActor, accountID string, v Visitor) {
+	if at.ID == "" {
 		return
 	}
 	minute := s.Now().UTC().Truncate(time.Minute)
-	key := store.FailedLoginKey(minute, u.AccountID, v.IP)
+	key := store.FailedLoginKey(minute, accountID, v.IP)
 	f := s.failedLogins
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -153,13 +168,13 @@ func (s *Service) recordFailedLogin(u *store.User, v Visitor) {
 	}
 	if found == nil {
 		found = &failedLogin{row: store.Audit{
-			AccountID: u.AccountID, Action: "login_failed", Actor: store.AuditActor{Type: store.AuditActorUser, ID: u.ID, Name: u.Email},
-			Via: core.AuditDashboard, IP: v.IP, Target: userTarget(u), RequestID: v.RequestID, Minute: minute,
+			AccountID: accountID, Action: "login_failed", Actor: at,
+			Via: core.AuditDashboard, IP: v.IP, Target: targetOf(at), RequestID: v.RequestID, Minute: minute,
 		}}
 		f.waiting[key] = found
 	}
 	found.n++
-	mergeUser(&found.row, u.ID)
+	mergeUser(&found.row, at.ID)
 	select {
 	case f.wake <- struct{}{}:
 	default:

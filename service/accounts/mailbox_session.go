@@ -15,32 +15,16 @@ const (
 	kindMailbox = "mailbox"
 )
 
-// signInToMailbox begins a session of the person of a mailbox.
-func (s *Service) signInToMailbox(ctx context.Context, v Visitor, in SignInIn) (*SignedIn, error) {
-	mb, err := s.mailboxes.CheckPassword(ctx, in.Email, in.Password, v.IP)
-	if e, ours := core.AsError(err); ours && e.Code == "unauthorized" {
-		err = unauthorized("invalid_credentials", "The email address or the password is wrong.")
+// startMailboxSession begins a session of the person of a mailbox whose password was right.
+func (s *Service) startMailboxSession(door *mailboxes.Door, v Visitor, code string) (out *SignedIn, err error) {
+	if err := door.Enter(); err != nil {
+		return nil, err
 	}
+	person, err := s.personOf(door.Mailbox)
 	if err != nil {
 		return nil, err
 	}
-	person, err := s.personOf(mb)
-	if err != nil {
-		return nil, err
-	}
-	var out *SignedIn
-	err = s.withCode(person, v, in.Code, func(tx *store.Tx, now *store.User) error {
-		if err := stillPassword(tx, mb); err != nil {
-			return err
-		}
-		out, err = s.openSession(tx, now, v)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.LogOf(ctx).Info("signed in", "mailbox", mb.ID, "ip", v.IP, "how", "password")
-	return out, nil
+	return s.startSession(person, v, code, func(tx *store.Tx, _ *store.User) error { return stillPassword(tx, door.Mailbox) })
 }
 
 // stillPassword makes sure that the password that was verified outside the transaction is the
@@ -95,12 +79,12 @@ func openPerson(tx *store.Tx, u *store.User) error {
 }
 
 // proveMailboxPassword is provePassword for the person of a mailbox.
-func (s *Service) proveMailboxPassword(ctx context.Context, who core.Actor, password string) (still func(*store.User) error, err error) {
-	_, err = s.mailboxes.CheckPassword(ctx, who.Email, password, who.IP)
+func (s *Service) proveMailboxPassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error) {
+	err = s.mailboxes.CheckPassword(ctx, who.Email, password, who.IP)
 	if e, ours := core.AsError(err); ours && e.Code == "unauthorized" {
 		err = core.Errorf("wrong_password", "This is not your current password.")
 	}
-	return func(*store.User) error { return nil }, err
+	return func(*store.Tx, *store.User) error { return nil }, err
 }
 
 // Me is who asks, as programs and the dashboard want it.

@@ -345,7 +345,7 @@ func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.S
 		return err
 	})
 	if e, ours := core.AsError(err); ours && e.Code == "invalid_credentials" {
-		s.recordFailedLogin(tried, v)
+		s.recordFailedLogin(userActor(tried), tried.AccountID, v)
 	}
 	return out, err
 }

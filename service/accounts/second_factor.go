@@ -73,15 +73,15 @@ func (s *Service) withCode(who *store.User, v Visitor, code string, fn func(*sto
 		s.wrongCodes.Delete(key)
 	}
 	if e, ours := core.AsError(err); ours && e.Code == "invalid_code" {
-		s.recordFailedLogin(who, v)
+		s.recordFailedLogin(userActor(who), who.AccountID, v)
 	}
 	return err
 }
 
 // codeKey is where the wrong codes of a user are counted.
 func (s *Service) codeKey(u *store.User, ip string) string {
-	if from := s.originOf(u, ip); from.Known {
-		return u.ID + " " + from.Network
+	if network := core.Network(ip); core.IsKnown(u.Seen, network, s.Now()) {
+		return u.ID + " " + network
 	}
 	return u.ID
 }
@@ -156,7 +156,7 @@ func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) 
 		}
 		u.TOTP = &store.TOTP{Sealed: s.Keys.Seal(store.TOTPPlace(u.ID), secret), CreatedAt: tx.Now()}
 		out.URI = totpURI(s.Hostname(), u.Email, out.Secret)
-		return still(u)
+		return still(tx, u)
 	})
 	if err != nil {
 		return nil, err
@@ -221,9 +221,9 @@ func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (
 	if err != nil {
 		return nil, err
 	}
-	err = s.changeSelf(who, func(_ *store.Tx, u *store.User) error {
+	err = s.changeSelf(who, func(tx *store.Tx, u *store.User) error {
 		u.TOTP = nil
-		return still(u)
+		return still(tx, u)
 	})
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -397,57 +398,119 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 	if err != nil {
 		address = in.Email // nobody's, but it is counted and takes its time like any other
 	}
-	u, err := s.userToSignIn(address)
+	d, err := s.openDoors(address, in.As, v.IP)
 	if err != nil {
 		return nil, err
 	}
-	mailbox := false // it may be that of a mailbox
-	if in.As != kindTeam {
-		if mailbox, err = s.mailboxes.HasMailbox(address); err != nil {
-			return nil, err
-		}
-	}
-	if mailbox && (in.As == kindMailbox || u.ID == "") {
-		return s.signInToMailbox(ctx, v, in)
-	}
-	if in.As == kindMailbox {
-		address = "mailbox " + address // nobody's
-	}
-	key, from := userKey(address), s.originOf(u, v.IP)
-	done, err := s.LoginAttempts.Begin(ctx, key, from, s.Now)
+	g, err := s.BeginGuess(ctx, core.Network(v.IP), d.identities()...)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
-	if u, err = s.userToSignIn(address); err != nil { // as the record is after the wait
+	defer g.End()
+	if err := d.refresh(); err != nil { // as the records are after the wait
 		return nil, err
 	}
-	right, err := s.Logins.Verify(ctx, u.PasswordHash, in.Password, from, s.Now())
+	out, err := d.enter(ctx, g, v, in)
 	if err != nil {
 		return nil, err
 	}
-	if !right && mailbox {
-		return s.signInToMailbox(ctx, v, in)
-	}
-	if !right {
-		s.RecordWrongPassword(key, from.Network)
-		s.recordFailedLogin(u, v)
-		return nil, unauthorized("invalid_credentials", "The email address or the password is wrong.")
-	}
-	out, err := s.startSession(u, v, in.Code, rightPassword(u.PasswordHash))
-	if err != nil {
-		return nil, err
-	}
-	s.LoginAttempts.RecordSuccess(key, from.Network)
-	s.LogOf(ctx).Info("signed in", "user", u.ID, "ip", v.IP, "how", "password")
+	s.LogOf(ctx).Info("signed in", "user", out.UserID, "ip", v.IP, "how", "password")
 	return out, nil
 }
 
-// originOf is where a team user's attempt comes from.
-func (s *Service) originOf(u *store.User, ip string) core.Origin {
-	from := core.Origin{Network: core.Network(ip)}
-	from.Known = core.IsKnown(u.Seen, from.Network, s.Now())
-	return from
+// The doors of one address are at most two: a team user's, and a mailbox's.
+type doors struct {
+	s       *Service
+	address string
+	ip      string
+	user    *store.User     // empty for an address that is nobody's; nil: not asked for
+	mailbox *mailboxes.Door // nil: not asked for
+}
+
+// openDoors finds those that a password is to be compared at. An address that is nobody's is looked
+// at like any other.
+func (s *Service) openDoors(address, as, ip string) (*doors, error) {
+	d := &doors{s: s, address: address, ip: ip}
+	var err error
+	if as != kindMailbox {
+		if d.user, err = s.userToSignIn(address); err != nil {
+			return nil, err
+		}
+	}
+	if as != kindTeam {
+		if d.mailbox, err = s.mailboxes.OpenDoor(address, ip); err != nil {
+			return nil, err
+		}
+	}
+	if as == "" && !d.mailbox.Exists() {
+		d.mailbox = nil
+	} else if as == "" && d.user.ID == "" {
+		d.user = nil
+	}
+	return d, nil
+}
+
+// refresh reads the records anew.
+func (d *doors) refresh() (err error) {
+	if d.user != nil {
+		d.user, err = d.s.userToSignIn(d.address)
+	}
+	if d.mailbox != nil {
+		err = errors.Join(err, d.mailbox.Refresh())
+	}
+	return err
+}
+
+// identities are all of them: a wrong password is compared at each.
+func (d *doors) identities() (out []core.Identity) {
+	if d.user != nil {
+		out = append(out, d.s.userIdentity(d.address, d.user, d.ip))
+	}
+	if d.mailbox != nil {
+		out = append(out, d.mailbox.Identity)
+	}
+	return out
+}
+
+// enter begins a session where the password is right, at the team user first.
+func (d *doors) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn) (*SignedIn, error) {
+	if d.user != nil {
+		right, err := g.Compare(ctx, userKey(d.address), d.user.PasswordHash, in.Password)
+		if err != nil {
+			return nil, err
+		}
+		if right {
+			return d.s.startSession(d.user, v, in.Code, rightPassword(d.user.PasswordHash))
+		}
+	}
+	if d.mailbox != nil {
+		right, err := g.Compare(ctx, d.mailbox.Identity.Name, d.mailbox.Mailbox.PasswordHash, in.Password)
+		if err != nil {
+			return nil, err
+		}
+		if right {
+			return d.s.startMailboxSession(d.mailbox, v, in.Code)
+		}
+	}
+	if in.As == "" && (d.user == nil || d.mailbox == nil) {
+		// The time that it takes does not tell which addresses are of two.
+		if _, err := g.Compare(ctx, d.identities()[0].Name, "", in.Password); err != nil {
+			return nil, err
+		}
+	}
+	if d.user != nil {
+		d.s.recordFailedLogin(userActor(d.user), d.user.AccountID, v)
+	}
+	if d.mailbox != nil && (d.user == nil || d.user.AccountID != d.mailbox.Mailbox.AccountID) { // one row an account
+		at := store.AuditActor{Type: store.AuditActorMailbox, ID: d.mailbox.Mailbox.ID, Name: d.mailbox.Mailbox.Email}
+		d.s.recordFailedLogin(at, d.mailbox.Mailbox.AccountID, v)
+	}
+	return nil, unauthorized("invalid_credentials", "The email address or the password is wrong.")
+}
+
+// userIdentity is a team user among those whose wrong passwords are counted.
+func (s *Service) userIdentity(email string, u *store.User, ip string) core.Identity {
+	return core.Identity{Name: userKey(email), Known: core.IsKnown(u.Seen, core.Network(ip), s.Now())}
 }
 
 // userKey names a team user among those whose wrong passwords are counted, apart from a mailbox of
@@ -469,8 +532,8 @@ func (s *Service) userToSignIn(email string) (u *store.User, err error) {
 
 // rightPassword makes sure that the password that was verified outside the transaction is the
 // user's still.
-func rightPassword(hash string) func(*store.User) error {
-	return func(u *store.User) error {
+func rightPassword(hash string) func(*store.Tx, *store.User) error {
+	return func(_ *store.Tx, u *store.User) error {
 		if u.PasswordHash != hash {
 			return unauthorized("invalid_credentials", "The password was changed a moment ago. Use the new one.")
 		}
@@ -480,9 +543,9 @@ func rightPassword(hash string) func(*store.User) error {
 
 // startSession begins the session of a user whose password was right: once more by the record as it
 // is now, with the second factor where there is one.
-func (s *Service) startSession(u *store.User, v Visitor, code string, still func(*store.User) error) (out *SignedIn, err error) {
+func (s *Service) startSession(u *store.User, v Visitor, code string, still func(*store.Tx, *store.User) error) (out *SignedIn, err error) {
 	err = s.withCode(u, v, code, func(tx *store.Tx, now *store.User) error {
-		if err := still(now); err != nil {
+		if err := still(tx, now); err != nil {
 			return err
 		}
 		out, err = s.openSession(tx, now, v)

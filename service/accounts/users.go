@@ -119,7 +119,7 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 	if err := in.check(who); err != nil {
 		return nil, err
 	}
-	still, hash := func(*store.User) error { return nil }, ""
+	still, hash := func(*store.Tx, *store.User) error { return nil }, ""
 	if in.Email != nil || in.Password != nil {
 		var err error
 		if still, err = s.provePassword(ctx, who, in.CurrentPassword); err != nil {
@@ -138,7 +138,7 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 		if err != nil {
 			return err
 		}
-		if err := still(u); err != nil {
+		if err := still(tx, u); err != nil {
 			return err
 		}
 		if err := in.apply(tx, u, hash, who.TokenID); err != nil {
@@ -248,7 +248,7 @@ func moveUser(tx *store.Tx, u *store.User, email string) error {
 // provePassword verifies the password of who is signed in; still makes sure, in the transaction
 // that follows, that it is the password by then. A wrong one is 403 wrong_password, and counts like
 // one at the door.
-func (s *Service) provePassword(ctx context.Context, who core.Actor, password string) (still func(*store.User) error, err error) {
+func (s *Service) provePassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error) {
 	if password == "" {
 		return nil, core.Invalid("current_password", "required", "your current password is required")
 	}
@@ -259,25 +259,23 @@ func (s *Service) provePassword(ctx context.Context, who core.Actor, password st
 	if err != nil {
 		return nil, err
 	}
-	key, from := userKey(who.Email), s.originOf(u, who.IP)
-	done, err := s.LoginAttempts.Begin(ctx, key, from, s.Now)
+	id := s.userIdentity(who.Email, u, who.IP)
+	g, err := s.BeginGuess(ctx, core.Network(who.IP), id)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer g.End()
 	if u, err = s.userToSignIn(who.Email); err != nil {
 		return nil, err
 	}
-	right, err := s.Logins.Verify(ctx, u.PasswordHash, password, from, s.Now())
-	if err != nil {
-		return nil, err
+	if u.ID != who.UserID {
+		u = &store.User{} // the address is another's by now
 	}
-	if u.ID != who.UserID || !right {
-		s.RecordWrongPassword(key, from.Network)
-		return nil, core.Errorf("wrong_password", "This is not your current password.")
+	right, err := g.Compare(ctx, id.Name, u.PasswordHash, password)
+	if err == nil && !right {
+		err = core.Errorf("wrong_password", "This is not your current password.")
 	}
-	s.LoginAttempts.RecordSuccess(key, from.Network)
-	return rightPassword(u.PasswordHash), nil
+	return rightPassword(u.PasswordHash), err
 }
 
 // changeSelf changes the record of who is signed in, with a row of the audit log.

@@ -42,6 +42,8 @@ func AuditMany(tx *store.Tx, who Actor, target store.AuditTarget, count int) err
 	switch {
 	case who.TokenID == LocalToken:
 		return auditOperator(tx, row)
+	case who.TokenKind == SessionKind && who.MailboxID != "":
+		row.Actor = store.AuditActor{Type: store.AuditActorMailbox, ID: who.MailboxID, Name: who.Email}
 	case who.TokenKind == SessionKind:
 		row.Actor = store.AuditActor{Type: store.AuditActorUser, ID: who.UserID, Name: who.Email}
 	default:

@@ -28,72 +28,93 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 	if err != nil {
 		return core.MailboxUser{}, err
 	}
-	from := s.origin(rec, in.IP)
-	done, err := s.LoginAttempts.Begin(ctx, address, from, s.Now)
+	g, err := s.BeginGuess(ctx, core.Network(in.IP), s.identity(address, rec, in.IP))
 	if err != nil {
 		return core.MailboxUser{}, err
 	}
-	defer done()
+	defer g.End()
 	if _, rec, err = s.loginRecord(in); err != nil { // as it is after the wait
 		return core.MailboxUser{}, err
 	}
 	if c := rec.withPassword(in.Password); c != nil {
-		return s.loggedIn(rec, c, in, from)
+		g.Right(address)
+		return s.loggedIn(rec, c, in)
 	}
 	hash := rec.mb.PasswordHash
 	if in.Bearer || rec.secondFactor {
 		hash = "" // never right, and takes as long
 	}
-	right, err := s.Logins.Verify(ctx, hash, in.Password, from, s.Now())
+	right, err := g.Compare(ctx, address, hash, in.Password)
 	if err != nil {
 		return core.MailboxUser{}, err
 	}
 	if !right {
-		s.RecordWrongPassword(address, from.Network)
 		return core.MailboxUser{}, errWrongPassword()
 	}
-	u, err := s.loggedIn(rec, nil, in, from)
+	u, err := s.loggedIn(rec, nil, in)
 	if err == nil && (core.IsForeignHash(rec.mb.PasswordHash) || rec.mb.SCRAM == nil) {
 		s.completePassword(rec.mb, in.Password)
 	}
 	return u, err
 }
 
-// CheckPassword checks the own password of a mailbox for its dashboard, and gives the mailbox. The
-// errors are those of LoginMailbox.
-func (s *Service) CheckPassword(ctx context.Context, email, password, ip string) (*store.Mailbox, error) {
-	in := core.MailLogin{Username: email, IP: ip} // for which no credential may be used
-	address, r, err := s.loginRecord(in)
-	if err != nil {
-		return nil, err
-	}
-	from := s.origin(r, ip)
-	done, err := s.LoginAttempts.Begin(ctx, address, from, s.Now)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	if _, r, err = s.loginRecord(in); err != nil {
-		return nil, err
-	}
-	right, err := s.Logins.Verify(ctx, r.mb.PasswordHash, password, from, s.Now())
-	if err != nil {
-		return nil, err
-	}
-	if !right {
-		s.RecordWrongPassword(address, from.Network)
-		return nil, errWrongPassword()
-	}
-	if _, err := s.loggedIn(r, nil, in, from); err != nil {
-		return nil, err
-	}
-	return r.mb, nil
+// A Door is where the person of a mailbox signs in with its own password.
+type Door struct {
+	Identity core.Identity
+	Mailbox  *store.Mailbox // empty for an address that is nobody's
+	rooms    *Service
+	record   *loginRecord
+	in       core.MailLogin
 }
 
-// HasMailbox tells whether a mailbox that may be signed in to has an address.
-func (s *Service) HasMailbox(email string) (bool, error) {
-	_, r, err := s.loginRecord(core.MailLogin{Username: email})
-	return err == nil && r.mb.ID != "" && r.mb.PasswordHash != "", err
+// OpenDoor gives the door of an address.
+func (s *Service) OpenDoor(email, ip string) (*Door, error) {
+	d := &Door{rooms: s, in: core.MailLogin{Username: email, IP: ip}} // for which no credential may be used
+	return d, d.Refresh()
+}
+
+// Refresh reads the records anew.
+func (d *Door) Refresh() error {
+	name, r, err := d.rooms.loginRecord(d.in)
+	if err == nil {
+		d.Identity, d.Mailbox, d.record = d.rooms.identity(name, r, d.in.IP), r.mb, r
+	}
+	return err
+}
+
+// Exists tells whether there is a mailbox with a password of its own.
+func (d *Door) Exists() bool { return d.Mailbox.ID != "" && d.Mailbox.PasswordHash != "" }
+
+// Enter lets in whoever gave the right password. The error is an *Error, 403, where the mailbox may
+// not be used.
+func (d *Door) Enter() error {
+	_, err := d.rooms.loggedIn(d.record, nil, d.in)
+	return err
+}
+
+// CheckPassword checks the own password of a mailbox for its dashboard. The errors are those of
+// LoginMailbox.
+func (s *Service) CheckPassword(ctx context.Context, email, password, ip string) error {
+	d, err := s.OpenDoor(email, ip)
+	if err != nil {
+		return err
+	}
+	g, err := s.BeginGuess(ctx, core.Network(ip), d.Identity)
+	if err != nil {
+		return err
+	}
+	defer g.End()
+	if err := d.Refresh(); err != nil {
+		return err
+	}
+	right, err := g.Compare(ctx, d.Identity.Name, d.Mailbox.PasswordHash, password)
+	if err != nil {
+		return err
+	}
+	if !right {
+		return errWrongPassword()
+	}
+	return d.Enter()
 }
 
 // A loginRecord is what there is to know of whoever wants to log in. For an address that is
@@ -193,15 +214,14 @@ func (r *loginRecord) withPassword(password string) *store.Credential {
 	return nil
 }
 
-func (s *Service) origin(r *loginRecord, ip string) core.Origin {
-	from := core.Origin{Network: core.Network(ip)}
-	from.Known = core.IsKnown(r.mb.Seen, from.Network, s.Now())
-	return from
+// identity is whose password is asked for, under the name that loginRecord gives.
+func (s *Service) identity(name string, r *loginRecord, ip string) core.Identity {
+	return core.Identity{Name: name, Known: core.IsKnown(r.mb.Seen, core.Network(ip), s.Now())}
 }
 
 // loggedIn lets somebody in whose password was right, that of a credential or, for nil, that of the
 // mailbox, unless the mailbox may not be used.
-func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogin, from core.Origin) (core.MailboxUser, error) {
+func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogin) (core.MailboxUser, error) {
 	name := r.mb.Email
 	if r.domain != nil {
 		name = c.ID
@@ -214,14 +234,13 @@ func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogi
 	case r.domain != nil && r.domain.Gone():
 		return core.MailboxUser{}, core.Errorf("mailbox_unavailable", "%s cannot be used now: its domain is being deleted.", name)
 	}
-	s.LoginAttempts.RecordSuccess(name, from.Network)
 	u := core.MailboxUser{AccountID: r.account.ID, AccountNum: r.account.Num, Email: name, IP: in.IP}
 	if r.domain != nil {
 		u.DomainID = r.domain.ID
 	} else {
 		u.MailboxID, u.Mailbox = r.mb.ID, r.mb.Num
 		u.Own, u.PasswordAt = c == nil, r.mb.PasswordAt
-		s.recordLogin(r.mb, from.Network)
+		s.recordLogin(r.mb, core.Network(in.IP))
 	}
 	if c != nil {
 		u.CredentialID, u.Expires, u.OwnWords, u.Policy = c.ID, c.ExpiresAt, c.OwnWords, c.Policy
@@ -260,24 +279,21 @@ func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) 
 // LoginMailbox would give.
 func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bool, binding func(kind string) []byte, done func(core.MailboxUser, error) error) *scram.Server {
 	var r *loginRecord
-	var from core.Origin
+	var counted string
+	var guess *core.Guess
 	var candidates []*store.Credential // of the keys; nil: the mailbox's own password
 	return &scram.Server{
 		Plus: plus, Offered: offered, Binding: binding,
 		Find: func(name string) (user scram.User, err error) {
 			in.Username = name
-			var counted string
 			if counted, r, err = s.loginRecord(in); err != nil {
 				return user, done(core.MailboxUser{}, err)
 			}
-			from = s.origin(r, in.IP)
-			end, err := s.LoginAttempts.Begin(ctx, counted, from, s.Now)
-			if err != nil {
+			if guess, err = s.BeginGuess(ctx, core.Network(in.IP), s.identity(counted, r, in.IP)); err != nil {
 				return user, done(core.MailboxUser{}, err)
 			}
-			// It counts as wrong until the proof has come, so that many at once are no way round.
-			s.RecordWrongPassword(counted, from.Network)
-			end()
+			guess.Wrong() // until the proof has come, or a client that never sends one would guess on
+			guess.End()
 			user.Salt = s.saltOf(r.mb, counted)
 			if keys, ok := s.ownKeys(r.mb); ok && r.domain == nil && !r.secondFactor {
 				user.Keys, candidates = append(user.Keys, keys), append(candidates, nil)
@@ -300,7 +316,8 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 			if key < 0 {
 				return done(core.MailboxUser{}, errWrongPassword())
 			}
-			return done(s.loggedIn(r, candidates[key], in, from))
+			guess.Right(counted)
+			return done(s.loggedIn(r, candidates[key], in))
 		},
 	}
 }
