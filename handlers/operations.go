@@ -355,8 +355,8 @@ func (o *op) permit(who core.Actor) error {
 	if !slices.Contains(o.roles, who.Role) {
 		return wrongRole()
 	}
-	if o.person && (who.TokenKind != core.SessionKind || who.TokenID == core.LocalToken) {
-		return core.Errorf("person_required", "Only a person may use %s: an owner or admin of the account, signed in to the dashboard.", o.name)
+	if o.person && !who.IsPerson() {
+		return core.Errorf("person_required", "Only a person may use %s: an owner or admin of the account, signed in to the dashboard with a password of their own choice.", o.name)
 	}
 	if o.whole && !who.SeesAll() {
 		return core.Errorf("forbidden_role", "You can see some mailboxes alone, and %s is about the whole account. Ask the account's owner or an admin.", o.name)

@@ -163,7 +163,7 @@ func TestTeamRoles(t *testing.T) {
 		{"admin", "purchase", "DELETE", member, "", "insufficient_scope"},
 		{"admin", "read", "PATCH", admin, name, "insufficient_scope"},
 		{"member", "write", "PATCH", member, name, ""},
-		{"member", "write", "PATCH", member, `{"password":"secret"}`, ""},
+		{"member", "write", "PATCH", member, `{"password":"secret"}`, "insufficient_scope"},
 		{"member", "write", "PATCH", member, `{"email":"x@team.test"}`, "forbidden_role"},
 		{"member", "write", "PATCH", member, `{"role":"admin"}`, "forbidden_role"},
 		{"member", "write", "PATCH", peer, name, "insufficient_scope"},
@@ -334,4 +334,31 @@ func TestLastUseOfATokenIsNoted(t *testing.T) {
 	if at := fmt.Sprint(r.text("data.0.last_used_at")); at == "<nil>" {
 		t.Error("last_used_at is null")
 	}
+}
+
+// TestPasswordsNeedAdmin: a token that may only write sets no password, its own user's neither; in
+// a session one's own takes the present one; and a session with a password that a token has set is
+// no person's until its user has chosen one in it.
+func TestPasswordsNeedAdmin(t *testing.T) {
+	b := newSandbox(t, nil)
+	id := b.post("/v1/account/users/invite", `{"email":"adi@team.test","password":"from a token","role":"admin"}`).is(200).text("id")
+	path := "/v1/account/users/" + id
+	web := b.browser()
+	web.ask("POST", "/session", map[string]string{"email": "adi@team.test", "password": "from a token"}).is(200).has("choose_password", "true")
+	token := web.ask("POST", "/v1/auth/tokens", map[string]any{"permissions": []string{"read", "write"}}).is(201).text("token")
+	b.with(token).patch(path, `{"password":"by a writing token"}`).fails(403, "insufficient_scope")
+	b.with(token).patch(path, `{"first_name":"Adi"}`).is(200)
+
+	web.ask("POST", "/v1/approvals/apr_x/approve", map[string]string{"content_hash": "x"}).fails(403, "person_required")
+	web.ask("POST", "/session/passkeys/options", map[string]string{"password": "from a token"}).fails(403, "person_required")
+	web.ask("PATCH", path, map[string]string{"password": "of my own choice"}).fails(400, "validation_error")
+	web.ask("PATCH", path, map[string]string{"password": "of my own choice", "current_password": "wrong horse"}).fails(403, "wrong_password")
+	web.ask("PATCH", path, map[string]string{"password": "of my own choice", "current_password": "from a token"}).is(200)
+	web.ask("GET", "/session", nil).is(200).has("choose_password", "false")
+	web.ask("POST", "/v1/approvals/apr_x/approve", map[string]string{"content_hash": "x"}).fails(404, "not_found")
+
+	b.patch(path, `{"password":"a token again"}`).is(200)
+	web.ask("GET", "/session", nil).is(401)
+	web.ask("POST", "/session", map[string]string{"email": "adi@team.test", "password": "a token again"}).is(200).has("choose_password", "true")
+	web.ask("PATCH", "/session/profile", map[string]string{"password": "of my own choice", "current_password": "a token again"}).is(200).has("choose_password", "false")
 }

@@ -61,22 +61,26 @@ type User struct {
 	Email        string // lower-case
 	FirstName    string
 	LastName     string
-	MailboxID    string   `json:",omitempty"` // whose person it is; "": a team user
-	Role         string   // one of the UserRole… constants
-	Status       string   // one of the User… constants
-	PasswordHash string   // argon2id, PHC form; "" while none is set
-	Limited      bool     `json:",omitempty"` // a member who sees some mailboxes alone: Mailboxes
-	Mailboxes    []string `json:",omitempty"` // ids, some perhaps of mailboxes that are gone
-	InvitedBy    string   // a user id, or ""
-	ResetHash    string   // SHA-256 of the token that sets a new password, hex; "" while there is none
-	ResetExpires time.Time
-	Forgot       *Forgot   `json:",omitempty"` // nil: nobody has asked for a new password
-	TOTP         *TOTP     `json:",omitempty"` // nil: there is no second factor
-	Passkeys     []Passkey `json:",omitempty"`
-	LastLoginAt  time.Time
-	Seen         []SeenNetwork `json:",omitempty"` // where the user has signed in from, newest first
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
+	MailboxID    string `json:",omitempty"` // whose person it is; "": a team user
+	Role         string // one of the UserRole… constants
+	Status       string // one of the User… constants
+	PasswordHash string // argon2id, PHC form; "" while none is set
+	// PasswordGiven says that a token or an invitation set the password, and its user has not
+	// chosen one since. It is false of records from before it was kept: nobody knows, and whoever
+	// has worked with a password until then is let work on.
+	PasswordGiven bool     `json:",omitempty"`
+	Limited       bool     `json:",omitempty"` // a member who sees some mailboxes alone: Mailboxes
+	Mailboxes     []string `json:",omitempty"` // ids, some perhaps of mailboxes that are gone
+	InvitedBy     string   // a user id, or ""
+	ResetHash     string   // SHA-256 of the token that sets a new password, hex; "" while there is none
+	ResetExpires  time.Time
+	Forgot        *Forgot   `json:",omitempty"` // nil: nobody has asked for a new password
+	TOTP          *TOTP     `json:",omitempty"` // nil: there is no second factor
+	Passkeys      []Passkey `json:",omitempty"`
+	LastLoginAt   time.Time
+	Seen          []SeenNetwork `json:",omitempty"` // where the user has signed in from, newest first
+	CreatedAt     time.Time
+	UpdatedAt     time.Time
 }
 
 // States of a user.
@@ -151,21 +155,22 @@ func forgotHash(u *User) string {
 
 // A Token is an API credential. Only the SHA-256 of its value is kept.
 type Token struct {
-	ID           string // tok_…
-	AccountID    string
-	UserID       string // whom it acts for
-	CredentialID string `json:",omitempty"` // of the mailbox that it came with; "": it came by itself
-	Name         string
-	Hash         string // SHA-256 of the whole token, hex
-	Prefix       string // first 12 characters of the token
-	Permissions  []string
-	Kind         string // one of the TokenKind… constants
-	CreatedAt    time.Time
-	ExpiresAt    time.Time // zero: never; of a grant: when its refresh token ends
-	LastUsedAt   time.Time
-	LastUsedIP   string
-	UserAgent    string    `json:",omitempty"` // of a session: the browser that signed in
-	RevokedAt    time.Time // kept for a while after revocation, so that its use can be told apart
+	ID            string // tok_…
+	AccountID     string
+	UserID        string // whom it acts for
+	CredentialID  string `json:",omitempty"` // of the mailbox that it came with; "": it came by itself
+	Name          string
+	Hash          string // SHA-256 of the whole token, hex
+	Prefix        string // first 12 characters of the token
+	Permissions   []string
+	Kind          string // one of the TokenKind… constants
+	CreatedAt     time.Time
+	ExpiresAt     time.Time // zero: never; of a grant: when its refresh token ends
+	LastUsedAt    time.Time
+	LastUsedIP    string
+	PasswordGiven bool      `json:",omitempty"` // of a session: it was begun with a password that is given, see User
+	UserAgent     string    `json:",omitempty"` // of a session: the browser that signed in
+	RevokedAt     time.Time // kept for a while after revocation, so that its use can be told apart
 
 	Mailboxes []string `json:",omitempty"` // ids that it is limited to; none: it sees what its user sees
 	OwnWords  bool     `json:",omitempty"` // what it sends counts as the account's own words

@@ -273,6 +273,9 @@ type Decided struct {
 
 // DecideConsent takes the decision of the person whom AskConsent has asked, in the same session.
 func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, in DecideIn) (*Decided, error) {
+	if who.Given {
+		return nil, chooseFirst()
+	}
 	policy, mailboxes := consentPolicy(), []string(nil)
 	var err error
 	if in.Policy != nil {

@@ -131,6 +131,9 @@ func creation(rp *webauthn.WebAuthn, u passkeyUser, challenge []byte) (*fido.Cre
 // (navigator.credentials.create). Origin is where the dashboard is shown. A wrong password is 403
 // wrong_password.
 func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin string, in PasswordIn) (*fido.CredentialCreation, error) {
+	if who.Given {
+		return nil, chooseFirst()
+	}
 	rp, err := s.relyingParty(origin)
 	if err != nil {
 		return nil, err
@@ -147,6 +150,11 @@ func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin strin
 		return nil, fmt.Errorf("offer a passkey: %w", err)
 	}
 	return options, nil
+}
+
+// chooseFirst refuses what would outlast a password that somebody else has set.
+func chooseFirst() *core.Error {
+	return core.Errorf("person_required", "Somebody else has set your password. Choose one of your own first, in your profile.")
 }
 
 func (s *Service) ownPasskeys(who core.Actor) (out passkeyUser, err error) {
@@ -341,7 +349,7 @@ func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.S
 		if err := verifyPasskey(tx, rp, session, parsed, u); err != nil {
 			return err
 		}
-		out, err = s.openSession(tx, u, v)
+		out, err = s.openSession(tx, u, v, false)
 		return err
 	})
 	if e, ours := core.AsError(err); ours && e.Code == "invalid_credentials" {

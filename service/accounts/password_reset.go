@@ -257,7 +257,7 @@ func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) 
 		if err := core.Audit(tx, v.actor(now, "set_password", in.given()...), userTarget(now)); err != nil {
 			return err
 		}
-		out, err = s.openSession(tx, now, v)
+		out, err = s.openSession(tx, now, v, false)
 		return err
 	})
 	if err != nil {

@@ -132,6 +132,9 @@ func TestResetEnds(t *testing.T) {
 // TestOwnPasswordKeepsTheAskingSession ends the others, and no API token.
 func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 	c := newResetCase(t)
+	if _, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test", Password: "before that"}); err != nil {
+		t.Fatal(err)
+	}
 	asking, other := c.session(t), c.session(t)
 	key, err := c.CreateTokenFor(t.Context(), accounts.TokenFor{User: "ann@team.test", Permissions: []string{"read"}})
 	if err != nil {
@@ -142,7 +145,7 @@ func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	password := "correct horse"
-	if _, err := c.UpdateTeamUser(t.Context(), who, accounts.UpdateTeamUserIn{UserID: c.user, Password: &password}); err != nil {
+	if _, err := c.UpdateTeamUser(t.Context(), who, accounts.UpdateTeamUserIn{UserID: c.user, Password: &password, Current: "before that"}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Authenticate(t.Context(), key.Value, ""); err != nil {

@@ -36,8 +36,9 @@ type Session struct {
 	Kind        string          `json:"kind"` // team or mailbox
 	User        *SessionUser    `json:"user"` // null: it is the person of a mailbox
 	Mailbox     *SessionMailbox `json:"mailbox"`
-	Account     *SessionAccount `json:"account"` // null for the person of a mailbox
-	Limited     bool            `json:"limited"` // a member who sees some mailboxes alone
+	Account     *SessionAccount `json:"account"`         // null for the person of a mailbox
+	Given       bool            `json:"choose_password"` // the password is another's choice: approving and sign-in of programs wait for one of the user's own
+	Limited     bool            `json:"limited"`         // a member who sees some mailboxes alone
 	Security    SessionSecurity `json:"security"`
 	Permissions []string        `json:"permissions"`
 	Sandbox     bool            `json:"sandbox"`
@@ -166,8 +167,9 @@ func (s *Service) standing(tx *store.Tx, t *store.Token) (*store.Account, error)
 
 // openSession begins a session in the transaction that found out who it is for, and keeps the user
 // with it. It is always a new one, whatever the browser held before, and links that could set the
-// password end: it is known.
-func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor) (*SignedIn, error) {
+// password end: it is known. given says that it was begun with a password that its user has not
+// chosen.
+func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, given bool) (*SignedIn, error) {
 	if err := endSession(tx, v.Session); err != nil {
 		return nil, err
 	}
@@ -181,7 +183,7 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor) (*SignedIn
 	t := &store.Token{
 		ID: tx.NewID("tok"), AccountID: u.AccountID, UserID: u.ID, Name: "dashboard", Hash: core.TokenHash(value), Prefix: value[:12], Kind: core.SessionKind,
 		Permissions: sessionPermissions(u.Role), CreatedAt: now, ExpiresAt: now.Add(SessionLife), LastUsedAt: now, LastUsedIP: v.IP,
-		UserAgent: cleanUserAgent(v.UserAgent),
+		UserAgent: cleanUserAgent(v.UserAgent), PasswordGiven: given,
 	}
 	if err := store.Tokens.Put(tx, t); err != nil {
 		return nil, err
@@ -273,7 +275,7 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 		out.SMTPPort, out.Outbound, out.Version = 0, "", ""
 		return out, nil
 	}
-	out.Limited = u.Limited
+	out.Limited, out.Given = u.Limited, t.PasswordGiven
 	out.Account = &SessionAccount{a.ID, a.Name, a.Plan}
 	out.User = &SessionUser{
 		ID: u.ID, Name: displayName(u), Email: u.Email, Role: u.Role,
@@ -548,7 +550,7 @@ func (s *Service) startSession(u *store.User, v Visitor, code string, still func
 		if err := still(tx, now); err != nil {
 			return err
 		}
-		out, err = s.openSession(tx, now, v)
+		out, err = s.openSession(tx, now, v, now.PasswordGiven)
 		return err
 	})
 	return out, err

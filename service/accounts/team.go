@@ -118,7 +118,7 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 	}
 	link, password := "", core.NewPassword()
 	if in.Password != nil {
-		password, u.Status = *in.Password, store.UserActive
+		password, u.Status, u.PasswordGiven = *in.Password, store.UserActive, true
 	} else {
 		link = s.newReset(u)
 	}
@@ -357,6 +357,7 @@ type UpdateTeamUserIn struct {
 	UserID    string           `path:"user_id"`
 	Email     *string          `json:"email" max:"254"`
 	Password  *string          `json:"password"`
+	Current   string           `json:"current_password" max:"1024" audit:"-" doc:"Your present password, where you change your own in a session."`
 	FirstName core.Opt[string] `json:"first_name" max:"100"`
 	LastName  core.Opt[string] `json:"last_name" max:"100"`
 	Role      *string          `json:"role" enum:"admin|member"`
@@ -382,7 +383,7 @@ type TeamUserUpdated struct {
 // UpdateTeamUser changes a team user. The owner may change everyone but the owner, an admin
 // members, and everyone may change their own name and password. A new password ends the user's
 // sessions.
-func (s *Service) UpdateTeamUser(_ context.Context, who core.Actor, in UpdateTeamUserIn) (*TeamUserUpdated, error) {
+func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateTeamUserIn) (*TeamUserUpdated, error) {
 	if err := in.permit(who); err != nil {
 		return nil, err
 	}
@@ -398,6 +399,14 @@ func (s *Service) UpdateTeamUser(_ context.Context, who core.Actor, in UpdateTea
 			err = addressFree(tx, *in.Email, u.ID)
 		}
 		return u, err
+	}
+	still, chosen := func(*store.Tx, *store.User) error { return nil }, false
+	if in.Password != nil && who.TokenKind == core.SessionKind && in.UserID == who.UserID {
+		var err error
+		if still, err = s.provePassword(ctx, who, in.Current); err != nil {
+			return nil, err
+		}
+		chosen = true
 	}
 	hash, err := s.hashIfFound(in.Password, find)
 	if err != nil {
@@ -418,8 +427,11 @@ func (s *Service) UpdateTeamUser(_ context.Context, who core.Actor, in UpdateTea
 			return err
 		}
 		if in.Password != nil {
-			if err := setTeamPassword(tx, u, hash, who.TokenID); err != nil {
+			if err := errors.Join(still(tx, u), setTeamPassword(tx, u, hash, who.TokenID)); err != nil {
 				return err
+			}
+			if !chosen {
+				u.PasswordGiven = !who.IsPerson() && who.TokenID != core.LocalToken
 			}
 		}
 		u.UpdatedAt = tx.Now()
@@ -437,6 +449,9 @@ func (s *Service) UpdateTeamUser(_ context.Context, who core.Actor, in UpdateTea
 // permit is what the table of operations cannot say: others need the admin scope and a role above
 // member, and of themselves people may change their name and password only.
 func (in *UpdateTeamUserIn) permit(who core.Actor) error {
+	if in.Password != nil && !who.Can("admin") && (who.TokenKind != core.SessionKind || in.UserID != who.UserID) {
+		return core.Errorf("insufficient_scope", "Setting a password needs the \"admin\" permission. Use a token that has it, or sign in to change your own.")
+	}
 	switch {
 	case who.Role == store.UserRoleOwner && (who.Can("admin") || in.UserID == who.UserID):
 		return nil
@@ -517,11 +532,20 @@ func (in *UpdateTeamUserIn) apply(tx *store.Tx, u *store.User) error {
 	return errors.Join(in.Mailboxes.limit(u), knownMailboxes(tx, u))
 }
 
-// setTeamPassword gives a user a password that somebody chose. What could set or replace the one
-// before, the reset link and every session but the asking one, ends.
+// setTeamPassword gives a user a password that they chose themselves, unless the caller says
+// otherwise. What could set or replace the one before, the reset link and every session but the
+// asking one, ends.
 func setTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
-	u.PasswordHash, u.Status, u.UpdatedAt = hash, store.UserActive, tx.Now()
+	u.PasswordHash, u.PasswordGiven, u.Status, u.UpdatedAt = hash, false, store.UserActive, tx.Now()
 	dropLinks(u)
+	if t, err := store.Tokens.Find(tx, askingToken); err != nil {
+		return err
+	} else if t != nil && t.PasswordGiven && t.UserID == u.ID {
+		t.PasswordGiven = false
+		if err := store.Tokens.Put(tx, t); err != nil {
+			return err
+		}
+	}
 	return revokeTokens(tx, u.ID, sessionsBut(askingToken))
 }
 

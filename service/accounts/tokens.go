@@ -112,7 +112,7 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	}
 	who := core.Actor{
 		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes, Email: u.Email, Role: u.Role, Plan: a.Plan,
-		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Permissions: permissions, Bound: t.Bound(), OwnWords: t.OwnWords, Policy: t.Policy,
+		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Given: t.PasswordGiven, Permissions: permissions, Bound: t.Bound(), OwnWords: t.OwnWords, Policy: t.Policy,
 	}
 	if len(t.Mailboxes) > 0 {
 		// It sees those of its mailboxes that its user sees now.

@@ -148,6 +148,9 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 		if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u))); err != nil {
 			return err
 		}
+		if t, err = store.Tokens.Get(tx, t.ID); err != nil { // as a new password leaves it
+			return err
+		}
 		out, err = s.sessionOut(tx, u, t)
 		return err
 	})

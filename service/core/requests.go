@@ -49,6 +49,7 @@ type Actor struct {
 	TokenID     string
 	TokenName   string
 	TokenKind   string // api mcp session
+	Given       bool   // the session was begun with a password that its user has not chosen
 	Permissions []string
 	Plan        string
 	IP          string
@@ -56,8 +57,11 @@ type Actor struct {
 	Request     *Request  // for the audit log; nil: the server asks itself
 }
 
-// IsPerson tells whether the actor is a person, who is signed in to the dashboard.
-func (a Actor) IsPerson() bool { return a.TokenKind == SessionKind && a.TokenID != LocalToken }
+// IsPerson tells whether the actor is somebody who is signed in to the dashboard, with a password
+// that nobody else has set, and not a program or the operator.
+func (a Actor) IsPerson() bool {
+	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.Given
+}
 
 // SpeaksForAccount tells whether what the actor writes counts as the account's own words.
 func (a Actor) SpeaksForAccount() bool { return a.IsPerson() || a.OwnWords }
