@@ -189,6 +189,7 @@
 //	token.session            created ms 8; sessions only
 //	token.limited            mailbox, or account if there are several; those that are limited to
 //	                         mailboxes and not revoked
+//	token.tainting           account; those that reading taints, limited to no mailbox, not revoked
 //	token.code               unique: hash of the code that a grant was given for
 //	token.family             unique: hash of what the refresh tokens of a grant begin with
 //	oauth_client             oac_… → OAuthClient

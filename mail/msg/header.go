@@ -243,8 +243,8 @@ var (
 )
 
 // readHeader fills a part, and the envelope if there is one, from its header block. Where a field
-// stands twice the lowest one counts, which is what signatures sign (RFC 6376 section 5.4.2): anybody
-// can put another one above it.
+// stands twice the lowest one counts, which is what signatures sign (RFC 6376 section 5.4.2):
+// anybody can put another one above it.
 func (t *textBudget) readHeader(block []byte, p *Part, env *Envelope, digest bool) {
 	hasType := false
 	var lists addressFields
