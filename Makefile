@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = $(shell cat packaging/buildflags) -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips soak-guesses release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold soak-gate
+.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips soak-guesses release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold soak-gate soak-sizes
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -224,6 +224,11 @@ soak-sort: peers
 soak-hold: ROUNDS = 500
 soak-hold:
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_ROUNDS=$(ROUNDS) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 30m -run '^TestHoldAndCancelActOnWhatWaits$$' ./service/mta
+
+# Requests of random sizes to every operation, up to its limits.
+SIZES ?= 10000
+soak-sizes:
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_SIZES=$(SIZES) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 60m -run '^TestRequestsOfEverySizeAreBounded$$' ./handlers
 
 soak-wait:
 	MAILSTEAD_WAIT=10000 go test -count=1 -v -timeout 60m -run '^(TestNoMessageIsMissed|TestCostOfWaiters)$$' ./service/inbox

@@ -40,6 +40,9 @@ const (
 	deletePath   = "/local/account-delete"
 	rotatePath   = "/local/rotate-key"
 
+	parkedPath = "/local/parked-jobs"
+	resumePath = "/local/resume-jobs"
+
 	restoreMailboxPath = "/local/restore-mailbox"
 	doctorPath         = "/local/doctor"
 	copyPath           = "/local/copy"
@@ -61,6 +64,8 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	mux.Handle(deletePath, localCommand(svc.DeleteAccount))
 	mux.Handle(claimPath, localCommand(svc.DecideClaim))
 	mux.Handle(doctorPath, localCommand(svc.Doctor))
+	mux.Handle(parkedPath, localCommand(svc.ListParkedJobs))
+	mux.Handle(resumePath, localCommand(svc.ResumeJobs))
 	mux.Handle(rotatePath, longCommand(in.rotateKey))
 	mux.Handle(backupPath, longCommand(in.backUp))
 	mux.Handle(restoreMailboxPath, longCommand(in.restoreMailbox))

@@ -60,6 +60,10 @@ func newApp(stdout, stderr io.Writer) *cli.App {
 			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{
 				command("claim", "assign a disputed domain to an account", "DOMAIN", claimCommand, claimFlags()...),
 			}},
+			{Name: "job", Usage: "jobs that the server has ended with", Subcommands: []*cli.Command{
+				command("parked", "list the jobs that are parked, since the server ended each time that they ran", "", parkedCommand, jsonFlag()),
+				command("resume", "let a parked job go on now, or all of them", "", resumeCommand, resumeFlags()...),
+			}},
 			{Name: "token", Usage: "API tokens", Subcommands: []*cli.Command{
 				command("create", "create a token that acts as a team user", "", tokenCommand, tokenFlags()...),
 			}},

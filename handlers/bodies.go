@@ -11,8 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"golang.org/x/sync/semaphore"
-
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 )
@@ -37,11 +36,11 @@ const (
 // there until there is memory for it.
 type bodies struct {
 	svc   *service.Service
-	large *semaphore.Weighted // by bytes
+	large *limit.Bytes
 }
 
 func newBodies(svc *service.Service) *bodies {
-	return &bodies{svc: svc, large: semaphore.NewWeighted(maxLargeInMemory)}
+	return &bodies{svc: svc, large: limit.NewBytes(maxLargeInMemory, defaultBody)}
 }
 
 // read reads a request's body up to the limit of its operation. done must be called when the body
@@ -145,10 +144,8 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 	if _, err := io.Copy(spool, clientReader{&limitedReader{c.r.Body, most}}); err != nil {
 		return nil, done, fmt.Errorf("keep the body: %w", err)
 	}
-	if spool.Size() > defaultBody {
-		if done, err = b.acquire(c.r.Context(), spool.Size()); err != nil {
-			return nil, func() {}, err
-		}
+	if done, err = b.acquire(c.r.Context(), spool.Size()); err != nil {
+		return nil, func() {}, err
 	}
 	body = make([]byte, spool.Size())
 	_, err = spool.ReadAt(body, 0)
@@ -162,17 +159,11 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 func (b *bodies) acquire(ctx context.Context, size int64) (leave func(), err error) {
 	limited, cancel := context.WithTimeout(ctx, largeTimeout)
 	defer cancel()
-	size = min(size, maxLargeInMemory)
-	err = b.large.Acquire(limited, size)
-	switch {
-	case err == nil:
-		return func() { b.large.Release(size) }, nil
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
+	leave, err = b.large.Acquire(limited, size)
+	if err != nil && ctx.Err() == nil {
+		err = core.TooManyLarge()
 	}
-	e := core.Errorf("rate_limited", "Too many large messages are being received. Try again in a moment.")
-	e.RetryAfter = 10 * time.Second
-	return nil, e
+	return leave, err
 }
 
 // A clientReader tells errors of the connection from errors of the disk.

@@ -85,6 +85,13 @@ func (c *client) do(method, path string, body any, header ...string) *reply {
 	for i := 0; i+1 < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
+	return c.answer(r)
+}
+
+// answer sends a request and reads its answer.
+func (c *client) answer(r *http.Request) *reply {
+	c.t.Helper()
+	method, path := r.Method, r.URL.RequestURI()
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		c.t.Fatal(err)

@@ -33,12 +33,23 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 		return
 	}
 	client, answer := c.w, newBufferedResponse(c.w.Header())
+	answer.most, answer.over = core.MaxReplayed, func() http.ResponseWriter {
+		s.keepAnswer(c, once, answer, true)
+		client.WriteHeader(answer.status)
+		return client
+	}
 	c.w, c.r = answer, c.r.WithContext(once.Context(c.r.Context()))
 	s.answer(c, path, body)
-	s.keepAnswer(c, once, answer)
-	client.WriteHeader(answer.status)
-	_, _ = client.Write(answer.body.Bytes())
+	if answer.rest == nil {
+		s.keepAnswer(c, once, answer, false)
+		client.WriteHeader(answer.status)
+		_, _ = client.Write(answer.body.Bytes())
+	}
 }
+
+// keyed tells whether an operation takes an Idempotency-Key: one that only reads can be asked
+// again.
+func (o *op) keyed() bool { return o.method == http.MethodPost && o.scope != "read" }
 
 // replayed makes the answer of an operation's result.
 func (o *op) replayed(out any) (core.Replayed, error) {
@@ -46,13 +57,14 @@ func (o *op) replayed(out any) (core.Replayed, error) {
 	return core.Replayed{Status: o.status, ContentType: jsonMedia, Location: locationOf(o.status, out), Body: body}, err
 }
 
-// keepAnswer stores an answer for later requests with the same key, before the client sees it.
-func (s *Server) keepAnswer(c *call, once *core.Once, answer *bufferedResponse) {
+// keepAnswer stores an answer for later requests with the same key, before the client sees it; of
+// one that is too large it stores that there was one.
+func (s *Server) keepAnswer(c *call, once *core.Once, answer *bufferedResponse, tooLarge bool) {
 	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}
 	err := s.svc.KeepReplay(once, core.Replayed{
-		Status: answer.status, Body: answer.body.Bytes(),
+		Status: answer.status, Body: answer.body.Bytes(), Omitted: tooLarge,
 		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
 	})
 	if err != nil {

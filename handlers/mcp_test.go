@@ -545,16 +545,12 @@ func TestLargeMailIsSent(t *testing.T) {
 		{"filename": "big.bin", "content": strings.Repeat("QUJD", 1<<20)},
 	}}).is(200)
 	r.has("transport", "capture")
-	if !b.server.assistants.bodies.large.TryAcquire(maxLargeInMemory) {
-		t.Error("its turn has not ended")
-	}
+	takeAll(t, b.server.assistants.bodies)
 }
 
 func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 	b := newSandbox(t, nil)
-	if err := b.server.assistants.bodies.large.Acquire(t.Context(), maxLargeInMemory); err != nil {
-		t.Fatal(err)
-	}
+	leave := takeAll(t, b.server.assistants.bodies)
 	a := b.assistant(b.token)
 	came := make(chan error, 1)
 	go func() {
@@ -567,7 +563,7 @@ func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 		t.Fatalf("a large message did not wait: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	b.server.assistants.bodies.large.Release(maxLargeInMemory)
+	leave()
 	if err := <-came; err != nil {
 		t.Error(err)
 	}

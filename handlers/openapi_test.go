@@ -326,8 +326,8 @@ func (c *contract) find(method, path string) *op {
 	return found
 }
 
-// forNow are the codes of 503 that pass when one waits.
-var forNow = []string{"busy", "storage_unavailable"}
+// forNow are the codes of 503 and 507 that pass when one waits.
+var forNow = []string{"busy", "storage_unavailable", "storage_full"}
 
 // checkAnswer tests a real answer of the API against its description: status, headers, media type,
 // form, and that an error's code is one of those that the operation tells of.
@@ -363,7 +363,7 @@ func (c *contract) checkAnswer(method, path string, r *reply) error {
 		described = c.doc.Components.Responses.Get(openapi.RefName(described.Ref))
 	}
 	for _, h := range described.Headers {
-		sometimes := h.Name == "Idempotent-Replayed" || h.Name == "Retry-After" && r.status == 503 && !slices.Contains(forNow, code)
+		sometimes := h.Name == "Idempotent-Replayed" || h.Name == "Retry-After" && (r.status == 503 || r.status == 507) && !slices.Contains(forNow, code)
 		if !sometimes && r.header.Get(h.Name) == "" {
 			return fmt.Errorf("the header %s is missing", h.Name)
 		}

@@ -172,15 +172,31 @@ type bufferedResponse struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
+
+	most int                        // bytes that it keeps; 0: all
+	over func() http.ResponseWriter // is told once that there are more, and says where all of them go
+	rest http.ResponseWriter        // where they go; nil: it keeps them
 }
 
 func newBufferedResponse(header http.Header) *bufferedResponse {
 	return &bufferedResponse{header: header, status: http.StatusOK}
 }
 
-func (b *bufferedResponse) Header() http.Header         { return b.header }
-func (b *bufferedResponse) WriteHeader(status int)      { b.status = status }
-func (b *bufferedResponse) Write(p []byte) (int, error) { return b.body.Write(p) }
+func (b *bufferedResponse) Header() http.Header    { return b.header }
+func (b *bufferedResponse) WriteHeader(status int) { b.status = status }
+
+func (b *bufferedResponse) Write(p []byte) (int, error) {
+	if b.rest == nil && (b.most == 0 || b.body.Len()+len(p) <= b.most) {
+		return b.body.Write(p)
+	}
+	if b.rest == nil {
+		b.rest = b.over()
+		if _, err := b.body.WriteTo(b.rest); err != nil {
+			return 0, err
+		}
+	}
+	return b.rest.Write(p)
+}
 
 // Do gives a handler a request and returns its answer, without a network.
 func Do(h http.Handler, r *http.Request) *http.Response {

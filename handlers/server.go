@@ -249,7 +249,7 @@ func (s *Server) run(c *call, o *op, path func(name string) string) {
 		return
 	}
 	defer done()
-	if key := c.r.Header.Get("Idempotency-Key"); key != "" && c.r.Method == http.MethodPost {
+	if key := c.r.Header.Get("Idempotency-Key"); key != "" && o.keyed() {
 		s.idempotent(c, path, key, body)
 		return
 	}

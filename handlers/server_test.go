@@ -196,12 +196,56 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
+// TestLargeAnswersAreNotKept: what has a large answer is done once all the same, and the writer of
+// the store keeps nothing of the answer.
+func TestLargeAnswersAreNotKept(t *testing.T) {
+	b := newSandbox(t, nil)
+	bulk := func(name string, users int) string {
+		var list []string
+		for n := range users {
+			list = append(list, fmt.Sprintf(`{"username":"%s%d","footer":%q}`, name, n, strings.Repeat("x", 9000)))
+		}
+		return `{"domain":"boxes.test","users":[` + strings.Join(list, ",") + `]}`
+	}
+	const path = "/v1/email-users/bulk"
+	first := b.do("POST", path, bulk("much", 50), "Idempotency-Key", "k").is(200)
+	if len(first.raw) <= core.MaxReplayed {
+		t.Fatalf("the answer has %d bytes", len(first.raw))
+	}
+	first.has("created", "50")
+	if r := b.do("POST", path, bulk("much", 50), "Idempotency-Key", "k").fails(409, "answer_not_kept"); r.header.Get("Idempotent-Replayed") != "" {
+		t.Error("the refusal says that it is the first answer")
+	}
+	b.do("POST", path, bulk("more", 1), "Idempotency-Key", "k").fails(422, "idempotency_key_reused")
+	b.get("/v1/email-users").has("pagination.count", "25", "pagination.has_more", "true")
+
+	b.do("POST", path, bulk("little", 1), "Idempotency-Key", "small").is(200)
+	if again := b.do("POST", path, bulk("little", 1), "Idempotency-Key", "small").is(200); again.header.Get("Idempotent-Replayed") != "true" {
+		t.Error("a small answer was not kept")
+	}
+	if n := b.LargestAnswerKept(t); n > 16<<10 {
+		t.Errorf("%d bytes of an answer are kept", n)
+	}
+}
+
+// TestReadingTakesNoKey: an operation that only reads is done each time, and keeps nothing.
+func TestReadingTakesNoKey(t *testing.T) {
+	b := newSandbox(t, nil)
+	for range 2 {
+		r := b.do("POST", "/v1/email-users/generate-names", `{"count":100}`, "Idempotency-Key", "k").is(200)
+		if r.header.Get("Idempotent-Replayed") != "" {
+			t.Error("it was not done again")
+		}
+	}
+	b.do("POST", "/v1/email-users/generate-names", `{"count":1}`, "Idempotency-Key", "k").is(200)
+}
+
 // TestPanicReachesTheClient has an operation fail in the worst way, with the answer held back for
 // its key, and without.
 func TestPanicReachesTheClient(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.server.ops = append(b.server.ops, op{
-		name: "fall_over", method: "POST", path: "/v1/fall-over", status: 200, scope: "read", roles: everyone,
+		name: "fall_over", method: "POST", path: "/v1/fall-over", status: 200, scope: "write", roles: everyone,
 		call: plain(func(context.Context, core.Actor) (*inbox.Told, error) { panic("over") }),
 	})
 	b.server.route()

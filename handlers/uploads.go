@@ -5,11 +5,11 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 // mboxType is the media type of an mbox file (RFC 4155).
@@ -48,17 +48,20 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 		s.fail(c, e)
 		return
 	}
-	file, err := s.svc.KeepUpload(clientReader{&steadyReader{c.r.Body, http.NewResponseController(c.w)}})
+	file, err := s.svc.KeepUpload(c.who, mailboxes.Upload{
+		UserID: userID, Length: c.r.ContentLength, From: clientReader{&steadyReader{c.r.Body, http.NewResponseController(c.w)}},
+	})
 	if errors.Is(err, errCutBody) {
 		err = core.Errorf("invalid_json", "The file is incomplete. Send it again.").Because(err)
 	}
 	if err != nil {
+		drain(c)
 		s.fail(c, err)
 		return
 	}
 	out, err := c.op.upload.plan(c.r.Context(), c.who, userID, file)
 	if err != nil {
-		s.fail(c, errors.Join(err, os.Remove(file)))
+		s.fail(c, errors.Join(err, s.svc.DropUpload(file)))
 		return
 	}
 	s.sendJSON(c, c.op.status, out)

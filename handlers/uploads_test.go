@@ -1,7 +1,11 @@
 package handlers
 
 import (
-	"os"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,8 +35,52 @@ func TestImportMessages(t *testing.T) {
 	job := send(b.client, "no mbox").is(202).text("job_id")
 	b.get("/v1/jobs/"+job+"?wait=20").is(200).has("status", "error", "error.code", "validation_error")
 	b.post(path, `{"imap":{"host":"127.0.0.1","port":0,"security":"tls","username":"a","password":"b"}}`).fails(400, "validation_error")
-	left, err := os.ReadDir(filepath.Join(b.Store.Dir(), "uploads"))
-	if err != nil || len(left) > 0 {
-		t.Errorf("files that stay: %v %v", left, err)
+	if left := uploadsLeft(t, b); left != 0 {
+		t.Errorf("%d bytes of files stay", left)
 	}
+}
+
+// uploadsLeft is how many bytes the files have that wait to be imported.
+func uploadsLeft(t *testing.T, b *sandbox) (size int64) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(b.Store.Dir(), "uploads"), func(_ string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return err
+		}
+		info, err := f.Info()
+		size += info.Size()
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return size
+}
+
+// TestUploadsKeepToTheQuota: a file that is larger than what is left of the mailbox's quota is
+// refused before it fills the disk, whether or not its length is told.
+func TestUploadsKeepToTheQuota(t *testing.T) {
+	b := newSandbox(t, nil)
+	ann := b.post("/v1/email-users", `{"email":"ann@boxes.test","quota_bytes":1000000}`).is(201).text("user_id")
+	path := "/v1/email-users/" + ann + "/import"
+	message := "From a@far.test Mon Nov  2 10:00:00 2026\nSubject: %s\n\n" + strings.Repeat("Hello Hello Hello Hello Hello Hello Hello Hello\n", 12000) + "\n"
+	send := func(body io.Reader) *reply {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), "POST", b.url+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/mbox")
+		r.Header.Set("Authorization", "Bearer "+b.token)
+		return b.answer(r)
+	}
+	big := strings.Repeat(message, 60)
+	send(strings.NewReader(big)).fails(507, "quota_exceeded")
+	send(struct{ io.Reader }{strings.NewReader(big)}).fails(507, "quota_exceeded")
+	if left := uploadsLeft(t, b); left != 0 {
+		t.Errorf("%d bytes of files stay", left)
+	}
+	job := send(strings.NewReader(fmt.Sprintf(message, "one"))).is(202).text("job_id")
+	b.get("/v1/jobs/"+job+"?wait=20").is(200).has("status", "completed", "result.imported", "1")
+	send(strings.NewReader(fmt.Sprintf(message, "two"))).fails(507, "quota_exceeded")
 }

@@ -124,6 +124,9 @@ func (d *dispatcher) launch(b *batch) {
 	d.scheduler.start(b.slots, claims)
 	d.running.Add(len(claims))
 	for _, c := range claims {
+		if c.job.Crashes > 0 {
+			time.AfterFunc(suspectFor, func() { d.acquit(c) })
+		}
 		go d.work(c)
 	}
 }
@@ -144,7 +147,7 @@ func (d *dispatcher) chain(tx *store.Tx, c *claim, begun func(*claim)) error {
 		return nil
 	}
 	j, err := store.Jobs.Get(tx, id)
-	if err != nil || j.Kind != c.kind.Name || c.kind.MostEach > 0 && j.AccountID != c.job.AccountID {
+	if err != nil || j.Kind != c.kind.Name || j.Crashes > 0 || c.kind.MostEach > 0 && j.AccountID != c.job.AccountID {
 		return nil // what is wrong with the next job, the dispatcher will meet; it is not this one's concern
 	}
 	tx.After(func() {

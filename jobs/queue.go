@@ -10,7 +10,7 @@
 //	│queued│                                   │in_progress│ ── Permanent, Max used ──▶ error
 //	└──┬───┘ ◀── error: Backoff, RetryAt ───── └───────────┘ ── error after Cancel ───▶ cancelled
 //	   │     ◀── Snooze, stopped: not counted ─────┘
-//	   │     ◀── claim over, crash: counted ───────┘
+//	   │     ◀── claim over, crash: counted ───────┘   (crashes.go says what a third crash does)
 //	   └── Cancel ─▶ cancelled
 //
 // Each arrow is one transaction. The world outside sees a job's work at least once; what Work
@@ -69,6 +69,10 @@ type Kind struct {
 	// wait for them. Its jobs have lanes of their own: a lane waits with its first job.
 	Most, MostEach int
 	Visible        bool // kept for 30 days after its end, and shown in GET /v1/jobs
+	// Parked runs in the transaction that parks the job, since the process has ended each time that
+	// it ran. It is neither lost nor given up: Work runs again at its Due, or when the operator
+	// says so. Where Work has nothing to do any more, Parked may take ParkedAt back.
+	Parked func(tx *store.Tx, j *store.Job) error
 	// Failed runs in the transaction that gives the job up, after Writes.
 	Failed func(tx *store.Tx, j *store.Job, err error) error
 }
@@ -151,7 +155,8 @@ func (q *Queue) Handle(k Kind) {
 
 // Add puts a job into the queue if and only if tx commits. If one of the same Kind and Key waits
 // already, Add folds the new one into it and returns that: the earlier Due wins, all else that New
-// says, but not who created it, is replaced by the new one's; its attempts stay counted. A job that
+// says, but not who created it, is replaced by the new one's; its attempts stay counted, and it
+// stays parked if it is. A job that
 // runs is never folded into: what it was given may have changed since it looked.
 func (q *Queue) Add(tx *store.Tx, n New) (*store.Job, error) {
 	k := q.kinds[n.Kind]
@@ -182,7 +187,7 @@ func (q *Queue) Add(tx *store.Tx, n New) (*store.Job, error) {
 		}
 	}
 	j.AccountID, j.Lane, j.Args, j.Max, j.Resource, j.Total = n.AccountID, n.Lane, args, k.Max, n.Resource, n.Total
-	if due.Before(j.Due) {
+	if due.Before(j.Due) && !j.Parked() {
 		j.Due = due
 	}
 	j.Steps = nil
@@ -254,8 +259,8 @@ func (q *Queue) Cancel(tx *store.Tx, id string) error {
 }
 
 // Wake makes a waiting job due at due, or now if that is zero or past, unless it is due sooner. A
-// running job that goes back to waiting is due then. What has ended stays as it is. Wake returns
-// store.ErrNotFound for what is not there.
+// running job that goes back to waiting is due then. What is parked or has ended stays as it is.
+// Wake returns store.ErrNotFound for what is not there.
 func (q *Queue) Wake(tx *store.Tx, id string, due time.Time) error {
 	j, err := store.Jobs.Get(tx, id)
 	if err != nil {
@@ -266,7 +271,7 @@ func (q *Queue) Wake(tx *store.Tx, id string, due time.Time) error {
 		due = now
 	}
 	switch {
-	case j.State == store.JobQueued && due.Before(j.Due):
+	case j.State == store.JobQueued && !j.Parked() && due.Before(j.Due):
 		j.Due = due
 	case j.State == store.JobRunning && (j.WakeAt.IsZero() || due.Before(j.WakeAt)):
 		j.WakeAt = due
@@ -285,8 +290,9 @@ func (q *Queue) CancelKey(tx *store.Tx, kind, key string) error {
 	return q.Cancel(tx, j.ID)
 }
 
-// Move has a waiting job be done now, as one of another kind in another lane. What runs or has
-// ended stays as it is. Move returns store.ErrNotFound for what is not there.
+// Move has a waiting job be done now, as one of another kind in another lane; a parked one stays
+// parked. What runs or has ended stays as it is. Move returns store.ErrNotFound for what is not
+// there.
 func (q *Queue) Move(tx *store.Tx, id, kind, lane string) error {
 	k := q.kinds[kind]
 	if k == nil {
@@ -296,7 +302,10 @@ func (q *Queue) Move(tx *store.Tx, id, kind, lane string) error {
 	if err != nil || j.State != store.JobQueued {
 		return err
 	}
-	j.Kind, j.Lane, j.Max, j.Visible, j.Due = kind, lane, k.Max, k.Visible, tx.Now()
+	j.Kind, j.Lane, j.Max, j.Visible = kind, lane, k.Max, k.Visible
+	if !j.Parked() {
+		j.Due = tx.Now()
+	}
 	return q.put(tx, j)
 }
 

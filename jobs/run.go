@@ -117,40 +117,43 @@ func (d *dispatcher) pass() (again bool, err error) {
 		}
 	}
 	d.seen = now
-	lapsed, more, err := d.findDue(now)
+	s, err := d.findDue(now)
 	if err != nil {
 		return false, err
 	}
-	if err := d.conclude(lapsed, now, errLapsed); err != nil {
+	if err := d.conclude(s.lapsed, now, errLapsed); err != nil {
+		return false, err
+	}
+	if err := d.resumeDue(s.parked); err != nil {
 		return false, err
 	}
 	if err := d.claim(); err != nil {
 		return false, err
 	}
-	return more || d.scheduler.ready(d.Workers), nil
+	return s.more || d.scheduler.ready(d.Workers), nil
 }
 
 // findDue makes the lanes ready that have become due, and answers the running jobs whose claim is
-// over. more says that it stopped before the end.
-func (d *dispatcher) findDue(now time.Time) (lapsed []string, more bool, err error) {
+// over and the parked ones whose time has come.
+func (d *dispatcher) findDue(now time.Time) (s scan, err error) {
 	low, room := d.scheduler.takeEarliest()
 	if low != "" {
 		d.cursor, d.unseen = min(d.cursor, low), true
 	}
 	if !d.unseen && (d.next.IsZero() || now.Before(d.next)) {
-		return nil, false, nil
+		return scan{}, nil
 	}
 	d.unseen, d.next = true, time.Time{}
 	if room <= 0 { // a worker that becomes free makes room
-		return nil, false, nil
+		return scan{}, nil
 	}
-	s := scan{cursor: d.cursor, end: store.TimeKey(now.Add(time.Millisecond)), room: room}
+	s = scan{cursor: d.cursor, end: store.TimeKey(now.Add(time.Millisecond)), room: room}
 	if err := d.Store.View(s.run); err != nil {
-		return nil, false, fmt.Errorf("look for due jobs: %w", err)
+		return scan{}, fmt.Errorf("look for due jobs: %w", err)
 	}
 	d.scheduler.markDue(s.lanes)
 	d.cursor, d.next, d.unseen = s.cursor, s.next, s.more
-	return s.lapsed, s.more, nil
+	return s, nil
 }
 
 // A scan is one walk along the index of dues.
@@ -159,7 +162,8 @@ type scan struct {
 	end    string // the first key that is not due
 	room   int
 	lanes  []string // that have something due, each once
-	lapsed []string // ids
+	lapsed []string // ids of running jobs
+	parked []string // ids
 	next   time.Time
 	more   bool
 }
@@ -181,6 +185,8 @@ func (s *scan) run(tx *store.Tx) error {
 		switch {
 		case lane == store.RunningLane:
 			s.lapsed = append(s.lapsed, id)
+		case lane == store.ParkedLane:
+			s.parked = append(s.parked, id)
 		case !known[lane]:
 			known[lane] = true
 			s.lanes = append(s.lanes, lane)

@@ -182,6 +182,7 @@ func (s *scheduler) finish(c *claim) {
 	defer s.mu.Unlock()
 	s.busy--
 	s.count(c, -1)
+	c.ended = true
 	defer s.resume()
 	if s.claims[c.job.ID] == c {
 		s.release(c)
@@ -204,6 +205,7 @@ func (s *scheduler) chain(ended, next *claim) {
 	delete(s.claims, ended.job.ID)
 	s.claims[next.job.ID] = next
 	s.count(ended, -1)
+	ended.ended = true
 	s.count(next, 1)
 }
 
@@ -245,4 +247,8 @@ type claim struct {
 	over     time.Time // by the machine's clock; the job's Due says so by the calendar, which may be set
 	progress progress
 	cleanup  cleanup
+
+	// Guarded by the scheduler.
+	ended     bool // its work has returned
+	acquitted bool // it is a suspect that has gone on for long enough
 }

@@ -92,6 +92,7 @@ func (q *Queue) attempt(ctx context.Context, c *claim) (w Writes, err error) {
 	j := *c.job
 	q.beginProgress(c, &j)
 	ctx = context.WithValue(ctx, cleanupKey{}, &c.cleanup)
+	ctx = context.WithValue(ctx, wantedKey{}, func() bool { return q.scheduler.wanted(c) })
 	return c.kind.Work(context.WithValue(ctx, progressKey{}, &c.progress), &j)
 }
 
@@ -163,6 +164,9 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 	if o.progress != nil {
 		o.progress.write(j)
 	}
+	if errors.Is(o.err, errCrashed) {
+		j.Crashes++
+	}
 	q.decideState(tx, j, o)
 	if o.writes != nil {
 		tx.For(o.cause)
@@ -172,10 +176,15 @@ func (q *Queue) applyOutcome(tx *store.Tx, claimed *store.Job, o outcome) (*stor
 			return nil, refusal(fmt.Errorf("writes of job %s: %w", j.ID, err), false)
 		}
 	}
+	k := q.kinds[j.Kind]
+	if j.Parked() && k != nil && k.Parked != nil {
+		if err := q.guard(func() error { return k.Parked(tx, j) }); err != nil {
+			return nil, refusal(fmt.Errorf("parking of job %s: %w", j.ID, err), true)
+		}
+	}
 	if j.State == store.JobQueued {
 		return j, q.requeue(tx, j)
 	}
-	k := q.kinds[j.Kind]
 	if j.State == store.JobError && k != nil && k.Failed != nil {
 		if err := q.guard(func() error { return k.Failed(tx, j, o.err) }); err != nil {
 			return nil, refusal(fmt.Errorf("failure of job %s: %w", j.ID, err), true)
@@ -213,6 +222,9 @@ func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 	isPermanent := errors.As(o.err, &perm)
 	isSnoozed := errors.As(o.err, &snoozed)
 	unknown := errors.Is(o.err, ErrArgs)
+	if !errors.Is(o.err, errCrashed) {
+		j.Crashes = 0
+	}
 	switch {
 	case o.err == nil:
 		j.State, j.Err, j.ErrCode = store.JobCompleted, "", ""
@@ -228,6 +240,8 @@ func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 	case o.stopped && !isPermanent:
 		j.Attempt--
 		j.State, j.Due = store.JobQueued, now
+	case j.Crashes >= crashesMost:
+		park(j, now)
 	case !o.hold && (isPermanent || j.Max > 0 && j.Attempt >= j.Max):
 		recordError(j, o.err)
 		j.State = store.JobError
@@ -236,7 +250,7 @@ func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 		j.State, j.Due = store.JobQueued, q.retryTime(j, o.err, now)
 	}
 	if j.State == store.JobQueued {
-		if !j.WakeAt.IsZero() && j.WakeAt.Before(j.Due) {
+		if !j.WakeAt.IsZero() && j.WakeAt.Before(j.Due) && !j.Parked() {
 			j.Due = j.WakeAt
 		}
 		j.Due = latest(j.Due, now).UTC().Truncate(time.Millisecond)
@@ -260,7 +274,7 @@ func (q *Queue) retryTime(j *store.Job, err error, now time.Time) time.Time {
 	case errors.As(err, &at):
 		return at.at
 	case errors.Is(err, errCrashed):
-		return now
+		return now.Add(time.Duration(j.Crashes-1) * suspectWait)
 	}
 	backoff := Backoff
 	if k := q.kinds[j.Kind]; k != nil {
@@ -279,11 +293,14 @@ func (q *Queue) requeue(tx *store.Tx, j *store.Job) error {
 	if other == nil {
 		return q.put(tx, j)
 	}
-	if j.Due.Before(other.Due) {
+	if j.Crashes > other.Crashes { // it is the same work, which may end the process again
+		other.Crashes, other.ParkedAt = j.Crashes, j.ParkedAt
+	}
+	if j.Due.Before(other.Due) || other.Parked() {
 		other.Due = j.Due
-		if err := q.put(tx, other); err != nil {
-			return err
-		}
+	}
+	if err := q.put(tx, other); err != nil {
+		return err
 	}
 	j.State, j.EndedAt, j.Detail = store.JobCancelled, tx.Now(), "superseded by "+other.ID
 	return q.end(tx, j)
@@ -315,6 +332,8 @@ func (q *Queue) report(j *store.Job, err error) {
 		level, what = slog.LevelError, "a job panicked"
 	case j.State == store.JobError:
 		level, what = slog.LevelWarn, "a job was given up"
+	case j.Parked():
+		level, what = slog.LevelError, "a job was parked, since the process has ended each time that it ran"
 	case j.State == store.JobQueued:
 		what = "a job is tried again"
 	case j.State == store.JobCancelled:

@@ -269,6 +269,7 @@ type Idempotency struct {
 	ContentType string
 	Location    string
 	Sealed      []byte // the body, sealed, since it may hold a secret
+	Omitted     bool   `json:",omitzero"` // the body was too large to be kept
 	CreatedAt   time.Time
 }
 

@@ -36,6 +36,8 @@ type Job struct {
 	StartedAt time.Time       `json:",omitzero"` // of the first attempt
 	UpdatedAt time.Time       `json:",omitzero"`
 	EndedAt   time.Time       `json:",omitzero"`
+	Crashes   int             `json:",omitzero"` // how often in a row the process has ended while it ran
+	ParkedAt  time.Time       `json:",omitzero"` // since when it is parked for that, until Due; zero: it is not
 }
 
 // States of a job.
@@ -96,6 +98,8 @@ func (j *Job) fields(c *rowform.Coder) {
 	c.Time(&j.StartedAt)
 	c.Time(&j.UpdatedAt)
 	c.Time(&j.EndedAt)
+	rowform.Int(c, &j.Crashes)
+	c.Time(&j.ParkedAt)
 }
 
 func (s *JobStep) fields(c *rowform.Coder) {
@@ -105,20 +109,28 @@ func (s *JobStep) fields(c *rowform.Coder) {
 	c.Time(&s.At)
 }
 
-// RunningLane is where every running job stands, whatever its lane was.
-const RunningLane = "r"
+// Where jobs stand whatever their lanes are: those that run, and those that are parked.
+const (
+	RunningLane = "r"
+	ParkedLane  = "p"
+)
 
 // Ended tells whether nothing will happen to the job any more.
 func (j *Job) Ended() bool { return j.State != JobQueued && j.State != JobRunning }
 
+// Parked tells whether the job waits aside, since the process has ended each time that it ran.
+func (j *Job) Parked() bool { return j.State == JobQueued && !j.ParkedAt.IsZero() }
+
 // laneKey is where a job waits: in its lane, with others of its kind if it has none, or among the
-// running.
+// running or the parked.
 func (j *Job) laneKey() string {
 	switch {
 	case j.Ended():
 		return ""
 	case j.State == JobRunning:
 		return RunningLane
+	case j.Parked():
+		return ParkedLane
 	case j.Lane == "":
 		return "k" + j.Kind
 	}

@@ -33,8 +33,8 @@ func (o *Operation) errors(a operationText) []errorStatus {
 	if o.Method != http.MethodGet {
 		codes = append(codes, "invalid_json", "payload_too_large", "unsupported_media_type", "storage_full")
 	}
-	if o.Method == http.MethodPost {
-		codes = append(codes, "idempotency_in_progress", "idempotency_key_reused")
+	if o.keyed() {
+		codes = append(codes, "idempotency_in_progress", "answer_not_kept", "idempotency_key_reused")
 	}
 	if o.Method == http.MethodPatch {
 		codes = append(codes, "nothing_to_update")
@@ -250,10 +250,11 @@ var errorCodes = []errorCode{
 	{409, "cannot_unsubscribe", "the message offers no one-click unsubscribing that can be trusted, or the list's server does not answer"},
 	{409, "external_mailbox", "the messages of a mailbox on another server cannot be moved here"},
 	{409, "no_invitation", "the message is no invitation, or the event was cancelled"},
-	{409, "not_queued", "the message is scheduled, held, rejected or cancelled, so it cannot be tried now"},
+	{409, "not_queued", "the message is scheduled, held, parked, rejected or cancelled, so it cannot be tried now"},
 	{409, "content_changed", "`content_hash` is not that of this message and its recipients; read the approval again"},
 	{409, "already_decided", "the message is approved or rejected already"},
 	{409, "idempotency_in_progress", "the first request with this key is still running"},
+	{409, "answer_not_kept", "the first request with this key was carried out, and its answer was too large to be kept"},
 	{410, "approval_expired", "nobody approved the message within seven days, and it is not sent"},
 	{413, "payload_too_large", "the body is larger than this operation accepts"},
 	{415, "unsupported_media_type", "the body must be application/json"},

@@ -23,11 +23,14 @@ func (d *describer) parameters(o *Operation) []*Parameter {
 		s.Description = ""
 		out = append(out, p)
 	}
-	if o.Method == http.MethodPost {
+	if o.keyed() {
 		out = append(out, &Parameter{Ref: "#/components/parameters/IdempotencyKey"})
 	}
 	return out
 }
+
+// keyed tells whether an operation takes an Idempotency-Key.
+func (o *Operation) keyed() bool { return o.Method == http.MethodPost && o.Scope != "read" }
 
 // request describes the body of an operation; nil if it takes none.
 func (d *describer) request(o *Operation, a operationText) *requestBody {

@@ -1,6 +1,6 @@
 package openapi
 
-const idempotencyText = "Up to 255 characters of your choice. A second POST with the same key within 24 hours does nothing and gets the answer of the first."
+const idempotencyText = "Up to 255 characters of your choice. A second POST with the same key within 24 hours does nothing and gets the answer of the first; where that has more than 256 KiB it is not kept, and the second gets 409 `answer_not_kept`. Operations that only read take no key."
 
 var apiInfo = documentInfo{
 	Title: "Mailstead API", Version: "1.0.0", Summary: "Domains, mailboxes, mail and webhooks of a Mailstead installation.",
@@ -8,7 +8,7 @@ var apiInfo = documentInfo{
 		"Long lists have `data` and `pagination`: send `pagination.cursor` as `cursor` to get the next page, until it is null. A filter `x=` can also be written as `filter[x]=`.\n\n" +
 		"Errors have one form, with a `code` for programs and a `message` that says what to do next; with `Accept: application/problem+json` they follow RFC 9457. A wrong method is 405 `method_not_allowed`, an unknown path 404 `not_found`.\n\n" +
 		"Requests are counted for each account in windows of one minute: see the `X-RateLimit-` headers. Requests above the burst limit get 429 until the window ends.\n\n" +
-		"Send an `Idempotency-Key` with a POST to make it safe to repeat.\n\n" +
+		"Send an `Idempotency-Key` with a POST that changes something to make it safe to repeat.\n\n" +
 		"Long work is answered with 202 and a job, or names a job in `job_id`: follow it with `get_job`.\n\n" +
 		"Times are RFC 3339 in UTC with milliseconds. New fields, codes and event types may be added; existing ones stay.",
 }
@@ -252,7 +252,7 @@ var operationTexts = map[string]operationText{
 
 	"list_jobs":           {group: "Jobs and export", summary: "List the jobs of the last 30 days", text: "With `job_id` the answer has only that job.", errors: "not_found"},
 	"get_job":             {group: "Jobs and export", summary: "Show a job", text: "With `wait` the answer comes when the job ends, or after that many seconds."},
-	"import_messages":     {group: "Jobs and export", summary: "Import mail into a mailbox", text: "From the folders of a mailbox on another server, or from an mbox file of any length, which is sent as the body with `Content-Type: application/mbox`. The job's `result` counts messages and names those that failed. What came with an import before is left out, so that an import can be begun again.", show: "imap"},
+	"import_messages":     {group: "Jobs and export", summary: "Import mail into a mailbox", text: "From the folders of a mailbox on another server, or from an mbox file, which is sent as the body with `Content-Type: application/mbox` and may be as long as the mailbox's quota has room for. The job's `result` counts messages and names those that failed. What came with an import before is left out, so that an import can be begun again.", errors: "quota_exceeded", show: "imap"},
 	"export_messages":     {group: "Jobs and export", summary: "Export all mail of a mailbox", text: "A tar with a Maildir, or with an mbox file for each folder. The job's `result` is `{url, expires_at}`: the link works once, for 15 minutes, and needs no token.", show: "format"},
 	"create_export":       {group: "Jobs and export", summary: "Export mailboxes with their passwords", text: "Give exactly one of `domains`, `emails`, `user_ids` and `all`. The link works once, for 15 minutes, and needs no token. With `inline`, or `Accept: text/csv`, the answer is the file itself. One export every five seconds.", errors: "export_rate_limited exactly_one_parameter credential_limit_reached", show: "format all", media: "text/csv"},
 	"list_export_formats": {group: "Jobs and export", summary: "List the formats of exports"},

@@ -156,6 +156,22 @@ func (s *Core) NewSpool(limit int64) *Spool { return s.Store.NewSpool(limit) }
 // MaxMessage is the most bytes of one message, in and out.
 const MaxMessage = 36 << 20
 
+// MaxContent is the most bytes of text and decoded attachments of a message that the API makes.
+const MaxContent = 25 << 20
+
+// TooManyLarge is the error for a large message that has waited in vain until there is memory for
+// it.
+func TooManyLarge() error {
+	e := Errorf("rate_limited", "Too many large messages are being received. Try again in a moment.")
+	e.RetryAfter = 10 * time.Second
+	return e
+}
+
+// ContentTooLarge is the error for a message with more than MaxContent.
+func ContentTooLarge() error {
+	return Errorf("payload_too_large", "A message can have at most %d MiB of text and attachments. Send a link to large files.", MaxContent>>20)
+}
+
 const (
 	DropsAtATime = 200 // custom records
 )

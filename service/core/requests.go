@@ -587,11 +587,16 @@ func (s *Core) confirmationMAC(who Actor, operation string, args, head []byte) [
 // ReplayFor is how long the answer to a request with an Idempotency-Key is kept.
 const ReplayFor = 24 * time.Hour
 
+// MaxReplayed is the most bytes of an answer that is kept. Of a larger one is kept that there was
+// one, so that the request is not carried out again.
+const MaxReplayed = 256 << 10
+
 // Replayed is a kept answer.
 type Replayed struct {
 	Status                int
 	ContentType, Location string
 	Body                  []byte
+	Omitted               bool // the body is too large to be kept
 }
 
 // WriteTo sets the answer's headers.
@@ -637,7 +642,7 @@ func (o *Once) Context(ctx context.Context) context.Context {
 }
 
 // Replay gives the kept answer to a request, nil if there is none. Another body under the same key
-// is an error.
+// is an error, and so is an answer that was too large to be kept.
 func (s *Core) Replay(o *Once) (*Replayed, error) {
 	var rec *store.Idempotency
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -649,6 +654,9 @@ func (s *Core) Replay(o *Once) (*Replayed, error) {
 	}
 	if rec.BodyHash != o.bodyHash {
 		return nil, Errorf("idempotency_key_reused", "This Idempotency-Key was used with another body. Use a new key for a new request.")
+	}
+	if rec.Omitted {
+		return nil, Errorf("answer_not_kept", "The first request with this Idempotency-Key was carried out (status %d), and is not carried out again. Its answer had more than %d KiB, and was not kept: list or get what it was about, or use a new key to ask again.", rec.Status, MaxReplayed>>10)
 	}
 	plain, err := s.Keys.Open(store.ReplayPlace(o.ID), rec.Sealed)
 	if err != nil {
@@ -683,8 +691,9 @@ func (s *Core) KeepAnswer(ctx context.Context, tx *store.Tx, out any) error {
 
 // putReplay writes an answer, sealed, since it may hold a secret.
 func (s *Core) putReplay(tx *store.Tx, o *Once, r Replayed) error {
-	return store.Idempotencies.Put(tx, &store.Idempotency{
-		ID: o.ID, BodyHash: o.bodyHash, Status: r.Status, ContentType: r.ContentType, Location: r.Location,
-		Sealed: s.Keys.Seal(store.ReplayPlace(o.ID), r.Body), CreatedAt: tx.Now(),
-	})
+	kept := &store.Idempotency{ID: o.ID, BodyHash: o.bodyHash, Status: r.Status, ContentType: r.ContentType, Location: r.Location, CreatedAt: tx.Now()}
+	if kept.Omitted = r.Omitted || len(r.Body) > MaxReplayed; !kept.Omitted {
+		kept.Sealed = s.Keys.Seal(store.ReplayPlace(o.ID), r.Body)
+	}
+	return store.Idempotencies.Put(tx, kept)
 }

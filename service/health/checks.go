@@ -152,6 +152,7 @@ func (s *Service) checkQueue(context.Context) (out []Check) {
 		out = append(out, wrong(code, Error, subject, fmt.Sprintf("There are %d more jobs that this version of Mailstead cannot do.", more),
 			"The log names each of them.")...)
 	}
+	out = append(out, s.checkParked()...)
 	id, due, err := s.oldestDue(unread)
 	switch late := s.Now().Sub(due); {
 	case err != nil:

@@ -224,6 +224,40 @@ func TestQueueHealth(t *testing.T) {
 	}
 }
 
+// TestParkedHealth names each job with which the server has ended three times, and its operator can
+// let it go on.
+func TestParkedHealth(t *testing.T) {
+	h := newHost(t)
+	var job *store.Job
+	err := h.Store.Update(func(tx *store.Tx) (err error) {
+		other := jobs.NewQueue(h.Store)
+		other.Handle(jobs.Kind{Name: "deadly", Work: func(context.Context, *store.Job) (jobs.Writes, error) { return nil, nil }})
+		if job, err = other.Add(tx, jobs.New{Kind: "deadly", Resource: store.JobResource{Type: "email_user", ID: "eu_1", Name: "ann@example.test"}}); err != nil {
+			return err
+		}
+		job.Crashes, job.ParkedAt, job.Due = 3, tx.Now(), tx.Now().Add(24*time.Hour)
+		return store.Jobs.Put(tx, job)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.is("queue", health.Error, "ended 3 times in a row while the job deadly for ann@example.test ran")
+	list, err := h.ListParkedJobs(t.Context(), struct{}{})
+	if err != nil || list.Count != 1 || list.Data[0].JobID != job.ID || list.Data[0].Crashes != 3 {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if _, err := h.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: "job_none"}); core.Explain(err).Code != "not_found" {
+		t.Errorf("an unknown job: %v", err)
+	}
+	if out, err := h.ResumeJobs(t.Context(), health.ResumeJobsIn{All: true}); err != nil || len(out.Jobs) != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	h.is("queue", health.OK, "in time")
+	if _, err := h.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: job.ID}); core.Explain(err).Code != "not_queued" {
+		t.Errorf("a job that is not parked: %v", err)
+	}
+}
+
 // TestDiskHealth: a disk that runs out is a warning, and one without room for mail an error, which
 // ends being ready.
 func TestDiskHealth(t *testing.T) {

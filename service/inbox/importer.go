@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/mbox"
@@ -29,6 +30,21 @@ const (
 
 // ErrImportTooLarge is why a message is not imported that is larger than any may be.
 var ErrImportTooLarge = fmt.Errorf("the message has more than %d MiB", core.MaxMessage>>20)
+
+// What a server gives at least while it is pulled from; with less it holds a place that others wait
+// for. Each command has its own bounds, see package pull.
+const (
+	paceWindow   = 5 * time.Minute
+	paceMessages = 50
+	paceBytes    = 1 << 20
+)
+
+var (
+	// ErrImportSlow is why an import from a server ends that gives nearly nothing.
+	ErrImportSlow = fmt.Errorf("the server gave fewer than %d messages and less than %d MiB in %d minutes", paceMessages, paceBytes>>20, paceWindow/time.Minute)
+	// ErrTurnOver is why an import ends that is to go on later, see Importer.TurnOver.
+	ErrTurnOver = errors.New("the turn of the import is over")
+)
 
 // A SourceMessage is one message of a source that is imported.
 type SourceMessage struct {
@@ -65,6 +81,11 @@ type Importer struct {
 	Known func(ctx context.Context, mailbox, folder string, keys []string) ([]bool, error)
 	// Report is told how far a source is; total is 0 where that is not known.
 	Report func(source, folder string, done, total, bytes int64)
+	// TurnOver tells whether others are to have their turn: then the import ends with ErrTurnOver
+	// between two batches, and leaves out what has come when it begins again. nil: it goes on.
+	TurnOver func() bool
+	// Now is the clock by which a server must give enough; nil: none need.
+	Now func() time.Time
 
 	Out ImportOutcome
 
@@ -74,6 +95,10 @@ type Importer struct {
 	batch              []SourceMessage
 	size               int
 	folders            map[string]bool
+	pace               struct { // what there was when the present window began
+		at          time.Time
+		done, bytes int64
+	}
 }
 
 // Begin begins a source, whose messages come into a mailbox. It fails where there is no such
@@ -83,6 +108,7 @@ func (im *Importer) Begin(ctx context.Context, source, to string) error {
 		im.folders, im.Out.Errors = map[string]bool{}, []ImportError{}
 	}
 	im.source, im.to, im.total, im.done, im.bytes = source, to, 0, 0, 0
+	im.pace.at, im.pace.done, im.pace.bytes = time.Time{}, 0, 0
 	_, err := im.Deliver(ctx, to, "", nil)
 	return err
 }
@@ -120,6 +146,14 @@ func (im *Importer) fail(source, why string) {
 
 // Flush imports the batch, if there is something in it.
 func (im *Importer) Flush(ctx context.Context) error {
+	if err := im.deliver(ctx); err != nil {
+		return err
+	}
+	return im.goOn(ctx)
+}
+
+// deliver imports the batch.
+func (im *Importer) deliver(ctx context.Context) error {
 	if len(im.batch) == 0 {
 		return nil
 	}
@@ -148,13 +182,42 @@ func (im *Importer) Flush(ctx context.Context) error {
 	return nil
 }
 
+// goOn is asked between two batches, and between two commands to a server. Where it ends an import,
+// what has come is imported.
+func (im *Importer) goOn(ctx context.Context) error {
+	end := im.endsNow()
+	if end == nil {
+		return nil
+	}
+	return cmp.Or(im.deliver(ctx), end)
+}
+
+func (im *Importer) endsNow() error {
+	if im.TurnOver != nil && im.TurnOver() {
+		return ErrTurnOver
+	}
+	if im.Now == nil {
+		return nil
+	}
+	switch now := im.Now(); {
+	case im.pace.at.IsZero():
+		im.pace.at = now
+	case now.Sub(im.pace.at) >= paceWindow:
+		if im.done-im.pace.done < paceMessages && im.bytes-im.pace.bytes < paceBytes {
+			return ErrImportSlow
+		}
+		im.pace.at, im.pace.done, im.pace.bytes = now, im.done, im.bytes
+	}
+	return nil
+}
+
 // ReadMbox imports the messages of an mbox file into a folder.
 func (im *Importer) ReadMbox(ctx context.Context, from io.Reader, folder string) error {
 	for r := mbox.NewReader(from, core.MaxMessage); ; {
 		m, err := r.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return im.Flush(ctx)
+			return im.deliver(ctx)
 		case err != nil && !errors.Is(err, mbox.ErrTooLarge):
 			return fmt.Errorf("%s: %w", im.source, err)
 		}
@@ -181,6 +244,9 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 		return err
 	}
 	for _, f := range folders {
+		if err := im.goOn(ctx); err != nil {
+			return err
+		}
 		box, err := session.Open(ctx, f.Name)
 		if errors.Is(err, pull.ErrRefused) {
 			im.fail(im.source+" "+f.Name, err.Error())
@@ -197,6 +263,9 @@ func (im *Importer) ReadIMAP(ctx context.Context, client *pull.Client, server pu
 		seen := uint32(0) // the highest UID so far
 		for lo := uint32(1); lo <= box.Messages; lo += imapWindow {
 			rows, _, err := session.Window(ctx, lo, min(lo+imapWindow-1, box.Messages))
+			if err == nil {
+				err = im.goOn(ctx)
+			}
 			if err != nil {
 				return err
 			}
@@ -270,6 +339,9 @@ func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder
 		got = append(got, one)
 		return nil
 	})
+	if err == nil {
+		err = im.goOn(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -316,9 +388,13 @@ func (s *Service) ImportFrom(ctx context.Context, im *Importer, server pull.Serv
 	if server.Security == "none" {
 		client = s.externals.plain
 	}
+	im.Now = s.Now
 	err := im.ReadIMAP(ctx, client, server)
-	if _, ours := core.AsError(err); err == nil || ours || isStoreError(err) || ctx.Err() != nil {
+	if _, ours := core.AsError(err); err == nil || ours || isStoreError(err) || ctx.Err() != nil || errors.Is(err, ErrTurnOver) {
 		return err
+	}
+	if errors.Is(err, ErrImportSlow) {
+		return core.Errorf("upstream_error", "%s is too slow: %s. What has come stays; begin the import again to go on.", server.Host, ErrImportSlow)
 	}
 	var login *pull.LoginError
 	if errors.As(err, &login) {

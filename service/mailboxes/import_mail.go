@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
@@ -30,10 +31,18 @@ type ImportMailIn struct {
 type importMailArgs struct {
 	MailboxID string        `json:"mailbox_id"`
 	Server    *store.Server `json:"import_server,omitempty"`
-	File      string        `json:"file,omitempty"` // its name in the directory of uploads
+	File      string        `json:"file,omitempty"` // its path in the directory of uploads
+
+	// Of its turns so far.
+	Imported   int64 `json:"imported,omitempty"`
+	Bytes      int64 `json:"bytes,omitempty"`
+	DurationMS int64 `json:"duration_ms,omitempty"`
 }
 
 const kindImport = "import_messages"
+
+// importTurn is how long an import goes on while another one waits for its place.
+const importTurn = 5 * time.Minute
 
 // ImportMail has a job import the mail of a mailbox on another server.
 func (s *Service) ImportMail(ctx context.Context, who core.Actor, in ImportMailIn) (*core.JobResponse, error) {
@@ -65,7 +74,7 @@ func importInto(tx *store.Tx, who core.Actor, userID string) (*store.Mailbox, er
 
 // ImportUpload has a job import an mbox file, which KeepUpload kept. The job deletes it.
 func (s *Service) ImportUpload(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error) {
-	return s.planImport(ctx, who, userID, importMailArgs{MailboxID: userID, File: filepath.Base(file)})
+	return s.planImport(ctx, who, userID, importMailArgs{MailboxID: userID, File: file})
 }
 
 func (s *Service) planImport(ctx context.Context, who core.Actor, userID string, args importMailArgs) (*core.JobResponse, error) {
@@ -132,12 +141,22 @@ func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, er
 		Known: func(ctx context.Context, _, folder string, keys []string) ([]bool, error) {
 			return s.inbox.KnownImports(ctx, u, folder, keys)
 		},
-		Report: func(_, folder string, done, total, _ int64) { jobs.Progress(ctx, int(done), int(total), folder) },
+		Report:   func(_, folder string, done, total, _ int64) { jobs.Progress(ctx, int(done), int(total), folder) },
+		TurnOver: func() bool { return s.Now().Sub(began) >= importTurn && jobs.Wanted(ctx) },
 	}
-	if err := s.readImport(ctx, im, args, u); err != nil {
+	err = s.readImport(ctx, im, args, u)
+	turnOver := errors.Is(err, inbox.ErrTurnOver)
+	if err != nil && !turnOver {
 		return nil, err
 	}
-	im.Out.DurationMS = s.Now().Sub(began).Milliseconds()
+	args.Imported += im.Out.Imported
+	args.Bytes += im.Out.Bytes
+	args.DurationMS += s.Now().Sub(began).Milliseconds()
+	if turnOver {
+		return func(_ *store.Tx, j *store.Job) error { return jobs.SetArgs(j, args) }, jobs.Snooze(s.Now())
+	}
+	im.Out.Skipped = max(im.Out.Skipped-(args.Imported-im.Out.Imported), 0) // what came with its turns before
+	im.Out.Imported, im.Out.Bytes, im.Out.DurationMS = args.Imported, args.Bytes, args.DurationMS
 	result, err := json.Marshal(im.Out)
 	if err != nil {
 		return nil, err
@@ -199,26 +218,45 @@ func (s *Service) dropUpload(args importMailArgs) {
 	}
 }
 
-// uploadLook is how many bytes of an upload are taken between two looks at the disk.
-const uploadLook = 16 << 20
+// Bounds of files that wait to be imported.
+const (
+	uploadLook  = 16 << 20 // bytes of a file that are taken between two looks at what is left
+	uploadsMost = 100      // files of an account
+	uploadsSize = 32 << 30 // bytes of an account's files
+)
 
-// KeepUpload keeps a file of any length that is to be imported, on disk when it returns, as long as
-// the disk has room, and gives its path. Whoever does not import it deletes it.
-func (s *Service) KeepUpload(from io.Reader) (path string, err error) {
-	if err := os.MkdirAll(s.uploads(), 0o700); err != nil {
+// An Upload is a file that is to be imported into a mailbox.
+type Upload struct {
+	UserID string
+	Length int64 // -1: not known yet
+	From   io.Reader
+}
+
+// KeepUpload keeps a file that is to be imported, on disk when it returns, as long as the mailbox,
+// the account and the disk have room, and gives its name for ImportUpload. Whoever does not import
+// it drops it with DropUpload.
+func (s *Service) KeepUpload(who core.Actor, in Upload) (name string, err error) {
+	dir := filepath.Join(s.uploads(), who.AccountID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	f, err := os.CreateTemp(s.uploads(), "import-*.mbox")
+	if room, err := s.uploadRoom(who, in.UserID, ""); err != nil {
+		return "", err
+	} else if in.Length > room.bytes {
+		return "", room.refused
+	}
+	f, err := os.CreateTemp(dir, in.UserID+"-*.mbox")
 	if err != nil {
 		return "", err
 	}
-	for err == nil {
-		var disk store.Disk
-		if disk, err = s.Store.Disk(); err == nil && disk.Full {
-			err = store.ErrFull
-		}
-		if err == nil {
-			_, err = io.CopyN(f, from, uploadLook)
+	var room uploadRoom
+	for written := int64(0); err == nil; {
+		if room, err = s.uploadRoom(who, in.UserID, filepath.Base(f.Name())); err == nil {
+			var n int64
+			n, err = io.CopyN(f, in.From, min(uploadLook, room.bytes-written+1))
+			if written += n; written > room.bytes {
+				err = room.refused
+			}
 		}
 	}
 	if err == io.EOF { //nolint:errorlint // CopyN gives this one itself
@@ -227,8 +265,64 @@ func (s *Service) KeepUpload(from io.Reader) (path string, err error) {
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return "", errors.Join(fmt.Errorf("keep the file: %w", err), os.Remove(f.Name()))
 	}
-	return f.Name(), nil
+	return filepath.Join(who.AccountID, filepath.Base(f.Name())), nil
 }
+
+// uploadRoom is how many bytes a file may have, and why it may have no more.
+type uploadRoom struct {
+	bytes   int64
+	refused error
+}
+
+// uploadRoom looks at what is left for a file: of the mailbox's quota, of what the files of an
+// account may have together, and of the disk. own is its name once it is there.
+func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoom, err error) {
+	disk, err := s.Store.Disk()
+	if err == nil && disk.Full {
+		err = store.ErrFull
+	}
+	if err != nil {
+		return room, err
+	}
+	files, err := os.ReadDir(filepath.Join(s.uploads(), who.AccountID))
+	if err != nil {
+		return room, err
+	}
+	var count int
+	var all, ofMailbox int64
+	for _, f := range files {
+		info, err := f.Info()
+		if err != nil || f.Name() == own { // one that was imported meanwhile, or this one
+			continue
+		}
+		count++
+		if all += info.Size(); strings.HasPrefix(f.Name(), userID+"-") {
+			ofMailbox += info.Size()
+		}
+	}
+	if count >= uploadsMost {
+		e := core.Errorf("rate_limited", "%d files of this account wait to be imported. Send this one when some of them are.", count)
+		e.RetryAfter = time.Minute
+		return room, e
+	}
+	room = uploadRoom{uploadsSize - all, core.Errorf("payload_too_large", "The files of an account that wait to be imported can have %d GiB together, of which %d bytes are left. Send this one when others are imported, or divide it.",
+		uploadsSize>>30, max(uploadsSize-all, 0))}
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, err := importInto(tx, who, userID)
+		if err != nil || mb.QuotaBytes == nil {
+			return err
+		}
+		used, err := tx.MailboxUsage(mb.Num)
+		if left := *mb.QuotaBytes - used.Bytes - ofMailbox; left < room.bytes {
+			room = uploadRoom{left, core.Errorf(inbox.CodeQuota, "The file is larger than what is left of the mailbox's quota_bytes (%d bytes). Raise it, or import less.", max(left, 0))}
+		}
+		return err
+	})
+	return room, err
+}
+
+// DropUpload deletes a file that KeepUpload kept.
+func (s *Service) DropUpload(name string) error { return os.Remove(filepath.Join(s.uploads(), name)) }
 
 // uploadKept is how long a file of an upload stays that no job waits for: longer than an attempt,
 // which begins with a fresh time of the file.
@@ -237,23 +331,28 @@ const uploadKept = 48 * time.Hour
 // DropUploads deletes files of uploads that no job is to import: the server was stopped before
 // there was one, or after it had ended.
 func (s *Service) DropUploads() error {
-	files, err := os.ReadDir(s.uploads())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	for _, f := range files {
-		info, statErr := f.Info()
-		if statErr != nil || time.Since(info.ModTime()) < uploadKept {
-			continue
+	err := filepath.WalkDir(s.uploads(), func(path string, f fs.DirEntry, err error) error {
+		if err != nil || f.IsDir() {
+			return err
 		}
-		viewErr := s.Store.View(func(tx *store.Tx) error {
-			waits, err := store.JobByKey.Find(tx, store.JobKey(kindImport, f.Name()))
+		info, err := f.Info()
+		if err != nil || time.Since(info.ModTime()) < uploadKept {
+			return nil
+		}
+		name, err := filepath.Rel(s.uploads(), path)
+		if err != nil {
+			return err
+		}
+		return s.Store.View(func(tx *store.Tx) error {
+			waits, err := store.JobByKey.Find(tx, store.JobKey(kindImport, name))
 			if err == nil && waits == nil {
-				err = os.Remove(filepath.Join(s.uploads(), f.Name()))
+				err = os.Remove(path)
 			}
 			return err
 		})
-		err = errors.Join(err, viewErr)
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	return err
 }

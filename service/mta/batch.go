@@ -16,7 +16,8 @@ import (
 
 const (
 	kindSendBatch = "send_batch"
-	batchTries    = 100 // of a batch whose sending fails for a reason of our own
+	batchTries    = 100     // of a batch whose sending fails for a reason of our own
+	batchMost     = 1 << 30 // bytes of all its messages together
 )
 
 // SendBatchIn is the request of send_email_batch: whole messages, or one message or template for
@@ -80,22 +81,19 @@ type keptBatch struct {
 func (in *SendBatchIn) items() int { return max(len(in.Messages), len(in.Recipients)) }
 
 // item is one message of a batch as a request of its own.
-func (in *SendBatchIn) item(i int) (SendEmailIn, error) {
+func (in *SendBatchIn) item(i int, forms batchForms) SendEmailIn {
 	if len(in.Messages) > 0 {
 		one := in.Messages[i]
 		one.UserID = in.UserID
-		return one, nil
+		return one
 	}
 	r := in.Recipients[i]
-	out := SendEmailIn{UserID: in.UserID, To: Texts{r.To}, TemplateID: in.TemplateID, SendAt: in.SendAt, From: in.From}
-	if in.Message == nil {
-		out.Variables = r.Variables
-		return out, nil
+	out := SendEmailIn{UserID: in.UserID, To: Texts{r.To}, Variables: r.Variables, TemplateID: in.TemplateID, SendAt: in.SendAt, From: in.From}
+	if in.Message != nil {
+		out.form = forms[""]
+		out.ReplyTo, out.Headers, out.Attachments = in.Message.ReplyTo, in.Message.Headers, in.Message.Attachments
 	}
-	c, err := in.Message.content().Fill(r.Variables)
-	out.Subject, out.Text, out.HTML.Text = c.Subject, c.Text, c.HTML
-	out.ReplyTo, out.Headers, out.Attachments = in.Message.ReplyTo, in.Message.Headers, in.Message.Attachments
-	return out, err
+	return out
 }
 
 func (m *BatchMessage) content() templates.Content {
@@ -112,6 +110,54 @@ func (in *SendBatchIn) templateIDs() []string {
 	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id == "" })
 }
 
+// batchForms are the forms that messages of a batch are made of: of templates, by id, and at "" of
+// its own message.
+type batchForms map[string]*templates.Form
+
+// forms finds the variables of a batch.
+func (b *keptBatch) forms() (batchForms, error) {
+	forms := batchForms{}
+	for id, c := range b.Templates {
+		f, err := c.Form()
+		if err != nil {
+			return nil, err
+		}
+		forms[id] = f
+	}
+	if b.Message != nil {
+		f, err := b.Message.content().Form()
+		if err != nil {
+			return nil, err
+		}
+		forms[""] = f
+	}
+	return forms, nil
+}
+
+// checkSize refuses a batch whose messages are too much together: a text or a file that all
+// recipients get, or a value that a template has often, is small in the request alone. A message
+// whose variables are wrong counts nothing: it fails alone.
+func (b *keptBatch) checkSize() error {
+	forms, err := b.forms()
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for i := range b.items() {
+		one := b.item(i, forms)
+		if one.TemplateID != "" {
+			one.form = forms[one.TemplateID]
+		}
+		if texts, files, err := one.sizes(); err == nil {
+			total += texts + files
+		}
+		if total > batchMost {
+			return core.Errorf("payload_too_large", "The messages of a batch can have at most %d MiB together. Send a link to large files, use shorter values, or send to fewer recipients at a time.", batchMost>>20)
+		}
+	}
+	return nil
+}
+
 // check refuses a batch of which nothing could be sent as it is meant.
 func (in *SendBatchIn) check(now time.Time) error {
 	switch forRecipients := len(in.Recipients) > 0; {
@@ -126,7 +172,7 @@ func (in *SendBatchIn) check(now time.Time) error {
 		if m.Text == "" && m.HTML == "" {
 			return core.Invalid("message.text", "required", "a message must have text, html or both")
 		}
-		if _, err := m.content().Variables(); err != nil {
+		if _, err := m.content().Form(); err != nil {
 			return err
 		}
 	}
@@ -174,6 +220,9 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 		}
 		return nil
 	})
+	if err == nil {
+		err = kept.checkSize()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -229,18 +278,18 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 // batchOf is what a message of a batch is judged by: the time when the batch was taken, and the
 // templates of then.
 type batchOf struct {
-	taken     time.Time
-	templates map[string]templates.Content
-	byPerson  bool
-	ownWords  bool
+	taken    time.Time
+	forms    batchForms
+	byPerson bool
+	ownWords bool
 }
 
-func (b *batchOf) template(id string) (templates.Content, error) {
-	c, known := b.templates[id]
-	if !known {
-		return c, noTemplate()
+func (b *batchOf) template(id string) (*templates.Form, error) {
+	f := b.forms[id]
+	if f == nil {
+		return nil, noTemplate()
 	}
-	return c, nil
+	return f, nil
 }
 
 // batchArgs is the job of sending a batch.
@@ -285,9 +334,18 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if err != nil {
 		return nil, err
 	}
+	leave, err := s.batches.Acquire(ctx, int64(b.Blob.Length))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	in, err := s.readBatch(b)
 	if err != nil {
 		return nil, err
+	}
+	forms, err := in.forms()
+	if err != nil {
+		return nil, jobs.Permanent(err)
 	}
 	who := core.Actor{AccountID: b.AccountID}
 	for i := range in.items() {
@@ -297,11 +355,9 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 		if done[i] {
 			continue
 		}
-		one, err := in.item(i)
-		one.of = &batchOf{b.CreatedAt, in.Templates, b.ByPerson, b.OwnWords}
-		if err == nil {
-			_, err = s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, i, out) })
-		}
+		one := in.item(i, forms)
+		one.of = &batchOf{b.CreatedAt, forms, b.ByPerson, b.OwnWords}
+		_, err := s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, i, out) })
 		if refused, ours := core.AsError(err); ours {
 			err = s.Store.Update(func(tx *store.Tx) error {
 				return note(tx, b, BatchOutcome{Index: i, Status: "failed", IDs: []string{}, Error: &BatchFailure{refused.Code, refused.Message}})

@@ -2,8 +2,10 @@ package mta_test
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -135,5 +137,57 @@ func TestBatchInTwoRuns(t *testing.T) {
 	out, items := outcome(i, job.JobID)
 	if out.Sent != n || len(items) != n || rows() != n {
 		t.Errorf("%d sent, %d items, %d rows; %d before the crash", out.Sent, len(items), rows(), between)
+	}
+}
+
+// TestBatchIsBoundedWhenTaken: a batch whose messages are too much together is refused at once,
+// however small its request is; one message that is too large fails alone.
+func TestBatchIsBoundedWhenTaken(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	who, ctx := servicetest.Actor(i.Account), context.Background()
+	made, err := i.Svc.CreateMessageTemplate(ctx, who, templates.CreateMessageTemplateIn{Name: "n", Subject: "s", Text: strings.Repeat("{{v}}", 100_000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	long := templates.Variables{"v": templates.Text(strings.Repeat("a", 900<<10))}
+	file := base64.StdEncoding.EncodeToString(make([]byte, 2<<20))
+	attached := &mta.BatchMessage{Subject: "s", Text: "t", Attachments: []mta.SendAttachment{{Filename: "f", Content: &file}}}
+	var many []mta.BatchRecipient
+	for n := range 1000 {
+		many = append(many, mta.BatchRecipient{To: fmt.Sprintf("r%d@far.test", n), Variables: templates.Variables{"v": templates.Text("a long value of one recipient")}})
+	}
+	for name, in := range map[string]mta.SendBatchIn{
+		"a template and a value":     {TemplateID: made.ID, Recipients: []mta.BatchRecipient{{To: "a@far.test", Variables: long}}},
+		"a message and a value":      {Message: &mta.BatchMessage{Subject: "s", HTML: strings.Repeat("{{v}}", 100_000)}, Recipients: []mta.BatchRecipient{{To: "a@far.test", Variables: long}}},
+		"a template in a message":    {Messages: []mta.SendEmailIn{{To: mta.Texts{"a@far.test"}, TemplateID: made.ID, Variables: long}}},
+		"a template and recipients":  {TemplateID: made.ID, Recipients: many},
+		"a file for many recipients": {Message: attached, Recipients: many},
+	} {
+		in.UserID = ann.ID
+		began := time.Now()
+		if _, err := i.Svc.SendEmailBatch(ctx, who, in); core.Explain(err).Code != "payload_too_large" {
+			t.Errorf("%s: %v", name, err)
+		}
+		t.Logf("%s: refused in %v", name, time.Since(began))
+	}
+	if _, err := i.Svc.SendEmail(ctx, who, mta.SendEmailIn{UserID: ann.ID, To: mta.Texts{"a@far.test"}, TemplateID: made.ID, Variables: long}); core.Explain(err).Code != "payload_too_large" {
+		t.Errorf("one message: %v", err)
+	}
+	if _, err := i.Svc.PreviewMessageTemplate(ctx, who, templates.PreviewMessageTemplateIn{ID: made.ID, Variables: long}); core.Explain(err).Code != "payload_too_large" {
+		t.Errorf("a preview: %v", err)
+	}
+
+	i.Run()
+	job, err := i.Svc.SendEmailBatch(ctx, who, mta.SendBatchIn{UserID: ann.ID, TemplateID: made.ID, Recipients: []mta.BatchRecipient{
+		{To: "a@far.test", Variables: templates.Variables{"v": templates.Text(strings.Repeat("a", 300))}},
+		{To: "b@far.test", Variables: templates.Variables{"v": templates.Text("a")}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, items := outcome(i, job.JobID)
+	if items[0].Status != "failed" || items[0].Error.Code != "payload_too_large" || items[1].Status != "queued" {
+		t.Errorf("%+v, %+v", items, items[0].Error)
 	}
 }

@@ -34,7 +34,7 @@ type deliverArgs struct {
 func (s *Service) deliverKind(name string, lanes, most, each int) jobs.Kind {
 	return jobs.Kind{
 		Name: name, Work: s.attemptDelivery, Max: maxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: lanes, Most: most, MostEach: each,
-		Backoff: retryWait, Failed: s.deliveryFailed,
+		Backoff: retryWait, Failed: s.deliveryFailed, Parked: deliveryParked,
 	}
 }
 
@@ -615,6 +615,25 @@ func (s *Service) logAttempt(ctx context.Context, d *delivery) {
 	s.LogMessage(ctx, what, row.ID, slog.String("submission_id", row.SubmissionID), slog.String("route", row.Transport),
 		slog.String("to", core.DomainOfAddress(row.Recipient)), slog.String("host", d.answer.Host), slog.String("state", row.Status),
 		slog.Int("attempt", row.Attempts), slog.Int("code", d.answer.Code), slog.String("enhanced", d.answer.Enhanced))
+}
+
+// deliveryParked says in the row of a parked job why the message waits. It goes on waiting: the
+// queue tries it again, or its operator does. A job that has nothing to deliver any more goes on.
+func deliveryParked(tx *store.Tx, j *store.Job) error {
+	args, err := jobs.Args[deliverArgs](j)
+	if err != nil {
+		return nil // there is no row that it could be about
+	}
+	row, err := waitingRow(tx, args.OutgoingID)
+	if err != nil {
+		return err
+	}
+	if row == nil || row.Stop != "" {
+		j.ParkedAt, j.Due = time.Time{}, tx.Now()
+		return nil
+	}
+	row.LastResponse, row.NextAt, row.UpdatedAt = "4.3.0 parked: "+j.Err, time.Time{}, tx.Now()
+	return store.Outgoings.Put(tx, row)
 }
 
 // deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
@@ -548,4 +549,53 @@ func TestDamagedMessageIsNotSent(t *testing.T) {
 		t.Errorf("%d messages were sent", n)
 	}
 	turn("A text to damage", "a text to damage")
+}
+
+// TestParkedDeliveryIsNotLost: a delivery with which the server has ended three times waits aside.
+// Its row says so, its sender cannot have it tried, and it goes on when the operator says so.
+func TestParkedDeliveryIsNotLost(t *testing.T) {
+	var harmless atomic.Bool
+	taken, goOn := make(chan struct{}), make(chan struct{})
+	h := (&servicetest.Host{Answer: func(int, servicetest.Taken) string {
+		if !harmless.Load() {
+			taken <- struct{}{}
+			<-goOn
+		}
+		return "250 Ok"
+	}}).Start(t)
+	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
+	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	who := servicetest.Actor(i.Account)
+	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"x@far.test"}, Subject: "hello", Text: "hello"})
+	for range 3 {
+		i.Update(func(tx *store.Tx) error { return i.Q.Wake(tx, i.Row("x@far.test").JobID, time.Time{}) }) // a suspect waits a little
+		i.Run()
+		select {
+		case <-taken:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("it does not run: %+v", i.Row("x@far.test"))
+		}
+		release := i.Stall()
+		i.Crash(func() {
+			release()
+			goOn <- struct{}{}
+		})
+	}
+	i.Run()
+	row := i.Row("x@far.test")
+	for end := time.Now().Add(10 * time.Second); !strings.Contains(row.LastResponse, "parked") && time.Now().Before(end); row = i.Row("x@far.test") {
+		time.Sleep(5 * time.Millisecond)
+	}
+	shown, err := i.Svc.GetSentMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID})
+	if err != nil || shown.Status != store.OutgoingQueued || !shown.NextAttemptAt.IsZero() || shown.LastResponse == nil || !strings.Contains(*shown.LastResponse, "ended 3 times in a row") {
+		t.Fatalf("%+v, %v", shown, err)
+	}
+	if _, err := i.Svc.RetryMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID}); core.Explain(err).Code != "not_queued" {
+		t.Errorf("retry: %v", err)
+	}
+	harmless.Store(true)
+	if out, err := i.Svc.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: row.JobID}); err != nil || len(out.Jobs) != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	i.Becomes("x@far.test", store.OutgoingRelayed)
 }

@@ -196,22 +196,22 @@ func (s *Service) readDraft(who core.Actor, in DraftIn) (out SendEmailIn, err er
 	}
 
 	// The texts and the files, which are as many bytes as a message may have.
-	body, err := msg.ReadRawBody(blob, root, maxContent)
+	body, err := msg.ReadRawBody(blob, root, core.MaxContent)
 	if err != nil {
 		return out, fmt.Errorf("read draft %s of %s: %w", in.UID, in.UserID, err)
 	}
 	if body.Truncated {
-		return out, tooLarge()
+		return out, core.ContentTooLarge()
 	}
 	out.Text, out.HTML.Text = body.Text, body.HTML
 	size := 0
 	for _, a := range msg.Attachments(root) {
-		content, err := io.ReadAll(io.LimitReader(msg.Open(blob, a.Part), int64(maxContent-size)+1))
+		content, err := io.ReadAll(io.LimitReader(msg.Open(blob, a.Part), int64(core.MaxContent-size)+1))
 		if err != nil {
 			return out, fmt.Errorf("read draft %s of %s: %w", in.UID, in.UserID, err)
 		}
-		if size += len(content); size > maxContent {
-			return out, tooLarge()
+		if size += len(content); size > core.MaxContent {
+			return out, core.ContentTooLarge()
 		}
 		text := base64.StdEncoding.EncodeToString(content)
 		name := a.Filename

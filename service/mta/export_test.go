@@ -27,7 +27,7 @@ const (
 	KindAutoReply = kindAutoReply
 	KindForward   = kindForward
 	LongGap       = longGap
-	MaxContent    = maxContent
+	MaxContent    = core.MaxContent
 	MaxLocal      = maxLocal
 	MostDelayed   = mostDelayed
 	NoticesAtOnce = noticesAtOnce

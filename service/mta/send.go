@@ -22,9 +22,6 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// maxContent is the most bytes of text and decoded attachments that send_email takes.
-const maxContent = 25 << 20
-
 // Texts is a body field that may be one text or a list of them.
 type Texts []string
 
@@ -102,10 +99,11 @@ type SendEmailIn struct {
 	TemplateID  string              `json:"template_id"`
 	Variables   templates.Variables `json:"variables"`
 
-	of       *batchOf // nil: the message is no part of a batch
-	calendar []byte   // an answer to an invitation
-	foreign  bool     // nobody who sends it has written it
-	program  bool     // a program has written it that does not speak for the account, or nobody knows who has
+	of       *batchOf        // nil: the message is no part of a batch
+	form     *templates.Form // what Variables fill; nil: the texts are those of the request
+	calendar []byte          // an answer to an invitation
+	foreign  bool            // nobody who sends it has written it
+	program  bool            // a program has written it that does not speak for the account, or nobody knows who has
 }
 
 // EmailQueued says that a message is on its way.
@@ -153,10 +151,30 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		if _, _, err = s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID}); err != nil || in.TemplateID == "" {
 			return err
 		}
-		return fillTemplate(tx, who.AccountID, &in)
+		in.form, err = formOf(tx, who.AccountID, &in)
+		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	texts, files, err := in.sizes()
+	if err == nil && texts > core.MaxContent {
+		err = core.ContentTooLarge()
+	}
+	if err != nil {
+		return nil, err
+	}
+	leave, err := s.makeRoom(ctx, &in, texts+files)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if in.form != nil {
+		c, err := in.form.Fill(in.Variables)
+		if err != nil {
+			return nil, err
+		}
+		in.Subject, in.Text, in.HTML = c.Subject, c.Text, HTMLText{Text: c.HTML}
 	}
 
 	// What a batch scheduled for a time that has passed since leaves at once.
@@ -245,24 +263,59 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	return out, nil
 }
 
-// fillTemplate makes the texts of a request of the template that it names.
-func fillTemplate(tx *store.Tx, accountID string, in *SendEmailIn) error {
+// Bounds of what large messages take in memory while they are made.
+const (
+	smallContent  = 1 << 20 // up to here a message waits for nothing
+	largeContents = core.MaxContent
+	largeBatches  = 64 << 20    // of batches as they are kept
+	largeWait     = time.Minute // of a request
+)
+
+// makeRoom waits until there is memory for a message of so many bytes. A batch has the time.
+func (s *Service) makeRoom(ctx context.Context, in *SendEmailIn, size int64) (leave func(), err error) {
+	limited := ctx
+	if in.of == nil {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, largeWait)
+		defer cancel()
+	}
+	leave, err = s.contents.Acquire(limited, size)
+	if err != nil && ctx.Err() == nil {
+		err = core.TooManyLarge()
+	}
+	return leave, err
+}
+
+// formOf gives the template that a request names.
+func formOf(tx *store.Tx, accountID string, in *SendEmailIn) (*templates.Form, error) {
 	if in.Subject != "" || in.Text != "" || in.HTML.Text != "" || in.HTML.OfBody || in.Body != "" {
-		return core.Invalid("template_id", "conflict", "cannot be combined with subject, text and html")
+		return nil, core.Invalid("template_id", "conflict", "cannot be combined with subject, text and html")
 	}
-	var c templates.Content
-	var err error
 	if in.of != nil {
-		c, err = in.of.template(in.TemplateID)
-	} else {
-		c, err = findTemplate(tx, accountID, in.TemplateID)
+		return in.of.template(in.TemplateID)
 	}
+	c, err := findTemplate(tx, accountID, in.TemplateID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	c, err = c.Fill(in.Variables)
-	in.Subject, in.Text, in.HTML = c.Subject, c.Text, HTMLText{Text: c.HTML}
-	return err
+	return c.Form()
+}
+
+// sizes are about how many bytes of text and of files the message of a request will have, before
+// anything is made of it.
+func (in *SendEmailIn) sizes() (texts, files int64, err error) {
+	for _, a := range in.Attachments {
+		if a.Content != nil {
+			files += int64(base64.StdEncoding.DecodedLen(len(*a.Content)))
+		}
+	}
+	texts = int64(len(in.Text) + len(in.HTML.Text) + len(in.Body))
+	if in.form != nil {
+		var filled int64
+		filled, err = in.form.Size(in.Variables)
+		texts += filled
+	}
+	return texts, files, err
 }
 
 func findTemplate(tx *store.Tx, accountID, id string) (templates.Content, error) {
@@ -280,15 +333,11 @@ func noTemplate() error {
 	return core.Invalid("template_id", "not_found", "is not a message template of this account")
 }
 
-func tooLarge() error {
-	return core.Errorf("payload_too_large", "A message can have at most %d MiB of text and attachments. Send a link to large files.", maxContent>>20)
-}
-
 func writeEmail(m *msg.Composer, to io.Writer) error {
 	_, err := m.WriteTo(to)
 	switch {
 	case errors.Is(err, store.ErrTooLarge):
-		return tooLarge()
+		return core.ContentTooLarge()
 	case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
 		return core.Invalid("headers", "invalid", "the message cannot be written: %s", err)
 	}
@@ -388,13 +437,13 @@ func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
 		if err != nil {
 			return core.Invalid(field+".content", "invalid", "must be base64: %s", err)
 		}
-		if size += len(content); size > maxContent {
-			return tooLarge()
+		if size += len(content); size > core.MaxContent {
+			return core.ContentTooLarge()
 		}
 		m.Attachments = append(m.Attachments, msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Content: content})
 	}
-	if size > maxContent {
-		return tooLarge()
+	if size > core.MaxContent {
+		return core.ContentTooLarge()
 	}
 	addFooter(m, footer)
 	m.Calendar = in.calendar

@@ -295,6 +295,13 @@ func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessage
 		if row.Stop != "" {
 			return core.Errorf("not_queued", "The message is cancelled unless the host takes it at this moment.")
 		}
+		j, err := store.Jobs.Find(tx, row.JobID)
+		if err != nil {
+			return err
+		}
+		if j != nil && j.Parked() {
+			return core.Errorf("not_queued", "The message is parked, since the server has ended each time that it was being delivered. It is tried again at %s; the operator of this installation can let it go on before.", j.Due.UTC().Format(time.RFC3339))
+		}
 		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil {
 			return fmt.Errorf("job of %s: %w", row.ID, err)
 		}

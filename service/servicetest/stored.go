@@ -203,3 +203,21 @@ func (b *Sandbox) view(t testing.TB, fn func(*store.Tx) error) {
 		t.Fatal(err)
 	}
 }
+
+// LargestAnswerKept is how many bytes the largest answer has that is kept for an Idempotency-Key.
+func (b *Sandbox) LargestAnswerKept(t testing.TB) (most int) {
+	t.Helper()
+	err := b.Store.View(func(tx *store.Tx) error {
+		for kept := range store.Idempotencies.All(tx) {
+			most = max(most, len(kept.Sealed))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return most
+}
+
+// Ping waits for the end of a transaction that does nothing, behind those that were before it.
+func (b *Sandbox) Ping() error { return b.Store.Update(func(*store.Tx) error { return nil }) }

@@ -5,9 +5,6 @@ package templates
 import (
 	"context"
 	"errors"
-	"fmt"
-	"html"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -15,8 +12,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// perAccount is how many templates an account may have.
-const perAccount = 10_000
+const (
+	perAccount = 10_000  // templates of an account
+	maxPreview = 4 << 20 // bytes of a preview
+)
 
 // A Service keeps templates.
 type Service struct{ *core.Core }
@@ -38,11 +37,14 @@ type MessageTemplate struct {
 
 func templateOut(t *store.MessageTemplate) (*MessageTemplate, error) {
 	c := Content{t.Subject, t.Text, t.HTML}
-	variables, err := c.Variables()
+	form, err := c.Form()
+	if err != nil {
+		return nil, err
+	}
 	return &MessageTemplate{
-		t.ID, t.Name, t.Subject, core.OrNull(t.Text), core.OrNull(t.HTML), append([]string{}, variables...),
+		t.ID, t.Name, t.Subject, core.OrNull(t.Text), core.OrNull(t.HTML), form.Variables(),
 		core.Time{Time: t.CreatedAt}, core.Time{Time: t.UpdatedAt},
-	}, err
+	}, nil
 }
 
 // Find gives a template of the account; nil if there is none.
@@ -75,7 +77,10 @@ func (s *Service) ListMessageTemplates(_ context.Context, who core.Actor, in Lis
 		Operation: "message_templates", Index: store.MessageTemplatesByAccount, Prefix: who.AccountID,
 		Out: func(_ *store.Tx, t *store.MessageTemplate) (MessageTemplate, error) {
 			out, err := templateOut(t)
-			return *out, err
+			if err != nil {
+				return MessageTemplate{}, err
+			}
+			return *out, nil
 		},
 	}
 	return l.Page(s.Core, who, in.PageIn)
@@ -124,7 +129,7 @@ func check(t *store.MessageTemplate) error {
 	if t.Text == "" && t.HTML == "" {
 		return core.Invalid("html", "required", "a template must have text, html or both")
 	}
-	_, err := Content{t.Subject, t.Text, t.HTML}.Variables()
+	_, err := Content{t.Subject, t.Text, t.HTML}.Form()
 	return err
 }
 
@@ -237,99 +242,20 @@ func (s *Service) PreviewMessageTemplate(_ context.Context, who core.Actor, in P
 	if err != nil {
 		return nil, err
 	}
-	c, err := Content{t.Subject, t.Text, t.HTML}.Fill(in.Variables)
+	form, err := Content{t.Subject, t.Text, t.HTML}.Form()
+	if err != nil {
+		return nil, err
+	}
+	size, err := form.Size(in.Variables)
+	if err == nil && size > maxPreview {
+		err = core.Errorf("payload_too_large", "With these variables the message has %d bytes, and a preview can have at most %d MiB. Use shorter values.", size, maxPreview>>20)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := form.Fill(in.Variables)
 	if err != nil {
 		return nil, err
 	}
 	return &MessagePreview{c.Subject, core.OrNull(c.Text), core.OrNull(c.HTML)}, nil
-}
-
-// Content is what a template says, with variables or filled in.
-type Content struct{ Subject, Text, HTML string }
-
-// Variables are the names in the content, sorted. The error is invalid_template.
-func (c Content) Variables() (names []string, err error) {
-	for _, part := range []struct{ field, text string }{{"subject", c.Subject}, {"text", c.Text}, {"html", c.HTML}} {
-		_, err := expand(part.field, part.text, func(name string) (string, error) {
-			names = append(names, name)
-			return "", nil
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
-}
-
-// Fill puts values in the place of variables, once: a value that looks like a variable stays as it
-// is. In HTML they are escaped. The error is missing_variable, validation_error for a value that is
-// no text, number or boolean or breaks the line of the subject, or invalid_template.
-func (c Content) Fill(values Variables) (out Content, err error) {
-	for name, v := range values {
-		if _, ok := v.text(); !ok {
-			return out, core.Invalid("variables."+name, "wrong_type", "must be a text, a number or a boolean")
-		}
-	}
-	value := func(name string) (string, error) {
-		v, given := values[name]
-		if !given {
-			text := fmt.Sprintf("the template needs a value for {{%s}}", name)
-			return "", core.Errorf("missing_variable", "variables.%s: %s.", name, text).With("variables."+name, "required", text)
-		}
-		text, _ := v.text()
-		return text, nil
-	}
-	out.Subject, err = expand("subject", c.Subject, func(name string) (string, error) {
-		text, err := value(name)
-		if err == nil && strings.ContainsAny(text, "\r\n") {
-			err = core.Invalid("variables."+name, "invalid", "is part of the subject, which is one line")
-		}
-		return text, err
-	})
-	if err == nil {
-		out.Text, err = expand("text", c.Text, value)
-	}
-	if err == nil {
-		out.HTML, err = expand("html", c.HTML, func(name string) (string, error) {
-			text, err := value(name)
-			return html.EscapeString(text), err
-		})
-	}
-	return out, err
-}
-
-// expand puts values in the place of variables.
-func expand(field, text string, value func(name string) (string, error)) (string, error) {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "{{")
-		out.WriteString(before)
-		if !found {
-			return out.String(), nil
-		}
-		inside, after, closed := strings.Cut(rest, "}}")
-		name := strings.Trim(inside, " \t\r\n")
-		if !closed || !isName(name) {
-			shown := "{{" + inside[:min(len(inside), 40)]
-			what := fmt.Sprintf("%q begins no variable: one is {{name}}, of letters, digits, _ and ., and begins with a letter or _", strings.ToValidUTF8(shown, "�"))
-			return "", core.Errorf("invalid_template", "%s: %s.", field, what).With(field, "invalid", what)
-		}
-		v, err := value(name)
-		if err != nil {
-			return "", err
-		}
-		out.WriteString(v)
-		text = after
-	}
-}
-
-func isName(name string) bool {
-	for i, c := range []byte(name) {
-		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && (i == 0 || c != '.' && (c < '0' || c > '9')) {
-			return false
-		}
-	}
-	return name != ""
 }

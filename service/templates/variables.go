@@ -31,16 +31,23 @@ func (v Variable) MarshalJSON() ([]byte, error) {
 // Forms says which forms it has on the wire.
 func (Variable) Forms() []any { return []any{"", 0.0, true} }
 
-// text gives the value as it is written into a message. A number stays as it was given.
-func (v Variable) text() (text string, ok bool) {
+// usable tells whether it is a text, a number or a boolean.
+func (v Variable) usable() bool {
 	if len(v.raw) == 0 {
-		return "", false
+		return false
 	}
 	switch c := v.raw[0]; {
-	case c == '"':
-		return text, json.Unmarshal(v.raw, &text) == nil
-	case c == 't', c == 'f', c == '-', c >= '0' && c <= '9':
-		return string(v.raw), true
+	case c == '"', c == 't', c == 'f', c == '-', c >= '0' && c <= '9':
+		return true
 	}
-	return "", false
+	return false
+}
+
+// text gives a usable value as it is written into a message. A number stays as it was given.
+func (v Variable) text() (text string) {
+	if v.raw[0] != '"' {
+		return string(v.raw)
+	}
+	_ = json.Unmarshal(v.raw, &text) // it was part of JSON that was read
+	return text
 }

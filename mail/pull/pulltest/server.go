@@ -275,10 +275,11 @@ func (t *talk) do(verb, args string) string {
 		for _, f := range t.Folders {
 			fmt.Fprintf(t.w, "* LIST (%s) \"/\" %q\r\n", f.Attr, f.Name)
 		}
-	case "EXAMINE":
-		t.folder = t.find(args)
-		fmt.Fprint(t.w, "* 0 EXISTS\r\n* OK [UIDVALIDITY 1] x\r\n")
-	case "SELECT":
+	case "EXAMINE", "SELECT":
+		if t.folder = t.find(args); verb == "EXAMINE" && t.folder != nil {
+			fmt.Fprint(t.w, "* 0 EXISTS\r\n* OK [UIDVALIDITY 1] x\r\n")
+			break
+		}
 		t.folder = nil
 		fmt.Fprintf(t.w, "* %d EXISTS\r\n* OK [UIDVALIDITY %d] x\r\n", len(t.Messages), t.Validity)
 		if t.UIDNext > 0 {

@@ -1,0 +1,83 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/mail/pull/pulltest"
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+// TestImportsKeepTheirPlaceByProgress: a server that gives nearly nothing is given up, however
+// patiently it talks; one that gives messages is not, however long it takes. An import ends between
+// two batches where its turn is over, and goes on where it was.
+func TestImportsKeepTheirPlaceByProgress(t *testing.T) {
+	server := pulltest.Serve(t, nil)
+	server.Change(func() {
+		for n := range 500 {
+			server.Add(fmt.Sprintf("Subject: %d\r\n\r\nhello\r\n", n))
+		}
+	})
+	server.Change(func() {
+		server.Manners = func(tag, verb string, _ net.Conn, w io.Writer) bool {
+			if verb == "LIST" {
+				fmt.Fprintf(w, "* LIST () \"/\" INBOX\r\n%s OK\r\n", tag)
+			}
+			return verb == "LIST"
+		}
+	})
+	known := map[string]bool{}
+	read := func(step time.Duration, turnOver func() bool) (*inbox.Importer, error) {
+		now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+		im := &inbox.Importer{
+			Deliver: func(_ context.Context, _, _ string, batch []inbox.SourceMessage) ([]inbox.ImportResult, error) {
+				out := make([]inbox.ImportResult, len(batch))
+				for i, m := range batch {
+					out[i].Status = inbox.ImportDone
+					if known[m.Key] {
+						out[i].Status = inbox.ImportSkipped
+					}
+					known[m.Key] = true
+				}
+				return out, nil
+			},
+			Known: func(_ context.Context, _, _ string, keys []string) ([]bool, error) {
+				out := make([]bool, len(keys))
+				for i, key := range keys {
+					out[i] = known[key]
+				}
+				return out, nil
+			},
+			Report:   func(string, string, int64, int64, int64) {},
+			TurnOver: turnOver,
+			Now:      func() time.Time { now = now.Add(step); return now },
+		}
+		if err := im.Begin(t.Context(), "s", "ann@example.test"); err != nil {
+			t.Fatal(err)
+		}
+		return im, im.ReadIMAP(t.Context(), &pull.Client{Dial: new(net.Dialer).DialContext}, pull.Server{Host: "127.0.0.1", Port: server.Port, Security: "none", Username: "u", Password: "p"})
+	}
+	if im, err := read(5*time.Minute, nil); !errors.Is(err, inbox.ErrImportSlow) || im.Out.Imported > 100 {
+		t.Errorf("a slow server: %+v, %v", im.Out, err)
+	}
+	clear(known)
+	turns, imported := 0, int64(0)
+	for ; turns < 20; turns++ {
+		asked := 0
+		im, err := read(time.Minute, func() bool { asked++; return asked > 8 })
+		if imported += im.Out.Imported; err == nil {
+			break
+		} else if !errors.Is(err, inbox.ErrTurnOver) {
+			t.Fatal(err)
+		}
+	}
+	if imported != 500 || turns < 2 {
+		t.Errorf("%d of 500 were imported in %d turns", imported, turns)
+	}
+}

@@ -1,0 +1,170 @@
+package templates
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// Content is what a template says, with variables or filled in.
+type Content struct{ Subject, Text, HTML string }
+
+// A Form is content whose variables were found: what it will be with values can be measured before
+// it is made.
+type Form struct {
+	Content
+	uses []use // in the order in which their names first stand
+	own  int   // bytes outside of variables
+}
+
+// A use is a variable, and how often each part has it.
+type use struct {
+	name                string
+	subject, text, html int
+}
+
+// escaper escapes values in HTML.
+var escaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&#34;", "'", "&#39;")
+
+// Form finds the variables. The error is invalid_template.
+func (c Content) Form() (*Form, error) {
+	f := &Form{Content: c}
+	at := map[string]int{}
+	for _, part := range []struct {
+		field, text string
+		count       func(*use) *int
+	}{
+		{"subject", c.Subject, func(u *use) *int { return &u.subject }},
+		{"text", c.Text, func(u *use) *int { return &u.text }},
+		{"html", c.HTML, func(u *use) *int { return &u.html }},
+	} {
+		err := walk(part.field, part.text, func(own string) { f.own += len(own) }, func(name string) {
+			n, known := at[name]
+			if !known {
+				n = len(f.uses)
+				at[name], f.uses = n, append(f.uses, use{name: name})
+			}
+			*part.count(&f.uses[n])++
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// Variables are the names in the content, sorted.
+func (f *Form) Variables() []string {
+	names := make([]string, len(f.uses))
+	for i, u := range f.uses {
+		names[i] = u.name
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Size is how many bytes the content has once it is filled. It costs as much as the values are
+// long, however often they stand in the content. The errors are those of Fill.
+func (f *Form) Size(values Variables) (size int64, err error) {
+	_, size, err = f.measure(values)
+	return size, err
+}
+
+// Fill puts values in the place of variables, once: a value that looks like a variable stays as it
+// is. In HTML they are escaped. The error is payload_too_large for what is no message any more,
+// missing_variable, or validation_error for a value that is no text, number or boolean or breaks
+// the line of the subject.
+func (f *Form) Fill(values Variables) (out Content, err error) {
+	texts, size, err := f.measure(values)
+	if err == nil && size > core.MaxContent {
+		err = core.ContentTooLarge()
+	}
+	if err != nil {
+		return out, err
+	}
+	fill := func(text string, put func(to *strings.Builder, value string)) string {
+		var to strings.Builder
+		// Form found no error in it.
+		_ = walk("", text, func(own string) { to.WriteString(own) }, func(name string) { put(&to, texts[name]) })
+		return to.String()
+	}
+	plain := func(to *strings.Builder, value string) { to.WriteString(value) }
+	escaped := func(to *strings.Builder, value string) {
+		_, _ = escaper.WriteString(to, value) // a Builder takes everything
+	}
+	return Content{fill(f.Subject, plain), fill(f.Text, plain), fill(f.HTML, escaped)}, nil
+}
+
+// measure reads the values that the content needs, and says how many bytes it has with them.
+func (f *Form) measure(values Variables) (texts map[string]string, size int64, err error) {
+	for name, v := range values {
+		if !v.usable() {
+			return nil, 0, core.Invalid("variables."+name, "wrong_type", "must be a text, a number or a boolean")
+		}
+	}
+	texts, size = make(map[string]string, len(f.uses)), int64(f.own)
+	for _, u := range f.uses {
+		v, given := values[u.name]
+		if !given {
+			what := fmt.Sprintf("the template needs a value for {{%s}}", u.name)
+			return nil, 0, core.Errorf("missing_variable", "variables.%s: %s.", u.name, what).With("variables."+u.name, "required", what)
+		}
+		text := v.text()
+		if u.subject > 0 && strings.ContainsAny(text, "\r\n") {
+			return nil, 0, core.Invalid("variables."+u.name, "invalid", "is part of the subject, which is one line")
+		}
+		size += int64(u.subject+u.text) * int64(len(text))
+		if u.html > 0 {
+			size += int64(u.html) * int64(escapedLen(text))
+		}
+		texts[u.name] = text
+	}
+	return texts, size, nil
+}
+
+// escapedLen is how long a value is in HTML.
+func escapedLen(text string) int {
+	n := len(text)
+	for i := range len(text) {
+		switch text[i] {
+		case '&', '"', '\'':
+			n += len("&amp;") - 1
+		case '<', '>':
+			n += len("&lt;") - 1
+		}
+	}
+	return n
+}
+
+// walk goes through a text: own gets what stands outside of variables, variable their names. The
+// error is invalid_template.
+func walk(field, text string, own, variable func(string)) error {
+	for {
+		before, rest, found := strings.Cut(text, "{{")
+		own(before)
+		if !found {
+			return nil
+		}
+		inside, after, closed := strings.Cut(rest, "}}")
+		name := strings.Trim(inside, " \t\r\n")
+		if !closed || !isName(name) {
+			shown := "{{" + inside[:min(len(inside), 40)]
+			what := fmt.Sprintf("%q begins no variable: one is {{name}}, of letters, digits, _ and ., and begins with a letter or _", strings.ToValidUTF8(shown, "�"))
+			return core.Errorf("invalid_template", "%s: %s.", field, what).With(field, "invalid", what)
+		}
+		variable(name)
+		text = after
+	}
+}
+
+func isName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (i == 0 || c != '.' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return name != ""
+}
