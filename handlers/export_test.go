@@ -251,7 +251,7 @@ func TestExportInline(t *testing.T) {
 		b.export(`{"all":true}`, "Accept", "text/csv"),
 		b.export(`{"all":true}`, "Accept", "text/html;q=0.5, text/csv"),
 	} {
-		if rows := r.rows(); len(rows) != 2 || rows[1][1] != "ann@boxes.test" || rows[1][4] != "password" {
+		if rows := r.rows(); len(rows) != 2 || rows[1][1] != "ann@boxes.test" || rows[1][4] != "correct horse" {
 			t.Errorf("rows %q", rows)
 		}
 		if d := r.header.Get("Content-Disposition"); !strings.HasPrefix(d, "attachment; filename=mailstead-default-") || r.header.Get("Content-Type") != "text/csv; charset=utf-8" {

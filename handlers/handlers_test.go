@@ -197,8 +197,8 @@ func (r *reply) list(path, field string) []string {
 	return out
 }
 
-// box makes a mailbox on boxes.test with the password "password" and gives its id.
+// box makes a mailbox on boxes.test with the password "correct horse" and gives its id.
 func (b *sandbox) box(username string) string {
 	b.t.Helper()
-	return b.post("/v1/email-users", map[string]any{"username": username, "domain": "boxes.test", "password": "password"}).is(201).text("user_id")
+	return b.post("/v1/email-users", map[string]any{"username": username, "domain": "boxes.test", "password": "correct horse"}).is(201).text("user_id")
 }

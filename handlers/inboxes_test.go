@@ -315,7 +315,7 @@ func TestTaintIsClearedByAPerson(t *testing.T) {
 		b.with(b.Token(t, b.Owner.AccountID, "admin", "admin")).post(clear, nil).fails(403, "person_required")
 		b.with(b.Token(t, b.Owner.AccountID, "owner", "write")).post(clear, nil).fails(403, "insufficient_scope")
 		member.ask("POST", clear, nil).fails(403, "insufficient_scope")
-		b.browser().signInTo("ann@boxes.test", "password").ask("POST", clear, nil).fails(403, "forbidden_role")
+		b.browser().signInTo("ann@boxes.test", "correct horse").ask("POST", clear, nil).fails(403, "forbidden_role")
 		b.do("POST", clear, nil, "Cookie", "x=y").fails(403, "person_required")
 		web.ask("POST", strings.Replace(path, id, "none", 1)+"/clear-taint", nil).fails(404, "not_found")
 		web.ask("GET", clear, nil).fails(405, "method_not_allowed")
@@ -351,7 +351,7 @@ func TestSendPolicyOfAMailbox(t *testing.T) {
 	for _, body := range []string{`{"name":"Anna"}`, `{"footer":"x"}`, `{"signature":"x"}`, `{"quota_bytes":null}`, `{"send_policy":null}`, `{"expires_at":null}`, `{"name":"Ann","expires_at":"` + later + `"}`, `{"send_policy":{"send":"deny"}}`} {
 		bound.patch(path, body).fails(403, "forbidden_role")
 	}
-	b.browser().signInTo("ann@boxes.test", "password").ask("GET", "/v1/me", nil).is(200).has("mailbox.send_policy.send", "deny")
+	b.browser().signInTo("ann@boxes.test", "correct horse").ask("GET", "/v1/me", nil).is(200).has("mailbox.send_policy.send", "deny")
 	b.patch(path, `{"send_policy":null,"expires_at":null}`).is(200).has("send_policy.send", "allow", "expires_at", "<nil>", "name", "Ann")
 	b.get("/v1/audit?action=update_email_user").is(200).has("data.0.fields", "[send_policy expires_at]")
 	b.post("/v1/auth/tokens", `{"kind":"oauth"}`).fails(400, "validation_error").has("error.details.0.field", "kind")

@@ -136,13 +136,13 @@ func TestExternalEmailUser(t *testing.T) {
 func TestPendingEmailUser(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.Domain(t, b.Owner.AccountID, "slow.test", "builtin", "pending_ns")
-	r := b.post("/v1/email-users", `{"email":"a@slow.test","password":"password"}`).is(201).has("status", "pending")
+	r := b.post("/v1/email-users", `{"email":"a@slow.test","password":"correct horse"}`).is(201).has("status", "pending")
 	path := "/v1/email-users/" + r.text("id")
 	b.get("/v1/events?type=email_user.created").has("pagination.count", "0")
 	b.patch(path, `{"status":"active"}`).fails(409, "domain_not_ready")
 	b.patch(path, `{"status":"suspended"}`).is(200).has("status", "suspended")
 	b.patch(path, `{"status":"active"}`).is(200).has("status", "pending")
-	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "a@slow.test", Password: "password", IP: "127.0.0.1"}); err == nil {
+	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "a@slow.test", Password: "correct horse", IP: "127.0.0.1"}); err == nil {
 		t.Error("a pending mailbox was logged in to")
 	}
 }
@@ -154,7 +154,7 @@ func TestUpdateEmailUser(t *testing.T) {
 		_, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: password, IP: "127.0.0.1"})
 		return err
 	}
-	if err := login("password"); err != nil {
+	if err := login("correct horse"); err != nil {
 		t.Fatal(err)
 	}
 	b.patch(path, `{"name":"Ann","footer":"F","daily_send_limit":7,"forward_to":"x@else.test","quota_bytes":99,"email":"ignored@boxes.test"}`).is(200).
@@ -165,7 +165,7 @@ func TestUpdateEmailUser(t *testing.T) {
 	if _, there := b.patch(path, `{"password":"another one"}`).is(200).at("password"); there {
 		t.Error("a change shows the password")
 	}
-	if login("password") == nil || login("another one") != nil {
+	if login("correct horse") == nil || login("another one") != nil {
 		t.Error("the old password still works, or the new one does not")
 	}
 	b.patch(path, `{"status":"suspended"}`).is(200).has("status", "suspended")
@@ -271,7 +271,7 @@ func TestDeleteEmailUser(t *testing.T) {
 	id := b.box("ann")
 	b.PutCopies(t, 450, "ann@boxes.test", "Subject: s\n\nbody\n", mail{})
 	r := b.remove("/v1/email-users/"+id).is(200).has("user_id", id)
-	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: "password", IP: "127.0.0.1"}); err == nil {
+	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: "correct horse", IP: "127.0.0.1"}); err == nil {
 		t.Error("a deleted mailbox was logged in to")
 	}
 	b.get("/v1/inbox?mailbox=ann@boxes.test").is(200).has("pagination.count", "0")

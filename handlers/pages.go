@@ -82,14 +82,6 @@ func (v resetView) body() markup.HTML {
 </form>`, v.Email, wrong, v.Token, v.Least)
 }
 
-// leastPassword is how many characters a password has at least.
-func leastPassword(u *accounts.Welcome) int {
-	if u.Kind == "mailbox" {
-		return 8
-	}
-	return 6
-}
-
 // resetPassword is the page of a reset link. GET shows a form and does not use the link up, so that
 // programs that check links do no harm; POST sets the password. The page has no scripts.
 func (s *Server) resetPassword(c *call) {
@@ -107,7 +99,7 @@ func (s *Server) resetPassword(c *call) {
 			s.resetFailed(c, addr, err)
 			return
 		}
-		s.showReset(c, http.StatusOK, resetView{Email: u.Email, Least: leastPassword(u), Token: token})
+		s.showReset(c, http.StatusOK, resetView{Email: u.Email, Least: core.LeastPassword, Token: token})
 	case http.MethodPost:
 		s.submitReset(c, addr)
 	default:
@@ -154,7 +146,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		s.resetFailed(c, addr, err)
 		return
 	}
-	v.Email, v.Least = u.Email, leastPassword(u)
+	v.Email, v.Least = u.Email, core.LeastPassword
 	if form.Has("again") && form.Get("again") != form.Get("password") {
 		v.Wrong = "The two passwords do not match."
 		s.showReset(c, http.StatusBadRequest, v)

@@ -446,7 +446,7 @@ func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
-			_, err := b.CompleteWelcome(t.Context(), accounts.Visitor{IP: "192.0.2.1"}, accounts.WelcomeIn{Token: token, Password: strings.Repeat("x", 6+i)})
+			_, err := b.CompleteWelcome(t.Context(), accounts.Visitor{IP: "192.0.2.1"}, accounts.WelcomeIn{Token: token, Password: strings.Repeat("xy z", 2+i)})
 			mu.Lock()
 			defer mu.Unlock()
 			if e, ours := core.AsError(err); ours && e.Code == "not_found" {

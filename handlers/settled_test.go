@@ -163,7 +163,7 @@ func TestNullInAPatch(t *testing.T) {
 	paths := map[string]string{
 		"update_account": "/v1/account", "update_domain": "/v1/domains/" + b.domain, "update_email_user": "/v1/email-users/" + ann,
 		"mark_message": "/v1/email-users/" + ann + "/inbox/1", "mark_inbox_message": "/v1/inbox/1?mailbox=ann@boxes.test",
-		"update_team_user": "/v1/account/users/" + b.post(users+"/invite", `{"email":"bob@team.test","password":"secret"}`).is(200).text("id"), "update_template": "/v1/email-user-templates/" + b.Template(t, b.Owner.AccountID, "", "ann"),
+		"update_team_user": "/v1/account/users/" + b.post(users+"/invite", `{"email":"bob@team.test","password":"a secret"}`).is(200).text("id"), "update_template": "/v1/email-user-templates/" + b.Template(t, b.Owner.AccountID, "", "ann"),
 		"update_webhook":           "/v1/webhooks/" + b.post("/v1/webhooks", `{"url":"https://example.com/h","events":["*"]}`).is(201).text("id"),
 		"update_custom_dns_record": "/v1/domains/" + b.domain + "/custom-dns-records/" + b.post("/v1/domains/"+b.domain+"/custom-dns-records", `{"name":"x","type":"TXT","value":"y"}`).is(200).text("record.id"),
 	}

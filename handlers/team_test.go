@@ -14,10 +14,10 @@ import (
 
 const users = "/v1/account/users"
 
-// invite adds a team user with the password "password", and gives their id.
+// invite adds a team user with the password "correct horse", and gives their id.
 func (b *sandbox) invite(email, role string) string {
 	b.t.Helper()
-	return b.post(users+"/invite", map[string]any{"email": email, "role": role, "password": "password"}).is(200).text("id")
+	return b.post(users+"/invite", map[string]any{"email": email, "role": role, "password": "correct horse"}).is(200).text("id")
 }
 
 // tokenOf gives a client whose token belongs to an invited team user.
@@ -44,11 +44,26 @@ func TestTeamIsSortedByRoleAndAddress(t *testing.T) {
 	b.get("/v1/account").has("team_users_used", "5", "team_users_limit", "25")
 }
 
+// TestGivenPasswords: a password that somebody gives a team user may be short, which the answer
+// warns of, and must not be one that is tried first.
+func TestGivenPasswords(t *testing.T) {
+	b := newSandbox(t, nil)
+	const warning = "The password has less than 8 characters. Have its user choose a longer one."
+	id := b.post(users+"/invite", `{"email":"short@team.test","password":"s3cr3ts"}`).is(200).has("password_warning", warning).text("id")
+	b.patch(users+"/"+id, `{"password":"s3cr3t"}`).is(200).has("password_warning", warning)
+	b.patch(users+"/"+id, `{"password":"correct horse"}`).is(200).has("password_warning", "<nil>")
+	b.patch(users+"/"+id, `{"first_name":"Sue"}`).is(200).has("password_warning", "<nil>")
+	for _, common := range []string{"Password1", "12345678", "qwerty"} {
+		b.patch(users+"/"+id, map[string]any{"password": common}).fails(400, "validation_error").has("error.details.0.code", "too_common")
+	}
+	b.post("/v1/email-users", `{"email":"x@boxes.test","password":"password1"}`).fails(400, "validation_error").has("error.details.0.code", "too_common")
+}
+
 func TestInviteTeamUser(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.post(users+"/invite", `{"email":"Ann@Team.test","first_name":"Ann","last_name":"Lee","role":"admin"}`).is(200).
 		has("success", "true", "email", "ann@team.test", "role", "admin", "first_name", "Ann", "last_name", "Lee")
-	r := b.post(users+"/invite", `{"email":"bob@team.test","password":"secret"}`).is(200).has("role", "member", "first_name", "<nil>")
+	r := b.post(users+"/invite", `{"email":"bob@team.test","password":"a secret"}`).is(200).has("role", "member", "first_name", "<nil>")
 	if _, there := r.at("reset_link"); there {
 		t.Error("a password was given, and there is a reset_link")
 	}
@@ -110,7 +125,7 @@ func TestUpdateTeamUser(t *testing.T) {
 		{b.client, "usr_none", 404, "not_found"}, {other, id, 403, "user_not_in_account"}, {b.client, b.Owner.UserID, 403, "owner_protected"},
 		{other, b.Owner.UserID, 403, "user_not_in_account"},
 	} {
-		c.client.patch(users+"/"+c.id, `{"first_name":"X","password":"whatever"}`).fails(c.status, c.code)
+		c.client.patch(users+"/"+c.id, `{"first_name":"X","password":"what ever it is"}`).fails(c.status, c.code)
 		c.client.remove(users+"/"+c.id).fails(c.status, c.code)
 	}
 	b.tokenOf("owner@example.test", "write").patch(users+"/"+b.Owner.UserID, `{"email":"x@team.test"}`).fails(403, "owner_protected")
@@ -148,7 +163,7 @@ func TestTeamRoles(t *testing.T) {
 		code   string // "" is 200
 	}{
 		{"admin", "admin", "PATCH", member, name, ""},
-		{"admin", "admin", "PATCH", member, `{"email":"moved@team.test","role":"member","password":"secret"}`, ""},
+		{"admin", "admin", "PATCH", member, `{"email":"moved@team.test","role":"member","password":"a secret"}`, ""},
 		{"admin", "admin", "PATCH", member, `{"role":"admin"}`, "forbidden_role"},
 		{"admin", "admin", "PATCH", second, name, "forbidden_role"},
 		{"admin", "admin", "DELETE", second, "", "forbidden_role"},
@@ -163,7 +178,7 @@ func TestTeamRoles(t *testing.T) {
 		{"admin", "purchase", "DELETE", member, "", "insufficient_scope"},
 		{"admin", "read", "PATCH", admin, name, "insufficient_scope"},
 		{"member", "write", "PATCH", member, name, ""},
-		{"member", "write", "PATCH", member, `{"password":"secret"}`, "insufficient_scope"},
+		{"member", "write", "PATCH", member, `{"password":"a secret"}`, "insufficient_scope"},
 		{"member", "write", "PATCH", member, `{"email":"x@team.test"}`, "forbidden_role"},
 		{"member", "write", "PATCH", member, `{"role":"admin"}`, "forbidden_role"},
 		{"member", "write", "PATCH", peer, name, "insufficient_scope"},
@@ -236,8 +251,8 @@ func TestResetLinkWorksOnce(t *testing.T) {
 		want string
 		form url.Values
 	}{
-		{"needs at least 6 characters", url.Values{"token": {token}, "password": {"short"}}},
-		{"needs at least 6 characters", url.Values{"token": {token}}},
+		{"must have 8 to 128 characters", url.Values{"token": {token}, "password": {"short"}}},
+		{"must have 8 to 128 characters", url.Values{"token": {token}}},
 		{"do not match", url.Values{"token": {token}, "password": {"correct horse"}, "again": {"correct hose"}}},
 	} {
 		if page := string(b.sendReset(wrong.form).is(400).raw); !strings.Contains(page, wrong.want) || !strings.Contains(page, token) {

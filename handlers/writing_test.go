@@ -51,7 +51,7 @@ func TestAnsweredBy(t *testing.T) {
 	b.post("/v1/inbox/bulk-move", `{"to":"archive","messages":[{"uid":"1","mailbox":"ann@boxes.test"}]}`).is(200).has("moved", "1")
 	b.post(path+"/send", `{"to":"far@far.test","subject":"Re","text":"t","in_reply_to":"<one@far.test>"}`).is(200)
 	b.get(path+"?folder=archive").is(200).has("data.0.is_answered", "true", "data.0.answered_by.kind", "token")
-	web := b.browser().signInTo("ann@boxes.test", "password")
+	web := b.browser().signInTo("ann@boxes.test", "correct horse")
 	web.ask("POST", path+"/send", `{"to":"far@far.test","subject":"Re","text":"t","in_reply_to":"<two@far.test>"}`).is(200)
 	b.get(path+"/2").is(200).has("answered_by.kind", "mailbox", "answered_by.name", "ann@boxes.test")
 	team := b.browser().signInTo("owner@example.test", "correct horse")

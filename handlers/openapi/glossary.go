@@ -97,6 +97,7 @@ var glossaryRows = []struct {
 	{"SuppressionDeleted.message", word{example: "The address gets mail again.", about: "For people; the text may change."}},
 	{"TeamUserDeleted.message", word{example: "The team user is deleted.", about: "For people; the text may change."}},
 	{"TeamUserInvited.message", word{example: "They can sign in with the link.", about: "For people; the text may change."}},
+	{"password_warning", word{example: "The password has less than 8 characters. Have its user choose a longer one.", about: "What should be better about the password that was given; null otherwise.", rare: true}},
 	{"TeamUserUpdated.message", word{example: "The team user is changed.", about: "For people; the text may change."}},
 	{"TemplateDeleted.message", word{example: "The template is deleted.", about: "For people; the text may change."}},
 	{"Told.message", word{example: "The job was started.", about: "For people; the text may change."}},

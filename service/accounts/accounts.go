@@ -330,7 +330,7 @@ func (s *Service) CreateAccount(_ context.Context, in NewAccount) (*AccountCreat
 	if password == "" {
 		password = core.NewPassword()
 	}
-	if err := checkTeamPassword("owner_password", password); err != nil {
+	if err := core.CheckPassword("owner_password", password, core.LeastPassword); err != nil {
 		return nil, err
 	}
 	plan := in.Plan

@@ -231,7 +231,7 @@ func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in cor
 // ends. The caller writes the record of the user.
 func (s *Service) choosePassword(u *store.User, password string) (set func(*store.Tx, *store.User) error, err error) {
 	if u.MailboxID == "" {
-		if err := checkTeamPassword("password", password); err != nil {
+		if err := core.CheckPassword("password", password, core.LeastPassword); err != nil {
 			return nil, err
 		}
 		hash := s.Logins.Hash(password)

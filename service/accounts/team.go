@@ -7,7 +7,6 @@ import (
 	"slices"
 	"sort"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
@@ -102,7 +101,8 @@ type TeamUserInvited struct {
 	ResetLink string  `json:"reset_link,omitempty" words:"ours"`
 	Message   string  `json:"message" words:"ours"`
 
-	Mailboxes MailboxScope `json:"mailboxes" words:"ours"`
+	Mailboxes       MailboxScope `json:"mailboxes" words:"ours"`
+	PasswordWarning *string      `json:"password_warning" words:"ours"`
 }
 
 // InviteTeamUser adds a person to the team, a member unless a role is given. Admins may add members
@@ -147,6 +147,9 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 		Success: true, ID: u.ID, Email: u.Email, Role: u.Role, FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
 		ResetLink: link, Mailboxes: userScope(u), Message: u.Email + " is now in the team and can sign in with the password that you set. " + reads,
 	}
+	if in.Password != nil {
+		out.PasswordWarning = core.OrNull(core.ShortPassword(*in.Password))
+	}
 	switch {
 	case in.SendEmail:
 		out.Message = u.Email + " is now in the team. A link is on its way to them: it lets them choose a password once, within 72 hours. " + reads
@@ -184,7 +187,7 @@ func (s *Service) draftUser(who core.Actor, in InviteTeamUserIn) (*store.User, e
 		}
 	}
 	if in.Password != nil {
-		err = checkTeamPassword("password", *in.Password)
+		err = core.CheckPassword("password", *in.Password, leastGiven)
 	}
 	return u, err
 }
@@ -214,14 +217,9 @@ func addressFree(tx *store.Tx, email, id string) error {
 	return core.Errorf("email_already_exists", "%s belongs to a team user already. Use another address.", email).With("email", "email_already_exists", "is taken")
 }
 
-// checkTeamPassword holds for the passwords of team users; those of mailboxes have a rule of their
-// own.
-func checkTeamPassword(field, p string) error {
-	if n := utf8.RuneCountInString(p); n < 6 || n > 128 {
-		return core.Invalid(field, "out_of_range", "needs at least 6 characters, and takes at most 128")
-	}
-	return nil
-}
+// leastGiven is how many characters a password has at least that somebody gives a team user; one of
+// less than core.LeastPassword is answered with a warning.
+const leastGiven = 6
 
 // TeamUserIn names one team user.
 type TeamUserIn struct {
@@ -377,7 +375,8 @@ type TeamUserUpdated struct {
 	IsSuperadmin bool    `json:"is_superadmin"`
 	Message      string  `json:"message" words:"ours"`
 
-	Mailboxes MailboxScope `json:"mailboxes" words:"ours"`
+	Mailboxes       MailboxScope `json:"mailboxes" words:"ours"`
+	PasswordWarning *string      `json:"password_warning" words:"ours"`
 }
 
 // UpdateTeamUser changes a team user. The owner may change everyone but the owner, an admin
@@ -438,6 +437,9 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 		if out, err = teamUserUpdated(tx, u); err != nil {
 			return err
 		}
+		if in.Password != nil {
+			out.PasswordWarning = core.OrNull(core.ShortPassword(*in.Password))
+		}
 		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u)))
 	})
 	if err != nil {
@@ -482,7 +484,7 @@ func (in *UpdateTeamUserIn) check() error {
 		return err
 	}
 	if in.Password != nil {
-		if err := checkTeamPassword("password", *in.Password); err != nil {
+		if err := core.CheckPassword("password", *in.Password, leastGiven); err != nil {
 			return err
 		}
 	}

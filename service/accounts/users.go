@@ -73,7 +73,7 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 	if in.Password == "" {
 		in.Password = core.NewPassword()
 	}
-	if err := checkTeamPassword("password", in.Password); err != nil {
+	if err := core.CheckPassword("password", in.Password, core.LeastPassword); err != nil {
 		return nil, err
 	}
 	u, err := s.userByEmail(in.User)
@@ -173,7 +173,7 @@ func (in *ProfileIn) check(who core.Actor) error {
 		}
 	}
 	if in.Password != nil {
-		if err := checkTeamPassword("password", *in.Password); err != nil {
+		if err := core.CheckPassword("password", *in.Password, core.LeastPassword); err != nil {
 			return err
 		}
 	}

@@ -183,7 +183,7 @@ func guessFrom(t *testing.T, networks, guesses int) {
 // guess that names neither counts at both, and one that is shut refuses it.
 func TestWrongPasswordCountsAtBothIdentities(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
-		const email = "ann@boxes.test" // whose mailbox has the password "password"
+		const email = "ann@boxes.test" // whose mailbox has the password "correct horse"
 		team := "a team password"
 		if _, err := b.InviteTeamUser(t.Context(), actor(b), accounts.InviteTeamUserIn{Email: email, Password: &team}); err != nil {
 			t.Fatal(err)
@@ -209,7 +209,7 @@ func TestWrongPasswordCountsAtBothIdentities(t *testing.T) {
 				t.Errorf("as %q after wrong ones: %q", as, code)
 			}
 		}
-		if status, _ := login(t, b, email, "password", "192.0.2.1"); status != "rate_limited" {
+		if status, _ := login(t, b, email, "correct horse", "192.0.2.1"); status != "rate_limited" {
 			t.Errorf("over IMAP: %q", status)
 		}
 		for range 16 {
@@ -243,7 +243,7 @@ func TestWrongPasswordCountsAtBothIdentities(t *testing.T) {
 func TestRightPasswordsUseNothingUp(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		for i := range 3 * core.IdentityRefused {
-			if status, took := login(t, b, "ann@boxes.test", "password", fmt.Sprintf("192.0.2.%d", i)); status != "" || took > 0 {
+			if status, took := login(t, b, "ann@boxes.test", "correct horse", fmt.Sprintf("192.0.2.%d", i)); status != "" || took > 0 {
 				t.Fatalf("log-in %d: %q after %v", i, status, took)
 			}
 		}

@@ -24,13 +24,13 @@ func inFlood(t *testing.T, since time.Duration, test func(t *testing.T, b *servi
 		b := servicetest.New(t, nil)
 		b.SlowHashes(50 * time.Millisecond)
 		b.Domain(t, b.Owner.AccountID, "boxes.test", "builtin", "complete")
-		password := "password"
+		password := "correct horse"
 		for _, name := range []string{"ann", "bob"} {
 			if _, err := b.CreateEmailUser(t.Context(), actor(b), mailboxes.CreateEmailUserIn{Username: name, Domain: "boxes.test", Password: &password}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if status, _ := login(t, b, "ann@boxes.test", "password", "192.0.2.1"); status != "" {
+		if status, _ := login(t, b, "ann@boxes.test", "correct horse", "192.0.2.1"); status != "" {
 			t.Fatal(status)
 		}
 		time.Sleep(since) // much longer than a verified password is remembered
@@ -77,7 +77,7 @@ func TestFloodFromOnePrefix(t *testing.T) {
 		done := flood(t, b, &wg, addressesOf(10_000, func(i int) string { return fmt.Sprintf("2001:db8:7:%x::1", i) }))
 		synctest.Wait()
 		for email, ip := range map[string]string{"ann@boxes.test": "192.0.2.1", "bob@boxes.test": "203.0.113.5"} {
-			if status, took := login(t, b, email, "password", ip); status != "" || took > time.Second {
+			if status, took := login(t, b, email, "correct horse", ip); status != "" || took > time.Second {
 				t.Errorf("%s: %q after %v", email, status, took)
 			}
 		}
@@ -102,10 +102,10 @@ func TestFloodFromManyNetworks(t *testing.T) {
 			addressesOf(8_000, func(i int) string { return fmt.Sprintf("10.%d.%d.9", i/250, i%250) }),
 			addressesOf(2_000, func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i+16) })...))
 		synctest.Wait()
-		if status, took := login(t, b, "ann@boxes.test", "password", "192.0.2.1"); status != "" || took > time.Second {
+		if status, took := login(t, b, "ann@boxes.test", "correct horse", "192.0.2.1"); status != "" || took > time.Second {
 			t.Errorf("ann: %q after %v", status, took)
 		}
-		if status, took := login(t, b, "bob@boxes.test", "password", "203.0.113.5"); status != "" && status != "busy" || took > 10*time.Second+100*time.Millisecond {
+		if status, took := login(t, b, "bob@boxes.test", "correct horse", "203.0.113.5"); status != "" && status != "busy" || took > 10*time.Second+100*time.Millisecond {
 			t.Errorf("bob, whom nobody knows: %q after %v", status, took)
 		}
 		statuses := done()
@@ -113,7 +113,7 @@ func TestFloodFromManyNetworks(t *testing.T) {
 		if statuses["busy"] < 9_000 || statuses["unauthorized"] < 300 {
 			t.Errorf("answers: %v", statuses)
 		}
-		if status, _ := login(t, b, "bob@boxes.test", "password", "203.0.113.5"); status != "" {
+		if status, _ := login(t, b, "bob@boxes.test", "correct horse", "203.0.113.5"); status != "" {
 			t.Errorf("bob, after it: %q", status)
 		}
 	})
@@ -129,7 +129,7 @@ func TestKnownNetworksEnd(t *testing.T) {
 		var wg sync.WaitGroup
 		done := flood(t, b, &wg, addressesOf(5_000, func(i int) string { return fmt.Sprintf("10.%d.%d.9", i/250, i%250) }))
 		synctest.Wait()
-		if status, _ := login(t, b, "ann@boxes.test", "password", "192.0.2.1"); status != "busy" {
+		if status, _ := login(t, b, "ann@boxes.test", "correct horse", "192.0.2.1"); status != "busy" {
 			t.Errorf("after 30 days: %q", status)
 		}
 		done()
@@ -224,7 +224,7 @@ func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if status, took := login(t, b, "ann@boxes.test", "password", "192.0.2.1"); status != "" || took > time.Second {
+		if status, took := login(t, b, "ann@boxes.test", "correct horse", "192.0.2.1"); status != "" || took > time.Second {
 			t.Errorf("ann: %q after %v", status, took)
 		}
 		cancel()
@@ -232,12 +232,12 @@ func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
 	})
 }
 
-// withMailboxes runs a test in a bubble with mailboxes ann and bob, whose passwords are "password".
+// withMailboxes runs a test in a bubble with mailboxes ann and bob, whose passwords are "correct horse".
 func withMailboxes(t *testing.T, test func(t *testing.T, b *servicetest.Sandbox)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)
 		b.Domain(t, b.Owner.AccountID, "boxes.test", "builtin", "complete")
-		password := "password"
+		password := "correct horse"
 		who := actor(b)
 		for _, name := range []string{"ann", "bob"} {
 			_, err := b.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: name, Domain: "boxes.test", Password: &password})
@@ -271,7 +271,7 @@ func login(t *testing.T, b *servicetest.Sandbox, email, password, ip string) (st
 
 func TestLoginMailbox(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
-		u, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "Ann@Boxes.test", Password: "password", IP: "192.0.2.1"})
+		u, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "Ann@Boxes.test", Password: "correct horse", IP: "192.0.2.1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -280,12 +280,12 @@ func TestLoginMailbox(t *testing.T) {
 		}
 		first := lastLogin(t, b, u.MailboxID)
 		time.Sleep(59 * time.Second)
-		login(t, b, "ann@boxes.test", "password", "192.0.2.1")
+		login(t, b, "ann@boxes.test", "correct horse", "192.0.2.1")
 		if got := lastLogin(t, b, u.MailboxID); first.IsZero() || !got.Equal(first) {
 			t.Errorf("last log-in is %v, then %v within the minute", first, got)
 		}
 		time.Sleep(time.Second)
-		login(t, b, "ann@boxes.test", "password", "192.0.2.1")
+		login(t, b, "ann@boxes.test", "correct horse", "192.0.2.1")
 		if got := lastLogin(t, b, u.MailboxID); !got.After(first) {
 			t.Errorf("last log-in is still %v", got)
 		}
@@ -332,12 +332,12 @@ func TestWrongPasswordsAreSlowedThenRefused(t *testing.T) {
 			{"ann@boxes.test", "192.0.2.2", ""},
 			{"bob@boxes.test", "192.0.2.1", ""},
 		} {
-			if status, took := login(t, b, tc.email, "password", tc.ip); status != tc.want || took != 0 {
+			if status, took := login(t, b, tc.email, "correct horse", tc.ip); status != tc.want || took != 0 {
 				t.Errorf("%s from %s: %q after %v, want %q", tc.email, tc.ip, status, took, tc.want)
 			}
 		}
 		time.Sleep(31 * time.Minute)
-		if status, _ := login(t, b, "ann@boxes.test", "password", "192.0.2.1"); status != "" {
+		if status, _ := login(t, b, "ann@boxes.test", "correct horse", "192.0.2.1"); status != "" {
 			t.Errorf("half an hour later: %q", status)
 		}
 	})
@@ -371,7 +371,7 @@ func TestManyRightLoginsAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() {
-				if status, took := login(t, b, "ann@boxes.test", "password", "192.0.2.1"); status != "" || took != 0 {
+				if status, took := login(t, b, "ann@boxes.test", "correct horse", "192.0.2.1"); status != "" || took != 0 {
 					t.Errorf("%q after %v", status, took)
 				}
 			})
@@ -384,19 +384,19 @@ func TestManyRightLoginsAtOnce(t *testing.T) {
 func TestGuessesOverMailboxesRefuseTheNetwork(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		const inside = "2001:db8::1:0:0:7"
-		if status, _ := login(t, b, "ann@boxes.test", "password", inside); status != "" {
+		if status, _ := login(t, b, "ann@boxes.test", "correct horse", inside); status != "" {
 			t.Fatal(status)
 		}
 		for i := range 100 {
 			login(t, b, fmt.Sprintf("u%d@boxes.test", i), "wrong", fmt.Sprintf("2001:db8::1:0:0:%x", i))
 		}
-		if status, _ := login(t, b, "bob@boxes.test", "password", "2001:db8::1:9:9:9"); status != "rate_limited" {
+		if status, _ := login(t, b, "bob@boxes.test", "correct horse", "2001:db8::1:9:9:9"); status != "rate_limited" {
 			t.Errorf("from the same /64: %q", status)
 		}
-		if status, _ := login(t, b, "ann@boxes.test", "password", inside); status != "" {
+		if status, _ := login(t, b, "ann@boxes.test", "correct horse", inside); status != "" {
 			t.Errorf("known there: %q", status)
 		}
-		if status, _ := login(t, b, "bob@boxes.test", "password", "2001:db8:0:1::1"); status != "" {
+		if status, _ := login(t, b, "bob@boxes.test", "correct horse", "2001:db8:0:1::1"); status != "" {
 			t.Errorf("from another /64: %q", status)
 		}
 	})
@@ -409,7 +409,7 @@ func TestSlowedLoginEndsWithItsContext(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: "password", IP: "192.0.2.1"}); err == nil || ctx.Err() == nil {
+		if _, err := b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: "correct horse", IP: "192.0.2.1"}); err == nil || ctx.Err() == nil {
 			t.Errorf("log-in: %v", err)
 		}
 	})

@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// manyBoxes puts mailboxes u0, u1, … of a domain into the store, with the password "password".
+// manyBoxes puts mailboxes u0, u1, … of a domain into the store, with the password "correct horse".
 func manyBoxes(t testing.TB, s *core.Core, who core.Actor, domain string, from, count int) {
 	t.Helper()
 	for ; count > 500; from, count = from+500, count-500 {
@@ -33,7 +33,7 @@ func manyBoxes(t testing.TB, s *core.Core, who core.Actor, domain string, from, 
 			id := tx.NewID("eu")
 			err = store.Mailboxes.Put(tx, &store.Mailbox{
 				ID: id, Num: num, AccountID: who.AccountID, AccountNum: who.AccountNum, DomainID: domain, Email: fmt.Sprintf("u%d@boxes.test", from+i),
-				Status: "active", Ready: true, Type: "hosted", PasswordSealed: s.Keys.Seal(store.MailboxPlace(id), []byte("password")), CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
+				Status: "active", Ready: true, Type: "hosted", PasswordSealed: s.Keys.Seal(store.MailboxPlace(id), []byte("correct horse")), CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
 			})
 			if err != nil {
 				return err
@@ -100,7 +100,7 @@ func exportedEmails(t *testing.T, format string, file io.Reader) map[string]bool
 			t.Fatal(err)
 		}
 		for _, c := range list {
-			emails[c.Email] = c.Password == "password"
+			emails[c.Email] = c.Password == "correct horse"
 		}
 		return emails
 	}
@@ -109,7 +109,7 @@ func exportedEmails(t *testing.T, format string, file io.Reader) map[string]bool
 		t.Fatal(err)
 	}
 	for _, row := range rows[1:] {
-		emails[row[1]] = row[4] == "password"
+		emails[row[1]] = row[4] == "correct horse"
 	}
 	return emails
 }

@@ -390,7 +390,7 @@ func (s *Service) completePassword(mb *store.Mailbox, password string) {
 // HoldPassword gives what puts a password into the record of a mailbox that its holder set: nobody
 // can read it again.
 func (s *Service) HoldPassword(mb store.Mailbox, password string) (func(*store.Mailbox), error) {
-	if err := checkPassword(password); err != nil {
+	if err := core.CheckPassword("password", password, core.LeastPassword); err != nil {
 		return nil, err
 	}
 	return s.keepPassword(mb, password, true), nil

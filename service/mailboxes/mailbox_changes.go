@@ -196,7 +196,7 @@ func (s *Service) draftPassword(who core.Actor, in UpdateEmailUserIn) (func(*sto
 		}
 		return func(mb *store.Mailbox) { s.replacePassword(mb, password) }, nil
 	}
-	if err := checkPassword(password); err != nil {
+	if err := core.CheckPassword("password", password, core.LeastPassword); err != nil {
 		return nil, err
 	}
 	put := s.keepPassword(before, password, false)

@@ -158,7 +158,7 @@ func (b *NewMailbox) choosePassword(given *string) error {
 		return nil
 	}
 	b.password = *given
-	return checkPassword(*given)
+	return core.CheckPassword("password", *given, core.LeastPassword)
 }
 
 // Hash makes the forms in which the password is kept.
@@ -168,16 +168,6 @@ func (b *NewMailbox) Hash(s *Service) {
 		rand.Read(b.Mb.Salt)
 		s.keepPassword(b.Mb, b.password, false)(&b.Mb)
 	}
-}
-
-func checkPassword(p string) error {
-	if n := utf8.RuneCountInString(p); n < 8 || n > 128 {
-		return core.Invalid("password", "out_of_range", "must have 8 to 128 characters")
-	}
-	if strings.ContainsFunc(p, unicode.IsControl) {
-		return core.Invalid("password", "invalid", "must not contain control characters")
-	}
-	return nil
 }
 
 // checkName refuses what would break the From line that the name stands in.

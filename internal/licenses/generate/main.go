@@ -31,6 +31,29 @@ const publicSuffixes = `The Public Suffix List is subject to the terms of the Mo
 (https://mozilla.org/MPL/2.0/). The list in source form: https://publicsuffix.org/list/public_suffix_list.dat
 `
 
+// passwordList is the notice of the list of common passwords in service/core.
+const passwordList = `Copyright (c) 2012-2016 Dan Wheeler and Dropbox, Inc.
+
+Permission is hereby granted, free of charge, to any person obtaining
+a copy of this software and associated documentation files (the
+"Software"), to deal in the Software without restriction, including
+without limitation the rights to use, copy, modify, merge, publish,
+distribute, sublicense, and/or sell copies of the Software, and to
+permit persons to whom the Software is furnished to do so, subject to
+the following conditions:
+
+The above copyright notice and this permission notice shall be
+included in all copies or substantial portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND,
+EXPRESS OR IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF
+MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE
+LIABLE FOR ANY CLAIM, DAMAGES OR OTHER LIABILITY, WHETHER IN AN ACTION
+OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN CONNECTION
+WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.
+`
+
 // noticeName matches the files that hold notices, such as LICENSE.md, LICENSE-MIT and NOTICE. It
 // does not match source files such as license.go.
 var noticeName = regexp.MustCompile(`^(?i:licen[sc]e|copying|copyright|notice)([-.][A-Z0-9][\w-]*)?(\.(md|txt))?$`)
@@ -126,6 +149,7 @@ func modulesOf(root string) ([]part, error) {
 			parts["The Public Suffix List"] = &part{name: "The Public Suffix List", text: publicSuffixes}
 		}
 	}
+	parts["Lists of common passwords of zxcvbn"] = &part{name: "Lists of common passwords of zxcvbn", text: passwordList}
 	return sorted(parts), nil
 }
 
