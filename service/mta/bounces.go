@@ -47,9 +47,29 @@ func bounceType(status string) string {
 	return "undetermined"
 }
 
-// bounceSubtype says in a word what a status of RFC 3463 is about.
-func bounceSubtype(status string) string {
+// judge decides by what a host said whether the address is at fault: nothing that names the sender
+// suppresses an address, whatever code it has, and a refusal for good of an address that is not in
+// use does.
+func (f *failure) judge() {
+	switch msg.AboutOf(f.diagnostic) {
+	case msg.AboutSender, msg.AboutRoom:
+		f.Address = false
+	case msg.AboutAddress:
+		f.Address = f.Address || cmp.Or(f.kind, bounceType(f.Status)) == "hard"
+	}
+}
+
+// bounceSubtype says in a word what a failure is about, by its status of RFC 3463 and by what was
+// said.
+func bounceSubtype(status, diagnostic string) string {
 	_, detail, _ := strings.Cut(status, ".")
+	about := msg.AboutOf(diagnostic)
+	switch {
+	case detail == "1.10" && about == msg.AboutAddress: // as Exchange has it
+		return "no_such_mailbox"
+	case detail == "0.0" && about == msg.AboutRoom:
+		return "mailbox_full"
+	}
 	exact := map[string]string{
 		"1.1": "no_such_mailbox", "1.2": "no_such_domain", "1.10": "no_mail_domain", "2.1": "mailbox_disabled", "2.2": "mailbox_full",
 		"2.3": "message_too_large", "3.4": "message_too_large", "4.6": "loop", "4.7": "expired",
@@ -95,6 +115,9 @@ func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 // emitBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
 func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
 	row.BouncedAt = tx.Now()
+	if f.host != "" { // else it is we who say why
+		f.judge()
+	}
 	if ours, err := isHosted(tx, row.Recipient); ours || err != nil {
 		if err != nil {
 			return err
@@ -122,7 +145,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 	}
 	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailBounced, BouncedData{
 		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, UserID: core.OrNull(row.MailboxID),
-		BounceType: cmp.Or(f.kind, bounceType(f.Status)), BounceSubtype: cmp.Or(f.subtype, bounceSubtype(f.Status)), Status: f.Status,
+		BounceType: cmp.Or(f.kind, bounceType(f.Status)), BounceSubtype: cmp.Or(f.subtype, bounceSubtype(f.Status, f.diagnostic)), Status: f.Status,
 		Diagnostic: f.diagnostic, RemoteMTA: core.OrNull(f.host), Provider: core.OrNull(row.Provider), OriginalMessageID: row.MessageID,
 		ProviderMessageID: core.OrNull(row.ProviderMessageID), Suppressed: f.Address, BouncedAt: core.Time{Time: row.BouncedAt},
 		Tags: tagsOut(row.Tags),

@@ -59,7 +59,7 @@ func TestBounceWords(t *testing.T) {
 	for status, want := range map[string]string{
 		"5.1.1": "hard no_such_mailbox", "5.2.2": "hard mailbox_full", "4.4.7": "soft expired", "5.7.26": "hard policy", "5.0.0": "hard general", "": "undetermined general",
 	} {
-		if got := fmt.Sprint(bounceType(status), " ", bounceSubtype(status)); got != want {
+		if got := fmt.Sprint(bounceType(status), " ", bounceSubtype(status, "")); got != want {
 			t.Errorf("%s: %s, want %s", status, got, want)
 		}
 	}
