@@ -10,25 +10,36 @@ import (
 
 // authorizes reports whether the SPF record there lets our host send: before anything else is said
 // of them, it passes the domain's MX, which is our host, or each address that our own record w
-// names. Whatever else it allows is the owner's choice.
+// names, with those of the name itself if w passes these. Whatever else it allows is the owner's
+// choice.
 func authorizes(there string, w Record) bool {
 	record := spf.Parse(there)
 	if !record.WellFormed {
 		return false
 	}
-	var open []netip.Addr // our addresses that no term has passed yet
+	var open []netip.Addr          // our addresses that no term has passed yet
+	ofName, passed := false, false // the addresses of the name itself
 	for _, t := range spf.Parse(w.Value).Terms {
 		if t.Network.IsValid() {
 			open = append(open, t.Network.Addr())
 		}
+		ofName = ofName || t.Name == "a" && t.Value == ""
 	}
-	named := len(open) > 0
+	named := len(open) > 0 || ofName
+	all := func() bool { return named && len(open) == 0 && (passed || !ofName) }
 	terms, end := record.Split()
 	for _, t := range terms {
-		if named && len(open) == 0 {
+		if all() {
 			return true
 		}
-		if isMX(t) && (t.Value == "" || hostName(t.Value) == w.Name) {
+		if ofName && t.Name == "a" && !t.Modifier() && (t.Value == "" || hostName(t.Value) == w.Name) {
+			if t.Qualifier != '+' {
+				return false
+			}
+			passed = true
+			continue
+		}
+		if !ofName && isMX(t) && (t.Value == "" || hostName(t.Value) == w.Name) {
 			return t.Qualifier == '+'
 		}
 		count := len(open)
@@ -37,7 +48,7 @@ func authorizes(there string, w Record) bool {
 			return false
 		}
 	}
-	return end.Name == "all" && end.Qualifier == '+' || named && len(open) == 0
+	return end.Name == "all" && end.Qualifier == '+' || all()
 }
 
 func isMX(t spf.Term) bool { return t.Name == "mx" && !t.Modifier() }

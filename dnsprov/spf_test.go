@@ -227,3 +227,26 @@ func TestVerifyOffersAMergedSPF(t *testing.T) {
 }
 
 var _ evaluator.DNSResolver = spfWorld("")
+
+// TestHostsRecordPassesItsOwnAddresses: the record of the mail host's name is right if it passes the
+// addresses of the name and those that mail is sent from beside them.
+func TestHostsRecordPassesItsOwnAddresses(t *testing.T) {
+	plain := managed("mail.example.test", "TXT", "v=spf1 a -all", PurposeSPF)
+	more := managed("mail.example.test", "TXT", "v=spf1 a ip4:192.0.2.9 -all", PurposeSPF)
+	for text, want := range map[string][2]bool{
+		"v=spf1 a -all":                         {true, false},
+		"v=spf1 a:mail.example.test ~all":       {true, false},
+		"v=spf1 a ip4:192.0.2.0/24 -all":        {true, true},
+		"v=spf1 ip4:192.0.2.9 a -all":           {true, true},
+		"v=spf1 ip4:192.0.2.9 -all":             {false, false},
+		"v=spf1 -a ip4:192.0.2.9 -all":          {false, false},
+		"v=spf1 mx -all":                        {false, false},
+		"v=spf1 +all":                           {true, true},
+		"v=spf1 a:other.example.test -all":      {false, false},
+		"v=spf1 a -ip4:192.0.2.0/24 +all -all2": {false, false},
+	} {
+		if got := [2]bool{authorizes(text, plain), authorizes(text, more)}; got != want {
+			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}

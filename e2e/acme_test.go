@@ -267,6 +267,9 @@ func TestCertificateOutlivesKills(t *testing.T) {
 		i.start()
 		world.delegate(i.ready.DNS)
 	}
+	if out, code := mailstead(t, "job", "resume", "--all", "--data", i.dir); code != 0 {
+		t.Fatal(out)
+	}
 	for _, name := range []string{acmeHost, "garden.test"} {
 		i.until(name+" has its certificate", func() bool { return p.shown(i.ready.HTTPTLS, name) != nil })
 	}

@@ -232,7 +232,7 @@ func TestSupportRecipe(t *testing.T) {
 	}
 	owner := i.owner()
 	var second shownMessage
-	if owner.ask("GET", "/v1/approvals/"+ids[1], nil, &second); second.Reason != "tainted" || fmt.Sprint(second.To) != "[bob@elsewhere.test]" {
+	if owner.ask("GET", "/v1/approvals/"+ids[1], nil, &second); second.Reason != "policy" || fmt.Sprint(second.To) != "[bob@elsewhere.test]" {
 		t.Errorf("the second answer: %+v", second)
 	}
 	if raw := i.approves(owner, ids[0]); !strings.Contains(raw, "Where is my order?") {
@@ -297,7 +297,7 @@ func TestTriageRecipe(t *testing.T) {
 	var refused struct{ Error struct{ Code string } }
 	for want, request := range map[string][2]any{
 		"sending_not_allowed": {"/v1/email-users/" + box + "/inbox/send", map[string]any{"to": "bob@elsewhere.test", "subject": "Fwd", "text": "all"}},
-		"tainted":             {"/v1/email-users/" + box + "/folders", map[string]any{"name": "Other"}},
+		"tainted":             {"/v1/inbox/refresh", nil},
 		"forbidden_role":      {"/v1/email-users/" + box + "/rules", map[string]any{"name": "all", "actions": []any{map[string]any{"type": "forward", "value": "drop@evil.test"}}}},
 	} {
 		if status := i.as(token).do("POST", request[0].(string), request[1], &refused); status != 403 || refused.Error.Code != want {

@@ -31,7 +31,11 @@ func TestRulesUnderKills(t *testing.T) {
 	got := map[string]int{} // by recipient and subject
 	relay := answering(t, func(c net.Conn) { keepSubjects(c, &mu, got) })
 	host, port, _ := net.SplitHostPort(relay)
-	i := newInstance(t, generousLimits+fmt.Sprintf("[[relay]]\nname='r1'\nkind='custom'\nhost=%q\nport=%s\ntls='none'\ndkim=false\n", host, port), "--outbound", "relay")
+	world := newResolver(t) // automatic replies go to senders that SPF proves
+	world.set(t, "far.test", "TXT", `"v=spf1 ip4:127.0.0.0/8 -all"`)
+	world.set(t, "example.test", "NS", "ns1.mailstead.test.", "ns2.mailstead.test.")
+	i := newInstance(t, generousLimits+fmt.Sprintf("[[relay]]\nname='r1'\nkind='custom'\nhost=%q\nport=%s\ntls='none'\ndkim=false\n", host, port), "--outbound", "relay", "--resolver", world.addr)
+	world.delegate(i.ready.DNS)
 	i.addDomain("example.test")
 	ann, bob := i.addMailbox("ann@example.test", "correct horse"), i.addMailbox("bob@example.test", "correct horse")
 	action := func(kind, value string) map[string]any { return map[string]any{"type": kind, "value": value} }
@@ -159,7 +163,11 @@ func TestServersThatAnswerEachOther(t *testing.T) {
 	var boxes [2]string
 	for n, domain := range []string{"near.test", "far.test"} {
 		config := fmt.Sprintf("[[relay]]\nname='other'\nkind='custom'\nhost='127.0.0.1'\nport=%s\ntls='none'\n", smtpOf[1-n])
-		i := newInstance(t, generousLimits+config, "--outbound", "relay", "--smtp", "127.0.0.1:"+smtpOf[n])
+		world := newResolver(t) // automatic replies go to senders that SPF proves
+		world.set(t, []string{"far.test", "near.test"}[n], "TXT", `"v=spf1 ip4:127.0.0.0/8 -all"`)
+		world.set(t, domain, "NS", "ns1.mailstead.test.", "ns2.mailstead.test.")
+		i := newInstance(t, generousLimits+config, "--outbound", "relay", "--smtp", "127.0.0.1:"+smtpOf[n], "--resolver", world.addr)
+		world.delegate(i.ready.DNS)
 		i.addDomain(domain)
 		boxes[n] = i.addMailbox("me@"+domain, "correct horse")
 		i.want(200, "PUT", "/v1/email-users/"+boxes[n]+"/vacation", map[string]any{"enabled": true, "text": "I am away from " + domain}, nil)

@@ -91,7 +91,7 @@ func live(t *testing.T, shop func(*life) registrar.Registrar, dir string, plan [
 	l.s = s
 	id := begin(s, who)
 	run()
-	for range 1000 {
+	for range 3000 { // a job that the process has ended with three times waits for a day
 		time.Sleep(time.Minute)
 		l.mu.Lock()
 		next = l.crashed
