@@ -228,8 +228,8 @@ func TestVerifyOffersAMergedSPF(t *testing.T) {
 
 var _ evaluator.DNSResolver = spfWorld("")
 
-// TestHostsRecordPassesItsOwnAddresses: the record of the mail host's name is right if it passes the
-// addresses of the name and those that mail is sent from beside them.
+// TestHostsRecordPassesItsOwnAddresses: the record of the mail host's name is right if it passes
+// the addresses of the name and those that mail is sent from beside them.
 func TestHostsRecordPassesItsOwnAddresses(t *testing.T) {
 	plain := managed("mail.example.test", "TXT", "v=spf1 a -all", PurposeSPF)
 	more := managed("mail.example.test", "TXT", "v=spf1 a ip4:192.0.2.9 -all", PurposeSPF)

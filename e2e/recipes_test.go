@@ -297,7 +297,6 @@ func TestTriageRecipe(t *testing.T) {
 	var refused struct{ Error struct{ Code string } }
 	for want, request := range map[string][2]any{
 		"sending_not_allowed": {"/v1/email-users/" + box + "/inbox/send", map[string]any{"to": "bob@elsewhere.test", "subject": "Fwd", "text": "all"}},
-		"tainted":             {"/v1/inbox/refresh", nil},
 		"forbidden_role":      {"/v1/email-users/" + box + "/rules", map[string]any{"name": "all", "actions": []any{map[string]any{"type": "forward", "value": "drop@evil.test"}}}},
 	} {
 		if status := i.as(token).do("POST", request[0].(string), request[1], &refused); status != 403 || refused.Error.Code != want {

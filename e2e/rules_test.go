@@ -154,8 +154,8 @@ func TestRulesUnderKills(t *testing.T) {
 }
 
 // TestServersThatAnswerEachOther: two servers have mailboxes that answer every message, by a rule
-// and by an automatic reply. A message from one to the other is answered once by each of these, and
-// then there is silence, although nothing but the messages tells one server of the other.
+// and by an automatic reply. A message from one to the other is answered once, and then there is
+// silence, although nothing but the messages tells one server of the other.
 func TestServersThatAnswerEachOther(t *testing.T) {
 	t.Parallel()
 	smtpOf := [2]string{freePortOn(t, "127.0.0.1"), freePortOn(t, "127.0.0.1")}
@@ -188,13 +188,13 @@ func TestServersThatAnswerEachOther(t *testing.T) {
 		return subjects
 	}
 	servers[0].want(200, "POST", "/v1/email-users/"+boxes[0]+"/inbox/send", map[string]any{"to": "me@far.test", "subject": "Hello", "text": "Are you there?"}, nil)
-	servers[1].until("the other has answered twice", func() bool { return len(sent(1)) == 2 })
-	servers[0].until("both answers are there", func() bool { return len(servers[0].inbox(boxes[0])) == 2 })
+	servers[1].until("the other has answered", func() bool { return len(sent(1)) == 1 })
+	servers[0].until("the answer is there", func() bool { return len(servers[0].inbox(boxes[0])) == 1 })
 	time.Sleep(2 * time.Second) // a loop would be at its tenth round
 	if got := strings.Join(sent(0), ", "); got != "Hello relayed" {
 		t.Errorf("the first server has sent: %s", got)
 	}
-	if got := strings.Join(sent(1), ", "); got != "Auto: Hello relayed, Auto: Hello relayed" {
+	if got := strings.Join(sent(1), ", "); got != "Auto: Hello relayed" {
 		t.Errorf("the other server has sent: %s", got)
 	}
 
@@ -202,10 +202,10 @@ func TestServersThatAnswerEachOther(t *testing.T) {
 	for range 2 {
 		servers[1].want(200, "POST", "/v1/email-users/"+boxes[1]+"/inbox/send", map[string]any{"to": "me@near.test", "subject": "And you", "text": "Are you there?"}, nil)
 	}
-	servers[0].until("the first has answered", func() bool { return len(sent(0)) == 3 })
-	servers[1].until("both answers are there", func() bool { return len(servers[1].inbox(boxes[1])) == 3 })
+	servers[0].until("the first has answered", func() bool { return len(sent(0)) == 2 })
+	servers[1].until("the answer is there", func() bool { return len(servers[1].inbox(boxes[1])) == 2 })
 	time.Sleep(2 * time.Second)
-	if a, b := len(sent(0)), len(sent(1)); a != 3 || b != 4 {
+	if a, b := len(sent(0)), len(sent(1)); a != 2 || b != 3 {
 		t.Errorf("sent by the first %v, by the other %v", sent(0), sent(1))
 	}
 }

@@ -367,7 +367,7 @@ func sortedLetters(r *rand.Rand, n int) []sortedLetter {
 		if r.IntN(3) == 0 {
 			field(1000, "In-Reply-To", pick(id(), id()+" "+id(), "Your message of yesterday "+id(), "nothing"))
 		}
-		if i%500 == 3 { // all in one chain as well
+		if i%500 == 3 && !strings.Contains(h.String(), "References:") { // all in one chain as well
 			field(1000, "References", fmt.Sprintf("<own.%d@example.org>", max(i-500, 0)))
 		}
 		text := h.String() + "X-Number: " + strconv.Itoa(i) + "\r\n\r\n" + strings.Repeat("Some text.\r\n", r.IntN(60))

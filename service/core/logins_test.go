@@ -232,7 +232,8 @@ func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
 	})
 }
 
-// withMailboxes runs a test in a bubble with mailboxes ann and bob, whose passwords are "correct horse".
+// withMailboxes runs a test in a bubble with mailboxes ann and bob. Their passwords are
+// "correct horse".
 func withMailboxes(t *testing.T, test func(t *testing.T, b *servicetest.Sandbox)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)

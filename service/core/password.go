@@ -13,8 +13,8 @@ const (
 	mostPassword  = 128
 )
 
-// commonPasswords are the 10 000 commonest passwords of six characters or more, in lower case, one a
-// line. They are of the frequency lists of zxcvbn (MIT licence).
+// commonPasswords are the 10 000 commonest passwords of six characters or more, in lower case, one
+// a line. They are of the frequency lists of zxcvbn (MIT licence).
 //
 //go:embed passwords.txt
 var commonPasswords string
