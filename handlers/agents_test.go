@@ -16,7 +16,7 @@ import (
 // readsMessages are operations whose answers have words of messages that the service looks at one
 // by one: it taints, or withholds them (see package agents).
 const readsMessages = `list_email_user_inbox list_inbox get_message get_inbox_message get_message_raw get_message_attachment wait_for_message wait_for_any_message
-	list_messages get_sent_message update_scheduled_message retry_message cancel_message create_draft update_draft`
+	list_messages get_sent_message update_scheduled_message retry_message cancel_message create_draft update_draft get_approval get_approval_raw`
 
 // chosenWords are operations whose answers have words that no mail brought: names of folders, DNS
 // records of the account's own domains, what servers say that the account's people have chosen, and

@@ -215,8 +215,8 @@ func operations(s *service.Service) []op {
 
 		// Messages that wait until a person approves them.
 		{name: "list_approvals", method: "GET", path: "/v1/approvals", status: 200, scope: "read", roles: managers, call: with(s.ListApprovals), bound: clean, taints: true},
-		{name: "get_approval", method: "GET", path: "/v1/approvals/{approval_id}", status: 200, scope: "read", roles: managers, call: with(s.GetApproval), bound: clean, taints: true},
-		{name: "get_approval_raw", method: "GET", path: "/v1/approvals/{approval_id}/raw", status: 200, scope: "read", roles: managers, call: with(s.GetApprovalRaw), bound: clean, taints: true},
+		{name: "get_approval", method: "GET", path: "/v1/approvals/{approval_id}", status: 200, scope: "read", roles: managers, call: with(s.GetApproval), bound: clean},
+		{name: "get_approval_raw", method: "GET", path: "/v1/approvals/{approval_id}/raw", status: 200, scope: "read", roles: managers, call: with(s.GetApprovalRaw), bound: clean},
 		{name: "approve_message", method: "POST", path: "/v1/approvals/{approval_id}/approve", status: 200, scope: "write", roles: managers, call: with(s.ApproveMessage), strict: true, person: true},
 		{name: "reject_message", method: "POST", path: "/v1/approvals/{approval_id}/reject", status: 200, scope: "write", roles: managers, call: with(s.RejectMessage), strict: true, person: true},
 

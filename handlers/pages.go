@@ -309,6 +309,7 @@ func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {
 const (
 	viewPath     = "/session/view/{user_id}/{uid}"
 	heldViewPath = "/session/approvals/{approval_id}/view"
+	heldFilePath = "/session/approvals/{approval_id}/files/{index}"
 	imageTimeout = time.Minute // for a client to read an image
 )
 
@@ -360,6 +361,35 @@ func (s *Server) viewApproval(c *call) {
 	}
 	d, err := s.svc.ViewApproval(c.r.Context(), c.who, in)
 	s.sendView(c, d, err)
+}
+
+// viewApprovalFile shows a file of a held message in a sandbox: text and pictures; everything else is
+// to be saved.
+func (s *Server) viewApprovalFile(c *call) {
+	c.w.Header().Set("Referrer-Policy", "no-referrer")
+	query, err := url.ParseQuery(c.r.URL.RawQuery)
+	if err != nil {
+		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
+		return
+	}
+	var in mta.ApprovalFileIn
+	if err := decode(&in, source{path: c.r.PathValue, query: query, header: c.r.Header}); err != nil {
+		s.fail(c, err)
+		return
+	}
+	d, file, err := s.svc.OpenApprovalFile(c.r.Context(), c.who, in)
+	if file == nil {
+		s.sendView(c, d, err)
+		return
+	}
+	how := disposition(file.Name)
+	switch file.ContentType {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+		how = "inline"
+	default:
+		file.ContentType = "application/octet-stream"
+	}
+	s.sendBody(c, http.StatusOK, file, how)
 }
 
 func (s *Server) sendView(c *call, d *view.Document, err error) {

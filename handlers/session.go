@@ -59,6 +59,7 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 		{op: op{method: "GET", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
 		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
 		{op: op{method: "GET", path: heldViewPath, scope: "read", roles: managers}, raw: s.viewApproval},
+		{op: op{method: "GET", path: heldFilePath, scope: "read", roles: managers}, raw: s.viewApprovalFile},
 	} {
 		row.name = row.method + " " + row.path
 		if routes[row.path] == nil {

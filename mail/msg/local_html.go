@@ -26,34 +26,45 @@ func LocalHTML(s string) string {
 	if s == "" {
 		return ""
 	}
-	z := html.NewTokenizer(strings.NewReader(localPolicy().Sanitize(s)))
+	return showLinks(localPolicy().Sanitize(s))
+}
+
+// showLinks writes after each link of sanitised HTML where it leads, unless that is what people
+// read there.
+func showLinks(s string) string {
+	z := html.NewTokenizer(strings.NewReader(s))
 	var out, text strings.Builder
-	target := ""
-	end := func() { // of a link
-		shown := strings.Join(strings.Fields(text.String()), "")
-		if target != "" && shown != target && "mailto:"+shown != target {
-			out.WriteString(" &lt;" + escapeHTML(target) + "&gt;")
+	target, shown := "", "" // of the link that is open, and what is to follow the one that has ended
+	end := func() {
+		read := strings.Join(strings.Fields(text.String()), "")
+		if target != "" && read != target && "mailto:"+read != target {
+			shown = " &lt;" + escapeHTML(target) + "&gt;"
 		}
 		target = ""
 		text.Reset()
 	}
 	for {
 		kind := z.Next()
+		raw := string(z.Raw())
+		if shown != "" && (kind != html.TextToken || !strings.HasPrefix(raw, shown)) { // it may stand there already
+			out.WriteString(shown)
+		}
+		shown = ""
 		if kind == html.ErrorToken { // the end: what a tokenizer reads of a string has no other
 			end()
+			out.WriteString(shown)
 			return out.String()
 		}
-		raw := string(z.Raw())
 		token := z.Token()
 		switch {
 		case kind == html.TextToken && target != "":
 			text.WriteString(token.Data)
 		case kind == html.EndTagToken && token.Data == "a":
-			out.WriteString(raw)
 			end()
-			continue
 		case kind == html.StartTagToken && token.Data == "a":
 			end()
+			out.WriteString(shown)
+			shown = ""
 			for _, a := range token.Attr {
 				if a.Key == "href" {
 					target = a.Val

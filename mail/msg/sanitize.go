@@ -55,20 +55,27 @@ var (
 func newPolicy() *bluemonday.Policy { return policyWithImages(imageSource()) }
 
 func policyWithImages(source *regexp.Regexp) *bluemonday.Policy {
-	p := bluemonday.NewPolicy()
-	p.AllowElements("p", "br", "hr", "div", "span", "center", "font", "b", "strong", "i", "em", "u", "s", "strike",
-		"del", "ins", "sub", "sup", "small", "big", "code", "pre", "tt", "kbd", "samp", "blockquote", "q", "cite",
-		"address", "article", "section", "header", "footer", "main", "h1", "h2", "h3", "h4", "h5", "h6",
-		"ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption",
-		"table", "caption", "colgroup", "col", "thead", "tbody", "tfoot", "tr", "td", "th")
+	p := linkPolicy()
+	p.AllowElements("font", "big")
 	p.AllowAttrs("align", "valign", "dir", "lang", "title").Globally()
 	p.AllowAttrs("width", "height", "bgcolor", "border", "cellpadding", "cellspacing").Matching(simpleValue()).
 		OnElements("table", "tr", "td", "th", "col", "colgroup", "tbody", "thead", "tfoot", "hr", "img")
 	p.AllowAttrs("colspan", "rowspan", "span", "start").Matching(bluemonday.Integer).OnElements("td", "th", "col", "colgroup", "ol")
 	p.AllowAttrs("color", "face", "size").Matching(fontValue()).OnElements("font")
-	p.AllowAttrs("href").Matching(linkTarget()).OnElements("a")
 	p.AllowAttrs("src").Matching(source).OnElements("img")
 	p.AllowAttrs("alt").OnElements("img")
+	return p
+}
+
+// linkPolicy lets elements of text and tables through, without attributes but the targets of links.
+func linkPolicy() *bluemonday.Policy {
+	p := bluemonday.NewPolicy()
+	p.AllowElements("p", "br", "hr", "div", "span", "center", "b", "strong", "i", "em", "u", "s", "strike",
+		"del", "ins", "sub", "sup", "small", "code", "pre", "tt", "kbd", "samp", "blockquote", "q", "cite",
+		"address", "article", "section", "header", "footer", "main", "h1", "h2", "h3", "h4", "h5", "h6",
+		"ul", "ol", "li", "dl", "dt", "dd", "figure", "figcaption",
+		"table", "caption", "colgroup", "col", "thead", "tbody", "tfoot", "tr", "td", "th")
+	p.AllowAttrs("href").Matching(linkTarget()).OnElements("a")
 	p.AllowURLSchemes("http", "https", "mailto", "cid")
 	p.RequireParseableURLs(true)
 	p.RequireNoFollowOnLinks(true)

@@ -201,17 +201,6 @@ func ShownName[T string | []byte](name T) T {
 	return name
 }
 
-// isInvisible reports characters without width or that turn the reading direction.
-func isInvisible(r rune) bool {
-	switch {
-	case r == 0xad, r == 0x34f, r == 0x61c, r == 0x180e, r == 0xfeff:
-		return true
-	case r >= 0x200b && r <= 0x200f, r >= 0x202a && r <= 0x202e, r >= 0x2060 && r <= 0x206f:
-		return true
-	}
-	return false
-}
-
 // isAbsence tells whether a subject is one that the large mail services and programs give to
 // answers that they send for people who are away. Not all of them say so in the header.
 func isAbsence(subject string) bool {

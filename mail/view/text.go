@@ -32,6 +32,11 @@ func Text(text string, o Options) *Document {
 	return page(o, w.out.Bytes(), class, nil, false)
 }
 
+// Source makes a document of a text in which every character stands as it is.
+func Source(text string, o Options) *Document {
+	return page(o, []byte(html.EscapeString(text)), ` class="plain"`, nil, false)
+}
+
 // A textWriter writes lines.
 type textWriter struct {
 	out       bytes.Buffer

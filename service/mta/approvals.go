@@ -38,20 +38,8 @@ type WhyHeld struct {
 	Content   *heldContent
 }
 
-// A heldContent is what a person is to approve, read before the transaction that holds the message.
-type heldContent struct {
-	to, cc, bcc []string // each recipient of the envelope in one of them
-	preview     string
-	size        int64
-	hash        string
-}
-
-// readHeld reads what a person is to approve of a message.
-func readHeld(from string, to []Rcpt, stored content) (*heldContent, error) {
-	body, err := asSent(stored)
-	if err != nil {
-		return nil, err
-	}
+// readHeld reads what a person is to approve of a message as it is sent.
+func readHeld(from string, to []Rcpt, body *io.SectionReader) (*heldContent, error) {
 	root, err := msg.Scan(again(body))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
@@ -107,10 +95,13 @@ func mayHold(tx *store.Tx, accountID string) error {
 }
 
 // holdForApproval writes a submission whose rows wait until a person has approved it. Nothing is
-// looked up for its recipients, and nothing is counted as sent. The blob must be one that may be
-// referred to.
+// looked up for its recipients, and nothing is counted as sent. Of the message that was to be sent
+// nothing stays but what h.Content was made of: not even what an envelope says in words.
 func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt, h WhyHeld) ([]*store.Outgoing, *store.Approval, error) {
 	now := tx.Now()
+	sub.Blob, sub.MessageID, sub.Subject = h.Content.blob, h.Content.messageID, h.Content.subject
+	sub.EightBit, sub.SMTPUTF8, sub.Starts = h.Content.eightBit, h.Content.eightBit, h.Content.starts && h.Via != store.ApprovalViaRule
+	sub.EnvelopeID, sub.TLSOptional, sub.ListID = "", false, ""
 	a := &store.Approval{
 		ID: tx.NewID("apr"), AccountID: sub.AccountID, SubmissionID: tx.NewID("sub"), MailboxID: sub.MailboxID, DomainID: sub.DomainID, Status: store.ApprovalPending,
 		Reason: h.Reason, Via: h.Via, TokenID: h.TokenID, TokenName: h.TokenName, Sender: sub.Sender, To: h.Content.to, Cc: h.Content.cc, Bcc: h.Content.bcc,
@@ -121,6 +112,7 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 	sub.FileSent = h.Via == store.ApprovalViaAPI || h.Via == store.ApprovalViaMCP
 	rows := make([]*store.Outgoing, 0, len(to))
 	for _, r := range to {
+		r.ORCPT = ""
 		row := newRow(tx, sub, d.Name, r)
 		row.Status, row.TriedFrom = store.OutgoingHeld, time.Time{}
 		way, err := s.routeOf(tx, d, row)

@@ -130,8 +130,8 @@ func TestApprovedMessageIsSentAsItWasShown(t *testing.T) {
 	if shown.ContentHash != hex.EncodeToString(sum[:]) {
 		t.Errorf("hash %s", shown.ContentHash)
 	}
-	got := fmt.Sprint(shown.To, shown.Cc, shown.Bcc, shown.Subject, *shown.HTML, shown.Text, shown.BodyComplete, shown.Attachments, *shown.Token, *shown.UserID == f.ann.ID, shown.DecidedBy)
-	if got != `[b@far.test] [a@far.test] [c@far.test gone@far.test]the secret<p>the words</p><nil> true [{f.txt text/plain 4}] {tok_1 agent} true <nil>` {
+	got := fmt.Sprint(shown.To, shown.Cc, shown.Bcc, shown.Subject, *shown.HTML, *shown.Text, shown.BodyComplete, shown.Attachments, *shown.Token, *shown.UserID == f.ann.ID, shown.DecidedBy)
+	if got != "[b@far.test] [a@far.test] [c@far.test gone@far.test]the secret<p>the words</p>the words\ntrue [{f.txt text/plain 4}] {tok_1 agent} true <nil>" {
 		t.Errorf("shown: %s", got)
 	}
 

@@ -1,14 +1,17 @@
 package mta
 
 import (
+	"bytes"
 	"context"
 	"crypto/subtle"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/view"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -173,10 +176,19 @@ func (s *Service) GetApproval(_ context.Context, who core.Actor, in ApprovalIn) 
 	for _, h := range headers {
 		out.Headers = append(out.Headers, inbox.MessageHeader(h))
 	}
-	for _, f := range msg.Attachments(root) {
-		out.Attachments = append(out.Attachments, ApprovalAttachment{f.Filename, f.ContentType, f.Size})
+	files, err := filesOf(sent, root, "", 1)
+	if err != nil {
+		return nil, err
 	}
-	return out, nil
+	for _, f := range files {
+		out.Attachments = append(out.Attachments, f.ApprovalAttachment)
+	}
+	return out, s.readApproval(who, a)
+}
+
+// readApproval notes that a token is given the words of a held message.
+func (s *Service) readApproval(who core.Actor, a *store.Approval) error {
+	return s.agents.Read(who.AccountID, agents.HolderOf(who), &who.Policy, agents.Words{MailboxID: a.MailboxID})
 }
 
 // ViewApprovalIn names a held message to be shown in a browser, and how.
@@ -207,11 +219,57 @@ func (s *Service) ViewApproval(_ context.Context, who core.Actor, in ViewApprova
 	return view.Text(body.Text, shown), nil
 }
 
+// ApprovalFileIn names a file of a held message, by its place in the list of attachments, and how it
+// is shown.
+type ApprovalFileIn struct {
+	ApprovalID string `path:"approval_id"`
+	Index      int    `path:"index"`
+	Theme      string `query:"theme" enum:"light|dark"`
+}
+
+// OpenApprovalFile gives a file of a held message: as a document where it is text or a message, with
+// a mark for each character that nobody sees; else as it is.
+func (s *Service) OpenApprovalFile(_ context.Context, who core.Actor, in ApprovalFileIn) (*view.Document, *core.File, error) {
+	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer blob.Close()
+	root, err := msg.Scan(again(sent))
+	if err != nil {
+		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+	}
+	files, err := filesOf(sent, root, "", 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	if in.Index < 0 || in.Index >= len(files) {
+		return nil, nil, core.NotFound("attachment")
+	}
+	f := files[in.Index]
+	text, err := f.text()
+	if err != nil {
+		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+	}
+	if text != nil {
+		shown := text[:min(len(text), bodyShown)]
+		return view.Source(msg.MarkInvisible(string(shown)), view.Options{Title: f.Filename, Dark: in.Theme == "dark", More: len(shown) < len(text)}), nil, nil
+	}
+	content, err := io.ReadAll(msg.Open(f.body, f.part))
+	if err != nil {
+		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+	}
+	return nil, &core.File{Name: f.Filename, ContentType: f.ContentType, Size: int64(len(content)), Body: io.NopCloser(bytes.NewReader(content))}, nil
+}
+
 // GetApprovalRaw gives the bytes that are sent once the message is approved.
 func (s *Service) GetApprovalRaw(_ context.Context, who core.Actor, in ApprovalIn) (*core.File, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
 	if err != nil {
 		return nil, err
+	}
+	if err := s.readApproval(who, a); err != nil {
+		return nil, errors.Join(err, blob.Close())
 	}
 	return &core.File{
 		Name: "message-" + a.ID + ".eml", ContentType: "message/rfc822", Size: sent.Size(),

@@ -37,7 +37,7 @@ func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte,
 	relaySigns := relay != nil && relay.NoDKIM
 	switch {
 	case d.route.own: // which signs for its domain, with keys that we do not have
-	case !d.sub.Forward: // a message of ours, with the fields that are for this recipient alone
+	case !d.sub.Forward || d.sub.ApprovalID != "": // a message of ours, with the fields that are for this recipient alone
 		extra, id := s.unsubscribeFields(d), d.sub.ID
 		if len(extra) > 0 {
 			id = d.row.ID

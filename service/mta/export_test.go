@@ -168,9 +168,10 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows
 		return nil, nil, err
 	}
 	defer s.inbox.Release(stored)
-	if h.Content, err = readHeld(l.from, l.to, l.body); err != nil {
+	if h.Content, err = s.makeHeld(context.Background(), inbox.Envelope{From: l.from}, l.to, l.body, rewriting{}); err != nil {
 		return nil, nil, err
 	}
+	defer s.Store.Release(h.Content.blob)
 	return rows, a, s.Store.Update(func(tx *store.Tx) error {
 		mb, d, err := senderOf(tx, u)
 		if err != nil {

@@ -32,17 +32,23 @@ func (s *Service) harmless(by sentBy, body content) (*store.Spool, error) {
 	if taint == nil || err != nil {
 		return nil, err
 	}
-	m, err := harmlessMessage(body, s.Now(), 1)
+	m, err := rewriting{now: s.Now()}.message(body, 1)
 	if err != nil {
 		return nil, err
 	}
+	return s.writeAnew(m, unclear())
+}
+
+// writeAnew gives a message that was made anew, which the caller closes. The error is bad where its
+// header cannot be written.
+func (s *Service) writeAnew(m *msg.Composer, bad error) (*store.Spool, error) {
 	spool := s.Store.NewSpool(core.MaxMessage)
 	if _, err := m.WriteTo(spool); err != nil {
 		switch {
 		case errors.Is(err, store.ErrTooLarge):
 			err = core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
 		case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
-			err = unclear()
+			err = bad
 		}
 		return nil, errors.Join(err, spool.Close())
 	}
@@ -60,9 +66,25 @@ var composedFields = []string{
 	"received", "return-path", "dkim-signature", "authentication-results",
 }
 
-// harmlessMessage reads what a message says and makes it anew of that; nested is how many messages
-// it is in, itself included.
-func harmlessMessage(body content, now time.Time, nested int) (*msg.Composer, error) {
+// A rewriting says how a message is made anew of what it says.
+type rewriting struct {
+	now        time.Time
+	toApprove  bool        // nothing is in it that a person is not shown
+	byItself   bool        // a mailbox sends it, and nobody hears of an error
+	forwarding msg.Address // who passes it on, and is its author then; else nobody
+}
+
+// unclear refuses a message as the rewriting is for.
+func (w rewriting) unclear() error {
+	if w.toApprove {
+		return unshowable()
+	}
+	return unclear()
+}
+
+// message reads what a message says and makes it anew of that; nested is how many messages it is
+// in, itself included.
+func (w rewriting) message(body content, nested int) (*msg.Composer, error) {
 	root, err := msg.Scan(io.NewSectionReader(body, 0, body.Size()))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
@@ -73,7 +95,10 @@ func harmlessMessage(body content, now time.Time, nested int) (*msg.Composer, er
 	}
 	e := root.Envelope
 	if e == nil || nested > maxNested {
-		return nil, unclear()
+		return nil, w.unclear()
+	}
+	if w.toApprove && !w.byItself && nested == 1 && bound(root) {
+		return nil, unshowable()
 	}
 	m := &msg.Composer{Subject: e.Subject, Date: e.Date, MessageID: e.MessageID, References: e.References}
 	if len(e.InReplyTo) > 0 {
@@ -86,20 +111,20 @@ func harmlessMessage(body content, now time.Time, nested int) (*msg.Composer, er
 		if list := lists[name]; list != nil && !namesNobody(h.Value) {
 			read, err := msg.ParseAddressList(h.Value)
 			if err != nil {
-				return nil, unclear()
+				return nil, w.unclear()
 			}
 			*list = append(*list, slices.DeleteFunc(read, msg.Address.IsGroupMarker)...)
 		}
-		if !slices.Contains(composedFields, name) && !strings.HasPrefix(name, "content-") && !agents.DroppedWhileTainted(name) {
+		if w.keeps(name) {
 			m.Headers = append(m.Headers, h)
 		}
 	}
 	if len(from) != 1 {
-		return nil, unclear()
+		return nil, w.unclear()
 	}
 	m.From = from[0]
 	if m.Date.IsZero() {
-		m.Date = now
+		m.Date = w.now
 	}
 	if m.MessageID == "" {
 		m.MessageID = msg.NewMessageID(core.DomainOfAddress(m.From.Email()))
@@ -108,10 +133,16 @@ func harmlessMessage(body content, now time.Time, nested int) (*msg.Composer, er
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	m.Text, m.HTML = text.Text, msg.LocalHTML(text.HTML)
+	if w.toApprove {
+		if err := w.show(m, text, headers, nested); err != nil {
+			return nil, err
+		}
+	} else {
+		m.Text, m.HTML = text.Text, msg.LocalHTML(text.HTML)
+	}
 	left := int64(core.MaxMessage)
 	for _, a := range msg.Attachments(root) {
-		file, err := harmlessFile(body, a, left, now, nested)
+		file, err := w.file(body, a, left, nested)
 		if err != nil {
 			return nil, err
 		}
@@ -121,9 +152,17 @@ func harmlessMessage(body content, now time.Time, nested int) (*msg.Composer, er
 	return m, nil
 }
 
-// harmlessFile is a file of a message of at most so many bytes.
-func harmlessFile(body io.ReaderAt, a msg.Attachment, left int64, now time.Time, nested int) (file msg.AttachedFile, err error) {
+// keeps tells whether a field that nothing is made of stays as it came.
+func (w rewriting) keeps(name string) bool {
+	return !w.toApprove && !slices.Contains(composedFields, name) && !strings.HasPrefix(name, "content-") && !agents.DroppedWhileTainted(name)
+}
+
+// file is a file of a message of at most so many bytes.
+func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested int) (file msg.AttachedFile, err error) {
 	file = msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID}
+	if w.toApprove { // no image that is in the text is left
+		file.ContentID = ""
+	}
 	if file.Content, err = io.ReadAll(io.LimitReader(msg.Open(body, a.Part), left+1)); err != nil {
 		return file, fmt.Errorf("read message: %w", err)
 	}
@@ -132,19 +171,19 @@ func harmlessFile(body io.ReaderAt, a msg.Attachment, left int64, now time.Time,
 	}
 	kind, _, _ := strings.Cut(a.ContentType, "/")
 	switch {
-	case a.ContentType == "message/rfc822", a.ContentType == "message/global", strings.EqualFold(path.Ext(a.Filename), ".eml"):
-		inner, err := harmlessMessage(bytes.NewReader(file.Content), now, nested+1)
+	case isMessage(a):
+		inner, err := w.message(bytes.NewReader(file.Content), nested+1)
 		if err != nil {
 			return file, err
 		}
 		var out bytes.Buffer
 		if _, err := inner.WriteTo(&out); err != nil {
-			return file, unclear()
+			return file, w.unclear()
 		}
 		file.Content, file.ContentType = out.Bytes(), "message/rfc822"
 	case kind == "multipart", kind == "message": // which nobody has gone into
-		return file, unclear()
-	case isHTML(a):
+		return file, w.unclear()
+	case isHTML(a) && !w.toApprove:
 		page, err := msg.ReadRawBody(body, asPage(a.Part), left)
 		if err != nil {
 			return file, fmt.Errorf("read message: %w", err)
@@ -152,6 +191,11 @@ func harmlessFile(body io.ReaderAt, a msg.Attachment, left int64, now time.Time,
 		file.ContentType, file.Content = "text/html; charset=utf-8", []byte(msg.LocalHTML(page.HTML))
 	}
 	return file, nil
+}
+
+// isMessage tells whether programs show a file as a message.
+func isMessage(a msg.Attachment) bool {
+	return a.ContentType == "message/rfc822" || a.ContentType == "message/global" || strings.EqualFold(path.Ext(a.Filename), ".eml")
 }
 
 // isHTML tells whether programs show a file as HTML.

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
@@ -50,15 +51,12 @@ func errReadsOn() error {
 	return core.OverSMTP(451, "4.3.2", core.Errorf("rate_limited", "The sender has read other mail while it sent this. Try again in a moment."))
 }
 
-// policyFacts is what the policies want to know of a message.
-type policyFacts struct {
-	agents.Message
-	content *heldContent
-}
+// errHeld says that a message is to be held, which must be made anew for that.
+var errHeld = errors.New("a message is to be held")
 
 // admit asks the policies, in the transaction that takes a message. The error is errFacts where
 // facts is nil and a policy is to be asked.
-func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, facts *policyFacts) (held string, tainted bool, err error) {
+func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, facts *agents.Message) (held string, tainted bool, err error) {
 	asks, err := s.agents.Asks(tx, mb, l.by.holder)
 	if err != nil || !asks {
 		return "", false, err
@@ -67,7 +65,7 @@ func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, f
 		return "", false, errFacts
 	}
 	facts.Mailbox = mb
-	held, tainted, err = s.agents.Admit(tx, l.by.holder, &facts.Message)
+	held, tainted, err = s.agents.Admit(tx, l.by.holder, facts)
 	if tainted && !l.harmless && err == nil {
 		err = errReadsOn()
 	}
@@ -76,8 +74,8 @@ func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, f
 
 // factsOf finds out what the policies want to know of a message that a mailbox, or for nil a
 // domain's program, is about to send. Nothing is looked up but in the store.
-func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*policyFacts, error) {
-	f := &policyFacts{Message: agents.Message{Mailbox: mb, As: append([]string{l.from}, l.authors...), To: l.addresses(), ByPerson: l.by.person}}
+func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Message, error) {
+	f := &agents.Message{Mailbox: mb, As: append([]string{l.from}, l.authors...), To: l.addresses(), ByPerson: l.by.person}
 	root, err := msg.Scan(io.NewSectionReader(l.body, 0, min(l.body.Size(), msg.MaxHeader)))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
@@ -91,10 +89,7 @@ func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*policyFacts
 			f.To = append(f.To, addressesIn(h.Value)...)
 		}
 	}
-	if err := s.Store.View(func(tx *store.Tx) error { return s.agents.Reach(tx, &f.Message) }); err != nil {
-		return nil, err
-	}
-	if f.content, err = readHeld(l.from, l.to, l.body); err != nil {
+	if err := s.Store.View(func(tx *store.Tx) error { return s.agents.Reach(tx, f) }); err != nil {
 		return nil, err
 	}
 	if e := root.Envelope; mb != nil && e != nil { // whom it answers
@@ -270,7 +265,7 @@ func (s *Service) holdByItselfKind() jobs.Kind {
 	return jobs.Kind{Name: kindHoldByItself, Work: s.readByItself, Timeout: 10 * time.Minute}
 }
 
-func (s *Service) readByItself(_ context.Context, j *store.Job) (jobs.Writes, error) {
+func (s *Service) readByItself(ctx context.Context, j *store.Job) (jobs.Writes, error) {
 	args, err := jobs.Args[holdByItselfArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
@@ -288,10 +283,15 @@ func (s *Service) readByItself(_ context.Context, j *store.Job) (jobs.Writes, er
 		return nil, err
 	}
 	defer blob.Close()
-	content, err := readHeld(sub.Sender, []Rcpt{args.To}, blob)
+	content, err := s.makeHeldByItself(ctx, sub, args.To, blob)
+	if refused := new(core.SMTPError); errors.As(err, &refused) && refused.Code >= 500 {
+		s.Log.Info("a mailbox does not send by itself what nobody can be shown for approval", "mailbox_id", sub.MailboxID, "error", err)
+		return func(tx *store.Tx, _ *store.Job) error { return dropByItself(tx, args.SubmissionID) }, nil
+	}
 	if err != nil {
 		return nil, err
 	}
+	jobs.Finally(ctx, func() { s.Store.Release(content.blob) }) // does nothing for what is held
 	return func(tx *store.Tx, _ *store.Job) error {
 		sub, err := store.Submissions.Find(tx, args.SubmissionID)
 		if sub == nil || err != nil {
@@ -307,6 +307,36 @@ func (s *Service) readByItself(_ context.Context, j *store.Job) (jobs.Writes, er
 				return err
 			}
 		}
-		return errors.Join(tx.UnrefBlob(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
+		return dropByItself(tx, sub.ID)
 	}, nil
+}
+
+// dropByItself ends a submission that has no rows.
+func dropByItself(tx *store.Tx, id string) error {
+	sub, err := store.Submissions.Find(tx, id)
+	if sub == nil || err != nil {
+		return err
+	}
+	return errors.Join(tx.UnrefBlob(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
+}
+
+// makeHeldByItself makes a message anew that a mailbox sends by itself. What it passes on becomes
+// its own, since the author's signature does not hold for the new one.
+func (s *Service) makeHeldByItself(ctx context.Context, sub *store.Submission, to Rcpt, blob content) (*heldContent, error) {
+	w := rewriting{byItself: true}
+	if sub.Forward {
+		var mb *store.Mailbox
+		if err := s.Store.View(func(tx *store.Tx) (err error) {
+			mb, err = store.Mailboxes.Find(tx, sub.MailboxID)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		if mb == nil {
+			return nil, unshowable()
+		}
+		local, domain, _ := msg.SplitEmail(mb.Email)
+		w.forwarding = msg.Address{Mailbox: local, Host: domain}
+	}
+	return s.makeHeld(ctx, inbox.Envelope{From: sub.Sender}, []Rcpt{to}, blob, w)
 }

@@ -74,6 +74,7 @@ type Service struct {
 
 	contents *limit.Bytes // of messages that are made of requests
 	batches  *limit.Bytes // of batches that are being sent
+	remade   *limit.Bytes // of messages that are made anew to be approved
 
 	screener  *screener
 	relays    relays
@@ -96,6 +97,7 @@ func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, r
 		Core: c, events: e, agents: g, inbox: i, reputation: r, spam: sp, screener: newScreener(c.Resolver),
 		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), deciders: newDeciders(), paces: newPaces(c.Store.Now),
 		operators: newOperators(c.Config.Destinations), contents: limit.NewBytes(largeContents, smallContent), batches: limit.NewBytes(largeBatches, smallContent),
+		remade: limit.NewBytes(largeContents, smallContent),
 	}
 	s.policies = newPolicies(s)
 	s.newClients()

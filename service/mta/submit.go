@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/reputation"
@@ -518,7 +519,13 @@ func hasHighBytes(r io.Reader) (bool, error) {
 func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
 	defer s.Store.Release(l.blob) // does nothing where it is referred to
 	var out *Submitted
-	var facts *policyFacts // nil: no policy has asked for them
+	var facts *agents.Message // nil: no policy has asked for them
+	var shown *heldContent    // nil: no policy has wanted it
+	defer func() {
+		if shown != nil {
+			s.Store.Release(shown.blob)
+		}
+	}()
 	take := func(tx *store.Tx) error {
 		tx.For(ctx)
 		mb, from, err := s.sendable(tx, u)
@@ -526,6 +533,9 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 			return err
 		}
 		held, tainted, err := s.admit(tx, mb, l, facts)
+		if err == nil && held != "" && shown == nil {
+			err = errHeld
+		}
 		if err != nil {
 			return err
 		}
@@ -543,7 +553,7 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 			sub.ReportTo = l.from
 		}
 		if held != "" {
-			return s.hold(tx, mb, from, sub, d, l, held, facts.content, func(sent *Submitted) error {
+			return s.hold(tx, mb, from, sub, d, l, held, shown, func(sent *Submitted) error {
 				if out = sent; with == nil {
 					return nil
 				}
@@ -589,6 +599,11 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 			facts, err = s.factsOf(mb, l)
 		}
 		if err == nil {
+			err = s.Store.Update(take)
+		}
+	}
+	if errors.Is(err, errHeld) {
+		if shown, err = s.makeHeld(ctx, inbox.Envelope{From: l.from}, l.to, l.body, rewriting{}); err == nil {
 			err = s.Store.Update(take)
 		}
 	}
