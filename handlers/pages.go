@@ -363,8 +363,7 @@ func (s *Server) viewApproval(c *call) {
 	s.sendView(c, d, err)
 }
 
-// viewApprovalFile shows a file of a held message in a sandbox: text and pictures; everything else is
-// to be saved.
+// viewApprovalFile shows a file of a held message in a sandbox, or has the browser save it.
 func (s *Server) viewApprovalFile(c *call) {
 	c.w.Header().Set("Referrer-Policy", "no-referrer")
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
@@ -382,12 +381,9 @@ func (s *Server) viewApprovalFile(c *call) {
 		s.sendView(c, d, err)
 		return
 	}
-	how := disposition(file.Name)
-	switch file.ContentType {
-	case "image/png", "image/jpeg", "image/gif", "image/webp":
-		how = "inline"
-	default:
-		file.ContentType = "application/octet-stream"
+	how := "inline"
+	if in.Save {
+		how, file.ContentType = disposition(file.Name), "application/octet-stream"
 	}
 	s.sendBody(c, http.StatusOK, file, how)
 }

@@ -117,10 +117,10 @@ func visibleBlanks(s string) string {
 	}, s)
 }
 
-// VisibleHTML returns HTML in which all that it says can be seen: what SanitizeHTML lets through but
-// hidden elements, comments, images, styles, colours, sizes, and attributes with words in them. Each
-// link shows where it leads. What would hide a word in a way that is not known here is left out
-// itself, so the word is seen.
+// VisibleHTML returns HTML in which all that it says can be seen: what SanitizeHTML lets through
+// but hidden elements, comments, images, styles, colours, sizes, and attributes with words in them.
+// Each link shows where it leads. What would hide a word in a way that is not known here is left
+// out itself, so the word is seen.
 func VisibleHTML(s string) string {
 	if s == "" {
 		return ""
@@ -152,7 +152,8 @@ var voidElements = wordSet("area", "base", "br", "col", "embed", "hr", "img", "i
 // shrinking elements make letters smaller, each within another smaller still.
 var shrinking = wordSet("sub", "sup", "small", "h5", "h6")
 
-// An unseenEnd says what ends an element whose end tag may be missing (HTML Living Standard, 13.1.2.4).
+// An unseenEnd says what ends an element whose end tag may be missing (HTML Living Standard,
+// 13.1.2.4).
 type unseenEnd struct{ starts, ends map[string]bool }
 
 var (
@@ -162,12 +163,12 @@ var (
 	termEnd    = unseenEnd{wordSet("dt", "dd"), wordSet("dl")}
 	unseenEnds = map[string]unseenEnd{
 		"p":  {blockStarts, wordSet("div", "td", "th", "li", "blockquote", "section", "article", "header", "footer", "main", "center", "body")},
-		"li":   {wordSet("li"), wordSet("ul", "ol")},
-		"td":   cellEnd,
-		"th":   cellEnd,
-		"tr":   {wordSet("tr"), wordSet("table", "tbody", "thead", "tfoot")},
-		"dt":   termEnd,
-		"dd":   termEnd,
+		"li": {wordSet("li"), wordSet("ul", "ol")},
+		"td": cellEnd,
+		"th": cellEnd,
+		"tr": {wordSet("tr"), wordSet("table", "tbody", "thead", "tfoot")},
+		"dt": termEnd,
+		"dd": termEnd,
 	}
 )
 

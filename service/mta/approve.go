@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path"
+	"strconv"
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -183,7 +185,10 @@ func (s *Service) GetApproval(_ context.Context, who core.Actor, in ApprovalIn) 
 	for _, f := range files {
 		out.Attachments = append(out.Attachments, f.ApprovalAttachment)
 	}
-	return out, s.readApproval(who, a)
+	if err := s.readApproval(who, a); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // readApproval notes that a token is given the words of a held message.
@@ -219,16 +224,20 @@ func (s *Service) ViewApproval(_ context.Context, who core.Actor, in ViewApprova
 	return view.Text(body.Text, shown), nil
 }
 
-// ApprovalFileIn names a file of a held message, by its place in the list of attachments, and how it
-// is shown.
+// ApprovalFileIn names a file of a held message, by its place in the list of attachments, and how
+// it is shown.
 type ApprovalFileIn struct {
 	ApprovalID string `path:"approval_id"`
-	Index      int    `path:"index"`
+	Index      string `path:"index"`
 	Theme      string `query:"theme" enum:"light|dark"`
+	Save       bool   `query:"save"`
 }
 
-// OpenApprovalFile gives a file of a held message: as a document where it is text or a message, with
-// a mark for each character that nobody sees; else as it is.
+const notShown = "This file is no text and no picture. Save it, and open it with a program that you trust.\n"
+
+// OpenApprovalFile gives a file of a held message. To be shown, text and messages are a document,
+// with a mark for each character that nobody sees, and pictures a file; to be saved, each is a
+// file.
 func (s *Service) OpenApprovalFile(_ context.Context, who core.Actor, in ApprovalFileIn) (*view.Document, *core.File, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
 	if err != nil {
@@ -243,24 +252,37 @@ func (s *Service) OpenApprovalFile(_ context.Context, who core.Actor, in Approva
 	if err != nil {
 		return nil, nil, err
 	}
-	if in.Index < 0 || in.Index >= len(files) {
+	n, err := strconv.Atoi(in.Index)
+	if err != nil || n < 0 || n >= len(files) {
 		return nil, nil, core.NotFound("attachment")
 	}
-	f := files[in.Index]
-	text, err := f.text()
-	if err != nil {
-		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
-	}
-	if text != nil {
-		shown := text[:min(len(text), bodyShown)]
-		return view.Source(msg.MarkInvisible(string(shown)), view.Options{Title: f.Filename, Dark: in.Theme == "dark", More: len(shown) < len(text)}), nil, nil
-	}
+	f := files[n]
 	content, err := io.ReadAll(msg.Open(f.body, f.part))
+	if f.of != nil {
+		content, err = io.ReadAll(io.NewSectionReader(f.body, 0, f.Size))
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
 	}
-	return nil, &core.File{Name: f.Filename, ContentType: f.ContentType, Size: int64(len(content)), Body: io.NopCloser(bytes.NewReader(content))}, nil
+	file := &core.File{Name: path.Base(f.Filename), ContentType: f.ContentType, Size: int64(len(content)), Body: io.NopCloser(bytes.NewReader(content))}
+	if in.Save || shownPictures[f.ContentType] {
+		return nil, file, nil
+	}
+	shown := view.Options{Title: f.Filename, Dark: in.Theme == "dark"}
+	text, err := f.text(content)
+	if err != nil {
+		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
+	}
+	if text == nil {
+		return view.Source(notShown, shown), nil, nil
+	}
+	first := text[:min(len(text), bodyShown)]
+	shown.More = len(first) < len(text)
+	return view.Source(msg.MarkInvisible(string(first)), shown), nil, nil
 }
+
+// shownPictures are the types of pictures that every browser shows, and that hold no program.
+var shownPictures = map[string]bool{"image/png": true, "image/jpeg": true, "image/gif": true, "image/webp": true}
 
 // GetApprovalRaw gives the bytes that are sent once the message is approved.
 func (s *Service) GetApprovalRaw(_ context.Context, who core.Actor, in ApprovalIn) (*core.File, error) {

@@ -171,7 +171,7 @@ func filesOf(body content, root *msg.Part, under string, nested int) (out []held
 		if f.of, err = msg.Scan(bytes.NewReader(text)); err != nil {
 			return nil, fmt.Errorf("read message: %w", err)
 		}
-		f.body = inner
+		f.body, f.Size = inner, int64(len(text))
 		within, err := filesOf(inner, f.of, f.Filename+"/", nested+1)
 		if err != nil {
 			return nil, err
@@ -182,21 +182,18 @@ func filesOf(body content, root *msg.Part, under string, nested int) (out []held
 }
 
 // text is all that a file says, nil if it is no text.
-func (f *heldFile) text() ([]byte, error) {
-	if f.of != nil {
+func (f *heldFile) text(content []byte) ([]byte, error) {
+	switch {
+	case f.of != nil:
 		return f.messageText()
-	}
-	content, err := io.ReadAll(msg.Open(f.body, f.part))
-	if err != nil {
-		return nil, err
-	}
-	if bytes.IndexByte(content, 0) >= 0 || !utf8.Valid(content) && f.part.Type != "text" {
+	case bytes.IndexByte(content, 0) >= 0 || !utf8.Valid(content) && f.part.Type != "text":
 		return nil, nil
 	}
 	return content, nil
 }
 
-// messageText is the header and the text of a message in a held one. Its files are listed beside it.
+// messageText is the header and the text of a message in a held one. Its files are listed beside
+// it.
 func (f *heldFile) messageText() ([]byte, error) {
 	headers, err := msg.Headers(f.body, f.of)
 	if err != nil {

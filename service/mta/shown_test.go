@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -158,7 +159,7 @@ func (f *approvals) showing(id string) (words string, raw []byte) {
 		words += "\n" + tags.ReplaceAllString(*d.HTML, "")
 	}
 	for n, a := range d.Attachments {
-		page, file, err := f.Svc.OpenApprovalFile(f.T.Context(), f.who, mta.ApprovalFileIn{ApprovalID: id, Index: n})
+		page, file, err := f.Svc.OpenApprovalFile(f.T.Context(), f.who, mta.ApprovalFileIn{ApprovalID: id, Index: strconv.Itoa(n)})
 		if err != nil {
 			f.T.Fatal(err)
 		}

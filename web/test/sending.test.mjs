@@ -45,7 +45,7 @@ describe('sending', { concurrency: 2 }, () => {
     walk('a held message is read and approved, another rejected', async (t) => {
       const box = await mailbox(d, unique('agent'), a), p = await page(t, { as: a, phone: small })
       const agent = a.as((await a.api('POST', '/v1/auth/tokens', { name: 'Agent', policy: { send: 'approval' } })).token)
-      const send = async (subject) => (await agent('POST', `/v1/email-users/${box.user_id}/inbox/send`, { to: ['ann@far.test'], bcc: ['hidden@far.test'], subject, text: 'Plain words', html: '<p>Rich words</p><script>x()</script>' })).approval_id
+      const send = async (subject) => (await agent('POST', `/v1/email-users/${box.user_id}/inbox/send`, { to: ['ann@far.test'], bcc: ['hidden@far.test'], subject, text: 'Plain words', html: '<p>Rich words</p><p hidden>Hidden words</p>', attachments: [{ filename: 'berth.txt', content: btoa('Words of a file') }] })).approval_id
       const yes = unique('Yes'), no = unique('No')
       const approved = await send(yes), rejected = await send(no)
       const status = async (id) => (await a.api('GET', '/v1/approvals/' + id)).status
@@ -56,8 +56,13 @@ describe('sending', { concurrency: 2 }, () => {
       await main(p).getByRole('link', { name: yes }).click()
       await p.getByRole('heading', { level: 1, name: yes }).waitFor()
       await p.frameLocator('iframe').getByText('Rich words').waitFor()
-      for (const text of ['The sending policy requires approval', 'Plain words', 'hidden@far.test', 'API, Agent']) await main(p).getByText(text).first().waitFor()
+      for (const text of ['The sending policy requires approval', 'Rich words', 'hidden@far.test', 'API, Agent']) await main(p).getByText(text).first().waitFor()
+      for (const text of ['Plain words', 'Hidden words']) assert.equal(await main(p).getByText(text).count(), 0)
       await sound(p, 'a held message')
+      await main(p).getByRole('button', { name: 'berth.txt' }).click()
+      await p.getByRole('dialog').frameLocator('iframe').getByText('Words of a file').waitFor()
+      await sound(p, 'a file of a held message')
+      await p.getByRole('dialog').getByRole('button', { name: 'Close' }).click()
       await p.getByRole('button', { name: 'Approve', exact: true }).click()
       await sound(p, 'an approval')
       await p.getByRole('dialog').getByLabel('Note').fill('Fine with me')

@@ -68,7 +68,7 @@ function Details({ of: a }: { of: Detail }) {
           ['Cc', a.cc.join(', ')],
           ['Other recipients', a.bcc.join(', ')],
           ['Sent by', [ways[a.via], a.token?.name].filter(Boolean).join(', ')],
-          ['Attachments', a.attachments.length > 0 && a.attachments.map((f) => `${f.filename} (${f.content_type}, ${bytes(f.size)})`).join(', ')],
+          ['Attachments', a.attachments.length > 0 && <Files of={a} />],
           ['Size', bytes(a.size)],
           ['Held', <Time of={a.created_at} form="at" />],
           ['Decided', a.decided_at && <><Time of={a.decided_at} form="at" />{a.decided_by && ` by ${a.decided_by.name}`}</>],
@@ -86,6 +86,28 @@ function Details({ of: a }: { of: Detail }) {
   )
 }
 
+/** The files, each of which opens in a frame that can do nothing. */
+function Files({ of: a }: { of: Detail }) {
+  const [opened, setOpened] = useState<number>()
+  const file = opened === undefined ? undefined : a.attachments[opened]
+  const path = `/session/approvals/${a.approval_id}/files/${opened}`
+  return (
+    <>
+      <ul class="approval-files">
+        {a.attachments.map((f, i) => <li key={i}><Button small icon="clip" onClick={() => setOpened(i)}>{f.filename}</Button> <span class="muted small">{f.content_type}, {bytes(f.size)}</span></li>)}
+      </ul>
+      {file && (
+        <Dialog wide title={file.filename} onClose={() => setOpened(undefined)}>
+          <div class="stack">
+            <iframe class="approval-file" title={file.filename} sandbox="" src={`${path}?theme=${theme.value}`} />
+            <LinkButton small icon="download" href={`${path}?save=true`} download>Download</LinkButton>
+          </div>
+        </Dialog>
+      )}
+    </>
+  )
+}
+
 /** What the message says. Where it says it twice, as HTML and as plain text, both are shown: recipients may see either. */
 function Words({ of: a }: { of: Detail }) {
   const frame = useFit()
@@ -93,7 +115,7 @@ function Words({ of: a }: { of: Detail }) {
     <>
       {!a.body_complete && <Notice tone="warn">Only the beginning of this message is shown. Download it to read the rest.</Notice>}
       {a.html !== null && (
-        <Card title="Message" note="Images are not shown." flush>
+        <Card title="Message" note="Images and styles are removed before it is sent." flush>
           <div class="approval-body"><iframe class="inbox-frame" key={theme.value} ref={frame} title="Message body" sandbox="allow-same-origin allow-popups allow-popups-to-escape-sandbox"
             src={`/session/approvals/${a.approval_id}/view?theme=${theme.value}`} /></div>
         </Card>
