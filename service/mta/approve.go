@@ -149,12 +149,17 @@ func (s *Service) openApproval(who core.Actor, id string) (a *store.Approval, bl
 }
 
 // GetApproval shows an approval with all that a person has to know of the message.
-func (s *Service) GetApproval(_ context.Context, who core.Actor, in ApprovalIn) (*ApprovalDetail, error) {
+func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn) (*ApprovalDetail, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
 	if err != nil {
 		return nil, err
 	}
 	defer blob.Close()
+	leave, err := s.roomToMakeAnew(ctx, sent.Size())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	root, err := msg.Scan(again(sent))
 	if err != nil {
 		return nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
@@ -238,12 +243,17 @@ const notShown = "This file is no text and no picture. Save it, and open it with
 // OpenApprovalFile gives a file of a held message. To be shown, text and messages are a document,
 // with a mark for each character that nobody sees, and pictures a file; to be saved, each is a
 // file.
-func (s *Service) OpenApprovalFile(_ context.Context, who core.Actor, in ApprovalFileIn) (*view.Document, *core.File, error) {
+func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in ApprovalFileIn) (*view.Document, *core.File, error) {
 	a, blob, sent, err := s.openApproval(who, in.ApprovalID)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer blob.Close()
+	leave, err := s.roomToMakeAnew(ctx, sent.Size())
+	if err != nil {
+		return nil, nil, err
+	}
+	defer leave()
 	root, err := msg.Scan(again(sent))
 	if err != nil {
 		return nil, nil, fmt.Errorf("message of approval %s: %w", a.ID, err)
