@@ -139,7 +139,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 		}
 	}
 	if cmp.Or(f.kind, bounceType(f.Status)) == "hard" && f.Status != noRequiredTLS {
-		if err := s.reputation.Bounced(tx, row, cmp.Or(f.host, f.tried), f.diagnostic); err != nil {
+		if err := s.reputation.Bounced(tx, row, f.tried, f.diagnostic); err != nil {
 			return err
 		}
 	}

@@ -153,7 +153,7 @@ type failure struct {
 	Status     string // RFC 3463
 	diagnostic string
 	host       string // that refused it
-	tried      string // that was tried, where it is we who gave up
+	tried      string // that was asked in our own attempt; "": the failure is told by a report
 	Address    bool   // the address is at fault: nothing more is to go there
 }
 

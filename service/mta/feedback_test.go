@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
@@ -545,5 +546,39 @@ func TestEachRecipientHasALinkOfItsOwn(t *testing.T) {
 		if err != nil || u.Email != m.To || i.Verify([]byte(m.Data)).DKIM != auth.Pass {
 			t.Errorf("%s: %+v, %v", m.To, u, err)
 		}
+	}
+}
+
+// TestLateFeedbackCountsWhereMailWasTaken: a report names any host, and the recipient's domain is not
+// the operator of its MX host. What comes of a message counts at the operator that took it.
+func TestLateFeedbackCountsWhereMailWasTaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		report func(c *correspondence) string
+		counts func(w reputation.Window) int
+	}{
+		"a late bounce": {func(c *correspondence) string { return dsn("failed", "5.1.1", "x@far.test", "") }, func(w reputation.Window) int { return w.Bounced }},
+		"a complaint": {func(c *correspondence) string {
+			return arf("abuse", "Original-Mail-From: <"+c.path+">\r\n", c.head())
+		}, func(w reputation.Window) int { return w.Complained }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := (&servicetest.Host{}).Start(t)
+			i := servicetest.Install(t, core.Config{MXPort: h.Port})
+			i.DNS.MX["far.test"] = "mx1.operator.test"
+			ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+			i.Run()
+			i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
+			row := i.Becomes("x@far.test", store.OutgoingSent)
+			got := h.Mails()[0]
+			c := &correspondence{i, ann, row, got.From, got.Data}
+			c.MustArrive("", c.path, tc.report(c))
+			r, err := i.Svc.GetReputation(context.Background(), servicetest.Actor(i.Account), reputation.ReputationIn{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Destinations) != 1 || r.Destinations[0].Operator != "operator.test" || tc.counts(r.Destinations[0].Windows.Day) != 1 {
+				t.Errorf("destinations: %+v", r.Destinations)
+			}
+		})
 	}
 }

@@ -78,7 +78,23 @@ func Blocks(reply string) bool {
 	return blocked
 }
 
-// Bounced counts a message that was refused for good, at once or by a report later.
+// takenBy is the MX host that took a message, or the one that was tried last; "" where no MX host was
+// asked. Reports and complaints that come later count there, whatever names they give.
+func takenBy(row *store.Outgoing) string {
+	n := len(row.Log)
+	if n == 0 || row.Transport != store.OutgoingTransportDirect {
+		return ""
+	}
+	for _, a := range slices.Backward(row.Log) {
+		if a.Code/100 == 2 {
+			return a.Host
+		}
+	}
+	return row.Log[n-1].Host
+}
+
+// Bounced counts a message that was refused for good: by an answer of host, or by a report later,
+// which has none.
 func (s *Service) Bounced(tx *store.Tx, row *store.Outgoing, host, reply string) error {
 	if !row.Counted {
 		return nil
@@ -87,7 +103,7 @@ func (s *Service) Bounced(tx *store.Tx, row *store.Outgoing, host, reply string)
 		host = ""
 	}
 	blocked := Blocks(reply)
-	if err := s.count(tx, row, OperatorOf(host, row.Recipient), func(h *store.HourCount) {
+	if err := s.count(tx, row, OperatorOf(cmp.Or(host, takenBy(row)), row.Recipient), func(h *store.HourCount) {
 		h.Bounced++
 		if blocked {
 			h.Blocked++
@@ -103,7 +119,7 @@ func (s *Service) Complained(tx *store.Tx, row *store.Outgoing) error {
 	if !row.Counted {
 		return nil
 	}
-	if err := s.count(tx, row, OperatorOf("", row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
+	if err := s.count(tx, row, OperatorOf(takenBy(row), row.Recipient), func(h *store.HourCount) { h.Complained++ }); err != nil {
 		return err
 	}
 	return s.judge(tx, row)
