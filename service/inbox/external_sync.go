@@ -270,7 +270,7 @@ func remoteFlags(f pull.Flags) (Flags, []string) {
 	}
 	var keywords []string
 	for _, k := range distinctKeywords(f.Keywords) {
-		if k != "" && len(k) <= maxKeyword && len(keywords) < maxKeywords {
+		if k != "" && len(k) <= maxKeyword && len(keywords) < MaxKeywords {
 			keywords = append(keywords, k)
 		}
 	}

@@ -274,7 +274,7 @@ const (
 )
 
 const (
-	maxKeywords = 50  // on one message
+	MaxKeywords = 50  // on one message
 	maxKeyword  = 100 // bytes
 )
 
@@ -338,8 +338,8 @@ func distinctKeywords(list []string) []string {
 }
 
 func checkKeywords(list []string) error {
-	if len(list) > maxKeywords || slices.ContainsFunc(list, func(k string) bool { return k == "" || len(k) > maxKeyword }) {
-		return core.Errorf(CodeKeywords, "A message has at most %d keywords of at most %d bytes.", maxKeywords, maxKeyword)
+	if len(list) > MaxKeywords || slices.ContainsFunc(list, func(k string) bool { return k == "" || len(k) > maxKeyword }) {
+		return core.Errorf(CodeKeywords, "A message has at most %d keywords of at most %d bytes.", MaxKeywords, maxKeyword)
 	}
 	return nil
 }

@@ -31,6 +31,8 @@ const (
 	ofVacation    = "vacation"
 	rejected      = "The recipient does not want this message"
 	deciding      = 2000 // messages whose rules may wait to be asked
+
+	keptDecisions = 512 << 10 // bytes of what rules say about one message
 )
 
 // A decision is what a mailbox does by itself with a message.
@@ -231,6 +233,7 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 	m := rules.NewMessage(body, stored.Root, size)
 	out := decisions{}
 	maps.Copy(out, judged)
+	asked := map[string][]*rules.Outcome{} // by account
 	for i := range list {
 		a := &list[i]
 		if out[a.mailbox.ID] != nil {
@@ -251,27 +254,58 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 			if len(d.Skipped) > 0 {
 				s.LogOf(ctx).Warn("rules took too long, and some were skipped", "mailbox_id", a.mailbox.ID, "rules", d.Skipped)
 			}
-			if d.Left > 0 {
-				s.LogOf(ctx).Warn("rules ask for too many forwards, webhooks and replies, and some were left out", "mailbox_id", a.mailbox.ID, "left_out", d.Left)
-			}
+			asked[a.mailbox.AccountID] = append(asked[a.mailbox.AccountID], &d.Outcome)
 		}
 		if a.vacation != nil {
 			d.Vacation = a.vacation.Version
 		}
 		d.Replies = !a.junk && !(a.spam && d.Folder == "") && m.MayReply(sender, a.as)
-		for _, r := range a.rules {
-			for _, e := range d.Actions {
-				if e.RuleID == r.ID && e.Type == "webhook" {
-					if d.Names == nil {
-						d.Names = map[string]string{}
-					}
+		out[a.mailbox.ID] = d
+	}
+	for _, outcomes := range asked {
+		rules.Share(outcomes)
+	}
+	kept := 0
+	for i := range list {
+		a := &list[i]
+		d := out[a.mailbox.ID]
+		if d.Left > 0 {
+			s.LogOf(ctx).Warn("rules ask for too much for one message, and some of it was left out", "mailbox_id", a.mailbox.ID, "left_out", d.Left)
+		}
+		if d.trim(a.rules, len(list) == 1); len(a.rules) == 0 {
+			continue
+		}
+		if kept += len(decisions{a.mailbox.ID: d}.text()); kept > keptDecisions { // it is written again with each part of the message's places
+			s.LogOf(ctx).Warn("the rules of one message ask for too much, and those of a mailbox were left out", "mailbox_id", a.mailbox.ID)
+			d.Outcome = rules.Outcome{}
+		}
+	}
+	return out, m.Err()
+}
+
+// trim leaves of a decision what filing the message needs. alone is whether it may refuse the
+// message.
+func (d *decision) trim(list []*store.Rule, alone bool) {
+	d.Matched, d.Skipped = nil, nil
+	if !alone {
+		d.Text = ""
+	}
+	d.Actions = slices.DeleteFunc(d.Actions, func(e rules.Effect) bool { return e.Type != "webhook" && e.Type != "forward" && e.Type != "reply" })
+	for i := range d.Actions {
+		switch e := &d.Actions[i]; e.Type {
+		case "reply":
+			e.Value = nil // the job reads it
+		case "webhook":
+			if d.Names == nil {
+				d.Names = map[string]string{}
+			}
+			for _, r := range list {
+				if r.ID == e.RuleID {
 					d.Names[r.ID] = r.Name
 				}
 			}
 		}
-		out[a.mailbox.ID] = d
 	}
-	return out, m.Err()
 }
 
 // fileBy files a message that arrives in a mailbox as its rules say, and does what else they say. f

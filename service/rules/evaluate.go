@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -17,7 +18,14 @@ const (
 	maxExpression = 500                   // characters
 	maxProgram    = 5000                  // instructions that an expression may be
 	maxStep       = 100_000               // bytes times instructions, of what is looked for in one go
-	maxEffects    = 20                    // forwards, webhooks and replies of one arrival
+)
+
+// What the rules of all mailboxes of an account do with one message at most; each mailbox may have
+// one of each, however many they are.
+const (
+	maxEffects  = 20  // forwards, webhooks and replies
+	maxCopies   = 20  // into further folders
+	maxKeywords = 500 // and on one message inbox.MaxKeywords
 )
 
 // An Effect is an action that takes effect.
@@ -38,7 +46,64 @@ type Outcome struct {
 	Flags   []string `json:"flags,omitempty"`   // \Flagged and keywords
 	Read    bool     `json:"read,omitempty"`
 	Skipped []string `json:"skipped,omitempty"` // rules that there was no time for
-	Left    int      `json:"-"`                 // forwards, webhooks and replies past the bound
+	Left    int      `json:"-"`                 // effects, copies and keywords past their bounds
+}
+
+// counts tells whether an action is one of those that are counted together.
+func counts(kind string) bool { return kind == "forward" || kind == "webhook" || kind == "reply" }
+
+// Share bounds what the rules of the mailboxes of one account do with one message. It takes from
+// those that ask for most.
+func Share(list []*Outcome) {
+	share := func(most int, asked func(*Outcome) int, cut func(*Outcome, int)) {
+		all := 0
+		for _, o := range list {
+			all += asked(o)
+		}
+		if all <= most {
+			return
+		}
+		each := make([]int, len(list))
+		for n, given := 1, 0; n == 1 || given < most; n++ {
+			for i, o := range list {
+				if asked(o) >= n && (n == 1 || given < most) {
+					each[i], given = n, given+1
+				}
+			}
+		}
+		for i, o := range list {
+			if n := asked(o); n > each[i] {
+				o.Left += n - each[i]
+				cut(o, each[i])
+			}
+		}
+	}
+	effects := func(o *Outcome) (n int) {
+		for _, e := range o.Actions {
+			if counts(e.Type) {
+				n++
+			}
+		}
+		return n
+	}
+	drop := func(o *Outcome, which func(Effect) bool) { o.Actions = slices.DeleteFunc(o.Actions, which) }
+	share(maxEffects, effects, func(o *Outcome, most int) {
+		drop(o, func(e Effect) bool {
+			if !counts(e.Type) {
+				return false
+			}
+			most--
+			return most < 0
+		})
+	})
+	share(maxCopies, func(o *Outcome) int { return len(o.Copies) }, func(o *Outcome, most int) {
+		o.Copies = o.Copies[:most]
+		drop(o, func(e Effect) bool { return e.Type == "copy" && !slices.Contains(o.Copies, *e.Value) })
+	})
+	share(maxKeywords, func(o *Outcome) int { return len(o.Flags) }, func(o *Outcome, most int) {
+		o.Flags = o.Flags[:most]
+		drop(o, func(e Effect) bool { return e.Type == "flag" && e.Value != nil && !slices.Contains(o.Flags, *e.Value) })
+	})
 }
 
 // of gives the actions of a type.
@@ -85,7 +150,7 @@ func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	b := &budget{begun: time.Now(), cpu: threadTime()}
-	settled, effects := false, 0
+	settled, effects, keywords := false, 0, 0
 	for i, r := range list {
 		if !r.Enabled {
 			continue
@@ -126,6 +191,10 @@ func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
 				if slices.Contains(out.Copies, a.Value) {
 					continue
 				}
+				if len(out.Copies) == maxCopies {
+					out.Left++
+					continue
+				}
 				out.Copies = append(out.Copies, a.Value)
 			case "flag":
 				flag := a.Value
@@ -134,6 +203,13 @@ func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
 				}
 				if slices.ContainsFunc(out.Flags, func(f string) bool { return strings.EqualFold(f, flag) }) {
 					continue
+				}
+				if flag != `\Flagged` {
+					if keywords == inbox.MaxKeywords {
+						out.Left++
+						continue
+					}
+					keywords++
 				}
 				out.Flags = append(out.Flags, flag)
 			case "mark_read":
@@ -146,8 +222,7 @@ func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
 					continue
 				}
 			}
-			switch a.Type {
-			case "forward", "webhook", "reply":
+			if counts(a.Type) {
 				if effects == maxEffects {
 					out.Left++
 					continue

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -44,6 +45,52 @@ func TestNoRobotIsAnswered(t *testing.T) {
 		}
 		if got := NewMessage(r, root, int64(len(raw))).MayReply(sender, core.Senders{Addresses: []string{"me@here.test"}}); got != c.answered {
 			t.Errorf("%q, %q: answered %v", c.sender, c.header, got)
+		}
+	}
+}
+
+// TestSharesAreEven: what rules of several mailboxes do with one message is cut where they ask for
+// most, and each has one.
+func TestSharesAreEven(t *testing.T) {
+	draw := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		var list []*Outcome
+		asked := 0
+		for range 1 + draw.IntN(40) {
+			o := &Outcome{Read: true}
+			for n := range draw.IntN(maxEffects + 1) {
+				value := fmt.Sprint(n)
+				o.Actions = append(o.Actions, Effect{Type: []string{"forward", "webhook", "reply"}[n%3], Value: &value}, Effect{Type: "flag"})
+			}
+			asked += len(o.Actions) / 2
+			list = append(list, o)
+		}
+		before := make([]int, len(list))
+		for i, o := range list {
+			before[i] = len(o.Actions) / 2
+		}
+		Share(list)
+		given, most := 0, 0
+		of := func(o *Outcome) (n int) {
+			for _, e := range o.Actions {
+				if counts(e.Type) {
+					n++
+				}
+			}
+			return n
+		}
+		for _, o := range list {
+			given, most = given+of(o), max(most, of(o))
+		}
+		left := 0
+		for i, o := range list {
+			left += o.Left
+			if n := of(o); n != before[i]-o.Left || n < before[i] && n < most-1 || before[i] > 0 && n == 0 {
+				t.Errorf("%d of %d were left where another has %d", n, before[i], most)
+			}
+		}
+		if given != asked-left || given > max(maxEffects, len(list)) || asked > maxEffects && given < maxEffects {
+			t.Errorf("%d mailboxes asked for %d and got %d", len(list), asked, given)
 		}
 	}
 }
