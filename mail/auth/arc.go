@@ -3,22 +3,19 @@ package auth
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// maxSets bounds the sets of a chain. RFC 8617 section 4.2.1 wants ten handled at least; each costs
-// a look-up.
-const maxSets = 20
+// maxSets bounds the sets of a chain (RFC 8617 section 4.2.1). Each costs a look-up.
+const maxSets = 50
 
 // The fields of an ARC set (RFC 8617 section 4.1).
 const (
@@ -42,7 +39,6 @@ var (
 	errBroken  = errors.New("chain is incomplete")
 	errSealed  = errors.New("chain is sealed as failed")
 	errTooMany = errors.New("too many sets")
-	errBody    = errors.New("body hash did not verify")
 	errForm    = errors.New("set is malformed")
 )
 
@@ -124,10 +120,10 @@ func (v *Verifier) checkARC(ctx context.Context, look *lookups, msg *message) (C
 		c.results = newest.results.value()
 	}
 	if err == nil {
-		err = checkSeals(look, sets)
+		err = checkSeals(look, sets, v.now())
 	}
 	if err == nil {
-		err = checkMessage(ctx, look, sets[len(sets)-1].message, msg)
+		err = checkMessage(ctx, look, sets[len(sets)-1].message, msg, v.now())
 	}
 	var body *bodyError
 	switch {
@@ -164,7 +160,7 @@ func isTemporary(err error) bool {
 }
 
 // checkSeals validates every seal, the newest first.
-func checkSeals(look *lookups, sets []arcSet) error {
+func checkSeals(look *lookups, sets []arcSet, now time.Time) error {
 	tags := make([]map[string]string, len(sets))
 	for i, s := range sets {
 		if !isTagList(s.seal.value()) || !isTagList(s.message.value()) {
@@ -178,6 +174,9 @@ func checkSeals(look *lookups, sets []arcSet) error {
 		case signsNames, i == 0 && cv != "none", i > 0 && cv != "pass":
 			return errForm
 		}
+		if err := checkTimes(tags[i], now); err != nil {
+			return err
+		}
 	}
 	for i := len(sets) - 1; i >= 0; i-- {
 		key, err := publicKey(look, tags[i])
@@ -185,7 +184,7 @@ func checkSeals(look *lookups, sets []arcSet) error {
 			return err
 		}
 		digest := sha256.Sum256([]byte(sealedText(sets[:i+1])))
-		if err := verifies(key, digest[:], tags[i]["b"]); err != nil {
+		if err := verifies(key.public, digest[:], tags[i]["b"]); err != nil {
 			return err
 		}
 	}
@@ -206,102 +205,21 @@ func sealedText(sets []arcSet) string {
 	return b.String()
 }
 
-// checkMessage validates the newest ARC-Message-Signature, which is a DKIM signature in all but its
-// name and its version.
-func checkMessage(ctx context.Context, look *lookups, f field, msg *message) error {
-	tags := parseTags(f.value())
-	names := strings.Split(strings.ToLower(compact(tags["h"])), ":")
-	_, partial := tags["l"]
-	header, body, _ := strings.Cut(strings.ToLower(compact(tags["c"])), "/")
-	relaxedHead, headOK := canonicalName(header)
-	relaxedBody, bodyOK := canonicalName(body)
-	if !headOK || !bodyOK || partial || !slices.Contains(names, "from") || slices.Contains(names, strings.ToLower(arcSeal)) {
-		return errForm
-	}
-	text, ok := signedText(msg.fields, names, f, relaxedHead)
-	if !ok {
-		return errHeader
-	}
-	key, err := publicKey(look, tags)
+// checkMessage validates the newest ARC-Message-Signature.
+func checkMessage(ctx context.Context, look *lookups, f field, msg *message, now time.Time) error {
+	s, err := readSignature(f, now)
 	if err != nil {
 		return err
 	}
-	digest := sha256.Sum256([]byte(text))
-	if err := verifies(key, digest[:], tags["b"]); err != nil {
+	s.key, s.keyErr = publicKey(look, s.tags)
+	if err := s.verify(msg.fields); err != nil {
 		return err
 	}
-	return checkBody(ctx, msg.body, relaxedBody, compact(tags["bh"]))
-}
-
-// canonicalName reads one half of c=, which is simple where it is absent, and tells whether it is
-// relaxed.
-func canonicalName(name string) (relaxed, ok bool) {
-	return name == "relaxed", name == "relaxed" || name == "simple" || name == ""
-}
-
-// signedText is what a signature over fields of a header signs (RFC 6376 section 3.7): of a name
-// that stands several times in h=, the fields from the bottom up. It tells whether that is small
-// enough to be made.
-func signedText(fields []field, names []string, signature field, relaxed bool) (string, bool) {
-	form := func(f field) string { return f.raw }
-	if relaxed {
-		form = field.relaxed
-	}
-	byName := map[string][]field{}
-	for _, f := range fields {
-		name := strings.ToLower(f.name)
-		byName[name] = append(byName[name], f)
-	}
-	var b strings.Builder
-	for _, name := range names {
-		if left := byName[name]; len(left) > 0 {
-			b.WriteString(form(left[len(left)-1]))
-			byName[name] = left[:len(left)-1]
-		}
-		if b.Len() > maxHeader {
-			return "", false
-		}
-	}
-	b.WriteString(strings.TrimSuffix(form(signature.withoutSignature()), "\r\n"))
-	return b.String(), true
-}
-
-// checkBody compares the body's hash with bh=.
-func checkBody(ctx context.Context, body io.Reader, relaxed bool, bh string) error {
-	sum, err := hashBody(ctx, body, relaxed)
+	sums, err := hashBodies(ctx, msg.body, !s.relaxedBody, s.relaxedBody)
 	if err != nil {
 		return &bodyError{err}
 	}
-	want, err := base64.StdEncoding.DecodeString(bh)
-	if err != nil || subtle.ConstantTimeCompare(sum, want) != 1 {
-		return errBody
-	}
-	return nil
-}
-
-func hashBody(ctx context.Context, body io.Reader, relaxed bool) ([]byte, error) {
-	h := sha256.New()
-	c := &canonicalBody{to: h, relaxed: relaxed}
-	if _, err := io.Copy(c, contextReader{ctx, body}); err != nil {
-		return nil, err
-	}
-	if err := c.Close(); err != nil {
-		return nil, err
-	}
-	return h.Sum(nil), nil
-}
-
-// contextReader reads until its context ends.
-type contextReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (r contextReader) Read(p []byte) (int, error) {
-	if err := r.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return r.r.Read(p)
+	return s.checkBody(sums)
 }
 
 // isTagList tells whether a list keeps to the grammar of RFC 6376 section 3.2: each tag once, by a

@@ -129,8 +129,7 @@ type Verdict struct {
 // Verifier verifies messages. It is safe for use by several goroutines once its fields are set.
 type Verifier struct {
 	Resolver Resolver
-	// Now is the clock that expired signatures are judged by; nil is time.Now. It can only make a
-	// signature expire sooner, since the library that verifies looks at the real clock as well.
+	// Now is the clock that expired signatures are judged by; nil is time.Now.
 	Now func() time.Time
 	// Rand returns a number from 0 to n-1, to sample by pct=; nil is math/rand/v2.IntN.
 	Rand func(n int) int

@@ -79,13 +79,31 @@ func TestProofCoversWhatReadersAreShown(t *testing.T) {
 	changed["a signature of From alone"] = signedBy(t, keys.rsa, "d=x.com", "from", coverHead+"\r\nHi\r\n")
 	changed["a signature of a part"] = signedBy(t, keys.rsa, "d=x.com; l=4", coverNames, coverHead+"\r\nHi\r\n")
 	changed["a signature of another domain"] = signedBy(t, keys.rsa, "d=y.com", coverNames, coverHead+"\r\nHi\r\n")
+	for name, change := range map[string]func(string) string{
+		"a list's footer":         func(s string) string { return s + "-- \r\nthe list\r\n" },
+		"a list's subject":        func(s string) string { return strings.Replace(s, "Subject: ", "Subject: [list] ", 1) },
+		"a second subject":        func(s string) string { return "Subject: evil\r\n" + s },
+		"a reply-to of the list":  func(s string) string { return "Reply-To: list@y.com\r\n" + s },
+		"a second type":           func(s string) string { return "Content-Type: text/html\r\n" + s },
+		"a field in front of all": func(s string) string { return "List-Id: <list.y.com>\r\n" + s },
+	} {
+		before := change(whole)
+		sealed := forward(t, keys, before)
+		changed["sealed, then "+name] = change(forward(t, keys, whole))
+		changed["sealed with "+name] = sealed
+		changed["sealed twice with "+name] = forward(t, keys, stripped(t, sealed))
+	}
 	if len(changed) < 40 {
 		t.Fatalf("%d changes", len(changed))
 	}
 	for name, message := range changed {
 		for spf, record := range map[string]string{"no SPF": noSPF, "shared SPF": sharedSPF} {
-			if _, p := proofOf(t, keys, record, message); p.Domain != "" {
+			v, p := proofOf(t, keys, record, message)
+			if p.Domain != "" {
 				t.Errorf("%s, %s: proven as %+v", name, spf, p)
+			}
+			if strings.HasPrefix(name, "sealed with") && v.ARC.Result != Pass {
+				t.Errorf("%s: the chain is %+v", name, v.ARC)
 			}
 		}
 	}
@@ -97,6 +115,8 @@ func TestProofCoversWhatReadersAreShown(t *testing.T) {
 		{"a signature and shared SPF", sharedSPF, whole, Proof{Domain: "x.com", Signed: true}},
 		{"a field that is not shown", noSPF, "X-Any: thing\r\nReceived: from a\r\n" + whole, Proof{Domain: "x.com", Signed: true}},
 		{"a signature of From alone", noSPF, changed["a signature of From alone"], Proof{}},
+		{"a signature under a seal", noSPF, forward(t, keys, whole), Proof{Domain: "x.com", Signed: true}},
+		{"a signature under two seals", noSPF, forward(t, keys, stripped(t, forward(t, keys, whole))), Proof{Domain: "x.com", Signed: true}},
 		{"SPF by its own host", ownSPF, coverHead + "\r\nHi\r\n", Proof{Domain: "x.com", Signed: false}},
 		{"SPF by its own include", "v=spf1 include:_spf.x.com -all", coverHead + "\r\nHi\r\n", Proof{Domain: "x.com", Signed: false}},
 		{"SPF by its own include behind another's", "v=spf1 include:_spf.others.example include:_spf.x.com -all", coverHead + "\r\nHi\r\n", Proof{Domain: "x.com", Signed: false}},

@@ -3,8 +3,10 @@ package auth
 import (
 	"bytes"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/idn"
@@ -170,6 +172,56 @@ func FuzzSign(f *testing.F) {
 		}
 		if got.Signatures[0].Result != Pass {
 			t.Errorf("%+v of %q", got.Signatures[0], whole)
+		}
+	})
+}
+
+// FuzzReadSignature holds a signature that is taken to what verifying depends on.
+func FuzzReadSignature(f *testing.F) {
+	for _, seed := range []string{
+		" v=1; a=rsa-sha256; c=relaxed/simple; d=x.com; i=u=40X.com; s=s; t=1; x=9; q=dns/txt; h=from:to; bh=AA==; b=AA==",
+		" i=1; a=rsa-sha256; d=x.com; s=s; h=from; bh=; b=", " v=1;;", " v=1; i=@=", " v=1; d=x.com; i=@sub.x.com; a=; s=; h=from; bh=; b=",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, value string) {
+		for _, name := range []string{"DKIM-Signature", arcMessage} {
+			s, err := readSignature(newField(name+":"+value, 1), time.Unix(5, 0))
+			if err != nil {
+				continue
+			}
+			domain, _ := idn.Host(compact(s.tags["d"]))
+			identity, given := s.tags["i"]
+			text, ok := unquoteDKIM(identity)
+			_, agent := splitAddress(text)
+			agent, isHost := idn.Host(agent)
+			if name == "DKIM-Signature" && given && (!ok || !isHost || agent != domain && !strings.HasSuffix(agent, "."+domain) || s.subdomain != (agent != domain)) {
+				t.Errorf("i=%q of d=%q was taken", identity, domain)
+			}
+			if len(s.names) > maxSignedNames+1 || !slices.Contains(s.names, "from") || len(s.raw) > maxSignature {
+				t.Errorf("%.200q was taken", value)
+			}
+			if err := s.verify([]field{s.field}); err == nil {
+				t.Errorf("%.200q verifies without a key", value)
+			}
+		}
+	})
+}
+
+// FuzzKeyRecord holds that a key is given without an error only.
+func FuzzKeyRecord(f *testing.F) {
+	keys := newTestKeys(f)
+	for _, seed := range []string{KeyRecord(keys.rsa), KeyRecord(keys.ed) + "; t=s:y", "v=DKIM1; k=rsa; p=", "p=AAAA", "v=DKIM1;;k=x"} {
+		f.Add(seed, "rsa-sha256")
+		f.Add(seed, "ed25519-sha256")
+	}
+	f.Fuzz(func(t *testing.T, record, algorithm string) {
+		key, err := parsePublicKey(record, algorithm)
+		if (err == nil) != (key.public != nil) {
+			t.Errorf("%+v, %v", key, err)
+		}
+		if err == nil && verifies(key.public, make([]byte, 32), "AAAA") == nil {
+			t.Error("anything verifies")
 		}
 	})
 }

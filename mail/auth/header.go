@@ -77,8 +77,7 @@ func openMessage(r io.Reader) (*message, error) {
 // free ends the use of the message's body.
 func (m *message) free() { buffers.FreeReader(m.body) }
 
-// is compares names as the DKIM library does. It must find the same signatures: one that only one
-// side sees would shift the results of the others.
+// is compares names without case.
 func (f field) is(name string) bool { return strings.EqualFold(f.name, name) }
 
 // named returns the fields of that name, from the top.

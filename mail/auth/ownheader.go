@@ -3,9 +3,7 @@ package auth
 import (
 	"bufio"
 	"bytes"
-	"crypto/sha256"
-	"slices"
-	"strings"
+	"time"
 )
 
 // A HeaderSignature is a DKIM signature of a header whose own part of it is right.
@@ -18,7 +16,7 @@ type HeaderSignature struct {
 // VerifyHeader verifies the DKIM signatures of a header alone, by the key records that record knows
 // of a domain and a selector. It is for what comes back to us of a message, often without its body
 // or with another: a signature covers the body only by a hash that stands in it, so that the header
-// of one that verifies is as its signer wrote it. Of the signatures the first 5 count; those that
+// of one that verifies is as its signer wrote it. Of the signatures the first 10 count; those that
 // expired are as good as others, since a report may take its time.
 func VerifyHeader(block []byte, record func(domain, selector string) (string, bool)) []HeaderSignature {
 	fields, err := readHeader(bufio.NewReader(bytes.NewReader(block)))
@@ -28,25 +26,19 @@ func VerifyHeader(block []byte, record func(domain, selector string) (string, bo
 	var out []HeaderSignature
 	signatures := named(fields, "DKIM-Signature")
 	for _, f := range signatures[:min(len(signatures), defaultVerifications)] {
-		sig, tags := describe(f)
-		if sig.Result != "" {
+		s, err := readSignature(f, time.Time{})
+		if err != nil {
 			continue
 		}
+		sig := describe(f)
 		text, known := record(sig.Domain, sig.Selector)
-		names := strings.Split(strings.ToLower(compact(tags["h"])), ":")
-		if known && slices.Contains(names, "from") && headerVerifies(fields, f, tags, names, text) {
-			out = append(out, HeaderSignature{sig.Domain, sig.Selector, names})
+		if !known {
+			continue
+		}
+		s.key, s.keyErr = parsePublicKey(text, compact(s.tags["a"]))
+		if s.verify(fields) == nil {
+			out = append(out, HeaderSignature{sig.Domain, sig.Selector, s.names})
 		}
 	}
 	return out
-}
-
-func headerVerifies(fields []field, f field, tags map[string]string, names []string, record string) bool {
-	key, err := parsePublicKey(record, compact(tags["a"]))
-	if err != nil {
-		return false
-	}
-	text, ok := signedText(fields, names, f, relaxesHeader(tags))
-	digest := sha256.Sum256([]byte(text))
-	return ok && verifies(key, digest[:], tags["b"]) == nil
 }

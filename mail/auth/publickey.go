@@ -10,59 +10,98 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/taglist"
 )
 
-// Why a signature does not verify.
+// What is wrong with a key.
 var (
 	errNoKey     = errors.New("no key for signature")
-	errBadKey    = errors.New("key cannot be used")
-	errRevoked   = errors.New("key has been revoked")
+	errManyKeys  = errors.New("multiple TXT records found for key")
+	errKeyRecord = errors.New("key record too large")
+	errBadKey    = errors.New("key syntax error")
+	errRevoked   = errors.New("key revoked")
+	errShortKey  = errors.New("key is too short")
+	errLongKey   = errors.New("key is too long")
+	errService   = errors.New("inappropriate service")
+	errKeyHash   = errors.New("inappropriate hash algorithm")
+	errKeyKind   = errors.New("inappropriate key algorithm")
+	errWeakHash  = errors.New("hash algorithm too weak")
 	errAlgorithm = errors.New("algorithm is not supported")
-	errSignature = errors.New("signature did not verify")
 )
+
+// Bounds of keys, since verifying by a large one is work for the sender's ask.
+const (
+	maxKeyRecord  = 4 << 10 // bytes; an RSA key of 16 384 bits has 2.8 KiB
+	maxVerifyBits = 16 << 10
+)
+
+// A keyRecord is what a DNS record says about a key (RFC 6376 section 3.6.1).
+type keyRecord struct {
+	public  crypto.PublicKey
+	strict  bool // t=s: i= must be in the domain of d= itself
+	testing bool // t=y: a signature that fails says no more than none
+}
 
 // publicKey looks the key of a signature up (RFC 6376 section 3.6) and gives it for the algorithm
 // a=. An error that is none of this file's is temporary.
-func publicKey(look *lookups, tags map[string]string) (crypto.PublicKey, error) {
+func publicKey(look *lookups, tags map[string]string) (keyRecord, error) {
 	domain, isDomain := idn.Host(compact(tags["d"]))
 	selector, isSelector := idn.Host(compact(tags["s"]))
 	if !isDomain || !isSelector {
-		return nil, errNoKey
+		return keyRecord{}, errNoKey
 	}
 	txts, err := look.LookupTXT(look.ctx, selector+"._domainkey."+domain)
 	switch {
 	case notFound(err) || err == nil && len(txts) == 0:
-		return nil, errNoKey
+		return keyRecord{}, errNoKey
 	case err != nil:
-		return nil, err
-	case len(txts[0]) > maxKeyRecord:
-		return nil, errKeyRecord
+		return keyRecord{}, err
+	case len(txts) > 1:
+		return keyRecord{}, errManyKeys
 	}
 	return parsePublicKey(txts[0], compact(tags["a"]))
 }
 
-// parsePublicKey reads a key record for rsa-sha256 or ed25519-sha256.
-func parsePublicKey(record, algorithm string) (crypto.PublicKey, error) {
-	tags := parseTags(record)
+// parsePublicKey reads a key record for rsa-sha256 or ed25519-sha256. Flags are given as soon as
+// the record is one.
+func parsePublicKey(record, algorithm string) (keyRecord, error) {
+	if len(record) > maxKeyRecord {
+		return keyRecord{}, errKeyRecord
+	}
+	tags, wellFormed := taglist.Parse(record)
+	if v, ok := tags["v"]; !wellFormed || ok && v != "DKIM1" {
+		return keyRecord{}, errBadKey
+	}
+	_, flagged := tags["t"]
+	out := keyRecord{strict: flagged && listed(tags, "t", "s"), testing: flagged && listed(tags, "t", "y")}
 	kind, hash, _ := strings.Cut(strings.ToLower(algorithm), "-")
-	if v, ok := tags["v"]; ok && v != "DKIM1" || !listed(tags, "s", "email") {
-		return nil, errBadKey
+	switch k := strings.ToLower(tags["k"]); {
+	case hash == "sha1": // RFC 8301 section 3.1
+		return out, errWeakHash
+	case hash != "sha256" || kind != "rsa" && kind != "ed25519":
+		return out, errAlgorithm
+	case !listed(tags, "s", "email"):
+		return out, errService
+	case !listed(tags, "h", hash):
+		return out, errKeyHash
+	case k != kind && (k != "" || kind != "rsa"):
+		return out, errKeyKind
 	}
-	if k := tags["k"]; hash != "sha256" || k != kind && (k != "" || kind != "rsa") || !listed(tags, "h", "sha256") {
-		return nil, errAlgorithm
-	}
-	der, err := base64.StdEncoding.DecodeString(compact(tags["p"]))
+	p, ok := tags["p"]
+	der, err := base64.StdEncoding.DecodeString(compact(p))
 	switch {
-	case err != nil:
-		return nil, errBadKey
+	case !ok || err != nil:
+		return out, errBadKey
 	case len(der) == 0:
-		return nil, errRevoked
-	case kind == "ed25519" && len(der) == ed25519.PublicKeySize:
-		return ed25519.PublicKey(der), nil
-	case kind != "rsa":
-		return nil, errBadKey
+		return out, errRevoked
+	case kind == "rsa":
+		out.public, err = parseRSA(der)
+	case len(der) == ed25519.PublicKeySize:
+		out.public = ed25519.PublicKey(der)
+	default:
+		err = errBadKey
 	}
-	return parseRSA(der)
+	return out, err
 }
 
 // parseRSA reads both forms in which RSA keys are published (RFC 6376 section 3.6.1 and its
@@ -79,8 +118,11 @@ func parseRSA(der []byte) (crypto.PublicKey, error) {
 			return nil, errBadKey
 		}
 	}
-	if n := key.N.BitLen(); n < minRSABits || n > maxRSABits {
-		return nil, errBadKey
+	switch n := key.N.BitLen(); {
+	case n < minRSABits:
+		return nil, errShortKey
+	case n > maxVerifyBits:
+		return nil, errLongKey
 	}
 	return key, nil
 }

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -153,4 +154,37 @@ func closeAll(signers []*dkim.Signer) error {
 		errs = append(errs, s.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// maxEmptyRun bounds the bytes of line ends without text between them. The library that signs keeps
+// such a run in memory until the next text, which costs the square of it.
+const maxEmptyRun = 64 << 10
+
+// errEmptyRun ends the reading of a body that has too many line ends in a row.
+var errEmptyRun = errors.New("too many empty lines in a row")
+
+// emptyRun refuses, with errEmptyRun, a body that has more than maxEmptyRun bytes of line ends with
+// nothing but white space between them. It is the number of those seen last.
+type emptyRun int
+
+func (run *emptyRun) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		text := bytes.IndexFunc(rest, func(r rune) bool { return !isFold(r) })
+		if text < 0 {
+			text = len(rest)
+		}
+		if *run += emptyRun(text); *run > maxEmptyRun {
+			return 0, errEmptyRun
+		}
+		if text == len(rest) {
+			break
+		}
+		*run = 0
+		next := bytes.IndexByte(rest[text:], '\n')
+		if next < 0 {
+			break
+		}
+		rest = rest[text+next:]
+	}
+	return len(p), nil
 }
