@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -28,5 +30,16 @@ func TestVersionCommand(t *testing.T) {
 		if !strings.Contains(text, want) {
 			t.Errorf("version --licenses does not have %q", want)
 		}
+	}
+}
+
+// A container has no time zones of its own, and invitations are in zones.
+func TestTimeZonesAreInTheProgram(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(strings.Fields(string(out)), "time/tzdata") {
+		t.Error("the program does not contain time/tzdata")
 	}
 }

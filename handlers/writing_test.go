@@ -173,6 +173,20 @@ func TestAnswerInvitation(t *testing.T) {
 	b.Put(t, "ann@boxes.test", event("CANCEL", "one", ""), mail{})
 	b.post(path+"/1/invitation", `{"answer":"accepted"}`).fails(409, "no_invitation")
 	b.get(path+"/4").has("invitation", "<nil>")
+
+	// An answer has the event's date; nothing can be answered to two organizers.
+	days := strings.Replace(event("REQUEST", "days", ""), "DTSTART:20261127T130000Z\nDURATION:PT1H", "DTSTART;VALUE=DATE:20261127", 1)
+	days = strings.Replace(days, "text/calendar; charset=utf-8; method=REQUEST", `application/ics; name="invite.ics"`, 1)
+	b.Put(t, "ann@boxes.test", days, mail{})
+	b.get(path+"/5").has("invitation.starts_at", "2026-11-27T00:00:00.000Z", "invitation.ends_at", "2026-11-28T00:00:00.000Z")
+	b.post(path+"/5/invitation", `{"answer":"accepted"}`).is(200)
+	b.until(inbox, "pagination.count", "4")
+	if raw := string(b.get(inbox + "/4/raw").is(200).raw); !strings.Contains(raw, "\nDTSTART;VALUE=DATE:20261127\r\n") {
+		t.Errorf("the answer has no date:\n%s", raw)
+	}
+	b.Put(t, "ann@boxes.test", strings.Replace(event("REQUEST", "two", ""), "mailto:ines@boxes.test", "mailto:ines@boxes.test,bob@boxes.test", 1), mail{})
+	b.get(path+"/6").is(200).has("invitation", "<nil>")
+	b.post(path+"/6/invitation", `{"answer":"accepted"}`).fails(409, "no_invitation")
 }
 
 // A list by conversations has one row for each, the newest message of the folder, with what is in

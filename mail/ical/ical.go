@@ -1,40 +1,54 @@
-// Package ical reads invitations to events and writes the answers to them (RFC 5545, RFC 5546).
+// Package ical reads invitations to events and writes the answers to them (RFC 5545, RFC 5546). It
+// does not know how a calendar came, nor how its answer is sent.
 package ical
 
 import (
 	"errors"
-	"fmt"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/msg"
 )
 
 // MaxSize is how many bytes a calendar may have that Read takes.
 const MaxSize = 256 << 10
 
-const maxAttendees = 1000
+// Bounds on what is read of one calendar.
+const (
+	maxLines     = 20_000
+	maxEvents    = 1000 // an event that comes after them is not looked at
+	maxAttendees = 1000 // of one event; likewise
+	maxText      = 2048 // bytes of a summary or name, which are cut; a UID may have no more
+)
 
 // ErrFormat says that a text is no calendar with an event.
 var ErrFormat = errors.New("no calendar with an event")
 
-// An Invitation is the first event of a calendar, with its method.
+// An Invitation is the event that a calendar is about, with the calendar's method: the first event,
+// or the series that it belongs to.
 type Invitation struct {
 	Method    string // upper case, such as REQUEST; "" without one
 	UID       string
 	Sequence  int
 	Summary   string
-	Starts    time.Time // UTC; of an event of whole days, their beginning; zero where it is not known
-	Ends      time.Time // likewise
-	Recurs    time.Time // RECURRENCE-ID: which one of a series it is; zero for the whole series
+	Starts    time.Time // UTC; see moment.at
+	Ends      time.Time // likewise; as Starts where the event has no length
 	Organizer Person
 	Attendees []Person
+
+	start, end, recurs moment  // as they are written; recurs is RECURRENCE-ID
+	length             string  // DURATION, where there is no end
+	organizers         int     // fields ORGANIZER
+	zones              zoneSet // of the calendar
 }
 
 // A Person is an organizer or attendee.
 type Person struct {
 	Name  string
-	Email string // lower case
+	Email string // as msg.NormalizeEmail has it; "" if it is not one address
 }
 
 // Answers to an invitation (RFC 5545 section 3.2.12).
@@ -44,267 +58,189 @@ const (
 	Declined  = "DECLINED"
 )
 
-// A line is one content line: its name and parameter names in upper case.
-type line struct {
-	name, value string
-	params      map[string]string
-}
-
-// Read reads a calendar. The error is ErrFormat.
-func Read(text []byte) (*Invitation, error) {
-	if len(text) > MaxSize || !utf8.Valid(text) {
+// Read reads a calendar in a charset, "" for one that is not known. The error is ErrFormat.
+func Read(text []byte, charset string) (*Invitation, error) {
+	if len(text) > MaxSize {
 		return nil, ErrFormat
 	}
-	lines := readLines(string(text))
-	zones := readZones(lines)
-	out := &Invitation{}
+	lines := readLines(decode(text, charset))
+	if len(lines) > maxLines {
+		return nil, ErrFormat
+	}
+	method := ""
 	var path []string
-	var starts, ends, recurs *line
-	duration, found := time.Duration(0), false
-	for i := range lines {
-		l := &lines[i]
-		switch l.name {
-		case "BEGIN":
-			path = append(path, strings.ToUpper(l.value))
-			continue
-		case "END":
-			if len(path) > 0 {
-				path = path[:len(path)-1]
-			}
-			if strings.EqualFold(l.value, "VEVENT") && found {
-				out.setTimes(zones, starts, ends, recurs, duration)
-				if out.UID == "" {
-					return nil, ErrFormat
-				}
-				return out, nil
-			}
-			continue
-		}
-		if len(path) == 1 && l.name == "METHOD" {
-			out.Method = strings.ToUpper(l.value)
-		}
-		if len(path) != 2 || path[1] != "VEVENT" {
-			continue
-		}
-		found = true
-		switch l.name {
-		case "UID":
-			out.UID = l.value
-		case "SEQUENCE":
-			out.Sequence, _ = strconv.Atoi(l.value)
-		case "SUMMARY":
-			out.Summary = unescaped(l.value)
-		case "DTSTART":
-			starts = l
-		case "DTEND":
-			ends = l
-		case "DURATION":
-			duration = readDuration(l.value)
-		case "RECURRENCE-ID":
-			recurs = l
-		case "ORGANIZER":
-			out.Organizer = personOf(l)
-		case "ATTENDEE":
-			if len(out.Attendees) < maxAttendees {
-				out.Attendees = append(out.Attendees, personOf(l))
-			}
-		}
-	}
-	return nil, ErrFormat
-}
-
-func (i *Invitation) setTimes(zones map[string]zone, starts, ends, recurs *line, duration time.Duration) {
-	whole := false
-	if starts != nil {
-		i.Starts, whole = readTime(zones, starts)
-	}
-	if ends != nil {
-		i.Ends, _ = readTime(zones, ends)
-	}
-	if recurs != nil {
-		i.Recurs, _ = readTime(zones, recurs)
-	}
-	switch {
-	case i.Starts.IsZero() || !i.Ends.IsZero():
-	case duration > 0:
-		i.Ends = i.Starts.Add(duration)
-	case whole:
-		i.Ends = i.Starts.AddDate(0, 0, 1)
-	default:
-		i.Ends = i.Starts
-	}
-}
-
-// readLines unfolds and splits a text (section 3.1). What is no content line is left out.
-func readLines(text string) (out []line) {
-	text = strings.NewReplacer("\r\n ", "", "\r\n\t", "", "\n ", "", "\n\t", "", "\r", "").Replace(text)
-	for raw := range strings.SplitSeq(text, "\n") {
-		head, value, ok := cutValue(raw)
-		if !ok {
-			continue
-		}
-		l := line{value: value}
-		for n, part := range splitParams(head) {
-			if n == 0 {
-				l.name = strings.ToUpper(strings.TrimSpace(part))
-				continue
-			}
-			name, v, _ := strings.Cut(part, "=")
-			if l.params == nil {
-				l.params = map[string]string{}
-			}
-			l.params[strings.ToUpper(name)] = strings.Trim(v, `"`)
-		}
-		out = append(out, l)
-	}
-	return out
-}
-
-// cutValue cuts a line at the first colon that no quotes hold.
-func cutValue(text string) (head, value string, ok bool) {
-	quoted := false
-	for i := range len(text) {
+	var events [][]line
+	var now []line
+read:
+	for _, l := range lines {
+		inEvent := len(path) == 2 && path[1] == "VEVENT"
 		switch {
-		case text[i] == '"':
-			quoted = !quoted
-		case text[i] == ':' && !quoted:
-			return text[:i], strings.TrimSpace(text[i+1:]), true
+		case l.name == "BEGIN":
+			path = append(path, strings.ToUpper(l.value))
+		case l.name == "END" && len(path) > 0:
+			if inEvent && len(events) < maxEvents {
+				events = append(events, now)
+			}
+			if len(path) <= 2 {
+				now = nil
+			}
+			path = path[:len(path)-1]
+			if len(path) == 0 && len(events) > 0 {
+				break read // the calendar is over; another one may follow
+			}
+		case len(path) == 1 && l.name == "METHOD":
+			method = strings.ToUpper(l.value)
+		case inEvent:
+			now = append(now, l)
 		}
 	}
-	return "", "", false
+	if len(events) == 0 {
+		return nil, ErrFormat
+	}
+	uid := valueOf(events[0], "UID")
+	if uid == "" || len(uid) > maxText {
+		return nil, ErrFormat
+	}
+	series := func(event []line) bool { return valueOf(event, "UID") == uid && valueOf(event, "RECURRENCE-ID") == "" }
+	about := events[max(0, slices.IndexFunc(events, series))]
+	out := &Invitation{Method: method, UID: uid, zones: readZones(lines)}
+	for _, l := range about {
+		out.take(l)
+	}
+	out.Starts, out.Ends = out.start.at, out.ends()
+	return out, nil
 }
 
-func splitParams(head string) (out []string) {
-	quoted := false
-	return strings.FieldsFunc(head, func(r rune) bool {
-		if r == '"' {
-			quoted = !quoted
+// valueOf is the value of the first line of a name; "" if there is none.
+func valueOf(lines []line, name string) string {
+	for _, l := range lines {
+		if l.name == name {
+			return l.value
 		}
-		return r == ';' && !quoted
-	})
+	}
+	return ""
 }
 
-func personOf(l *line) Person {
+// take reads a line of an event.
+func (i *Invitation) take(l line) {
+	switch l.name {
+	case "SEQUENCE":
+		if n, err := strconv.ParseInt(l.value, 10, 32); err == nil && n >= 0 {
+			i.Sequence = int(n)
+		}
+	case "SUMMARY":
+		i.Summary = shortened(unescaped(l.value))
+	case "DTSTART":
+		i.start = readMoment(i.zones, l)
+	case "DTEND":
+		i.end = readMoment(i.zones, l)
+	case "DURATION":
+		i.length = l.value
+	case "RECURRENCE-ID":
+		i.recurs = readMoment(i.zones, l)
+	case "ORGANIZER":
+		i.Organizer = personOf(l)
+		if i.organizers++; i.organizers > 1 {
+			i.Organizer.Email = ""
+		}
+	case "ATTENDEE":
+		if len(i.Attendees) < maxAttendees {
+			i.Attendees = append(i.Attendees, personOf(l))
+		}
+	}
+}
+
+// ends is when the event ends (RFC 5545 section 3.6.1); zero where its start is not known.
+func (i *Invitation) ends() time.Time {
+	if !i.end.isZero() || i.start.at.IsZero() {
+		return i.end.at
+	}
+	if days, rest, ok := readDuration(i.length); ok {
+		at := i.start.plusDays(i.zones, days).Add(rest)
+		if at.Year() > maxYear {
+			return time.Time{}
+		}
+		return at
+	}
+	if i.start.whole {
+		return i.start.plusDays(i.zones, 1)
+	}
+	return i.start.at
+}
+
+// Cancels tells whether a calendar takes back an event, or the whole series that it belongs to, as
+// its organizer may (RFC 5546 section 3.2.5).
+func (i *Invitation) Cancels(event *Invitation) bool {
+	return i.Method == "CANCEL" && i.UID == event.UID && i.Sequence >= event.Sequence &&
+		i.Organizer.Email == event.Organizer.Email && (i.recurs.isZero() || i.recurs.is(event.recurs))
+}
+
+// personOf reads an address of a calendar (section 3.3.3), which a mailto URI has (RFC 6068).
+func personOf(l line) Person {
 	email := l.value
 	if len(email) >= 7 && strings.EqualFold(email[:7], "mailto:") {
 		email = email[7:]
+		if plain, err := url.PathUnescape(email); err == nil {
+			email = plain
+		}
 	}
-	return Person{l.params["CN"], strings.ToLower(strings.TrimSpace(email))}
-}
-
-// unescaped undoes the escapes of a text (section 3.3.11).
-func unescaped(text string) string {
-	return strings.NewReplacer(`\n`, "\n", `\N`, "\n", `\,`, ",", `\;`, ";", `\\`, `\`).Replace(text)
-}
-
-func escaped(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "\r\n", `\n`, "\n", `\n`, "\r", "", ",", `\,`, ";", `\;`).Replace(text)
-}
-
-const (
-	dateForm = "20060102"
-	timeForm = "20060102T150405"
-	utcForm  = timeForm + "Z"
-)
-
-// readTime reads a date or a time; whole tells that it is a date. A time that cannot be read, or
-// whose zone is not known, is zero.
-func readTime(zones map[string]zone, l *line) (at time.Time, whole bool) {
-	if day, err := time.Parse(dateForm, l.value); err == nil {
-		return day, true
-	}
-	if at, err := time.Parse(utcForm, l.value); err == nil {
-		return at, false
-	}
-	local, err := time.Parse(timeForm, l.value)
+	email, err := msg.NormalizeEmail(strings.Trim(email, " <>"))
 	if err != nil {
-		return time.Time{}, false
+		email = ""
 	}
-	id := l.params["TZID"]
-	if z, ok := zones[id]; ok {
-		return local.Add(-z.offset(local)), false
-	}
-	if id == "" { // the same hour in every zone
-		return local, false
-	}
-	place, err := time.LoadLocation(id)
-	if err != nil || id == "Local" {
-		return time.Time{}, false
-	}
-	return time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), 0, place).UTC(), false
+	return Person{shortened(l.param("CN")), email}
 }
 
-// readDuration reads a duration (section 3.3.6); 0 if it is none, or negative.
-func readDuration(text string) (d time.Duration) {
-	const most = 10 * 366 * 24 * time.Hour
-	text, ok := strings.CutPrefix(strings.TrimPrefix(text, "+"), "P")
-	if !ok {
-		return 0
+// shortened cuts a text to maxText bytes, between characters.
+func shortened(text string) string {
+	if len(text) <= maxText {
+		return text
 	}
-	units := map[byte]time.Duration{'W': 7 * 24 * time.Hour, 'D': 24 * time.Hour, 'H': time.Hour, 'M': time.Minute, 'S': time.Second}
-	number := ""
-	for i := range len(text) {
-		switch c := text[i]; {
-		case c >= '0' && c <= '9':
-			number += string(c)
-		case c == 'T':
+	return strings.ToValidUTF8(text[:maxText], "")
+}
+
+// readDuration reads a duration (section 3.3.6): its days, which the clock on the wall counts, and
+// the rest. One that is negative, longer than ten years, or cannot be read is not ok.
+func readDuration(text string) (days int, rest time.Duration, ok bool) {
+	text, ok = strings.CutPrefix(strings.TrimPrefix(text, "+"), "P")
+	if !ok || text == "" {
+		return 0, 0, false
+	}
+	const most = 10 * 366
+	units := "WDHMS"
+	lengths := []time.Duration{'W': 0, 'D': 0, 'H': time.Hour, 'M': time.Minute, 'S': time.Second}
+	for text != "" {
+		text = strings.TrimPrefix(text, "T")
+		at := strings.IndexAny(text, units)
+		if at < 0 {
+			return 0, 0, false
+		}
+		n, err := strconv.ParseUint(text[:at], 10, 31)
+		if err != nil {
+			return 0, 0, false
+		}
+		switch unit := text[at]; unit {
+		case 'W':
+			days += int(n) * 7
+		case 'D':
+			days += int(n)
 		default:
-			n, err := strconv.Atoi(number)
-			if err != nil || units[c] == 0 || n > 1_000_000 {
-				return 0
-			}
-			if d += time.Duration(n) * units[c]; d > most {
-				return 0
-			}
-			number = ""
+			rest += time.Duration(n) * lengths[unit]
 		}
+		if days > most || rest > most*24*time.Hour {
+			return 0, 0, false
+		}
+		text = text[at+1:]
 	}
-	return d
+	return days, rest, true
 }
 
-// Reply writes the answer of an attendee (RFC 5546 section 3.2.3).
-func (i *Invitation) Reply(by Person, answer string, now time.Time) []byte {
-	var b strings.Builder
-	write := func(format string, args ...any) {
-		text := fmt.Sprintf(format, args...)
-		for limit := 74; len(text) > limit; { // a line has at most 75 bytes, and ends at no half letter
-			n := limit
-			for n > 0 && !utf8.RuneStart(text[n]) {
-				n--
-			}
-			b.WriteString(text[:n] + "\r\n ")
-			text = text[n:]
-			limit = 73
+// usedZones are the names of the time zones that the times of an event are in.
+func (i *Invitation) usedZones() (out []string) {
+	for _, m := range []moment{i.start, i.end, i.recurs} {
+		if m.zone != "" && !slices.Contains(out, m.zone) {
+			out = append(out, m.zone)
 		}
-		b.WriteString(text + "\r\n")
 	}
-	name := func(p Person) string {
-		if p.Name == "" || strings.ContainsAny(p.Name, "\"\r\n") {
-			return ""
-		}
-		return `;CN="` + p.Name + `"`
-	}
-	write("BEGIN:VCALENDAR")
-	write("PRODID:-//Mailstead//Mailstead//EN")
-	write("VERSION:2.0")
-	write("METHOD:REPLY")
-	write("BEGIN:VEVENT")
-	write("UID:%s", i.UID)
-	write("DTSTAMP:%s", now.UTC().Format(utcForm))
-	write("SEQUENCE:%d", i.Sequence)
-	if !i.Recurs.IsZero() {
-		write("RECURRENCE-ID:%s", i.Recurs.UTC().Format(utcForm))
-	}
-	write("ORGANIZER%s:mailto:%s", name(i.Organizer), i.Organizer.Email)
-	write("ATTENDEE;PARTSTAT=%s%s:mailto:%s", answer, name(by), by.Email)
-	if !i.Starts.IsZero() {
-		write("DTSTART:%s", i.Starts.UTC().Format(utcForm))
-		write("DTEND:%s", i.Ends.UTC().Format(utcForm))
-	}
-	if i.Summary != "" {
-		write("SUMMARY:%s", escaped(i.Summary))
-	}
-	write("END:VEVENT")
-	write("END:VCALENDAR")
-	return []byte(b.String())
+	return out
 }

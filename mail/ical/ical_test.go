@@ -29,7 +29,7 @@ func TestTimes(t *testing.T) {
 		{"", "DTSTART;TZID=Nowhere:20260329T040000\r\n", "", ""},
 		{"", "DTSTART:tomorrow\r\n", "", ""},
 	} {
-		i, err := Read(calendar(c.more, "UID:u@x\r\n"+c.lines))
+		i, err := Read(calendar(c.more, "UID:u@x\r\n"+c.lines), "")
 		if err != nil {
 			t.Errorf("%q: %v", c.lines, err)
 			continue
@@ -49,7 +49,7 @@ func TestTimes(t *testing.T) {
 // What is read is answered with the same names, and an answer can be read.
 func TestReply(t *testing.T) {
 	i, err := Read(calendar("", "UID:040000008200E00074C5B7101A82E00800000000\r\nSEQUENCE:3\r\nSUMMARY:Berth 14\\, north pier\\; bring\r\n  the keys\r\n"+
-		"ORGANIZER;CN=\"Marchetti, Ines\":MAILTO:Ines@Lighthouse.example\r\nATTENDEE;CN=Ann;PARTSTAT=NEEDS-ACTION;RSVP=TRUE:mailto:ann@example.com\r\nDTSTART:20261127T130000Z\r\nRECURRENCE-ID:20261127T120000Z\r\n"))
+		"ORGANIZER;CN=\"Marchetti, Ines\":MAILTO:Ines@Lighthouse.example\r\nATTENDEE;CN=Ann;PARTSTAT=NEEDS-ACTION;RSVP=TRUE:mailto:ann@example.com\r\nDTSTART:20261127T130000Z\r\nRECURRENCE-ID:20261127T120000Z\r\n"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,11 +62,11 @@ func TestReply(t *testing.T) {
 			t.Errorf("%d bytes in %q", len(text), text)
 		}
 	}
-	again, err := Read(reply)
+	again, err := Read(reply, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.Method != "REPLY" || again.UID != i.UID || again.Sequence != 3 || again.Summary != i.Summary || again.Organizer != i.Organizer || !again.Recurs.Equal(i.Recurs) || !strings.HasPrefix(again.Attendees[0].Name, "Ann Ö. öö") {
+	if again.Method != "REPLY" || again.UID != i.UID || again.Sequence != 3 || again.Summary != i.Summary || again.Organizer != i.Organizer || again.recurs != i.recurs || !strings.HasPrefix(again.Attendees[0].Name, "Ann Ö. öö") {
 		t.Errorf("read %+v", again)
 	}
 	if !bytes.Contains(bytes.ReplaceAll(reply, []byte("\r\n "), nil), []byte("PARTSTAT=ACCEPTED")) {
@@ -75,23 +75,35 @@ func TestReply(t *testing.T) {
 }
 
 func TestNoCalendar(t *testing.T) {
-	for _, text := range []string{"", "hello", "BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n", string(calendar("", "SUMMARY:no uid\r\n")), string(calendar("", "UID:\xff\r\n")), strings.Repeat("x", MaxSize+1)} {
-		if i, err := Read([]byte(text)); err == nil {
+	for _, text := range []string{"", "hello", "BEGIN:VCALENDAR\r\nEND:VCALENDAR\r\n", string(calendar("", "SUMMARY:no uid\r\n")), string(calendar("", "UID:"+strings.Repeat("u", 3000)+"\r\n")), strings.Repeat("A:\r\n", 20_001) + string(calendar("", "UID:u\r\n")), strings.Repeat("x", MaxSize+1)} {
+		if i, err := Read([]byte(text), ""); err == nil {
 			t.Errorf("%.40q: %+v", text, i)
 		}
 	}
 }
 
+// FuzzRead: what can be read is answered with the same event, and bounded.
 func FuzzRead(f *testing.F) {
-	f.Add(calendar(berlin, "UID:u\r\nDTSTART;TZID=W. Europe Standard Time:20261127T130000\r\nDURATION:P1W2DT3H\r\nORGANIZER:mailto:a@b\r\n"))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		i, err := Read(text)
+	f.Add(calendar(berlin, "UID:u\r\nDTSTART;TZID=W. Europe Standard Time:20261127T130000\r\nDURATION:P1W2DT3H\r\nORGANIZER:mailto:a@b.c\r\n"), "")
+	for _, c := range zoneCases {
+		f.Add(calendar(inZone(c.zone), "UID:u\r\nDTSTART;TZID=Own:"+c.local+"\r\nRECURRENCE-ID;RANGE=THISANDFUTURE;TZID=Own:"+c.local+"\r\nORGANIZER;CN=\"^'x\":mailto:a%25b@b.c\r\n"), "utf-8")
+	}
+	f.Add(calendar("", "UID:u\r\nSUMMARY:\x1b$B2q5\r\n D\x1b(B\r\nDTSTART;VALUE=DATE:20230710\r\n"), "iso-2022-jp")
+	f.Add([]byte("\xff\xfeB\x00E\x00G\x00I\x00N\x00:\x00"), "utf-16")
+	f.Fuzz(func(t *testing.T, text []byte, charset string) {
+		i, err := Read(text, charset)
 		if err != nil {
 			return
 		}
 		reply := i.Reply(Person{"", "a@b.c"}, Declined, time.Unix(0, 0))
-		if again, err := Read(reply); err != nil || again.Method != "REPLY" {
-			t.Errorf("%q is answered by %q: %v", text, reply, err)
+		again, err := Read(reply, "")
+		if err != nil || again.Method != "REPLY" || again.UID != i.UID || again.Sequence != i.Sequence || again.Organizer != i.Organizer || again.Summary != i.Summary ||
+			again.start.local != i.start.local || again.start.whole != i.start.whole || again.start.utc != i.start.utc || again.start.zone != i.start.zone || again.end.local != i.end.local || again.recurs.local != i.recurs.local || again.recurs.onward != i.recurs.onward ||
+			!again.Starts.Equal(i.Starts) {
+			t.Errorf("%q is answered by %q: %v\n%+v\n%+v", text, reply, err, i, again)
+		}
+		if i.Starts.Year() > maxYear || i.Ends.Year() > maxYear || len(i.Summary) > maxText || len(i.Attendees) > maxAttendees {
+			t.Errorf("%q: %+v", text, i)
 		}
 	})
 }

@@ -1,138 +1,373 @@
 package ical
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 )
 
-// A zone is what a VTIMEZONE says: when which offset begins.
-type zone []observance
+// Bounds on the time zones of a calendar. A zone that has more is not known.
+const (
+	maxZones       = 100
+	maxObservances = 1000    // of one zone
+	maxTries       = 100_000 // days that are looked at to find one time
+)
 
-// An observance is one offset and when it begins: once, or each year.
+// A zoneSet has the time zones that a calendar describes, by their names.
+type zoneSet map[string]*zone
+
+// A zone is a VTIMEZONE (RFC 5545 section 3.6.5).
+type zone struct {
+	observances []observance
+	unclear     bool // a part of it cannot be read
+}
+
+// An observance is one offset and when it begins: at times that are listed, and by a rule.
 type observance struct {
-	begins time.Time // the first time, by the clock on the wall
-	offset time.Duration
-	yearly bool
-	month  time.Month
-	week   int // of the month, 1 to 5; -1 is the last
-	day    time.Weekday
-	until  time.Time // zero: for ever
+	kind                     string      // STANDARD or DAYLIGHT
+	begins                   []time.Time // by the clock before; the first is DTSTART
+	from, to                 time.Duration
+	hasStart, hasFrom, hasTo bool
+	yearly                   *yearly  // nil without a rule
+	lines                    []string // that say this
 }
 
 // readZones reads the time zones of a calendar.
-func readZones(lines []line) map[string]zone {
-	zones := map[string]zone{}
-	id := ""
+func readZones(lines []line) zoneSet {
+	zones := zoneSet{}
+	var z *zone
 	var now *observance
-	for i := range lines {
-		l := &lines[i]
+	named := false
+	for _, l := range lines {
 		kind := strings.ToUpper(l.value)
 		switch {
 		case l.name == "BEGIN" && kind == "VTIMEZONE":
-			id = ""
-		case l.name == "TZID":
-			id = l.value
-		case l.name == "BEGIN" && (kind == "STANDARD" || kind == "DAYLIGHT"):
-			now = &observance{}
-		case l.name == "END" && (kind == "STANDARD" || kind == "DAYLIGHT"):
-			if now != nil && !now.begins.IsZero() && id != "" && len(zones[id]) < 100 {
-				zones[id] = append(zones[id], *now)
+			z, now, named = &zone{}, nil, false
+		case z == nil:
+		case l.name == "END" && kind == "VTIMEZONE":
+			z.unclear = z.unclear || now != nil
+			z = nil
+		case l.name == "TZID" && !named:
+			if id := unescaped(l.value); zones[id] == nil && len(zones) < maxZones {
+				zones[id] = z
+			}
+			named = true
+		case l.name == "BEGIN":
+			z.unclear = z.unclear || now != nil || kind != "STANDARD" && kind != "DAYLIGHT"
+			now = &observance{kind: kind}
+		case now == nil:
+		case l.name == "END":
+			if kind != now.kind || !now.hasStart || !now.hasFrom || !now.hasTo || len(z.observances) == maxObservances {
+				z.unclear = true
+			} else {
+				z.observances = append(z.observances, *now)
 			}
 			now = nil
-		case now == nil:
-		case l.name == "DTSTART":
-			now.begins, _ = time.Parse(timeForm, l.value)
-		case l.name == "TZOFFSETTO":
-			now.offset = readOffset(l.value)
-		case l.name == "RRULE":
-			now.repeat(l.value)
+		case !now.take(l):
+			z.unclear = true
 		}
 	}
 	return zones
 }
 
-// readOffset reads an offset such as -0500 or +013000.
-func readOffset(text string) time.Duration {
-	if len(text) < 5 {
-		return 0
+// take reads a line of an observance. It is false if that cannot be read.
+func (o *observance) take(l line) (ok bool) {
+	switch l.name {
+	case "DTSTART":
+		var at time.Time
+		at, ok = readLocal(l.value)
+		o.begins = slices.Insert(o.begins, 0, at)
+		o.hasStart = ok
+	case "RDATE":
+		for value := range strings.SplitSeq(l.value, ",") {
+			at, ok := readLocal(value)
+			if !ok {
+				return false
+			}
+			o.begins = append(o.begins, at)
+		}
+		ok = true
+	case "TZOFFSETFROM":
+		o.from, o.hasFrom = readOffset(l.value)
+		ok = o.hasFrom
+	case "TZOFFSETTO":
+		o.to, o.hasTo = readOffset(l.value)
+		ok = o.hasTo
+	case "RRULE":
+		o.yearly, ok = readYearly(l.value)
+	default:
+		return true
 	}
-	hours, _ := strconv.Atoi(text[1:3])
-	minutes, _ := strconv.Atoi(text[3:5])
-	d := time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
-	if text[0] == '-' {
-		return -d
-	}
-	return d
+	o.lines = append(o.lines, l.name+":"+strings.ToUpper(l.value))
+	return ok
 }
 
-// repeat takes a rule of the one form that time zones have: each year on the nth weekday of a
-// month.
-func (o *observance) repeat(rule string) {
+// lines describe a time zone as the calendar does, without words; none if that is not clear.
+func (zones zoneSet) lines(id string) (out []string) {
+	z := zones[unescaped(id)]
+	if z == nil || z.unclear {
+		return nil
+	}
+	out = append(out, "BEGIN:VTIMEZONE", "TZID:"+escaped(unescaped(id)))
+	for _, o := range z.observances {
+		out = append(out, "BEGIN:"+o.kind)
+		out = append(out, o.lines...)
+		out = append(out, "END:"+o.kind)
+	}
+	return append(out, "END:VTIMEZONE")
+}
+
+// readLocal reads what a clock shows.
+func readLocal(value string) (at time.Time, ok bool) {
+	value = strings.TrimSuffix(strings.TrimSpace(value), "Z")
+	at, err := time.Parse(timeForm, value)
+	if err != nil {
+		at, err = time.Parse(dateForm, value)
+	}
+	return at, err == nil && at.Year() > 0
+}
+
+// readOffset reads an offset such as -0500 or +013000 (section 3.3.14).
+func readOffset(text string) (d time.Duration, ok bool) {
+	if len(text) != 5 && len(text) != 7 || text[0] != '+' && text[0] != '-' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text[1:], 10, 32)
+	if err != nil {
+		return 0, false
+	}
+	if len(text) == 5 {
+		n *= 100
+	}
+	hours, minutes, seconds := n/10000, n/100%100, n%100
+	if hours > 24 || minutes > 59 || seconds > 59 {
+		return 0, false
+	}
+	d = time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute + time.Duration(seconds)*time.Second
+	if text[0] == '-' {
+		d = -d
+	}
+	return d, true
+}
+
+// offset is that of a time by the clock on the wall. A time that the clock leaves out has the
+// offset before, and one that it shows twice is the first one (section 3.3.5).
+func (z *zone) offset(local time.Time) (time.Duration, bool) {
+	if z.unclear || len(z.observances) == 0 {
+		return 0, false
+	}
+	tries := maxTries
+	var latest, earliest time.Time // UTC
+	offset, before := time.Duration(0), time.Duration(0)
+	for n := range z.observances {
+		o := &z.observances[n]
+		if first := o.begins[0].Add(-o.from); n == 0 || first.Before(earliest) {
+			earliest, before = first, o.from
+		}
+		at, ok := o.latest(local.Add(-max(0, o.to-o.from)), &tries)
+		if !ok {
+			continue
+		}
+		if at = at.Add(-o.from); latest.IsZero() || at.After(latest) {
+			latest, offset = at, o.to
+		}
+	}
+	if latest.IsZero() {
+		offset = before
+	}
+	return offset, tries > 0
+}
+
+// latest is when an observance began last, by the clock before, at a time or before it. It counts
+// the tries down.
+func (o *observance) latest(at time.Time, tries *int) (last time.Time, ok bool) {
+	for _, begins := range o.begins {
+		if !begins.After(at) && !begins.Before(last) {
+			last, ok = begins, true
+		}
+	}
+	start := o.begins[0]
+	r := o.yearly
+	if r == nil || start.After(at) {
+		return last, ok
+	}
+	count := 1 // DTSTART is the first
+	for year := start.Year(); year <= at.Year() && *tries > 0; year += r.interval {
+		for _, day := range r.days(year, start, tries) {
+			begins := day.Add(start.Sub(start.Truncate(24 * time.Hour)))
+			if !begins.After(start) {
+				continue
+			}
+			if count++; r.count > 0 && count > r.count || begins.After(at) || r.over(begins, o.from) {
+				return last, ok
+			}
+			if begins.After(last) {
+				last = begins
+			}
+		}
+	}
+	return last, ok
+}
+
+// A yearly is a rule of the kind that time zones have: on some days of each year (section 3.3.10).
+type yearly struct {
+	interval  int // years
+	count     int // 0: without end
+	until     time.Time
+	untilUTC  bool // or by the clock before
+	months    []int
+	monthDays []int     // 1 to 31; -1 is the last
+	weekdays  []weekday // all that stand there
+}
+
+// A weekday is such a day of a month, or year where no month is named: the nth, or every one.
+type weekday struct {
+	day time.Weekday
+	nth int // 1 is the first, -1 the last; 0 is every one
+}
+
+// readYearly reads a rule. What it does not know makes it not ok.
+func readYearly(rule string) (*yearly, bool) {
+	r := &yearly{interval: 1}
+	frequency := ""
 	for part := range strings.SplitSeq(strings.ToUpper(rule), ";") {
 		name, value, _ := strings.Cut(part, "=")
+		ok := true
 		switch name {
 		case "FREQ":
-			o.yearly = value == "YEARLY"
-		case "BYMONTH":
-			n, _ := strconv.Atoi(value)
-			o.month = time.Month(n)
-		case "BYDAY":
-			days := []string{"SU", "MO", "TU", "WE", "TH", "FR", "SA"}
-			for i, day := range days {
-				if week, ok := strings.CutSuffix(value, day); ok {
-					o.day = time.Weekday(i)
-					o.week, _ = strconv.Atoi(strings.TrimPrefix(week, "+"))
-				}
-			}
+			frequency = value
+		case "INTERVAL":
+			r.interval, ok = readNumber(value, 1, 1000)
+		case "COUNT":
+			r.count, ok = readNumber(value, 1, 100_000)
 		case "UNTIL":
-			if until, err := time.Parse(utcForm, value); err == nil {
-				o.until = until
+			r.untilUTC = strings.HasSuffix(value, "Z")
+			if r.until, ok = readLocal(value); ok && len(value) == len(dateForm) {
+				r.until = r.until.AddDate(0, 0, 1).Add(-time.Second)
+			}
+		case "BYMONTH":
+			r.months, ok = readNumbers(value, 1, 12)
+		case "BYMONTHDAY":
+			r.monthDays, ok = readNumbers(value, -31, 31)
+		case "BYDAY":
+			ok = r.readWeekdays(value)
+		case "WKST", "":
+		default:
+			ok = false
+		}
+		if !ok {
+			return nil, false
+		}
+	}
+	return r, frequency == "YEARLY"
+}
+
+func readNumber(text string, least, most int) (int, bool) {
+	n, err := strconv.Atoi(text)
+	return n, err == nil && n >= least && n <= most && n != 0
+}
+
+func readNumbers(text string, least, most int) (out []int, ok bool) {
+	for value := range strings.SplitSeq(text, ",") {
+		n, ok := readNumber(value, least, most)
+		if !ok || len(out) == 62 {
+			return nil, false
+		}
+		out = append(out, n)
+	}
+	return out, true
+}
+
+func (r *yearly) readWeekdays(text string) bool {
+	names := []string{"SU", "MO", "TU", "WE", "TH", "FR", "SA"}
+	for value := range strings.SplitSeq(text, ",") {
+		if len(value) < 2 || len(r.weekdays) == 100 {
+			return false
+		}
+		nth, ok := 0, true
+		if number := value[:len(value)-2]; number != "" {
+			nth, ok = readNumber(number, -53, 53)
+		}
+		day := slices.Index(names, value[len(value)-2:])
+		if !ok || day < 0 {
+			return false
+		}
+		r.weekdays = append(r.weekdays, weekday{time.Weekday(day), nth})
+	}
+	return true
+}
+
+// over tells whether a time by the clock before is behind the end of the rule.
+func (r *yearly) over(begins time.Time, from time.Duration) bool {
+	if r.untilUTC {
+		begins = begins.Add(-from)
+	}
+	return !r.until.IsZero() && begins.After(r.until)
+}
+
+// days gives the days of a year that a rule names, in their order. What it does not name is as in
+// the start. It counts the days that it looks at down.
+func (r *yearly) days(year int, start time.Time, tries *int) (out []time.Time) {
+	date := func(month, day int) time.Time { return time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC) }
+	months := r.months
+	switch {
+	case len(months) > 0:
+	case len(r.weekdays) > 0 && len(r.monthDays) == 0:
+		return r.within(date(1, 1), date(12, 31), out, tries)
+	case len(r.monthDays) > 0:
+		months = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+	default:
+		months = []int{int(start.Month())}
+	}
+	for _, month := range months {
+		first, last := date(month, 1), date(month+1, 0)
+		if len(r.monthDays) == 0 && len(r.weekdays) > 0 {
+			out = r.within(first, last, out, tries)
+			continue
+		}
+		numbers := r.monthDays
+		if len(numbers) == 0 {
+			numbers = []int{start.Day()}
+		}
+		for _, n := range numbers {
+			*tries--
+			if n < 0 {
+				n += last.Day() + 1
+			}
+			day := date(month, n)
+			named := func(w weekday) bool { return w.day == day.Weekday() }
+			if n >= 1 && n <= last.Day() && (len(r.weekdays) == 0 || slices.ContainsFunc(r.weekdays, named)) {
+				out = append(out, day)
 			}
 		}
 	}
-	if o.month < time.January || o.month > time.December || o.week < -1 || o.week == 0 || o.week > 5 {
-		o.yearly = false
-	}
+	slices.SortFunc(out, time.Time.Compare)
+	return slices.Compact(out)
 }
 
-// latest is when the observance began last before a time; zero if it has not begun by then.
-func (o *observance) latest(at time.Time) time.Time {
-	if at.Before(o.begins) {
-		return time.Time{}
-	}
-	if !o.yearly {
-		return o.begins
-	}
-	for year := at.Year(); year >= at.Year()-1; year-- {
-		begins := o.inYear(year)
-		if !begins.After(at) && !begins.Before(o.begins) && (o.until.IsZero() || !begins.After(o.until.Add(24*time.Hour))) {
-			return begins
+// within adds the weekdays of a rule between two days, both included.
+func (r *yearly) within(first, last time.Time, out []time.Time, tries *int) []time.Time {
+	for _, w := range r.weekdays {
+		*tries--
+		day := first.AddDate(0, 0, (int(w.day)-int(first.Weekday())+7)%7)
+		step := 7
+		switch {
+		case w.nth > 0:
+			day = day.AddDate(0, 0, 7*(w.nth-1))
+		case w.nth < 0:
+			day = last.AddDate(0, 0, -(int(last.Weekday())-int(w.day)+7)%7).AddDate(0, 0, 7*(w.nth+1))
+		}
+		if w.nth != 0 {
+			step = 400
+		}
+		for ; !day.After(last); day = day.AddDate(0, 0, step) {
+			*tries--
+			if !day.Before(first) {
+				out = append(out, day)
+			}
 		}
 	}
-	return o.begins
-}
-
-func (o *observance) inYear(year int) time.Time {
-	clock := o.begins.Sub(o.begins.Truncate(24 * time.Hour))
-	if o.week > 0 {
-		first := time.Date(year, o.month, 1, 0, 0, 0, 0, time.UTC)
-		skip := (int(o.day) - int(first.Weekday()) + 7) % 7
-		return first.AddDate(0, 0, skip+7*(o.week-1)).Add(clock)
-	}
-	last := time.Date(year, o.month+1, 0, 0, 0, 0, 0, time.UTC)
-	back := (int(last.Weekday()) - int(o.day) + 7) % 7
-	return last.AddDate(0, 0, -back).Add(clock)
-}
-
-// offset is that of a time by the clock on the wall.
-func (z zone) offset(local time.Time) time.Duration {
-	var best time.Time
-	offset := z[0].offset
-	for i := range z {
-		if at := z[i].latest(local); !at.IsZero() && !at.Before(best) {
-			best, offset = at, z[i].offset
-		}
-	}
-	return offset
+	slices.SortFunc(out, time.Time.Compare)
+	return slices.Compact(out)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/mail/ical"
 	"github.com/mailstead/mailstead/mail/msg"
@@ -26,39 +27,68 @@ var answers = []struct{ name, keyword, status string }{
 	{"accepted", "$Accepted", ical.Accepted}, {"tentative", "$Tentative", ical.Tentative}, {"declined", "$Declined", ical.Declined},
 }
 
-// readCalendar reads the calendar of a message; nil where it has none that can be read.
-func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
-	var find func(p *msg.Part) *msg.Part
-	find = func(p *msg.Part) *msg.Part {
-		if p.MediaType() == "text/calendar" && p.DecodedSize <= ical.MaxSize {
-			return p
+// maxCalendars is how many parts of a message are looked at for a calendar that can be read.
+const maxCalendars = 4
+
+// calendarsOf gives the parts of a message that are calendars: those of the registered type before
+// those that their senders call otherwise.
+func calendarsOf(root *msg.Part) []*msg.Part {
+	var right, other []*msg.Part
+	var find func(p *msg.Part)
+	find = func(p *msg.Part) {
+		if p.IsMessage() { // that of another person
+			return
+		}
+		name := strings.ToLower(p.DispositionParams["filename"])
+		if name == "" {
+			name = strings.ToLower(p.Params["name"])
+		}
+		kind := p.MediaType()
+		switch {
+		case p.DecodedSize > ical.MaxSize:
+		case kind == "text/calendar":
+			right = append(right, p)
+		case kind == "application/ics" || kind == "application/octet-stream" && strings.HasSuffix(name, ".ics"):
+			other = append(other, p)
 		}
 		for _, child := range p.Children {
-			if found := find(child); found != nil && !p.IsMessage() {
-				return found
-			}
+			find(child)
 		}
-		return nil
 	}
-	part := find(root)
-	if part == nil {
-		return nil, nil
+	find(root)
+	found := append(right, other...)
+	return found[:min(len(found), maxCalendars)]
+}
+
+// readCalendar reads the calendar of a message; nil where it has none that can be read.
+func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
+	for _, part := range calendarsOf(root) {
+		text, err := io.ReadAll(io.LimitReader(msg.Open(r, part), ical.MaxSize+1))
+		if err != nil {
+			return nil, fmt.Errorf("read calendar: %w", err)
+		}
+		i, err := ical.Read(text, part.Params["charset"])
+		if err != nil {
+			continue // it says nothing to a person
+		}
+		if i.Method == "" { // RFC 6047 section 2.4
+			i.Method = strings.ToUpper(part.Params["method"])
+		}
+		return i, nil
 	}
-	text, err := io.ReadAll(io.LimitReader(msg.Open(r, part), ical.MaxSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("read calendar: %w", err)
-	}
-	i, err := ical.Read(text)
-	if err != nil {
-		return nil, nil // it says nothing to a person
-	}
-	return i, nil
+	return nil, nil
+}
+
+// isInvitation tells whether a calendar asks for an answer, which goes to an organizer who is one
+// address.
+func isInvitation(i *ical.Invitation) bool {
+	return i != nil && i.Method == "REQUEST" && i.Organizer.Email != ""
 }
 
 // invitationOf gives the invitation of a message, nil if it is none.
 func invitationOf(o *openedMessage) (*Invitation, error) {
 	i, err := readCalendar(o.blob, o.root)
-	if i == nil || i.Method != "REQUEST" || err != nil {
+	if err != nil || !isInvitation(i) {
 		return nil, err
 	}
 	out := &Invitation{Summary: i.Summary, StartsAt: core.Time{Time: i.Starts}, EndsAt: core.Time{Time: i.Ends}, Organizer: i.Organizer.Email}
@@ -90,8 +120,8 @@ func (s *Service) ReadInvitation(who core.Actor, in MessageIn) (*ical.Invitation
 		return nil, "", err
 	case i == nil || i.Method != "REQUEST":
 		return nil, "", none("the message is no invitation")
-	case i.Organizer.Email == "":
-		return nil, "", none("the invitation names no organizer")
+	case !isInvitation(i):
+		return nil, "", none("the invitation does not name one organizer by an email address")
 	}
 	cancelled, err := s.isCancelled(who, in.UserID, o, i)
 	if err == nil && cancelled {
@@ -136,7 +166,7 @@ func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i
 			if err != nil {
 				return err
 			}
-			if hasCalendar(root) {
+			if len(calendarsOf(root)) > 0 {
 				m, err := tx.Message(mb.Num, ids[at.Num], at.UID)
 				if err != nil {
 					return err
@@ -159,15 +189,11 @@ func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i
 		if err != nil {
 			return false, err
 		}
-		if other != nil && other.Method == "CANCEL" && other.UID == i.UID && other.Sequence >= i.Sequence && other.Organizer.Email == i.Organizer.Email && (other.Recurs.IsZero() || other.Recurs.Equal(i.Recurs)) {
+		if other != nil && other.Cancels(i) {
 			return true, nil
 		}
 	}
 	return false, nil
-}
-
-func hasCalendar(p *msg.Part) bool {
-	return p.MediaType() == "text/calendar" || slices.ContainsFunc(p.Children, hasCalendar)
 }
 
 // AnswerStatus is an answer as a calendar has it, see ical; "" if it is none.

@@ -1,0 +1,123 @@
+package ical
+
+import (
+	"bytes"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/msg"
+)
+
+// A line is one content line (RFC 5545 section 3.1): its name in upper case, its parameters as they
+// stand, and its value without blanks around it.
+type line struct {
+	name, params, value string
+}
+
+// decode unfolds a calendar and gives it as UTF-8. Programs fold between any two bytes, also within
+// a character, so that the bytes are unfolded first, unless each line end has several of them.
+func decode(text []byte, charset string) string {
+	convert := func(charset string) []byte { return msg.ConvertUTF8(text, charset, MaxSize, MaxSize) }
+	isCalendar := func(b []byte) bool { return bytes.Contains(bytes.ToUpper(b[:min(len(b), 4096)]), []byte("BEGIN:")) }
+	if bytes.IndexByte(text[:min(len(text), 64)], 0) >= 0 { // UTF-16 or UTF-32
+		out := convert(charset)
+		if !isCalendar(out) {
+			out = convert("utf-16")
+		}
+		text = unfolded(out)
+	} else {
+		text = unfolded(text)
+		if out := convert(charset); isCalendar(out) {
+			text = out
+		} // else it is in another charset than it says
+	}
+	if !utf8.Valid(text) {
+		text = convert("windows-1252")
+	}
+	return strings.TrimPrefix(string(text), "\ufeff")
+}
+
+// unfolded takes out line ends with a blank behind them (section 3.1).
+func unfolded(text []byte) []byte {
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '\n' && i+1 < len(text) && (text[i+1] == ' ' || text[i+1] == '\t') {
+			i++
+			continue
+		}
+		if c != '\r' {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// readLines splits an unfolded text. What is no content line is left out, and so are control
+// characters. Of more than maxLines lines it gives one more.
+func readLines(text string) (out []line) {
+	text = strings.Map(func(r rune) rune {
+		if r != '\n' && r != '\t' && unicode.IsControl(r) {
+			return -1
+		}
+		return r
+	}, text)
+	for raw := range strings.SplitSeq(text, "\n") {
+		head, value, ok := cutUnquoted(raw, ':')
+		if !ok {
+			continue
+		}
+		name, params, _ := strings.Cut(head, ";")
+		out = append(out, line{strings.ToUpper(strings.TrimSpace(name)), params, strings.TrimSpace(value)})
+		if len(out) > maxLines {
+			break
+		}
+	}
+	return out
+}
+
+// cutUnquoted cuts a text at the first separator that no quotes hold.
+func cutUnquoted(text string, separator byte) (before, after string, ok bool) {
+	quoted := false
+	for i := range len(text) {
+		switch {
+		case text[i] == '"':
+			quoted = !quoted
+		case text[i] == separator && !quoted:
+			return text[:i], text[i+1:], true
+		}
+	}
+	return text, "", false
+}
+
+// param is the value of a parameter (section 3.2, RFC 6868); "" if the line does not have it.
+func (l line) param(name string) string {
+	for rest, more := l.params, true; more; {
+		var part string
+		part, rest, more = cutUnquoted(rest, ';')
+		key, value, _ := strings.Cut(part, "=")
+		if strings.EqualFold(strings.TrimSpace(key), name) {
+			return strings.TrimSpace(strings.NewReplacer("^n", "\n", "^'", `"`, "^^", "^").Replace(strings.Trim(value, ` "`)))
+		}
+	}
+	return ""
+}
+
+// quoted is the value of a parameter as it is written.
+func quoted(value string) string {
+	value = strings.NewReplacer("^", "^^", "\n", "^n", `"`, "^'").Replace(value)
+	if strings.ContainsAny(value, ",;:^ ") {
+		return `"` + value + `"`
+	}
+	return value
+}
+
+// unescaped undoes the escapes of a text (section 3.3.11).
+func unescaped(text string) string {
+	return strings.NewReplacer(`\n`, "\n", `\N`, "\n", `\,`, ",", `\;`, ";", `\\`, `\`).Replace(text)
+}
+
+func escaped(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, ",", `\,`, ";", `\;`).Replace(text)
+}

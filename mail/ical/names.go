@@ -1,0 +1,111 @@
+package ical
+
+import (
+	"strings"
+	"sync"
+	"time"
+	_ "time/tzdata" // a container has no zones of its own
+)
+
+// windowsNames are the names of time zones in Windows with IANA's, after the table of Unicode's
+// CLDR and older releases of Windows. One in which neither "Time" nor "UTC" stands is followed by
+// "Standard Time".
+const windowsNames = `Afghanistan=Asia/Kabul;Alaskan=America/Anchorage;Aleutian=America/Adak;Altai=Asia/Barnaul;Arab=Asia/Riyadh;Arabian=Asia/Dubai;Arabic=Asia/Baghdad;
+Argentina=America/Argentina/Buenos_Aires;Armenian=Asia/Yerevan;Astrakhan=Europe/Astrakhan;Atlantic=America/Halifax;AUS Central=Australia/Darwin;
+Aus Central W.=Australia/Eucla;AUS Eastern=Australia/Sydney;Azerbaijan=Asia/Baku;Azores=Atlantic/Azores;Bahia=America/Bahia;Bangladesh=Asia/Dhaka;
+Belarus=Europe/Minsk;Bougainville=Pacific/Bougainville;Canada Central=America/Regina;Cape Verde=Atlantic/Cape_Verde;Caucasus=Asia/Yerevan;
+Cen. Australia=Australia/Adelaide;Central America=America/Guatemala;Central Asia=Asia/Bishkek;Central Brazilian=America/Cuiaba;
+Central Europe=Europe/Budapest;Central European=Europe/Warsaw;Central Pacific=Pacific/Guadalcanal;Central=America/Chicago;
+Central Standard Time (Mexico)=America/Mexico_City;Chatham Islands=Pacific/Chatham;China=Asia/Shanghai;Cuba=America/Havana;Dateline=Etc/GMT+12;
+E. Africa=Africa/Nairobi;E. Australia=Australia/Brisbane;E. Europe=Europe/Chisinau;E. South America=America/Sao_Paulo;Easter Island=Pacific/Easter;
+Eastern=America/New_York;Eastern Standard Time (Mexico)=America/Cancun;Egypt=Africa/Cairo;Ekaterinburg=Asia/Yekaterinburg;Fiji=Pacific/Fiji;
+FLE=Europe/Kyiv;Georgian=Asia/Tbilisi;GMT=Europe/London;Greenland=America/Nuuk;Greenwich=Atlantic/Reykjavik;GTB=Europe/Bucharest;
+Haiti=America/Port-au-Prince;Hawaiian=Pacific/Honolulu;India=Asia/Kolkata;Iran=Asia/Tehran;Israel=Asia/Jerusalem;Jerusalem=Asia/Jerusalem;
+Jordan=Asia/Amman;Kaliningrad=Europe/Kaliningrad;Kamchatka=Asia/Kamchatka;Korea=Asia/Seoul;Libya=Africa/Tripoli;Line Islands=Pacific/Kiritimati;
+Lord Howe=Australia/Lord_Howe;Magadan=Asia/Magadan;Magallanes=America/Punta_Arenas;Marquesas=Pacific/Marquesas;Mauritius=Indian/Mauritius;
+Mexico=America/Mexico_City;Mexico Standard Time 2=America/Mazatlan;Middle East=Asia/Beirut;
+Montevideo=America/Montevideo;Morocco=Africa/Casablanca;Mountain=America/Denver;Mountain Standard Time (Mexico)=America/Mazatlan;Myanmar=Asia/Yangon;
+N. Central Asia=Asia/Novosibirsk;Namibia=Africa/Windhoek;Nepal=Asia/Kathmandu;New Zealand=Pacific/Auckland;Newfoundland=America/St_Johns;
+Norfolk=Pacific/Norfolk;North Asia East=Asia/Irkutsk;North Asia=Asia/Krasnoyarsk;North Korea=Asia/Pyongyang;Omsk=Asia/Omsk;
+Pacific SA=America/Santiago;Pacific=America/Los_Angeles;Pacific Standard Time (Mexico)=America/Tijuana;Pakistan=Asia/Karachi;
+Paraguay=America/Asuncion;Qyzylorda=Asia/Qyzylorda;Romance=Europe/Paris;Russia Time Zone 10=Asia/Srednekolymsk;Russia Time Zone 11=Asia/Kamchatka;
+Russia Time Zone 3=Europe/Samara;Russian=Europe/Moscow;SA Eastern=America/Cayenne;SA Pacific=America/Bogota;SA Western=America/La_Paz;
+Saint Pierre=America/Miquelon;Sakhalin=Asia/Sakhalin;Samoa=Pacific/Apia;Sao Tome=Africa/Sao_Tome;Saratov=Europe/Saratov;SE Asia=Asia/Bangkok;
+Singapore=Asia/Singapore;South Africa=Africa/Johannesburg;South Sudan=Africa/Juba;Sri Lanka=Asia/Colombo;Sudan=Africa/Khartoum;Syria=Asia/Damascus;
+Taipei=Asia/Taipei;Tasmania=Australia/Hobart;Tocantins=America/Araguaina;Tokyo=Asia/Tokyo;Tomsk=Asia/Tomsk;Tonga=Pacific/Tongatapu;
+Transbaikal=Asia/Chita;Turkey=Europe/Istanbul;Turks And Caicos=America/Grand_Turk;Ulaanbaatar=Asia/Ulaanbaatar;
+US Eastern=America/Indiana/Indianapolis;US Mountain=America/Phoenix;UTC=Etc/UTC;UTC+12=Etc/GMT-12;UTC+13=Etc/GMT-13;UTC-02=Etc/GMT+2;UTC-08=Etc/GMT+8;
+UTC-09=Etc/GMT+9;UTC-11=Etc/GMT+11;Venezuela=America/Caracas;Vladivostok=Asia/Vladivostok;Volgograd=Europe/Volgograd;W. Australia=Australia/Perth;
+W. Central Africa=Africa/Lagos;W. Europe=Europe/Berlin;W. Mongolia=Asia/Hovd;West Asia=Asia/Tashkent;West Bank=Asia/Hebron;
+West Pacific=Pacific/Port_Moresby;Yakutsk=Asia/Yakutsk;Yukon=America/Whitehorse`
+
+var windowsZones = sync.OnceValue(func() map[string]string {
+	out := map[string]string{}
+	for row := range strings.SplitSeq(strings.ReplaceAll(windowsNames, "\n", ""), ";") {
+		name, zone, _ := strings.Cut(row, "=")
+		if !strings.Contains(name, "Time") && !strings.Contains(name, "UTC") {
+			name += " Standard Time"
+		}
+		out[strings.ToLower(name)] = zone
+	}
+	return out
+})
+
+// instant is when a clock in a time zone shows a time, in UTC; zero where the zone is not known. A
+// name that IANA or Windows knows says more than the calendar's own description of the zone, which
+// is often cut down to the rules of one year. An abbreviation such as EST comes after it.
+func (zones zoneSet) instant(id string, local time.Time) time.Time {
+	id = unescaped(id)
+	place := placeOf(id)
+	if z := zones[id]; z != nil && (place == nil || !strings.Contains(place.String(), "/")) {
+		if offset, ok := z.offset(local); ok {
+			return local.Add(-offset)
+		}
+	}
+	if place == nil {
+		return time.Time{}
+	}
+	return instantIn(place, local)
+}
+
+// placeOf finds a time zone by its name, or by the end of a name that is a path, such as
+// /mozilla.org/20050126_1/Europe/Berlin; nil where it is not known.
+func placeOf(id string) *time.Location {
+	if len(id) > 255 {
+		return nil
+	}
+	for rest, more := id, true; more; _, rest, more = strings.Cut(rest, "/") {
+		if zone, ok := windowsZones()[strings.ToLower(rest)]; ok {
+			rest = zone
+		}
+		if rest == "" || strings.Trim(rest, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+-/") != "" {
+			continue
+		}
+		switch first, _, _ := strings.Cut(rest, "/"); first {
+		case "Local", "localtime", "posix", "posixrules", "right", "Factory": // no zones, or some that count leap seconds
+			continue
+		}
+		if place, err := time.LoadLocation(rest); err == nil {
+			return place
+		}
+	}
+	return nil
+}
+
+// instantIn is when a clock at a place shows a time. A time that the clock leaves out is taken by
+// the offset before, and one that it shows twice is the first one (RFC 5545 section 3.3.5).
+func instantIn(place *time.Location, local time.Time) time.Time {
+	by := func(from time.Time) time.Time {
+		_, offset := from.In(place).Zone()
+		return local.Add(-time.Duration(offset) * time.Second)
+	}
+	shows := func(at time.Time) bool {
+		_, offset := at.In(place).Zone()
+		return at.Add(time.Duration(offset) * time.Second).Equal(local)
+	}
+	early, late := by(local.AddDate(0, 0, -1)), by(local.AddDate(0, 0, 1))
+	if !shows(early) && shows(late) {
+		return late
+	}
+	return early
+}
