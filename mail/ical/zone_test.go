@@ -169,8 +169,8 @@ func TestTimeZonesAreBounded(t *testing.T) {
 	}
 }
 
-// calendarOf has a time zone of many observances with a line, and events in it, as many as a calendar
-// may have bytes.
+// calendarOf has a time zone of many observances with a line, and as many events in it as have
+// place.
 func calendarOf(rule string, many int) string {
 	event := "BEGIN:VEVENT\r\nUID:u\r\nRECURRENCE-ID;TZID=Own:99990101T000000\r\nDTSTART;TZID=Own:99990101T000000\r\nDTEND;TZID=Own:99990101T000000\r\nEND:VEVENT\r\n"
 	head := "BEGIN:VCALENDAR\r\n" + inZone(strings.Repeat(observed("DTSTART:00010101T000000", from+"+0000", to+"+0000", rule), many))
