@@ -108,7 +108,7 @@ func TestNamesAreUTF8OnceEnabled(t *testing.T) {
 			c.has(c.ok("STATUS %s (MESSAGES)", quoted(name)), `* STATUS `+quoted(name)+` (MESSAGES 0)`)
 			c.ok("SUBSCRIBE %s", quoted(name))
 			c.has(c.ok("LSUB \"\" %s", quoted(name)), `* LSUB (\HasNoChildren \Subscribed) "/" `+quoted(name))
-			c.has(c.ok("GETQUOTAROOT %s", quoted(name)), `* QUOTAROOT `+quoted(name))
+			c.has(c.ok("GETQUOTAROOT %s", quoted(name)), `* QUOTAROOT `+quoted(name)+" mailbox")
 			c.send(fmt.Sprintf("p APPEND {%d+}\r\n%s {4+}\r\na\r\n\r\n", len(name), name))
 			if got := c.until("p"); !strings.HasPrefix(got[len(got)-1], "OK") {
 				t.Error(got)
@@ -206,13 +206,14 @@ func TestEnvelopeIsAsItCame(t *testing.T) {
 		t.Fatal(err)
 	}
 	for message, want := range map[string]string{
-		strings.ReplaceAll(string(text), "\r\n", "\n"):              `((NIL NIL "ann" "here.test")(NIL NIL "bob" "here.test"))`,
-		"From: a@b.test\nCc: x@b.test,\n y@b.test, z@b.test\n\na\n": `((NIL NIL "x" "b.test")(NIL NIL "y" "b.test")(NIL NIL "z" "b.test"))`,
-		"From: a@b.test\nTo: g: x@b.test, y@b.test;\n\na\n":         `((NIL NIL "g" NIL)(NIL NIL "x" "b.test")(NIL NIL "y" "b.test")(NIL NIL NIL NIL))`,
-		"From: a@b.test\nSubject:\n\na\n":                           `ENVELOPE (NIL "" ((NIL`,
-		"From: a@b.test\nSubject: \n \n\na\n":                       `ENVELOPE (NIL "" ((NIL`,
-		"From: a@b.test\n\na\n":                                     `ENVELOPE (NIL NIL ((NIL`,
-		"Date: when it rains\nFrom: a@b.test\nSubject: x\n\na\n":    `ENVELOPE ("when it rains" "x" ((NIL`,
+		strings.ReplaceAll(string(text), "\r\n", "\n"):                                                      `((NIL NIL "ann" "here.test")(NIL NIL "bob" "here.test"))`,
+		"From: a@b.test\nCc: x@b.test,\n y@b.test, z@b.test\n\na\n":                                         `((NIL NIL "x" "b.test")(NIL NIL "y" "b.test")(NIL NIL "z" "b.test"))`,
+		"From: a@b.test\nTo: g: x@b.test, y@b.test;\n\na\n":                                                 `((NIL NIL "g" NIL)(NIL NIL "x" "b.test")(NIL NIL "y" "b.test")(NIL NIL NIL NIL))`,
+		"From: a@b.test\nSubject:\n\na\n":                                                                   `ENVELOPE (NIL "" ((NIL`,
+		"From: a@b.test\nSubject: \n \n\na\n":                                                               `ENVELOPE (NIL "" ((NIL`,
+		"From: a@b.test\n\na\n":                                                                             `ENVELOPE (NIL NIL ((NIL`,
+		"From: =?x-nowhere?q?Ann=E9?= <a@b.test>\nSubject: =?x-nowhere?b?Y2Fm6Q==?=\n =?utf-8?b?*?=\n\na\n": `ENVELOPE (NIL "=?x-nowhere?b?Y2Fm6Q==?= =?utf-8?b?*?=" (("=?x-nowhere?q?Ann=E9?=" NIL "a"`,
+		"Date: when it rains\nFrom: a@b.test\nSubject: x\n\na\n":                                            `ENVELOPE ("when it rains" "x" ((NIL`,
 	} {
 		uid := h.put(t, "INBOX", message, 0)
 		c := h.login(t)

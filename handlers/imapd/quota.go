@@ -19,16 +19,15 @@ func (ss *session) getQuota(tag string, p *commandEditor) error {
 	if err != nil {
 		return err
 	}
-	if q.Limit == nil || root != quotaRoot {
-		return refused("NONEXISTENT", "There is no such quota root")
+	if root != quotaRoot {
+		return refused(imap.ResponseCodeNonExistent, "There is no such quota root")
 	}
 	ss.writeQuota(q)
 	ss.conn.writeReply("%s OK GETQUOTA completed", tag)
 	return nil
 }
 
-// getQuotaRoot answers GETQUOTAROOT (RFC 9208 section 4.1.2). A mailbox without a quota has no
-// root.
+// getQuotaRoot answers GETQUOTAROOT (RFC 9208 section 4.1.2). Every folder has the same root.
 func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
 	given, ok := p.value(2)
 	if !ok || len(p.tokens) != 3 {
@@ -48,17 +47,17 @@ func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
 	if ss.quotesUTF8() {
 		given = name
 	}
-	if q.Limit == nil {
-		ss.conn.writeReply("* QUOTAROOT %s", quoted(given))
-	} else {
-		ss.conn.writeReply("* QUOTAROOT %s %s", quoted(given), quotaRoot)
-		ss.writeQuota(q)
-	}
+	ss.conn.writeReply("* QUOTAROOT %s %s", quoted(given), quotaRoot)
+	ss.writeQuota(q)
 	ss.conn.writeReply("%s OK GETQUOTAROOT completed", tag)
 	return nil
 }
 
-// writeQuota writes storage in units of 1 024 bytes (RFC 9208 section 5.1).
+// writeQuota writes storage in units of 1 024 bytes (RFC 9208 section 5.1). What has no limit is not in the list (section 4.2.1).
 func (ss *session) writeQuota(q core.Quota) {
+	if q.Limit == nil {
+		ss.conn.writeReply("* QUOTA %s ()", quotaRoot)
+		return
+	}
 	ss.conn.writeReply("* QUOTA %s (STORAGE %d %d)", quotaRoot, (q.Used+1023)/1024, *q.Limit/1024)
 }

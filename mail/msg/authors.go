@@ -339,7 +339,7 @@ func (r *authorReader) phrase() (string, bool) {
 // areWords tells whether all that begins like an encoded word is one (RFC 2047 §2), and
 // decodes to text.
 func areWords(s string) bool {
-	if strings.ContainsFunc(decodeWords(s), func(r rune) bool { return r != 0xfeff && isUnsafe(r) }) {
+	if strings.ContainsFunc(guessWords(s), func(r rune) bool { return r != 0xfeff && isUnsafe(r) }) {
 		return false
 	}
 	for {
@@ -427,7 +427,7 @@ func (d *domainFinder) read(value string) {
 		d.cut = true
 		return
 	}
-	decoded := decodeWords(value)
+	decoded := guessWords(value)
 	bare, broken := noQuotes.Replace(decoded), noWordEnds.Replace(value)
 	for _, text := range []string{value, decoded, bare, without(bare, "(", ")"), without(bare, "<", ">"), broken, anyWords(value)} {
 		for {
@@ -510,7 +510,7 @@ func anyWords(s string) string {
 		if !ok || strings.Contains(strings.TrimSuffix(word, "?="), "=?") {
 			continue
 		}
-		text := decodeWords("=?" + word)
+		text := guessWords("=?" + word)
 		if text == "=?"+word { // of an unknown charset
 			var raw []byte
 			if strings.EqualFold(parts[1], "b") {

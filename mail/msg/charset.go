@@ -267,18 +267,25 @@ func cut(s string, limit int) string {
 // with a character split over two words of one charset.
 type wordDecoder struct {
 	s       string
+	guess   bool // decode words of unknown charsets, and base64 with other characters in it
 	out     strings.Builder
 	bytes   []byte // decoded bytes of the words so far that stand side by side
 	charset string
 	nextEnd int // where the next "?=" is, looked for only when passed: this keeps it linear
 }
 
-func decodeWords(s string) string {
+// decodeWords leaves a word that cannot be decoded as it came (RFC 2047 section 6.2).
+func decodeWords(s string) string { return decodeAllWords(s, false) }
+
+// guessWords decodes words as the most lenient reader does.
+func guessWords(s string) string { return decodeAllWords(s, true) }
+
+func decodeAllWords(s string, guess bool) string {
 	first := strings.Index(s, "=?")
 	if first < 0 {
 		return s
 	}
-	d := wordDecoder{s: s, nextEnd: -1}
+	d := wordDecoder{s: s, guess: guess, nextEnd: -1}
 	plain := 0 // start of the text not yet written
 	for i := first; i >= 0; i = indexFrom(s, "=?", i) {
 		next := d.word(i, plain)
@@ -322,6 +329,10 @@ func (d *wordDecoder) word(i, plain int) int {
 		return 0
 	}
 	charset, _, _ = strings.Cut(strings.ToLower(charset), "*") // RFC 2231 §5, language
+	isBase64 := rest[0] == 'b' || rest[0] == 'B'
+	if !d.guess && (findCharset(charset) == nil || isBase64 && strings.Trim(text, base64Text) != "") {
+		return 0
+	}
 	if gap := d.s[plain:i]; d.bytes == nil || charset != d.charset || strings.Trim(gap, " \t") != "" {
 		afterWord := d.bytes != nil
 		d.flush()
@@ -333,7 +344,7 @@ func (d *wordDecoder) word(i, plain int) int {
 	if d.bytes == nil {
 		d.bytes = []byte{}
 	}
-	if rest[0] == 'b' || rest[0] == 'B' {
+	if isBase64 {
 		var state base64State
 		d.bytes = state.flush(state.append(d.bytes, []byte(text)))
 	} else {

@@ -38,6 +38,14 @@ func TestDecodeText(t *testing.T) {
 		"=?gb18030?B?hDGkNw==?= done":       "\uFFFD done",
 		"  spaces \t around  ":              "spaces \t around",
 		"=?hz-gb-2312?q?=7E=7BVPND=7E=7D?=": "中文",
+		// What cannot be decoded stays as it came.
+		"=?x-nowhere?q?caf=E9?=":                        "=?x-nowhere?q?caf=E9?=",
+		"=?x-nowhere?b?Y2Fm6Q==?= =?utf-8?q?=C3=A4?=":   "=?x-nowhere?b?Y2Fm6Q==?= ä",
+		"=?utf-8?q?=C3=A4?=\r\n =?x-nowhere?q?caf=E9?=": "ä =?x-nowhere?q?caf=E9?=",
+		"=?utf-8?b?*not base64*?= b":                    "=?utf-8?b?*not base64*?= b",
+		"=?utf-8?b?w6Q?= =?utf-8?b?w6!?=":               "ä =?utf-8?b?w6!?=",
+		"=?utf-8?b?w 6 Q?=":                             "ä",
+		"=?unknown-8bit?q?caf=E9?=":                     "café",
 	} {
 		want = strings.ReplaceAll(want, "\t", " ")
 		if got := decodeText([]byte(in), "", MaxText); got != want {

@@ -62,11 +62,17 @@ func (b *base64State) flush(dst []byte) []byte {
 	return dst
 }
 
+// base64Text has what stands in base64, with its padding, and the spaces that careless writers leave in.
+const (
+	base64Letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	base64Text    = base64Letters + "= \t"
+)
+
 var base64Values = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 0xff
 	}
-	for i, c := range []byte("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/") {
+	for i, c := range []byte(base64Letters) {
 		t[c] = byte(i)
 	}
 	return t
