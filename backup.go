@@ -466,7 +466,7 @@ func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn
 	out, err = in.svc.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
 	if err == nil {
 		var u core.MailboxUser
-		if u, err = in.svc.FindMailbox(ask.Mailbox); err == nil {
+		if u, err = in.svc.FindMailbox(ask.Mailbox, ""); err == nil {
 			err = in.audit("restore", u)
 		}
 	}

@@ -17,10 +17,11 @@ import (
 
 	"github.com/urfave/cli/v2"
 
-	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/mail/maildir"
 	"github.com/mailstead/mailstead/mail/mbox"
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
 )
 
 // Messages come from the server in pages, and the command writes the files, where the operator may.
@@ -36,7 +37,7 @@ func exportCommands() []*cli.Command {
 		&cli.StringSliceFlag{Name: "from", Usage: "the address of a mailbox; may be repeated"},
 		&cli.BoolFlag{Name: "all", Usage: "every mailbox of the account"},
 		&cli.StringFlag{Name: "account", Usage: "the account, by id or owner's address, if there are several"},
-		&cli.BoolFlag{Name: "secrets", Usage: "write the secrets of webhooks too"},
+		&cli.BoolFlag{Name: "secrets", Usage: "write the secrets of webhooks and the password hashes of mailboxes too"},
 		jsonFlag(),
 	}
 	return []*cli.Command{
@@ -75,10 +76,10 @@ type folderWriter interface {
 
 // An exporter takes mail out of the server.
 type exporter struct {
-	c    *cli.Context
-	send func(*http.Request) (*http.Response, error)
-	out  exportResult
-	line *progressLine
+	apiCaller
+	account string // whose mailboxes are meant: several may claim a domain that nobody has proven
+	out     exportResult
+	line    *progressLine
 }
 
 func exportWith(begin func(dir string, name []string) (folderWriter, error)) cli.ActionFunc {
@@ -90,7 +91,7 @@ func exportWith(begin func(dir string, name []string) (folderWriter, error)) cli
 			return usageError{errors.New("say which mailboxes: --from ADDRESS, or --all")}
 		}
 		began := time.Now()
-		x := &exporter{c: c, line: newProgress(c), out: exportResult{Errors: []inbox.ImportError{}}}
+		x := &exporter{apiCaller: apiCaller{c: c}, line: newProgress(c), out: exportResult{Errors: []inbox.ImportError{}}}
 		err := throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
 			x.send = send
 			return x.run(c.String("to"), begin)
@@ -122,11 +123,7 @@ func (x *exporter) run(to string, begin func(string, []string) (folderWriter, er
 	addresses := x.c.StringSlice("from")
 	if x.c.Bool("all") {
 		for _, m := range account.Mailboxes {
-			var box struct{ Email string }
-			if err := json.Unmarshal(m, &box); err != nil {
-				return err
-			}
-			addresses = append(addresses, box.Email)
+			addresses = append(addresses, m.text("email"))
 		}
 	}
 	if err := os.MkdirAll(to, 0o700); err != nil {
@@ -151,7 +148,7 @@ func (x *exporter) exportMailbox(to, address string, begin func(string, []string
 		return fmt.Errorf("%s is not empty: export to another directory", dir)
 	}
 	var folders []inbox.ExportFolder
-	page, err := x.ask(exportPath + "?" + url.Values{"mailbox": {address}, "begins": {x.c.Command.Name}}.Encode())
+	page, err := x.ask(url.Values{"mailbox": {address}, "begins": {x.c.Command.Name}})
 	if err != nil {
 		return err
 	}
@@ -168,7 +165,7 @@ func (x *exporter) exportMailbox(to, address string, begin func(string, []string
 			return err
 		}
 		for from, more := uint32(1), true; more; {
-			page, err := x.ask(exportPath + "?" + url.Values{"mailbox": {address}, "folder": {strconv.Itoa(int(f.ID))}, "from": {strconv.Itoa(int(from))}}.Encode())
+			page, err := x.ask(url.Values{"mailbox": {address}, "folder": {strconv.Itoa(int(f.ID))}, "from": {strconv.Itoa(int(from))}})
 			if err != nil {
 				return errors.Join(err, w.close())
 			}
@@ -212,138 +209,155 @@ func (x *exporter) exportMailbox(to, address string, begin func(string, []string
 	return nil
 }
 
-// ask sends a GET and gives the body of its answer.
-func (x *exporter) ask(path string) ([]byte, error) {
-	r, err := http.NewRequestWithContext(x.c.Context, http.MethodGet, path, http.NoBody)
+// ask asks for folders, messages or the password hash of a mailbox.
+func (x *exporter) ask(what url.Values) ([]byte, error) {
+	what.Set("account", x.account)
+	r, err := http.NewRequestWithContext(x.c.Context, http.MethodGet, exportPath+"?"+what.Encode(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	return x.answer(r)
 }
 
-func (x *exporter) answer(r *http.Request) ([]byte, error) {
-	r.Header.Set("X-Mailstead-Account", x.c.String("account"))
-	resp, err := x.send(r)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = errors.New(strings.TrimSpace(string(text)))
-	}
-	return text, err
-}
-
-// accountExport is the content of account.json: what the API says of everything in the account.
+// accountExport is the content of account.json: what the API says of everything in the account that
+// somebody has set.
 type accountExport struct {
-	Domains   []json.RawMessage            `json:"domains"`
-	Records   map[string][]json.RawMessage `json:"records"` // by domain
-	Mailboxes []json.RawMessage            `json:"mailboxes"`
-	Webhooks  []json.RawMessage            `json:"webhooks"`
-	Settings  json.RawMessage              `json:"settings"`
+	Domains          []object            `json:"domains"`
+	Records          map[string][]object `json:"records"` // by domain; none where its DNS is elsewhere
+	Mailboxes        []object            `json:"mailboxes"`
+	Webhooks         []object            `json:"webhooks"`
+	Settings         json.RawMessage     `json:"settings"`
+	Groups           []object            `json:"groups"`
+	Rules            map[string][]object `json:"rules"`     // by address, as Vacations
+	Vacations        map[string]object   `json:"vacations"` // of who has one
+	Templates        []object            `json:"templates"`
+	MessageTemplates []object            `json:"message_templates"`
+	Suppressions     []object            `json:"suppressions"`
+
+	// These have to be made anew, since only hashes of them are kept.
+	Team            []object            `json:"team"`
+	Tokens          []object            `json:"tokens"`
+	Credentials     map[string][]object `json:"credentials"`      // by address
+	SMTPCredentials map[string][]object `json:"smtp_credentials"` // by domain
 }
 
 // readAccount asks the API for everything in the account.
 func (x *exporter) readAccount() (*accountExport, error) {
-	a := &accountExport{Domains: []json.RawMessage{}, Records: map[string][]json.RawMessage{}, Mailboxes: []json.RawMessage{}, Webhooks: []json.RawMessage{}}
+	a := &accountExport{
+		Records: map[string][]object{}, Rules: map[string][]object{}, Vacations: map[string]object{},
+		Credentials: map[string][]object{}, SMTPCredentials: map[string][]object{},
+	}
 	var err error
 	if a.Settings, err = x.call("get_account", nil); err != nil {
 		return nil, err
 	}
-	for operation, to := range map[string]*[]json.RawMessage{"list_domains": &a.Domains, "list_email_users": &a.Mailboxes, "list_webhooks": &a.Webhooks} {
-		if err := x.list(operation, map[string]any{}, to); err != nil {
+	var own object
+	if err := json.Unmarshal(a.Settings, &own); err != nil {
+		return nil, err
+	}
+	x.account = own.text("id")
+	for _, l := range []struct {
+		operation string
+		to        *[]object
+	}{
+		{"list_domains", &a.Domains}, {"list_email_users", &a.Mailboxes}, {"list_webhooks", &a.Webhooks}, {"list_groups", &a.Groups},
+		{"list_templates", &a.Templates}, {"list_message_templates", &a.MessageTemplates}, {"list_suppressions", &a.Suppressions},
+		{"list_team_users", &a.Team}, {"list_tokens", &a.Tokens},
+	} {
+		if *l.to, err = x.list(l.operation, nil); err != nil {
 			return nil, err
 		}
 	}
 	for _, d := range a.Domains {
-		var domain struct {
-			ID   string `json:"domain_id"`
-			Name string `json:"domain"`
+		name, of := d.text("domain"), object{"domain_id": d["domain_id"]}
+		a.Records[name] = []object{}
+		if managesDNS(d) {
+			if a.Records[name], err = x.list("list_custom_dns_records", of); err != nil {
+				return nil, err
+			}
 		}
-		if err := json.Unmarshal(d, &domain); err != nil {
+		if a.SMTPCredentials[name], err = x.list("list_smtp_credentials", of); err != nil {
 			return nil, err
 		}
-		records := []json.RawMessage{}
-		if err := x.list("list_custom_dns_records", map[string]any{"domain_id": domain.ID}, &records); err != nil {
-			return nil, err
-		}
-		a.Records[domain.Name] = records
 	}
-	for i, w := range a.Webhooks {
+	for _, m := range a.Mailboxes {
+		if err := x.readMailbox(a, m); err != nil {
+			return nil, err
+		}
+	}
+	for _, hook := range a.Webhooks {
 		if !x.c.Bool("secrets") {
 			break
 		}
-		var hook map[string]any
-		if err := json.Unmarshal(w, &hook); err != nil {
-			return nil, err
-		}
-		text, err := x.call("get_webhook_secret", map[string]any{"id": hook["id"]})
+		text, err := x.call("get_webhook_secret", object{"id": hook["id"]})
 		if err != nil {
 			return nil, err
 		}
-		var secret struct{ Secret string }
+		var secret object
 		if err := json.Unmarshal(text, &secret); err != nil {
 			return nil, err
 		}
-		hook["secret"] = secret.Secret
-		if a.Webhooks[i], err = json.Marshal(hook); err != nil {
-			return nil, err
-		}
+		hook["secret"] = secret["secret"]
 	}
 	return a, nil
 }
 
-// call calls an operation of the API as the owner of the account.
-func (x *exporter) call(operation string, args map[string]any) (json.RawMessage, error) {
-	text, err := json.Marshal(args)
-	if err != nil {
-		return nil, err
-	}
-	if args == nil {
-		text = []byte("{}")
-	}
-	r, err := handlers.NewRequest(x.c.Context, operation, string(text))
-	if err != nil {
-		return nil, err
-	}
-	return x.answer(r)
+// managesDNS tells whether the records of a domain are changed here.
+func managesDNS(d object) bool {
+	return d.text("dns_provider") != store.DomainProviderManual && d.text("dns_provider") != store.DomainProviderExternal
 }
 
-// list reads all pages of a list.
-func (x *exporter) list(operation string, args map[string]any, to *[]json.RawMessage) error {
-	for {
-		text, err := x.call(operation, args)
-		if err != nil {
-			return err
-		}
-		var page struct {
-			Data       []json.RawMessage
-			Pagination *struct {
-				Cursor  *string
-				HasMore bool `json:"has_more"`
-			}
-		}
-		if err := json.Unmarshal(text, &page); err != nil {
-			return err
-		}
-		*to = append(*to, page.Data...)
-		if page.Pagination == nil || !page.Pagination.HasMore || page.Pagination.Cursor == nil {
-			return nil
-		}
-		args["cursor"] = *page.Pagination.Cursor
+// readMailbox asks for what belongs to a mailbox.
+func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
+	email, of := m.text("email"), object{"user_id": m["user_id"]}
+	if a.Rules[email], err = x.list("list_rules", of); err != nil {
+		return err
 	}
+	if a.Credentials[email], err = x.list("list_credentials", of); err != nil {
+		return err
+	}
+	text, err := x.call("get_vacation", of)
+	if err != nil {
+		return err
+	}
+	var vacation object
+	if err := json.Unmarshal(text, &vacation); err != nil {
+		return err
+	}
+	if vacation.text("text") != "" {
+		a.Vacations[email] = vacation
+	}
+	if !x.c.Bool("secrets") {
+		return nil
+	}
+	text, err = x.ask(url.Values{"mailbox": {email}, "hash": {"true"}})
+	if err != nil {
+		return err
+	}
+	var hash string
+	if err := json.Unmarshal(text, &hash); err != nil {
+		return err
+	}
+	m["password_hash"] = hash
+	return nil
 }
 
 // exportMessages answers with the folders of a mailbox, or with a page of messages of one.
 func (in *installation) exportMessages(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	err := func() error {
-		u, err := in.svc.FindMailbox(q.Get("mailbox"))
+		u, err := in.svc.FindMailbox(q.Get("mailbox"), q.Get("account"))
 		if err != nil {
 			return err
 		}
 		out := json.NewEncoder(w)
+		if q.Get("hash") != "" {
+			hash, err := in.passwordHash(u)
+			if err != nil {
+				return err
+			}
+			return out.Encode(hash)
+		}
 		if begins := q.Get("begins"); begins != "" {
 			if err := in.audit("export "+begins, u); err != nil {
 				return err
@@ -385,6 +399,20 @@ func (in *installation) exportMessages(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		http.Error(w, withoutCode(err).Error(), http.StatusInternalServerError)
 	}
+}
+
+// passwordHash gives the hash of the password of a mailbox, and writes that into the audit log; ""
+// if it has none.
+func (in *installation) passwordHash(u core.MailboxUser) (hash string, err error) {
+	err = in.store.Update(func(tx *store.Tx) error {
+		mb, err := store.Mailboxes.Get(tx, u.MailboxID)
+		if err != nil {
+			return err
+		}
+		hash = mb.PasswordHash
+		return core.AuditCommand(tx, "export secrets", mb.AccountID, core.MailboxTarget(mb))
+	})
+	return hash, err
 }
 
 // A maildirWriter writes a folder of a Maildir.

@@ -39,7 +39,7 @@ func importCommands() []*cli.Command {
 			&cli.StringFlag{Name: "from", Usage: "a CSV file with the header email,password_hash,name"}, jsonFlag()),
 		command("maildir", "import a Maildir with its folders", "", importMaildir,
 			&cli.StringFlag{Name: "from", Usage: "the directory that has cur and new"}, to, list, progress, jsonFlag()),
-		importIMAPCommand(),
+		importIMAPCommand(), importSettingsCommand(),
 		command("mbox", "import an mbox file", "", importMbox,
 			&cli.StringFlag{Name: "from", Usage: "the file"}, to, &cli.StringFlag{Name: "folder", Usage: "the folder that the messages come into", Value: inbox.InboxName}, list, progress, jsonFlag()),
 	}
@@ -251,7 +251,7 @@ func throughout(c *cli.Context, do func(send func(*http.Request) (*http.Response
 // begins, has no messages: it tells whether there is the mailbox.
 func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
 	results, err := func() ([]inbox.ImportResult, error) {
-		u, err := in.svc.FindMailbox(r.URL.Query().Get("mailbox"))
+		u, err := in.svc.FindMailbox(r.URL.Query().Get("mailbox"), "")
 		if err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ type importKnown struct {
 }
 
 func (in *installation) knownImports(ctx context.Context, ask importKnown) ([]bool, error) {
-	u, err := in.svc.FindMailbox(ask.Mailbox)
+	u, err := in.svc.FindMailbox(ask.Mailbox, "")
 	if err != nil {
 		return nil, err
 	}

@@ -79,15 +79,22 @@ func ImportFolder(levels []string) string {
 	return strings.Join(named, folderSeparator)
 }
 
-// FindMailbox finds the mailbox that messages are to come into or go out of, by its address. It may
+// FindMailbox finds the mailbox that messages are to come into or go out of, by its address: the
+// account's own one if there is one, and else that of whoever has the domain. It may
 // be suspended.
-func (s *Service) FindMailbox(address string) (u core.MailboxUser, err error) {
+func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, err error) {
 	address, err = core.NormalizeEmail("mailbox", address)
 	if err != nil {
 		return u, err
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
-		mb, err := store.MailboxByEmail.Read(tx, address)
+		mb, err := store.MailboxByEmail.Of(tx, accountID, address)
+		if core.IsGone(err) {
+			mb, err = store.MailboxByEmail.Read(tx, address)
+		}
+		if core.IsGone(err) {
+			mb, err = unprovenMailbox(tx, address)
+		}
 		if err != nil {
 			return err
 		}
@@ -98,6 +105,27 @@ func (s *Service) FindMailbox(address string) (u core.MailboxUser, err error) {
 		return u, core.Errorf("not_found", "There is no mailbox %s.", address)
 	}
 	return u, err
+}
+
+// unprovenMailbox finds the one mailbox of an address among the claims of its domain.
+func unprovenMailbox(tx *store.Tx, address string) (found *store.Mailbox, err error) {
+	_, name, _ := strings.Cut(address, "@")
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		mb, err := store.MailboxByAddress.Find(tx, store.AddressKey(d.ID, address))
+		switch {
+		case err != nil:
+			return nil, err
+		case mb == nil:
+		case found != nil:
+			return nil, core.Errorf("not_found", "Several accounts have a mailbox %s and claim its domain; decide with `mailstead domain claim` which has it.", address)
+		default:
+			found = mb
+		}
+	}
+	if found == nil {
+		return nil, store.ErrNotFound
+	}
+	return found, nil
 }
 
 // ImportMessages brings messages into a folder of a mailbox, which is made if it is missing, in
@@ -158,7 +186,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 	}
 	for done := 0; done < len(in); {
 		err := s.Store.Update(func(tx *store.Tx) error {
-			mb, err := core.OpenMailbox(tx, u)
+			mb, err := mailboxToFill(tx, u)
 			if err != nil {
 				return err
 			}
@@ -218,6 +246,20 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 		}
 	}
 	return results, nil
+}
+
+// mailboxToFill gives the mailbox that messages are brought into. It may be suspended: that keeps
+// mail and log-ins away, and nothing that belongs to it.
+func mailboxToFill(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, error) {
+	mb, err := store.Mailboxes.FindShared(tx, u.MailboxID)
+	if err != nil || mb == nil || mb.Status != store.MailboxSuspended {
+		return core.OpenMailbox(tx, u)
+	}
+	a, err := store.Accounts.Read(tx, mb.AccountID)
+	if err == nil && !a.MayAct() {
+		return nil, core.Errorf(core.CodeMailboxClosed, "This mailbox is closed.")
+	}
+	return mb, err
 }
 
 func importedID(u core.MailboxUser, folder, key string) string {
