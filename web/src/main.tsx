@@ -21,6 +21,7 @@ import { person, session } from './api/client'
 import { resume, unreachable } from './api/session'
 import { ownPlaces, places } from './pages'
 import { Gate } from './pages/gate'
+import { ChoosePassword } from './pages/gate/choose'
 import { mail, own, team } from './pages/parts'
 import { cameFrom, go, match, path, startRouter } from './router'
 import { Shell } from './shell'
@@ -39,6 +40,7 @@ function App() {
   const at = path.value
   if (session.value === undefined) return unreachable.value ? <Failure error={unreachable.value} /> : <Loading />
   if (session.value === null || at === '/welcome') return <Gate at={at} />
+  if (session.value.choose_password) return <ChoosePassword />
   if (cameFrom()) return <Back to={cameFrom()!} />
   if (gates.includes(at)) return <Elsewhere to="/" />
   if (at === '/' && person()) return <Elsewhere to="/inbox" />

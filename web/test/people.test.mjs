@@ -123,6 +123,45 @@ describe('people', { concurrency: 2 }, () => {
       await g.getByRole('heading', { level: 1, name: 'Sign in' }).waitFor()
     })
 
+    walk('whoever signs in with a password that somebody else set chooses an own one first', async (t) => {
+      const a = await account(unique('given') + '@people.test'), email = unique('given') + '@people.test'
+      await a.api('POST', '/v1/account/users/invite', { email, role: 'admin', password: 'of somebody else' })
+      const p = await page(t, { as: null, phone: small, server: a.server, expect: [/status of 40[013]/] })
+      const asks = () => p.getByRole('heading', { level: 1, name: 'Choose your own password' }).waitFor()
+      await p.open('/tokens')
+      await signIn(p, email, 'of somebody else')
+      await asks()
+      await sound(p, 'a password of one’s own')
+      for (const path of ['/tokens', '/', '/inbox', '/profile', '/sign-in']) {
+        await p.open(path)
+        await asks()
+        assert.equal(await p.getByRole('navigation').count(), 0, 'nothing else is shown at ' + path)
+      }
+      await p.open('/tokens')
+      const now = p.getByLabel('Current password'), next = p.getByLabel('New password'), change = p.getByRole('button', { name: 'Change password' })
+      await now.waitFor()
+      assert.ok(await now.evaluate((e) => e === document.activeElement), 'one can type at once')
+      await now.fill('not that one')
+      await next.fill('a sentence of my own')
+      await change.click()
+      await p.getByRole('alert').waitFor()
+      await now.fill('of somebody else')
+      await next.fill('of somebody else')
+      await p.getByText('This is the password you already have').waitFor()
+      assert.ok(await change.isDisabled(), 'the same one is no choice')
+      await next.fill('seven s')
+      await p.getByText('Use at least 8 characters.').waitFor()
+      await next.fill('a sentence of my own')
+      await change.click()
+      await p.getByRole('heading', { level: 1, name: 'API tokens' }).waitFor()
+      assert.equal(new URL(p.url()).pathname, '/tokens', 'it leads on to where one wanted to go')
+      await signOut(p, small)
+      await signIn(p, email, 'a sentence of my own')
+      await p.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
+      await p.open('/tokens')
+      await p.getByRole('heading', { level: 1, name: 'API tokens' }).waitFor()
+    })
+
     walk('a forgotten password is set anew by a link that comes by mail', async (t) => {
       const name = unique('reset') + '.test'
       const a = await account('me@' + name)

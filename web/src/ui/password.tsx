@@ -1,6 +1,6 @@
 import { TextField } from './form'
 
-const least = 6 // characters, as the server has it for those who sign in here
+const least = 8 // characters, as the server has it for those who sign in here
 const rule = `At least ${least} characters. A sentence is easy to remember and hard to guess.`
 
 interface Props { label?: string; name?: string; value: string; onInput: (value: string) => void; autoFocus?: boolean }

@@ -1,35 +1,17 @@
 // What is shown to those who are not signed in.
-import type { ComponentChildren } from 'preact'
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { ApiError, request, session } from '../../api/client'
 import { signIn, welcome } from '../../api/session'
 import { useRead } from '../../api/query'
 import { cameFrom, go, params, path } from '../../router'
-import { Card, Failure, Form, Loading, NewPassword, Notice, TextField, Toasts } from '../../ui'
+import { Failure, Form, Loading, NewPassword, Notice, TextField } from '../../ui'
+import { Frame } from './frame'
 import { PasskeyButton } from './passkey'
 
 export function Gate({ at }: { at: string }) {
   if (at === '/welcome') return <Welcome />
   if (at === '/forgot') return <Forgot />
   return <SignIn />
-}
-
-function Frame({ title, intro, children }: { title: string; intro?: ComponentChildren; children: ComponentChildren }) {
-  useEffect(() => {
-    document.title = title + ' · Mailstead'
-  }, [title])
-  return (
-    <main class="gate">
-      <div>
-        <span class="brand"><img src={ICON} alt="" /> Mailstead</span>
-        <Card>
-          <div class="stack-tight"><h1>{title}</h1>{intro && <p class="muted">{intro}</p>}</div>
-          {children}
-        </Card>
-      </div>
-      <Toasts />
-    </main>
-  )
 }
 
 /** Where the viewer wanted to go before they had to sign in. */
