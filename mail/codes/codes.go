@@ -240,26 +240,28 @@ func judge(lines []line, i int, span []int, code string) (score int) {
 			}
 		}
 	}
-	if score == 0 && i > 0 && !alone && strings.TrimSpace(before) != "" {
-		return 0
-	}
-	for back := 1; back <= 3 && i-back >= 0; back++ {
-		switch {
-		case len(lines[i-back].words) == 0:
-		case alone:
-			score = max(score, 5) // of several such lines, none is the code
-		case strings.TrimSpace(before) == "" && back == 1:
-			score = max(score, 4)
+	if score > 0 || i == 0 || alone || strings.TrimSpace(before) == "" {
+		for back := 1; back <= 3 && i-back >= 0; back++ {
+			switch {
+			case len(lines[i-back].words) == 0:
+			case alone:
+				score = max(score, 5) // of several such lines, none is the code
+			case strings.TrimSpace(before) == "" && back == 1:
+				score = max(score, 4)
+			}
+		}
+		if score == 0 && alone && i+1 < len(lines) && len(lines[i+1].words) > 0 {
+			score = 4
+		}
+		if score > 0 && alone {
+			score += 2
 		}
 	}
-	if score == 0 && alone && i+1 < len(lines) && len(lines[i+1].words) > 0 {
-		score = 4
-	}
 	if score == 0 {
-		return 0
-	}
-	if alone {
-		score += 2
+		if !isAskedFor(lines, i, span, alone) {
+			return 0
+		}
+		score = 1 // of several that are asked for, none is the code
 	}
 
 	// What speaks against it: a number of another kind, a date, a year.
