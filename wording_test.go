@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/events"
 )
 
 // A wording is what the dashboard says about an error code, and where that is mended.
@@ -95,6 +97,31 @@ func TestEveryErrorHasWords(t *testing.T) {
 		if codes[code].Text == "" {
 			t.Errorf("web/src/api/wordings.json has no words for %s of %s", code, file)
 		}
+	}
+}
+
+// TestEveryEventHasWords: the dashboard offers each type of event that the server has, and says what
+// it means.
+func TestEveryEventHasWords(t *testing.T) {
+	text, err := os.ReadFile("web/src/pages/webhooks/events.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	meanings := map[string]string{}
+	if err := json.Unmarshal(text, &meanings); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range service.EventTypes() {
+		if e.Name == events.EventTestPing { // it comes where it is asked for
+			continue
+		}
+		if meanings[e.Name] == "" {
+			t.Errorf("web/src/pages/webhooks/events.json has no words for %s", e.Name)
+		}
+		delete(meanings, e.Name)
+	}
+	for name := range meanings {
+		t.Errorf("web/src/pages/webhooks/events.json has %s, which the server does not have", name)
 	}
 }
 

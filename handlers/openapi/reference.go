@@ -64,14 +64,14 @@ func (doc *Document) Reference() ([]byte, error) {
 <section id="errors">
 <h2>Errors</h2>
 <p>Every error has the form of <a href="#schema-Error">Error</a>.</p>
-<table>
+<div class="wide"><table>
 <thead><tr><th scope="col">Status</th><th scope="col">Code</th><th scope="col">Meaning</th></tr></thead>
 <tbody>`)
 	for _, e := range errorCodes {
 		page.put("\n"+`<tr id="error-%[1]s"><td>%[2]s</td><td><code>%[1]s</code></td><td>%[3]s</td></tr>`, e.Code, e.Status, words(e.Means))
 	}
 	page.put(`
-</tbody></table>
+</tbody></table></div>
 </section>
 <section id="schemas">
 <h2>Schemas</h2>`)
@@ -109,7 +109,7 @@ func (page *referencePage) operation(o pathOperation) {
 		page.put("<p>%s</p>", words(o.Description))
 	}
 	if len(o.Parameters) > 0 {
-		page.put("\n" + `<table><caption>Parameters</caption>
+		page.put("\n" + `<div class="wide"><table><caption>Parameters</caption>
 <thead><tr><th scope="col">Name</th><th scope="col">Type</th><th scope="col">Meaning</th></tr></thead>
 <tbody>`)
 		for _, p := range o.Parameters {
@@ -120,7 +120,7 @@ func (page *referencePage) operation(o pathOperation) {
 			}
 			page.put("\n<tr><td><code>%s</code> <small>%s</small></td><td>%s</td><td>%s</td></tr>", p.Name, where, typeOf(p.Schema), words(p.Description))
 		}
-		page.put("\n</tbody></table>")
+		page.put("\n</tbody></table></div>")
 	}
 	if body := o.RequestBody; body != nil {
 		optional := ""
@@ -175,7 +175,7 @@ func (page *referencePage) fields(s *Schema) {
 	if len(s.Properties) == 0 {
 		return
 	}
-	page.put("\n" + `<table>
+	page.put("\n" + `<div class="wide"><table>
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Meaning</th></tr></thead>
 <tbody>`)
 	for _, p := range s.Properties {
@@ -185,7 +185,7 @@ func (page *referencePage) fields(s *Schema) {
 		}
 		page.put("\n<tr><td><code>%s</code>%s</td><td>%s</td><td>%s</td></tr>", p.Name, optional, typeOf(p.Value), words(p.Value.Description))
 	}
-	page.put("\n</tbody></table>")
+	page.put("\n</tbody></table></div>")
 }
 
 // typeOf says what a value may be, with links to the schemas.

@@ -69,7 +69,7 @@ func page(o Options, body []byte, class string, styles []byte, coloured bool) *D
 	var out bytes.Buffer
 	out.Grow(len(sheet) + len(body) + 1024)
 	out.WriteString("<!DOCTYPE html>\n<html><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">" +
-		"<title>" + html.EscapeString(o.Title) + "</title><style>" + sheet + "</style></head>\n<body" + class + ">") // no line end within, which plain text would show
+		"<title>" + html.EscapeString(o.Title) + "</title><style>" + sheet + "</style></head>\n<body dir=\"auto\"" + class + ">") // no line end within, which plain text would show
 	out.Write(body)
 	if len(bytes.TrimSpace(body)) == 0 {
 		out.WriteString(isVoid)

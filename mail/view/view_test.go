@@ -86,7 +86,7 @@ func TestStylesAreClasses(t *testing.T) {
 	if got := bodyOf(d); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	for _, part := range []string{`<body class="s0">`, "@layer message{\n.m-a{color:red;}\n.i-b{color:blue;}\n}\n", ".s0{color:green;}\n.s1{color:red;}\n"} {
+	for _, part := range []string{`<body dir="auto" class="s0">`, "@layer message{\n.m-a{color:red;}\n.i-b{color:blue;}\n}\n", ".s0{color:green;}\n.s1{color:red;}\n"} {
 		if !strings.Contains(string(d.HTML), part) {
 			t.Errorf("no %q in %s", part, d.HTML)
 		}

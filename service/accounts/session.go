@@ -39,6 +39,7 @@ type Session struct {
 	Account     *SessionAccount `json:"account"`         // null for the person of a mailbox
 	Given       bool            `json:"choose_password"` // the password is another's choice: approving and sign-in of programs wait for one of the user's own
 	Limited     bool            `json:"limited"`         // a member who sees some mailboxes alone
+	Operator    bool            `json:"operator"`        // who runs the installation, and may see its health
 	Security    SessionSecurity `json:"security"`
 	Permissions []string        `json:"permissions"`
 	Sandbox     bool            `json:"sandbox"`
@@ -276,6 +277,9 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 		return out, nil
 	}
 	out.Limited, out.Given = u.Limited, t.PasswordGiven
+	if out.Operator, err = core.Operates(tx, u.AccountID, u.Role); err != nil {
+		return nil, err
+	}
 	out.Account = &SessionAccount{a.ID, a.Name, a.Plan}
 	out.User = &SessionUser{
 		ID: u.ID, Name: displayName(u), Email: u.Email, Role: u.Role,

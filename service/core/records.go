@@ -166,6 +166,16 @@ func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 	return nil, Errorf("not_found", "There is no account %q. Run `mailstead init` first.", name)
 }
 
+// Operates tells whether somebody with a role in an account runs the installation: who owns its
+// first account.
+func Operates(tx *store.Tx, accountID, role string) (bool, error) {
+	first, err := FindAccount(tx, "")
+	if err != nil {
+		return false, err
+	}
+	return accountID == first.ID && role == store.UserRoleOwner, nil
+}
+
 // How a message gets to a recipient.
 const (
 	ViaLocal   = "local"   // into a mailbox of this server

@@ -163,8 +163,8 @@ func (s *Service) mustOperate(who core.Actor) error {
 		return nil
 	}
 	return s.Store.View(func(tx *store.Tx) error {
-		first, err := core.FindAccount(tx, "")
-		if err == nil && (who.AccountID != first.ID || who.Role != store.UserRoleOwner) {
+		operates, err := core.Operates(tx, who.AccountID, who.Role)
+		if err == nil && !operates {
 			err = core.Errorf("forbidden_role", "Only the owner of the installation's first account may see this.")
 		}
 		return err

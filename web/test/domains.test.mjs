@@ -89,6 +89,48 @@ describe('domains', { concurrency: 2 }, () => {
       await main(p).getByRole('heading', { level: 1, name: a.name }).waitFor()
     })
 
+    walk('says why a name cannot be added, alone and among others', async (t) => {
+      const p = await page(t, { phone: small, expect: [/status of 400/] })
+      await p.open('/domains/add')
+      await p.getByLabel('Domain', { exact: true }).fill('co.uk')
+      await p.keyboard.press('Enter')
+      await main(p).getByText('"co.uk" is a public suffix').waitFor()
+      await p.getByRole('radio', { name: /^Mailstead/ }).check()
+      await p.getByRole('button', { name: 'Add domain' }).click()
+      await p.getByText('1 domain could not be added.').waitFor()
+      await main(p).getByText('"co.uk" is a public suffix').waitFor()
+      await sound(p)
+      await p.getByRole('button', { name: 'Try again' }).click()
+      await p.route('**/v1/domains/check-provider', (route) => route.fulfill({ json: { domain: 'x', registrar: 'Walk Registrar', nameservers: ['ns1.walk.example'], is_edge: false } }))
+      await p.getByLabel('Domain', { exact: true }).fill(`${fresh('good')} my_shop`)
+      await p.keyboard.press('Enter')
+      await p.getByRole('radio', { name: /^Mailstead/ }).check()
+      await p.getByRole('button', { name: 'Add 2 domains' }).click()
+      await main(p).getByText('"my_shop" has no dot').waitFor()
+      await p.getByText('1 domain added').waitFor()
+    })
+
+    walk('declares who else sends its mail, and takes that back', async (t) => {
+      const d = await ready('elsewhere'), p = await open(t, `/domains/${d.id}/mail`, { phone: small, expect: [/status of 400/] })
+      const card = p.locator('.card', { has: p.getByRole('heading', { name: 'Other senders' }) })
+      const places = async () => (await api('GET', '/v1/domains/' + d.id)).sends_elsewhere
+      const add = async (from, selector) => {
+        await card.getByLabel('Host or network').fill(from)
+        await card.getByLabel('DKIM selector').fill(selector)
+        await card.getByRole('button', { name: 'Add sender' }).click()
+      }
+      await add('10.0.0.0/8', 's1')
+      await card.getByLabel('Host or network').and(p.locator('[aria-invalid=true]')).waitFor()
+      await add('192.0.2.7', 's1')
+      await card.getByText('192.0.2.7/32').waitFor()
+      await add('mail.service.example', 'crm')
+      await card.getByText('mail.service.example').waitFor()
+      await sound(p, 'other senders')
+      assert.deepEqual(await places(), [{ host: null, network: '192.0.2.7/32', selector: 's1' }, { host: 'mail.service.example', network: null, selector: 'crm' }])
+      await card.getByRole('button', { name: 'Remove 192.0.2.7/32, selector s1' }).click()
+      await until('it is gone', async () => (await places()).length === 1)
+    })
+
     walk('adds a domain, sets its nameservers and is led to the first mailbox', async (t) => {
       const p = await open(t, '/domains/add', { phone: small }), domain = fresh('add')
       await p.getByLabel('Domain', { exact: true }).fill(`https://${domain}/about`)

@@ -109,6 +109,22 @@ test('the frame grows with a picture that comes late, and its keys are the page\
   await p.waitForURL('**' + at('After'))
 })
 
+test('a wide table in a message scrolls, and breaks no word', async (t) => {
+  const months = ['January', 'February', 'March', 'April', 'May', 'June', 'July', 'August', 'September', 'October', 'November', 'December']
+  const row = (of) => '<tr>' + months.map((m, i) => `<td>${of(m, i)}</td>`).join('') + '</tr>'
+  const { a, at } = await letters({ Table: `<table border="1" width="100%">${row((m) => m)}${row((_, i) => 1234567 * (i + 1))}</table>` + line, Address: `<table width="100%"><tr><td>https://elsewhere.test/${'x1'.repeat(300)}</td></tr></table>` })
+  for (const phone of [false, true]) {
+    const p = await page(t, { as: a, phone })
+    await p.open(at('Table'))
+    await fitted(p)
+    const lines = await p.frameLocator('iframe').locator('td').evaluateAll((cells) => cells.map((c) => { const r = document.createRange(); r.selectNodeContents(c); return r.getClientRects().length }))
+    assert.deepEqual(lines, lines.map(() => 1))
+    if (phone) assert.ok((await fitted(p)).wide > 0, 'it scrolls')
+    await p.open(at('Address'))
+    assert.equal((await fitted(p)).wide, 0, 'a long address in the only cell of a row breaks')
+  }
+})
+
 test('nothing in a message makes its frame grow for ever, or cover the page', async (t) => {
   const bombs = {
     'A billion pixels': `<div style="height:1000000000px;min-height:1e9px">x</div>` + line,

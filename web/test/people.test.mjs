@@ -157,8 +157,6 @@ describe('people', { concurrency: 2 }, () => {
       assert.equal(new URL(p.url()).pathname, '/tokens', 'it leads on to where one wanted to go')
       await signOut(p, small)
       await signIn(p, email, 'a sentence of my own')
-      await p.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
-      await p.open('/tokens')
       await p.getByRole('heading', { level: 1, name: 'API tokens' }).waitFor()
     })
 

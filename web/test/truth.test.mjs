@@ -4,6 +4,8 @@ import { test } from 'node:test'
 import { receiver } from './harbour.mjs'
 import { account, deliver, domain, fresh, here, mailbox, message, page, shot, sound, unique, until } from './rig.mjs'
 
+const main = (p) => p.getByRole('main')
+
 const team = async (word, server = here) => {
   const a = await account(`${unique(word)}@team.test`, server)
   return { ...a, of: { api: a.api } }
@@ -187,4 +189,143 @@ test('a new message is from the mailbox in view, else from the last that sent', 
   await from(ann.email) // the newest mailbox is eve
   assert.ok(eve)
   await shot(p, 'truth-sender')
+})
+
+/** The words of up to 20 letters that stand on two lines though they have no hyphen. */
+function brokenWords(scope) {
+  const found = []
+  for (const cell of scope.querySelectorAll('th, td')) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT)
+    while (texts.nextNode()) {
+      for (const { 0: word, index } of texts.currentNode.data.matchAll(/[\p{L}\p{N}]{2,20}(?![^\s])/gu)) {
+        const range = document.createRange()
+        range.setStart(texts.currentNode, index)
+        range.setEnd(texts.currentNode, index + word.length)
+        if (new Set([...range.getClientRects()].map((r) => Math.round(r.top))).size > 1) found.push(word)
+      }
+    }
+  }
+  return found
+}
+
+test('a table that is too wide for its place scrolls, and breaks no word', async (t) => {
+  const a = await team('tables'), d = await domain(unique('tables') + '.test', a)
+  await a.api('POST', '/v1/auth/tokens', { name: 'Warehouse', permissions: ['read', 'write', 'purchase', 'admin'], expires_in_days: 300 })
+  await a.api('POST', `/v1/domains/${d.id}/custom-dns-records`, { name: 'verification', type: 'TXT', value: 'v=' + 'x1'.repeat(90) })
+  const p = await page(t, { as: a })
+  await p.setViewportSize({ width: 720, height: 800 })
+  await p.route('**/v1/messages/lookup?*', (route) => route.fulfill({ json: { count: 1, data: [{ original_message_id: `<${'a1b2'.repeat(15)}@sender.example>`, provider_message_id: `<${'c3d4'.repeat(15)}@relay.example>`, provider: 'mailgun', recipient: 'somebody.with.a.long.name@customers.example', relayed_at: new Date().toISOString() }] } }))
+  for (const path of ['/tokens', `/domains/${d.id}/records`, '/sent/lookup']) {
+    await p.open(path)
+    if (path === '/sent/lookup') {
+      await main(p).getByRole('textbox').first().fill('x')
+      await p.getByRole('button', { name: 'Look up' }).click()
+    }
+    await p.locator('.table').first().waitFor()
+    assert.deepEqual(await p.evaluate(brokenWords, await p.locator('.table').first().elementHandle()), [], path)
+    await sound(p, path)
+  }
+  const wide = p.getByRole('region', { name: 'Messages' })
+  await wide.waitFor()
+  assert.ok(await wide.evaluate((e) => e.scrollWidth > e.clientWidth && e.tabIndex === 0), 'the keyboard scrolls it')
+})
+
+test('text of strangers that runs from right to left stands as it is read', async (t) => {
+  const a = await team('rtl'), d = await domain(unique('rtl') + '.test', a), box = await mailbox(d, 'ann', a)
+  const [subject, text] = ['שלום 123 abc', 'מה שלומך היום?']
+  const mime = (s) => `=?utf-8?B?${Buffer.from(s).toString('base64')}?=`
+  await deliver(box.email, message({ to: box.email, from: `${mime('דוד כהן')} <dawid@elsewhere.test>`, subject: mime(subject), text }))
+  await a.api('POST', `/v1/email-users/${box.user_id}/inbox/send`, { to: ['dawid@elsewhere.test'], subject, text })
+  const { data: [m] } = await until('it is there', async () => { const r = await a.api('GET', `/v1/email-users/${box.user_id}/inbox`); return r.data.length > 0 && r })
+  const p = await page(t, { as: a })
+  const turned = async (where, what) => {
+    await where.waitFor()
+    assert.equal(await where.evaluate((e) => getComputedStyle(e).direction), 'rtl', what)
+  }
+  await p.open(`/inbox/${box.user_id}/${m.uid}`)
+  const row = p.locator('.inbox-row').first()
+  await turned(row.locator('.subject'), 'the subject in the list')
+  await turned(row.getByText('דוד כהן'), 'the sender in the list')
+  await turned(row.getByText(text), 'the preview')
+  await turned(p.locator('.inbox-message h2'), 'the subject')
+  await turned(p.locator('.inbox-sender strong'), 'the sender')
+  await turned(p.locator('.inbox-text').getByText(text), 'the text')
+  const box1 = await row.locator('.subject').evaluate((e) => { const r = document.createRange(); r.selectNodeContents(e); return r.getBoundingClientRect().left - e.getBoundingClientRect().left })
+  assert.ok(box1 < 2, 'it stays in its column')
+  await p.open('/sent')
+  await turned(p.getByRole('list', { name: 'Sent messages' }).getByText(subject), 'the subject in the sending log')
+  await p.getByRole('list', { name: 'Sent messages' }).getByText(subject).click()
+  await turned(p.getByRole('heading', { level: 1 }).getByText(subject), 'the heading')
+})
+
+test('a browser whose clock is behind is not told of checks in the future', async (t) => {
+  const a = await team('clock'), d = await domain(unique('clock') + '.test', a)
+  const p = await page(t, { as: a })
+  await p.addInitScript(() => {
+    const real = Date.now
+    Date.now = () => real() - 9000
+  })
+  await p.open(`/domains/${d.id}/dns`)
+  await p.getByRole('button', { name: 'Check now' }).last().click()
+  const at = main(p).locator('time').first()
+  await p.getByText('Last checked').first().waitFor()
+  await until('it was read', async () => /ago|now/.test(await at.textContent()))
+  assert.doesNotMatch(await p.getByText(/Last checked/).first().textContent(), /checked in /)
+})
+
+test('the limit of a mailbox says that it counts recipients, and the dates of a reply belong together', async (t) => {
+  const a = await team('limit'), d = await domain(unique('limit') + '.test', a), box = await mailbox(d, 'ann', a)
+  const p = await page(t, { as: a })
+  await p.open('/mailboxes/' + box.user_id)
+  await p.getByRole('group', { name: 'Away' }).getByLabel('First day').waitFor()
+  await p.getByText('Recipients per day').first().waitFor()
+  await sound(p)
+})
+
+test('the operator sees on the overview what is wrong with the server, and nobody else does', async (t) => {
+  const bad = { code: 'backup', status: 'error', subject: '/backups', message: 'The last backup failed.', mend: 'Make room there.' }
+  const p = await page(t)
+  await p.route('**/v1/health', async (route) => {
+    const answer = await route.fetch(), health = await answer.json()
+    await route.fulfill({ response: answer, json: { ...health, status: 'error', checks: [{ ...bad, code: 'queue', status: 'warning', subject: 'job_1', message: 'It waits.', mend: 'See the log.' }, ...health.checks.filter((c) => c.status === 'ok'), bad] } })
+  })
+  await p.open('/')
+  const card = p.locator('.card', { has: p.getByRole('heading', { name: 'Server health' }) })
+  await card.getByText('Error', { exact: true }).waitFor()
+  const problems = await card.getByRole('listitem').allTextContents()
+  assert.equal(problems.length, 2)
+  assert.match(problems[0], /^Backup \(error\) .*The last backup failed\.Make room there\.$/, 'errors come first')
+  await sound(p)
+  const a = await team('nobody'), other = await page(t, { as: a })
+  await other.open('/')
+  await other.getByRole('heading', { name: 'Storage' }).waitFor()
+  assert.equal(await other.getByRole('heading', { name: 'Server health' }).count(), 0)
+})
+
+test('links of the API reference show without colours, and its tables break no word', async (t) => {
+  const p = await page(t, { as: null })
+  await p.setViewportSize({ width: 420, height: 800 })
+  await p.open('/docs')
+  const bare = await p.evaluate(() => [...document.querySelectorAll('main :is(p, li, td, caption) a')].filter((a) => !getComputedStyle(a).textDecorationLine.includes('underline')).length)
+  assert.equal(bare, 0)
+  assert.deepEqual(await p.evaluate(brokenWords, await p.locator('main').elementHandle()), [])
+  assert.ok(await p.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth), 'the page itself does not scroll sideways')
+})
+
+test('a message that passes DMARC and still proves nothing says why', async (t) => {
+  const a = await team('reason'), d = await domain(unique('reason') + '.test', a), box = await mailbox(d, 'ann', a)
+  await deliver(box.email, message({ to: box.email, subject: 'Pay here' }))
+  const { data: [m] } = await until('it is there', async () => { const r = await a.api('GET', `/v1/email-users/${box.user_id}/inbox`); return r.data.length > 0 && r })
+  const p = await page(t, { as: a })
+  await p.route(`**/v1/email-users/*/inbox/${m.uid}*`, async (route) => {
+    if (route.request().method() !== 'GET') return route.fallback()
+    const answer = await route.fetch()
+    await route.fulfill({ response: answer, json: { ...await answer.json(), auth: { spf: 'none', dkim: 'pass', dmarc: 'pass', reason: 'no signature covers every field that is shown' } } })
+  })
+  await p.open(`/inbox/${box.user_id}/${m.uid}`)
+  const verdict = p.locator('.inbox-verdict')
+  await verdict.getByText('Partly verified').click()
+  await verdict.getByText('Why: no signature covers every field that is shown.').waitFor()
+  assert.equal(await p.getByText('really comes from').count(), 0)
+  await sound(p)
 })

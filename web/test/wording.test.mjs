@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import { build } from 'esbuild'
 
 const { outputFiles: [file] } = await build({ entryPoints: [new URL('../src/api/wording.ts', import.meta.url).pathname], bundle: true, write: false, format: 'esm' })
-const { mendOf, plain, wordsOf, wrongWith } = await import('data:text/javascript,' + encodeURIComponent(file.text))
+const { faultIn, mendOf, plain, wordsOf, wrongWith } = await import('data:text/javascript,' + encodeURIComponent(file.text))
 
 test('texts that speak of the API are not shown', () => {
   for (const text of ['Switch it on with POST /v1/account/universal-inbox.', 'Leave edge_api_token out.', 'Give `users`.', 'The body is not one JSON object.', 'Its operator adds one to mailstead.toml.']) assert.equal(plain(text), undefined, text)
@@ -22,6 +22,15 @@ test('a code has its own words, and the place where it is mended', () => {
   assert.equal(wordsOf({ code: 'upstream_error', message: 'imap.example.test refused the password' }), 'A request to another service failed. imap.example.test refused the password.')
   assert.equal(wordsOf({ code: 'upstream_error', message: 'connect it with manual_dns' }), 'A request to another service failed.')
   assert.equal(wordsOf({ code: 'of_tomorrow', message: 'Set x_y first.' }), 'Something went wrong. Try again.')
+})
+
+test('an item of a list says in words why it was refused', () => {
+  const said = (text) => wordsOf(faultIn(text))
+  assert.equal(said('invalid_domain: "nodot" has no dot: give the whole name, such as nodot.com'), 'This domain name can’t be used. "nodot" has no dot: give the whole name, such as nodot.com.')
+  assert.equal(said('invalid_domain: "my_shop" has no dot: give the whole name, such as my_shop.com'), 'This domain name can’t be used. "my_shop" has no dot: give the whole name, such as my_shop.com.')
+  assert.equal(said('zone_not_found: Cloudflare has no zone.'), 'Cloudflare has no zone for this domain that the API token can see. Add the domain at Cloudflare, or use a token with permissions for its zone.')
+  assert.equal(said('x.test is being deleted. Connect it again when the job has ended.'), 'x.test is being deleted. Connect it again when the job has ended.')
+  assert.equal(said('mail.test cannot be connected to this account.'), 'mail.test cannot be connected to this account.')
 })
 
 test('what is wrong with a field is said in words', () => {

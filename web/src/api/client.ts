@@ -29,6 +29,8 @@ export interface Session {
   kind: 'team' | 'mailbox'
   /** A member who sees some mailboxes alone. */
   limited: boolean
+  /** Runs the installation. */
+  operator: boolean
   /** The password is another's choice: the user has to choose one before anything else. */
   choose_password: boolean
   /** Who is signed in; for the person of a mailbox, the mailbox. */

@@ -18,9 +18,10 @@ const fields: Record<string, string | undefined> = table.fields
 const names = /\S+[.@]\S+/g // of hosts and the like, which may have an underscore
 const apiTerms = /\/v1\b|\b(GET|POST|PUT|PATCH|DELETE)\b|[A-Za-z0-9]_[a-z]|`|\bJSON\b/
 
-/** A text of the server, if it does not speak of the API. */
-export function plain(text: string): string | undefined {
-  return text.includes('mailstead.toml') || apiTerms.test(text.replace(names, '')) ? undefined : text
+/** A text of the server, if it does not speak of the API. quotes: what it quotes are the viewer's own words. */
+export function plain(text: string, quotes = false): string | undefined {
+  const server = quotes ? text.replace(/"[^"]*"/g, '') : text
+  return text.includes('mailstead.toml') || apiTerms.test(server.replace(names, '')) ? undefined : text
 }
 
 /** A fault in the dashboard's words. */
@@ -29,8 +30,14 @@ export function wordsOf(f: Fault): string {
   if ((f.code === 'validation_error' || f.code === 'too_many_items') && details.length > 0) return details.map(sentence).join(' ')
   const known = codes[f.code]
   if (!known) return ended(plain(f.message) || 'Something went wrong. Try again.')
-  const text = known.text.replace('{message}', () => ended(plain(f.message) ?? '')).replace('{wait}', waitOf(f.retryAfter ?? 0)).trim()
+  const text = known.text.replace('{message}', () => ended(plain(f.message, f.code === 'invalid_domain') ?? '')).replace('{wait}', waitOf(f.retryAfter ?? 0)).trim()
   return known.request && f.requestId ? `${text} Request ID: ${f.requestId}` : text || 'Something went wrong. Try again.'
+}
+
+/** A fault in the words of the server alone, as items of a list have it: some begin with their code. */
+export function faultIn(text: string): Fault {
+  const [, code = '', message = ''] = /^([a-z_]+): (.+)/s.exec(text) ?? []
+  return codes[code] ? { code, message } : { code: '', message: text }
 }
 
 /** Where a fault is mended, if the dashboard has such a place. */

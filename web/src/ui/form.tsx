@@ -90,7 +90,7 @@ export function TextField({ label, name, hint, error, hideLabel, value, onInput,
     <Field label={label} name={name} hint={hint} error={error} hideLabel={hideLabel}>
       {(ids) => {
         const input = (
-          <input {...ids} {...rest} type={type as 'text'} name={name} class={'input' + (mono ? ' mono' : '')} value={value} list={list && ids.id + 'l'} spellcheck={false} autocapitalize="off"
+          <input {...ids} {...rest} type={type as 'text'} name={name} class={'input' + (mono ? ' mono' : '')} dir={type === 'text' || type === 'search' ? 'auto' : undefined} value={value} list={list && ids.id + 'l'} spellcheck={false} autocapitalize="off"
             ref={autoFocus ? focusOnce : undefined} onInput={(e) => onInput(e.currentTarget.value)} />
         )
         return (
@@ -114,7 +114,7 @@ function focusOnce(element: HTMLElement | null) {
 export function TextArea({ label, name, hint, error, hideLabel, value, onInput, rows = 4, placeholder, mono, autoFocus }: FieldProps & { value: string; onInput: (value: string) => void; rows?: number; placeholder?: string; mono?: boolean; autoFocus?: boolean }) {
   return (
     <Field label={label} name={name} hint={hint} error={error} hideLabel={hideLabel}>
-      {(ids) => <textarea {...ids} name={name} class={'input' + (mono ? ' mono' : '')} rows={rows} placeholder={placeholder} ref={autoFocus ? focusOnce : undefined} value={value} onInput={(e) => onInput(e.currentTarget.value)} />}
+      {(ids) => <textarea {...ids} name={name} class={'input' + (mono ? ' mono' : '')} dir="auto" rows={rows} placeholder={placeholder} ref={autoFocus ? focusOnce : undefined} value={value} onInput={(e) => onInput(e.currentTarget.value)} />}
     </Field>
   )
 }

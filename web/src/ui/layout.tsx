@@ -93,6 +93,20 @@ export function Bar({ value, of, label, limit }: { value: number; of: number; la
   )
 }
 
+/** The place of a table. Where the table is wider it scrolls sideways, by the keyboard too. */
+export function TableWrap({ label, children }: { label: string; children: ComponentChildren }) {
+  const box = useRef<HTMLDivElement>(null)
+  const [scrolls, setScrolls] = useState(false)
+  useEffect(() => {
+    const { current } = box
+    const observer = new ResizeObserver(() => setScrolls(current!.scrollWidth > current!.clientWidth))
+    observer.observe(current!)
+    observer.observe(current!.firstElementChild!)
+    return () => observer.disconnect()
+  }, [])
+  return <div class="table-wrap" ref={box} {...(scrolls && { tabIndex: 0, role: 'region', 'aria-label': label })}>{children}</div>
+}
+
 /** A button that opens a list of actions. */
 export function Menu({ label, icon = 'more', small, children }: { label: string; icon?: IconName; small?: boolean; children: ComponentChildren }) {
   const [open, setOpen] = useState(false)

@@ -1,6 +1,7 @@
 // How values are written: times in the viewer's zone, sizes, counts, secrets and code.
 import { signal } from '@preact/signals'
 import { useState } from 'preact/hooks'
+import { serverNow } from '../api/client'
 import { Button, IconButton } from './button'
 import { Notice } from './notice'
 import { failed, told } from './toast'
@@ -17,11 +18,21 @@ const relative = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto', style
 const units: [Intl.RelativeTimeFormatUnit, number][] = [['day', 86_400], ['hour', 3600], ['minute', 60], ['second', 1]]
 
 /** How long ago, or how soon. */
-export function ago(at: Date, now = Date.now()): string {
-  const seconds = Math.round((at.getTime() - now) / 1000)
+export function ago(at: Date, now = serverNow()): string {
+  const away = Math.round((at.getTime() - now) / 1000), seconds = away > 0 && away < 5 ? 0 : away // clocks differ a little
   if (Math.abs(seconds) > 6 * 86_400) return day.format(at)
   const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) ?? ['second', 1]
   return relative.format(Math.trunc(seconds / size), unit)
+}
+
+/** A text of somebody else's, which may run from right to left. */
+export function theirs(text: string | null | undefined) {
+  return text ? <bdi dir="auto">{text}</bdi> : text
+}
+
+/** Texts of others, one after the other; nothing for none. */
+export function theirList(texts: string[]) {
+  return texts.length > 0 && texts.map((text, i) => <>{i > 0 && ', '}{theirs(text)}</>)
 }
 
 /** A time: how long ago by default; `at` gives the time of day, `date` the day alone. The whole time is in the title. */
@@ -40,7 +51,8 @@ function written(at: Date, form: string): string {
     case 'short': // the clock for today, the day for earlier
       return at.toDateString() === new Date(minute.value).toDateString() ? clock.format(at) : day.format(at)
   }
-  return ago(at, Math.max(minute.value, Date.now())) // minute says when to write it anew; it may be older than the time itself
+  void minute.value // says when to write it anew
+  return ago(at)
 }
 
 const numbers = new Intl.NumberFormat()

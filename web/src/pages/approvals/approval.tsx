@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { theme } from '../../theme'
-import { bytes, Button, Card, Copyable, Dialog, Facts, Form, LinkButton, Notice, Page, plural, Show, TextArea, Time, told, words } from '../../ui'
+import { Button, bytes, Card, Copyable, Dialog, Facts, Form, LinkButton, Notice, Page, plural, Show, TextArea, theirList, theirs, Time, told, words } from '../../ui'
 import { useFit } from '../inbox/frame'
 import { reasons, recipientsOf, statuses, StatusBadge, ways } from './words'
 
@@ -13,7 +13,7 @@ export function ApprovalPage({ id }: { id: string }) {
   const read = useQuery('get_approval', { approval_id: id }, { only: (c) => c.id === id })
   const a = read.data
   return (
-    <Page title={a ? a.subject || '(no subject)' : 'Held message'} back={{ href: '/approvals', label: 'Approvals' }} intro={a && `From ${a.email} to ${plural(recipientsOf(a).length, 'recipient')}`}
+    <Page title={a ? a.subject || '(no subject)' : 'Held message'} heading={theirs(a?.subject) || undefined} back={{ href: '/approvals', label: 'Approvals' }} intro={a && `From ${a.email} to ${plural(recipientsOf(a).length, 'recipient')}`}
       actions={a?.status === 'pending' && <Decide of={a} onDone={read.reload} />}>
       <Show of={read} lines={10}>{(a) => <Details of={a} />}</Show>
     </Page>
@@ -64,22 +64,22 @@ function Details({ of: a }: { of: Detail }) {
         <Facts of={[
           ['Status', <StatusBadge status={a.status} />],
           ['From', a.user_id ? <a href={`/mailboxes/${a.user_id}`}>{a.email}</a> : a.email],
-          ['To', a.to.join(', ')],
-          ['Cc', a.cc.join(', ')],
-          ['Other recipients', a.bcc.join(', ')],
+          ['To', theirList(a.to)],
+          ['Cc', theirList(a.cc)],
+          ['Other recipients', theirList(a.bcc)],
           ['Sent by', [ways[a.via], a.token?.name].filter(Boolean).join(', ')],
           ['Attachments', a.attachments.length > 0 && <Files of={a} />],
           ['Size', bytes(a.size)],
           ['Held', <Time of={a.created_at} form="at" />],
           ['Decided', a.decided_at && <><Time of={a.decided_at} form="at" />{a.decided_by && ` by ${a.decided_by.name}`}</>],
-          ['Note', a.note],
+          ['Note', theirs(a.note)],
           ['SHA-256', <Copyable text={a.content_hash} />],
         ]} />
       </Card>
       <Words of={a} />
       <Card title="Headers" actions={<LinkButton small icon="download" href={`/v1/approvals/${a.approval_id}/raw`} download>Download as .eml</LinkButton>}>
         <dl class="inbox-headers">
-          {a.headers.map((h, i) => <div key={i}><dt>{h.name}</dt><dd><code>{h.value}</code></dd></div>)}
+          {a.headers.map((h, i) => <div key={i}><dt>{h.name}</dt><dd><code dir="auto">{h.value}</code></dd></div>)}
         </dl>
       </Card>
     </>
@@ -94,7 +94,7 @@ function Files({ of: a }: { of: Detail }) {
   return (
     <>
       <ul class="approval-files">
-        {a.attachments.map((f, i) => <li key={i}><Button small icon="clip" onClick={() => setOpened(i)}>{f.filename}</Button> <span class="muted small">{f.content_type}, {bytes(f.size)}</span></li>)}
+        {a.attachments.map((f, i) => <li key={i}><Button small icon="clip" onClick={() => setOpened(i)}>{theirs(f.filename)}</Button> <span class="muted small">{f.content_type}, {bytes(f.size)}</span></li>)}
       </ul>
       {file && (
         <Dialog wide title={file.filename} onClose={() => setOpened(undefined)}>
@@ -122,7 +122,7 @@ function Words({ of: a }: { of: Detail }) {
       )}
       {(a.text !== null || a.html === null) && (
         <Card title={a.html !== null ? 'Plain text version' : 'Message'}>
-          {a.text?.trim() ? <div class="approval-text">{a.text}</div> : <p class="muted">This message has no text.</p>}
+          {a.text?.trim() ? <div class="approval-text" dir="auto">{a.text}</div> : <p class="muted">This message has no text.</p>}
         </Card>
       )}
     </>

@@ -1,6 +1,6 @@
 import { usePages } from '../../api/query'
 import { params, setParams } from '../../router'
-import { Badge, Button, Card, Empty, LongList, Page, Select, Time, words } from '../../ui'
+import { Badge, Button, Card, Empty, LongList, Page, Select, theirs, Time, words } from '../../ui'
 import { recipientsOf, StatusBadge, statuses, type Approval, type Status } from './words'
 
 const options: readonly (readonly [Status | 'all', string])[] = [...Object.keys(statuses).map((s) => [s as Status, words(s)] as const), ['all', 'All']]
@@ -28,8 +28,8 @@ function Line({ of: a }: { of: Approval }) {
     <a class="line sent-row" href={`/approvals/${a.approval_id}`}>
       <span class="sent-state"><StatusBadge status={a.status} /></span>
       <span class="sent-what">
-        <span class="sent-to truncate"><strong>{first}</strong>{others.length > 0 && ` and ${others.length} more`}</span>
-        <span class="grow truncate sent-subject">{a.subject || <i>(no subject)</i>} <span class="muted">from {a.email}</span></span>
+        <span class="sent-to truncate"><strong>{theirs(first)}</strong>{others.length > 0 && ` and ${others.length} more`}</span>
+        <span class="grow truncate sent-subject">{theirs(a.subject) || <i>(no subject)</i>} <span class="muted">from {a.email}</span></span>
       </span>
       {a.reason === 'tainted' && <Badge tone="bad" plain>read external mail</Badge>}
       <span class="sent-when muted small"><Time of={a.created_at} form="short" /></span>

@@ -1,9 +1,9 @@
 // Adding domains: those that one owns, in the way that fits, or a new one.
 import { useState } from 'preact/hooks'
-import { call, type Schemas } from '../../api/client'
+import { call, type ApiError, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { go, params } from '../../router'
-import { Button, Card, Empty, Form, LinkButton, Notice, Page, plural, Show, Tabs, TextArea, TextField } from '../../ui'
+import { Button, Card, Empty, Form, LinkButton, Notice, Page, plural, Show, Tabs, TextArea, TextField, Wrong } from '../../ui'
 import { Connected } from './connected'
 import { emptyExtras, Extras, hasExtras, usersOf, type ExtrasForm } from './extras'
 import { Buy } from './buy'
@@ -81,9 +81,10 @@ function Choose({ account, names, onBack, onDone }: { account: Schemas['Account'
   )
 }
 
-function Kept({ name, provider }: { name: string; provider: { data?: Schemas['DomainProvider']; loading: boolean; error?: unknown } }) {
+function Kept({ name, provider }: { name: string; provider: { data?: Schemas['DomainProvider']; loading: boolean; error?: ApiError } }) {
   if (provider.loading) return <p class="muted small"><span class="spinner domains-inline" /> Detecting the DNS provider of {name}</p>
   const p = provider.data
+  if (provider.error?.code === 'invalid_domain') return <Notice tone="bad" alert><Wrong of={provider.error} /></Notice>
   if (!p) return <p class="muted small">Couldn’t detect the DNS provider. Choose one below.</p>
   if (!p.registrar && p.nameservers.length === 0) {
     return <Notice tone="warn">{name} is not registered yet. <a href={`/domains/add?way=buy&name=${encodeURIComponent(name)}`}>Check whether you can buy it</a>.</Notice>

@@ -2,8 +2,8 @@
 import type { Schemas } from '../../api/client'
 import { call, can } from '../../api/client'
 import { useRead } from '../../api/query'
-import { plain } from '../../api/wording'
-import { Badge, Button, Card, Icon, LinkButton, Notice, plural, told } from '../../ui'
+import { faultIn } from '../../api/wording'
+import { Badge, Button, Card, Icon, LinkButton, Notice, plural, told, Wrong } from '../../ui'
 import { useSandboxActivation } from './activate'
 import { CopyFields } from './parts'
 import { StateBadge, stateOf, type Domain } from './words'
@@ -24,8 +24,8 @@ export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void
   return (
     <>
       {bad.length > 0 && (
-        <Notice tone="bad" title={`${plural(bad.length, 'domain')} could not be added.`}>
-          <ul class="domains-list">{bad.map((c) => <li key={c.domain}><strong>{c.domain}</strong>: {c.error && (plain(c.error) ?? 'Could not be added.')}</li>)}</ul>
+        <Notice tone="bad" alert title={`${plural(bad.length, 'domain')} could not be added.`}>
+          <ul class="domains-list">{bad.map((c) => <li key={c.domain}><strong>{c.domain}</strong>: {c.error ? <Wrong of={faultIn(c.error)} /> : 'Could not be added.'}</li>)}</ul>
         </Notice>
       )}
       {waiting.length > 0 && (
@@ -33,8 +33,8 @@ export function Connected({ of, onMore }: { of: Connection[]; onMore: () => void
           <CopyFields of={waiting[0]!.nameservers.map((ns, i) => [`Nameserver ${i + 1}`, ns])} />
         </Card>
       )}
-      <Card flush title={`${plural(added.length, 'domain')} added`} note={there.length > 0 ? `${there.length} already existed.` : undefined} actions={<><Button small onClick={onMore}>Add more</Button><LinkButton small href="/domains">All domains</LinkButton></>}>
-        <div class="rows">{good.map((c) => <Line key={c.domain} of={c} domain={domains.data?.find((d) => d.id === c.domain_id)} />)}</div>
+      <Card flush title={`${plural(added.length, 'domain')} added`} note={there.length > 0 ? `${there.length} already existed.` : undefined} actions={<><Button small onClick={onMore}>{good.length > 0 ? 'Add more' : 'Try again'}</Button><LinkButton small href="/domains">All domains</LinkButton></>}>
+        {good.length > 0 && <div class="rows">{good.map((c) => <Line key={c.domain} of={c} domain={domains.data?.find((d) => d.id === c.domain_id)} />)}</div>}
       </Card>
     </>
   )

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, type Schemas } from '../../api/client'
 import { useRead } from '../../api/query'
-import { Badge, Button, Card, Chart, count, Dialog, Empty, Facts, LinkButton, Notice, plural, Show, Stat, Time } from '../../ui'
+import { Badge, Button, Card, Chart, count, Dialog, Empty, Facts, LinkButton, Notice, plural, Show, Stat, TableWrap, theirList, theirs, Time } from '../../ui'
 import { ReportRow } from './report-row'
 import { daysOf, type Range } from './range'
 import type { Domain } from './words'
@@ -102,7 +102,7 @@ function Sources({ reports }: { reports: Report[] }) {
     <section class="stack-tight">
       <h3>Sources</h3>
       <p class="muted small">If a failing source is yours, set up SPF or DKIM for it. If not, it is spoofing your domain. A message passes DMARC if either DKIM or SPF passes.</p>
-      <div class="table-wrap">
+      <TableWrap label="Sources">
         <table class="table folds domains-flat">
           <thead><tr><th>IP address</th><th class="number">Messages</th><th>DKIM</th><th>SPF</th><th>Action taken</th><th>Authenticated as</th></tr></thead>
           <tbody>
@@ -118,7 +118,7 @@ function Sources({ reports }: { reports: Report[] }) {
             ))}
           </tbody>
         </table>
-      </div>
+      </TableWrap>
       {!all && sources.length > listed && <div><Button small onClick={() => setAll(true)}>Show all {count(sources.length)}</Button></div>}
     </section>
   )
@@ -162,16 +162,16 @@ function ReportDialog({ report: r, onClose }: { report: Report; onClose: () => v
         <Facts of={[
           ['Period', <><Time of={r.date_begin} form="at" /> to <Time of={r.date_end} form="at" /></>],
           ['Received', <><Time of={r.received_at} form="at" />{r.received_from && ` from ${r.received_from}`}</>],
-          ['Contact', r.email],
+          ['Contact', theirs(r.email)],
           ['Published policy', `${r.policy.p}, ${r.policy.pct}% of messages, subdomains: ${r.policy.sp}`],
           ['Report ID', <code>{r.report_id}</code>],
         ]} />
-        <div class="table-wrap">
+        <TableWrap label="Results">
           <table class="table folds domains-flat">
             <thead><tr><th>IP address</th><th class="number">Messages</th><th>From</th><th>DKIM</th><th>SPF</th><th>Action taken</th></tr></thead>
             <tbody>{r.records.map((row, i) => <RecordRow key={i} row={row} />)}</tbody>
           </table>
-        </div>
+        </TableWrap>
         {r.records_omitted > 0 && <p class="muted small">{plural(r.records_omitted, 'more row')} counted only in the totals.</p>}
       </div>
     </Dialog>
@@ -187,7 +187,7 @@ function RecordRow({ row }: { row: Row }) {
       <td data-label="From">{row.header_from}</td>
       <td data-label="DKIM"><Badge tone={row.dkim === 'pass' ? 'ok' : 'bad'}>{row.dkim}</Badge><div class="small muted">{detail(row.dkim_results)}</div></td>
       <td data-label="SPF"><Badge tone={row.spf === 'pass' ? 'ok' : 'bad'}>{row.spf}</Badge><div class="small muted">{detail(row.spf_results)}</div></td>
-      <td data-label="Action taken">{dealt[row.disposition] ?? row.disposition}{row.reasons.length > 0 && <div class="small muted">{row.reasons.map((x) => x.comment ?? x.type).join(', ')}</div>}</td>
+      <td data-label="Action taken">{dealt[row.disposition] ?? row.disposition}{row.reasons.length > 0 && <div class="small muted">{theirList(row.reasons.map((x) => x.comment ?? x.type))}</div>}</td>
     </tr>
   )
 }

@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Badge, Button, Card, CopyButton, Dialog, Empty, Form, IconButton, LinkButton, Select, Show, TextArea, TextField, told } from '../../ui'
+import { ask, Badge, Button, Card, CopyButton, Dialog, Empty, Form, IconButton, LinkButton, Select, Show, TableWrap, TextArea, TextField, told } from '../../ui'
 import type { TabProps } from './types'
 import type { Domain } from './words'
 
@@ -46,15 +46,15 @@ function RecordList({ domain: d }: { domain: Domain }) {
 
 function RecordTable({ records, domain: d, onEdit, reload }: { records: OwnRecord[]; domain: Domain; onEdit: (r: OwnRecord) => void; reload: () => Promise<void> }) {
   return (
-    <div class="table-wrap">
+    <TableWrap label="Custom records">
       <table class="table folds domains-middle">
         <thead><tr><th>Name</th><th>Type</th><th>Value</th><th>TTL</th><th>Status</th><th><span class="visually-hidden">Actions</span></th></tr></thead>
         <tbody>
           {records.map((r) => (
             <tr key={r.id}>
-              <td data-label="Name"><code title={r.fqdn}>{r.name}</code></td>
+              <td data-label="Name" class="breaks"><code title={r.fqdn}>{r.name}</code></td>
               <td data-label="Type" class="mono">{r.type}</td>
-              <td data-label="Value" class="domains-value"><code>{r.value}</code> <CopyButton text={r.value} label={`Copy value of ${r.fqdn}`} /></td>
+              <td data-label="Value" class="breaks"><code>{r.value}</code> <CopyButton text={r.value} label={`Copy value of ${r.fqdn}`} /></td>
               <td data-label="TTL" class="nowrap">{seconds(r.ttl)}</td>
               <td data-label="Status"><Badge tone={tones[r.status]}>{stateNames[r.status]}</Badge>{r.error && <p class="small">{r.error}</p>}</td>
               <td><div class="domains-actions">
@@ -65,7 +65,7 @@ function RecordTable({ records, domain: d, onEdit, reload }: { records: OwnRecor
           ))}
         </tbody>
       </table>
-    </div>
+    </TableWrap>
   )
 }
 

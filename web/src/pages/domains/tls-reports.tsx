@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks'
 import type { Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
-import { Badge, Button, Card, Chart, count, Dialog, Empty, Facts, Failure, Loading, Notice, plural, Stat, Time, words } from '../../ui'
+import { Badge, Button, Card, Chart, count, Dialog, Empty, Facts, Failure, Loading, Notice, plural, Stat, TableWrap, theirs, Time, words } from '../../ui'
 import { ReportRow } from './report-row'
 import { daysOf, type Range } from './range'
 import type { Domain } from './words'
@@ -57,7 +57,7 @@ function ReportDialog({ report: r, onClose }: { report: Report; onClose: () => v
         <Facts of={[
           ['Period', <><Time of={r.date_begin} form="at" /> to <Time of={r.date_end} form="at" /></>],
           ['Received', <><Time of={r.received_at} form="at" />{r.received_from && ` from ${r.received_from}`}</>],
-          ['Contact', r.contact],
+          ['Contact', theirs(r.contact)],
           ['Report ID', <code>{r.report_id}</code>],
         ]} />
         {r.policies.map((p, i) => (
@@ -65,7 +65,7 @@ function ReportDialog({ report: r, onClose }: { report: Report; onClose: () => v
             <h3>{p.domain}: {kinds[p.type]}</h3>
             <p class="small"><Badge tone="ok">{count(p.successful)} encrypted</Badge> {p.failed > 0 && <Badge tone="bad">{count(p.failed)} failed</Badge>} {p.mx_hosts.length > 0 && <span class="muted">at {p.mx_hosts.join(', ')}</span>}</p>
             {p.failures.length > 0 && (
-              <div class="table-wrap">
+              <TableWrap label="Failures">
                 <table class="table folds domains-flat">
                   <thead><tr><th>Failure</th><th class="number">Connections</th><th>Sending server</th><th>Receiving server</th><th>Details</th></tr></thead>
                   <tbody>
@@ -75,12 +75,12 @@ function ReportDialog({ report: r, onClose }: { report: Report; onClose: () => v
                         <td data-label="Connections" class="number">{count(f.sessions)}</td>
                         <td data-label="Sending server"><code>{f.sending_ip ?? '–'}</code></td>
                         <td data-label="Receiving server">{[f.mx_host, f.receiving_ip].filter(Boolean).join(', ') || '–'}</td>
-                        <td data-label="Details">{f.reason ?? '–'}</td>
+                        <td data-label="Details">{theirs(f.reason) ?? '–'}</td>
                       </tr>
                     ))}
                   </tbody>
                 </table>
-              </div>
+              </TableWrap>
             )}
           </section>
         ))}

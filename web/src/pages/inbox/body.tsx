@@ -78,8 +78,8 @@ function Text({ text }: { text: string }) {
     <div class="inbox-text">
       {blocksOf(text).map((b, i) => {
         const lines = b.text.split('\n').length
-        if (!b.quoted) return <div key={i}><Linked text={b.text} /></div>
-        const quote = <blockquote><Linked text={b.text.replace(/^> ?/gm, '')} /></blockquote>
+        if (!b.quoted) return <div key={i} dir="auto"><Linked text={b.text} /></div>
+        const quote = <blockquote dir="auto"><Linked text={b.text.replace(/^> ?/gm, '')} /></blockquote>
         return lines <= folded ? <div key={i}>{quote}</div> : <details key={i}><summary>{plural(lines, 'quoted line')}</summary>{quote}</details>
       })}
     </div>

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, can, person, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { params } from '../../router'
-import { ask, Button, count, Dialog, Form, IconButton, Menu, TextField, told, type IconName } from '../../ui'
+import { ask, Button, count, Dialog, Form, IconButton, Menu, TextField, theirs, told, type IconName } from '../../ui'
 import { inFolder } from './actions'
 import { setFilter } from './filters'
 
@@ -106,7 +106,7 @@ function Manage({ userID, own, reload, onClose }: { userID: string; own: Folder[
           <ul class="inbox-folders">
             {own.map((f) => (
               <li key={f.id} class="row-between">
-                <span class="truncate grow">{f.name} <span class="muted small">{count(f.messages)}</span></span>
+                <span class="truncate grow">{theirs(f.name)} <span class="muted small">{count(f.messages)}</span></span>
                 <span class="row nowrap">
                   <IconButton look="ghost" small icon="pencil" label={`Rename ${f.name}`} onClick={() => setRenaming(f)} />
                   <IconButton look="ghost" small icon="trash" label={`Delete ${f.name}`} onClick={() => remove(f)} />

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { call, can, person } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Badge, Button, bytes, Facts, Icon, IconButton, LinkButton, Menu, Show, Time, told } from '../../ui'
+import { ask, Badge, Button, bytes, Facts, Icon, IconButton, LinkButton, Menu, Show, theirList, theirs, Time, told } from '../../ui'
 import { inFolder, type Message } from './actions'
 import { lazy } from '../lazy'
 import { rules } from '../mailboxes/rules_part'
@@ -152,7 +152,7 @@ function Opened({ message: m, setRead }: Props & { message: Detail }) {
   return (
     <article class="inbox-message">
       <header class="inbox-message-head">
-        <h2>{m.subject || '(no subject)'}</h2>
+        <h2 dir="auto">{m.subject || '(no subject)'}</h2>
         <Sender message={m} />
         <Suspected message={m} />
         <Invited message={m} />
@@ -172,15 +172,15 @@ function Sender({ message: m }: { message: Detail }) {
       <Avatar name={m.from_name} email={m.from_email} />
       <div class="inbox-sender-text">
         <div class="inbox-sender-line">
-          <strong class="truncate">{m.from_name || m.from_email || 'Unknown sender'}</strong>
-          {m.from_name && <span class="muted truncate">{m.from_email}</span>}
+          <strong class="truncate" dir="auto">{m.from_name || m.from_email || 'Unknown sender'}</strong>
+          {m.from_name && <span class="muted truncate" dir="auto">{m.from_email}</span>}
           <span class="muted small when"><Time of={m.received_at} form="at" /></span>
         </div>
         <div class="inbox-sender-line">
           <details class="inbox-to">
-            <summary><span class="truncate">to {to.length > 0 ? to.slice(0, 3).join(', ') : 'undisclosed recipients'}{to.length > 3 && ` and ${to.length - 3} more`}</span><Icon name="down" /></summary>
+            <summary><span class="truncate">to {theirList(to.slice(0, 3)) || 'undisclosed recipients'}{to.length > 3 && ` and ${to.length - 3} more`}</span><Icon name="down" /></summary>
             <Facts of={[
-              ['From', m.from], ['To', m.to.join(', ')], ['Cc', m.cc.join(', ')], ['Bcc', m.bcc.join(', ')], ['Reply-to', m.reply_to.join(', ')],
+              ['From', theirs(m.from)], ['To', theirList(m.to)], ['Cc', theirList(m.cc)], ['Bcc', theirList(m.bcc)], ['Reply-to', theirList(m.reply_to)],
               ['Mailbox', person() ? m.mailbox : <a href={`/mailboxes/${m.user_id}`}>{m.mailbox}</a>], ['Date', m.date && <Time of={m.date} form="at" />],
               ['Received', <Time of={m.received_at} form="at" />], ['Size', bytes(m.size)], ['Spam score', m.spam && `${m.spam.score}, ${held[m.spam.verdict]}`], ['Message-ID', <code>{m.message_id}</code>],
             ]} />
@@ -233,8 +233,8 @@ function Invited({ message: m }: { message: Detail }) {
     <section class="inbox-invitation" aria-label="Invitation">
       <Icon name="clock" />
       <div class="grow">
-        <strong>{i.summary || 'Event'}</strong>
-        <p class="small muted">{i.starts_at ? <><Time of={i.starts_at} form="at" />{i.ends_at && i.ends_at !== i.starts_at && <> to <Time of={i.ends_at} form="at" /></>}</> : 'The time could not be read.'}{i.organizer && `, by ${i.organizer}`}</p>
+        <strong dir="auto">{i.summary || 'Event'}</strong>
+        <p class="small muted">{i.starts_at ? <><Time of={i.starts_at} form="at" />{i.ends_at && i.ends_at !== i.starts_at && <> to <Time of={i.ends_at} form="at" /></>}</> : 'The time could not be read.'}{i.organizer && <>, by {theirs(i.organizer)}</>}</p>
         {given && <p class="small">{answered[given]}</p>}
       </div>
       {can('answer_invitation') && i.organizer && <span class="row nowrap" role="group" aria-label="Answer the invitation">{invitationAnswers.map(([to, text]) => <Button key={to} small aria-pressed={given === to} onClick={() => answer(to)}>{text}</Button>)}</span>}
@@ -250,7 +250,7 @@ function Attachments({ message: m }: { message: Detail }) {
         <li key={a.index}>
           <a href={pathOf(m, `attachments/${a.index}`)} download={a.filename || `attachment-${a.index + 1}`}>
             <Icon name="clip" />
-            <span class="truncate">{a.filename || `Attachment ${a.index + 1}`}</span>
+            <span class="truncate" dir="auto">{a.filename || `Attachment ${a.index + 1}`}</span>
             <span class="small muted nowrap">{bytes(a.size)}</span>
             <Icon name="download" />
           </a>

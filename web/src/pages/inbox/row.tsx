@@ -1,5 +1,5 @@
 // One line of the list.
-import { count, Icon, Time } from '../../ui'
+import { count, Icon, theirs, Time } from '../../ui'
 import { inFolder, keyOf, type Message } from './actions'
 import { Avatar } from './avatar'
 import { placeOf } from './filters'
@@ -38,17 +38,17 @@ export function Row({ message: m, open, cursor, selected, mixed, onSelect, onFoc
       <a href={placeOf(m)} aria-current={open ? 'true' : undefined} onClick={click} onFocus={onFocus} draggable={false}>
         <span class="inbox-row-top">
           {!m.is_read && <span class="visually-hidden">Unread. </span>}
-          <span class="sender truncate">{sender}{m.thread && m.thread.messages > 1 && <span class="count" title={m.thread.from.join(', ')}> {count(m.thread.messages)}<span class="visually-hidden"> messages. </span></span>}</span>
+          <span class="sender truncate">{written ? <>To: {theirs(to) || 'nobody yet'}</> : theirs(sender)}{m.thread && m.thread.messages > 1 && <span class="count" title={m.thread.from.join(', ')}> {count(m.thread.messages)}<span class="visually-hidden"> messages. </span></span>}</span>
           {m.is_answered && <Mark icon="reply" text="Replied" />}
           {m.is_flagged && !onStar && <Mark icon="star-on" text="Starred" />}
           {m.has_attachments && <Mark icon="clip" text="Has attachments" />}
           <span class="when"><Time of={m.received_at} form="short" /></span>
         </span>
-        <span class="subject truncate">{subject}</span>
+        <span class="subject truncate" dir="auto">{subject}</span>
         <span class="inbox-row-foot">
-          <span class="truncate">{m.body_preview || 'No text'}</span>
+          <span class="truncate" dir="auto">{m.body_preview || 'No text'}</span>
           {tagOf(m) && <span class="tag">{tagOf(m)}</span>}
-          {folderInView() === 'all' && <span class="tag truncate">{inFolder(m) ?? 'Inbox'}</span>}
+          {folderInView() === 'all' && <span class="tag truncate" dir="auto">{inFolder(m) ?? 'Inbox'}</span>}
           {mixed && <span class="box truncate" title={'In ' + m.mailbox}>{m.mailbox}</span>}
         </span>
       </a>

@@ -19,7 +19,7 @@ export function Headers({ of: m, onClose }: { of: Detail; onClose: () => void })
   return (
     <Dialog title="Headers" wide onClose={onClose}>
       <dl class="inbox-headers" tabIndex={0}>
-        {m.headers.map((h, i) => <div key={i}><dt>{h.name}</dt><dd><code>{h.value}</code></dd></div>)}
+        {m.headers.map((h, i) => <div key={i}><dt>{h.name}</dt><dd><code dir="auto">{h.value}</code></dd></div>)}
       </dl>
     </Dialog>
   )

@@ -1,7 +1,7 @@
 // The conversation that a message is part of: what came, by the inbox, and what went out, by the sending log.
 import { useQuery, useRead } from '../../api/query'
 import { call, person, type Schemas } from '../../api/client'
-import { Icon, plural, Time } from '../../ui'
+import { Icon, plural, theirs, Time } from '../../ui'
 import { StatusBadge } from '../sent/words'
 import { keyOf } from './actions'
 import { placeOf } from './filters'
@@ -26,8 +26,8 @@ export function Answered({ message: m }: { message: Detail }) {
     <p class="inbox-answers small">
       <Icon name="send" />
       <span>{m.is_bounce ? 'Bounce for' : 'In reply to'}{' '}
-        {person() ? row?.subject || 'a message that you sent' : row ? <a href={'/sent/' + row.id}>{row.subject || '(no subject)'}</a> : <a href={`/sent?mailbox=${encodeURIComponent(m.mailbox)}`}>a message sent from {m.mailbox}</a>}
-        {row && <>, sent to {row.recipient} <Time of={row.queued_at} /></>}
+        {person() ? theirs(row?.subject) || 'a message that you sent' : row ? <a href={'/sent/' + row.id}>{theirs(row.subject) || '(no subject)'}</a> : <a href={`/sent?mailbox=${encodeURIComponent(m.mailbox)}`}>a message sent from {m.mailbox}</a>}
+        {row && <>, sent to {theirs(row.recipient)} <Time of={row.queued_at} /></>}
       </span>
     </p>
   )
@@ -71,8 +71,8 @@ export function Conversation({ message: m }: { message: Detail }) {
         {items.map((i) => (
           <li key={i.key}>
             <a href={i.href} aria-current={i.here ? 'true' : undefined} class={i.unread ? 'unread' : undefined}>
-              <span class="who truncate">{i.who}</span>
-              <span class="grow truncate muted">{i.text}</span>
+              <span class="who truncate" dir="auto">{i.who}</span>
+              <span class="grow truncate muted" dir="auto">{i.text}</span>
               {i.sent && <StatusBadge status={i.sent.status} />}
               <span class="small muted nowrap"><Time of={i.at} form="short" /></span>
             </a>

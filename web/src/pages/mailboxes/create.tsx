@@ -59,7 +59,7 @@ function CreateForm({ domain: first, username: proposed, external: elsewhere, on
           <legend class="visually-hidden">More settings</legend>
           <div class="grid-2">
             {!external && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={quota} onInput={setQuota} after="MiB" />}
-            <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="Messages per day." />
+            <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="Recipients per day: a message to three people counts as three." />
           </div>
           {!external && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="Incoming mail is also sent here." />}
           <TextField label="Footer" name="footer" value={footer} onInput={setFooter} hint="Added to every message sent from this mailbox." />

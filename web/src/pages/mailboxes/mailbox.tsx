@@ -132,7 +132,7 @@ function Settings({ of: u }: { of: MailboxOut }) {
         <TextField label="Display name" name="name" value={name} onInput={setName} />
         <div class="grid-2">
           {u.type === 'hosted' && <TextField label="Quota" name="quota_bytes" type="number" min={1} value={quota} onInput={setQuota} after="MiB" hint="Leave empty for no limit." />}
-          <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="Messages per day. Leave empty for no limit." />
+          <TextField label="Daily send limit" name="daily_send_limit" type="number" min={0} value={daily} onInput={setDaily} hint="Recipients per day: a message to three people counts as three. Leave empty for no limit." />
         </div>
         {u.type === 'hosted' && <TextField label="Forward to" name="forward_to" type="email" value={forward} onInput={setForward} hint="Incoming mail is also sent here." />}
         <TextField label="Relay" name="relay" value={relay} onInput={setRelay} hint="Name of the relay that sends this mailbox’s mail. Leave empty to use the domain’s route." />

@@ -219,10 +219,13 @@ function Reply({ of: v, userID, reload }: { of: Schemas['Vacation']; userID: str
       <Check label="Answer new mail" checked={on} onChange={setOn} />
       <TextField label="Subject" name="subject" value={subject} onInput={setSubject} maxLength={200} hint="Leave empty for “Auto:” and the subject of the message." />
       <TextArea label="Text" name="text" value={text} onInput={setText} rows={4} />
-      <div class="grid-2">
-        <TextField label="First day" name="starts_at" type="date" value={from} onInput={setFrom} />
-        <TextField label="Last day" name="ends_at" type="date" value={to} onInput={setTo} />
-      </div>
+      <fieldset class="mailboxes-part">
+        <legend>Away</legend>
+        <div class="grid-2">
+          <TextField label="First day" name="starts_at" type="date" value={from} onInput={setFrom} hint="Leave empty to start now." />
+          <TextField label="Last day" name="ends_at" type="date" value={to} onInput={setTo} hint="Leave empty for no end." />
+        </div>
+      </fieldset>
     </Form>
   )
 }

@@ -4,6 +4,7 @@ import { useQuery } from '../../api/query'
 import { Badge, Bar, bytes, Card, Chart, count, Empty, LinkButton, Page, plural, Show, Stat, type Tone } from '../../ui'
 import { deed } from '../jobs/words'
 import { Attention } from './attention'
+import { ServerHealth } from './health'
 import { useDomains, useEndpoints, type Domain } from './read'
 import { Start } from './start'
 
@@ -17,7 +18,7 @@ export function Overview() {
       <Show of={usage} lines={8}>{(u) => <Traffic usage={u} />}</Show>
       <div class="overview-columns">
         <div class="stack"><Jobs />{can('list_webhooks') && <Endpoints />}</div>
-        <div class="stack"><Health />{usage.data && <Storage usage={usage.data} />}</div>
+        <div class="stack"><ServerHealth /><DomainHealth />{usage.data && <Storage usage={usage.data} />}</div>
       </div>
     </Page>
   )
@@ -58,7 +59,7 @@ function standing(d: Domain): Tone {
 
 const standings: [Tone, string][] = [['bad', 'failing'], ['warn', 'degraded'], ['none', 'not ready'], ['ok', 'healthy']]
 
-function Health() {
+function DomainHealth() {
   const domains = useDomains()
   return (
     <Card title="Domains" actions={<LinkButton small look="ghost" href="/domains">All domains</LinkButton>}>

@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { Badge, Card, Code, Copyable, Form, Icon, LinkButton, Secret, TextField, Time, Wrong } from '../../ui'
+import { Badge, Card, Code, Copyable, Form, Icon, LinkButton, Secret, TextField, theirs, Time, Wrong } from '../../ui'
 import { passwordAgain } from '../mailboxes/words'
 import { useDomains, type Domain } from './read'
 
@@ -90,7 +90,7 @@ function Arrived({ message: m }: { message: Schemas['InboxMessage'] }) {
   return (
     <a class="line overview-arrived" href={`/inbox/${m.user_id}/${m.uid}`}>
       <Badge tone="ok">Arrived</Badge>
-      <span class="grow truncate"><strong>{m.from_name ?? m.from_email}</strong> {m.subject}</span>
+      <span class="grow truncate"><strong>{theirs(m.from_name ?? m.from_email)}</strong> {theirs(m.subject)}</span>
       <Time of={m.received_at} />
     </a>
   )

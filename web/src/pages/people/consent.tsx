@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks'
 import { request, session, type Schemas } from '../../api/client'
 import { useRead } from '../../api/query'
 import { params } from '../../router'
-import { Button, Card, Check, Facts, Form, Notice, Page, Show } from '../../ui'
+import { Button, Card, Check, Facts, Form, Notice, Page, Show, theirs } from '../../ui'
 import { formOf, PolicyFields, policyOf } from '../policies/policy'
 import { ScopeFields, type Scope } from './scope'
 
@@ -41,7 +41,7 @@ function Ask({ question: q }: { question: Question }) {
   const known = q.client.client_id.startsWith('https://'), back = new URL(q.redirect_uri)
   return (
     <div class="grid-2">
-      <Card title={q.client.name}>
+      <Card title={theirs(q.client.name)}>
         <div class="stack">
           <Facts of={[
             ['Website', known ? q.client.host : 'Unverified'],

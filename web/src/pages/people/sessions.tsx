@@ -2,7 +2,7 @@
 import { request } from '../../api/client'
 import { useRead } from '../../api/query'
 import { signOut } from '../../api/session'
-import { ask, Badge, Button, Card, IconButton, Show, Time } from '../../ui'
+import { ask, Badge, Button, Card, IconButton, Show, theirs, Time } from '../../ui'
 
 interface Session { id: string; ip: string; user_agent: string; created_at: string; last_used_at: string | null; current: boolean }
 
@@ -23,7 +23,7 @@ export function Sessions() {
           <div class="rows">
             {data.map((s) => (
               <div key={s.id} class="line">
-                <span class="grow truncate">{browserOf(s.user_agent)} {s.current && <Badge tone="ok">this device</Badge>}<br /><span class="muted small">{s.ip || 'this server'}, signed in <Time of={s.created_at} form="date" />, last used <Time of={s.last_used_at ?? s.created_at} /></span></span>
+                <span class="grow truncate">{theirs(browserOf(s.user_agent))} {s.current && <Badge tone="ok">this device</Badge>}<br /><span class="muted small">{s.ip || 'this server'}, signed in <Time of={s.created_at} form="date" />, last used <Time of={s.last_used_at ?? s.created_at} /></span></span>
                 {!s.current && <IconButton look="ghost" small icon="x" label={`End session: ${browserOf(s.user_agent)}`} onClick={() => end(s)} />}
               </div>
             ))}

@@ -1,7 +1,7 @@
 // Which Message-ID a relay gave to which message.
 import { useState } from 'preact/hooks'
 import { call, type Output } from '../../api/client'
-import { Card, Copyable, Empty, Form, Page, Select, TextField, Time } from '../../ui'
+import { Card, Copyable, Empty, Form, Page, Select, TableWrap, TextField, theirs, Time } from '../../ui'
 import { SentTabs } from './tabs'
 
 type By = 'original_message_id' | 'provider_message_id'
@@ -31,7 +31,7 @@ export function Lookup() {
 
 function Found({ found }: { found: Output<'lookup_message'> }) {
   return (
-    <div class="table-wrap">
+    <TableWrap label="Messages">
       <table class="table folds">
         <thead><tr><th>Original Message-ID</th><th>Relay message ID</th><th>Relay</th><th>Recipient</th><th>Relayed</th></tr></thead>
         <tbody>
@@ -40,12 +40,12 @@ function Found({ found }: { found: Output<'lookup_message'> }) {
               <td data-label="Original Message-ID"><Copyable text={m.original_message_id} /></td>
               <td data-label="Relay message ID"><Copyable text={m.provider_message_id} /></td>
               <td data-label="Relay">{m.provider}</td>
-              <td data-label="Recipient">{m.recipient}</td>
+              <td data-label="Recipient">{theirs(m.recipient)}</td>
               <td data-label="Relayed"><Time of={m.relayed_at} form="at" /></td>
             </tr>
           ))}
         </tbody>
       </table>
-    </div>
+    </TableWrap>
   )
 }

@@ -2,7 +2,7 @@
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { useState } from 'preact/hooks'
-import { ask, Badge, Button, Card, Copyable, Dialog, Facts, Form, Notice, Page, plural, Show, TextField, Time, told, words } from '../../ui'
+import { ask, Badge, Button, Card, Copyable, Dialog, Facts, Form, Notice, Page, plural, Show, TextField, theirs, Time, told, words } from '../../ui'
 import { localTime, mayRetry, StatusBadge, statuses, waits } from './words'
 
 type Detail = Schemas['SentMessageDetail']
@@ -12,7 +12,7 @@ export function Message({ id }: { id: string }) {
   const message = useQuery('get_sent_message', { id }, { only: (c) => c.id === id })
   const m = message.data
   return (
-    <Page title={m ? m.subject || '(no subject)' : 'Sent message'} back={{ href: '/sent', label: 'Sent' }} intro={m && `To ${m.recipient}`} actions={m && <Actions of={m} />}>
+    <Page title={m ? m.subject || '(no subject)' : 'Sent message'} heading={theirs(m?.subject) || undefined} back={{ href: '/sent', label: 'Sent' }} intro={m && `To ${m.recipient}`} actions={m && <Actions of={m} />}>
       <Show of={message}>{(m) => <Details of={m} />}</Show>
     </Page>
   )
@@ -72,7 +72,7 @@ function Details({ of: m }: { of: Detail }) {
           <Facts of={[
             ['Status', <StatusBadge status={m.status} />],
             ['From', m.user_id ? <a href={`/mailboxes/${m.user_id}`}>{m.sender}</a> : m.sender],
-            ['To', m.recipient],
+            ['To', theirs(m.recipient)],
             ['Queued', <Time of={m.queued_at} form="at" />],
             ['Scheduled for', m.send_at && <Time of={m.send_at} form="at" />],
             ['Tags', Object.keys(m.tags).length > 0 && <span class="row">{Object.entries(m.tags).map(([name, value]) => <Badge key={name} plain>{name}: {value}</Badge>)}</span>],
@@ -92,7 +92,7 @@ function Details({ of: m }: { of: Detail }) {
 function Attempts({ of: m }: { of: Detail }) {
   return (
     <Card title={plural(m.attempts, 'attempt')} note={m.attempts_log.length > 0 && m.attempts > m.attempts_log.length ? `The newest ${m.attempts_log.length} are shown.` : undefined}>
-      {m.attempts_log.length === 0 ? <p class="muted">{m.last_response ?? 'No attempts yet.'}</p> : (
+      {m.attempts_log.length === 0 ? <p class="muted">{theirs(m.last_response) ?? 'No attempts yet.'}</p> : (
         <ol class="sent-attempts" reversed>{m.attempts_log.toReversed().map((a, i) => <One key={i} attempt={a} />)}</ol>
       )}
     </Card>
@@ -110,7 +110,7 @@ function One({ attempt: a }: { attempt: Attempt }) {
       <div>
         <div class="row-between"><strong>{a.host ?? 'No host reached'}</strong><span class="muted small"><Time of={a.at} form="at" /></span></div>
         <div class="muted small">{[a.ip, a.host && (a.tls ? `${a.tls}, ${vouchers[a.authenticated]}` : 'not encrypted')].filter(Boolean).join(' · ')}</div>
-        {a.reply && <code class="sent-reply">{a.reply}</code>}
+        {a.reply && <code class="sent-reply" dir="auto">{a.reply}</code>}
       </div>
     </li>
   )

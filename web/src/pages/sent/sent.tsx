@@ -1,7 +1,7 @@
 import { can, type Input } from '../../api/client'
 import { usePages } from '../../api/query'
 import { params, setParams, useTyped } from '../../router'
-import { Button, Card, Empty, LinkButton, LongList, Page, Select, TextField, Time, words } from '../../ui'
+import { Button, Card, Empty, LinkButton, LongList, Page, Select, TextField, theirs, Time, words } from '../../ui'
 import { StatusBadge, statuses, type Row, type Status } from './words'
 import { SentTabs } from './tabs'
 
@@ -73,8 +73,8 @@ function Line({ row: m }: { row: Row }) {
     <a class="line sent-row" href={`/sent/${m.id}`}>
       <span class="sent-state"><StatusBadge status={m.status} /></span>
       <span class="sent-what">
-        <span class="sent-to truncate"><strong>{m.recipient}</strong></span>
-        <span class="grow truncate sent-subject">{m.subject || <i>(no subject)</i>} <span class="muted">from {m.sender}</span></span>
+        <span class="sent-to truncate"><strong>{theirs(m.recipient)}</strong></span>
+        <span class="grow truncate sent-subject">{theirs(m.subject) || <i>(no subject)</i>} <span class="muted">from {m.sender}</span></span>
       </span>
       <span class="sent-when muted small"><Time of={m.queued_at} form="short" /></span>
     </a>

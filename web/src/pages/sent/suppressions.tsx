@@ -2,7 +2,7 @@ import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { usePages } from '../../api/query'
 import { params, setParams } from '../../router'
-import { ask, Badge, Button, Card, Dialog, Empty, Form, IconButton, LongList, Page, plural, Select, TextArea, TextField, Time, told } from '../../ui'
+import { ask, Badge, Button, Card, Dialog, Empty, Form, IconButton, LongList, Page, plural, Select, TextArea, TextField, theirs, Time, told } from '../../ui'
 import { SentTabs } from './tabs'
 
 type Suppression = Schemas['Suppression']
@@ -43,7 +43,7 @@ function Line({ of: s, onGone }: { of: Suppression; onGone: () => void }) {
   })
   return (
     <div class="line sent-row">
-      <span class="grow truncate"><strong>{s.email}</strong></span>
+      <span class="grow truncate"><strong>{theirs(s.email)}</strong></span>
       <Badge plain tone={s.reason === 'complaint' ? 'bad' : s.reason === 'bounce' ? 'warn' : 'none'}>{s.reason}</Badge>
       <span class="sent-when muted small"><Time of={s.created_at} form="short" /></span>
       {can('delete_suppression') && <IconButton look="ghost" small icon="trash" label={`Remove ${s.email} from the list`} onClick={remove} />}

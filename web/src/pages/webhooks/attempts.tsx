@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { usePages, useQuery } from '../../api/query'
 import { params, setParams } from '../../router'
-import { Badge, Button, Card, Code, Copyable, Dialog, Empty, Facts, LongList, Select, Show, Time, told, type Tone } from '../../ui'
+import { Badge, Button, Card, Code, Copyable, Dialog, Empty, Facts, LongList, Select, Show, theirs, Time, told, type Tone } from '../../ui'
 import { eventTypes, type Webhook } from './types'
 
 type Delivery = Schemas['Delivery']
@@ -50,7 +50,7 @@ function Line({ of: d, onOpen }: { of: Delivery; onOpen: () => void }) {
     <button type="button" class="line webhooks-row" onClick={onOpen}>
       <span class="webhooks-state"><OutcomeBadge outcome={d.outcome} /></span>
       <code class="webhooks-type truncate">{d.event_type}</code>
-      <span class="grow truncate muted webhooks-answer">{answered(d)}{d.attempt > 1 && `, attempt ${d.attempt}`}{d.trigger === 'redeliver' && ', redelivery'}</span>
+      <span class="grow truncate muted webhooks-answer">{theirs(answered(d))}{d.attempt > 1 && `, attempt ${d.attempt}`}{d.trigger === 'redeliver' && ', redelivery'}</span>
       <span class="webhooks-when muted small"><Time of={d.attempted_at} form="short" /></span>
     </button>
   )

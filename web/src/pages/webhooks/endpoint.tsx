@@ -74,7 +74,7 @@ function About({ of: w }: { of: Webhook }) {
       <div class="stack">
         <Facts of={[
           ['Status', <WebhookBadge webhook={w} />],
-          ['Events', <span class="webhooks-chips">{w.events.map((e) => <Badge plain key={e}>{e}</Badge>)}</span>],
+          ['Events', <span class="webhooks-chips">{w.events.map((e) => <Badge plain key={e}>{e === '*' ? 'all events' : e}</Badge>)}</span>],
           ['Signing secret', can('get_webhook_secret') ? <Hidden hint={`whsec_…${w.secret_hint}`} read={async () => (await call('get_webhook_secret', { id: w.id })).secret} /> : `…${w.secret_hint}`],
           ['Last delivery', <Time of={w.last_delivery_at} />],
           ['Last successful delivery', <Time of={w.last_success_at} />],

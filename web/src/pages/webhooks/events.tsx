@@ -27,7 +27,7 @@ export function Events() {
 function Line({ of: e, onOpen }: { of: Event; onOpen: () => void }) {
   return (
     <button type="button" class="line webhooks-row" onClick={onOpen}>
-      <span class="webhooks-what"><code class="webhooks-type truncate">{e.type}</code><span class="grow truncate muted">{about(e.data)}</span></span>
+      <span class="webhooks-what"><code class="webhooks-type truncate">{e.type}</code><span class="grow truncate muted" dir="auto">{about(e.data)}</span></span>
       <span class="webhooks-when muted small"><Time of={e.created} form="short" /></span>
     </button>
   )

@@ -1,32 +1,28 @@
 // The events that a webhook can be told of.
 import type { Schemas } from '../../api/client'
 import { Badge, Check } from '../../ui'
+import meanings from './events.json'
 
 export type Webhook = Schemas['Webhook']
 
-export const eventTypes: [type: string, means: string][] = [
-  ['email.received', 'A message arrived in a mailbox.'],
-  ['message.relayed', 'A relay accepted a message and gave it a new Message-ID.'],
-  ['email.delivered', 'A recipient’s mail server accepted a message. Not for mail through a relay.'],
-  ['email.delayed', 'A recipient’s mail server did not accept a message yet.'],
-  ['email.bounced', 'A sent message bounced.'],
-  ['email.complained', 'A recipient reported a message as spam.'],
-  ['sending.alert', 'Sending is near a limit, much of it bounces, or a receiver blocks this server.'],
-  ['email_user.paused', 'A mailbox or domain can no longer send, because too much of its mail bounced or was reported as spam.'],
-  ['domain.created', 'A domain was added.'],
-  ['domain.ready', 'A domain is ready for mail.'],
-  ['domain.dns_failed', 'A domain’s DNS records are missing or wrong.'],
-  ['host.alert', 'Something about this server needs attention, or is resolved. Only for its operator.'],
-  ['email_user.created', 'A mailbox was created.'],
-  ['email_user.deleted', 'A mailbox was deleted.'],
-]
+/** The types with what each means, as many as the server has (wording_test.go compares them). */
+export const eventTypes: [type: string, means: string][] = Object.entries(meanings)
+
+const all = '*' // in place of a list of types
+
+/** The events of a webhook, in a line. */
+export function saidEvents(w: Webhook): string {
+  return w.events.includes(all) ? 'all events' : w.events.join(', ')
+}
 
 export function EventChoice({ chosen, onChange }: { chosen: string[]; onChange: (types: string[]) => void }) {
+  const every = chosen.includes(all)
   return (
     <fieldset class="webhooks-events">
       <legend>Events</legend>
+      <Check label="All events" hint="Also those that later versions add." checked={every} onChange={(on) => onChange(on ? [all] : [])} />
       {eventTypes.map(([type, means]) => (
-        <Check key={type} label={<code>{type}</code>} hint={means} checked={chosen.includes(type)} onChange={(on) => onChange(on ? [...chosen, type] : chosen.filter((t) => t !== type))} />
+        <Check key={type} label={<code>{type}</code>} hint={means} checked={every || chosen.includes(type)} disabled={every} onChange={(on) => onChange(on ? [...chosen, type] : chosen.filter((t) => t !== type))} />
       ))}
     </fieldset>
   )

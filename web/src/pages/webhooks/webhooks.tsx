@@ -4,7 +4,7 @@ import { useQuery } from '../../api/query'
 import { go } from '../../router'
 import { Button, Card, Dialog, Empty, Form, Page, Secret, Show, TextField, Time } from '../../ui'
 import { WebhookTabs } from './tabs'
-import { EventChoice, WebhookBadge, type Webhook } from './types'
+import { EventChoice, saidEvents, WebhookBadge, type Webhook } from './types'
 
 export function Webhooks() {
   const webhooks = useQuery('list_webhooks', {})
@@ -28,7 +28,7 @@ export function Webhooks() {
 function Line({ of: w }: { of: Webhook }) {
   return (
     <a class="line" href={`/webhooks/${w.id}`}>
-      <span class="grow truncate"><strong class="mono">{w.url}</strong><br /><span class="muted small truncate">{w.description ? w.description + ' · ' : ''}{w.events.join(', ')}</span></span>
+      <span class="grow truncate"><strong class="mono">{w.url}</strong><br /><span class="muted small truncate">{w.description ? w.description + ' · ' : ''}{saidEvents(w)}</span></span>
       <span class="muted small nowrap webhooks-told">{w.last_delivery_at ? <>last delivery <Time of={w.last_delivery_at} /></> : 'no deliveries yet'}</span>
       <WebhookBadge webhook={w} />
     </a>

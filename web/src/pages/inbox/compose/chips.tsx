@@ -77,7 +77,7 @@ function Chip({ person, onRemove }: { person: string; onRemove: () => void }) {
   return (
     <span class={'compose-chip' + (fine ? '' : ' bad')} title={fine ? emailOf(person) : 'Not a valid email address'}>
       {!fine && <Icon name="alert" />}
-      <span class="truncate">{nameOf(person)}</span>
+      <span class="truncate" dir="auto">{nameOf(person)}</span>
       {!fine && <span class="visually-hidden">, not a valid email address</span>}
       <button type="button" aria-label={'Remove ' + nameOf(person)} onClick={onRemove}><Icon name="x" /></button>
     </span>

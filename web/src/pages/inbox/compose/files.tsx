@@ -37,7 +37,7 @@ export function FileList({ files, fetching, lost = [], wrong, onRemove, onForget
           <li key={f.name + i}>
             <span>
               <Icon name="clip" />
-              <span class="truncate">{f.name}</span>
+              <span class="truncate" dir="auto">{f.name}</span>
               <span class="small muted nowrap">{bytes(f.size)}</span>
               <button type="button" aria-label={'Remove ' + f.name} onClick={() => onRemove(i)}><Icon name="x" /></button>
             </span>

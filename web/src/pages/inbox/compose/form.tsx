@@ -121,7 +121,7 @@ function Subject({ value, onInput, wrong }: { value: string; onInput: (v: string
   return (
     <div class={'compose-line' + (wrong ? ' wrong' : '')}>
       <label for={id}>Subject</label>
-      <input id={id} type="text" value={value} maxLength={900} aria-invalid={wrong ? 'true' : undefined} aria-describedby={wrong ? id + 'w' : undefined} onInput={(e) => onInput(e.currentTarget.value)} />
+      <input id={id} type="text" dir="auto" value={value} maxLength={900} aria-invalid={wrong ? 'true' : undefined} aria-describedby={wrong ? id + 'w' : undefined} onInput={(e) => onInput(e.currentTarget.value)} />
       {wrong && <span class="compose-wrong" id={id + 'w'}>{wrong}</span>}
     </div>
   )
@@ -135,7 +135,7 @@ function Words({ value, onInput, autoFocus }: { value: string; onInput: (v: stri
     area.current!.setSelectionRange(0, 0)
     area.current!.scrollTop = 0
   }, [])
-  return <textarea ref={area} class="compose-text" aria-label="Message" placeholder="Write your message" value={value} onInput={(e) => onInput(e.currentTarget.value)} />
+  return <textarea ref={area} class="compose-text" dir="auto" aria-label="Message" placeholder="Write your message" value={value} onInput={(e) => onInput(e.currentTarget.value)} />
 }
 
 /** Chooses among the addresses that the mailbox may send as. */
