@@ -110,8 +110,8 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 			_, err := e.Emit(tx, accountID, kind, data)
 			return err
 		},
-		Letter: func(tx *store.Tx, to, subject, text string) error {
-			return t.PlanLetter(tx, mta.Letter{To: to, Subject: subject, Text: text})
+		Alert: func(tx *store.Tx, accountID, to, subject, text string) error {
+			return t.PlanAlert(tx, mta.Letter{About: accountID, To: to, Subject: subject, Text: text})
 		},
 		Wake: t.WakePaused,
 	}
@@ -132,7 +132,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 			return err
 		}
 		subject, text := alert.Letter(c.Hostname())
-		return t.PlanLetter(tx, mta.Letter{To: owner.Email, Subject: subject, Text: text})
+		return t.PlanAlert(tx, mta.Letter{About: owner.ID, To: owner.Email, Subject: subject, Text: text})
 	}
 	s := &Service{
 		Core: c, accountsRoom: a, agentsRoom: g, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,

@@ -206,7 +206,7 @@ func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, e
 				continue
 			}
 			l.To = u.Email
-			if err := s.PlanLetter(tx, l); err != nil {
+			if err := s.PlanAlert(tx, l); err != nil {
 				return err
 			}
 		}

@@ -28,7 +28,6 @@ import (
 
 const (
 	kindAutoReply = "auto_reply"
-	ofVacation    = "vacation"
 	rejected      = "The recipient does not want this message"
 	deciding      = 2000 // messages whose rules may wait to be asked
 
@@ -294,7 +293,10 @@ func (d *decision) trim(list []*store.Rule, alone bool) {
 	for i := range d.Actions {
 		switch e := &d.Actions[i]; e.Type {
 		case "reply":
-			e.Value = nil // the job reads it
+			if e.Value != nil { // the job reads the text
+				version := rules.RuleReplier(e.RuleID, *e.Value).Version
+				e.Value = &version
+			}
 		case "webhook":
 			if d.Names == nil {
 				d.Names = map[string]string{}
@@ -366,9 +368,10 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 	}
 
 	// What else is done.
-	var replies, forwards []string // replies are what answers
+	var forwards []string
+	var replies []rules.Replier
 	if d.Vacation != "" && d.Gone == "" {
-		replies = append(replies, ofVacation)
+		replies = append(replies, rules.Replier{Of: rules.OfVacation, Version: d.Vacation})
 	}
 	for _, e := range d.Actions {
 		value := ""
@@ -385,7 +388,7 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 				forwards = append(forwards, value)
 			}
 		case "reply":
-			replies = append(replies, e.RuleID)
+			replies = append(replies, rules.Replier{Of: e.RuleID, Version: value})
 		}
 	}
 	if err := s.planForwards(tx, a, forwards); err != nil {
@@ -395,8 +398,8 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 		return nil
 	}
 	correspondent := rules.Correspondent(a.sender, a.stored.Summary.From)
-	for _, of := range replies {
-		may, err := rules.NoteReply(tx, mb.ID, of == ofVacation, d.Vacation, correspondent)
+	for _, by := range replies {
+		may, err := rules.NoteReply(tx, mb.ID, by, d.Vacation, correspondent)
 		if err != nil {
 			return err
 		}
@@ -405,7 +408,7 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 		}
 		sum := a.stored.Summary
 		_, err = s.Queue.Add(tx, jobs.New{AccountID: mb.AccountID, Kind: kindAutoReply, Lane: "auto_reply " + mb.AccountID, Args: autoReplyArgs{
-			UserID: mb.ID, Of: of, To: a.sender, Subject: sum.Subject, MessageID: sum.MessageID, References: lastOf(sum.References, 20),
+			UserID: mb.ID, Of: by.Of, To: a.sender, Subject: sum.Subject, MessageID: sum.MessageID, References: lastOf(sum.References, 20),
 		}})
 		if err != nil {
 			return err
@@ -450,7 +453,7 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 		if as, err = core.SendersOf(tx, mb); err != nil {
 			return err
 		}
-		if args.Of == ofVacation {
+		if args.Of == rules.OfVacation {
 			v, err := store.Vacations.Find(tx, mb.ID)
 			if v != nil && v.Enabled {
 				text, subject, from = v.Text, v.Subject, v.From

@@ -1,6 +1,7 @@
 package mta
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -203,31 +204,42 @@ func accepting(mb *store.Mailbox) error {
 
 // fallback is where mail to no mailbox goes: the catch-all, the address that the domain forwards
 // to, and for the two names that every domain must answer (RFC 5321 section 4.5.1, RFC 2142) the
-// account's owner.
+// account's owner, also where the catch-all takes nothing now.
 func fallback(tx *store.Tx, d *store.Domain, local string) (*destination, error) {
-	required := local == "postmaster" || local == "abuse"
-	to := d.CatchAll
-	if to == "" && !required {
-		to = d.Forward
+	if local != "postmaster" && local != "abuse" {
+		return leadsTo(tx, d, cmp.Or(d.CatchAll, d.Forward), false)
 	}
-	if to == "" && required {
-		a, err := store.Accounts.Read(tx, d.AccountID)
-		if err != nil {
-			return nil, err
+	if d.CatchAll != "" {
+		out, err := leadsTo(tx, d, d.CatchAll, true)
+		if err == nil {
+			err = out.takes(tx, 1) // a full one
 		}
-		to = a.Email
+		if refused := new(core.SMTPError); !errors.As(err, &refused) {
+			return out, err
+		}
 	}
+	a, err := store.Accounts.Read(tx, d.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	return leadsTo(tx, d, a.Email, true)
+}
+
+// leadsTo is the destination that another address is for mail to a domain; "" is nobody's.
+func leadsTo(tx *store.Tx, d *store.Domain, to string, must bool) (*destination, error) {
 	if to == "" {
 		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
 	}
 	mb, err := store.MailboxByEmail.Read(tx, to)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.AccountID != d.AccountID || mb.Type == store.MailboxTypeExternal) {
-		return &destination{domain: d, Forward: to, must: required && d.CatchAll == ""}, nil
+		return &destination{domain: d, Forward: to, must: must}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return toMailbox(d, mb), accepting(mb)
+	out := toMailbox(d, mb)
+	out.must = must && out.only
+	return out, accepting(mb)
 }
 
 // admits says why a sender may not write to it: a rewritten return path takes reports alone, which

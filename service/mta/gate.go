@@ -1,6 +1,7 @@
 package mta
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -15,21 +16,29 @@ import (
 // forwardsWait is how long a forward waits for the limits of who sends it on.
 const forwardsWait = 5 * 24 * time.Hour
 
+// forwardsSpread is over how much of a day those that waited for it go out.
+const forwardsSpread = 2 * time.Hour
+
+// sentBefore is how many rows are looked at for where a message was sent on to before: anybody may
+// have given it the Message-ID of a message to very many.
+const sentBefore = 1000
+
 // A startedMail is a message that a program of ours starts.
 type startedMail struct {
 	kind    reputation.Automatic
 	mailbox *store.Mailbox // nil: none starts it
 	domain  *store.Domain
-	account string // that a letter is about
+	account string // that a letter or an alert is about
 	sub     *store.Submission
 	to      []Rcpt
 	since   time.Time // when a forward began to wait; zero: it has not
+	once    bool      // see forwardArgs
 }
 
 // start queues what a program of ours starts. All such mail goes through here: it counts against
 // the limits of who sends it, and of what its recipients get from programs of ours. What is past
-// them is dropped, and a forward waits; the log tells. A letter that is dropped is an error, so
-// that its transaction fails.
+// them is dropped, and the log tells. A forward waits for the next day, where not too many do. A
+// letter that is dropped is an error, so that its transaction fails, and an alert comes later.
 func (s *Service) start(tx *store.Tx, m startedMail) error {
 	var to []Rcpt
 	for _, r := range m.to {
@@ -41,7 +50,7 @@ func (s *Service) start(tx *store.Tx, m startedMail) error {
 			to = append(to, r) // which has a row that says so, or stays here
 			continue
 		}
-		err = s.reputation.AdmitAutomatic(tx, m.kind, m.mailbox, m.domain, m.account, strings.ToLower(r.Address))
+		err = s.reputation.AdmitAutomatic(tx, m.kind, m.mailbox, m.domain, cmp.Or(m.account, m.sub.AccountID), strings.ToLower(r.Address))
 		past := new(core.SMTPError)
 		switch {
 		case err == nil:
@@ -50,20 +59,31 @@ func (s *Service) start(tx *store.Tx, m startedMail) error {
 		case !errors.As(err, &past):
 			return err
 		case m.kind == reputation.AutomaticLetter:
+			s.Log.Warn(pastLimit, "kind", m.kind.String(), "account_id", m.account, "limit", past.Message)
 			return jobs.Permanent(err)
+		case m.kind == reputation.AutomaticAlert:
+			s.Log.Warn(pastLimit, "kind", m.kind.String(), "account_id", m.account, "waits", true, "limit", past.Message)
+			return jobs.Snooze(m.kind.Again(tx))
 		}
-		waits := m.kind == reputation.AutomaticForward && (m.since.IsZero() || tx.Now().Sub(m.since) < forwardsWait)
-		if waits {
+		waits := false
+		if m.kind == reputation.AutomaticForward || m.kind == reputation.AutomaticRequired {
 			if m.since.IsZero() {
 				m.since = tx.Now()
 			}
-			again := tx.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
-			if err := s.planForward(tx, m.sub, forwardArgs{To: []string{r.Address}, Since: m.since}, again); err != nil {
+			if tx.Now().Sub(m.since) < forwardsWait {
+				if waits, err = s.reputation.MayWait(tx, m.kind, m.sub.AccountID); err != nil {
+					return err
+				}
+			}
+		}
+		if waits {
+			again := m.kind.Again(tx).Add(time.Duration(s.Queue.Rand() * float64(forwardsSpread)))
+			if err := s.planForward(tx, m.sub, forwardArgs{To: []string{r.Address}, Since: m.since, Once: m.once}, again); err != nil {
 				return err
 			}
 		}
 		tx.After(func() {
-			s.Log.Warn("a program's mail is past a limit", "kind", m.kind.String(), "account_id", m.sub.AccountID, "mailbox_id", m.sub.MailboxID, "waits", waits, "limit", past.Message)
+			s.Log.Warn(pastLimit, "kind", m.kind.String(), "account_id", m.sub.AccountID, "mailbox_id", m.sub.MailboxID, "waits", waits, "limit", past.Message)
 		})
 	}
 	if len(to) == 0 {
@@ -72,6 +92,8 @@ func (s *Service) start(tx *store.Tx, m startedMail) error {
 	_, err := s.Enqueue(tx, m.sub, m.domain, to)
 	return err
 }
+
+const pastLimit = "a program's mail is past a limit"
 
 const kindForward = "forward"
 
@@ -90,10 +112,7 @@ func (s *Service) planForward(tx *store.Tx, like *store.Submission, args forward
 	if err := errors.Join(tx.RefBlob(sub.Blob, sub.ID), store.Submissions.Put(tx, &sub)); err != nil {
 		return err
 	}
-	lane := "forward " + sub.MailboxID // one after the other: each sees what those before it sent
-	if !due.IsZero() {
-		lane = "forward " + sub.ID
-	}
+	lane := "forward " + cmp.Or(sub.MailboxID, sub.AccountID) // one after the other: each sees what those before it sent
 	args.SubmissionID = sub.ID
 	_, err := s.Queue.Add(tx, jobs.New{AccountID: sub.AccountID, Kind: kindForward, Lane: lane, Args: args, Due: due})
 	return err
@@ -133,7 +152,11 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 		if sub == nil || err != nil || !args.Once || sub.MessageID == "" {
 			return err
 		}
+		looked := 0
 		for _, row := range store.OutgoingsByMessageID.Desc(tx, sub.AccountID+sub.MessageID+"\x00", "") {
+			if looked++; looked > sentBefore {
+				break
+			}
 			if row.MailboxID == sub.MailboxID {
 				sent[strings.ToLower(row.Recipient)] = true
 			}
@@ -165,7 +188,7 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 				continue
 			}
 			sub := *planned
-			if err := s.sendByItself(tx, mb, byItself{sub: &sub, domain: d, to: Rcpt{Address: to}, since: args.Since}); err != nil {
+			if err := s.sendByItself(tx, mb, byItself{sub: &sub, domain: d, to: Rcpt{Address: to}, since: args.Since, once: args.Once}); err != nil {
 				return err
 			}
 		}

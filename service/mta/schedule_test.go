@@ -198,7 +198,7 @@ func TestLettersAreNoAccountsMail(t *testing.T) {
 	i.DNS.MX["far.test"] = "mx.far.test"
 	i.AddDomain(i.Account, "example.test", nil)
 	i.Update(func(tx *store.Tx) error {
-		return i.Svc.PlanLetter(tx, mta.Letter{To: "owner@far.test", Subject: "s", Text: "t"})
+		return i.Svc.PlanAlert(tx, mta.Letter{To: "owner@far.test", Subject: "s", Text: "t"})
 	})
 	i.Run()
 	i.Becomes("owner@far.test", store.OutgoingSent)

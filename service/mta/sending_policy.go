@@ -211,6 +211,7 @@ type byItself struct {
 	answers bool      // one that arrived
 	people  []string  // of that one
 	since   time.Time // when a forward began to wait for a limit
+	once    bool      // see forwardArgs
 }
 
 // sendByItself queues what a mailbox sends by itself, nil for none, if its policy lets it. What
@@ -235,10 +236,13 @@ func (s *Service) sendByItself(tx *store.Tx, mb *store.Mailbox, m byItself) erro
 		return s.holdByItself(tx, m)
 	}
 	kind := reputation.AutomaticReply
-	if m.sub.Forward {
+	switch {
+	case m.sub.Required:
+		kind = reputation.AutomaticRequired
+	case m.sub.Forward:
 		kind = reputation.AutomaticForward
 	}
-	return s.start(tx, startedMail{kind: kind, mailbox: mb, domain: m.domain, sub: m.sub, to: []Rcpt{m.to}, since: m.since})
+	return s.start(tx, startedMail{kind: kind, mailbox: mb, domain: m.domain, sub: m.sub, to: []Rcpt{m.to}, since: m.since, once: m.once})
 }
 
 const kindHoldByItself = "hold_by_itself"
@@ -301,7 +305,13 @@ func (s *Service) readByItself(ctx context.Context, j *store.Job) (jobs.Writes, 
 		if err != nil {
 			return err
 		}
-		if d != nil {
+		full := mayHold(tx, sub.AccountID) // whoever writes to the mailbox has it hold something
+		if full != nil {
+			tx.After(func() {
+				s.Log.Warn(pastLimit, "kind", "held", "account_id", sub.AccountID, "mailbox_id", sub.MailboxID, "waits", false, "limit", full.Error())
+			})
+		}
+		if d != nil && full == nil {
 			held := *sub
 			if _, _, err := s.holdForApproval(tx, &held, d, []Rcpt{args.To}, WhyHeld{Reason: agents.HeldByPolicy, Via: store.ApprovalViaRule, Content: content}); err != nil {
 				return err

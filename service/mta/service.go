@@ -116,7 +116,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.WhileActive(s.batchKind()),
 		s.policyKind(),
 		s.topicKind(),
-		s.letterKind(),
+		s.letterKind(), s.alertKind(),
 		s.WhileActive(s.deliverKind(KindDeliver, localLanes, 0, 0)),
 		s.WhileActive(s.deliverKind(KindDirect, directLanes, directMost, directEach)),
 		s.WhileActive(s.deliverKind(KindRelay, relayLanes, relayMost, 0)),

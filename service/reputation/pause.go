@@ -245,7 +245,7 @@ func (s *Service) letter(tx *store.Tx, accountID, subject, text string) error {
 	if err != nil {
 		return err
 	}
-	return s.Hooks.Letter(tx, a.Email, subject, text)
+	return s.Hooks.Alert(tx, a.ID, a.Email, subject, text)
 }
 
 // tellBlocked tells that a receiver blocks this host or sender. The episode ends with the first

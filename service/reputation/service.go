@@ -24,8 +24,8 @@ type Service struct {
 type Hooks struct {
 	// Emit tells of an event.
 	Emit func(tx *store.Tx, accountID, kind string, data any) error
-	// Letter writes to a person.
-	Letter func(tx *store.Tx, to, subject, text string) error
+	// Alert writes to a person of an account.
+	Alert func(tx *store.Tx, accountID, to, subject, text string) error
 	// Wake has what waits since sending was paused tried again, as far as it may be.
 	Wake func(tx *store.Tx, accountID string) error
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -13,30 +14,27 @@ import (
 // repliesEvery is how long a sender gets no second automatic reply (RFC 3834 section 2).
 const repliesEvery = 7 * 24 * time.Hour
 
-// robots are the local parts that programs have, without the marks between words; robotsEnd are how
-// those of more words end.
+// robots are the local parts that programs have, without the marks between words; robotWords are
+// words, or words in a row, that stand in those of programs alone.
 var (
-	robots = []string{"mailerdaemon", "listserv", "listserver", "majordomo", "mailman", "listproc", "bounce", "bounces",
-		"autoreply", "autoresponder", "autoresponse"}
-	robotsEnd = []string{"noreply", "donotreply", "dontreply", "noresponse", "unattended"}
+	robots     = strings.Fields("mailerdaemon listserv listserver majordomo mailman listproc bounce bounces")
+	robotWords = strings.Fields("noreply no-reply donotreply do-not-reply donot-reply dontreply dont-reply noresponse no-response unattended " +
+		"autoreply auto-reply autoresponder auto-responder autoresponse auto-response mailer-daemon")
 )
 
-// isRobot tells whether a program has a local part in lower case (RFC 3834 section 2).
+// isRobot tells whether a program has a local part (RFC 3834 section 2), by whole words of it.
 func isRobot(local string) bool {
-	if strings.HasPrefix(local, "owner-") || strings.HasSuffix(local, "-owner") || strings.HasPrefix(local, "request-") {
+	local, _, _ = strings.Cut(strings.Trim(strings.ToLower(local), `"`), "+")
+	if strings.HasPrefix(local, "owner-") || strings.HasSuffix(local, "-owner") || strings.HasPrefix(local, "request-") || strings.HasSuffix(local, "-request") ||
+		strings.HasPrefix(local, "bounces-") || strings.HasSuffix(local, "-bounces") || strings.HasPrefix(local, "bounce-") || strings.HasSuffix(local, "-bounce") {
 		return true
 	}
-	local, _, _ = strings.Cut(local, "+")
-	if strings.HasSuffix(local, "-request") || strings.HasSuffix(local, "-bounces") || strings.HasPrefix(local, "bounces-") {
+	words := strings.FieldsFunc(local, func(r rune) bool { return !unicode.IsLetter(r) }) // digits too: noreply2
+	if slices.Contains(robots, strings.Join(words, "")) {
 		return true
 	}
-	plain := strings.NewReplacer("-", "", "_", "", ".", "").Replace(local)
-	if slices.Contains(robots, plain) {
-		return true
-	}
-	return slices.ContainsFunc(robotsEnd, func(word string) bool {
-		return strings.HasSuffix(plain, word) || strings.HasPrefix(plain, word)
-	})
+	marked := "-" + strings.Join(words, "-") + "-"
+	return slices.ContainsFunc(robotWords, func(word string) bool { return strings.Contains(marked, "-"+word+"-") })
 }
 
 // byMachine tells whether the message says that a program wrote it, or asks for no answer by one.
@@ -81,10 +79,13 @@ func (m *Message) byMachine() bool {
 }
 
 // MayReply tells whether a message to somebody with these addresses may be answered by a machine
-// (RFC 3834 section 2), as far as the message tells. sender is the envelope's.
+// (RFC 3834 section 2), as far as the message tells. sender is the envelope's; a program that has a
+// sender of its own for each message has its name in From.
 func (m *Message) MayReply(sender string, as core.Senders) bool {
 	local, _, _ := msg.SplitEmail(sender)
-	local = strings.ToLower(local)
+	if e := m.root.Envelope; e != nil && slices.ContainsFunc(e.From, func(a msg.Address) bool { return isRobot(a.Mailbox) }) {
+		return false
+	}
 	switch {
 	case sender == "", as.Allow(strings.ToLower(sender)):
 		return false
@@ -141,21 +142,31 @@ func madeForOneMessage(local string) bool {
 	return false
 }
 
+// A Replier is what answers by itself: the vacation, or a rule by its id. Version is that of its
+// text.
+type Replier struct{ Of, Version string }
+
+// OfVacation is what answers for a mailbox that is away.
+const OfVacation = "vacation"
+
+// RuleReplier is a rule that replies with a text.
+func RuleReplier(id, text string) Replier { return Replier{id, core.TextHash(text)[:16]} }
+
 // NoteReply tells whether a mailbox may answer a correspondent now, and notes it if so: once in
-// seven days, whatever answers. vacation is whether the mailbox's vacation asks, and version that
-// of its text, "" where it is off: a new text begins anew.
-func NoteReply(tx *store.Tx, mailboxID string, vacation bool, version, correspondent string) (bool, error) {
+// seven days, whatever answers. version is that of the vacation's text, "" where it is off: a new
+// text begins anew.
+func NoteReply(tx *store.Tx, mailboxID string, by Replier, version, correspondent string) (bool, error) {
 	id := store.AutoReplyID(mailboxID, "", "", correspondent)
 	before, err := store.AutoReplies.Find(tx, id)
 	if err != nil {
 		return false, err
 	}
 	if before != nil && tx.Now().Before(before.Expires) {
-		if !vacation || before.Version == version {
+		if by.Of != OfVacation || before.Version == version {
 			return false, nil
 		}
-	} else if vacation { // who was answered before there was one note for all that answers
-		old, err := store.AutoReplies.Find(tx, store.AutoReplyID(mailboxID, "vacation", version, correspondent))
+	} else { // who was answered before there was one note for all that answers
+		old, err := store.AutoReplies.Find(tx, store.AutoReplyID(mailboxID, by.Of, by.Version, correspondent))
 		if err != nil || old != nil && tx.Now().Before(old.Expires) {
 			return false, err
 		}

@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -10,6 +13,54 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
+
+// TestVacationRobots: the cases of testdata.
+func TestVacationRobots(t *testing.T) {
+	text, err := os.ReadFile("testdata/vacation-robots.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct{ Sender, Header, Expect string }
+	if err := json.Unmarshal(text, &cases); err != nil || len(cases) != 10 {
+		t.Fatal(len(cases), err)
+	}
+	for _, c := range cases {
+		sender := cmp.Or(c.Sender, "ann@v.test")
+		if answered(t, sender, "From: a@v.test\r\n"+c.Header) || c.Expect != "no answer" {
+			t.Errorf("%+v is answered", c)
+		}
+	}
+}
+
+// answered tells whether a message with these fields is answered by a machine.
+func answered(t *testing.T, sender, fields string) bool {
+	t.Helper()
+	raw := "To: me@here.test\r\n" + strings.TrimSuffix(fields, "\r\n") + "\r\n\r\nHello.\r\n"
+	r := strings.NewReader(raw)
+	root, err := msg.Scan(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewMessage(r, root, int64(len(raw))).MayReply(sender, core.Senders{Addresses: []string{"me@here.test"}})
+}
+
+// TestRobotsByWholeWords: what a program is called is found by whole words, in the sender and in
+// From.
+func TestRobotsByWholeWords(t *testing.T) {
+	for local, want := range map[string]bool{
+		"list-owner+x": true, "owner-list+x": true, "list-request+x": true, "alerts-noreply-eu": true, "eu.no.reply.alerts": true, "no_reply_2": true, "noreply2": true,
+		"noreply+tag": true, "do.not.reply": true, "shop-do-not-reply-de": true, "mailer-daemon": true, "MAILER_DAEMON": true, "bounce-123-ab": true, "auto-reply": true, "the.auto.responder": true,
+		"casino-reply": false, "dino.reply": false, "reply": false, "no": false, "piano.reply": false, "reno-reply": false, "noreplyson": false, "unattendedbag": false,
+		"owner": false, "request": false, "homeowner": false, "ann.mailman": false, "dont": false, "domenico.notreply": false, "ann": false,
+	} {
+		if got := !answered(t, local+"@v.test", "From: ann@v.test"); got != want {
+			t.Errorf("%s as the sender: a robot is %v", local, got)
+		}
+		if got := !answered(t, "msg-4711@v.test", "From: Ann <"+local+"@v.test>"); got != want {
+			t.Errorf("%s in From: a robot is %v", local, got)
+		}
+	}
+}
 
 // TestNoRobotIsAnswered: machines do not answer machines, and do answer people whose mail looks
 // almost like theirs.
