@@ -191,3 +191,6 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows
 
 // StartRoom starts this room alone.
 func (s *Service) StartRoom() error { return s.Start() }
+
+// FileLater has a message filed that was taken before.
+func (s *Service) FileLater(tx *store.Tx, a *store.Arrival) error { return s.fileLater(tx, a) }

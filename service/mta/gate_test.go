@@ -3,10 +3,6 @@ package mta_test
 import (
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,36 +14,6 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
-
-// TestProgramsSendThroughTheGate: mail is queued by a person's submission and by the gate alone.
-func TestProgramsSendThroughTheGate(t *testing.T) {
-	files, err := filepath.Glob("../*/*.go")
-	if err != nil || len(files) < 50 {
-		t.Fatal(len(files), err)
-	}
-	call := regexp.MustCompile(`\.(Enqueue|addDelivery)\(`)
-	var got []string
-	for _, name := range files {
-		if strings.HasSuffix(name, "_test.go") {
-			continue
-		}
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			m := call.FindStringSubmatch(line)
-			if m != nil && !strings.Contains(name, "/events/") { // whose deliveries are those of webhooks
-				got = append(got, filepath.Base(name)+" "+m[1])
-			}
-		}
-	}
-	slices.Sort(got)
-	want := []string{"enqueue.go addDelivery", "enqueue.go addDelivery", "gate.go Enqueue", "submit.go Enqueue"}
-	if !slices.Equal(got, want) {
-		t.Errorf("mail is queued by %q, want %q: what a program starts goes through start", got, want)
-	}
-}
 
 // TestManyForwardsOfRules: rules that ask for very many forwards send 20, in transactions within
 // their bounds, and what comes back is not sent on again.
