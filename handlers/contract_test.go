@@ -85,7 +85,7 @@ const (
 	jobShape             = `id job_id type status(queued|in_progress|completed|error|cancelled) status_detail|null progress{completed,total,percent}|null
 		steps[{name,status(queued|in_progress|completed|error|skipped),error|null,at|null}] resource{type,id,name}|null result|null error{code,message}|null
 		attempts next_attempt_at|null created_by created_at started_at|null updated_at completed_at|null`
-	dmarcReportShape = `id report_id org_name email|null date_begin date_end policy{domain,p(none|quarantine|reject),sp(none|quarantine|reject),adkim(r|s),aspf(r|s),pct}
+	dmarcReportShape = `id report_id org_name email|null date_begin date_end policy{domain,p(none|quarantine|reject),sp(none|quarantine|reject),np(none|quarantine|reject)|null,adkim(r|s),aspf(r|s),testing,discovery_method|null,pct}
 		records[{source_ip,count,disposition(none|quarantine|reject),dkim(pass|fail),spf(pass|fail),header_from,envelope_from|null,envelope_to|null,
 		reasons[{type,comment|null}],dkim_results[{domain,selector|null,result}],spf_results[{domain,scope|null,result}]}] records_omitted
 		totals{messages,passed,failed} authenticated received_from|null received_at`

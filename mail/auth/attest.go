@@ -144,5 +144,6 @@ func (v *Verdict) GenuinePath(mailFrom string) bool {
 	if !ok {
 		return false
 	}
-	return v.SPF == Pass && !v.SPFHelo && v.SPFDomain == domain || v.DMARC == Pass && aligned(domain, v.FromDomain, false)
+	return v.SPF == Pass && !v.SPFHelo && v.SPFDomain == domain ||
+		v.DMARC == Pass && aligned(domain, v.FromDomain, false) && (v.org == "" || isWithin(domain, v.org))
 }

@@ -73,8 +73,8 @@ type Signature struct {
 	Result           Result
 	// Reason says in a few printable ASCII words why Result is not pass; empty with pass.
 	Reason string
-	// Aligned tells whether Domain is aligned with the From domain (RFC 7489 section 3.1.1),
-	// whatever Result is.
+	// Aligned tells whether Domain is aligned with the From domain (RFC 9989 section 4.4.1). Of
+	// one that does not pass it tells only whether they are the same.
 	Aligned bool
 	// Covers tells whether it passes and signs every field that readers are given, each of which
 	// the message has once at most: From, Subject, To, Cc, Reply-To, Sender, Date, Message-ID,
@@ -93,7 +93,7 @@ type Verdict struct {
 	SPF        Result
 	SPFDomain  string
 	SPFHelo    bool // SPFDomain is that of HELO
-	SPFAligned bool // SPFDomain is aligned with the From domain, whatever SPF is
+	SPFAligned bool // SPFDomain is aligned with the From domain; as Signature.Aligned
 	// SPFOwn tells that SPF passes by ip4, ip6, a or mx in a record of the organisational domain of
 	// SPFDomain: the client is a host of its own, and not one that strangers send through, too.
 	SPFOwn bool
@@ -104,20 +104,23 @@ type Verdict struct {
 	DKIM       Result
 	Signatures []Signature
 	DMARC      Result
-	// Policy is what the receiver should do for DMARC, after sp= and pct=: dmarc.PolicyNone,
+	// Policy is what the receiver should do for DMARC, after sp=, np= and t=: dmarc.PolicyNone,
 	// PolicyQuarantine or PolicyReject; empty when DMARC passes or says nothing about the message.
 	Policy string
 	// TooManyAuthors tells that Policy is reject since the From field, or what programs may
 	// take for one, names more domains than can be asked.
 	TooManyAuthors bool
-	// SampledOut tells that Policy is milder than what is published, for pct=.
-	SampledOut bool
+	// Tested tells that Policy is milder than what is published, for t=y.
+	Tested bool
+	// Former is what DMARC said before RFC 9989: by RFC 7489 and the public suffix list, without
+	// sampling by pct=. It decides nothing.
+	Former Judgment
 	// Published is the record that applies; nil where there is none, or none that can be read.
 	Published *Published
-	// FromDomain is the domain that DMARC was judged for, OrgDomain its organisational domain;
-	// empty without one.
-	FromDomain, OrgDomain string
-	severalAuthors        bool // of more than one domain
+	// FromDomain is the domain that DMARC was judged for; empty without one.
+	FromDomain     string
+	org            string // its organisational domain, where that was asked for
+	severalAuthors bool   // of more than one domain
 	// ARC is what those who have forwarded the message say that they saw, if that can be trusted to
 	// be theirs.
 	ARC Chain
@@ -131,8 +134,6 @@ type Verifier struct {
 	Resolver Resolver
 	// Now is the clock that expired signatures are judged by; nil is time.Now.
 	Now func() time.Time
-	// Rand returns a number from 0 to n-1, to sample by pct=; nil is math/rand/v2.IntN.
-	Rand func(n int) int
 	// MaxVerifications bounds the signatures looked at: those aligned with the From domain first,
 	// then in the order of the header; 0 is 10.
 	MaxVerifications int
@@ -166,12 +167,12 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 
 	verdict := &Verdict{}
 	from := authorsOf(r.HeaderFrom, m)
-	var found []discovery
+	walks := &tree{look: look}
 	var dkimErr, arcErr error
 	runAll(
 		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo, verdict.SPFOwn = checkSPF(look, r) },
 		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, m, from.domains...) },
-		func() { found = discoverAll(look, from.domains) },
+		func() { walks.prepare(from.domains) },
 		func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, m.fields) },
 	)
 	if err := errors.Join(dkimErr, arcErr); err != nil {
@@ -182,7 +183,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 	}
 	verdict.DKIM = overall(verdict.Signatures)
 	_, verdict.Repeated, _ = shownNames(m)
-	v.evaluateDMARC(verdict, from, found)
+	evaluateDMARC(walks, verdict, from)
 	verdict.Header = resultsField(id, verdict)
 	return verdict, nil
 }

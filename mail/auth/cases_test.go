@@ -4,7 +4,9 @@ import (
 	"crypto"
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -123,5 +125,39 @@ func TestSealTagLists(t *testing.T) {
 	}
 	if len(rows) != 3 {
 		t.Errorf("%d rows", len(rows))
+	}
+}
+
+// What RFC 9989 decides: np=, t=y, and domains of other organisations.
+func TestTreeWalkCases(t *testing.T) {
+	var rows []struct {
+		Zone     map[string]string
+		From     string
+		MailFrom string `json:"mail_from"`
+		Expect   string
+	}
+	readCases(t, "35-dmarc-9989.json", &rows)
+	if len(rows) != 4 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		dns := &fakeDNS{t: t, txt: map[string][]string{}}
+		for name, text := range row.Zone {
+			dns.txt[name] = []string{strings.Replace(text, "…", "v=DMARC1; p=none; sp=none; ", 1)}
+		}
+		message := "From: " + row.From + "\r\nTo: you@here.example\r\n\r\nHi\r\n"
+		r := request(message, row.From)
+		r.IP, r.MailFrom = netip.MustParseAddr("127.0.0.1"), row.MailFrom
+		got, err := (&Verifier{Resolver: dns}).Verify(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _, _ := strings.Cut(row.Expect, " ")
+		if want == "accept" {
+			want = "none"
+		}
+		if got.DMARC != Fail || got.Policy != want {
+			t.Errorf("%s: dmarc=%s policy=%s, want %s", row.From, got.DMARC, got.Policy, row.Expect)
+		}
 	}
 }

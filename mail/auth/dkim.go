@@ -15,7 +15,7 @@ func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message, f
 	if msg.tooLarge {
 		return []Signature{{Result: PermError, Reason: errHeader.Error()}}, nil
 	}
-	fields := v.signaturesOf(msg, from)
+	fields := v.signaturesOf(look, msg, from)
 	out := make([]Signature, len(fields))
 	read := make([]*signedField, len(fields))
 	errs := make([]error, len(fields))
@@ -80,17 +80,24 @@ func judge(err error, key keyRecord) (Result, string) {
 }
 
 // signaturesOf gives the signatures to look at, in the order of the message: first those whose
-// domain is aligned with one that the message may be from, since others prove nothing for DMARC.
-func (v *Verifier) signaturesOf(msg *message, from []string) []field {
+// domain is within the organisation of one that the message may be from, since others prove nothing
+// for DMARC.
+func (v *Verifier) signaturesOf(look *lookups, msg *message, from []string) []field {
 	fields := named(msg.fields, "DKIM-Signature")
 	most := orDefault(v.MaxVerifications, defaultVerifications)
 	if len(fields) <= most {
 		return fields
 	}
+	walks := &tree{look: look}
+	walks.prepare(from)
+	orgs := make([]string, len(from))
+	for i, domain := range from {
+		orgs[i], _ = walks.org(domain)
+	}
 	chosen := make([]bool, len(fields))
 	for _, wanted := range []bool{true, false} {
 		for i := 0; i < len(fields) && most > 0; i++ {
-			if !chosen[i] && signsFor(fields[i], from) == wanted {
+			if !chosen[i] && signsFor(fields[i], orgs) == wanted {
 				chosen[i] = true
 				most--
 			}
@@ -105,10 +112,10 @@ func (v *Verifier) signaturesOf(msg *message, from []string) []field {
 	return out
 }
 
-// signsFor tells whether a signature is by a domain that is aligned with one of some.
-func signsFor(f field, from []string) bool {
-	sig := describe(f)
-	return slices.ContainsFunc(from, func(domain string) bool { return aligned(sig.Domain, domain, false) })
+// signsFor tells whether a signature is by a domain within one of some organisations.
+func signsFor(f field, orgs []string) bool {
+	domain := describe(f).Domain
+	return slices.ContainsFunc(orgs, func(org string) bool { return isWithin(domain, org) })
 }
 
 // describe reads what can be told of a signature whatever becomes of it.

@@ -1,9 +1,7 @@
 package auth
 
 import (
-	"math/rand/v2"
 	"slices"
-	"sync"
 
 	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/idn"
@@ -16,7 +14,7 @@ const maxAuthors = 10 // From domains that DMARC is judged for
 type foundRecord struct {
 	dmarc.Record
 	at               string // the domain that publishes it
-	fromOrganisation bool   // that is the organisational domain, so that sp= counts
+	fromOrganisation bool   // that is above the From domain, so that sp= or np= counts
 }
 
 // discovery is the record that applies to a From domain, or why there is none: none, temperror or
@@ -27,47 +25,15 @@ type discovery struct {
 	failed Result
 }
 
-// discoverAll finds the records of all domains side by side.
-func discoverAll(look *lookups, domains []string) []discovery {
-	out := make([]discovery, len(domains))
-	var wg sync.WaitGroup
-	for i, d := range domains {
-		wg.Go(func() { out[i] = discover(look, d) })
-	}
-	wg.Wait()
-	return out
-}
-
-// discover looks at the From domain, then at its organisational domain (RFC 7489 section 6.6.3).
-func discover(look *lookups, domain string) discovery {
-	d := discovery{domain: domain}
-	d.record, d.failed = recordAt(look, domain)
-	if org := orgDomain(domain); d.failed == None && org != domain {
-		d.record, d.failed = recordAt(look, org)
-		d.record.fromOrganisation = true
-	}
-	return d
-}
-
-func recordAt(look *lookups, domain string) (foundRecord, Result) {
+// recordsAt gives the records at a domain; answered is false where DNS did not answer.
+func recordsAt(look *lookups, domain string) (records []string, answered bool) {
 	txts, err := look.LookupTXT(look.ctx, "_dmarc."+domain)
-	if err != nil && !notFound(err) {
-		return foundRecord{}, TempError
-	}
-	var records []string
 	for _, txt := range txts {
 		if dmarc.IsRecord(txt) {
 			records = append(records, txt)
 		}
 	}
-	if len(records) == 0 {
-		return foundRecord{}, None
-	}
-	rec, err := dmarc.Parse(records[0])
-	if err != nil || len(records) > 1 {
-		return foundRecord{}, PermError
-	}
-	return foundRecord{Record: rec, at: domain}, ""
+	return records, err == nil || notFound(err)
 }
 
 // authors are the domains of the From field, or all that a program could take for one.
@@ -119,40 +85,171 @@ func (a *authors) add(name string) bool {
 	return true
 }
 
-// evaluateDMARC fills in DMARC. Of several From domains the strictest policy among those that fail
-// holds (RFC 7489 section 6.6.1). A From field that cannot be judged is permerror and quarantine at
-// least, since people may be shown any name in it, and reject where not all of its domains can be
-// asked; a message without one shows nothing to be protected, so its permerror asks for nothing.
-func (v *Verifier) evaluateDMARC(verdict *Verdict, from authors, found []discovery) {
-	if len(from.domains) > 0 {
-		verdict.FromDomain = from.domains[0]
+// An edition of DMARC says how the record of a From domain is found, which domains are aligned with
+// it, and what is asked for a message that fails. settled is false where DNS did not answer.
+type edition struct {
+	discover func(domain string) discovery
+	aligned  func(authenticated, from string, strict bool) (same, settled bool)
+	policy   func(d discovery) (policy string, tested bool)
+}
+
+// current is RFC 9989.
+func (t *tree) current() edition { return edition{t.discover, t.aligned, t.policy} }
+
+// former is RFC 7489 with the public suffix list, without sampling by pct=.
+func former(look *lookups) edition {
+	at := func(domain string) (foundRecord, Result) {
+		records, answered := recordsAt(look, domain)
+		switch {
+		case !answered:
+			return foundRecord{}, TempError
+		case len(records) == 0:
+			return foundRecord{}, None
+		}
+		record, err := dmarc.Parse(records[0])
+		if err != nil || len(records) > 1 {
+			return foundRecord{}, PermError
+		}
+		return foundRecord{Record: record, at: domain}, ""
 	}
-	verdict.DMARC, verdict.severalAuthors = PermError, len(from.domains) > 1
-	for i, d := range found {
-		result, policy := v.evaluateDomain(verdict, d)
-		if i == 0 || severity(result, policy) > severity(verdict.DMARC, verdict.Policy) {
-			verdict.DMARC, verdict.Policy, verdict.FromDomain = result, policy, d.domain
+	return edition{
+		discover: func(domain string) discovery {
+			d := discovery{domain: domain}
+			d.record, d.failed = at(domain)
+			if org := orgDomain(domain); d.failed == None && org != domain {
+				d.record, d.failed = at(org)
+				d.record.fromOrganisation = true
+			}
+			return d
+		},
+		aligned: func(authenticated, from string, strict bool) (same, settled bool) {
+			return aligned(authenticated, from, strict), true
+		},
+		policy: func(d discovery) (policy string, tested bool) {
+			if d.record.fromOrganisation {
+				return d.record.SubPolicy, false
+			}
+			return d.record.Policy, false
+		},
+	}
+}
+
+// policy is what a record asks for a message that fails (RFC 9989 section 4.7): one step less while
+// its owner tests it.
+func (t *tree) policy(d discovery) (policy string, tested bool) {
+	policy = t.asked(d)
+	if !d.record.Testing || policy == dmarc.PolicyNone {
+		return policy, false
+	}
+	return dmarc.Milder(policy), true
+}
+
+// asked is the policy for the From domain that a record was found for. Where DNS does not tell
+// whether that exists, the milder one holds.
+func (t *tree) asked(d discovery) string {
+	r := d.record
+	switch {
+	case !r.fromOrganisation:
+		return r.Policy
+	case r.SubPolicy == r.NoPolicy:
+		return r.SubPolicy
+	}
+	exists, settled := t.exists(d.domain)
+	switch {
+	case !settled && stricter(r.SubPolicy, r.NoPolicy) == r.SubPolicy:
+		return r.NoPolicy
+	case exists || !settled:
+		return r.SubPolicy
+	}
+	return r.NoPolicy
+}
+
+// A Judgment is what one edition of DMARC says about a message.
+type Judgment struct {
+	Result Result
+	// Policy is what the receiver should do: dmarc.PolicyNone, PolicyQuarantine or PolicyReject;
+	// empty when DMARC passes or says nothing about the message.
+	Policy string
+
+	tested bool   // Policy is milder than what is published
+	domain string // the From domain that decided; empty without one
+	found  *discovery
+}
+
+// judge gives the judgment of one edition. Of several From domains the strictest policy among those
+// that fail holds (RFC 9989 section 11.5). A From field that cannot be judged is permerror and
+// quarantine at least, since people may be shown any name in it, and reject where not all of its
+// domains can be asked; a message without one shows nothing to be protected, so its permerror asks
+// for nothing.
+func (e edition) judge(verdict *Verdict, from authors) Judgment {
+	j := Judgment{Result: PermError}
+	for i, domain := range from.domains {
+		d := e.discover(domain)
+		one := Judgment{domain: domain, found: &d}
+		if one.Result = e.evaluate(verdict, d); one.Result == Fail {
+			one.Policy, one.tested = e.policy(d)
+		}
+		if i == 0 || severity(one.Result, one.Policy) > severity(j.Result, j.Policy) {
+			j = one
 		}
 	}
 	if from.unclear {
-		verdict.DMARC, verdict.Policy = PermError, stricter(verdict.Policy, dmarc.PolicyQuarantine)
+		j.Result, j.Policy = PermError, stricter(j.Policy, dmarc.PolicyQuarantine)
 	}
 	if from.tooMany {
-		verdict.DMARC, verdict.Policy, verdict.TooManyAuthors = PermError, dmarc.PolicyReject, true
+		j.Result, j.Policy = PermError, dmarc.PolicyReject
 	}
-	if verdict.FromDomain != "" {
-		verdict.OrgDomain = orgDomain(verdict.FromDomain)
+	return j
+}
+
+// evaluate judges one From domain by SPF and DKIM.
+func (e edition) evaluate(verdict *Verdict, d discovery) Result {
+	if d.failed != "" {
+		return d.failed
 	}
-	i := slices.IndexFunc(found, func(d discovery) bool { return d.domain == verdict.FromDomain })
+	unsure := false
+	counts := func(result Result, domain string, strict bool) bool {
+		if result != Pass && result != TempError {
+			return false
+		}
+		same, settled := e.aligned(domain, d.domain, strict)
+		// What could not be looked up may have passed, so nothing is held against the message.
+		unsure = unsure || !settled || same && result == TempError
+		return same && result == Pass
+	}
+	for _, sig := range verdict.Signatures {
+		if counts(sig.Result, sig.Domain, d.record.StrictDKIM) {
+			return Pass
+		}
+	}
+	if counts(verdict.SPF, verdict.SPFDomain, d.record.StrictSPF) {
+		return Pass
+	}
+	if unsure {
+		return TempError
+	}
+	return Fail
+}
+
+// evaluateDMARC fills in DMARC, by RFC 9989 and, beside it, by RFC 7489.
+func evaluateDMARC(t *tree, verdict *Verdict, from authors) {
+	j := t.current().judge(verdict, from)
+	verdict.DMARC, verdict.Policy, verdict.FromDomain = j.Result, j.Policy, j.domain
+	verdict.severalAuthors, verdict.TooManyAuthors = len(from.domains) > 1, from.tooMany
+	verdict.Former = former(t.look).judge(verdict, from)
+	if j.found == nil || j.found.failed != "" {
+		return
+	}
+	rec := j.found.record
+	verdict.Published = &Published{rec.at, rec.Record}
 	for s := range verdict.Signatures {
 		sig := &verdict.Signatures[s]
-		sig.Aligned = i >= 0 && aligned(sig.Domain, verdict.FromDomain, found[i].record.StrictDKIM)
+		sig.Aligned, _ = t.aligned(sig.Domain, j.domain, rec.StrictDKIM || sig.Result != Pass)
 	}
-	if i >= 0 && found[i].failed == "" {
-		rec := found[i].record
-		verdict.Published = &Published{rec.at, rec.Record}
-		verdict.SPFAligned = aligned(verdict.SPFDomain, verdict.FromDomain, rec.StrictSPF)
-		verdict.SampledOut = verdict.DMARC == Fail && verdict.Policy != rec.asked()
+	verdict.SPFAligned, _ = t.aligned(verdict.SPFDomain, j.domain, rec.StrictSPF || verdict.SPF != Pass)
+	verdict.Tested = verdict.DMARC == Fail && j.tested
+	if verdict.DMARC == Pass && verdict.SPFDomain != j.domain && topLabel(verdict.SPFDomain) == topLabel(j.domain) {
+		verdict.org, _ = t.org(j.domain)
 	}
 }
 
@@ -160,63 +257,6 @@ func (v *Verifier) evaluateDMARC(verdict *Verdict, from authors, found []discove
 type Published struct {
 	Domain string // that publishes it
 	dmarc.Record
-}
-
-// asked is the policy for the From domain that the record was found for.
-func (r *foundRecord) asked() string {
-	if r.fromOrganisation {
-		return r.SubPolicy
-	}
-	return r.Policy
-}
-
-// evaluateDomain judges one From domain by SPF and DKIM (RFC 7489 section 6.6.2).
-func (v *Verifier) evaluateDomain(verdict *Verdict, d discovery) (Result, string) {
-	if d.failed != "" {
-		return d.failed, ""
-	}
-	spf := None
-	if aligned(verdict.SPFDomain, d.domain, d.record.StrictSPF) {
-		spf = verdict.SPF
-	}
-	unsure := spf == TempError
-	for _, sig := range verdict.Signatures {
-		if !aligned(sig.Domain, d.domain, d.record.StrictDKIM) {
-			continue
-		}
-		if sig.Result == Pass {
-			return Pass, ""
-		}
-		unsure = unsure || sig.Result == TempError
-	}
-	if spf == Pass {
-		return Pass, ""
-	}
-	if unsure {
-		// What could not be looked up may have passed, so nothing is held against the message.
-		return TempError, ""
-	}
-	return Fail, v.policy(d.record)
-}
-
-// policy is what a record asks for a message that fails. Those that pct= leaves out get the next
-// milder policy (RFC 7489 section 6.6.4).
-func (v *Verifier) policy(rec foundRecord) string {
-	policy := rec.asked()
-	if rec.Percent == 100 || v.rand(100) < rec.Percent {
-		return policy
-	}
-	if policy == dmarc.PolicyReject {
-		return dmarc.PolicyQuarantine
-	}
-	return dmarc.PolicyNone
-}
-
-func (v *Verifier) rand(n int) int {
-	if v.Rand == nil {
-		return rand.IntN(n)
-	}
-	return v.Rand(n)
 }
 
 func stricter(a, b string) string {

@@ -1,12 +1,11 @@
 package auth
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/mailstead/mailstead/mail/dmarc"
 )
 
 const rej = "v=DMARC1; p=reject"
@@ -28,9 +27,9 @@ type dmarcCase struct {
 	dead   string            // a name whose server fails
 	from   string            // addresses, parted by commas
 	have   Verdict
-	rand   int
 	result Result
 	policy string
+	former string // what RFC 7489 says, as "fail reject"; empty: the same
 }
 
 var dmarcCases = []dmarcCase{
@@ -53,22 +52,23 @@ var dmarcCases = []dmarcCase{
 	{name: "second signature saves it", txt: map[string]string{"x.com": rej}, from: "a@x.com", have: dkimOf(signed("x.com", Fail), signed("list.org", Pass), signed("x.com", Pass)), result: Pass},
 	{name: "broken aligned signature", txt: map[string]string{"x.com": rej}, from: "a@x.com", have: dkimOf(signed("x.com", Fail)), result: Fail, policy: "reject"},
 	{name: "l= signature is no pass", txt: map[string]string{"x.com": rej}, from: "a@x.com", have: dkimOf(signed("x.com", Neutral)), result: Fail, policy: "reject"},
-	{name: "co.uk is a public suffix", txt: map[string]string{"a.co.uk": rej, "co.uk": "v=DMARC1; p=none"}, from: "a@a.co.uk", have: spfOf("b.co.uk", Pass), result: Fail, policy: "reject"},
+	{name: "co.uk is a public suffix", txt: map[string]string{"a.co.uk": rej, "co.uk": "v=DMARC1; p=none; psd=y"}, from: "a@a.co.uk", have: spfOf("b.co.uk", Pass), result: Fail, policy: "reject"},
+	{name: "suffix that does not say so", txt: map[string]string{"a.co.uk": rej, "co.uk": "v=DMARC1; p=none"}, from: "a@a.co.uk", have: spfOf("b.co.uk", Pass), result: Pass, former: "fail reject"},
 	{name: "record of a.co.uk covers its subdomain", txt: map[string]string{"a.co.uk": rej}, from: "a@m.a.co.uk", have: spfOf("a.co.uk", Fail), result: Fail, policy: "reject"},
 	{name: "tenants of a private suffix do not align", txt: map[string]string{"one.github.io": rej}, from: "a@one.github.io", have: dkimOf(signed("two.github.io", Pass)), result: Fail, policy: "reject"},
-	{name: "From at a public suffix itself", txt: map[string]string{"co.uk": rej}, from: "a@co.uk", have: spfOf("x.co.uk", Pass), result: Fail, policy: "reject"},
+	{name: "From at a public suffix itself", txt: map[string]string{"co.uk": rej + "; psd=y"}, from: "a@co.uk", have: spfOf("x.co.uk", Pass), result: Fail, policy: "reject"},
 	{name: "sp= for subdomains", txt: map[string]string{"x.com": rej + "; sp=quarantine"}, from: "a@m.x.com", have: spfOf("", None), result: Fail, policy: "quarantine"},
 	{name: "sp=none for subdomains", txt: map[string]string{"x.com": rej + "; sp=none"}, from: "a@m.x.com", have: spfOf("", None), result: Fail, policy: "none"},
 	{name: "sp= is not for the domain itself", txt: map[string]string{"x.com": rej + "; sp=none"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "reject"},
 	{name: "sp= of a subdomain's own record", txt: map[string]string{"x.com": rej, "m.x.com": "v=DMARC1; p=quarantine; sp=none"}, from: "a@m.x.com", have: spfOf("", None), result: Fail, policy: "quarantine"},
 	{name: "deep subdomain skips the ones between", txt: map[string]string{"x.com": "v=DMARC1; p=none", "b.x.com": rej}, from: "a@a.b.x.com", have: spfOf("", None), result: Fail, policy: "none"},
 	{name: "p=none", txt: map[string]string{"x.com": "v=DMARC1; p=none"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "none"},
-	{name: "pct= takes this one", txt: map[string]string{"x.com": rej + "; pct=30"}, from: "a@x.com", have: spfOf("", None), rand: 29, result: Fail, policy: "reject"},
-	{name: "pct= leaves this one to quarantine", txt: map[string]string{"x.com": rej + "; pct=30"}, from: "a@x.com", have: spfOf("", None), rand: 30, result: Fail, policy: "quarantine"},
-	{name: "pct= leaves this one to none", txt: map[string]string{"x.com": "v=DMARC1; p=quarantine; pct=30"}, from: "a@x.com", have: spfOf("", None), rand: 30, result: Fail, policy: "none"},
-	{name: "pct=0", txt: map[string]string{"x.com": rej + "; pct=0"}, from: "a@x.com", have: spfOf("", None), rand: 0, result: Fail, policy: "quarantine"},
-	{name: "pct= beyond 100 counts as absent", txt: map[string]string{"x.com": rej + "; pct=101"}, from: "a@x.com", have: spfOf("", None), rand: 99, result: Fail, policy: "reject"},
-	{name: "pct= samples the policy of sp=", txt: map[string]string{"x.com": "v=DMARC1; p=none; sp=reject; pct=50"}, from: "a@m.x.com", have: spfOf("", None), rand: 70, result: Fail, policy: "quarantine"},
+	{name: "pct= has no effect", txt: map[string]string{"x.com": rej + "; pct=30"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "reject"},
+	{name: "pct= has no effect on a pass", txt: map[string]string{"x.com": rej + "; pct=30"}, from: "a@x.com", have: spfOf("x.com", Pass), result: Pass},
+	{name: "pct= has no effect on quarantine", txt: map[string]string{"x.com": "v=DMARC1; p=quarantine; pct=30"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "quarantine"},
+	{name: "pct=0", txt: map[string]string{"x.com": rej + "; pct=0"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "reject"},
+	{name: "pct= beyond 100 has no effect", txt: map[string]string{"x.com": rej + "; pct=101"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "reject"},
+	{name: "pct= has no effect on sp=", txt: map[string]string{"x.com": "v=DMARC1; p=none; sp=reject; pct=50"}, from: "a@m.x.com", have: spfOf("", None), result: Fail, policy: "reject"},
 	{name: "two authors of one domain", txt: map[string]string{"x.com": rej}, from: "a@x.com,b@X.COM", have: spfOf("x.com", Pass), result: Pass},
 	{name: "two domains, one fails", txt: map[string]string{"x.com": rej}, from: "a@evil.com,b@x.com", have: spfOf("evil.com", Pass), result: Fail, policy: "reject"},
 	{name: "two domains, strictest policy", txt: map[string]string{"x.com": "v=DMARC1; p=quarantine", "y.com": rej}, from: "a@x.com,b@y.com", have: spfOf("", None), result: Fail, policy: "reject"},
@@ -87,8 +87,8 @@ var dmarcCases = []dmarcCase{
 	{name: "aligned key temperror", txt: map[string]string{"x.com": rej}, from: "a@x.com", have: dkimOf(signed("x.com", TempError)), result: TempError},
 	{name: "foreign key temperror excuses nothing", txt: map[string]string{"x.com": rej}, from: "a@x.com", have: dkimOf(signed("evil.com", TempError)), result: Fail, policy: "reject"},
 	{name: "DKIM pass beside SPF temperror", txt: map[string]string{"x.com": rej}, from: "a@x.com", have: Verdict{SPF: TempError, SPFDomain: "x.com", Signatures: []Signature{signed("x.com", Pass)}}, result: Pass},
-	{name: "two records", txt: map[string]string{"x.com": rej + " | v=DMARC1; p=none"}, from: "a@x.com", have: spfOf("x.com", Pass), result: PermError},
-	{name: "two records do not fall back", txt: map[string]string{"m.x.com": rej + " | " + rej, "x.com": rej}, from: "a@m.x.com", have: spfOf("", None), result: PermError},
+	{name: "two records", txt: map[string]string{"x.com": rej + " | v=DMARC1; p=none"}, from: "a@x.com", have: spfOf("x.com", Pass), result: None, former: "permerror"},
+	{name: "two records fall back", txt: map[string]string{"m.x.com": rej + " | " + rej, "x.com": rej}, from: "a@m.x.com", have: spfOf("", None), result: Fail, policy: "reject", former: "permerror"},
 	{name: "another text beside the record", txt: map[string]string{"x.com": "hello | " + rej}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "reject"},
 	{name: "version of the future", txt: map[string]string{"x.com": "v=DMARC2; p=reject"}, from: "a@x.com", have: spfOf("", None), result: None},
 	{name: "version not first", txt: map[string]string{"x.com": "p=reject; v=DMARC1"}, from: "a@x.com", have: spfOf("", None), result: None},
@@ -102,6 +102,41 @@ var dmarcCases = []dmarcCase{
 	{name: "quoted local part with an @", txt: map[string]string{"x.com": rej}, from: `"a@evil.com"@x.com`, have: spfOf("evil.com", Pass), result: PermError, policy: "reject"},
 }
 
+// walkCases are what RFC 9989 says and RFC 7489 did not.
+var walkCases = []dmarcCase{
+	{name: "a record between", txt: map[string]string{"b.x.com": rej}, from: "a@a.b.x.com", have: spfOf("", None), result: Fail, policy: "reject", former: "none"},
+	{name: "a record between, of the organisation", txt: map[string]string{"b.x.com": "v=DMARC1; p=none; sp=reject"}, from: "a@a.b.x.com", have: spfOf("", None), result: Fail, policy: "reject", former: "none"},
+	{name: "the record with the fewest labels", txt: map[string]string{"b.x.com": rej, "x.com": "v=DMARC1; p=none; sp=quarantine"}, from: "a@a.b.x.com", have: spfOf("", None), result: Fail, policy: "quarantine"},
+	{name: "psd=n ends the walk", txt: map[string]string{"b.x.com": rej + "; psd=n", "x.com": "v=DMARC1; p=none"}, from: "a@a.b.x.com", have: spfOf("", None), result: Fail, policy: "reject", former: "fail none"},
+	{name: "psd=n separates organisations", txt: map[string]string{"b.x.com": rej + "; psd=n", "x.com": rej}, from: "a@b.x.com", have: spfOf("x.com", Pass), result: Fail, policy: "reject", former: "pass"},
+	{name: "psd=n of the other separates, too", txt: map[string]string{"b.x.com": "v=DMARC1; p=none; psd=n", "x.com": rej}, from: "a@x.com", have: dkimOf(signed("b.x.com", Pass)), result: Fail, policy: "reject", former: "pass"},
+	{name: "within an organisation of psd=n", txt: map[string]string{"b.x.com": rej + "; psd=n"}, from: "a@c.b.x.com", have: dkimOf(signed("d.b.x.com", Pass)), result: Pass, former: "none"},
+	{name: "psd=y above makes the organisation", txt: map[string]string{"pub.com": rej + "; psd=y"}, from: "a@a.x.pub.com", have: dkimOf(signed("b.x.pub.com", Pass)), result: Pass},
+	{name: "psd=y separates those below", txt: map[string]string{"pub.com": rej + "; psd=y"}, from: "a@x.pub.com", have: dkimOf(signed("y.pub.com", Pass)), result: Fail, policy: "reject", former: "pass"},
+	{name: "policy of the suffix for an organisation without one", txt: map[string]string{"com": "v=DMARC1; p=none; sp=quarantine; psd=y"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "quarantine", former: "none"},
+	{name: "np= of the suffix", txt: map[string]string{"com": "v=DMARC1; p=none; np=reject; psd=y"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "reject", former: "none"},
+	{name: "the organisation's record goes before the suffix's", txt: map[string]string{"x.com": "v=DMARC1; p=none", "com": rej + "; psd=y"}, from: "a@m.x.com", have: spfOf("", None), result: Fail, policy: "none"},
+	{name: "np= for a subdomain that is not there", txt: map[string]string{"x.com": "v=DMARC1; p=none; sp=none; np=reject"}, from: "a@ghost.x.com", have: spfOf("", None), result: Fail, policy: "reject", former: "fail none"},
+	{name: "np= where sp= is not", txt: map[string]string{"x.com": rej + "; np=none"}, from: "a@ghost.x.com", have: spfOf("", None), result: Fail, policy: "none", former: "fail reject"},
+	{name: "np= is not for the domain itself", txt: map[string]string{"x.com": "v=DMARC1; p=none; np=reject"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "none"},
+	{name: "np= where DNS does not answer", txt: map[string]string{"x.com": "v=DMARC1; p=none; np=reject"}, dead: "ghost.x.com", from: "a@ghost.x.com", have: spfOf("", None), result: Fail, policy: "none"},
+	{name: "unknown np= with a report address", txt: map[string]string{"x.com": rej + "; np=never; rua=mailto:d@x.com"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "none"},
+	{name: "t=y on reject", txt: map[string]string{"x.com": rej + "; t=y"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "quarantine", former: "fail reject"},
+	{name: "t=y on quarantine", txt: map[string]string{"x.com": "v=DMARC1; p=quarantine; t=Y"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "none", former: "fail quarantine"},
+	{name: "t=y on none", txt: map[string]string{"x.com": "v=DMARC1; p=none; t=y"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "none"},
+	{name: "t=y on sp=", txt: map[string]string{"x.com": "v=DMARC1; p=none; sp=reject; t=y"}, from: "a@m.x.com", have: spfOf("", None), result: Fail, policy: "quarantine", former: "fail reject"},
+	{name: "t=n", txt: map[string]string{"x.com": rej + "; t=n"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "reject"},
+	{name: "rf= and ri= have no effect", txt: map[string]string{"x.com": rej + "; rf=x; ri=0"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "reject"},
+	{name: "missing p= with a report address", txt: map[string]string{"x.com": "v=DMARC1; rua=mailto:d@x.com"}, from: "a@x.com", have: spfOf("", None), result: Fail, policy: "none"},
+	{name: "a broken record keeps its place", txt: map[string]string{"b.x.com": "v=DMARC1; psd=n", "x.com": rej}, from: "a@a.b.x.com", have: spfOf("", None), result: PermError, former: "fail reject"},
+	{name: "nine labels", txt: map[string]string{"x.com": rej}, from: "a@1.2.3.4.5.6.7.x.com", have: spfOf("x.com", Pass), result: Pass},
+	{name: "a level that is passed over", txt: map[string]string{"3.4.5.6.7.x.com": rej, "2.3.4.5.6.7.x.com": "v=DMARC1; p=none; psd=n"}, from: "a@1.2.3.4.5.6.7.x.com", have: spfOf("", None), result: Fail, policy: "reject", former: "none"},
+	{name: "DNS does not answer between", txt: map[string]string{"b.x.com": rej}, dead: "_dmarc.x.com", from: "a@a.b.x.com", have: spfOf("", None), result: TempError},
+	{name: "DNS does not answer for com", txt: map[string]string{"x.com": rej}, dead: "_dmarc.com", from: "a@m.x.com", have: spfOf("", None), result: Fail, policy: "reject"},
+	{name: "DNS does not answer for an aligned domain", txt: map[string]string{"x.com": rej}, dead: "_dmarc.m.x.com", from: "a@x.com", have: spfOf("m.x.com", Pass), result: TempError, former: "pass"},
+	{name: "DNS does not answer for a foreign domain", txt: map[string]string{"x.com": rej}, dead: "_dmarc.evil.com", from: "a@x.com", have: spfOf("evil.com", Pass), result: Fail, policy: "reject"},
+}
+
 func (tc dmarcCase) resolver(t *testing.T) *fakeDNS {
 	dns := &fakeDNS{t: t, txt: map[string][]string{}, servers: map[string]bool{tc.dead: true}}
 	for domain, records := range tc.txt {
@@ -111,21 +146,20 @@ func (tc dmarcCase) resolver(t *testing.T) *fakeDNS {
 }
 
 func TestDMARCVerdicts(t *testing.T) {
-	for _, tc := range slices.Concat(dmarcCases, moreDMARCCases) {
+	for _, tc := range slices.Concat(dmarcCases, moreDMARCCases, walkCases) {
 		t.Run(tc.name, func(t *testing.T) {
-			v := &Verifier{Resolver: tc.resolver(t), Rand: func(n int) int {
-				if n != 100 {
-					t.Errorf("Rand(%d), want 100", n)
-				}
-				return tc.rand
-			}}
+			v := &Verifier{Resolver: tc.resolver(t)}
 			look, cancel := v.lookups(t.Context())
 			defer cancel()
 			from := authorsOf(strings.Split(tc.from, ","), &message{header: []byte("From: " + tc.from + "\r\n")})
 			got := tc.have
-			v.evaluateDMARC(&got, from, discoverAll(look, from.domains))
+			evaluateDMARC(&tree{look: look}, &got, from)
 			if got.DMARC != tc.result || got.Policy != tc.policy {
 				t.Errorf("dmarc=%s policy=%q, want %s %q", got.DMARC, got.Policy, tc.result, tc.policy)
+			}
+			former := strings.TrimSpace(string(got.Former.Result) + " " + got.Former.Policy)
+			if want := cmp.Or(tc.former, strings.TrimSpace(string(tc.result)+" "+tc.policy)); former != want {
+				t.Errorf("by RFC 7489 %s, want %s", former, want)
 			}
 		})
 	}
@@ -169,13 +203,39 @@ func TestFromFieldsDecide(t *testing.T) {
 	}
 }
 
-func TestUnsampledPolicyIsDrawn(t *testing.T) {
-	v := &Verifier{}
-	seen := map[string]int{}
-	for range 2000 {
-		seen[v.policy(foundRecord{Record: dmarc.Record{Policy: dmarc.PolicyReject, Percent: 50}})]++
-	}
-	if seen[dmarc.PolicyReject] < 800 || seen[dmarc.PolicyQuarantine] < 800 || len(seen) != 2 {
-		t.Errorf("pct=50 drew %v of 2000", seen)
+// A walk asks for eight names at most, and for each once, whatever the message has to be compared
+// with.
+func TestWalksAreBounded(t *testing.T) {
+	keys := newTestKeys(t)
+	deep := strings.Repeat("a.", 60) + "x.com"
+	for _, c := range []struct {
+		from string
+		most int
+	}{{"x.com", 1}, {"m.x.com", 3}, {deep, 8}} {
+		dns := keys.dns(t)
+		delete(dns.txt, "_dmarc.x.com")
+		if c.from == "x.com" {
+			dns.txt["_dmarc.x.com"] = []string{rej}
+		}
+		head := strings.Replace(testMessage, "user@x.com", "user@"+c.from, 1)
+		r := request(head, "user@"+c.from)
+		r.MailFrom = "user@" + c.from
+		if _, err := (&Verifier{Resolver: dns}).Verify(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		asked := map[string]int{}
+		for _, name := range dns.asked {
+			if strings.HasPrefix(name, "_dmarc.") {
+				asked[name]++
+			}
+		}
+		for name, n := range asked {
+			if n > 1 {
+				t.Errorf("%s: %s was asked for %d times", c.from, name, n)
+			}
+		}
+		if len(asked) != c.most {
+			t.Errorf("%.20s: %d names, want %d: %v", c.from, len(asked), c.most, asked)
+		}
 	}
 }

@@ -19,9 +19,10 @@ func splitAddress(address string) (local, domain string) {
 	return address[:at], address[at+1:]
 }
 
-// orgDomain returns the organisational domain (RFC 7489 section 3.2): the public suffix and one
-// label, or the name itself when it is a public suffix. Private suffixes such as github.io count,
-// so that their tenants do not align.
+// orgDomain returns the organisational domain by the public suffix list (RFC 7489 section 3.2):
+// the public suffix and one label, or the name itself when it is a public suffix. Private suffixes
+// such as github.io count, so that their tenants do not align. What DMARC decides follows the tree
+// walk instead; this is for what is decided without it.
 func orgDomain(domain string) string {
 	org, err := publicsuffix.EffectiveTLDPlusOne(domain)
 	if err != nil {
@@ -30,11 +31,16 @@ func orgDomain(domain string) string {
 	return org
 }
 
-// aligned compares an authenticated domain with the From domain (RFC 7489 section 3.1), both as
-// idn.Host gives them.
+// aligned compares two domains by the public suffix list (RFC 7489 section 3.1), both as idn.Host
+// gives them.
 func aligned(authenticated, from string, strict bool) bool {
 	if authenticated == "" || from == "" {
 		return false
 	}
 	return authenticated == from || !strict && orgDomain(authenticated) == orgDomain(from)
+}
+
+// isWithin tells whether a domain is another or below it.
+func isWithin(domain, above string) bool {
+	return domain == above || strings.HasSuffix(domain, "."+above)
 }

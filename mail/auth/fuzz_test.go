@@ -87,12 +87,12 @@ func FuzzDMARCRecord(f *testing.F) {
 			t.Errorf("domain %q, again %q", domain, again)
 		}
 		dns := &fakeDNS{t: t, txt: map[string][]string{"_dmarc." + orgDomain(domain): {txt}}}
-		v := &Verifier{Resolver: dns, Rand: func(int) int { return 0 }}
+		v := &Verifier{Resolver: dns}
 		look, cancel := v.lookups(t.Context())
 		defer cancel()
 		got := Verdict{SPF: Fail, SPFDomain: domain}
 		a := authorsOf([]string{"u@" + domain}, &message{header: []byte("From: u@" + domain + "\r\n")})
-		v.evaluateDMARC(&got, a, discoverAll(look, a.domains))
+		evaluateDMARC(&tree{look: look}, &got, a)
 		if (got.DMARC == Fail) != dmarc.IsPolicy(got.Policy) || got.DMARC == Pass {
 			t.Errorf("dmarc=%s policy=%q of %q", got.DMARC, got.Policy, txt)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/idn"
@@ -20,10 +21,24 @@ type lookups struct {
 	resolver Resolver
 	each     time.Duration
 	answered func() // called when any name was answered; may be nil
+
+	mu  sync.Mutex
+	txt map[string]func() ([]string, error) // what was asked for, by name
 }
 
+// LookupTXT asks once for a name, since the walks of one message meet at the same ones.
 func (l *lookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	return lookUp(ctx, l, name, l.resolver.LookupTXT)
+	l.mu.Lock()
+	answer := l.txt[name]
+	if answer == nil {
+		answer = sync.OnceValues(func() ([]string, error) { return lookUp(ctx, l, name, l.resolver.LookupTXT) })
+		if l.txt == nil {
+			l.txt = make(map[string]func() ([]string, error))
+		}
+		l.txt[name] = answer
+	}
+	l.mu.Unlock()
+	return answer()
 }
 
 func (l *lookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {

@@ -17,18 +17,24 @@ type ReportTarget struct {
 }
 
 // ReportTargets gives the addresses that reports about a domain may be sent to: those of its rua=,
-// given as uris, of which one in another organisation must have said that it wants them (RFC 7489
-// section 7.1). waits tells that DNS did not answer about some of them. Only mailto: is known.
+// given as uris, of which one in another organisation must have said that it wants them (RFC 9990
+// section 4). waits tells that DNS did not answer about some of them. Only mailto: is known.
 func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []string) (targets []ReportTarget, waits bool) {
 	look, cancel := v.lookups(ctx)
 	defer cancel()
+	walks := &tree{look: look}
 	for _, uri := range uris {
 		target, ok := parseReportURI(uri)
 		if !ok {
 			continue
 		}
 		_, host := splitAddress(target.Address)
-		if orgDomain(host) == orgDomain(domain) {
+		same, settled := walks.aligned(host, domain, false)
+		if !settled {
+			waits = true
+			continue
+		}
+		if same {
 			targets = append(targets, target)
 			continue
 		}
@@ -73,7 +79,7 @@ func replaced(uris []string, host string) (out []ReportTarget) {
 	return out
 }
 
-// parseReportURI reads mailto:local@domain!10m (RFC 7489 section 6.2).
+// parseReportURI reads mailto:local@domain!10m (RFC 7489 section 6.2, whose size limit RFC 9989 no longer has).
 func parseReportURI(uri string) (ReportTarget, bool) {
 	uri, limit, limited := strings.Cut(uri, "!")
 	u, err := url.Parse(uri)

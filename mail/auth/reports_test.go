@@ -11,6 +11,7 @@ import (
 
 func TestReportTargets(t *testing.T) {
 	dns := &fakeDNS{t: t, servers: map[string]bool{"x.com._report._dmarc.down.org": true}, txt: map[string][]string{
+		"_dmarc.x.com":                    {"v=DMARC1; p=none"},
 		"x.com._report._dmarc.third.org":  {"v=DMARC1"},
 		"x.com._report._dmarc.moved.org":  {"hello", "v=DMARC1; rua=mailto:other@moved.org!1k,mailto:you@victim.org"},
 		"x.com._report._dmarc.other.org":  {"v=spf1 -all"},

@@ -53,8 +53,8 @@ var keywords = map[string][]string{
 	"adkim": {"r", "s"}, "aspf": {"r", "s"}, "t": {"y", "n"}, "psd": {"y", "n", "u"},
 }
 
-// checkTag checks one tag. Tags that we do not know are for those who do (RFC 7489 section
-// 6.3).
+// checkTag checks one tag. Tags that we do not know are for those who do (RFC 9989 section
+// 4.6).
 func checkTag(name, text string) error {
 	if allowed := keywords[name]; allowed != nil && !slices.Contains(allowed, strings.ToLower(text)) {
 		return fmt.Errorf("has %s=%.40s; it must be one of %s", name, text, strings.Join(allowed, ", "))

@@ -35,7 +35,7 @@ func FuzzCheck(f *testing.F) {
 		if tags, wellFormed := taglist.Parse(value); !IsRecord(value) || !wellFormed || tags["p"] == "" {
 			t.Errorf("%q was taken", value)
 		}
-		if r, err := Parse(value); err != nil || !IsPolicy(r.Policy) || !IsPolicy(r.SubPolicy) {
+		if r, err := Parse(value); err != nil || !IsPolicy(r.Policy) || !IsPolicy(r.SubPolicy) || !IsPolicy(r.NoPolicy) {
 			t.Errorf("%q is read as %+v, %v", value, r, err)
 		}
 	})
@@ -51,7 +51,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !IsPolicy(r.Policy) || !IsPolicy(r.SubPolicy) || r.Percent < 0 || r.Percent > 100 || len(r.Reports) > maxReportURIs {
+		if !IsPolicy(r.Policy) || !IsPolicy(r.SubPolicy) || !IsPolicy(r.NoPolicy) || !strings.ContainsRune("ynu", rune(r.PSD)) || len(r.Reports) > maxReportURIs {
 			t.Errorf("%q is read as %+v", text, r)
 		}
 	})

@@ -184,6 +184,14 @@ func (p *parser) end(path, text string) {
 		r.Policy.P = reportfile.Keyword(text, "none", "quarantine", "reject")
 	case "policy_published/sp":
 		r.Policy.SP = reportfile.Keyword(text, "none", "quarantine", "reject")
+	case "policy_published/np":
+		r.Policy.NP = reportfile.Keyword(text, "none", "quarantine", "reject")
+	case "policy_published/fo":
+		r.Policy.Failures = reportfile.Text(text)
+	case "policy_published/testing":
+		r.Policy.Testing = strings.EqualFold(strings.TrimSpace(text), "y")
+	case "policy_published/discovery_method":
+		r.Policy.Discovery = strings.ToLower(reportfile.Text(text))
 	case "policy_published/pct":
 		if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil && n >= 0 && n <= 100 {
 			r.Policy.Pct = n
@@ -211,6 +219,7 @@ func (p *parser) endInRecord(path, text string) {
 	case "row/count":
 		r.Count = count(text)
 	case "row/policy_evaluated/disposition":
+		// The pass of RFC 9990, that nothing was done to a message that passed, is read as none.
 		r.Disposition = reportfile.Keyword(text, "none", "quarantine", "reject")
 	case "row/policy_evaluated/dkim":
 		r.DKIM = reportfile.Keyword(text, "fail", "pass")

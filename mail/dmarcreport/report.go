@@ -1,5 +1,5 @@
 // Package dmarcreport writes and reads the aggregate reports of DMARC that mail operators send each
-// other about a domain (RFC 7489 appendix C). It does not know whose domains are hosted, what is
+// other about a domain: it writes the form of RFC 9990, and reads that of RFC 7489 as well. It does not know whose domains are hosted, what is
 // counted or how a report travels.
 package dmarcreport
 
@@ -8,7 +8,6 @@ import (
 	"compress/gzip"
 	"encoding/xml"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/reportfile"
@@ -40,15 +39,19 @@ type Report struct {
 type Policy struct {
 	Domain      string
 	P, SP       string // none quarantine reject
+	NP          string // the same; "" in reports that do not say
 	ADKIM, ASPF string // r s
-	Pct         int
+	Failures    string // fo=; "" in reports that do not say
+	Testing     bool   // t=y
+	Discovery   string // psl treewalk; "" in reports that do not say
+	Pct         int    // 100 where the report does not say
 }
 
 // A Record counts messages that are alike.
 type Record struct {
 	SourceIP     string
 	Count        int64
-	Disposition  string // none quarantine reject
+	Disposition  string // none pass quarantine reject
 	DKIM, SPF    string // pass fail, for DMARC
 	Reasons      []Reason
 	HeaderFrom   string
@@ -83,13 +86,13 @@ func (t *Totals) add(r *Record) {
 // MediaType is that of a report that is sent.
 const MediaType = "application/gzip"
 
-// Filename is what a report's file is called (RFC 7489 section 7.2.1.1). receiver is the host that
+// Filename is what a report's file is called (RFC 9990 section 3.5.2). receiver is the host that
 // sends it.
 func (d *Report) Filename(receiver string) string {
 	return fmt.Sprintf("%s!%s!%d!%d.xml.gz", receiver, d.Policy.Domain, d.Begin.Unix(), d.End.Unix())
 }
 
-// Subject is that of the message with the report (RFC 7489 section 7.2.1.1). submitter is the host
+// Subject is that of the message with the report (RFC 9990 section 3.5.2). submitter is the host
 // that sends it.
 func (d *Report) Subject(submitter string) string {
 	return fmt.Sprintf("Report Domain: %s Submitter: %s Report-ID: <%s>", d.Policy.Domain, submitter, d.ID)
@@ -114,7 +117,7 @@ func (d *Report) Gzip() ([]byte, error) {
 // The elements of a report, in the order of the schema.
 type (
 	feedback struct {
-		XMLName  xml.Name     `xml:"feedback"`
+		XMLName  xml.Name     `xml:"urn:ietf:params:xml:ns:dmarc-2.0 feedback"`
 		Version  string       `xml:"version"`
 		Metadata metadata     `xml:"report_metadata"`
 		Policy   published    `xml:"policy_published"`
@@ -129,12 +132,15 @@ type (
 		End     int64  `xml:"date_range>end"`
 	}
 	published struct {
-		Domain string `xml:"domain"`
-		ADKIM  string `xml:"adkim"`
-		ASPF   string `xml:"aspf"`
-		P      string `xml:"p"`
-		SP     string `xml:"sp"`
-		Pct    string `xml:"pct"`
+		Domain    string `xml:"domain"`
+		Discovery string `xml:"discovery_method,omitempty"`
+		P         string `xml:"p"`
+		SP        string `xml:"sp"`
+		NP        string `xml:"np,omitempty"`
+		Failures  string `xml:"fo,omitempty"`
+		ADKIM     string `xml:"adkim"`
+		ASPF      string `xml:"aspf"`
+		Testing   string `xml:"testing"`
 	}
 	wireRecord struct {
 		SourceIP    string       `xml:"row>source_ip"`
@@ -143,8 +149,8 @@ type (
 		DKIM        string       `xml:"row>policy_evaluated>dkim"`
 		SPF         string       `xml:"row>policy_evaluated>spf"`
 		Reasons     []wireReason `xml:"row>policy_evaluated>reason"`
-		EnvelopeFm  string       `xml:"identifiers>envelope_from"`
 		HeaderFrom  string       `xml:"identifiers>header_from"`
+		EnvelopeFm  string       `xml:"identifiers>envelope_from"`
 		DKIMAuth    []wireAuth   `xml:"auth_results>dkim"`
 		SPFAuth     []wireAuth   `xml:"auth_results>spf"`
 	}
@@ -154,7 +160,7 @@ type (
 	}
 	wireAuth struct {
 		Domain   string `xml:"domain"`
-		Selector string `xml:"selector,omitempty"`
+		Selector string `xml:"selector,omitempty"` // of DKIM
 		Scope    string `xml:"scope,omitempty"`
 		Result   string `xml:"result"`
 	}
@@ -164,7 +170,13 @@ func (d *Report) wire() feedback {
 	f := feedback{
 		Version:  "1.0",
 		Metadata: metadata{d.Org, d.Email, d.Contact, d.ID, d.Begin.Unix(), d.End.Unix()},
-		Policy:   published{d.Policy.Domain, d.Policy.ADKIM, d.Policy.ASPF, d.Policy.P, d.Policy.SP, strconv.Itoa(d.Policy.Pct)},
+		Policy: published{
+			Domain: d.Policy.Domain, Discovery: d.Policy.Discovery, P: d.Policy.P, SP: d.Policy.SP, NP: d.Policy.NP, Failures: d.Policy.Failures,
+			ADKIM: d.Policy.ADKIM, ASPF: d.Policy.ASPF, Testing: "n",
+		},
+	}
+	if d.Policy.Testing {
+		f.Policy.Testing = "y"
 	}
 	for _, r := range d.Records {
 		w := wireRecord{

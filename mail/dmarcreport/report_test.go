@@ -23,7 +23,7 @@ func sample() *Report {
 	return &Report{
 		Org: "Here & There <GmbH>", Email: "postmaster@here.example", Contact: "https://here.example/", ID: "20261120.7@here.example",
 		Begin: day, End: day.Add(24*time.Hour - time.Second),
-		Policy: Policy{"x.com", "reject", "quarantine", "r", "s", 50},
+		Policy: Policy{"x.com", "reject", "quarantine", "none", "r", "s", "1:d", true, "treewalk", 100},
 		Records: []Record{
 			{
 				SourceIP: "192.0.2.1", Count: 12, Disposition: "none", DKIM: "pass", SPF: "fail", HeaderFrom: "x.com", EnvelopeFrom: "bounce.x.com",
@@ -32,7 +32,7 @@ func sample() *Report {
 			},
 			{
 				SourceIP: "2001:db8::1", Count: 3, Disposition: "quarantine", DKIM: "fail", SPF: "fail", HeaderFrom: "m.x.com",
-				Reasons: []Reason{{"sampled_out", "pct=50"}}, SPFResults: []AuthResult{{Domain: "evil.org", Scope: "helo", Result: "none"}},
+				Reasons: []Reason{{"policy_test_mode", "t=y"}}, SPFResults: []AuthResult{{Domain: "evil.org", Scope: "mfrom", Result: "none"}},
 			},
 		},
 		Totals: Totals{15, 12, 3},
@@ -103,6 +103,56 @@ func gzipped(text string) string {
 	return out.String()
 }
 
+// What we write is of the form of RFC 9990: its namespace, the order of its schema, no pct.
+func TestReportIsOfTheForm(t *testing.T) {
+	packed, err := sample().Gzip()
+	if err != nil {
+		t.Fatal(err)
+	}
+	z, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rest := string(text)
+	for _, want := range []string{
+		`<feedback xmlns="urn:ietf:params:xml:ns:dmarc-2.0">`, "<version>1.0</version>", "<report_metadata>", "<policy_published>", "<domain>x.com</domain>",
+		"<discovery_method>treewalk</discovery_method>", "<p>reject</p>", "<sp>quarantine</sp>", "<np>none</np>", "<fo>1:d</fo>", "<testing>y</testing>",
+		"<record>", "<row>", "<policy_evaluated>", "<disposition>", "<identifiers>", "<header_from>", "<auth_results>", "<selector>", "<scope>mfrom</scope>",
+		"<type>policy_test_mode</type>",
+	} {
+		_, after, ok := strings.Cut(rest, want)
+		if !ok {
+			t.Fatalf("no %s after what comes before it in\n%s", want, text)
+		}
+		rest = after
+	}
+	if strings.Contains(string(text), "pct") {
+		t.Errorf("pct in\n%s", text)
+	}
+}
+
+// Reports of both forms are read: what only one of them says is absent in the other.
+func TestReportsOfBothForms(t *testing.T) {
+	for name, c := range map[string]struct {
+		published string
+		want      Policy
+	}{
+		"RFC 7489": {"<p>reject</p><sp>none</sp><pct>40</pct><fo>1</fo>", Policy{Domain: "x.com", P: "reject", SP: "none", ADKIM: "r", ASPF: "r", Failures: "1", Pct: 40}},
+		"RFC 9990": {"<discovery_method>treewalk</discovery_method><p>reject</p><sp>none</sp><np>quarantine</np><adkim>s</adkim><testing>y</testing>",
+			Policy{Domain: "x.com", P: "reject", SP: "none", NP: "quarantine", ADKIM: "s", ASPF: "r", Testing: true, Discovery: "treewalk", Pct: 100}},
+	} {
+		text := strings.NewReplacer("<p>reject</p>", c.published, "<disposition>none<", "<disposition>pass<").Replace(minimal)
+		d, err := Read([]byte(text))
+		if err != nil || d.Policy != c.want || d.Records[0].Disposition != "none" {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+}
+
 // TestForeignReports reads the shapes that others send reports in.
 func TestForeignReports(t *testing.T) {
 	for name, packed := range map[string]string{
@@ -130,7 +180,7 @@ func TestForeignReports(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if d.Policy != (Policy{"x.com", "reject", "reject", "r", "r", 100}) || d.Totals != (Totals{2, 2, 0}) || d.Records[0].HeaderFrom != "x.com" {
+		if d.Policy != (Policy{Domain: "x.com", P: "reject", SP: "reject", ADKIM: "r", ASPF: "r", Pct: 100}) || d.Totals != (Totals{2, 2, 0}) || d.Records[0].HeaderFrom != "x.com" {
 			t.Errorf("%s: %+v", name, d)
 		}
 		if name == "latin" && d.Org != "Bücher" {

@@ -26,7 +26,7 @@ type reportPolicy struct {
 	Reports []string // rua=
 }
 
-// Counts tells whether a message is to be counted for a report (RFC 7489 section 7.2): its domain
+// Counts tells whether a message is to be counted for a report (RFC 9990): its domain
 // asks for reports, and DMARC was settled.
 func (s *Service) Counts(v *auth.Verdict) bool {
 	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
@@ -88,7 +88,9 @@ func roomForCount(tx *store.Tx, c *store.DMARCCount) (bool, error) {
 }
 
 func publishedPolicy(p *auth.Published) reportPolicy {
-	out := reportPolicy{dmarcreport.Policy{Domain: p.Domain, P: p.Policy, SP: p.SubPolicy, ADKIM: "r", ASPF: "r", Pct: p.Percent}, p.Reports}
+	out := reportPolicy{dmarcreport.Policy{
+		Domain: p.Domain, P: p.Policy, SP: p.SubPolicy, NP: p.NoPolicy, ADKIM: "r", ASPF: "r", Failures: p.Failures, Testing: p.Testing, Discovery: "treewalk", Pct: 100,
+	}, p.Reports}
 	if p.StrictDKIM {
 		out.ADKIM = "s"
 	}
@@ -104,14 +106,17 @@ func recordOf(in mta.Incoming, f *mta.ScreeningResult) dmarcreport.Record {
 	r := dmarcreport.Record{
 		SourceIP: in.Client.IP.String(), Disposition: "none", DKIM: "fail", SPF: "fail", HeaderFrom: v.FromDomain, EnvelopeFrom: core.DomainOfAddress(in.From),
 	}
-	if f.Policy == dmarc.PolicyReject || f.Policy == dmarc.PolicyQuarantine {
+	switch {
+	case f.Policy == dmarc.PolicyReject || f.Policy == dmarc.PolicyQuarantine:
 		r.Disposition = f.Policy
+	case v.DMARC == auth.Pass && v.Published.Policy != dmarc.PolicyNone:
+		r.Disposition = "pass"
 	}
 	switch {
 	case f.Trusted:
 		r.Reasons = []dmarcreport.Reason{{Type: "local_policy", Comment: "arc=pass as sealed by " + v.ARC.Sealer}}
-	case v.SampledOut:
-		r.Reasons = []dmarcreport.Reason{{Type: "sampled_out"}}
+	case v.Tested:
+		r.Reasons = []dmarcreport.Reason{{Type: "policy_test_mode"}}
 	}
 	for _, sig := range v.Signatures {
 		if sig.Domain == "" {
@@ -126,11 +131,8 @@ func recordOf(in mta.Incoming, f *mta.ScreeningResult) dmarcreport.Record {
 		r.SPF = "pass"
 	}
 	if v.SPFDomain != "" {
-		scope := "mfrom"
-		if v.SPFHelo {
-			scope = "helo"
-		}
-		r.SPFResults = []dmarcreport.AuthResult{{Domain: v.SPFDomain, Scope: scope, Result: string(v.SPF)}}
+		// For the null sender, too: its identity is postmaster at the name of HELO (RFC 7208 section 2.4).
+		r.SPFResults = []dmarcreport.AuthResult{{Domain: v.SPFDomain, Scope: "mfrom", Result: string(v.SPF)}}
 	}
 	return r
 }

@@ -189,7 +189,7 @@ func (s *Service) composeMessage(report *dmarcreport.Report, from *store.Domain,
 	d := &msg.Composer{
 		From: msg.Address{Name: host, Mailbox: "postmaster", Host: from.Name}, Subject: report.Subject(host),
 		MessageID: msg.NewMessageID(host), Date: s.Now(), Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}},
-		Text: fmt.Sprintf("This is an aggregate report (RFC 7489) about mail that came to %s\non %s (UTC) in the name of %s.\n",
+		Text: fmt.Sprintf("This is an aggregate report (RFC 9990) about mail that came to %s\non %s (UTC) in the name of %s.\n",
 			host, report.Begin.Format(time.DateOnly), report.Policy.Domain),
 		Attachments: []msg.AttachedFile{{Filename: report.Filename(host), ContentType: dmarcreport.MediaType, Content: file}},
 	}

@@ -43,12 +43,15 @@ type DMARCReport struct {
 
 // A DMARCReportPolicy is the policy that the reporter found.
 type DMARCReportPolicy struct {
-	Domain string `json:"domain" words:"theirs"`
-	P      string `json:"p" enum:"none|quarantine|reject"`
-	SP     string `json:"sp" enum:"none|quarantine|reject"`
-	ADKIM  string `json:"adkim" enum:"r|s"`
-	ASPF   string `json:"aspf" enum:"r|s"`
-	Pct    int    `json:"pct"`
+	Domain    string  `json:"domain" words:"theirs"`
+	P         string  `json:"p" enum:"none|quarantine|reject"`
+	SP        string  `json:"sp" enum:"none|quarantine|reject"`
+	NP        *string `json:"np" enum:"none|quarantine|reject" doc:"For subdomains that do not exist; null in reports of the form of RFC 7489."`
+	ADKIM     string  `json:"adkim" enum:"r|s"`
+	ASPF      string  `json:"aspf" enum:"r|s"`
+	Testing   bool    `json:"testing" doc:"The record says t=y, so that receivers apply the next milder policy."`
+	Discovery *string `json:"discovery_method" words:"theirs" doc:"How the record was found: treewalk (RFC 9989) or psl (RFC 7489); null in reports that do not say."`
+	Pct       int     `json:"pct" doc:"100 in reports of the form of RFC 9990, which has no percentage."`
 }
 
 // A DMARCRecord counts messages that were alike.
@@ -125,13 +128,19 @@ func dmarcReportOut(_ *store.Tx, r *store.Report) (DMARCReport, error) {
 	}
 	out := DMARCReport{
 		ID: r.ID, ReportID: d.ID, OrgName: d.Org, Email: core.OrNull(d.Email), DateBegin: core.Time{Time: d.Begin}, DateEnd: core.Time{Time: d.End},
-		Policy: DMARCReportPolicy(d.Policy), Records: make([]DMARCRecord, 0, len(d.Records)), RecordsMore: d.More,
+		Policy: dmarcPolicyOut(&d.Policy), Records: make([]DMARCRecord, 0, len(d.Records)), RecordsMore: d.More,
 		Totals: DMARCTotals(d.Totals), Authenticated: r.Authenticated, ReceivedFrom: core.OrNull(r.From), ReceivedAt: core.Time{Time: r.ReceivedAt},
 	}
 	for i := range d.Records {
 		out.Records = append(out.Records, dmarcRecordOut(&d.Records[i]))
 	}
 	return out, nil
+}
+
+func dmarcPolicyOut(p *dmarcreport.Policy) DMARCReportPolicy {
+	return DMARCReportPolicy{
+		Domain: p.Domain, P: p.P, SP: p.SP, NP: core.OrNull(p.NP), ADKIM: p.ADKIM, ASPF: p.ASPF, Testing: p.Testing, Discovery: core.OrNull(p.Discovery), Pct: p.Pct,
+	}
 }
 
 func dmarcRecordOut(r *dmarcreport.Record) DMARCRecord {

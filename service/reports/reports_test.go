@@ -104,7 +104,7 @@ func TestReportSaysWhatWasDone(t *testing.T) {
 	if d, err = dmarcreport.Read(packed); err != nil {
 		t.Fatal(err)
 	}
-	if d.Policy != (dmarcreport.Policy{Domain: "far.test", P: "reject", SP: "quarantine", ADKIM: "r", ASPF: "r", Pct: 100}) || d.Totals != (dmarcreport.Totals{Messages: 4, Passed: 2, Failed: 2}) {
+	if d.Policy != (dmarcreport.Policy{Domain: "far.test", P: "reject", SP: "quarantine", NP: "quarantine", ADKIM: "r", ASPF: "r", Discovery: "treewalk", Pct: 100}) || d.Totals != (dmarcreport.Totals{Messages: 4, Passed: 2, Failed: 2}) {
 		t.Errorf("%+v %+v", d.Policy, d.Totals)
 	}
 	var got []string
@@ -115,7 +115,7 @@ func TestReportSaysWhatWasDone(t *testing.T) {
 	want := []string{
 		"192.0.2.12nonefailpassfar.test[{far.test  mfrom pass}]",
 		"192.0.2.91quarantinefailfailm.far.test[{evil.test  mfrom none}]",
-		"192.0.2.91rejectfailfailfar.test[{client.far.test  helo none}]",
+		"192.0.2.91rejectfailfailfar.test[{client.far.test  mfrom none}]",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q", got)
