@@ -22,23 +22,52 @@ type lookups struct {
 	each     time.Duration
 	answered func() // called when any name was answered; may be nil
 
-	mu  sync.Mutex
-	txt map[string]func() ([]string, error) // what was asked for, by name
+	txt memo[txtAnswer]
+}
+
+type txtAnswer struct {
+	texts []string
+	err   error
 }
 
 // LookupTXT asks once for a name, since the walks of one message meet at the same ones.
 func (l *lookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	l.mu.Lock()
-	answer := l.txt[name]
-	if answer == nil {
-		answer = sync.OnceValues(func() ([]string, error) { return lookUp(ctx, l, name, l.resolver.LookupTXT) })
-		if l.txt == nil {
-			l.txt = make(map[string]func() ([]string, error))
-		}
-		l.txt[name] = answer
+	a := l.txt.get(name, func() (a txtAnswer) {
+		a.texts, a.err = lookUp(ctx, l, name, l.resolver.LookupTXT)
+		return a
+	})
+	return a.texts, a.err
+}
+
+// A memo keeps what was found out about a name. Whoever asks while somebody else finds it out waits
+// for that; on a channel, which synctest knows to be waiting.
+type memo[T any] struct {
+	mu    sync.Mutex
+	known map[string]*remembered[T]
+}
+
+type remembered[T any] struct {
+	done  chan struct{}
+	value T
+}
+
+func (m *memo[T]) get(name string, find func() T) T {
+	m.mu.Lock()
+	r := m.known[name]
+	if r != nil {
+		m.mu.Unlock()
+		<-r.done
+		return r.value
 	}
-	l.mu.Unlock()
-	return answer()
+	r = &remembered[T]{done: make(chan struct{})}
+	if m.known == nil {
+		m.known = make(map[string]*remembered[T])
+	}
+	m.known[name] = r
+	m.mu.Unlock()
+	defer close(r.done)
+	r.value = find()
+	return r.value
 }
 
 func (l *lookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {

@@ -3,7 +3,6 @@ package auth
 import (
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mailstead/mailstead/mail/dmarc"
 )
@@ -22,8 +21,12 @@ type step struct {
 // and asking each name for a DMARC record. It is for one message, and walks from each domain once.
 type tree struct {
 	look *lookups
-	mu   sync.Mutex
-	orgs map[string]func() (string, bool)
+	orgs memo[orgAnswer]
+}
+
+type orgAnswer struct {
+	domain  string
+	settled bool
 }
 
 // steps gives the names with records from a domain upwards, as far as a walk goes. settled is false
@@ -78,20 +81,11 @@ func below(above, domain string) string {
 
 // org gives the organisational domain of a domain; false where DNS did not answer.
 func (t *tree) org(domain string) (string, bool) {
-	t.mu.Lock()
-	answer := t.orgs[domain]
-	if answer == nil {
-		answer = sync.OnceValues(func() (string, bool) {
-			found, settled := t.steps(domain, false)
-			return organisation(domain, found), settled
-		})
-		if t.orgs == nil {
-			t.orgs = make(map[string]func() (string, bool))
-		}
-		t.orgs[domain] = answer
-	}
-	t.mu.Unlock()
-	return answer()
+	a := t.orgs.get(domain, func() orgAnswer {
+		found, settled := t.steps(domain, false)
+		return orgAnswer{organisation(domain, found), settled}
+	})
+	return a.domain, a.settled
 }
 
 // aligned compares an authenticated domain with the From domain (RFC 9989 section 4.4); settled is
