@@ -4,6 +4,7 @@ import { call, can, session } from '../../api/client'
 import { useQuery } from '../../api/query'
 import { Button, Card, Check, Facts, Form, Notice, Select, TextField, told } from '../../ui'
 import { SMTPCredentials } from '../mailboxes/credentials'
+import { Elsewhere, said } from './elsewhere'
 import type { TabProps } from './types'
 import { redirectWords, type Domain } from './words'
 
@@ -22,6 +23,7 @@ export function MailSettings(props: TabProps) {
         <Sending key={'s' + [d.sending_mode, d.relay, d.list_unsubscribe, d.tls_policy].join()} {...props} />
         <Redirect key={'r' + JSON.stringify(d.redirect)} {...props} />
       </div>
+      <Elsewhere {...props} />
       {can('list_smtp_credentials') && <SMTPCredentials domainID={d.id} domain={d.domain_unicode} />}
     </>
   )
@@ -33,6 +35,7 @@ function Read({ domain: d }: { domain: Domain }) {
       <Facts of={[
         ['Catch-all', d.catch_all ?? 'None'], ['Forwarding', d.forward_address ?? 'None'], ['Web redirect', d.redirect ? `${d.redirect.url} (${redirectWords(d.redirect)})` : 'None'],
         ['Outgoing mail', d.sending_mode === 'relay' ? `Through relay ${d.relay ?? '(default)'}` : 'Direct'], ['One-click unsubscribe', d.list_unsubscribe ? 'On' : 'Off'], ['Encryption', d.tls_policy === 'required' ? 'Required' : 'Where the receiver offers it'],
+        ['Other senders', d.sends_elsewhere.length > 0 && d.sends_elsewhere.map(said).join('; ')],
       ]} />
     </Card>
   )

@@ -1,6 +1,7 @@
 // What the checks of the sender found, in words.
 import { useEffect, useRef } from 'preact/hooks'
 import type { Schemas } from '../../api/client'
+import { plain } from '../../api/wording'
 import { Badge, Icon, type Tone } from '../../ui'
 
 type Auth = Schemas['InboxAuth']
@@ -17,6 +18,7 @@ const results: Record<string, string> = {
 }
 
 function overall(a: Auth): [Tone, string, string] {
+  if (a.dmarc === 'pass' && a.reason) return ['info', 'Partly verified', 'DMARC passed, but it does not prove that the sender wrote everything you see here.']
   if (a.dmarc === 'pass') return ['ok', 'Sender verified', 'DMARC passed: the message really comes from the sender’s domain.']
   if (a.dmarc === 'fail') return ['bad', 'Verification failed', 'DMARC failed: the sender’s address may be forged. Be careful with links and attachments.']
   if (a.spf === 'fail' && a.dkim !== 'pass') return ['bad', 'Verification failed', 'SPF failed: the sending server is not authorized to send for this domain. Be careful with links and attachments.']
@@ -47,6 +49,7 @@ export function Verdict({ auth, sender }: { auth: Auth; sender: string }) {
       <summary><Badge tone={tone}>{text} <Icon name="down" /></Badge></summary>
       <div class="inbox-verdict-more">
         <p>{meaning}</p>
+        {auth.reason && <p>Why: {plain(auth.reason) ?? 'not all that is shown is covered'}.</p>}
         <dl>
           {checks.map(([key, name, pass]) => (
             <div key={key}>

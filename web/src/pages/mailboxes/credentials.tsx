@@ -3,8 +3,8 @@ import { useState } from 'preact/hooks'
 import { call, can, type Schemas } from '../../api/client'
 import { useQuery, type Query } from '../../api/query'
 import { ask, Button, Card, Check, Copyable, Dialog, Facts, Form, IconButton, Secret, Select, Show, TextField, Time, told } from '../../ui'
-import { noPolicy, PolicyFields, policyOf, PolicyNote } from '../policies/policy'
-import { TaintNotice } from '../policies/taint'
+import { noPolicy, OwnWords, PolicyFields, policyOf, PolicyNote } from '../policies/policy'
+import { Readers, TaintNotice } from '../policies/taint'
 
 type Credential = Schemas['Credential']
 type Made = Schemas['CredentialCreated']
@@ -17,7 +17,7 @@ export function AppPasswords({ userID }: { userID: string }) {
     <Card title="App passwords" note="One for each phone and program, so that you can end one without the others." actions={can('create_credential') && <Button small icon="plus" onClick={() => setMaking(true)}>New app password</Button>}>
       <List of={list} none="No app passwords yet." onDelete={can('delete_credential') && (async (c) => { await call('delete_credential', { user_id: userID, credential_id: c.id }) })}
         onClear={can('clear_credential_taint') && (async (c) => { await call('clear_credential_taint', { user_id: userID, credential_id: c.id }) })} />
-      {making && <Make title="New app password" protocols onClose={() => setMaking(false)} onDone={list.reload} make={(form) => call('create_credential', { user_id: userID, ...form })} />}
+      {making && <Make title="New app password" protocols others={list.data?.data ?? []} onClose={() => setMaking(false)} onDone={list.reload} make={({ own_words: _, ...form }) => call('create_credential', { user_id: userID, ...form })} />}
     </Card>
   )
 }
@@ -30,7 +30,7 @@ export function SMTPCredentials({ domainID, domain }: { domainID: string; domain
     <Card title="SMTP credentials" note={`For programs that send as any address of ${domain}.`} actions={can('create_smtp_credential') && <Button small icon="plus" onClick={() => setMaking(true)}>New SMTP credential</Button>}>
       <List of={list} none="No SMTP credentials yet." onDelete={can('delete_smtp_credential') && (async (c) => { await call('delete_smtp_credential', { domain_id: domainID, credential_id: c.id }) })}
         onClear={can('clear_smtp_credential_taint') && (async (c) => { await call('clear_smtp_credential_taint', { domain_id: domainID, credential_id: c.id }) })} />
-      {making && <Make title="New SMTP credential" onClose={() => setMaking(false)} onDone={list.reload} make={({ protocols: _, ...form }) => call('create_smtp_credential', { domain_id: domainID, ...form })} />}
+      {making && <Make title="New SMTP credential" others={list.data?.data ?? []} onClose={() => setMaking(false)} onDone={list.reload} make={({ protocols: _, ...form }) => call('create_smtp_credential', { domain_id: domainID, ...form })} />}
     </Card>
   )
 }
@@ -63,7 +63,7 @@ function List({ of: list, none, onDelete, onClear }: { of: Query<{ data: Credent
                   {c.expires_at && <>, expires <Time of={c.expires_at} form="date" /></>}
                   {c.allowed_networks && `, only from ${c.allowed_networks.join(', ')}`}
                 </span>
-                <PolicyNote of={c.policy} />
+                <PolicyNote of={c.policy} own={c.own_words} />
               </div>
               {onDelete && <IconButton look="ghost" small icon="trash" label={`Revoke ${c.name}`} onClick={() => revoke(c, onDelete)} />}
               {c.tainted && <div class="mailboxes-taint"><TaintNotice of={c.tainted} name={c.name} clear={onClear ? () => clear(c, onClear) : undefined} /></div>}
@@ -77,18 +77,18 @@ function List({ of: list, none, onDelete, onClear }: { of: Query<{ data: Credent
 
 type Protocol = 'imap' | 'smtp' | 'api'
 
-interface Input { name: string; protocols?: Protocol[]; allowed_networks?: string[]; expires_in_days?: number; policy?: Schemas['PolicyInput'] }
+interface Input { name: string; protocols?: Protocol[]; allowed_networks?: string[]; expires_in_days?: number; policy?: Schemas['PolicyInput']; own_words?: boolean }
 
 const lives = [['', 'Never'], ['30', 'In 30 days'], ['90', 'In 90 days'], ['365', 'In a year']] as const
 
-function Make({ title, protocols = false, make, onDone, onClose }: { title: string; protocols?: boolean; make: (form: Input) => Promise<Made>; onDone: () => Promise<void>; onClose: () => void }) {
+function Make({ title, protocols = false, others, make, onDone, onClose }: { title: string; protocols?: boolean; others: Credential[]; make: (form: Input) => Promise<Made>; onDone: () => Promise<void>; onClose: () => void }) {
   const [name, setName] = useState(''), [days, setDays] = useState<string>(''), [networks, setNetworks] = useState(''), [mail, setMail] = useState(true), [api, setAPI] = useState(false)
-  const [limited, setLimited] = useState(false), [policy, setPolicy] = useState(noPolicy)
+  const [limited, setLimited] = useState(false), [policy, setPolicy] = useState(noPolicy), [own, setOwn] = useState(false)
   const [made, setMade] = useState<Made>()
   const submit = async () => {
     const from = networks.split(/[\s,]+/).filter(Boolean)
     const chosen: Protocol[] = [...(mail ? ['imap', 'smtp'] as const : []), ...(api ? ['api'] as const : [])]
-    setMade(await make({ name, protocols: protocols ? chosen : undefined, allowed_networks: from.length > 0 ? from : undefined, expires_in_days: days ? Number(days) : undefined, policy: limited ? policyOf(policy) : undefined }))
+    setMade(await make({ name, protocols: protocols ? chosen : undefined, allowed_networks: from.length > 0 ? from : undefined, expires_in_days: days ? Number(days) : undefined, policy: limited ? policyOf(policy) : undefined, own_words: own || undefined }))
     await onDone()
   }
   if (made) {
@@ -118,6 +118,8 @@ function Make({ title, protocols = false, make, onDone, onClose }: { title: stri
         <TextField label="Only from" name="allowed_networks" value={networks} onInput={setNetworks} placeholder="192.0.2.0/24" hint="Addresses or networks. Leave empty to allow all." />
         <Check label="Limit what can be sent with it" hint="For assistants and other programs that act on what they read." checked={limited} onChange={setLimited} />
         {limited && <PolicyFields of={policy} set={setPolicy} only={protocols ? undefined : 'send'} />}
+        {limited && policy.taint && <Readers of={others} />}
+        {!protocols && <OwnWords checked={own} onChange={setOwn} />}
       </Form>
     </Dialog>
   )

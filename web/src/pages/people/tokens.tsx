@@ -3,9 +3,9 @@ import { Fragment } from 'preact'
 import { useState } from 'preact/hooks'
 import { call, can, session, type Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Badge, Button, Card, Check, Dialog, Empty, Form, IconButton, Notice, Page, plural, Secret, Select, Show, TextField, Time, told } from '../../ui'
-import { noPolicy, PolicyFields, policyOf, PolicyNote } from '../policies/policy'
-import { TaintNotice } from '../policies/taint'
+import { ask, Badge, Button, Card, Check, Dialog, Empty, Form, IconButton, Notice, Page, plural, Secret, Select, Show, TableWrap, TextField, theirs, Time, told } from '../../ui'
+import { noPolicy, OwnWords, PolicyFields, policyOf, PolicyNote } from '../policies/policy'
+import { Readers, TaintNotice } from '../policies/taint'
 import { ScopeFields, type Scope as Mailboxes } from './scope'
 
 type Token = Schemas['Token']
@@ -31,7 +31,7 @@ export function Tokens() {
           {({ data }) => data.length === 0 ? <Empty icon="key" title="No API tokens yet">Create one for each app, script or assistant. Then you can delete one without affecting the others.</Empty> : <Table tokens={data} reload={tokens.reload} />}
         </Show>
       </Card>
-      {making && <Make onClose={() => setMaking(false)} />}
+      {making && <Make others={tokens.data?.data ?? []} onClose={() => setMaking(false)} />}
     </Page>
   )
 }
@@ -49,18 +49,18 @@ function Table({ tokens, reload }: { tokens: Token[]; reload: () => Promise<void
     await reload()
   }
   return (
-    <div class="table-wrap">
+    <TableWrap label="API tokens">
       <table class="table folds people-tokens">
         <thead><tr><th>Name</th><th>Permissions and limits</th><th>Created</th><th>Last used</th><th>Expires</th><th><span class="visually-hidden">Actions</span></th></tr></thead>
         <tbody>
           {tokens.map((t) => (
             <Fragment key={t.id}>
               <tr class={t.tainted ? 'people-tainted' : undefined}>
-                <td><strong>{t.name || 'Unnamed'}</strong> <Kind of={t} /><br /><code class="muted nowrap">{t.token_prefix}…</code></td>
+                <td class="breaks"><strong>{theirs(t.name) || 'Unnamed'}</strong> <Kind of={t} /><br /><code class="muted nowrap">{t.token_prefix}…</code></td>
                 <td data-label="Permissions and limits">
                   <span class="people-scopes">{t.permissions.map((p) => <Badge plain key={p}>{p}</Badge>)}</span>
                   {t.mailboxes && <Limits ids={t.mailboxes} emails={emails} />}
-                  <PolicyNote of={t.policy} />
+                  <PolicyNote of={t.policy} own={t.own_words} />
                 </td>
                 <td data-label="Created"><Time of={t.created_at} form="date" /><br /><span class="muted small">by {name(t.created_by)}</span></td>
                 <td data-label="Last used"><Time of={t.last_used_at} />{t.last_used_ip && <><br /><span class="muted small">from {t.last_used_ip}</span></>}</td>
@@ -72,7 +72,7 @@ function Table({ tokens, reload }: { tokens: Token[]; reload: () => Promise<void
           ))}
         </tbody>
       </table>
-    </div>
+    </TableWrap>
   )
 }
 
@@ -80,7 +80,7 @@ function Table({ tokens, reload }: { tokens: Token[]; reload: () => Promise<void
 function Kind({ of: t }: { of: Token }) {
   if (t.kind === 'mcp') return <Badge plain tone="info">assistant</Badge>
   if (t.kind !== 'oauth') return null
-  return <><Badge plain tone="info">signed-in app</Badge>{t.client_name && t.client_name !== t.name && <span class="muted small"> {t.client_name}</span>}</>
+  return <><Badge plain tone="info">signed-in app</Badge>{t.client_name && t.client_name !== t.name && <span class="muted small"> {theirs(t.client_name)}</span>}</>
 }
 
 const mostNamed = 2
@@ -110,18 +110,18 @@ function end(t: Token) {
   })
 }
 
-function Make({ onClose }: { onClose: () => void }) {
+function Make({ others, onClose }: { others: Token[]; onClose: () => void }) {
   const [name, setName] = useState('')
   const [days, setDays] = useState<string>('90')
   const [chosen, setChosen] = useState<Scope[]>(['read', 'write'])
-  const [mailboxes, setMailboxes] = useState<Mailboxes>('all'), [policy, setPolicy] = useState(noPolicy)
+  const [mailboxes, setMailboxes] = useState<Mailboxes>('all'), [policy, setPolicy] = useState(noPolicy), [own, setOwn] = useState(false)
   const [made, setMade] = useState<string>()
   if (made) return <Dialog title={name || 'New token'} onClose={onClose}><Secret name="token" text={made} /></Dialog>
   const some = Array.isArray(mailboxes) ? mailboxes : undefined
   const allowed = some || session.value!.user.role === 'member' ? scopes.slice(0, 2) : scopes // the others are of no use to one that is limited
   const permissions = chosen.filter((scope) => allowed.some(([id]) => id === scope))
   const submit = async () => {
-    const t = await call('create_token', { name: name || undefined, permissions, expires_in_days: days ? Number(days) : undefined, mailboxes: some, policy: policyOf(policy) })
+    const t = await call('create_token', { name: name || undefined, permissions, expires_in_days: days ? Number(days) : undefined, mailboxes: some, policy: policyOf(policy), own_words: own || undefined })
     setMade(t.token)
   }
   return (
@@ -137,6 +137,8 @@ function Make({ onClose }: { onClose: () => void }) {
         <Select label="Expires" value={days} onChange={setDays} options={lives} />
         <ScopeFields value={mailboxes} onChange={setMailboxes} hint={scopeHint(mailboxes)} />
         <PolicyFields of={policy} set={setPolicy} />
+        {policy.taint && <Readers of={others.filter((t) => !some || !t.mailboxes || t.mailboxes.some((id) => some.includes(id))).map((t) => ({ name: t.name || t.token_prefix, tainted: t.tainted }))} />}
+        <OwnWords checked={own} onChange={setOwn} />
         {(some || policyOf(policy)) && <Notice>A token with limits can’t change who has access or what mail does automatically: no tokens, passwords, team members, forwarding, aliases, rules, webhooks, imports or exports.</Notice>}
       </Form>
     </Dialog>

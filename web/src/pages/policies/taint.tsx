@@ -1,7 +1,7 @@
 // That a token or a password is tainted: since when, by which conversation, and how that ends.
 import type { Schemas } from '../../api/client'
 import { useQuery } from '../../api/query'
-import { ask, Button, Notice, Time, told } from '../../ui'
+import { ask, Button, Notice, theirList, Time, told } from '../../ui'
 
 type Tainted = Schemas['Tainted']
 
@@ -19,6 +19,17 @@ export function TaintNotice({ of: t, name, clear }: { of: Tainted; name: string;
     <Notice tone="warn" title="Tainted">
       <Time of={t.since} />, when it read a stranger’s message{t.user_id && <> in <Conversation userID={t.user_id} threadID={t.thread_id} /></>}.{' '}
       {clear ? <Button small aria-label={`Clear taint of ${name}`} onClick={onClear}>Clear taint</Button> : 'An owner or admin can clear it.'}
+    </Notice>
+  )
+}
+
+/** Says, where a key is made that is to be careful, which ones have read strangers' mail that it may come to know of. */
+export function Readers({ of }: { of: { name: string; tainted: Tainted | null }[] }) {
+  const readers = of.filter((k) => k.tainted)
+  if (readers.length === 0) return null
+  return (
+    <Notice tone="warn" title="Others have read strangers’ mail here.">
+      {theirList(readers.slice(0, 5).map((k) => k.name))}{readers.length > 5 && ` and ${readers.length - 5} more`}. What you create now starts untainted: don’t let the same program use both.
     </Notice>
   )
 }
