@@ -53,6 +53,7 @@ const maxResetForm = 16 << 10
 type resetView struct {
 	Email, Token, Wrong string
 	Least               int // characters
+	Passkeys            int // that sign in without the password
 	Done                string
 	Home                string
 }
@@ -69,6 +70,12 @@ func (v resetView) body() markup.HTML {
 	if v.Wrong != "" {
 		wrong = markup.Format("<p class=\"wrong\" role=\"alert\">%s</p>\n", v.Wrong)
 	}
+	var passkeys markup.HTML
+	if v.Passkeys > 0 {
+		passkeys = markup.Format(`<label class="check"><input type="checkbox" name="drop_passkeys" value="true" aria-describedby="passkeys"> Delete my passkeys (%[1]s)</label>
+<p class="hint" id="passkeys">A passkey signs in without the password. Delete them if somebody else may have been in your account, and add your own again. Keep them if you only forgot the password.</p>
+`, v.Passkeys)
+	}
 	return markup.Format(`<p>For <strong>%[1]s</strong>.</p>
 %[2]s<form method="post" action="/reset">
 <input type="hidden" name="token" value="%[3]s">
@@ -78,8 +85,8 @@ func (v resetView) body() markup.HTML {
 <p class="hint" id="rule">At least %[4]s characters. A sentence is easy to remember and hard to guess.</p>
 <label for="again">Repeat the password</label>
 <input id="again" name="again" type="password" autocomplete="new-password" minlength="%[4]s" maxlength="128" required>
-<button type="submit">Set password</button>
-</form>`, v.Email, wrong, v.Token, v.Least)
+%[5]s<button type="submit">Set password</button>
+</form>`, v.Email, wrong, v.Token, v.Least, passkeys)
 }
 
 // resetPassword is the page of a reset link. GET shows a form and does not use the link up, so that
@@ -99,7 +106,7 @@ func (s *Server) resetPassword(c *call) {
 			s.resetFailed(c, addr, err)
 			return
 		}
-		s.showReset(c, http.StatusOK, resetView{Email: u.Email, Least: core.LeastPassword, Token: token})
+		s.showReset(c, http.StatusOK, resetView{Email: u.Email, Least: core.LeastPassword, Passkeys: u.Passkeys, Token: token})
 	case http.MethodPost:
 		s.submitReset(c, addr)
 	default:
@@ -146,13 +153,13 @@ func (s *Server) submitReset(c *call, addr string) {
 		s.resetFailed(c, addr, err)
 		return
 	}
-	v.Email, v.Least = u.Email, core.LeastPassword
+	v.Email, v.Least, v.Passkeys = u.Email, core.LeastPassword, u.Passkeys
 	if form.Has("again") && form.Get("again") != form.Get("password") {
 		v.Wrong = "The two passwords do not match."
 		s.showReset(c, http.StatusBadRequest, v)
 		return
 	}
-	err = s.svc.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"))
+	err = s.svc.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"), form.Get("drop_passkeys") == "true")
 	if e, ours := core.AsError(err); ours && openapi.Status(e.Code) == http.StatusBadRequest {
 		v.Wrong = "The password " + e.Details[0].Message + "."
 		s.showReset(c, http.StatusBadRequest, v)

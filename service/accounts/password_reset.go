@@ -31,8 +31,9 @@ func (s *Service) newResetToken(u *store.User) string {
 // dropLinks ends every link that could set the user's password.
 func dropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }
 
-// CompleteReset sets the password of the one whose reset link it is, and uses the link up.
-func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password string) error {
+// CompleteReset sets the password of the one whose reset link it is, and uses the link up. Passkeys
+// go only where dropPasskeys says so: they may be the user's, or of whoever made the reset needed.
+func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password string, dropPasskeys bool) error {
 	var holder *store.User
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		holder, err = userByReset(tx, token)
@@ -59,7 +60,11 @@ func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password st
 		if err := set(tx, u); err != nil {
 			return err
 		}
-		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "set_password", "password"), userTarget(u)))
+		changed := []string{"password"}
+		if dropPasskeys && len(u.Passkeys) > 0 {
+			u.Passkeys, changed = nil, append(changed, "passkeys")
+		}
+		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "set_password", changed...), userTarget(u)))
 	})
 }
 
@@ -186,6 +191,7 @@ type Welcome struct {
 	Email          string `json:"email"`
 	Name           string `json:"name"`
 	MayChangeEmail bool   `json:"may_change_email"`
+	Passkeys       int    `json:"-"` // that sign in without the password
 }
 
 // CheckWelcome tells for whom a link would set a password, and uses nothing up. A dead link is 404.
@@ -194,7 +200,7 @@ func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Wel
 	err := s.Store.View(func(tx *store.Tx) error {
 		u, err := userByReset(tx, in.Token)
 		if err == nil {
-			out = &Welcome{Kind: kindTeam, Email: u.Email, MayChangeEmail: mayChooseEmail(u)}
+			out = &Welcome{Kind: kindTeam, Email: u.Email, MayChangeEmail: mayChooseEmail(u), Passkeys: len(u.Passkeys)}
 			if u.MailboxID != "" {
 				out.Kind = kindMailbox
 			}

@@ -65,18 +65,18 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 		t.Errorf("the record is %+v", before)
 	}
 	session := c.session(t)
-	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "short"); code(err) != "validation_error" {
+	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "short", false); code(err) != "validation_error" {
 		t.Errorf("a short password: %v", err)
 	}
 	c.now = c.now.Add(accounts.ResetFor - time.Second)
-	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse"); err != nil {
+	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse", false); err != nil {
 		t.Fatal(err)
 	}
 	u := c.record(t)
 	if !c.Logins.Check(u.PasswordHash, "correct horse") || u.Status != "active" || u.ResetHash != "" {
 		t.Errorf("after it: %+v", u)
 	}
-	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "another horse"); code(err) != "not_found" {
+	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "another horse", false); code(err) != "not_found" {
 		t.Errorf("a second time: %v", err)
 	}
 	if _, err := c.AuthenticateSession(t.Context(), session, ""); code(err) != "unauthorized" {
@@ -122,7 +122,7 @@ func TestResetEnds(t *testing.T) {
 			if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: c.token}); code(err) != "not_found" {
 				t.Errorf("it is still there: %v", err)
 			}
-			if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse"); code(err) != "not_found" {
+			if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse", false); code(err) != "not_found" {
 				t.Errorf("it still works: %v", err)
 			}
 		})
@@ -259,13 +259,52 @@ func TestForgottenPassword(t *testing.T) {
 			t.Errorf("a link: %+v, %v", w, err)
 		}
 	}
-	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse"); err != nil {
+	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, link := range []string{token, invitation} {
 		if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: link}); code(err) != "not_found" {
 			t.Errorf("a link after it: %v", err)
 		}
+	}
+}
+
+// TestPasskeysAfterAReset: they stay unless their owner says that they go.
+func TestPasskeysAfterAReset(t *testing.T) {
+	for drop, want := range map[bool]int{false: 2, true: 0} {
+		c := newSessionCase(t)
+		id := c.here(t).UserID
+		change := func(how func(*store.User)) {
+			t.Helper()
+			err := c.Store.Update(func(tx *store.Tx) error {
+				u, err := store.Users.Get(tx, id)
+				if err != nil {
+					return err
+				}
+				how(u)
+				return store.Users.Put(tx, u)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		change(func(u *store.User) {
+			u.Passkeys = []store.Passkey{{ID: "pky_1", Name: "phone"}, {ID: "pky_2", Name: "key"}}
+		})
+		c.forget(t, "192.0.2.1", "owner@example.test")
+		_, rest, _ := strings.Cut(c.letters(t)["owner@example.test"], "token=")
+		token, _, _ := strings.Cut(rest, "\r\n")
+		if w, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); err != nil || w.Passkeys != 2 {
+			t.Fatalf("the link: %+v, %v", w, err)
+		}
+		if err := c.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse", drop); err != nil {
+			t.Fatal(err)
+		}
+		change(func(u *store.User) {
+			if len(u.Passkeys) != want {
+				t.Errorf("drop %v leaves %d passkeys, want %d", drop, len(u.Passkeys), want)
+			}
+		})
 	}
 }
 

@@ -16,9 +16,12 @@ function totp(secret, step = 0) {
 }
 
 /** Sets a password by the link that is given to who was invited, or sent to who forgot theirs. */
-async function choose(p, link, email, password) {
+async function choose(p, link, email, password, passkeys) {
   await p.goto(link)
   await sound(p, 'choosing a password')
+  const drop = p.getByRole('checkbox', { name: 'Delete my passkeys' })
+  if (passkeys !== undefined) await drop.setChecked(passkeys)
+  else assert.equal(await drop.count(), 0)
   await p.getByLabel('Password', { exact: true }).fill(password)
   await p.getByLabel('Repeat the password').fill(password)
   await p.getByRole('button', { name: 'Set password' }).click()
@@ -179,6 +182,37 @@ describe('people', { concurrency: 2 }, () => {
       await p.getByRole('alert').waitFor()
       await signIn(p, a.email, 'a new sentence to remember')
       await p.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
+    })
+
+    walk('a reset asks whether passkeys stay', async (t) => {
+      const name = unique('keys') + '.test'
+      const a = await account('me@' + name)
+      const box = await mailbox(await domain(name, a), 'me', a), inbox = `/v1/email-users/${box.user_id}/inbox`
+      a.server = { ...a.server, url: a.server.url.replace('127.0.0.1', 'localhost') }
+      const p = await page(t, { as: a, server: a.server, phone: small, expect: [/status of 401/, /^request to http:..127/] })
+      const device = await p.context().newCDPSession(p)
+      await device.send('WebAuthn.enable')
+      await device.send('WebAuthn.addVirtualAuthenticator', { options: { protocol: 'ctap2', transport: 'internal', hasResidentKey: true, hasUserVerification: true, isUserVerified: true, automaticPresenceSimulation: true } })
+      await p.open('/profile')
+      await p.getByRole('button', { name: 'Add passkey' }).click()
+      await p.getByRole('dialog').getByLabel('Name').fill('My thumb')
+      await p.getByRole('dialog').getByLabel('Current password').fill(a.password)
+      await p.getByRole('dialog').getByRole('button', { name: 'Continue' }).click()
+      await p.getByText('My thumb', { exact: true }).waitFor()
+      await signOut(p, small)
+      for (const drop of [false, true]) {
+        const before = (await a.api('GET', inbox)).data.length
+        await p.open('/forgot')
+        await p.getByLabel('Email').fill(a.email)
+        await p.getByRole('button', { name: 'Send link' }).click()
+        const letter = await until('the link arrives', async () => { const { data } = await a.api('GET', inbox); return data.length > before && data[0] })
+        const { text } = await a.api('GET', `${inbox}/${letter.uid}`)
+        await choose(p, /http\S+\/reset\?token=\S+/.exec(text)[0], a.email, 'a new sentence to remember ' + drop, drop)
+        await p.goto(new URL('/profile', p.url()).href)
+        await inside(p)
+        assert.equal(await p.getByText('My thumb', { exact: true }).count(), drop ? 0 : 1)
+        await signOut(p, small)
+      }
     })
 
     walk('sessions are listed, ended one by one and all at once', async (t) => {
