@@ -91,7 +91,7 @@ export function SendFields({ name, send, allowed, taint = false, onChange }: Sen
 
 /** Lets what is sent with a token or credential count as the account's own words. Only an owner or admin may. */
 export function OwnWords({ checked, onChange }: { checked: boolean; onChange: (own: boolean) => void }) {
-  if (session.value!.user.role === 'member') return null
+  if (!['owner', 'admin'].includes(session.value!.user.role)) return null
   return (
     <Check label="Its mail speaks for your account" checked={checked} onChange={onChange}
       hint="Mail sent with it taints no program that reads it. Leave this off for anything that passes on what strangers wrote, such as a web form." />
