@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = $(shell cat packaging/buildflags) -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips soak-guesses release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold soak-gate soak-sizes
+.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips soak-guesses release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold soak-gate soak-sizes soak-clients
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -229,6 +229,16 @@ soak-hold:
 SIZES ?= 10000
 soak-sizes:
 	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_SIZES=$(SIZES) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 60m -run '^TestRequestsOfEverySizeAreBounded$$' ./handlers
+
+# Roundcube's IMAP library and Delta Chat's core at work, and imaptest: its scripts, and random commands of 20 clients at once for ten
+# minutes, with and without QRESYNC. IMAPTEST names imaptest, which Debian does not have; without it those are skipped.
+soak-clients: MINUTES = 10
+soak-clients: peers
+	@sh .ci/peers clients
+	IMAPTEST='$(IMAPTEST)' go test -count=1 -v -run '^TestScriptsOfImaptest$$' ./handlers/imapd
+	IMAPTEST='$(IMAPTEST)' MAILSTEAD_MINUTES=$(MINUTES) ROUNDCUBE=/usr/share/roundcube \
+		DELTACHAT=$$(ls $${XDG_CACHE_HOME:-$$HOME/.cache}/mailstead-peers/deltachat/node_modules/@deltachat/*/deltachat-rpc-server) \
+		go test -count=1 -v -timeout 60m -run '^Test(Roundcube|DeltaChat|ImaptestStress)$$' ./e2e
 
 soak-wait:
 	MAILSTEAD_WAIT=10000 go test -count=1 -v -timeout 60m -run '^(TestNoMessageIsMissed|TestCostOfWaiters)$$' ./service/inbox

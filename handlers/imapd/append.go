@@ -171,10 +171,18 @@ func (w *protocolConn) refuseMessage(read io.Reader) {
 	}
 }
 
+// acknowledge has what was read acknowledged before more is waited for.
+func (w *protocolConn) acknowledge() {
+	if w.in.Buffered() == 0 {
+		acknowledge(w.Conn)
+	}
+}
+
 // readAfterMessage reads the line after a message of an APPEND. Where it tells of another, and the
 // session has asked, it is noted. Else the command ends, or what is left of it is passed over; the
 // parser gets the end that belongs there in any case, since it has taken its message.
 func (w *protocolConn) readAfterMessage() error {
+	w.acknowledge()
 	if err := w.awaitLine(); err != nil {
 		return w.readError(err)
 	}

@@ -235,6 +235,7 @@ func (w *protocolConn) maxSkip() int64 {
 }
 
 func (w *protocolConn) readLiteral(p []byte) (int, error) {
+	w.acknowledge()
 	n, err := w.in.Read(p[:min(int64(len(p)), w.literal)])
 	w.literal -= int64(n)
 	if err != nil {

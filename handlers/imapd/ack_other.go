@@ -1,0 +1,7 @@
+//go:build !linux
+
+package imapd
+
+import "net"
+
+func acknowledge(net.Conn) {}
