@@ -217,6 +217,9 @@ type countedConn struct {
 	closed atomic.Bool
 }
 
+// NetConn is the connection itself.
+func (c *countedConn) NetConn() net.Conn { return c.Conn }
+
 func (c *countedConn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.open.Add(-1)

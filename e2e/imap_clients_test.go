@@ -60,7 +60,11 @@ func TestMailutilCopiesFolders(t *testing.T) {
 	}
 	ours := fmt.Sprintf("{%s:%s/imap/user=%s/notls}", c.host, c.port, annsAddress)
 	dovecots := fmt.Sprintf("{127.0.0.1:%d/imap/user=ann/notls}", d.port)
+	began := time.Now()
 	c.withPasswords(script, mailutil, "copy", "-kw", dovecots+"INBOX", ours+"Copied")
+	if took := time.Since(began); took > messages*30*time.Millisecond { // 40 ms each where acknowledgements are delayed
+		t.Errorf("copying took %v", took)
+	}
 	far := c.far()
 	defer far.Close()
 	sameLetters(t, before, lettersIn(t, far, "Copied"))

@@ -182,6 +182,9 @@ type proxied struct {
 // RemoteAddr is the client's address.
 func (c *proxied) RemoteAddr() net.Addr { return c.remote }
 
+// NetConn is the connection to the proxy.
+func (c *proxied) NetConn() net.Conn { return c.Conn }
+
 // Read reads what the client sends.
 func (c *proxied) Read(b []byte) (int, error) {
 	if len(c.ahead) == 0 {
