@@ -21,6 +21,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/mail/maildir"
+	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
@@ -51,23 +52,32 @@ type importHeader struct {
 	Size int `json:"size"`
 }
 
+// An importSource is where messages come from, and the mailbox that they go to.
+type importSource struct {
+	from, to string
+	server   pull.Server // of an IMAP mailbox
+	bad      error       // it cannot be imported: the line of the list that should name it is wrong
+}
+
 // importEach imports every source that the flags name.
 func importEach(c *cli.Context, read func(im *inbox.Importer, from string) error) error {
-	pairs, err := importPairs(c)
+	sources, err := importSources(c)
 	if err != nil {
 		return err
 	}
-	return runImport(c, pairs, read)
+	return runImport(c, sources, func(im *inbox.Importer, s importSource) error { return read(im, s.from) })
 }
 
-// runImport imports each source into its mailbox.
-func runImport(c *cli.Context, pairs [][2]string, read func(im *inbox.Importer, from string) error) (err error) {
+// runImport imports each source into its mailbox. One of a list that cannot be imported is noted,
+// and the others go on.
+func runImport(c *cli.Context, sources []importSource, read func(im *inbox.Importer, s importSource) error) (err error) {
 	if p := c.String("progress"); p != "" && p != "json" {
 		return usageError{fmt.Errorf("--progress %s: it is json or left out", p)}
 	}
 	began := time.Now()
 	line := newProgress(c)
-	im := &inbox.Importer{Report: importProgress(c, line)}
+	im := &inbox.Importer{Report: importProgress(c, line), Out: inbox.ImportOutcome{Errors: []inbox.ImportError{}}}
+	refused := 0
 	err = throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
 		im.Deliver = func(ctx context.Context, mailbox, folder string, batch []inbox.SourceMessage) ([]inbox.ImportResult, error) {
 			return sendBatch(ctx, send, url.Values{"mailbox": {mailbox}, "folder": {folder}}, batch, c.Command.Name)
@@ -76,16 +86,25 @@ func runImport(c *cli.Context, pairs [][2]string, read func(im *inbox.Importer, 
 			answer, err := askThrough(c, importKnownPath, importKnown{mailbox, folder, keys}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return send(r) })
 			return known, decodeAnswer(answer, err, &known)
 		}
-		for _, p := range pairs {
-			if err := im.Begin(c.Context, p[0], p[1]); err != nil {
+		for _, s := range sources {
+			err := s.bad
+			if err == nil {
+				err = im.Begin(c.Context, s.from, s.to)
+			}
+			if err == nil {
+				err = read(im, s)
+			}
+			if err == nil {
+				err = im.Flush(c.Context)
+			}
+			if err == nil {
+				continue
+			}
+			if c.String("list") == "" || c.Context.Err() != nil {
 				return err
 			}
-			if err := read(im, p[0]); err != nil {
-				return err
-			}
-			if err := im.Flush(c.Context); err != nil {
-				return err
-			}
+			im.GiveUp(s.from, err)
+			refused++
 		}
 		return nil
 	})
@@ -102,14 +121,17 @@ func runImport(c *cli.Context, pairs [][2]string, read func(im *inbox.Importer, 
 	if err := printResult(c, out, text); err != nil {
 		return err
 	}
-	if out.Failed > 0 {
+	switch {
+	case refused > 0:
+		return fmt.Errorf("%d of %d lines of the list could not be done, and %d messages were not imported", refused, len(sources), out.Failed)
+	case out.Failed > 0:
 		return fmt.Errorf("%d messages were not imported", out.Failed)
 	}
 	return nil
 }
 
-// importPairs gives the sources, each with the mailbox that it goes to.
-func importPairs(c *cli.Context) (pairs [][2]string, err error) {
+// importSources gives the sources, each with the mailbox that it goes to.
+func importSources(c *cli.Context) (sources []importSource, err error) {
 	if err := noArguments(c); err != nil {
 		return nil, err
 	}
@@ -118,47 +140,68 @@ func importPairs(c *cli.Context) (pairs [][2]string, err error) {
 		if from == "" || to == "" {
 			return nil, usageError{errors.New("--from and --to are required, or --list")}
 		}
-		return [][2]string{{from, to}}, nil
+		return []importSource{{from: from, to: to}}, nil
 	}
 	if from != "" || to != "" {
 		return nil, usageError{errors.New("--list stands in the place of --from and --to: give one or the other")}
 	}
-	err = readCSV(list, "from,to", func(_ int, fields []string) error {
-		pairs = append(pairs, [2]string{strings.TrimSpace(fields[0]), strings.TrimSpace(fields[1])})
-		return nil
+	err = readCSV(list, "from,to", func(line int, fields []string, bad error) {
+		if bad != nil {
+			sources = append(sources, importSource{from: lineOf(list, line), bad: bad})
+			return
+		}
+		sources = append(sources, importSource{from: strings.TrimSpace(fields[0]), to: strings.TrimSpace(fields[1])})
 	})
-	return pairs, err
+	return sources, err
 }
 
+// lineOf names a line of a list.
+func lineOf(list string, line int) string { return fmt.Sprintf("%s line %d", list, line) }
+
 // readCSV reads a CSV file whose first line is the header, and shows `row` each further line with
-// its number. An error is one for whoever wrote the file.
-func readCSV(path, header string, row func(line int, fields []string) error) error {
+// its number: its fields, or as bad what is wrong with it. Each line is read by itself, so that a
+// quote which is never closed spoils no other one. An error is one for whoever wrote the file.
+func readCSV(path, header string, row func(line int, fields []string, bad error)) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return usageError{err}
 	}
 	defer f.Close()
-	rows := csv.NewReader(f)
-	rows.FieldsPerRecord = strings.Count(header, ",") + 1
-	for first := true; ; first = false {
-		fields, err := rows.Read()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
+	lines := bufio.NewReader(f)
+	for line, more := 1, true; more; line++ {
+		text, err := lines.ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
 			return usageError{fmt.Errorf("%s: %w", path, err)}
 		}
-		if first {
-			if strings.ReplaceAll(strings.TrimPrefix(strings.Join(fields, ","), "\ufeff"), " ", "") != header {
+		more = err == nil
+		if line == 1 {
+			if strings.Map(withoutSpace, strings.TrimPrefix(text, "\ufeff")) != header {
 				return usageError{fmt.Errorf("%s: the first line must be %s", path, header)}
 			}
 			continue
 		}
-		line, _ := rows.FieldPos(0)
-		if err := row(line, fields); err != nil {
-			return usageError{fmt.Errorf("%s: line %d: %w", path, line, err)}
+		if strings.TrimSpace(text) == "" {
+			continue
 		}
+		fields, err := csv.NewReader(strings.NewReader(text)).Read()
+		if want := strings.Count(header, ",") + 1; err == nil && len(fields) != want {
+			err = fmt.Errorf("it has %d columns, and the header %d", len(fields), want)
+		}
+		if parse := (*csv.ParseError)(nil); errors.As(err, &parse) {
+			err = fmt.Errorf("it is no line of a CSV file: %w", parse.Err)
+		}
+		row(line, fields, err)
 	}
+	return nil
+}
+
+// withoutSpace drops blanks and the ends of lines, and the quotes that some programs put around
+// every field.
+func withoutSpace(c rune) rune {
+	if strings.ContainsRune(" \t\r\n\"", c) {
+		return -1
+	}
+	return c
 }
 
 // importProgress tells how far an import is: on a terminal, or as lines of JSON.
@@ -365,14 +408,21 @@ func importAccounts(c *cli.Context) error {
 		return err
 	}
 	var lines []mailboxes.AccountLine
-	err := readCSV(c.String("from"), "email,password_hash,name", func(line int, fields []string) error {
-		lines = append(lines, mailboxes.AccountLine{Line: line, Email: fields[0], PasswordHash: fields[1], Name: fields[2]})
-		return nil
+	out := mailboxes.AccountsImported{Errors: []mailboxes.AccountError{}}
+	err := readCSV(c.String("from"), "email,password_hash,name", func(line int, fields []string, bad error) {
+		if bad == nil {
+			lines = append(lines, mailboxes.AccountLine{Line: line, Email: fields[0], PasswordHash: fields[1], Name: fields[2]})
+			return
+		}
+		wrong := mailboxes.AccountError{Line: line, Message: bad.Error()}
+		if len(fields) > 0 {
+			wrong.Email = fields[0]
+		}
+		out.Accounts, out.Failed, out.Errors = out.Accounts+1, out.Failed+1, append(out.Errors, wrong)
 	})
 	if err != nil {
 		return err
 	}
-	out := mailboxes.AccountsImported{Errors: []mailboxes.AccountError{}}
 	err = throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
 		for some := range slices.Chunk(lines, accountsAtATime) {
 			var part mailboxes.AccountsImported
@@ -388,6 +438,7 @@ func importAccounts(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	slices.SortFunc(out.Errors, func(a, b mailboxes.AccountError) int { return a.Line - b.Line })
 	text := fmt.Sprintf("accounts  %d\nimported  %d\nskipped   %d\nfailed    %d\n", out.Accounts, out.Imported, out.Skipped, out.Failed)
 	for _, e := range out.Errors {
 		text += fmt.Sprintf("line %d: %s: %s\n", e.Line, e.Email, e.Message)

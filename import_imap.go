@@ -46,14 +46,8 @@ func importIMAPCommand() *cli.Command {
 		&cli.StringFlag{Name: "progress", Usage: "json: a line of JSON a second on standard error"}, jsonFlag())
 }
 
-// An imapSource is a mailbox elsewhere, and the one here that it goes to.
-type imapSource struct {
-	pull.Server
-	to string
-}
-
 // imapSources gives the mailboxes that the flags name.
-func imapSources(c *cli.Context) ([]imapSource, error) {
+func imapSources(c *cli.Context) ([]importSource, error) {
 	if err := noArguments(c); err != nil {
 		return nil, err
 	}
@@ -69,21 +63,26 @@ func imapSources(c *cli.Context) ([]imapSource, error) {
 			return nil, usageError{err}
 		}
 		s, err := newIMAPSource(c.String("host"), strconv.Itoa(c.Int("port")), c.String("security"), c.String("user"), strings.TrimRight(string(password), "\r\n"), c.String("to"))
-		return []imapSource{s}, err
+		return []importSource{s}, err
 	}
 	if c.String("host") != "" || c.String("to") != "" {
 		return nil, usageError{errors.New("--list stands in the place of --host and --to: give one or the other")}
 	}
-	var out []imapSource
-	err := readCSV(list, "host,port,security,user,password,to", func(_ int, fields []string) error {
-		s, err := newIMAPSource(fields[0], fields[1], fields[2], fields[3], fields[4], fields[5])
+	var out []importSource
+	err := readCSV(list, "host,port,security,user,password,to", func(line int, fields []string, bad error) {
+		var s importSource
+		if bad == nil {
+			s, bad = newIMAPSource(fields[0], fields[1], fields[2], fields[3], fields[4], fields[5])
+		}
+		if bad != nil {
+			s = importSource{from: lineOf(list, line), bad: bad}
+		}
 		out = append(out, s)
-		return err
 	})
 	return out, err
 }
 
-func newIMAPSource(host, port, security, user, password, to string) (s imapSource, err error) {
+func newIMAPSource(host, port, security, user, password, to string) (s importSource, err error) {
 	usual := map[string]int{"tls": 993, "starttls": 143, "none": 143, "": 993}
 	if _, ok := usual[security]; !ok {
 		return s, usageError{fmt.Errorf("security %q: it is tls, starttls or none", security)}
@@ -94,7 +93,8 @@ func newIMAPSource(host, port, security, user, password, to string) (s imapSourc
 			return s, usageError{fmt.Errorf("port %q: it is a number up to 65535", port)}
 		}
 	}
-	return imapSource{pull.Server{Host: host, Port: cmp.Or(n, usual[security]), Security: cmp.Or(security, "tls"), Username: user, Password: password}, to}, nil
+	server := pull.Server{Host: host, Port: cmp.Or(n, usual[security]), Security: cmp.Or(security, "tls"), Username: user, Password: password}
+	return importSource{from: user + "@" + host, to: to, server: server}, nil
 }
 
 func importIMAP(c *cli.Context) error {
@@ -107,13 +107,5 @@ func importIMAP(c *cli.Context) error {
 		return err
 	}
 	client := &pull.Client{Dial: new(net.Dialer).DialContext, RootCAs: roots}
-	pairs := make([][2]string, len(sources))
-	for i, s := range sources {
-		pairs[i] = [2]string{s.Username + "@" + s.Host, s.to}
-	}
-	at := 0
-	return runImport(c, pairs, func(im *inbox.Importer, _ string) error {
-		at++ // the pairs come in their order
-		return im.ReadIMAP(c.Context, client, sources[at-1].Server)
-	})
+	return runImport(c, sources, func(im *inbox.Importer, s importSource) error { return im.ReadIMAP(c.Context, client, s.server) })
 }

@@ -1,11 +1,13 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -242,14 +244,17 @@ func TestImportAndExport(t *testing.T) {
 	if err := os.WriteFile(list, []byte("from,to\n"+source+",cat@boxes.test\n"+source+",nobody@boxes.test\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if text, code := mailstead(t, append([]string{"import", "maildir", "--list", list}, data...)...); code != 1 {
-		t.Errorf("a mailbox that is not there: %d %s", code, text)
+	some := transfer(t, 1, append([]string{"import", "maildir", "--list", list}, data...)...)
+	if some.Skipped != n || len(some.Errors) != 1 || some.Errors[0].Source != source || !strings.Contains(some.Errors[0].Message, "nobody@boxes.test") {
+		t.Errorf("a mailbox that is not there: %+v", some)
 	}
-	if err := os.WriteFile(list, []byte("from,to\n"+source+",cat@boxes.test\n"+source+",bob@boxes.test\n"), 0o600); err != nil {
+	bad := []string{"from,to", "one column", source + ",\"no end", "", dir + "/nothing,bob@boxes.test", source + ",nobody@boxes.test", source + ",bob@boxes.test"}
+	if err := os.WriteFile(list, []byte(strings.Join(bad, "\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if in := transfer(t, 0, append([]string{"import", "maildir", "--list", list}, data...)...); in.Skipped != n || in.Imported != n {
-		t.Errorf("%+v", in)
+	in = transfer(t, 1, append([]string{"import", "maildir", "--list", list}, data...)...)
+	if in.Imported != n || in.Failed != 0 || len(in.Errors) != 4 || in.Errors[0].Source != list+" line 2" || in.Errors[1].Source != list+" line 3" {
+		t.Errorf("one line of five can be done: %+v", in)
 	}
 	i.start()
 	if got := len(i.inbox(i.mailboxID("ann@boxes.test"))); got != each {
@@ -348,6 +353,8 @@ func TestImportAccounts(t *testing.T) {
 	lines := []string{
 		"email,password_hash,name", "ann@boxes.test," + sha512 + ",Ann", "bob@boxes.test,$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW,\"Bob, the \"\"first\"\"\"",
 		"old@boxes.test," + sha512 + ",", "no@elsewhere.test," + sha512 + ",", "cat@boxes.test,plain,Cat", "not an address," + sha512 + ",",
+		"dan@boxes.test," + sha512 + ",\"no end", "eve@boxes.test," + sha512 + "", "fay@boxes.test,a \"quote\",Fay",
+		"gus@boxes.test,\"{ARGON2ID}$argon2id$v=19$m=65536,t=3,p=1$c29tZXNhbHRzb21lc2FsdA$rzqKKaxIFWGcRM7wp2mZMAOHtvMJiEqCTi6HPYlGr1k\",Gus",
 	}
 	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -366,10 +373,25 @@ func TestImportAccounts(t *testing.T) {
 			t.Fatalf("exit code %d: %v %s", got, err, text)
 		}
 	}
+	scram := func(want bool) {
+		t.Helper()
+		for _, offered := range []string{answerOf(t, i.ready.IMAP, "a CAPABILITY", "a OK"), answerOf(t, i.ready.Submission, "EHLO here", "250 ")} {
+			if strings.Contains(offered, "SCRAM-SHA-256") != want || !strings.Contains(offered, "PLAIN") {
+				t.Errorf("SCRAM is to be offered: %v; offered is %s", want, offered)
+			}
+		}
+	}
+	scram(true)
 	read(1)
-	if out.Accounts != 6 || out.Imported != 2 || out.Skipped != 1 || out.Failed != 3 || len(out.Errors) != 3 || out.Errors[0].Line != 5 || out.Errors[1].Line != 6 || out.Errors[2].Line != 7 {
+	if out.Accounts != 10 || out.Imported != 3 || out.Skipped != 1 || out.Failed != 6 || len(out.Errors) != 6 {
 		t.Fatalf("%+v", out)
 	}
+	for n, e := range out.Errors {
+		if e.Line != 5+n {
+			t.Errorf("the line of %+v is not %d", e, 5+n)
+		}
+	}
+	scram(false)
 	logIn := func(email, password string, want bool) {
 		t.Helper()
 		c, err := imapclient.DialInsecure(i.ready.IMAP, nil)
@@ -385,7 +407,7 @@ func TestImportAccounts(t *testing.T) {
 		Data []struct{ Email, Name string }
 	}
 	i.want(200, "GET", "/v1/email-users?limit=50", nil, &exported)
-	if len(exported.Data) != 3 {
+	if len(exported.Data) != 4 {
 		t.Errorf("%+v", exported)
 	}
 	hashes := func() string {
@@ -424,13 +446,39 @@ func TestImportAccounts(t *testing.T) {
 	}
 	logIn("ann@boxes.test", "Hello world!", true)
 	logIn("bob@boxes.test", "U*U", true)
+	if text, _ := mailstead(t, "doctor", "--data", i.dir, "--json"); !strings.Contains(text, "1 mailboxes have a password hash of another mail server alone") {
+		t.Errorf("doctor counts no argon2id hash: %s", text)
+	}
+	scram(false)
+	i.want(200, "PATCH", "/v1/email-users/"+i.mailboxID("gus@boxes.test"), map[string]any{"password": "another horse"}, nil)
+	scram(true)
 	read(1)
-	if out.Skipped != 3 || out.Imported != 0 {
+	if out.Skipped != 4 || out.Imported != 0 {
 		t.Errorf("%+v", out)
 	}
 	// Who downloads the passwords gets none for these.
 	if text, code := mailstead(t, "export", "maildir", "--data", i.dir, "--to", filepath.Join(t.TempDir(), "x"), "--all"); code != 0 {
 		t.Error(text)
+	}
+}
+
+// answerOf asks a server one thing, and gives what it says up to the line that begins as `last`.
+func answerOf(t *testing.T, addr, ask, last string) (all string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "%s\r\n", ask)
+	for lines := bufio.NewReader(conn); ; {
+		line, err := lines.ReadString('\n')
+		if all += line; err != nil {
+			t.Fatalf("%s: %v: %s", ask, err, all)
+		}
+		if strings.HasPrefix(line, last) {
+			return all
+		}
 	}
 }
 

@@ -229,6 +229,7 @@
 //	mailbox.domain           domain
 //	mailbox.recovery         unique: hash of the link that confirms a recovery address
 //	mailbox.waiting          domain; those that are neither ready nor being deleted
+//	mailbox.hashed           domain; with nothing of their password but a hash
 //	subscribed_names         mailbox number in decimal → Subscriptions, from before subscribed
 //	copy_intent              cpy_… → CopyIntent
 //	remote_box               mailbox → RemoteBox

@@ -99,6 +99,12 @@ func (m *Mailbox) MayFetch() bool {
 // deletes it.
 func (m *Mailbox) Gone() bool { return m.Status == MailboxDeleting }
 
+// HashOnly tells whether a mailbox has nothing of its password but a hash that came from elsewhere,
+// so that log-ins which need more than the password itself cannot be checked (RFC 5802).
+func (m *Mailbox) HashOnly() bool {
+	return m.PasswordHash != "" && m.SCRAM == nil && m.PasswordSealed == nil && m.External == nil
+}
+
 // A SeenNetwork is where somebody has logged in from: an IPv4 address, an IPv6 /64.
 type SeenNetwork struct {
 	Network string
@@ -157,6 +163,13 @@ var (
 			return ""
 		}
 		return m.Recovery.Hash
+	})
+	// MailboxesHashed holds by domain those with nothing but the hash of their password.
+	MailboxesHashed = Mailboxes.index("hashed", func(m *Mailbox) string {
+		if !m.HashOnly() || m.Gone() {
+			return ""
+		}
+		return m.DomainID
 	})
 	// MailboxesWaiting holds by domain those that are not ready yet.
 	MailboxesWaiting = Mailboxes.index("waiting", func(m *Mailbox) string {

@@ -49,7 +49,7 @@ var migrations = []migration{
 	// approved.
 	{7, "policies and approvals", nothingToDo},
 	// Older versions would lose what was found out about senders and what keys have read.
-	{8, "proof of senders and readings of keys", (*Tx).indexTainting},
+	{8, "proof of senders, readings of keys and imported passwords", (*Tx).indexTaintingAndHashed},
 }
 
 func nothingToDo(*Tx, []byte, int) ([]byte, error) { return nil, nil }
@@ -283,6 +283,28 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 		if err := errors.Join(tx.list(&m, in.Num), tx.markUnindexed(&m, in.Num, true)); err != nil {
 			return nil, err
 		}
+	}
+	return nil, nil
+}
+
+// indexTaintingAndHashed makes two indexes, the one of mailboxes behind that of tokens.
+func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err error) {
+	const mailbox = "eu_" // an id begins so
+	if !bytes.HasPrefix(from, []byte(mailbox)) {
+		next, err = tx.indexTainting(from, rows)
+		if next == nil && err == nil {
+			next = []byte(mailbox)
+		}
+		return next, err
+	}
+	for m := range Mailboxes.After(tx, string(from)) {
+		if rows--; rows < 0 {
+			return next, nil
+		}
+		if err := MailboxesHashed.move(tx, "", MailboxesHashed.entry(m, m.ID), m.ID); err != nil {
+			return nil, err
+		}
+		next = []byte(m.ID)
 	}
 	return nil, nil
 }

@@ -83,7 +83,7 @@ func (ss *session) Login(username, password string) error {
 
 // AuthenticateMechanisms are those that AUTHENTICATE takes.
 func (ss *session) AuthenticateMechanisms() []string {
-	return maillogin.Mechanisms(ss.conn.tlsState() != nil)
+	return maillogin.Mechanisms(ss.server.Service, ss.conn.tlsState() != nil)
 }
 
 // Authenticate begins a log-in by SASL.

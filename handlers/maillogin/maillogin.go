@@ -22,6 +22,7 @@ const XOAuth2 = "XOAUTH2"
 
 // A Service checks log-ins.
 type Service interface {
+	OffersSCRAM() bool
 	LoginMailbox(context.Context, core.MailLogin) (core.MailboxUser, error)
 	SCRAM(ctx context.Context, in core.MailLogin, plus, offered bool, binding func(kind string) []byte, done func(core.MailboxUser, error) error) *scram.Server
 }
@@ -41,10 +42,13 @@ type Login struct {
 }
 
 // Mechanisms are those that are offered, the best first.
-func Mechanisms(overTLS bool) []string {
-	list := []string{scram.Name, sasl.Plain, sasl.OAuthBearer, XOAuth2}
-	if overTLS {
-		list = append([]string{scram.NamePlus}, list...)
+func Mechanisms(s Service, overTLS bool) []string {
+	list := []string{sasl.Plain, sasl.OAuthBearer, XOAuth2}
+	if s.OffersSCRAM() {
+		list = append([]string{scram.Name}, list...)
+		if overTLS {
+			list = append([]string{scram.NamePlus}, list...)
+		}
 	}
 	return list
 }

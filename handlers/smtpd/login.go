@@ -16,7 +16,7 @@ func (s loginSession) AuthMechanisms() []string {
 	if !s.authAllowed() {
 		return nil
 	}
-	return append(maillogin.Mechanisms(s.conn.tls != ""), sasl.Login)
+	return append(maillogin.Mechanisms(s.service, s.conn.tls != ""), sasl.Login)
 }
 
 // authAllowed reports whether passwords may be sent. The sandbox is on this host and may have no

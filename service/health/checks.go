@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -240,7 +239,7 @@ func (s *Service) checkPasswords(context.Context) []Check {
 	const code, subject = "passwords", "imported password hashes"
 	foreign := 0
 	err := everyRow(s.Store, store.Mailboxes, func(mb *store.Mailbox) string { return mb.ID }, func(mb *store.Mailbox) {
-		if core.IsForeignHash(mb.PasswordHash) && !mb.Gone() {
+		if mb.HashOnly() && !mb.Gone() {
 			foreign++
 		}
 	})
@@ -248,7 +247,7 @@ func (s *Service) checkPasswords(context.Context) []Check {
 		return unreadable(code, subject, s.Store.Dir(), err)
 	}
 	if foreign > 0 {
-		return wrong(code, Warning, subject, fmt.Sprintf("%d mailboxes have a password hash of another mail server.", foreign),
+		return wrong(code, Warning, subject, fmt.Sprintf("%d mailboxes have a password hash of another mail server alone, so SCRAM is not offered.", foreign),
 			"Have these people log in once, or give them new passwords.")
 	}
 	return ok(code, subject, "No mailbox has a password hash of another mail server.")

@@ -341,5 +341,5 @@ func TestImportedPasswords(t *testing.T) {
 	}
 	again := service.New(h.Store, jobs.NewQueue(h.Store), h.Keys, h.Config) // its first look is a new one
 	h.Service = again
-	h.is("passwords", health.Warning, "2 mailboxes")
+	h.is("passwords", health.Warning, "3 mailboxes")
 }

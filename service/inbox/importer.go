@@ -105,7 +105,10 @@ type Importer struct {
 // mailbox.
 func (im *Importer) Begin(ctx context.Context, source, to string) error {
 	if im.folders == nil {
-		im.folders, im.Out.Errors = map[string]bool{}, []ImportError{}
+		im.folders = map[string]bool{}
+	}
+	if im.Out.Errors == nil {
+		im.Out.Errors = []ImportError{}
 	}
 	im.source, im.to, im.total, im.done, im.bytes = source, to, 0, 0, 0
 	im.pace.at, im.pace.done, im.pace.bytes = time.Time{}, 0, 0
@@ -180,6 +183,18 @@ func (im *Importer) deliver(ctx context.Context) error {
 	clear(im.batch) // the texts
 	im.batch, im.size = im.batch[:0], 0
 	return nil
+}
+
+// GiveUp ends a source that cannot be gone on with, as err says: what waits in its batch has failed.
+func (im *Importer) GiveUp(source string, err error) {
+	for _, m := range im.batch {
+		im.fail(m.Source, err.Error())
+	}
+	clear(im.batch)
+	im.batch, im.size = im.batch[:0], 0
+	if len(im.Out.Errors) < importErrors {
+		im.Out.Errors = append(im.Out.Errors, ImportError{source, err.Error()})
+	}
 }
 
 // goOn is asked between two batches, and between two commands to a server. Where it ends an import,

@@ -52,7 +52,7 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 		return core.MailboxUser{}, errWrongPassword()
 	}
 	u, err := s.loggedIn(rec, nil, in)
-	if err == nil && (core.IsForeignHash(rec.mb.PasswordHash) || rec.mb.SCRAM == nil) {
+	if err == nil && rec.mb.SCRAM == nil {
 		s.completePassword(rec.mb, in.Password)
 	}
 	return u, err
@@ -271,6 +271,17 @@ func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) 
 		return nil, store.ErrNotFound
 	}
 	return mb, nil
+}
+
+// OffersSCRAM tells whether clients are told of SCRAM. They are not while a mailbox of the host has
+// the hash of its password alone: a client that may choose SCRAM does, and could not log in.
+func (s *Service) OffersSCRAM() bool {
+	offered := false
+	err := s.Store.View(func(tx *store.Tx) error {
+		offered = !store.MailboxesHashed.Has(tx, "")
+		return nil
+	})
+	return offered && err == nil
 }
 
 // SCRAM gives the server's side of a log-in by SCRAM (RFC 5802), for the protocol and address of
