@@ -14,7 +14,8 @@ import (
 // memory, or somebody has killed the process. So those that were cut are suspects, and run one at a
 // time, beside all others, until each has ended or has gone on for suspectFor. The more often a
 // suspect was cut, the later it comes. So a second end of the process finds one of them running,
-// and a third one finds the same one only if all others have ended well: that one is parked.
+// and a third one finds the same one only if all others have ended well: that one is parked. Until
+// then it is tried again, also where its attempts are used up: nobody knows what they came to.
 const (
 	crashesMost = 3                // after so many ends of the process in a row a job is parked
 	suspectFor  = 10 * time.Second // how long a suspect runs alone

@@ -57,14 +57,25 @@ func parkedJobs(t *testing.T, q *Queue) (ids []string) {
 }
 
 // TestWhatEndsTheProcessIsParked: the third time that the process ends while a job runs, the job is
-// parked. Jobs that ran beside it are done.
+// parked, however few attempts its kind has. Jobs that ran beside it are done.
 func TestWhatEndsTheProcessIsParked(t *testing.T) {
+	for _, attempts := range []int{0, 1, 2, 3} {
+		t.Run(fmt.Sprint(attempts, " attempts"), func(t *testing.T) { parksWhatEndsTheProcess(t, attempts) })
+	}
+}
+
+func parksWhatEndsTheProcess(t *testing.T, attempts int) {
 	synctest.Test(t, func(t *testing.T) {
 		var guilty atomic.Bool // runs now, so that the process is to end
 		var harmless atomic.Bool
 		var told atomic.Int32
 		kinds := []Kind{{
-			Name: "deadly", Visible: true, Parked: func(tx *store.Tx, j *store.Job) error {
+			Name: "deadly", Visible: true, Max: attempts,
+			Failed: func(_ *store.Tx, j *store.Job, err error) error {
+				t.Errorf("it was given up: %v", err)
+				return nil
+			},
+			Parked: func(tx *store.Tx, j *store.Job) error {
 				tx.After(func() { told.Add(1) })
 				return nil
 			},

@@ -242,7 +242,7 @@ func (q *Queue) decideState(tx *store.Tx, j *store.Job, o outcome) {
 		j.State, j.Due = store.JobQueued, now
 	case j.Crashes >= crashesMost:
 		park(j, now)
-	case !o.hold && (isPermanent || j.Max > 0 && j.Attempt >= j.Max):
+	case !o.hold && !errors.Is(o.err, errCrashed) && (isPermanent || j.Max > 0 && j.Attempt >= j.Max):
 		recordError(j, o.err)
 		j.State = store.JobError
 	default:
