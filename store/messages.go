@@ -465,16 +465,16 @@ func (tx *Tx) remove(m *Message, stays bool) error {
 // same, and returns the copy. Its bytes are shared. It returns ErrNotFound if the message or the
 // folder is gone.
 func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
-	copies, err := tx.CopyMessages([]*Message{m}, folder)
+	copies, err := tx.CopyMessages([]*Message{m}, folder, 0)
 	if err != nil {
 		return nil, err
 	}
 	return copies[0], nil
 }
 
-// CopyMessages is CopyMessage for messages of one mailbox. After an error, the transaction has to
-// fail.
-func (tx *Tx) CopyMessages(list []*Message, folder uint32) (copies []*Message, err error) {
+// CopyMessages is CopyMessage for messages of one mailbox; the copies have these bits besides. After
+// an error, the transaction has to fail.
+func (tx *Tx) CopyMessages(list []*Message, folder uint32, bits Bits) (copies []*Message, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -493,6 +493,7 @@ func (tx *Tx) CopyMessages(list []*Message, folder uint32) (copies []*Message, e
 			return nil, fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
 		}
 		copied.Folder, copied.UID = folder, 0
+		copied.Bits |= bits
 		if err := tx.insertCounted(&c, copied, meta); err != nil {
 			return nil, err
 		}

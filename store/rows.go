@@ -92,6 +92,7 @@ const (
 	BitBounce
 	BitTaughtSpam // the classifier of spam has counted it as spam
 	BitTaughtHam  // the same, as wanted mail; both: as an example of that, chosen by the classifier
+	BitMoved      // somebody has moved or copied it to where it lies, rather than a rule
 )
 
 // A Message is one message in one folder. Its bytes are Blob, of Blob.Length bytes; what was found

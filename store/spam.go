@@ -14,6 +14,10 @@ type SpamModel struct {
 	AccountID string
 	Spam      uint32
 	Ham       uint32 // wanted mail
+
+	// Owed says by a mailbox's number for how many messages of spam no example of wanted mail was
+	// found yet.
+	Owed map[uint32]uint32 `json:",omitzero"`
 }
 
 // SpamModels keeps one for each account that has taught its classifier anything.

@@ -313,7 +313,7 @@ func (s *reader) envelope(env *msg.Envelope) {
 			continue
 		}
 		host = strings.ToLower(a.Host)
-		s.addText(kindSender, short(strings.ToLower(a.Mailbox), 64)+"@"+short(host, 100))
+		s.addText(kindSender, senderText(a.Mailbox, host))
 		s.domain(short(host, 100))
 		name := short(a.Name, 200)
 		s.split([]byte(name), kindName)
@@ -368,6 +368,15 @@ func (s *reader) envelope(env *msg.Envelope) {
 		s.fact("has a subject in capitals")
 	}
 	s.split([]byte(subject), kindSubject)
+}
+
+func senderText(mailbox, host string) string {
+	return short(strings.ToLower(mailbox), 64) + "@" + short(strings.ToLower(host), 100)
+}
+
+// SenderToken is the token that messages of an author have.
+func SenderToken(mailbox, host string) Token {
+	return hash(kindSender, []byte(senderText(mailbox, host)))
 }
 
 // countTexts counts the text parts, which share what is read.

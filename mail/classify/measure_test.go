@@ -77,15 +77,23 @@ func (c *tally) String() string {
 }
 
 // teach has a user correct the first messages that are misfiled or unsure, and says how many
-// messages came until then.
+// messages came until then. For each correction of spam, the wanted mail that came last is an
+// example.
 func teach(samples []sample) (model *classify.Model, seen int) {
 	model = classify.NewModel()
+	var wanted []*classify.Reading // that counts for nothing yet
 	for taught := 0; seen < len(samples) && taught < corrections; seen++ {
 		s := samples[seen]
 		v := s.reading.Score(model)
 		if junk := v.Score >= junkScore; junk != s.spam || v.Score >= unsureScore && !junk {
 			model.Train(s.reading.Tokens(), s.spam, false, 20000)
 			taught++
+		} else if !s.spam {
+			wanted = append(wanted, s.reading)
+		}
+		if model.Spam > model.Ham && len(wanted) > 0 {
+			model.Train(wanted[len(wanted)-1].Tokens(), false, false, 20000)
+			wanted = wanted[:len(wanted)-1]
 		}
 	}
 	return model, seen

@@ -45,7 +45,9 @@ const maxReasons = 10
 func (r *Reading) Score(own *Model) Verdict {
 	start := start()
 	// Corrections are mostly of one class at first, and all of these may have come the same way. So
-	// what tells how mail came counts as if there were as many corrections of either class.
+	// what tells how mail came counts as if there were as many corrections of either class. In
+	// everything else, spam counts for no more messages than wanted mail does: where little of that
+	// is known, all that mail of the account has in common would be held for a sign of spam.
 	var spamTaught, hamTaught, evenly float64
 	if own != nil {
 		spamTaught, hamTaught = float64(own.Spam), float64(own.Ham)
@@ -60,13 +62,12 @@ func (r *Reading) Score(own *Model) Verdict {
 		spam, ham := start.get(t)
 		spam, ham = spam*startMessages, ham*startMessages
 		known := spam + ham
-		spamMessages, hamMessages := startMessages+spamTaught, startMessages+hamTaught
+		spamMessages, hamMessages := startMessages+evenly, startMessages+hamTaught
 		if own != nil {
 			c := own.Get(t)
-			spamTimes, hamTimes := 1.0, 1.0
+			spamTimes, hamTimes := evenly/max(spamTaught, 1), 1.0
 			if kinds[r.refs[i].kind].use == transport {
-				spamMessages, hamMessages = startMessages+evenly, startMessages+evenly
-				spamTimes, hamTimes = evenly/max(spamTaught, 1), evenly/max(hamTaught, 1)
+				hamMessages, hamTimes = startMessages+evenly, evenly/max(hamTaught, 1)
 			}
 			spam += float64(c.Spam) * spamTimes
 			ham += float64(c.Ham) * hamTimes

@@ -655,7 +655,7 @@ func (s *Service) transferBatch(tx *store.Tx, u core.MailboxUser, folder uint32,
 			return err
 		}
 	}
-	copies, err := tx.CopyMessages(messages, dest)
+	copies, err := tx.CopyMessages(messages, dest, movedBits(taint))
 	if err != nil {
 		return err
 	}

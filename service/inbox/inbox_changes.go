@@ -238,14 +238,22 @@ func (s *Service) moveOne(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *st
 		return nil, err
 	}
 	s.changed(tx, mb.Num)
-	moved, err := tx.CopyMessage(m, to.ID)
+	copies, err := tx.CopyMessages([]*store.Message{m}, to.ID, movedBits(taint))
 	if err != nil {
 		return nil, err
 	}
-	if err := s.copied(tx, mb.AccountID, taint, from, to, m, moved); err != nil {
+	if err := s.copied(tx, mb.AccountID, taint, from, to, m, copies[0]); err != nil {
 		return nil, err
 	}
-	return moved, tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
+	return copies[0], tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
+}
+
+// movedBits are the bits of what somebody copies or moves, of which tainted keys get none.
+func movedBits(taint *store.Taint) store.Bits {
+	if taint != nil {
+		return 0
+	}
+	return store.BitMoved
 }
 
 // copied keeps what a message that is copied or moved into another folder is from then on.
@@ -265,9 +273,6 @@ func (s *Service) copied(tx *store.Tx, accountID string, taint *store.Taint, fro
 // another folder. Both the message and its copy remember what it was counted as.
 func (s *Service) learnMove(tx *store.Tx, accountID string, from, to *Folder, m, copied *store.Message) error {
 	move := spam.Move{FromJunk: roleOf(from) == roleJunk, ToJunk: roleOf(to) == roleJunk, ToTrash: roleOf(to) == roleTrash}
-	if move.FromJunk == move.ToJunk {
-		return nil
-	}
 	taught, err := s.spam.Moved(tx, accountID, copied, move)
 	if err != nil {
 		return err

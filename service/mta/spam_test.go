@@ -217,7 +217,7 @@ func TestClassifierFilesMail(t *testing.T) {
 	other := i.AddAccount("owner@other.test")
 	eve := i.AddMailbox(i.AddDomain(other, "other.test", nil), "eve", nil)
 	i.Run()
-	who := servicetest.Actor(i.Account)
+	who, yes := servicetest.Actor(i.Account), true
 	for n := range 25 {
 		for _, about := range []string{"garden", "berths"} {
 			if err := i.Receive("a@"+about+".test", spamText(n, about), ann.Email); err != nil {
@@ -225,12 +225,17 @@ func TestClassifierFilesMail(t *testing.T) {
 			}
 		}
 	}
-	var refs []inbox.MessageRef
+	var refs, read []inbox.MessageRef
 	eventually(t, "the messages are there", func() bool { return len(i.Folder(ann, "INBOX")) == 50 })
 	for _, m := range i.Folder(ann, "INBOX") {
 		if strings.Contains(string(m.Raw), "garden.test") {
 			refs = append(refs, inbox.MessageRef{Mailbox: ann.Email, UID: core.UIDText(m.UID)})
+		} else {
+			read = append(read, inbox.MessageRef{Mailbox: ann.Email, UID: core.UIDText(m.UID)})
 		}
+	}
+	if _, err := i.Svc.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: read, MessageMarks: inbox.MessageMarks{IsRead: &yes}}); err != nil {
+		t.Fatal(err)
 	}
 	if _, err := i.Svc.BulkMoveMessages(t.Context(), who, inbox.BulkMoveMessagesIn{Messages: refs, To: "junk"}); err != nil {
 		t.Fatal(err)

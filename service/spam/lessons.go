@@ -18,11 +18,11 @@ import (
 const (
 	kindLearn = "learn_spam"
 
-	maxTokens      = 200_000 // of an account
-	lessonsMost    = 50      // messages that are learned in one transaction, and examples of wanted mail
-	changesMost    = 3_000   // tokens that a transaction changes, or as many as one message has
-	examplesLooked = 300     // messages of INBOX that are looked at for examples
-	taughtEither   = store.BitTaughtSpam | store.BitTaughtHam
+	maxTokens    = 200_000 // of an account
+	lessonsMost  = 50      // messages that are learned in one transaction, and examples of wanted mail
+	changesMost  = 3_000   // tokens that a transaction changes, or as many as one message has
+	owedMost     = 200     // mailboxes for which examples are owed
+	taughtEither = store.BitTaughtSpam | store.BitTaughtHam
 )
 
 // A Move is where a message was moved, or copied.
@@ -30,12 +30,23 @@ type Move struct{ FromJunk, ToJunk, ToTrash bool }
 
 // Moved notes what the classifier of the account learns from a move of a message, which is the one
 // that lies in the new place. Into Junk it is spam, and out of it, to anywhere but Trash, wanted
-// mail. A message counts once, and a move back takes that back. It gives which of BitTaughtSpam and
+// mail. A message counts once, and a move back takes that back. A read message that somebody keeps
+// elsewhere may be the example that is still missing. It gives which of BitTaughtSpam and
 // BitTaughtHam the message has then.
 func (s *Service) Moved(tx *store.Tx, accountID string, m *store.Message, to Move) (taught store.Bits, err error) {
 	taught = m.Bits & taughtEither
-	if !s.On() || to.FromJunk == to.ToJunk || to.FromJunk && to.ToTrash {
+	if !s.On() || to.FromJunk && (to.ToJunk || to.ToTrash) {
 		return taught, nil
+	}
+	if !to.FromJunk && !to.ToJunk {
+		if to.ToTrash || m.Flags&store.FlagSeen == 0 {
+			return taught, nil
+		}
+		known, err := store.SpamModels.Find(tx, accountID)
+		if known != nil && known.Owed[m.Mailbox] > 0 {
+			err = s.planLearning(tx, accountID)
+		}
+		return taught, err
 	}
 	note := func(spam, forget bool) {
 		if err == nil {
@@ -96,19 +107,24 @@ func (s *Service) learnKind() jobs.Kind {
 }
 
 // learn learns the next lessons of an account. People show what is spam far more often than what is
-// not, and words that all mail of an account has would be held for signs of spam. So as many
-// messages that lie in INBOX are taken for examples of wanted mail.
+// not, and words that all mail of an account has would be held for signs of spam. So for each
+// message of spam one is taken for an example of wanted mail.
 func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 	// Read the lessons.
 	var lessons []*store.SpamLesson
-	account := uint32(0)
+	account, owed := uint32(0), map[uint32]uint32{}
 	err := s.Store.View(func(tx *store.Tx) error {
-		lessons = nil
+		lessons, owed = nil, map[uint32]uint32{}
 		a, err := store.Accounts.Find(tx, j.AccountID)
 		if a == nil || err != nil {
 			return err
 		}
 		account = a.Num
+		if kept, err := store.SpamModels.Find(tx, j.AccountID); err != nil {
+			return err
+		} else if kept != nil {
+			maps.Copy(owed, kept.Owed)
+		}
 		for _, l := range store.SpamLessonsByAccount.Asc(tx, j.AccountID, "") {
 			if lessons = append(lessons, l); len(lessons) == lessonsMost {
 				break
@@ -116,7 +132,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		}
 		return nil
 	})
-	if err != nil || len(lessons) == 0 {
+	if err != nil || len(lessons)+len(owed) == 0 {
 		return nil, err
 	}
 	known, err := s.models.get(j.AccountID)
@@ -136,7 +152,6 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 			changed[t] = true
 		}
 	}
-	var shown []uint32 // mailboxes that had spam
 	for i, l := range lessons {
 		tokens, err := s.tokens(l.Blob, EvidenceOf(l.SPF, l.DKIM, l.DMARC, l.Answers))
 		if unreadable(err) {
@@ -151,11 +166,9 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 			break
 		}
 		train(tokens, l.Spam, l.Forget)
-		if l.Spam && !l.Forget && !slices.Contains(shown, l.Mailbox) {
-			shown = append(shown, l.Mailbox)
-		}
+		owe(owed, learned, l)
 	}
-	examples, err := s.examples(account, shown, int64(learned.Spam)-int64(learned.Ham))
+	examples, more, err := s.examples(account, owed, learned)
 	if err != nil {
 		return nil, err
 	}
@@ -168,10 +181,13 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 			return nil, err
 		}
 		if len(changed)+len(tokens) > 2*changesMost {
-			examples = examples[:i]
+			examples, more = examples[:i], true
 			break
 		}
 		train(tokens, false, false)
+		if owed[e.message.Mailbox]--; owed[e.message.Mailbox] == 0 {
+			delete(owed, e.message.Mailbox)
+		}
 	}
 	if over := learned.Len() - maxTokens; over > 0 {
 		for _, t := range learned.LeastUsed(over) {
@@ -188,8 +204,8 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 		for i := range examples {
 			m := examples[i].message
 			now, err := tx.Message(m.Mailbox, m.Folder, m.UID)
-			if err != nil || now.Bits&taughtEither != 0 {
-				return jobs.RetryAt(tx.Now(), errors.New("an example of wanted mail was moved meanwhile"))
+			if err != nil || now.Bits&taughtEither != 0 || now.Flags&store.FlagSeen == 0 {
+				return jobs.RetryAt(tx.Now(), errors.New("an example of wanted mail was moved or marked meanwhile"))
 			}
 			if err := tx.SetTaught(&m, taughtEither); err != nil {
 				return err
@@ -200,7 +216,7 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 				return err
 			}
 		}
-		err := store.SpamModels.Put(tx, &store.SpamModel{AccountID: j.AccountID, Spam: learned.Spam, Ham: learned.Ham})
+		err := store.SpamModels.Put(tx, &store.SpamModel{AccountID: j.AccountID, Spam: learned.Spam, Ham: learned.Ham, Owed: owed})
 		if err != nil {
 			return err
 		}
@@ -217,54 +233,27 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 			}
 		}
 		tx.After(func() { s.models.put(j.AccountID, learned) })
-		if store.SpamLessonsByAccount.Has(tx, j.AccountID) {
+		if more || store.SpamLessonsByAccount.Has(tx, j.AccountID) {
 			return s.planLearning(tx, j.AccountID)
 		}
 		return nil
 	}, nil
 }
 
-// An example is a message that is taken for wanted mail.
-type example struct {
-	message  store.Message
-	evidence classify.Evidence
-}
-
-// examples gives up to so many messages that arrived in the INBOX of the mailboxes, lie there still
-// and count for nothing yet: those that were read first, and the newest first.
-func (s *Service) examples(account uint32, mailboxes []uint32, wanted int64) (out []example, err error) {
-	if wanted <= 0 || len(mailboxes) == 0 {
-		return nil, nil
+// owe notes what examples a lesson that was learned asks for. Where none are owed, and yet more
+// spam than wanted mail is known, an example was taken back, or the model is of an older version.
+func owe(owed map[uint32]uint32, learned *classify.Model, l *store.SpamLesson) {
+	switch n := owed[l.Mailbox]; {
+	case !l.Spam:
+	case l.Forget && n > 1:
+		owed[l.Mailbox]--
+	case l.Forget:
+		delete(owed, l.Mailbox)
+	case len(owed) == 0:
+		owed[l.Mailbox] = max(1, learned.Spam-min(learned.Spam, learned.Ham))
+	case n > 0 || len(owed) < owedMost:
+		owed[l.Mailbox]++
 	}
-	wanted = min(wanted, lessonsMost)
-	err = s.Store.View(func(tx *store.Tx) error {
-		out = nil
-		for _, seen := range []bool{true, false} {
-			looked := 0
-			for at, marks := range tx.Inbox(store.InboxQuery{Account: account, Folders: mailboxes, Seen: &seen}) {
-				if looked++; looked > examplesLooked || int64(len(out)) == wanted {
-					break
-				}
-				if marks.Bits&(taughtEither|store.BitWarmup|store.BitBounce) != 0 {
-					continue
-				}
-				m, err := tx.Message(at.Num, store.InboxID, at.UID) // INBOX has the number of its mailbox
-				if err != nil {
-					return err
-				}
-				var meta store.Meta
-				if err := tx.ReadMeta(&meta, m); err != nil {
-					return err
-				}
-				if v := Kept(meta.Spam); v == nil || v.Verdict == IsSpam {
-					continue // it was put there, or a rule has moved it there
-				}
-				out = append(out, example{*m, EvidenceOf(meta.SPF, meta.DKIM, meta.DMARC, meta.OriginalMessageID != "")})
-			}
-		}
-		return nil
-	})
-	return out, err
 }
 
 // tokens reads a message.

@@ -5,6 +5,7 @@
 // Where things stand:
 //   - spam.go: verdicts ([Service.Judge]), and how they are kept with messages.
 //   - lessons.go: what a move teaches ([Service.Moved]), and the job that learns it.
+//   - examples.go: wanted mail that the job takes for examples.
 //   - models.go: the models of accounts in memory.
 package spam
 

@@ -1,0 +1,141 @@
+package spam
+
+import (
+	"cmp"
+	"maps"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/mailstead/mailstead/mail/classify"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/store"
+)
+
+// What is read of mailboxes to find examples, so that large ones take no longer.
+const (
+	mailboxesMost = 20    // mailboxes that are looked at for examples at a time
+	foldersMost   = 50    // folders of one that are looked at
+	entriesMost   = 5_000 // messages of one, of which the indexes alone are read
+	metasMost     = 500   // messages of one, of which more is read
+)
+
+// An example is a message that is taken for wanted mail.
+type example struct {
+	message  store.Message
+	evidence classify.Evidence
+	author   classify.Token
+}
+
+// examples gives messages for what is owed, at most lessonsMost, and tells whether there may be
+// more.
+func (s *Service) examples(account uint32, owed map[uint32]uint32, learned *classify.Model) (out []example, more bool, err error) {
+	mailboxes := slices.Collect(maps.Keys(owed))
+	rand.Shuffle(len(mailboxes), func(a, b int) { mailboxes[a], mailboxes[b] = mailboxes[b], mailboxes[a] })
+	gone := []uint32{}
+	err = s.Store.View(func(tx *store.Tx) error {
+		out, gone = nil, nil
+		for _, mailbox := range mailboxes[:min(len(mailboxes), mailboxesMost)] {
+			folders, err := tx.Folders(mailbox)
+			if err != nil {
+				return err
+			}
+			if len(folders) == 0 {
+				gone = append(gone, mailbox)
+				continue
+			}
+			wanted := min(int(owed[mailbox]), lessonsMost-len(out))
+			found, err := examplesOf(tx, folders, wanted, learned)
+			if err != nil {
+				return err
+			}
+			out = append(out, found...)
+		}
+		return nil
+	})
+	for _, mailbox := range gone {
+		delete(owed, mailbox)
+	}
+	return out, len(out) == lessonsMost, err
+}
+
+// examplesOf gives up to so many messages of a mailbox that have arrived, were read, count for
+// nothing yet, and lie in INBOX or where somebody has moved them to keep them. They are of as many
+// days as there are, and of the authors of whom the account has the fewest examples.
+func examplesOf(tx *store.Tx, folders []*store.Folder, wanted int, learned *classify.Model) ([]example, error) {
+	if wanted <= 0 {
+		return nil, nil
+	}
+	var nums []uint32
+	for _, f := range folders {
+		if !slices.Contains([]string{`\Junk`, `\Trash`, `\Sent`, `\Drafts`}, f.SpecialUse) && len(nums) < foldersMost {
+			nums = append(nums, f.Num)
+		}
+	}
+
+	// What the indexes know of, the first of each day first, and days by chance.
+	type candidate struct {
+		at    store.InboxPos
+		place float64
+	}
+	var candidates []candidate
+	ofDay := map[int]int{}
+	seen, looked := true, 0
+	for at, marks := range tx.Inbox(store.InboxQuery{Folders: nums, Seen: &seen}) {
+		if looked++; looked > entriesMost {
+			break
+		}
+		kept := at.Num == folders[0].Mailbox || marks.Bits&store.BitMoved != 0 // INBOX has its mailbox's number
+		if !kept || marks.Bits&(taughtEither|store.BitWarmup|store.BitBounce) != 0 {
+			continue
+		}
+		day := store.DayNumber(at.Received)
+		candidates = append(candidates, candidate{at, float64(ofDay[day]) + rand.Float64()})
+		ofDay[day]++
+	}
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(a.place, b.place) })
+
+	// What the first of them are.
+	var pool []example
+	var view msg.View
+	for _, c := range candidates[:min(len(candidates), metasMost)] {
+		mailbox, folder := tx.FolderOfNum(c.at.Num)
+		m, err := tx.Message(mailbox, folder, c.at.UID)
+		if err != nil {
+			return nil, err
+		}
+		var meta store.Meta
+		if err := tx.ReadMeta(&meta, m); err != nil {
+			return nil, err
+		}
+		if v := Kept(meta.Spam); v == nil || v.Verdict == IsSpam {
+			continue // it was put there, or a rule has moved it there
+		}
+		if slices.ContainsFunc(pool, func(e example) bool { return e.message.Blob == m.Blob }) {
+			continue // a copy
+		}
+		e := example{message: *m, evidence: EvidenceOf(meta.SPF, meta.DKIM, meta.DMARC, meta.OriginalMessageID != "")}
+		if env, err := view.Envelope(meta.Structure); err == nil && env != nil && len(env.From) > 0 {
+			e.author = classify.SenderToken(string(env.From[0].Mailbox), string(env.From[0].Host))
+		}
+		pool = append(pool, e)
+	}
+
+	// Those of authors who have shown the least.
+	var out []example
+	shown := map[classify.Token]int{}
+	for _, e := range pool {
+		shown[e.author] = int(learned.Get(e.author).Ham)
+	}
+	for range min(wanted, len(pool)) {
+		least := 0
+		for i, e := range pool {
+			if shown[e.author] < shown[pool[least].author] {
+				least = i
+			}
+		}
+		out = append(out, pool[least])
+		shown[pool[least].author]++
+		pool = slices.Delete(pool, least, least+1)
+	}
+	return out, nil
+}
