@@ -100,8 +100,8 @@ func TestEveryErrorHasWords(t *testing.T) {
 	}
 }
 
-// TestEveryEventHasWords: the dashboard offers each type of event that the server has, and says what
-// it means.
+// TestEveryEventHasWords: the dashboard offers each type of event that the server has, and says
+// what it means.
 func TestEveryEventHasWords(t *testing.T) {
 	text, err := os.ReadFile("web/src/pages/webhooks/events.json")
 	if err != nil {
