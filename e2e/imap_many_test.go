@@ -15,6 +15,7 @@ import (
 // messages after each side has marked, deleted, moved and added some. Both must then be what the
 // changes make of them, and one more run must change neither.
 func TestIMAPSyncOfHundreds(t *testing.T) {
+	t.Parallel()
 	for name, configure := range map[string]func(c *mailClient, near maildir, home string) (config string, args []string){
 		"mbsync": func(c *mailClient, near maildir, home string) (string, []string) {
 			return c.mbsyncConfig(near), []string{"-a"}

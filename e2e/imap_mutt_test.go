@@ -130,6 +130,7 @@ func (m *mutt) walk() {
 // have changed. It fetches the header of the new one alone, reads and deletes, and syncs; with what
 // QRESYNC offers, where the server has it, and without.
 func TestMuttHeaderCache(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"mutt", "neomutt"} {
 		for _, qresync := range []string{"no", "yes"} {
 			t.Run(name+", imap_qresync="+qresync, func(t *testing.T) {

@@ -173,6 +173,7 @@ func (c *mailClient) holds(folder string, want ...string) {
 // sent, several in one go if no "S: " comes between; a line "S: " is a pattern that a line of the
 // answer must fit, others before it are passed over.
 func TestIMAPTranscripts(t *testing.T) {
+	t.Parallel()
 	for file, name := range map[string]string{"thunderbird.txt": "Thunderbird (transcript)", "applemail.txt": "Apple Mail (transcript)"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()

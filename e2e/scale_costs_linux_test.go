@@ -52,6 +52,7 @@ type scaleCosts struct {
 // draws.
 func TestLargeCosts(t *testing.T) {
 	l := &load{t: t, seed: 2026, told: map[string]bool{}, done: map[string]*requests{}}
+	besideOthers(t)
 	whole := os.Getenv("MAILSTEAD_SCALE") != ""
 	size, bulk, length := 3000, 400, time.Second
 	path, err := killable() // its segments are small, and it compacts them all the time

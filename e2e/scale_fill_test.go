@@ -60,6 +60,13 @@ func (s *scale) address(box int) string {
 
 func scaleDomain(n int) string { return fmt.Sprintf("d%04d.scale.test", n) }
 
+// besideOthers has a test run beside others where the store is small. A large one, which tests may share, has the machine alone.
+func besideOthers(t *testing.T) {
+	if os.Getenv("MAILSTEAD_SCALE")+os.Getenv("MAILSTEAD_SCALE_DIR")+os.Getenv("MAILSTEAD_MINUTES") == "" {
+		t.Parallel()
+	}
+}
+
 // largeStore gives a store of about so many messages, with as many domains, mailboxes and rows of
 // logs as go with them. The real program makes one domain, one mailbox and some messages; those are
 // copied by package store. What is sealed under an id, DKIM and DNSSEC keys and passwords for
@@ -740,6 +747,7 @@ func scaleSize(t *testing.T, few int) int {
 
 // TestLargeStore: what is copied is what the program would have made.
 func TestLargeStore(t *testing.T) {
+	besideOthers(t)
 	s := largeStore(t, scaleSize(t, 3000))
 	if s.Messages <= 100_000 {
 		if out, code := mailstead(t, "check", "--data", s.data); code != 0 {

@@ -157,6 +157,7 @@ func overGoal(all []listTime) (over []string) {
 // TestLargeLists: every list answers with and without each of its filters, and in time where the
 // store is large. CI has a small store; make soak-lists has five million messages.
 func TestLargeLists(t *testing.T) {
+	besideOthers(t)
 	s := largeStore(t, scaleSize(t, 3000))
 	i := startInstance(t, s.data, s.Token)
 	times := 3

@@ -20,6 +20,7 @@ import (
 // Every request must succeed, and what TestHourOfLoad measures must not grow. CI has some seconds
 // of it over a small store; make soak-large has an hour.
 func TestLargeLoad(t *testing.T) {
+	besideOthers(t)
 	l := &load{t: t, users: 8, length: 3 * time.Second, seed: 2026, told: map[string]bool{}, done: map[string]*requests{}}
 	full := 200 * time.Millisecond
 	whole := false

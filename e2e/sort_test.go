@@ -93,6 +93,7 @@ func (c *imapTalk) appendAll(list []sortedLetter) {
 // TestSortAsDovecot puts made-up messages into INBOX here and at Dovecot, and compares all orders
 // and threads. MAILSTEAD_SORT says how many; make soak-sort takes 5 000.
 func TestSortAsDovecot(t *testing.T) {
+	t.Parallel()
 	n, seed := numberFrom(t, "MAILSTEAD_SORT", 1200), uint64(numberFrom(t, "MAILSTEAD_SEED", 2026))
 	list := sortedLetters(rand.New(rand.NewPCG(seed, 5256)), n)
 	ours, theirs := bothIMAP(t)

@@ -121,6 +121,40 @@ func TestNamesAreUTF8OnceEnabled(t *testing.T) {
 	}
 }
 
+// TestCasesOfNames has a row's last command name a folder, or list it.
+func TestCasesOfNames(t *testing.T) {
+	rows := readCases[struct {
+		Before, Send []string
+		Expect       string
+	}](t, "29-imap-ampersand-utf8-names.json")
+	for i, row := range rows {
+		h := serve(t, nil)
+		before, c := h.login(t), h.login(t)
+		for _, command := range row.Before {
+			before.ok("%s", command)
+		}
+		var lines []string
+		for _, command := range row.Send {
+			lines = c.ok("%s", command)
+		}
+		if _, name, found := strings.Cut(row.Send[len(row.Send)-1], "CREATE "); found {
+			lines = c.ok(`LIST "" %s`, name)
+		}
+		name := [...]string{"A&B", "Entw&APw-rfe"}[i]
+		if !strings.Contains(row.Expect, name) {
+			t.Fatalf("%s has no %s", row.Expect, name)
+		}
+		c.has(lines, `* LIST (\HasNoChildren) "/" `+quoted(name))
+	}
+	for _, row := range readCases[struct{ Send, Expect string }](t, "43-folder-name-length.json") {
+		var size int
+		if _, err := fmt.Sscanf(row.Send, "CREATE with a name of %d bytes", &size); err != nil || !strings.HasPrefix(row.Expect, "OK") {
+			t.Fatal(row, err)
+		}
+		serve(t, nil).login(t).ok("CREATE %s", strings.Repeat("n", size))
+	}
+}
+
 func TestNamesMayHaveBrackets(t *testing.T) {
 	h := serve(t, nil)
 	c := h.login(t)

@@ -219,6 +219,7 @@ type cameBack struct{ kind, status, subtype string }
 // TestBouncesOfRealServers: what Debian's mail servers write when the next one refuses, or takes
 // nothing for too long, is understood: for good or not, of whom, why.
 func TestBouncesOfRealServers(t *testing.T) {
+	t.Parallel()
 	want := map[string]cameBack{
 		"gone@far.test": {"hard", "5.1.1", "no_such_mailbox"}, "full@far.test": {"hard", "5.2.2", "mailbox_full"},
 		"big@far.test": {"hard", "5.3.4", "message_too_large"}, "plain@far.test": {"hard", "5.0.0", "general"},
