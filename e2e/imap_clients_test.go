@@ -34,8 +34,9 @@ func clientVar(t *testing.T, name string) string {
 	return value
 }
 
-// TestMailutilCopiesFolders has c-client's mailutil copy 500 messages of a Dovecot into a folder, in one APPEND of all of them, and
-// back. What is there then is what was there before: bytes, flags, keywords and dates, in order.
+// TestMailutilCopiesFolders has c-client's mailutil copy 500 messages of a Dovecot into a folder,
+// in one APPEND of all of them, and back. What is there then is what was there before: bytes,
+// flags, keywords and dates, in order.
 func TestMailutilCopiesFolders(t *testing.T) {
 	t.Parallel()
 	mailutil, script := peer(t, "mailutil"), peer(t, "script")
@@ -75,10 +76,11 @@ func TestMailutilCopiesFolders(t *testing.T) {
 	}
 }
 
-// withPasswords runs a program that asks a terminal for the passwords of ann at Dovecot and of ann@example.test.
+// withPasswords runs a program that asks a terminal for the passwords of ann at Dovecot and of
+// ann@example.test.
 func (c *mailClient) withPasswords(script string, command ...string) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
 	for i, arg := range command {
 		command[i] = "'" + arg + "'"
@@ -126,7 +128,8 @@ type variedLetter struct {
 	received time.Time
 }
 
-// variedLetters makes small and large messages, with flags, keywords, dates of their own, and bytes above 127.
+// variedLetters makes small and large messages, with flags, keywords, dates of their own, and bytes
+// above 127.
 func variedLetters(n int) (list []variedLetter) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
@@ -188,8 +191,8 @@ func mboxOf(list []variedLetter) []byte {
 	return out.Bytes()
 }
 
-// TestThunderbirdReadsLargeFolders plays what Thunderbird sends for a folder of 400 messages, once UTF8=ACCEPT is enabled: flags of
-// all, headers in one batch, and names in UTF-8.
+// TestThunderbirdReadsLargeFolders plays what Thunderbird sends for a folder of 400 messages, once
+// UTF8=ACCEPT is enabled: flags of all, headers in one batch, and names in UTF-8.
 func TestThunderbirdReadsLargeFolders(t *testing.T) {
 	t.Parallel()
 	c := startMailClient(t, "Thunderbird")
@@ -211,8 +214,8 @@ func TestThunderbirdReadsLargeFolders(t *testing.T) {
 	c.holds("Sent", `sent $Forwarded \Seen`)
 }
 
-// TestImaptestStress runs imaptest's random commands of many clients at once, with and without QRESYNC, for MAILSTEAD_MINUTES
-// each. IMAPTEST names the program.
+// TestImaptestStress runs imaptest's random commands of many clients at once, with and without
+// QRESYNC, for MAILSTEAD_MINUTES each. IMAPTEST names the program.
 func TestImaptestStress(t *testing.T) {
 	program := clientVar(t, "IMAPTEST")
 	minutes := 1.0
@@ -256,7 +259,8 @@ func TestImaptestStress(t *testing.T) {
 	}
 }
 
-// TestRoundcube drives the IMAP library of Roundcube. ROUNDCUBE names the directory that has its program.
+// TestRoundcube drives the IMAP library of Roundcube. ROUNDCUBE names the directory that has its
+// program.
 func TestRoundcube(t *testing.T) {
 	dir, php := clientVar(t, "ROUNDCUBE"), peer(t, "php")
 	c := startMailClient(t, "Roundcube")
@@ -400,8 +404,8 @@ func (d *deltaChat) awaitMessage(account int, text string) (m deltaMessage) {
 	return m
 }
 
-// TestDeltaChat has two accounts of Delta Chat's core meet by an invitation and write each other, encrypted, with a file, and read
-// receipts go back. DELTACHAT names deltachat-rpc-server.
+// TestDeltaChat has two accounts of Delta Chat's core meet by an invitation and write each other,
+// encrypted, with a file, and read receipts go back. DELTACHAT names deltachat-rpc-server.
 func TestDeltaChat(t *testing.T) {
 	program := clientVar(t, "DELTACHAT")
 	c := startMailClient(t, "Delta Chat")

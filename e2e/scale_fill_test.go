@@ -60,7 +60,8 @@ func (s *scale) address(box int) string {
 
 func scaleDomain(n int) string { return fmt.Sprintf("d%04d.scale.test", n) }
 
-// besideOthers has a test run beside others where the store is small. A large one, which tests may share, has the machine alone.
+// besideOthers has a test run beside others where the store is small. A large one, which tests may
+// share, has the machine alone.
 func besideOthers(t *testing.T) {
 	if os.Getenv("MAILSTEAD_SCALE")+os.Getenv("MAILSTEAD_SCALE_DIR")+os.Getenv("MAILSTEAD_MINUTES") == "" {
 		t.Parallel()

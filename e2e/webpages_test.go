@@ -18,8 +18,8 @@ import (
 
 // TestDashboard walks through the dashboard with a real browser on the real program; the walks are
 // web/test/*.test.mjs. MAILSTEAD_SHOTS names a folder for pictures of its pages, MAILSTEAD_WALK the
-// walks to run, with commas between. It takes the longest, and of tests that wait for the others' turn the last of the package
-// goes on first: so it is in this file.
+// walks to run, with commas between. It takes the longest, and of tests that wait for the others'
+// turn the last of the package goes on first: so it is in this file.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	node, chromium := peer(t, "node"), peer(t, "chromium-headless-shell")

@@ -7,8 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// acknowledge has the system acknowledge at once what has come. Clients that write a message, and what follows it, wait for that in
-// between (Nagle's algorithm, RFC 9293 section 3.7.4), and delayed it takes 40 ms a message.
+// acknowledge has the system acknowledge at once what has come. Clients that write a message, and
+// what follows it, wait for that in between (Nagle's algorithm, RFC 9293 section 3.7.4), and
+// delayed it takes 40 ms a message.
 func acknowledge(conn net.Conn) {
 	for {
 		switch c := conn.(type) {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestMessagesAreAcknowledgedAtOnce appends as c-client does: Nagle's algorithm is on, a message is written in two parts, and what is
-// behind it in a third.
+// TestMessagesAreAcknowledgedAtOnce appends as c-client does: Nagle's algorithm is on, a message is
+// written in two parts, and what is behind it in a third.
 func TestMessagesAreAcknowledgedAtOnce(t *testing.T) {
 	h := serve(t, nil)
 	c := h.login(t)

@@ -53,7 +53,8 @@ func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
 	return nil
 }
 
-// writeQuota writes storage in units of 1 024 bytes (RFC 9208 section 5.1). What has no limit is not in the list (section 4.2.1).
+// writeQuota writes storage in units of 1 024 bytes (RFC 9208 section 5.1). What has no limit is
+// not in the list (section 4.2.1).
 func (ss *session) writeQuota(q core.Quota) {
 	if q.Limit == nil {
 		ss.conn.writeReply("* QUOTA %s ()", quotaRoot)

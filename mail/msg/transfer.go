@@ -62,7 +62,8 @@ func (b *base64State) flush(dst []byte) []byte {
 	return dst
 }
 
-// base64Text has what stands in base64, with its padding, and the spaces that careless writers leave in.
+// base64Text has what stands in base64, with its padding, and the spaces that careless writers
+// leave in.
 const (
 	base64Letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 	base64Text    = base64Letters + "= \t"
