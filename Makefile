@@ -200,7 +200,11 @@ soak-guesses:
 soak-approvals:
 	MAILSTEAD_SOAK=1 go test -count=1 -v -timeout 60m -run '^TestApprovalsUnderKills$$' ./e2e
 
+# ARRIVALS messages to mailboxes, groups and domains that do much by themselves, within the store's bounds; then rules against a
+# model, and rules while the server is killed.
+soak-rules: ARRIVALS ?= 3000
 soak-rules: peers
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_ARRIVALS=$(ARRIVALS) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 60m -run '^TestRandomRulesWithinTheBounds$$' ./service/mta
 	MAILSTEAD_RULES=100000 go test -count=1 -v -timeout 30m -run '^TestRulesAgainstAModel$$' ./service/rules
 	MAILSTEAD_SOAK=1 go test -count=1 -v -timeout 30m -run '^TestRulesUnderKills$$' ./e2e
 

@@ -193,8 +193,8 @@ func TestForwardToEndsALoop(t *testing.T) {
 	}
 }
 
-// TestForwardsThatWait: they are due in the first two hours of the next day, one after the other, so
-// many of an account, and what waits twice is sent once.
+// TestForwardsThatWait: they are due in the first two hours of the next day, one after the other,
+// so many of an account, and what waits twice is sent once.
 func TestForwardsThatWait(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	log := listenIn(i)

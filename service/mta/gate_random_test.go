@@ -183,7 +183,7 @@ func (r *ruleDraw) one2(a, b int) int {
 // test had more than a few actions, and the failure of a transaction that files what was taken is
 // seen by nobody but the log, since a job tries it again.
 func TestRandomRulesWithinTheBounds(t *testing.T) {
-	arrivals, seed := 60, uint64(time.Now().UnixNano())
+	arrivals, seed := 30, uint64(time.Now().UnixNano())
 	if n, err := strconv.Atoi(os.Getenv("MAILSTEAD_ARRIVALS")); err == nil {
 		arrivals = n
 	}
