@@ -2,7 +2,6 @@ package msg
 
 import (
 	"bytes"
-	"cmp"
 	"io"
 	"net/textproto"
 	"slices"
@@ -66,6 +65,79 @@ func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	report.Returned = returnedHeader(r, root)
 	report.OriginalMessageID = idInHeader(report.Returned)
 	return report, true
+}
+
+// ParseReturned reads what came from the null sender to an address that was given to nobody but as
+// the return path of one message to recipient: it speaks of that message, in whatever form (RFC
+// 3464, status fields as text, or words in any language). A status or a reply code outside of the copy
+// of the message suffices; words do where no person's machine writes them. It answers false for what
+// says nothing about delivery, such as vacation notices and complaints, and if r cannot be read.
+// A recipient that the report does not name has the address that was given.
+func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) {
+	report, ok := ParseReport(r, root)
+	if otherReport(root) || feedbackReport(root) != nil {
+		return report, ok
+	}
+	text, fields := saidText(r, root)
+	if ok {
+		rcpt := report.About(recipient)
+		if rcpt.Action == ActionFailed && rcpt.Diagnostic == "" {
+			reason, _ := reasonOf(text, recipient)
+			rcpt.Diagnostic = oneLine(reason)
+			rcpt.refine()
+		}
+		if rcpt.Action != "" && (rcpt.Action != ActionFailed || rcpt.Status != "") {
+			return report, true
+		}
+	}
+	told := toldInFields(text+"\n\n"+fields, recipient)
+	if told == nil {
+		told = readWords(r, root, text, recipient)
+	}
+	if told == nil && !ok {
+		return insideReport(r, root)
+	}
+	if told == nil {
+		return report, ok
+	}
+	if report == nil {
+		report = &Report{Kind: DeliveryReport, Returned: returnedHeader(r, root)}
+		report.OriginalMessageID = idInHeader(report.Returned)
+	}
+	report.Recipients = []ReportRecipient{*told}
+	return report, true
+}
+
+// insideReport reads a report that a gateway has put whole into a notice of its own.
+func insideReport(r io.ReaderAt, root *Part) (*Report, bool) {
+	for _, p := range root.Children {
+		if !p.IsMessage() || len(p.Children) != 1 {
+			continue
+		}
+		if inner := p.Children[0]; inner.IsMultipart() && inner.Subtype == "report" && deliveryStatus(inner) != nil {
+			return ParseReport(r, inner)
+		}
+	}
+	return nil, false
+}
+
+// About is what a report says of a recipient, by any of the addresses it names; of one that it does
+// not name, what it says first of a failure, else of anybody. The report has a recipient.
+func (report *Report) About(recipient string) *ReportRecipient {
+	failed := 0
+	for i, rcpt := range slices.Backward(report.Recipients) {
+		if rcpt.Action == ActionFailed {
+			failed = i
+		}
+	}
+	for i, rcpt := range report.Recipients {
+		for _, a := range []string{rcpt.Final, rcpt.Original, rcpt.Actual} {
+			if email, err := NormalizeEmail(a); err == nil && email == recipient {
+				return &report.Recipients[i]
+			}
+		}
+	}
+	return &report.Recipients[failed]
 }
 
 // otherReport tells that a message says to be a report on something else than delivery.
@@ -161,8 +233,12 @@ func (rcpt *ReportRecipient) refine() {
 	class, rest, _ := strings.Cut(rcpt.Status, ".")
 	if rest == "" || rest == "0.0" {
 		told := StatusIn(rcpt.Diagnostic)
-		if class == "" || told == expired || strings.HasPrefix(told, class+".") || strings.HasPrefix(told, replyClass(rcpt.Diagnostic)+".") {
-			rcpt.Status = cmp.Or(told, rcpt.Status)
+		switch {
+		case told == "":
+		case class == "4": // it was put off until it was given up
+			rcpt.Status = class + told[1:]
+		case class == "" || told == expired || strings.HasPrefix(told, class+".") || strings.HasPrefix(told, replyClass(rcpt.Diagnostic)+"."):
+			rcpt.Status = told
 		}
 	}
 	if rcpt.Status == noSuchMailbox && replyClass(rcpt.Diagnostic) == "5" {

@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"strings"
@@ -23,7 +24,8 @@ func readPlain(r io.ReaderAt, root *Part) *Report {
 		return nil
 	}
 	failed := failedRecipients(header)
-	if len(failed) == 0 && !fromMailSystem(header, root) {
+	null := slices.ContainsFunc(FieldValues(header, "Return-Path"), func(path string) bool { return strings.ReplaceAll(path, " ", "") == "<>" })
+	if len(failed) == 0 && !fromMailSystem(root, null) {
 		return nil
 	}
 	text, err := leadingText(r, root)
@@ -66,8 +68,7 @@ func failedRecipients(header []byte) []string {
 // fromMailSystem tells whether a message comes from a machine that delivers mail: by its
 // author's address, or by a null return path and an author that sounds like one. People's
 // machines that answer for them have a null return path too.
-func fromMailSystem(header []byte, root *Part) bool {
-	null := slices.ContainsFunc(FieldValues(header, "Return-Path"), func(path string) bool { return strings.ReplaceAll(path, " ", "") == "<>" })
+func fromMailSystem(root *Part, null bool) bool {
 	if root.Envelope == nil || len(root.Envelope.From) == 0 {
 		return null
 	}
@@ -81,7 +82,7 @@ func fromMailSystem(header []byte, root *Part) bool {
 
 var (
 	mailSystems     = []string{"mailer-daemon", "postmaster", "mail-daemon", "mailerdaemon", "maildaemon", "mdaemon"}
-	mailSystemWords = []string{"daemon", "postmaster", "mailer", "deliver", "administrator", "mail system", "bounce"}
+	mailSystemWords = []string{"daemon", "postmaster", "mailer", "deliver", "administrator", "mail system", "bounce", "mail.system"}
 )
 
 // plainFailures and plainDelays are what mail systems say, in lower case. A text that
@@ -222,10 +223,11 @@ func reasonsIn(text string) map[string]string {
 	return out
 }
 
-// copyMarks are what the line of dashes before the copy of a message says.
-var copyMarks = []string{"copy of", "original message", "original header", "unsent message", "returned message", "message header", "message follows"}
+// copyMarks are what the line before the copy of a message says.
+var copyMarks = []string{"copy of", "original message", "original mail", "original header", "unsent message", "returned message", "message header", "message follows", "message text follows"}
 
-// cutCopy divides a bounce's text at the line of dashes before the copy of the message.
+// cutCopy divides a bounce's text at the line before the copy of the message: one of dashes, or one
+// that a header follows.
 func cutCopy(text string) (said, copied string) {
 	for at := 0; at < len(text); {
 		end := strings.IndexByte(text[at:], '\n')
@@ -234,7 +236,9 @@ func cutCopy(text string) (said, copied string) {
 		}
 		line := strings.ToLower(strings.TrimSpace(text[at : at+end]))
 		next := at + end + 1
-		if strings.HasPrefix(line, "---") && slices.ContainsFunc(copyMarks, func(m string) bool { return strings.Contains(line, m) }) {
+		dashes := strings.HasPrefix(strings.TrimPrefix(line, "|"), "---")
+		marked := slices.ContainsFunc(copyMarks, func(m string) bool { return strings.Contains(line, m) })
+		if marked && (dashes || beginsWith(text[next:], messageFields)) || dashes && beginsWith(text[next:], traceFields) {
 			return text[:at], strings.TrimLeft(text[next:], "\n")
 		}
 		at = next
@@ -242,21 +246,33 @@ func cutCopy(text string) (said, copied string) {
 	return text, ""
 }
 
+// beginsWith tells whether the first line of a text that is not empty is one of the header fields.
+func beginsWith(text string, names map[string]bool) bool {
+	name, _, ok := strings.Cut(strings.TrimLeft(text[:min(len(text), 1024)], " \t\n"), ":")
+	return ok && names[strings.ToLower(name)]
+}
+
+var (
+	traceFields   = wordSet("received", "return-path", "message-id", "mime-version", "dkim-signature", "delivered-to")
+	messageFields = wordSet("received", "return-path", "message-id", "mime-version", "dkim-signature", "delivered-to", "from", "to", "subject", "date", "content-type", "reply-to", "sender")
+)
+
 var (
 	enhancedCode = lazyregexp.New(`(?:^|[^0-9.])([245]\.[0-9]{1,3}\.[0-9]{1,3})(?:[^0-9.]|\.?$|\.[^0-9])`)
-	replyCode    = lazyregexp.New(`(?:^|[\s:>(])([45])[0-5][0-9](?:[ -]|$)`)
+	replyCode    = lazyregexp.New(`(?:^|[\s:>('"])(42[0-9]|45[0-9]|50[0-4]|51[0-3]|52[0-9]|53[0-9]|54[01]|55[0-7]|571)(?:[^0-9A-Za-z.:/@]|:? |\.?$|\. )`)
 )
 
 // statusWords tell a status where a text has no code, in lower case; the first that fits counts.
 var statusWords = []struct{ status, words string }{
-	{"4.2.2", "mailbox full|mailbox is full|over quota|overquota|quota exceeded|exceeded its quota|exceeded storage|insufficient storage|quota is exceeded"},
-	{"5.1.1", "user unknown|unknown user|no such user|no such local user|no such person|no such account|no such recipient|no such mailbox|no mailbox here by that name|mailbox not found|user not found|recipient not found|" +
-		"unknown recipient|unknown local part|unknown address|address unknown|invalid recipient|does not exist|doesn't exist|doesn't have a|not listed in|no such address|unrouteable address|recipientnotfound"},
-	{"5.1.2", "host not found|domain not found|no such domain|unrouteable mail domain|host unknown|couldn't find any host|non-existent hosts|bad destination host"},
-	{"5.2.1", "mailbox disabled|account disabled|account is disabled|has been disabled|inactive user|account is inactive|has been suspended|mailbox is inactive"},
-	{"5.3.4", "message too large|message is too large|message size exceeds|exceeds the maximum|size limit"},
-	{"4.4.7", "retry timeout exceeded|message expired|too long in the queue|in the queue too long|delivery time expired|not delivered within|could not be delivered for"},
-	{"4.4.1", "connection timed out|connection refused|no route to host|not responding|network unreachable"},
+	{"4.2.2", roomWords},
+	{"5.1.1", unknownWords + "|does not exist|doesn't exist|n'existe pas|no existe|não existe|не существует|nie istnieje"},
+	{"5.1.2", domainWords},
+	{"5.1.10", "no smtp service|does not accept mail"},
+	{"5.1.3", "malformed address|bad address syntax|address syntax error"},
+	{"5.2.1", disabledWords + "|has been suspended"},
+	{"5.3.4", "message too large|message is too large|message too big|message size exceeds|exceeds the maximum|size limit"},
+	{"4.4.7", "retry timeout exceeded|message expired|envelope expired|too long in the queue|in the queue too long|delivery time expired|not delivered within|could not be delivered for|after multiple retries|failing for a long time"},
+	{"4.4.1", "connection timed out|connection refused|operation timed out|no route to host|not responding|host not reachable|network unreachable|network error|did not accept our requests to connect"},
 	{"5.7.1", "spam|blacklist|blocklist|blocked|policy|access denied|not authorized|dmarc|rejected due"},
 }
 
@@ -273,21 +289,24 @@ func replyClass(text string) string {
 }
 
 // StatusIn finds a status of RFC 3463 in what a server said: the code itself, else what
-// the words mean, else the class of an SMTP reply as 4.0.0 or 5.0.0; "" if it says nothing.
+// the words mean, under the class of a reply code of SMTP if there is one, else that class as 4.0.0 or
+// 5.0.0; "" if it says nothing.
 func StatusIn(text string) string {
 	if m := enhancedCode().FindStringSubmatch(text); m != nil && m[1][0] != '2' {
 		return m[1]
 	}
+	class := ""
+	if m := replyCode().FindStringSubmatch(text); m != nil {
+		class = m[1][:1]
+	}
 	lower := strings.ToLower(text)
 	for _, s := range statusWords {
-		for words := range strings.SplitSeq(s.words, "|") {
-			if strings.Contains(lower, words) {
-				return s.status
-			}
+		if containsAny(lower, s.words) {
+			return cmp.Or(class, s.status[:1]) + s.status[1:]
 		}
 	}
-	if m := replyCode().FindStringSubmatch(text); m != nil {
-		return m[1] + ".0.0"
+	if class != "" {
+		return class + ".0.0"
 	}
 	return ""
 }

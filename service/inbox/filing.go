@@ -100,12 +100,17 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 	// What it says about a message of ours: a bounce, a complaint, or nothing.
 	isReport := root.IsMultipart() && root.Subtype == "report"
 	if report, ok := msg.ParseReport(body, root); ok && (sum.Bounce || isReport || sender == "") {
-		d.Report = &DeliveryReport{DSN: report}
-		d.bits |= store.BitBounce | store.BitAutoReply
+		d.SetDSN(report)
 	} else if complaint, ok := msg.ParseComplaint(body, root); ok {
 		d.Report = &DeliveryReport{Complaint: complaint}
 	}
 	return d, nil
+}
+
+// SetDSN notes that a message is a bounce, and what it says.
+func (d *StoredMessage) SetDSN(report *msg.Report) {
+	d.Report = &DeliveryReport{DSN: report}
+	d.bits |= store.BitBounce | store.BitAutoReply
 }
 
 // embedsMessage tells whether a part is a whole message, or has one.

@@ -57,6 +57,7 @@ func (f *failure) judge() {
 	case msg.AboutAddress:
 		f.Address = f.Address || cmp.Or(f.kind, bounceType(f.Status)) == "hard"
 	}
+	f.Address = f.Address && !reputation.Blocks(f.diagnostic)
 }
 
 // bounceSubtype says in a word what a failure is about, by its status of RFC 3463 and by what was
@@ -115,7 +116,7 @@ func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 // emitBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
 func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
 	row.BouncedAt = tx.Now()
-	if f.host != "" { // else it is we who say why
+	if f.host != "" || f.reported { // else it is we who say why
 		f.judge()
 	}
 	if ours, err := isHosted(tx, row.Recipient); ours || err != nil {
@@ -125,7 +126,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error
 		f.Address = false // it is ours to say who is here, and somebody may be tomorrow
 	}
 	simulated := row.Transport == store.OutgoingTransportSimulator // counts for nothing
-	if simulated || ownMail(row) || f.Address && reputation.Blocks(f.diagnostic) {
+	if simulated || ownMail(row) {
 		f.Address = false // it says nothing about the address
 	}
 	if f.Address {

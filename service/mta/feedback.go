@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +25,44 @@ import (
 // relay's notice. It counts only if it proves which message it is about, since it keeps mail from
 // an address: by a return path of ours, by our DKIM signature over what is returned, or by the
 // relay's own signature. What proves nothing is mail like any other.
+
+// readReport finds out what a message that was read says about one of ours, and what proves that.
+// What comes from the null sender to a return path of ours is a report in whatever form.
+func (s *Service) readReport(d *inbox.StoredMessage, body io.ReaderAt, sender string, to []string) error {
+	if sender == "" {
+		about, err := s.returnedFrom(to)
+		if err != nil {
+			return err
+		}
+		if about != "" {
+			if report, ok := msg.ParseReturned(body, d.Root, about); ok {
+				d.SetDSN(report)
+			}
+		}
+	}
+	return s.readProof(d.Report)
+}
+
+// returnedFrom is whom the message was for whose return path is among the addresses; "" if none is.
+func (s *Service) returnedFrom(addresses []string) (recipient string, err error) {
+	for _, address := range addresses {
+		id := s.bouncedRow(address)
+		if id == "" {
+			continue
+		}
+		err := s.Store.View(func(tx *store.Tx) error {
+			row, err := store.Outgoings.Get(tx, id)
+			if err == nil {
+				recipient = row.Recipient
+			}
+			return err
+		})
+		if err == nil || !core.IsGone(err) {
+			return recipient, err
+		}
+	}
+	return "", nil
+}
 
 // readProof finds out which message of ours a report or complaint proves to be about.
 func (s *Service) readProof(t *inbox.DeliveryReport) error {
@@ -128,22 +167,20 @@ func (s *Service) applyReport(tx *store.Tx, row *store.Outgoing, report *inbox.D
 		}
 		return s.recordComplaint(tx, row, complaint{kind: c.FeedbackType, agent: c.UserAgent, arrived: c.ArrivalDate})
 	}
-	// A report to a row's own address is about its recipient, whatever that was turned into on the
-	// way.
-	about := slices.DeleteFunc(slices.Clone(report.DSN.Recipients), func(r msg.ReportRecipient) bool {
-		return !slices.ContainsFunc([]string{r.Final, r.Original, r.Actual}, func(a string) bool { return sameAddress(a, row.Recipient) })
-	})
-	if len(about) == 0 {
-		about = report.DSN.Recipients
-	}
-	for _, r := range about {
-		if r.Action == msg.ActionFailed {
-			return s.recordBounce(tx, row, failure{
-				Status: r.Status, diagnostic: r.Diagnostic, host: r.RemoteMTA, Address: addressFault(r.Status),
-			})
-		}
+	if f := failureIn(report.DSN, row.Recipient); f != nil {
+		return s.recordBounce(tx, row, *f)
 	}
 	return nil
+}
+
+// failureIn is the failure that a report tells of; nil: none. It is about the recipient of its row,
+// whatever that was turned into on the way.
+func failureIn(report *msg.Report, recipient string) *failure {
+	r := report.About(recipient)
+	if r.Action != msg.ActionFailed {
+		return nil
+	}
+	return &failure{Status: r.Status, diagnostic: r.Diagnostic, host: r.RemoteMTA, Address: addressFault(r.Status) || deniedAddress(r), reported: true}
 }
 
 // A failure is why a message was given up.
@@ -155,6 +192,7 @@ type failure struct {
 	host       string // that refused it
 	tried      string // that was asked in our own attempt; "": the failure is told by a report
 	Address    bool   // the address is at fault: nothing more is to go there
+	reported   bool   // by a report that came as mail
 }
 
 func failureOf(r deliver.Result) failure {
@@ -177,6 +215,11 @@ func addressFault(status string) bool {
 		return true
 	}
 	return strings.HasPrefix(status, "5.1.")
+}
+
+// deniedAddress tells whether a report has Exchange Online's way to say that there is no such user.
+func deniedAddress(r *msg.ReportRecipient) bool {
+	return r.Status == "5.4.1" && strings.Contains(strings.ToLower(r.Diagnostic), "recipient address rejected: access denied")
 }
 
 // handedOver tells whether a message has been handed to others, so that something may be heard of

@@ -2,6 +2,7 @@ package mta_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -578,6 +579,48 @@ func TestLateFeedbackCountsWhereMailWasTaken(t *testing.T) {
 			}
 			if len(r.Destinations) != 1 || r.Destinations[0].Operator != "operator.test" || tc.counts(r.Destinations[0].Windows.Day) != 1 {
 				t.Errorf("destinations: %+v", r.Destinations)
+			}
+		})
+	}
+}
+
+// TestReportsOfEveryForm reads reports that come to the return path from the null sender: what they say
+// counts in whatever form, and suppresses only where it is about the address.
+func TestReportsOfEveryForm(t *testing.T) {
+	for name, want := range map[string]struct {
+		kind       string
+		suppressed bool
+	}{
+		"status-fields-as-text":          {"hard", true},
+		"address-and-words-on-one-line":  {"hard", true},
+		"dma":                            {"hard", true},
+		"unknown-user-line":              {"hard", true},
+		"japanese":                       {"hard", true},
+		"chinese":                        {"hard", true},
+		"report-without-recipient-block": {"hard", true},
+		"mailbox-full-inside-510":        {"hard", false},
+		"511-too-many-this-hour":         {"hard", false},
+		"521-receives-at-a-rate":         {"hard", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := os.ReadFile("testdata/cases/37-bounce-" + name + ".eml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := correspond(t, core.Config{}, nil)
+			text := strings.NewReplacer("@VERP@", c.path, "@RCPT@", "x@far.test").Replace(string(raw))
+			_, text, _ = strings.Cut(text, "\r\n") // the return path is put in by whoever delivers
+			c.MustArrive("", c.path, text)
+			reason := ""
+			if want.suppressed {
+				reason = "bounce"
+			}
+			c.heard(store.OutgoingBounced, 1, 0, reason)
+			if e := c.Events(events.EventEmailBounced)[0]; e["bounce_type"] != want.kind || e["suppressed"] != want.suppressed {
+				t.Errorf("event %v", e)
+			}
+			if inbox := c.Folder(c.ann, "INBOX"); len(inbox) != 1 || inbox[0].Bits&store.BitBounce == 0 {
+				t.Errorf("the sender's inbox: %+v", inbox)
 			}
 		})
 	}

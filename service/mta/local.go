@@ -64,7 +64,7 @@ func (s *Service) attemptLocal(ctx context.Context, d *delivery, head []byte, co
 	}
 	d.stored = append(d.stored, stored)
 	killpoint.At("delivery.local")
-	if err := s.readProof(stored.Report); err != nil {
+	if err := s.readReport(stored, spool, d.sub.Sender, []string{d.row.Recipient}); err != nil {
 		return nil, err
 	}
 	if err := s.Store.View(func(tx *store.Tx) error { return d.to.takesReport(tx, stored) }); err != nil {

@@ -142,7 +142,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	if err != nil {
 		return "", err
 	}
-	if err := s.readProof(stored.Report); err != nil {
+	if err := s.readReport(stored, in.Body, in.From, addressesOf(in.Recipients)); err != nil {
 		return "", err
 	}
 	v := result.Verdict
@@ -622,7 +622,11 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.readProof(d.Report); err != nil {
+	var to []string
+	for _, entry := range slices.Concat(a.To, a.Later) {
+		to = append(to, entryAddress(entry))
+	}
+	if err := s.readReport(d, blob, a.Sender, to); err != nil {
 		return nil, err
 	}
 	d.Blob = a.Blob

@@ -234,7 +234,7 @@ func (s *Service) storeAnswer(d *delivery, a *simulatedAnswer, spool *store.Spoo
 	if !d.sub.Tainted {                                                                             // it repeats the subject
 		a.Words = agents.WordsAuthor
 	}
-	return s.readProof(a.Report)
+	return s.readReport(a.StoredMessage, spool, a.from, []string{a.to})
 }
 
 // sendAnswer has an answer of the simulator to a row that is closed arrive. A mailbox that lives

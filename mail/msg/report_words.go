@@ -1,0 +1,161 @@
+package msg
+
+import (
+	"io"
+	"slices"
+	"strings"
+)
+
+// readWords finds in the text of a message that is known to be about one of ours what became of that:
+// beside the recipient's address, or anywhere outside of the copy. It is nil if the text does not say.
+func readWords(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipient {
+	header, err := RawHeader(r, root)
+	if err != nil {
+		return nil
+	}
+	machine := fromMailSystem(root, true)
+	if !machine && isAnswer(header) {
+		return nil
+	}
+	action := plainAction(text)
+	reason, coded := reasonOf(text, recipient)
+	switch {
+	case reason == "" && (action == "" || !machine):
+		return nil
+	case !coded && !machine && action == "":
+		return nil
+	}
+	told := &ReportRecipient{Final: recipient, Action: ActionFailed, Status: StatusIn(reason), Diagnostic: oneLine(reason)}
+	if action == ActionDelayed {
+		told.Action = ActionDelayed
+	}
+	return told
+}
+
+// isAnswer tells whether a header says that somebody's machine answers for them.
+func isAnswer(header []byte) bool {
+	for f := range fields(header) {
+		switch strings.ToLower(string(f.name)) {
+		case "auto-submitted", "x-autoreply", "x-autorespond", "x-auto-response-suppress":
+			if v := strings.ToLower(decodeText(f.value, "", 256)); !strings.HasPrefix(v, "no") && !strings.HasPrefix(v, "auto-generated") {
+				return true
+			}
+		case "subject":
+			if isAbsence(decodeText(f.value, "", MaxText)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// saidText is the text of a report outside of the copy of the message, of at most three parts and
+// maxReturned bytes of each, and the part for machines.
+func saidText(r io.ReaderAt, root *Part) (text, fields string) {
+	if status := deliveryStatus(root); status != nil {
+		if raw, err := io.ReadAll(io.LimitReader(Open(r, status), maxReturned)); err == nil {
+			fields = bodyText(status, raw)
+		}
+	}
+	var said []string
+	for _, p := range bodyPieces(root) {
+		part := p.plain()
+		if part == nil && len(p.html) > 0 {
+			part = p.html[0]
+		}
+		if part == nil || len(said) == 3 {
+			continue
+		}
+		text, err := Text(r, part, maxReturned)
+		if err != nil {
+			continue
+		}
+		text, copied := cutCopy(text)
+		if said = append(said, text); copied != "" {
+			break
+		}
+	}
+	return strings.ReplaceAll(strings.Join(said, "\n\n"), "(expanded from\n", "(expanded from "), fields
+}
+
+// toldInFields finds fields of RFC 3464 that stand in a text: those of the recipient, else the first
+// that name a status or an action.
+func toldInFields(text, recipient string) *ReportRecipient {
+	var found *ReportRecipient
+	for _, block := range fieldBlocks([]byte(text)) {
+		values := statusFields(block)
+		if values["action"] == "" && values["status"] == "" || values["final-recipient"] == "" && values["original-recipient"] == "" && values["diagnostic-code"] == "" {
+			continue
+		}
+		told := readRecipient(values)
+		if told.Action == "" {
+			continue
+		}
+		if strings.EqualFold(told.Final, recipient) {
+			return &told
+		}
+		if found == nil {
+			found = &told
+		}
+	}
+	if found != nil && found.Final == "" {
+		found.Final = recipient
+	}
+	return found
+}
+
+// reasonOf is why a text says that something was not delivered to the recipient: the lines behind the
+// address, else the first paragraph that has a code, else the first whose words mean a status. coded
+// tells that it has a code.
+func reasonOf(text, recipient string) (reason string, coded bool) {
+	paragraphs := strings.SplitN(text, "\n\n", maxPlainLines)
+	var near []string
+	lower := strings.ToLower(recipient)
+	for i, p := range paragraphs {
+		at := strings.Index(strings.ToLower(p), lower)
+		if at < 0 || at > len(p) {
+			continue
+		}
+		lines := aboutOne(p[strings.LastIndexByte(p[:at], '\n')+1:], lower)
+		for next := i + 1; StatusIn(lines) == "" && next < len(paragraphs) && next <= i+2; next++ {
+			lines += "\n" + aboutOne(paragraphs[next], lower)
+		}
+		if hasCode(lines) {
+			return lines, true
+		}
+		if StatusIn(lines) != "" {
+			near = append(near, lines)
+		}
+	}
+	if i := slices.IndexFunc(paragraphs, hasCode); i >= 0 {
+		return aboutOne(paragraphs[i], lower), true
+	}
+	if len(near) > 0 {
+		return near[0], false
+	}
+	if i := slices.IndexFunc(paragraphs, func(p string) bool { return StatusIn(p) != "" }); i >= 0 {
+		return aboutOne(paragraphs[i], lower), false
+	}
+	return "", false
+}
+
+// aboutOne keeps the lines of a paragraph up to the one that begins with another address, and of
+// those the last maxReason up to the first with a code.
+func aboutOne(paragraph, recipient string) string {
+	lines := strings.SplitN(strings.TrimSpace(paragraph), "\n", maxPlainLines)
+	for i, line := range lines {
+		if first := strings.ToLower(firstWord(line)); i > 0 && strings.Contains(first, "@") && !strings.Contains(first, recipient) {
+			lines = lines[:i]
+			break
+		}
+	}
+	first := max(0, slices.IndexFunc(lines, hasCode)-maxReason/2)
+	lines = lines[first:]
+	return strings.Join(lines[:min(len(lines), maxReason)], "\n")
+}
+
+// hasCode tells whether a text has the status or the reply code of a failure.
+func hasCode(text string) bool {
+	m := enhancedCode().FindStringSubmatch(text)
+	return m != nil && m[1][0] != '2' || replyCode().MatchString(text)
+}
