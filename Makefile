@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 GOFLAGS_BUILD = $(shell cat packaging/buildflags) -ldflags '-s -w -X main.version=$(VERSION)'
 FUZZTIME ?= 60s
 
-.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips soak-guesses release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold soak-gate soak-sizes soak-clients
+.PHONY: build run test race race-short lint fuzz soak soak-approvals soak-authors soak-backup soak-backup-kills soak-bare soak-costs soak-deleted soak-entries soak-hour soak-import soak-kills soak-large soak-lists soak-open soak-powercut soak-swaps soak-upgrade soak-recipients bench bench-compare bench-server measure peers web licenses screenshots clean soak-years soak-faults soak-flips soak-guesses release soak-packages soak-rotate soak-secrets soak-thief soak-schedule soak-slow-receivers soak-groups soak-qresync soak-rules soak-wait soak-classifier soak-sort soak-hold soak-gate soak-sizes soak-clients compare-bounces
 
 build:
 	CGO_ENABLED=0 go build $(GOFLAGS_BUILD) -o mailstead .
@@ -243,6 +243,11 @@ soak-clients: peers
 	IMAPTEST='$(IMAPTEST)' MAILSTEAD_MINUTES=$(MINUTES) ROUNDCUBE=/usr/share/roundcube \
 		DELTACHAT=$$(ls $${XDG_CACHE_HOME:-$$HOME/.cache}/mailstead-peers/deltachat/node_modules/@deltachat/*/deltachat-rpc-server) \
 		go test -count=1 -v -timeout 60m -run '^Test(Roundcube|DeltaChat|ImaptestStress)$$' ./e2e
+
+# Compares how reports of bounces are read with Sisimai, over those that the test makes, or over the
+# files of a folder, of which REPORTS is the whole path.
+compare-bounces: peers
+	MAILSTEAD_REPORTS=$(REPORTS) go test -count=1 -v -run '^TestReports(AreReadAsTheyWereMade|AgainstAnotherReader)$$' ./service/mta
 
 soak-wait:
 	MAILSTEAD_WAIT=10000 go test -count=1 -v -timeout 60m -run '^(TestNoMessageIsMissed|TestCostOfWaiters)$$' ./service/inbox

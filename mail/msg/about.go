@@ -13,8 +13,8 @@ const (
 	AboutRoom          // a mailbox that is full
 )
 
-// What says that an address is not there, that its domain is not, that it is out of use, and that its
-// mailbox is full, in lower case.
+// What says that an address is not there, that its domain is not, that it is out of use, and
+// that its mailbox is full, in lower case.
 const (
 	unknownWords = "user unknown|unknown user|no such user|no such local user|no such person|no such account|no such recipient|no such mailbox|no mailbox here by that name|mailbox not found|" +
 		"user not found|recipient not found|recipientnotfound|not found by smtp address lookup|unknown recipient|unknown local part|unknown address|address unknown|recipient unknown|" +
@@ -37,8 +37,8 @@ const (
 		"邮箱已满|空间已满|信箱已满|容量已满|メールボックスがいっぱい|容量を超え|容量オーバー|postfach ist voll|postfach voll|boîte aux lettres pleine|boîte pleine|buzón lleno|buzón está lleno|casella piena|caixa cheia|ящик переполнен|skrzynka pełna"
 )
 
-// aboutWords are looked for in their order: first what names the sender, since many servers put that
-// under the code of an address; then what names the address.
+// aboutWords are looked for in their order: first what names the sender, since many servers put
+// that under the code of an address; then what names the address.
 var aboutWords = []struct {
 	about About
 	words string
@@ -52,8 +52,9 @@ var aboutWords = []struct {
 	{AboutAddress, unknownWords + "|" + domainWords + "|" + disabledWords + "|mailbox unavailable"},
 }
 
-// AboutOf reads what a server answered. Addresses and links in it say nothing, and of an answer that
-// a relay quotes only the quotation counts (5.1.0 - Unknown address error 550-'5.2.2 … Mailbox Full').
+// AboutOf reads what a server answered. Addresses and links in it say nothing, and of an answer
+// that a relay quotes only the quotation counts (5.1.0 - Unknown address error 550-'5.2.2 …
+// Mailbox Full').
 func AboutOf(answer string) About {
 	var kept []string
 	for _, word := range strings.Fields(strings.ToLower(answer)) {

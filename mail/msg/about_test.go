@@ -25,9 +25,16 @@ func TestAboutOf(t *testing.T) {
 		"554 30 Sorry, your message to u@far.test cannot be delivered. This mailbox is disabled (554.30).":              AboutAddress,
 		"552 Mailbox full":                AboutRoom,
 		"552 5.2.2 u@far.test over quota": AboutRoom,
-		"550 5.4.1 Recipient address rejected: Access denied. [x.y.z]": AboutUnknown,
-		"550 no": AboutUnknown,
-		"":       AboutUnknown,
+		"550 5.4.1 Recipient address rejected: Access denied. [x.y.z]":                                 AboutUnknown,
+		"SMTP error after MAIL FROM:<ann@here.test>: 553 5.1.0 here.test does not exist":               AboutSender,
+		"5.1.0 - Unknown address error 550-'5.2.2 <a@b.test>... Mailbox Full' (delivery attempts: 0)":  AboutRoom,
+		"5.1.0 - Unknown address error 550-'5.7.1 <a@b.test>... Access denied' (delivery attempts: 0)": AboutUnknown,
+		"Sorry, I couldn't find a mail exchanger or IP address. (#5.4.4)":                              AboutAddress,
+		"Connected but my name was rejected: 501 5.0.0 Invalid domain name":                            AboutSender,
+		"550 5.1.1 Refused due to recipient preferences":                                               AboutSender,
+		"收件人：a@b.test 用户不存在":                                                                           AboutAddress,
+		"550 no":                                                                                       AboutUnknown,
+		"":                                                                                             AboutUnknown,
 	} {
 		if got := AboutOf(answer); got != want {
 			t.Errorf("%q is about %d, want %d", answer, got, want)

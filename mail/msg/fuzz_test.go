@@ -188,6 +188,31 @@ func FuzzParseReport(f *testing.F) {
 	})
 }
 
+// FuzzParseReturned reads any bytes as a report on a message of ours.
+func FuzzParseReturned(f *testing.F) {
+	addFiles(f, "testdata/bounces/*.eml")
+	addFiles(f, "../../service/mta/testdata/cases/37-bounce-*.eml")
+	f.Add([]byte("From: mailer-daemon@far.test\n\nx@far.test (expanded from\n<y@far.test>): 5.1.0 - x 550-'5.2.2 <x@far.test> Full'\n\nReceived: x\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		report, ok := ParseReturned(bytes.NewReader(raw), scanBytes(t, raw), "x@far.test")
+		if !ok {
+			return
+		}
+		if n := len(report.Recipients); n == 0 || n > maxReportRecipients {
+			t.Fatalf("%d recipients", n)
+		}
+		for _, r := range report.Recipients {
+			if strings.ContainsAny(r.Final+r.Original+r.Status+r.Diagnostic, "\r\n\x00") || r.Status != "" && statusCode(r.Status) != r.Status {
+				t.Fatalf("recipient %+v", r)
+			}
+		}
+		if report.About("x@far.test") == nil {
+			t.Fatal("it is about nobody")
+		}
+		AboutOf(string(raw))
+	})
+}
+
 // FuzzParseAddressList wants what is accepted to be written and read back as the same.
 func FuzzParseAddressList(f *testing.F) {
 	for _, s := range []string{"a@b.example", `"x, y" <a@b.example>, c@d.example`, "team: a@b.example;", `"a b"@c.example (x)`, "ä <ö@ü.example>", "a@[127.0.0.1]"} {

@@ -67,12 +67,13 @@ func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	return report, true
 }
 
-// ParseReturned reads what came from the null sender to an address that was given to nobody but as
-// the return path of one message to recipient: it speaks of that message, in whatever form (RFC
-// 3464, status fields as text, or words in any language). A status or a reply code outside of the copy
-// of the message suffices; words do where no person's machine writes them. It answers false for what
-// says nothing about delivery, such as vacation notices and complaints, and if r cannot be read.
-// A recipient that the report does not name has the address that was given.
+// ParseReturned reads what came from the null sender to an address that was given to nobody but
+// as the return path of one message to recipient: it speaks of that message, in whatever form
+// (RFC 3464, status fields as text, or words in any language). A status or a reply code outside
+// of the copy of the message suffices; words do where no person's machine writes them. It
+// answers false for what says nothing about delivery, such as vacation notices and complaints,
+// and if r cannot be read. A recipient that the report does not name has the address that was
+// given.
 func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) {
 	report, ok := ParseReport(r, root)
 	if otherReport(root) || feedbackReport(root) != nil {
@@ -121,8 +122,8 @@ func insideReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	return nil, false
 }
 
-// About is what a report says of a recipient, by any of the addresses it names; of one that it does
-// not name, what it says first of a failure, else of anybody. The report has a recipient.
+// About is what a report says of a recipient, by any of the addresses it names; of one that it
+// does not name, what it says first of a failure, else of anybody. The report has a recipient.
 func (report *Report) About(recipient string) *ReportRecipient {
 	failed := 0
 	for i, rcpt := range slices.Backward(report.Recipients) {

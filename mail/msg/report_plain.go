@@ -226,8 +226,8 @@ func reasonsIn(text string) map[string]string {
 // copyMarks are what the line before the copy of a message says.
 var copyMarks = []string{"copy of", "original message", "original mail", "original header", "unsent message", "returned message", "message header", "message follows", "message text follows"}
 
-// cutCopy divides a bounce's text at the line before the copy of the message: one of dashes, or one
-// that a header follows.
+// cutCopy divides a bounce's text at the line before the copy of the message: one of dashes, or
+// one that a header follows.
 func cutCopy(text string) (said, copied string) {
 	for at := 0; at < len(text); {
 		end := strings.IndexByte(text[at:], '\n')
@@ -288,9 +288,9 @@ func replyClass(text string) string {
 	return text[:1]
 }
 
-// StatusIn finds a status of RFC 3463 in what a server said: the code itself, else what
-// the words mean, under the class of a reply code of SMTP if there is one, else that class as 4.0.0 or
-// 5.0.0; "" if it says nothing.
+// StatusIn finds a status of RFC 3463 in what a server said: the code itself, else what the
+// words mean, under the class of a reply code of SMTP if there is one, else that class as 4.0.0
+// or 5.0.0; "" if it says nothing.
 func StatusIn(text string) string {
 	if m := enhancedCode().FindStringSubmatch(text); m != nil && m[1][0] != '2' {
 		return m[1]

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,6 +98,10 @@ func TestStatusIn(t *testing.T) {
 		"User unknown in virtual alias table":        "5.1.1",
 		"The mailbox is FULL":                        "4.2.2",
 		"552 I do not want it":                       "5.0.0",
+		"552 Mailbox full":                           "5.2.2",
+		"451 user unknown for now":                   "4.1.1",
+		"ERROR_CODE :550, ERROR_CODE :x":             "5.0.0",
+		"571 No PTR record":                          "5.0.0",
 		"host said: 421 come back":                   "4.0.0",
 		"554":                                        "5.0.0",
 		"it cost 450 dollars-ish":                    "4.0.0",
@@ -195,5 +200,37 @@ func TestFeedbackReport(t *testing.T) {
 	f.UserAgent = "two\r\nlines"
 	if _, err := f.WriteTo(&out); !errors.Is(err, ErrHeader) {
 		t.Errorf("two lines in a field: %v", err)
+	}
+}
+
+// countingReader counts the bytes that are read.
+type countingReader struct {
+	io.ReaderAt
+	n int
+}
+
+func (c *countingReader) ReadAt(p []byte, at int64) (int, error) {
+	n, err := c.ReaderAt.ReadAt(p, at)
+	c.n += n
+	return n, err
+}
+
+// TestLargeReportsAreReadInPart: who writes to a return path chooses how much there is to read.
+func TestLargeReportsAreReadInPart(t *testing.T) {
+	line := "x@far.test: nothing is told of it\n\n"
+	many := strings.Repeat(line, 8<<20/len(line))
+	status := "Reporting-MTA: dns; a\n\n" + strings.Repeat("Final-Recipient: rfc822; y@far.test\nStatus: 5.0.0\n\n", 100_000)
+	for name, text := range map[string]string{
+		"one text":      "From: mailer-daemon@far.test\n\n" + many,
+		"many parts":    "Content-Type: multipart/mixed; boundary=b\n\n" + strings.Repeat("--b\n\n"+many[:64<<10]+"\n", 100) + "--b--\n",
+		"many blocks":   "Content-Type: multipart/report; report-type=delivery-status; boundary=b\n\n--b\n\nx\n--b\nContent-Type: message/delivery-status\n\n" + status + "\n--b--\n",
+		"one HTML":      "Content-Type: text/html\n\n" + strings.Repeat("<p>x@far.test<p>", 500_000),
+		"one long line": "From: mailer-daemon@far.test\n\n" + strings.Repeat("x@far.test 55 ", 500_000),
+	} {
+		r := &countingReader{ReaderAt: strings.NewReader(text)}
+		report, ok := ParseReturned(r, scanBytes(t, []byte(text)), "x@far.test")
+		if r.n > 2<<20 || ok && len(report.Recipients) > maxReportRecipients {
+			t.Errorf("%s: %d of %d bytes are read", name, r.n, len(text))
+		}
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// readWords finds in the text of a message that is known to be about one of ours what became of that:
-// beside the recipient's address, or anywhere outside of the copy. It is nil if the text does not say.
+// readWords finds in the text of a message that is known to be about one of ours what became of
+// that: beside the recipient's address, or anywhere outside of the copy. It is nil if the text
+// does not say.
 func readWords(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipient {
 	header, err := RawHeader(r, root)
 	if err != nil {
@@ -49,8 +50,8 @@ func isAnswer(header []byte) bool {
 	return false
 }
 
-// saidText is the text of a report outside of the copy of the message, of at most three parts and
-// maxReturned bytes of each, and the part for machines.
+// saidText is the text of a report outside of the copy of the message, and the part for machines, of
+// each at most maxReturned bytes.
 func saidText(r io.ReaderAt, root *Part) (text, fields string) {
 	if status := deliveryStatus(root); status != nil {
 		if raw, err := io.ReadAll(io.LimitReader(Open(r, status), maxReturned)); err == nil {
@@ -58,18 +59,20 @@ func saidText(r io.ReaderAt, root *Part) (text, fields string) {
 		}
 	}
 	var said []string
+	left := int64(maxReturned)
 	for _, p := range bodyPieces(root) {
 		part := p.plain()
 		if part == nil && len(p.html) > 0 {
 			part = p.html[0]
 		}
-		if part == nil || len(said) == 3 {
+		if part == nil || left <= 0 || len(said) == 3 {
 			continue
 		}
-		text, err := Text(r, part, maxReturned)
+		text, err := Text(r, part, left)
 		if err != nil {
 			continue
 		}
+		left -= int64(len(text))
 		text, copied := cutCopy(text)
 		if said = append(said, text); copied != "" {
 			break
@@ -78,8 +81,8 @@ func saidText(r io.ReaderAt, root *Part) (text, fields string) {
 	return strings.ReplaceAll(strings.Join(said, "\n\n"), "(expanded from\n", "(expanded from "), fields
 }
 
-// toldInFields finds fields of RFC 3464 that stand in a text: those of the recipient, else the first
-// that name a status or an action.
+// toldInFields finds fields of RFC 3464 that stand in a text: those of the recipient, else the
+// first that name a status or an action.
 func toldInFields(text, recipient string) *ReportRecipient {
 	var found *ReportRecipient
 	for _, block := range fieldBlocks([]byte(text)) {
@@ -104,16 +107,16 @@ func toldInFields(text, recipient string) *ReportRecipient {
 	return found
 }
 
-// reasonOf is why a text says that something was not delivered to the recipient: the lines behind the
-// address, else the first paragraph that has a code, else the first whose words mean a status. coded
-// tells that it has a code.
+// reasonOf is why a text says that something was not delivered to the recipient: the lines
+// behind the address, else the first paragraph that has a code, else the first whose words mean
+// a status. coded tells that it has a code.
 func reasonOf(text, recipient string) (reason string, coded bool) {
 	paragraphs := strings.SplitN(text, "\n\n", maxPlainLines)
 	var near []string
 	lower := strings.ToLower(recipient)
 	for i, p := range paragraphs {
 		at := strings.Index(strings.ToLower(p), lower)
-		if at < 0 || at > len(p) {
+		if at < 0 || at > len(p) || len(near) == maxReason {
 			continue
 		}
 		lines := aboutOne(p[strings.LastIndexByte(p[:at], '\n')+1:], lower)
@@ -123,15 +126,13 @@ func reasonOf(text, recipient string) (reason string, coded bool) {
 		if hasCode(lines) {
 			return lines, true
 		}
-		if StatusIn(lines) != "" {
-			near = append(near, lines)
-		}
+		near = append(near, lines)
 	}
 	if i := slices.IndexFunc(paragraphs, hasCode); i >= 0 {
 		return aboutOne(paragraphs[i], lower), true
 	}
-	if len(near) > 0 {
-		return near[0], false
+	if i := slices.IndexFunc(near, func(p string) bool { return StatusIn(p) != "" }); i >= 0 {
+		return near[i], false
 	}
 	if i := slices.IndexFunc(paragraphs, func(p string) bool { return StatusIn(p) != "" }); i >= 0 {
 		return aboutOne(paragraphs[i], lower), false
