@@ -60,7 +60,7 @@ const (
 	messageShape  = `id uid uid_validity user_id mailbox recipient folder email_id message_id thread_id in_reply_to|null references[] from from_email from_name|null to[] cc[] bcc[]
 		reply_to[] subject body_preview received_at date|null is_read is_answered is_flagged has_attachments
 		attachments[{index,filename,content_type,size,content_id|null}] size is_warmup is_auto_reply is_bounce
-		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror),reason|null}
+		auth{spf(pass|fail|softfail|neutral|none|temperror|permerror),dkim(pass|fail|softfail|neutral|none|temperror|permerror),dmarc(pass|fail|softfail|neutral|none|temperror|permerror),reason|null,dmarc_policy(none|quarantine|reject)|null,dmarc_rfc7489{result,policy(none|quarantine|reject)|null}|null}
 		original_message_id|null answered_by{kind(team|mailbox|token),name,at}|null spam{score,verdict(ham|unsure|spam),reasons[]{code,text,weight}}|null withheld`
 	detailShape = messageShape + " text|null html|null reply_text|null headers[{name,value}] truncated invitation{summary,starts_at|null,ends_at|null,organizer,answer(accepted|tentative|declined)|null}|null"
 	sentShape   = `success message_id status(queued|scheduled|held) approval_id|null user_id from recipients[{id,email,status(queued|scheduled|suppressed|held),transport}]

@@ -107,6 +107,7 @@ type Arrival struct {
 	SPF        string          `json:",omitzero"`
 	DKIM       string          `json:",omitzero"`
 	DMARC      string          `json:",omitzero"`
+	Judged     string          `json:",omitzero"`  // see Meta.Judged
 	From       string          `json:",omitzero"`  // domain of its author, "" where that is not known
 	Authentic  bool            `json:",omitzero"`  // it is from there
 	To         []string        `json:",omitempty"` // addresses that have not had it

@@ -126,6 +126,7 @@ type Meta struct {
 	Arrived           string // that it arrived, and from whom for sure, in a form of the caller's; "": it was put there
 	Words             string // whose words it has, if that is sure, in a form of the caller's
 	Drafted           string // not "": it has lain in the folder of drafts
+	Judged            string // what the editions of DMARC say of it, in a form of the caller's
 }
 
 // Every row but the smallest begins with the version of its form, and from rowVersion on a checksum
@@ -266,8 +267,8 @@ func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
 }
 
-func (m *Meta) laterTexts() [7]*string {
-	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived, &m.Words, &m.Drafted}
+func (m *Meta) laterTexts() [8]*string {
+	return [...]*string{&m.Recipient, &m.Bcc, &m.AnsweredBy, &m.Spam, &m.Arrived, &m.Words, &m.Drafted, &m.Judged}
 }
 
 // row gives the row without its checksum.

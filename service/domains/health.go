@@ -376,6 +376,10 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 			out.Status = "degraded"
 		}
 	}
+	if tags := core.ObsoleteDMARC(d); len(tags) > 0 { // a warning: the record works
+		out.Issues = append(out.Issues, DNSIssue{dmarcObsolete, dnsprov.PurposeDMARC, "_dmarc", fmt.Sprintf(
+			"The DMARC record has %s, which receivers that follow RFC 9989 do not look at. To test a policy, use t=y: it applies the next milder one.", strings.Join(tags, ", "))})
+	}
 	if issues := s.reverseIssues(d); len(issues) > 0 {
 		out.Issues, out.Status = append(out.Issues, issues...), "degraded"
 	}
@@ -384,6 +388,8 @@ func (s *Service) healthOf(d *store.Domain) DNSHealth {
 	}
 	return out
 }
+
+const dmarcObsolete = "dmarc_obsolete"
 
 const kindCheck = "dns_check"
 

@@ -413,8 +413,13 @@ func unreadable(code, subject, dir string, err error) []Check {
 
 func (s *Service) checkDomains(context.Context) (out []Check) {
 	const code, subject = "domain_dns", "the domains of this host"
-	failing := 0
+	failing, obsolete := 0, 0
 	err := s.everyDomain(func(d *store.Domain) {
+		if tags := core.ObsoleteDMARC(d); len(tags) > 0 && obsolete < namedMost {
+			obsolete++
+			out = append(out, wrong(code, Warning, d.Name, "Its DMARC record has "+strings.Join(tags, ", ")+", which receivers do not look at any more (RFC 9989).",
+				"Take these tags out of its DMARC record. To test a policy, use t=y.")...)
+		}
 		if d.FailingSince.IsZero() {
 			return
 		}

@@ -105,13 +105,17 @@ func TestNames(t *testing.T) {
 	h.world.Tell("TXT", "mail.example.test", "v=spf1 a -all")
 	h.world.Tell("A", "ns2.example.test")
 	h.finds("nameservers", health.Warning, "does not lead to it")
-	if err := h.Store.Update(func(tx *store.Tx) error {
-		return store.Domains.Put(tx, &store.Domain{ID: "dom_1", Name: "a.test", DNSProvider: store.DomainProviderBuiltin, FailingSince: h.now})
-	}); err != nil {
+	d := &store.Domain{ID: "dom_1", Name: "a.test", DNSProvider: store.DomainProviderBuiltin, FailingSince: h.now}
+	if err := h.Store.Update(func(tx *store.Tx) error { return store.Domains.Put(tx, d) }); err != nil {
 		t.Fatal(err)
 	}
 	h.finds("nameservers", health.Error, "does not lead to it")
 	h.finds("domain_dns", health.Warning, "are not right since")
+	d.FailingSince, d.DMARC = time.Time{}, "v=DMARC1; p=reject; pct=50; ri=3600"
+	if err := h.Store.Update(func(tx *store.Tx) error { return store.Domains.Put(tx, d) }); err != nil {
+		t.Fatal(err)
+	}
+	h.finds("domain_dns", health.Warning, "has pct=, ri=,")
 	h.world.Set(func() { h.world.Dead = "all" })
 	h.finds("resolver", health.Error, "does not answer")
 	h.finds("hostname_address", health.Error, "cannot be looked up")

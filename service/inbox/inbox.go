@@ -441,6 +441,29 @@ type InboxAuth struct {
 	DMARC string `json:"dmarc" words:"ours"`
 
 	Reason *string `json:"reason" words:"ours"`
+
+	Policy *string       `json:"dmarc_policy" enum:"none|quarantine|reject" doc:"What the author's domain asks to do with a message that DMARC refuses; null for others."`
+	Former *FormerResult `json:"dmarc_rfc7489" doc:"What DMARC said until RFC 9989, with the public suffix list and without sampling; it decides nothing. Null for mail that did not come from outside."`
+}
+
+// A FormerResult is what RFC 7489 says about a message.
+type FormerResult struct {
+	Result string  `json:"result" words:"ours"`
+	Policy *string `json:"policy" enum:"none|quarantine|reject"`
+}
+
+// Judged is the form in which a Meta keeps the policy that DMARC asks for, and what RFC 7489 says.
+func Judged(policy, formerResult, formerPolicy string) string {
+	return policy + " " + formerResult + " " + formerPolicy
+}
+
+func authOf(meta *store.Meta) InboxAuth {
+	out := InboxAuth{SPF: orNone(meta.SPF), DKIM: orNone(meta.DKIM), DMARC: orNone(meta.DMARC), Reason: core.OrNull(lackingOf(meta))}
+	if kept := strings.Split(meta.Judged, " "); len(kept) == 3 {
+		out.Policy = core.OrNull(kept[0])
+		out.Former = &FormerResult{kept[1], core.OrNull(kept[2])}
+	}
+	return out
 }
 
 // A messageView turns rows into InboxMessages. It remembers the folders of a page, which are few,
@@ -567,7 +590,7 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 		ID: id, UID: id[len(b.ids):], UIDValidity: b.folder.UIDValidity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: b.folder.Name, EmailID: emailID(m, meta),
 		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
 		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID), AnsweredBy: answererOfText(meta.AnsweredBy), Spam: spamVerdict(meta.Spam),
-		Auth:       InboxAuth{orNone(meta.SPF), orNone(meta.DKIM), orNone(meta.DMARC), core.OrNull(lackingOf(meta))},
+		Auth:       authOf(meta),
 		ReceivedAt: core.Time{Time: m.Received}, Size: int64(m.Blob.Length),
 		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,
 		HasAttachments: m.Bits&store.BitAttachments != 0, IsWarmup: m.Bits&store.BitWarmup != 0,

@@ -35,6 +35,8 @@ type keptEnvelope struct {
 	SPF   string `json:"spf"`
 	DKIM  string `json:"dkim"`
 	DMARC string `json:"dmarc"`
+
+	Judged string `json:"judged"`
 }
 
 // Rebuild makes the rows of messages anew that the store has lost: those that store.RebuildDatabase
@@ -104,7 +106,7 @@ func reread(st *store.Store, ref store.BlobRef) (d *StoredMessage, env keptEnvel
 	if d, err = ReadMessage(blob, blob.Size(), env.From); err != nil {
 		return nil, env, err
 	}
-	d.Blob, d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC = ref, env.SPF, env.DKIM, env.DMARC
+	d.Blob, d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Meta.Judged = ref, env.SPF, env.DKIM, env.DMARC, env.Judged
 	return d, env, nil
 }
 

@@ -37,6 +37,7 @@ type acceptedEnvelope struct {
 	SPF       string            `json:"spf,omitempty"`
 	DKIM      string            `json:"dkim,omitempty"`
 	DMARC     string            `json:"dmarc,omitempty"`
+	Judged    string            `json:"judged,omitempty"` // see store.Meta
 	Author    string            `json:"author,omitempty"` // domain
 	Authentic bool              `json:"authentic,omitempty"`
 	Proven    string            `json:"proven,omitempty"` // domain
@@ -52,7 +53,7 @@ type acceptedEnvelope struct {
 // arrival is what has to be filed.
 func (e *acceptedEnvelope) arrival(blob store.BlobRef) *store.Arrival {
 	return &store.Arrival{
-		Blob: blob, Sender: e.From, Genuine: e.Genuine, Junk: e.Junk, SPF: e.SPF, DKIM: e.DKIM, DMARC: e.DMARC,
+		Blob: blob, Sender: e.From, Genuine: e.Genuine, Junk: e.Junk, SPF: e.SPF, DKIM: e.DKIM, DMARC: e.DMARC, Judged: e.Judged,
 		From: e.Author, Authentic: e.Authentic, Proven: e.Proven, Signed: e.Signed, Lacks: e.Lacks, Words: e.Words, To: slices.Clone(e.Places), Placed: map[string]bool{}, ReceivedAt: e.Received,
 		RequireTLS: e.RequireTLS, Decisions: e.Decisions.text(),
 	}

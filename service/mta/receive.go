@@ -152,9 +152,10 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		return "", err
 	}
 	stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC = string(v.SPF), string(v.DKIM), string(v.DMARC)
+	stored.Meta.Judged = inbox.Judged(v.Policy, string(v.Former.Result), v.Former.Policy)
 	env := acceptedEnvelope{
 		Version: acceptedVersion, Envelope: inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()},
-		Genuine: v.GenuinePath(in.From), Junk: result.Junk, SPF: stored.Meta.SPF, DKIM: stored.Meta.DKIM, DMARC: stored.Meta.DMARC,
+		Genuine: v.GenuinePath(in.From), Junk: result.Junk, SPF: stored.Meta.SPF, DKIM: stored.Meta.DKIM, DMARC: stored.Meta.DMARC, Judged: stored.Meta.Judged,
 		Author: v.FromDomain, Authentic: v.Authentic(), Proven: stored.Verified, Signed: stored.Signed, Lacks: stored.Lacks, Words: stored.Words, RequireTLS: in.Client.RequireTLS,
 	}
 	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
@@ -631,6 +632,7 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 	}
 	d.Blob = a.Blob
 	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Words = a.SPF, a.DKIM, a.DMARC, a.Words
+	d.Meta.Judged = a.Judged
 	d.Verified, d.Signed, d.Lacks = a.Proven, a.Signed, a.Lacks
 	return d, nil
 }
