@@ -66,6 +66,7 @@ func FuzzMetaRow(f *testing.F) {
 	f.Add((&wholeMeta{Meta{Preview: "Hello", Recipient: "a@b", Bcc: "c@d"}, rowVersion}).row())
 	f.Add((&wholeMeta{Meta{Bcc: "c@d\ne@f"}, rowVersion}).row())
 	f.Add((&wholeMeta{Meta{AnsweredBy: "team ann"}, rowVersion}).row())
+	f.Add((&wholeMeta{Meta{Judged: "none fail reject"}, rowVersion}).row())
 	f.Add((&wholeMeta{version: metaShared}).row())
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, row []byte) {
