@@ -106,7 +106,7 @@ describe('domains', { concurrency: 2 }, () => {
       await p.keyboard.press('Enter')
       await p.getByRole('radio', { name: /^Mailstead/ }).check()
       await p.getByRole('button', { name: 'Add 2 domains' }).click()
-      await main(p).getByText('"my_shop" has no dot').waitFor()
+      await main(p).getByText('"my_shop" is not a domain name').waitFor()
       await p.getByText('1 domain added').waitFor()
     })
 
