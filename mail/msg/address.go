@@ -117,6 +117,9 @@ type addressReader struct {
 	limit int
 	out   []Address
 
+	counts bool // addresses are counted, and not kept
+	n      int
+
 	phrase  strings.Builder // words before the angle, quotes undone
 	raw     strings.Builder // the same with quotes, for an address that stands bare
 	comment string
@@ -306,7 +309,20 @@ func (r *addressReader) end() {
 	r.reset()
 }
 
+// countAddresses counts the addresses of an address list, group markers left out.
+func countAddresses(s string) int {
+	r := addressReader{s: s, limit: 1, counts: true}
+	r.run()
+	return r.n
+}
+
 func (r *addressReader) emit(a Address) {
+	if r.counts {
+		if !a.IsGroupMarker() {
+			r.n++
+		}
+		return
+	}
 	if len(r.out) < r.limit {
 		r.out = append(r.out, a)
 	}

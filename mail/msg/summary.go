@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -23,6 +24,7 @@ type Summary struct {
 	InReplyTo             string
 	References            []string
 	From, To, Cc, ReplyTo []Address // without group markers
+	ToCount, CcCount      int       // how many the fields name, also those past MaxAddresses
 	Subject               string
 	Preview               string // at most 200 characters of the text, white space folded
 	Date                  time.Time
@@ -51,6 +53,10 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	if len(env.InReplyTo) > 0 {
 		s.InReplyTo = env.InReplyTo[0]
 	}
+	s.ToCount, s.CcCount = len(s.To), len(s.Cc)
+	if len(env.From)+len(env.Sender)+len(env.ReplyTo)+len(env.To)+len(env.Cc)+len(env.Bcc) >= MaxAddresses {
+		s.ToCount, s.CcCount = countRecipients(header)
+	}
 	var marks automation
 	marks.read(header)
 	s.List = marks.list
@@ -59,6 +65,19 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	s.AutoReply = marks.auto || marks.precedence && !marks.list || marks.nullPath || s.Bounce || isReport || isAbsence(s.Subject)
 	s.Preview, err = preview(r, root)
 	return s, err
+}
+
+// countRecipients counts the addresses of To and Cc, of a field that is repeated those of the lowest.
+func countRecipients(header []byte) (to, cc int) {
+	for f := range fields(header) {
+		switch {
+		case bytes.EqualFold(f.name, []byte("to")):
+			to = countAddresses(string(unfold(f.value)))
+		case bytes.EqualFold(f.name, []byte("cc")):
+			cc = countAddresses(string(unfold(f.value)))
+		}
+	}
+	return to, cc
 }
 
 func people(list []Address) []Address {

@@ -284,21 +284,27 @@ func cursorScope(who Actor, operation string, filters []string) string {
 	return who.AccountID + "\x00" + operation + "\x00" + strings.Join(filters, "\x00")
 }
 
+// pageBytes is about how much a page of a list has: past it a page ends, whatever its limit, and its
+// cursor goes on.
+const pageBytes = 4 << 20
+
 // A PageBuilder gathers one page: it takes rows until the page is full and one more has shown that
-// there is a next page.
+// there is a next page. A page has pageBytes, or one row.
 type PageBuilder[T any] struct {
 	Data  []T
 	Limit int
 	Last  string
 	More  bool
+	bytes int
 }
 
-// Add takes a row and the position after it; false ends the walk.
-func (c *PageBuilder[T]) Add(position string, row T) bool {
-	if len(c.Data) == c.Limit {
+// Add takes a row of about so many bytes, and the position after it; false ends the walk.
+func (c *PageBuilder[T]) Add(position string, row T, size int) bool {
+	if len(c.Data) == c.Limit || len(c.Data) > 0 && c.bytes+size > pageBytes {
 		c.More = true
 		return false
 	}
+	c.bytes += size
 	if len(c.Data) == cap(c.Data) { // rows are large, and pages mostly full or nearly empty
 		c.Data = slices.Grow(c.Data, min(max(1, len(c.Data)*16), c.Limit-len(c.Data)))
 	}
@@ -330,6 +336,7 @@ type Listing[R, Out any] struct {
 	Keep      func(*R) bool                    // nil keeps every record
 	Until     func(*R) bool                    // ends the walk; nil walks to the end
 	Out       func(*store.Tx, *R) (Out, error) // the record on the wire
+	Size      func(*Out) int                   // bytes of what is there beside the record; nil: nothing is
 	First     func(*store.Tx) error            // checked before the walk, in the same snapshot; nil checks nothing
 }
 
@@ -372,8 +379,9 @@ const (
 )
 
 func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *PageBuilder[Out]) error {
-	scanned, left := 0, 0
+	scanned, left, size := 0, 0, 0
 	wanted := func(row []byte) bool {
+		size = len(row)
 		if l.Prefilter == nil || l.Prefilter(row) {
 			return true
 		}
@@ -403,7 +411,10 @@ func (l Listing[R, Out]) walk(tx *store.Tx, before string, c *PageBuilder[Out]) 
 		if err != nil {
 			return err
 		}
-		if !c.Add(key, row) {
+		if l.Size != nil {
+			size += l.Size(&row)
+		}
+		if !c.Add(key, row, size) {
 			return nil
 		}
 	}

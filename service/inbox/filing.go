@@ -226,7 +226,7 @@ func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Me
 	out := ReceivedData{
 		UserID: mb.ID, Mailbox: mb.Email, Recipient: cmp.Or(meta.Recipient, mb.Email),
 		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
-		To: fewTexts(sum.To), ToCount: len(sum.To), CC: fewTexts(sum.Cc), CCCount: len(sum.Cc), Subject: sum.Subject, MessageID: sum.MessageID,
+		To: fewTexts(sum.To), ToCount: sum.ToCount, CC: fewTexts(sum.Cc), CCCount: sum.CcCount, Subject: sum.Subject, MessageID: sum.MessageID,
 		InReplyTo: core.OrNull(sum.InReplyTo), References: refs, ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
 		ReceivedAt: core.Time{Time: tx.Now()}, HasAttachments: d.bits&store.BitAttachments != 0,
 		Size: int64(d.Blob.Length), IsAutoReply: d.bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),

@@ -324,7 +324,7 @@ func (l *inboxList) walk(tx *store.Tx) error {
 			}
 		}
 		switch {
-		case ok && !c.Add(positionText(at), m):
+		case ok && !c.Add(positionText(at), m, m.bytes()):
 			return nil
 		case !ok && len(c.Data) < c.Limit:
 			c.Last = positionText(at)
@@ -395,6 +395,20 @@ type InboxMessage struct {
 	Spam              *SpamVerdict      `json:"spam" doc:"What the classifier of spam said when the message came; null for one that it was not asked about."`
 	Withheld          bool              `json:"withheld" doc:"Its words are left out, since a stranger may have written them."`
 	Thread            *ThreadSummary    `json:"thread,omitempty" doc:"Of a list with threads=true: its conversation."`
+}
+
+// bytes is about how long a message is as lists show it: what its author can make long.
+func (m *InboxMessage) bytes() int {
+	n := len(m.From) + len(m.Subject) + len(m.BodyPreview) + len(m.MessageID)
+	for _, list := range [][]string{m.References, m.To, m.CC, m.BCC, m.ReplyTo} {
+		for _, text := range list {
+			n += len(text)
+		}
+	}
+	for _, a := range m.Attachments {
+		n += len(a.Filename) + len(a.ContentType)
+	}
+	return n
 }
 
 // A SpamVerdict is what the classifier of spam said about a message when it came.

@@ -181,7 +181,7 @@ func (l *inboxList) search(tx *store.Tx) error {
 		}
 		switch {
 		case ok:
-			if !c.Add(positionText(at), m) {
+			if !c.Add(positionText(at), m, m.bytes()) {
 				return nil
 			}
 		case len(c.Data) < c.Limit:

@@ -80,7 +80,12 @@ type ListGroupsIn struct{ core.PageIn }
 
 // ListGroups lists the account's groups, newest first.
 func (s *Service) ListGroups(_ context.Context, who core.Actor, in ListGroupsIn) (*core.Page[Group], error) {
-	l := core.Listing[store.Group, Group]{Operation: "groups", Index: store.GroupsByAccount, Prefix: who.AccountID, Out: groupOut}
+	l := core.Listing[store.Group, Group]{Operation: "groups", Index: store.GroupsByAccount, Prefix: who.AccountID, Out: groupOut, Size: func(g *Group) (n int) {
+		for _, m := range g.Members {
+			n += len(m.Email)
+		}
+		return n
+	}}
 	return l.Page(s.Core, who, in.PageIn)
 }
 

@@ -226,7 +226,7 @@ func TestRelayThatDropsTheConnectionIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.Becomes("x@far.test", store.OutgoingRelayed)
-	if n := len(h.Mails()); n != 1 {
+	if n := len(h.Mails()) - before; n != 1 {
 		t.Errorf("the relay took %d messages", n)
 	}
 }
@@ -554,6 +554,11 @@ func TestDamagedMessageIsNotSent(t *testing.T) {
 // TestParkedDeliveryIsNotLost: a delivery with which the server has ended three times waits aside.
 // Its row says so, its sender cannot have it tried, and it goes on when the operator says so.
 func TestParkedDeliveryIsNotLost(t *testing.T) {
+	t.Run("resumed", func(t *testing.T) { parksADelivery(t, false) })
+	t.Run("cancelled", func(t *testing.T) { parksADelivery(t, true) })
+}
+
+func parksADelivery(t *testing.T, cancels bool) {
 	var harmless atomic.Bool
 	taken, goOn := make(chan struct{}), make(chan struct{})
 	h := (&servicetest.Host{Answer: func(int, servicetest.Taken) string {
@@ -594,6 +599,25 @@ func TestParkedDeliveryIsNotLost(t *testing.T) {
 		t.Errorf("retry: %v", err)
 	}
 	harmless.Store(true)
+	before := len(h.Mails()) // the host took it each time, and nobody heard that
+	if cancels { // it is taken back at once, and leaves no job behind that could deliver it
+		gone, err := i.Svc.CancelMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID})
+		if err != nil || gone.Status != store.OutgoingCancelled {
+			t.Fatalf("%+v, %v", gone, err)
+		}
+		if left, err := i.Svc.ListParkedJobs(t.Context(), struct{}{}); err != nil || left.Count != 0 {
+			t.Errorf("parked still: %+v, %v", left, err)
+		}
+		if _, err := i.Svc.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: row.JobID}); err == nil {
+			t.Error("a cancelled delivery was resumed")
+		}
+		i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"y@far.test"}, Subject: "hello", Text: "hello"})
+		i.Becomes("y@far.test", store.OutgoingRelayed)
+		if n := len(h.Mails()) - before; n != 1 {
+			t.Errorf("%d messages were delivered", n)
+		}
+		return
+	}
 	if out, err := i.Svc.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: row.JobID}); err != nil || len(out.Jobs) != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
