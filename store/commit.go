@@ -410,12 +410,9 @@ func (s *Store) closeFreelist() {
 }
 
 // The disk is not written to its end: a commit that the system refuses half-way costs more than one
-// that is not begun, and whoever frees room needs some. From the reserve on, new messages and large
-// transactions are refused; in its second half, every transaction that does not free anything.
-// Refusals are ErrFull.
-
-// reserveSmall is how many bytes a transaction may write in the first half of the reserve.
-const reserveSmall = 16 << 10
+// that is not begun, and whoever frees room needs some. From the reserve on, new messages are
+// refused, and every transaction that does not free anything, however small: people are told that
+// changes are refused, and none is to pass. Refusals are ErrFull.
 
 // errReserve is why the store refuses what the disk might still take.
 var errReserve = fmt.Errorf("%w: what is left is for deletions", ErrFull)
@@ -433,11 +430,7 @@ func (s *Store) roomForTx(tx *Tx) error {
 	if tx.writes == 0 || tx.frees {
 		return nil
 	}
-	switch level := s.room.Level(); {
-	case level == diskroom.Least, level == diskroom.Short && tx.bytes > reserveSmall:
-		return errReserve
-	}
-	return nil
+	return s.roomForMessage()
 }
 
 // MayUseReserve lets the transaction write where the disk has room for deletions only. It is for

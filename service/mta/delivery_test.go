@@ -226,7 +226,7 @@ func TestRelayThatDropsTheConnectionIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.Becomes("x@far.test", store.OutgoingRelayed)
-	if n := len(h.Mails()) - before; n != 1 {
+	if n := len(h.Mails()); n != 1 {
 		t.Errorf("the relay took %d messages", n)
 	}
 }

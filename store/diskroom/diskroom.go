@@ -32,8 +32,7 @@ type Level int
 
 const (
 	Enough Level = iota // for everything
-	Short               // for deletions and small changes: the reserve is reached
-	Least               // for deletions: half of the reserve is used
+	Short               // for deletions: the reserve is reached
 )
 
 // Level looks at the disk, unless there was enough room a moment ago. Where the system does not
@@ -61,10 +60,7 @@ func (r *Room) Level() Level {
 }
 
 func levelOf(free, total int64) Level {
-	switch reserve := min(Reserve, total/reserveShare); {
-	case free < reserve/2:
-		return Least
-	case free < reserve:
+	if free < min(Reserve, total/reserveShare) {
 		return Short
 	}
 	return Enough
