@@ -111,6 +111,6 @@ func charsetNames() []namedCharset {
 		{"cp1256 cp9448 cswindows1256 msarab", single(charmap.Windows1256), oneByte},
 		{"cp1257 cswindows1257 winbaltrim", single(charmap.Windows1257), oneByte},
 		{"cp1258 cswindows1258", single(charmap.Windows1258), oneByte},
-		{"885911 cp28601 cp874 csiso885911 cstis620 hpthai8 iso885911 isoir166 thai thai8 tis620 tis6200 tis62025291 tis6202533 tis62025330", single(charmap.Windows874), oneByte},
+		{"885911 cp28601 cp874 csiso885911 cstis620 hpthai8 iso885911 isoir166 thai thai8 tis620 tis6200 tis62025291 tis62025290 tis6202533 tis62025330 iso8859112001 cp1162", single(charmap.Windows874), oneByte},
 	}
 }

@@ -19,11 +19,12 @@ type dateParts struct {
 // comments, dashes and the usual mistakes, and ISO 8601. A date without a zone is UTC. It answers
 // the zero time for anything else.
 func parseDate(s string) time.Time {
-	s = dropComments(cut(s, 128))
-	if t, err := time.Parse(time.RFC3339, strings.TrimSpace(s)); err == nil {
+	s = strings.Trim(dropComments(cut(s, 128)), " \t\"")
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
 		return t
 	}
 	var d dateParts
+	s = colonBlanks.Replace(colonBlanks.Replace(s))
 	for word := range strings.FieldsFuncSeq(s, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' }) {
 		if !d.word(word) {
 			return time.Time{}
@@ -31,6 +32,10 @@ func parseDate(s string) time.Time {
 	}
 	return d.time()
 }
+
+// colonBlanks takes blanks away that RFC 5322 §4.3 permits in a time; of two at a place, both if
+// used twice.
+var colonBlanks = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":")
 
 func (d *dateParts) word(w string) bool {
 	if date, clock, ok := strings.Cut(w, "T"); ok && isDigit(date) && isDigit(clock) { // ISO 8601
@@ -41,11 +46,15 @@ func (d *dateParts) word(w string) bool {
 		return d.clock(w)
 	case d.hasTime && sign >= 0 && !isDigit(w): // +0100, +01:00, GMT+0100
 		d.name(strings.ToLower(w[:sign]))
-		d.zone(w[sign:])
+		if !d.hasOffset {
+			d.zone(w[sign:])
+		}
 		return true
 	case d.hasTime && d.year != 0 && d.day != 0 && len(w) == 4 && isDigit(w): // the sign is missing
 		d.zone("+" + w)
 		return true
+	case isDigit(w) && !d.hasTime && d.year != 0 && d.day != 0 && strings.Contains(w, "."): // 10.30
+		return d.clock(strings.ReplaceAll(w, ".", ":"))
 	case isDigit(w):
 		return d.numbers(w)
 	}
@@ -111,6 +120,10 @@ func (d *dateParts) numbers(w string) bool {
 
 func (d *dateParts) number(s string) bool {
 	n, err := strconv.Atoi(s)
+	if err != nil && len(s) > 2 && strings.Contains("st nd rd th", strings.ToLower(s[len(s)-2:])) {
+		s = s[:len(s)-2]
+		n, err = strconv.Atoi(s)
+	}
 	switch {
 	case err != nil:
 		d.name(strings.ToLower(s))
@@ -179,7 +192,7 @@ func (d *dateParts) name(w string) {
 }
 
 var namedZones = map[string]int{"gmt": 0, "ut": 0, "utc": 0, "z": 0,
-	"bst": 1, "cet": 1, "cest": 2, "met": 1, "mest": 2, "wet": 0, "west": 1, "eet": 2, "eest": 3, "msk": 3, "jst": 9, "kst": 9, "hkt": 8,
+	"bst": 1, "cet": 1, "cest": 2, "met": 1, "mest": 2, "mez": 1, "mesz": 2, "wet": 0, "west": 1, "eet": 2, "eest": 3, "msk": 3, "jst": 9, "kst": 9, "hkt": 8,
 	"aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13, "hst": -10, "akst": -9, "akdt": -8, "brt": -3,
 	"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7}
 
