@@ -472,8 +472,8 @@ func (tx *Tx) CopyMessage(m *Message, folder uint32) (*Message, error) {
 	return copies[0], nil
 }
 
-// CopyMessages is CopyMessage for messages of one mailbox; the copies have these bits besides. After
-// an error, the transaction has to fail.
+// CopyMessages is CopyMessage for messages of one mailbox. The copies have these bits besides.
+// After an error, the transaction has to fail.
 func (tx *Tx) CopyMessages(list []*Message, folder uint32, bits Bits) (copies []*Message, err error) {
 	if len(list) == 0 {
 		return nil, nil
