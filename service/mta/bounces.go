@@ -56,8 +56,9 @@ func (f *failure) judge() {
 		f.Address = false
 	case msg.AboutAddress:
 		f.Address = f.Address || cmp.Or(f.kind, bounceType(f.Status)) == "hard"
+	default:
+		f.Address = f.Address && !reputation.Blocks(f.diagnostic)
 	}
-	f.Address = f.Address && !reputation.Blocks(f.diagnostic)
 }
 
 // bounceSubtype says in a word what a failure is about, by its status of RFC 3463 and by what was

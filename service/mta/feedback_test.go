@@ -550,8 +550,9 @@ func TestEachRecipientHasALinkOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestLateFeedbackCountsWhereMailWasTaken: a report names any host, and the recipient's domain is not
-// the operator of its MX host. What comes of a message counts at the operator that took it.
+// TestLateFeedbackCountsWhereMailWasTaken: a report names any host, and the recipient's domain
+// is not the operator of its MX host. What comes of a message counts at the operator that took
+// it.
 func TestLateFeedbackCountsWhereMailWasTaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		report func(c *correspondence) string
@@ -584,8 +585,8 @@ func TestLateFeedbackCountsWhereMailWasTaken(t *testing.T) {
 	}
 }
 
-// TestReportsOfEveryForm reads reports that come to the return path from the null sender: what they say
-// counts in whatever form, and suppresses only where it is about the address.
+// TestReportsOfEveryForm reads reports that come to the return path from the null sender: what
+// they say counts in whatever form, and suppresses only where it is about the address.
 func TestReportsOfEveryForm(t *testing.T) {
 	for name, want := range map[string]struct {
 		kind       string

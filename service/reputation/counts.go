@@ -26,8 +26,8 @@ func OperatorOf(host, recipient string) string {
 	return name
 }
 
-// counted tells whether what becomes of a row says something about who sent it: it is a person's or
-// a program's mail, and does not stay here.
+// counted tells whether what becomes of a row says something about who sent it: it is a person's
+// or a program's mail, and does not stay here.
 func counted(row *store.Outgoing, forward bool) bool {
 	left := row.Transport != store.OutgoingTransportLocal && row.Transport != store.OutgoingTransportSimulator
 	return (row.MailboxID != "" || row.Program) && !forward && left
@@ -78,8 +78,8 @@ func Blocks(reply string) bool {
 	return blocked
 }
 
-// takenBy is the MX host that took a message, or the one that was tried last; "" where no MX host was
-// asked. Reports and complaints that come later count there, whatever names they give.
+// takenBy is the MX host that took a message, or the one that was tried last; "" where no MX
+// host was asked. Reports and complaints that come later count there, whatever names they give.
 func takenBy(row *store.Outgoing) string {
 	n := len(row.Log)
 	if n == 0 || row.Transport != store.OutgoingTransportDirect {
@@ -196,7 +196,8 @@ func lastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (su
 	return sum, nil
 }
 
-// beginAnew gives what has come of a subject's mail in this hour, which is not to count against it.
+// beginAnew gives what has come of a subject's mail in this hour, which is not to count against
+// it.
 func beginAnew(tx *store.Tx, accountID, subject string) (*store.Counting, error) {
 	now := tx.Now().UTC()
 	c, err := store.SendCounts.Find(tx, store.SendDayID(accountID, now.Format(time.DateOnly), subject))
