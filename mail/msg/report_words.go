@@ -50,8 +50,8 @@ func isAnswer(header []byte) bool {
 	return false
 }
 
-// saidText is the text of a report outside of the copy of the message, and the part for machines, of
-// each at most maxReturned bytes.
+// saidText is the text of a report outside of the copy of the message, and the part for
+// machines, of each at most maxReturned bytes.
 func saidText(r io.ReaderAt, root *Part) (text, fields string) {
 	if status := deliveryStatus(root); status != nil {
 		if raw, err := io.ReadAll(io.LimitReader(Open(r, status), maxReturned)); err == nil {
