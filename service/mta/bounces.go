@@ -51,6 +51,9 @@ func bounceType(status string) string {
 // suppresses an address, whatever code it has, and a refusal for good of an address that is not in
 // use does.
 func (f *failure) judge() {
+	if f.host == "" && !f.reported { // it is we who say why
+		return
+	}
 	switch msg.AboutOf(f.diagnostic) {
 	case msg.AboutSender, msg.AboutRoom:
 		f.Address = false
@@ -117,9 +120,7 @@ func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 // emitBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
 func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
 	row.BouncedAt = tx.Now()
-	if f.host != "" || f.reported { // else it is we who say why
-		f.judge()
-	}
+	f.judge()
 	if ours, err := isHosted(tx, row.Recipient); ours || err != nil {
 		if err != nil {
 			return err

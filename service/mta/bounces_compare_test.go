@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
@@ -283,4 +284,16 @@ func showDifferences(t *testing.T, dir string) {
 		}
 	}
 	t.Logf("%d of %d differ", differ, len(files))
+}
+
+// TestNoticesAreJudgedToo: a relay's notice says why in the words of a host that it need not name.
+func TestNoticesAreJudgedToo(t *testing.T) {
+	for diagnostic, want := range map[string]bool{
+		"550 5.1.1 no such user": true, "550 5.1.1 the reputation of the sender is low": false, "550 5.1.1 mailbox full": false,
+	} {
+		f := failureOfNotice(feedback.Notice{Type: feedback.Hard, Status: "5.1.1", Diagnostic: diagnostic})
+		if f.judge(); f.Address != want {
+			t.Errorf("%q: suppressed %v", diagnostic, f.Address)
+		}
+	}
 }

@@ -192,7 +192,7 @@ type failure struct {
 	host       string // that refused it
 	tried      string // that was asked in our own attempt; "": the failure is told by a report
 	Address    bool   // the address is at fault: nothing more is to go there
-	reported   bool   // by a report that came as mail
+	reported   bool   // by a report or a relay's notice
 }
 
 func failureOf(r deliver.Result) failure {

@@ -169,7 +169,7 @@ func failureOfNotice(n feedback.Notice) failure {
 	}
 	return failure{
 		kind: n.Type, subtype: n.Subtype, Status: status, diagnostic: n.Diagnostic, host: n.RemoteMTA,
-		Address: n.Suppress || n.Type == feedback.Hard && addressFault(status),
+		Address: n.Suppress || n.Type == feedback.Hard && addressFault(status), reported: true,
 	}
 }
 
