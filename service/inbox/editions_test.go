@@ -11,6 +11,7 @@ import (
 // What RFC 9989 decides stands beside what RFC 7489 said, so that owners see what has changed.
 func TestBothEditionsOfDMARCAreShown(t *testing.T) {
 	r := newWaitRig(t, core.Config{})
+	r.Run()
 	r.DNS.Txt["_dmarc.tested.test"] = "v=DMARC1; p=quarantine; t=y; pct=10"
 	row := func(subject string) *inbox.InboxMessage {
 		t.Helper()
