@@ -79,7 +79,8 @@ func replaced(uris []string, host string) (out []ReportTarget) {
 	return out
 }
 
-// parseReportURI reads mailto:local@domain!10m (RFC 7489 section 6.2, whose size limit RFC 9989 no longer has).
+// parseReportURI reads mailto:local@domain!10m (RFC 7489 section 6.2; RFC 9989 no longer has the
+// size limit).
 func parseReportURI(uri string) (ReportTarget, bool) {
 	uri, limit, limited := strings.Cut(uri, "!")
 	u, err := url.Parse(uri)

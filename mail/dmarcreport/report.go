@@ -1,6 +1,6 @@
 // Package dmarcreport writes and reads the aggregate reports of DMARC that mail operators send each
-// other about a domain: it writes the form of RFC 9990, and reads that of RFC 7489 as well. It does not know whose domains are hosted, what is
-// counted or how a report travels.
+// other about a domain: it writes the form of RFC 9990, and reads that of RFC 7489 as well. It does
+// not know whose domains are hosted, what is counted or how a report travels.
 package dmarcreport
 
 import (

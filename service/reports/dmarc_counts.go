@@ -131,7 +131,8 @@ func recordOf(in mta.Incoming, f *mta.ScreeningResult) dmarcreport.Record {
 		r.SPF = "pass"
 	}
 	if v.SPFDomain != "" {
-		// For the null sender, too: its identity is postmaster at the name of HELO (RFC 7208 section 2.4).
+		// For the null sender, too: it stands for postmaster at the name of HELO (RFC 7208 section
+		// 2.4).
 		r.SPFResults = []dmarcreport.AuthResult{{Domain: v.SPFDomain, Scope: "mfrom", Result: string(v.SPF)}}
 	}
 	return r
