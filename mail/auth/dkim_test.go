@@ -122,7 +122,7 @@ var dkimCases = []struct {
 	{name: "rsa key of 768 bits", tags: okTags + "; s=short", key: "short", result: PermError, reason: "key is too short"},
 	{name: "l= tag", tags: okTags + "; s=rsa; l=5", result: Neutral, reason: "body length tag (l=) is not trusted"},
 	{name: "l= of the whole body", tags: okTags + "; s=rsa; l=18", result: Neutral, reason: "body length tag (l=) is not trusted"},
-	{name: "From is not signed", tags: strings.Replace(okTags, "h=From", "h=To", 1) + "; s=rsa", result: PermError, reason: "From field not signed"},
+	{name: "From is not signed", tags: strings.Replace(okTags, "h=From", "h=To", 1) + "; s=rsa", result: PermError, reason: "no signature of the From field"},
 	{name: "another key", tags: okTags + "; s=rsa", key: "short", result: Fail, reason: "signature did not verify"},
 	{name: "no such key", tags: okTags + "; s=nosuch", result: PermError, reason: "no key for signature"},
 	{name: "revoked key", tags: okTags + "; s=gone", result: PermError, reason: "key revoked"},

@@ -29,7 +29,7 @@ var (
 	errMissing   = errors.New("signature missing required tag")
 	errIdentity  = errors.New("domain mismatch")
 	errStrict    = errors.New("key forbids i= in a subdomain")
-	errFrom      = errors.New("From field not signed")
+	errFrom      = errors.New("no signature of the From field")
 	errSeals     = errors.New("signature covers a seal")
 	errTime      = errors.New("malformed time")
 	errExpired   = errors.New("signature has expired")
