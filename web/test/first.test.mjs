@@ -14,7 +14,7 @@ for (const small of [false, true]) {
     await p.getByLabel('Password').fill('short')
     await p.getByRole('button', { name: 'Save and sign in' }).click()
     await p.getByRole('alert').waitFor()
-    await p.getByText('Use at least 6 characters.').waitFor()
+    await p.getByText('Use at least 8 characters.').waitFor()
     await p.getByLabel('Password').fill('password1')
     await p.getByText('This password is common').waitFor()
     await p.getByLabel('Password').fill('seven ships sail at dawn')
