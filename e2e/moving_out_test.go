@@ -20,9 +20,9 @@ var ofItsOwn = map[string]string{
 	"AccountNum": "the account that takes it", "CreatedAt": "when it was made here", "UpdatedAt": "when it was changed here",
 }
 
-// carriedRows are the kinds of rows that an export and an import bring to another installation, with
-// the fields that stay behind and why. Fields that are not named must be equal there, and something
-// of the test must have them.
+// carriedRows are the kinds of rows that an export and an import bring to another installation,
+// with the fields that stay behind and why. Fields that are not named must be equal there, and
+// something of the test must have them.
 var carriedRows = map[string]struct {
 	row  any
 	not  map[string]string
@@ -118,7 +118,8 @@ func rowsOf[T any](table *store.Table[T]) func(*store.Tx) []any {
 	}
 }
 
-// TestEveryRowIsCarriedOrNamed: whoever adds a table, or a field of messages, says whether it moves.
+// TestEveryRowIsCarriedOrNamed: whoever adds a table, or a field of messages, says whether it
+// moves.
 func TestEveryRowIsCarriedOrNamed(t *testing.T) {
 	found := 0
 	for _, path := range globbed(t, "../store/*.go") {

@@ -67,7 +67,8 @@ func Summarize(r io.ReaderAt, root *Part) (*Summary, error) {
 	return s, err
 }
 
-// countRecipients counts the addresses of To and Cc, of a field that is repeated those of the lowest.
+// countRecipients counts the addresses of To and Cc, of a field that is repeated those of the
+// lowest.
 func countRecipients(header []byte) (to, cc int) {
 	for f := range fields(header) {
 		switch {

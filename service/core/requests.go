@@ -284,8 +284,8 @@ func cursorScope(who Actor, operation string, filters []string) string {
 	return who.AccountID + "\x00" + operation + "\x00" + strings.Join(filters, "\x00")
 }
 
-// pageBytes is about how much a page of a list has: past it a page ends, whatever its limit, and its
-// cursor goes on.
+// pageBytes is about how much a page of a list has: past it a page ends, whatever its limit, and
+// its cursor goes on.
 const pageBytes = 4 << 20
 
 // A PageBuilder gathers one page: it takes rows until the page is full and one more has shown that

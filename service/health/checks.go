@@ -3,6 +3,9 @@ package health
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -53,6 +56,27 @@ func wrong(code, status, subject, message, mend string) []Check {
 	return []Check{{Code: code, Status: status, Subject: subject, Message: message, Mend: &mend}}
 }
 
+// command is a command of the program for this installation, as a shell takes it.
+func (s *Service) command(words ...string) string {
+	dir, err := filepath.Abs(s.Store.Dir())
+	if err != nil {
+		dir = s.Store.Dir()
+	}
+	name := 1 // words of the command, before its flags and arguments
+	if words[0] == "job" {
+		name = 2
+	}
+	line := append(slices.Clone(words[:name]), append([]string{"--data", dir}, words[name:]...)...)
+	for i, word := range line {
+		if strings.ContainsFunc(word, func(r rune) bool {
+			return !strings.ContainsRune("/._-@", r) && !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
+		}) {
+			line[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+		}
+	}
+	return "`mailstead " + strings.Join(line, " ") + "`"
+}
+
 // A disk with less than one part in diskShare free, or less than diskLow, is running out.
 const (
 	diskShare = 10
@@ -85,7 +109,7 @@ func (s *Service) checkStore(context.Context) (out []Check) {
 	}
 	if times, last := s.Store.DamageMet(); times > 0 {
 		out = append(out, wrong(code, Error, dir, fmt.Sprintf("%d times something was read that is not what was written, the last time: %v.", times, last),
-			"Stop the server, run `mailstead check --data "+dir+"`, and restore what it names from a backup.")...)
+			"Stop the server, run "+s.command("check")+", and restore what it names from a backup.")...)
 	}
 	if out == nil {
 		return ok(code, dir, "The store takes writes, and nothing damaged was read since the server was started.")
@@ -145,7 +169,7 @@ func (s *Service) checkQueue(context.Context) (out []Check) {
 	unread := s.Queue.Unread()
 	for _, u := range unread[:min(len(unread), namedMost)] {
 		out = append(out, wrong(code, Error, u.ID, fmt.Sprintf("This version of Mailstead cannot do the job: %v. It stays in the queue, and the others go on.", u.Reason),
-			"Start the version of Mailstead that made the job, or a newer one; for a damaged row run `mailstead check` on the stopped server.")...)
+			"Start the version of Mailstead that made the job, or a newer one; for a damaged row stop the server and run "+s.command("check")+".")...)
 	}
 	if more := len(unread) - namedMost; more > 0 {
 		out = append(out, wrong(code, Error, subject, fmt.Sprintf("There are %d more jobs that this version of Mailstead cannot do.", more),
@@ -155,7 +179,7 @@ func (s *Service) checkQueue(context.Context) (out []Check) {
 	id, due, err := s.oldestDue(unread)
 	switch late := s.Now().Sub(due); {
 	case err != nil:
-		out = append(out, wrong(code, Error, subject, fmt.Sprintf("It cannot be read: %v.", err), "Stop the server and run `mailstead check --data "+s.Store.Dir()+"`.")...)
+		out = append(out, wrong(code, Error, subject, fmt.Sprintf("It cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")...)
 	case id != "" && late > overdue:
 		out = append(out, wrong(code, Warning, id, fmt.Sprintf("The oldest job has been due for %s.", late.Round(time.Minute)),
 			"See in the log what its lane waits for; a next hop that takes little at a time has the others wait.")...)
@@ -185,14 +209,21 @@ func (s *Service) oldestDue(unread []jobs.Unread) (id string, due time.Time, err
 	return id, due, err
 }
 
-func (s *Service) checkBackup(context.Context) (out []Check) {
+func (s *Service) checkBackup(ctx context.Context) (out []Check) {
 	const code = "backup"
 	if s.Backups == nil {
-		return []Check{{Code: code, Status: Skipped, Subject: "[backup]", Message: "The settings ask for no backups."}}
+		if s.Config.Sandbox {
+			return []Check{{Code: code, Status: Skipped, Subject: "[backup]", Message: "The settings ask for no backups."}}
+		}
+		return wrong(code, Warning, "[backup]", "The settings ask for no backups, so all mail is lost with the disk of this host.",
+			"Set to in [backup] of mailstead.toml to a directory on another disk or to an s3:// address, and restart the server.")
+	}
+	if s.Host != nil && !s.Host.Running { // nobody has looked yet what is there
+		s.Backups.Look(ctx)
 	}
 	state, err := s.Backups.State()
 	if err != nil {
-		return wrong(code, Error, "[backup]", fmt.Sprintf("The entries that are kept cannot be read: %v.", err), "Stop the server and run `mailstead check --data "+s.Store.Dir()+"`.")
+		return wrong(code, Error, "[backup]", fmt.Sprintf("The entries that are kept cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
 	}
 	why := ""
 	if failed := state.Err(); failed != nil {
@@ -244,7 +275,7 @@ func (s *Service) checkPasswords(context.Context) []Check {
 		}
 	})
 	if err != nil {
-		return unreadable(code, subject, s.Store.Dir(), err)
+		return s.unreadable(code, subject, err)
 	}
 	if foreign > 0 {
 		return wrong(code, Warning, subject, fmt.Sprintf("%d mailboxes have a password hash of another mail server alone, so SCRAM is not offered.", foreign),

@@ -169,7 +169,13 @@ func TestBackupHealth(t *testing.T) {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	h.is("backup", health.OK, "0s old")
+	// A process that did not make it, such as doctor beside a stopped server, sees it too.
+	h.Backups = &backup.Schedule{Target: h.Backups.Target, Source: h.Backups.Source, Every: h.Backups.Every}
+	h.Host = new(health.Host)
+	h.is("backup", health.OK, "0s old")
 	h.Backups = nil
+	h.is("backup", health.Warning, "no backups")
+	h.Config.Sandbox = true
 	h.is("backup", health.Skipped, "no backups")
 }
 

@@ -21,7 +21,7 @@ func (s *Service) checkParked() (out []Check) {
 		return err
 	})
 	if err != nil {
-		return wrong(code, Error, subject, fmt.Sprintf("Parked jobs cannot be read: %v.", err), "Stop the server and run `mailstead check --data "+s.Store.Dir()+"`.")
+		return wrong(code, Error, subject, fmt.Sprintf("Parked jobs cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
 	}
 	for _, j := range list {
 		about := ""
@@ -30,10 +30,10 @@ func (s *Service) checkParked() (out []Check) {
 		}
 		out = append(out, wrong(code, Error, j.ID,
 			fmt.Sprintf("The server ended %d times in a row while the job %s%s ran. It is parked until %s, and the others go on.", j.Crashes, j.Kind, about, j.Due.UTC().Format(time.RFC3339)),
-			fmt.Sprintf("Look in the log for why the server ended. `mailstead job resume --job %s --data %s` lets the job go on now; if the server ends again, it is parked again.", j.ID, s.Store.Dir()))...)
+			fmt.Sprintf("Look in the log for why the server ended. %s lets the job go on now; if the server ends again, it is parked again.", s.command("job", "resume", "--job", j.ID)))...)
 	}
 	if more := all - len(list); more > 0 {
-		out = append(out, wrong(code, Error, subject, fmt.Sprintf("%d more jobs are parked.", more), "`mailstead job parked --data "+s.Store.Dir()+"` lists them.")...)
+		out = append(out, wrong(code, Error, subject, fmt.Sprintf("%d more jobs are parked.", more), s.command("job", "parked")+" lists them.")...)
 	}
 	return out
 }

@@ -231,7 +231,7 @@ func (s *Service) checkPorts(ctx context.Context) (out []Check) {
 		return skip
 	}
 	if !s.Host.Running {
-		return wrong(code, Error, s.Hostname(), "The server does not run.", "Start it: `systemctl start mailstead`, or `mailstead serve`.")
+		return wrong(code, Error, s.Hostname(), "The server does not run.", "Start it: `systemctl start mailstead`, or "+s.command("serve")+".")
 	}
 	type place struct {
 		port Port
@@ -294,7 +294,7 @@ func (s *Service) checkCertificate(context.Context) []Check {
 	mend := "Set tls_cert and tls_key to a certificate for " + name + " and its key, and have the server read them: `systemctl reload mailstead`."
 	byACME := s.Config.ACME != nil && s.Config.ACME.Host
 	if byACME {
-		mend = "See that port 80 of " + name + " can be reached from outside, since the certificate authority asks there; `mailstead call list_jobs '{\"type\":\"certificate\"}'` names what went wrong."
+		mend = "See that port 80 of " + name + " can be reached from outside, since the certificate authority asks there; " + s.command("call", "list_jobs", `{"type":"certificate"}`) + " names what went wrong."
 	}
 	cert := s.Certificates.Host()
 	if cert == nil {
@@ -341,7 +341,7 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	}
 	needed, err := s.servesZones()
 	if err != nil {
-		return unreadable(code, s.Hostname(), s.Store.Dir(), err)
+		return s.unreadable(code, s.Hostname(), err)
 	}
 	status := Warning // as long as no domain is served from here
 	if needed {
@@ -407,8 +407,8 @@ func (s *Service) everyDomain(see func(*store.Domain)) error {
 	return everyRow(s.Store, store.Domains, func(d *store.Domain) string { return d.ID }, see)
 }
 
-func unreadable(code, subject, dir string, err error) []Check {
-	return wrong(code, Error, subject, fmt.Sprintf("The store cannot be read: %v.", err), "Stop the server and run `mailstead check --data "+dir+"`.")
+func (s *Service) unreadable(code, subject string, err error) []Check {
+	return wrong(code, Error, subject, fmt.Sprintf("The store cannot be read: %v.", err), "Stop the server and run "+s.command("check")+".")
 }
 
 func (s *Service) checkDomains(context.Context) (out []Check) {
@@ -425,12 +425,12 @@ func (s *Service) checkDomains(context.Context) (out []Check) {
 		}
 		if failing++; failing <= namedMost {
 			out = append(out, wrong(code, Warning, d.Name, "Its DNS records are not right since "+d.FailingSince.UTC().Format(time.RFC3339)+".",
-				fmt.Sprintf("`mailstead call get_domain '{\"domain_id\":%q}' --account %s` and the dashboard name the records to change.", d.ID, d.AccountID))...)
+				s.command("call", "--account", d.AccountID, "get_domain", fmt.Sprintf(`{"domain_id":%q}`, d.ID))+" and the dashboard name the records to change.")...)
 		}
 	})
 	switch {
 	case err != nil:
-		return unreadable(code, subject, s.Store.Dir(), err)
+		return s.unreadable(code, subject, err)
 	case failing > namedMost:
 		return append(out, wrong(code, Warning, subject, fmt.Sprintf("The records of %d more domains are not right.", failing-namedMost), "The dashboard names them.")...)
 	case out == nil:

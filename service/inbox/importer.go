@@ -185,7 +185,8 @@ func (im *Importer) deliver(ctx context.Context) error {
 	return nil
 }
 
-// GiveUp ends a source that cannot be gone on with, as err says: what waits in its batch has failed.
+// GiveUp ends a source that cannot be gone on with, as err says: what waits in its batch has
+// failed.
 func (im *Importer) GiveUp(source string, err error) {
 	for _, m := range im.batch {
 		im.fail(m.Source, err.Error())

@@ -123,6 +123,9 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	return res, nil
 }
 
+// Look finds out, where Run has not, which backups there are.
+func (s *Schedule) Look(ctx context.Context) { s.resume(ctx) }
+
 // Run sends each entry at most a second after its commit, and makes a backup every Every, until ctx
 // ends. What fails is logged and tried again.
 func (s *Schedule) Run(ctx context.Context) error {
