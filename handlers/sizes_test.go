@@ -7,15 +7,19 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,10 +31,12 @@ import (
 
 // A drawer draws requests of random sizes, up to what an operation takes.
 type drawer struct {
-	rnd   *rand.Rand
-	real  map[string][]string // what there is, by the names of fields and parameters
-	left  int                 // bytes of the body that are left
-	large bool                // sizes are near their limits
+	rnd    *rand.Rand
+	real   map[string][]string // what there is, by the names of fields and parameters
+	left   int                 // bytes of the body that are left
+	kept   map[string]int      // how many of each are never deleted
+	large  bool                // sizes are near their limits
+	atOnce bool                // and as many bytes as may be
 }
 
 // size draws a size up to most, small ones as often as large ones.
@@ -127,21 +133,93 @@ func (d *drawer) fields(t reflect.Type, out map[string]any) {
 	}
 }
 
+// query draws the fields of the query; the URL is at most 8 KB.
+func (d *drawer) query(t reflect.Type, out url.Values) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name := f.Tag.Get("query")
+		switch {
+		case f.Anonymous:
+			d.query(f.Type, out)
+		case name != "" && (f.Tag.Get("required") != "" || d.rnd.IntN(3) == 0):
+			d.left = 2000
+			if v := d.value(f.Type, f, name); v != nil {
+				out.Set(name, fmt.Sprint(v))
+			}
+		}
+	}
+}
+
+// idOf is what an operation's {id} names: /v1/mail-templates/{id} a mail_template_id.
+func idOf(path string) string {
+	before, _, _ := strings.Cut(path, "/{id}")
+	kind := before[strings.LastIndexByte(before, '/')+1:]
+	return strings.ReplaceAll(strings.TrimSuffix(kind, "s"), "-", "_") + "_id"
+}
+
+// learn keeps the ids of what an answer says was made.
+func (d *drawer) learn(o *op, status int, answer []byte) {
+	if o.method != "POST" || status >= 300 {
+		return
+	}
+	var made map[string]any
+	if json.Unmarshal(answer, &made) != nil {
+		return
+	}
+	for name, v := range made {
+		id, ok := v.(string)
+		if name == "id" {
+			name = idOf(o.path + "/{id}")
+		}
+		if ok && id != "" && strings.HasSuffix(name, "_id") && name != "message_id" && name != "request_id" && len(d.real[name]) < 40 && !slices.Contains(d.real[name], id) {
+			d.real[name] = append(d.real[name], id)
+		}
+	}
+}
+
 // request draws a request of an operation.
 func (d *drawer) request(o *op) (path string, body []byte) {
 	path = regexp.MustCompile(`\{\w+\}`).ReplaceAllStringFunc(o.path, func(name string) string {
-		known := d.real[strings.Trim(name, "{}")]
-		if o.method == "DELETE" || len(known) == 0 {
+		name = strings.Trim(name, "{}")
+		if name == "id" {
+			name = idOf(o.path)
+		}
+		known := d.real[name]
+		if last := strings.HasSuffix(o.path, "{"+name+"}") || strings.HasSuffix(o.path, "{id}"); last && o.method == "DELETE" && len(known) > 0 {
+			if kept := d.kept[name]; len(known) > kept { // what was made on the way
+				gone := known[len(known)-1]
+				d.real[name] = known[:len(known)-1]
+				return gone
+			}
+			known = nil
+		}
+		if len(known) == 0 {
 			return "none" + strconv.Itoa(d.rnd.IntN(1000))
 		}
 		return known[d.rnd.IntN(len(known))]
 	})
+	if o.call.in != nil {
+		query := url.Values{}
+		d.query(o.call.in, query)
+		if len(query) > 0 {
+			path += "?" + query.Encode()
+		}
+	}
 	if o.method == "GET" || o.call.in == nil {
 		return path, nil
 	}
 	most := int(max(o.body, defaultBody))
 	d.large = d.rnd.IntN(4) == 0
 	d.left = d.size(most) * 9 / 10
+	if d.atOnce {
+		d.large, d.left = true, most*9/10
+	}
 	body, _ = json.Marshal(d.value(o.call.in, reflect.StructField{}, ""))
 	body = body[:min(len(body), most)] // what is cut is refused, and must cost little
 	return path, body
@@ -180,7 +258,26 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 	}
 	for _, text := range []string{"Hello {{v}}", strings.Repeat("{{v}}", 90_000)} {
 		id := b.post("/v1/message-templates", map[string]any{"name": "t", "subject": "s", "text": text, "html": text}).is(201).text("id")
-		d.real["template_id"], d.real["id"] = append(d.real["template_id"], id), append(d.real["id"], id)
+		d.real["template_id"], d.real["message_template_id"] = append(d.real["template_id"], id), append(d.real["message_template_id"], id)
+	}
+	for n := range 4 {
+		for kind, made := range map[string]struct {
+			path string
+			body map[string]any
+		}{
+			"group_id":      {"/v1/groups", map[string]any{"email": fmt.Sprintf("team%d@boxes.test", n), "members": []any{map[string]any{"email": "a@far.test"}}}},
+			"rule_id":       {"/v1/email-users/" + d.real["user_id"][0] + "/rules", map[string]any{"name": "r", "actions": []any{map[string]any{"type": "mark_read"}}}},
+			"folder_id":     {"/v1/email-users/" + d.real["user_id"][0] + "/folders", map[string]any{"name": fmt.Sprint("Folder", n)}},
+			"credential_id": {"/v1/email-users/" + d.real["user_id"][0] + "/credentials", map[string]any{"name": "c"}},
+		} {
+			d.real[kind] = append(d.real[kind], b.post(made.path, made.body).is(201).text("id"))
+		}
+	}
+	d.kept = map[string]int{"group_id": 1, "rule_id": 1, "folder_id": 1, "credential_id": 1}
+	for name, known := range d.real {
+		if d.kept[name] == 0 {
+			d.kept[name] = len(known)
+		}
 	}
 
 	// Watch the memory, and how long a transaction waits that does nothing itself.
@@ -211,48 +308,86 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 			}
 		}
 	}()
-	sent := map[int]int{}
-	large, err := os.Create(filepath.Join(t.TempDir(), "body"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer large.Close()
-	for i := 0; i < n; {
-		o := &b.server.ops[d.rnd.IntN(len(b.server.ops))]
-		if o.waits || o.method == "GET" && d.rnd.IntN(5) > 0 {
-			continue
+	sent, deleted := map[int]int{}, 0
+	var large [4]*os.File
+	for k := range large {
+		if large[k], err = os.Create(filepath.Join(t.TempDir(), "body")); err != nil {
+			t.Fatal(err)
 		}
-		i++
+		defer large[k].Close()
+	}
+	type call struct {
+		o      *op
+		size   int
+		begin  string
+		r      *http.Request
+		status int
+		answer []byte
+	}
+	for i := 0; i < n; {
+		// Draw one request, or at times four large ones that are sent at once.
+		together := 1
+		if d.atOnce = d.rnd.IntN(20) == 0; d.atOnce {
+			together = len(large)
+		}
+		var calls []*call
 		drawing.Store(true)
-		path, body := d.request(o)
-		size, begin, from := len(body), string(body[:min(len(body), 300)]), io.Reader(bytes.NewReader(body))
-		if size > 1<<20 { // a large one comes from a file, as if from a network: its memory is not the server's
-			err := large.Truncate(0)
-			if err == nil {
-				_, err = large.WriteAt(body, 0)
+		for len(calls) < together {
+			o := &b.server.ops[d.rnd.IntN(len(b.server.ops))]
+			if o.waits || o.method == "GET" && d.rnd.IntN(5) > 0 || d.atOnce && o.method != "POST" && o.method != "PUT" {
+				continue
 			}
-			if err != nil {
-				t.Fatal(err)
+			path, body := d.request(o)
+			size, from := len(body), io.Reader(bytes.NewReader(body))
+			c := &call{o: o, size: size, begin: string(body[:min(len(body), 300)])}
+			if size > 1<<20 { // a large one comes from a file, as if from a network: its memory is not the server's
+				file := large[len(calls)]
+				err := file.Truncate(0)
+				if err == nil {
+					_, err = file.WriteAt(body, 0)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				from, body = io.NewSectionReader(file, 0, int64(size)), nil
+				debug.FreeOSMemory()
 			}
-			from, body = io.NewSectionReader(large, 0, int64(size)), nil
-			debug.FreeOSMemory()
+			c.r = httptest.NewRequest(o.method, path, from)
+			c.r.Header.Set("Content-Type", "application/json")
+			c.r.Header.Set("Authorization", "Bearer "+b.token)
+			if d.rnd.IntN(4) == 0 {
+				c.r.Header.Set("Idempotency-Key", strconv.Itoa(i))
+			}
+			calls = append(calls, c)
+			i++
 		}
 		drawing.Store(false)
-		before := most.Load()
-		r := httptest.NewRequest(o.method, path, from)
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+b.token)
-		if d.rnd.IntN(4) == 0 {
-			r.Header.Set("Idempotency-Key", strconv.Itoa(i))
+
+		before, began := most.Load(), time.Now()
+		var all sync.WaitGroup
+		what := ""
+		for _, c := range calls {
+			what += fmt.Sprintf("request %d: %s with %d bytes; ", i, c.o.name, c.size)
 		}
-		began := time.Now()
-		now.Store(fmt.Sprintf("request %d: %s with %d bytes", i, o.name, size))
-		resp := Do(b.server, r)
-		text, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
-		sent[resp.StatusCode]++
+		now.Store(what)
+		for _, c := range calls {
+			all.Go(func() {
+				resp := Do(b.server, c.r)
+				c.status = resp.StatusCode
+				c.answer, _ = io.ReadAll(io.LimitReader(resp.Body, 20_000))
+			})
+		}
+		all.Wait()
 		most.Store(max(most.Load(), memoryInUse()))
-		if resp.StatusCode == 500 {
-			t.Errorf("request %d: %s with %d bytes: %s\n%s", i, o.name, size, text, begin)
+		for _, c := range calls {
+			sent[c.status]++
+			if c.status == 500 {
+				t.Errorf("request %d: %s with %d bytes: %.500s\n%s", i, c.o.name, c.size, c.answer, c.begin)
+			}
+			if c.o.method == "DELETE" && c.status < 300 {
+				deleted++
+			}
+			d.learn(c.o, c.status, c.answer)
 		}
 		if grown := most.Load(); grown > before+(8<<20) && grown > 200<<20 || time.Since(began) > 5*time.Second {
 			t.Logf("%v took %v, and the process has %d MiB", now.Load(), time.Since(began), grown>>20)
@@ -260,7 +395,7 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 	}
 	close(end)
 	<-ended
-	t.Logf("%d requests, answered with %v; at most %d MiB; a transaction waited at most %v, at %v", n, sent, most.Load()>>20, time.Duration(longest.Load()), during.Load())
+	t.Logf("%d requests, answered with %v, %d deletions; at most %d MiB; a transaction waited at most %v, at %v", n, sent, deleted, most.Load()>>20, time.Duration(longest.Load()), during.Load())
 	if most.Load() > 300<<20 {
 		t.Errorf("the process had %d MiB", most.Load()>>20)
 	}
