@@ -600,7 +600,7 @@ func parksADelivery(t *testing.T, cancels bool) {
 	}
 	harmless.Store(true)
 	before := len(h.Mails()) // the host took it each time, and nobody heard that
-	if cancels { // it is taken back at once, and leaves no job behind that could deliver it
+	if cancels {             // it is taken back at once, and leaves no job behind that could deliver it
 		gone, err := i.Svc.CancelMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID})
 		if err != nil || gone.Status != store.OutgoingCancelled {
 			t.Fatalf("%+v, %v", gone, err)
