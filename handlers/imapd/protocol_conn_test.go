@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/emersion/go-imap/v2/imapserver"
 	"github.com/emersion/go-imap/v2/imapserver/imapmemserver"
+	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -330,17 +332,17 @@ func TestStopLetsCommandsEnd(t *testing.T) {
 	}
 }
 
-// TestPanicEndsOneSession has a service without anything in it, so that every log-in panics.
+// TestPanicEndsOneSession has a service without keys, so that every log-in by SCRAM panics.
 func TestPanicEndsOneSession(t *testing.T) {
 	h := serve(t, nil)
 	var log bytes.Buffer
-	h.server = New(&service.Service{Core: &core.Core{Config: core.Config{Sandbox: true}}})
+	h.server = New(service.New(h.Store, jobs.NewQueue(h.Store), nil, h.Config))
 	h.server.Log = slog.New(slog.NewTextHandler(&log, nil))
 	addr, stop := h.run(t, false)
 	other, broken := dial(t, addr), dial(t, addr)
 	other.line()
 	broken.line()
-	broken.send("s LOGIN a b\r\n")
+	broken.send("s AUTHENTICATE SCRAM-SHA-256 " + base64.StdEncoding.EncodeToString([]byte("n,,n=a,r=nonce")) + "\r\n")
 	if rest, err := io.ReadAll(broken.in); err != nil || len(rest) > 0 {
 		t.Errorf("after the panic: %q, %v", rest, err)
 	}

@@ -528,6 +528,8 @@ var glossaryRows = []struct {
 	{"TLSReport.authenticated", word{example: true, about: "Whether the message that brought it passed DMARC, SPF or DKIM for `received_from`; nothing else vouches for it."}},
 	{"DMARCReport.email", word{example: "noreply@example.net", about: "Of the reporter."}},
 	{"DMARCReportPolicy.p", word{example: "reject"}},
+	{"DMARCReportPolicy.discovery_method", word{example: "treewalk"}},
+	{"FormerResult.result", word{example: "pass"}},
 	{"DMARCReportPolicy.sp", word{example: "reject", about: "For names below the domain."}},
 	{"DMARCRecord.count", word{example: 12, about: "How many messages."}},
 	{"DMARCReason.type", word{example: "forwarded"}},

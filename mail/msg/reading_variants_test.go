@@ -266,7 +266,7 @@ func TestHeadersOfOtherWriters(t *testing.T) {
 		{"From: b@o.test\nSubject: =?utf-8?Q?a\n b?=\n\nbody", "a b"},
 		{"From: b@o.test\nSubject: =?utf-8?Q??=\n\nbody", ""},
 		{"From: b@o.test\nSubject: =?utf-8?Q?a?b?=\n\nbody", "a?b"},
-		{"From: b@o.test\nSubject: =?nope?Q?=E4?=\n\nbody", "ä"},
+		{"From: b@o.test\nSubject: =?nope?Q?=E4?=\n\nbody", "=?nope?Q?=E4?="},
 		{"From: b@o.test\nSubject: \"=?utf-8?Q?=C3=A4?=\"\n\nbody", "\"ä\""},
 		{"From: b@o.test\nSubject: =?utf-8?Q?=C3=A4\n\nbody", "=?utf-8?Q?=C3=A4"},
 		{"From: b@o.test\nSubject: =?iso-2022-jp?B?GyRCMnE1RBsoQg==?=\n\nbody", "会議"},

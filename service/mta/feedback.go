@@ -219,7 +219,8 @@ func addressFault(status string) bool {
 
 // deniedAddress tells whether a report has Exchange Online's way to say that there is no such user.
 func deniedAddress(r *msg.ReportRecipient) bool {
-	return r.Status == "5.4.1" && strings.Contains(strings.ToLower(r.Diagnostic), "recipient address rejected: access denied")
+	const denied = "5.4.1"
+	return r.Status == denied && strings.Contains(strings.ToLower(r.Diagnostic), "recipient address rejected: access denied")
 }
 
 // handedOver tells whether a message has been handed to others, so that something may be heard of
