@@ -19,7 +19,6 @@ import (
 
 	"github.com/emersion/go-imap/v2/imapserver"
 	"github.com/emersion/go-imap/v2/imapserver/imapmemserver"
-	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -336,7 +335,7 @@ func TestStopLetsCommandsEnd(t *testing.T) {
 func TestPanicEndsOneSession(t *testing.T) {
 	h := serve(t, nil)
 	var log bytes.Buffer
-	h.server = New(service.New(h.Store, jobs.NewQueue(h.Store), nil, h.Config))
+	h.server = New(h.WithoutKeys())
 	h.server.Log = slog.New(slog.NewTextHandler(&log, nil))
 	addr, stop := h.run(t, false)
 	other, broken := dial(t, addr), dial(t, addr)

@@ -34,6 +34,11 @@ func New(t testing.TB, change func(*core.Config)) *Sandbox {
 	return b
 }
 
+// WithoutKeys gives another service on the same store, which panics wherever it needs a key.
+func (b *Sandbox) WithoutKeys() *service.Service {
+	return service.New(b.Store, jobs.NewQueue(b.Store), nil, b.Config)
+}
+
 // NewRestarting makes a sandbox whose store keeps so many UIDs of the messages that have left a
 // folder. restart closes its service and its store, and opens them again.
 func NewRestarting(t testing.TB, expunged int) (b *Sandbox, restart func()) {
