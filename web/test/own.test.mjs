@@ -297,9 +297,11 @@ describe('own mailbox', { concurrency: 2 }, () => {
       let sent = 0
       const offer = () => deliver(box.email, message({ to: box.email, subject: `Orchid tonic ${++sent}`, from: `Tonic <sales${sent}@tonic.test>`, text: 'Orchid tonic cures baldness, gout, tremor and boredom. Quaff orchid elixir daily, and gout vanishes.' }))
       while (sent < 8) await offer()
-      const offers = (await box.list()).filter((m) => m.subject.startsWith('Orchid'))
+      const all = await box.list(), offers = all.filter((m) => m.subject.startsWith('Orchid'))
       assert.equal(offers.length, 8)
-      await api('POST', '/v1/inbox/bulk-mark', { messages: offers.map((m) => ({ mailbox: box.email, uid: m.uid })), junk: true })
+      const mark = (messages, how) => api('POST', '/v1/inbox/bulk-mark', { messages: messages.map((m) => ({ mailbox: box.email, uid: m.uid })), ...how })
+      await mark(all.filter((m) => !offers.includes(m)), { is_read: true })
+      await mark(offers, { junk: true })
       let caught
       await until('the like of it is held for spam', async () => {
         await offer()
