@@ -167,11 +167,11 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 
 	verdict := &Verdict{}
 	from := authorsOf(r.HeaderFrom, m)
-	walks := &tree{look: look}
+	walks := newTree(look)
 	var dkimErr, arcErr error
 	runAll(
 		func() { verdict.SPF, verdict.SPFDomain, verdict.SPFHelo, verdict.SPFOwn = checkSPF(look, r) },
-		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, look, m, from.domains...) },
+		func() { verdict.Signatures, dkimErr = v.checkDKIM(ctx, walks, m, from.domains...) },
 		func() { walks.prepare(from.domains) },
 		func() { verdict.ARC, arcErr = v.chainOf(ctx, look, r, m.fields) },
 	)
@@ -182,7 +182,7 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 		return nil, err
 	}
 	verdict.DKIM = overall(verdict.Signatures)
-	_, verdict.Repeated, _ = shownNames(m)
+	verdict.Repeated = m.repeated
 	evaluateDMARC(walks, verdict, from)
 	verdict.Header = resultsField(id, verdict)
 	return verdict, nil
@@ -192,18 +192,27 @@ func (v *Verifier) Verify(ctx context.Context, r Request) (*Verdict, error) {
 // catch it: in a goroutine of its own it would end the process, for a message that any stranger can
 // write.
 func runAll(fns ...func()) {
-	panics := make(chan any, len(fns))
-	var wg sync.WaitGroup
-	for _, fn := range fns {
-		wg.Go(func() {
-			defer func() {
-				if p := recover(); p != nil {
-					panics <- fmt.Sprintf("%v\n\n%s", p, debug.Stack())
-				}
-			}()
-			fn()
-		})
+	switch len(fns) {
+	case 0:
+		return
+	case 1:
+		fns[0]()
+		return
 	}
+	panics := make(chan any, len(fns))
+	run := func(fn func()) {
+		defer func() {
+			if p := recover(); p != nil {
+				panics <- fmt.Sprintf("%v\n\n%s", p, debug.Stack())
+			}
+		}()
+		fn()
+	}
+	var wg sync.WaitGroup
+	for _, fn := range fns[1:] {
+		wg.Go(func() { run(fn) })
+	}
+	run(fns[0])
 	wg.Wait()
 	select {
 	case p := <-panics:

@@ -14,33 +14,38 @@ var shownOnce = []string{"from", "subject", "to", "cc", "reply-to", "sender", "d
 
 var shownFamilies = []string{"content-", "list-"}
 
-// isShown tells whether readers are given a field of a lower-case name.
-func isShown(name string) bool {
-	return slices.Contains(shownOnce, name) || slices.ContainsFunc(shownFamilies, func(family string) bool { return strings.HasPrefix(name, family) })
+// shownName gives the lower-case name of a field that readers are given; empty for others.
+func shownName(f field) string {
+	for _, name := range shownOnce {
+		if f.is(name) {
+			return name
+		}
+	}
+	for _, family := range shownFamilies {
+		if len(f.name) >= len(family) && strings.EqualFold(f.name[:len(family)], family) {
+			return strings.ToLower(f.name)
+		}
+	}
+	return ""
 }
 
-// shownNames gives the lower-case names of the fields of a message that readers are given, and the
-// first of them that stands twice. clear is false where readers may differ about which fields there
-// are, so that no signature tells what they show.
-func shownNames(m *message) (names []string, repeated string, clear bool) {
-	if m.tooLarge || m.cut || len(m.header) > msg.MaxHeader {
-		return nil, "", false
+// readShown looks which fields of a message readers are given.
+func (m *message) readShown() {
+	if len(m.header) > msg.MaxHeader {
+		return
 	}
-	clear = true
+	m.clear = true
 	for _, f := range m.fields {
-		if !isPlain(f) {
-			clear = false
-		}
-		name := strings.ToLower(f.name)
+		m.clear = m.clear && isPlain(f)
+		name := shownName(f)
 		switch {
-		case !isShown(name):
-		case !slices.Contains(names, name):
-			names = append(names, name)
-		case repeated == "":
-			repeated = name
+		case name == "":
+		case !slices.Contains(m.shown, name):
+			m.shown = append(m.shown, name)
+		case m.repeated == "":
+			m.repeated = name
 		}
 	}
-	return names, repeated, clear
 }
 
 // isPlain tells whether every program reads a field as the same one: it has a name of printable
@@ -51,8 +56,16 @@ func isPlain(f field) bool {
 	if !ok || before == "" || strings.ContainsFunc(before, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return false
 	}
-	text := strings.ReplaceAll(f.raw, "\r\n", "")
-	return !strings.ContainsAny(text, "\r\n\x00")
+	for rest := f.raw; ; rest = rest[2:] {
+		i := strings.IndexAny(rest, "\r\n\x00")
+		if i < 0 {
+			return true
+		}
+		rest = rest[i:]
+		if !strings.HasPrefix(rest, "\r\n") {
+			return false
+		}
+	}
 }
 
 // namesIn reads a list of names as h= has it.
@@ -80,7 +93,7 @@ func (v *Verifier) Covers(ctx context.Context, message io.ReaderAt, size int64, 
 	}
 	look, cancel := v.lookups(ctx)
 	defer cancel()
-	sigs, err := v.checkDKIM(ctx, look, m)
+	sigs, err := v.checkDKIM(ctx, newTree(look), m)
 	if err != nil {
 		return false, err
 	}

@@ -11,11 +11,11 @@ import (
 
 // checkDKIM verifies the signatures of a message that signaturesOf chooses (RFC 6376 section 6).
 // The error is that of reading the body, which is read only where a signature depends on it.
-func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message, from ...string) ([]Signature, error) {
+func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, from ...string) ([]Signature, error) {
 	if msg.tooLarge {
 		return []Signature{{Result: PermError, Reason: errHeader.Error()}}, nil
 	}
-	fields := v.signaturesOf(look, msg, from)
+	fields := v.signaturesOf(walks, msg, from)
 	out := make([]Signature, len(fields))
 	read := make([]*signedField, len(fields))
 	errs := make([]error, len(fields))
@@ -27,7 +27,7 @@ func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message, f
 			continue
 		}
 		read[i] = s
-		ask = append(ask, func() { s.key, s.keyErr = publicKey(look, s.tags) })
+		ask = append(ask, func() { s.key, s.keyErr = publicKey(walks.look, s.tags) })
 	}
 	runAll(ask...)
 
@@ -45,8 +45,6 @@ func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message, f
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
-	shown, repeated, clear := shownNames(msg)
-	once := clear && repeated == ""
 	for i, s := range read {
 		var key keyRecord
 		if s != nil {
@@ -55,15 +53,15 @@ func (v *Verifier) checkDKIM(ctx context.Context, look *lookups, msg *message, f
 			}
 			out[i].signed = s.names
 		}
-		out[i].Result, out[i].Reason = judge(errs[i], key)
-		out[i].Covers = once && out[i].covers(shown)
+		out[i].Result, out[i].Reason = resultOf(errs[i], key)
+		out[i].Covers = msg.clear && msg.repeated == "" && out[i].covers(msg.shown)
 	}
 	return out, nil
 }
 
-// judge puts the outcome of a signature into the words of RFC 8601 section 2.7.1, which calls that
+// resultOf puts the outcome of a signature into the words of RFC 8601 section 2.7.1, which calls that
 // of l= "policy".
-func judge(err error, key keyRecord) (Result, string) {
+func resultOf(err error, key keyRecord) (Result, string) {
 	switch {
 	case err == nil:
 		return Pass, ""
@@ -82,14 +80,12 @@ func judge(err error, key keyRecord) (Result, string) {
 // signaturesOf gives the signatures to look at, in the order of the message: first those whose
 // domain is within the organisation of one that the message may be from, since others prove nothing
 // for DMARC.
-func (v *Verifier) signaturesOf(look *lookups, msg *message, from []string) []field {
+func (v *Verifier) signaturesOf(walks *tree, msg *message, from []string) []field {
 	fields := named(msg.fields, "DKIM-Signature")
 	most := orDefault(v.MaxVerifications, defaultVerifications)
 	if len(fields) <= most {
 		return fields
 	}
-	walks := &tree{look: look}
-	walks.prepare(from)
 	orgs := make([]string, len(from))
 	for i, domain := range from {
 		orgs[i], _ = walks.org(domain)

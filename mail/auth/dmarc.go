@@ -25,17 +25,6 @@ type discovery struct {
 	failed Result
 }
 
-// recordsAt gives the records at a domain; answered is false where DNS did not answer.
-func recordsAt(look *lookups, domain string) (records []string, answered bool) {
-	txts, err := look.LookupTXT(look.ctx, "_dmarc."+domain)
-	for _, txt := range txts {
-		if dmarc.IsRecord(txt) {
-			records = append(records, txt)
-		}
-	}
-	return records, err == nil || notFound(err)
-}
-
 // authors are the domains of the From field, or all that a program could take for one.
 type authors struct {
 	domains []string
@@ -85,53 +74,48 @@ func (a *authors) add(name string) bool {
 	return true
 }
 
-// An edition of DMARC says how the record of a From domain is found, which domains are aligned with
+// The rules of DMARC say how the record of a From domain is found, which domains are aligned with
 // it, and what is asked for a message that fails. settled is false where DNS did not answer.
-type edition struct {
-	discover func(domain string) discovery
-	aligned  func(authenticated, from string, strict bool) (same, settled bool)
-	policy   func(d discovery) (policy string, tested bool)
+type rules interface {
+	discover(domain string) discovery
+	aligned(authenticated, from string, strict bool) (same, settled bool)
+	policy(d discovery) (policy string, tested bool)
 }
 
-// current is RFC 9989.
-func (t *tree) current() edition { return edition{t.discover, t.aligned, t.policy} }
+// rfc7489 has the rules of RFC 7489 with the public suffix list, without sampling by pct=.
+type rfc7489 struct{ records *tree }
 
-// former is RFC 7489 with the public suffix list, without sampling by pct=.
-func former(look *lookups) edition {
-	at := func(domain string) (foundRecord, Result) {
-		records, answered := recordsAt(look, domain)
-		switch {
-		case !answered:
-			return foundRecord{}, TempError
-		case len(records) == 0:
-			return foundRecord{}, None
-		}
-		record, err := dmarc.Parse(records[0])
-		if err != nil || len(records) > 1 {
-			return foundRecord{}, PermError
-		}
-		return foundRecord{Record: record, at: domain}, ""
+func (r rfc7489) discover(domain string) discovery {
+	d := r.at(domain)
+	if org := orgDomain(domain); d.failed == None && org != domain {
+		d = r.at(org)
+		d.domain, d.record.fromOrganisation = domain, true
 	}
-	return edition{
-		discover: func(domain string) discovery {
-			d := discovery{domain: domain}
-			d.record, d.failed = at(domain)
-			if org := orgDomain(domain); d.failed == None && org != domain {
-				d.record, d.failed = at(org)
-				d.record.fromOrganisation = true
-			}
-			return d
-		},
-		aligned: func(authenticated, from string, strict bool) (same, settled bool) {
-			return aligned(authenticated, from, strict), true
-		},
-		policy: func(d discovery) (policy string, tested bool) {
-			if d.record.fromOrganisation {
-				return d.record.SubPolicy, false
-			}
-			return d.record.Policy, false
-		},
+	return d
+}
+
+func (r rfc7489) at(domain string) discovery {
+	a := r.records.at(domain)
+	switch {
+	case !a.answered:
+		return discovery{domain: domain, failed: TempError}
+	case a.records == 0:
+		return discovery{domain: domain, failed: None}
+	case a.records > 1 || a.broken:
+		return discovery{domain: domain, failed: PermError}
 	}
+	return discovery{domain: domain, record: foundRecord{Record: a.record, at: domain}}
+}
+
+func (rfc7489) aligned(authenticated, from string, strict bool) (same, settled bool) {
+	return aligned(authenticated, from, strict), true
+}
+
+func (rfc7489) policy(d discovery) (policy string, tested bool) {
+	if d.record.fromOrganisation {
+		return d.record.SubPolicy, false
+	}
+	return d.record.Policy, false
 }
 
 // policy is what a record asks for a message that fails (RFC 9989 section 4.7): one step less while
@@ -164,30 +148,29 @@ func (t *tree) asked(d discovery) string {
 	return r.NoPolicy
 }
 
-// A Judgment is what one edition of DMARC says about a message.
+// A Judgment is what DMARC says about a message by some rules.
 type Judgment struct {
 	Result Result
 	// Policy is what the receiver should do: dmarc.PolicyNone, PolicyQuarantine or PolicyReject;
 	// empty when DMARC passes or says nothing about the message.
 	Policy string
 
-	tested bool   // Policy is milder than what is published
-	domain string // the From domain that decided; empty without one
-	found  *discovery
+	tested bool      // Policy is milder than what is published
+	found  discovery // for the From domain that decided; without one its domain is empty
 }
 
-// judge gives the judgment of one edition. Of several From domains the strictest policy among those
+// judge gives the judgment by some rules. Of several From domains the strictest policy among those
 // that fail holds (RFC 9989 section 11.5). A From field that cannot be judged is permerror and
 // quarantine at least, since people may be shown any name in it, and reject where not all of its
 // domains can be asked; a message without one shows nothing to be protected, so its permerror asks
 // for nothing.
-func (e edition) judge(verdict *Verdict, from authors) Judgment {
+func judge(by rules, verdict *Verdict, from authors) Judgment {
 	j := Judgment{Result: PermError}
 	for i, domain := range from.domains {
-		d := e.discover(domain)
-		one := Judgment{domain: domain, found: &d}
-		if one.Result = e.evaluate(verdict, d); one.Result == Fail {
-			one.Policy, one.tested = e.policy(d)
+		one := Judgment{found: by.discover(domain)}
+		one.Result = evaluate(by, verdict, one.found)
+		if one.Result == Fail {
+			one.Policy, one.tested = by.policy(one.found)
 		}
 		if i == 0 || severity(one.Result, one.Policy) > severity(j.Result, j.Policy) {
 			j = one
@@ -203,7 +186,7 @@ func (e edition) judge(verdict *Verdict, from authors) Judgment {
 }
 
 // evaluate judges one From domain by SPF and DKIM.
-func (e edition) evaluate(verdict *Verdict, d discovery) Result {
+func evaluate(by rules, verdict *Verdict, d discovery) Result {
 	if d.failed != "" {
 		return d.failed
 	}
@@ -212,7 +195,7 @@ func (e edition) evaluate(verdict *Verdict, d discovery) Result {
 		if result != Pass && result != TempError {
 			return false
 		}
-		same, settled := e.aligned(domain, d.domain, strict)
+		same, settled := by.aligned(domain, d.domain, strict)
 		// What could not be looked up may have passed, so nothing is held against the message.
 		unsure = unsure || !settled || same && result == TempError
 		return same && result == Pass
@@ -233,23 +216,24 @@ func (e edition) evaluate(verdict *Verdict, d discovery) Result {
 
 // evaluateDMARC fills in DMARC, by RFC 9989 and, beside it, by RFC 7489.
 func evaluateDMARC(t *tree, verdict *Verdict, from authors) {
-	j := t.current().judge(verdict, from)
-	verdict.DMARC, verdict.Policy, verdict.FromDomain = j.Result, j.Policy, j.domain
+	j := judge(t, verdict, from)
+	domain := j.found.domain
+	verdict.DMARC, verdict.Policy, verdict.FromDomain = j.Result, j.Policy, domain
 	verdict.severalAuthors, verdict.TooManyAuthors = len(from.domains) > 1, from.tooMany
-	verdict.Former = former(t.look).judge(verdict, from)
-	if j.found == nil || j.found.failed != "" {
+	verdict.Former = judge(rfc7489{t}, verdict, from)
+	if domain == "" || j.found.failed != "" {
 		return
 	}
 	rec := j.found.record
 	verdict.Published = &Published{rec.at, rec.Record}
 	for s := range verdict.Signatures {
 		sig := &verdict.Signatures[s]
-		sig.Aligned, _ = t.aligned(sig.Domain, j.domain, rec.StrictDKIM || sig.Result != Pass)
+		sig.Aligned, _ = t.aligned(sig.Domain, domain, rec.StrictDKIM || sig.Result != Pass)
 	}
-	verdict.SPFAligned, _ = t.aligned(verdict.SPFDomain, j.domain, rec.StrictSPF || verdict.SPF != Pass)
+	verdict.SPFAligned, _ = t.aligned(verdict.SPFDomain, domain, rec.StrictSPF || verdict.SPF != Pass)
 	verdict.Tested = verdict.DMARC == Fail && j.tested
-	if verdict.DMARC == Pass && verdict.SPFDomain != j.domain && topLabel(verdict.SPFDomain) == topLabel(j.domain) {
-		verdict.org, _ = t.org(j.domain)
+	if verdict.DMARC == Pass && verdict.SPFDomain != domain && topLabel(verdict.SPFDomain) == topLabel(domain) {
+		verdict.org, _ = t.org(domain)
 	}
 }
 

@@ -54,6 +54,10 @@ type message struct {
 	tooLarge bool // fields is incomplete
 	cut      bool // header is, too, and body does not begin at the body
 	body     *bufio.Reader
+
+	shown    []string // lower-case names of the fields that readers are given
+	repeated string   // the first of them that stands twice; empty without one
+	clear    bool     // all readers agree which fields there are; without it no signature tells what they show
 }
 
 // openMessage reads the header of r and leaves its body to be read. Whoever opens it frees it.
@@ -70,7 +74,9 @@ func openMessage(r io.Reader) (*message, error) {
 	}
 	if m.fields, err = splitFields(string(header)); err != nil {
 		m.fields, m.tooLarge = nil, true
+		return m, nil
 	}
+	m.readShown()
 	return m, nil
 }
 

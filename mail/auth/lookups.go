@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/mail/idn"
@@ -21,53 +20,10 @@ type lookups struct {
 	resolver Resolver
 	each     time.Duration
 	answered func() // called when any name was answered; may be nil
-
-	txt memo[txtAnswer]
 }
 
-type txtAnswer struct {
-	texts []string
-	err   error
-}
-
-// LookupTXT asks once for a name, since the walks of one message meet at the same ones.
 func (l *lookups) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	a := l.txt.get(name, func() (a txtAnswer) {
-		a.texts, a.err = lookUp(ctx, l, name, l.resolver.LookupTXT)
-		return a
-	})
-	return a.texts, a.err
-}
-
-// A memo keeps what was found out about a name. Whoever asks while somebody else finds it out waits
-// for that; on a channel, which synctest knows to be waiting.
-type memo[T any] struct {
-	mu    sync.Mutex
-	known map[string]*remembered[T]
-}
-
-type remembered[T any] struct {
-	done  chan struct{}
-	value T
-}
-
-func (m *memo[T]) get(name string, find func() T) T {
-	m.mu.Lock()
-	r := m.known[name]
-	if r != nil {
-		m.mu.Unlock()
-		<-r.done
-		return r.value
-	}
-	r = &remembered[T]{done: make(chan struct{})}
-	if m.known == nil {
-		m.known = make(map[string]*remembered[T])
-	}
-	m.known[name] = r
-	m.mu.Unlock()
-	defer close(r.done)
-	r.value = find()
-	return r.value
+	return lookUp(ctx, l, name, l.resolver.LookupTXT)
 }
 
 func (l *lookups) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
@@ -116,6 +72,6 @@ func plainDNSError(name string, err error) *net.DNSError {
 }
 
 func notFound(err error) bool {
-	var dns *net.DNSError
-	return errors.As(err, &dns) && dns.IsNotFound
+	dns, ok := errors.AsType[*net.DNSError](err)
+	return ok && dns.IsNotFound
 }

@@ -127,7 +127,7 @@ func TestOpendmarcAgrees(t *testing.T) {
 		from := authorsOf([]string{c.from}, &message{header: []byte("From: " + c.from + "\r\n")})
 		ours := c.have
 		ours.Signatures = slices.Clone(ours.Signatures)
-		theFormer := former(look).judge(&ours, from)
+		theFormer := judge(rfc7489{newTree(look)}, &ours, from)
 		cancel()
 		if got, want := opinionOf(theFormer, &ours), theirs[i]; got != want {
 			t.Errorf("%s: ours %+v, theirs %+v", c.name, got, want)
@@ -153,9 +153,9 @@ func opinionOf(j Judgment, v *Verdict) opinion {
 		return o
 	}
 	rec := j.found.record
-	o.SPF = v.SPF == Pass && aligned(v.SPFDomain, j.domain, rec.StrictSPF)
+	o.SPF = v.SPF == Pass && aligned(v.SPFDomain, j.found.domain, rec.StrictSPF)
 	for _, s := range v.Signatures {
-		o.DKIM = o.DKIM || s.Result == Pass && aligned(s.Domain, j.domain, rec.StrictDKIM)
+		o.DKIM = o.DKIM || s.Result == Pass && aligned(s.Domain, j.found.domain, rec.StrictDKIM)
 	}
 	return o
 }

@@ -22,7 +22,7 @@ type ReportTarget struct {
 func (v *Verifier) ReportTargets(ctx context.Context, domain string, uris []string) (targets []ReportTarget, waits bool) {
 	look, cancel := v.lookups(ctx)
 	defer cancel()
-	walks := &tree{look: look}
+	walks := newTree(look)
 	for _, uri := range uris {
 		target, ok := parseReportURI(uri)
 		if !ok {

@@ -3,6 +3,7 @@ package auth
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mailstead/mailstead/mail/dmarc"
 )
@@ -17,16 +18,66 @@ type step struct {
 	broken bool // the record asks for nothing that can be applied
 }
 
-// A tree finds organisational domains as RFC 9989 section 4.10 does: by walking up from a domain
-// and asking each name for a DMARC record. It is for one message, and walks from each domain once.
+// A tree has the rules of RFC 9989. It finds organisational domains as section 4.10 does: by walking
+// up from a domain and asking each name for a DMARC record. It is for one message, and asks for each
+// name once.
 type tree struct {
 	look *lookups
-	orgs memo[orgAnswer]
+
+	mu    sync.Mutex
+	known map[string]*answer
+	came  sync.Cond // an answer has come
 }
 
-type orgAnswer struct {
-	domain  string
-	settled bool
+// An answer is what a name has of DMARC.
+type answer struct {
+	came     bool
+	answered bool // by DNS
+	records  int  // several are none
+	record   dmarc.Record
+	broken   bool // the record asks for nothing that can be applied
+}
+
+func newTree(look *lookups) *tree {
+	t := &tree{look: look, known: make(map[string]*answer)}
+	t.came.L = &t.mu
+	return t
+}
+
+// at gives the answer of a domain. Whoever asks while somebody else does waits for that answer.
+func (t *tree) at(domain string) *answer {
+	t.mu.Lock()
+	a := t.known[domain]
+	if a != nil {
+		for !a.came {
+			t.came.Wait()
+		}
+		t.mu.Unlock()
+		return a
+	}
+	a = &answer{}
+	t.known[domain] = a
+	t.mu.Unlock()
+	defer func() {
+		t.mu.Lock()
+		a.came = true
+		t.mu.Unlock()
+		t.came.Broadcast()
+	}()
+
+	txts, err := t.look.LookupTXT(t.look.ctx, "_dmarc."+domain)
+	a.answered = err == nil || notFound(err)
+	for _, txt := range txts {
+		if !dmarc.IsRecord(txt) {
+			continue
+		}
+		a.records++
+		if a.records == 1 {
+			a.record, err = dmarc.Parse(txt)
+			a.broken = err != nil
+		}
+	}
+	return a
 }
 
 // steps gives the names with records from a domain upwards, as far as a walk goes. settled is false
@@ -37,22 +88,23 @@ func (t *tree) steps(domain string, toPolicy bool) (found []step, settled bool) 
 	settled = true
 	name := domain
 	for range maxWalk {
-		records, answered := recordsAt(t.look, name)
-		if !answered && (name == domain || strings.Contains(name, ".")) {
+		a := t.at(name)
+		if !a.answered && (name == domain || strings.Contains(name, ".")) {
 			settled = false
 		}
-		if len(records) == 1 { // several are none
-			record, err := dmarc.Parse(records[0])
-			found = append(found, step{name, foundRecord{Record: record, at: name}, err != nil})
-			if record.PSD != 'u' || toPolicy && name == domain {
+		if a.records == 1 {
+			found = append(found, step{name, foundRecord{Record: a.record, at: name}, a.broken})
+			if a.record.PSD != 'u' || toPolicy && name == domain {
 				return found, settled
 			}
 		}
-		labels := strings.Split(name, ".")
-		if len(labels) == 1 {
+		dots := strings.Count(name, ".")
+		if dots == 0 {
 			break
 		}
-		name = strings.Join(labels[max(1, len(labels)-(maxWalk-1)):], ".")
+		for range max(1, dots+1-(maxWalk-1)) {
+			_, name, _ = strings.Cut(name, ".")
+		}
 	}
 	return found, settled
 }
@@ -81,11 +133,8 @@ func below(above, domain string) string {
 
 // org gives the organisational domain of a domain; false where DNS did not answer.
 func (t *tree) org(domain string) (string, bool) {
-	a := t.orgs.get(domain, func() orgAnswer {
-		found, settled := t.steps(domain, false)
-		return orgAnswer{organisation(domain, found), settled}
-	})
-	return a.domain, a.settled
+	found, settled := t.steps(domain, false)
+	return organisation(domain, found), settled
 }
 
 // aligned compares an authenticated domain with the From domain (RFC 9989 section 4.4); settled is

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/text/unicode/norm"
 )
@@ -190,7 +191,10 @@ func Headers(r io.ReaderAt, p *Part) ([]Header, error) {
 	if err != nil {
 		return nil, err
 	}
-	charset := headerCharset(p)
+	charset := ""
+	if !utf8.Valid(block) {
+		charset = headerCharset(p)
+	}
 	var out []Header
 	for f := range fields(block) {
 		if len(out) == maxHeaders {
