@@ -13,7 +13,6 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
-	"github.com/mailstead/mailstead/store/diskroom"
 	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -419,7 +418,7 @@ var errReserve = fmt.Errorf("%w: what is left is for deletions", ErrFull)
 
 // roomForMessage tells whether a new message may be written.
 func (s *Store) roomForMessage() error {
-	if s.room.Level() != diskroom.Enough {
+	if s.room.Short() {
 		return errReserve
 	}
 	return nil

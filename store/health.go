@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-
-	"github.com/mailstead/mailstead/store/diskroom"
 )
 
 // damageMet counts what was read and is not what was written, since the store was opened.
@@ -46,7 +44,7 @@ type Disk struct {
 // Disk looks at the disk.
 func (s *Store) Disk() (d Disk, err error) {
 	d.Free, d.Total, err = s.room.Free(s.dir)
-	d.Full = s.room.Level() != diskroom.Enough
+	d.Full = s.room.Short()
 	return d, err
 }
 

@@ -24,44 +24,29 @@ type Room struct {
 
 	mu     sync.Mutex
 	looked time.Time
-	level  Level
+	short  bool
 }
 
-// A Level is what the disk has room for.
-type Level int
-
-const (
-	Enough Level = iota // for everything
-	Short               // for deletions: the reserve is reached
-)
-
-// Level looks at the disk, unless there was enough room a moment ago. Where the system does not
-// tell, there is room. The log is told when the reserve is reached, and when there is room again.
-func (r *Room) Level() Level {
+// Short tells whether there is room for deletions alone, since the reserve is reached. It looks at
+// the disk, unless there was enough room a moment ago. Where the system does not tell, there is
+// room. The log is told when the reserve is reached, and when there is room again.
+func (r *Room) Short() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := time.Now()
-	if r.level == Enough && at.Sub(r.looked) < Interval {
-		return r.level
+	if !r.short && at.Sub(r.looked) < Interval {
+		return false
 	}
-	before := r.level
-	r.looked, r.level = at, Enough
+	before := r.short
 	free, total, err := r.Free(r.Dir)
-	if err == nil {
-		r.level = levelOf(free, total)
-	}
+	r.looked, r.short = at, err == nil && isShort(free, total)
 	switch {
-	case before == Enough && r.level != Enough:
+	case !before && r.short:
 		r.Log.Error("the disk is almost full: new mail and other changes are refused, deletions are not", "directory", r.Dir, "free", free)
-	case before != Enough && r.level == Enough:
+	case before && !r.short:
 		r.Log.Info("there is room on the disk again", "directory", r.Dir, "free", free)
 	}
-	return r.level
+	return r.short
 }
 
-func levelOf(free, total int64) Level {
-	if free < min(Reserve, total/reserveShare) {
-		return Short
-	}
-	return Enough
-}
+func isShort(free, total int64) bool { return free < min(Reserve, total/reserveShare) }

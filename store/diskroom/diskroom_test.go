@@ -5,13 +5,13 @@ import "testing"
 func TestReserveOfASmallDisk(t *testing.T) {
 	for _, c := range []struct {
 		free, total int64
-		want        Level
+		want        bool
 	}{
-		{3 << 20, 48 << 20, Enough}, {2 << 20, 48 << 20, Short}, {1 << 20, 48 << 20, Short},
-		{63 << 20, 1 << 40, Short}, {65 << 20, 1 << 40, Enough}, {31 << 20, 1 << 40, Short},
+		{3 << 20, 48 << 20, false}, {2 << 20, 48 << 20, true}, {1 << 20, 48 << 20, true},
+		{63 << 20, 1 << 40, true}, {65 << 20, 1 << 40, false}, {31 << 20, 1 << 40, true},
 	} {
-		if got := levelOf(c.free, c.total); got != c.want {
-			t.Errorf("%d of %d: %d, want %d", c.free, c.total, got, c.want)
+		if got := isShort(c.free, c.total); got != c.want {
+			t.Errorf("%d of %d: %t, want %t", c.free, c.total, got, c.want)
 		}
 	}
 }
