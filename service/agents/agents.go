@@ -18,8 +18,9 @@ import (
 // Hooks are what other rooms do for this one.
 type Hooks struct {
 	// SendsOnTo says where mail to an address here goes besides: to ids of groups and mailboxes,
-	// and to addresses. Of an id it says the same of a mailbox or group.
-	SendsOnTo func(tx *store.Tx, to string) ([]string, error)
+	// and to addresses. Of an id it says the same of a mailbox or group. rules is how many rules
+	// were looked at for that.
+	SendsOnTo func(tx *store.Tx, to string) (next []string, rules int, err error)
 }
 
 // A Service decides what agents may send and read.

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strings"
@@ -27,18 +28,23 @@ type Message struct {
 	People   []string
 	ByPerson bool // an owner or admin, who is signed in, sends it; the policy of the mailbox is not for them
 
-	reached []string // see Reach
+	reached []string          // see Reach
+	through map[string]string // of those that the message does not name: which address that it names leads there
 }
 
 // Unreadable stands for addresses that cannot be read, and so are nobody's who may get mail.
 const Unreadable = "an address that cannot be read"
 
-// maxReached bounds the places that are looked at to find whom one message reaches.
-const maxReached = 5000
+// Bounds of what is looked at to find whom one message reaches.
+const (
+	maxReached      = 5000 // places
+	maxReachedRules = 20_000
+)
 
 // Reach finds out whom a message reaches: the addresses that it names, the members of the groups
 // among them, here and elsewhere, and where mailboxes here send it on to, always or by a rule. Of
-// all these only the mailbox's own address and its aliases are nobody else's.
+// all these only the mailbox's own address and its aliases are nobody else's. It looks at too much
+// for a transaction that writes.
 func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	var own core.Senders
 	if m.Mailbox != nil {
@@ -47,36 +53,46 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 			return err
 		}
 	}
-	m.reached = []string{}
+	m.reached, m.through = []string{}, map[string]string{}
 	seen := map[string]bool{}
-	add := func(email string) {
+	from := map[string]string{} // of places: see through
+	add := func(email, place string) {
 		if !own.Allow(email) && !slices.Contains(m.reached, email) {
 			m.reached = append(m.reached, email)
+			if by := from[place]; by != "" {
+				m.through[email] = by
+			}
 		}
 	}
-	looked := 0
+	looked, rules := 0, 0
 	for open := slices.Clone(m.To); len(open) > 0; {
 		to := open[0]
 		if open = open[1:]; seen[to] {
 			continue
 		}
 		seen[to] = true
-		if looked++; looked > maxReached {
-			add(Unreadable)
+		if looked++; looked > maxReached || rules > maxReachedRules {
+			add(Unreadable, to)
 			return nil
 		}
 		if strings.Contains(to, "@") || to == Unreadable {
-			add(to)
+			add(to, to)
 		} else if email, _, err := placesBehind(tx, to); err != nil {
 			return err
 		} else if email != "" {
-			add(email)
+			add(email, to)
 		}
-		next, err := s.Hooks.SendsOnTo(tx, to)
+		next, read, err := s.Hooks.SendsOnTo(tx, to)
 		if err != nil {
 			return err
 		}
 		looked += len(next)
+		rules += read
+		for _, place := range next {
+			if from[place] == "" && !slices.Contains(m.To, place) {
+				from[place] = cmp.Or(from[to], to)
+			}
+		}
 		open = append(open, next...)
 	}
 	return nil
@@ -112,7 +128,7 @@ func decide(p *store.Policy, reading *store.Reading, away bool, m *Message) (hel
 			if taint != nil {
 				strangers = nil // no word of the request is repeated
 			}
-			return "", notAllowed(m.Answers, strangers)
+			return "", notAllowed(m.Answers, m.named(strangers))
 		}
 	}
 	if taint != nil && (away || len(outside(reading.People)) > 0) {
@@ -125,6 +141,20 @@ func decide(p *store.Policy, reading *store.Reading, away bool, m *Message) (hel
 		return HeldByPolicy, nil
 	}
 	return "", nil
+}
+
+// named gives, for addresses that a message reaches, those that it names itself: where others send
+// their mail on to is not told to whoever writes to them.
+func (m *Message) named(reached []string) (out []string) {
+	for _, email := range reached {
+		if by := m.through[email]; by != "" {
+			email = by
+		}
+		if !slices.Contains(out, email) {
+			out = append(out, email)
+		}
+	}
+	return out
 }
 
 // Denied is the error for those who may send nothing.

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/rules"
@@ -510,6 +511,13 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 	if err != nil {
 		return nil, err
 	}
+	var asked *agents.Message
+	if err := s.Store.View(func(tx *store.Tx) (err error) {
+		asked, err = s.askAbout(tx, mb, args.To, answers, people)
+		return err
+	}); err != nil {
+		return nil, err
+	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		mb, err := core.LiveMailbox(tx, mb.ID)
 		if mb == nil || err != nil {
@@ -517,6 +525,6 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 		}
 		return s.sendByItself(tx, mb, byItself{sub: &store.Submission{
 			AccountID: mb.AccountID, DomainID: d.ID, MailboxID: mb.ID, MessageID: stored.Summary.MessageID, Subject: stored.Summary.Subject, Blob: stored.Blob, Checked: true,
-		}, domain: d, to: Rcpt{Address: args.To, Notify: "NEVER"}, answers: answers, people: people})
+		}, domain: d, to: Rcpt{Address: args.To, Notify: "NEVER"}, asked: asked})
 	}, nil
 }

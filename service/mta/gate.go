@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
@@ -145,11 +146,18 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	sent := map[string]bool{}
+	sent, asked := map[string]bool{}, map[string]*agents.Message{}
 	err = s.Store.View(func(tx *store.Tx) error {
 		clear(sent)
 		sub, err := store.Submissions.Find(tx, args.SubmissionID)
-		if sub == nil || err != nil || !args.Once || sub.MessageID == "" {
+		if sub == nil || err != nil {
+			return err
+		}
+		mb, err := store.Mailboxes.FindShared(tx, sub.MailboxID)
+		for i := 0; i < len(args.To) && err == nil; i++ {
+			asked[args.To[i]], err = s.askAbout(tx, mb, args.To[i], false, nil)
+		}
+		if err != nil || !args.Once || sub.MessageID == "" {
 			return err
 		}
 		looked := 0
@@ -188,7 +196,7 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 				continue
 			}
 			sub := *planned
-			if err := s.sendByItself(tx, mb, byItself{sub: &sub, domain: d, to: Rcpt{Address: to}, since: args.Since, once: args.Once}); err != nil {
+			if err := s.sendByItself(tx, mb, byItself{sub: &sub, domain: d, to: Rcpt{Address: to}, since: args.Since, once: args.Once, asked: asked[to]}); err != nil {
 				return err
 			}
 		}

@@ -353,7 +353,7 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "a forward that a person must approve", sites: []string{"mta/sending_policy.go sendByItself holdByItself", "mta/sending_policy.go sendByItself start"}, kind: "held",
+		name: "a forward that a person must approve", sites: []string{"mta/sending_policy.go sendByItself holdByItself", "mta/sending_policy.go sendByItself planForward", "mta/sending_policy.go sendByItself start"}, kind: "held",
 		begin: func(w *gateWorld) {
 			w.change(func() { w.ann.ForwardTo, w.ann.SendPolicy = "on@else.test", store.Policy{Send: store.SendApproval} })
 		},

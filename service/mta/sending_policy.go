@@ -133,29 +133,29 @@ func addressesIn(field string) (out []string) {
 }
 
 // SendsOnTo gives where mail to an address, a group or a mailbox here goes besides: addresses, and
-// ids of groups and mailboxes.
-func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, err error) {
+// ids of groups and mailboxes. rules is how many rules were looked at for that.
+func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, err error) {
 	var mb *store.Mailbox
 	var g *store.Group
 	switch {
 	case strings.Contains(to, "@"):
 		d, err := s.findDestination(tx, to)
 		if refused := new(core.SMTPError); errors.Is(err, errNotHosted) || errors.As(err, &refused) {
-			return nil, nil
+			return nil, 0, nil
 		}
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if mb, g = d.Mailbox, d.group; d.Forward != "" {
 			out = append(out, d.Forward)
 		}
 	case strings.HasPrefix(to, "grp_"):
 		if g, err = store.Groups.FindShared(tx, to); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	default:
 		if mb, err = core.LiveMailbox(tx, to); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	if g != nil {
@@ -164,19 +164,22 @@ func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, err error) {
 		}
 	}
 	if mb == nil {
-		return out, nil
+		return out, 0, nil
 	}
 	if mb.ForwardTo != "" {
 		out = append(out, mb.ForwardTo)
 	}
-	for _, r := range store.RulesByMailbox.Asc(tx, mb.ID, "") {
+	for _, r := range store.DescSome(tx, store.RulesByMailbox, mb.ID, "", core.HasTexts("forward")) {
+		if rules++; r == nil {
+			continue
+		}
 		for _, a := range r.Actions {
 			if r.Enabled && a.Type == "forward" {
 				out = append(out, a.Value)
 			}
 		}
 	}
-	return out, nil
+	return out, rules, nil
 }
 
 // refusesAll says whether whoever is logged in may send nothing.
@@ -205,29 +208,43 @@ func allowsUnasked(tx *store.Tx, mb *store.Mailbox, who core.Actor) error {
 
 // A byItself is a message that a mailbox sends by itself.
 type byItself struct {
-	sub     *store.Submission
-	domain  *store.Domain
-	to      Rcpt
-	answers bool      // one that arrived
-	people  []string  // of that one
-	since   time.Time // when a forward began to wait for a limit
-	once    bool      // see forwardArgs
+	sub    *store.Submission
+	domain *store.Domain
+	to     Rcpt
+	since  time.Time       // when a forward began to wait for a limit
+	once   bool            // see forwardArgs
+	asked  *agents.Message // what the policy of the mailbox is asked; nil: nobody has found out
+}
+
+// askAbout finds out what the policy of a mailbox wants to know of what it sends by itself; nil
+// where there is none. It is no work for a transaction that writes.
+func (s *Service) askAbout(tx *store.Tx, mb *store.Mailbox, to string, answers bool, people []string) (*agents.Message, error) {
+	if mb == nil || mb.SendPolicy.IsDefault() {
+		return nil, nil
+	}
+	email, err := msg.NormalizeEmail(to)
+	if err != nil {
+		email = agents.Unreadable
+	}
+	m := &agents.Message{Mailbox: mb, To: []string{email}, Answers: answers, People: people}
+	return m, s.agents.Reach(tx, m)
 }
 
 // sendByItself queues what a mailbox sends by itself, nil for none, if its policy lets it. What
-// must be approved is held; what is refused is not sent, which the log tells.
+// must be approved is held; what is refused is not sent, which the log tells. Where a policy is to
+// be asked and nobody has found out about what, a job does that for a forward; else it is errFacts.
 func (s *Service) sendByItself(tx *store.Tx, mb *store.Mailbox, m byItself) error {
 	held := ""
 	if mb != nil && !mb.SendPolicy.IsDefault() {
-		email, err := msg.NormalizeEmail(m.to.Address)
-		if err != nil {
-			email = agents.Unreadable
+		switch {
+		case m.asked == nil && m.sub.Forward:
+			return s.planForward(tx, m.sub, forwardArgs{To: []string{m.to.Address}, Since: m.since, Once: m.once}, time.Time{})
+		case m.asked == nil:
+			return errFacts
 		}
-		ask := &agents.Message{Mailbox: mb, To: []string{email}, Answers: m.answers, People: m.people}
-		if err := s.agents.Reach(tx, ask); err != nil {
-			return err
-		}
-		if held, _, err = s.agents.Admit(tx, agents.Holder{}, ask); err != nil {
+		m.asked.Mailbox = mb
+		var err error
+		if held, _, err = s.agents.Admit(tx, agents.Holder{}, m.asked); err != nil {
 			s.Log.Info("a mailbox does not send by itself what its sending policy refuses", "mailbox_id", mb.ID)
 			return nil
 		}
