@@ -66,6 +66,14 @@ func (of *held) id() string {
 	return of.credential.ID
 }
 
+// holder is who holds it.
+func (of *held) holder() Holder {
+	if of.token != nil {
+		return Holder{TokenID: of.token.ID}
+	}
+	return Holder{CredentialID: of.credential.ID}
+}
+
 // Taint gives what has tainted a holder; nil if nothing has, or it is over.
 func (h Holder) Taint(tx *store.Tx) (*store.Taint, error) {
 	of, err := h.find(tx)

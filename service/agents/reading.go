@@ -76,24 +76,30 @@ func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Wor
 	if !p.Taint || len(words) == 0 {
 		return nil
 	}
-	changed := false
+	var concerned []*reading
 	if err := s.Store.View(func(tx *store.Tx) (err error) {
-		changed, err = s.read(tx, accountID, h, words, false)
+		concerned, err = s.concerns(tx, accountID, h, words)
 		return err
-	}); err != nil || !changed {
+	}); err != nil {
 		return err
 	}
-	return s.Store.Update(func(tx *store.Tx) error {
-		_, err := s.read(tx, accountID, h, words, true)
-		return err
-	})
+	for some := range slices.Chunk(concerned, readersAtOnce) {
+		if err := s.Store.Update(func(tx *store.Tx) error { return write(tx, some) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// read finds out what reading the words changes, and writes it if write is true.
-func (s *Service) read(tx *store.Tx, accountID string, h Holder, words []Words, write bool) (changed bool, err error) {
+// readersAtOnce is how many of those whose reading changes one transaction writes: an account may
+// have any number, each with many people.
+const readersAtOnce = 50
+
+// concerns finds out whose reading changes by reading the words, and how.
+func (s *Service) concerns(tx *store.Tx, accountID string, h Holder, words []Words) (changed []*reading, err error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
-		return false, err
+		return nil, err
 	}
 	own, now := OwnDomain(tx, accountID), tx.Now()
 	first := after(of, now)
@@ -106,44 +112,57 @@ func (s *Service) read(tx *store.Tx, accountID string, h Holder, words []Words, 
 		}
 		people, err := withMembers(tx, accountID, w.People)
 		if err != nil {
-			return false, err
+			return nil, err
 		}
 		verified := w.Harmless
 		if !verified {
 			if verified, err = Verified(&of.policy, w, own); err != nil {
-				return false, err
+				return nil, err
 			}
 		}
-		if first.note(people, now); !verified {
-			first.taint(w, now)
-		}
+		first.add(given{w, people, !verified}, now)
 		if _, found := others[w.MailboxID]; !found && w.MailboxID != "" {
 			if others[w.MailboxID], err = readersOf(tx, accountID, w.MailboxID, all); err != nil {
-				return false, err
+				return nil, err
 			}
 		}
 		for _, r := range others[w.MailboxID] {
 			if r == first {
 				continue
 			}
-			r.note(people, now)
-			if !verified && (r.of.token == nil || r.of.token.CredentialID != "" || len(r.of.token.Mailboxes) > 0) {
-				r.taint(w, now)
-			}
+			r.add(given{w, people, !verified && (r.of.token == nil || r.of.token.CredentialID != "" || len(r.of.token.Mailboxes) > 0)}, now)
 		}
 	}
 	for _, r := range all {
-		if !r.differs() {
-			continue
-		}
-		changed = true
-		if write {
-			if err := r.of.put(tx, r.Reading); err != nil {
-				return false, err
-			}
+		if r.differs() {
+			changed = append(changed, r)
 		}
 	}
 	return changed, nil
+}
+
+// write adds to the readings, as they are now, what they have been given.
+func write(tx *store.Tx, list []*reading) error {
+	for _, r := range list {
+		of, err := r.of.holder().find(tx)
+		if err != nil {
+			return err
+		}
+		if of == nil { // it was revoked
+			continue
+		}
+		now := after(of, tx.Now())
+		for _, g := range r.given {
+			now.add(g, tx.Now())
+		}
+		if !now.differs() {
+			continue
+		}
+		if err := of.put(tx, now.Reading); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readersOf gives the readings of all who taint and may act for a mailbox: what one of them has
@@ -253,7 +272,23 @@ type reading struct {
 	store.Reading
 	of     *held
 	before *store.Reading
-	fresh  bool // nothing has been read
+	fresh  bool    // nothing has been read
+	given  []given // since it began to grow
+}
+
+// given is a message of which a reader is given words.
+type given struct {
+	words  *Words
+	people []string
+	taints bool
+}
+
+// add adds a message.
+func (r *reading) add(g given, now time.Time) {
+	r.given = append(r.given, g)
+	if r.note(g.people, now); g.taints {
+		r.taint(g.words, now)
+	}
 }
 
 // after begins with what a holder has read so far.
