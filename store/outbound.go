@@ -137,7 +137,8 @@ type Outgoing struct {
 	Checked           bool      `json:",omitzero"` // the same: whoever may send as its authors has written its subject
 	// Stop is why it is taken back when the attempt that runs has ended, unless a host took it; "":
 	// it is not.
-	Stop string `json:",omitzero"`
+	Stop     string `json:",omitzero"`
+	OwnWords bool   `json:",omitzero"` // as its submission
 }
 
 // What became of a message for one recipient.
@@ -242,6 +243,7 @@ func (o *Outgoing) fields(c *rowform.Coder) {
 	c.Bool(&o.Tainted)
 	c.Bool(&o.Checked)
 	c.String(&o.Stop)
+	c.Bool(&o.OwnWords)
 }
 
 func (a *Attempt) fields(c *rowform.Coder) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -293,4 +294,40 @@ func (r *waitRig) reading(who core.Actor) (out *store.Reading) {
 		r.T.Fatal(err)
 	}
 	return out
+}
+
+// TestSubjectsOfProgramsAreWithheld: the sending log gives a reader that taints no subject of a
+// program that does not speak for the account, such as a web form, whose words are a stranger's.
+func TestSubjectsOfProgramsAreWithheld(t *testing.T) {
+	r := newWaitRig(t, core.Config{Outbound: "capture"})
+	token := func(in accounts.CreateTokenIn) core.Actor {
+		made, err := r.Svc.CreateToken(t.Context(), r.who, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.authenticate(made.Value)
+	}
+	form := token(accounts.CreateTokenIn{Name: "form"})
+	agent := token(accounts.CreateTokenIn{Name: "agent", Policy: &agents.Policy{Taint: true}})
+	person := r.who
+	person.TokenKind, person.TokenID = core.SessionKind, "tok_session"
+	for who, subject := range map[*core.Actor]string{&form: "ZEBRA", &person: "plan"} {
+		if _, err := r.Svc.SendEmail(t.Context(), *who, mta.SendEmailIn{UserID: r.ann.ID, To: mta.Texts{strings.ToLower(subject) + "@far.test"}, Subject: subject, Text: "t", Tags: mta.TagMap{"a": subject}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := r.Svc.ListMessages(t.Context(), agent, mta.ListMessagesIn{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, row := range rows.Data {
+		got[row.Recipient] = row.Subject + row.Tags["a"]
+	}
+	if len(got) != 2 || got["zebra@far.test"] != "" || got["plan@far.test"] != "planplan" {
+		t.Errorf("the log gives %q", got)
+	}
+	if read := r.reading(agent); read != nil && read.Taint != nil {
+		t.Error("and taints")
+	}
 }

@@ -49,15 +49,17 @@ func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessag
 		return out
 	}
 
-	// The words of strangers: what a server elsewhere has answered, and the subject of what was
-	// passed on, answered by a machine, or sent by somebody who had read such words.
+	// The words of strangers: what a server elsewhere has answered, and the subject and the tags of
+	// what nobody has sent who speaks for the account; the Message-ID, too, of what was passed on,
+	// answered by a machine, or sent by somebody who had read such words.
 	if o.LastResponse != "" {
 		out.LastResponse = core.OrNull(codesOf(o.LastResponse))
 	}
-	if !o.Checked || o.Tainted {
+	passedOn := !o.Checked || o.Tainted
+	if passedOn || !o.OwnWords {
 		out.Subject, out.Tags = "", TagMap{}
 	}
-	if !o.Checked {
+	if passedOn {
 		out.MessageID = ""
 	}
 	return out

@@ -22,9 +22,9 @@ func TestCodesOf(t *testing.T) {
 // TestSentRowsWithhold: whoever is tainted by strangers' words sees of the sending log what the
 // account has written, and of a server's answers the codes.
 func TestSentRowsWithhold(t *testing.T) {
-	row := func(checked, tainted bool) *store.Outgoing {
+	row := func(checked, tainted, own bool) *store.Outgoing {
 		return &store.Outgoing{
-			MessageID: "<1@far.test>", Sender: "a@example.test", Recipient: "b@far.test", Subject: "words", LastResponse: "550 5.1.1 words", Checked: checked, Tainted: tainted,
+			MessageID: "<1@far.test>", Sender: "a@example.test", Recipient: "b@far.test", Subject: "words", LastResponse: "550 5.1.1 words", Checked: checked, Tainted: tainted, OwnWords: own,
 			Tags: []store.Tag{{Name: "words", Value: "words"}},
 		}
 	}
@@ -35,9 +35,11 @@ func TestSentRowsWithhold(t *testing.T) {
 		tags            int
 		response, whole string
 	}{
-		{row(true, false), "words", "<1@far.test>", 1, "550 5.1.1", "550 5.1.1 words"},
-		{row(true, true), "", "<1@far.test>", 0, "550 5.1.1", "550 5.1.1 words"},
-		{row(false, false), "", "", 0, "550 5.1.1", "550 5.1.1 words"},
+		{row(true, false, true), "words", "<1@far.test>", 1, "550 5.1.1", "550 5.1.1 words"},
+		{row(true, false, false), "", "<1@far.test>", 0, "550 5.1.1", "550 5.1.1 words"}, // a web form, perhaps
+		{row(true, true, true), "", "", 0, "550 5.1.1", "550 5.1.1 words"},               // a sender chooses the Message-ID, too
+		{row(true, true, false), "", "", 0, "550 5.1.1", "550 5.1.1 words"},
+		{row(false, false, false), "", "", 0, "550 5.1.1", "550 5.1.1 words"},
 	} {
 		if got := sentMessageOut(reader, c.row, time.Now()); got.Subject != c.subject || got.MessageID != c.id || len(got.Tags) != c.tags || *got.LastResponse != c.response || got.Recipient != "b@far.test" {
 			t.Errorf("checked %t, tainted %t: %+v", c.row.Checked, c.row.Tainted, got)
