@@ -117,18 +117,22 @@ type Proof struct {
 // passes covers what readers are shown: SPF by a host of its own, which has written all of it, or
 // one aligned signature of all those fields. What others say that they saw does not count, nor do
 // signatures of a part of the body (l=), with SHA-1, or by an RSA key of less than 1024 bits: they
-// do not pass.
+// do not pass. The tree walk takes all names below a public suffix for one organisation where its
+// owner has a record without psd=; those are told apart here by the public suffix list.
 func (v *Verdict) Proof() Proof {
+	spf := v.SPF == Pass && v.SPFAligned
 	switch {
 	case v.DMARC != Pass || v.severalAuthors:
 		return Proof{}
-	case v.SPF == Pass && v.SPFAligned && v.SPFOwn:
+	case spf && v.SPFOwn && aligned(v.SPFDomain, v.FromDomain, false):
 		return Proof{Domain: v.FromDomain}
-	case slices.ContainsFunc(v.Signatures, func(s Signature) bool { return s.Aligned && s.Covers }):
+	case slices.ContainsFunc(v.Signatures, func(s Signature) bool {
+		return s.Aligned && s.Covers && aligned(s.Domain, v.FromDomain, false)
+	}):
 		return Proof{Domain: v.FromDomain, Signed: true}
 	case v.Repeated != "":
 		return Proof{Lacks: "the field " + v.Repeated + " stands more than once"}
-	case v.SPF == Pass && v.SPFAligned:
+	case spf && aligned(v.SPFDomain, v.FromDomain, false):
 		return Proof{Lacks: "the sending host is not one of the author's domain alone"}
 	}
 	return Proof{Lacks: "no signature covers every field that is shown"}

@@ -150,3 +150,36 @@ func TestAlignedSignaturesAreVerifiedFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestNeighboursProveNothing: below a suffix that anybody can get a name of, such as uk.com, the
+// tree walk of RFC 9989 takes all names for one organisation where its owner has a DMARC record
+// without psd=y. DMARC passes then, but one name proves nothing for another.
+func TestNeighboursProveNothing(t *testing.T) {
+	keys := newTestKeys(t)
+	head := strings.NewReplacer("x.com", "victim.uk.com").Replace(coverHead)
+	for name, c := range map[string]struct{ signs, mailFrom, want string }{
+		"a neighbour signs":    {"thief.uk.com", "bounce@else.example", ""},
+		"a neighbour sends":    {"else.example", "bounce@thief.uk.com", ""},
+		"the author signs":     {"victim.uk.com", "bounce@else.example", "victim.uk.com"},
+		"a name below signs":   {"mail.victim.uk.com", "bounce@else.example", "victim.uk.com"},
+		"the author sends":     {"else.example", "bounce@victim.uk.com", "victim.uk.com"},
+		"a name below sends":   {"else.example", "bounce@mail.victim.uk.com", "victim.uk.com"},
+		"the suffix itself so": {"uk.com", "bounce@uk.com", ""},
+	} {
+		dns := keys.dns(t)
+		key := dns.txt["rsa._domainkey.x.com"]
+		dns.txt["_dmarc.uk.com"] = []string{"v=DMARC1; p=none"}
+		for _, domain := range []string{"uk.com", "thief.uk.com", "victim.uk.com", "mail.victim.uk.com", "else.example"} {
+			dns.txt["rsa._domainkey."+domain], dns.txt[domain] = key, []string{ownSPF}
+		}
+		r := request(signedBy(t, keys.rsa, "d="+c.signs, coverNames, head+"\r\nHi\r\n"), "user@victim.uk.com")
+		r.MailFrom = c.mailFrom
+		v, err := (&Verifier{Resolver: dns}).Verify(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := v.Proof(); v.DMARC != Pass || p.Domain != c.want || (p.Lacks == "") != (c.want != "") {
+			t.Errorf("%s: DMARC %s, %+v, want %q", name, v.DMARC, p, c.want)
+		}
+	}
+}
