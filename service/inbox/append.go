@@ -118,6 +118,9 @@ func (a *Appending) put(last bool, in []Append) error {
 		}
 		validity, id, uids = f.UIDValidity, f.ID, uids[:0]
 		for i, d := range stored {
+			if err := noteTainted(tx, u, d); err != nil {
+				return err
+			}
 			filing := filings[i]
 			filing.Folder = f.ID
 			m, err := s.File(tx, mb, d, filing)

@@ -24,6 +24,9 @@ func (s *Service) ReplaceMessage(_ context.Context, u core.MailboxUser, from, ol
 		if err := tx.DeleteMessage(u.Mailbox, from, old); err != nil {
 			return err
 		}
+		if err := noteTainted(tx, u, d); err != nil {
+			return err
+		}
 		filing.Folder = f.ID
 		m, err := s.File(tx, mb, d, filing)
 		if err != nil {

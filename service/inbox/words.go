@@ -235,6 +235,16 @@ func taintOf(tx *store.Tx, u core.MailboxUser) (*store.Taint, error) {
 	return agents.HolderOfLogin(u).Taint(tx)
 }
 
+// noteTainted says whose words a message has that a mail client puts into a folder: those of nobody
+// who is known, or of somebody tainted.
+func noteTainted(tx *store.Tx, u core.MailboxUser, d *StoredMessage) error {
+	taint, err := taintOf(tx, u)
+	if d.Words = ""; taint != nil {
+		d.Words = agents.WordsTainted
+	}
+	return err
+}
+
 // mayMove refuses to move or copy a message into another folder, to where a tainted token or mail
 // client may not: nothing leaves Junk, and what has lain in Drafts, or what somebody tainted wrote,
 // goes to Trash alone and stays there. taint is nil for all others.

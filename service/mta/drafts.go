@@ -177,7 +177,8 @@ func (s *Service) readDraft(who core.Actor, in DraftIn) (out SendEmailIn, err er
 		UserID: in.UserID, MessageID: o.MessageID, SendAt: o.SendAt, Tags: o.Tags, RequireTLS: o.RequireTLS, TemplateID: o.TemplateID,
 		Variables: o.Variables, Headers: o.Headers,
 	}
-	if !who.IsPerson() { // who has seen it
+	out.anew = words == agents.WordsTainted // a person sees the text of it alone
+	if !who.IsPerson() {                    // who has seen it
 		out.foreign = words != agents.WordsOwn && words != agents.WordsProgram
 		out.program = words != agents.WordsOwn
 	}

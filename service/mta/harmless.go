@@ -19,17 +19,17 @@ import (
 // maxNested is how many messages may be inside each other in mail of a tainted sender.
 const maxNested = 4
 
-// harmless writes the message of a sender who is tainted anew, so that it tells nobody anything
-// but those who get it: nothing in it refers to what is elsewhere, no program answers to a third
-// one, and no reader finds another message in it than this one has read. It gives nil for others.
-// The caller closes the spool.
+// harmless writes the message of a sender who is tainted, or the draft of one, anew, so that it
+// tells nobody anything but those who get it: nothing in it refers to what is elsewhere, no program
+// answers to a third one, and no reader finds another message in it than this one has read. It
+// gives nil for others. The caller closes the spool.
 func (s *Service) harmless(by sentBy, body content) (*store.Spool, error) {
 	var taint *store.Taint
 	err := s.Store.View(func(tx *store.Tx) (err error) {
 		taint, err = by.holder.Taint(tx)
 		return err
 	})
-	if taint == nil || err != nil {
+	if taint == nil && !by.anew || err != nil {
 		return nil, err
 	}
 	m, err := rewriting{now: s.Now()}.message(body, 1)

@@ -104,6 +104,7 @@ type SendEmailIn struct {
 	calendar []byte          // an answer to an invitation
 	foreign  bool            // nobody who sends it has written it
 	program  bool            // a program has written it that does not speak for the account, or nobody knows who has
+	anew     bool            // it is the draft of somebody tainted
 }
 
 // EmailQueued says that a message is on its way.
@@ -208,7 +209,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if in.of != nil {
 		by.person, by.ownWords = in.of.byPerson, in.of.ownWords
 	}
-	by.ownWords = by.ownWords && !in.program
+	by.ownWords, by.anew = by.ownWords && !in.program, in.anew
 	l, err := s.ready(as, by, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ type sentBy struct {
 	via       string
 	person    bool // an owner or admin, who is signed in
 	ownWords  bool // a person, or a program that speaks for the account
+	anew      bool // somebody tainted wrote it, so that it is made anew whoever sends it
 }
 
 // sentByActor is who sends by the API or MCP.
