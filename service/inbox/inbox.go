@@ -171,7 +171,8 @@ type inboxList struct {
 	threads   bool   // one row a conversation
 	domain    string // as it was asked for, then its id; "": any
 	builder   core.PageBuilder[InboxMessage]
-	given     map[string]agents.Words // by id: what is not withheld; nil: nobody asks
+	given     map[string]agents.Words           // by id: what is not withheld; nil: nobody asks
+	named     map[*ThreadSummary][]agents.Words // of conversations: the messages whose authors they name
 }
 
 func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, byDefault, most int) (*inboxList, error) {
@@ -196,7 +197,7 @@ func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, by
 		l.query.To = l.query.To.AddDate(0, 0, 1)
 	}
 	if who.Policy.Taint {
-		l.given = map[string]agents.Words{}
+		l.given, l.named = map[string]agents.Words{}, map[*ThreadSummary][]agents.Words{}
 	}
 	yes, no := true, false
 	if f.HasAttachments {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -158,9 +159,13 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 		}
 		if part.Envelope != nil && len(part.Envelope.From) > 0 {
 			from := part.Envelope.From[0]
-			name, err := t.nameOf(meta, &from)
+			name, words, err := t.nameOf(meta, &from)
 			if err != nil {
 				return nil, err
+			}
+			if words != nil {
+				words.MailboxID, words.ThreadID, words.People = mb.ID, meta.ThreadID, peopleOf(part.Envelope)
+				t.l.named[&out.summary] = append(t.l.named[&out.summary], *words)
 			}
 			if name != "" && !slices.Contains(out.summary.From, name) {
 				out.summary.From = append(out.summary.From, name)
@@ -174,18 +179,20 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 	return out, nil
 }
 
-// nameOf is how a summary names the author of a message; "" leaves it out.
-func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (string, error) {
+// nameOf is how a summary names the author of a message; "" leaves it out. words are not nil where
+// that is more than an address, for a reader who is asked about.
+func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, words *agents.Words, err error) {
 	email := from.Email()
+	name = msg.ShownName(from.Name)
 	if t.l.given == nil {
-		return cmp.Or(msg.ShownName(from.Name), email), nil
+		return cmp.Or(name, email), nil, nil
 	}
-	words := authorship(meta, email)
-	withheld, err := t.l.s.agents.Withholds(t.tx, t.l.who.AccountID, &t.l.who.Policy, &words)
+	w := authorship(meta, email)
+	withheld, err := t.l.s.agents.Withholds(t.tx, t.l.who.AccountID, &t.l.who.Policy, &w)
 	if withheld || err != nil {
-		return bareAddress(email), err
+		return bareAddress(email), nil, err
 	}
-	return cmp.Or(msg.ShownName(from.Name), email), nil
+	return cmp.Or(name, email), &w, nil
 }
 
 // shows tells whether the list is of the folder of a number.

@@ -403,3 +403,24 @@ func TestTaintLasts(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesOfConversationsAreRead: a row of a conversation names the authors of its other messages,
+// so that these are read too, and their people count.
+func TestNamesOfConversationsAreRead(t *testing.T) {
+	r := newGateRig(t)
+	for i, cc := range []string{"mate@far.test", "other@far.test"} {
+		text := fmt.Sprintf("From: Boss <boss@far.test>\r\nTo: ann@example.test\r\nCc: %s\r\nMessage-ID: <n%d@far.test>\r\nReferences: <n0@far.test>\r\nSubject: Re: plan\r\n\r\nHello.\r\n", cc, i)
+		if err := r.Receive("boss@far.test", text, r.ann.Email); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.WaitFiled([]*store.Mailbox{r.ann}, 2)
+	agent := r.keys[0].who
+	rows := r.list(agent, inbox.InboxFilter{Threads: true})
+	if len(rows) != 1 || rows[0].Withheld || !slices.Equal(rows[0].Thread.From, []string{"Boss"}) {
+		t.Fatalf("%+v", rows)
+	}
+	if got := r.reading(agent); got == nil || got.Taint != nil || slices.Contains(got.People, "other@far.test") || !slices.Contains(got.People, "boss@far.test") {
+		t.Errorf("it has read %+v", got)
+	}
+}

@@ -138,6 +138,7 @@ func (l *inboxList) read(page []InboxMessage) error {
 		if w, ok := l.given[page[i].ID]; ok {
 			words = append(words, w)
 		}
+		words = append(words, l.named[page[i].Thread]...)
 	}
 	return l.s.agents.Read(l.who.AccountID, agents.HolderOf(l.who), &l.who.Policy, words...)
 }
