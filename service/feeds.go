@@ -245,10 +245,10 @@ func (f *Feed) Take() (changes []FeedChange, everything bool) {
 // sees tells whether the listener may know of the change: members know of others' tokens and
 // exports nothing.
 func (f *Feed) sees(c store.Change) bool {
-	if c.Table == store.Approvals.Name() && f.who.Role != store.UserRoleOwner && f.who.Role != store.UserRoleAdmin {
+	if c.Table == store.Approvals.Name() && !f.who.Manages() {
 		return false
 	}
-	return c.User == "" || c.User == f.who.UserID || f.who.Role == store.UserRoleOwner || f.who.Role == store.UserRoleAdmin
+	return c.User == "" || c.User == f.who.UserID || f.who.Manages()
 }
 
 // some leaves, for a listener who sees some mailboxes alone, the changes about these. What is gone

@@ -96,7 +96,7 @@ func (p *SendPolicy) Record(field string) (out store.Policy, err error) {
 // CheckOwnWords refuses to let a token or credential speak for the account, unless an owner or
 // admin who is signed in says so.
 func CheckOwnWords(who core.Actor, own bool) error {
-	if own && (!who.IsPerson() || who.Role != store.UserRoleOwner && who.Role != store.UserRoleAdmin) {
+	if own && !(who.IsPerson() && who.Manages()) {
 		return core.Errorf("person_required", "Only a person may let a program speak for the account: an owner or admin, signed in to the dashboard.")
 	}
 	return nil

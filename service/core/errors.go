@@ -175,7 +175,13 @@ func OverStore(err error) error {
 	case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed), errors.Is(err, context.Canceled):
 		return &SMTPError{Code: 421, Enhanced: "4.3.2", Message: "Service not available, try again later", cause: err}
 	case errors.Is(err, store.ErrTooLarge):
-		return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message can have at most %d bytes.", MaxMessage), cause: err}
+		return MessageTooLarge(err)
 	}
 	return err
+}
+
+// MessageTooLarge is the answer to a message beyond MaxMessage, 552 5.3.4, with the error behind it
+// for the log; nil for none.
+func MessageTooLarge(cause error) *SMTPError {
+	return &SMTPError{Code: 552, Enhanced: "5.3.4", Message: fmt.Sprintf("A message can have at most %d bytes.", MaxMessage), cause: cause}
 }

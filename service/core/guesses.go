@@ -176,11 +176,14 @@ func (g *Guess) count(ctx context.Context) error {
 	a.mu.Lock()
 	wait, err := a.admit(g.of, g.network, g.core.Now())
 	a.mu.Unlock()
-	if err == nil {
-		err = waitDelay(ctx, wait)
-	}
 	if err != nil {
 		return err
+	}
+	if wait > 0 {
+		Sleep(ctx, wait)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -279,19 +282,4 @@ func (g *Guess) unlock() {
 		unlock()
 	}
 	g.done = nil
-}
-
-// waitDelay waits for d or the end of ctx.
-func waitDelay(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

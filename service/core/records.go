@@ -142,6 +142,41 @@ func DomainOfAddress(email string) string {
 	return domain
 }
 
+// IsHosted tells whether mail to an address stays on this server.
+func IsHosted(tx *store.Tx, email string) (bool, error) {
+	d, err := store.DomainByName.Read(tx, DomainOfAddress(email))
+	if IsGone(err) {
+		return false, nil
+	}
+	return err == nil && d.Hosted(), err
+}
+
+// UnprovenMailbox gives the mailbox of an address whose domain nobody has proven to hold, by the
+// claims that have not ended. Where there is none, or where several accounts have one, the error is
+// store.ErrNotFound; for several it is an Error that says so.
+func UnprovenMailbox(tx *store.Tx, email string) (found *store.Mailbox, err error) {
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(DomainOfAddress(email)), "") {
+		if d.ClaimEnded() {
+			continue
+		}
+		mb, err := store.MailboxByAddress.Find(tx, store.AddressKey(d.ID, email))
+		switch {
+		case err != nil:
+			return nil, err
+		case mb == nil:
+		case found != nil:
+			several := Errorf("not_found", "Several accounts have a mailbox %s and claim its domain; decide with `mailstead domain claim` which has it.", email)
+			return nil, several.Because(store.ErrNotFound)
+		default:
+			found = mb
+		}
+	}
+	if found == nil {
+		return nil, store.ErrNotFound
+	}
+	return found, nil
+}
+
 // IsSuppressed tells whether the account must not send to an address.
 func IsSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
 	found, err := store.Suppressions.FindShared(tx, accountID+email)

@@ -63,6 +63,14 @@ func (a Actor) IsPerson() bool {
 	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.Given
 }
 
+// Manages tells whether the actor is an owner or admin of the account, or a program of one.
+func (a Actor) Manages() bool { return ManagesAs(a.Role) }
+
+// ManagesAs tells whether a role is one of those who manage an account.
+func ManagesAs(role string) bool {
+	return role == store.UserRoleOwner || role == store.UserRoleAdmin
+}
+
 // SpeaksForAccount tells whether what the actor writes counts as the account's own words.
 func (a Actor) SpeaksForAccount() bool { return a.IsPerson() || a.OwnWords }
 

@@ -93,7 +93,7 @@ func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, er
 			mb, err = store.MailboxByEmail.Read(tx, address)
 		}
 		if core.IsGone(err) {
-			mb, err = unprovenMailbox(tx, address)
+			mb, err = core.UnprovenMailbox(tx, address)
 		}
 		if err != nil {
 			return err
@@ -101,31 +101,10 @@ func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, er
 		u = core.MailboxUser{AccountID: mb.AccountID, AccountNum: mb.AccountNum, MailboxID: mb.ID, Mailbox: mb.Num, Email: mb.Email}
 		return nil
 	})
-	if core.IsGone(err) {
+	if _, ours := core.AsError(err); core.IsGone(err) && !ours {
 		return u, core.Errorf("not_found", "There is no mailbox %s.", address)
 	}
 	return u, err
-}
-
-// unprovenMailbox finds the one mailbox of an address among the claims of its domain.
-func unprovenMailbox(tx *store.Tx, address string) (found *store.Mailbox, err error) {
-	_, name, _ := strings.Cut(address, "@")
-	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
-		mb, err := store.MailboxByAddress.Find(tx, store.AddressKey(d.ID, address))
-		switch {
-		case err != nil:
-			return nil, err
-		case mb == nil:
-		case found != nil:
-			return nil, core.Errorf("not_found", "Several accounts have a mailbox %s and claim its domain; decide with `mailstead domain claim` which has it.", address)
-		default:
-			found = mb
-		}
-	}
-	if found == nil {
-		return nil, store.ErrNotFound
-	}
-	return found, nil
 }
 
 // ImportMessages brings messages into a folder of a mailbox, which is made if it is missing, in

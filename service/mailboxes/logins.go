@@ -152,7 +152,7 @@ func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, e
 		} else {
 			mb, err := store.MailboxByEmail.Get(tx, name)
 			if errors.Is(err, store.ErrNotFound) {
-				mb, err = unprovenMailbox(tx, name)
+				mb, err = core.UnprovenMailbox(tx, name)
 			}
 			if core.IsGone(err) {
 				return nil
@@ -249,28 +249,6 @@ func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogi
 		}
 	}
 	return u, nil
-}
-
-// unprovenMailbox gives the mailbox of an address whose domain nobody has proven to hold, if there
-// is just one.
-func unprovenMailbox(tx *store.Tx, email string) (mb *store.Mailbox, err error) {
-	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(core.DomainOfAddress(email)), "") {
-		if d.ClaimEnded() {
-			continue
-		}
-		of, err := store.MailboxByAddress.Get(tx, store.AddressKey(d.ID, email))
-		if errors.Is(err, store.ErrNotFound) {
-			continue
-		}
-		if err != nil || mb != nil {
-			return nil, errors.Join(err, store.ErrNotFound)
-		}
-		mb = of
-	}
-	if mb == nil {
-		return nil, store.ErrNotFound
-	}
-	return mb, nil
 }
 
 // OffersSCRAM tells whether clients are told of SCRAM. They are not while a mailbox of the host has

@@ -202,7 +202,7 @@ func (s *Service) tellApprovers(_ context.Context, j *store.Job) (jobs.Writes, e
 		l.Text = fmt.Sprintf("%s on %s. An owner or admin of the account %s can approve or reject:\n\n%s/approvals\n\n"+
 			"A message that nobody approves within %d days is not sent.\n", l.Subject, s.Hostname(), a.Name, s.Config.BaseURL, int(approvalFor.Hours()/24))
 		for _, u := range store.UsersByAccount.Asc(tx, a.ID, "") {
-			if u.Role != store.UserRoleOwner && u.Role != store.UserRoleAdmin || u.Status != store.UserActive {
+			if !core.ManagesAs(u.Role) || u.Status != store.UserActive {
 				continue
 			}
 			l.To = u.Email

@@ -290,7 +290,7 @@ func (d *decision) trim(list []*store.Rule, alone bool) {
 	if !alone {
 		d.Text = ""
 	}
-	d.Actions = slices.DeleteFunc(d.Actions, func(e rules.Effect) bool { return e.Type != "webhook" && e.Type != "forward" && e.Type != "reply" })
+	d.Actions = slices.DeleteFunc(d.Actions, func(e rules.Effect) bool { return !rules.LeavesMailbox(e.Type) })
 	for i := range d.Actions {
 		switch e := &d.Actions[i]; e.Type {
 		case "reply":

@@ -121,7 +121,7 @@ func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
 func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f failure) error {
 	row.BouncedAt = tx.Now()
 	f.judge()
-	if ours, err := isHosted(tx, row.Recipient); ours || err != nil {
+	if ours, err := core.IsHosted(tx, row.Recipient); ours || err != nil {
 		if err != nil {
 			return err
 		}

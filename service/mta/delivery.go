@@ -275,7 +275,7 @@ func (s *Service) loadDelivery(id string) (*delivery, error) {
 			return err
 		}
 		if d.route.transport == core.ViaSimulator && d.sub.Forward {
-			ours, err := isHosted(tx, d.sub.Sender)
+			ours, err := core.IsHosted(tx, d.sub.Sender)
 			d.stranger = !ours || d.sub.ReportTo == ""
 			return err
 		}

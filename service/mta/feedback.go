@@ -371,15 +371,6 @@ func (d *destination) hasRoom(tx *store.Tx, m *inbox.StoredMessage) bool {
 	return err == nil && (left < 0 || left >= int64(m.Blob.Length))
 }
 
-// isHosted tells whether mail to an address stays on this server.
-func isHosted(tx *store.Tx, email string) (bool, error) {
-	d, err := store.DomainByName.Read(tx, core.DomainOfAddress(email))
-	if core.IsGone(err) {
-		return false, nil
-	}
-	return err == nil && d.Status == store.DomainComplete && d.DNSProvider != store.DomainProviderExternal, err
-}
-
 // suppress keeps the account from sending to an address. One that is suppressed already stays as it
 // is.
 func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {

@@ -46,7 +46,7 @@ func (s *Service) writeAnew(m *msg.Composer, bad error) (*store.Spool, error) {
 	if _, err := m.WriteTo(spool); err != nil {
 		switch {
 		case errors.Is(err, store.ErrTooLarge):
-			err = core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
+			err = core.MessageTooLarge(err)
 		case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
 			err = bad
 		}
@@ -167,7 +167,7 @@ func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested i
 		return file, fmt.Errorf("read message: %w", err)
 	}
 	if int64(len(file.Content)) > left {
-		return file, core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
+		return file, core.MessageTooLarge(nil)
 	}
 	kind, _, _ := strings.Cut(a.ContentType, "/")
 	switch {

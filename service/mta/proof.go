@@ -55,16 +55,8 @@ func (s *Service) wordsFromOutside(ctx context.Context, in Incoming, v *auth.Ver
 // wasSentHere tells whether an account has sent a message with a Message-ID, or a relay has given
 // it to one that the account has sent.
 func wasSentHere(tx *store.Tx, accountID, messageID string) bool {
-	for range store.OutgoingsByMessageID.Asc(tx, accountID+messageID+"\x00", "") {
-		return true
-	}
-	for range store.MappingsByProvided.Asc(tx, accountID+messageID+"\x00", "") {
-		return true
-	}
-	for range store.MappingsByOriginal.Asc(tx, accountID+messageID+"\x00", "") {
-		return true
-	}
-	return false
+	key := accountID + messageID + "\x00"
+	return store.OutgoingsByMessageID.Has(tx, key) || store.MappingsByProvided.Has(tx, key) || store.MappingsByOriginal.Has(tx, key)
 }
 
 // cameFrom tells whether a message came from one of the places where mail of a domain is sent

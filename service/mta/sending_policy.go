@@ -33,8 +33,7 @@ func sentByActor(who core.Actor) sentBy {
 	if who.Request != nil && who.Request.Via == core.AuditMCP {
 		by.via = store.ApprovalViaMCP
 	}
-	manages := who.Role == store.UserRoleOwner || who.Role == store.UserRoleAdmin
-	by.person, by.ownWords = who.IsPerson() && manages, who.SpeaksForAccount()
+	by.person, by.ownWords = who.IsPerson() && who.Manages(), who.SpeaksForAccount()
 	return by
 }
 

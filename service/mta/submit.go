@@ -172,7 +172,7 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 		return nil, core.SMTPErrorf(452, "4.5.3", "A message can have at most %d recipients.", maxRecipients)
 	}
 	if in.Body.Size() > core.MaxMessage {
-		return nil, core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
+		return nil, core.MessageTooLarge(nil)
 	}
 	as, err := s.sendersOf(u)
 	if err != nil {
@@ -428,7 +428,7 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 	if err = errors.Join(err, lines.Close()); err != nil {
 		l.close()
 		if errors.Is(err, store.ErrTooLarge) {
-			return core.SMTPErrorf(552, "5.3.4", "A message can have at most %d bytes.", core.MaxMessage)
+			return core.MessageTooLarge(err)
 		}
 		return fmt.Errorf("write message: %w", err)
 	}

@@ -85,7 +85,7 @@ type allowance struct {
 // notices does not bound addresses here. Errors are SMTPErrors; nothing is counted then.
 func (s *Service) AdmitAutomatic(tx *store.Tx, kind Automatic, mb *store.Mailbox, from *store.Domain, account, recipient string) error {
 	is := automatics[kind]
-	here, err := isHere(tx, recipient)
+	here, err := core.IsHosted(tx, recipient)
 	if err != nil {
 		return err
 	}

@@ -197,7 +197,7 @@ func (s *Service) room(tx *store.Tx, accountID, day string, sc scope, e *Envelop
 
 // isKnown tells whether a recipient is here, or a contact of the account.
 func isKnown(tx *store.Tx, accountID, email string) (bool, error) {
-	if here, err := isHere(tx, email); here || err != nil {
+	if here, err := core.IsHosted(tx, email); here || err != nil {
 		return here, err
 	}
 	c, err := store.Contacts.Find(tx, store.ContactID(accountID, email))
@@ -207,22 +207,13 @@ func isKnown(tx *store.Tx, accountID, email string) (bool, error) {
 	return store.DayNumber(tx.Now())-c.Day <= store.ContactKept, nil
 }
 
-// isHere tells whether an address is of a domain whose mail comes here.
-func isHere(tx *store.Tx, email string) (bool, error) {
-	d, err := store.DomainByName.Read(tx, core.DomainOfAddress(email))
-	if err != nil && !core.IsGone(err) {
-		return false, err
-	}
-	return err == nil && d.Hosted(), nil
-}
-
 // note remembers an address elsewhere as a contact of an account, as far as anybody asks for
 // contacts.
 func (s *Service) note(tx *store.Tx, accountID, email string) error {
 	if !s.asksForNew() || s.Simulates(email) {
 		return nil
 	}
-	if here, err := isHere(tx, email); here || err != nil {
+	if here, err := core.IsHosted(tx, email); here || err != nil {
 		return err
 	}
 	id, day := store.ContactID(accountID, email), store.DayNumber(tx.Now())

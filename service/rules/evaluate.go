@@ -49,8 +49,11 @@ type Outcome struct {
 	Left    int      `json:"-"`                 // effects, copies and keywords past their bounds
 }
 
-// counts tells whether an action is one of those that are counted together.
-func counts(kind string) bool { return kind == "forward" || kind == "webhook" || kind == "reply" }
+// LeavesMailbox tells whether an action reaches somebody outside of the mailbox. Those that do are
+// counted together.
+func LeavesMailbox(kind string) bool {
+	return kind == "forward" || kind == "webhook" || kind == "reply"
+}
 
 // Share bounds what the rules of the mailboxes of one account do with one message. It takes from
 // those that ask for most.
@@ -80,7 +83,7 @@ func Share(list []*Outcome) {
 	}
 	effects := func(o *Outcome) (n int) {
 		for _, e := range o.Actions {
-			if counts(e.Type) {
+			if LeavesMailbox(e.Type) {
 				n++
 			}
 		}
@@ -89,7 +92,7 @@ func Share(list []*Outcome) {
 	drop := func(o *Outcome, which func(Effect) bool) { o.Actions = slices.DeleteFunc(o.Actions, which) }
 	share(maxEffects, effects, func(o *Outcome, most int) {
 		drop(o, func(e Effect) bool {
-			if !counts(e.Type) {
+			if !LeavesMailbox(e.Type) {
 				return false
 			}
 			most--
@@ -222,7 +225,7 @@ func Evaluate(list []*store.Rule, m *Message, lies string) *Outcome {
 					continue
 				}
 			}
-			if counts(a.Type) {
+			if LeavesMailbox(a.Type) {
 				if effects == maxEffects {
 					out.Left++
 					continue

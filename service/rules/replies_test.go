@@ -124,7 +124,7 @@ func TestSharesAreEven(t *testing.T) {
 		given, most := 0, 0
 		of := func(o *Outcome) (n int) {
 			for _, e := range o.Actions {
-				if counts(e.Type) {
+				if LeavesMailbox(e.Type) {
 					n++
 				}
 			}
