@@ -2,7 +2,6 @@ package codes
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
@@ -74,10 +73,7 @@ func isAskedFor(lines []line, i int, span []int, alone bool) bool {
 	if alone {
 		before = strings.TrimRight(before, " .!。")
 	}
-	for len(before) > maxSentence && !utf8.RuneStart(before[len(before)-maxSentence]) {
-		before = before[:len(before)-1]
-	}
-	before = before[max(0, len(before)-maxSentence):]
+	before = strings.ToValidUTF8(before[max(0, len(before)-maxSentence):], "")
 	if ends := sentenceEnd().FindAllStringIndex(before, -1); len(ends) > 0 {
 		before = before[ends[len(ends)-1][1]:]
 	}

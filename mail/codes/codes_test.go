@@ -122,6 +122,7 @@ var asked = []struct{ name, subject, text, code string }{
 	{"Dutch", "Haven", "Gebruik dit om in te loggen: 482913", "482913"},
 	{"Polish", "Port", "Wpisz poniższe cyfry, aby się zalogować:\n\n482913", "482913"},
 	{"Czech", "Přístav", "Zadejte následující číslo pro přihlášení:\n\n482913", "482913"},
+	{"a long sentence", "港口", strings.Repeat("亲爱的用户，", 20) + "请使用 482913 登录", "482913"},
 	{"Swedish", "Hamn", "Använd detta för att logga in: 482913", "482913"},
 	{"Danish", "Havn", "Indtast følgende for at logge ind:\n\n482913", "482913"},
 	{"Finnish", "Satama", "Käytä tätä kirjautuaksesi sisään:\n\n482913", "482913"},
