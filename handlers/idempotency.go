@@ -47,10 +47,6 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 	}
 }
 
-// keyed tells whether an operation takes an Idempotency-Key: one that only reads can be asked
-// again.
-func (o *op) keyed() bool { return o.method == http.MethodPost && o.scope != "read" }
-
 // replayed makes the answer of an operation's result.
 func (o *op) replayed(out any) (core.Replayed, error) {
 	body, err := encode(out)

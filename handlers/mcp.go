@@ -110,14 +110,9 @@ func (a *assistants) serve(c *call) {
 // acceptsStream tells whether a client takes both forms of answers that the protocol has, as its
 // clients must. One that says nothing takes everything (RFC 9110 section 12.5.1).
 func acceptsStream(accept []string) bool {
-	takes := func(ranges ...string) bool {
-		for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
-			media, _, _ := strings.Cut(part, ";")
-			if slices.Contains(ranges, strings.ToLower(strings.TrimSpace(media))) {
-				return true
-			}
-		}
-		return false
+	ranges := accepted(accept)
+	takes := func(kinds ...string) bool {
+		return slices.ContainsFunc(kinds, func(kind string) bool { return slices.Contains(ranges, kind) })
 	}
 	return len(accept) == 0 || takes("*/*", "application/*", jsonMedia) && takes("*/*", "text/*", "text/event-stream")
 }

@@ -336,34 +336,35 @@ func viewPolicy(styleHash string, framed bool) string {
 // other servers (X-Images-Remote), those of them that are not loaded (X-Images-Held), and those
 // that were removed because nobody would see them (X-Images-Trackers).
 func (s *Server) viewMessage(c *call) {
-	h := c.w.Header()
-	h.Set("Referrer-Policy", "no-referrer")
-	query, err := url.ParseQuery(c.r.URL.RawQuery)
-	if err != nil {
-		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
-		return
-	}
 	var in inbox.ViewIn
-	if err := decode(&in, source{path: c.r.PathValue, query: query, header: c.r.Header}); err != nil {
-		s.fail(c, err)
+	if !s.decodeView(c, &in) {
 		return
 	}
 	d, err := s.svc.ViewMessage(c.r.Context(), c.who, in)
 	s.sendView(c, d, err)
 }
 
-// viewApproval shows the text of a held message as viewMessage does that of another, without any
-// image.
-func (s *Server) viewApproval(c *call) {
+// decodeView reads a request for a document of what somebody else wrote. Hosts that its links lead to
+// are not told where it was shown. It is false where it has answered.
+func (s *Server) decodeView(c *call, in any) bool {
 	c.w.Header().Set("Referrer-Policy", "no-referrer")
 	query, err := url.ParseQuery(c.r.URL.RawQuery)
 	if err != nil {
-		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
-		return
+		err = core.Invalid("query", "invalid", "the query string is not properly encoded")
+	} else {
+		err = decode(in, source{path: c.r.PathValue, query: query, header: c.r.Header})
 	}
-	var in mta.ViewApprovalIn
-	if err := decode(&in, source{path: c.r.PathValue, query: query, header: c.r.Header}); err != nil {
+	if err != nil {
 		s.fail(c, err)
+	}
+	return err == nil
+}
+
+// viewApproval shows the text of a held message as viewMessage does that of another, without any
+// image.
+func (s *Server) viewApproval(c *call) {
+	var in mta.ViewApprovalIn
+	if !s.decodeView(c, &in) {
 		return
 	}
 	d, err := s.svc.ViewApproval(c.r.Context(), c.who, in)
@@ -372,15 +373,8 @@ func (s *Server) viewApproval(c *call) {
 
 // viewApprovalFile shows a file of a held message in a sandbox, or has the browser save it.
 func (s *Server) viewApprovalFile(c *call) {
-	c.w.Header().Set("Referrer-Policy", "no-referrer")
-	query, err := url.ParseQuery(c.r.URL.RawQuery)
-	if err != nil {
-		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
-		return
-	}
 	var in mta.ApprovalFileIn
-	if err := decode(&in, source{path: c.r.PathValue, query: query, header: c.r.Header}); err != nil {
-		s.fail(c, err)
+	if !s.decodeView(c, &in) {
 		return
 	}
 	d, file, err := s.svc.OpenApprovalFile(c.r.Context(), c.who, in)

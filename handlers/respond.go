@@ -3,11 +3,13 @@ package handlers
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -158,13 +160,19 @@ func (s *Server) fail(c *call, err error) {
 func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 func wantsProblem(r *http.Request) bool {
-	for v := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+	return slices.Contains(accepted(r.Header.Values("Accept")), "application/problem+json")
+}
+
+// accepted are the media ranges of the header Accept, in lower case, without those that it rules
+// out (RFC 9110 section 12.5.1).
+func accepted(header []string) (ranges []string) {
+	for v := range strings.SplitSeq(strings.Join(header, ","), ",") {
 		kind, params, err := mime.ParseMediaType(v)
-		if err == nil && kind == "application/problem+json" && params["q"] != "0" {
-			return true
+		if (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) && params["q"] != "0" {
+			ranges = append(ranges, kind)
 		}
 	}
-	return false
+	return ranges
 }
 
 // A bufferedResponse is an http.ResponseWriter that keeps the answer in memory.

@@ -249,7 +249,7 @@ func (s *Server) run(c *call, o *op, path func(name string) string) {
 		return
 	}
 	defer done()
-	if key := c.r.Header.Get("Idempotency-Key"); key != "" && o.keyed() {
+	if key := c.r.Header.Get("Idempotency-Key"); key != "" && openapi.Keyed(o.method, o.scope) {
 		s.idempotent(c, path, key, body)
 		return
 	}

@@ -33,7 +33,7 @@ func (o *Operation) errors(a operationText) []errorStatus {
 	if o.Method != http.MethodGet {
 		codes = append(codes, "invalid_json", "payload_too_large", "unsupported_media_type", "storage_full")
 	}
-	if o.keyed() {
+	if Keyed(o.Method, o.Scope) {
 		codes = append(codes, "idempotency_in_progress", "answer_not_kept", "idempotency_key_reused")
 	}
 	if o.Method == http.MethodPatch {

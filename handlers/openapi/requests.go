@@ -23,14 +23,15 @@ func (d *describer) parameters(o *Operation) []*Parameter {
 		s.Description = ""
 		out = append(out, p)
 	}
-	if o.keyed() {
+	if Keyed(o.Method, o.Scope) {
 		out = append(out, &Parameter{Ref: "#/components/parameters/IdempotencyKey"})
 	}
 	return out
 }
 
-// keyed tells whether an operation takes an Idempotency-Key.
-func (o *Operation) keyed() bool { return o.Method == http.MethodPost && o.Scope != "read" }
+// Keyed tells whether an operation of a method and scope takes an Idempotency-Key: one that only
+// reads can be asked again.
+func Keyed(method, scope string) bool { return method == http.MethodPost && scope != "read" }
 
 // request describes the body of an operation; nil if it takes none.
 func (d *describer) request(o *Operation, a operationText) *requestBody {
