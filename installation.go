@@ -23,6 +23,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
 )
@@ -125,9 +126,9 @@ func findStore(dir string, s *config.Settings, mayMake bool) error {
 // firstCommand is what makes the store of a data directory with its owner.
 func firstCommand(dir string, s *config.Settings) string {
 	if s.Sandbox() {
-		return "mailstead init --data " + shellWord(dir) + " --owner-email YOU@example.com"
+		return "mailstead init --data " + health.ShellWord(dir) + " --owner-email YOU@example.com"
 	}
-	return "mailstead setup --data " + shellWord(dir) + " --hostname " + s.Hostname.String() + " --email YOU@example.com"
+	return "mailstead setup --data " + health.ShellWord(dir) + " --hostname " + s.Hostname.String() + " --email YOU@example.com"
 }
 
 func isDir(path string) bool {

@@ -552,17 +552,6 @@ func procAddress(text string) (ip net.IP, port int) {
 	return ip, int(n)
 }
 
-// shellWord writes a path as one word of a shell's command.
-func shellWord(path string) string {
-	plain := func(r rune) bool {
-		return r == '/' || r == '.' || r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
-	}
-	if path != "" && !strings.ContainsFunc(path, func(r rune) bool { return !plain(r) }) {
-		return path
-	}
-	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
-}
-
 // isPackaged tells whether a package has brought a systemd unit for the data directory.
 func isPackaged(dir string) bool {
 	_, err := os.Stat("/usr/lib/systemd/system/mailstead.service")
@@ -602,15 +591,15 @@ func (d *setupDone) text(unit string, running bool) string {
 		fmt.Fprint(&w, "  systemctl restart mailstead   # it runs with the settings before\n")
 	case unit != "":
 		if d.userMissing {
-			fmt.Fprintf(&w, "  useradd --system --user-group --no-create-home --home-dir %[1]s --shell /usr/sbin/nologin %[2]s\n  chown -R %[2]s: %[1]s\n", shellWord(d.Data), packaging.User)
+			fmt.Fprintf(&w, "  useradd --system --user-group --no-create-home --home-dir %[1]s --shell /usr/sbin/nologin %[2]s\n  chown -R %[2]s: %[1]s\n", health.ShellWord(d.Data), packaging.User)
 		}
 		fmt.Fprint(&w, "  systemctl daemon-reload && systemctl enable --now mailstead\n")
 	case isPackaged(d.Data):
 		fmt.Fprint(&w, "  systemctl enable --now mailstead.socket mailstead.service\n")
 	default:
-		fmt.Fprintf(&w, "  mailstead serve --data %s\n\n   or as a service: run setup again with --unit /etc/systemd/system/mailstead.service\n", shellWord(d.Data))
+		fmt.Fprintf(&w, "  mailstead serve --data %s\n\n   or as a service: run setup again with --unit /etc/systemd/system/mailstead.service\n", health.ShellWord(d.Data))
 	}
-	fmt.Fprintf(&w, "\n5. See whether all is well: mailstead doctor --data %s\n", shellWord(d.Data))
+	fmt.Fprintf(&w, "\n5. See whether all is well: mailstead doctor --data %s\n", health.ShellWord(d.Data))
 	for _, p := range d.Ports {
 		if !p.Free && !running {
 			fmt.Fprintf(&w, "\nPort %d (%s): %s\n", p.Port, p.Name, p.Message)

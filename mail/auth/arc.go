@@ -163,10 +163,11 @@ func isTemporary(err error) bool {
 func checkSeals(look *lookups, sets []arcSet, now time.Time) error {
 	tags := make([]map[string]string, len(sets))
 	for i, s := range sets {
-		if !isTagList(s.seal.value()) || !isTagList(s.message.value()) {
+		seal, isSeal := taglist.ParseStrict(s.seal.value())
+		if _, isMessage := taglist.ParseStrict(s.message.value()); !isSeal || !isMessage {
 			return errForm
 		}
-		tags[i] = parseTags(s.seal.value())
+		tags[i] = seal
 		_, signsNames := tags[i]["h"]
 		switch cv := strings.ToLower(compact(tags[i]["cv"])); {
 		case cv == "fail":
@@ -220,25 +221,4 @@ func checkMessage(ctx context.Context, look *lookups, f field, msg *message, now
 		return &bodyError{err}
 	}
 	return s.checkBody(sums)
-}
-
-// isTagList tells whether a list keeps to the grammar of RFC 6376 section 3.2: each tag once, by a
-// name that begins with a letter, and no empty tag but at the end.
-func isTagList(list string) bool {
-	if _, wellFormed := taglist.Parse(list); !wellFormed {
-		return false
-	}
-	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(list), ";"), ";") {
-		name, _, _ := strings.Cut(part, "=")
-		if name = strings.TrimSpace(name); name == "" {
-			return false
-		}
-		if c := name[0] | 0x20; c < 'a' || c > 'z' {
-			return false
-		}
-		if strings.ContainsFunc(name, func(r rune) bool { return r != '_' && (r > '~' || !isAlnum(byte(r))) }) {
-			return false
-		}
-	}
-	return true
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/taglist"
 )
 
 // Bounds of one signature. A sender chooses both, and each name is looked for in the header.
@@ -60,11 +61,12 @@ func readSignature(f field, now time.Time) (*signedField, error) {
 	if len(f.raw) > maxSignature || strings.Count(f.raw, ":") > maxSignedNames {
 		return nil, errLarge
 	}
-	s := &signedField{field: f, tags: parseTags(f.value())}
+	tags, wellFormed := taglist.ParseStrict(f.value())
+	s := &signedField{field: f, tags: tags}
 	chained := f.is(arcMessage)
 	required := []string{"a", "b", "bh", "d", "h", "s"}
 	switch version, ok := s.tags["v"]; {
-	case !isTagList(f.value()):
+	case !wellFormed:
 		return nil, errTagList
 	case !chained && (!ok || version != "1"):
 		return nil, errVersion
@@ -133,16 +135,11 @@ func (s *signedField) readIdentity() error {
 	}
 	agent, isAgent := idn.Host(text[at+1:])
 	domain, isDomain := idn.Host(compact(s.tags["d"]))
-	switch {
-	case !isAgent || !isDomain:
+	if !isAgent || !isDomain || !isWithin(agent, domain) {
 		return errIdentity
-	case agent == domain:
-		return nil
-	case strings.HasSuffix(agent, "."+domain):
-		s.subdomain = true
-		return nil
 	}
-	return errIdentity
+	s.subdomain = agent != domain
+	return nil
 }
 
 // unquoteDKIM decodes dkim-quoted-printable (RFC 6376 section 2.11), where white space says

@@ -14,11 +14,7 @@ var localImage = lazyregexp.New(`(?i)^cid:`)
 
 // localPolicy is newPolicy without images of elsewhere. It has no styles: what they hide could be
 // the address of a link.
-var localPolicy = sync.OnceValue(func() *bluemonday.Policy {
-	p := policyWithImages(localImage())
-	p.AllowURLSchemes("http", "https", "mailto", "cid")
-	return p
-})
+var localPolicy = sync.OnceValue(func() *bluemonday.Policy { return policyWithImages(localImage()) })
 
 // LocalHTML returns HTML that refers to nothing outside its message: what SanitizeHTML lets through
 // but styles and images of other hosts. Links stay, and each one shows where it leads.

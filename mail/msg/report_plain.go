@@ -179,7 +179,7 @@ func leadingText(r io.ReaderAt, root *Part) (string, error) {
 	for _, p := range bodyPieces(root) {
 		if plain := p.plain(); plain != nil {
 			text, _, err := readText(r, plain, maxReturned)
-			return strings.ReplaceAll(text, "\r\n", "\n"), err
+			return text, err
 		}
 	}
 	return "", nil

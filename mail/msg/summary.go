@@ -210,12 +210,7 @@ func foldText(s string) string {
 func ShownName[T string | []byte](name T) T {
 	for i := range len(name) {
 		if name[i] >= utf8.RuneSelf {
-			return T(strings.TrimSpace(strings.Map(func(r rune) rune {
-				if isInvisible(r) {
-					return -1
-				}
-				return r
-			}, string(name))))
+			return T(strings.TrimSpace(withoutInvisible(string(name))))
 		}
 	}
 	return name

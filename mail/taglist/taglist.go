@@ -1,5 +1,5 @@
 // Package taglist reads the lists of tags that DKIM, ARC and DMARC are written in (RFC 6376 section
-// 3.2, RFC 7489 section 6.4). It does not know what a tag means.
+// 3.2, RFC 9989 section 4.7). It does not know what a tag means.
 package taglist
 
 import "strings"
@@ -21,4 +21,31 @@ func Parse(list string) (tags map[string]string, wellFormed bool) {
 		tags[name] = strings.TrimSpace(value)
 	}
 	return tags, wellFormed
+}
+
+// ParseStrict is Parse for a list that keeps to the grammar of RFC 6376 section 3.2: each tag once,
+// by a name of letters, digits and underscores that begins with a letter, and no empty tag but at
+// the end. It is false for any other list.
+func ParseStrict(list string) (map[string]string, bool) {
+	tags, ok := Parse(list)
+	for part := range strings.SplitSeq(strings.TrimSuffix(strings.TrimSpace(list), ";"), ";") {
+		ok = ok && strings.TrimSpace(part) != ""
+	}
+	for name := range tags {
+		ok = ok && isName(name)
+	}
+	if !ok {
+		return nil, false
+	}
+	return tags, true
+}
+
+func isName(s string) bool {
+	for i := range len(s) {
+		letter := s[i]|0x20 >= 'a' && s[i]|0x20 <= 'z'
+		if !letter && (i == 0 || s[i] != '_' && (s[i] < '0' || s[i] > '9')) {
+			return false
+		}
+	}
+	return s != ""
 }

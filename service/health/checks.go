@@ -68,13 +68,20 @@ func (s *Service) command(words ...string) string {
 	}
 	line := append(slices.Clone(words[:name]), append([]string{"--data", dir}, words[name:]...)...)
 	for i, word := range line {
-		if strings.ContainsFunc(word, func(r rune) bool {
-			return !strings.ContainsRune("/._-@", r) && !(r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
-		}) {
-			line[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-		}
+		line[i] = ShellWord(word)
 	}
 	return "`mailstead " + strings.Join(line, " ") + "`"
+}
+
+// ShellWord writes a text as one word of a shell's command.
+func ShellWord(text string) string {
+	plain := func(r rune) bool {
+		return strings.ContainsRune("/._-@", r) || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z'
+	}
+	if text != "" && !strings.ContainsFunc(text, func(r rune) bool { return !plain(r) }) {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // A disk with less than one part in diskShare free, or less than diskLow, is running out.
