@@ -291,36 +291,32 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err error) {
 	const mailbox = "eu_" // an id begins so
 	if !bytes.HasPrefix(from, []byte(mailbox)) {
-		next, err = tx.indexTainting(from, rows)
+		next, err = TokensTainting.fill(tx, from, rows)
 		if next == nil && err == nil {
 			next = []byte(mailbox)
 		}
 		return next, err
 	}
-	for m := range Mailboxes.After(tx, string(from)) {
-		if rows--; rows < 0 {
-			return next, nil
-		}
-		if err := MailboxesHashed.move(tx, "", MailboxesHashed.entry(m, m.ID), m.ID); err != nil {
-			return nil, err
-		}
-		next = []byte(m.ID)
-	}
-	return nil, nil
+	return MailboxesHashed.fill(tx, from, rows)
 }
 
-// indexTainting makes the index of tokens that reading taints.
-func (tx *Tx) indexTainting(from []byte, rows int) (next []byte, err error) {
-	for t := range Tokens.After(tx, string(from)) {
+// fill makes the entries of an index that older stores lack: those of so many records behind the
+// one of an id.
+func (x *index) fill(tx *Tx, from []byte, rows int) (next []byte, err error) {
+	more := false
+	x.table.walk(tx, string(from), func(rec any) bool {
 		if rows--; rows < 0 {
-			return next, nil
+			more = true
+			return false
 		}
-		if err := TokensTainting.move(tx, "", TokensTainting.entry(t, t.ID), t.ID); err != nil {
-			return nil, err
-		}
-		next = []byte(t.ID)
+		id := x.table.id(rec)
+		next, err = []byte(id), x.move(tx, "", x.entry(rec, id), id)
+		return err == nil
+	})
+	if !more || err != nil {
+		return nil, err
 	}
-	return nil, nil
+	return next, nil
 }
 
 // inboxForm is the sequence of the account-wide inbox index where its keys, and those of the

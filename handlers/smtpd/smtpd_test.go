@@ -28,14 +28,14 @@ type house struct {
 	server *smtpd.Server
 	zone   *zone
 	addr   map[smtpd.Mode]string
-	log    *logBook
+	log    *servicetest.Log
 }
 
 // open makes a house whose listeners run until the test ends. change may be nil; it sees the server
 // before Run.
 func open(t testing.TB, change func(*core.Config, *smtpd.Server)) *house {
 	t.Helper()
-	h := &house{zone: &zone{txt: map[string]string{}}, addr: map[smtpd.Mode]string{}, log: &logBook{}}
+	h := &house{zone: &zone{txt: map[string]string{}}, addr: map[smtpd.Mode]string{}, log: &servicetest.Log{}}
 	settings := &smtpd.Server{Limits: smtpd.DefaultLimits()}
 	settings.Limits.Exempt = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} // as in the sandbox
 	h.Sandbox = servicetest.New(t, func(c *core.Config) {
@@ -205,24 +205,6 @@ func (z *zone) LookupSRV(ctx context.Context, _, _, name string) (string, []*net
 func (z *zone) LookupAddr(ctx context.Context, name string) ([]string, error) {
 	_, err := z.ask(ctx, "ptr:"+name)
 	return nil, err
-}
-
-// logBook keeps what was logged.
-type logBook struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *logBook) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logBook) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func production(t testing.TB) func(*core.Config, *smtpd.Server) {

@@ -2,8 +2,6 @@ package auth
 
 import (
 	"crypto"
-	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -30,12 +28,7 @@ func signedBy(t *testing.T, key crypto.Signer, tags, names, message string) stri
 	}
 	f := newField("DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; s=rsa; "+tags+"; h="+names+"; bh="+base64.StdEncoding.EncodeToString(sum)+"; b=\r\n", 1)
 	text, _ := signedText(fields, strings.Split(names, ":"), f, true)
-	digest := sha256.Sum256([]byte(text))
-	sig, err := key.Sign(rand.Reader, digest[:], crypto.SHA256)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.TrimSuffix(f.raw, "\r\n") + base64.StdEncoding.EncodeToString(sig) + "\r\n" + message
+	return strings.TrimSuffix(f.raw, "\r\n") + signatureOf(t, key, text) + "\r\n" + message
 }
 
 func proofOf(t *testing.T, keys testKeys, spf, message string) (*Verdict, Proof) {

@@ -1,7 +1,6 @@
 package domains_test
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -16,28 +15,10 @@ import (
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
-// A logText keeps what is logged.
-type logText struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logText) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logText) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.b.String(), text)
-}
-
 // People see the beginning and the end of an episode in the log and at the domain, once each.
 func TestRecoveryIsNoted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, log := &servicetest.World{}, &logText{}
+		w, log := &servicetest.World{}, &servicetest.Log{}
 		b := servicetest.New(t, func(c *core.Config) { c.Resolver, c.Log = w, slog.New(slog.NewTextHandler(log, nil)) })
 		w.Set(func() { w.Ours = b.Service })
 		who, err := b.Operator(t.Context(), "")
@@ -61,7 +42,7 @@ func TestRecoveryIsNoted(t *testing.T) {
 				t.Fatalf("recovered: %+v", d)
 			}
 		}
-		if bad, good := log.count("is failing"), log.count("is healthy again"); bad != 2 || good != 2 {
+		if bad, good := log.Count("is failing"), log.Count("is healthy again"); bad != 2 || good != 2 {
 			t.Errorf("%d and %d lines in the log, want 2 and 2", bad, good)
 		}
 	})

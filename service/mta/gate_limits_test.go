@@ -99,7 +99,7 @@ func TestAlertsAreLateNotLost(t *testing.T) {
 		eventually(t, "an alert is sent", func() bool { return len(h.Mails()) == n+1 })
 	}
 	alert(6)
-	eventually(t, "one is past the limit", func() bool { return log.count("past a limit") > 0 })
+	eventually(t, "one is past the limit", func() bool { return log.Count("past a limit") > 0 })
 	for n := 7; n < 100; n++ {
 		alert(n)
 	}
@@ -117,7 +117,7 @@ func TestAlertsAreLateNotLost(t *testing.T) {
 			t.Errorf("alert %d is lost", n)
 		}
 	}
-	if !strings.Contains(text, "(and 93 more)") || !strings.Contains(text, "no room for 44 more") || log.count("no room in the letter") != 44 {
+	if !strings.Contains(text, "(and 93 more)") || !strings.Contains(text, "no room for 44 more") || log.Count("no room in the letter") != 44 {
 		t.Errorf("what has no room is not told of:\n%s", text)
 	}
 }
@@ -235,8 +235,8 @@ func TestForwardsThatWait(t *testing.T) {
 	if err := i.Receive("far@far.test", fmt.Sprintf(ruled, ann.Email, "s", "m31"), ann.Email); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the log tells what is dropped", func() bool { return log.count("waits=false") == 1 })
-	if n := len(waitingForwards(i)); n != 32 || log.count("waits=true") != 32 {
+	eventually(t, "the log tells what is dropped", func() bool { return log.Count("waits=false") == 1 })
+	if n := len(waitingForwards(i)); n != 32 || log.Count("waits=true") != 32 {
 		t.Errorf("%d wait, want 32", n)
 	}
 	setDay(i, "", toSubject("forward", "on@else.test"), 0)
@@ -246,7 +246,7 @@ func TestForwardsThatWait(t *testing.T) {
 	if rows := forwarded(i, "else.test"); rows != 31 {
 		t.Errorf("%d are sent on, want 31", rows)
 	}
-	log.noErrors(t)
+	noErrors(t, log)
 }
 
 // TestRequiredMailPassesTheLimits: what comes to postmaster@ and abuse@ reaches a person whatever
@@ -282,8 +282,8 @@ func TestRequiredMailPassesTheLimits(t *testing.T) {
 	}
 	setDay(i, "", toSubject("required", "owner@elsewhere.test"), 1000)
 	i.MustArrive("stranger@far.test", "abuse@example.test", "Subject: x\r\n\r\nhello\r\n")
-	eventually(t, "it waits", func() bool { return len(waitingForwards(i)) == 1 && log.count("past a limit") == 1 })
-	log.noErrors(t)
+	eventually(t, "it waits", func() bool { return len(waitingForwards(i)) == 1 && log.Count("past a limit") == 1 })
+	noErrors(t, log)
 }
 
 // TestOldNotesOfRepliesCount: whom a rule has answered before there was one note for all that

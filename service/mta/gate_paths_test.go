@@ -147,7 +147,7 @@ func TestProgramsSendThroughTheGate(t *testing.T) {
 // A gateWorld is an installation in which programs send.
 type gateWorld struct {
 	*servicetest.Installation
-	log     *hearing
+	log     *servicetest.Log
 	d, also *store.Domain
 	ann     *store.Mailbox
 	path    *gatePath
@@ -527,10 +527,10 @@ func TestTheGateCountsAndBoundsEveryWay(t *testing.T) {
 			}
 			for n, c := range w.counters() {
 				w.calm()
-				before, logged := w.counted(c), w.log.count("past a limit")
+				before, logged := w.counted(c), w.log.Count("past a limit")
 				setDay(i, c[0], c[1], 1<<30)
 				p.drive(w, n+2)
-				eventually(t, "the log tells of the limit "+strings.Join(c[:], " "), func() bool { return w.log.count("past a limit") > logged })
+				eventually(t, "the log tells of the limit "+strings.Join(c[:], " "), func() bool { return w.log.Count("past a limit") > logged })
 				idle(i)
 				eventually(t, "nothing is on its way", func() bool {
 					_, left := i.Left()
@@ -574,7 +574,7 @@ func (w *gateWorld) provesHeld(t *testing.T) {
 		})
 	}
 	w.path.drive(w, 2)
-	eventually(t, "the log tells", func() bool { return w.log.count("past a limit") == 1 })
+	eventually(t, "the log tells", func() bool { return w.log.Count("past a limit") == 1 })
 	if rows := forwarded(w.Installation, "else.test"); rows != 1 {
 		t.Errorf("%d rows, want 1", rows)
 	}

@@ -302,5 +302,5 @@ func randomRules(t *testing.T, draw *rand.Rand, arrivals int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log.noErrors(t)
+	noErrors(t, log)
 }

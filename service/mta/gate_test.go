@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/mailstead/mailstead/mail/msg"
@@ -104,10 +103,10 @@ func TestManyCopiesAndKeywordsOfRules(t *testing.T) {
 	for n := range 500 {
 		copies += len(i.Folder(ann, fmt.Sprint("f", n)))
 	}
-	if copies != 20 || log.count("left_out=930") != 1 {
+	if copies != 20 || log.Count("left_out=930") != 1 {
 		t.Errorf("%d copies, want 20; the log says\n%s", copies, log)
 	}
-	log.noErrors(t)
+	noErrors(t, log)
 }
 
 // TestRulesOfAGroupHaveTheBoundsOfOne: the rules of all members of a group have the effects that
@@ -168,34 +167,14 @@ func TestRulesOfAGroupHaveTheBoundsOfOne(t *testing.T) {
 		if rows := forwarded(i, "else.test"); rows != c.want || copies != c.want || len(sent) != c.members || least < c.want/c.members {
 			t.Errorf("%d members: %d forwards of %d members, %d at least, and %d copies; want %d", c.members, rows, len(sent), least, copies, c.want)
 		}
-		log.noErrors(t)
+		noErrors(t, log)
 	}
 }
 
-// A hearing is what the log has said.
-type hearing struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (h *hearing) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.text.Write(p)
-}
-
-func (h *hearing) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.text.String()
-}
-
-func (h *hearing) count(what string) int { return strings.Count(h.String(), what) }
-
 // noErrors is for what nobody waits for: a message whose transaction fails is tried again for ever.
-func (h *hearing) noErrors(t *testing.T) {
+func noErrors(t *testing.T, log *servicetest.Log) {
 	t.Helper()
-	for line := range strings.Lines(h.String()) {
+	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "level=ERROR") || strings.Contains(line, store.ErrTooMuch.Error()) {
 			t.Error(line)
 		}
@@ -203,8 +182,8 @@ func (h *hearing) noErrors(t *testing.T) {
 }
 
 // listenIn hears what an installation logs; before Run.
-func listenIn(i *servicetest.Installation) *hearing {
-	h := &hearing{}
+func listenIn(i *servicetest.Installation) *servicetest.Log {
+	h := &servicetest.Log{}
 	log := slog.New(slog.NewTextHandler(h, nil))
 	i.Svc.Core.Log, i.Q.Log = log, log
 	return h

@@ -81,14 +81,7 @@ type person struct {
 func newPerson(t *testing.T, seed uint64) *person {
 	i := servicetest.Install(t, core.Config{Sandbox: true, Spam: core.Spam{Classifier: true, JunkScore: 0.9}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
-	i.Update(func(tx *store.Tx) error {
-		for _, role := range []string{"archive", "junk", "trash"} {
-			if _, err := inbox.FolderID(tx, ann, role); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	makeFolders(i, ann)
 	i.Run()
 	return &person{t, i, ann, newPostbag(seed)}
 }

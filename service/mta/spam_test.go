@@ -67,6 +67,18 @@ func taught(t *testing.T, i *servicetest.Installation, boxes ...*store.Mailbox) 
 	return spam, ham - examples, examples, tokens
 }
 
+// makeFolders makes the folders that mail is moved to.
+func makeFolders(i *servicetest.Installation, mb *store.Mailbox) {
+	i.Update(func(tx *store.Tx) error {
+		for _, role := range []string{"archive", "junk", "trash"} {
+			if _, err := inbox.FolderID(tx, mb, role); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // TestClassifierLearnsFromMoves: a message that people move to Junk counts as spam, once, whichever
 // way it is moved; one that is moved out of Junk counts as wanted, unless it goes to Trash; and a
 // move back takes back what it counted as.
@@ -74,14 +86,7 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Sandbox: true, Spam: core.Spam{Classifier: true, JunkScore: 0.9}})
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
-	i.Update(func(tx *store.Tx) error {
-		for _, role := range []string{"archive", "junk", "trash"} {
-			if _, err := inbox.FolderID(tx, ann, role); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	makeFolders(i, ann)
 	i.Run()
 	for n := range 6 {
 		if err := i.Receive("a@garden.test", spamText(n, "garden"), ann.Email); err != nil {

@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"errors"
 	"html"
 	"math/rand/v2"
 	"runtime"
@@ -13,8 +12,7 @@ import (
 )
 
 func code(err error) string {
-	e := new(core.Error)
-	if errors.As(err, &e) {
+	if e, ours := core.AsError(err); ours {
 		return e.Code
 	}
 	return ""
