@@ -1,8 +1,6 @@
 package core
 
 import (
-	"strings"
-
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/store"
@@ -11,19 +9,13 @@ import (
 // ObsoleteDMARC gives the tags without effect, such as pct=, of the DMARC record of a domain: the
 // owner's own one, or the one that was found in the DNS.
 func ObsoleteDMARC(d *store.Domain) []string {
-	if d.DMARC != "" {
-		return obsoleteTags(d.DMARC)
-	}
+	record := d.DMARC
 	for _, c := range d.Checks {
-		if c.Purpose == dnsprov.PurposeDMARC && c.Actual != "" {
-			return obsoleteTags(c.Actual)
+		if record == "" && c.Purpose == dnsprov.PurposeDMARC {
+			record = c.Actual
 		}
 	}
-	return nil
-}
-
-func obsoleteTags(record string) []string {
-	tags := dmarc.Obsolete(strings.Trim(record, `"`))
+	tags := dmarc.Obsolete(record)
 	for i := range tags {
 		tags[i] += "="
 	}

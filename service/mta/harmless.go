@@ -85,7 +85,7 @@ func (w rewriting) unclear() error {
 // message reads what a message says and makes it anew of that; nested is how many messages it is
 // in, itself included.
 func (w rewriting) message(body content, nested int) (*msg.Composer, error) {
-	root, err := msg.Scan(io.NewSectionReader(body, 0, body.Size()))
+	root, err := msg.Scan(Whole(body))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}

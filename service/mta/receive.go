@@ -418,6 +418,15 @@ func (s *Service) withoutFields(content *io.SectionReader, prefixes []string) (*
 // Whole is a stored message from its start to its end.
 func Whole(blob content) *io.SectionReader { return io.NewSectionReader(blob, 0, blob.Size()) }
 
+// scanHeader reads what the header of a message says, and nothing of what is behind it.
+func scanHeader(body content) (*msg.Part, error) {
+	root, err := msg.Scan(io.NewSectionReader(body, 0, min(body.Size(), msg.MaxHeader)))
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	return root, nil
+}
+
 // content is the bytes of a message.
 type content interface {
 	io.ReaderAt

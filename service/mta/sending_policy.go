@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -76,9 +75,9 @@ func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, f
 // domain's program, is about to send. Nothing is looked up but in the store.
 func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Message, error) {
 	f := &agents.Message{Mailbox: mb, As: append([]string{l.from}, l.authors...), To: l.addresses(), ByPerson: l.by.person}
-	root, err := msg.Scan(io.NewSectionReader(l.body, 0, min(l.body.Size(), msg.MaxHeader)))
+	root, err := scanHeader(l.body)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, err
 	}
 	headers, err := msg.Headers(l.body, root)
 	if err != nil {

@@ -278,9 +278,9 @@ func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubm
 		return nil, core.OverSMTP(554, "5.5.1", core.Invalid("to", "required", "must name at least one recipient"))
 	}
 
-	root, err := msg.Scan(io.NewSectionReader(in.Body, 0, min(in.Body.Size(), msg.MaxHeader)))
+	root, err := scanHeader(in.Body)
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", err)
+		return nil, err
 	}
 	if root.BodyOffset >= msg.MaxHeader {
 		return nil, core.SMTPErrorf(554, "5.6.0", "The message's header is longer than %d bytes.", msg.MaxHeader)
@@ -306,9 +306,9 @@ func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
 	if l.utf8 || !slices.ContainsFunc(before.text, func(b byte) bool { return b >= 0x80 }) {
 		return nil
 	}
-	root, err := msg.Scan(io.NewSectionReader(l.body, 0, min(l.body.Size(), msg.MaxHeader)))
+	root, err := scanHeader(l.body)
 	if err != nil {
-		return fmt.Errorf("read message: %w", err)
+		return err
 	}
 	text, err := msg.HeaderFields(l.body, root, nil, true)
 	if err != nil {
