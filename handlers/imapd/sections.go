@@ -171,8 +171,7 @@ func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, er
 	if part == nil {
 		return s.slice(0, 0), nil
 	}
-	switch {
-	case len(item.HeaderFields)+len(item.HeaderFieldsNot) > 0:
+	if len(item.HeaderFields)+len(item.HeaderFieldsNot) > 0 {
 		size := part.BodyOffset - part.HeaderOffset
 		if s.headers++; s.headers > freeHeaders || size > freeHeader {
 			if err := s.pay(size); err != nil {
@@ -207,10 +206,8 @@ func fieldsOf(r io.ReaderAt, part *msg.Part, names []string, except bool) (*io.S
 func findPart(root *msg.Part, path []int) *msg.Part {
 	at, message := root, true // message: a number counts the parts of the message at; else of the part at
 	for _, n := range path {
-		if !message {
-			if at.IsMessage() && len(at.Children) == 1 {
-				at, message = at.Children[0], true
-			}
+		if inner := innerMessage(at); !message && inner != nil {
+			at, message = inner, true
 		}
 		switch {
 		case at.IsMultipart():
