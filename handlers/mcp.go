@@ -110,7 +110,7 @@ func (a *assistants) serve(c *call) {
 // acceptsStream tells whether a client takes both forms of answers that the protocol has, as its
 // clients must. One that says nothing takes everything (RFC 9110 section 12.5.1).
 func acceptsStream(accept []string) bool {
-	ranges := accepted(accept)
+	ranges := core.MediaRanges(accept...)
 	takes := func(kinds ...string) bool {
 		return slices.ContainsFunc(kinds, func(kind string) bool { return slices.Contains(ranges, kind) })
 	}

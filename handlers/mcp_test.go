@@ -454,7 +454,7 @@ func TestWhoMayConnect(t *testing.T) {
 	if got := b.with("").do("POST", mcpPath+"/", listTools, accept...).fails(401, "unauthorized").header.Get("WWW-Authenticate"); !strings.Contains(got, resourcePath) {
 		t.Errorf("with a slash behind the path: %s", got)
 	}
-	for _, short := range []string{"application/json", "text/event-stream", "text/html"} {
+	for _, short := range []string{"application/json", "text/event-stream", "text/html", "application/json, text/event-stream;q=0"} {
 		b.do("POST", mcpPath, listTools, "Accept", short).fails(406, "not_acceptable")
 	}
 	b.do("POST", mcpPath, "\xef\xbb\xbf"+listTools, accept...).is(200)

@@ -3,7 +3,6 @@ package handlers
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"io"
 	"math"
 	"mime"
@@ -160,19 +159,7 @@ func (s *Server) fail(c *call, err error) {
 func retrySeconds(d time.Duration) int { return int(math.Ceil(d.Seconds())) }
 
 func wantsProblem(r *http.Request) bool {
-	return slices.Contains(accepted(r.Header.Values("Accept")), "application/problem+json")
-}
-
-// accepted are the media ranges of the header Accept, in lower case, without those that it rules
-// out (RFC 9110 section 12.5.1).
-func accepted(header []string) (ranges []string) {
-	for v := range strings.SplitSeq(strings.Join(header, ","), ",") {
-		kind, params, err := mime.ParseMediaType(v)
-		if (err == nil || errors.Is(err, mime.ErrInvalidMediaParameter)) && params["q"] != "0" {
-			ranges = append(ranges, kind)
-		}
-	}
-	return ranges
+	return slices.Contains(core.MediaRanges(r.Header.Values("Accept")...), "application/problem+json")
 }
 
 // A bufferedResponse is an http.ResponseWriter that keeps the answer in memory.

@@ -73,7 +73,7 @@ func TestWhoWantsAProblem(t *testing.T) {
 	b := newSandbox(t, nil)
 	for accept, want := range map[string]bool{
 		"application/problem+json": true, "Application/Problem+JSON": true, "text/html, application/problem+json;q=0.5": true,
-		"application/problem+json;q=0": false, "application/json": false, "*/*": false, "x/application/problem+json": false,
+		"application/problem+json;q=0": false, "application/problem+json;q=0.000": false, "application/json": false, "*/*": false, "x/application/problem+json": false,
 	} {
 		r := b.do("GET", "/v1/nothing", nil, "Accept", accept).is(404)
 		if got := r.header.Get("Content-Type") == "application/problem+json"; got != want {

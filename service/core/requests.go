@@ -10,6 +10,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"mime"
 	"net/http"
 	"slices"
 	"strconv"
@@ -715,4 +717,20 @@ func (s *Core) putReplay(tx *store.Tx, o *Once, r Replayed) error {
 		kept.Sealed = s.Keys.Seal(store.ReplayPlace(o.ID), r.Body)
 	}
 	return store.Idempotencies.Put(tx, kept)
+}
+
+// MediaRanges are those that a header Accept names, in lower case, without those that it rules out
+// by q=0 (RFC 9110 section 12.5.1).
+func MediaRanges(header ...string) (ranges []string) {
+	for part := range strings.SplitSeq(strings.Join(header, ","), ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+			continue
+		}
+		if q, err := strconv.ParseFloat(params["q"], 64); err == nil && q == 0 {
+			continue
+		}
+		ranges = append(ranges, media)
+	}
+	return ranges
 }

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"slices"
 	"strconv"
 	"strings"
@@ -115,21 +114,8 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 
 // acceptsCSV tells whether a client that names what it accepts means the file itself.
 func acceptsCSV(accept string) bool {
-	csv := false
-	for part := range strings.SplitSeq(accept, ",") {
-		media, params, err := mime.ParseMediaType(part)
-		if err != nil {
-			continue
-		}
-		if q, err := strconv.ParseFloat(params["q"], 64); err == nil && q == 0 {
-			continue
-		}
-		if media == "application/json" {
-			return false
-		}
-		csv = csv || media == "text/csv"
-	}
-	return csv
+	ranges := core.MediaRanges(accept)
+	return slices.Contains(ranges, "text/csv") && !slices.Contains(ranges, "application/json")
 }
 
 // clearExports refuses an export that comes too soon, and forgets those whose link has expired.
