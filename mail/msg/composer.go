@@ -100,7 +100,7 @@ func (c *Composer) header() ([]byte, error) {
 	if c.Date.IsZero() || c.MessageID == "" {
 		return nil, fmt.Errorf("%w: Date and Message-ID are required", ErrHeader)
 	}
-	list := []Header{{"Date", c.Date.Format("Mon, 02 Jan 2006 15:04:05 -0700")}}
+	list := []Header{{"Date", c.Date.Format(time.RFC1123Z)}}
 	bcc := c.Bcc
 	if !c.Draft {
 		bcc = nil

@@ -163,7 +163,7 @@ func (s *statusBlock) add(name, value string) {
 
 func (s *statusBlock) addDate(name string, t time.Time) {
 	if !t.IsZero() {
-		s.add(name, t.Format("Mon, 02 Jan 2006 15:04:05 -0700"))
+		s.add(name, t.Format(time.RFC1123Z))
 	}
 }
 

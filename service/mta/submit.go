@@ -366,7 +366,7 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders)
 		h.text = append(h.text, "Message-ID: "+h.messageID+"\r\n"...)
 	}
 	if count["date"] == 0 {
-		h.text = append(h.text, "Date: "+s.Now().Format("Mon, 02 Jan 2006 15:04:05 -0700")+"\r\n"...)
+		h.text = append(h.text, "Date: "+s.Now().Format(time.RFC1123Z)+"\r\n"...)
 	}
 	drop := privateFields
 	if root.Envelope.MessageID == "" {
