@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -67,6 +68,14 @@ func TestRefusedSetupLeavesNothing(t *testing.T) {
 		flag string
 	}{
 		"an address that is none":         {[]string{"--email", "nobody"}, "--email"},
+		"a name with the address":         {[]string{"--email", "Ops <ops@example.com>"}, "--email"},
+		"two addresses":                   {[]string{"--email", "ops@example.com,two@example.com"}, "--email"},
+		"a blank in it":                   {[]string{"--email", "o ps@example.com"}, "--email"},
+		"quotes":                          {[]string{"--email", "\"o ps\"@example.com", "--tls", "acme"}, "--email"},
+		"dots that no atom has":           {[]string{"--email", "a..b@example.com"}, "--email"},
+		"another's address":               {[]string{"--email", right, "--acme-email", "nobody"}, "--acme-email"},
+		"no such place to listen":         {[]string{"--email", right, "--http", "here"}, "--http"},
+		"no such way out":                 {[]string{"--email", right, "--outbound", "away"}, "--outbound"},
 		"no address":                      {nil, "--email"},
 		"a password that is too short":    {[]string{"--email", right, "--owner-password", "short"}, "--owner-password"},
 		"a unit in no directory":          {[]string{"--email", right, "--unit", missing}, "--unit"},
@@ -86,8 +95,9 @@ func TestRefusedSetupLeavesNothing(t *testing.T) {
 			}
 			was, unit := contents(t, filepath.Dir(dir)), contents(t, top)
 			out, err := mailsteadCommand(t, setupArgs(dir, c.args...)...)
-			if !isWrongUse(err) || !strings.Contains(err.Error(), c.flag) || out != "" {
-				t.Errorf("%s, %s: %v, %.300s", name, place, err, out)
+			code := exitCode(err, io.Discard)
+			if code != 2 || !strings.Contains(err.Error(), c.flag+" ") && !strings.Contains(err.Error(), c.flag+":") || strings.Contains(err.Error(), settingsFile) || out != "" {
+				t.Errorf("%s, %s: code %d, %v, %.300s", name, place, code, err, out)
 			}
 			if now := contents(t, filepath.Dir(dir)); now != was {
 				t.Errorf("%s, %s: there is now %.300q, before there was %.300q", name, place, now, was)

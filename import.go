@@ -37,7 +37,7 @@ func importCommands() []*cli.Command {
 	progress := &cli.StringFlag{Name: "progress", Usage: "json: a line of JSON a second on standard error"}
 	return []*cli.Command{
 		command("accounts", "make mailboxes of a CSV file with the password hashes of another mail server", "", importAccounts,
-			&cli.StringFlag{Name: "from", Usage: "a CSV file with the header email,password_hash,name"}, jsonFlag()),
+			&cli.StringFlag{Name: "from", Usage: "a CSV file with the header email,password_hash,name or email,password_hash,name,aliases"}, jsonFlag()),
 		command("maildir", "import a Maildir with its folders", "", importMaildir,
 			&cli.StringFlag{Name: "from", Usage: "the directory that has cur and new"}, to, list, progress, jsonFlag()),
 		importIMAPCommand(), importSettingsCommand(),
@@ -145,7 +145,7 @@ func importSources(c *cli.Context) (sources []importSource, err error) {
 	if from != "" || to != "" {
 		return nil, usageError{errors.New("--list stands in the place of --from and --to: give one or the other")}
 	}
-	err = readCSV(list, "from,to", func(line int, fields []string, bad error) {
+	err = readCSV(list, "from,to", "", func(line int, fields []string, bad error) {
 		if bad != nil {
 			sources = append(sources, importSource{from: lineOf(list, line), bad: bad})
 			return
@@ -158,25 +158,31 @@ func importSources(c *cli.Context) (sources []importSource, err error) {
 // lineOf names a line of a list.
 func lineOf(list string, line int) string { return fmt.Sprintf("%s line %d", list, line) }
 
-// readCSV reads a CSV file whose first line is the header, and shows `row` each further line with
-// its number: its fields, or as bad what is wrong with it. Each line is read by itself, so that a
-// quote which is never closed spoils no other one. An error is one for whoever wrote the file.
-func readCSV(path, header string, row func(line int, fields []string, bad error)) error {
+// readCSV reads a CSV file whose first line is the header, or the header with the columns of more
+// (",name" or ""), and shows `row` each further line with its number: its fields, or as bad what is
+// wrong with it. Each line is read by itself, so that a quote which is never closed
+// spoils no other one. An error is one for whoever wrote the file.
+func readCSV(path, header, more string, row func(line int, fields []string, bad error)) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return usageError{err}
 	}
 	defer f.Close()
 	lines := bufio.NewReader(f)
-	for line, more := 1, true; more; line++ {
+	columns := strings.Count(header, ",") + 1
+	for line, goesOn := 1, true; goesOn; line++ {
 		text, err := lines.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
 			return usageError{fmt.Errorf("%s: %w", path, err)}
 		}
-		more = err == nil
+		goesOn = err == nil
 		if line == 1 {
-			if strings.Map(withoutSpace, strings.TrimPrefix(text, "\ufeff")) != header {
-				return usageError{fmt.Errorf("%s: the first line must be %s", path, header)}
+			switch strings.Map(withoutSpace, strings.TrimPrefix(text, "\ufeff")) {
+			case header:
+			case header + more:
+				columns += strings.Count(more, ",")
+			default:
+				return usageError{fmt.Errorf("%s: the first line must be %s", path, strings.Join(slices.Compact([]string{header, header + more}), " or "))}
 			}
 			continue
 		}
@@ -184,8 +190,8 @@ func readCSV(path, header string, row func(line int, fields []string, bad error)
 			continue
 		}
 		fields, err := csv.NewReader(strings.NewReader(text)).Read()
-		if want := strings.Count(header, ",") + 1; err == nil && len(fields) != want {
-			err = fmt.Errorf("it has %d columns, and the header %d", len(fields), want)
+		if err == nil && len(fields) != columns {
+			err = fmt.Errorf("it has %d columns, and the header %d", len(fields), columns)
 		}
 		if parse := (*csv.ParseError)(nil); errors.As(err, &parse) {
 			err = fmt.Errorf("it is no line of a CSV file: %w", parse.Err)
@@ -409,9 +415,13 @@ func importAccounts(c *cli.Context) error {
 	}
 	var lines []mailboxes.AccountLine
 	out := mailboxes.AccountsImported{Errors: []mailboxes.AccountError{}}
-	err := readCSV(c.String("from"), "email,password_hash,name", func(line int, fields []string, bad error) {
+	err := readCSV(c.String("from"), "email,password_hash,name", ",aliases", func(line int, fields []string, bad error) {
 		if bad == nil {
-			lines = append(lines, mailboxes.AccountLine{Line: line, Email: fields[0], PasswordHash: fields[1], Name: fields[2]})
+			one := mailboxes.AccountLine{Line: line, Email: fields[0], PasswordHash: fields[1], Name: fields[2]}
+			if len(fields) > 3 {
+				one.Aliases = strings.FieldsFunc(fields[3], func(c rune) bool { return strings.ContainsRune(" \t,;|", c) })
+			}
+			lines = append(lines, one)
 			return
 		}
 		wrong := mailboxes.AccountError{Line: line, Message: bad.Error()}

@@ -69,7 +69,7 @@ func imapSources(c *cli.Context) ([]importSource, error) {
 		return nil, usageError{errors.New("--list stands in the place of --host and --to: give one or the other")}
 	}
 	var out []importSource
-	err := readCSV(list, "host,port,security,user,password,to", func(line int, fields []string, bad error) {
+	err := readCSV(list, "host,port,security,user,password,to", "", func(line int, fields []string, bad error) {
 		var s importSource
 		if bad == nil {
 			s, bad = newIMAPSource(fields[0], fields[1], fields[2], fields[3], fields[4], fields[5])

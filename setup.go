@@ -109,9 +109,15 @@ func setupCommand(c *cli.Context) error {
 		if _, err := core.NormalizeEmail("email", email); err != nil {
 			return flagError(err, map[string]string{"email": "email"})
 		}
+		if err := config.CheckContact(email); err != nil { // the certificate authority gets it too
+			return usageError{fmt.Errorf("--email: %w", err)}
+		}
 	}
 	if err := setTLS(c, ask, string(text)); err != nil {
 		return err
+	}
+	if _, err := config.Merge(file, string(text), c); err != nil {
+		return err // it names the flag that was answered wrongly, not a line that nobody has written
 	}
 	edited := config.Edit(string(text), c)
 	s, err := config.Merge(file, edited, c)

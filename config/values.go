@@ -98,8 +98,13 @@ type contact struct{ checked }
 // UnmarshalText checks its form.
 func (c *contact) UnmarshalText(text []byte) error {
 	c.text = string(text)
-	if a, err := mail.ParseAddress(c.text); c.text != "" && (err != nil || a.Address != c.text) {
-		return fmt.Errorf("%q is not an email address, such as owner@example.com", text)
+	return CheckContact(c.text)
+}
+
+// CheckContact tells whether a certificate authority takes an address as a contact.
+func CheckContact(email string) error {
+	if a, err := mail.ParseAddress(email); email != "" && (err != nil || a.Address != email) {
+		return fmt.Errorf("%q is not an email address, such as owner@example.com", email)
 	}
 	return nil
 }

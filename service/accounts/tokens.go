@@ -161,9 +161,16 @@ func (s *Service) Stands(_ context.Context, who core.Actor) error {
 // email), or of the first one.
 func (s *Service) Operator(_ context.Context, account string) (core.Actor, error) {
 	var who core.Actor
+	first := "`mailstead setup`"
+	if s.Config.Sandbox {
+		first = "`mailstead init`"
+	}
 	err := s.Store.View(func(tx *store.Tx) error {
 		a, err := core.FindAccount(tx, account)
-		if err != nil {
+		switch {
+		case err != nil && account == "":
+			return core.Errorf("not_found", "There is no account yet. Run %s first.", first)
+		case err != nil:
 			return err
 		}
 		u, err := store.UserByEmail.Get(tx, a.Email)

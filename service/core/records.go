@@ -192,13 +192,18 @@ func Lift(tx *store.Tx, accountID, email string) error {
 	return store.Suppressions.Delete(tx, accountID+email)
 }
 
+// FindAccount gives the account of a name, which is its id or its owner's address; the first one
+// for "". The error is not_found.
 func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 	for a := range store.Accounts.All(tx) {
 		if name == "" || a.ID == name || a.Email == name {
 			return a, nil
 		}
 	}
-	return nil, Errorf("not_found", "There is no account %q. Run `mailstead init` first.", name)
+	if name == "" {
+		return nil, Errorf("not_found", "There is no account yet.")
+	}
+	return nil, Errorf("not_found", "There is no account %.80q: `mailstead account list` shows those that there are.", name)
 }
 
 // Operates tells whether somebody with a role in an account runs the installation: who owns its

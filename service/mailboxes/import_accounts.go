@@ -17,10 +17,11 @@ type ImportAccountsIn struct {
 
 // An AccountLine is one mailbox.
 type AccountLine struct {
-	Line         int    `json:"line"` // of the file, for errors
-	Email        string `json:"email"`
-	PasswordHash string `json:"password_hash"`
-	Name         string `json:"name"`
+	Line         int      `json:"line"` // of the file, for errors
+	Email        string   `json:"email"`
+	PasswordHash string   `json:"password_hash"`
+	Name         string   `json:"name"`
+	Aliases      []string `json:"aliases,omitempty"` // addresses
 }
 
 // AccountsImported says what became of the lines.
@@ -54,14 +55,14 @@ func (s *Service) ImportAccounts(ctx context.Context, in ImportAccountsIn) (*Acc
 			out.Imported++
 		case errors.Is(err, store.ErrFailed), errors.Is(err, store.ErrClosed):
 			return nil, err
-		case ours && e.Code == "email_user_exists":
+		case errors.Is(err, errMailboxExists):
 			out.Skipped++
 		default:
 			out.Failed++
 			message := err.Error()
 			if ours {
 				message = e.Message
-				if len(e.Details) > 0 {
+				if e.Code == "validation_error" && len(e.Details) > 0 {
 					message = e.Details[0].Field + " " + e.Details[0].Message
 				}
 			}
@@ -71,13 +72,16 @@ func (s *Service) ImportAccounts(ctx context.Context, in ImportAccountsIn) (*Acc
 	return out, nil
 }
 
+// errMailboxExists is returned for a line whose address a mailbox has already.
+var errMailboxExists = errors.New("there is a mailbox of the address")
+
 // importAccount makes the mailbox of one line.
 func (s *Service) importAccount(line AccountLine) error {
 	hash, err := core.CleanHash(line.PasswordHash)
 	if err != nil {
 		return err
 	}
-	b, err := s.DraftMailbox(CreateEmailUserIn{Email: line.Email, Name: line.Name})
+	b, err := s.DraftMailbox(CreateEmailUserIn{Email: line.Email, Name: line.Name, Aliases: line.Aliases})
 	if err != nil {
 		return err
 	}
@@ -87,7 +91,14 @@ func (s *Service) importAccount(line AccountLine) error {
 		if err != nil {
 			return err
 		}
-		if err := b.resolve(tx, core.Actor{AccountID: d.AccountID}); err != nil {
+		err = b.resolve(tx, core.Actor{AccountID: d.AccountID})
+		if e, ours := core.AsError(err); ours && e.Code == "email_user_exists" {
+			if _, none := store.MailboxByAddress.Get(tx, store.AddressKey(b.Domain.ID, b.Mb.Email)); none == nil {
+				return errMailboxExists
+			}
+			return core.Errorf("email_user_exists", "%s exists already: it is an alias or a group.", b.Mb.Email)
+		}
+		if err != nil {
 			return err
 		}
 		if left, full := s.RoomForMailboxes(tx, b.Domain); left == 0 {
