@@ -357,6 +357,13 @@ func (d *decoder) inside(v reflect.Value, raw []byte, name string) {
 			continue
 		}
 		part, place := given[field], name+"."+field
+		if hasOtherCase(given, field) { // which encoding/json takes for the field
+			own := v.FieldByIndex(f.Index)
+			own.SetZero()
+			if part != nil {
+				_ = unmarshal(part, own.Addr().Interface()) // it could be read before
+			}
+		}
 		if part == nil || bytes.Equal(part, []byte("null")) {
 			if f.Tag.Get("required") != "" {
 				d.wrong(place, "required", "is required")
@@ -366,6 +373,16 @@ func (d *decoder) inside(v reflect.Value, raw []byte, name string) {
 		d.bounds(v.FieldByIndex(f.Index), f, place)
 		d.inside(v.FieldByIndex(f.Index), part, place)
 	}
+}
+
+// hasOtherCase tells whether an object has a name that differs from a field's by case alone.
+func hasOtherCase(given map[string][]byte, field string) bool {
+	for name := range given {
+		if name != field && strings.EqualFold(name, field) {
+			return true
+		}
+	}
+	return false
 }
 
 // hasTags tells whether the objects of a type, or those in a list of it, have fields that the
@@ -446,8 +463,8 @@ func typeName(t reflect.Type) string {
 	return "an object"
 }
 
-// bounds checks the tags min, max and enum: of a text they bound its characters, of a list its
-// items.
+// bounds checks the tags min, max and enum: of a text they bound its characters, of a list the number
+// of its items, each of which must be of the enum.
 func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
@@ -475,6 +492,11 @@ func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
 
 func (d *decoder) text(s string, f reflect.StructField, name string) {
 	d.between(float64(utf8.RuneCountInString(s)), f, name, "must have", "characters")
+	d.oneOf(s, f, name)
+}
+
+// oneOf checks a text, or one of a list, against the tag enum.
+func (d *decoder) oneOf(s string, f reflect.StructField, name string) {
 	if enum := f.Tag.Get("enum"); enum != "" && !strings.Contains("|"+enum+"|", "|"+s+"|") {
 		d.wrong(name, "not_allowed", "must be one of %s", strings.ReplaceAll(strings.Trim(enum, "|"), "|", ", "))
 	}
@@ -487,6 +509,11 @@ func (d *decoder) items(v reflect.Value, f reflect.StructField, name string) {
 	}
 	if m, err := strconv.Atoi(f.Tag.Get("min")); err == nil && v.Len() < m {
 		d.wrong(name, "too_few_items", "must have %d or more, not %d", m, v.Len())
+	}
+	if v.Type().Elem().Kind() == reflect.String {
+		for i := range v.Len() {
+			d.oneOf(v.Index(i).String(), f, name)
+		}
 	}
 }
 

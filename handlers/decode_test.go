@@ -6,17 +6,21 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/handlers/openapi"
+	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mta"
@@ -80,6 +84,168 @@ func TestTagsHoldInsideListsAndObjects(t *testing.T) {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}
+}
+
+// A nested field is one in an object, a list or a map of a request, with how a body has it.
+type nestedField struct {
+	path string // as errors name it
+	f    reflect.StructField
+	body func(value string) string
+}
+
+// nestedFields lists the fields of a type below the fields of a request. It leaves out what the
+// service checks item by item.
+func nestedFields(t reflect.Type, path string, body func(string) string, seen []reflect.Type) (out []nestedField) {
+	for {
+		if o, ok := reflect.New(t).Interface().(optional); ok {
+			t = reflect.TypeOf(o.OptOf())
+			continue
+		}
+		if t.Kind() == reflect.Slice {
+			t, path = t.Elem(), path+".0"
+			outer := body
+			body = func(v string) string { return outer("[" + v + "]") }
+			continue
+		}
+		if t.Kind() != reflect.Pointer {
+			break
+		}
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || slices.Contains(seen, t) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()) {
+		return nil
+	}
+	for _, f := range reflect.VisibleFields(t) {
+		name := openapi.JSONName(f)
+		if name == "" || f.Anonymous {
+			continue
+		}
+		in := func(v string) string { return body(fmt.Sprintf(`{%q:%s}`, name, v)) }
+		out = append(out, nestedField{path + "." + name, f, in})
+		out = append(out, nestedFields(f.Type, path+"."+name, in, append(slices.Clip(seen), t))...)
+	}
+	return out
+}
+
+// wrongValues gives values that the tags of a field refuse, with the code of each error.
+func wrongValues(f reflect.StructField) map[string]string {
+	t := f.Type
+	for {
+		if o, ok := reflect.New(t).Interface().(optional); ok {
+			t = reflect.TypeOf(o.OptOf())
+		} else if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		} else {
+			break
+		}
+	}
+	out := map[string]string{}
+	most, few := bound(f, "max", math.Inf(1)), bound(f, "min", math.Inf(-1))
+	switch t.Kind() {
+	case reflect.String:
+		if f.Tag.Get("enum") != "" {
+			out[`"explode"`] = "not_allowed"
+		}
+		if most < 1e5 {
+			out[`"`+strings.Repeat("x", int(most)+1)+`"`] = "out_of_range"
+		}
+		if few > 0 {
+			out[`""`] = "out_of_range"
+		}
+	case reflect.Int, reflect.Int64, reflect.Uint32, reflect.Float64:
+		if !math.IsInf(most, 1) {
+			out[strconv.FormatFloat(most+1, 'f', -1, 64)] = "out_of_range"
+		}
+		if !math.IsInf(few, -1) {
+			out[strconv.FormatFloat(few-1, 'f', -1, 64)] = "out_of_range"
+		}
+	case reflect.Slice:
+		item := map[reflect.Kind]string{reflect.String: `"x"`, reflect.Struct: `{}`}[t.Elem().Kind()]
+		if most < 1e5 && item != "" {
+			out["["+strings.Repeat(item+",", int(most))+item+"]"] = "too_many_items"
+		}
+		if few > 0 {
+			out["[]"] = "too_few_items"
+		}
+		if f.Tag.Get("enum") != "" {
+			out[`["explode"]`] = "not_allowed"
+		}
+	}
+	if f.Tag.Get("required") != "" {
+		out["null"] = "required"
+	}
+	return out
+}
+
+// TestTagsHoldInEveryRequest puts what its tags refuse into every field of every request, at any
+// depth, also under a name in another case, which Go's decoder takes for the field.
+func TestTagsHoldInEveryRequest(t *testing.T) {
+	tried, nested, free, at := 0, 0, map[string]string{}, map[string]bool{}
+	for _, o := range operations(&service.Service{}) {
+		for _, top := range openapi.Fields(o.call.in) {
+			name := openapi.JSONName(top)
+			if name == "" {
+				continue
+			}
+			body := func(v string) string { return fmt.Sprintf(`{%q:%s}`, name, v) }
+			fields := []nestedField{{name, top, body}}
+			if by := top.Tag.Get("items"); by != "" {
+				free[o.name+" "+name] = by
+			} else {
+				fields = append(fields, nestedFields(top.Type, name, body, nil)...)
+			}
+			for _, f := range fields {
+				for value, code := range wrongValues(f.f) {
+					text := f.body(value)
+					if !slices.Contains(detailsOf(o.call.in, text), f.path+" "+code) {
+						t.Errorf("%s takes %.200s, which is no %s of %s: %v", o.name, text, code, f.path, detailsOf(o.call.in, text))
+					}
+					tried++
+					at[o.name+" "+f.path] = true
+					if f.path == name {
+						continue
+					}
+					nested++
+					if own := openapi.JSONName(f.f); code != "required" {
+						v := reflect.New(o.call.in)
+						other := strings.Replace(text, `"`+own+`":`+value, `"`+strings.ToUpper(own)+`":`+value, 1)
+						if err := decode(v.Interface(), source{body: []byte(other)}); err == nil && strings.Contains(fmt.Sprintf("%+v", dump(v)), "explode") {
+							t.Errorf("%s fills %s from %.200s", o.name, f.path, other)
+						}
+					}
+				}
+			}
+		}
+	}
+	if tried < 250 || nested < 40 {
+		t.Errorf("%d values were tried, %d of them inside", tried, nested)
+	}
+	for where, by := range free {
+		if by != "each" && by != "judged" {
+			t.Errorf("%s: items:%q is no way to be checked", where, by)
+		}
+	}
+	for _, where := range []string{"create_rule actions.0.type", "update_rule conditions.0.op", "create_token policy.send", "create_group members", "create_webhook events"} {
+		if !at[where] {
+			t.Errorf("%s was not tried: %v", where, slices.Sorted(maps.Keys(at)))
+		}
+	}
+}
+
+// dump shows a value with what its pointers lead to.
+func dump(v reflect.Value) string {
+	text, _ := json.Marshal(v.Interface())
+	return string(text)
+}
+
+// detailsOf gives the errors in a body, each as field and code.
+func detailsOf(in reflect.Type, body string) (out []string) {
+	if e, _ := core.AsError(decode(reflect.New(in).Interface(), source{body: []byte(body)})); e != nil {
+		for _, d := range e.Details {
+			out = append(out, d.Field+" "+d.Code)
+		}
+	}
+	return out
 }
 
 // TestWholeNumbers: a whole number may have a fraction or an exponent, if its value is exact.

@@ -3,6 +3,7 @@ package handlers
 import (
 	"bytes"
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -581,6 +582,78 @@ func TestExamplesAreExact(t *testing.T) {
 		t.Errorf("Used.limit is %q", got)
 	}
 	_ = operations(&service.Service{})
+}
+
+// TestExamplesOfLists: what is counted is there, and a page that has more has a cursor.
+func TestExamplesOfLists(t *testing.T) {
+	c := theContract()
+	long, short := 0, 0
+	for _, path := range c.doc.Paths {
+		for _, m := range path.Value {
+			for _, r := range m.Value.Responses {
+				content := r.Value.Content.Get(jsonMedia)
+				if content == nil || r.Name >= "300" {
+					continue
+				}
+				text, err := json.Marshal(content.Example)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var list struct {
+					Data       []any
+					Count      *int
+					Pagination *struct {
+						Cursor  string
+						HasMore bool `json:"has_more"`
+						Count   int
+						Limit   int
+					}
+				}
+				if json.Unmarshal(text, &list) != nil || list.Data == nil {
+					continue
+				}
+				if list.Count != nil {
+					short++
+					if *list.Count != len(list.Data) {
+						t.Errorf("%s counts %d rows of %d", m.Value.OperationID, *list.Count, len(list.Data))
+					}
+				}
+				if p := list.Pagination; p != nil {
+					long++
+					if p.Count != len(list.Data) || p.Limit < p.Count || p.HasMore != (p.Cursor != "") {
+						t.Errorf("%s: %s", m.Value.OperationID, text)
+					}
+				}
+			}
+		}
+	}
+	if long < 10 || short < 8 {
+		t.Errorf("only %d long and %d short lists were found", long, short)
+	}
+}
+
+// TestSecretsOfExamplesAreReal: a signing secret is 32 bytes in base64.
+func TestSecretsOfExamplesAreReal(t *testing.T) {
+	found := regexp.MustCompile(`"whsec_([^"]*)"`).FindAllStringSubmatch(string(theContract().text), -1)
+	for _, f := range found {
+		if key, err := base64.StdEncoding.DecodeString(f[1]); err != nil || len(key) != 32 {
+			t.Errorf("whsec_%s is %d bytes, %v", f[1], len(key), err)
+		}
+	}
+	if len(found) == 0 {
+		t.Error("no secret was found")
+	}
+}
+
+// TestTimesThatAreKnown: the interface never has these times as null.
+func TestTimesThatAreKnown(t *testing.T) {
+	c := theContract()
+	for _, place := range []string{"Alert.since", "ApprovalEvent.expires_at", "DNSFailure.checked_at", "DNSFailure.failing_since", "DelayedData.next_attempt_at", "Health.checked_at", "Health.started_at", "Paused.paused_at", "Approval.expires_at", "WaitAnswer.now"} {
+		owner, name, _ := strings.Cut(place, ".")
+		if s := c.doc.Components.Schemas.Get(owner); s == nil || s.Properties.Get(name) == nil || s.Properties.Get(name).AllowsNull() {
+			t.Errorf("%s may be null", place)
+		}
+	}
 }
 
 // TestEnumsCanBeNamed: programs that make constants of enums find no null among the values, and a

@@ -137,7 +137,23 @@ func (doc *Document) members(s *Schema) Dict[any] {
 		}
 		out.Set(p.Name, doc.Example(p.Value))
 	}
+	fitPage(out)
 	return out
+}
+
+// fitPage has an example of a list count its rows and, if it is long, go on: it has a cursor.
+func fitPage(list Dict[any]) {
+	rows, ok := list.Get("data").([]any)
+	if !ok {
+		return
+	}
+	if _, counted := list.Get("count").(int); counted {
+		list.Set("count", len(rows))
+	}
+	if page, ok := list.Get("pagination").(Dict[any]); ok {
+		page.Set("count", len(rows))
+		page.Set("has_more", true)
+	}
 }
 
 func (s *Schema) AllowsNull() bool {

@@ -266,7 +266,7 @@ func (s *Service) mayTouchToken(tx *store.Tx, who core.Actor, t *store.Token) bo
 // CreateTokenIn is the body of create_token; all of it may be absent.
 type CreateTokenIn struct {
 	Name          string              `json:"name" max:"100"`
-	Permissions   *[]string           `json:"permissions"`
+	Permissions   *[]string           `json:"permissions" enum:"read|write|purchase|admin"`
 	ExpiresAt     core.Opt[time.Time] `json:"expires_at"`
 	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
 	Kind          string              `json:"kind" enum:"api|mcp|"`

@@ -69,7 +69,7 @@ func NewCredentialPassword() string {
 type CreateCredentialIn struct {
 	UserID          string              `path:"user_id"`
 	Name            string              `json:"name" required:"true" min:"1" max:"100"`
-	Protocols       *[]string           `json:"protocols"` // imap and smtp unless given
+	Protocols       *[]string           `json:"protocols" enum:"imap|smtp|api"` // imap and smtp unless given
 	AllowedNetworks []string            `json:"allowed_networks"`
 	ExpiresAt       core.Opt[time.Time] `json:"expires_at"`
 	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
@@ -81,7 +81,7 @@ type CreateSMTPCredentialIn struct {
 	DomainID        string              `path:"domain_id"`
 	Name            string              `json:"name" required:"true" min:"1" max:"100"`
 	OwnWords        bool                `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody. Only an owner or admin who is signed in may give true, and only for a program that sends no words of others, as a web form does."`
-	Protocols       *[]string           `json:"protocols"` // smtp, if given
+	Protocols       *[]string           `json:"protocols" enum:"smtp"` // smtp, if given
 	AllowedNetworks []string            `json:"allowed_networks"`
 	ExpiresAt       core.Opt[time.Time] `json:"expires_at"`
 	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`

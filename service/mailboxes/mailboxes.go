@@ -249,7 +249,7 @@ func (s *Service) emitMailbox(tx *store.Tx, kind string, mb *store.Mailbox) erro
 type MailServerLogin struct {
 	Host     string `json:"host"`
 	Port     int    `json:"port"`
-	Security string `json:"security"`
+	Security string `json:"security" enum:"tls|starttls|none"`
 	Username string `json:"username"`
 	Password string `json:"password"`
 }
