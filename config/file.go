@@ -153,8 +153,16 @@ func addKey(out []fileKey, p *unstable.Parser, n *unstable.Node, around []string
 		for it := value.Children(); it.Next(); {
 			n++
 			item := it.Node()
-			if item.Raw.Length > 0 {
-				row = p.Shape(item.Raw).Start.Line
+			first := item // the parser has no place of a list, only of what is in it
+			for first.Kind == unstable.Array {
+				inner := first.Children()
+				if !inner.Next() {
+					break
+				}
+				first = inner.Node()
+			}
+			if first.Raw.Length > 0 {
+				row = p.Shape(first.Raw).Start.Line
 			}
 			out = append(out, fileKey{row, name, item.Kind, n})
 		}
