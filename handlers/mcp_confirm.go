@@ -323,16 +323,16 @@ func (i intents) deleteMessages(_ context.Context, _ core.Actor, in inbox.BulkDe
 	return would("delete %s for good: %s", plural(len(in.Messages), "message", "messages"), strings.Join(order, ", "))
 }
 
-func (i intents) deleteMessage(_ context.Context, _ core.Actor, in inbox.DeleteMessageIn) (*intent, error) {
-	if in.To != "" {
-		return nil, nil
+func (i intents) deleteMessage(_ context.Context, who core.Actor, in inbox.DeleteMessageIn) (*intent, error) {
+	if forGood, err := i.s.DeletesForGood(who, in); err != nil || !forGood {
+		return nil, err
 	}
 	return would("delete the message %s of %s for good", in.MessageID, in.UserID)
 }
 
-func (i intents) deleteInboxMessage(_ context.Context, _ core.Actor, in inbox.DeleteInboxMessageIn) (*intent, error) {
-	if in.To != "" {
-		return nil, nil
+func (i intents) deleteInboxMessage(_ context.Context, who core.Actor, in inbox.DeleteInboxMessageIn) (*intent, error) {
+	if forGood, err := i.s.DeletesInboxMessageForGood(who, in); err != nil || !forGood {
+		return nil, err
 	}
 	return would("delete the message %s of %s for good", in.MessageID, in.Mailbox)
 }

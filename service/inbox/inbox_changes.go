@@ -169,6 +169,30 @@ func (s *Service) DeleteInboxMessage(ctx context.Context, who core.Actor, in Del
 	return s.deleteMessage(ctx, who, in.by(who), in.To == roleTrash)
 }
 
+// DeletesForGood tells whether DeleteMessage deletes the message for good: without to=trash, and one
+// that lies in Trash or on another server.
+func (s *Service) DeletesForGood(who core.Actor, in DeleteMessageIn) (bool, error) {
+	return s.deletesForGood(in.by(who), in.To == roleTrash)
+}
+
+// DeletesInboxMessageForGood is DeletesForGood by the mailbox's address.
+func (s *Service) DeletesInboxMessageForGood(who core.Actor, in DeleteInboxMessageIn) (bool, error) {
+	return s.deletesForGood(in.by(who), in.To == roleTrash)
+}
+
+func (s *Service) deletesForGood(p messagePicker, toTrash bool) (forGood bool, err error) {
+	_, _, external, err := s.findExternal(p)
+	if err != nil || external || !toTrash {
+		return true, err
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		_, f, _, err := p.find(tx)
+		forGood = err == nil && roleOf(f) == roleTrash
+		return err
+	})
+	return forGood, err
+}
+
 func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePicker, toTrash bool) (*MessageDeleted, error) {
 	mb, m, external, err := s.findExternal(p)
 	switch {
