@@ -28,8 +28,8 @@ func importedAccounts(t *testing.T, dir string, lines ...string) (out mailboxes.
 	return out, err
 }
 
-// TestImportAccountsWithAliases: the fourth column gives a mailbox its aliases. A line with an alias
-// that cannot be makes nothing, and is named; whoever exists keeps the aliases that are there.
+// TestImportAccountsWithAliases: the fourth column gives a mailbox its aliases. A line with an
+// alias that cannot be makes nothing, and is named; whoever exists keeps the aliases there are.
 func TestImportAccountsWithAliases(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := mailsteadCommand(t, "init", "--data", dir, "--owner-email", "ops@example.com"); err != nil {

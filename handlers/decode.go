@@ -463,8 +463,8 @@ func typeName(t reflect.Type) string {
 	return "an object"
 }
 
-// bounds checks the tags min, max and enum: of a text they bound its characters, of a list the number
-// of its items, each of which must be of the enum.
+// bounds checks the tags min, max and enum: of a text they bound its characters, of a list the
+// number of its items, each of which must be of the enum.
 func (d *decoder) bounds(v reflect.Value, f reflect.StructField, name string) {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {
