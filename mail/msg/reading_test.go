@@ -2,6 +2,7 @@ package msg
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"os"
@@ -295,12 +296,16 @@ func TestCharsetLabelsAreKnown(t *testing.T) {
 		Body   []byte `json:"body_base64"`
 		Expect string `json:"expect"`
 	}
-	if err := json.Unmarshal(raw, &rows); err != nil || len(rows) < 60 {
+	if err := json.Unmarshal(raw, &rows); err != nil || len(rows) != 67 {
 		t.Fatal(len(rows), err)
 	}
 	for _, row := range rows {
 		if got := toUTF8(row.Body, row.Label); got != row.Expect {
 			t.Errorf("%s: %q, want %q", row.Label, got, row.Expect)
+		}
+		raw := message("Content-Type: text/plain; charset="+row.Label+"\nContent-Transfer-Encoding: base64\n", base64.StdEncoding.EncodeToString(row.Body)+"\n")
+		if body, err := ReadRawBody(strings.NewReader(raw), scanBytes(t, []byte(raw)), 1<<20); err != nil || body.Text != row.Expect {
+			t.Errorf("a message in %s: %q, want %q", row.Label, body.Text, row.Expect)
 		}
 	}
 }
