@@ -141,6 +141,12 @@ func (im *Importer) Add(ctx context.Context, folder string, m SourceMessage) err
 	return nil
 }
 
+// sawFolder counts a folder that messages are in, whether they come now or came before.
+func (im *Importer) sawFolder(folder string) {
+	im.folders[im.to+" "+folder] = true
+	im.Out.Folders = len(im.folders)
+}
+
 func (im *Importer) fail(source, why string) {
 	if im.Out.Failed++; len(im.Out.Errors) < importErrors {
 		im.Out.Errors = append(im.Out.Errors, ImportError{source, why})
@@ -178,8 +184,7 @@ func (im *Importer) deliver(ctx context.Context) error {
 			im.fail(im.batch[i].Source, r.Error)
 		}
 	}
-	im.folders[im.to+" "+im.folder] = true
-	im.Out.Folders = len(im.folders)
+	im.sawFolder(im.folder)
 	clear(im.batch) // the texts
 	im.batch, im.size = im.batch[:0], 0
 	return nil
@@ -322,6 +327,7 @@ func (im *Importer) unknown(ctx context.Context, folder string, rows []pull.Row,
 			wanted = append(wanted, r.UID)
 			continue
 		}
+		im.sawFolder(folder)
 		im.Out.Messages++
 		im.Out.Skipped++
 		im.done++
