@@ -248,7 +248,11 @@ func passwordCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	return printResult(c, out, fmt.Sprintf("user      %s\npassword  %s\n", out.Email, out.Password))
+	text := fmt.Sprintf("user      %s\npassword  %s\n", out.Email, out.Password)
+	if out.Passkeys > 0 {
+		text += fmt.Sprintf("passkeys  %d, which still sign in without the password; --no-second-factor deletes them\n", out.Passkeys)
+	}
+	return printResult(c, out, text)
 }
 
 // printResult prints v as JSON if asked to, else the text.

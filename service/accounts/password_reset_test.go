@@ -352,3 +352,33 @@ func TestForgottenPasswordsAreThrottled(t *testing.T) {
 		t.Error("it stays closed")
 	}
 }
+
+// TestPasskeysAfterTheOperatorsPassword: they stay, and the operator is told of them, unless they are
+// to go with the second factor.
+func TestPasskeysAfterTheOperatorsPassword(t *testing.T) {
+	for noFactor, want := range map[bool]int{false: 2, true: 0} {
+		c := newResetCase(t)
+		servicetest.Update(t, c.Service, func(tx *store.Tx) error {
+			u, err := store.Users.Get(tx, c.user)
+			if err != nil {
+				return err
+			}
+			u.Passkeys = []store.Passkey{{ID: "pky_1", Name: "phone"}, {ID: "pky_2", Name: "key"}}
+			return store.Users.Put(tx, u)
+		})
+		out, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test", NoFactor: noFactor})
+		if err != nil || out.Passkeys != want {
+			t.Errorf("without a factor %v: %+v, %v", noFactor, out, err)
+		}
+		err = c.Store.View(func(tx *store.Tx) error {
+			u, err := store.Users.Get(tx, c.user)
+			if err == nil && len(u.Passkeys) != want {
+				t.Errorf("without a factor %v: %d passkeys", noFactor, len(u.Passkeys))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

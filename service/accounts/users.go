@@ -65,6 +65,7 @@ type PasswordReset struct {
 	UserID   string `json:"user_id"`
 	Email    string `json:"email"`
 	Password string `json:"password"`
+	Passkeys int    `json:"passkeys"` // that still sign in, without the password
 }
 
 // ResetPassword gives a team user a new password, which ends every session and link of theirs. It
@@ -84,6 +85,7 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 	if err := s.revokeMost(u.ID, sessionsBut("")); err != nil {
 		return nil, err
 	}
+	passkeys := 0
 	err = s.Store.Update(func(tx *store.Tx) error {
 		now, err := store.Users.Get(tx, u.ID)
 		if err != nil {
@@ -95,12 +97,13 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 		if in.NoFactor {
 			now.TOTP, now.Passkeys = nil, nil
 		}
+		passkeys = len(now.Passkeys)
 		return errors.Join(store.Users.Put(tx, now), core.AuditCommand(tx, "user reset-password", now.AccountID, userTarget(now)))
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &PasswordReset{u.ID, u.Email, in.Password}, nil
+	return &PasswordReset{u.ID, u.Email, in.Password, passkeys}, nil
 }
 
 // ProfileIn changes the profile of who asks. What is absent stays; an empty name, or the address,

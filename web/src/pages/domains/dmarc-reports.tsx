@@ -163,7 +163,7 @@ function ReportDialog({ report: r, onClose }: { report: Report; onClose: () => v
           ['Period', <><Time of={r.date_begin} form="at" /> to <Time of={r.date_end} form="at" /></>],
           ['Received', <><Time of={r.received_at} form="at" />{r.received_from && ` from ${r.received_from}`}</>],
           ['Contact', theirs(r.email)],
-          ['Published policy', `${r.policy.p}, ${r.policy.pct}% of messages, subdomains: ${r.policy.sp}`],
+          ['Published policy', [r.policy.p, r.policy.testing && 'test mode', r.policy.pct < 100 && `${r.policy.pct}% of messages`, `subdomains: ${r.policy.sp}`].filter(Boolean).join(', ')],
           ['Report ID', <code>{r.report_id}</code>],
         ]} />
         <TableWrap label="Results">

@@ -24,3 +24,18 @@ export function withTag(value: string, tag: string, text: string): string {
   else all[tag] = text
   return dmarcText(all)
 }
+
+/** The tags of a record that have no effect since RFC 9989, as they stand in it. */
+export function obsoleteTags(value: string): string[] {
+  return Object.entries(dmarcTags(value)).filter(([name]) => isObsolete(name)).map(([name, text]) => `${name}=${text}`)
+}
+
+/** The record without them, and otherwise as it stands. */
+export function withoutObsolete(value: string): string {
+  if (obsoleteTags(value).length === 0) return value.trim()
+  return dmarcText(Object.fromEntries(Object.entries(dmarcTags(value)).filter(([name]) => !isObsolete(name))))
+}
+
+function isObsolete(name: string): boolean {
+  return ['pct', 'rf', 'ri'].includes(name.toLowerCase())
+}

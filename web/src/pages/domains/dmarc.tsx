@@ -5,7 +5,7 @@ import { useQuery } from '../../api/query'
 import { ask, Badge, Button, Card, Copyable, Form, Notice, Select, Show, TextArea, TextField, Time, told } from '../../ui'
 import type { TabProps } from './types'
 import { ReportAddresses } from './report-address'
-import { dmarcText, dmarcTags, type Policy, withTag } from './dmarc-text'
+import { dmarcTags, dmarcText, obsoleteTags, type Policy, withoutObsolete, withTag } from './dmarc-text'
 import type { Domain } from './words'
 
 const policies: { id: Policy; name: string; about: string }[] = [
@@ -50,23 +50,20 @@ function Current({ domain: d, standard, reload }: { domain: Domain; standard: st
 
 function Builder({ domain: d, standard, reload }: { domain: Domain; standard: string; reload: () => Promise<void> }) {
   const [value, setValue] = useState(d.dmarc_override?.value ?? standard)
-  const tags = dmarcTags(value)
+  const tags = dmarcTags(value), obsolete = obsoleteTags(value)
   const set = (tag: string, text: string) => setValue(withTag(value, tag, text))
   const byHand = d.dns_provider === 'manual'
   const submit = async () => {
-    await call('set_dmarc', { domain_id: d.id, value: value.trim() })
+    await call('set_dmarc', { domain_id: d.id, value: withoutObsolete(value) })
     told('Policy published.')
     await reload()
   }
-  const same = value.trim() === (d.dmarc_override?.value ?? standard)
+  const same = withoutObsolete(value) === (d.dmarc_override?.value ?? standard)
   const fields = (
     <>
       <PolicyChoice value={tags.p as Policy} onChange={(p) => set('p', p)} />
-      <div class="grid-2">
-        <TextField label="Send reports to" type="email" value={addressOf(tags.rua)} onInput={(a) => set('rua', a && 'mailto:' + a.replace(/\s*,\s*/g, ',mailto:'))} placeholder={`dmarc@${d.domain}`}
-          hint="Use a mailbox on this server to see charts of the reports under Reports." />
-        <TextField label="Percentage" type="number" min={0} max={100} value={tags.pct ?? '100'} onInput={(n) => set('pct', n === '100' ? '' : n)} after="%" hint="The share of failing mail that the policy applies to. Start low if you are unsure." />
-      </div>
+      <TextField label="Send reports to" type="email" value={addressOf(tags.rua)} onInput={(a) => set('rua', a && 'mailto:' + a.replace(/\s*,\s*/g, ',mailto:'))} placeholder={`dmarc@${d.domain}`}
+        hint="Use a mailbox on this server to see charts of the reports under Reports." />
       <ReportAddresses rua={tags.rua ?? ''} />
       <details>
         <summary>Advanced</summary>
@@ -77,11 +74,12 @@ function Builder({ domain: d, standard, reload }: { domain: Domain; standard: st
         </div>
       </details>
       <TextArea label="Record" name="value" value={value} onInput={setValue} rows={2} mono hint="You can also edit the record directly. It must start with v=DMARC1." />
+      {obsolete.length > 0 && <Notice tone="warn"><code>{obsolete.join('; ')}</code> has no effect: receivers that follow RFC 9989 ignore it. {byHand ? 'The value below leaves it out.' : 'Publishing the policy removes it.'} To test a policy, use <code>t=y</code>: receivers then apply the next milder one.</Notice>}
     </>
   )
   return (
     <Card title="Custom policy" note="What receivers do with mail that claims to be from your domain but fails both SPF and DKIM.">
-      {byHand ? <div class="form">{fields}<Copyable text={dmarcText(tags)} label="Copy policy" /></div> : <Form onSubmit={submit} submit="Publish policy" disabled={same}>{fields}</Form>}
+      {byHand ? <div class="form">{fields}<Copyable text={dmarcText(dmarcTags(withoutObsolete(value)))} label="Copy policy" /></div> : <Form onSubmit={submit} submit="Publish policy" disabled={same}>{fields}</Form>}
     </Card>
   )
 }
