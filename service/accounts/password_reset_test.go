@@ -353,8 +353,8 @@ func TestForgottenPasswordsAreThrottled(t *testing.T) {
 	}
 }
 
-// TestPasskeysAfterTheOperatorsPassword: they stay, and the operator is told of them, unless they are
-// to go with the second factor.
+// TestPasskeysAfterTheOperatorsPassword: they stay, and the operator is told of them, unless they
+// are to go with the second factor.
 func TestPasskeysAfterTheOperatorsPassword(t *testing.T) {
 	for noFactor, want := range map[bool]int{false: 2, true: 0} {
 		c := newResetCase(t)
