@@ -25,7 +25,7 @@ var importRules = map[string]struct {
 	why string
 }{
 	".":                   {"config handlers service jobs store mail dnsprov webhooks web packaging internal", "the root wires everything together"},
-	"handlers":            {"handlers service mail internal/buffers internal/limit internal/metrics internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
+	"handlers":            {"handlers service mail internal/buffers internal/jsonw internal/limit internal/metrics internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/agents service/spam service/reputation service/templates service/events service/inbox service/rules service/mailboxes service/domains service/certs service/mta service/reports service/accounts service/health jobs store mail dnsprov webhooks internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov webhooks internal", "core has what every room needs, and so can know none of them"},

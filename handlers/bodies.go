@@ -1,8 +1,7 @@
 package handlers
 
 import (
-	"context"
-	"encoding/json"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/jsonw"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 )
@@ -20,9 +19,7 @@ import (
 const csvType = "text/csv"
 
 const (
-	defaultBody      = 1 << 20
-	maxLargeInMemory = largestSend // bytes that all bodies larger than defaultBody may take at a time
-	largeTimeout     = time.Minute // that a large body waits for memory
+	defaultBody = 1 << 20
 
 	// How much of a body that is too large is read and discarded before the answer, and for how
 	// long.
@@ -31,20 +28,13 @@ const (
 	drainIdleTimeout = time.Second
 )
 
-// bodies reads the bodies of requests. While a large body is decoded and made a message it takes
-// several times its size, so it is read into a spool first, however slowly it comes, and waits
-// there until there is memory for it.
-type bodies struct {
-	svc   *service.Service
-	large *limit.Bytes
-}
+// bodies reads the bodies of requests. A large one is read into a spool first, however slowly it
+// comes, and waits there until there is memory for it.
+type bodies struct{ svc *service.Service }
 
-func newBodies(svc *service.Service) *bodies {
-	return &bodies{svc: svc, large: limit.NewBytes(maxLargeInMemory, defaultBody)}
-}
-
-// read reads a request's body up to the limit of its operation. done must be called when the body
-// is no longer used.
+// read reads a request's body up to the limit of its operation. done must be called when neither
+// the body nor what was decoded of it is used any more. The context of c then tells of the memory
+// that it has.
 func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	done = func() {}
 	if c.r.Method == http.MethodGet || c.r.Body == nil {
@@ -72,8 +62,9 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	}
 	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
 	if err == nil && kind == csvType && c.op.csv && utf8.Valid(body) {
-		body, err = json.Marshal(map[string]string{"csv": string(body)})
-		return body, done, err
+		out := bytes.NewBuffer(make([]byte, 0, len(body)+len(body)/8+32))
+		err = jsonw.Write(out, map[string]string{"csv": string(body)})
+		return out.Bytes(), done, err
 	}
 	if err != nil || kind != "application/json" {
 		done()
@@ -144,26 +135,17 @@ func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err e
 	if _, err := io.Copy(spool, clientReader{&limitedReader{c.r.Body, most}}); err != nil {
 		return nil, done, fmt.Errorf("keep the body: %w", err)
 	}
-	if done, err = b.acquire(c.r.Context(), spool.Size()); err != nil {
-		return nil, func() {}, err
+	ctx, done, err := b.svc.HoldLarge(c.r.Context(), spool.Size())
+	if err != nil {
+		return nil, done, err
 	}
+	c.r = c.r.WithContext(ctx)
 	body = make([]byte, spool.Size())
 	_, err = spool.ReadAt(body, 0)
 	if err == io.EOF {
 		err = nil
 	}
 	return body, done, err
-}
-
-// acquire waits until there is memory for a large body.
-func (b *bodies) acquire(ctx context.Context, size int64) (leave func(), err error) {
-	limited, cancel := context.WithTimeout(ctx, largeTimeout)
-	defer cancel()
-	leave, err = b.large.Acquire(limited, size)
-	if err != nil && ctx.Err() == nil {
-		err = core.TooManyLarge()
-	}
-	return leave, err
 }
 
 // A clientReader tells errors of the connection from errors of the disk.

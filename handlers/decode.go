@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
@@ -99,53 +98,37 @@ func (d *decoder) readObject(t reflect.Type) error {
 var utf8BOM = []byte("\xef\xbb\xbf")
 
 // splitObject parses one JSON object strictly: it must be UTF-8, with no duplicate names at any
-// depth and nothing after it.
+// depth and nothing after it. The fields are parts of body itself, of which a large request can
+// have no second copy.
 func splitObject(body []byte) (map[string]json.RawMessage, error) {
 	if !utf8.Valid(body) {
 		return nil, errors.New("it is not UTF-8")
 	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	start, err := dec.Token()
-	if err != nil {
-		return nil, plainJSON(err)
-	}
-	if start != json.Delim('{') {
+	if text := bytes.TrimLeft(body, " \t\r\n"); len(text) > 0 && text[0] != '{' {
 		return nil, errors.New("it must begin with {")
 	}
-	fields := map[string]json.RawMessage{}
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return nil, plainJSON(err)
-		}
-		key, _ := name.(string)
-		if _, twice := fields[key]; twice {
-			return nil, fmt.Errorf("%w: %.40q", errDuplicate, key)
-		}
-		if len(fields) == maxItems {
-			return nil, errTooMany
-		}
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return nil, plainJSON(err)
-		}
-		if err := walkNames(raw, func(int, string) {}); err != nil {
-			return nil, err
-		}
-		fields[key] = raw
-	}
-	if _, err := dec.Token(); err != nil {
+	if err := json.Unmarshal(body, new(anyValue)); err != nil {
 		return nil, plainJSON(err)
 	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is text after it")
+	if err := walkNames(body, func(int, string) {}); err != nil {
+		return nil, err
 	}
+	fields := map[string]json.RawMessage{}
+	eachPart(body, func(name string, part []byte) { fields[name] = part[:len(part):len(part)] })
 	return fields, nil
 }
 
+// anyValue is decoded from any JSON and keeps nothing of it, so that only the syntax is checked.
+type anyValue struct{}
+
+func (anyValue) UnmarshalJSON([]byte) error { return nil }
+
 func plainJSON(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	switch text := err.Error(); {
+	case strings.HasPrefix(text, "unexpected end"):
 		return errors.New("it is incomplete")
+	case strings.HasSuffix(text, "after top-level value"):
+		return errors.New("there is text after it")
 	}
 	return err
 }

@@ -9,12 +9,16 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"reflect"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -403,7 +407,7 @@ func takeAll(t *testing.T, b *bodies) (leave func()) {
 	t.Helper()
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	leave, err := b.large.Acquire(soon, maxLargeInMemory)
+	_, leave, err := b.svc.HoldLarge(soon, core.MaxRequest)
 	if err != nil {
 		t.Fatalf("a body that was answered still has its place: %v", err)
 	}
@@ -653,3 +657,74 @@ func (b *sandbox) everything() string {
 
 // volatile are times that reading and work in the background change.
 var volatile = regexp.MustCompile(`"(last_used_at|last_used_ip|updated_at|checked_at|next_attempt_at|attempts|last_response)":[^,}]*`)
+
+// TestLargeRequestsAllocateLittle: how many times its size a large request allocates from its body
+// to the message on disk, collected on the way or not: the body, what is decoded of it, the bytes of
+// a file or a text with its line ends, and the message as it is written.
+func TestLargeRequestsAllocateLittle(t *testing.T) {
+	b := newSandbox(t, nil)
+	send := "/v1/email-users/" + b.box("ann") + "/inbox/send"
+	drafts := strings.Replace(send, "inbox/send", "drafts", 1)
+	file := func(unit string) string {
+		return `"text":"x","attachments":[{"filename":"f","content":"` + strings.Repeat(unit, 8<<20/len(unit)) + `"}]`
+	}
+	for name, tc := range map[string]struct {
+		path, field string
+		most        float64
+	}{
+		"a file":                    {send, file("AAAA"), 3.5},
+		"a file in lines":           {send, file(strings.Repeat("A", 76) + `\r\n`), 4.5},
+		"a text":                    {send, `"text":"` + strings.Repeat("a", 8<<20) + `"`, 6},
+		"a text in lines":           {send, `"text":"` + strings.Repeat(`a line of text\n`, 8<<20/16) + `"`, 6},
+		"HTML with escapes":         {send, `"html":"` + strings.Repeat(`\u003cb\u003e`, 8<<20/13) + `"`, 5},
+		"a draft with a file":       {drafts, file("AAAA"), 3.5},
+		"a field that there is not": {send, `"text":"x","other":"` + strings.Repeat("a", 8<<20) + `"`, 1.5},
+		"a value of the wrong type": {send, `"text":"x","tags":"` + strings.Repeat("a", 8<<20) + `"`, 2.5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body := `{"to":"x@far.test","subject":"s",` + tc.field + `}`
+			r := httptest.NewRequest("POST", tc.path, strings.NewReader(body))
+			r.Header.Set("Content-Type", "application/json")
+			r.Header.Set("Authorization", "Bearer "+b.token)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			status := Do(b.server, r).StatusCode
+			runtime.ReadMemStats(&after)
+			if times := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(body)); times > tc.most {
+				t.Errorf("a body of %d bytes, answered with %d, allocates %.1f times its size, more than %.1f", len(body), status, times, tc.most)
+			}
+		})
+	}
+}
+
+// TestDraftsWaitForMemory: a large draft takes as much as a message that is sent, and waits as that
+// does; a small one does not.
+func TestDraftsWaitForMemory(t *testing.T) {
+	b := newSandbox(t, nil)
+	drafts := "/v1/email-users/" + b.box("ann") + "/drafts"
+	large := map[string]any{"to": "x@far.test", "subject": "s", "text": strings.Repeat("long ", 500_000)}
+	for name, take := range map[string]func(context.Context, int64) (context.Context, func(), error){"held": b.server.svc.HoldLarge, "worked on": b.server.svc.WorkOnLarge} {
+		made := b.post(drafts, large).is(201).text("uid")
+		_, leave, err := take(t.Context(), core.MaxRequest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.post(drafts, map[string]any{"subject": "s", "text": "short"}).is(201)
+		var came atomic.Int32
+		var both sync.WaitGroup
+		for path, body := range map[string]any{drafts: large, drafts + "/" + made + "/send": nil} {
+			both.Go(func() {
+				defer came.Add(1)
+				if r := b.post(path, body); r.status >= 300 {
+					t.Errorf("%s: %d %.200s", path, r.status, r.raw)
+				}
+			})
+		}
+		time.Sleep(200 * time.Millisecond)
+		if n := came.Load(); n > 0 {
+			t.Errorf("while all memory is %s, %d of two requests with a large draft did not wait", name, n)
+		}
+		leave()
+		both.Wait()
+	}
+}

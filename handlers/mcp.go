@@ -40,13 +40,13 @@ const instructions = "Mailstead manages domains, mailboxes and mail. Mail is wri
 type assistants struct {
 	server *Server
 	tools  map[string]*op
-	bodies *bodies // of messages; the operations in them wait for memory by themselves
+	bodies *bodies
 	free   *rates
 	stream func() http.Handler // made at its first use
 }
 
 func newAssistants(s *Server) *assistants {
-	a := &assistants{server: s, tools: toolsOf(s.ops), bodies: newBodies(s.svc), free: newRates(core.Limits{})}
+	a := &assistants{server: s, tools: toolsOf(s.ops), bodies: &bodies{s.svc}, free: newRates(core.Limits{})}
 	a.stream = sync.OnceValue(a.makeStream)
 	return a
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 )
 
-// largestSend is the most bytes of a request that sends a message, whose files are in base64.
-const largestSend = 35 << 20
+// largestSend is the most bytes of a request that sends a message.
+const largestSend = core.MaxRequest
 
 // largestList is the most bytes of a request that brings a long list.
 const largestList = 16 << 20

@@ -123,6 +123,12 @@ func TestBatchShapes(t *testing.T) {
 	b.post(path, `{"recipients":[{"to":"a@far.test"}],"message":{"subject":"{{x","text":"t"}}`).fails(400, "invalid_template")
 	many := strings.TrimSuffix(strings.Repeat(`{"to":"a@far.test","subject":"s"},`, 101), ",")
 	b.post(path, `{"messages":[`+many+`]}`).fails(400, "too_many_items")
+	var named []string
+	for range 9 {
+		id := b.post("/v1/message-templates", map[string]any{"name": "t", "subject": "s", "text": strings.Repeat("t", 500_000), "html": strings.Repeat("h", 500_000)}).is(201).text("id")
+		named = append(named, `{"to":"a@far.test","template_id":"`+id+`"}`)
+	}
+	b.post(path, `{"messages":[`+strings.Join(named, ",")+`]}`).fails(413, "payload_too_large")
 	b.with(b.Account(t, "other@example.test").Token).post(path, `{"messages":[{"to":"a@far.test","subject":"s"}]}`).fails(404, "not_found")
 	b.get("/v1/messages").is(200).has("pagination.count", "0")
 
@@ -201,6 +207,7 @@ func TestImportSuppressions(t *testing.T) {
 	b.do("POST", path, "address\r\nc@far.test\r\n", "Content-Type", "text/csv").fails(400, "validation_error")
 	b.do("POST", path, "email,reason\r\nz@far.test,because\r\n", "Content-Type", "text/csv").fails(400, "validation_error")
 	b.do("POST", path, "email\r\n\"", "Content-Type", "text/csv").fails(400, "validation_error")
+	b.do("POST", path, "email\n"+strings.Repeat("a\n", 500_001), "Content-Type", "text/csv").fails(400, "too_many_items")
 	b.post(path, `{}`).fails(400, "validation_error")
 	b.post(path, `{"emails":["a@far.test"],"csv":"email\n"}`).fails(400, "validation_error")
 	b.do("POST", "/v1/suppressions", "email\r\nx@far.test\r\n", "Content-Type", "text/csv").fails(415, "unsupported_media_type")

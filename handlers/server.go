@@ -73,7 +73,7 @@ func New(svc *service.Service) *Server {
 	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
 	s.oauthRate, s.registrations = newRates(core.Limits{}), limit.NewCounter[string](time.Hour)
 	s.hooks = newHooks()
-	s.bodies, s.uploads = newBodies(svc), make(chan struct{}, uploadsMost)
+	s.bodies, s.uploads = &bodies{svc}, make(chan struct{}, uploadsMost)
 	s.autoconfig = &autoconfig.Server{Service: svc, Now: func() time.Time { return s.now() }}
 	s.description = sync.OnceValue(s.makeDescription)
 	s.assistants = newAssistants(s)
@@ -278,7 +278,12 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	}
 	c.who.Request = &core.Request{Action: cmp.Or(c.op.action, c.op.name), Via: c.via, ID: c.id}
 	out, err := c.op.call.do(ctx, c.who, func(in any) error {
-		err := decode(in, source{
+		_, leave, err := s.svc.WorkOnLarge(ctx, int64(len(body)))
+		if err != nil {
+			return err
+		}
+		defer leave()
+		err = decode(in, source{
 			path: path, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch, given: &c.who.Request.Fields,
 		})
 		if err != nil {

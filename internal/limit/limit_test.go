@@ -271,3 +271,41 @@ func TestCounterBeginsAnewWhenTheClockIsSetBack(t *testing.T) {
 		}
 	}
 }
+
+// TestBytesGiveRoomOnce: who has room and asks again gets it at once, though there is none left.
+func TestBytesGiveRoomOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, other := NewBytes(10, 1), NewBytes(10, 1)
+		within, release, err := b.Acquire(t.Context(), 20, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, again, err := b.Acquire(within, 20, time.Second); err != nil {
+			t.Errorf("who has room: %v", err)
+		} else {
+			again()
+		}
+		if _, small, err := b.Acquire(t.Context(), 1, time.Second); err != nil {
+			t.Errorf("what is small: %v", err)
+		} else {
+			small()
+		}
+		if _, _, err := b.Acquire(t.Context(), 2, time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another: %v", err)
+		}
+		_, all, err := other.Acquire(within, 10, time.Second)
+		if err != nil {
+			t.Errorf("another limit: %v", err)
+		}
+		if _, _, err := other.Acquire(within, 2, time.Second); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("another limit that is full: %v", err)
+		}
+		all()
+		release()
+		if _, release, err := b.Acquire(t.Context(), 10, time.Second); err != nil {
+			t.Errorf("after the release: %v", err)
+		} else {
+			release()
+		}
+	})
+}

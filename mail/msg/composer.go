@@ -296,15 +296,26 @@ func multipart(ctype string, children ...*entity) *entity {
 
 // textEntity takes text with any line ends.
 func textEntity(subtype, text string) *entity {
-	e := &entity{ctype: "text/" + subtype + "; charset=utf-8", content: normalized([]byte(text))}
+	e := &entity{ctype: "text/" + subtype + "; charset=utf-8", content: normalized(text)}
 	e.encoding = textEncoding(e.content)
 	return e
 }
 
-func normalized(text []byte) []byte {
+// normalized is a text with CRLF at the ends of its lines. It takes room for all of them at once,
+// since a large buffer that grows holds its old and its new bytes.
+func normalized[T string | []byte](text T) []byte {
+	ends := 0
+	for i := range len(text) {
+		if text[i] == '\n' || text[i] == '\r' {
+			ends++
+		}
+	}
 	var b bytes.Buffer // takes everything, so there is no error to see
+	b.Grow(len(text) + ends)
 	n := NormalizeLines(&b)
-	n.Write(text)
+	for at := 0; at < len(text); at += buffers.Size {
+		n.Write([]byte(text[at:min(at+buffers.Size, len(text))]))
+	}
 	n.Close()
 	return b.Bytes()
 }

@@ -32,6 +32,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/jobs"
@@ -58,6 +59,7 @@ type Core struct {
 	// which many receivers refuse mail. The checks of the host find it out.
 	IPv6Named atomic.Bool
 
+	held, worked  *limit.Bytes // see HoldLarge and WorkOnLarge
 	confirmations *confirmations
 	attempts      *attempts
 	keyChange     sync.Mutex // held while the master key is changed
@@ -74,7 +76,7 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 	s := &Core{
 		Store: st, Queue: q, Config: c, Resolver: c.Resolver, Guard: &netguard.Guard{AllowPrivate: c.AllowPrivate}, Log: c.Log,
 		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), confirmations: newConfirmations(),
-		attempts: newAttempts(), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
+		attempts: newAttempts(), held: limit.NewBytes(heldMemory, smallMemory), worked: limit.NewBytes(workedMemory, smallMemory), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
 	}
 	s.traceJobs()
 	return s
@@ -159,12 +161,48 @@ const MaxMessage = 36 << 20
 // MaxContent is the most bytes of text and decoded attachments of a message that the API makes.
 const MaxContent = 25 << 20
 
-// TooManyLarge is the error for a large message that has waited in vain until there is memory for
-// it.
-func TooManyLarge() error {
-	e := Errorf("rate_limited", "Too many large messages are being received. Try again in a moment.")
-	e.RetryAfter = 10 * time.Second
-	return e
+// What of large requests, drafts and batches, and of the messages that are made of them, is in
+// memory at a time. Each takes several times its size while something is made of it.
+const (
+	// MaxRequest is the most bytes of a request, in which files are in base64.
+	MaxRequest = 35 << 20
+
+	smallMemory  = 1 << 20     // up to here nothing waits
+	largeWait    = time.Minute // of a request
+	heldMemory   = MaxRequest
+	workedMemory = MaxRequest
+)
+
+// HoldLarge waits until there is memory for a request, a draft or a batch of so many bytes, which
+// is held in it, as it came and then decoded, until leave is called. The error is rate_limited.
+func (s *Core) HoldLarge(ctx context.Context, size int64) (within context.Context, leave func(), err error) {
+	return waitForMemory(ctx, s.held, size)
+}
+
+// WorkOnLarge waits until so many bytes may be decoded, or made a message, until leave is called.
+// Whoever has called it does not call HoldLarge before that, whose callers wait for this one. The
+// error is rate_limited.
+func (s *Core) WorkOnLarge(ctx context.Context, size int64) (within context.Context, leave func(), err error) {
+	return waitForMemory(ctx, s.worked, size)
+}
+
+type patient struct{}
+
+// Patiently gives the context of a job, which waits for memory as long as that takes.
+func Patiently(ctx context.Context) context.Context { return context.WithValue(ctx, patient{}, true) }
+
+func waitForMemory(ctx context.Context, l *limit.Bytes, size int64) (within context.Context, leave func(), err error) {
+	wait := largeWait
+	if ctx.Value(patient{}) != nil {
+		wait = 0
+	}
+	within, leave, err = l.Acquire(ctx, size, wait)
+	if err != nil && ctx.Err() == nil {
+		tooMany := Errorf("rate_limited", "Too many large messages are being received. Try again in a moment.")
+		tooMany.RetryAfter = 10 * time.Second
+		err = tooMany
+	}
+	return within, leave, err
 }
 
 // ContentTooLarge is the error for a message with more than MaxContent.

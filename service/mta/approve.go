@@ -155,7 +155,7 @@ func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn
 		return nil, err
 	}
 	defer blob.Close()
-	leave, err := s.roomToMakeAnew(ctx, sent.Size())
+	_, leave, err := s.WorkOnLarge(ctx, sent.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +249,7 @@ func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in Appro
 		return nil, nil, err
 	}
 	defer blob.Close()
-	leave, err := s.roomToMakeAnew(ctx, sent.Size())
+	_, leave, err := s.WorkOnLarge(ctx, sent.Size())
 	if err != nil {
 		return nil, nil, err
 	}

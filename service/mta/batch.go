@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/jsonw"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -15,9 +16,10 @@ import (
 )
 
 const (
-	kindSendBatch = "send_batch"
-	batchTries    = 100     // of a batch whose sending fails for a reason of our own
-	batchMost     = 1 << 30 // bytes of all its messages together
+	kindSendBatch  = "send_batch"
+	batchTries     = 100     // of a batch whose sending fails for a reason of our own
+	batchMost      = 1 << 30 // bytes of all its messages together
+	batchTemplates = 8 << 20 // bytes of all its templates together, which are kept with it
 )
 
 // SendBatchIn is the request of send_email_batch: whole messages, or one message or template for
@@ -191,6 +193,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	// Look first, so that a request that is refused writes nothing. A template that is not there
 	// is the fault of the message that names it.
 	err := s.Store.View(func(tx *store.Tx) error {
+		all := 0
 		if _, err := core.ReadMailbox(tx, who, in.UserID); err != nil {
 			return err
 		}
@@ -216,6 +219,9 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 			if err != nil {
 				return err
 			}
+			if all += len(c.Text) + len(c.HTML); all > batchTemplates {
+				return core.Errorf("payload_too_large", "The templates of a batch can have at most %d MiB together. Send several batches.", batchTemplates>>20)
+			}
 			kept.Templates[id] = c
 		}
 		return nil
@@ -226,13 +232,9 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 	if err != nil {
 		return nil, err
 	}
-	request, err := json.Marshal(kept)
-	if err != nil {
-		return nil, fmt.Errorf("write batch: %w", err)
-	}
-	spool := s.Store.NewSpool(int64(len(request)))
+	spool := s.Store.NewSpool(batchMost)
 	defer spool.Close()
-	if _, err := spool.Write(request); err != nil {
+	if err := jsonw.Write(spool, kept); err != nil {
 		return nil, core.OverStore(err)
 	}
 	blob, err := s.Store.Append([]byte("{}"), spool)
@@ -334,39 +336,10 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.batches.Acquire(ctx, int64(b.Blob.Length))
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	in, err := s.readBatch(b)
-	if err != nil {
-		return nil, err
-	}
-	forms, err := in.forms()
-	if err != nil {
-		return nil, jobs.Permanent(err)
-	}
-	who := core.Actor{AccountID: b.AccountID}
-	for i := range in.items() {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if done[i] {
-			continue
-		}
-		one := in.item(i, forms)
-		one.of = &batchOf{b.CreatedAt, forms, b.ByPerson, b.OwnWords}
-		_, err := s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, i, out) })
-		if refused, ours := core.AsError(err); ours {
-			err = s.Store.Update(func(tx *store.Tx) error {
-				return note(tx, b, BatchOutcome{Index: i, Status: "failed", IDs: []string{}, Error: &BatchFailure{refused.Code, refused.Message}})
-			})
-		}
-		if err != nil {
+	for next, items := 0, 1; next < items; {
+		if next, items, err = s.sendTurn(core.Patiently(ctx), b, next, done); err != nil {
 			return nil, err
 		}
-		jobs.Progress(ctx, i+1, in.items(), "")
 	}
 	return func(tx *store.Tx, j *store.Job) error {
 		out := BatchResult{Items: []json.RawMessage{}}
@@ -390,8 +363,56 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 	}, nil
 }
 
+// batchTurn is how long a large batch has memory before others that are large may have it.
+const batchTurn = 2 * time.Second
+
+// sendTurn sends the messages of a batch from next on that are not done, until all are or its turn
+// ends. It returns the first that is left, and how many there are.
+func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done map[int]bool) (left, items int, err error) {
+	ctx, leave, err := s.HoldLarge(ctx, int64(b.Blob.Length))
+	if err != nil {
+		return next, 0, err
+	}
+	defer leave()
+	in, err := s.readBatch(ctx, b)
+	if err != nil {
+		return next, 0, err
+	}
+	forms, err := in.forms()
+	if err != nil {
+		return next, 0, jobs.Permanent(err)
+	}
+	who := core.Actor{AccountID: b.AccountID}
+	for began := time.Now(); next < in.items() && time.Since(began) < batchTurn; next++ {
+		if ctx.Err() != nil {
+			return next, 0, ctx.Err()
+		}
+		if done[next] {
+			continue
+		}
+		one := in.item(next, forms)
+		one.of = &batchOf{b.CreatedAt, forms, b.ByPerson, b.OwnWords}
+		_, err := s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, next, out) })
+		if refused, ours := core.AsError(err); ours {
+			err = s.Store.Update(func(tx *store.Tx) error {
+				return note(tx, b, BatchOutcome{Index: next, Status: "failed", IDs: []string{}, Error: &BatchFailure{refused.Code, refused.Message}})
+			})
+		}
+		if err != nil {
+			return next, 0, err
+		}
+		jobs.Progress(ctx, next+1, in.items(), "")
+	}
+	return next, in.items(), nil
+}
+
 // readBatch reads the request of a batch.
-func (s *Service) readBatch(b *store.Batch) (*keptBatch, error) {
+func (s *Service) readBatch(ctx context.Context, b *store.Batch) (*keptBatch, error) {
+	_, leave, err := s.WorkOnLarge(ctx, int64(b.Blob.Length))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	blob, err := s.Store.OpenBlob(b.Blob)
 	if err != nil {
 		return nil, err

@@ -54,19 +54,34 @@ type DraftIn struct {
 }
 
 // CreateDraft keeps a message that is being written in the Drafts folder of the mailbox.
-func (s *Service) CreateDraft(_ context.Context, who core.Actor, in CreateDraftIn) (*inbox.InboxMessage, error) {
-	return s.saveDraft(who, in.SendEmailIn, "")
+func (s *Service) CreateDraft(ctx context.Context, who core.Actor, in CreateDraftIn) (*inbox.InboxMessage, error) {
+	return s.saveDraft(ctx, who, in.SendEmailIn, "")
 }
 
 // UpdateDraft replaces a draft, which gets a new UID.
-func (s *Service) UpdateDraft(_ context.Context, who core.Actor, in UpdateDraftIn) (*inbox.InboxMessage, error) {
-	return s.saveDraft(who, in.SendEmailIn, in.DraftUID)
+func (s *Service) UpdateDraft(ctx context.Context, who core.Actor, in UpdateDraftIn) (*inbox.InboxMessage, error) {
+	return s.saveDraft(ctx, who, in.SendEmailIn, in.DraftUID)
 }
 
 // SendDraft sends a draft as send_email does, and deletes it in the transaction that takes the
 // message. A draft that cannot be sent stays.
 func (s *Service) SendDraft(ctx context.Context, who core.Actor, in DraftIn) (*EmailQueued, error) {
-	message, err := s.readDraft(who, in)
+	root, blob, words, err := s.inbox.OpenDraft(who, in.UserID, in.UID)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	ctx, leave, err := s.HoldLarge(ctx, blob.Size())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	_, read, err := s.WorkOnLarge(ctx, blob.Size())
+	if err != nil {
+		return nil, err
+	}
+	message, err := readDraft(who, in, root, blob, words)
+	read()
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +91,7 @@ func (s *Service) SendDraft(ctx context.Context, who core.Actor, in DraftIn) (*E
 }
 
 // saveDraft writes a draft; old is the UID of the one that it replaces, "" for none.
-func (s *Service) saveDraft(who core.Actor, in SendEmailIn, old string) (*inbox.InboxMessage, error) {
+func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn, old string) (*inbox.InboxMessage, error) {
 	var mb *store.Mailbox
 	var as core.Senders
 	err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -88,6 +103,12 @@ func (s *Service) saveDraft(who core.Actor, in SendEmailIn, old string) (*inbox.
 	if err != nil {
 		return nil, err
 	}
+
+	_, leave, err := s.WorkOnLarge(ctx, in.given())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 
 	// Write the message, without the footer, which it gets when it is sent.
 	in.To = slices.DeleteFunc(in.To, func(text string) bool { return strings.TrimSpace(text) == "" })
@@ -148,13 +169,7 @@ func folded(text string) string {
 
 // readDraft makes the request to send a draft, whoever wrote it. What a mail client has changed
 // comes of the message itself.
-func (s *Service) readDraft(who core.Actor, in DraftIn) (out SendEmailIn, err error) {
-	root, blob, words, err := s.inbox.OpenDraft(who, in.UserID, in.UID)
-	if err != nil {
-		return out, err
-	}
-	defer blob.Close()
-
+func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, words string) (out SendEmailIn, err error) {
 	// What the header has no place for.
 	headers, err := msg.Headers(blob, root)
 	if err != nil {
@@ -207,14 +222,17 @@ func (s *Service) readDraft(who core.Actor, in DraftIn) (out SendEmailIn, err er
 	out.Text, out.HTML.Text = body.Text, body.HTML
 	size := 0
 	for _, a := range msg.Attachments(root) {
-		content, err := io.ReadAll(io.LimitReader(msg.Open(blob, a.Part), int64(core.MaxContent-size)+1))
-		if err != nil {
+		var coded strings.Builder // what is decoded passes through, and is never there as a whole
+		coded.Grow(base64.StdEncoding.EncodedLen(int(min(a.Size, core.MaxContent))))
+		to := base64.NewEncoder(base64.StdEncoding, &coded)
+		n, err := io.Copy(to, io.LimitReader(msg.Open(blob, a.Part), int64(core.MaxContent-size)+1))
+		if err = errors.Join(err, to.Close()); err != nil {
 			return out, fmt.Errorf("read draft %s of %s: %w", in.UID, in.UserID, err)
 		}
-		if size += len(content); size > core.MaxContent {
+		if size += int(n); size > core.MaxContent {
 			return out, core.ContentTooLarge()
 		}
-		text := base64.StdEncoding.EncodeToString(content)
+		text := coded.String()
 		name := a.Filename
 		if name == "" {
 			name = "attachment"

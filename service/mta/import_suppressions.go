@@ -13,8 +13,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// suppressionsAtATime is how many addresses one transaction adds.
-const suppressionsAtATime = 500
+const (
+	suppressionsAtATime = 500     // that one transaction adds
+	suppressionsMost    = 500_000 // lines of a file: each takes several times its size in memory
+)
 
 // ImportSuppressionsIn is the body of import_suppressions: a list of addresses, or the text of a
 // CSV file, which may also be the body itself.
@@ -33,14 +35,33 @@ type SuppressionsImported struct {
 
 // ImportSuppressions keeps the account from sending to many addresses. One that is suppressed
 // already stays as it is, and one that is given twice counts once. What is no address is named.
-func (s *Service) ImportSuppressions(_ context.Context, who core.Actor, in ImportSuppressionsIn) (*SuppressionsImported, error) {
+func (s *Service) ImportSuppressions(ctx context.Context, who core.Actor, in ImportSuppressionsIn) (*SuppressionsImported, error) {
 	if (in.CSV == "") == (in.Emails == nil) {
 		return nil, core.Invalid("emails", "required", "give emails, or a CSV file, and not both")
 	}
+	_, leave, err := s.WorkOnLarge(ctx, int64(2*len(in.CSV)))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+
+	// Each address once, in its one form.
 	type row struct{ email, reason string }
-	var rows []row
+	out := &SuppressionsImported{Invalid: []string{}}
+	seen := map[string]bool{}
+	var kept []row
+	add := func(given, reason string) {
+		email, err := core.NormalizeEmail("email", given)
+		switch {
+		case err != nil:
+			out.Invalid = append(out.Invalid, given)
+		case !seen[email]:
+			seen[email] = true
+			kept = append(kept, row{email, reason})
+		}
+	}
 	for _, e := range in.Emails {
-		rows = append(rows, row{e, cmp.Or(in.Reason, store.SuppressionManual)})
+		add(e, cmp.Or(in.Reason, store.SuppressionManual))
 	}
 	if in.CSV != "" {
 		r := csv.NewReader(strings.NewReader(strings.TrimPrefix(in.CSV, "\ufeff")))
@@ -69,26 +90,14 @@ func (s *Service) ImportSuppressions(_ context.Context, who core.Actor, in Impor
 				}
 				return ""
 			}
-			one := row{cell("email"), strings.ToLower(cmp.Or(cell("reason"), in.Reason, store.SuppressionManual))}
-			if !slices.Contains([]string{store.SuppressionBounce, store.SuppressionComplaint, store.SuppressionManual}, one.reason) {
-				return nil, core.Invalid("csv", "invalid", "line %d has the reason %.40q; it must be bounce, complaint or manual", line+1, one.reason)
+			if line > suppressionsMost {
+				return nil, core.Invalid("csv", "too_many_items", "can have at most %d lines below its header; send several files", suppressionsMost)
 			}
-			rows = append(rows, one)
-		}
-	}
-
-	// Each address once, in its one form.
-	out := &SuppressionsImported{Invalid: []string{}}
-	seen := map[string]bool{}
-	kept := rows[:0]
-	for _, r := range rows {
-		email, err := core.NormalizeEmail("email", r.email)
-		switch {
-		case err != nil:
-			out.Invalid = append(out.Invalid, r.email)
-		case !seen[email]:
-			seen[email] = true
-			kept = append(kept, row{email, r.reason})
+			reason := strings.ToLower(cmp.Or(cell("reason"), in.Reason, store.SuppressionManual))
+			if !slices.Contains([]string{store.SuppressionBounce, store.SuppressionComplaint, store.SuppressionManual}, reason) {
+				return nil, core.Invalid("csv", "invalid", "line %d has the reason %.40q; it must be bounce, complaint or manual", line+1, reason)
+			}
+			add(cell("email"), reason)
 		}
 	}
 	for part := range slices.Chunk(kept, suppressionsAtATime) {

@@ -51,10 +51,14 @@ type HTMLText struct {
 
 // UnmarshalJSON takes a text or true or false.
 func (h *HTMLText) UnmarshalJSON(data []byte) error {
-	if json.Unmarshal(data, &h.OfBody) == nil || json.Unmarshal(data, &h.Text) == nil {
-		return nil
+	into := any(&h.OfBody)
+	if len(data) > 0 && data[0] == '"' {
+		into = &h.Text
 	}
-	return errors.New("must be HTML, or true if `body` is HTML")
+	if json.Unmarshal(data, into) != nil {
+		return errors.New("must be HTML, or true if `body` is HTML")
+	}
+	return nil
 }
 
 // MarshalJSON writes what was read.
@@ -158,6 +162,11 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err != nil {
 		return nil, err
 	}
+	within, leave, err := s.WorkOnLarge(ctx, in.given())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { leave() }()
 	texts, files, err := in.sizes()
 	if err == nil && texts > core.MaxContent {
 		err = core.ContentTooLarge()
@@ -165,11 +174,13 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err != nil {
 		return nil, err
 	}
-	leave, err := s.makeRoom(ctx, &in, texts+files)
-	if err != nil {
-		return nil, err
+	if made := texts + files; made > in.given() { // short values that a template has often
+		leave()
+		if within, leave, err = s.WorkOnLarge(ctx, made); err != nil {
+			return nil, err
+		}
 	}
-	defer leave()
+	ctx = within
 	if in.form != nil {
 		c, err := in.form.Fill(in.Variables)
 		if err != nil {
@@ -264,29 +275,6 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	return out, nil
 }
 
-// Bounds of what large messages take in memory while they are made.
-const (
-	smallContent  = 1 << 20 // up to here a message waits for nothing
-	largeContents = core.MaxContent
-	largeBatches  = 64 << 20    // of batches as they are kept
-	largeWait     = time.Minute // of a request
-)
-
-// makeRoom waits until there is memory for a message of so many bytes. A batch has the time.
-func (s *Service) makeRoom(ctx context.Context, in *SendEmailIn, size int64) (leave func(), err error) {
-	limited := ctx
-	if in.of == nil {
-		var cancel context.CancelFunc
-		limited, cancel = context.WithTimeout(ctx, largeWait)
-		defer cancel()
-	}
-	leave, err = s.contents.Acquire(limited, size)
-	if err != nil && ctx.Err() == nil {
-		err = core.TooManyLarge()
-	}
-	return leave, err
-}
-
 // formOf gives the template that a request names.
 func formOf(tx *store.Tx, accountID string, in *SendEmailIn) (*templates.Form, error) {
 	if in.Subject != "" || in.Text != "" || in.HTML.Text != "" || in.HTML.OfBody || in.Body != "" {
@@ -300,6 +288,16 @@ func formOf(tx *store.Tx, accountID string, in *SendEmailIn) (*templates.Form, e
 		return nil, err
 	}
 	return c.Form()
+}
+
+// given is how many bytes of text, of values and of files in base64 a request has.
+func (in *SendEmailIn) given() (size int64) {
+	for _, a := range in.Attachments {
+		if a.Content != nil {
+			size += int64(len(*a.Content))
+		}
+	}
+	return size + int64(len(in.Text)+len(in.HTML.Text)+len(in.Body)) + in.Variables.Bytes()
 }
 
 // sizes are about how many bytes of text and of files the message of a request will have, before
@@ -427,14 +425,15 @@ func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
 		return core.Invalid("body", "conflict", "cannot be combined with text and html")
 	}
 	size := len(m.Text) + len(m.HTML)
-	// Base64 in the standard or the URL alphabet, padded or not, with white space.
-	standard := strings.NewReplacer("-", "+", "_", "/", " ", "", "\r", "", "\n", "", "\t", "")
+	// Base64 in the standard or the URL alphabet, padded or not, with white space, of which the
+	// decoder skips the ends of lines by itself: most files need no copy.
+	standard := strings.NewReplacer("-", "+", "_", "/", " ", "", "\t", "")
 	for i, a := range in.Attachments {
 		field := fmt.Sprintf("attachments.%d", i)
 		if a.Filename == "" || a.Content == nil {
 			return core.Invalid(field, "required", "must have a filename and its content in base64")
 		}
-		content, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(standard.Replace(*a.Content), "="))
+		content, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(standard.Replace(*a.Content), "=\r\n"))
 		if err != nil {
 			return core.Invalid(field+".content", "invalid", "must be base64: %s", err)
 		}
@@ -468,7 +467,8 @@ func addFooter(d *msg.Composer, footer string) {
 		return
 	}
 	at := len(d.HTML)
-	if i := strings.LastIndex(strings.ToLower(d.HTML), "</body"); i >= 0 && len(strings.ToLower(d.HTML)) == len(d.HTML) {
+	lower := strings.ToLower(d.HTML)
+	if i := strings.LastIndex(lower, "</body"); i >= 0 && len(lower) == len(d.HTML) {
 		at = i
 	}
 	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]

@@ -72,10 +72,6 @@ type Service struct {
 
 	reputation *reputation.Service
 
-	contents *limit.Bytes // of messages that are made of requests
-	batches  *limit.Bytes // of batches that are being sent
-	remade   *limit.Bytes // of messages that are made anew to be approved
-
 	screener  *screener
 	relays    relays
 	signer    *signer
@@ -96,8 +92,7 @@ func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, r
 	s := &Service{
 		Core: c, events: e, agents: g, inbox: i, reputation: r, spam: sp, screener: newScreener(c.Resolver),
 		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), filer: newFiler(), deciders: newDeciders(), paces: newPaces(c.Store.Now),
-		operators: newOperators(c.Config.Destinations), contents: limit.NewBytes(largeContents, smallContent), batches: limit.NewBytes(largeBatches, smallContent),
-		remade: limit.NewBytes(largeContents, smallContent),
+		operators: newOperators(c.Config.Destinations),
 	}
 	s.policies = newPolicies(s)
 	s.newClients()

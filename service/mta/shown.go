@@ -32,7 +32,7 @@ type heldContent struct {
 
 // makeHeld makes a message that is to be held anew, and appends it: the caller releases its blob.
 func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []Rcpt, stored content, w rewriting) (*heldContent, error) {
-	leave, err := s.roomToMakeAnew(ctx, stored.Size())
+	_, leave, err := s.WorkOnLarge(ctx, stored.Size())
 	if err != nil {
 		return nil, err
 	}
@@ -77,18 +77,6 @@ func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []Rcpt, sto
 		return nil, err
 	}
 	return h, nil
-}
-
-// roomToMakeAnew waits until there is memory for a message of so many bytes and for the messages in
-// it. The error is 429 rate_limited, 451 over SMTP.
-func (s *Service) roomToMakeAnew(ctx context.Context, size int64) (release func(), err error) {
-	limited, cancel := context.WithTimeout(ctx, largeWait)
-	defer cancel()
-	release, err = s.remade.Acquire(limited, size)
-	if err != nil {
-		return nil, core.TooManyLarge()
-	}
-	return release, nil
 }
 
 // unshowable refuses a message of which a person cannot be shown all that it says. It repeats

@@ -84,17 +84,21 @@ func (f *Form) Fill(values Variables) (out Content, err error) {
 	if err != nil {
 		return out, err
 	}
-	fill := func(text string, put func(to *strings.Builder, value string)) string {
+	fill := func(text string, length func(string) int, put func(to *strings.Builder, value string)) string {
 		var to strings.Builder
+		size := 0
 		// Form found no error in it.
+		_ = walk("", text, func(own string) { size += len(own) }, func(name string) { size += length(texts[name]) })
+		to.Grow(size) // at once, since a large one that grows holds its old and its new bytes
 		_ = walk("", text, func(own string) { to.WriteString(own) }, func(name string) { put(&to, texts[name]) })
 		return to.String()
 	}
+	plainLen := func(value string) int { return len(value) }
 	plain := func(to *strings.Builder, value string) { to.WriteString(value) }
 	escaped := func(to *strings.Builder, value string) {
 		_, _ = escaper.WriteString(to, value) // a Builder takes everything
 	}
-	return Content{fill(f.Subject, plain), fill(f.Text, plain), fill(f.HTML, escaped)}, nil
+	return Content{fill(f.Subject, plainLen, plain), fill(f.Text, plainLen, plain), fill(f.HTML, escapedLen, escaped)}, nil
 }
 
 // measure reads the values that the content needs, and says how many bytes it has with them.

@@ -5,6 +5,14 @@ import "encoding/json"
 // Variables are values by their names.
 type Variables map[string]Variable
 
+// Bytes is how long the values are, as they were given.
+func (v Variables) Bytes() (n int64) {
+	for _, one := range v {
+		n += int64(len(one.raw))
+	}
+	return n
+}
+
 // A Variable is a value: a text, a number or a boolean.
 type Variable struct{ raw json.RawMessage }
 
