@@ -344,8 +344,8 @@ func (s *Server) viewMessage(c *call) {
 	s.sendView(c, d, err)
 }
 
-// decodeView reads a request for a document of what somebody else wrote. Hosts that its links lead to
-// are not told where it was shown. It is false where it has answered.
+// decodeView reads a request for a document of what somebody else wrote. Hosts that its links lead
+// to are not told where it was shown. It is false where it has answered.
 func (s *Server) decodeView(c *call, in any) bool {
 	c.w.Header().Set("Referrer-Policy", "no-referrer")
 	query, err := url.ParseQuery(c.r.URL.RawQuery)

@@ -59,8 +59,8 @@ func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, fro
 	return out, nil
 }
 
-// resultOf puts the outcome of a signature into the words of RFC 8601 section 2.7.1, which calls that
-// of l= "policy".
+// resultOf puts the outcome of a signature into the words of RFC 8601 section 2.7.1, which calls
+// that of l= "policy".
 func resultOf(err error, key keyRecord) (Result, string) {
 	switch {
 	case err == nil:
