@@ -18,9 +18,9 @@ type step struct {
 	broken bool // the record asks for nothing that can be applied
 }
 
-// A tree has the rules of RFC 9989. It finds organisational domains as section 4.10 does: by walking
-// up from a domain and asking each name for a DMARC record. It is for one message, and asks for each
-// name once.
+// A tree has the rules of RFC 9989. It finds organisational domains as section 4.10 does: by
+// walking up from a domain and asking each name for a DMARC record. It is for one message, and asks
+// for each name once.
 type tree struct {
 	look *lookups
 
