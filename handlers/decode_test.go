@@ -658,9 +658,9 @@ func (b *sandbox) everything() string {
 // volatile are times that reading and work in the background change.
 var volatile = regexp.MustCompile(`"(last_used_at|last_used_ip|updated_at|checked_at|next_attempt_at|attempts|last_response)":[^,}]*`)
 
-// TestLargeRequestsAllocateLittle: how many times its size a large request allocates from its body
-// to the message on disk, collected on the way or not: the body, what is decoded of it, the bytes of
-// a file or a text with its line ends, and the message as it is written.
+// TestLargeRequestsAllocateLittle: how many times its size a large request allocates from its
+// body to the message on disk, collected on the way or not: the body, what is decoded of it, the
+// bytes of a file or a text with its line ends, and the message as it is written.
 func TestLargeRequestsAllocateLittle(t *testing.T) {
 	b := newSandbox(t, nil)
 	send := "/v1/email-users/" + b.box("ann") + "/inbox/send"
