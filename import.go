@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -351,7 +352,8 @@ func importMaildir(c *cli.Context) error {
 			folder := inbox.ImportFolder(f.Name)
 			for _, m := range list {
 				text, err := readMaildirMessage(f, m)
-				one := inbox.SourceMessage{ImportHeader: inbox.ImportHeader{Key: "maildir " + m.Name, Flags: m.Flags, Date: m.Date}, Source: m.Path, Text: text, Err: err}
+				key := fmt.Sprintf("maildir %s %x", m.Name, sha256.Sum256(text)) // names of two Maildirs can be the same
+				one := inbox.SourceMessage{ImportHeader: inbox.ImportHeader{Key: key, Flags: m.Flags, Date: m.Date}, Source: m.Path, Text: text, Err: err}
 				if err := im.Add(c.Context, folder, one); err != nil {
 					return err
 				}
