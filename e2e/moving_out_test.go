@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -237,7 +238,13 @@ func TestMovingOut(t *testing.T) {
 		return out, code
 	}
 	settings()
-	young.until("the domain is complete", func() bool { return strings.Contains(young.text("/v1/domains?q=here.test"), `"status":"complete"`) })
+	young.until("here.test is complete", func() bool {
+		var found struct {
+			Data []struct{ Domain, Status string }
+		} // elsewhere.test too
+		young.want(200, "GET", "/v1/domains?q=here.test", nil, &found)
+		return slices.Contains(found.Data, struct{ Domain, Status string }{"here.test", "complete"})
+	})
 	again, code := settings()
 	if code != 1 || again.Failed != 1 || again.Errors[0].What != "box@elsewhere.test" {
 		t.Errorf("only the external mailbox is left to be made by hand: exit code %d, %+v", code, again)

@@ -156,9 +156,10 @@ func TestAnswerInvitation(t *testing.T) {
 
 	b.post(path+"/1/invitation", `{"answer":"tentative"}`).is(200).has("from", "anna@boxes.test", "recipients.0.email", "ines@boxes.test")
 	b.get(path+"/1").has("invitation.answer", "tentative")
+	inbox := "/v1/email-users/" + ines + "/inbox"
+	b.until(inbox, "pagination.count", "1")
 	b.post(path+"/1/invitation", `{"answer":"accepted"}`).is(200)
 	b.get(path+"/1").has("invitation.answer", "accepted")
-	inbox := "/v1/email-users/" + ines + "/inbox"
 	b.until(inbox, "pagination.count", "2")
 	raw := string(b.get(inbox + "/2/raw").is(200).raw)
 	for _, want := range []string{"Subject: Accepted: Berth 14", "text/calendar; charset=utf-8; method=REPLY", "METHOD:REPLY", "UID:one", "PARTSTAT=ACCEPTED", "mailto:anna@boxes.test"} {
@@ -170,6 +171,7 @@ func TestAnswerInvitation(t *testing.T) {
 
 	b.Put(t, "ann@boxes.test", event("CANCEL", "other", ""), mail{})
 	b.post(path+"/1/invitation", `{"answer":"declined"}`).is(200)
+	b.until(inbox, "pagination.count", "3")
 	b.Put(t, "ann@boxes.test", event("CANCEL", "one", ""), mail{})
 	b.post(path+"/1/invitation", `{"answer":"accepted"}`).fails(409, "no_invitation")
 	b.get(path+"/4").has("invitation", "<nil>")
