@@ -555,11 +555,12 @@ func findMarker(line []byte) (literalMarker, error) {
 	if end > 0 && line[end-1] == '\r' {
 		end--
 	}
+	if bytes.ContainsAny(line[:end], "\x00\r\n") {
+		return literalMarker{}, errors.New("a command has no NUL and no line end within a line")
+	}
 	quoted := false
 	for i := 0; i < end; i++ {
 		switch c := line[i]; {
-		case c == 0 || c == '\r' || c == '\n':
-			return literalMarker{}, errors.New("a command has no NUL and no line end within a line")
 		case quoted && c == '\\':
 			i++
 		case c == '"':
