@@ -196,10 +196,13 @@ func TestHoldAndCancelActOnWhatWaits(t *testing.T) {
 	i := servicetest.Install(t, core.Config{MXPort: k.port, Relays: []core.Relay{{Name: "r1", Kind: "custom", Host: "127.0.0.1", Port: k.port, TLS: "none"}}})
 	i.DNS.MX["far.test"] = "mx.far.test"
 	i.Q.Grace = 0
-	direct := i.AddDomain(i.Account, "direct.test", func(d *store.Domain) { d.SendingMode = "direct" })
-	relayed := i.AddDomain(i.Account, "relayed.test", func(d *store.Domain) { d.SendingMode = "relay" })
 	i.Run()
+	var direct, relayed *store.Domain
 	for round := range n {
+		if round%12 == 0 { // sending of a domain with 50 messages is paused where many of them bounce
+			direct = i.AddDomain(i.Account, fmt.Sprintf("direct%d.test", round), func(d *store.Domain) { d.SendingMode = "direct" })
+			relayed = i.AddDomain(i.Account, fmt.Sprintf("relayed%d.test", round), func(d *store.Domain) { d.SendingMode = "relay" })
+		}
 		g := &holdRound{T: t, i: i, k: k, dice: rand.New(rand.NewPCG(seed, uint64(round))), name: fmt.Sprintf("r%d", round)}
 		d := direct
 		if g.dice.IntN(2) == 0 {
