@@ -356,32 +356,6 @@ func TestReadErrorsAreReportedAndLeaveNothingBehind(t *testing.T) {
 	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
 }
 
-func TestEmptyRunCountsAcrossReads(t *testing.T) {
-	fits := strings.Repeat("\r\n", maxEmptyRun/2)
-	for _, tc := range []struct {
-		body string
-		err  error
-	}{
-		{"x" + fits + "y" + fits + "z", nil},
-		{"x" + fits + " \r\ny", errEmptyRun},
-		{fits + "\r\n", errEmptyRun},
-		{strings.Repeat("line\r\n \t\r\n", 100_000), nil},
-	} {
-		for _, size := range []int{1, 7, 4096, len(tc.body)} {
-			var run emptyRun
-			var err error
-			for rest := []byte(tc.body); len(rest) > 0 && err == nil; {
-				n := min(size, len(rest))
-				_, err = run.Write(rest[:n])
-				rest = rest[n:]
-			}
-			if !errors.Is(err, tc.err) {
-				t.Errorf("%.20q… in pieces of %d: %v, want %v", tc.body, size, err, tc.err)
-			}
-		}
-	}
-}
-
 func TestHeaderIsCutIntoFields(t *testing.T) {
 	msg, err := openMessage(strings.NewReader("A: 1\r\n 2\r\nb :3\nNo colon\r\n\r\nbody\r\n\r\n"))
 	if err != nil {

@@ -35,14 +35,6 @@ func (f field) value() string {
 	return value
 }
 
-// unfolded is the field on one line with single spaces: by the relaxed header canonicalisation (RFC
-// 6376 section 3.4.2) the same as the field itself, and linear to read for a library that joins
-// lines one by one.
-func (f field) unfolded() string {
-	name, value, _ := strings.Cut(f.raw, ":")
-	return oneLine(name) + ": " + oneLine(value) + "\r\n"
-}
-
 func oneLine(s string) string { return strings.Join(strings.FieldsFunc(s, isFold), " ") }
 
 func isFold(r rune) bool { return r == ' ' || r == '\t' || r == '\r' || r == '\n' }

@@ -5,11 +5,15 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/idn"
 )
 
 const (
@@ -27,6 +31,45 @@ type Key struct {
 	Domain, Selector string
 	// Signer is what ParseKey or one of the generators returns.
 	Signer crypto.Signer
+}
+
+// place gives the domain and the selector as DNS writes them, for a key that can sign there.
+func (k Key) place() (domain, selector string, err error) {
+	domain, isDomain := idn.Host(k.Domain)
+	selector, isSelector := idn.Host(k.Selector)
+	if !isDomain || !isSelector || k.Signer == nil || !canSign(k.Signer) {
+		return "", "", fmt.Errorf("%w: %s._domainkey.%s", ErrKey, k.Selector, k.Domain)
+	}
+	return domain, selector, nil
+}
+
+// algorithm is a= of what the key signs (RFC 6376 section 3.3, RFC 8463 section 3).
+func (k Key) algorithm() string {
+	if _, ok := k.Signer.Public().(ed25519.PublicKey); ok {
+		return "ed25519-sha256"
+	}
+	return "rsa-sha256"
+}
+
+// sign gives the field, which ends in an empty b=, with the signature over the SHA-256 hash of text
+// in it, folded.
+func (k Key) sign(f field, text string) (field, error) {
+	digest := sha256.Sum256([]byte(text))
+	var hash crypto.Hash // Ed25519 takes the digest for its message
+	if k.algorithm() == "rsa-sha256" {
+		hash = crypto.SHA256
+	}
+	sig, err := k.Signer.Sign(rand.Reader, digest[:], hash)
+	if err != nil {
+		return field{}, fmt.Errorf("sign as %s._domainkey.%s: %w", k.Selector, k.Domain, err)
+	}
+	raw := strings.TrimSuffix(f.raw, "\r\n")
+	for rest := base64.StdEncoding.EncodeToString(sig); rest != ""; {
+		n := min(len(rest), foldAt-2)
+		raw += "\r\n\t" + rest[:n]
+		rest = rest[n:]
+	}
+	return newField(raw+"\r\n", 1), nil
 }
 
 // GenerateRSA makes an RSA key of 2048 bits and its PKCS#8 PEM form.

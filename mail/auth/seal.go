@@ -2,10 +2,6 @@ package auth
 
 import (
 	"context"
-	"crypto"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/sha256"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -15,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/buffers"
-	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // ErrUnsealable is returned by Seal for a message whose chain did not pass, or is as long as chains
@@ -44,13 +39,11 @@ var sealed = []string{"From", "Reply-To", "Subject", "Date", "To", "Cc", "Messag
 // 5.1) that says what our Authentication-Results field on it says, folded and with CRLF, to be put
 // before it as it is. Errors wrap ErrUnsealable, ErrKey or what reading met.
 func Seal(message io.Reader, o SealOptions) ([]byte, error) {
-	domain, isDomain := idn.Host(o.Key.Domain)
-	selector, isSelector := idn.Host(o.Key.Selector)
-	isRSA := false
-	if o.Key.Signer != nil {
-		_, isRSA = o.Key.Signer.Public().(*rsa.PublicKey)
+	domain, selector, err := o.Key.place()
+	if err != nil {
+		return nil, err
 	}
-	if !isDomain || !isSelector || !isRSA || !canSign(o.Key.Signer) {
+	if o.Key.algorithm() != "rsa-sha256" {
 		return nil, fmt.Errorf("%w for ARC: %s._domainkey.%s", ErrKey, o.Key.Selector, o.Key.Domain)
 	}
 	br := buffers.Reader(message)
@@ -140,11 +133,13 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: %w", ErrUnsealable, errHeader)
 	}
-	if err := s.sign(&set.message, text); err != nil {
+	var err error
+	if set.message, err = s.o.Key.sign(set.message, text); err != nil {
 		return nil, err
 	}
 	set.seal = newField(folded(arcSeal, "i="+i, "a=rsa-sha256", s.time(), "cv="+s.cv, "d="+s.domain, "s="+s.selector, "b="), 1)
-	if err := s.sign(&set.seal, sealedText(append(s.sets[:len(s.sets):len(s.sets)], set))); err != nil {
+	text = sealedText(append(s.sets[:len(s.sets):len(s.sets)], set))
+	if set.seal, err = s.o.Key.sign(set.seal, text); err != nil {
 		return nil, err
 	}
 	return []byte(set.seal.raw + set.message.raw + set.results.raw), nil
@@ -169,23 +164,6 @@ func (s *sealing) signedNames() []string {
 		}
 	}
 	return names
-}
-
-// sign puts the signature over text behind the empty b= at the field's end.
-func (s *sealing) sign(f *field, text string) error {
-	digest := sha256.Sum256([]byte(text))
-	sig, err := s.o.Key.Signer.Sign(rand.Reader, digest[:], crypto.SHA256)
-	if err != nil {
-		return fmt.Errorf("seal as %s._domainkey.%s: %w", s.selector, s.domain, err)
-	}
-	raw := strings.TrimSuffix(f.raw, "\r\n")
-	for rest := base64.StdEncoding.EncodeToString(sig); rest != ""; {
-		n := min(len(rest), foldAt-2)
-		raw += "\r\n\t" + rest[:n]
-		rest = rest[n:]
-	}
-	*f = newField(raw+"\r\n", 1)
-	return nil
 }
 
 // folded is a field of tags, folded between them, and in a list of names where a line would be too

@@ -1,26 +1,24 @@
 package auth
 
 import (
-	"bytes"
+	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
-
-	"github.com/emersion/go-msgauth/dkim"
+	"time"
 
 	"github.com/mailstead/mailstead/internal/buffers"
-	"github.com/mailstead/mailstead/mail/idn"
 )
 
 // ErrUnsignable is returned by Sign for a message whose header is beyond 1 MiB or 4096 fields, that
-// does not have exactly one From field, that repeats fields so often that their names fill a line,
-// or whose body has more than 64 KiB of line ends in a row.
+// does not have exactly one From field, or that repeats fields so often that h= would be too long.
 var ErrUnsignable = errors.New("message cannot be signed")
 
-// maxNames bounds h= in bytes. The library writes it without a fold, and a line holds 998 (RFC 5322
-// section 2.1.1); all names that are signed, once each and oversigned, take about 500.
+// maxNames bounds h= in bytes: all names that are signed, once each and oversigned, take about 500.
 const maxNames = 900
 
 // SignOptions says how Sign signs.
@@ -64,42 +62,42 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 	if n := len(named(fields, "From")); n != 1 {
 		return nil, fmt.Errorf("%w: %d From fields", ErrUnsignable, n)
 	}
-	names, header := signedPart(fields, o.OmitMessageID)
+	names := o.signedNames(fields)
 	if n := len(strings.Join(names, ":")); n > maxNames {
 		return nil, fmt.Errorf("%w: too many repeated fields", ErrUnsignable)
 	}
-	var signers []*dkim.Signer
+	body, err := hashBody(context.Background(), br, true)
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	lower := strings.Split(strings.ToLower(strings.Join(names, ":")), ":")
+	var out []byte
 	for _, k := range o.Keys {
-		s, err := newSigner(k, names)
+		domain, selector, err := k.place()
 		if err != nil {
-			closeAll(signers)
 			return nil, err
 		}
-		signers = append(signers, s)
-	}
-	if err := feed(signers, header, br); err != nil {
-		return nil, err
-	}
-	var out []byte
-	for _, s := range signers {
-		out = append(out, s.Signature()...)
+		f := newField(folded("DKIM-Signature", "v=1", "a="+k.algorithm(), "c=relaxed/relaxed", "d="+domain, "s="+selector,
+			"t="+strconv.FormatInt(time.Now().Unix(), 10), "h="+strings.Join(names, ":"), "bh="+base64.StdEncoding.EncodeToString(body), "b="), 1)
+		text, ok := signedText(fields, lower, f, true)
+		if !ok {
+			return nil, fmt.Errorf("%w: %w", ErrUnsignable, errHeader)
+		}
+		if f, err = k.sign(f, text); err != nil {
+			return nil, err
+		}
+		out = append(out, f.raw...)
 	}
 	return out, nil
 }
 
-// signedPart returns the names for h= and the fields that they stand for, which are all that a
-// signer needs to see.
-func signedPart(fields []field, omitMessageID bool) (names []string, header string) {
-	var b strings.Builder
+// signedNames are the names for h=.
+func (o SignOptions) signedNames(fields []field) (names []string) {
 	add := func(name string, more int) {
-		if omitMessageID && (name == "Message-ID" || name == "Date") {
+		if o.OmitMessageID && (name == "Message-ID" || name == "Date") {
 			return
 		}
-		present := named(fields, name)
-		names = append(names, slices.Repeat([]string{name}, len(present)+more)...)
-		for _, f := range present {
-			b.WriteString(f.unfolded())
-		}
+		names = append(names, slices.Repeat([]string{name}, len(named(fields, name))+more)...)
 	}
 	for _, name := range oversigned {
 		add(name, 1)
@@ -107,84 +105,5 @@ func signedPart(fields []field, omitMessageID bool) (names []string, header stri
 	for _, name := range signedIfPresent {
 		add(name, 0)
 	}
-	b.WriteString("\r\n")
-	return names, b.String()
-}
-
-func newSigner(k Key, names []string) (*dkim.Signer, error) {
-	domain, isDomain := idn.Host(k.Domain)
-	selector, isSelector := idn.Host(k.Selector)
-	if !isDomain || !isSelector || k.Signer == nil || !canSign(k.Signer) {
-		return nil, fmt.Errorf("%w: %s._domainkey.%s", ErrKey, k.Selector, k.Domain)
-	}
-	s, err := dkim.NewSigner(&dkim.SignOptions{
-		Domain: domain, Selector: selector, Signer: k.Signer, HeaderKeys: names,
-		HeaderCanonicalization: dkim.CanonicalizationRelaxed, BodyCanonicalization: dkim.CanonicalizationRelaxed,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("sign as %s._domainkey.%s: %w", k.Selector, k.Domain, err)
-	}
-	return s, nil
-}
-
-// feed writes header and body to all signers and closes them, whatever happens: an open one leaves
-// a goroutine behind.
-func feed(signers []*dkim.Signer, header string, body io.Reader) error {
-	writers := make([]io.Writer, len(signers))
-	for i, s := range signers {
-		writers[i] = s
-	}
-	var run emptyRun
-	_, err := buffers.Copy(io.MultiWriter(append(writers, &run)...), io.MultiReader(strings.NewReader(header), body))
-	closed := closeAll(signers)
-	switch {
-	case errors.Is(err, errEmptyRun):
-		return fmt.Errorf("%w: %w", ErrUnsignable, err)
-	case err != nil:
-		return fmt.Errorf("sign message: %w", err)
-	case closed != nil:
-		return fmt.Errorf("sign message: %w", closed)
-	}
-	return nil
-}
-
-func closeAll(signers []*dkim.Signer) error {
-	var errs []error
-	for _, s := range signers {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// maxEmptyRun bounds the bytes of line ends without text between them. The library that signs keeps
-// such a run in memory until the next text, which costs the square of it.
-const maxEmptyRun = 64 << 10
-
-// errEmptyRun ends the reading of a body that has too many line ends in a row.
-var errEmptyRun = errors.New("too many empty lines in a row")
-
-// emptyRun refuses, with errEmptyRun, a body that has more than maxEmptyRun bytes of line ends with
-// nothing but white space between them. It is the number of those seen last.
-type emptyRun int
-
-func (run *emptyRun) Write(p []byte) (int, error) {
-	for rest := p; len(rest) > 0; {
-		text := bytes.IndexFunc(rest, func(r rune) bool { return !isFold(r) })
-		if text < 0 {
-			text = len(rest)
-		}
-		if *run += emptyRun(text); *run > maxEmptyRun {
-			return 0, errEmptyRun
-		}
-		if text == len(rest) {
-			break
-		}
-		*run = 0
-		next := bytes.IndexByte(rest[text:], '\n')
-		if next < 0 {
-			break
-		}
-		rest = rest[text+next:]
-	}
-	return len(p), nil
+	return names
 }

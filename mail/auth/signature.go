@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/mail/taglist"
 )
@@ -266,7 +267,7 @@ func hashBodies(ctx context.Context, body io.Reader, simple, relaxed bool) (out 
 	if len(forms) == 0 {
 		return out, nil
 	}
-	if _, err := io.Copy(io.MultiWriter(forms...), contextReader{ctx, body}); err != nil {
+	if _, err := buffers.Copy(io.MultiWriter(forms...), contextReader{ctx, body}); err != nil {
 		return bodyHashes{}, err
 	}
 	for _, end := range ends {
