@@ -1,9 +1,13 @@
 package jobs
 
-import "github.com/mailstead/mailstead/store"
+import (
+	"slices"
 
-// maxParked is how many lanes may be parked, in memory, at one quota. Others are looked for again
-// when those have had it.
+	"github.com/mailstead/mailstead/store"
+)
+
+// maxParked is how many lanes may be parked, in memory, at one quota, but for those that go back to
+// it. Others are looked for again when those have had it.
 const maxParked = 4096
 
 // A quota is the part of the workers that one kind, or one account's jobs of it, may have at a
@@ -31,6 +35,17 @@ func (t *turns) push(l *lane, account string) {
 	}
 	t.lanes[account] = append(t.lanes[account], l)
 	t.n++
+}
+
+// pushFirst makes a lane the next one: its account's turn comes first, and its own in that.
+func (t *turns) pushFirst(l *lane, account string) {
+	t.push(l, account)
+	of := t.lanes[account]
+	copy(of[1:], of)
+	of[0] = l
+	at := slices.Index(t.accounts, account)
+	copy(t.accounts[1:at+1], t.accounts)
+	t.accounts[0] = account
 }
 
 // pop takes the first lane of the account whose turn it is; there must be one.
@@ -115,6 +130,15 @@ func (s *scheduler) park(l *lane, full *fullQuota) {
 	s.reschedule(l)
 }
 
+// parkFirst lets lanes that had their turn, and lost the place to another, wait for the next one, in
+// the same order as before.
+func (s *scheduler) parkFirst(lost []slot) {
+	for _, t := range slices.Backward(lost) {
+		t.lane.listed = true
+		s.quota(t.full.key, t.full.kind).parked.pushFirst(t.lane, t.full.account)
+	}
+}
+
 // resume makes as many parked lanes ready as their quotas have room for: those first that wait for
 // a place among all accounts, so that none of the account that gave it back takes it from them.
 func (s *scheduler) resume() {
@@ -130,7 +154,7 @@ func (s *scheduler) resume() {
 func (s *scheduler) resumeQuota(key quotaKey, q *quota) {
 	for range min(q.most-q.busy, q.parked.n) {
 		l := q.parked.pop()
-		l.listed = false
+		l.listed, l.turn = false, key
 		s.reschedule(l)
 	}
 	if q.parked.n > 0 {

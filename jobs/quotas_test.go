@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -109,6 +110,56 @@ func TestMoreLanesWaitForAShareThanMemoryHolds(t *testing.T) {
 		}
 		if _, lanes, _ := memory(q); lanes != 0 || quotasOf(q) != 0 {
 			t.Errorf("%d lanes, %d quotas are left in memory", lanes, quotasOf(q))
+		}
+	})
+}
+
+// TestALostPlaceKeepsItsTurn: a lane whose turn it was, and that lost the place to one that waited
+// for its own account alone, is the next to get one, before those that were behind it.
+func TestALostPlaceKeepsItsTurn(t *testing.T) {
+	in(t, func(t *testing.T, q *Queue) {
+		var began notes[string]
+		ends := map[string]chan struct{}{}
+		q.Handle(Kind{Name: "k", Most: 2, MostEach: 1, Work: func(_ context.Context, j *store.Job) (Writes, error) {
+			began.add(j.Lane)
+			<-ends[j.Lane]
+			return nil, nil
+		}})
+		for _, lane := range []string{"a1", "b1", "a2", "b2", "c", "d", "e", "f"} { // the letter is the account
+			ends[lane] = make(chan struct{})
+			add(t, q, New{Kind: "k", AccountID: lane[:1], Lane: lane})
+			time.Sleep(time.Millisecond)
+		}
+		q.scheduler.reset()
+		d := &dispatcher{Queue: q, stopping: t.Context(), base: context.Background(), unseen: true}
+		next := func(ended ...string) (places []string) {
+			before := len(began.all())
+			for _, lane := range ended {
+				close(ends[lane])
+				synctest.Wait()
+			}
+			for again := true; again; {
+				var err error
+				if again, err = d.pass(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			places = slices.Clone(began.all()[before:])
+			slices.Sort(places) // those of one transaction begin in any order
+			return places
+		}
+		got := [][]string{next()}
+		got = append(got, next("a1", "b1")) // c, d and e may go on, and so may a2 and b2, whose accounts have room
+		for _, lane := range []string{"c", "a2", "d", "e", "f", "b2"} {
+			got = append(got, next(lane))
+		}
+		want := "[[a1 b1] [a2 c] [d] [e] [f] [b2] [] []]"
+		if got := fmt.Sprint(got); got != want {
+			t.Errorf("the places went to %s, want %s", got, want)
+		}
+		if works, lanes, _ := memory(q); works != 0 || lanes != 0 || quotasOf(q) != 0 {
+			t.Errorf("%d works, %d lanes, %d quotas are left in memory", works, lanes, quotasOf(q))
 		}
 	})
 }

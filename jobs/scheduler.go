@@ -13,9 +13,10 @@ import (
 type lane struct {
 	name    string // as store.JobsByLane has it
 	running int
-	limit   int  // how many may run, by the kind that was claimed last
-	due     bool // it may have something due beyond what runs
-	listed  bool // it is ready, parked, or in the dispatcher's hands
+	limit   int      // how many may run, by the kind that was claimed last
+	due     bool     // it may have something due beyond what runs
+	listed  bool     // it is ready, parked, or in the dispatcher's hands
+	turn    quotaKey // that made it ready for a place which it has not taken; zero if none did
 	next    *lane
 }
 
@@ -138,17 +139,25 @@ func (s *scheduler) giveBackSlots(slots []slot) {
 func (s *scheduler) start(slots []slot, claims []*claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	var lost []slot
 	for _, t := range slots {
 		t.lane.listed = false
 		t.lane.running += t.taken
 		t.lane.limit = t.limit
 		t.lane.due = t.more
-		if t.full != nil && t.lane.due && t.lane.open() {
-			s.park(t.lane, t.full)
-			continue
+		if t.taken > 0 {
+			t.lane.turn = quotaKey{}
 		}
-		s.reschedule(t.lane)
+		switch parks := t.full != nil && t.lane.due && t.lane.open(); {
+		case parks && t.lane.turn == t.full.key:
+			lost = append(lost, t)
+		case parks:
+			s.park(t.lane, t.full)
+		default:
+			s.reschedule(t.lane)
+		}
 	}
+	s.parkFirst(lost)
 	s.busy += len(claims)
 	for _, c := range claims {
 		s.claims[c.job.ID] = c
