@@ -13,7 +13,7 @@ const (
 	closedByTaint taintRule = iota // refused once the log-in is tainted; so is a command that has no rule
 	saysNothing                    // its answer has no words of messages
 	tellsWords                     // its answer may have some, and then taints before it is written
-	mayBeClosed                    // once the log-in is tainted, it depends on the folder
+	mayBeClosed                    // once the log-in is tainted, it depends on the folder, or on the names that it gives
 )
 
 // taintRules has every command that the server knows.
@@ -24,13 +24,13 @@ var taintRules = map[string]taintRule{
 	"GETQUOTA": saysNothing, "GETQUOTAROOT": saysNothing,
 
 	"SELECT": saysNothing, "EXAMINE": saysNothing, "UNSELECT": saysNothing, "CLOSE": mayBeClosed,
-	"STATUS": saysNothing, "LIST": saysNothing, "LSUB": saysNothing, "SUBSCRIBE": saysNothing, "UNSUBSCRIBE": saysNothing,
+	"STATUS": saysNothing, "LIST": saysNothing, "LSUB": saysNothing, "SUBSCRIBE": mayBeClosed, "UNSUBSCRIBE": saysNothing,
 	"CREATE": closedByTaint, "DELETE": closedByTaint, "RENAME": closedByTaint,
 
 	"FETCH": tellsWords, "UID FETCH": tellsWords, "SEARCH": tellsWords, "UID SEARCH": tellsWords,
 	"SORT": tellsWords, "UID SORT": tellsWords, "THREAD": tellsWords, "UID THREAD": tellsWords,
 
-	"STORE": saysNothing, "UID STORE": saysNothing, "COPY": saysNothing, "UID COPY": saysNothing, "MOVE": saysNothing, "UID MOVE": saysNothing,
+	"STORE": mayBeClosed, "UID STORE": mayBeClosed, "COPY": saysNothing, "UID COPY": saysNothing, "MOVE": saysNothing, "UID MOVE": saysNothing,
 	"APPEND": mayBeClosed, "REPLACE": mayBeClosed, "UID REPLACE": mayBeClosed,
 	"EXPUNGE": closedByTaint, "UID EXPUNGE": closedByTaint,
 }

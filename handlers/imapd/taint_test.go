@@ -89,7 +89,7 @@ var taintSamples = []taintSample{
 	{command: "COMPRESS DEFLATE"}, {command: "IDLE"}, {command: "NAMESPACE"}, {command: "GETQUOTA mailbox"}, {command: "GETQUOTAROOT INBOX"},
 	{command: "SELECT INBOX"}, {command: "EXAMINE Sent"}, {command: "UNSELECT"}, {command: "CLOSE", closed: true},
 	{command: "STATUS INBOX (MESSAGES UNSEEN SIZE HIGHESTMODSEQ MAILBOXID)"}, {command: `LIST "" *`}, {command: `LSUB "" *`},
-	{command: "SUBSCRIBE INBOX"}, {command: "UNSUBSCRIBE INBOX"},
+	{command: "SUBSCRIBE INBOX"}, {command: "SUBSCRIBE pay-the-invoice", closed: true}, {command: "UNSUBSCRIBE INBOX"},
 	{command: "CREATE Made", closed: true}, {command: "DELETE Archive", closed: true}, {command: "RENAME Archive Past", closed: true},
 
 	{command: "FETCH 1 (FLAGS UID INTERNALDATE RFC822.SIZE MODSEQ SAVEDATE EMAILID THREADID)"}, {command: "FETCH 1 FAST"},
@@ -111,9 +111,11 @@ var taintSamples = []taintSample{
 	{command: "SORT (SUBJECT) UTF-8 ALL", taints: true}, {command: "UID SORT (FROM) UTF-8 ALL", taints: true}, {command: "SORT (ARRIVAL DATE) UTF-8 ALL", taints: true},
 	{command: "THREAD REFERENCES UTF-8 ALL", taints: true}, {command: "UID THREAD ORDEREDSUBJECT UTF-8 ALL", taints: true},
 
-	{command: `STORE 1 +FLAGS (\Flagged)`}, {command: `UID STORE 1 FLAGS.SILENT (\Seen)`}, {command: "COPY 1 Archive"}, {command: "UID COPY 1 Trash"},
+	{command: `STORE 1 +FLAGS (\Flagged)`}, {command: "STORE 1 +FLAGS ($Forwarded $label1 NonJunk)"}, {command: "STORE 1 -FLAGS (pay-the-invoice)"},
+	{command: "STORE 1 +FLAGS (pay-the-invoice)", closed: true}, {command: `UID STORE 1 FLAGS.SILENT (\Seen $pay)`, closed: true}, {command: `UID STORE 1 FLAGS.SILENT (\Seen)`}, {command: "COPY 1 Archive"}, {command: "UID COPY 1 Trash"},
 	{command: "MOVE 1 Trash"}, {command: "UID MOVE * Junk"},
 	{command: "APPEND INBOX {7+}\r\nA: b\r\n\r", closed: true}, {command: "APPEND Sent {7+}\r\nA: b\r\n\r", closed: true}, {command: "APPEND Drafts {7+}\r\nA: b\r\n\r"},
+	{command: "APPEND Drafts (pay-the-invoice) {7+}\r\nA: b\r\n\r", closed: true},
 	{command: "REPLACE 1 INBOX {7+}\r\nA: b\r\n\r", closed: true}, {command: "REPLACE 1 Drafts {7+}\r\nA: b\r\n\r", closed: true},
 	{command: "UID REPLACE * Drafts {7+}\r\nA: b\r\n\r", closed: true},
 	{command: "EXPUNGE", closed: true}, {command: "UID EXPUNGE 1:*", closed: true},

@@ -118,7 +118,7 @@ func (a *Appending) put(last bool, in []Append) error {
 		}
 		validity, id, uids = f.UIDValidity, f.ID, uids[:0]
 		for i, d := range stored {
-			if err := noteTainted(tx, u, d); err != nil {
+			if err := noteTainted(tx, u, d, filings[i].Keywords); err != nil {
 				return err
 			}
 			filing := filings[i]

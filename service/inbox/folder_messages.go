@@ -360,6 +360,10 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 			if err != nil {
 				return err
 			}
+			taint, err := taintOf(tx, u)
+			if err != nil {
+				return err
+			}
 			if c.Flags&store.FlagDeleted != 0 { // which comes before EXPUNGE
 				tx.MayUseReserve()
 			}
@@ -371,7 +375,7 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 					continue
 				}
 				flags, keywords := c.apply(m.Flags, m.Keywords)
-				if err := checkKeywords(keywords); err != nil {
+				if err := errors.Join(checkKeywords(keywords), mayHave(taint, keywords, m.Keywords)); err != nil {
 					return err
 				}
 				was := m.ModSeq

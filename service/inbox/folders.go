@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 	"golang.org/x/text/unicode/norm"
@@ -445,7 +446,7 @@ func (s *Service) SubscribedNames(_ context.Context, u core.MailboxUser) (names 
 }
 
 // Subscribe says whether clients show the folder. A name without a folder may be subscribed to as
-// well.
+// well, but not by a mail client that is tainted, which makes no folders either.
 func (s *Service) Subscribe(_ context.Context, u core.MailboxUser, name string, subscribed bool) error {
 	name, err := folderName(name)
 	if err != nil {
@@ -460,6 +461,11 @@ func (s *Service) Subscribe(_ context.Context, u core.MailboxUser, name string, 
 		}
 		f, err := tx.FolderByName(u.Mailbox, name)
 		if errors.Is(err, store.ErrNotFound) {
+			if subscribed && u.Policy.Taint {
+				if err := agents.CheckUntainted(tx, agents.HolderOfLogin(u)); err != nil {
+					return err
+				}
+			}
 			return subscribeName(tx, u.Mailbox, name, subscribed)
 		}
 		if err != nil {

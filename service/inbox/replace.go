@@ -24,7 +24,7 @@ func (s *Service) ReplaceMessage(_ context.Context, u core.MailboxUser, from, ol
 		if err := tx.DeleteMessage(u.Mailbox, from, old); err != nil {
 			return err
 		}
-		if err := noteTainted(tx, u, d); err != nil {
+		if err := noteTainted(tx, u, d, filing.Keywords); err != nil {
 			return err
 		}
 		filing.Folder = f.ID

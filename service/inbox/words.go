@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -237,13 +238,34 @@ func taintOf(tx *store.Tx, u core.MailboxUser) (*store.Taint, error) {
 }
 
 // noteTainted says whose words a message has that a mail client puts into a folder: those of nobody
-// who is known, or of somebody tainted.
-func noteTainted(tx *store.Tx, u core.MailboxUser, d *StoredMessage) error {
+// who is known, or of somebody tainted. The error is that of mayHave.
+func noteTainted(tx *store.Tx, u core.MailboxUser, d *StoredMessage, keywords []string) error {
 	taint, err := taintOf(tx, u)
 	if d.Words = ""; taint != nil {
 		d.Words = agents.WordsTainted
 	}
-	return err
+	return errors.Join(err, mayHave(taint, keywords, nil))
+}
+
+// plainKeywords are those whose names say nothing that a stranger can have thought of: registered
+// ones (RFC 5788), and what Thunderbird marks junk and labels with.
+var plainKeywords = []string{
+	"$Forwarded", "$MDNSent", "$Junk", "$NotJunk", "$Phishing", "$Important", "$SubmitPending", "$Submitted", "$Ignored", "$Followed", "$Muted",
+	"Junk", "NonJunk", "NotJunk", "Forwarded", "$label1", "$label2", "$label3", "$label4", "$label5",
+}
+
+// mayHave refuses keywords that a tainted mail client gives a message which it does not have yet:
+// their names are text, which others read without reading a message.
+func mayHave(taint *store.Taint, keywords, had []string) error {
+	if taint == nil {
+		return nil
+	}
+	for _, k := range keywords {
+		if !HasKeyword(had, k) && !HasKeyword(plainKeywords, k) {
+			return core.OverSMTP(550, "5.7.1", agents.TaintedError(taint))
+		}
+	}
+	return nil
 }
 
 // mayMove refuses to move or copy a message into another folder, to where a tainted token or mail
