@@ -51,3 +51,35 @@ func TestDrafts(t *testing.T) {
 		b.post(boxes+"/drafts", body).fails(400, "validation_error").has("error.details.0.field", field)
 	}
 }
+
+// A draft of a template is the message that it shows: what the template made of it when it was
+// saved is sent, whatever becomes of the template.
+func TestADraftOfATemplateShowsWhatIsSent(t *testing.T) {
+	b := newSandbox(t, nil)
+	boxes := "/v1/email-users/" + b.box("ann")
+	template := "/v1/message-templates/" + b.post("/v1/message-templates", `{"name":"t","subject":"Hello {{name}}","text":"Dear {{name}},","html":"<p>Dear {{name}},</p>"}`).is(201).text("id")
+	id := strings.TrimPrefix(template, "/v1/message-templates/")
+	of := func(rest string) string { return `{"to":"bob@far.test","template_id":"` + id + `"` + rest + `}` }
+	text := func(folder, uid string) *reply { return b.get(boxes + "/inbox/" + uid + "?folder=" + folder).is(200) }
+
+	draft := b.post(boxes+"/drafts", of(`,"variables":{"name":"<Bob>"}`)).is(201).has("subject", "Hello <Bob>")
+	text("drafts", draft.text("uid")).has("text", "Dear <Bob>,", "html", "<p>Dear &lt;Bob&gt;,</p>")
+	b.do("PATCH", template, `{"subject":"Pay {{name}}","text":"Pay me, {{name}}.","html":null}`).is(200)
+	b.post(boxes+"/drafts/"+draft.text("uid")+"/send", nil).is(200)
+	sent := b.get(boxes+"/inbox?folder=sent").has("pagination.count", "1", "data.0.subject", "Hello <Bob>")
+	text("sent", sent.text("data.0.uid")).has("text", "Dear <Bob>,")
+
+	// What cannot be filled yet, or never, is a draft, but nothing that is sent.
+	for rest, code := range map[string]string{
+		``: "missing_variable", `,"variables":{"name":"Bob"},"text":"innocent"`: "validation_error", `,"variables":{"name":"Bob"},"subject":"innocent"`: "validation_error",
+	} {
+		uid := b.post(boxes+"/drafts", of(rest)).is(201).text("uid")
+		b.post(boxes+"/drafts/"+uid+"/send", nil).fails(400, code)
+	}
+	late := b.post(boxes+"/drafts", of("")).is(201)
+	b.do("PATCH", template, `{"subject":"Pay","text":"Pay me."}`).is(200)
+	b.post(boxes+"/drafts/"+late.text("uid")+"/send", nil).fails(400, "validation_error").has("error.details.0.field", "template_id")
+	b.get(boxes+"/inbox?folder=sent").has("pagination.count", "1")
+	saved := b.do("PUT", boxes+"/drafts/"+late.text("uid"), of("")).is(200).has("subject", "Pay")
+	b.post(boxes+"/drafts/"+saved.text("uid")+"/send", nil).is(200)
+}

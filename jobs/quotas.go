@@ -130,8 +130,8 @@ func (s *scheduler) park(l *lane, full *fullQuota) {
 	s.reschedule(l)
 }
 
-// parkFirst lets lanes that had their turn, and lost the place to another, wait for the next one, in
-// the same order as before.
+// parkFirst lets lanes that had their turn, and lost the place to another, wait for the next one,
+// in the same order as before.
 func (s *scheduler) parkFirst(lost []slot) {
 	for _, t := range slices.Backward(lost) {
 		t.lane.listed = true

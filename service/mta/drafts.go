@@ -98,17 +98,30 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 		if mb, err = core.ReadMailbox(tx, who, in.UserID); err == nil {
 			as, err = core.SendersOf(tx, mb)
 		}
+		if err != nil || in.TemplateID == "" {
+			return err
+		}
+		in.form, err = formOf(tx, who.AccountID, &in)
+		if _, ours := core.AsError(err); ours {
+			in.form, err = nil, nil
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-
-	_, leave, err := s.WorkOnLarge(ctx, in.given())
+	_, leave, err := s.workOn(ctx, &in)
+	if e, ours := core.AsError(err); ours && (e.Code == "missing_variable" || e.Code == "validation_error") {
+		in.form = nil // what cannot be filled yet can be saved all the same, and says so when it is sent
+		_, leave, err = s.workOn(ctx, &in)
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
+	if in.form != nil { // the draft shows what is sent, whatever becomes of the template
+		in.TemplateID, in.Variables = "", nil
+	}
 
 	// Write the message, without the footer, which it gets when it is sent.
 	in.To = slices.DeleteFunc(in.To, func(text string) bool { return strings.TrimSpace(text) == "" })
@@ -190,7 +203,7 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, wor
 	}
 	out = SendEmailIn{
 		UserID: in.UserID, MessageID: o.MessageID, SendAt: o.SendAt, Tags: o.Tags, RequireTLS: o.RequireTLS, TemplateID: o.TemplateID,
-		Variables: o.Variables, Headers: o.Headers,
+		Variables: o.Variables, Headers: o.Headers, unfilled: o.TemplateID != "",
 	}
 	out.anew = words == agents.WordsTainted // a person sees the text of it alone
 	if !who.IsPerson() {                    // who has seen it
@@ -207,9 +220,6 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, wor
 			out.InReplyTo = e.InReplyTo[0]
 		}
 	}
-	if o.TemplateID != "" {
-		return out, nil
-	}
 
 	// The texts and the files, which are as many bytes as a message may have.
 	body, err := msg.ReadRawBody(blob, root, core.MaxContent)
@@ -220,6 +230,9 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, wor
 		return out, core.ContentTooLarge()
 	}
 	out.Text, out.HTML.Text = body.Text, body.HTML
+	if out.unfilled && strings.TrimSpace(out.Text) == "" { // an empty draft has a line
+		out.Text = ""
+	}
 	size := 0
 	for _, a := range msg.Attachments(root) {
 		var coded strings.Builder // what is decoded passes through, and is never there as a whole

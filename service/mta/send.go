@@ -109,6 +109,7 @@ type SendEmailIn struct {
 	foreign  bool            // nobody who sends it has written it
 	program  bool            // a program has written it that does not speak for the account, or nobody knows who has
 	anew     bool            // it is the draft of somebody tainted
+	unfilled bool            // it is a draft that does not show its template
 }
 
 // EmailQueued says that a message is on its way.
@@ -162,31 +163,13 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err != nil {
 		return nil, err
 	}
-	within, leave, err := s.WorkOnLarge(ctx, in.given())
+	ctx, leave, err := s.workOn(ctx, &in)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { leave() }()
-	texts, files, err := in.sizes()
-	if err == nil && texts > core.MaxContent {
-		err = core.ContentTooLarge()
-	}
-	if err != nil {
-		return nil, err
-	}
-	if made := texts + files; made > in.given() { // short values that a template has often
-		leave()
-		if within, leave, err = s.WorkOnLarge(ctx, made); err != nil {
-			return nil, err
-		}
-	}
-	ctx = within
-	if in.form != nil {
-		c, err := in.form.Fill(in.Variables)
-		if err != nil {
-			return nil, err
-		}
-		in.Subject, in.Text, in.HTML = c.Subject, c.Text, HTMLText{Text: c.HTML}
+	defer leave()
+	if in.unfilled && in.form != nil {
+		return nil, core.Invalid("template_id", "changed", "fits now, which it did not when the draft was saved; save the draft again, so that it shows what is sent")
 	}
 
 	// What a batch scheduled for a time that has passed since leaves at once.
@@ -273,6 +256,34 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 	return out, nil
+}
+
+// workOn waits until there is memory for a request, and fills its template. Whoever has done with
+// it calls leave.
+func (s *Service) workOn(ctx context.Context, in *SendEmailIn) (within context.Context, leave func(), err error) {
+	if within, leave, err = s.WorkOnLarge(ctx, in.given()); err != nil {
+		return nil, nil, err
+	}
+	texts, files, err := in.sizes()
+	if err == nil && texts > core.MaxContent {
+		err = core.ContentTooLarge()
+	}
+	if made := texts + files; err == nil && made > in.given() { // short values that a template has often
+		leave()
+		if within, leave, err = s.WorkOnLarge(ctx, made); err != nil {
+			return nil, nil, err
+		}
+	}
+	if err == nil && in.form != nil {
+		var c templates.Content
+		c, err = in.form.Fill(in.Variables)
+		in.Subject, in.Text, in.HTML = c.Subject, c.Text, HTMLText{Text: c.HTML}
+	}
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return within, leave, nil
 }
 
 // formOf gives the template that a request names.
