@@ -40,3 +40,5 @@ func (s *Service) SendForgot(p0 context.Context, j *store.Job) (jobs.Writes, err
 func (s *Service) SetFailedRows(most int) { s.failedLogins.most = most }
 
 func (s *Service) TokenUses() *core.Uses { return &s.tokenUses }
+
+var RoomForToken = roomForToken

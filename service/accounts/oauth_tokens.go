@@ -123,8 +123,13 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 			refused = badGrant("The mailboxes that the person has chosen are gone. Ask the person again.")
 			return nil
 		}
+		full := roomForToken(tx, t)
+		if e, ours := core.AsError(full); ours {
+			refused = badGrant(e.Message)
+			return nil
+		}
 		out, refused, err = s.renew(tx, t, core.RandomText(refreshPart, core.Base62))
-		return err
+		return errors.Join(full, err)
 	})
 	if err == nil && refused != nil {
 		return nil, refused

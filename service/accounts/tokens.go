@@ -14,7 +14,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-const tokensAtATime = 300 // that one transaction changes
+const (
+	tokensAtATime = 300  // that one transaction changes
+	tokensMost    = 1000 // of a mailbox, and of an account beside those that are limited to one mailbox
+)
 
 func unauthorized(code, message string) *core.Error { return core.Errorf(code, "%s", message) }
 
@@ -374,8 +377,38 @@ func checkPermissions(who core.Actor, permissions []string) error {
 	return nil
 }
 
-// putToken gives the token its value and keeps it, with a row of the audit log.
+// roomForToken refuses one token more than a mailbox may have that are limited to it alone, or than
+// an account may have beside those. Sessions, revoked tokens, and those that are a part of an app
+// password do not count. The error is too_many_items.
+func roomForToken(tx *store.Tx, t *store.Token) error {
+	if len(t.Mailboxes) == 1 {
+		if store.TokensLimited.Count(tx, t.Mailboxes[0], tokensMost) >= tokensMost {
+			return core.Errorf("too_many_items", "A mailbox can have at most %d tokens that are limited to it. Delete one that is not used any more.", tokensMost)
+		}
+		return nil
+	}
+	if store.TokensByAccount.Count(tx, t.AccountID, tokensMost) < tokensMost { // whatever they are
+		return nil
+	}
+	n := 0
+	for _, one := range store.TokensByAccount.Asc(tx, t.AccountID, "") {
+		if !one.RevokedAt.IsZero() || one.Kind == core.SessionKind || one.CredentialID != "" || len(one.Mailboxes) == 1 {
+			continue
+		}
+		if n++; n >= tokensMost {
+			return core.Errorf("too_many_items", "An account can have at most %d tokens, beside those that are limited to one mailbox. Delete one that is not used any more.", tokensMost)
+		}
+	}
+	return nil
+}
+
+// putToken gives the token its value and keeps it, with a row of the audit log. The error is
+// too_many_items where there is no room for it.
 func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*store.Tx) error) (*TokenCreated, error) {
+	// In a snapshot, since an account may have many that do not count.
+	if err := s.Store.View(func(tx *store.Tx) error { return roomForToken(tx, t) }); err != nil {
+		return nil, err
+	}
 	value := core.NewToken()
 	t.Hash, t.Prefix = core.TokenHash(value), value[:12]
 	var out *TokenCreated
