@@ -14,6 +14,10 @@ var shownOnce = []string{"from", "subject", "to", "cc", "reply-to", "sender", "d
 
 var shownFamilies = []string{"content-", "list-"}
 
+// IsShown tells whether a header field is one that readers are given, and which a proof therefore
+// covers.
+func IsShown(name string) bool { return shownName(field{name: name}) != "" }
+
 // shownName gives the lower-case name of a field that readers are given; empty for others.
 func shownName(f field) string {
 	for _, name := range shownOnce {

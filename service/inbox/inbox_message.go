@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/reply"
 	"github.com/mailstead/mailstead/mail/view"
@@ -184,6 +185,10 @@ func (s *Service) messageDetail(who core.Actor, p messagePicker) (*MessageDetail
 	if err != nil {
 		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
+	proven, err := s.readsAsProven(who, &o.words)
+	if err != nil {
+		return nil, err
+	}
 	out := &MessageDetail{InboxMessage: o.shown, Truncated: body.Truncated, Headers: make([]MessageHeader, 0, len(headers))}
 	if body.HasText {
 		out.Text = &body.Text
@@ -196,7 +201,9 @@ func (s *Service) messageDetail(who core.Actor, p messagePicker) (*MessageDetail
 		out.HTML = &html
 	}
 	for _, h := range headers {
-		out.Headers = append(out.Headers, MessageHeader(h))
+		if !proven || auth.IsShown(h.Name) {
+			out.Headers = append(out.Headers, MessageHeader(h))
+		}
 	}
 	if out.Invitation, err = invitationOf(o); err != nil {
 		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)

@@ -315,6 +315,44 @@ func TestWithheldWait(t *testing.T) {
 	}
 }
 
+// TestFieldsThatNoProofCovers: a reader whom a proven message does not taint gets the header fields
+// that the proof covers, since anybody can add others to a message that is signed. Others get all.
+func TestFieldsThatNoProofCovers(t *testing.T) {
+	r := newWaitRig(t, core.Config{})
+	r.Run()
+	if err := r.Receive("x@far.test", fmt.Sprintf(strange, 1), "ann@example.test"); err != nil {
+		t.Fatal(err)
+	}
+	trusting := r.agent(agents.Policy{Taint: true, TrustedSenders: []string{"x@far.test"}})
+	for _, c := range []struct {
+		who     core.Actor
+		all     bool
+		tainted bool
+	}{
+		{trusting, false, false},
+		{r.agent(agents.Policy{TrustedSenders: []string{"x@far.test"}}), true, false},
+		{r.agent(agents.Policy{}), true, false},
+		{r.agent(agents.Policy{Taint: true}), true, true},
+		{trusting, false, true},
+	} {
+		m, err := r.Svc.GetMessage(t.Context(), c.who, inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, h := range m.Headers {
+			names = append(names, h.Name)
+		}
+		has := func(name string) bool { return slices.Contains(names, name) }
+		if !has("Subject") || !has("Content-Type") || has("X-ZEBRA") != c.all || has("Received") != c.all {
+			t.Errorf("all %v: %q", c.all, names)
+		}
+		if got := r.reading(c.who); (got != nil && got.Taint != nil) != c.tainted {
+			t.Errorf("all %v: %+v", c.all, got)
+		}
+	}
+}
+
 // TestTaintedDeletes: a tainted token moves messages to Trash, and deletes none.
 func TestTaintedDeletes(t *testing.T) {
 	r := newWaitRig(t, core.Config{})

@@ -157,6 +157,21 @@ func (s *Service) openFor(who core.Actor, p messagePicker) (*openedMessage, erro
 	return o, nil
 }
 
+// readsAsProven tells whether a message from outside does not taint a reader whom strangers' words
+// taint, since a proof covers it. Such a reader is given no field beside those that it covers:
+// whoever sends a signed message again can add others.
+func (s *Service) readsAsProven(who core.Actor, w *agents.Words) (proven bool, err error) {
+	if !who.Policy.Taint || w.Origin == agents.WordsOwn {
+		return false, nil
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		withheld, err := s.agents.Withholds(tx, who.AccountID, &who.Policy, w)
+		proven = !withheld
+		return err
+	})
+	return proven, err
+}
+
 // ThreadOf gives the conversation of a message that is known by its Message-ID.
 func (s *Service) ThreadOf(tx *store.Tx, account uint32, messageID string) (string, error) {
 	root, _, err := tx.Thread(account, threadNode(messageID))
