@@ -24,7 +24,7 @@ var (
 
 // Kinds of a Report.
 const (
-	ReportDMARC = "dmarc" // RFC 7489 section 7.2
+	ReportDMARC = "dmarc" // RFC 9990
 	ReportTLS   = "tls"   // RFC 8460
 )
 

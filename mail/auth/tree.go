@@ -24,9 +24,9 @@ type step struct {
 type tree struct {
 	look *lookups
 
-	mu    sync.Mutex
-	known map[string]*answer
-	came  sync.Cond // an answer has come
+	mu      sync.Mutex
+	known   map[string]*answer
+	answers sync.Cond // one more of them has come
 }
 
 // An answer is what a name has of DMARC.
@@ -40,7 +40,7 @@ type answer struct {
 
 func newTree(look *lookups) *tree {
 	t := &tree{look: look, known: make(map[string]*answer)}
-	t.came.L = &t.mu
+	t.answers.L = &t.mu
 	return t
 }
 
@@ -50,7 +50,7 @@ func (t *tree) at(domain string) *answer {
 	a := t.known[domain]
 	if a != nil {
 		for !a.came {
-			t.came.Wait()
+			t.answers.Wait()
 		}
 		t.mu.Unlock()
 		return a
@@ -62,7 +62,7 @@ func (t *tree) at(domain string) *answer {
 		t.mu.Lock()
 		a.came = true
 		t.mu.Unlock()
-		t.came.Broadcast()
+		t.answers.Broadcast()
 	}()
 
 	txts, err := t.look.LookupTXT(t.look.ctx, "_dmarc."+domain)

@@ -143,10 +143,10 @@ func notDeleted(mb *store.Mailbox) *core.Error {
 
 // findExternal is find in a snapshot of its own; external says that the message is to be changed on
 // its server.
-func (s *Service) findExternal(p messagePicker) (mb *store.Mailbox, m *store.Message, external bool, err error) {
+func (s *Service) findExternal(p messagePicker) (mb *store.Mailbox, f *Folder, m *store.Message, external bool, err error) {
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		mb, _, m, err = p.find(tx)
+		mb, f, m, err = p.find(tx)
 		return err
 	})
-	return mb, m, err == nil && mb.External != nil && m.Folder == store.InboxID, err
+	return mb, f, m, err == nil && mb.External != nil && m.Folder == store.InboxID, err
 }

@@ -102,7 +102,7 @@ func (s *Service) mark(ctx context.Context, p messagePicker, marks MessageMarks)
 	if err := marks.check(); err != nil {
 		return nil, err
 	}
-	mb, m, external, err := s.findExternal(p)
+	mb, _, m, external, err := s.findExternal(p)
 	if err != nil {
 		return nil, err
 	}
@@ -180,21 +180,13 @@ func (s *Service) DeletesInboxMessageForGood(who core.Actor, in DeleteInboxMessa
 	return s.deletesForGood(in.by(who), in.To == roleTrash)
 }
 
-func (s *Service) deletesForGood(p messagePicker, toTrash bool) (forGood bool, err error) {
-	_, _, external, err := s.findExternal(p)
-	if err != nil || external || !toTrash {
-		return true, err
-	}
-	err = s.Store.View(func(tx *store.Tx) error {
-		_, f, _, err := p.find(tx)
-		forGood = err == nil && roleOf(f) == roleTrash
-		return err
-	})
-	return forGood, err
+func (s *Service) deletesForGood(p messagePicker, toTrash bool) (bool, error) {
+	_, f, _, external, err := s.findExternal(p)
+	return err != nil || external || !toTrash || roleOf(f) == roleTrash, err
 }
 
 func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePicker, toTrash bool) (*MessageDeleted, error) {
-	mb, m, external, err := s.findExternal(p)
+	mb, _, m, external, err := s.findExternal(p)
 	switch {
 	case err != nil:
 	case external:

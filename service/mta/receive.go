@@ -738,7 +738,7 @@ func ReportFile(a *msg.Attachment) string {
 		return store.ReportTLS
 	}
 	name, packed := strings.CutSuffix(strings.ToLower(a.Filename), ".gz")
-	// receiver "!" domain "!" begin "!" end (RFC 7489 section 7.2.1.1, RFC 8460 section 5.1)
+	// receiver "!" domain "!" begin "!" end (RFC 9990 section 3.5.2, RFC 8460 section 5.1)
 	if strings.Count(name, "!") < 3 {
 		return ""
 	}

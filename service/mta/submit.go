@@ -640,7 +640,7 @@ func (s *Service) hold(tx *store.Tx, mb *store.Mailbox, from *store.Domain, sub 
 }
 
 // authorDomain gives the domain that a message of a mailbox on the domain d is sent for: that of
-// its author, since receivers want its signature (RFC 7489 section 3.1).
+// its author, since receivers want its signature (RFC 9989 section 4.4).
 func authorDomain(tx *store.Tx, d *store.Domain, l *checkedSubmission) (*store.Domain, error) {
 	name := core.DomainOfAddress(l.authors[0])
 	if name == d.Name {
@@ -715,7 +715,7 @@ func (s *Service) SendSystemMail(tx *store.Tx, m SystemMail) error {
 
 // Reporter is the domain whose postmaster reports to others, and whose account sends them: the
 // domain of the host's own name, if that is hosted here, else the oldest one of the first account,
-// since reports have to be signed by the domain that they come from (RFC 7489 section 7.2.1, RFC
+// since reports have to be signed by the domain that they come from (RFC 9990 section 3.5.2, RFC
 // 8460 section 3). Where there is none it is the bare name of the host.
 func (s *Service) Reporter() (from *store.Domain, account string, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {

@@ -1,7 +1,7 @@
 import { TextField } from './form'
 
-const least = 8 // characters, as the server has it for those who sign in here
-const rule = `At least ${least} characters. A sentence is easy to remember and hard to guess.`
+export const leastPassword = 8 // characters, as the server has it for those who sign in here
+const rule = `At least ${leastPassword} characters. A sentence is easy to remember and hard to guess.`
 
 interface Props { label?: string; name?: string; value: string; onInput: (value: string) => void; autoFocus?: boolean }
 
@@ -14,7 +14,7 @@ export function NewPassword({ label = 'Password', name = 'password', value, onIn
 export function adviceOn(password: string): string {
   const n = [...password].length
   if (n === 0) return rule
-  if (n < least) return `Use at least ${least} characters.`
+  if (n < leastPassword) return `Use at least ${leastPassword} characters.`
   if (new Set(password.toLowerCase()).size < 5 || usual.test(password)) return 'This password is common and easy to guess. A sentence of your own is safer.'
   return n < 12 ? 'Good. A few more words make it harder to guess.' : 'Strong: long and hard to guess.'
 }

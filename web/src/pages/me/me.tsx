@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, session } from '../../api/client'
 import { renew } from '../../api/session'
 import { useQuery } from '../../api/query'
-import { Card, Check, Form, Page, Show, TextArea, TextField, told } from '../../ui'
+import { Card, Check, Form, leastPassword, Page, Show, TextArea, TextField, told } from '../../ui'
 import { Connection } from '../mailboxes/connection'
 import { AppPasswords } from '../mailboxes/credentials'
 import { Expires } from '../mailboxes/expiry'
@@ -88,7 +88,7 @@ function Password() {
     <Card title="Password">
       <Form submit="Change password" onSubmit={submit} disabled={!now || !next}>
         <TextField label="Current password" name="current_password" type="password" value={now} onInput={setNow} autoComplete="current-password" />
-        <TextField label="New password" name="new_password" type="password" value={next} onInput={setNext} autoComplete="new-password" hint="At least 8 characters. Nobody else can see it." />
+        <TextField label="New password" name="new_password" type="password" value={next} onInput={setNext} autoComplete="new-password" hint={`At least ${leastPassword} characters. Nobody else can see it.`} />
       </Form>
     </Card>
   )

@@ -5,7 +5,7 @@ import { useQuery } from '../../api/query'
 import { go } from '../../router'
 import { ask, Badge, Button, Card, Dialog, Facts, Form, Hidden, Menu, Notice, Page, Secret, Show, TextField, Time, told } from '../../ui'
 import { Attempts } from './attempts'
-import { disabledReasons, EventChoice, WebhookBadge, type Webhook } from './types'
+import { disabledReasons, EventChoice, saidEvents, WebhookBadge, type Webhook } from './types'
 import { Verify } from './verify'
 
 export function Endpoint({ id }: { id: string }) {
@@ -74,7 +74,7 @@ function About({ of: w }: { of: Webhook }) {
       <div class="stack">
         <Facts of={[
           ['Status', <WebhookBadge webhook={w} />],
-          ['Events', <span class="webhooks-chips">{w.events.map((e) => <Badge plain key={e}>{e === '*' ? 'all events' : e}</Badge>)}</span>],
+          ['Events', <span class="webhooks-chips">{saidEvents(w).map((e) => <Badge plain key={e}>{e}</Badge>)}</span>],
           ['Signing secret', can('get_webhook_secret') ? <Hidden hint={`whsec_…${w.secret_hint}`} read={async () => (await call('get_webhook_secret', { id: w.id })).secret} /> : `…${w.secret_hint}`],
           ['Last delivery', <Time of={w.last_delivery_at} />],
           ['Last successful delivery', <Time of={w.last_success_at} />],

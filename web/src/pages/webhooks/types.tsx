@@ -10,9 +10,9 @@ export const eventTypes: [type: string, means: string][] = Object.entries(meanin
 
 const all = '*' // in place of a list of types
 
-/** The events of a webhook, in a line. */
-export function saidEvents(w: Webhook): string {
-  return w.events.includes(all) ? 'all events' : w.events.join(', ')
+/** The events of a webhook, as they are shown. */
+export function saidEvents(w: Webhook): string[] {
+  return w.events.includes(all) ? ['all events'] : w.events
 }
 
 export function EventChoice({ chosen, onChange }: { chosen: string[]; onChange: (types: string[]) => void }) {

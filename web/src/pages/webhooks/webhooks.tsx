@@ -28,7 +28,7 @@ export function Webhooks() {
 function Line({ of: w }: { of: Webhook }) {
   return (
     <a class="line" href={`/webhooks/${w.id}`}>
-      <span class="grow truncate"><strong class="mono">{w.url}</strong><br /><span class="muted small truncate">{w.description ? w.description + ' · ' : ''}{saidEvents(w)}</span></span>
+      <span class="grow truncate"><strong class="mono">{w.url}</strong><br /><span class="muted small truncate">{w.description ? w.description + ' · ' : ''}{saidEvents(w).join(', ')}</span></span>
       <span class="muted small nowrap webhooks-told">{w.last_delivery_at ? <>last delivery <Time of={w.last_delivery_at} /></> : 'no deliveries yet'}</span>
       <WebhookBadge webhook={w} />
     </a>
