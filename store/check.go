@@ -119,7 +119,7 @@ func mostSequence(bucket string) uint64 {
 func (tx *Tx) checkEntries(p *problems) {
 	for k, v := range tx.ascend(tx.bucket(bucketEntry), nil) {
 		if string(k) == lastEntryKey {
-			if lastEntryIn(tx.bucket(bucketEntry)) == nil {
+			if b := tx.bucket(bucketEntry); lastEntryIn(b) == nil && !areEntriesDropped(b) {
 				p.add("the last entry: %w", ErrDamagedRow)
 			}
 			continue

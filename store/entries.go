@@ -28,7 +28,7 @@ import (
 const (
 	bucketEntry  = "entry"
 	lastEntryKey = "last"
-	entriesMost  = 1 << 30 // bytes of entries that are kept, with their messages
+	entriesMost  = 1 << 30 // bytes of entries that are kept, with their messages, where Options say nothing
 )
 
 // ErrGap is returned by Entries and Apply where the entry that comes next is not there. What copies
@@ -63,6 +63,13 @@ func lastEntryIn(b *bolt.Bucket) *lastEntry {
 		return nil
 	}
 	return &lastEntry{entry.Nonce(row[:16]), time.UnixMilli(int64(binary.BigEndian.Uint64(row[16:]))).UTC()}
+}
+
+// droppedEntries is what lastEntryKey holds where all entries were dropped since nobody took them.
+func droppedEntries() []byte { return rowform.SumOf(bucketEntry).Seal([]byte(lastEntryKey), nil) }
+
+func areEntriesDropped(b *bolt.Bucket) bool {
+	return bytes.Equal(b.Get([]byte(lastEntryKey)), droppedEntries())
 }
 
 // entryKeeper is what the committer remembers of the entries that are kept.
@@ -177,6 +184,16 @@ func (s *Store) KeptEntries() (size int64, kept bool, err error) {
 	return s.entries.bytes.Load(), kept, err
 }
 
+// EntriesDropped tells whether no entries are kept since there were too many: then KeepEntries has
+// not been called again. After ForgetEntries it is false.
+func (s *Store) EntriesDropped() (is bool, err error) {
+	err = s.View(func(tx *Tx) error {
+		is = areEntriesDropped(tx.bucket(bucketEntry))
+		return nil
+	})
+	return is, err
+}
+
 // openEntries finds what entries are kept.
 func (s *Store) openEntries() error {
 	return s.db.View(func(tx *bolt.Tx) error {
@@ -213,7 +230,7 @@ func (s *Store) number(b *bolt.Tx, c *entry.Changes) (done func(), err error) {
 					s.log.Error("old entries could not be dropped", "error", err)
 				}
 			}()
-		}, entries.Delete([]byte(lastEntryKey))
+		}, entries.Put([]byte(lastEntryKey), droppedEntries())
 	}
 	now := s.Now()
 	if before := s.entries.last.at; now.Before(before) { // the clock was set back; times of entries never fall

@@ -219,8 +219,7 @@ func TestEntriesWithGaps(t *testing.T) {
 // TestEntriesThatNobodyTakes are dropped when they have become too many, and no more are kept until
 // somebody wants them again.
 func TestEntriesThatNobodyTakes(t *testing.T) {
-	s := openKeeping(t, t.TempDir(), Options{noSync: true})
-	s.entries.most = 2000
+	s := openKeeping(t, t.TempDir(), Options{noSync: true, EntriesMost: 2000})
 	put := func() {
 		update(t, s, func(tx *Tx) error { return Events.Put(tx, &Event{ID: tx.NewID("evt"), AccountID: "acc_1"}) })
 	}
@@ -241,9 +240,26 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 	if list, err := s.Entries(numberOf(t, s)-1, 1<<20); !errors.Is(err, ErrGap) {
 		t.Errorf("%d entries, %v", len(list), err)
 	}
+	dropped := func(want bool) {
+		t.Helper()
+		if is, err := s.EntriesDropped(); is != want || err != nil {
+			t.Errorf("entries were dropped: %v, %v", is, err)
+		}
+		if err := s.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+	dropped(true)
+	dir := s.Dir()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openDir(t, dir, Options{noSync: true})
+	dropped(true)
 	if err := s.KeepEntries(); err != nil {
 		t.Fatal(err)
 	}
+	dropped(false)
 	n := numberOf(t, s)
 	put()
 	list, err := s.Entries(n, 1<<20)
@@ -256,6 +272,7 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 	if size, kept, err := s.KeptEntries(); size != 0 || kept || err != nil {
 		t.Errorf("forgotten: %d bytes, kept %v, %v", size, kept, err)
 	}
+	dropped(false)
 }
 
 // TestEntriesOfAnotherLine: a store that was copied and went its own way has other entries of the

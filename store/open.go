@@ -38,7 +38,10 @@ type Options struct {
 	// MiB, 5 000 and 20 000 where 0. The log is told of a larger one, or it fails with ErrTooMuch.
 	MaxBytes, MaxWrites, MaxSteps int
 	// Expunged is how many UIDs of removed messages are kept of a folder; 10 000 where 0.
-	Expunged  int
+	Expunged int
+	// EntriesMost is how many bytes of entries are kept, with their messages; 1 GiB where 0.
+	EntriesMost int64
+
 	FailLarge bool // on in tests, whatever is given
 	// RunTwice runs every function of Update once more, before: what that run has written is
 	// undone, and what it gave to After is dropped. On in tests, whatever is given.
@@ -100,7 +103,7 @@ func Open(dir string, o Options) (s *Store, err error) {
 		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
 		report:          newTxReport(),
 		runTwice:        o.RunTwice,
-		entries:         entryKeeper{most: entriesMost, added: make(chan struct{}, 1), more: make(chan struct{}), ended: make(chan struct{})},
+		entries:         entryKeeper{most: cmp.Or(o.EntriesMost, entriesMost), added: make(chan struct{}, 1), more: make(chan struct{}), ended: make(chan struct{})},
 		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
 		freelistMissing: without,
 		expungedMost:    o.Expunged,

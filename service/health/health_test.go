@@ -35,6 +35,9 @@ type host struct {
 	world *servicetest.World
 }
 
+// entriesMost is how many bytes of entries are kept for a backup.
+const entriesMost = 1 << 16
+
 // A brokenPlace takes nothing while err is set.
 type brokenPlace struct {
 	objects.Place
@@ -56,7 +59,7 @@ func newHost(t *testing.T) *host {
 	}
 	h := &host{t: t, now: time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC), free: 100 << 30}
 	st, err := store.Open(dir, store.Options{
-		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return h.now },
+		Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return h.now }, EntriesMost: entriesMost,
 		Room: func(string) (int64, int64, error) { return h.free, 200 << 30, nil },
 	})
 	if err != nil {
@@ -160,13 +163,21 @@ func TestBackupHealth(t *testing.T) {
 	if now := h.ask(); now.Status != health.Error || *now.Backup.AgeSeconds != 7201 || !*now.Backup.Verified || !strings.Contains(*now.Backup.Error, "no space") {
 		t.Errorf("with an old backup: %s, %+v", now.Status, now.Backup)
 	}
-	if err := h.Store.ForgetEntries(); err != nil { // as if there had been more than 1 GiB
-		t.Fatal(err)
+	for range 2 { // more than is kept
+		if err := h.Store.Update(func(tx *store.Tx) error {
+			return store.Events.Put(tx, &store.Event{ID: tx.NewID("evt"), AccountID: "acc_1", Type: strings.Repeat("t", entriesMost)})
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	h.is("backup", health.Warning, "the next backup is a full one")
 	h.place.err = nil
 	if res, err := h.Backups.Backup(t.Context(), false, true); err != nil || res.Kind != backup.Full {
 		t.Fatalf("%+v, %v", res, err)
+	}
+	h.is("backup", health.OK, "0s old")
+	if err := h.Store.ForgetEntries(); err != nil { // as a restore does
+		t.Fatal(err)
 	}
 	h.is("backup", health.OK, "0s old")
 	// A process that did not make it, such as doctor beside a stopped server, sees it too.

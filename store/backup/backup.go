@@ -161,10 +161,17 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 		return nil, err
 	}
 	t.sweep(ctx, src.Log, manifests)
-	if err := src.Store.KeepEntries(); err != nil {
+	dropped, err := src.Store.EntriesDropped()
+	if err == nil {
+		err = src.Store.KeepEntries()
+	}
+	if err != nil {
 		return nil, err
 	}
 	base, reason, err := t.base(src.Store, manifests)
+	if dropped && base == nil {
+		reason = "what changed since the last backup was dropped, since it was more than is kept for a backup"
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -309,6 +316,7 @@ func (t *Target) base(s *store.Store, manifests []*Manifest) (*Manifest, string,
 	if len(manifests) == 0 {
 		return nil, "there is no backup yet", nil
 	}
+	reason := "what changed since the last backup is not kept, as after a restore or a migration"
 	for _, m := range slices.Backward(manifests) {
 		nonce, err := s.NonceOf(m.Number)
 		if errors.Is(err, store.ErrGap) {
@@ -317,11 +325,17 @@ func (t *Target) base(s *store.Store, manifests []*Manifest) (*Manifest, string,
 		if err != nil {
 			return nil, "", err
 		}
-		if hex.EncodeToString(nonce[:]) == m.Nonce && m.Encrypted == (len(t.Recipients) > 0) {
+		switch {
+		case hex.EncodeToString(nonce[:]) != m.Nonce:
+		case m.Encrypted == (len(t.Recipients) > 0):
 			return m, "", nil
+		case m.Encrypted:
+			reason = "backups are not encrypted any more"
+		default:
+			reason = "backups are encrypted from now on"
 		}
 	}
-	return nil, "what has changed since the last backup is not kept", nil
+	return nil, reason, nil
 }
 
 // segments stores those that are full and are not stored yet; of a full backup also the one that

@@ -270,9 +270,23 @@ func TestRestoredStoreGoesOn(t *testing.T) {
 	again := &history{T: t, rnd: h.rnd, clock: h.clock.Add(time.Hour)}
 	again.open(dir)
 	again.steps(30)
-	res := backUp(t, to, again.source(), false, Full)
-	if res.Reason == "" {
-		t.Error("it does not say why it is a full one")
+	var log strings.Builder
+	src := again.source()
+	src.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	sched := &Schedule{Target: to, Source: src, Every: 24 * time.Hour, FullEvery: 7 * 24 * time.Hour, Keep: 24 * time.Hour}
+	sched.Look(t.Context())
+	if state, err := sched.State(); err != nil || state.LastAt.IsZero() || state.Full {
+		t.Errorf("before its first backup: %+v, %v", state, err)
+	}
+	if next, _ := sched.resume(t.Context()); next.After(again.clock) {
+		t.Errorf("its first backup is made at %s, not at once", next)
+	}
+	res, err := sched.Backup(t.Context(), false, true)
+	if err != nil || res.Kind != Full || !strings.Contains(res.Reason, "restore") {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if log.Len() > 0 {
+		t.Errorf("nothing is wrong, and the log warns:\n%s", &log)
 	}
 	again.steps(10)
 	backUp(t, to, again.source(), false, Incremental)
@@ -299,6 +313,61 @@ func TestBackupWithoutEntries(t *testing.T) {
 		t.Errorf("why: %q", res.Reason)
 	}
 	restored(t, to, time.Time{}, digest(t, h.s))
+}
+
+// TestWhyABackupIsFull: entries that were dropped since they were too many are told apart from what
+// has never been kept, also by the process after; and so is another kind of encryption.
+func TestWhyABackupIsFull(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(dir, store.Options{EntriesMost: 1, Unsynced: true, Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	change := func() {
+		t.Helper()
+		err := s.Update(func(tx *store.Tx) error {
+			return store.Events.Put(tx, &store.Event{ID: tx.NewID("evt"), AccountID: "acc_1", Type: "t"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change()
+	var log strings.Builder
+	sched := &Schedule{
+		Target: newTarget(t, t.TempDir()), Every: time.Hour, FullEvery: 24 * time.Hour, Keep: 24 * time.Hour,
+		Source: Source{Store: s, Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))},
+	}
+	backedUp := func(reason string) {
+		t.Helper()
+		res, err := sched.Backup(t.Context(), false, true)
+		if err != nil || res.Kind != Full || !strings.Contains(res.Reason, reason) {
+			t.Errorf("%+v, %v, not for %q", res, err, reason)
+		}
+		if state, err := sched.State(); err != nil || state.Full {
+			t.Errorf("after it: %+v, %v", state, err)
+		}
+	}
+	backedUp("no backup yet")
+	if log.Len() > 0 {
+		t.Errorf("the first backup is a warning:\n%s", &log)
+	}
+	change()
+	change() // one entry is more than may be kept
+	if state, err := sched.State(); err != nil || !state.Full {
+		t.Errorf("with entries dropped: %+v, %v", state, err)
+	}
+	backedUp("dropped")
+	if !strings.Contains(log.String(), "dropped") {
+		t.Errorf("the log has no warning:\n%s", &log)
+	}
+	id, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sched.Target.Recipients = []age.Recipient{id.Recipient()}
+	backedUp("encrypted from now on")
 }
 
 // TestEncryptedBackup is restored with the identity alone, and says so without it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -51,13 +52,13 @@ func (s State) Err() error { return errors.Join(s.BackupErr, s.SendErr) }
 
 // State says how the backups are.
 func (s *Schedule) State() (State, error) {
-	_, kept, err := s.Source.Store.KeptEntries()
+	dropped, err := s.Source.Store.EntriesDropped()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.state
 	now.Target, now.Every = s.Target.Place.String(), s.Every
 	now.Late = s.late()
-	now.Full = !kept && !now.LastAt.IsZero()
+	now.Full = dropped
 	return now, err
 }
 
@@ -108,6 +109,10 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	s.running.Lock()
 	defer s.running.Unlock()
 	at := s.Source.Store.Now()
+	dropped, err := s.Source.Store.EntriesDropped()
+	if err != nil {
+		return nil, err
+	}
 	res, err := s.Target.Run(ctx, s.Source, full, verify)
 	s.made(at, verify, err)
 	if err != nil {
@@ -115,7 +120,11 @@ func (s *Schedule) Backup(ctx context.Context, full, verify bool) (*Result, erro
 	}
 	s.Source.Store.EntriesStored(res.Number)
 	if res.Reason != "" {
-		s.Source.Log.Warn("the backup is a full one", "reason", res.Reason)
+		level := slog.LevelInfo
+		if dropped { // times are lost
+			level = slog.LevelWarn
+		}
+		s.Source.Log.Log(ctx, level, "the backup is a full one", "reason", res.Reason)
 	}
 	if err := s.Target.Prune(ctx, s.Source.Store.Now().Add(-s.Keep)); err != nil {
 		s.Source.Log.Error("old backups could not be deleted; the next backup tries again", "target", res.Target, "error", err)
@@ -230,6 +239,11 @@ func (s *Schedule) resume(ctx context.Context) (next, full time.Time) {
 		if m.Kind == Full {
 			full = at.Add(s.FullEvery)
 		}
+	}
+	// What changes now is in no backup: the store was restored, or the process before has ended
+	// between dropping entries and the full backup.
+	if _, kept, err := s.Source.Store.KeptEntries(); err == nil && !kept {
+		next = s.Source.Store.Now()
 	}
 	return next, full
 }
