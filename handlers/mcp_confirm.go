@@ -162,21 +162,36 @@ func (i intents) createEmailUser(_ context.Context, _ core.Actor, in mailboxes.C
 }
 
 func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailboxes.UpdateEmailUserIn) (*intent, error) {
-	if in.ForwardTo.Value == "" {
+	if in.ForwardTo.Value == "" && in.RecoveryEmail.Value == "" && in.Password == nil {
 		return nil, nil
 	}
 	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {
 		return nil, err
 	}
-	return would("send a copy of all mail to %s to %s", mb.Email, in.ForwardTo.Value)
+	return giveAccess(mb.Email, in.ForwardTo.Value, in.RecoveryEmail.Value, in.Password != nil), nil
 }
 
 func (i intents) updateMe(_ context.Context, who core.Actor, in accounts.UpdateMeIn) (*intent, error) {
-	if in.ForwardTo.Value == "" {
-		return nil, nil
+	return giveAccess(who.Email, in.ForwardTo.Value, in.Recovery.Value, false), nil
+}
+
+// giveAccess says who would read the mail of a mailbox after a change; nil if it is nobody new.
+func giveAccess(email, forwardTo, recovery string, password bool) *intent {
+	var deeds []string
+	if forwardTo != "" {
+		deeds = append(deeds, fmt.Sprintf("send a copy of all mail to %s to %s", email, forwardTo))
 	}
-	return would("send all mail to %s on to %s", who.Email, in.ForwardTo.Value)
+	if password {
+		deeds = append(deeds, fmt.Sprintf("set a new password for %s, with which all its mail is read and sent", email))
+	}
+	if recovery != "" {
+		deeds = append(deeds, fmt.Sprintf("let %s set the password of %s by a link", recovery, email))
+	}
+	if deeds == nil {
+		return nil
+	}
+	return &intent{Would: strings.Join(deeds, ", and ")}
 }
 
 func (i intents) createCredential(ctx context.Context, who core.Actor, in mailboxes.CreateCredentialIn) (*intent, error) {
@@ -313,6 +328,9 @@ func (i intents) deleteMessages(_ context.Context, _ core.Actor, in inbox.BulkDe
 	each := map[string]int{}
 	var order []string
 	for _, m := range in.Messages {
+		if m.Mailbox == "" { // the call itself is refused
+			return nil, nil
+		}
 		if each[m.Mailbox]++; each[m.Mailbox] == 1 {
 			order = append(order, m.Mailbox)
 		}
@@ -323,11 +341,15 @@ func (i intents) deleteMessages(_ context.Context, _ core.Actor, in inbox.BulkDe
 	return would("delete %s for good: %s", plural(len(in.Messages), "message", "messages"), strings.Join(order, ", "))
 }
 
-func (i intents) deleteMessage(_ context.Context, who core.Actor, in inbox.DeleteMessageIn) (*intent, error) {
+func (i intents) deleteMessage(ctx context.Context, who core.Actor, in inbox.DeleteMessageIn) (*intent, error) {
 	if forGood, err := i.s.DeletesForGood(who, in); err != nil || !forGood {
 		return nil, err
 	}
-	return would("delete the message %s of %s for good", in.MessageID, in.UserID)
+	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
+	if err != nil {
+		return nil, err
+	}
+	return would("delete the message %s of %s for good", in.MessageID, mb.Email)
 }
 
 func (i intents) deleteInboxMessage(_ context.Context, who core.Actor, in inbox.DeleteInboxMessageIn) (*intent, error) {

@@ -241,7 +241,7 @@ func TestWhatAsksFirst(t *testing.T) {
 			asks = append(asks, o.name)
 		}
 		for _, f := range openapi.Fields(o.call.in) {
-			if o.confirm.do == nil && slices.Contains([]string{"forward_to", "forward_address", "catch_all"}, openapi.JSONName(f)) {
+			if o.confirm.do == nil && slices.Contains([]string{"forward_to", "forward_address", "catch_all", "recovery_email"}, openapi.JSONName(f)) {
 				t.Errorf("%s takes %s and does not ask first", o.name, openapi.JSONName(f))
 			}
 		}
@@ -286,6 +286,13 @@ func TestCallsThatNeedAgreement(t *testing.T) {
 			"/v1/domains/" + b.domain, "catch_all", "<nil>", "ann@boxes.test"},
 		{"update_email_user", "send a copy of all mail to ann@boxes.test to me@evil.test", map[string]any{"user_id": ann, "forward_to": "me@evil.test"},
 			"/v1/email-users/" + ann, "forward_to", "<nil>", "me@evil.test"},
+		{"update_email_user", "set a new password for ann@boxes.test", map[string]any{"user_id": ann, "password": "a long word 47", "name": "Ann"},
+			"/v1/email-users/" + ann, "name", "", "Ann"},
+		{"update_email_user", "let me@evil.test set the password of ann@boxes.test by a link", map[string]any{"user_id": ann, "recovery_email": "me@evil.test"},
+			"/v1/email-users/" + ann, "recovery_email", "<nil>", "me@evil.test"},
+		{"update_email_user", "send a copy of all mail to ann@boxes.test to you@evil.test, and set a new password for ann@boxes.test",
+			map[string]any{"user_id": ann, "forward_to": "you@evil.test", "password": "a long word 48"},
+			"/v1/email-users/" + ann, "forward_to", "me@evil.test", "you@evil.test"},
 		{"create_email_user", "create the mailbox new@boxes.test and send a copy of all its mail to me@evil.test", map[string]any{"username": "new", "domain": "boxes.test", "forward_to": "me@evil.test"},
 			"/v1/email-users?q=new", "pagination.count", "0", "1"},
 		{"create_webhook", "send events (*) of this account to https://evil.test/x", map[string]any{"url": "https://evil.test/x", "events": []string{"*"}},
@@ -340,7 +347,7 @@ func TestMessagesGoToTrash(t *testing.T) {
 		"delete_inbox_message": {"mailbox": "ann@boxes.test", "message_id": "4", "permanent": true},
 	} {
 		first := a.call(tool, args).is(200)
-		if !strings.Contains(first.text("message"), "This would delete the message "+args["message_id"].(string)+" of ") {
+		if !strings.Contains(first.text("message"), "This would delete the message "+args["message_id"].(string)+" of ann@boxes.test for good. ") {
 			t.Errorf("%s says %s", tool, first.raw)
 		}
 		args["confirmation_token"] = first.text("confirmation_token")
@@ -354,7 +361,7 @@ func TestMessagesGoToTrash(t *testing.T) {
 		"delete_inbox_message": {"mailbox": "ann@boxes.test", "message_id": "2", "folder": "Trash"},
 	} {
 		first := a.call(tool, args).is(200)
-		if !strings.Contains(first.text("message"), " for good") || first.text("confirmation_token") == "" {
+		if !strings.Contains(first.text("message"), " of ann@boxes.test for good. ") || first.text("confirmation_token") == "" {
 			t.Errorf("%s of a message in Trash says %s", tool, first.raw)
 		}
 		args["confirmation_token"] = first.text("confirmation_token")
@@ -380,6 +387,7 @@ func TestCallsThatNeedNoAgreement(t *testing.T) {
 	a.call("update_email_user", map[string]any{"user_id": made.text("user_id"), "name": "Ann", "forward_to": nil}).is(200).has("name", "Ann")
 	a.call("update_domain", map[string]any{"domain_id": b.domain, "notes": "n", "catch_all": nil}).is(200).has("notes", "n")
 	a.call("delete_domain", map[string]any{"domain_id": "dom_none"}).breaks("not_found")
+	a.call("bulk_delete_messages", map[string]any{"messages": []map[string]any{{"uid": "1"}}}).breaks("validation_error")
 	a.call("update_webhook", map[string]any{"id": "wh_none", "status": "disabled"}).breaks("not_found")
 	member := b.assistant(b.Token(t, b.Owner.AccountID, "member", "read", "write"))
 	member.call("delete_domain", map[string]any{"domain_id": b.domain}).breaks("forbidden_role")
