@@ -162,8 +162,8 @@ func (l *listeners) named() map[string]*net.Listener {
 	}
 }
 
-// ports are those where others are to reach this host: a listener at an address that is not public,
-// such as one behind a proxy, is none.
+// ports are those of the TCP listeners. Others are to reach this host there, but not where the
+// address is not public.
 func (l *listeners) ports(public []netip.Addr) (out []health.Port) {
 	named := l.named()
 	for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -172,9 +172,14 @@ func (l *listeners) ports(public []netip.Addr) (out []health.Port) {
 			continue
 		}
 		at, ok := ln.Addr().(*net.TCPAddr)
-		if ip := at.AddrPort().Addr().Unmap(); ok && (ip.IsUnspecified() || slices.Contains(public, ip)) {
-			out = append(out, health.Port{Name: name, Number: at.Port})
+		if !ok {
+			continue
 		}
+		port := health.Port{Name: name, Number: at.Port}
+		if ip := at.AddrPort().Addr().Unmap(); !ip.IsUnspecified() && !slices.Contains(public, ip) {
+			port.Inner = ip.String()
+		}
+		out = append(out, port)
 	}
 	return out
 }

@@ -9,12 +9,15 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/connlimit"
+	"github.com/mailstead/mailstead/service/health"
 )
 
 // limitedServer is an HTTP server that takes four connections. Its handler says on working that it
@@ -54,6 +57,33 @@ func clientFrom(t *testing.T, s *httptest.Server, from string) *http.Client {
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
+}
+
+// TestPortsOfListeners: one at an address that is not public has a port too, where nobody from
+// outside is to reach it.
+func TestPortsOfListeners(t *testing.T) {
+	all, inner := listenAt(t, ":0"), listenAt(t, "127.0.0.1:0")
+	l := &listeners{smtp: all, dnsTCP: inner}
+	public := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
+	number := func(ln net.Listener) int { return ln.Addr().(*net.TCPAddr).Port }
+	want := []health.Port{{Name: "dns", Number: number(inner), Inner: "127.0.0.1"}, {Name: "smtp", Number: number(all)}}
+	if got := l.ports(public); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	want[0].Inner = ""
+	if got := l.ports([]netip.Addr{netip.MustParseAddr("127.0.0.1")}); !slices.Equal(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+func listenAt(t *testing.T, addr string) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
 }
 
 func dialFrom(ctx context.Context, from, addr string) (net.Conn, error) {

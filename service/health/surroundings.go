@@ -29,13 +29,14 @@ import (
 // A Host is what the program knows about where it runs, and the checks of that have to know.
 type Host struct {
 	Running bool   // else the checks are made for a server that is stopped
-	Ports   []Port // where clients and other servers are to reach it
+	Ports   []Port // of its listeners
 }
 
 // A Port is where one listener is to be reached at every public address of the host.
 type Port struct {
 	Name   string // of the setting, such as smtp
 	Number int
+	Inner  string // the only address where it listens, if that is not public, as behind a proxy
 }
 
 // Bounds of what a check does on the network.
@@ -240,7 +241,9 @@ func (s *Service) checkPorts(ctx context.Context) (out []Check) {
 	var places []place
 	for _, ip := range s.Config.PublicIPs {
 		for _, port := range s.Host.Ports {
-			places = append(places, place{port, ip})
+			if port.Inner == "" {
+				places = append(places, place{port, ip})
+			}
 		}
 	}
 	own := ownAddresses()
@@ -336,7 +339,8 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	if skip := s.external(code); skip != nil {
 		return skip
 	}
-	if s.Host.Running && !slices.ContainsFunc(s.Host.Ports, func(p Port) bool { return p.Name == "dns" }) {
+	here := slices.IndexFunc(s.Host.Ports, func(p Port) bool { return p.Name == "dns" })
+	if s.Host.Running && here < 0 {
 		return []Check{{Code: code, Status: Skipped, Subject: s.Hostname(), Message: "The DNS server is off."}}
 	}
 	needed, err := s.servesZones()
@@ -368,6 +372,14 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	}
 	if out != nil {
 		return out
+	}
+	if here >= 0 {
+		switch p := s.Host.Ports[here]; {
+		case p.Inner != "":
+			return ok(code, s.Hostname(), "The names of the nameservers lead to them; the DNS server listens at %s, so port 53 has to lead there.", net.JoinHostPort(p.Inner, strconv.Itoa(p.Number)))
+		case p.Number != 53:
+			return ok(code, s.Hostname(), "The names of the nameservers lead to them; the DNS server listens at port %d, so port 53 has to lead there.", p.Number)
+		}
 	}
 	if len(places) == 1 {
 		return ok(code, s.Hostname(), "All names of nameservers lead to one address, so zones cannot be asked while it is away; [[dns.secondaries]] names copies elsewhere.")

@@ -121,6 +121,20 @@ func TestNames(t *testing.T) {
 	h.finds("hostname_address", health.Error, "cannot be looked up")
 }
 
+// TestWhereTheDNSServerIs: one at another port or address is on, and what stands before it has to
+// send port 53 on to it.
+func TestWhereTheDNSServerIs(t *testing.T) {
+	h := newPublicHost(t)
+	h.finds("nameservers", health.Skipped, "The DNS server is off")
+	h.Host.Ports = []health.Port{{Name: "dns", Number: 5353}}
+	h.finds("nameservers", health.OK, "listens at port 5353, so port 53 has to lead there")
+	h.Host.Ports[0].Inner = "127.0.0.2"
+	h.finds("nameservers", health.OK, "listens at 127.0.0.2:5353, so port 53 has to lead there")
+	h.finds("ports", health.OK, "") // nobody is to reach it there
+	h.world.Tell("A", "ns2.example.test")
+	h.finds("nameservers", health.Warning, "does not lead to it")
+}
+
 // TestDirectory: what others on the machine can read is told.
 func TestDirectory(t *testing.T) {
 	h := newPublicHost(t)
