@@ -452,6 +452,26 @@ var prefixes = map[string]string{
 // noPrefix are ids that are of another form.
 var noPrefix = []string{"message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id", "WaitedMessage.id"}
 
+// TestInputsHaveTheWordsOfWhatIsShown: a field that is given and shown means the same both times, and
+// no other schema has the words of errors.
+func TestInputsHaveTheWordsOfWhatIsShown(t *testing.T) {
+	c := theContract()
+	said := map[string]string{}
+	for _, f := range describedFields(c) {
+		said[f.owner+"."+f.name] = f.schema.Description
+	}
+	for at, about := range said {
+		owner, name, _ := strings.Cut(at, ".")
+		shown, both := said[strings.TrimSuffix(owner, "Input")+"."+name]
+		if strings.HasSuffix(owner, "Input") && both && shown != about && name != "value" { // absent and null
+			t.Errorf("%s is %q, but shown it is %q", at, about, shown)
+		}
+		if strings.Contains(about, "in some errors") && owner != "Detail" {
+			t.Errorf("%s is about errors: %q", at, about)
+		}
+	}
+}
+
 // TestExamplesAreReal compares every example with its schema, and that of an id with the type of
 // what it names. Texts have examples of their own, not a word that stands for any.
 func TestExamplesAreReal(t *testing.T) {

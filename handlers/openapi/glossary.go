@@ -26,6 +26,8 @@ var glossary = sync.OnceValue(func() map[string]word {
 	return all
 })
 
+const conditionFields = "What of the message is compared: the addresses and names of `from`, `to` or `cc`, `subject`, a `header` field, the text of `body`, the `size`, the list's id (`list_id`), or the `spam_score`."
+
 // glossaryRows explain fields by name, or by schema and name where the name alone does not say it.
 // They are no map, since code would make that at each start.
 var glossaryRows = []struct {
@@ -310,7 +312,10 @@ var glossaryRows = []struct {
 	{"SpamReason.code", word{example: "word", about: "What kind of sign it is."}},
 	{"SpamReason.text", word{example: "The word \"invoice\" is frequent in wanted mail.", about: "For people; the text may change."}},
 	{"SpamReason.weight", word{example: -1.25, about: "How much it counts: above 0 for spam, below 0 against it."}},
-	{"Condition.field", word{example: "subject"}},
+	{"Condition.field", word{example: "subject", about: conditionFields}},
+	{"ConditionInput.field", word{example: "subject", about: conditionFields}},
+	{"ConditionInput.op", word{example: "contains"}},
+	{"ConditionInput.not", word{example: false, about: "true turns the result round."}},
 	{"Condition.op", word{example: "contains"}},
 	{"Condition.value", word{example: "invoice", about: "A number for `size`, in bytes, and `spam_score`; null for `exists`. `matches` is an RE2 expression."}},
 	{"Condition.header", word{example: "X-Project", about: "The name of the header field, for the field `header` alone."}},
@@ -318,7 +323,7 @@ var glossaryRows = []struct {
 	{"ConditionInput.header", word{example: "X-Project", about: "The name of the header field, for the field `header` alone."}},
 	{"ConditionInput.value", word{example: "invoice", about: "A number for `size`, in bytes, and `spam_score`; absent for `exists`. `matches` is an RE2 expression of at most 500 characters."}},
 	{"Action.value", word{example: "archive", about: "The folder of `move` and `copy`, the keyword of `flag` (null is `\\Flagged`), the address of `forward`, the text of `reply`, `reject` and `webhook`."}},
-	{"ActionInput.value", word{example: "archive", about: "The folder of `move` and `copy`, the keyword of `flag` (absent: `\\Flagged`), the address of `forward`, the text of `reply`, `reject` and `webhook`."}},
+	{"ActionInput.value", word{example: "archive", about: "The folder of `move` and `copy` (a role such as `archive`, or a name; without such a folder it is the inbox), the keyword of `flag` (absent: `\\Flagged`), the address of `forward`, the text of `reply`, `reject` and `webhook`."}},
 	{"Effect.rule_id", word{example: "rule_01k9a2b3c4d5e6f7g8h9j0k1m2"}},
 	{"Effect.type", word{example: "move", about: "As in the rule."}},
 	{"Effect.value", word{example: "Archive", about: "As in the rule; a folder has its IMAP name."}},
@@ -607,7 +612,7 @@ var glossaryRows = []struct {
 	{"expires_in", word{example: 900, about: "Seconds."}},
 	{"expires_in_days", word{example: 90, about: "Alternative to expires_at."}},
 	{"export_id", word{example: "exp_01k9a2b3c4d5e6f7g8h9j0k1m2"}},
-	{"field", word{example: "name", about: "The field; in some errors the id of the conflicting object."}},
+	{"Detail.field", word{example: "name", about: "The field; in some errors the id of the conflicting object."}},
 	{"filename", word{example: "invoice.pdf"}},
 	{"first_name", word{example: "Anna"}},
 	{"folder", word{example: "INBOX"}},

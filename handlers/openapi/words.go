@@ -97,7 +97,7 @@ var operationTexts = map[string]operationText{
 
 	"list_team_users":  {group: "Team", summary: "List the team users", text: "The owner first, then admins, then members, each by address."},
 	"invite_team_user": {group: "Team", summary: "Invite a team user", text: "Without a password the answer has a `reset_link` that works once, for 72 hours.", errors: "user_limit_reached email_already_exists insufficient_scope forbidden_role"},
-	"update_team_user": {group: "Team", summary: "Change a team user", errors: "wrong_password user_not_in_account owner_protected email_already_exists insufficient_scope forbidden_role", show: "first_name last_name role"},
+	"update_team_user": {group: "Team", summary: "Change a team user", text: "With `write` you may change your own name and, in a session, your own password. A password with a token, and whatever belongs to others, needs the `admin` permission.", errors: "wrong_password user_not_in_account owner_protected email_already_exists insufficient_scope forbidden_role", show: "first_name last_name role"},
 	"delete_team_user": {group: "Team", summary: "Delete a team user", text: "Their tokens are revoked.", errors: "user_not_in_account owner_protected insufficient_scope forbidden_role"},
 
 	"list_audit": {group: "Account", summary: "List what was changed, by whom", text: "Newest first; kept for 400 days. One row for each change that took effect and each read of a secret, but not for sending, marking or refreshing; `fields` are names, never values. `login` and `login_failed` are sign-ins to the dashboard. What the operator does on the server has the actor `operator`."},
