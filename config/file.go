@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -64,8 +65,11 @@ func fileError(path, text string, err error) error {
 	if k, what := wrongType(keys, row); what != "" {
 		return fmt.Errorf("%s, line %d: %s %s", path, k.row, k.name, what)
 	}
+	if key := keyAt(keys, row); key != "" {
+		return fmt.Errorf("%s, line %d: %s: %w", path, row, key, err)
+	}
 	if row > 0 {
-		return fmt.Errorf("%s, line %d: %s: %w", path, row, keyAt(keys, row), err)
+		return fmt.Errorf("%s, line %d: %w", path, row, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
@@ -97,6 +101,43 @@ func lineOf(text string, mistake error) int {
 		}
 	}
 	return 0
+}
+
+// ofTable is how errors about a table begin: its name, its number where it is a list, and the key.
+var ofTable = regexp.MustCompile(`^\[\[?([a-z0-9_.]+)\]\]?(?: number (\d+):)?(?: ([a-z0-9_]+)(?:[ :]|$))?`)
+
+// rowOf finds the line of the setting that an error begins with, or else of its table; 0 if the
+// error is about no table, or the file has none of the name.
+func rowOf(text, mistake string) (row int) {
+	m := ofTable.FindStringSubmatch(mistake)
+	if m == nil {
+		return 0
+	}
+	name, key, in, count := m[1], m[3], false, 0
+	number, _ := strconv.Atoi(m[2]) // 0: there is one
+	p := &unstable.Parser{}
+	p.Reset([]byte(text))
+	for p.NextExpression() {
+		e := p.Expression()
+		if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
+			continue
+		}
+		parts, at := keyOf(p, e)
+		switch {
+		case e.Kind != unstable.KeyValue:
+			if in = strings.Join(parts, ".") == name; in {
+				count++
+			}
+			if in = in && (number == 0 || count == number); in {
+				row = at
+			}
+		case in && parts[0] == key:
+			return at
+		case row == 0 && parts[0] == name: // name = {…}, or name.key = …
+			row = at
+		}
+	}
+	return row
 }
 
 // A fileKey is a key of the file with its line and its value's type, as the parser saw them.

@@ -167,12 +167,16 @@ func merge(path, text string, c *cli.Context) (*Settings, error) {
 		return nil, err
 	}
 	if err := s.check(); err != nil {
+		if row := rowOf(text, err.Error()); row > 0 {
+			return nil, fmt.Errorf("%s, line %d: %w", path, row, err)
+		}
 		return nil, err
 	}
 	return &s, nil
 }
 
-// check finds settings that contradict each other, and fills in what tables leave out.
+// check finds settings that contradict each other, and fills in what tables leave out. Errors about
+// a table begin with it, as "[spam] junk_score" or "[[relay]] number 1", which rowOf reads.
 func (s *Settings) check() error {
 	if (s.TLSCert == "") != (s.TLSKey == "") {
 		return errors.New("--tls-cert and --tls-key go together: give both or neither")

@@ -210,6 +210,15 @@ func TestBadSettingsNameTheirPlace(t *testing.T) {
 		args []string
 		want []string
 	}{
+		{file: "[limits]\ndomains = 3\n\n[spam]\ngreylisting = true\njunk_score = 2", want: []string{"line 6: [spam] junk_score: from 0 to 1"}},
+		{file: "\nspam = {junk_score = 2}", want: []string{"line 2: [spam] junk_score"}},
+		{file: "spam.junk_score = 2", want: []string{"line 1: [spam] junk_score"}},
+		{file: "[[destination]]\noperator = 'google.com'\n[[destination]]\noperator = 'mx.google.com'", want: []string{"line 4: [[destination]] number 2: operator"}},
+		{file: "[[destination]]\noperator = 'google.com'\n\n[[destination]]\nconnections = 2", want: []string{"line 4: [[destination]] number 2: operator is required"}},
+		{file: "\n[[relay]]\nname = 'r'", want: []string{"line 2: [[relay]] number 1: name, kind and host are required"}},
+		{file: "[[relay]]\nname = 'r'\nkind = 'custom'\nhost = 'h'\n[[relay]]\nname = 'r'\nkind = 'custom'\nhost = 'h'", want: []string{"line 5: [[relay]] number 2: the name"}},
+		{file: "[dns]\n[[dns.secondaries]]\nname = 'x'", want: []string{"line 2: [[dns.secondaries]] number 1: its address"}},
+		{file: "[backup]\nevery = '1h'\nsync = true", want: []string{"line 3: [backup] sync"}},
 		{file: "smtpp = 'x'", want: []string{"line 1", `"smtpp"`}},
 		{file: "\n[limits]\ndomain = 3", want: []string{"line 3", `"limits.domain"`}},
 		{file: "\n\nsmtp = 'here'", want: []string{"line 3", "HOST:PORT"}},
