@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
@@ -25,8 +26,8 @@ func runCommand(ctx context.Context, app *cli.App, args []string) error {
 				return usageError{err}
 			}
 		}
-		if err := set.Parse(args[1:]); err != nil {
-			return usageError{err}
+		if err := parseFlags(set, args[1:], len(cmd.Subcommands) == 0); err != nil {
+			return usageError{plainFlagError(err, cmd)}
 		}
 		c = cli.NewContext(app, set, c)
 		c.Command = cmd
@@ -36,6 +37,9 @@ func runCommand(ctx context.Context, app *cli.App, args []string) error {
 		next := subcommand(cmd, word)
 		switch {
 		case c.Bool("help"):
+			if len(cmd.Subcommands) == 0 && cmd.ArgsUsage != "" {
+				args = nil // they are the command's own
+			}
 			return showHelp(app.Writer, cmd, depth == 0, args)
 		case word == "help" || word == "h":
 			return showHelp(app.Writer, cmd, depth == 0, args[1:])
@@ -47,6 +51,38 @@ func runCommand(ctx context.Context, app *cli.App, args []string) error {
 			return showHelp(app.Writer, cmd, depth == 0, args)
 		}
 	}
+}
+
+// parseFlags parses flags before arguments and, where all says so, also those between and behind
+// them, up to "--".
+func parseFlags(set *flag.FlagSet, args []string, all bool) error {
+	if !all {
+		return set.Parse(args)
+	}
+	words := []string{"--"}
+	for len(args) > 0 {
+		if err := set.Parse(args); err != nil {
+			return err
+		}
+		rest := set.Args()
+		if n := len(args) - len(rest); len(rest) == 0 || n > 0 && args[n-1] == "--" {
+			words, args = append(words, rest...), nil
+		} else {
+			words, args = append(words, rest[0]), rest[1:]
+		}
+	}
+	return set.Parse(words)
+}
+
+// plainFlagError says what is wrong with a flag, and where to read which there are.
+func plainFlagError(err error, cmd *cli.Command) error {
+	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
+		return fmt.Errorf("--%s needs a value; run `%s --help`", strings.TrimPrefix(name, "-"), cmd.HelpName)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+		return fmt.Errorf("there is no option --%s; run `%s --help`", strings.TrimPrefix(name, "-"), cmd.HelpName)
+	}
+	return err
 }
 
 func withHelp(flags []cli.Flag) []cli.Flag {

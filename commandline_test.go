@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,20 +50,48 @@ func TestHelpIsThatOfTheLibrary(t *testing.T) {
 	}
 }
 
+// TestFlagsBehindArguments: they are the command's, as those before, up to "--".
+func TestFlagsBehindArguments(t *testing.T) {
+	for _, args := range [][]string{
+		{"--data", "/d", "--account", "a", "op", "{}"}, {"op", "--data", "/d", "{}", "--account=a"}, {"op", "{}", "--account", "a", "--data=/d"},
+		{"--account", "a", "--data", "/d", "--", "op", "{}"}, {"--account=a", "--data=/d", "op", "--", "{}"},
+	} {
+		set := flag.NewFlagSet("call", flag.ContinueOnError)
+		data, account := set.String("data", "", ""), set.String("account", "", "")
+		if err := parseFlags(set, args, true); err != nil || *data != "/d" || *account != "a" || !slices.Equal(set.Args(), []string{"op", "{}"}) {
+			t.Errorf("%q: %q %q %q, %v", args, *data, *account, set.Args(), err)
+		}
+	}
+	set := flag.NewFlagSet("call", flag.ContinueOnError)
+	if err := parseFlags(set, []string{"op", "--", "--data"}, true); err != nil || !slices.Equal(set.Args(), []string{"op", "--data"}) {
+		t.Errorf("%q, %v", set.Args(), err)
+	}
+	help, err := mailsteadCommand(t, "call", "create_rule", "--help")
+	if err != nil || !strings.Contains(help, "mailstead call [command options] OPERATION [JSON]") {
+		t.Errorf("help of one operation: %q, %v", help, err)
+	}
+}
+
 // TestWrongCommandLines: a mistake is told with the code 2, and nothing is written on standard
 // output.
 func TestWrongCommandLines(t *testing.T) {
 	t.Setenv("MAILSTEAD_MIGRATE", "")
 	for line, want := range map[string]string{
-		"bogus":                   "there is no command \"bogus\"; run `mailstead help`",
-		"help bogus":              "there is no command \"bogus\"; run `mailstead help`",
-		"account bogus":           "there is no command \"bogus\"; run `mailstead account help`",
-		"account create --help x": "there is no command \"x\"; run `mailstead account create help`",
-		"--bogus":                 "flag provided but not defined: -bogus",
-		"account --bogus":         "flag provided but not defined: -bogus",
-		"backup list --full":      "flag provided but not defined: -full",
-		"doctor --json=perhaps":   `invalid boolean value "perhaps" for -json: parse error`,
-		"account list more":       "\"more\" is not expected; run `mailstead account list --help`",
+		"bogus":                    "there is no command \"bogus\"; run `mailstead help`",
+		"help bogus":               "there is no command \"bogus\"; run `mailstead help`",
+		"account bogus":            "there is no command \"bogus\"; run `mailstead account help`",
+		"account create --help x":  "there is no command \"x\"; run `mailstead account create help`",
+		"--bogus":                  "there is no option --bogus; run `mailstead --help`",
+		"account --bogus":          "there is no option --bogus; run `mailstead account --help`",
+		"backup list --full":       "there is no option --full; run `mailstead backup list --help`",
+		"call --data":              "--data needs a value; run `mailstead call --help`",
+		"call list_domains --data": "--data needs a value; run `mailstead call --help`",
+		"call list_domains -bogus": "there is no option --bogus; run `mailstead call --help`",
+		"call":                     "name the operation: mailstead call OPERATION [JSON]; `mailstead call --list` lists the operations",
+		"call a {} more":           "\"more\" is not expected: mailstead call OPERATION [JSON]; the JSON is one argument, best in single quotes",
+		"call list_domains limit":  "the arguments of list_domains are not one JSON object: it must begin with {",
+		"doctor --json=perhaps":    `invalid boolean value "perhaps" for -json: parse error`,
+		"account list more":        "\"more\" is not expected; run `mailstead account list --help`",
 	} {
 		var stdout, stderr bytes.Buffer
 		err := runCommand(t.Context(), newApp(&stdout, &stderr), append([]string{"mailstead"}, strings.Fields(line)...))

@@ -314,8 +314,11 @@ func callCommand(c *cli.Context) error {
 		}
 		return nil
 	}
-	if c.NArg() < 1 || c.NArg() > 2 {
-		return usageError{errors.New("usage: mailstead call OPERATION [JSON]; `mailstead call --list` lists the operations")}
+	switch {
+	case c.NArg() < 1:
+		return usageError{errors.New("name the operation: mailstead call OPERATION [JSON]; `mailstead call --list` lists the operations")}
+	case c.NArg() > 2:
+		return usageError{fmt.Errorf("%q is not expected: mailstead call OPERATION [JSON]; the JSON is one argument, best in single quotes", c.Args().Get(2))}
 	}
 	r, err := newCall(c, c.Args().Get(0), c.Args().Get(1))
 	if err != nil {

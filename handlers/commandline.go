@@ -69,7 +69,7 @@ func (o *op) split(args string) (path map[string]string, query url.Values, body 
 	fields := map[string]json.RawMessage{}
 	if args != "" {
 		if fields, err = splitObject([]byte(args)); err != nil {
-			return nil, nil, nil, fmt.Errorf("the arguments are not one JSON object: %w", err)
+			return nil, nil, nil, fmt.Errorf("the arguments of %s are not one JSON object: %w", o.name, err)
 		}
 	}
 	path = map[string]string{}

@@ -452,8 +452,8 @@ var prefixes = map[string]string{
 // noPrefix are ids that are of another form.
 var noPrefix = []string{"message_id", "original_message_id", "provider_message_id", "provider_message_ids", "thread_id", "report_id", "content_id", "ExportFormat.id", "email_id", "folder_id", "MailFolder.id", "FolderDeleted.id", "InboxMessage.id", "MessageDetail.id", "WaitedMessage.id"}
 
-// TestInputsHaveTheWordsOfWhatIsShown: a field that is given and shown means the same both times, and
-// no other schema has the words of errors.
+// TestInputsHaveTheWordsOfWhatIsShown: a field that is given and shown means the same both times,
+// and no other schema has the words of errors.
 func TestInputsHaveTheWordsOfWhatIsShown(t *testing.T) {
 	c := theContract()
 	said := map[string]string{}
