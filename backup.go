@@ -234,8 +234,8 @@ func identities(file string) ([]age.Identity, error) {
 	return list, nil
 }
 
-// fromTarget is the target that a command reads from; temp is for what it fetches.
-func fromTarget(c *cli.Context, temp string) (*backup.Target, error) {
+// fromTarget is the target at a place that a command reads from; temp is for what it fetches.
+func fromTarget(c *cli.Context, from, temp string) (*backup.Target, error) {
 	a, err := s3Of(c)
 	if err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func fromTarget(c *cli.Context, temp string) (*backup.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := place(c.String("from"), a, s.Backups().S3, s.CAFile)
+	at, err := place(from, a, s.Backups().S3, s.CAFile)
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -253,20 +253,52 @@ func fromTarget(c *cli.Context, temp string) (*backup.Target, error) {
 	return &backup.Target{Place: at, Identities: ids, Temp: temp, Program: version}, err
 }
 
+// backupsFrom is the place whose backups a command looks at: that of --from, else of [backup].
+func backupsFrom(c *cli.Context) (string, error) {
+	if err := noArguments(c); err != nil {
+		return "", err
+	}
+	from := c.String("from")
+	if from == "" {
+		s, err := config.Load(c)
+		if err != nil {
+			return "", err
+		}
+		if from = s.Backups().To; from == "" {
+			return "", usageError{fmt.Errorf("name the place of the backups with --from: a file, a directory or s3://BUCKET/PREFIX; %s has none in [backup]", filepath.Join(c.String("data"), "mailstead.toml"))}
+		}
+	}
+	return from, isPlace(from)
+}
+
+// isPlace refuses an address at which no backups can be.
+func isPlace(from string) error {
+	if objects.IsRemote(from) {
+		return nil
+	}
+	if strings.Contains(from, "://") {
+		return usageError{fmt.Errorf("%q is not a place of backups; write s3://BUCKET/PREFIX, or the path of a directory or a file", from)}
+	}
+	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
+		return usageError{fmt.Errorf("there are no backups at %s: no file or directory has that name; give the right --from", from)}
+	}
+	return nil
+}
+
 func backupListCommand(c *cli.Context) error {
-	if err := requireFlag(c, "from"); err != nil {
+	from, err := backupsFrom(c)
+	if err != nil {
 		return err
 	}
 	var out *backup.Listing
-	var err error
-	if from := c.String("from"); isArchive(from) {
+	if isArchive(from) {
 		ids, idErr := identities(c.String("age-identity"))
 		if idErr != nil {
 			return idErr
 		}
 		out, err = backup.ListArchive(from, ids)
 	} else {
-		target, targetErr := fromTarget(c, os.TempDir())
+		target, targetErr := fromTarget(c, from, os.TempDir())
 		if targetErr != nil {
 			return targetErr
 		}
@@ -288,11 +320,10 @@ func backupListCommand(c *cli.Context) error {
 }
 
 func backupVerifyCommand(c *cli.Context) error {
-	if err := requireFlag(c, "from"); err != nil {
+	from, err := backupsFrom(c)
+	if err != nil {
 		return err
 	}
-	from := c.String("from")
-	var err error
 	if isArchive(from) {
 		ids, idErr := identities(c.String("age-identity"))
 		if idErr != nil {
@@ -300,7 +331,7 @@ func backupVerifyCommand(c *cli.Context) error {
 		}
 		err = backup.VerifyArchive(c.Context, from, ids)
 	} else {
-		target, targetErr := fromTarget(c, os.TempDir())
+		target, targetErr := fromTarget(c, from, os.TempDir())
 		if targetErr != nil {
 			return targetErr
 		}
@@ -362,14 +393,18 @@ func restoreCommand(c *cli.Context) error {
 // restoreInto restores the backup that the flags name.
 func restoreInto(c *cli.Context, dir string, at time.Time) (*backup.Restored, error) {
 	log := slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	if from := c.String("from"); isArchive(from) {
+	from := c.String("from")
+	if err := isPlace(from); err != nil {
+		return nil, err
+	}
+	if isArchive(from) {
 		ids, err := identities(c.String("age-identity"))
 		if err != nil {
 			return nil, err
 		}
 		return backup.RestoreArchive(c.Context, from, dir, at, ids, version)
 	}
-	target, err := fromTarget(c, dir)
+	target, err := fromTarget(c, from, dir)
 	if err != nil {
 		return nil, err
 	}

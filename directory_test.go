@@ -241,3 +241,93 @@ func damageLargest(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 }
+
+// TestWrongPlacesAreToldInSentences: what is named in the place of something else is told in a
+// sentence that says what to name, with the code of wrong use.
+func TestWrongPlacesAreToldInSentences(t *testing.T) {
+	dir, files := t.TempDir(), t.TempDir()
+	if _, err := mailsteadCommand(t, "init", "--data", dir, "--owner-email", "ops@example.com"); err != nil {
+		t.Fatal(err)
+	}
+	inStore(t, dir, func(tx *store.Tx) error {
+		for a := range store.Accounts.All(tx) {
+			d := &store.Domain{ID: "dom_1", AccountID: a.ID, Name: "boxes.test", Status: store.DomainComplete, DNSProvider: "builtin"}
+			return store.Domains.Put(tx, d)
+		}
+		return nil
+	})
+	if _, err := importedAccounts(t, dir, "email,password_hash,name", "ann@boxes.test,$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW,"); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(files, "README.md")
+	for name, text := range map[string]string{"README.md": "# Title\n", "empty.json": "{}"} {
+		if err := os.WriteFile(filepath.Join(files, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bare := t.TempDir()
+	for _, c := range []struct{ want, line string }{
+		{"README.md has no settings: give --from the account.json", "import settings --from " + file},
+		{"empty.json has no settings", "import settings --from " + filepath.Join(files, "empty.json")},
+		{"is a directory: give --from the account.json in it", "import settings --from " + files},
+		{"is a directory: name one mbox file", "import mbox --to ann@boxes.test --from " + files},
+		{"is a file: name the directory of a Maildir", "import maildir --to ann@boxes.test --from " + file},
+		{"is a directory: name a CSV file", "import accounts --from " + files},
+		{"is a directory: name a CSV file", "import mbox --list " + files},
+		{"name the place of the backups with --from", "backup list"},
+		{"name the place of the backups with --from", "backup verify"},
+		{"there are no backups at " + files + "/x", "backup list --from " + files + "/x"},
+		{`"ftp://x" is not a place of backups`, "backup list --from ftp://x"},
+		{"there are no backups at " + files + "/x", "restore --data " + bare + " --from " + files + "/x"},
+	} {
+		args := strings.Fields(c.line)
+		if args[0] != "restore" {
+			args = append(args, "--data", dir)
+		}
+		if _, err := mailsteadCommand(t, args...); err == nil || !isWrongUse(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, not %q", c.line, err, c.want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "mailstead.toml"), []byte("[backup]\nto = \""+files+"\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := mailsteadCommand(t, "backup", "list", "--data", dir); err != nil || !strings.Contains(out, "There is no backup") {
+		t.Errorf("the place of the settings: %q, %v", out, err)
+	}
+
+	// A store that another process has open.
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, command := range []string{"check", "serve"} {
+		_, err := mailsteadCommand(t, command, "--data", dir, "--http", "127.0.0.1:0")
+		if command == "check" {
+			_, err = mailsteadCommand(t, command, "--data", dir)
+		}
+		var said bytes.Buffer
+		if code := exitCode(err, &said); code != 1 || !strings.Contains(said.String(), "the store is in use by another process. That is most likely its server: stop it first") {
+			t.Errorf("%s beside a server: code %d, %s", command, code, &said)
+		}
+	}
+}
+
+// TestTextsWithoutWhatIsNotThere: results leave out names that there are none of.
+func TestTextsWithoutWhatIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := mailsteadCommand(t, "init", "--data", dir, "--owner-email", "ops@example.com"); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "accounts.csv")
+	if err := os.WriteFile(file, []byte("email,password_hash,name\n,x,\n\"open\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text, err := mailsteadCommand(t, "import", "accounts", "--data", dir, "--from", file)
+	if err == nil || !strings.Contains(text, "line 2: ") || !strings.Contains(text, "line 3: ") || strings.Contains(text, ": :") {
+		t.Errorf("%q, %v", text, err)
+	}
+	if text, err := mailsteadCommand(t, "job", "resume", "--all", "--data", dir); err != nil || text != "No job was parked.\n" {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -169,6 +169,9 @@ func readCSV(path, header, more string, row func(line int, fields []string, bad 
 		return usageError{err}
 	}
 	defer f.Close()
+	if isDir(path) {
+		return usageError{fmt.Errorf("%s is a directory: name a CSV file", path)}
+	}
 	lines := bufio.NewReader(f)
 	columns := strings.Count(header, ",") + 1
 	for line, goesOn := 1, true; goesOn; line++ {
@@ -339,6 +342,9 @@ func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
 
 func importMaildir(c *cli.Context) error {
 	return importEach(c, func(im *inbox.Importer, from string) error {
+		if _, err := os.Stat(from); err == nil && !isDir(from) {
+			return usageError{fmt.Errorf("%s is a file: name the directory of a Maildir; `mailstead import mbox` reads mbox files", from)}
+		}
 		folders, err := maildir.Folders(from)
 		if err != nil {
 			return err
@@ -401,6 +407,9 @@ func importMbox(c *cli.Context) error {
 			return err
 		}
 		defer f.Close()
+		if isDir(from) {
+			return usageError{fmt.Errorf("%s is a directory: name one mbox file; `mailstead import maildir` reads the directory of a Maildir", from)}
+		}
 		return im.ReadMbox(c.Context, f, folder)
 	})
 }
@@ -453,7 +462,11 @@ func importAccounts(c *cli.Context) error {
 	slices.SortFunc(out.Errors, func(a, b mailboxes.AccountError) int { return a.Line - b.Line })
 	text := fmt.Sprintf("accounts  %d\nimported  %d\nskipped   %d\nfailed    %d\n", out.Accounts, out.Imported, out.Skipped, out.Failed)
 	for _, e := range out.Errors {
-		text += fmt.Sprintf("line %d: %s: %s\n", e.Line, e.Email, e.Message)
+		text += fmt.Sprintf("line %d: ", e.Line)
+		if e.Email != "" {
+			text += e.Email + ": "
+		}
+		text += e.Message + "\n"
 	}
 	if err := printResult(c, out, text); err != nil {
 		return err

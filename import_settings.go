@@ -46,13 +46,17 @@ func importSettings(c *cli.Context) error {
 	if err := requireFlag(c, "from"); err != nil {
 		return err
 	}
-	text, err := os.ReadFile(c.String("from"))
+	from := c.String("from")
+	if isDir(from) {
+		return usageError{fmt.Errorf("%s is a directory: give --from the account.json in it that `mailstead export` made", from)}
+	}
+	text, err := os.ReadFile(from)
 	if err != nil {
 		return usageError{err}
 	}
 	im := &settingsImporter{apiCaller: apiCaller{c: c}, out: settingsImported{Errors: []settingsError{}}}
-	if err := json.Unmarshal(text, &im.a); err != nil {
-		return usageError{fmt.Errorf("%s: %w", c.String("from"), err)}
+	if err := json.Unmarshal(text, &im.a); err != nil || len(im.a.Settings) == 0 {
+		return usageError{fmt.Errorf("%s has no settings: give --from the account.json that `mailstead export` made", from)}
 	}
 	err = throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
 		im.send = send

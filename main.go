@@ -16,6 +16,7 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/internal/licenses"
+	"github.com/mailstead/mailstead/store"
 )
 
 // version is set by the linker.
@@ -33,7 +34,11 @@ func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	fmt.Fprintln(stderr, "mailstead:", err)
+	text := err.Error()
+	if errors.Is(err, store.ErrInUse) {
+		text += ". That is most likely its server: stop it first (`systemctl stop mailstead`), or name another directory with --data"
+	}
+	fmt.Fprintln(stderr, "mailstead:", text)
 	if errors.As(err, new(usageError)) || errors.As(err, new(config.Error)) {
 		return 2
 	}

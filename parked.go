@@ -29,7 +29,7 @@ func parkedCommand(c *cli.Context) error {
 	if err := runLocal(c, parkedPath, struct{}{}, out); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("%d jobs are parked\n", out.Count)
+	text := fmt.Sprintf("parked jobs  %d\n", out.Count)
 	for _, j := range out.Data {
 		text += fmt.Sprintf("%s  %s  %s  the server ended %d times; parked until %s\n", j.JobID, j.Type, j.Resource, j.Crashes, j.Until.UTC().Format(time.RFC3339))
 	}
@@ -48,5 +48,9 @@ func resumeCommand(c *cli.Context) error {
 	if err := runLocal(c, resumePath, health.ResumeJobsIn{Job: c.String("job"), All: c.Bool("all")}, out); err != nil {
 		return err
 	}
-	return printResult(c, out, fmt.Sprintf("%d jobs go on: %s\n", len(out.Jobs), strings.Join(out.Jobs, " ")))
+	text := "No job was parked.\n"
+	if len(out.Jobs) > 0 {
+		text = "These jobs go on: " + strings.Join(out.Jobs, " ") + "\n"
+	}
+	return printResult(c, out, text)
 }
