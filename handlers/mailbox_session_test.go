@@ -120,7 +120,8 @@ func TestMailboxSession(t *testing.T) {
 	// The password: the right old one, another session ends, nobody can read the new one.
 	second := b.browser().signInTo("ann@boxes.test", "correct horse")
 	web.ask("POST", "/v1/me/password", `{"current_password":"wrong","new_password":"new correct horse"}`).fails(403, "wrong_password")
-	web.ask("POST", "/v1/me/password", `{"current_password":"correct horse","new_password":"short"}`).fails(400, "validation_error").has("error.details.0.field", "new_password")
+	web.ask("POST", "/v1/me/password", `{"current_password":"correct horse","new_password":"short"}`).fails(400, "validation_error").has("error.details.0.field", "new_password", "error.details.0.code", "out_of_range")
+	web.ask("POST", "/v1/me/password", `{"current_password":"correct horse","new_password":"password1"}`).fails(400, "validation_error").has("error.details.0.code", "too_common")
 	web.ask("POST", "/v1/me/password", `{"current_password":"correct horse","new_password":"new correct horse"}`).is(200).has("sessions_ended", "1")
 	web.ask("GET", "/v1/me", nil).is(200)
 	second.ask("GET", "/v1/me", nil).fails(401, "unauthorized")

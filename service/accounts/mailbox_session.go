@@ -175,7 +175,7 @@ func (s *Service) ChangeMyPassword(ctx context.Context, who core.Actor, in Chang
 	}
 	put, err := s.mailboxes.HoldPassword(before, in.NewPassword)
 	if e, ours := core.AsError(err); ours {
-		err = core.Invalid("new_password", "invalid", "%s", e.Details[0].Message)
+		err = core.Invalid("new_password", e.Details[0].Code, "%s", e.Details[0].Message)
 	}
 	if err != nil {
 		return nil, err
