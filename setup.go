@@ -564,6 +564,20 @@ func isPackaged(dir string) bool {
 	return err == nil && dir == packaging.DataDir
 }
 
+// unitName is how systemctl is told of a unit's file: by its name where systemd looks for units,
+// else by its path, which systemctl enable links there.
+func unitName(file string) string {
+	path, err := filepath.Abs(file)
+	if err != nil {
+		return file
+	}
+	switch filepath.Dir(path) {
+	case "/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system":
+		return strings.TrimSuffix(filepath.Base(path), ".service")
+	}
+	return path
+}
+
 // text is what has been done and what is left to do, for people.
 func (d *setupDone) text(unit string, running bool) string {
 	var w strings.Builder
@@ -599,7 +613,7 @@ func (d *setupDone) text(unit string, running bool) string {
 		if d.userMissing {
 			fmt.Fprintf(&w, "  useradd --system --user-group --no-create-home --home-dir %[1]s --shell /usr/sbin/nologin %[2]s\n  chown -R %[2]s: %[1]s\n", health.ShellWord(d.Data), packaging.User)
 		}
-		fmt.Fprint(&w, "  systemctl daemon-reload && systemctl enable --now mailstead\n")
+		fmt.Fprintf(&w, "  systemctl daemon-reload && systemctl enable --now %s\n", health.ShellWord(unitName(unit)))
 	case isPackaged(d.Data):
 		fmt.Fprint(&w, "  systemctl enable --now mailstead.socket mailstead.service\n")
 	default:

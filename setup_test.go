@@ -3,6 +3,8 @@ package main
 import (
 	"net"
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -34,5 +36,23 @@ func TestIsTaken(t *testing.T) {
 			t.Errorf("%s over UDP: %t, %t", at, isTaken(at, false), isTaken(at, true))
 		}
 		packets.Close()
+	}
+}
+
+// TestUnitIsNamedAsItIs: what setup says to run starts the unit that it wrote.
+func TestUnitIsNamedAsItIs(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"/etc/systemd/system/mailstead.service": "mailstead", "/etc/systemd/system/second.service": "second",
+		"/srv/mail/second.service": "/srv/mail/second.service", "second.service": filepath.Join(here, "second.service"),
+	} {
+		d := &setupDone{Data: "/srv/mail"}
+		if text := d.text(file, false); !strings.Contains(text, "systemctl daemon-reload && systemctl enable --now "+want+"\n") {
+			t.Errorf("%s is not started by %s: %s", file, want, text)
+		}
 	}
 }

@@ -34,6 +34,8 @@ func Unit(dataDir, binary string) string {
 			line = strings.Replace(line, DataDir, strings.ReplaceAll(dataDir, "%", "%%"), 1)
 		case strings.HasPrefix(line, "ReadWritePaths="):
 			line = strings.Replace(line, DataDir, quote(dataDir), 1)
+		case strings.HasPrefix(line, "PrivateTmp=") && (inTemp(dataDir) || inTemp(binary)):
+			line = "PrivateTmp=no\n" // which would hide it
 		case strings.HasPrefix(line, "ProtectHome=") && (inHome(dataDir) || inHome(binary)):
 			line = "ProtectHome=read-only\n" // but for ReadWritePaths
 		}
@@ -44,6 +46,10 @@ func Unit(dataDir, binary string) string {
 
 func inHome(path string) bool {
 	return strings.HasPrefix(path, "/home/") || strings.HasPrefix(path, "/root/")
+}
+
+func inTemp(path string) bool {
+	return strings.HasPrefix(path, "/tmp/") || strings.HasPrefix(path, "/var/tmp/")
 }
 
 // quote writes a path as one word of a unit file.

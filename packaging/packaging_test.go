@@ -21,6 +21,11 @@ func TestUnitNamesItsPaths(t *testing.T) {
 			t.Errorf("%q is missing in %s", want, text)
 		}
 	}
+	for _, at := range [][2]string{{"/tmp/mail", Binary}, {DataDir, "/var/tmp/mailstead"}} {
+		if text := Unit(at[0], at[1]); !strings.Contains(text, "\nPrivateTmp=no\n") {
+			t.Errorf("%v is hidden from its own service", at)
+		}
+	}
 	for _, other := range []string{DataDir, Binary, "StateDirectory"} {
 		if strings.Contains(text, other) {
 			t.Errorf("%q is in %s", other, text)

@@ -271,24 +271,30 @@ func (s *Service) checkSendingLimits(context.Context) []Check {
 	return ok(code, subject, "The recipients that are written to in a day are limited.")
 }
 
-// checkPasswords counts the mailboxes whose password hash came from another mail server, since
-// whoever does not log in keeps it.
+// checkPasswords names the mailboxes whose password an import brought as a hash alone, from another
+// mail server or another installation, since whoever does not log in keeps it.
 func (s *Service) checkPasswords(context.Context) []Check {
 	const code, subject = "passwords", "imported password hashes"
-	foreign := 0
+	var names []string
+	count := 0
 	err := everyRow(s.Store, store.Mailboxes, func(mb *store.Mailbox) string { return mb.ID }, func(mb *store.Mailbox) {
 		if mb.HashOnly() && !mb.Gone() {
-			foreign++
+			if count++; count <= namedMost {
+				names = append(names, mb.Email)
+			}
 		}
 	})
 	if err != nil {
 		return s.unreadable(code, subject, err)
 	}
-	if foreign > 0 {
-		return wrong(code, Warning, subject, fmt.Sprintf("%d mailboxes have a password hash of another mail server alone, so SCRAM is not offered.", foreign),
-			"Have these people log in once, or give them new passwords.")
+	if more := count - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return ok(code, subject, "No mailbox has a password hash of another mail server.")
+	if count > 0 {
+		return wrong(code, Warning, subject, "Nothing but an imported hash is kept of the passwords of "+strings.Join(names, ", ")+"; until each of them has logged in once, mail programs cannot use SCRAM.",
+			"Have these people sign in once with a mail program or in the dashboard, or set new passwords: "+s.command("call", "update_email_user", `{"user_id":"eu_…","password":"…"}`)+".")
+	}
+	return ok(code, subject, "No mailbox has an imported password hash alone.")
 }
 
 // oneClient is how many connections from one private address, and from nowhere else, are told of.

@@ -358,5 +358,13 @@ func TestImportedPasswords(t *testing.T) {
 	}
 	again := service.New(h.Store, jobs.NewQueue(h.Store), h.Keys, h.Config) // its first look is a new one
 	h.Service = again
-	h.is("passwords", health.Warning, "3 mailboxes")
+	h.is("passwords", health.Warning, "an imported hash is kept of the passwords of m0@x.test, m1@x.test, m2@x.test; until")
+	for n := 3; n < 12; n++ {
+		mb := &store.Mailbox{ID: fmt.Sprint("eu_", n), Num: uint32(n + 1), Email: fmt.Sprint("m", n, "@x.test"), PasswordHash: "$6$salt$x", Status: store.MailboxActive}
+		if err := h.Store.Update(func(tx *store.Tx) error { return store.Mailboxes.Put(tx, mb) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Service = service.New(h.Store, jobs.NewQueue(h.Store), h.Keys, h.Config)
+	h.is("passwords", health.Warning, ", 2 more; until")
 }
