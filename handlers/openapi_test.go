@@ -445,6 +445,7 @@ var prefixes = map[string]string{
 	"WebhookDeleted.id": "wh", "WebhookSecret.id": "wh", "AuditRow.id": "aud", "AuditActor.id": "tok", "AuditTarget.id": "dom",
 	"approval_id": "apr", "ApprovalName.id": "tok|usr", "SentRecipient.id": "msg", "DeliveredData.id": "msg", "DelayedData.id": "msg", "MessageTemplate.id": "mtl", "Rule.id": "rule", "RuleDeleted.id": "rule", "rule_id": "rule", "Effect.rule_id": "rule", "RuleMatchedData.rule_id": "rule", "matched": "rule", "Group.id": "grp", "GroupDeleted.id": "grp", "group_id": "grp", "Credential.id": "cred", "CredentialCreated.id": "cred", "CredentialDeleted.id": "cred", "credential_id": "cred", "Token.mailboxes": "eu", "TokenCreated.mailboxes": "eu", "CreateTokenRequest.mailboxes": "eu", "MessageTemplateDeleted.id": "mtl",
 	"get_message_template.id": "mtl", "update_message_template.id": "mtl", "delete_message_template.id": "mtl", "preview_message_template.id": "mtl", "update_scheduled_message.id": "msg",
+	"SendEmailRequest.template_id": "mtl", "CreateDraftRequest.template_id": "mtl", "UpdateDraftRequest.template_id": "mtl", "SendBatchRequest.template_id": "mtl",
 	"get_webhook.id": "wh", "update_webhook.id": "wh", "delete_webhook.id": "wh", "get_webhook_secret.id": "wh", "rotate_webhook_secret.id": "wh", "test_webhook.id": "wh",
 	"list_webhook_deliveries.id": "wh", "redeliver_event.id": "wh", "get_sent_message.id": "msg", "retry_message.id": "msg", "cancel_message.id": "msg",
 }
@@ -485,6 +486,9 @@ func TestExamplesAreReal(t *testing.T) {
 		if s := f.schema; s.Is("array") && s.Items.Is("string") && len(s.Examples) == 0 && s.Items.Enum == nil {
 			t.Errorf("%s has no example", at)
 		}
+		if s := c.doc.Resolve(f.schema); mayBeText(s) && len(s.Examples) == 0 {
+			t.Errorf("%s, which may be a text, has no example", at)
+		}
 		if err := checkExample(c.doc, f.schema, example); err != nil {
 			t.Errorf("the example of %s is %v: %v", at, example, err)
 		}
@@ -503,6 +507,18 @@ func TestExamplesAreReal(t *testing.T) {
 		if want == "" || !regexp.MustCompile(`^(`+want+`)_[0-9a-hjkmnp-tv-z]{26}$`).MatchString(text) {
 			t.Errorf("%s has the example %q, want one of the type %q", at, text, want)
 		}
+	}
+}
+
+// mayBeText tells whether a text is one of several forms of a value.
+func mayBeText(s *openapi.Schema) bool {
+	return slices.ContainsFunc(s.AnyOf, func(form *openapi.Schema) bool { return form.Is("string") || mayBeText(form) })
+}
+
+// TestNoExampleStandsForAny: a bare "text" tells nobody what is meant.
+func TestNoExampleStandsForAny(t *testing.T) {
+	for _, m := range regexp.MustCompile(`"(\w+)":(?:"text"|\["text"\])`).FindAllStringSubmatch(string(theContract().text), -1) {
+		t.Errorf("the example of %s is %s", m[1], m[0])
 	}
 }
 
@@ -668,7 +684,7 @@ func TestSecretsOfExamplesAreReal(t *testing.T) {
 // TestTimesThatAreKnown: the interface never has these times as null.
 func TestTimesThatAreKnown(t *testing.T) {
 	c := theContract()
-	for _, place := range []string{"Alert.since", "ApprovalEvent.expires_at", "DNSFailure.checked_at", "DNSFailure.failing_since", "DelayedData.next_attempt_at", "Health.checked_at", "Health.started_at", "Paused.paused_at", "Approval.expires_at", "WaitAnswer.now"} {
+	for _, place := range []string{"Alert.since", "ApprovalEvent.expires_at", "DNSFailure.checked_at", "DNSFailure.failing_since", "DNSStatus.checked_at", "DelayedData.next_attempt_at", "Health.checked_at", "Health.started_at", "Paused.paused_at", "Approval.expires_at", "WaitAnswer.now"} {
 		owner, name, _ := strings.Cut(place, ".")
 		if s := c.doc.Components.Schemas.Get(owner); s == nil || s.Properties.Get(name) == nil || s.Properties.Get(name).AllowsNull() {
 			t.Errorf("%s may be null", place)

@@ -17,6 +17,17 @@ func TestCodesAreInTheOrderOfStatuses(t *testing.T) {
 }
 
 // TestWordsOfNothingAreFound describes an API whose one operation nobody has written about.
+// TestWordsAreGivenOnce: of two rows with one name the first would count for nothing.
+func TestWordsAreGivenOnce(t *testing.T) {
+	seen := map[string]bool{}
+	for _, w := range glossaryRows {
+		if seen[w.name] {
+			t.Errorf("%s is explained twice", w.name)
+		}
+		seen[w.name] = true
+	}
+}
+
 func TestWordsOfNothingAreFound(t *testing.T) {
 	doc := Describe(API{
 		Operations: []Operation{{Name: "get_weather", Method: "GET", Path: "/v1/weather", Status: 200, In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*inbox.Told]()}},

@@ -99,7 +99,7 @@ func (d *describer) of(t reflect.Type, request bool) *Schema {
 	case reflect.TypeFor[core.Time](), reflect.TypeFor[time.Time]():
 		return &Schema{Type: "string", Format: "date-time"}
 	case reflect.TypeFor[json.RawMessage]():
-		return &Schema{}
+		return &Schema{Type: "object", AdditionalProperties: &Schema{}}
 	}
 	if o, ok := reflect.New(t).Interface().(interface{ OptOf() any }); ok {
 		return nullable(d.of(reflect.TypeOf(o.OptOf()), request))
@@ -246,9 +246,14 @@ func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool
 }
 
 // field describes one field by its type, its tags and the glossary. In answers pointers, unset
-// times and fields with the tag `null` may be null.
+// times and fields with the tag `null` may be null. In requests those may be for which null says
+// something else than leaving them out; `null:"absent"` tells the others.
 func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *Schema {
-	p := d.of(f.Type, request)
+	typ := f.Type
+	if o, ok := reflect.Zero(typ).Interface().(interface{ OptOf() any }); ok && f.Tag.Get("null") == "absent" {
+		typ = reflect.TypeOf(o.OptOf())
+	}
+	p := d.of(typ, request)
 	p.limit(f.Tag)
 	g, ok := glossary()[owner+"."+name]
 	if !ok && (f.Tag.Get("query") != "" || f.Tag.Get("path") != "") {
@@ -388,6 +393,11 @@ func (s *Schema) fit(v any) any {
 	if s.Type == nil && s.Ref == "" && s.AnyOf == nil {
 		return v // anything goes
 	}
+	for _, form := range s.AnyOf {
+		if e := form.fit(v); e != nil {
+			return e
+		}
+	}
 	fits := false
 	switch v := v.(type) {
 	case string:
@@ -398,6 +408,8 @@ func (s *Schema) fit(v any) any {
 		fits = s.Is("number") || s.Is("integer") && reflect.TypeOf(v).Kind() == reflect.Int
 	case []string:
 		fits = s.Is("array") && s.Items.Is("string") && s.Items.Enum == nil
+	case map[string]any:
+		fits = s.AdditionalProperties != nil
 	}
 	if fits {
 		return v

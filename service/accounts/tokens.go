@@ -270,8 +270,8 @@ func (s *Service) mayTouchToken(tx *store.Tx, who core.Actor, t *store.Token) bo
 type CreateTokenIn struct {
 	Name          string              `json:"name" max:"100"`
 	Permissions   *[]string           `json:"permissions" enum:"read|write|purchase|admin"`
-	ExpiresAt     core.Opt[time.Time] `json:"expires_at"`
-	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
+	ExpiresAt     core.Opt[time.Time] `json:"expires_at" null:"absent"`
+	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"`
 	Kind          string              `json:"kind" enum:"api|mcp|"`
 	Mailboxes     core.Opt[[]string]  `json:"mailboxes" doc:"Ids of the only mailboxes that it may act for; null: all that its user sees."`
 	OwnWords      bool                `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody. Only an owner or admin who is signed in may give true, and only for a program that sends no words of others, as a web form does."`

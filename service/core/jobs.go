@@ -19,7 +19,7 @@ type JobResponse struct {
 	Progress      *JobProgress    `json:"progress"`
 	Steps         []JobStep       `json:"steps"`
 	Resource      *JobResource    `json:"resource"`
-	Result        json.RawMessage `json:"result"`
+	Result        json.RawMessage `json:"result" null:"true"`
 	Error         *JobFailure     `json:"error"`
 	Attempts      int             `json:"attempts"`
 	NextAttemptAt Time            `json:"next_attempt_at"`

@@ -172,7 +172,7 @@ func TestRedirectAtTheEdge(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.settle()
-			j := getJob(t, w.Service, w.who, *out.JobID)
+			j := getJob(t, w.Service, w.who, out.JobID)
 			if j.Status != want || j.Steps[0].Name != "edge_records" {
 				t.Errorf("job %+v %+v", j, j.Error)
 			}

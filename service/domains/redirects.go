@@ -45,11 +45,11 @@ func redirectOf(d *store.Domain) *DomainRedirect {
 
 // RedirectSet is the answer of set_redirect.
 type RedirectSet struct {
-	Domain      string  `json:"domain" words:"ours"`
-	RedirectURL string  `json:"redirect_url" words:"ours"`
-	Queued      bool    `json:"queued"`
-	Message     string  `json:"message" words:"ours"`
-	JobID       *string `json:"job_id" words:"ours"`
+	Domain      string `json:"domain" words:"ours"`
+	RedirectURL string `json:"redirect_url" words:"ours"`
+	Queued      bool   `json:"queued"`
+	Message     string `json:"message" words:"ours"`
+	JobID       string `json:"job_id" words:"ours"`
 }
 
 // A Queued says that what was recorded is being applied by a job.
@@ -136,12 +136,12 @@ func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectI
 		}
 		setRedirect(d, target, in.Permanent == nil || *in.Permanent, in.PreservePath)
 		return true, nil
-	}, func(d *store.Domain, j *string) {
+	}, func(d *store.Domain, jobID string) {
 		message := "Visitors of " + d.Name + " are sent to " + d.RedirectURL + "."
 		if !RedirectsWWW(d) {
 			message += " The records of www." + d.Name + " are yours: see that they lead to your web site."
 		}
-		out = &RedirectSet{d.Name, d.RedirectURL, true, message, j}
+		out = &RedirectSet{d.Name, d.RedirectURL, true, message, jobID}
 	})
 	return out, err
 }
@@ -153,18 +153,18 @@ func (s *Service) DeleteRedirect(_ context.Context, who core.Actor, in DomainIn)
 		had := d.RedirectURL != ""
 		d.RedirectURL, d.RedirectCode, d.RedirectPath = "", 0, false
 		return had, nil
-	}, func(d *store.Domain, j *string) {
-		out = ended(j, "The redirect of "+d.Name+" has ended.", d.Name+" has no redirect.")
+	}, func(d *store.Domain, jobID string) {
+		out = ended(jobID, "The redirect of "+d.Name+" has ended.", d.Name+" has no redirect.")
 	})
 	return out, err
 }
 
 // ended is the answer when something was taken away, or there was nothing.
-func ended(jobID *string, did, nothing string) *Queued {
-	if jobID == nil {
+func ended(jobID, did, nothing string) *Queued {
+	if jobID == "" {
 		return &Queued{Message: nothing}
 	}
-	return &Queued{did, true, jobID}
+	return &Queued{did, true, &jobID}
 }
 
 // SetForwardIn is the body of set_forward.
@@ -175,11 +175,11 @@ type SetForwardIn struct {
 
 // ForwardSet is the answer of set_forward.
 type ForwardSet struct {
-	Domain         string  `json:"domain" words:"ours"`
-	ForwardAddress string  `json:"forward_address" words:"ours"`
-	Queued         bool    `json:"queued"`
-	Message        string  `json:"message" words:"ours"`
-	JobID          *string `json:"job_id" words:"ours"`
+	Domain         string `json:"domain" words:"ours"`
+	ForwardAddress string `json:"forward_address" words:"ours"`
+	Queued         bool   `json:"queued"`
+	Message        string `json:"message" words:"ours"`
+	JobID          string `json:"job_id" words:"ours"`
 }
 
 // checkDomainForward gives the address that a domain's mail may go on to.
@@ -205,8 +205,8 @@ func (s *Service) SetForward(_ context.Context, who core.Actor, in SetForwardIn)
 		address, err := checkDomainForward(in.ForwardAddress, d.Name)
 		d.Forward = address
 		return true, err
-	}, func(d *store.Domain, j *string) {
-		out = &ForwardSet{d.Name, d.Forward, true, "Mail for " + d.Name + " that matches no mailbox is forwarded to " + d.Forward + ".", j}
+	}, func(d *store.Domain, jobID string) {
+		out = &ForwardSet{d.Name, d.Forward, true, "Mail for " + d.Name + " that matches no mailbox is forwarded to " + d.Forward + ".", jobID}
 	})
 	return out, err
 }
@@ -218,16 +218,16 @@ func (s *Service) DeleteForward(_ context.Context, who core.Actor, in DomainIn) 
 		had := d.Forward != ""
 		d.Forward = ""
 		return had, nil
-	}, func(d *store.Domain, j *string) {
-		out = ended(j, "Mail for "+d.Name+" is no longer forwarded.", d.Name+" has no forward.")
+	}, func(d *store.Domain, jobID string) {
+		out = ended(jobID, "Mail for "+d.Name+" is no longer forwarded.", d.Name+" has no forward.")
 	})
 	return out, err
 }
 
 // changeRouting writes a change of a domain's redirect or forward and queues the job that goes with
-// it, if there is a change. done sees the domain as it was written and the job's id, nil if there
-// is none.
-func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*store.Domain) (bool, error), done func(*store.Domain, *string)) error {
+// it, if there is a change. done sees the domain as it was written and the job's id, "" if there is
+// none.
+func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*store.Domain) (bool, error), done func(*store.Domain, string)) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		d, err := core.DomainOf(tx, who, id)
 		if err != nil {
@@ -242,7 +242,7 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 			return err
 		}
 		if !changed {
-			done(d, nil)
+			done(d, "")
 			return nil
 		}
 		steps, write := []string{stepVerify}, s.putDomain
@@ -259,7 +259,7 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 		if err != nil {
 			return err
 		}
-		done(d, &j.ID)
+		done(d, j.ID)
 		return errors.Join(write(tx, d), core.Audit(tx, who, core.DomainTarget(d)))
 	})
 }

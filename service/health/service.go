@@ -115,8 +115,8 @@ type ObjectsHealth struct {
 
 // StandbyHealth is how far a standby is.
 type StandbyHealth struct {
-	Number     int64  `json:"number"`
-	LagSeconds *int64 `json:"lag_seconds"`
+	Number     int64 `json:"number"`
+	LagSeconds int64 `json:"lag_seconds"`
 }
 
 // GetHealth shows how the installation is, to its operator.

@@ -71,8 +71,8 @@ type CreateCredentialIn struct {
 	Name            string              `json:"name" required:"true" min:"1" max:"100"`
 	Protocols       *[]string           `json:"protocols" enum:"imap|smtp|api"` // imap and smtp unless given
 	AllowedNetworks []string            `json:"allowed_networks"`
-	ExpiresAt       core.Opt[time.Time] `json:"expires_at"`
-	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
+	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent"`
+	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"`
 	Policy          *agents.Policy      `json:"policy" doc:"What may be sent with it, and whether reading mail taints it; everything and no, unless given."`
 }
 
@@ -83,8 +83,8 @@ type CreateSMTPCredentialIn struct {
 	OwnWords        bool                `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody. Only an owner or admin who is signed in may give true, and only for a program that sends no words of others, as a web form does."`
 	Protocols       *[]string           `json:"protocols" enum:"smtp"` // smtp, if given
 	AllowedNetworks []string            `json:"allowed_networks"`
-	ExpiresAt       core.Opt[time.Time] `json:"expires_at"`
-	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650"`
+	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent"`
+	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"`
 	Policy          *agents.Policy      `json:"policy" doc:"What may be sent with it, and whether reading mail taints it; everything and no, unless given."`
 }
 

@@ -257,6 +257,23 @@ func TestEventNamesFewOfManyRecipients(t *testing.T) {
 	if refs[0] != "<ref00@far.test>" || refs[1] != "<ref21@far.test>" || refs[19] != "<ref39@far.test>" {
 		t.Errorf("references are %v, want the first and the newest 19", refs)
 	}
+
+	// Of more addresses than are kept of a message all are counted.
+	if err := i.Receive("far@far.test", manyTo(1300), boxes[0].Email); err != nil {
+		t.Fatal(err)
+	}
+	all := i.Events(events.EventEmailReceived)
+	if len(all) != 2 {
+		t.Fatalf("%d events, want 2", len(all))
+	}
+	for _, e := range all {
+		if e["to_count"] == 60.0 {
+			continue
+		}
+		if e["to_count"] != 1300.0 || e["cc_count"] != 1300.0 || len(e["to"].([]any)) != 50 {
+			t.Errorf("of 1300 addresses in To and Cc the event counts %v and %v", e["to_count"], e["cc_count"])
+		}
+	}
 }
 
 // TestSlicesEndWithTheirWrites: where each copy takes many writes, fewer share a transaction.
