@@ -177,12 +177,15 @@ func (i *Invitation) Cancels(event *Invitation) bool {
 
 // personOf reads an address of a calendar (section 3.3.3), which a mailto URI has (RFC 6068).
 func personOf(l line) Person {
-	email := l.value
+	email := strings.Trim(l.value, ` "'`)
 	if len(email) >= 7 && strings.EqualFold(email[:7], "mailto:") {
 		email = email[7:]
 		if plain, err := url.PathUnescape(email); err == nil {
 			email = plain
 		}
+		email = strings.TrimPrefix(email, "//")
+	} else if named := l.param("EMAIL"); named != "" { // RFC 7986 section 6.2
+		email = named
 	}
 	email, err := msg.NormalizeEmail(strings.Trim(email, " <>"))
 	if err != nil {
@@ -202,7 +205,7 @@ func shortened(text string) string {
 // readDuration reads a duration (section 3.3.6): its days, which the clock on the wall counts, and
 // the rest. One that is negative, longer than ten years, or cannot be read is not ok.
 func readDuration(text string) (days int, rest time.Duration, ok bool) {
-	text, ok = strings.CutPrefix(strings.TrimPrefix(text, "+"), "P")
+	text, ok = strings.CutPrefix(strings.TrimPrefix(strings.ToUpper(text), "+"), "P")
 	if !ok || text == "" {
 		return 0, 0, false
 	}

@@ -35,11 +35,14 @@ func decode(text []byte, charset string) string {
 	if !utf8.Valid(text) {
 		text = convert("windows-1252")
 	}
-	return strings.TrimPrefix(string(text), "\ufeff")
+	return strings.TrimLeft(string(text), "\ufeff")
 }
 
 // unfolded takes out line ends with a blank behind them (section 3.1).
 func unfolded(text []byte) []byte {
+	if bytes.IndexByte(text, '\n') < 0 {
+		text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
+	}
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {
 		c := text[i]
@@ -65,6 +68,9 @@ func readLines(text string) (out []line) {
 	}, text)
 	for raw := range strings.SplitSeq(text, "\n") {
 		head, value, ok := cutUnquoted(raw, ':')
+		if !ok { // its quotes may not pair
+			head, value, ok = strings.Cut(raw, ":")
+		}
 		if !ok {
 			continue
 		}

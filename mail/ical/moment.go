@@ -10,6 +10,8 @@ const (
 	timeForm = "20060102T150405"
 	utcForm  = timeForm + "Z"
 
+	offsetForm = timeForm + "-0700" // which RFC 5545 does not have
+
 	maxYear = 9999 // a later time cannot be written
 )
 
@@ -23,9 +25,16 @@ type moment struct {
 	onward bool   // RANGE=THISANDFUTURE of a RECURRENCE-ID
 }
 
-// readMoment reads the value of a line; what cannot be read is zero.
+// readMoment reads the value of a line, also as RFC 3339 writes it; what cannot be read is zero.
 func readMoment(zones zoneSet, l line) (m moment) {
-	value := l.value
+	value := strings.ToUpper(l.value)
+	if len(value) > 10 && value[4] == '-' || len(value) == 10 {
+		value = strings.Replace(value, "-", "", 2)
+	}
+	value = strings.ReplaceAll(value, ":", "")
+	if clock := len(dateForm) + 1; len(value) > clock+3 && (len(value) == clock+4 || strings.IndexByte("Z+-", value[clock+4]) >= 0) { // no seconds
+		value = value[:clock+4] + "00" + value[clock+4:]
+	}
 	if strings.EqualFold(l.param("VALUE"), "DATE") && len(value) > len(dateForm) {
 		value = value[:len(dateForm)]
 	}
@@ -37,6 +46,8 @@ func readMoment(zones zoneSet, l line) (m moment) {
 		m.utc = true
 	} else if m.local, err = time.Parse(timeForm, value); err == nil {
 		m.zone = l.param("TZID")
+	} else if m.local, err = time.Parse(offsetForm, value); err == nil {
+		m.local, m.utc = m.local.UTC(), true
 	}
 	if err != nil || m.local.Year() < 1 || m.local.IsZero() {
 		return moment{}

@@ -1,10 +1,13 @@
 package ical
 
 import (
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 	_ "time/tzdata" // a container has no zones of its own
+	"unicode"
 )
 
 // windowsNames are the names of time zones in Windows with IANA's, after the table of Unicode's
@@ -16,14 +19,14 @@ Aus Central W.=Australia/Eucla;AUS Eastern=Australia/Sydney;Azerbaijan=Asia/Baku
 Belarus=Europe/Minsk;Bougainville=Pacific/Bougainville;Canada Central=America/Regina;Cape Verde=Atlantic/Cape_Verde;Caucasus=Asia/Yerevan;
 Cen. Australia=Australia/Adelaide;Central America=America/Guatemala;Central Asia=Asia/Bishkek;Central Brazilian=America/Cuiaba;
 Central Europe=Europe/Budapest;Central European=Europe/Warsaw;Central Pacific=Pacific/Guadalcanal;Central=America/Chicago;
-Central Standard Time (Mexico)=America/Mexico_City;Chatham Islands=Pacific/Chatham;China=Asia/Shanghai;Cuba=America/Havana;Dateline=Etc/GMT+12;
+Central Standard Time (Mexico)=America/Mexico_City;Chatham Islands=Pacific/Chatham;China=Asia/Shanghai;Coordinated Universal Time=Etc/UTC;Cuba=America/Havana;Dateline=Etc/GMT+12;
 E. Africa=Africa/Nairobi;E. Australia=Australia/Brisbane;E. Europe=Europe/Chisinau;E. South America=America/Sao_Paulo;Easter Island=Pacific/Easter;
 Eastern=America/New_York;Eastern Standard Time (Mexico)=America/Cancun;Egypt=Africa/Cairo;Ekaterinburg=Asia/Yekaterinburg;Fiji=Pacific/Fiji;
-FLE=Europe/Kyiv;Georgian=Asia/Tbilisi;GMT=Europe/London;Greenland=America/Nuuk;Greenwich=Atlantic/Reykjavik;GTB=Europe/Bucharest;
+FLE=Europe/Kyiv;Georgian=Asia/Tbilisi;GMT=Europe/London;Greenland=America/Nuuk;Greenwich=Atlantic/Reykjavik;Greenwich Mean Time=Etc/UTC;GTB=Europe/Bucharest;
 Haiti=America/Port-au-Prince;Hawaiian=Pacific/Honolulu;India=Asia/Kolkata;Iran=Asia/Tehran;Israel=Asia/Jerusalem;Jerusalem=Asia/Jerusalem;
 Jordan=Asia/Amman;Kaliningrad=Europe/Kaliningrad;Kamchatka=Asia/Kamchatka;Korea=Asia/Seoul;Libya=Africa/Tripoli;Line Islands=Pacific/Kiritimati;
 Lord Howe=Australia/Lord_Howe;Magadan=Asia/Magadan;Magallanes=America/Punta_Arenas;Marquesas=Pacific/Marquesas;Mauritius=Indian/Mauritius;
-Mexico=America/Mexico_City;Mexico Standard Time 2=America/Mazatlan;Middle East=Asia/Beirut;
+Mexico=America/Mexico_City;Mexico Standard Time 2=America/Mazatlan;Mid-Atlantic=Etc/GMT+2;Middle East=Asia/Beirut;
 Montevideo=America/Montevideo;Morocco=Africa/Casablanca;Mountain=America/Denver;Mountain Standard Time (Mexico)=America/Mazatlan;Myanmar=Asia/Yangon;
 N. Central Asia=Asia/Novosibirsk;Namibia=Africa/Windhoek;Nepal=Asia/Kathmandu;New Zealand=Pacific/Auckland;Newfoundland=America/St_Johns;
 Norfolk=Pacific/Norfolk;North Asia East=Asia/Irkutsk;North Asia=Asia/Krasnoyarsk;North Korea=Asia/Pyongyang;Omsk=Asia/Omsk;
@@ -63,6 +66,9 @@ func (zones zoneSet) instant(id string, local time.Time) time.Time {
 		}
 	}
 	if place == nil {
+		place = placeLike(id)
+	}
+	if place == nil {
 		return time.Time{}
 	}
 	return instantIn(place, local)
@@ -88,6 +94,97 @@ func placeOf(id string) *time.Location {
 		if place, err := time.LoadLocation(rest); err == nil {
 			return place
 		}
+	}
+	return nil
+}
+
+var (
+	offsetName = regexp.MustCompile(`^(?:UTC|GMT)?([+-])(\d{1,2})(?:[:.]?(\d\d))?$`)
+	shownName  = regexp.MustCompile(`^\((UTC|GMT)([+-]\d\d[:.]\d\d)?\) *(.*)$`)
+	cityMarks  = regexp.MustCompile(` *[,/] *`)
+)
+
+// placeLike finds the time zone that a name means which is not quite one: an offset, what Windows
+// shows for a zone, such as "(UTC+01:00) Amsterdam, Berlin", its name in summer, or IANA's in other
+// letter case. It is nil where nothing is found.
+func placeLike(id string) *time.Location {
+	id = strings.TrimSpace(strings.ReplaceAll(id, `\`, ""))
+	if len(id) > 255 {
+		return nil
+	}
+	if strings.EqualFold(id, "Z") {
+		return time.UTC
+	}
+	if m := offsetName.FindStringSubmatch(strings.ToUpper(id)); m != nil {
+		hours, _ := strconv.Atoi(m[2])
+		minutes, _ := strconv.Atoi(m[3])
+		seconds := hours*3600 + minutes*60
+		switch {
+		case hours > 14 || minutes > 59:
+			return nil
+		case m[1] == "-":
+			seconds = -seconds
+		}
+		return time.FixedZone("", seconds)
+	}
+	if m := shownName.FindStringSubmatch(id); m != nil {
+		by := time.UTC
+		if m[2] != "" {
+			by = placeLike(m[2])
+		}
+		if place := windowsPlace(m[3]); place != nil || by == nil {
+			return place
+		}
+		for _, city := range cityMarks.Split(m[3], 20) {
+			for _, area := range [...]string{"Europe", "America", "Asia", "Africa", "Australia", "Pacific", "Atlantic", "Indian"} {
+				place := placeOf(area + "/" + strings.ReplaceAll(city, " ", "_"))
+				if place != nil && sameOffset(place, by) {
+					return place
+				}
+			}
+		}
+		return by
+	}
+	if place := windowsPlace(id); place != nil {
+		return place
+	}
+	inWord := false
+	return placeOf(strings.Map(func(r rune) rune {
+		began := inWord
+		if inWord = unicode.IsLetter(r); began {
+			return unicode.ToLower(r)
+		}
+		return unicode.ToUpper(r)
+	}, id))
+}
+
+// sameOffset tells whether two places have the same time at one end of the year or the other.
+func sameOffset(a, b *time.Location) bool {
+	for _, month := range [...]time.Month{time.January, time.July} {
+		at := time.Date(2020, month, 1, 0, 0, 0, 0, time.UTC)
+		_, one := at.In(a).Zone()
+		_, other := at.In(b).Zone()
+		if one == other {
+			return true
+		}
+	}
+	return false
+}
+
+// windowsPlace finds a zone by its name in Windows, with what programs leave out or put in its
+// place: "W. Europe", "Eastern Daylight Time", "Pacific Time (US & Canada)".
+func windowsPlace(name string) *time.Location {
+	name = strings.ToLower(strings.TrimRight(name, " 0123456789"))
+	name, _, _ = strings.Cut(name, " (us & canada)")
+	if zone := windowsZones()[name]; zone != "" {
+		return placeOf(zone)
+	}
+	name = strings.TrimSuffix(name, " time")
+	for _, season := range [...]string{" standard", " daylight", " summer"} {
+		name = strings.TrimSuffix(name, season)
+	}
+	if zone := windowsZones()[name+" standard time"]; zone != "" {
+		return placeOf(zone)
 	}
 	return nil
 }

@@ -180,12 +180,30 @@ func (r *addressReader) step() {
 			end = len(r.s) - r.pos - 1
 		}
 		word := r.s[r.pos : r.pos+1+end]
+		if i := strings.LastIndex(word, "=?"); i >= 0 {
+			word = r.s[r.pos : r.pos+max(len(word), i+encodedWord(r.s[r.pos+i:]))]
+		}
 		r.phrase.WriteString(word)
 		r.raw.WriteString(word)
 		r.hasText = r.hasText || strings.TrimSpace(word) != ""
 		r.hasAt = r.hasAt || strings.Contains(word, "@")
 		r.pos += len(word)
 	}
+}
+
+// encodedWord is the length of the encoded word that s begins with, in which commas and the like
+// may stand as they are. It is 0 if there is none, or if other marks of an address are in it.
+func encodedWord(s string) int {
+	s = s[:min(len(s), 512)]
+	charset, rest, _ := strings.Cut(s[2:], "?")
+	if len(rest) < 2 || rest[1] != '?' || !strings.ContainsRune("bBqQ", rune(rest[0])) {
+		return 0
+	}
+	end := strings.Index(rest[2:], "?=")
+	if end < 0 || strings.ContainsAny(charset, " \t") || strings.ContainsAny(s[:len(s)-len(rest)+2+end], `<>"@`) {
+		return 0
+	}
+	return len(s) - len(rest) + 2 + end + 2
 }
 
 // quoted takes a quoted string; a quote that is never closed is an ordinary character.

@@ -66,8 +66,8 @@ type branch struct {
 	named    *Part
 }
 
-// namedBody returns the text that people read where every text of a branch has a file's name: the
-// first one (RFC 8621 section 4.1.4). It is nil where there is another.
+// namedBody returns the text that people read although it has a file's name: the first one of a
+// branch, if the branch begins with it or has none without a name (RFC 8621 section 4.1.4).
 func (b *branch) namedBody() *Part {
 	switch {
 	case b == nil:
@@ -87,8 +87,9 @@ func (b *branch) namedBody() *Part {
 
 // A namedSearch looks for namedBody among parts.
 type namedSearch[P any] struct {
-	first         P
-	some, unnamed bool
+	first                P
+	some, unnamed, begun bool
+	leads                bool // the branch begins with first
 }
 
 func addNamed[P any, S string | []byte](s *namedSearch[P], part P, kind partKind[S], parent *partKind[S]) {
@@ -96,12 +97,13 @@ func addNamed[P any, S string | []byte](s *namedSearch[P], part P, kind partKind
 	case isBodyText(kind, parent):
 		s.unnamed = true
 	case !s.some && isReadable(kind):
-		s.first, s.some = part, true
+		s.first, s.some, s.leads = part, true, !s.begun
 	}
+	s.begun = true
 }
 
 func (s *namedSearch[P]) found() P {
-	if s.unnamed {
+	if s.unnamed && !s.leads {
 		var none P
 		return none
 	}

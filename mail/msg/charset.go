@@ -49,12 +49,15 @@ var charsets = sync.OnceValue(func() map[string]*namedCharset {
 func appendCharsetKey(key []byte, name string) []byte {
 	name, _, _ = strings.Cut(name, "@") // iso-8859-15@euro
 	name, _, _ = strings.Cut(name, "//")
+	if len(name) > 6 && name[2] == '_' && name[5] == '.' { // en_US.UTF-8
+		name = name[6:]
+	}
 	for i := range len(name) {
 		if c := lowerByte(name[i]); 'a' <= c && c <= 'z' || '0' <= c && c <= '9' {
 			key = append(key, c)
 		}
 	}
-	if len(key) > 3 && key[0] == 'x' {
+	for len(key) > 3 && key[0] == 'x' {
 		key = key[1:]
 	}
 	digits := bytes.TrimLeft(key, "abcdefghijklmnopqrstuvwxyz")
@@ -62,7 +65,7 @@ func appendCharsetKey(key []byte, name string) []byte {
 		return key
 	}
 	switch string(key[:len(key)-len(digits)]) {
-	case "", "windows", "win", "ms", "ibm", "dos", "oem", "codepage", "cpibm", "mscp", "windowscp", "csibm":
+	case "", "windows", "win", "ms", "ibm", "dos", "oem", "codepage", "cpibm", "mscp", "windowscp", "csibm", "ansi", "microsoft", "microsoftcp", "ccsid", "cscp":
 		n := copy(key[2:cap(key)], digits)
 		key = append(key[:0], "cp"...)[:2+n]
 	}
@@ -87,10 +90,24 @@ func toUTF8(b []byte, charset string) string {
 		}
 	}
 	c := findCharset(charset)
-	if c == nil || c.bytes == sevenBits && !isASCII(b) && utf8.Valid(b) {
+	ascii := isASCII(b)
+	if c == nil || ascii && hasISO2022(b) || !ascii && utf8.Valid(b) && c.cannotBe(b) {
 		return guessUTF8(b)
 	}
 	return c.decode(b)
+}
+
+// cannotBe tells whether UTF-8 that has more than ASCII is not in the charset that it says: no
+// charset of seven bits has such bytes, and texts in one of several bytes a character do not look
+// like UTF-8 with three.
+func (c *namedCharset) cannotBe(b []byte) bool {
+	switch {
+	case c.bytes == sevenBits:
+		return true
+	case c.bytes != manyBytes || c.isUnicode():
+		return false
+	}
+	return bytes.ContainsFunc(b, func(r rune) bool { return r >= 0x800 })
 }
 
 // ConvertUTF8 converts the beginning of a text to UTF-8: at most most bytes, or mostWide of
@@ -165,7 +182,24 @@ func decodeUTF8(b []byte) string {
 	if hasISO2022(b) && isASCII(b) {
 		return decodeISO2022(b)
 	}
+	if noUTF8(b) {
+		return guessUTF8(b)
+	}
 	return validUTF8(b)
+}
+
+// noUTF8 tells whether bytes above 127 stand in a text that never make a character of UTF-8.
+func noUTF8(b []byte) bool {
+	bad := false
+	for len(b) > 0 {
+		_, n := utf8.DecodeRune(b)
+		if n > 1 {
+			return false
+		}
+		bad = bad || b[0] >= utf8.RuneSelf
+		b = b[n:]
+	}
+	return bad
 }
 
 func decodeUnknown(b []byte) string { return guessUTF8(b) }
@@ -200,28 +234,61 @@ func (p *Part) declaredCharset() string {
 	return name
 }
 
-var metaTag = regexp.MustCompile(`(?i)<(?:meta|\?xml)\b[^>]*?(?:charset|encoding)\s*=\s*["']?\s*([a-z0-9_:.@-]{1,40})`)
+var (
+	metaTag     = regexp.MustCompile(`(?is)<!--.*?-->|<(?:meta|\?xml)\b[^>]*`)
+	metaCharset = regexp.MustCompile(`(?i)(?:charset|encoding)\s*=\s*["']?\s*([a-z0-9_:.@-]{1,40})`)
+	metaOther   = regexp.MustCompile(`(?i)\bcontent\s*=`) // of a name that the page gives itself, without http-equiv
+	metaHeader  = regexp.MustCompile(`(?i)\bhttp-equiv\s*=`)
+)
 
-const maxMeta = 4 << 10 // bytes of HTML in which its charset is looked for
+const maxMeta = 32 << 10 // bytes of HTML in which its charset is looked for
+
+// charsetInHTML is the first charset that HTML names and that is known, "" for none. What is read
+// as ASCII here is not UTF-16, whatever it says.
+func charsetInHTML(html []byte) string {
+	for _, tag := range metaTag.FindAll(html[:min(len(html), maxMeta)], 200) {
+		if bytes.HasPrefix(tag, []byte("<!--")) || metaOther.Match(tag) && !metaHeader.Match(tag) {
+			continue
+		}
+		if m := metaCharset.FindSubmatch(tag); m != nil {
+			if c := findCharset(string(m[1])); c != nil && !c.isUnicode() {
+				return string(m[1])
+			}
+		}
+	}
+	return ""
+}
 
 // bodyText decodes the content of a text part. Where it names no charset a byte order mark or the
 // HTML does (WHATWG HTML section 13.2.3.2), unless all is UTF-8.
 func bodyText(p *Part, raw []byte) string {
 	name := p.declaredCharset()
+	if c := findCharset(name); c != nil && c.isUnicode() && (noUTF8(raw) && c == findCharset("utf-8") || isPlainASCII(raw)) {
+		name = ""
+	}
 	if bytes.HasPrefix(raw, []byte("\xff\xfe")) || bytes.HasPrefix(raw, []byte("\xfe\xff")) {
 		if c := findCharset(name); c == nil || c == findCharset("utf-8") {
 			name = "utf-16"
 		}
 	}
-	if name == "" && p.Subtype == "html" {
-		if m := metaTag.FindSubmatch(raw[:min(len(raw), maxMeta)]); m != nil && (!utf8.Valid(raw) || isASCII(raw)) {
-			// What is read as ASCII here is not UTF-16, whatever it says.
-			if c := findCharset(string(m[1])); c != nil && !c.isUnicode() {
-				name = string(m[1])
-			}
-		}
+	if name == "" && p.Subtype == "html" && (!utf8.Valid(raw) || isASCII(raw)) {
+		name = charsetInHTML(raw)
 	}
 	return strings.TrimPrefix(toUTF8(raw, name), "\ufeff")
+}
+
+// isPlainASCII tells whether a text of some length has nothing but ASCII to be read, which is not
+// UTF-16 or UTF-32. UTF-7 may be.
+func isPlainASCII(b []byte) bool {
+	if len(b) < 4 || bytes.IndexByte(b, '+') >= 0 {
+		return false
+	}
+	for _, c := range b {
+		if c >= 0x7f || c < ' ' && c != '\n' && c != '\r' && c != '\t' && c != '\f' {
+			return false
+		}
+	}
+	return true
 }
 
 // decodeText turns a raw field value into clean text of at most limit bytes: unfolded,
@@ -324,16 +391,20 @@ func (d *wordDecoder) word(i, plain int) int {
 	if d.nextEnd == len(d.s) {
 		return 0
 	}
+	isBase64 := rest[0] == 'b' || rest[0] == 'B'
+	for !isBase64 && d.endsLater() {
+		d.nextEnd = indexFrom(d.s, "?=", d.nextEnd+2)
+	}
 	text := d.s[start:d.nextEnd]
 	if strings.Contains(text, "=?") { // this one was never closed, the next one is
 		return 0
 	}
 	charset, _, _ = strings.Cut(strings.ToLower(charset), "*") // RFC 2231 §5, language
-	isBase64 := rest[0] == 'b' || rest[0] == 'B'
 	if !d.guess && (findCharset(charset) == nil || isBase64 && strings.Trim(text, base64Text) != "") {
 		return 0
 	}
-	if gap := d.s[plain:i]; d.bytes == nil || charset != d.charset || strings.Trim(gap, " \t") != "" {
+	same := charset == d.charset || findCharset(charset) == findCharset(d.charset) && findCharset(charset) != nil
+	if gap := d.s[plain:i]; d.bytes == nil || !same || strings.Trim(gap, " \t") != "" {
 		afterWord := d.bytes != nil
 		d.flush()
 		if !afterWord || strings.Trim(gap, " \t") != "" {
@@ -351,6 +422,18 @@ func (d *wordDecoder) word(i, plain int) int {
 		d.bytes = appendQ(d.bytes, text)
 	}
 	return d.nextEnd + 2
+}
+
+// endsLater tells whether the end of a word in Q is none: a question mark that should have been
+// encoded, with an encoded byte behind it, as in "=?utf-8?Q?Why?=20not?=".
+func (d *wordDecoder) endsLater() bool {
+	rest := d.s[d.nextEnd+2 : min(len(d.s), d.nextEnd+80)] // a word has 75 characters
+	if len(rest) < 4 || !isHex(rest[0]) || !isHex(rest[1]) {
+		return false
+	}
+	rest, _, _ = strings.Cut(rest, " ")
+	rest, _, more := strings.Cut(rest, "?=")
+	return more && !strings.Contains(rest, "=?")
 }
 
 func (d *wordDecoder) flush() {

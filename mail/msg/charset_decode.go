@@ -82,6 +82,7 @@ const (
 	setASCII set2022 = iota
 	setJIS0208
 	setJIS0212
+	setRoman
 	setKana
 	setKorean
 	setChinese
@@ -99,7 +100,7 @@ var escapes2022 = []struct {
 }{
 	{"$B", setJIS0208, false}, {"$@", setJIS0208, false}, {"$(B", setJIS0208, false}, {"$(@", setJIS0208, false}, {"$(O", setJIS0208, false}, {"$(Q", setJIS0208, false},
 	{"$(D", setJIS0212, false}, {"$(P", setUnknown, false}, {"$A", setChinese, false}, {"$(A", setChinese, false}, {"$(C", setKorean, false},
-	{"(B", setASCII, false}, {"(J", setASCII, false}, {"(H", setASCII, false}, {"(I", setKana, false},
+	{"(B", setASCII, false}, {"(J", setRoman, false}, {"(H", setASCII, false}, {"(I", setKana, false},
 	{"$)C", setKorean, true}, {"$)A", setChinese, true}, {"$)G", setUnknown, true}, {"$)E", setUnknown, true}, {"$*H", setUnknown, true}, {")I", setKana, true},
 	{".A", setLatin1, true}, {".F", setGreek, true},
 }
@@ -123,8 +124,19 @@ func hasISO2022(b []byte) bool {
 }
 
 // decodeISO2022 decodes all charsets of ISO-2022, whose escape sequences do not collide. Bytes
-// above 127, which they do not have, are Shift_JIS.
+// above 127, which they do not have, are Shift_JIS; without any escape sequence the text may be
+// EUC-JP too.
 func decodeISO2022(b []byte) string {
+	if !isASCII(b) && !hasISO2022(b) {
+		onlyKana := true
+		for _, c := range b {
+			onlyKana = onlyKana && (c < utf8.RuneSelf || 0xa1 <= c && c <= 0xdf)
+		}
+		if euc := multi(japanese.EUCJP)(b); !onlyKana && !strings.ContainsRune(euc, utf8.RuneError) {
+			return euc
+		}
+		return multi(japanese.ShiftJIS)(b)
+	}
 	d := iso2022{shifted: setKana}
 	d.out.Grow(len(b))
 	for i := 0; i < len(b); {
@@ -208,6 +220,9 @@ func (d *iso2022) flush() {
 	switch d.of {
 	case setASCII:
 		d.out.Write(run)
+		return
+	case setRoman: // JIS X 0201; the tilde stays, without which links break
+		d.out.WriteString(strings.ReplaceAll(string(run), `\`, "¥"))
 		return
 	case setJIS0208:
 		enc = japanese.EUCJP

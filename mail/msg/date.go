@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // dateParts gathers what the words of a date say, in whatever order they come.
@@ -13,11 +14,12 @@ type dateParts struct {
 	offset            int // seconds east of UTC
 	hasTime, pm, am   bool
 	hasOffset         bool // as a number, which counts more than a name
+	place             *time.Location
 }
 
 // parseDate reads a Date field (RFC 5322 §3.3, §4.3), also in the order of asctime, with
-// comments, dashes and the usual mistakes, and ISO 8601. A date without a zone is UTC. It answers
-// the zero time for anything else.
+// comments, dashes and the usual mistakes, and ISO 8601, with dashes and colons or without. A date
+// without a zone is UTC. It answers the zero time for anything else.
 func parseDate(s string) time.Time {
 	s = strings.Trim(dropComments(cut(s, 128)), " \t\"")
 	if t, err := time.Parse(time.RFC3339, s); err == nil {
@@ -34,13 +36,17 @@ func parseDate(s string) time.Time {
 }
 
 // colonBlanks takes blanks away that RFC 5322 §4.3 permits in a time; of two at a place, both if
-// used twice.
-var colonBlanks = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":")
+// used twice. The minus sign of typographers is one.
+var colonBlanks = strings.NewReplacer(" : ", ":", " :", ":", ": ", ":", "\u2212", "-")
 
 func (d *dateParts) word(w string) bool {
-	if date, clock, ok := strings.Cut(w, "T"); ok && isDigit(date) && isDigit(clock) { // ISO 8601
-		return d.word(date) && d.word(clock)
+	if i := strings.IndexAny(w, "Tt"); i > 0 && isDigit(w) && isDigit(w[i+1:]) { // ISO 8601
+		return d.word(w[:i]) && d.clock(w[i+1:])
 	}
+	if len(w) == 14 && strings.Trim(w, "0123456789") == "" {
+		return d.word(w[:8]) && d.clock(w[8:])
+	}
+	whole := d.year != 0 && d.day != 0
 	switch sign := strings.IndexAny(w, "+-"); {
 	case !d.hasTime && strings.Contains(w, ":"):
 		return d.clock(w)
@@ -50,13 +56,17 @@ func (d *dateParts) word(w string) bool {
 			d.zone(w[sign:])
 		}
 		return true
-	case d.hasTime && d.year != 0 && d.day != 0 && len(w) == 4 && isDigit(w): // the sign is missing
+	case d.hasTime && whole && len(w) == 4 && isDigit(w): // the sign is missing
 		d.zone("+" + w)
 		return true
-	case isDigit(w) && !d.hasTime && d.year != 0 && d.day != 0 && strings.Contains(w, "."): // 10.30
+	case d.hasTime && whole && isDigit(w): // a fraction of a second behind a comma
+		return true
+	case isDigit(w) && !d.hasTime && whole && (strings.Contains(w, ".") || len(w) == 4): // 10.30, 1030
 		return d.clock(strings.ReplaceAll(w, ".", ":"))
 	case isDigit(w):
 		return d.numbers(w)
+	case d.hasTime && d.place == nil && strings.ContainsAny(w, "/5678"): // Europe/Berlin, EST5EDT
+		d.place, _ = time.LoadLocation(w)
 	}
 	d.name(strings.ToLower(w))
 	return true
@@ -64,10 +74,14 @@ func (d *dateParts) word(w string) bool {
 
 func isDigit(w string) bool { return w != "" && '0' <= w[0] && w[0] <= '9' }
 
-// zone takes a sign and hours, with minutes or without. An invalid zone counts as UTC (RFC 5256
-// section 2.2).
+// zone takes a sign and hours, with minutes or without; letters behind them say nothing. An invalid
+// zone counts as UTC (RFC 5256 section 2.2).
 func (d *dateParts) zone(w string) {
-	digits := strings.Replace(w[1:], ":", "", 1)
+	behind := strings.TrimLeft(w[1:], "0123456789:")
+	if behind != "" && behind[0] != ';' && !unicode.IsLetter(rune(behind[0])) { // +0100GMT
+		return
+	}
+	digits := strings.Replace(w[1:len(w)-len(behind)], ":", "", 1)
 	if len(digits) == 3 && strings.IndexByte(w, ':') == 2 { // +1:00
 		digits = "0" + digits
 	}
@@ -87,6 +101,9 @@ func (d *dateParts) zone(w string) {
 // numbers takes one number, or a date of three: 20-Nov-2026, 2026-11-20, 2026/11/20, 11/20/2026,
 // 20.11.2026.
 func (d *dateParts) numbers(w string) bool {
+	if len(w) == 8 && d.year == 0 && strings.Trim(w, "0123456789") == "" {
+		w = w[:4] + "-" + w[4:6] + "-" + w[6:]
+	}
 	parts := strings.FieldsFunc(w, func(r rune) bool { return r == '-' || r == '/' || r == '.' })
 	if len(parts) == 3 && d.day == 0 && d.month == 0 && d.year == 0 {
 		var n [3]int
@@ -156,7 +173,11 @@ func (d *dateParts) clock(s string) bool {
 	}
 	var n [3]int
 	i := 0
-	for part := range strings.SplitSeq(s[:end], ":") {
+	digits := s[:end]
+	for at := 2; at < len(digits) && at < 6 && strings.Trim(s[:at], "0123456789") == "" && isDigit(digits[at:]); at += 3 { // 103000
+		digits = digits[:at] + ":" + digits[at:]
+	}
+	for part := range strings.SplitSeq(digits, ":") {
 		part, _, _ = strings.Cut(part, ".")
 		v, err := strconv.Atoi(part)
 		if err != nil || i == len(n) {
@@ -169,12 +190,13 @@ func (d *dateParts) clock(s string) bool {
 	if end < len(s) && !d.word(s[end:]) {
 		return false
 	}
-	return n[0] < 24 && n[1] < 60 && n[2] <= 60
+	return n[0] < 24 && n[1] < 60 && n[2] <= 60 || n == [3]int{24}
 }
 
 // name takes a month or a zone; names of days and unknown zones say nothing.
 func (d *dateParts) name(w string) {
 	if d.hasTime {
+		w = strings.ReplaceAll(w, ".", "") // p.m.
 		d.pm = d.pm || w == "pm"
 		d.am = d.am || w == "am"
 		if hours, ok := namedZones[w]; ok {
@@ -206,8 +228,12 @@ func (d *dateParts) time() time.Time {
 	if d.day == 0 || d.month == 0 || d.month > 12 || d.year < 1900 || d.year > 9999 {
 		return time.Time{}
 	}
-	t := time.Date(d.year, time.Month(d.month), d.day, d.hour, d.minute, d.sec, 0, zone(d.offset))
-	if d.sec < 60 && t.Day() != d.day {
+	in := zone(d.offset)
+	if d.place != nil && !d.hasOffset {
+		in = d.place
+	}
+	t := time.Date(d.year, time.Month(d.month), d.day, d.hour, d.minute, d.sec, 0, in)
+	if d.sec < 60 && d.hour < 24 && t.Day() != d.day {
 		return time.Time{}
 	}
 	return t

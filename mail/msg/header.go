@@ -376,6 +376,9 @@ func (t *textBudget) languages(value []byte) []string {
 func (t *textBudget) contentType(p *Part, value []byte) bool {
 	head, params := parseParams(value, t.charset)
 	typ, subtype, _ := strings.Cut(strings.ToLower(head), "/")
+	if head == "" && params["charset"] != "" {
+		typ = "text"
+	}
 	if subtype == "" && len(params) > 0 {
 		switch typ {
 		case "text":
@@ -509,16 +512,22 @@ func encodingName(value []byte) string {
 	s := strings.TrimLeft(dropComments(cut(string(unfold(value)), 256)), `"' `)
 	s, _, _ = strings.Cut(s, ";")
 	s = strings.ToLower(cut(strings.Trim(s, "\"' \t"), 64))
-	switch strings.NewReplacer("-", "", "_", "", " ", "", ".", "").Replace(s) {
-	case "base64", "b64", "xbase64":
+	letters := strings.Map(func(r rune) rune { // an "x-" in front says nothing
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return -1
+	}, strings.TrimPrefix(s, "x-"))
+	switch {
+	case strings.HasPrefix(letters, "base64") || letters == "b64":
 		return "base64"
-	case "quotedprintable", "quotedprint", "qp":
+	case strings.HasPrefix(letters, "quoted") || letters == "qp":
 		return "quoted-printable"
-	case "uuencode", "xuuencode", "uue", "xuue", "uu", "xuu", "uuencoded", "xuuencoded":
+	case strings.HasPrefix(letters, "uue") || letters == "uu":
 		return uuencode
-	case "8bit", "8bits":
+	case strings.HasPrefix(letters, "8bit"):
 		return "8bit"
-	case "7bit", "7bits":
+	case strings.HasPrefix(letters, "7bit"):
 		return "7bit"
 	}
 	s, _, _ = strings.Cut(s, " ")

@@ -1,7 +1,9 @@
 package msg
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,20 +25,23 @@ func parseParams(value []byte, charset string) (head string, params map[string]s
 	return head, p.decode()
 }
 
-// cutHead takes the first word, with space around its slash; it is "" where parameters come first.
+// cutHead takes the first word, with space around its slash and in quotes or not; it is "" where
+// parameters come first.
 func cutHead(s string) (head, rest string) {
 	first, rest, _ := strings.Cut(s, ";")
 	head = firstWord(first)
+	if i := strings.IndexAny(head, ",:"); i >= 0 {
+		head = head[:i]
+	}
 	if strings.IndexByte(head, '=') >= 0 {
 		return "", s
 	}
 	if len(first) > len(head) && strings.IndexByte(first, '=') >= 0 { // the semicolon behind the head is missing
-		return strings.TrimRight(head, ","), s[strings.Index(s, head)+len(head):]
-	}
-	if typ, subtype, ok := strings.Cut(first, "/"); ok && !strings.Contains(head, "/") || strings.HasSuffix(head, "/") {
+		rest = s[strings.Index(s, head)+len(head):]
+	} else if typ, subtype, ok := strings.Cut(first, "/"); ok && !strings.Contains(head, "/") || strings.HasSuffix(head, "/") {
 		head = strings.TrimSpace(typ) + "/" + firstWord(subtype)
 	}
-	return strings.TrimRight(head, ","), rest
+	return strings.Trim(head, `"',:`), rest
 }
 
 // firstWord cuts at a comment or a space: "text/plain (for people)".
@@ -78,6 +83,9 @@ func (p *paramReader) next() {
 	name := strings.ToLower(lastWord(dropComments(rest[:end])))
 	p.pos += end + 1
 	p.pos += len(p.s[p.pos:]) - len(strings.TrimLeft(p.s[p.pos:], " \t"))
+	if rest := p.s[p.pos:]; strings.HasPrefix(rest, `\"`) || len(rest) > 2 && rest[:2] == `""` && strings.IndexByte("; \t", rest[2]) < 0 {
+		p.pos++ // quotes within quotes
+	}
 	var value string
 	if p.pos < len(p.s) && p.s[p.pos] == '"' {
 		value = p.quoted() // what stands before the next parameter is skipped with it
@@ -104,16 +112,19 @@ func lastWord(s string) string {
 }
 
 // quoted reads a quoted string. A backslash before anything but a quote or a backslash
-// stands for itself, as in the paths that some send. Without the second quote it ends before the
-// semicolon.
+// stands for itself, as in the paths that some send. Without the second quote, or where that is the
+// first one of another parameter, it ends before the semicolon.
 func (p *paramReader) quoted() string {
 	var out strings.Builder
 	start := p.pos + 1
 	for p.pos++; p.pos < len(p.s); p.pos++ {
 		c := p.s[p.pos]
-		if c == '"' {
+		if c == '"' && (p.s[p.pos-1] != '=' || !strings.Contains(p.s[start:p.pos], ";") || p.pos+1 == len(p.s) || strings.IndexByte("; \t", p.s[p.pos+1]) >= 0) {
 			p.pos++
 			return out.String()
+		}
+		if c == '"' {
+			break
 		}
 		if c == '\\' && p.pos+1 < len(p.s) && (p.s[p.pos+1] == '"' || p.s[p.pos+1] == '\\') {
 			p.pos++
@@ -123,10 +134,10 @@ func (p *paramReader) quoted() string {
 	}
 	value, _, cut := strings.Cut(p.s[start:], ";")
 	if !cut {
-		return out.String()
+		return strings.TrimRight(out.String(), `"`)
 	}
 	p.pos = start + len(value)
-	return strings.TrimSpace(value)
+	return strings.TrimRight(value, " \t\\\"")
 }
 
 // nextParam is where a parameter begins whose semicolon is missing.
@@ -135,6 +146,12 @@ var nextParam = regexp.MustCompile(`(?i)[ \t]+(?:name|filename|charset|boundary|
 // bare reads an unquoted value. File names may have spaces, against the rules.
 func (p *paramReader) bare(name string) string {
 	from := p.pos
+	if inner, _, ok := strings.Cut(strings.TrimPrefix(p.s[from:], "'"), "'"); ok && p.s[from] == '\'' && name != "boundary" { // whose quotes may be its own
+		if after := strings.TrimLeft(p.s[from+len(inner)+2:], " \t"); after == "" || after[0] == ';' {
+			p.pos = from + len(inner) + 2
+			return inner
+		}
+	}
 	value, _, _ := strings.Cut(p.s[p.pos:], ";")
 	p.skip(strings.IndexByte(p.s[p.pos:], ';'))
 	if strings.IndexByte(value, '=') >= 0 {
@@ -143,8 +160,13 @@ func (p *paramReader) bare(name string) string {
 		}
 	}
 	value = strings.TrimSpace(value)
-	if !strings.HasPrefix(name, "name") && !strings.HasPrefix(name, "filename") {
-		value = strings.TrimRight(firstWord(value), ",")
+	switch {
+	case strings.HasPrefix(name, "name") || strings.HasPrefix(name, "filename"):
+	case name == "boundary": // which may have parentheses
+		value, _, _ = strings.Cut(strings.ReplaceAll(value, "\t", " "), " ")
+		value = strings.TrimRight(value, ",")
+	default:
+		value, _, _ = strings.Cut(firstWord(dropComments(value)), ",")
 	}
 	return strings.TrimRight(value, `"`)
 }
@@ -212,26 +234,27 @@ func plainParam(name, value string) string {
 	return cleanText(decodeWords(value), MaxParamValue)
 }
 
+// join joins the pieces by their numbers, which some count from 1, and of which one may be missing.
 func (p paramPieces) join() string {
-	charset, anyEncoded := "", false
+	mark, charset, anyEncoded := "", "", false
 	var out []byte
-	first := 0
-	if _, ok := p.text[0]; !ok {
-		first = 1 // some count from there
-	}
-	for i := first; ; i++ {
-		text, ok := p.text[i]
-		if !ok || len(out) > 4*MaxParamValue {
+	for n, i := range slices.Sorted(maps.Keys(p.text)) {
+		text := p.text[i]
+		if len(out) > 4*MaxParamValue {
 			break
 		}
 		if !p.encoded[i] {
 			out = append(out, text...)
 			continue
 		}
-		anyEncoded = true
-		if i == first {
-			charset, text = splitCharset(text)
+		if n == 0 {
+			var rest string
+			charset, rest = splitCharset(text)
+			mark, text = text[:len(text)-len(rest)], rest
+		} else if mark != "" {
+			text = strings.TrimPrefix(text, mark) // some repeat it
 		}
+		anyEncoded = anyEncoded || strings.Contains(text, "%")
 		out = appendPercent(out, text)
 	}
 	if !anyEncoded { // some cut RFC 2047 words
@@ -240,17 +263,20 @@ func (p paramPieces) join() string {
 	return cleanText(toUTF8(out, charset), MaxParamValue)
 }
 
-// splitCharset takes charset'language' off an extended value.
+// splitCharset takes charset'language' off an extended value, or a charset' that is known.
 func splitCharset(s string) (charset, text string) {
 	charset, rest, ok := strings.Cut(s, "'")
 	if !ok {
 		return "", s
 	}
 	_, text, ok = strings.Cut(rest, "'")
-	if !ok {
-		return "", s
+	switch {
+	case ok:
+		return charset, text
+	case findCharset(charset) != nil:
+		return charset, rest
 	}
-	return charset, text
+	return "", s
 }
 
 func appendPercent(dst []byte, s string) []byte {

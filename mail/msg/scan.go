@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -182,6 +183,9 @@ func (s *scanner) delimiter(line []byte, off int64) bool {
 	line = bytes.TrimRight(line[2:], " \t")
 	for i := len(s.stack) - 1; i >= 0; i-- {
 		b := s.stack[i].boundary
+		if bare := strings.Trim(b, "'"); len(bare)+2 == len(b) && !bytes.HasPrefix(line, []byte("'")) {
+			b = bare // for some its quotes are none of its own
+		}
 		if b == "" || len(line) < len(b) || string(line[:len(b)]) != b {
 			continue
 		}
@@ -222,8 +226,9 @@ func (s *scanner) open(p *Part, digest bool) *Part {
 }
 
 // headerLine takes one piece of a header line and answers false when the piece is the
-// first of the body instead. A line that is no field does not end the header if one follows it. The
-// piece that it returns is the same one where its bytes stay.
+// first of the body instead. A line that is no field does not end the header if one follows it, nor
+// if the body is base64 that begins behind an empty line. The piece that it returns is the same one
+// where its bytes stay.
 func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 	if !s.midLine {
 		if len(piece) == 0 {
@@ -242,11 +247,12 @@ func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 			return piece, false
 		default:
 			piece = bytes.Clone(piece)
-			s.fieldAt = s.lines.fieldAhead(s.stack[len(s.stack)-1].envelope != nil)
-			if s.fieldAt < 0 {
+			at, isField := s.lines.fieldAhead(s.stack[len(s.stack)-1].envelope != nil)
+			if !isField && (at < 0 || isBase64Line(piece) || !s.isBase64()) {
 				s.endHeader(off, s.count)
 				return piece, false
 			}
+			s.fieldAt = at
 		}
 	}
 	if room := MaxHeader - len(s.header); room > 0 {
@@ -256,6 +262,20 @@ func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 		}
 	}
 	return piece, true
+}
+
+// isBase64 tells whether the header so far says that its body is base64.
+func (s *scanner) isBase64() bool {
+	for f := range fields(s.header) {
+		if bytes.EqualFold(f.name, []byte("content-transfer-encoding")) && encodingName(f.value) == "base64" {
+			return true
+		}
+	}
+	return false
+}
+
+func isBase64Line(line []byte) bool {
+	return len(line)%4 == 0 && len(bytes.Trim(line, base64Letters+"=")) == 0
 }
 
 // endHeader reads the innermost part's header, whose body begins at off, and opens the
@@ -460,10 +480,10 @@ func (l *lineReader) findEnd() (int, bool) {
 	return l.lf, l.lf < l.end
 }
 
-// fieldAhead finds a known header field in the lines that come, before an empty line or what could
-// be a boundary, as far as the buffer goes. It returns where that begins, -1 for none. What next
-// returned is no longer valid.
-func (l *lineReader) fieldAhead(inMessage bool) int64 {
+// fieldAhead finds a known header field in the lines that come, or an empty line before it, as far
+// as the buffer goes. It returns where that begins, -1 if neither is there or what could be a
+// boundary comes first. What next returned is no longer valid.
+func (l *lineReader) fieldAhead(inMessage bool) (at int64, isField bool) {
 	for pos := l.start; ; {
 		n := bytes.IndexAny(l.buf[pos:l.end], "\r\n")
 		if n < 0 {
@@ -477,17 +497,17 @@ func (l *lineReader) fieldAhead(inMessage bool) int64 {
 		}
 		line := l.buf[pos : pos+n]
 		switch {
-		case len(line) == 0 || bytes.HasPrefix(line, []byte("--")):
-			return -1
-		case isKnownField(line, inMessage):
-			return l.off + int64(pos-l.start)
+		case bytes.HasPrefix(line, []byte("--")) || pos == l.end:
+			return -1, false
+		case len(line) == 0 || isKnownField(line, inMessage):
+			return l.off + int64(pos-l.start), len(line) > 0
 		case pos+n == l.end:
-			return -1
+			return -1, false
 		}
 		pos += n + 1
 		if l.buf[pos-1] == '\r' {
 			if pos == l.end && !l.eof {
-				return -1
+				return -1, false
 			}
 			if pos < l.end && l.buf[pos] == '\n' {
 				pos++

@@ -32,7 +32,7 @@ func TestDecodeText(t *testing.T) {
 		"caf\xe9":                           "café",
 		"café":                              "café",
 		"=?utf-8?q?a=0D=0Ab=00?=":           "a  b",
-		"=?utf-8?q?=FF?=":                   "\uFFFD",
+		"=?utf-8?q?=C3=A4=FF?=":             "ä\uFFFD",
 		"x =?us-ascii?q?y?= z":              "x y z",
 		"=?utf-8?b?4p2k?==?utf-8?b?4p2k?=":  "❤❤",
 		"=?gb18030?B?hDGkNw==?= done":       "\uFFFD done",

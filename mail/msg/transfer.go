@@ -222,9 +222,10 @@ func (u *uuState) length(line []byte) int {
 	case u.ended || len(line) == 0:
 		return 0
 	case !u.began:
-		u.began = bytes.HasPrefix(line, []byte("begin "))
+		word, _, _ := bytes.Cut(line, []byte(" "))
+		u.began = bytes.EqualFold(word, []byte("begin"))
 		return 0
-	case string(line) == "end":
+	case bytes.EqualFold(line, []byte("end")):
 		u.ended = true
 		return 0
 	}

@@ -30,6 +30,9 @@ var answers = []struct{ name, keyword, status string }{
 // maxCalendars is how many parts of a message are looked at for a calendar that can be read.
 const maxCalendars = 4
 
+// calendarSubtypes are other names of a calendar's type.
+var calendarSubtypes = []string{"ics", "x-ics", "calendar", "x-calendar", "vcalendar", "x-vcalendar"}
+
 // calendarsOf gives the parts of a message that are calendars: those of the registered type before
 // those that their senders call otherwise.
 func calendarsOf(root *msg.Part) []*msg.Part {
@@ -43,12 +46,11 @@ func calendarsOf(root *msg.Part) []*msg.Part {
 		if name == "" {
 			name = strings.ToLower(p.Params["name"])
 		}
-		kind := p.MediaType()
 		switch {
 		case p.DecodedSize > ical.MaxSize:
-		case kind == "text/calendar":
+		case p.MediaType() == "text/calendar":
 			right = append(right, p)
-		case kind == "application/ics" || kind == "application/octet-stream" && strings.HasSuffix(name, ".ics"):
+		case slices.Contains(calendarSubtypes, p.Subtype) || strings.HasSuffix(name, ".ics"):
 			other = append(other, p)
 		}
 		for _, child := range p.Children {
