@@ -5,10 +5,12 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/unicode/norm"
 )
 
 // maxCharset bounds a charset's name.
@@ -175,6 +177,51 @@ func codePage(upper string) func([]byte) string {
 			out.WriteRune(r)
 		}
 		return out.String()
+	}
+}
+
+// wholePage decodes by 256 characters.
+func wholePage(page string) func([]byte) string {
+	return func(b []byte) string {
+		table := []rune(page)
+		out := make([]rune, len(b))
+		for i, c := range b {
+			out[i] = table[c]
+		}
+		return string(out)
+	}
+}
+
+// national decodes ASCII in which letters of a country stand in the place of #$@[\]^`{|}~
+// (ISO 646).
+func national(letters string) func([]byte) string {
+	return func(b []byte) string {
+		if !isASCII(b) {
+			return guessUTF8(b)
+		}
+		in := []rune(letters)
+		return strings.Map(func(r rune) rune {
+			if i := strings.IndexRune("#$@[\\]^`{|}~", r); i >= 0 {
+				return in[i]
+			}
+			return r
+		}, string(b))
+	}
+}
+
+// withAccents decodes as codePage does, and puts accents behind their letters, before which they
+// are written.
+func withAccents(upper string) func([]byte) string {
+	decode := codePage(upper)
+	return func(b []byte) string {
+		out := []rune(decode(b))
+		for i := 0; i+1 < len(out); i++ {
+			if unicode.Is(unicode.Mn, out[i]) {
+				out[i], out[i+1] = out[i+1], out[i]
+				i++
+			}
+		}
+		return norm.NFC.String(string(out))
 	}
 }
 

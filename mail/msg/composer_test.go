@@ -282,6 +282,18 @@ func TestDSNRefusals(t *testing.T) {
 	}
 }
 
+// TestQuotedNamesAreNotFolded: Python's older reader keeps the line end in the name.
+func TestQuotedNamesAreNotFolded(t *testing.T) {
+	const name = "Quarterly report, (final) version 2 of 3; see  notes.pdf"
+	b, err := appendField(nil, "Content-Disposition", "attachment"+encodeParam("filename", name)+"; size=3")
+	if want := "Content-Disposition: attachment;\r\n filename=\"" + name + "\"; size=3\r\n"; err != nil || string(b) != want {
+		t.Errorf("%q, want %q, %v", b, want, err)
+	}
+	if got := encodeParam("filename", " a.pdf"); got != "; filename*=utf-8''%20a.pdf" {
+		t.Errorf("an outer blank is written %s", got)
+	}
+}
+
 // TestFileNamesAreQuoted: where RFC 2231 gives a character of a token a meaning, and where an
 // encoded word could be read.
 func TestFileNamesAreQuoted(t *testing.T) {
@@ -292,6 +304,7 @@ func TestFileNamesAreQuoted(t *testing.T) {
 		"100%25.pdf":       `; filename="100%25.pdf"`,
 		"a b;c=\"d\\e.pdf": `; filename="a b;c=\"d\\e.pdf"`,
 		"=?utf-8?q?x?=":    "; filename*=utf-8''%3D%3Futf-8%3Fq%3Fx%3F%3D",
+		"a  b.pdf":         `; filename="a  b.pdf"`,
 		"ü'*.pdf":          "; filename*=utf-8''%C3%BC%27%2A.pdf",
 	} {
 		got := encodeParam("filename", name)

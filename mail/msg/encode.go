@@ -40,11 +40,19 @@ func appendField(b []byte, name, value string) ([]byte, error) {
 	if err := checkHeader(name, value); err != nil {
 		return nil, err
 	}
+	// Some leave a line end in a file's name.
+	contentField := len(name) > 8 && strings.EqualFold(name[:8], "content-")
 	b = append(append(b, name...), ':')
 	rest := " " + strings.TrimSpace(value)
 	used := len(name) + 1
 	for used+len(rest) > foldAt {
 		at := foldPoint(rest, foldAt-used)
+		if contentField {
+			outside := foldPoint(withoutQuotedSpace(rest), foldAt-used)
+			if outside > 0 && used+outside <= maxLine || outside == 0 && used+len(rest) <= maxLine {
+				at = outside
+			}
+		}
 		if at == 0 {
 			break
 		}
@@ -59,6 +67,24 @@ func appendField(b []byte, name, value string) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s has a word too long for a line", ErrHeader, name)
 	}
 	return append(append(b, rest...), "\r\n"...), nil
+}
+
+// withoutQuotedSpace has other characters in the place of spaces within quotes.
+func withoutQuotedSpace(s string) string {
+	out := []byte(s)
+	quoted := false
+	for i := 0; i < len(out); i++ {
+		switch {
+		case out[i] == '\\' && quoted:
+			i++
+		case out[i] == '"':
+			quoted = !quoted
+		}
+		if quoted && i < len(out) && out[i] == ' ' {
+			out[i] = '_'
+		}
+	}
+	return string(out)
 }
 
 // foldPoint returns the space to break before: the last within room, else the first
@@ -206,7 +232,7 @@ func encodeParam(name, value string) string {
 	switch {
 	case isToken(value) && !strings.ContainsAny(value, "*'%") && len(value) <= 60: // RFC 2231 gives these a meaning
 		return "; " + name + "=" + value
-	case isASCII(value) && !strings.Contains(value, "=?") && len(value) <= 60: // an encoded word would be read as its text
+	case isASCII(value) && !strings.Contains(value, "=?") && len(value) <= 60 && strings.Trim(value, " ") == value: // an encoded word would be read as its text, and outer blanks get lost
 		return "; " + name + "=" + quoteString(value)
 	}
 	var out strings.Builder

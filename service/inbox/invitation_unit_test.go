@@ -24,6 +24,27 @@ func readInvitationFile(t *testing.T, raw []byte) *ical.Invitation {
 	return i
 }
 
+// A calendar is found by other names of its type, or by its file's. The method says what it is.
+func TestCalendarsOfOtherTypes(t *testing.T) {
+	const calendar = "BEGIN:VCALENDAR\nBEGIN:VEVENT\nUID:u\nSUMMARY:meet\nORGANIZER:mailto:org@outside.test\nEND:VEVENT\nEND:VCALENDAR\n"
+	for header, want := range map[string]string{
+		"Content-Type: text/calendar; Method=request":                                                          "REQUEST",
+		"Content-Type: text/calendar; METHOD=\"Request\"; charset=utf-8":                                       "REQUEST",
+		"Content-Type: text/x-vcalendar; method=REQUEST":                                                       "REQUEST",
+		"Content-Type: application/x-ics; method=REQUEST":                                                      "REQUEST",
+		"Content-Type: application/octet-stream; name=Meet.ICS; method=REQUEST":                                "REQUEST",
+		"Content-Type: application/x-unknown; method=REQUEST\nContent-Disposition: attachment; filename=a.ics": "REQUEST",
+		"Content-Type: text/calendar; method=PUBLISH":                                                          "PUBLISH",
+		"Content-Type: text/calendar":                                                                          "",
+	} {
+		for _, raw := range []string{"From: a@b.test\n" + header + "\n\n" + calendar, "From: a@b.test\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nwords\n--b\n" + header + "\n\n" + calendar + "\n--b--\n"} {
+			if i := readInvitationFile(t, []byte(raw)); i == nil || i.Method != want || i.Summary != "meet" {
+				t.Errorf("%s: %+v", header, i)
+			}
+		}
+	}
+}
+
 // Invitations as foreign programs write them are read and answered.
 func TestSloppyInvitationsAreRead(t *testing.T) {
 	for _, want := range []struct{ file, summary, starts, reply string }{
