@@ -22,7 +22,7 @@ type dateParts struct {
 // without a zone is UTC. It answers the zero time for anything else.
 func parseDate(s string) time.Time {
 	s = strings.Trim(dropComments(cut(s, 128)), " \t\"")
-	if t, err := time.Parse(time.RFC3339, s); err == nil {
+	if t, err := time.Parse(time.RFC3339, s); err == nil && t.Year() >= 1900 {
 		return t
 	}
 	var d dateParts

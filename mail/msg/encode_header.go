@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"github.com/mailstead/mailstead/mail/idn"
 )
@@ -154,6 +155,12 @@ func (e *valueEncoder) skipQuoted() {
 
 // words writes what stands between the marks of a value: a phrase, or an address.
 func (e *valueEncoder) words(s string, phrase bool) {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) { // such as a no-break space
+			return ' '
+		}
+		return r
+	}, s)
 	text := strings.TrimSpace(s)
 	switch {
 	case e.err != nil:
