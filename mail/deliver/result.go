@@ -152,8 +152,8 @@ func (f *failure) recipientFault() bool {
 		return false
 	case status == "5.2.1" || strings.HasPrefix(status, "5.1."):
 		return true
-	case status == "5.4.1" && f.stage == stageRcpt: // Exchange Online's way to say that it has no such user
-		return true
+	case status == "5.4.1" && f.stage == stageRcpt: // with these words, Exchange Online's way to say that it has no such user
+		return strings.Contains(strings.ToLower(f.reply.String()), "access denied")
 	case status != "" && status != "5.0.0":
 		return false
 	}

@@ -1,6 +1,10 @@
 package msg
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
+)
 
 // About says what an answer that refuses a message is about.
 type About int
@@ -11,6 +15,7 @@ const (
 	AboutSender        // who sends, how much and from where, whatever code it has
 	AboutAddress       // the address that was written to, which is not there or not in use
 	AboutRoom          // a mailbox that is full
+	AboutMessage       // its size or form, or trouble on the way
 )
 
 // What says that an address is not there, that its domain is not, that it is out of use, and
@@ -23,17 +28,18 @@ const (
 		"account does not exist|account doesn't exist|recipient does not exist|recipient doesn't exist|account that you tried to reach does not exist|doesn't have a|does not have a|" +
 		"not listed in|not our customer|no account by that name|check if address is correct|destination mailbox has moved|" +
 		"用户不存在|收件人不存在|地址不存在|邮箱不存在|找不到收件人|找不到用户|用戶不存在|收件人地址不存在|帐号不存在|账号不存在|宛先が見つかりません|宛先不明|宛先が存在しません|ユーザーが見つかりません|ユーザが見つかりません|" +
-		"アドレスが見つかりません|メールアドレスが存在しません|ディレクトリには見つかりません|ディレクトリのリストにありません|존재하지 않는 사용자|존재하지 않는 주소|unbekannter empfänger|empfänger unbekannt|benutzer unbekannt|adresse existiert nicht|" +
+		"アドレスが見つかりません|ユーザーが存在しません|ユーザが存在しません|アドレスが存在しません|受信者が見つかりません|メールアドレスが存在しません|ディレクトリには見つかりません|ディレクトリのリストにありません|존재하지 않는 사용자|존재하지 않는 주소|unbekannter empfänger|empfänger unbekannt|benutzer unbekannt|adresse existiert nicht|" +
 		"postfach existiert nicht|utilisateur inconnu|destinataire inconnu|adresse n'existe pas|utilisateur n'existe pas|destinataire n'existe pas|usuario desconocido|destinatario desconocido|dirección no existe|usuario no existe|buzón no existe|utente sconosciuto|destinatario sconosciuto|" +
 		"usuário desconhecido|endereço não existe|usuário não existe|пользователь не найден|адрес не существует|пользователь не существует|nieznany użytkownik|adres nie istnieje|użytkownik nie istnieje"
+	lookupWords = "not found, try again|temporary lookup failure|name server timeout|temporarily unable to look up"
 	domainWords = "host not found|domain not found|domain name not found|no such domain|no such host|unrouteable mail domain|host unknown|unknown host|unknown domain|invalid domain|invalid host|illegal host/domain|" +
-		"couldn't find any host|couldn't find a mail exchanger|non-existent host|non-existent domain|bad destination host|bad destination system|domain does not exist|domain doesn't exist|no mx found|no mx record|" +
+		"couldn't find any host|couldn't find a mail exchanger|non-existent host|non-existent domain|bad destination host|bad destination system|domain does not exist|domain doesn't exist|no mx found|no mx record|no mx or a record|" +
 		"could not find a gateway|domain is not reachable"
 	disabledWords = "mailbox disabled|mailbox is disabled|account disabled|account is disabled|user disabled|user is disabled|disabled recipient|has been disabled|inactive user|user is inactive|user inactive|" +
 		"account is inactive|account inactive|mailbox is inactive|mailbox inactive|reach is inactive|account has been suspended|mailbox is frozen|account is locked|account closed|mailbox closed|no longer valid|no longer in use|" +
 		"no longer exists|no longer available"
-	roomWords = "mailbox full|mailbox is full|mailfolder is full|mailbox is over|over quota|overquota|over the quota|quota exceeded|exceeded its quota|exceeded storage|insufficient storage|quota is exceeded|" +
-		"exceeds allowed size|mailbox exceeded|mailbox exceeds|mailbox size limit|storage quota|disk quota|no space left|not enough disk space|out of storage|" +
+	roomWords = "mailbox full|mailbox is full|full mailbox|mailfolder is full|mailbox is over|mailbox over|inbox is full|inbox full|storage full|quota|storage|no room|" +
+		"exceeds allowed size|mailbox exceed|mailbox would exceed|mailbox size|mailfile size|mailbox limit|space left|enough space|disk space|disc space|space limit|space has been used up|too many messages on the server|user is over flow|" +
 		"邮箱已满|空间已满|信箱已满|容量已满|メールボックスがいっぱい|容量を超え|容量オーバー|postfach ist voll|postfach voll|boîte aux lettres pleine|boîte pleine|buzón lleno|buzón está lleno|casella piena|caixa cheia|ящик переполнен|skrzynka pełna"
 )
 
@@ -43,21 +49,60 @@ var aboutWords = []struct {
 	about About
 	words string
 }{
+	{AboutUnknown, "recipient address rejected: access denied"},                 // Exchange's way to have no such user, and Postfix's to refuse: the code tells
 	{AboutAddress, "mail exchanger or ip address|recipient account is blocked"}, // which name no sender, although they sound like it
-	{AboutSender, "sender|mail from|mailfrom|from address|envelope from|return path|reputation|at a rate|rate limit|rate-limit|ratelimit|too many|too much mail|per hour|this hour|per day|throttl|" +
-		"policy|policies|spf|dkim|dmarc|authentication|authenticat|not authorized|unauthorized|not permitted|prohibit|administrative|blacklist|block list|blocklist|blocked|banned|" +
-		"spam|junk mail|unsolicited|virus|malware|content reject|rejected for|relay|client host|helo|ehlo|reverse dns|ptr record|rdns|your ip|ip address|your network|your server|your host|" +
-		"(con:|we will not accept|not accepting mail from|greylist|graylist|temporarily deferred|bounce address tag|loop|recipient preferences|name was rejected|dns ptr"},
+	{AboutSender, "sender|mail from|mailfrom|from address|envelope from|envelope-from|return path|return-path|originator|forged|spoof|your domain|your message volume|" +
+		"reputation|at a rate|rate limit|rate-limit|ratelimit|too many messages this|too many messages per|too many messages from|too many recip|too many unknown|too many invalid|too many bad|too many err|too many conn|too much mail|" +
+		"too many|too quickly|faster than|volume|frequency|per hour|this hour|hourly|per day|daily|throttl|complain|" +
+		"policy|policies|spf|dkim|dmarc|signature|seal |authentication|authenticat| auth |starttls|tls required|not authorized|unauthorized|not permitted|not allowed|allowed to send|prohibit|administrative|" +
+		"access denied|denied|forbidden|access refused|access from|restricted|permission|only accepts|members only|only members|members may|not a member|subscriber|" +
+		"blacklist|black list|block list|blocklist|blocked|banned| rbl |dnsbl|listed at|listed on a|is listed|spam|junk|bulk |unsolicited|advertis|phish|fraud|suspicious|suspect|virus|malware|infected|dangerous|content|scanner|filter| rule | rules |" +
+		"rejected for|rejected by|refused by|does not want|go away|relaying|relay access|relay denied|relay not|to relay|open relay|as a relay|relay disallowed|" +
+		"client host|helo|ehlo|reverse dns|ptr|rdns|your ip|ip address|dynamic ip|your network|your server|your host|your country|callout|callback|" +
+		"(con:|(rly:|will not accept|not accepting mail from|greylist|graylist|temporarily deferred|bounce address tag|bounce attack|loop|recipient preferences|name was rejected"},
 	{AboutRoom, roomWords},
+	{AboutMessage, lookupWords + "|message size|message too|too large|too big|size limit|maximum size|attachment|header|message-id|duplicate message|line too long|hop limit|too many hops|hop count|8bitmime|smtputf8|" +
+		"internal error|system error|server error|configuration error|server busy|service unavailable|server unavailable|temporary failure|temporary error|temporarily unavailable|not accepting network|mailing list expansion|limit"},
 	{AboutAddress, unknownWords + "|" + domainWords + "|" + disabledWords + "|mailbox unavailable"},
 }
+
+// What an address is called, and what says that it is not there. A host or a domain is closed or
+// unavailable without being gone.
+const (
+	aPerson = `(?:mail ?box|inbox|user(?: ?name| ?id)?|recipient|addressee|(?:e-?mail )?(?:address|account)|alias|person|maildrop|local[- ]part|destination|employee)(?:e?s)?`
+	aDomain = `(?:(?:mail )?(?:domain|host)(?: ?name)?)`
+	isNot   = `(?:unknown|not(?: a| an)?(?: valid| active| known| current)?(?: recipient| user| mailbox| address| account| customer)?(?: at| on| in)?(?: this| the| our| my)? ?(?:known|found|exist|hosted|here|local|valid|active|listed|present|recogni[sz]ed|host|site|server|system|directory|list)|n't exist|non-?existent)`
+	isGone  = `(?:no longer|unavailable|invalid|inactive|deactivated|disabled|closed|deleted|removed|terminated|suspended|discontinued|expired|retired|obsolete|locked|frozen|archived|misspelled)`
+)
+
+// absent finds a sentence that says that an address is not there, or not in use.
+var absent = lazyregexp.New(`\b` + aPerson + `\b(?:[^.;!:]|\.[^ ]){0,40}\b(?:` + isNot + `|` + isGone + `)|\b` + aDomain + `\b(?:[^.;!:]|\.[^ ]){0,40}\b` + isNot + `|` +
+	`\b(?:no|no such|no valid|not an?|not a valid|not a known|not an active|unknown|invalid|bad|illegal|malformed|undeliverable|deactivated|suspended|non-?existent)(?: (?:local|virtual|remote|mail|e-?mail|destination|valid|such|known|active))* (?:` + aPerson + `|` + aDomain + `)\b|` +
+	`\bno one at this address|do(?:es)? not know *$|\bbad(?:rcptto|recipientto)|\bvalidrcptto`)
 
 // AboutOf reads what a server answered. Addresses and links in it say nothing, and of an answer
 // that a relay quotes only the quotation counts (5.1.0 - Unknown address error 550-'5.2.2 …
 // Mailbox Full').
 func AboutOf(answer string) About {
-	var kept []string
-	for _, word := range strings.Fields(strings.ToLower(answer)) {
+	text := onlyWords(answer)
+	if quoted := quotedReply(text); quoted != "" {
+		text = quoted
+	}
+	for _, one := range aboutWords {
+		if containsAny(text, one.words) {
+			return one.about
+		}
+	}
+	if absent().MatchString(text) {
+		return AboutAddress
+	}
+	return AboutUnknown
+}
+
+// onlyWords is a text in lower case without addresses and links, a blank before and behind it.
+func onlyWords(text string) string {
+	kept := []string{""}
+	for _, word := range strings.Fields(strings.ToLower(text)) {
 		if strings.Contains(word, "://") {
 			continue
 		}
@@ -68,16 +113,7 @@ func AboutOf(answer string) About {
 			kept = append(kept, word)
 		}
 	}
-	text := strings.Join(kept, " ")
-	if quoted := quotedReply(text); quoted != "" {
-		text = quoted
-	}
-	for _, one := range aboutWords {
-		if containsAny(text, one.words) {
-			return one.about
-		}
-	}
-	return AboutUnknown
+	return strings.Join(append(kept, ""), " ")
 }
 
 // quotedReply is the answer of a host that a relay quotes in its own; "" if it quotes none.

@@ -94,8 +94,17 @@ var (
 		"did not reach the following", "recipient failed", "recipients failed", "delivery has failed", "delivery failed",
 		"delivery failure", "failed permanently", "permanent fatal errors", "returned to sender", "addresses failed", "address(es) failed",
 		"permanent error",
+		"konnte nicht zugestellt", "unzustellbar", "n'a pas pu être", "n’a pas pu être", "n'a pu être", "no se pudo entregar", "no pudo ser entregad", "no se ha podido entregar",
+		"non è stato possibile recapitare", "impossibile recapitare", "não pôde ser entregue", "nie została dostarczona", "nie można dostarczyć", "не может быть доставлено", "не было доставлено", "не доставлено", "не удалось доставить",
+		"无法投递", "無法投遞", "无法送达", "無法送達", "被退回", "投递失败", "投遞失敗", "配信できません", "配信されません", "送信できません", "送達できません", "届けることができません", "전송되지 않았습니다", "전송하지 못했습니다",
 	}
-	plainDelays = []string{
+	// subjectFailures and subjectDelays are what the subjects of reports say, in lower case.
+	subjectFailures = []string{
+		"undeliver", "returned mail", "returned to sender", "failure notice", "notification (failure)", "delivery failure", "delivery failed", "delivery has failed", "delivery error",
+		"mail delivery failed", "could not be delivered", "unzustellbar", "non remis", "échec de la remise", "退信", "不能投递", "配信エラー", "配信不能", "недоставленн", "не доставлено",
+	}
+	subjectDelays = []string{"delay", "warning", "still being retried"}
+	plainDelays   = []string{
 		"has not yet been delivered", "not been delivered yet", "warning message only", "do not need to resend", "will be retried",
 		"attempts will continue", "will continue to be attempted", "will keep trying", "keep trying", "still being retried",
 		"delivery delayed", "is delayed", "has been delayed", "transient non-fatal errors",
@@ -106,16 +115,32 @@ var (
 // plainAction is what a text says became of a message; "" if it does not say.
 func plainAction(text string) string {
 	text = strings.ToLower(strings.Join(strings.Fields(text), " "))
-	says := func(list []string) bool {
-		return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(text, s) })
-	}
 	switch {
-	case says(plainDelays) && !says(plainEnds):
+	case saysAny(text, plainDelays) && !saysAny(text, plainEnds):
 		return ActionDelayed
-	case says(plainFailures):
+	case saysAny(text, plainFailures):
 		return ActionFailed
 	}
 	return ""
+}
+
+// subjectAction is what the subject of a mail system's message says became of another message; ""
+// if it does not say.
+func subjectAction(root *Part) string {
+	if root.Envelope == nil {
+		return ""
+	}
+	switch subject := strings.ToLower(root.Envelope.Subject); {
+	case saysAny(subject, subjectDelays):
+		return ActionDelayed
+	case saysAny(subject, subjectFailures):
+		return ActionFailed
+	}
+	return ""
+}
+
+func saysAny(text string, list []string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return strings.Contains(text, s) })
 }
 
 // plainRecipients finds the addresses and what is said of each.
@@ -265,6 +290,7 @@ var (
 // statusWords tell a status where a text has no code, in lower case; the first that fits counts.
 var statusWords = []struct{ status, words string }{
 	{"4.2.2", roomWords},
+	{"4.4.3", lookupWords},
 	{"5.1.1", unknownWords + "|does not exist|doesn't exist|n'existe pas|no existe|não existe|не существует|nie istnieje"},
 	{"5.1.2", domainWords},
 	{"5.1.10", "no smtp service|does not accept mail"},
@@ -305,7 +331,10 @@ func StatusIn(text string) string {
 			return cmp.Or(class, s.status[:1]) + s.status[1:]
 		}
 	}
-	if class != "" {
+	switch {
+	case absent().MatchString(onlyWords(text)):
+		return cmp.Or(class, "5") + ".1.0"
+	case class != "":
 		return class + ".0.0"
 	}
 	return ""

@@ -19,6 +19,9 @@ func readWords(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipie
 		return nil
 	}
 	action := plainAction(text)
+	if action == "" && machine {
+		action = subjectAction(root)
+	}
 	reason, coded := reasonOf(text, recipient)
 	switch {
 	case reason == "" && (action == "" || !machine):

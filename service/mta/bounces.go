@@ -55,12 +55,12 @@ func (f *failure) judge() {
 		return
 	}
 	switch msg.AboutOf(f.diagnostic) {
-	case msg.AboutSender, msg.AboutRoom:
-		f.Address = false
 	case msg.AboutAddress:
-		f.Address = f.Address || cmp.Or(f.kind, bounceType(f.Status)) == "hard"
-	default:
+		f.Address = (f.Address || cmp.Or(f.kind, bounceType(f.Status)) == "hard") && !senderFault(f.Status)
+	case msg.AboutUnknown:
 		f.Address = f.Address && !reputation.Blocks(f.diagnostic)
+	default:
+		f.Address = false
 	}
 }
 

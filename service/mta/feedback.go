@@ -208,14 +208,12 @@ func sameAddress(theirs, ours string) bool {
 // addressFault tells whether a status says that an address is not there, or is not used any more
 // (RFC 3463).
 func addressFault(status string) bool {
-	switch status {
-	case "5.1.7", "5.1.8": // the sender's address
-		return false
-	case "5.2.1":
-		return true
-	}
-	return strings.HasPrefix(status, "5.1.")
+	return status == "5.2.1" || strings.HasPrefix(status, "5.1.") && !senderFault(status)
 }
+
+// senderFault tells whether a status is about the sender's address, whatever words go with it
+// (RFC 3463 section 3.2).
+func senderFault(status string) bool { return status == "5.1.7" || status == "5.1.8" }
 
 // deniedAddress tells whether a report has Exchange Online's way to say that there is no such user.
 func deniedAddress(r *msg.ReportRecipient) bool {
