@@ -1,6 +1,7 @@
 package msg
 
 import (
+	"regexp"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/lazyregexp"
@@ -39,31 +40,32 @@ const (
 		"account is inactive|account inactive|mailbox is inactive|mailbox inactive|reach is inactive|account has been suspended|mailbox is frozen|account is locked|account closed|mailbox closed|no longer valid|no longer in use|" +
 		"no longer exists|no longer available"
 	roomWords = "mailbox full|mailbox is full|full mailbox|mailfolder is full|mailbox is over|mailbox over|inbox is full|inbox full|storage full|quota|storage|no room|" +
-		"exceeds allowed size|mailbox exceed|mailbox would exceed|mailbox size|mailfile size|mailbox limit|space left|enough space|disk space|disc space|space limit|space has been used up|too many messages on the server|user is over flow|" +
+		"exceeds allowed size|mailbox exceed|mailbox would exceed|mailbox size|mailfile size|mailbox limit|space left|enough space|disk space|disc space|space limit|space has been used up|user is over flow|" +
 		"邮箱已满|空间已满|信箱已满|容量已满|メールボックスがいっぱい|容量を超え|容量オーバー|postfach ist voll|postfach voll|boîte aux lettres pleine|boîte pleine|buzón lleno|buzón está lleno|casella piena|caixa cheia|ящик переполнен|skrzynka pełna"
 )
 
 // aboutWords are looked for in their order: first what names the sender, since many servers put
 // that under the code of an address; then what names the address.
 var aboutWords = []struct {
-	about About
-	words string
+	about   About
+	words   string
+	pattern func() *regexp.Regexp // that is looked for too, or nil
 }{
-	{AboutUnknown, "recipient address rejected: access denied"},                 // Exchange's way to have no such user, and Postfix's to refuse: the code tells
-	{AboutAddress, "mail exchanger or ip address|recipient account is blocked"}, // which name no sender, although they sound like it
-	{AboutSender, "sender|mail from|mailfrom|from address|envelope from|envelope-from|return path|return-path|originator|forged|spoof|your domain|your message volume|" +
-		"reputation|at a rate|rate limit|rate-limit|ratelimit|too many messages this|too many messages per|too many messages from|too many recip|too many unknown|too many invalid|too many bad|too many err|too many conn|too much mail|" +
-		"too many|too quickly|faster than|volume|frequency|per hour|this hour|hourly|per day|daily|throttl|complain|" +
-		"policy|policies|spf|dkim|dmarc|signature|seal |authentication|authenticat| auth |starttls|tls required|not authorized|unauthorized|not permitted|not allowed|allowed to send|prohibit|administrative|" +
-		"access denied|denied|forbidden|access refused|access from|restricted|permission|only accepts|members only|only members|members may|not a member|subscriber|" +
+	{AboutUnknown, "recipient address rejected: access denied", nil},                 // Exchange's way to have no such user, and Postfix's to refuse: the code tells
+	{AboutAddress, "mail exchanger or ip address|recipient account is blocked", nil}, // which name no sender, although they sound like it
+	{AboutSender, "sender|mail from|mailfrom|from address|envelope from|envelope-from|return path|return-path|originator|forged|spoof|your domain|" +
+		"reputation|at a rate|rate limit|rate-limit|ratelimit|too much mail|too many|too quickly|faster than|volume|frequency|per hour|this hour|hourly|per day|daily|throttl|complain|" +
+		"policy|policies|spf|dkim|dmarc|signature|seal |authenticat| auth |starttls|tls required|not authorized|unauthorized|not permitted|not allowed|prohibit|administrative|" +
+		"denied|forbidden|access refused|access from|restricted|permission|only accepts|members only|only members|members may|not a member|subscriber|" +
 		"blacklist|black list|block list|blocklist|blocked|banned| rbl |dnsbl|listed at|listed on a|is listed|spam|junk|bulk |unsolicited|advertis|phish|fraud|suspicious|suspect|virus|malware|infected|dangerous|content|scanner|filter| rule | rules |" +
-		"rejected for|rejected by|refused by|does not want|go away|relaying|relay access|relay denied|relay not|to relay|open relay|as a relay|relay disallowed|" +
+		"rejected for|rejected by recipients|rejected by destination|refused by rule|does not want|go away|relaying|relay access|relay denied|relay not|to relay|open relay|as a relay|relay disallowed|" +
 		"client host|helo|ehlo|reverse dns|ptr|rdns|your ip|ip address|dynamic ip|your network|your server|your host|your country|callout|callback|" +
-		"(con:|(rly:|will not accept|not accepting mail from|greylist|graylist|temporarily deferred|bounce address tag|bounce attack|loop|recipient preferences|name was rejected"},
-	{AboutRoom, roomWords},
-	{AboutMessage, lookupWords + "|message size|message too|too large|too big|size limit|maximum size|attachment|header|message-id|duplicate message|line too long|hop limit|too many hops|hop count|8bitmime|smtputf8|" +
-		"internal error|system error|server error|configuration error|server busy|service unavailable|server unavailable|temporary failure|temporary error|temporarily unavailable|not accepting network|mailing list expansion|limit"},
-	{AboutAddress, unknownWords + "|" + domainWords + "|" + disabledWords + "|mailbox unavailable"},
+		"(con:|(rly:|will not accept|not accepting mail from|greylist|graylist|temporarily deferred|bounce address tag|bounce attack|loop|recipient preferences|name was rejected", nil},
+	{AboutRoom, roomWords, nil},
+	{AboutMessage, lookupWords + "|message size|too large|too big|maximum size|attachment|header|message-id|duplicate message|line too long|hop count|" +
+		"8bitmime|smtputf8|mailing list expansion|limit", nil},
+	{AboutAddress, unknownWords + "|" + domainWords + "|" + disabledWords + "|mailbox unavailable", absent},
+	{AboutMessage, "internal error|system error|server error|configuration error|server busy|service unavailable|server unavailable|temporary|temporarily|not accepting network", nil},
 }
 
 // What an address is called, and what says that it is not there. A host or a domain is closed or
@@ -89,12 +91,9 @@ func AboutOf(answer string) About {
 		text = quoted
 	}
 	for _, one := range aboutWords {
-		if containsAny(text, one.words) {
+		if containsAny(text, one.words) || one.pattern != nil && one.pattern().MatchString(text) {
 			return one.about
 		}
-	}
-	if absent().MatchString(text) {
-		return AboutAddress
 	}
 	return AboutUnknown
 }

@@ -92,11 +92,13 @@ func ParseReturned(r io.ReaderAt, root *Part, recipient string) (*Report, bool) 
 		}
 	}
 	told := toldInFields(text+"\n\n"+fields, recipient)
+	if told == nil && !ok {
+		if inside, found := insideReport(r, root); found {
+			return inside, true
+		}
+	}
 	if told == nil {
 		told = readWords(r, root, text, recipient)
-	}
-	if told == nil && !ok {
-		return insideReport(r, root)
 	}
 	if told == nil {
 		return report, ok
