@@ -285,6 +285,43 @@ func TestSearchFindsEitherFormOfAccents(t *testing.T) {
 	c.has(c.ok(`SEARCH CHARSET UTF-8 SUBJECT "Cafè"`), "* SEARCH")
 }
 
+// TestSearchFindsEitherSmallLetter has letters that share their capitals, as q= finds them.
+func TestSearchFindsEitherSmallLetter(t *testing.T) {
+	h := serve(t, nil)
+	for _, text := range []string{"Straße", "STRASSE", "Σίσυφος", "ΣΊΣΥΦΟΣ"} {
+		h.put(t, "INBOX", "From: "+text+" <a@b.test>\nSubject: "+text+"\nContent-Type: text/plain; charset=utf-8\n\nto "+text+"\n", 0)
+	}
+	c := h.login(t)
+	c.ok("SELECT INBOX")
+	for text, want := range map[string]string{"straße": "1 2", "strasse": "1 2", "STRAẞE": "1 2", "σίσυφος": "3 4", "σίσυφοσ": "3 4", "ΣΊΣΥΦΟΣ": "3 4"} {
+		for _, key := range []string{"SUBJECT", "FROM", "BODY"} {
+			c.has(c.ok(`SEARCH CHARSET UTF-8 %s "%s"`, key, text), "* SEARCH "+want)
+		}
+	}
+}
+
+// TestPatternsAreNamesInEitherForm lists a folder by the form of its name that is not kept.
+func TestPatternsAreNamesInEitherForm(t *testing.T) {
+	h := serve(t, nil)
+	c := h.login(t)
+	c.ok("ENABLE IMAP4rev2")
+	c.ok("CREATE \"Cafe\u0301\"")
+	for _, pattern := range []string{"Cafe\u0301", "Caf\u00e9", "Cafe\u0301*", "%e\u0301"} {
+		c.has(c.ok("LIST \"\" \"%s\"", pattern), "* LIST (\\HasNoChildren) \"/\" \"Caf\u00e9\"")
+	}
+}
+
+// TestPartZeroIsNoPart is about nz-number of RFC 9051 section 9.
+func TestPartZeroIsNoPart(t *testing.T) {
+	h := serve(t, nil)
+	h.put(t, "INBOX", letter("one"), 0)
+	c := h.login(t)
+	c.ok("SELECT INBOX")
+	for _, item := range []string{"BODY[0]", "BODY.PEEK[0.1]", "BODY[1.0.TEXT]", "BINARY[0]", "BINARY.SIZE[1.0]"} {
+		c.expect("BAD", "FETCH 1 %s", item)
+	}
+}
+
 // TestCasesOfAccents searches for each subject where no other message has it.
 func TestCasesOfAccents(t *testing.T) {
 	for _, row := range readCases[struct {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/emersion/go-imap/v2"
 	"github.com/emersion/go-imap/v2/imapserver"
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
@@ -325,7 +327,7 @@ type patterns []string
 func newPatterns(ref string, list []string) (patterns, error) {
 	out, size := patterns{}, 0
 	for _, p := range list {
-		p = ref + p
+		p = norm.NFC.String(ref + p) // as names are kept
 		// go-imap folds INBOX in names but not in patterns.
 		if top, _, _ := strings.Cut(p, string(delimiter)); strings.EqualFold(top, "INBOX") {
 			p = "INBOX" + p[len(top):]

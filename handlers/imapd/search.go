@@ -542,16 +542,20 @@ func (q *query) contains(text, part []byte) bool {
 }
 
 // fold gives a text as i;unicode-casemap (RFC 5051) compares it: in small letters and decomposed,
-// so that letters with accents are found in either of their forms.
+// so that letters with accents are found in either of their forms. Beyond that a sharp s is found
+// as SS, its capitals.
 func fold(s string) string {
 	s = strings.ToLower(s)
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
-			return norm.NFKD.String(s)
+			return otherCapitals.Replace(norm.NFKD.String(s))
 		}
 	}
 	return s
 }
+
+// otherCapitals gives small letters that share their capitals with others the form of those.
+var otherCapitals = strings.NewReplacer("ß", "ss", "ς", "σ")
 
 func (q *query) matchNot(c *candidate, key *searchKey) (bool, error) {
 	for i := range key.not {

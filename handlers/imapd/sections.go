@@ -158,9 +158,25 @@ func checkSections(o *imap.FetchOptions) error {
 		if len(s.HeaderFields)+len(s.HeaderFieldsNot) > maxFieldNames {
 			return badCommand("At most %d header fields are named", maxFieldNames)
 		}
+		if slices.Contains(s.Part, 0) {
+			return errNoPart
+		}
+	}
+	for _, s := range o.BinarySection {
+		if slices.Contains(s.Part, 0) {
+			return errNoPart
+		}
+	}
+	for _, s := range o.BinarySectionSize {
+		if slices.Contains(s.Part, 0) {
+			return errNoPart
+		}
 	}
 	return nil
 }
+
+// errNoPart answers a part number of 0 (RFC 9051 section 9: nz-number).
+var errNoPart = badCommand("Part numbers begin at 1")
 
 // section finds what BODY[…] asks for. A section that the message does not have is empty.
 func (s *source) section(item *imap.FetchItemBodySection) (*io.SectionReader, error) {
