@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/handlers/autoconfig"
+	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -62,7 +63,7 @@ func (s *Server) paths(identify func(*call) error, before func(http.ResponseWrit
 
 		// For browsers: the dashboard, and what its sessions have beside the API (see
 		// sessionRoutes).
-		"/":                           s.dashboard,
+		"/":                           s.page,
 		"/session/":                   s.noSessionRoute,
 		"/session/image":              s.noSessionRoute,
 		imagePath:                     s.sendImage,
@@ -115,6 +116,20 @@ func (s *Server) noPath(c *call) {
 	c.w.Header().Set("Cache-Control", "no-store")
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 	s.fail(c, core.Errorf("not_found", "There is nothing at %s.", c.r.URL.Path))
+}
+
+// programsPath finds the paths of programs wherever they stand: another version of the API, and the
+// documents of RFC 8615.
+var programsPath = lazyregexp.New(`(?i)^/+(?:api/+)?v[0-9]+(?:/|$)|/\.well-known(?:/|$)`)
+
+// page answers with the dashboard, which has pages at paths that it alone knows, but not to what
+// programs look for.
+func (s *Server) page(c *call) {
+	if programsPath().MatchString(c.r.URL.Path) {
+		s.noPath(c)
+		return
+	}
+	s.dashboard(c)
 }
 
 // A pathMux is the mux of a listener, and the handler of most of its requests, which need no
