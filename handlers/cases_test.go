@@ -71,7 +71,7 @@ func TestPathsOfProgramsAreNoPages(t *testing.T) {
 	b := newSandbox(t, nil)
 	b.server.Web = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "dashboard %s", r.URL.Path) })
 	for path, want := range map[string]int{
-		"/v2/account": 404, "/V1/account": 404, "/v2": 404, "//v1/account": 404, "/api/v1/account": 404, "//.well-known/x": 404, "/.Well-Known/x": 404, "/settings/.well-known/oauth-protected-resource": 404,
+		"/v2/account": 404, "/v2": 404, "//v1/account": 404, "/api/v1/account": 404, "//.well-known/x": 404, "/settings/.well-known/oauth-protected-resource": 404,
 		"/settings": 200, "/v": 200, "/vacation": 200, "/settings/v1": 200, "/.well-knowns": 200,
 	} {
 		if r := b.with("").get(path); r.status != want || want == 404 && r.text("error.code") != "not_found" {

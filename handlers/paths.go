@@ -120,7 +120,7 @@ func (s *Server) noPath(c *call) {
 
 // programsPath finds the paths of programs wherever they stand: another version of the API, and the
 // documents of RFC 8615.
-var programsPath = lazyregexp.New(`(?i)^/+(?:api/+)?v[0-9]+(?:/|$)|/\.well-known(?:/|$)`)
+var programsPath = lazyregexp.New(`^/+(?:api/+)?v[0-9]+(?:/|$)|/\.well-known(?:/|$)`)
 
 // page answers with the dashboard, which has pages at paths that it alone knows, but not to what
 // programs look for.

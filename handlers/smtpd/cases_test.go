@@ -59,14 +59,3 @@ func TestCodesOfCases(t *testing.T) {
 		}
 	}
 }
-
-// TestUnknownCommandsAre500 sends what is no command, of any length.
-func TestUnknownCommandsAre500(t *testing.T) {
-	h := open(t, nil)
-	c := connect(t, h.addr[smtpd.MX])
-	c.want("220")
-	c.ask("EHLO client.test", "250")
-	for _, command := range []string{"FOO", "X", "FOOB", "FOOBAR ANN", "XDEF"} {
-		c.ask(command, "500")
-	}
-}

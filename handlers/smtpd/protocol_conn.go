@@ -507,7 +507,6 @@ var codePatches = []struct{ verbs, reply, instead string }{
 	{"AUTH MAIL RCPT DATA BDAT", "502 5.5.1", "503 5.5.1"},
 	{"MAIL RCPT", "500 5.5.4 Unknown", "555 5.5.4 Unknown"}, // RFC 5321 section 4.1.1.11
 	{"", "454 4.7.0 Invalid base64", "501 5.5.2 Invalid base64"},
-	{"", "501 5.5.2 Bad command", "500 5.5.2 Bad command"}, // RFC 5321 section 4.2.4
 }
 
 // patchCode gives the reply the code of the standard.
