@@ -330,3 +330,18 @@ func TestHostileRulesHoldNobodyUp(t *testing.T) {
 		t.Errorf("%d are filed of %d", n, hostile.Load())
 	}
 }
+
+// TestARuleIsKeptWhateverTheTime has the clock go on between any two looks at it.
+func TestARuleIsKeptWhateverTheTime(t *testing.T) {
+	var looks atomic.Int64
+	began := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
+	i := servicetest.InstallWith(t, core.Config{}, store.Options{Now: func() time.Time {
+		return began.Add(time.Duration(looks.Add(1)) * time.Millisecond)
+	}})
+	mb := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
+	first, second := addRule(i, mb, "one", "move archive"), addRule(i, mb, "two", "move archive")
+	list, err := i.Svc.ListRules(t.Context(), servicetest.Actor(i.Account), core.EmailUserIn{UserID: mb.ID})
+	if err != nil || len(list.Data) != 2 || list.Data[0].ID != first.ID || list.Data[1].ID != second.ID || second.Position != 1 {
+		t.Errorf("%+v, %v, want %s and %s", list, err, first.ID, second.ID)
+	}
+}

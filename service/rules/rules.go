@@ -199,6 +199,7 @@ func (s *Service) CreateRule(ctx context.Context, who core.Actor, in CreateRuleI
 			return core.Errorf("rule_limit_reached", "A mailbox can have at most %d rules. Delete one first.", maxRules)
 		}
 		r.ID, r.AccountID, r.MailboxID, r.CreatedAt, r.UpdatedAt = tx.NewID("rule"), mb.AccountID, mb.ID, tx.Now(), tx.Now()
+		r.Position = -1 // it is written, wherever it goes
 		at := len(list)
 		if in.Position != nil {
 			at = min(*in.Position, at)
@@ -323,10 +324,10 @@ func checkSize(list []*store.Rule) error {
 	return nil
 }
 
-// putInOrder gives rules their positions, and writes those that are new or have moved.
+// putInOrder gives rules their positions, and writes those that have another one.
 func putInOrder(tx *store.Tx, list []*store.Rule) error {
 	for i, r := range list {
-		if r.Position == i && !r.CreatedAt.Equal(tx.Now()) {
+		if r.Position == i {
 			continue
 		}
 		r.Position = i
