@@ -54,7 +54,8 @@ func (a *apiCaller) call(operation string, args object) (json.RawMessage, error)
 	text := []byte("{}")
 	if args != nil {
 		var err error
-		if text, err = json.Marshal(args); err != nil {
+		text, err = json.Marshal(args)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -78,7 +78,8 @@ func s3Of(c *cli.Context) (a s3Access, err error) {
 		a.PathStyle = &style
 	}
 	if file := c.String("s3-access-key-file"); file != "" {
-		if a.Key, a.Secret, err = objects.ReadAccessKey(file); err != nil {
+		a.Key, a.Secret, err = objects.ReadAccessKey(file)
+		if err != nil {
 			return a, usageError{err}
 		}
 	}
@@ -138,10 +139,12 @@ func backupCommand(c *cli.Context) error {
 		}
 	}
 	var err error
-	if in.To, err = absolute(c.String("to")); err != nil {
+	in.To, err = absolute(c.String("to"))
+	if err != nil {
 		return err
 	}
-	if in.S3, err = s3Of(c); err != nil {
+	in.S3, err = s3Of(c)
+	if err != nil {
 		return err
 	}
 	out := new(backup.Result)
@@ -264,7 +267,8 @@ func backupsFrom(c *cli.Context) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if from = s.Backups().To; from == "" {
+		from = s.Backups().To
+		if from == "" {
 			return "", usageError{fmt.Errorf("name the place of the backups with --from: a file, a directory or s3://BUCKET/PREFIX; %s has none in [backup]", filepath.Join(c.String("data"), "mailstead.toml"))}
 		}
 	}
@@ -430,11 +434,13 @@ func restoreMailboxCommand(c *cli.Context) error {
 	}
 	in := restoreMailboxIn{Mailbox: c.String("mailbox"), Into: c.String("into")}
 	var err error
-	if in.At, err = restoreTime(c.String("at")); err != nil {
+	in.At, err = restoreTime(c.String("at"))
+	if err != nil {
 		return err
 	}
 	if from := c.String("from"); from != "" {
-		if in.From, err = absolute(from); err != nil {
+		in.From, err = absolute(from)
+		if err != nil {
 			return err
 		}
 	}
@@ -448,7 +454,8 @@ func restoreMailboxCommand(c *cli.Context) error {
 		}
 		in.Identity = string(text)
 	}
-	if in.S3, err = s3Of(c); err != nil {
+	in.S3, err = s3Of(c)
+	if err != nil {
 		return err
 	}
 	out := new(inbox.MailboxRestored)
@@ -463,7 +470,8 @@ func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn
 	settings := in.settings.Backups()
 	var ids []age.Identity
 	if ask.Identity != "" {
-		if ids, err = age.ParseIdentities(strings.NewReader(ask.Identity)); err != nil {
+		ids, err = age.ParseIdentities(strings.NewReader(ask.Identity))
+		if err != nil {
 			return out, fmt.Errorf("read age identity: %w", err)
 		}
 	}
@@ -501,7 +509,8 @@ func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn
 	out, err = in.svc.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
 	if err == nil {
 		var u core.MailboxUser
-		if u, err = in.svc.FindMailbox(ask.Mailbox, ""); err == nil {
+		u, err = in.svc.FindMailbox(ask.Mailbox, "")
+		if err == nil {
 			err = in.audit("restore", u)
 		}
 	}

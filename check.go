@@ -66,7 +66,8 @@ func checkCommand(c *cli.Context) error {
 		return err
 	}
 	if c.Bool("rebuild") {
-		if out.Rebuild, err = rebuildStore(c, dir, database, progress); err != nil {
+		out.Rebuild, err = rebuildStore(c, dir, database, progress)
+		if err != nil {
 			return err
 		}
 		if database, messages, err = checkStore(c, dir, progress); err != nil {

@@ -63,7 +63,8 @@ const settingsFile = "mailstead.toml"
 // them.
 func (w *workplace) writeSettings(text string) (err error) {
 	if w.before[settingsFile] && !w.wrote {
-		if w.text, err = os.ReadFile(filepath.Join(w.dir, settingsFile)); err != nil {
+		w.text, err = os.ReadFile(filepath.Join(w.dir, settingsFile))
+		if err != nil {
 			return err
 		}
 	}

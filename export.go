@@ -248,7 +248,8 @@ func (x *exporter) readAccount() (*accountExport, error) {
 		Credentials: map[string][]object{}, SMTPCredentials: map[string][]object{},
 	}
 	var err error
-	if a.Settings, err = x.call("get_account", nil); err != nil {
+	a.Settings, err = x.call("get_account", nil)
+	if err != nil {
 		return nil, err
 	}
 	var own object
@@ -264,7 +265,8 @@ func (x *exporter) readAccount() (*accountExport, error) {
 		{"list_templates", &a.Templates}, {"list_message_templates", &a.MessageTemplates}, {"list_suppressions", &a.Suppressions},
 		{"list_team_users", &a.Team}, {"list_tokens", &a.Tokens},
 	} {
-		if *l.to, err = x.list(l.operation, nil); err != nil {
+		*l.to, err = x.list(l.operation, nil)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -272,11 +274,13 @@ func (x *exporter) readAccount() (*accountExport, error) {
 		name, of := d.text("domain"), object{"domain_id": d["domain_id"]}
 		a.Records[name] = []object{}
 		if managesDNS(d) {
-			if a.Records[name], err = x.list("list_custom_dns_records", of); err != nil {
+			a.Records[name], err = x.list("list_custom_dns_records", of)
+			if err != nil {
 				return nil, err
 			}
 		}
-		if a.SMTPCredentials[name], err = x.list("list_smtp_credentials", of); err != nil {
+		a.SMTPCredentials[name], err = x.list("list_smtp_credentials", of)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -310,10 +314,12 @@ func managesDNS(d object) bool {
 // readMailbox asks for what belongs to a mailbox.
 func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
 	email, of := m.text("email"), object{"user_id": m["user_id"]}
-	if a.Rules[email], err = x.list("list_rules", of); err != nil {
+	a.Rules[email], err = x.list("list_rules", of)
+	if err != nil {
 		return err
 	}
-	if a.Credentials[email], err = x.list("list_credentials", of); err != nil {
+	a.Credentials[email], err = x.list("list_credentials", of)
+	if err != nil {
 		return err
 	}
 	text, err := x.call("get_vacation", of)

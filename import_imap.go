@@ -89,7 +89,8 @@ func newIMAPSource(host, port, security, user, password, to string) (s importSou
 	}
 	n := 0
 	if port != "" {
-		if n, err = strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		n, err = strconv.Atoi(port)
+		if err != nil || n < 0 || n > 65535 {
 			return s, usageError{fmt.Errorf("port %q: it is a number up to 65535", port)}
 		}
 	}

@@ -72,7 +72,8 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
-	if c.Registrars, err = registrars(s, c, st); err != nil {
+	c.Registrars, err = registrars(s, c, st)
+	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	registries := newRDAP(s, c.Resolver, c.RootCAs, log)
@@ -84,7 +85,8 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	q.Ended = func(j *store.Job) { c.Metrics.JobsFinished.Add(j.Kind, j.State) }
 	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries, settings: s, log: log}
 	setPace(q)
-	if in.schedule, err = in.newSchedule(); err != nil {
+	in.schedule, err = in.newSchedule()
+	if err != nil {
 		return nil, errors.Join(err, in.close())
 	}
 	in.svc.Backups = in.schedule
@@ -150,16 +152,19 @@ func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c core.C
 	c = s.Service()
 	c.Version, c.Log = version, log
 	c.WaitForRows = s.Backups().Sync
-	if c.PublicIPs, err = publicIPs(s); err != nil {
+	c.PublicIPs, err = publicIPs(s)
+	if err != nil {
 		return c, nil, err
 	}
-	if c.RootCAs, err = rootCAs(s.CAFile); err != nil {
+	c.RootCAs, err = rootCAs(s.CAFile)
+	if err != nil {
 		return c, nil, err
 	}
 	if l != nil {
 		addListeners(&c, s, l)
 	}
-	if c.DANE, err = newDANE(s); err != nil {
+	c.DANE, err = newDANE(s)
+	if err != nil {
 		return c, nil, err
 	}
 	switch {

@@ -143,7 +143,10 @@ func listen(s *config.Settings, log *slog.Logger) (l *listeners, err error) {
 		}
 		if ln, ok := take(&passed.streams, one.name, one.at); ok {
 			*one.to = ln
-		} else if *one.to, err = net.Listen("tcp", one.at.String()); err != nil {
+			continue
+		}
+		*one.to, err = net.Listen("tcp", one.at.String())
+		if err != nil {
 			return nil, errors.Join(fmt.Errorf("listen for --%s: %w", one.name, err), l.close())
 		}
 	}
@@ -270,7 +273,8 @@ func (l *listeners) listenDNS(at config.Address, passed *passedSockets) error {
 		return err
 	}
 	for range maxDNSTries {
-		if l.dnsUDP, err = net.ListenUDP("udp", addr); err != nil {
+		l.dnsUDP, err = net.ListenUDP("udp", addr)
+		if err != nil {
 			return err
 		}
 		l.dnsTCP, err = net.Listen("tcp", l.dnsUDP.LocalAddr().String())

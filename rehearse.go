@@ -133,7 +133,8 @@ func (r *rehearsal) rehearse(c *cli.Context, dir string) error {
 	var out copyOut
 	err := runOverSocket(c, copyPath, copyIn{r.Path}, &out)
 	if errors.Is(err, errNoServer) {
-		if out.Version, err = store.WrittenBy(dir); err == nil {
+		out.Version, err = store.WrittenBy(dir)
+		if err == nil {
 			err = backup.CopyStopped(dir, r.Path, backupFiles)
 		}
 	}
@@ -185,7 +186,8 @@ func (r *rehearsal) migrate(dir string) error {
 			differ = append(differ, name)
 		}
 	}
-	if r.DigestsEqual = len(differ) == 0; !r.DigestsEqual {
+	r.DigestsEqual = len(differ) == 0
+	if !r.DigestsEqual {
 		return r.note("contents", fmt.Errorf("after the migration other contents: %s", strings.Join(differ, ", ")))
 	}
 	return r.note("contents", nil)

@@ -47,7 +47,8 @@ func TestRemediesAreCommands(t *testing.T) {
 			for _, arg := range call.Args {
 				word := `{"domain_id":"x"}` // what is only known when it runs
 				if l, ok := arg.(*ast.BasicLit); ok {
-					if word, err = strconv.Unquote(l.Value); err != nil {
+					word, err = strconv.Unquote(l.Value)
+					if err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -77,12 +77,14 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	s.level.Set(s.settings.LogLevel.Level())
 	now := clock.New(nil, s.settings.ClockOffset())
 	s.log = newLogger(stderr, s.settings.LogFormat.String(), s.level, s.settings.Sandbox(), now)
-	if s.listeners, err = listen(s.settings, s.log); err != nil {
+	s.listeners, err = listen(s.settings, s.log)
+	if err != nil {
 		return err
 	}
 	defer s.listeners.close()
 	s.listeners.behindProxies(s.settings.ProxyHeader.Prefixes(), s.log)
-	if s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), now, s.log); err != nil {
+	s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), now, s.log)
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.inst.close()) }()
@@ -121,7 +123,8 @@ func heapFloor() []byte {
 // findCertificates loads the certificates that TLS handshakes need.
 func (s *server) findCertificates() (err error) {
 	svc := s.inst.svc
-	if s.certs, err = newCertificates(s.settings, svc.Config.Hostname); err != nil {
+	s.certs, err = newCertificates(s.settings, svc.Config.Hostname)
+	if err != nil {
 		return usageError{err}
 	}
 	if s.certs == nil {

@@ -128,10 +128,12 @@ func setupCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if edited = config.Edit(edited, c); !made {
+	edited = config.Edit(edited, c)
+	if !made {
 		edited = config.AddSendingLimits(edited)
 	}
-	if s, err = config.Merge(file, edited, c); err != nil {
+	s, err = config.Merge(file, edited, c)
+	if err != nil {
 		return err
 	}
 	if !made {
@@ -495,7 +497,8 @@ func lookAtPorts(s *config.Settings, running bool) []setupPort {
 			ln.Close()
 			if one.name == "dns" {
 				var packets net.PacketConn
-				if packets, err = net.ListenPacket("udp", one.at.String()); err == nil {
+				packets, err = net.ListenPacket("udp", one.at.String())
+				if err == nil {
 					packets.Close()
 				}
 			}

@@ -58,7 +58,8 @@ func (b *bench) gets(server, path string, clients, times int) (measured, error) 
 			return measured{}, err
 		}
 		var addr string
-		if p, addr, err = b.sink(sinkHTTP, "-file", file, "-token", m.token); err != nil {
+		p, addr, err = b.sink(sinkHTTP, "-file", file, "-token", m.token)
+		if err != nil {
 			return measured{}, err
 		}
 		defer p.stop()

@@ -306,7 +306,8 @@ func (b *bench) idleMemory(n int, secure bool) (measured, error) {
 	var args []string
 	if secure {
 		var err error
-		if args, err = b.certificate(); err != nil {
+		args, err = b.certificate()
+		if err != nil {
 			return measured{}, err
 		}
 	}
@@ -355,7 +356,8 @@ func (m *mailstead) settled() (size int64, err error) {
 		}
 		time.Sleep(time.Second)
 		before := size
-		if size = m.memory(); n > 2 && size > before-1<<20 {
+		size = m.memory()
+		if n > 2 && size > before-1<<20 {
 			break
 		}
 	}

@@ -108,7 +108,8 @@ func (b *bench) stocked(size int) (*mailstead, error) {
 			if number%1000 == 0 {
 				flags += " \\Flagged"
 			}
-			if _, message = text(number); number%20 == 10 || number%1000 == 0 {
+			_, message = text(number)
+			if number%20 == 10 || number%1000 == 0 {
 				message = attached(number)
 			}
 			age := time.Duration(size-number) * (inboxDays * 24 * time.Hour / time.Duration(size))

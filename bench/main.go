@@ -188,7 +188,8 @@ func program(name string) (string, error) {
 // runAll runs each work at each of its servers, round by round, each in an empty directory.
 func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
 	if b.dir == "" {
-		if b.dir, err = os.MkdirTemp("", "mailstead-bench-"); err != nil {
+		b.dir, err = os.MkdirTemp("", "mailstead-bench-")
+		if err != nil {
 			return nil, err
 		}
 		defer os.RemoveAll(b.dir)
@@ -196,7 +197,8 @@ func (b *bench) runAll(all []work, rounds int) (rows []*row, err error) {
 			return nil, err
 		}
 	}
-	if b.names, err = serveNames(); err != nil {
+	b.names, err = serveNames()
+	if err != nil {
 		return nil, err
 	}
 	defer b.names.close()

@@ -49,11 +49,13 @@ func serveNames() (*names, error) {
 	var packets net.PacketConn
 	var stream net.Listener
 	for range 10 { // the port may be taken over TCP
-		if packets, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+		packets, err = net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
 			return nil, err
 		}
 		n.addr = packets.LocalAddr().String()
-		if stream, err = net.Listen("tcp", n.addr); err == nil {
+		stream, err = net.Listen("tcp", n.addr)
+		if err == nil {
 			break
 		}
 		packets.Close()

@@ -156,7 +156,8 @@ func (m *mailstead) start() (err error) {
 	_ = os.Remove(ready)
 	args := append([]string{"serve", "--data", m.dir, "--ready-file", ready, "--log-level", "warn", "--http", "127.0.0.1:0",
 		"--smtp", "127.0.0.1:0", "--submission", "127.0.0.1:0", "--imap", "127.0.0.1:0", "--dns", "127.0.0.1:0"}, m.args...)
-	if m.process, err = m.b.start(m.dir, m.b.server, args...); err != nil {
+	m.process, err = m.b.start(m.dir, m.b.server, args...)
+	if err != nil {
 		return err
 	}
 	if err := waitFile(ready, m.process, &m.ready); err != nil {

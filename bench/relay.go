@@ -44,7 +44,8 @@ func (b *bench) relay(server, way string, times int, delay time.Duration) (measu
 	var p *process
 	var submission string
 	if server == sinkSign {
-		if p, submission, err = b.sink(sinkSign, "-relay", addr); err != nil {
+		p, submission, err = b.sink(sinkSign, "-relay", addr)
+		if err != nil {
 			return measured{}, err
 		}
 		defer p.stop()
@@ -94,7 +95,8 @@ func (b *bench) relay(server, way string, times int, delay time.Duration) (measu
 	var taken, signatures int
 	for taken < times {
 		time.Sleep(5 * time.Millisecond)
-		if taken, signatures, err = count.taken(); err != nil {
+		taken, signatures, err = count.taken()
+		if err != nil {
 			return measured{}, fmt.Errorf("%d of %d arrived: %w", taken, times, err)
 		}
 	}

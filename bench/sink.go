@@ -48,7 +48,8 @@ func (b *bench) sink(kind string, args ...string) (p *process, addr string, err 
 	if err != nil {
 		return nil, "", err
 	}
-	if p, err = b.start(dir, self, append([]string{"sink", "-dir", dir, "-kind", kind}, args...)...); err != nil {
+	p, err = b.start(dir, self, append([]string{"sink", "-dir", dir, "-kind", kind}, args...)...)
+	if err != nil {
 		return nil, "", err
 	}
 	var ready sinkReady
@@ -80,7 +81,8 @@ func runSink(args []string) error {
 	var listeners []net.Listener
 	var err error
 	for range 10 { // the port may be taken at one of the addresses
-		if listeners, err = listenAt(*addresses); err == nil {
+		listeners, err = listenAt(*addresses)
+		if err == nil {
 			break
 		}
 	}
@@ -103,13 +105,15 @@ func runSink(args []string) error {
 	default:
 		s := &smtpSink{delay: *delay}
 		if *kind == sinkLog || *kind == sinkBolt {
-			if s.store, err = newSinkStore(*dir, *kind == sinkBolt); err != nil {
+			s.store, err = newSinkStore(*dir, *kind == sinkBolt)
+			if err != nil {
 				return err
 			}
 			go s.store.run()
 		}
 		if *kind == sinkSign {
-			if s.onward, err = newSigningSink(*relay); err != nil {
+			s.onward, err = newSigningSink(*relay)
+			if err != nil {
 				return err
 			}
 		}
@@ -213,7 +217,8 @@ func (s *smtpSink) serve(c net.Conn) {
 			if !reply("354 go on") || w.Flush() != nil {
 				return
 			}
-			if body, err = readBody(r, body[:0]); err != nil {
+			body, err = readBody(r, body[:0])
+			if err != nil {
 				return
 			}
 			if s.store != nil {
@@ -272,11 +277,13 @@ type sinkWrite struct {
 
 func newSinkStore(dir string, withRows bool) (s *sinkStore, err error) {
 	s = &sinkStore{waiting: make(chan sinkWrite, 1024)}
-	if s.log, err = os.Create(filepath.Join(dir, "messages")); err != nil || !withRows {
+	s.log, err = os.Create(filepath.Join(dir, "messages"))
+	if err != nil || !withRows {
 		return s, err
 	}
 	o := &bolt.Options{NoFreelistSync: true, FreelistType: bolt.FreelistMapType, InitialMmapSize: 1 << 30}
-	if s.db, err = bolt.Open(filepath.Join(dir, "rows.db"), 0o600, o); err != nil {
+	s.db, err = bolt.Open(filepath.Join(dir, "rows.db"), 0o600, o)
+	if err != nil {
 		return nil, err
 	}
 	return s, s.db.Update(func(tx *bolt.Tx) error {

@@ -53,7 +53,8 @@ func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secur
 		var args []string
 		if secure {
 			var err error
-			if args, err = b.certificate(); err != nil {
+			args, err = b.certificate()
+			if err != nil {
 				return measured{}, err
 			}
 		}
@@ -72,7 +73,8 @@ func (b *bench) smtpIn(server string, messages [][]byte, conns, times int, secur
 		p, addr = m.process, m.ready.SMTP
 	} else {
 		var err error
-		if p, addr, err = b.sink(server); err != nil {
+		p, addr, err = b.sink(server)
+		if err != nil {
 			return measured{}, err
 		}
 		defer p.stop()
@@ -202,7 +204,8 @@ func (b *bench) messages(size int, signed bool) [][]byte {
 		for m.Len() < size {
 			word := words[rnd.IntN(len(words))]
 			m.WriteString(word)
-			if line += len(word) + 1; line > 70 {
+			line += len(word) + 1
+			if line > 70 {
 				m.WriteString("\r\n")
 				line = 0
 			} else {

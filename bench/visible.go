@@ -184,7 +184,8 @@ func (m *mailstead) watchList(tell func(int), end <-chan struct{}) error {
 		}
 		n := 0
 		for _, row := range page.Data {
-			if n, err = strconv.Atoi(row.UID); err != nil {
+			n, err = strconv.Atoi(row.UID)
+			if err != nil {
 				return err
 			}
 		}

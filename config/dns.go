@@ -117,7 +117,8 @@ type serverAddress struct{ at netip.AddrPort }
 func (a *serverAddress) UnmarshalText(text []byte) error {
 	host, port := string(text), "53"
 	if _, err := netip.ParseAddr(host); err != nil {
-		if host, port, err = net.SplitHostPort(host); err != nil {
+		host, port, err = net.SplitHostPort(host)
+		if err != nil {
 			return fmt.Errorf("%q is not an IP address; write it as 192.0.2.53 or 192.0.2.53:5353", text)
 		}
 	}

@@ -125,10 +125,12 @@ func rowOf(text, mistake string) (row int) {
 		parts, at := keyOf(p, e)
 		switch {
 		case e.Kind != unstable.KeyValue:
-			if in = strings.Join(parts, ".") == name; in {
+			in = strings.Join(parts, ".") == name
+			if in {
 				count++
 			}
-			if in = in && (number == 0 || count == number); in {
+			in = in && (number == 0 || count == number)
+			if in {
 				row = at
 			}
 		case in && parts[0] == key:

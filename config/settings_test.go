@@ -40,10 +40,12 @@ func TestFlagWinsOverEnvironmentOverFile(t *testing.T) {
 		t.Fatalf("file: %v, %v", s, err)
 	}
 	t.Setenv("MAILSTEAD_SMTP", "127.0.0.1:2")
-	if s, err = merged(t, `smtp = "127.0.0.1:1"`); err != nil || s.SMTP.text != "127.0.0.1:2" {
+	s, err = merged(t, `smtp = "127.0.0.1:1"`)
+	if err != nil || s.SMTP.text != "127.0.0.1:2" {
 		t.Fatalf("environment: %v, %v", s, err)
 	}
-	if s, err = merged(t, `smtp = "127.0.0.1:1"`, "--smtp", "127.0.0.1:3"); err != nil || s.SMTP.text != "127.0.0.1:3" {
+	s, err = merged(t, `smtp = "127.0.0.1:1"`, "--smtp", "127.0.0.1:3")
+	if err != nil || s.SMTP.text != "127.0.0.1:3" {
 		t.Fatalf("flag: %v, %v", s, err)
 	}
 }
@@ -99,11 +101,13 @@ control_headers = ["X-MC-"]
 		t.Errorf("registrars %+v, %+v", n, c)
 	}
 	for _, file := range []string{"[registrar.namecom]\nusername='u'\ntoken='t'\n[registrar.sandbox]", "registrar.sandbox = {}\n[registrar.namecom]\nusername='u'\ntoken='t'"} {
-		if s, err = merged(t, file); err != nil || s.Registrar.Sandbox == nil || s.Registrar.NameCom == nil {
+		s, err = merged(t, file)
+		if err != nil || s.Registrar.Sandbox == nil || s.Registrar.NameCom == nil {
 			t.Errorf("%s: %+v, %v", file, s, err)
 		}
 	}
-	if s, err = merged(t, `dns = "127.0.0.1:5301"`); err != nil || s.DNS.text != "127.0.0.1:5301" {
+	s, err = merged(t, `dns = "127.0.0.1:5301"`)
+	if err != nil || s.DNS.text != "127.0.0.1:5301" {
 		t.Fatalf("dns as an address: %v, %v", s, err)
 	}
 }
@@ -387,10 +391,12 @@ func TestCertificatesWithoutFiles(t *testing.T) {
 	if acme := s.Service().ACME; acme == nil || !acme.Host {
 		t.Errorf("production: %+v", acme)
 	}
-	if s, err = merged(t, "tls_cert = 'a'\ntls_key = 'b'", "--hostname", "mail.example.com"); err != nil || s.Service().ACME == nil || s.Service().ACME.Host {
+	s, err = merged(t, "tls_cert = 'a'\ntls_key = 'b'", "--hostname", "mail.example.com")
+	if err != nil || s.Service().ACME == nil || s.Service().ACME.Host {
 		t.Errorf("with a file for the host's name: %v, %v", s, err)
 	}
-	if s, err = merged(t, ""); err != nil || s.Service().ACME != nil || s.TLS() {
+	s, err = merged(t, "")
+	if err != nil || s.Service().ACME != nil || s.TLS() {
 		t.Errorf("sandbox: %v, %v", s, err)
 	}
 	s, err = merged(t, "acme_directory = 'https://127.0.0.1/dir'\nacme_eab_kid = 'k'\nacme_eab_hmac = 'AQID'", "--http-tls", ":0")
@@ -435,16 +441,19 @@ first_sender_delay = "10s"
 		!slices.Equal(got.TrustedSealers, []string{"lists.example.org"}) || got.Milter.Network != "tcp" || got.Milter.Address != "127.0.0.1:11332" || got.Milter.Timeout != 3*time.Second {
 		t.Errorf("%+v", got)
 	}
-	if s, err = merged(t, `hostname = "mail.example.com"`); err != nil || !s.Service().Spam.Reports || s.Service().Spam.Milter != nil {
+	s, err = merged(t, `hostname = "mail.example.com"`)
+	if err != nil || !s.Service().Spam.Reports || s.Service().Spam.Milter != nil {
 		t.Errorf("production: %+v, %v", s.Spam, err)
 	}
-	if s, err = merged(t, "hostname = \"mail.example.com\"\n[spam]\ndmarc_reports = false"); err != nil || s.Service().Spam.Reports {
+	s, err = merged(t, "hostname = \"mail.example.com\"\n[spam]\ndmarc_reports = false")
+	if err != nil || s.Service().Spam.Reports {
 		t.Errorf("switched off: %+v, %v", s.Spam, err)
 	}
 	for file, want := range map[string]core.Spam{
 		"": {Classifier: true, JunkScore: 0.9}, "[spam]\nclassifier = false": {JunkScore: 0.9}, "[spam]\njunk_score = 1": {Classifier: true, JunkScore: 1},
 	} {
-		if s, err = merged(t, file); err != nil || s.Service().Spam.Classifier != want.Classifier || s.Service().Spam.JunkScore != want.JunkScore {
+		s, err = merged(t, file)
+		if err != nil || s.Service().Spam.Classifier != want.Classifier || s.Service().Spam.JunkScore != want.JunkScore {
 			t.Errorf("%s: %+v, %v", file, s.Spam, err)
 		}
 	}

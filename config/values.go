@@ -86,7 +86,8 @@ func (h *hostName) UnmarshalText(text []byte) (err error) {
 		h.text = ""
 		return nil
 	}
-	if h.text, _, err = idn.Registrable(string(text)); err != nil {
+	h.text, _, err = idn.Registrable(string(text))
+	if err != nil {
 		return fmt.Errorf("%q is not a public hostname; use, for example, mail.example.com", text)
 	}
 	return nil
@@ -144,7 +145,8 @@ type eabKey struct{ key []byte }
 
 // UnmarshalText decodes it.
 func (k *eabKey) UnmarshalText(text []byte) (err error) {
-	if k.key, err = ca.DecodeEABKey(string(text)); err != nil {
+	k.key, err = ca.DecodeEABKey(string(text))
+	if err != nil {
 		return errors.New("it is not a key in base64url, as the certificate authority shows it")
 	}
 	return nil
@@ -314,7 +316,8 @@ func (o *clockOffset) UnmarshalText(text []byte) error {
 	if err := d.UnmarshalText([]byte(size)); err != nil || d.d > maxClockOffset {
 		return fmt.Errorf("%q is not an offset; write, for example, 26h, 7d or -30m, at most 3650d", text)
 	}
-	if o.d = d.d; back {
+	o.d = d.d
+	if back {
 		o.d = -d.d
 	}
 	return nil

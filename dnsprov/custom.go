@@ -39,11 +39,13 @@ func CustomName(given, domain string) (string, error) {
 	wildcard := name == "*" || strings.HasPrefix(name, "*.") // RFC 4592 section 2.1.1
 	below, err := "", error(nil)
 	if name != "*" {
-		if below, err = asciiName(strings.TrimPrefix(name, "*.")); err != nil {
+		below, err = asciiName(strings.TrimPrefix(name, "*."))
+		if err != nil {
 			return "", err
 		}
 	}
-	switch name = below; {
+	name = below
+	switch {
 	case wildcard && below == "":
 		name = "*"
 	case wildcard:
@@ -80,7 +82,8 @@ func asciiName(name string) (string, error) {
 		ascii := strings.ToLower(label)
 		if strings.ContainsFunc(label, func(r rune) bool { return r >= utf8.RuneSelf }) {
 			var err error
-			if ascii, err = idn.Address(label); err != nil {
+			ascii, err = idn.Address(label)
+			if err != nil {
 				return "", fmt.Errorf("has the label %.80q, which cannot be one", label)
 			}
 		}

@@ -29,7 +29,8 @@ func dsServer(t *testing.T) (addr string) {
 		case "fails":
 			m.Rcode = dns.RcodeServerFailure
 		case "long":
-			if m.Truncated = !tcp; tcp {
+			m.Truncated = !tcp
+			if tcp {
 				m.Answer = []dns.RR{ds(name, 3)}
 			}
 		case "other":

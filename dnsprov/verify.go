@@ -175,7 +175,8 @@ func canonical(ctx context.Context, r Resolver, name string) (string, error) {
 	if err != nil && !notFound(err) {
 		return "", err
 	}
-	if target = hostName(target); target == name {
+	target = hostName(target)
+	if target == name {
 		return "", nil
 	}
 	return target, nil

@@ -198,17 +198,21 @@ func TestCommandsWithAndWithoutAServer(t *testing.T) {
 		if err := json.Unmarshal([]byte(out), &account); err != nil || code != 0 || account.Email != "owner@example.org" {
 			t.Errorf("%s: call get_account: %d %v %s", when, code, err, out)
 		}
-		if _, code = mailstead(t, "call", "--data", i.dir, "get_domain", `{"domain_id":"dom_x"}`); code != 1 {
+		_, code = mailstead(t, "call", "--data", i.dir, "get_domain", `{"domain_id":"dom_x"}`)
+		if code != 1 {
 			t.Errorf("%s: call of what is not there: exit %d, want 1", when, code)
 		}
-		if _, code = mailstead(t, "call", "--data", i.dir, "no_such_operation"); code != 2 {
+		_, code = mailstead(t, "call", "--data", i.dir, "no_such_operation")
+		if code != 2 {
 			t.Errorf("%s: call of no operation: exit %d, want 2", when, code)
 		}
 		email := strings.ReplaceAll(when, " ", "") + "@example.net"
-		if out, code = mailstead(t, "account", "create", "--data", i.dir, "--owner-email", email, "--json"); code != 0 {
+		out, code = mailstead(t, "account", "create", "--data", i.dir, "--owner-email", email, "--json")
+		if code != 0 {
 			t.Errorf("%s: account create: %d %s", when, code, out)
 		}
-		if out, code = mailstead(t, "user", "reset-password", "--data", i.dir, "--user", email, "--json"); code != 0 || !strings.Contains(out, "password") {
+		out, code = mailstead(t, "user", "reset-password", "--data", i.dir, "--user", email, "--json")
+		if code != 0 || !strings.Contains(out, "password") {
 			t.Errorf("%s: user reset-password: %d %s", when, code, out)
 		}
 		for _, to := range []struct{ verb, status string }{{"suspend", "suspended"}, {"resume", "active"}} {
@@ -220,14 +224,17 @@ func TestCommandsWithAndWithoutAServer(t *testing.T) {
 			if err := json.Unmarshal([]byte(out), &account); err != nil || code != 0 || account.Status != to.status || !strings.HasPrefix(account.AccountID, "acc_") {
 				t.Errorf("%s: account %s: %d %v %s", when, to.verb, code, err, out)
 			}
-			if out, code = mailstead(t, "account", "list", "--data", i.dir); code != 0 || !strings.Contains(out, account.AccountID+"  "+to.status) {
+			out, code = mailstead(t, "account", "list", "--data", i.dir)
+			if code != 0 || !strings.Contains(out, account.AccountID+"  "+to.status) {
 				t.Errorf("%s: account list: %d %s", when, code, out)
 			}
 		}
-		if _, code = mailstead(t, "account", "suspend", "--data", i.dir); code != 2 {
+		_, code = mailstead(t, "account", "suspend", "--data", i.dir)
+		if code != 2 {
 			t.Errorf("%s: account suspend of none: exit %d, want 2", when, code)
 		}
-		if _, code = mailstead(t, "account", "suspend", "--data", i.dir, "--account", "nobody@example.net"); code != 1 {
+		_, code = mailstead(t, "account", "suspend", "--data", i.dir, "--account", "nobody@example.net")
+		if code != 1 {
 			t.Errorf("%s: account suspend of nobody: exit %d, want 1", when, code)
 		}
 	}
@@ -288,7 +295,8 @@ func TestHealth(t *testing.T) {
 		t.Fatalf("healthz: %v, %v", resp, err)
 	}
 	resp.Body.Close()
-	if resp, err = http.Get("http://" + i.ready.HTTP + "/"); err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Security-Policy") == "" {
+	resp, err = http.Get("http://" + i.ready.HTTP + "/")
+	if err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Security-Policy") == "" {
 		t.Fatalf("the page: %v, %v", resp, err)
 	}
 	resp.Body.Close()

@@ -114,7 +114,8 @@ func TestAdvancedClock(t *testing.T) {
 		t.Errorf("a day was %s", while)
 	}
 	i.start()
-	if while = i.advance(time.Hour).Sub(now); while < day+time.Hour || while > day+time.Hour+10*time.Minute {
+	while = i.advance(time.Hour).Sub(now)
+	if while < day+time.Hour || while > day+time.Hour+10*time.Minute {
 		t.Errorf("after a restart, a day and an hour were %s", while)
 	}
 	i.want(200, "GET", "/v1/account", nil, nil)

@@ -328,7 +328,8 @@ func TestUnboundFollowsTheDelegation(t *testing.T) {
 	if mx := m.Answer[0].(*dns.MX); mx.Mx != "mail.mailstead.test." {
 		t.Errorf("found %v", m)
 	}
-	if m, _, err = c.Exchange(new(dns.Msg).SetQuestion("nothing.signed.test.", dns.TypeA), addr); err != nil || m.Rcode != dns.RcodeNameError {
+	m, _, err = c.Exchange(new(dns.Msg).SetQuestion("nothing.signed.test.", dns.TypeA), addr)
+	if err != nil || m.Rcode != dns.RcodeNameError {
 		t.Errorf("what is not there: %v, %v", m, err)
 	}
 }

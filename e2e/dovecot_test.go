@@ -74,7 +74,8 @@ func newDovecot(t *testing.T, users []string) *dovecot {
 	t.Helper()
 	d := &dovecot{t: t, path: peer(t, "dovecot")}
 	var err error
-	if d.dir, err = os.MkdirTemp("", "mailstead-dovecot"); err != nil {
+	d.dir, err = os.MkdirTemp("", "mailstead-dovecot")
+	if err != nil {
 		t.Fatal(err)
 	}
 	uid, gid, own := os.Getuid(), os.Getgid(), ""

@@ -265,7 +265,8 @@ func TestExternalChanges(t *testing.T) {
 		t.Error("the server still has what was deleted")
 	}
 	a.want(404, "DELETE", path+"/"+row.UID, nil, nil)
-	if file, _ = a.remote.file(u, "message 28"); os.Remove(file) != nil {
+	file, _ = a.remote.file(u, "message 28")
+	if os.Remove(file) != nil {
 		t.Fatal("no message 28")
 	}
 	a.until("what the server lacks is gone", func() bool { return a.find(u, "message 28") == nil })

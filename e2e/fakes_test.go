@@ -350,7 +350,8 @@ func (f *fakeSMTP) serve(c net.Conn) {
 			say("250 ok")
 		case "DATA":
 			say("354 go on")
-			if m.Data, err = readDots(r); err != nil {
+			m.Data, err = readDots(r)
+			if err != nil {
 				if !f.cuts {
 					f.t.Error(err)
 				}

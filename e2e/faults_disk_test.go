@@ -32,7 +32,8 @@ func newSmallDisk(t *testing.T, kind string) *smallDisk {
 		err = syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0700,size=48m")
 	} else {
 		var out []byte
-		if out, err = exec.Command("sh", "-c", "truncate -s 48M "+image+" && mkfs.ext4 -q -m 0 "+image+" && mount -o loop "+image+" "+dir).CombinedOutput(); err != nil {
+		out, err = exec.Command("sh", "-c", "truncate -s 48M "+image+" && mkfs.ext4 -q -m 0 "+image+" && mount -o loop "+image+" "+dir).CombinedOutput()
+		if err != nil {
 			err = fmt.Errorf("%w: %s", err, out)
 		}
 	}
@@ -187,7 +188,8 @@ func (i *instance) suppressed() (n int) {
 			}
 		}
 		i.want(200, "GET", "/v1/suppressions?limit=100"+cursor, nil, &page)
-		if n += len(page.Data); page.Pagination.Cursor == nil {
+		n += len(page.Data)
+		if page.Pagination.Cursor == nil {
 			return n
 		}
 		cursor = "&cursor=" + *page.Pagination.Cursor

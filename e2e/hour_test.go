@@ -251,7 +251,8 @@ func (l *load) call(status int, method, path string, body, out any) error {
 	text := []byte{}
 	var err error
 	if body != nil {
-		if text, err = json.Marshal(body); err != nil {
+		text, err = json.Marshal(body)
+		if err != nil {
 			return err
 		}
 	}
@@ -326,12 +327,14 @@ func (c *courier) send(from string, to []string, message string) (err error) {
 }
 
 func (c *courier) connect() (err error) {
-	if c.conn, err = net.DialTimeout("tcp", c.addr, 10*time.Second); err != nil {
+	c.conn, err = net.DialTimeout("tcp", c.addr, 10*time.Second)
+	if err != nil {
 		return err
 	}
 	_ = c.conn.SetDeadline(time.Now().Add(time.Minute))
 	c.sent = 0
-	if c.c, err = smtp.NewClient(c.conn, hourHost); err != nil || c.login == nil {
+	c.c, err = smtp.NewClient(c.conn, hourHost)
+	if err != nil || c.login == nil {
 		return err
 	}
 	return errors.Join(c.c.StartTLS(&tls.Config{InsecureSkipVerify: true}), c.c.Auth(c.login))

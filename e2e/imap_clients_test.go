@@ -221,7 +221,8 @@ func TestImaptestStress(t *testing.T) {
 	minutes := 1.0
 	if text := os.Getenv("MAILSTEAD_MINUTES"); text != "" {
 		var err error
-		if minutes, err = strconv.ParseFloat(text, 64); err != nil {
+		minutes, err = strconv.ParseFloat(text, 64)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

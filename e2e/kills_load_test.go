@@ -348,7 +348,8 @@ func (l *killLoad) verify() {
 	i.until("no recipient waits", func() bool {
 		clear(log)
 		for _, r := range i.sendingRows() {
-			if log[r.Recipient] = r; r.Status == "queued" || r.Status == "deferred" {
+			log[r.Recipient] = r
+			if r.Status == "queued" || r.Status == "deferred" {
 				return false
 			}
 		}

@@ -68,11 +68,13 @@ var bareSystem = func() func(*testing.T) string {
 		debootstrap := peer(t, "debootstrap")
 		made.Do(func() {
 			var base string
-			if base, err = buildDir(); err == nil {
+			base, err = buildDir()
+			if err == nil {
 				dir = filepath.Join(base, "bare")
 				const script = `. /etc/os-release; exec "$1" --variant=minbase --include=adduser,systemd "$VERSION_CODENAME" "$2"`
 				var out []byte
-				if out, err = exec.Command("sh", "-c", script, "sh", debootstrap, dir).CombinedOutput(); err != nil {
+				out, err = exec.Command("sh", "-c", script, "sh", debootstrap, dir).CombinedOutput()
+				if err != nil {
 					err = fmt.Errorf("debootstrap: %w\n%s", err, out)
 				}
 			}
@@ -229,7 +231,8 @@ func copyTree(t *testing.T, from, to string) {
 		err = os.CopyFS(to, os.DirFS(from))
 	} else if err == nil {
 		var text []byte
-		if text, err = os.ReadFile(from); err == nil {
+		text, err = os.ReadFile(from)
+		if err == nil {
 			err = errors.Join(os.MkdirAll(filepath.Dir(to), 0o700), os.WriteFile(to, text, 0o600))
 		}
 	}

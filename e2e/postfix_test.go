@@ -414,7 +414,8 @@ func TestPostfixBothWays(t *testing.T) {
 	w.submitTLS(half/each, each)
 	in, out := map[string]int{}, map[string]int{}
 	for end := start.Add(2 * time.Minute); len(out) < half/each*each || w.messages() < half; time.Sleep(200 * time.Millisecond) {
-		if out, _ = w.postfix.mail(); time.Now().After(end) {
+		out, _ = w.postfix.mail()
+		if time.Now().After(end) {
 			t.Fatalf("after two minutes %d of %d have arrived there, %d here", len(out), half, w.messages())
 		}
 	}

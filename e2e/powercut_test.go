@@ -93,7 +93,8 @@ func (r *cutReader) line(n int, text string) {
 	if m := resumedLine.FindStringSubmatch(text); m != nil {
 		thread = m[1]
 		var ok bool
-		if name, rest, ok = strings.Cut(r.pending[thread], "("); !ok {
+		name, rest, ok = strings.Cut(r.pending[thread], "(")
+		if !ok {
 			return
 		}
 		delete(r.pending, thread)

@@ -117,7 +117,8 @@ func TestChargedAndDropped(t *testing.T) {
 		jobs = append(jobs, i.order(name, 10.99))
 	}
 	for _, j := range jobs {
-		if j = i.ended(j.ID); j.Status != "completed" || f.Purchases(j.Resource.Name) != 1 {
+		j = i.ended(j.ID)
+		if j.Status != "completed" || f.Purchases(j.Resource.Name) != 1 {
 			t.Errorf("%s was bought %d times: %+v %+v", j.Resource.Name, f.Purchases(j.Resource.Name), j, j.Error)
 		}
 	}

@@ -174,7 +174,8 @@ func sendAll(t *testing.T, swaks string, i *instance) {
 		}
 		if n%50 == 49 {
 			_ = c.Quit()
-			if c, err = smtp.Dial(i.ready.SMTP); err != nil {
+			c, err = smtp.Dial(i.ready.SMTP)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -220,7 +220,8 @@ func TestSupportRecipe(t *testing.T) {
 		if status != "held" || !strings.HasPrefix(id, "apr_") {
 			t.Fatalf("answer %d is %s %s", n+1, status, id)
 		}
-		if ids = append(ids, id); text != "" {
+		ids = append(ids, id)
+		if text != "" {
 			ask("2", text)
 		}
 	}

@@ -174,7 +174,8 @@ func (w *killWorld) prepareKeys(t *testing.T) {
 		b.secondFactor(t, i)
 		i.want(200, "POST", "/v1/email-users/"+b.box+"/inbox/send", map[string]any{"to": "leave@far.test", "subject": "s", "text": "hello"}, nil)
 		_, way, _ := strings.Cut(string(w.relayed(t, i, "leave@far.test")), "List-Unsubscribe: <mailto:")
-		if b.leave, _, _ = strings.Cut(way, "?"); !strings.HasSuffix(b.leave, "@example.test") {
+		b.leave, _, _ = strings.Cut(way, "?")
+		if !strings.HasSuffix(b.leave, "@example.test") {
 			t.Fatalf("the message offers %q", b.leave)
 		}
 		i.until("there is a backup", func() bool {
@@ -182,7 +183,8 @@ func (w *killWorld) prepareKeys(t *testing.T) {
 			return err == nil && len(list) > 0
 		})
 		i.stop()
-		if b.key, err = os.ReadFile(filepath.Join(b.dir, "master.key")); err != nil {
+		b.key, err = os.ReadFile(filepath.Join(b.dir, "master.key"))
+		if err != nil {
 			t.Fatal(err)
 		}
 		b.ready = true

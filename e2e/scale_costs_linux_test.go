@@ -163,7 +163,8 @@ func TestLargeCosts(t *testing.T) {
 	for running := true; running; {
 		select {
 		case err := <-ended:
-			if running = false; err != nil {
+			running = false
+			if err != nil {
 				t.Errorf("check: %v %s", err, out.String())
 			}
 		case <-time.After(50 * time.Millisecond):
@@ -252,7 +253,8 @@ func (l *load) segmentsMoved() (count func() int) {
 	return func() int {
 		for {
 			line, err := lines.ReadString('\n')
-			if rest += line; err == io.EOF {
+			rest += line
+			if err == io.EOF {
 				return moved
 			}
 			if err != nil {

@@ -105,7 +105,8 @@ func largeStore(t *testing.T, messages int) *scale {
 	f := &filling{t: t, scale: s, random: rand.New(rand.NewPCG(2026, 11)), began: time.Now()}
 	f.prepare()
 	f.fill()
-	if text, err = json.Marshal(s); err == nil {
+	text, err = json.Marshal(s)
+	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "scale.json"), text, 0o600)
 	}
 	if err != nil {
@@ -289,7 +290,8 @@ func (f *filling) write(n int) (l *scaleLetter, from, text string) {
 func (f *filling) fill() {
 	var err error
 	most := 1 << 40
-	if f.st, err = store.Open(f.data, store.Options{Unsynced: true, MaxBytes: most, MaxWrites: most, MaxSteps: most}); err != nil {
+	f.st, err = store.Open(f.data, store.Options{Unsynced: true, MaxBytes: most, MaxWrites: most, MaxSteps: most})
+	if err != nil {
 		f.t.Fatal(err)
 	}
 	if err := f.st.View(f.read); err != nil {
@@ -310,17 +312,21 @@ func (f *filling) say(format string, args ...any) {
 
 // read reads what the program made.
 func (f *filling) read(tx *store.Tx) (err error) {
-	if f.mailbox, err = store.MailboxByEmail.Get(tx, scaleSender); err != nil {
+	f.mailbox, err = store.MailboxByEmail.Get(tx, scaleSender)
+	if err != nil {
 		return err
 	}
-	if f.domain, err = store.Domains.Get(tx, f.mailbox.DomainID); err != nil {
+	f.domain, err = store.Domains.Get(tx, f.mailbox.DomainID)
+	if err != nil {
 		return err
 	}
-	if f.account, err = store.Accounts.Get(tx, f.mailbox.AccountID); err != nil {
+	f.account, err = store.Accounts.Get(tx, f.mailbox.AccountID)
+	if err != nil {
 		return err
 	}
 	f.Account = f.account.ID
-	if f.folders, err = tx.Folders(f.mailbox.Num); err != nil {
+	f.folders, err = tx.Folders(f.mailbox.Num)
+	if err != nil {
 		return err
 	}
 	for _, f.job = range store.JobsByAccount.Desc(tx, f.account.ID, "") {
@@ -496,7 +502,8 @@ func (f *filling) addMailbox(tx *store.Tx, b *filledBox, d *store.Domain, id str
 	m := *f.mailbox
 	m.ID, m.DomainID, m.Email, m.CreatedAt, m.UpdatedAt = id, d.ID, b.email, at, at
 	m.Name = "Mailbox " + b.email[:6]
-	if m.Num, err = tx.NextMailboxNum(); err != nil {
+	m.Num, err = tx.NextMailboxNum()
+	if err != nil {
 		return err
 	}
 	b.id, b.num = m.ID, m.Num

@@ -532,7 +532,8 @@ func (p *parentZone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	m := new(dns.Msg).SetReply(q)
 	m.Authoritative = true
 	m.SetEdns0(1232, true)
-	if m.Answer = p.records(q.Question[0]); len(m.Answer) > 0 {
+	m.Answer = p.records(q.Question[0])
+	if len(m.Answer) > 0 {
 		now := uint32(time.Now().Unix())
 		sig := &dns.RRSIG{
 			Hdr: parentHeader(m.Answer[0].Header().Name, dns.TypeRRSIG), Algorithm: p.key.Algorithm, KeyTag: p.key.KeyTag(), SignerName: "test.",

@@ -223,7 +223,8 @@ func TestSendDirect(t *testing.T) {
 		verifyDKIM(t, python, i, m.Data)
 	}
 	i.want(200, "POST", "/v1/email-users/"+ann+"/inbox/send", map[string]any{"to": "nobody@far.test", "subject": "s", "text": "hello"}, nil)
-	if log = sent(i); log["nobody@far.test"].Status != "bounced" {
+	log = sent(i)
+	if log["nobody@far.test"].Status != "bounced" {
 		t.Errorf("the refused one: %+v", log["nobody@far.test"])
 	}
 	i.until("the DSN is there", func() bool { return len(i.inbox(ann)) == 1 })

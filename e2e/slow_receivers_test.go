@@ -23,7 +23,8 @@ func (b *bucket) take() bool {
 	defer b.mu.Unlock()
 	now := time.Now()
 	b.level = min(b.rate, b.level+now.Sub(b.last).Seconds()*b.rate)
-	if b.last = now; b.level < 1 {
+	b.last = now
+	if b.level < 1 {
 		return false
 	}
 	b.level--

@@ -56,7 +56,8 @@ func (w *walk) connect(body map[string]any, status string) {
 	body["domains"] = []string{w.name}
 	var got struct{ Domains []edgeResult }
 	w.want(200, "POST", "/v1/domains/connect", body, &got)
-	if w.id = got.Domains[0].DomainID; got.Domains[0].Status != "created" {
+	w.id = got.Domains[0].DomainID
+	if got.Domains[0].Status != "created" {
 		w.t.Fatalf("%s: %+v", w.name, got)
 	}
 	w.wantStatus(status)
@@ -298,7 +299,8 @@ func (w *walk) setUp() {
 	w.checkNS("failed")
 	w.world.delegate(w.ready.DNS)
 	w.checkNS("verified")
-	if job = w.endOf(job.JobID); job.Status != "completed" {
+	job = w.endOf(job.JobID)
+	if job.Status != "completed" {
 		w.t.Errorf("setup: %+v", job)
 	}
 	w.wantStatus("complete")

@@ -48,7 +48,8 @@ func refuse(c net.Conn) {
 		case "EHLO", "HELO":
 			reply = "250-inner.far.test\r\n250-ENHANCEDSTATUSCODES\r\n250 8BITMIME"
 		case "RCPT":
-			if reply = atRCPT(between(line)); reply == "" {
+			reply = atRCPT(between(line))
+			if reply == "" {
 				reply = "250 2.1.5 ok"
 			}
 		case "DATA":
@@ -304,7 +305,8 @@ func (i *instance) bouncesAs(ann string, want map[string]cameBack) {
 		}
 		delays++
 	}
-	if delays -= len(want); delays < 1 {
+	delays -= len(want)
+	if delays < 1 {
 		t.Errorf("%d notices are of delays", delays)
 	}
 }

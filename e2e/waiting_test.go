@@ -42,7 +42,8 @@ func (i *instance) sendingLog() (out []waitingRow) {
 		}
 		i.want(200, "GET", "/v1/messages?limit=100&cursor="+url.QueryEscape(cursor), nil, &page)
 		out = append(out, page.Data...)
-		if cursor = ""; page.Pagination.Cursor != nil {
+		cursor = ""
+		if page.Pagination.Cursor != nil {
 			cursor = *page.Pagination.Cursor
 		}
 	}
@@ -63,7 +64,8 @@ func (i *instance) wantExplained(n int, ok func(status, why string) bool) {
 				if r.LastResponse != nil && r.NextAttemptAt != nil {
 					why = *r.LastResponse
 				}
-				if what += ": " + why; why == "" || !ok(r.Status, why) {
+				what += ": " + why
+				if why == "" || !ok(r.Status, why) {
 					bad++
 				}
 			} else if !ok(r.Status, "") {

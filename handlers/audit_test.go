@@ -116,7 +116,8 @@ func (b *sandbox) rowsAfter(last string) (r *reply, n int, newest string) {
 	b.t.Helper()
 	r = b.get("/v1/audit").is(200)
 	ids := r.list("data", "id")
-	if n = slices.Index(ids, last); n < 0 {
+	n = slices.Index(ids, last)
+	if n < 0 {
 		n = len(ids)
 	}
 	if len(ids) > 0 {
@@ -228,7 +229,8 @@ func TestEveryChangeHasOneAuditRow(t *testing.T) {
 				t.Errorf("%q is in the log: %s", word, page.raw)
 			}
 		}
-		if cursor = page.text("pagination.cursor"); cursor == "<nil>" {
+		cursor = page.text("pagination.cursor")
+		if cursor == "<nil>" {
 			break
 		}
 		cursor = "?limit=100&cursor=" + cursor

@@ -68,7 +68,8 @@ func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
 func (o *op) split(args string) (path map[string]string, query url.Values, body []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if args != "" {
-		if fields, err = splitObject([]byte(args)); err != nil {
+		fields, err = splitObject([]byte(args))
+		if err != nil {
 			return nil, nil, nil, fmt.Errorf("the arguments of %s are not one JSON object: %w", o.name, err)
 		}
 	}

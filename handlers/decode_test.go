@@ -323,7 +323,8 @@ func TestDecodeLooksInside(t *testing.T) {
 		var in specimen
 		got := ""
 		if e, ok := core.AsError(decode(&in, source{body: []byte(body)})); ok {
-			if got = e.Code; len(e.Details) > 0 {
+			got = e.Code
+			if len(e.Details) > 0 {
 				got = e.Details[0].Field + " " + e.Details[0].Code
 			}
 		}

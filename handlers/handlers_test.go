@@ -68,7 +68,8 @@ func (c *client) do(method, path string, body any, header ...string) *reply {
 		content = []byte(b)
 	default:
 		var err error
-		if content, err = json.Marshal(b); err != nil {
+		content, err = json.Marshal(b)
+		if err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -98,7 +99,8 @@ func (c *client) answer(r *http.Request) *reply {
 	}
 	defer resp.Body.Close()
 	out := &reply{t: c.t, status: resp.StatusCode, header: resp.Header}
-	if out.raw, err = io.ReadAll(resp.Body); err != nil {
+	out.raw, err = io.ReadAll(resp.Body)
+	if err != nil {
 		c.t.Fatal(err)
 	}
 	if strings.Contains(resp.Header.Get("Content-Type"), "json") && len(out.raw) > 0 {
@@ -143,7 +145,8 @@ func (r *reply) at(path string) (v any, ok bool) {
 	for name := range strings.SplitSeq(path, ".") {
 		switch node := v.(type) {
 		case map[string]any:
-			if v, ok = node[name]; !ok {
+			v, ok = node[name]
+			if !ok {
 				return nil, false
 			}
 		case []any:

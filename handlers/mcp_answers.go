@@ -231,7 +231,8 @@ func limitHeaders(headers []any) []any {
 	for i, h := range headers {
 		field, _ := h.(map[string]any)
 		value, _ := field["value"].(string)
-		if left -= utf8.RuneCountInString(value); left < 0 {
+		left -= utf8.RuneCountInString(value)
+		if left < 0 {
 			return headers[:i]
 		}
 	}

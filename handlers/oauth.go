@@ -137,7 +137,8 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 	}
 	e := s.explainError(c, "sign-in of a client", err) // which sets Retry-After
 	code := "server_error"
-	switch status = openapi.Status(e.Code); {
+	status = openapi.Status(e.Code)
+	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		code = "temporarily_unavailable"
 	case status < http.StatusInternalServerError:

@@ -385,7 +385,8 @@ func TestOAuthAuthorize(t *testing.T) {
 	}
 	w.post("/v1/email-users", `{"email":"ann@boxes.test","password":"correct horse"}`).is(201)
 	ann := w.browser().signInTo("ann@boxes.test", "correct horse")
-	if page = ask(ann, q); page.StatusCode != 403 || page.Header.Get("Location") != "" {
+	page = ask(ann, q)
+	if page.StatusCode != 403 || page.Header.Get("Location") != "" {
 		t.Errorf("with the session of a mailbox: %s", page.Status)
 	}
 	ann.ask("GET", "/oauth/consent?"+q.Encode(), nil).fails(403, "forbidden_role")

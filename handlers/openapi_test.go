@@ -276,7 +276,8 @@ var theContract = sync.OnceValue(func() *contract {
 	c := &contract{ops: operations(&service.Service{}), compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
 	c.doc = openapi.Describe(describedAPI(c.ops, ""))
 	var err error
-	if c.text, err = c.doc.JSON(); err != nil {
+	c.text, err = c.doc.JSON()
+	if err != nil {
 		panic(err)
 	}
 	resource, err := jsonschema.UnmarshalJSON(bytes.NewReader(c.text))
@@ -302,7 +303,8 @@ func (c *contract) check(value any, place ...string) error {
 	s := c.compiled[pointer]
 	if s == nil {
 		var err error
-		if s, err = c.compiler.Compile(contractURL + pointer); err != nil {
+		s, err = c.compiler.Compile(contractURL + pointer)
+		if err != nil {
 			return err
 		}
 		c.compiled[pointer] = s

@@ -96,7 +96,8 @@ func (p *Proxies) client(peer netip.Addr, forwarded []string) netip.Addr {
 				if !ok {
 					return at
 				}
-				if at = ip; !p.trusts(ip) {
+				at = ip
+				if !p.trusts(ip) {
 					return at
 				}
 			}

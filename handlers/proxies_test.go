@@ -70,7 +70,8 @@ func TestWhoAsksBehindProxies(t *testing.T) {
 		if got := clientOf(out); got != tc.want || out.Host != "example.com" {
 			t.Errorf("%s %q %q: %+v, want %+v; host %s", tc.peer, tc.forwarded, tc.proto, got, tc.want, out.Host)
 		}
-		if out, _, _ = (*Proxies)(nil).admit(r); out != r {
+		out, _, _ = (*Proxies)(nil).admit(r)
+		if out != r {
 			t.Errorf("%s is believed although no proxy is", tc.peer)
 		}
 	}

@@ -58,7 +58,8 @@ func TestBatchOfAThousand(t *testing.T) {
 	job := first.text("job_id")
 	var done *reply
 	for end := time.Now().Add(2 * time.Minute); ; {
-		if done = b.get("/v1/jobs/" + job + "?wait=20").is(200); done.text("status") == "completed" {
+		done = b.get("/v1/jobs/" + job + "?wait=20").is(200)
+		if done.text("status") == "completed" {
 			break
 		}
 		if time.Now().After(end) {

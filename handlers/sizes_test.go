@@ -244,7 +244,8 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 	}
 	seed := uint64(1)
 	if text := os.Getenv("MAILSTEAD_SEED"); text != "" {
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+		seed, err = strconv.ParseUint(text, 10, 64)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -318,7 +319,8 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 	sent, deleted := map[int]int{}, 0
 	var large [4]*os.File
 	for k := range large {
-		if large[k], err = os.Create(filepath.Join(t.TempDir(), "body")); err != nil {
+		large[k], err = os.Create(filepath.Join(t.TempDir(), "body"))
+		if err != nil {
 			t.Fatal(err)
 		}
 		defer large[k].Close()
@@ -334,7 +336,8 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 	for i := 0; i < n; {
 		// Draw one request, or at times four large ones that are sent at once.
 		together := 1
-		if d.atOnce = d.rnd.IntN(20) == 0; d.atOnce {
+		d.atOnce = d.rnd.IntN(20) == 0
+		if d.atOnce {
 			together = len(large)
 		}
 		var calls []*call

@@ -94,7 +94,8 @@ func (b *batch) take(t *slot) error {
 		t.over = true
 		return nil
 	}
-	if t.full = b.takeQuota(j, k); t.full != nil {
+	t.full = b.takeQuota(j, k)
+	if t.full != nil {
 		t.over = true
 		return nil
 	}

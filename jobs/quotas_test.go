@@ -140,7 +140,8 @@ func TestALostPlaceKeepsItsTurn(t *testing.T) {
 			}
 			for again := true; again; {
 				var err error
-				if again, err = d.pass(); err != nil {
+				again, err = d.pass()
+				if err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -108,7 +108,8 @@ func (s *scheduler) slots(workers, most int) (slots []slot, free int, used map[q
 	free = min(workers-s.busy, most)
 	for len(slots) < free && s.first != nil {
 		l := s.first
-		if s.first = l.next; s.first == nil {
+		s.first = l.next
+		if s.first == nil {
 			s.last = nil
 		}
 		l.next = nil

@@ -78,7 +78,8 @@ func TestUnknownJobsStopAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	if s, err = store.Open(dir, store.Options{}); err != nil {
+	s, err = store.Open(dir, store.Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -133,7 +133,8 @@ func (q *Queue) conclude(j *store.Job, o outcome) error {
 	for {
 		err := q.Store.Update(func(tx *store.Tx) (err error) {
 			tx.MayUseReserve() // or deletions, which are jobs, would wait for room
-			if after, err = q.applyOutcome(tx, j, o); err != nil || o.then == nil {
+			after, err = q.applyOutcome(tx, j, o)
+			if err != nil || o.then == nil {
 				return err
 			}
 			return o.then(tx)

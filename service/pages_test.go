@@ -93,7 +93,8 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 				for _, row := range got.Data {
 					seen = append(seen, row.ID)
 				}
-				if cursor = ""; got.Pagination.Cursor != nil {
+				cursor = ""
+				if got.Pagination.Cursor != nil {
 					cursor = *got.Pagination.Cursor
 				}
 			}

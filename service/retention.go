@@ -266,7 +266,8 @@ func (s *Service) pruneDays(ctx context.Context) error {
 				more = false
 				for d := range store.DayStats.After(tx, after) {
 					more = true
-					if after = d.AccountID + d.Date; d.Date < first {
+					after = d.AccountID + d.Date
+					if d.Date < first {
 						ids = append(ids, after)
 					} else {
 						after = d.AccountID + "\xff" // behind its last day

@@ -101,7 +101,8 @@ func TestYearsReachAPlateau(t *testing.T) {
 	if years > 1 {
 		for name, was := range first {
 			if laterThanAYear[name] {
-				if was = second[name]; second == nil {
+				was = second[name]
+				if second == nil {
 					continue
 				}
 			}
@@ -257,7 +258,8 @@ func (r *longRun) receive(d, n int) {
 	if len(r.replies) > 0 && n%3 == 0 {
 		text += "In-Reply-To: " + r.replies[r.rand.IntN(len(r.replies))] + "\r\n"
 	}
-	if r.replies = append(r.replies, id); len(r.replies) > 100 {
+	r.replies = append(r.replies, id)
+	if len(r.replies) > 100 {
 		r.replies = r.replies[1:]
 	}
 	text += "\r\n"
@@ -335,7 +337,8 @@ func (r *longRun) deleteOld(age time.Duration) {
 		var folders []*store.Folder
 		old := map[uint32][]uint32{}
 		err := r.St.View(func(tx *store.Tx) (err error) {
-			if folders, err = tx.Folders(mb.Num); err != nil {
+			folders, err = tx.Folders(mb.Num)
+			if err != nil {
 				return err
 			}
 			for _, f := range folders {

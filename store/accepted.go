@@ -78,7 +78,8 @@ func filedMark(b *bolt.Tx) (segment.FiledMark, error) {
 // parseFiled reads the row of what is filed. One from before it had a checksum is 8n+1 bytes.
 func parseFiled(row []byte) (m segment.FiledMark, err error) {
 	if len(row)%8 != 1 && row != nil {
-		if row, err = rowform.SumOf(bucketAccepted).Open([]byte(filedKey), row); err != nil {
+		row, err = rowform.SumOf(bucketAccepted).Open([]byte(filedKey), row)
+		if err != nil {
 			return m, fmt.Errorf("mark of what is filed: %w", err)
 		}
 	}

@@ -197,7 +197,8 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 	var noted *entry.Changes
 	for {
 		var err error
-		if tx, err = s.db.Begin(true); err != nil {
+		tx, err = s.db.Begin(true)
+		if err != nil {
 			<-synced
 			answer(batch, fmt.Errorf("begin transaction: %w", err))
 			return nil
@@ -327,7 +328,8 @@ func (s *Store) commitPages(tx *bolt.Tx, noted *entry.Changes) (err error) {
 	defer s.catchDamage(&err)
 	numbered := func() {}
 	if noted.N > 0 {
-		if numbered, err = s.number(tx, noted); err != nil {
+		numbered, err = s.number(tx, noted)
+		if err != nil {
 			rollback(tx)
 			return fmt.Errorf("number the commit: %w", err)
 		}

@@ -28,7 +28,8 @@ var ErrDatabase = errors.New("the database is damaged")
 // every other panic goes on.
 func (s *Store) catchDamage(err *error) {
 	if v := recover(); v != nil {
-		if *err = s.Damage(v); *err == nil {
+		*err = s.Damage(v)
+		if *err == nil {
 			panic(v)
 		}
 	}

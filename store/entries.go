@@ -137,7 +137,8 @@ func (s *Store) KeepEntries() error {
 	var last *lastEntry
 	err := s.Update(func(tx *Tx) error {
 		b := tx.bucket(bucketEntry)
-		if last = lastEntryIn(b); last != nil {
+		last = lastEntryIn(b)
+		if last != nil {
 			return nil
 		}
 		if k, _ := b.Cursor().First(); k != nil {

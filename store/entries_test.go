@@ -89,7 +89,8 @@ func followHistory(t *testing.T, seed uint64) {
 	for follow(t, r.s, follower, 1<<20) {
 	}
 	sameStores(t, r.s, follower)
-	if follower, copyDir = killed(t, follower, copyDir, Options{SegmentSize: 6000, noSync: true, lenient: true}); follower.Lost() != nil {
+	follower, copyDir = killed(t, follower, copyDir, Options{SegmentSize: 6000, noSync: true, lenient: true})
+	if follower.Lost() != nil {
 		t.Errorf("after a kill: %v", follower.Lost())
 	}
 	sameStores(t, r.s, follower)
@@ -205,10 +206,12 @@ func TestEntriesWithGaps(t *testing.T) {
 	if err := s.DropEntries(2); err != nil {
 		t.Fatal(err)
 	}
-	if list, err = s.Entries(1, 1<<20); !errors.Is(err, ErrGap) {
+	list, err = s.Entries(1, 1<<20)
+	if !errors.Is(err, ErrGap) {
 		t.Errorf("after 1, when 2 was dropped: %d entries, %v", len(list), err)
 	}
-	if list, err = s.Entries(4, 1<<20); err != nil || len(list) != 0 {
+	list, err = s.Entries(4, 1<<20)
+	if err != nil || len(list) != 0 {
 		t.Errorf("after the last: %d entries, %v", len(list), err)
 	}
 	if err := s.DropEntries(4); err != nil || s.entries.bytes.Load() != 0 {

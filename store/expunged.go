@@ -117,7 +117,8 @@ func (r *expungedRow) count() (n uint32) {
 func (tx *Tx) noteExpunged(m *Message, was folderCounts, modSeq uint64) {
 	i := slices.IndexFunc(tx.expunged, func(n expungedNote) bool { return n.folder == m.Folder && n.mailbox == m.Mailbox })
 	if i < 0 {
-		if i = len(tx.expunged); i == 0 {
+		i = len(tx.expunged)
+		if i == 0 {
 			tx.ends = append(tx.ends, tx.writeExpunged)
 		}
 		tx.expunged = append(tx.expunged, expungedNote{mailbox: m.Mailbox, folder: m.Folder, was: was})

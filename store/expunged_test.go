@@ -68,7 +68,8 @@ func TestExpungedAgreesWithTwin(t *testing.T) {
 					if err != nil {
 						return err
 					}
-					if gone = append(gone, removal{f.ModSeq, m.UID, now}); len(gone) == atOnce {
+					gone = append(gone, removal{f.ModSeq, m.UID, now})
+					if len(gone) == atOnce {
 						break
 					}
 				}

@@ -67,7 +67,8 @@ func (tx *Tx) CreateFolder(f *Folder) error {
 
 // numberFolder gives a folder its number.
 func (tx *Tx) numberFolder(f *Folder) error {
-	if f.Num = f.Mailbox; f.ID == InboxID {
+	f.Num = f.Mailbox
+	if f.ID == InboxID {
 		return nil
 	}
 	n, err := tx.next(messageBuckets[bktFolderNum])
@@ -273,11 +274,13 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 		return false, err
 	}
 	for _, f := range folders {
-		if done, limit, err = tx.emptyFolder(f, account, limit); err != nil || !done {
+		done, limit, err = tx.emptyFolder(f, account, limit)
+		if err != nil || !done {
 			return false, err
 		}
 	}
-	if done, err = tx.dropTextTodos(account, mailbox, dropTodos); err != nil || !done {
+	done, err = tx.dropTextTodos(account, mailbox, dropTodos)
+	if err != nil || !done {
 		return false, err
 	}
 	if err := tx.dropSubscriptions(mailbox); err != nil {
@@ -435,13 +438,16 @@ type counters struct {
 func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	c.mailbox, c.folder = mailbox, folder
 	key := folderKey(mailbox, folder)
-	if c.row = tx.getRow(bktFolder, key[:]); c.row == nil {
+	c.row = tx.getRow(bktFolder, key[:])
+	if c.row == nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, ErrNotFound)
 	}
-	if c.row, err = c.in.get(key[:], c.row); err != nil {
+	c.row, err = c.in.get(key[:], c.row)
+	if err != nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
 	}
-	if c.num = mailbox; folder != InboxID {
+	c.num = mailbox
+	if folder != InboxID {
 		var f Folder
 		if err := f.decode(key[:], tx.getRow(bktFolder, key[:])); err != nil {
 			return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)

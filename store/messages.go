@@ -209,7 +209,8 @@ func (tx *Tx) meta(meta *Meta, mailbox, folder, uid uint32, m *Message) error {
 		return nil
 	}
 	if m == nil {
-		if m, err = tx.Message(mailbox, folder, uid); err != nil {
+		m, err = tx.Message(mailbox, folder, uid)
+		if err != nil {
 			return err
 		}
 	}
@@ -267,7 +268,8 @@ func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool
 		}
 		if structures {
 			var err error
-			if structure, err = tx.structureOf(&m, key[:], metas.get(key[:])); err != nil {
+			structure, err = tx.structureOf(&m, key[:], metas.get(key[:]))
+			if err != nil {
 				return fmt.Errorf("structure of message %x: %w", key, err)
 			}
 		}

@@ -283,7 +283,8 @@ func (r *modelRun) copy() {
 	to, move := ids[r.rnd.IntN(len(ids))], r.rnd.IntN(2) == 0
 	var copied *Message
 	update(r, r.s, func(tx *Tx) (err error) {
-		if copied, err = tx.CopyMessage(&t.Message, to); err != nil || !move {
+		copied, err = tx.CopyMessage(&t.Message, to)
+		if err != nil || !move {
 			return err
 		}
 		return tx.DeleteMessage(t.Mailbox, t.Folder, t.UID)

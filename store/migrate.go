@@ -380,7 +380,8 @@ func (tx *Tx) claimDomains() error {
 	for _, d := range all {
 		external := d.DNSProvider == DomainProviderExternal
 		proven := d.Source == DomainSourceRegistered || external && loggedIn[d.ID] && !PublicMail(d.Name) || !external && !d.CompletedAt.IsZero()
-		if d.Claim = ClaimProven; !proven {
+		d.Claim = ClaimProven
+		if !proven {
 			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
 		}
 		err := Domains.putRow(tx, d.ID, d)

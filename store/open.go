@@ -186,7 +186,8 @@ func (s *Store) openIDs(b *bolt.Tx) error {
 // openFiles opens what is not in bbolt; the lock on the database keeps other processes away from
 // it.
 func (s *Store) openFiles(o Options) (err error) {
-	if s.spools, err = segment.OpenSpools(s.dir); err != nil {
+	s.spools, err = segment.OpenSpools(s.dir)
+	if err != nil {
 		return fmt.Errorf("open spool: %w", err)
 	}
 	s.seg, err = segment.Open(s.dir, segment.Options{Size: o.SegmentSize, Log: o.Log, Disk: o.disk, LastUsed: s.lastUsed})
@@ -199,7 +200,8 @@ func (s *Store) openFiles(o Options) (err error) {
 // openBolt opens the database, and says whether it was found without the list of its free pages.
 func openBolt(dir string, o Options) (db *bolt.DB, without bool, err error) {
 	path := filepath.Join(dir, DatabaseFile)
-	if without, err = prepareDatabase(path, o); err != nil {
+	without, err = prepareDatabase(path, o)
+	if err != nil {
 		return nil, false, err
 	}
 	b := &bolt.Options{Timeout: o.LockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
@@ -211,7 +213,8 @@ func openBolt(dir string, o Options) (db *bolt.DB, without bool, err error) {
 			b.InitialMmapSize = max(b.InitialMmapSize, int(4*info.Size()))
 		}
 	}
-	if db, err = openDatabase(path, b); err != nil {
+	db, err = openDatabase(path, b)
+	if err != nil {
 		return nil, false, fmt.Errorf("open %s: %w", path, err)
 	}
 	return db, without, nil
@@ -221,7 +224,8 @@ func openBolt(dir string, o Options) (db *bolt.DB, without bool, err error) {
 // if it is asked to, and writes the list of free pages where that is missing. without tells that it
 // is missing still.
 func prepareDatabase(path string, o Options) (without bool, err error) {
-	if without, err = boltfile.LacksFreelist(path); err != nil {
+	without, err = boltfile.LacksFreelist(path)
+	if err != nil {
 		return false, fmt.Errorf("read %s: %w", path, err)
 	}
 	if info, err := os.Stat(path); !without && !o.CheckPages || err != nil || info.Size() == 0 {

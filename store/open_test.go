@@ -57,7 +57,8 @@ func TestOldDomainsBecomeClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // the second opening finds nothing to do
-		if s, err = Open(dir, Options{}); err != nil {
+		s, err = Open(dir, Options{})
+		if err != nil {
 			t.Fatal(err)
 		}
 		view(t, s, func(tx *Tx) error {

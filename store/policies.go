@@ -82,7 +82,8 @@ func (r *Reading) Lasting(p *Policy, now time.Time) *Reading {
 
 // Tainted gives the taint of a reading that lasts at a time; nil if there is none.
 func (r *Reading) Tainted(p *Policy, now time.Time) *Taint {
-	if r = r.Lasting(p, now); r == nil {
+	r = r.Lasting(p, now)
+	if r == nil {
 		return nil
 	}
 	return r.Taint

@@ -116,7 +116,8 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 	if err := errors.Join(r.run(program), db.Sync(), db.Close()); err != nil {
 		return nil, err
 	}
-	if r.out.Damaged, err = keepDamaged(path, info); err != nil {
+	r.out.Damaged, err = keepDamaged(path, info)
+	if err != nil {
 		return nil, err
 	}
 	if err := os.Rename(made, path); err != nil {
@@ -576,7 +577,8 @@ func (r *rebuilder) findWitnesses() error {
 	if err != nil {
 		return err
 	}
-	if found, err = r.withoutDamaged(found); err != nil {
+	found, err = r.withoutDamaged(found)
+	if err != nil {
 		return err
 	}
 	for _, row := range found {

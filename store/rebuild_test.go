@@ -170,7 +170,8 @@ func TestRebuildBringsMessagesBack(t *testing.T) {
 			continue
 		}
 		made++
-		if file, err = os.ReadFile(filepath.Join(copied, DatabaseFile)); err != nil { // the check may have written its list of free pages
+		file, err = os.ReadFile(filepath.Join(copied, DatabaseFile))
+		if err != nil { // the check may have written its list of free pages
 			t.Fatal(err)
 		}
 		r, err := RebuildDatabase(copied, "", nil)

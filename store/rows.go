@@ -305,7 +305,8 @@ func openMeta(key, row []byte) ([]byte, error) {
 		return bktMeta.open(key, row)
 	}
 	now := bytes.Clone(row)
-	if now[0] = rowVersion; row[0] == bareMetaShared {
+	now[0] = rowVersion
+	if row[0] == bareMetaShared {
 		now[0] = metaShared
 	}
 	return now, nil
@@ -314,7 +315,8 @@ func openMeta(key, row []byte) ([]byte, error) {
 // decode fills m from a row, of which it keeps the structure alone; that of a shared row is not in
 // it.
 func (m *Meta) decode(key, row []byte) (shared bool, err error) {
-	if row, err = openMeta(key, row); err != nil {
+	row, err = openMeta(key, row)
+	if err != nil {
 		return false, err
 	}
 	shared = row[0] == metaShared
@@ -329,7 +331,8 @@ func (m *Meta) decode(key, row []byte) (shared bool, err error) {
 	all := string(rest) // shared by the texts: one allocation for seven
 	for _, text := range m.texts() {
 		var field []byte
-		if field, rest, err = cutField(rest); err != nil {
+		field, rest, err = cutField(rest)
+		if err != nil {
 			return false, err
 		}
 		end := len(all) - len(rest)
@@ -340,7 +343,8 @@ func (m *Meta) decode(key, row []byte) (shared bool, err error) {
 			break
 		}
 		var field []byte
-		if field, rest, err = cutField(rest); err != nil || len(field) == 0 && len(rest) == 0 {
+		field, rest, err = cutField(rest)
+		if err != nil || len(field) == 0 && len(rest) == 0 {
 			return false, ErrDamagedRow // the last one is never empty
 		}
 		end := len(all) - len(rest)

@@ -100,7 +100,8 @@ func addSoak(t *testing.T, s *Store, from, n int) {
 			t.Fatal(err)
 		}
 		var err error
-		if refs[i], err = s.Append(nil, spool); err != nil {
+		refs[i], err = s.Append(nil, spool)
+		if err != nil {
 			t.Fatal(err)
 		}
 		spool.Close()

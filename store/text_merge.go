@@ -71,7 +71,8 @@ func textGroup(runs []textRun) []textRun {
 			continue
 		}
 		at := size{r.account, bits.Len(uint(r.docs)) / 3}
-		if groups[at] = append(groups[at], r); len(groups[at]) == textFan {
+		groups[at] = append(groups[at], r)
+		if len(groups[at]) == textFan {
 			return textGroupFits(groups[at])
 		}
 	}
@@ -243,7 +244,8 @@ func (s *Store) PurgeText(ctx context.Context) error {
 func (s *Store) purgeText(ctx context.Context, account uint32) error {
 	p := textPurge{drop: map[uint64]map[textPlace]bool{}}
 	err := s.View(func(tx *Tx) (err error) {
-		if p.gone, err = tx.textGoneOf(account); err != nil {
+		p.gone, err = tx.textGoneOf(account)
+		if err != nil {
 			return err
 		}
 		runs, err := tx.textRuns(account)
@@ -335,7 +337,8 @@ func (tx *Tx) textGoneOf(account uint32) (map[textPlace]time.Time, error) {
 // textGoneAt reads when a message was deleted.
 func textGoneAt(key, row []byte) (at time.Time, err error) {
 	if len(row) != 8 { // else it is from before there were checksums
-		if row, err = ofText(bktTextGone.open(key, row)); err == nil {
+		row, err = ofText(bktTextGone.open(key, row))
+		if err == nil {
 			row = row[1:]
 		}
 	}

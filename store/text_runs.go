@@ -112,7 +112,8 @@ func (tx *Tx) textPlacesFrom(run *textRun, number int) ([]byte, error) {
 	row, err := tx.getRow(bktTextPlace, key), error(nil)
 	want := min(run.docs-number, textPlaces) * placeSize
 	if len(row) != want { // else it is from before there were checksums
-		if row, err = ofText(bktTextPlace.open(key, row)); err == nil {
+		row, err = ofText(bktTextPlace.open(key, row))
+		if err == nil {
 			row = row[1:]
 		}
 	}

@@ -179,7 +179,8 @@ func (s *InboxSearch) cutBefore(r *searchRun, most textPlace) bool {
 	if comparePos(at, parsePlace(most[:], 0)) > 0 {
 		return false
 	}
-	if s.cut = true; s.at == (InboxPos{}) || comparePos(at, s.at) < 0 {
+	s.cut = true
+	if s.at == (InboxPos{}) || comparePos(at, s.at) < 0 {
 		s.at = at
 	}
 	return true
@@ -363,7 +364,8 @@ func (r *searchRun) placeOf(tx *Tx, number int) ([]byte, error) {
 		row, ok := r.rows[first]
 		if !ok {
 			var err error
-			if row, err = tx.textPlacesFrom(&r.textRun, first); err != nil {
+			row, err = tx.textPlacesFrom(&r.textRun, first)
+			if err != nil {
 				return nil, err
 			}
 			if len(r.rows) == keptRows {

@@ -206,7 +206,8 @@ func (w *textTwin) pages(q InboxQuery, terms [][]TextTerm) (got []InboxPos) {
 				}
 				if !ok {
 					place, cut := s.Cut()
-					if more = cut; cut {
+					more = cut
+					if cut {
 						q.Before = place
 					}
 					return nil

@@ -52,7 +52,8 @@ func (tx *Tx) Thread(account uint32, n ThreadNode) (root ThreadNode, known bool,
 		if !found || err != nil {
 			return n, known, err
 		}
-		if known = true; up == n {
+		known = true
+		if up == n {
 			return n, true, nil
 		}
 		n = up
@@ -69,7 +70,8 @@ func (tx *Tx) threadRow(key []byte) (up ThreadNode, seen uint16, found bool, err
 		return up, 0, false, nil
 	case threadNodeSize, threadNodeSize + 2: // without a checksum
 	default:
-		if row, err = bktThread.open(key, row); err == nil {
+		row, err = bktThread.open(key, row)
+		if err == nil {
 			row = row[1:]
 		}
 	}

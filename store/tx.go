@@ -233,7 +233,8 @@ func (tx *Tx) ascend(b *bolt.Bucket, from []byte) iter.Seq2[[]byte, []byte] {
 				continue
 			}
 			at := k
-			if k, v = c.Seek(at); bytes.Equal(k, at) {
+			k, v = c.Seek(at)
+			if bytes.Equal(k, at) {
 				k, v = c.Next()
 			}
 		}
@@ -315,13 +316,15 @@ func (tx *Tx) descend(b *bolt.Bucket, prefix, before []byte) iter.Seq2[[]byte, [
 // seekBefore moves c to the last key before end; nil stands for the end of the bucket.
 func seekBefore(c *bolt.Cursor, end []byte) (k, v []byte) {
 	if end != nil {
-		if k, _ = c.Seek(end); k != nil {
+		k, _ = c.Seek(end)
+		if k != nil {
 			return prev(c, k)
 		}
 	}
 	// bbolt's Last never returns from a bucket whose pages this transaction has emptied, all of
 	// them.
-	if k, _ = c.First(); k == nil {
+	k, _ = c.First()
+	if k == nil {
 		return nil, nil
 	}
 	return c.Last()
@@ -330,7 +333,8 @@ func seekBefore(c *bolt.Cursor, end []byte) (k, v []byte) {
 // prev moves c, which is at the key `at`, to the key before it. A page that this transaction has
 // emptied looks to bbolt's Prev like the start of the bucket; behind it the walk goes on.
 func prev(c *bolt.Cursor, at []byte) (k, v []byte) {
-	if k, v = c.Prev(); k != nil || !c.Bucket().Writable() {
+	k, v = c.Prev()
+	if k != nil || !c.Bucket().Writable() {
 		return k, v
 	}
 	if first, _ := c.Bucket().Cursor().First(); first == nil || bytes.Compare(first, at) >= 0 {

@@ -71,7 +71,8 @@ func newFile(name string) *file {
 	f := &file{body: body}
 	if short, zipped := strings.CutSuffix(name, ".gz"); zipped {
 		f.body, f.zipped, name = nil, body, short
-		if body, err = unzip(f.zipped); err != nil {
+		body, err = unzip(f.zipped)
+		if err != nil {
 			panic(err)
 		}
 	}
@@ -149,7 +150,8 @@ func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	if f.zipped != nil && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 		h.Set("Content-Encoding", "gzip")
 	} else {
-		if body = f.body; body == nil {
+		body = f.body
+		if body == nil {
 			body, _ = unzip(f.zipped) // newFile has done it once
 		}
 		tag = f.tag

@@ -53,7 +53,8 @@ func TestAssetsAreImmutable(t *testing.T) {
 		}
 		body := f().body
 		if body == nil {
-			if body, err = unzip(f().zipped); err != nil {
+			body, err = unzip(f().zipped)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -65,7 +66,8 @@ func TestAssetsAreImmutable(t *testing.T) {
 		}
 		body := f().body
 		if body == nil {
-			if body, err = unzip(f().zipped); err != nil {
+			body, err = unzip(f().zipped)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -74,7 +74,8 @@ func (r *reply) follow(asked, name string) {
 		case n == nil:
 			closest, below := r.z.enclosing(name)
 			wildcard := "*." + closest
-			if n = r.z.nodes[wildcard]; n == nil {
+			n = r.z.nodes[wildcard]
+			if n == nil {
 				r.m.Rcode = dns.RcodeNameError
 				r.absent(closest, below)
 				return

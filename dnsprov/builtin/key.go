@@ -37,7 +37,8 @@ func GenerateKey() (private []byte, public PublicKey, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a zone key: %w", err)
 	}
-	if private, err = key.Bytes(); err != nil {
+	private, err = key.Bytes()
+	if err != nil {
 		return nil, nil, fmt.Errorf("encode a zone key: %w", err)
 	}
 	public, err = publicHalf(key)

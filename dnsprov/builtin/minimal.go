@@ -46,7 +46,8 @@ func (d *denials) take(name string, now time.Time, fn func() *rrset) (*rrset, er
 	} else {
 		d.left = min(d.left+max(now.Sub(d.at).Seconds(), 0)*denialsPerSecond, denialBurst)
 	}
-	if d.at = now; d.left < 1 {
+	d.at = now
+	if d.left < 1 {
 		return nil, errTooManyDenials
 	}
 	d.left--
@@ -166,7 +167,8 @@ func (z *Zone) behind(name [][]byte) [][]byte {
 		if len(label) < maxLabel && room(name) > 0 {
 			return replaced(name, append(label, 0))
 		}
-		if label = bytes.TrimRight(label, "\xff"); len(label) > 0 {
+		label = bytes.TrimRight(label, "\xff")
+		if len(label) > 0 {
 			c := &label[len(label)-1]
 			if *c++; *c >= 'A' && *c <= 'Z' { // which order as small letters
 				*c = 'Z' + 1
@@ -194,7 +196,8 @@ func nearlyBefore(name [][]byte) [][]byte {
 	label := name[0]
 	switch {
 	case label[len(label)-1] != 0:
-		if label = lower(label); len(label) < maxLabel && room(name) > 0 {
+		label = lower(label)
+		if len(label) < maxLabel && room(name) > 0 {
 			label = append(label, 0xff)
 		}
 		return replaced(name, label)

@@ -159,7 +159,8 @@ func TestLiesAreBounded(t *testing.T) {
 	if m := z.Answer(new(dns.Msg).SetQuestion("none.example.test.", dns.TypeA)); m == nil || m.Rcode != dns.RcodeNameError {
 		t.Error("a question without DO is not answered")
 	}
-	if now = now.Add(time.Second); ask(10_000, denialsPerSecond+500) != denialsPerSecond {
+	now = now.Add(time.Second)
+	if ask(10_000, denialsPerSecond+500) != denialsPerSecond {
 		t.Error("the bound does not pass")
 	}
 	if n := len(z.lies.sets); n > denialsKept {

@@ -78,7 +78,8 @@ func authorityRR(name string, r dnsprov.Record) (dns.RR, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the flags %q are not a number to 255", number)
 	}
-	if value = strings.TrimLeft(value, " "); len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
+	value = strings.TrimLeft(value, " ")
+	if len(value) > 1 && value[0] == '"' && value[len(value)-1] == '"' {
 		value = value[1 : len(value)-1]
 	}
 	notWord := func(c rune) bool { return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') }

@@ -63,7 +63,8 @@ func (l *RateLimiter) Take() (wait time.Duration) {
 		full = now
 	}
 	full = full.Add(l.every)
-	if wait = full.Sub(now) - time.Duration(l.burst)*l.every; wait > 0 {
+	wait = full.Sub(now) - time.Duration(l.burst)*l.every
+	if wait > 0 {
 		return wait
 	}
 	l.full = full

@@ -113,8 +113,11 @@ func (c *Client) follow(ctx context.Context, r Request, o *acme.Order) ([][]byte
 		if err != nil {
 			return nil, err
 		}
-	} else if chain, err = c.acme.FetchCert(ctx, o.CertURL, true); err != nil {
-		return nil, err
+	} else {
+		chain, err = c.acme.FetchCert(ctx, o.CertURL, true)
+		if err != nil {
+			return nil, err
+		}
 	}
 	return chain, Check(chain, r.Names, r.Key.Public(), c.config.Now())
 }
@@ -294,7 +297,8 @@ func (c *Client) await(ctx context.Context, o *acme.Order) (*acme.Order, error) 
 		if err != nil {
 			return false, err
 		}
-		if o = now; o.Status == acme.StatusInvalid {
+		o = now
+		if o.Status == acme.StatusInvalid {
 			if o.Error != nil {
 				return false, fmt.Errorf("%w: %w", ErrOrder, o.Error)
 			}

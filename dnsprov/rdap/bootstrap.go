@@ -79,7 +79,8 @@ func (c *Client) current() (held registry, stale time.Time, err error) {
 	defer r.mu.Unlock()
 	if r.held == nil && !c.config.NoCopy {
 		text, err := copyOfIANA()
-		if r.err = err; err == nil {
+		r.err = err
+		if err == nil {
 			r.held, r.err = parseRegistry(text)
 		}
 	}
@@ -108,7 +109,8 @@ func (c *Client) registry(ctx context.Context) (registry, error) {
 		}
 	}
 	defer func() { <-r.fetching }()
-	if held, stale, err = c.current(); c.now().Before(stale) {
+	held, stale, err = c.current()
+	if c.now().Before(stale) {
 		return held, err // somebody else has fetched it
 	}
 	return c.renew(ctx)

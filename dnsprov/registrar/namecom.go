@@ -215,7 +215,8 @@ func (n *NameCom) Register(ctx context.Context, o Order) (*Registration, error) 
 	if err != nil {
 		return nil, err
 	}
-	if r.Price, err = cents(out.TotalPaid); err != nil {
+	r.Price, err = cents(out.TotalPaid)
+	if err != nil {
 		r.Price = 0 // it is bought all the same
 	}
 	return r, nil

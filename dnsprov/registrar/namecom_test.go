@@ -185,7 +185,8 @@ func TestNameComQuotesMany(t *testing.T) {
 	}
 	names[7], names[71] = "-bad-.com", "name.io"
 	f.Set(func() { f.Down = []string{"io"} })
-	if offers, err = n.Quote(t.Context(), names); err != nil {
+	offers, err = n.Quote(t.Context(), names)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i, o := range offers {

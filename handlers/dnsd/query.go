@@ -371,7 +371,8 @@ func (c *cookies) secrets(now time.Time) *secrets {
 	}
 	c.rolling.Lock()
 	defer c.rolling.Unlock()
-	if s = c.current.Load(); now.Sub(s.made) >= secretFor {
+	s = c.current.Load()
+	if now.Sub(s.made) >= secretFor {
 		s = &secrets{accepted: []secret{newSecret(), s.accepted[0]}, made: now}
 		c.current.Store(s)
 	}
@@ -426,7 +427,8 @@ func (s secret) cookie(client []byte, from netip.Addr, now time.Time) []byte {
 // hash appends the hash of a cookie without one and of the address.
 func (s secret) hash(cookie []byte, from netip.Addr) []byte {
 	in := append(make([]byte, 0, clientCookie+serverCookie+8), cookie...)
-	if from = from.Unmap(); from.Is4() {
+	from = from.Unmap()
+	if from.Is4() {
 		ip := from.As4()
 		in = append(in, ip[:]...)
 	} else {

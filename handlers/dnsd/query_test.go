@@ -417,10 +417,12 @@ func TestSecretsRoll(t *testing.T) {
 	if have != proven || len(c.secrets(now).accepted) != 2 {
 		t.Errorf("a cookie of the secret before: %d", have)
 	}
-	if have, _ = c.read(withCookie(renewed.Cookie), from, now); have != proven {
+	have, _ = c.read(withCookie(renewed.Cookie), from, now)
+	if have != proven {
 		t.Errorf("a cookie of the new secret: %d", have)
 	}
-	if have, _ = c.read(withCookie(first.Cookie), from, now); have != unproven {
+	have, _ = c.read(withCookie(first.Cookie), from, now)
+	if have != unproven {
 		t.Errorf("a cookie of yesterday: %d", have)
 	}
 	was := c.secrets(now).accepted[1]
@@ -444,7 +446,8 @@ func TestAnswersCarryACookie(t *testing.T) {
 		if m.Rcode != dns.RcodeSuccess || got == nil || len(got.Cookie) != 48 || !strings.HasPrefix(got.Cookie, "010203040506070801000000") {
 			t.Errorf("over %s: %v", network, m)
 		}
-		if m = exchange(t, network, addr, cookieQuery("01")); m.Rcode != dns.RcodeFormatError || cookieOf(m.IsEdns0()) != nil {
+		m = exchange(t, network, addr, cookieQuery("01"))
+		if m.Rcode != dns.RcodeFormatError || cookieOf(m.IsEdns0()) != nil {
 			t.Errorf("a short cookie over %s: %v", network, m)
 		}
 	}

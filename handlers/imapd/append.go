@@ -58,7 +58,8 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 		}
 		if err == nil {
 			var n int64
-			if n, err = io.Copy(body, literal); n < item.size && (err == nil || ss.conn.ending != nil) {
+			n, err = io.Copy(body, literal)
+			if n < item.size && (err == nil || ss.conn.ending != nil) {
 				err = errNoEnd
 			}
 		}
@@ -67,7 +68,8 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 			return nil, undo(err)
 		}
 		messages, held, literal = append(messages, m), held+item.size, nil
-		if item, more, err = ss.conn.nextMessage(); err != nil {
+		item, more, err = ss.conn.nextMessage()
+		if err != nil {
 			return nil, undo(err)
 		}
 	}
@@ -97,7 +99,8 @@ func parseAppendItem(text []byte) (item appendItem, ok bool) {
 	text, ok = bytes.CutPrefix(text, []byte(" "))
 	if rest, found := bytes.CutPrefix(text, []byte("(")); ok && found {
 		var list []byte
-		if list, text, ok = bytes.Cut(rest, []byte(") ")); ok && len(list) > 0 {
+		list, text, ok = bytes.Cut(rest, []byte(") "))
+		if ok && len(list) > 0 {
 			for flag := range bytes.SplitSeq(list, []byte(" ")) {
 				name := bytes.TrimPrefix(flag, []byte(`\`))
 				ok = ok && len(name) > 0 && !bytes.ContainsAny(name, "(){ %*\"\\]")
@@ -107,7 +110,8 @@ func parseAppendItem(text []byte) (item appendItem, ok bool) {
 	}
 	if rest, found := bytes.CutPrefix(text, []byte(`"`)); ok && found {
 		var date []byte
-		if date, text, ok = bytes.Cut(rest, []byte(`" `)); ok {
+		date, text, ok = bytes.Cut(rest, []byte(`" `))
+		if ok {
 			var err error
 			item.date, err = time.Parse("_2-Jan-2006 15:04:05 -0700", string(date))
 			ok = err == nil

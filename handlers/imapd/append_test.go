@@ -62,7 +62,8 @@ func TestAppendOfMany(t *testing.T) {
 			lines := strings.Join(c.ok("FETCH 1:* (INTERNALDATE FLAGS BODY.PEEK[])"), " ")
 			plain := dated.ReplaceAllString(lines, "")
 			for i, want := range tc.want {
-				if want = fmt.Sprintf("* %d FETCH (UID %d %s)", i+1, i+1, want); !strings.Contains(plain, want) {
+				want = fmt.Sprintf("* %d FETCH (UID %d %s)", i+1, i+1, want)
+				if !strings.Contains(plain, want) {
 					t.Errorf("no %q in %q", want, plain)
 				}
 			}

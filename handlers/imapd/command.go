@@ -33,7 +33,8 @@ func (w *protocolConn) nextCommand() error {
 			}
 			continue
 		}
-		if w.line = w.prepareCommand(); w.line != nil {
+		w.line = w.prepareCommand()
+		if w.line != nil {
 			return nil
 		}
 		w.command = command{}
@@ -125,7 +126,8 @@ func (w *protocolConn) prepareCommand() []byte {
 	w.saves, w.savesAlone = savesResult(verb, w.text)
 	w.mu.Unlock()
 	if w.command.refused == "" {
-		if w.text = replaceNames(verb, w.text, utf8Names); len(w.text) > maxCommand {
+		w.text = replaceNames(verb, w.text, utf8Names)
+		if len(w.text) > maxCommand {
 			w.command.refused = "BAD [CLIENTBUG] The command is too long"
 		}
 	}

@@ -93,7 +93,8 @@ func (f *fetch) sections(uids []uint32) error {
 		uids, f.found = rest, f.found+len(rows)
 		seen := map[uint32]inbox.MessageRow{}
 		if marks {
-			if seen, err = ss.markSeen(rows); err != nil {
+			seen, err = ss.markSeen(rows)
+			if err != nil {
 				return ss.replyError(err)
 			}
 		}
@@ -190,7 +191,8 @@ type fetch struct {
 
 // spend counts bytes that are read or decoded and not sent.
 func (f *fetch) spend(n int64) error {
-	if f.unsent -= n; f.unsent < 0 {
+	f.unsent -= n
+	if f.unsent < 0 {
 		return refused(imap.ResponseCodeLimit, "This asks for too much decoding; ask for fewer messages or parts")
 	}
 	return nil
@@ -278,7 +280,10 @@ func (f *fetch) items(s *source) (out []item, ranges []byte, err error) {
 		}
 		if section.Partial == nil {
 			out = append(out, binaryItem{section, c})
-		} else if ranges, err = appendRange(ranges, section, c, s.windows[section]); err != nil {
+			continue
+		}
+		ranges, err = appendRange(ranges, section, c, s.windows[section])
+		if err != nil {
 			return nil, nil, err
 		}
 	}

@@ -202,7 +202,8 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 			continue
 		}
 		if options.ReturnStatus != nil {
-			if data.Status, err = ss.status(f, options.ReturnStatus); err != nil {
+			data.Status, err = ss.status(f, options.ReturnStatus)
+			if err != nil {
 				return ss.replyError(err)
 			}
 		}
@@ -458,10 +459,12 @@ func decodeShifted(out *strings.Builder, shifted string) bool {
 	for i := 0; i < len(raw); i += 2 {
 		r := rune(raw[i])<<8 | rune(raw[i+1])
 		if utf16.IsSurrogate(r) {
-			if i += 2; i == len(raw) {
+			i += 2
+			if i == len(raw) {
 				return false
 			}
-			if r = utf16.DecodeRune(r, rune(raw[i])<<8|rune(raw[i+1])); r == utf8.RuneError {
+			r = utf16.DecodeRune(r, rune(raw[i])<<8|rune(raw[i+1]))
+			if r == utf8.RuneError {
 				return false
 			}
 		}

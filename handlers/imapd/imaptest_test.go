@@ -46,7 +46,8 @@ func TestScriptsOfImaptest(t *testing.T) {
 	}
 	failed := map[string]bool{}
 	for _, m := range imaptestLine.FindAllStringSubmatch(string(out), -1) {
-		if failed[m[1]] = true; !unmet[m[1]] {
+		failed[m[1]] = true
+		if !unmet[m[1]] {
 			t.Errorf("script %s fails", m[1])
 		}
 	}

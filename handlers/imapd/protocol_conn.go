@@ -179,7 +179,8 @@ func (w *protocolConn) next() error {
 	switch {
 	case a.pending && a.accepted:
 		w.command.afterLiteral = true
-		if w.literal = a.size; a.size > 0 {
+		w.literal = a.size
+		if a.size > 0 {
 			w.setReadLimit(lineTime + time.Duration(a.size/minRate)*time.Second)
 			return nil
 		}
@@ -219,7 +220,8 @@ func (w *protocolConn) skip(size int64) error {
 			w.command = command{}
 			return nil // a client that waits to send a synchronizing literal has its answer already
 		}
-		if size = m.size; size > w.maxSkip() {
+		size = m.size
+		if size > w.maxSkip() {
 			return w.closeWith("[TOOBIG] The literal is too large")
 		}
 	}

@@ -42,7 +42,8 @@ func (p *commandEditor) selectParams(at int, a *extensions) bool {
 			if !ok || end >= last {
 				return false
 			}
-			if a.resync = p.resyncParam(i+1, end); a.resync == nil {
+			a.resync = p.resyncParam(i+1, end)
+			if a.resync == nil {
 				return false
 			}
 			i = end
@@ -105,7 +106,8 @@ func (p *commandEditor) fetchModifiers(i int, a *extensions) bool {
 		switch word := p.word(j); {
 		case word == "CHANGEDSINCE" && a.changedSince == 0:
 			j++
-			if a.changedSince, ok = p.modSeqAt(j); !ok {
+			a.changedSince, ok = p.modSeqAt(j)
+			if !ok {
 				return false
 			}
 		case word == "VANISHED" && a.verb == "UID FETCH" && !a.vanished:
@@ -248,7 +250,8 @@ func (ss *session) resync(r *resync) error {
 	if r.known != nil {
 		uids = sel.view.uidsOf(r.known.set(), nil)
 	}
-	if ss.extensions.changedSince = r.modSeq; r.modSeq > sel.modSeq { // it is of another history: the store was restored
+	ss.extensions.changedSince = r.modSeq
+	if r.modSeq > sel.modSeq { // it is of another history: the store was restored
 		ss.extensions.changedSince = 0
 	}
 	f := &fetch{session: ss, shown: attributes{modSeq: true, uid: true, flags: true}}
@@ -342,7 +345,8 @@ func (ss *session) writeVanishedOf(set imap.NumSet) error {
 		lo, hi := bounds(uint32(r.Start), uint32(r.Stop), ss.selected.uidNext-1)
 		known = append(known, inbox.UIDRange{First: max(lo, 1), Last: hi})
 	}
-	if known = known.merged(); known == nil {
+	known = known.merged()
+	if known == nil {
 		return nil // what SEARCH has saved is in the view
 	}
 	return ss.writeVanishedSince(ss.extensions.changedSince, known, 0)

@@ -90,7 +90,8 @@ func (c *cache) read(t *testing.T, lines []string, learns bool) {
 			c.messages[uint32(uid)] = now
 		}
 	}
-	if c.modSeq = fetched; told > 0 {
+	c.modSeq = fetched
+	if told > 0 {
 		c.modSeq = told
 	}
 }
@@ -271,7 +272,8 @@ func (r *resyncRun) work() {
 	case 11:
 		w.ok("NOOP")
 	case 12:
-		if w.folder = []string{"INBOX", "Archive"}[r.rnd.IntN(2)]; r.rnd.IntN(2) == 0 {
+		w.folder = []string{"INBOX", "Archive"}[r.rnd.IntN(2)]
+		if r.rnd.IntN(2) == 0 {
 			w.ok("CLOSE")
 		}
 		w.ok("SELECT %s", w.folder)

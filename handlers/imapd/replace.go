@@ -92,7 +92,8 @@ func (ss *session) replace(folder string, r imap.LiteralReader, options *imap.Ap
 	if err == nil {
 		var n int64
 		size := r.Size()
-		if n, err = io.Copy(body, r); n < size && (err == nil || ss.conn.ending != nil) {
+		n, err = io.Copy(body, r)
+		if n < size && (err == nil || ss.conn.ending != nil) {
 			err = errNoEnd
 		}
 	}

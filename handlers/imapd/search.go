@@ -140,7 +140,8 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 		for i := range kept {
 			row := &kept[i]
 			if !row.matches {
-				if row.matches, err = ss.matchBytes(q, &row.MessageRow); err != nil {
+				row.matches, err = ss.matchBytes(q, &row.MessageRow)
+				if err != nil {
 					return nil, nil, err
 				}
 			}
@@ -614,7 +615,8 @@ func (c *candidate) load() (err error) {
 		return errNeedsBytes
 	}
 	if c.root == nil {
-		if c.root, err = msg.DecodePart(c.row.Structure); err != nil {
+		c.root, err = msg.DecodePart(c.row.Structure)
+		if err != nil {
 			return err
 		}
 	}

@@ -160,7 +160,8 @@ var deaf = map[string]struct {
 func serveDeaf(t *testing.T, kind string) *host {
 	t.Helper()
 	return serve(t, func(s *Server) {
-		if s.Grace = 200 * time.Millisecond; deaf[kind].secure {
+		s.Grace = 200 * time.Millisecond
+		if deaf[kind].secure {
 			s.TLS = servicetest.Certificate(t, "mail.example.test")
 		}
 	})
@@ -198,7 +199,8 @@ func (h *host) deafen(t *testing.T, kind string) (conns []net.Conn) {
 func noise(size int) string {
 	text := make([]byte, size)
 	for i := range text {
-		if text[i] = byte('!' + rand.IntN(90)); i%76 == 75 {
+		text[i] = byte('!' + rand.IntN(90))
+		if i%76 == 75 {
 			text[i] = '\n'
 		}
 	}

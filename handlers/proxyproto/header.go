@@ -94,7 +94,8 @@ func parseBinary(b []byte) (h Header, n int, err error) {
 		return h, 0, errPartial
 	}
 	command, family, length := b[len(signature)], b[len(signature)+1], binary.BigEndian.Uint16(b[len(signature)+2:])
-	if n = fixed + int(length); n > MaxHeader {
+	n = fixed + int(length)
+	if n > MaxHeader {
 		return h, 0, errors.New("the PROXY header is longer than 536 bytes")
 	}
 	if command != commandLocal && command != commandProxy {

@@ -191,7 +191,8 @@ func (c *proxied) Read(b []byte) (int, error) {
 		return c.Conn.Read(b)
 	}
 	n := copy(b, c.ahead)
-	if c.ahead = c.ahead[n:]; len(c.ahead) == 0 {
+	c.ahead = c.ahead[n:]
+	if len(c.ahead) == 0 {
 		c.ahead = nil
 	}
 	return n, nil

@@ -45,7 +45,8 @@ func TestCodesOfCases(t *testing.T) {
 				command = "BDAT 3" + size + "abc"
 			}
 			c.send(command)
-			if last, err = c.reply(); err != nil {
+			last, err = c.reply()
+			if err != nil {
 				t.Fatalf("%q: %v", row.Send, err)
 			}
 			if i < len(row.Send)-1 && !strings.HasPrefix(last, "250") {

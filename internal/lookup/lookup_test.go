@@ -72,7 +72,8 @@ func (f *fakeServer) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	time.Sleep(f.delay)
 	m := new(dns.Msg).SetReply(q)
 	m.RecursionAvailable = true
-	if m.Rcode = f.rcode; m.Rcode != 0 {
+	m.Rcode = f.rcode
+	if m.Rcode != 0 {
 		_ = w.WriteMsg(m)
 		return
 	}

@@ -118,7 +118,8 @@ func unescaped(text string) string {
 		c := text[i]
 		if c == '\\' && i+1 < len(text) {
 			i++
-			if c = text[i]; c >= '0' && c <= '9' && i+2 < len(text) {
+			c = text[i]
+			if c >= '0' && c <= '9' && i+2 < len(text) {
 				c = (text[i]-'0')*100 + (text[i+1]-'0')*10 + (text[i+2] - '0')
 				i += 2
 			}
@@ -249,7 +250,8 @@ func (c *Client) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, e
 func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	fits := func(a netip.Addr) bool { return network == "ip" || a.Is4() == (network == "ip4") }
 	if a, err := netip.ParseAddr(host); err == nil {
-		if a = a.Unmap(); !fits(a) {
+		a = a.Unmap()
+		if !fits(a) {
 			return nil, notFound(host)
 		}
 		return []netip.Addr{a}, nil
@@ -285,7 +287,8 @@ func (c *Client) LookupNetIP(ctx context.Context, network, host string) ([]netip
 		m := answers[i]
 		if flights[i] != nil {
 			var err error
-			if m, err = flights[i].wait(ctx, question{name, kind, false}); err != nil {
+			m, err = flights[i].wait(ctx, question{name, kind, false})
+			if err != nil {
 				failed = errors.Join(failed, err)
 				continue
 			}

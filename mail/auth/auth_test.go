@@ -188,7 +188,8 @@ func TestResultsFieldOfFailures(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	got = signatureField(Signature{Domain: "x.com", Result: TempError, Reason: "key unavailable", hint: "ab/+"})
-	if want = `dkim=temperror reason="key unavailable" header.d=x.com header.b="ab/+"`; got != want {
+	want = `dkim=temperror reason="key unavailable" header.d=x.com header.b="ab/+"`
+	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

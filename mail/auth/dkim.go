@@ -23,7 +23,8 @@ func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, fro
 	for i, f := range fields {
 		out[i] = describe(f)
 		s, err := readSignature(f, v.now())
-		if errs[i] = err; err != nil {
+		errs[i] = err
+		if err != nil {
 			continue
 		}
 		read[i] = s
@@ -36,7 +37,8 @@ func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, fro
 		if s == nil {
 			continue
 		}
-		if errs[i] = s.verify(msg.fields); errs[i] == nil {
+		errs[i] = s.verify(msg.fields)
+		if errs[i] == nil {
 			simple = simple || !s.relaxedBody
 			relaxed = relaxed || s.relaxedBody
 		}
@@ -48,7 +50,8 @@ func (v *Verifier) checkDKIM(ctx context.Context, walks *tree, msg *message, fro
 	for i, s := range read {
 		var key keyRecord
 		if s != nil {
-			if key = s.key; errs[i] == nil {
+			key = s.key
+			if errs[i] == nil {
 				errs[i] = s.checkBody(sums)
 			}
 			out[i].signed = s.names

@@ -64,7 +64,8 @@ func openMessage(r io.Reader) (*message, error) {
 	if m.cut {
 		return m, nil
 	}
-	if m.fields, err = splitFields(string(header)); err != nil {
+	m.fields, err = splitFields(string(header))
+	if err != nil {
 		m.fields, m.tooLarge = nil, true
 		return m, nil
 	}

@@ -114,7 +114,8 @@ func parseRSA(der []byte) (crypto.PublicKey, error) {
 			return nil, errBadKey
 		}
 		var ok bool
-		if key, ok = any.(*rsa.PublicKey); !ok {
+		key, ok = any.(*rsa.PublicKey)
+		if !ok {
 			return nil, errBadKey
 		}
 	}
@@ -134,7 +135,8 @@ func listed(tags map[string]string, tag, value string) bool {
 		return true
 	}
 	for one := range strings.SplitSeq(list, ":") {
-		if one = strings.TrimSpace(one); one == value || one == "*" {
+		one = strings.TrimSpace(one)
+		if one == value || one == "*" {
 			return true
 		}
 	}

@@ -78,7 +78,8 @@ type sealing struct {
 
 // begin finds out what the set is to say, and whether it may be added.
 func (s *sealing) begin() (err error) {
-	if s.sets, err = arcSets(s.fields); err != nil {
+	s.sets, err = arcSets(s.fields)
+	if err != nil {
 		return err
 	}
 	if len(s.sets) == maxSets {
@@ -92,7 +93,8 @@ func (s *sealing) begin() (err error) {
 	if len(s.sets) == 0 {
 		return nil
 	}
-	if s.cv = string(Pass); chainResult(ours) != Pass {
+	s.cv = string(Pass)
+	if chainResult(ours) != Pass {
 		return errors.New("the chain did not pass")
 	}
 	return nil
@@ -134,12 +136,14 @@ func (s *sealing) seal(body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnsealable, errHeader)
 	}
 	var err error
-	if set.message, err = s.o.Key.sign(set.message, text); err != nil {
+	set.message, err = s.o.Key.sign(set.message, text)
+	if err != nil {
 		return nil, err
 	}
 	set.seal = newField(folded(arcSeal, "i="+i, "a=rsa-sha256", s.time(), "cv="+s.cv, "d="+s.domain, "s="+s.selector, "b="), 1)
 	text = sealedText(append(s.sets[:len(s.sets):len(s.sets)], set))
-	if set.seal, err = s.o.Key.sign(set.seal, text); err != nil {
+	set.seal, err = s.o.Key.sign(set.seal, text)
+	if err != nil {
 		return nil, err
 	}
 	return []byte(set.seal.raw + set.message.raw + set.results.raw), nil
@@ -157,7 +161,8 @@ func (s *sealing) signedNames() []string {
 			continue
 		}
 		for range named(s.fields, name) {
-			if size += len(name) + 1; size > maxNames {
+			size += len(name) + 1
+			if size > maxNames {
 				return names
 			}
 			names = append(names, name)

@@ -83,7 +83,8 @@ func Sign(message io.Reader, o SignOptions) ([]byte, error) {
 		if !ok {
 			return nil, fmt.Errorf("%w: %w", ErrUnsignable, errHeader)
 		}
-		if f, err = k.sign(f, text); err != nil {
+		f, err = k.sign(f, text)
+		if err != nil {
 			return nil, err
 		}
 		out = append(out, f.raw...)

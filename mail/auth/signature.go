@@ -96,7 +96,8 @@ func readSignature(f field, now time.Time) (*signedField, error) {
 		return nil, err
 	}
 	var err error
-	if s.bodyHash, err = base64.StdEncoding.DecodeString(compact(s.tags["bh"])); err != nil {
+	s.bodyHash, err = base64.StdEncoding.DecodeString(compact(s.tags["bh"]))
+	if err != nil {
 		return nil, errTagList
 	}
 	return s, nil

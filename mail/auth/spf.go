@@ -86,7 +86,8 @@ func (l *spfLookups) LookupTXT(ctx context.Context, name string) ([]string, erro
 	}
 	out := make([]string, len(txts))
 	for i, txt := range txts {
-		if out[i] = txt; !spf.IsRecord(txt) {
+		out[i] = txt
+		if !spf.IsRecord(txt) {
 			continue
 		}
 		record := spf.Parse(txt)

@@ -162,7 +162,8 @@ func authservIDOf(value string) (string, bool) {
 	var id string
 	if rest[0] == '"' {
 		var ok bool
-		if id, rest, ok = unquote(rest[1:]); !ok {
+		id, rest, ok = unquote(rest[1:])
+		if !ok {
 			return "", false
 		}
 	} else {

@@ -165,7 +165,8 @@ func (t *tree) discover(domain string) discovery {
 	d := discovery{domain: domain}
 	found, settled := t.steps(domain, true)
 	if len(found) == 0 || !settled && found[0].domain != domain {
-		if d.failed = None; !settled {
+		d.failed = None
+		if !settled {
 			d.failed = TempError
 		}
 		return d

@@ -110,7 +110,8 @@ func hash(k kind, text []byte) Token {
 		}
 		hi, lo := bits.Mul64(h^word^0xa0761d6478bd642f, 0xe7037ed1a0b428db)
 		h = hi ^ lo
-		if text = text[n:]; len(text) == 0 {
+		text = text[n:]
+		if len(text) == 0 {
 			break
 		}
 	}
@@ -405,7 +406,8 @@ func (s *reader) part(p *msg.Part, work []byte) error {
 	if name == "" {
 		name = p.Params["name"]
 	}
-	if name = short(name, 200); name != "" {
+	name = short(name, 200)
+	if name != "" {
 		s.attachment(strings.ToLower(strings.TrimRight(name, " .")))
 	}
 	if p.Disposition == "attachment" || name != "" && p.Type != "image" {

@@ -184,7 +184,8 @@ func (m *Model) LeastUsed(n int) []Token {
 		switch {
 		case s.token == 0:
 		case len(heap) < n:
-			if heap = append(heap, s); len(heap) == n {
+			heap = append(heap, s)
+			if len(heap) == n {
 				for at := n/2 - 1; at >= 0; at-- {
 					sink(at)
 				}

@@ -72,7 +72,8 @@ func TestModelAgainstAMap(t *testing.T) {
 				if c != before {
 					want = append(want, token)
 				}
-				if twin[token] = c; c.Spam == 0 && c.Ham == 0 {
+				twin[token] = c
+				if c.Spam == 0 && c.Ham == 0 {
 					delete(twin, token)
 				}
 			}

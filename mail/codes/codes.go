@@ -36,7 +36,8 @@ func Find(subject, text, html string) Found {
 		out.Code = Code(subject, msg.HTMLText(html))
 		return out
 	}
-	if out.Code = Code(subject, text); out.Code == "" && html != "" { // the text may only say that there is HTML
+	out.Code = Code(subject, text)
+	if out.Code == "" && html != "" { // the text may only say that there is HTML
 		out.Code = Code(subject, msg.HTMLText(html))
 	}
 	return out

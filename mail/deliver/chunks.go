@@ -78,7 +78,8 @@ func (s *session) chunks(e Envelope, m Message, content io.Reader) (reply, *fail
 		if f != nil || last {
 			return r, f
 		}
-		if chunk, last, f = s.cut(c, m); f != nil {
+		chunk, last, f = s.cut(c, m)
+		if f != nil {
 			s.broken = true
 			return reply{}, f
 		}

@@ -152,7 +152,8 @@ func (c *Client) TryRelay(ctx context.Context, r Relay) error {
 	addrs, f := c.addresses(ctx, t)
 	for _, ip := range addrs {
 		var s *session
-		if s, f = c.open(ctx, t.hop, ip, t.hop.tls); f == nil {
+		s, f = c.open(ctx, t.hop, ip, t.hop.tls)
+		if f == nil {
 			c.end(s)
 			return nil
 		}

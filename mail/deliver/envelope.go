@@ -77,13 +77,15 @@ const maxAddress = 320 // RFC 5321 §4.5.3.1: 64 + "@" + 255
 // prepare returns e ready for SMTP: domains in ASCII, SMTPUTF8 set where an address needs it.
 func (e Envelope) prepare() (Envelope, *failure) {
 	var err error
-	if e.To, err = asciiAddress(e.To); err == nil && e.To == "" {
+	e.To, err = asciiAddress(e.To)
+	if err == nil && e.To == "" {
 		err = errAddress
 	}
 	if err != nil {
 		return e, unroutable("5.1.3", fmt.Errorf("recipient %q: %w", bounded(e.To, 100), err))
 	}
-	if e.From, err = asciiAddress(e.From); err != nil {
+	e.From, err = asciiAddress(e.From)
+	if err != nil {
 		return e, &failure{stage: stageMail, status: Permanent, enhanced: "5.1.7", err: fmt.Errorf("sender %q: %w", bounded(e.From, 100), err)}
 	}
 	e.SMTPUTF8 = e.SMTPUTF8 || !isASCII(e.From+e.To)

@@ -157,7 +157,8 @@ func (c *Client) addresses(ctx context.Context, t target) ([]netip.Addr, *failur
 		return nil, &failure{stage: stageConnect, err: err, enhanced: "4.4.3"}
 	}
 	if c.Skip != nil {
-		if addrs = slices.DeleteFunc(slices.Clone(addrs), c.Skip); len(addrs) == 0 {
+		addrs = slices.DeleteFunc(slices.Clone(addrs), c.Skip)
+		if len(addrs) == 0 {
 			return nil, &failure{stage: stageConnect, err: fmt.Errorf("%s has no address that this host sends to", t.hop.host), enhanced: "4.4.1"}
 		}
 	}

@@ -111,7 +111,8 @@ func (r reply) String() string {
 		if i > 0 && status != "" {
 			line = strings.TrimPrefix(line, status)
 		}
-		if line = strings.TrimSpace(line); line != "" {
+		line = strings.TrimSpace(line)
+		if line != "" {
 			b.WriteByte(' ')
 			b.WriteString(line)
 		}

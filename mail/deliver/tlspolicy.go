@@ -203,7 +203,8 @@ func (s *session) recordTLS(c *Client, policy tlsPolicy, state tls.ConnectionSta
 	case tlsVerified, tlsImplicit:
 		s.auth = ByCertificate
 	default:
-		if s.unverified = c.verify(state, s.hop.host); s.unverified == nil {
+		s.unverified = c.verify(state, s.hop.host)
+		if s.unverified == nil {
 			s.auth = ByCertificate
 		}
 	}

@@ -119,7 +119,8 @@ func address(text string) string {
 
 // messageID gives an id with its brackets; "" for none.
 func messageID(text string) string {
-	if text = strings.Trim(clip(text, maxID), "<> "); text == "" {
+	text = strings.Trim(clip(text, maxID), "<> ")
+	if text == "" {
 		return ""
 	}
 	return "<" + text + ">"

@@ -90,7 +90,8 @@ func (t *SESTopic) Subscribe(ctx context.Context, arn string, domains []string) 
 				}
 			}
 		}
-		if next = list.Next; next == "" {
+		next = list.Next
+		if next == "" {
 			break
 		}
 	}

@@ -40,14 +40,22 @@ func readMoment(zones zoneSet, l line) (m moment) {
 	}
 	var err error
 	m.onward = strings.EqualFold(l.param("RANGE"), "THISANDFUTURE")
-	if m.local, err = time.Parse(dateForm, value); err == nil {
-		m.whole = true
-	} else if m.local, err = time.Parse(utcForm, value); err == nil {
-		m.utc = true
-	} else if m.local, err = time.Parse(timeForm, value); err == nil {
-		m.zone = l.param("TZID")
-	} else if m.local, err = time.Parse(offsetForm, value); err == nil {
-		m.local, m.utc = m.local.UTC(), true
+	for _, form := range [...]string{dateForm, utcForm, timeForm, offsetForm} {
+		m.local, err = time.Parse(form, value)
+		if err != nil {
+			continue
+		}
+		switch form {
+		case dateForm:
+			m.whole = true
+		case utcForm:
+			m.utc = true
+		case timeForm:
+			m.zone = l.param("TZID")
+		case offsetForm:
+			m.local, m.utc = m.local.UTC(), true
+		}
+		break
 	}
 	if err != nil || m.local.Year() < 1 || m.local.IsZero() {
 		return moment{}

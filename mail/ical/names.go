@@ -151,7 +151,8 @@ func placeLike(id string) *time.Location {
 	inWord := false
 	return placeOf(strings.Map(func(r rune) rune {
 		began := inWord
-		if inWord = unicode.IsLetter(r); began {
+		inWord = unicode.IsLetter(r)
+		if began {
 			return unicode.ToLower(r)
 		}
 		return unicode.ToUpper(r)

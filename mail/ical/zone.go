@@ -169,7 +169,8 @@ func (z *zone) offset(local time.Time) (time.Duration, bool) {
 		if !ok {
 			continue
 		}
-		if at = at.Add(-o.from); latest.IsZero() || at.After(latest) {
+		at = at.Add(-o.from)
+		if latest.IsZero() || at.After(latest) {
 			latest, offset = at, o.to
 		}
 	}
@@ -243,7 +244,8 @@ func readYearly(rule string) (*yearly, bool) {
 			r.count, ok = readNumber(value, 1, 100_000)
 		case "UNTIL":
 			r.untilUTC = strings.HasSuffix(value, "Z")
-			if r.until, ok = readLocal(value); ok && len(value) == len(dateForm) {
+			r.until, ok = readLocal(value)
+			if ok && len(value) == len(dateForm) {
 				r.until = r.until.AddDate(0, 0, 1).Add(-time.Second)
 			}
 		case "BYMONTH":

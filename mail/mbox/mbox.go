@@ -107,7 +107,8 @@ func (r *Reader) Next() (m Message, err error) {
 		if quoted := bytes.TrimLeft(text, ">"); len(quoted) < len(text) && bytes.HasPrefix(quoted, []byte("From ")) {
 			text = text[1:]
 		}
-		if large = large || len(m.Text)+len(text)+2 > r.max; large {
+		large = large || len(m.Text)+len(text)+2 > r.max
+		if large {
 			m.Text = nil
 			continue
 		}
@@ -208,7 +209,8 @@ func Write(w *bufio.Writer, sender string, date time.Time, flags string, message
 				w.WriteByte('>')
 			}
 			// A CR before CRLF stays, and so does the CRLF, or it would be read as one.
-			if begins = piece[len(piece)-1] == '\n'; begins && bytes.HasSuffix(piece, []byte("\r\n")) && !bytes.HasSuffix(piece, []byte("\r\r\n")) {
+			begins = piece[len(piece)-1] == '\n'
+			if begins && bytes.HasSuffix(piece, []byte("\r\n")) && !bytes.HasSuffix(piece, []byte("\r\r\n")) {
 				piece = append(piece[:len(piece)-2], '\n')
 			}
 			ended = begins

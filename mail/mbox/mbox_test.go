@@ -127,7 +127,8 @@ func FuzzNext(f *testing.F) {
 			if m.Offset <= before || len(m.Text) > max || bytes.Contains(bytes.ReplaceAll(m.Text, []byte("\r\n"), nil), []byte("\n")) {
 				t.Fatalf("offset %d after %d, %q", m.Offset, before, m.Text)
 			}
-			if before = m.Offset; err != nil || !bytes.HasSuffix(m.Text, []byte("\r\n")) || bytes.HasPrefix(m.Text, []byte("\r\n")) || !bytes.Contains(m.Text, []byte("\r\n\r\n")) {
+			before = m.Offset
+			if err != nil || !bytes.HasSuffix(m.Text, []byte("\r\n")) || bytes.HasPrefix(m.Text, []byte("\r\n")) || !bytes.Contains(m.Text, []byte("\r\n\r\n")) {
 				continue
 			}
 			// What was read comes back from a file that it is written to.

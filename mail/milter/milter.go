@@ -358,7 +358,8 @@ func (c *conversation) end() error {
 			err = c.add(text[4:])
 		case 'q':
 			reason, _, _ := bytes.Cut(text, []byte{0})
-			if c.verdict.Quarantine = oneLine(reason); c.verdict.Quarantine == "" {
+			c.verdict.Quarantine = oneLine(reason)
+			if c.verdict.Quarantine == "" {
 				c.verdict.Quarantine = "quarantine"
 			}
 		case 'm', 'b', '+', '-', 'e', '2':

@@ -113,7 +113,8 @@ func readFields(m *Message) ([]Field, error) {
 			continue
 		}
 		name, value, ok := strings.Cut(line, ":")
-		if taken = ok && strings.TrimRight(name, " \t") != ""; taken {
+		taken = ok && strings.TrimRight(name, " \t") != ""
+		if taken {
 			out = append(out, Field{strings.TrimRight(name, " \t"), value})
 		}
 	}

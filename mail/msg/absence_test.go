@@ -141,10 +141,12 @@ xyz
 		t.Errorf("texts %q, want %q", got, want)
 	}
 	long := "Subject: x\r\n\r\n" + strings.Repeat("word ", 100_000)
-	if root, err = Scan(strings.NewReader(long)); err != nil {
+	root, err = Scan(strings.NewReader(long))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if texts, err = SearchTexts(strings.NewReader(long), root); err != nil || len(texts[1]) > searchText {
+	texts, err = SearchTexts(strings.NewReader(long), root)
+	if err != nil || len(texts[1]) > searchText {
 		t.Errorf("%d bytes of text, %v", len(texts[1]), err)
 	}
 }

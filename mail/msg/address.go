@@ -257,7 +257,8 @@ func (r *addressReader) angled() {
 	next := end + 1
 	if end < 0 {
 		r.faulty = true
-		if end = strings.IndexAny(rest, ",; \t"); end < 0 {
+		end = strings.IndexAny(rest, ",; \t")
+		if end < 0 {
 			end = len(rest)
 		}
 		next = end

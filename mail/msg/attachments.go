@@ -169,7 +169,8 @@ func safeFilename(name, subject, mediaType string, number int) string {
 	}
 	if subject != "" {
 		subject = strings.NewReplacer("/", "_", `\`, "_").Replace(cut(subject, 80))
-		if subject = strings.Trim(strings.Map(fileRune, subject), " ."); subject != "" {
+		subject = strings.Trim(strings.Map(fileRune, subject), " .")
+		if subject != "" {
 			return subject + ".eml"
 		}
 	}

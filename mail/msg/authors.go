@@ -142,14 +142,16 @@ func splitAuthorFields(header []byte) ([]authorField, bool) {
 		first, begin := pos == 0, pos
 		line, _, _ := bytes.Cut(header[pos:], []byte("\n"))
 		pos = min(pos+len(line)+1, len(header))
-		if line = bytes.TrimSuffix(line, []byte("\r")); len(line) == 0 {
+		line = bytes.TrimSuffix(line, []byte("\r"))
+		if len(line) == 0 {
 			break
 		}
 		if inField && (line[0] == ' ' || line[0] == '\t') {
 			if open < 0 {
 				continue
 			}
-			if out[open].raw = header[start : begin+len(line)]; len(out[open].raw) > maxAuthorValue {
+			out[open].raw = header[start : begin+len(line)]
+			if len(out[open].raw) > maxAuthorValue {
 				return out, false
 			}
 			if len(bytes.TrimSpace(line)) == 0 && out[open].wrong == "" {
@@ -234,7 +236,8 @@ func (f authorField) addresses() ([]Address, error) {
 		if !ok {
 			return nil, f.fault("is not a plain list of addresses, each name@domain or Name <name@domain>")
 		}
-		if out = append(out, a); len(out) > maxAuthors {
+		out = append(out, a)
+		if len(out) > maxAuthors {
 			return nil, f.fault(fmt.Sprintf("has more than %d addresses", maxAuthors))
 		}
 		if r.pos == len(r.s) {
@@ -282,14 +285,16 @@ func (r *authorReader) at(c byte) bool { return r.pos < len(r.s) && r.s[r.pos] =
 func (r *authorReader) mailbox() (a Address, ok bool) {
 	r.space()
 	start := r.pos
-	if a, ok = r.addrSpec(); !ok {
+	a, ok = r.addrSpec()
+	if !ok {
 		r.pos = start
 		name, ok := r.phrase()
 		if !ok || !r.at('<') {
 			return a, false
 		}
 		r.pos++
-		if a, ok = r.addrSpec(); !ok || !r.at('>') {
+		a, ok = r.addrSpec()
+		if !ok || !r.at('>') {
 			return a, false
 		}
 		r.pos++
@@ -423,7 +428,8 @@ type domainFinder struct {
 }
 
 func (d *domainFinder) read(value string) {
-	if d.room -= len(value); d.room < 0 {
+	d.room -= len(value)
+	if d.room < 0 {
 		d.cut = true
 		return
 	}
@@ -472,7 +478,8 @@ func domainsAt(s string) []string {
 		whole := strings.ToLower(joined)
 		ascii := strings.TrimRightFunc(whole, func(r rune) bool { return r >= utf8.RuneSelf || strings.ContainsRune(".-_", r) })
 		for _, name := range []string{whole, ascii} { // some programs end a domain at the last letter or digit of ASCII
-			if name = strings.Trim(name, ".-_"); end > 0 && name != "" && len(name) <= 1024 && !slices.Contains(out, name) {
+			name = strings.Trim(name, ".-_")
+			if end > 0 && name != "" && len(name) <= 1024 && !slices.Contains(out, name) {
 				out = append(out, name)
 			}
 		}
@@ -539,7 +546,8 @@ func without(s, opening, closing string) string {
 		if !ok {
 			return out.String()
 		}
-		if _, s, ok = strings.Cut(rest, closing); !ok {
+		_, s, ok = strings.Cut(rest, closing)
+		if !ok {
 			return out.String()
 		}
 	}

@@ -218,7 +218,8 @@ func readText(r io.ReaderAt, p *Part, limit int64) (text string, more bool, err 
 		return "", false, fmt.Errorf("read part at %d: %w", p.BodyOffset, err)
 	}
 	raw := buf.Bytes()
-	if more = int64(len(raw)) > limit; more {
+	more = int64(len(raw)) > limit
+	if more {
 		raw = trimPartialRune(raw[:limit])
 	}
 	text = bodyText(p, raw)

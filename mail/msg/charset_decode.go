@@ -67,7 +67,8 @@ func decodeUTF7(b []byte) string {
 			}
 			out.WriteString(string(utf16.Decode(units)))
 		}
-		if b = b[end:]; len(b) > 0 && b[0] == '-' {
+		b = b[end:]
+		if len(b) > 0 && b[0] == '-' {
 			b = b[1:]
 		}
 	}

@@ -146,7 +146,8 @@ func (c *Composer) appendHeaders(list []Header) ([]byte, error) {
 	var b []byte
 	var err error
 	for _, h := range append(list, Header{"MIME-Version", "1.0"}) {
-		if b, err = appendField(b, h.Name, h.Value); err != nil {
+		b, err = appendField(b, h.Name, h.Value)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -175,7 +176,8 @@ func (c *Composer) ids() ([]Header, error) {
 	}{{"Message-ID", []string{c.MessageID}}, {"In-Reply-To", []string{c.InReplyTo}}, {"References", c.References}} {
 		var ids []string
 		for _, id := range f.ids {
-			if id = strings.Trim(id, "<> "); id == "" {
+			id = strings.Trim(id, "<> ")
+			if id == "" {
 				continue
 			}
 			if strings.ContainsAny(id, "<> \t") || !isASCII(id) {
@@ -375,7 +377,8 @@ func (e *entity) header(b []byte) ([]byte, error) {
 	}
 	var err error
 	for _, h := range all {
-		if b, err = appendField(b, h.Name, h.Value); err != nil {
+		b, err = appendField(b, h.Name, h.Value)
+		if err != nil {
 			return nil, err
 		}
 	}

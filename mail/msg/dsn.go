@@ -205,7 +205,8 @@ func (d *DSN) returned() (*entity, error) {
 	var raw []byte
 	if d.Original != nil {
 		var err error
-		if raw, err = io.ReadAll(io.LimitReader(d.Original, maxReturned)); err != nil {
+		raw, err = io.ReadAll(io.LimitReader(d.Original, maxReturned))
+		if err != nil {
 			return nil, fmt.Errorf("read original message: %w", err)
 		}
 	}
@@ -214,7 +215,8 @@ func (d *DSN) returned() (*entity, error) {
 		header = append(header, f.whole...)
 	}
 	e := &entity{ctype: "text/rfc822-headers; charset=utf-8", content: normalized(header)}
-	if e.encoding = textEncoding(e.content); e.encoding == "base64" || longestLine(e.content) > maxLine {
+	e.encoding = textEncoding(e.content)
+	if e.encoding == "base64" || longestLine(e.content) > maxLine {
 		e.encoding = "quoted-printable"
 	}
 	return e, nil

@@ -365,7 +365,8 @@ func (t *textBudget) first(to *string, value []byte, limit int) {
 func (t *textBudget) languages(value []byte) []string {
 	var out []string
 	for tag := range strings.SplitSeq(cut(decodeText(value, t.charset, MaxText), 512), ",") {
-		if tag = strings.TrimSpace(tag); tag != "" {
+		tag = strings.TrimSpace(tag)
+		if tag != "" {
 			out = append(out, t.keep(tag))
 		}
 	}
@@ -496,7 +497,8 @@ func (t *textBudget) ids(to *[]string, value []byte) {
 		return
 	}
 	for _, id := range messageIDs(value) {
-		if id = t.keep(id); id != "" {
+		id = t.keep(id)
+		if id != "" {
 			*to = append(*to, id)
 		}
 	}
@@ -569,7 +571,8 @@ func BaseSubject(subject string) (base string, answer bool) {
 func cutMark(s string) (rest, mark string) {
 	if strings.HasPrefix(s, "[") {
 		name, after, ok := strings.Cut(s[1:], "]")
-		if after = strings.TrimSpace(after); ok && after != "" && len(name) <= 60 {
+		after = strings.TrimSpace(after)
+		if ok && after != "" && len(name) <= 60 {
 			return after, "[]"
 		}
 		return s, ""
@@ -609,7 +612,8 @@ func messageIDs(value []byte) []string {
 	value = unfold(value)
 	var found [][]byte
 	add := func(id []byte) {
-		if id = stripSpace(id); len(id) > 0 && len(id) <= maxMessageID-2 {
+		id = stripSpace(id)
+		if len(id) > 0 && len(id) <= maxMessageID-2 {
 			found = append(found, id)
 		}
 	}

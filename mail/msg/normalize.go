@@ -66,7 +66,8 @@ func normalPrefix(b []byte) int {
 		if i < 0 {
 			break
 		}
-		if at += i + 2; at > len(b) || b[at-1] != '\n' {
+		at += i + 2
+		if at > len(b) || b[at-1] != '\n' {
 			return 0
 		}
 	}

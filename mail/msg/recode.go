@@ -120,7 +120,8 @@ func (c *Recoder) look(p *Part) (bool, error) {
 		if body || err != nil || len(p.Children) > 0 {
 			return head && body, err
 		}
-		if body, err = c.leaf(p); body && err == nil { // and lines that are no fields go
+		body, err = c.leaf(p)
+		if body && err == nil { // and lines that are no fields go
 			var fields []byte
 			var l byteLook
 			fields, _, err = c.header(p)

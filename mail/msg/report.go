@@ -51,7 +51,8 @@ func ParseReport(r io.ReaderAt, root *Part) (*Report, bool) {
 	var report *Report
 	switch status := deliveryStatus(root); {
 	case status != nil:
-		if report = readStatus(r, status); report != nil {
+		report = readStatus(r, status)
+		if report != nil {
 			report.explain(r, root)
 		}
 	case otherReport(root):
@@ -279,7 +280,8 @@ func fieldBlocks(text []byte) [][]byte {
 	text = bytes.ReplaceAll(text, []byte("\r"), []byte("\n"))
 	var out [][]byte
 	for block := range bytes.SplitSeq(text, []byte("\n\n")) {
-		if block = bytes.Trim(block, "\n"); len(block) > 0 {
+		block = bytes.Trim(block, "\n")
+		if len(block) > 0 {
 			out = append(out, block)
 		}
 	}

@@ -238,10 +238,12 @@ func reasonsIn(text string) map[string]string {
 		}
 		email, why, _ := strings.Cut(said, ": ")
 		email = strings.ToLower(strings.Trim(email, "<>"))
-		if above = ""; !strings.Contains(email, "@") || strings.Contains(email, " ") || out[email] != "" || len(out) == maxReportRecipients {
+		above = ""
+		if !strings.Contains(email, "@") || strings.Contains(email, " ") || out[email] != "" || len(out) == maxReportRecipients {
 			continue
 		}
-		if out[email] = cut(strings.TrimSpace(why), MaxText); why == "" {
+		out[email] = cut(strings.TrimSpace(why), MaxText)
+		if why == "" {
 			above, depth = email, indent
 		}
 	}

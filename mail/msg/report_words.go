@@ -77,7 +77,8 @@ func saidText(r io.ReaderAt, root *Part) (text, fields string) {
 		}
 		left -= int64(len(text))
 		text, copied := cutCopy(text)
-		if said = append(said, text); copied != "" {
+		said = append(said, text)
+		if copied != "" {
 			break
 		}
 	}

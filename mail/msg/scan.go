@@ -163,7 +163,8 @@ func (s *scanner) piece(piece []byte, eol int, off int64) {
 	inHeader := s.inHeader
 	for s.inHeader {
 		var taken bool
-		if piece, taken = s.headerLine(piece, eol, off); taken {
+		piece, taken = s.headerLine(piece, eol, off)
+		if taken {
 			return
 		}
 	}

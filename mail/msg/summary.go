@@ -158,7 +158,8 @@ func preview(r io.ReaderAt, root *Part) (string, error) {
 func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
 	if plain := p.plain(); plain != nil {
 		text, _, err := readText(r, plain, previewText)
-		if text = foldText(text); err != nil || text != "" {
+		text = foldText(text)
+		if err != nil || text != "" {
 			return text, err
 		}
 	}
@@ -170,7 +171,8 @@ func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
 		if isHTML(part) {
 			text = htmlWords(text, 8*previewRunes)
 		}
-		if text = foldText(text); err != nil || text != "" {
+		text = foldText(text)
+		if err != nil || text != "" {
 			return text, err
 		}
 	}

@@ -264,7 +264,8 @@ func (u *uuReader) Read(p []byte) (int, error) {
 		for len(in) > 0 {
 			line, rest, ended := bytes.Cut(in, []byte("\n"))
 			u.line = append(u.line, line[:min(len(line), maxUULine-len(u.line))]...)
-			if in = rest; ended {
+			in = rest
+			if ended {
 				u.out = u.state.append(u.out, u.line)
 				u.line = u.line[:0]
 			}

@@ -252,7 +252,8 @@ func (v *View) tree(base int64, depth int, isMessage bool) {
 			return
 		}
 	}
-	if p = &v.parts[at]; holdsMessage && p.Envelope == nil && children == 1 {
+	p = &v.parts[at]
+	if holdsMessage && p.Envelope == nil && children == 1 {
 		p.Envelope = v.parts[at+1].Envelope
 	}
 	switch {
@@ -298,7 +299,8 @@ func (v *View) part(p *PartView, base int64) {
 		p.Envelope = v.readEnvelope()
 	}
 	if has&hasChildren != 0 {
-		if p.Children = d.count(7); p.Children > MaxParts {
+		p.Children = d.count(7)
+		if p.Children > MaxParts {
 			d.fail()
 		}
 	}

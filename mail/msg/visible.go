@@ -71,7 +71,8 @@ func VisibleText(s string) string {
 	var out strings.Builder
 	empty := maxEmptyLines // none at the start
 	for line := range strings.SplitSeq(lineEnds.Replace(s), "\n") {
-		if line = visibleBlanks(line); line != "-- " { // which begins a signature (RFC 3676 section 4.3)
+		line = visibleBlanks(line)
+		if line != "-- " { // which begins a signature (RFC 3676 section 4.3)
 			line = strings.TrimRight(line, " \t")
 		}
 		if line != "" {
@@ -102,7 +103,8 @@ func visibleBlanks(s string) string {
 		case isInvisible(r):
 			return -1
 		case !isBlankRune(r):
-			if run = 0; isControl(r) {
+			run = 0
+			if isControl(r) {
 				return -1
 			}
 			return r

@@ -83,7 +83,8 @@ func (s *Session) Content(ctx context.Context, uid uint32, w io.Writer) (int64, 
 	var size int64
 	for {
 		n, err := s.onePiece(ctx, uid, piece(imap.PartSpecifierNone, size), w)
-		if size += n; err != nil {
+		size += n
+		if err != nil {
 			return size, fmt.Errorf("fetch message %d: %w", uid, err)
 		}
 		if n < pieceSize {
@@ -107,7 +108,8 @@ func (s *Session) onePiece(ctx context.Context, uid uint32, section *imap.FetchI
 		cmd := s.client.Fetch(uidSet([]uint32{uid}), &imap.FetchOptions{UID: true, BodySection: []*imap.FetchItemBodySection{section}})
 		for data := cmd.Next(); data != nil; data = cmd.Next() {
 			var m Message
-			if m, failed = readMessage(data); failed == nil && n == 0 {
+			m, failed = readMessage(data)
+			if failed == nil && n == 0 {
 				n = int64(len(m.Content))
 				_, failed = w.Write(m.Content)
 			}

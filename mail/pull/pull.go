@@ -198,7 +198,8 @@ func (s *Session) login(server Server) error {
 	if err != nil {
 		return err
 	}
-	if s.caps = s.client.Caps(); s.caps == nil {
+	s.caps = s.client.Caps()
+	if s.caps == nil {
 		return fmt.Errorf("%w: it does not tell its capabilities", ErrProtocol)
 	}
 	return nil

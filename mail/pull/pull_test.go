@@ -147,7 +147,8 @@ func TestWindowsAndPieces(t *testing.T) {
 	if err != nil || !whole || len(rows) != 3 || rows[2].UID != 100 || !rows[0].Flags.Seen || !slices.Equal(rows[0].Flags.Keywords, []string{"$Work"}) {
 		t.Errorf("%+v %t %v", rows, whole, err)
 	}
-	if _, whole, err = session.Window(t.Context(), 1, 5); err != nil || whole {
+	_, whole, err = session.Window(t.Context(), 1, 5)
+	if err != nil || whole {
 		t.Errorf("a window with gaps is whole: %v", err)
 	}
 	var got []string
@@ -206,7 +207,8 @@ func TestDeleteTakesNothingElse(t *testing.T) {
 		if f := s.Find(1).Flags; !slices.Contains(f, `\Seen`) || !slices.Contains(f, `\Flagged`) || want.Satisfied(pull.Flags{Seen: true}) {
 			t.Errorf("%s: flags there: %v", caps, f)
 		}
-		if rows, err = session.ChangeFlags(t.Context(), []uint32{1}, pull.FlagChange{Flagged: &no}); err != nil || len(rows) != 1 || rows[0].Flags.Flagged || !rows[0].Flags.Seen {
+		rows, err = session.ChangeFlags(t.Context(), []uint32{1}, pull.FlagChange{Flagged: &no})
+		if err != nil || len(rows) != 1 || rows[0].Flags.Flagged || !rows[0].Flags.Seen {
 			t.Errorf("%s: mark: %+v %v", caps, rows, err)
 		}
 		if rows, err := session.ChangeFlags(t.Context(), []uint32{2}, want); len(rows) != 0 || err != nil {

@@ -64,7 +64,8 @@ func (s *Session) Changed(ctx context.Context, since uint64, last, most uint32, 
 		cmd := s.client.Fetch(set, &imap.FetchOptions{UID: true, Flags: true, ChangedSince: since})
 		var batch []Row
 		for m := cmd.Next(); m != nil; m = cmd.Next() {
-			if batch = append(batch, readRow(m)); len(batch) == 250 && failed == nil {
+			batch = append(batch, readRow(m))
+			if len(batch) == 250 && failed == nil {
 				failed, batch = each(batch), batch[:0]
 			}
 		}

@@ -57,7 +57,8 @@ func Text(s string) string {
 		if strings.TrimSuffix(text, "\r") == "-- " { // RFC 3676 §4.3
 			l.kind = signMark
 		}
-		if lines = append(lines, l); len(lines) == maxLines {
+		lines = append(lines, l)
+		if len(lines) == maxLines {
 			break
 		}
 	}
@@ -354,7 +355,8 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 			return i, false
 		}
 		text := t.lines[end].text
-		if size += len(text) + 1; text == "" || size > 2*maxPhrase {
+		size += len(text) + 1
+		if text == "" || size > 2*maxPhrase {
 			return i, false
 		}
 		end++
@@ -459,7 +461,8 @@ func (t *thread) isFooter(i int) bool {
 	}
 	at := i
 	for range 4 {
-		if at = t.after(at + 1); at >= len(t.lines) || len(t.lines[at].text) > maxPhrase || isSeparator(t.lines[at].text) {
+		at = t.after(at + 1)
+		if at >= len(t.lines) || len(t.lines[at].text) > maxPhrase || isSeparator(t.lines[at].text) {
 			return false
 		}
 		low := strings.ToLower(t.lines[at].text)

@@ -153,7 +153,8 @@ func (s *Server) begin(text string) ([]byte, error) {
 	case flag == "y" && s.Offered: // somebody on the way has taken the offer out
 		return nil, ErrBinding
 	case binds:
-		if s.binding = s.Binding(kind); s.binding == nil {
+		s.binding = s.Binding(kind)
+		if s.binding == nil {
 			return nil, ErrBinding
 		}
 	}
@@ -162,7 +163,8 @@ func (s *Server) begin(text string) ([]byte, error) {
 		return nil, ErrMessage // m= too: an extension that must be understood
 	}
 	var valid bool
-	if s.name, valid = unescape(fields[0][2:]); !valid {
+	s.name, valid = unescape(fields[0][2:])
+	if !valid {
 		return nil, ErrMessage
 	}
 	nonce := fields[1][2:]
@@ -176,7 +178,8 @@ func (s *Server) begin(text string) ([]byte, error) {
 		}
 	}
 	var err error
-	if s.user, err = s.Find(s.name); err != nil {
+	s.user, err = s.Find(s.name)
+	if err != nil {
 		return nil, err
 	}
 	own := make([]byte, nonceSize)

@@ -179,7 +179,8 @@ func parseTerm(text string) (t Term, ok bool) {
 	t.Name = strings.ToLower(text[:end])
 	rest := text[end:]
 	if t.Name == "a" || t.Name == "mx" {
-		if rest, t.Lengths, ok = cutLengths(rest); !ok {
+		rest, t.Lengths, ok = cutLengths(rest)
+		if !ok {
 			return t, false
 		}
 	}

@@ -94,7 +94,8 @@ func linkTarget(href string) (target, host string) {
 		if u.Opaque != "" || u.Hostname() == "" {
 			return "", ""
 		}
-		if host, err = idna.ToASCII(strings.ToLower(u.Hostname())); err != nil {
+		host, err = idna.ToASCII(strings.ToLower(u.Hostname()))
+		if err != nil {
 			return "", ""
 		}
 		return u.String(), host

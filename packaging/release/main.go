@@ -118,7 +118,8 @@ func (r *release) identify() error {
 	}
 	r.at = time.Unix(seconds, 0).UTC()
 	if r.version == "" && inRepository {
-		if r.version, err = git("describe", "--exact-match", "--match", "v[0-9]*"); err != nil {
+		r.version, err = git("describe", "--exact-match", "--match", "v[0-9]*")
+		if err != nil {
 			r.version = fmt.Sprintf("0.0.0-%s.g%s", r.at.Format("20060102150405"), commit[:12])
 		}
 		if changed, err := git("status", "--porcelain"); err != nil || changed != "" {

@@ -150,7 +150,8 @@ func (s *Service) UpdateAccount(_ context.Context, who core.Actor, in UpdateAcco
 	var phrases []string
 	if in.WarmupPhrases != nil {
 		var err error
-		if phrases, err = cleanPhrases(*in.WarmupPhrases); err != nil {
+		phrases, err = cleanPhrases(*in.WarmupPhrases)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -159,7 +159,8 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 	var u *store.User
 	reads := ""
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		if u, err = store.Users.Find(tx, args.UserID); err != nil || u == nil {
+		u, err = store.Users.Find(tx, args.UserID)
+		if err != nil || u == nil {
 			return err
 		}
 		reads, err = whatReads(tx, u)

@@ -191,7 +191,8 @@ func (s *Service) ChangeMyPassword(ctx context.Context, who core.Actor, in Chang
 		}
 		put(mb)
 		mb.PasswordAt, mb.UpdatedAt = tx.Now(), tx.Now()
-		if out.SessionsEnded, err = s.mailboxes.EndSessions(tx, mb.ID, who.TokenID); err != nil {
+		out.SessionsEnded, err = s.mailboxes.EndSessions(tx, mb.ID, who.TokenID)
+		if err != nil {
 			return err
 		}
 		tx.After(func() { s.LoginsEnded(mb.Num) })

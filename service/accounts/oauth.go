@@ -91,7 +91,8 @@ func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Val
 		return nil, err
 	}
 	a := &authorization{client: client}
-	if a.redirectURI, ok = one(q, "redirect_uri"); !ok || a.redirectURI == "" {
+	a.redirectURI, ok = one(q, "redirect_uri")
+	if !ok || a.redirectURI == "" {
 		return nil, core.Invalid("redirect_uri", "required", "must be given once")
 	}
 	if !slices.ContainsFunc(client.RedirectURIs, func(uri string) bool { return sameRedirect(uri, a.redirectURI) }) {
@@ -279,7 +280,8 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 	policy, mailboxes := consentPolicy(), []string(nil)
 	var err error
 	if in.Policy != nil {
-		if policy, err = in.Policy.Record("policy"); err != nil {
+		policy, err = in.Policy.Record("policy")
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -294,7 +296,8 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 		}
 	}
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
-		if mailboxes, err = limitedTo(in.Mailboxes.Value); err != nil {
+		mailboxes, err = limitedTo(in.Mailboxes.Value)
+		if err != nil {
 			return nil, err
 		}
 	}

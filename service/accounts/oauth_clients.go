@@ -61,7 +61,8 @@ func ParseClientMetadata(body []byte) (*ClientMetadata, error) {
 		if err := checkRedirect(uri); err != nil {
 			return nil, &OAuthError{"invalid_redirect_uri", "A redirect URI " + err.Error() + "."}
 		}
-		if all += len(uri); all > clientAll {
+		all += len(uri)
+		if all > clientAll {
 			return nil, &OAuthError{"invalid_redirect_uri", fmt.Sprintf("redirect_uris are longer than %d characters together.", clientAll)}
 		}
 	}

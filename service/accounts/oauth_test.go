@@ -203,7 +203,8 @@ func TestOAuthOnce(t *testing.T) {
 	}
 	gone("a code", together(func() (*accounts.AccessToken, error) { return c.exchange(t, code) }))
 
-	if code, err = c.decide(t, c.ask(t)); err != nil {
+	code, err = c.decide(t, c.ask(t))
+	if err != nil {
 		t.Fatal(err)
 	}
 	in, err := c.exchange(t, code)

@@ -86,7 +86,8 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 			s.LogOf(ctx).Warn("a code was used twice; what it gave is revoked", "client", t.Grant.ClientID, "token", t.ID, "ip", v.IP)
 			return endGrant(tx, t, v, store.AuditActor{Type: store.AuditActorSystem})
 		}
-		if refused, err = knownClient(tx, clientID); refused != nil || err != nil {
+		refused, err = knownClient(tx, clientID)
+		if refused != nil || err != nil {
 			return err
 		}
 		switch {
@@ -148,7 +149,8 @@ func (s *Service) refresh(ctx context.Context, v Visitor, clientID, value, scope
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		out, refused = nil, nil
-		if refused, err = knownClient(tx, clientID); refused != nil || err != nil {
+		refused, err = knownClient(tx, clientID)
+		if refused != nil || err != nil {
 			return err
 		}
 		t, err := store.TokenByFamily.Find(tx, core.TokenHash(family))

@@ -65,8 +65,11 @@ func (s *Service) relyingParty(origin string) (*webauthn.WebAuthn, error) {
 		if _, err := netip.ParseAddr(id); err == nil {
 			return nil, noPasskeys("at a numeric address; open the dashboard at localhost instead")
 		}
-	} else if origin = s.Config.BaseURL; !strings.HasPrefix(origin, "https://") {
-		return nil, noPasskeys("without HTTPS")
+	} else {
+		origin = s.Config.BaseURL
+		if !strings.HasPrefix(origin, "https://") {
+			return nil, noPasskeys("without HTTPS")
+		}
 	}
 	rp, err := webauthn.New(&webauthn.Config{
 		RPID: id, RPDisplayName: "Mailstead", RPOrigins: []string{origin}, AttestationPreference: fido.PreferNoAttestation,
@@ -375,7 +378,8 @@ func verifyPasskey(tx *store.Tx, rp *webauthn.WebAuthn, session *webauthn.Sessio
 		if string(c.ID) != string(used.ID) {
 			continue
 		}
-		if u.Passkeys[i].Credential, err = json.Marshal(used); err != nil {
+		u.Passkeys[i].Credential, err = json.Marshal(used)
+		if err != nil {
 			return fmt.Errorf("write passkey %s: %w", u.Passkeys[i].ID, err)
 		}
 		u.Passkeys[i].LastUsedAt = tx.Now()

@@ -75,7 +75,8 @@ func userByReset(tx *store.Tx, token string) (*store.User, error) {
 		dead = !tx.Now().Before(u.ResetExpires)
 	}
 	if errors.Is(err, store.ErrNotFound) {
-		if u, err = store.UserByForgot.Get(tx, hash); err == nil {
+		u, err = store.UserByForgot.Get(tx, hash)
+		if err == nil {
 			dead = !tx.Now().Before(u.Forgot.Expires)
 		}
 	}

@@ -132,7 +132,8 @@ func (s *Service) mailLink(ctx context.Context, userID string, letter mta.Letter
 		if err != nil || mb == nil {
 			return err
 		}
-		if sent, err = put(tx, mb); err != nil || !sent {
+		sent, err = put(tx, mb)
+		if err != nil || !sent {
 			return err
 		}
 		return errors.Join(store.Mailboxes.Put(tx, mb), s.mta.SendLetter(tx, from, account, d, letter))

@@ -277,7 +277,8 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 		return out, nil
 	}
 	out.Limited, out.Given = u.Limited, t.PasswordGiven
-	if out.Operator, err = core.Operates(tx, u.AccountID, u.Role); err != nil {
+	out.Operator, err = core.Operates(tx, u.AccountID, u.Role)
+	if err != nil {
 		return nil, err
 	}
 	out.Account = &SessionAccount{a.ID, a.Name, a.Plan}
@@ -439,12 +440,14 @@ func (s *Service) openDoors(address, as, ip string) (*doors, error) {
 	d := &doors{s: s, address: address, ip: ip}
 	var err error
 	if as != kindMailbox {
-		if d.user, err = s.userToSignIn(address); err != nil {
+		d.user, err = s.userToSignIn(address)
+		if err != nil {
 			return nil, err
 		}
 	}
 	if as != kindTeam {
-		if d.mailbox, err = s.mailboxes.OpenDoor(address, ip); err != nil {
+		d.mailbox, err = s.mailboxes.OpenDoor(address, ip)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -78,7 +78,8 @@ func TestSessionsEnd(t *testing.T) {
 	if !c.stands(busy) {
 		t.Error("it ended before its thirty days")
 	}
-	if c.now = began.Add(accounts.SessionLife); c.stands(busy) {
+	c.now = began.Add(accounts.SessionLife)
+	if c.stands(busy) {
 		t.Error("it outlived its thirty days")
 	}
 	if _, err := c.Prune(t.Context(), nil); err != nil {

@@ -129,7 +129,8 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 			return err
 		}
 		u.ID, u.CreatedAt, u.UpdatedAt = tx.NewID("usr"), tx.Now(), tx.Now()
-		if reads, err = whatReads(tx, u); err != nil {
+		reads, err = whatReads(tx, u)
+		if err != nil {
 			return err
 		}
 		if in.SendEmail {
@@ -169,7 +170,8 @@ func (s *Service) draftUser(who core.Actor, in InviteTeamUserIn) (*store.User, e
 		return nil, core.Errorf("forbidden_role", "Only the account's owner can make a user an admin. Invite a member, or ask the owner.")
 	}
 	var err error
-	if u.Email, err = core.NormalizeEmail("email", in.Email); err != nil {
+	u.Email, err = core.NormalizeEmail("email", in.Email)
+	if err != nil {
 		return nil, err
 	}
 	if err := core.CheckLine("first_name", in.FirstName); err != nil {
@@ -402,7 +404,8 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 	still, chosen := func(*store.Tx, *store.User) error { return nil }, false
 	if in.Password != nil && who.TokenKind == core.SessionKind && in.UserID == who.UserID {
 		var err error
-		if still, err = s.provePassword(ctx, who, in.Current); err != nil {
+		still, err = s.provePassword(ctx, who, in.Current)
+		if err != nil {
 			return nil, err
 		}
 		chosen = true
@@ -434,7 +437,8 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 			}
 		}
 		u.UpdatedAt = tx.Now()
-		if out, err = teamUserUpdated(tx, u); err != nil {
+		out, err = teamUserUpdated(tx, u)
+		if err != nil {
 			return err
 		}
 		if in.Password != nil {

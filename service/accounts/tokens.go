@@ -346,12 +346,14 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	}
 	t.OwnWords = in.OwnWords
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
-		if t.Mailboxes, err = limitedTo(in.Mailboxes.Value); err != nil {
+		t.Mailboxes, err = limitedTo(in.Mailboxes.Value)
+		if err != nil {
 			return nil, err
 		}
 	}
 	if in.Policy != nil {
-		if t.Policy, err = in.Policy.Record("policy"); err != nil {
+		t.Policy, err = in.Policy.Record("policy")
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -464,7 +466,8 @@ func (s *Service) ClearTokenTaint(_ context.Context, who core.Actor, in TokenIn)
 		if err := (agents.Holder{TokenID: t.ID}).Clear(tx); err != nil {
 			return err
 		}
-		if t, err = store.Tokens.Get(tx, t.ID); err != nil {
+		t, err = store.Tokens.Get(tx, t.ID)
+		if err != nil {
 			return err
 		}
 		out = tokenOut(t, tx.Now())

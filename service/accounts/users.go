@@ -125,7 +125,8 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 	still, hash := func(*store.Tx, *store.User) error { return nil }, ""
 	if in.Email != nil || in.Password != nil {
 		var err error
-		if still, err = s.provePassword(ctx, who, in.CurrentPassword); err != nil {
+		still, err = s.provePassword(ctx, who, in.CurrentPassword)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -151,7 +152,8 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 		if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u))); err != nil {
 			return err
 		}
-		if t, err = store.Tokens.Get(tx, t.ID); err != nil { // as a new password leaves it
+		t, err = store.Tokens.Get(tx, t.ID)
+		if err != nil { // as a new password leaves it
 			return err
 		}
 		out, err = s.sessionOut(tx, u, t)
@@ -271,7 +273,8 @@ func (s *Service) provePassword(ctx context.Context, who core.Actor, password st
 		return nil, err
 	}
 	defer g.End()
-	if u, err = s.userToSignIn(who.Email); err != nil {
+	u, err = s.userToSignIn(who.Email)
+	if err != nil {
 		return nil, err
 	}
 	if u.ID != who.UserID {

@@ -63,14 +63,18 @@ func TaintedOut(t *store.Taint) *Tainted {
 
 // Record makes a policy that is kept, of one in a request. field is its name there.
 func (p *Policy) Record(field string) (out store.Policy, err error) {
-	if out, err = p.SendPolicy.Record(field); err != nil {
+	out, err = p.SendPolicy.Record(field)
+	if err != nil {
 		return out, err
 	}
-	if out.TrustedSenders, err = named(field+".trusted_senders", p.TrustedSenders); err != nil {
+	out.TrustedSenders, err = named(field+".trusted_senders", p.TrustedSenders)
+	if err != nil {
 		return out, err
 	}
-	if out.Taint = p.Taint; p.TaintSeconds != nil {
-		if out.TaintSeconds = *p.TaintSeconds; out.TaintSeconds < store.MinTaintSeconds || out.TaintSeconds > maxTaintSeconds {
+	out.Taint = p.Taint
+	if p.TaintSeconds != nil {
+		out.TaintSeconds = *p.TaintSeconds
+		if out.TaintSeconds < store.MinTaintSeconds || out.TaintSeconds > maxTaintSeconds {
 			return out, core.Invalid(field+".taint_seconds", "out_of_range", "must be from %d to %d, or null", store.MinTaintSeconds, maxTaintSeconds)
 		}
 		if out.Send == "" {

@@ -116,13 +116,15 @@ func (s *Service) concerns(tx *store.Tx, accountID string, h Holder, words []Wor
 		}
 		verified := w.Harmless
 		if !verified {
-			if verified, err = Verified(&of.policy, w, own); err != nil {
+			verified, err = Verified(&of.policy, w, own)
+			if err != nil {
 				return nil, err
 			}
 		}
 		first.add(given{w, people, !verified}, now)
 		if _, found := others[w.MailboxID]; !found && w.MailboxID != "" {
-			if others[w.MailboxID], err = readersOf(tx, accountID, w.MailboxID, all); err != nil {
+			others[w.MailboxID], err = readersOf(tx, accountID, w.MailboxID, all)
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -218,7 +220,8 @@ func withMembers(tx *store.Tx, accountID string, people []string) ([]string, err
 	seen := map[string]bool{}
 	for len(open) > 0 && len(people) < maxPeople {
 		id := open[0]
-		if open = open[1:]; seen[id] {
+		open = open[1:]
+		if seen[id] {
 			continue
 		}
 		seen[id] = true
@@ -327,7 +330,8 @@ func (r *reading) note(people []string, now time.Time) {
 	r.fresh = false
 	size := 0
 	for _, email := range people {
-		if size += len(email); len(r.People) == maxPeople || size > maxPeopleBytes {
+		size += len(email)
+		if len(r.People) == maxPeople || size > maxPeopleBytes {
 			return
 		}
 		if !slices.Contains(r.People, email) {

@@ -49,7 +49,8 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	var own core.Senders
 	if m.Mailbox != nil {
 		var err error
-		if own, err = core.OwnAddresses(tx, m.Mailbox); err != nil {
+		own, err = core.OwnAddresses(tx, m.Mailbox)
+		if err != nil {
 			return err
 		}
 	}
@@ -67,7 +68,8 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 	looked, rules := 0, 0
 	for open := slices.Clone(m.To); len(open) > 0; {
 		to := open[0]
-		if open = open[1:]; seen[to] {
+		open = open[1:]
+		if seen[to] {
 			continue
 		}
 		seen[to] = true
@@ -196,7 +198,8 @@ func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainte
 		return "", false, errors.New("nobody has found out whom a message reaches")
 	}
 	if m.Mailbox != nil && !m.ByPerson {
-		if held, err = decide(&m.Mailbox.SendPolicy, nil, false, m); err != nil {
+		held, err = decide(&m.Mailbox.SendPolicy, nil, false, m)
+		if err != nil {
 			return "", false, err
 		}
 	}
@@ -208,7 +211,8 @@ func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainte
 	away := false
 	if reading != nil && reading.Taint != nil {
 		tainted = true
-		if away, err = sentFromElsewhere(tx, reading.Taint.MailboxID, m); err != nil {
+		away, err = sentFromElsewhere(tx, reading.Taint.MailboxID, m)
+		if err != nil {
 			return "", false, err
 		}
 	}

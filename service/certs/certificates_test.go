@@ -222,7 +222,8 @@ func TestZoneOfOursProvesByDNS(t *testing.T) {
 	if text := c.look(ca.DNS01, "a.test", ""); text != "[]" || len(c.ca.Orders()) != 1 {
 		t.Errorf("the zone still has %s", text)
 	}
-	if d.NSStatus = domains.NSLost; c.planned(d) {
+	d.NSStatus = domains.NSLost
+	if c.planned(d) {
 		t.Error("a certificate is planned for a domain that is delegated to others")
 	}
 }

@@ -9,7 +9,8 @@ func TestWaitsOfFailuresGrow(t *testing.T) {
 	total, inAnHour := time.Duration(0), 1
 	for n := 1; n < 20; n++ {
 		wait := certificateBackoff(n, 0)
-		if total += wait; total < time.Hour {
+		total += wait
+		if total < time.Hour {
 			inAnHour++
 		}
 		if n > 1 && wait < certificateBackoff(n-1, 0) || certificateBackoff(n, 1) > 27*time.Hour {

@@ -63,7 +63,8 @@ func digestOf(t *testing.T, cert *tls.Certificate) string {
 func (c *certified) renew(after time.Duration) {
 	c.t.Helper()
 	before := c.HostCertificate()
-	if c.now = c.now.Add(after); c.now.Before(c.row(certs.HostSet).RenewAt) {
+	c.now = c.now.Add(after)
+	if c.now.Before(c.row(certs.HostSet).RenewAt) {
 		c.now = c.row(certs.HostSet).RenewAt
 	}
 	if err := c.attempt(certs.HostSet); c.HostCertificate() == before {

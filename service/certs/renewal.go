@@ -75,13 +75,15 @@ func (c *certRun) find(id string) error {
 	var d *store.Domain
 	var candidates []string
 	err := c.s.Store.View(func(tx *store.Tx) (err error) {
-		if c.row, err = store.Certificates.Get(tx, id); errors.Is(err, store.ErrNotFound) {
+		c.row, err = store.Certificates.Get(tx, id)
+		if errors.Is(err, store.ErrNotFound) {
 			c.row, err = &store.Certificate{ID: id}, nil
 		}
 		if err != nil || id == hostSet {
 			return err
 		}
-		if d, err = store.Domains.Get(tx, id); errors.Is(err, store.ErrNotFound) {
+		d, err = store.Domains.Get(tx, id)
+		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}
 		if err == nil {
@@ -194,7 +196,8 @@ func (c *certRun) obtain(names []string) error {
 			return err
 		}
 		c.s.Log.Warn("a certificate goes without some names", "names", rest, "error", err)
-		if names = rest; !c.due && c.covers(rest) {
+		names = rest
+		if !c.due && c.covers(rest) {
 			return nil
 		}
 	}

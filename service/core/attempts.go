@@ -102,7 +102,8 @@ func HandOver(ctx context.Context) (done func(), err error) {
 	return func() {
 		a.of.mu.Lock()
 		defer a.of.mu.Unlock()
-		if a.handing = false; a.stopped {
+		a.handing = false
+		if a.stopped {
 			a.cancel(errAccountStopped) // no other host is tried
 		}
 	}, nil

@@ -100,7 +100,8 @@ func (s *Core) Now() time.Time { return s.Store.Now() }
 func (s *Core) SendersIPs() (out []netip.Addr) {
 	from := s.Config.Sending
 	for _, ip := range s.Config.PublicIPs {
-		if ip = ip.Unmap(); ip.Is4() && !from.IPv4.IsValid() || ip.Is6() && !from.IPv6.IsValid() {
+		ip = ip.Unmap()
+		if ip.Is4() && !from.IPv4.IsValid() || ip.Is6() && !from.IPv6.IsValid() {
 			out = append(out, ip)
 		}
 	}
@@ -110,7 +111,8 @@ func (s *Core) SendersIPs() (out []netip.Addr) {
 // AvoidsAddress tells whether no mail is sent to an address: it is an IPv6 address on the internet,
 // this host's own ones have no reverse names, and it has IPv4 to send with.
 func (s *Core) AvoidsAddress(to netip.Addr) bool {
-	if to = to.Unmap(); to.Is4() || !to.IsGlobalUnicast() || to.IsPrivate() || s.Config.Sandbox || s.IPv6Named.Load() {
+	to = to.Unmap()
+	if to.Is4() || !to.IsGlobalUnicast() || to.IsPrivate() || s.Config.Sandbox || s.IPv6Named.Load() {
 		return false
 	}
 	return slices.ContainsFunc(s.SendersIPs(), netip.Addr.Is4)

@@ -100,7 +100,8 @@ func (r *keyring) open(place string, sealed []byte) (secret []byte, now bool, er
 	if len(sealed) < n {
 		return nil, false, fmt.Errorf("open the secret of %s: it is incomplete", place)
 	}
-	if secret, err = r.seal.Open(nil, sealed[:n], sealed[n:], []byte(place)); err == nil {
+	secret, err = r.seal.Open(nil, sealed[:n], sealed[n:], []byte(place))
+	if err == nil {
 		return secret, true, nil
 	}
 	for _, before := range r.past {
@@ -194,7 +195,8 @@ func OpenKeys(st *store.Store) (*Keys, error) {
 	}
 	keys := new(Keys)
 	if ring.print == known.Fingerprint {
-		if ring, err = ring.withPast(st.Dir(), known); err != nil {
+		ring, err = ring.withPast(st.Dir(), known)
+		if err != nil {
 			return nil, err
 		}
 		keys.ring.Store(ring)
@@ -250,7 +252,8 @@ func (r *keyring) withPast(dir string, known store.MasterKey) (*keyring, error) 
 		if err != nil {
 			return nil, err
 		}
-		if r, err = r.follow(next); err != nil {
+		r, err = r.follow(next)
+		if err != nil {
 			return nil, err
 		}
 	}

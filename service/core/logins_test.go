@@ -198,7 +198,8 @@ func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
 			for i := range boxes {
 				more := *mb
 				more.ID, more.Email, more.Seen = tx.NewID("eu"), fmt.Sprintf("u%d@boxes.test", i), nil
-				if more.Num, err = tx.NextMailboxNum(); err != nil {
+				more.Num, err = tx.NextMailboxNum()
+				if err != nil {
 					return err
 				}
 				for n := range networks {

@@ -713,7 +713,8 @@ func (s *Core) KeepAnswer(ctx context.Context, tx *store.Tx, out any) error {
 // putReplay writes an answer, sealed, since it may hold a secret.
 func (s *Core) putReplay(tx *store.Tx, o *Once, r Replayed) error {
 	kept := &store.Idempotency{ID: o.ID, BodyHash: o.bodyHash, Status: r.Status, ContentType: r.ContentType, Location: r.Location, CreatedAt: tx.Now()}
-	if kept.Omitted = r.Omitted || len(r.Body) > MaxReplayed; !kept.Omitted {
+	kept.Omitted = r.Omitted || len(r.Body) > MaxReplayed
+	if !kept.Omitted {
 		kept.Sealed = s.Keys.Seal(store.ReplayPlace(o.ID), r.Body)
 	}
 	return store.Idempotencies.Put(tx, kept)

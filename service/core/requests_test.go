@@ -59,7 +59,8 @@ func TestFilteredListIsBounded(t *testing.T) {
 		two, pages, last := 2, 0, "evt_~"
 		var all []events.EventEnvelope
 		for in := (events.ListEventsIn{PageIn: core.PageIn{Limit: &two}, Type: c.kind}); ; in.Cursor = *first.Pagination.Cursor {
-			if first, err = s.ListEvents(t.Context(), who, in); err != nil {
+			first, err = s.ListEvents(t.Context(), who, in)
+			if err != nil {
 				t.Fatal(err)
 			}
 			all = append(all, first.Data...)
@@ -204,7 +205,8 @@ func TestAnswerIsKeptWithWhatItAnswersFor(t *testing.T) {
 	if err := s.KeepReplay(once, core.Replayed{Status: 500}); err != nil {
 		t.Fatal(err)
 	}
-	if kept, err = s.Replay(once); err != nil || kept.Status != 201 {
+	kept, err = s.Replay(once)
+	if err != nil || kept.Status != 201 {
 		t.Errorf("kept again: %+v, %v", kept, err)
 	}
 	if _, err := s.Replay(core.NewOnce(once.ID, []byte("other"), nil)); err == nil {

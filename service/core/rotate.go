@@ -65,7 +65,8 @@ func (s *Core) FinishKeyChange(ctx context.Context) error {
 // masterKey is what the store says of its master key. The key's file is that key then, unless
 // somebody has put another one there, which is an error.
 func (s *Core) masterKey() (known store.MasterKey, err error) {
-	if known, _, err = sealedIn(s.Store); err != nil {
+	known, _, err = sealedIn(s.Store)
+	if err != nil {
 		return known, err
 	}
 	if err := takeOverIfDue(s.Store.Dir(), known); err != nil {
@@ -129,7 +130,8 @@ func (s *Core) sealAnew(ctx context.Context) (*KeyRotated, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ring, err = ring.follow(master); err != nil {
+		ring, err = ring.follow(master)
+		if err != nil {
 			return nil, err
 		}
 		s.Keys.ring.Store(ring)
@@ -142,7 +144,8 @@ func (s *Core) sealAnew(ctx context.Context) (*KeyRotated, error) {
 		var next string
 		err := s.Store.Update(func(tx *store.Tx) (err error) {
 			var records int
-			if records, next, err = tx.Reseal(after, ring.anew); err != nil || records == 0 {
+			records, next, err = tx.Reseal(after, ring.anew)
+			if err != nil || records == 0 {
 				return err
 			}
 			known, err := store.MasterKeys.Get(tx, store.MasterKeyID)

@@ -342,7 +342,8 @@ func (s *Service) wakeClaims() error {
 			more, last = false, after
 			for key, d := range store.DomainsOpen.Asc(tx, "", after) {
 				last = key
-				if open = append(open, d); len(open) == atATime {
+				open = append(open, d)
+				if len(open) == atATime {
 					more = true
 					break
 				}
@@ -420,7 +421,8 @@ func (s *Service) checkClaim(ctx context.Context, j *store.Job) (jobs.Writes, er
 func (s *Service) SettleProof(id, by string) (d *store.Domain, err error) {
 	lost := false
 	err = s.Store.Update(func(tx *store.Tx) error {
-		if d, err = store.Domains.Get(tx, id); err != nil || d.Gone() {
+		d, err = store.Domains.Get(tx, id)
+		if err != nil || d.Gone() {
 			return err
 		}
 		won, err := s.prove(tx, d, by)

@@ -74,7 +74,8 @@ func TestALoginElsewhereProvesNothing(t *testing.T) {
 		mb := &store.Mailbox{Email: "ceo@" + tc.domain, External: &store.External{IMAP: store.Server{Host: tc.host, Username: tc.user, Security: tc.security}}}
 		at, err := netip.ParseAddr(tc.at)
 		if err != nil {
-			if at, err = netip.ParseAddr(tc.host); err != nil {
+			at, err = netip.ParseAddr(tc.host)
+			if err != nil {
 				at, _ = netip.ParseAddr(dns.ip[tc.host+"."])
 			}
 		}

@@ -72,7 +72,8 @@ func candidates(names []string) []candidate {
 	for _, given := range names {
 		c := candidate{}
 		ascii, _, err := idn.Registrable(given)
-		if c.name = ascii; err != nil {
+		c.name = ascii
+		if err != nil {
 			c = candidate{clip(strings.TrimSpace(given)), err.Error()}
 		}
 		if !slices.ContainsFunc(out, func(o candidate) bool { return o.name == c.name }) {
@@ -210,7 +211,8 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	} else if c.provider == store.DomainProviderCloudflare && !asked { // it was deleted since
 		return refuse("upstream_error: " + edgeName + " was not asked about " + name.name + " yet. Try again.")
 	}
-	if d, err = c.make(name.name); err != nil {
+	d, err = c.make(name.name)
+	if err != nil {
 		return r, err
 	}
 	r.DomainID, r.Status, r.Nameservers = &d.ID, "created", c.s.nameserversOf(c.provider)

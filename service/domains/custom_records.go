@@ -157,7 +157,8 @@ func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft 
 		if err != nil {
 			return err
 		}
-		if c, err = s.putCustomRecord(tx, d, r); err != nil {
+		c, err = s.putCustomRecord(tx, d, r)
+		if err != nil {
 			return err
 		}
 		return core.Audit(tx, who, recordTarget(r))
@@ -234,7 +235,8 @@ func customRecordOf(tx *store.Tx, who core.Actor, domainID, recordID string) (*s
 
 // describeRecord has a record say what was given, if there can be such a one.
 func describeRecord(d *store.Domain, r *store.CustomRecord, name, typ, value string) (err error) {
-	if r.Name, err = dnsprov.CustomName(name, d.Name); err != nil {
+	r.Name, err = dnsprov.CustomName(name, d.Name)
+	if err != nil {
 		return invalidRecord("name", err)
 	}
 	if typ == "CNAME" && r.Name == d.Name {
@@ -242,7 +244,8 @@ func describeRecord(d *store.Domain, r *store.CustomRecord, name, typ, value str
 			With("name", "cname_at_apex", "is the domain itself")
 	}
 	r.Type = typ
-	if r.Value, err = dnsprov.CustomValue(typ, value, d.Name); err != nil {
+	r.Value, err = dnsprov.CustomValue(typ, value, d.Name)
+	if err != nil {
 		return invalidRecord("value", err)
 	}
 	return nil

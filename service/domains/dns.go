@@ -84,7 +84,8 @@ func (s *Service) GetDNSStatus(ctx context.Context, who core.Actor, in GetDNSSta
 	}
 	l := s.checkNow(ctx, d)
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
-		if d, err = core.DomainOf(tx, who, in.DomainID); err != nil {
+		d, err = core.DomainOf(tx, who, in.DomainID)
+		if err != nil {
 			return err
 		}
 		return s.keepLiveLook(tx, d, l)
@@ -622,7 +623,8 @@ func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (
 		}
 		d.DMARC, d.DMARCAt = value, tx.Now()
 		out = &DMARCSet{*dmarcOverride(d)}
-		if job, err = s.putZoneBy(tx, d); err != nil {
+		job, err = s.putZoneBy(tx, d)
+		if err != nil {
 			return err
 		}
 		return core.Audit(tx, who, core.DomainTarget(d))
@@ -649,7 +651,8 @@ func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in DomainIn) (
 			return err
 		}
 		d.DMARC, d.DMARCAt = "", time.Time{}
-		if job, err = s.putZoneBy(tx, d); err != nil {
+		job, err = s.putZoneBy(tx, d)
+		if err != nil {
 			return err
 		}
 		return core.Audit(tx, who, core.DomainTarget(d))

@@ -38,7 +38,8 @@ func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	}
 	cutDeletion(t, s, job.JobID, boxes[1])
 	run()
-	if job, err = s.GetJob(t.Context(), who, service.GetJobIn{ID: job.JobID, Wait: new(10)}); err != nil || job.Status != "completed" || job.Attempts != 2 {
+	job, err = s.GetJob(t.Context(), who, service.GetJobIn{ID: job.JobID, Wait: new(10)})
+	if err != nil || job.Status != "completed" || job.Attempts != 2 {
 		t.Errorf("job %+v, %v", job, err)
 	}
 	if told := eventsOf(t, s, who, events.EventEmailUserDeleted); len(told) != len(boxes) {

@@ -257,7 +257,8 @@ func TestUndecidedPurchaseSaysWhatToCheck(t *testing.T) {
 			}
 		}
 		shop.Set(func() { shop.Meddle = nil })
-		if job = buy(); job.Status != "completed" || shop.Charges("lost.com") != 1 {
+		job = buy()
+		if job.Status != "completed" || shop.Charges("lost.com") != 1 {
 			t.Errorf("bought %d times; job %+v %+v", shop.Charges("lost.com"), job, job.Error)
 		}
 	})

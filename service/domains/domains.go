@@ -215,12 +215,14 @@ func (in *UpdateDomainIn) check(c core.Config) (err error) {
 		return core.Invalid("sending_mode", "not_allowed", "cannot be relay: this installation has no relay; its operator can add one to mailstead.toml")
 	}
 	if in.Tags != nil {
-		if *in.Tags, err = cleanTags(*in.Tags); err != nil {
+		*in.Tags, err = cleanTags(*in.Tags)
+		if err != nil {
 			return err
 		}
 	}
 	if in.SendsElsewhere != nil {
-		if in.places, err = readPlaces(*in.SendsElsewhere); err != nil {
+		in.places, err = readPlaces(*in.SendsElsewhere)
+		if err != nil {
 			return err
 		}
 	}
@@ -631,7 +633,8 @@ func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) e
 			var boxes []*store.Mailbox
 			for key, mb := range store.MailboxesByDomain.Asc(tx, domainID, after) {
 				last = key
-				if boxes = append(boxes, mb); len(boxes) == markAtATime {
+				boxes = append(boxes, mb)
+				if len(boxes) == markAtATime {
 					break
 				}
 			}
@@ -663,7 +666,8 @@ func (s *Service) eraseCustomRecords(ctx context.Context, domainID string) error
 		err := s.Store.Update(func(tx *store.Tx) error {
 			var ids []string
 			for _, id := range store.CustomRecordsByDomain.Keys(tx, domainID, "") {
-				if ids = append(ids, id); len(ids) == core.DropsAtATime {
+				ids = append(ids, id)
+				if len(ids) == core.DropsAtATime {
 					break
 				}
 			}

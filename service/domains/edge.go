@@ -206,7 +206,8 @@ func (s *Service) scoutEdge(ctx context.Context, token string, names []string) (
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if why[name] = ""; err != nil {
+			why[name] = ""
+			if err != nil {
 				why[name] = edgeFailure(name, err).Error()
 			}
 		})
@@ -403,7 +404,8 @@ func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zo
 	defer giveBack()
 	w := &zoneSync{s: s, ctx: ctx, refused: map[string]string{}}
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		if w.d, err = store.Domains.Get(tx, domainID); err != nil {
+		w.d, err = store.Domains.Get(tx, domainID)
+		if err != nil {
 			return err
 		}
 		for _, r := range store.CustomRecordsByDomain.Asc(tx, domainID, "") {
@@ -417,7 +419,8 @@ func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zo
 	if err != nil {
 		return err
 	}
-	if w.provider, err = s.edgeProvider(w.d.ID, w.d.EdgeToken); err != nil {
+	w.provider, err = s.edgeProvider(w.d.ID, w.d.EdgeToken)
+	if err != nil {
 		return err
 	}
 	w.at = dnsprov.ZoneRef{Domain: w.d.Name, OwnerTag: w.d.ID}

@@ -83,7 +83,8 @@ func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
 		}
 	}
 	if d.Claim != store.ClaimProven && d.DNSProvider == dnsprov.Builtin {
-		if l.proof, err = s.proofOfBuiltin(ctx, d, l.ns != nil && l.ns.Verified); err != nil {
+		l.proof, err = s.proofOfBuiltin(ctx, d, l.ns != nil && l.ns.Verified)
+		if err != nil {
 			s.LogOf(ctx).Debug("a claim could not be looked at", "domain", d.Name, "error", err)
 		}
 	}
@@ -564,7 +565,8 @@ func (s *Service) lookAtReverse(ctx context.Context) {
 	var err error
 	for _, ip := range s.SendersIPs() {
 		var issue *DNSIssue
-		if issue, err = s.reverseIssue(ctx, ip.Unmap()); err != nil {
+		issue, err = s.reverseIssue(ctx, ip.Unmap())
+		if err != nil {
 			break
 		}
 		if issue != nil {

@@ -39,7 +39,8 @@ func (p *setupPlan) planPurchase() error {
 	}
 	p.shop = p.s.Config.Registrars[0]
 	if p.in.Registrar != "" {
-		if p.shop = p.s.registrarNamed(p.in.Registrar); p.shop == nil {
+		p.shop = p.s.registrarNamed(p.in.Registrar)
+		if p.shop == nil {
 			return core.Invalid("registrar", "not_allowed", "%.40q is not a registrar of this installation; see GET /v1/account for the list", p.in.Registrar)
 		}
 	}
@@ -103,7 +104,8 @@ func (p *setup) register() error {
 	if err != nil {
 		return err
 	}
-	if b.shop = p.s.registrarNamed(b.pu.Registrar); b.shop == nil {
+	b.shop = p.s.registrarNamed(b.pu.Registrar)
+	if b.shop == nil {
 		return jobs.Permanent(core.Errorf("not_configured", "The registrar %s of this purchase is no longer configured here. The operator of this installation must add it again.", b.pu.Registrar))
 	}
 	switch b.pu.State {
@@ -458,7 +460,8 @@ func sameNames(a, b []string) bool {
 func (s *Service) tellRenewal(ctx context.Context, who core.Actor, in UpdateDomainIn) error {
 	var d *store.Domain
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if d, err = core.DomainOf(tx, who, in.DomainID); err != nil {
+		d, err = core.DomainOf(tx, who, in.DomainID)
+		if err != nil {
 			return err
 		}
 		changed := *d

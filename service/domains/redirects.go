@@ -390,7 +390,8 @@ func redirectTarget(d *store.Domain, at *url.URL) string {
 	if query != "" && at.RawQuery != "" {
 		query += "&"
 	}
-	if query += at.RawQuery; query != "" {
+	query += at.RawQuery
+	if query != "" {
 		query = "?" + query
 	}
 	return to.String() + path + rest + query

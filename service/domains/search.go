@@ -154,7 +154,8 @@ func (s *Service) search(ctx context.Context, names []string) []SearchResult {
 		}
 		wg.Go(func() {
 			var why string
-			if out[i], why = s.searchRDAP(asking, name); why == "" {
+			out[i], why = s.searchRDAP(asking, name)
+			if why == "" {
 				return
 			}
 			slots <- struct{}{}
@@ -324,7 +325,8 @@ func suggestTLDs(list string) ([]string, error) {
 		if err != nil || tld == "" || dnsprov.RegisteredName(ascii) != ascii {
 			return nil, core.Invalid("tlds", "invalid", "%.80q is not a domain ending such as com or co.uk", given)
 		}
-		if tld = strings.TrimPrefix(ascii, "example."); !slices.Contains(out, tld) {
+		tld = strings.TrimPrefix(ascii, "example.")
+		if !slices.Contains(out, tld) {
 			out = append(out, tld)
 		}
 	}
@@ -366,7 +368,8 @@ func suggestNames(words, tlds []string, limit int) []string {
 			if err != nil || mixesScripts(label) || dnsprov.RegisteredName(ascii) != ascii || slices.Contains(out, ascii) {
 				continue
 			}
-			if out = append(out, ascii); len(out) == limit {
+			out = append(out, ascii)
+			if len(out) == limit {
 				return out
 			}
 		}

@@ -103,7 +103,8 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 		p.provider = store.DomainProviderManual
 	}
 	var err error
-	if p.name, _, err = idn.Registrable(in.Domain); err != nil {
+	p.name, _, err = idn.Registrable(in.Domain)
+	if err != nil {
 		return nil, core.Errorf("invalid_domain", "%s", err).With("domain", "invalid_domain", err.Error())
 	}
 	if s.IsSimulator(p.name) {
@@ -123,7 +124,8 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	if in.EdgeAPIToken != nil && in.ManualDNS {
 		return nil, core.Invalid("edge_api_token", "not_allowed", "cannot be combined with manual_dns: the DNS is either at the edge provider or entered by hand")
 	}
-	if p.token, err = givenEdgeToken(in.EdgeAPIToken); err != nil {
+	p.token, err = givenEdgeToken(in.EdgeAPIToken)
+	if err != nil {
 		return nil, err
 	}
 	if p.token != "" {
@@ -138,12 +140,14 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 // planRouting checks tags, redirect and forward.
 func (p *setupPlan) planRouting() (err error) {
 	if p.in.Tags != nil {
-		if *p.in.Tags, err = cleanTags(*p.in.Tags); err != nil {
+		*p.in.Tags, err = cleanTags(*p.in.Tags)
+		if err != nil {
 			return err
 		}
 	}
 	if p.in.RedirectURL != "" {
-		if p.args.Redirect, err = checkRedirect(p.in.RedirectURL, p.name); err != nil {
+		p.args.Redirect, err = checkRedirect(p.in.RedirectURL, p.name)
+		if err != nil {
 			return err
 		}
 	}
@@ -286,7 +290,8 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 	}
 	write, began := p.s.putDomain, d == nil
 	if d == nil {
-		if d, err = p.newDomain(tx); err != nil {
+		d, err = p.newDomain(tx)
+		if err != nil {
 			return nil, err
 		}
 		write = p.s.PutZone
@@ -294,14 +299,16 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 		if err := p.s.makeIdle(tx, d); err != nil {
 			return nil, err
 		}
-		if began, err = p.s.reopenClaim(tx, d); err != nil {
+		began, err = p.s.reopenClaim(tx, d)
+		if err != nil {
 			return nil, err
 		}
 	}
 	args := p.args
 	args.DomainID = d.ID
 	if p.shop != nil {
-		if args.PurchaseID, err = p.intend(tx); err != nil {
+		args.PurchaseID, err = p.intend(tx)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -148,7 +148,8 @@ func (s *Service) setUp(ctx context.Context, j *store.Job) (jobs.Writes, error) 
 	}
 	p := &setup{s: s, ctx: ctx, args: args}
 	err = s.Store.Update(func(tx *store.Tx) (err error) {
-		if p.d, err = store.Domains.Find(tx, args.DomainID); p.d == nil || err != nil || p.d.Status != store.DomainPending {
+		p.d, err = store.Domains.Find(tx, args.DomainID)
+		if p.d == nil || err != nil || p.d.Status != store.DomainPending {
 			return err
 		}
 		p.d.Status = store.DomainInProgress
@@ -442,7 +443,8 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 
 func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) {
 	r := SetupResult{DomainID: d.ID, Domain: d.Name, Status: d.Status, Registrar: core.OrNull(d.Registrar), Currency: currency, ExpiresAt: core.Time{Time: d.ExpiresAt}}
-	if r.EmailUsers, err = p.countUsers(tx); err != nil {
+	r.EmailUsers, err = p.countUsers(tx)
+	if err != nil {
 		return err
 	}
 	if p.args.PurchaseID != "" {
@@ -452,7 +454,8 @@ func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) 
 		}
 		r.Price = dollars(pu.Price)
 	}
-	if j.Detail = ""; d.Registrar == registrar.SandboxName {
+	j.Detail = ""
+	if d.Registrar == registrar.SandboxName {
 		j.Detail = d.Name + " was registered at the sandbox registrar: nothing was paid, and it does not exist on the internet."
 	}
 	j.Result, err = json.Marshal(r)
@@ -604,7 +607,8 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 		return nil // which is written
 	}
 	if d.Claim == store.ClaimOpen && d.DNSProvider != store.DomainProviderCloudflare { // others came to claim it meanwhile
-		if d.Status = store.DomainPendingNS; d.DNSProvider == store.DomainProviderManual {
+		d.Status = store.DomainPendingNS
+		if d.DNSProvider == store.DomainProviderManual {
 			d.Status = store.DomainPendingDNS
 		}
 		return s.putDomain(tx, d)
@@ -629,7 +633,8 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 	}
 	for more := true; more; {
 		var err error
-		if more, err = s.mailboxes.ActivateMailboxes(tx, d.ID, activateAtATime); err != nil {
+		more, err = s.mailboxes.ActivateMailboxes(tx, d.ID, activateAtATime)
+		if err != nil {
 			return err
 		}
 	}

@@ -214,7 +214,8 @@ func TestTheKeysStepMakesWhatIsMissing(t *testing.T) {
 	servicetest.PutTestDomain(t, s, d)
 	var err error
 	for range 2 {
-		if d, err = s.MakeKeys(t.Context(), d); err != nil {
+		d, err = s.MakeKeys(t.Context(), d)
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -222,7 +223,8 @@ func TestTheKeysStepMakesWhatIsMissing(t *testing.T) {
 		t.Errorf("keys %+v, %+v", d.DKIM, d.DNSSEC)
 	}
 	first := d.DNSSEC.Public
-	if d, err = s.MakeKeys(t.Context(), d); err != nil || string(d.DNSSEC.Public) != string(first) {
+	d, err = s.MakeKeys(t.Context(), d)
+	if err != nil || string(d.DNSSEC.Public) != string(first) {
 		t.Errorf("the key changed: %v", err)
 	}
 	if m := zoneAnswer(t, s, "a.test", "a.test", dns.TypeMX); len(m.Answer) != 2 {

@@ -64,10 +64,12 @@ func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes
 		return nil, err
 	}
 	d := webhooks.Delivery{URL: w.URL, EventID: e.ID, EventType: e.Type, DeliveryID: s.Store.NewID("dlv"), Attempt: j.Attempt}
-	if d.Secrets, err = s.signingSecrets(w); err != nil {
+	d.Secrets, err = s.signingSecrets(w)
+	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	if d.Body, err = json.Marshal(envelopeOf(e, w.APIVersion)); err != nil {
+	d.Body, err = json.Marshal(envelopeOf(e, w.APIVersion))
+	if err != nil {
 		return nil, jobs.Permanent(fmt.Errorf("write event %s: %w", e.ID, err))
 	}
 	at := s.Now()
@@ -100,7 +102,8 @@ func (s *Service) deliverWebhook(ctx context.Context, j *store.Job) (jobs.Writes
 
 func (s *Service) loadDelivery(args DeliveryArgs) (w *store.Webhook, e *store.Event, err error) {
 	err = s.Store.View(func(tx *store.Tx) error {
-		if w, err = store.Webhooks.Get(tx, args.WebhookID); err != nil {
+		w, err = store.Webhooks.Get(tx, args.WebhookID)
+		if err != nil {
 			return err
 		}
 		e, err = store.Events.Get(tx, args.EventID)

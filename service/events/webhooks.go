@@ -213,7 +213,8 @@ func (s *Service) UpdateWebhook(_ context.Context, who core.Actor, in UpdateWebh
 	var events []string
 	if in.Events != nil {
 		var err error
-		if events, err = s.cleanEvents(*in.Events); err != nil {
+		events, err = s.cleanEvents(*in.Events)
+		if err != nil {
 			return nil, err
 		}
 	}

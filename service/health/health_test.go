@@ -249,7 +249,8 @@ func TestParkedHealth(t *testing.T) {
 	err := h.Store.Update(func(tx *store.Tx) (err error) {
 		other := jobs.NewQueue(h.Store)
 		other.Handle(jobs.Kind{Name: "deadly", Work: func(context.Context, *store.Job) (jobs.Writes, error) { return nil, nil }})
-		if job, err = other.Add(tx, jobs.New{Kind: "deadly", Resource: store.JobResource{Type: "email_user", ID: "eu_1", Name: "ann@example.test"}}); err != nil {
+		job, err = other.Add(tx, jobs.New{Kind: "deadly", Resource: store.JobResource{Type: "email_user", ID: "eu_1", Name: "ann@example.test"}})
+		if err != nil {
 			return err
 		}
 		job.Crashes, job.ParkedAt, job.Due = 3, tx.Now(), tx.Now().Add(24*time.Hour)

@@ -78,7 +78,8 @@ func (s *Service) countQueue() (c counts, err error) {
 			if at, ok := store.IDTime(id); ok && (c.oldest.IsZero() || at.Before(c.oldest)) {
 				c.oldest = at
 			}
-			if after, n = key, n+1; n == countedAtATime {
+			after, n = key, n+1
+			if n == countedAtATime {
 				return after, true, nil
 			}
 		}
@@ -88,7 +89,8 @@ func (s *Service) countQueue() (c counts, err error) {
 		n := 0
 		for key, row := range store.OutgoingsParked.Asc(tx, "", after) {
 			c.messages[row.Status]++
-			if after, n = key, n+1; n == countedAtATime {
+			after, n = key, n+1
+			if n == countedAtATime {
 				return after, true, nil
 			}
 		}
@@ -106,7 +108,8 @@ func (s *Service) countQueue() (c counts, err error) {
 			default:
 				c.jobs[store.JobQueued]++
 			}
-			if after, n = key, n+1; n == countedAtATime {
+			after, n = key, n+1
+			if n == countedAtATime {
 				return after, true, nil
 			}
 		}
@@ -153,7 +156,8 @@ func (s *Service) addMetrics(r *metrics.Registry) {
 	})
 	one("queue_oldest_seconds", "How long the oldest message has waited.", func() (v float64, ok bool) {
 		counted(func(c counts) {
-			if ok = true; !c.oldest.IsZero() {
+			ok = true
+			if !c.oldest.IsZero() {
 				v = max(0, s.Now().Sub(c.oldest).Seconds())
 			}
 		})

@@ -137,7 +137,8 @@ func (s *Service) GetHealth(ctx context.Context, who core.Actor) (*Health, error
 		return nil, err
 	}
 	out.Store.Bytes, out.Store.Messages, out.Store.FreeBytes = held.Bytes, held.Messages, disk.Free
-	if out.Queue, err = s.queueHealth(); err != nil {
+	out.Queue, err = s.queueHealth()
+	if err != nil {
 		return nil, err
 	}
 	out.Backup, err = s.backupHealth()

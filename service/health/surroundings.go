@@ -144,7 +144,8 @@ func (s *Service) checkAddress(ctx context.Context) (out []Check) {
 				fmt.Sprintf("Delete the record `%s`; if the address is this host's, add it to public_ip.", recordOf(name, ip)))...)
 		}
 	}
-	if out = append(out, s.checkHostSPF(ctx, code, found)...); out == nil {
+	out = append(out, s.checkHostSPF(ctx, code, found)...)
+	if out == nil {
 		return ok(code, name, "It leads to this host.")
 	}
 	return out
@@ -401,7 +402,8 @@ func everyRow[T any](st *store.Store, table *store.Table[T], id func(*T) string,
 			looked := 0
 			for rec := range table.After(tx, after) {
 				see(rec)
-				if after, looked = id(rec), looked+1; looked == countedAtATime {
+				after, looked = id(rec), looked+1
+				if looked == countedAtATime {
 					more = true
 					break
 				}

@@ -127,7 +127,8 @@ func (a *Appending) put(last bool, in []Append) error {
 			if err != nil {
 				return err
 			}
-			if uids = append(uids, m.UID); len(in) > 1 && tx.Over() {
+			uids = append(uids, m.UID)
+			if len(in) > 1 && tx.Over() {
 				return errMuch
 			}
 		}
@@ -177,7 +178,8 @@ func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder stri
 		if err != nil {
 			return err
 		}
-		if room, err = QuotaLeft(tx, mb); room < 0 {
+		room, err = QuotaLeft(tx, mb)
+		if room < 0 {
 			room = math.MaxInt64
 		}
 		if err != nil {

@@ -45,7 +45,8 @@ func (s *Service) ExportMessages(ctx context.Context, u core.MailboxUser, folder
 	var refs []store.BlobRef
 	err = s.Store.View(func(tx *store.Tx) error {
 		for m := range tx.Messages(u.Mailbox, folder, from, math.MaxUint32) {
-			if size -= int64(m.Blob.Length); len(out) > 0 && (size < 0 || len(out) == perWrite) {
+			size -= int64(m.Blob.Length)
+			if len(out) > 0 && (size < 0 || len(out) == perWrite) {
 				more = true
 				break
 			}

@@ -105,7 +105,8 @@ func (x *tarExport) messages(ctx context.Context, f ExportFolder, see func(Expor
 				return err
 			}
 		}
-		if more = behind && list[len(list)-1].UID < math.MaxUint32; more {
+		more = behind && list[len(list)-1].UID < math.MaxUint32
+		if more {
 			from = list[len(list)-1].UID + 1
 		}
 	}

@@ -247,7 +247,8 @@ func inBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 // wanted is inBackground in a snapshot of its own, with the mailbox's state.
 func (s *Service) wanted(id string) (mb *store.Mailbox, box *store.RemoteBox, err error) {
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		if mb, err = inBackground(tx, id); mb == nil || err != nil {
+		mb, err = inBackground(tx, id)
+		if mb == nil || err != nil {
 			return err
 		}
 		box, err = remoteBox(tx, mb)

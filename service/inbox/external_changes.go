@@ -111,7 +111,8 @@ func (s *Service) markRemoteOne(ctx context.Context, mb *store.Mailbox, uid uint
 // keeps all the same.
 func (s *Service) deleteRemote(ctx context.Context, who core.Actor, mb *store.Mailbox, uids []uint32) (left []uint32, err error) {
 	err = s.onServer(ctx, mb, func(ctx context.Context, session *pull.Session) (err error) {
-		if left, err = session.Delete(ctx, uids); err != nil {
+		left, err = session.Delete(ctx, uids)
+		if err != nil {
 			return err
 		}
 		kept := map[uint32]bool{}

@@ -100,7 +100,8 @@ func (s *Service) syncMailbox(ctx context.Context, id string, progress func(done
 		return nil, nil, err
 	}
 	v.progress = progress
-	if v.session, err = s.Connect(ctx, v.mb); err == nil {
+	v.session, err = s.Connect(ctx, v.mb)
+	if err == nil {
 		if err = s.Hooks.ProveByLogin(ctx, v.mb, v.session.RemoteAddr()); err == nil {
 			err = v.run(ctx)
 		}
@@ -117,7 +118,8 @@ func (s *Service) syncMailbox(ctx context.Context, id string, progress func(done
 func (s *Service) newSyncRun(id string, background bool) (*syncRun, error) {
 	v := &syncRun{s: s, id: id, background: background}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if v.mb, err = v.open(tx); v.mb == nil || err != nil {
+		v.mb, err = v.open(tx)
+		if v.mb == nil || err != nil {
 			return err
 		}
 		v.box, err = remoteBox(tx, v.mb)

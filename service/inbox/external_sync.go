@@ -56,7 +56,8 @@ func isStoreError(err error) bool {
 }
 
 func (v *syncRun) steps(ctx context.Context) (err error) {
-	if v.remote, err = v.session.Select(ctx); err != nil {
+	v.remote, err = v.session.Select(ctx)
+	if err != nil {
 		return err
 	}
 	if v.box.UIDValidity != v.remote.UIDValidity {
@@ -201,7 +202,8 @@ func (v *syncRun) compare(ctx context.Context) error {
 		if err := v.walk(ctx, 1); err != nil {
 			return err
 		}
-		if lost, err = v.shortfall(); err != nil {
+		lost, err = v.shortfall()
+		if err != nil {
 			return err
 		}
 		v.box.Done, v.box.Lost, v.box.WalkedAt = true, uint32(max(lost, 0)), now
@@ -518,7 +520,8 @@ func (v *syncRun) fetch(ctx context.Context, uids []uint32) (out []fetched, err 
 			break
 		}
 		var c fetched
-		if c, err = v.fetchLong(ctx, m); err == nil && c.stored != nil {
+		c, err = v.fetchLong(ctx, m)
+		if err == nil && c.stored != nil {
 			out = append(out, c)
 		}
 	}

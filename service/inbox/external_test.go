@@ -146,7 +146,8 @@ func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 	if _, err := i.Svc.PlanRemainingSyncs(context.Background(), rest[0]); err != nil {
 		t.Fatal(err)
 	}
-	if polls, _ = count(); polls != n {
+	polls, _ = count()
+	if polls != n {
 		t.Errorf("%d of %d mailboxes are looked at in the end", polls, n)
 	}
 }

@@ -174,17 +174,20 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		}
 	}
 	if f.Arrived || f.Copied && m.Received.IsZero() {
-		if m.Received, err = s.arrivals.next(tx, mb.AccountNum); err != nil {
+		m.Received, err = s.arrivals.next(tx, mb.AccountNum)
+		if err != nil {
 			return nil, err
 		}
 	}
 	if (f.Arrived || f.Copied) && !f.Own {
 		meta.Arrived = arrivedText(d.Verified, d.Lacks)
 	}
-	if meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.Summary); err != nil {
+	meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.Summary)
+	if err != nil {
 		return nil, err
 	}
-	if meta.ThreadID, err = thread(tx, mb.AccountNum, d.Summary, meta.OriginalMessageID); err != nil {
+	meta.ThreadID, err = thread(tx, mb.AccountNum, d.Summary, meta.OriginalMessageID)
+	if err != nil {
 		return nil, err
 	}
 	if err := add(m, &meta); err != nil {
@@ -434,7 +437,8 @@ func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (st
 	if base, answer := msg.BaseSubject(sum.Subject); len(ids) == 0 && answer && base != "" {
 		for _, key := range subjectKeys(base, sum) {
 			var err error
-			if root, found, err = tx.FindSubject(account, key); err != nil {
+			root, found, err = tx.FindSubject(account, key)
+			if err != nil {
 				return "", err
 			}
 			if found {

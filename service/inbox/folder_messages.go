@@ -532,7 +532,8 @@ func recordCopy(tx *store.Tx, id string, mailbox, folder uint32, uids []uint32, 
 	c := &store.CopyIntent{ID: tx.NewID("cpy"), Mailbox: mailbox, Folder: folder}
 	if id != "" {
 		var err error
-		if c, err = store.CopyIntents.Get(tx, id); err != nil {
+		c, err = store.CopyIntents.Get(tx, id)
+		if err != nil {
 			return "", err
 		}
 	}
@@ -602,7 +603,8 @@ func (s *Service) roomFor(u core.MailboxUser, folder uint32, uids []uint32, name
 		if err != nil {
 			return err
 		}
-		if dest, err = folderByName(tx, u.Mailbox, name); err != nil || move {
+		dest, err = folderByName(tx, u.Mailbox, name)
+		if err != nil || move {
 			return err
 		}
 		var size int64

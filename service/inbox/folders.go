@@ -159,7 +159,8 @@ func (s *Service) CountDeleted(_ context.Context, u core.MailboxUser, folder uin
 // CreateFolder makes a folder, and those above it that are missing. specialUse is one of RFC 6154's
 // attributes or "".
 func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, specialUse string) (f *Folder, err error) {
-	if name, err = folderName(name); err != nil {
+	name, err = folderName(name)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.mayChangeFolders(u.Mailbox); err != nil {
@@ -200,7 +201,8 @@ func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 		return err
 	}
 	f := &Folder{Mailbox: mailbox, Name: name, SpecialUse: specialUse}
-	if f.Subscribed, err = adopt(tx, mailbox, name, names); err != nil {
+	f.Subscribed, err = adopt(tx, mailbox, name, names)
+	if err != nil {
 		return err
 	}
 	return tx.CreateFolder(f)
@@ -215,7 +217,8 @@ func createMissing(tx *store.Tx, mailbox uint32, folders []*Folder, name string,
 	}
 	for _, n := range missing {
 		f := &Folder{Mailbox: mailbox, Name: n}
-		if f.Subscribed, err = adopt(tx, mailbox, n, names); err != nil {
+		f.Subscribed, err = adopt(tx, mailbox, n, names)
+		if err != nil {
 			return err
 		}
 		if err := tx.CreateFolder(f); err != nil {
@@ -313,7 +316,8 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 	if err != nil {
 		return err
 	}
-	if to, err = folderName(to); err != nil {
+	to, err = folderName(to)
+	if err != nil {
 		return err
 	}
 	if err := s.mayChangeFolders(u.Mailbox); err != nil {

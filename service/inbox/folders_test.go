@@ -64,7 +64,8 @@ func TestRenameOfAFullTree(t *testing.T) {
 			subscribed++
 		}
 	}
-	if names, err = i.Svc.SubscribedNames(ctx, u); err != nil || len(names) != 1 || names[0] != "elsewhere" || subscribed != tree {
+	names, err = i.Svc.SubscribedNames(ctx, u)
+	if err != nil || len(names) != 1 || names[0] != "elsewhere" || subscribed != tree {
 		t.Errorf("%d folders are subscribed, and the names %v, %v", subscribed, names, err)
 	}
 	// Ten commands' worth of folders: half a minute of this is not allowed.

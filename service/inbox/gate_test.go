@@ -327,7 +327,8 @@ func TestGateWalk(t *testing.T) {
 			}
 		case n < 6: // read
 			l := letters[random.IntN(len(letters))]
-			if mb = l.mb; !k.reads() || !sees(k, mb) {
+			mb = l.mb
+			if !k.reads() || !sees(k, mb) {
 				continue
 			}
 			if err := r.read(k, mb, l.folder, l.uid); err != nil {
@@ -351,7 +352,8 @@ func TestGateWalk(t *testing.T) {
 		case n < 9: // move
 			l := letters[random.IntN(len(letters))]
 			to := folders[random.IntN(len(folders))]
-			if mb = l.mb; !k.reads() || !sees(k, mb) || to == l.folder {
+			mb = l.mb
+			if !k.reads() || !sees(k, mb) || to == l.folder {
 				continue
 			}
 			refused := m.taint != nil && (l.folder == "Junk" || to != "Trash" && (l.drafted || l.folder == "Drafts"))
@@ -372,7 +374,8 @@ func TestGateWalk(t *testing.T) {
 					t.Fatal(err2)
 				}
 				var out *inbox.Copied
-				if out, err = r.Svc.MoveMessages(t.Context(), k.user, sel.Folder.ID, []uint32{l.uid}, to); err == nil {
+				out, err = r.Svc.MoveMessages(t.Context(), k.user, sel.Folder.ID, []uint32{l.uid}, to)
+				if err == nil {
 					uid = out.To[0]
 				}
 			}

@@ -159,7 +159,8 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 			continue
 		}
 		dates[i] = time.UnixMilli(max(m.Date.UnixMilli(), 0)).UTC() // what keys can hold
-		if stored[i], err = s.Prepare(m.Body, Envelope{Received: dates[i], Mailbox: u.Mailbox}); err != nil {
+		stored[i], err = s.Prepare(m.Body, Envelope{Received: dates[i], Mailbox: u.Mailbox})
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -372,7 +372,8 @@ func (im *Importer) fetchIMAP(ctx context.Context, session *pull.Session, folder
 		if _, err := session.Content(ctx, byUID[at], &text); err != nil && !errors.Is(err, ErrImportTooLarge) {
 			return err
 		}
-		if got[at].Text = text.b; text.over {
+		got[at].Text = text.b
+		if text.over {
 			got[at].Text, got[at].Err = nil, ErrImportTooLarge
 		}
 	}

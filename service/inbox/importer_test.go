@@ -71,7 +71,8 @@ func TestImportsKeepTheirPlaceByProgress(t *testing.T) {
 	for ; turns < 20; turns++ {
 		asked := 0
 		im, err := read(time.Minute, func() bool { asked++; return asked > 8 })
-		if imported += im.Out.Imported; err == nil {
+		imported += im.Out.Imported
+		if err == nil {
 			break
 		} else if !errors.Is(err, inbox.ErrTurnOver) {
 			t.Fatal(err)

@@ -187,10 +187,12 @@ func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, by
 	if f.Threads && (f.Q != "" || f.From != "" || f.ThreadID != "") {
 		return nil, core.Invalid("threads", "conflict", "cannot be combined with q, from and thread_id")
 	}
-	if l.query.From, err = parseDay("date_from", f.DateFrom); err != nil {
+	l.query.From, err = parseDay("date_from", f.DateFrom)
+	if err != nil {
 		return nil, err
 	}
-	if l.query.To, err = parseDay("date_to", f.DateTo); err != nil {
+	l.query.To, err = parseDay("date_to", f.DateTo)
+	if err != nil {
 		return nil, err
 	}
 	if !l.query.To.IsZero() {
@@ -580,7 +582,8 @@ func (w *messageView) row(num uint32, m *store.Message) (out InboxMessage, ok bo
 	if err != nil || b.mailbox.Gone() {
 		return out, false, err
 	}
-	if out, err = w.show(b, m); err == nil {
+	out, err = w.show(b, m)
+	if err == nil {
 		err = w.withhold(b, m, &out)
 	}
 	return out, true, err

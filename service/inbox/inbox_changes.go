@@ -123,7 +123,8 @@ func (s *Service) mark(ctx context.Context, p messagePicker, marks MessageMarks)
 func (s *Service) markHere(p messagePicker, marks MessageMarks) (m *store.Message, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
 		var mb *store.Mailbox
-		if mb, _, m, err = p.find(tx); err != nil {
+		mb, _, m, err = p.find(tx)
+		if err != nil {
 			return err
 		}
 		if flags := marks.apply(m.Flags); flags != m.Flags {
@@ -194,12 +195,14 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 		if err = s.agents.MayBeTainted(who); err != nil {
 			break
 		}
-		if left, err = s.deleteRemote(ctx, who, mb, []uint32{m.UID}); err == nil && len(left) > 0 {
+		left, err = s.deleteRemote(ctx, who, mb, []uint32{m.UID})
+		if err == nil && len(left) > 0 {
 			err = notDeleted(mb)
 		}
 	case toTrash:
 		var out *MessageDeleted
-		if out, err = s.moveToTrash(who, p); err != nil || out != nil {
+		out, err = s.moveToTrash(who, p)
+		if err != nil || out != nil {
 			return out, err
 		}
 		err = s.deleteHere(who, p)
@@ -688,7 +691,8 @@ func remotePart(tx *store.Tx, who core.Actor, group []MessageRef, c bulkChange) 
 		if err != nil {
 			return nil, err
 		}
-		if g.refs = append(g.refs, remoteRef{r, uid}); !seen[uid] {
+		g.refs = append(g.refs, remoteRef{r, uid})
+		if !seen[uid] {
 			g.uids = append(g.uids, uid)
 		}
 		seen[uid] = true

@@ -137,7 +137,8 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 			return err
 		}
 		ref, o.keywords = m.Blob, m.Keywords
-		if o.shown, err = w.show(b, m); err != nil {
+		o.shown, err = w.show(b, m)
+		if err != nil {
 			return err
 		}
 		o.words = w.words(b, m, o.shown.ThreadID)
@@ -205,7 +206,8 @@ func (s *Service) messageDetail(who core.Actor, p messagePicker) (*MessageDetail
 			out.Headers = append(out.Headers, MessageHeader(h))
 		}
 	}
-	if out.Invitation, err = invitationOf(o); err != nil {
+	out.Invitation, err = invitationOf(o)
+	if err != nil {
 		return nil, fmt.Errorf("message %s of %s: %w", p.uid, o.shown.Mailbox, err)
 	}
 	return out, nil
@@ -321,8 +323,11 @@ func (s *Service) imageLinks(who core.Actor, o *openedMessage, remote bool) func
 				return ""
 			}
 			ref.Source = innerImage + strconv.Itoa(index)
-		} else if ref.Source = s.remoteImage(src); ref.Source == "" || !remote {
-			return ""
+		} else {
+			ref.Source = s.remoteImage(src)
+			if ref.Source == "" || !remote {
+				return ""
+			}
 		}
 		return imagePath + s.imageToken(ref)
 	}

@@ -63,7 +63,8 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 		terms = append(terms, termsOf(q)...)
 	}
 	if l.thread != "" {
-		if x.threads, err = threadNames(tx, l.query.Account, l.thread); err != nil || len(x.threads) == 0 {
+		x.threads, err = threadNames(tx, l.query.Account, l.thread)
+		if err != nil || len(x.threads) == 0 {
 			return nil, false, err
 		}
 		var any []store.TextTerm
@@ -86,7 +87,8 @@ func (l *inboxList) newSearch(tx *store.Tx) (x *inboxSearch, some bool, err erro
 		}
 		return x, true, nil
 	}
-	if x.index, err = tx.SearchInbox(l.query, terms, searchCost); err != nil {
+	x.index, err = tx.SearchInbox(l.query, terms, searchCost)
+	if err != nil {
 		return nil, false, err
 	}
 	return x, true, x.advance()
@@ -217,7 +219,8 @@ func (x *inboxSearch) message(shown *messageView, at store.InboxPos, indexed boo
 		x.looked++
 	}
 	if !indexed || x.phrases {
-		if ok, err = x.reads(m, indexed); err != nil || !ok {
+		ok, err = x.reads(m, indexed)
+		if err != nil || !ok {
 			return out, false, err
 		}
 	}

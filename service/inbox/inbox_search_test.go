@@ -253,7 +253,8 @@ func TestListsOfDomains(t *testing.T) {
 			f.Domain = domain
 			got := pages(i, f, 2)
 			slices.Sort(got)
-			if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
+			want = slices.Sorted(slices.Values(want))
+			if !slices.Equal(got, want) {
 				t.Errorf("%+v: %v, want %v", f, got, want)
 			}
 		}

@@ -155,7 +155,8 @@ func inThread(tx *store.Tx, mb *store.Mailbox, folders []uint32, thread string) 
 			if err != nil {
 				return nil, err
 			}
-			if found = append(found, at); len(found) == answeredMost {
+			found = append(found, at)
+			if len(found) == answeredMost {
 				break
 			}
 		}
@@ -247,7 +248,8 @@ func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}
 	var mb *store.Mailbox
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		if mb, err = core.LiveMailbox(tx, args.UserID); err != nil || mb == nil || mb.External == nil {
+		mb, err = core.LiveMailbox(tx, args.UserID)
+		if err != nil || mb == nil || mb.External == nil {
 			return err
 		}
 		box, err := remoteBox(tx, mb)

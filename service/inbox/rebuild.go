@@ -103,7 +103,8 @@ func reread(st *store.Store, ref store.BlobRef) (d *StoredMessage, env keptEnvel
 		return nil, env, err
 	}
 	defer blob.Close()
-	if d, err = ReadMessage(blob, blob.Size(), env.From); err != nil {
+	d, err = ReadMessage(blob, blob.Size(), env.From)
+	if err != nil {
 		return nil, env, err
 	}
 	d.Blob, d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Meta.Judged = ref, env.SPF, env.DKIM, env.DMARC, env.Judged
@@ -116,7 +117,8 @@ func remakeRows(st *store.Store, rows []store.RowToMake, out *MessagesRebuilt) e
 	for i := range rows {
 		m := &all[i]
 		m.row = &rows[i]
-		if m.stored, m.env, m.err = reread(st, rows[i].Blob); m.err != nil && !errors.Is(m.err, store.ErrDamaged) && !errors.Is(m.err, store.ErrNotFound) {
+		m.stored, m.env, m.err = reread(st, rows[i].Blob)
+		if m.err != nil && !errors.Is(m.err, store.ErrDamaged) && !errors.Is(m.err, store.ErrNotFound) {
 			return m.err
 		}
 	}
@@ -166,7 +168,8 @@ func (m *remade) write(tx *store.Tx) error {
 		if err != nil {
 			return err
 		}
-		if meta.ThreadID, err = thread(tx, now.Account, m.stored.Summary, ""); err != nil {
+		meta.ThreadID, err = thread(tx, now.Account, m.stored.Summary, "")
+		if err != nil {
 			return err
 		}
 		return tx.PutMeta(now, &meta)
@@ -187,7 +190,8 @@ func (m *remade) write(tx *store.Tx) error {
 		row.Account = mb.AccountNum
 	}
 	var err error
-	if meta.ThreadID, err = thread(tx, row.Account, m.stored.Summary, ""); err != nil {
+	meta.ThreadID, err = thread(tx, row.Account, m.stored.Summary, "")
+	if err != nil {
 		return err
 	}
 	if kept := m.row.Kept; kept != nil {
@@ -235,7 +239,8 @@ func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bo
 		for _, mb := range to {
 			meta := d.Meta
 			var err error
-			if meta.ThreadID, err = thread(tx, mb.AccountNum, d.Summary, ""); err != nil {
+			meta.ThreadID, err = thread(tx, mb.AccountNum, d.Summary, "")
+			if err != nil {
 				return err
 			}
 			m := &store.Message{Account: mb.AccountNum, Mailbox: mb.Num, Folder: store.InboxID, Blob: d.Blob, Received: env.Received, Bits: d.bits}

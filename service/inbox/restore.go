@@ -37,10 +37,12 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 	var folders []*store.Folder
 	var usage store.Usage
 	err = old.View(func(tx *store.Tx) error {
-		if was, err = store.MailboxByEmail.Get(tx, address); err != nil {
+		was, err = store.MailboxByEmail.Get(tx, address)
+		if err != nil {
 			return err
 		}
-		if usage, err = tx.MailboxUsage(was.Num); err != nil {
+		usage, err = tx.MailboxUsage(was.Num)
+		if err != nil {
 			return err
 		}
 		folders, err = tx.Folders(was.Num)
@@ -120,7 +122,8 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 			var page []store.Message
 			err := old.View(func(tx *store.Tx) error {
 				for m := range tx.Messages(was.Num, f.ID, uid, math.MaxUint32) {
-					if page = append(page, m); len(page) == perWrite {
+					page = append(page, m)
+					if len(page) == perWrite {
 						break
 					}
 				}

@@ -201,7 +201,8 @@ func (x *indexer) Index(ctx context.Context, account uint32, work *store.TextWor
 			return err
 		}
 		b.Message(placeOf(m))
-		if summaries[i], err = x.add(b, m, metas[i]); err != nil {
+		summaries[i], err = x.add(b, m, metas[i])
+		if err != nil {
 			return fmt.Errorf("index message %d of mailbox %d: %w", m.UID, m.Mailbox, err)
 		}
 	}

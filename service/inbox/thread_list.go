@@ -52,7 +52,8 @@ type threadFound struct {
 func (t *threadList) of(b viewedFolder, at store.InboxPos, m *InboxMessage) (summary *ThreadSummary, newest bool, err error) {
 	box := t.boxes[b.mailbox.Num]
 	if box == nil {
-		if box, err = t.open(b.mailbox); err != nil {
+		box, err = t.open(b.mailbox)
+		if err != nil {
 			return nil, false, err
 		}
 		t.boxes[b.mailbox.Num] = box
@@ -70,7 +71,8 @@ func (t *threadList) of(b viewedFolder, at store.InboxPos, m *InboxMessage) (sum
 	}
 	found := box.known[m.ThreadID]
 	if found == nil {
-		if found, err = t.find(b.mailbox, box, names, at); err != nil {
+		found, err = t.find(b.mailbox, box, names, at)
+		if err != nil {
 			return nil, false, err
 		}
 		box.known[m.ThreadID] = found
@@ -116,7 +118,8 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 		if err != nil {
 			return nil, err
 		}
-		if places = append(places, place); len(places) == answeredMost {
+		places = append(places, place)
+		if len(places) == answeredMost {
 			break
 		}
 	}

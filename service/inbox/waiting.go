@@ -142,7 +142,8 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 			w.mailbox = mb.Num
 		}
 		last, err := tx.LastArrived(who.AccountNum)
-		if w.at = last; !w.filter.Since.IsZero() {
+		w.at = last
+		if !w.filter.Since.IsZero() {
 			w.at = w.filter.Since.Time
 		}
 		return err
@@ -150,7 +151,8 @@ func (w *messageWait) wait(ctx context.Context, timeout time.Duration) (*WaitAns
 	if err != nil {
 		return nil, err
 	}
-	if w.waiter, err = s.arrivals.join(who.AccountNum, w.mailbox, s.Now()); err != nil {
+	w.waiter, err = s.arrivals.join(who.AccountNum, w.mailbox, s.Now())
+	if err != nil {
 		return nil, err
 	}
 	defer func() { s.arrivals.leave(w.waiter, s.Now()) }()
@@ -211,12 +213,14 @@ func (s *Service) newWait(who core.Actor, userID string, f WaitFilter) (w *messa
 		timeout = time.Duration(*f.Timeout) * time.Second
 	}
 	if f.FromDomain != "" {
-		if w.filter.FromDomain, _, err = idn.Registrable(f.FromDomain); err != nil {
+		w.filter.FromDomain, _, err = idn.Registrable(f.FromDomain)
+		if err != nil {
 			return nil, 0, core.Invalid("from_domain", "invalid", "%s", err)
 		}
 	}
 	if f.To != "" {
-		if w.filter.To, err = core.NormalizeEmail("to", f.To); err != nil {
+		w.filter.To, err = core.NormalizeEmail("to", f.To)
+		if err != nil {
 			return nil, 0, err
 		}
 	}
@@ -423,11 +427,13 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 		return nil, false, nil
 	}
 	a = &arrived{blob: m.Blob}
-	if a.shown, err = view.show(b, m); err != nil {
+	a.shown, err = view.show(b, m)
+	if err != nil {
 		return nil, false, err
 	}
 	a.words = view.words(b, m, a.shown.ThreadID)
-	if a.verified, err = agents.Verified(&w.who.Policy, &a.words, agents.OwnDomain(tx, w.who.AccountID)); err != nil {
+	a.verified, err = agents.Verified(&w.who.Policy, &a.words, agents.OwnDomain(tx, w.who.AccountID))
+	if err != nil {
 		return nil, false, err
 	}
 	subject, author := strings.ToLower(a.shown.Subject), a.shown.From

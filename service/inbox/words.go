@@ -103,7 +103,8 @@ func withholdWords(m *InboxMessage, root *msg.Part) {
 	m.References, m.Attachments, m.Spam = []string{}, []InboxAttachment{}, nil
 	m.FromEmail = bareAddress(m.FromEmail)
 	m.From, m.To, m.CC, m.BCC, m.ReplyTo = m.FromEmail, []string{}, []string{}, []string{}, []string{}
-	if m.Recipient = bareAddress(m.Recipient); m.Recipient == "" {
+	m.Recipient = bareAddress(m.Recipient)
+	if m.Recipient == "" {
 		m.Recipient = m.Mailbox
 	}
 	if e := root.Envelope; e != nil {
@@ -256,7 +257,8 @@ func taintOf(tx *store.Tx, u core.MailboxUser) (*store.Taint, error) {
 // who is known, or of somebody tainted. The error is that of mayHave.
 func noteTainted(tx *store.Tx, u core.MailboxUser, d *StoredMessage, keywords []string) error {
 	taint, err := taintOf(tx, u)
-	if d.Words = ""; taint != nil {
+	d.Words = ""
+	if taint != nil {
 		d.Words = agents.WordsTainted
 	}
 	return errors.Join(err, mayHave(taint, keywords, nil))

@@ -205,7 +205,8 @@ func (s *Service) checkCredential(c *store.Credential, allowed, networks []strin
 		c.Networks = append(c.Networks, network.Masked().String())
 	}
 	if policy != nil {
-		if c.Policy, err = policy.Record("policy"); err != nil {
+		c.Policy, err = policy.Record("policy")
+		if err != nil {
 			return err
 		}
 	}
@@ -392,7 +393,8 @@ func (s *Service) clearTaint(who core.Actor, id string, check func(*store.Tx, *s
 		if err := (agents.Holder{CredentialID: id}).Clear(tx); err != nil {
 			return err
 		}
-		if c, err = store.Credentials.Get(tx, id); err != nil {
+		c, err = store.Credentials.Get(tx, id)
+		if err != nil {
 			return err
 		}
 		out = credentialOut(c, tx.Now())

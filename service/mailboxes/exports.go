@@ -84,7 +84,8 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 	}
 	count := 0
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if count, err = selectMailboxes(tx, who, in, e); err == nil && in.App {
+		count, err = selectMailboxes(tx, who, in, e)
+		if err == nil && in.App {
 			err = roomForExport(tx, e)
 		}
 		return err
@@ -415,7 +416,8 @@ func (r *exportReader) next() error {
 	if err := r.write(batch); err != nil {
 		return fmt.Errorf("export %s: %w", r.e.ID, err)
 	}
-	if r.done = len(r.sources) == 0 && len(r.named) == 0; r.done && r.format.row == nil {
+	r.done = len(r.sources) == 0 && len(r.named) == 0
+	if r.done && r.format.row == nil {
 		r.Buf.WriteString("\n]\n")
 	}
 	return nil
@@ -457,7 +459,8 @@ func (r *exportReader) write(batch []*store.Mailbox) error {
 	var app map[string]string
 	if r.e.AppPasswords {
 		var err error
-		if app, err = r.s.appPasswords(r.e, batch); err != nil {
+		app, err = r.s.appPasswords(r.e, batch)
+		if err != nil {
 			return err
 		}
 	}

@@ -154,7 +154,8 @@ func (s *Service) CreateGroup(_ context.Context, who core.Actor, in CreateGroupI
 		if err := setMembers(tx, g, in.Members); err != nil {
 			return err
 		}
-		if out, err = groupOut(tx, g); err != nil {
+		out, err = groupOut(tx, g)
+		if err != nil {
 			return err
 		}
 		return core.Audit(tx, who, groupTarget(g))
@@ -202,7 +203,8 @@ func (s *Service) UpdateGroup(_ context.Context, who core.Actor, in UpdateGroupI
 				return err
 			}
 		}
-		if out, err = groupOut(tx, g); err != nil {
+		out, err = groupOut(tx, g)
+		if err != nil {
 			return err
 		}
 		return core.Audit(tx, who, groupTarget(g))
@@ -314,7 +316,8 @@ func leadsTo(tx *store.Tx, from, to string) (bool, error) {
 	seen, next := map[string]bool{from: true}, []string{from}
 	for len(next) > 0 {
 		id := next[0]
-		if next = next[1:]; id == to {
+		next = next[1:]
+		if id == to {
 			return true, nil
 		}
 		for _, m := range store.MembersOfGroup.Asc(tx, id, "") {
@@ -372,7 +375,8 @@ func (s *Service) EraseAddresses(tx *store.Tx, domainID string, most int) (more 
 	tx.After(func() { s.LoginsEnded(core.AllLogins) })
 	var list []*store.Address
 	for _, a := range store.AddressesByDomain.Asc(tx, domainID, "") {
-		if more = len(list) == most; more {
+		more = len(list) == most
+		if more {
 			break
 		}
 		list = append(list, a)
@@ -382,7 +386,8 @@ func (s *Service) EraseAddresses(tx *store.Tx, domainID string, most int) (more 
 			err = store.Addresses.Delete(tx, store.AddressKey(a.DomainID, a.Email))
 		} else {
 			var g *store.Group
-			if g, err = store.Groups.Get(tx, a.GroupID); err == nil {
+			g, err = store.Groups.Get(tx, a.GroupID)
+			if err == nil {
 				err = dropGroup(tx, g)
 			}
 		}

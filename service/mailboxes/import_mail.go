@@ -251,10 +251,12 @@ func (s *Service) KeepUpload(who core.Actor, in Upload) (name string, err error)
 	}
 	var room uploadRoom
 	for written := int64(0); err == nil; {
-		if room, err = s.uploadRoom(who, in.UserID, filepath.Base(f.Name())); err == nil {
+		room, err = s.uploadRoom(who, in.UserID, filepath.Base(f.Name()))
+		if err == nil {
 			var n int64
 			n, err = io.CopyN(f, in.From, min(uploadLook, room.bytes-written+1))
-			if written += n; written > room.bytes {
+			written += n
+			if written > room.bytes {
 				err = room.refused
 			}
 		}
@@ -296,7 +298,8 @@ func (s *Service) uploadRoom(who core.Actor, userID, own string) (room uploadRoo
 			continue
 		}
 		count++
-		if all += info.Size(); strings.HasPrefix(f.Name(), userID+"-") {
+		all += info.Size()
+		if strings.HasPrefix(f.Name(), userID+"-") {
 			ofMailbox += info.Size()
 		}
 	}

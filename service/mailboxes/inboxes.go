@@ -55,7 +55,8 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 	var policy store.Policy
 	if in.Policy != nil {
 		var err error
-		if policy, err = in.Policy.Record("policy"); err != nil {
+		policy, err = in.Policy.Record("policy")
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -69,7 +70,8 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 			return err
 		}
 		if b == nil {
-			if b, err = s.DraftMailbox(CreateEmailUserIn{Username: in.Username, Domain: d.ID, Name: in.Name}); err != nil {
+			b, err = s.DraftMailbox(CreateEmailUserIn{Username: in.Username, Domain: d.ID, Name: in.Name})
+			if err != nil {
 				return err
 			}
 		}
@@ -109,7 +111,8 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 		if err := errors.Join(store.Mailboxes.Put(tx, mb), store.Credentials.Put(tx, c), store.Tokens.Put(tx, t), core.Audit(tx, who, core.MailboxTarget(mb))); err != nil {
 			return err
 		}
-		if out.Inbox, err = s.mailboxOut(tx, mb); err != nil {
+		out.Inbox, err = s.mailboxOut(tx, mb)
+		if err != nil {
 			return err
 		}
 		out.Credential, out.ExpiresAt = credentialOut(c, tx.Now()), out.Inbox.ExpiresAt

@@ -33,7 +33,8 @@ func (s *Service) LoginMailbox(ctx context.Context, in core.MailLogin) (core.Mai
 		return core.MailboxUser{}, err
 	}
 	defer g.End()
-	if _, rec, err = s.loginRecord(in); err != nil { // as it is after the wait
+	_, rec, err = s.loginRecord(in)
+	if err != nil { // as it is after the wait
 		return core.MailboxUser{}, err
 	}
 	if c := rec.withPassword(in.Password); c != nil {
@@ -130,7 +131,8 @@ type loginRecord struct {
 
 // loginRecord reads it, and gives the name under which attempts are counted.
 func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, err error) {
-	if name, err = core.NormalizeEmail("username", in.Username); err != nil {
+	name, err = core.NormalizeEmail("username", in.Username)
+	if err != nil {
 		name = in.Username[:min(len(in.Username), 254)] // nobody's, but it is counted and takes its time like any other
 	}
 	r = &loginRecord{mb: &store.Mailbox{}, account: &store.Account{}}
@@ -142,10 +144,12 @@ func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, e
 			if c == nil || c.DomainID == "" || err != nil {
 				return err
 			}
-			if r.domain, err = store.Domains.Get(tx, c.DomainID); err != nil {
+			r.domain, err = store.Domains.Get(tx, c.DomainID)
+			if err != nil {
 				return err
 			}
-			if r.account, err = store.Accounts.Get(tx, c.AccountID); err != nil {
+			r.account, err = store.Accounts.Get(tx, c.AccountID)
+			if err != nil {
 				return err
 			}
 			index, owner = store.CredentialsByDomain, c.DomainID
@@ -275,10 +279,12 @@ func (s *Service) SCRAM(ctx context.Context, in core.MailLogin, plus, offered bo
 		Plus: plus, Offered: offered, Binding: binding,
 		Find: func(name string) (user scram.User, err error) {
 			in.Username = name
-			if counted, r, err = s.loginRecord(in); err != nil {
+			counted, r, err = s.loginRecord(in)
+			if err != nil {
 				return user, done(core.MailboxUser{}, err)
 			}
-			if guess, err = s.BeginGuess(ctx, core.Network(in.IP), s.identity(counted, r, in.IP)); err != nil {
+			guess, err = s.BeginGuess(ctx, core.Network(in.IP), s.identity(counted, r, in.IP))
+			if err != nil {
 				return user, done(core.MailboxUser{}, err)
 			}
 			guess.Wrong() // until the proof has come, or a client that never sends one would guess on

@@ -66,7 +66,8 @@ func (s *Service) CreateEmailUsersBulk(ctx context.Context, who core.Actor, in B
 		if err := b.resolve(tx, errs); err != nil {
 			return err
 		}
-		if out, err = b.create(tx, domain, errs); err != nil || out.Created == 0 {
+		out, err = b.create(tx, domain, errs)
+		if err != nil || out.Created == 0 {
 			return err
 		}
 		if out.Created == 1 {

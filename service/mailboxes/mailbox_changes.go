@@ -65,12 +65,14 @@ func (in *UpdateEmailUserIn) check() error {
 	}
 	var err error
 	if in.Aliases != nil {
-		if *in.Aliases, err = checkAliases(*in.Aliases); err != nil {
+		*in.Aliases, err = checkAliases(*in.Aliases)
+		if err != nil {
 			return err
 		}
 	}
 	if in.RecoveryEmail.Value != "" {
-		if in.RecoveryEmail.Value, err = core.NormalizeEmail("recovery_email", in.RecoveryEmail.Value); err != nil {
+		in.RecoveryEmail.Value, err = core.NormalizeEmail("recovery_email", in.RecoveryEmail.Value)
+		if err != nil {
 			return err
 		}
 	}
@@ -305,7 +307,8 @@ func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in Delete
 				return err
 			}
 		}
-		if out.JobID, err = s.deleteByJob(tx, mb, who.UserID); err != nil {
+		out.JobID, err = s.deleteByJob(tx, mb, who.UserID)
+		if err != nil {
 			return err
 		}
 		return core.Audit(tx, who, core.MailboxTarget(mb))

@@ -82,7 +82,8 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 		if err != nil {
 			return err
 		}
-		if out.EmailUser, err = s.mailboxOut(tx, mb); err != nil {
+		out.EmailUser, err = s.mailboxOut(tx, mb)
+		if err != nil {
 			return err
 		}
 		if err := core.Audit(tx, who, core.MailboxTarget(mb)); err != nil {
@@ -116,7 +117,8 @@ func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
 			return nil, core.Invalid("email", "not_allowed", "give email, or username and domain, not both")
 		}
 		var ok bool
-		if b.Username, b.domainName, ok = msg.SplitEmail(in.Email); !ok {
+		b.Username, b.domainName, ok = msg.SplitEmail(in.Email)
+		if !ok {
 			return nil, core.Invalid("email", "invalid", "must be of the form name@domain")
 		}
 	}
@@ -124,7 +126,8 @@ func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
 		return nil, core.Invalid("domain", "required", "is required, unless email is given")
 	}
 	var err error
-	if b.Username, err = cleanUsername(b.Username); err != nil {
+	b.Username, err = cleanUsername(b.Username)
+	if err != nil {
 		return nil, err
 	}
 	if err := checkName(in.Name); err != nil {
@@ -134,12 +137,14 @@ func (s *Service) DraftMailbox(in CreateEmailUserIn) (*NewMailbox, error) {
 		ID: s.Store.NewID("eu"), Type: store.MailboxTypeHosted, Name: in.Name, Footer: in.Footer, DailySendLimit: in.DailySendLimit, QuotaBytes: in.QuotaBytes,
 	}
 	if in.ForwardTo != "" {
-		if b.Mb.ForwardTo, err = core.NormalizeEmail("forward_to", in.ForwardTo); err != nil {
+		b.Mb.ForwardTo, err = core.NormalizeEmail("forward_to", in.ForwardTo)
+		if err != nil {
 			return nil, err
 		}
 	}
 	b.Mb.ForwardOnly, b.Mb.Signature = in.ForwardKeep != nil && !*in.ForwardKeep, in.Signature
-	if b.aliases, err = checkAliases(in.Aliases); err != nil {
+	b.aliases, err = checkAliases(in.Aliases)
+	if err != nil {
 		return nil, err
 	}
 	if in.Type == store.MailboxTypeExternal {
@@ -274,7 +279,8 @@ func (s *Service) CreateMailbox(tx *store.Tx, b *NewMailbox) (*store.Mailbox, er
 		return nil, err
 	}
 	mb := b.Mb // a copy, since this may run twice
-	if mb.Num, err = tx.NextMailboxNum(); err != nil {
+	mb.Num, err = tx.NextMailboxNum()
+	if err != nil {
 		return nil, err
 	}
 	mb.AccountID, mb.AccountNum, mb.DomainID = a.ID, a.Num, b.Domain.ID

@@ -75,7 +75,8 @@ func (s *Service) mailboxOut(tx *store.Tx, mb *store.Mailbox) (EmailUser, error)
 		CreatedAt: core.Time{Time: mb.CreatedAt}, UpdatedAt: core.Time{Time: mb.UpdatedAt},
 		SendPolicy: agents.SendPolicyOut(&mb.SendPolicy), ExpiresAt: core.Time{Time: mb.ExpiresAt},
 	}
-	if out.SentToday, err = reputation.SentToday(tx, mb); err != nil {
+	out.SentToday, err = reputation.SentToday(tx, mb)
+	if err != nil {
 		return EmailUser{}, err
 	}
 	for _, a := range aliasesOf(tx, mb.ID) {

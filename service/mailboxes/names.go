@@ -64,7 +64,8 @@ func (s *Service) GenerateNames(_ context.Context, who core.Actor, in GenerateNa
 	}
 	domain := in.Domain
 	if domain != "" {
-		if domain, err = s.nameOfDomain(who, domain); err != nil {
+		domain, err = s.nameOfDomain(who, domain)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -94,7 +95,8 @@ func (s *Service) nameOfDomain(who core.Actor, nameOrID string) (name string, er
 	if err != nil || name != "" {
 		return name, err
 	}
-	if name, err = msg.NormalizeDomain(nameOrID); err != nil {
+	name, err = msg.NormalizeDomain(nameOrID)
+	if err != nil {
 		return "", core.Errorf("invalid_domain", "%.80q is not a valid domain name: %s", nameOrID, err).With("domain", "invalid_domain", "is not a domain name")
 	}
 	return name, nil

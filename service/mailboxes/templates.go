@@ -138,7 +138,8 @@ func (s *Service) UpdateTemplate(_ context.Context, who core.Actor, in UpdateTem
 	var usernames []string
 	if in.Usernames != nil {
 		var err error
-		if usernames, err = cleanUsernames(*in.Usernames); err != nil {
+		usernames, err = cleanUsernames(*in.Usernames)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -161,7 +161,8 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	}()
 	var err error
 	var places []*destination
-	if it.reserved, it.envelope.Places, places, err = s.reserve(in, h, stored); err != nil {
+	it.reserved, it.envelope.Places, places, err = s.reserve(in, h, stored)
+	if err != nil {
 		return err
 	}
 	judged, err := s.judge(places, stored, in.Body, func(string) bool { return false })
@@ -174,7 +175,8 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 		return err
 	}
 	if len(automatic) > 0 {
-		if it.envelope.Decisions, err = s.decide(ctx, automatic, stored, in.Body, in.Body.Size(), in.From, judged); err != nil {
+		it.envelope.Decisions, err = s.decide(ctx, automatic, stored, in.Body, in.Body.Size(), in.From, judged)
+		if err != nil {
 			return err
 		}
 		if refused := it.envelope.Decisions.refusal(len(it.envelope.Places) == 1, automatic); refused != nil {
@@ -191,7 +193,8 @@ func (s *Service) accept(ctx context.Context, id string, in Incoming, h *head, s
 	if errors.Is(err, store.ErrEnvelope) {
 		// So many recipients fit in no record: their message is acknowledged once it is filed.
 		it.logged = false
-		if text, err = json.Marshal(inbox.Envelope{From: env.From, Received: env.Received}); err == nil {
+		text, err = json.Marshal(inbox.Envelope{From: env.From, Received: env.Received})
+		if err == nil {
 			stored.Blob, err = s.Store.Append(text, in.Body)
 		}
 	}
@@ -260,7 +263,8 @@ func (s *Service) unreserve(it *accepted) {
 	s.filer.mu.Lock()
 	defer s.filer.mu.Unlock()
 	for mailbox, n := range it.reserved {
-		if s.filer.reserved[mailbox] -= n; s.filer.reserved[mailbox] == 0 {
+		s.filer.reserved[mailbox] -= n
+		if s.filer.reserved[mailbox] == 0 {
 			delete(s.filer.reserved, mailbox)
 		}
 	}

@@ -367,7 +367,8 @@ func (s *Service) settleAll(ctx context.Context, id string) error {
 		began := time.Now()
 		err := s.Store.Update(func(tx *store.Tx) error {
 			a, err := store.Approvals.Find(tx, id)
-			if more = false; a == nil || err != nil || a.Status == store.ApprovalPending {
+			more = false
+			if a == nil || err != nil || a.Status == store.ApprovalPending {
 				return err
 			}
 			more, err = s.settleSome(tx, a)
@@ -392,7 +393,8 @@ func (s *Service) rejectionReport(a *store.Approval, text string) (*inbox.Stored
 	m := &delivery{now: s.Now()}
 	var about []msg.DSNRecipient
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if m.sub, err = store.Submissions.Find(tx, a.SubmissionID); m.sub == nil || err != nil {
+		m.sub, err = store.Submissions.Find(tx, a.SubmissionID)
+		if m.sub == nil || err != nil {
 			return err
 		}
 		for row := range rowsOf(tx, a) {
@@ -436,7 +438,8 @@ func (s *Service) rejectApprovals(ctx context.Context, accountID, why string, wh
 					more = true
 					break
 				}
-				if after = key; which(a) {
+				after = key
+				if which(a) {
 					ids = append(ids, a.ID)
 				}
 			}

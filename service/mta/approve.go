@@ -138,10 +138,12 @@ func (s *Service) openApproval(who core.Actor, id string) (a *store.Approval, bl
 	}); err != nil {
 		return nil, nil, nil, err
 	}
-	if blob, err = s.Store.OpenBlob(a.Blob); err != nil {
+	blob, err = s.Store.OpenBlob(a.Blob)
+	if err != nil {
 		return nil, nil, nil, fmt.Errorf("message of approval %s: %w", id, err)
 	}
-	if sent, err = asSent(blob); err != nil {
+	sent, err = asSent(blob)
+	if err != nil {
 		blob.Close()
 		return nil, nil, nil, err
 	}
@@ -384,7 +386,8 @@ func (s *Service) ApproveMessage(ctx context.Context, who core.Actor, in Approve
 	u := core.MailboxUser{AccountID: a.AccountID, MailboxID: a.MailboxID, DomainID: a.DomainID}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
-		if a, err = findApproval(tx, who, in.ApprovalID); err != nil {
+		a, err = findApproval(tx, who, in.ApprovalID)
+		if err != nil {
 			return err
 		}
 		if err := checkPending(tx, a); err != nil {
@@ -466,7 +469,8 @@ func (s *Service) cancelHeld(ctx context.Context, who core.Actor, id string) (re
 
 func (s *Service) reject(ctx context.Context, who core.Actor, id, note string) (a *store.Approval, err error) {
 	if err := s.Store.View(func(tx *store.Tx) error {
-		if a, err = findApproval(tx, who, id); err != nil {
+		a, err = findApproval(tx, who, id)
+		if err != nil {
 			return err
 		}
 		return checkPending(tx, a)
@@ -480,7 +484,8 @@ func (s *Service) reject(ctx context.Context, who core.Actor, id, note string) (
 	defer s.releaseReport(report) // does nothing for what was filed
 	err = s.Store.Update(func(tx *store.Tx) error {
 		tx.For(ctx)
-		if a, err = findApproval(tx, who, id); err != nil {
+		a, err = findApproval(tx, who, id)
+		if err != nil {
 			return err
 		}
 		if err := checkPending(tx, a); err != nil {

@@ -154,7 +154,8 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*destina
 		a := &store.Arrival{Sender: sender, Placed: map[string]bool{}}
 		for i := range to {
 			if to[i].group == nil {
-				if list, err = s.addAutomation(tx, list, to[i], judged, junk, false); err != nil {
+				list, err = s.addAutomation(tx, list, to[i], judged, junk, false)
+				if err != nil {
 					return err
 				}
 			} else if err := expandGroup(tx, a, to[i].group, addresses[i]); err != nil {
@@ -202,18 +203,21 @@ func (s *Service) addAutomation(tx *store.Tx, list []automation, to *destination
 		return list, nil
 	}
 	out := automation{mailbox: mb, vacation: v, lies: inbox.InboxName, junk: junk, member: member}
-	if out.rules, err = rules.Load(tx, mb); err != nil {
+	out.rules, err = rules.Load(tx, mb)
+	if err != nil {
 		return nil, err
 	}
 	if v := judged[mb.AccountID]; v != nil {
 		out.spam = v.Junk
 	}
 	if junk || out.spam {
-		if out.lies, err = inbox.FolderName(tx, mb, "junk"); err != nil {
+		out.lies, err = inbox.FolderName(tx, mb, "junk")
+		if err != nil {
 			return nil, err
 		}
 	}
-	if out.as, err = core.SendersOf(tx, mb); err != nil {
+	out.as, err = core.SendersOf(tx, mb)
+	if err != nil {
 		return nil, err
 	}
 	return append(list, out), nil
@@ -275,7 +279,8 @@ func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.S
 		if d.trim(a.rules, len(list) == 1); len(a.rules) == 0 {
 			continue
 		}
-		if kept += len(decisions{a.mailbox.ID: d}.text()); kept > keptDecisions { // it is written again with each part of the message's places
+		kept += len(decisions{a.mailbox.ID: d}.text())
+		if kept > keptDecisions { // it is written again with each part of the message's places
 			s.LogOf(ctx).Warn("the rules of one message ask for too much, and those of a mailbox were left out", "mailbox_id", a.mailbox.ID)
 			d.Outcome = rules.Outcome{}
 		}
@@ -334,11 +339,13 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 	var err error
 	switch {
 	case d.Gone == "reject":
-		if f.Folder, err = inbox.FolderID(tx, mb, "trash"); err != nil {
+		f.Folder, err = inbox.FolderID(tx, mb, "trash")
+		if err != nil {
 			return err
 		}
 	case d.Folder != "" && !a.junk:
-		if f.Folder, err = inbox.FolderID(tx, mb, d.Folder); err != nil {
+		f.Folder, err = inbox.FolderID(tx, mb, d.Folder)
+		if err != nil {
 			return err
 		}
 		f.Moved = true
@@ -348,13 +355,15 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing) error {
 	c := f // for the copies: they are no news, and have the time of the message
 	c.Arrived, c.Copied = false, true
 	if d.Gone != "discard" {
-		if m, err = s.inbox.File(tx, mb, a.stored, f); err != nil {
+		m, err = s.inbox.File(tx, mb, a.stored, f)
+		if err != nil {
 			return err
 		}
 		placed[f.Folder], c.Received = true, m.Received
 	}
 	for _, name := range d.Copies {
-		if c.Folder, err = inbox.FolderID(tx, mb, name); err != nil {
+		c.Folder, err = inbox.FolderID(tx, mb, name)
+		if err != nil {
 			return err
 		}
 		if placed[c.Folder] {
@@ -445,13 +454,16 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 	var as core.Senders
 	text, subject, from := "", "", ""
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		if mb, err = core.LiveMailbox(tx, args.UserID); err != nil || mb == nil {
+		mb, err = core.LiveMailbox(tx, args.UserID)
+		if err != nil || mb == nil {
 			return err
 		}
-		if d, err = store.Domains.Read(tx, mb.DomainID); err != nil {
+		d, err = store.Domains.Read(tx, mb.DomainID)
+		if err != nil {
 			return err
 		}
-		if as, err = core.SendersOf(tx, mb); err != nil {
+		as, err = core.SendersOf(tx, mb)
+		if err != nil {
 			return err
 		}
 		if args.Of == rules.OfVacation {

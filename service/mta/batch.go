@@ -219,7 +219,8 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 			if err != nil {
 				return err
 			}
-			if all += len(c.Text) + len(c.HTML); all > batchTemplates {
+			all += len(c.Text) + len(c.HTML)
+			if all > batchTemplates {
 				return core.Errorf("payload_too_large", "The templates of a batch can have at most %d MiB together. Send several batches.", batchTemplates>>20)
 			}
 			kept.Templates[id] = c
@@ -322,7 +323,8 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 	var b *store.Batch
 	done := map[int]bool{}
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		if b, err = store.Batches.Get(tx, args.BatchID); err != nil {
+		b, err = store.Batches.Get(tx, args.BatchID)
+		if err != nil {
 			return err
 		}
 		for _, it := range store.BatchItemsByBatch.Asc(tx, b.ID, "") {
@@ -337,7 +339,8 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 		return nil, err
 	}
 	for next, items := 0, 1; next < items; {
-		if next, items, err = s.sendTurn(core.Patiently(ctx), b, next, done); err != nil {
+		next, items, err = s.sendTurn(core.Patiently(ctx), b, next, done)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -356,7 +359,8 @@ func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, err
 			}
 			out.Items = append(out.Items, it.Outcome)
 		}
-		if j.Result, err = json.Marshal(out); err != nil {
+		j.Result, err = json.Marshal(out)
+		if err != nil {
 			return fmt.Errorf("write result: %w", err)
 		}
 		return deleteBatch(tx, b.ID)

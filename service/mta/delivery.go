@@ -221,7 +221,8 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	default:
 		writes, again = s.scheduleRetry(d, j, r)
 	}
-	if writes, err = s.withSentCopy(d, writes); err != nil {
+	writes, err = s.withSentCopy(d, writes)
+	if err != nil {
 		return nil, d.internalFailure(err)
 	}
 	if r.result.Status != deliver.Temporary {
@@ -256,22 +257,27 @@ func (m *delivery) internalFailure(err error) error {
 func (s *Service) loadDelivery(id string) (*delivery, error) {
 	d := &delivery{now: s.Now()}
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if d.row, err = waitingRow(tx, id); d.row == nil || err != nil {
+		d.row, err = waitingRow(tx, id)
+		if d.row == nil || err != nil {
 			return err
 		}
-		if d.sub, err = store.Submissions.Get(tx, d.row.SubmissionID); err != nil {
+		d.sub, err = store.Submissions.Get(tx, d.row.SubmissionID)
+		if err != nil {
 			return fmt.Errorf("submission %s: %w", d.row.SubmissionID, err)
 		}
-		if d.domain, err = store.Domains.Read(tx, d.sub.DomainID); err != nil && !core.IsGone(err) {
+		d.domain, err = store.Domains.Read(tx, d.sub.DomainID)
+		if err != nil && !core.IsGone(err) {
 			return err
 		}
 		if err := s.loadSender(tx, d); err != nil {
 			return err
 		}
-		if d.suppressed, err = isSuppressed(tx, d.sub, d.row.Recipient); err != nil {
+		d.suppressed, err = isSuppressed(tx, d.sub, d.row.Recipient)
+		if err != nil {
 			return err
 		}
-		if d.route, err = s.routeOf(tx, d.domain, d.row); err != nil {
+		d.route, err = s.routeOf(tx, d.domain, d.row)
+		if err != nil {
 			return err
 		}
 		if d.route.transport == core.ViaSimulator && d.sub.Forward {
@@ -347,7 +353,8 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return s.attemptLocal(ctx, d, head, content)
 	}
 	if d.sub.Forward || d.sub.Sender == "" { // of others' words nobody has made sure
-		if d.sub.EightBit, err = hasHighBytes(again(content)); err != nil {
+		d.sub.EightBit, err = hasHighBytes(again(content))
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -47,7 +47,8 @@ func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte,
 		}
 		if !relaySigns {
 			message := io.MultiReader(bytes.NewReader(extra), again(content))
-			if fields, err = s.signer.sign(d.domain, id, message, relay.replaces()); err != nil {
+			fields, err = s.signer.sign(d.domain, id, message, relay.replaces())
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -65,7 +66,8 @@ func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte,
 		}
 		if !relaySigns && d.route.transport != core.ViaLocal {
 			o := auth.SealOptions{AuthservID: s.Hostname(), OmitMessageID: relay.replaces(), Now: d.now}
-			if fields, err = s.signer.seal(d.domain, io.MultiReader(bytes.NewReader(extra), again(content)), o); err != nil {
+			fields, err = s.signer.seal(d.domain, io.MultiReader(bytes.NewReader(extra), again(content)), o)
+			if err != nil {
 				return nil, err
 			}
 		}

@@ -95,7 +95,8 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	var mb *store.Mailbox
 	var as core.Senders
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if mb, err = core.ReadMailbox(tx, who, in.UserID); err == nil {
+		mb, err = core.ReadMailbox(tx, who, in.UserID)
+		if err == nil {
 			as, err = core.SendersOf(tx, mb)
 		}
 		if err != nil || in.TemplateID == "" {
@@ -242,7 +243,8 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, wor
 		if err = errors.Join(err, to.Close()); err != nil {
 			return out, fmt.Errorf("read draft %s of %s: %w", in.UID, in.UserID, err)
 		}
-		if size += int(n); size > core.MaxContent {
+		size += int(n)
+		if size > core.MaxContent {
 			return out, core.ContentTooLarge()
 		}
 		text := coded.String()

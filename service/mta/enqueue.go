@@ -28,7 +28,8 @@ func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, 
 		rows = append(rows, row)
 	}
 	later, err := s.enqueueLater(tx, sub, d, to[now:])
-	if rows = append(rows, later...); err != nil || sub.Waiting == 0 {
+	rows = append(rows, later...)
+	if err != nil || sub.Waiting == 0 {
 		return rows, err
 	}
 	if err := tx.RefBlob(sub.Blob, sub.ID); err != nil {
@@ -187,7 +188,8 @@ func (s *Service) enqueueSome(tx *store.Tx, id string) (more bool, err error) {
 			sub.Waiting--
 		}
 	}
-	if p.To = p.To[n:]; len(p.To) > 0 {
+	p.To = p.To[n:]
+	if len(p.To) > 0 {
 		if err := store.PendingRecipients.Put(tx, p); err != nil {
 			return false, err
 		}

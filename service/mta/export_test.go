@@ -168,7 +168,8 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows
 		return nil, nil, err
 	}
 	defer s.inbox.Release(stored)
-	if h.Content, err = s.makeHeld(context.Background(), inbox.Envelope{From: l.from}, l.to, l.body, rewriting{}); err != nil {
+	h.Content, err = s.makeHeld(context.Background(), inbox.Envelope{From: l.from}, l.to, l.body, rewriting{})
+	if err != nil {
 		return nil, nil, err
 	}
 	defer s.Store.Release(h.Content.blob)

@@ -106,7 +106,8 @@ func (s *Service) putCopy(ctx context.Context, j *store.Job) (jobs.Writes, error
 	var c *store.RemoteCopy
 	var mb *store.Mailbox
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		if c, err = store.RemoteCopies.Get(tx, args.CopyID); err == nil {
+		c, err = store.RemoteCopies.Get(tx, args.CopyID)
+		if err == nil {
 			mb, err = core.LiveMailbox(tx, c.MailboxID)
 		}
 		return err
@@ -142,7 +143,8 @@ func (s *Service) putRemote(ctx context.Context, mb *store.Mailbox, c *store.Rem
 		if session.KeepsSent() {
 			return nil
 		}
-		if folder, err = session.SentFolder(ctx); err != nil || folder == "" {
+		folder, err = session.SentFolder(ctx)
+		if err != nil || folder == "" {
 			return err
 		}
 	}

@@ -77,7 +77,8 @@ func (s *Service) readProof(t *inbox.DeliveryReport) error {
 		returned, paths = t.Complaint.Returned, []string{t.Complaint.MailFrom}
 	}
 	for _, path := range append(paths, msg.FieldValues(returned, "Return-Path")...) {
-		if t.RowID = s.bouncedRow(path); t.RowID != "" {
+		t.RowID = s.bouncedRow(path)
+		if t.RowID != "" {
 			return nil
 		}
 	}
@@ -149,7 +150,8 @@ func provenRow(tx *store.Tx, t *inbox.DeliveryReport) (*store.Outgoing, error) {
 	// for the others.
 	var found []*store.Outgoing
 	for _, row := range store.OutgoingsByMessageID.Asc(tx, d.AccountID+t.MessageID+"\x00", "") {
-		if found = append(found, row); len(found) > 1 {
+		found = append(found, row)
+		if len(found) > 1 {
 			return nil, nil
 		}
 	}

@@ -77,7 +77,8 @@ func (s *Service) TakeNotices(ctx context.Context, kind, name string, r feedback
 	reader := from.Notices
 	if from.keyID != "" {
 		made, _ := s.topics.Load(from.Name)
-		if reader, _ = made.(feedback.Reader); reader == nil {
+		reader, _ = made.(feedback.Reader)
+		if reader == nil {
 			return core.Errorf("not_configured", "The topic of this relay's notices is not made yet. Send the notice again later.")
 		}
 	}

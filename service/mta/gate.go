@@ -72,7 +72,8 @@ func (s *Service) start(tx *store.Tx, m startedMail) error {
 				m.since = tx.Now()
 			}
 			if tx.Now().Sub(m.since) < forwardsWait {
-				if waits, err = s.reputation.MayWait(tx, m.kind, m.sub.AccountID); err != nil {
+				waits, err = s.reputation.MayWait(tx, m.kind, m.sub.AccountID)
+				if err != nil {
 					return err
 				}
 			}
@@ -186,7 +187,8 @@ func (s *Service) forward(_ context.Context, j *store.Job) (jobs.Writes, error) 
 		var mb *store.Mailbox
 		gone := err != nil || d.Gone()
 		if planned.MailboxID != "" && !gone {
-			if mb, err = core.LiveMailbox(tx, planned.MailboxID); err != nil {
+			mb, err = core.LiveMailbox(tx, planned.MailboxID)
+			if err != nil {
 				return err
 			}
 			gone = mb == nil

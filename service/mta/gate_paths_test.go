@@ -439,7 +439,8 @@ func (w *gateWorld) counted(c [2]string) (n int) {
 	w.T.Helper()
 	err := w.St.View(func(tx *store.Tx) error {
 		d, err := store.SendDays.Find(tx, store.SendDayID(c[0], tx.Now().UTC().Format(time.DateOnly), c[1]))
-		if n = 0; d != nil {
+		n = 0
+		if d != nil {
 			n = d.Recipients
 		}
 		return err

@@ -76,7 +76,8 @@ func (s *Service) entryDestination(tx *store.Tx, sender, entry string, size int6
 	if mb.Type == store.MailboxTypeExternal {
 		return &destination{domain: d, Forward: mb.Email, listID: listID(g)}, nil
 	}
-	if d, err = store.Domains.Read(tx, mb.DomainID); err != nil {
+	d, err = store.Domains.Read(tx, mb.DomainID)
+	if err != nil {
 		return nil, err
 	}
 	to := toMailbox(d, mb)

@@ -163,7 +163,8 @@ func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested i
 	if w.toApprove { // no image that is in the text is left
 		file.ContentID = ""
 	}
-	if file.Content, err = io.ReadAll(io.LimitReader(msg.Open(body, a.Part), left+1)); err != nil {
+	file.Content, err = io.ReadAll(io.LimitReader(msg.Open(body, a.Part), left+1))
+	if err != nil {
 		return file, fmt.Errorf("read message: %w", err)
 	}
 	if int64(len(file.Content)) > left {

@@ -262,7 +262,8 @@ func (s *Service) settleHeld(ctx context.Context, accountID, mailboxID string, r
 				tx.After(func() { again = true })
 				return err
 			}
-			if row.UpdatedAt = tx.Now(); release {
+			row.UpdatedAt = tx.Now()
+			if release {
 				row.HeldAt = tx.Now()
 			} else {
 				row.Stop = discardedText

@@ -137,7 +137,8 @@ func (k *thinker) serve(c net.Conn) {
 			say("354 go on")
 			k.pass("body", to)
 			for line != ".\r\n" {
-				if line, err = r.ReadString('\n'); err != nil {
+				line, err = r.ReadString('\n')
+				if err != nil {
 					return
 				}
 			}

@@ -81,7 +81,8 @@ func (s *Service) attemptLocal(ctx context.Context, d *delivery, head []byte, co
 	}
 
 	if stored.Meta.DMARC == string(auth.Pass) {
-		if stored.Verified, err = s.ownAuthor(d.sub, passed); err != nil {
+		stored.Verified, err = s.ownAuthor(d.sub, passed)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -102,7 +103,8 @@ func (s *Service) attemptLocal(ctx context.Context, d *delivery, head []byte, co
 	if len(automatic) == 0 {
 		return r, nil
 	}
-	if r.decisions, err = s.decide(ctx, automatic, stored, spool, spool.Size(), d.sub.Sender, judged); err != nil {
+	r.decisions, err = s.decide(ctx, automatic, stored, spool, spool.Size(), d.sub.Sender, judged)
+	if err != nil {
 		return nil, err
 	}
 	alone, err := s.onlyRecipient(d)
@@ -127,7 +129,8 @@ func (s *Service) ownAuthor(sub *store.Submission, h *head) (domain string, err 
 			return "", nil
 		}
 	}
-	if domain, err = msg.NormalizeDomain(domain); err != nil {
+	domain, err = msg.NormalizeDomain(domain)
+	if err != nil {
 		return "", nil // none that is hosted here
 	}
 	err = s.Store.View(func(tx *store.Tx) error {

@@ -109,7 +109,8 @@ func TestPauseAndRelayOfAnOperator(t *testing.T) {
 		h := &servicetest.Host{T: t, Answer: func(n int, _ servicetest.Taken) string {
 			mu.Lock()
 			defer mu.Unlock()
-			if asked = append(asked, time.Now()); len(asked) == 1 {
+			asked = append(asked, time.Now())
+			if len(asked) == 1 {
 				return "421 4.7.0 too much mail, slow down"
 			}
 			return "250 ok"

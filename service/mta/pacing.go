@@ -119,7 +119,8 @@ func (p *paces) turn(lane string, limits destinationLimits) (next time.Time, gap
 	if l == nil || l.Gap == 0 && l.safe == 0 || !l.until.After(now) {
 		return now, 0, false
 	}
-	if next = now; l.Next.After(now) {
+	next = now
+	if l.Next.After(now) {
 		next = l.Next
 	}
 	return wholeMillis(next), max(l.Gap, limits.gap()), true
@@ -290,7 +291,8 @@ func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 		return now, true
 	}
 	free := t.sent[0].Add(forwardWindow)
-	if t.tail = t.tail.Add(forwardGap); t.tail.Before(free) {
+	t.tail = t.tail.Add(forwardGap)
+	if t.tail.Before(free) {
 		t.tail = free
 	}
 	// Those that the tail counts may have been given up or taken back: whoever comes behind very

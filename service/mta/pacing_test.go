@@ -213,7 +213,8 @@ func TestSlowRelayIsUsedFully(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			level = min(rate, level+time.Since(last).Seconds()*rate)
-			if last = time.Now(); level < 1 {
+			last = time.Now()
+			if level < 1 {
 				return "454 Throttling failure: Maximum sending rate exceeded."
 			}
 			level--

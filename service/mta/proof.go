@@ -23,7 +23,8 @@ func (s *Service) wordsFromOutside(ctx context.Context, in Incoming, v *auth.Ver
 	var signed []auth.Signature // that cover the message, by keys that are not ours
 	sentHere := false
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		if d, err = store.DomainByName.Find(tx, v.FromDomain); d == nil || err != nil {
+		d, err = store.DomainByName.Find(tx, v.FromDomain)
+		if d == nil || err != nil {
 			return err
 		}
 		sentHere = messageID == "" || wasSentHere(tx, d.AccountID, messageID)

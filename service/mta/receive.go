@@ -148,7 +148,8 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	v := result.Verdict
 	proof := v.Proof()
 	stored.Verified, stored.Signed, stored.Lacks = proof.Domain, proof.Signed, proof.Lacks
-	if stored.Words, err = s.wordsFromOutside(ctx, in, v, stored.Summary.MessageID); err != nil {
+	stored.Words, err = s.wordsFromOutside(ctx, in, v, stored.Summary.MessageID)
+	if err != nil {
 		return "", err
 	}
 	stored.Meta.SPF, stored.Meta.DKIM, stored.Meta.DMARC = string(v.SPF), string(v.DKIM), string(v.DMARC)
@@ -159,7 +160,8 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		Author: v.FromDomain, Authentic: v.Authentic(), Proven: stored.Verified, Signed: stored.Signed, Lacks: stored.Lacks, Words: stored.Words, RequireTLS: in.Client.RequireTLS,
 	}
 	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
-		if env.Count, err = s.Hooks.DMARCCount(in, result); err != nil {
+		env.Count, err = s.Hooks.DMARCCount(in, result)
+		if err != nil {
 			return "", err
 		}
 	}
@@ -192,7 +194,8 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	account := "account " + to.domain.AccountID
 	first := !a.Placed[account]
 	a.Placed[to.place()], a.Placed[account] = true, true
-	if stored, err = s.asProvenTo(tx, stored, to.Mailbox, address); err != nil {
+	stored, err = s.asProvenTo(tx, stored, to.Mailbox, address)
+	if err != nil {
 		return err
 	}
 	err = s.deliver(tx, arrival{
@@ -650,7 +653,8 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 // says that nobody is left for later any more.
 func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *store.Arrival, err error) {
 	err = s.Store.Update(func(tx *store.Tx) error {
-		if a, err = store.Arrivals.Get(tx, id); err != nil {
+		a, err = store.Arrivals.Get(tx, id)
+		if err != nil {
 			return err
 		}
 		if a.Placed == nil {
@@ -688,7 +692,8 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 			row: &store.Outgoing{ID: a.ID, QueuedAt: a.ReceivedAt}, sub: &store.Submission{Sender: a.Sender, Forward: true, ReportTo: a.Sender},
 			blob: blob, now: s.Now(),
 		}
-		if report, err = s.writeReport(about, list...); err != nil {
+		report, err = s.writeReport(about, list...)
+		if err != nil {
 			return err
 		}
 		if report != nil {

@@ -57,7 +57,8 @@ func TestTLSPolicyOfADomain(t *testing.T) {
 	}
 	i.Becomes("b@far.test", store.OutgoingSent)
 	policy = "opportunistic"
-	if shown, err = i.Svc.UpdateDomain(context.Background(), servicetest.Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, TLSPolicy: &policy}); err != nil || shown.TLSPolicy != "opportunistic" {
+	shown, err = i.Svc.UpdateDomain(context.Background(), servicetest.Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, TLSPolicy: &policy})
+	if err != nil || shown.TLSPolicy != "opportunistic" {
 		t.Fatalf("%+v, %v", shown, err)
 	}
 	if _, err := i.Svc.RetryMessage(context.Background(), servicetest.Actor(i.Account), mta.SentMessageIn{ID: i.Row("a@far.test").ID}); err != nil {

@@ -56,7 +56,8 @@ func (s *Service) routeOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (r
 
 	var mb *store.Mailbox // nil: none, or gone
 	if row.MailboxID != "" {
-		if mb, err = store.Mailboxes.FindShared(tx, row.MailboxID); err != nil {
+		mb, err = store.Mailboxes.FindShared(tx, row.MailboxID)
+		if err != nil {
 			return route{}, err
 		}
 	}
@@ -258,7 +259,8 @@ func newRelay(r core.Relay) (*relay, error) {
 	var err error
 	// The others write return paths of their own, and look at ours only to see that it is of a
 	// sender whom they know.
-	switch out.verp = r.Kind == "custom"; r.ReturnPath {
+	out.verp = r.Kind == "custom"
+	switch r.ReturnPath {
 	case "":
 	case "verp", "sender":
 		out.verp = r.ReturnPath == "verp"
@@ -306,7 +308,8 @@ func (r *relay) readAccessKey() (err error) {
 	if r.TopicARN != "" {
 		return errors.New("give topic_arn or access_key_file, not both")
 	}
-	if r.keyID, r.keySecret, err = objects.ReadAccessKey(r.AccessKeyFile); err != nil {
+	r.keyID, r.keySecret, err = objects.ReadAccessKey(r.AccessKeyFile)
+	if err != nil {
 		return fmt.Errorf("access_key_file: %w", err)
 	}
 	return nil

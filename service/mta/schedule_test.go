@@ -49,7 +49,8 @@ func TestScheduledMessage(t *testing.T) {
 	if err != nil || !row.SendAt.Equal(later) || !row.NextAttemptAt.Equal(later) || row.Status != "scheduled" {
 		t.Errorf("changed to %+v, %v", row, err)
 	}
-	if row, err = i.Svc.CancelMessage(ctx, who, mta.SentMessageIn{ID: id["c@far.test"]}); err != nil || row.Status != "cancelled" {
+	row, err = i.Svc.CancelMessage(ctx, who, mta.SentMessageIn{ID: id["c@far.test"]})
+	if err != nil || row.Status != "cancelled" {
 		t.Errorf("taken back: %+v, %v", row, err)
 	}
 	if _, err := i.Svc.RetryMessage(ctx, who, mta.SentMessageIn{ID: id["b@far.test"]}); codeOf(err) != "not_queued" {

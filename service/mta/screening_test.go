@@ -406,7 +406,8 @@ func TestProbe(t *testing.T) {
 		}
 		_ = srv.Shutdown()
 		<-ended
-		if conn, err = net.ListenPacket("udp", "127.0.0.1:0"); err != nil {
+		conn, err = net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -148,10 +148,12 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	var mb *store.Mailbox
 	var as core.Senders
 	err := s.Store.View(func(tx *store.Tx) (err error) {
-		if mb, err = core.ReadMailbox(tx, who, in.UserID); err != nil {
+		mb, err = core.ReadMailbox(tx, who, in.UserID)
+		if err != nil {
 			return err
 		}
-		if as, err = core.SendersOf(tx, mb); err != nil {
+		as, err = core.SendersOf(tx, mb)
+		if err != nil {
 			return err
 		}
 		if _, _, err = s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID}); err != nil || in.TemplateID == "" {
@@ -224,7 +226,8 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if in.InReplyTo != "" {
 		l.answeredBy = inbox.AnswererOf(who, s.Now()).Text()
 	}
-	if l.fileSent, l.answers = !at.IsZero(), in.InReplyTo; l.fileSent {
+	l.fileSent, l.answers = !at.IsZero(), in.InReplyTo
+	if l.fileSent {
 		l.bcc = bcc
 	}
 
@@ -261,7 +264,8 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 // workOn waits until there is memory for a request, and fills its template. Whoever has done with
 // it calls leave.
 func (s *Service) workOn(ctx context.Context, in *SendEmailIn) (within context.Context, leave func(), err error) {
-	if within, leave, err = s.WorkOnLarge(ctx, in.given()); err != nil {
+	within, leave, err = s.WorkOnLarge(ctx, in.given())
+	if err != nil {
 		return nil, nil, err
 	}
 	texts, files, err := in.sizes()
@@ -270,7 +274,8 @@ func (s *Service) workOn(ctx context.Context, in *SendEmailIn) (within context.C
 	}
 	if made := texts + files; err == nil && made > in.given() { // short values that a template has often
 		leave()
-		if within, leave, err = s.WorkOnLarge(ctx, made); err != nil {
+		within, leave, err = s.WorkOnLarge(ctx, made)
+		if err != nil {
 			return nil, nil, err
 		}
 	}
@@ -416,7 +421,8 @@ func addressList(field string, texts Texts) ([]msg.Address, error) {
 		if err != nil {
 			return nil, core.Invalid(field, "invalid", "%s", err)
 		}
-		if out = append(out, list...); len(out) > msg.MaxAddresses {
+		out = append(out, list...)
+		if len(out) > msg.MaxAddresses {
 			return nil, core.Invalid(field, "too_many_items", "names more than %d addresses", msg.MaxAddresses)
 		}
 	}
@@ -448,7 +454,8 @@ func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
 		if err != nil {
 			return core.Invalid(field+".content", "invalid", "must be base64: %s", err)
 		}
-		if size += len(content); size > core.MaxContent {
+		size += len(content)
+		if size > core.MaxContent {
 			return core.ContentTooLarge()
 		}
 		m.Attachments = append(m.Attachments, msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Content: content})

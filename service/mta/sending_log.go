@@ -133,7 +133,8 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 	f := sentFilter{ListMessagesIn: in, to: to, who: who}
 	if in.Tag != "" {
 		var ok bool
-		if f.tag.Name, f.tag.Value, ok = strings.Cut(in.Tag, ":"); !ok {
+		f.tag.Name, f.tag.Value, ok = strings.Cut(in.Tag, ":")
+		if !ok {
 			return nil, core.Invalid("tag", "invalid", "must be of the form name:value")
 		}
 	}
@@ -209,12 +210,14 @@ func (f *sentFilter) keep(o *store.Outgoing) bool {
 // Days reads an inclusive range of UTC days; a zero end is open.
 func Days(from, to string) (start, end time.Time, err error) {
 	if from != "" {
-		if start, err = time.Parse(time.DateOnly, from); err != nil {
+		start, err = time.Parse(time.DateOnly, from)
+		if err != nil {
 			return start, end, core.Invalid("date_from", "invalid", "must be a date such as 2026-01-31")
 		}
 	}
 	if to != "" {
-		if end, err = time.Parse(time.DateOnly, to); err != nil {
+		end, err = time.Parse(time.DateOnly, to)
+		if err != nil {
 			return start, end, core.Invalid("date_to", "invalid", "must be a date such as 2026-01-31")
 		}
 		end = end.AddDate(0, 0, 1)

@@ -145,15 +145,18 @@ func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, e
 		if err != nil {
 			return nil, 0, err
 		}
-		if mb, g = d.Mailbox, d.group; d.Forward != "" {
+		mb, g = d.Mailbox, d.group
+		if d.Forward != "" {
 			out = append(out, d.Forward)
 		}
 	case strings.HasPrefix(to, "grp_"):
-		if g, err = store.Groups.FindShared(tx, to); err != nil {
+		g, err = store.Groups.FindShared(tx, to)
+		if err != nil {
 			return nil, 0, err
 		}
 	default:
-		if mb, err = core.LiveMailbox(tx, to); err != nil {
+		mb, err = core.LiveMailbox(tx, to)
+		if err != nil {
 			return nil, 0, err
 		}
 	}
@@ -243,7 +246,8 @@ func (s *Service) sendByItself(tx *store.Tx, mb *store.Mailbox, m byItself) erro
 		}
 		m.asked.Mailbox = mb
 		var err error
-		if held, _, err = s.agents.Admit(tx, agents.Holder{}, m.asked); err != nil {
+		held, _, err = s.agents.Admit(tx, agents.Holder{}, m.asked)
+		if err != nil {
 			s.Log.Info("a mailbox does not send by itself what its sending policy refuses", "mailbox_id", mb.ID)
 			return nil
 		}

@@ -62,7 +62,8 @@ func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []Rcpt, sto
 	}
 	h.messageID, h.subject = m.MessageID, m.Subject
 	h.starts = m.InReplyTo == "" && len(m.References) == 0 && len(m.Headers) == 0
-	if h.eightBit, err = hasHighBytes(spool.Reader()); err != nil {
+	h.eightBit, err = hasHighBytes(spool.Reader())
+	if err != nil {
 		return nil, err
 	}
 	e.To, e.Received, e.Outgoing = nil, w.now, true
@@ -73,7 +74,8 @@ func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []Rcpt, sto
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
-	if h.blob, err = s.Store.Append(envelope, spool); err != nil {
+	h.blob, err = s.Store.Append(envelope, spool)
+	if err != nil {
 		return nil, err
 	}
 	return h, nil
@@ -166,7 +168,8 @@ func filesOf(body content, root *msg.Part, under string, nested int) (out []held
 			return nil, fmt.Errorf("read message: %w", err)
 		}
 		inner := bytes.NewReader(text)
-		if f.of, err = msg.Scan(bytes.NewReader(text)); err != nil {
+		f.of, err = msg.Scan(bytes.NewReader(text))
+		if err != nil {
 			return nil, fmt.Errorf("read message: %w", err)
 		}
 		f.body, f.Size = inner, int64(len(text))

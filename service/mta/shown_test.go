@@ -179,7 +179,8 @@ func (f *approvals) showing(id string) (words string, raw []byte) {
 		f.T.Fatal(err)
 	}
 	defer file.Body.Close()
-	if raw, err = io.ReadAll(file.Body); err != nil {
+	raw, err = io.ReadAll(file.Body)
+	if err != nil {
 		f.T.Fatal(err)
 	}
 	return words, raw

@@ -212,8 +212,10 @@ func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulate
 	if err != nil {
 		return nil, err
 	}
-	if a.decisions = judged; len(automatic) > 0 {
-		if a.decisions, err = s.decide(ctx, automatic, a.StoredMessage, spool, spool.Size(), a.from, judged); err != nil {
+	a.decisions = judged
+	if len(automatic) > 0 {
+		a.decisions, err = s.decide(ctx, automatic, a.StoredMessage, spool, spool.Size(), a.from, judged)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -226,7 +228,8 @@ func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulate
 // storeAnswer stores an answer of the simulator with what a final delivery puts on top.
 func (s *Service) storeAnswer(d *delivery, a *simulatedAnswer, spool *store.Spool) (err error) {
 	spool.Prepend(fmt.Appendf(finalFields(a.from, a.to), "Received: by %s (Mailstead simulator) id %s;\r\n\t%s\r\n", s.Hostname(), d.row.ID, d.now.Format(time.RFC1123Z)))
-	if a.StoredMessage, err = s.inbox.Prepare(spool, inbox.Envelope{From: a.from, To: []string{a.to}, Received: d.now}); err != nil {
+	a.StoredMessage, err = s.inbox.Prepare(spool, inbox.Envelope{From: a.from, To: []string{a.to}, Received: d.now})
+	if err != nil {
 		return err
 	}
 	d.stored = append(d.stored, a.StoredMessage)

@@ -188,7 +188,8 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
 	killpoint.At("submit.append")
-	if l.blob, err = s.Store.Append(envelope, l.body); err != nil {
+	l.blob, err = s.Store.Append(envelope, l.body)
+	if err != nil {
 		return nil, err
 	}
 	return s.post(ctx, u, l, nil)
@@ -258,7 +259,8 @@ func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubm
 		defer harmless.Close()
 		in.Body, l.harmless = harmless, true
 	}
-	if l.from, err = ownAddress(as, in.From); err != nil {
+	l.from, err = ownAddress(as, in.From)
+	if err != nil {
 		return nil, err
 	}
 
@@ -554,7 +556,8 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 		}
 		if held != "" {
 			return s.hold(tx, mb, from, sub, d, l, held, shown, func(sent *Submitted) error {
-				if out = sent; with == nil {
+				out = sent
+				if with == nil {
 					return nil
 				}
 				return with(tx, mb, out)
@@ -603,7 +606,8 @@ func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmis
 		}
 	}
 	if errors.Is(err, errHeld) {
-		if shown, err = s.makeHeld(ctx, inbox.Envelope{From: l.from}, l.to, l.body, rewriting{}); err == nil {
+		shown, err = s.makeHeld(ctx, inbox.Envelope{From: l.from}, l.to, l.body, rewriting{})
+		if err == nil {
 			err = s.Store.Update(take)
 		}
 	}

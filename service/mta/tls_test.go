@@ -111,7 +111,8 @@ func TestPolicyIsKept(t *testing.T) {
 		i := servicetest.Install(t, core.Config{})
 		p := (&policyHost{text: enforced}).serve(i)
 		record := func(text string) {
-			if i.DNS.Txt["_mta-sts.far.test"] = text; text == "" {
+			i.DNS.Txt["_mta-sts.far.test"] = text
+			if text == "" {
 				delete(i.DNS.Txt, "_mta-sts.far.test")
 			}
 		}

@@ -62,7 +62,8 @@ func (s *Service) eachWaiting(ctx context.Context, accountID string, which func(
 						break
 					}
 					looked++
-					if after = key; which(row) {
+					after = key
+					if which(row) {
 						ids = append(ids, row.ID)
 					}
 				}
@@ -117,7 +118,8 @@ func withDoubt(row *store.Outgoing, why string) string {
 // stopLater has a message that is being delivered be taken back when that has ended, for why. It
 // does nothing to one that waits, and answers false.
 func (s *Service) stopLater(tx *store.Tx, row *store.Outgoing, why string) (running bool, err error) {
-	if running, err = s.wakeAfter(tx, row); !running || err != nil {
+	running, err = s.wakeAfter(tx, row)
+	if !running || err != nil {
 		return running, err
 	}
 	row.Stop, row.UpdatedAt = why, tx.Now()
@@ -223,7 +225,8 @@ func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 		}
 		var first []string
 		for _, id := range store.JobsByLane.Keys(tx, store.LaneKey(j.Lane)+"\x00", "") {
-			if first = append(first, id); len(first) == turnsSought {
+			first = append(first, id)
+			if len(first) == turnsSought {
 				break
 			}
 		}
@@ -338,7 +341,8 @@ func (s *Service) reroute(ctx context.Context, _ *store.Job) (jobs.Writes, error
 			err = s.Store.View(func(tx *store.Tx) error {
 				more = false
 				for key, id := range store.JobsByLane.Keys(tx, lane+"\x00", after) {
-					if more = len(ids) == waitingAtATime; more {
+					more = len(ids) == waitingAtATime
+					if more {
 						break
 					}
 					after = key

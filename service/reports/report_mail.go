@@ -232,7 +232,8 @@ func (s *Service) EraseReports(ctx context.Context, domainID string) error {
 		err := s.Store.Update(func(tx *store.Tx) error {
 			var ids []string
 			for _, id := range store.ReportsByDomain.Keys(tx, domainID, "") {
-				if ids = append(ids, id); len(ids) == core.DropsAtATime {
+				ids = append(ids, id)
+				if len(ids) == core.DropsAtATime {
 					break
 				}
 			}

@@ -101,7 +101,8 @@ func TestReportSaysWhatWasDone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d, err = dmarcreport.Read(packed); err != nil {
+	d, err = dmarcreport.Read(packed)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if d.Policy != (dmarcreport.Policy{Domain: "far.test", P: "reject", SP: "quarantine", NP: "quarantine", ADKIM: "r", ASPF: "r", Discovery: "treewalk", Pct: 100}) || d.Totals != (dmarcreport.Totals{Messages: 4, Passed: 2, Failed: 2}) {

@@ -139,7 +139,8 @@ func (s *Service) add(tx *store.Tx, accountID string, e *Envelope, recipient str
 	known := true
 	if s.asksForNew() {
 		var err error
-		if known, err = isKnown(tx, accountID, recipient); err != nil {
+		known, err = isKnown(tx, accountID, recipient)
+		if err != nil {
 			return err
 		}
 	}

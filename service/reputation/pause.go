@@ -91,7 +91,8 @@ func (s *Service) judge(tx *store.Tx, row *store.Outgoing) error {
 	if d.SendingPaused == nil {
 		add(&ofDomain, ofPaused, -1)
 		if reason := over(ofDomain, pauseBounces, pauseComplain); reason != "" {
-			if d, err = store.Domains.Get(tx, d.ID); err != nil {
+			d, err = store.Domains.Get(tx, d.ID)
+			if err != nil {
 				return err
 			}
 			d.SendingPaused, d.UpdatedAt = &store.SendingPaused{Reason: reason, At: tx.Now()}, tx.Now()
@@ -329,10 +330,12 @@ func (s *Service) Resume(tx *store.Tx, mb *store.Mailbox) error {
 		return err
 	}
 	mb.SendingPaused = nil
-	if mb.Counting, err = beginAnew(tx, mb.AccountID, mb.ID); err != nil {
+	mb.Counting, err = beginAnew(tx, mb.AccountID, mb.ID)
+	if err != nil {
 		return err
 	}
-	if d.Counting, err = beginAnew(tx, d.AccountID, d.ID); err != nil {
+	d.Counting, err = beginAnew(tx, d.AccountID, d.ID)
+	if err != nil {
 		return err
 	}
 	if err := store.Domains.Put(tx, d); err != nil {
@@ -344,7 +347,8 @@ func (s *Service) Resume(tx *store.Tx, mb *store.Mailbox) error {
 // ResumeDomain does that for a domain. The caller writes d.
 func (s *Service) ResumeDomain(tx *store.Tx, d *store.Domain) (err error) {
 	d.SendingPaused = nil
-	if d.Counting, err = beginAnew(tx, d.AccountID, d.ID); err != nil {
+	d.Counting, err = beginAnew(tx, d.AccountID, d.ID)
+	if err != nil {
 		return err
 	}
 	return s.Hooks.Wake(tx, d.AccountID)

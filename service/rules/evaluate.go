@@ -314,7 +314,8 @@ func (m *Message) meets(c *store.RuleCondition, b *budget) bool {
 	var expression *expression
 	if c.Op == "matches" {
 		var err error
-		if expression, err = compiled(c.Value); err != nil {
+		expression, err = compiled(c.Value)
+		if err != nil {
 			return false
 		}
 	}

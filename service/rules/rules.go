@@ -283,7 +283,8 @@ func (s *Service) DeleteRule(_ context.Context, who core.Actor, in RuleIn) (*Rul
 
 // findRule gives the rules of a mailbox, and the place of one of them.
 func findRule(tx *store.Tx, who core.Actor, userID, ruleID string) (mb *store.Mailbox, list []*store.Rule, at int, err error) {
-	if mb, err = openMailbox(tx, who, userID); err != nil {
+	mb, err = openMailbox(tx, who, userID)
+	if err != nil {
 		return nil, nil, 0, err
 	}
 	list = rulesOf(tx, mb.ID)
@@ -444,7 +445,8 @@ func Load(tx *store.Tx, mb *store.Mailbox) (list []*store.Rule, err error) {
 		}
 		for i := range r.Actions {
 			if a := &r.Actions[i]; a.Type == "move" || a.Type == "copy" {
-				if a.Value, err = inbox.FolderName(tx, mb, a.Value); err != nil {
+				a.Value, err = inbox.FolderName(tx, mb, a.Value)
+				if err != nil {
 					return nil, err
 				}
 			}
@@ -488,7 +490,8 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 		if judged != nil {
 			m.SpamScore = &judged.Score
 			if judged.Verdict == spam.IsSpam {
-				if lies, err = inbox.FolderName(tx, mb, "junk"); err != nil {
+				lies, err = inbox.FolderName(tx, mb, "junk")
+				if err != nil {
 					return err
 				}
 			}

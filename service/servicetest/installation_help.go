@@ -70,7 +70,8 @@ func (i *Installation) Open(c core.Config) {
 	var err error
 	o := i.Options
 	o.Log, o.MaxWrites, o.Room = c.Log, i.MaxWrites, i.Room
-	if i.St, err = store.Open(i.dir, o); err != nil {
+	i.St, err = store.Open(i.dir, o)
+	if err != nil {
 		i.T.Fatal(err)
 	}
 	keys, err := core.OpenKeys(i.St)
@@ -213,7 +214,8 @@ func (i *Installation) AddMailbox(d *store.Domain, local string, change func(*st
 		if err != nil {
 			return err
 		}
-		if mb.Num, err = tx.NextMailboxNum(); err != nil {
+		mb.Num, err = tx.NextMailboxNum()
+		if err != nil {
 			return err
 		}
 		mb.AccountNum = a.Num
@@ -345,7 +347,8 @@ func (i *Installation) Folder(mb *store.Mailbox, name string) []filed {
 		if err != nil {
 			i.T.Fatal(err)
 		}
-		if out[n].Raw, err = io.ReadAll(mta.Whole(blob)); err != nil {
+		out[n].Raw, err = io.ReadAll(mta.Whole(blob))
+		if err != nil {
 			i.T.Fatal(err)
 		}
 		blob.Close()
@@ -556,7 +559,8 @@ func (h *Host) Serve(c net.Conn) {
 		switch verb {
 		case "AUTH":
 			say("334 ")
-			if line, err = r.ReadString('\n'); err != nil {
+			line, err = r.ReadString('\n')
+			if err != nil {
 				return
 			}
 			h.Mu.Lock()
@@ -587,7 +591,8 @@ func (h *Host) Serve(c net.Conn) {
 			if h.During != nil && !h.During(c) {
 				return
 			}
-			if m.Data, err = readDotted(r); err != nil {
+			m.Data, err = readDotted(r)
+			if err != nil {
 				return
 			}
 			say(h.take(m))

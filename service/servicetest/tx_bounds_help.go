@@ -140,7 +140,8 @@ func Others(t *testing.T, s *service.Service, n int, name func(i int) string) []
 			ID: fmt.Sprintf("dom_%026d", i), AccountID: fmt.Sprintf("acc_%026d", i), Name: name(i), Status: store.DomainPendingNS,
 			DNSProvider: dnsprov.Builtin, Claim: store.ClaimOpen, ClaimedAt: s.Now(),
 		}
-		if out = append(out, d); len(out) > n { // it runs twice
+		out = append(out, d)
+		if len(out) > n { // it runs twice
 			out = out[:n]
 		}
 		return d

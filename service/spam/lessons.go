@@ -126,7 +126,8 @@ func (s *Service) learn(_ context.Context, j *store.Job) (jobs.Writes, error) {
 			maps.Copy(owed, kept.Owed)
 		}
 		for _, l := range store.SpamLessonsByAccount.Asc(tx, j.AccountID, "") {
-			if lessons = append(lessons, l); len(lessons) == lessonsMost {
+			lessons = append(lessons, l)
+			if len(lessons) == lessonsMost {
 				break
 			}
 		}

@@ -106,7 +106,8 @@ func (s *Service) CreateMessageTemplate(_ context.Context, who core.Actor, in Cr
 				return core.Errorf("too_many_items", "An account is limited to %d message templates. Delete one first.", perAccount)
 			}
 			t.ID, t.CreatedAt, t.UpdatedAt = tx.NewID("mtl"), tx.Now(), tx.Now()
-			if out, err = templateOut(t); err != nil {
+			out, err = templateOut(t)
+			if err != nil {
 				return err
 			}
 			return errors.Join(store.MessageTemplates.Put(tx, t), core.Audit(tx, who, target(t)))
@@ -186,7 +187,8 @@ func (s *Service) UpdateMessageTemplate(_ context.Context, who core.Actor, in Up
 			return err
 		}
 		t.UpdatedAt = tx.Now()
-		if out, err = templateOut(t); err != nil {
+		out, err = templateOut(t)
+		if err != nil {
 			return err
 		}
 		return errors.Join(store.MessageTemplates.Put(tx, t), core.Audit(tx, who, target(t)))

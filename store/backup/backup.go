@@ -177,7 +177,8 @@ func (t *Target) Run(ctx context.Context, src Source, full, verify bool) (*Resul
 	}
 	var needed []string // keys
 	if base != nil {
-		if needed, err = keysSince(src.Store, base.Number); err != nil {
+		needed, err = keysSince(src.Store, base.Number)
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -710,10 +710,12 @@ func TestBackupsWhenTheClockIsSetBack(t *testing.T) {
 	}
 	s := &Schedule{Target: to, Source: h.source(), Every: time.Hour, FullEvery: 24 * time.Hour, Keep: 24 * time.Hour}
 	next, full := s.resume(t.Context())
-	if next, full = s.within(h.clock, next, full); next.After(h.clock.Add(time.Hour)) || full.After(h.clock.Add(24*time.Hour)) {
+	next, full = s.within(h.clock, next, full)
+	if next.After(h.clock.Add(time.Hour)) || full.After(h.clock.Add(24*time.Hour)) {
 		t.Errorf("at %s the next backup is at %s, the next full one at %s", h.clock, next, full)
 	}
-	if h.clock = h.clock.Add(3 * time.Hour); !s.isLate() {
+	h.clock = h.clock.Add(3 * time.Hour)
+	if !s.isLate() {
 		t.Error("a backup of three hours ago is not late")
 	}
 }

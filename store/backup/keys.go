@@ -191,7 +191,8 @@ func (t *Target) readKey(ctx context.Context, name string) (master []byte, err e
 		if err != nil {
 			return err
 		}
-		if master, err = keyfile.Parse(text); err != nil {
+		master, err = keyfile.Parse(text)
+		if err != nil {
 			return fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 		if print, _, _ := parseKeyName(name); print != keyfile.Fingerprint(master) {
@@ -235,7 +236,8 @@ func (t *Target) restoreKeys(ctx context.Context, st *store.Store, log *slog.Log
 			if master != nil {
 				break
 			}
-			if master, err = t.readKey(ctx, name); err != nil && !errors.Is(err, ErrNoIdentity) && !errors.Is(err, ErrDamaged) {
+			master, err = t.readKey(ctx, name)
+			if err != nil && !errors.Is(err, ErrNoIdentity) && !errors.Is(err, ErrDamaged) {
 				return err
 			}
 		}

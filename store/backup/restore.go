@@ -200,7 +200,8 @@ func (t *Target) Restore(ctx context.Context, dir string, at time.Time, log *slo
 	if err := errors.Join(err, st.Close()); err != nil {
 		return nil, err
 	}
-	if st, err = store.Open(work, store.Options{Unsynced: true, Log: log, Program: t.Program}); err != nil {
+	st, err = store.Open(work, store.Options{Unsynced: true, Log: log, Program: t.Program})
+	if err != nil {
 		return nil, err
 	}
 	if err := st.Close(); err != nil {
@@ -467,7 +468,8 @@ func (f *fetcher) segment(ctx context.Context, name string) (*os.File, error) {
 		f.open = map[string]*os.File{}
 	}
 	f.open[name] = file
-	if f.used = append(f.used, name); len(f.used) > 4 {
+	f.used = append(f.used, name)
+	if len(f.used) > 4 {
 		err = f.open[f.used[0]].Close()
 		delete(f.open, f.used[0])
 		f.used = f.used[1:]

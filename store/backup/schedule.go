@@ -81,7 +81,8 @@ func (s *Schedule) isLate() bool {
 func (s *Schedule) made(at time.Time, verified bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state.BackupErr = err; err == nil {
+	s.state.BackupErr = err
+	if err == nil {
 		s.state.LastAt, s.state.Verified = at, verified
 	} else {
 		s.state.Failures++
@@ -151,7 +152,8 @@ func (s *Schedule) Run(ctx context.Context) error {
 		next, full = s.within(now, next, full)
 		if !now.Before(next) || kept > keptMost {
 			var res *Result
-			if res, err = s.Backup(ctx, !now.Before(full), true); err == nil {
+			res, err = s.Backup(ctx, !now.Before(full), true)
+			if err == nil {
 				s.Source.Log.Info("backup made", "kind", res.Kind, "target", res.Target, "number", res.Number, "bytes_added", res.BytesAdded, "ms", res.DurationMS)
 				next = now.Add(s.Every)
 				if res.Kind == Full {
@@ -170,7 +172,8 @@ func (s *Schedule) Run(ctx context.Context) error {
 			s.Source.Log.Error("the backup is not up to date; it is tried again", "target", s.Target.Place.String(), "error", err)
 		}
 		if s.isLate() != late {
-			if late = !late; late {
+			late = !late
+			if late {
 				s.Source.Log.Error("the last backup is older than two intervals", "target", s.Target.Place.String(), "every", s.Every)
 			} else {
 				s.Source.Log.Info("the backup is up to date again", "target", s.Target.Place.String())

@@ -51,7 +51,8 @@ func pagesToCheck(t testing.TB) (file []byte, root int) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if file, err = os.ReadFile(path); err != nil {
+	file, err = os.ReadFile(path)
+	if err != nil {
 		t.Fatal(err)
 	}
 	return file, root

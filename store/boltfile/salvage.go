@@ -210,7 +210,8 @@ func (s *salvage) row(page []byte, list []placed, i int, bucket string) bool {
 	}
 	if i > 0 && list[i-1].end != e.at {
 		moved := e
-		if moved.at = list[i-1].end; take(moved, e.keySize, e.valueSize) {
+		moved.at = list[i-1].end
+		if take(moved, e.keySize, e.valueSize) {
 			return true
 		}
 	}

@@ -212,7 +212,8 @@ func (c *bucket) apply(tx *bolt.Tx, name []byte) error {
 		if err := tx.DeleteBucket(name); err != nil {
 			return err
 		}
-		if b, err = tx.CreateBucket(name); err != nil {
+		b, err = tx.CreateBucket(name)
+		if err != nil {
 			return err
 		}
 		if err := b.SetSequence(sequence); err != nil {

@@ -36,11 +36,13 @@ const gone = ^uint16(0)
 // the last of them counts. All messages together are fewer than 65 535.
 func Merge(parts []*Part, keep func(Place) bool) (places []Place, blocks []Block, size int64, err error) {
 	for _, p := range parts {
-		if p.more, err = p.Words.Next(); err != nil {
+		p.more, err = p.Words.Next()
+		if err != nil {
 			return nil, nil, 0, err
 		}
 	}
-	if places = renumber(parts, keep); len(places) == 0 {
+	places = renumber(parts, keep)
+	if len(places) == 0 {
 		return nil, nil, 0, nil
 	}
 	var w BlockWriter
@@ -97,7 +99,8 @@ func mergeWord(parts []*Part, docs int) (word []byte, numbers []uint16, err erro
 			word = p.Words.Entry().Word
 		}
 	}
-	if word = bytes.Clone(word); word == nil {
+	word = bytes.Clone(word)
+	if word == nil {
 		return nil, nil, nil
 	}
 	for _, p := range parts {
@@ -112,7 +115,8 @@ func mergeWord(parts []*Part, docs int) (word []byte, numbers []uint16, err erro
 		if err != nil {
 			return nil, nil, err
 		}
-		if p.more, err = p.Words.Next(); err != nil {
+		p.more, err = p.Words.Next()
+		if err != nil {
 			return nil, nil, err
 		}
 	}

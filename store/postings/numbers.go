@@ -252,7 +252,8 @@ func (r *bitReader) zeros(most int) (n int, more bool) {
 			r.held -= z + 1
 			return n + z, true
 		}
-		if n += r.held; len(r.rest) == 0 {
+		n += r.held
+		if len(r.rest) == 0 {
 			return n, false
 		}
 		r.held = 0

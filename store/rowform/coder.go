@@ -60,7 +60,8 @@ func (c *Coder) uvarint(n uint64) uint64 {
 	n = 0
 	for i := 0; i < len(c.in) && i < binary.MaxVarintLen64; i++ {
 		b := c.in[i]
-		if n |= uint64(b&0x7f) << (7 * i); b < 0x80 {
+		n |= uint64(b&0x7f) << (7 * i)
+		if b < 0x80 {
 			if i == binary.MaxVarintLen64-1 && b > 1 {
 				break
 			}
@@ -90,7 +91,8 @@ func Int[T ~int | ~int64 | ~uint16 | ~uint32](c *Coder, n *T) {
 		return
 	}
 	v = int64(u>>1) ^ -int64(u&1)
-	if *n = T(v); int64(*n) != v {
+	*n = T(v)
+	if int64(*n) != v {
 		c.fail(ErrDamaged)
 	}
 }
@@ -101,7 +103,8 @@ func (c *Coder) Bool(b *bool) {
 	if *b {
 		n = 1
 	}
-	if n = c.uvarint(n); n > 1 {
+	n = c.uvarint(n)
+	if n > 1 {
 		c.fail(ErrDamaged)
 	}
 	*b = n == 1

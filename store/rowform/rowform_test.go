@@ -144,14 +144,16 @@ func TestFieldsMayBeAdded(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(read, &later{record: want}) {
 		t.Errorf("%+v, %v", read, err)
 	}
-	if row, err = laters.Row(nil, read); err != nil {
+	row, err = laters.Row(nil, read)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if have, err := records.Record(nil, row); err != nil || !reflect.DeepEqual(have, &want) {
 		t.Errorf("%+v, %v", have, err)
 	}
 	read.(*later).More = "more"
-	if row, err = laters.Row(nil, read); err != nil {
+	row, err = laters.Row(nil, read)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if have, err := records.Record(nil, row); !errors.Is(err, ErrNewer) {

@@ -162,7 +162,8 @@ func Files(dir string) (full, open []uint32, err error) {
 			open = append(open, number) // whoever opens it decides
 			continue
 		}
-		if full = append(full, number); !head.single {
+		full = append(full, number)
+		if !head.single {
 			newest = len(full) - 1
 		}
 	}

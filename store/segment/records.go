@@ -25,7 +25,8 @@ func (s *Store) Records(segment uint32, fn func(Found) error) error {
 	for off := int64(fileHead); off < w.size; {
 		rec, err := w.head(off)
 		if errors.Is(err, ErrDamaged) || errors.Is(err, ErrNewer) {
-			if off, err = w.skip(off, record{}); err != nil {
+			off, err = w.skip(off, record{})
+			if err != nil {
 				return err
 			}
 			continue

@@ -29,7 +29,8 @@ func newBench(tb testing.TB, o Options) *bench {
 	tb.Helper()
 	b := &bench{dir: tb.TempDir(), opts: o}
 	var err error
-	if b.spools, err = OpenSpools(b.dir); err != nil {
+	b.spools, err = OpenSpools(b.dir)
+	if err != nil {
 		tb.Fatal(err)
 	}
 	b.start(tb)
@@ -42,7 +43,8 @@ func (b *bench) segDir() string { return filepath.Join(b.dir, "segments") }
 func (b *bench) start(tb testing.TB) {
 	tb.Helper()
 	var err error
-	if b.Store, err = Open(b.dir, b.opts); err != nil {
+	b.Store, err = Open(b.dir, b.opts)
+	if err != nil {
 		tb.Fatal(err)
 	}
 }

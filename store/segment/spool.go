@@ -110,7 +110,8 @@ func (s *Spool) ReadFrom(r io.Reader) (n int64, err error) {
 			}
 			continue
 		}
-		if s.err = s.grow(); s.err != nil {
+		s.err = s.grow()
+		if s.err != nil {
 			break
 		}
 		at := s.inChunk % spoolChunk

@@ -79,7 +79,8 @@ func New(t testing.TB) *Authority {
 		t.Fatal(err)
 	}
 	a := &Authority{Now: time.Now, key: key, nonces: map[string]bool{}, accounts: map[string]*ecdsa.PublicKey{}}
-	if a.root, err = a.makeRoot(); err != nil {
+	a.root, err = a.makeRoot()
+	if err != nil {
 		t.Fatal(err)
 	}
 	a.server = httptest.NewTLSServer(a)

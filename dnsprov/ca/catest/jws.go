@@ -40,7 +40,8 @@ func (a *Authority) open(r *http.Request) (account string, payload []byte, why s
 	}
 	key := a.accounts[head.KID]
 	if head.JWK != nil {
-		if key, why = publicKey(head.JWK.X, head.JWK.Y); why != "" {
+		key, why = publicKey(head.JWK.X, head.JWK.Y)
+		if why != "" {
 			return "", nil, why
 		}
 	}
@@ -52,10 +53,12 @@ func (a *Authority) open(r *http.Request) (account string, payload []byte, why s
 	if err != nil || len(sig) != 64 || !ecdsa.Verify(key, sum[:], new(big.Int).SetBytes(sig[:32]), new(big.Int).SetBytes(sig[32:])) {
 		return "", nil, "its signature is wrong"
 	}
-	if payload, err = base64.RawURLEncoding.DecodeString(jws.Payload); err != nil {
+	payload, err = base64.RawURLEncoding.DecodeString(jws.Payload)
+	if err != nil {
 		return "", nil, "its payload is no base64url"
 	}
-	if account = head.KID; account == "" {
+	account = head.KID
+	if account == "" {
 		account = a.accountOf(key)
 	}
 	return account, payload, ""

@@ -132,12 +132,14 @@ func (a *Authority) finalize(w http.ResponseWriter, i int, payload []byte) {
 		a.problem(w, 400, "badCSR", "it is for other names")
 		return
 	}
-	if o.chain, err = a.sign(o.names, csr.PublicKey); err != nil {
+	o.chain, err = a.sign(o.names, csr.PublicKey)
+	if err != nil {
 		a.problem(w, 500, "serverInternal", err.Error())
 		return
 	}
 	a.issued++
-	if o.status = "valid"; a.manners.Stuck {
+	o.status = "valid"
+	if a.manners.Stuck {
 		o.status = "processing"
 	}
 	a.showOrder(w, 200, i)

@@ -174,13 +174,15 @@ func page[T any](c *call, all []T, limit int) reply {
 	size, number := 20, 1
 	var err error
 	if text := q.Get("per_page"); text != "" {
-		if size, err = strconv.Atoi(text); err != nil || size < 1 || size > 100 {
+		size, err = strconv.Atoi(text)
+		if err != nil || size < 1 || size > 100 {
 			return refuse(http.StatusBadRequest, 1004, "per_page must be from 1 to 100")
 		}
 	}
 	size = min(size, limit)
 	if text := q.Get("page"); text != "" {
-		if number, err = strconv.Atoi(text); err != nil || number < 1 {
+		number, err = strconv.Atoi(text)
+		if err != nil || number < 1 {
 			return refuse(http.StatusBadRequest, 1004, "page must be 1 or more")
 		}
 	}

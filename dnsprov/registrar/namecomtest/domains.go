@@ -39,7 +39,8 @@ func (f *Fake) item(name string) (i item) {
 	i.price, i.sold = f.Prices[i.ending]
 	_, ours := f.shown(name)
 	i.taken = ours || i.label == "example" || strings.HasPrefix(i.label, "taken-")
-	if i.premium = strings.HasPrefix(i.label, "premium-"); i.premium {
+	i.premium = strings.HasPrefix(i.label, "premium-")
+	if i.premium {
 		i.price.First *= 100
 	}
 	return i

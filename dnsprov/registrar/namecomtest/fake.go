@@ -259,7 +259,8 @@ func (c *call) on(method string, do func() *answer) *answer {
 func (c *call) domain(rest string) *answer {
 	name, below, _ := strings.Cut(rest, "/")
 	name, verb, _ := strings.Cut(name, ":")
-	if c.name = name; !plain(name) {
+	c.name = name
+	if !plain(name) {
 		return invalid("'domainName' is not a domain")
 	}
 	switch {
@@ -304,7 +305,8 @@ func (c *call) createOnce() *answer {
 	sum := sha256.Sum256(c.body)
 	c.f.mu.Lock()
 	had, known := c.f.keys[key]
-	if known = known && key != "" && !c.f.ForgetsKeys; known {
+	known = known && key != "" && !c.f.ForgetsKeys
+	if known {
 		c.f.calls["replay"]++
 	}
 	c.f.mu.Unlock()

@@ -165,7 +165,8 @@ func (z *Reader) storedHeader() error {
 	if size != ^check&0xffff {
 		return errDeflate
 	}
-	if z.stored = size; size > 0 {
+	z.stored = size
+	if size > 0 {
 		z.step = (*Reader).copyStored
 	}
 	return nil

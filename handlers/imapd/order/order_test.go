@@ -133,7 +133,8 @@ func bySteps(s string) (base string, isReply bool) {
 		}
 		for {
 			before := s
-			if s = leader(s); len(before)-len(s) > 1 {
+			s = leader(s)
+			if len(before)-len(s) > 1 {
 				isReply = true
 			}
 			if rest := blob(s); rest != "" {

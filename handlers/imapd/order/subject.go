@@ -26,7 +26,8 @@ func AppendCasemap(b, text []byte) []byte {
 		i += size
 		if n := r - '가'; n >= 0 && r <= '힣' { // Properties leaves these out (Unicode section 3.12)
 			b = utf8.AppendRune(utf8.AppendRune(b, 0x1100+n/588), 0x1161+n%588/28)
-			if n %= 28; n > 0 {
+			n %= 28
+			if n > 0 {
 				b = utf8.AppendRune(b, 0x11a7+n)
 			}
 			continue
@@ -87,7 +88,8 @@ func baseSubject(s []byte) (base []byte, isReply bool) {
 				s, isReply = after, true
 				continue
 			}
-			if s = rest; len(s) == 0 {
+			s = rest
+			if len(s) == 0 {
 				s = last
 			}
 			break
@@ -115,7 +117,8 @@ func cutBlob(s []byte) (rest []byte, ok bool) {
 // cutReplyMark takes a subj-refwd off the front.
 func cutReplyMark(s []byte) (rest []byte, ok bool) {
 	for _, mark := range [...]string{"RE", "FWD", "FW"} {
-		if rest, ok = bytes.CutPrefix(s, []byte(mark)); ok {
+		rest, ok = bytes.CutPrefix(s, []byte(mark))
+		if ok {
 			break
 		}
 	}

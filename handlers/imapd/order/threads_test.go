@@ -24,7 +24,8 @@ func (n *node) hang(parent *node) {
 	if n.parent != nil {
 		n.parent.children = slices.DeleteFunc(n.parent.children, func(c *node) bool { return c == n })
 	}
-	if n.parent = parent; parent != nil {
+	n.parent = parent
+	if parent != nil {
 		parent.children = append(parent.children, n)
 	}
 }
@@ -75,7 +76,8 @@ func model(list []Message) string {
 	for i, m := range list { // step (1)
 		ids := valid(m.References)
 		if len(ids) == 0 {
-			if ids = valid(m.InReplyTo); len(ids) > 1 {
+			ids = valid(m.InReplyTo)
+			if len(ids) > 1 {
 				ids = ids[:1]
 			}
 		}

@@ -60,7 +60,8 @@ func Serve(t testing.TB, ln net.Listener) *Server {
 	t.Helper()
 	if ln == nil {
 		var err error
-		if ln, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		ln, err = net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -276,7 +277,8 @@ func (t *talk) do(verb, args string) string {
 			fmt.Fprintf(t.w, "* LIST (%s) \"/\" %q\r\n", f.Attr, f.Name)
 		}
 	case "EXAMINE", "SELECT":
-		if t.folder = t.find(args); verb == "EXAMINE" && t.folder != nil {
+		t.folder = t.find(args)
+		if verb == "EXAMINE" && t.folder != nil {
 			fmt.Fprint(t.w, "* 0 EXISTS\r\n* OK [UIDVALIDITY 1] x\r\n")
 			break
 		}
