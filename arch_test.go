@@ -34,7 +34,7 @@ var importRules = map[string]struct {
 	"service/spam":        {"service/core jobs store mail", "spam says what mail is and learns; it does not know folders, nor how mail comes"},
 	"service/inbox":       {"service/core service/agents service/spam service/events jobs store mail internal", "inbox has what is in mailboxes; it does not know how mail came there"},
 	"service/mailboxes":   {"service/core service/agents service/reputation service/events service/inbox jobs store mail dnsprov internal", "a mailbox does not know how its domain is set up"},
-	"service/domains":     {"service/core service/events service/inbox service/mailboxes jobs store mail dnsprov internal", "domains do not know mail on its way"},
+	"service/domains":     {"service/core service/events service/mailboxes jobs store mail dnsprov internal", "domains do not know mail on its way"},
 	"service/certs":       {"service/core service/domains jobs store dnsprov internal", "certificates need the zones of domains, and nothing else"},
 	"service/templates":   {"service/core store", "a template does not know who sends it to whom"},
 	"service/rules":       {"service/core service/spam service/inbox store mail", "rules say what a mailbox does by itself; mta does it"},

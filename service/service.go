@@ -96,7 +96,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	g := agents.New(c)
 	i := inbox.New(c, e, g, sp)
 	m := mailboxes.New(c, e, i)
-	d := domains.New(c, e, i, m)
+	d := domains.New(c, e, m)
 	h := certs.New(c, d)
 	p := reputation.New(c)
 	t := mta.New(c, e, g, i, p, sp)

@@ -23,7 +23,6 @@ const (
 
 // An ordering is what a SORT or THREAD has before the keys of its search (RFC 5256 section 5).
 type ordering struct {
-	verb       string
 	keys       []order.Key // of a SORT
 	references bool        // THREAD REFERENCES, not ORDEREDSUBJECT
 }
@@ -42,7 +41,7 @@ func takeOrdering(tag, verb string, text []byte) ([]byte, string, *ordering, err
 	if !isOrdering(verb) {
 		return text, verb, nil, nil
 	}
-	o := &ordering{verb: verb}
+	o := &ordering{}
 	args := 2 // behind tag and verb
 	if strings.HasPrefix(verb, "UID ") {
 		args = 3
@@ -55,7 +54,8 @@ func takeOrdering(tag, verb string, text []byte) ([]byte, string, *ordering, err
 		return nil, "", nil, badCommand("The arguments cannot be read")
 	case kind == "THREAD":
 		name, _ := p.value(args)
-		if name = strings.ToUpper(name); name != "REFERENCES" && name != "ORDEREDSUBJECT" {
+		name = strings.ToUpper(name)
+		if name != "REFERENCES" && name != "ORDEREDSUBJECT" {
 			return nil, "", nil, badCommand("THREAD knows REFERENCES and ORDEREDSUBJECT")
 		}
 		o.references = name == "REFERENCES"
@@ -93,7 +93,8 @@ func (p *commandEditor) sortKeys(i int, o *ordering) (end int, ok bool) {
 		if key.Reverse {
 			i++
 		}
-		if key.Field, ok = sortFields[p.word(i)]; !ok {
+		key.Field, ok = sortFields[p.word(i)]
+		if !ok {
 			return 0, false
 		}
 		if !slices.ContainsFunc(o.keys, func(k order.Key) bool { return k.Field == key.Field }) {
@@ -178,7 +179,8 @@ func (ss *session) eachOrdered(kind imapserver.NumKind, uids []uint32, envelopes
 			}
 			if envelopes {
 				var e *msg.EnvelopeView
-				if e, failed = view.Envelope(row.Structure); failed != nil {
+				e, failed = view.Envelope(row.Structure)
+				if failed != nil {
 					return false
 				}
 				if e.Date.Known {

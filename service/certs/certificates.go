@@ -190,11 +190,10 @@ const acmeLabel = "_acme-challenge." // RFC 8555 section 8.4
 
 // A nameSet is what one certificate is to be for.
 type nameSet struct {
-	id      string
-	account string // whose domain it is; "" for the host
-	kind    string // of the challenges
-	names   []string
-	unsure  []string // names that could not be looked up
+	id     string
+	kind   string // of the challenges
+	names  []string
+	unsure []string // names that could not be looked up
 }
 
 // hostedNames are the names of a domain at which this host has something to serve.
@@ -258,7 +257,7 @@ func (s *Service) ownAddress(ip netip.Addr) bool {
 // domainSet says which names of a domain lead here now. Of a domain that others serve that takes a
 // look-up.
 func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []string) (*nameSet, error) {
-	set := &nameSet{id: d.ID, account: d.AccountID, kind: ca.DNS01, names: candidates}
+	set := &nameSet{id: d.ID, kind: ca.DNS01, names: candidates}
 	if d.DNSProvider == dnsprov.Builtin {
 		return set, nil
 	}

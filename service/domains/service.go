@@ -31,7 +31,6 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
-	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
 )
@@ -56,7 +55,6 @@ type Hooks struct {
 type Service struct {
 	*core.Core
 	events    *events.Service
-	inbox     *inbox.Service
 	mailboxes *mailboxes.Service
 	Hooks     Hooks
 
@@ -67,9 +65,9 @@ type Service struct {
 }
 
 // New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, i *inbox.Service, m *mailboxes.Service) *Service {
+func New(c *core.Core, e *events.Service, m *mailboxes.Service) *Service {
 	s := &Service{
-		Core: c, events: e, inbox: i, mailboxes: m,
+		Core: c, events: e, mailboxes: m,
 		zones: newZones(c.Config), looks: make(chan struct{}, looksAtOnce),
 	}
 	s.zones.others = s.newSecondaries()

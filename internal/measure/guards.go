@@ -1,0 +1,130 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+)
+
+// hiddenAssignments finds the assignments in the head of an if or a switch to a variable that is
+// declared before it and is no error: a reader who looks for where it is set passes over them.
+func (p *program) hiddenAssignments() []string {
+	var out []string
+	for _, c := range p.packages {
+		for _, f := range c.files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				var init ast.Stmt
+				switch s := n.(type) {
+				case *ast.IfStmt:
+					init = s.Init
+				case *ast.SwitchStmt:
+					init = s.Init
+				}
+				a, ok := init.(*ast.AssignStmt)
+				if ok && a.Tok != token.DEFINE && slices.ContainsFunc(a.Lhs, c.keepsMore) {
+					out = append(out, p.place(a.Pos()))
+				}
+				return true
+			})
+		}
+	}
+	return out
+}
+
+// keepsMore tells whether an assignment to an expression keeps something else than an error.
+func (c *checked) keepsMore(to ast.Expr) bool {
+	id, ok := to.(*ast.Ident)
+	if !ok {
+		return true
+	}
+	obj := c.info.Uses[id]
+	return obj != nil && !types.Identical(obj.Type(), types.Universe.Lookup("error").Type())
+}
+
+// unreadFields finds the unexported fields of structs that are set at most, and never read. Structs
+// that are compared, as keys of maps are, are read with all their fields.
+func (p *program) unreadFields() []string {
+	var out []string
+	for _, c := range p.packages {
+		read := c.readObjects()
+		for _, obj := range c.info.Defs {
+			named, ok := obj.(*types.TypeName)
+			if !ok || read[obj] {
+				continue
+			}
+			s, ok := named.Type().Underlying().(*types.Struct)
+			if !ok {
+				continue
+			}
+			for field := range s.Fields() {
+				if field.Pkg() == c.types && !field.Exported() && !field.Embedded() && field.Name() != "_" && !read[field] {
+					out = append(out, fmt.Sprintf("%s %s.%s", p.place(field.Pos()), named.Name(), field.Name()))
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// readObjects are the fields of a package that are read, and the types that are compared.
+func (c *checked) readObjects() map[types.Object]bool {
+	read := map[types.Object]bool{}
+	compared := func(t types.Type) {
+		if named, ok := t.(*types.Named); ok {
+			read[named.Origin().Obj()] = true
+		}
+	}
+	for _, instance := range c.info.Instances {
+		for t := range instance.TypeArgs.Types() {
+			compared(t)
+		}
+	}
+	for _, f := range c.files {
+		set := map[*ast.Ident]bool{}
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.MapType:
+				compared(c.info.TypeOf(n.Key))
+			case *ast.CallExpr:
+				if s, ok := c.info.TypeOf(n.Fun).(*types.Signature); ok {
+					for i := range min(len(n.Args), s.Params().Len()) {
+						if types.IsInterface(s.Params().At(i).Type()) {
+							compared(c.info.TypeOf(n.Args[i])) // or printed, or the key of a context
+						}
+					}
+				}
+			case *ast.BinaryExpr:
+				if n.Op == token.EQL || n.Op == token.NEQ {
+					compared(c.info.TypeOf(n.X))
+				}
+			case *ast.KeyValueExpr:
+				if key, ok := n.Key.(*ast.Ident); ok {
+					set[key] = true
+				}
+			case *ast.AssignStmt:
+				for _, to := range n.Lhs {
+					if sel, ok := to.(*ast.SelectorExpr); ok && n.Tok == token.ASSIGN {
+						set[sel.Sel] = true
+					}
+				}
+			case *ast.Ident:
+				if field, ok := c.info.Uses[n].(*types.Var); ok && !set[n] {
+					read[field.Origin()] = true
+				}
+			}
+			return true
+		})
+	}
+	return read
+}
+
+// place is FILE:LINE, from the top of the module.
+func (p *program) place(pos token.Pos) string {
+	at := p.fset.Position(pos)
+	_, file, _ := strings.Cut(at.Filename, p.dir+"/")
+	return fmt.Sprintf("%s:%d", file, at.Line)
+}

@@ -1,0 +1,27 @@
+package main
+
+import "testing"
+
+// TestOrder holds the order of the code: flows stay within their budgets, nothing is assigned in
+// the head of an if but errors, and every field is read.
+func TestOrder(t *testing.T) {
+	p, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range flows {
+		is, err := p.extentOf(f.root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is.functions > f.budget.functions || is.files > f.budget.files || is.changes > f.budget.changes {
+			t.Errorf("%s goes through %+v, more than its budget %+v: `make measure` says what they count, `go run ./internal/measure -list %q` lists the functions", f.name, is, f.budget, f.name)
+		}
+	}
+	for _, place := range p.hiddenAssignments() {
+		t.Errorf("%s: assigns in the head of an if or a switch to a variable from before it, which is no error: give the assignment a line of its own", place)
+	}
+	for _, field := range p.unreadFields() {
+		t.Errorf("%s: nothing reads this field: delete it", field)
+	}
+}
