@@ -506,10 +506,10 @@ func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn
 	if err != nil {
 		return out, err
 	}
-	out, err = in.svc.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
+	out, err = in.svc.Inbox.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
 	if err == nil {
 		var u core.MailboxUser
-		u, err = in.svc.FindMailbox(ask.Mailbox, "")
+		u, err = in.svc.Inbox.FindMailbox(ask.Mailbox, "")
 		if err == nil {
 			err = in.audit("restore", u)
 		}

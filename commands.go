@@ -107,7 +107,7 @@ func initCommand(c *cli.Context) error {
 				return err
 			}
 		}
-		made, err := in.svc.CreateAccount(c.Context, newAccount(c, true))
+		made, err := in.svc.Accounts.CreateAccount(c.Context, newAccount(c, true))
 		if err != nil {
 			return flagError(err, accountFlagNames)
 		}
@@ -190,7 +190,7 @@ func rotateKeyCommand(c *cli.Context) error {
 // rotateKey changes the master key. The backups that the settings ask for have the new one before
 // anything is sealed under it.
 func (in *installation) rotateKey(ctx context.Context, _ struct{}) (*core.KeyRotated, error) {
-	return in.svc.RotateKey(ctx, func(ctx context.Context) error {
+	return in.svc.Core.RotateKey(ctx, func(ctx context.Context) error {
 		if in.schedule == nil {
 			return nil
 		}

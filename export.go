@@ -352,7 +352,7 @@ func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
 func (in *installation) exportMessages(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	err := func() error {
-		u, err := in.svc.FindMailbox(q.Get("mailbox"), q.Get("account"))
+		u, err := in.svc.Inbox.FindMailbox(q.Get("mailbox"), q.Get("account"))
 		if err != nil {
 			return err
 		}
@@ -370,7 +370,7 @@ func (in *installation) exportMessages(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if q.Get("folder") == "" {
-			folders, err := in.svc.ExportFolders(r.Context(), u)
+			folders, err := in.svc.Inbox.ExportFolders(r.Context(), u)
 			if err != nil {
 				return err
 			}
@@ -384,7 +384,7 @@ func (in *installation) exportMessages(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		list, more, err := in.svc.ExportMessages(r.Context(), u, uint32(folder), uint32(from), exportPageSize)
+		list, more, err := in.svc.Inbox.ExportMessages(r.Context(), u, uint32(folder), uint32(from), exportPageSize)
 		if err != nil {
 			return err
 		}

@@ -304,7 +304,7 @@ func throughout(c *cli.Context, do func(send func(*http.Request) (*http.Response
 // begins, has no messages: it tells whether there is the mailbox.
 func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
 	results, err := func() ([]inbox.ImportResult, error) {
-		u, err := in.svc.FindMailbox(r.URL.Query().Get("mailbox"), "")
+		u, err := in.svc.Inbox.FindMailbox(r.URL.Query().Get("mailbox"), "")
 		if err != nil {
 			return nil, err
 		}
@@ -335,7 +335,7 @@ func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
 		if len(batch) == 0 {
 			return []inbox.ImportResult{}, nil
 		}
-		return in.svc.ImportMessages(r.Context(), u, r.URL.Query().Get("folder"), batch)
+		return in.svc.Inbox.ImportMessages(r.Context(), u, r.URL.Query().Get("folder"), batch)
 	}()
 	answerOperator(w, results, err)
 }

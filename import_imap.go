@@ -26,11 +26,11 @@ type importKnown struct {
 }
 
 func (in *installation) knownImports(ctx context.Context, ask importKnown) ([]bool, error) {
-	u, err := in.svc.FindMailbox(ask.Mailbox, "")
+	u, err := in.svc.Inbox.FindMailbox(ask.Mailbox, "")
 	if err != nil {
 		return nil, err
 	}
-	return in.svc.KnownImports(ctx, u, ask.Folder, ask.Keys)
+	return in.svc.Inbox.KnownImports(ctx, u, ask.Folder, ask.Keys)
 }
 
 func importIMAPCommand() *cli.Command {

@@ -89,9 +89,9 @@ func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool
 	if err != nil {
 		return nil, errors.Join(err, in.close())
 	}
-	in.svc.Backups = in.schedule
+	in.svc.Health.Backups = in.schedule
 	if own != nil {
-		own.hosts = in.svc.HostsName
+		own.hosts = in.svc.Domains.HostsName
 	}
 	return in, nil
 }
@@ -306,7 +306,7 @@ func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*ac
 	if !s.Sandbox() {
 		return nil, usageError{fmt.Errorf("there is no account yet: run `%s` first", firstCommand(in.store.Dir(), s))}
 	}
-	return in.svc.CreateAccount(ctx, accounts.NewAccount{OwnerEmail: "owner@mailstead.test", First: true})
+	return in.svc.Accounts.CreateAccount(ctx, accounts.NewAccount{OwnerEmail: "owner@mailstead.test", First: true})
 }
 
 // withInstallation opens the data directory of a stopped server for one command.

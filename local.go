@@ -56,16 +56,16 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	svc := in.svc
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", api.Local())
-	mux.Handle(accountPath, localCommand(svc.CreateAccount))
-	mux.Handle(tokenPath, localCommand(svc.CreateTokenFor))
-	mux.Handle(passwordPath, localCommand(svc.ResetPassword))
-	mux.Handle(accountsPath, localCommand(svc.ListAccounts))
-	mux.Handle(statusPath, localCommand(svc.SetAccountStatus))
-	mux.Handle(deletePath, localCommand(svc.DeleteAccount))
-	mux.Handle(claimPath, localCommand(svc.DecideClaim))
-	mux.Handle(doctorPath, localCommand(svc.Doctor))
-	mux.Handle(parkedPath, localCommand(svc.ListParkedJobs))
-	mux.Handle(resumePath, localCommand(svc.ResumeJobs))
+	mux.Handle(accountPath, localCommand(svc.Accounts.CreateAccount))
+	mux.Handle(tokenPath, localCommand(svc.Accounts.CreateTokenFor))
+	mux.Handle(passwordPath, localCommand(svc.Accounts.ResetPassword))
+	mux.Handle(accountsPath, localCommand(svc.Accounts.ListAccounts))
+	mux.Handle(statusPath, localCommand(svc.Accounts.SetAccountStatus))
+	mux.Handle(deletePath, localCommand(svc.Accounts.DeleteAccount))
+	mux.Handle(claimPath, localCommand(svc.Domains.DecideClaim))
+	mux.Handle(doctorPath, localCommand(svc.Health.Doctor))
+	mux.Handle(parkedPath, localCommand(svc.Health.ListParkedJobs))
+	mux.Handle(resumePath, localCommand(svc.Health.ResumeJobs))
 	mux.Handle(rotatePath, longCommand(in.rotateKey))
 	mux.Handle(backupPath, longCommand(in.backUp))
 	mux.Handle(restoreMailboxPath, longCommand(in.restoreMailbox))
@@ -77,7 +77,7 @@ func localHandler(in *installation, api *handlers.Server) http.Handler {
 	mux.HandleFunc(profilePath, serveProfile)
 	mux.HandleFunc(importPath, in.importMessages)
 	mux.Handle(importKnownPath, longCommand(in.knownImports))
-	mux.Handle(importAccountsPath, localCommand(svc.ImportAccounts))
+	mux.Handle(importAccountsPath, localCommand(svc.Mailboxes.ImportAccounts))
 	mux.HandleFunc(exportPath, in.exportMessages)
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	return mux
@@ -127,7 +127,7 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	err = withInstallation(dir, s, false, func(in *installation) error {
-		in.svc.Host = new(health.Host)
+		in.svc.Health.Host = new(health.Host)
 		resp = handlers.Do(localHandler(in, handlers.New(in.svc)), r)
 		return nil
 	})

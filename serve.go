@@ -91,15 +91,15 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	if err := s.findCertificates(); err != nil {
 		return err
 	}
-	s.inst.svc.Host = &health.Host{Running: true, Ports: s.listeners.ports(s.inst.svc.Config.PublicIPs)}
+	s.inst.svc.Health.Host = &health.Host{Running: true, Ports: s.listeners.ports(s.inst.svc.Core.Config.PublicIPs)}
 	ctx, s.inst.stop = context.WithCancel(ctx)
 	defer s.inst.stop()
-	s.inst.svc.FileUnfiled()
+	s.inst.svc.MTA.FileUnfiled()
 	created, err := s.inst.firstStart(ctx, s.settings)
 	if err != nil {
 		return err
 	}
-	s.listeners.count(&s.inst.svc.Metrics.Registry)
+	s.listeners.count(&s.inst.svc.Core.Metrics.Registry)
 	s.api = handlers.New(s.inst.svc)
 	s.api.Log, s.api.Web, s.api.Build = s.log, web.Handler(), web.Build()
 	s.api.Metrics = handlers.MetricsReaders{Token: s.settings.Metrics.Token, From: s.settings.Metrics.Allowed.Prefixes()}
@@ -123,27 +123,27 @@ func heapFloor() []byte {
 // findCertificates loads the certificates that TLS handshakes need.
 func (s *server) findCertificates() (err error) {
 	svc := s.inst.svc
-	s.certs, err = newCertificates(s.settings, svc.Config.Hostname)
+	s.certs, err = newCertificates(s.settings, svc.Core.Config.Hostname)
 	if err != nil {
 		return usageError{err}
 	}
 	if s.certs == nil {
 		return nil
 	}
-	svc.Certificates = health.Certificates{Other: svc.FirstExpiry, Host: func() *tls.Certificate {
+	svc.Health.Certificates = health.Certificates{Other: svc.Certs.FirstExpiry, Host: func() *tls.Certificate {
 		cert, _ := s.certs.pick(&tls.ClientHelloInfo{})
 		return cert
 	}}
-	if svc.Config.ACME == nil {
+	if svc.Core.Config.ACME == nil {
 		return nil
 	}
-	if err := svc.LoadCertificates(); err != nil {
+	if err := svc.Certs.LoadCertificates(); err != nil {
 		return fmt.Errorf("read the certificates: %w", err)
 	}
-	s.certs.issued = svc.CertificateFor
-	if svc.Config.ACME.Host && svc.HostCertificate() == nil {
+	s.certs.issued = svc.Certs.CertificateFor
+	if svc.Core.Config.ACME.Host && svc.Certs.HostCertificate() == nil {
 		s.log.Info("this host has no certificate yet: it shows one that it made itself until the certificate authority gives it one",
-			"host", svc.Config.Hostname, "directory", svc.Config.ACME.Directory)
+			"host", svc.Core.Config.Hostname, "directory", svc.Core.Config.ACME.Directory)
 	}
 	return nil
 }
@@ -159,11 +159,11 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 	defer stopAccepting()
 	var last, work sync.WaitGroup
 	s.start(&last, "service", func() error { return s.inst.svc.Run(serving) })
-	s.start(&last, "traces", func() error { return s.inst.svc.Tracer.Run(serving) })
+	s.start(&last, "traces", func() error { return s.inst.svc.Core.Tracer.Run(serving) })
 	s.start(&work, "queue", func() error { return s.inst.queue.Run(accepting) })
 	s.start(&work, "database", func() error { return s.inst.store.WatchPages(accepting) })
 	s.start(&work, "master key", func() error {
-		if err := s.inst.svc.FinishKeyChange(accepting); err != nil && accepting.Err() == nil {
+		if err := s.inst.svc.Core.FinishKeyChange(accepting); err != nil && accepting.Err() == nil {
 			s.log.Error("the master key is still being changed", "error", err)
 		}
 		return nil
@@ -282,8 +282,8 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 		s.start(group, "imaps", func() error { return imapServer.Run(ctx, l.imaps, true) })
 	}
 	if l.dnsUDP != nil {
-		dnsServer := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: s.inst.svc.Config.Secondaries, Exempt: exempt}
-		dnsServer.Answered = func(rcode string) { s.inst.svc.Metrics.DNSQueries.Add(rcode) }
+		dnsServer := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: s.inst.svc.Core.Config.Secondaries, Exempt: exempt}
+		dnsServer.Answered = func(rcode string) { s.inst.svc.Core.Metrics.DNSQueries.Add(rcode) }
 		s.start(group, "dns", func() error { return dnsServer.Run(ctx, l.dnsUDP, l.dnsTCP) })
 	}
 }
@@ -292,10 +292,10 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 type hostedZones struct{ svc *service.Service }
 
 func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
-	if catalog, ok := z.svc.Catalog(); ok && (name == catalog.Origin() || strings.HasSuffix(name, "."+catalog.Origin())) {
+	if catalog, ok := z.svc.Domains.Catalog(); ok && (name == catalog.Origin() || strings.HasSuffix(name, "."+catalog.Origin())) {
 		return catalog, true
 	}
-	zone, ok := z.svc.Zone(name)
+	zone, ok := z.svc.Domains.Zone(name)
 	if !ok {
 		return nil, false
 	}
@@ -338,7 +338,7 @@ func (s *server) reportReady(dir string, created *accounts.AccountCreated, stdou
 	r := s.listeners.ready(os.Getpid())
 	s.log.Info("ready", "version", version, "data", dir, "http", r.HTTP, "https", r.HTTPTLS, "smtp", r.SMTP,
 		"submission", r.Submission, "submissions", r.Submissions, "imap", r.IMAP, "imaps", r.IMAPS, "dns", r.DNS)
-	if _, err := io.WriteString(stdout, startText(s.inst.svc.Config, r, created)); err != nil {
+	if _, err := io.WriteString(stdout, startText(s.inst.svc.Core.Config, r, created)); err != nil {
 		return err
 	}
 	if s.settings.ReadyFile == "" {
@@ -464,7 +464,7 @@ func (s *server) reloadCertificates(fresh *config.Settings) error {
 			return err
 		}
 	}
-	return s.inst.svc.RetryCertificate()
+	return s.inst.svc.Certs.RetryCertificate()
 }
 
 // An ownResolver asks our own DNS server about the names that are hosted here, and the system's

@@ -394,7 +394,7 @@ func (d *setupDone) askServer(c *cli.Context) error {
 // the password and the token are shown once.
 func (d *setupDone) makeStore(c *cli.Context, ask *questions, s *config.Settings, dir string, settle func() error) error {
 	return withInstallation(dir, s, true, func(in *installation) error {
-		list, err := in.svc.ListAccounts(c.Context, struct{}{})
+		list, err := in.svc.Accounts.ListAccounts(c.Context, struct{}{})
 		if err != nil {
 			return withoutCode(err)
 		}
@@ -403,8 +403,8 @@ func (d *setupDone) makeStore(c *cli.Context, ask *questions, s *config.Settings
 		} else if err := ask.flag("email", emailQuestion, ""); err != nil {
 			return err // somebody has ended setup before it made the owner
 		}
-		in.svc.Host = new(health.Host)
-		report, err := in.svc.Doctor(c.Context, struct{}{})
+		in.svc.Health.Host = new(health.Host)
+		report, err := in.svc.Health.Doctor(c.Context, struct{}{})
 		if err != nil {
 			return err
 		}
@@ -416,7 +416,7 @@ func (d *setupDone) makeStore(c *cli.Context, ask *questions, s *config.Settings
 		if err := settle(); err != nil || len(list.Data) > 0 {
 			return err
 		}
-		made, err := in.svc.CreateAccount(c.Context, accounts.NewAccount{OwnerEmail: c.String("email"), OwnerPassword: c.String("owner-password"), First: true})
+		made, err := in.svc.Accounts.CreateAccount(c.Context, accounts.NewAccount{OwnerEmail: c.String("email"), OwnerPassword: c.String("owner-password"), First: true})
 		if err != nil {
 			return flagError(err, map[string]string{"owner_email": "email", "owner_password": "owner-password"})
 		}

@@ -213,7 +213,7 @@ func TestEveryChangeHasOneAuditRow(t *testing.T) {
 		t.Errorf("%d rows of what changed nothing: %s", n, rows.raw)
 	}
 	parameters := regexp.MustCompile(`\{\w+\}`)
-	b.EndWaiting() // who waits gets the answer at once
+	b.Inbox.EndWaiting() // who waits gets the answer at once
 	for _, o := range b.server.ops {
 		r := b.do(o.method, parameters.ReplaceAllString(o.path, "none"), nil)
 		rows, n, newest := b.rowsAfter(last)
@@ -258,10 +258,10 @@ func TestAuditSaysWhoAndHow(t *testing.T) {
 	if resp := Do(b.server.Local(), r); resp.StatusCode != 201 {
 		t.Fatalf("by the operator: %d", resp.StatusCode)
 	}
-	if _, err := b.SetAccountStatus(t.Context(), accounts.AccountIn{Account: other.AccountID, Status: "suspended"}); err != nil {
+	if _, err := b.Accounts.SetAccountStatus(t.Context(), accounts.AccountIn{Account: other.AccountID, Status: "suspended"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.SetAccountStatus(t.Context(), accounts.AccountIn{Account: other.AccountID, Status: "active"}); err != nil {
+	if _, err := b.Accounts.SetAccountStatus(t.Context(), accounts.AccountIn{Account: other.AccountID, Status: "active"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []*client{b.client, b.with(other.Token)} {

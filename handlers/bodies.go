@@ -130,12 +130,12 @@ func bodyError(o *op, most int64, err error) error {
 
 func (b *bodies) readLarge(c *call, most int64) (body []byte, done func(), err error) {
 	done = func() {}
-	spool := b.svc.NewSpool(most + 1)
+	spool := b.svc.Core.NewSpool(most + 1)
 	defer spool.Close()
 	if _, err := io.Copy(spool, clientReader{&limitedReader{c.r.Body, most}}); err != nil {
 		return nil, done, fmt.Errorf("keep the body: %w", err)
 	}
-	ctx, done, err := b.svc.HoldLarge(c.r.Context(), spool.Size())
+	ctx, done, err := b.svc.Core.HoldLarge(c.r.Context(), spool.Size())
 	if err != nil {
 		return nil, done, err
 	}

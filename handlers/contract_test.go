@@ -459,7 +459,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		tokens[role+" revoked"], tokens[role+" expired"] = revoked, b.Token(t, dead, role, "admin")
 	}
 	b.ExpireTokens(t, dead)
-	b.EndWaiting() // those who may wait get their answer at once
+	b.Inbox.EndWaiting() // those who may wait get their answer at once
 	for i, o := range b.server.ops {
 		if i%50 == 49 {
 			b.pass(time.Minute) // in which so many bad tokens are too many

@@ -408,7 +408,7 @@ func takeAll(t *testing.T, b *bodies) (leave func()) {
 	t.Helper()
 	soon, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_, leave, err := b.svc.HoldLarge(soon, core.MaxRequest)
+	_, leave, err := b.svc.Core.HoldLarge(soon, core.MaxRequest)
 	if err != nil {
 		t.Fatalf("a body that was answered still has its place: %v", err)
 	}
@@ -706,7 +706,7 @@ func TestDraftsWaitForMemory(t *testing.T) {
 	b := newSandbox(t, nil)
 	drafts := "/v1/email-users/" + b.box("ann") + "/drafts"
 	large := map[string]any{"to": "x@far.test", "subject": "s", "text": strings.Repeat("long ", 500_000)}
-	for name, take := range map[string]func(context.Context, int64) (context.Context, func(), error){"held": b.server.svc.HoldLarge, "worked on": b.server.svc.WorkOnLarge} {
+	for name, take := range map[string]func(context.Context, int64) (context.Context, func(), error){"held": b.server.svc.Core.HoldLarge, "worked on": b.server.svc.Core.WorkOnLarge} {
 		made := b.post(drafts, large).is(201).text("uid")
 		_, leave, err := take(t.Context(), core.MaxRequest)
 		if err != nil {

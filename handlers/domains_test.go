@@ -172,7 +172,7 @@ func TestOnlyProvenClaimsExcludeOthers(t *testing.T) {
 	}
 	for _, name := range []string{"www.mine.test", "a.b.mine.test", "sub.later.test", "later.test"} {
 		other.post("/v1/domains/connect", map[string]any{"domains": []string{name}}).is(200).has("domains.0.status", "created")
-		if zone, ok := b.Zone(name); ok && strings.HasSuffix(name, ".mine.test") && zone.Origin != "mine.test" {
+		if zone, ok := b.Domains.Zone(name); ok && strings.HasSuffix(name, ".mine.test") && zone.Origin != "mine.test" {
 			t.Errorf("%s is answered from the zone %s", name, zone.Origin)
 		}
 	}
@@ -181,7 +181,7 @@ func TestOnlyProvenClaimsExcludeOthers(t *testing.T) {
 		t.Errorf("the message names no record: %s", text)
 	}
 	b.post("/v1/domains/connect", `{"domains":["later.test"]}`).is(200).has("domains.0.status", "created")
-	if b.HostsName("later.test") || b.HostsName("sub.later.test") {
+	if b.Domains.HostsName("later.test") || b.Domains.HostsName("sub.later.test") {
 		t.Error("a name that two accounts claim is answered for")
 	}
 }
@@ -260,7 +260,7 @@ func TestManualDomain(t *testing.T) {
 	b.get("/v1/events?type=domain.created").has("data.0.data.dns_provider", "manual", "pagination.count", "1")
 	b.until(path, "status", "pending_dns_records").has("ns_status", "not_required", "nameservers", "[]")
 	b.post("/v1/email-users", `{"email":"ann@manual.test"}`).is(201).has("status", "pending")
-	if b.HostsName("manual.test") {
+	if b.Domains.HostsName("manual.test") {
 		t.Error("a manual domain is served")
 	}
 	r = b.get(path+"/dns-records").is(200).has("status", "ready", "domain", "manual.test")
@@ -328,8 +328,8 @@ func TestExternalDomain(t *testing.T) {
 	b.get("/v1/domains/"+id).has("status", "complete", "ns_status", "not_required", "dns_status", "complete", "dns_health.status", "unknown", "job_id", "<nil>")
 	b.get("/v1/events?type=domain.ready").has("pagination.count", "1", "data.0.data.job_id", "<nil>")
 	b.get("/v1/domains/"+id+"/dns-status?refresh=true").is(200).has("ready", "true", "records", "[]", "status", "complete", "nameservers.verified", "true")
-	if world.Looked > 1 || b.HostsName("away.test") { // for the record that proves the claim
-		t.Errorf("%d look-ups, hosted %v", world.Looked, b.HostsName("away.test"))
+	if world.Looked > 1 || b.Domains.HostsName("away.test") { // for the record that proves the claim
+		t.Errorf("%d look-ups, hosted %v", world.Looked, b.Domains.HostsName("away.test"))
 	}
 }
 
@@ -430,7 +430,7 @@ func TestDeleteDomain(t *testing.T) {
 	b.get("/v1/email-users?q=gone.test").has("pagination.count", "0")
 	b.get("/v1/events?type=email_user.deleted").has("pagination.count", "5")
 	b.get("/v1/account/usage").has("storage.messages", "0", "domains.used", "1")
-	if b.HostsName("gone.test") {
+	if b.Domains.HostsName("gone.test") {
 		t.Error("the zone of a deleted domain is served")
 	}
 	if next := b.complete("gone.test"); next == id {
@@ -496,7 +496,7 @@ func TestDNSStatus(t *testing.T) {
 func TestHostsOwnNamesAreForTheOperator(t *testing.T) {
 	b, _ := newWorld(t, nil)
 	other := b.with(b.Account(t, "other@else.test").Token)
-	host := b.Config.Hostname
+	host := b.Core.Config.Hostname
 	_, parent, _ := strings.Cut(host, ".")
 	for _, name := range []string{host, parent} {
 		other.post("/v1/domains/connect", map[string]any{"domains": []string{name}}).is(200).has("domains.0.status", "error")
@@ -537,7 +537,7 @@ func TestSetupDomain(t *testing.T) {
 	if got := fmt.Sprint(b.get("/v1/email-users?domain=fresh.test").list("data", "email")); got != "[sales@fresh.test bob@fresh.test ann@fresh.test]" {
 		t.Errorf("mailboxes %s", got)
 	}
-	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@fresh.test", Password: "correct horse", IP: "127.0.0.1"}); err != nil {
+	if _, err := b.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@fresh.test", Password: "correct horse", IP: "127.0.0.1"}); err != nil {
 		t.Errorf("log-in with the password of the request: %v", err)
 	}
 	b.get("/v1/events?type=domain.created").has("pagination.count", "1", "data.0.data.domain_id", id, "data.0.data.status", "pending", "data.0.data.job_id", job)
@@ -756,7 +756,7 @@ func TestPurchaseIsGuarded(t *testing.T) {
 func TestSetupAdoptsNothing(t *testing.T) {
 	shop := servicetest.NewShop()
 	b, _ := newWorld(t, withShop(shop.Registrar(nil)))
-	shop.Sell("operators.com", b.Store.Now())
+	shop.Sell("operators.com", b.Core.Store.Now())
 	b.setUp(`{"domain":"operators.com","register":true,"price":11}`).has("status", "error", "error.code", "domain_unavailable")
 	shop.Set(func() { shop.Meddle = func(string) error { return errors.New("out of order") } })
 	b.post("/v1/domains/setup", `{"domain":"later.com","register":true,"price":11}`).is(202)

@@ -26,9 +26,9 @@ func (b *sandbox) export(body string, header ...string) *reply {
 // fetch follows the link of an export, as somebody without a token.
 func (b *sandbox) fetch(r *reply) *reply {
 	b.t.Helper()
-	path, ours := strings.CutPrefix(r.is(200).text("download_url"), b.Config.BaseURL)
+	path, ours := strings.CutPrefix(r.is(200).text("download_url"), b.Core.Config.BaseURL)
 	if !ours {
-		b.t.Fatalf("download_url is not below %s: %s", b.Config.BaseURL, r.raw)
+		b.t.Fatalf("download_url is not below %s: %s", b.Core.Config.BaseURL, r.raw)
 	}
 	return b.with("").get(path)
 }
@@ -271,7 +271,7 @@ func TestExportLinkWorksOnce(t *testing.T) {
 	if !strings.HasPrefix(made.text("export_id"), "exp_") {
 		t.Errorf("export %s", made.raw)
 	}
-	link, _ := strings.CutPrefix(made.text("download_url"), b.Config.BaseURL)
+	link, _ := strings.CutPrefix(made.text("download_url"), b.Core.Config.BaseURL)
 	stranger := b.with("")
 	for _, method := range []string{"HEAD", "POST"} {
 		if r := stranger.do(method, link, nil); r.status != 405 || r.header.Get("Allow") != "GET" {
@@ -299,7 +299,7 @@ func TestExportLinkWorksOnce(t *testing.T) {
 // at once.
 func TestExportLinkIsFoundByOne(t *testing.T) {
 	b := newSandbox(t, nil)
-	link, _ := strings.CutPrefix(b.export(`{"all":true}`).text("download_url"), b.Config.BaseURL)
+	link, _ := strings.CutPrefix(b.export(`{"all":true}`).text("download_url"), b.Core.Config.BaseURL)
 	b.AgeExports(t, b.Owner.AccountID, 5*time.Second)
 	var wg sync.WaitGroup
 	var fetched, made atomic.Int32
@@ -359,7 +359,7 @@ func TestExportWithAppPasswords(t *testing.T) {
 		if row.Password != row.IMAPPassword || len(row.Password) < 20 {
 			t.Errorf("%s: %q", row.Email, row.Password)
 		}
-		if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: core.ProtocolIMAP, Username: row.Email, Password: row.Password, IP: "192.0.2.1"}); err != nil {
+		if _, err := b.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: core.ProtocolIMAP, Username: row.Email, Password: row.Password, IP: "192.0.2.1"}); err != nil {
 			t.Errorf("%s: %v", row.Email, err)
 		}
 	}

@@ -20,7 +20,7 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 	}
 	defer unlock()
 	once := core.NewOnce(id, body, func(out any) (core.Replayed, error) { return c.op.replayed(out) })
-	kept, err := s.svc.Replay(once)
+	kept, err := s.svc.Core.Replay(once)
 	if err != nil {
 		s.fail(c, err)
 		return
@@ -59,7 +59,7 @@ func (s *Server) keepAnswer(c *call, once *core.Once, answer *bufferedResponse, 
 	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}
-	err := s.svc.KeepReplay(once, core.Replayed{
+	err := s.svc.Core.KeepReplay(once, core.Replayed{
 		Status: answer.status, Body: answer.body.Bytes(), Omitted: tooLarge,
 		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
 	})

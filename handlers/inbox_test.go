@@ -567,6 +567,6 @@ func TestAnswersByRDAP(t *testing.T) {
 		b.post("/v1/domains/check-provider", `{"domain":"`+name+`"}`).is(200).has("domain", name, "registrar", "<nil>", "nameservers", "[]", "is_edge", "false")
 	}
 	b.post("/v1/domains/check-provider", `{"domain":"live.bad"}`).is(200).has("registrar", "<nil>", "nameservers", "[ns.else.test]", "checked_via", "dns")
-	b.Config.Sandbox = false
+	b.Core.Config.Sandbox = false
 	b.post("/v1/domains/check-provider", `{"domain":"a.bad"}`).fails(502, "upstream_error").has("error.details.0.field", "rdap")
 }

@@ -24,7 +24,7 @@ func (b *sandbox) pass(by time.Duration) {
 func (b *sandbox) logsIn(email, password string) bool {
 	b.t.Helper()
 	for _, protocol := range []string{core.ProtocolIMAP, core.ProtocolSMTP} {
-		if _, err := b.LoginMailbox(b.t.Context(), core.MailLogin{Protocol: protocol, Username: email, Password: password, IP: "198.51.100.7"}); err != nil {
+		if _, err := b.Mailboxes.LoginMailbox(b.t.Context(), core.MailLogin{Protocol: protocol, Username: email, Password: password, IP: "198.51.100.7"}); err != nil {
 			return false
 		}
 	}
@@ -44,7 +44,7 @@ func TestInboxIsDeletedAtItsTime(t *testing.T) {
 	r.has("inbox.domain", "boxes.test", "inbox.status", "active", "inbox.send_policy.send", "allow", "credential.protocols", "[imap smtp]", "inbox.expires_at", r.text("expires_at"),
 		"mcp_url", "http://127.0.0.1/mcp", "imap.port", "2143", "smtp.port", "2587", "imap.security", "none", "smtp.host", r.text("inbox.smtp_host"))
 	left, err := time.Parse(time.RFC3339, r.text("expires_at"))
-	if d := left.Sub(b.Now()); err != nil || d > time.Hour || d < 59*time.Minute {
+	if d := left.Sub(b.Core.Now()); err != nil || d > time.Hour || d < 59*time.Minute {
 		t.Errorf("it has %s left, %v", d, err)
 	}
 	if !b.logsIn(email, r.text("password")) {
@@ -67,8 +67,8 @@ func TestInboxIsDeletedAtItsTime(t *testing.T) {
 	b.patch("/v1/email-users/"+kept.text("inbox.user_id"), `{"expires_at":null}`).is(200).has("expires_at", "<nil>")
 	b.patch("/v1/email-users/"+id, `{"expires_at":"2020-01-01T00:00:00Z"}`).fails(400, "validation_error").has("error.details.0.field", "expires_at")
 	b.patch("/v1/email-users/"+id, `{"expires_at":"soon"}`).fails(400, "validation_error").has("error.details.0.field", "expires_at")
-	b.patch("/v1/email-users/"+ann, `{"expires_at":"`+b.Now().Add(90*time.Minute).Format(time.RFC3339)+`"}`).is(200)
-	b.patch("/v1/email-users/"+id, `{"expires_at":"`+b.Now().Add(2*time.Hour).Format(time.RFC3339)+`"}`).is(200)
+	b.patch("/v1/email-users/"+ann, `{"expires_at":"`+b.Core.Now().Add(90*time.Minute).Format(time.RFC3339)+`"}`).is(200)
+	b.patch("/v1/email-users/"+id, `{"expires_at":"`+b.Core.Now().Add(2*time.Hour).Format(time.RFC3339)+`"}`).is(200)
 
 	b.pass(61 * time.Second)
 	b.until("/v1/events?type=email_user.deleted", "pagination.count", "1").has("data.0.data.email", "short@boxes.test")
@@ -304,7 +304,7 @@ func TestTaintIsClearedByAPerson(t *testing.T) {
 	}
 	for list, path := range paths {
 		id := path[strings.LastIndexByte(path, '/')+1:]
-		if since, err := time.Parse(time.RFC3339, row(list, id).text("tainted.since")); err != nil || b.Now().Sub(since) > time.Minute {
+		if since, err := time.Parse(time.RFC3339, row(list, id).text("tainted.since")); err != nil || b.Core.Now().Sub(since) > time.Minute {
 			t.Errorf("%s is tainted since %s", list, since)
 		}
 		if list != "/v1/domains/"+b.domain+"/smtp-credentials" {

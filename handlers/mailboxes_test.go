@@ -128,7 +128,7 @@ func TestExternalEmailUser(t *testing.T) {
 	b.patch("/v1/email-users/"+r.text("id"), `{"password":"n"}`).is(200)
 	b.post("/v1/email-users/"+r.text("id")+"/inbox/refresh", nil).is(200).has("email", "me@elsewhere.test")
 	b.get("/v1/jobs?type=inbox_sync").has("data.0.resource.id", r.text("id"), "data.0.resource.type", "email_user")
-	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "me@elsewhere.test", Password: "s3cret", IP: "127.0.0.1"}); err == nil {
+	if _, err := b.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "me@elsewhere.test", Password: "s3cret", IP: "127.0.0.1"}); err == nil {
 		t.Error("an external mailbox was logged in to here")
 	}
 }
@@ -142,7 +142,7 @@ func TestPendingEmailUser(t *testing.T) {
 	b.patch(path, `{"status":"active"}`).fails(409, "domain_not_ready")
 	b.patch(path, `{"status":"suspended"}`).is(200).has("status", "suspended")
 	b.patch(path, `{"status":"active"}`).is(200).has("status", "pending")
-	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "a@slow.test", Password: "correct horse", IP: "127.0.0.1"}); err == nil {
+	if _, err := b.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "a@slow.test", Password: "correct horse", IP: "127.0.0.1"}); err == nil {
 		t.Error("a pending mailbox was logged in to")
 	}
 }
@@ -151,7 +151,7 @@ func TestUpdateEmailUser(t *testing.T) {
 	b := newSandbox(t, nil)
 	path := "/v1/email-users/" + b.box("ann")
 	login := func(password string) error {
-		_, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: password, IP: "127.0.0.1"})
+		_, err := b.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: password, IP: "127.0.0.1"})
 		return err
 	}
 	if err := login("correct horse"); err != nil {
@@ -271,7 +271,7 @@ func TestDeleteEmailUser(t *testing.T) {
 	id := b.box("ann")
 	b.PutCopies(t, 450, "ann@boxes.test", "Subject: s\n\nbody\n", mail{})
 	r := b.remove("/v1/email-users/"+id).is(200).has("user_id", id)
-	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: "correct horse", IP: "127.0.0.1"}); err == nil {
+	if _, err := b.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: "correct horse", IP: "127.0.0.1"}); err == nil {
 		t.Error("a deleted mailbox was logged in to")
 	}
 	b.get("/v1/inbox?mailbox=ann@boxes.test").is(200).has("pagination.count", "0")
@@ -402,7 +402,7 @@ func TestCreateEmailUsersBulk(t *testing.T) {
 	if strings.Join(got, " ") != want {
 		t.Errorf("errors %s, want %s", strings.Join(got, " "), want)
 	}
-	if _, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "one@boxes.test", Password: r.text("users.0.password"), IP: "127.0.0.1"}); err != nil {
+	if _, err := b.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "one@boxes.test", Password: r.text("users.0.password"), IP: "127.0.0.1"}); err != nil {
 		t.Errorf("log-in with the password that was shown: %v", err)
 	}
 	b.get("/v1/events?type=email_user.created").has("pagination.count", "3")

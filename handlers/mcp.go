@@ -52,7 +52,7 @@ func newAssistants(s *Server) *assistants {
 }
 
 func (a *assistants) makeStream() http.Handler {
-	server := mcp.NewServer(&mcp.Implementation{Name: "mailstead", Title: "Mailstead", Version: a.server.svc.Config.Version}, &mcp.ServerOptions{
+	server := mcp.NewServer(&mcp.Implementation{Name: "mailstead", Title: "Mailstead", Version: a.server.svc.Core.Config.Version}, &mcp.ServerOptions{
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // a list depends on the token, and does not change
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" },
@@ -132,7 +132,7 @@ func (a *assistants) checkOrigin(r *http.Request) error {
 }
 
 func (a *assistants) isOwnName(host string) bool {
-	c := a.server.svc.Config
+	c := a.server.svc.Core.Config
 	base, err := url.Parse(c.BaseURL)
 	return host != "" && (strings.EqualFold(host, c.Hostname) || err == nil && !isUnnamed(host) && strings.EqualFold(host, base.Hostname()))
 }
@@ -192,7 +192,7 @@ func (a *assistants) callTool(ctx context.Context, req *mcp.CallToolRequest) (*m
 	ctx, cancel := context.WithTimeout(outer.r.Context(), toolTimeout)
 	defer cancel()
 	answer, began := newBufferedResponse(http.Header{}), time.Now()
-	ctx, span := a.server.svc.Tracer.Start(ctx, otlp.Internal, "tool")
+	ctx, span := a.server.svc.Core.Tracer.Start(ctx, otlp.Internal, "tool")
 	c := &call{w: answer, r: outer.r.WithContext(ctx), id: outer.id, who: outer.who, op: a.tools[req.Params.Name]}
 	form := a.request(c, answer, req.Params.Arguments)
 	a.server.logRequest(c, span, c.op.name, answer.status, began)

@@ -49,7 +49,7 @@ func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, c
 	s, o := a.server, c.op
 	same := canonical(args)
 	if confirmation != "" {
-		if err := s.svc.Confirmed(c.who, o.name, same, confirmation); err != nil {
+		if err := s.svc.Core.Confirmed(c.who, o.name, same, confirmation); err != nil {
 			s.fail(c, err)
 			return false
 		}
@@ -77,7 +77,7 @@ func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, c
 	if string(in.Quote) == "null" {
 		in.Quote = nil
 	}
-	token, until := s.svc.Confirmation(c.who, o.name, same)
+	token, until := s.svc.Core.Confirmation(c.who, o.name, same)
 	s.sendJSON(c, http.StatusOK, unconfirmed{
 		Message: "Nothing has been done yet. This would " + in.Would + ". Tell the person so; if they agree, call " + o.name +
 			" again with the same arguments and this confirmation_token.",
@@ -106,7 +106,7 @@ func canonical(args []byte) []byte {
 type intents struct{ s *service.Service }
 
 func (i intents) setupDomain(ctx context.Context, who core.Actor, in domains.SetupDomainIn) (*intent, error) {
-	quote, err := i.s.QuoteSetup(ctx, who, in)
+	quote, err := i.s.Domains.QuoteSetup(ctx, who, in)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (i intents) updateDomain(ctx context.Context, who core.Actor, in domains.Up
 	if in.CatchAll.Value == "" {
 		return nil, nil
 	}
-	d, err := i.s.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
+	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (i intents) updateDomain(ctx context.Context, who core.Actor, in domains.Up
 }
 
 func (i intents) deleteDomain(ctx context.Context, who core.Actor, in domains.DomainIn) (*intent, error) {
-	d, err := i.s.GetDomain(ctx, who, in)
+	d, err := i.s.Domains.GetDomain(ctx, who, in)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (i intents) deleteDomain(ctx context.Context, who core.Actor, in domains.Do
 }
 
 func (i intents) setForward(ctx context.Context, who core.Actor, in domains.SetForwardIn) (*intent, error) {
-	d, err := i.s.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
+	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func (i intents) updateEmailUser(ctx context.Context, who core.Actor, in mailbox
 	if in.ForwardTo.Value == "" && in.RecoveryEmail.Value == "" && in.Password == nil {
 		return nil, nil
 	}
-	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
+	mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func giveAccess(email, forwardTo, recovery string, password bool) *intent {
 }
 
 func (i intents) createCredential(ctx context.Context, who core.Actor, in mailboxes.CreateCredentialIn) (*intent, error) {
-	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
+	mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +219,7 @@ func (i intents) ruleForwards(ctx context.Context, who core.Actor, userID string
 		if a.Value == nil || a.Type != "forward" && a.Type != "reply" {
 			continue
 		}
-		mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: userID})
+		mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: userID})
 		if err != nil {
 			return nil, err
 		}
@@ -232,7 +232,7 @@ func (i intents) ruleForwards(ctx context.Context, who core.Actor, userID string
 }
 
 func (i intents) createRecoveryLink(ctx context.Context, who core.Actor, in core.EmailUserIn) (*intent, error) {
-	mb, err := i.s.GetEmailUser(ctx, who, in)
+	mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, in)
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +240,7 @@ func (i intents) createRecoveryLink(ctx context.Context, who core.Actor, in core
 }
 
 func (i intents) createSMTPCredential(ctx context.Context, who core.Actor, in mailboxes.CreateSMTPCredentialIn) (*intent, error) {
-	d, err := i.s.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
+	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +256,7 @@ func (i intents) updateGroup(ctx context.Context, who core.Actor, in mailboxes.U
 	if in.Members == nil {
 		return nil, nil
 	}
-	g, err := i.s.GetGroup(ctx, who, mailboxes.GroupIn{GroupID: in.GroupID})
+	g, err := i.s.Mailboxes.GetGroup(ctx, who, mailboxes.GroupIn{GroupID: in.GroupID})
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +283,7 @@ func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailbo
 	}
 	if in.UserIDs != nil {
 		for _, id := range *in.UserIDs {
-			if mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: id}); err == nil {
+			if mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: id}); err == nil {
 				id = mb.Email
 			}
 			names = append(names, id)
@@ -294,7 +294,7 @@ func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailbo
 
 func (i intents) releaseHeld(ctx context.Context, who core.Actor, in mta.ReleaseIn) (*intent, error) {
 	name := in.UserID
-	if mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID}); err == nil {
+	if mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID}); err == nil {
 		name = mb.Email
 	}
 	if in.Action == "discard" {
@@ -304,7 +304,7 @@ func (i intents) releaseHeld(ctx context.Context, who core.Actor, in mta.Release
 }
 
 func (i intents) sendBatch(ctx context.Context, who core.Actor, in mta.SendBatchIn) (*intent, error) {
-	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
+	mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {
 		return nil, err
 	}
@@ -342,10 +342,10 @@ func (i intents) deleteMessages(_ context.Context, _ core.Actor, in inbox.BulkDe
 }
 
 func (i intents) deleteMessage(ctx context.Context, who core.Actor, in inbox.DeleteMessageIn) (*intent, error) {
-	if forGood, err := i.s.DeletesForGood(who, in); err != nil || !forGood {
+	if forGood, err := i.s.Inbox.DeletesForGood(who, in); err != nil || !forGood {
 		return nil, err
 	}
-	mb, err := i.s.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
+	mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {
 		return nil, err
 	}
@@ -353,7 +353,7 @@ func (i intents) deleteMessage(ctx context.Context, who core.Actor, in inbox.Del
 }
 
 func (i intents) deleteInboxMessage(_ context.Context, who core.Actor, in inbox.DeleteInboxMessageIn) (*intent, error) {
-	if forGood, err := i.s.DeletesInboxMessageForGood(who, in); err != nil || !forGood {
+	if forGood, err := i.s.Inbox.DeletesInboxMessageForGood(who, in); err != nil || !forGood {
 		return nil, err
 	}
 	return would("delete the message %s of %s for good", in.MessageID, in.Mailbox)
@@ -364,7 +364,7 @@ func (i intents) createWebhook(_ context.Context, _ core.Actor, in events.Create
 }
 
 func (i intents) updateWebhook(ctx context.Context, who core.Actor, in events.UpdateWebhookIn) (*intent, error) {
-	w, err := i.s.GetWebhook(ctx, who, events.WebhookIn{ID: in.ID})
+	w, err := i.s.Events.GetWebhook(ctx, who, events.WebhookIn{ID: in.ID})
 	if err != nil {
 		return nil, err
 	}

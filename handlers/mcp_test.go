@@ -300,7 +300,7 @@ func TestNoSecretReachesAnAssistant(t *testing.T) {
 	for _, name := range []string{"get_email_user", "update_email_user"} {
 		a.call(name, map[string]any{"user_id": id, "name": "Bob", "password": "hunter-word-3"}).is(200)
 	}
-	b.EndWaiting() // who waits gets the answer at once
+	b.Inbox.EndWaiting() // who waits gets the answer at once
 	for name := range a.tools() {
 		a.call(name, map[string]any{"user_id": id, "id": hook.text("id") + "/secret", "domain_id": b.domain, "message_id": "1", "mailbox": "bob@boxes.test", "all": true, "inline": true})
 	}

@@ -41,7 +41,7 @@ func (s *Server) metrics(c *call) {
 		return
 	}
 	c.w.Header().Set("Content-Type", metrics.ContentType)
-	if err := s.svc.Metrics.Registry.Write(c.w); err != nil {
+	if err := s.svc.Core.Metrics.Registry.Write(c.w); err != nil {
 		s.Log.Debug("send the metrics", "request_id", c.id, "error", err)
 	}
 }
@@ -74,13 +74,13 @@ func (s *Server) count(c *call, w *statusWriter, span *otlp.Span, began time.Tim
 	name := "other"
 	if c.op != nil {
 		name = c.op.name
-		s.svc.Metrics.RequestTime.Observe(time.Since(began))
+		s.svc.Core.Metrics.RequestTime.Observe(time.Since(began))
 	}
 	status := w.status
 	if status == 0 {
 		status = http.StatusOK
 	}
-	s.svc.Metrics.Requests.Add(name, strconv.Itoa(status))
+	s.svc.Core.Metrics.Requests.Add(name, strconv.Itoa(status))
 	if c.r.URL.Path == mcpPath {
 		name = "mcp" // each tool is logged by its own name
 	}

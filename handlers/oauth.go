@@ -47,13 +47,13 @@ func (s *Server) oauthPaths() map[string]func(*call) {
 // base is how the client reaches this server: in production by one name, in the sandbox by any that
 // nobody else can have.
 func (s *Server) base(r *http.Request) string {
-	if s.svc.Config.Sandbox {
+	if s.svc.Core.Config.Sandbox {
 		u, err := url.Parse(origin(r))
 		if err == nil && u.Host == r.Host && (isUnnamed(u.Hostname()) || s.assistants.isOwnName(u.Hostname())) {
 			return origin(r)
 		}
 	}
-	return s.svc.Config.BaseURL
+	return s.svc.Core.Config.BaseURL
 }
 
 // challenge tells a client whose request has no valid token how to get one (RFC 6750 section 3, RFC
@@ -165,7 +165,7 @@ func (s *Server) registerClient(c *call) {
 		s.sendOAuth(c, 0, nil, &accounts.OAuthError{Code: "invalid_client_metadata", Description: "Send the metadata as JSON of at most 64 KiB, with Content-Type: application/json."})
 		return
 	}
-	out, err := s.svc.RegisterClient(c.r.Context(), body)
+	out, err := s.svc.Accounts.RegisterClient(c.r.Context(), body)
 	s.sendOAuth(c, http.StatusCreated, out, err)
 }
 
@@ -200,7 +200,7 @@ func (s *Server) authorizeClient(c *call) {
 	}
 	who, signedIn := core.Actor{}, false
 	if cookie := s.cookie(c.r); cookie != "" {
-		who, err = s.svc.AuthenticateSession(c.r.Context(), cookie, remoteAddr(c.r))
+		who, err = s.svc.Accounts.AuthenticateSession(c.r.Context(), cookie, remoteAddr(c.r))
 		if e, ours := core.AsError(err); err != nil && (!ours || openapi.Status(e.Code) != http.StatusUnauthorized) {
 			failed(err)
 			return
@@ -217,7 +217,7 @@ func (s *Server) authorizeClient(c *call) {
 		err = core.Errorf("forbidden_role", "You are signed in to a mailbox. Only a member of the team can let a program act for them: sign out, sign in as one, and start again from the program.")
 	}
 	if err == nil {
-		err = s.svc.CheckAuthorization(c.r.Context(), s.base(c.r), q, signedIn)
+		err = s.svc.Accounts.CheckAuthorization(c.r.Context(), s.base(c.r), q, signedIn)
 	}
 	to := ""
 	if refused, ok := errors.AsType[*accounts.RefusedError](err); ok {
@@ -274,7 +274,7 @@ func (s *Server) grantToken(c *call) {
 	var out *accounts.AccessToken
 	form, err := s.form(c)
 	if err == nil {
-		out, err = s.svc.GrantToken(c.r.Context(), s.base(c.r), s.visitor(c), form)
+		out, err = s.svc.Accounts.GrantToken(c.r.Context(), s.base(c.r), s.visitor(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, out, err)
 }
@@ -287,7 +287,7 @@ func (s *Server) revokeGrant(c *call) {
 	}
 	form, err := s.form(c)
 	if err == nil {
-		err = s.svc.RevokeGrant(c.r.Context(), s.visitor(c), form)
+		err = s.svc.Accounts.RevokeGrant(c.r.Context(), s.visitor(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, struct{}{}, err)
 }
@@ -299,7 +299,7 @@ func (s *Server) whileItStands(ctx context.Context, who core.Actor) (context.Con
 		defer cancel()
 		look := time.NewTicker(grantCheck)
 		defer look.Stop()
-		for s.svc.Stands(ctx, who) == nil {
+		for s.svc.Accounts.Stands(ctx, who) == nil {
 			select {
 			case <-ctx.Done():
 				return
@@ -325,7 +325,7 @@ func (s *Server) askConsent(ctx context.Context, who core.Actor) (*accounts.Cons
 	if err := ownPage(r); err != nil {
 		return nil, err
 	}
-	return s.svc.AskConsent(ctx, who, s.base(r), r.URL.Query())
+	return s.svc.Accounts.AskConsent(ctx, who, s.base(r), r.URL.Query())
 }
 
 func (s *Server) decideConsent(ctx context.Context, who core.Actor, in accounts.DecideIn) (*accounts.Decided, error) {
@@ -333,5 +333,5 @@ func (s *Server) decideConsent(ctx context.Context, who core.Actor, in accounts.
 	if err := ownPage(r); err != nil {
 		return nil, err
 	}
-	return s.svc.DecideConsent(ctx, who, s.base(r), in)
+	return s.svc.Accounts.DecideConsent(ctx, who, s.base(r), in)
 }

@@ -292,7 +292,7 @@ func TestOAuthMetadata(t *testing.T) {
 func TestOAuthMetadataOfAnotherHost(t *testing.T) {
 	for _, sandbox := range []bool{true, false} {
 		w := newOAuthWorld(t, nil)
-		w.Config.Sandbox, w.Config.BaseURL = sandbox, "https://mail.example.test"
+		w.Core.Config.Sandbox, w.Core.Config.BaseURL = sandbox, "https://mail.example.test"
 		r := httptest.NewRequestWithContext(t.Context(), "GET", "http://evil.test/.well-known/oauth-authorization-server", nil)
 		resp := Do(w.server, r)
 		var document struct{ Issuer string }
@@ -508,16 +508,16 @@ func TestOAuthConsent(t *testing.T) {
 		AccountID: w.Owner.AccountID, UserID: w.Owner.UserID, Role: "member", Limited: true, Mailboxes: []string{ann},
 		TokenID: "tok_session", TokenKind: core.SessionKind, Permissions: []string{"read", "write"},
 	}
-	asked, err := w.AskConsent(t.Context(), member, w.url, w.query())
+	asked, err := w.Accounts.AskConsent(t.Context(), member, w.url, w.query())
 	if err != nil {
 		t.Fatal(err)
 	}
 	in := accounts.DecideIn{Request: asked.Request, Decision: "allow", Mailboxes: core.Opt[[]string]{Set: true, Value: []string{ann, ben}}}
-	if _, err := w.DecideConsent(t.Context(), member, w.url, in); !servicetest.HasCode(err, "validation_error") {
+	if _, err := w.Accounts.DecideConsent(t.Context(), member, w.url, in); !servicetest.HasCode(err, "validation_error") {
 		t.Errorf("a mailbox that the person does not see: %v", err)
 	}
 	in.Mailboxes.Value = []string{ann, ann}
-	if _, err := w.DecideConsent(t.Context(), member, w.url, in); err != nil {
+	if _, err := w.Accounts.DecideConsent(t.Context(), member, w.url, in); err != nil {
 		t.Error(err)
 	}
 
@@ -569,7 +569,7 @@ func TestOAuthCodes(t *testing.T) {
 	w.with(access).get("/v1/account").fails(401, "unauthorized")
 	w.box("ann")
 	for _, protocol := range []string{core.ProtocolIMAP, core.ProtocolSMTP} {
-		if _, err := w.LoginMailbox(t.Context(), core.MailLogin{Protocol: protocol, Username: "ann@boxes.test", Password: access, Bearer: true, IP: "127.0.0.1"}); err == nil {
+		if _, err := w.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: protocol, Username: "ann@boxes.test", Password: access, Bearer: true, IP: "127.0.0.1"}); err == nil {
 			t.Errorf("%s takes an access token", protocol)
 		}
 	}
@@ -639,7 +639,7 @@ func TestOAuthRefresh(t *testing.T) {
 		status           string
 		reaches, refresh int
 	}{{"suspended", 403, 400}, {"active", 200, 200}} {
-		if _, err := w.SetAccountStatus(t.Context(), accounts.AccountIn{Account: w.Owner.AccountID, Status: c.status}); err != nil {
+		if _, err := w.Accounts.SetAccountStatus(t.Context(), accounts.AccountIn{Account: w.Owner.AccountID, Status: c.status}); err != nil {
 			t.Fatal(err)
 		}
 		if got := w.reaches(r.text("access_token")); got != c.reaches {

@@ -101,7 +101,7 @@ func (s *Server) resetPassword(c *call) {
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
 		token := c.r.URL.Query().Get("token")
-		u, err := s.svc.CheckWelcome(c.r.Context(), c.who, accounts.LinkIn{Token: token})
+		u, err := s.svc.Accounts.CheckWelcome(c.r.Context(), c.who, accounts.LinkIn{Token: token})
 		if err != nil {
 			s.resetFailed(c, addr, err)
 			return
@@ -148,7 +148,7 @@ func (s *Server) submitReset(c *call, addr string) {
 	}
 	form := c.r.PostForm
 	v := resetView{Token: form.Get("token")}
-	u, err := s.svc.CheckWelcome(c.r.Context(), c.who, accounts.LinkIn{Token: v.Token})
+	u, err := s.svc.Accounts.CheckWelcome(c.r.Context(), c.who, accounts.LinkIn{Token: v.Token})
 	if err != nil {
 		s.resetFailed(c, addr, err)
 		return
@@ -159,7 +159,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		s.showReset(c, http.StatusBadRequest, v)
 		return
 	}
-	err = s.svc.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"), form.Get("drop_passkeys") == "true")
+	err = s.svc.Accounts.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"), form.Get("drop_passkeys") == "true")
 	if e, ours := core.AsError(err); ours && openapi.Status(e.Code) == http.StatusBadRequest {
 		v.Wrong = "The password " + e.Details[0].Message + "."
 		s.showReset(c, http.StatusBadRequest, v)
@@ -169,7 +169,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		s.resetFailed(c, addr, err)
 		return
 	}
-	s.showReset(c, http.StatusOK, resetView{Email: v.Email, Done: "Your password is set. You can sign in with it now.", Home: s.svc.Config.BaseURL + "/"})
+	s.showReset(c, http.StatusOK, resetView{Email: v.Email, Done: "Your password is set. You can sign in with it now.", Home: s.svc.Core.Config.BaseURL + "/"})
 }
 
 // resetFailed shows an error on the page.
@@ -220,7 +220,7 @@ func (s *Server) recoveryPage(c *call) {
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
 		token := c.r.URL.Query().Get("token")
-		r, err := s.svc.CheckRecovery(c.r.Context(), token)
+		r, err := s.svc.Accounts.CheckRecovery(c.r.Context(), token)
 		if err != nil {
 			failed(err)
 			return
@@ -236,7 +236,7 @@ func (s *Server) recoveryPage(c *call) {
 			failed(core.Errorf("validation_error", "The form could not be read. Open the link again."))
 			return
 		}
-		r, err := s.svc.ConfirmRecovery(c.r.Context(), accounts.RecoveryIn{Token: c.r.PostForm.Get("token")})
+		r, err := s.svc.Accounts.ConfirmRecovery(c.r.Context(), accounts.RecoveryIn{Token: c.r.PostForm.Get("token")})
 		if err != nil {
 			failed(err)
 			return
@@ -284,14 +284,14 @@ func (s *Server) unsubscribe(c *call) {
 	token := strings.TrimPrefix(c.r.URL.Path, unsubscribePath)
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
-		u, err := s.svc.CheckUnsubscribe(c.r.Context(), token)
+		u, err := s.svc.MTA.CheckUnsubscribe(c.r.Context(), token)
 		if err != nil {
 			s.unsubscribeFailed(c, err)
 			return
 		}
 		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Email: u.Email, Domain: u.Domain})
 	case http.MethodPost:
-		u, err := s.svc.Unsubscribe(c.r.Context(), token)
+		u, err := s.svc.MTA.Unsubscribe(c.r.Context(), token)
 		if err != nil {
 			s.unsubscribeFailed(c, err)
 			return
@@ -340,7 +340,7 @@ func (s *Server) viewMessage(c *call) {
 	if !s.decodeView(c, &in) {
 		return
 	}
-	d, err := s.svc.ViewMessage(c.r.Context(), c.who, in)
+	d, err := s.svc.Inbox.ViewMessage(c.r.Context(), c.who, in)
 	s.sendView(c, d, err)
 }
 
@@ -367,7 +367,7 @@ func (s *Server) viewApproval(c *call) {
 	if !s.decodeView(c, &in) {
 		return
 	}
-	d, err := s.svc.ViewApproval(c.r.Context(), c.who, in)
+	d, err := s.svc.MTA.ViewApproval(c.r.Context(), c.who, in)
 	s.sendView(c, d, err)
 }
 
@@ -377,7 +377,7 @@ func (s *Server) viewApprovalFile(c *call) {
 	if !s.decodeView(c, &in) {
 		return
 	}
-	d, file, err := s.svc.OpenApprovalFile(c.r.Context(), c.who, in)
+	d, file, err := s.svc.MTA.OpenApprovalFile(c.r.Context(), c.who, in)
 	if file == nil {
 		s.sendView(c, d, err)
 		return
@@ -412,7 +412,7 @@ func (s *Server) sendImage(c *call) {
 	if !ok {
 		return
 	}
-	image, err := s.svc.OpenImage(c.r.Context(), token)
+	image, err := s.svc.Inbox.OpenImage(c.r.Context(), token)
 	if err != nil {
 		s.countBadLink(addr, err)
 		s.fail(c, err)

@@ -179,7 +179,7 @@ func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document 
 			return true
 		}
 	}
-	to, err := s.svc.RedirectOf(r.Host, r.URL)
+	to, err := s.svc.Domains.RedirectOf(r.Host, r.URL)
 	if err != nil {
 		s.Log.Error("look for a redirect", "host", r.Host, "error", err)
 	}
@@ -206,7 +206,7 @@ func (s *Server) limitAutoconfig(w http.ResponseWriter, r *http.Request) bool {
 
 // answerChallenge gives a certificate authority the answer to its challenge.
 func (s *Server) answerChallenge(w http.ResponseWriter, r *http.Request) {
-	answer, ok := s.svc.ChallengeAnswer(strings.TrimPrefix(r.URL.Path, challengePath))
+	answer, ok := s.svc.Certs.ChallengeAnswer(strings.TrimPrefix(r.URL.Path, challengePath))
 	if !ok || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.NotFound(w, r)
 		return
@@ -233,7 +233,7 @@ func (s *Server) dashboard(c *call) {
 
 // needsHTTPS tells whether nobody can sign in without TLS.
 func (s *Server) needsHTTPS() bool {
-	return !s.svc.Config.Sandbox && strings.HasPrefix(s.svc.Config.BaseURL, "https://")
+	return !s.svc.Core.Config.Sandbox && strings.HasPrefix(s.svc.Core.Config.BaseURL, "https://")
 }
 
 // toHTTPS redirects a request for a page that came without TLS to where one can sign in.
@@ -242,7 +242,7 @@ func (s *Server) toHTTPS(c *call) bool {
 		return false
 	}
 	c.w.Header().Set("Cache-Control", "no-store")
-	c.w.Header().Set("Location", s.svc.Config.BaseURL+"/"+strings.TrimLeft(c.r.URL.RequestURI(), "/"))
+	c.w.Header().Set("Location", s.svc.Core.Config.BaseURL+"/"+strings.TrimLeft(c.r.URL.RequestURI(), "/"))
 	c.w.WriteHeader(http.StatusTemporaryRedirect)
 	return true
 }
@@ -250,7 +250,7 @@ func (s *Server) toHTTPS(c *call) bool {
 // health answers whether the store takes writes.
 func (s *Server) health(c *call) {
 	c.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	if err := s.svc.Healthy(); err != nil {
+	if err := s.svc.Core.Healthy(); err != nil {
 		c.w.WriteHeader(http.StatusServiceUnavailable)
 		_, _ = io.WriteString(c.w, "failed: the store takes no writes\n")
 		return
@@ -261,7 +261,7 @@ func (s *Server) health(c *call) {
 // ready answers whether the server takes mail and changes, with a line for each reason why it does
 // not.
 func (s *Server) ready(c *call) {
-	reasons := s.svc.NotReady()
+	reasons := s.svc.Health.NotReady()
 	select {
 	case <-s.ending:
 		reasons = append(reasons, "stopping")

@@ -160,5 +160,5 @@ func (s *Server) byName(r *http.Request) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return strings.EqualFold(host, s.svc.Config.Hostname)
+	return strings.EqualFold(host, s.svc.Core.Config.Hostname)
 }

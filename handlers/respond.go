@@ -210,7 +210,7 @@ func (s *Server) download(c *call) {
 	if !ok {
 		return
 	}
-	f, err := s.svc.OpenExport(c.r.Context(), token)
+	f, err := s.svc.Mailboxes.OpenExport(c.r.Context(), token)
 	if err != nil {
 		s.countBadLink(addr, err)
 		s.fail(c, err)

@@ -67,8 +67,8 @@ type Server struct {
 
 // New makes the API of a service.
 func New(svc *service.Service) *Server {
-	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: svc.Now, ending: make(chan struct{})}
-	s.rates = newRates(svc.Config.Limits)
+	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: svc.Core.Now, ending: make(chan struct{})}
+	s.rates = newRates(svc.Core.Config.Limits)
 	s.badTokens = newBadTokens()
 	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
 	s.oauthRate, s.registrations = newRates(core.Limits{}), limit.NewCounter[string](time.Hour)
@@ -96,7 +96,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // of the first account, or of the account in the header X-Mailstead-Account.
 func (s *Server) Local() http.Handler {
 	mux := s.paths(func(c *call) error {
-		who, err := s.svc.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))
+		who, err := s.svc.Accounts.Operator(c.r.Context(), c.r.Header.Get("X-Mailstead-Account"))
 		c.who, c.via = who, core.AuditCommands
 		return err
 	}, nil)
@@ -119,8 +119,8 @@ type callKey struct{}
 // serve makes a call of a request and has it answered.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, identify func(*call) error, answer func(*call)) {
 	counted, began, id := &statusWriter{ResponseWriter: w}, time.Now(), s.requestID(r)
-	ctx := s.svc.Tracer.Continue(core.WithRequest(r.Context(), id), r.Header.Get("traceparent"))
-	ctx, span := s.svc.Tracer.Start(ctx, otlp.Server, "request")
+	ctx := s.svc.Core.Tracer.Continue(core.WithRequest(r.Context(), id), r.Header.Get("traceparent"))
+	ctx, span := s.svc.Core.Tracer.Start(ctx, otlp.Server, "request")
 	c := newCall(ctx, counted, r, id)
 	c.identify = identify
 	w.Header().Set("X-Request-Id", c.id)
@@ -264,7 +264,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		return
 	}
 	if !c.op.waits {
-		s.svc.WaitFiled(c.r.Context(), 0)
+		s.svc.MTA.WaitFiled(c.r.Context(), 0)
 	}
 	if err := s.checkReader(c, query); err != nil {
 		s.fail(c, err)
@@ -278,7 +278,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 	}
 	c.who.Request = &core.Request{Action: cmp.Or(c.op.action, c.op.name), Via: c.via, ID: c.id}
 	out, err := c.op.call.do(ctx, c.who, func(in any) error {
-		_, leave, err := s.svc.WorkOnLarge(ctx, int64(len(body)))
+		_, leave, err := s.svc.Core.WorkOnLarge(ctx, int64(len(body)))
 		if err != nil {
 			return err
 		}
@@ -292,7 +292,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		return checkFields(c)
 	})
 	if c.op.waits {
-		err = cmp.Or(s.svc.Stands(c.r.Context(), c.who), err)
+		err = cmp.Or(s.svc.Accounts.Stands(c.r.Context(), c.who), err)
 	}
 	if err != nil {
 		s.fail(c, err)
@@ -312,12 +312,12 @@ func (s *Server) checkReader(c *call, query url.Values) error {
 		return nil
 	}
 	if want, value, _ := strings.Cut(c.op.whileTainted, "="); c.op.bound != always || want != "" && query.Get(want) != value {
-		if err := s.svc.MayBeTainted(c.who); err != nil {
+		if err := s.svc.Agents.MayBeTainted(c.who); err != nil {
 			return err
 		}
 	}
 	if c.op.taints {
-		return s.svc.ReadAny(c.who)
+		return s.svc.Agents.ReadAny(c.who)
 	}
 	return nil
 }
@@ -370,7 +370,7 @@ func (s *Server) requestID(r *http.Request) string {
 	if id := r.Header.Get("X-Request-Id"); clientID().MatchString(id) {
 		return id
 	}
-	return s.svc.NewRequestID()
+	return s.svc.Core.NewRequestID()
 }
 
 // authenticate finds out whose token the request carries: in the header, or else in the cookie of a
@@ -387,14 +387,14 @@ func (s *Server) authenticate(c *call) error {
 		if err := sameOrigin(c.r); err != nil {
 			return err
 		}
-		who, err = s.svc.AuthenticateSession(c.r.Context(), token, addr)
+		who, err = s.svc.Accounts.AuthenticateSession(c.r.Context(), token, addr)
 		c.via = core.AuditDashboard
 	} else {
 		token = bearer(c.r)
 		c.via = core.AuditAPI
-		find := s.svc.Authenticate
+		find := s.svc.Accounts.Authenticate
 		if c.r.URL.Path == mcpPath {
-			find = s.svc.AuthenticateAssistant
+			find = s.svc.Accounts.AuthenticateAssistant
 		}
 		who, err = find(c.r.Context(), token, addr)
 	}

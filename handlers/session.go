@@ -34,19 +34,19 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 	routes := map[string]map[string]*sessionRoute{}
 	for _, row := range []sessionRoute{
 		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, anonymous: true},
-		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.GetSession)}},
+		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.Accounts.GetSession)}},
 		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.currentSession)}, anonymous: true, optional: true},
 		{op: op{action: "logout", method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
 		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: people, bound: clean}, raw: s.stream, tokens: true},
-		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.ListSessions)}},
-		{op: op{action: "end_session", method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.EndSession)}},
-		{op: op{action: "update_profile", method: "PATCH", path: "/session/profile", status: 200, scope: "read", roles: everyone, call: with(s.svc.UpdateProfile)}},
-		{op: op{action: "start_totp", method: "POST", path: "/session/totp", status: 200, call: with(s.svc.StartTOTP)}},
-		{op: op{action: "confirm_totp", method: "POST", path: "/session/totp/confirm", status: 200, call: with(s.svc.ConfirmTOTP)}},
-		{op: op{action: "delete_totp", method: "DELETE", path: "/session/totp", status: 200, call: with(s.svc.DropTOTP)}},
+		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.Accounts.ListSessions)}},
+		{op: op{action: "end_session", method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.Accounts.EndSession)}},
+		{op: op{action: "update_profile", method: "PATCH", path: "/session/profile", status: 200, scope: "read", roles: everyone, call: with(s.svc.Accounts.UpdateProfile)}},
+		{op: op{action: "start_totp", method: "POST", path: "/session/totp", status: 200, call: with(s.svc.Accounts.StartTOTP)}},
+		{op: op{action: "confirm_totp", method: "POST", path: "/session/totp/confirm", status: 200, call: with(s.svc.Accounts.ConfirmTOTP)}},
+		{op: op{action: "delete_totp", method: "DELETE", path: "/session/totp", status: 200, call: with(s.svc.Accounts.DropTOTP)}},
 		{op: op{method: "POST", path: "/session/passkeys/options", status: 200, call: with(s.startPasskey)}},
 		{op: op{action: "add_passkey", method: "POST", path: "/session/passkeys", status: 201, call: with(s.addPasskey)}},
-		{op: op{action: "delete_passkey", method: "DELETE", path: "/session/passkeys/{id}", status: 200, call: with(s.svc.DeletePasskey)}},
+		{op: op{action: "delete_passkey", method: "DELETE", path: "/session/passkeys/{id}", status: 200, call: with(s.svc.Accounts.DeletePasskey)}},
 		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, anonymous: true},
 		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, anonymous: true},
 		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, anonymous: true},
@@ -122,7 +122,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 		return err
 	}
 	if row.optional && s.cookie(c.r) != "" {
-		if who, err := s.svc.AuthenticateSession(c.r.Context(), s.cookie(c.r), remoteAddr(c.r)); err == nil {
+		if who, err := s.svc.Accounts.AuthenticateSession(c.r.Context(), s.cookie(c.r), remoteAddr(c.r)); err == nil {
 			c.who = who
 			return s.rates.count(c, s.now())
 		}
@@ -148,8 +148,8 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 // limitAnonymous refuses requests that come too often, or without TLS where a password needs it.
 func (s *Server) limitAnonymous(c *call) error {
 	addr, now := remoteAddr(c.r), s.now()
-	if cookieName(c.r, s.svc.Config.Sandbox) == "" {
-		return core.Errorf("https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Config.BaseURL)
+	if cookieName(c.r, s.svc.Core.Config.Sandbox) == "" {
+		return core.Errorf("https_required", "Signing in needs HTTPS. Open %s/ instead.", s.svc.Core.Config.BaseURL)
 	}
 	if err := s.badTokens.check(addr, now); err != nil {
 		return err
@@ -182,7 +182,7 @@ func cookieName(r *http.Request, sandbox bool) string {
 
 // cookie is the value of the session's cookie; "" if the request has none.
 func (s *Server) cookie(r *http.Request) string {
-	name := cookieName(r, s.svc.Config.Sandbox)
+	name := cookieName(r, s.svc.Core.Config.Sandbox)
 	if name == "" {
 		return ""
 	}
@@ -196,7 +196,7 @@ func (s *Server) cookie(r *http.Request) string {
 // setCookie gives the browser its session, or, with "", takes it away.
 func (s *Server) setCookie(c *call, value string) {
 	cookie := &http.Cookie{
-		Name: cookieName(c.r, s.svc.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: isSecure(c.r),
+		Name: cookieName(c.r, s.svc.Core.Config.Sandbox), Value: value, Path: "/", HttpOnly: true, Secure: isSecure(c.r),
 		SameSite: http.SameSiteStrictMode, MaxAge: int(accounts.SessionLife / time.Second),
 	}
 	if value == "" {
@@ -225,7 +225,7 @@ func (s *Server) currentSession(ctx context.Context, who core.Actor) (*CurrentSe
 	if who.TokenID == "" {
 		return &CurrentSession{}, nil
 	}
-	session, err := s.svc.GetSession(ctx, who)
+	session, err := s.svc.Accounts.GetSession(ctx, who)
 	return &CurrentSession{session}, err
 }
 
@@ -240,8 +240,8 @@ func (s *Server) logRefusal(c *call, who string, err error) error {
 
 func (s *Server) signIn(ctx context.Context, _ core.Actor, in accounts.SignInIn) (*accounts.Session, error) {
 	c := callOf(ctx)
-	out, err := s.svc.SignIn(ctx, s.visitor(c), in)
-	s.svc.Metrics.CountLogin("dashboard", err)
+	out, err := s.svc.Accounts.SignIn(ctx, s.visitor(c), in)
+	s.svc.Core.Metrics.CountLogin("dashboard", err)
 	if err != nil {
 		return nil, s.logRefusal(c, in.Email, err)
 	}
@@ -249,7 +249,7 @@ func (s *Server) signIn(ctx context.Context, _ core.Actor, in accounts.SignInIn)
 }
 
 func (s *Server) signOut(ctx context.Context, who core.Actor, in accounts.SignOutIn) (*accounts.Said, error) {
-	out, err := s.svc.SignOut(ctx, who, in)
+	out, err := s.svc.Accounts.SignOut(ctx, who, in)
 	if err == nil {
 		s.setCookie(callOf(ctx), "")
 	}
@@ -257,7 +257,7 @@ func (s *Server) signOut(ctx context.Context, who core.Actor, in accounts.SignOu
 }
 
 func (s *Server) checkWelcome(ctx context.Context, who core.Actor, in accounts.LinkIn) (*accounts.Welcome, error) {
-	out, err := s.svc.CheckWelcome(ctx, who, in)
+	out, err := s.svc.Accounts.CheckWelcome(ctx, who, in)
 	if err != nil {
 		s.countBadLink(remoteAddr(callOf(ctx).r), err)
 	}
@@ -266,7 +266,7 @@ func (s *Server) checkWelcome(ctx context.Context, who core.Actor, in accounts.L
 
 func (s *Server) welcome(ctx context.Context, _ core.Actor, in accounts.WelcomeIn) (*accounts.Session, error) {
 	c := callOf(ctx)
-	out, err := s.svc.CompleteWelcome(ctx, s.visitor(c), in)
+	out, err := s.svc.Accounts.CompleteWelcome(ctx, s.visitor(c), in)
 	if err != nil {
 		s.countBadLink(remoteAddr(c.r), err)
 		return nil, s.logRefusal(c, "", err)
@@ -275,15 +275,15 @@ func (s *Server) welcome(ctx context.Context, _ core.Actor, in accounts.WelcomeI
 }
 
 func (s *Server) forgot(ctx context.Context, _ core.Actor, in accounts.ForgotIn) (*accounts.Said, error) {
-	return s.svc.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
+	return s.svc.Accounts.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
 }
 
 func (s *Server) recoverMailbox(ctx context.Context, _ core.Actor, in accounts.ForgotIn) (*accounts.Said, error) {
-	return s.svc.RecoverMailbox(ctx, s.visitor(callOf(ctx)), in)
+	return s.svc.Accounts.RecoverMailbox(ctx, s.visitor(callOf(ctx)), in)
 }
 
 func (s *Server) confirmRecovery(ctx context.Context, _ core.Actor, in accounts.RecoveryIn) (*accounts.RecoveryConfirmed, error) {
-	out, err := s.svc.ConfirmRecovery(ctx, in)
+	out, err := s.svc.Accounts.ConfirmRecovery(ctx, in)
 	if err != nil {
 		s.countBadLink(remoteAddr(callOf(ctx).r), err)
 	}
@@ -299,20 +299,20 @@ func origin(r *http.Request) string {
 }
 
 func (s *Server) startPasskey(ctx context.Context, who core.Actor, in accounts.PasswordIn) (any, error) {
-	return s.svc.StartPasskey(ctx, who, origin(callOf(ctx).r), in)
+	return s.svc.Accounts.StartPasskey(ctx, who, origin(callOf(ctx).r), in)
 }
 
 func (s *Server) addPasskey(ctx context.Context, who core.Actor, in accounts.NewPasskeyIn) (*accounts.Session, error) {
-	return s.svc.AddPasskey(ctx, who, origin(callOf(ctx).r), in)
+	return s.svc.Accounts.AddPasskey(ctx, who, origin(callOf(ctx).r), in)
 }
 
 func (s *Server) offerPasskey(ctx context.Context, _ core.Actor) (any, error) {
-	return s.svc.OfferPasskey(ctx, origin(callOf(ctx).r))
+	return s.svc.Accounts.OfferPasskey(ctx, origin(callOf(ctx).r))
 }
 
 func (s *Server) usePasskey(ctx context.Context, _ core.Actor, in accounts.UsePasskeyIn) (*accounts.Session, error) {
 	c := callOf(ctx)
-	out, err := s.svc.UsePasskey(ctx, s.visitor(c), origin(c.r), in)
+	out, err := s.svc.Accounts.UsePasskey(ctx, s.visitor(c), origin(c.r), in)
 	if err != nil {
 		return nil, s.logRefusal(c, "", err)
 	}

@@ -84,7 +84,7 @@ func TestSignInAndOut(t *testing.T) {
 
 func TestWelcomeSetsAddressAndPasswordOnce(t *testing.T) {
 	b := newSandbox(t, nil)
-	a, err := b.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "made@up.test"})
+	a, err := b.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "made@up.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestWelcomeSetsAddressAndPasswordOnce(t *testing.T) {
 	web.ask("POST", "/session/welcome", body).fails(404, "not_found")
 	web.ask("GET", "/session/welcome?token="+token, nil).fails(404, "not_found")
 	b.browser().ask("POST", "/session", map[string]string{"email": "ann@team.test", "password": "a good one"}).is(200)
-	if _, err := b.Operator(t.Context(), "ann@team.test"); err != nil {
+	if _, err := b.Accounts.Operator(t.Context(), "ann@team.test"); err != nil {
 		t.Errorf("the operator of the account: %v", err)
 	}
 }
@@ -132,7 +132,7 @@ func TestSecondFactorOutlivesTheMasterKey(t *testing.T) {
 	web, step := b.browser().signIn(), appStep()
 	secret := web.ask("POST", "/session/totp", map[string]string{"password": "correct horse"}).is(200).text("secret")
 	codes := web.ask("POST", "/session/totp/confirm", map[string]string{"code": appCode(t, secret, step)}).is(200)
-	if _, err := b.RotateKey(t.Context(), func(context.Context) error { return nil }); err != nil {
+	if _, err := b.Core.RotateKey(t.Context(), func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	web.ask("GET", "/session", nil).is(200)
@@ -178,7 +178,7 @@ func TestSecondFactorHoldsGuessersOff(t *testing.T) {
 	secret := web.ask("POST", "/session/totp", map[string]string{"password": "correct horse"}).is(200).text("secret")
 	web.ask("POST", "/session/totp/confirm", map[string]string{"code": appCode(t, secret, step)}).is(200)
 	ask := func(addr, code string) error {
-		_, err := b.SignIn(t.Context(), accounts.Visitor{IP: addr}, accounts.SignInIn{Email: "owner@example.test", Password: "correct horse", Code: code})
+		_, err := b.Accounts.SignIn(t.Context(), accounts.Visitor{IP: addr}, accounts.SignInIn{Email: "owner@example.test", Password: "correct horse", Code: code})
 		return err
 	}
 	answers := map[string]int{}
@@ -413,7 +413,7 @@ func TestChangesReachSessionsAtOnce(t *testing.T) {
 	b.remove("/v1/account/users/" + id).is(200)
 	web.ask("GET", "/v1/account", nil).fails(401, "unauthorized")
 	_, web = invite("eve@team.test")
-	if _, err := b.ResetPassword(t.Context(), accounts.NewPassword{User: "eve@team.test"}); err != nil {
+	if _, err := b.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "eve@team.test"}); err != nil {
 		t.Fatal(err)
 	}
 	web.ask("GET", "/session", nil).fails(401, "unauthorized")
@@ -429,14 +429,14 @@ func TestOwnPasswordEndsOtherSessions(t *testing.T) {
 	}).is(200).has("user.email", "boss@example.test", "account.name", "boss@example.test")
 	mine.ask("GET", "/session", nil).is(200)
 	other.ask("GET", "/session", nil).fails(401, "unauthorized")
-	if who, err := b.Operator(t.Context(), ""); err != nil || who.Email != "boss@example.test" {
+	if who, err := b.Accounts.Operator(t.Context(), ""); err != nil || who.Email != "boss@example.test" {
 		t.Errorf("the operator acts as %q: %v", who.Email, err)
 	}
 }
 
 func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 	b := newSandbox(t, nil)
-	a, err := b.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "made@up.test"})
+	a, err := b.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "made@up.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,7 +446,7 @@ func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
-			_, err := b.CompleteWelcome(t.Context(), accounts.Visitor{IP: "192.0.2.1"}, accounts.WelcomeIn{Token: token, Password: strings.Repeat("xy z", 2+i)})
+			_, err := b.Accounts.CompleteWelcome(t.Context(), accounts.Visitor{IP: "192.0.2.1"}, accounts.WelcomeIn{Token: token, Password: strings.Repeat("xy z", 2+i)})
 			mu.Lock()
 			defer mu.Unlock()
 			if e, ours := core.AsError(err); ours && e.Code == "not_found" {

@@ -30,7 +30,7 @@ func (s *Server) stream(c *call) {
 	}
 	defer feed.Close()
 	out := newEvents(c.w)
-	if err := out.begin(hello{s.svc.Config.Version, s.Build}); err != nil {
+	if err := out.begin(hello{s.svc.Core.Config.Version, s.Build}); err != nil {
 		return
 	}
 	s.follow(c, feed, out)
@@ -67,7 +67,7 @@ func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 			looks++
 		case <-feed.Wake():
 		}
-		if s.svc.Stands(c.r.Context(), c.who) != nil {
+		if s.svc.Accounts.Stands(c.r.Context(), c.who) != nil {
 			return // the next request gets the reason
 		}
 		if err := out.sendChanges(feed.Take()); err != nil {
@@ -87,7 +87,7 @@ func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 func (s *Server) EndStreams() {
 	s.endOnce.Do(func() {
 		close(s.ending)
-		s.svc.EndWaiting()
+		s.svc.Inbox.EndWaiting()
 	})
 }
 

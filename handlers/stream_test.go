@@ -242,7 +242,7 @@ func TestStreamsEndWithTheirAccount(t *testing.T) {
 	theirs := b.with(other.Token).listen()
 	set := func(status string) {
 		t.Helper()
-		if _, err := b.SetAccountStatus(t.Context(), accounts.AccountIn{Account: b.Owner.AccountID, Status: status}); err != nil {
+		if _, err := b.Accounts.SetAccountStatus(t.Context(), accounts.AccountIn{Account: b.Owner.AccountID, Status: status}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -383,12 +383,12 @@ func TestStreamPings(t *testing.T) {
 
 func TestStreamEndsWhenItsTokenExpires(t *testing.T) {
 	piped(t, func(t *testing.T, b *servicetest.Sandbox, dial func() net.Conn) {
-		owner, err := b.Authenticate(t.Context(), b.Owner.Token, "")
+		owner, err := b.Accounts.Authenticate(t.Context(), b.Owner.Token, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		short, err := b.CreateToken(t.Context(), owner, accounts.CreateTokenIn{ExpiresAt: core.Opt[time.Time]{Set: true, Value: began.Add(time.Minute)}})
+		short, err := b.Accounts.CreateToken(t.Context(), owner, accounts.CreateTokenIn{ExpiresAt: core.Opt[time.Time]{Set: true, Value: began.Add(time.Minute)}})
 		if err != nil {
 			t.Fatal(err)
 		}

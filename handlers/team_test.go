@@ -23,7 +23,7 @@ func (b *sandbox) invite(email, role string) string {
 // tokenOf gives a client whose token belongs to an invited team user.
 func (b *sandbox) tokenOf(email string, permissions ...string) *client {
 	b.t.Helper()
-	t, err := b.CreateTokenFor(b.t.Context(), accounts.TokenFor{User: email, Permissions: permissions})
+	t, err := b.Accounts.CreateTokenFor(b.t.Context(), accounts.TokenFor{User: email, Permissions: permissions})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -207,7 +207,7 @@ func TestTeamRoles(t *testing.T) {
 // tokenAs puts a token into the store that acts for a user, even one that the user could not make.
 func (b *sandbox) tokenAs(userID, role, permission string) string {
 	b.t.Helper()
-	made, err := b.CreateToken(b.t.Context(), core.Actor{AccountID: b.Owner.AccountID, UserID: userID, Role: "owner", Permissions: []string{"admin"}},
+	made, err := b.Accounts.CreateToken(b.t.Context(), core.Actor{AccountID: b.Owner.AccountID, UserID: userID, Role: "owner", Permissions: []string{"admin"}},
 		accounts.CreateTokenIn{Permissions: &[]string{permission}})
 	if err != nil {
 		b.t.Fatalf("%s: %v", role, err)
@@ -224,7 +224,7 @@ func (b *sandbox) sendReset(form url.Values, header ...string) *reply {
 func (b *sandbox) resetToken(email string) string {
 	b.t.Helper()
 	link := b.post(users+"/invite", map[string]any{"email": email}).is(200).text("reset_link")
-	token, ok := strings.CutPrefix(link, b.Config.BaseURL+"/reset?token=")
+	token, ok := strings.CutPrefix(link, b.Core.Config.BaseURL+"/reset?token=")
 	if !ok || len(token) < 40 {
 		b.t.Fatalf("reset_link %q", link)
 	}

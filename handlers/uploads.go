@@ -22,7 +22,9 @@ type uploader struct {
 	plan func(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error)
 }
 
-func mailUpload(s *service.Service) *uploader { return &uploader{s.MayImport, s.ImportUpload} }
+func mailUpload(s *service.Service) *uploader {
+	return &uploader{s.Mailboxes.MayImport, s.Mailboxes.ImportUpload}
+}
 
 const (
 	uploadIdle  = time.Minute // in which some of a file must come
@@ -48,7 +50,7 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 		s.fail(c, e)
 		return
 	}
-	file, err := s.svc.KeepUpload(c.who, mailboxes.Upload{
+	file, err := s.svc.Mailboxes.KeepUpload(c.who, mailboxes.Upload{
 		UserID: userID, Length: c.r.ContentLength, From: clientReader{&steadyReader{c.r.Body, http.NewResponseController(c.w)}},
 	})
 	if errors.Is(err, errCutBody) {
@@ -61,7 +63,7 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 	}
 	out, err := c.op.upload.plan(c.r.Context(), c.who, userID, file)
 	if err != nil {
-		s.fail(c, errors.Join(err, s.svc.DropUpload(file)))
+		s.fail(c, errors.Join(err, s.svc.Mailboxes.DropUpload(file)))
 		return
 	}
 	s.sendJSON(c, c.op.status, out)

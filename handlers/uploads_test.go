@@ -43,7 +43,7 @@ func TestImportMessages(t *testing.T) {
 // uploadsLeft is how many bytes the files have that wait to be imported.
 func uploadsLeft(t *testing.T, b *sandbox) (size int64) {
 	t.Helper()
-	err := filepath.WalkDir(filepath.Join(b.Store.Dir(), "uploads"), func(_ string, f fs.DirEntry, err error) error {
+	err := filepath.WalkDir(filepath.Join(b.Core.Store.Dir(), "uploads"), func(_ string, f fs.DirEntry, err error) error {
 		if err != nil || f.IsDir() {
 			return err
 		}

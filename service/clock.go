@@ -33,7 +33,7 @@ func (s *Service) AdvanceClock(_ context.Context, in AdvanceIn) (*Advanced, erro
 		return nil, core.Invalid("seconds", "out_of_range", "It must be from 1 to %d: the clock goes forward only, at most ten years at a time.", int64(maxAdvance/time.Second))
 	}
 	by := time.Duration(in.Seconds) * time.Second
-	err := s.Store.Update(func(tx *store.Tx) error {
+	err := s.Core.Store.Update(func(tx *store.Tx) error {
 		if !tx.Now().Add(by).Before(endOfTime) {
 			return core.Invalid("seconds", "out_of_range", "The clock would show a year after 2099, which it cannot.")
 		}
@@ -45,14 +45,14 @@ func (s *Service) AdvanceClock(_ context.Context, in AdvanceIn) (*Advanced, erro
 			row = &store.SandboxClock{ID: store.SandboxClockID}
 		}
 		row.Ahead += by
-		tx.After(func() { s.Store.Clock().Advance(by) })
+		tx.After(func() { s.Core.Store.Clock().Advance(by) })
 		return errors.Join(store.SandboxClocks.Put(tx, row), core.AuditCommand(tx, "advance_clock", "", store.AuditTarget{}))
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.Log.Info("the clock of the sandbox was advanced", "seconds", in.Seconds)
-	return &Advanced{core.Time{Time: s.Now()}}, nil
+	s.Core.Log.Info("the clock of the sandbox was advanced", "seconds", in.Seconds)
+	return &Advanced{core.Time{Time: s.Core.Now()}}, nil
 }
 
 // ResumeClock advances the clock of a store that was just opened as far as it was advanced before.

@@ -93,7 +93,7 @@ func (s *Service) Listen(_ context.Context, who core.Actor) (*Feed, error) {
 	}
 	// What was on its way when the first listener came is waited for, since it was not noted. A
 	// store that takes no writes has nothing on its way.
-	if err := s.Store.Update(func(*store.Tx) error { return nil }); errors.Is(err, store.ErrClosed) {
+	if err := s.Core.Store.Update(func(*store.Tx) error { return nil }); errors.Is(err, store.ErrClosed) {
 		f.Close()
 		return nil, err
 	}

@@ -91,7 +91,7 @@ type GetJobIn struct {
 // GetJob answers one job: at once, or when it has ended or the wait is over.
 func (s *Service) GetJob(ctx context.Context, who core.Actor, in GetJobIn) (*core.JobResponse, error) {
 	var j *store.Job
-	err := s.Store.View(func(tx *store.Tx) (err error) {
+	err := s.Core.Store.View(func(tx *store.Tx) (err error) {
 		j, err = store.Jobs.Get(tx, in.ID)
 		return err
 	})
@@ -114,7 +114,7 @@ func (s *Service) waitForJob(ctx context.Context, id string, most time.Duration)
 	}
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	j, err := s.Queue.Wait(ctx, id)
+	j, err := s.Core.Queue.Wait(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, core.NotFound("job")
 	}

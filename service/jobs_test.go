@@ -64,8 +64,8 @@ func jobsService(t *testing.T) *service.Service {
 func addJob(t *testing.T, s *service.Service, n jobs.New) string {
 	t.Helper()
 	var id string
-	err := s.Store.Update(func(tx *store.Tx) error {
-		j, err := s.Queue.Add(tx, n)
+	err := s.Core.Store.Update(func(tx *store.Tx) error {
+		j, err := s.Core.Queue.Add(tx, n)
 		if err == nil {
 			id = j.ID
 		}

@@ -46,22 +46,22 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 		text := []byte(fmt.Sprintf("From: a@far.test\r\nTo: %s\r\nSubject: %d\r\n\r\nhello\r\n", to, n))
 		u := core.MailboxUser{AccountID: ann.AccountID, AccountNum: ann.AccountNum, MailboxID: ann.ID, Mailbox: ann.Num, Email: ann.Email}
 		in := inbox.ImportMessage{ImportHeader: inbox.ImportHeader{Key: fmt.Sprint(n), Date: time.Unix(int64(1_000_000+n), 0)}, Body: bytes.NewReader(text)}
-		if results, err := i.Svc.ImportMessages(t.Context(), u, inbox.InboxName, []inbox.ImportMessage{in}); err != nil || results[0].Status != inbox.ImportDone {
+		if results, err := i.Svc.Inbox.ImportMessages(t.Context(), u, inbox.InboxName, []inbox.ImportMessage{in}); err != nil || results[0].Status != inbox.ImportDone {
 			t.Fatal(results, err)
 		}
 	}
 	for name, page := range map[string]func(core.PageIn) (any, error){
 		"message templates": func(in core.PageIn) (any, error) {
-			return i.Svc.ListMessageTemplates(t.Context(), who, templates.ListMessageTemplatesIn{PageIn: in})
+			return i.Svc.Templates.ListMessageTemplates(t.Context(), who, templates.ListMessageTemplatesIn{PageIn: in})
 		},
 		"groups": func(in core.PageIn) (any, error) {
-			return i.Svc.ListGroups(t.Context(), who, mailboxes.ListGroupsIn{PageIn: in})
+			return i.Svc.Mailboxes.ListGroups(t.Context(), who, mailboxes.ListGroupsIn{PageIn: in})
 		},
 		"inbox": func(in core.PageIn) (any, error) {
-			return i.Svc.ListEmailUserInbox(t.Context(), who, inbox.ListEmailUserInboxIn{PageIn: in, UserID: ann.ID})
+			return i.Svc.Inbox.ListEmailUserInbox(t.Context(), who, inbox.ListEmailUserInboxIn{PageIn: in, UserID: ann.ID})
 		},
 		"search": func(in core.PageIn) (any, error) {
-			return i.Svc.ListInbox(t.Context(), who, inbox.ListInboxIn{PageIn: in, InboxFilter: inbox.InboxFilter{Q: "hello"}})
+			return i.Svc.Inbox.ListInbox(t.Context(), who, inbox.ListInboxIn{PageIn: in, InboxFilter: inbox.InboxFilter{Q: "hello"}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,7 @@ func TestDeletionsBeginOnAFullDisk(t *testing.T) {
 		}
 		return 1 << 39, 1 << 40, nil
 	}
-	i.Open(i.Svc.Config)
+	i.Open(i.Svc.Core.Config)
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob, eve := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil), i.AddMailbox(d, "eve", nil)
 	i.MustArrive("x@far.test", "ann@example.test", "From: x@far.test\r\nSubject: s\r\n\r\nt\r\n")
@@ -42,23 +42,23 @@ func TestDeletionsBeginOnAFullDisk(t *testing.T) {
 		do   func() error
 	}{
 		{"another flag", true, func() error {
-			_, err := i.Svc.ChangeFlags(ctx, u, store.InboxID, []uint32{1}, inbox.FlagChange{Op: inbox.AddFlags, Flags: store.FlagSeen})
+			_, err := i.Svc.Inbox.ChangeFlags(ctx, u, store.InboxID, []uint32{1}, inbox.FlagChange{Op: inbox.AddFlags, Flags: store.FlagSeen})
 			return err
 		}},
 		{"\\Deleted", false, func() error {
-			_, err := i.Svc.ChangeFlags(ctx, u, store.InboxID, []uint32{1}, inbox.FlagChange{Op: inbox.AddFlags, Flags: store.FlagDeleted})
+			_, err := i.Svc.Inbox.ChangeFlags(ctx, u, store.InboxID, []uint32{1}, inbox.FlagChange{Op: inbox.AddFlags, Flags: store.FlagDeleted})
 			return err
 		}},
 		{"a mailbox", false, func() error {
-			_, err := i.Svc.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: bob.ID})
+			_, err := i.Svc.Mailboxes.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: bob.ID})
 			return err
 		}},
 		{"mailboxes", false, func() error {
-			_, err := i.Svc.DeleteEmailUsersBulk(ctx, who, mailboxes.BulkDeleteIn{UserIDs: &[]string{eve.ID}})
+			_, err := i.Svc.Mailboxes.DeleteEmailUsersBulk(ctx, who, mailboxes.BulkDeleteIn{UserIDs: &[]string{eve.ID}})
 			return err
 		}},
 		{"a domain", false, func() error {
-			_, err := i.Svc.DeleteDomain(ctx, who, domains.DomainIn{DomainID: d.ID})
+			_, err := i.Svc.Domains.DeleteDomain(ctx, who, domains.DomainIn{DomainID: d.ID})
 			return err
 		}},
 	} {

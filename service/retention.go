@@ -35,7 +35,7 @@ func (s *Service) retentionKind() jobs.Kind {
 func (s *Service) compactKind() jobs.Kind {
 	return jobs.Kind{
 		Name: "compact", Timeout: time.Hour,
-		Work: func(ctx context.Context, _ *store.Job) (jobs.Writes, error) { return nil, s.Store.Compact(ctx) },
+		Work: func(ctx context.Context, _ *store.Job) (jobs.Writes, error) { return nil, s.Core.Store.Compact(ctx) },
 	}
 }
 
@@ -54,7 +54,7 @@ func (s *Service) pruneExpunged(ctx context.Context) error {
 	var next []byte
 	for {
 		var old [][]byte
-		err := s.Store.View(func(tx *store.Tx) (err error) {
+		err := s.Core.Store.View(func(tx *store.Tx) (err error) {
 			old, next, err = tx.OldExpunged(next, threadsAtATime)
 			return err
 		})
@@ -63,7 +63,7 @@ func (s *Service) pruneExpunged(ctx context.Context) error {
 		}
 		for _, folder := range old {
 			for done := false; !done; {
-				err := s.Store.Update(func(tx *store.Tx) (err error) {
+				err := s.Core.Store.Update(func(tx *store.Tx) (err error) {
 					done, err = tx.DropOldExpunged(folder, core.PruneAtATime)
 					return err
 				})
@@ -82,7 +82,7 @@ func (s *Service) pruneThreads(ctx context.Context) error {
 	var next []byte
 	for {
 		var old [][]byte
-		err := s.Store.View(func(tx *store.Tx) (err error) {
+		err := s.Core.Store.View(func(tx *store.Tx) (err error) {
 			old, next, err = tx.OldThreads(next, threadsAtATime)
 			return err
 		})
@@ -90,7 +90,7 @@ func (s *Service) pruneThreads(ctx context.Context) error {
 			return err
 		}
 		for some := range slices.Chunk(old, core.PruneAtATime) {
-			if err := s.Store.Update(func(tx *store.Tx) error { return tx.DropThreads(some) }); err != nil {
+			if err := s.Core.Store.Update(func(tx *store.Tx) error { return tx.DropThreads(some) }); err != nil {
 				return err
 			}
 		}
@@ -101,7 +101,7 @@ func (s *Service) pruneThreads(ctx context.Context) error {
 }
 
 func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) {
-	now := s.Now()
+	now := s.Core.Now()
 	for _, step := range []func() error{
 		func() error {
 			return pruneByID(ctx, s, store.Events, events.LogKept, func(e *store.Event) (string, bool) { return e.ID, now.Sub(e.Created) > events.LogKept })
@@ -143,15 +143,15 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		func() error {
 			return pruneByID(ctx, s, store.OAuthClients, accounts.OAuthClientKept, func(c *store.OAuthClient) (string, bool) { return c.ID, accounts.OAuthClientEnded(c, now) })
 		},
-		func() error { return s.pruneAll(ctx, s.PruneOAuth) },
-		func() error { return s.pruneAll(ctx, s.PruneScreened) },
-		func() error { return s.pruneAll(ctx, s.PruneImported) },
-		func() error { return s.pruneAll(ctx, s.PruneReplies) },
-		func() error { return s.pruneAll(ctx, s.PruneApprovals) },
-		func() error { return s.pruneAll(ctx, s.reputationRoom.Prune) },
-		s.DropUploads,
-		func() error { return s.DiscardHeld(ctx) },
-		func() error { return s.EmptyOld(ctx) },
+		func() error { return s.pruneAll(ctx, s.Accounts.PruneOAuth) },
+		func() error { return s.pruneAll(ctx, s.MTA.PruneScreened) },
+		func() error { return s.pruneAll(ctx, s.Inbox.PruneImported) },
+		func() error { return s.pruneAll(ctx, s.Rules.PruneReplies) },
+		func() error { return s.pruneAll(ctx, s.MTA.PruneApprovals) },
+		func() error { return s.pruneAll(ctx, s.Reputation.Prune) },
+		s.Mailboxes.DropUploads,
+		func() error { return s.MTA.DiscardHeld(ctx) },
+		func() error { return s.Inbox.EmptyOld(ctx) },
 		func() error {
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(core.PruneAtATime) })
 		},
@@ -167,7 +167,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 func (s *Service) pruneAll(ctx context.Context, step func(*store.Tx) (int, error)) error {
 	for ctx.Err() == nil {
 		n := 0
-		err := s.Store.Update(func(tx *store.Tx) (err error) {
+		err := s.Core.Store.Update(func(tx *store.Tx) (err error) {
 			n, err = step(tx)
 			return err
 		})
@@ -203,11 +203,11 @@ func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], ke
 // pruneOld is pruneByID without the type of the records.
 func (s *Service) pruneOld(ctx context.Context, kept time.Duration, walk func(tx *store.Tx, after string, see func(id string, is bool) bool),
 	isOld func(tx *store.Tx, id string) (bool, error), remove func(tx *store.Tx, id string) error) error {
-	now := s.Now()
+	now := s.Core.Now()
 	newest := now.Add(-kept)
 	for after, more := "", true; more; {
 		var ids []string
-		err := s.Store.View(func(tx *store.Tx) error {
+		err := s.Core.Store.View(func(tx *store.Tx) error {
 			looked := 0
 			more = false
 			walk(tx, after, func(id string, is bool) bool {
@@ -228,7 +228,7 @@ func (s *Service) pruneOld(ctx context.Context, kept time.Duration, walk func(tx
 			return nil
 		})
 		if err == nil && len(ids) > 0 {
-			err = s.Store.Update(func(tx *store.Tx) error { return deleteOld(tx, ids, isOld, remove) })
+			err = s.Core.Store.Update(func(tx *store.Tx) error { return deleteOld(tx, ids, isOld, remove) })
 		}
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return err
@@ -257,10 +257,10 @@ func deleteOld(tx *store.Tx, ids []string, isOld func(tx *store.Tx, id string) (
 // pruneDays deletes the statistics of days that are long over. It looks at the oldest days of each
 // account alone.
 func (s *Service) pruneDays(ctx context.Context) error {
-	first := s.Now().UTC().Add(-daysKept).Format(time.DateOnly)
+	first := s.Core.Now().UTC().Add(-daysKept).Format(time.DateOnly)
 	for after, more := "", true; more; {
 		var ids []string
-		err := s.Store.View(func(tx *store.Tx) error {
+		err := s.Core.Store.View(func(tx *store.Tx) error {
 			more = false
 			for looked := 0; looked < pruneLook && len(ids) < core.PruneAtATime; looked++ {
 				more = false
@@ -281,7 +281,7 @@ func (s *Service) pruneDays(ctx context.Context) error {
 			return nil
 		})
 		if err == nil && len(ids) > 0 {
-			err = s.Store.Update(func(tx *store.Tx) error { return core.DeleteAll(tx, store.DayStats, ids) })
+			err = s.Core.Store.Update(func(tx *store.Tx) error { return core.DeleteAll(tx, store.DayStats, ids) })
 		}
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return err

@@ -30,7 +30,7 @@ func agedService(t *testing.T, now *time.Time) *service.Service {
 
 func countOf[T any](t *testing.T, s *service.Service, table *store.Table[T]) (n int) {
 	t.Helper()
-	err := s.Store.View(func(tx *store.Tx) error {
+	err := s.Core.Store.View(func(tx *store.Tx) error {
 		for range table.All(tx) {
 			n++
 		}

@@ -49,40 +49,22 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-type (
-	accountsRoom  = accounts.Service
-	agentsRoom    = agents.Service
-	certsRoom     = certs.Service
-	domainsRoom   = domains.Service
-	eventsRoom    = events.Service
-	healthRoom    = health.Service
-	inboxRoom     = inbox.Service
-	mailboxesRoom = mailboxes.Service
-	mtaRoom       = mta.Service
-	reportsRoom   = reports.Service
-	templatesRoom = templates.Service
-
-	reputationRoom = reputation.Service
-	rulesRoom      = rules.Service
-)
-
-// A Service has the operations of all rooms.
+// A Service holds the rooms. Whoever calls an operation names its room: s.Domains.SetRedirect.
 type Service struct {
-	*core.Core
-	*accountsRoom
-	*agentsRoom
-	*certsRoom
-	*domainsRoom
-	*eventsRoom
-	*healthRoom
-	*inboxRoom
-	*mailboxesRoom
-	*mtaRoom
-	*reportsRoom
-	*templatesRoom
-
-	*reputationRoom
-	*rulesRoom
+	Core       *core.Core
+	Accounts   *accounts.Service
+	Agents     *agents.Service
+	Certs      *certs.Service
+	Domains    *domains.Service
+	Events     *events.Service
+	Health     *health.Service
+	Inbox      *inbox.Service
+	Mailboxes  *mailboxes.Service
+	MTA        *mta.Service
+	Reports    *reports.Service
+	Reputation *reputation.Service
+	Rules      *rules.Service
+	Templates  *templates.Service
 
 	spam  *spam.Service
 	feeds *feeds
@@ -135,9 +117,9 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 		return t.PlanAlert(tx, mta.Letter{About: owner.ID, To: owner.Email, Subject: subject, Text: text})
 	}
 	s := &Service{
-		Core: c, accountsRoom: a, agentsRoom: g, certsRoom: h, domainsRoom: d, eventsRoom: e, healthRoom: l, inboxRoom: i, mailboxesRoom: m, mtaRoom: t, reportsRoom: r,
-		templatesRoom:  templates.New(c),
-		reputationRoom: p, rulesRoom: rules.New(c, i), spam: sp, feeds: newFeeds(st),
+		Core: c, Accounts: a, Agents: g, Certs: h, Domains: d, Events: e, Health: l, Inbox: i, Mailboxes: m, MTA: t, Reports: r,
+		Templates:  templates.New(c),
+		Reputation: p, Rules: rules.New(c, i), spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
 		q.Handle(k)
@@ -155,7 +137,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 func (s *Service) Kinds() []jobs.Kind {
 	out := []jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
-		s.accountsRoom, s.certsRoom, s.domainsRoom, s.eventsRoom, s.inboxRoom, s.mailboxesRoom, s.mtaRoom, s.reportsRoom, s.spam,
+		s.Accounts, s.Certs, s.Domains, s.Events, s.Inbox, s.Mailboxes, s.MTA, s.Reports, s.spam,
 	} {
 		out = append(out, room.Kinds()...)
 	}
@@ -175,22 +157,22 @@ var periods = map[string]time.Duration{
 
 // Run does what the service does by the clock, until ctx ends. The queue has a Run of its own.
 func (s *Service) Run(ctx context.Context) error {
-	s.MakeZones() // so that the first query need not wait for it
-	if err := s.mtaRoom.Start(); err != nil {
-		s.Log.Error("count who is known", "error", err)
+	s.Domains.MakeZones() // so that the first query need not wait for it
+	if err := s.MTA.Start(); err != nil {
+		s.Core.Log.Error("count who is known", "error", err)
 	}
-	s.certsRoom.Start()
+	s.Certs.Start()
 	var rooms sync.WaitGroup
 	defer rooms.Wait()
-	rooms.Go(func() { s.inboxRoom.Run(ctx) })
-	rooms.Go(func() { s.domainsRoom.Run(ctx) })
-	rooms.Go(func() { s.healthRoom.Run(ctx) })
-	return s.accountsRoom.Run(ctx)
+	rooms.Go(func() { s.Inbox.Run(ctx) })
+	rooms.Go(func() { s.Domains.Run(ctx) })
+	rooms.Go(func() { s.Health.Run(ctx) })
+	return s.Accounts.Run(ctx)
 }
 
 // Close ends the connections that are kept for later. The queue must have stopped.
 func (s *Service) Close() {
-	s.eventsRoom.Close()
-	s.inboxRoom.Close()
-	s.mtaRoom.Close()
+	s.Events.Close()
+	s.Inbox.Close()
+	s.MTA.Close()
 }

@@ -23,7 +23,7 @@ func TestBulkCreationTellsEveryEndpointWithinTheBounds(t *testing.T) {
 	for i := range 100 {
 		users = append(users, mailboxes.BulkUser{Username: fmt.Sprintf("u%d", i), Name: strings.Repeat("ä", 200), Footer: strings.Repeat("f", 10_000)})
 	}
-	out, err := s.CreateEmailUsersBulk(t.Context(), who, mailboxes.BulkCreateIn{Domain: d.ID, Users: &users})
+	out, err := s.Mailboxes.CreateEmailUsersBulk(t.Context(), who, mailboxes.BulkCreateIn{Domain: d.ID, Users: &users})
 	if err != nil || out.Created != 100 {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -35,7 +35,7 @@ func TestBulkCreationTellsEveryEndpointWithinTheBounds(t *testing.T) {
 	for _, u := range out.Users {
 		emails = append(emails, u.Email)
 	}
-	gone, err := s.DeleteEmailUsersBulk(t.Context(), who, mailboxes.BulkDeleteIn{Emails: &emails})
+	gone, err := s.Mailboxes.DeleteEmailUsersBulk(t.Context(), who, mailboxes.BulkDeleteIn{Emails: &emails})
 	if err != nil || gone.Queued != 100 {
 		t.Fatalf("%+v, %v", gone, err)
 	}
@@ -52,7 +52,7 @@ func TestConnectingManyDomainsTellsWithinTheBounds(t *testing.T) {
 		for i := range 100 {
 			in.Domains = append(in.Domains, fmt.Sprintf("d%d-%v-%v.test", i, in.External, in.ManualDNS))
 		}
-		out, err := s.ConnectDomains(t.Context(), who, in)
+		out, err := s.Domains.ConnectDomains(t.Context(), who, in)
 		if err != nil || out.Domains[99].Status != "created" {
 			t.Fatalf("%+v, %v", out, err)
 		}
@@ -70,33 +70,33 @@ func TestAProofAboveManyClaimsWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	servicetest.ServeZones(s)
 	below := servicetest.Others(t, s, 1000, func(i int) string { return fmt.Sprintf("n%d.wanted.test", i) })
-	if _, ok := s.Zone(below[999].Name); !ok {
+	if _, ok := s.Domains.Zone(below[999].Name); !ok {
 		t.Fatal("what nobody else claims is served")
 	}
-	out, err := s.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{"wanted.test"}})
+	out, err := s.Domains.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{"wanted.test"}})
 	if err != nil || out.Domains[0].Status != "created" {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	servicetest.RunJobs(t, s, "claims_changed")
 	for _, d := range below {
-		if z, ok := s.Zone(d.Name); ok && z.Origin == d.Name {
+		if z, ok := s.Domains.Zone(d.Name); ok && z.Origin == d.Name {
 			t.Fatalf("%s is served though others claim a name above it", d.Name)
 		}
 	}
 	id := *out.Domains[0].DomainID
-	if now, err := s.SettleProof(id, domains.ProvenByTXT); err != nil || now.Claim != store.ClaimProven {
+	if now, err := s.Domains.SettleProof(id, domains.ProvenByTXT); err != nil || now.Claim != store.ClaimProven {
 		t.Fatalf("%+v, %v", now, err)
 	}
 	servicetest.RunJobs(t, s, "claims_changed")
-	if z, ok := s.Zone("wanted.test"); !ok || z.Origin != "wanted.test" {
+	if z, ok := s.Domains.Zone("wanted.test"); !ok || z.Origin != "wanted.test" {
 		t.Error("the winner is not served")
 	}
-	if _, err := s.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: id}); err != nil {
+	if _, err := s.Domains.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: id}); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.RunJobs(t, s, "domain_delete", "claims_changed")
 	for _, d := range below {
-		if z, ok := s.Zone(d.Name); !ok || z.Origin != d.Name {
+		if z, ok := s.Domains.Zone(d.Name); !ok || z.Origin != d.Name {
 			t.Fatalf("%s is not served though nobody else claims it any more", d.Name)
 		}
 	}
@@ -108,20 +108,20 @@ func TestPruningWithinTheBounds(t *testing.T) {
 	const n = 1200
 	long := strings.Repeat("x", 900)
 	servicetest.PutMany(t, s, store.Outgoings, n, func(i int) *store.Outgoing {
-		return &store.Outgoing{ID: s.Store.NewID("msg"), AccountID: who.AccountID, MessageID: "<" + long + ">", Recipient: long, Status: store.OutgoingSent, QueuedAt: now}
+		return &store.Outgoing{ID: s.Core.Store.NewID("msg"), AccountID: who.AccountID, MessageID: "<" + long + ">", Recipient: long, Status: store.OutgoingSent, QueuedAt: now}
 	})
 	servicetest.PutMany(t, s, store.Mappings, n, func(i int) *store.Mapping {
-		return &store.Mapping{ID: s.Store.NewID("map"), AccountID: who.AccountID, Original: "<" + long + ">", Provided: "<" + long + ">", RelayedAt: now}
+		return &store.Mapping{ID: s.Core.Store.NewID("map"), AccountID: who.AccountID, Original: "<" + long + ">", Provided: "<" + long + ">", RelayedAt: now}
 	})
 	servicetest.PutMany(t, s, store.Events, n, func(i int) *store.Event {
-		return &store.Event{ID: s.Store.NewID("evt"), AccountID: who.AccountID, Type: events.EventEmailReceived, Created: now, Data: []byte("{}")}
+		return &store.Event{ID: s.Core.Store.NewID("evt"), AccountID: who.AccountID, Type: events.EventEmailReceived, Created: now, Data: []byte("{}")}
 	})
 	servicetest.PutMany(t, s, store.Deliveries, n, func(i int) *store.Delivery {
-		return &store.Delivery{ID: s.Store.NewID("dlv"), AccountID: who.AccountID, WebhookID: "wh_1", EventID: "evt_1", At: now}
+		return &store.Delivery{ID: s.Core.Store.NewID("dlv"), AccountID: who.AccountID, WebhookID: "wh_1", EventID: "evt_1", At: now}
 	})
 	servicetest.PutMany(t, s, store.Tokens, n, func(i int) *store.Token {
 		return &store.Token{
-			ID: s.Store.NewID("tok"), AccountID: who.AccountID, UserID: who.UserID, Hash: fmt.Sprint("hash", i), Kind: core.SessionKind,
+			ID: s.Core.Store.NewID("tok"), AccountID: who.AccountID, UserID: who.UserID, Hash: fmt.Sprint("hash", i), Kind: core.SessionKind,
 			CreatedAt: now, ExpiresAt: now.Add(accounts.SessionLife),
 		}
 	})
@@ -136,7 +136,7 @@ func TestPruningWithinTheBounds(t *testing.T) {
 		func(tx *store.Tx) int { return store.DeliveriesByWebhook.Count(tx, "", 0) },
 		func(tx *store.Tx) int { return store.SessionsByTime.Count(tx, "", 0) },
 	} {
-		if err := s.Store.View(func(tx *store.Tx) error {
+		if err := s.Core.Store.View(func(tx *store.Tx) error {
 			if left := table(tx); left > 0 {
 				t.Errorf("%d rows are left", left)
 			}
@@ -154,13 +154,13 @@ func TestAccountWithManyMailboxesWithinTheBounds(t *testing.T) {
 		return &store.Mailbox{ID: fmt.Sprintf("eu_%026d", i), Num: uint32(i + 1), AccountID: who.AccountID, DomainID: d.ID, Email: fmt.Sprintf("u%d@big.test", i), Status: "active", Type: "hosted"}
 	})
 	name := "other"
-	if out, err := s.UpdateAccount(t.Context(), who, accounts.UpdateAccountIn{Name: &name}); err != nil || out.EmailUsersUsed != 20_500 {
+	if out, err := s.Accounts.UpdateAccount(t.Context(), who, accounts.UpdateAccountIn{Name: &name}); err != nil || out.EmailUsersUsed != 20_500 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if out, err := s.UpdateDomain(t.Context(), who, domains.UpdateDomainIn{DomainID: d.ID, Tags: &[]string{"x"}}); err != nil || out.EmailUsersCount != 20_500 {
+	if out, err := s.Domains.UpdateDomain(t.Context(), who, domains.UpdateDomainIn{DomainID: d.ID, Tags: &[]string{"x"}}); err != nil || out.EmailUsersCount != 20_500 {
 		t.Errorf("%+v, %v", out, err)
 	}
-	if _, err := s.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: d.ID}); err != nil {
+	if _, err := s.Domains.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: d.ID}); err != nil {
 		t.Error(err)
 	}
 }

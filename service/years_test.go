@@ -192,7 +192,7 @@ func newLongRun(t *testing.T, seed uint64) *longRun {
 	for _, name := range []string{"ann", "bob", "cy"} {
 		r.boxes = append(r.boxes, r.AddMailbox(d, name, nil))
 	}
-	_, err := r.Svc.CreateWebhook(t.Context(), r.who(), events.CreateWebhookIn{URL: r.hook.URL, Events: []string{"email.received", "email.bounced"}})
+	_, err := r.Svc.Events.CreateWebhook(t.Context(), r.who(), events.CreateWebhookIn{URL: r.hook.URL, Events: []string{"email.received", "email.bounced"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,23 +302,23 @@ func (r *longRun) work(d, perDay int) {
 		})
 	}
 	address := fmt.Sprintf("s%d@away.test", d)
-	_, err := r.Svc.CreateSuppression(ctx, r.who(), mta.CreateSuppressionIn{Email: address})
+	_, err := r.Svc.MTA.CreateSuppression(ctx, r.who(), mta.CreateSuppressionIn{Email: address})
 	try(err)
-	_, err = r.Svc.DeleteSuppression(ctx, r.who(), mta.DeleteSuppressionIn{Email: address})
+	_, err = r.Svc.MTA.DeleteSuppression(ctx, r.who(), mta.DeleteSuppressionIn{Email: address})
 	try(err)
 	in := accounts.SignInIn{Email: r.Account.OwnerEmail, Password: r.Account.OwnerPassword}
 	v := accounts.Visitor{IP: fmt.Sprintf("198.51.100.%d", d%250), UserAgent: "test"}
-	_, err = r.Svc.SignIn(ctx, v, in)
+	_, err = r.Svc.Accounts.SignIn(ctx, v, in)
 	try(err)
 	in.Password = "wrong"
-	if _, err := r.Svc.SignIn(ctx, v, in); err == nil {
+	if _, err := r.Svc.Accounts.SignIn(ctx, v, in); err == nil {
 		r.t.Fatal("a wrong password was taken")
 	}
-	_, err = r.Svc.CreateToken(ctx, r.who(), accounts.CreateTokenIn{Name: "short", Permissions: &[]string{"read"}, ExpiresInDays: core.Opt[int]{Set: true, Value: 1}})
+	_, err = r.Svc.Accounts.CreateToken(ctx, r.who(), accounts.CreateTokenIn{Name: "short", Permissions: &[]string{"read"}, ExpiresInDays: core.Opt[int]{Set: true, Value: 1}})
 	try(err)
-	try(r.Svc.KeepReplay(core.NewOnce(fmt.Sprint("key", d), nil, nil), core.Replayed{Status: 200, Body: []byte("{}")}))
+	try(r.Svc.Core.KeepReplay(core.NewOnce(fmt.Sprint("key", d), nil, nil), core.Replayed{Status: 200, Body: []byte("{}")}))
 	if d%5 == 0 {
-		_, err = r.Svc.CreateExport(ctx, r.who(), mailboxes.CreateExportIn{All: true})
+		_, err = r.Svc.Mailboxes.CreateExport(ctx, r.who(), mailboxes.CreateExportIn{All: true})
 		try(err)
 	}
 	r.Update(func(tx *store.Tx) error {
@@ -361,7 +361,7 @@ func (r *longRun) deleteOld(age time.Duration) {
 					refs = append(refs, inbox.MessageRef{UID: fmt.Sprint(uid), Mailbox: mb.Email})
 				}
 				for some := range slices.Chunk(refs, 200) {
-					if out, err := r.Svc.BulkDeleteMessages(r.t.Context(), r.who(), inbox.BulkDeleteMessagesIn{Messages: some}); err != nil || out.Failed > 0 {
+					if out, err := r.Svc.Inbox.BulkDeleteMessages(r.t.Context(), r.who(), inbox.BulkDeleteMessagesIn{Messages: some}); err != nil || out.Failed > 0 {
 						r.t.Fatalf("delete by the API: %+v, %v", out, err)
 					}
 				}
@@ -370,10 +370,10 @@ func (r *longRun) deleteOld(age time.Duration) {
 			if len(uids) == 0 {
 				continue
 			}
-			if _, err := r.Svc.ChangeFlags(r.t.Context(), u, f.ID, uids, inbox.FlagChange{Op: inbox.AddFlags, Flags: inbox.FlagDeleted}); err != nil {
+			if _, err := r.Svc.Inbox.ChangeFlags(r.t.Context(), u, f.ID, uids, inbox.FlagChange{Op: inbox.AddFlags, Flags: inbox.FlagDeleted}); err != nil {
 				r.t.Fatal(err)
 			}
-			if gone, err := r.Svc.ExpungeMessages(r.t.Context(), u, f.ID, uids); err != nil || len(gone) != len(uids) {
+			if gone, err := r.Svc.Inbox.ExpungeMessages(r.t.Context(), u, f.ID, uids); err != nil || len(gone) != len(uids) {
 				r.t.Fatalf("%d of %d messages were expunged: %v", len(gone), len(uids), err)
 			}
 		}

@@ -92,7 +92,7 @@ type request struct {
 // has documents. A host that is there for them alone answers 404 to all else. After an error
 // nothing is written.
 func (s *Server) Answer(w http.ResponseWriter, r *http.Request, d *Document) (answered bool, err error) {
-	host, err := s.Service.VisitHost(r.Host)
+	host, err := s.Service.Mailboxes.VisitHost(r.Host)
 	if err != nil || host == nil {
 		return false, err
 	}
@@ -136,7 +136,7 @@ func (q *request) write(status int, contentType string, body []byte) {
 
 // writePolicy answers with a domain's MTA-STS policy (RFC 8461 section 3.2).
 func (s *Server) writePolicy(q *request) error {
-	policy, err := s.Service.STSPolicy(q.host.Domain)
+	policy, err := s.Service.Mailboxes.STSPolicy(q.host.Domain)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *Server) writePolicy(q *request) error {
 // settingsFor gives an address in its normal form and its settings, if the host that was asked
 // serves its domain.
 func (s *Server) settingsFor(q *request, address string) (string, *mailboxes.MailSettings, error) {
-	email, settings, err := s.Service.MailSettingsOf(address)
+	email, settings, err := s.Service.Mailboxes.MailSettingsOf(address)
 	if err != nil || settings == nil || q.host.Domain != "" && q.host.Domain != settings.Domain {
 		return "", nil, err
 	}

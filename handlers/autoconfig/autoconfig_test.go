@@ -197,11 +197,11 @@ func asJSON(t *testing.T, v any) string {
 // Whether a mailbox exists shows nowhere.
 func TestDiscoveryDoesNotTellMailboxes(t *testing.T) {
 	b := newSandbox(t, withTLS)
-	who, err := b.Operator(t.Context(), "")
+	who, err := b.Accounts.Operator(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: "real@boxes.test"}); err != nil {
+	if _, err := b.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: "real@boxes.test"}); err != nil {
 		t.Fatal(err)
 	}
 	v := b.visitor(t)

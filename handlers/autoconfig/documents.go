@@ -38,7 +38,7 @@ func (s *Server) writeProfile(q *request) error {
 		http.NotFound(q.w, q.r)
 		return nil
 	}
-	q.send(profileMedia, newProfile(settings, email, s.Service.Config.Hostname).document())
+	q.send(profileMedia, newProfile(settings, email, s.Service.Core.Config.Hostname).document())
 	return nil
 }
 
@@ -155,7 +155,7 @@ func (s *Server) writeClientConfig(q *request) error {
 	username, settings, err := s.settingsFor(q, q.r.URL.Query().Get("emailaddress"))
 	if settings == nil && err == nil && q.host.Domain != "" {
 		username = wholeAddress
-		settings, err = s.Service.MailSettings(q.host.Domain)
+		settings, err = s.Service.Mailboxes.MailSettings(q.host.Domain)
 	}
 	if err != nil {
 		return err
@@ -303,7 +303,7 @@ type outlookError struct {
 // redirected to our own name, which is the likeliest to have a certificate.
 func (s *Server) writeAutodiscover(q *request) error {
 	if q.r.Method != http.MethodPost {
-		if at := s.Service.SecureURL(); at != "" && q.host.Domain != "" {
+		if at := s.Service.Mailboxes.SecureURL(); at != "" && q.host.Domain != "" {
 			http.Redirect(q.w, q.r, at+autodiscoverPath, http.StatusFound)
 			return nil
 		}
@@ -364,7 +364,7 @@ func newOutlookProtocol(kind string, m mailboxes.MailServer, email string) outlo
 
 func (s *Server) refuseOutlook(q *request, code int, message string) error {
 	var out outlookError
-	out.Error.Time, out.Error.ID = s.Now().UTC().Format("15:04:05.0000000"), crc32.ChecksumIEEE([]byte(s.Service.Config.Hostname))
+	out.Error.Time, out.Error.ID = s.Now().UTC().Format("15:04:05.0000000"), crc32.ChecksumIEEE([]byte(s.Service.Core.Config.Hostname))
 	out.Error.Code, out.Error.Message = code, message
 	return q.sendXML(out)
 }
@@ -400,9 +400,9 @@ func (s *Server) writeAutodiscoverV2(q *request) error {
 	case settings == nil:
 		return q.refuseJSON(http.StatusNotFound, "UserNotFound", "There are no settings for this address here.")
 	}
-	at := s.Service.SecureURL()
+	at := s.Service.Mailboxes.SecureURL()
 	if at == "" {
-		at = s.Service.Config.BaseURL
+		at = s.Service.Core.Config.BaseURL
 	}
 	text, err := json.Marshal(struct{ Protocol, Url string }{"AutodiscoverV1", at + autodiscoverPath}) //nolint:staticcheck // the protocol's spelling
 	if err != nil {

@@ -29,9 +29,9 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 	if ss.extensions.replaced != 0 {
 		return nil, ss.replace(folder, r, options)
 	}
-	body := ss.server.Service.NewSpool(maxAppendBytes)
+	body := ss.server.Service.Core.NewSpool(maxAppendBytes)
 	defer func() { body.Close() }()
-	all := ss.server.Service.BeginAppend(ss.user, folder)
+	all := ss.server.Service.Inbox.BeginAppend(ss.user, folder)
 	undo := func(err error) error { return ss.tryCreate(cmp.Or(all.Undo(), err)) }
 	var messages []inbox.Append
 	var held, room int64
@@ -43,11 +43,11 @@ func (ss *session) Append(folder string, r imap.LiteralReader, options *imap.App
 		} else if len(messages) == maxAppended || held+item.size > maxAppendBytes {
 			err = all.Put(false, messages...)
 			body.Close()
-			body = ss.server.Service.NewSpool(maxAppendBytes)
+			body = ss.server.Service.Core.NewSpool(maxAppendBytes)
 			messages, held, room = nil, 0, 0
 		}
 		if err == nil && (literal != nil || item.size == 0 || item.size > room-held) {
-			room, err = ss.server.Service.CheckAppend(ss.conn.ctx, ss.user, folder, item.size, held)
+			room, err = ss.server.Service.Inbox.CheckAppend(ss.conn.ctx, ss.user, folder, item.size, held)
 		}
 		m := inbox.Append{Received: item.date, Body: io.NewSectionReader(body, held, item.size)}
 		if err == nil {

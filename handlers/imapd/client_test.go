@@ -185,7 +185,7 @@ func TestQuotaRefusesAppendAndCopy(t *testing.T) {
 	h := serve(t, nil)
 	quota := int64(250)
 	who := core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
-	_, err := h.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: h.user.MailboxID, QuotaBytes: core.Opt[int64]{Set: true, Value: quota}})
+	_, err := h.Mailboxes.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: h.user.MailboxID, QuotaBytes: core.Opt[int64]{Set: true, Value: quota}})
 	if err != nil {
 		t.Fatal(err)
 	}

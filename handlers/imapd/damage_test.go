@@ -18,8 +18,8 @@ func TestDamagedMessageIsNotShown(t *testing.T) {
 	for _, subject := range []string{"first", "second", "third"} {
 		h.put(t, "INBOX", letter(subject)+"this is the "+subject+" text\r\n", 0)
 	}
-	rot(t, h.Store.Dir(), "the second text")
-	defer rot(t, h.Store.Dir(), "The second text") // for the check when the store is closed
+	rot(t, h.Core.Store.Dir(), "the second text")
+	defer rot(t, h.Core.Store.Dir(), "The second text") // for the check when the store is closed
 	c := h.login(t)
 	c.ok("SELECT INBOX")
 	lines := strings.Join(c.expect("NO [CORRUPTION] Messages that are damaged on the server's disk were left out: UID 2", "FETCH 1:* BODY.PEEK[TEXT]"), "\n")
@@ -29,7 +29,7 @@ func TestDamagedMessageIsNotShown(t *testing.T) {
 	c.has(c.ok("SEARCH BODY text"), "* SEARCH 1 3")
 	c.has(c.ok("FETCH 2 (FLAGS)"), `* 2 FETCH (UID 2 FLAGS ())`)
 	who := core.Actor{AccountID: h.Owner.AccountID, AccountNum: h.user.AccountNum, Permissions: []string{"admin"}}
-	_, err := h.GetMessage(t.Context(), who, inbox.MessageIn{UserID: h.user.MailboxID, MessageID: "2"})
+	_, err := h.Inbox.GetMessage(t.Context(), who, inbox.MessageIn{UserID: h.user.MailboxID, MessageID: "2"})
 	if e := core.Explain(err); err == nil || !strings.Contains(e.Message, "mailstead check") {
 		t.Errorf("by the API: %v", err)
 	}

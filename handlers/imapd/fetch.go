@@ -55,7 +55,7 @@ func (f *fetch) attributes(uids []uint32) error {
 	for len(uids) > 0 {
 		var failed error
 		var keywords [][]string
-		rest, err := ss.server.Service.EachRow(ss.conn.ctx, ss.user, ss.selected.folder, uids, q, func(row *inbox.MessageRow) bool {
+		rest, err := ss.server.Service.Inbox.EachRow(ss.conn.ctx, ss.user, ss.selected.folder, uids, q, func(row *inbox.MessageRow) bool {
 			if failed = out.answer(f.seq(row.UID), row, f.shown); failed != nil {
 				return false
 			}
@@ -86,7 +86,7 @@ func (f *fetch) sections(uids []uint32) error {
 	q := f.shown.rows(ss.extensions.changedSince)
 	q.Structure = true
 	for len(uids) > 0 {
-		rows, rest, err := ss.server.Service.MessageRows(ss.conn.ctx, ss.user, ss.selected.folder, uids, q)
+		rows, rest, err := ss.server.Service.Inbox.MessageRows(ss.conn.ctx, ss.user, ss.selected.folder, uids, q)
 		if err != nil {
 			return ss.replyError(err)
 		}
@@ -151,7 +151,7 @@ func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRo
 		if row.Flags&inbox.FlagSeen != 0 {
 			continue
 		}
-		blob, err := ss.server.Service.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, row.UID)
+		blob, err := ss.server.Service.Inbox.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, row.UID)
 		if err != nil {
 			continue // whoever shows it says why
 		}
@@ -161,7 +161,7 @@ func (ss *session) markSeen(rows []inbox.MessageRow) (map[uint32]inbox.MessageRo
 	if len(unseen) == 0 {
 		return nil, nil
 	}
-	changed, err := ss.server.Service.ChangeFlags(ss.conn.ctx, ss.user, ss.selected.folder, unseen,
+	changed, err := ss.server.Service.Inbox.ChangeFlags(ss.conn.ctx, ss.user, ss.selected.folder, unseen,
 		inbox.FlagChange{Op: inbox.AddFlags, Flags: inbox.FlagSeen})
 	if err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (f *fetch) message(row *inbox.MessageRow, seen map[uint32]inbox.MessageRow)
 	if err != nil {
 		return err
 	}
-	blob, err := ss.server.Service.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, row.UID)
+	blob, err := ss.server.Service.Inbox.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, row.UID)
 	if inbox.IsNotFound(err) {
 		return nil // deleted while we were reading
 	}

@@ -105,7 +105,7 @@ func (ss *session) Store(_ *imapserver.FetchWriter, set imap.NumSet, change *ima
 		return err
 	}
 	uids := sel.view.uidsOf(set, sel.saved)
-	rows, err := ss.server.Service.ChangeFlags(ss.conn.ctx, ss.user, sel.folder, uids,
+	rows, err := ss.server.Service.Inbox.ChangeFlags(ss.conn.ctx, ss.user, sel.folder, uids,
 		inbox.FlagChange{Op: flagOps[change.Op], Flags: flags, Keywords: keywords, UnchangedSince: ss.extensions.unchangedSince})
 	done := slices.DeleteFunc(slices.Clone(rows), func(row inbox.MessageRow) bool { return row.Kept })
 	sel.noteOwnChanges(done)

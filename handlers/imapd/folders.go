@@ -26,8 +26,8 @@ func (ss *session) Namespace() (*imap.NamespaceData, error) {
 func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.SelectData, error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.server.Service.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
-	s, err := ss.server.Service.SelectFolder(ss.conn.ctx, ss.user, name)
+	ss.server.Service.MTA.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
+	s, err := ss.server.Service.Inbox.SelectFolder(ss.conn.ctx, ss.user, name)
 	if err != nil {
 		return nil, ss.replyError(err)
 	}
@@ -74,7 +74,7 @@ func (ss *session) Create(name string, options *imap.CreateOptions) error {
 	if len(options.SpecialUse) == 1 {
 		use = string(options.SpecialUse[0])
 	}
-	f, err := ss.server.Service.CreateFolder(ss.conn.ctx, ss.user, name, use)
+	f, err := ss.server.Service.Inbox.CreateFolder(ss.conn.ctx, ss.user, name, use)
 	if err == nil {
 		ss.conn.patchEnd(ss.conn.tag+" OK ", "CREATE completed\r\n", "["+mailboxID(f)+"] ")
 	}
@@ -88,10 +88,10 @@ func (ss *session) Delete(name string) error {
 	defer ss.mu.Unlock()
 	isOpen := false
 	if ss.selected != nil {
-		f, err := ss.server.Service.FolderByName(ss.conn.ctx, ss.user, name)
+		f, err := ss.server.Service.Inbox.FolderByName(ss.conn.ctx, ss.user, name)
 		isOpen = err == nil && f.ID == ss.selected.folder
 	}
-	err := ss.server.Service.DeleteFolder(ss.conn.ctx, ss.user, name)
+	err := ss.server.Service.Inbox.DeleteFolder(ss.conn.ctx, ss.user, name)
 	if err == nil && isOpen {
 		ss.selected = nil
 	}
@@ -121,23 +121,23 @@ func (ss *session) checkSelected(verb string) error {
 
 // Rename renames a folder and those below it.
 func (ss *session) Rename(name, to string, _ *imap.RenameOptions) error {
-	return ss.replyError(ss.server.Service.RenameFolder(ss.conn.ctx, ss.user, name, to))
+	return ss.replyError(ss.server.Service.Inbox.RenameFolder(ss.conn.ctx, ss.user, name, to))
 }
 
 // Subscribe marks a folder as one to show.
 func (ss *session) Subscribe(name string) error {
-	return ss.replyError(ss.server.Service.Subscribe(ss.conn.ctx, ss.user, name, true))
+	return ss.replyError(ss.server.Service.Inbox.Subscribe(ss.conn.ctx, ss.user, name, true))
 }
 
 // Unsubscribe takes the mark away.
 func (ss *session) Unsubscribe(name string) error {
-	return ss.replyError(ss.server.Service.Subscribe(ss.conn.ctx, ss.user, name, false))
+	return ss.replyError(ss.server.Service.Inbox.Subscribe(ss.conn.ctx, ss.user, name, false))
 }
 
 // Status gives counters of a folder.
 func (ss *session) Status(name string, options *imap.StatusOptions) (*imap.StatusData, error) {
-	ss.server.Service.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
-	f, err := ss.server.Service.FolderByName(ss.conn.ctx, ss.user, name)
+	ss.server.Service.MTA.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
+	f, err := ss.server.Service.Inbox.FolderByName(ss.conn.ctx, ss.user, name)
 	if err != nil {
 		return nil, ss.replyError(err)
 	}
@@ -167,7 +167,7 @@ func (ss *session) status(f *inbox.Folder, options *imap.StatusOptions) (*imap.S
 	if !options.NumDeleted && !options.DeletedStorage {
 		return data, nil
 	}
-	n, size, err := ss.server.Service.CountDeleted(ss.conn.ctx, ss.user, f.ID)
+	n, size, err := ss.server.Service.Inbox.CountDeleted(ss.conn.ctx, ss.user, f.ID)
 	data.NumDeleted, data.DeletedStorage = &n, &size
 	return data, err
 }
@@ -181,7 +181,7 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 	if err != nil {
 		return err
 	}
-	folders, err := ss.server.Service.Folders(ss.conn.ctx, ss.user)
+	folders, err := ss.server.Service.Inbox.Folders(ss.conn.ctx, ss.user)
 	if err != nil {
 		return ss.replyError(err)
 	}
@@ -220,7 +220,7 @@ func (ss *session) List(w *imapserver.ListWriter, ref string, patterns []string,
 // listSubscribed lists the subscriptions for which there is no folder. LSUB also lists names above
 // subscribed ones at which "%" has stopped (RFC 3501 section 6.3.9).
 func (ss *session) listSubscribed(w *imapserver.ListWriter, match patterns, folders []*inbox.Folder) error {
-	names, err := ss.server.Service.SubscribedNames(ss.conn.ctx, ss.user)
+	names, err := ss.server.Service.Inbox.SubscribedNames(ss.conn.ctx, ss.user)
 	if err != nil {
 		return ss.replyError(err)
 	}

@@ -52,10 +52,10 @@ func (h *host) mailbox(t testing.TB, name string) core.MailboxUser {
 	t.Helper()
 	who := core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
 	secret := password
-	if _, err := h.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: name, Domain: "example.test", Password: &secret}); err != nil {
+	if _, err := h.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: name, Domain: "example.test", Password: &secret}); err != nil {
 		t.Fatal(err)
 	}
-	user, err := h.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: name + "@example.test", Password: password, IP: "127.0.0.1"})
+	user, err := h.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: name + "@example.test", Password: password, IP: "127.0.0.1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +98,12 @@ func (h *host) run(t testing.TB, implicit bool) (addr string, stop func() error)
 // put appends a message to a folder as any client would, and gives its UID.
 func (h *host) put(t testing.TB, folder, message string, flags inbox.Flags) uint32 {
 	t.Helper()
-	body := h.NewSpool(AppendLimit)
+	body := h.Core.NewSpool(AppendLimit)
 	defer body.Close()
 	if _, err := io.WriteString(body, strings.ReplaceAll(message, "\n", "\r\n")); err != nil {
 		t.Fatal(err)
 	}
-	_, uids, err := h.AppendMessages(context.Background(), h.user, folder, inbox.Append{Flags: flags, Body: body})
+	_, uids, err := h.Inbox.AppendMessages(context.Background(), h.user, folder, inbox.Append{Flags: flags, Body: body})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ func (ss *session) id(tag string, p *commandEditor) error {
 		return err
 	}
 	ss.server.Log.Debug("IMAP client", "mailbox", ss.user.Email, "id", fields)
-	version := ss.server.Service.Config.Version
+	version := ss.server.Service.Core.Config.Version
 	if ss.user.MailboxID == "" || version == "" {
 		ss.conn.writeReply(`* ID ("name" "Mailstead")`)
 	} else {

@@ -17,7 +17,7 @@ import (
 func (ss *session) Poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.server.Service.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
+	ss.server.Service.MTA.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
 	return ss.poll(w, allowExpunge)
 }
 
@@ -29,7 +29,7 @@ func (ss *session) Idle(w *imapserver.UpdateWriter, stop <-chan struct{}) error 
 	if closed {
 		return nil
 	}
-	changes, end := ss.server.Service.Watch(ss.conn.ctx, mailbox)
+	changes, end := ss.server.Service.Inbox.Watch(ss.conn.ctx, mailbox)
 	defer end()
 	for {
 		if err := ss.pollIdle(w, stop); err != nil {
@@ -53,7 +53,7 @@ func (ss *session) pollIdle(w *imapserver.UpdateWriter, stop <-chan struct{}) er
 	default:
 	}
 	if ss.selected == nil {
-		if err := ss.server.Service.MailboxOpen(ss.conn.ctx, ss.user); err != nil {
+		if err := ss.server.Service.Accounts.MailboxOpen(ss.conn.ctx, ss.user); err != nil {
 			return ss.closeOn(err)
 		}
 	}
@@ -65,7 +65,7 @@ func (ss *session) poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	if sel == nil || ss.closed {
 		return nil
 	}
-	c, err := ss.server.Service.FolderChanges(ss.conn.ctx, ss.user, sel.known())
+	c, err := ss.server.Service.Inbox.FolderChanges(ss.conn.ctx, ss.user, sel.known())
 	if err != nil {
 		return ss.closeOn(err)
 	}

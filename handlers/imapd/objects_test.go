@@ -45,13 +45,13 @@ func TestObjectsAreThoseOfTheAPI(t *testing.T) {
 	c.ok("CREATE Work")
 	c.ok("SELECT INBOX")
 	c.ok("COPY 1:2 Work")
-	folders, err := h.ListFolders(t.Context(), h.asOwner(), core.EmailUserIn{UserID: h.user.MailboxID})
+	folders, err := h.Inbox.ListFolders(t.Context(), h.asOwner(), core.EmailUserIn{UserID: h.user.MailboxID})
 	if err != nil || len(folders.Data) != 7 {
 		t.Fatal(folders, err)
 	}
 	for _, f := range folders.Data {
 		c.has(c.ok("SELECT %q", f.Name), "* OK [MAILBOXID ("+f.ID+")] Ok")
-		page, err := h.ListEmailUserInbox(t.Context(), h.asOwner(), inbox.ListEmailUserInboxIn{UserID: h.user.MailboxID, InboxFilter: inbox.InboxFilter{Folder: f.Name}})
+		page, err := h.Inbox.ListEmailUserInbox(t.Context(), h.asOwner(), inbox.ListEmailUserInboxIn{UserID: h.user.MailboxID, InboxFilter: inbox.InboxFilter{Folder: f.Name}})
 		if err != nil || len(page.Data) != int(f.Messages) {
 			t.Fatal(page, err)
 		}
@@ -72,12 +72,12 @@ func TestSaveDate(t *testing.T) {
 	c.ok("SELECT INBOX")
 	c.send("s APPEND INBOX \"17-Jul-1996 02:44:25 -0700\" {1+}\r\na\r\n")
 	c.until("s")
-	first := h.Now()
+	first := h.Core.Now()
 	if _, err := h.AdvanceClock(t.Context(), service.AdvanceIn{Seconds: 40 * 86400}); err != nil {
 		t.Fatal(err)
 	}
 	c.ok("COPY 1 INBOX")
-	second := h.Now()
+	second := h.Core.Now()
 	if _, err := h.AdvanceClock(t.Context(), service.AdvanceIn{Seconds: 86400}); err != nil {
 		t.Fatal(err)
 	}
@@ -137,8 +137,8 @@ func TestAttributesNeedNoBytes(t *testing.T) {
 	h.PutCopies(t, many, email, letter("one"), servicetest.Mail{Received: time.Unix(1e9, 0)})
 	c := h.login(t)
 	c.ok("SELECT INBOX")
-	rot(t, h.Store.Dir(), "Hello one")
-	defer rot(t, h.Store.Dir(), "hello one") // for the check when the store is closed
+	rot(t, h.Core.Store.Dir(), "Hello one")
+	defer rot(t, h.Core.Store.Dir(), "hello one") // for the check when the store is closed
 	begin := time.Now()
 	lines := c.ok("UID FETCH 1:* (EMAILID THREADID PREVIEW SAVEDATE)")
 	t.Logf("%d answers in %s", len(lines), time.Since(begin))

@@ -673,7 +673,7 @@ func (h *host) setQuota(t testing.TB, bytes int64) {
 	t.Helper()
 	who := core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
 	in := mailboxes.UpdateEmailUserIn{UserID: h.user.MailboxID, QuotaBytes: core.Opt[int64]{Set: true, Value: bytes}}
-	if _, err := h.UpdateEmailUser(t.Context(), who, in); err != nil {
+	if _, err := h.Mailboxes.UpdateEmailUser(t.Context(), who, in); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -301,7 +301,7 @@ func (r uidRanges) behind(n uint32) uidRanges {
 // upTo that the folder does not have. What has left, but not for the client yet, is told later.
 func (ss *session) writeVanishedSince(since uint64, known uidRanges, upTo uint32) error {
 	sel := ss.selected
-	list, exact, err := ss.server.Service.Expunged(ss.conn.ctx, ss.user, sel.folder, since)
+	list, exact, err := ss.server.Service.Inbox.Expunged(ss.conn.ctx, ss.user, sel.folder, since)
 	if err != nil {
 		return err
 	}
@@ -463,7 +463,7 @@ func (ss *session) closeSilently(gone []uint32) error {
 	waiting := len(sel.gone) > 0
 	sel.ownExpunged += len(gone)
 	known := sel.known()
-	c, err := ss.server.Service.FolderChanges(ss.conn.ctx, ss.user, known)
+	c, err := ss.server.Service.Inbox.FolderChanges(ss.conn.ctx, ss.user, known)
 	if err != nil {
 		return err
 	}

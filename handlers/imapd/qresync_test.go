@@ -301,11 +301,11 @@ func (r *resyncRun) comeBack(folder string) {
 	if r.rnd.IntN(3) == 0 { // from another folder
 		t.ok("SELECT Archive")
 	}
-	f, err := r.h.SelectFolder(context.Background(), r.h.user, folder)
+	f, err := r.h.Inbox.SelectFolder(context.Background(), r.h.user, folder)
 	if err != nil {
 		r.Fatal(err)
 	}
-	_, known, err := r.h.Expunged(context.Background(), r.h.user, f.Folder.ID, c.modSeq)
+	_, known, err := r.h.Inbox.Expunged(context.Background(), r.h.user, f.Folder.ID, c.modSeq)
 	switch {
 	case err != nil:
 		r.Fatal(err)
@@ -419,13 +419,13 @@ func (r *resyncRun) lookForNew(t *talker, c *cache) {
 func (r *resyncRun) compare(folder string, c *cache) {
 	r.Helper()
 	ctx := context.Background()
-	f, err := r.h.SelectFolder(ctx, r.h.user, folder)
+	f, err := r.h.Inbox.SelectFolder(ctx, r.h.user, folder)
 	if err != nil {
 		r.Fatal(err)
 	}
 	stored := map[uint32]cachedMessage{}
 	for uids := f.UIDs; len(uids) > 0; {
-		rows, rest, err := r.h.MessageRows(ctx, r.h.user, f.Folder.ID, uids, inbox.RowQuery{})
+		rows, rest, err := r.h.Inbox.MessageRows(ctx, r.h.user, f.Folder.ID, uids, inbox.RowQuery{})
 		if err != nil {
 			r.Fatal(err)
 		}

@@ -15,7 +15,7 @@ func (ss *session) getQuota(tag string, p *commandEditor) error {
 	if !ok || len(p.tokens) != 3 {
 		return badCommand("GETQUOTA takes the name of a quota root")
 	}
-	q, err := ss.server.Service.MailboxQuota(ss.conn.ctx, ss.user)
+	q, err := ss.server.Service.Core.MailboxQuota(ss.conn.ctx, ss.user)
 	if err != nil {
 		return err
 	}
@@ -37,10 +37,10 @@ func (ss *session) getQuotaRoot(tag string, p *commandEditor) error {
 	if !ok {
 		return refused(imap.ResponseCodeNonExistent, "The name of the folder cannot be read")
 	}
-	if _, err := ss.server.Service.FolderByName(ss.conn.ctx, ss.user, name); err != nil {
+	if _, err := ss.server.Service.Inbox.FolderByName(ss.conn.ctx, ss.user, name); err != nil {
 		return err
 	}
-	q, err := ss.server.Service.MailboxQuota(ss.conn.ctx, ss.user)
+	q, err := ss.server.Service.Core.MailboxQuota(ss.conn.ctx, ss.user)
 	if err != nil {
 		return err
 	}

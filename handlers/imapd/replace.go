@@ -54,7 +54,7 @@ func (ss *session) beginReplace(verb string, p *commandEditor) ([]byte, error) {
 	if uid == 0 {
 		return nil, refused("", "There is no such message")
 	}
-	if err := ss.server.Service.CheckReplace(ss.conn.ctx, ss.user, sel.folder, uid, name, m.size); err != nil {
+	if err := ss.server.Service.Inbox.CheckReplace(ss.conn.ctx, ss.user, sel.folder, uid, name, m.size); err != nil {
 		return nil, ss.tryCreate(err)
 	}
 	ss.extensions.replaced = uid
@@ -86,7 +86,7 @@ func (v view) messageOf(text string, isUID bool) uint32 {
 // replace takes the message of a REPLACE from the client, stores it and deletes the old one, both
 // or neither. The parser polls behind it, which tells the client of both.
 func (ss *session) replace(folder string, r imap.LiteralReader, options *imap.AppendOptions) error {
-	body := ss.server.Service.NewSpool(AppendLimit)
+	body := ss.server.Service.Core.NewSpool(AppendLimit)
 	defer body.Close()
 	flags, keywords, err := parseFlags(options.Flags)
 	if err == nil {
@@ -107,7 +107,7 @@ func (ss *session) replace(folder string, r imap.LiteralReader, options *imap.Ap
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	sel, old := ss.selected, ss.extensions.replaced
-	validity, uid, err := ss.server.Service.ReplaceMessage(ss.conn.ctx, ss.user, sel.folder, old, folder,
+	validity, uid, err := ss.server.Service.Inbox.ReplaceMessage(ss.conn.ctx, ss.user, sel.folder, old, folder,
 		inbox.Append{Flags: flags, Keywords: keywords, Received: options.Time, Body: body})
 	if err != nil {
 		return ss.tryCreate(err)

@@ -116,7 +116,7 @@ func (ss *session) search(criteria *imap.SearchCriteria) (found []uint32, modSeq
 		}
 		var kept []keptRow
 		var failed error
-		rest, err := ss.server.Service.EachRow(ss.conn.ctx, ss.user, ss.selected.folder, uids, inbox.RowQuery{Structure: q.structure, EmailID: q.emailID, ThreadID: q.threadID}, func(row *inbox.MessageRow) bool {
+		rest, err := ss.server.Service.Inbox.EachRow(ss.conn.ctx, ss.user, ss.selected.folder, uids, inbox.RowQuery{Structure: q.structure, EmailID: q.emailID, ThreadID: q.threadID}, func(row *inbox.MessageRow) bool {
 			ok, err := q.match(q.candidate(row, nil))
 			switch {
 			case errors.Is(err, errNeedsBytes):
@@ -192,7 +192,7 @@ func (ss *session) patchSearchModSeq(modSeq uint64) {
 // opener gives the function that opens a message if its bytes must be searched.
 func (ss *session) opener(uid uint32) func() (blob, error) {
 	return func() (blob, error) {
-		b, err := ss.server.Service.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, uid)
+		b, err := ss.server.Service.Inbox.OpenMessage(ss.conn.ctx, ss.user, ss.selected.folder, uid)
 		if err != nil {
 			return nil, err // a nil *Blob would be a blob
 		}

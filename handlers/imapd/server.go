@@ -202,7 +202,7 @@ func (r *run) handshake(ctx context.Context, p *trackedConn) {
 	switch {
 	case r.implicit:
 		conn, err = tlsHandshake(ctx, p.Conn, r.TLS, until)
-	case r.TLS != nil || !r.Service.Config.Sandbox:
+	case r.TLS != nil || !r.Service.Core.Config.Sandbox:
 		conn, err = startTLS(ctx, p.Conn, r.TLS, until)
 		skipGreeting = false
 	}
@@ -266,7 +266,7 @@ func (s *Server) acquireLogin(ss *session, u core.MailboxUser) bool {
 // endLogins ends the connections of those who are logged in to a mailbox that may not be used any
 // more, or with a password that is no longer right, until ctx ends.
 func (s *Server) endLogins(ctx context.Context) {
-	changes, end := s.Service.Hub.Watch(core.AllLogins)
+	changes, end := s.Service.Core.Hub.Watch(core.AllLogins)
 	defer end()
 	expiries := time.NewTicker(time.Second)
 	defer expiries.Stop()
@@ -279,7 +279,7 @@ func (s *Server) endLogins(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		now := s.Service.Now()
+		now := s.Service.Core.Now()
 		var look []*session
 		s.mu.Lock()
 		for ss, u := range s.sessions {
@@ -292,7 +292,7 @@ func (s *Server) endLogins(ctx context.Context) {
 			s.mu.Lock()
 			u, still := s.sessions[ss]
 			s.mu.Unlock()
-			if e, ok := core.AsError(s.Service.MailboxOpen(ctx, u)); still && ok && e.Code == core.CodeMailboxClosed {
+			if e, ok := core.AsError(s.Service.Accounts.MailboxOpen(ctx, u)); still && ok && e.Code == core.CodeMailboxClosed {
 				ss.conn.stop("[UNAVAILABLE] " + plainText(e.Message))
 			}
 		}

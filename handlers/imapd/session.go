@@ -83,7 +83,7 @@ func (ss *session) Login(username, password string) error {
 
 // AuthenticateMechanisms are those that AUTHENTICATE takes.
 func (ss *session) AuthenticateMechanisms() []string {
-	return maillogin.Mechanisms(ss.server.Service, ss.conn.tlsState() != nil)
+	return maillogin.Mechanisms(ss.server.Service.Mailboxes, ss.conn.tlsState() != nil)
 }
 
 // Authenticate begins a log-in by SASL.
@@ -98,7 +98,7 @@ func (ss *session) Authenticate(mechanism string) (sasl.Server, error) {
 
 func (ss *session) saslLogin() *maillogin.Login {
 	return &maillogin.Login{
-		Service: ss.server.Service, Context: ss.conn.ctx, Protocol: core.ProtocolIMAP, IP: addressOf(ss.conn.RemoteAddr()),
+		Service: ss.server.Service.Mailboxes, Context: ss.conn.ctx, Protocol: core.ProtocolIMAP, IP: addressOf(ss.conn.RemoteAddr()),
 		TLS: ss.conn.tlsState(), Config: ss.server.TLS, Done: ss.loggedIn,
 		Malformed: func(why error) error {
 			ss.conn.slot.Idle()
@@ -109,7 +109,7 @@ func (ss *session) saslLogin() *maillogin.Login {
 
 // loggedIn ends a log-in, and gives the answer to one that is refused.
 func (ss *session) loggedIn(user core.MailboxUser, err error) error {
-	ss.server.Service.Metrics.CountLogin("imap", err)
+	ss.server.Service.Core.Metrics.CountLogin("imap", err)
 	if err != nil {
 		ss.conn.slot.Idle()
 		if ss.failedLogins++; ss.failedLogins >= maxLogins {

@@ -240,7 +240,7 @@ func TestStopEndsDeafIdlers(t *testing.T) {
 	for i := range 60 {
 		uids = append(uids, h.put(t, "INBOX", letter(fmt.Sprint(i)), 0))
 	}
-	folder, err := h.FolderByName(t.Context(), h.user, "INBOX")
+	folder, err := h.Inbox.FolderByName(t.Context(), h.user, "INBOX")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -261,7 +261,7 @@ func TestStopEndsDeafIdlers(t *testing.T) {
 		if i%2 == 1 {
 			change = inbox.FlagChange{Op: inbox.RemoveFlags, Keywords: words[:1]}
 		}
-		if _, err := h.ChangeFlags(t.Context(), h.user, folder.ID, uids, change); err != nil {
+		if _, err := h.Inbox.ChangeFlags(t.Context(), h.user, folder.ID, uids, change); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -279,7 +279,7 @@ func TestSessionsEndWithTheirAccount(t *testing.T) {
 		c.send("i IDLE\r\n")
 		c.line()
 	}
-	if _, err := h.SetAccountStatus(t.Context(), accounts.AccountIn{Account: h.Owner.AccountID, Status: "suspended"}); err != nil {
+	if _, err := h.Accounts.SetAccountStatus(t.Context(), accounts.AccountIn{Account: h.Owner.AccountID, Status: "suspended"}); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]*talker{"in a folder": inFolder, "in none": inNone} {
@@ -291,7 +291,7 @@ func TestSessionsEndWithTheirAccount(t *testing.T) {
 	if got := busy.line(); !strings.HasPrefix(got, "s NO [UNAVAILABLE]") {
 		t.Errorf("SELECT: %q", got)
 	}
-	if got := codeOf(h.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@example.test", Password: password, IP: "127.0.0.1"})); got != "mailbox_unavailable" {
+	if got := codeOf(h.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "ann@example.test", Password: password, IP: "127.0.0.1"})); got != "mailbox_unavailable" {
 		t.Errorf("a new log-in: %q", got)
 	}
 }

@@ -170,7 +170,7 @@ func (ss *session) eachOrdered(kind imapserver.NumKind, uids []uint32, envelopes
 	var failed error
 	last := uint32(0)
 	for len(uids) > 0 {
-		rest, err := ss.server.Service.EachRow(ss.conn.ctx, ss.user, sel.folder, uids, inbox.RowQuery{Structure: envelopes}, func(row *inbox.MessageRow) bool {
+		rest, err := ss.server.Service.Inbox.EachRow(ss.conn.ctx, ss.user, sel.folder, uids, inbox.RowQuery{Structure: envelopes}, func(row *inbox.MessageRow) bool {
 			m := order.Message{Number: row.UID, Arrival: row.Received.Unix(), Size: row.Size}
 			m.Sent = m.Arrival // RFC 5256 section 3, DATE
 			if kind == imapserver.NumKindSeq {

@@ -40,16 +40,16 @@ func (ss *session) mayRun(verb string) error {
 	if !ss.user.Policy.Taint || taintRules[verb] != closedByTaint {
 		return nil
 	}
-	return ss.server.Service.CheckUntainted(ss.user)
+	return ss.server.Service.Inbox.CheckUntainted(ss.user)
 }
 
 // mayClose refuses a CLOSE that would delete messages.
 func (ss *session) mayClose() error {
-	tainted := ss.server.Service.CheckUntainted(ss.user)
+	tainted := ss.server.Service.Inbox.CheckUntainted(ss.user)
 	if tainted == nil {
 		return nil
 	}
-	n, _, err := ss.server.Service.CountDeleted(ss.conn.ctx, ss.user, ss.selected.folder)
+	n, _, err := ss.server.Service.Inbox.CountDeleted(ss.conn.ctx, ss.user, ss.selected.folder)
 	if err == nil && n > 0 {
 		err = tainted
 	}
@@ -61,7 +61,7 @@ func (ss *session) readFetched(uids []uint32, o *imap.FetchOptions, a *attribute
 	if !ss.user.Policy.Taint || !needsBlob(o) && !a.structure() && !a.preview {
 		return nil
 	}
-	return ss.server.Service.ReadMessages(ss.conn.ctx, ss.user, ss.selected.folder, uids)
+	return ss.server.Service.Inbox.ReadMessages(ss.conn.ctx, ss.user, ss.selected.folder, uids)
 }
 
 // readSearched taints the log-in if the answer of a SEARCH, SORT or THREAD of messages depends on
@@ -74,5 +74,5 @@ func (ss *session) readSearched(uids []uint32, criteria *imap.SearchCriteria) er
 	if !needsParts(criteria) && (o == nil || o.keys != nil && !order.NeedsEnvelope(o.keys)) {
 		return nil
 	}
-	return ss.server.Service.ReadFolder(ss.conn.ctx, ss.user, ss.selected.folder, uids)
+	return ss.server.Service.Inbox.ReadFolder(ss.conn.ctx, ss.user, ss.selected.folder, uids)
 }

@@ -33,7 +33,7 @@ func (h *host) agent(t testing.TB, p agents.Policy) *agent {
 	t.Helper()
 	a := &agent{host: h, who: core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}}
 	p.Send = "allow"
-	c, err := h.CreateCredential(t.Context(), a.who, mailboxes.CreateCredentialIn{UserID: h.user.MailboxID, Name: "agent", Policy: &p})
+	c, err := h.Mailboxes.CreateCredential(t.Context(), a.who, mailboxes.CreateCredentialIn{UserID: h.user.MailboxID, Name: "agent", Policy: &p})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func (a *agent) connect(t testing.TB) {
 // taint is what the credentials of ann's say of the agent.
 func (a *agent) taint(t testing.TB) *agents.Tainted {
 	t.Helper()
-	list, err := a.ListCredentials(t.Context(), a.who, core.EmailUserIn{UserID: a.user.MailboxID})
+	list, err := a.Mailboxes.ListCredentials(t.Context(), a.who, core.EmailUserIn{UserID: a.user.MailboxID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func (a *agent) taint(t testing.TB) *agents.Tainted {
 func (a *agent) end(t testing.TB) {
 	t.Helper()
 	a.conn.Close()
-	if _, err := a.DeleteCredential(t.Context(), a.who, mailboxes.CredentialIn{UserID: a.user.MailboxID, CredentialID: a.id}); err != nil {
+	if _, err := a.Mailboxes.DeleteCredential(t.Context(), a.who, mailboxes.CredentialIn{UserID: a.user.MailboxID, CredentialID: a.id}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -246,7 +246,7 @@ func TestTaintByIMAP(t *testing.T) {
 	a, other := h.agent(t, agents.Policy{Taint: true}), h.agent(t, agents.Policy{Taint: true})
 	person := a.who
 	person.TokenKind = core.SessionKind
-	draft, err := h.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: h.user.MailboxID, Subject: "of a person", Text: "x"}})
+	draft, err := h.MTA.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: h.user.MailboxID, Subject: "of a person", Text: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}

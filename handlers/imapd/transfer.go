@@ -14,7 +14,7 @@ func (ss *session) Copy(set imap.NumSet, dest string) (*imap.CopyData, error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	sel := ss.selected
-	copied, err := ss.server.Service.CopyMessages(ss.conn.ctx, ss.user, sel.folder, sel.view.uidsOf(set, sel.saved), dest)
+	copied, err := ss.server.Service.Inbox.CopyMessages(ss.conn.ctx, ss.user, sel.folder, sel.view.uidsOf(set, sel.saved), dest)
 	if err != nil {
 		return nil, ss.tryCreate(err)
 	}
@@ -38,7 +38,7 @@ func (ss *session) Move(w *imapserver.MoveWriter, set imap.NumSet, dest string) 
 	if sel.readOnly {
 		return errReadOnly
 	}
-	moved, err := ss.server.Service.MoveMessages(ss.conn.ctx, ss.user, sel.folder, sel.view.uidsOf(set, sel.saved), dest)
+	moved, err := ss.server.Service.Inbox.MoveMessages(ss.conn.ctx, ss.user, sel.folder, sel.view.uidsOf(set, sel.saved), dest)
 	if data := copyData(moved); data != nil {
 		if err := w.WriteCopyData(data); err != nil {
 			return err
@@ -89,7 +89,7 @@ func (ss *session) Expunge(w *imapserver.ExpungeWriter, uids *imap.UIDSet) error
 	if uids != nil {
 		of = sel.view.uidsOf(*uids, sel.saved)
 	}
-	gone, err := ss.server.Service.ExpungeMessages(ss.conn.ctx, ss.user, sel.folder, of)
+	gone, err := ss.server.Service.Inbox.ExpungeMessages(ss.conn.ctx, ss.user, sel.folder, of)
 	if closing {
 		return ss.replyError(errors.Join(ss.closeSilently(gone), err))
 	}

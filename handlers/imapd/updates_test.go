@@ -28,7 +28,7 @@ func TestIdleTellsOfNewMail(t *testing.T) {
 	// The API's way of marking and deleting.
 	who := core.Actor{AccountID: h.Owner.AccountID, AccountNum: h.user.AccountNum, Permissions: []string{"admin"}}
 	read := true
-	_, err := h.MarkMessage(t.Context(), who, inbox.MarkMessageIn{MessageIn: inbox.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}, MessageMarks: inbox.MessageMarks{IsRead: &read}})
+	_, err := h.Inbox.MarkMessage(t.Context(), who, inbox.MarkMessageIn{MessageIn: inbox.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}, MessageMarks: inbox.MessageMarks{IsRead: &read}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestIdleTellsOfNewMail(t *testing.T) {
 		t.Errorf("marked: %q", got)
 	}
 	some := []inbox.MessageRef{{UID: strconv.Itoa(int(uid)), Mailbox: h.user.Email}}
-	marked, err := h.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: some, MessageMarks: inbox.MessageMarks{IsFlagged: &read}})
+	marked, err := h.Inbox.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: some, MessageMarks: inbox.MessageMarks{IsFlagged: &read}})
 	if err != nil || marked.Marked != 1 {
 		t.Fatalf("%+v, %v", marked, err)
 	}
@@ -46,14 +46,14 @@ func TestIdleTellsOfNewMail(t *testing.T) {
 	other := h.login(t)
 	other.ok("SELECT INBOX")
 	other.ok(`STORE 1 -FLAGS (\Flagged)`)
-	m, err := h.GetMessage(t.Context(), who, inbox.MessageIn{UserID: h.user.MailboxID, MessageID: some[0].UID})
+	m, err := h.Inbox.GetMessage(t.Context(), who, inbox.MessageIn{UserID: h.user.MailboxID, MessageID: some[0].UID})
 	if err != nil || m.IsFlagged || !m.IsRead {
 		t.Errorf("the flag that a client took away: %v, %v", m.IsFlagged, err)
 	}
 	if got := c.line(); got != `* 1 FETCH (UID 1 FLAGS (\Seen))` {
 		t.Errorf("not flagged any more: %q", got)
 	}
-	if _, err := h.DeleteMessage(t.Context(), who, inbox.DeleteMessageIn{MessageIn: inbox.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}}); err != nil {
+	if _, err := h.Inbox.DeleteMessage(t.Context(), who, inbox.DeleteMessageIn{MessageIn: inbox.MessageIn{UserID: h.user.MailboxID, MessageID: strconv.Itoa(int(uid))}}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.line(); got != "* 1 EXPUNGE" {
@@ -149,7 +149,7 @@ func TestSuspendedMailboxEndsItsSessions(t *testing.T) {
 	c.ok("SELECT INBOX")
 	who := core.Actor{AccountID: h.Owner.AccountID, UserID: h.Owner.UserID, Role: "owner", Permissions: []string{"admin"}}
 	status := "suspended"
-	if _, err := h.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: h.user.MailboxID, Status: &status}); err != nil {
+	if _, err := h.Mailboxes.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: h.user.MailboxID, Status: &status}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.bye(); got != "* BYE [UNAVAILABLE] This mailbox is closed." { // unasked
@@ -213,7 +213,7 @@ func TestSequenceNumbersAgainstModel(t *testing.T) {
 	for range 400 {
 		models[rnd.IntN(len(models))].step(h, rnd)
 	}
-	stored, err := h.SelectFolder(context.Background(), h.user, "INBOX")
+	stored, err := h.Inbox.SelectFolder(context.Background(), h.user, "INBOX")
 	if err != nil {
 		t.Fatal(err)
 	}

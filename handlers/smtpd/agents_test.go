@@ -40,9 +40,9 @@ func (h *house) agent(t testing.TB, ofDomain bool, p agents.Policy) *agent {
 	domain := ""
 	h.ChangeMailbox(t, "ana@example.test", func(m *servicetest.Mailbox) { a.ana = m.ID })
 	h.ChangeDomain(t, "example.test", func(d *servicetest.Domain) { domain = d.ID })
-	made, err := h.CreateCredential(t.Context(), a.who, mailboxes.CreateCredentialIn{UserID: a.ana, Name: "agent", Policy: &p})
+	made, err := h.Mailboxes.CreateCredential(t.Context(), a.who, mailboxes.CreateCredentialIn{UserID: a.ana, Name: "agent", Policy: &p})
 	if ofDomain {
-		made, err = h.CreateSMTPCredential(t.Context(), a.who, mailboxes.CreateSMTPCredentialIn{DomainID: domain, Name: "agent", Policy: &p})
+		made, err = h.Mailboxes.CreateSMTPCredential(t.Context(), a.who, mailboxes.CreateSMTPCredentialIn{DomainID: domain, Name: "agent", Policy: &p})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -69,13 +69,13 @@ func (a *agent) arrives(t testing.TB) (uid uint32) {
 func (a *agent) reads(t testing.TB, uid uint32) {
 	t.Helper()
 	p := agents.Policy{Taint: true}
-	made, err := a.CreateCredential(t.Context(), a.who, mailboxes.CreateCredentialIn{UserID: a.ana, Name: "reader", Policy: &p})
+	made, err := a.Mailboxes.CreateCredential(t.Context(), a.who, mailboxes.CreateCredentialIn{UserID: a.ana, Name: "reader", Policy: &p})
 	if err != nil {
 		t.Fatal(err)
 	}
-	u, err := a.LoginMailbox(t.Context(), core.MailLogin{Protocol: core.ProtocolIMAP, Username: made.Username, Password: made.Password, IP: "127.0.0.1"})
+	u, err := a.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: core.ProtocolIMAP, Username: made.Username, Password: made.Password, IP: "127.0.0.1"})
 	if err == nil {
-		err = a.ReadMessages(t.Context(), u, 1, []uint32{uid})
+		err = a.Inbox.ReadMessages(t.Context(), u, 1, []uint32{uid})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -428,7 +428,7 @@ func TestSendingPoliciesBySMTP(t *testing.T) {
 // rows counts the recipients that are sent to, and those that wait for an approval.
 func (a *agent) rows(t testing.TB) (sent, held int) {
 	t.Helper()
-	page, err := a.ListMessages(t.Context(), a.who, mta.ListMessagesIn{})
+	page, err := a.MTA.ListMessages(t.Context(), a.who, mta.ListMessagesIn{})
 	if err != nil {
 		t.Fatal(err)
 	}

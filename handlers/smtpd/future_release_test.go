@@ -47,7 +47,7 @@ func TestFutureRelease(t *testing.T) {
 		c.ask("RCPT TO:<now@far.test>", "250")
 		c.data("From: ana@example.test\r\nSubject: now\r\n\r\nx\r\n", "250")
 	}
-	page, err := h.Service.ListMessages(context.Background(), core.Actor{AccountID: h.Owner.AccountID}, mta.ListMessagesIn{})
+	page, err := h.Service.MTA.ListMessages(context.Background(), core.Actor{AccountID: h.Owner.AccountID}, mta.ListMessagesIn{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func newStage(f *testing.F) *stage {
 	owner := core.Actor{AccountID: st.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
 	st.Domain(f, owner.AccountID, "example.test", "builtin", "complete")
 	pw := "correct horse"
-	if _, err := st.CreateEmailUser(context.Background(), owner, mailboxes.CreateEmailUserIn{Email: "ana@example.test", Password: &pw}); err != nil {
+	if _, err := st.Mailboxes.CreateEmailUser(context.Background(), owner, mailboxes.CreateEmailUserIn{Email: "ana@example.test", Password: &pw}); err != nil {
 		f.Fatal(err)
 	}
 	st.server = New(st.Service)

@@ -16,13 +16,13 @@ func (s loginSession) AuthMechanisms() []string {
 	if !s.authAllowed() {
 		return nil
 	}
-	return append(maillogin.Mechanisms(s.service, s.conn.tls != ""), sasl.Login)
+	return append(maillogin.Mechanisms(s.service.Mailboxes, s.conn.tls != ""), sasl.Login)
 }
 
 // authAllowed reports whether passwords may be sent. The sandbox is on this host and may have no
 // certificate.
 func (s loginSession) authAllowed() bool {
-	return s.conn.tls != "" || s.service.Config.Sandbox
+	return s.conn.tls != "" || s.service.Core.Config.Sandbox
 }
 
 // Auth begins a log-in (RFC 4954).
@@ -34,7 +34,7 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 		return nil, reply(503, "5.5.1", "AUTH not permitted during a mail transaction")
 	}
 	l := &maillogin.Login{
-		Service: s.service, Context: s.ctx, Protocol: core.ProtocolSMTP, IP: s.ip.String(), TLS: s.conn.tlsState(), Config: s.tls,
+		Service: s.service.Mailboxes, Context: s.ctx, Protocol: core.ProtocolSMTP, IP: s.ip.String(), TLS: s.conn.tlsState(), Config: s.tls,
 		Done:      s.loggedIn,
 		Malformed: func(why error) error { return reply(535, "5.7.8", "Authentication failed: "+why.Error()) },
 	}
@@ -49,7 +49,7 @@ func (s loginSession) Auth(mechanism string) (sasl.Server, error) {
 
 // loggedIn ends a log-in, and gives the answer to one that is refused.
 func (s loginSession) loggedIn(u core.MailboxUser, err error) error {
-	s.service.Metrics.CountLogin("smtp", err)
+	s.service.Core.Metrics.CountLogin("smtp", err)
 	if err == nil {
 		s.user = &u
 		s.conn.progress()
@@ -68,10 +68,10 @@ func (s loginSession) loggedIn(u core.MailboxUser, err error) error {
 // closeWithLogin ends the connection, except during a message, once its mailbox or domain may not
 // be used any more, or not with this password.
 func (s loginSession) closeWithLogin(u core.MailboxUser) {
-	changes, end := s.service.Watch(s.ctx, u.Mailbox)
+	changes, end := s.service.Inbox.Watch(s.ctx, u.Mailbox)
 	var expired <-chan time.Time
 	if !u.Expires.IsZero() {
-		expired = time.After(u.Expires.Sub(s.service.Now()))
+		expired = time.After(u.Expires.Sub(s.service.Core.Now()))
 	}
 	go func() {
 		defer end()
@@ -82,7 +82,7 @@ func (s loginSession) closeWithLogin(u core.MailboxUser) {
 			case <-s.ctx.Done():
 				return
 			}
-			if e, ok := core.AsError(s.service.MailboxOpen(s.ctx, u)); ok && (e.Code == core.CodeMailboxClosed || e.Code == "account_suspended") {
+			if e, ok := core.AsError(s.service.Accounts.MailboxOpen(s.ctx, u)); ok && (e.Code == core.CodeMailboxClosed || e.Code == "account_suspended") {
 				s.conn.stop(errClosed)
 				return
 			}

@@ -42,7 +42,7 @@ func TestStoredMessage(t *testing.T) {
 	if !want.MatchString(got[0]) {
 		t.Errorf("stored:\n%q", got[0])
 	}
-	if n := h.Events(t, "email.received"); n != 1 {
+	if n := h.CountEvents(t, "email.received"); n != 1 {
 		t.Errorf("%d events", n)
 	}
 	meta := h.Folder(t, "ana@example.test", "INBOX", 1)[0].Meta
@@ -56,7 +56,7 @@ func TestStoredMessage(t *testing.T) {
 func TestOurOwnFaultIsLogged(t *testing.T) {
 	t.Parallel()
 	h := open(t, nil)
-	segments := filepath.Join(h.Store.Dir(), "segments")
+	segments := filepath.Join(h.Core.Store.Dir(), "segments")
 	if err := os.Rename(segments, segments+".gone"); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestDMARC(t *testing.T) {
 	if n := len(h.inbox(t, "ana@example.test", "Junk")); n != 1 {
 		t.Errorf("%d in Junk", n)
 	}
-	if n := h.Events(t, "email.received"); n != 1 {
+	if n := h.CountEvents(t, "email.received"); n != 1 {
 		t.Errorf("%d events", n)
 	}
 }
@@ -315,7 +315,7 @@ func TestSpoolFails(t *testing.T) {
 	h := open(t, nil)
 	c := dial(t, h.addr[smtpd.MX])
 	c.ask("EHLO client.test", "250")
-	spool := filepath.Join(h.Store.Dir(), "spool")
+	spool := filepath.Join(h.Core.Store.Dir(), "spool")
 	if err := os.RemoveAll(spool); err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestManyConnections(t *testing.T) {
 			t.Errorf("%s has %d messages", email, len(seen))
 		}
 	}
-	if n := h.Events(t, "email.received"); n != conns*each {
+	if n := h.CountEvents(t, "email.received"); n != conns*each {
 		t.Errorf("%d events", n)
 	}
 }

@@ -97,8 +97,8 @@ func (s *Server) Run(ctx context.Context, ln net.Listener, mode Mode) error {
 
 func (s *Server) start(ctx context.Context, mode Mode) *run {
 	r := &run{
-		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Hostname(),
-		rates: newClientRates(s.Limits, s.service.Now), conns: map[*protocolConn]struct{}{},
+		service: s.service, log: s.Log, tls: s.TLS, limits: s.Limits, mode: mode, host: s.service.Core.Hostname(),
+		rates: newClientRates(s.Limits, s.service.Core.Now), conns: map[*protocolConn]struct{}{},
 	}
 	if r.log == nil {
 		r.log = slog.Default()
@@ -136,11 +136,11 @@ func (r *run) accept(ctx context.Context, ln net.Listener, conns *sync.WaitGroup
 // admit serves a connection if there is a slot for it.
 func (r *run) admit(c net.Conn, conns *sync.WaitGroup) {
 	if r.mode == MX {
-		r.service.Clients.Note(addressOf(c))
+		r.service.Core.Clients.Note(addressOf(c))
 	}
 	w := newProtocolConn(c, &r.limits, r.host, libraryLog{r.log})
 	if r.mode != MX {
-		w.now = r.service.Now
+		w.now = r.service.Core.Now
 	}
 	slot := r.limiter.Acquire(c.RemoteAddr(), func() { w.stop(errEvicted) })
 	if slot == nil {

@@ -85,7 +85,7 @@ func (s *session) recordRefused(e *envelope, answer *smtp.SMTPError) {
 			mailbox = s.user.MailboxID
 		}
 		enhanced := answer.EnhancedCode
-		s.service.LogMessage(e.ctx, "message refused", "", slog.String("ip", s.ip.String()), slog.String("from", core.DomainOfAddress(e.from)),
+		s.service.Core.LogMessage(e.ctx, "message refused", "", slog.String("ip", s.ip.String()), slog.String("from", core.DomainOfAddress(e.from)),
 			slog.String("mailbox_id", mailbox), slog.Int("recipients", len(e.accepted)+len(e.to)), slog.Int("code", answer.Code),
 			slog.String("enhanced", fmt.Sprintf("%d.%d.%d", enhanced[0], enhanced[1], enhanced[2])))
 	}
@@ -102,7 +102,7 @@ func (s *session) countReceived(code int) {
 	} else if code >= 400 {
 		result = core.ReceivedDeferred
 	}
-	s.service.Metrics.Received.Add(result)
+	s.service.Core.Metrics.Received.Add(result)
 }
 
 func (s *session) Logout() error {
@@ -148,11 +148,11 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	if s.conn.release.bad != "" {
 		return reply(501, "5.5.4", s.conn.release.bad)
 	}
-	if err := s.service.Healthy(); err != nil {
+	if err := s.service.Core.Healthy(); err != nil {
 		return s.closeIf421(s.smtpError(err))
 	}
 	if s.mode != MX {
-		if err := s.service.MaySend(s.ctx, *s.user); err != nil {
+		if err := s.service.MTA.MaySend(s.ctx, *s.user); err != nil {
 			return s.closeIf421(s.smtpError(err))
 		}
 	}
@@ -163,7 +163,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 	if s.mode != MX {
 		what = "submit message"
 	}
-	e.ctx, e.span = s.service.Tracer.Start(s.ctx, otlp.Server, what)
+	e.ctx, e.span = s.service.Core.Tracer.Start(s.ctx, otlp.Server, what)
 	s.envelope = e
 	return nil
 }
@@ -204,7 +204,7 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	if s.mode != MX {
 		return s.rcptOut(e, address, o)
 	}
-	r, err := s.service.Accepts(s.ctx, mta.RecipientQuery{From: e.from, To: address, Size: e.opts.Size, RemoteIP: s.ip})
+	r, err := s.service.MTA.Accepts(s.ctx, mta.RecipientQuery{From: e.from, To: address, Size: e.opts.Size, RemoteIP: s.ip})
 	if err != nil {
 		return s.rejectRecipient(err)
 	}
@@ -215,7 +215,7 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 
 // rcptOut takes a recipient of a message that is sent. Other checks come with the whole message.
 func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) error {
-	if err := s.service.MaySendTo(s.ctx, *s.user, &e.counted, address); err != nil {
+	if err := s.service.MTA.MaySendTo(s.ctx, *s.user, &e.counted, address); err != nil {
 		return s.rejectRecipient(err)
 	}
 	r := mta.Rcpt{Address: address}
@@ -276,7 +276,7 @@ func (s *session) Data(r io.Reader) error {
 		r = s.conn.message()
 	}
 	lines := newNormalizer(r)
-	spool, err := s.service.Spool(lines)
+	spool, err := s.service.MTA.Spool(lines)
 	lines.free()
 	if err != nil {
 		answer := s.smtpError(bodyError(err))
@@ -317,12 +317,12 @@ func (s *session) beginData() (*envelope, func()) {
 func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
 	c := mta.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls, RequireTLS: e.requireTLS}
 	if s.mode == MX {
-		id, err := s.service.Receive(e.ctx, mta.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
+		id, err := s.service.MTA.Receive(e.ctx, mta.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
 		return "queued as " + id, err
 	}
 	c.Authenticated = true
-	trace, _ := s.service.Trace(c, "")
-	out, err := s.service.Submit(e.ctx, *s.user, mta.Submission{
+	trace, _ := s.service.MTA.Trace(c, "")
+	out, err := s.service.MTA.Submit(e.ctx, *s.user, mta.Submission{
 		From: e.from, To: e.to, Body: spool, EnvelopeID: e.opts.EnvelopeID, Ret: string(e.opts.Return), SMTPUTF8: e.opts.UTF8,
 		Trace: trace, SendAt: e.sendAt, RequireTLS: e.requireTLS,
 	})

@@ -78,7 +78,7 @@ func (s slowness) test(t *testing.T) {
 	owner := core.Actor{AccountID: box.Owner.AccountID, Role: "owner", Permissions: []string{"admin"}}
 	box.Domain(t, owner.AccountID, "example.test", "builtin", "complete")
 	pw := password
-	if _, err := box.CreateEmailUser(t.Context(), owner, mailboxes.CreateEmailUserIn{Email: "ana@example.test", Password: &pw}); err != nil {
+	if _, err := box.Mailboxes.CreateEmailUser(t.Context(), owner, mailboxes.CreateEmailUserIn{Email: "ana@example.test", Password: &pw}); err != nil {
 		t.Fatal(err)
 	}
 	server := smtpd.New(box.Service)
@@ -222,7 +222,7 @@ func TestSubmissionEndsWithItsAccount(t *testing.T) {
 	c := dial(t, h.addr[smtpd.Submission])
 	c.ask("EHLO x", "250")
 	c.ask(strings.TrimSpace(plain()), "235")
-	if _, err := h.SetAccountStatus(t.Context(), accounts.AccountIn{Account: h.Owner.AccountID, Status: "suspended"}); err != nil {
+	if _, err := h.Accounts.SetAccountStatus(t.Context(), accounts.AccountIn{Account: h.Owner.AccountID, Status: "suspended"}); err != nil {
 		t.Fatal(err)
 	}
 	c.want("421 4.2.1")
@@ -234,7 +234,7 @@ func TestSubmissionEndsWithItsAccount(t *testing.T) {
 	in.ask("EHLO x", "250")
 	in.ask("MAIL FROM:<pat@sender.test>", "250")
 	in.ask("RCPT TO:<ana@example.test>", "550 5.2.1")
-	if _, err := h.SetAccountStatus(t.Context(), accounts.AccountIn{Account: h.Owner.AccountID, Status: "active"}); err != nil {
+	if _, err := h.Accounts.SetAccountStatus(t.Context(), accounts.AccountIn{Account: h.Owner.AccountID, Status: "active"}); err != nil {
 		t.Fatal(err)
 	}
 	in.ask("RCPT TO:<ana@example.test>", "250")

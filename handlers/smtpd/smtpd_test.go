@@ -116,7 +116,7 @@ func (h *house) mailbox(t testing.TB, who core.Actor, email string) {
 		h.ChangeMailbox(t, "mueller@example.test", func(m *servicetest.Mailbox) { m.Email = email })
 		return
 	}
-	if _, err := h.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: email, Password: &pw}); err != nil {
+	if _, err := h.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: email, Password: &pw}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -122,6 +122,24 @@ func (c *checked) readObjects() map[types.Object]bool {
 	return read
 }
 
+// promotedMethods are the methods of service.Service that it has from what is embedded in it: a call
+// of one does not say in which room it is.
+func (p *program) promotedMethods() []string {
+	var out []string
+	for _, c := range p.packages {
+		if c.path != module+"/service" {
+			continue
+		}
+		facade := c.types.Scope().Lookup("Service").Type()
+		for method := range types.NewMethodSet(types.NewPointer(facade)).Methods() {
+			if len(method.Index()) > 1 {
+				out = append(out, method.Obj().Name())
+			}
+		}
+	}
+	return out
+}
+
 // place is FILE:LINE, from the top of the module.
 func (p *program) place(pos token.Pos) string {
 	at := p.fset.Position(pos)

@@ -98,7 +98,8 @@ func run(w io.Writer, list string) error {
 		return p.listFlow(w, list)
 	}
 	p.printFunctions(w)
-	fmt.Fprintf(w, "hidden assignments: %d; fields that nothing reads: %d\n", len(p.hiddenAssignments()), len(p.unreadFields()))
+	fmt.Fprintf(w, "hidden assignments: %d; fields that nothing reads: %d; methods that the facade promotes: %d\n",
+		len(p.hiddenAssignments()), len(p.unreadFields()), len(p.promotedMethods()))
 	if err := p.printPackages(w); err != nil {
 		return err
 	}

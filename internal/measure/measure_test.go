@@ -3,7 +3,7 @@ package main
 import "testing"
 
 // TestOrder holds the order of the code: flows stay within their budgets, nothing is assigned in
-// the head of an if but errors, and every field is read.
+// the head of an if but errors, the facade names its rooms, and every field is read.
 func TestOrder(t *testing.T) {
 	p, err := load()
 	if err != nil {
@@ -20,6 +20,9 @@ func TestOrder(t *testing.T) {
 	}
 	for _, place := range p.hiddenAssignments() {
 		t.Errorf("%s: assigns in the head of an if or a switch to a variable from before it, which is no error: give the assignment a line of its own", place)
+	}
+	for _, method := range p.promotedMethods() {
+		t.Errorf("service.Service promotes %s: name its room as a field", method)
 	}
 	for _, field := range p.unreadFields() {
 		t.Errorf("%s: nothing reads this field: delete it", field)

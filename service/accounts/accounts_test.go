@@ -26,17 +26,17 @@ func TestSuspendedAccountWaits(t *testing.T) {
 	bob := i.AddMailbox(i.AddDomain(other, "other.test", nil), "bob", nil)
 	ctx := context.Background()
 	who := core.Actor{AccountID: i.Account.AccountID, UserID: i.Account.UserID, Role: "owner", Permissions: []string{"admin"}}
-	if _, err := i.Svc.CreateWebhook(ctx, who, events.CreateWebhookIn{URL: "https://127.0.0.1:1/x", Events: []string{"*"}}); err != nil {
+	if _, err := i.Svc.Events.CreateWebhook(ctx, who, events.CreateWebhookIn{URL: "https://127.0.0.1:1/x", Events: []string{"*"}}); err != nil {
 		t.Fatal(err)
 	}
 	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"far@far.test"}, Subject: "s", Text: "t"})
 	i.MustSend(bob, mta.SendEmailIn{To: mta.Texts{"near@far.test"}, Subject: "s", Text: "t"})
 	i.Update(func(tx *store.Tx) error {
-		_, err := i.Svc.Emit(tx, i.Account.AccountID, events.EventEmailUserCreated, mailboxes.MailboxEvent{})
+		_, err := i.Svc.Events.Emit(tx, i.Account.AccountID, events.EventEmailUserCreated, mailboxes.MailboxEvent{})
 		return err
 	})
 	for range 2 { // the second time changes nothing
-		out, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: "owner@elsewhere.test", Status: "suspended"})
+		out, err := i.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Account: "owner@elsewhere.test", Status: "suspended"})
 		if err != nil || *out != (accounts.AccountStatus{AccountID: i.Account.AccountID, Status: "suspended"}) {
 			t.Fatalf("suspend: %+v, %v", out, err)
 		}
@@ -71,26 +71,26 @@ func TestSuspendedAccountWaits(t *testing.T) {
 		}
 		return ""
 	}
-	if _, err := i.Svc.Authenticate(ctx, i.Account.Token, "127.0.0.1"); code(err) != "account_suspended" {
+	if _, err := i.Svc.Accounts.Authenticate(ctx, i.Account.Token, "127.0.0.1"); code(err) != "account_suspended" {
 		t.Errorf("a token: %v", err)
 	}
-	if _, err := i.Svc.Authenticate(ctx, other.Token, "127.0.0.1"); err != nil {
+	if _, err := i.Svc.Accounts.Authenticate(ctx, other.Token, "127.0.0.1"); err != nil {
 		t.Errorf("another account's token: %v", err)
 	}
-	if err := i.Svc.MailboxOpen(ctx, core.MailboxUser{MailboxID: ann.ID}); code(err) != core.CodeMailboxClosed {
+	if err := i.Svc.Accounts.MailboxOpen(ctx, core.MailboxUser{MailboxID: ann.ID}); code(err) != core.CodeMailboxClosed {
 		t.Errorf("a session of its mailbox: %v", err)
 	}
-	if err := i.Svc.MailboxOpen(ctx, core.MailboxUser{MailboxID: bob.ID}); err != nil {
+	if err := i.Svc.Accounts.MailboxOpen(ctx, core.MailboxUser{MailboxID: bob.ID}); err != nil {
 		t.Errorf("a session of another's mailbox: %v", err)
 	}
 	smtp := new(core.SMTPError)
-	if _, err := i.Svc.Accepts(ctx, mta.RecipientQuery{From: "x@far.test", To: "ann@example.test"}); !errors.As(err, &smtp) || smtp.Code != 550 || smtp.Enhanced != "5.2.1" {
+	if _, err := i.Svc.MTA.Accepts(ctx, mta.RecipientQuery{From: "x@far.test", To: "ann@example.test"}); !errors.As(err, &smtp) || smtp.Code != 550 || smtp.Enhanced != "5.2.1" {
 		t.Errorf("mail to it: %v", err)
 	}
 	if _, err := i.Send(ann, mta.SendEmailIn{To: mta.Texts{"late@far.test"}, Subject: "s", Text: "t"}); code(err) != "account_suspended" {
 		t.Errorf("mail of it: %v", err)
 	}
-	if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: "active"}); err != nil {
+	if _, err := i.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: "active"}); err != nil {
 		t.Fatal(err)
 	}
 	i.Becomes("far@far.test", store.OutgoingCaptured)
@@ -99,13 +99,13 @@ func TestSuspendedAccountWaits(t *testing.T) {
 			t.Fatalf("%d jobs wait after resume", waiting())
 		}
 	}
-	if _, err := i.Svc.Authenticate(ctx, i.Account.Token, "127.0.0.1"); err != nil {
+	if _, err := i.Svc.Accounts.Authenticate(ctx, i.Account.Token, "127.0.0.1"); err != nil {
 		t.Errorf("a token after resume: %v", err)
 	}
-	if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: "acc_none", Status: "suspended"}); code(err) != "not_found" {
+	if _, err := i.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Account: "acc_none", Status: "suspended"}); code(err) != "not_found" {
 		t.Errorf("an account that is not there: %v", err)
 	}
-	if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Status: "suspended"}); code(err) != "validation_error" {
+	if _, err := i.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Status: "suspended"}); code(err) != "validation_error" {
 		t.Errorf("no account named: %v", err)
 	}
 }
@@ -116,19 +116,19 @@ func TestSuspendedAccountExportsNothing(t *testing.T) {
 	i.AddDomain(i.Account, "example.test", nil)
 	ctx := context.Background()
 	who := core.Actor{AccountID: i.Account.AccountID, UserID: i.Account.UserID, Role: "owner", Permissions: []string{"admin"}}
-	if _, err := i.Svc.CreateEmailUser(ctx, who, mailboxes.CreateEmailUserIn{Email: "ann@example.test"}); err != nil {
+	if _, err := i.Svc.Mailboxes.CreateEmailUser(ctx, who, mailboxes.CreateEmailUserIn{Email: "ann@example.test"}); err != nil {
 		t.Fatal(err)
 	}
-	out, err := i.Svc.CreateExport(ctx, who, mailboxes.CreateExportIn{All: true})
+	out, err := i.Svc.Mailboxes.CreateExport(ctx, who, mailboxes.CreateExportIn{All: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := out.Link.DownloadURL[strings.LastIndexByte(out.Link.DownloadURL, '/')+1:]
 	for _, c := range []struct{ status, code string }{{"suspended", "account_suspended"}, {"active", ""}} {
-		if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: c.status}); err != nil {
+		if _, err := i.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: c.status}); err != nil {
 			t.Fatal(err)
 		}
-		_, err := i.Svc.OpenExport(ctx, token)
+		_, err := i.Svc.Mailboxes.OpenExport(ctx, token)
 		if e, _ := core.AsError(err); (e == nil) != (c.code == "") || e != nil && e.Code != c.code {
 			t.Errorf("%s: %v", c.status, err)
 		}
@@ -140,7 +140,7 @@ const manyTokens = 6000
 
 func TestTokensOfAUserAreRevokedWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
-	u := &store.User{ID: s.Store.NewID("usr"), AccountID: who.AccountID, Email: "ann@example.test", Role: "member", Status: "active"}
+	u := &store.User{ID: s.Core.Store.NewID("usr"), AccountID: who.AccountID, Email: "ann@example.test", Role: "member", Status: "active"}
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Users.Put(tx, u) })
 	var values []string
 	for range manyTokens {
@@ -148,17 +148,17 @@ func TestTokensOfAUserAreRevokedWithinTheBounds(t *testing.T) {
 	}
 	servicetest.PutMany(t, s, store.Tokens, manyTokens, func(i int) *store.Token {
 		tok := &store.Token{
-			ID: s.Store.NewID("tok"), AccountID: who.AccountID, UserID: u.ID, Hash: core.TokenHash(values[i]), Kind: "api",
-			Permissions: []string{"read"}, CreatedAt: s.Now(),
+			ID: s.Core.Store.NewID("tok"), AccountID: who.AccountID, UserID: u.ID, Hash: core.TokenHash(values[i]), Kind: "api",
+			Permissions: []string{"read"}, CreatedAt: s.Core.Now(),
 		}
 		if i%2 == 0 {
-			tok.Kind, tok.ExpiresAt = core.SessionKind, s.Now().Add(accounts.SessionLife)
+			tok.Kind, tok.ExpiresAt = core.SessionKind, s.Core.Now().Add(accounts.SessionLife)
 		}
 		return tok
 	})
 	stands := func() (n int) {
 		for _, v := range []string{values[1], values[manyTokens/2+1], values[manyTokens-1]} {
-			if _, err := s.Authenticate(t.Context(), v, "192.0.2.1"); err == nil {
+			if _, err := s.Accounts.Authenticate(t.Context(), v, "192.0.2.1"); err == nil {
 				n++
 			}
 		}
@@ -167,19 +167,19 @@ func TestTokensOfAUserAreRevokedWithinTheBounds(t *testing.T) {
 	if stands() != 3 {
 		t.Fatal("the tokens do not stand")
 	}
-	err := s.Store.View(func(tx *store.Tx) error {
+	err := s.Core.Store.View(func(tx *store.Tx) error {
 		for tok := range store.Tokens.All(tx) {
-			s.TokenUses().Record(tok.ID, s.Now(), "192.0.2.1")
+			s.Accounts.TokenUses().Record(tok.ID, s.Core.Now(), "192.0.2.1")
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.FlushTokenUses(); err != nil {
+	if err := s.Accounts.FlushTokenUses(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.DeleteTeamUser(t.Context(), who, accounts.TeamUserIn{UserID: u.ID}); err != nil {
+	if _, err := s.Accounts.DeleteTeamUser(t.Context(), who, accounts.TeamUserIn{UserID: u.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if n := stands(); n != 0 {

@@ -15,7 +15,7 @@ func TestFailedLoginsHaveARowAMinute(t *testing.T) {
 	owner := c.here(t)
 	who := core.Actor{AccountID: owner.Account.ID, UserID: owner.UserID, Role: "owner", Permissions: []string{"admin"}}
 	password := "battery staple"
-	if _, err := c.InviteTeamUser(t.Context(), who, accounts.InviteTeamUserIn{Email: "ida@example.test", Password: &password}); err != nil {
+	if _, err := c.Accounts.InviteTeamUser(t.Context(), who, accounts.InviteTeamUserIn{Email: "ida@example.test", Password: &password}); err != nil {
 		t.Fatal(err)
 	}
 	fails := func(ip, email string, times int) {
@@ -28,7 +28,7 @@ func TestFailedLoginsHaveARowAMinute(t *testing.T) {
 	}
 	want := func(what string, counts ...int) []accounts.AuditRow {
 		t.Helper()
-		page, err := c.ListAudit(t.Context(), who, accounts.ListAuditIn{Action: "login_failed"})
+		page, err := c.Accounts.ListAudit(t.Context(), who, accounts.ListAuditIn{Action: "login_failed"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +65,7 @@ func TestFailedLoginsHaveARowAMinute(t *testing.T) {
 	fails("192.0.2.9", "owner@example.test", 1)
 	want("in the next minute", 1, 2, 3)
 
-	c.SetFailedRows(4)
+	c.Accounts.SetFailedRows(4)
 	fails("192.0.2.11", "owner@example.test", 1)
 	want("the last row of the day", 1, 1, 2, 3)
 	fails("192.0.2.12", "owner@example.test", 1)

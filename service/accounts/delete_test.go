@@ -29,30 +29,30 @@ func TestDeleteAccount(t *testing.T) {
 		)
 	})
 	for in, want := range map[string]string{"": "validation_error", "acc_none": "not_found", i.Account.AccountID: "validation_error", "owner@elsewhere.test": "validation_error"} {
-		if _, err := i.Svc.DeleteAccount(ctx, accounts.AccountIn{Account: in}); !servicetest.HasCode(err, want) {
+		if _, err := i.Svc.Accounts.DeleteAccount(ctx, accounts.AccountIn{Account: in}); !servicetest.HasCode(err, want) {
 			t.Errorf("%q: %v, want %s", in, err, want)
 		}
 	}
-	first, err := i.Svc.DeleteAccount(ctx, accounts.AccountIn{Account: "other@elsewhere.test"})
+	first, err := i.Svc.Accounts.DeleteAccount(ctx, accounts.AccountIn{Account: "other@elsewhere.test"})
 	if err != nil || first.AccountID != other.AccountID || first.JobID == "" {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if again, err := i.Svc.DeleteAccount(ctx, accounts.AccountIn{Account: other.AccountID}); err != nil || *again != *first {
+	if again, err := i.Svc.Accounts.DeleteAccount(ctx, accounts.AccountIn{Account: other.AccountID}); err != nil || *again != *first {
 		t.Errorf("a second request: %+v, %v, want %+v", again, err, first)
 	}
 	for _, status := range []string{store.AccountActive, store.AccountSuspended} {
-		if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: other.AccountID, Status: status}); !servicetest.HasCode(err, "validation_error") {
+		if _, err := i.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Account: other.AccountID, Status: status}); !servicetest.HasCode(err, "validation_error") {
 			t.Errorf("to be %s: %v", status, err)
 		}
 	}
-	if _, err := i.Svc.Authenticate(ctx, other.Token, "127.0.0.1"); !servicetest.HasCode(err, "account_suspended") {
+	if _, err := i.Svc.Accounts.Authenticate(ctx, other.Token, "127.0.0.1"); !servicetest.HasCode(err, "account_suspended") {
 		t.Errorf("its token: %v", err)
 	}
 	smtp := new(core.SMTPError)
-	if _, err := i.Svc.Accepts(ctx, mta.RecipientQuery{From: "x@far.test", To: "bob@other.test"}); !errors.As(err, &smtp) || smtp.Code != 550 {
+	if _, err := i.Svc.MTA.Accepts(ctx, mta.RecipientQuery{From: "x@far.test", To: "bob@other.test"}); !errors.As(err, &smtp) || smtp.Code != 550 {
 		t.Errorf("mail to it: %v", err)
 	}
-	list, err := i.Svc.ListAccounts(ctx, struct{}{})
+	list, err := i.Svc.Accounts.ListAccounts(ctx, struct{}{})
 	if err != nil || len(list.Data) != 2 || list.Data[1].Status != "deleting" {
 		t.Errorf("the list: %+v, %v", list, err)
 	}
@@ -101,7 +101,7 @@ func TestDeleteAccount(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if _, err := i.Svc.DeleteAccount(ctx, accounts.AccountIn{Account: other.AccountID}); !servicetest.HasCode(err, "not_found") {
+	if _, err := i.Svc.Accounts.DeleteAccount(ctx, accounts.AccountIn{Account: other.AccountID}); !servicetest.HasCode(err, "not_found") {
 		t.Errorf("once it is gone: %v", err)
 	}
 	i.AddDomain(i.Account, "other.test", nil)

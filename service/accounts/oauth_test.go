@@ -33,7 +33,7 @@ type oauthClient struct {
 
 func newOAuthClient(t *testing.T, o store.Options) *oauthClient {
 	i := servicetest.InstallWith(t, core.Config{Sandbox: true, Outbound: "capture"}, o)
-	made, err := i.Svc.RegisterClient(t.Context(), []byte(`{"client_name":"Testing","redirect_uris":["`+oauthBack+`"]}`))
+	made, err := i.Svc.Accounts.RegisterClient(t.Context(), []byte(`{"client_name":"Testing","redirect_uris":["`+oauthBack+`"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func newOAuthClient(t *testing.T, o store.Options) *oauthClient {
 func (c *oauthClient) ask(t *testing.T) (request string) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(c.verifier))
-	asked, err := c.Svc.AskConsent(t.Context(), c.who, oauthBase, url.Values{
+	asked, err := c.Svc.Accounts.AskConsent(t.Context(), c.who, oauthBase, url.Values{
 		"response_type": {"code"}, "client_id": {c.id}, "redirect_uri": {oauthBack}, "resource": {oauthBase + "/mcp"},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	})
@@ -57,7 +57,7 @@ func (c *oauthClient) ask(t *testing.T) (request string) {
 
 func (c *oauthClient) decide(t *testing.T, request string) (code string, err error) {
 	t.Helper()
-	out, err := c.Svc.DecideConsent(t.Context(), c.who, oauthBase, accounts.DecideIn{Request: request, Decision: "allow"})
+	out, err := c.Svc.Accounts.DecideConsent(t.Context(), c.who, oauthBase, accounts.DecideIn{Request: request, Decision: "allow"})
 	if err != nil {
 		return "", err
 	}
@@ -69,13 +69,13 @@ func (c *oauthClient) decide(t *testing.T, request string) (code string, err err
 }
 
 func (c *oauthClient) exchange(t *testing.T, code string) (*accounts.AccessToken, error) {
-	return c.Svc.GrantToken(t.Context(), oauthBase, accounts.Visitor{}, url.Values{
+	return c.Svc.Accounts.GrantToken(t.Context(), oauthBase, accounts.Visitor{}, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {c.id}, "redirect_uri": {oauthBack}, "code_verifier": {c.verifier}, "resource": {oauthBase + "/mcp"},
 	})
 }
 
 func (c *oauthClient) refresh(t *testing.T, token string) (*accounts.AccessToken, error) {
-	return c.Svc.GrantToken(t.Context(), oauthBase, accounts.Visitor{}, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {c.id}})
+	return c.Svc.Accounts.GrantToken(t.Context(), oauthBase, accounts.Visitor{}, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {c.id}})
 }
 
 func (c *oauthClient) count(t *testing.T) (requests, clients int) {
@@ -139,7 +139,7 @@ func TestOAuthIsBounded(t *testing.T) {
 			return errs
 		})
 	}
-	if _, err := c.Svc.RegisterClient(t.Context(), []byte(`{"redirect_uris":["`+oauthBack+`"]}`)); err != nil {
+	if _, err := c.Svc.Accounts.RegisterClient(t.Context(), []byte(`{"redirect_uris":["`+oauthBack+`"]}`)); err != nil {
 		t.Fatal(err)
 	}
 	if _, clients := c.count(t); clients != 5001 { // with the one that is in use
@@ -190,7 +190,7 @@ func TestOAuthOnce(t *testing.T) {
 		if len(given) != 1 {
 			t.Fatalf("%s gave %d tokens", what, len(given))
 		}
-		if _, err := c.Svc.AuthenticateAssistant(t.Context(), given[0].AccessToken, ""); !servicetest.HasCode(err, "token_revoked") {
+		if _, err := c.Svc.Accounts.AuthenticateAssistant(t.Context(), given[0].AccessToken, ""); !servicetest.HasCode(err, "token_revoked") {
 			t.Errorf("what %s gave: %v", what, err)
 		}
 		if _, err := c.refresh(t, given[0].RefreshToken); err == nil {

@@ -28,7 +28,7 @@ func newResetCase(t *testing.T) *resetCase {
 	t.Helper()
 	c := &resetCase{now: time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)}
 	c.Service, c.owner = servicetest.NewClocked(t, func() time.Time { return c.now })
-	invited, err := c.InviteTeamUser(t.Context(), c.owner, accounts.InviteTeamUserIn{Email: "ann@team.test"})
+	invited, err := c.Accounts.InviteTeamUser(t.Context(), c.owner, accounts.InviteTeamUserIn{Email: "ann@team.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func newResetCase(t *testing.T) *resetCase {
 func (c *resetCase) record(t *testing.T) *store.User {
 	t.Helper()
 	var u *store.User
-	err := c.Store.View(func(tx *store.Tx) (err error) {
+	err := c.Core.Store.View(func(tx *store.Tx) (err error) {
 		u, err = store.Users.Get(tx, c.user)
 		return err
 	})
@@ -65,21 +65,21 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 		t.Errorf("the record is %+v", before)
 	}
 	session := c.session(t)
-	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "short", false); code(err) != "validation_error" {
+	if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "short", false); code(err) != "validation_error" {
 		t.Errorf("a short password: %v", err)
 	}
 	c.now = c.now.Add(accounts.ResetFor - time.Second)
-	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse", false); err != nil {
+	if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse", false); err != nil {
 		t.Fatal(err)
 	}
 	u := c.record(t)
-	if !c.Logins.Check(u.PasswordHash, "correct horse") || u.Status != "active" || u.ResetHash != "" {
+	if !c.Core.Logins.Check(u.PasswordHash, "correct horse") || u.Status != "active" || u.ResetHash != "" {
 		t.Errorf("after it: %+v", u)
 	}
-	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "another horse", false); code(err) != "not_found" {
+	if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "another horse", false); code(err) != "not_found" {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, err := c.AuthenticateSession(t.Context(), session, ""); code(err) != "unauthorized" {
+	if _, err := c.Accounts.AuthenticateSession(t.Context(), session, ""); code(err) != "unauthorized" {
 		t.Errorf("a session from before the reset: %v", err)
 	}
 }
@@ -87,7 +87,7 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 // session puts a dashboard session of the team user into the store.
 func (c *resetCase) session(t *testing.T) (token string) {
 	t.Helper()
-	made, err := c.PutToken(context.Background(), &store.Token{AccountID: c.owner.AccountID, UserID: c.user, Kind: core.SessionKind, ExpiresAt: c.now.Add(accounts.SessionLife)})
+	made, err := c.Accounts.PutToken(context.Background(), &store.Token{AccountID: c.owner.AccountID, UserID: c.user, Kind: core.SessionKind, ExpiresAt: c.now.Add(accounts.SessionLife)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,30 +99,30 @@ func TestResetEnds(t *testing.T) {
 		"after 72 hours": func(c *resetCase) error { c.now = c.now.Add(accounts.ResetFor); return nil },
 		"with a password": func(c *resetCase) error {
 			password := "another"
-			_, err := c.UpdateTeamUser(t.Context(), c.owner, accounts.UpdateTeamUserIn{UserID: c.user, Password: &password})
+			_, err := c.Accounts.UpdateTeamUser(t.Context(), c.owner, accounts.UpdateTeamUserIn{UserID: c.user, Password: &password})
 			return err
 		},
 		"with the operator's password": func(c *resetCase) error {
-			_, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test"})
+			_, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test"})
 			return err
 		},
 		"with the user": func(c *resetCase) error {
-			_, err := c.DeleteTeamUser(t.Context(), c.owner, accounts.TeamUserIn{UserID: c.user})
+			_, err := c.Accounts.DeleteTeamUser(t.Context(), c.owner, accounts.TeamUserIn{UserID: c.user})
 			return err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newResetCase(t)
-			if email, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: c.token}); err != nil || email.Email != "ann@team.test" {
+			if email, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: c.token}); err != nil || email.Email != "ann@team.test" {
 				t.Fatalf("before: %q, %v", email.Email, err)
 			}
 			if err := end(c); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: c.token}); code(err) != "not_found" {
+			if _, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: c.token}); code(err) != "not_found" {
 				t.Errorf("it is still there: %v", err)
 			}
-			if err := c.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse", false); code(err) != "not_found" {
+			if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse", false); code(err) != "not_found" {
 				t.Errorf("it still works: %v", err)
 			}
 		})
@@ -132,27 +132,27 @@ func TestResetEnds(t *testing.T) {
 // TestOwnPasswordKeepsTheAskingSession ends the others, and no API token.
 func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 	c := newResetCase(t)
-	if _, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test", Password: "before that"}); err != nil {
+	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test", Password: "before that"}); err != nil {
 		t.Fatal(err)
 	}
 	asking, other := c.session(t), c.session(t)
-	key, err := c.CreateTokenFor(t.Context(), accounts.TokenFor{User: "ann@team.test", Permissions: []string{"read"}})
+	key, err := c.Accounts.CreateTokenFor(t.Context(), accounts.TokenFor{User: "ann@team.test", Permissions: []string{"read"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := c.AuthenticateSession(t.Context(), asking, "")
+	who, err := c.Accounts.AuthenticateSession(t.Context(), asking, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	password := "correct horse"
-	if _, err := c.UpdateTeamUser(t.Context(), who, accounts.UpdateTeamUserIn{UserID: c.user, Password: &password, Current: "before that"}); err != nil {
+	if _, err := c.Accounts.UpdateTeamUser(t.Context(), who, accounts.UpdateTeamUserIn{UserID: c.user, Password: &password, Current: "before that"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Authenticate(t.Context(), key.Value, ""); err != nil {
+	if _, err := c.Accounts.Authenticate(t.Context(), key.Value, ""); err != nil {
 		t.Errorf("the API token: %v", err)
 	}
 	for token, want := range map[string]string{asking: "", other: "unauthorized"} {
-		if _, err := c.AuthenticateSession(t.Context(), token, ""); code(err) != want {
+		if _, err := c.Accounts.AuthenticateSession(t.Context(), token, ""); code(err) != want {
 			t.Errorf("afterwards: %v, want %q", err, want)
 		}
 	}
@@ -162,10 +162,10 @@ func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 func TestNoTokenForADeletedUser(t *testing.T) {
 	c := newResetCase(t)
 	who := core.Actor{AccountID: c.owner.AccountID, UserID: c.user, Role: "member", Permissions: []string{"write"}}
-	if _, err := c.DeleteTeamUser(t.Context(), c.owner, accounts.TeamUserIn{UserID: c.user}); err != nil {
+	if _, err := c.Accounts.DeleteTeamUser(t.Context(), c.owner, accounts.TeamUserIn{UserID: c.user}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.CreateToken(t.Context(), who, accounts.CreateTokenIn{}); code(err) != "token_revoked" {
+	if _, err := c.Accounts.CreateToken(t.Context(), who, accounts.CreateTokenIn{}); code(err) != "token_revoked" {
 		t.Errorf("a token was made: %v", err)
 	}
 }
@@ -174,7 +174,7 @@ func TestNoTokenForADeletedUser(t *testing.T) {
 func (c *sessionCase) letters(t *testing.T) map[string]string {
 	t.Helper()
 	out, subs := map[string]string{}, map[string]*store.Submission{}
-	err := c.Store.View(func(tx *store.Tx) error {
+	err := c.Core.Store.View(func(tx *store.Tx) error {
 		for o := range store.Outgoings.All(tx) {
 			sub, err := store.Submissions.Get(tx, o.SubmissionID)
 			if err != nil {
@@ -188,7 +188,7 @@ func (c *sessionCase) letters(t *testing.T) map[string]string {
 		t.Fatal(err)
 	}
 	for to, sub := range subs {
-		blob, err := c.Store.OpenBlob(sub.Blob)
+		blob, err := c.Core.Store.OpenBlob(sub.Blob)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func (c *sessionCase) letters(t *testing.T) map[string]string {
 // forget asks for a link from the network, and runs the job that sends it, if there is one.
 func (c *sessionCase) forget(t *testing.T, ip, email string) (jobsAdded int) {
 	t.Helper()
-	said, err := c.ForgotPassword(t.Context(), accounts.Visitor{IP: ip}, accounts.ForgotIn{Email: email})
+	said, err := c.Accounts.ForgotPassword(t.Context(), accounts.Visitor{IP: ip}, accounts.ForgotIn{Email: email})
 	if err != nil || said.Message == "" {
 		t.Fatalf("%s: %v", email, err)
 	}
@@ -225,7 +225,7 @@ func (c *sessionCase) forget(t *testing.T, ip, email string) (jobsAdded int) {
 		return nil
 	})
 	for _, j := range waiting {
-		if _, err := c.SendForgot(context.Background(), j); err != nil {
+		if _, err := c.Accounts.SendForgot(context.Background(), j); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -234,9 +234,9 @@ func (c *sessionCase) forget(t *testing.T, ip, email string) (jobsAdded int) {
 
 func TestForgottenPassword(t *testing.T) {
 	c := newSessionCase(t)
-	c.Config.BaseURL = "https://mail.example.com"
+	c.Core.Config.BaseURL = "https://mail.example.com"
 	in := c.here(t)
-	invited, err := c.InviteTeamUser(t.Context(), core.Actor{AccountID: in.Account.ID, UserID: in.User.ID, Role: "owner", Permissions: []string{"admin"}}, accounts.InviteTeamUserIn{Email: "ann@team.test"})
+	invited, err := c.Accounts.InviteTeamUser(t.Context(), core.Actor{AccountID: in.Account.ID, UserID: in.User.ID, Role: "owner", Permissions: []string{"admin"}}, accounts.InviteTeamUserIn{Email: "ann@team.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,15 +255,15 @@ func TestForgottenPassword(t *testing.T) {
 	}
 	_, invitation, _ := strings.Cut(invited.ResetLink, "token=")
 	for _, link := range []string{token, invitation} {
-		if w, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: link}); err != nil || w.Email != "ann@team.test" || w.MayChangeEmail {
+		if w, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: link}); err != nil || w.Email != "ann@team.test" || w.MayChangeEmail {
 			t.Errorf("a link: %+v, %v", w, err)
 		}
 	}
-	if err := c.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse", false); err != nil {
+	if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, link := range []string{token, invitation} {
-		if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: link}); code(err) != "not_found" {
+		if _, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: link}); code(err) != "not_found" {
 			t.Errorf("a link after it: %v", err)
 		}
 	}
@@ -276,7 +276,7 @@ func TestPasskeysAfterAReset(t *testing.T) {
 		id := c.here(t).UserID
 		change := func(how func(*store.User)) {
 			t.Helper()
-			err := c.Store.Update(func(tx *store.Tx) error {
+			err := c.Core.Store.Update(func(tx *store.Tx) error {
 				u, err := store.Users.Get(tx, id)
 				if err != nil {
 					return err
@@ -294,10 +294,10 @@ func TestPasskeysAfterAReset(t *testing.T) {
 		c.forget(t, "192.0.2.1", "owner@example.test")
 		_, rest, _ := strings.Cut(c.letters(t)["owner@example.test"], "token=")
 		token, _, _ := strings.Cut(rest, "\r\n")
-		if w, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); err != nil || w.Passkeys != 2 {
+		if w, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); err != nil || w.Passkeys != 2 {
 			t.Fatalf("the link: %+v, %v", w, err)
 		}
-		if err := c.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse", drop); err != nil {
+		if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse", drop); err != nil {
 			t.Fatal(err)
 		}
 		change(func(u *store.User) {
@@ -313,11 +313,11 @@ func TestForgottenLinkExpires(t *testing.T) {
 	c.forget(t, "192.0.2.1", "owner@example.test")
 	_, rest, _ := strings.Cut(c.letters(t)["owner@example.test"], "token=")
 	token, _, _ := strings.Cut(rest, "\r\n")
-	if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); err != nil {
+	if _, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); err != nil {
 		t.Fatal(err)
 	}
 	c.now = c.now.Add(accounts.ForgotFor)
-	if _, err := c.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); code(err) != "not_found" {
+	if _, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); code(err) != "not_found" {
 		t.Errorf("after its time: %v", err)
 	}
 }
@@ -366,11 +366,11 @@ func TestPasskeysAfterTheOperatorsPassword(t *testing.T) {
 			u.Passkeys = []store.Passkey{{ID: "pky_1", Name: "phone"}, {ID: "pky_2", Name: "key"}}
 			return store.Users.Put(tx, u)
 		})
-		out, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test", NoFactor: noFactor})
+		out, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "ann@team.test", NoFactor: noFactor})
 		if err != nil || out.Passkeys != want {
 			t.Errorf("without a factor %v: %+v, %v", noFactor, out, err)
 		}
-		err = c.Store.View(func(tx *store.Tx) error {
+		err = c.Core.Store.View(func(tx *store.Tx) error {
 			u, err := store.Users.Get(tx, c.user)
 			if err == nil && len(u.Passkeys) != want {
 				t.Errorf("without a factor %v: %d passkeys", noFactor, len(u.Passkeys))

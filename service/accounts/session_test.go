@@ -24,15 +24,15 @@ func newSessionCase(t *testing.T) *sessionCase {
 	t.Helper()
 	c := &sessionCase{now: time.Date(2026, 11, 2, 10, 0, 0, 0, time.UTC)}
 	c.Service, _ = servicetest.NewClocked(t, func() time.Time { return c.now })
-	c.Config.Hostname = "mail.example.com"
-	if _, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "owner@example.test", Password: "correct horse"}); err != nil {
+	c.Core.Config.Hostname = "mail.example.com"
+	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "owner@example.test", Password: "correct horse"}); err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
 func (c *sessionCase) signIn(ip, email, password string) (*accounts.SignedIn, error) {
-	return c.SignIn(context.Background(), accounts.Visitor{IP: ip, UserAgent: "test"}, accounts.SignInIn{Email: email, Password: password})
+	return c.Accounts.SignIn(context.Background(), accounts.Visitor{IP: ip, UserAgent: "test"}, accounts.SignInIn{Email: email, Password: password})
 }
 
 // here signs the owner in.
@@ -46,7 +46,7 @@ func (c *sessionCase) here(t *testing.T) *accounts.SignedIn {
 }
 
 func (c *sessionCase) stands(in *accounts.SignedIn) bool {
-	_, err := c.AuthenticateSession(context.Background(), in.Cookie, "192.0.2.1")
+	_, err := c.Accounts.AuthenticateSession(context.Background(), in.Cookie, "192.0.2.1")
 	return err == nil
 }
 
@@ -59,17 +59,17 @@ func TestSessionsEnd(t *testing.T) {
 		if !c.stands(busy) {
 			t.Fatalf("in use it ended on day %d", day)
 		}
-		if err := c.FlushTokenUses(); err != nil {
+		if err := c.Accounts.FlushTokenUses(); err != nil {
 			t.Fatal(err)
 		}
 		if day == 6 {
 			c.now = began.Add(accounts.SessionIdle - time.Second)
 			who := core.Actor{TokenID: c.tokenOf(t, idle), Role: "owner"}
-			if err := c.Stands(t.Context(), who); err != nil {
+			if err := c.Accounts.Stands(t.Context(), who); err != nil {
 				t.Errorf("a second before the week is over: %v", err)
 			}
 			c.now = began.Add(accounts.SessionIdle)
-			if err := c.Stands(t.Context(), who); code(err) != "unauthorized" || c.stands(idle) {
+			if err := c.Accounts.Stands(t.Context(), who); code(err) != "unauthorized" || c.stands(idle) {
 				t.Errorf("after an idle week: %v", err)
 			}
 		}
@@ -92,7 +92,7 @@ func TestSessionsEnd(t *testing.T) {
 
 func (c *sessionCase) tokenOf(t *testing.T, in *accounts.SignedIn) (id string) {
 	t.Helper()
-	err := c.Store.View(func(tx *store.Tx) error {
+	err := c.Core.Store.View(func(tx *store.Tx) error {
 		token, err := accounts.SessionByValue(tx, in.Cookie)
 		if err == nil {
 			id = token.ID
@@ -107,7 +107,7 @@ func (c *sessionCase) tokenOf(t *testing.T, in *accounts.SignedIn) (id string) {
 
 func (c *sessionCase) sessions(t *testing.T) (n int) {
 	t.Helper()
-	err := c.Store.View(func(tx *store.Tx) error {
+	err := c.Core.Store.View(func(tx *store.Tx) error {
 		n = store.SessionsByTime.Count(tx, "", 0)
 		return nil
 	})
@@ -135,7 +135,7 @@ func TestAUserHasABoundedNumberOfSessions(t *testing.T) {
 func TestWhatIsKeptOfASession(t *testing.T) {
 	c := newSessionCase(t)
 	in := c.here(t)
-	err := c.Store.View(func(tx *store.Tx) error {
+	err := c.Core.Store.View(func(tx *store.Tx) error {
 		token, err := accounts.SessionByValue(tx, in.Cookie)
 		if err != nil {
 			return err
@@ -200,8 +200,8 @@ func TestSignInIsThrottled(t *testing.T) {
 
 func TestUnknownAndWrongAreTheSame(t *testing.T) {
 	c := newSessionCase(t)
-	c.Logins.Time, c.Logins.Memory = 3, 12*1024 // what users have
-	if _, err := c.ResetPassword(t.Context(), accounts.NewPassword{User: "owner@example.test", Password: "correct horse"}); err != nil {
+	c.Core.Logins.Time, c.Core.Logins.Memory = 3, 12*1024 // what users have
+	if _, err := c.Accounts.ResetPassword(t.Context(), accounts.NewPassword{User: "owner@example.test", Password: "correct horse"}); err != nil {
 		t.Fatal(err)
 	}
 	_, unknown := c.signIn("192.0.2.1", "nobody@example.test", "correct horse")

@@ -20,7 +20,7 @@ func TestTokensAreBounded(t *testing.T) {
 	fill := func(name string, n int, change func(*store.Token)) {
 		t.Helper()
 		for from := 0; from < n; from += 100 {
-			if err := b.Store.Update(func(tx *store.Tx) error {
+			if err := b.Core.Store.Update(func(tx *store.Tx) error {
 				for i := from; i < min(from+100, n); i++ {
 					id := fmt.Sprintf("tok_%s%d", name, i)
 					one := &store.Token{ID: id, Hash: core.TokenHash(id), AccountID: owner.AccountID, UserID: owner.UserID, Kind: store.TokenKindAPI, Permissions: []string{"read"}, CreatedAt: tx.Now()}
@@ -36,7 +36,7 @@ func TestTokensAreBounded(t *testing.T) {
 		}
 	}
 	create := func() (*accounts.TokenCreated, error) {
-		return b.CreateToken(t.Context(), owner, accounts.CreateTokenIn{Name: "one more"})
+		return b.Accounts.CreateToken(t.Context(), owner, accounts.CreateTokenIn{Name: "one more"})
 	}
 	fill("revoked", 300, func(one *store.Token) { one.RevokedAt = time.Unix(1, 0) })
 	fill("session", 300, func(one *store.Token) { one.Kind = core.SessionKind })
@@ -50,7 +50,7 @@ func TestTokensAreBounded(t *testing.T) {
 	if e, ours := core.AsError(err); !ours || e.Code != "too_many_items" {
 		t.Errorf("one too many: %v", err)
 	}
-	if _, err := b.DeleteToken(t.Context(), owner, accounts.TokenIn{TokenID: last.ID}); err != nil {
+	if _, err := b.Accounts.DeleteToken(t.Context(), owner, accounts.TokenIn{TokenID: last.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = create(); err != nil {
@@ -58,7 +58,7 @@ func TestTokensAreBounded(t *testing.T) {
 	}
 
 	// Those of one mailbox are bounded by themselves.
-	if err := b.Store.View(func(tx *store.Tx) error {
+	if err := b.Core.Store.View(func(tx *store.Tx) error {
 		if accounts.RoomForToken(tx, &store.Token{AccountID: owner.AccountID, Mailboxes: []string{"eu_2"}}) != nil {
 			t.Error("there is no room in another mailbox")
 		}

@@ -70,10 +70,10 @@ func newCertified(t *testing.T) *certified {
 // look is what the world sees of a challenge.
 func (c *certified) look(kind, name, token string) string {
 	if kind == ca.HTTP01 {
-		answer, _ := c.ChallengeAnswer(token)
+		answer, _ := c.Certs.ChallengeAnswer(token)
 		return answer
 	}
-	zone, ok := c.Zone(name)
+	zone, ok := c.Domains.Zone(name)
 	if !ok {
 		return "no zone"
 	}
@@ -93,9 +93,9 @@ func (c *certified) attempt(set string) error {
 		c.t.Fatal(err)
 	}
 	job := &store.Job{ID: "job_1", Args: args, CreatedAt: c.now}
-	writes, err := c.Certify(context.Background(), job)
+	writes, err := c.Certs.Certify(context.Background(), job)
 	if writes != nil {
-		if err := c.Store.Update(func(tx *store.Tx) error { return writes(tx, job) }); err != nil {
+		if err := c.Core.Store.Update(func(tx *store.Tx) error { return writes(tx, job) }); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -111,7 +111,7 @@ var errEnded = errors.New("the job has ended")
 func (c *certified) row(set string) *store.Certificate {
 	c.t.Helper()
 	row := &store.Certificate{}
-	err := c.Store.View(func(tx *store.Tx) error {
+	err := c.Core.Store.View(func(tx *store.Tx) error {
 		found, err := store.Certificates.Get(tx, set)
 		if err == nil {
 			row = found
@@ -127,8 +127,8 @@ func (c *certified) row(set string) *store.Certificate {
 // planned tells whether a look at the domain would have its certificate seen to.
 func (c *certified) planned(d *store.Domain) (planned bool) {
 	c.t.Helper()
-	err := c.Store.Update(func(tx *store.Tx) error {
-		if err := c.PlanCertificate(tx, d); err != nil {
+	err := c.Core.Store.Update(func(tx *store.Tx) error {
+		if err := c.Certs.PlanCertificate(tx, d); err != nil {
 			return err
 		}
 		_, err := store.JobByKey.Get(tx, store.JobKey("certificate", d.ID))
@@ -155,7 +155,7 @@ func (c *certified) domain(provider string) *store.Domain {
 func (c *certified) serves(names ...string) {
 	c.t.Helper()
 	for _, name := range names {
-		if c.CertificateFor(name) == nil {
+		if c.Certs.CertificateFor(name) == nil {
 			c.t.Errorf("%s has no certificate", name)
 		}
 	}
@@ -164,7 +164,7 @@ func (c *certified) serves(names ...string) {
 func (c *certified) servesNot(names ...string) {
 	c.t.Helper()
 	for _, name := range names {
-		if c.CertificateFor(name) != nil {
+		if c.Certs.CertificateFor(name) != nil {
 			c.t.Errorf("%s has a certificate", name)
 		}
 	}
@@ -269,7 +269,7 @@ func TestFailureIsWaitedOut(t *testing.T) {
 		c := newCertified(t)
 		d := c.domain(store.DomainProviderManual)
 		if m.Down == 0 && !m.Garbage {
-			if _, err := c.Authority(context.Background()); err != nil {
+			if _, err := c.Certs.Authority(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -300,16 +300,16 @@ func TestRenewal(t *testing.T) {
 		c := newCertified(t)
 		c.ca.Behave(func(m *catest.Manners) { m.Life = life })
 		_ = c.attempt(certs.HostSet)
-		first, row := c.HostCertificate(), c.row(certs.HostSet)
+		first, row := c.Certs.HostCertificate(), c.row(certs.HostSet)
 		if left := row.NotAfter.Sub(row.RenewAt); left < life/3-time.Second || left > life*2/5 {
 			t.Errorf("of %s there is %s left at the renewal", life, left)
 		}
 		c.now = row.RenewAt.Add(-time.Second)
-		if _ = c.attempt(certs.HostSet); c.HostCertificate() != first {
+		if _ = c.attempt(certs.HostSet); c.Certs.HostCertificate() != first {
 			t.Errorf("of %s: renewed too early", life)
 		}
 		c.now = row.RenewAt
-		if _ = c.attempt(certs.HostSet); c.HostCertificate() == first || first == nil {
+		if _ = c.attempt(certs.HostSet); c.Certs.HostCertificate() == first || first == nil {
 			t.Errorf("of %s: not renewed", life)
 		}
 	}
@@ -332,7 +332,7 @@ func TestFailedRenewalHurries(t *testing.T) {
 	}
 	// The operator who has mended it need not wait.
 	c.ca.Behave(func(m *catest.Manners) { *m = catest.Manners{} })
-	if err := c.RetryCertificate(); err != nil {
+	if err := c.Certs.RetryCertificate(); err != nil {
 		t.Fatal(err)
 	}
 	if _ = c.attempt(certs.HostSet); !c.row(certs.HostSet).NotAfter.After(row.NotAfter) {
@@ -344,15 +344,15 @@ func TestFailedRenewalHurries(t *testing.T) {
 func TestPolicyWaitsForTheHostsCertificate(t *testing.T) {
 	c := newCertified(t)
 	c.domain("builtin")
-	if policy, err := c.STSPolicy("a.test"); policy != "" || err != nil {
+	if policy, err := c.Mailboxes.STSPolicy("a.test"); policy != "" || err != nil {
 		t.Errorf("before: %q, %v", policy, err)
 	}
 	_ = c.attempt(certs.HostSet)
-	if policy, err := c.STSPolicy("a.test"); policy == "" || err != nil {
+	if policy, err := c.Mailboxes.STSPolicy("a.test"); policy == "" || err != nil {
 		t.Errorf("after: %q, %v", policy, err)
 	}
 	c.now = c.row(certs.HostSet).NotAfter
-	if policy, err := c.STSPolicy("a.test"); policy != "" || err != nil {
+	if policy, err := c.Mailboxes.STSPolicy("a.test"); policy != "" || err != nil {
 		t.Errorf("when it has run out: %q, %v", policy, err)
 	}
 }
@@ -372,18 +372,18 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	c := newCertified(t)
 	d := c.domain(store.DomainProviderManual)
 	_, _ = c.attempt(certs.HostSet), c.attempt(d.ID)
-	c.SetCertificates(certs.NewCertificates(c.Service.Now))
+	c.Certs.SetCertificates(certs.NewCertificates(c.Service.Core.Now))
 	c.servesNot("a.test")
-	if err := c.LoadCertificates(); err != nil {
+	if err := c.Certs.LoadCertificates(); err != nil {
 		t.Fatal(err)
 	}
 	c.serves("a.test", "www.a.test", "mail.mailstead.test")
-	c.Config.ACME.Host = false // the operator has a file now
-	if err := c.LoadCertificates(); err != nil {
+	c.Core.Config.ACME.Host = false // the operator has a file now
+	if err := c.Certs.LoadCertificates(); err != nil {
 		t.Fatal(err)
 	}
 	c.servesNot("mail.mailstead.test")
-	if err := c.Store.Update(func(tx *store.Tx) error { return c.DropCertificate(tx, d.ID) }); err != nil {
+	if err := c.Core.Store.Update(func(tx *store.Tx) error { return c.Certs.DropCertificate(tx, d.ID) }); err != nil {
 		t.Fatal(err)
 	}
 	c.servesNot("a.test", "www.a.test")
@@ -393,19 +393,19 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 func TestAnotherAuthority(t *testing.T) {
 	c := newCertified(t)
 	_ = c.attempt(certs.HostSet)
-	first := c.HostCertificate()
+	first := c.Certs.HostCertificate()
 	other := catest.New(t)
 	other.Now, other.Look = func() time.Time { return c.now }, c.look
-	c.Config.ACME.Directory, c.Config.RootCAs, c.Certs().Client = other.URL, other.Roots(), nil
+	c.Core.Config.ACME.Directory, c.Core.Config.RootCAs, c.Certs.Certs().Client = other.URL, other.Roots(), nil
 	_ = c.attempt(certs.HostSet)
-	if other.Issued() != 1 || c.HostCertificate() == first || first == nil {
+	if other.Issued() != 1 || c.Certs.HostCertificate() == first || first == nil {
 		t.Errorf("the other authority made %d certificates", other.Issued())
 	}
 }
 
 func TestForgottenAccountIsMadeAgain(t *testing.T) {
 	c := newCertified(t)
-	if _, err := c.Authority(context.Background()); err != nil {
+	if _, err := c.Certs.Authority(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	c.ca.ForgetAccounts()
@@ -422,8 +422,8 @@ func TestDeletedDomainHasNoCertificate(t *testing.T) {
 	c := newCertified(t)
 	d := c.domain(store.DomainProviderManual)
 	erase := func() {
-		err := c.Store.Update(func(tx *store.Tx) error {
-			return errors.Join(c.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID))
+		err := c.Core.Store.Update(func(tx *store.Tx) error {
+			return errors.Join(c.Certs.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID))
 		})
 		if err != nil {
 			t.Error(err)
@@ -445,7 +445,7 @@ func TestDeletedDomainHasNoCertificate(t *testing.T) {
 func TestOrdersArePaced(t *testing.T) {
 	c := newCertified(t)
 	for range certs.OrdersBurst {
-		if c.Certs().Orders.Take() != 0 {
+		if c.Certs.Certs().Orders.Take() != 0 {
 			t.Fatal("the burst is too small")
 		}
 	}
@@ -461,7 +461,7 @@ func TestOrdersArePaced(t *testing.T) {
 func TestSweepFindsWhatIsLacking(t *testing.T) {
 	c := newCertified(t)
 	const many = certs.SweptAtATime + 3
-	err := c.Store.Update(func(tx *store.Tx) error {
+	err := c.Core.Store.Update(func(tx *store.Tx) error {
 		for i := range many {
 			d := &store.Domain{ID: tx.NewID("dom"), AccountID: "acc_1", Name: fmt.Sprintf("s%d.test", i), DNSProvider: store.DomainProviderManual, Status: store.DomainComplete}
 			if err := store.Domains.Put(tx, d); err != nil {
@@ -473,11 +473,11 @@ func TestSweepFindsWhatIsLacking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.SweepCertificates(context.Background(), nil); err != nil {
+	if _, err := c.Certs.SweepCertificates(context.Background(), nil); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	if err := c.Store.View(func(tx *store.Tx) error {
+	if err := c.Core.Store.View(func(tx *store.Tx) error {
 		for j := range store.Jobs.All(tx) {
 			if j.Kind == "certificate" {
 				n++
@@ -499,10 +499,10 @@ func BenchmarkCertificateFor(b *testing.B) {
 	for i := range 50_000 {
 		index[fmt.Sprintf("mta-sts.d%d.test", i)] = certs.Issued{Set: "dom_1"}
 	}
-	s.Certs().Index.Store(&index)
+	s.Certs.Certs().Index.Store(&index)
 	b.ReportAllocs()
 	for b.Loop() {
-		if s.CertificateFor("mta-sts.d777.test") != nil {
+		if s.Certs.CertificateFor("mta-sts.d777.test") != nil {
 			b.Fatal("there is none")
 		}
 	}

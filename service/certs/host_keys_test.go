@@ -24,7 +24,7 @@ func (c *certified) hostDomain(signed bool) *store.Domain {
 	c.t.Helper()
 	d := &store.Domain{ID: "dom_host", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: dnsprov.Builtin, Status: store.DomainComplete, NSStatus: domains.NSVerified}
 	if signed {
-		if err := c.GiveZoneKey(d); err != nil {
+		if err := c.Domains.GiveZoneKey(d); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -35,7 +35,7 @@ func (c *certified) hostDomain(signed bool) *store.Domain {
 // tlsa is what our server answers about the host's keys.
 func (c *certified) tlsa() []string {
 	c.t.Helper()
-	zone, ok := c.Zone("_25._tcp.mail.mailstead.test")
+	zone, ok := c.Domains.Zone("_25._tcp.mail.mailstead.test")
 	if !ok {
 		return nil
 	}
@@ -62,12 +62,12 @@ func digestOf(t *testing.T, cert *tls.Certificate) string {
 // renew moves the clock to the renewal, after a time at least, and renews.
 func (c *certified) renew(after time.Duration) {
 	c.t.Helper()
-	before := c.HostCertificate()
+	before := c.Certs.HostCertificate()
 	c.now = c.now.Add(after)
 	if c.now.Before(c.row(certs.HostSet).RenewAt) {
 		c.now = c.row(certs.HostSet).RenewAt
 	}
-	if err := c.attempt(certs.HostSet); c.HostCertificate() == before {
+	if err := c.attempt(certs.HostSet); c.Certs.HostCertificate() == before {
 		c.t.Fatalf("not renewed: %v", err)
 	}
 }
@@ -90,7 +90,7 @@ func TestKeyIsInTheDNSBeforeItIsUsed(t *testing.T) {
 		var looks []look
 		keys := map[string]bool{}
 		for range 6 {
-			seen, shown := c.tlsa(), digestOf(t, c.HostCertificate())
+			seen, shown := c.tlsa(), digestOf(t, c.Certs.HostCertificate())
 			if len(seen) != 2 || seen[0] == seen[1] {
 				t.Fatalf("of %s: published %v", life, seen)
 			}
@@ -115,15 +115,15 @@ func TestKeysOfAnOlderStoreArePublishedAhead(t *testing.T) {
 	_ = c.attempt(certs.HostSet)
 	row := c.row(certs.HostSet)
 	row.NextKey, row.NextDigest, row.NextSince = nil, nil, time.Time{}
-	if err := c.Store.Update(func(tx *store.Tx) error { return store.Certificates.Put(tx, row) }); err != nil {
+	if err := c.Core.Store.Update(func(tx *store.Tx) error { return store.Certificates.Put(tx, row) }); err != nil {
 		t.Fatal(err)
 	}
 	c.hostDomain(true)
 	if got := c.tlsa(); got != nil {
 		t.Errorf("published without the next key: %v", got)
 	}
-	shown := c.HostCertificate()
-	if _ = c.attempt(certs.HostSet); c.HostCertificate() != shown {
+	shown := c.Certs.HostCertificate()
+	if _ = c.attempt(certs.HostSet); c.Certs.HostCertificate() != shown {
 		t.Error("it was renewed")
 	}
 	if got := c.tlsa(); len(got) != 2 || got[0] != digestOf(t, shown) {
@@ -144,7 +144,7 @@ func TestKeysThatCannotBeReliedOnAreNotPublished(t *testing.T) {
 	if got := c.tlsa(); len(got) != 2 {
 		t.Errorf("when it has been signed: %v", got)
 	}
-	c.Config.ACME.Host = false
+	c.Core.Config.ACME.Host = false
 	servicetest.PutTestDomain(t, c.Service, d)
 	if got := c.tlsa(); got != nil {
 		t.Errorf("with a certificate from a file: %v", got)
@@ -158,11 +158,11 @@ func TestUnreadableNextKeyIsReplaced(t *testing.T) {
 	_ = c.attempt(certs.HostSet)
 	row := c.row(certs.HostSet)
 	row.NextKey = []byte("broken")
-	if err := c.Store.Update(func(tx *store.Tx) error { return store.Certificates.Put(tx, row) }); err != nil {
+	if err := c.Core.Store.Update(func(tx *store.Tx) error { return store.Certificates.Put(tx, row) }); err != nil {
 		t.Fatal(err)
 	}
 	c.renew(certs.KeyKnownAfter)
-	if got := c.tlsa(); len(got) != 2 || got[0] != digestOf(t, c.HostCertificate()) || got[1] == hex.EncodeToString(row.NextDigest) {
+	if got := c.tlsa(); len(got) != 2 || got[0] != digestOf(t, c.Certs.HostCertificate()) || got[1] == hex.EncodeToString(row.NextDigest) {
 		t.Errorf("published %v", got)
 	}
 }

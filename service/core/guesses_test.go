@@ -29,21 +29,21 @@ type guessDoor struct {
 
 func signInAs(as string) func(context.Context, *servicetest.Sandbox, string, string, string) error {
 	return func(ctx context.Context, b *servicetest.Sandbox, email, password, ip string) error {
-		_, err := b.SignIn(ctx, accounts.Visitor{IP: ip}, accounts.SignInIn{Email: email, Password: password, As: as})
+		_, err := b.Accounts.SignIn(ctx, accounts.Visitor{IP: ip}, accounts.SignInIn{Email: email, Password: password, As: as})
 		return err
 	}
 }
 
 func mailLogin(protocol string, bearer bool) func(context.Context, *servicetest.Sandbox, string, string, string) error {
 	return func(ctx context.Context, b *servicetest.Sandbox, email, password, ip string) error {
-		_, err := b.LoginMailbox(ctx, core.MailLogin{Protocol: protocol, Username: email, Password: password, Bearer: bearer, IP: ip})
+		_, err := b.Mailboxes.LoginMailbox(ctx, core.MailLogin{Protocol: protocol, Username: email, Password: password, Bearer: bearer, IP: ip})
 		return err
 	}
 }
 
 // overSCRAM sends a proof that is not right.
 func overSCRAM(ctx context.Context, b *servicetest.Sandbox, email, _, ip string) error {
-	s := b.SCRAM(ctx, core.MailLogin{Protocol: "imap", IP: ip}, false, false, nil, func(_ core.MailboxUser, err error) error { return err })
+	s := b.Mailboxes.SCRAM(ctx, core.MailLogin{Protocol: "imap", IP: ip}, false, false, nil, func(_ core.MailboxUser, err error) error { return err })
 	challenge, _, err := s.Next([]byte("n,,n=" + email + ",r=nonce"))
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func inSession(mailbox bool) func(context.Context, *servicetest.Sandbox, string,
 		if mailbox {
 			who.MailboxID, who.Role = "eu_x", "mailbox"
 		}
-		_, err := b.StartTOTP(ctx, who, accounts.PasswordIn{Password: password})
+		_, err := b.Accounts.StartTOTP(ctx, who, accounts.PasswordIn{Password: password})
 		return err
 	}
 }
@@ -97,13 +97,13 @@ func TestGuessesOverAllDoorsAreFew(t *testing.T) {
 func guessFrom(t *testing.T, networks, guesses int) {
 	const email, home = "both@boxes.test", "192.0.2.1"
 	b := servicetest.New(t, nil)
-	b.SlowHashes(50 * time.Millisecond)
+	b.Core.SlowHashes(50 * time.Millisecond)
 	b.Domain(t, b.Owner.AccountID, "boxes.test", "builtin", "complete")
 	team, box := "a team password", "a box password"
-	if _, err := b.InviteTeamUser(t.Context(), actor(b), accounts.InviteTeamUserIn{Email: email, Password: &team}); err != nil {
+	if _, err := b.Accounts.InviteTeamUser(t.Context(), actor(b), accounts.InviteTeamUserIn{Email: email, Password: &team}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.CreateEmailUser(t.Context(), actor(b), mailboxes.CreateEmailUserIn{Email: email, Password: &box}); err != nil {
+	if _, err := b.Mailboxes.CreateEmailUser(t.Context(), actor(b), mailboxes.CreateEmailUserIn{Email: email, Password: &box}); err != nil {
 		t.Fatal(err)
 	}
 	enters := func(ip, when string) {
@@ -185,7 +185,7 @@ func TestWrongPasswordCountsAtBothIdentities(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
 		const email = "ann@boxes.test" // whose mailbox has the password "correct horse"
 		team := "a team password"
-		if _, err := b.InviteTeamUser(t.Context(), actor(b), accounts.InviteTeamUserIn{Email: email, Password: &team}); err != nil {
+		if _, err := b.Accounts.InviteTeamUser(t.Context(), actor(b), accounts.InviteTeamUserIn{Email: email, Password: &team}); err != nil {
 			t.Fatal(err)
 		}
 		signIn := func(as, password, ip string) string {
@@ -221,7 +221,7 @@ func TestWrongPasswordCountsAtBothIdentities(t *testing.T) {
 		if code := signIn("team", team, "192.0.2.2"); code != "" {
 			t.Errorf("where the team user alone is asked for: %q", code)
 		}
-		page, err := b.ListAudit(t.Context(), actor(b), accounts.ListAuditIn{Action: "login_failed"})
+		page, err := b.Accounts.ListAudit(t.Context(), actor(b), accounts.ListAuditIn{Action: "login_failed"})
 		if err != nil {
 			t.Fatal(err)
 		}

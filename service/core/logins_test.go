@@ -22,11 +22,11 @@ const monthLess = 29 * 24 * time.Hour
 func inFlood(t *testing.T, since time.Duration, test func(t *testing.T, b *servicetest.Sandbox)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)
-		b.SlowHashes(50 * time.Millisecond)
+		b.Core.SlowHashes(50 * time.Millisecond)
 		b.Domain(t, b.Owner.AccountID, "boxes.test", "builtin", "complete")
 		password := "correct horse"
 		for _, name := range []string{"ann", "bob"} {
-			if _, err := b.CreateEmailUser(t.Context(), actor(b), mailboxes.CreateEmailUserIn{Username: name, Domain: "boxes.test", Password: &password}); err != nil {
+			if _, err := b.Mailboxes.CreateEmailUser(t.Context(), actor(b), mailboxes.CreateEmailUserIn{Username: name, Domain: "boxes.test", Password: &password}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -35,7 +35,7 @@ func inFlood(t *testing.T, since time.Duration, test func(t *testing.T, b *servi
 		}
 		time.Sleep(since) // much longer than a verified password is remembered
 		test(t, b)
-		if n := b.HashesWaiting(); n != 0 {
+		if n := b.Core.HashesWaiting(); n != 0 {
 			t.Errorf("%d are left over", n)
 		}
 	})
@@ -149,7 +149,7 @@ func TestWiderNetworksAreCounted(t *testing.T) {
 		{48, 400, func(i int) string { return fmt.Sprintf("2001:db8:7:%x::1", i%0x1000*0x10) }, "2001:db8:7:ffff::1", "2001:db8:8::1"},
 	} {
 		withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
-			b.SlowHashes(0)
+			b.Core.SlowHashes(0)
 			for i := range tc.budget {
 				if status, _ := login(t, b, fmt.Sprintf("u%d@boxes.test", i), "wrong", tc.from(i)); status != "unauthorized" {
 					t.Fatalf("/%d: wrong password %d: %q", tc.bits, i, status)
@@ -172,7 +172,7 @@ func TestWaitingLoginEndsWithItsClient(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 200 {
 			wg.Go(func() {
-				_, _ = b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "bob@boxes.test", Password: "wrong", IP: fmt.Sprintf("10.0.%d.1", i)})
+				_, _ = b.Mailboxes.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "bob@boxes.test", Password: "wrong", IP: fmt.Sprintf("10.0.%d.1", i)})
 			})
 		}
 		synctest.Wait()
@@ -190,7 +190,7 @@ func TestWaitingLoginEndsWithItsClient(t *testing.T) {
 func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
 	inFlood(t, time.Hour, func(t *testing.T, b *servicetest.Sandbox) {
 		const boxes, networks = 515, 8 // which a mailbox is known at, at most
-		err := b.Store.Update(func(tx *store.Tx) error {
+		err := b.Core.Store.Update(func(tx *store.Tx) error {
 			mb, err := store.MailboxByEmail.Get(tx, "bob@boxes.test")
 			if err != nil {
 				return err
@@ -220,7 +220,7 @@ func TestFloodOfTheKnownFromOnePrefix(t *testing.T) {
 		for i := range boxes {
 			for n := range networks {
 				wg.Go(func() {
-					_, _ = b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: fmt.Sprintf("u%d@boxes.test", i), Password: "wrong", IP: fmt.Sprintf("2001:db8:7:%x::1", i*networks+n)})
+					_, _ = b.Mailboxes.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: fmt.Sprintf("u%d@boxes.test", i), Password: "wrong", IP: fmt.Sprintf("2001:db8:7:%x::1", i*networks+n)})
 				})
 			}
 		}
@@ -242,7 +242,7 @@ func withMailboxes(t *testing.T, test func(t *testing.T, b *servicetest.Sandbox)
 		password := "correct horse"
 		who := actor(b)
 		for _, name := range []string{"ann", "bob"} {
-			_, err := b.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: name, Domain: "boxes.test", Password: &password})
+			_, err := b.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: name, Domain: "boxes.test", Password: &password})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -259,7 +259,7 @@ func actor(b *servicetest.Sandbox) core.Actor {
 func login(t *testing.T, b *servicetest.Sandbox, email, password, ip string) (string, time.Duration) {
 	t.Helper()
 	start := time.Now()
-	_, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: email, Password: password, IP: ip})
+	_, err := b.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: email, Password: password, IP: ip})
 	took := time.Since(start)
 	if err == nil {
 		return "", took
@@ -273,7 +273,7 @@ func login(t *testing.T, b *servicetest.Sandbox, email, password, ip string) (st
 
 func TestLoginMailbox(t *testing.T) {
 	withMailboxes(t, func(t *testing.T, b *servicetest.Sandbox) {
-		u, err := b.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "Ann@Boxes.test", Password: "correct horse", IP: "192.0.2.1"})
+		u, err := b.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: "imap", Username: "Ann@Boxes.test", Password: "correct horse", IP: "192.0.2.1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,7 +301,7 @@ func TestLoginMailbox(t *testing.T) {
 
 func lastLogin(t *testing.T, b *servicetest.Sandbox, id string) (at time.Time) {
 	t.Helper()
-	err := b.Store.View(func(tx *store.Tx) error {
+	err := b.Core.Store.View(func(tx *store.Tx) error {
 		mb, err := store.Mailboxes.Get(tx, id)
 		at = mb.LastLoginAt
 		return err
@@ -411,7 +411,7 @@ func TestSlowedLoginEndsWithItsContext(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := b.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: "correct horse", IP: "192.0.2.1"}); err == nil || ctx.Err() == nil {
+		if _, err := b.Mailboxes.LoginMailbox(ctx, core.MailLogin{Protocol: "imap", Username: "ann@boxes.test", Password: "correct horse", IP: "192.0.2.1"}); err == nil || ctx.Err() == nil {
 			t.Errorf("log-in: %v", err)
 		}
 	})

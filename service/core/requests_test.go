@@ -38,13 +38,13 @@ func TestFilteredListIsBounded(t *testing.T) {
 			return nil
 		})
 	}
-	first, err := s.ListEvents(t.Context(), who, events.ListEventsIn{Type: "rare"})
+	first, err := s.Events.ListEvents(t.Context(), who, events.ListEventsIn{Type: "rare"})
 	if err != nil || len(first.Data) != 0 || !first.Pagination.HasMore {
 		t.Fatalf("first page %+v, %v", first, err)
 	}
 	in := events.ListEventsIn{Type: "rare"}
 	in.Cursor = *first.Pagination.Cursor
-	second, err := s.ListEvents(t.Context(), who, in)
+	second, err := s.Events.ListEvents(t.Context(), who, in)
 	if err != nil || len(second.Data) != 1 || second.Pagination.HasMore || second.Pagination.Cursor != nil {
 		t.Fatalf("second page %+v, %v", second, err)
 	}
@@ -59,7 +59,7 @@ func TestFilteredListIsBounded(t *testing.T) {
 		two, pages, last := 2, 0, "evt_~"
 		var all []events.EventEnvelope
 		for in := (events.ListEventsIn{PageIn: core.PageIn{Limit: &two}, Type: c.kind}); ; in.Cursor = *first.Pagination.Cursor {
-			first, err = s.ListEvents(t.Context(), who, in)
+			first, err = s.Events.ListEvents(t.Context(), who, in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +162,7 @@ func TestListsFindNamesInEveryForm(t *testing.T) {
 		{domains.ListDomainsIn{Q: "PLAIN"}, 1}, {domains.ListDomainsIn{Q: "test"}, 2}, {domains.ListDomainsIn{Q: "none"}, 0},
 		{domains.ListDomainsIn{Tag: "R&D"}, 1}, {domains.ListDomainsIn{Tag: "<a>"}, 1}, {domains.ListDomainsIn{Tag: "a"}, 0},
 	} {
-		if page, err := i.Svc.ListDomains(t.Context(), who, c.in); err != nil || len(page.Data) != c.want {
+		if page, err := i.Svc.Domains.ListDomains(t.Context(), who, c.in); err != nil || len(page.Data) != c.want {
 			t.Errorf("%+v: %+v, %v", c.in, page, err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestListsFindNamesInEveryForm(t *testing.T) {
 	}{
 		{"", "", 3}, {"KURT", "", 1}, {"urt <c", "", 1}, {"ida", "", 1}, {"plain", "", 3}, {"plain", "active", 1}, {"", "suspended", 1}, {"", "error", 1}, {"FAR", "error", 1}, {"ann", "active", 0},
 	} {
-		page, err := i.Svc.ListEmailUsers(t.Context(), who, mailboxes.ListEmailUsersIn{Q: c.q, Status: c.status})
+		page, err := i.Svc.Mailboxes.ListEmailUsers(t.Context(), who, mailboxes.ListEmailUsersIn{Q: c.q, Status: c.status})
 		if err != nil || len(page.Data) != c.want {
 			t.Errorf("%q %s: %+v, %v", c.q, c.status, page, err)
 		}
@@ -190,7 +190,7 @@ func TestAnswerIsKeptWithWhatItAnswersFor(t *testing.T) {
 		body, err := json.Marshal(out)
 		return core.Replayed{Status: 201, ContentType: "application/json", Body: body}, err
 	})
-	out, err := s.CreateWebhook(once.Context(context.Background()), who, events.CreateWebhookIn{URL: "https://hook.test", Events: []string{"*"}})
+	out, err := s.Events.CreateWebhook(once.Context(context.Background()), who, events.CreateWebhookIn{URL: "https://hook.test", Events: []string{"*"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,18 +198,18 @@ func TestAnswerIsKeptWithWhatItAnswersFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := s.Replay(once)
+	kept, err := s.Core.Replay(once)
 	if err != nil || kept == nil || kept.Status != 201 || string(kept.Body) != string(want) || answers == 0 {
 		t.Errorf("kept %+v, %v; want %s", kept, err, want)
 	}
-	if err := s.KeepReplay(once, core.Replayed{Status: 500}); err != nil {
+	if err := s.Core.KeepReplay(once, core.Replayed{Status: 500}); err != nil {
 		t.Fatal(err)
 	}
-	kept, err = s.Replay(once)
+	kept, err = s.Core.Replay(once)
 	if err != nil || kept.Status != 201 {
 		t.Errorf("kept again: %+v, %v", kept, err)
 	}
-	if _, err := s.Replay(core.NewOnce(once.ID, []byte("other"), nil)); err == nil {
+	if _, err := s.Core.Replay(core.NewOnce(once.ID, []byte("other"), nil)); err == nil {
 		t.Error("another body under the same key is no error")
 	}
 }

@@ -23,7 +23,7 @@ func rivals(t *testing.T) (b *servicetest.Sandbox, w *servicetest.World, a, z co
 	t.Helper()
 	b, w, a = newWorld(t)
 	made := b.Account(t, "rival@example.test")
-	z, err := b.Operator(t.Context(), made.AccountID)
+	z, err := b.Accounts.Operator(t.Context(), made.AccountID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func rivals(t *testing.T) (b *servicetest.Sandbox, w *servicetest.World, a, z co
 
 func connectAs(t *testing.T, b *servicetest.Sandbox, who core.Actor, in domains.ConnectDomainsIn) domains.ConnectResult {
 	t.Helper()
-	out, err := b.ConnectDomains(t.Context(), who, in)
+	out, err := b.Domains.ConnectDomains(t.Context(), who, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func claimCode(d *domains.Domain) string {
 
 func checkNS(t *testing.T, b *servicetest.Sandbox, who core.Actor, name string) domains.NameserverCheck {
 	t.Helper()
-	out, err := b.CheckNameservers(t.Context(), who, domains.CheckNameserversIn{Domains: []string{name}})
+	out, err := b.Domains.CheckNameservers(t.Context(), who, domains.CheckNameserversIn{Domains: []string{name}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func checkNS(t *testing.T, b *servicetest.Sandbox, who core.Actor, name string) 
 }
 
 func accepts(b *servicetest.Sandbox, address string) int {
-	_, err := b.Accepts(context.Background(), mta.RecipientQuery{From: "x@far.test", To: address})
+	_, err := b.MTA.Accepts(context.Background(), mta.RecipientQuery{From: "x@far.test", To: address})
 	if e, ok := err.(*core.SMTPError); ok {
 		return e.Code
 	}
@@ -72,10 +72,10 @@ func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 		in := domains.ConnectDomainsIn{Domains: []string{"big.test"}, ManualDNS: true}
 		first, second := connectAs(t, b, z, in), connectAs(t, b, a, in)
 		time.Sleep(time.Second)
-		if first.Status != "created" || second.Status != "created" || b.HostsName("big.test") {
-			t.Fatalf("%+v %+v, hosted %v", first, second, b.HostsName("big.test"))
+		if first.Status != "created" || second.Status != "created" || b.Domains.HostsName("big.test") {
+			t.Fatalf("%+v %+v, hosted %v", first, second, b.Domains.HostsName("big.test"))
 		}
-		records, err := b.GetDNSRecords(t.Context(), a, domains.DomainIn{DomainID: *second.DomainID})
+		records, err := b.Domains.GetDNSRecords(t.Context(), a, domains.DomainIn{DomainID: *second.DomainID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +85,7 @@ func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 			}
 		}
 		verifyDNS := func(who core.Actor, id string) {
-			if _, err := b.VerifyDNS(t.Context(), who, domains.DomainIn{DomainID: id}); err != nil {
+			if _, err := b.Domains.VerifyDNS(t.Context(), who, domains.DomainIn{DomainID: id}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -103,7 +103,7 @@ func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 		if r := connectAs(t, b, z, domains.ConnectDomainsIn{Domains: []string{"big.test"}}); r.Status != "already_exists" {
 			t.Errorf("%+v", r)
 		}
-		other, err := b.Operator(t.Context(), b.Account(t, "third@example.test").AccountID)
+		other, err := b.Accounts.Operator(t.Context(), b.Account(t, "third@example.test").AccountID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,14 +130,14 @@ func TestContestedDelegationTakesTheRecord(t *testing.T) {
 			}
 		}
 		for _, who := range []core.Actor{a, z} { // the same address twice
-			if _, err := b.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: "ann@both.test"}); err != nil {
+			if _, err := b.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: "ann@both.test"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if code := accepts(b, "ann@both.test"); code != 450 || b.HostsName("both.test") {
-			t.Errorf("unproven: %d, hosted %v", code, b.HostsName("both.test"))
+		if code := accepts(b, "ann@both.test"); code != 450 || b.Domains.HostsName("both.test") {
+			t.Errorf("unproven: %d, hosted %v", code, b.Domains.HostsName("both.test"))
 		}
-		st, err := b.GetDNSStatus(t.Context(), a, domains.GetDNSStatusIn{DomainID: mine, Refresh: true})
+		st, err := b.Domains.GetDNSStatus(t.Context(), a, domains.GetDNSStatusIn{DomainID: mine, Refresh: true})
 		if err != nil || st.Records[len(st.Records)-1].Expected != "mailstead-claim="+mine {
 			t.Errorf("dns-status %+v, %v", st, err)
 		}
@@ -152,16 +152,16 @@ func TestContestedDelegationTakesTheRecord(t *testing.T) {
 		if d := getDomain(t, b.Service, z, theirs); claimCode(d) != "domain_claimed_elsewhere" || d.Status != "error" {
 			t.Errorf("the loser is %s %+v", d.Status, d.Error)
 		}
-		if code := accepts(b, "ann@both.test"); code != 250 || !b.HostsName("both.test") {
-			t.Errorf("proven: %d, hosted %v", code, b.HostsName("both.test"))
+		if code := accepts(b, "ann@both.test"); code != 250 || !b.Domains.HostsName("both.test") {
+			t.Errorf("proven: %d, hosted %v", code, b.Domains.HostsName("both.test"))
 		}
-		_, err = b.SetupDomain(t.Context(), z, domains.SetupDomainIn{Domain: "both.test"})
+		_, err = b.Domains.SetupDomain(t.Context(), z, domains.SetupDomainIn{Domain: "both.test"})
 		if e, ok := core.AsError(err); !ok || e.Code != "domain_claimed_elsewhere" {
 			t.Errorf("setup of a lost claim: %v", err)
 		}
 
 		// The loser's deletion takes nothing from the winner; the winner's frees the name.
-		if _, err := b.DeleteDomain(t.Context(), a, domains.DomainIn{DomainID: mine}); err != nil {
+		if _, err := b.Domains.DeleteDomain(t.Context(), a, domains.DomainIn{DomainID: mine}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
@@ -171,7 +171,7 @@ func TestContestedDelegationTakesTheRecord(t *testing.T) {
 			t.Fatalf("the name is not free: %+v", c)
 		}
 		time.Sleep(time.Second)
-		if d := getDomain(t, b.Service, z, theirs); d.Status != "complete" || d.Error != nil || !b.HostsName("both.test") {
+		if d := getDomain(t, b.Service, z, theirs); d.Status != "complete" || d.Error != nil || !b.Domains.HostsName("both.test") {
 			t.Errorf("after the deletion: %s %+v", d.Status, d.Error)
 		}
 	})
@@ -185,11 +185,11 @@ func TestALosersDeletionTakesNothing(t *testing.T) {
 		mine := connect(t, b.Service, a, "other.test")
 		w.Tell("TXT", "_mailstead.both.test", "mailstead-claim="+*connectAs(t, b, a, domains.ConnectDomainsIn{Domains: []string{"both.test"}}).DomainID)
 		checkNS(t, b, a, "both.test")
-		if _, err := b.DeleteDomain(t.Context(), z, domains.DomainIn{DomainID: theirs}); err != nil {
+		if _, err := b.Domains.DeleteDomain(t.Context(), z, domains.DomainIn{DomainID: theirs}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if !b.HostsName("both.test") || !b.HostsName("other.test") || mine == "" {
+		if !b.Domains.HostsName("both.test") || !b.Domains.HostsName("other.test") || mine == "" {
 			t.Error("the winner's zone went with the loser")
 		}
 	})
@@ -199,13 +199,13 @@ func TestALosersDeletionTakesNothing(t *testing.T) {
 func TestOneOfTwoProofsWins(t *testing.T) {
 	b, w, a, z := rivals(t)
 	for range 10 {
-		name := strings.ToLower(b.Store.NewID("n")[2:]) + ".test"
+		name := strings.ToLower(b.Core.Store.NewID("n")[2:]) + ".test"
 		ids := map[*core.Actor]string{&a: connect(t, b.Service, a, name), &z: connect(t, b.Service, z, name)}
 		w.Tell("TXT", "_mailstead."+name, "mailstead-claim="+ids[&a], "mailstead-claim="+ids[&z])
 		var wg sync.WaitGroup
 		for who := range ids {
 			wg.Go(func() {
-				if _, err := b.CheckNameservers(context.Background(), *who, domains.CheckNameserversIn{Domains: []string{name}}); err != nil {
+				if _, err := b.Domains.CheckNameservers(context.Background(), *who, domains.CheckNameserversIn{Domains: []string{name}}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -239,7 +239,7 @@ func TestClaimsExpire(t *testing.T) {
 				t.Errorf("after 14 days: %s %+v", d.Status, d.Error)
 			}
 		}
-		if b.HostsName("late.test") || accepts(b, "ann@late.test") != 550 {
+		if b.Domains.HostsName("late.test") || accepts(b, "ann@late.test") != 550 {
 			t.Error("an expired claim serves")
 		}
 		w.Tell("NS", "late.test", "ns1.example.test.", "ns2.example.test.")
@@ -251,7 +251,7 @@ func TestClaimsExpire(t *testing.T) {
 			t.Errorf("an expired claim of a name that is proven elsewhere: %+v", c)
 		}
 		w.Tell("TXT", "_mailstead.away.test", "mailstead-claim="+away)
-		if _, err := b.GetDNSStatus(t.Context(), a, domains.GetDNSStatusIn{DomainID: away, Refresh: true}); err != nil {
+		if _, err := b.Domains.GetDNSStatus(t.Context(), a, domains.GetDNSStatusIn{DomainID: away, Refresh: true}); err != nil {
 			t.Fatal(err)
 		}
 		if d := getDomain(t, b.Service, a, away); d.Status != "complete" || d.Error != nil || d.StatusDetail != nil {
@@ -267,10 +267,10 @@ func TestClaimsExpireAfterARestart(t *testing.T) {
 		b, w, a, _ := rivals(t)
 		w.Tell("NS", "late.test", "ns.elsewhere.test.")
 		id := connect(t, b.Service, a, "late.test")
-		err := b.Store.Update(func(tx *store.Tx) error {
+		err := b.Core.Store.Update(func(tx *store.Tx) error {
 			for j := range store.Jobs.All(tx) {
 				if j.Kind == "domain_claim" {
-					return b.Queue.Cancel(tx, j.ID)
+					return b.Core.Queue.Cancel(tx, j.ID)
 				}
 			}
 			t.Error("no job looks at the claim")
@@ -292,7 +292,7 @@ func TestTheOperatorDecides(t *testing.T) {
 		b, w, a, z := rivals(t)
 		mine, theirs := connect(t, b.Service, a, "both.test"), connect(t, b.Service, z, "both.test")
 		for _, in := range []domains.ClaimDecision{{}, {Account: a.AccountID, Domain: "none.test"}, {Account: "acc_none", Domain: "both.test"}, {Account: a.AccountID, Domain: "com"}} {
-			if _, err := b.DecideClaim(t.Context(), in); err == nil {
+			if _, err := b.Domains.DecideClaim(t.Context(), in); err == nil {
 				t.Errorf("%+v is decided", in)
 			}
 		}
@@ -300,7 +300,7 @@ func TestTheOperatorDecides(t *testing.T) {
 		decide := func(who core.Actor, winner, loser string, other core.Actor) {
 			t.Helper()
 			for range 2 { // again it changes nothing
-				if out, err := b.DecideClaim(t.Context(), domains.ClaimDecision{Account: who.AccountID, Domain: "Both.test"}); err != nil || out.DomainID != winner {
+				if out, err := b.Domains.DecideClaim(t.Context(), domains.ClaimDecision{Account: who.AccountID, Domain: "Both.test"}); err != nil || out.DomainID != winner {
 					t.Fatalf("%+v, %v", out, err)
 				}
 			}
@@ -316,7 +316,7 @@ func TestTheOperatorDecides(t *testing.T) {
 			}
 		}
 		decide(a, mine, theirs, z)
-		user, err := b.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{Email: "ann@both.test"})
+		user, err := b.Mailboxes.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{Email: "ann@both.test"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -324,7 +324,7 @@ func TestTheOperatorDecides(t *testing.T) {
 		if code := accepts(b, "ann@both.test"); code != 550 {
 			t.Errorf("mail to the loser's mailbox: %d", code)
 		}
-		_, err = b.SendEmail(t.Context(), a, mta.SendEmailIn{UserID: user.ID, To: mta.Texts{"x@far.test"}, Text: "hello"})
+		_, err = b.MTA.SendEmail(t.Context(), a, mta.SendEmailIn{UserID: user.ID, To: mta.Texts{"x@far.test"}, Text: "hello"})
 		if e, ok := core.AsError(err); !ok || e.Code != "domain_not_ready" {
 			t.Errorf("the loser sends: %v", err)
 		}
@@ -341,10 +341,10 @@ func TestExternalClaimsAreProvenByALogin(t *testing.T) {
 		t.Fatalf("%+v %+v", first, second)
 	}
 	on := true
-	if _, err := b.SetUniversalInbox(t.Context(), a, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
+	if _, err := b.Inbox.SetUniversalInbox(t.Context(), a, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := b.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{
+	_, err := b.Mailboxes.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{
 		Email: "me@away.test", Type: "external",
 		IMAP: &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
 	})
@@ -370,19 +370,19 @@ func TestALoginProvesNoPublicMailService(t *testing.T) {
 	remote := pulltest.Serve(t, nil)
 	in := domains.ConnectDomainsIn{Domains: []string{"gmail.com"}, External: true}
 	first, second := connectAs(t, b, z, in), connectAs(t, b, a, in)
-	made, err := b.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{
+	made, err := b.Mailboxes.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{
 		Email: "me@gmail.com", Type: "external",
 		IMAP: &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.RefreshEmailUserInbox(t.Context(), a, core.EmailUserIn{UserID: made.UserID}); err != nil {
+	if _, err := b.Inbox.RefreshEmailUserInbox(t.Context(), a, core.EmailUserIn{UserID: made.UserID}); err != nil {
 		t.Fatal(err)
 	}
 	synced := false
 	for end := time.Now().Add(10 * time.Second); !synced && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		mb, err := b.GetEmailUser(t.Context(), a, core.EmailUserIn{UserID: made.UserID})
+		mb, err := b.Mailboxes.GetEmailUser(t.Context(), a, core.EmailUserIn{UserID: made.UserID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -395,7 +395,7 @@ func TestALoginProvesNoPublicMailService(t *testing.T) {
 		if d := getDomain(t, b.Service, who, id); d.Status != "complete" || claimCode(d) != "" || d.StatusDetail != nil {
 			t.Errorf("%s %+v", d.Status, d.Error)
 		}
-		err := b.Store.View(func(tx *store.Tx) error {
+		err := b.Core.Store.View(func(tx *store.Tx) error {
 			d, err := store.Domains.Get(tx, id)
 			if err == nil && d.Claim != store.ClaimOpen {
 				t.Errorf("claim of %s: %q by %q", d.AccountID, d.Claim, d.ProvenBy)

@@ -13,24 +13,24 @@ func TestConfirmationEndsAfterTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := servicetest.New(t, nil)
 		who := core.Actor{AccountID: "acc_a", TokenID: "tok_a"}
-		token, until := b.Confirmation(who, "setup_domain", []byte(`{}`))
+		token, until := b.Core.Confirmation(who, "setup_domain", []byte(`{}`))
 		if left := time.Until(until.Time); left <= core.ConfirmFor-time.Second || left > core.ConfirmFor {
 			t.Errorf("good for %v", left)
 		}
 		time.Sleep(core.ConfirmFor - time.Second)
-		if err := b.Confirmed(who, "setup_domain", []byte(`{}`), token); err != nil {
+		if err := b.Core.Confirmed(who, "setup_domain", []byte(`{}`), token); err != nil {
 			t.Error(err)
 		}
-		if b.Confirmed(who, "delete_domain", []byte(`{}`), token) == nil {
+		if b.Core.Confirmed(who, "delete_domain", []byte(`{}`), token) == nil {
 			t.Error("it confirms another operation")
 		}
-		e, ok := core.AsError(b.Confirmed(who, "setup_domain", []byte(`{}`), token))
+		e, ok := core.AsError(b.Core.Confirmed(who, "setup_domain", []byte(`{}`), token))
 		if !ok || e.Details[0].Code != "used" {
 			t.Errorf("a second time: %v", e)
 		}
-		token, _ = b.Confirmation(who, "setup_domain", []byte(`{}`))
+		token, _ = b.Core.Confirmation(who, "setup_domain", []byte(`{}`))
 		time.Sleep(core.ConfirmFor)
-		e, ok = core.AsError(b.Confirmed(who, "setup_domain", []byte(`{}`), token))
+		e, ok = core.AsError(b.Core.Confirmed(who, "setup_domain", []byte(`{}`), token))
 		if !ok || e.Code != "validation_error" || e.Details[0].Code != "expired" {
 			t.Errorf("after ten minutes: %v", e)
 		}

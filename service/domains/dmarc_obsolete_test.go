@@ -27,7 +27,7 @@ func TestObsoleteTagsOfDMARCAreWarned(t *testing.T) {
 			{"v=DMARC1; p=reject; ri=3600; rf=afrf; pct=100", []string{"pct=", "rf=", "ri="}},
 			{"v=DMARC1; p=reject; t=y; np=reject", nil},
 		} {
-			if _, err := b.SetDMARC(t.Context(), who, domains.SetDMARCIn{DomainID: id, Value: c.value}); err != nil {
+			if _, err := b.Domains.SetDMARC(t.Context(), who, domains.SetDMARCIn{DomainID: id, Value: c.value}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(24 * time.Hour)

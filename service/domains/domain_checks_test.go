@@ -27,7 +27,7 @@ func newWorld(t testing.TB) (*servicetest.Sandbox, *servicetest.World, core.Acto
 	w := &servicetest.World{}
 	b := servicetest.New(t, func(c *core.Config) { c.Resolver = w })
 	w.Set(func() { w.Ours = b.Service })
-	who, err := b.Operator(t.Context(), "")
+	who, err := b.Accounts.Operator(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func newWorld(t testing.TB) (*servicetest.Sandbox, *servicetest.World, core.Acto
 // connect connects a builtin domain and gives its id.
 func connect(t testing.TB, s *service.Service, who core.Actor, name string) string {
 	t.Helper()
-	out, err := s.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{name}})
+	out, err := s.Domains.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{name}})
 	if err != nil || out.Domains[0].Status != "created" {
 		t.Fatalf("connect %s: %+v, %v", name, out, err)
 	}
@@ -46,7 +46,7 @@ func connect(t testing.TB, s *service.Service, who core.Actor, name string) stri
 
 func verify(t testing.TB, s *service.Service, who core.Actor, name string) {
 	t.Helper()
-	out, err := s.CheckNameservers(t.Context(), who, domains.CheckNameserversIn{Domains: []string{name}})
+	out, err := s.Domains.CheckNameservers(t.Context(), who, domains.CheckNameserversIn{Domains: []string{name}})
 	if err != nil || !out.AllVerified {
 		t.Fatalf("check-ns of %s: %+v, %v", name, out, err)
 	}
@@ -54,7 +54,7 @@ func verify(t testing.TB, s *service.Service, who core.Actor, name string) {
 
 func getDomain(t testing.TB, s *service.Service, who core.Actor, id string) *domains.Domain {
 	t.Helper()
-	d, err := s.GetDomain(t.Context(), who, domains.DomainIn{DomainID: id})
+	d, err := s.Domains.GetDomain(t.Context(), who, domains.DomainIn{DomainID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func getDomain(t testing.TB, s *service.Service, who core.Actor, id string) *dom
 // events gives the data of the account's events of a type, newest first.
 func eventsOf(t testing.TB, s *service.Service, who core.Actor, kind string) []json.RawMessage {
 	t.Helper()
-	page, err := s.ListEvents(t.Context(), who, events.ListEventsIn{Type: kind})
+	page, err := s.Events.ListEvents(t.Context(), who, events.ListEventsIn{Type: kind})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestOneBadCheckIsForgiven(t *testing.T) {
 		time.Sleep(time.Second)
 		for range 3 {
 			world.Tell("MX", "blink.test", "1 thief.test.")
-			if _, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
+			if _, err := b.Domains.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
 				t.Fatal(err)
 			}
 			if d := getDomain(t, b.Service, who, id); d.DNSHealth.Status != "degraded" {
@@ -169,7 +169,7 @@ func TestChecksAreSpread(t *testing.T) {
 		time.Sleep(time.Minute)
 		var at []time.Time
 		for _, id := range ids {
-			out, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id})
+			out, err := b.Domains.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id})
 			if err != nil || !out.Cached || !out.Ready {
 				t.Fatalf("%+v, %v", out, err)
 			}
@@ -217,7 +217,7 @@ func openService(t *testing.T, dir string, c core.Config) (s *service.Service, r
 // dkimRecords are the published halves of a domain's keys.
 func dkimRecords(t *testing.T, s *service.Service, id string) (out []string) {
 	t.Helper()
-	err := s.Store.View(func(tx *store.Tx) error {
+	err := s.Core.Store.View(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, id)
 		if err != nil {
 			return err
@@ -242,7 +242,7 @@ func crashWithKeys(t *testing.T, s *service.Service, who core.Actor, id string) 
 		}
 	}
 	dir = filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(dir, os.DirFS(s.Store.Dir())); err != nil {
+	if err := os.CopyFS(dir, os.DirFS(s.Core.Store.Dir())); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -260,7 +260,7 @@ func TestProvisioningGoesOnAfterACrash(t *testing.T) {
 	before := dkimRecords(t, b.Service, id)
 
 	after := &servicetest.World{}
-	c := b.Config
+	c := b.Core.Config
 	c.Resolver = after
 	s, run := openService(t, crashed, c)
 	after.Set(func() { after.Ours = s })

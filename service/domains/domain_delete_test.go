@@ -19,20 +19,20 @@ func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	s, run := openService(t, t.TempDir(), core.Config{
 		Log: slog.New(slog.DiscardHandler), Nameservers: []string{"ns1.example.test"}, Limits: core.Limits{Plan: "startup"},
 	})
-	owner, err := s.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test"})
+	owner, err := s.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := s.Operator(t.Context(), owner.AccountID)
+	who, err := s.Accounts.Operator(t.Context(), owner.AccountID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	id := connect(t, s, who, "cut.test")
 	boxes := fillDomain(t, s, who, id)
-	if _, err := s.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: boxes[0]}); err != nil {
+	if _, err := s.Mailboxes.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: boxes[0]}); err != nil {
 		t.Fatal(err)
 	}
-	job, err := s.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: id})
+	job, err := s.Domains.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	if told := eventsOf(t, s, who, events.EventEmailUserDeleted); len(told) != len(boxes) {
 		t.Errorf("told of %d mailboxes: %s", len(told), told)
 	}
-	err = s.Store.View(func(tx *store.Tx) error {
+	err = s.Core.Store.View(func(tx *store.Tx) error {
 		left := []int{store.CustomRecordsByDomain.Count(tx, id, 0), store.MailboxesByDomain.Count(tx, id, 0), store.DomainsByAccount.Count(tx, who.AccountID, 0)}
 		if left[0]+left[1]+left[2] != 0 {
 			t.Errorf("custom records, mailboxes and domains are left: %v", left)
@@ -61,13 +61,13 @@ func TestDeletionGoesOnAfterACrash(t *testing.T) {
 func fillDomain(t *testing.T, s *service.Service, who core.Actor, id string) (boxes []string) {
 	t.Helper()
 	for _, name := range []string{"a", "b", "c"} {
-		box, err := s.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: name + "@cut.test"})
+		box, err := s.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: name + "@cut.test"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		boxes = append(boxes, box.UserID)
 	}
-	err := s.Store.Update(func(tx *store.Tx) error {
+	err := s.Core.Store.Update(func(tx *store.Tx) error {
 		return store.CustomRecords.Put(tx, &store.CustomRecord{ID: "rec_1", DomainID: id, Name: "www.cut.test", Type: "A", Value: "192.0.2.1", TTL: 60})
 	})
 	if err != nil {
@@ -79,7 +79,7 @@ func fillDomain(t *testing.T, s *service.Service, who core.Actor, id string) (bo
 // cutDeletion leaves a deletion as a crash does: a mailbox is marked, and the job's claim is open.
 func cutDeletion(t *testing.T, s *service.Service, jobID, mailbox string) {
 	t.Helper()
-	err := s.Store.Update(func(tx *store.Tx) error {
+	err := s.Core.Store.Update(func(tx *store.Tx) error {
 		mb, err := store.Mailboxes.Get(tx, mailbox)
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ func TestRecoveryIsNoted(t *testing.T) {
 		w, log := &servicetest.World{}, &servicetest.Log{}
 		b := servicetest.New(t, func(c *core.Config) { c.Resolver, c.Log = w, slog.New(slog.NewTextHandler(log, nil)) })
 		w.Set(func() { w.Ours = b.Service })
-		who, err := b.Operator(t.Context(), "")
+		who, err := b.Accounts.Operator(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestLooksAtTheSameTimeAreOne(t *testing.T) {
 		var all sync.WaitGroup
 		for range 5 {
 			all.Go(func() {
-				if _, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
+				if _, err := b.Domains.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -84,7 +84,7 @@ func TestLooksAtTheSameTimeAreOne(t *testing.T) {
 // An owner who has an SPF record for others is told one record for all, everywhere.
 func TestMergedSPFIsOffered(t *testing.T) {
 	b, world, who := newWorld(t)
-	out, err := b.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{"manual.test"}, ManualDNS: true})
+	out, err := b.Domains.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{"manual.test"}, ManualDNS: true})
 	if err != nil || out.Domains[0].DomainID == nil {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -93,7 +93,7 @@ func TestMergedSPFIsOffered(t *testing.T) {
 	entered := func() string {
 		t.Helper()
 		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
-			records, err := b.GetDNSRecords(t.Context(), who, in)
+			records, err := b.Domains.GetDNSRecords(t.Context(), who, in)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +113,7 @@ func TestMergedSPFIsOffered(t *testing.T) {
 	look := func(there []string, verified bool, expected, code string) {
 		t.Helper()
 		world.Tell("TXT", "manual.test", there...)
-		v, err := b.VerifyDNS(t.Context(), who, in)
+		v, err := b.Domains.VerifyDNS(t.Context(), who, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestMergedSPFIsOffered(t *testing.T) {
 				t.Errorf("with %q: %+v", there, r)
 			}
 		}
-		status, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id})
+		status, err := b.Domains.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id})
 		if err != nil || !status.Cached {
 			t.Fatalf("%+v, %v", status, err)
 		}
@@ -147,15 +147,15 @@ func TestOwnersRecordsWinOverOptionalOnes(t *testing.T) {
 	b, world, who := newWorld(t)
 	id := connect(t, b.Service, who, "own.test")
 	verify(t, b.Service, who, "own.test")
-	www, err := b.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
+	www, err := b.Domains.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.SetRedirect(t.Context(), who, domains.SetRedirectIn{DomainID: id, RedirectURL: "https://else.test/"}); err != nil {
+	if _, err := b.Domains.SetRedirect(t.Context(), who, domains.SetRedirectIn{DomainID: id, RedirectURL: "https://else.test/"}); err != nil {
 		t.Fatal(err)
 	}
 	ttl := 600
-	if _, err := b.UpdateCustomDNSRecord(t.Context(), who, domains.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID, TTL: &ttl}); err != nil {
+	if _, err := b.Domains.UpdateCustomDNSRecord(t.Context(), who, domains.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID, TTL: &ttl}); err != nil {
 		t.Errorf("the owner's record cannot be changed: %v", err)
 	}
 	address := func() string {
@@ -165,17 +165,17 @@ func TestOwnersRecordsWinOverOptionalOnes(t *testing.T) {
 	if got := address(); got != "192.0.2.7" {
 		t.Errorf("www is %q", got)
 	}
-	if _, err := b.DeleteCustomDNSRecord(t.Context(), who, domains.CustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID}); err != nil {
+	if _, err := b.Domains.DeleteCustomDNSRecord(t.Context(), who, domains.CustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if got := address(); got != "127.0.0.1" {
 		t.Errorf("without the owner's, www is %q", got)
 	}
-	_, err = b.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
+	_, err = b.Domains.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
 	if e, ok := core.AsError(err); !ok || e.Code != "managed_record_collision" {
 		t.Errorf("a new record in a managed place: %v", err)
 	}
-	if _, err := b.DeleteRedirect(t.Context(), who, domains.DomainIn{DomainID: id}); err != nil {
+	if _, err := b.Domains.DeleteRedirect(t.Context(), who, domains.DomainIn{DomainID: id}); err != nil {
 		t.Fatal(err)
 	}
 	if got := address(); got != "" {

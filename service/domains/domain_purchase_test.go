@@ -72,8 +72,8 @@ func (l *life) meddle(string) error {
 		return errUnreachable
 	case "crash":
 		l.crashed = filepath.Join(l.t.TempDir(), "data")
-		err := l.s.Store.Update(func(*store.Tx) error { // nothing is written meanwhile
-			return errors.Join(os.RemoveAll(l.crashed), os.CopyFS(l.crashed, os.DirFS(l.s.Store.Dir())))
+		err := l.s.Core.Store.Update(func(*store.Tx) error { // nothing is written meanwhile
+			return errors.Join(os.RemoveAll(l.crashed), os.CopyFS(l.crashed, os.DirFS(l.s.Core.Store.Dir())))
 		})
 		if err != nil {
 			l.t.Error(err)
@@ -212,7 +212,7 @@ func buyAmidMisdeeds(t *testing.T, r *rand.Rand) {
 // makeReady gives a domain keys, since making real ones takes long; nobody signs with them.
 func makeReady(t *testing.T, s *service.Service, id string) {
 	t.Helper()
-	err := s.Store.Update(func(tx *store.Tx) error {
+	err := s.Core.Store.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, id)
 		if err != nil {
 			return err

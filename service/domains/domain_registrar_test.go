@@ -87,7 +87,7 @@ func TestFixedNameserversAreToldOf(t *testing.T) {
 		f, shop := nameCom(t)
 		s, who, _ := buying(t, fixedShop{unable{shop}}, "fixed.com")
 		in := domains.SetupDomainIn{Domain: "edge.com", Register: true, Price: new(11.0), SetupEmail: new(false)}
-		_, err := s.SetupDomain(t.Context(), who, in)
+		_, err := s.Domains.SetupDomain(t.Context(), who, in)
 		if e, ok := core.AsError(err); !ok || e.Code != "validation_error" || e.Details[0].Field != "edge_api_token" || !strings.Contains(e.Message, "manual_dns") {
 			t.Errorf("builtin DNS at a registrar that keeps its nameservers: %v", err)
 		}
@@ -110,7 +110,7 @@ func TestFixedNameserversAreToldOf(t *testing.T) {
 // sold marks a domain as bought at a registrar.
 func sold(t *testing.T, s *service.Service, name, shop string) {
 	t.Helper()
-	err := s.Store.Update(func(tx *store.Tx) error {
+	err := s.Core.Store.Update(func(tx *store.Tx) error {
 		for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
 			d.Source, d.Registrar = "registered", shop
 			return store.Domains.Put(tx, d)
@@ -148,7 +148,7 @@ func TestRenewalIsToldToTheRegistrar(t *testing.T) {
 		update := func(in domains.UpdateDomainIn, code string, field string) {
 			t.Helper()
 			in.DomainID = id
-			_, err := s.UpdateDomain(t.Context(), who, in)
+			_, err := s.Domains.UpdateDomain(t.Context(), who, in)
 			e, _ := core.AsError(err)
 			if code == "" && err != nil || code != "" && (e == nil || e.Code != code || e.Details[0].Field != field) {
 				t.Errorf("%v, want %q about %q", err, code, field)
@@ -221,7 +221,7 @@ func TestDeletionForgetsNoOrder(t *testing.T) {
 		if j := getJob(t, s, who, job.JobID); !strings.Contains(j.Error.Message, "unknown whether") {
 			t.Fatalf("job %+v", j.Error)
 		}
-		if _, err := s.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: job.Resource.ID}); err != nil {
+		if _, err := s.Domains.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: job.Resource.ID}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -252,7 +252,7 @@ func TestOrderTurnedAwayIsNoDoubt(t *testing.T) {
 			t.Errorf("job %+v", j.Error)
 		}
 		state := ""
-		err := s.Store.View(func(tx *store.Tx) error {
+		err := s.Core.Store.View(func(tx *store.Tx) error {
 			pu, err := store.PurchaseOfDomain.Get(tx, "later.com")
 			if err == nil {
 				state = pu.State

@@ -29,7 +29,7 @@ func newRegistries(t *testing.T, shop registrar.Registrar, endings ...string) (*
 			c.Registrars = append(c.Registrars, shop)
 		}
 	})
-	who, err := b.Operator(t.Context(), "")
+	who, err := b.Accounts.Operator(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestWhoIsAsked(t *testing.T) {
 		"mine.com": "free registrar", "taken-x.com": "taken registrar", "taken.shop": "taken rdap", "free.shop": "free rdap",
 		"taken.bad": "unknown dns", "live.bad": "taken dns", "live.zone": "taken dns", "none.zone": "unknown dns",
 	} {
-		r, err := b.SearchDomain(t.Context(), who, domains.SearchDomainIn{Q: name})
+		r, err := b.Domains.SearchDomain(t.Context(), who, domains.SearchDomainIn{Q: name})
 		if err != nil || said(*r) != name+" "+want {
 			t.Errorf("%s: %s, %v, not %s", name, said(*r), err, want)
 		}
@@ -71,7 +71,7 @@ func TestWhoIsAsked(t *testing.T) {
 		}
 	}
 	w.Set(func() { w.Dead = "all" })
-	r, err := b.SearchDomain(t.Context(), who, domains.SearchDomainIn{Q: "live.bad"})
+	r, err := b.Domains.SearchDomain(t.Context(), who, domains.SearchDomainIn{Q: "live.bad"})
 	if err != nil || said(*r) != "live.bad unknown dns" {
 		t.Errorf("with nobody to answer: %s, %v", said(*r), err)
 	}
@@ -101,7 +101,7 @@ func TestBadRegistryHoldsNoNeighboursUp(t *testing.T) {
 	add("co.uk", "co.uk unknown rdap")
 	add("www.free0.com", "www.free0.com unknown rdap")
 	began := time.Now()
-	out, err := b.SearchDomainsBulk(t.Context(), who, domains.SearchDomainsBulkIn{Domains: names})
+	out, err := b.Domains.SearchDomainsBulk(t.Context(), who, domains.SearchDomainsBulkIn{Domains: names})
 	took := time.Since(began)
 	if err != nil || out.Count != 100 || out.AvailableCount != 18 || took > 40*time.Second {
 		t.Fatalf("%+v, %v, after %s", out, err, took)
@@ -132,7 +132,7 @@ func TestProviderByRegistry(t *testing.T) {
 		"mail.edge.com": "mail.edge.com Cloudflare, Inc. [a.ns.test b.ns.test] true", "www.bücher.co.uk": "www.xn--bcher-kva.co.uk Other [] false",
 		"a.quiet": "a.quiet 42 [] false", "nobodys.com": "nobodys.com <nil> [] false",
 	} {
-		p, err := b.CheckProvider(t.Context(), who, domains.CheckProviderIn{Domain: name})
+		p, err := b.Domains.CheckProvider(t.Context(), who, domains.CheckProviderIn{Domain: name})
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -146,7 +146,7 @@ func TestProviderByRegistry(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"a.bad", "a.zone"} {
-		_, err := b.CheckProvider(t.Context(), who, domains.CheckProviderIn{Domain: name})
+		_, err := b.Domains.CheckProvider(t.Context(), who, domains.CheckProviderIn{Domain: name})
 		if e, ok := core.AsError(err); !ok || e.Code != "upstream_error" || e.Details[0].Field != "rdap" || !strings.Contains(e.Message, name) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -157,7 +157,7 @@ func TestSuggestions(t *testing.T) {
 	b, f, _, who := newRegistries(t, nil, "com", "xn--p1ai", "slow")
 	suggest := func(in domains.SuggestDomainsIn) []string {
 		t.Helper()
-		out, err := b.SuggestDomains(t.Context(), who, in)
+		out, err := b.Domains.SuggestDomains(t.Context(), who, in)
 		if err != nil || out.Count != len(out.Suggestions) {
 			t.Fatalf("%+v: %+v, %v", in, out, err)
 		}

@@ -20,7 +20,7 @@ import (
 
 func setUp(t testing.TB, s *service.Service, who core.Actor, in domains.SetupDomainIn) *core.JobResponse {
 	t.Helper()
-	j, err := s.SetupDomain(t.Context(), who, in)
+	j, err := s.Domains.SetupDomain(t.Context(), who, in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestWaitingSetupGivesWay(t *testing.T) {
 		if j := getJob(t, b.Service, who, first.JobID); j.Status != "cancelled" {
 			t.Errorf("first job %+v", j)
 		}
-		gone, err := b.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: first.Resource.ID})
+		gone, err := b.Domains.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: first.Resource.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestWaitingSetupGivesWay(t *testing.T) {
 			t.Errorf("deletion %+v", j)
 		}
 		time.Sleep(100 * time.Hour)
-		err = b.Store.View(func(tx *store.Tx) error {
+		err = b.Core.Store.View(func(tx *store.Tx) error {
 			if !store.DomainsByName.Has(tx, store.ClaimsKey("away.test")) {
 				return store.ErrNotFound
 			}
@@ -142,7 +142,7 @@ func TestWaitingSetupGivesWay(t *testing.T) {
 func TestSetupGoesOnWithoutRoomForMailboxes(t *testing.T) {
 	s, who, run := openWorld(t, t.TempDir(), func(c *core.Config) { c.Limits.MailboxesPerDomain = 2 })
 	job := setUp(t, s, who, domains.SetupDomainIn{Domain: "full.test", Users: []domains.SetupUser{{Username: "a"}, {Username: "b"}}})
-	if _, err := s.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: "first@full.test"}); err != nil {
+	if _, err := s.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: "first@full.test"}); err != nil {
 		t.Fatal(err)
 	}
 	run()
@@ -167,10 +167,10 @@ func openWorld(t *testing.T, dir string, change func(*core.Config)) (s *service.
 	change(&c)
 	s, run = openService(t, dir, c)
 	world.Set(func() { world.Ours = s })
-	who, err := s.Operator(t.Context(), "")
+	who, err := s.Accounts.Operator(t.Context(), "")
 	if err != nil {
-		if _, err = s.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test", OwnerPassword: "correct horse"}); err == nil {
-			who, err = s.Operator(t.Context(), "")
+		if _, err = s.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test", OwnerPassword: "correct horse"}); err == nil {
+			who, err = s.Accounts.Operator(t.Context(), "")
 		}
 	}
 	if err != nil {

@@ -47,18 +47,18 @@ func TestCustomRecordsAtTheEdge(t *testing.T) {
 		}
 		w.wantOurs([]string{"TXT both.edge.test ours", "CNAME www.edge.test www.elsewhere.test"})
 
-		out, err := w.ListCustomDNSRecords(t.Context(), w.who, domains.DomainIn{DomainID: id})
+		out, err := w.Domains.ListCustomDNSRecords(t.Context(), w.who, domains.DomainIn{DomainID: id})
 		if err != nil || len(out.Records) != 5 || out.DNSProvider != "cloudflare" {
 			t.Fatalf("list %+v, %v", out, err)
 		}
 		both, www, same := out.Records[2].ID, out.Records[4].ID, out.Records[3].ID
 		other := "app.elsewhere.test"
-		changed, err := w.UpdateCustomDNSRecord(t.Context(), w.who, domains.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www, Value: &other})
+		changed, err := w.Domains.UpdateCustomDNSRecord(t.Context(), w.who, domains.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www, Value: &other})
 		if err != nil || changed.Record.Status != "active" {
 			t.Errorf("update: %+v, %v", changed, err)
 		}
 		for _, r := range []string{both, same} {
-			if _, err := w.DeleteCustomDNSRecord(t.Context(), w.who, domains.CustomDNSRecordIn{DomainID: id, RecordID: r}); err != nil {
+			if _, err := w.Domains.DeleteCustomDNSRecord(t.Context(), w.who, domains.CustomDNSRecordIn{DomainID: id, RecordID: r}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -90,7 +90,7 @@ func TestEdgeRecordsWaitForTheProvider(t *testing.T) {
 			t.Errorf("after %s the record is %+v", took, r)
 		}
 		gone := w.create(id, "gone", "TXT", "y")
-		if _, err := w.DeleteCustomDNSRecord(t.Context(), w.who, domains.CustomDNSRecordIn{DomainID: id, RecordID: gone.ID}); err != nil {
+		if _, err := w.Domains.DeleteCustomDNSRecord(t.Context(), w.who, domains.CustomDNSRecordIn{DomainID: id, RecordID: gone.ID}); err != nil {
 			t.Error(err)
 		}
 		w.edge.Set(func() { w.edge.Meddle = nil })
@@ -167,7 +167,7 @@ func TestRedirectAtTheEdge(t *testing.T) {
 		id := w.live()
 		redirect := func(want string) *core.JobResponse {
 			t.Helper()
-			out, err := w.SetRedirect(t.Context(), w.who, domains.SetRedirectIn{DomainID: id, RedirectURL: "https://example.net/"})
+			out, err := w.Domains.SetRedirect(t.Context(), w.who, domains.SetRedirectIn{DomainID: id, RedirectURL: "https://example.net/"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -182,7 +182,7 @@ func TestRedirectAtTheEdge(t *testing.T) {
 		if got := w.edge.Ours("edge.test"); !strings.Contains(strings.Join(got, "|"), "A edge.test 127.0.0.1") {
 			t.Errorf("redirected, ours are %s", brief(got))
 		}
-		if _, err := w.DeleteRedirect(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
+		if _, err := w.Domains.DeleteRedirect(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()
@@ -211,7 +211,7 @@ func TestDeleteWithADeadToken(t *testing.T) {
 		id := w.live()
 		w.create(id, "own", "TXT", "x")
 		w.edge.Set(func() { clear(w.edge.Tokens) })
-		job, err := w.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
+		job, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestDeleteWithADeadToken(t *testing.T) {
 				t.Errorf("the step does not say %q: %s", part, *j.Steps[1].Error)
 			}
 		}
-		if _, err := w.GetDomain(t.Context(), w.who, domains.DomainIn{DomainID: id}); err == nil {
+		if _, err := w.Domains.GetDomain(t.Context(), w.who, domains.DomainIn{DomainID: id}); err == nil {
 			t.Error("the domain is there")
 		}
 	})
@@ -251,7 +251,7 @@ func TestDeletionWaitsForASync(t *testing.T) {
 		w.create(id, "own", "TXT", "x") // which waits in vain
 		<-reached
 		w.create(id, "more", "TXT", "y")
-		job, err := w.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
+		job, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +289,7 @@ func TestEdgeSetupInParts(t *testing.T) {
 		}
 		for _, provider := range []string{"builtin", "manual"} {
 			w.Domain(t, w.Owner.AccountID, provider+".test", provider, "complete")
-			if _, err := w.SetupDomain(t.Context(), w.who, domains.SetupDomainIn{Domain: provider + ".test", EdgeAPIToken: &token}); err == nil {
+			if _, err := w.Domains.SetupDomain(t.Context(), w.who, domains.SetupDomainIn{Domain: provider + ".test", EdgeAPIToken: &token}); err == nil {
 				t.Errorf("a %s domain was moved", provider)
 			}
 		}
@@ -307,7 +307,7 @@ func TestRegisterAtTheEdge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newEdgeWorld(t)
 		shop := servicetest.NewShop()
-		w.Config.Registrars = []servicetest.Registrar{fixed{shop.Registrar(func(call string) error {
+		w.Core.Config.Registrars = []servicetest.Registrar{fixed{shop.Registrar(func(call string) error {
 			if call == "charged" {
 				w.edge.AddZone("bakery.com")
 			}

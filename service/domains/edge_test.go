@@ -26,7 +26,7 @@ func newEdgeWorld(t *testing.T) *edgeWorld {
 	t.Helper()
 	edge, world := servicetest.NewEdge("edge.test"), &servicetest.World{}
 	b := servicetest.New(t, edge.With(func(c *core.Config) { c.Resolver = world }))
-	who, err := b.Operator(t.Context(), "")
+	who, err := b.Accounts.Operator(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func newEdgeWorld(t *testing.T) *edgeWorld {
 // connect connects names with a token.
 func (w *edgeWorld) connect(token string, names ...string) *domains.Connected {
 	w.t.Helper()
-	out, err := w.ConnectDomains(w.t.Context(), w.who, domains.ConnectDomainsIn{Domains: names, EdgeAPIToken: &token})
+	out, err := w.Domains.ConnectDomains(w.t.Context(), w.who, domains.ConnectDomainsIn{Domains: names, EdgeAPIToken: &token})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func (w *edgeWorld) domain(id string) *domains.Domain { return getDomain(w.t, w.
 // record gives one custom record as it is listed.
 func (w *edgeWorld) record(domain, id string) domains.CustomDNSRecord {
 	w.t.Helper()
-	out, err := w.ListCustomDNSRecords(w.t.Context(), w.who, domains.DomainIn{DomainID: domain})
+	out, err := w.Domains.ListCustomDNSRecords(w.t.Context(), w.who, domains.DomainIn{DomainID: domain})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func (w *edgeWorld) record(domain, id string) domains.CustomDNSRecord {
 
 func (w *edgeWorld) create(domain, name, typ, value string) domains.CustomDNSRecord {
 	w.t.Helper()
-	out, err := w.CreateCustomDNSRecord(w.t.Context(), w.who, domains.CreateCustomDNSRecordIn{DomainID: domain, Name: name, Type: typ, Value: value})
+	out, err := w.Domains.CreateCustomDNSRecord(w.t.Context(), w.who, domains.CreateCustomDNSRecordIn{DomainID: domain, Name: name, Type: typ, Value: value})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func edgeWithFault(t *testing.T, n int) (hit string) {
 	}
 	w.settle()
 	w.wantOurs([]string{"TXT own.edge.test x"}, managed[1])
-	job, err := w.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
+	job, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func edgeWithFault(t *testing.T, n int) (hit string) {
 // wantNoted compares the IDs that are noted with what is there.
 func (w *edgeWorld) wantNoted(id string) {
 	w.t.Helper()
-	err := w.Store.View(func(tx *store.Tx) error {
+	err := w.Core.Store.View(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, id)
 		if n := len(w.edge.Ours(d.Name)); err == nil && len(d.EdgeRecords) != n {
 			w.t.Errorf("%d records are noted, %d are there", len(d.EdgeRecords), n)
@@ -280,11 +280,11 @@ func TestEdgeRecordsAreKnownByTheirIDs(t *testing.T) {
 		w.settle()
 		w.create(id, "own", "A", "192.0.2.7")
 		w.wantOurs([]string{"A own.edge.test 192.0.2.7"})
-		if _, err := w.SetDMARC(t.Context(), w.who, domains.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
+		if _, err := w.Domains.SetDMARC(t.Context(), w.who, domains.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
 			t.Fatal(err)
 		}
 		w.wantOurs([]string{"A own.edge.test 192.0.2.7", "TXT _dmarc.edge.test v=DMARC1; p=none"}, managed[1])
-		if _, err := w.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
+		if _, err := w.Domains.DeleteDomain(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
 			t.Fatal(err)
 		}
 		w.settle()
@@ -391,7 +391,7 @@ func TestEdgeTokenIsReplaced(t *testing.T) {
 		if r := w.create(id, "own", "TXT", "x"); r.Status != "active" {
 			t.Errorf("record %+v", r)
 		}
-		err := w.Store.View(func(tx *store.Tx) error {
+		err := w.Core.Store.View(func(tx *store.Tx) error {
 			for j := range store.Jobs.All(tx) {
 				if strings.Contains(string(j.Args), "better") || strings.Contains(j.Err, "better") {
 					t.Errorf("job %s holds the token: %s", j.Kind, j.Args)
@@ -412,7 +412,7 @@ func TestSetupRepairsAtTheEdge(t *testing.T) {
 		w := newEdgeWorld(t)
 		id := w.add()
 		w.settle()
-		if _, err := w.SetDMARC(t.Context(), w.who, domains.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
+		if _, err := w.Domains.SetDMARC(t.Context(), w.who, domains.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
 			t.Fatal(err)
 		}
 		w.create(id, "own", "TXT", "x")
@@ -427,7 +427,7 @@ func TestSetupRepairsAtTheEdge(t *testing.T) {
 			t.Errorf("setup %+v", j)
 		}
 		w.wantOurs(own, managed[1])
-		if _, err := w.ResetDMARC(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
+		if _, err := w.Domains.ResetDMARC(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
 			t.Fatal(err)
 		}
 		w.wantOurs([]string{"TXT own.edge.test x"})
@@ -442,12 +442,12 @@ func TestNewEdgeDomainHasNotFailed(t *testing.T) {
 		id := w.add()
 		time.Sleep(50 * time.Minute)
 		synctest.Wait()
-		if d := w.domain(id); d.Status != "complete" || d.DNSStatus != "propagating" || w.Events(t, "domain.dns_failed") != 0 {
+		if d := w.domain(id); d.Status != "complete" || d.DNSStatus != "propagating" || w.CountEvents(t, "domain.dns_failed") != 0 {
 			t.Errorf("domain %+v", d)
 		}
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
-		if d := w.domain(id); d.DNSStatus != "failed" || w.Events(t, "domain.dns_failed") != 1 {
+		if d := w.domain(id); d.DNSStatus != "failed" || w.CountEvents(t, "domain.dns_failed") != 1 {
 			t.Errorf("after hours: %+v", d)
 		}
 	})

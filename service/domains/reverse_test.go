@@ -26,7 +26,7 @@ func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
 		w.Set(func() { w.Ours = b.Service })
 		w.Tell("A", "mail.example.test", "192.0.2.1")
 		w.Tell("A", "other.test", "192.0.2.9")
-		who, err := b.Operator(t.Context(), "")
+		who, err := b.Accounts.Operator(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
 		want("degraded", "ptr_missing")
 		w.Tell("PTR", "192.0.2.1", "other.test.")
 		time.Sleep(30 * time.Minute)
-		if _, err := b.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
+		if _, err := b.Domains.GetDNSStatus(t.Context(), who, domains.GetDNSStatusIn{DomainID: id, Refresh: true}); err != nil {
 			t.Fatal(err)
 		}
 		want("degraded", "ptr_missing") // kept for an hour
@@ -63,7 +63,7 @@ func TestReverseDNSIsShownAndFailsNobody(t *testing.T) {
 		time.Sleep(3 * time.Hour)
 		want("degraded", "ptr_missing")
 		mode := "relay"
-		if _, err := b.UpdateDomain(t.Context(), who, domains.UpdateDomainIn{DomainID: id, SendingMode: &mode}); err != nil {
+		if _, err := b.Domains.UpdateDomain(t.Context(), who, domains.UpdateDomainIn{DomainID: id, SendingMode: &mode}); err != nil {
 			t.Fatal(err)
 		}
 		want("healthy", "")

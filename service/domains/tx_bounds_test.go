@@ -20,10 +20,10 @@ func TestACompleteDomainTellsOfItsMailboxesWithinTheBounds(t *testing.T) {
 	for i := range 100 {
 		users = append(users, mailboxes.BulkUser{Username: fmt.Sprintf("u%d", i)})
 	}
-	if out, err := s.CreateEmailUsersBulk(t.Context(), who, mailboxes.BulkCreateIn{Domain: d.ID, Users: &users}); err != nil || out.Created != 100 {
+	if out, err := s.Mailboxes.CreateEmailUsersBulk(t.Context(), who, mailboxes.BulkCreateIn{Domain: d.ID, Users: &users}); err != nil || out.Created != 100 {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if err := s.ActivateMany(t.Context(), d.ID); err != nil {
+	if err := s.Domains.ActivateMany(t.Context(), d.ID); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.Update(t, s, func(tx *store.Tx) error {
@@ -31,7 +31,7 @@ func TestACompleteDomainTellsOfItsMailboxesWithinTheBounds(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return s.CompleteDomain(tx, now, &domains.Look{At: tx.Now()})
+		return s.Domains.CompleteDomain(tx, now, &domains.Look{At: tx.Now()})
 	})
 	servicetest.RunJobs(t, s, "webhook_events")
 	if events, tells := servicetest.ToldOf(t, s, events.EventEmailUserCreated); events != 100 || tells != 1000 {
@@ -45,22 +45,22 @@ func TestConnectingManyNamesBelowOneWithinTheBounds(t *testing.T) {
 	servicetest.ServeZones(s)
 	top := servicetest.PutDomainRow(t, s, who, "top.test", store.DomainComplete)
 	servicetest.PutMany(t, s, store.CustomRecords, domains.MaxCustomRecords, func(i int) *store.CustomRecord {
-		return &store.CustomRecord{ID: s.Store.NewID("rec"), DomainID: top.ID, Name: fmt.Sprintf("r%d.top.test", i), Type: "TXT", Value: strings.Repeat("v", 1000), TTL: 300}
+		return &store.CustomRecord{ID: s.Core.Store.NewID("rec"), DomainID: top.ID, Name: fmt.Sprintf("r%d.top.test", i), Type: "TXT", Value: strings.Repeat("v", 1000), TTL: 300}
 	})
 	servicetest.PutMany(t, s, store.Domains, 399, func(i int) *store.Domain {
-		return &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: fmt.Sprintf("o%d.top.test", i), Status: store.DomainComplete, DNSProvider: "builtin"}
+		return &store.Domain{ID: s.Core.Store.NewID("dom"), AccountID: who.AccountID, Name: fmt.Sprintf("o%d.top.test", i), Status: store.DomainComplete, DNSProvider: "builtin"}
 	})
-	s.Zone("top.test")
+	s.Domains.Zone("top.test")
 	var in domains.ConnectDomainsIn
 	for i := range 100 {
 		in.Domains = append(in.Domains, fmt.Sprintf("n%d.top.test", i))
 	}
-	out, err := s.ConnectDomains(t.Context(), who, in)
+	out, err := s.Domains.ConnectDomains(t.Context(), who, in)
 	if err != nil || out.Domains[99].Status != "created" {
 		t.Fatalf("%v", err)
 	}
 	for _, name := range []string{"n0.top.test", "n99.top.test", "o1.top.test"} {
-		if z, ok := s.Zone(name); !ok || z.Origin != name {
+		if z, ok := s.Domains.Zone(name); !ok || z.Origin != name {
 			t.Errorf("%s is not served", name)
 		}
 	}
@@ -72,16 +72,16 @@ func TestAProofAmongManyRivalsWithinTheBounds(t *testing.T) {
 	servicetest.Others(t, s, 500, func(int) string { return "wanted.test" })
 	d := servicetest.PutDomainRow(t, s, who, "wanted.test", store.DomainPendingNS)
 	servicetest.Update(t, s, func(tx *store.Tx) error { d.Claim = store.ClaimOpen; return store.Domains.Put(tx, d) })
-	s.Zone("wanted.test")
-	if now, err := s.SettleProof(d.ID, domains.ProvenByTXT); err != nil || now.Claim != store.ClaimProven {
+	s.Domains.Zone("wanted.test")
+	if now, err := s.Domains.SettleProof(d.ID, domains.ProvenByTXT); err != nil || now.Claim != store.ClaimProven {
 		t.Fatalf("%+v, %v", now, err)
 	}
-	if _, ok := s.Zone("wanted.test"); !ok {
+	if _, ok := s.Domains.Zone("wanted.test"); !ok {
 		t.Error("the winner is not served")
 	}
 	servicetest.RunJobs(t, s, "claims_changed")
 	lost := 0
-	if err := s.Store.View(func(tx *store.Tx) error {
+	if err := s.Core.Store.View(func(tx *store.Tx) error {
 		for o := range store.Domains.All(tx) {
 			if o.Claim == store.ClaimLost && o.Status == store.DomainError && o.ErrorCode == domains.ClaimedElsewhere {
 				lost++
@@ -99,20 +99,20 @@ func TestCustomRecordsAtTheirMostWithinTheBounds(t *testing.T) {
 	servicetest.ServeZones(s)
 	d := servicetest.PutDomainRow(t, s, who, "big.test", store.DomainComplete)
 	put := func(i int) *store.CustomRecord {
-		return &store.CustomRecord{ID: s.Store.NewID("rec"), DomainID: d.ID, Name: fmt.Sprintf("r%d.big.test", i), Type: "TXT", Value: strings.Repeat("v", 4000), TTL: 300}
+		return &store.CustomRecord{ID: s.Core.Store.NewID("rec"), DomainID: d.ID, Name: fmt.Sprintf("r%d.big.test", i), Type: "TXT", Value: strings.Repeat("v", 4000), TTL: 300}
 	}
 	servicetest.PutMany(t, s, store.CustomRecords, domains.MaxCustomRecords-1, put)
-	out, err := s.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: d.ID, Name: "last", Type: "TXT", Value: strings.Repeat("w", 4000)})
+	out, err := s.Domains.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: d.ID, Name: "last", Type: "TXT", Value: strings.Repeat("w", 4000)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: d.ID, Name: "more", Type: "TXT", Value: "w"}); err == nil {
+	if _, err := s.Domains.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: d.ID, Name: "more", Type: "TXT", Value: "w"}); err == nil {
 		t.Error("there is no limit")
 	}
-	if _, err := s.DeleteCustomDNSRecord(t.Context(), who, domains.CustomDNSRecordIn{DomainID: d.ID, RecordID: out.Record.ID}); err != nil {
+	if _, err := s.Domains.DeleteCustomDNSRecord(t.Context(), who, domains.CustomDNSRecordIn{DomainID: d.ID, RecordID: out.Record.ID}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.EraseCustomRecords(t.Context(), d.ID); err != nil {
+	if err := s.Domains.EraseCustomRecords(t.Context(), d.ID); err != nil {
 		t.Fatal(err)
 	}
 }

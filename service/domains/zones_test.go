@@ -23,7 +23,7 @@ import (
 
 // soaSerial is the serial that our server answers with; 0 if the zone is not served.
 func soaSerial(s *service.Service, name string) uint32 {
-	zone, ok := s.Zone(name)
+	zone, ok := s.Domains.Zone(name)
 	if !ok || zone.Origin != name {
 		return 0
 	}
@@ -52,7 +52,7 @@ func TestZonesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	s := servicetest.ZoneService(t, dir, core.Config{}, nil)
 	for i := range 2*domains.ZonesAtATime + 1 {
-		err := s.Store.Update(func(tx *store.Tx) error {
+		err := s.Core.Store.Update(func(tx *store.Tx) error {
 			d := &store.Domain{ID: tx.NewID("dom"), AccountID: "acc_1", Name: fmt.Sprintf("z%d.test", i), DNSProvider: "builtin"}
 			if i == 0 {
 				err := store.CustomRecords.Put(tx, &store.CustomRecord{ID: "rec_1", DomainID: d.ID, Name: "www.z0.test", Type: "A", Value: "192.0.2.1", TTL: 60})
@@ -63,23 +63,23 @@ func TestZonesAreReadAgain(t *testing.T) {
 			if i == 7 {
 				d.DNSProvider = "manual"
 			}
-			return s.PutZone(tx, d)
+			return s.Domains.PutZone(tx, d)
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	again := service.New(s.Store, jobs.NewQueue(s.Store), s.Keys, s.Config)
+	again := service.New(s.Core.Store, jobs.NewQueue(s.Core.Store), s.Core.Keys, s.Core.Config)
 	defer again.Close()
 	for name, want := range map[string]bool{
 		"z0.test": true, "z6.test": true, "z7.test": false, fmt.Sprintf("z%d.test", 2*domains.ZonesAtATime): true, "deep.in.z9.test.": true, "test": false, "": false,
 		"mail.mailstead.test": false,
 	} {
-		if got := again.HostsName(name); got != want {
+		if got := again.Domains.HostsName(name); got != want {
 			t.Errorf("%q is hosted: %v, want %v", name, got, want)
 		}
 	}
-	zone, _ := again.Zone("www.z0.test")
+	zone, _ := again.Domains.Zone("www.z0.test")
 	if m := zone.Answer(new(dns.Msg).SetQuestion("www.z0.test.", dns.TypeA)); len(m.Answer) != 1 {
 		t.Errorf("the custom record is not served: %v", m)
 	}
@@ -93,7 +93,7 @@ func TestAChangeShowsInTheNextAnswer(t *testing.T) {
 		wg.Go(func() {
 			d := &store.Domain{ID: fmt.Sprintf("dom_%d", i), AccountID: "acc_1", Name: fmt.Sprintf("n%d.test", i), DNSProvider: "builtin"}
 			for range 50 {
-				err := s.Store.Update(func(tx *store.Tx) error { return s.PutZone(tx, d) })
+				err := s.Core.Store.Update(func(tx *store.Tx) error { return s.Domains.PutZone(tx, d) })
 				if got, want := soaSerial(s, d.Name), uint32(d.ZoneChangedAt.Unix()); err != nil || got != want {
 					t.Errorf("serial %d, want %d; %v", got, want, err)
 				}
@@ -106,7 +106,7 @@ func TestAChangeShowsInTheNextAnswer(t *testing.T) {
 func TestHostZoneOfTheSandbox(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{Sandbox: true, PublicIPs: servicetest.TestIPs}, nil)
 	for _, name := range []string{"mail.mailstead.test", "ns1.mailstead.test", "ns2.mailstead.test"} {
-		zone, ok := s.Zone(name)
+		zone, ok := s.Domains.Zone(name)
 		if !ok {
 			t.Fatalf("%s is not served", name)
 		}
@@ -116,7 +116,7 @@ func TestHostZoneOfTheSandbox(t *testing.T) {
 	}
 	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: "builtin"}
 	servicetest.PutTestDomain(t, s, d)
-	zone, _ := s.Zone("mail.mailstead.test")
+	zone, _ := s.Domains.Zone("mail.mailstead.test")
 	if m := zone.Answer(new(dns.Msg).SetQuestion("mailstead.test.", dns.TypeMX)); len(m.Answer) != 1 {
 		t.Errorf("the domain that was connected does not answer: %v", m)
 	}
@@ -124,15 +124,15 @@ func TestHostZoneOfTheSandbox(t *testing.T) {
 		t.Errorf("the host has no address any more: %v", m)
 	}
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Domains.Delete(tx, "dom_1") })
-	s.Zones().Note("mailstead.test")
-	if !s.HostsName("ns1.mailstead.test") {
+	s.Domains.Zones().Note("mailstead.test")
+	if !s.Domains.HostsName("ns1.mailstead.test") {
 		t.Error("the host's own zone did not come back")
 	}
 }
 
 func TestNoHostZoneInProduction(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{PublicIPs: servicetest.TestIPs}, nil)
-	if s.HostsName("mail.mailstead.test") {
+	if s.Domains.HostsName("mail.mailstead.test") {
 		t.Error("the host's own name is served")
 	}
 }
@@ -143,7 +143,7 @@ func BenchmarkZone(b *testing.B) {
 	servicetest.PutTestDomain(b, s, &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, ok := s.Zone("www.a.test"); !ok {
+		if _, ok := s.Domains.Zone("www.a.test"); !ok {
 			b.Fatal("not served")
 		}
 	}
@@ -153,7 +153,7 @@ func BenchmarkZone(b *testing.B) {
 func signedDomain(t *testing.T, s *service.Service, id, name string) *store.Domain {
 	t.Helper()
 	d := &store.Domain{ID: id, AccountID: "acc_1", Name: name, DNSProvider: "builtin"}
-	if err := s.GiveZoneKey(d); err != nil {
+	if err := s.Domains.GiveZoneKey(d); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.PutTestDomain(t, s, d)
@@ -163,7 +163,7 @@ func signedDomain(t *testing.T, s *service.Service, id, name string) *store.Doma
 // zoneAnswer is what the zone that encloses name answers to a query with the DO bit.
 func zoneAnswer(t *testing.T, s *service.Service, zone, name string, typ uint16) *dns.Msg {
 	t.Helper()
-	z, ok := s.Zone(zone)
+	z, ok := s.Domains.Zone(zone)
 	if !ok {
 		t.Fatalf("%s is not served", zone)
 	}
@@ -178,7 +178,7 @@ func TestADomainsZoneIsSignedWithItsKey(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
 	d := signedDomain(t, s, "dom_1", "a.test")
 	sealed := string(d.DNSSEC.Sealed)
-	if err := s.GiveZoneKey(d); err != nil || string(d.DNSSEC.Sealed) != sealed {
+	if err := s.Domains.GiveZoneKey(d); err != nil || string(d.DNSSEC.Sealed) != sealed {
 		t.Errorf("a key was replaced: %v", err)
 	}
 	key, ok := zoneAnswer(t, s, "a.test", "a.test", dns.TypeDNSKEY).Answer[0].(*dns.DNSKEY)
@@ -200,7 +200,7 @@ func TestADomainsZoneIsSignedWithItsKey(t *testing.T) {
 	}
 	for _, provider := range []string{"manual", "external", "cloudflare"} {
 		d := &store.Domain{ID: "dom_2", Name: "b.test", DNSProvider: provider}
-		if err := s.GiveZoneKey(d); err != nil || d.DNSSEC != nil {
+		if err := s.Domains.GiveZoneKey(d); err != nil || d.DNSSEC != nil {
 			t.Errorf("%s: got a key, %v", provider, err)
 		}
 	}
@@ -214,7 +214,7 @@ func TestTheKeysStepMakesWhatIsMissing(t *testing.T) {
 	servicetest.PutTestDomain(t, s, d)
 	var err error
 	for range 2 {
-		d, err = s.MakeKeys(t.Context(), d)
+		d, err = s.Domains.MakeKeys(t.Context(), d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func TestTheKeysStepMakesWhatIsMissing(t *testing.T) {
 		t.Errorf("keys %+v, %+v", d.DKIM, d.DNSSEC)
 	}
 	first := d.DNSSEC.Public
-	d, err = s.MakeKeys(t.Context(), d)
+	d, err = s.Domains.MakeKeys(t.Context(), d)
 	if err != nil || string(d.DNSSEC.Public) != string(first) {
 		t.Errorf("the key changed: %v", err)
 	}
@@ -261,7 +261,7 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	if m := zoneAnswer(t, s, "sub.a.test", "x.sub.a.test", dns.TypeDS); len(m.Answer) == 0 {
 		t.Errorf("the zone between does not know the one below: %v", m)
 	}
-	if err := s.GiveZoneKey(sub); err != nil {
+	if err := s.Domains.GiveZoneKey(sub); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.PutTestDomain(t, s, sub)
@@ -275,7 +275,7 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	}
 	sub.Status = store.DomainDeleting
 	servicetest.PutTestDomain(t, s, sub)
-	if err := s.DropZone(sub); err != nil {
+	if err := s.Domains.DropZone(sub); err != nil {
 		t.Fatal(err)
 	}
 	if got := ds("sub.a.test"); got != "NOERROR" { // it leads to the one below
@@ -284,7 +284,7 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	if got := ds("x.sub.a.test"); got != tag(deep) {
 		t.Errorf("DS below a zone that is gone: %s, want %s", got, tag(deep))
 	}
-	if err := s.DropZone(&store.Domain{ID: "dom_9", Name: "z.other.test", DNSProvider: "builtin"}); err != nil {
+	if err := s.Domains.DropZone(&store.Domain{ID: "dom_9", Name: "z.other.test", DNSProvider: "builtin"}); err != nil {
 		t.Error(err)
 	}
 	if above.DNSSEC == nil {
@@ -304,7 +304,7 @@ func TestZonesAreSignedAgain(t *testing.T) {
 	last := now
 	for range 24 * 20 {
 		now = now.Add(time.Hour)
-		if _, err := s.Resign(t.Context(), nil); err != nil {
+		if _, err := s.Domains.Resign(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		serial := soaSerial(s, "a.test")
@@ -321,7 +321,7 @@ func TestZonesAreSignedAgain(t *testing.T) {
 	if got, want := soaSerial(s, "b.test"), uint32(plain.ZoneChangedAt.Unix()); got != want {
 		t.Errorf("an unsigned zone has the serial %d, want %d", got, want)
 	}
-	err := s.Store.View(func(tx *store.Tx) error {
+	err := s.Core.Store.View(func(tx *store.Tx) error {
 		kept, err := store.Domains.Get(tx, d.ID)
 		if err == nil && !kept.UpdatedAt.Equal(d.UpdatedAt) {
 			t.Errorf("updated at %v, was %v", kept.UpdatedAt, d.UpdatedAt)
@@ -333,7 +333,7 @@ func TestZonesAreSignedAgain(t *testing.T) {
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Resign(stopped, nil); err == nil {
+	if _, err := s.Domains.Resign(stopped, nil); err == nil {
 		t.Error("goes on after it was told to stop")
 	}
 }
@@ -364,8 +364,8 @@ func TestWhatTheParentSays(t *testing.T) {
 		{[]dnsprov.DS{other}, nil, "bogus"},
 	} {
 		found, fails = tc.found, tc.fails
-		l := s.LookAt(t.Context(), d)
-		err := s.Store.Update(func(tx *store.Tx) error { return s.KeepLook(tx, d, l) })
+		l := s.Domains.LookAt(t.Context(), d)
+		err := s.Core.Store.Update(func(tx *store.Tx) error { return s.Domains.KeepLook(tx, d, l) })
 		if got := domains.DNSSECOf(d).Status; got != tc.want || err != nil {
 			t.Errorf("%v, %v: %s, want %s; %v", tc.found, tc.fails, got, tc.want, err)
 		}
@@ -380,9 +380,9 @@ func listedSecondary(addr, nameserver string) builtin.Secondary {
 // restarted is another service on the same store, with its settings changed.
 func restarted(t *testing.T, s *service.Service, change func(*core.Config)) *service.Service {
 	t.Helper()
-	c := s.Config
+	c := s.Core.Config
 	change(&c)
-	again := service.New(s.Store, jobs.NewQueue(s.Store), s.Keys, c)
+	again := service.New(s.Core.Store, jobs.NewQueue(s.Core.Store), s.Core.Keys, c)
 	t.Cleanup(again.Close)
 	return again
 }
@@ -442,7 +442,7 @@ func TestCopiesAreRenewed(t *testing.T) {
 		first := soaSerial(s, "a.test")
 		check := func(what string, want uint32) {
 			t.Helper()
-			if err := s.RenewZones(); err != nil {
+			if err := s.Domains.RenewZones(); err != nil {
 				t.Fatal(err)
 			}
 			if got := soaSerial(s, "a.test"); got != want {
@@ -476,7 +476,7 @@ func TestNameserversElsewhere(t *testing.T) {
 		{"ns3.a.test", dns.TypeA, "192.0.2.53"}, {"ns3.a.test", dns.TypeAAAA, "2001:db8::53"},
 		{"ns4.mailstead.test", dns.TypeA, "192.0.2.54"}, {"ns1.mailstead.test", dns.TypeA, "127.0.0.1"}, {"a.test", dns.TypeA, "127.0.0.1"},
 	} {
-		zone, _ := s.Zone(tc.name)
+		zone, _ := s.Domains.Zone(tc.name)
 		m := zone.Answer(new(dns.Msg).SetQuestion(tc.name+".", tc.typ))
 		if len(m.Answer) != 1 || dns.Field(m.Answer[0], 1) != tc.want {
 			t.Errorf("%s: %v, want %s", tc.name, m.Answer, tc.want)
@@ -536,7 +536,7 @@ func TestSecondariesAreTold(t *testing.T) {
 	}()
 	heardNotify(t, conn, "a.test.")
 	members := func() (n int) {
-		catalog, _ := s.Catalog()
+		catalog, _ := s.Domains.Catalog()
 		for rr := range catalog.Transfer() {
 			if _, ok := rr.(*dns.PTR); ok {
 				n++
@@ -552,17 +552,17 @@ func TestSecondariesAreTold(t *testing.T) {
 		t.Errorf("the catalog lists %d zones, want 2", n)
 	}
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Domains.Delete(tx, "dom_2") })
-	s.Zones().Note("b.test")
+	s.Domains.Zones().Note("b.test")
 	heardNotify(t, conn, "catalog.test.")
 	for start := time.Now(); members() != 1; time.Sleep(10 * time.Millisecond) {
 		if time.Since(start) > 20*time.Second {
 			t.Fatalf("the catalog lists %d zones, want 1", members())
 		}
 	}
-	if _, ok := s.Copied("b.test"); ok {
+	if _, ok := s.Domains.Copied("b.test"); ok {
 		t.Error("a zone that is gone can be copied")
 	}
-	if _, ok := s.Copied("www.a.test"); ok {
+	if _, ok := s.Domains.Copied("www.a.test"); ok {
 		t.Error("a name inside of a zone can be copied")
 	}
 }

@@ -16,12 +16,12 @@ import (
 // become worse, and once of its end; of what may pass in a moment only after a second look.
 func TestAlerts(t *testing.T) {
 	h := newPublicHost(t)
-	h.Config.AlertURL = "http://alerts.test/"
-	owner, err := h.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.org", First: true})
+	h.Core.Config.AlertURL = "http://alerts.test/"
+	owner, err := h.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.org", First: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.Backups.Backup(t.Context(), false, true); err != nil {
+	if _, err := h.Health.Backups.Backup(t.Context(), false, true); err != nil {
 		t.Fatal(err)
 	}
 	told := 0
@@ -29,10 +29,10 @@ func TestAlerts(t *testing.T) {
 	look := func() string {
 		t.Helper()
 		h.now = h.now.Add(6 * time.Minute)
-		h.LookAndTell(t.Context())
+		h.Health.LookAndTell(t.Context())
 		var out []string
 		letters, jobs := 0, map[string]int{}
-		err := h.Store.View(func(tx *store.Tx) error {
+		err := h.Core.Store.View(func(tx *store.Tx) error {
 			for e := range store.Events.All(tx) {
 				if e.Type != events.EventHostAlert || e.AccountID != owner.AccountID {
 					continue

@@ -90,7 +90,7 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	h.place = &brokenPlace{Place: place}
-	h.Backups = &backup.Schedule{
+	h.Health.Backups = &backup.Schedule{
 		Target: &backup.Target{Place: h.place, Temp: dir}, Source: backup.Source{Store: st, Log: log},
 		Every: time.Hour, FullEvery: 24 * time.Hour, Keep: 24 * time.Hour,
 	}
@@ -100,7 +100,7 @@ func newHost(t *testing.T) *host {
 // ask gives what the operator is told.
 func (h *host) ask() *health.Health {
 	h.t.Helper()
-	out, err := h.GetHealth(context.Background(), core.Actor{TokenID: core.LocalToken})
+	out, err := h.Health.GetHealth(context.Background(), core.Actor{TokenID: core.LocalToken})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func (h *host) is(code, status, part string) {
 // finds is the same with every check made now.
 func (h *host) finds(code, status, part string) {
 	h.t.Helper()
-	report, err := h.Doctor(h.t.Context(), struct{}{})
+	report, err := h.Health.Doctor(h.t.Context(), struct{}{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -147,14 +147,14 @@ func TestBackupHealth(t *testing.T) {
 	if b := h.ask().Backup; b.LastSuccessAt != (core.Time{}) || b.AgeSeconds != nil || b.Verified != nil || b.Error != nil || b.Target == nil {
 		t.Errorf("before the first backup: %+v", b)
 	}
-	if _, err := h.Backups.Backup(t.Context(), false, true); err != nil {
+	if _, err := h.Health.Backups.Backup(t.Context(), false, true); err != nil {
 		t.Fatal(err)
 	}
 	h.is("backup", health.OK, "0s old")
 	h.now = h.now.Add(2 * time.Hour)
 	h.is("backup", health.OK, "2h0m0s old")
 	h.place.err = errors.New("no space left on device")
-	if _, err := h.Backups.Backup(t.Context(), false, true); err == nil {
+	if _, err := h.Health.Backups.Backup(t.Context(), false, true); err == nil {
 		t.Fatal("a backup to a full disk was made")
 	}
 	h.is("backup", health.Warning, "no space left on device")
@@ -164,7 +164,7 @@ func TestBackupHealth(t *testing.T) {
 		t.Errorf("with an old backup: %s, %+v", now.Status, now.Backup)
 	}
 	for range 2 { // more than is kept
-		if err := h.Store.Update(func(tx *store.Tx) error {
+		if err := h.Core.Store.Update(func(tx *store.Tx) error {
 			return store.Events.Put(tx, &store.Event{ID: tx.NewID("evt"), AccountID: "acc_1", Type: strings.Repeat("t", entriesMost)})
 		}); err != nil {
 			t.Fatal(err)
@@ -172,21 +172,21 @@ func TestBackupHealth(t *testing.T) {
 	}
 	h.is("backup", health.Warning, "the next backup is a full one")
 	h.place.err = nil
-	if res, err := h.Backups.Backup(t.Context(), false, true); err != nil || res.Kind != backup.Full {
+	if res, err := h.Health.Backups.Backup(t.Context(), false, true); err != nil || res.Kind != backup.Full {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	h.is("backup", health.OK, "0s old")
-	if err := h.Store.ForgetEntries(); err != nil { // as a restore does
+	if err := h.Core.Store.ForgetEntries(); err != nil { // as a restore does
 		t.Fatal(err)
 	}
 	h.is("backup", health.OK, "0s old")
 	// A process that did not make it, such as doctor beside a stopped server, sees it too.
-	h.Backups = &backup.Schedule{Target: h.Backups.Target, Source: h.Backups.Source, Every: h.Backups.Every}
-	h.Host = new(health.Host)
+	h.Health.Backups = &backup.Schedule{Target: h.Health.Backups.Target, Source: h.Health.Backups.Source, Every: h.Health.Backups.Every}
+	h.Health.Host = new(health.Host)
 	h.is("backup", health.OK, "0s old")
-	h.Backups = nil
+	h.Health.Backups = nil
 	h.is("backup", health.Warning, "no backups")
-	h.Config.Sandbox = true
+	h.Core.Config.Sandbox = true
 	h.is("backup", health.Skipped, "no backups")
 }
 
@@ -196,7 +196,7 @@ func TestLateWithoutABackup(t *testing.T) {
 	h.place.err = errors.New("gone")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- h.Backups.Run(ctx) }()
+	go func() { ended <- h.Health.Backups.Run(ctx) }()
 	for h.ask().Backup.Error == nil {
 		time.Sleep(time.Millisecond)
 	}
@@ -213,10 +213,10 @@ func TestLateWithoutABackup(t *testing.T) {
 func TestQueueHealth(t *testing.T) {
 	h := newHost(t)
 	h.is("queue", health.OK, "in time")
-	newer := jobs.NewQueue(h.Store) // of a version that knows more kinds
+	newer := jobs.NewQueue(h.Core.Store) // of a version that knows more kinds
 	newer.Handle(jobs.Kind{Name: "of_tomorrow", Work: func(context.Context, *store.Job) (jobs.Writes, error) { return nil, nil }})
 	var job *store.Job
-	err := h.Store.Update(func(tx *store.Tx) (err error) {
+	err := h.Core.Store.Update(func(tx *store.Tx) (err error) {
 		job, err = newer.Add(tx, jobs.New{Kind: "of_tomorrow"})
 		return err
 	})
@@ -227,8 +227,8 @@ func TestQueueHealth(t *testing.T) {
 	h.is("queue", health.Warning, "due for 1h1m0s")
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- h.Queue.Run(ctx) }()
-	for len(h.Queue.Unread()) == 0 {
+	go func() { ended <- h.Core.Queue.Run(ctx) }()
+	for len(h.Core.Queue.Unread()) == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	stop()
@@ -246,8 +246,8 @@ func TestQueueHealth(t *testing.T) {
 func TestParkedHealth(t *testing.T) {
 	h := newHost(t)
 	var job *store.Job
-	err := h.Store.Update(func(tx *store.Tx) (err error) {
-		other := jobs.NewQueue(h.Store)
+	err := h.Core.Store.Update(func(tx *store.Tx) (err error) {
+		other := jobs.NewQueue(h.Core.Store)
 		other.Handle(jobs.Kind{Name: "deadly", Work: func(context.Context, *store.Job) (jobs.Writes, error) { return nil, nil }})
 		job, err = other.Add(tx, jobs.New{Kind: "deadly", Resource: store.JobResource{Type: "email_user", ID: "eu_1", Name: "ann@example.test"}})
 		if err != nil {
@@ -260,18 +260,18 @@ func TestParkedHealth(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.is("queue", health.Error, "ended 3 times in a row while the job deadly for ann@example.test ran")
-	list, err := h.ListParkedJobs(t.Context(), struct{}{})
+	list, err := h.Health.ListParkedJobs(t.Context(), struct{}{})
 	if err != nil || list.Count != 1 || list.Data[0].JobID != job.ID || list.Data[0].Crashes != 3 {
 		t.Errorf("%+v, %v", list, err)
 	}
-	if _, err := h.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: "job_none"}); core.Explain(err).Code != "not_found" {
+	if _, err := h.Health.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: "job_none"}); core.Explain(err).Code != "not_found" {
 		t.Errorf("an unknown job: %v", err)
 	}
-	if out, err := h.ResumeJobs(t.Context(), health.ResumeJobsIn{All: true}); err != nil || len(out.Jobs) != 1 {
+	if out, err := h.Health.ResumeJobs(t.Context(), health.ResumeJobsIn{All: true}); err != nil || len(out.Jobs) != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	h.is("queue", health.OK, "in time")
-	if _, err := h.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: job.ID}); core.Explain(err).Code != "not_queued" {
+	if _, err := h.Health.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: job.ID}); core.Explain(err).Code != "not_queued" {
 		t.Errorf("a job that is not parked: %v", err)
 	}
 }
@@ -286,11 +286,11 @@ func TestDiskHealth(t *testing.T) {
 	time.Sleep(30 * time.Millisecond) // so that the store looks again
 	h.free = 1 << 20
 	h.is("disk_space", health.Error, "The disk is full")
-	if got := h.NotReady(); len(got) != 1 || got[0] != "storage_full" {
+	if got := h.Health.NotReady(); len(got) != 1 || got[0] != "storage_full" {
 		t.Errorf("not ready because of %v", got)
 	}
 	h.free = 100 << 30
-	if got := h.NotReady(); got != nil {
+	if got := h.Health.NotReady(); got != nil {
 		t.Errorf("not ready because of %v", got)
 	}
 }
@@ -300,7 +300,7 @@ func TestOnlyTheOperatorSeesHealth(t *testing.T) {
 	h := newHost(t)
 	var made []*accounts.AccountCreated
 	for _, email := range []string{"first@example.test", "second@example.test"} {
-		a, err := h.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: email, First: len(made) == 0})
+		a, err := h.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: email, First: len(made) == 0})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +311,7 @@ func TestOnlyTheOperatorSeesHealth(t *testing.T) {
 		role    string
 		may     bool
 	}{{0, "owner", true}, {0, "admin", false}, {0, "member", false}, {1, "owner", false}} {
-		_, err := h.GetHealth(t.Context(), core.Actor{AccountID: made[tc.account].AccountID, Role: tc.role, TokenID: "tok_1"})
+		_, err := h.Health.GetHealth(t.Context(), core.Actor{AccountID: made[tc.account].AccountID, Role: tc.role, TokenID: "tok_1"})
 		if e, _ := core.AsError(err); tc.may != (err == nil) || err != nil && e.Code != "forbidden_role" {
 			t.Errorf("the %s of account %d: %v", tc.role, tc.account, err)
 		}
@@ -325,15 +325,15 @@ func TestOnlyTheOperatorSeesHealth(t *testing.T) {
 // comes.
 func TestClientsBehindOneAddress(t *testing.T) {
 	h := newHost(t)
-	h.Host = &health.Host{Running: true}
+	h.Health.Host = &health.Host{Running: true}
 	h.finds("ports", health.OK, "by their own addresses")
 	for range 49 {
-		h.Clients.Note(netip.MustParseAddr("10.0.0.1"))
+		h.Core.Clients.Note(netip.MustParseAddr("10.0.0.1"))
 	}
 	h.finds("ports", health.OK, "by their own addresses")
-	h.Clients.Note(netip.MustParseAddr("10.0.0.1"))
+	h.Core.Clients.Note(netip.MustParseAddr("10.0.0.1"))
 	h.finds("ports", health.Warning, "came from 10.0.0.1")
-	h.Clients.Note(netip.MustParseAddr("203.0.113.7"))
+	h.Core.Clients.Note(netip.MustParseAddr("203.0.113.7"))
 	h.finds("ports", health.OK, "by their own addresses")
 }
 
@@ -341,9 +341,9 @@ func TestClientsBehindOneAddress(t *testing.T) {
 func TestMissingLimitsAreTold(t *testing.T) {
 	h := newHost(t)
 	h.finds("sending_limits", health.OK, "limited")
-	h.Config.Limits = core.Limits{Plan: "startup"}
+	h.Core.Config.Limits = core.Limits{Plan: "startup"}
 	h.finds("sending_limits", health.Warning, "No limit holds")
-	h.Config.Sandbox = true
+	h.Core.Config.Sandbox = true
 	h.finds("sending_limits", health.Skipped, "sandbox")
 }
 
@@ -353,19 +353,19 @@ func TestImportedPasswords(t *testing.T) {
 	h.is("passwords", health.OK, "No mailbox")
 	for n, hash := range []string{"$6$salt$x", "$2y$05$x", "$argon2id$x"} {
 		mb := &store.Mailbox{ID: fmt.Sprint("eu_", n), Num: uint32(n + 1), Email: fmt.Sprint("m", n, "@x.test"), PasswordHash: hash, Status: store.MailboxActive}
-		if err := h.Store.Update(func(tx *store.Tx) error { return store.Mailboxes.Put(tx, mb) }); err != nil {
+		if err := h.Core.Store.Update(func(tx *store.Tx) error { return store.Mailboxes.Put(tx, mb) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	again := service.New(h.Store, jobs.NewQueue(h.Store), h.Keys, h.Config) // its first look is a new one
+	again := service.New(h.Core.Store, jobs.NewQueue(h.Core.Store), h.Core.Keys, h.Core.Config) // its first look is a new one
 	h.Service = again
 	h.is("passwords", health.Warning, "an imported hash is kept of the passwords of m0@x.test, m1@x.test, m2@x.test; until")
 	for n := 3; n < 12; n++ {
 		mb := &store.Mailbox{ID: fmt.Sprint("eu_", n), Num: uint32(n + 1), Email: fmt.Sprint("m", n, "@x.test"), PasswordHash: "$6$salt$x", Status: store.MailboxActive}
-		if err := h.Store.Update(func(tx *store.Tx) error { return store.Mailboxes.Put(tx, mb) }); err != nil {
+		if err := h.Core.Store.Update(func(tx *store.Tx) error { return store.Mailboxes.Put(tx, mb) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	h.Service = service.New(h.Store, jobs.NewQueue(h.Store), h.Keys, h.Config)
+	h.Service = service.New(h.Core.Store, jobs.NewQueue(h.Core.Store), h.Core.Keys, h.Core.Config)
 	h.is("passwords", health.Warning, ", 2 more; until")
 }

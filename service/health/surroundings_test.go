@@ -27,8 +27,8 @@ import (
 // newPublicHost is a host at 127.0.0.1 that the world knows well.
 func newPublicHost(t *testing.T) *host {
 	h := newHost(t)
-	h.Host = &health.Host{Running: true}
-	h.Config.PublicIPs = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
+	h.Health.Host = &health.Host{Running: true}
+	h.Core.Config.PublicIPs = []netip.Addr{netip.MustParseAddr("127.0.0.1")}
 	for _, name := range []string{"mail.example.test", "ns1.example.test", "ns2.example.test"} {
 		h.world.Tell("A", name, "127.0.0.1")
 	}
@@ -66,7 +66,7 @@ func greeter(t *testing.T, reply string) string {
 // TestNames: the host's name, its reverse name and its nameservers have to lead to it.
 func TestNames(t *testing.T) {
 	h := newPublicHost(t)
-	h.Host.Ports = []health.Port{{Name: "dns", Number: 53}}
+	h.Health.Host.Ports = []health.Port{{Name: "dns", Number: 53}}
 	for _, code := range []string{"resolver", "hostname_address", "ptr", "nameservers"} {
 		h.finds(code, health.OK, "")
 	}
@@ -93,7 +93,7 @@ func TestNames(t *testing.T) {
 		h.finds("hostname_address", c.status, c.part)
 	}
 	h.world.Tell("TXT", "mail.example.test")
-	report, err := h.Doctor(t.Context(), struct{}{})
+	report, err := h.Health.Doctor(t.Context(), struct{}{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,13 +106,13 @@ func TestNames(t *testing.T) {
 	h.world.Tell("A", "ns2.example.test")
 	h.finds("nameservers", health.Warning, "does not lead to it")
 	d := &store.Domain{ID: "dom_1", Name: "a.test", DNSProvider: store.DomainProviderBuiltin, FailingSince: h.now}
-	if err := h.Store.Update(func(tx *store.Tx) error { return store.Domains.Put(tx, d) }); err != nil {
+	if err := h.Core.Store.Update(func(tx *store.Tx) error { return store.Domains.Put(tx, d) }); err != nil {
 		t.Fatal(err)
 	}
 	h.finds("nameservers", health.Error, "does not lead to it")
 	h.finds("domain_dns", health.Warning, "are not right since")
 	d.FailingSince, d.DMARC = time.Time{}, "v=DMARC1; p=reject; pct=50; ri=3600"
-	if err := h.Store.Update(func(tx *store.Tx) error { return store.Domains.Put(tx, d) }); err != nil {
+	if err := h.Core.Store.Update(func(tx *store.Tx) error { return store.Domains.Put(tx, d) }); err != nil {
 		t.Fatal(err)
 	}
 	h.finds("domain_dns", health.Warning, "has pct=, ri=,")
@@ -126,9 +126,9 @@ func TestNames(t *testing.T) {
 func TestWhereTheDNSServerIs(t *testing.T) {
 	h := newPublicHost(t)
 	h.finds("nameservers", health.Skipped, "The DNS server is off")
-	h.Host.Ports = []health.Port{{Name: "dns", Number: 5353}}
+	h.Health.Host.Ports = []health.Port{{Name: "dns", Number: 5353}}
 	h.finds("nameservers", health.OK, "listens at port 5353, so port 53 has to lead there")
-	h.Host.Ports[0].Inner = "127.0.0.2"
+	h.Health.Host.Ports[0].Inner = "127.0.0.2"
 	h.finds("nameservers", health.OK, "listens at 127.0.0.2:5353, so port 53 has to lead there")
 	h.finds("ports", health.OK, "") // nobody is to reach it there
 	h.world.Tell("A", "ns2.example.test")
@@ -138,7 +138,7 @@ func TestWhereTheDNSServerIs(t *testing.T) {
 // TestDirectory: what others on the machine can read is told.
 func TestDirectory(t *testing.T) {
 	h := newPublicHost(t)
-	dir := h.Store.Dir()
+	dir := h.Core.Store.Dir()
 	if err := os.Chmod(dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -156,27 +156,27 @@ func TestPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Host.Ports = []health.Port{{Name: "smtp", Number: ln.Addr().(*net.TCPAddr).Port}}
+	h.Health.Host.Ports = []health.Port{{Name: "smtp", Number: ln.Addr().(*net.TCPAddr).Port}}
 	h.finds("ports", health.OK, "can be reached")
 	if err := ln.Close(); err != nil {
 		t.Fatal(err)
 	}
 	h.finds("ports", health.Error, "cannot be reached")
-	h.Host.Running = false
+	h.Health.Host.Running = false
 	h.finds("ports", health.Error, "does not run")
 }
 
 // TestOutside: port 25 of others, lists of senders of spam, and relays.
 func TestOutside(t *testing.T) {
 	h := newPublicHost(t)
-	h.Config.Outbound = "direct"
+	h.Core.Config.Outbound = "direct"
 	refuses := greeter(t, "554 5.7.1 no")
-	h.Config.Doctor.Port25Targets = []string{refuses}
+	h.Core.Config.Doctor.Port25Targets = []string{refuses}
 	h.finds("port25_out", health.Error, "554 5.7.1 no")
-	h.Config.Doctor.Port25Targets = []string{refuses, greeter(t, "250 mx.far.test")}
+	h.Core.Config.Doctor.Port25Targets = []string{refuses, greeter(t, "250 mx.far.test")}
 	h.finds("port25_out", health.OK, "was reached")
 
-	h.Config.Doctor.Blocklists = []string{"zen.example", "other.example"}
+	h.Core.Config.Doctor.Blocklists = []string{"zen.example", "other.example"}
 	h.finds("blocklist", health.OK, "zen.example, other.example")
 	h.world.Tell("A", "1.0.0.127.other.example", "127.255.255.254")
 	h.finds("blocklist", health.Warning, "does not answer who asks through this resolver")
@@ -192,9 +192,9 @@ func TestOutside(t *testing.T) {
 	if _, err := fmt.Sscan(port, &r.Port); err != nil {
 		t.Fatal(err)
 	}
-	h.Config.Relays = []core.Relay{r}
+	h.Core.Config.Relays = []core.Relay{r}
 	h.finds("relay", health.OK, "takes the login")
-	h.Config.Relays[0].TLS = "starttls"
+	h.Core.Config.Relays[0].TLS = "starttls"
 	h.finds("relay", health.Error, "does not take mail")
 }
 
@@ -220,8 +220,8 @@ func TestCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.Config.RootCAs = x509.NewCertPool()
-	h.Config.RootCAs.AddCert(root)
+	h.Core.Config.RootCAs = x509.NewCertPool()
+	h.Core.Config.RootCAs.AddCert(root)
 	h.finds("certificate", health.Skipped, "speaks no TLS")
 	for _, c := range []struct {
 		name         string
@@ -236,13 +236,13 @@ func TestCertificate(t *testing.T) {
 	} {
 		leaf := &x509.Certificate{NotAfter: now.AddDate(0, 0, c.days), DNSNames: []string{c.name}, KeyUsage: x509.KeyUsageDigitalSignature}
 		cert := sign(leaf, root)
-		h.Certificates.Host = func() *tls.Certificate { return cert }
+		h.Health.Certificates.Host = func() *tls.Certificate { return cert }
 		h.finds("certificate", c.status, c.part)
 	}
-	h.Config.ACME = &core.ACME{Host: true}
+	h.Core.Config.ACME = &core.ACME{Host: true}
 	own := &x509.Certificate{Subject: pkix.Name{CommonName: "own"}, NotAfter: now.AddDate(1, 0, 0), DNSNames: []string{"mail.example.test"}, KeyUsage: x509.KeyUsageDigitalSignature}
 	cert := sign(own, own)
-	h.Certificates.Host = func() *tls.Certificate { return cert }
+	h.Health.Certificates.Host = func() *tls.Certificate { return cert }
 	h.finds("certificate", health.Error, "has given none yet")
 }
 
@@ -258,7 +258,7 @@ func TestEveryCode(t *testing.T) {
 			t.Errorf("there is no check %s", code)
 		}
 	}
-	h.Config.Sandbox = true
-	h.Host = &health.Host{Running: true}
+	h.Core.Config.Sandbox = true
+	h.Health.Host = &health.Host{Running: true}
 	h.finds("ptr", health.Skipped, "sandbox")
 }

@@ -34,18 +34,18 @@ func TestAppendsWithinTheBounds(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	u, ctx := userOf(ann), context.Background()
-	if _, err := i.Svc.CreateFolder(ctx, u, "Archive", ""); err != nil {
+	if _, err := i.Svc.Inbox.CreateFolder(ctx, u, "Archive", ""); err != nil {
 		t.Fatal(err)
 	}
-	_, uids, err := i.Svc.AppendMessages(ctx, u, "Archive", manyAppends(i, 100, 5)...)
+	_, uids, err := i.Svc.Inbox.AppendMessages(ctx, u, "Archive", manyAppends(i, 100, 5)...)
 	if err != nil || len(uids) != 100 || uids[0] != 1 || uids[99] != 100 {
 		t.Fatalf("UIDs %v, %v", uids, err)
 	}
-	_, uids, err = i.Svc.AppendMessages(ctx, u, "Archive", manyAppends(i, 400, 20)...)
+	_, uids, err = i.Svc.Inbox.AppendMessages(ctx, u, "Archive", manyAppends(i, 400, 20)...)
 	if err != nil || len(uids) != 400 || uids[0] != 101 || uids[399] != 500 {
 		t.Errorf("four hundred messages with twenty references each: UIDs %v, %v", uids, err)
 	}
-	f, err := i.Svc.FolderByName(ctx, u, "Archive")
+	f, err := i.Svc.Inbox.FolderByName(ctx, u, "Archive")
 	if err != nil || f.Messages != 500 || f.UIDNext != 501 {
 		t.Errorf("the folder is %+v, %v", f, err)
 	}
@@ -60,13 +60,13 @@ func TestAppendsAreAllOrNone(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	u, ctx := userOf(ann), context.Background()
 	list := manyAppends(i, 2, 0)
-	if _, _, err := i.Svc.AppendMessages(ctx, u, "INBOX", append(list, inbox.Append{Body: unreadable{}})...); !errors.Is(err, errUnreadable) {
+	if _, _, err := i.Svc.Inbox.AppendMessages(ctx, u, "INBOX", append(list, inbox.Append{Body: unreadable{}})...); !errors.Is(err, errUnreadable) {
 		t.Errorf("stored with %v", err)
 	}
-	if _, _, err := i.Svc.AppendMessages(ctx, u, "INBOX", append(list, inbox.Append{Keywords: []string{""}, Body: list[0].Body})...); err == nil {
+	if _, _, err := i.Svc.Inbox.AppendMessages(ctx, u, "INBOX", append(list, inbox.Append{Keywords: []string{""}, Body: list[0].Body})...); err == nil {
 		t.Error("an empty keyword is stored")
 	}
-	if f, err := i.Svc.FolderByName(ctx, u, "INBOX"); err != nil || f.Messages != 0 {
+	if f, err := i.Svc.Inbox.FolderByName(ctx, u, "INBOX"); err != nil || f.Messages != 0 {
 		t.Errorf("the folder is %+v, %v", f, err)
 	}
 	if n := i.St.Leased(); n != 0 {
@@ -80,17 +80,17 @@ func TestAppendsOfManyPagesAreAllOrNone(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	u, ctx := userOf(ann), context.Background()
 	list := manyAppends(i, 250, 0)
-	if _, _, err := i.Svc.AppendMessages(ctx, u, "INBOX", append(list, inbox.Append{Body: unreadable{}})...); !errors.Is(err, errUnreadable) {
+	if _, _, err := i.Svc.Inbox.AppendMessages(ctx, u, "INBOX", append(list, inbox.Append{Body: unreadable{}})...); !errors.Is(err, errUnreadable) {
 		t.Errorf("stored with %v", err)
 	}
-	a := i.Svc.BeginAppend(u, "INBOX")
+	a := i.Svc.Inbox.BeginAppend(u, "INBOX")
 	if err := a.Put(false, list...); err != nil || len(a.UIDs) != 250 {
 		t.Fatal(len(a.UIDs), err)
 	}
 	if err := a.Undo(); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := i.Svc.FolderByName(ctx, u, "INBOX"); err != nil || f.Messages != 0 {
+	if f, err := i.Svc.Inbox.FolderByName(ctx, u, "INBOX"); err != nil || f.Messages != 0 {
 		t.Errorf("the folder is %+v, %v", f, err)
 	}
 	if n := i.St.Leased(); n != 0 {

@@ -24,7 +24,7 @@ func TestDraftsOfTheTaintedAreMadeAnew(t *testing.T) {
 	}
 	check := func(how, draft string, want bool) {
 		t.Helper()
-		if _, err := r.Svc.SendDraft(t.Context(), person, mta.DraftIn{UserID: r.ann.ID, UID: draft}); err != nil {
+		if _, err := r.Svc.MTA.SendDraft(t.Context(), person, mta.DraftIn{UserID: r.ann.ID, UID: draft}); err != nil {
 			t.Fatal(how, err)
 		}
 		sent := r.Folder(r.ann, "Sent")
@@ -41,7 +41,7 @@ func TestDraftsOfTheTaintedAreMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if k.api() {
-			draft, err := r.Svc.CreateDraft(t.Context(), k.who, mta.CreateDraftIn{SendEmailIn: in})
+			draft, err := r.Svc.MTA.CreateDraft(t.Context(), k.who, mta.CreateDraftIn{SendEmailIn: in})
 			if err != nil {
 				t.Fatal(k.name, err)
 			}
@@ -51,7 +51,7 @@ func TestDraftsOfTheTaintedAreMadeAnew(t *testing.T) {
 		body := r.Spool("From: ann@example.test\r\nTo: mate@far.test\r\nReply-To: drop@evil.test\r\nSubject: s\r\nMIME-Version: 1.0\r\n" +
 			"Content-Type: text/html\r\n\r\n<p>words <img src=\"https://evil.test/p.png\"></p>\r\n")
 		defer body.Close()
-		_, uids, err := r.Svc.AppendMessages(t.Context(), k.user, "Drafts", inbox.Append{Body: body})
+		_, uids, err := r.Svc.Inbox.AppendMessages(t.Context(), k.user, "Drafts", inbox.Append{Body: body})
 		if err != nil {
 			t.Fatal(k.name, err)
 		}
@@ -59,7 +59,7 @@ func TestDraftsOfTheTaintedAreMadeAnew(t *testing.T) {
 	}
 
 	// A person's own draft is theirs.
-	draft, err := r.Svc.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: in})
+	draft, err := r.Svc.MTA.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: in})
 	if err != nil {
 		t.Fatal(err)
 	}

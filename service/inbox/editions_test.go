@@ -16,7 +16,7 @@ func TestBothEditionsOfDMARCAreShown(t *testing.T) {
 	row := func(subject string) *inbox.InboxMessage {
 		t.Helper()
 		r.words(r.ann, "INBOX", subject)
-		page, err := r.Svc.ListInbox(t.Context(), r.who, inbox.ListInboxIn{InboxFilter: inbox.InboxFilter{Domain: "example.test"}})
+		page, err := r.Svc.Inbox.ListInbox(t.Context(), r.who, inbox.ListInboxIn{InboxFilter: inbox.InboxFilter{Domain: "example.test"}})
 		if err != nil {
 			t.Fatal(err)
 		}

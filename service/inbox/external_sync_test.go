@@ -54,7 +54,7 @@ func newElsewhere(t *testing.T, caps string, n int) *elsewhere {
 	e.Domain(t, e.Owner.AccountID, "away.test", "external", "complete")
 	e.who = core.Actor{AccountID: e.Owner.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
 	on := true
-	if _, err := e.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
+	if _, err := e.Inbox.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
 	e.id = e.add("me", "127.0.0.1", e.remote.Port, nil)
@@ -63,7 +63,7 @@ func newElsewhere(t *testing.T, caps string, n int) *elsewhere {
 
 func (e *elsewhere) add(name, host string, port int, smtp *mailboxes.MailServerLogin) string {
 	e.t.Helper()
-	made, err := e.CreateEmailUser(e.t.Context(), e.who, mailboxes.CreateEmailUserIn{
+	made, err := e.Mailboxes.CreateEmailUser(e.t.Context(), e.who, mailboxes.CreateEmailUserIn{
 		Email: name + "@away.test", Type: "external", SMTP: smtp,
 		IMAP: &mailboxes.MailServerLogin{Host: host, Port: port, Security: "none", Username: name, Password: "secret"},
 	})
@@ -80,7 +80,7 @@ func mail(subject string) string {
 // subjects are those of the mailbox's inbox, newest first.
 func (e *elsewhere) subjects(id string) (out []string) {
 	e.t.Helper()
-	page, err := e.ListEmailUserInbox(e.t.Context(), e.who, inbox.ListEmailUserInboxIn{UserID: id})
+	page, err := e.Inbox.ListEmailUserInbox(e.t.Context(), e.who, inbox.ListEmailUserInboxIn{UserID: id})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func (e *elsewhere) subjects(id string) (out []string) {
 // told are the subjects of email.received events, in their order.
 func (e *elsewhere) told() (out []string) {
 	e.t.Helper()
-	page, err := e.ListEvents(e.t.Context(), e.who, events.ListEventsIn{Type: "email.received"})
+	page, err := e.Events.ListEvents(e.t.Context(), e.who, events.ListEventsIn{Type: "email.received"})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (e *elsewhere) told() (out []string) {
 
 func (e *elsewhere) refresh(id string) {
 	e.t.Helper()
-	if _, err := e.RefreshEmailUserInbox(e.t.Context(), e.who, core.EmailUserIn{UserID: id}); err != nil {
+	if _, err := e.Inbox.RefreshEmailUserInbox(e.t.Context(), e.who, core.EmailUserIn{UserID: id}); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -123,7 +123,7 @@ func (e *elsewhere) until(what string, ok func() bool) {
 
 func (e *elsewhere) mailbox(id string) *mailboxes.EmailUser {
 	e.t.Helper()
-	mb, err := e.GetEmailUser(e.t.Context(), e.who, core.EmailUserIn{UserID: id})
+	mb, err := e.Mailboxes.GetEmailUser(e.t.Context(), e.who, core.EmailUserIn{UserID: id})
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -154,14 +154,14 @@ func TestRemoteNewsAreToldOnce(t *testing.T) {
 	e.until("all are told", func() bool {
 		e.refresh(e.id)
 		time.Sleep(50 * time.Millisecond)
-		page, err := e.ListEmailUserInbox(t.Context(), e.who, inbox.ListEmailUserInboxIn{UserID: e.id, PageIn: core.PageIn{Limit: &hundred}})
+		page, err := e.Inbox.ListEmailUserInbox(t.Context(), e.who, inbox.ListEmailUserInboxIn{UserID: e.id, PageIn: core.PageIn{Limit: &hundred}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(page.Data) == 100 && page.Data[0].Subject == "new 119"
 	})
 	seen := map[string]int{}
-	page, err := e.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", PageIn: core.PageIn{Limit: &hundred}})
+	page, err := e.Events.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", PageIn: core.PageIn{Limit: &hundred}})
 	for err == nil {
 		for _, event := range page.Data {
 			_, rest, _ := strings.Cut(string(event.Data), `"subject":"`)
@@ -171,7 +171,7 @@ func TestRemoteNewsAreToldOnce(t *testing.T) {
 		if page.Pagination.Cursor == nil {
 			break
 		}
-		page, err = e.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", PageIn: core.PageIn{Limit: &hundred, Cursor: *page.Pagination.Cursor}})
+		page, err = e.Events.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", PageIn: core.PageIn{Limit: &hundred, Cursor: *page.Pagination.Cursor}})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +212,7 @@ func TestRemoteChangesAreSeen(t *testing.T) {
 		})
 		e.refresh(e.id)
 		e.until("the new numbers are here", func() bool {
-			m, err := e.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "1"})
+			m, err := e.Inbox.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "1"})
 			return err == nil && m.UIDValidity == 8 && len(e.subjects(e.id)) == 4
 		})
 		if told := e.told(); !slices.Equal(told, []string{"new"}) {
@@ -231,11 +231,11 @@ func TestRemoteMessageTooLong(t *testing.T) {
 	})
 	e.refresh(e.id)
 	e.until("both are here", func() bool { return len(e.subjects(e.id)) == 2 })
-	huge, err := e.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "1"})
+	huge, err := e.Inbox.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "1"})
 	if err != nil || huge.Subject != "huge" || huge.Text == nil || !strings.Contains(*huge.Text, "Read it on 127.0.0.1") || huge.Size > 1000 {
 		t.Errorf("%+v, %v", huge, err)
 	}
-	long, err := e.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "2"})
+	long, err := e.Inbox.GetMessage(t.Context(), e.who, inbox.MessageIn{UserID: e.id, MessageID: "2"})
 	if err != nil || long.Size != 540_017 {
 		t.Errorf("%+v, %v", long, err)
 	}
@@ -277,11 +277,11 @@ func TestRemoteRefusesChanges(t *testing.T) {
 	})
 	yes := true
 	in := inbox.MessageIn{UserID: e.id, MessageID: "1"}
-	_, err := e.MarkMessage(t.Context(), e.who, inbox.MarkMessageIn{MessageIn: in, MessageMarks: inbox.MessageMarks{IsRead: &yes}})
+	_, err := e.Inbox.MarkMessage(t.Context(), e.who, inbox.MarkMessageIn{MessageIn: in, MessageMarks: inbox.MessageMarks{IsRead: &yes}})
 	if s, ok := core.AsError(err); !ok || s.Code != "upstream_error" {
 		t.Errorf("mark: %v", err)
 	}
-	_, err = e.DeleteMessage(t.Context(), e.who, inbox.DeleteMessageIn{MessageIn: in})
+	_, err = e.Inbox.DeleteMessage(t.Context(), e.who, inbox.DeleteMessageIn{MessageIn: in})
 	if s, ok := core.AsError(err); !ok || s.Code != "upstream_error" {
 		t.Errorf("delete: %v", err)
 	}
@@ -298,7 +298,7 @@ func TestRemoteRefusesChanges(t *testing.T) {
 			return false
 		}
 	})
-	_, err = e.DeleteMessage(t.Context(), e.who, inbox.DeleteMessageIn{MessageIn: in})
+	_, err = e.Inbox.DeleteMessage(t.Context(), e.who, inbox.DeleteMessageIn{MessageIn: in})
 	if err == nil && looks.Load() > 1 {
 		t.Skip("a pull came first, so that message 1 is the one of today")
 	}
@@ -316,7 +316,7 @@ func TestRemoteQuota(t *testing.T) {
 	e.until("the first pull is done", func() bool { return len(e.subjects(e.id)) == 2 })
 	in := mailboxes.UpdateEmailUserIn{UserID: e.id}
 	in.QuotaBytes.Set, in.QuotaBytes.Value = true, 10
-	if _, err := e.UpdateEmailUser(t.Context(), e.who, in); err != nil {
+	if _, err := e.Mailboxes.UpdateEmailUser(t.Context(), e.who, in); err != nil {
 		t.Fatal(err)
 	}
 	e.remote.Change(func() { e.remote.Add(mail("too much")) })
@@ -337,29 +337,29 @@ func TestIdleSessionsEnd(t *testing.T) {
 	waits := func() bool { return e.remote.Sessions() == 1 && e.remote.Count("IDLE") > 0 }
 	e.until("a session waits", waits)
 	suspended, active := "suspended", "active"
-	if _, err := e.UpdateEmailUser(t.Context(), e.who, mailboxes.UpdateEmailUserIn{UserID: e.id, Status: &suspended}); err != nil {
+	if _, err := e.Mailboxes.UpdateEmailUser(t.Context(), e.who, mailboxes.UpdateEmailUserIn{UserID: e.id, Status: &suspended}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("it has ended", func() bool { return e.remote.Sessions() == 0 })
-	if _, err := e.UpdateEmailUser(t.Context(), e.who, mailboxes.UpdateEmailUserIn{UserID: e.id, Status: &active}); err != nil {
+	if _, err := e.Mailboxes.UpdateEmailUser(t.Context(), e.who, mailboxes.UpdateEmailUserIn{UserID: e.id, Status: &active}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("another waits", waits)
 	off := false
-	if _, err := e.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{Enabled: &off}); err != nil {
+	if _, err := e.Inbox.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{Enabled: &off}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("none waits", func() bool { return e.remote.Sessions() == 0 })
 	e.remote.Change(func() { e.remote.Add(mail("later")) })
-	if _, err := e.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{}); err != nil {
+	if _, err := e.Inbox.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("it is read again", func() bool { return slices.Equal(e.told(), []string{"later"}) })
-	if _, err := e.DeleteEmailUser(t.Context(), e.who, mailboxes.DeleteEmailUserIn{UserID: e.id}); err != nil {
+	if _, err := e.Mailboxes.DeleteEmailUser(t.Context(), e.who, mailboxes.DeleteEmailUserIn{UserID: e.id}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("it is gone", func() bool { return e.remote.Sessions() == 0 })
-	_, err := e.GetEmailUser(t.Context(), e.who, core.EmailUserIn{UserID: e.id})
+	_, err := e.Mailboxes.GetEmailUser(t.Context(), e.who, core.EmailUserIn{UserID: e.id})
 	if s, ok := core.AsError(err); err != nil && (!ok || s.Code != "not_found") {
 		t.Error(errors.Join(err))
 	}

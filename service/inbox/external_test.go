@@ -33,10 +33,10 @@ func TestLogInThatIsHungUpOnIsOnesOwn(t *testing.T) {
 	})
 	var mb *store.Mailbox
 	o.Update(func(tx *store.Tx) (err error) { mb, err = store.Mailboxes.Get(tx, o.Mailbox.ID); return err })
-	if _, err := o.Svc.Connect(t.Context(), mb); err == nil {
+	if _, err := o.Svc.Inbox.Connect(t.Context(), mb); err == nil {
 		t.Fatal("it is logged in")
 	}
-	if until := o.Svc.DownUntil(mb.ID); !until.IsZero() {
+	if until := o.Svc.Inbox.DownUntil(mb.ID); !until.IsZero() {
 		t.Errorf("the server is left alone until %s", until)
 	}
 }
@@ -46,16 +46,16 @@ func TestLogInThatIsHungUpOnIsOnesOwn(t *testing.T) {
 func TestNobodyIdlesUnwanted(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
 	ctx := t.Context()
-	o.Svc.Externals().Idle.Open(ctx)
+	o.Svc.Inbox.Externals().Idle.Open(ctx)
 	inbox := func(on bool) {
 		t.Helper()
-		if _, err := o.Svc.SetUniversalInbox(ctx, servicetest.Actor(o.Account), inbox.UniversalInboxIn{Enabled: &on}); err != nil {
+		if _, err := o.Svc.Inbox.SetUniversalInbox(ctx, servicetest.Actor(o.Account), inbox.UniversalInboxIn{Enabled: &on}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	status := func(to string) {
 		t.Helper()
-		if _, err := o.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: o.Account.AccountID, Status: to}); err != nil {
+		if _, err := o.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Account: o.Account.AccountID, Status: to}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,11 +63,11 @@ func TestNobodyIdlesUnwanted(t *testing.T) {
 	o.Update(func(tx *store.Tx) (err error) { mb, err = store.Mailboxes.Get(tx, o.Mailbox.ID); return err })
 	idles := func() bool {
 		t.Helper()
-		session, err := o.Svc.Connect(ctx, mb)
+		session, err := o.Svc.Inbox.Connect(ctx, mb)
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := o.Svc.IdleOn(mb, &store.RemoteBox{MailboxID: mb.ID}, session)
+		kept := o.Svc.Inbox.IdleOn(mb, &store.RemoteBox{MailboxID: mb.ID}, session)
 		if !kept {
 			session.Close()
 		}
@@ -82,8 +82,8 @@ func TestNobodyIdlesUnwanted(t *testing.T) {
 			t.Fatal("the session does not wait for mail")
 		}
 		end.off()
-		o.Until("the session has ended", func() bool { return !o.Svc.Externals().Idle.Has(mb.ID) })
-		if idles() || o.Svc.Externals().Idle.Has(mb.ID) {
+		o.Until("the session has ended", func() bool { return !o.Svc.Inbox.Externals().Idle.Has(mb.ID) })
+		if idles() || o.Svc.Inbox.Externals().Idle.Has(mb.ID) {
 			t.Error("a session waits for mail that nobody wants")
 		}
 		end.on()
@@ -131,7 +131,7 @@ func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 		return polls, rest
 	}
 	for range 20 {
-		out, err := i.Svc.RefreshInbox(context.Background(), servicetest.Actor(i.Account))
+		out, err := i.Svc.Inbox.RefreshInbox(context.Background(), servicetest.Actor(i.Account))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 	if polls != inbox.ExternalsAtATime || len(rest) != 1 {
 		t.Fatalf("20 requests have %d mailboxes looked at, and add %d jobs for the others", polls, len(rest))
 	}
-	if _, err := i.Svc.PlanRemainingSyncs(context.Background(), rest[0]); err != nil {
+	if _, err := i.Svc.Inbox.PlanRemainingSyncs(context.Background(), rest[0]); err != nil {
 		t.Fatal(err)
 	}
 	polls, _ = count()
@@ -169,10 +169,10 @@ func TestPasswordsCrossNoNetworkAsPlainText(t *testing.T) {
 		"sandbox":                          {true, true, "8.8.8.8", false},
 	} {
 		i := servicetest.Install(t, core.Config{Outbound: "capture", Sandbox: c.sandbox})
-		i.Svc.Config.AllowPrivate = c.private
+		i.Svc.Core.Config.AllowPrivate = c.private
 		i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 		for field, security := range map[string][2]string{"imap": {"none", "tls"}, "smtp": {"tls", "none"}, "": {"starttls", "tls"}} {
-			_, err := i.Svc.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{
+			_, err := i.Svc.Mailboxes.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{
 				Email: "me" + field + "@away.test", Type: "external",
 				IMAP: &mailboxes.MailServerLogin{Host: c.host, Port: 1, Security: security[0], Username: "me", Password: "p"},
 				SMTP: &mailboxes.MailServerLogin{Host: c.host, Port: 1, Security: security[1], Username: "me", Password: "p"},
@@ -207,11 +207,11 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "relay"})
 	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 	login := &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: server.Addr().(*net.TCPAddr).Port, Security: "none", Username: "me", Password: "p"}
-	made, err := i.Svc.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: "me@away.test", Type: "external", IMAP: login, SMTP: login})
+	made, err := i.Svc.Mailboxes.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: "me@away.test", Type: "external", IMAP: login, SMTP: login})
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.Svc.Config.AllowPrivate = false // what the operator has decided since
+	i.Svc.Core.Config.AllowPrivate = false // what the operator has decided since
 	i.Reopen()
 	i.Run()
 	i.Update(func(tx *store.Tx) error {
@@ -227,7 +227,7 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return i.Svc.AddSync(tx, mb, "")
+		return i.Svc.Inbox.AddSync(tx, mb, "")
 	})
 	end, text := time.Now().Add(20*time.Second), ""
 	for text == "" && time.Now().Before(end) {

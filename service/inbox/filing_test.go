@@ -24,7 +24,7 @@ func keepAt(i *servicetest.Installation, mb *store.Mailbox, uid uint32, message 
 // index has all mail indexed.
 func index(i *servicetest.Installation) {
 	i.T.Helper()
-	x := i.Svc.Indexer()
+	x := i.Svc.Inbox.Indexer()
 	for {
 		pause, err := x.Round(context.Background())
 		if err != nil {
@@ -40,7 +40,7 @@ func index(i *servicetest.Installation) {
 func listed(i *servicetest.Installation, f inbox.InboxFilter) (subjects []string, threads []string) {
 	i.T.Helper()
 	who := core.Actor{AccountID: i.Account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
-	page, err := i.Svc.ListInbox(context.Background(), who, inbox.ListInboxIn{InboxFilter: f})
+	page, err := i.Svc.Inbox.ListInbox(context.Background(), who, inbox.ListInboxIn{InboxFilter: f})
 	if err != nil {
 		i.T.Fatal(err)
 	}

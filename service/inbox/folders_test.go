@@ -38,12 +38,12 @@ func TestRenameOfAFullTree(t *testing.T) {
 		}
 		return store.SubscribedNames.Put(tx, rec)
 	})
-	names, err := i.Svc.SubscribedNames(ctx, u)
+	names, err := i.Svc.Inbox.SubscribedNames(ctx, u)
 	if err != nil || len(names) != tree+1 {
 		t.Fatalf("%d names of a record of before are read, %v", len(names), err)
 	}
 	began := time.Now()
-	if err := i.Svc.RenameFolder(ctx, u, "old", "new"); err != nil {
+	if err := i.Svc.Inbox.RenameFolder(ctx, u, "old", "new"); err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(began)
@@ -51,7 +51,7 @@ func TestRenameOfAFullTree(t *testing.T) {
 	if took > 500*time.Millisecond { // it was 2 s
 		t.Errorf("the rename took %v", took)
 	}
-	folders, err := i.Svc.Folders(ctx, u)
+	folders, err := i.Svc.Inbox.Folders(ctx, u)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestRenameOfAFullTree(t *testing.T) {
 			subscribed++
 		}
 	}
-	names, err = i.Svc.SubscribedNames(ctx, u)
+	names, err = i.Svc.Inbox.SubscribedNames(ctx, u)
 	if err != nil || len(names) != 1 || names[0] != "elsewhere" || subscribed != tree {
 		t.Errorf("%d folders are subscribed, and the names %v, %v", subscribed, names, err)
 	}
@@ -74,7 +74,7 @@ func TestRenameOfAFullTree(t *testing.T) {
 		if n%2 == 1 {
 			from, to = to, from
 		}
-		if err = i.Svc.RenameFolder(ctx, u, from, to); err != nil {
+		if err = i.Svc.Inbox.RenameFolder(ctx, u, from, to); err != nil {
 			break
 		}
 		if n > 60 {
@@ -94,7 +94,7 @@ func TestRefusedRenameOfInboxReadsNoMessages(t *testing.T) {
 	cost := map[uint32]float64{}
 	for mb, messages := range map[*store.Mailbox]int{few: 1, many: 500} {
 		u := userOf(mb)
-		if _, err := i.Svc.CreateFolder(ctx, u, "taken", ""); err != nil {
+		if _, err := i.Svc.Inbox.CreateFolder(ctx, u, "taken", ""); err != nil {
 			t.Fatal(err)
 		}
 		servicetest.KeepIn(i, mb, "INBOX", inbox.Filing{}, "Subject: x\n\nx")
@@ -113,7 +113,7 @@ func TestRefusedRenameOfInboxReadsNoMessages(t *testing.T) {
 			})
 		}
 		cost[mb.Num] = testing.AllocsPerRun(50, func() {
-			if e, ok := core.AsError(i.Svc.RenameFolder(ctx, u, "INBOX", "taken")); !ok || e.Code != inbox.CodeFolderExists {
+			if e, ok := core.AsError(i.Svc.Inbox.RenameFolder(ctx, u, "INBOX", "taken")); !ok || e.Code != inbox.CodeFolderExists {
 				t.Fatal(e)
 			}
 		})
@@ -132,35 +132,35 @@ func TestFolderCommandsAreCounted(t *testing.T) {
 		var err error
 		switch k % 5 {
 		case 0:
-			_, err = i.Svc.CreateFolder(ctx, ann, "one", "")
+			_, err = i.Svc.Inbox.CreateFolder(ctx, ann, "one", "")
 		case 1:
-			err = i.Svc.RenameFolder(ctx, ann, "one", "two")
+			err = i.Svc.Inbox.RenameFolder(ctx, ann, "one", "two")
 		case 2:
-			err = i.Svc.Subscribe(ctx, ann, "two", true)
+			err = i.Svc.Inbox.Subscribe(ctx, ann, "two", true)
 		case 3:
-			err = i.Svc.Subscribe(ctx, ann, "two", false)
+			err = i.Svc.Inbox.Subscribe(ctx, ann, "two", false)
 		case 4:
-			err = i.Svc.DeleteFolder(ctx, ann, "two")
+			err = i.Svc.Inbox.DeleteFolder(ctx, ann, "two")
 		}
 		if err != nil {
 			t.Fatalf("command %d: %v", k+1, err)
 		}
 	}
-	_, err := i.Svc.CreateFolder(ctx, ann, "one", "")
+	_, err := i.Svc.Inbox.CreateFolder(ctx, ann, "one", "")
 	for what, err := range map[string]error{
-		"CREATE": err, "DELETE": i.Svc.DeleteFolder(ctx, ann, "Trash"),
-		"RENAME": i.Svc.RenameFolder(ctx, ann, "Trash", "two"), "SUBSCRIBE": i.Svc.Subscribe(ctx, ann, "two", true),
+		"CREATE": err, "DELETE": i.Svc.Inbox.DeleteFolder(ctx, ann, "Trash"),
+		"RENAME": i.Svc.Inbox.RenameFolder(ctx, ann, "Trash", "two"), "SUBSCRIBE": i.Svc.Inbox.Subscribe(ctx, ann, "two", true),
 	} {
 		if e, ok := core.AsError(err); !ok || e.Code != inbox.CodeFolderRate {
 			t.Errorf("%s after 600 commands: %v, want %s", what, err, inbox.CodeFolderRate)
 		}
 	}
-	if _, err := i.Svc.CreateFolder(ctx, bob, "one", ""); err != nil {
+	if _, err := i.Svc.Inbox.CreateFolder(ctx, bob, "one", ""); err != nil {
 		t.Errorf("another mailbox: %v", err)
 	}
 	body := i.Spool("Subject: x\r\n\r\nx")
 	defer body.Close()
-	if _, _, err := i.Svc.AppendMessages(ctx, ann, "INBOX", inbox.Append{Body: body}); err != nil {
+	if _, _, err := i.Svc.Inbox.AppendMessages(ctx, ann, "INBOX", inbox.Append{Body: body}); err != nil {
 		t.Errorf("APPEND is limited too: %v", err)
 	}
 }
@@ -174,7 +174,7 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 	var uids []uint32
 	for range 3 {
 		body := i.Spool("Subject: x\r\n\r\nx")
-		_, put, err := i.Svc.AppendMessages(ctx, u, "INBOX", inbox.Append{Body: body})
+		_, put, err := i.Svc.Inbox.AppendMessages(ctx, u, "INBOX", inbox.Append{Body: body})
 		body.Close()
 		if err != nil {
 			t.Fatal(err)
@@ -200,15 +200,15 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 		})
 		uids = append(uids, more...)
 	}
-	if _, err := i.Svc.CreateFolder(ctx, u, "Trash", ""); err != nil {
+	if _, err := i.Svc.Inbox.CreateFolder(ctx, u, "Trash", ""); err != nil {
 		t.Fatal(err)
 	}
-	got, err := i.Svc.CopyMessages(ctx, u, store.InboxID, uids, "Trash")
+	got, err := i.Svc.Inbox.CopyMessages(ctx, u, store.InboxID, uids, "Trash")
 	if err != nil || len(got.From) != len(uids) || len(got.To) != len(uids) || got.To[0] != 1 {
 		t.Fatalf("copied %+v, %v", got, err)
 	}
 	trash := func() (n uint32, id uint32) {
-		f, err := i.Svc.FolderByName(ctx, u, "Trash")
+		f, err := i.Svc.Inbox.FolderByName(ctx, u, "Trash")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -232,7 +232,7 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 	// A crash after the first of its transactions.
 	i.Update(func(tx *store.Tx) error {
 		var part inbox.Copied
-		if err := i.Svc.TransferBatch(tx, u, store.InboxID, uids[:inbox.PerTransfer], folder, false, &part); err != nil {
+		if err := i.Svc.Inbox.TransferBatch(tx, u, store.InboxID, uids[:inbox.PerTransfer], folder, false, &part); err != nil {
 			return err
 		}
 		_, err := inbox.RecordCopy(tx, "", ann.Num, folder, part.To, false)
@@ -242,7 +242,7 @@ func TestCopyOfManyIsAllOrNothing(t *testing.T) {
 		t.Fatalf("%d messages", n)
 	}
 	i.Reopen()
-	if err := i.Svc.UndoCopies(); err != nil {
+	if err := i.Svc.Inbox.UndoCopies(); err != nil {
 		t.Fatal(err)
 	}
 	if n, _ := trash(); n != before || intents() != 0 {

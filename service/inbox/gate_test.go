@@ -53,7 +53,7 @@ func newGateRig(t *testing.T) *gateRig {
 	}
 	fwd := r.AddMailbox(d, "fwd", func(mb *store.Mailbox) { mb.ForwardTo = "drop@evil.test" })
 	group := func(email string, members ...mailboxes.NewMember) {
-		if _, err := r.Svc.CreateGroup(t.Context(), r.who, mailboxes.CreateGroupIn{Email: email, Members: members, SendAs: "members"}); err != nil {
+		if _, err := r.Svc.Mailboxes.CreateGroup(t.Context(), r.who, mailboxes.CreateGroupIn{Email: email, Members: members, SendAs: "members"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -66,7 +66,7 @@ func newGateRig(t *testing.T) *gateRig {
 		if len(only) > 0 {
 			in.Mailboxes = core.Opt[[]string]{Set: true, Value: only}
 		}
-		made, err := r.Svc.CreateToken(t.Context(), r.who, in)
+		made, err := r.Svc.Accounts.CreateToken(t.Context(), r.who, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func newGateRig(t *testing.T) *gateRig {
 		if err != nil {
 			t.Fatal(err)
 		}
-		u, err := r.Svc.LoginMailbox(t.Context(), core.MailLogin{Protocol: core.ProtocolSMTP, Username: made.Username, Password: made.Password, IP: "192.0.2.7"})
+		u, err := r.Svc.Mailboxes.LoginMailbox(t.Context(), core.MailLogin{Protocol: core.ProtocolSMTP, Username: made.Username, Password: made.Password, IP: "192.0.2.7"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -88,9 +88,9 @@ func newGateRig(t *testing.T) *gateRig {
 	}
 	token("limited", r.ann.ID)
 	token("every")
-	made, err := r.Svc.CreateCredential(t.Context(), r.who, mailboxes.CreateCredentialIn{UserID: r.ann.ID, Name: "phone", Protocols: &[]string{"imap", "smtp", "api"}, Policy: &gatePolicy})
+	made, err := r.Svc.Mailboxes.CreateCredential(t.Context(), r.who, mailboxes.CreateCredentialIn{UserID: r.ann.ID, Name: "phone", Protocols: &[]string{"imap", "smtp", "api"}, Policy: &gatePolicy})
 	logIn("phone", made, err)
-	made, err = r.Svc.CreateSMTPCredential(t.Context(), r.who, mailboxes.CreateSMTPCredentialIn{DomainID: d.ID, Name: "shop", Policy: &gatePolicy})
+	made, err = r.Svc.Mailboxes.CreateSMTPCredential(t.Context(), r.who, mailboxes.CreateSMTPCredentialIn{DomainID: d.ID, Name: "shop", Policy: &gatePolicy})
 	logIn("shop", made, err)
 	return r
 }
@@ -120,18 +120,18 @@ func (r *gateRig) arrives(mb *store.Mailbox, from string, cc ...string) uint32 {
 // read has a key read a message.
 func (r *gateRig) read(k *key, mb *store.Mailbox, folder string, uid uint32) error {
 	if k.api() {
-		_, err := r.Svc.GetMessage(r.T.Context(), k.who, inbox.MessageIn{UserID: mb.ID, MessageID: core.UIDText(uid), Folder: folder})
+		_, err := r.Svc.Inbox.GetMessage(r.T.Context(), k.who, inbox.MessageIn{UserID: mb.ID, MessageID: core.UIDText(uid), Folder: folder})
 		return err
 	}
 	f := uint32(store.InboxID)
 	if folder != "INBOX" {
-		sel, err := r.Svc.SelectFolder(r.T.Context(), k.user, folder)
+		sel, err := r.Svc.Inbox.SelectFolder(r.T.Context(), k.user, folder)
 		if err != nil {
 			return err
 		}
 		f = sel.Folder.ID
 	}
-	return r.Svc.ReadMessages(r.T.Context(), k.user, f, []uint32{uid})
+	return r.Svc.Inbox.ReadMessages(r.T.Context(), k.user, f, []uint32{uid})
 }
 
 // send has a key send a message from a mailbox by a door: send, draft or smtp.
@@ -139,12 +139,12 @@ func (r *gateRig) send(k *key, mb *store.Mailbox, door string, in mta.SendEmailI
 	in.UserID, in.Subject, in.Text = mb.ID, "s", "t"
 	switch door {
 	case "send":
-		_, err := r.Svc.SendEmail(r.T.Context(), k.who, in)
+		_, err := r.Svc.MTA.SendEmail(r.T.Context(), k.who, in)
 		return err
 	case "draft":
-		draft, err := r.Svc.CreateDraft(r.T.Context(), k.who, mta.CreateDraftIn{SendEmailIn: in})
+		draft, err := r.Svc.MTA.CreateDraft(r.T.Context(), k.who, mta.CreateDraftIn{SendEmailIn: in})
 		if err == nil {
-			_, err = r.Svc.SendDraft(r.T.Context(), k.who, mta.DraftIn{UserID: mb.ID, UID: draft.UID})
+			_, err = r.Svc.MTA.SendDraft(r.T.Context(), k.who, mta.DraftIn{UserID: mb.ID, UID: draft.UID})
 		}
 		return err
 	}
@@ -163,7 +163,7 @@ func (r *gateRig) send(k *key, mb *store.Mailbox, door string, in mta.SendEmailI
 	}
 	body := r.Spool(text + "\r\nt\r\n")
 	defer body.Close()
-	_, err := r.Svc.Submit(r.T.Context(), k.user, mta.Submission{From: mb.Email, To: to, Body: body})
+	_, err := r.Svc.MTA.Submit(r.T.Context(), k.user, mta.Submission{From: mb.Email, To: to, Body: body})
 	return err
 }
 
@@ -361,7 +361,7 @@ func TestGateWalk(t *testing.T) {
 			var err error
 			if k.api() {
 				var out *inbox.MessagesMoved
-				out, err = r.Svc.BulkMoveMessages(t.Context(), k.who, inbox.BulkMoveMessagesIn{Messages: []inbox.MessageRef{{UID: core.UIDText(l.uid), Mailbox: mb.Email, Folder: l.folder}}, To: to})
+				out, err = r.Svc.Inbox.BulkMoveMessages(t.Context(), k.who, inbox.BulkMoveMessagesIn{Messages: []inbox.MessageRef{{UID: core.UIDText(l.uid), Mailbox: mb.Email, Folder: l.folder}}, To: to})
 				if err == nil && out.Moved == 1 {
 					n, _ := strconv.ParseUint(out.Results[0].NewUID, 10, 32)
 					uid = uint32(n)
@@ -369,12 +369,12 @@ func TestGateWalk(t *testing.T) {
 					err = core.Errorf(out.Errors[0].Code, "%s", out.Errors[0].Error)
 				}
 			} else {
-				sel, err2 := r.Svc.SelectFolder(t.Context(), k.user, l.folder)
+				sel, err2 := r.Svc.Inbox.SelectFolder(t.Context(), k.user, l.folder)
 				if err2 != nil {
 					t.Fatal(err2)
 				}
 				var out *inbox.Copied
-				out, err = r.Svc.MoveMessages(t.Context(), k.user, sel.Folder.ID, []uint32{l.uid}, to)
+				out, err = r.Svc.Inbox.MoveMessages(t.Context(), k.user, sel.Folder.ID, []uint32{l.uid}, to)
 				if err == nil {
 					uid = out.To[0]
 				}

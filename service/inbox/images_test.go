@@ -18,33 +18,33 @@ import (
 // TestImageToken: a link is for one image of one message of one account, for an hour.
 func TestImageToken(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
-	ref := inbox.ImageRef{Account: "acc_1", Mailbox: "eu_1", UID: "7", Expires: i.ImageExpiry(), Source: "https://a.example/b\nc"}
-	got, err := i.ReadImageToken(i.ImageToken(ref))
+	ref := inbox.ImageRef{Account: "acc_1", Mailbox: "eu_1", UID: "7", Expires: i.Inbox.ImageExpiry(), Source: "https://a.example/b\nc"}
+	got, err := i.Inbox.ReadImageToken(i.Inbox.ImageToken(ref))
 	if err != nil || got != ref {
 		t.Fatalf("read %+v, %v", got, err)
 	}
-	if left := time.Unix(ref.Expires, 0).Sub(i.Now()); left > time.Hour || left < 54*time.Minute {
+	if left := time.Unix(ref.Expires, 0).Sub(i.Core.Now()); left > time.Hour || left < 54*time.Minute {
 		t.Errorf("holds for %v", left)
 	}
-	text, sum, _ := strings.Cut(i.ImageToken(ref), ".")
+	text, sum, _ := strings.Cut(i.Inbox.ImageToken(ref), ".")
 	for _, change := range []func(*inbox.ImageRef){
 		func(r *inbox.ImageRef) { r.Account = "acc_2" }, func(r *inbox.ImageRef) { r.Mailbox = "eu_2" }, func(r *inbox.ImageRef) { r.UID = "8" },
 		func(r *inbox.ImageRef) { r.Expires++ }, func(r *inbox.ImageRef) { r.Source += "d" },
 	} {
 		other := ref
 		change(&other)
-		forged, _, _ := strings.Cut(i.ImageToken(other), ".")
-		if _, err := i.ReadImageToken(forged + "." + sum); codeOf(err) != "not_found" {
+		forged, _, _ := strings.Cut(i.Inbox.ImageToken(other), ".")
+		if _, err := i.Inbox.ReadImageToken(forged + "." + sum); codeOf(err) != "not_found" {
 			t.Errorf("%+v with another's sum: %v", other, err)
 		}
 	}
 	for _, bad := range []string{"", ".", text, text + ".", text + "." + sum[1:], text + "." + sum + "A"} {
-		if _, err := i.ReadImageToken(bad); codeOf(err) != "not_found" {
+		if _, err := i.Inbox.ReadImageToken(bad); codeOf(err) != "not_found" {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
-	ref.Expires = i.Now().Unix()
-	if _, err := i.ReadImageToken(i.ImageToken(ref)); codeOf(err) != "expired" {
+	ref.Expires = i.Core.Now().Unix()
+	if _, err := i.Inbox.ReadImageToken(i.Inbox.ImageToken(ref)); codeOf(err) != "expired" {
 		t.Errorf("after its hour: %v", err)
 	}
 }
@@ -61,7 +61,7 @@ func codeOf(err error) string {
 func TestImagesAtOnce(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
 	synctest.Test(t, func(t *testing.T) {
-		m := i.NewImages()
+		m := i.Inbox.NewImages()
 		var ends []func()
 		for range inbox.ImagesEach {
 			done, err := m.Acquire(t.Context(), "a")
@@ -118,7 +118,7 @@ func (f readerOf) Read(p []byte) (int, error) { return f(p) }
 func TestSlowReadersHaveTheImage(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
 	synctest.Test(t, func(t *testing.T) {
-		m := i.NewImages()
+		m := i.Inbox.NewImages()
 		m.HTTP.Transport = stillHost{inbox.ImageLimit}
 		body, err := m.Fetch(t.Context(), "a", "https://far.test/")
 		if err != nil {
@@ -145,7 +145,7 @@ func TestSlowReadersHaveTheImage(t *testing.T) {
 // TestImagesWaiting: who wants too many at once is told so.
 func TestImagesWaiting(t *testing.T) {
 	i := servicetest.Install(t, core.Config{}).Svc
-	m := i.NewImages()
+	m := i.Inbox.NewImages()
 	gone, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error)
@@ -170,12 +170,12 @@ func TestImagesWaiting(t *testing.T) {
 // FuzzImageToken wants every text that we did not make to be refused.
 func FuzzImageToken(f *testing.F) {
 	i := servicetest.Install(f, core.Config{}).Svc
-	whole := i.ImageToken(inbox.ImageRef{Account: "acc_1", Mailbox: "eu_1", UID: "7", Expires: i.ImageExpiry(), Source: "cid:1"})
+	whole := i.Inbox.ImageToken(inbox.ImageRef{Account: "acc_1", Mailbox: "eu_1", UID: "7", Expires: i.Inbox.ImageExpiry(), Source: "cid:1"})
 	f.Add(whole + "x")
 	f.Add(".")
 	f.Add("YQo.YQ")
 	f.Fuzz(func(t *testing.T, token string) {
-		if _, err := i.ReadImageToken(token); err == nil && token != whole {
+		if _, err := i.Inbox.ReadImageToken(token); err == nil && token != whole {
 			t.Errorf("%q is taken", token)
 		}
 	})

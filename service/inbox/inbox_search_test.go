@@ -51,7 +51,7 @@ func TestSearchSeesMailAtOnce(t *testing.T) {
 			t.Errorf("%s: %v, want %v", q, got, want)
 		}
 	}
-	if _, err := i.Svc.Indexer().Rebuild(t.Context()); err != nil {
+	if _, err := i.Svc.Inbox.Indexer().Rebuild(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := listed(i, inbox.InboxFilter{Q: "letter3"}); !slices.Equal(got, []string{"letter3"}) {
@@ -103,14 +103,14 @@ func TestAuthorIsFoundBehindManyOthers(t *testing.T) {
 	servicetest.Keep(i, ann, "INBOX", "From: Rare Bird <rare@bird.test>\nSubject: found\n\nhello\n")
 	body := i.Spool("From: Fred <fred@far.test>\r\nSubject: rare\r\n\r\nhello\r\n")
 	defer body.Close()
-	d, err := i.Svc.Prepare(body, inbox.Envelope{})
+	d, err := i.Svc.Inbox.Prepare(body, inbox.Envelope{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for left := inbox.InboxScan + 1; left > 0; left -= 500 {
 		i.Update(func(tx *store.Tx) error {
 			for range min(left, 500) {
-				if _, err := i.Svc.File(tx, ann, d, inbox.Filing{Folder: store.InboxID, Received: tx.Now()}); err != nil {
+				if _, err := i.Svc.Inbox.File(tx, ann, d, inbox.Filing{Folder: store.InboxID, Received: tx.Now()}); err != nil {
 					return err
 				}
 			}
@@ -190,7 +190,7 @@ func TestMovedMessageIsIndexedByItsWords(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	servicetest.Keep(i, ann, "INBOX", "From: a@far.test\nSubject: hello\n\nwalrus\n")
-	x := i.Svc.Indexer()
+	x := i.Svc.Inbox.Indexer()
 	work, metas, err := x.Gather(ann.AccountNum)
 	if err != nil || len(work.Messages) != 1 {
 		t.Fatalf("%d messages, %v", len(work.Messages), err)
@@ -268,7 +268,7 @@ func pages(i *servicetest.Installation, f inbox.InboxFilter, limit int) (subject
 	in := inbox.ListInboxIn{InboxFilter: f, PageIn: core.PageIn{Limit: &limit}}
 	var last time.Time
 	for {
-		page, err := i.Svc.ListInbox(i.T.Context(), who, in)
+		page, err := i.Svc.Inbox.ListInbox(i.T.Context(), who, in)
 		if err != nil {
 			i.T.Fatal(err)
 		}

@@ -46,7 +46,7 @@ func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
 	if got := i.Answered(ann); len(got) != 0 {
 		t.Errorf("answered before any answer: %v", got)
 	}
-	told, stop := i.Svc.Watch(context.Background(), ann.Num)
+	told, stop := i.Svc.Inbox.Watch(context.Background(), ann.Num)
 	defer stop()
 	i.MustSend(ann, answer("<two@far.test>"))
 	select {
@@ -64,7 +64,7 @@ func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
 	if got := i.Answered(bob); len(got) != 0 {
 		t.Errorf("answered in a mailbox that has sent nothing: %v", got)
 	}
-	if _, err := i.Svc.DeleteMessage(context.Background(), servicetest.ActorNum(i.Account, 1), inbox.DeleteMessageIn{MessageIn: inbox.MessageIn{UserID: ann.ID, MessageID: "2"}}); err != nil {
+	if _, err := i.Svc.Inbox.DeleteMessage(context.Background(), servicetest.ActorNum(i.Account, 1), inbox.DeleteMessageIn{MessageIn: inbox.MessageIn{UserID: ann.ID, MessageID: "2"}}); err != nil {
 		t.Fatal(err)
 	}
 	i.MustSend(ann, answer("<two@far.test>")) // what is gone is no reason not to send
@@ -81,11 +81,11 @@ func TestAnswersAreMarkedElsewhere(t *testing.T) {
 	})
 	o.Run()
 	who := servicetest.ActorNum(o.Account, 1)
-	if _, err := o.Svc.RefreshEmailUserInbox(context.Background(), who, core.EmailUserIn{UserID: o.Mailbox.ID}); err != nil {
+	if _, err := o.Svc.Inbox.RefreshEmailUserInbox(context.Background(), who, core.EmailUserIn{UserID: o.Mailbox.ID}); err != nil {
 		t.Fatal(err)
 	}
 	o.Until("the mail is here", func() bool {
-		page, err := o.Svc.ListEmailUserInbox(context.Background(), who, inbox.ListEmailUserInboxIn{UserID: o.Mailbox.ID})
+		page, err := o.Svc.Inbox.ListEmailUserInbox(context.Background(), who, inbox.ListEmailUserInboxIn{UserID: o.Mailbox.ID})
 		return err == nil && len(page.Data) == 2
 	})
 	lost := false
@@ -129,14 +129,14 @@ func TestAnsweredAmongManyNotIndexed(t *testing.T) {
 	servicetest.Keep(i, ann, "INBOX", "Message-ID: <old@far.test>\nFrom: fred@far.test\nSubject: old\n\nhello\n")
 	body := i.Spool("From: Fred <fred@far.test>\r\nSubject: other\r\n\r\nhello\r\n")
 	defer body.Close()
-	d, err := i.Svc.Prepare(body, inbox.Envelope{})
+	d, err := i.Svc.Inbox.Prepare(body, inbox.Envelope{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for left := inbox.InboxScan; left > 0; left -= 500 {
 		i.Update(func(tx *store.Tx) error {
 			for range min(left, 500) {
-				if _, err := i.Svc.File(tx, ann, d, inbox.Filing{Folder: store.InboxID, Received: tx.Now()}); err != nil {
+				if _, err := i.Svc.Inbox.File(tx, ann, d, inbox.Filing{Folder: store.InboxID, Received: tx.Now()}); err != nil {
 					return err
 				}
 			}
@@ -148,7 +148,7 @@ func TestAnsweredAmongManyNotIndexed(t *testing.T) {
 	}
 	find := func(id string, want ...uint32) {
 		t.Helper()
-		list, err := i.Svc.FindAnswered(ann, id)
+		list, err := i.Svc.Inbox.FindAnswered(ann, id)
 		var got []uint32
 		for _, at := range list {
 			got = append(got, at.UID)

@@ -18,7 +18,7 @@ import (
 func TestManyReadersHoldNoWriterUp(t *testing.T) {
 	const many, people = 400, 180
 	r := newWaitRig(t, core.Config{Outbound: "capture"})
-	made, err := r.Svc.CreateToken(t.Context(), r.who, accounts.CreateTokenIn{Name: "agent", Policy: &agents.Policy{Taint: true}})
+	made, err := r.Svc.Accounts.CreateToken(t.Context(), r.who, accounts.CreateTokenIn{Name: "agent", Policy: &agents.Policy{Taint: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestManyReadersHoldNoWriterUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.words(r.ann, "INBOX", "s")
-	if _, err := r.Svc.GetMessage(t.Context(), agent, inbox.MessageIn{UserID: r.ann.ID, MessageID: core.UIDText(r.Folder(r.ann, "INBOX")[0].UID)}); err != nil {
+	if _, err := r.Svc.Inbox.GetMessage(t.Context(), agent, inbox.MessageIn{UserID: r.ann.ID, MessageID: core.UIDText(r.Folder(r.ann, "INBOX")[0].UID)}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.St.View(func(tx *store.Tx) error {

@@ -15,7 +15,7 @@ import (
 // request marks or deletes.
 func TestBulkChangesOfMessagesWithinTheBounds(t *testing.T) {
 	b := servicetest.New(t, nil)
-	who, err := b.Operator(t.Context(), "")
+	who, err := b.Accounts.Operator(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestBulkChangesOfMessagesWithinTheBounds(t *testing.T) {
 		for u := range 100 {
 			users = append(users, mailboxes.BulkUser{Username: fmt.Sprintf("u%d", u)})
 		}
-		out, err := b.CreateEmailUsersBulk(t.Context(), who, mailboxes.BulkCreateIn{Domain: d.ID, Users: &users})
+		out, err := b.Mailboxes.CreateEmailUsersBulk(t.Context(), who, mailboxes.BulkCreateIn{Domain: d.ID, Users: &users})
 		if err != nil || out.Created != 100 {
 			t.Fatalf("%+v, %v", out, err)
 		}
@@ -36,11 +36,11 @@ func TestBulkChangesOfMessagesWithinTheBounds(t *testing.T) {
 		}
 	}
 	on := true
-	marked, err := b.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: refs, MessageMarks: inbox.MessageMarks{IsRead: &on, IsFlagged: &on}})
+	marked, err := b.Inbox.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: refs, MessageMarks: inbox.MessageMarks{IsRead: &on, IsFlagged: &on}})
 	if err != nil || marked.Marked != 200 {
 		t.Fatalf("%+v, %v", marked, err)
 	}
-	deleted, err := b.BulkDeleteMessages(t.Context(), who, inbox.BulkDeleteMessagesIn{Messages: refs})
+	deleted, err := b.Inbox.BulkDeleteMessages(t.Context(), who, inbox.BulkDeleteMessagesIn{Messages: refs})
 	if err != nil || deleted.Deleted != 200 {
 		t.Fatalf("%+v, %v", deleted, err)
 	}

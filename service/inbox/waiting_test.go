@@ -51,7 +51,7 @@ func newWaitRig(t *testing.T, c core.Config) *waitRig {
 // first gives what waits gives at once, or after a tenth of a second.
 func (r *waitRig) first(userID string, f inbox.WaitFilter) *inbox.WaitAnswer {
 	r.T.Helper()
-	out, err := r.Svc.WaitFor(r.T.Context(), r.who, userID, f, 100*time.Millisecond)
+	out, err := r.Svc.Inbox.WaitFor(r.T.Context(), r.who, userID, f, 100*time.Millisecond)
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func TestWaitForMessage(t *testing.T) {
 	for _, id := range []string{r.ann.ID, ""} {
 		go func() {
 			began <- struct{}{}
-			a, err := r.Svc.WaitFor(t.Context(), r.who, id, inbox.WaitFilter{}, 20*time.Second)
+			a, err := r.Svc.Inbox.WaitFor(t.Context(), r.who, id, inbox.WaitFilter{}, 20*time.Second)
 			if err != nil {
 				t.Error(err)
 			}
@@ -148,11 +148,11 @@ func TestWaitForMessage(t *testing.T) {
 		"a public suffix": {FromDomain: "co.uk"}, "a private one": {FromDomain: "github.io"}, "no domain": {FromDomain: "x@far.test"},
 		"no time": {Timeout: new(61)}, "too little": {Timeout: new(0)}, "no address": {To: "ann"}, "no word": {From: "!"},
 	} {
-		if _, err := r.Svc.WaitForMessage(t.Context(), r.who, inbox.WaitForMessageIn{UserID: r.ann.ID, WaitFilter: f}); !servicetest.HasCode(err, "validation_error") {
+		if _, err := r.Svc.Inbox.WaitForMessage(t.Context(), r.who, inbox.WaitForMessageIn{UserID: r.ann.ID, WaitFilter: f}); !servicetest.HasCode(err, "validation_error") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := r.Svc.WaitForMessage(t.Context(), r.who, inbox.WaitForMessageIn{UserID: "eu_none"}); !servicetest.HasCode(err, "not_found") {
+	if _, err := r.Svc.Inbox.WaitForMessage(t.Context(), r.who, inbox.WaitForMessageIn{UserID: "eu_none"}); !servicetest.HasCode(err, "not_found") {
 		t.Errorf("a mailbox of nobody: %v", err)
 	}
 
@@ -182,7 +182,7 @@ func TestWhatArrives(t *testing.T) {
 			f.Since = a.Now
 		}
 	}
-	if _, _, err := r.Svc.AppendMessages(t.Context(), core.MailboxUser{MailboxID: r.ann.ID, Mailbox: r.ann.Num, AccountID: r.ann.AccountID, PasswordAt: r.ann.PasswordAt}, "INBOX", inbox.Append{Body: r.Spool("From: x@far.test\r\nSubject: appended\r\n\r\nx\r\n")}); err != nil {
+	if _, _, err := r.Svc.Inbox.AppendMessages(t.Context(), core.MailboxUser{MailboxID: r.ann.ID, Mailbox: r.ann.Num, AccountID: r.ann.AccountID, PasswordAt: r.ann.PasswordAt}, "INBOX", inbox.Append{Body: r.Spool("From: x@far.test\r\nSubject: appended\r\n\r\nx\r\n")}); err != nil {
 		t.Fatal(err)
 	}
 	if got := all(inbox.WaitFilter{}); got != nil {
@@ -209,7 +209,7 @@ func TestWhatArrives(t *testing.T) {
 
 	// It keeps that where it is moved to, but for Junk and Trash.
 	uid := ""
-	page, err := r.Svc.ListEmailUserInbox(t.Context(), r.who, inbox.ListEmailUserInboxIn{UserID: r.ann.ID})
+	page, err := r.Svc.Inbox.ListEmailUserInbox(t.Context(), r.who, inbox.ListEmailUserInboxIn{UserID: r.ann.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,7 +220,7 @@ func TestWhatArrives(t *testing.T) {
 	}
 	folder := ""
 	for _, to := range []string{"archive", "junk", "trash", "inbox"} {
-		moved, err := r.Svc.BulkMoveMessages(t.Context(), r.who, inbox.BulkMoveMessagesIn{To: to, Messages: []inbox.MessageRef{{UID: uid, Mailbox: r.ann.Email, Folder: folder}}})
+		moved, err := r.Svc.Inbox.BulkMoveMessages(t.Context(), r.who, inbox.BulkMoveMessagesIn{To: to, Messages: []inbox.MessageRef{{UID: uid, Mailbox: r.ann.Email, Folder: folder}}})
 		if err != nil || moved.Moved != 1 {
 			t.Fatalf("move to %s: %+v %v", to, moved, err)
 		}
@@ -239,22 +239,22 @@ func TestWaitersEnd(t *testing.T) {
 	errs := make(chan error, 2000)
 	for range 1999 {
 		wg.Go(func() {
-			_, err := r.Svc.WaitForAnyMessage(ctx, r.who, inbox.WaitForAnyMessageIn{})
+			_, err := r.Svc.Inbox.WaitForAnyMessage(ctx, r.who, inbox.WaitForAnyMessageIn{})
 			errs <- err
 		})
 	}
 	one := make(chan *inbox.WaitAnswer, 1)
 	go func() {
-		a, err := r.Svc.WaitForMessage(t.Context(), r.who, inbox.WaitForMessageIn{UserID: r.ann.ID, WaitFilter: inbox.WaitFilter{Timeout: new(60)}})
+		a, err := r.Svc.Inbox.WaitForMessage(t.Context(), r.who, inbox.WaitForMessageIn{UserID: r.ann.ID, WaitFilter: inbox.WaitFilter{Timeout: new(60)}})
 		if err != nil {
 			t.Error(err)
 		}
 		one <- a
 	}()
-	for r.Svc.Waiters(1) < 2000 {
+	for r.Svc.Inbox.Waiters(1) < 2000 {
 		time.Sleep(time.Millisecond)
 	}
-	if _, err := r.Svc.WaitForAnyMessage(t.Context(), r.who, inbox.WaitForAnyMessageIn{}); !servicetest.HasCode(err, "rate_limited") {
+	if _, err := r.Svc.Inbox.WaitForAnyMessage(t.Context(), r.who, inbox.WaitForAnyMessageIn{}); !servicetest.HasCode(err, "rate_limited") {
 		t.Errorf("one too many: %v", err)
 	}
 	cancel()
@@ -264,15 +264,15 @@ func TestWaitersEnd(t *testing.T) {
 			t.Fatalf("a client has gone: %v", err)
 		}
 	}
-	if n := r.Svc.Waiters(1); n != 1 {
+	if n := r.Svc.Inbox.Waiters(1); n != 1 {
 		t.Errorf("%d waiters are left", n)
 	}
 	began := time.Now()
-	r.Svc.EndWaiting()
+	r.Svc.Inbox.EndWaiting()
 	if a := <-one; a == nil || a.Message != nil || a.Now.IsZero() || time.Since(began) > 2*time.Second {
 		t.Errorf("after %s: %+v", time.Since(began), a)
 	}
-	if a, err := r.Svc.WaitForMessage(t.Context(), r.who, inbox.WaitForMessageIn{UserID: r.ann.ID}); err != nil || a.Message != nil || time.Since(began) > 2*time.Second {
+	if a, err := r.Svc.Inbox.WaitForMessage(t.Context(), r.who, inbox.WaitForMessageIn{UserID: r.ann.ID}); err != nil || a.Message != nil || time.Since(began) > 2*time.Second {
 		t.Errorf("who comes later: %+v %v", a, err)
 	}
 }
@@ -378,7 +378,7 @@ func TestNoMessageIsMissed(t *testing.T) {
 					if own.IntN(3) == 0 {
 						time.AfterFunc(time.Duration(own.IntN(2000))*time.Microsecond, cancel)
 					}
-					a, err := r.Svc.WaitFor(ctx, r.who, id, inbox.WaitFilter{Since: at}, time.Duration(own.IntN(2000))*time.Microsecond)
+					a, err := r.Svc.Inbox.WaitFor(ctx, r.who, id, inbox.WaitFilter{Since: at}, time.Duration(own.IntN(2000))*time.Microsecond)
 					ended := ctx.Err() != nil
 					cancel()
 					mu.Lock()
@@ -445,10 +445,10 @@ func TestCostOfWaiters(t *testing.T) {
 	var wg sync.WaitGroup
 	for range n {
 		wg.Go(func() {
-			_, _ = r.Svc.WaitForAnyMessage(ctx, r.who, inbox.WaitForAnyMessageIn{WaitFilter: inbox.WaitFilter{FromDomain: "harbour.test", Kind: "code", Timeout: new(60)}})
+			_, _ = r.Svc.Inbox.WaitForAnyMessage(ctx, r.who, inbox.WaitForAnyMessageIn{WaitFilter: inbox.WaitFilter{FromDomain: "harbour.test", Kind: "code", Timeout: new(60)}})
 		})
 	}
-	for r.Svc.Waiters(1) < n {
+	for r.Svc.Inbox.Waiters(1) < n {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(100 * time.Millisecond)

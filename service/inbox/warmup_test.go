@@ -26,18 +26,18 @@ func TestSuspendedAccountFetchesNothing(t *testing.T) {
 	who := core.Actor{AccountID: i.Account.AccountID, UserID: i.Account.UserID, Role: "owner", Permissions: []string{"admin"}}
 	status := func(to string) {
 		t.Helper()
-		if _, err := i.Svc.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: to}); err != nil {
+		if _, err := i.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: to}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := i.Svc.ConnectDomains(ctx, who, domains.ConnectDomainsIn{Domains: []string{"away.test"}, External: true}); err != nil {
+	if _, err := i.Svc.Domains.ConnectDomains(ctx, who, domains.ConnectDomainsIn{Domains: []string{"away.test"}, External: true}); err != nil {
 		t.Fatal(err)
 	}
 	on := true
-	if _, err := i.Svc.SetUniversalInbox(ctx, who, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
+	if _, err := i.Svc.Inbox.SetUniversalInbox(ctx, who, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
-	made, err := i.Svc.CreateEmailUser(ctx, who, mailboxes.CreateEmailUserIn{
+	made, err := i.Svc.Mailboxes.CreateEmailUser(ctx, who, mailboxes.CreateEmailUserIn{
 		Email: "me@away.test", Type: "external",
 		IMAP: &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
 	})
@@ -109,7 +109,7 @@ func TestSuspendedAccountFetchesNothing(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return i.Svc.Queue.Wake(tx, j.ID, time.Time{})
+			return i.Svc.Core.Queue.Wake(tx, j.ID, time.Time{})
 		})
 		return err == nil
 	})
@@ -132,7 +132,7 @@ func TestWarmupPhrasesMarkStoredMail(t *testing.T) {
 	i.Run()
 	who := core.Actor{AccountID: i.Account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
 	for _, phrases := range [][]string{{"nothing"}, {"hello"}, {}, {"Blue bird"}} {
-		if _, err := i.Svc.UpdateAccount(context.Background(), who, accounts.UpdateAccountIn{WarmupPhrases: &phrases}); err != nil {
+		if _, err := i.Svc.Accounts.UpdateAccount(context.Background(), who, accounts.UpdateAccountIn{WarmupPhrases: &phrases}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -169,7 +169,7 @@ func TestWarmupJobGoesOnWhereItWas(t *testing.T) {
 		return store.Accounts.Put(tx, a)
 	})
 	at := inbox.WarmupArgs{AccountID: i.Account.AccountID, MailboxID: ann.ID, Folder: store.InboxID, UID: 4}
-	if done, err := i.Svc.MarkSome(&at); !done || err != nil {
+	if done, err := i.Svc.Inbox.MarkSome(&at); !done || err != nil {
 		t.Fatalf("done %v, %v", done, err)
 	}
 	if got := i.Marked(ann)["INBOX ann"]; got != 2 {

@@ -26,11 +26,11 @@ const strange = "From: \"ZEBRA name\" <x@far.test>\r\nTo: \"ZEBRA to\" <ann@exam
 // list gives the rows of INBOX that a reader gets, newest first.
 func (r *waitRig) list(who core.Actor, f inbox.InboxFilter) []inbox.InboxMessage {
 	r.T.Helper()
-	page, err := r.Svc.ListEmailUserInbox(r.T.Context(), who, inbox.ListEmailUserInboxIn{UserID: r.ann.ID, InboxFilter: f})
+	page, err := r.Svc.Inbox.ListEmailUserInbox(r.T.Context(), who, inbox.ListEmailUserInboxIn{UserID: r.ann.ID, InboxFilter: f})
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	all, err := r.Svc.ListInbox(r.T.Context(), who, inbox.ListInboxIn{InboxFilter: f, Mailbox: r.ann.Email})
+	all, err := r.Svc.Inbox.ListInbox(r.T.Context(), who, inbox.ListInboxIn{InboxFilter: f, Mailbox: r.ann.Email})
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -146,15 +146,15 @@ func TestReadingTaints(t *testing.T) {
 	ctx := t.Context()
 	reads := map[string]func(who core.Actor, uid string) error{
 		"get_message": func(who core.Actor, uid string) error {
-			_, err := r.Svc.GetMessage(ctx, who, inbox.MessageIn{UserID: r.ann.ID, MessageID: uid})
+			_, err := r.Svc.Inbox.GetMessage(ctx, who, inbox.MessageIn{UserID: r.ann.ID, MessageID: uid})
 			return err
 		},
 		"get_inbox_message": func(who core.Actor, uid string) error {
-			_, err := r.Svc.GetInboxMessage(ctx, who, inbox.InboxMessageIn{Mailbox: r.ann.Email, MessageID: uid})
+			_, err := r.Svc.Inbox.GetInboxMessage(ctx, who, inbox.InboxMessageIn{Mailbox: r.ann.Email, MessageID: uid})
 			return err
 		},
 		"get_message_raw": func(who core.Actor, uid string) error {
-			f, err := r.Svc.GetMessageRaw(ctx, who, inbox.MessageIn{UserID: r.ann.ID, MessageID: uid})
+			f, err := r.Svc.Inbox.GetMessageRaw(ctx, who, inbox.MessageIn{UserID: r.ann.ID, MessageID: uid})
 			if err != nil {
 				return err
 			}
@@ -164,7 +164,7 @@ func TestReadingTaints(t *testing.T) {
 			return f.Body.Close()
 		},
 		"get_message_attachment": func(who core.Actor, uid string) error {
-			f, err := r.Svc.GetMessageAttachment(ctx, who, inbox.AttachmentIn{MessageIn: inbox.MessageIn{UserID: r.ann.ID, MessageID: uid}, Index: "0"})
+			f, err := r.Svc.Inbox.GetMessageAttachment(ctx, who, inbox.AttachmentIn{MessageIn: inbox.MessageIn{UserID: r.ann.ID, MessageID: uid}, Index: "0"})
 			if e, ours := core.AsError(err); ours && e.Code == "not_found" {
 				return nil
 			}
@@ -178,7 +178,7 @@ func TestReadingTaints(t *testing.T) {
 			if uid == uids[true] {
 				f.Subject = "horse"
 			}
-			a, err := r.Svc.WaitFor(ctx, who, r.ann.ID, f, time.Second)
+			a, err := r.Svc.Inbox.WaitFor(ctx, who, r.ann.ID, f, time.Second)
 			if err == nil && (a.Message == nil || a.Message.Withheld) {
 				t.Errorf("waited for %s: %+v", f.Subject, a)
 			}
@@ -229,23 +229,23 @@ func TestSentSubjectsAreRead(t *testing.T) {
 		in.UserID, in.Text = r.ann.ID, "x"
 		who := r.who
 		who.TokenKind = core.SessionKind
-		if _, err := r.Svc.SendEmail(t.Context(), who, in); err != nil {
+		if _, err := r.Svc.MTA.SendEmail(t.Context(), who, in); err != nil {
 			t.Fatal(err)
 		}
 	}
 	a := r.agent(agents.Policy{Taint: true})
 	look := func() *store.Reading {
 		t.Helper()
-		page, err := r.Svc.ListMessages(t.Context(), a, mta.ListMessagesIn{})
+		page, err := r.Svc.MTA.ListMessages(t.Context(), a, mta.ListMessagesIn{})
 		if err != nil || len(page.Data) == 0 || page.Data[0].Subject == "" {
 			t.Fatalf("%+v %v", page, err)
 		}
-		if _, err := r.Svc.GetSentMessage(t.Context(), a, mta.SentMessageIn{ID: page.Data[0].ID}); err != nil {
+		if _, err := r.Svc.MTA.GetSentMessage(t.Context(), a, mta.SentMessageIn{ID: page.Data[0].ID}); err != nil {
 			t.Fatal(err)
 		}
 		return r.reading(a)
 	}
-	if _, err := r.Svc.GetMessage(t.Context(), a, inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"}); err != nil {
+	if _, err := r.Svc.Inbox.GetMessage(t.Context(), a, inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"}); err != nil {
 		t.Fatal(err)
 	}
 	send(mta.SendEmailIn{Subject: "Re: Berths", To: mta.Texts{"x@far.test"}, Cc: mta.Texts{"bob@example.test"}})
@@ -272,7 +272,7 @@ func TestWithheldWait(t *testing.T) {
 	wait := func(who core.Actor, f inbox.WaitFilter) *inbox.WaitAnswer {
 		t.Helper()
 		f.Withhold = true
-		out, err := r.Svc.WaitFor(t.Context(), who, r.ann.ID, f, 50*time.Millisecond)
+		out, err := r.Svc.Inbox.WaitFor(t.Context(), who, r.ann.ID, f, 50*time.Millisecond)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +335,7 @@ func TestFieldsThatNoProofCovers(t *testing.T) {
 		{r.agent(agents.Policy{Taint: true}), true, true},
 		{trusting, false, true},
 	} {
-		m, err := r.Svc.GetMessage(t.Context(), c.who, inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"})
+		m, err := r.Svc.Inbox.GetMessage(t.Context(), c.who, inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -364,7 +364,7 @@ func TestTaintedDeletes(t *testing.T) {
 	}
 	a := r.agent(agents.Policy{Taint: true})
 	one := inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"}
-	if _, err := r.Svc.GetMessage(t.Context(), a, one); err != nil {
+	if _, err := r.Svc.Inbox.GetMessage(t.Context(), a, one); err != nil {
 		t.Fatal(err)
 	}
 	refused := func(what string, err error) {
@@ -373,27 +373,27 @@ func TestTaintedDeletes(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	_, err := r.Svc.DeleteMessage(t.Context(), a, inbox.DeleteMessageIn{MessageIn: one})
+	_, err := r.Svc.Inbox.DeleteMessage(t.Context(), a, inbox.DeleteMessageIn{MessageIn: one})
 	refused("for good", err)
-	_, err = r.Svc.DeleteInboxMessage(t.Context(), a, inbox.DeleteInboxMessageIn{InboxMessageIn: inbox.InboxMessageIn{Mailbox: r.ann.Email, MessageID: "1"}})
+	_, err = r.Svc.Inbox.DeleteInboxMessage(t.Context(), a, inbox.DeleteInboxMessageIn{InboxMessageIn: inbox.InboxMessageIn{Mailbox: r.ann.Email, MessageID: "1"}})
 	refused("for good by address", err)
-	moved, err := r.Svc.DeleteMessage(t.Context(), a, inbox.DeleteMessageIn{MessageIn: one, To: "trash"})
+	moved, err := r.Svc.Inbox.DeleteMessage(t.Context(), a, inbox.DeleteMessageIn{MessageIn: one, To: "trash"})
 	if err != nil || moved.NewUID == nil {
 		t.Fatalf("to Trash: %+v %v", moved, err)
 	}
 	inTrash := inbox.MessageIn{UserID: r.ann.ID, MessageID: *moved.NewUID, Folder: "trash"}
-	_, err = r.Svc.DeleteMessage(t.Context(), a, inbox.DeleteMessageIn{MessageIn: inTrash, To: "trash"})
+	_, err = r.Svc.Inbox.DeleteMessage(t.Context(), a, inbox.DeleteMessageIn{MessageIn: inTrash, To: "trash"})
 	refused("out of Trash", err)
 	if got := len(r.Folder(r.ann, "Trash")); got != 1 {
 		t.Errorf("%d messages in Trash", got)
 	}
 	clean := r.agent(agents.Policy{Taint: true})
-	if _, err := r.Svc.DeleteMessage(t.Context(), clean, inbox.DeleteMessageIn{MessageIn: inTrash}); err != nil {
+	if _, err := r.Svc.Inbox.DeleteMessage(t.Context(), clean, inbox.DeleteMessageIn{MessageIn: inTrash}); err != nil {
 		t.Errorf("by one that is not tainted: %v", err)
 	}
 
 	// What it drafts is nobody's words to the next reader.
-	draft, err := r.Svc.CreateDraft(t.Context(), a, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "by a tainted one", Text: "x"}})
+	draft, err := r.Svc.MTA.CreateDraft(t.Context(), a, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "by a tainted one", Text: "x"}})
 	if err != nil || draft.Withheld || draft.Subject == "" {
 		t.Fatalf("%+v %v", draft, err)
 	}
@@ -418,7 +418,7 @@ func TestTaintLasts(t *testing.T) {
 		for k := range n {
 			wg.Go(func() {
 				<-begin
-				if _, err := r.Svc.GetMessage(t.Context(), a, inbox.MessageIn{UserID: r.ann.ID, MessageID: fmt.Sprint(k%2 + 1)}); err != nil {
+				if _, err := r.Svc.Inbox.GetMessage(t.Context(), a, inbox.MessageIn{UserID: r.ann.ID, MessageID: fmt.Sprint(k%2 + 1)}); err != nil {
 					t.Error(err)
 				}
 				if got := r.reading(a); got == nil || got.Taint == nil { // whoever has its answer is tainted
@@ -436,7 +436,7 @@ func TestTaintLasts(t *testing.T) {
 		if again := r.reading(a); *again.Taint != *got.Taint || !slices.Equal(again.People, got.People) {
 			t.Errorf("after a restart: %+v, want %+v", again, got)
 		}
-		if _, err := r.Svc.DeleteMessage(t.Context(), a, inbox.DeleteMessageIn{MessageIn: inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"}}); err == nil {
+		if _, err := r.Svc.Inbox.DeleteMessage(t.Context(), a, inbox.DeleteMessageIn{MessageIn: inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"}}); err == nil {
 			t.Error("a restart has ended the taint")
 		}
 	}

@@ -53,7 +53,7 @@ func TestWhoseWords(t *testing.T) {
 	owner := r.who
 	d2 := r.AddDomain(r.AddAccount("second@elsewhere.test"), "second.test", nil)
 	sam := r.AddMailbox(d2, "sam", nil)
-	group, err := r.Svc.CreateGroup(t.Context(), owner, mailboxes.CreateGroupIn{Email: "all@example.test", Members: []mailboxes.NewMember{{UserID: r.bob.ID}}})
+	group, err := r.Svc.Mailboxes.CreateGroup(t.Context(), owner, mailboxes.CreateGroupIn{Email: "all@example.test", Members: []mailboxes.NewMember{{UserID: r.bob.ID}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +111,12 @@ func TestWhoseWords(t *testing.T) {
 		who := owner
 		who.TokenKind, who.OwnWords = "api", own
 		subject := fmt.Sprint("by a program ", own)
-		if _, err := r.Svc.SendEmail(t.Context(), who, mta.SendEmailIn{UserID: r.bob.ID, To: mta.Texts{"ann@example.test"}, Subject: subject, Text: "x"}); err != nil {
+		if _, err := r.Svc.MTA.SendEmail(t.Context(), who, mta.SendEmailIn{UserID: r.bob.ID, To: mta.Texts{"ann@example.test"}, Subject: subject, Text: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		expect(r.ann, "INBOX", subject, map[bool]string{true: "own", false: "author"}[own]+" example.test")
 		expect(r.bob, "Sent", subject, map[bool]string{true: "own", false: "author"}[own]+" ")
-		_, err := r.Svc.CreateDraft(t.Context(), who, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted " + subject, Text: "x"}})
+		_, err := r.Svc.MTA.CreateDraft(t.Context(), who, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted " + subject, Text: "x"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,11 +137,11 @@ func TestWhoseWords(t *testing.T) {
 
 	// Copies and moves keep it.
 	u := core.MailboxUser{AccountID: r.ann.AccountID, MailboxID: r.ann.ID, Mailbox: r.ann.Num, PasswordAt: r.ann.PasswordAt}
-	sel, err := r.Svc.SelectFolder(t.Context(), u, "INBOX")
+	sel, err := r.Svc.Inbox.SelectFolder(t.Context(), u, "INBOX")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Svc.CopyMessages(t.Context(), u, store.InboxID, sel.UIDs, "Archive"); err != nil {
+	if _, err := r.Svc.Inbox.CopyMessages(t.Context(), u, store.InboxID, sel.UIDs, "Archive"); err != nil {
 		t.Fatal(err)
 	}
 	expect(r.ann, "Archive", "from bob", "own example.test")
@@ -149,29 +149,29 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.ann, "Archive", "automatic", " far.test")
 
 	// What was put there.
-	if _, _, err := r.Svc.AppendMessages(t.Context(), u, "INBOX", inbox.Append{Body: r.Spool(letterAbout("bob@example.test", "ann@example.test", "appended"))}); err != nil {
+	if _, _, err := r.Svc.Inbox.AppendMessages(t.Context(), u, "INBOX", inbox.Append{Body: r.Spool(letterAbout("bob@example.test", "ann@example.test", "appended"))}); err != nil {
 		t.Fatal(err)
 	}
 	expect(r.ann, "INBOX", "appended", " ")
-	if _, err := r.Svc.ImportMessages(t.Context(), u, "INBOX", []inbox.ImportMessage{{Body: r.Spool(letterAbout("bob@example.test", "ann@example.test", "imported"))}}); err != nil {
+	if _, err := r.Svc.Inbox.ImportMessages(t.Context(), u, "INBOX", []inbox.ImportMessage{{Body: r.Spool(letterAbout("bob@example.test", "ann@example.test", "imported"))}}); err != nil {
 		t.Fatal(err)
 	}
 	expect(r.ann, "INBOX", "imported", " ")
 	person := owner
 	person.TokenKind = core.SessionKind
-	if _, err := r.Svc.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted", Text: "x"}}); err != nil {
+	if _, err := r.Svc.MTA.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted", Text: "x"}}); err != nil {
 		t.Fatal(err)
 	}
 	expect(r.ann, "Drafts", "drafted", "own ")
 
 	// A draft that nobody knows the author of, sent by a program and by a person.
 	for _, kind := range []string{"api", core.SessionKind} {
-		if _, _, err := r.Svc.AppendMessages(t.Context(), u, "Drafts", inbox.Append{Body: r.Spool(letterAbout("ann@example.test", "bob@example.test", "put there, sent by "+kind))}); err != nil {
+		if _, _, err := r.Svc.Inbox.AppendMessages(t.Context(), u, "Drafts", inbox.Append{Body: r.Spool(letterAbout("ann@example.test", "bob@example.test", "put there, sent by "+kind))}); err != nil {
 			t.Fatal(err)
 		}
 		who, drafts := owner, r.Folder(r.ann, "Drafts")
 		who.TokenKind = kind
-		if _, err := r.Svc.SendDraft(t.Context(), who, mta.DraftIn{UserID: r.ann.ID, UID: core.UIDText(drafts[len(drafts)-1].UID)}); err != nil {
+		if _, err := r.Svc.MTA.SendDraft(t.Context(), who, mta.DraftIn{UserID: r.ann.ID, UID: core.UIDText(drafts[len(drafts)-1].UID)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -180,11 +180,11 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.bob, "INBOX", "put there, sent by "+core.SessionKind, "own example.test")
 
 	// What is passed on or answered by itself, and what could not be delivered.
-	if _, err := r.Svc.SetVacation(t.Context(), owner, rules.SetVacationIn{UserID: r.ann.ID, Enabled: true, Text: "I am away."}); err != nil {
+	if _, err := r.Svc.Rules.SetVacation(t.Context(), owner, rules.SetVacationIn{UserID: r.ann.ID, Enabled: true, Text: "I am away."}); err != nil {
 		t.Fatal(err)
 	}
 	onward := "sam@second.test"
-	if _, err := r.Svc.CreateRule(t.Context(), owner, rules.CreateRuleIn{
+	if _, err := r.Svc.Rules.CreateRule(t.Context(), owner, rules.CreateRuleIn{
 		UserID: r.ann.ID, Name: "on", Conditions: []rules.Condition{{Field: "subject", Op: "contains", Value: &rules.Value{Text: "onward"}}},
 		Actions: []rules.Action{{Type: "forward", Value: &onward}, {Type: "copy", Value: new("archive")}},
 	}); err != nil {
@@ -221,7 +221,7 @@ func TestPeopleOfReading(t *testing.T) {
 		r.words(r.ann, folder, subject)
 		for _, m := range r.Folder(r.ann, folder) {
 			if isAbout(m.Raw, subject) {
-				if _, err := r.Svc.GetMessage(t.Context(), a, inbox.MessageIn{UserID: r.ann.ID, MessageID: core.UIDText(m.UID), Folder: folder}); err != nil {
+				if _, err := r.Svc.Inbox.GetMessage(t.Context(), a, inbox.MessageIn{UserID: r.ann.ID, MessageID: core.UIDText(m.UID), Folder: folder}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -264,7 +264,7 @@ func TestPeopleOfReading(t *testing.T) {
 func (r *waitRig) agent(p agents.Policy) core.Actor {
 	r.T.Helper()
 	p.Send = "allow"
-	c, err := r.Svc.CreateCredential(r.T.Context(), r.who, mailboxes.CreateCredentialIn{UserID: r.ann.ID, Name: "agent", Protocols: &[]string{"imap", "api"}, Policy: &p})
+	c, err := r.Svc.Mailboxes.CreateCredential(r.T.Context(), r.who, mailboxes.CreateCredentialIn{UserID: r.ann.ID, Name: "agent", Protocols: &[]string{"imap", "api"}, Policy: &p})
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -273,7 +273,7 @@ func (r *waitRig) agent(p agents.Policy) core.Actor {
 
 func (r *waitRig) authenticate(token string) core.Actor {
 	r.T.Helper()
-	who, err := r.Svc.Authenticate(r.T.Context(), token, "192.0.2.7")
+	who, err := r.Svc.Accounts.Authenticate(r.T.Context(), token, "192.0.2.7")
 	if err != nil {
 		r.T.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func (r *waitRig) reading(who core.Actor) (out *store.Reading) {
 func TestSubjectsOfProgramsAreWithheld(t *testing.T) {
 	r := newWaitRig(t, core.Config{Outbound: "capture"})
 	token := func(in accounts.CreateTokenIn) core.Actor {
-		made, err := r.Svc.CreateToken(t.Context(), r.who, in)
+		made, err := r.Svc.Accounts.CreateToken(t.Context(), r.who, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -312,11 +312,11 @@ func TestSubjectsOfProgramsAreWithheld(t *testing.T) {
 	person := r.who
 	person.TokenKind, person.TokenID = core.SessionKind, "tok_session"
 	for who, subject := range map[*core.Actor]string{&form: "ZEBRA", &person: "plan"} {
-		if _, err := r.Svc.SendEmail(t.Context(), *who, mta.SendEmailIn{UserID: r.ann.ID, To: mta.Texts{strings.ToLower(subject) + "@far.test"}, Subject: subject, Text: "t", Tags: mta.TagMap{"a": subject}}); err != nil {
+		if _, err := r.Svc.MTA.SendEmail(t.Context(), *who, mta.SendEmailIn{UserID: r.ann.ID, To: mta.Texts{strings.ToLower(subject) + "@far.test"}, Subject: subject, Text: "t", Tags: mta.TagMap{"a": subject}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rows, err := r.Svc.ListMessages(t.Context(), agent, mta.ListMessagesIn{})
+	rows, err := r.Svc.MTA.ListMessages(t.Context(), agent, mta.ListMessagesIn{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func manyBoxes(t testing.TB, s *core.Core, who core.Actor, domain string, from, 
 func exportDomain(t *testing.T, count int) (*service.Service, core.Actor, string) {
 	t.Helper()
 	s, who := servicetest.NewBare(t)
-	d := &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: "boxes.test", Status: "complete", DNSProvider: "builtin"}
+	d := &store.Domain{ID: s.Core.Store.NewID("dom"), AccountID: who.AccountID, Name: "boxes.test", Status: "complete", DNSProvider: "builtin"}
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Domains.Put(tx, d) })
 	manyBoxes(t, s.Core, who, d.ID, 0, count)
 	return s, who, d.ID
@@ -61,7 +61,7 @@ func exportDomain(t *testing.T, count int) (*service.Service, core.Actor, string
 func TestExportIsMadeWhileItIsRead(t *testing.T) {
 	for _, format := range []string{"default", "json"} {
 		s, who, domain := exportDomain(t, 2*mailboxes.ExportBatch+50)
-		out, err := s.CreateExport(t.Context(), who, mailboxes.CreateExportIn{Format: format, All: true, Inline: true})
+		out, err := s.Mailboxes.CreateExport(t.Context(), who, mailboxes.CreateExportIn{Format: format, All: true, Inline: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +127,7 @@ func TestExportIsNoHalfFile(t *testing.T) {
 			mb.PasswordSealed[0] ^= 1
 			return store.Mailboxes.Put(tx, mb)
 		})
-		out, err := s.CreateExport(t.Context(), who, mailboxes.CreateExportIn{All: true, Inline: true})
+		out, err := s.Mailboxes.CreateExport(t.Context(), who, mailboxes.CreateExportIn{All: true, Inline: true})
 		if err == nil {
 			_, err = io.Copy(io.Discard, out.File.Body)
 		}
@@ -145,32 +145,32 @@ func TestExportsOfAnAccount(t *testing.T) {
 		servicetest.Update(t, s, func(tx *store.Tx) error { n = store.ExportsByAccount.Count(tx, who.AccountID, 0); return nil })
 		return n
 	}
-	first, err := s.CreateExport(t.Context(), who, all)
+	first, err := s.Mailboxes.CreateExport(t.Context(), who, all)
 	if err != nil || !first.Link.ExpiresAt.Equal(now.Add(900*time.Second)) {
 		t.Fatalf("%+v, %v", first, err)
 	}
 	for _, wait := range []time.Duration{0, 4999 * time.Millisecond} {
 		now = now.Add(wait)
-		_, err := s.CreateExport(t.Context(), who, all)
+		_, err := s.Mailboxes.CreateExport(t.Context(), who, all)
 		if e, _ := core.AsError(err); e == nil || e.Code != "export_rate_limited" || e.RetryAfter != 5*time.Second-wait {
 			t.Errorf("after %v: %v", wait, err)
 		}
 	}
 	now = now.Add(time.Millisecond)
-	if _, err := s.CreateExport(t.Context(), who, all); err != nil || count() != 2 {
+	if _, err := s.Mailboxes.CreateExport(t.Context(), who, all); err != nil || count() != 2 {
 		t.Errorf("after 5 s: %v, %d kept", err, count())
 	}
 	token := first.Link.DownloadURL[strings.LastIndexByte(first.Link.DownloadURL, '/')+1:]
 	now = now.Add(895*time.Second - time.Millisecond)
-	if _, err := s.OpenExport(t.Context(), token); err != nil {
+	if _, err := s.Mailboxes.OpenExport(t.Context(), token); err != nil {
 		t.Errorf("just before the end of the link: %v", err)
 	}
 	now = now.Add(time.Millisecond)
-	if _, err := s.CreateExport(t.Context(), who, all); err != nil || count() != 2 {
+	if _, err := s.Mailboxes.CreateExport(t.Context(), who, all); err != nil || count() != 2 {
 		t.Errorf("an expired export is kept: %v, %d kept", err, count())
 	}
 	now = now.Add(-time.Hour) // a clock that was set back
-	if _, err := s.CreateExport(t.Context(), who, all); err != nil {
+	if _, err := s.Mailboxes.CreateExport(t.Context(), who, all); err != nil {
 		t.Errorf("with a clock set back: %v", err)
 	}
 	now = now.Add(3 * time.Hour)

@@ -40,7 +40,7 @@ func TestKeptUploadsOfAnAccountAreBounded(t *testing.T) {
 		if size%2 == 1 { // as of a client that does not know it before
 			length = -1
 		}
-		return i.Svc.KeepUpload(who, mailboxes.Upload{UserID: mb.ID, Length: length, From: strings.NewReader(strings.Repeat("x", size))})
+		return i.Svc.Mailboxes.KeepUpload(who, mailboxes.Upload{UserID: mb.ID, Length: length, From: strings.NewReader(strings.Repeat("x", size))})
 	}
 	count := func() (n int) {
 		files, err := os.ReadDir(dir)
@@ -70,7 +70,7 @@ func TestKeptUploadsOfAnAccountAreBounded(t *testing.T) {
 		t.Errorf("%d files", n)
 	}
 	for _, name := range kept[1:] {
-		if err := i.Svc.DropUpload(name); err != nil {
+		if err := i.Svc.Mailboxes.DropUpload(name); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestImportsCarryTheirCountsOver(t *testing.T) {
 	var all []string
 	for _, local := range []string{"ann", "bob", "eve"} {
 		mb := i.AddMailbox(d, local, nil)
-		out, err := i.Svc.ImportMail(t.Context(), servicetest.Actor(i.Account), mailboxes.ImportMailIn{
+		out, err := i.Svc.Mailboxes.ImportMail(t.Context(), servicetest.Actor(i.Account), mailboxes.ImportMailIn{
 			EmailUserIn: core.EmailUserIn{UserID: mb.ID},
 			IMAP:        &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: server.Port, Security: "none", Username: "u", Password: "p"},
 		})

@@ -15,7 +15,7 @@ import (
 // waits gives how many mailboxes wait for their time, and how many jobs do so.
 func waits(t *testing.T, b *servicetest.Sandbox) (boxes, jobs int) {
 	t.Helper()
-	err := b.Store.View(func(tx *store.Tx) error {
+	err := b.Core.Store.View(func(tx *store.Tx) error {
 		for mb := range store.Mailboxes.All(tx) {
 			if !mb.ExpiresAt.IsZero() && !mb.Gone() {
 				boxes++
@@ -39,7 +39,7 @@ func settles(t *testing.T, b *servicetest.Sandbox, left int) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		all := 0
-		if err := b.Store.View(func(tx *store.Tx) error {
+		if err := b.Core.Store.View(func(tx *store.Tx) error {
 			all = store.MailboxesByAccount.Count(tx, b.Owner.AccountID, 0)
 			return nil
 		}); err != nil {
@@ -64,7 +64,7 @@ func TestInboxesTimeOutlivesARestart(t *testing.T) {
 	minute := 60
 	var ids []string
 	for range 4 {
-		in, err := b.CreateInbox(t.Context(), who, mailboxes.CreateInboxIn{TTLSeconds: &minute})
+		in, err := b.Mailboxes.CreateInbox(t.Context(), who, mailboxes.CreateInboxIn{TTLSeconds: &minute})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,11 +72,11 @@ func TestInboxesTimeOutlivesARestart(t *testing.T) {
 	}
 	move := func(id string, at core.Opt[time.Time]) {
 		t.Helper()
-		if _, err := b.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: id, ExpiresAt: at}); err != nil {
+		if _, err := b.Mailboxes.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: id, ExpiresAt: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	now := b.Now()
+	now := b.Core.Now()
 	for _, by := range []time.Duration{time.Second, 3 * time.Hour, time.Minute, 2 * time.Hour} { // sooner and later
 		move(ids[1], core.Opt[time.Time]{Set: true, Value: now.Add(30*time.Second + by)})
 	}
@@ -95,7 +95,7 @@ func TestInboxesTimeOutlivesARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	settles(t, b, 1)
-	mb, err := b.GetEmailUser(t.Context(), who, core.EmailUserIn{UserID: ids[2]})
+	mb, err := b.Mailboxes.GetEmailUser(t.Context(), who, core.EmailUserIn{UserID: ids[2]})
 	if err != nil || !mb.ExpiresAt.IsZero() {
 		t.Errorf("the one that is kept: %v, %v", mb, err)
 	}
@@ -109,19 +109,19 @@ func TestManyInboxesGoAtOnce(t *testing.T) {
 	d := b.Domain(t, b.Owner.AccountID, "boxes.test", "builtin", "complete")
 	var ids []string
 	for range 130 {
-		in, err := b.CreateInbox(t.Context(), who, mailboxes.CreateInboxIn{})
+		in, err := b.Mailboxes.CreateInbox(t.Context(), who, mailboxes.CreateInboxIn{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, in.Inbox.ID)
 	}
 	some := ids[:100]
-	out, err := b.DeleteEmailUsersBulk(t.Context(), who, mailboxes.BulkDeleteIn{UserIDs: &some})
+	out, err := b.Mailboxes.DeleteEmailUsersBulk(t.Context(), who, mailboxes.BulkDeleteIn{UserIDs: &some})
 	if err != nil || out.Queued != 100 {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	settles(t, b, 30)
-	if _, err := b.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: d.ID}); err != nil {
+	if _, err := b.Domains.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: d.ID}); err != nil {
 		t.Fatal(err)
 	}
 	settles(t, b, 0)

@@ -15,21 +15,21 @@ import (
 // of them suspended.
 func TestActivationIsChunkedAndTellsOnce(t *testing.T) {
 	s, who := servicetest.NewBare(t)
-	d := &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: "slow.test", Status: "pending_ns", DNSProvider: "builtin"}
+	d := &store.Domain{ID: s.Core.Store.NewID("dom"), AccountID: who.AccountID, Name: "slow.test", Status: "pending_ns", DNSProvider: "builtin"}
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Domains.Put(tx, d) })
 	var ids []string
 	for i := range 5 {
-		mb, err := s.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: fmt.Sprintf("u%d", i), Domain: d.ID})
+		mb, err := s.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: fmt.Sprintf("u%d", i), Domain: d.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, mb.UserID)
 	}
 	suspended := "suspended"
-	if _, err := s.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: ids[3], Status: &suspended}); err != nil {
+	if _, err := s.Mailboxes.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: ids[3], Status: &suspended}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: ids[4]}); err != nil {
+	if _, err := s.Mailboxes.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: ids[4]}); err != nil {
 		t.Fatal(err)
 	}
 	steps := 0
@@ -39,25 +39,25 @@ func TestActivationIsChunkedAndTellsOnce(t *testing.T) {
 			if err := store.Domains.Put(tx, d); err != nil {
 				return err
 			}
-			more, err = s.ActivateMailboxes(tx, d.ID, 2)
+			more, err = s.Mailboxes.ActivateMailboxes(tx, d.ID, 2)
 			return err
 		})
 	}
 	if steps != 2 {
 		t.Errorf("%d steps for four mailboxes by twos", steps)
 	}
-	events, err := s.ListEvents(t.Context(), who, events.ListEventsIn{Type: events.EventEmailUserCreated})
+	events, err := s.Events.ListEvents(t.Context(), who, events.ListEventsIn{Type: events.EventEmailUserCreated})
 	if err != nil || len(events.Data) != 4 {
 		t.Errorf("%d events, %v", len(events.Data), err)
 	}
 	for i, want := range []string{"active", "active", "active", "suspended", "deleting"} {
-		mb, err := s.GetEmailUser(t.Context(), who, core.EmailUserIn{UserID: ids[i]})
+		mb, err := s.Mailboxes.GetEmailUser(t.Context(), who, core.EmailUserIn{UserID: ids[i]})
 		if err != nil || mb.Status != want {
 			t.Errorf("mailbox %d is %s, want %s, %v", i, mb.Status, want, err)
 		}
 	}
 	active := "active"
-	mb, err := s.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: ids[3], Status: &active})
+	mb, err := s.Mailboxes.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: ids[3], Status: &active})
 	if err != nil || mb.Status != "active" {
 		t.Errorf("the suspended one becomes %v, %v", mb, err)
 	}
@@ -66,30 +66,30 @@ func TestActivationIsChunkedAndTellsOnce(t *testing.T) {
 // TestSecondDeleteAnswersTheSameJob looks while no queue runs.
 func TestSecondDeleteAnswersTheSameJob(t *testing.T) {
 	s, who := servicetest.NewBare(t)
-	d := &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: "boxes.test", Status: "complete", DNSProvider: "builtin"}
+	d := &store.Domain{ID: s.Core.Store.NewID("dom"), AccountID: who.AccountID, Name: "boxes.test", Status: "complete", DNSProvider: "builtin"}
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Domains.Put(tx, d) })
-	mb, err := s.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: "ann", Domain: d.ID})
+	mb, err := s.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: "ann", Domain: d.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := s.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: mb.UserID})
+	first, err := s.Mailboxes.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: mb.UserID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := s.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: mb.UserID})
+	second, err := s.Mailboxes.DeleteEmailUser(t.Context(), who, mailboxes.DeleteEmailUserIn{UserID: mb.UserID})
 	if err != nil || second.JobID != first.JobID {
 		t.Errorf("job %s, then %v, %v", first.JobID, second, err)
 	}
-	bulk, err := s.DeleteEmailUsersBulk(t.Context(), who, mailboxes.BulkDeleteIn{UserIDs: &[]string{mb.UserID}})
+	bulk, err := s.Mailboxes.DeleteEmailUsersBulk(t.Context(), who, mailboxes.BulkDeleteIn{UserIDs: &[]string{mb.UserID}})
 	if err != nil || bulk.Queued != 1 || bulk.JobID == nil || *bulk.JobID != first.JobID {
 		t.Errorf("in bulk: %+v, %v", bulk, err)
 	}
 	name := "x"
-	_, err = s.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: mb.UserID, Name: &name})
+	_, err = s.Mailboxes.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: mb.UserID, Name: &name})
 	if e, _ := core.AsError(err); e == nil || e.Code != "not_found" {
 		t.Errorf("a change of what is being deleted: %v", err)
 	}
-	shown, err := s.GetEmailUser(t.Context(), who, core.EmailUserIn{UserID: mb.UserID})
+	shown, err := s.Mailboxes.GetEmailUser(t.Context(), who, core.EmailUserIn{UserID: mb.UserID})
 	if err != nil || shown.Status != "deleting" {
 		t.Errorf("it is shown as %+v, %v", shown, err)
 	}
@@ -98,21 +98,21 @@ func TestSecondDeleteAnswersTheSameJob(t *testing.T) {
 // TestPasswordsAreKeptTwice opens the sealed copy and checks the hash.
 func TestPasswordsAreKeptTwice(t *testing.T) {
 	s, who := servicetest.NewBare(t)
-	d := &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: "boxes.test", Status: "complete", DNSProvider: "builtin"}
+	d := &store.Domain{ID: s.Core.Store.NewID("dom"), AccountID: who.AccountID, Name: "boxes.test", Status: "complete", DNSProvider: "builtin"}
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Domains.Put(tx, d) })
-	made, err := s.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: "ann", Domain: d.ID})
+	made, err := s.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Username: "ann", Domain: d.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	check := func(password string) {
 		t.Helper()
-		err := s.Store.View(func(tx *store.Tx) error {
+		err := s.Core.Store.View(func(tx *store.Tx) error {
 			mb, err := store.MailboxByEmail.Get(tx, "ann@boxes.test")
 			if err != nil {
 				return err
 			}
-			plain, err := s.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed)
-			if err == nil && (string(plain) != password || !s.Logins.Check(mb.PasswordHash, password)) {
+			plain, err := s.Core.Keys.Open(store.MailboxPlace(mb.ID), mb.PasswordSealed)
+			if err == nil && (string(plain) != password || !s.Core.Logins.Check(mb.PasswordHash, password)) {
 				t.Errorf("sealed %q, want %q", plain, password)
 			}
 			fs, err2 := tx.Folders(mb.Num)
@@ -127,7 +127,7 @@ func TestPasswordsAreKeptTwice(t *testing.T) {
 	}
 	check(made.Password)
 	next := "another password"
-	if _, err := s.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: made.UserID, Password: &next}); err != nil {
+	if _, err := s.Mailboxes.UpdateEmailUser(t.Context(), who, mailboxes.UpdateEmailUserIn{UserID: made.UserID, Password: &next}); err != nil {
 		t.Fatal(err)
 	}
 	check(next)

@@ -47,7 +47,7 @@ func TestAcceptedMailOutlivesACrash(t *testing.T) {
 	if n := len(i.St.Unfiled()); n != 3 {
 		t.Fatalf("%d messages are left to be filed", n)
 	}
-	i.Svc.FileUnfiled()
+	i.Svc.MTA.FileUnfiled()
 	i.Run()
 	idle(i)
 	for n, count := range i.Counts(boxes) {
@@ -64,7 +64,7 @@ func TestAcceptedMailOutlivesACrash(t *testing.T) {
 		if n := len(i.St.Unfiled()); n != 0 {
 			t.Errorf("%d messages are left after they were filed", n)
 		}
-		i.Svc.FileUnfiled()
+		i.Svc.MTA.FileUnfiled()
 	}
 	if got := servicetest.Total(i.Counts(boxes)); got != 120 {
 		t.Errorf("%d messages in the end", got)
@@ -88,7 +88,7 @@ func TestAcceptedMailToAMailboxThatGoes(t *testing.T) {
 		mb.Status = store.MailboxDeleting
 		return store.Mailboxes.Put(tx, mb)
 	})
-	i.Svc.FileUnfiled()
+	i.Svc.MTA.FileUnfiled()
 	i.Run()
 	idle(i)
 	if counts := i.Counts(boxes); counts[0] != 1 || counts[1] != 0 {
@@ -134,7 +134,7 @@ func TestParallelMailKeepsTheQuota(t *testing.T) {
 	}
 	all.Wait()
 	release()
-	i.Svc.WaitFiled(t.Context(), 0)
+	i.Svc.MTA.WaitFiled(t.Context(), 0)
 	if got := i.Counts([]*store.Mailbox{box})[0]; got != 4 || taken.Load() != 4 {
 		t.Errorf("%d were taken, %d are there", taken.Load(), got)
 	}
@@ -148,7 +148,7 @@ func TestAcceptedMailWaitsForTheDisk(t *testing.T) {
 	i := installAckFirst(t)
 	boxes := i.ManyMailboxes(1)
 	var failing atomic.Bool
-	i.Svc.FilingFails(func() error {
+	i.Svc.MTA.FilingFails(func() error {
 		if failing.Load() {
 			return store.ErrFull
 		}
@@ -161,7 +161,7 @@ func TestAcceptedMailWaitsForTheDisk(t *testing.T) {
 	if got := i.Counts(boxes)[0]; got != 0 {
 		t.Errorf("%d are there", got)
 	}
-	i.Svc.WaitFiled(t.Context(), 0) // not for ever
+	i.Svc.MTA.WaitFiled(t.Context(), 0) // not for ever
 	failing.Store(false)
 	for end := time.Now().Add(20 * time.Second); i.St.UnfiledCount() > 0 && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
@@ -177,7 +177,7 @@ func TestAcceptedMailThatCannotBeFiled(t *testing.T) {
 	boxes := i.ManyMailboxes(2)
 	var left atomic.Int32
 	left.Store(4) // the batch, and the message by itself, each of them twice
-	i.Svc.FilingFails(func() error {
+	i.Svc.MTA.FilingFails(func() error {
 		if left.Add(-1) >= 0 {
 			panic(errors.New("a fault"))
 		}
@@ -186,7 +186,7 @@ func TestAcceptedMailThatCannotBeFiled(t *testing.T) {
 	if err := i.Receive("far@far.test", manyTo(1), addressesIn(boxes)...); err != nil {
 		t.Fatal(err)
 	}
-	i.Svc.WaitFiled(t.Context(), 0)
+	i.Svc.MTA.WaitFiled(t.Context(), 0)
 	if got := i.Arrivals(); len(got) != 1 || len(got[0].To) != 2 {
 		t.Fatalf("arrivals: %+v", got)
 	}
@@ -209,7 +209,7 @@ func TestAcceptedMailOfANewerVersion(t *testing.T) {
 	i.Cut = true
 	for range 2 {
 		i.Reopen()
-		i.Svc.FileUnfiled()
+		i.Svc.MTA.FileUnfiled()
 		if n := len(i.St.Unfiled()); n != 1 {
 			t.Errorf("%d are left", n)
 		}
@@ -228,7 +228,7 @@ func TestFilingGathers(t *testing.T) {
 	receive := func(n int) {
 		t.Helper()
 		for range n {
-			i.Svc.HoldFiling()
+			i.Svc.MTA.HoldFiling()
 			if err := i.Receive("far@far.test", manyTo(1), box[0].Email); err != nil {
 				t.Fatal(err)
 			}
@@ -238,11 +238,11 @@ func TestFilingGathers(t *testing.T) {
 	if got := i.Counts(box)[0]; got != 0 || i.St.UnfiledCount() != 1 {
 		t.Errorf("%d are filed, %d wait", got, i.St.UnfiledCount())
 	}
-	i.Svc.WaitFiled(t.Context(), box[0].Num)
+	i.Svc.MTA.WaitFiled(t.Context(), box[0].Num)
 	if got := i.Counts(box)[0]; got != 1 {
 		t.Errorf("%d are filed when somebody has waited", got)
 	}
-	i.Svc.HoldFiling()
+	i.Svc.MTA.HoldFiling()
 	for range mta.FiledAtOnce {
 		if err := i.Receive("far@far.test", manyTo(1), box[0].Email); err != nil {
 			t.Fatal(err)

@@ -66,7 +66,7 @@ func (f *approvals) hold(via, text string, change func(*mta.Submission), to ...s
 		change(&in)
 	}
 	u := core.MailboxUser{AccountID: f.ann.AccountID, MailboxID: f.ann.ID, Email: f.ann.Email}
-	rows, a, err := f.Svc.SubmitHeld(u, in, mta.WhyHeld{Reason: agents.HeldByPolicy, Via: via, TokenID: "tok_1", TokenName: "agent"})
+	rows, a, err := f.Svc.MTA.SubmitHeld(u, in, mta.WhyHeld{Reason: agents.HeldByPolicy, Via: via, TokenID: "tok_1", TokenName: "agent"})
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -82,17 +82,17 @@ func (f *approvals) sent() []servicetest.Taken {
 }
 
 func (f *approvals) approve(id string) error {
-	shown, err := f.Svc.GetApproval(context.Background(), f.who, mta.ApprovalIn{ApprovalID: id})
+	shown, err := f.Svc.MTA.GetApproval(context.Background(), f.who, mta.ApprovalIn{ApprovalID: id})
 	if err != nil {
 		f.T.Fatal(err)
 	}
-	_, err = f.Svc.ApproveMessage(context.Background(), f.who, mta.ApproveMessageIn{ApprovalID: id, ContentHash: shown.ContentHash})
+	_, err = f.Svc.MTA.ApproveMessage(context.Background(), f.who, mta.ApproveMessageIn{ApprovalID: id, ContentHash: shown.ContentHash})
 	return err
 }
 
 func (f *approvals) status(id string) string {
 	f.T.Helper()
-	out, err := f.Svc.GetApproval(context.Background(), f.who, mta.ApprovalIn{ApprovalID: id})
+	out, err := f.Svc.MTA.GetApproval(context.Background(), f.who, mta.ApprovalIn{ApprovalID: id})
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -113,11 +113,11 @@ func TestApprovedMessageIsSentAsItWasShown(t *testing.T) {
 	if s := statuses(f.Installation); s["held"] != 4 || len(f.sent()) != 0 {
 		t.Errorf("held: %v, sent %d", s, len(f.sent()))
 	}
-	shown, err := f.Svc.GetApproval(t.Context(), f.who, mta.ApprovalIn{ApprovalID: a.ID})
+	shown, err := f.Svc.MTA.GetApproval(t.Context(), f.who, mta.ApprovalIn{ApprovalID: a.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := f.Svc.GetApprovalRaw(t.Context(), f.who, mta.ApprovalIn{ApprovalID: a.ID})
+	file, err := f.Svc.MTA.GetApprovalRaw(t.Context(), f.who, mta.ApprovalIn{ApprovalID: a.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestApprovedMessageIsSentAsItWasShown(t *testing.T) {
 		t.Errorf("shown: %s", got)
 	}
 
-	if _, err := f.Svc.ApproveMessage(t.Context(), f.who, mta.ApproveMessageIn{ApprovalID: a.ID, ContentHash: strings.Repeat("0", 64)}); codeOf(err) != "content_changed" {
+	if _, err := f.Svc.MTA.ApproveMessage(t.Context(), f.who, mta.ApproveMessageIn{ApprovalID: a.ID, ContentHash: strings.Repeat("0", 64)}); codeOf(err) != "content_changed" {
 		t.Errorf("another hash: %v", err)
 	}
 	if f.status(a.ID) != "pending" {
@@ -157,7 +157,7 @@ func TestApprovedMessageIsSentAsItWasShown(t *testing.T) {
 	if err := f.approve(a.ID); codeOf(err) != "already_decided" {
 		t.Errorf("approved twice: %v", err)
 	}
-	if _, err := f.Svc.RejectMessage(t.Context(), f.who, mta.RejectMessageIn{ApprovalID: a.ID}); codeOf(err) != "already_decided" {
+	if _, err := f.Svc.MTA.RejectMessage(t.Context(), f.who, mta.RejectMessageIn{ApprovalID: a.ID}); codeOf(err) != "already_decided" {
 		t.Errorf("rejected when approved: %v", err)
 	}
 	for _, event := range []string{"email.held", "email.approved"} {
@@ -174,7 +174,7 @@ func TestApprovedMessageIsSentAsItWasShown(t *testing.T) {
 		if _, err := f.Svc.Prune(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
-		_, err := f.Svc.GetApproval(t.Context(), f.who, mta.ApprovalIn{ApprovalID: a.ID})
+		_, err := f.Svc.MTA.GetApproval(t.Context(), f.who, mta.ApprovalIn{ApprovalID: a.ID})
 		if days == 29 && err != nil || days == 2 && codeOf(err) != "not_found" {
 			t.Errorf("%v", err)
 		}
@@ -186,18 +186,18 @@ func TestApprovalsOfOthersAreNotThere(t *testing.T) {
 	f := newApprovals(t, nil)
 	a := f.hold("api", heldText, nil, "b@far.test")
 	other, ctx, in := servicetest.Actor(f.AddAccount("x@elsewhere.test")), t.Context(), mta.ApprovalIn{ApprovalID: a.ID}
-	_, get := f.Svc.GetApproval(ctx, other, in)
-	_, raw := f.Svc.GetApprovalRaw(ctx, other, in)
-	_, approve := f.Svc.ApproveMessage(ctx, other, mta.ApproveMessageIn{ApprovalID: a.ID, ContentHash: a.ContentHash})
-	_, reject := f.Svc.RejectMessage(ctx, other, mta.RejectMessageIn{ApprovalID: a.ID})
+	_, get := f.Svc.MTA.GetApproval(ctx, other, in)
+	_, raw := f.Svc.MTA.GetApprovalRaw(ctx, other, in)
+	_, approve := f.Svc.MTA.ApproveMessage(ctx, other, mta.ApproveMessageIn{ApprovalID: a.ID, ContentHash: a.ContentHash})
+	_, reject := f.Svc.MTA.RejectMessage(ctx, other, mta.RejectMessageIn{ApprovalID: a.ID})
 	for n, err := range []error{get, raw, approve, reject} {
 		if codeOf(err) != "not_found" {
 			t.Errorf("%d: %v", n, err)
 		}
 	}
 	for status, want := range map[string]int{"": 1, "pending": 1, "approved": 0} {
-		mine, err := f.Svc.ListApprovals(ctx, f.who, mta.ListApprovalsIn{Status: status})
-		theirs, err2 := f.Svc.ListApprovals(ctx, other, mta.ListApprovalsIn{Status: status})
+		mine, err := f.Svc.MTA.ListApprovals(ctx, f.who, mta.ListApprovalsIn{Status: status})
+		theirs, err2 := f.Svc.MTA.ListApprovals(ctx, other, mta.ListApprovalsIn{Status: status})
 		if err != nil || err2 != nil || len(mine.Data) != want || len(theirs.Data) != 0 {
 			t.Errorf("%q: %+v %+v, %v %v", status, mine, theirs, err, err2)
 		}
@@ -214,7 +214,7 @@ func TestRejectedMessageIsNeverSent(t *testing.T) {
 	api := f.hold("api", heldText, nil, "api@far.test")
 	late := f.hold("smtp", heldText, nil, "late@far.test")
 	for _, id := range []string{smtp.ID, api.ID} {
-		out, err := f.Svc.RejectMessage(t.Context(), f.who, mta.RejectMessageIn{ApprovalID: id, Note: "no"})
+		out, err := f.Svc.MTA.RejectMessage(t.Context(), f.who, mta.RejectMessageIn{ApprovalID: id, Note: "no"})
 		if err != nil || out.Status != "rejected" || *out.Note != "no" || out.DecidedBy.ID != f.who.UserID || out.DecidedBy.Name == "" {
 			t.Fatalf("%+v, %v", out, err)
 		}
@@ -291,7 +291,7 @@ func TestManyRecipientsAreHeldAndApproved(t *testing.T) {
 	if err := f.approve(approved.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Svc.RejectMessage(t.Context(), f.who, mta.RejectMessageIn{ApprovalID: rejected.ID}); err != nil {
+	if _, err := f.Svc.MTA.RejectMessage(t.Context(), f.who, mta.RejectMessageIn{ApprovalID: rejected.ID}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "all are settled", func() bool {
@@ -377,10 +377,10 @@ func TestHeldMessageOfADeletedMailbox(t *testing.T) {
 	for _, hold := range []bool{false, true} {
 		f := newApprovals(t, nil)
 		a := f.hold("smtp", heldText, nil, "b@far.test")
-		if out, err := f.Svc.ReleaseHeldMessages(t.Context(), f.who, mta.ReleaseIn{UserID: f.ann.ID, Action: "release"}); err != nil || *out != (mta.Released{}) {
+		if out, err := f.Svc.MTA.ReleaseHeldMessages(t.Context(), f.who, mta.ReleaseIn{UserID: f.ann.ID, Action: "release"}); err != nil || *out != (mta.Released{}) {
 			t.Errorf("released: %+v, %v", out, err)
 		}
-		if _, err := f.Svc.DeleteEmailUser(t.Context(), f.who, mailboxes.DeleteEmailUserIn{UserID: f.ann.ID, Hold: hold}); err != nil {
+		if _, err := f.Svc.Mailboxes.DeleteEmailUser(t.Context(), f.who, mailboxes.DeleteEmailUserIn{UserID: f.ann.ID, Hold: hold}); err != nil {
 			t.Fatal(err)
 		}
 		if err := f.approve(a.ID); codeOf(err) != "already_decided" {
@@ -394,7 +394,7 @@ func TestHeldMessageOfADeletedMailbox(t *testing.T) {
 	}
 	f := newApprovals(t, nil)
 	a := f.hold("smtp", heldText, nil, "b@far.test")
-	if err := f.Svc.CancelMailOf(t.Context(), f.d); err != nil {
+	if err := f.Svc.MTA.CancelMailOf(t.Context(), f.d); err != nil {
 		t.Fatal(err)
 	}
 	if f.status(a.ID) != "rejected" || f.Row("b@far.test").Status != "rejected" {
@@ -409,7 +409,7 @@ func TestApprovedMessageOfASuspendedMailbox(t *testing.T) {
 	a := f.hold("api", heldText, nil, "b@far.test")
 	f.later(time.Minute)
 	status, yes := "suspended", true
-	if _, err := f.Svc.UpdateEmailUser(t.Context(), f.who, mailboxes.UpdateEmailUserIn{UserID: f.ann.ID, Status: &status, Hold: &yes}); err != nil {
+	if _, err := f.Svc.Mailboxes.UpdateEmailUser(t.Context(), f.who, mailboxes.UpdateEmailUserIn{UserID: f.ann.ID, Status: &status, Hold: &yes}); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.approve(a.ID); err != nil {
@@ -417,7 +417,7 @@ func TestApprovedMessageOfASuspendedMailbox(t *testing.T) {
 	}
 	eventually(t, "it is held", func() bool { return !f.Row("b@far.test").HeldAt.IsZero() })
 	f.later(time.Minute)
-	if out, err := f.Svc.ReleaseHeldMessages(t.Context(), f.who, mta.ReleaseIn{UserID: f.ann.ID, Action: "release"}); err != nil || out.Released != 1 {
+	if out, err := f.Svc.MTA.ReleaseHeldMessages(t.Context(), f.who, mta.ReleaseIn{UserID: f.ann.ID, Action: "release"}); err != nil || out.Released != 1 {
 		t.Errorf("released: %+v, %v", out, err)
 	}
 	f.Becomes("b@far.test", "relayed")
@@ -429,14 +429,14 @@ func TestChangesOfAHeldMessage(t *testing.T) {
 	f := newApprovals(t, nil)
 	a := f.hold("api", heldText, nil, "b@far.test", "a@far.test")
 	id := f.Row("a@far.test").ID
-	if _, err := f.Svc.RetryMessage(t.Context(), f.who, mta.SentMessageIn{ID: id}); codeOf(err) != "not_queued" {
+	if _, err := f.Svc.MTA.RetryMessage(t.Context(), f.who, mta.SentMessageIn{ID: id}); codeOf(err) != "not_queued" {
 		t.Errorf("retried: %v", err)
 	}
 	later := core.Time{Time: f.now().Add(time.Hour)}
-	if _, err := f.Svc.UpdateScheduledMessage(t.Context(), f.who, mta.UpdateScheduledIn{ID: id, SendAt: &later}); codeOf(err) != "not_scheduled" {
+	if _, err := f.Svc.MTA.UpdateScheduledMessage(t.Context(), f.who, mta.UpdateScheduledIn{ID: id, SendAt: &later}); codeOf(err) != "not_scheduled" {
 		t.Errorf("moved: %v", err)
 	}
-	out, err := f.Svc.CancelMessage(t.Context(), f.who, mta.SentMessageIn{ID: id})
+	out, err := f.Svc.MTA.CancelMessage(t.Context(), f.who, mta.SentMessageIn{ID: id})
 	if err != nil || out.Status != "rejected" || f.Row("b@far.test").Status != "rejected" || f.status(a.ID) != "rejected" {
 		t.Errorf("%+v, %v; %s", out, err, f.status(a.ID))
 	}
@@ -448,11 +448,11 @@ func TestRejectedMessageOfADomainsProgram(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Run()
 	in := mta.Submission{From: "ann@example.test", Body: f.Spool(heldText), To: []mta.Rcpt{{Address: "b@far.test"}}}
-	_, a, err := f.Svc.SubmitHeld(core.MailboxUser{AccountID: f.d.AccountID, DomainID: f.d.ID}, in, mta.WhyHeld{Reason: agents.HeldByTaint, Via: store.ApprovalViaSMTP})
+	_, a, err := f.Svc.MTA.SubmitHeld(core.MailboxUser{AccountID: f.d.AccountID, DomainID: f.d.ID}, in, mta.WhyHeld{Reason: agents.HeldByTaint, Via: store.ApprovalViaSMTP})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := f.Svc.RejectMessage(t.Context(), f.who, mta.RejectMessageIn{ApprovalID: a.ID}); err != nil || out.UserID != nil || out.Token != nil {
+	if out, err := f.Svc.MTA.RejectMessage(t.Context(), f.who, mta.RejectMessageIn{ApprovalID: a.ID}); err != nil || out.UserID != nil || out.Token != nil {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	f.Becomes("b@far.test", "rejected")
@@ -475,11 +475,11 @@ func TestForwardedMessageIsApprovedAsItIsSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Becomes("onward@far.test", "held")
-	list, err := f.Svc.ListApprovals(t.Context(), f.who, mta.ListApprovalsIn{})
+	list, err := f.Svc.MTA.ListApprovals(t.Context(), f.who, mta.ListApprovalsIn{})
 	if err != nil || len(list.Data) != 1 || list.Data[0].Via != "rule" {
 		t.Fatalf("%+v, %v", list, err)
 	}
-	file, err := f.Svc.GetApprovalRaw(t.Context(), f.who, mta.ApprovalIn{ApprovalID: list.Data[0].ApprovalID})
+	file, err := f.Svc.MTA.GetApprovalRaw(t.Context(), f.who, mta.ApprovalIn{ApprovalID: list.Data[0].ApprovalID})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,13 +52,13 @@ func TestBatchIsJudgedWhenTaken(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
 	text := "before {{n}}"
-	made, err := i.Svc.CreateMessageTemplate(ctx, who, templates.CreateMessageTemplateIn{Name: "n", Subject: "s", Text: text})
+	made, err := i.Svc.Templates.CreateMessageTemplate(ctx, who, templates.CreateMessageTemplateIn{Name: "n", Subject: "s", Text: text})
 	if err != nil {
 		t.Fatal(err)
 	}
 	batch := func(in mta.SendBatchIn) string {
 		in.UserID = ann.ID
-		job, err := i.Svc.SendEmailBatch(ctx, who, in)
+		job, err := i.Svc.MTA.SendEmailBatch(ctx, who, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,7 +74,7 @@ func TestBatchIsJudgedWhenTaken(t *testing.T) {
 		{To: mta.Texts{"e@far.test"}, TemplateID: "mtl_none"},
 		{To: mta.Texts{"f@far.test"}, Subject: "s", SendAt: at(now.Add(time.Hour))},
 	}})
-	if _, err := i.Svc.DeleteMessageTemplate(ctx, who, templates.MessageTemplateIn{ID: made.ID}); err != nil {
+	if _, err := i.Svc.Templates.DeleteMessageTemplate(ctx, who, templates.MessageTemplateIn{ID: made.ID}); err != nil {
 		t.Fatal(err)
 	}
 	now = now.Add(time.Minute)
@@ -108,7 +108,7 @@ func TestBatchInTwoRuns(t *testing.T) {
 	for r := range n {
 		in.Recipients = append(in.Recipients, mta.BatchRecipient{To: fmt.Sprintf("r%d@far.test", r)})
 	}
-	job, err := i.Svc.SendEmailBatch(context.Background(), servicetest.Actor(i.Account), in)
+	job, err := i.Svc.MTA.SendEmailBatch(context.Background(), servicetest.Actor(i.Account), in)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestBatchIsBoundedWhenTaken(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: core.ViaCapture})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
-	made, err := i.Svc.CreateMessageTemplate(ctx, who, templates.CreateMessageTemplateIn{Name: "n", Subject: "s", Text: strings.Repeat("{{v}}", 100_000)})
+	made, err := i.Svc.Templates.CreateMessageTemplate(ctx, who, templates.CreateMessageTemplateIn{Name: "n", Subject: "s", Text: strings.Repeat("{{v}}", 100_000)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,20 +166,20 @@ func TestBatchIsBoundedWhenTaken(t *testing.T) {
 	} {
 		in.UserID = ann.ID
 		began := time.Now()
-		if _, err := i.Svc.SendEmailBatch(ctx, who, in); core.Explain(err).Code != "payload_too_large" {
+		if _, err := i.Svc.MTA.SendEmailBatch(ctx, who, in); core.Explain(err).Code != "payload_too_large" {
 			t.Errorf("%s: %v", name, err)
 		}
 		t.Logf("%s: refused in %v", name, time.Since(began))
 	}
-	if _, err := i.Svc.SendEmail(ctx, who, mta.SendEmailIn{UserID: ann.ID, To: mta.Texts{"a@far.test"}, TemplateID: made.ID, Variables: long}); core.Explain(err).Code != "payload_too_large" {
+	if _, err := i.Svc.MTA.SendEmail(ctx, who, mta.SendEmailIn{UserID: ann.ID, To: mta.Texts{"a@far.test"}, TemplateID: made.ID, Variables: long}); core.Explain(err).Code != "payload_too_large" {
 		t.Errorf("one message: %v", err)
 	}
-	if _, err := i.Svc.PreviewMessageTemplate(ctx, who, templates.PreviewMessageTemplateIn{ID: made.ID, Variables: long}); core.Explain(err).Code != "payload_too_large" {
+	if _, err := i.Svc.Templates.PreviewMessageTemplate(ctx, who, templates.PreviewMessageTemplateIn{ID: made.ID, Variables: long}); core.Explain(err).Code != "payload_too_large" {
 		t.Errorf("a preview: %v", err)
 	}
 
 	i.Run()
-	job, err := i.Svc.SendEmailBatch(ctx, who, mta.SendBatchIn{UserID: ann.ID, TemplateID: made.ID, Recipients: []mta.BatchRecipient{
+	job, err := i.Svc.MTA.SendEmailBatch(ctx, who, mta.SendBatchIn{UserID: ann.ID, TemplateID: made.ID, Recipients: []mta.BatchRecipient{
 		{To: "a@far.test", Variables: templates.Variables{"v": templates.Text(strings.Repeat("a", 300))}},
 		{To: "b@far.test", Variables: templates.Variables{"v": templates.Text("a")}},
 	}})

@@ -68,7 +68,7 @@ func TestNotifyNeverGetsNoReport(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	in := mta.Submission{From: ann.Email, Body: i.Spool(servicetest.PlainMessage), To: []mta.Rcpt{{Address: "nobody@example.test", Notify: "never"}, {Address: "who@example.test", Notify: "SUCCESS,FAILURE"}}}
-	if _, err := i.Svc.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in); err != nil {
+	if _, err := i.Svc.MTA.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in); err != nil {
 		t.Fatal(err)
 	}
 	i.Becomes("nobody@example.test", store.OutgoingBounced)
@@ -110,31 +110,31 @@ func TestFullMailboxDefersLocalMail(t *testing.T) {
 func TestSuppressionsAreTheAccountsOwn(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	ctx, other := context.Background(), i.AddAccount("other@elsewhere.test")
-	made, err := i.Svc.CreateSuppression(ctx, servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: "X@Far.test"})
+	made, err := i.Svc.MTA.CreateSuppression(ctx, servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: "X@Far.test"})
 	if err != nil || made.Email != "x@far.test" || made.Reason != "manual" || made.MessageID != nil {
 		t.Fatalf("%+v, %v", made, err)
 	}
-	if again, err := i.Svc.CreateSuppression(ctx, servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: "x@far.test"}); err != nil || *again != *made {
+	if again, err := i.Svc.MTA.CreateSuppression(ctx, servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: "x@far.test"}); err != nil || *again != *made {
 		t.Errorf("again: %+v, %v", again, err)
 	}
-	if _, err := i.Svc.DeleteSuppression(ctx, servicetest.Actor(other), mta.DeleteSuppressionIn{Email: "x@far.test"}); !servicetest.HasCode(err, "not_found") {
+	if _, err := i.Svc.MTA.DeleteSuppression(ctx, servicetest.Actor(other), mta.DeleteSuppressionIn{Email: "x@far.test"}); !servicetest.HasCode(err, "not_found") {
 		t.Errorf("delete by another account: %v", err)
 	}
-	page, err := i.Svc.ListSuppressions(ctx, servicetest.Actor(other), mta.ListSuppressionsIn{})
+	page, err := i.Svc.MTA.ListSuppressions(ctx, servicetest.Actor(other), mta.ListSuppressionsIn{})
 	if err != nil || len(page.Data) != 0 {
 		t.Errorf("list of another account: %+v, %v", page, err)
 	}
-	page, err = i.Svc.ListSuppressions(ctx, servicetest.Actor(i.Account), mta.ListSuppressionsIn{Reason: "manual"})
+	page, err = i.Svc.MTA.ListSuppressions(ctx, servicetest.Actor(i.Account), mta.ListSuppressionsIn{Reason: "manual"})
 	if err != nil || len(page.Data) != 1 || page.Data[0] != *made {
 		t.Errorf("list: %+v, %v", page, err)
 	}
-	if _, err := i.Svc.DeleteSuppression(ctx, servicetest.Actor(i.Account), mta.DeleteSuppressionIn{Email: "x@far.test"}); err != nil {
+	if _, err := i.Svc.MTA.DeleteSuppression(ctx, servicetest.Actor(i.Account), mta.DeleteSuppressionIn{Email: "x@far.test"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := i.Svc.DeleteSuppression(ctx, servicetest.Actor(i.Account), mta.DeleteSuppressionIn{Email: "x@far.test"}); !servicetest.HasCode(err, "not_found") {
+	if _, err := i.Svc.MTA.DeleteSuppression(ctx, servicetest.Actor(i.Account), mta.DeleteSuppressionIn{Email: "x@far.test"}); !servicetest.HasCode(err, "not_found") {
 		t.Errorf("delete again: %v", err)
 	}
-	if _, err := i.Svc.CreateSuppression(ctx, servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: "no address"}); !servicetest.HasCode(err, "validation_error") {
+	if _, err := i.Svc.MTA.CreateSuppression(ctx, servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: "no address"}); !servicetest.HasCode(err, "validation_error") {
 		t.Errorf("not an address: %v", err)
 	}
 }

@@ -78,7 +78,7 @@ func TestVacationAnswersNoRobots(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
 	i.DNS.Txt["v.test"] = "v=spf1 ip4:192.0.2.1 -all"
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
-	if _, err := i.Svc.SetVacation(t.Context(), servicetest.Actor(i.Account), rules.SetVacationIn{UserID: ann.ID, Enabled: true, Text: "I am away."}); err != nil {
+	if _, err := i.Svc.Rules.SetVacation(t.Context(), servicetest.Actor(i.Account), rules.SetVacationIn{UserID: ann.ID, Enabled: true, Text: "I am away."}); err != nil {
 		t.Fatal(err)
 	}
 	i.Run()

@@ -72,21 +72,21 @@ func TestLookupGoesBothWaysAndStaysInTheAccount(t *testing.T) {
 	i.Becomes("y@far.test", store.OutgoingRelayed)
 	minted := i.Becomes("x@far.test", store.OutgoingRelayed).ProviderMessageID
 	ctx := context.Background()
-	by, err := i.Svc.LookupMessage(ctx, servicetest.Actor(i.Account), mta.LookupIn{Original: strings.Trim(sent.MessageID, "<>")})
+	by, err := i.Svc.MTA.LookupMessage(ctx, servicetest.Actor(i.Account), mta.LookupIn{Original: strings.Trim(sent.MessageID, "<>")})
 	if err != nil || by.Count != 2 || len(by.ProviderMessageIDs) != 2 || *by.OriginalMessageID != sent.MessageID {
 		t.Errorf("by the original: %+v, %v", by, err)
 	}
-	by, err = i.Svc.LookupMessage(ctx, servicetest.Actor(i.Account), mta.LookupIn{Provider: minted})
+	by, err = i.Svc.MTA.LookupMessage(ctx, servicetest.Actor(i.Account), mta.LookupIn{Provider: minted})
 	if err != nil || by.Count != 1 || *by.OriginalMessageID != sent.MessageID || by.Data[0].Recipient != "x@far.test" {
 		t.Errorf("by the provider's: %+v, %v", by, err)
 	}
 	other := i.AddAccount("other@elsewhere.test")
-	by, err = i.Svc.LookupMessage(ctx, servicetest.Actor(other), mta.LookupIn{Provider: minted})
+	by, err = i.Svc.MTA.LookupMessage(ctx, servicetest.Actor(other), mta.LookupIn{Provider: minted})
 	if err != nil || by.Count != 0 || by.OriginalMessageID != nil || by.ProviderMessageIDs == nil || by.Data == nil {
 		t.Errorf("of another account: %+v, %v", by, err)
 	}
 	for _, in := range []mta.LookupIn{{}, {Provider: "a", Original: "b"}} {
-		if _, err := i.Svc.LookupMessage(ctx, servicetest.Actor(i.Account), in); !servicetest.HasCode(err, "exactly_one_parameter") {
+		if _, err := i.Svc.MTA.LookupMessage(ctx, servicetest.Actor(i.Account), in); !servicetest.HasCode(err, "exactly_one_parameter") {
 			t.Errorf("%+v: %v", in, err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestDirectMailGoesToTheMX(t *testing.T) {
 		t.Errorf("row %+v", o)
 	}
 	got := h.Mails()[0]
-	if !strings.HasSuffix(got.From, "@example.test") || i.Svc.BouncedRow(got.From) != o.ID || strings.Contains(got.Data, "secret") || !strings.HasSuffix(got.Data, "\r\n\r\nhello\r\n") {
+	if !strings.HasSuffix(got.From, "@example.test") || i.Svc.MTA.BouncedRow(got.From) != o.ID || strings.Contains(got.Data, "secret") || !strings.HasSuffix(got.Data, "\r\n\r\nhello\r\n") {
 		t.Errorf("the host took %+v", got)
 	}
 	if v := i.Verify([]byte(got.Data)); v.DKIM != auth.Pass || len(v.Signatures) != 2 {
@@ -193,7 +193,7 @@ func TestLocalMailIsFiledOnceOverACrash(t *testing.T) {
 	i.MustSubmit(ann, servicetest.PlainMessage, "bob@example.test")
 	for range 2 {
 		j := i.DeliveryJob()
-		if w, err := i.Svc.AttemptDelivery(context.Background(), j); w == nil || err != nil {
+		if w, err := i.Svc.MTA.AttemptDelivery(context.Background(), j); w == nil || err != nil {
 			t.Fatalf("work: %v", err)
 		}
 	}
@@ -222,7 +222,7 @@ func TestRelayThatDropsTheConnectionIsTriedAgain(t *testing.T) {
 	if o.Attempts != 1 || o.NextAt.Before(time.Now().Add(50*time.Second)) || o.LastResponse == "" {
 		t.Errorf("row %+v", o)
 	}
-	if _, err := i.Svc.RetryMessage(context.Background(), servicetest.Actor(i.Account), mta.SentMessageIn{ID: o.ID}); err != nil {
+	if _, err := i.Svc.MTA.RetryMessage(context.Background(), servicetest.Actor(i.Account), mta.SentMessageIn{ID: o.ID}); err != nil {
 		t.Fatal(err)
 	}
 	i.Becomes("x@far.test", store.OutgoingRelayed)
@@ -264,14 +264,14 @@ func TestCancelTakesAWaitingMessageBack(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test", "y@far.test")
 	ctx, id := context.Background(), i.Row("x@far.test").ID
-	if _, err := i.Svc.CancelMessage(ctx, servicetest.Actor(i.AddAccount("other@elsewhere.test")), mta.SentMessageIn{ID: id}); !servicetest.HasCode(err, "not_found") {
+	if _, err := i.Svc.MTA.CancelMessage(ctx, servicetest.Actor(i.AddAccount("other@elsewhere.test")), mta.SentMessageIn{ID: id}); !servicetest.HasCode(err, "not_found") {
 		t.Errorf("by another account: %v", err)
 	}
-	out, err := i.Svc.CancelMessage(ctx, servicetest.Actor(i.Account), mta.SentMessageIn{ID: id})
+	out, err := i.Svc.MTA.CancelMessage(ctx, servicetest.Actor(i.Account), mta.SentMessageIn{ID: id})
 	if err != nil || out.Status != store.OutgoingCancelled {
 		t.Fatalf("%+v, %v", out, err)
 	}
-	if _, err := i.Svc.RetryMessage(ctx, servicetest.Actor(i.Account), mta.SentMessageIn{ID: id}); !servicetest.HasCode(err, "not_queued") {
+	if _, err := i.Svc.MTA.RetryMessage(ctx, servicetest.Actor(i.Account), mta.SentMessageIn{ID: id}); !servicetest.HasCode(err, "not_queued") {
 		t.Errorf("retry of a cancelled message: %v", err)
 	}
 	i.Run()
@@ -306,7 +306,7 @@ func TestSendingLogFilters(t *testing.T) {
 		{mta.ListMessagesIn{Status: "sent"}, ""},
 		{mta.ListMessagesIn{DateTo: "2020-01-01"}, ""},
 	} {
-		page, err := i.Svc.ListMessages(context.Background(), servicetest.Actor(i.Account), c.in)
+		page, err := i.Svc.MTA.ListMessages(context.Background(), servicetest.Actor(i.Account), c.in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -318,7 +318,7 @@ func TestSendingLogFilters(t *testing.T) {
 			t.Errorf("%+v: %v, want %s", c.in, got, c.want)
 		}
 	}
-	if _, err := i.Svc.ListMessages(context.Background(), servicetest.Actor(i.Account), mta.ListMessagesIn{DateFrom: "yesterday"}); !servicetest.HasCode(err, "validation_error") {
+	if _, err := i.Svc.MTA.ListMessages(context.Background(), servicetest.Actor(i.Account), mta.ListMessagesIn{DateFrom: "yesterday"}); !servicetest.HasCode(err, "validation_error") {
 		t.Errorf("a bad date: %v", err)
 	}
 }
@@ -345,7 +345,7 @@ func TestSendingLogUpToADay(t *testing.T) {
 		for _, limit := range []int{2, 50} {
 			var got []string
 			for in := (mta.ListMessagesIn{PageIn: core.PageIn{Limit: &limit}, DateTo: day, Status: store.OutgoingSent}); ; {
-				page, err := s.ListMessages(t.Context(), who, in)
+				page, err := s.MTA.ListMessages(t.Context(), who, in)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -370,7 +370,9 @@ func TestGivenUpJobClosesItsRow(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.MustSubmit(ann, servicetest.PlainMessage, "x@far.test")
 	j := i.DeliveryJob()
-	i.Update(func(tx *store.Tx) error { return i.Svc.DeliveryFailed(tx, j, jobs.Permanent(context.DeadlineExceeded)) })
+	i.Update(func(tx *store.Tx) error {
+		return i.Svc.MTA.DeliveryFailed(tx, j, jobs.Permanent(context.DeadlineExceeded))
+	})
 	if o := i.Row("x@far.test"); o.Status != store.OutgoingBounced || !strings.Contains(o.LastResponse, "given up") || len(i.Events(events.EventEmailBounced)) != 1 {
 		t.Errorf("row %+v", o)
 	}
@@ -398,7 +400,7 @@ func BenchmarkSubmissionToRelay(b *testing.B) {
 		user := core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}
 		for pb.Next() {
 			sp := i.Spool(text)
-			_, err := i.Svc.Submit(context.Background(), user, mta.Submission{From: ann.Email, Body: sp, To: []mta.Rcpt{{Address: "x@far.test"}}})
+			_, err := i.Svc.MTA.Submit(context.Background(), user, mta.Submission{From: ann.Email, Body: sp, To: []mta.Rcpt{{Address: "x@far.test"}}})
 			sp.Close()
 			if err != nil {
 				b.Error(err)
@@ -423,7 +425,7 @@ func TestFiveDaysOfRetries(t *testing.T) {
 		i.DNS.MX["far.test"] = "mx.far.test"
 		var tries []time.Duration
 		start := i.St.Now()
-		i.Svc.Direct().Dialer = func(context.Context, string, string) (net.Conn, error) {
+		i.Svc.MTA.Direct().Dialer = func(context.Context, string, string) (net.Conn, error) {
 			tries = append(tries, time.Since(start))
 			return nil, errors.New("no route to host")
 		}
@@ -495,7 +497,7 @@ func TestNoticeIsForThoseWhoAsk(t *testing.T) {
 		i := servicetest.Install(t, core.Config{})
 		ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", func(d *store.Domain) { d.SendingMode = "relay" }), "ann", nil)
 		in := mta.Submission{From: ann.Email, Body: i.Spool(servicetest.PlainMessage), To: []mta.Rcpt{{Address: "x@far.test", Notify: "FAILURE"}}}
-		if _, err := i.Svc.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in); err != nil {
+		if _, err := i.Svc.MTA.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in); err != nil {
 			t.Fatal(err)
 		}
 		i.Run()
@@ -591,24 +593,24 @@ func parksADelivery(t *testing.T, cancels bool) {
 	for end := time.Now().Add(10 * time.Second); !strings.Contains(row.LastResponse, "parked") && time.Now().Before(end); row = i.Row("x@far.test") {
 		time.Sleep(5 * time.Millisecond)
 	}
-	shown, err := i.Svc.GetSentMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID})
+	shown, err := i.Svc.MTA.GetSentMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID})
 	if err != nil || shown.Status != store.OutgoingQueued || !shown.NextAttemptAt.IsZero() || shown.LastResponse == nil || !strings.Contains(*shown.LastResponse, "ended 3 times in a row") {
 		t.Fatalf("%+v, %v", shown, err)
 	}
-	if _, err := i.Svc.RetryMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID}); core.Explain(err).Code != "not_queued" {
+	if _, err := i.Svc.MTA.RetryMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID}); core.Explain(err).Code != "not_queued" {
 		t.Errorf("retry: %v", err)
 	}
 	harmless.Store(true)
 	before := len(h.Mails()) // the host took it each time, and nobody heard that
 	if cancels {             // it is taken back at once, and leaves no job behind that could deliver it
-		gone, err := i.Svc.CancelMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID})
+		gone, err := i.Svc.MTA.CancelMessage(t.Context(), who, mta.SentMessageIn{ID: row.ID})
 		if err != nil || gone.Status != store.OutgoingCancelled {
 			t.Fatalf("%+v, %v", gone, err)
 		}
-		if left, err := i.Svc.ListParkedJobs(t.Context(), struct{}{}); err != nil || left.Count != 0 {
+		if left, err := i.Svc.Health.ListParkedJobs(t.Context(), struct{}{}); err != nil || left.Count != 0 {
 			t.Errorf("parked still: %+v, %v", left, err)
 		}
-		if _, err := i.Svc.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: row.JobID}); err == nil {
+		if _, err := i.Svc.Health.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: row.JobID}); err == nil {
 			t.Error("a cancelled delivery was resumed")
 		}
 		i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"y@far.test"}, Subject: "hello", Text: "hello"})
@@ -618,7 +620,7 @@ func parksADelivery(t *testing.T, cancels bool) {
 		}
 		return
 	}
-	if out, err := i.Svc.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: row.JobID}); err != nil || len(out.Jobs) != 1 {
+	if out, err := i.Svc.Health.ResumeJobs(t.Context(), health.ResumeJobsIn{Job: row.JobID}); err != nil || len(out.Jobs) != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	i.Becomes("x@far.test", store.OutgoingRelayed)

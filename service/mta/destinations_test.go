@@ -31,33 +31,33 @@ func TestWhoGetsIt(t *testing.T) {
 	i.AddMailbox(plain, "new", func(m *store.Mailbox) { m.Status = "pending" })
 	i.AddMailbox(plain, "gone", func(m *store.Mailbox) { m.Status = "deleting" })
 	for address, want := range map[string]string{
-		"ann@plain.test":                      "ann@plain.test, ann@away.test",
-		"ann+tag@plain.test":                  "ann@plain.test, ann@away.test",
-		"ann+tag+more@plain.test":             "ann@plain.test, ann@away.test",
-		"ann+news@plain.test":                 "ann+news@plain.test, ",
-		"+ann@plain.test":                     "550 5.1.1",
-		"annn@plain.test":                     "550 5.1.1",
-		"gone@plain.test":                     "550 5.1.1",
-		"sue@plain.test":                      "550 5.2.1",
-		"sue+tag@plain.test":                  "550 5.2.1",
-		"new@plain.test":                      "450 4.2.1",
-		"postmaster@plain.test":               "-, owner@elsewhere.test",
-		"abuse@plain.test":                    "-, owner@elsewhere.test",
-		"abuse+x@plain.test":                  "550 5.1.1",
-		"any@catch.test":                      "ann@plain.test, ann@away.test",
-		"any+tag@catch.test":                  "ann@plain.test, ann@away.test",
-		"postmaster@catch.test":               "ann@plain.test, ann@away.test",
-		"any@forward.test":                    "-, far@away.test",
-		"abuse@forward.test":                  "-, owner@elsewhere.test",
-		"any@out.test":                        "-, all@elsewhere.test",
-		"any@other.test":                      "-, ann@plain.test", // another account's mailbox is elsewhere
-		"postmaster@" + i.Svc.Config.Hostname: "-, owner@elsewhere.test",
-		"any@" + i.Svc.Config.Hostname:        "550 5.7.1",
-		"ann@unknown.test":                    "550 5.7.1",
+		"ann@plain.test":                           "ann@plain.test, ann@away.test",
+		"ann+tag@plain.test":                       "ann@plain.test, ann@away.test",
+		"ann+tag+more@plain.test":                  "ann@plain.test, ann@away.test",
+		"ann+news@plain.test":                      "ann+news@plain.test, ",
+		"+ann@plain.test":                          "550 5.1.1",
+		"annn@plain.test":                          "550 5.1.1",
+		"gone@plain.test":                          "550 5.1.1",
+		"sue@plain.test":                           "550 5.2.1",
+		"sue+tag@plain.test":                       "550 5.2.1",
+		"new@plain.test":                           "450 4.2.1",
+		"postmaster@plain.test":                    "-, owner@elsewhere.test",
+		"abuse@plain.test":                         "-, owner@elsewhere.test",
+		"abuse+x@plain.test":                       "550 5.1.1",
+		"any@catch.test":                           "ann@plain.test, ann@away.test",
+		"any+tag@catch.test":                       "ann@plain.test, ann@away.test",
+		"postmaster@catch.test":                    "ann@plain.test, ann@away.test",
+		"any@forward.test":                         "-, far@away.test",
+		"abuse@forward.test":                       "-, owner@elsewhere.test",
+		"any@out.test":                             "-, all@elsewhere.test",
+		"any@other.test":                           "-, ann@plain.test", // another account's mailbox is elsewhere
+		"postmaster@" + i.Svc.Core.Config.Hostname: "-, owner@elsewhere.test",
+		"any@" + i.Svc.Core.Config.Hostname:        "550 5.7.1",
+		"ann@unknown.test":                         "550 5.7.1",
 	} {
 		got := ""
 		err := i.St.View(func(tx *store.Tx) error {
-			to, err := i.Svc.Receiver(tx, address)
+			to, err := i.Svc.MTA.Receiver(tx, address)
 			if e := new(core.SMTPError); errors.As(err, &e) {
 				got = fmt.Sprint(e.Code, " ", e.Enhanced)
 				return nil
@@ -104,7 +104,7 @@ func TestForwardKeepsTheSignatureAndRewritesThePath(t *testing.T) {
 	if domain != "other.test" {
 		t.Fatalf("the return path is %s", m.From)
 	}
-	if back, ok := i.Svc.SRSReverse(strings.ToLower(local), domain); !ok || back != "ann@example.test" {
+	if back, ok := i.Svc.MTA.SRSReverse(strings.ToLower(local), domain); !ok || back != "ann@example.test" {
 		t.Errorf("%s leads back to %q", m.From, back)
 	}
 }
@@ -189,7 +189,7 @@ func TestDestinations(t *testing.T) {
 func where(i *servicetest.Installation, address string) (text string) {
 	i.T.Helper()
 	err := i.St.View(func(tx *store.Tx) error {
-		to, err := i.Svc.FindDestination(tx, address)
+		to, err := i.Svc.MTA.FindDestination(tx, address)
 		switch {
 		case err == mta.ErrNotHosted:
 			text = "elsewhere"
@@ -212,31 +212,31 @@ func where(i *servicetest.Installation, address string) (text string) {
 func TestSRSTakesBackOnlyWhatItMade(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	s := i.Svc
-	path := s.SRSForward("Some.One+x=y@far.test", "example.test")
+	path := s.MTA.SRSForward("Some.One+x=y@far.test", "example.test")
 	local, domain, _ := msg.SplitEmail(path)
 	if domain != "example.test" || len(local) > mta.MaxLocal {
 		t.Fatalf("rewritten to %s", path)
 	}
 	for _, form := range []string{local, strings.ToLower(local), strings.ToUpper(local)} {
-		if back, ok := s.SRSReverse(form, domain); !ok || back != "some.one+x=y@far.test" {
+		if back, ok := s.MTA.SRSReverse(form, domain); !ok || back != "some.one+x=y@far.test" {
 			t.Errorf("%s leads back to %q", form, back)
 		}
 	}
 	forged := []string{strings.Replace(local, "far.test", "bar.test", 1), local + "x", "SRS0=" + local[14:], "SRS0=", "", "ann"}
 	for _, f := range forged {
-		if back, ok := s.SRSReverse(f, domain); ok {
+		if back, ok := s.MTA.SRSReverse(f, domain); ok {
 			t.Errorf("%s leads back to %q", f, back)
 		}
 	}
-	if _, ok := s.SRSReverse(local, "other.test"); ok {
+	if _, ok := s.MTA.SRSReverse(local, "other.test"); ok {
 		t.Error("it is good for another domain")
 	}
 	for _, same := range []string{"", "ann@example.test", strings.Repeat("a", 60) + "@far.test"} {
-		if got := s.SRSForward(same, "example.test"); got != same {
+		if got := s.MTA.SRSForward(same, "example.test"); got != same {
 			t.Errorf("%q became %q", same, got)
 		}
 	}
-	if day := mta.SRSDay(s.Now().AddDate(0, 0, -mta.SRSValid-1)); s.SRSFresh(day) || !s.SRSFresh(mta.SRSDay(s.Now().AddDate(0, 0, -mta.SRSValid))) {
+	if day := mta.SRSDay(s.Core.Now().AddDate(0, 0, -mta.SRSValid-1)); s.MTA.SRSFresh(day) || !s.MTA.SRSFresh(mta.SRSDay(s.Core.Now().AddDate(0, 0, -mta.SRSValid))) {
 		t.Error("it does not end after three weeks")
 	}
 }
@@ -260,31 +260,31 @@ func TestSendersCannotSpeakForUs(t *testing.T) {
 func TestSRSOfAnotherForwarder(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	s := i.Svc
-	first := s.SRSForward("ann@far.test", "a.test")
+	first := s.MTA.SRSForward("ann@far.test", "a.test")
 	path := first
 	for _, domain := range []string{"b.test", "c.test", "d.test"} {
-		path = s.SRSForward(path, domain)
+		path = s.MTA.SRSForward(path, domain)
 		local, at, _ := msg.SplitEmail(path)
 		if at != domain || !strings.HasPrefix(local, "SRS1=") || !strings.Contains(local, "=a.test==") {
 			t.Fatalf("rewritten to %s", path)
 		}
-		if back, ok := s.SRSReverse(strings.ToLower(local), domain); !ok || back != strings.ToLower(first) {
+		if back, ok := s.MTA.SRSReverse(strings.ToLower(local), domain); !ok || back != strings.ToLower(first) {
 			t.Errorf("%s leads back to %q, not to %s", path, back, first)
 		}
-		if back, ok := s.SRSReverse(local, "other.test"); ok {
+		if back, ok := s.MTA.SRSReverse(local, "other.test"); ok {
 			t.Errorf("%s at another domain leads to %s", local, back)
 		}
-		if back, ok := s.SRSReverse(strings.Replace(local, "=a.test=", "=e.test=", 1), domain); ok {
+		if back, ok := s.MTA.SRSReverse(strings.Replace(local, "=a.test=", "=e.test=", 1), domain); ok {
 			t.Errorf("a forged forwarder is taken: %s", back)
 		}
 	}
 	for _, odd := range []string{"SRS1=", "SRS1=x", "SRS1=x=y", "SRS1=x=y=", "SRS1=x=y=z", "srs1+x=y==z", "SRS0+", "SRS0"} {
-		path := s.SRSForward(odd+"@far.test", "a.test")
+		path := s.MTA.SRSForward(odd+"@far.test", "a.test")
 		local, _, _ := msg.SplitEmail(path)
-		if _, ok := s.SRSReverse(local, "a.test"); !ok && path != odd+"@far.test" {
+		if _, ok := s.MTA.SRSReverse(local, "a.test"); !ok && path != odd+"@far.test" {
 			t.Errorf("%s became %s, which leads nowhere", odd, path)
 		}
-		s.SRSReverse(odd, "a.test")
+		s.MTA.SRSReverse(odd, "a.test")
 	}
 }
 
@@ -294,12 +294,12 @@ func FuzzSRSReverse(f *testing.F) {
 		f.Fatal(err)
 	}
 	i := servicetest.Install(f, core.Config{})
-	i.Svc.Keys = keys
+	i.Svc.Core.Keys = keys
 	f.Add("SRS0=abcdefgh=aa=far.test=x")
 	f.Add("srs0====")
 	f.Add("SRS1=abcdefgh=a.test==abcdefgh=aa=far.test=x")
 	f.Fuzz(func(t *testing.T, local string) {
-		if back, ok := i.Svc.SRSReverse(local, "example.test"); ok {
+		if back, ok := i.Svc.MTA.SRSReverse(local, "example.test"); ok {
 			t.Errorf("%q was forged: %q", local, back)
 		}
 	})

@@ -66,7 +66,7 @@ func TestSuppressedMailIsNoSentMail(t *testing.T) {
 	if _, err := o.Send(o.Mailbox, mta.SendEmailIn{To: mta.Texts{"x@far.test"}, Subject: "s", Text: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := o.Svc.CreateSuppression(context.Background(), servicetest.Actor(o.Account), mta.CreateSuppressionIn{Email: "x@far.test"}); err != nil {
+	if _, err := o.Svc.MTA.CreateSuppression(context.Background(), servicetest.Actor(o.Account), mta.CreateSuppressionIn{Email: "x@far.test"}); err != nil {
 		t.Fatal(err)
 	}
 	o.Run()
@@ -110,12 +110,12 @@ func TestBounceOfExternalMailbox(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{Rcpt: func(string) string { return "550 5.1.1 nobody" }})
 	o.IMAP.Change(func() { o.IMAP.Add("Subject: old\r\n\r\n") })
 	on := true
-	if _, err := o.Svc.SetUniversalInbox(t.Context(), servicetest.Actor(o.Account), inbox.UniversalInboxIn{Enabled: &on}); err != nil {
+	if _, err := o.Svc.Inbox.SetUniversalInbox(t.Context(), servicetest.Actor(o.Account), inbox.UniversalInboxIn{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
 	o.Run()
 	inbox := func() string {
-		page, err := o.Svc.ListEmailUserInbox(t.Context(), servicetest.Actor(o.Account), inbox.ListEmailUserInboxIn{UserID: o.Mailbox.ID})
+		page, err := o.Svc.Inbox.ListEmailUserInbox(t.Context(), servicetest.Actor(o.Account), inbox.ListEmailUserInboxIn{UserID: o.Mailbox.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestBounceOfExternalMailbox(t *testing.T) {
 		return strings.Join(out, ", ")
 	}
 	look := func() {
-		if _, err := o.Svc.RefreshEmailUserInbox(t.Context(), servicetest.Actor(o.Account), core.EmailUserIn{UserID: o.Mailbox.ID}); err != nil {
+		if _, err := o.Svc.Inbox.RefreshEmailUserInbox(t.Context(), servicetest.Actor(o.Account), core.EmailUserIn{UserID: o.Mailbox.ID}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -159,11 +159,11 @@ func TestWrongPortIsOnesOwn(t *testing.T) {
 	closed.Close()
 	wrong := *o.Mailbox
 	wrong.External = &store.External{IMAP: store.Server{Host: "127.0.0.1", Port: closed.Addr().(*net.TCPAddr).Port, Security: "none"}}
-	wrong.External.IMAP.PasswordSealed = o.Svc.Keys.Seal(store.ServerPlace(wrong.ID, "imap"), []byte("x"))
-	if _, err := o.Svc.Connect(t.Context(), &wrong); err == nil {
+	wrong.External.IMAP.PasswordSealed = o.Svc.Core.Keys.Seal(store.ServerPlace(wrong.ID, "imap"), []byte("x"))
+	if _, err := o.Svc.Inbox.Connect(t.Context(), &wrong); err == nil {
 		t.Fatal("somebody listens")
 	}
-	if until := o.Svc.DownUntil(o.Mailbox.ID); !until.IsZero() {
+	if until := o.Svc.Inbox.DownUntil(o.Mailbox.ID); !until.IsZero() {
 		t.Errorf("the other is left alone until %s", until)
 	}
 }

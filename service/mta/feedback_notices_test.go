@@ -27,8 +27,8 @@ type reader []feedback.Notice
 func (r reader) Read(context.Context, feedback.Request) ([]feedback.Notice, error) { return r, nil }
 
 func (c *correspondence) take(kind string, list ...feedback.Notice) error {
-	c.Svc.Relays()[0].Notices = reader(list)
-	return c.Svc.TakeNotices(context.Background(), kind, "r1", feedback.Request{})
+	c.Svc.MTA.Relays()[0].Notices = reader(list)
+	return c.Svc.MTA.TakeNotices(context.Background(), kind, "r1", feedback.Request{})
 }
 
 func relayOf(kind string) func(*servicetest.Host) core.Relay {
@@ -86,24 +86,24 @@ func TestPostmarkTellsOurTag(t *testing.T) {
 	c := correspond(t, core.Config{}, func(h *servicetest.Host) core.Relay { r := h.Relay("postmark"); r.WebhookSecret = "s3cret"; return r })
 	_, tag, _ := strings.Cut(c.data, feedback.PostmarkTag+": ")
 	tag, _, _ = strings.Cut(tag, "\r\n")
-	if len(tag) > 80 || c.Svc.ReadTag(tag) != c.row.ID {
+	if len(tag) > 80 || c.Svc.MTA.ReadTag(tag) != c.row.ID {
 		t.Fatalf("tag %q", tag)
 	}
 	ctx := context.Background()
 	r := notice(fmt.Sprintf(`"RecordType":"Bounce","Type":"HardBounce","Email":"x@far.test","Details":"550 5.1.1 no","Metadata":{"mailstead-id":%q}`, tag))
 	for name, code := range map[string]string{"r2": "not_found", "r1": ""} {
-		if err := c.Svc.TakeNotices(ctx, "postmark", name, r); code == "" != (err == nil) || err != nil && core.Explain(err).Code != code {
+		if err := c.Svc.MTA.TakeNotices(ctx, "postmark", name, r); code == "" != (err == nil) || err != nil && core.Explain(err).Code != code {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := c.Svc.TakeNotices(ctx, "mailgun", "r1", r); core.Explain(err).Code != "not_found" {
+	if err := c.Svc.MTA.TakeNotices(ctx, "mailgun", "r1", r); core.Explain(err).Code != "not_found" {
 		t.Errorf("of another kind: %v", err)
 	}
 	r.Header = http.Header{}
-	if err := c.Svc.TakeNotices(ctx, "postmark", "r1", r); core.Explain(err).Code != "forbidden" {
+	if err := c.Svc.MTA.TakeNotices(ctx, "postmark", "r1", r); core.Explain(err).Code != "forbidden" {
 		t.Errorf("without the secret: %v", err)
 	}
-	if err := c.Svc.TakeNotices(ctx, "postmark", "r1", notice(`"Email":5`)); core.Explain(err).Code != "validation_error" {
+	if err := c.Svc.MTA.TakeNotices(ctx, "postmark", "r1", notice(`"Email":5`)); core.Explain(err).Code != "validation_error" {
 		t.Errorf("malformed: %v", err)
 	}
 	c.heard(store.OutgoingBounced, 1, 0, "bounce")
@@ -206,7 +206,7 @@ func TestReadersOfRelays(t *testing.T) {
 		"sendgrid, bad":  {core.Relay{Kind: "sendgrid", WebhookSecret: "s"}, false},
 		"custom":         {core.Relay{Kind: "custom", WebhookSecret: "s"}, false},
 	} {
-		if r, err := i.Svc.NewReader(&mta.Relay{Relay: tc.relay}); (r != nil && err == nil) != tc.reads {
+		if r, err := i.Svc.MTA.NewReader(&mta.Relay{Relay: tc.relay}); (r != nil && err == nil) != tc.reads {
 			t.Errorf("%s: %v, %v", name, r, err)
 		}
 	}
@@ -222,8 +222,8 @@ func TestManyNoticesWithinTheBounds(t *testing.T) {
 	var list reader
 	servicetest.PutMany(t, s, store.Outgoings, n, func(i int) *store.Outgoing {
 		return &store.Outgoing{
-			ID: s.Store.NewID("msg"), AccountID: who.AccountID, MessageID: "<1@big.test>", Sender: "ann@big.test", Domain: "big.test",
-			Recipient: fmt.Sprintf("%s%d@far.test", long, i), Status: store.OutgoingRelayed, Transport: core.ViaRelay, Provider: "r1", QueuedAt: s.Now(),
+			ID: s.Core.Store.NewID("msg"), AccountID: who.AccountID, MessageID: "<1@big.test>", Sender: "ann@big.test", Domain: "big.test",
+			Recipient: fmt.Sprintf("%s%d@far.test", long, i), Status: store.OutgoingRelayed, Transport: core.ViaRelay, Provider: "r1", QueuedAt: s.Core.Now(),
 		}
 	})
 	for i := range n {
@@ -232,8 +232,8 @@ func TestManyNoticesWithinTheBounds(t *testing.T) {
 			Recipient: fmt.Sprintf("%s%d@far.test", long, i), Diagnostic: strings.Repeat("d", 1000),
 		})
 	}
-	s.AddRelay(core.Relay{Name: "r1", Kind: "sendgrid"}, list)
-	if err := s.TakeNotices(t.Context(), "sendgrid", "r1", feedback.Request{}); err != nil {
+	s.MTA.AddRelay(core.Relay{Name: "r1", Kind: "sendgrid"}, list)
+	if err := s.MTA.TakeNotices(t.Context(), "sendgrid", "r1", feedback.Request{}); err != nil {
 		t.Fatal(err)
 	}
 	if events, tells := servicetest.ToldOf(t, s, events.EventEmailBounced); events != n || tells != n*core.WebhookLimit {

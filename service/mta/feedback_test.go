@@ -83,7 +83,7 @@ func (c *correspondence) heard(status string, bounced, complained int, reason st
 	if b, k := len(c.Events(events.EventEmailBounced)), len(c.Events(events.EventEmailComplained)); b != bounced || k != complained {
 		c.T.Errorf("%d email.bounced and %d email.complained, want %d and %d", b, k, bounced, complained)
 	}
-	page, err := c.Svc.ListSuppressions(context.Background(), servicetest.Actor(c.Account), mta.ListSuppressionsIn{})
+	page, err := c.Svc.MTA.ListSuppressions(context.Background(), servicetest.Actor(c.Account), mta.ListSuppressionsIn{})
 	got := ""
 	if len(page.Data) > 0 {
 		got = page.Data[0].Reason
@@ -115,7 +115,7 @@ func TestBounceIsKnownByItsReturnPathAlone(t *testing.T) {
 	}
 	c.MustArrive("", c.path, bounce)
 	c.heard(store.OutgoingBounced, 1, 0, "bounce")
-	if _, err := c.Svc.DeleteSuppression(context.Background(), servicetest.Actor(c.Account), mta.DeleteSuppressionIn{Email: "x@far.test"}); err != nil {
+	if _, err := c.Svc.MTA.DeleteSuppression(context.Background(), servicetest.Actor(c.Account), mta.DeleteSuppressionIn{Email: "x@far.test"}); err != nil {
 		t.Error(err)
 	}
 	if again := c.MustSend(c.ann, mta.SendEmailIn{To: mta.Texts{"x@far.test"}, Subject: "again"}); again.Recipients[0].Status != store.OutgoingQueued {
@@ -269,7 +269,7 @@ func TestComplaintToTheReturnPath(t *testing.T) {
 	}
 	c.MustArrive("fbl@far.test", c.path, arf("abuse", "", "From: somebody\r\n"))
 	c.heard(store.OutgoingComplained, 0, 1, "complaint")
-	usage, err := c.Svc.GetUsage(context.Background(), servicetest.Actor(c.Account))
+	usage, err := c.Svc.Accounts.GetUsage(context.Background(), servicetest.Actor(c.Account))
 	if err != nil || usage.Messages.Complained30d != 1 {
 		t.Errorf("usage: %+v, %v", usage.Messages, err)
 	}
@@ -368,10 +368,10 @@ func TestSuppressionStopsWhatWaits(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Relays: []core.Relay{h.Relay("custom")}})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	in := mta.Submission{From: ann.Email, Body: i.Spool(servicetest.PlainMessage), To: []mta.Rcpt{{Address: "x@far.test", Notify: "SUCCESS,FAILURE"}}}
-	if _, err := i.Svc.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in); err != nil {
+	if _, err := i.Svc.MTA.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.Svc.CreateSuppression(context.Background(), servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: "x@far.test"}); err != nil {
+	if _, err := i.Svc.MTA.CreateSuppression(context.Background(), servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: "x@far.test"}); err != nil {
 		t.Fatal(err)
 	}
 	i.Run()
@@ -389,8 +389,8 @@ func TestRowAddressesOfLongDomains(t *testing.T) {
 	id := i.St.NewID("msg")
 	for n, want := range map[int]bool{10: true, 208: true, 209: false} {
 		row := &store.Outgoing{ID: id, Domain: strings.Repeat("d", n)}
-		address := i.Svc.RowAddress(mta.BounceAddress, row)
-		if (address != "") != want || want && i.Svc.BouncedRow(address) != id {
+		address := i.Svc.MTA.RowAddress(mta.BounceAddress, row)
+		if (address != "") != want || want && i.Svc.MTA.BouncedRow(address) != id {
 			t.Errorf("%d: %s", n, address)
 		}
 	}
@@ -415,7 +415,7 @@ func leaving(t *testing.T, base, message, to string) (i *servicetest.Installatio
 
 func suppressed(i *servicetest.Installation) []string {
 	i.T.Helper()
-	page, err := i.Svc.ListSuppressions(context.Background(), servicetest.Actor(i.Account), mta.ListSuppressionsIn{})
+	page, err := i.Svc.MTA.ListSuppressions(context.Background(), servicetest.Actor(i.Account), mta.ListSuppressionsIn{})
 	if err != nil {
 		i.T.Fatal(err)
 	}
@@ -444,17 +444,17 @@ func TestOneClickUnsubscribe(t *testing.T) {
 		}
 	}
 	ctx := context.Background()
-	if u, err := i.Svc.CheckUnsubscribe(ctx, token); err != nil || u.Email != "x@far.test" || u.Domain != "example.test" || len(suppressed(i)) != 0 {
+	if u, err := i.Svc.MTA.CheckUnsubscribe(ctx, token); err != nil || u.Email != "x@far.test" || u.Domain != "example.test" || len(suppressed(i)) != 0 {
 		t.Errorf("look: %+v, %v, %v", u, err, suppressed(i))
 	}
 	text, mac, _ := strings.Cut(token, ".")
 	for _, bad := range []string{"", ".", text, text + ".", text + "." + mac[1:], "x" + token, token + "x", strings.Repeat("a", 5000) + token} {
-		if _, err := i.Svc.Unsubscribe(ctx, bad); !servicetest.HasCode(err, "not_found") {
+		if _, err := i.Svc.MTA.Unsubscribe(ctx, bad); !servicetest.HasCode(err, "not_found") {
 			t.Errorf("%.80q: %v", bad, err)
 		}
 	}
 	for range 2 {
-		if u, err := i.Svc.Unsubscribe(ctx, token); err != nil || u.Email != "x@far.test" {
+		if u, err := i.Svc.MTA.Unsubscribe(ctx, token); err != nil || u.Email != "x@far.test" {
 			t.Fatalf("%+v, %v", u, err)
 		}
 	}
@@ -470,31 +470,31 @@ func TestWhatIsOutOutlivesTheMasterKey(t *testing.T) {
 	link, _, _ := strings.Cut(strings.Trim(field, "<>"), ">, <")
 	token := strings.TrimPrefix(link, "https://mail.mailstead.test/unsubscribe/")
 	const id = "msg_01k9a2b3c4d5e6f7g8h9j0k1m2"
-	bounce := i.Svc.RowAddress(mta.BounceAddress, &store.Outgoing{ID: id, Domain: "example.test"})
-	tag := strings.TrimPrefix(strings.TrimSuffix(i.Svc.RowAddress("t", &store.Outgoing{ID: id, Domain: ""}), "@"), "t-")
-	srs, _, _ := strings.Cut(i.Svc.SRSForward("victim@far.test", "example.test"), "@")
+	bounce := i.Svc.MTA.RowAddress(mta.BounceAddress, &store.Outgoing{ID: id, Domain: "example.test"})
+	tag := strings.TrimPrefix(strings.TrimSuffix(i.Svc.MTA.RowAddress("t", &store.Outgoing{ID: id, Domain: ""}), "@"), "t-")
+	srs, _, _ := strings.Cut(i.Svc.MTA.SRSForward("victim@far.test", "example.test"), "@")
 	holds := func(when string) {
 		t.Helper()
-		if u, err := i.Svc.CheckUnsubscribe(t.Context(), token); err != nil || u.Email != "x@far.test" {
+		if u, err := i.Svc.MTA.CheckUnsubscribe(t.Context(), token); err != nil || u.Email != "x@far.test" {
 			t.Errorf("%s: the link: %+v, %v", when, u, err)
 		}
-		if i.Svc.BouncedRow(bounce) != id || i.Svc.ReadTag(tag) != id {
-			t.Errorf("%s: the return path gives %q, the tag %q", when, i.Svc.BouncedRow(bounce), i.Svc.ReadTag(tag))
+		if i.Svc.MTA.BouncedRow(bounce) != id || i.Svc.MTA.ReadTag(tag) != id {
+			t.Errorf("%s: the return path gives %q, the tag %q", when, i.Svc.MTA.BouncedRow(bounce), i.Svc.MTA.ReadTag(tag))
 		}
-		if sender, ok := i.Svc.SRSReverse(srs, "example.test"); !ok || sender != "victim@far.test" {
+		if sender, ok := i.Svc.MTA.SRSReverse(srs, "example.test"); !ok || sender != "victim@far.test" {
 			t.Errorf("%s: SRS gives %q", when, sender)
 		}
 	}
 	holds("before")
 	for range 2 {
-		if _, err := i.Svc.RotateKey(t.Context(), func(context.Context) error { return nil }); err != nil {
+		if _, err := i.Svc.Core.RotateKey(t.Context(), func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	holds("after")
 	i.Reopen()
 	holds("after a start")
-	if again := i.Svc.RowAddress(mta.BounceAddress, &store.Outgoing{ID: id, Domain: "example.test"}); again == bounce || i.Svc.BouncedRow(again) != id {
+	if again := i.Svc.MTA.RowAddress(mta.BounceAddress, &store.Outgoing{ID: id, Domain: "example.test"}); again == bounce || i.Svc.MTA.BouncedRow(again) != id {
 		t.Errorf("a return path of now is %s, and one of before was %s", again, bounce)
 	}
 }
@@ -543,7 +543,7 @@ func TestEachRecipientHasALinkOfItsOwn(t *testing.T) {
 	i.Becomes("y@far.test", store.OutgoingRelayed)
 	for _, m := range h.Mails() {
 		link, _, _ := strings.Cut(msg.FieldValues([]byte(m.Data), "List-Unsubscribe")[0], ">")
-		u, err := i.Svc.CheckUnsubscribe(context.Background(), strings.TrimPrefix(link, "<https://mail.mailstead.test/unsubscribe/"))
+		u, err := i.Svc.MTA.CheckUnsubscribe(context.Background(), strings.TrimPrefix(link, "<https://mail.mailstead.test/unsubscribe/"))
 		if err != nil || u.Email != m.To || i.Verify([]byte(m.Data)).DKIM != auth.Pass {
 			t.Errorf("%s: %+v, %v", m.To, u, err)
 		}
@@ -574,7 +574,7 @@ func TestLateFeedbackCountsWhereMailWasTaken(t *testing.T) {
 			got := h.Mails()[0]
 			c := &correspondence{i, ann, row, got.From, got.Data}
 			c.MustArrive("", c.path, tc.report(c))
-			r, err := i.Svc.GetReputation(context.Background(), servicetest.Actor(i.Account), reputation.ReputationIn{})
+			r, err := i.Svc.Reputation.GetReputation(context.Background(), servicetest.Actor(i.Account), reputation.ReputationIn{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -63,7 +63,7 @@ func TestTagsAreOneTarget(t *testing.T) {
 			if strings.Contains(way, "%d") {
 				way = fmt.Sprintf(way, n)
 			}
-			err := i.Svc.AdmitAutomatic(tx, reputation.AutomaticReply, ann, d, ann.AccountID, strings.ToLower(way))
+			err := i.Svc.Reputation.AdmitAutomatic(tx, reputation.AutomaticReply, ann, d, ann.AccountID, strings.ToLower(way))
 			if refused := new(core.SMTPError); err != nil && !errors.As(err, &refused) {
 				return err
 			}
@@ -74,7 +74,7 @@ func TestTagsAreOneTarget(t *testing.T) {
 		if taken != 100 {
 			t.Errorf("%d were admitted, want 100", taken)
 		}
-		return i.Svc.AdmitAutomatic(tx, reputation.AutomaticReply, ann, d, ann.AccountID, "+victim@els.test")
+		return i.Svc.Reputation.AdmitAutomatic(tx, reputation.AutomaticReply, ann, d, ann.AccountID, "+victim@els.test")
 	})
 }
 
@@ -91,7 +91,7 @@ func TestAlertsAreLateNotLost(t *testing.T) {
 	alert := func(n int) {
 		t.Helper()
 		i.Update(func(tx *store.Tx) error {
-			return i.Svc.PlanAlert(tx, mta.Letter{About: i.Account.AccountID, To: "owner@elsewhere.test", Subject: fmt.Sprintf("alert %d.", n), Text: "t"})
+			return i.Svc.MTA.PlanAlert(tx, mta.Letter{About: i.Account.AccountID, To: "owner@elsewhere.test", Subject: fmt.Sprintf("alert %d.", n), Text: "t"})
 		})
 	}
 	for n := range 6 {
@@ -108,7 +108,7 @@ func TestAlertsAreLateNotLost(t *testing.T) {
 	}
 	passed.Add(int64(time.Hour))
 	i.Update(func(tx *store.Tx) error { // which has the queue look
-		return i.Svc.PlanAlert(tx, mta.Letter{To: "other@elsewhere.test", Subject: "s", Text: "t"})
+		return i.Svc.MTA.PlanAlert(tx, mta.Letter{To: "other@elsewhere.test", Subject: "s", Text: "t"})
 	})
 	eventually(t, "the others come in one letter", func() bool { return len(h.Mails()) == 8 })
 	text := h.Mails()[6].Data + h.Mails()[7].Data

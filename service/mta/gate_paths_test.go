@@ -203,7 +203,7 @@ var gatePaths = []gatePath{
 	{
 		name: "vacation", sites: []string{"mta/automation.go writeAutoReply sendByItself"}, kind: "reply", to: "p@far.test", by: "sender",
 		begin: func(w *gateWorld) {
-			w.must(w.Svc.SetVacation(context.Background(), servicetest.Actor(w.Account), rules.SetVacationIn{UserID: w.ann.ID, Enabled: true, Text: "away"}))
+			w.must(w.Svc.Rules.SetVacation(context.Background(), servicetest.Actor(w.Account), rules.SetVacationIn{UserID: w.ann.ID, Enabled: true, Text: "away"}))
 		},
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, w.ann.Email) },
 	},
@@ -235,7 +235,7 @@ var gatePaths = []gatePath{
 	{
 		name: "member of a group elsewhere", sites: []string{"mta/receive.go deliver sendByItself"}, kind: "forward", to: "on@else.test", by: "domain",
 		begin: func(w *gateWorld) {
-			w.must(w.Svc.CreateGroup(context.Background(), servicetest.Actor(w.Account), mailboxes.CreateGroupIn{Email: "all@example.test", Members: []mailboxes.NewMember{{Email: "on@else.test"}, {UserID: w.ann.ID}}}))
+			w.must(w.Svc.Mailboxes.CreateGroup(context.Background(), servicetest.Actor(w.Account), mailboxes.CreateGroupIn{Email: "all@example.test", Members: []mailboxes.NewMember{{Email: "on@else.test"}, {UserID: w.ann.ID}}}))
 		},
 		drive: func(w *gateWorld, n int) { w.receive(fmt.Sprintf(gatePerson, n), n, "all@example.test") },
 	},
@@ -259,7 +259,7 @@ var gatePaths = []gatePath{
 			w.must(nil, err)
 			defer w.St.Release(blob)
 			w.Update(func(tx *store.Tx) error {
-				return w.Svc.FileLater(tx, &store.Arrival{Blob: blob, Sender: fmt.Sprintf(gatePerson, n), Genuine: true, To: []string{"nobody@example.test"}, Placed: map[string]bool{}, ReceivedAt: tx.Now()})
+				return w.Svc.MTA.FileLater(tx, &store.Arrival{Blob: blob, Sender: fmt.Sprintf(gatePerson, n), Genuine: true, To: []string{"nobody@example.test"}, Placed: map[string]bool{}, ReceivedAt: tx.Now()})
 			})
 		},
 	},
@@ -267,22 +267,22 @@ var gatePaths = []gatePath{
 		name: "report on mail of a domain's program that is rejected", sites: []string{"mta/approvals.go endApproval queueReport"}, kind: "notice", by: "account",
 		drive: func(w *gateWorld, n int) {
 			in := mta.Submission{From: "ann@example.test", Body: w.Spool(heldText), To: []mta.Rcpt{{Address: "b@else.test"}}}
-			_, a, err := w.Svc.SubmitHeld(core.MailboxUser{AccountID: w.d.AccountID, DomainID: w.d.ID}, in, mta.WhyHeld{Reason: agents.HeldByTaint, Via: store.ApprovalViaSMTP})
+			_, a, err := w.Svc.MTA.SubmitHeld(core.MailboxUser{AccountID: w.d.AccountID, DomainID: w.d.ID}, in, mta.WhyHeld{Reason: agents.HeldByTaint, Via: store.ApprovalViaSMTP})
 			w.must(nil, err)
-			w.must(w.Svc.RejectMessage(context.Background(), servicetest.Actor(w.Account), mta.RejectMessageIn{ApprovalID: a.ID}))
+			w.must(w.Svc.MTA.RejectMessage(context.Background(), servicetest.Actor(w.Account), mta.RejectMessageIn{ApprovalID: a.ID}))
 		},
 	},
 	{
 		name: "password link of a team user", sites: []string{"accounts/password_reset.go sendForgot SendLetter", "mta/letters.go SendLetter SendSystemMail"}, kind: "letter", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) {
-			w.must(w.Svc.ForgotPassword(context.Background(), accounts.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, accounts.ForgotIn{Email: "owner@elsewhere.test"}))
+			w.must(w.Svc.Accounts.ForgotPassword(context.Background(), accounts.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, accounts.ForgotIn{Email: "owner@elsewhere.test"}))
 		},
 	},
 	{
 		name: "confirmation of a recovery address", sites: []string{"accounts/recovery.go sendConfirmation mailLink", "accounts/recovery.go mailLink SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			mb := w.AddMailbox(w.d, fmt.Sprint("r", n), nil)
-			w.must(w.Svc.UpdateEmailUser(context.Background(), servicetest.Actor(w.Account), mailboxes.UpdateEmailUserIn{UserID: mb.ID, RecoveryEmail: core.Opt[string]{Set: true, Value: fmt.Sprintf(gatePerson, n)}}))
+			w.must(w.Svc.Mailboxes.UpdateEmailUser(context.Background(), servicetest.Actor(w.Account), mailboxes.UpdateEmailUserIn{UserID: mb.ID, RecoveryEmail: core.Opt[string]{Set: true, Value: fmt.Sprintf(gatePerson, n)}}))
 		},
 	},
 	{
@@ -291,14 +291,14 @@ var gatePaths = []gatePath{
 			mb := w.AddMailbox(w.d, fmt.Sprint("r", n), func(mb *store.Mailbox) {
 				mb.Recovery = &store.Recovery{Email: fmt.Sprintf(gatePerson, n), Confirmed: true}
 			})
-			w.must(w.Svc.RecoverMailbox(context.Background(), accounts.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, accounts.ForgotIn{Email: mb.Email}))
+			w.must(w.Svc.Accounts.RecoverMailbox(context.Background(), accounts.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, accounts.ForgotIn{Email: mb.Email}))
 		},
 	},
 	{
 		name: "invitation to a team", sites: []string{"accounts/limited.go sendInvitation SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			member := store.UserRoleMember
-			w.must(w.Svc.InviteTeamUser(context.Background(), servicetest.Actor(w.Account), accounts.InviteTeamUserIn{Email: fmt.Sprintf(gatePerson, n), Role: &member, SendEmail: true}))
+			w.must(w.Svc.Accounts.InviteTeamUser(context.Background(), servicetest.Actor(w.Account), accounts.InviteTeamUserIn{Email: fmt.Sprintf(gatePerson, n), Role: &member, SendEmail: true}))
 		},
 	},
 	{
@@ -333,7 +333,7 @@ var gatePaths = []gatePath{
 				return store.Accounts.Put(tx, a)
 			})
 			in := mta.Submission{From: "ann@example.test", Body: w.Spool(heldText), To: []mta.Rcpt{{Address: "b@else.test"}}}
-			_, _, err := w.Svc.SubmitHeld(core.MailboxUser{AccountID: w.ann.AccountID, MailboxID: w.ann.ID, Email: w.ann.Email}, in, mta.WhyHeld{Reason: agents.HeldByPolicy, Via: store.ApprovalViaAPI})
+			_, _, err := w.Svc.MTA.SubmitHeld(core.MailboxUser{AccountID: w.ann.AccountID, MailboxID: w.ann.ID, Email: w.ann.Email}, in, mta.WhyHeld{Reason: agents.HeldByPolicy, Via: store.ApprovalViaAPI})
 			w.must(nil, err)
 		},
 	},

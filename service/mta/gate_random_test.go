@@ -81,7 +81,7 @@ func (r *ruleDraw) mailbox(d *store.Domain, n int) {
 	r.boxes, r.addresses = append(r.boxes, mb), append(r.addresses, mb.Email)
 	folders(r.i, mb, r.most(60))
 	if r.IntN(3) == 0 {
-		if _, err := r.i.Svc.SetVacation(r.i.T.Context(), servicetest.Actor(r.i.Account), rules.SetVacationIn{UserID: mb.ID, Enabled: true, Text: "I am away."}); err != nil {
+		if _, err := r.i.Svc.Rules.SetVacation(r.i.T.Context(), servicetest.Actor(r.i.Account), rules.SetVacationIn{UserID: mb.ID, Enabled: true, Text: "I am away."}); err != nil {
 			r.i.T.Fatal(err)
 		}
 	}
@@ -131,7 +131,7 @@ func (r *ruleDraw) group(n int) {
 	if len(in.Members) == 0 {
 		return
 	}
-	if _, err := r.i.Svc.CreateGroup(r.i.T.Context(), servicetest.Actor(r.i.Account), in); err != nil {
+	if _, err := r.i.Svc.Mailboxes.CreateGroup(r.i.T.Context(), servicetest.Actor(r.i.Account), in); err != nil {
 		r.i.T.Fatal(err)
 	}
 	r.groups, r.addresses = append(r.groups, in.Email), append(r.addresses, in.Email)
@@ -254,13 +254,13 @@ func randomRules(t *testing.T, draw *rand.Rand, arrivals int) {
 		if r.IntN(5) == 0 {
 			from = ""
 		}
-		before := i.Svc.Store.Now()
+		before := i.Svc.Core.Store.Now()
 		if err := i.Receive(from, r.message(n, to), to...); err != nil {
 			if servicetest.CodeOf(err) != 550 { // a rule rejects it
 				t.Fatal(err)
 			}
 		}
-		if took := i.Svc.Store.Now().Sub(before); took > 20*time.Second {
+		if took := i.Svc.Core.Store.Now().Sub(before); took > 20*time.Second {
 			t.Errorf("one message took %s", took)
 		}
 	}

@@ -128,7 +128,7 @@ func TestRulesOfAGroupHaveTheBoundsOfOne(t *testing.T) {
 				return store.RuleAction{Type: "forward", Value: fmt.Sprintf("f%d-%d@else.test", n, k)}
 			})
 		}
-		if _, err := i.Svc.CreateGroup(t.Context(), servicetest.Actor(i.Account), mailboxes.CreateGroupIn{Email: "all@example.test", Members: members}); err != nil {
+		if _, err := i.Svc.Mailboxes.CreateGroup(t.Context(), servicetest.Actor(i.Account), mailboxes.CreateGroupIn{Email: "all@example.test", Members: members}); err != nil {
 			t.Fatal(err)
 		}
 		i.Run()
@@ -227,14 +227,14 @@ func TestOneAddressGetsFewLetters(t *testing.T) {
 // sendLetter writes and sends a letter as those do who mail links.
 func sendLetter(i *servicetest.Installation, l mta.Letter) error {
 	i.T.Helper()
-	from, account, err := i.Svc.Reporter()
+	from, account, err := i.Svc.MTA.Reporter()
 	if err != nil {
 		i.T.Fatal(err)
 	}
-	d, err := i.Svc.ComposeLetter(from, l)
+	d, err := i.Svc.MTA.ComposeLetter(from, l)
 	if err != nil {
 		i.T.Fatal(err)
 	}
-	defer i.Svc.Store.Release(d.Blob)
-	return i.St.Update(func(tx *store.Tx) error { return i.Svc.SendLetter(tx, from, account, d, l) })
+	defer i.Svc.Core.Store.Release(d.Blob)
+	return i.St.Update(func(tx *store.Tx) error { return i.Svc.MTA.SendLetter(tx, from, account, d, l) })
 }

@@ -25,12 +25,12 @@ func TestGroupReachesEachMemberOnce(t *testing.T) {
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob, cat := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil), i.AddMailbox(d, "cat", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
-	if _, err := i.Svc.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: ann.ID, Aliases: &[]string{"a@example.test"}}); err != nil {
+	if _, err := i.Svc.Mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: ann.ID, Aliases: &[]string{"a@example.test"}}); err != nil {
 		t.Fatal(err)
 	}
 	group := func(email, sendAs string, members ...mailboxes.NewMember) *mailboxes.Group {
 		t.Helper()
-		g, err := i.Svc.CreateGroup(ctx, who, mailboxes.CreateGroupIn{Email: email, Members: members, SendAs: sendAs})
+		g, err := i.Svc.Mailboxes.CreateGroup(ctx, who, mailboxes.CreateGroupIn{Email: email, Members: members, SendAs: sendAs})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,11 +40,11 @@ func TestGroupReachesEachMemberOnce(t *testing.T) {
 	outer := group("outer@example.test", "members", mailboxes.NewMember{Email: "a@example.test"}, mailboxes.NewMember{UserID: bob.ID}, mailboxes.NewMember{Email: "inner@example.test"}, mailboxes.NewMember{Email: "far@else.test"})
 
 	// A loop is refused, and the list stays as it was.
-	_, err := i.Svc.UpdateGroup(ctx, who, mailboxes.UpdateGroupIn{GroupID: inner.ID, Members: &[]mailboxes.NewMember{{UserID: cat.ID}, {Email: "outer@example.test"}}})
+	_, err := i.Svc.Mailboxes.UpdateGroup(ctx, who, mailboxes.UpdateGroupIn{GroupID: inner.ID, Members: &[]mailboxes.NewMember{{UserID: cat.ID}, {Email: "outer@example.test"}}})
 	if e, _ := core.AsError(err); e == nil || e.Code != "group_loop" {
 		t.Errorf("a loop: %v", err)
 	}
-	if g, err := i.Svc.GetGroup(ctx, who, mailboxes.GroupIn{GroupID: inner.ID}); err != nil || len(g.Members) != 4 {
+	if g, err := i.Svc.Mailboxes.GetGroup(ctx, who, mailboxes.GroupIn{GroupID: inner.ID}); err != nil || len(g.Members) != 4 {
 		t.Errorf("the members after that: %+v, %v", g, err)
 	}
 
@@ -90,16 +90,16 @@ func TestGroupReachesEachMemberOnce(t *testing.T) {
 	}
 
 	// Nobody is left: 550 5.1.1, and no address is taken any more.
-	if _, err := i.Svc.UpdateGroup(ctx, who, mailboxes.UpdateGroupIn{GroupID: outer.ID, Members: &[]mailboxes.NewMember{{UserID: bob.ID}}}); err != nil {
+	if _, err := i.Svc.Mailboxes.UpdateGroup(ctx, who, mailboxes.UpdateGroupIn{GroupID: outer.ID, Members: &[]mailboxes.NewMember{{UserID: bob.ID}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.Svc.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: bob.ID}); err != nil {
+	if _, err := i.Svc.Mailboxes.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: bob.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if err := i.Receive("far@far.test", fmt.Sprintf(groupLetter, "outer@example.test", "3"), "outer@example.test"); !errors.As(err, &refused) || refused.Enhanced != "5.1.1" {
 		t.Errorf("an empty group: %v", err)
 	}
-	if _, err := i.Svc.DeleteGroup(ctx, who, mailboxes.GroupIn{GroupID: outer.ID}); err != nil {
+	if _, err := i.Svc.Mailboxes.DeleteGroup(ctx, who, mailboxes.GroupIn{GroupID: outer.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if err := i.Receive("far@far.test", fmt.Sprintf(groupLetter, "outer@example.test", "4"), "outer@example.test"); !errors.As(err, &refused) || refused.Enhanced != "5.1.1" {
@@ -120,7 +120,7 @@ func TestGroupGoesOnAfterACrash(t *testing.T) {
 		members = append(members, mailboxes.NewMember{Email: fmt.Sprintf("m%d@else.test", n)})
 	}
 	domain := core.DomainOfAddress(boxes[0].Email)
-	if _, err := i.Svc.CreateGroup(t.Context(), servicetest.Actor(i.Account), mailboxes.CreateGroupIn{Email: "all@" + domain, Members: members}); err != nil {
+	if _, err := i.Svc.Mailboxes.CreateGroup(t.Context(), servicetest.Actor(i.Account), mailboxes.CreateGroupIn{Email: "all@" + domain, Members: members}); err != nil {
 		t.Fatal(err)
 	}
 	if err := i.Receive("far@far.test", fmt.Sprintf(groupLetter, "all", "1"), "all@"+domain); err != nil {
@@ -132,11 +132,11 @@ func TestGroupGoesOnAfterACrash(t *testing.T) {
 		if len(a) != 1 || len(a[0].To) <= mta.PlacesAtATime {
 			break
 		}
-		d, err := i.Svc.RereadArrival(a[0])
+		d, err := i.Svc.MTA.RereadArrival(a[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := i.Svc.FileSome(a[0].ID, d, false); err != nil {
+		if _, err := i.Svc.MTA.FileSome(a[0].ID, d, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestSendAs(t *testing.T) {
 	d, other := i.AddDomain(i.Account, "example.test", nil), i.AddDomain(i.Account, "other.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
-	box, err := i.Svc.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: ann.ID, Aliases: &[]string{"Sales@Other.test", "sales@other.test"}})
+	box, err := i.Svc.Mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: ann.ID, Aliases: &[]string{"Sales@Other.test", "sales@other.test"}})
 	if err != nil || len(box.Aliases) != 1 || len(box.SendAs) != 2 {
 		t.Fatalf("%+v, %v", box, err)
 	}
@@ -166,7 +166,7 @@ func TestSendAs(t *testing.T) {
 		{Email: "closed@other.test", Members: []mailboxes.NewMember{{UserID: ann.ID}}},
 		{Email: "theirs@other.test", Members: []mailboxes.NewMember{{UserID: bob.ID}}, SendAs: "members"},
 	} {
-		if _, err := i.Svc.CreateGroup(ctx, who, g); err != nil {
+		if _, err := i.Svc.Mailboxes.CreateGroup(ctx, who, g); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -217,7 +217,7 @@ func TestSendAs(t *testing.T) {
 	eventually(t, "it is with ann", func() bool { return len(i.Folder(ann, "INBOX")) == 1 })
 
 	// An alias that is taken away is nobody's, and a deleted mailbox frees its own.
-	if _, err := i.Svc.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: ann.ID, Aliases: &[]string{"new@other.test"}}); err != nil {
+	if _, err := i.Svc.Mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: ann.ID, Aliases: &[]string{"new@other.test"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := i.Send(ann, mta.SendEmailIn{From: "sales@other.test", To: mta.Texts{"x@far.test"}, Subject: "s", Text: "t"}); err == nil {
@@ -226,13 +226,13 @@ func TestSendAs(t *testing.T) {
 	if err := i.Receive("far@far.test", fmt.Sprintf(groupLetter, "sales", "10"), "sales@other.test"); err == nil {
 		t.Error("an alias that is gone takes mail")
 	}
-	if _, err := i.Svc.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: bob.ID, Aliases: &[]string{"new@other.test"}}); !servicetest.HasCode(err, "email_user_exists") {
+	if _, err := i.Svc.Mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: bob.ID, Aliases: &[]string{"new@other.test"}}); !servicetest.HasCode(err, "email_user_exists") {
 		t.Errorf("an alias that another has: %v", err)
 	}
-	if _, err := i.Svc.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: ann.ID}); err != nil {
+	if _, err := i.Svc.Mailboxes.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: ann.ID}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.Svc.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: bob.ID, Aliases: &[]string{"new@other.test", "postmaster@other.test"}}); err != nil {
+	if _, err := i.Svc.Mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: bob.ID, Aliases: &[]string{"new@other.test", "postmaster@other.test"}}); err != nil {
 		t.Errorf("an alias that was freed: %v", err)
 	}
 	_ = other
@@ -246,7 +246,7 @@ func TestForwardWithoutACopy(t *testing.T) {
 	ann := i.AddMailbox(d, "ann", nil)
 	keep := false
 	to := core.Opt[string]{Set: true, Value: "ann@else.test"}
-	box, err := i.Svc.UpdateEmailUser(t.Context(), servicetest.Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: ann.ID, ForwardTo: to, ForwardKeep: &keep})
+	box, err := i.Svc.Mailboxes.UpdateEmailUser(t.Context(), servicetest.Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: ann.ID, ForwardTo: to, ForwardKeep: &keep})
 	if err != nil || box.ForwardKeep {
 		t.Fatal(box, err)
 	}

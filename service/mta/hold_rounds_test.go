@@ -226,11 +226,11 @@ func TestWhatIsBeingDeliveredEndsAsItEnds(t *testing.T) {
 	i.Run()
 	ctx, who := t.Context(), servicetest.Actor(i.Account)
 	hold := func(mb *store.Mailbox) error {
-		_, err := i.Svc.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: mb.ID, Status: ptr("suspended"), Hold: ptr(true)})
+		_, err := i.Svc.Mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: mb.ID, Status: ptr("suspended"), Hold: ptr(true)})
 		return err
 	}
 	settle := func(mb *store.Mailbox, action string) error {
-		out, err := i.Svc.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: mb.ID, Action: action})
+		out, err := i.Svc.MTA.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: mb.ID, Action: action})
 		if err == nil && *out != (mta.Released{}) {
 			t.Errorf("%s: %+v of what is being delivered", action, out)
 		}
@@ -248,22 +248,22 @@ func TestWhatIsBeingDeliveredEndsAsItEnds(t *testing.T) {
 		{"hold", func(mb *store.Mailbox, _ string) error { return hold(mb) }, "later", "held", "451", 0},
 		{"hold and discard", func(mb *store.Mailbox, _ string) error { return errors.Join(hold(mb), settle(mb, "discard")) }, "later", "cancelled", "451 4.3.0 later", 0},
 		{"cancel", func(_ *store.Mailbox, id string) error {
-			row, err := i.Svc.CancelMessage(ctx, who, mta.SentMessageIn{ID: id})
+			row, err := i.Svc.MTA.CancelMessage(ctx, who, mta.SentMessageIn{ID: id})
 			if err == nil && row.Status != store.OutgoingQueued {
 				t.Errorf("cancel answers %s", row.Status)
 			}
 			return err
 		}, "", "relayed", "250", 1},
 		{"cancel", func(_ *store.Mailbox, id string) error {
-			_, err := i.Svc.CancelMessage(ctx, who, mta.SentMessageIn{ID: id})
+			_, err := i.Svc.MTA.CancelMessage(ctx, who, mta.SentMessageIn{ID: id})
 			return err
 		}, "later", "cancelled", "451 4.3.0 later", 0},
 		{"cancel", func(_ *store.Mailbox, id string) error {
-			_, err := i.Svc.CancelMessage(ctx, who, mta.SentMessageIn{ID: id})
+			_, err := i.Svc.MTA.CancelMessage(ctx, who, mta.SentMessageIn{ID: id})
 			return err
 		}, "silent", "cancelled", deliver.ErrOutcomeUnknown.Error(), 1},
 		{"delete", func(mb *store.Mailbox, _ string) error {
-			_, err := i.Svc.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: mb.ID})
+			_, err := i.Svc.Mailboxes.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: mb.ID})
 			return err
 		}, "", "relayed", "250", 1},
 	} {
@@ -348,16 +348,16 @@ func (g *holdRound) act() {
 	one := mta.SentMessageIn{ID: g.ids[g.dice.IntN(len(g.ids))]}
 	switch g.dice.IntN(9) {
 	case 0, 1:
-		_, err := g.i.Svc.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: g.mb.ID, Status: ptr("suspended"), Hold: ptr(true)})
+		_, err := g.i.Svc.Mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: g.mb.ID, Status: ptr("suspended"), Hold: ptr(true)})
 		g.held = g.held || err == nil
 		g.note("hold", err)
 	case 2, 3:
-		_, err := g.i.Svc.CancelMessage(ctx, who, one)
+		_, err := g.i.Svc.MTA.CancelMessage(ctx, who, one)
 		g.takenBack = g.takenBack || err == nil
 		g.note("cancel "+one.ID, err)
 	case 4:
 		hold := g.dice.IntN(2) == 0
-		_, err := g.i.Svc.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: g.mb.ID, Hold: hold})
+		_, err := g.i.Svc.Mailboxes.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: g.mb.ID, Hold: hold})
 		g.held = g.held || err == nil && hold
 		g.gone = g.gone || err == nil
 		g.note(fmt.Sprintf("delete, hold %v", hold), err)
@@ -366,7 +366,7 @@ func (g *holdRound) act() {
 	case 6:
 		g.release("discard")
 	case 7:
-		_, err := g.i.Svc.RetryMessage(ctx, who, one)
+		_, err := g.i.Svc.MTA.RetryMessage(ctx, who, one)
 		g.note("retry "+one.ID, err)
 	case 8:
 		g.restart(g.dice.IntN(2) == 0)
@@ -374,7 +374,7 @@ func (g *holdRound) act() {
 }
 
 func (g *holdRound) release(action string) {
-	out, err := g.i.Svc.ReleaseHeldMessages(context.Background(), servicetest.Actor(g.i.Account), mta.ReleaseIn{UserID: g.mb.ID, Action: action})
+	out, err := g.i.Svc.MTA.ReleaseHeldMessages(context.Background(), servicetest.Actor(g.i.Account), mta.ReleaseIn{UserID: g.mb.ID, Action: action})
 	g.takenBack = g.takenBack || action == "discard" && err == nil
 	g.note(fmt.Sprintf("%s %+v", action, out), err)
 }
@@ -422,7 +422,7 @@ func (g *holdRound) settle() {
 				held++
 			case row.Waits():
 				waits++
-				_, _ = g.i.Svc.RetryMessage(ctx, who, mta.SentMessageIn{ID: row.ID})
+				_, _ = g.i.Svc.MTA.RetryMessage(ctx, who, mta.SentMessageIn{ID: row.ID})
 			}
 		}
 		if waits+held == 0 {

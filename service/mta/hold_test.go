@@ -55,7 +55,7 @@ func TestHold(t *testing.T) {
 	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"later@far.test"}, Subject: "s", Text: "t", SendAt: at(time.Now().Add(time.Hour))})
 	update := func(mb *store.Mailbox, in mailboxes.UpdateEmailUserIn) error {
 		in.UserID = mb.ID
-		_, err := i.Svc.UpdateEmailUser(ctx, who, in)
+		_, err := i.Svc.Mailboxes.UpdateEmailUser(ctx, who, in)
 		return err
 	}
 	if err := update(ann, mailboxes.UpdateEmailUserIn{Hold: ptr(true)}); codeOf(err) != "validation_error" {
@@ -69,10 +69,10 @@ func TestHold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := i.Svc.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: cat.ID, Hold: true}); err != nil {
+	if _, err := i.Svc.Mailboxes.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: cat.ID, Hold: true}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.Svc.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: dan.ID}); err != nil {
+	if _, err := i.Svc.Mailboxes.DeleteEmailUser(ctx, who, mailboxes.DeleteEmailUserIn{UserID: dan.ID}); err != nil {
 		t.Fatal(err)
 	}
 	i.Run()
@@ -80,10 +80,10 @@ func TestHold(t *testing.T) {
 		s := statuses(i)
 		return s["held"] == 7 && s["relayed"] == 3 && s["cancelled"] == 3
 	})
-	if _, err := i.Svc.RetryMessage(ctx, who, mta.SentMessageIn{ID: i.Row("ann0@far.test").ID}); codeOf(err) != "not_queued" {
+	if _, err := i.Svc.MTA.RetryMessage(ctx, who, mta.SentMessageIn{ID: i.Row("ann0@far.test").ID}); codeOf(err) != "not_queued" {
 		t.Errorf("retried: %v", err)
 	}
-	if _, err := i.Svc.ReleaseHeldMessages(ctx, servicetest.Actor(i.AddAccount("x@elsewhere.test")), mta.ReleaseIn{UserID: ann.ID, Action: "release"}); codeOf(err) != "not_found" {
+	if _, err := i.Svc.MTA.ReleaseHeldMessages(ctx, servicetest.Actor(i.AddAccount("x@elsewhere.test")), mta.ReleaseIn{UserID: ann.ID, Action: "release"}); codeOf(err) != "not_found" {
 		t.Errorf("released by another account: %v", err)
 	}
 	eventually(t, "the mailbox is gone", func() bool {
@@ -95,21 +95,21 @@ func TestHold(t *testing.T) {
 		})
 		return gone
 	})
-	if out, err := i.Svc.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: ann.ID, Action: "release"}); err != nil || *out != (mta.Released{Released: 4}) {
+	if out, err := i.Svc.MTA.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: ann.ID, Action: "release"}); err != nil || *out != (mta.Released{Released: 4}) {
 		t.Errorf("released: %+v, %v", out, err)
 	}
-	if out, err := i.Svc.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: cat.ID, Action: "release"}); err != nil || *out != (mta.Released{Released: 3}) {
+	if out, err := i.Svc.MTA.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: cat.ID, Action: "release"}); err != nil || *out != (mta.Released{Released: 3}) {
 		t.Errorf("released of a deleted mailbox: %+v, %v", out, err)
 	}
 	eventually(t, "released mail is sent", func() bool { s := statuses(i); return s["relayed"] == 9 && s["scheduled"] == 1 })
-	if out, err := i.Svc.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: ann.ID, Action: "release"}); err != nil || *out != (mta.Released{}) {
+	if out, err := i.Svc.MTA.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: ann.ID, Action: "release"}); err != nil || *out != (mta.Released{}) {
 		t.Errorf("released again: %+v, %v", out, err)
 	}
 	if err := update(ann, mailboxes.UpdateEmailUserIn{Password: ptr("another pass word"), Hold: ptr(true)}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the scheduled one is held", func() bool { return i.Row("later@far.test").Status == "held" })
-	if out, err := i.Svc.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: ann.ID, Action: "discard"}); err != nil || *out != (mta.Released{Discarded: 1}) {
+	if out, err := i.Svc.MTA.ReleaseHeldMessages(ctx, who, mta.ReleaseIn{UserID: ann.ID, Action: "discard"}); err != nil || *out != (mta.Released{Discarded: 1}) {
 		t.Errorf("discarded: %+v, %v", out, err)
 	}
 	if row := i.Row("later@far.test"); row.Status != store.OutgoingCancelled {
@@ -125,7 +125,7 @@ func TestHeldMailOfADeletedMailboxEnds(t *testing.T) {
 	i := servicetest.InstallWith(t, core.Config{Relays: []core.Relay{h.Relay("custom")}}, store.Options{Now: func() time.Time { return now }})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"a@far.test"}, Subject: "s", Text: "t"})
-	if _, err := i.Svc.DeleteEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.DeleteEmailUserIn{UserID: ann.ID, Hold: true}); err != nil {
+	if _, err := i.Svc.Mailboxes.DeleteEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.DeleteEmailUserIn{UserID: ann.ID, Hold: true}); err != nil {
 		t.Fatal(err)
 	}
 	i.Run()

@@ -22,7 +22,7 @@ func TestOwnDecisionsAreNoHostsReplies(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	i.MustSubmit(ann, "From: ann@example.test\r\nSubject: s\r\nMIME-Version: 1.0\r\n"+signed, "eight@far.test")
-	if _, err := i.Svc.Submit(t.Context(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email},
+	if _, err := i.Svc.MTA.Submit(t.Context(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email},
 		mta.Submission{From: ann.Email, To: []mta.Rcpt{{Address: "utf@far.test"}}, Body: i.Spool("From: ann@example.test\r\nCc: jörg@far.test\r\n\r\nx\r\n"), SMTPUTF8: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestPaceOfOneMailboxIsNotAnothers(t *testing.T) {
 	i.AddDomain(i.Account, "away.test", func(d *store.Domain) { d.DNSProvider = store.DomainProviderExternal })
 	add := func(name string) *store.Mailbox {
 		server := &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: provider.Port, Security: "none", Username: name, Password: "s3cret"}
-		made, err := i.Svc.CreateEmailUser(t.Context(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: name + "@away.test", Type: "external", IMAP: server, SMTP: server})
+		made, err := i.Svc.Mailboxes.CreateEmailUser(t.Context(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: name + "@away.test", Type: "external", IMAP: server, SMTP: server})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestWaitingForATurnEnds(t *testing.T) {
 		row.QueuedAt, row.DelayTold = tx.Now().Add(-mta.GiveUpAfter+time.Second), true
 		return store.Outgoings.Put(tx, row)
 	})
-	i.Svc.Paces().Lanes["relay r1"] = &mta.Pace{Gap: mta.LongGap, Next: time.Now().Add(mta.LongGap)}
+	i.Svc.MTA.Paces().Lanes["relay r1"] = &mta.Pace{Gap: mta.LongGap, Next: time.Now().Add(mta.LongGap)}
 	i.Run()
 	if got := i.Becomes("x@far.test", store.OutgoingBounced); !strings.HasPrefix(got.LastResponse, "not delivered within five days") {
 		t.Errorf("given up for %q", got.LastResponse)
@@ -82,7 +82,7 @@ func piped(i *servicetest.Installation, hosts map[string]func(net.Conn)) {
 		go serve(theirs)
 		return ours, nil
 	}
-	i.Svc.Direct().Dialer, i.Svc.Relayed().Dialer = dial, dial
+	i.Svc.MTA.Direct().Dialer, i.Svc.MTA.Relayed().Dialer = dial, dial
 }
 
 // TestThrottlingRelayPacesAndNothingFails is Amazon SES at its limit.
@@ -182,7 +182,7 @@ func TestForwardsWaitInSight(t *testing.T) {
 	i.AddMailbox(d, "ann", func(mb *store.Mailbox) { mb.ForwardTo = "away@far.test" })
 	i.AddMailbox(d, "bob", func(mb *store.Mailbox) { mb.ForwardTo = "free@far.test" })
 	for range mta.ForwardMost {
-		i.Svc.Forwards().Take("away@far.test", i.Svc.Now())
+		i.Svc.MTA.Forwards().Take("away@far.test", i.Svc.Core.Now())
 	}
 	i.Run()
 	i.MustArrive("pat@sender.test", "ann@example.test", servicetest.LetterFrom("pat@sender.test"))

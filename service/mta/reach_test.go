@@ -33,14 +33,14 @@ func TestRefusalsNameNoForwards(t *testing.T) {
 			Actions: []store.RuleAction{{Type: "forward", Value: "lawyer@home.test"}},
 		})
 	})
-	if _, err := i.Svc.CreateGroup(t.Context(), servicetest.Actor(theirs), mailboxes.CreateGroupIn{
+	if _, err := i.Svc.Mailboxes.CreateGroup(t.Context(), servicetest.Actor(theirs), mailboxes.CreateGroupIn{
 		Email: "board@theirs.test", Members: []mailboxes.NewMember{{UserID: vic.ID}, {Email: "director@home.test"}},
 	}); err != nil {
 		t.Fatal(err)
 	}
 	agent := servicetest.Actor(i.Account)
 	agent.TokenKind, agent.TokenID = "api", "tok_none"
-	_, err := i.Svc.SendEmail(t.Context(), agent, mta.SendEmailIn{UserID: mine.ID, To: mta.Texts{"vic@theirs.test", "board@theirs.test"}, Subject: "s", Text: "t"})
+	_, err := i.Svc.MTA.SendEmail(t.Context(), agent, mta.SendEmailIn{UserID: mine.ID, To: mta.Texts{"vic@theirs.test", "board@theirs.test"}, Subject: "s", Text: "t"})
 	e, _ := core.AsError(err)
 	if e == nil || e.Code != "recipient_not_allowed" {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestRulesOfOthersHoldNoWriterUp(t *testing.T) {
 				return err
 			})
 		}
-		if _, err := i.Svc.CreateGroup(t.Context(), servicetest.Actor(i.Account), mailboxes.CreateGroupIn{Email: "all@example.test", Members: list}); err != nil {
+		if _, err := i.Svc.Mailboxes.CreateGroup(t.Context(), servicetest.Actor(i.Account), mailboxes.CreateGroupIn{Email: "all@example.test", Members: list}); err != nil {
 			t.Fatal(err)
 		}
 		i.AddMailbox(d, "ann", func(mb *store.Mailbox) {

@@ -21,12 +21,12 @@ import (
 func TestTraceOfUsersTellsNoAddress(t *testing.T) {
 	i := servicetest.Install(t, core.Config{})
 	c := mta.Client{IP: netip.MustParseAddr("192.0.2.77"), Helo: "[10.1.2.3]", Extended: true, TLS: "TLS 1.3", Authenticated: true}
-	field, id := i.Svc.Trace(c, "")
+	field, id := i.Svc.MTA.Trace(c, "")
 	if got := string(field); strings.Contains(got, "192.0.2") || strings.Contains(got, "10.1.2") || !strings.HasPrefix(got, "Received: by mail.mailstead.test (TLS 1.3)\r\n\twith ESMTPSA id "+id+";\r\n\t") {
 		t.Errorf("%q", got)
 	}
 	c.Authenticated = false
-	if field, _ := i.Svc.Trace(c, ""); !strings.HasPrefix(string(field), "Received: from [10.1.2.3] ([192.0.2.77])\r\n\tby mail.mailstead.test ") {
+	if field, _ := i.Svc.MTA.Trace(c, ""); !strings.HasPrefix(string(field), "Received: from [10.1.2.3] ([192.0.2.77])\r\n\tby mail.mailstead.test ") {
 		t.Errorf("of a stranger: %q", field)
 	}
 }
@@ -123,11 +123,11 @@ func TestArrivalGoesOnAfterACrash(t *testing.T) {
 		if len(a[0].To) <= mta.PlacesAtATime {
 			break
 		}
-		d, err := i.Svc.RereadArrival(a[0])
+		d, err := i.Svc.MTA.RereadArrival(a[0])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := i.Svc.FileSome(a[0].ID, d, false); err != nil {
+		if _, err := i.Svc.MTA.FileSome(a[0].ID, d, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -297,8 +297,8 @@ func TestRewrittenPathsTakeReportsAlone(t *testing.T) {
 	i := servicetest.Install(t, core.Config{Outbound: "capture"})
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
-	path := i.Svc.SRSForward("victim@far.test", "example.test")
-	again := i.Svc.SRSForward(i.Svc.SRSForward("victim@far.test", "forwarder.test"), "example.test")
+	path := i.Svc.MTA.SRSForward("victim@far.test", "example.test")
+	again := i.Svc.MTA.SRSForward(i.Svc.MTA.SRSForward("victim@far.test", "forwarder.test"), "example.test")
 	for _, to := range []string{path, strings.ToLower(path), again} {
 		if err := i.Arrive("pat@sender.test", to, servicetest.LetterFrom("pat@sender.test")); servicetest.CodeOf(err) != 550 || core.AsSMTPError(err).Enhanced != "5.7.1" {
 			t.Errorf("from a sender to %s: %v", to, err)
@@ -306,7 +306,7 @@ func TestRewrittenPathsTakeReportsAlone(t *testing.T) {
 	}
 	i.MustArrive("", strings.ToLower(path), servicetest.LetterFrom("mailer-daemon@sender.test"))
 	i.Becomes("victim@far.test", store.OutgoingCaptured)
-	other := i.Svc.SRSForward("second@far.test", "example.test")
+	other := i.Svc.MTA.SRSForward("second@far.test", "example.test")
 	_, err := i.Submit(ann, servicetest.PlainMessage, other)
 	if err == nil {
 		i.Becomes(strings.ToLower(other), store.OutgoingBounced)
@@ -314,13 +314,13 @@ func TestRewrittenPathsTakeReportsAlone(t *testing.T) {
 	if row := i.Row("second@far.test"); row.ID != "" {
 		t.Errorf("it went on from a mailbox: %+v", row)
 	}
-	body, err := i.Svc.Spool(strings.NewReader(servicetest.LetterFrom("pat@sender.test")))
+	body, err := i.Svc.MTA.Spool(strings.NewReader(servicetest.LetterFrom("pat@sender.test")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer body.Close()
 	in := mta.Incoming{From: "pat@sender.test", Recipients: []mta.Recipient{mta.RecipientAt(strings.ToLower(other))}, Body: body}
-	if _, err := i.Svc.Receive(context.Background(), in); servicetest.CodeOf(err) != 550 {
+	if _, err := i.Svc.MTA.Receive(context.Background(), in); servicetest.CodeOf(err) != 550 {
 		t.Errorf("named for one sender, sent by another: %v", err)
 	}
 }

@@ -36,7 +36,7 @@ func TestOwnMailSuppressesNobody(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	i.Run()
 	i.Update(func(tx *store.Tx) error {
-		return i.Svc.PlanAlert(tx, mta.Letter{To: "owner@elsewhere.test", Subject: "s", Text: "t"})
+		return i.Svc.MTA.PlanAlert(tx, mta.Letter{To: "owner@elsewhere.test", Subject: "s", Text: "t"})
 	})
 	eventually(t, "the letter bounces", func() bool { return statuses(i)["bounced"] == 1 })
 	if e := i.Events(events.EventEmailBounced)[0]; e["suppressed"] != false {

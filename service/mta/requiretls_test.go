@@ -45,7 +45,7 @@ func TestTLSPolicyOfADomain(t *testing.T) {
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	policy := store.TLSRequired
-	shown, err := i.Svc.UpdateDomain(context.Background(), servicetest.Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, TLSPolicy: &policy})
+	shown, err := i.Svc.Domains.UpdateDomain(context.Background(), servicetest.Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, TLSPolicy: &policy})
 	if err != nil || shown.TLSPolicy != "required" {
 		t.Fatalf("%+v, %v", shown, err)
 	}
@@ -57,11 +57,11 @@ func TestTLSPolicyOfADomain(t *testing.T) {
 	}
 	i.Becomes("b@far.test", store.OutgoingSent)
 	policy = "opportunistic"
-	shown, err = i.Svc.UpdateDomain(context.Background(), servicetest.Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, TLSPolicy: &policy})
+	shown, err = i.Svc.Domains.UpdateDomain(context.Background(), servicetest.Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, TLSPolicy: &policy})
 	if err != nil || shown.TLSPolicy != "opportunistic" {
 		t.Fatalf("%+v, %v", shown, err)
 	}
-	if _, err := i.Svc.RetryMessage(context.Background(), servicetest.Actor(i.Account), mta.SentMessageIn{ID: i.Row("a@far.test").ID}); err != nil {
+	if _, err := i.Svc.MTA.RetryMessage(context.Background(), servicetest.Actor(i.Account), mta.SentMessageIn{ID: i.Row("a@far.test").ID}); err != nil {
 		t.Fatal(err)
 	}
 	i.Becomes("a@far.test", store.OutgoingSent)

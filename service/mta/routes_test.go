@@ -49,10 +49,10 @@ func TestUnknownRelaysAreRefused(t *testing.T) {
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
 	bad := core.Opt[string]{Set: true, Value: "r9"}
-	if _, err := i.Svc.UpdateDomain(context.Background(), servicetest.Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, Relay: bad}); !servicetest.HasCode(err, "validation_error") || !strings.Contains(err.Error(), "r1") {
+	if _, err := i.Svc.Domains.UpdateDomain(context.Background(), servicetest.Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, Relay: bad}); !servicetest.HasCode(err, "validation_error") || !strings.Contains(err.Error(), "r1") {
 		t.Errorf("domain: %v", err)
 	}
-	if _, err := i.Svc.UpdateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: ann.ID, Relay: bad}); !servicetest.HasCode(err, "validation_error") {
+	if _, err := i.Svc.Mailboxes.UpdateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: ann.ID, Relay: bad}); !servicetest.HasCode(err, "validation_error") {
 		t.Errorf("mailbox: %v", err)
 	}
 }
@@ -204,13 +204,13 @@ func TestExternalMailboxSendsThroughItsOwnServer(t *testing.T) {
 	server := func(port int) *mailboxes.MailServerLogin {
 		return &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: port, Security: "none", Username: "me", Password: "s3cret"}
 	}
-	made, err := i.Svc.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{
+	made, err := i.Svc.Mailboxes.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{
 		Email: "me@away.test", Type: "external", IMAP: server(1), SMTP: server(own.Port),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mute, err := i.Svc.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: "mute@away.test", Type: "external", IMAP: server(1)})
+	mute, err := i.Svc.Mailboxes.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: "mute@away.test", Type: "external", IMAP: server(1)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ func addRule(i *servicetest.Installation, mb *store.Mailbox, word string, action
 		}
 		in.Actions = append(in.Actions, action)
 	}
-	r, err := i.Svc.CreateRule(i.T.Context(), servicetest.Actor(i.Account), in)
+	r, err := i.Svc.Rules.CreateRule(i.T.Context(), servicetest.Actor(i.Account), in)
 	if err != nil {
 		i.T.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestRulesFileMail(t *testing.T) {
 	}
 
 	// A test of the rules on a stored message changes nothing.
-	tested, err := i.Svc.TestRules(t.Context(), servicetest.Actor(i.Account), rules.TestRulesIn{UserID: ann.ID, MessageID: core.UIDText(i.Folder(ann, "INBOX")[5].UID)})
+	tested, err := i.Svc.Rules.TestRules(t.Context(), servicetest.Actor(i.Account), rules.TestRulesIn{UserID: ann.ID, MessageID: core.UIDText(i.Folder(ann, "INBOX")[5].UID)})
 	if err != nil || len(tested.Matched) != 1 || tested.Matched[0] != on.ID || len(tested.Actions) != 2 || *tested.Folder != "INBOX" || tested.Flags[0] != `\Flagged` {
 		t.Errorf("tested: %+v, %v", tested, err)
 	}
@@ -166,7 +166,7 @@ func TestVacation(t *testing.T) {
 	set := func(in rules.SetVacationIn) {
 		t.Helper()
 		in.UserID, in.Enabled = ann.ID, true
-		if _, err := i.Svc.SetVacation(t.Context(), servicetest.Actor(i.Account), in); err != nil {
+		if _, err := i.Svc.Rules.SetVacation(t.Context(), servicetest.Actor(i.Account), in); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -248,7 +248,7 @@ func TestTwoVacationsEnd(t *testing.T) {
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann, bob := i.AddMailbox(d, "ann", nil), i.AddMailbox(d, "bob", nil)
 	for _, mb := range []*store.Mailbox{ann, bob} {
-		if _, err := i.Svc.SetVacation(t.Context(), servicetest.Actor(i.Account), rules.SetVacationIn{UserID: mb.ID, Enabled: true, Text: "I am away."}); err != nil {
+		if _, err := i.Svc.Rules.SetVacation(t.Context(), servicetest.Actor(i.Account), rules.SetVacationIn{UserID: mb.ID, Enabled: true, Text: "I am away."}); err != nil {
 			t.Fatal(err)
 		}
 		addRule(i, mb, "", "reply I answer everything.")
@@ -340,7 +340,7 @@ func TestARuleIsKeptWhateverTheTime(t *testing.T) {
 	}})
 	mb := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	first, second := addRule(i, mb, "one", "move archive"), addRule(i, mb, "two", "move archive")
-	list, err := i.Svc.ListRules(t.Context(), servicetest.Actor(i.Account), core.EmailUserIn{UserID: mb.ID})
+	list, err := i.Svc.Rules.ListRules(t.Context(), servicetest.Actor(i.Account), core.EmailUserIn{UserID: mb.ID})
 	if err != nil || len(list.Data) != 2 || list.Data[0].ID != first.ID || list.Data[1].ID != second.ID || second.Position != 1 {
 		t.Errorf("%+v, %v, want %s and %s", list, err, first.ID, second.ID)
 	}

@@ -45,15 +45,15 @@ func TestScheduledMessage(t *testing.T) {
 		id[r.Email] = r.ID
 	}
 	later := due.Add(time.Hour)
-	row, err := i.Svc.UpdateScheduledMessage(ctx, who, mta.UpdateScheduledIn{ID: id["b@far.test"], SendAt: at(later)})
+	row, err := i.Svc.MTA.UpdateScheduledMessage(ctx, who, mta.UpdateScheduledIn{ID: id["b@far.test"], SendAt: at(later)})
 	if err != nil || !row.SendAt.Equal(later) || !row.NextAttemptAt.Equal(later) || row.Status != "scheduled" {
 		t.Errorf("changed to %+v, %v", row, err)
 	}
-	row, err = i.Svc.CancelMessage(ctx, who, mta.SentMessageIn{ID: id["c@far.test"]})
+	row, err = i.Svc.MTA.CancelMessage(ctx, who, mta.SentMessageIn{ID: id["c@far.test"]})
 	if err != nil || row.Status != "cancelled" {
 		t.Errorf("taken back: %+v, %v", row, err)
 	}
-	if _, err := i.Svc.RetryMessage(ctx, who, mta.SentMessageIn{ID: id["b@far.test"]}); codeOf(err) != "not_queued" {
+	if _, err := i.Svc.MTA.RetryMessage(ctx, who, mta.SentMessageIn{ID: id["b@far.test"]}); codeOf(err) != "not_queued" {
 		t.Errorf("retried: %v", err)
 	}
 	for _, wrong := range []time.Time{time.Now().Add(-time.Second), time.Now().Add(31 * 24 * time.Hour)} {
@@ -71,13 +71,13 @@ func TestScheduledMessage(t *testing.T) {
 	if n := inSent(i, ann); n != 1 {
 		t.Errorf("%d copies after the first one was sent", n)
 	}
-	if _, err := i.Svc.UpdateScheduledMessage(ctx, who, mta.UpdateScheduledIn{ID: id["a@far.test"], SendAt: at(later)}); codeOf(err) != "not_scheduled" {
+	if _, err := i.Svc.MTA.UpdateScheduledMessage(ctx, who, mta.UpdateScheduledIn{ID: id["a@far.test"], SendAt: at(later)}); codeOf(err) != "not_scheduled" {
 		t.Errorf("changed after it was sent: %v", err)
 	}
-	if _, err := i.Svc.UpdateScheduledMessage(ctx, servicetest.Actor(i.AddAccount("x@elsewhere.test")), mta.UpdateScheduledIn{ID: id["b@far.test"], SendAt: at(later)}); codeOf(err) != "not_found" {
+	if _, err := i.Svc.MTA.UpdateScheduledMessage(ctx, servicetest.Actor(i.AddAccount("x@elsewhere.test")), mta.UpdateScheduledIn{ID: id["b@far.test"], SendAt: at(later)}); codeOf(err) != "not_found" {
 		t.Errorf("changed by another account: %v", err)
 	}
-	if _, err := i.Svc.UpdateScheduledMessage(ctx, who, mta.UpdateScheduledIn{ID: id["b@far.test"], SendAt: at(time.Now().Add(300 * time.Millisecond))}); err != nil {
+	if _, err := i.Svc.MTA.UpdateScheduledMessage(ctx, who, mta.UpdateScheduledIn{ID: id["b@far.test"], SendAt: at(time.Now().Add(300 * time.Millisecond))}); err != nil {
 		t.Fatal(err)
 	}
 	i.Becomes("b@far.test", store.OutgoingSent)
@@ -127,7 +127,7 @@ func TestEmailDelayed(t *testing.T) {
 		}
 	}
 	retry := func() {
-		if _, err := i.Svc.RetryMessage(context.Background(), servicetest.Actor(i.Account), mta.SentMessageIn{ID: sent.Recipients[0].ID}); err != nil {
+		if _, err := i.Svc.MTA.RetryMessage(context.Background(), servicetest.Actor(i.Account), mta.SentMessageIn{ID: sent.Recipients[0].ID}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -199,7 +199,7 @@ func TestLettersAreNoAccountsMail(t *testing.T) {
 	i.DNS.MX["far.test"] = "mx.far.test"
 	i.AddDomain(i.Account, "example.test", nil)
 	i.Update(func(tx *store.Tx) error {
-		return i.Svc.PlanAlert(tx, mta.Letter{To: "owner@far.test", Subject: "s", Text: "t"})
+		return i.Svc.MTA.PlanAlert(tx, mta.Letter{To: "owner@far.test", Subject: "s", Text: "t"})
 	})
 	i.Run()
 	i.Becomes("owner@far.test", store.OutgoingSent)

@@ -137,7 +137,7 @@ func TestGreylisting(t *testing.T) {
 	}
 	older(40 * 24 * time.Hour)
 	i.Update(func(tx *store.Tx) error {
-		_, err := i.Svc.PruneScreened(tx)
+		_, err := i.Svc.MTA.PruneScreened(tx)
 		return err
 	})
 	_ = i.St.View(func(tx *store.Tx) error {
@@ -151,10 +151,10 @@ func TestGreylisting(t *testing.T) {
 // TestCrowdsAreBounded lets those go first that would be forgotten first.
 func TestCrowdsAreBounded(t *testing.T) {
 	i, _ := screened(t, core.Spam{Greylisting: true})
-	i.Svc.Screener().Grey.Most = 3
+	i.Svc.MTA.Screener().Grey.Most = 3
 	for n := range 5 {
 		i.Update(func(tx *store.Tx) error {
-			_, err := i.Svc.GreyWait(tx, mta.GreyKey(servicetest.Stranger, "x", string(rune('a'+n))))
+			_, err := i.Svc.MTA.GreyWait(tx, mta.GreyKey(servicetest.Stranger, "x", string(rune('a'+n))))
 			return err
 		})
 		time.Sleep(2 * time.Millisecond)
@@ -193,7 +193,7 @@ func TestFirstSenderWaits(t *testing.T) {
 		}
 	}
 	for range mta.MostDelayed { // too many wait already
-		i.Svc.Screener().Delayed <- struct{}{}
+		i.Svc.MTA.Screener().Delayed <- struct{}{}
 	}
 	began := time.Now()
 	if err := i.ComeIn(netip.MustParseAddr("198.51.100.1"), "a@far.test", "ann@example.test", servicetest.LetterFrom("a@far.test")); err != nil || time.Since(began) >= wait {
@@ -219,7 +219,7 @@ func TestListedClients(t *testing.T) {
 	for _, junk := range []bool{false, true} {
 		i, mb := screened(t, core.Spam{DNSBL: []string{"bl.test", "other.test"}, DNSBLJunk: junk})
 		i.DNS.Txt["1.2.0.192.other.test"] = "seen spamming, see https://other.test/"
-		i.Svc.Resolver = listDNS{i.DNS, map[string]string{"1.2.0.192.other.test": "127.0.0.2"}}
+		i.Svc.Core.Resolver = listDNS{i.DNS, map[string]string{"1.2.0.192.other.test": "127.0.0.2"}}
 		err := i.ComeIn(servicetest.Stranger, "a@far.test", "ann@example.test", servicetest.LetterFrom("a@far.test"))
 		want, inJunk := 550, 0
 		if junk {
@@ -244,7 +244,7 @@ func TestListedClients(t *testing.T) {
 func TestFilterDecides(t *testing.T) {
 	decide := func(v *milter.Verdict) (*mta.ScreeningResult, error) {
 		f := &mta.ScreeningResult{Verdict: &auth.Verdict{}}
-		return f, (&service.Service{}).Follow(f, v)
+		return f, (&service.Service{}).MTA.Follow(f, v)
 	}
 	for want, v := range map[string]*milter.Verdict{
 		"550 5.7.1 Message rejected by policy":   {Action: milter.Reject},

@@ -167,11 +167,11 @@ func TestTopicIsMade(t *testing.T) {
 	i.AddDomain(i.Account, "example.test", nil)
 	i.AddDomain(i.Account, "second.test", nil)
 	notice := feedback.Request{Header: http.Header{}, Body: []byte(`{"Type":"Notification","TopicArn":"` + topicARN + `"}`)}
-	take := func() string { return codeOf(i.Svc.TakeNotices(context.Background(), "ses", "r1", notice)) }
+	take := func() string { return codeOf(i.Svc.MTA.TakeNotices(context.Background(), "ses", "r1", notice)) }
 	if code := take(); code != "not_configured" {
 		t.Errorf("a notice before the topic is there: %s", code)
 	}
-	if err := i.Svc.StartRoom(); err != nil {
+	if err := i.Svc.MTA.StartRoom(); err != nil {
 		t.Fatal(err)
 	}
 	i.Run()

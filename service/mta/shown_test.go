@@ -144,7 +144,7 @@ var tags = regexp.MustCompile(`<[^>]*>`)
 func (f *approvals) showing(id string) (words string, raw []byte) {
 	f.T.Helper()
 	in := mta.ApprovalIn{ApprovalID: id}
-	d, err := f.Svc.GetApproval(f.T.Context(), f.who, in)
+	d, err := f.Svc.MTA.GetApproval(f.T.Context(), f.who, in)
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func (f *approvals) showing(id string) (words string, raw []byte) {
 		words += "\n" + tags.ReplaceAllString(*d.HTML, "")
 	}
 	for n, a := range d.Attachments {
-		page, file, err := f.Svc.OpenApprovalFile(f.T.Context(), f.who, mta.ApprovalFileIn{ApprovalID: id, Index: strconv.Itoa(n)})
+		page, file, err := f.Svc.MTA.OpenApprovalFile(f.T.Context(), f.who, mta.ApprovalFileIn{ApprovalID: id, Index: strconv.Itoa(n)})
 		if err != nil {
 			f.T.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func (f *approvals) showing(id string) (words string, raw []byte) {
 		}
 		words += "\n" + string(content)
 	}
-	file, err := f.Svc.GetApprovalRaw(f.T.Context(), f.who, in)
+	file, err := f.Svc.MTA.GetApprovalRaw(f.T.Context(), f.who, in)
 	if err != nil {
 		f.T.Fatal(err)
 	}
@@ -200,7 +200,7 @@ func (f *approvals) submit(text string, change func(*mta.Submission)) (*mta.Subm
 	if change != nil {
 		change(&in)
 	}
-	return f.Svc.Submit(f.T.Context(), core.MailboxUser{AccountID: f.ann.AccountID, MailboxID: f.ann.ID, Email: f.ann.Email}, in)
+	return f.Svc.MTA.Submit(f.T.Context(), core.MailboxUser{AccountID: f.ann.AccountID, MailboxID: f.ann.ID, Email: f.ann.Email}, in)
 }
 
 // TestWhatIsSentIsShown: a program has many ways to put words into a message that the person who
@@ -314,7 +314,7 @@ func TestForwardIsMadeAnewToo(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.Becomes("onward@far.test", "held")
-	list, err := f.Svc.ListApprovals(t.Context(), f.who, mta.ListApprovalsIn{})
+	list, err := f.Svc.MTA.ListApprovals(t.Context(), f.who, mta.ListApprovalsIn{})
 	if err != nil || len(list.Data) != 1 {
 		t.Fatalf("%+v, %v", list, err)
 	}

@@ -117,7 +117,7 @@ func TestSimulatedRecipients(t *testing.T) {
 			if len(told) != 2 || told[0]["host"] != simulator[1:] || told[0]["attempts"] != 1.0 || fmt.Sprint(told[0]["tags"]) != "map[kind:test]" {
 				t.Errorf("email.delayed: %v", told)
 			}
-			if n := len(s.Svc.Paces().Lanes); n != 0 {
+			if n := len(s.Svc.MTA.Paces().Lanes); n != 0 {
 				t.Errorf("%d paces", n)
 			}
 
@@ -203,7 +203,7 @@ func TestSimulatedRecipients(t *testing.T) {
 			if n := s.suppressions(); n != 0 {
 				t.Errorf("%d addresses are suppressed", n)
 			}
-			view, err := s.Svc.GetReputation(context.Background(), servicetest.Actor(s.Account), reputation.ReputationIn{})
+			view, err := s.Svc.Reputation.GetReputation(context.Background(), servicetest.Actor(s.Account), reputation.ReputationIn{})
 			if err != nil || view.Account.Windows.Month.Sent != 0 || view.Account.Windows.Month.Bounced != 0 || len(view.Destinations) != 0 {
 				t.Errorf("reputation: %+v, %v", view, err)
 			}
@@ -248,7 +248,7 @@ func TestSimulatorKnowsSendersHereAlone(t *testing.T) {
 		"ok" + simulator: 250, "bounce+1" + simulator: 250, "OK@SIMULATOR.mail.mailstead.test": 250, "nobody" + simulator: 550, "ok-x" + simulator: 550,
 		"x@below.simulator.mail.mailstead.test": 250,
 	} {
-		if got := servicetest.CodeOf(s.Svc.MaySendTo(context.Background(), user, new(reputation.Envelope), to)); got != want {
+		if got := servicetest.CodeOf(s.Svc.MTA.MaySendTo(context.Background(), user, new(reputation.Envelope), to)); got != want {
 			t.Errorf("RCPT %s: %d, want %d", to, got, want)
 		}
 	}
@@ -277,7 +277,7 @@ func TestSimulatedAnswerIsMail(t *testing.T) {
 	s := simulate(t, core.Config{Outbound: core.ViaCapture})
 	addRule(s.Installation, s.ann, "filed", "move archive", "flag")
 	addRule(s.Installation, s.ann, "refused", "reject")
-	if _, err := s.Svc.SetVacation(context.Background(), servicetest.Actor(s.Account), rules.SetVacationIn{UserID: s.ann.ID, Enabled: true, Text: "I am away."}); err != nil {
+	if _, err := s.Svc.Rules.SetVacation(context.Background(), servicetest.Actor(s.Account), rules.SetVacationIn{UserID: s.ann.ID, Enabled: true, Text: "I am away."}); err != nil {
 		t.Fatal(err)
 	}
 	s.Run()
@@ -324,7 +324,7 @@ func TestSimulatedAnswerIsMail(t *testing.T) {
 // gets nothing to send.
 func TestSimulatorAndMailElsewhere(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
-	o.Svc.Config.Simulator = true
+	o.Svc.Core.Config.Simulator = true
 	o.Run()
 	o.MustSend(o.Mailbox, mta.SendEmailIn{To: mta.Texts{"reply" + simulator, "complain" + simulator, "bounce" + simulator}, Subject: "s", Text: "t"})
 	o.Becomes("reply"+simulator, store.OutgoingSent)

@@ -123,7 +123,7 @@ func (p *person) get(spam bool) (folder string, uid uint32) {
 func (p *person) read(uid uint32) {
 	p.Helper()
 	yes := true
-	out, err := p.i.Svc.BulkMarkMessages(p.Context(), servicetest.Actor(p.i.Account), inbox.BulkMarkMessagesIn{
+	out, err := p.i.Svc.Inbox.BulkMarkMessages(p.Context(), servicetest.Actor(p.i.Account), inbox.BulkMarkMessagesIn{
 		Messages: []inbox.MessageRef{{Mailbox: p.ann.Email, UID: core.UIDText(uid)}}, MessageMarks: inbox.MessageMarks{IsRead: &yes},
 	})
 	if err != nil || out.Marked != 1 {
@@ -133,7 +133,7 @@ func (p *person) read(uid uint32) {
 
 func (p *person) move(from string, uid uint32, to string) uint32 {
 	p.Helper()
-	out, err := p.i.Svc.BulkMoveMessages(p.Context(), servicetest.Actor(p.i.Account), inbox.BulkMoveMessagesIn{
+	out, err := p.i.Svc.Inbox.BulkMoveMessages(p.Context(), servicetest.Actor(p.i.Account), inbox.BulkMoveMessagesIn{
 		Messages: []inbox.MessageRef{{Mailbox: p.ann.Email, UID: core.UIDText(uid), Folder: from}}, To: to,
 	})
 	if err != nil || out.Moved != 1 {
@@ -303,7 +303,7 @@ func TestExamplesAreSpread(t *testing.T) {
 				from = 1 + n/10%12
 			}
 			m := store.Message{
-				Folder: store.InboxID, Received: p.i.Svc.Now().Add(-time.Duration(2000-n) * 4 * time.Hour), Flags: store.FlagSeen, Bits: store.BitMoved,
+				Folder: store.InboxID, Received: p.i.Svc.Core.Now().Add(-time.Duration(2000-n) * 4 * time.Hour), Flags: store.FlagSeen, Bits: store.BitMoved,
 			}
 			meta := store.Meta{Spam: arrived}
 			switch n % 7 { // 2, 5 and 6 are good
@@ -323,7 +323,7 @@ func TestExamplesAreSpread(t *testing.T) {
 			author[uint32(n)+1000] = from
 			return fmt.Sprintf("From: <a%d@x%d.test>\r\nSubject: %d\r\n\r\n%s\r\n", from, from, n+1000, p.bag.some(p.bag.common, 3)), m, meta
 		})
-		good := func(m store.Message) int { return int(2000 - p.i.Svc.Now().Sub(m.Received)/(4*time.Hour)) }
+		good := func(m store.Message) int { return int(2000 - p.i.Svc.Core.Now().Sub(m.Received)/(4*time.Hour)) }
 		const spam = 36
 		for range spam {
 			from, text := p.bag.message(true)
@@ -337,7 +337,7 @@ func TestExamplesAreSpread(t *testing.T) {
 			for uid := end - spam; uid < end; uid++ {
 				refs = append(refs, inbox.MessageRef{Mailbox: p.ann.Email, UID: core.UIDText(uid)})
 			}
-			if out, err := p.i.Svc.BulkMoveMessages(t.Context(), servicetest.Actor(p.i.Account), inbox.BulkMoveMessagesIn{Messages: refs, To: "junk"}); err != nil || out.Moved != spam {
+			if out, err := p.i.Svc.Inbox.BulkMoveMessages(t.Context(), servicetest.Actor(p.i.Account), inbox.BulkMoveMessagesIn{Messages: refs, To: "junk"}); err != nil || out.Moved != spam {
 				t.Fatal(out, err)
 			}
 		} else {
@@ -421,7 +421,7 @@ func TestLearningInALargeMailbox(t *testing.T) {
 			folder = folders[n/2%len(folders)]
 		}
 		return fmt.Sprintf("From: <a%d@x.test>\r\n\r\n%s %d\r\n", n%500, p.bag.some(p.bag.words(40), 200), n),
-			store.Message{Folder: folder, Received: p.i.Svc.Now().Add(-time.Duration(n) * time.Hour), Flags: store.FlagSeen, Bits: store.BitMoved}, store.Meta{Spam: "0.2 ham"}
+			store.Message{Folder: folder, Received: p.i.Svc.Core.Now().Add(-time.Duration(n) * time.Hour), Flags: store.FlagSeen, Bits: store.BitMoved}, store.Meta{Spam: "0.2 ham"}
 	})
 	began := time.Now()
 	for range 60 {

@@ -98,7 +98,7 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	user := core.MailboxUser{AccountID: ann.AccountID, AccountNum: ann.AccountNum, MailboxID: ann.ID, Mailbox: ann.Num, Email: ann.Email}
 	folder := func(name string) uint32 {
 		t.Helper()
-		folders, err := i.Svc.Folders(t.Context(), user)
+		folders, err := i.Svc.Inbox.Folders(t.Context(), user)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +112,7 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	}
 	imap := func(from, to string, uid uint32) uint32 {
 		t.Helper()
-		moved, err := i.Svc.MoveMessages(t.Context(), user, folder(from), []uint32{uid}, to)
+		moved, err := i.Svc.Inbox.MoveMessages(t.Context(), user, folder(from), []uint32{uid}, to)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	}
 	api := func(from, to, uid string) string {
 		t.Helper()
-		moved, err := i.Svc.BulkMoveMessages(t.Context(), who, inbox.BulkMoveMessagesIn{Messages: []inbox.MessageRef{{Mailbox: ann.Email, UID: uid, Folder: from}}, To: to})
+		moved, err := i.Svc.Inbox.BulkMoveMessages(t.Context(), who, inbox.BulkMoveMessagesIn{Messages: []inbox.MessageRef{{Mailbox: ann.Email, UID: uid, Folder: from}}, To: to})
 		if err != nil || moved.Moved != 1 {
 			t.Fatal(moved, err)
 		}
@@ -140,12 +140,12 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	two := api("inbox", "junk", "2")
 	counts("by the API", 2, 0)
 	yes := true
-	marked, err := i.Svc.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: []inbox.MessageRef{{Mailbox: ann.Email, UID: "3"}}, Junk: &yes})
+	marked, err := i.Svc.Inbox.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: []inbox.MessageRef{{Mailbox: ann.Email, UID: "3"}}, Junk: &yes})
 	if err != nil || marked.Marked != 1 {
 		t.Fatal(marked, err)
 	}
 	counts("by a mark", 3, 0)
-	if _, err := i.Svc.CopyMessages(t.Context(), user, folder("INBOX"), []uint32{4}, "Junk"); err != nil {
+	if _, err := i.Svc.Inbox.CopyMessages(t.Context(), user, folder("INBOX"), []uint32{4}, "Junk"); err != nil {
 		t.Fatal(err)
 	}
 	counts("by a copy", 4, 0)
@@ -199,7 +199,7 @@ func TestClassifierLearnsFromMoves(t *testing.T) {
 	i.Reopen()
 	i.Run()
 	counts("after a restart", 3, 1)
-	gone, err := i.Svc.MoveMessages(t.Context(), user, folder("INBOX"), []uint32{6}, "Junk")
+	gone, err := i.Svc.Inbox.MoveMessages(t.Context(), user, folder("INBOX"), []uint32{6}, "Junk")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,10 +239,10 @@ func TestClassifierFilesMail(t *testing.T) {
 			read = append(read, inbox.MessageRef{Mailbox: ann.Email, UID: core.UIDText(m.UID)})
 		}
 	}
-	if _, err := i.Svc.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: read, MessageMarks: inbox.MessageMarks{IsRead: &yes}}); err != nil {
+	if _, err := i.Svc.Inbox.BulkMarkMessages(t.Context(), who, inbox.BulkMarkMessagesIn{Messages: read, MessageMarks: inbox.MessageMarks{IsRead: &yes}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := i.Svc.BulkMoveMessages(t.Context(), who, inbox.BulkMoveMessagesIn{Messages: refs, To: "junk"}); err != nil {
+	if _, err := i.Svc.Inbox.BulkMoveMessages(t.Context(), who, inbox.BulkMoveMessagesIn{Messages: refs, To: "junk"}); err != nil {
 		t.Fatal(err)
 	}
 	if spam, ham, examples, _ := taught(t, i, ann); spam != 25 || ham != 0 || examples != 25 {
@@ -250,7 +250,7 @@ func TestClassifierFilesMail(t *testing.T) {
 	}
 	before := len(i.Events("email.received"))
 	addRule(i, bob, "clearance", "move archive")
-	if _, err := i.Svc.CreateRule(t.Context(), who, rules.CreateRuleIn{
+	if _, err := i.Svc.Rules.CreateRule(t.Context(), who, rules.CreateRuleIn{
 		UserID: ann.ID, Name: "sure", Conditions: []rules.Condition{{Field: "spam_score", Op: "above", Value: &rules.Value{Text: "0.5", Number: true}}},
 		Actions: []rules.Action{{Type: "flag"}},
 	}); err != nil {
@@ -273,7 +273,7 @@ func TestClassifierFilesMail(t *testing.T) {
 	if last := junk[len(junk)-1]; last.Flags&store.FlagFlagged == 0 {
 		t.Error("the rule about the score was not asked")
 	}
-	shown, err := i.Svc.GetMessage(t.Context(), who, inbox.MessageIn{UserID: ann.ID, MessageID: core.UIDText(junk[len(junk)-1].UID), Folder: "junk"})
+	shown, err := i.Svc.Inbox.GetMessage(t.Context(), who, inbox.MessageIn{UserID: ann.ID, MessageID: core.UIDText(junk[len(junk)-1].UID), Folder: "junk"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func TestClassifierFilesMail(t *testing.T) {
 			t.Errorf("reasons are not by weight: %+v", v.Reasons)
 		}
 	}
-	tried, err := i.Svc.TestRules(t.Context(), who, rules.TestRulesIn{UserID: ann.ID, MessageID: shown.UID, Folder: "junk"})
+	tried, err := i.Svc.Rules.TestRules(t.Context(), who, rules.TestRulesIn{UserID: ann.ID, MessageID: shown.UID, Folder: "junk"})
 	if err != nil || tried.Folder == nil || *tried.Folder != "Junk" || len(tried.Matched) != 1 {
 		t.Errorf("trial: %+v %v", tried, err)
 	}
@@ -296,11 +296,11 @@ func TestClassifierFilesMail(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "it is filed", func() bool { return len(i.Folder(ann, "INBOX")) == 27 })
-	list, err := i.Svc.ListEmailUserInbox(t.Context(), who, inbox.ListEmailUserInboxIn{UserID: ann.ID})
+	list, err := i.Svc.Inbox.ListEmailUserInbox(t.Context(), who, inbox.ListEmailUserInboxIn{UserID: ann.ID})
 	if err != nil || list.Data[0].Spam == nil || list.Data[0].Spam.Verdict == "spam" {
 		t.Errorf("a neighbour's: %+v %v", list, err)
 	}
-	sent, err := i.Svc.ListEmailUserInbox(t.Context(), who, inbox.ListEmailUserInboxIn{UserID: bob.ID, InboxFilter: inbox.InboxFilter{Folder: "sent"}})
+	sent, err := i.Svc.Inbox.ListEmailUserInbox(t.Context(), who, inbox.ListEmailUserInboxIn{UserID: bob.ID, InboxFilter: inbox.InboxFilter{Folder: "sent"}})
 	if err != nil || len(sent.Data) != 1 || sent.Data[0].Spam != nil {
 		t.Errorf("what was sent: %+v %v", sent, err)
 	}

@@ -43,7 +43,7 @@ func TestRawHeaderIsEncodedUnlessSMTPUTF8GoesThrough(t *testing.T) {
 			i.Run()
 			to := strings.ReplaceAll(name, " ", "-") + "@far.test"
 			to = strings.ReplaceAll(to, ",", "")
-			_, err := i.Svc.Submit(t.Context(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email},
+			_, err := i.Svc.MTA.Submit(t.Context(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email},
 				mta.Submission{From: ann.Email, To: []mta.Rcpt{{Address: to}}, Body: i.Spool(rawTo(to)), SMTPUTF8: c.asks})
 			if err != nil {
 				t.Fatal(err)

@@ -53,7 +53,7 @@ func TestOnlyTheMailboxMaySendAsItself(t *testing.T) {
 		{"ann@example.test", strings.Repeat("X: y\r\n", 60000) + body("ann@example.test"), 554, "5.6.0"},
 	} {
 		in := mta.Submission{From: c.envelope, Body: i.Spool(c.message), To: []mta.Rcpt{{Address: "x@far.test"}}}
-		_, err := i.Svc.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in)
+		_, err := i.Svc.MTA.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in)
 		var e *core.SMTPError
 		errors.As(err, &e)
 		if c.code == 0 && err != nil || c.code != 0 && (e == nil || e.Code != c.code || e.Enhanced != c.enhanced) {
@@ -72,7 +72,7 @@ func TestSubmissionIsCompleted(t *testing.T) {
 		Trace: []byte("Received: from client\r\n\tby us; now\r\n"),
 		To:    []mta.Rcpt{{Address: "x@far.test"}, {Address: "X@FAR.test"}},
 	}
-	out, err := i.Svc.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in)
+	out, err := i.Svc.MTA.Submit(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, in)
 	if err != nil || len(out.Recipients) != 1 {
 		t.Fatalf("%+v, %v", out, err)
 	}
@@ -144,7 +144,7 @@ func TestWhoMayNotSend(t *testing.T) {
 	}
 	other := i.AddAccount("other@elsewhere.test")
 	in := mta.SendEmailIn{UserID: i.AddMailbox(d, "ann", nil).ID, To: mta.Texts{"x@far.test"}, Subject: "s"}
-	if _, err := i.Svc.SendEmail(context.Background(), servicetest.Actor(other), in); !servicetest.HasCode(err, "not_found") {
+	if _, err := i.Svc.MTA.SendEmail(context.Background(), servicetest.Actor(other), in); !servicetest.HasCode(err, "not_found") {
 		t.Errorf("as another account's mailbox: %v", err)
 	}
 }
@@ -162,7 +162,7 @@ func TestOtherAccountsGetMailOnlyByAddress(t *testing.T) {
 		t.Errorf("inbox: %+v", got)
 	}
 	for a, want := range map[*accounts.AccountCreated]int{i.Account: 2, other: 0} {
-		page, err := i.Svc.ListMessages(context.Background(), servicetest.Actor(a), mta.ListMessagesIn{})
+		page, err := i.Svc.MTA.ListMessages(context.Background(), servicetest.Actor(a), mta.ListMessagesIn{})
 		if err != nil || len(page.Data) != want {
 			t.Errorf("sending log of %s: %d rows, %v", a.OwnerEmail, len(page.Data), err)
 		}
@@ -328,7 +328,7 @@ func TestLocalMailPassesForItsAuthorOnly(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = i.Svc.Enqueue(tx, &store.Submission{
+			_, err = i.Svc.MTA.Enqueue(tx, &store.Submission{
 				AccountID: ann.AccountID, MailboxID: ann.ID, DomainID: ann.DomainID, MessageID: "<1@example.test>", Sender: ann.Email, Blob: blob,
 			}, from, []mta.Rcpt{{Address: bob.Email}})
 			return err
@@ -542,7 +542,7 @@ func TestRecipientIsWhomTheEnvelopeNamed(t *testing.T) {
 		i.Becomes(to, store.OutgoingDelivered)
 	}
 	servicetest.Keep(i, ann, "INBOX", servicetest.LetterFrom("pat@sender.test")) // without an envelope
-	page, err := i.Svc.ListEmailUserInbox(context.Background(), servicetest.ActorNum(i.Account, ann.AccountNum), inbox.ListEmailUserInboxIn{UserID: ann.ID})
+	page, err := i.Svc.Inbox.ListEmailUserInbox(context.Background(), servicetest.ActorNum(i.Account, ann.AccountNum), inbox.ListEmailUserInboxIn{UserID: ann.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -590,25 +590,25 @@ func TestOurOwnRefusalSuppressesNobody(t *testing.T) {
 	// A report from elsewhere about an address of ours says no more.
 	i.Update(func(tx *store.Tx) error {
 		row := i.Row("new@example.test")
-		return i.Svc.EmitBounce(tx, row, mta.Failure{Status: "5.1.1", Address: true})
+		return i.Svc.MTA.EmitBounce(tx, row, mta.Failure{Status: "5.1.1", Address: true})
 	})
 	if suppressed("new@example.test") {
 		t.Error("a report suppresses it")
 	}
 	for _, email := range []string{"new@example.test", "ann@example.test", "bob@example.test"} {
-		if _, err := i.Svc.CreateSuppression(context.Background(), servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: email}); err != nil {
+		if _, err := i.Svc.MTA.CreateSuppression(context.Background(), servicetest.Actor(i.Account), mta.CreateSuppressionIn{Email: email}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	pw := "correct horse battery"
-	if _, err := i.Svc.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: "new@example.test", Password: &pw}); err != nil {
+	if _, err := i.Svc.Mailboxes.CreateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.CreateEmailUserIn{Email: "new@example.test", Password: &pw}); err != nil {
 		t.Fatal(err)
 	}
 	for _, status := range []string{"suspended", "active"} {
 		if suppressed("ann@example.test") != true {
 			t.Errorf("before %s", status)
 		}
-		if _, err := i.Svc.UpdateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: ann.ID, Status: &status}); err != nil {
+		if _, err := i.Svc.Mailboxes.UpdateEmailUser(context.Background(), servicetest.Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: ann.ID, Status: &status}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -630,10 +630,10 @@ func TestSubmissionKnowsOurRecipients(t *testing.T) {
 	for to, want := range map[string]string{
 		"ann@example.test": "", "ann+tag@example.test": "", "x@far.test": "", "any@catch.test": "", "sue@example.test": "", "postmaster@example.test": "",
 		"nobody@example.test": "550 5.1.1", "no.body+ann@example.test": "550 5.1.1", "nobody@away.test": "",
-		i.Svc.SRSForward("x@far.test", "example.test"): "550 5.7.1", "no address": "553 5.1.3",
+		i.Svc.MTA.SRSForward("x@far.test", "example.test"): "550 5.7.1", "no address": "553 5.1.3",
 	} {
 		got := ""
-		if err := i.Svc.MaySendTo(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, new(reputation.Envelope), to); err != nil {
+		if err := i.Svc.MTA.MaySendTo(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID, Email: ann.Email}, new(reputation.Envelope), to); err != nil {
 			got = fmt.Sprint(core.AsSMTPError(err).Code, " ", core.AsSMTPError(err).Enhanced)
 		}
 		if got != want {
@@ -641,7 +641,7 @@ func TestSubmissionKnowsOurRecipients(t *testing.T) {
 		}
 	}
 	// An external mailbox sends through its own server, which knows its own recipients.
-	if err := i.Svc.MaySendTo(context.Background(), core.MailboxUser{AccountID: away.AccountID, MailboxID: away.ID, Email: away.Email}, new(reputation.Envelope), "nobody@example.test"); err != nil {
+	if err := i.Svc.MTA.MaySendTo(context.Background(), core.MailboxUser{AccountID: away.AccountID, MailboxID: away.ID, Email: away.Email}, new(reputation.Envelope), "nobody@example.test"); err != nil {
 		t.Errorf("from an external mailbox: %v", err)
 	}
 }

@@ -44,7 +44,7 @@ func (p *policyHost) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // serve has the service ask p.
 func (p *policyHost) serve(i *servicetest.Installation) *policyHost {
-	i.Svc.Policies().HTTP = mtasts.NewHTTP(p)
+	i.Svc.MTA.Policies().HTTP = mtasts.NewHTTP(p)
 	return p
 }
 
@@ -92,7 +92,7 @@ func tlsCount(i *servicetest.Installation, domain string) *store.TLSCount {
 // that was found.
 func policyNow(i *servicetest.Installation) (mode, failed string) {
 	i.T.Helper()
-	p, f, err := i.Svc.Policies().Of(context.Background(), "far.test")
+	p, f, err := i.Svc.MTA.Policies().Of(context.Background(), "far.test")
 	if err != nil {
 		i.T.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestPolicyIsKept(t *testing.T) {
 			time.Sleep(step.wait)
 			if step.reopen {
 				i.Reopen()
-				i.Svc.Policies().HTTP = mtasts.NewHTTP(p)
+				i.Svc.MTA.Policies().HTTP = mtasts.NewHTTP(p)
 			}
 			record(step.record)
 			p.text = step.text
@@ -176,7 +176,7 @@ func TestPoliciesAreRefreshed(t *testing.T) {
 		refresh := func(wait time.Duration) {
 			t.Helper()
 			time.Sleep(wait)
-			writes, err := i.Svc.RefreshPolicies(context.Background(), nil)
+			writes, err := i.Svc.MTA.RefreshPolicies(context.Background(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -196,7 +196,7 @@ func TestPoliciesAreRefreshed(t *testing.T) {
 			t.Errorf("it ran out with the fetch before: %q", mode)
 		}
 		refresh(time.Hour)
-		if kept, err := i.Svc.Policies().Kept("far.test"); kept != nil || err != nil {
+		if kept, err := i.Svc.MTA.Policies().Kept("far.test"); kept != nil || err != nil {
 			t.Errorf("%+v, %v", kept, err)
 		}
 	})
@@ -216,7 +216,7 @@ func countYesterday(i *servicetest.Installation, domain string, sessions ...deli
 
 func reportTLS(i *servicetest.Installation) {
 	i.T.Helper()
-	if _, err := i.Svc.ReportTLS(context.Background(), nil); err != nil {
+	if _, err := i.Svc.Reports.ReportTLS(context.Background(), nil); err != nil {
 		i.T.Fatal(err)
 	}
 }
@@ -322,7 +322,7 @@ func TestTLSReportOutlivesAStop(t *testing.T) {
 	i := servicetest.Install(t, core.Config{RootCAs: roots})
 	i.DNS.Txt["_smtp._tls.far.test"] = "v=TLSRPTv1; rua=" + server.URL + "/tls"
 	countYesterday(i, "far.test", untrusted)
-	if _, err := i.Svc.ReportTLS(ctx, nil); !errors.Is(err, context.Canceled) {
+	if _, err := i.Svc.Reports.ReportTLS(ctx, nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if c := tlsCount(i, "far.test"); c.Domain == "" {

@@ -55,7 +55,7 @@ func TestReportsGoOut(t *testing.T) {
 	}
 	plan := func() {
 		t.Helper()
-		if _, err := i.Svc.PlanReports(t.Context(), nil); err != nil {
+		if _, err := i.Svc.Reports.PlanReports(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +93,7 @@ func TestReportSaysWhatWasDone(t *testing.T) {
 	}
 	i.Yesterday()
 	args := reports.ReportArgs{Day: i.St.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly), Domain: "far.test"}
-	d, to, err := i.Svc.MakeReport(args)
+	d, to, err := i.Svc.Reports.MakeReport(args)
 	if err != nil || !slices.Equal(to, []string{"mailto:dmarc@far.test!1m", "mailto:x@third.test"}) {
 		t.Fatalf("%q, %v", to, err)
 	}
@@ -220,7 +220,7 @@ func TestReportsComeIn(t *testing.T) {
 	if rows := i.Counted(); len(rows) != 1 { // the holiday
 		t.Errorf("%d rows count messages that bring reports", len(rows))
 	}
-	if err := i.Svc.EraseReports(t.Context(), mine.ID); err != nil || len(i.DMARCReports(mine)) != 0 {
+	if err := i.Svc.Reports.EraseReports(t.Context(), mine.ID); err != nil || len(i.DMARCReports(mine)) != 0 {
 		t.Errorf("reports outlive their domain: %v", err)
 	}
 }
@@ -235,7 +235,7 @@ func TestReportsOfOurOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.Yesterday()
-	if _, err := i.Svc.PlanReports(t.Context(), nil); err != nil {
+	if _, err := i.Svc.Reports.PlanReports(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	i.Becomes("reports@asks.test", store.OutgoingDelivered)
@@ -285,7 +285,7 @@ func TestReportsAreCollected(t *testing.T) {
 		if sandbox {
 			policy = dmarc.Default
 		}
-		records, err := i.Svc.ManagedRecords(d)
+		records, err := i.Svc.Domains.ManagedRecords(d)
 		if err != nil || !slices.ContainsFunc(records, func(r dnsprov.Record) bool { return r.Name == "_dmarc.example.test" && r.Value == policy }) {
 			t.Errorf("sandbox %v: %v, %v", sandbox, records, err)
 		}
@@ -293,7 +293,7 @@ func TestReportsAreCollected(t *testing.T) {
 	i, ann := reportWorld(t)
 	i.Run()
 	who := core.Actor{AccountID: ann.AccountID, Role: "owner", Permissions: []string{"admin"}}
-	if _, err := i.Svc.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: address}); err == nil {
+	if _, err := i.Svc.Mailboxes.CreateEmailUser(t.Context(), who, mailboxes.CreateEmailUserIn{Email: address}); err == nil {
 		t.Error("a mailbox has the reserved address")
 	}
 	for n, to := range []string{address, "dmarc-reports+x@example.test"} {
@@ -304,7 +304,7 @@ func TestReportsAreCollected(t *testing.T) {
 	}
 	in := reports.ListReportsIn{DomainID: ann.DomainID}
 	for range 500 {
-		if page, err := i.Svc.ListDMARCReports(t.Context(), who, in); err != nil {
+		if page, err := i.Svc.Reports.ListDMARCReports(t.Context(), who, in); err != nil {
 			t.Fatal(err)
 		} else if len(page.Data) == 2 {
 			return

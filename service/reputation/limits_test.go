@@ -121,7 +121,7 @@ func TestLimitsWhileRecipientsAreNamed(t *testing.T) {
 		{"a@far.test", "<nil>"}, {"a@far.test", "<nil>"}, {"b@far.test", "<nil>"}, {"c@far.test", "new_recipient_limit_reached mailbox"}, {"c@far.test", "new_recipient_limit_reached mailbox"},
 		{"bob@example.test", "<nil>"}, {"ann@example.test", "daily_send_limit_reached mailbox"},
 	} {
-		if got := refusedFor(i.Svc.MaySendTo(context.Background(), u, &e, c.to)); got != c.want {
+		if got := refusedFor(i.Svc.MTA.MaySendTo(context.Background(), u, &e, c.to)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.to, got, c.want)
 		}
 	}

@@ -82,7 +82,7 @@ func TestPauseByBounces(t *testing.T) {
 		t.Errorf("it sends: %v", err)
 	}
 	var answer *core.SMTPError
-	if err := i.Svc.MaySend(ctx, core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID}); !errors.As(err, &answer) || answer.Code != 452 || answer.Enhanced != "4.7.1" {
+	if err := i.Svc.MTA.MaySend(ctx, core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID}); !errors.As(err, &answer) || answer.Code != 452 || answer.Enhanced != "4.7.1" {
 		t.Errorf("over SMTP: %v", err)
 	}
 	i.MustSend(bob, mta.SendEmailIn{To: numbered("d", 0, 1), Subject: "s"})
@@ -97,7 +97,7 @@ func TestPauseByBounces(t *testing.T) {
 	}
 
 	// What is shown, and what resumes it.
-	r, err := i.Svc.GetReputation(ctx, who, reputation.ReputationIn{Domain: "example.test"})
+	r, err := i.Svc.Reputation.GetReputation(ctx, who, reputation.ReputationIn{Domain: "example.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,11 +110,11 @@ func TestPauseByBounces(t *testing.T) {
 	if len(r.Destinations) != 1 || r.Destinations[0].Operator != "far.test" || r.Destinations[0].Windows.Week.Sent != 101 || r.Destinations[0].Blocked != nil {
 		t.Errorf("the destinations: %+v", r.Destinations)
 	}
-	if other, err := i.Svc.GetReputation(ctx, servicetest.Actor(i.AddAccount("x@elsewhere.test")), reputation.ReputationIn{}); err != nil || other.Account.Windows.Day.Sent != 0 || len(other.Mailboxes) != 0 {
+	if other, err := i.Svc.Reputation.GetReputation(ctx, servicetest.Actor(i.AddAccount("x@elsewhere.test")), reputation.ReputationIn{}); err != nil || other.Account.Windows.Day.Sent != 0 || len(other.Mailboxes) != 0 {
 		t.Errorf("another account sees %+v, %v", other, err)
 	}
 	null := core.Opt[core.SendingPause]{Set: true, Null: true}
-	shown, err := i.Svc.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: ann.ID, SendingPaused: null})
+	shown, err := i.Svc.Mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{UserID: ann.ID, SendingPaused: null})
 	if err != nil || shown.SendingPaused != nil {
 		t.Errorf("resumed: %+v, %v", shown, err)
 	}
@@ -147,13 +147,13 @@ func TestPausedMailWaits(t *testing.T) {
 	if n := len(h.Mails()); n != 0 {
 		t.Errorf("%d were sent", n)
 	}
-	if err := i.Svc.MaySend(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID}); err == nil || !strings.Contains(err.Error(), "example.test") {
+	if err := i.Svc.MTA.MaySend(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID}); err == nil || !strings.Contains(err.Error(), "example.test") {
 		t.Errorf("it may send: %v", err)
 	}
 	i.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, d.ID)
 		if err == nil {
-			err = i.Svc.ResumeDomain(tx, d)
+			err = i.Svc.Reputation.ResumeDomain(tx, d)
 		}
 		if err != nil {
 			return err
@@ -216,7 +216,7 @@ func TestBlocked(t *testing.T) {
 		t.Error("a block pauses")
 	}
 	look := func() *reputation.BlockedReply {
-		r, err := i.Svc.GetReputation(context.Background(), servicetest.Actor(i.Account), reputation.ReputationIn{})
+		r, err := i.Svc.Reputation.GetReputation(context.Background(), servicetest.Actor(i.Account), reputation.ReputationIn{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,7 +13,7 @@ import (
 // Answered are the subjects of the INBOX that show as answered.
 func (i *Installation) Answered(mb *store.Mailbox) (out []string) {
 	i.T.Helper()
-	page, err := i.Svc.ListEmailUserInbox(context.Background(), ActorNum(i.Account, 1), inbox.ListEmailUserInboxIn{UserID: mb.ID})
+	page, err := i.Svc.Inbox.ListEmailUserInbox(context.Background(), ActorNum(i.Account, 1), inbox.ListEmailUserInboxIn{UserID: mb.ID})
 	if err != nil {
 		i.T.Fatal(err)
 	}

@@ -26,19 +26,19 @@ func (i *Installation) Receive(from, text string, to ...string) error {
 	i.T.Helper()
 	in := mta.Incoming{Client: mta.Client{IP: netip.MustParseAddr("192.0.2.1"), Helo: "far.test"}, From: from}
 	for _, address := range to {
-		r, err := i.Svc.Accepts(context.Background(), mta.RecipientQuery{From: from, To: address, RemoteIP: in.Client.IP})
+		r, err := i.Svc.MTA.Accepts(context.Background(), mta.RecipientQuery{From: from, To: address, RemoteIP: in.Client.IP})
 		if err != nil {
 			return err
 		}
 		in.Recipients = append(in.Recipients, r)
 	}
-	body, err := i.Svc.Spool(strings.NewReader(text))
+	body, err := i.Svc.MTA.Spool(strings.NewReader(text))
 	if err != nil {
 		i.T.Fatal(err)
 	}
 	defer body.Close()
 	in.Body = body
-	_, err = i.Svc.Receive(context.Background(), in)
+	_, err = i.Svc.MTA.Receive(context.Background(), in)
 	return err
 }
 

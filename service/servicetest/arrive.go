@@ -22,18 +22,18 @@ func (b *Sandbox) ArriveFrom(t testing.TB, ip netip.Addr, from, to, message stri
 	t.Helper()
 	var list []mta.Recipient
 	for address := range strings.SplitSeq(to, ",") {
-		r, err := b.Accepts(t.Context(), mta.RecipientQuery{From: from, To: address, RemoteIP: ip})
+		r, err := b.MTA.Accepts(t.Context(), mta.RecipientQuery{From: from, To: address, RemoteIP: ip})
 		if err != nil {
 			return err
 		}
 		list = append(list, r)
 	}
-	spool, err := b.Spool(strings.NewReader(strings.ReplaceAll(message, "\n", "\r\n")))
+	spool, err := b.MTA.Spool(strings.NewReader(strings.ReplaceAll(message, "\n", "\r\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer spool.Close()
-	_, err = b.Receive(t.Context(), mta.Incoming{
+	_, err = b.MTA.Receive(t.Context(), mta.Incoming{
 		Client: mta.Client{IP: ip, Helo: "client.test", Extended: true}, From: from, Recipients: list, Body: spool,
 	})
 	return err
@@ -70,7 +70,7 @@ func (b *Sandbox) ReportsRead(t testing.TB) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(5 * time.Millisecond) {
 		waiting := false
-		err := b.Store.View(func(tx *store.Tx) error {
+		err := b.Core.Store.View(func(tx *store.Tx) error {
 			for range store.ReportMails.All(tx) {
 				waiting = true
 				break

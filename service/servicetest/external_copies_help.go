@@ -30,7 +30,7 @@ func NewOutpost(t *testing.T, smtp *Host) *Outpost {
 	server := func(port int) *mailboxes.MailServerLogin {
 		return &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: port, Security: "none", Username: "me", Password: "s3cret"}
 	}
-	made, err := o.Svc.CreateEmailUser(context.Background(), Actor(o.Account), mailboxes.CreateEmailUserIn{
+	made, err := o.Svc.Mailboxes.CreateEmailUser(context.Background(), Actor(o.Account), mailboxes.CreateEmailUserIn{
 		Email: "me@away.test", Type: "external", IMAP: server(o.IMAP.Port), SMTP: server(o.SMTP.Port),
 	})
 	if err != nil {

@@ -117,7 +117,7 @@ func (i *Installation) Close() {
 // Reopen is what a crash and a restart are to the store; c is the configuration after it.
 func (i *Installation) Reopen() {
 	i.T.Helper()
-	c := i.Svc.Config
+	c := i.Svc.Core.Config
 	i.Close()
 	i.Open(c)
 }
@@ -150,7 +150,7 @@ func (i *Installation) Crash(release func()) {
 		i.T.Fatal(err)
 	}
 	release()
-	c := i.Svc.Config
+	c := i.Svc.Core.Config
 	i.Close()
 	i.dir = dir
 	i.Open(c)
@@ -165,7 +165,7 @@ func (i *Installation) Update(fn func(tx *store.Tx) error) {
 
 func (i *Installation) AddAccount(email string) *accounts.AccountCreated {
 	i.T.Helper()
-	a, err := i.Svc.CreateAccount(context.Background(), accounts.NewAccount{OwnerEmail: email, Plan: "startup"})
+	a, err := i.Svc.Accounts.CreateAccount(context.Background(), accounts.NewAccount{OwnerEmail: email, Plan: "startup"})
 	if err != nil {
 		i.T.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func (i *Installation) AddDomain(a *accounts.AccountCreated, name string, change
 		}
 		record := auth.KeyRecord(key)
 		i.DNS.Txt[selector+"._domainkey."+name] = record
-		d.DKIM = append(d.DKIM, store.DKIMKey{Selector: selector, Sealed: i.Svc.Keys.Seal(store.DKIMPlace(d.ID), text), Record: record})
+		d.DKIM = append(d.DKIM, store.DKIMKey{Selector: selector, Sealed: i.Svc.Core.Keys.Seal(store.DKIMPlace(d.ID), text), Record: record})
 	}
 	if change != nil {
 		change(d)
@@ -234,7 +234,7 @@ func Actor(a *accounts.AccountCreated) core.Actor {
 // Send sends as a person does who is signed in, and is no owner or admin.
 func (i *Installation) Send(mb *store.Mailbox, in mta.SendEmailIn) (*mta.EmailQueued, error) {
 	in.UserID = mb.ID
-	return i.Svc.SendEmail(context.Background(), core.Actor{AccountID: mb.AccountID, TokenKind: core.SessionKind, Role: store.UserRoleMember}, in)
+	return i.Svc.MTA.SendEmail(context.Background(), core.Actor{AccountID: mb.AccountID, TokenKind: core.SessionKind, Role: store.UserRoleMember}, in)
 }
 
 func (i *Installation) MustSend(mb *store.Mailbox, in mta.SendEmailIn) *mta.EmailQueued {
@@ -261,7 +261,7 @@ func (i *Installation) Submit(mb *store.Mailbox, text string, to ...string) (*mt
 	for _, r := range to {
 		in.To = append(in.To, mta.Rcpt{Address: r})
 	}
-	return i.Svc.Submit(context.Background(), core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, in)
+	return i.Svc.MTA.Submit(context.Background(), core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, in)
 }
 
 func (i *Installation) MustSubmit(mb *store.Mailbox, text string, to ...string) *mta.Submitted {

@@ -48,7 +48,7 @@ func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
 		s.Close()
 		st.Close()
 	})
-	a, err := s.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test"})
+	a, err := s.Accounts.CreateAccount(t.Context(), accounts.NewAccount{OwnerEmail: "owner@example.test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func NewWith(t *testing.T, o store.Options) (*service.Service, core.Actor) {
 
 func Update(t *testing.T, s *service.Service, fn func(*store.Tx) error) {
 	t.Helper()
-	if err := s.Store.Update(fn); err != nil {
+	if err := s.Core.Store.Update(fn); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -17,16 +17,16 @@ var Stranger = netip.MustParseAddr("192.0.2.1")
 // ComeIn has a message come in, and gives what it answers.
 func (i *Installation) ComeIn(ip netip.Addr, from, to, text string) error {
 	i.T.Helper()
-	r, err := i.Svc.Accepts(context.Background(), mta.RecipientQuery{From: from, To: to, RemoteIP: ip})
+	r, err := i.Svc.MTA.Accepts(context.Background(), mta.RecipientQuery{From: from, To: to, RemoteIP: ip})
 	if err != nil {
 		return err
 	}
-	body, err := i.Svc.Spool(strings.NewReader(text))
+	body, err := i.Svc.MTA.Spool(strings.NewReader(text))
 	if err != nil {
 		i.T.Fatal(err)
 	}
 	defer body.Close()
-	_, err = i.Svc.Receive(context.Background(), mta.Incoming{Client: mta.Client{IP: ip, Helo: "client.far.test", Extended: true}, From: from, Recipients: []mta.Recipient{r}, Body: body})
+	_, err = i.Svc.MTA.Receive(context.Background(), mta.Incoming{Client: mta.Client{IP: ip, Helo: "client.far.test", Extended: true}, From: from, Recipients: []mta.Recipient{r}, Body: body})
 	return err
 }
 
@@ -99,7 +99,7 @@ func (i *Installation) ReportsRead() {
 
 func (i *Installation) DMARCReports(d *store.Domain) []reports.DMARCReport {
 	i.T.Helper()
-	out, err := i.Svc.ListDMARCReports(context.Background(), core.Actor{AccountID: d.AccountID}, reports.ListReportsIn{DomainID: d.ID})
+	out, err := i.Svc.Reports.ListDMARCReports(context.Background(), core.Actor{AccountID: d.AccountID}, reports.ListReportsIn{DomainID: d.ID})
 	if err != nil {
 		i.T.Fatal(err)
 	}

@@ -22,12 +22,12 @@ func (h *Host) Named(name, kind string) core.Relay {
 func (i *Installation) Choose(t *testing.T, d *store.Domain, domain core.Opt[string], mb *store.Mailbox, mailbox core.Opt[string]) {
 	t.Helper()
 	if domain.Set {
-		if _, err := i.Svc.UpdateDomain(context.Background(), Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, Relay: domain}); err != nil {
+		if _, err := i.Svc.Domains.UpdateDomain(context.Background(), Actor(i.Account), domains.UpdateDomainIn{DomainID: d.ID, Relay: domain}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if mailbox.Set {
-		if _, err := i.Svc.UpdateEmailUser(context.Background(), Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: mb.ID, Relay: mailbox}); err != nil {
+		if _, err := i.Svc.Mailboxes.UpdateEmailUser(context.Background(), Actor(i.Account), mailboxes.UpdateEmailUserIn{UserID: mb.ID, Relay: mailbox}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -40,7 +40,7 @@ func (i *Installation) Notified(mb *store.Mailbox, to, notify, ret string) {
 	defer sp.Close()
 	user := core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}
 	in := mta.Submission{From: mb.Email, Body: sp, EnvelopeID: "env-1", Ret: ret, To: []mta.Rcpt{{Address: to, Notify: notify, ORCPT: "rfc822;asked@far.test"}}}
-	if _, err := i.Svc.Submit(context.Background(), user, in); err != nil {
+	if _, err := i.Svc.MTA.Submit(context.Background(), user, in); err != nil {
 		i.T.Fatal(err)
 	}
 }

@@ -36,7 +36,7 @@ func New(t testing.TB, change func(*core.Config)) *Sandbox {
 
 // WithoutKeys gives another service on the same store, which panics wherever it needs a key.
 func (b *Sandbox) WithoutKeys() *service.Service {
-	return service.New(b.Store, jobs.NewQueue(b.Store), nil, b.Config)
+	return service.New(b.Core.Store, jobs.NewQueue(b.Core.Store), nil, b.Core.Config)
 }
 
 // NewRestarting makes a sandbox whose store keeps so many UIDs of the messages that have left a
@@ -100,7 +100,7 @@ func (b *Sandbox) open(t testing.TB, dir string, o store.Options, change func(*c
 // Account makes another account with its owner and an admin token.
 func (b *Sandbox) Account(t testing.TB, owner string) *accounts.AccountCreated {
 	t.Helper()
-	a, err := b.CreateAccount(context.Background(), accounts.NewAccount{OwnerEmail: owner, OwnerPassword: "correct horse"})
+	a, err := b.Accounts.CreateAccount(context.Background(), accounts.NewAccount{OwnerEmail: owner, OwnerPassword: "correct horse"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,14 +112,14 @@ func (b *Sandbox) Account(t testing.TB, owner string) *accounts.AccountCreated {
 // role.
 func (b *Sandbox) Token(t testing.TB, accountID, role string, permissions ...string) string {
 	t.Helper()
-	id := b.Store.NewID("usr")
+	id := b.Core.Store.NewID("usr")
 	b.update(t, func(tx *store.Tx) error {
 		return store.Users.Put(tx, &store.User{
 			ID: id, AccountID: accountID, Email: id + "@team.test", Role: role, Status: "active", CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
 		})
 	})
 	who := core.Actor{AccountID: accountID, UserID: id, Role: "owner", Permissions: []string{"admin"}}
-	created, err := b.CreateToken(context.Background(), who, accounts.CreateTokenIn{Permissions: &permissions})
+	created, err := b.Accounts.CreateToken(context.Background(), who, accounts.CreateTokenIn{Permissions: &permissions})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func (b *Sandbox) IndexMail(t testing.TB) {
 	ended := make(chan error, 1)
 	go func() { ended <- b.Run(ctx) }()
 	for todo := 1; todo > 0; time.Sleep(time.Millisecond) {
-		err := b.Store.View(func(tx *store.Tx) error {
+		err := b.Core.Store.View(func(tx *store.Tx) error {
 			todo = 0
 			for range tx.TextTodos(0) {
 				todo++
@@ -200,8 +200,8 @@ func (b *Sandbox) IndexMail(t testing.TB) {
 func (b *Sandbox) Domain(t testing.TB, accountID, name, provider, status string) *store.Domain {
 	t.Helper()
 	d := &store.Domain{
-		ID: b.Store.NewID("dom"), AccountID: accountID, Name: name, Status: status, DNSProvider: provider, Source: "connected",
-		NSStatus: "verified", DNSStatus: "complete", CreatedAt: b.Store.Now(), UpdatedAt: b.Store.Now(), CompletedAt: b.Store.Now(),
+		ID: b.Core.Store.NewID("dom"), AccountID: accountID, Name: name, Status: status, DNSProvider: provider, Source: "connected",
+		NSStatus: "verified", DNSStatus: "complete", CreatedAt: b.Core.Store.Now(), UpdatedAt: b.Core.Store.Now(), CompletedAt: b.Core.Store.Now(),
 	}
 	b.update(t, func(tx *store.Tx) error { return store.Domains.Put(tx, d) })
 	return d
@@ -210,7 +210,7 @@ func (b *Sandbox) Domain(t testing.TB, accountID, name, provider, status string)
 // Template puts a template of the account into the store, and gives its id.
 func (b *Sandbox) Template(t testing.TB, accountID, name string, usernames ...string) string {
 	t.Helper()
-	tpl := &store.Template{ID: b.Store.NewID("tpl"), AccountID: accountID, Name: name, Usernames: usernames, CreatedAt: b.Store.Now(), UpdatedAt: b.Store.Now()}
+	tpl := &store.Template{ID: b.Core.Store.NewID("tpl"), AccountID: accountID, Name: name, Usernames: usernames, CreatedAt: b.Core.Store.Now(), UpdatedAt: b.Core.Store.Now()}
 	b.update(t, func(tx *store.Tx) error { return store.Templates.Put(tx, tpl) })
 	return tpl.ID
 }
@@ -232,7 +232,7 @@ func (b *Sandbox) Put(t testing.TB, email, message string, how Mail) uint32 {
 // PutCopies files a message n times, and gives the UID of the last.
 func (b *Sandbox) PutCopies(t testing.TB, n int, email, message string, how Mail) (uid uint32) {
 	t.Helper()
-	spool := b.Store.NewSpool(64 << 20)
+	spool := b.Core.Store.NewSpool(64 << 20)
 	defer spool.Close()
 	if _, err := spool.Write(bytes.ReplaceAll([]byte(message), []byte("\n"), []byte("\r\n"))); err != nil {
 		t.Fatal(err)
@@ -245,7 +245,7 @@ func (b *Sandbox) PutCopies(t testing.TB, n int, email, message string, how Mail
 	if err != nil {
 		t.Fatal(err)
 	}
-	ref, err := b.Store.Append(nil, spool)
+	ref, err := b.Core.Store.Append(nil, spool)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func (how Mail) bits(sum *msg.Summary) (bits store.Bits) {
 
 func (b *Sandbox) update(t testing.TB, fn func(*store.Tx) error) {
 	t.Helper()
-	if err := b.Store.Update(fn); err != nil {
+	if err := b.Core.Store.Update(fn); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -93,7 +93,7 @@ func (b *Sandbox) NextUID(t testing.TB, email string) (uid uint32) {
 // Text gives the bytes of a message.
 func (b *Sandbox) Text(t testing.TB, m Stored) string {
 	t.Helper()
-	blob, err := b.Store.OpenBlob(m.blob)
+	blob, err := b.Core.Store.OpenBlob(m.blob)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +116,8 @@ func (b *Sandbox) Map(t testing.TB, accountID, original, provided string) {
 	})
 }
 
-// Events counts the events of a type.
-func (b *Sandbox) Events(t testing.TB, kind string) (n int) {
+// CountEvents counts the events of a type.
+func (b *Sandbox) CountEvents(t testing.TB, kind string) (n int) {
 	t.Helper()
 	b.view(t, func(tx *store.Tx) error {
 		for e := range store.Events.All(tx) {
@@ -199,7 +199,7 @@ func (b *Sandbox) CopyIntents(t testing.TB) (n int) {
 
 func (b *Sandbox) view(t testing.TB, fn func(*store.Tx) error) {
 	t.Helper()
-	if err := b.Store.View(fn); err != nil {
+	if err := b.Core.Store.View(fn); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -207,7 +207,7 @@ func (b *Sandbox) view(t testing.TB, fn func(*store.Tx) error) {
 // LargestAnswerKept is how many bytes the largest answer has that is kept for an Idempotency-Key.
 func (b *Sandbox) LargestAnswerKept(t testing.TB) (most int) {
 	t.Helper()
-	err := b.Store.View(func(tx *store.Tx) error {
+	err := b.Core.Store.View(func(tx *store.Tx) error {
 		for kept := range store.Idempotencies.All(tx) {
 			most = max(most, len(kept.Sealed))
 		}
@@ -220,4 +220,4 @@ func (b *Sandbox) LargestAnswerKept(t testing.TB) (most int) {
 }
 
 // Ping waits for the end of a transaction that does nothing, behind those that were before it.
-func (b *Sandbox) Ping() error { return b.Store.Update(func(*store.Tx) error { return nil }) }
+func (b *Sandbox) Ping() error { return b.Core.Store.Update(func(*store.Tx) error { return nil }) }

@@ -22,7 +22,7 @@ func KeepIn(i *Installation, mb *store.Mailbox, folder string, how inbox.Filing,
 	if _, err := body.Write([]byte(strings.ReplaceAll(message, "\n", "\r\n"))); err != nil {
 		i.T.Fatal(err)
 	}
-	d, err := i.Svc.Prepare(body, inbox.Envelope{Received: i.St.Now()})
+	d, err := i.Svc.Inbox.Prepare(body, inbox.Envelope{Received: i.St.Now()})
 	if err != nil {
 		i.T.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func KeepIn(i *Installation, mb *store.Mailbox, folder string, how inbox.Filing,
 			return err
 		}
 		how.Folder = f.ID
-		m, err := i.Svc.File(tx, mb, d, how)
+		m, err := i.Svc.Inbox.File(tx, mb, d, how)
 		if err != nil {
 			return err
 		}

@@ -35,18 +35,18 @@ func PutMany[T any](t *testing.T, s *service.Service, table *store.Table[T], n i
 func PutWebhooks(t *testing.T, s *service.Service, who core.Actor) {
 	t.Helper()
 	PutMany(t, s, store.Webhooks, core.WebhookLimit, func(int) *store.Webhook {
-		return &store.Webhook{ID: s.Store.NewID("wh"), AccountID: who.AccountID, URL: "https://hooks.test/", Events: []string{"*"}, Status: "enabled"}
+		return &store.Webhook{ID: s.Core.Store.NewID("wh"), AccountID: who.AccountID, URL: "https://hooks.test/", Events: []string{"*"}, Status: "enabled"}
 	})
 }
 
 // ServeZones has a service name its hosts, so that there can be zones.
 func ServeZones(s *service.Service) {
-	s.Config.Hostname, s.Config.Nameservers = "mail.host.test", []string{"ns1.host.test", "ns2.host.test"}
+	s.Core.Config.Hostname, s.Core.Config.Nameservers = "mail.host.test", []string{"ns1.host.test", "ns2.host.test"}
 }
 
 func PutDomainRow(t *testing.T, s *service.Service, who core.Actor, name, status string) *store.Domain {
 	t.Helper()
-	d := &store.Domain{ID: s.Store.NewID("dom"), AccountID: who.AccountID, Name: name, Status: status, DNSProvider: "builtin", CreatedAt: s.Now()}
+	d := &store.Domain{ID: s.Core.Store.NewID("dom"), AccountID: who.AccountID, Name: name, Status: status, DNSProvider: "builtin", CreatedAt: s.Core.Now()}
 	Update(t, s, func(tx *store.Tx) error { return store.Domains.Put(tx, d) })
 	return d
 }
@@ -63,7 +63,7 @@ func RunJobs(t *testing.T, s *service.Service, kinds ...string) {
 	}
 	for {
 		var j *store.Job
-		err := s.Store.View(func(tx *store.Tx) error {
+		err := s.Core.Store.View(func(tx *store.Tx) error {
 			for one := range store.Jobs.All(tx) {
 				if _, ok := work[one.Kind]; ok && !one.Ended() {
 					j = one
@@ -97,7 +97,7 @@ func RunJobs(t *testing.T, s *service.Service, kinds ...string) {
 func ToldOf(t *testing.T, s *service.Service, kind string) (happened, tells int) {
 	t.Helper()
 	waits := map[string]map[string]int{}
-	err := s.Store.View(func(tx *store.Tx) error {
+	err := s.Core.Store.View(func(tx *store.Tx) error {
 		for e := range store.Events.All(tx) {
 			if e.Type == kind {
 				waits[e.ID] = map[string]int{}
@@ -138,7 +138,7 @@ func Others(t *testing.T, s *service.Service, n int, name func(i int) string) []
 	PutMany(t, s, store.Domains, n, func(i int) *store.Domain {
 		d := &store.Domain{
 			ID: fmt.Sprintf("dom_%026d", i), AccountID: fmt.Sprintf("acc_%026d", i), Name: name(i), Status: store.DomainPendingNS,
-			DNSProvider: dnsprov.Builtin, Claim: store.ClaimOpen, ClaimedAt: s.Now(),
+			DNSProvider: dnsprov.Builtin, Claim: store.ClaimOpen, ClaimedAt: s.Core.Now(),
 		}
 		out = append(out, d)
 		if len(out) > n { // it runs twice

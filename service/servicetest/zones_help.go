@@ -36,10 +36,10 @@ func ZoneService(t testing.TB, dir string, c core.Config, now func() time.Time) 
 
 func PutTestDomain(t testing.TB, s *service.Service, d *store.Domain) {
 	t.Helper()
-	err := s.Store.Update(func(tx *store.Tx) error {
+	err := s.Core.Store.Update(func(tx *store.Tx) error {
 		next := *d
 		tx.After(func() { *d = next })
-		return s.PutZone(tx, &next)
+		return s.Domains.PutZone(tx, &next)
 	})
 	if err != nil {
 		t.Fatal(err)
