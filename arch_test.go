@@ -25,6 +25,7 @@ var importRules = map[string]struct {
 }{
 	".":                   {"config handlers service jobs store mail dnsprov web packaging internal", "the root wires everything together"},
 	"handlers":            {"handlers service mail internal/buffers internal/jsonw internal/limit internal/metrics internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
+	"handlers/listen":     {"handlers/connlimit handlers/proxyproto config service/health service/servicetest internal/metrics", "listen opens sockets as the settings say; it does not know what is answered there"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/agents service/spam service/reputation service/templates service/events service/inbox service/rules service/mailboxes service/domains service/certs service/mta service/reports service/accounts service/health jobs store internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov internal", "core has what every room needs, and so can know none of them"},

@@ -88,7 +88,7 @@ func s3Of(c *cli.Context) (a s3Access, err error) {
 
 // place gives the place of an address, with what a command says about it over the settings.
 func place(address string, a s3Access, settings config.S3, caFile string) (objects.Place, error) {
-	roots, err := rootCAs(caFile)
+	roots, err := config.RootCAs(caFile)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/inbox"
 )
@@ -103,7 +104,7 @@ func importIMAP(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	roots, err := rootCAs(c.String("ca-file"))
+	roots, err := config.RootCAs(c.String("ca-file"))
 	if err != nil {
 		return err
 	}

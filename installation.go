@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
+	"github.com/mailstead/mailstead/handlers/listen"
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/jobs"
@@ -44,7 +45,7 @@ type installation struct {
 
 // openInstallation opens the data directory. l is nil if nothing listens. Where there is no store
 // it makes one only if mayMake says so. now is the clock of the settings.
-func openInstallation(dir string, s *config.Settings, l *listeners, mayMake bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
+func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMake bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
 	if err := findStore(dir, s, mayMake); err != nil {
 		return nil, err
 	}
@@ -148,7 +149,7 @@ func (in *installation) close() error {
 
 // serviceConfig makes the configuration of the service. own is the resolver of the sandbox, which
 // must still be told which names are hosted here; else it is nil.
-func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c core.Config, own *ownResolver, err error) {
+func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c core.Config, own *ownResolver, err error) {
 	c = s.Service()
 	c.Version, c.Log = version, log
 	c.WaitForRows = s.Backups().Sync
@@ -156,7 +157,7 @@ func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c core.C
 	if err != nil {
 		return c, nil, err
 	}
-	c.RootCAs, err = rootCAs(s.CAFile)
+	c.RootCAs, err = config.RootCAs(s.CAFile)
 	if err != nil {
 		return c, nil, err
 	}
@@ -171,8 +172,8 @@ func serviceConfig(s *config.Settings, l *listeners, log *slog.Logger) (c core.C
 	case s.Resolver.On():
 		client := lookup.New(lookup.Options{Servers: []string{s.Resolver.String()}})
 		c.Resolver, c.LookupDS = client, lookupDS(client)
-	case s.Sandbox() && l != nil && l.dnsTCP != nil:
-		server := lookup.New(lookup.Options{Servers: []string{l.dnsTCP.Addr().String()}, MaxBytes: -1}) // its zones change
+	case s.Sandbox() && l != nil && l.DNSTCP != nil:
+		server := lookup.New(lookup.Options{Servers: []string{l.DNSTCP.Addr().String()}, MaxBytes: -1}) // its zones change
 		own = &ownResolver{own: server, Client: lookup.New(lookup.Options{})}
 		c.Resolver, c.LookupDS = own, lookupDS(server)
 	case !s.Sandbox():
@@ -229,43 +230,43 @@ func lookupDS(client *lookup.Client) core.LookupDS {
 }
 
 // addListeners adds the ports and URLs that clients are told.
-func addListeners(c *core.Config, s *config.Settings, l *listeners) {
+func addListeners(c *core.Config, s *config.Settings, l *listen.Listeners) {
 	startTLS := "none"
 	if s.TLS() {
 		startTLS = "starttls"
 	}
-	c.SMTPPort = portOf(l.smtp)
-	c.SubmissionPort, c.SMTPSecurity = portOf(l.submissions, l.submission), "tls"
-	if l.submissions == nil {
+	c.SMTPPort = listen.PortOf(l.SMTP)
+	c.SubmissionPort, c.SMTPSecurity = listen.PortOf(l.Submissions, l.Submission), "tls"
+	if l.Submissions == nil {
 		c.SMTPSecurity = startTLS
 	}
-	c.IMAPPort, c.IMAPSecurity = portOf(l.imaps, l.imap), "tls"
-	if l.imaps == nil {
+	c.IMAPPort, c.IMAPSecurity = listen.PortOf(l.IMAPS, l.IMAP), "tls"
+	if l.IMAPS == nil {
 		c.IMAPSecurity = startTLS
 	}
-	if l.submissions != nil {
-		c.SubmissionBeside = portOf(l.submission)
+	if l.Submissions != nil {
+		c.SubmissionBeside = listen.PortOf(l.Submission)
 	}
-	if l.imaps != nil {
-		c.IMAPBeside = portOf(l.imap)
+	if l.IMAPS != nil {
+		c.IMAPBeside = listen.PortOf(l.IMAP)
 	}
 	if s.Sandbox() && c.SMTPSecurity == "none" && c.IMAPSecurity == "none" {
-		c.ClientHost = localHost(cmp.Or(addrOf(l.imap), addrOf(l.submission)))
+		c.ClientHost = localHost(cmp.Or(listen.AddrOf(l.IMAP), listen.AddrOf(l.Submission)))
 	}
-	c.HTTPS, c.HTTPSPort = l.httpTLS != nil, portOf(l.httpTLS)
-	c.BaseURL = "http://" + addrOf(l.http)
+	c.HTTPS, c.HTTPSPort = l.HTTPTLS != nil, listen.PortOf(l.HTTPTLS)
+	c.BaseURL = "http://" + listen.AddrOf(l.HTTP)
 	switch {
 	case s.BehindProxy():
 		c.BaseURL = s.PlannedURL()
-	case l.httpTLS != nil && !s.Sandbox():
+	case l.HTTPTLS != nil && !s.Sandbox():
 		c.BaseURL = "https://" + c.Hostname
-		if p := portOf(l.httpTLS); p != 443 {
+		if p := listen.PortOf(l.HTTPTLS); p != 443 {
 			c.BaseURL += fmt.Sprintf(":%d", p)
 		}
-	case l.httpTLS != nil && l.http == nil:
-		c.BaseURL = "https://" + addrOf(l.httpTLS)
-	case !s.Sandbox() && l.http != nil:
-		c.BaseURL = fmt.Sprintf("http://%s:%d", c.Hostname, portOf(l.http))
+	case l.HTTPTLS != nil && l.HTTP == nil:
+		c.BaseURL = "https://" + listen.AddrOf(l.HTTPTLS)
+	case !s.Sandbox() && l.HTTP != nil:
+		c.BaseURL = fmt.Sprintf("http://%s:%d", c.Hostname, listen.PortOf(l.HTTP))
 	}
 }
 

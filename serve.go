@@ -27,6 +27,7 @@ import (
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/handlers/dnsd"
 	"github.com/mailstead/mailstead/handlers/imapd"
+	"github.com/mailstead/mailstead/handlers/listen"
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/internal/lookup"
@@ -41,8 +42,7 @@ import (
 )
 
 const (
-	maxHTTPConns = 4096
-	stopGrace    = 20 * time.Second
+	stopGrace = 20 * time.Second
 )
 
 func serveCommand(c *cli.Context) error {
@@ -63,8 +63,8 @@ type server struct {
 	loadSettings func() (*config.Settings, error) // reads the file and the environment again
 	log          *slog.Logger
 	level        *slog.LevelVar
-	certs        *certificates
-	listeners    *listeners
+	certs        *listen.Certificates
+	listeners    *listen.Listeners
 	inst         *installation
 	api          *handlers.Server
 	failed       chan error // the first part that ended by itself
@@ -77,12 +77,12 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	s.level.Set(s.settings.LogLevel.Level())
 	now := clock.New(nil, s.settings.ClockOffset())
 	s.log = newLogger(stderr, s.settings.LogFormat.String(), s.level, s.settings.Sandbox(), now)
-	s.listeners, err = listen(s.settings, s.log)
+	s.listeners, err = listen.Open(s.settings, s.log)
 	if err != nil {
 		return err
 	}
-	defer s.listeners.close()
-	s.listeners.behindProxies(s.settings.ProxyHeader.Prefixes(), s.log)
+	defer s.listeners.Close()
+	s.listeners.BehindProxies(s.settings.ProxyHeader.Prefixes(), s.log)
 	s.inst, err = openInstallation(dir, s.settings, s.listeners, s.settings.Sandbox(), now, s.log)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	if err := s.findCertificates(); err != nil {
 		return err
 	}
-	s.inst.svc.Health.Host = &health.Host{Running: true, Ports: s.listeners.ports(s.inst.svc.Core.Config.PublicIPs)}
+	s.inst.svc.Health.Host = &health.Host{Running: true, Ports: s.listeners.Ports(s.inst.svc.Core.Config.PublicIPs)}
 	ctx, s.inst.stop = context.WithCancel(ctx)
 	defer s.inst.stop()
 	s.inst.svc.MTA.FileUnfiled()
@@ -99,7 +99,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	if err != nil {
 		return err
 	}
-	s.listeners.count(&s.inst.svc.Core.Metrics.Registry)
+	s.listeners.Count(&s.inst.svc.Core.Metrics.Registry)
 	s.api = handlers.New(s.inst.svc)
 	s.api.Log, s.api.Web, s.api.Build = s.log, web.Handler(), web.Build()
 	s.api.Metrics = handlers.MetricsReaders{Token: s.settings.Metrics.Token, From: s.settings.Metrics.Allowed.Prefixes()}
@@ -123,7 +123,7 @@ func heapFloor() []byte {
 // findCertificates loads the certificates that TLS handshakes need.
 func (s *server) findCertificates() (err error) {
 	svc := s.inst.svc
-	s.certs, err = newCertificates(s.settings, svc.Core.Config.Hostname)
+	s.certs, err = listen.NewCertificates(s.settings, svc.Core.Config.Hostname)
 	if err != nil {
 		return usageError{err}
 	}
@@ -131,7 +131,7 @@ func (s *server) findCertificates() (err error) {
 		return nil
 	}
 	svc.Health.Certificates = health.Certificates{Other: svc.Certs.FirstExpiry, Host: func() *tls.Certificate {
-		cert, _ := s.certs.pick(&tls.ClientHelloInfo{})
+		cert, _ := s.certs.Pick(&tls.ClientHelloInfo{})
 		return cert
 	}}
 	if svc.Core.Config.ACME == nil {
@@ -140,7 +140,7 @@ func (s *server) findCertificates() (err error) {
 	if err := svc.Certs.LoadCertificates(); err != nil {
 		return fmt.Errorf("read the certificates: %w", err)
 	}
-	s.certs.issued = svc.Certs.CertificateFor
+	s.certs.Issued = svc.Certs.CertificateFor
 	if svc.Core.Config.ACME.Host && svc.Certs.HostCertificate() == nil {
 		s.log.Info("this host has no certificate yet: it shows one that it made itself until the certificate authority gives it one",
 			"host", svc.Core.Config.Hostname, "directory", svc.Core.Config.ACME.Directory)
@@ -213,7 +213,7 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 
 // tell tells the service manager what the server does. It may be wrong about it, but not stop it.
 func (s *server) tell(state string) {
-	if err := tellManager(state); err != nil {
+	if err := listen.TellManager(state); err != nil {
 		s.log.Warn("the service manager was not told", "state", state, "error", err)
 	}
 }
@@ -253,38 +253,38 @@ func (s *server) wait(ctx context.Context) error {
 
 // listenAll starts a server on every open socket.
 func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
-	l, tlsConfig := s.listeners, s.certs.config()
+	l, tlsConfig := s.listeners, s.certs.Mail()
 	exempt := s.settings.Limits.Exempt.Prefixes()
 	exemptHTTP := slices.Concat(exempt, s.settings.Proxies.Prefixes()) // a proxy stands for many clients
-	if l.http != nil {
+	if l.HTTP != nil {
 		s.start(group, "http", func() error {
-			return s.serveHTTP(ctx, limitListener(l.http, "http", true, exemptHTTP, s.log), s.api)
+			return s.serveHTTP(ctx, listen.LimitHTTP(l.HTTP, "http", true, exemptHTTP, s.log), s.api)
 		})
 	}
-	if l.httpTLS != nil {
+	if l.HTTPTLS != nil {
 		s.start(group, "https", func() error {
-			return s.serveHTTP(ctx, tls.NewListener(limitListener(l.httpTLS, "https", false, exemptHTTP, s.log), s.certs.httpsConfig()), s.api)
+			return s.serveHTTP(ctx, tls.NewListener(listen.LimitHTTP(l.HTTPTLS, "https", false, exemptHTTP, s.log), s.certs.HTTPS()), s.api)
 		})
 	}
 	smtpServer := smtpd.New(s.inst.svc)
 	smtpServer.Log, smtpServer.TLS, smtpServer.Limits.Exempt = s.log, tlsConfig, exempt
-	for mode, ln := range map[smtpd.Mode]net.Listener{smtpd.MX: l.smtp, smtpd.Submission: l.submission, smtpd.Submissions: l.submissions} {
+	for mode, ln := range map[smtpd.Mode]net.Listener{smtpd.MX: l.SMTP, smtpd.Submission: l.Submission, smtpd.Submissions: l.Submissions} {
 		if ln != nil {
 			s.start(group, "smtp", func() error { return smtpServer.Run(ctx, ln, mode) })
 		}
 	}
 	imapServer := imapd.New(s.inst.svc)
 	imapServer.Log, imapServer.TLS, imapServer.Exempt = s.log, tlsConfig, exempt
-	if l.imap != nil {
-		s.start(group, "imap", func() error { return imapServer.Run(ctx, l.imap, false) })
+	if l.IMAP != nil {
+		s.start(group, "imap", func() error { return imapServer.Run(ctx, l.IMAP, false) })
 	}
-	if l.imaps != nil {
-		s.start(group, "imaps", func() error { return imapServer.Run(ctx, l.imaps, true) })
+	if l.IMAPS != nil {
+		s.start(group, "imaps", func() error { return imapServer.Run(ctx, l.IMAPS, true) })
 	}
-	if l.dnsUDP != nil {
+	if l.DNSUDP != nil {
 		dnsServer := &dnsd.Server{Zones: hostedZones{s.inst.svc}, Log: s.log, Secondaries: s.inst.svc.Core.Config.Secondaries, Exempt: exempt}
 		dnsServer.Answered = func(rcode string) { s.inst.svc.Core.Metrics.DNSQueries.Add(rcode) }
-		s.start(group, "dns", func() error { return dnsServer.Run(ctx, l.dnsUDP, l.dnsTCP) })
+		s.start(group, "dns", func() error { return dnsServer.Run(ctx, l.DNSUDP, l.DNSTCP) })
 	}
 }
 
@@ -302,20 +302,10 @@ func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
 	return zone, true
 }
 
-// newHTTPServer makes a server with timeouts, so that no client holds a connection for long.
-func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
-	hs := &http.Server{
-		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 2 * time.Minute, WriteTimeout: 5 * time.Minute,
-		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	trackConns(hs)
-	return hs
-}
-
 // serveHTTP answers on one listener until ctx ends. It returns when every request is done, or after
 // stopGrace.
 func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
-	hs := newHTTPServer(h, s.log)
+	hs := listen.NewHTTPServer(h, s.log)
 	hs.RegisterOnShutdown(s.api.EndStreams)
 	done := make(chan error, 1)
 	go func() { done <- hs.Serve(ln) }()
@@ -335,7 +325,7 @@ func (s *server) serveHTTP(ctx context.Context, ln net.Listener, h http.Handler)
 
 // reportReady writes the ready file and prints where the dashboard is.
 func (s *server) reportReady(dir string, created *accounts.AccountCreated, stdout io.Writer) error {
-	r := s.listeners.ready(os.Getpid())
+	r := s.listeners.Ready(os.Getpid())
 	s.log.Info("ready", "version", version, "data", dir, "http", r.HTTP, "https", r.HTTPTLS, "smtp", r.SMTP,
 		"submission", r.Submission, "submissions", r.Submissions, "imap", r.IMAP, "imaps", r.IMAPS, "dns", r.DNS)
 	if _, err := io.WriteString(stdout, startText(s.inst.svc.Core.Config, r, created)); err != nil {
@@ -348,7 +338,7 @@ func (s *server) reportReady(dir string, created *accounts.AccountCreated, stdou
 }
 
 // writeReady replaces the file at once, so that a reader never sees half of it.
-func writeReady(path string, r ready) error {
+func writeReady(path string, r listen.Ready) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -362,7 +352,7 @@ func writeReady(path string, r ready) error {
 
 // startText says where the dashboard is. On the first start it also has the welcome link, the
 // password and the token, which are shown only once.
-func startText(c core.Config, r ready, a *accounts.AccountCreated) string {
+func startText(c core.Config, r listen.Ready, a *accounts.AccountCreated) string {
 	var w strings.Builder
 	fmt.Fprint(&w, "Mailstead is running.\n\n")
 	if a != nil && a.WelcomeLink != "" {
@@ -430,7 +420,7 @@ func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGr
 		return "", fmt.Errorf("listen on %s: %w", path, err)
 	}
 	s.start(group, "socket", func() error {
-		return s.serveHTTP(ctx, netutil.LimitListener(ln, maxHTTPConns), localHandler(s.inst, s.api))
+		return s.serveHTTP(ctx, netutil.LimitListener(ln, listen.MaxHTTPConns), localHandler(s.inst, s.api))
 	})
 	return path, nil
 }
@@ -459,8 +449,8 @@ func (s *server) reloadCertificates(fresh *config.Settings) error {
 	if s.certs == nil {
 		return nil
 	}
-	if fresh.TLSCert != "" && s.certs.file.Load() != nil {
-		if err := s.certs.read(fresh.TLSCert, fresh.TLSKey); err != nil {
+	if fresh.TLSCert != "" && s.certs.FromFile() {
+		if err := s.certs.Read(fresh.TLSCert, fresh.TLSKey); err != nil {
 			return err
 		}
 	}

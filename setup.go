@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/listen"
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/packaging"
@@ -141,10 +142,10 @@ func setupCommand(c *cli.Context) error {
 			return err
 		}
 	}
-	if _, err := newCertificates(s, s.Hostname.String()); err != nil {
+	if _, err := listen.NewCertificates(s, s.Hostname.String()); err != nil {
 		return usageError{fmt.Errorf("--tls-cert and --tls-key: %w", err)}
 	}
-	if _, err := rootCAs(s.CAFile); err != nil {
+	if _, err := config.RootCAs(s.CAFile); err != nil {
 		return usageError{err}
 	}
 	program, err := os.Executable()

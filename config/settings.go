@@ -141,8 +141,11 @@ func Merge(path, text string, c *cli.Context) (*Settings, error) {
 	return s, nil
 }
 
-// An Error is a mistake in the settings; it says where.
+// An Error is a mistake in the settings, or in how the program was called; it says where.
 type Error struct{ error }
+
+// Mistake makes an Error of one that says what is wrong.
+func Mistake(err error) error { return Error{err} }
 
 // Unwrap gives what went wrong, such as an *fs.PathError.
 func (e Error) Unwrap() error { return e.error }

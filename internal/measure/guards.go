@@ -93,7 +93,7 @@ func (c *checked) readObjects() map[types.Object]bool {
 				if s, ok := c.info.TypeOf(n.Fun).(*types.Signature); ok {
 					for i := range min(len(n.Args), s.Params().Len()) {
 						if types.IsInterface(s.Params().At(i).Type()) {
-							compared(c.info.TypeOf(n.Args[i])) // or printed, or the key of a context
+							compared(c.info.TypeOf(n.Args[i])) // printed, or a key
 						}
 					}
 				}
@@ -122,8 +122,8 @@ func (c *checked) readObjects() map[types.Object]bool {
 	return read
 }
 
-// promotedMethods are the methods of service.Service that it has from what is embedded in it: a call
-// of one does not say in which room it is.
+// promotedMethods are the methods that service.Service has from what is embedded in it. A call of
+// one does not say in which room it is.
 func (p *program) promotedMethods() []string {
 	var out []string
 	for _, c := range p.packages {

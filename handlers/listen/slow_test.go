@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"crypto/tls"
@@ -72,8 +72,8 @@ func dialHTTP(t *testing.T, secure bool) net.Conn {
 		}
 	})
 	log := slog.New(slog.DiscardHandler)
-	hs, ln := newHTTPServer(h, log), servicetest.NewPipes()
-	var limited net.Listener = limitListener(ln, "http", !secure, nil, log)
+	hs, ln := NewHTTPServer(h, log), servicetest.NewPipes()
+	var limited net.Listener = LimitHTTP(ln, "http", !secure, nil, log)
 	if secure {
 		limited = tls.NewListener(limited, httpsOf(servicetest.Certificate(t, "x")))
 	}
@@ -170,6 +170,6 @@ func streamOf(method, path string, whole bool) http2.HeadersFrameParam {
 
 // httpsOf is what listeners of HTTPS offer beside a certificate.
 func httpsOf(c *tls.Config) *tls.Config {
-	c.NextProtos = (&certificates{}).httpsConfig().NextProtos
+	c.NextProtos = (&Certificates{}).HTTPS().NextProtos
 	return c
 }

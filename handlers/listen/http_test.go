@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"bufio"
@@ -33,7 +33,7 @@ func limitedServer(t *testing.T, secure bool) (s *httptest.Server, working, answ
 		_, _ = io.WriteString(w, r.Proto)
 	}))
 	s.EnableHTTP2 = true
-	ln := limitListener(s.Listener, "http", !secure, nil, slog.New(slog.DiscardHandler))
+	ln := LimitHTTP(s.Listener, "http", !secure, nil, slog.New(slog.DiscardHandler)).(*limitedListener)
 	ln.limiter = connlimit.New("http", connlimit.Limits{All: 4}, slog.New(slog.DiscardHandler))
 	s.Listener = ln
 	trackConns(s.Config)
@@ -63,15 +63,15 @@ func clientFrom(t *testing.T, s *httptest.Server, from string) *http.Client {
 // outside is to reach it.
 func TestPortsOfListeners(t *testing.T) {
 	all, inner := listenAt(t, ":0"), listenAt(t, "127.0.0.1:0")
-	l := &listeners{smtp: all, dnsTCP: inner}
+	l := &Listeners{SMTP: all, DNSTCP: inner}
 	public := []netip.Addr{netip.MustParseAddr("192.0.2.1")}
 	number := func(ln net.Listener) int { return ln.Addr().(*net.TCPAddr).Port }
 	want := []health.Port{{Name: "dns", Number: number(inner), Inner: "127.0.0.1"}, {Name: "smtp", Number: number(all)}}
-	if got := l.ports(public); !slices.Equal(got, want) {
+	if got := l.Ports(public); !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	want[0].Inner = ""
-	if got := l.ports([]netip.Addr{netip.MustParseAddr("127.0.0.1")}); !slices.Equal(got, want) {
+	if got := l.Ports([]netip.Addr{netip.MustParseAddr("127.0.0.1")}); !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"crypto/ecdsa"
@@ -9,7 +9,6 @@ import (
 	"crypto/x509/pkix"
 	"fmt"
 	"math/big"
-	"os"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,31 +16,31 @@ import (
 	"github.com/mailstead/mailstead/config"
 )
 
-// certificates picks the certificate of every TLS handshake.
-type certificates struct {
+// Certificates pick the certificate of every TLS handshake.
+type Certificates struct {
 	file     atomic.Pointer[tls.Certificate]    // the host's, from files; nil: it comes by ACME
 	fallback *tls.Certificate                   // the host's until ACME has given one; nil if it comes from files
-	issued   func(name string) *tls.Certificate // by ACME; nil: ACME is off
+	Issued   func(name string) *tls.Certificate // by ACME; nil: ACME is off
 	host     string
 	sandbox  bool
 }
 
-// newCertificates reads the files of the settings; nil if TLS is off. issued is set later.
-func newCertificates(s *config.Settings, host string) (*certificates, error) {
+// NewCertificates reads the files of the settings; nil if TLS is off. Issued is set later.
+func NewCertificates(s *config.Settings, host string) (*Certificates, error) {
 	if !s.TLS() {
 		return nil, nil
 	}
-	c := &certificates{host: host, sandbox: s.Sandbox()}
+	c := &Certificates{host: host, sandbox: s.Sandbox()}
 	if s.TLSCert != "" {
-		return c, c.read(s.TLSCert, s.TLSKey)
+		return c, c.Read(s.TLSCert, s.TLSKey)
 	}
 	var err error
 	c.fallback, err = selfSigned(host)
 	return c, err
 }
 
-// read loads the host's certificate from files. On an error the previous certificate stays.
-func (c *certificates) read(certFile, keyFile string) error {
+// Read loads the host's certificate from files. On an error the previous certificate stays.
+func (c *Certificates) Read(certFile, keyFile string) error {
 	cert, err := tls.LoadX509KeyPair(certFile, keyFile)
 	if err != nil {
 		return fmt.Errorf("load certificate %s: %w", certFile, err)
@@ -50,27 +49,27 @@ func (c *certificates) read(certFile, keyFile string) error {
 	return nil
 }
 
-// config is for the TLS listeners of mail; nil without certificates.
-func (c *certificates) config() *tls.Config {
+// Mail is for the TLS listeners of mail; nil without certificates.
+func (c *Certificates) Mail() *tls.Config {
 	if c == nil {
 		return nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pick}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.Pick}
 }
 
-// httpsConfig is for HTTPS; nil without certificates.
-func (c *certificates) httpsConfig() *tls.Config {
+// HTTPS is for HTTPS; nil without certificates.
+func (c *Certificates) HTTPS() *tls.Config {
 	if c == nil {
 		return nil
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.pickForHTTPS, NextProtos: []string{"h2", "http/1.1"}}
 }
 
-// pickForHTTPS is pick, but in production a name that the certificate is not for gets none, which
+// pickForHTTPS is Pick, but in production a name that the certificate is not for gets none, which
 // ends the handshake with unrecognized_name (RFC 6066 section 3). A browser or mail client would
 // warn its user of an impostor.
-func (c *certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	cert, err := c.pick(hello)
+func (c *Certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	cert, err := c.Pick(hello)
 	if cert == nil || err != nil || c.sandbox || hello.ServerName == "" || strings.EqualFold(strings.TrimSuffix(hello.ServerName, "."), c.host) {
 		return cert, err
 	}
@@ -84,9 +83,9 @@ func (c *certificates) pickForHTTPS(hello *tls.ClientHelloInfo) (*tls.Certificat
 	return cert, nil
 }
 
-// pick gives the certificate for the server name of a handshake (SNI). Without a name, or for a
+// Pick gives the certificate for the server name of a handshake (SNI). Without a name, or for a
 // name without a certificate, it is the host's, which mail servers and clients expect.
-func (c *certificates) pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (c *Certificates) Pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	name := strings.ToLower(strings.TrimSuffix(hello.ServerName, "."))
 	if cert := c.byACME(name); cert != nil {
 		return cert, nil
@@ -100,11 +99,11 @@ func (c *certificates) pick(hello *tls.ClientHelloInfo) (*tls.Certificate, error
 	return c.fallback, nil
 }
 
-func (c *certificates) byACME(name string) *tls.Certificate {
-	if c.issued == nil || name == "" {
+func (c *Certificates) byACME(name string) *tls.Certificate {
+	if c.Issued == nil || name == "" {
 		return nil
 	}
-	return c.issued(name)
+	return c.Issued(name)
 }
 
 // selfSigned makes a self-signed certificate. Most mail servers do not verify certificates, so with
@@ -127,21 +126,5 @@ func selfSigned(host string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// rootCAs are the certificate authorities of the system and of the file; nil: only the system's.
-func rootCAs(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read --ca-file: %w", err)
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, usageError{fmt.Errorf("--ca-file %s holds no certificate in PEM form", file)}
-	}
-	return pool, nil
-}
+// FromFile tells whether the host's certificate comes from files.
+func (c *Certificates) FromFile() bool { return c.file.Load() != nil }

@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"errors"
@@ -45,7 +45,7 @@ func takePassedSockets() (p *passedSockets, err error) {
 	}
 	n, err := strconv.Atoi(fds)
 	if err != nil || n < 0 || n > mostPassed {
-		return nil, usageError{fmt.Errorf("LISTEN_FDS is %q; it is the number of passed sockets, up to %d", fds, mostPassed)}
+		return nil, config.Mistake(fmt.Errorf("LISTEN_FDS is %q; it is the number of passed sockets, up to %d", fds, mostPassed))
 	}
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
 		if err := os.Unsetenv(name); err != nil {
@@ -58,7 +58,7 @@ func takePassedSockets() (p *passedSockets, err error) {
 			name = names[i]
 		}
 		if err := p.add(firstPassed+i, name); err != nil {
-			return nil, errors.Join(usageError{fmt.Errorf("socket %d that was passed to this process (%s): %w", firstPassed+i, name, err)}, p.close())
+			return nil, errors.Join(config.Mistake(fmt.Errorf("socket %d that was passed to this process (%s): %w", firstPassed+i, name, err)), p.close())
 		}
 	}
 	return p, nil
@@ -148,9 +148,9 @@ func (p *passedSockets) close() error {
 	return errors.Join(errs...)
 }
 
-// tellManager tells the service manager that started this process what it does (sd_notify(3)). It
+// TellManager tells the service manager that started this process what it does (sd_notify(3)). It
 // does nothing where none wants to know.
-func tellManager(state string) error {
+func TellManager(state string) error {
 	path := os.Getenv("NOTIFY_SOCKET")
 	if path == "" {
 		return nil

@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"crypto/tls"
@@ -28,7 +28,7 @@ func TestHandshakesForOtherNames(t *testing.T) {
 		{file: true, name: ""}, {file: true, name: host}, {file: true, name: other, refused: true},
 		{sandbox: true, name: other}, {sandbox: true, file: true, name: "localhost"},
 	} {
-		certs := &certificates{host: host, sandbox: c.sandbox, fallback: own, issued: func(name string) *tls.Certificate {
+		certs := &Certificates{host: host, sandbox: c.sandbox, fallback: own, Issued: func(name string) *tls.Certificate {
 			if name == certified {
 				return byACME
 			}
@@ -42,7 +42,7 @@ func TestHandshakesForOtherNames(t *testing.T) {
 		if c.fresh {
 			want = byACME
 		}
-		for protocol, config := range map[string]*tls.Config{"https": certs.httpsConfig(), "mail": certs.config()} {
+		for protocol, config := range map[string]*tls.Config{"https": certs.HTTPS(), "mail": certs.Mail()} {
 			got, err := handshake(config, c.name)
 			if protocol == "https" && c.refused {
 				if err == nil || !strings.HasSuffix(err.Error(), "tls: unrecognized name") {

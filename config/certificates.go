@@ -1,0 +1,26 @@
+package config
+
+import (
+	"crypto/x509"
+	"fmt"
+	"os"
+)
+
+// RootCAs are the certificate authorities of the system and of the file; nil: only the system's.
+func RootCAs(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read --ca-file: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, Error{fmt.Errorf("--ca-file %s holds no certificate in PEM form", file)}
+	}
+	return pool, nil
+}

@@ -1,0 +1,258 @@
+// Package listen opens the sockets of the server, takes those that a service manager passes to it,
+// limits connections, and picks the certificates of TLS handshakes. It does not know what is
+// answered on a connection.
+package listen
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"slices"
+	"sync/atomic"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/proxyproto"
+	"github.com/mailstead/mailstead/internal/metrics"
+	"github.com/mailstead/mailstead/service/health"
+)
+
+// Listeners are the open sockets. One that is off is nil.
+type Listeners struct {
+	HTTP, HTTPTLS, SMTP, Submission, Submissions, IMAP, IMAPS, DNSTCP net.Listener
+	DNSUDP                                                            *net.UDPConn
+}
+
+// Open opens every socket that is not off, or none. It takes those that a service manager has
+// passed to the process, and opens the others itself.
+func Open(s *config.Settings, log *slog.Logger) (l *Listeners, err error) {
+	passed, err := takePassedSockets()
+	if err != nil {
+		return nil, err
+	}
+	defer passed.close()
+	l = &Listeners{}
+	for _, one := range []struct {
+		name string
+		at   config.Address
+		to   *net.Listener
+	}{
+		{"http", s.HTTP, &l.HTTP}, {"http-tls", s.HTTPTLS, &l.HTTPTLS}, {"smtp", s.SMTP, &l.SMTP},
+		{"submission", s.Submission, &l.Submission}, {"submissions", s.Submissions, &l.Submissions},
+		{"imap", s.IMAP, &l.IMAP}, {"imaps", s.IMAPS, &l.IMAPS},
+	} {
+		if !one.at.On() {
+			continue
+		}
+		if ln, ok := take(&passed.streams, one.name, one.at); ok {
+			*one.to = ln
+			continue
+		}
+		*one.to, err = net.Listen("tcp", one.at.String())
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("listen for --%s: %w", one.name, err), l.Close())
+		}
+	}
+	if err := l.listenDNS(s.DNS, passed); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen for --dns: %w", err), l.Close())
+	}
+	passed.warn(log)
+	return l, nil
+}
+
+// named gives the TCP listeners by the names of their protocols.
+func (l *Listeners) named() map[string]*net.Listener {
+	return map[string]*net.Listener{
+		"http": &l.HTTP, "https": &l.HTTPTLS, "smtp": &l.SMTP, "submission": &l.Submission, "submissions": &l.Submissions,
+		"imap": &l.IMAP, "imaps": &l.IMAPS, "dns": &l.DNSTCP,
+	}
+}
+
+// Ports are those of the TCP listeners. Others are to reach this host there, but not where the
+// address is not public.
+func (l *Listeners) Ports(public []netip.Addr) (out []health.Port) {
+	named := l.named()
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		ln := *named[name]
+		if ln == nil {
+			continue
+		}
+		at, ok := ln.Addr().(*net.TCPAddr)
+		if !ok {
+			continue
+		}
+		port := health.Port{Name: name, Number: at.Port}
+		if ip := at.AddrPort().Addr().Unmap(); !ip.IsUnspecified() && !slices.Contains(public, ip) {
+			port.Inner = ip.String()
+		}
+		out = append(out, port)
+	}
+	return out
+}
+
+// Count has the connections of every TCP listener counted.
+func (l *Listeners) Count(r *metrics.Registry) {
+	open := map[string]*atomic.Int64{}
+	for name, ln := range l.named() {
+		open[name] = new(atomic.Int64)
+		if *ln != nil {
+			*ln = &countedListener{*ln, open[name]}
+		}
+	}
+	names := slices.Sorted(maps.Keys(open))
+	r.Gauge("mailstead_connections", "Open connections of clients.", []string{"protocol"}, func(emit func(float64, ...string)) {
+		for _, name := range names {
+			emit(float64(open[name].Load()), name)
+		}
+	})
+}
+
+// A countedListener counts the connections that are open.
+type countedListener struct {
+	net.Listener
+	open *atomic.Int64
+}
+
+func (l *countedListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.open.Add(1)
+	return &countedConn{Conn: conn, open: l.open}, nil
+}
+
+type countedConn struct {
+	net.Conn
+	open   *atomic.Int64
+	closed atomic.Bool
+}
+
+// NetConn is the connection itself.
+func (c *countedConn) NetConn() net.Conn { return c.Conn }
+
+func (c *countedConn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.open.Add(-1)
+	}
+	return c.Conn.Close()
+}
+
+// BehindProxies has every TCP listener read the PROXY header of connections from the networks.
+func (l *Listeners) BehindProxies(networks []netip.Prefix, log *slog.Logger) {
+	for _, ln := range l.named() {
+		if *ln != nil {
+			*ln = proxyproto.Listen(*ln, networks, log)
+		}
+	}
+}
+
+// maxDNSTries is how many ports are tried, since one must be free for both UDP and TCP.
+const maxDNSTries = 20
+
+func (l *Listeners) listenDNS(at config.Address, passed *passedSockets) error {
+	if !at.On() {
+		return nil
+	}
+	udp, udpPassed := take(&passed.packets, "dns", at)
+	tcp, tcpPassed := take(&passed.streams, "dns", at)
+	l.DNSUDP = udp
+	if tcpPassed {
+		l.DNSTCP = tcp
+	}
+	addr, err := net.ResolveUDPAddr("udp", at.String())
+	if err != nil {
+		return err
+	}
+	switch {
+	case udpPassed && tcpPassed:
+		return nil
+	case udpPassed:
+		l.DNSTCP, err = net.Listen("tcp", udp.LocalAddr().String())
+		return err
+	case tcpPassed:
+		addr.Port = tcp.Addr().(*net.TCPAddr).Port
+		l.DNSUDP, err = net.ListenUDP("udp", addr)
+		return err
+	}
+	for range maxDNSTries {
+		l.DNSUDP, err = net.ListenUDP("udp", addr)
+		if err != nil {
+			return err
+		}
+		l.DNSTCP, err = net.Listen("tcp", l.DNSUDP.LocalAddr().String())
+		if err == nil {
+			return nil
+		}
+		l.DNSUDP.Close()
+		l.DNSUDP = nil
+		if addr.Port != 0 {
+			return err
+		}
+	}
+	return err
+}
+
+func (l *Listeners) all() []net.Listener {
+	return []net.Listener{l.HTTP, l.HTTPTLS, l.SMTP, l.Submission, l.Submissions, l.IMAP, l.IMAPS, l.DNSTCP}
+}
+
+// Close closes every socket that is open.
+func (l *Listeners) Close() error {
+	var errs []error
+	for _, ln := range l.all() {
+		if ln != nil {
+			if err := ln.Close(); !errors.Is(err, net.ErrClosed) {
+				errs = append(errs, err)
+			}
+		}
+	}
+	if l.DNSUDP != nil {
+		if err := l.DNSUDP.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Ready is the content of the ready file: the process, and the address of each open listener.
+type Ready struct {
+	PID         int    `json:"pid"`
+	HTTP        string `json:"http,omitempty"`
+	HTTPTLS     string `json:"http_tls,omitempty"`
+	SMTP        string `json:"smtp,omitempty"`
+	Submission  string `json:"submission,omitempty"`
+	Submissions string `json:"submissions,omitempty"`
+	IMAP        string `json:"imap,omitempty"`
+	IMAPS       string `json:"imaps,omitempty"`
+	DNS         string `json:"dns,omitempty"`
+}
+
+func (l *Listeners) Ready(pid int) Ready {
+	return Ready{
+		PID: pid, HTTP: AddrOf(l.HTTP), HTTPTLS: AddrOf(l.HTTPTLS), SMTP: AddrOf(l.SMTP), Submission: AddrOf(l.Submission),
+		Submissions: AddrOf(l.Submissions), IMAP: AddrOf(l.IMAP), IMAPS: AddrOf(l.IMAPS), DNS: AddrOf(l.DNSTCP),
+	}
+}
+
+// AddrOf is the address of a listener; "" for none.
+func AddrOf(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
+}
+
+// PortOf is the port of the first listener that is open; 0 if none is.
+func PortOf(all ...net.Listener) int {
+	for _, l := range all {
+		if l != nil {
+			if a, ok := l.Addr().(*net.TCPAddr); ok {
+				return a.Port
+			}
+		}
+	}
+	return 0
+}
