@@ -25,6 +25,7 @@ var importRules = map[string]struct {
 }{
 	".":                   {"config handlers service jobs store mail dnsprov web packaging internal", "the root wires everything together"},
 	"handlers":            {"handlers service mail internal/buffers internal/jsonw internal/limit internal/metrics internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
+	"handlers/api":        {"service", "api says what each operation is; it does not know how a request is decoded and answered"},
 	"handlers/listen":     {"handlers/connlimit handlers/proxyproto config service/health service/servicetest internal/metrics", "listen opens sockets as the settings say; it does not know what is answered there"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/agents service/spam service/reputation service/templates service/events service/inbox service/rules service/mailboxes service/domains service/certs service/mta service/reports service/accounts service/health jobs store internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
@@ -75,7 +76,7 @@ var importRules = map[string]struct {
 	"store/rowform":       {"", "rowform is the outside of rows; it does not know what they mean, nor where they are"},
 	"store/postings":      {"", "postings encodes and merges lists of numbers; it does not know where they are stored"},
 	"handlers/markup":     {"", "markup escapes what pages show; it does not know what that is"},
-	"handlers/openapi":    {"service handlers/markup", "openapi describes what handlers give it; it reads no requests"},
+	"handlers/openapi":    {"service handlers/api handlers/markup", "openapi describes what handlers give it; it reads no requests"},
 	"handlers/autoconfig": {"service", "autoconfig writes documents; who asks, and how often, is for handlers to say"},
 }
 

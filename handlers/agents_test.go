@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service"
 )
 
@@ -50,16 +51,16 @@ func bodyFields(in reflect.Type) (out []string) {
 // names, and each whose answer can hold a stranger's words taints, or looks at its messages one by
 // one. So a new operation is not forgotten.
 func TestEveryOperationSaysWhatAgentsMay(t *testing.T) {
-	for _, o := range operations(&service.Service{}) {
-		if o.openToBound() != slices.Contains(strings.Fields(openToBound), o.name) {
-			t.Errorf("a bound token may call %s: %v. Think of who may obey a stranger, then change openToBound", o.name, o.openToBound())
+	for _, o := range api.All(&service.Service{}) {
+		if o.OpenToBound() != slices.Contains(strings.Fields(openToBound), o.Name) {
+			t.Errorf("a bound token may call %s: %v. Think of who may obey a stranger, then change openToBound", o.Name, o.OpenToBound())
 		}
-		if o.openToBound() && o.method == "PATCH" && o.boundFields == "" {
-			t.Errorf("%s does not say which fields a bound token may give", o.name)
+		if o.OpenToBound() && o.Method == "PATCH" && o.BoundFields == "" {
+			t.Errorf("%s does not say which fields a bound token may give", o.Name)
 		}
-		for _, field := range strings.Fields(o.boundFields) {
-			if !slices.Contains(bodyFields(o.call.in), field) {
-				t.Errorf("%s has no field %s, which a bound token may give", o.name, field)
+		for _, field := range strings.Fields(o.BoundFields) {
+			if !slices.Contains(bodyFields(o.Call.In), field) {
+				t.Errorf("%s has no field %s, which a bound token may give", o.Name, field)
 			}
 		}
 		theirs := ""
@@ -68,13 +69,13 @@ func TestEveryOperationSaysWhatAgentsMay(t *testing.T) {
 				theirs = owner.String() + "." + f.Name
 			}
 		}}
-		w.walk(o.call.out)
-		reads := slices.Contains(strings.Fields(readsMessages), o.name)
-		if theirs != "" && o.openToBound() && !o.taints && !reads && !slices.Contains(strings.Fields(chosenWords), o.name) {
-			t.Errorf("%s answers %s, which a stranger may have written, and taints nobody", o.name, theirs)
+		w.walk(o.Call.Out)
+		reads := slices.Contains(strings.Fields(readsMessages), o.Name)
+		if theirs != "" && o.OpenToBound() && !o.Taints && !reads && !slices.Contains(strings.Fields(chosenWords), o.Name) {
+			t.Errorf("%s answers %s, which a stranger may have written, and taints nobody", o.Name, theirs)
 		}
-		if o.taints && (o.bound == always || reads) {
-			t.Errorf("%s taints by its row, and is one that looks at messages one by one", o.name)
+		if o.Taints && (o.Bound == api.Always || reads) {
+			t.Errorf("%s taints by its row, and is one that looks at messages one by one", o.Name)
 		}
 	}
 }
@@ -109,36 +110,36 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 		if o == nil {
 			continue
 		}
-		asked[o.name] = true
-		if _, there := listed[o.name]; there != (o.openToBound() && !slices.Contains(noTools, o.name)) {
-			t.Errorf("the tool %s is listed: %v", o.name, there)
+		asked[o.Name] = true
+		if _, there := listed[o.Name]; there != (o.OpenToBound() && !o.Tool.None) {
+			t.Errorf("the tool %s is listed: %v", o.Name, there)
 		}
-		if o.bound == always {
+		if o.Bound == api.Always {
 			continue
 		}
 		r := agent.do(a.method, expand(a.path, ids), expand(a.body, ids))
 		want := "tainted"
-		if !o.openToBound() {
+		if !o.OpenToBound() {
 			want = "forbidden_role"
 		}
 		if r.status != 403 || r.text("error.code") != want {
-			t.Errorf("%s: %d %s, want %s", o.name, r.status, r.raw, want)
+			t.Errorf("%s: %d %s, want %s", o.Name, r.status, r.raw, want)
 		}
-		if slices.Contains(noTools, o.name) {
+		if o.Tool.None {
 			continue
 		}
 
 		// The same as a tool, whether it is listed or not.
-		r = tools.call(o.name, toolArguments(t, o, expand(a.path, ids), expand(a.body, ids)))
+		r = tools.call(o.Name, toolArguments(t, o, expand(a.path, ids), expand(a.body, ids)))
 		if r.status == 200 || r.text("error.code") != want {
-			t.Errorf("the tool %s: %s, want %s", o.name, r.raw, want)
+			t.Errorf("the tool %s: %s, want %s", o.Name, r.raw, want)
 		}
 	}
 	for _, o := range b.server.ops {
-		if !asked[o.name] && o.bound != always && o.openToBound() {
-			r := agent.do(o.method, regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "none"), nil)
+		if !asked[o.Name] && o.Bound != api.Always && o.OpenToBound() {
+			r := agent.do(o.Method, regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.Path, "none"), nil)
 			if r.status != 403 {
-				t.Errorf("%s: %d %s", o.name, r.status, r.raw)
+				t.Errorf("%s: %d %s", o.Name, r.status, r.raw)
 			}
 		}
 	}
@@ -195,7 +196,7 @@ func TestATaintedTokenHasNoWayOut(t *testing.T) {
 }
 
 // toolArguments are those of a tool for a request of the API: its path, query and body in one.
-func toolArguments(t *testing.T, o *op, path, body string) map[string]any {
+func toolArguments(t *testing.T, o *api.Operation, path, body string) map[string]any {
 	t.Helper()
 	args := map[string]any{}
 	if body != "" && json.Unmarshal([]byte(body), &args) != nil {
@@ -205,7 +206,7 @@ func toolArguments(t *testing.T, o *op, path, body string) map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names, values := strings.Split(o.path, "/"), strings.Split(u.Path, "/")
+	names, values := strings.Split(o.Path, "/"), strings.Split(u.Path, "/")
 	for k, name := range names {
 		if strings.HasPrefix(name, "{") {
 			args[strings.Trim(name, "{}")] = values[k]
@@ -218,13 +219,13 @@ func toolArguments(t *testing.T, o *op, path, body string) map[string]any {
 }
 
 // operationOf finds the operation of a request of the contract's answers.
-func (b *sandbox) operationOf(method, path string) *op {
+func (b *sandbox) operationOf(method, path string) *api.Operation {
 	path, _, _ = strings.Cut(path, "?")
-	var best *op
+	var best *api.Operation
 	for i := range b.server.ops {
 		o := &b.server.ops[i]
-		want, have := strings.Split(o.path, "/"), strings.Split(path, "/")
-		if o.method != method || len(want) != len(have) {
+		want, have := strings.Split(o.Path, "/"), strings.Split(path, "/")
+		if o.Method != method || len(want) != len(have) {
 			continue
 		}
 		fits, fixed := true, true

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 )
@@ -161,7 +162,7 @@ func TestEveryChangeHasOneAuditRow(t *testing.T) {
 	for _, c := range changes {
 		covered[c.method+" "+c.operation] = true
 		ask, actor := b.do, []string{"data.0.via", "api", "data.0.actor.type", "token", "data.0.actor.name", "first token"}
-		if slices.ContainsFunc(b.server.ops, func(o op) bool { return o.name == c.operation && o.person }) {
+		if slices.ContainsFunc(b.server.ops, func(o api.Operation) bool { return o.Name == c.operation && o.Person }) {
 			ask, actor = web.ask, []string{"data.0.via", "dashboard", "data.0.actor.type", "user", "data.0.actor.name", "owner@example.test"}
 		}
 		answer := ask(c.method, expand(c.path, ids), expand(c.body, ids))
@@ -193,8 +194,8 @@ func TestEveryChangeHasOneAuditRow(t *testing.T) {
 		}
 	}
 	for _, o := range b.server.ops {
-		if changing := o.method != http.MethodGet || o.name == "get_webhook_secret"; changing && !slices.Contains(notAudited, o.name) && !covered[o.method+" "+o.name] {
-			t.Errorf("%s is neither among the changes nor among those that are not audited", o.name)
+		if changing := o.Method != http.MethodGet || o.Name == "get_webhook_secret"; changing && !slices.Contains(notAudited, o.Name) && !covered[o.Method+" "+o.Name] {
+			t.Errorf("%s is neither among the changes nor among those that are not audited", o.Name)
 		}
 	}
 
@@ -215,10 +216,10 @@ func TestEveryChangeHasOneAuditRow(t *testing.T) {
 	parameters := regexp.MustCompile(`\{\w+\}`)
 	b.Inbox.EndWaiting() // who waits gets the answer at once
 	for _, o := range b.server.ops {
-		r := b.do(o.method, parameters.ReplaceAllString(o.path, "none"), nil)
+		r := b.do(o.Method, parameters.ReplaceAllString(o.Path, "none"), nil)
 		rows, n, newest := b.rowsAfter(last)
 		if r.status >= http.StatusBadRequest && n != 0 {
-			t.Errorf("%s failed with %d, and has a row: %s", o.name, r.status, rows.raw)
+			t.Errorf("%s failed with %d, and has a row: %s", o.Name, r.status, rows.raw)
 		}
 		last = newest
 	}

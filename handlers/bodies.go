@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/internal/jsonw"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
@@ -40,7 +41,7 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	if c.r.Method == http.MethodGet || c.r.Body == nil {
 		return nil, done, nil
 	}
-	most := max(c.op.body, defaultBody)
+	most := max(c.op.Body, defaultBody)
 	if c.r.ContentLength > most {
 		drain(c)
 		return nil, done, tooLarge(c.op, most)
@@ -61,7 +62,7 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 		return nil, done, nil
 	}
 	kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type"))
-	if err == nil && kind == csvType && c.op.csv && utf8.Valid(body) {
+	if err == nil && kind == csvType && c.op.CSV && utf8.Valid(body) {
 		out := bytes.NewBuffer(make([]byte, 0, len(body)+len(body)/8+32))
 		err = jsonw.Write(out, map[string]string{"csv": string(body)})
 		return out.Bytes(), done, err
@@ -73,8 +74,8 @@ func (b *bodies) read(c *call) (body []byte, done func(), err error) {
 	return body, done, nil
 }
 
-func tooLarge(o *op, most int64) error {
-	return core.Errorf("payload_too_large", "The body is larger than the %d bytes that %s accepts. Send less at a time.", most, o.name)
+func tooLarge(o *api.Operation, most int64) error {
+	return core.Errorf("payload_too_large", "The body is larger than the %d bytes that %s accepts. Send less at a time.", most, o.Name)
 }
 
 var (
@@ -118,7 +119,7 @@ func drain(c *call) {
 }
 
 // bodyError is the error for the client when its body could not be read.
-func bodyError(o *op, most int64, err error) error {
+func bodyError(o *api.Operation, most int64, err error) error {
 	if errors.Is(err, errTooLarge) {
 		return tooLarge(o, most)
 	}

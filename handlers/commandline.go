@@ -10,6 +10,7 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 )
@@ -22,9 +23,9 @@ type Operation struct {
 // Operations lists all operations for the command line.
 func Operations() []Operation {
 	var out []Operation
-	for _, o := range operations(&service.Service{}) {
-		if !o.alias {
-			out = append(out, Operation{o.name, o.method, o.path})
+	for _, o := range api.All(&service.Service{}) {
+		if !o.Alias {
+			out = append(out, Operation{o.Name, o.Method, o.Path})
 		}
 	}
 	return out
@@ -33,48 +34,48 @@ func Operations() []Operation {
 // OpenAPI is the description of the API as JSON, as a server with default settings serves it at
 // /v1/openapi.json.
 func OpenAPI() ([]byte, error) {
-	return openapi.Describe(describedAPI(operations(&service.Service{}), "")).JSON()
+	return openapi.Describe(openapi.API{Operations: api.All(&service.Service{}), Errors: exampleErrors}).JSON()
 }
 
 // NewRequest makes the request of an operation from one JSON object with its path parameters, query
 // parameters and body fields. The command line uses it.
 func NewRequest(ctx context.Context, operation, args string) (*http.Request, error) {
-	for _, o := range operations(&service.Service{}) {
-		if o.name == operation {
-			return o.request(ctx, args)
+	for _, o := range api.All(&service.Service{}) {
+		if o.Name == operation {
+			return requestOf(ctx, &o, args)
 		}
 	}
 	return nil, fmt.Errorf("there is no operation %q; `mailstead call --list` lists them", operation)
 }
 
-func (o *op) request(ctx context.Context, args string) (*http.Request, error) {
-	values, query, body, err := o.split(args)
+func requestOf(ctx context.Context, o *api.Operation, args string) (*http.Request, error) {
+	values, query, body, err := splitArguments(o, args)
 	if err != nil {
 		return nil, err
 	}
-	path := o.path
+	path := o.Path
 	for name, value := range values {
 		path = strings.ReplaceAll(path, "{"+name+"}", url.PathEscape(value))
 	}
-	r, err := http.NewRequestWithContext(ctx, o.method, path+"?"+query.Encode(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, o.Method, path+"?"+query.Encode(), bytes.NewReader(body))
 	if err != nil {
-		return nil, fmt.Errorf("make request of %s: %w", o.name, err)
+		return nil, fmt.Errorf("make request of %s: %w", o.Name, err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	return r, nil
 }
 
-// split divides one JSON object of arguments into path parameters, query and body.
-func (o *op) split(args string) (path map[string]string, query url.Values, body []byte, err error) {
+// splitArguments divides one JSON object of arguments into path parameters, query and body.
+func splitArguments(o *api.Operation, args string) (path map[string]string, query url.Values, body []byte, err error) {
 	fields := map[string]json.RawMessage{}
 	if args != "" {
 		fields, err = splitObject([]byte(args))
 		if err != nil {
-			return nil, nil, nil, fmt.Errorf("the arguments of %s are not one JSON object: %w", o.name, err)
+			return nil, nil, nil, fmt.Errorf("the arguments of %s are not one JSON object: %w", o.Name, err)
 		}
 	}
 	path = map[string]string{}
-	for part := range strings.SplitSeq(o.path, "/") {
+	for part := range strings.SplitSeq(o.Path, "/") {
 		name, ok := strings.CutPrefix(part, "{")
 		if !ok {
 			continue
@@ -82,14 +83,14 @@ func (o *op) split(args string) (path map[string]string, query url.Values, body 
 		name = strings.TrimSuffix(name, "}")
 		text := plainText(fields[name])
 		if text == "" {
-			return nil, nil, nil, fmt.Errorf("%s needs %s", o.name, name)
+			return nil, nil, nil, fmt.Errorf("%s needs %s", o.Name, name)
 		}
 		path[name] = text
 		delete(fields, name)
 	}
 	query = url.Values{}
 	for name, raw := range fields {
-		if o.method != http.MethodGet && !isQuery(o.call.in, name) {
+		if o.Method != http.MethodGet && !isQuery(o.Call.In, name) {
 			continue
 		}
 		if string(raw) != "null" {
@@ -97,7 +98,7 @@ func (o *op) split(args string) (path map[string]string, query url.Values, body 
 		}
 		delete(fields, name)
 	}
-	if o.method == http.MethodGet {
+	if o.Method == http.MethodGet {
 		return path, query, nil, nil
 	}
 	body, err = json.Marshal(fields)

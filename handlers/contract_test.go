@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -449,7 +450,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	b := newSandbox(t, nil)
 	dead := b.Account(t, "expired@example.test").AccountID
 	tokens := map[string]string{}
-	for _, role := range everyone {
+	for _, role := range api.Everyone {
 		for scope := range holds {
 			tokens[role+" "+scope] = b.Token(t, b.Owner.AccountID, role, scope)
 		}
@@ -464,27 +465,27 @@ func TestWhoMayDoWhat(t *testing.T) {
 		if i%50 == 49 {
 			b.pass(time.Minute) // in which so many bad tokens are too many
 		}
-		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.path, "none")
-		b.with("").do(o.method, path, nil).fails(401, "unauthorized")
-		b.with("mst_none").do(o.method, path, nil).fails(401, "unauthorized")
+		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(o.Path, "none")
+		b.with("").do(o.Method, path, nil).fails(401, "unauthorized")
+		b.with("mst_none").do(o.Method, path, nil).fails(401, "unauthorized")
 		found := false
 		for _, row := range permitted {
-			if slices.Contains(strings.Fields(row.operations), o.name) {
+			if slices.Contains(strings.Fields(row.operations), o.Name) {
 				found = true
 				for who, token := range tokens {
-					mayDo(t, b.with(token).do(o.method, path, nil), o, who, row.scope, row.roles)
+					mayDo(t, b.with(token).do(o.Method, path, nil), o, who, row.scope, row.roles)
 				}
 			}
 		}
-		if !found && !slices.Contains(ownRules, o.name) {
-			t.Errorf("%s is in none of the contract's matrices", o.name)
+		if !found && !slices.Contains(ownRules, o.Name) {
+			t.Errorf("%s is in none of the contract's matrices", o.Name)
 		}
 	}
 }
 
 // mayDo checks an answer to a token of who: a role and a permission, or what is wrong with it.
 // Scope comes before role.
-func mayDo(t *testing.T, r *reply, o op, who, scope, roles string) {
+func mayDo(t *testing.T, r *reply, o api.Operation, who, scope, roles string) {
 	t.Helper()
 	role, kind, _ := strings.Cut(who, " ")
 	status, code := 0, ""
@@ -495,16 +496,16 @@ func mayDo(t *testing.T, r *reply, o op, who, scope, roles string) {
 		status, code = http.StatusForbidden, "insufficient_scope"
 	case !slices.Contains(strings.Fields(roles), role):
 		status, code = http.StatusForbidden, "forbidden_role"
-	case o.person: // no token is one
+	case o.Person: // no token is one
 		status, code = http.StatusForbidden, "person_required"
 	case r.status == http.StatusUnauthorized || r.status == http.StatusForbidden || r.status >= 500:
-		t.Errorf("%s by %s: %d %s, though the contract allows it", o.name, who, r.status, r.raw)
+		t.Errorf("%s by %s: %d %s, though the contract allows it", o.Name, who, r.status, r.raw)
 	}
 	if status != 0 && (r.status != status || r.text("error.code") != code) {
-		t.Errorf("%s by %s: %d %s, want %d %s", o.name, who, r.status, r.text("error.code"), status, code)
+		t.Errorf("%s by %s: %d %s, want %d %s", o.Name, who, r.status, r.text("error.code"), status, code)
 	}
 	if limited := r.header.Get("X-RateLimit-Limit") != ""; limited != (status != http.StatusUnauthorized) || r.header.Get("X-Request-Id") == "" {
-		t.Errorf("%s by %s: %d with the headers %v", o.name, who, r.status, r.header)
+		t.Errorf("%s by %s: %d with the headers %v", o.Name, who, r.status, r.header)
 	}
 }
 

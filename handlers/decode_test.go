@@ -23,6 +23,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
@@ -185,8 +186,8 @@ func wrongValues(f reflect.StructField) map[string]string {
 // depth, also under a name in another case, which Go's decoder takes for the field.
 func TestTagsHoldInEveryRequest(t *testing.T) {
 	tried, nested, free, at := 0, 0, map[string]string{}, map[string]bool{}
-	for _, o := range operations(&service.Service{}) {
-		for _, top := range openapi.Fields(o.call.in) {
+	for _, o := range api.All(&service.Service{}) {
+		for _, top := range openapi.Fields(o.Call.In) {
 			name := openapi.JSONName(top)
 			if name == "" {
 				continue
@@ -194,27 +195,27 @@ func TestTagsHoldInEveryRequest(t *testing.T) {
 			body := func(v string) string { return fmt.Sprintf(`{%q:%s}`, name, v) }
 			fields := []nestedField{{name, top, body}}
 			if by := top.Tag.Get("items"); by != "" {
-				free[o.name+" "+name] = by
+				free[o.Name+" "+name] = by
 			} else {
 				fields = append(fields, nestedFields(top.Type, name, body, nil)...)
 			}
 			for _, f := range fields {
 				for value, code := range wrongValues(f.f) {
 					text := f.body(value)
-					if !slices.Contains(detailsOf(o.call.in, text), f.path+" "+code) {
-						t.Errorf("%s takes %.200s, which is no %s of %s: %v", o.name, text, code, f.path, detailsOf(o.call.in, text))
+					if !slices.Contains(detailsOf(o.Call.In, text), f.path+" "+code) {
+						t.Errorf("%s takes %.200s, which is no %s of %s: %v", o.Name, text, code, f.path, detailsOf(o.Call.In, text))
 					}
 					tried++
-					at[o.name+" "+f.path] = true
+					at[o.Name+" "+f.path] = true
 					if f.path == name {
 						continue
 					}
 					nested++
 					if own := openapi.JSONName(f.f); code != "required" {
-						v := reflect.New(o.call.in)
+						v := reflect.New(o.Call.In)
 						other := strings.Replace(text, `"`+own+`":`+value, `"`+strings.ToUpper(own)+`":`+value, 1)
 						if err := decode(v.Interface(), source{body: []byte(other)}); err == nil && strings.Contains(fmt.Sprintf("%+v", dump(v)), "explode") {
-							t.Errorf("%s fills %s from %.200s", o.name, f.path, other)
+							t.Errorf("%s fills %s from %.200s", o.Name, f.path, other)
 						}
 					}
 				}
@@ -449,12 +450,12 @@ func TestOddNamesInPaths(t *testing.T) {
 		"eu_" + strings.Repeat("x", 9000), b.domain + "\x00", b.Owner.AccountID, "bulk", "?", "#", `"`, "<b>",
 	} {
 		for _, o := range b.server.ops {
-			if !strings.Contains(o.path, "{") || o.person { // which no token may call
+			if !strings.Contains(o.Path, "{") || o.Person { // which no token may call
 				continue
 			}
-			r := b.do(o.method, place.ReplaceAllLiteralString(o.path, url.PathEscape(odd)), nil)
+			r := b.do(o.Method, place.ReplaceAllLiteralString(o.Path, url.PathEscape(odd)), nil)
 			if r.status != 400 && r.status != 404 && r.status != 405 {
-				t.Errorf("%s of %.20q: %d %.200s", o.name, odd, r.status, r.raw)
+				t.Errorf("%s of %.20q: %d %.200s", o.Name, odd, r.status, r.raw)
 			}
 		}
 	}
@@ -574,36 +575,36 @@ func TestHostileBodies(t *testing.T) {
 	box := b.post("/v1/email-users", `{"email":"ann@boxes.test"}`).is(201).text("user_id")
 	ids := map[string]string{"{domain_id}": b.domain, "{user_id}": box}
 	for _, o := range b.server.ops {
-		if o.method == http.MethodGet {
+		if o.Method == http.MethodGet {
 			continue
 		}
-		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllStringFunc(o.path, func(hole string) string {
-			if o.method == http.MethodDelete || ids[hole] == "" || strings.Contains(o.path, "/account/users") {
+		path := regexp.MustCompile(`\{\w+\}`).ReplaceAllStringFunc(o.Path, func(hole string) string {
+			if o.Method == http.MethodDelete || ids[hole] == "" || strings.Contains(o.Path, "/account/users") {
 				return "none"
 			}
 			return ids[hole]
 		})
 		before := b.everything()
 		for _, body := range hostileBodies {
-			r := b.do(o.method, path, body)
-			if o.name == "delete_inbox_message" || r.status != 404 {
+			r := b.do(o.Method, path, body)
+			if o.Name == "delete_inbox_message" || r.status != 404 {
 				r.fails(r.status, r.text("error.code"))
 			}
 			if r.status < 400 || r.status >= 500 {
-				t.Errorf("%s with the body %.40q: %d %s", o.name, body, r.status, r.raw)
+				t.Errorf("%s with the body %.40q: %d %s", o.Name, body, r.status, r.raw)
 			}
 		}
 		if after := b.everything(); after != before {
-			t.Errorf("%s was refused and changed something:\n%s\n%s", o.name, before, after)
+			t.Errorf("%s was refused and changed something:\n%s\n%s", o.Name, before, after)
 		}
 		b.hostileFields(t, &o, path)
 	}
 }
 
 // hostileFields puts every hostile value into every field of the operation's example.
-func (b *sandbox) hostileFields(t *testing.T, o *op, path string) {
+func (b *sandbox) hostileFields(t *testing.T, o *api.Operation, path string) {
 	c := theContract()
-	described := c.doc.Paths.Get(o.path).Get(strings.ToLower(o.method))
+	described := c.doc.Paths.Get(o.Path).Get(strings.ToLower(o.Method))
 	if described.RequestBody == nil {
 		return
 	}
@@ -620,17 +621,17 @@ func (b *sandbox) hostileFields(t *testing.T, o *op, path string) {
 			body := maps.Clone(fields)
 			body[name] = json.RawMessage(value)
 			before := b.everything()
-			r := b.do(o.method, path, rawObject(body))
+			r := b.do(o.Method, path, rawObject(body))
 			if r.status < 400 {
 				// It is what the operation takes, such as an empty description. Mail arrives.
 				b.until("/v1/account/usage", "messages.queued", "0")
 				continue
 			}
 			if r.status == 500 || r.text("error.code") == "internal_error" {
-				t.Errorf("%s with %s = %.40q: %d %s", o.name, name, value, r.status, r.raw)
+				t.Errorf("%s with %s = %.40q: %d %s", o.Name, name, value, r.status, r.raw)
 			}
 			if after := b.everything(); after != before {
-				t.Errorf("%s with %s = %.40q was refused and changed something", o.name, name, value)
+				t.Errorf("%s with %s = %.40q was refused and changed something", o.Name, name, value)
 			}
 		}
 	}

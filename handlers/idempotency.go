@@ -3,6 +3,7 @@ package handlers
 import (
 	"net/http"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -19,7 +20,7 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 		return
 	}
 	defer unlock()
-	once := core.NewOnce(id, body, func(out any) (core.Replayed, error) { return c.op.replayed(out) })
+	once := core.NewOnce(id, body, func(out any) (core.Replayed, error) { return replayed(c.op, out) })
 	kept, err := s.svc.Core.Replay(once)
 	if err != nil {
 		s.fail(c, err)
@@ -48,9 +49,9 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 }
 
 // replayed makes the answer of an operation's result.
-func (o *op) replayed(out any) (core.Replayed, error) {
+func replayed(o *api.Operation, out any) (core.Replayed, error) {
 	body, err := encode(out)
-	return core.Replayed{Status: o.status, ContentType: jsonMedia, Location: locationOf(o.status, out), Body: body}, err
+	return core.Replayed{Status: o.Status, ContentType: jsonMedia, Location: locationOf(o.Status, out), Body: body}, err
 }
 
 // keepAnswer stores an answer for later requests with the same key, before the client sees it; of

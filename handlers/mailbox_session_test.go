@@ -62,37 +62,37 @@ func TestMailboxSession(t *testing.T) {
 	}
 	own := []string{"get_me", "update_me", "change_my_password", "list_inbox", "list_messages", "list_jobs"} // which name nobody
 	for _, o := range b.server.ops {
-		path := other.ReplaceAllString(ids.Replace(o.path), "none")
-		if strings.HasPrefix(o.path, "/v1/inbox/{") {
+		path := other.ReplaceAllString(ids.Replace(o.Path), "none")
+		if strings.HasPrefix(o.Path, "/v1/inbox/{") {
 			path += "?mailbox=bob@boxes.test"
 		}
 		var body any
-		if text := bodies[o.name]; text != "" {
+		if text := bodies[o.Name]; text != "" {
 			body = text
 		}
-		r := web.ask(o.method, path, body)
+		r := web.ask(o.Method, path, body)
 		text := string(r.raw)
 		for _, word := range []string{"secret of bob", "Secretive", "bob writes", "Hidden", "Bob's phone", "owner@example.test", b.Owner.AccountID} {
 			if strings.Contains(text, word) {
-				t.Errorf("%s tells of %s: %s", o.name, word, text)
+				t.Errorf("%s tells of %s: %s", o.Name, word, text)
 			}
 		}
 		switch {
-		case !slices.Contains(allowed, o.name):
+		case !slices.Contains(allowed, o.Name):
 			r.fails(403, "forbidden_role")
-		case slices.Contains(own, o.name):
+		case slices.Contains(own, o.Name):
 			if r.status == 403 || r.status == 404 || r.status >= 500 {
-				t.Errorf("%s: %d %s", o.name, r.status, text)
+				t.Errorf("%s: %d %s", o.Name, r.status, text)
 			}
-		case strings.HasPrefix(o.name, "bulk_"):
+		case strings.HasPrefix(o.Name, "bulk_"):
 			r.is(200).has("failed", "1")
 		default:
 			r.fails(404, "not_found")
 		}
 	}
 	for _, o := range b.server.ops {
-		if got := slices.Contains(o.roles, "mailbox"); got != slices.Contains(allowed, o.name) {
-			t.Errorf("%s names the role mailbox: %v", o.name, got)
+		if got := slices.Contains(o.Roles, "mailbox"); got != slices.Contains(allowed, o.Name) {
+			t.Errorf("%s names the role mailbox: %v", o.Name, got)
 		}
 	}
 

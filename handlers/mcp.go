@@ -18,6 +18,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/service/core"
 )
@@ -39,7 +40,7 @@ const instructions = "Mailstead manages domains, mailboxes and mail. Mail is wri
 // is stateless: one message and its answer for each request.
 type assistants struct {
 	server *Server
-	tools  map[string]*op
+	tools  map[string]*api.Operation
 	bodies *bodies
 	free   *rates
 	stream func() http.Handler // made at its first use
@@ -64,7 +65,7 @@ func (a *assistants) makeStream() http.Handler {
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, JSONResponse: true,
 		DisableLocalhostProtection: true, // checkOrigin does that, also behind a proxy on the same host
-		MaxRequestBodyBytes:        largestSend + envelope,
+		MaxRequestBodyBytes:        api.LargestSend + envelope,
 	})
 }
 
@@ -149,13 +150,13 @@ func isUnnamed(host string) bool {
 func (a *assistants) read(c *call) (body []byte, done func(), err error) {
 	most := int64(defaultBody)
 	for _, o := range a.tools {
-		if o.permit(c.who) == nil {
-			most = max(most, o.body)
+		if o.Permit(c.who) == nil {
+			most = max(most, o.Body)
 		}
 	}
 	most += envelope
 	body, done, err = a.bodies.readLarge(c, most)
-	if err = bodyError(&op{name: mcpPath}, most, err); err != nil {
+	if err = bodyError(&api.Operation{Name: mcpPath}, most, err); err != nil {
 		done()
 		return nil, nil, err
 	}
@@ -179,7 +180,7 @@ func (a *assistants) guard(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		out, err = next(ctx, method, req)
 		if list, ok := out.(*mcp.ListToolsResult); ok && list != nil {
-			list.Tools = slices.DeleteFunc(list.Tools, func(t *mcp.Tool) bool { return a.tools[t.Name].permit(c.who) != nil })
+			list.Tools = slices.DeleteFunc(list.Tools, func(t *mcp.Tool) bool { return a.tools[t.Name].Permit(c.who) != nil })
 		}
 		return out, err
 	}
@@ -195,7 +196,7 @@ func (a *assistants) callTool(ctx context.Context, req *mcp.CallToolRequest) (*m
 	ctx, span := a.server.svc.Core.Tracer.Start(ctx, otlp.Internal, "tool")
 	c := &call{w: answer, r: outer.r.WithContext(ctx), id: outer.id, who: outer.who, op: a.tools[req.Params.Name]}
 	form := a.request(c, answer, req.Params.Arguments)
-	a.server.logRequest(c, span, c.op.name, answer.status, began)
+	a.server.logRequest(c, span, c.op.Name, answer.status, began)
 	for name, values := range answer.header {
 		if strings.HasPrefix(name, "X-Ratelimit-") || name == "Retry-After" {
 			outer.w.Header()[name] = values
@@ -208,18 +209,18 @@ func (a *assistants) callTool(ctx context.Context, req *mcp.CallToolRequest) (*m
 // the type of an answer that is no error.
 func (a *assistants) request(c *call, answer *bufferedResponse, arguments []byte) (form reflect.Type) {
 	s := a.server
-	form = c.op.call.out
+	form = c.op.Call.Out
 	defer s.recover(c, answer)
 	if err := s.rates.count(c, s.now()); err != nil {
 		s.fail(c, err)
 		return form
 	}
-	args, confirmation, err := c.op.arguments(arguments)
+	args, confirmation, err := takeArguments(c.op, arguments)
 	if err != nil {
 		s.fail(c, err)
 		return form
 	}
-	if c.op.confirm.do != nil && !a.confirmed(c, answer, args, confirmation) {
+	if c.op.Tool.Confirm.Do != nil && !a.confirmed(c, answer, args, confirmation) {
 		return reflect.TypeFor[unconfirmed]()
 	}
 	a.handle(c, c.op, args)
@@ -227,18 +228,18 @@ func (a *assistants) request(c *call, answer *bufferedResponse, arguments []byte
 }
 
 // handle runs an operation with arguments.
-func (a *assistants) handle(c *call, o *op, args []byte) {
-	path, query, body, err := o.split(string(args))
+func (a *assistants) handle(c *call, o *api.Operation, args []byte) {
+	path, query, body, err := splitArguments(o, string(args))
 	if err != nil {
 		a.server.fail(c, core.Errorf("validation_error", "%s.", err))
 		return
 	}
-	r, err := http.NewRequestWithContext(c.r.Context(), o.method, mcpPath, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(c.r.Context(), o.Method, mcpPath, bytes.NewReader(body))
 	if err != nil {
-		a.server.fail(c, fmt.Errorf("make request of %s: %w", o.name, err))
+		a.server.fail(c, fmt.Errorf("make request of %s: %w", o.Name, err))
 		return
 	}
-	r.URL = &url.URL{Path: o.path, RawQuery: query.Encode()} // its parameters are in path
+	r.URL = &url.URL{Path: o.Path, RawQuery: query.Encode()} // its parameters are in path
 	r.Header.Set("Content-Type", "application/json")
 	inner := newCall(r.Context(), c.w, r, c.id)
 	inner.who, inner.via = c.who, core.AuditMCP

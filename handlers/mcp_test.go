@@ -18,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service/core"
 )
 
@@ -160,7 +161,7 @@ func TestToolsDependOnScopeAndRole(t *testing.T) {
 		}
 		permitted := 0
 		for _, o := range b.server.assistants.tools {
-			if slices.Contains(o.roles, map[bool]string{true: "member", false: "owner"}[name == "member"]) && (name != "read" || o.scope == "read") && (name != "member" || slices.Contains(o.roles, "member")) && (name == "admin" || o.scope != "admin") {
+			if slices.Contains(o.Roles, map[bool]string{true: "member", false: "owner"}[name == "member"]) && (name != "read" || o.Scope == "read") && (name != "member" || slices.Contains(o.Roles, "member")) && (name == "admin" || o.Scope != "admin") {
 				permitted++
 			}
 		}
@@ -211,32 +212,12 @@ func TestToolsAreDescribed(t *testing.T) {
 	}
 }
 
-func TestNamesOfToolTextsAreOperations(t *testing.T) {
-	names := map[string]bool{}
-	for line := range strings.Lines(interfaceRows) {
-		if fields := strings.Fields(line); len(fields) == 3 {
-			names[fields[2]] = true
-		}
-	}
-	check := func(table string, all []string) {
-		for _, name := range all {
-			if !names[name] {
-				t.Errorf("%s names %s, which is no operation", table, name)
-			}
-		}
-	}
-	check("noTools", noTools)
-	check("outward", outward)
-	check("destructive", destructive)
-	for name := range toolTexts {
-		check("toolTexts", []string{name})
-	}
-	for name := range whereSecretsAre {
-		check("whereSecretsAre", []string{name})
-	}
-	for name := range hiddenFields {
-		check("hiddenFields", []string{name})
-	}
+// noTools are the operations that may never be tools: they give or show access, answer with a file,
+// or are about the whole installation or what people did.
+var noTools = []string{
+	"create_token", "clear_token_taint", "clear_credential_taint", "clear_smtp_credential_taint", "invite_team_user", "update_team_user", "get_webhook_secret", "rotate_webhook_secret",
+	"get_message_raw", "get_message_attachment", "export_messages", "import_messages", "get_health", "list_audit",
+	"get_approval_raw", "approve_message", "reject_message",
 }
 
 func TestAssistantDoesAllOfIt(t *testing.T) {
@@ -570,15 +551,14 @@ func TestLargeMessagesWaitForTheirTurn(t *testing.T) {
 }
 
 // withOps puts more rows into the table of a server.
-func (b *sandbox) withOps(ops ...op) {
+func (b *sandbox) withOps(ops ...api.Operation) {
 	b.server.ops = append(b.server.ops, ops...)
 	b.server.assistants = newAssistants(b.server)
 }
 
 func TestPanicOfAToolIsAnError(t *testing.T) {
 	b := newSandbox(t, nil)
-	b.withOps(op{name: "burst", method: "GET", path: "/v1/burst", status: 200, scope: "read", roles: everyone,
-		call: plain(func(context.Context, core.Actor) (*noInput, error) { panic("on purpose") })})
+	b.withOps(api.Operation{Name: "burst", Route: api.GET("/v1/burst"), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.Plain(func(context.Context, core.Actor) (*struct{}, error) { panic("on purpose") })})
 	a := b.assistant(b.token)
 	a.call("burst", nil).breaks("internal_error")
 	a.call("get_account", nil).is(200)
@@ -587,13 +567,12 @@ func TestPanicOfAToolIsAnError(t *testing.T) {
 func TestToolEndsWithItsClient(t *testing.T) {
 	b := newSandbox(t, nil)
 	began, ended := make(chan struct{}), make(chan error, 1)
-	b.withOps(op{name: "linger", method: "GET", path: "/v1/linger", status: 200, scope: "read", roles: everyone,
-		call: plain(func(ctx context.Context, _ core.Actor) (*noInput, error) {
-			close(began)
-			<-ctx.Done()
-			ended <- ctx.Err()
-			return nil, ctx.Err()
-		})})
+	b.withOps(api.Operation{Name: "linger", Route: api.GET("/v1/linger"), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.Plain(func(ctx context.Context, _ core.Actor) (*struct{}, error) {
+		close(began)
+		<-ctx.Done()
+		ended <- ctx.Err()
+		return nil, ctx.Err()
+	})})
 	a := b.assistant(b.token)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {

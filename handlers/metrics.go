@@ -73,7 +73,7 @@ func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (s *Server) count(c *call, w *statusWriter, span *otlp.Span, began time.Time) {
 	name := "other"
 	if c.op != nil {
-		name = c.op.name
+		name = c.op.Name
 		s.svc.Core.Metrics.RequestTime.Observe(time.Since(began))
 	}
 	status := w.status
@@ -102,7 +102,7 @@ func (s *Server) logRequest(c *call, span *otlp.Span, operation string, status i
 	}
 	method, level := c.r.Method, slog.LevelInfo
 	if c.op != nil {
-		method = c.op.method
+		method = c.op.Method
 	}
 	if !api || operation == "mcp" || method == http.MethodGet || method == http.MethodHead {
 		level = slog.LevelDebug

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
@@ -88,7 +89,7 @@ func TestDescriptionIsLinted(t *testing.T) {
 func TestExamplesAreTaken(t *testing.T) {
 	c := theContract()
 	for _, o := range c.ops {
-		described := c.doc.Paths.Get(o.path).Get(strings.ToLower(o.method))
+		described := c.doc.Paths.Get(o.Path).Get(strings.ToLower(o.Method))
 		src := source{path: func(string) string { return "x" }, query: url.Values{}, strict: true}
 		for _, p := range described.Parameters {
 			if p.In == "query" {
@@ -99,11 +100,11 @@ func TestExamplesAreTaken(t *testing.T) {
 		if described.RequestBody != nil {
 			src.body, _ = json.Marshal(described.RequestBody.Content.Get(jsonMedia).Example)
 			if string(src.body) == "null" {
-				t.Errorf("%s has no example of its body", o.name)
+				t.Errorf("%s has no example of its body", o.Name)
 			}
 		}
-		if err := decode(reflect.New(o.call.in).Interface(), src); err != nil {
-			t.Errorf("the example of %s is refused: %v: %s %v", o.name, err, src.body, src.query)
+		if err := decode(reflect.New(o.Call.In).Interface(), src); err != nil {
+			t.Errorf("the example of %s is refused: %v: %s %v", o.Name, err, src.body, src.query)
 		}
 	}
 }
@@ -140,7 +141,7 @@ func TestYAMLSaysTheSame(t *testing.T) {
 
 // TestDescriptionIsDeterministic makes it twice, on its way to people too.
 func TestDescriptionIsDeterministic(t *testing.T) {
-	s := &Server{svc: &service.Service{Core: &core.Core{}}, ops: operations(&service.Service{})}
+	s := &Server{svc: &service.Service{Core: &core.Core{}}, ops: api.All(&service.Service{})}
 	first, second := *s.makeDescription(), *s.makeDescription()
 	for path := range first {
 		if first[path].tag != second[path].tag {
@@ -252,9 +253,9 @@ func TestReferencePage(t *testing.T) {
 			t.Errorf("the page has %q, which its policy forbids", bad)
 		}
 	}
-	for _, o := range operations(&service.Service{}) {
-		if !strings.Contains(page, ` id="`+o.name+`"`) {
-			t.Errorf("%s is not on the page", o.name)
+	for _, o := range api.All(&service.Service{}) {
+		if !strings.Contains(page, ` id="`+o.Name+`"`) {
+			t.Errorf("%s is not on the page", o.Name)
 		}
 	}
 }
@@ -262,7 +263,7 @@ func TestReferencePage(t *testing.T) {
 // A contract is the description with its schemas ready to check answers with.
 type contract struct {
 	doc      *openapi.Document
-	ops      []op
+	ops      []api.Operation
 	text     []byte
 	compiler *jsonschema.Compiler
 	mu       sync.Mutex
@@ -273,8 +274,8 @@ const contractURL = "https://mailstead.test/openapi.json"
 
 // theContract is made once for all tests.
 var theContract = sync.OnceValue(func() *contract {
-	c := &contract{ops: operations(&service.Service{}), compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
-	c.doc = openapi.Describe(describedAPI(c.ops, ""))
+	c := &contract{ops: api.All(&service.Service{}), compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
+	c.doc = openapi.Describe(openapi.API{Operations: c.ops, Errors: exampleErrors})
 	var err error
 	c.text, err = c.doc.JSON()
 	if err != nil {
@@ -313,16 +314,16 @@ func (c *contract) check(value any, place ...string) error {
 }
 
 // find gives the row that a request goes to, or nil.
-func (c *contract) find(method, path string) *op {
+func (c *contract) find(method, path string) *api.Operation {
 	path, _, _ = strings.Cut(path, "?")
 	parts := strings.Split(path, "/")
-	var found *op
+	var found *api.Operation
 	for i := range c.ops {
 		o := &c.ops[i]
-		fits := slices.EqualFunc(strings.Split(o.path, "/"), parts, func(want, got string) bool {
+		fits := slices.EqualFunc(strings.Split(o.Path, "/"), parts, func(want, got string) bool {
 			return want == got || strings.HasPrefix(want, "{") && got != ""
 		})
-		if fits && o.method == method && (found == nil || strings.Count(o.path, "{") < strings.Count(found.path, "{")) {
+		if fits && o.Method == method && (found == nil || strings.Count(o.Path, "{") < strings.Count(found.Path, "{")) {
 			found = o
 		}
 	}
@@ -352,14 +353,14 @@ func (c *contract) checkAnswer(method, path string, r *reply) error {
 	if r.text("error.code") == "cross_origin" {
 		return nil // to browsers with a session, which are no part of the interface
 	}
-	place := []string{"paths", o.path, strings.ToLower(method), "responses", fmt.Sprint(r.status)}
-	described := c.doc.Paths.Get(o.path).Get(strings.ToLower(method)).Responses.Get(fmt.Sprint(r.status))
+	place := []string{"paths", o.Path, strings.ToLower(method), "responses", fmt.Sprint(r.status)}
+	described := c.doc.Paths.Get(o.Path).Get(strings.ToLower(method)).Responses.Get(fmt.Sprint(r.status))
 	if described == nil {
-		return fmt.Errorf("%s has no answer %d", o.name, r.status)
+		return fmt.Errorf("%s has no answer %d", o.Name, r.status)
 	}
 	code := cmp.Or(r.text("error.code"), r.text("code"))
 	if r.status >= 400 && !slices.Contains(described.Codes(), code) {
-		return fmt.Errorf("%s does not tell of the code %q with %d", o.name, code, r.status)
+		return fmt.Errorf("%s does not tell of the code %q with %d", o.Name, code, r.status)
 	}
 	if described.Ref != "" {
 		place = []string{"components", "responses", openapi.RefName(described.Ref)}
@@ -376,12 +377,12 @@ func (c *contract) checkAnswer(method, path string, r *reply) error {
 		if described.Content.Get("application/octet-stream") != nil {
 			return nil // a file of any type
 		}
-		return fmt.Errorf("%s does not tell of the media type %q", o.name, media)
+		return fmt.Errorf("%s does not tell of the media type %q", o.Name, media)
 	}
 	if !strings.HasSuffix(media, "json") {
 		return nil
 	}
-	if o.name == "list_events" && r.status == 200 {
+	if o.Name == "list_events" && r.status == 200 {
 		if err := c.checkEvents(r.json); err != nil {
 			return err
 		}
@@ -619,7 +620,7 @@ func TestExamplesAreExact(t *testing.T) {
 	if got := c.doc.Components.Schemas.Get("Used").Properties.Get("limit").Description; strings.Contains(got, "Rows") {
 		t.Errorf("Used.limit is %q", got)
 	}
-	_ = operations(&service.Service{})
+	_ = api.All(&service.Service{})
 }
 
 // TestExamplesOfLists: what is counted is there, and a page that has more has a cursor.

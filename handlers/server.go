@@ -18,6 +18,7 @@ import (
 
 	"github.com/julienschmidt/httprouter"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/handlers/autoconfig"
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/internal/lazyregexp"
@@ -41,7 +42,7 @@ type Server struct {
 	svc    *service.Service
 	now    func() time.Time
 	public *pathMux // of the network
-	ops    []op
+	ops    []api.Operation
 	fixed  *httprouter.Router // of operations whose path has no parameter
 	wild   *httprouter.Router // with one
 	deep   *httprouter.Router // with more
@@ -67,7 +68,7 @@ type Server struct {
 
 // New makes the API of a service.
 func New(svc *service.Service) *Server {
-	s := &Server{Log: slog.Default(), svc: svc, ops: operations(svc), now: svc.Core.Now, ending: make(chan struct{})}
+	s := &Server{Log: slog.Default(), svc: svc, ops: api.All(svc), now: svc.Core.Now, ending: make(chan struct{})}
 	s.rates = newRates(svc.Core.Config.Limits)
 	s.badTokens = newBadTokens()
 	s.autoconfigRate, s.anonymousRate = newRates(core.Limits{}), newRates(core.Limits{})
@@ -111,7 +112,7 @@ type call struct {
 	identify func(*call) error // finds out who asks, and sets who
 	who      core.Actor
 	via      string // how it came, for the audit log
-	op       *op
+	op       *api.Operation
 }
 
 type callKey struct{}
@@ -194,12 +195,12 @@ func (s *Server) route() {
 	var methods []string
 	for i := range s.ops {
 		o := &s.ops[i]
-		path := routerPath(o.path)
-		routers[min(strings.Count(path, ":"), len(routers)-1)].Handle(o.method, path, func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
+		path := routerPath(o.Path)
+		routers[min(strings.Count(path, ":"), len(routers)-1)].Handle(o.Method, path, func(_ http.ResponseWriter, r *http.Request, ps httprouter.Params) {
 			s.run(callOf(r.Context()), o, pathValues(ps, r))
 		})
-		if !slices.Contains(methods, o.method) {
-			methods = append(methods, o.method)
+		if !slices.Contains(methods, o.Method) {
+			methods = append(methods, o.Method)
 		}
 	}
 	s.fixed.NotFound, s.wild.NotFound = s.wild, s.deep
@@ -233,13 +234,13 @@ func routerPath(path string) string {
 }
 
 // run is the way of every operation: scope and role, body, the service, the answer.
-func (s *Server) run(c *call, o *op, path func(name string) string) {
+func (s *Server) run(c *call, o *api.Operation, path func(name string) string) {
 	c.op = o
-	if err := o.permit(c.who); err != nil {
+	if err := o.Permit(c.who); err != nil {
 		s.fail(c, err)
 		return
 	}
-	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err == nil && o.upload != nil && kind == mboxType {
+	if kind, _, err := mime.ParseMediaType(c.r.Header.Get("Content-Type")); err == nil && o.Upload != nil && kind == mboxType {
 		s.answerUpload(c, path)
 		return
 	}
@@ -249,7 +250,7 @@ func (s *Server) run(c *call, o *op, path func(name string) string) {
 		return
 	}
 	defer done()
-	if key := c.r.Header.Get("Idempotency-Key"); key != "" && openapi.Keyed(o.method, o.scope) {
+	if key := c.r.Header.Get("Idempotency-Key"); key != "" && openapi.Keyed(o.Method, o.Scope) {
 		s.idempotent(c, path, key, body)
 		return
 	}
@@ -263,7 +264,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		s.fail(c, core.Invalid("query", "invalid", "the query string is not properly encoded"))
 		return
 	}
-	if !c.op.waits {
+	if !c.op.Waits {
 		s.svc.MTA.WaitFiled(c.r.Context(), 0)
 	}
 	if err := s.checkReader(c, query); err != nil {
@@ -271,27 +272,27 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		return
 	}
 	ctx := c.r.Context()
-	if c.op.waits && c.who.TokenKind == core.OAuthKind {
+	if c.op.Waits && c.who.TokenKind == core.OAuthKind {
 		waits, end := s.whileItStands(ctx, c.who)
 		defer end()
 		ctx = waits
 	}
-	c.who.Request = &core.Request{Action: cmp.Or(c.op.action, c.op.name), Via: c.via, ID: c.id}
-	out, err := c.op.call.do(ctx, c.who, func(in any) error {
+	c.who.Request = &core.Request{Action: cmp.Or(c.op.Action, c.op.Name), Via: c.via, ID: c.id}
+	out, err := c.op.Call.Do(ctx, c.who, func(in any) error {
 		_, leave, err := s.svc.Core.WorkOnLarge(ctx, int64(len(body)))
 		if err != nil {
 			return err
 		}
 		defer leave()
 		err = decode(in, source{
-			path: path, query: query, header: c.r.Header, body: body, strict: c.op.strict, patch: c.op.method == http.MethodPatch, given: &c.who.Request.Fields,
+			path: path, query: query, header: c.r.Header, body: body, strict: c.op.Strict, patch: c.op.Method == http.MethodPatch, given: &c.who.Request.Fields,
 		})
 		if err != nil {
 			return err
 		}
 		return checkFields(c)
 	})
-	if c.op.waits {
+	if c.op.Waits {
 		err = cmp.Or(s.svc.Accounts.Stands(c.r.Context(), c.who), err)
 	}
 	if err != nil {
@@ -299,10 +300,10 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		return
 	}
 	if f := fileOf(out); f != nil {
-		s.sendFile(c, c.op.status, f)
+		s.sendFile(c, c.op.Status, f)
 		return
 	}
-	s.sendJSON(c, c.op.status, out)
+	s.sendJSON(c, c.op.Status, out)
 }
 
 // checkReader refuses what a tainted token may not do, and taints one that is to read what
@@ -311,12 +312,12 @@ func (s *Server) checkReader(c *call, query url.Values) error {
 	if !c.who.Policy.Taint {
 		return nil
 	}
-	if want, value, _ := strings.Cut(c.op.whileTainted, "="); c.op.bound != always || want != "" && query.Get(want) != value {
+	if want, value, _ := strings.Cut(c.op.WhileTainted, "="); c.op.Bound != api.Always || want != "" && query.Get(want) != value {
 		if err := s.svc.Agents.MayBeTainted(c.who); err != nil {
 			return err
 		}
 	}
-	if c.op.taints {
+	if c.op.Taints {
 		return s.svc.Agents.ReadAny(c.who)
 	}
 	return nil
@@ -324,10 +325,10 @@ func (s *Server) checkReader(c *call, query url.Values) error {
 
 // checkFields refuses body fields that a bound token may not give.
 func checkFields(c *call) error {
-	if !c.who.Bound || c.op.boundFields == "" && c.op.method != http.MethodPatch {
+	if !c.who.Bound || c.op.BoundFields == "" && c.op.Method != http.MethodPatch {
 		return nil
 	}
-	may := strings.Fields(c.op.boundFields)
+	may := strings.Fields(c.op.BoundFields)
 	for _, field := range c.who.Request.Fields {
 		if !slices.Contains(may, field) {
 			return core.Errorf("forbidden_role", "This token is bound, and may change only %s here. A person must change the rest.", strings.Join(may, ", "))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
@@ -22,7 +23,7 @@ const anonymousPerMinute = 120
 // A sessionRoute is one row of the table of /session. Only rows that show what belongs to the
 // account have a scope.
 type sessionRoute struct {
-	op
+	api.Operation
 	anonymous bool        // nobody needs to be signed in
 	optional  bool        // of an anonymous row: it gets the user if one is signed in
 	tokens    bool        // API tokens are accepted too
@@ -33,39 +34,39 @@ type sessionRoute struct {
 func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 	routes := map[string]map[string]*sessionRoute{}
 	for _, row := range []sessionRoute{
-		{op: op{method: "POST", path: "/session", status: 200, call: with(s.signIn)}, anonymous: true},
-		{op: op{method: "GET", path: "/session", status: 200, call: plain(s.svc.Accounts.GetSession)}},
-		{op: op{method: "GET", path: "/session/here", status: 200, call: plain(s.currentSession)}, anonymous: true, optional: true},
-		{op: op{action: "logout", method: "DELETE", path: "/session", status: 200, call: with(s.signOut)}},
-		{op: op{method: "GET", path: streamPath, status: 200, scope: "read", roles: people, bound: clean}, raw: s.stream, tokens: true},
-		{op: op{method: "GET", path: "/session/list", status: 200, call: plain(s.svc.Accounts.ListSessions)}},
-		{op: op{action: "end_session", method: "DELETE", path: "/session/list/{id}", status: 200, call: with(s.svc.Accounts.EndSession)}},
-		{op: op{action: "update_profile", method: "PATCH", path: "/session/profile", status: 200, scope: "read", roles: everyone, call: with(s.svc.Accounts.UpdateProfile)}},
-		{op: op{action: "start_totp", method: "POST", path: "/session/totp", status: 200, call: with(s.svc.Accounts.StartTOTP)}},
-		{op: op{action: "confirm_totp", method: "POST", path: "/session/totp/confirm", status: 200, call: with(s.svc.Accounts.ConfirmTOTP)}},
-		{op: op{action: "delete_totp", method: "DELETE", path: "/session/totp", status: 200, call: with(s.svc.Accounts.DropTOTP)}},
-		{op: op{method: "POST", path: "/session/passkeys/options", status: 200, call: with(s.startPasskey)}},
-		{op: op{action: "add_passkey", method: "POST", path: "/session/passkeys", status: 201, call: with(s.addPasskey)}},
-		{op: op{action: "delete_passkey", method: "DELETE", path: "/session/passkeys/{id}", status: 200, call: with(s.svc.Accounts.DeletePasskey)}},
-		{op: op{method: "POST", path: "/session/passkey/options", status: 200, call: plain(s.offerPasskey)}, anonymous: true},
-		{op: op{method: "POST", path: "/session/passkey", status: 200, call: with(s.usePasskey)}, anonymous: true},
-		{op: op{method: "POST", path: "/session/forgot", status: 202, call: with(s.forgot)}, anonymous: true},
-		{op: op{method: "POST", path: "/session/recover", status: 202, call: with(s.recoverMailbox)}, anonymous: true},
-		{op: op{method: "POST", path: "/session/recovery", status: 200, call: with(s.confirmRecovery)}, anonymous: true},
-		{op: op{method: "GET", path: "/session/welcome", status: 200, call: with(s.checkWelcome)}, anonymous: true},
-		{op: op{method: "POST", path: "/session/welcome", status: 200, call: with(s.welcome)}, anonymous: true},
-		{op: op{method: "GET", path: consentPath, status: 200, scope: "read", roles: everyone, call: plain(s.askConsent)}},
-		{op: op{action: "allow_client", method: "POST", path: consentPath, status: 200, scope: "write", roles: everyone, call: with(s.decideConsent)}},
-		{op: op{method: "GET", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
-		{op: op{method: "HEAD", path: viewPath, scope: "read", roles: people}, raw: s.viewMessage},
-		{op: op{method: "GET", path: heldViewPath, scope: "read", roles: managers}, raw: s.viewApproval},
-		{op: op{method: "GET", path: heldFilePath, scope: "read", roles: managers}, raw: s.viewApprovalFile},
+		{Operation: api.Operation{Route: api.POST("/session"), Status: 200, Call: api.With(s.signIn)}, anonymous: true},
+		{Operation: api.Operation{Route: api.GET("/session"), Status: 200, Call: api.Plain(s.svc.Accounts.GetSession)}},
+		{Operation: api.Operation{Route: api.GET("/session/here"), Status: 200, Call: api.Plain(s.currentSession)}, anonymous: true, optional: true},
+		{Operation: api.Operation{Action: "logout", Route: api.DELETE("/session"), Status: 200, Call: api.With(s.signOut)}},
+		{Operation: api.Operation{Route: api.GET(streamPath), Status: 200, May: api.May{Scope: "read", Roles: api.People, Bound: api.Clean}}, raw: s.stream, tokens: true},
+		{Operation: api.Operation{Route: api.GET("/session/list"), Status: 200, Call: api.Plain(s.svc.Accounts.ListSessions)}},
+		{Operation: api.Operation{Action: "end_session", Route: api.DELETE("/session/list/{id}"), Status: 200, Call: api.With(s.svc.Accounts.EndSession)}},
+		{Operation: api.Operation{Action: "update_profile", Route: api.PATCH("/session/profile"), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.With(s.svc.Accounts.UpdateProfile)}},
+		{Operation: api.Operation{Action: "start_totp", Route: api.POST("/session/totp"), Status: 200, Call: api.With(s.svc.Accounts.StartTOTP)}},
+		{Operation: api.Operation{Action: "confirm_totp", Route: api.POST("/session/totp/confirm"), Status: 200, Call: api.With(s.svc.Accounts.ConfirmTOTP)}},
+		{Operation: api.Operation{Action: "delete_totp", Route: api.DELETE("/session/totp"), Status: 200, Call: api.With(s.svc.Accounts.DropTOTP)}},
+		{Operation: api.Operation{Route: api.POST("/session/passkeys/options"), Status: 200, Call: api.With(s.startPasskey)}},
+		{Operation: api.Operation{Action: "add_passkey", Route: api.POST("/session/passkeys"), Status: 201, Call: api.With(s.addPasskey)}},
+		{Operation: api.Operation{Action: "delete_passkey", Route: api.DELETE("/session/passkeys/{id}"), Status: 200, Call: api.With(s.svc.Accounts.DeletePasskey)}},
+		{Operation: api.Operation{Route: api.POST("/session/passkey/options"), Status: 200, Call: api.Plain(s.offerPasskey)}, anonymous: true},
+		{Operation: api.Operation{Route: api.POST("/session/passkey"), Status: 200, Call: api.With(s.usePasskey)}, anonymous: true},
+		{Operation: api.Operation{Route: api.POST("/session/forgot"), Status: 202, Call: api.With(s.forgot)}, anonymous: true},
+		{Operation: api.Operation{Route: api.POST("/session/recover"), Status: 202, Call: api.With(s.recoverMailbox)}, anonymous: true},
+		{Operation: api.Operation{Route: api.POST("/session/recovery"), Status: 200, Call: api.With(s.confirmRecovery)}, anonymous: true},
+		{Operation: api.Operation{Route: api.GET("/session/welcome"), Status: 200, Call: api.With(s.checkWelcome)}, anonymous: true},
+		{Operation: api.Operation{Route: api.POST("/session/welcome"), Status: 200, Call: api.With(s.welcome)}, anonymous: true},
+		{Operation: api.Operation{Route: api.GET(consentPath), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.Plain(s.askConsent)}},
+		{Operation: api.Operation{Action: "allow_client", Route: api.POST(consentPath), Status: 200, May: api.May{Scope: "write", Roles: api.Everyone}, Call: api.With(s.decideConsent)}},
+		{Operation: api.Operation{Route: api.GET(viewPath), May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewMessage},
+		{Operation: api.Operation{Route: api.Route{Method: "HEAD", Path: viewPath}, May: api.May{Scope: "read", Roles: api.People}}, raw: s.viewMessage},
+		{Operation: api.Operation{Route: api.GET(heldViewPath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApproval},
+		{Operation: api.Operation{Route: api.GET(heldFilePath), May: api.May{Scope: "read", Roles: api.Managers}}, raw: s.viewApprovalFile},
 	} {
-		row.name = row.method + " " + row.path
-		if routes[row.path] == nil {
-			routes[row.path] = map[string]*sessionRoute{}
+		row.Name = row.Method + " " + row.Path
+		if routes[row.Path] == nil {
+			routes[row.Path] = map[string]*sessionRoute{}
 		}
-		routes[row.path][row.method] = &row
+		routes[row.Path][row.Method] = &row
 	}
 	return routes
 }
@@ -80,7 +81,7 @@ func (s *Server) session(rows map[string]*sessionRoute) func(*call) {
 			s.notAllowed(c, slices.Collect(maps.Keys(rows)))
 			return
 		}
-		c.op = &row.op
+		c.op = &row.Operation
 		if err := s.authorizeSession(c, row); err != nil {
 			s.fail(c, err)
 			return
@@ -139,10 +140,10 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 	if c.who.TokenKind != "session" && !row.tokens {
 		return core.Errorf("unauthorized", "API tokens are for /v1. Sign in instead, and send no Authorization header.")
 	}
-	if err := s.rates.count(c, s.now()); err != nil || row.scope == "" {
+	if err := s.rates.count(c, s.now()); err != nil || row.Scope == "" {
 		return err
 	}
-	return row.permit(c.who)
+	return row.Permit(c.who)
 }
 
 // limitAnonymous refuses requests that come too often, or without TLS where a password needs it.

@@ -181,27 +181,27 @@ func TestNullInAPatch(t *testing.T) {
 	}
 	seen := 0
 	for _, o := range b.server.ops {
-		if o.method != "PATCH" || o.name == "update_me" { // which is for the person of a mailbox
+		if o.Method != "PATCH" || o.Name == "update_me" { // which is for the person of a mailbox
 			continue
 		}
-		path, ok := paths[o.name]
+		path, ok := paths[o.Name]
 		if !ok {
-			t.Errorf("%s is not tried", o.name)
+			t.Errorf("%s is not tried", o.Name)
 			continue
 		}
-		for _, f := range reflect.VisibleFields(o.call.in) {
+		for _, f := range reflect.VisibleFields(o.Call.In) {
 			name := openapi.JSONName(f)
 			if name == "" || f.Anonymous {
 				continue
 			}
 			seen++
 			r := b.patch(path, `{"`+name+`":null}`)
-			if nullable[o.name+"."+name] {
+			if nullable[o.Name+"."+name] {
 				r.is(200)
 				continue
 			}
 			if r.status != 400 || r.text("error.code") != "validation_error" || r.text("error.details.0.field") != name {
-				t.Errorf("%s.%s: %d %s", o.name, name, r.status, r.raw)
+				t.Errorf("%s.%s: %d %s", o.Name, name, r.status, r.raw)
 			}
 		}
 	}

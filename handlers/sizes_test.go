@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/core"
 	message "github.com/mailstead/mailstead/service/templates"
@@ -164,8 +165,8 @@ func idOf(path string) string {
 }
 
 // learn keeps the ids of what an answer says was made.
-func (d *drawer) learn(o *op, status int, answer []byte) {
-	if o.method != "POST" || status >= 300 {
+func (d *drawer) learn(o *api.Operation, status int, answer []byte) {
+	if o.Method != "POST" || status >= 300 {
 		return
 	}
 	var made map[string]any
@@ -175,7 +176,7 @@ func (d *drawer) learn(o *op, status int, answer []byte) {
 	for name, v := range made {
 		id, ok := v.(string)
 		if name == "id" {
-			name = idOf(o.path + "/{id}")
+			name = idOf(o.Path + "/{id}")
 		}
 		if ok && id != "" && strings.HasSuffix(name, "_id") && name != "message_id" && name != "request_id" && len(d.real[name]) < 40 && !slices.Contains(d.real[name], id) {
 			d.real[name] = append(d.real[name], id)
@@ -184,14 +185,14 @@ func (d *drawer) learn(o *op, status int, answer []byte) {
 }
 
 // request draws a request of an operation.
-func (d *drawer) request(o *op) (path string, body []byte) {
-	path = regexp.MustCompile(`\{\w+\}`).ReplaceAllStringFunc(o.path, func(name string) string {
+func (d *drawer) request(o *api.Operation) (path string, body []byte) {
+	path = regexp.MustCompile(`\{\w+\}`).ReplaceAllStringFunc(o.Path, func(name string) string {
 		name = strings.Trim(name, "{}")
 		if name == "id" {
-			name = idOf(o.path)
+			name = idOf(o.Path)
 		}
 		known := d.real[name]
-		if last := strings.HasSuffix(o.path, "{"+name+"}") || strings.HasSuffix(o.path, "{id}"); last && o.method == "DELETE" && len(known) > 0 {
+		if last := strings.HasSuffix(o.Path, "{"+name+"}") || strings.HasSuffix(o.Path, "{id}"); last && o.Method == "DELETE" && len(known) > 0 {
 			if kept := d.kept[name]; len(known) > kept { // what was made on the way
 				gone := known[len(known)-1]
 				d.real[name] = known[:len(known)-1]
@@ -204,23 +205,23 @@ func (d *drawer) request(o *op) (path string, body []byte) {
 		}
 		return known[d.rnd.IntN(len(known))]
 	})
-	if o.call.in != nil {
+	if o.Call.In != nil {
 		query := url.Values{}
-		d.query(o.call.in, query)
+		d.query(o.Call.In, query)
 		if len(query) > 0 {
 			path += "?" + query.Encode()
 		}
 	}
-	if o.method == "GET" || o.call.in == nil {
+	if o.Method == "GET" || o.Call.In == nil {
 		return path, nil
 	}
-	most := int(max(o.body, defaultBody))
+	most := int(max(o.Body, defaultBody))
 	d.large = d.rnd.IntN(4) == 0
 	d.left = d.size(most) * 9 / 10
 	if d.atOnce {
 		d.large, d.left = true, most*9/10
 	}
-	body, _ = json.Marshal(d.value(o.call.in, reflect.StructField{}, ""))
+	body, _ = json.Marshal(d.value(o.Call.In, reflect.StructField{}, ""))
 	body = body[:min(len(body), most)] // what is cut is refused, and must cost little
 	return path, body
 }
@@ -326,7 +327,7 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 		defer large[k].Close()
 	}
 	type call struct {
-		o      *op
+		o      *api.Operation
 		size   int
 		begin  string
 		r      *http.Request
@@ -345,7 +346,7 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 		drawn.Add(1)
 		for len(calls) < together {
 			o := &b.server.ops[d.rnd.IntN(len(b.server.ops))]
-			if o.waits || o.method == "GET" && d.rnd.IntN(5) > 0 || d.atOnce && o.method != "POST" && o.method != "PUT" {
+			if o.Waits || o.Method == "GET" && d.rnd.IntN(5) > 0 || d.atOnce && o.Method != "POST" && o.Method != "PUT" {
 				continue
 			}
 			path, body := d.request(o)
@@ -364,7 +365,7 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 				debug.FreeOSMemory() // twice, since encoding/json keeps the buffer that it was made in over one collection
 				debug.FreeOSMemory()
 			}
-			c.r = httptest.NewRequest(o.method, path, from)
+			c.r = httptest.NewRequest(o.Method, path, from)
 			c.r.Header.Set("Content-Type", "application/json")
 			c.r.Header.Set("Authorization", "Bearer "+b.token)
 			if d.rnd.IntN(4) == 0 {
@@ -379,7 +380,7 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 		var all sync.WaitGroup
 		what := ""
 		for _, c := range calls {
-			what += fmt.Sprintf("request %d: %s with %d bytes; ", i, c.o.name, c.size)
+			what += fmt.Sprintf("request %d: %s with %d bytes; ", i, c.o.Name, c.size)
 		}
 		now.Store(what)
 		for _, c := range calls {
@@ -394,9 +395,9 @@ func TestRequestsOfEverySizeAreBounded(t *testing.T) {
 		for _, c := range calls {
 			sent[c.status]++
 			if c.status == 500 {
-				t.Errorf("request %d: %s with %d bytes: %.500s\n%s", i, c.o.name, c.size, c.answer, c.begin)
+				t.Errorf("request %d: %s with %d bytes: %.500s\n%s", i, c.o.Name, c.size, c.answer, c.begin)
 			}
-			if c.o.method == "DELETE" && c.status < 300 {
+			if c.o.Method == "DELETE" && c.status < 300 {
 				deleted++
 			}
 			d.learn(c.o, c.status, c.answer)

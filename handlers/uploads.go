@@ -1,30 +1,17 @@
 package handlers
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
 	"time"
 
-	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
 // mboxType is the media type of an mbox file (RFC 4155).
 const mboxType = "application/mbox"
-
-// An uploader plans what is to be done with a file. It has two steps: may tells whether it would be
-// taken from who asks, before it is read; plan takes it over.
-type uploader struct {
-	may  func(ctx context.Context, who core.Actor, userID string) error
-	plan func(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error)
-}
-
-func mailUpload(s *service.Service) *uploader {
-	return &uploader{s.Mailboxes.MayImport, s.Mailboxes.ImportUpload}
-}
 
 const (
 	uploadIdle  = time.Minute // in which some of a file must come
@@ -36,8 +23,8 @@ const (
 // use here.
 func (s *Server) answerUpload(c *call, path func(name string) string) {
 	userID := path("user_id")
-	c.who.Request = &core.Request{Action: c.op.name, Via: c.via, ID: c.id, Fields: []string{"mbox"}}
-	if err := c.op.upload.may(c.r.Context(), c.who, userID); err != nil {
+	c.who.Request = &core.Request{Action: c.op.Name, Via: c.via, ID: c.id, Fields: []string{"mbox"}}
+	if err := c.op.Upload.May(c.r.Context(), c.who, userID); err != nil {
 		s.fail(c, err)
 		return
 	}
@@ -61,12 +48,12 @@ func (s *Server) answerUpload(c *call, path func(name string) string) {
 		s.fail(c, err)
 		return
 	}
-	out, err := c.op.upload.plan(c.r.Context(), c.who, userID, file)
+	out, err := c.op.Upload.Plan(c.r.Context(), c.who, userID, file)
 	if err != nil {
 		s.fail(c, errors.Join(err, s.svc.Mailboxes.DropUpload(file)))
 		return
 	}
-	s.sendJSON(c, c.op.status, out)
+	s.sendJSON(c, c.op.Status, out)
 }
 
 // A steadyReader reads a body for as long as some of it comes.

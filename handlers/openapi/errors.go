@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mailstead/mailstead/handlers/api"
 )
 
 // An errorStatus is one status that an operation can answer with, and the codes that it can carry.
@@ -16,15 +18,15 @@ type errorStatus struct {
 
 // errors lists the error statuses of an operation in rising order: those that follow from its row,
 // and those of its text.
-func (o *Operation) errors(a operationText) []errorStatus {
+func errorsOf(o *api.Operation) []errorStatus {
 	codes := []string{"validation_error", "unauthorized", "token_expired", "token_revoked", "account_suspended", "rate_limited", "internal_error", "shutting_down", "storage_unavailable"}
 	if o.Scope != "read" {
 		codes = append(codes, "insufficient_scope")
 	}
-	if o.Restricted || !o.Bound {
+	if o.Restricted() || !o.OpenToBound() {
 		codes = append(codes, "forbidden_role")
 	}
-	if o.Taintable {
+	if o.Taintable() {
 		codes = append(codes, "tainted")
 	}
 	if strings.Contains(o.Path, "{") {
@@ -39,7 +41,7 @@ func (o *Operation) errors(a operationText) []errorStatus {
 	if o.Method == http.MethodPatch {
 		codes = append(codes, "nothing_to_update")
 	}
-	for _, f := range Fields(o.In) {
+	for _, f := range Fields(o.Call.In) {
 		if f.Tag.Get("query") == "cursor" {
 			codes = append(codes, "invalid_cursor")
 		}
@@ -47,7 +49,7 @@ func (o *Operation) errors(a operationText) []errorStatus {
 			codes = append(codes, "too_many_items")
 		}
 	}
-	return byStatus(append(codes, strings.Fields(a.errors)...))
+	return byStatus(append(codes, o.Errors...))
 }
 
 // listType tells whether a field holds a list.
@@ -136,15 +138,12 @@ func (d *describer) errorSchemas() {
 
 // checkWords finds texts about operations, codes and fields that do not exist.
 func (d *describer) checkWords() {
-	names := map[string]*Operation{}
+	names := map[string]*api.Operation{}
 	for i := range d.api.Operations {
 		names[d.api.Operations[i].Name] = &d.api.Operations[i]
 	}
-	for name, a := range operationTexts {
-		if names[name] == nil {
-			d.problem("there is a text about %s, which is no operation", name)
-		}
-		for _, code := range strings.Fields(a.errors) {
+	for name, o := range names {
+		for _, code := range o.Errors {
 			if !slices.ContainsFunc(errorCodes, func(c errorCode) bool { return c.Code == code }) {
 				d.problem("%s tells of the code %s, which is none", name, code)
 			}
@@ -156,7 +155,7 @@ func (d *describer) checkWords() {
 			continue
 		}
 		hasParameter := func(f reflect.StructField) bool { return f.Tag.Get("query") == field || f.Tag.Get("path") == field }
-		if o := names[owner]; o == nil || !slices.ContainsFunc(Fields(o.In), hasParameter) {
+		if o := names[owner]; o == nil || !slices.ContainsFunc(Fields(o.Call.In), hasParameter) {
 			d.problem("the glossary tells of %s, which is nowhere", key)
 		}
 	}

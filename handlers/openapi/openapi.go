@@ -13,6 +13,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/events"
 	"go.yaml.in/yaml/v3"
@@ -20,27 +21,11 @@ import (
 
 // An API is what is described.
 type API struct {
-	Operations []Operation
+	Operations []api.Operation
 	URL        string // of this installation; "" if it has none
 
 	// Errors gives examples of the two forms of an error's body: our own, and that of RFC 9457.
 	Errors func(status int, code, message, requestID string) (own, rfc9457 any)
-}
-
-// An Operation is one row of the table of operations.
-type Operation struct {
-	Name, Method string
-	Path         string // with {name} for what varies
-	Status       int    // of success
-	Scope        string
-	Roles        []string
-	Restricted   bool // some role is not among Roles
-	Bound        bool // a bound token may call it
-	Taintable    bool // not once it is tainted
-	Whole        bool // it is about the whole account: not for members who see some mailboxes alone
-	Strict       bool // an unknown body field is an error
-	Alias        bool // another way to the operation of the row before
-	In, Out      reflect.Type
 }
 
 // A Document is the OpenAPI 3.1 description of the API. It is made from the table of operations and
@@ -229,31 +214,30 @@ func Describe(api API) *Document {
 }
 
 // operation describes one row of the table.
-func (d *describer) operation(o *Operation) *operationObject {
-	a, ok := operationTexts[o.Name]
-	if !ok {
+func (d *describer) operation(o *api.Operation) *operationObject {
+	if o.Group == "" || o.Summary == "" {
 		d.problem("operation %s has no text", o.Name)
 	}
-	out := &operationObject{OperationID: o.Name, Summary: a.summary, Tags: []string{a.group}, Scope: o.Scope, Roles: o.Roles, Whole: o.Whole, Bound: o.Bound}
+	out := &operationObject{OperationID: o.Name, Summary: o.Summary, Tags: []string{o.Group}, Scope: o.Scope, Roles: o.Roles, Whole: o.Whole, Bound: o.OpenToBound()}
 	if o.Alias {
 		out.OperationID += "_" + strings.ToLower(o.Method)
 	}
-	out.Description = strings.TrimSpace(a.text + " " + o.needs())
+	out.Description = strings.TrimSpace(o.Text + " " + needsOf(o))
 	out.Parameters = d.parameters(o)
-	if body := d.request(o, a); body != nil {
+	if body := d.request(o); body != nil {
 		out.RequestBody = body
 	}
-	out.Responses.Set(fmt.Sprint(o.Status), d.success(o, a))
-	for _, r := range o.errors(a) {
+	out.Responses.Set(fmt.Sprint(o.Status), d.success(o))
+	for _, r := range errorsOf(o) {
 		out.Responses.Set(fmt.Sprint(r.status), d.errorRef(r.status, r.codes))
 	}
 	return out
 }
 
 // needs says in words who may call an operation.
-func (o *Operation) needs() string {
+func needsOf(o *api.Operation) string {
 	text := fmt.Sprintf("Needs the `%s` permission", o.Scope)
-	if o.Restricted {
+	if o.Restricted() {
 		text += "; for the roles " + strings.Join(o.Roles, " and ")
 	}
 	if o.Strict {
@@ -263,7 +247,7 @@ func (o *Operation) needs() string {
 }
 
 // success describes the answer of an operation that did what was asked.
-func (d *describer) success(o *Operation, a operationText) *response {
+func (d *describer) success(o *api.Operation) *response {
 	r := &response{Description: http.StatusText(o.Status), Headers: headerRefs("X-Request-Id", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")}
 	if o.Status == http.StatusAccepted {
 		r.Headers = append(r.Headers, headerRefs("Location")...)
@@ -271,16 +255,16 @@ func (d *describer) success(o *Operation, a operationText) *response {
 	if o.Method == http.MethodPost {
 		r.Headers = append(r.Headers, headerRefs("Idempotent-Replayed")...)
 	}
-	d.content(r, o, a)
+	d.content(r, o)
 	return r
 }
 
 // content lists the media types of an answer. Most have one; an export may be JSON or a file.
-func (d *describer) content(r *response, o *Operation, a operationText) {
+func (d *describer) content(r *response, o *api.Operation) {
 	var forms []*Schema
-	for _, t := range FormsOf(o.Out) {
+	for _, t := range FormsOf(o.Call.Out) {
 		if t == fileType {
-			media := a.media
+			media := o.Media
 			if media == "" {
 				media = "application/octet-stream"
 			}

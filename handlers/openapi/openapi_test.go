@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
@@ -30,7 +31,7 @@ func TestWordsAreGivenOnce(t *testing.T) {
 
 func TestWordsOfNothingAreFound(t *testing.T) {
 	doc := Describe(API{
-		Operations: []Operation{{Name: "get_weather", Method: "GET", Path: "/v1/weather", Status: 200, In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*inbox.Told]()}},
+		Operations: []api.Operation{{Name: "get_weather", Route: api.GET("/v1/weather"), Status: 200, Errors: []string{"raining"}, Call: api.Caller{In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*inbox.Told]()}}},
 		Errors: func(int, string, string, string) (own, rfc9457 any) {
 			type problem struct {
 				Code string `json:"code"`
@@ -43,7 +44,7 @@ func TestWordsOfNothingAreFound(t *testing.T) {
 		},
 	})
 	all := strings.Join(doc.Problems, "\n")
-	for _, want := range []string{"operation get_weather has no text", "there is a text about list_domains, which is no operation", "the glossary tells of Domain.id, which is nowhere"} {
+	for _, want := range []string{"operation get_weather has no text", "get_weather tells of the code raining, which is none", "the glossary tells of Domain.id, which is nowhere"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is not among the problems:\n%s", want, all)
 		}

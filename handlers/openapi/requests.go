@@ -5,12 +5,14 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/mailstead/mailstead/handlers/api"
 )
 
 // parameters describes what a request says in its path, its query and its headers.
-func (d *describer) parameters(o *Operation) []*Parameter {
+func (d *describer) parameters(o *api.Operation) []*Parameter {
 	var out []*Parameter
-	for _, f := range Fields(o.In) {
+	for _, f := range Fields(o.Call.In) {
 		name, in := f.Tag.Get("path"), "path"
 		if name == "" {
 			name, in = f.Tag.Get("query"), "query"
@@ -34,13 +36,13 @@ func (d *describer) parameters(o *Operation) []*Parameter {
 func Keyed(method, scope string) bool { return method == http.MethodPost && scope != "read" }
 
 // request describes the body of an operation; nil if it takes none.
-func (d *describer) request(o *Operation, a operationText) *requestBody {
-	if o.Method == http.MethodGet || !hasBody(o.In) {
+func (d *describer) request(o *api.Operation) *requestBody {
+	if o.Method == http.MethodGet || !hasBody(o.Call.In) {
 		return nil
 	}
-	ref := d.of(o.In, true)
+	ref := d.of(o.Call.In, true)
 	s := d.doc.Resolve(ref)
-	show := strings.Fields(a.show)
+	show := strings.Fields(o.Show)
 	if len(show) == 0 {
 		show = s.Required
 	}
@@ -188,24 +190,18 @@ func plainExample(s *Schema) any {
 	return nil
 }
 
-// About gives the summary of an operation, and what is to be known of it beyond its row.
-func About(operation string) (summary, text string) {
-	a := operationTexts[operation]
-	return a.summary, a.text
-}
-
 // Arguments describes what each operation takes in its path, its query and its body, as one object
-// without references. hidden names a field of a body that is left out, by operation.
-func Arguments(operations []Operation, hidden map[string]string) []*Schema {
+// without references. It leaves out the field that the operation's tool hides.
+func Arguments(operations []api.Operation) []*Schema {
 	d := &describer{used: map[typeUse]string{}, doc: &Document{}}
 	var out []*Schema
 	for i := range operations {
-		out = append(out, d.arguments(&operations[i], hidden[operations[i].Name]))
+		out = append(out, d.arguments(&operations[i]))
 	}
 	return out
 }
 
-func (d *describer) arguments(o *Operation, hidden string) *Schema {
+func (d *describer) arguments(o *api.Operation) *Schema {
 	in := &Schema{Type: "object"}
 	for _, p := range d.parameters(o) {
 		if p.Ref != "" {
@@ -215,10 +211,10 @@ func (d *describer) arguments(o *Operation, hidden string) *Schema {
 		s.Description = p.Description
 		in.Add(p.Name, s, p.Required)
 	}
-	if o.Method != http.MethodGet && hasBody(o.In) {
-		body := d.doc.Resolve(d.of(o.In, true))
+	if o.Method != http.MethodGet && hasBody(o.Call.In) {
+		body := d.doc.Resolve(d.of(o.Call.In, true))
 		for _, p := range body.Properties {
-			if hidden != p.Name {
+			if o.Tool.Hidden != p.Name {
 				in.Add(p.Name, d.inline(p.Value), slices.Contains(body.Required, p.Name))
 			}
 		}

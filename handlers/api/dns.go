@@ -1,0 +1,123 @@
+package api
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+)
+
+// dns has the operations on a domain's own records, DMARC, reports, redirect and forward.
+func dns(s *service.Service) []Operation {
+	i := intents{s}
+	return []Operation{
+		{
+			Name: "list_custom_dns_records", Route: GET("/v1/domains/{domain_id}/custom-dns-records"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
+			Call:  With(s.Domains.ListCustomDNSRecords),
+			Group: "DNS", Summary: "List a domain's custom records",
+			Errors: codes(dnsErrors),
+		},
+		{
+			Name: "create_custom_dns_record", Route: POST("/v1/domains/{domain_id}/custom-dns-records"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.CreateCustomDNSRecord),
+			Group: "DNS", Summary: "Add a record",
+			Text:   "At Cloudflare it is `pending` until it is created, and `error` if that fails.",
+			Errors: codes(recordErrors),
+		},
+		{
+			Name: "update_custom_dns_record", Route: PATCH("/v1/domains/{domain_id}/custom-dns-records/{record_id}"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.UpdateCustomDNSRecord),
+			Group: "DNS", Summary: "Change a record",
+			Errors: codes(recordErrors),
+			Show:   "value ttl",
+		},
+		{
+			Name: "delete_custom_dns_record", Route: DELETE("/v1/domains/{domain_id}/custom-dns-records/{record_id}"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.DeleteCustomDNSRecord),
+			Group: "DNS", Summary: "Delete a record",
+			Errors: codes(dnsErrors + " domain_busy"),
+		},
+		{
+			Name: "set_dmarc", Route: PUT("/v1/domains/{domain_id}/dmarc"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.SetDMARC),
+			Group: "DNS", Summary: "Set a custom DMARC policy",
+			Errors: codes(dnsErrors + " domain_busy invalid_dmarc"),
+		},
+		{
+			Name: "reset_dmarc", Route: DELETE("/v1/domains/{domain_id}/dmarc"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.ResetDMARC),
+			Group: "DNS", Summary: "Reset the DMARC policy to p=reject",
+			Errors: codes(dnsErrors + " domain_busy"),
+		},
+		{
+			Name: "list_dmarc_reports", Route: GET("/v1/domains/{domain_id}/dmarc-reports"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
+			Call:  With(s.Reports.ListDMARCReports),
+			Group: "DNS", Summary: "List DMARC reports about a domain",
+			Text: reportsText,
+			Tool: Tool{Outward: true},
+		},
+		{
+			Name: "list_tls_reports", Route: GET("/v1/domains/{domain_id}/tls-reports"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
+			Call:  With(s.Reports.ListTLSReports),
+			Group: "DNS", Summary: "List TLS reports about a domain's mail hosts",
+			Text: reportsText,
+			Tool: Tool{Outward: true},
+		},
+		{
+			Name: "set_redirect", Route: POST("/v1/domains/{domain_id}/redirect"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.SetRedirect),
+			Group: "DNS", Summary: "Redirect a domain's website",
+			Errors: codes("domain_busy"),
+		},
+		{
+			Name: "delete_redirect", Route: DELETE("/v1/domains/{domain_id}/redirect"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.DeleteRedirect),
+			Group: "DNS", Summary: "End a redirect",
+			Errors: codes("domain_busy"),
+		},
+		{
+			Name: "set_forward", Route: POST("/v1/domains/{domain_id}/forward"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.SetForward),
+			Group: "DNS", Summary: "Forward a domain's mail that matches no mailbox",
+			Errors: codes("domain_busy"),
+			Tool:   Tool{Outward: true, Confirm: AskFirst(i.setForward), Asks: "It"},
+		},
+		{
+			Name: "delete_forward", Route: DELETE("/v1/domains/{domain_id}/forward"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.DeleteForward),
+			Group: "DNS", Summary: "End a forward",
+			Errors: codes("domain_busy"),
+		},
+	}
+}
+
+func (i intents) setForward(ctx context.Context, who core.Actor, in domains.SetForwardIn) (*Intent, error) {
+	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
+	if err != nil {
+		return nil, err
+	}
+	return would("forward mail to %s that matches no mailbox to %s", d.Domain, in.ForwardAddress)
+}
+
+// What several operations may answer.
+const (
+	dnsErrors    = "dns_provider_unsupported"
+	recordErrors = dnsErrors + " domain_busy invalid_record cname_at_apex managed_record_collision duplicate_record"
+)
+
+// reportsText is about both kinds of reports.
+const reportsText = "Newest first; kept for 90 days. They come from mail about the domain to any address of the account. Anyone can send one: " +
+	"`authenticated` says whether its message really came from `received_from`. The dates are those that a report covers; `org` filters by a part of `org_name`."

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/domains"
+)
+
+// allDomains has the operations on finding, connecting and setting up domains.
+func allDomains(s *service.Service) []Operation {
+	i := intents{s}
+	return []Operation{
+		{
+			Name: "list_domains", Route: GET("/v1/domains"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
+			Call:  With(s.Domains.ListDomains),
+			Group: "Domains", Summary: "List the domains",
+		},
+		{
+			Name: "search_domain", Route: GET("/v1/domains/search"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
+			Call:  With(s.Domains.SearchDomain),
+			Group: "Domains", Summary: "Check whether a domain is available, and its price",
+			Text:   "Mailstead asks the registrar, else the registry by RDAP, else the DNS; `checked_via` says which answered. `available` is null if none of them knows.",
+			Errors: codes("invalid_domain"),
+			Tool:   Tool{Outward: true},
+		},
+		{
+			Name: "search_domains_bulk", Route: POST("/v1/domains/search-bulk"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
+			Call:  With(s.Domains.SearchDomainsBulk),
+			Group: "Domains", Summary: "Check whether up to 100 domains are available",
+			Text: "The results are in the order of the names; one invalid name does not stop the others.",
+			Tool: Tool{Outward: true},
+		},
+		{
+			Name: "suggest_domains", Route: GET("/v1/domains/suggest"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
+			Call:  With(s.Domains.SuggestDomains),
+			Group: "Domains", Summary: "Suggest domain names for keywords",
+			Tool: Tool{Outward: true},
+		},
+		{
+			Name: "connect_domains", Route: POST("/v1/domains/connect"), Status: 200,
+			May:    May{Scope: Write, Roles: Managers},
+			Call:   With(s.Domains.ConnectDomains),
+			Strict: true,
+			Group:  "Domains", Summary: "Connect domains that you own",
+			Text:   "One invalid name does not stop the others. With `edge_api_token` the records are created at Cloudflare; each name is checked there first.",
+			Errors: codes("domain_limit_exceeded"),
+			Tool:   Tool{Outward: true},
+		},
+		{
+			Name: "check_provider", Route: POST("/v1/domains/check-provider"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
+			Call:  With(s.Domains.CheckProvider),
+			Group: "Domains", Summary: "Show a domain's registrar and nameservers",
+			Text:   "Mailstead asks its own registrars, else the registry by RDAP, about the registered name. An unregistered domain has no registrar and no nameservers. Without an answer the status is 502; in a sandbox the registrar is then null, and the nameservers come from the DNS.",
+			Errors: codes("invalid_domain upstream_error"),
+			Tool:   Tool{Outward: true},
+		},
+		{
+			Name: "check_nameservers", Route: POST("/v1/domains/check-ns"), Status: 200,
+			May:   May{Scope: Write, Roles: Everyone},
+			Call:  With(s.Domains.CheckNameservers),
+			Group: "Domains", Summary: "Check whether domains are delegated to Mailstead",
+			Text: "Those that are delegated are set up.",
+			Tool: Tool{Outward: true},
+		},
+		{
+			Name: "setup_domain", Route: POST("/v1/domains/setup"), Status: 202,
+			May:    May{Scope: Write, Roles: Managers},
+			Call:   With(s.Domains.SetupDomain),
+			Strict: true,
+			Group:  "Domains", Summary: "Set up a domain, and register it if requested",
+			Text:   "Registration needs `register: true`, the quoted `price` and the `purchase` permission. A second run repairs the domain, and never buys twice. Passwords are generated unless given; an export shows them.",
+			Errors: codes("invalid_domain domain_limit_exceeded email_user_limit_exceeded domain_busy not_configured insufficient_scope forbidden_role"),
+			Tool:   Tool{Outward: true, Destructive: true, Confirm: AskFirst(i.setupDomain), Asks: "A purchase, and a forward address,"},
+		},
+		{
+			Name: "get_domain", Route: GET("/v1/domains/{domain_id}"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
+			Call:  With(s.Domains.GetDomain),
+			Group: "Domains", Summary: "Show a domain",
+		},
+		{
+			Name: "update_domain", Route: PATCH("/v1/domains/{domain_id}"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.UpdateDomain),
+			Group: "Domains", Summary: "Change a domain",
+			Errors: codes("domain_busy upstream_error not_configured"),
+			Show:   "tags notes",
+			Tool:   Tool{Confirm: AskFirst(i.updateDomain), Asks: "A catch_all"},
+		},
+		{
+			Name: "delete_domain", Route: DELETE("/v1/domains/{domain_id}"), Status: 202,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Domains.DeleteDomain),
+			Group: "Domains", Summary: "Delete a domain with its mailboxes and their mail",
+			Errors: codes("domain_busy"),
+			Tool:   Tool{Confirm: AskFirst(i.deleteDomain), Asks: "It"},
+		},
+		{
+			Name: "get_dns_status", Route: GET("/v1/domains/{domain_id}/dns-status"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Taints: true},
+			Call:  With(s.Domains.GetDNSStatus),
+			Group: "Domains", Summary: "Show a domain's DNS status",
+			Text: "With `refresh=true` the DNS is checked now.",
+			Tool: Tool{Outward: true},
+		},
+		{
+			Name: "get_dns_records", Route: GET("/v1/domains/{domain_id}/dns-records"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
+			Call:  With(s.Domains.GetDNSRecords),
+			Group: "Domains", Summary: "List the records to enter for a manual domain",
+			Errors: codes("not_manual_domain"),
+		},
+		{
+			Name: "verify_dns", Route: POST("/v1/domains/{domain_id}/verify-dns"), Status: 200,
+			May:   May{Scope: Write, Roles: Everyone},
+			Call:  With(s.Domains.VerifyDNS),
+			Group: "Domains", Summary: "Check whether a manual domain's records exist",
+			Errors: codes("not_manual_domain records_not_ready"),
+			Tool:   Tool{Outward: true},
+		},
+	}
+}
+
+func (i intents) setupDomain(ctx context.Context, who core.Actor, in domains.SetupDomainIn) (*Intent, error) {
+	quote, err := i.s.Domains.QuoteSetup(ctx, who, in)
+	if err != nil {
+		return nil, err
+	}
+	var deeds []string
+	if quote != nil {
+		deeds = append(deeds, "buy "+quote.Domain)
+	}
+	if in.ForwardAddress != "" {
+		deeds = append(deeds, fmt.Sprintf("forward mail to %s that matches no mailbox to %s", in.Domain, in.ForwardAddress))
+	}
+	if deeds == nil {
+		return nil, nil
+	}
+	return &Intent{Would: strings.Join(deeds, ", and "), Quote: quote}, nil
+}
+
+func (i intents) updateDomain(ctx context.Context, who core.Actor, in domains.UpdateDomainIn) (*Intent, error) {
+	if in.CatchAll.Value == "" {
+		return nil, nil
+	}
+	d, err := i.s.Domains.GetDomain(ctx, who, domains.DomainIn{DomainID: in.DomainID})
+	if err != nil {
+		return nil, err
+	}
+	return would("deliver mail to %s that matches no mailbox to %s", d.Domain, in.CatchAll.Value)
+}
+
+func (i intents) deleteDomain(ctx context.Context, who core.Actor, in domains.DomainIn) (*Intent, error) {
+	d, err := i.s.Domains.GetDomain(ctx, who, in)
+	if err != nil {
+		return nil, err
+	}
+	return would("delete %s for good, with its %s and all mail in them", d.Domain, plural(d.EmailUsersCount, "mailbox", "mailboxes"))
+}

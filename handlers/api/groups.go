@@ -1,0 +1,85 @@
+package api
+
+import (
+	"context"
+	"strings"
+
+	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mailboxes"
+)
+
+// groups has the operations on groups of mailboxes and addresses elsewhere.
+func groups(s *service.Service) []Operation {
+	i := intents{s}
+	return []Operation{
+		{
+			Name: "list_groups", Route: GET("/v1/groups"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
+			Call:  With(s.Mailboxes.ListGroups),
+			Group: "Groups", Summary: "List the groups",
+		},
+		{
+			Name: "create_group", Route: POST("/v1/groups"), Status: 201,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Mailboxes.CreateGroup),
+			Group: "Groups", Summary: "Create a group",
+			Text:   "Mail to its address is filed once for each member here, and sent on to members elsewhere. A member is a mailbox by its `user_id`, or an `email`: of a mailbox, an alias, another group, or elsewhere.",
+			Errors: codes("group_loop email_user_exists domain_not_ready"),
+			Show:   "email name members send_as",
+			Tool:   Tool{Confirm: AskFirst(i.createGroup), Asks: "A member elsewhere"},
+		},
+		{
+			Name: "get_group", Route: GET("/v1/groups/{group_id}"), Status: 200,
+			May:   May{Scope: Read, Roles: Everyone, Bound: Clean},
+			Call:  With(s.Mailboxes.GetGroup),
+			Group: "Groups", Summary: "Show a group",
+		},
+		{
+			Name: "update_group", Route: PATCH("/v1/groups/{group_id}"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Mailboxes.UpdateGroup),
+			Group: "Groups", Summary: "Change a group",
+			Text:   "`members` replaces the list. The address stays as it is.",
+			Errors: codes("group_loop nothing_to_update"),
+			Show:   "members",
+			Tool:   Tool{Confirm: AskFirst(i.updateGroup), Asks: "A member elsewhere"},
+		},
+		{
+			Name: "delete_group", Route: DELETE("/v1/groups/{group_id}"), Status: 200,
+			May:   May{Scope: Write, Roles: Managers},
+			Call:  With(s.Mailboxes.DeleteGroup),
+			Group: "Groups", Summary: "Delete a group",
+			Text: "Its address is free at once.",
+		},
+	}
+}
+
+// createGroup and updateGroup ask where mail would go to addresses elsewhere.
+func (i intents) createGroup(_ context.Context, _ core.Actor, in mailboxes.CreateGroupIn) (*Intent, error) {
+	return i.groupElsewhere(in.Email, in.Members)
+}
+
+func (i intents) updateGroup(ctx context.Context, who core.Actor, in mailboxes.UpdateGroupIn) (*Intent, error) {
+	if in.Members == nil {
+		return nil, nil
+	}
+	g, err := i.s.Mailboxes.GetGroup(ctx, who, mailboxes.GroupIn{GroupID: in.GroupID})
+	if err != nil {
+		return nil, err
+	}
+	return i.groupElsewhere(g.Email, *in.Members)
+}
+
+func (i intents) groupElsewhere(email string, members []mailboxes.NewMember) (*Intent, error) {
+	var elsewhere []string
+	for _, m := range members {
+		if m.Email != "" && core.DomainOfAddress(m.Email) != core.DomainOfAddress(email) {
+			elsewhere = append(elsewhere, m.Email)
+		}
+	}
+	if elsewhere == nil {
+		return nil, nil
+	}
+	return would("send all mail to %s on to %s", email, strings.Join(elsewhere, ", "))
+}

@@ -1,0 +1,17 @@
+package api
+
+import "github.com/mailstead/mailstead/service"
+
+// health has the operations on the installation.
+func health(s *service.Service) []Operation {
+	return []Operation{
+		{
+			Name: "get_health", Route: GET("/v1/health"), Status: 200,
+			May:   May{Scope: Read, Roles: Owners, Bound: Clean, Taints: true},
+			Call:  Plain(s.Health.GetHealth),
+			Group: "Health", Summary: "Show how the installation is",
+			Text: "For its operator: the owner of the first account. The checks are at most 15 minutes old; every warning and error says in `mend` what to do.",
+			Tool: Tool{None: true},
+		},
+	}
+}

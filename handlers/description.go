@@ -1,0 +1,88 @@
+package handlers
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/handlers/openapi"
+)
+
+func exampleErrors(status int, code, message, requestID string) (own, rfc9457 any) {
+	p := problem{Code: code, Message: message, RequestID: requestID}
+	if status == http.StatusTooManyRequests {
+		p.RetryAfter = 17
+	}
+	return errorBody{p}, problemBody{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: message, Instance: "/v1/…", problem: p}
+}
+
+// A page is a body that never changes while the server runs, with its ETag.
+type page struct {
+	contentType string
+	body        []byte
+	zipped      []byte
+	tag         string
+}
+
+func newPage(contentType string, body []byte) page {
+	sum := sha256.Sum256(body)
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	_, _ = w.Write(body) // a bytes.Buffer takes all
+	_ = w.Close()
+	return page{contentType, body, zipped.Bytes(), hex.EncodeToString(sum[:12])}
+}
+
+// A description is what is served about the API, by path.
+type description map[string]page
+
+// makeDescription describes the API. Its only input is what is compiled in, so an error is a bug,
+// and tests find it.
+func (s *Server) makeDescription() *description {
+	doc := openapi.Describe(openapi.API{Operations: s.ops, URL: s.svc.Core.Config.BaseURL, Errors: exampleErrors})
+	text, err := doc.JSON()
+	if err != nil {
+		panic(err)
+	}
+	yaml, err := doc.YAML()
+	if err != nil {
+		panic(err)
+	}
+	reference, err := doc.Reference()
+	if err != nil {
+		panic(err)
+	}
+	return &description{
+		"/v1/openapi.json":    newPage("application/json", text),
+		"/v1/openapi.yaml":    newPage("application/yaml", yaml),
+		"/docs":               newPage("text/html; charset=utf-8", reference),
+		"/docs/reference.css": newPage("text/css; charset=utf-8", openapi.ReferenceCSS),
+	}
+}
+
+// sendDescription answers GET and HEAD of a page of the description.
+func (s *Server) sendDescription(c *call) {
+	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
+		s.notAllowed(c, []string{"GET", "HEAD"})
+		return
+	}
+	p := (*s.description())[c.r.URL.Path]
+	h := c.w.Header()
+	h.Set("Content-Type", p.contentType)
+	h.Set("Vary", "Accept-Encoding")
+	body, tag := p.body, p.tag
+	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
+		body, tag = p.zipped, p.tag+"-gzip"
+		h.Set("Content-Encoding", "gzip")
+	}
+	h.Set("ETag", `"`+tag+`"`)
+	h.Set("Cache-Control", "public, max-age=300")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	http.ServeContent(c.w, c.r, "", time.Time{}, bytes.NewReader(body))
+}
