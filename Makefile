@@ -40,13 +40,13 @@ licenses:
 	@sh .ci/web modules
 	@go run ./internal/licenses/generate
 
-# Fills dist with archives, packages, the list of what is built in, and checksums: make release VERSION=1.2.3. Two runs on
-# one commit with one version of Go give the same bytes.
+# Fills dist with archives, packages, the list of what is built in, the changelog with changelog/unreleased on top, and
+# checksums: make release VERSION=1.2.3. Two runs on one commit with one version of Go give the same bytes.
 release:
 	rm -rf dist
 	@go run ./packaging/release $(if $(filter-out file,$(origin VERSION)),-version '$(VERSION)')
 
-# Pictures of every page of the dashboard, at work, into docs/screenshots; those that README shows are committed.
+# Pictures of every page of the dashboard, at work, into docs/screenshots; those that README and docs/dashboard.md show are committed.
 screenshots: peers
 	MAILSTEAD_SHOTS=$(CURDIR)/docs/screenshots MAILSTEAD_WALK=pages go test -count=1 -run '^TestDashboard$$' ./e2e
 	cd docs/screenshots && cp inbox-phone-light.png phone.png && cp message.png inbox.png

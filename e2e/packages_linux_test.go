@@ -136,7 +136,7 @@ func TestPackages(t *testing.T) {
 	sums := pack(t, "..", program, filepath.Join(dir, "old"), "0.9.0-rc1")
 	names := regexp.MustCompile(`\S+\n`).FindAllString(sums, -1)
 	archs := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}
-	want := []string{"mailstead-0.9.0-rc1-1." + archs[runtime.GOARCH] + ".rpm\n", "mailstead_0.9.0-rc1.cdx.json\n", deb("0.9.0-rc1") + "\n", "mailstead_0.9.0-rc1_linux_" + runtime.GOARCH + ".tar.gz\n"}
+	want := []string{"CHANGELOG.md\n", "mailstead-0.9.0-rc1-1." + archs[runtime.GOARCH] + ".rpm\n", "mailstead_0.9.0-rc1.cdx.json\n", deb("0.9.0-rc1") + "\n", "mailstead_0.9.0-rc1_linux_" + runtime.GOARCH + ".tar.gz\n"}
 	if !slices.Equal(names, want) {
 		t.Errorf("published are %q, want %q", names, want)
 	}
@@ -155,7 +155,7 @@ func TestPackages(t *testing.T) {
 		if out, err := build.CombinedOutput(); err != nil {
 			t.Fatalf("build: %v\n%s", err, out)
 		}
-		for _, part := range []string{"packaging", "README.md", "LICENSE", "docs", "internal/npmlock", "web/package-lock.json", "go.mod", "go.sum"} {
+		for _, part := range []string{"packaging", "changelog", "CHANGELOG.md", "README.md", "LICENSE", "docs", "internal/npmlock", "web/package-lock.json", "go.mod", "go.sum"} {
 			copyTree(t, filepath.Join("..", part), filepath.Join(elsewhere, part))
 		}
 		here := pack(t, "..", small, filepath.Join(t.TempDir(), "out"), "1.2.3")

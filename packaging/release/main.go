@@ -1,6 +1,7 @@
 // Command release fills a folder with what is published of one commit: an archive for each system,
-// packages for Linux, the list of what is built in, and checksums of all of them. `make release`
-// runs it from the top folder. It signs and uploads nothing.
+// packages for Linux, the list of what is built in, the changelog with this release on top, and
+// checksums of all of them. `make release` runs it from the top folder. It signs and uploads
+// nothing.
 //
 // Two runs on one commit with one version of Go give the same bytes: every time is the commit's, or
 // SOURCE_DATE_EPOCH; modes and owners are fixed; and nothing of the place, the environment or the
@@ -64,6 +65,9 @@ func (r *release) run(targets []string, program string) error {
 	}
 	if old, err := os.ReadDir(r.to); err != nil || len(old) > 0 {
 		return cmp.Or(err, fmt.Errorf("%s is not empty", r.to))
+	}
+	if err := r.writeNotes(); err != nil {
+		return err
 	}
 	work, err := os.MkdirTemp("", "mailstead-release")
 	if err != nil {

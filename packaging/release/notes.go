@@ -1,0 +1,103 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// unreleased has one file for each change since the last release (changelog/README.md).
+const unreleased = "changelog/unreleased"
+
+// writeNotes writes the changelog with this release on top.
+func (r *release) writeNotes() error {
+	items, err := readChanges(unreleased)
+	if err != nil {
+		return err
+	}
+	changelog, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		return err
+	}
+	text := notes(string(changelog), r.version, r.at.Format("2006-01-02"), items)
+	return os.WriteFile(filepath.Join(r.to, "CHANGELOG.md"), []byte(text), 0o644)
+}
+
+// readChanges reads the changes of a folder in the order of their names. Its error names every file
+// that lacks the form. Only *.md files are changes; a folder may have none.
+func readChanges(folder string) (changes []string, err error) {
+	files, err := os.ReadDir(folder) // by name
+	if err != nil {
+		return nil, err
+	}
+	var wrong []error
+	for _, file := range files {
+		if filepath.Ext(file.Name()) != ".md" {
+			continue
+		}
+		path := filepath.Join(folder, file.Name())
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		fault := faultOf(file.Name(), string(text))
+		if fault != "" {
+			wrong = append(wrong, fmt.Errorf("%s: %s (changelog/README.md has the form)", path, fault))
+		}
+		changes = append(changes, strings.TrimSpace(string(text)))
+	}
+	return changes, errors.Join(wrong...)
+}
+
+var changeName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*\.md$`)
+
+// faultOf says what a change lacks; "" if it has the form.
+func faultOf(name, text string) string {
+	problem, _, found := strings.Cut(strings.Join(strings.Fields(text), " "), "Mailstead now ")
+	switch {
+	case !changeName.MatchString(name):
+		return "the name must be lower-case words or a number with hyphens between them, such as 41-slow-relays.md"
+	case strings.HasPrefix(text, "#") || strings.HasPrefix(text, "- "):
+		return "it must be plain sentences, without a heading or a list item"
+	case !found:
+		return `the sentence that begins with "Mailstead now" is missing`
+	case problem == "":
+		return `the problem must come first, before "Mailstead now"`
+	}
+	return ""
+}
+
+// notes puts a section for the version on top of the changelog, with one list item for each change.
+// If the changelog already begins with that version, its section gets the date, and the changes
+// come at its end. Without changes there is no new section.
+func notes(changelog, version, date string, changes []string) string {
+	title, sections, _ := strings.Cut(changelog, "\n## ")
+	heading, rest, _ := strings.Cut(sections, "\n")
+	name, _, _ := strings.Cut(heading, " ")
+	own := ""
+	if name == version {
+		own, sections, _ = strings.Cut(rest, "\n## ")
+	}
+	if own == "" && len(changes) == 0 {
+		return changelog
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s\n\n## %s (%s)\n\n", strings.TrimSpace(title), version, date)
+	if own != "" {
+		fmt.Fprintf(&out, "%s\n", strings.TrimSpace(own))
+	}
+	if own != "" && len(changes) > 0 {
+		out.WriteString("\n### Fixed before the release\n\n")
+	}
+	for _, change := range changes {
+		item := strings.ReplaceAll(change, "\n", "\n  ")
+		fmt.Fprintf(&out, "- %s\n", strings.ReplaceAll(item, "\n  \n", "\n\n"))
+	}
+	if sections != "" {
+		fmt.Fprintf(&out, "\n## %s", sections)
+	}
+	return out.String()
+}
