@@ -135,7 +135,7 @@ func TestReadmeWalk(t *testing.T) {
 		t.Fatal(err)
 	}
 	export := regexp.MustCompile(`export TOKEN=\S+`).FindString(string(said))
-	walk := strings.NewReplacer("localhost:8080", i.ready.HTTP, "localhost:2525", i.ready.SMTP).Replace(readmeWalk.FindString(string(text)))
+	walk := strings.NewReplacer("localhost:8080", i.ready.HTTP, "localhost:2525", i.ready.SMTP, "localhost:2587", i.ready.Submission).Replace(readmeWalk.FindString(string(text)))
 	if export == "" || walk == "" {
 		t.Fatalf("the export is %q, the walk %q", export, walk)
 	}
@@ -143,7 +143,7 @@ func TestReadmeWalk(t *testing.T) {
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Dir = t.TempDir()
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), `"subject":"Hello"`) {
+	if err != nil || !strings.Contains(string(out), `"subject":"Hello"`) || !strings.Contains(string(out), `"subject":"Re: Hello"`) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
