@@ -30,6 +30,7 @@ var importRules = map[string]struct {
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/agents service/spam service/reputation service/templates service/events service/inbox service/rules service/mailboxes service/domains service/certs service/mta service/reports service/accounts service/health jobs store internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov internal", "core has what every room needs, and so can know none of them"},
+	"service/core/code":   {"", "code has the codes of errors; it does not know what an error is about"},
 	"service/agents":      {"service/core store mail", "agents says what programs may do; it does not know how mail is read or sent"},
 	"service/events":      {"service/core jobs store webhooks internal", "events tell webhooks what happened; the other rooms say what an event is about"},
 	"service/reputation":  {"service/core store mail", "reputation counts what is sent; it does not know how mail goes out"},

@@ -18,8 +18,8 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
-	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
 )
@@ -104,7 +104,7 @@ func localCommand[In, Out any](method func(context.Context, In) (Out, error)) ht
 		out, err := method(r.Context(), in)
 		if err != nil {
 			e := core.Explain(err)
-			http.Error(w, e.Message, openapi.Status(e.Code))
+			http.Error(w, e.Message, code.Status(e.Code))
 			return
 		}
 		w.Header().Set("Content-Type", "application/json")

@@ -17,7 +17,7 @@ var onceRules = []struct{ rule, pattern, folder string }{
 	{"the type of a secondary", `(?m)^type Secondary struct`, "dnsprov/builtin"},
 	{"the type of a TSIG key", `(?m)^type \w*Key struct \{\n\tName +string[^\n]*\n\tAlgorithm +string`, "dnsprov/builtin"},
 	{"the host name of the sandbox", `"mail\.mailstead\.test"`, "config"},
-	{"the HTTP status of an error code", `(?m)^\t(?:\{40\d, "not_found"|404: +\{"not_found")`, "handlers/openapi"},
+	{"the HTTP status of an error code", `(?m)^\t(?:\{40\d, "not_found"|404: +\{"not_found")`, "service/core/code"},
 }
 
 // TestRulesStandOnce fails if one of onceRules is written again, or is not found where it belongs.

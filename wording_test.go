@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
+	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/events"
 )
 
@@ -59,7 +59,7 @@ var laterCodes = strings.Fields("busy standby account_suspended storage_unavaila
 func TestEveryErrorHasWords(t *testing.T) {
 	codes, _ := readWordings(t)
 	var files []string
-	for _, pattern := range []string{"service/*.go", "service/*/*.go", "handlers/*.go", "handlers/openapi/errors.go"} {
+	for _, pattern := range []string{"service/*.go", "service/*/*.go", "handlers/*.go", "service/core/code/*.go"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)
@@ -67,8 +67,8 @@ func TestEveryErrorHasWords(t *testing.T) {
 		files = append(files, found...)
 	}
 	wanted := map[string]string{"offline": "the dashboard", "unreadable": "the dashboard"}
-	for _, code := range laterCodes {
-		wanted[code] = "the contract"
+	for _, name := range laterCodes {
+		wanted[name] = "the contract"
 	}
 	for _, file := range files {
 		if strings.HasSuffix(file, "_test.go") {
@@ -79,8 +79,8 @@ func TestEveryErrorHasWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, found := range namedCodes.FindAllSubmatch(text, -1) {
-			if code := string(found[1]); openapi.Status(code) == 500 {
-				t.Errorf("handlers/openapi/errors.go has no HTTP status for %s of %s", code, file)
+			if name := string(found[1]); code.Status(name) == 500 {
+				t.Errorf("service/core/code has no HTTP status for %s of %s", name, file)
 			}
 		}
 		for _, found := range codesInSources.FindAllSubmatch(text, -1) {
@@ -90,12 +90,12 @@ func TestEveryErrorHasWords(t *testing.T) {
 	if len(wanted) < 75 {
 		t.Fatalf("only %d codes were found in the sources", len(wanted))
 	}
-	for code, file := range wanted {
-		if strings.HasSuffix(file, ".go") && code != "internal_error" && openapi.Status(code) == 500 {
-			t.Errorf("handlers/openapi/errors.go has no HTTP status for %s of %s", code, file)
+	for name, file := range wanted {
+		if strings.HasSuffix(file, ".go") && name != "internal_error" && code.Status(name) == 500 {
+			t.Errorf("service/core/code has no HTTP status for %s of %s", name, file)
 		}
-		if codes[code].Text == "" {
-			t.Errorf("web/src/api/wordings.json has no words for %s of %s", code, file)
+		if codes[name].Text == "" {
+			t.Errorf("web/src/api/wordings.json has no words for %s of %s", name, file)
 		}
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mta"
 )
@@ -389,7 +390,7 @@ func FuzzDecode(f *testing.F) {
 		err = decode(&in, source{query: query, body: body, strict: strict})
 		if err != nil {
 			e, ok := core.AsError(err)
-			if !ok || openapi.Status(e.Code) != 400 || e.Message == "" {
+			if !ok || code.Status(e.Code) != 400 || e.Message == "" {
 				t.Fatalf("error %#v", err)
 			}
 			if _, err := json.Marshal(e.Details); err != nil {

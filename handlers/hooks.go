@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
 )
 
 // Relays report on mail that they took with POST /hooks/{kind}/{relay}, without a token: each
@@ -106,7 +106,7 @@ func readNotice(c *call) ([]byte, error) {
 // requests.
 func (s *Server) noticeFailed(c *call, err error) {
 	e := core.Explain(err)
-	status := openapi.Status(e.Code)
+	status := code.Status(e.Code)
 	addr := remoteAddr(c.r)
 	if status == http.StatusForbidden {
 		s.hooks.refused.add(addr, s.now())

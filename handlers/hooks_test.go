@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
 )
 
 func TestHooksNeedAKnownRelayAndItsProof(t *testing.T) {
@@ -54,7 +54,7 @@ func TestHooksAreBounded(t *testing.T) {
 		if !errors.As(err, &e) || e.RetryAfter == 0 {
 			t.Errorf("%v", err)
 		}
-		return openapi.Status(e.Code)
+		return code.Status(e.Code)
 	}
 	for n := range noticesPerMinute + 1 {
 		if got := status("192.0.2.1", now); (got != 0) != (n == noticesPerMinute) {

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/markup"
-	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
 )
 
 // Paths of the sign-in to /mcp by OAuth 2.1.
@@ -136,15 +136,15 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 		return
 	}
 	e := s.explainError(c, "sign-in of a client", err) // which sets Retry-After
-	code := "server_error"
-	status = openapi.Status(e.Code)
+	name := "server_error"
+	status = code.Status(e.Code)
 	switch {
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
-		code = "temporarily_unavailable"
+		name = "temporarily_unavailable"
 	case status < http.StatusInternalServerError:
-		code = "invalid_request"
+		name = "invalid_request"
 	}
-	s.sendJSON(c, status, accounts.OAuthError{Code: code, Description: e.Message})
+	s.sendJSON(c, status, accounts.OAuthError{Code: name, Description: e.Message})
 }
 
 // registerClient answers RFC 7591.
@@ -184,7 +184,7 @@ func (s *Server) authorizeClient(c *call) {
 		if len(e.Details) > 0 {
 			text = "The program that sent you here made a mistake. " + e.Message + "."
 		}
-		showPage(c, oauthPage, openapi.Status(e.Code), markup.Format("<p>%s</p>\n<p><a href=\"/\">Open the dashboard</a></p>", text))
+		showPage(c, oauthPage, code.Status(e.Code), markup.Format("<p>%s</p>\n<p><a href=\"/\">Open the dashboard</a></p>", text))
 	}
 	if c.r.Method != http.MethodGet && c.r.Method != http.MethodHead {
 		s.notAllowed(c, []string{http.MethodGet})
@@ -201,7 +201,7 @@ func (s *Server) authorizeClient(c *call) {
 	who, signedIn := core.Actor{}, false
 	if cookie := s.cookie(c.r); cookie != "" {
 		who, err = s.svc.Accounts.AuthenticateSession(c.r.Context(), cookie, remoteAddr(c.r))
-		if e, ours := core.AsError(err); err != nil && (!ours || openapi.Status(e.Code) != http.StatusUnauthorized) {
+		if e, ours := core.AsError(err); err != nil && (!ours || code.Status(e.Code) != http.StatusUnauthorized) {
 			failed(err)
 			return
 		}

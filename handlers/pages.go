@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/markup"
-	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/mail/view"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mta"
 )
@@ -25,7 +25,7 @@ import (
 // explainError gives the error that a page shows, and logs it if it is our fault.
 func (s *Server) explainError(c *call, what string, err error) *core.Error {
 	e := core.Explain(err)
-	if openapi.Status(e.Code) >= http.StatusInternalServerError {
+	if code.Status(e.Code) >= http.StatusInternalServerError {
 		s.Log.Error(what, "request_id", c.id, "error", err)
 	}
 	if e.RetryAfter > 0 {
@@ -160,7 +160,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		return
 	}
 	err = s.svc.Accounts.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"), form.Get("drop_passkeys") == "true")
-	if e, ours := core.AsError(err); ours && openapi.Status(e.Code) == http.StatusBadRequest {
+	if e, ours := core.AsError(err); ours && code.Status(e.Code) == http.StatusBadRequest {
 		v.Wrong = "The password " + e.Details[0].Message + "."
 		s.showReset(c, http.StatusBadRequest, v)
 		return
@@ -176,7 +176,7 @@ func (s *Server) submitReset(c *call, addr string) {
 func (s *Server) resetFailed(c *call, addr string, err error) {
 	s.countBadLink(addr, err)
 	e := s.explainError(c, "reset page", err)
-	s.showReset(c, openapi.Status(e.Code), resetView{Done: e.Message})
+	s.showReset(c, code.Status(e.Code), resetView{Done: e.Message})
 }
 
 func (s *Server) showReset(c *call, status int, v resetView) {
@@ -211,7 +211,7 @@ func (s *Server) recoveryPage(c *call) {
 	failed := func(err error) {
 		s.countBadLink(addr, err)
 		e := s.explainError(c, "recovery page", err)
-		showPage(c, confirmPage, openapi.Status(e.Code), recoveryView{Said: e.Message}.body())
+		showPage(c, confirmPage, code.Status(e.Code), recoveryView{Said: e.Message}.body())
 	}
 	if err := s.badTokens.check(addr, s.now()); err != nil {
 		failed(err)
@@ -306,7 +306,7 @@ func (s *Server) unsubscribe(c *call) {
 // unsubscribeFailed shows an error on the page.
 func (s *Server) unsubscribeFailed(c *call, err error) {
 	e := s.explainError(c, "unsubscribe", err)
-	s.showUnsubscribe(c, openapi.Status(e.Code), unsubscribeView{Said: e.Message})
+	s.showUnsubscribe(c, code.Status(e.Code), unsubscribeView{Said: e.Message})
 }
 
 func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {

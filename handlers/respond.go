@@ -13,9 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/internal/buffers"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
 )
 
 const jsonMedia = "application/json"
@@ -133,7 +133,7 @@ type problemBody struct {
 // fail answers with an error, and logs it if it is our fault.
 func (s *Server) fail(c *call, err error) {
 	e := core.Explain(err)
-	status := openapi.Status(e.Code)
+	status := code.Status(e.Code)
 	if status >= 500 && status != http.StatusServiceUnavailable {
 		s.Log.Error("request failed", "request_id", c.id, "method", c.r.Method, "path", c.r.URL.Path, "error", err)
 	}
@@ -222,7 +222,7 @@ func (s *Server) download(c *call) {
 // countBadLink counts a link that leads nowhere like a bad token, so that nobody can guess for
 // long.
 func (s *Server) countBadLink(addr string, err error) {
-	if e, ours := core.AsError(err); ours && openapi.Status(e.Code) == http.StatusNotFound {
+	if e, ours := core.AsError(err); ours && code.Status(e.Code) == http.StatusNotFound {
 		s.badTokens.count(addr, s.now())
 	}
 }

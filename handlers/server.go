@@ -26,6 +26,7 @@ import (
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
 )
 
 // A Server answers the HTTP API. Make it with New; its exported fields are set before use.
@@ -399,7 +400,7 @@ func (s *Server) authenticate(c *call) error {
 		}
 		who, err = find(c.r.Context(), token, addr)
 	}
-	if e := new(core.Error); errors.As(err, &e) && openapi.Status(e.Code) == http.StatusUnauthorized && token != "" {
+	if e := new(core.Error); errors.As(err, &e) && code.Status(e.Code) == http.StatusUnauthorized && token != "" {
 		s.badTokens.count(addr, s.now())
 	}
 	c.who = who

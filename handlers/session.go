@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/api"
-	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
 )
 
 // What the dashboard needs beyond /v1 lies under /session: signing in and out, one's own profile,
@@ -233,7 +233,7 @@ func (s *Server) currentSession(ctx context.Context, who core.Actor) (*CurrentSe
 // logRefusal logs a failed sign-in.
 func (s *Server) logRefusal(c *call, who string, err error) error {
 	e := core.Explain(err)
-	if openapi.Status(e.Code) < http.StatusInternalServerError {
+	if code.Status(e.Code) < http.StatusInternalServerError {
 		s.Log.Info("sign-in refused", "request_id", c.id, "ip", remoteAddr(c.r), "email", core.LoginName(who), "code", e.Code)
 	}
 	return err

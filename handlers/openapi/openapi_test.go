@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/handlers/api"
+	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
 func TestCodesAreInTheOrderOfStatuses(t *testing.T) {
-	for i, c := range errorCodes {
-		if i > 0 && c.Status < errorCodes[i-1].Status {
+	for i, c := range code.Documented {
+		if i > 0 && c.Status < code.Documented[i-1].Status {
 			t.Errorf("%s is not", c.Code)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/handlers/markup"
+	"github.com/mailstead/mailstead/service/core/code"
 )
 
 // ReferenceCSS is the style sheet of the reference page, which expects it at /docs/reference.css.
@@ -67,7 +68,7 @@ func (doc *Document) Reference() ([]byte, error) {
 <div class="wide"><table>
 <thead><tr><th scope="col">Status</th><th scope="col">Code</th><th scope="col">Meaning</th></tr></thead>
 <tbody>`)
-	for _, e := range errorCodes {
+	for _, e := range code.Documented {
 		page.put("\n"+`<tr id="error-%[1]s"><td>%[2]s</td><td><code>%[1]s</code></td><td>%[3]s</td></tr>`, e.Code, e.Status, words(e.Means))
 	}
 	page.put(`
