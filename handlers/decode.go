@@ -28,7 +28,7 @@ type source struct {
 	body   []byte
 	strict bool
 	patch  bool      // of a PATCH: null is a value, which only some fields take; otherwise it is the same as absent
-	given  *[]string // gets the names of the body fields that are given, but for those with the tag `audit:"-"`; nil: nobody asks
+	given  *[]string // gets the names of the body fields that are given, but for those with the tag `audit:"-"`, which change nothing
 }
 
 // decode fills the request that in points to. The tags of its fields say where a value comes from
@@ -46,7 +46,28 @@ func decode(in any, src source) error {
 	if src.strict {
 		d.unknown()
 	}
-	return d.failed()
+	if src.given != nil {
+		*src.given = d.changes
+	}
+	if err := d.failed(); err != nil || !src.patch || len(d.changes) > 0 {
+		return err
+	}
+	return nothingToUpdate(v.Type())
+}
+
+// nothingToUpdate is the error for a PATCH that gives no field that can change.
+func nothingToUpdate(t reflect.Type) error {
+	var can []string
+	for _, f := range openapi.Fields(t) {
+		if name := openapi.JSONName(f); name != "" && f.Tag.Get("audit") != "-" {
+			can = append(can, name)
+		}
+	}
+	if len(can) <= 2 {
+		return core.Errorf("nothing_to_update", "Give %s.", strings.Join(can, " or "))
+	}
+	last := len(can) - 1
+	return core.Errorf("nothing_to_update", "Give at least one of %s and %s.", strings.Join(can[:last], ", "), can[last])
 }
 
 type decoder struct {
@@ -54,6 +75,7 @@ type decoder struct {
 	fields  map[string]json.RawMessage
 	known   map[string]reflect.Type
 	details []core.Detail
+	changes []string // names of the body fields that are given, as in source
 }
 
 func (d *decoder) wrong(field, code, format string, args ...any) {
@@ -246,8 +268,8 @@ func (d *decoder) fromBody(v reflect.Value, f reflect.StructField) {
 		}
 		return
 	}
-	if d.given != nil && f.Tag.Get("audit") != "-" {
-		*d.given = append(*d.given, name)
+	if f.Tag.Get("audit") != "-" {
+		d.changes = append(d.changes, name)
 	}
 	if err := unmarshal(raw, v.Addr().Interface()); err != nil {
 		d.wrongType(name, v.Type(), err)

@@ -27,7 +27,7 @@ func folders(s *service.Service) []Operation {
 			Call:  With(s.Inbox.UpdateMailFolder),
 			Group: "Folders", Summary: "Rename a folder",
 			Text:   "With all below it.",
-			Errors: codes("folder_exists folder_protected nothing_to_update"),
+			Errors: codes("folder_exists folder_protected"),
 			Show:   "name",
 		},
 		{

@@ -41,7 +41,7 @@ func groups(s *service.Service) []Operation {
 			Call:  With(s.Mailboxes.UpdateGroup),
 			Group: "Groups", Summary: "Change a group",
 			Text:   "`members` replaces the list. The address stays as it is.",
-			Errors: codes("group_loop nothing_to_update"),
+			Errors: codes("group_loop"),
 			Show:   "members",
 			Tool:   Tool{Confirm: AskFirst(i.updateGroup), Asks: "A member elsewhere"},
 		},

@@ -24,10 +24,9 @@ func me(s *service.Service) []Operation {
 			May:   May{Scope: Write, Roles: MailboxOnly, Own: true},
 			Call:  With(s.Accounts.UpdateMe),
 			Group: "Me", Summary: "Change one's own mailbox",
-			Text:   "For the person of a mailbox.",
-			Errors: codes("nothing_to_update"),
-			Show:   "name signature",
-			Tool:   Tool{Confirm: AskFirst(i.updateMe), Asks: "A forward_to or a recovery_email"},
+			Text: "For the person of a mailbox.",
+			Show: "name signature",
+			Tool: Tool{Confirm: AskFirst(i.updateMe), Asks: "A forward_to or a recovery_email"},
 		},
 		{
 			Name: "change_my_password", Route: POST("/v1/me/password"), Status: 200,

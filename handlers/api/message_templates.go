@@ -34,7 +34,7 @@ func messageTemplates(s *service.Service) []Operation {
 			Body:  LargestTemplate,
 			Group: "Message templates", Summary: "Change a message template",
 			Text:   "Null takes `text` or `html` away. Messages that were made of it stay as they are.",
-			Errors: codes("invalid_template nothing_to_update"),
+			Errors: codes("invalid_template"),
 			Show:   "subject",
 		},
 		{

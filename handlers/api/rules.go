@@ -37,7 +37,7 @@ func mailRules(s *service.Service) []Operation {
 			Strict: true,
 			Group:  "Rules", Summary: "Change a rule",
 			Text:   "`conditions` and `actions` replace the lists.",
-			Errors: codes("too_many_items nothing_to_update"),
+			Errors: codes("too_many_items"),
 			Show:   "enabled",
 			Tool:   Tool{Confirm: AskFirst(i.updateRule), Asks: "A forward or a reply"},
 		},

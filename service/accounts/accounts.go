@@ -144,9 +144,6 @@ type UpdateAccountIn struct {
 // UpdateAccount changes the account's name and warm-up phrases, by which stored mail is marked
 // again.
 func (s *Service) UpdateAccount(_ context.Context, who core.Actor, in UpdateAccountIn) (*Account, error) {
-	if in.Name == nil && in.WarmupPhrases == nil {
-		return nil, core.Errorf("nothing_to_update", "Give name or warmup_phrases.")
-	}
 	var phrases []string
 	if in.WarmupPhrases != nil {
 		var err error

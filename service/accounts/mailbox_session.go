@@ -134,9 +134,6 @@ func (s *Service) UpdateMe(ctx context.Context, who core.Actor, in UpdateMeIn) (
 		UserID: who.MailboxID, Name: in.Name, Signature: in.Signature, ForwardTo: in.ForwardTo, ForwardKeep: in.ForwardKeep,
 		RecoveryEmail: in.Recovery,
 	})
-	if e, ours := core.AsError(err); ours && e.Code == "nothing_to_update" {
-		err = core.Errorf("nothing_to_update", "Give at least one of name, signature, forward_to, forward_keep_copy and recovery_email.")
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -478,9 +478,6 @@ func (in *UpdateTeamUserIn) permit(who core.Actor) error {
 
 // check looks at the fields on their own, and brings the address into the form in which it is kept.
 func (in *UpdateTeamUserIn) check() error {
-	if in.Email == nil && in.Password == nil && in.Role == nil && in.Mailboxes == nil && !in.FirstName.Set && !in.LastName.Set {
-		return core.Errorf("nothing_to_update", "Give at least one of email, password, first_name, last_name, role and mailboxes.")
-	}
 	if err := core.CheckLine("first_name", in.FirstName.Value); err != nil {
 		return err
 	}

@@ -169,9 +169,6 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 }
 
 func (in *ProfileIn) check(who core.Actor) error {
-	if in.Name == nil && in.Email == nil && in.Password == nil {
-		return core.Errorf("nothing_to_update", "Give at least one of name, email and password.")
-	}
 	if in.Name != nil {
 		if err := core.CheckLine("name", *in.Name); err != nil {
 			return err

@@ -196,9 +196,6 @@ type UpdateCustomDNSRecordIn struct {
 
 // UpdateCustomDNSRecord changes a record; what is not given stays.
 func (s *Service) UpdateCustomDNSRecord(ctx context.Context, who core.Actor, in UpdateCustomDNSRecordIn) (*CustomDNSRecordAnswer, error) {
-	if in.Name == nil && in.Type == nil && in.Value == nil && in.TTL == nil {
-		return nil, core.Errorf("nothing_to_update", "Give at least one of name, type, value and ttl.")
-	}
 	return s.changeCustomRecord(ctx, who, func(tx *store.Tx) (*store.Domain, *store.CustomRecord, error) {
 		d, r, err := customRecordOf(tx, who, in.DomainID, in.RecordID)
 		if err != nil {

@@ -205,9 +205,6 @@ type UpdateDomainIn struct {
 
 // check checks the fields on their own, and brings them into the form in which they are kept.
 func (in *UpdateDomainIn) check(c core.Config) (err error) {
-	if in.Tags == nil && in.AutoRenew == nil && in.SendingMode == nil && !in.Relay.Set && in.ListUnsub == nil && !in.CatchAll.Set && !in.Notes.Set && !in.SendingPaused.Set && in.TLSPolicy == nil && in.SendsElsewhere == nil {
-		return core.Errorf("nothing_to_update", "Give at least one of tags, auto_renew, sending_mode, relay, list_unsubscribe, catch_all, notes, sending_paused, tls_policy and sends_elsewhere.")
-	}
 	if in.SendingPaused.Set && !in.SendingPaused.Null {
 		return core.Invalid("sending_paused", "invalid", "can only be set to null, which resumes sending")
 	}

@@ -202,9 +202,6 @@ type UpdateWebhookIn struct {
 
 // UpdateWebhook changes an endpoint. Enabling one again forgets its failures.
 func (s *Service) UpdateWebhook(_ context.Context, who core.Actor, in UpdateWebhookIn) (*Webhook, error) {
-	if in.URL == nil && in.Events == nil && !in.Description.Set && in.Status == nil {
-		return nil, core.Errorf("nothing_to_update", "Give at least one of url, events, description and status.")
-	}
 	if in.URL != nil {
 		if err := s.Guard.CheckURL(*in.URL); err != nil {
 			return nil, core.Invalid("url", "invalid", "%s", err)

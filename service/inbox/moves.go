@@ -214,9 +214,6 @@ func folderProtected(f *Folder) error {
 
 // UpdateMailFolder renames a folder, and with it all below it.
 func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateFolderIn) (out *MailFolder, err error) {
-	if in.Name == nil {
-		return nil, core.Errorf("nothing_to_update", "Give a name.")
-	}
 	name, err := folderName(*in.Name)
 	if err != nil {
 		return nil, folderError(err)

@@ -176,9 +176,6 @@ type UpdateGroupIn struct {
 
 // UpdateGroup changes a group.
 func (s *Service) UpdateGroup(_ context.Context, who core.Actor, in UpdateGroupIn) (*Group, error) {
-	if !in.Name.Set && in.Members == nil && in.SendAs == nil {
-		return nil, core.Errorf("nothing_to_update", "Give name, members or send_as. The address of a group stays as it is.")
-	}
 	if err := checkName(in.Name.Value); err != nil {
 		return nil, err
 	}

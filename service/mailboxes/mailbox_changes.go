@@ -39,19 +39,10 @@ type UpdateEmailUserIn struct {
 	ExpiresAt  core.Opt[time.Time]         `json:"expires_at" doc:"When it is deleted with all that is in it; null keeps it."`
 }
 
-func (in *UpdateEmailUserIn) empty() bool {
-	return in.Name == nil && in.Password == nil && in.Status == nil && !in.Footer.Set && !in.DailySendLimit.Set &&
-		!in.ForwardTo.Set && !in.Relay.Set && !in.QuotaBytes.Set && !in.SendingPaused.Set && in.Hold == nil &&
-		in.ForwardKeep == nil && in.Aliases == nil && !in.Signature.Set && !in.RecoveryEmail.Set && !in.SendPolicy.Set && !in.ExpiresAt.Set
-}
-
 func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
 
 // check looks at the fields on their own, and brings forward_to into the form in which it is kept.
 func (in *UpdateEmailUserIn) check() error {
-	if in.empty() {
-		return core.Errorf("nothing_to_update", "Give at least one of name, password, aliases, signature, recovery_email, footer, daily_send_limit, forward_to, forward_keep_copy, relay, quota_bytes, status, sending_paused, send_policy and expires_at.")
-	}
 	if in.Name != nil {
 		if err := checkName(*in.Name); err != nil {
 			return err

@@ -132,9 +132,6 @@ type UpdateTemplateIn struct {
 // UpdateTemplate changes a template's name, its usernames or both. Mailboxes that were made from it
 // stay as they are.
 func (s *Service) UpdateTemplate(_ context.Context, who core.Actor, in UpdateTemplateIn) (*Template, error) {
-	if in.Name == nil && in.Usernames == nil {
-		return nil, core.Errorf("nothing_to_update", "Give name, usernames or both.")
-	}
 	var usernames []string
 	if in.Usernames != nil {
 		var err error

@@ -219,9 +219,6 @@ func (s *Service) CreateRule(ctx context.Context, who core.Actor, in CreateRuleI
 
 // UpdateRule changes a rule.
 func (s *Service) UpdateRule(_ context.Context, who core.Actor, in UpdateRuleIn) (*Rule, error) {
-	if in.Name == nil && in.Enabled == nil && in.Position == nil && in.Match == nil && in.Conditions == nil && in.Actions == nil {
-		return nil, core.Errorf("nothing_to_update", "Give at least one of name, enabled, position, match, conditions and actions.")
-	}
 	var out Rule
 	err := s.Store.Update(func(tx *store.Tx) error {
 		mb, list, at, err := findRule(tx, who, in.UserID, in.RuleID)

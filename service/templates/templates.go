@@ -163,9 +163,6 @@ type UpdateMessageTemplateIn struct {
 
 // UpdateMessageTemplate changes a template. Messages that were made of it stay as they are.
 func (s *Service) UpdateMessageTemplate(_ context.Context, who core.Actor, in UpdateMessageTemplateIn) (out *MessageTemplate, err error) {
-	if in.Name == nil && in.Subject == nil && !in.Text.Set && !in.HTML.Set {
-		return nil, core.Errorf("nothing_to_update", "Give name, subject, text or html.")
-	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		t, err := templateOf(tx, who, in.ID)
 		if err != nil {
