@@ -27,6 +27,7 @@ var importRules = map[string]struct {
 	"handlers":            {"handlers service mail internal/buffers internal/jsonw internal/limit internal/metrics internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
 	"handlers/api":        {"service", "api says what each operation is; it does not know how a request is decoded and answered"},
 	"handlers/listen":     {"handlers/connlimit handlers/proxyproto config service/health service/servicetest internal/metrics", "listen opens sockets as the settings say; it does not know what is answered there"},
+	"handlers/operator":   {"handlers config service store", "operator answers the operator's commands on this host; it does not know the command line, nor what people are shown"},
 	"handlers/dnsd":       {"handlers dnsprov internal/limit", "dnsd answers for zones and secondaries as dnsprov knows them; no rule is needed for that"},
 	"service":             {"service/core service/agents service/spam service/reputation service/templates service/events service/inbox service/rules service/mailboxes service/domains service/certs service/mta service/reports service/accounts service/health jobs store internal", "service wires the rooms; it must not know who is asking, over HTTP, SMTP or IMAP"},
 	"service/core":        {"jobs store mail dnsprov internal", "core has what every room needs, and so can know none of them"},

@@ -1,14 +1,9 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,11 +13,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/config"
-	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
-	"github.com/mailstead/mailstead/store/keyfile"
 	"github.com/mailstead/mailstead/store/objects"
 )
 
@@ -61,18 +54,8 @@ func restoreFlags() []cli.Flag {
 	}, fromFlags()...)
 }
 
-// s3Access is what a command says about buckets. The key goes with it, since a running server may
-// not be able to read the file, and does not have the environment.
-type s3Access struct {
-	Endpoint  string `json:"endpoint"`
-	Region    string `json:"region"`
-	Key       string `json:"key"`
-	Secret    string `json:"secret"`
-	PathStyle *bool  `json:"path_style"`
-}
-
-func s3Of(c *cli.Context) (a s3Access, err error) {
-	a = s3Access{Endpoint: c.String("s3-endpoint"), Region: c.String("s3-region"), Key: os.Getenv("AWS_ACCESS_KEY_ID"), Secret: os.Getenv("AWS_SECRET_ACCESS_KEY")}
+func s3Of(c *cli.Context) (a operator.S3Access, err error) {
+	a = operator.S3Access{Endpoint: c.String("s3-endpoint"), Region: c.String("s3-region"), Key: os.Getenv("AWS_ACCESS_KEY_ID"), Secret: os.Getenv("AWS_SECRET_ACCESS_KEY")}
 	if c.IsSet("s3-path-style") {
 		style := c.Bool("s3-path-style")
 		a.PathStyle = &style
@@ -80,31 +63,10 @@ func s3Of(c *cli.Context) (a s3Access, err error) {
 	if file := c.String("s3-access-key-file"); file != "" {
 		a.Key, a.Secret, err = objects.ReadAccessKey(file)
 		if err != nil {
-			return a, usageError{err}
+			return a, config.Mistake(err)
 		}
 	}
 	return a, nil
-}
-
-// place gives the place of an address, with what a command says about it over the settings.
-func place(address string, a s3Access, settings config.S3, caFile string) (objects.Place, error) {
-	roots, err := config.RootCAs(caFile)
-	if err != nil {
-		return nil, err
-	}
-	return objects.At(address, objects.S3{
-		Endpoint: cmp.Or(a.Endpoint, settings.Endpoint), Region: cmp.Or(a.Region, settings.Region), PathStyle: cmp.Or(a.PathStyle, settings.PathStyle),
-		Key: a.Key, Secret: a.Secret, AccessKeyFile: settings.AccessKeyFile, RootCAs: roots,
-	})
-}
-
-// isArchive tells whether backups to or from an address are one file.
-func isArchive(address string) bool {
-	if objects.IsRemote(address) || strings.HasSuffix(address, "/") {
-		return false
-	}
-	info, err := os.Stat(address)
-	return err != nil || !info.IsDir()
 }
 
 // absolute makes a path of the command's directory one of everywhere.
@@ -119,23 +81,14 @@ func absolute(address string) (string, error) {
 	return path, err
 }
 
-// backupIn is a backup that the operator asks for.
-type backupIn struct {
-	To         string   `json:"to"` // absolute
-	Full       bool     `json:"full"`
-	NoVerify   bool     `json:"no_verify"`
-	Recipients []string `json:"recipients"` // none: those of the settings
-	S3         s3Access `json:"s3"`
-}
-
 func backupCommand(c *cli.Context) error {
 	if err := requireFlag(c, "to"); err != nil {
 		return err
 	}
-	in := backupIn{Full: c.Bool("full"), NoVerify: c.Bool("no-verify"), Recipients: c.StringSlice("age-recipient")}
+	in := operator.BackupIn{Full: c.Bool("full"), NoVerify: c.Bool("no-verify"), Recipients: c.StringSlice("age-recipient")}
 	for _, r := range in.Recipients {
 		if _, err := config.AgeRecipient(r); err != nil {
-			return usageError{fmt.Errorf("--age-recipient: %w", err)}
+			return config.Mistake(fmt.Errorf("--age-recipient: %w", err))
 		}
 	}
 	var err error
@@ -148,7 +101,7 @@ func backupCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(backup.Result)
-	if err := runLocal(c, backupPath, in, out); err != nil {
+	if err := runLocal(c, operator.BackupPath, in, out); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("%s backup  %s\ntarget       %s\nat           %s (commit %d)\nmessages     %d\nbytes        %d (%d new)\n",
@@ -160,64 +113,6 @@ func backupCommand(c *cli.Context) error {
 		text += "It was read back and is what was written.\n"
 	}
 	return printResult(c, out, text)
-}
-
-// backupFiles are what a backup has beside the store. A key that takes over comes before the one
-// whose place it takes: read in this order, one of both has it.
-var backupFiles = []string{keyfile.NextName, keyfile.Name, "mailstead.toml"}
-
-func (in *installation) backupSource() backup.Source {
-	return backup.Source{Store: in.store, Files: backupFiles, Program: version, Log: in.log}
-}
-
-// newSchedule makes the backups that the settings ask for; nil if they ask for none.
-func (in *installation) newSchedule() (*backup.Schedule, error) {
-	b := in.settings.Backups()
-	if b.To == "" {
-		return nil, nil
-	}
-	to, err := place(b.To, s3Access{}, b.S3, in.settings.CAFile)
-	if err != nil {
-		return nil, usageError{fmt.Errorf("[backup] to: %w", err)}
-	}
-	return &backup.Schedule{
-		Target: &backup.Target{Place: to, Recipients: b.Recipients, Temp: in.store.Dir(), Program: version}, Source: in.backupSource(),
-		Every: b.Every, FullEvery: b.FullEvery, Keep: b.Keep, Sync: b.Sync,
-	}, nil
-}
-
-// backUp makes a backup that the operator asks for.
-func (in *installation) backUp(ctx context.Context, ask backupIn) (*backup.Result, error) {
-	settings := in.settings.Backups()
-	recipients := settings.Recipients
-	if len(ask.Recipients) > 0 {
-		recipients = nil
-	}
-	for _, text := range ask.Recipients {
-		r, err := config.AgeRecipient(text)
-		if err != nil {
-			return nil, err
-		}
-		recipients = append(recipients, r)
-	}
-	// The backup holds its own row. A server that takes no writes can be backed up all the same.
-	if err := in.audit("backup", core.MailboxUser{}); err != nil {
-		in.log.Warn("write a backup to the audit log", "error", err)
-	}
-	if isArchive(ask.To) {
-		return backup.WriteArchive(ctx, ask.To, in.backupSource(), recipients, !ask.NoVerify)
-	}
-	if in.schedule != nil && len(ask.Recipients) == 0 && strings.TrimRight(ask.To, "/") == strings.TrimRight(settings.To, "/") {
-		return in.schedule.Backup(ctx, ask.Full, !ask.NoVerify)
-	}
-	to, err := place(ask.To, ask.S3, settings.S3, in.settings.CAFile)
-	if err != nil {
-		return nil, err
-	}
-	in.backingUp.Lock()
-	defer in.backingUp.Unlock()
-	target := &backup.Target{Place: to, Recipients: recipients, Temp: in.store.Dir(), Guest: in.schedule != nil, Program: version}
-	return target.Run(ctx, in.backupSource(), ask.Full, !ask.NoVerify)
 }
 
 // identities reads an age identity file; "" has none.
@@ -248,9 +143,9 @@ func fromTarget(c *cli.Context, from, temp string) (*backup.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := place(from, a, s.Backups().S3, s.CAFile)
+	at, err := operator.Place(from, a, s.Backups().S3, s.CAFile)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, config.Mistake(err)
 	}
 	ids, err := identities(c.String("age-identity"))
 	return &backup.Target{Place: at, Identities: ids, Temp: temp, Program: version}, err
@@ -269,7 +164,7 @@ func backupsFrom(c *cli.Context) (string, error) {
 		}
 		from = s.Backups().To
 		if from == "" {
-			return "", usageError{fmt.Errorf("name the place of the backups with --from: a file, a directory or s3://BUCKET/PREFIX; %s has none in [backup]", filepath.Join(c.String("data"), "mailstead.toml"))}
+			return "", config.Mistake(fmt.Errorf("name the place of the backups with --from: a file, a directory or s3://BUCKET/PREFIX; %s has none in [backup]", filepath.Join(c.String("data"), "mailstead.toml")))
 		}
 	}
 	return from, isPlace(from)
@@ -281,10 +176,10 @@ func isPlace(from string) error {
 		return nil
 	}
 	if strings.Contains(from, "://") {
-		return usageError{fmt.Errorf("%q is not a place of backups; write s3://BUCKET/PREFIX, or the path of a directory or a file", from)}
+		return config.Mistake(fmt.Errorf("%q is not a place of backups; write s3://BUCKET/PREFIX, or the path of a directory or a file", from))
 	}
 	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
-		return usageError{fmt.Errorf("there are no backups at %s: no file or directory has that name; give the right --from", from)}
+		return config.Mistake(fmt.Errorf("there are no backups at %s: no file or directory has that name; give the right --from", from))
 	}
 	return nil
 }
@@ -295,7 +190,7 @@ func backupListCommand(c *cli.Context) error {
 		return err
 	}
 	var out *backup.Listing
-	if isArchive(from) {
+	if operator.IsArchive(from) {
 		ids, idErr := identities(c.String("age-identity"))
 		if idErr != nil {
 			return idErr
@@ -328,7 +223,7 @@ func backupVerifyCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if isArchive(from) {
+	if operator.IsArchive(from) {
 		ids, idErr := identities(c.String("age-identity"))
 		if idErr != nil {
 			return idErr
@@ -359,7 +254,7 @@ func restoreTime(text string) (time.Time, error) {
 	}
 	at, err := time.Parse(time.RFC3339Nano, text)
 	if err != nil {
-		return at, usageError{fmt.Errorf("--at: %q is not a time; write, for example, 2026-11-24T12:00:00Z", text)}
+		return at, config.Mistake(fmt.Errorf("--at: %q is not a time; write, for example, 2026-11-24T12:00:00Z", text))
 	}
 	return at, nil
 }
@@ -376,7 +271,7 @@ func restoreCommand(c *cli.Context) error {
 		return err
 	}
 	dir := c.String("data")
-	if _, err := os.Stat(filepath.Join(dir, socketName)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, operator.SocketName)); err == nil {
 		return fmt.Errorf("%s is not empty: restore to a directory of its own", dir)
 	}
 	place, err := openWorkplace(dir)
@@ -401,7 +296,7 @@ func restoreInto(c *cli.Context, dir string, at time.Time) (*backup.Restored, er
 	if err := isPlace(from); err != nil {
 		return nil, err
 	}
-	if isArchive(from) {
+	if operator.IsArchive(from) {
 		ids, err := identities(c.String("age-identity"))
 		if err != nil {
 			return nil, err
@@ -418,21 +313,11 @@ func restoreInto(c *cli.Context, dir string, at time.Time) (*backup.Restored, er
 	return target.Restore(c.Context, dir, at, log)
 }
 
-// restoreMailboxIn is a mailbox that the operator wants back as it was.
-type restoreMailboxIn struct {
-	Mailbox  string    `json:"mailbox"`
-	Into     string    `json:"into"`
-	At       time.Time `json:"at"`   // zero: the newest
-	From     string    `json:"from"` // absolute; "": the target of the settings
-	Identity string    `json:"identity"`
-	S3       s3Access  `json:"s3"`
-}
-
 func restoreMailboxCommand(c *cli.Context) error {
 	if err := requireFlag(c, "into"); err != nil {
 		return err
 	}
-	in := restoreMailboxIn{Mailbox: c.String("mailbox"), Into: c.String("into")}
+	in := operator.RestoreMailboxIn{Mailbox: c.String("mailbox"), Into: c.String("into")}
 	var err error
 	in.At, err = restoreTime(c.String("at"))
 	if err != nil {
@@ -459,92 +344,8 @@ func restoreMailboxCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(inbox.MailboxRestored)
-	if err := runOverSocket(c, restoreMailboxPath, in, out); err != nil {
+	if err := runOverSocket(c, operator.RestoreMailboxPath, in, out); err != nil {
 		return err
 	}
 	return printResult(c, out, fmt.Sprintf("messages  %d\nbytes     %d\n", out.Messages, out.Bytes))
-}
-
-// restoreMailbox restores a mailbox of a backup into a folder of the mailbox of now.
-func (in *installation) restoreMailbox(ctx context.Context, ask restoreMailboxIn) (out inbox.MailboxRestored, err error) {
-	settings := in.settings.Backups()
-	var ids []age.Identity
-	if ask.Identity != "" {
-		ids, err = age.ParseIdentities(strings.NewReader(ask.Identity))
-		if err != nil {
-			return out, fmt.Errorf("read age identity: %w", err)
-		}
-	}
-	from := cmp.Or(ask.From, settings.To)
-	if from == "" {
-		return out, errors.New("there is no [backup] in the settings: say with --from where the backups are")
-	}
-	dir, err := os.MkdirTemp(in.store.Dir(), "restore-")
-	if err != nil {
-		return out, err
-	}
-	defer os.RemoveAll(dir)
-	if isArchive(from) {
-		_, err = backup.RestoreArchive(ctx, from, dir, ask.At, ids, version)
-	} else {
-		at, placeErr := place(from, ask.S3, settings.S3, in.settings.CAFile)
-		if placeErr != nil {
-			return out, placeErr
-		}
-		if in.schedule != nil && ask.From == "" {
-			if err := in.schedule.Target.Send(ctx, in.store); err != nil { // what was just deleted is in it
-				return out, err
-			}
-		}
-		target := &backup.Target{Place: at, Identities: ids, Temp: in.store.Dir(), Program: version}
-		_, err = target.Restore(ctx, dir, ask.At, in.log)
-	}
-	if err != nil {
-		return out, err
-	}
-	old, err := store.Open(dir, store.Options{Unsynced: true, Log: in.log, Program: version})
-	if err != nil {
-		return out, err
-	}
-	out, err = in.svc.Inbox.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
-	if err == nil {
-		var u core.MailboxUser
-		u, err = in.svc.Inbox.FindMailbox(ask.Mailbox, "")
-		if err == nil {
-			err = in.audit("restore", u)
-		}
-	}
-	return out, errors.Join(err, old.Close())
-}
-
-// longCommand makes a handler of a command that may take hours. The operator is told each error as
-// it is.
-func longCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		// In a stopped installation nothing waits for the answer but the command itself.
-		control := http.NewResponseController(w)
-		_ = control.SetReadDeadline(time.Time{})
-		_ = control.SetWriteDeadline(time.Time{})
-		var in In
-		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-		if err == nil {
-			err = json.Unmarshal(body, &in)
-		}
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		out, err := method(r.Context(), in)
-		answerOperator(w, out, err)
-	})
-}
-
-// answerOperator answers a command with JSON, or with the text of an error as it is.
-func answerOperator(w http.ResponseWriter, out any, err error) {
-	if err != nil {
-		http.Error(w, withoutCode(err).Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(out)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
@@ -102,7 +103,7 @@ func checkStore(c *cli.Context, dir string, progress *progressLine) (database, m
 		return fmt.Errorf("the database is damaged, so that rows and messages were not looked at:\n%w", err), nil, nil
 	}
 	st, err := openStopped(c, dir)
-	if errors.Is(err, store.ErrInUse) || errors.Is(err, store.ErrNewer) || errors.As(err, new(*fs.PathError)) || errors.As(err, new(usageError)) || errors.As(err, new(config.Error)) {
+	if errors.Is(err, store.ErrInUse) || errors.Is(err, store.ErrNewer) || errors.As(err, new(*fs.PathError)) || errors.As(err, new(config.Error)) {
 		return nil, nil, err
 	}
 	if err != nil {
@@ -118,7 +119,7 @@ func openStopped(c *cli.Context, dir string) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return store.Open(dir, store.Options{Log: slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: version, MayMigrate: mayMigrate(dir, s)})
+	return store.Open(dir, store.Options{Log: slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: version, MayMigrate: operator.MayMigrate(dir, s, version)})
 }
 
 // rebuildStore makes the database anew if it is damaged, and then rows of messages that are lost.

@@ -10,6 +10,8 @@ import (
 	"text/tabwriter"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
 )
 
 // runCommand finds the command that args name, parses its flags and calls it. It is used in the
@@ -23,11 +25,11 @@ func runCommand(ctx context.Context, app *cli.App, args []string) error {
 		set.SetOutput(io.Discard)
 		for _, f := range withHelp(cmd.Flags) {
 			if err := f.Apply(set); err != nil {
-				return usageError{err}
+				return config.Mistake(err)
 			}
 		}
 		if err := parseFlags(set, args[1:], len(cmd.Subcommands) == 0); err != nil {
-			return usageError{plainFlagError(err, cmd)}
+			return config.Mistake(plainFlagError(err, cmd))
 		}
 		c = cli.NewContext(app, set, c)
 		c.Command = cmd
@@ -104,7 +106,7 @@ func showHelp(w io.Writer, cmd *cli.Command, root bool, topic []string) error {
 	for _, word := range topic {
 		next := subcommand(cmd, word)
 		if next == nil {
-			return usageError{fmt.Errorf("there is no command %q; run `%s help`", word, cmd.HelpName)}
+			return config.Mistake(fmt.Errorf("there is no command %q; run `%s help`", word, cmd.HelpName))
 		}
 		cmd, root = next, false
 	}

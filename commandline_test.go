@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
 )
 
 // TestHelpIsThatOfTheLibrary asks for the help of every command, in all ways, and compares it with
@@ -95,7 +97,7 @@ func TestWrongCommandLines(t *testing.T) {
 	} {
 		var stdout, stderr bytes.Buffer
 		err := runCommand(t.Context(), newApp(&stdout, &stderr), append([]string{"mailstead"}, strings.Fields(line)...))
-		if err == nil || !errors.As(err, new(usageError)) || err.Error() != want || stdout.Len() > 0 {
+		if err == nil || !errors.As(err, new(config.Error)) || err.Error() != want || stdout.Len() > 0 {
 			t.Errorf("%s: %v, %s", line, err, &stdout)
 		}
 		if code := exitCode(err, &stderr); code != 2 || stderr.String() != "mailstead: "+want+"\n" {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,14 +13,16 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/store"
-	"github.com/urfave/cli/v2"
 )
 
 func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
@@ -69,7 +70,7 @@ func callFlags() []cli.Flag {
 // requireFlag refuses a command whose flag is missing, and any arguments.
 func requireFlag(c *cli.Context, flag string) error {
 	if c.String(flag) == "" {
-		return usageError{fmt.Errorf("--%s is required", flag)}
+		return config.Mistake(fmt.Errorf("--%s is required", flag))
 	}
 	return noArguments(c)
 }
@@ -84,7 +85,7 @@ func initCommand(c *cli.Context) error {
 		return err
 	}
 	dir := c.String("data")
-	if err := findStore(dir, s, true); err != nil {
+	if err := operator.FindStore(dir, s, true); err != nil {
 		return err
 	}
 	place, err := openWorkplace(dir)
@@ -92,7 +93,7 @@ func initCommand(c *cli.Context) error {
 		return err
 	}
 	var out *accounts.AccountCreated
-	err = withInstallation(dir, s, true, func(in *installation) error {
+	err = withInstallation(dir, s, true, func(o *operator.Operator) error {
 		if c.String("hostname") != "" && !place.before[store.DatabaseFile] {
 			text, err := os.ReadFile(filepath.Join(dir, settingsFile))
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -107,7 +108,7 @@ func initCommand(c *cli.Context) error {
 				return err
 			}
 		}
-		made, err := in.svc.Accounts.CreateAccount(c.Context, newAccount(c, true))
+		made, err := o.Service.Accounts.CreateAccount(c.Context, newAccount(c, true))
 		if err != nil {
 			return flagError(err, accountFlagNames)
 		}
@@ -133,7 +134,7 @@ func accountCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(accounts.AccountCreated)
-	if err := runLocal(c, accountPath, newAccount(c, false), out); err != nil {
+	if err := runLocal(c, operator.AccountPath, newAccount(c, false), out); err != nil {
 		return err
 	}
 	return printAccount(c, out)
@@ -153,7 +154,7 @@ func accountStatus(status string) cli.ActionFunc {
 			return err
 		}
 		out := new(accounts.AccountStatus)
-		if err := runLocal(c, statusPath, accounts.AccountIn{Account: c.String("account"), Status: status}, out); err != nil {
+		if err := runLocal(c, operator.StatusPath, accounts.AccountIn{Account: c.String("account"), Status: status}, out); err != nil {
 			return err
 		}
 		return printResult(c, out, fmt.Sprintf("%s is %s\n", out.AccountID, out.Status))
@@ -166,10 +167,10 @@ func accountDelete(c *cli.Context) error {
 		return err
 	}
 	if !c.Bool("yes") {
-		return usageError{fmt.Errorf("this deletes the account %s with all its domains, mailboxes and mail, and cannot be undone: add --yes", c.String("account"))}
+		return config.Mistake(fmt.Errorf("this deletes the account %s with all its domains, mailboxes and mail, and cannot be undone: add --yes", c.String("account")))
 	}
 	out := new(accounts.AccountDeleted)
-	if err := runLocal(c, deletePath, accounts.AccountIn{Account: c.String("account")}, out); err != nil {
+	if err := runLocal(c, operator.DeletePath, accounts.AccountIn{Account: c.String("account")}, out); err != nil {
 		return err
 	}
 	return printResult(c, out, fmt.Sprintf("%s is being deleted (job %s)\n", out.AccountID, out.JobID))
@@ -181,21 +182,10 @@ func rotateKeyCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(core.KeyRotated)
-	if err := runLocal(c, rotatePath, struct{}{}, out); err != nil {
+	if err := runLocal(c, operator.RotatePath, struct{}{}, out); err != nil {
 		return err
 	}
 	return printResult(c, out, fmt.Sprintf("key      %s\nrecords  %d\n", out.KeyID, out.Records))
-}
-
-// rotateKey changes the master key. The backups that the settings ask for have the new one before
-// anything is sealed under it.
-func (in *installation) rotateKey(ctx context.Context, _ struct{}) (*core.KeyRotated, error) {
-	return in.svc.Core.RotateKey(ctx, func(ctx context.Context) error {
-		if in.schedule == nil {
-			return nil
-		}
-		return in.schedule.Target.PutKeys(ctx, in.store)
-	})
 }
 
 func accountsCommand(c *cli.Context) error {
@@ -203,7 +193,7 @@ func accountsCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(core.List[accounts.AccountRow])
-	if err := runLocal(c, accountsPath, struct{}{}, out); err != nil {
+	if err := runLocal(c, operator.AccountsPath, struct{}{}, out); err != nil {
 		return err
 	}
 	var text strings.Builder
@@ -230,7 +220,7 @@ func tokenCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(accounts.TokenCreated)
-	err := runLocal(c, tokenPath, accounts.TokenFor{
+	err := runLocal(c, operator.TokenPath, accounts.TokenFor{
 		User: c.String("user"), Permissions: strings.Split(c.String("permissions"), ","), Name: c.String("name"), ExpiresInDays: c.Int("expires-in-days"),
 	}, out)
 	if err != nil {
@@ -244,7 +234,7 @@ func passwordCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(accounts.PasswordReset)
-	err := runLocal(c, passwordPath, accounts.NewPassword{User: c.String("user"), Password: c.String("password"), NoFactor: c.Bool("no-second-factor")}, out)
+	err := runLocal(c, operator.PasswordPath, accounts.NewPassword{User: c.String("user"), Password: c.String("password"), NoFactor: c.Bool("no-second-factor")}, out)
 	if err != nil {
 		return err
 	}
@@ -273,18 +263,10 @@ func flagError(err error, flags map[string]string) error {
 	}
 	for _, d := range e.Details {
 		if flag := flags[d.Field]; flag != "" {
-			return usageError{fmt.Errorf("--%s: %s", flag, d.Message)}
+			return config.Mistake(fmt.Errorf("--%s: %s", flag, d.Message))
 		}
 	}
 	return errors.New(e.Message)
-}
-
-// withoutCode gives only the message of an error of the service.
-func withoutCode(err error) error {
-	if e, ok := core.AsError(err); ok {
-		return errors.New(e.Message)
-	}
-	return err
 }
 
 // openAPICommand prints the OpenAPI document, so that clients can be generated without a server.
@@ -305,7 +287,7 @@ func callCommand(c *cli.Context) error {
 	if c.Bool("list") {
 		list := handlers.Operations()
 		if s, err := config.Load(c); err == nil && s.Sandbox() {
-			list = append(list, handlers.Operation{Name: advanceClock, Method: http.MethodPost, Path: advancePath})
+			list = append(list, handlers.Operation{Name: advanceClock, Method: http.MethodPost, Path: operator.AdvancePath})
 		}
 		for _, o := range list {
 			if _, err := fmt.Fprintf(c.App.Writer, "%-28s %-6s %s\n", o.Name, o.Method, o.Path); err != nil {
@@ -316,13 +298,13 @@ func callCommand(c *cli.Context) error {
 	}
 	switch {
 	case c.NArg() < 1:
-		return usageError{errors.New("name the operation: mailstead call OPERATION [JSON]; `mailstead call --list` lists the operations")}
+		return config.Mistake(errors.New("name the operation: mailstead call OPERATION [JSON]; `mailstead call --list` lists the operations"))
 	case c.NArg() > 2:
-		return usageError{fmt.Errorf("%q is not expected: mailstead call OPERATION [JSON]; the JSON is one argument, best in single quotes", c.Args().Get(2))}
+		return config.Mistake(fmt.Errorf("%q is not expected: mailstead call OPERATION [JSON]; the JSON is one argument, best in single quotes", c.Args().Get(2)))
 	}
 	r, err := newCall(c, c.Args().Get(0), c.Args().Get(1))
 	if err != nil {
-		return usageError{err}
+		return config.Mistake(err)
 	}
 	r.Header.Set("X-Mailstead-Account", c.String("account"))
 	resp, err := local(c, r)
@@ -358,7 +340,7 @@ func newCall(c *cli.Context, operation, args string) (*http.Request, error) {
 		if !s.Sandbox() {
 			return nil, fmt.Errorf("%s is for the sandbox: the clock of a server with a hostname cannot be advanced", operation)
 		}
-		return http.NewRequestWithContext(c.Context, http.MethodPost, advancePath, strings.NewReader(args))
+		return http.NewRequestWithContext(c.Context, http.MethodPost, operator.AdvancePath, strings.NewReader(args))
 	}
 	return handlers.NewRequest(c.Context, operation, args)
 }
@@ -377,13 +359,13 @@ func claimFlags() []cli.Flag {
 func claimCommand(c *cli.Context) error {
 	domain, err := takeDomain(c)
 	if err != nil {
-		return usageError{err}
+		return config.Mistake(err)
 	}
 	if c.String("account") == "" {
-		return usageError{errors.New("--account is required")}
+		return config.Mistake(errors.New("--account is required"))
 	}
 	out := new(domains.ClaimDecided)
-	if err := runLocal(c, claimPath, domains.ClaimDecision{Account: c.String("account"), Domain: domain}, out); err != nil {
+	if err := runLocal(c, operator.ClaimPath, domains.ClaimDecision{Account: c.String("account"), Domain: domain}, out); err != nil {
 		return err
 	}
 	return printResult(c, out, fmt.Sprintf("domain   %s (%s)\naccount  %s\nstatus   %s\n", out.Domain, out.DomainID, out.AccountID, out.Status))

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/packaging"
 	"github.com/mailstead/mailstead/store"
 )
@@ -34,7 +35,7 @@ func openWorkplace(dir string) (*workplace, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case err == nil && !info.IsDir():
-		return nil, usageError{fmt.Errorf("%s is not a directory", dir)}
+		return nil, config.Mistake(fmt.Errorf("%s is not a directory", dir))
 	case err == nil:
 		w.owner, _ = info.Sys().(*syscall.Stat_t)
 		list, err := os.ReadDir(dir)
@@ -52,7 +53,7 @@ func openWorkplace(dir string) (*workplace, error) {
 	}
 	err = os.MkdirAll(dir, 0o700)
 	if err != nil {
-		return nil, errors.Join(usageError{fmt.Errorf("make the data directory: %w", err)}, w.undo())
+		return nil, errors.Join(config.Mistake(fmt.Errorf("make the data directory: %w", err)), w.undo())
 	}
 	return w, nil
 }

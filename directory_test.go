@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -24,7 +25,7 @@ func mailsteadCommand(t *testing.T, args ...string) (stdout string, err error) {
 
 // isWrongUse tells whether a command ends with the code 2.
 func isWrongUse(err error) bool {
-	var u usageError
+	var u config.Error
 	return errors.As(err, &u)
 }
 

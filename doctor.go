@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/mailstead/mailstead/service/health"
 	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/service/health"
 )
 
 // doctorCommand makes every check of the installation now, and tells what to mend.
@@ -15,7 +17,7 @@ func doctorCommand(c *cli.Context) error {
 		return err
 	}
 	report := new(health.Report)
-	if err := runLocal(c, doctorPath, struct{}{}, report); err != nil {
+	if err := runLocal(c, operator.DoctorPath, struct{}{}, report); err != nil {
 		return err
 	}
 	if err := printResult(c, report, checksText(report.Checks)); err != nil {

@@ -17,19 +17,16 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/mail/maildir"
 	"github.com/mailstead/mailstead/mail/mbox"
-	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
 
 // Messages come from the server in pages, and the command writes the files, where the operator may.
-const (
-	exportPath     = "/local/export"
-	exportPageSize = 4 << 20 // bytes
-	accountFile    = "account.json"
-)
+const accountFile = "account.json"
 
 func exportCommands() []*cli.Command {
 	flags := []cli.Flag{
@@ -56,21 +53,9 @@ type exportResult struct {
 	Errors     []inbox.ImportError `json:"errors"`
 }
 
-// exportHeader stands before each message of a page, as one line of JSON. One without a UID ends
-// the page.
-type exportHeader struct {
-	UID    uint32    `json:"uid,omitempty"`
-	Flags  string    `json:"flags,omitempty"`
-	Date   time.Time `json:"date,omitzero"`
-	Sender string    `json:"sender,omitempty"`
-	Size   int       `json:"size,omitempty"`
-	Error  string    `json:"error,omitempty"`
-	More   bool      `json:"more,omitempty"`
-}
-
 // A folderWriter writes the messages of a folder, and is closed behind the last one.
 type folderWriter interface {
-	write(h exportHeader, text []byte) error
+	write(h operator.ExportHeader, text []byte) error
 	close() error
 }
 
@@ -88,7 +73,7 @@ func exportWith(begin func(dir string, name []string) (folderWriter, error)) cli
 			return err
 		}
 		if c.Bool("all") == (len(c.StringSlice("from")) > 0) {
-			return usageError{errors.New("say which mailboxes: --from ADDRESS, or --all")}
+			return config.Mistake(errors.New("say which mailboxes: --from ADDRESS, or --all"))
 		}
 		began := time.Now()
 		x := &exporter{apiCaller: apiCaller{c: c}, line: newProgress(c), out: exportResult{Errors: []inbox.ImportError{}}}
@@ -171,7 +156,7 @@ func (x *exporter) exportMailbox(to, address string, begin func(string, []string
 			}
 			for r := bufio.NewReader(bytes.NewReader(page)); ; {
 				line, err := r.ReadBytes('\n')
-				var h exportHeader
+				var h operator.ExportHeader
 				if err == nil {
 					err = json.Unmarshal(line, &h)
 				}
@@ -212,7 +197,7 @@ func (x *exporter) exportMailbox(to, address string, begin func(string, []string
 // ask asks for folders, messages or the password hash of a mailbox.
 func (x *exporter) ask(what url.Values) ([]byte, error) {
 	what.Set("account", x.account)
-	r, err := http.NewRequestWithContext(x.c.Context, http.MethodGet, exportPath+"?"+what.Encode(), http.NoBody)
+	r, err := http.NewRequestWithContext(x.c.Context, http.MethodGet, operator.ExportPath+"?"+what.Encode(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -348,79 +333,6 @@ func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
 	return nil
 }
 
-// exportMessages answers with the folders of a mailbox, or with a page of messages of one.
-func (in *installation) exportMessages(w http.ResponseWriter, r *http.Request) {
-	q := r.URL.Query()
-	err := func() error {
-		u, err := in.svc.Inbox.FindMailbox(q.Get("mailbox"), q.Get("account"))
-		if err != nil {
-			return err
-		}
-		out := json.NewEncoder(w)
-		if q.Get("hash") != "" {
-			hash, err := in.passwordHash(u)
-			if err != nil {
-				return err
-			}
-			return out.Encode(hash)
-		}
-		if begins := q.Get("begins"); begins != "" {
-			if err := in.audit("export "+begins, u); err != nil {
-				return err
-			}
-		}
-		if q.Get("folder") == "" {
-			folders, err := in.svc.Inbox.ExportFolders(r.Context(), u)
-			if err != nil {
-				return err
-			}
-			return out.Encode(folders)
-		}
-		folder, err := strconv.ParseUint(q.Get("folder"), 10, 32)
-		if err != nil {
-			return err
-		}
-		from, err := strconv.ParseUint(q.Get("from"), 10, 32)
-		if err != nil {
-			return err
-		}
-		list, more, err := in.svc.Inbox.ExportMessages(r.Context(), u, uint32(folder), uint32(from), exportPageSize)
-		if err != nil {
-			return err
-		}
-		for _, m := range list {
-			h := exportHeader{UID: m.UID, Flags: m.Flags, Date: m.Date, Sender: m.Sender, Size: len(m.Text)}
-			if m.Err != nil {
-				h.Size, h.Error, m.Text = 0, m.Err.Error(), nil
-			}
-			if err := out.Encode(h); err != nil {
-				return err
-			}
-			if _, err := w.Write(m.Text); err != nil {
-				return err
-			}
-		}
-		return out.Encode(exportHeader{More: more})
-	}()
-	if err != nil {
-		http.Error(w, withoutCode(err).Error(), http.StatusInternalServerError)
-	}
-}
-
-// passwordHash gives the hash of the password of a mailbox, and writes that into the audit log; ""
-// if it has none.
-func (in *installation) passwordHash(u core.MailboxUser) (hash string, err error) {
-	err = in.store.Update(func(tx *store.Tx) error {
-		mb, err := store.Mailboxes.Get(tx, u.MailboxID)
-		if err != nil {
-			return err
-		}
-		hash = mb.PasswordHash
-		return core.AuditCommand(tx, "export secrets", mb.AccountID, core.MailboxTarget(mb))
-	})
-	return hash, err
-}
-
 // A maildirWriter writes a folder of a Maildir.
 type maildirWriter struct{ folder maildir.Folder }
 
@@ -432,7 +344,7 @@ func writeMaildir(dir string, name []string) (folderWriter, error) {
 	return maildirWriter{f}, err
 }
 
-func (w maildirWriter) write(h exportHeader, text []byte) error {
+func (w maildirWriter) write(h operator.ExportHeader, text []byte) error {
 	path := filepath.Join(w.folder.Dir, "cur", maildir.FileName(h.Date, h.UID, h.Flags))
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		return err
@@ -459,7 +371,7 @@ func writeMbox(dir string, name []string) (folderWriter, error) {
 	return &mboxWriter{f, bufio.NewWriterSize(f, 256<<10)}, nil
 }
 
-func (w *mboxWriter) write(h exportHeader, text []byte) error {
+func (w *mboxWriter) write(h operator.ExportHeader, text []byte) error {
 	return mbox.Write(w.w, h.Sender, h.Date, h.Flags, bytes.NewReader(text))
 }
 

@@ -20,17 +20,15 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/mail/maildir"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
-
-// Messages are read by the command, which may read the operator's files, and go to the server in
-// batches.
-const importPath = "/local/import"
 
 func importCommands() []*cli.Command {
 	to := &cli.StringFlag{Name: "to", Usage: "the address of the mailbox"}
@@ -45,12 +43,6 @@ func importCommands() []*cli.Command {
 		command("mbox", "import an mbox file", "", importMbox,
 			&cli.StringFlag{Name: "from", Usage: "the file"}, to, &cli.StringFlag{Name: "folder", Usage: "the folder that the messages come into", Value: inbox.InboxName}, list, progress, jsonFlag()),
 	}
-}
-
-// importHeader stands before each message of a batch, as one line of JSON.
-type importHeader struct {
-	inbox.ImportHeader
-	Size int `json:"size"`
 }
 
 // An importSource is where messages come from, and the mailbox that they go to.
@@ -73,7 +65,7 @@ func importEach(c *cli.Context, read func(im *inbox.Importer, from string) error
 // and the others go on.
 func runImport(c *cli.Context, sources []importSource, read func(im *inbox.Importer, s importSource) error) (err error) {
 	if p := c.String("progress"); p != "" && p != "json" {
-		return usageError{fmt.Errorf("--progress %s: it is json or left out", p)}
+		return config.Mistake(fmt.Errorf("--progress %s: it is json or left out", p))
 	}
 	began := time.Now()
 	line := newProgress(c)
@@ -84,7 +76,7 @@ func runImport(c *cli.Context, sources []importSource, read func(im *inbox.Impor
 			return sendBatch(ctx, send, url.Values{"mailbox": {mailbox}, "folder": {folder}}, batch, c.Command.Name)
 		}
 		im.Known = func(_ context.Context, mailbox, folder string, keys []string) (known []bool, err error) {
-			answer, err := askThrough(c, importKnownPath, importKnown{mailbox, folder, keys}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return send(r) })
+			answer, err := askThrough(c, operator.ImportKnownPath, operator.ImportKnown{Mailbox: mailbox, Folder: folder, Keys: keys}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return send(r) })
 			return known, decodeAnswer(answer, err, &known)
 		}
 		for _, s := range sources {
@@ -139,12 +131,12 @@ func importSources(c *cli.Context) (sources []importSource, err error) {
 	from, to, list := c.String("from"), c.String("to"), c.String("list")
 	if list == "" {
 		if from == "" || to == "" {
-			return nil, usageError{errors.New("--from and --to are required, or --list")}
+			return nil, config.Mistake(errors.New("--from and --to are required, or --list"))
 		}
 		return []importSource{{from: from, to: to}}, nil
 	}
 	if from != "" || to != "" {
-		return nil, usageError{errors.New("--list stands in the place of --from and --to: give one or the other")}
+		return nil, config.Mistake(errors.New("--list stands in the place of --from and --to: give one or the other"))
 	}
 	err = readCSV(list, "from,to", "", func(line int, fields []string, bad error) {
 		if bad != nil {
@@ -166,18 +158,18 @@ func lineOf(list string, line int) string { return fmt.Sprintf("%s line %d", lis
 func readCSV(path, header, more string, row func(line int, fields []string, bad error)) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return usageError{err}
+		return config.Mistake(err)
 	}
 	defer f.Close()
 	if isDir(path) {
-		return usageError{fmt.Errorf("%s is a directory: name a CSV file", path)}
+		return config.Mistake(fmt.Errorf("%s is a directory: name a CSV file", path))
 	}
 	lines := bufio.NewReader(f)
 	columns := strings.Count(header, ",") + 1
 	for line, goesOn := 1, true; goesOn; line++ {
 		text, err := lines.ReadString('\n')
 		if err != nil && !errors.Is(err, io.EOF) {
-			return usageError{fmt.Errorf("%s: %w", path, err)}
+			return config.Mistake(fmt.Errorf("%s: %w", path, err))
 		}
 		goesOn = err == nil
 		if line == 1 {
@@ -186,7 +178,7 @@ func readCSV(path, header, more string, row func(line int, fields []string, bad 
 			case header + more:
 				columns += strings.Count(more, ",")
 			default:
-				return usageError{fmt.Errorf("%s: the first line must be %s", path, strings.Join(slices.Compact([]string{header, header + more}), " or "))}
+				return config.Mistake(fmt.Errorf("%s: the first line must be %s", path, strings.Join(slices.Compact([]string{header, header + more}), " or ")))
 			}
 			continue
 		}
@@ -249,12 +241,12 @@ func sendBatch(ctx context.Context, send func(*http.Request) (*http.Response, er
 	var body bytes.Buffer
 	headers := json.NewEncoder(&body)
 	for _, m := range batch {
-		if err := headers.Encode(importHeader{m.ImportHeader, len(m.Text)}); err != nil {
+		if err := headers.Encode(operator.ImportHeader{ImportHeader: m.ImportHeader, Size: len(m.Text)}); err != nil {
 			return nil, err
 		}
 		body.Write(m.Text)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, importPath+"?"+into.Encode(), &body)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, operator.ImportPath+"?"+into.Encode(), &body)
 	if err != nil {
 		return nil, err
 	}
@@ -277,7 +269,7 @@ func sendBatch(ctx context.Context, send func(*http.Request) (*http.Response, er
 // opened for all of it.
 func throughout(c *cli.Context, do func(send func(*http.Request) (*http.Response, error)) error) error {
 	dir := c.String("data")
-	socket := filepath.Join(dir, socketName)
+	socket := filepath.Join(dir, operator.SocketName)
 	probe, err := http.NewRequestWithContext(c.Context, http.MethodGet, "/healthz", http.NoBody)
 	if err != nil {
 		return err
@@ -294,56 +286,16 @@ func throughout(c *cli.Context, do func(send func(*http.Request) (*http.Response
 	if err != nil {
 		return err
 	}
-	return withInstallation(dir, s, false, func(in *installation) error {
-		h := localHandler(in, handlers.New(in.svc))
+	return withInstallation(dir, s, false, func(o *operator.Operator) error {
+		h := o.Handler(handlers.New(o.Service))
 		return do(func(r *http.Request) (*http.Response, error) { return handlers.Do(h, r), nil })
 	})
-}
-
-// importMessages takes a batch of messages for a folder. The first one of a source, which says what
-// begins, has no messages: it tells whether there is the mailbox.
-func (in *installation) importMessages(w http.ResponseWriter, r *http.Request) {
-	results, err := func() ([]inbox.ImportResult, error) {
-		u, err := in.svc.Inbox.FindMailbox(r.URL.Query().Get("mailbox"), "")
-		if err != nil {
-			return nil, err
-		}
-		if begins := r.URL.Query().Get("begins"); begins != "" {
-			if err := in.audit("import "+begins, u); err != nil {
-				return nil, err
-			}
-		}
-		var batch []inbox.ImportMessage
-		for body := bufio.NewReader(r.Body); ; {
-			line, err := body.ReadSlice('\n')
-			if errors.Is(err, io.EOF) && len(line) == 0 {
-				break
-			}
-			var h importHeader
-			if err == nil {
-				err = json.Unmarshal(line, &h)
-			}
-			if err != nil || h.Size < 0 || h.Size > core.MaxMessage {
-				return nil, fmt.Errorf("read a message to import: %w", err)
-			}
-			text := make([]byte, h.Size)
-			if _, err := io.ReadFull(body, text); err != nil {
-				return nil, fmt.Errorf("read a message to import: %w", err)
-			}
-			batch = append(batch, inbox.ImportMessage{ImportHeader: h.ImportHeader, Body: bytes.NewReader(text)})
-		}
-		if len(batch) == 0 {
-			return []inbox.ImportResult{}, nil
-		}
-		return in.svc.Inbox.ImportMessages(r.Context(), u, r.URL.Query().Get("folder"), batch)
-	}()
-	answerOperator(w, results, err)
 }
 
 func importMaildir(c *cli.Context) error {
 	return importEach(c, func(im *inbox.Importer, from string) error {
 		if _, err := os.Stat(from); err == nil && !isDir(from) {
-			return usageError{fmt.Errorf("%s is a file: name the directory of a Maildir; `mailstead import mbox` reads mbox files", from)}
+			return config.Mistake(fmt.Errorf("%s is a file: name the directory of a Maildir; `mailstead import mbox` reads mbox files", from))
 		}
 		folders, err := maildir.Folders(from)
 		if err != nil {
@@ -408,13 +360,11 @@ func importMbox(c *cli.Context) error {
 		}
 		defer f.Close()
 		if isDir(from) {
-			return usageError{fmt.Errorf("%s is a directory: name one mbox file; `mailstead import maildir` reads the directory of a Maildir", from)}
+			return config.Mistake(fmt.Errorf("%s is a directory: name one mbox file; `mailstead import maildir` reads the directory of a Maildir", from))
 		}
 		return im.ReadMbox(c.Context, f, folder)
 	})
 }
-
-const importAccountsPath = "/local/import-accounts"
 
 // accountsAtATime is how many lines go to the server at a time.
 const accountsAtATime = 500
@@ -447,7 +397,7 @@ func importAccounts(c *cli.Context) error {
 	err = throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
 		for some := range slices.Chunk(lines, accountsAtATime) {
 			var part mailboxes.AccountsImported
-			answer, err := askThrough(c, importAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return send(r) })
+			answer, err := askThrough(c, operator.ImportAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return send(r) })
 			if err := decodeAnswer(answer, err, &part); err != nil {
 				return err
 			}

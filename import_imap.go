@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -16,23 +15,6 @@ import (
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/inbox"
 )
-
-const importKnownPath = "/local/import-known"
-
-// importKnown asks which messages came with an import before, so that they are not fetched again.
-type importKnown struct {
-	Mailbox string   `json:"mailbox"`
-	Folder  string   `json:"folder"`
-	Keys    []string `json:"keys"`
-}
-
-func (in *installation) knownImports(ctx context.Context, ask importKnown) ([]bool, error) {
-	u, err := in.svc.Inbox.FindMailbox(ask.Mailbox, "")
-	if err != nil {
-		return nil, err
-	}
-	return in.svc.Inbox.KnownImports(ctx, u, ask.Folder, ask.Keys)
-}
 
 func importIMAPCommand() *cli.Command {
 	return command("imap", "import a mailbox of another IMAP server", "", importIMAP,
@@ -56,18 +38,18 @@ func imapSources(c *cli.Context) ([]importSource, error) {
 	if list == "" {
 		for _, flag := range []string{"host", "user", "password-file", "to"} {
 			if c.String(flag) == "" {
-				return nil, usageError{fmt.Errorf("--%s is required, or --list", flag)}
+				return nil, config.Mistake(fmt.Errorf("--%s is required, or --list", flag))
 			}
 		}
 		password, err := os.ReadFile(c.String("password-file"))
 		if err != nil {
-			return nil, usageError{err}
+			return nil, config.Mistake(err)
 		}
 		s, err := newIMAPSource(c.String("host"), strconv.Itoa(c.Int("port")), c.String("security"), c.String("user"), strings.TrimRight(string(password), "\r\n"), c.String("to"))
 		return []importSource{s}, err
 	}
 	if c.String("host") != "" || c.String("to") != "" {
-		return nil, usageError{errors.New("--list stands in the place of --host and --to: give one or the other")}
+		return nil, config.Mistake(errors.New("--list stands in the place of --host and --to: give one or the other"))
 	}
 	var out []importSource
 	err := readCSV(list, "host,port,security,user,password,to", "", func(line int, fields []string, bad error) {
@@ -86,13 +68,13 @@ func imapSources(c *cli.Context) ([]importSource, error) {
 func newIMAPSource(host, port, security, user, password, to string) (s importSource, err error) {
 	usual := map[string]int{"tls": 993, "starttls": 143, "none": 143, "": 993}
 	if _, ok := usual[security]; !ok {
-		return s, usageError{fmt.Errorf("security %q: it is tls, starttls or none", security)}
+		return s, config.Mistake(fmt.Errorf("security %q: it is tls, starttls or none", security))
 	}
 	n := 0
 	if port != "" {
 		n, err = strconv.Atoi(port)
 		if err != nil || n < 0 || n > 65535 {
-			return s, usageError{fmt.Errorf("port %q: it is a number up to 65535", port)}
+			return s, config.Mistake(fmt.Errorf("port %q: it is a number up to 65535", port))
 		}
 	}
 	server := pull.Server{Host: host, Port: cmp.Or(n, usual[security]), Security: cmp.Or(security, "tls"), Username: user, Password: password}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
 )
@@ -48,15 +50,15 @@ func importSettings(c *cli.Context) error {
 	}
 	from := c.String("from")
 	if isDir(from) {
-		return usageError{fmt.Errorf("%s is a directory: give --from the account.json in it that `mailstead export` made", from)}
+		return config.Mistake(fmt.Errorf("%s is a directory: give --from the account.json in it that `mailstead export` made", from))
 	}
 	text, err := os.ReadFile(from)
 	if err != nil {
-		return usageError{err}
+		return config.Mistake(err)
 	}
 	im := &settingsImporter{apiCaller: apiCaller{c: c}, out: settingsImported{Errors: []settingsError{}}}
 	if err := json.Unmarshal(text, &im.a); err != nil || len(im.a.Settings) == 0 {
-		return usageError{fmt.Errorf("%s has no settings: give --from the account.json that `mailstead export` made", from)}
+		return config.Mistake(fmt.Errorf("%s has no settings: give --from the account.json that `mailstead export` made", from))
 	}
 	err = throughout(c, func(send func(*http.Request) (*http.Response, error)) error {
 		im.send = send
@@ -298,7 +300,7 @@ func (im *settingsImporter) makeMailboxes() error {
 	}
 	for some := range slices.Chunk(lines, accountsAtATime) {
 		var made mailboxes.AccountsImported
-		answer, err := askThrough(im.c, importAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return im.send(r) })
+		answer, err := askThrough(im.c, operator.ImportAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, func(_ *cli.Context, r *http.Request) (*http.Response, error) { return im.send(r) })
 		if err := decodeAnswer(answer, err, &made); err != nil {
 			return err
 		}

@@ -5,18 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
-	"sync"
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/rdap"
 	"github.com/mailstead/mailstead/handlers/listen"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/jobs"
@@ -24,9 +22,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
-	"github.com/mailstead/mailstead/store/backup"
 )
 
 // An installation is one data directory with the service over it.
@@ -36,17 +32,13 @@ type installation struct {
 	svc   *service.Service
 	rdap  *rdap.Client // nil: registries are not asked
 
-	settings  *config.Settings
-	log       *slog.Logger
-	schedule  *backup.Schedule // of backups; nil: the settings ask for none
-	backingUp sync.Mutex       // held by a backup that the operator asks for
-	stop      func()           // ends the server; nil where none runs
+	operator *operator.Operator
 }
 
 // openInstallation opens the data directory. l is nil if nothing listens. Where there is no store
 // it makes one only if mayMake says so. now is the clock of the settings.
 func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMake bool, now *clock.Clock, log *slog.Logger) (*installation, error) {
-	if err := findStore(dir, s, mayMake); err != nil {
+	if err := operator.FindStore(dir, s, mayMake); err != nil {
 		return nil, err
 	}
 	c, own, err := serviceConfig(s, l, log)
@@ -54,7 +46,7 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMa
 		return nil, err
 	}
 	opts := storeOptions(log)
-	opts.Clock, opts.CheckPages, opts.MayMigrate = now, l != nil && mustCheck(dir), mayMigrate(dir, s)
+	opts.Clock, opts.CheckPages, opts.MayMigrate = now, l != nil && mustCheck(dir), operator.MayMigrate(dir, s, version)
 	c.Metrics = core.NewMetrics()
 	opts.Committed = c.Metrics.CommitTime.Observe
 	if l != nil {
@@ -84,54 +76,18 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMa
 	q := jobs.NewQueue(st)
 	q.Log = log
 	q.Ended = func(j *store.Job) { c.Metrics.JobsFinished.Add(j.Kind, j.State) }
-	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries, settings: s, log: log}
+	in := &installation{store: st, queue: q, svc: service.New(st, q, keys, c), rdap: registries}
+	in.operator = &operator.Operator{Store: st, Service: in.svc, Settings: s, Log: log, Version: version}
 	setPace(q)
-	in.schedule, err = in.newSchedule()
+	in.operator.Schedule, err = in.operator.NewSchedule()
 	if err != nil {
 		return nil, errors.Join(err, in.close())
 	}
-	in.svc.Health.Backups = in.schedule
+	in.svc.Health.Backups = in.operator.Schedule
 	if own != nil {
 		own.hosts = in.svc.Domains.HostsName
 	}
 	return in, nil
-}
-
-// findStore refuses a directory without a store, unless one may be made there: a server that began
-// a new one beside what it should serve would take mail that nobody finds. Messages without their
-// database are never the place for a new store.
-func findStore(dir string, s *config.Settings, mayMake bool) error {
-	path, err := filepath.Abs(dir)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(filepath.Join(path, store.DatabaseFile))
-	if err == nil && info.Size() > 0 {
-		return nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return usageError{fmt.Errorf("open data directory: %w", err)}
-	}
-	segments, err := filepath.Glob(filepath.Join(path, store.SegmentDir, "*"))
-	switch {
-	case err != nil:
-		return err
-	case isDir(filepath.Join(path, backup.WorkDir)):
-		return usageError{fmt.Errorf("a restore to %s was not finished: run `mailstead restore` again", path)}
-	case len(segments) > 0:
-		return usageError{fmt.Errorf("%s has messages but no database (%s): put the database back, or restore a backup to another directory with `mailstead restore`", path, store.DatabaseFile)}
-	case !mayMake:
-		return usageError{fmt.Errorf("there is no store in %s: run `%s` to create one, or give the right --data", path, firstCommand(path, s))}
-	}
-	return nil
-}
-
-// firstCommand is what makes the store of a data directory with its owner.
-func firstCommand(dir string, s *config.Settings) string {
-	if s.Sandbox() {
-		return "mailstead init --data " + health.ShellWord(dir) + " --owner-email YOU@example.com"
-	}
-	return "mailstead setup --data " + health.ShellWord(dir) + " --hostname " + s.Hostname.String() + " --email YOU@example.com"
 }
 
 func isDir(path string) bool {
@@ -204,7 +160,7 @@ func publicIPs(s *config.Settings) ([]netip.Addr, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, usageError{errors.New("this host has no public address of its own: give --public-ip")}
+		return nil, config.Mistake(errors.New("this host has no public address of its own: give --public-ip"))
 	}
 	return out, nil
 }
@@ -305,22 +261,22 @@ func (in *installation) firstStart(ctx context.Context, s *config.Settings) (*ac
 		return nil, errors.New("the store has domains and no account: the account's row was lost with a damaged page; restore the store from a backup")
 	}
 	if !s.Sandbox() {
-		return nil, usageError{fmt.Errorf("there is no account yet: run `%s` first", firstCommand(in.store.Dir(), s))}
+		return nil, config.Mistake(fmt.Errorf("there is no account yet: run `%s` first", operator.FirstCommand(in.store.Dir(), s)))
 	}
 	return in.svc.Accounts.CreateAccount(ctx, accounts.NewAccount{OwnerEmail: "owner@mailstead.test", First: true})
 }
 
 // withInstallation opens the data directory of a stopped server for one command.
-func withInstallation(dir string, s *config.Settings, mayMake bool, do func(*installation) error) (err error) {
+func withInstallation(dir string, s *config.Settings, mayMake bool, do func(*operator.Operator) error) (err error) {
 	if info, statErr := os.Stat(dir); statErr == nil && !info.IsDir() {
-		return usageError{fmt.Errorf("%s is not a directory", dir)}
+		return config.Mistake(fmt.Errorf("%s is not a directory", dir))
 	}
 	in, err := openInstallation(dir, s, nil, mayMake, clock.New(nil, s.ClockOffset()), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.close()) }()
-	return do(in)
+	return do(in.operator)
 }
 
 var _ core.Resolver = (*lookup.Client)(nil)

@@ -18,104 +18,15 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
-	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/core/code"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
 )
 
-// socketName is the socket of a running server, in the data directory.
-const socketName = "mailstead.sock"
-
-// The paths of the operator's own commands. A command goes through the socket, or is answered
-// in-process if no server runs.
-const (
-	accountPath  = "/local/account"
-	tokenPath    = "/local/token"
-	passwordPath = "/local/password"
-	accountsPath = "/local/accounts"
-	statusPath   = "/local/account-status"
-	claimPath    = "/local/claim"
-	backupPath   = "/local/backup"
-	deletePath   = "/local/account-delete"
-	rotatePath   = "/local/rotate-key"
-
-	parkedPath = "/local/parked-jobs"
-	resumePath = "/local/resume-jobs"
-
-	restoreMailboxPath = "/local/restore-mailbox"
-	doctorPath         = "/local/doctor"
-	copyPath           = "/local/copy"
-	stopPath           = "/local/stop"
-	advancePath        = "/local/advance-clock" // of the sandbox
-	profilePath        = "/local/profile"
-)
-
-// localHandler answers the command line: the API as the owner, and the operator's commands.
-func localHandler(in *installation, api *handlers.Server) http.Handler {
-	svc := in.svc
-	mux := http.NewServeMux()
-	mux.Handle("/v1/", api.Local())
-	mux.Handle(accountPath, localCommand(svc.Accounts.CreateAccount))
-	mux.Handle(tokenPath, localCommand(svc.Accounts.CreateTokenFor))
-	mux.Handle(passwordPath, localCommand(svc.Accounts.ResetPassword))
-	mux.Handle(accountsPath, localCommand(svc.Accounts.ListAccounts))
-	mux.Handle(statusPath, localCommand(svc.Accounts.SetAccountStatus))
-	mux.Handle(deletePath, localCommand(svc.Accounts.DeleteAccount))
-	mux.Handle(claimPath, localCommand(svc.Domains.DecideClaim))
-	mux.Handle(doctorPath, localCommand(svc.Health.Doctor))
-	mux.Handle(parkedPath, localCommand(svc.Health.ListParkedJobs))
-	mux.Handle(resumePath, localCommand(svc.Health.ResumeJobs))
-	mux.Handle(rotatePath, longCommand(in.rotateKey))
-	mux.Handle(backupPath, longCommand(in.backUp))
-	mux.Handle(restoreMailboxPath, longCommand(in.restoreMailbox))
-	mux.Handle(copyPath, longCommand(in.copyStore))
-	mux.Handle(stopPath, longCommand(in.stopServer))
-	if in.settings.Sandbox() {
-		mux.Handle(advancePath, localCommand(svc.AdvanceClock))
-	}
-	mux.HandleFunc(profilePath, serveProfile)
-	mux.HandleFunc(importPath, in.importMessages)
-	mux.Handle(importKnownPath, longCommand(in.knownImports))
-	mux.Handle(importAccountsPath, localCommand(svc.Mailboxes.ImportAccounts))
-	mux.HandleFunc(exportPath, in.exportMessages)
-	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
-	return mux
-}
-
-// audit writes a command of the operator that has no transaction of its own into the audit log,
-// with the mailbox that it is about, if it is about one.
-func (in *installation) audit(command string, about core.MailboxUser) error {
-	var target store.AuditTarget
-	if about.MailboxID != "" {
-		target = store.AuditTarget{Type: "email_user", ID: about.MailboxID, Name: about.Email}
-	}
-	return in.store.Update(func(tx *store.Tx) error { return core.AuditCommand(tx, command, about.AccountID, target) })
-}
-
-// localCommand makes a handler of a service method.
-func localCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var in In
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		out, err := method(r.Context(), in)
-		if err != nil {
-			e := core.Explain(err)
-			http.Error(w, e.Message, code.Status(e.Code))
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(out)
-	})
-}
-
 // local sends a request to the running server, or to an installation opened just for it.
 func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 	dir := c.String("data")
-	resp, err := overSocket(filepath.Join(dir, socketName), r)
+	resp, err := overSocket(filepath.Join(dir, operator.SocketName), r)
 	if err == nil {
 		return resp, nil
 	}
@@ -126,9 +37,9 @@ func local(c *cli.Context, r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = withInstallation(dir, s, false, func(in *installation) error {
-		in.svc.Health.Host = new(health.Host)
-		resp = handlers.Do(localHandler(in, handlers.New(in.svc)), r)
+	err = withInstallation(dir, s, false, func(o *operator.Operator) error {
+		o.Service.Health.Host = new(health.Host)
+		resp = handlers.Do(o.Handler(handlers.New(o.Service)), r)
 		return nil
 	})
 	if errors.Is(err, store.ErrInUse) {
@@ -203,7 +114,7 @@ func decodeAnswer(answer io.ReadCloser, err error, out any) error {
 // askServer sends a command to the running server and gives its answer.
 func askServer(c *cli.Context, path string, in any) (io.ReadCloser, error) {
 	return askThrough(c, path, in, func(c *cli.Context, r *http.Request) (*http.Response, error) {
-		resp, err := overSocket(filepath.Join(c.String("data"), socketName), r)
+		resp, err := overSocket(filepath.Join(c.String("data"), operator.SocketName), r)
 		if errors.Is(err, os.ErrNotExist) || isRefused(err) {
 			return nil, fmt.Errorf("%w on %s: start it first", errNoServer, c.String("data"))
 		}

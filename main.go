@@ -39,7 +39,7 @@ func exitCode(err error, stderr io.Writer) int {
 		text += ". That is most likely its server: stop it first (`systemctl stop mailstead`), or name another directory with --data"
 	}
 	fmt.Fprintln(stderr, "mailstead:", text)
-	if errors.As(err, new(usageError)) || errors.As(err, new(config.Error)) {
+	if errors.As(err, new(config.Error)) {
 		return 2
 	}
 	return 1
@@ -125,12 +125,7 @@ func versionCommand(c *cli.Context) error {
 // noArguments refuses arguments, which the command would ignore.
 func noArguments(c *cli.Context) error {
 	if c.Args().Present() {
-		return usageError{fmt.Errorf("%q is not expected; run `%s --help`", c.Args().First(), c.Command.HelpName)}
+		return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().First(), c.Command.HelpName))
 	}
 	return nil
 }
-
-// A usageError is a mistake in how the program was called: exit code 2.
-type usageError struct{ error }
-
-func (u usageError) Unwrap() error { return u.error }

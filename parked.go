@@ -8,6 +8,8 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/health"
 )
@@ -26,7 +28,7 @@ func parkedCommand(c *cli.Context) error {
 		return err
 	}
 	out := new(core.List[health.ParkedJob])
-	if err := runLocal(c, parkedPath, struct{}{}, out); err != nil {
+	if err := runLocal(c, operator.ParkedPath, struct{}{}, out); err != nil {
 		return err
 	}
 	text := fmt.Sprintf("parked jobs  %d\n", out.Count)
@@ -42,10 +44,10 @@ func resumeCommand(c *cli.Context) error {
 		return err
 	}
 	if (c.String("job") == "") == !c.Bool("all") {
-		return usageError{errors.New("give --job ID or --all")}
+		return config.Mistake(errors.New("give --job ID or --all"))
 	}
 	out := new(health.JobsResumed)
-	if err := runLocal(c, resumePath, health.ResumeJobsIn{Job: c.String("job"), All: c.Bool("all")}, out); err != nil {
+	if err := runLocal(c, operator.ResumePath, health.ResumeJobsIn{Job: c.String("job"), All: c.Bool("all")}, out); err != nil {
 		return err
 	}
 	text := "No job was parked.\n"

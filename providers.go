@@ -26,7 +26,7 @@ func registrars(s *config.Settings, c core.Config, st *store.Store) ([]registrar
 	if n := s.Registrar.NameCom; n != nil {
 		shop, err := registrar.NewNameCom(registrar.NameComConfig{BaseURL: n.BaseURL.String(), Username: n.Username, Token: n.Token, HTTP: client})
 		if err != nil {
-			return nil, usageError{err}
+			return nil, config.Mistake(err)
 		}
 		out = append(out, shop)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/internal/killpoint"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
@@ -22,8 +22,6 @@ import (
 
 const (
 	rehearsalDir = "rehearsal" // in the data directory: the copy that was migrated last
-	previousDir  = "previous"  // stores of before a swap, by the version that wrote them
-	previousKept = 14 * 24 * time.Hour
 	stopWithin   = time.Minute // of a server that is told to stop
 )
 
@@ -76,7 +74,7 @@ func rehearseCommand(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := findStore(dir, s, false); err != nil {
+	if err := operator.FindStore(dir, s, false); err != nil {
 		return err
 	}
 	if err := becomeOwner(dir); err != nil {
@@ -102,40 +100,17 @@ func rehearseCommand(c *cli.Context) error {
 	return printResult(c, r, text)
 }
 
-// copyIn asks a running server for a copy of its store.
-type copyIn struct {
-	To string `json:"to"` // absolute, in the data directory
-}
-
-type copyOut struct {
-	Version string `json:"version"` // of the server
-}
-
-// copyStore copies the store for a rehearsal.
-func (in *installation) copyStore(ctx context.Context, ask copyIn) (copyOut, error) {
-	return copyOut{version}, backup.CopyRunning(ctx, in.backupSource(), ask.To)
-}
-
-// stopServer tells a running server to stop.
-func (in *installation) stopServer(context.Context, struct{}) (struct{}, error) {
-	if in.stop == nil {
-		return struct{}{}, errors.New("no server runs")
-	}
-	in.stop()
-	return struct{}{}, nil
-}
-
 // rehearse migrates a copy, and writes down that this has passed.
 func (r *rehearsal) rehearse(c *cli.Context, dir string) error {
-	if err := errors.Join(forgetRehearsal(dir), os.RemoveAll(r.Path)); err != nil {
+	if err := errors.Join(operator.ForgetRehearsal(dir), os.RemoveAll(r.Path)); err != nil {
 		return err
 	}
-	var out copyOut
-	err := runOverSocket(c, copyPath, copyIn{r.Path}, &out)
+	var out operator.CopyOut
+	err := runOverSocket(c, operator.CopyPath, operator.CopyIn{To: r.Path}, &out)
 	if errors.Is(err, errNoServer) {
 		out.Version, err = store.WrittenBy(dir)
 		if err == nil {
-			err = backup.CopyStopped(dir, r.Path, backupFiles)
+			err = backup.CopyStopped(dir, r.Path, operator.BackupFiles)
 		}
 	}
 	r.FromVersion = out.Version
@@ -146,8 +121,8 @@ func (r *rehearsal) rehearse(c *cli.Context, dir string) error {
 	if err := r.migrate(r.Path); err != nil {
 		return err
 	}
-	passed := passedRehearsal{Version: version, At: time.Now().UTC(), DigestsEqual: r.DigestsEqual, FromFormat: r.formats[0], ToFormat: r.formats[1]}
-	return passed.save(dir)
+	passed := operator.PassedRehearsal{Version: version, At: time.Now().UTC(), DigestsEqual: r.DigestsEqual, FromFormat: r.formats[0], ToFormat: r.formats[1]}
+	return passed.Save(dir)
 }
 
 // migrate migrates the store in a directory, checks it and compares it with what it was.
@@ -200,18 +175,18 @@ func (r *rehearsal) check(st *store.Store) error {
 
 // swap stops the server and migrates its store, of which it keeps a copy. What fails is put back.
 func (r *rehearsal) swap(c *cli.Context, dir string) error {
-	if err := runOverSocket(c, stopPath, struct{}{}, new(struct{})); err != nil && !errors.Is(err, errNoServer) {
+	if err := runOverSocket(c, operator.StopPath, struct{}{}, new(struct{})); err != nil && !errors.Is(err, errNoServer) {
 		return fmt.Errorf("stop the server: %w", err)
 	}
 	if err := os.RemoveAll(r.Path); err != nil {
 		return err
 	}
-	r.Path = filepath.Join(dir, previousDir, cmp.Or(strings.NewReplacer("/", "_", "..", "_").Replace(r.FromVersion), "unknown"))
+	r.Path = filepath.Join(dir, operator.PreviousDir, cmp.Or(strings.NewReplacer("/", "_", "..", "_").Replace(r.FromVersion), "unknown"))
 	r.Checks = []rehearsalCheck{}
 	kept := r.Path + ".new" // until it is whole
 	err := os.RemoveAll(kept)
 	for end := time.Now().Add(stopWithin); err == nil; time.Sleep(100 * time.Millisecond) {
-		if err = backup.CopyStopped(dir, kept, backupFiles); !errors.Is(err, store.ErrInUse) {
+		if err = backup.CopyStopped(dir, kept, operator.BackupFiles); !errors.Is(err, store.ErrInUse) {
 			break
 		}
 		if time.Now().After(end) {
@@ -228,7 +203,7 @@ func (r *rehearsal) swap(c *cli.Context, dir string) error {
 		return err
 	}
 	if err := r.migrate(dir); err != nil {
-		return errors.Join(err, putBack(r.Path, dir), forgetRehearsal(dir))
+		return errors.Join(err, putBack(r.Path, dir), operator.ForgetRehearsal(dir))
 	}
 	return nil
 }
@@ -246,24 +221,4 @@ func putBack(from, dir string) error {
 		}
 	}
 	return os.RemoveAll(from)
-}
-
-// removePrevious deletes stores that were kept long enough.
-func removePrevious(dir string, now time.Time, log *slog.Logger) {
-	list, err := os.ReadDir(filepath.Join(dir, previousDir))
-	if err != nil {
-		return // there are none
-	}
-	for _, e := range list {
-		info, err := e.Info()
-		if err != nil || now.Sub(info.ModTime()) < previousKept {
-			continue
-		}
-		path := filepath.Join(dir, previousDir, e.Name())
-		if err := os.RemoveAll(path); err != nil {
-			log.Error("an old store could not be deleted", "path", path, "error", err)
-			continue
-		}
-		log.Info("an old store that was kept for 14 days is deleted", "path", path)
-	}
 }

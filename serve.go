@@ -23,11 +23,15 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/urfave/cli/v2"
+	"golang.org/x/net/netutil"
+
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers"
 	"github.com/mailstead/mailstead/handlers/dnsd"
 	"github.com/mailstead/mailstead/handlers/imapd"
 	"github.com/mailstead/mailstead/handlers/listen"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/internal/lookup"
@@ -37,8 +41,6 @@ import (
 	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/web"
-	"github.com/urfave/cli/v2"
-	"golang.org/x/net/netutil"
 )
 
 const (
@@ -92,8 +94,8 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 		return err
 	}
 	s.inst.svc.Health.Host = &health.Host{Running: true, Ports: s.listeners.Ports(s.inst.svc.Core.Config.PublicIPs)}
-	ctx, s.inst.stop = context.WithCancel(ctx)
-	defer s.inst.stop()
+	ctx, s.inst.operator.Stop = context.WithCancel(ctx)
+	defer s.inst.operator.Stop()
 	s.inst.svc.MTA.FileUnfiled()
 	created, err := s.inst.firstStart(ctx, s.settings)
 	if err != nil {
@@ -125,7 +127,7 @@ func (s *server) findCertificates() (err error) {
 	svc := s.inst.svc
 	s.certs, err = listen.NewCertificates(s.settings, svc.Core.Config.Hostname)
 	if err != nil {
-		return usageError{err}
+		return config.Mistake(err)
 	}
 	if s.certs == nil {
 		return nil
@@ -173,7 +175,7 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 		daily, stop := now.Every(24 * time.Hour)
 		defer stop()
 		for {
-			removePrevious(dir, now.Now(), s.log)
+			operator.RemovePrevious(dir, now.Now(), s.log)
 			select {
 			case <-accepting.Done():
 				return nil
@@ -181,8 +183,8 @@ func (s *server) run(ctx context.Context, dir string, created *accounts.AccountC
 			}
 		}
 	})
-	if s.inst.schedule != nil {
-		s.start(&last, "backup", func() error { return s.inst.schedule.Run(serving) })
+	if s.inst.operator.Schedule != nil {
+		s.start(&last, "backup", func() error { return s.inst.operator.Schedule.Run(serving) })
 	}
 	s.listenAll(accepting, &work)
 	socket, err := s.serveSocket(accepting, dir, &work)
@@ -407,7 +409,7 @@ func newLogger(w io.Writer, form string, level slog.Leveler, sandbox bool, now *
 // serveSocket answers the command line on a Unix socket that only the owner of the directory can
 // open.
 func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGroup) (string, error) {
-	path := filepath.Join(dir, socketName)
+	path := filepath.Join(dir, operator.SocketName)
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
@@ -420,7 +422,7 @@ func (s *server) serveSocket(ctx context.Context, dir string, group *sync.WaitGr
 		return "", fmt.Errorf("listen on %s: %w", path, err)
 	}
 	s.start(group, "socket", func() error {
-		return s.serveHTTP(ctx, netutil.LimitListener(ln, listen.MaxHTTPConns), localHandler(s.inst, s.api))
+		return s.serveHTTP(ctx, netutil.LimitListener(ln, listen.MaxHTTPConns), s.inst.operator.Handler(s.api))
 	})
 	return path, nil
 }
@@ -535,6 +537,6 @@ func mustCheck(dir string) bool {
 	if err != nil {
 		return false // there is none yet, or nobody can read it, which others say
 	}
-	_, err = os.Lstat(filepath.Join(dir, socketName))
+	_, err = os.Lstat(filepath.Join(dir, operator.SocketName))
 	return err == nil || info.Size() <= checkedAtStart
 }

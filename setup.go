@@ -17,8 +17,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/urfave/cli/v2"
+
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers/listen"
+	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/packaging"
@@ -26,7 +29,6 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/store"
-	"github.com/urfave/cli/v2"
 )
 
 // setupDone is what setup has found and made.
@@ -111,7 +113,7 @@ func setupCommand(c *cli.Context) error {
 			return flagError(err, map[string]string{"email": "email"})
 		}
 		if err := config.CheckContact(email); err != nil { // the certificate authority gets it too
-			return usageError{fmt.Errorf("--email: %w", err)}
+			return config.Mistake(fmt.Errorf("--email: %w", err))
 		}
 	}
 	if err := setTLS(c, ask, string(text)); err != nil {
@@ -138,15 +140,15 @@ func setupCommand(c *cli.Context) error {
 		return err
 	}
 	if !made {
-		if err := findStore(dir, s, true); err != nil {
+		if err := operator.FindStore(dir, s, true); err != nil {
 			return err
 		}
 	}
 	if _, err := listen.NewCertificates(s, s.Hostname.String()); err != nil {
-		return usageError{fmt.Errorf("--tls-cert and --tls-key: %w", err)}
+		return config.Mistake(fmt.Errorf("--tls-cert and --tls-key: %w", err))
 	}
 	if _, err := config.RootCAs(s.CAFile); err != nil {
-		return usageError{err}
+		return config.Mistake(err)
 	}
 	program, err := os.Executable()
 	if err != nil {
@@ -154,7 +156,7 @@ func setupCommand(c *cli.Context) error {
 	}
 	out := &setupDone{Hostname: s.Hostname.String(), Data: dir, Config: file, PublicIPs: ips, Unit: packaging.Unit(dir, program)}
 	running := false
-	if conn, err := net.Dial("unix", filepath.Join(dir, socketName)); err == nil {
+	if conn, err := net.Dial("unix", filepath.Join(dir, operator.SocketName)); err == nil {
 		running = true
 		conn.Close()
 	}
@@ -165,7 +167,7 @@ func setupCommand(c *cli.Context) error {
 	// secrets that are shown once are made last.
 	unit, err := newDraft(c.String("unit"), out.Unit, 0o644)
 	if err != nil {
-		return usageError{fmt.Errorf("--unit: %w", err)}
+		return config.Mistake(fmt.Errorf("--unit: %w", err))
 	}
 	defer unit.discard()
 	place, err := openWorkplace(dir)
@@ -261,7 +263,7 @@ func (q *questions) flag(name, question, usual string) error {
 	}
 	if q.in == nil {
 		if usual == "" {
-			return usageError{fmt.Errorf("--%s is required: %s", name, strings.ToLower(question[:1])+strings.TrimSuffix(question[1:], ":"))}
+			return config.Mistake(fmt.Errorf("--%s is required: %s", name, strings.ToLower(question[:1])+strings.TrimSuffix(question[1:], ":")))
 		}
 		return q.c.Set(name, usual)
 	}
@@ -280,7 +282,7 @@ func (q *questions) flag(name, question, usual string) error {
 			return q.c.Set(name, answer)
 		}
 		if err != nil {
-			return usageError{fmt.Errorf("--%s is required: %s", name, strings.ToLower(question[:1])+strings.TrimSuffix(question[1:], ":"))}
+			return config.Mistake(fmt.Errorf("--%s is required: %s", name, strings.ToLower(question[:1])+strings.TrimSuffix(question[1:], ":")))
 		}
 	}
 }
@@ -335,7 +337,7 @@ func setTLS(c *cli.Context, ask *questions, text string) error {
 	case "proxy":
 		return errors.Join(set("http", "127.0.0.1:8080"), set("http-tls", "off"), set("trusted-proxy", "127.0.0.1"))
 	}
-	return usageError{fmt.Errorf("--tls is %q; use acme, files or proxy", c.String("tls"))}
+	return config.Mistake(fmt.Errorf("--tls is %q; use acme, files or proxy", c.String("tls")))
 }
 
 // findPublicIPs gives the addresses that others reach this host at: those of the settings, of its
@@ -370,7 +372,7 @@ func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.
 	for one := range strings.SplitSeq(strings.Join(c.StringSlice("public-ip"), ","), ",") {
 		ip, err := netip.ParseAddr(strings.TrimSpace(one))
 		if err != nil {
-			return nil, usageError{fmt.Errorf("--public-ip: %q is not an IP address", one)}
+			return nil, config.Mistake(fmt.Errorf("--public-ip: %q is not an IP address", one))
 		}
 		ips = append(ips, ip)
 	}
@@ -380,13 +382,13 @@ func findPublicIPs(c *cli.Context, ask *questions, s *config.Settings) ([]netip.
 // askServer has the running server say who owns it and what its checks find.
 func (d *setupDone) askServer(c *cli.Context) error {
 	list, report := new(core.List[accounts.AccountRow]), new(health.Report)
-	if err := runOverSocket(c, accountsPath, struct{}{}, list); err != nil {
+	if err := runOverSocket(c, operator.AccountsPath, struct{}{}, list); err != nil {
 		return err
 	}
 	if len(list.Data) > 0 {
 		d.OwnerEmail = list.Data[0].OwnerEmail
 	}
-	err := runOverSocket(c, doctorPath, struct{}{}, report)
+	err := runOverSocket(c, operator.DoctorPath, struct{}{}, report)
 	d.Checks = report.Checks
 	return err
 }
@@ -394,18 +396,18 @@ func (d *setupDone) askServer(c *cli.Context) error {
 // makeStore makes the checks, has the rest settled, and makes the owner last, unless there is one:
 // the password and the token are shown once.
 func (d *setupDone) makeStore(c *cli.Context, ask *questions, s *config.Settings, dir string, settle func() error) error {
-	return withInstallation(dir, s, true, func(in *installation) error {
-		list, err := in.svc.Accounts.ListAccounts(c.Context, struct{}{})
+	return withInstallation(dir, s, true, func(o *operator.Operator) error {
+		list, err := o.Service.Accounts.ListAccounts(c.Context, struct{}{})
 		if err != nil {
-			return withoutCode(err)
+			return flagError(err, nil)
 		}
 		if len(list.Data) > 0 {
 			d.OwnerEmail = list.Data[0].OwnerEmail
 		} else if err := ask.flag("email", emailQuestion, ""); err != nil {
 			return err // somebody has ended setup before it made the owner
 		}
-		in.svc.Health.Host = new(health.Host)
-		report, err := in.svc.Health.Doctor(c.Context, struct{}{})
+		o.Service.Health.Host = new(health.Host)
+		report, err := o.Service.Health.Doctor(c.Context, struct{}{})
 		if err != nil {
 			return err
 		}
@@ -417,7 +419,7 @@ func (d *setupDone) makeStore(c *cli.Context, ask *questions, s *config.Settings
 		if err := settle(); err != nil || len(list.Data) > 0 {
 			return err
 		}
-		made, err := in.svc.Accounts.CreateAccount(c.Context, accounts.NewAccount{OwnerEmail: c.String("email"), OwnerPassword: c.String("owner-password"), First: true})
+		made, err := o.Service.Accounts.CreateAccount(c.Context, accounts.NewAccount{OwnerEmail: c.String("email"), OwnerPassword: c.String("owner-password"), First: true})
 		if err != nil {
 			return flagError(err, map[string]string{"owner_email": "email", "owner_password": "owner-password"})
 		}

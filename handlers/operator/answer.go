@@ -1,0 +1,72 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/code"
+)
+
+// localCommand makes a handler of a service method.
+func localCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		out, err := method(r.Context(), in)
+		if err != nil {
+			e := core.Explain(err)
+			http.Error(w, e.Message, code.Status(e.Code))
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(out)
+	})
+}
+
+// longCommand makes a handler of a command that may take hours. The operator is told each error as
+// it is.
+func longCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// In a stopped installation nothing waits for the answer but the command itself.
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Time{})
+		_ = control.SetWriteDeadline(time.Time{})
+		var in In
+		body, err := io.ReadAll(io.LimitReader(r.Body, 1<<20))
+		if err == nil {
+			err = json.Unmarshal(body, &in)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		out, err := method(r.Context(), in)
+		answerOperator(w, out, err)
+	})
+}
+
+// answerOperator answers a command with JSON, or with the text of an error as it is.
+func answerOperator(w http.ResponseWriter, out any, err error) {
+	if err != nil {
+		http.Error(w, withoutCode(err).Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(out)
+}
+
+// withoutCode gives only the message of an error of the service.
+func withoutCode(err error) error {
+	if e, ok := core.AsError(err); ok {
+		return errors.New(e.Message)
+	}
+	return err
+}

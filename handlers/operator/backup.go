@@ -1,0 +1,113 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store/backup"
+	"github.com/mailstead/mailstead/store/keyfile"
+	"github.com/mailstead/mailstead/store/objects"
+)
+
+// S3Access is what a command says about buckets. The key goes with it, since a running server may
+// not be able to read the file, and does not have the environment.
+type S3Access struct {
+	Endpoint  string `json:"endpoint"`
+	Region    string `json:"region"`
+	Key       string `json:"key"`
+	Secret    string `json:"secret"`
+	PathStyle *bool  `json:"path_style"`
+}
+
+// Place gives the place of an address, with what a command says about it over the settings.
+func Place(address string, a S3Access, settings config.S3, caFile string) (objects.Place, error) {
+	roots, err := config.RootCAs(caFile)
+	if err != nil {
+		return nil, err
+	}
+	return objects.At(address, objects.S3{
+		Endpoint: cmp.Or(a.Endpoint, settings.Endpoint), Region: cmp.Or(a.Region, settings.Region), PathStyle: cmp.Or(a.PathStyle, settings.PathStyle),
+		Key: a.Key, Secret: a.Secret, AccessKeyFile: settings.AccessKeyFile, RootCAs: roots,
+	})
+}
+
+// IsArchive tells whether backups to or from an address are one file.
+func IsArchive(address string) bool {
+	if objects.IsRemote(address) || strings.HasSuffix(address, "/") {
+		return false
+	}
+	info, err := os.Stat(address)
+	return err != nil || !info.IsDir()
+}
+
+// BackupIn is a backup that the operator asks for.
+type BackupIn struct {
+	To         string   `json:"to"` // absolute
+	Full       bool     `json:"full"`
+	NoVerify   bool     `json:"no_verify"`
+	Recipients []string `json:"recipients"` // none: those of the settings
+	S3         S3Access `json:"s3"`
+}
+
+// BackupFiles are what a backup has beside the store. A key that takes over comes before the one
+// whose place it takes: read in this order, one of both has it.
+var BackupFiles = []string{keyfile.NextName, keyfile.Name, "mailstead.toml"}
+
+func (o *Operator) backupSource() backup.Source {
+	return backup.Source{Store: o.Store, Files: BackupFiles, Program: o.Version, Log: o.Log}
+}
+
+// NewSchedule makes the backups that the settings ask for; nil if they ask for none.
+func (o *Operator) NewSchedule() (*backup.Schedule, error) {
+	b := o.Settings.Backups()
+	if b.To == "" {
+		return nil, nil
+	}
+	to, err := Place(b.To, S3Access{}, b.S3, o.Settings.CAFile)
+	if err != nil {
+		return nil, config.Mistake(fmt.Errorf("[backup] to: %w", err))
+	}
+	return &backup.Schedule{
+		Target: &backup.Target{Place: to, Recipients: b.Recipients, Temp: o.Store.Dir(), Program: o.Version}, Source: o.backupSource(),
+		Every: b.Every, FullEvery: b.FullEvery, Keep: b.Keep, Sync: b.Sync,
+	}, nil
+}
+
+// backUp makes a backup that the operator asks for.
+func (o *Operator) backUp(ctx context.Context, ask BackupIn) (*backup.Result, error) {
+	settings := o.Settings.Backups()
+	recipients := settings.Recipients
+	if len(ask.Recipients) > 0 {
+		recipients = nil
+	}
+	for _, text := range ask.Recipients {
+		r, err := config.AgeRecipient(text)
+		if err != nil {
+			return nil, err
+		}
+		recipients = append(recipients, r)
+	}
+	// The backup holds its own row. A server that takes no writes can be backed up all the same.
+	if err := o.audit("backup", core.MailboxUser{}); err != nil {
+		o.Log.Warn("write a backup to the audit log", "error", err)
+	}
+	if IsArchive(ask.To) {
+		return backup.WriteArchive(ctx, ask.To, o.backupSource(), recipients, !ask.NoVerify)
+	}
+	if o.Schedule != nil && len(ask.Recipients) == 0 && strings.TrimRight(ask.To, "/") == strings.TrimRight(settings.To, "/") {
+		return o.Schedule.Backup(ctx, ask.Full, !ask.NoVerify)
+	}
+	to, err := Place(ask.To, ask.S3, settings.S3, o.Settings.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	o.backingUp.Lock()
+	defer o.backingUp.Unlock()
+	target := &backup.Target{Place: to, Recipients: recipients, Temp: o.Store.Dir(), Guest: o.Schedule != nil, Program: o.Version}
+	return target.Run(ctx, o.backupSource(), ask.Full, !ask.NoVerify)
+}

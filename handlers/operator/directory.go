@@ -1,0 +1,55 @@
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/service/health"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/backup"
+)
+
+// SocketName is the socket of a running server, in the data directory.
+const SocketName = "mailstead.sock"
+
+// FindStore refuses a directory without a store, unless one may be made there: a server that began
+// a new one beside what it should serve would take mail that nobody finds. Messages without their
+// database are never the place for a new store.
+func FindStore(dir string, s *config.Settings, mayMake bool) error {
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(filepath.Join(path, store.DatabaseFile))
+	if err == nil && info.Size() > 0 {
+		return nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return config.Mistake(fmt.Errorf("open data directory: %w", err))
+	}
+	unfinished, _ := os.Stat(filepath.Join(path, backup.WorkDir)) // nil: there is none
+	segments, err := filepath.Glob(filepath.Join(path, store.SegmentDir, "*"))
+	switch {
+	case err != nil:
+		return err
+	case unfinished != nil && unfinished.IsDir():
+		return config.Mistake(fmt.Errorf("a restore to %s was not finished: run `mailstead restore` again", path))
+	case len(segments) > 0:
+		return config.Mistake(fmt.Errorf("%s has messages but no database (%s): put the database back, or restore a backup to another directory with `mailstead restore`", path, store.DatabaseFile))
+	case !mayMake:
+		return config.Mistake(fmt.Errorf("there is no store in %s: run `%s` to create one, or give the right --data", path, FirstCommand(path, s)))
+	}
+	return nil
+}
+
+// FirstCommand is what makes the store of a data directory with its owner.
+func FirstCommand(dir string, s *config.Settings) string {
+	if s.Sandbox() {
+		return "mailstead init --data " + health.ShellWord(dir) + " --owner-email YOU@example.com"
+	}
+	return "mailstead setup --data " + health.ShellWord(dir) + " --hostname " + s.Hostname.String() + " --email YOU@example.com"
+}

@@ -1,0 +1,98 @@
+package operator
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const exportPageSize = 4 << 20 // bytes
+
+// ExportHeader stands before each message of a page, as one line of JSON. One without a UID ends
+// the page.
+type ExportHeader struct {
+	UID    uint32    `json:"uid,omitempty"`
+	Flags  string    `json:"flags,omitempty"`
+	Date   time.Time `json:"date,omitzero"`
+	Sender string    `json:"sender,omitempty"`
+	Size   int       `json:"size,omitempty"`
+	Error  string    `json:"error,omitempty"`
+	More   bool      `json:"more,omitempty"`
+}
+
+// exportMessages answers with the folders of a mailbox, or with a page of messages of one.
+func (o *Operator) exportMessages(w http.ResponseWriter, r *http.Request) {
+	q := r.URL.Query()
+	err := func() error {
+		u, err := o.Service.Inbox.FindMailbox(q.Get("mailbox"), q.Get("account"))
+		if err != nil {
+			return err
+		}
+		out := json.NewEncoder(w)
+		if q.Get("hash") != "" {
+			hash, err := o.passwordHash(u)
+			if err != nil {
+				return err
+			}
+			return out.Encode(hash)
+		}
+		if begins := q.Get("begins"); begins != "" {
+			if err := o.audit("export "+begins, u); err != nil {
+				return err
+			}
+		}
+		if q.Get("folder") == "" {
+			folders, err := o.Service.Inbox.ExportFolders(r.Context(), u)
+			if err != nil {
+				return err
+			}
+			return out.Encode(folders)
+		}
+		folder, err := strconv.ParseUint(q.Get("folder"), 10, 32)
+		if err != nil {
+			return err
+		}
+		from, err := strconv.ParseUint(q.Get("from"), 10, 32)
+		if err != nil {
+			return err
+		}
+		list, more, err := o.Service.Inbox.ExportMessages(r.Context(), u, uint32(folder), uint32(from), exportPageSize)
+		if err != nil {
+			return err
+		}
+		for _, m := range list {
+			h := ExportHeader{UID: m.UID, Flags: m.Flags, Date: m.Date, Sender: m.Sender, Size: len(m.Text)}
+			if m.Err != nil {
+				h.Size, h.Error, m.Text = 0, m.Err.Error(), nil
+			}
+			if err := out.Encode(h); err != nil {
+				return err
+			}
+			if _, err := w.Write(m.Text); err != nil {
+				return err
+			}
+		}
+		return out.Encode(ExportHeader{More: more})
+	}()
+	if err != nil {
+		http.Error(w, withoutCode(err).Error(), http.StatusInternalServerError)
+	}
+}
+
+// passwordHash gives the hash of the password of a mailbox, and writes that into the audit log; ""
+// if it has none.
+func (o *Operator) passwordHash(u core.MailboxUser) (hash string, err error) {
+	err = o.Store.Update(func(tx *store.Tx) error {
+		mb, err := store.Mailboxes.Get(tx, u.MailboxID)
+		if err != nil {
+			return err
+		}
+		hash = mb.PasswordHash
+		return core.AuditCommand(tx, "export secrets", mb.AccountID, core.MailboxTarget(mb))
+	})
+	return hash, err
+}

@@ -1,0 +1,76 @@
+package operator
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+// ImportHeader stands before each message of a batch, as one line of JSON.
+type ImportHeader struct {
+	inbox.ImportHeader
+	Size int `json:"size"`
+}
+
+// importMessages takes a batch of messages for a folder. The first one of a source, which says what
+// begins, has no messages: it tells whether there is the mailbox.
+func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
+	results, err := func() ([]inbox.ImportResult, error) {
+		u, err := o.Service.Inbox.FindMailbox(r.URL.Query().Get("mailbox"), "")
+		if err != nil {
+			return nil, err
+		}
+		if begins := r.URL.Query().Get("begins"); begins != "" {
+			if err := o.audit("import "+begins, u); err != nil {
+				return nil, err
+			}
+		}
+		var batch []inbox.ImportMessage
+		for body := bufio.NewReader(r.Body); ; {
+			line, err := body.ReadSlice('\n')
+			if errors.Is(err, io.EOF) && len(line) == 0 {
+				break
+			}
+			var h ImportHeader
+			if err == nil {
+				err = json.Unmarshal(line, &h)
+			}
+			if err != nil || h.Size < 0 || h.Size > core.MaxMessage {
+				return nil, fmt.Errorf("read a message to import: %w", err)
+			}
+			text := make([]byte, h.Size)
+			if _, err := io.ReadFull(body, text); err != nil {
+				return nil, fmt.Errorf("read a message to import: %w", err)
+			}
+			batch = append(batch, inbox.ImportMessage{ImportHeader: h.ImportHeader, Body: bytes.NewReader(text)})
+		}
+		if len(batch) == 0 {
+			return []inbox.ImportResult{}, nil
+		}
+		return o.Service.Inbox.ImportMessages(r.Context(), u, r.URL.Query().Get("folder"), batch)
+	}()
+	answerOperator(w, results, err)
+}
+
+// ImportKnown asks which messages came with an import before, so that they are not fetched again.
+type ImportKnown struct {
+	Mailbox string   `json:"mailbox"`
+	Folder  string   `json:"folder"`
+	Keys    []string `json:"keys"`
+}
+
+func (o *Operator) knownImports(ctx context.Context, ask ImportKnown) ([]bool, error) {
+	u, err := o.Service.Inbox.FindMailbox(ask.Mailbox, "")
+	if err != nil {
+		return nil, err
+	}
+	return o.Service.Inbox.KnownImports(ctx, u, ask.Folder, ask.Keys)
+}

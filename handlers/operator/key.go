@@ -1,0 +1,18 @@
+package operator
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/service/core"
+)
+
+// rotateKey changes the master key. The backups that the settings ask for have the new one before
+// anything is sealed under it.
+func (o *Operator) rotateKey(ctx context.Context, _ struct{}) (*core.KeyRotated, error) {
+	return o.Service.Core.RotateKey(ctx, func(ctx context.Context) error {
+		if o.Schedule == nil {
+			return nil
+		}
+		return o.Schedule.Target.PutKeys(ctx, o.Store)
+	})
+}

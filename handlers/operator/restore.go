@@ -1,0 +1,80 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/backup"
+)
+
+// RestoreMailboxIn is a mailbox that the operator wants back as it was.
+type RestoreMailboxIn struct {
+	Mailbox  string    `json:"mailbox"`
+	Into     string    `json:"into"`
+	At       time.Time `json:"at"`   // zero: the newest
+	From     string    `json:"from"` // absolute; "": the target of the settings
+	Identity string    `json:"identity"`
+	S3       S3Access  `json:"s3"`
+}
+
+// restoreMailbox restores a mailbox of a backup into a folder of the mailbox of now.
+func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (out inbox.MailboxRestored, err error) {
+	settings := o.Settings.Backups()
+	var ids []age.Identity
+	if ask.Identity != "" {
+		ids, err = age.ParseIdentities(strings.NewReader(ask.Identity))
+		if err != nil {
+			return out, fmt.Errorf("read age identity: %w", err)
+		}
+	}
+	from := cmp.Or(ask.From, settings.To)
+	if from == "" {
+		return out, errors.New("there is no [backup] in the settings: say with --from where the backups are")
+	}
+	dir, err := os.MkdirTemp(o.Store.Dir(), "restore-")
+	if err != nil {
+		return out, err
+	}
+	defer os.RemoveAll(dir)
+	if IsArchive(from) {
+		_, err = backup.RestoreArchive(ctx, from, dir, ask.At, ids, o.Version)
+	} else {
+		at, placeErr := Place(from, ask.S3, settings.S3, o.Settings.CAFile)
+		if placeErr != nil {
+			return out, placeErr
+		}
+		if o.Schedule != nil && ask.From == "" {
+			if err := o.Schedule.Target.Send(ctx, o.Store); err != nil { // what was just deleted is in it
+				return out, err
+			}
+		}
+		target := &backup.Target{Place: at, Identities: ids, Temp: o.Store.Dir(), Program: o.Version}
+		_, err = target.Restore(ctx, dir, ask.At, o.Log)
+	}
+	if err != nil {
+		return out, err
+	}
+	old, err := store.Open(dir, store.Options{Unsynced: true, Log: o.Log, Program: o.Version})
+	if err != nil {
+		return out, err
+	}
+	out, err = o.Service.Inbox.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
+	if err == nil {
+		var u core.MailboxUser
+		u, err = o.Service.Inbox.FindMailbox(ask.Mailbox, "")
+		if err == nil {
+			err = o.audit("restore", u)
+		}
+	}
+	return out, errors.Join(err, old.Close())
+}
