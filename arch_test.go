@@ -23,7 +23,8 @@ var importRules = map[string]struct {
 	may string
 	why string
 }{
-	".":                   {"config handlers service jobs store mail dnsprov web packaging internal", "the root wires everything together"},
+	".":                   {"cli config handlers service jobs store mail dnsprov web internal", "the root wires everything together"},
+	"cli":                 {"config handlers service jobs store mail packaging internal/killpoint internal/licenses internal/lookup", "cli asks the server, or opens what it is given a way to open; it does not know how the program is put together"},
 	"handlers":            {"handlers service mail internal/buffers internal/jsonw internal/limit internal/metrics internal/otlp internal/cputime internal/lazyregexp", "handlers listen; rules belong in service and records in store"},
 	"handlers/api":        {"service", "api says what each operation is; it does not know how a request is decoded and answered"},
 	"handlers/listen":     {"handlers/connlimit handlers/proxyproto config service/health service/servicetest internal/metrics", "listen opens sockets as the settings say; it does not know what is answered there"},

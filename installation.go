@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 
 	"github.com/mailstead/mailstead/config"
@@ -85,14 +84,9 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMa
 	}
 	in.svc.Health.Backups = in.operator.Schedule
 	if own != nil {
-		own.hosts = in.svc.Domains.HostsName
+		own.Hosts = in.svc.Domains.HostsName
 	}
 	return in, nil
-}
-
-func isDir(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
 }
 
 func (in *installation) close() error {
@@ -105,11 +99,11 @@ func (in *installation) close() error {
 
 // serviceConfig makes the configuration of the service. own is the resolver of the sandbox, which
 // must still be told which names are hosted here; else it is nil.
-func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c core.Config, own *ownResolver, err error) {
+func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c core.Config, own *lookup.Split, err error) {
 	c = s.Service()
 	c.Version, c.Log = version, log
 	c.WaitForRows = s.Backups().Sync
-	c.PublicIPs, err = publicIPs(s)
+	c.PublicIPs, err = s.PublicIPs()
 	if err != nil {
 		return c, nil, err
 	}
@@ -130,7 +124,7 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 		c.Resolver, c.LookupDS = client, lookupDS(client)
 	case s.Sandbox() && l != nil && l.DNSTCP != nil:
 		server := lookup.New(lookup.Options{Servers: []string{l.DNSTCP.Addr().String()}, MaxBytes: -1}) // its zones change
-		own = &ownResolver{own: server, Client: lookup.New(lookup.Options{})}
+		own = &lookup.Split{Own: server, Client: lookup.New(lookup.Options{})}
 		c.Resolver, c.LookupDS = own, lookupDS(server)
 	case !s.Sandbox():
 		client := lookup.New(lookup.Options{})
@@ -138,31 +132,6 @@ func serviceConfig(s *config.Settings, l *listen.Listeners, log *slog.Logger) (c
 	}
 	c.Edge = edgeProvider(s, c)
 	return c, own, nil
-}
-
-// publicIPs are the addresses of the settings, or the public addresses of this host.
-func publicIPs(s *config.Settings) ([]netip.Addr, error) {
-	if len(s.PublicIP) > 0 {
-		return s.PublicIP, nil
-	}
-	if s.Sandbox() {
-		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
-	}
-	addrs, err := net.InterfaceAddrs()
-	if err != nil {
-		return nil, fmt.Errorf("find this host's addresses: %w", err)
-	}
-	var out []netip.Addr
-	for _, a := range addrs {
-		prefix, err := netip.ParsePrefix(a.String())
-		if ip := prefix.Addr().Unmap(); err == nil && ip.IsGlobalUnicast() && !ip.IsPrivate() {
-			out = append(out, ip)
-		}
-	}
-	if len(out) == 0 {
-		return nil, config.Mistake(errors.New("this host has no public address of its own: give --public-ip"))
-	}
-	return out, nil
 }
 
 // newDANE makes the resolver for TLSA records. It is nil if no resolver is trusted to validate

@@ -2,36 +2,14 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
-)
 
-// TestVersionCommand: one line, or with --licenses the notices of what is built in.
-func TestVersionCommand(t *testing.T) {
-	run := func(args ...string) string {
-		t.Helper()
-		var stdout, stderr bytes.Buffer
-		if err := runCommand(t.Context(), newApp(&stdout, &stderr), append([]string{"mailstead", "version"}, args...)); err != nil || stderr.Len() > 0 {
-			t.Fatalf("%v, %s", err, &stderr)
-		}
-		return stdout.String()
-	}
-	if got, want := run(), fmt.Sprintf("mailstead %s %s/%s %s\n", version, runtime.GOOS, runtime.GOARCH, runtime.Version()); got != want {
-		t.Errorf("version prints %q, want %q", got, want)
-	}
-	text := run("--licenses")
-	for _, want := range []string{
-		"the Mailstead authors", "=== The Go standard library and runtime\n", "=== go.etcd.io/bbolt v", "=== preact ", "=== The Public Suffix List\n", "Redistribution and use",
-	} {
-		if !strings.Contains(text, want) {
-			t.Errorf("version --licenses does not have %q", want)
-		}
-	}
-}
+	"github.com/mailstead/mailstead/cli"
+	"github.com/mailstead/mailstead/store"
+)
 
 // A container has no time zones of its own, and invitations are in zones.
 func TestTimeZonesAreInTheProgram(t *testing.T) {
@@ -41,5 +19,21 @@ func TestTimeZonesAreInTheProgram(t *testing.T) {
 	}
 	if !slices.Contains(strings.Fields(string(out)), "time/tzdata") {
 		t.Error("the program does not contain time/tzdata")
+	}
+}
+
+// TestServeBesideAServer: a second server on a data directory says who most likely has it.
+func TestServeBesideAServer(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(dir, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	program := cli.Program{Version: version, Serve: serve, Open: withInstallation}
+	var stdout, stderr bytes.Buffer
+	code := program.Main(t.Context(), []string{"mailstead", "serve", "--data", dir, "--http", "127.0.0.1:0"}, &stdout, &stderr)
+	if code != 1 || !strings.Contains(stderr.String(), "the store is in use by another process. That is most likely its server: stop it first") {
+		t.Errorf("code %d, %s", code, &stderr)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,7 +22,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/urfave/cli/v2"
 	"golang.org/x/net/netutil"
 
 	"github.com/mailstead/mailstead/config"
@@ -34,7 +32,6 @@ import (
 	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/internal/clock"
-	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
@@ -43,20 +40,16 @@ import (
 	"github.com/mailstead/mailstead/web"
 )
 
-const (
-	stopGrace = 20 * time.Second
-)
+const stopGrace = 20 * time.Second
 
-func serveCommand(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
-	s, err := config.Load(c)
+// serve runs the server on a data directory until ctx ends. load reads the settings.
+func serve(ctx context.Context, dir string, load func() (*config.Settings, error), stdout, stderr io.Writer) error {
+	s, err := load()
 	if err != nil {
 		return err
 	}
-	srv := &server{settings: s, loadSettings: func() (*config.Settings, error) { return config.Load(c) }, level: new(slog.LevelVar), failed: make(chan error, 1)}
-	return srv.serve(c.Context, c.String("data"), c.App.Writer, c.App.ErrWriter)
+	srv := &server{settings: s, loadSettings: load, level: new(slog.LevelVar), failed: make(chan error, 1)}
+	return srv.serve(ctx, dir, stdout, stderr)
 }
 
 // A server is everything that runs, in the order of its start.
@@ -457,72 +450,6 @@ func (s *server) reloadCertificates(fresh *config.Settings) error {
 		}
 	}
 	return s.inst.svc.Certs.RetryCertificate()
-}
-
-// An ownResolver asks our own DNS server about the names that are hosted here, and the system's
-// resolver about all others. So a sandbox needs no delegation.
-type ownResolver struct {
-	hosts func(name string) bool // tells whether a name is hosted here; nil: none is
-	own   *lookup.Client
-	*lookup.Client
-}
-
-// reserved are the top-level domains that the public DNS will never have (RFC 6761). No resolver is
-// asked about them.
-var reserved = []string{"test", "example", "invalid", "localhost"}
-
-// resolverFor picks the resolver for a name. The error says that the name cannot exist.
-func (r *ownResolver) resolverFor(name string) (*lookup.Client, error) {
-	name = strings.TrimSuffix(strings.ToLower(name), ".")
-	if r.hosts != nil && r.hosts(name) {
-		return r.own, nil
-	}
-	if top := name[strings.LastIndexByte(name, '.')+1:]; name != "localhost" && slices.Contains(reserved, top) {
-		return nil, &net.DNSError{Err: "no such host", Name: name, IsNotFound: true}
-	}
-	return r.Client, nil
-}
-
-// ask makes one look-up through the resolver for the name.
-func ask[T any](r *ownResolver, name string, find func(*lookup.Client) (T, error)) (T, error) {
-	to, err := r.resolverFor(name)
-	if err != nil {
-		var none T
-		return none, err
-	}
-	return find(to)
-}
-
-func (r *ownResolver) LookupTXT(ctx context.Context, name string) ([]string, error) {
-	return ask(r, name, func(to *lookup.Client) ([]string, error) { return to.LookupTXT(ctx, name) })
-}
-
-func (r *ownResolver) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
-	return ask(r, name, func(to *lookup.Client) ([]*net.MX, error) { return to.LookupMX(ctx, name) })
-}
-
-func (r *ownResolver) LookupNS(ctx context.Context, name string) ([]*net.NS, error) {
-	return ask(r, name, func(to *lookup.Client) ([]*net.NS, error) { return to.LookupNS(ctx, name) })
-}
-
-func (r *ownResolver) LookupCNAME(ctx context.Context, name string) (string, error) {
-	return ask(r, name, func(to *lookup.Client) (string, error) { return to.LookupCNAME(ctx, name) })
-}
-
-func (r *ownResolver) LookupSRV(ctx context.Context, service, proto, name string) (cname string, found []*net.SRV, err error) {
-	found, err = ask(r, name, func(to *lookup.Client) (found []*net.SRV, err error) {
-		cname, found, err = to.LookupSRV(ctx, service, proto, name)
-		return found, err
-	})
-	return cname, found, err
-}
-
-func (r *ownResolver) LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error) {
-	return ask(r, host, func(to *lookup.Client) ([]netip.Addr, error) { return to.LookupNetIP(ctx, network, host) })
-}
-
-func (r *ownResolver) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error) {
-	return ask(r, host, func(to *lookup.Client) ([]net.IPAddr, error) { return to.LookupIPAddr(ctx, host) })
 }
 
 // checkedAtStart is how large a database may be whose pages every start verifies: a fraction of a

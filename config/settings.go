@@ -18,11 +18,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pelletier/go-toml/v2"
+	"github.com/urfave/cli/v2"
+
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/pelletier/go-toml/v2"
-	"github.com/urfave/cli/v2"
 )
 
 // Settings is everything that can be set: each plain field is a flag, an environment variable and a

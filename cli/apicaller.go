@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/mailstead/mailstead/handlers"
+)
+
+// An object is one that the API answers or takes.
+type object map[string]any
+
+// text is a field that is a text; "" where it is none.
+func (o object) text(field string) string {
+	s, _ := o[field].(string)
+	return s
+}
+
+// pick gives the fields of the names that are there and not null.
+func (o object) pick(names string) object {
+	out := object{}
+	for name := range strings.FieldsSeq(names) {
+		if o[name] != nil {
+			out[name] = o[name]
+		}
+	}
+	return out
+}
+
+// with gives the object with a field more.
+func (o object) with(field string, value any) object {
+	out := maps.Clone(o)
+	if out == nil {
+		out = object{}
+	}
+	out[field] = value
+	return out
+}
+
+// An apiCaller calls operations of the API as the owner of an account.
+type apiCaller struct {
+	ctx     context.Context // of the command, which lives as long
+	account string          // by id or owner's address; "": the only one
+	send    sender
+}
+
+// call calls an operation of the API.
+func (a *apiCaller) call(operation string, args object) (json.RawMessage, error) {
+	text := []byte("{}")
+	if args != nil {
+		var err error
+		text, err = json.Marshal(args)
+		if err != nil {
+			return nil, err
+		}
+	}
+	r, err := handlers.NewRequest(a.ctx, operation, string(text))
+	if err != nil {
+		return nil, err
+	}
+	return a.answer(r)
+}
+
+// answer gives the body of an answer. Its error is in words for people.
+func (a *apiCaller) answer(r *http.Request) ([]byte, error) {
+	r.Header.Set("X-Mailstead-Account", a.account)
+	resp, err := a.send(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil || resp.StatusCode/100 == 2 {
+		return text, err
+	}
+	var refused struct {
+		Error struct {
+			Message string
+			Details []struct{ Field, Message string }
+		}
+	}
+	if err := json.Unmarshal(text, &refused); err != nil || refused.Error.Message == "" {
+		return nil, errors.New(strings.TrimSpace(string(text)))
+	}
+	message := refused.Error.Message
+	for _, d := range refused.Error.Details {
+		message += " " + d.Field + " " + d.Message + "."
+	}
+	return nil, errors.New(message)
+}
+
+// list reads all pages of a list, under whatever name its answer has it.
+func (a *apiCaller) list(operation string, args object) ([]object, error) {
+	out := []object{}
+	for {
+		text, err := a.call(operation, args)
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Data, Users, Records []object
+			Pagination           struct {
+				Cursor  *string
+				HasMore bool `json:"has_more"`
+			}
+		}
+		if err := json.Unmarshal(text, &page); err != nil {
+			return nil, err
+		}
+		out = append(append(append(out, page.Data...), page.Users...), page.Records...)
+		if !page.Pagination.HasMore || page.Pagination.Cursor == nil {
+			return out, nil
+		}
+		args = args.with("cursor", *page.Pagination.Cursor)
+	}
+}

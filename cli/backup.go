@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/store/backup"
+	"github.com/mailstead/mailstead/store/objects"
+)
+
+func (p *Program) backupCommand() *cli.Command {
+	flags := append([]cli.Flag{
+		&cli.StringFlag{Name: "to", Usage: "a file, a directory (which exists, or a name that ends in /), or s3://BUCKET/PREFIX"},
+		&cli.BoolFlag{Name: "full", Usage: "back everything up, not only what is new"},
+		&cli.StringSliceFlag{Name: "age-recipient", Usage: "encrypt for this age public key; may be repeated"},
+		&cli.BoolFlag{Name: "no-verify", Usage: "do not read the backup back"},
+		jsonFlag(),
+	}, s3Flags()...)
+	cmd := p.command("backup", "back everything up while the server runs", "", func(c *cli.Context, e *env) error {
+		in, err := backupIn(c)
+		if err != nil {
+			return err
+		}
+		return runBackup(c.Context, e, in)
+	}, flags...)
+	cmd.Subcommands = []*cli.Command{p.backupListCommand(), p.backupVerifyCommand()}
+	return cmd
+}
+
+// backupIn is the backup that the flags ask for.
+func backupIn(c *cli.Context) (in operator.BackupIn, err error) {
+	if err := requireFlag(c, "to"); err != nil {
+		return in, err
+	}
+	in = operator.BackupIn{Full: c.Bool("full"), NoVerify: c.Bool("no-verify"), Recipients: c.StringSlice("age-recipient")}
+	for _, r := range in.Recipients {
+		if _, err := config.AgeRecipient(r); err != nil {
+			return in, config.Mistake(fmt.Errorf("--age-recipient: %w", err))
+		}
+	}
+	in.To, err = absolute(c.String("to"))
+	if err != nil {
+		return in, err
+	}
+	in.S3, err = s3Of(c)
+	return in, err
+}
+
+func runBackup(ctx context.Context, e *env, in operator.BackupIn) error {
+	out := new(backup.Result)
+	if err := e.ask(ctx, operator.BackupPath, in, out); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s backup  %s\ntarget       %s\nat           %s (commit %d)\nmessages     %d\nbytes        %d (%d new)\n",
+		out.Kind, out.ID, out.Target, out.At.Format(time.RFC3339Nano), out.Number, out.Messages, out.Bytes, out.BytesAdded)
+	if out.Reason != "" {
+		text += "It is a full one: " + out.Reason + ".\n"
+	}
+	if out.Verified {
+		text += "It was read back and is what was written.\n"
+	}
+	return e.print(out, text)
+}
+
+func s3Flags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringFlag{Name: "s3-endpoint", Usage: "the S3 server; AWS's of the region if left out"},
+		&cli.StringFlag{Name: "s3-region", Usage: "its region"},
+		&cli.StringFlag{Name: "s3-access-key-file", Usage: "a file of two lines, key id and secret; else AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"},
+		&cli.BoolFlag{Name: "s3-path-style", Usage: "write the bucket in the path of addresses; the default where an endpoint is given"},
+	}
+}
+
+func s3Of(c *cli.Context) (a operator.S3Access, err error) {
+	a = operator.S3Access{Endpoint: c.String("s3-endpoint"), Region: c.String("s3-region"), Key: os.Getenv("AWS_ACCESS_KEY_ID"), Secret: os.Getenv("AWS_SECRET_ACCESS_KEY")}
+	if c.IsSet("s3-path-style") {
+		style := c.Bool("s3-path-style")
+		a.PathStyle = &style
+	}
+	if file := c.String("s3-access-key-file"); file != "" {
+		a.Key, a.Secret, err = objects.ReadAccessKey(file)
+		if err != nil {
+			return a, config.Mistake(err)
+		}
+	}
+	return a, nil
+}
+
+// absolute makes a path of the command's directory one of everywhere.
+func absolute(address string) (string, error) {
+	if objects.IsRemote(address) {
+		return address, nil
+	}
+	path, err := filepath.Abs(address)
+	if strings.HasSuffix(address, "/") {
+		path += "/"
+	}
+	return path, err
+}

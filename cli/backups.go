@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/store/backup"
+	"github.com/mailstead/mailstead/store/objects"
+)
+
+// fromOptions say where backups are, and how they are read.
+type fromOptions struct {
+	from     string // a file, a directory or s3://BUCKET/PREFIX; "": the place of the settings
+	identity string // an age identity file; "": none
+	s3       func() (operator.S3Access, error)
+}
+
+func fromFlags() []cli.Flag {
+	return append([]cli.Flag{
+		&cli.StringFlag{Name: "from", Usage: "the file, directory or s3://BUCKET/PREFIX of the backups"},
+		&cli.StringFlag{Name: "age-identity", Usage: "the age identity file that opens encrypted backups"},
+		jsonFlag(),
+	}, s3Flags()...)
+}
+
+func fromOf(c *cli.Context) fromOptions {
+	return fromOptions{from: c.String("from"), identity: c.String("age-identity"), s3: func() (operator.S3Access, error) { return s3Of(c) }}
+}
+
+func (p *Program) backupListCommand() *cli.Command {
+	return p.command("list", "list the backups of a place, and the times that can be restored", "", func(c *cli.Context, e *env) error {
+		if err := noArguments(c); err != nil {
+			return err
+		}
+		return runBackupList(c.Context, e, fromOf(c))
+	}, fromFlags()...)
+}
+
+func (p *Program) backupVerifyCommand() *cli.Command {
+	return p.command("verify", "read every backup of a place and compare it with what was stored", "", func(c *cli.Context, e *env) error {
+		if err := noArguments(c); err != nil {
+			return err
+		}
+		return runBackupVerify(c.Context, e, fromOf(c))
+	}, fromFlags()...)
+}
+
+// identities reads an age identity file; "" has none.
+func identities(file string) ([]age.Identity, error) {
+	if file == "" {
+		return nil, nil
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read age identity: %w", err)
+	}
+	defer f.Close()
+	list, err := age.ParseIdentities(f)
+	if err != nil {
+		return nil, fmt.Errorf("read age identity %s: %w", file, err)
+	}
+	return list, nil
+}
+
+// target is the target that a command reads from; temp is for what it fetches.
+func (e *env) target(o fromOptions, temp string) (*backup.Target, error) {
+	a, err := o.s3()
+	if err != nil {
+		return nil, err
+	}
+	// The settings of the directory, where there are any, say where buckets are.
+	s, err := e.settings()
+	if err != nil {
+		return nil, err
+	}
+	at, err := operator.Place(o.from, a, s.Backups().S3, s.CAFile)
+	if err != nil {
+		return nil, config.Mistake(err)
+	}
+	ids, err := identities(o.identity)
+	return &backup.Target{Place: at, Identities: ids, Temp: temp, Program: e.Version}, err
+}
+
+// backupsFrom is the place whose backups a command looks at: the one that it names, else that of
+// [backup].
+func (e *env) backupsFrom(from string) (string, error) {
+	if from == "" {
+		s, err := e.settings()
+		if err != nil {
+			return "", err
+		}
+		from = s.Backups().To
+		if from == "" {
+			return "", config.Mistake(fmt.Errorf("name the place of the backups with --from: a file, a directory or s3://BUCKET/PREFIX; %s has none in [backup]", filepath.Join(e.dir, settingsFile)))
+		}
+	}
+	return from, isPlace(from)
+}
+
+// isPlace refuses an address at which no backups can be.
+func isPlace(from string) error {
+	if objects.IsRemote(from) {
+		return nil
+	}
+	if strings.Contains(from, "://") {
+		return config.Mistake(fmt.Errorf("%q is not a place of backups; write s3://BUCKET/PREFIX, or the path of a directory or a file", from))
+	}
+	if _, err := os.Stat(from); errors.Is(err, os.ErrNotExist) {
+		return config.Mistake(fmt.Errorf("there are no backups at %s: no file or directory has that name; give the right --from", from))
+	}
+	return nil
+}
+
+// runBackupList lists the backups of a place.
+func runBackupList(ctx context.Context, e *env, o fromOptions) (err error) {
+	o.from, err = e.backupsFrom(o.from)
+	if err != nil {
+		return err
+	}
+	var out *backup.Listing
+	if operator.IsArchive(o.from) {
+		ids, idErr := identities(o.identity)
+		if idErr != nil {
+			return idErr
+		}
+		out, err = backup.ListArchive(o.from, ids)
+	} else {
+		target, targetErr := e.target(o, os.TempDir())
+		if targetErr != nil {
+			return targetErr
+		}
+		out, err = target.List(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, b := range out.Data {
+		fmt.Fprintf(&text, "%s  %-11s  %s  commit %d  %d bytes\n", b.ID, b.Kind, b.At.Format(time.RFC3339Nano), b.Number, b.Bytes)
+	}
+	if out.FirstAt != nil {
+		fmt.Fprintf(&text, "Times from %s to %s can be restored.\n", out.FirstAt.Format(time.RFC3339Nano), out.LastAt.Format(time.RFC3339Nano))
+	} else {
+		text.WriteString("There is no backup.\n")
+	}
+	return e.print(out, text.String())
+}
+
+// runBackupVerify reads every backup of a place.
+func runBackupVerify(ctx context.Context, e *env, o fromOptions) (err error) {
+	o.from, err = e.backupsFrom(o.from)
+	if err != nil {
+		return err
+	}
+	if operator.IsArchive(o.from) {
+		ids, idErr := identities(o.identity)
+		if idErr != nil {
+			return idErr
+		}
+		err = backup.VerifyArchive(ctx, o.from, ids)
+	} else {
+		target, targetErr := e.target(o, os.TempDir())
+		if targetErr != nil {
+			return targetErr
+		}
+		progress := e.progress()
+		target.Progress = progress.show
+		err = target.Verify(ctx)
+		progress.end()
+	}
+	if err != nil {
+		return err
+	}
+	return e.print(struct {
+		OK bool `json:"ok"`
+	}{true}, "ok\n")
+}

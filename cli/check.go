@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+func (p *Program) checkCommand() *cli.Command {
+	return p.command("check", "verify every index, blob and reference of a stopped store; --rebuild makes a damaged database anew", "", func(c *cli.Context, e *env) error {
+		if err := noArguments(c); err != nil {
+			return err
+		}
+		return runCheck(e, c.Bool("rebuild"))
+	},
+		&cli.BoolFlag{Name: "rebuild", Usage: "make a new database of what can be read of a damaged one, and lost rows of messages from the segments"},
+		jsonFlag())
+}
+
+// checkResult is what check prints with --json.
+type checkResult struct {
+	Status   string         `json:"status"`            // ok or damaged: of the store as it is now
+	Problems []string       `json:"problems"`          // of the store as it is now
+	Rebuild  *rebuildResult `json:"rebuild,omitempty"` // with --rebuild
+}
+
+// rebuildResult is what check --rebuild has done.
+type rebuildResult struct {
+	Found    []string       `json:"found"`    // what was wrong before
+	Database string         `json:"database"` // where the damaged one is kept; "" if it is as it was
+	Kept     map[string]int `json:"kept"`     // rows by bucket, of a database that was made anew
+	Made     rebuiltRows    `json:"made"`
+	Lost     []string       `json:"lost"`    // what has to come from a backup
+	Waiting  int            `json:"waiting"` // accepted messages that the server files when it starts
+}
+
+// rebuiltRows counts rows that were made anew of messages.
+type rebuiltRows struct {
+	Messages int `json:"messages"` // in their places
+	Inbox    int `json:"inbox"`    // in INBOX, by their envelopes
+	Parts    int `json:"parts"`    // that had lost what was found in their messages
+	Folders  int `json:"folders"`
+}
+
+// runCheck verifies a stopped store, and with rebuild mends what can be mended without a backup.
+func runCheck(e *env, rebuild bool) error {
+	if _, err := os.Stat(filepath.Join(e.dir, store.DatabaseFile)); err != nil {
+		return fmt.Errorf("there is no store in %s: %w", e.dir, err)
+	}
+	progress := e.progress()
+	defer progress.end()
+	out := &checkResult{Status: "ok", Problems: []string{}}
+	database, messages, err := checkStore(e, progress)
+	if err != nil {
+		return err
+	}
+	if rebuild {
+		out.Rebuild, err = rebuildStore(e, database, progress)
+		if err != nil {
+			return err
+		}
+		if database, messages, err = checkStore(e, progress); err != nil {
+			return err
+		}
+	}
+	progress.end()
+	if wrong := errors.Join(database, messages); wrong != nil {
+		out.Status, out.Problems = "damaged", lines(wrong)
+		err = fmt.Errorf("the store is damaged:\n%w", wrong)
+		if database != nil && !rebuild {
+			err = fmt.Errorf("%w\nRestore it from a backup, or make it anew of what can be read: mailstead check --rebuild --data %s", err, e.dir)
+		}
+	}
+	text := "ok\n"
+	if err != nil {
+		text = ""
+	}
+	if out.Rebuild != nil {
+		text = out.Rebuild.text() + text
+	}
+	return errors.Join(e.print(out, text), err)
+}
+
+// checkStore verifies the store: its database, and then the bytes of messages. err
+// is what kept it from that.
+func checkStore(e *env, progress *progressLine) (database, messages, err error) {
+	progress.show("pages", 0, 0)
+	if err := store.CheckPages(e.dir); errors.Is(err, store.ErrInUse) {
+		return nil, nil, err
+	} else if err != nil {
+		return fmt.Errorf("the database is damaged, so that rows and messages were not looked at:\n%w", err), nil, nil
+	}
+	st, err := openStopped(e)
+	if errors.Is(err, store.ErrInUse) || errors.Is(err, store.ErrNewer) || errors.As(err, new(*fs.PathError)) || errors.As(err, new(config.Error)) {
+		return nil, nil, err
+	}
+	if err != nil {
+		return err, nil, nil
+	}
+	database = st.CheckRows()
+	messages = st.CheckMessages(func(done, all int64) { progress.show("bytes of messages", done, all) })
+	return database, messages, st.Close()
+}
+
+func openStopped(e *env) (*store.Store, error) {
+	s, err := e.offlineSettings()
+	if err != nil {
+		return nil, err
+	}
+	return store.Open(e.dir, store.Options{Log: slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: e.Version, MayMigrate: operator.MayMigrate(e.dir, s, e.Version)})
+}
+
+// rebuildStore makes the database anew if it is damaged, and then rows of messages that are lost.
+func rebuildStore(e *env, damage error, progress *progressLine) (*rebuildResult, error) {
+	out := &rebuildResult{Found: []string{}, Kept: map[string]int{}, Lost: []string{}}
+	if damage != nil && !store.IsRebuilding(damage) {
+		out.Found = lines(damage)
+		r, err := store.RebuildDatabase(e.dir, e.Version, progress.show)
+		if err != nil {
+			return nil, fmt.Errorf("make the database anew: %w", err)
+		}
+		out.Database, out.Kept, out.Made.Folders = r.Damaged, r.Kept, r.Folders
+		out.Lost = append(append(out.Lost, lines(errors.Join(r.Damage...))...), r.Lost...)
+	}
+	st, err := openStopped(e)
+	if err != nil {
+		return nil, err
+	}
+	r, err := inbox.Rebuild(st, progress.show)
+	if err := errors.Join(err, st.Close()); err != nil {
+		return nil, err
+	}
+	out.Made.Messages, out.Made.Inbox, out.Made.Parts, out.Waiting = r.Made, r.ToInbox, r.Parts, r.Waiting
+	out.Lost = append(out.Lost, r.Lost...)
+	return out, nil
+}
+
+func (r *rebuildResult) text() string {
+	var b strings.Builder
+	if r.Database != "" {
+		rows := 0
+		for _, n := range r.Kept {
+			rows += n
+		}
+		fmt.Fprintf(&b, "The database was made anew of %d rows that could be read. The damaged one is %s.\n", rows, r.Database)
+	}
+	fmt.Fprintf(&b, "messages made anew  %d in their places, %d in INBOX by their envelopes\n", r.Made.Messages, r.Made.Inbox)
+	if n := r.Made.Parts + r.Made.Folders; n > 0 {
+		fmt.Fprintf(&b, "other rows          %d parts of messages, %d folders\n", r.Made.Parts, r.Made.Folders)
+	}
+	if r.Waiting > 0 {
+		fmt.Fprintf(&b, "accepted messages   %d, which the server files when it starts\n", r.Waiting)
+	}
+	if len(r.Lost) > 0 {
+		fmt.Fprintf(&b, "What could not be read, and has to come from a backup if it was in use:\n  %s\n", strings.Join(r.Lost, "\n  "))
+	}
+	return b.String()
+}
+
+// lines are the lines of an error; none of nil.
+func lines(err error) []string {
+	if err == nil {
+		return []string{}
+	}
+	return strings.Split(err.Error(), "\n")
+}

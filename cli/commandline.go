@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+)
+
+// runCommand finds the command that args name, parses its flags and calls it. It is used in the
+// place of (*cli.App).RunContext, which writes help with text/template: a template calls methods by
+// name, so that the linker has to keep every exported method, and the program would be 4 MB larger.
+func runCommand(ctx context.Context, app *cli.App, args []string) error {
+	cmd := &cli.Command{Name: app.Name, HelpName: app.Name, Usage: app.Usage, Subcommands: app.Commands}
+	c := cli.NewContext(app, nil, &cli.Context{Context: ctx})
+	for depth := 0; ; depth++ {
+		set := flag.NewFlagSet(cmd.Name, flag.ContinueOnError)
+		set.SetOutput(io.Discard)
+		for _, f := range withHelp(cmd.Flags) {
+			if err := f.Apply(set); err != nil {
+				return config.Mistake(err)
+			}
+		}
+		if err := parseFlags(set, args[1:], len(cmd.Subcommands) == 0); err != nil {
+			return config.Mistake(plainFlagError(err, cmd))
+		}
+		c = cli.NewContext(app, set, c)
+		c.Command = cmd
+
+		args = set.Args()
+		word := set.Arg(0)
+		next := subcommand(cmd, word)
+		switch {
+		case c.Bool("help"):
+			if len(cmd.Subcommands) == 0 && cmd.ArgsUsage != "" {
+				args = nil // they are the command's own
+			}
+			return showHelp(app.Writer, cmd, depth == 0, args)
+		case word == "help" || word == "h":
+			return showHelp(app.Writer, cmd, depth == 0, args[1:])
+		case next != nil:
+			cmd = next
+		case cmd.Action != nil:
+			return cmd.Action(c)
+		default:
+			return showHelp(app.Writer, cmd, depth == 0, args)
+		}
+	}
+}
+
+// parseFlags parses flags before arguments and, where all says so, also those between and behind
+// them, up to "--".
+func parseFlags(set *flag.FlagSet, args []string, all bool) error {
+	if !all {
+		return set.Parse(args)
+	}
+	words := []string{"--"}
+	for len(args) > 0 {
+		if err := set.Parse(args); err != nil {
+			return err
+		}
+		rest := set.Args()
+		if n := len(args) - len(rest); len(rest) == 0 || n > 0 && args[n-1] == "--" {
+			words, args = append(words, rest...), nil
+		} else {
+			words, args = append(words, rest[0]), rest[1:]
+		}
+	}
+	return set.Parse(words)
+}
+
+// plainFlagError says what is wrong with a flag, and where to read which there are.
+func plainFlagError(err error, cmd *cli.Command) error {
+	if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: -"); ok {
+		return fmt.Errorf("--%s needs a value; run `%s --help`", strings.TrimPrefix(name, "-"), cmd.HelpName)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "flag provided but not defined: -"); ok {
+		return fmt.Errorf("there is no option --%s; run `%s --help`", strings.TrimPrefix(name, "-"), cmd.HelpName)
+	}
+	return err
+}
+
+func withHelp(flags []cli.Flag) []cli.Flag {
+	return append(slices.Clip(flags), &cli.BoolFlag{Name: "help", Aliases: []string{"h"}, Usage: "show help", DisableDefaultText: true})
+}
+
+// subcommand gives a command below cmd with the name that help shows; nil if there is none.
+func subcommand(cmd *cli.Command, name string) *cli.Command {
+	next := cmd.Command(name)
+	if next != nil {
+		next.HelpName = cmd.HelpName + " " + next.Name
+	}
+	return next
+}
+
+// showHelp writes how a command is called, or the command below it that topic names. It has the
+// form of urfave/cli.
+func showHelp(w io.Writer, cmd *cli.Command, root bool, topic []string) error {
+	for _, word := range topic {
+		next := subcommand(cmd, word)
+		if next == nil {
+			return config.Mistake(fmt.Errorf("there is no command %q; run `%s help`", word, cmd.HelpName))
+		}
+		cmd, root = next, false
+	}
+	form, options := " [command options]", "OPTIONS"
+	if root {
+		form, options = " [global options] command [command options]", "GLOBAL OPTIONS"
+	}
+	if cmd.ArgsUsage != "" {
+		form += " " + cmd.ArgsUsage
+	}
+	out := tabwriter.NewWriter(w, 1, 8, 2, ' ', 0)
+	fmt.Fprintf(out, "NAME:\n   %s - %s\n\nUSAGE:\n   %s%s\n", cmd.HelpName, cmd.Usage, cmd.HelpName, form)
+	if len(cmd.Subcommands) > 0 {
+		fmt.Fprint(out, "\nCOMMANDS:\n")
+		for _, s := range cmd.Subcommands {
+			fmt.Fprintf(out, "   %s\t%s\n", s.Name, s.Usage)
+		}
+		fmt.Fprint(out, "   help, h\tShows a list of commands or help for one command\n")
+	}
+	fmt.Fprintf(out, "\n%s:\n", options)
+	for _, f := range withHelp(cmd.Flags) {
+		fmt.Fprintf(out, "   %s\n", f)
+	}
+	return out.Flush()
+}

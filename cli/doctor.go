@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/service/health"
+)
+
+func (p *Program) doctorCommand() *cli.Command {
+	return p.command("doctor", "check the host and everything around it, and say what to mend", "", func(c *cli.Context, e *env) error {
+		if err := noArguments(c); err != nil {
+			return err
+		}
+		return runDoctor(c.Context, e)
+	}, jsonFlag())
+}
+
+// runDoctor makes every check of the installation now, and tells what to mend.
+func runDoctor(ctx context.Context, e *env) error {
+	report := new(health.Report)
+	if err := e.ask(ctx, operator.DoctorPath, struct{}{}, report); err != nil {
+		return err
+	}
+	if err := e.print(report, checksText(report.Checks)); err != nil {
+		return err
+	}
+	if report.Status == health.Error {
+		return errors.New("something has to be mended")
+	}
+	return nil
+}
+
+// checksText is what checks found, for people: what is wrong comes with what to do.
+func checksText(checks []health.Check) string {
+	var text strings.Builder
+	for _, check := range checks {
+		fmt.Fprintf(&text, "%-8s %-17s %s: %s\n", check.Status, check.Code, check.Subject, check.Message)
+		if check.Mend != nil {
+			fmt.Fprintf(&text, "%-26s → %s\n", "", *check.Mend)
+		}
+	}
+	return text.String()
+}

@@ -1,0 +1,350 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Messages come from the server in pages, and the command writes the files, where the operator may.
+const accountFile = "account.json"
+
+func (p *Program) exportCommands() []*cli.Command {
+	flags := []cli.Flag{
+		&cli.StringFlag{Name: "to", Usage: "the directory that is written to; it is made if it is missing"},
+		&cli.StringSliceFlag{Name: "from", Usage: "the address of a mailbox; may be repeated"},
+		&cli.BoolFlag{Name: "all", Usage: "every mailbox of the account"},
+		&cli.StringFlag{Name: "account", Usage: "the account, by id or owner's address, if there are several"},
+		&cli.BoolFlag{Name: "secrets", Usage: "write the secrets of webhooks and the password hashes of mailboxes too"},
+		jsonFlag(),
+	}
+	run := func(begin func(dir string, folder []string) (folderWriter, error)) func(c *cli.Context, e *env) error {
+		return func(c *cli.Context, e *env) error {
+			if err := requireFlag(c, "to"); err != nil {
+				return err
+			}
+			if c.Bool("all") == (len(c.StringSlice("from")) > 0) {
+				return config.Mistake(errors.New("say which mailboxes: --from ADDRESS, or --all"))
+			}
+			return runExport(c.Context, e, exportOptions{
+				to: c.String("to"), from: c.StringSlice("from"), all: c.Bool("all"), account: c.String("account"), secrets: c.Bool("secrets"), begin: begin,
+			})
+		}
+	}
+	return []*cli.Command{
+		p.command("maildir", "export mailboxes as Maildirs", "", run(writeMaildir), flags...),
+		p.command("mbox", "export mailboxes as mbox files, one for each folder", "", run(writeMbox), flags...),
+	}
+}
+
+type exportOptions struct {
+	to      string   // the directory that is written to
+	from    []string // addresses of mailboxes
+	all     bool     // every mailbox, in the place of from
+	account string   // by id or owner's address; "": the only one
+	secrets bool     // write secrets and password hashes too
+	begin   func(dir string, folder []string) (folderWriter, error)
+}
+
+// exportResult is what an export came to.
+type exportResult struct {
+	Mailboxes  int                 `json:"mailboxes"`
+	Messages   int64               `json:"messages"`
+	Folders    int                 `json:"folders"`
+	Bytes      int64               `json:"bytes"`
+	DurationMS int64               `json:"duration_ms"`
+	Errors     []inbox.ImportError `json:"errors"`
+}
+
+// A folderWriter writes the messages of a folder, and is closed behind the last one.
+type folderWriter interface {
+	write(h operator.ExportHeader, text []byte) error
+	close() error
+}
+
+// An exporter takes mail out of the server.
+type exporter struct {
+	apiCaller
+	o         exportOptions
+	format    string // maildir or mbox
+	accountID string // whose mailboxes are meant: several may claim a domain that nobody has proven
+	out       exportResult
+	line      *progressLine
+}
+
+// runExport takes mailboxes out of the server, with the settings of their account.
+func runExport(ctx context.Context, e *env, o exportOptions) error {
+	began := time.Now()
+	x := &exporter{apiCaller: apiCaller{ctx: ctx, account: o.account}, o: o, format: e.name, line: e.progress(), out: exportResult{Errors: []inbox.ImportError{}}}
+	err := e.throughout(ctx, func(send sender) error {
+		x.send = send
+		return x.run()
+	})
+	x.line.end()
+	if err != nil {
+		return err
+	}
+	x.out.DurationMS = time.Since(began).Milliseconds()
+	text := fmt.Sprintf("mailboxes  %d\nmessages   %d\nfolders    %d\nbytes      %d\n", x.out.Mailboxes, x.out.Messages, x.out.Folders, x.out.Bytes)
+	for _, wrong := range x.out.Errors {
+		text += fmt.Sprintf("%s: %s\n", wrong.Source, wrong.Message)
+	}
+	if err := e.print(x.out, text); err != nil {
+		return err
+	}
+	if n := len(x.out.Errors); n > 0 {
+		return fmt.Errorf("%d messages cannot be read and were left out", n)
+	}
+	return nil
+}
+
+func (x *exporter) run() error {
+	account, err := x.readAccount()
+	if err != nil {
+		return err
+	}
+	addresses := x.o.from
+	if x.o.all {
+		for _, m := range account.Mailboxes {
+			addresses = append(addresses, m.text("email"))
+		}
+	}
+	if err := os.MkdirAll(x.o.to, 0o700); err != nil {
+		return err
+	}
+	for _, address := range addresses {
+		if err := x.exportMailbox(address); err != nil {
+			return fmt.Errorf("%s: %w", address, err)
+		}
+	}
+	text, err := json.MarshalIndent(account, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(x.o.to, accountFile), append(text, '\n'), 0o600)
+}
+
+// exportMailbox writes all folders of a mailbox.
+func (x *exporter) exportMailbox(address string) error {
+	dir := filepath.Join(x.o.to, strings.ReplaceAll(strings.ToLower(address), "/", "_"))
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
+		return fmt.Errorf("%s is not empty: export to another directory", dir)
+	}
+	var folders []inbox.ExportFolder
+	page, err := x.ask(url.Values{"mailbox": {address}, "begins": {x.format}})
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(page, &folders); err != nil {
+		return err
+	}
+	var total, done int64
+	for _, f := range folders {
+		total += f.Messages
+	}
+	for _, f := range folders {
+		w, err := x.o.begin(dir, f.Name)
+		if err != nil {
+			return err
+		}
+		for from, more := uint32(1), true; more; {
+			page, err := x.ask(url.Values{"mailbox": {address}, "folder": {strconv.Itoa(int(f.ID))}, "from": {strconv.Itoa(int(from))}})
+			if err != nil {
+				return errors.Join(err, w.close())
+			}
+			for r := bufio.NewReader(bytes.NewReader(page)); ; {
+				line, err := r.ReadBytes('\n')
+				var h operator.ExportHeader
+				if err == nil {
+					err = json.Unmarshal(line, &h)
+				}
+				text := make([]byte, h.Size)
+				if err == nil {
+					_, err = io.ReadFull(r, text)
+				}
+				if err != nil {
+					return errors.Join(fmt.Errorf("read a page: %w", err), w.close())
+				}
+				if h.UID == 0 {
+					more = h.More
+					break
+				}
+				from = h.UID + 1
+				if h.Error != "" {
+					x.out.Errors = append(x.out.Errors, inbox.ImportError{Source: fmt.Sprintf("%s %s UID %d", address, strings.Join(f.Name, "/"), h.UID), Message: h.Error})
+					continue
+				}
+				if err := w.write(h, text); err != nil {
+					return errors.Join(err, w.close())
+				}
+				x.out.Messages++
+				x.out.Bytes += int64(h.Size)
+				done++
+				x.line.show(address, done, total)
+			}
+		}
+		if err := w.close(); err != nil {
+			return err
+		}
+		x.out.Folders++
+	}
+	x.out.Mailboxes++
+	return nil
+}
+
+// ask asks for folders, messages or the password hash of a mailbox.
+func (x *exporter) ask(what url.Values) ([]byte, error) {
+	what.Set("account", x.accountID)
+	r, err := http.NewRequestWithContext(x.ctx, http.MethodGet, operator.ExportPath+"?"+what.Encode(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	return x.answer(r)
+}
+
+// accountExport is the content of account.json: what the API says of everything in the account that
+// somebody has set.
+type accountExport struct {
+	Domains          []object            `json:"domains"`
+	Records          map[string][]object `json:"records"` // by domain; none where its DNS is elsewhere
+	Mailboxes        []object            `json:"mailboxes"`
+	Webhooks         []object            `json:"webhooks"`
+	Settings         json.RawMessage     `json:"settings"`
+	Groups           []object            `json:"groups"`
+	Rules            map[string][]object `json:"rules"`     // by address, as Vacations
+	Vacations        map[string]object   `json:"vacations"` // of who has one
+	Templates        []object            `json:"templates"`
+	MessageTemplates []object            `json:"message_templates"`
+	Suppressions     []object            `json:"suppressions"`
+
+	// These have to be made anew, since only hashes of them are kept.
+	Team            []object            `json:"team"`
+	Tokens          []object            `json:"tokens"`
+	Credentials     map[string][]object `json:"credentials"`      // by address
+	SMTPCredentials map[string][]object `json:"smtp_credentials"` // by domain
+}
+
+// readAccount asks the API for everything in the account.
+func (x *exporter) readAccount() (*accountExport, error) {
+	a := &accountExport{
+		Records: map[string][]object{}, Rules: map[string][]object{}, Vacations: map[string]object{},
+		Credentials: map[string][]object{}, SMTPCredentials: map[string][]object{},
+	}
+	var err error
+	a.Settings, err = x.call("get_account", nil)
+	if err != nil {
+		return nil, err
+	}
+	var own object
+	if err := json.Unmarshal(a.Settings, &own); err != nil {
+		return nil, err
+	}
+	x.accountID = own.text("id")
+	for _, l := range []struct {
+		operation string
+		to        *[]object
+	}{
+		{"list_domains", &a.Domains}, {"list_email_users", &a.Mailboxes}, {"list_webhooks", &a.Webhooks}, {"list_groups", &a.Groups},
+		{"list_templates", &a.Templates}, {"list_message_templates", &a.MessageTemplates}, {"list_suppressions", &a.Suppressions},
+		{"list_team_users", &a.Team}, {"list_tokens", &a.Tokens},
+	} {
+		*l.to, err = x.list(l.operation, nil)
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, d := range a.Domains {
+		name, of := d.text("domain"), object{"domain_id": d["domain_id"]}
+		a.Records[name] = []object{}
+		if managesDNS(d) {
+			a.Records[name], err = x.list("list_custom_dns_records", of)
+			if err != nil {
+				return nil, err
+			}
+		}
+		a.SMTPCredentials[name], err = x.list("list_smtp_credentials", of)
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range a.Mailboxes {
+		if err := x.readMailbox(a, m); err != nil {
+			return nil, err
+		}
+	}
+	for _, hook := range a.Webhooks {
+		if !x.o.secrets {
+			break
+		}
+		text, err := x.call("get_webhook_secret", object{"id": hook["id"]})
+		if err != nil {
+			return nil, err
+		}
+		var secret object
+		if err := json.Unmarshal(text, &secret); err != nil {
+			return nil, err
+		}
+		hook["secret"] = secret["secret"]
+	}
+	return a, nil
+}
+
+// managesDNS tells whether the records of a domain are changed here.
+func managesDNS(d object) bool {
+	return d.text("dns_provider") != store.DomainProviderManual && d.text("dns_provider") != store.DomainProviderExternal
+}
+
+// readMailbox asks for what belongs to a mailbox.
+func (x *exporter) readMailbox(a *accountExport, m object) (err error) {
+	email, of := m.text("email"), object{"user_id": m["user_id"]}
+	a.Rules[email], err = x.list("list_rules", of)
+	if err != nil {
+		return err
+	}
+	a.Credentials[email], err = x.list("list_credentials", of)
+	if err != nil {
+		return err
+	}
+	text, err := x.call("get_vacation", of)
+	if err != nil {
+		return err
+	}
+	var vacation object
+	if err := json.Unmarshal(text, &vacation); err != nil {
+		return err
+	}
+	if vacation.text("text") != "" {
+		a.Vacations[email] = vacation
+	}
+	if !x.o.secrets {
+		return nil
+	}
+	text, err = x.ask(url.Values{"mailbox": {email}, "hash": {"true"}})
+	if err != nil {
+		return err
+	}
+	var hash string
+	if err := json.Unmarshal(text, &hash); err != nil {
+		return err
+	}
+	m["password_hash"] = hash
+	return nil
+}

@@ -1,0 +1,209 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+func (p *Program) importCommands() []*cli.Command {
+	files := func(run func(ctx context.Context, e *env, o importOptions) error) func(c *cli.Context, e *env) error {
+		return func(c *cli.Context, e *env) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return run(c.Context, e, importOptions{from: c.String("from"), to: c.String("to"), list: c.String("list"), folder: c.String("folder"), progress: c.String("progress")})
+		}
+	}
+	to := &cli.StringFlag{Name: "to", Usage: "the address of the mailbox"}
+	list := &cli.StringFlag{Name: "list", Usage: "a CSV file with the header from,to and a line for each mailbox, in the place of --from and --to"}
+	progress := &cli.StringFlag{Name: "progress", Usage: "json: a line of JSON a second on standard error"}
+	return []*cli.Command{
+		p.importAccountsCommand(),
+		p.command("maildir", "import a Maildir with its folders", "", files(runImportMaildir),
+			&cli.StringFlag{Name: "from", Usage: "the directory that has cur and new"}, to, list, progress, jsonFlag()),
+		p.importIMAPCommand(), p.importSettingsCommand(),
+		p.command("mbox", "import an mbox file", "", files(runImportMbox),
+			&cli.StringFlag{Name: "from", Usage: "the file"}, to, &cli.StringFlag{Name: "folder", Usage: "the folder that the messages come into", Value: inbox.InboxName}, list, progress, jsonFlag()),
+	}
+}
+
+// importOptions say what is imported: one source, or those of a list.
+type importOptions struct {
+	from, to string
+	list     string // a CSV file, in the place of from and to
+	folder   string // of an mbox file
+	progress string // json: on standard error
+}
+
+// An importSource is where messages come from, and the mailbox that they go to.
+type importSource struct {
+	from, to string
+	server   pull.Server // of an IMAP mailbox
+	bad      error       // it cannot be imported: the line of the list that should name it is wrong
+}
+
+// importEach imports every source that the options name.
+func importEach(ctx context.Context, e *env, o importOptions, read func(im *inbox.Importer, from string) error) error {
+	sources, err := importSources(o)
+	if err != nil {
+		return err
+	}
+	return runImport(ctx, e, o, sources, func(im *inbox.Importer, s importSource) error { return read(im, s.from) })
+}
+
+// runImport imports each source into its mailbox. One of a list that cannot be imported is noted,
+// and the others go on.
+func runImport(ctx context.Context, e *env, o importOptions, sources []importSource, read func(im *inbox.Importer, s importSource) error) (err error) {
+	if o.progress != "" && o.progress != "json" {
+		return config.Mistake(fmt.Errorf("--progress %s: it is json or left out", o.progress))
+	}
+	began := time.Now()
+	line := e.progress()
+	im := &inbox.Importer{Report: importProgress(e, o, line), Out: inbox.ImportOutcome{Errors: []inbox.ImportError{}}}
+	refused := 0
+	err = e.throughout(ctx, func(send sender) error {
+		im.Deliver = func(ctx context.Context, mailbox, folder string, batch []inbox.SourceMessage) ([]inbox.ImportResult, error) {
+			return sendBatch(ctx, send, url.Values{"mailbox": {mailbox}, "folder": {folder}}, batch, e.name)
+		}
+		im.Known = func(_ context.Context, mailbox, folder string, keys []string) (known []bool, err error) {
+			err = askThrough(ctx, send, operator.ImportKnownPath, operator.ImportKnown{Mailbox: mailbox, Folder: folder, Keys: keys}, &known)
+			return known, err
+		}
+		for _, s := range sources {
+			err := s.bad
+			if err == nil {
+				err = im.Begin(ctx, s.from, s.to)
+			}
+			if err == nil {
+				err = read(im, s)
+			}
+			if err == nil {
+				err = im.Flush(ctx)
+			}
+			if err == nil {
+				continue
+			}
+			if o.list == "" || ctx.Err() != nil {
+				return err
+			}
+			im.GiveUp(s.from, err)
+			refused++
+		}
+		return nil
+	})
+	line.end()
+	if err != nil {
+		return err
+	}
+	out := im.Out
+	out.DurationMS = time.Since(began).Milliseconds()
+	text := fmt.Sprintf("messages  %d\nimported  %d\nskipped   %d\nfailed    %d\nfolders   %d\nbytes     %d\n", out.Messages, out.Imported, out.Skipped, out.Failed, out.Folders, out.Bytes)
+	for _, wrong := range out.Errors {
+		text += fmt.Sprintf("%s: %s\n", wrong.Source, wrong.Message)
+	}
+	if err := e.print(out, text); err != nil {
+		return err
+	}
+	switch {
+	case refused > 0:
+		return fmt.Errorf("%d of %d lines of the list could not be done, and %d messages were not imported", refused, len(sources), out.Failed)
+	case out.Failed > 0:
+		return fmt.Errorf("%d messages were not imported", out.Failed)
+	}
+	return nil
+}
+
+// importSources gives the sources, each with the mailbox that it goes to.
+func importSources(o importOptions) (sources []importSource, err error) {
+	if o.list == "" {
+		if o.from == "" || o.to == "" {
+			return nil, config.Mistake(errors.New("--from and --to are required, or --list"))
+		}
+		return []importSource{{from: o.from, to: o.to}}, nil
+	}
+	if o.from != "" || o.to != "" {
+		return nil, config.Mistake(errors.New("--list stands in the place of --from and --to: give one or the other"))
+	}
+	err = readCSV(o.list, "from,to", "", func(line int, fields []string, bad error) {
+		if bad != nil {
+			sources = append(sources, importSource{from: lineOf(o.list, line), bad: bad})
+			return
+		}
+		sources = append(sources, importSource{from: strings.TrimSpace(fields[0]), to: strings.TrimSpace(fields[1])})
+	})
+	return sources, err
+}
+
+// importProgress tells how far an import is: on a terminal, or as lines of JSON.
+func importProgress(e *env, o importOptions, line *progressLine) func(source, folder string, done, total, bytes int64) {
+	var told time.Time
+	if o.progress != "json" {
+		return func(source, _ string, done, total, _ int64) { line.show(source, done, total) }
+	}
+	lines := json.NewEncoder(e.stderr)
+	return func(source, folder string, done, total, bytes int64) {
+		if time.Since(told) < time.Second {
+			return
+		}
+		told = time.Now()
+		p := struct {
+			Source string `json:"source"`
+			Folder string `json:"folder"`
+			Done   int64  `json:"done"`
+			Total  *int64 `json:"total"`
+			Bytes  int64  `json:"bytes"`
+		}{source, folder, done, nil, bytes}
+		if total > 0 {
+			p.Total = &total
+		}
+		_ = lines.Encode(p)
+	}
+}
+
+// sendBatch sends messages for a folder to the server, which writes `command` into the audit log
+// for the one without messages.
+func sendBatch(ctx context.Context, send sender, into url.Values, batch []inbox.SourceMessage, command string) (results []inbox.ImportResult, err error) {
+	if len(batch) == 0 {
+		into.Set("begins", command)
+	}
+	var body bytes.Buffer
+	headers := json.NewEncoder(&body)
+	for _, m := range batch {
+		if err := headers.Encode(operator.ImportHeader{ImportHeader: m.ImportHeader, Size: len(m.Text)}); err != nil {
+			return nil, err
+		}
+		body.Write(m.Text)
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, operator.ImportPath+"?"+into.Encode(), &body)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := send(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", into.Get("mailbox"), strings.TrimSpace(string(text)))
+	}
+	return results, json.Unmarshal(text, &results)
+}

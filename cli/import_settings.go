@@ -1,0 +1,383 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/store"
+)
+
+func (p *Program) importSettingsCommand() *cli.Command {
+	return p.command("settings", "make domains, mailboxes and the rest of an account as an export has them", "", func(c *cli.Context, e *env) error {
+		if err := requireFlag(c, "from"); err != nil {
+			return err
+		}
+		return runImportSettings(c.Context, e, importSettingsOptions{from: c.String("from"), account: c.String("account")})
+	},
+		&cli.StringFlag{Name: "from", Usage: "the account.json that an export has written"},
+		&cli.StringFlag{Name: "account", Usage: "the account that takes them, by id or owner's address, if there are several"}, jsonFlag())
+}
+
+type importSettingsOptions struct {
+	from    string // an account.json
+	account string // by id or owner's address; "": the only one
+}
+
+// settingsImported says what became of the settings of an account.
+type settingsImported struct {
+	Done   int             `json:"done"` // that were made or set
+	Failed int             `json:"failed"`
+	Errors []settingsError `json:"errors"`
+}
+
+// A settingsError is why something of the file is not there yet.
+type settingsError struct {
+	What    string `json:"what"`
+	Message string `json:"message"`
+}
+
+// A settingsImporter brings an account.json in. What is there already is set to what the file says,
+// or left as it is, so that it can be run again.
+type settingsImporter struct {
+	apiCaller
+	a   accountExport
+	out settingsImported
+}
+
+func runImportSettings(ctx context.Context, e *env, o importSettingsOptions) error {
+	if isDir(o.from) {
+		return config.Mistake(fmt.Errorf("%s is a directory: give --from the account.json in it that `mailstead export` made", o.from))
+	}
+	text, err := os.ReadFile(o.from)
+	if err != nil {
+		return config.Mistake(err)
+	}
+	im := &settingsImporter{apiCaller: apiCaller{ctx: ctx, account: o.account}, out: settingsImported{Errors: []settingsError{}}}
+	if err := json.Unmarshal(text, &im.a); err != nil || len(im.a.Settings) == 0 {
+		return config.Mistake(fmt.Errorf("%s has no settings: give --from the account.json that `mailstead export` made", o.from))
+	}
+	err = e.throughout(ctx, func(send sender) error {
+		im.send = send
+		return im.run()
+	})
+	if err != nil {
+		return err
+	}
+	said := fmt.Sprintf("done    %d\nfailed  %d\n", im.out.Done, im.out.Failed)
+	for _, wrong := range im.out.Errors {
+		said += fmt.Sprintf("%s: %s\n", wrong.What, wrong.Message)
+	}
+	if err := e.print(im.out, said); err != nil {
+		return err
+	}
+	if im.out.Failed > 0 {
+		return errors.New("not everything is there yet: see to what is named above, and run the command again")
+	}
+	return nil
+}
+
+// run makes everything in the order in which one thing needs another. Its error is one that ends
+// the import; what is refused is noted.
+func (im *settingsImporter) run() error {
+	var settings object
+	if err := json.Unmarshal(im.a.Settings, &settings); err != nil {
+		return err
+	}
+	im.do("the account", "update_account", settings.pick("name warmup_phrases"))
+	domains, err := im.connect()
+	if err != nil {
+		return err
+	}
+	if err := im.makeMailboxes(); err != nil {
+		return err
+	}
+	boxes, err := im.byName("list_email_users", "email")
+	if err != nil {
+		return err
+	}
+	for _, m := range im.a.Mailboxes {
+		if own := boxes[m.text("email")]; own != nil {
+			set := m.pick("name footer daily_send_limit forward_to forward_keep_copy aliases signature relay quota_bytes send_policy expires_at")
+			if m.text("status") == store.MailboxSuspended {
+				set["status"] = store.MailboxSuspended
+			}
+			im.do(m.text("email"), "update_email_user", set.with("user_id", own["user_id"]))
+		}
+	}
+	for _, d := range im.a.Domains {
+		if own := domains[d.text("domain")]; own != nil {
+			if err := im.setDomain(d, own); err != nil {
+				return err
+			}
+		}
+	}
+	if err := im.makeGroups(); err != nil {
+		return err
+	}
+	for email, rules := range im.a.Rules {
+		own := boxes[email]
+		if own == nil {
+			continue
+		}
+		there, err := im.list("list_rules", object{"user_id": own["user_id"]})
+		if err != nil {
+			return err
+		}
+		for _, r := range rules[min(len(there), len(rules)):] { // they were made in this order
+			im.do("a rule of "+email, "create_rule", r.pick("name enabled match conditions actions").with("user_id", own["user_id"]))
+		}
+		if v := im.a.Vacations[email]; v != nil {
+			im.do("the vacation of "+email, "set_vacation", v.pick("enabled subject text from starts_at ends_at").with("user_id", own["user_id"]))
+		}
+	}
+	if err := im.makeMissing("template", "list_templates", "create_template", "name", im.a.Templates, "name usernames"); err != nil {
+		return err
+	}
+	if err := im.makeMissing("message template", "list_message_templates", "create_message_template", "name", im.a.MessageTemplates, "name subject text html"); err != nil {
+		return err
+	}
+	if err := im.makeWebhooks(); err != nil {
+		return err
+	}
+	if on, _ := settings["universal_inbox_enabled"].(bool); on {
+		im.do("the universal inbox", "set_universal_inbox", object{"enabled": true})
+	}
+	reasons := map[string][]any{}
+	for _, s := range im.a.Suppressions {
+		reasons[s.text("reason")] = append(reasons[s.text("reason")], s["email"])
+	}
+	for reason, emails := range reasons {
+		for some := range slices.Chunk(emails, 10_000) {
+			im.do("suppressions", "import_suppressions", object{"emails": some, "reason": reason})
+		}
+	}
+	return nil
+}
+
+// do calls an operation, and notes what it says if it refuses.
+func (im *settingsImporter) do(what, operation string, args object) bool {
+	_, err := im.call(operation, args)
+	if err != nil {
+		im.fail(what, err.Error())
+		return false
+	}
+	im.out.Done++
+	return true
+}
+
+func (im *settingsImporter) fail(what, message string) {
+	im.out.Failed++
+	im.out.Errors = append(im.out.Errors, settingsError{what, message})
+}
+
+// byName lists what is there, by a field that names each.
+func (im *settingsImporter) byName(operation, field string) (map[string]object, error) {
+	list, err := im.list(operation, nil)
+	out := map[string]object{}
+	for _, o := range list {
+		out[o.text(field)] = o
+	}
+	return out, err
+}
+
+// makeMissing makes what is not there under its name.
+func (im *settingsImporter) makeMissing(what, lists, makes, name string, all []object, fields string) error {
+	there, err := im.byName(lists, name)
+	if err != nil {
+		return err
+	}
+	for _, o := range slices.Backward(all) { // the newest came first
+		if there[o.text(name)] == nil {
+			im.do(what+" "+o.text(name), makes, o.pick(fields))
+		}
+	}
+	return nil
+}
+
+// connect connects the domains, and gives those that are there by their names.
+func (im *settingsImporter) connect() (map[string]object, error) {
+	there, err := im.byName("list_domains", "domain")
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range slices.Backward(im.a.Domains) {
+		name := d.text("domain")
+		if there[name] != nil {
+			continue
+		}
+		how := object{"domains": []string{name}}
+		switch d.text("dns_provider") {
+		case store.DomainProviderManual:
+			how["manual_dns"] = true
+		case store.DomainProviderExternal:
+			how["external"] = true
+		case store.DomainProviderCloudflare:
+			im.fail(name, "its DNS is changed with an API token, which no export has: connect it with `mailstead call connect_domains`, and run this again.")
+			continue
+		}
+		text, err := im.call("connect_domains", how)
+		var answer struct{ Domains []object }
+		if err == nil {
+			err = json.Unmarshal(text, &answer)
+		}
+		switch {
+		case err != nil:
+			im.fail(name, err.Error())
+		case len(answer.Domains) == 1 && answer.Domains[0].text("error") != "":
+			im.fail(name, answer.Domains[0].text("error"))
+		default:
+			im.out.Done++
+			if how["manual_dns"] == nil && how["external"] == nil {
+				im.do(name, "check_nameservers", object{"domains": []string{name}})
+			}
+		}
+	}
+	return im.byName("list_domains", "domain")
+}
+
+// setDomain gives a domain what it has in the file.
+func (im *settingsImporter) setDomain(d, own object) error {
+	name, id := d.text("domain"), own["domain_id"]
+	set := object{}
+	for field, value := range d.pick("tags sending_mode relay list_unsubscribe catch_all notes tls_policy sends_elsewhere") {
+		if !reflect.DeepEqual(value, own[field]) {
+			set[field] = value
+		}
+	}
+	if len(set) > 0 {
+		im.do(name, "update_domain", set.with("domain_id", id))
+	}
+	if o, _ := d["dmarc_override"].(map[string]any); o != nil && own["dmarc_override"] == nil {
+		im.do(name, "set_dmarc", object{"domain_id": id, "value": o["value"]})
+	}
+	if r, _ := d["redirect"].(map[string]any); r != nil && own["redirect"] == nil {
+		im.do(name, "set_redirect", object{"domain_id": id, "redirect_url": r["url"], "permanent": r["permanent"], "preserve_path": r["preserve_path"]})
+	}
+	if f := d.text("forward_address"); f != "" && own["forward_address"] == nil {
+		im.do(name, "set_forward", object{"domain_id": id, "forward_address": f})
+	}
+	if len(im.a.Records[name]) == 0 {
+		return nil
+	}
+	there, err := im.list("list_custom_dns_records", object{"domain_id": id})
+	if err != nil {
+		return err
+	}
+	for _, r := range im.a.Records[name] {
+		same := func(o object) bool {
+			return o["name"] == r["name"] && o["type"] == r["type"] && o["value"] == r["value"]
+		}
+		if !slices.ContainsFunc(there, same) {
+			im.do(name+" "+r.text("type")+" "+r.text("name"), "create_custom_dns_record", r.pick("name type value ttl").with("domain_id", id))
+		}
+	}
+	return nil
+}
+
+// makeMailboxes makes the mailboxes that are missing, with the passwords that they had where the
+// file has their hashes, and else with new ones.
+func (im *settingsImporter) makeMailboxes() error {
+	there, err := im.byName("list_email_users", "email")
+	if err != nil {
+		return err
+	}
+	var lines []mailboxes.AccountLine
+	for n, m := range im.a.Mailboxes {
+		email := m.text("email")
+		switch hash := m.text("password_hash"); {
+		case there[email] != nil:
+		case m.text("type") == store.MailboxTypeExternal:
+			im.fail(email, "its log-in to another server is in no export: make it with `mailstead call create_email_user`, and run this again.")
+		case hash != "":
+			lines = append(lines, mailboxes.AccountLine{Line: n + 1, Email: email, PasswordHash: hash, Name: m.text("name")})
+		default:
+			im.do(email, "create_email_user", m.pick("email name"))
+		}
+	}
+	for some := range slices.Chunk(lines, accountsAtATime) {
+		var made mailboxes.AccountsImported
+		if err := askThrough(im.ctx, im.send, operator.ImportAccountsPath, mailboxes.ImportAccountsIn{Lines: some}, &made); err != nil {
+			return err
+		}
+		im.out.Done += made.Imported
+		for _, e := range made.Errors {
+			im.fail(e.Email, e.Message)
+		}
+	}
+	return nil
+}
+
+// makeGroups makes the groups, those that are members of others first.
+func (im *settingsImporter) makeGroups() error {
+	there, err := im.byName("list_groups", "email")
+	if err != nil {
+		return err
+	}
+	waits := map[string]error{}
+	for before := -1; before != len(waits); {
+		before = len(waits)
+		clear(waits)
+		for _, g := range slices.Backward(im.a.Groups) {
+			email := g.text("email")
+			if there[email] != nil {
+				continue
+			}
+			made := g.pick("email name send_as")
+			var members []object
+			list, _ := g["members"].([]any)
+			for _, m := range list {
+				if one, _ := m.(map[string]any); one != nil {
+					members = append(members, object{"email": one["email"]})
+				}
+			}
+			made["members"] = members
+			if _, err := im.call("create_group", made); err != nil {
+				waits[email] = err
+				continue
+			}
+			there[email] = g
+			im.out.Done++
+		}
+	}
+	for email, err := range waits {
+		im.fail("group "+email, err.Error())
+	}
+	return nil
+}
+
+// makeWebhooks makes the webhooks that are missing. Each gets a secret of its own.
+func (im *settingsImporter) makeWebhooks() error {
+	there, err := im.byName("list_webhooks", "url")
+	if err != nil {
+		return err
+	}
+	for _, w := range slices.Backward(im.a.Webhooks) {
+		if there[w.text("url")] != nil {
+			continue
+		}
+		text, err := im.call("create_webhook", w.pick("url events description"))
+		var made object
+		if err == nil {
+			err = json.Unmarshal(text, &made)
+		}
+		if err != nil {
+			im.fail("webhook "+w.text("url"), err.Error())
+			continue
+		}
+		im.out.Done++
+		if w.text("status") == store.WebhookDisabled {
+			im.do("webhook "+w.text("url"), "update_webhook", object{"id": made["id"], "status": store.WebhookDisabled})
+		}
+	}
+	return nil
+}

@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/health"
+)
+
+func (p *Program) jobCommands() []*cli.Command {
+	return []*cli.Command{
+		p.command("parked", "list the jobs that are parked, since the server ended each time that they ran", "", func(c *cli.Context, e *env) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			return runParked(c.Context, e)
+		}, jsonFlag()),
+		p.command("resume", "let a parked job go on now, or all of them", "", func(c *cli.Context, e *env) error {
+			if err := noArguments(c); err != nil {
+				return err
+			}
+			if (c.String("job") == "") == !c.Bool("all") {
+				return config.Mistake(errors.New("give --job ID or --all"))
+			}
+			return runResume(c.Context, e, health.ResumeJobsIn{Job: c.String("job"), All: c.Bool("all")})
+		},
+			&cli.StringFlag{Name: "job", Usage: "the job, by id"},
+			&cli.BoolFlag{Name: "all", Usage: "all parked jobs"},
+			jsonFlag()),
+	}
+}
+
+// runParked lists the jobs that are parked.
+func runParked(ctx context.Context, e *env) error {
+	out := new(core.List[health.ParkedJob])
+	if err := e.ask(ctx, operator.ParkedPath, struct{}{}, out); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("parked jobs  %d\n", out.Count)
+	for _, j := range out.Data {
+		text += fmt.Sprintf("%s  %s  %s  the server ended %d times; parked until %s\n", j.JobID, j.Type, j.Resource, j.Crashes, j.Until.UTC().Format(time.RFC3339))
+	}
+	return e.print(out, text)
+}
+
+// runResume lets parked jobs go on.
+func runResume(ctx context.Context, e *env, in health.ResumeJobsIn) error {
+	out := new(health.JobsResumed)
+	if err := e.ask(ctx, operator.ResumePath, in, out); err != nil {
+		return err
+	}
+	text := "No job was parked.\n"
+	if len(out.Jobs) > 0 {
+		text = "These jobs go on: " + strings.Join(out.Jobs, " ") + "\n"
+	}
+	return e.print(out, text)
+}

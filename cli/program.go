@@ -1,0 +1,170 @@
+// Package cli is the command line: one file a command, with its flags and a function run… that does
+// what the flags say. A command asks the running server over its socket (package
+// handlers/operator), or opens the data directory itself where no server runs.
+//
+// It does not know how the program is put together: what serves, and what opens a data directory,
+// comes with the Program.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A Program is the program that the command line belongs to.
+type Program struct {
+	Version string
+
+	// Serve runs the server on a data directory until ctx ends. load reads the settings, also
+	// again later.
+	Serve func(ctx context.Context, dir string, load func() (*config.Settings, error), stdout, stderr io.Writer) error
+
+	// Open opens the data directory of a stopped server for one command. Where there is no store,
+	// it makes one only if mayMake says so.
+	Open func(dir string, s *config.Settings, mayMake bool, do func(*operator.Operator) error) error
+}
+
+// Main runs the command that args name; args[0] is the program itself. It gives the exit code: 1
+// when something failed, 2 when the program was called or configured wrongly.
+func (p *Program) Main(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	return exitCode(runCommand(ctx, p.app(stdout, stderr), args), stderr)
+}
+
+// exitCode prints the error and gives its code.
+func exitCode(err error, stderr io.Writer) int {
+	if err == nil {
+		return 0
+	}
+	text := err.Error()
+	if errors.Is(err, store.ErrInUse) {
+		text += ". That is most likely its server: stop it first (`systemctl stop mailstead`), or name another directory with --data"
+	}
+	fmt.Fprintln(stderr, "mailstead:", text)
+	if errors.As(err, new(config.Error)) {
+		return 2
+	}
+	return 1
+}
+
+func (p *Program) app(stdout, stderr io.Writer) *cli.App {
+	return &cli.App{
+		Name: "mailstead", Usage: "self-hosted email infrastructure in one binary",
+		Writer: stdout, ErrWriter: stderr,
+		Commands: []*cli.Command{
+			p.serveCommand(),
+			p.initCommand(),
+			p.setupCommand(),
+			p.doctorCommand(),
+			{Name: "account", Usage: "accounts of this installation", Subcommands: p.accountCommands()},
+			{Name: "domain", Usage: "domains of this installation", Subcommands: []*cli.Command{p.claimCommand()}},
+			{Name: "job", Usage: "jobs that the server has ended with", Subcommands: p.jobCommands()},
+			{Name: "token", Usage: "API tokens", Subcommands: []*cli.Command{p.tokenCommand()}},
+			{Name: "user", Usage: "team users", Subcommands: []*cli.Command{p.passwordCommand()}},
+			p.rotateKeyCommand(),
+			p.callCommand(),
+			p.backupCommand(),
+			{Name: "import", Usage: "bring mail in from elsewhere", Subcommands: p.importCommands()},
+			{Name: "export", Usage: "take mail out, with its domains and settings", Subcommands: p.exportCommands()},
+			p.restoreCommand(),
+			p.rehearseCommand(),
+			p.checkCommand(),
+			{Name: "profile", Usage: "measure the running server", Subcommands: p.profileCommands()},
+			p.openAPICommand(),
+			p.versionCommand(),
+		},
+	}
+}
+
+// command is a command with the flag that all of them take.
+func (p *Program) command(name, usage, args string, run func(c *cli.Context, e *env) error, flags ...cli.Flag) *cli.Command {
+	return &cli.Command{
+		Name: name, Usage: usage, ArgsUsage: args, Flags: append([]cli.Flag{dataFlag()}, flags...),
+		Action: func(c *cli.Context) error { return run(c, p.env(c)) },
+	}
+}
+
+func dataFlag() cli.Flag {
+	return &cli.StringFlag{Name: "data", Usage: "the data directory", Value: "data", EnvVars: []string{"MAILSTEAD_DATA"}}
+}
+
+func jsonFlag() cli.Flag { return &cli.BoolFlag{Name: "json", Usage: "print JSON"} }
+
+// An env is what every command has from the way it was called.
+type env struct {
+	*Program
+	name           string // of the command
+	dir            string // the data directory, as it was given
+	json           bool   // print JSON
+	stdout, stderr io.Writer
+	settings       func() (*config.Settings, error) // reads the file, the environment and the flags
+}
+
+func (p *Program) env(c *cli.Context) *env {
+	return &env{
+		Program: p, name: c.Command.Name, dir: c.String("data"), json: c.Bool("json"), stdout: c.App.Writer, stderr: c.App.ErrWriter,
+		settings: func() (*config.Settings, error) { return config.Load(c) },
+	}
+}
+
+// offlineSettings are the settings for commands that open the store themselves.
+func (e *env) offlineSettings() (*config.Settings, error) {
+	s, err := e.settings()
+	if err != nil {
+		return nil, err
+	}
+	if len(s.PublicIP) == 0 && !s.Sandbox() {
+		s.PublicIP = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1})} // nothing listens, so nothing is published
+	}
+	return s, nil
+}
+
+// print prints v as JSON if asked to, else the text.
+func (e *env) print(v any, text string) error {
+	if !e.json {
+		_, err := io.WriteString(e.stdout, text)
+		return err
+	}
+	return json.NewEncoder(e.stdout).Encode(v)
+}
+
+// noArguments refuses arguments, which the command would ignore.
+func noArguments(c *cli.Context) error {
+	if c.Args().Present() {
+		return config.Mistake(fmt.Errorf("%q is not expected; run `%s --help`", c.Args().First(), c.Command.HelpName))
+	}
+	return nil
+}
+
+// requireFlag refuses a command whose flag is missing, and any arguments.
+func requireFlag(c *cli.Context, flag string) error {
+	if c.String(flag) == "" {
+		return config.Mistake(fmt.Errorf("--%s is required", flag))
+	}
+	return noArguments(c)
+}
+
+// flagError gives only the message of an error of the service. Where it is about a field that a
+// flag gives, it names the flag, and a wrong value is wrong use.
+func flagError(err error, flags map[string]string) error {
+	e, ok := core.AsError(err)
+	if !ok {
+		return err
+	}
+	for _, d := range e.Details {
+		if flag := flags[d.Field]; flag != "" {
+			return config.Mistake(fmt.Errorf("--%s: %s", flag, d.Message))
+		}
+	}
+	return errors.New(e.Message)
+}

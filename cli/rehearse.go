@@ -1,0 +1,246 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/backup"
+)
+
+const (
+	rehearsalDir = "rehearsal" // in the data directory: the copy that was migrated last
+	stopWithin   = time.Minute // of a server that is told to stop
+)
+
+func (p *Program) rehearseCommand() *cli.Command {
+	return p.command("rehearse", "migrate a copy of the store to this version and compare it; --swap does it for good", "", func(c *cli.Context, e *env) error {
+		if err := noArguments(c); err != nil {
+			return err
+		}
+		return runRehearse(c.Context, e, c.Bool("swap"))
+	},
+		&cli.BoolFlag{Name: "swap", Usage: "stop the server, keep its store in DATA/previous, and migrate it for good"},
+		jsonFlag())
+}
+
+// A rehearsal is what an upgrade has come to.
+type rehearsal struct {
+	FromVersion  string           `json:"from_version"`
+	ToVersion    string           `json:"to_version"`
+	DurationMS   int64            `json:"duration_ms"` // of the migration and its checks: how long the server would be away
+	Checks       []rehearsalCheck `json:"checks"`
+	DigestsEqual bool             `json:"digests_equal"`
+	Path         string           `json:"path"` // of the copy; of the store that was kept, after a swap
+
+	env      *env
+	dir      string // the data directory, absolute
+	progress *progressLine
+	formats  [2]uint32 // of the store before and after; 0 where nothing is migrated
+}
+
+type rehearsalCheck struct {
+	Code    string `json:"code"` // copy pages migrate check contents
+	Status  string `json:"status"`
+	Message string `json:"message"`
+}
+
+func (r *rehearsal) note(code string, err error) error {
+	c := rehearsalCheck{Code: code, Status: "ok"}
+	if err != nil {
+		c.Status, c.Message = "error", err.Error()
+	}
+	r.Checks = append(r.Checks, c)
+	return err
+}
+
+// runRehearse migrates a copy of the store and compares it with what it was; with swap it then
+// migrates the store itself.
+func runRehearse(ctx context.Context, e *env, swap bool) error {
+	dir, err := filepath.Abs(e.dir)
+	if err != nil {
+		return err
+	}
+	s, err := e.offlineSettings()
+	if err != nil {
+		return err
+	}
+	if err := operator.FindStore(dir, s, false); err != nil {
+		return err
+	}
+	if err := becomeOwner(dir); err != nil {
+		return err
+	}
+	r := &rehearsal{ToVersion: e.Version, Checks: []rehearsalCheck{}, Path: filepath.Join(dir, rehearsalDir), env: e, dir: dir, progress: e.progress()}
+	r.progress.show("copy", 0, 0)
+	err = r.rehearse(ctx)
+	if err == nil && swap {
+		err = r.swap(ctx)
+	}
+	r.progress.end()
+	if err != nil {
+		return errors.Join(err, e.print(r, ""))
+	}
+	text := fmt.Sprintf("from %s to %s: the copy was migrated and checked in %s, and holds what the store holds\n",
+		r.FromVersion, r.ToVersion, time.Duration(r.DurationMS)*time.Millisecond)
+	if swap {
+		text = fmt.Sprintf("from %s to %s: the store was migrated and checked in %s. Start the server with this version.\n"+
+			"The store of before stays for 14 days in %s. To go back, run the earlier version with --data on that directory: mail that came since is missing there.\n",
+			r.FromVersion, r.ToVersion, time.Duration(r.DurationMS)*time.Millisecond, r.Path)
+	}
+	return e.print(r, text)
+}
+
+// rehearse migrates a copy, and writes down that this has passed.
+func (r *rehearsal) rehearse(ctx context.Context) error {
+	if err := errors.Join(operator.ForgetRehearsal(r.dir), os.RemoveAll(r.Path)); err != nil {
+		return err
+	}
+	var out operator.CopyOut
+	err := r.env.askServer(ctx, operator.CopyPath, operator.CopyIn{To: r.Path}, &out)
+	if errors.Is(err, errNoServer) {
+		out.Version, err = store.WrittenBy(r.dir)
+		if err == nil {
+			err = backup.CopyStopped(r.dir, r.Path, operator.BackupFiles)
+		}
+	}
+	r.FromVersion = out.Version
+	if r.note("copy", err) != nil {
+		return fmt.Errorf("copy the store: %w", err)
+	}
+	killpoint.At("rehearse.copied")
+	if err := r.migrate(r.Path); err != nil {
+		return err
+	}
+	passed := operator.PassedRehearsal{Version: r.ToVersion, At: time.Now().UTC(), DigestsEqual: r.DigestsEqual, FromFormat: r.formats[0], ToFormat: r.formats[1]}
+	return passed.Save(r.dir)
+}
+
+// migrate migrates the store in a directory, checks it and compares it with what it was.
+func (r *rehearsal) migrate(dir string) error {
+	began := time.Now()
+	defer func() { r.DurationMS = time.Since(began).Milliseconds() }()
+	r.progress.show("pages", 0, 0)
+	if err := r.note("pages", store.CheckPages(dir)); err != nil {
+		return err
+	}
+	r.progress.show("contents", 0, 0)
+	before, err := store.Contents(dir)
+	if err != nil {
+		return r.note("contents", err)
+	}
+	killpoint.At("rehearse.migrate")
+	r.progress.show("migrate", 0, 0)
+	st, err := store.Open(dir, store.Options{Log: slog.New(slog.DiscardHandler), Program: r.ToVersion, MayMigrate: func(from, to uint32) error {
+		r.formats = [2]uint32{from, to}
+		return nil
+	}})
+	killpoint.At("rehearse.migrated")
+	if r.note("migrate", err) != nil {
+		return err
+	}
+	if err := r.note("check", errors.Join(r.check(st), st.Close())); err != nil {
+		return err
+	}
+	after, err := store.Contents(dir)
+	if err != nil {
+		return r.note("contents", err)
+	}
+	var differ []string
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if was, known := before[name]; was != after[name] && (known || after[name] != store.NoContents) {
+			differ = append(differ, name)
+		}
+	}
+	r.DigestsEqual = len(differ) == 0
+	if !r.DigestsEqual {
+		return r.note("contents", fmt.Errorf("after the migration other contents: %s", strings.Join(differ, ", ")))
+	}
+	return r.note("contents", nil)
+}
+
+// check is what the command check does.
+func (r *rehearsal) check(st *store.Store) error {
+	return errors.Join(st.CheckRows(), st.CheckMessages(func(done, all int64) { r.progress.show("bytes of messages", done, all) }))
+}
+
+// swap stops the server and migrates its store, of which it keeps a copy. What fails is put back.
+func (r *rehearsal) swap(ctx context.Context) error {
+	if err := r.env.askServer(ctx, operator.StopPath, struct{}{}, new(struct{})); err != nil && !errors.Is(err, errNoServer) {
+		return fmt.Errorf("stop the server: %w", err)
+	}
+	if err := os.RemoveAll(r.Path); err != nil {
+		return err
+	}
+	r.Path = filepath.Join(r.dir, operator.PreviousDir, cmp.Or(strings.NewReplacer("/", "_", "..", "_").Replace(r.FromVersion), "unknown"))
+	r.Checks = []rehearsalCheck{}
+	kept := r.Path + ".new" // until it is whole
+	err := os.RemoveAll(kept)
+	for end := time.Now().Add(stopWithin); err == nil; time.Sleep(100 * time.Millisecond) {
+		if err = backup.CopyStopped(r.dir, kept, operator.BackupFiles); !errors.Is(err, store.ErrInUse) {
+			break
+		}
+		if time.Now().After(end) {
+			return r.note("copy", fmt.Errorf("the server did not stop within %s: %w", stopWithin, err))
+		}
+		err = nil
+	}
+	killpoint.At("swap.copied")
+	if err == nil {
+		err = errors.Join(os.RemoveAll(r.Path), os.Rename(kept, r.Path))
+	}
+	killpoint.At("swap.kept")
+	if r.note("copy", err) != nil {
+		return err
+	}
+	if err := r.migrate(r.dir); err != nil {
+		return errors.Join(err, putBack(r.Path, r.dir), operator.ForgetRehearsal(r.dir))
+	}
+	return nil
+}
+
+// putBack has the data directory hold the store that was kept.
+func putBack(from, dir string) error {
+	for _, name := range []string{store.DatabaseFile, store.SegmentDir} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{store.SegmentDir, store.DatabaseFile} {
+		if err := os.Rename(filepath.Join(from, name), filepath.Join(dir, name)); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(from)
+}
+
+// becomeOwner gives up root's rights for those of the owner of the store in dir, so that what is
+// written there belongs to the user that the server runs as.
+func becomeOwner(dir string) error {
+	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
+	if err != nil || os.Geteuid() != 0 {
+		return err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || owner.Uid == 0 {
+		return nil
+	}
+	if err := errors.Join(syscall.Setgroups(nil), syscall.Setgid(int(owner.Gid)), syscall.Setuid(int(owner.Uid))); err != nil {
+		return fmt.Errorf("become the owner of %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/mailstead/mailstead/config"
+	"github.com/mailstead/mailstead/handlers/operator"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store/backup"
+)
+
+func (p *Program) restoreCommand() *cli.Command {
+	flags := append([]cli.Flag{
+		&cli.StringFlag{Name: "at", Usage: "the time to restore, such as 2026-11-24T12:00:00Z; the newest if left out"},
+		&cli.StringFlag{Name: "mailbox", Usage: "restore only this mailbox, into the running server"},
+		&cli.StringFlag{Name: "into", Usage: "the folder that --mailbox restores to"},
+	}, fromFlags()...)
+	return p.command("restore", "make a data directory of a backup, or bring a mailbox back", "", func(c *cli.Context, e *env) error {
+		if c.IsSet("mailbox") {
+			in, err := restoreMailboxIn(c)
+			if err != nil {
+				return err
+			}
+			return runRestoreMailbox(c.Context, e, in)
+		}
+		if err := requireFlag(c, "from"); err != nil {
+			return err
+		}
+		at, err := restoreTime(c.String("at"))
+		if err != nil {
+			return err
+		}
+		return runRestore(c.Context, e, restoreOptions{fromOptions: fromOf(c), at: at})
+	}, flags...)
+}
+
+type restoreOptions struct {
+	fromOptions
+	at time.Time // zero: the newest
+}
+
+// restoreTime reads --at.
+func restoreTime(text string) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return at, config.Mistake(fmt.Errorf("--at: %q is not a time; write, for example, 2026-11-24T12:00:00Z", text))
+	}
+	return at, nil
+}
+
+// runRestore makes a data directory of a backup.
+func runRestore(ctx context.Context, e *env, o restoreOptions) error {
+	if _, err := os.Stat(e.socket()); err == nil {
+		return fmt.Errorf("%s is not empty: restore to a directory of its own", e.dir)
+	}
+	place, err := openWorkplace(e.dir)
+	if err != nil {
+		return err
+	}
+	out, err := restoreInto(ctx, e, o)
+	if err != nil {
+		place.undoMade() // and not what a restore has moved into its place, which the next one knows
+		return err
+	}
+	if _, err := place.handOver(); err != nil {
+		return err
+	}
+	return e.print(out, fmt.Sprintf("restored  %s (commit %d)\nmessages  %d\nbytes     %d\n", out.At.Format(time.RFC3339Nano), out.Number, out.Messages, out.Bytes))
+}
+
+func restoreInto(ctx context.Context, e *env, o restoreOptions) (*backup.Restored, error) {
+	log := slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if err := isPlace(o.from); err != nil {
+		return nil, err
+	}
+	if operator.IsArchive(o.from) {
+		ids, err := identities(o.identity)
+		if err != nil {
+			return nil, err
+		}
+		return backup.RestoreArchive(ctx, o.from, e.dir, o.at, ids, e.Version)
+	}
+	target, err := e.target(o.fromOptions, e.dir)
+	if err != nil {
+		return nil, err
+	}
+	progress := e.progress()
+	defer progress.end()
+	target.Progress = progress.show
+	return target.Restore(ctx, e.dir, o.at, log)
+}
+
+// restoreMailboxIn is the mailbox that the flags want back.
+func restoreMailboxIn(c *cli.Context) (in operator.RestoreMailboxIn, err error) {
+	if err := requireFlag(c, "into"); err != nil {
+		return in, err
+	}
+	in = operator.RestoreMailboxIn{Mailbox: c.String("mailbox"), Into: c.String("into")}
+	in.At, err = restoreTime(c.String("at"))
+	if err != nil {
+		return in, err
+	}
+	if from := c.String("from"); from != "" {
+		in.From, err = absolute(from)
+		if err != nil {
+			return in, err
+		}
+	}
+	if file := c.String("age-identity"); file != "" {
+		if _, err := identities(file); err != nil {
+			return in, err
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return in, err
+		}
+		in.Identity = string(text)
+	}
+	in.S3, err = s3Of(c)
+	return in, err
+}
+
+func runRestoreMailbox(ctx context.Context, e *env, in operator.RestoreMailboxIn) error {
+	out := new(inbox.MailboxRestored)
+	if err := e.askServer(ctx, operator.RestoreMailboxPath, in, out); err != nil {
+		return err
+	}
+	return e.print(out, fmt.Sprintf("messages  %d\nbytes     %d\n", out.Messages, out.Bytes))
+}
