@@ -64,7 +64,7 @@ describe('every page', { concurrency: 2 }, () => {
       const faults = []
       for (const [name, path] of Object.entries(places)) {
         await goTo(p, path)
-        await looked(p, name + (small ? '-phone' : ''), small).catch((e) => faults.push(e.message))
+        await looked(p, name + (small ? '-phone' : ''), small).catch((e) => faults.push(name + ': ' + e.message))
         assert.equal(await p.getByRole('main').getByRole('alert').filter({ hasText: 'Couldn’t load this' }).count(), 0, name)
       }
       assert.deepEqual(faults, [])
