@@ -238,7 +238,7 @@ func (m *Message) decode(key, row []byte) error {
 	for rest := row[messageRowSize:]; len(rest) > 0; {
 		n := int(rest[0])
 		if n == 0 && len(rest) == savedSize {
-			m.Saved = msTime(binary.BigEndian.Uint64(rest[1:]))
+			m.Saved = keyTime(msTime(binary.BigEndian.Uint64(rest[1:])))
 			return nil
 		}
 		if n == 0 || len(rest) < 1+n || len(m.Keywords) == maxKeywords {
