@@ -61,7 +61,7 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 			return i.Svc.Inbox.ListEmailUserInbox(t.Context(), who, inbox.ListEmailUserInboxIn{PageIn: in, UserID: ann.ID})
 		},
 		"search": func(in core.PageIn) (any, error) {
-			return i.Svc.Inbox.ListInbox(t.Context(), who, inbox.ListInboxIn{PageIn: in, InboxFilter: inbox.InboxFilter{Q: "hello"}})
+			return i.Svc.Inbox.ListInbox(t.Context(), who, inbox.ListInboxIn{Limit: in.Limit, Cursor: in.Cursor, InboxFilter: inbox.InboxFilter{Q: "hello"}})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,8 @@ type InboxFilter struct {
 
 // ListInboxIn is the query of list_inbox.
 type ListInboxIn struct {
-	core.PageIn
+	Limit  *int   `query:"limit"`
+	Cursor string `query:"cursor"`
 	InboxFilter
 	Mailbox string `query:"mailbox"`
 }
@@ -59,7 +60,7 @@ type InboxPage struct {
 
 // ListInbox lists the INBOX of every mailbox of the account, newest first.
 func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (*InboxPage, error) {
-	l, err := s.newInboxList(who, in.PageIn, in.InboxFilter, 100, 200)
+	l, err := s.newInboxList(who, core.PageIn{Limit: in.Limit, Cursor: in.Cursor}, in.InboxFilter, 100, 200)
 	if err != nil {
 		return nil, err
 	}

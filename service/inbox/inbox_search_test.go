@@ -265,7 +265,7 @@ func TestListsOfDomains(t *testing.T) {
 func pages(i *servicetest.Installation, f inbox.InboxFilter, limit int) (subjects []string) {
 	i.T.Helper()
 	who := core.Actor{AccountID: i.Account.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
-	in := inbox.ListInboxIn{InboxFilter: f, PageIn: core.PageIn{Limit: &limit}}
+	in := inbox.ListInboxIn{InboxFilter: f, Limit: &limit}
 	var last time.Time
 	for {
 		page, err := i.Svc.Inbox.ListInbox(i.T.Context(), who, in)
