@@ -17,7 +17,7 @@ func (p *Program) openAPICommand() *cli.Command {
 
 // runOpenAPI prints the OpenAPI document, so that clients can be generated without a server.
 func runOpenAPI(e *env) error {
-	text, err := handlers.OpenAPI()
+	text, err := handlers.Description().JSON()
 	if err != nil {
 		return err
 	}

@@ -31,10 +31,9 @@ func Operations() []Operation {
 	return out
 }
 
-// OpenAPI is the description of the API as JSON, as a server with default settings serves it at
-// /v1/openapi.json.
-func OpenAPI() ([]byte, error) {
-	return openapi.Describe(openapi.API{Operations: api.All(&service.Service{}), Errors: exampleErrors}).JSON()
+// Description describes the API as a server with default settings does.
+func Description() *openapi.Document {
+	return openapi.Describe(openapi.API{Operations: api.All(&service.Service{}), Errors: exampleErrors})
 }
 
 // NewRequest makes the request of an operation from one JSON object with its path parameters, query

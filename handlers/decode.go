@@ -59,7 +59,7 @@ func decode(in any, src source) error {
 func nothingToUpdate(t reflect.Type) error {
 	var can []string
 	for _, f := range openapi.Fields(t) {
-		if name := openapi.JSONName(f); name != "" && f.Tag.Get("audit") != "-" {
+		if name := openapi.JSONName(f.StructField); name != "" && f.Tag.Get("audit") != "-" {
 			can = append(can, name)
 		}
 	}

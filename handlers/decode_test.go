@@ -189,12 +189,12 @@ func TestTagsHoldInEveryRequest(t *testing.T) {
 	tried, nested, free, at := 0, 0, map[string]string{}, map[string]bool{}
 	for _, o := range api.All(&service.Service{}) {
 		for _, top := range openapi.Fields(o.Call.In) {
-			name := openapi.JSONName(top)
+			name := openapi.JSONName(top.StructField)
 			if name == "" {
 				continue
 			}
 			body := func(v string) string { return fmt.Sprintf(`{%q:%s}`, name, v) }
-			fields := []nestedField{{name, top, body}}
+			fields := []nestedField{{name, top.StructField, body}}
 			if by := top.Tag.Get("items"); by != "" {
 				free[o.Name+" "+name] = by
 			} else {

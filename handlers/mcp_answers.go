@@ -190,7 +190,7 @@ func formFor(t reflect.Type, v any) reflect.Type {
 func hasAll(t reflect.Type, members map[string]any) bool {
 	known := map[string]bool{}
 	for _, f := range openapi.Fields(t) {
-		known[openapi.JSONName(f)] = true
+		known[openapi.JSONName(f.StructField)] = true
 	}
 	for name := range members {
 		if !known[name] {
@@ -219,7 +219,7 @@ func memberOf(t reflect.Type, members map[string]any, name string) (reflect.Type
 		return reflect.TypeOf(service.JobResult(kind)), ""
 	}
 	for _, f := range openapi.Fields(t) {
-		if openapi.JSONName(f) == name {
+		if openapi.JSONName(f.StructField) == name {
 			return f.Type, f.Tag
 		}
 	}

@@ -47,7 +47,7 @@ func (w *textWalk) walk(t reflect.Type) {
 		return
 	}
 	for _, f := range openapi.Fields(t) {
-		if openapi.JSONName(f) == "" {
+		if openapi.JSONName(f.StructField) == "" {
 			continue
 		}
 		inner := f.Type
@@ -59,7 +59,7 @@ func (w *textWalk) walk(t reflect.Type) {
 			w.walk(inner)
 		case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64, reflect.Uint16, reflect.Uint32:
 		default: // texts, maps, and what is kept as JSON
-			w.visit(t, f)
+			w.visit(t, f.StructField)
 		}
 	}
 }
@@ -161,7 +161,7 @@ func checkMarked(t *testing.T, path string, v any, form reflect.Type, tags refle
 			f, innerTags := reflect.Type(nil), reflect.StructTag("")
 			if form != nil && form.Kind() == reflect.Struct {
 				for _, field := range openapi.Fields(form) {
-					if openapi.JSONName(field) == name {
+					if openapi.JSONName(field.StructField) == name {
 						f, innerTags = field.Type, field.Tag
 					}
 				}
@@ -242,8 +242,8 @@ func TestWhatAsksFirst(t *testing.T) {
 			asks = append(asks, o.Name)
 		}
 		for _, f := range openapi.Fields(o.Call.In) {
-			if o.Tool.Confirm.Do == nil && slices.Contains([]string{"forward_to", "forward_address", "catch_all", "recovery_email"}, openapi.JSONName(f)) {
-				t.Errorf("%s takes %s and does not ask first", o.Name, openapi.JSONName(f))
+			if o.Tool.Confirm.Do == nil && slices.Contains([]string{"forward_to", "forward_address", "catch_all", "recovery_email"}, openapi.JSONName(f.StructField)) {
+				t.Errorf("%s takes %s and does not ask first", o.Name, openapi.JSONName(f.StructField))
 			}
 		}
 		if o.Tool.Confirm.Do != nil && o.Tool.Asks == "" {

@@ -275,7 +275,7 @@ const contractURL = "https://mailstead.test/openapi.json"
 // theContract is made once for all tests.
 var theContract = sync.OnceValue(func() *contract {
 	c := &contract{ops: api.All(&service.Service{}), compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
-	c.doc = openapi.Describe(openapi.API{Operations: c.ops, Errors: exampleErrors})
+	c.doc = Description()
 	var err error
 	c.text, err = c.doc.JSON()
 	if err != nil {

@@ -113,18 +113,18 @@ type errorBody struct {
 }
 
 type problem struct {
-	Code       string        `json:"code" words:"ours"`
-	Message    string        `json:"message" words:"ours"`
+	Code       string        `json:"code" words:"ours" example:"validation_error"`     // What went wrong, for programs. New codes may be added.
+	Message    string        `json:"message" words:"ours" example:"name: is required"` // For people; the text may change.
 	Details    []core.Detail `json:"details,omitempty"`
-	RequestID  string        `json:"request_id" words:"ours"`
-	RetryAfter int           `json:"retry_after,omitempty"`
+	RequestID  string        `json:"request_id" words:"ours"` // The same as X-Request-Id.
+	RetryAfter int           `json:"retry_after,omitempty"`   // Seconds to wait.
 }
 
 // A problemBody is the form of RFC 9457.
 type problemBody struct {
-	Type     string `json:"type"`
+	Type     string `json:"type" example:"about:blank"`
 	Title    string `json:"title"`
-	Status   int    `json:"status"`
+	Status   int    `json:"status" example:"400"`
 	Detail   string `json:"detail"`
 	Instance string `json:"instance"`
 	problem

@@ -17,9 +17,9 @@ type ListJobsIn struct {
 	core.PageIn
 	JobID        string     `query:"job_id"`
 	Status       string     `query:"status" enum:"queued|in_progress|completed|error|cancelled|"`
-	Type         string     `query:"type"`
+	Type         string     `query:"type" example:"domain_setup"`
 	Domain       string     `query:"domain"`
-	CreatedAfter *core.Time `query:"created_after"`
+	CreatedAfter *core.Time `query:"created_after"` // Only newer rows; an RFC 3339 time or a date.
 }
 
 // JobsOut is one page of jobs, or the one job that was asked for.
@@ -85,7 +85,7 @@ func aboutDomain(r store.JobResource, domain string) bool {
 // GetJobIn names a job, and how many seconds the answer may wait for its end.
 type GetJobIn struct {
 	ID   string `path:"job_id"`
-	Wait *int   `query:"wait" min:"1" max:"30"`
+	Wait *int   `query:"wait" min:"1" max:"30" example:"30"` // Seconds to wait for the job's end.
 }
 
 // GetJob answers one job: at once, or when it has ended or the wait is over.

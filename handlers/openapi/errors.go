@@ -122,42 +122,23 @@ func (d *describer) errorExamples(status int, name string) (own, rfc9457 any) {
 			message = strings.ToUpper(c.Means[:1]) + c.Means[1:] + "."
 		}
 	}
-	return d.api.Errors(status, name, message, glossary()["request_id"].example.(string))
+	return d.api.Errors(status, name, message, exampleRequestID)
 }
 
-// errorSchemas names the forms of errors before anything else does, and says which codes there are.
+// errorSchemas names the forms of errors before anything else does.
 func (d *describer) errorSchemas() {
 	own, rfc9457 := d.errorExamples(code.Documented[0].Status, code.Documented[0].Code)
 	d.of(reflect.TypeOf(own), false)
 	d.of(reflect.TypeOf(rfc9457), false)
-	for _, name := range []string{"ErrorDetails", "ProblemDetails"} {
-		field := d.doc.Components.Schemas.Get(name).Properties.Get("code")
-		field.Description = "What went wrong, for programs. New codes may be added."
-		field.Examples = []any{code.Documented[0].Code}
-	}
 }
 
-// checkWords finds texts about operations, codes and fields that do not exist.
-func (d *describer) checkWords() {
-	names := map[string]*api.Operation{}
-	for i := range d.api.Operations {
-		names[d.api.Operations[i].Name] = &d.api.Operations[i]
-	}
-	for name, o := range names {
+// checkCodes finds operations that tell of codes that do not exist.
+func (d *describer) checkCodes() {
+	for _, o := range d.api.Operations {
 		for _, one := range o.Errors {
 			if !slices.ContainsFunc(code.Documented, func(c code.Code) bool { return c.Code == one }) {
-				d.problem("%s tells of the code %s, which is none", name, one)
+				d.problem("%s tells of the code %s, which is none", o.Name, one)
 			}
-		}
-	}
-	for key := range glossary() {
-		owner, field, ok := strings.Cut(key, ".")
-		if s := d.doc.Components.Schemas.Get(owner); !ok || s != nil && s.Properties.Get(field) != nil {
-			continue
-		}
-		hasParameter := func(f reflect.StructField) bool { return f.Tag.Get("query") == field || f.Tag.Get("path") == field }
-		if o := names[owner]; o == nil || !slices.ContainsFunc(Fields(o.Call.In), hasParameter) {
-			d.problem("the glossary tells of %s, which is nowhere", key)
 		}
 	}
 }

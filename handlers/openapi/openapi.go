@@ -1,7 +1,8 @@
 // Package openapi describes the HTTP API: as an OpenAPI document in JSON and YAML, as a page for
 // people, and as the arguments of an assistant's tools. It makes all of it from the table of
-// operations and the Go types of their requests and answers, and adds what those cannot say. It
-// does not know HTTP: how requests are decoded, permitted and answered is for handlers to say.
+// operations and the Go types of their requests and answers, with the comments of their fields, and
+// adds what those cannot say. It does not know HTTP: how requests are decoded, permitted and
+// answered is for handlers to say.
 package openapi
 
 import (
@@ -41,6 +42,7 @@ type Document struct {
 	Components components                   `json:"components"`
 
 	Problems []string `json:"-"` // what could not be described; none in a build that passes its tests
+	Fields   []string `json:"-"` // those that were described, by folder, type and name, some of them twice
 }
 
 type documentInfo struct {
@@ -209,7 +211,7 @@ func Describe(api API) *Document {
 	schemas := d.doc.Components.Schemas
 	sort.Slice(schemas, func(i, j int) bool { return schemas[i].Name < schemas[j].Name })
 	d.examples()
-	d.checkWords()
+	d.checkCodes()
 	return d.doc
 }
 

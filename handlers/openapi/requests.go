@@ -20,7 +20,7 @@ func (d *describer) parameters(o *api.Operation) []*Parameter {
 		if name == "" {
 			continue
 		}
-		s := d.field(o.Name, f, name, true)
+		s := d.field(o.Name, &f, name, true)
 		p := &Parameter{Name: name, In: in, Required: in == "path" || f.Tag.Get("required") != "", Description: s.Description, Schema: s}
 		s.Description = ""
 		out = append(out, p)
@@ -61,7 +61,7 @@ func (d *describer) request(o *api.Operation) *requestBody {
 
 func hasBody(in reflect.Type) bool {
 	for _, f := range Fields(in) {
-		if JSONName(f) != "" {
+		if JSONName(f.StructField) != "" {
 			return true
 		}
 	}

@@ -196,48 +196,14 @@ func schemaName(t reflect.Type, request bool) string {
 	return string(r)
 }
 
-// Optional are the tags of a field of a struct that is embedded with the tag `required:"no"`: the
-// field may be left out, or be empty.
-func Optional(f reflect.StructField) reflect.StructField {
-	f.Tag = reflect.StructTag(strings.NewReplacer(`required:"true"`, "", `min:"1"`, "").Replace(string(f.Tag)))
-	return f
-}
-
-// Fields lists a struct's fields with those of the structs that it embeds.
-func Fields(t reflect.Type) (out []reflect.StructField) {
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if f.Anonymous && f.Type.Kind() == reflect.Struct && f.Tag.Get("json") == "" {
-			for _, inner := range Fields(f.Type) {
-				if f.Tag.Get("required") == "no" {
-					inner = Optional(inner)
-				}
-				out = append(out, inner)
-			}
-		} else {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
-// JSONName is the name of a field in JSON; "" if it has none.
-func JSONName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if name == "-" {
-		return ""
-	}
-	return name
-}
-
 // object fills in the properties of a struct.
 func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool) {
 	for _, f := range Fields(t) {
-		name := JSONName(f)
+		name := JSONName(f.StructField)
 		if name == "" || !f.IsExported() {
 			continue
 		}
-		p := d.field(owner, f, name, request)
+		p := d.field(owner, &f, name, request)
 		s.Properties.Set(name, p)
 		if required := f.Tag.Get("required") != ""; request && required || !request && !strings.Contains(f.Tag.Get("json"), "omitempty") {
 			s.Required = append(s.Required, name)
@@ -245,40 +211,36 @@ func (d *describer) object(owner string, s *Schema, t reflect.Type, request bool
 	}
 }
 
-// field describes one field by its type, its tags and the glossary. In answers pointers, unset
+// field describes one field by its type, its tags and its comment. In answers pointers, unset
 // times and fields with the tag `null` may be null. In requests those may be for which null says
-// something else than leaving them out; `null:"absent"` tells the others.
-func (d *describer) field(owner string, f reflect.StructField, name string, request bool) *Schema {
+// something else than leaving them out; `null:"absent"` tells the others. `rare` tells what is null
+// in examples.
+func (d *describer) field(owner string, f *Field, name string, request bool) *Schema {
 	typ := f.Type
 	if o, ok := reflect.Zero(typ).Interface().(interface{ OptOf() any }); ok && f.Tag.Get("null") == "absent" {
 		typ = reflect.TypeOf(o.OptOf())
 	}
 	p := d.of(typ, request)
 	p.limit(f.Tag)
-	g, ok := glossary()[owner+"."+name]
-	if !ok && (f.Tag.Get("query") != "" || f.Tag.Get("path") != "") {
-		g, ok = glossary()["?"+name]
-	}
-	if !ok {
-		g = glossary()[name]
-	}
+	example, format := exampleOf(owner, f, name)
 	if p.Format == "" && p.Type == "string" && p.Enum == nil {
-		p.Format = g.format
+		p.Format = format
 	}
 	zeroIsNull := f.Type == reflect.TypeFor[core.Time]() && !slices.Contains(alwaysKnown, name) && !slices.Contains(alwaysKnown, owner+"."+name)
 	absent := strings.Contains(f.Tag.Get("json"), "omitempty")
 	if !request && !absent && (f.Type.Kind() == reflect.Pointer || zeroIsNull || f.Tag.Get("null") != "") {
 		p = nullable(p)
 	}
-	p.Description, p.rare = g.about, g.rare
-	if doc := f.Tag.Get("doc"); doc != "" {
-		p.Description = doc
-	}
+	p.Description, p.rare = d.text(f), f.Tag.Get("rare") != ""
 	if alias := f.Tag.Get("alias"); alias != "" {
 		p.Description = strings.TrimSpace(p.Description + " Alias: `" + strings.ReplaceAll(alias, ",", "`, `") + "`.")
 	}
-	if e := p.fit(g.example); e != nil && p.Format != "date-time" {
-		p.Examples = []any{e}
+	if p.Format != "date-time" {
+		if e := p.read(example); e != nil {
+			p.Examples = []any{e}
+		} else if f.Tag.Get("example") != "" {
+			d.problem("the example of %s is of another kind than the field", f.source())
+		}
 	}
 	p.nameEnum()
 	return p
@@ -385,37 +347,40 @@ func (s *Schema) Is(name string) bool {
 	return false
 }
 
-// fit makes an example of the glossary one of this schema, or nil if it is of another kind.
-func (s *Schema) fit(v any) any {
-	if s.Enum != nil {
+// read makes an example of its text, as the schema has it: nil if that is of another kind. Texts
+// are written plainly, other values in JSON; a list of one text may be the text alone.
+func (s *Schema) read(text string) any {
+	switch {
+	case s.Enum != nil || text == "":
 		return nil
-	}
-	if s.Type == nil && s.Ref == "" && s.AnyOf == nil {
-		return v // anything goes
+	case s.Is("string"):
+		return text
+	case s.Is("integer"):
+		return readJSON[int](text)
+	case s.Is("number"):
+		return readJSON[float64](text)
+	case s.Is("boolean"):
+		return readJSON[bool](text)
+	case s.Is("array") && s.Items.Is("string") && s.Items.Enum == nil:
+		if list := readJSON[[]string](text); list != nil {
+			return list
+		}
+		return []string{text}
+	case s.AdditionalProperties != nil:
+		return readJSON[map[string]any](text)
 	}
 	for _, form := range s.AnyOf {
-		if e := form.fit(v); e != nil {
-			return e
+		if v := form.read(text); v != nil {
+			return v
 		}
 	}
-	fits := false
-	switch v := v.(type) {
-	case string:
-		fits = s.Is("string")
-	case bool:
-		fits = s.Is("boolean")
-	case int, float64:
-		fits = s.Is("number") || s.Is("integer") && reflect.TypeOf(v).Kind() == reflect.Int
-	case []string:
-		fits = s.Is("array") && s.Items.Is("string") && s.Items.Enum == nil
-	case map[string]any:
-		fits = s.AdditionalProperties != nil
-	}
-	if fits {
-		return v
-	}
-	if text, ok := v.(string); ok && s.Is("array") && s.Items.Is("string") && s.Items.Enum == nil {
-		return []string{text}
-	}
 	return nil
+}
+
+func readJSON[T any](text string) any {
+	var v T
+	if json.Unmarshal([]byte(text), &v) != nil {
+		return nil
+	}
+	return v
 }

@@ -2,6 +2,8 @@ package openapi
 
 const idempotencyText = "Up to 255 characters of your choice. A second POST with the same key within 24 hours does nothing and gets the answer of the first; where that has more than 256 KiB it is not kept, and the second gets 409 `answer_not_kept`. Operations that only read take no key."
 
+const exampleRequestID = "req_01k9a2b3c4d5e6f7g8h9j0k1m2"
+
 var apiInfo = documentInfo{
 	Title: "Mailstead API", Version: "1.0.0", Summary: "Domains, mailboxes, mail and webhooks of a Mailstead installation.",
 	Description: "Send `Authorization: Bearer mst_…` with every request, and bodies as JSON.\n\n" +
@@ -37,7 +39,7 @@ var groups = []tag{
 }
 
 var apiHeaders = Dict[*header]{
-	{"X-Request-Id", &header{Description: "The request's id: your own if you sent one, of up to 64 letters, digits, dots, underscores and hyphens.", Schema: &Schema{Type: "string", Examples: []any{"req_01k9a2b3c4d5e6f7g8h9j0k1m2"}}}},
+	{"X-Request-Id", &header{Description: "The request's id: your own if you sent one, of up to 64 letters, digits, dots, underscores and hyphens.", Schema: &Schema{Type: "string", Examples: []any{exampleRequestID}}}},
 	{"X-RateLimit-Limit", &header{Description: "Requests a minute of the account's plan.", Schema: &Schema{Type: "integer"}}},
 	{"X-RateLimit-Remaining", &header{Description: "Requests left in this window at the steady rate. It reaches 0 before any request is refused.", Schema: &Schema{Type: "integer"}}},
 	{"X-RateLimit-Reset", &header{Description: "When the window ends, in Unix seconds.", Schema: &Schema{Type: "integer"}}},

@@ -82,6 +82,8 @@ var importRules = map[string]struct {
 	"handlers/markup":     {"", "markup escapes what pages show; it does not know what that is"},
 	"handlers/openapi":    {"service handlers/api handlers/markup", "openapi describes what handlers give it; it reads no requests"},
 	"handlers/autoconfig": {"service", "autoconfig writes documents; who asks, and how often, is for handlers to say"},
+
+	"handlers/openapi/generate": {"handlers", "generate reads the comments of what the API shows; it does not know what is made of them"},
 }
 
 // An edge says that files of a row import a folder that its rule has.

@@ -34,8 +34,8 @@ func RateLimits(l core.Limits, plan string) (steady, burst int) {
 
 // An Account is the account as the API shows it.
 type Account struct {
-	ID                    string       `json:"id" words:"ours"`
-	Name                  string       `json:"name" words:"ours"`
+	ID                    string       `json:"id" words:"ours" example:"acc_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Name                  string       `json:"name" words:"ours" example:"Example Ltd"`
 	Email                 string       `json:"email" words:"ours"`
 	Plan                  string       `json:"plan" enum:"startup|enterprise"`
 	Status                string       `json:"status" enum:"active|suspended"`
@@ -48,7 +48,7 @@ type Account struct {
 	WebhooksLimit         int          `json:"webhooks_limit"`
 	WebhooksUsed          int          `json:"webhooks_used"`
 	UniversalInboxEnabled bool         `json:"universal_inbox_enabled"`
-	WarmupPhrases         []string     `json:"warmup_phrases" words:"ours"`
+	WarmupPhrases         []string     `json:"warmup_phrases" words:"ours"` // Mail that contains one of them is marked as warm-up.
 	DefaultDMARC          string       `json:"default_dmarc" words:"ours"`
 	RateLimit             AccountRate  `json:"rate_limit"`
 	Nameservers           []string     `json:"nameservers" words:"ours"`
@@ -73,20 +73,20 @@ type AccountMail struct {
 	SMTPPort int     `json:"smtp_port"`
 	IMAPHost string  `json:"imap_host" words:"ours"`
 	IMAPPort int     `json:"imap_port"`
-	Relay    *string `json:"relay" words:"ours"`
+	Relay    *string `json:"relay" words:"ours"` // The name of the relay for this mail; null for the default route.
 }
 
 // AccountToken is the token that asks.
 type AccountToken struct {
-	ID          string    `json:"id" words:"ours"`
-	Name        string    `json:"name" words:"ours"`
-	Permissions []string  `json:"permissions" enum:"read|write|purchase|admin"`
+	ID          string    `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"` // `local` for the command line on the server itself.
+	Name        string    `json:"name" words:"ours" example:"deploy script"`
+	Permissions []string  `json:"permissions" enum:"read|write|purchase|admin"` // Some of read, write, purchase and admin; each includes those before it.
 	ExpiresAt   core.Time `json:"expires_at"`
 }
 
 // AccountUser is the team user that the token acts for.
 type AccountUser struct {
-	ID    string `json:"id" words:"ours"`
+	ID    string `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Email string `json:"email" words:"ours"`
 	Role  string `json:"role" enum:"owner|admin|member"`
 }
@@ -137,8 +137,8 @@ func (s *Service) accountOut(tx *store.Tx, who core.Actor) (*Account, error) {
 
 // UpdateAccountIn is the body of update_account.
 type UpdateAccountIn struct {
-	Name          *string   `json:"name" min:"1" max:"100"`
-	WarmupPhrases *[]string `json:"warmup_phrases" max:"100"`
+	Name          *string   `json:"name" min:"1" max:"100" example:"Example Ltd"`
+	WarmupPhrases *[]string `json:"warmup_phrases" max:"100"` // Mail that contains one of them is marked as warm-up.
 }
 
 // UpdateAccount changes the account's name and warm-up phrases, by which stored mail is marked
@@ -213,8 +213,8 @@ type Usage struct {
 
 // Used counts something against its limit; null is no limit.
 type Used struct {
-	Used  int  `json:"used"`
-	Limit *int `json:"limit"`
+	Used  int  `json:"used" example:"3"`
+	Limit *int `json:"limit" example:"500"` // The limit; null is unlimited.
 }
 
 // StorageUsage counts stored mail.

@@ -13,40 +13,42 @@ import (
 
 // An AuditRow is one row of the audit log as the API shows it.
 type AuditRow struct {
-	ID        string       `json:"id" words:"ours"`
+	ID string `json:"id" words:"ours" example:"aud_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	// The operation, `login`, `login_failed`, another action in the dashboard, or a command of the
+	// operator such as `account suspend`.
 	Action    string       `json:"action" words:"ours"`
 	Actor     AuditActor   `json:"actor"`
 	Via       string       `json:"via" enum:"api|mcp|dashboard|command"`
-	IP        *string      `json:"ip" words:"ours"`
-	Target    *AuditTarget `json:"target"`
-	Fields    []string     `json:"fields" words:"ours"`
-	Count     int          `json:"count"`
-	RequestID *string      `json:"request_id" words:"ours"`
+	IP        *string      `json:"ip" words:"ours"`                     // Where the request came from; null for the operator.
+	Target    *AuditTarget `json:"target"`                              // What was changed; null if it was several things, or nothing that has a name.
+	Fields    []string     `json:"fields" words:"ours" example:"notes"` // The names of the fields that were given; never their values.
+	Count     int          `json:"count"`                               // How many things were changed, or log-ins failed.
+	RequestID *string      `json:"request_id" words:"ours"`             // X-Request-Id of the request; null for commands.
 	CreatedAt core.Time    `json:"created_at"`
 }
 
 // An AuditActor is who did it. The operator has no id.
 type AuditActor struct {
 	Type string  `json:"type" enum:"user|token|mailbox|operator|system"`
-	ID   *string `json:"id" words:"ours"`
-	Name string  `json:"name" words:"theirs"`
+	ID   *string `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"` // Null for the operator, and for failed log-ins of several users.
+	Name string  `json:"name" words:"theirs" example:"deploy script"`              // The user's address, or the token's name.
 }
 
 // An AuditTarget is what it was done to.
 type AuditTarget struct {
-	Type string `json:"type" words:"ours"`
-	ID   string `json:"id" words:"ours"`
-	Name string `json:"name" words:"theirs"`
+	Type string `json:"type" words:"ours" example:"domain"` // More types may be added.
+	ID   string `json:"id" words:"ours" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Name string `json:"name" words:"theirs" example:"example.com"` // As it was called then.
 }
 
 // ListAuditIn is the query of list_audit. Actor and target are an id, a name or a type.
 type ListAuditIn struct {
 	core.PageIn
 	Action        string     `query:"action" max:"100"`
-	Actor         string     `query:"actor" max:"300"`
-	Target        string     `query:"target" max:"300"`
-	CreatedAfter  *core.Time `query:"created_after"`
-	CreatedBefore *core.Time `query:"created_before"`
+	Actor         string     `query:"actor" max:"300" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`  // The actor's id, name or type.
+	Target        string     `query:"target" max:"300" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The target's id, name or type.
+	CreatedAfter  *core.Time `query:"created_after"`                                             // Only newer rows; an RFC 3339 time or a date.
+	CreatedBefore *core.Time `query:"created_before"`                                            // Only older rows; an RFC 3339 time or a date.
 }
 
 // ListAudit lists the account's audit log, newest first. The bounds in time are exclusive.

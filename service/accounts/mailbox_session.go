@@ -89,16 +89,17 @@ func (s *Service) proveMailboxPassword(ctx context.Context, who core.Actor, pass
 
 // Me is who asks, as programs and the dashboard want it.
 type Me struct {
-	Kind        string               `json:"kind" enum:"team|mailbox"`
-	User        *MeUser              `json:"user"`
-	Mailbox     *mailboxes.EmailUser `json:"mailbox"`
-	Permissions []string             `json:"permissions" enum:"read|write|purchase|admin"`
-	Mailboxes   MailboxScope         `json:"mailboxes" words:"ours"`
+	Kind    string               `json:"kind" enum:"team|mailbox"`
+	User    *MeUser              `json:"user"`                // Null for the person of a mailbox.
+	Mailbox *mailboxes.EmailUser `json:"mailbox" rare:"true"` // Null for team users.
+	// Some of read, write, purchase and admin; each includes those before it.
+	Permissions []string     `json:"permissions" enum:"read|write|purchase|admin"`
+	Mailboxes   MailboxScope `json:"mailboxes" words:"ours"` // `all`, or the ids of those that the caller may see.
 }
 
 // MeUser is the team user for whom is asked.
 type MeUser struct {
-	ID    string `json:"id" words:"ours"`
+	ID    string `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Email string `json:"email" words:"ours"`
 	Role  string `json:"role" enum:"owner|admin|member"`
 }
@@ -122,10 +123,10 @@ func (s *Service) GetMe(ctx context.Context, who core.Actor) (*Me, error) {
 // UpdateMeIn is the body of update_me.
 type UpdateMeIn struct {
 	Name        *string          `json:"name" max:"200"`
-	Signature   core.Opt[string] `json:"signature" max:"10000"`
-	ForwardTo   core.Opt[string] `json:"forward_to"`
-	ForwardKeep *bool            `json:"forward_keep_copy"`
-	Recovery    core.Opt[string] `json:"recovery_email" max:"254"` // gets a link that confirms it
+	Signature   core.Opt[string] `json:"signature" max:"10000"`                 // A text that the dashboard puts into new messages.
+	ForwardTo   core.Opt[string] `json:"forward_to" example:"anna@example.net"` // Incoming mail is also sent here.
+	ForwardKeep *bool            `json:"forward_keep_copy"`                     // Whether what is forwarded is kept in the mailbox too.
+	Recovery    core.Opt[string] `json:"recovery_email" max:"254"`              // Where a link goes when the password is forgotten.
 }
 
 // UpdateMe changes what the person of a mailbox may change of it.
@@ -148,8 +149,8 @@ type ChangeMyPasswordIn struct {
 
 // PasswordChanged says that a password is another one now, and how many other sessions that ended.
 type PasswordChanged struct {
-	Message       string `json:"message" words:"ours"`
-	SessionsEnded int    `json:"sessions_ended"`
+	Message       string `json:"message" words:"ours" example:"Your password is changed."` // For people; the text may change.
+	SessionsEnded int    `json:"sessions_ended" example:"1"`                               // How many other browsers were signed out.
 }
 
 // ChangeMyPassword sets the password of the mailbox of whoever is signed in, which nobody can read

@@ -15,7 +15,7 @@ import (
 
 // A TeamUser is a person of the account's team as the API shows them.
 type TeamUser struct {
-	ID           string    `json:"id" words:"ours"`
+	ID           string    `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Email        string    `json:"email" words:"ours"`
 	DisplayName  string    `json:"display_name" words:"ours"`
 	FirstName    *string   `json:"first_name" words:"ours"`
@@ -85,24 +85,26 @@ type InviteTeamUserIn struct {
 	LastName  string  `json:"last_name" max:"100"`
 	Role      *string `json:"role" enum:"admin|member"`
 
-	Mailboxes *MailboxScope `json:"mailboxes"`  // that a member sees
-	SendEmail bool          `json:"send_email"` // mails the link that sets a password
+	Mailboxes *MailboxScope `json:"mailboxes"`  // `all`, or the ids of those that a member sees.
+	SendEmail bool          `json:"send_email"` // Whether the link that sets a password is mailed.
 }
 
 // TeamUserInvited is a new team user. ResetLink is there if no password was given: whoever has it
 // chooses one, once.
 type TeamUserInvited struct {
 	Success   bool    `json:"success"`
-	ID        string  `json:"id" words:"ours"`
+	ID        string  `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Email     string  `json:"email" words:"ours"`
 	Role      string  `json:"role" enum:"admin|member"`
 	FirstName *string `json:"first_name" words:"ours"`
 	LastName  *string `json:"last_name" words:"ours"`
-	ResetLink string  `json:"reset_link,omitempty" words:"ours"`
-	Message   string  `json:"message" words:"ours"`
+	// A link to choose a password, valid once within 72 hours. Only present if no password was
+	// given.
+	ResetLink string `json:"reset_link,omitempty" words:"ours"`
+	Message   string `json:"message" words:"ours" example:"They can sign in with the link."` // For people; the text may change.
 
 	Mailboxes       MailboxScope `json:"mailboxes" words:"ours"`
-	PasswordWarning *string      `json:"password_warning" words:"ours"`
+	PasswordWarning *string      `json:"password_warning" words:"ours" rare:"true"` // What should be better about the password that was given; null otherwise.
 }
 
 // InviteTeamUser adds a person to the team, a member unless a role is given. Admins may add members
@@ -231,9 +233,9 @@ type TeamUserIn struct {
 // TeamUserDeleted says that a team user is gone.
 type TeamUserDeleted struct {
 	Success bool   `json:"success"`
-	ID      string `json:"id" words:"ours"`
+	ID      string `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Deleted bool   `json:"deleted"`
-	Message string `json:"message" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The team user is deleted."` // For people; the text may change.
 }
 
 // DeleteTeamUser takes a person out of the team, and revokes their tokens.
@@ -357,17 +359,17 @@ type UpdateTeamUserIn struct {
 	UserID    string           `path:"user_id"`
 	Email     *string          `json:"email" max:"254"`
 	Password  *string          `json:"password"`
-	Current   string           `json:"current_password" max:"1024" audit:"-" doc:"Your present password, where you change your own in a session."`
+	Current   string           `json:"current_password" max:"1024" audit:"-"` // Your present password, where you change your own in a session.
 	FirstName core.Opt[string] `json:"first_name" max:"100"`
 	LastName  core.Opt[string] `json:"last_name" max:"100"`
 	Role      *string          `json:"role" enum:"admin|member"`
-	Mailboxes *MailboxScope    `json:"mailboxes"` // that a member sees
+	Mailboxes *MailboxScope    `json:"mailboxes"` // `all`, or the ids of those that a member sees.
 }
 
 // TeamUserUpdated is a team user after a change.
 type TeamUserUpdated struct {
 	Success      bool    `json:"success"`
-	ID           string  `json:"id" words:"ours"`
+	ID           string  `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Email        string  `json:"email" words:"ours"`
 	DisplayName  string  `json:"display_name" words:"ours"`
 	FirstName    *string `json:"first_name" words:"ours"`
@@ -375,10 +377,10 @@ type TeamUserUpdated struct {
 	Role         string  `json:"role" enum:"admin|member"`
 	IsAdmin      bool    `json:"is_admin"`
 	IsSuperadmin bool    `json:"is_superadmin"`
-	Message      string  `json:"message" words:"ours"`
+	Message      string  `json:"message" words:"ours" example:"The team user is changed."` // For people; the text may change.
 
 	Mailboxes       MailboxScope `json:"mailboxes" words:"ours"`
-	PasswordWarning *string      `json:"password_warning" words:"ours"`
+	PasswordWarning *string      `json:"password_warning" words:"ours" rare:"true"` // What should be better about the password that was given; null otherwise.
 }
 
 // UpdateTeamUser changes a team user. The owner may change everyone but the owner, an admin

@@ -206,22 +206,25 @@ func (s *Service) flushTokenUses() error {
 
 // Token is a credential as the API shows it: never its value.
 type Token struct {
-	ID          string    `json:"id" words:"ours"`
-	Name        string    `json:"name" words:"theirs"`
+	ID          string    `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Name        string    `json:"name" words:"theirs" example:"deploy script"`
 	TokenPrefix string    `json:"token_prefix" words:"ours"`
-	Permissions []string  `json:"permissions" enum:"read|write|purchase|admin"`
+	Permissions []string  `json:"permissions" enum:"read|write|purchase|admin"` // Some of read, write, purchase and admin; each includes those before it.
 	CreatedBy   string    `json:"created_by" words:"ours"`
 	CreatedAt   core.Time `json:"created_at"`
 	ExpiresAt   core.Time `json:"expires_at"`
 	LastUsedAt  core.Time `json:"last_used_at"`
 	LastUsedIP  *string   `json:"last_used_ip" words:"ours"`
 	Kind        string    `json:"kind" enum:"api|mcp|oauth|session"`
-	ClientName  *string   `json:"client_name" words:"theirs" doc:"Of kind oauth: the client that a person lets act for them, by the name that it gives itself; else null."`
+	// Of kind oauth: the client that a person lets act for them, by the name that it gives itself;
+	// else null.
+	ClientName *string `json:"client_name" words:"theirs"`
 
-	Mailboxes *[]string       `json:"mailboxes" words:"ours" doc:"Ids of the only mailboxes that it may act for; null: all that its user sees."`
-	OwnWords  bool            `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody."`
+	// Ids of the only mailboxes that it may act for; null: all that its user sees.
+	Mailboxes *[]string       `json:"mailboxes" words:"ours" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	OwnWords  bool            `json:"own_words"` // What is sent with it counts as the account's own words, which taint nobody.
 	Policy    agents.Policy   `json:"policy"`
-	Tainted   *agents.Tainted `json:"tainted" doc:"What a stranger wrote was read with it, which bounds it; null: nothing was."`
+	Tainted   *agents.Tainted `json:"tainted"` // What a stranger wrote was read with it, which bounds it; null: nothing was.
 }
 
 func tokenOut(t *store.Token, now time.Time) Token {
@@ -268,20 +271,25 @@ func (s *Service) mayTouchToken(tx *store.Tx, who core.Actor, t *store.Token) bo
 
 // CreateTokenIn is the body of create_token; all of it may be absent.
 type CreateTokenIn struct {
-	Name          string              `json:"name" max:"100"`
+	Name string `json:"name" max:"100" example:"deploy script"`
+	// Some of read, write, purchase and admin; each includes those before it.
 	Permissions   *[]string           `json:"permissions" enum:"read|write|purchase|admin"`
 	ExpiresAt     core.Opt[time.Time] `json:"expires_at" null:"absent"`
-	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"`
+	ExpiresInDays core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"` // Alternative to expires_at.
 	Kind          string              `json:"kind" enum:"api|mcp|"`
-	Mailboxes     core.Opt[[]string]  `json:"mailboxes" doc:"Ids of the only mailboxes that it may act for; null: all that its user sees."`
-	OwnWords      bool                `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody. Only an owner or admin who is signed in may give true, and only for a program that sends no words of others, as a web form does."`
-	Policy        *agents.Policy      `json:"policy" doc:"What it may send, and whether reading mail taints it; everything and no, unless given."`
+	// Ids of the only mailboxes that it may act for; null: all that its user sees.
+	Mailboxes core.Opt[[]string] `json:"mailboxes" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	// What is sent with it counts as the account's own words, which taint nobody. Only an owner or
+	// admin who is signed in may give true, and only for a program that sends no words of others,
+	// as a web form does.
+	OwnWords bool           `json:"own_words"`
+	Policy   *agents.Policy `json:"policy"` // What it may send, and whether reading mail taints it; everything and no, unless given.
 }
 
 // TokenCreated is a token with its value, which is shown this once.
 type TokenCreated struct {
 	Token
-	Value string `json:"token" words:"ours"`
+	Value string `json:"token" words:"ours"` // The token itself, shown only once.
 }
 
 // CreateToken makes a token that acts as its creator. A member's holds read and write at most;
@@ -442,8 +450,8 @@ type TokenIn struct {
 
 // Deleted says that the thing of the id is gone.
 type Deleted struct {
-	Message string `json:"message" words:"ours"`
-	ID      string `json:"id" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The token is revoked."` // For people; the text may change.
+	ID      string `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // tokenOf gives a token that the actor may see; another one is not there.

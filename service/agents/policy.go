@@ -16,16 +16,20 @@ const (
 
 // A SendPolicy bounds what is sent from a mailbox.
 type SendPolicy struct {
-	Send              string   `json:"send" enum:"allow|reply_only|approval|deny" doc:"allow: everything; reply_only: answers, to the people of the message that is answered; approval: what a person has approved; deny: nothing."`
-	AllowedRecipients []string `json:"allowed_recipients" max:"100" words:"ours" doc:"Addresses, and @domain for all of a domain, that need no approval and are no strangers."`
+	// allow: everything; reply_only: answers, to the people of the message that is answered;
+	// approval: what a person has approved; deny: nothing.
+	Send string `json:"send" enum:"allow|reply_only|approval|deny"`
+	// Addresses, and @domain for all of a domain, that need no approval and are no strangers.
+	AllowedRecipients []string `json:"allowed_recipients" max:"100" words:"ours"`
 }
 
 // A Policy bounds what a token or a credential sends, and says whether reading taints it.
 type Policy struct {
 	SendPolicy
-	TrustedSenders []string `json:"trusted_senders" max:"100" words:"ours" doc:"Addresses and @domain whose words, proven by verified_domain, do not taint."`
-	Taint          bool     `json:"taint" doc:"Reading what a stranger wrote bounds what may be done from then on."`
-	TaintSeconds   *int     `json:"taint_seconds" min:"3600" max:"31536000" doc:"How long after the last such reading; null: until a person ends it. Not with send: allow."`
+	TrustedSenders []string `json:"trusted_senders" max:"100" words:"ours"` // Addresses and @domain whose words, proven by verified_domain, do not taint.
+	Taint          bool     `json:"taint"`                                  // Reading what a stranger wrote bounds what may be done from then on.
+	// How long after the last such reading; null: until a person ends it. Not with send: allow.
+	TaintSeconds *int `json:"taint_seconds" min:"3600" max:"31536000"`
 }
 
 // A Tainted says since when a token or credential is tainted, and by which conversation.

@@ -22,9 +22,9 @@ type Error struct {
 
 // A Detail names one field and what is wrong with it.
 type Detail struct {
-	Field   string `json:"field" words:"ours"`
-	Code    string `json:"code" words:"ours"`
-	Message string `json:"message" words:"ours"`
+	Field   string `json:"field" words:"ours" example:"name"` // The field; in some errors the id of the conflicting object.
+	Code    string `json:"code" words:"ours" example:"required"`
+	Message string `json:"message" words:"ours" example:"is required"` // For people; the text may change.
 }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }

@@ -11,16 +11,17 @@ func (j *JobResponse) Location() string { return "/v1/jobs/" + j.JobID }
 
 // A JobResponse is a job as the API shows it.
 type JobResponse struct {
-	ID            string          `json:"id" words:"ours"`
-	JobID         string          `json:"job_id" words:"ours"`
-	Type          string          `json:"type" words:"ours"`
-	Status        string          `json:"status" enum:"queued|in_progress|completed|error|cancelled"`
-	StatusDetail  *string         `json:"status_detail" words:"theirs"`
-	Progress      *JobProgress    `json:"progress"`
-	Steps         []JobStep       `json:"steps"`
-	Resource      *JobResource    `json:"resource"`
-	Result        json.RawMessage `json:"result" null:"true"`
-	Error         *JobFailure     `json:"error"`
+	ID           string       `json:"id" words:"ours" example:"job_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as job_id.
+	JobID        string       `json:"job_id" words:"ours"`
+	Type         string       `json:"type" words:"ours" example:"domain_setup"`
+	Status       string       `json:"status" enum:"queued|in_progress|completed|error|cancelled"`
+	StatusDetail *string      `json:"status_detail" words:"theirs" rare:"true"`
+	Progress     *JobProgress `json:"progress"`
+	Steps        []JobStep    `json:"steps"`
+	Resource     *JobResource `json:"resource"`
+	// What came of it; null until it has ended, and for kinds that have no result.
+	Result        json.RawMessage `json:"result" null:"true" example:"{\"domain_id\":\"dom_01k9a2b3c4d5e6f7g8h9j0k1m2\"}"`
+	Error         *JobFailure     `json:"error" rare:"true"`
 	Attempts      int             `json:"attempts"`
 	NextAttemptAt Time            `json:"next_attempt_at"`
 	CreatedBy     string          `json:"created_by" words:"ours"`
@@ -39,23 +40,23 @@ type JobProgress struct {
 
 // A JobStep is one named part of a job.
 type JobStep struct {
-	Name   string  `json:"name" words:"ours"`
+	Name   string  `json:"name" words:"ours" example:"verify"`
 	Status string  `json:"status" enum:"queued|in_progress|completed|error|skipped"`
-	Error  *string `json:"error" words:"theirs"`
+	Error  *string `json:"error" words:"theirs" rare:"true"`
 	At     Time    `json:"at"`
 }
 
 // A JobResource is the thing that a job is about.
 type JobResource struct {
-	Type string `json:"type" words:"ours"`
-	ID   string `json:"id" words:"ours"`
-	Name string `json:"name" words:"ours"`
+	Type string `json:"type" words:"ours" example:"domain"`
+	ID   string `json:"id" words:"ours" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Name string `json:"name" words:"ours" example:"example.com"`
 }
 
 // A JobFailure says why a job's newest attempt did not succeed.
 type JobFailure struct {
-	Code    string `json:"code" words:"ours"`
-	Message string `json:"message" words:"theirs"`
+	Code    string `json:"code" words:"ours" example:"registrar_error"`
+	Message string `json:"message" words:"theirs" example:"The registrar did not answer. Mailstead will try again."` // For people; the text may change.
 }
 
 func JobOut(j *store.Job) JobResponse {

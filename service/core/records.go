@@ -258,9 +258,9 @@ func Bounded(n int) *int {
 
 // RateUsage is the present window; Reset is in Unix seconds.
 type RateUsage struct {
-	Limit     int   `json:"limit"`
+	Limit     int   `json:"limit" example:"300"` // Requests a minute of the account's plan.
 	Remaining int   `json:"remaining"`
-	Reset     int64 `json:"reset"`
+	Reset     int64 `json:"reset"` // When the window ends, in Unix seconds.
 }
 
 // Count adds to today's traffic of the account.

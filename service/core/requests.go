@@ -235,8 +235,8 @@ func CheckLine(field, name string) error {
 
 // PageIn is what every long list takes.
 type PageIn struct {
-	Limit  *int   `query:"limit"`
-	Cursor string `query:"cursor"`
+	Limit  *int   `query:"limit" example:"25"` // Maximum rows: 25 by default, at most 100.
+	Cursor string `query:"cursor"`             // Opaque: where the next page begins.
 }
 
 // A Page is one page of a long list.
@@ -247,10 +247,10 @@ type Page[T any] struct {
 
 // Pagination says where the next page is; Cursor is null on the last one.
 type Pagination struct {
-	Cursor  *string `json:"cursor" words:"ours"`
+	Cursor  *string `json:"cursor" words:"ours"` // Opaque: where the next page begins.
 	HasMore bool    `json:"has_more"`
-	Count   int     `json:"count"`
-	Limit   int     `json:"limit"`
+	Count   int     `json:"count"`              // How many rows are in `data`.
+	Limit   int     `json:"limit" example:"25"` // The maximum number of rows on a page.
 }
 
 // limit applies the default and the maximum.
@@ -519,7 +519,7 @@ func isPlain(text string) bool {
 // List is a short list.
 type List[T any] struct {
 	Data  []T `json:"data"`
-	Count int `json:"count"`
+	Count int `json:"count"` // How many rows are in `data`.
 }
 
 func ListOf[T any](data []T) *List[T] {

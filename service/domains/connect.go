@@ -17,7 +17,9 @@ import (
 
 // ConnectDomainsIn is the body of connect_domains.
 type ConnectDomainsIn struct {
-	Domains      []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
+	Domains []string `json:"domains" required:"true" min:"1" max:"100" items:"judged"`
+	// A Cloudflare API token with Zone → Zone → Read and Zone → DNS → Edit for the zone. It is
+	// stored encrypted and never shown.
 	EdgeAPIToken *string  `json:"edge_api_token" alias:"cloudflare_api_token"`
 	ManualDNS    bool     `json:"manual_dns"`
 	External     bool     `json:"external"`
@@ -47,7 +49,7 @@ type Connected struct {
 	Nameservers []string        `json:"nameservers" words:"ours"`
 	DomainsUsed int             `json:"domains_used"`
 	DomainLimit int             `json:"domain_limit"`
-	EdgeMode    bool            `json:"edge_mode"`
+	EdgeMode    bool            `json:"edge_mode"` // Whether Mailstead manages the records at Cloudflare.
 }
 
 // A ConnectResult says what came of one name.
@@ -55,9 +57,9 @@ type ConnectResult struct {
 	Domain      string   `json:"domain" words:"ours"`
 	DomainID    *string  `json:"domain_id" words:"ours"`
 	Status      string   `json:"status" enum:"created|already_exists|error"`
-	DNSProvider string   `json:"dns_provider" words:"ours"`
+	DNSProvider string   `json:"dns_provider" words:"ours" example:"builtin"`
 	Nameservers []string `json:"nameservers" words:"ours"`
-	Error       *string  `json:"error" words:"theirs"`
+	Error       *string  `json:"error" words:"theirs" rare:"true"`
 }
 
 // A candidate is a name that somebody asked about; problem says why it is none.
@@ -302,8 +304,8 @@ type CheckProviderIn struct {
 // cannot be changed.
 type DomainProvider struct {
 	Domain      string   `json:"domain" words:"ours"`
-	Registrar   *string  `json:"registrar" words:"theirs"`
-	Nameservers []string `json:"nameservers" words:"theirs"`
+	Registrar   *string  `json:"registrar" words:"theirs" example:"Example Registrar, Inc."`
+	Nameservers []string `json:"nameservers" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
 	IsEdge      bool     `json:"is_edge"`
 	CheckedVia  string   `json:"checked_via" enum:"registrar|rdap|dns"`
 }

@@ -19,15 +19,15 @@ const (
 
 // A CustomDNSRecord is a record that a domain's owner added.
 type CustomDNSRecord struct {
-	ID        string    `json:"id" words:"ours"`
+	ID        string    `json:"id" words:"ours" example:"rec_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as record_id.
 	RecordID  string    `json:"record_id" words:"ours"`
-	Name      string    `json:"name" words:"ours"`
-	FQDN      string    `json:"fqdn" words:"ours"`
+	Name      string    `json:"name" words:"ours" example:"www"`
+	FQDN      string    `json:"fqdn" words:"ours" example:"www.example.com"`
 	Type      string    `json:"type" enum:"TXT|CNAME|A|AAAA"`
-	Value     string    `json:"value" words:"ours"`
-	TTL       int       `json:"ttl"`
+	Value     string    `json:"value" words:"ours" example:"192.0.2.7"`
+	TTL       int       `json:"ttl"` // Seconds.
 	Status    string    `json:"status" enum:"active|pending|error"`
-	Error     *string   `json:"error" words:"theirs"`
+	Error     *string   `json:"error" words:"theirs" rare:"true"`
 	CreatedAt core.Time `json:"created_at"`
 	UpdatedAt core.Time `json:"updated_at"`
 }
@@ -100,10 +100,10 @@ func (s *Service) ListCustomDNSRecords(_ context.Context, who core.Actor, in Dom
 // CreateCustomDNSRecordIn is the body of create_custom_dns_record.
 type CreateCustomDNSRecordIn struct {
 	DomainID string `path:"domain_id"`
-	Name     string `json:"name" required:"true"`
+	Name     string `json:"name" required:"true" example:"www"`
 	Type     string `json:"type" required:"true" enum:"TXT|CNAME|A|AAAA"`
-	Value    string `json:"value" required:"true"`
-	TTL      *int   `json:"ttl" min:"60" max:"86400"`
+	Value    string `json:"value" required:"true" example:"192.0.2.7"`
+	TTL      *int   `json:"ttl" min:"60" max:"86400"` // Seconds.
 }
 
 // CreateCustomDNSRecord adds a record. Our own server answers with it at once; the edge provider is
@@ -188,10 +188,10 @@ func (s *Service) changeCustomRecord(ctx context.Context, who core.Actor, draft 
 type UpdateCustomDNSRecordIn struct {
 	DomainID string  `path:"domain_id"`
 	RecordID string  `path:"record_id"`
-	Name     *string `json:"name"`
+	Name     *string `json:"name" example:"www"`
 	Type     *string `json:"type" enum:"TXT|CNAME|A|AAAA"`
-	Value    *string `json:"value"`
-	TTL      *int    `json:"ttl" min:"60" max:"86400"`
+	Value    *string `json:"value" example:"192.0.2.7"`
+	TTL      *int    `json:"ttl" min:"60" max:"86400"` // Seconds.
 }
 
 // UpdateCustomDNSRecord changes a record; what is not given stays.
@@ -328,7 +328,7 @@ type CustomDNSRecordIn struct {
 
 // CustomDNSRecordDeleted is the answer of delete_custom_dns_record.
 type CustomDNSRecordDeleted struct {
-	Deleted string `json:"deleted" words:"ours"`
+	Deleted string `json:"deleted" words:"ours" example:"rec_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // DeleteCustomDNSRecord takes a record out of the domain's zone, wherever that is.

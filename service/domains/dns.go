@@ -41,8 +41,8 @@ type DNSStatus struct {
 // DNSNameservers says where a domain is delegated to. Nothing is expected of domains that are not
 // served by us.
 type DNSNameservers struct {
-	Expected []string `json:"expected" words:"ours"`
-	Actual   []string `json:"actual" words:"theirs"`
+	Expected []string `json:"expected" words:"ours" example:"[\"ns1.example.com\",\"ns2.example.com\"]"`
+	Actual   []string `json:"actual" words:"theirs" example:"[\"ns1.example.net\",\"ns2.example.net\"]"`
 	Verified bool     `json:"verified"`
 }
 
@@ -50,13 +50,13 @@ type DNSNameservers struct {
 // the priority.
 type DNSRecord struct {
 	Purpose  string  `json:"purpose" words:"ours"`
-	Type     string  `json:"type" words:"ours"`
-	Host     string  `json:"host" words:"ours"`
+	Type     string  `json:"type" words:"ours" example:"MX"`
+	Host     string  `json:"host" words:"ours" example:"@"`
 	Critical bool    `json:"critical"`
 	Verified bool    `json:"verified"`
 	Expected string  `json:"expected" words:"ours"`
 	Actual   *string `json:"actual" words:"theirs"`
-	Error    *string `json:"error" words:"ours"`
+	Error    *string `json:"error" words:"ours" example:"mismatch"`
 }
 
 // DNSSummary tells for each purpose whether all its records are verified.
@@ -223,16 +223,16 @@ func verified(checks []store.DNSCheck, purpose string) bool {
 type ManualRecords struct {
 	Status  string         `json:"status" enum:"pending|ready"`
 	Domain  string         `json:"domain" words:"ours"`
-	Records []ManualRecord `json:"records" null:"true" doc:"Null while they are computed."`
+	Records []ManualRecord `json:"records" null:"true"` // Null while they are computed.
 }
 
 // A ManualRecord is one record as it is entered at a DNS provider.
 type ManualRecord struct {
-	Type     string  `json:"type" words:"ours"`
-	Host     string  `json:"host" words:"ours"`
-	Value    string  `json:"value" words:"ours"`
-	TTL      int     `json:"ttl"`
-	Priority *uint16 `json:"priority"`
+	Type     string  `json:"type" words:"ours" example:"MX"`
+	Host     string  `json:"host" words:"ours" example:"@"`
+	Value    string  `json:"value" words:"ours" example:"mail.example.com"`
+	TTL      int     `json:"ttl"` // Seconds.
+	Priority *uint16 `json:"priority" example:"10"`
 	Purpose  string  `json:"purpose" words:"ours"`
 }
 
@@ -298,8 +298,8 @@ type DNSVerified struct {
 // A VerifiedRecord is one record and what was found in its place. Of an MX, values begin with the
 // priority.
 type VerifiedRecord struct {
-	Type     string  `json:"type" words:"ours"`
-	Host     string  `json:"host" words:"ours"`
+	Type     string  `json:"type" words:"ours" example:"MX"`
+	Host     string  `json:"host" words:"ours" example:"@"`
 	Purpose  string  `json:"purpose" words:"ours"`
 	Verified bool    `json:"verified"`
 	Expected string  `json:"expected" words:"ours"`
@@ -374,10 +374,10 @@ type NameserverCheck struct {
 	Domain      string   `json:"domain" words:"ours"`
 	DomainID    *string  `json:"domain_id" words:"ours"`
 	Status      string   `json:"status" enum:"verified|failed|not_found|already_complete|error"`
-	Message     string   `json:"message" words:"theirs"`
+	Message     string   `json:"message" words:"theirs" example:"example.com is delegated to Mailstead's nameservers."` // For people; the text may change.
 	Verified    bool     `json:"verified"`
 	Nameservers []string `json:"nameservers" words:"ours"`
-	CurrentNS   []string `json:"current_ns" words:"theirs"`
+	CurrentNS   []string `json:"current_ns" words:"theirs" example:"[\"ns1.example.com\",\"ns2.example.com\"]"`
 
 	look bool // the delegation must be looked up
 
@@ -592,7 +592,7 @@ func (s *Service) keepProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) e
 // SetDMARCIn is the body of set_dmarc.
 type SetDMARCIn struct {
 	DomainID string `path:"domain_id"`
-	Value    string `json:"value" required:"true"`
+	Value    string `json:"value" required:"true" example:"v=DMARC1; p=quarantine"`
 }
 
 // DMARCSet is the answer of set_dmarc.
@@ -638,8 +638,8 @@ func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (
 
 // DMARCReset is the answer of reset_dmarc.
 type DMARCReset struct {
-	Reset          bool   `json:"reset"`
-	AppliedDefault string `json:"applied_default" words:"ours"`
+	Reset          bool   `json:"reset" example:"true"` // Always true.
+	AppliedDefault string `json:"applied_default" words:"ours" example:"v=DMARC1; p=reject"`
 }
 
 // ResetDMARC publishes the default policy again.

@@ -35,55 +35,60 @@ const (
 
 // A Domain is a mail domain as the API shows it.
 type Domain struct {
-	ID              string             `json:"id" words:"ours"`
-	DomainID        string             `json:"domain_id" words:"ours"`
-	Domain          string             `json:"domain" words:"ours"`
-	DomainUnicode   string             `json:"domain_unicode" words:"ours"`
-	Status          string             `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
-	StatusDetail    *string            `json:"status_detail" words:"theirs"`
-	Error           *core.JobFailure   `json:"error"`
-	DNSProvider     string             `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
-	Source          string             `json:"source" enum:"connected|registered"`
-	Registrar       *string            `json:"registrar" words:"ours"`
-	ExpiresAt       core.Time          `json:"expires_at"`
-	AutoRenew       bool               `json:"auto_renew"`
-	Nameservers     []string           `json:"nameservers" words:"ours"`
-	NSStatus        string             `json:"ns_status" enum:"pending|verified|lost|not_required"`
-	DNSStatus       string             `json:"dns_status" enum:"pending|propagating|complete|failed"`
-	DNSHealth       DNSHealth          `json:"dns_health"`
-	DKIMSelector    *string            `json:"dkim_selector" words:"ours"`
-	DNSSEC          *DNSSEC            `json:"dnssec"`
-	DMARCOverride   *DMARCOverride     `json:"dmarc_override"`
-	RedirectURL     *string            `json:"redirect_url" words:"ours"`
-	Redirect        *DomainRedirect    `json:"redirect"`
-	ForwardAddress  *string            `json:"forward_address" words:"ours"`
-	CatchAll        *string            `json:"catch_all" words:"ours"`
-	SendingMode     string             `json:"sending_mode" enum:"direct|relay"`
-	Relay           *string            `json:"relay" words:"ours"`
-	ListUnsubscribe bool               `json:"list_unsubscribe"`
-	EmailUsersCount int                `json:"email_users_count"`
-	SendingPaused   *core.SendingPause `json:"sending_paused"`
-	TLSPolicy       string             `json:"tls_policy" enum:"opportunistic|required"`
-	SendsElsewhere  []SendingPlace     `json:"sends_elsewhere"`
-	Tags            []string           `json:"tags" words:"ours"`
-	Notes           *string            `json:"notes" words:"ours"`
-	JobID           *string            `json:"job_id" words:"ours"`
-	CreatedAt       core.Time          `json:"created_at"`
-	UpdatedAt       core.Time          `json:"updated_at"`
-	CompletedAt     core.Time          `json:"completed_at"`
+	ID              string           `json:"id" words:"ours" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as domain_id.
+	DomainID        string           `json:"domain_id" words:"ours"`
+	Domain          string           `json:"domain" words:"ours"`
+	DomainUnicode   string           `json:"domain_unicode" words:"ours"`
+	Status          string           `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
+	StatusDetail    *string          `json:"status_detail" words:"theirs" rare:"true"`
+	Error           *core.JobFailure `json:"error" rare:"true"`
+	DNSProvider     string           `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Source          string           `json:"source" enum:"connected|registered"`
+	Registrar       *string          `json:"registrar" words:"ours"`
+	ExpiresAt       core.Time        `json:"expires_at"`
+	AutoRenew       bool             `json:"auto_renew"`
+	Nameservers     []string         `json:"nameservers" words:"ours"`
+	NSStatus        string           `json:"ns_status" enum:"pending|verified|lost|not_required"`
+	DNSStatus       string           `json:"dns_status" enum:"pending|propagating|complete|failed"`
+	DNSHealth       DNSHealth        `json:"dns_health"`
+	DKIMSelector    *string          `json:"dkim_selector" words:"ours"`
+	DNSSEC          *DNSSEC          `json:"dnssec"`
+	DMARCOverride   *DMARCOverride   `json:"dmarc_override"`
+	RedirectURL     *string          `json:"redirect_url" words:"ours"`
+	Redirect        *DomainRedirect  `json:"redirect"`
+	ForwardAddress  *string          `json:"forward_address" words:"ours"`
+	CatchAll        *string          `json:"catch_all" words:"ours"` // Gets mail that matches no mailbox.
+	SendingMode     string           `json:"sending_mode" enum:"direct|relay"`
+	Relay           *string          `json:"relay" words:"ours"` // The name of the relay for this mail; null for the default route.
+	ListUnsubscribe bool             `json:"list_unsubscribe"`   // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
+	EmailUsersCount int              `json:"email_users_count"`
+	// Why and since when it cannot send; null if it can. PATCH with null resumes sending.
+	SendingPaused *core.SendingPause `json:"sending_paused" rare:"true"`
+	// `required`: what the domain sends goes only to hosts with a valid certificate, and waits
+	// otherwise.
+	TLSPolicy string `json:"tls_policy" enum:"opportunistic|required"`
+	// Hosts that send mail of the domain beside this server, with the selector of the DKIM key by
+	// which each signs. Mail from there that proves both counts as the account's own words.
+	SendsElsewhere []SendingPlace `json:"sends_elsewhere"`
+	Tags           []string       `json:"tags" words:"ours"`
+	Notes          *string        `json:"notes" words:"ours"`
+	JobID          *string        `json:"job_id" words:"ours"`
+	CreatedAt      core.Time      `json:"created_at"`
+	UpdatedAt      core.Time      `json:"updated_at"`
+	CompletedAt    core.Time      `json:"completed_at"`
 }
 
 // A SendingPlace is a host or network that sends mail of a domain beside this server, and the
 // selector of the DKIM key by which it signs.
 type SendingPlace struct {
-	Host     *string `json:"host" words:"ours"`
-	Network  *string `json:"network" words:"ours"`
-	Selector string  `json:"selector" words:"ours"`
+	Host     *string `json:"host" words:"ours" example:"out.example.net"` // A host name, whose A and AAAA records count; null where there is a network.
+	Network  *string `json:"network" words:"ours"`                        // A network; null where there is a host.
+	Selector string  `json:"selector" words:"ours" example:"s1"`          // The selector of the DKIM key that it signs with.
 }
 
 // A DMARCOverride is the policy that the owner chose in place of the default.
 type DMARCOverride struct {
-	Value     string    `json:"value" words:"ours"`
+	Value     string    `json:"value" words:"ours" example:"v=DMARC1; p=quarantine"`
 	UpdatedAt core.Time `json:"updated_at"`
 }
 
@@ -140,7 +145,7 @@ type ListDomainsIn struct {
 	core.PageIn
 	Status      string `query:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting|"`
 	Tag         string `query:"tag" max:"50"`
-	Q           string `query:"q" max:"254"`
+	Q           string `query:"q" max:"254"` // Text to search for.
 	DNSProvider string `query:"dns_provider" enum:"builtin|cloudflare|manual|external|"`
 }
 
@@ -191,14 +196,18 @@ type UpdateDomainIn struct {
 	Tags        *[]string        `json:"tags" max:"50"`
 	AutoRenew   *bool            `json:"auto_renew"`
 	SendingMode *string          `json:"sending_mode" enum:"direct|relay"`
-	Relay       core.Opt[string] `json:"relay" max:"100"`
-	ListUnsub   *bool            `json:"list_unsubscribe"`
-	CatchAll    core.Opt[string] `json:"catch_all"`
+	Relay       core.Opt[string] `json:"relay" max:"100"`                      // The name of the relay for this mail; null for the default route.
+	ListUnsub   *bool            `json:"list_unsubscribe"`                     // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
+	CatchAll    core.Opt[string] `json:"catch_all" example:"info@example.com"` // Gets mail that matches no mailbox.
 	Notes       core.Opt[string] `json:"notes" max:"5000"`
 
-	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused"` // null resumes sending
-	TLSPolicy     *string                     `json:"tls_policy" enum:"opportunistic|required"`
+	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Only null, which resumes sending.
+	// `required`: what the domain sends goes only to hosts with a valid certificate, and waits
+	// otherwise.
+	TLSPolicy *string `json:"tls_policy" enum:"opportunistic|required"`
 
+	// Hosts that send mail of the domain beside this server, with the selector of the DKIM key by
+	// which each signs. Mail from there that proves both counts as the account's own words.
 	SendsElsewhere *[]SendingPlaceIn `json:"sends_elsewhere" max:"20"`
 	places         []store.SendingPlace
 }

@@ -19,9 +19,9 @@ const (
 
 // A SendingPlaceIn is a SendingPlace as it is given: either of host and network.
 type SendingPlaceIn struct {
-	Host     string `json:"host" max:"253"`
-	Network  string `json:"network" max:"64"`
-	Selector string `json:"selector" max:"253" required:"true"`
+	Host     string `json:"host" max:"253" example:"out.example.net"`        // A host name, whose A and AAAA records count; either it or network.
+	Network  string `json:"network" max:"64"`                                // A network, at least /24 of IPv4 or /48 of IPv6; either it or host.
+	Selector string `json:"selector" max:"253" required:"true" example:"s1"` // The selector of the DKIM key that it signs with.
 }
 
 // readPlaces checks places on their own, and brings them into the form in which they are kept.

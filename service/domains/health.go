@@ -287,13 +287,14 @@ type DNSFailure struct {
 }
 
 type failureIssue struct {
-	Code     string  `json:"code" words:"ours"`
+	Code     string  `json:"code" words:"ours" example:"missing"`
 	Purpose  string  `json:"purpose" words:"ours"`
-	Type     string  `json:"type" words:"ours"`
-	Host     string  `json:"host" words:"ours"`
+	Type     string  `json:"type" words:"ours" example:"MX"`
+	Host     string  `json:"host" words:"ours" example:"@"`
 	Expected string  `json:"expected" words:"ours"`
 	Actual   *string `json:"actual" words:"theirs"`
-	Message  string  `json:"message" words:"theirs"`
+	// For people; the text may change.
+	Message string `json:"message" words:"theirs" example:"The MX record of example.com is missing. Enter it at your DNS provider."`
 }
 
 // failuresOf lists what is known to be wrong with a domain's DNS. Records without which mail works
@@ -359,10 +360,11 @@ type DNSHealth struct {
 
 // A DNSIssue is one thing that is wrong.
 type DNSIssue struct {
-	Code    string `json:"code" words:"ours"`
+	Code    string `json:"code" words:"ours" example:"missing"`
 	Purpose string `json:"purpose" words:"ours"`
-	Host    string `json:"host" words:"ours"`
-	Message string `json:"message" words:"theirs"`
+	Host    string `json:"host" words:"ours" example:"@"`
+	// For people; the text may change.
+	Message string `json:"message" words:"theirs" example:"The MX record of example.com is missing. Enter it at your DNS provider."`
 }
 
 func (s *Service) healthOf(d *store.Domain) DNSHealth {

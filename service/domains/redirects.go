@@ -30,9 +30,10 @@ type SetRedirectIn struct {
 
 // A DomainRedirect is how visitors of a domain are redirected, as set_redirect took it.
 type DomainRedirect struct {
-	URL          string `json:"url" words:"ours"`
-	Permanent    bool   `json:"permanent"`
-	PreservePath bool   `json:"preserve_path"`
+	URL       string `json:"url" words:"ours" example:"https://www.example.net/" format:"uri"` // Where visitors are sent, as in the domain's redirect_url.
+	Permanent bool   `json:"permanent" example:"true"`                                         // Answered with 301, which browsers remember; else with 302.
+	// Path and query of what is asked for are kept behind the url.
+	PreservePath bool `json:"preserve_path" example:"false"`
 }
 
 // redirectOf is the redirect of a domain; nil if there is none.
@@ -48,13 +49,13 @@ type RedirectSet struct {
 	Domain      string `json:"domain" words:"ours"`
 	RedirectURL string `json:"redirect_url" words:"ours"`
 	Queued      bool   `json:"queued"`
-	Message     string `json:"message" words:"ours"`
+	Message     string `json:"message" words:"ours" example:"Visitors of example.com are sent to https://www.example.net/."` // For people; the text may change.
 	JobID       string `json:"job_id" words:"ours"`
 }
 
 // A Queued says that what was recorded is being applied by a job.
 type Queued struct {
-	Message string  `json:"message" words:"ours"`
+	Message string  `json:"message" words:"ours" example:"The job was started."` // For people; the text may change.
 	Queued  bool    `json:"queued"`
 	JobID   *string `json:"job_id" words:"ours"`
 }
@@ -178,8 +179,9 @@ type ForwardSet struct {
 	Domain         string `json:"domain" words:"ours"`
 	ForwardAddress string `json:"forward_address" words:"ours"`
 	Queued         bool   `json:"queued"`
-	Message        string `json:"message" words:"ours"`
-	JobID          string `json:"job_id" words:"ours"`
+	// For people; the text may change.
+	Message string `json:"message" words:"ours" example:"Mail of example.com that matches no mailbox is forwarded to team@example.net."`
+	JobID   string `json:"job_id" words:"ours"`
 }
 
 // checkDomainForward gives the address that a domain's mail may go on to.

@@ -44,20 +44,20 @@ const (
 // CheckedVia is who answered, or would have been asked first where there was nothing to ask.
 type SearchResult struct {
 	Domain       string   `json:"domain" words:"ours"`
-	Available    *bool    `json:"available"`
-	Price        *float64 `json:"price"`
-	RenewalPrice *float64 `json:"renewal_price"`
-	Currency     string   `json:"currency" words:"ours"`
+	Available    *bool    `json:"available"`                     // Whether there is no such mailbox; null on a domain that is not yours.
+	Price        *float64 `json:"price"`                         // In USD.
+	RenewalPrice *float64 `json:"renewal_price" example:"14.99"` // In USD.
+	Currency     string   `json:"currency" words:"ours" example:"USD"`
 	Premium      bool     `json:"premium"`
 	Registrar    *string  `json:"registrar" words:"ours"`
 	CheckedVia   string   `json:"checked_via" enum:"registrar|rdap|dns"`
 	Purchasable  bool     `json:"purchasable"`
-	Error        *string  `json:"error" words:"theirs"`
+	Error        *string  `json:"error" words:"theirs" rare:"true"`
 }
 
 // SearchDomainIn is the query of search_domain.
 type SearchDomainIn struct {
-	Q string `query:"q" alias:"domain" required:"true"`
+	Q string `query:"q" alias:"domain" required:"true"` // Text to search for.
 }
 
 // SearchDomain looks whether one domain can be had.
@@ -89,7 +89,7 @@ type SearchDomainsBulkIn struct {
 // SearchedBulk is the answer of search_domains_bulk: one result for each name, in their order.
 type SearchedBulk struct {
 	Results        []SearchResult `json:"results"`
-	Count          int            `json:"count"`
+	Count          int            `json:"count"` // How many names are in `results`.
 	AvailableCount int            `json:"available_count"`
 }
 
@@ -255,8 +255,8 @@ var suggestFiller = []string{"a", "an", "and", "at", "by", "for", "from", "in", 
 // SuggestDomainsIn is the query of suggest_domains.
 type SuggestDomainsIn struct {
 	Keywords string `query:"keywords" alias:"keyword" required:"true" min:"1" max:"200"`
-	TLDs     string `query:"tlds" max:"500"`
-	Limit    *int   `query:"limit"`
+	TLDs     string `query:"tlds" max:"500"`     // Top-level domains, separated by commas.
+	Limit    *int   `query:"limit" example:"20"` // Maximum names: 20 by default, at most 50.
 	Check    *bool  `query:"check"`
 }
 
@@ -264,7 +264,7 @@ type SuggestDomainsIn struct {
 type DomainSuggestions struct {
 	Keywords    string         `json:"keywords" words:"ours"`
 	Suggestions []SearchResult `json:"suggestions"`
-	Count       int            `json:"count"`
+	Count       int            `json:"count"` // How many names are in `suggestions`.
 }
 
 // SuggestDomains makes names of keywords. Unless told not to it looks whether they can be had, and

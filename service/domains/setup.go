@@ -18,15 +18,17 @@ import (
 
 // SetupDomainIn is the body of setup_domain.
 type SetupDomainIn struct {
-	Domain         string      `json:"domain" required:"true"`
-	Register       bool        `json:"register"`
-	Price          *float64    `json:"price" min:"0" max:"1000000"`
-	Years          *int        `json:"years" min:"1" max:"10"`
-	AutoRenew      bool        `json:"auto_renew"`
-	Registrar      string      `json:"registrar"`
-	SetupDNS       *bool       `json:"setup_dns"`
-	SetupEmail     *bool       `json:"setup_email"`
-	ManualDNS      bool        `json:"manual_dns"`
+	Domain     string   `json:"domain" required:"true"`
+	Register   bool     `json:"register"`
+	Price      *float64 `json:"price" min:"0" max:"1000000"` // In USD.
+	Years      *int     `json:"years" min:"1" max:"10"`
+	AutoRenew  bool     `json:"auto_renew"`
+	Registrar  string   `json:"registrar"`
+	SetupDNS   *bool    `json:"setup_dns"`
+	SetupEmail *bool    `json:"setup_email"`
+	ManualDNS  bool     `json:"manual_dns"`
+	// A Cloudflare API token with Zone → Zone → Read and Zone → DNS → Edit for the zone. It is
+	// stored encrypted and never shown.
 	EdgeAPIToken   *string     `json:"edge_api_token" alias:"cloudflare_api_token"`
 	Users          []SetupUser `json:"users" max:"100"`
 	TemplateID     string      `json:"template_id"`

@@ -480,18 +480,23 @@ const (
 // DNSSEC is how a zone that we serve is signed, and what its owner's registrar has to be told for
 // that to count.
 type DNSSEC struct {
+	// unpublished: your registrar has no DS record yet, so nobody checks the signatures. secure: it
+	// has this one. bogus: it has only others, and resolvers that validate refuse the domain until
+	// they are replaced. unknown: not looked at yet.
 	Status string     `json:"status" enum:"unknown|unpublished|secure|bogus"`
-	DS     []DSRecord `json:"ds"`
-	DNSKEY string     `json:"dnskey" words:"ours"`
+	DS     []DSRecord `json:"ds"` // What to give your registrar.
+	// The public key, for registrars that want it instead: flags, protocol, algorithm, key.
+	DNSKEY string `json:"dnskey" words:"ours" example:"257 3 13 GojIhhXUN/u4v54ZQqGSnyhWJwaubCvTmeexv7bR6edbkrSqQpF64cYbcB7wNcP+e+MAnLr+Wi9xMWyQLc8NAA=="`
 }
 
 // A DSRecord is one DS record, in its fields and as a zone file has it.
 type DSRecord struct {
-	KeyTag     int    `json:"key_tag"`
-	Algorithm  int    `json:"algorithm"`
-	DigestType int    `json:"digest_type"`
-	Digest     string `json:"digest" words:"ours"`
-	Value      string `json:"value" words:"ours"`
+	KeyTag     int    `json:"key_tag" example:"55648"`
+	Algorithm  int    `json:"algorithm" example:"13"`  // 13: ECDSA P-256 with SHA-256.
+	DigestType int    `json:"digest_type" example:"2"` // 2: SHA-256.
+	Digest     string `json:"digest" words:"ours" example:"b4c8c1fe2e7477127b27115656ad6256f424625bf5c1e2770ce6d6e37df61d17"`
+	// The record in zone file format.
+	Value string `json:"value" words:"ours" example:"55648 13 2 b4c8c1fe2e7477127b27115656ad6256f424625bf5c1e2770ce6d6e37df61d17"`
 }
 
 func dnssecOf(d *store.Domain) *DNSSEC {

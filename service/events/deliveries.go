@@ -37,13 +37,14 @@ func (s *Service) deliveryKind() jobs.Kind {
 
 // An EventEnvelope is an event as endpoints and GET /v1/events show it.
 type EventEnvelope struct {
-	ID         string          `json:"id" words:"ours"`
-	Object     string          `json:"object" words:"ours"`
-	Type       string          `json:"type" words:"ours"`
-	APIVersion string          `json:"api_version" words:"ours"`
-	Created    core.Time       `json:"created"`
-	AccountID  string          `json:"account_id" words:"ours"`
-	Data       json.RawMessage `json:"data"`
+	ID         string    `json:"id" words:"ours" example:"evt_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same at every attempt: know repeats by it.
+	Object     string    `json:"object" words:"ours"`                                      // Always `event`.
+	Type       string    `json:"type" words:"ours" example:"test.ping"`                    // What happened.
+	APIVersion string    `json:"api_version" words:"ours"`                                 // The version of event envelopes, fixed when an endpoint is created.
+	Created    core.Time `json:"created"`
+	AccountID  string    `json:"account_id" words:"ours"`
+	// What it is about; its form depends on the type, see the webhooks.
+	Data json.RawMessage `json:"data" example:"{\"message\":\"This is a test event from Mailstead.\",\"sent_at\":\"2026-11-05T09:30:00.000Z\",\"webhook_id\":\"wh_01k9a2b3c4d5e6f7g8h9j0k1m2\"}"`
 }
 
 func envelopeOf(e *store.Event, version string) EventEnvelope {
@@ -178,9 +179,9 @@ func disable(w *store.Webhook, reason string, now time.Time) {
 // WebhookTested says that a test.ping waits.
 type WebhookTested struct {
 	EventID string `json:"event_id" words:"ours"`
-	Type    string `json:"type" words:"ours"`
+	Type    string `json:"type" words:"ours" example:"test.ping"`
 	Queued  bool   `json:"queued"`
-	Message string `json:"message" words:"ours"`
+	Message string `json:"message" words:"ours" example:"A test.ping is on its way."` // For people; the text may change.
 }
 
 // TestWebhook sends a test.ping to the endpoint, disabled or not.
@@ -211,23 +212,23 @@ func (s *Service) TestWebhook(ctx context.Context, who core.Actor, in WebhookIn)
 
 type PingData struct {
 	WebhookID string    `json:"webhook_id" words:"ours"`
-	Message   string    `json:"message" words:"ours"`
+	Message   string    `json:"message" words:"ours" example:"This is a test event from Mailstead."` // For people; the text may change.
 	SentAt    core.Time `json:"sent_at"`
 }
 
 // A Delivery is one attempt as the API shows it.
 type Delivery struct {
-	ID              string    `json:"id" words:"ours"`
+	ID              string    `json:"id" words:"ours" example:"dlv_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	EventID         string    `json:"event_id" words:"ours"`
 	EventType       string    `json:"event_type" words:"ours"`
-	Attempt         int       `json:"attempt"`
+	Attempt         int       `json:"attempt"` // From 1 to 7.
 	Outcome         string    `json:"outcome" enum:"success|failed|pending"`
 	HTTPStatus      *int      `json:"http_status"`
-	Error           *string   `json:"error" words:"theirs"`
-	ErrorCode       *string   `json:"error_code" enum:"timeout|dns|connect|tls|http_status|blocked_address"`
+	Error           *string   `json:"error" words:"theirs" rare:"true"`
+	ErrorCode       *string   `json:"error_code" enum:"timeout|dns|connect|tls|http_status|blocked_address" rare:"true"`
 	DurationMS      int64     `json:"duration_ms"`
 	ResponseExcerpt *string   `json:"response_excerpt" words:"theirs"`
-	URL             string    `json:"url" words:"ours"`
+	URL             string    `json:"url" words:"ours"` // Where it was sent.
 	Trigger         string    `json:"trigger" enum:"event|retry|test|redeliver"`
 	AttemptedAt     core.Time `json:"attempted_at"`
 	NextAttemptAt   core.Time `json:"next_attempt_at"`
@@ -279,7 +280,7 @@ type Redelivered struct {
 	EventID   string `json:"event_id" words:"ours"`
 	WebhookID string `json:"webhook_id" words:"ours"`
 	Queued    bool   `json:"queued"`
-	Message   string `json:"message" words:"ours"`
+	Message   string `json:"message" words:"ours" example:"The event is on its way again, with the same id."` // For people; the text may change.
 }
 
 // RedeliverEvent sends an event of the endpoint's log again.

@@ -147,8 +147,8 @@ func (s *Service) fanOutKind() jobs.Kind {
 // ListEventsIn is the query of list_events.
 type ListEventsIn struct {
 	core.PageIn
-	Type         string     `query:"type"`
-	CreatedAfter *core.Time `query:"created_after"`
+	Type         string     `query:"type" example:"email.received"`
+	CreatedAfter *core.Time `query:"created_after"` // Only newer rows; an RFC 3339 time or a date.
 	EventID      string     `query:"event_id" max:"40"`
 }
 

@@ -25,16 +25,16 @@ const (
 
 // A Webhook is an endpoint as the API shows it, without its secret.
 type Webhook struct {
-	ID                  string    `json:"id" words:"ours"`
+	ID                  string    `json:"id" words:"ours" example:"wh_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	URL                 string    `json:"url" words:"ours"`
-	Events              []string  `json:"events" words:"ours"`
+	Events              []string  `json:"events" words:"ours"` // Event types, or `*` alone for all.
 	Description         *string   `json:"description" words:"ours"`
 	Status              string    `json:"status" enum:"enabled|disabled"`
-	DisabledReason      *string   `json:"disabled_reason" enum:"manual|consecutive_failures|gone"`
+	DisabledReason      *string   `json:"disabled_reason" enum:"manual|consecutive_failures|gone" rare:"true"`
 	DisabledAt          core.Time `json:"disabled_at"`
 	ConsecutiveFailures int       `json:"consecutive_failures"`
-	APIVersion          string    `json:"api_version" words:"ours"`
-	SecretHint          string    `json:"secret_hint" words:"ours"`
+	APIVersion          string    `json:"api_version" words:"ours"` // The version of event envelopes, fixed when an endpoint is created.
+	SecretHint          string    `json:"secret_hint" words:"ours"` // The secret's last four characters.
 	LastDeliveryAt      core.Time `json:"last_delivery_at"`
 	LastSuccessAt       core.Time `json:"last_success_at"`
 	CreatedAt           core.Time `json:"created_at"`
@@ -71,7 +71,7 @@ func webhookTarget(w *store.Webhook) store.AuditTarget {
 // WebhookList is the short list of endpoints with the most there may be.
 type WebhookList struct {
 	core.List[Webhook]
-	Limit int `json:"limit"`
+	Limit int `json:"limit" example:"10"` // The account's limit of endpoints.
 }
 
 // ListWebhooks lists the account's endpoints, newest first.
@@ -108,14 +108,14 @@ func (s *Service) GetWebhook(_ context.Context, who core.Actor, in WebhookIn) (*
 // CreateWebhookIn is the body of create_webhook.
 type CreateWebhookIn struct {
 	URL         string   `json:"url" required:"true"`
-	Events      []string `json:"events" required:"true"`
+	Events      []string `json:"events" required:"true"` // Event types, or `*` alone for all.
 	Description string   `json:"description" max:"500"`
 }
 
 // WebhookCreated is an endpoint with its secret.
 type WebhookCreated struct {
 	Webhook
-	Secret string `json:"secret" words:"ours"`
+	Secret string `json:"secret" words:"ours"` // Signs every delivery.
 }
 
 // CreateWebhook creates an endpoint. One that subscribes to email.received turns the universal
@@ -195,7 +195,7 @@ func (s *Service) cleanEvents(in []string) ([]string, error) {
 type UpdateWebhookIn struct {
 	ID          string           `path:"id"`
 	URL         *string          `json:"url"`
-	Events      *[]string        `json:"events"`
+	Events      *[]string        `json:"events"` // Event types, or `*` alone for all.
 	Description core.Opt[string] `json:"description" max:"500"`
 	Status      *string          `json:"status" enum:"enabled|disabled"`
 }
@@ -250,9 +250,10 @@ func (in UpdateWebhookIn) apply(w *store.Webhook, events []string, now time.Time
 
 // WebhookDeleted says that an endpoint is gone.
 type WebhookDeleted struct {
-	ID      string `json:"id" words:"ours"`
+	ID      string `json:"id" words:"ours" example:"wh_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Deleted bool   `json:"deleted"`
-	Message string `json:"message" words:"ours"`
+	// For people; the text may change.
+	Message string `json:"message" words:"ours" example:"The endpoint is deleted. Events that waited for it stay in GET /v1/events."`
 }
 
 // DeleteWebhook removes an endpoint; what waited for it is not delivered.
@@ -272,9 +273,9 @@ func (s *Service) DeleteWebhook(_ context.Context, who core.Actor, in WebhookIn)
 
 // A WebhookSecret is an endpoint's signing secret.
 type WebhookSecret struct {
-	ID                      string    `json:"id" words:"ours"`
-	Secret                  string    `json:"secret" words:"ours"`
-	PreviousSecretExpiresAt core.Time `json:"previous_secret_expires_at"`
+	ID                      string    `json:"id" words:"ours" example:"wh_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Secret                  string    `json:"secret" words:"ours"`        // Signs every delivery.
+	PreviousSecretExpiresAt core.Time `json:"previous_secret_expires_at"` // Until then the previous secret also signs.
 }
 
 // GetWebhookSecret shows the signing secret. That somebody has read it is in the audit log before.

@@ -13,12 +13,13 @@ import (
 
 // An Alert is what the operator is told when a check turns bad, and once it is ok again.
 type Alert struct {
-	Code    string    `json:"code" words:"ours"`
-	Status  string    `json:"status" enum:"warning|error|ok"`
-	Subject string    `json:"subject" words:"ours"`
-	Message string    `json:"message" words:"ours"`
-	Mend    *string   `json:"mend" words:"ours"`
-	Since   core.Time `json:"since"` // when it was first seen
+	Code    string `json:"code" words:"ours" example:"blocklist"` // The check, as in get_health.
+	Status  string `json:"status" enum:"warning|error|ok"`
+	Subject string `json:"subject" words:"ours" example:"192.0.2.10"`
+	Message string `json:"message" words:"ours" example:"It is listed in zen.example, so many receivers refuse mail from it."`
+	// What to do; null once it is ok again.
+	Mend  *string   `json:"mend" words:"ours" example:"Find out at the list's site why, mend the cause, and ask the list to remove the address."`
+	Since core.Time `json:"since"` // When it was first seen.
 }
 
 // Hooks are what other rooms do for this one.

@@ -60,63 +60,65 @@ const (
 
 // Health is how the installation is.
 type Health struct {
-	Status    string         `json:"status" enum:"ok|warning|error"` // the worst of the checks
+	Status    string         `json:"status" enum:"ok|warning|error"` // The worst of the checks.
 	Hostname  string         `json:"hostname" words:"ours"`
-	CheckedAt core.Time      `json:"checked_at"`
+	CheckedAt core.Time      `json:"checked_at"` // When everything was looked at last; what is cheap is looked at anew for each request.
 	Checks    []Check        `json:"checks"`
 	Version   string         `json:"version" words:"ours"`
-	Role      string         `json:"role" enum:"single|primary|standby"`
-	StartedAt core.Time      `json:"started_at"`
+	Role      string         `json:"role" enum:"single|primary|standby"` // What this server is among those that share its mail.
+	StartedAt core.Time      `json:"started_at"`                         // When the server was started.
 	Store     StoreHealth    `json:"store"`
 	Queue     QueueHealth    `json:"queue"`
 	Backup    BackupHealth   `json:"backup"`
-	Objects   *ObjectsHealth `json:"objects"`
-	Standby   *StandbyHealth `json:"standby"`
+	Objects   *ObjectsHealth `json:"objects" rare:"true"` // The bucket that keeps messages; null if there is none.
+	Standby   *StandbyHealth `json:"standby" rare:"true"` // How far the standby is; null if there is none.
 }
 
 // A Check is what was found about one thing.
 type Check struct {
-	Code    string  `json:"code" words:"ours"`
-	Status  string  `json:"status" enum:"ok|warning|error|skipped"`
-	Subject string  `json:"subject" words:"ours"`
-	Message string  `json:"message" words:"ours"`
-	Mend    *string `json:"mend" words:"ours"` // what to do; null where nothing is wrong
+	Code    string `json:"code" words:"ours" example:"backup"` // What was looked at. More codes may be added.
+	Status  string `json:"status" enum:"ok|warning|error|skipped"`
+	Subject string `json:"subject" words:"ours" example:"s3://backups/mail"`             // The thing that was looked at.
+	Message string `json:"message" words:"ours" example:"The last backup is 21m0s old."` // For people; the text may change.
+	// What to do; null where nothing is wrong.
+	Mend *string `json:"mend" words:"ours" example:"See that s3://backups/mail can be reached and has room; the server tries again by itself." rare:"true"`
 }
 
 // StoreHealth is how the store is.
 type StoreHealth struct {
-	Bytes     int64 `json:"bytes"`
-	FreeBytes int64 `json:"free_bytes"`
-	Messages  int64 `json:"messages"`
-	ReadOnly  bool  `json:"read_only"`
+	Bytes     int64 `json:"bytes" example:"734003200"`
+	FreeBytes int64 `json:"free_bytes" example:"53687091200"`
+	Messages  int64 `json:"messages" example:"18230"`
+	ReadOnly  bool  `json:"read_only" example:"false"` // Whether the store takes no more writes.
 }
 
 // QueueHealth is what waits to be sent.
 type QueueHealth struct {
-	Depth         int    `json:"depth"`
-	OldestSeconds *int64 `json:"oldest_seconds"`
+	Depth         int    `json:"depth" example:"12"`           // Messages that wait to be sent, one for each recipient.
+	OldestSeconds *int64 `json:"oldest_seconds" example:"340"` // How long the oldest of them has waited; null if none does.
 }
 
 // BackupHealth is how the backups are that the settings ask for.
 type BackupHealth struct {
-	Target        *string   `json:"target" words:"ours"`
-	LastSuccessAt core.Time `json:"last_success_at"`
-	AgeSeconds    *int64    `json:"age_seconds"`
-	Verified      *bool     `json:"verified"`
-	Error         *string   `json:"error" words:"theirs"`
+	Target        *string   `json:"target" words:"ours" example:"s3://backups/mail"` // Where backups go; null if the settings ask for none.
+	LastSuccessAt core.Time `json:"last_success_at"`                                 // When the last backup was made.
+	AgeSeconds    *int64    `json:"age_seconds" example:"1260"`                      // Since the last backup; null if none was made.
+	Verified      *bool     `json:"verified" example:"true"`                         // Whether the last backup was read back.
+	// Why the last try failed; null if it did not.
+	Error *string `json:"error" words:"theirs" example:"put db/1: no space left on device" rare:"true"`
 }
 
 // ObjectsHealth is how the bucket is that keeps messages.
 type ObjectsHealth struct {
-	Reachable  bool  `json:"reachable"`
-	Pending    int64 `json:"pending"`
-	CacheBytes int64 `json:"cache_bytes"`
+	Reachable  bool  `json:"reachable" example:"true"`
+	Pending    int64 `json:"pending" example:"0"`
+	CacheBytes int64 `json:"cache_bytes" example:"1073741824"`
 }
 
 // StandbyHealth is how far a standby is.
 type StandbyHealth struct {
-	Number     int64 `json:"number"`
-	LagSeconds int64 `json:"lag_seconds"`
+	Number     int64 `json:"number" example:"48211"`
+	LagSeconds int64 `json:"lag_seconds" example:"1"`
 }
 
 // GetHealth shows how the installation is, to its operator.

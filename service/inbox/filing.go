@@ -250,9 +250,9 @@ func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Me
 
 // RuleMatchedData is the data of email.rule_matched: that of email.received, and the rule.
 type RuleMatchedData struct {
-	RuleID   string  `json:"rule_id" words:"ours"`
-	RuleName string  `json:"rule_name" words:"ours"`
-	Value    *string `json:"value" words:"ours"`
+	RuleID   string  `json:"rule_id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	RuleName string  `json:"rule_name" words:"ours" example:"Invoices"`
+	Value    *string `json:"value" words:"ours" example:"invoice"` // The value of the rule's action `webhook`.
 	ReceivedData
 }
 
@@ -325,28 +325,28 @@ func fewTexts(list []msg.Address) []string {
 // ReceivedData is the data of email.received.
 type ReceivedData struct {
 	UserID            string    `json:"user_id" words:"ours"`
-	Mailbox           string    `json:"mailbox" words:"ours"`
+	Mailbox           string    `json:"mailbox" words:"ours"` // The mailbox's address.
 	Recipient         string    `json:"recipient" words:"theirs"`
 	Sender            string    `json:"sender" words:"theirs"`
 	SenderName        string    `json:"sender_name" words:"theirs"`
 	From              string    `json:"from" words:"theirs"`
 	To                []string  `json:"to" words:"theirs"`
-	ToCount           int       `json:"to_count"`
+	ToCount           int       `json:"to_count"` // All addresses in To; the list has the first 50.
 	CC                []string  `json:"cc" words:"theirs"`
-	CCCount           int       `json:"cc_count"`
+	CCCount           int       `json:"cc_count"` // All addresses in Cc; the list has the first 50.
 	Subject           string    `json:"subject" words:"theirs"`
-	MessageID         string    `json:"message_id" words:"theirs"`
+	MessageID         string    `json:"message_id" words:"theirs"` // The Message-ID header, with brackets.
 	InReplyTo         *string   `json:"in_reply_to" words:"theirs"`
 	References        []string  `json:"references" words:"theirs"`
-	ReferencesCount   int       `json:"references_count"`
+	ReferencesCount   int       `json:"references_count"` // All of them; the list has at most 20, the first and the newest 19.
 	ThreadID          string    `json:"thread_id" words:"ours"`
-	Folder            string    `json:"folder" words:"theirs" known:"folders"`
-	UID               string    `json:"uid" words:"ours"`
+	Folder            string    `json:"folder" words:"theirs" known:"folders"` // The IMAP name of the folder that it is in; empty where it is in none.
+	UID               string    `json:"uid" words:"ours"`                      // The IMAP UID.
 	ReceivedAt        core.Time `json:"received_at"`
 	HasAttachments    bool      `json:"has_attachments"`
 	Size              int64     `json:"size"`
 	IsAutoReply       bool      `json:"is_auto_reply"`
-	OriginalMessageID *string   `json:"original_message_id" words:"theirs"`
+	OriginalMessageID *string   `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
 }
 
 func addressTexts(list []msg.Address) []string {

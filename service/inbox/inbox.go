@@ -23,26 +23,31 @@ import (
 
 // InboxFilter is what lists of inboxes may be narrowed by. Days are UTC and inclusive.
 type InboxFilter struct {
-	DateFrom       string `query:"date_from"`
-	DateTo         string `query:"date_to"`
-	ExcludeWarmup  bool   `query:"exclude_warmup"`
+	DateFrom       string `query:"date_from"`      // The first day, UTC.
+	DateTo         string `query:"date_to"`        // The last day, UTC, with all of it.
+	ExcludeWarmup  bool   `query:"exclude_warmup"` // Leave out mail that contains one of the account's warm-up phrases.
 	HasAttachments bool   `query:"has_attachments"`
 	IsRead         *bool  `query:"is_read" alias:"read"`
-	IsFlagged      *bool  `query:"is_flagged"`
-	Q              string `query:"q" max:"200" doc:"Words of the subject, addresses, attachment names and text. A message must have all of them; the last can be the start of a word. \"Quoted words\" match as a phrase. name@example.com, name@ and @example.com match addresses."`
-	From           string `query:"from" max:"200" doc:"The same for the author's name and address alone."`
-	ThreadID       string `query:"thread_id" max:"64" doc:"Only the messages of this conversation."`
-	Domain         string `query:"domain" doc:"Only the mailboxes of this domain, by its name or id."`
-	Threads        bool   `query:"threads" doc:"One row for each conversation: its newest message of the folder, with thread."`
-	Folder         string `query:"folder" max:"255" doc:"inbox (the default), sent, drafts, junk, trash, archive, an IMAP name, or all: every folder but Junk and Trash."`
+	IsFlagged      *bool  `query:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
+	// Words of the subject, addresses, attachment names and text. A message must have all of them;
+	// the last can be the start of a word. "Quoted words" match as a phrase. name@example.com,
+	// name@ and @example.com match addresses.
+	Q        string `query:"q" max:"200"`
+	From     string `query:"from" max:"200"`     // The same for the author's name and address alone.
+	ThreadID string `query:"thread_id" max:"64"` // Only the messages of this conversation.
+	Domain   string `query:"domain"`             // Only the mailboxes of this domain, by its name or id.
+	Threads  bool   `query:"threads"`            // One row for each conversation: its newest message of the folder, with thread.
+	// inbox (the default), sent, drafts, junk, trash, archive, an IMAP name, or all: every folder
+	// but Junk and Trash.
+	Folder string `query:"folder" max:"255" example:"inbox"`
 }
 
 // ListInboxIn is the query of list_inbox.
 type ListInboxIn struct {
-	Limit  *int   `query:"limit"`
-	Cursor string `query:"cursor"`
+	Limit  *int   `query:"limit" example:"100"` // Maximum rows: 100 by default, at most 200.
+	Cursor string `query:"cursor"`              // Opaque: where the next page begins.
 	InboxFilter
-	Mailbox string `query:"mailbox"`
+	Mailbox string `query:"mailbox"` // The mailbox's address.
 }
 
 // ListEmailUserInboxIn is the query of list_email_user_inbox.
@@ -361,15 +366,15 @@ func inboxPosition(text string) store.InboxPos {
 // An InboxMessage is a message of an INBOX as lists show it. UID is the IMAP UID, MessageID the
 // header with brackets.
 type InboxMessage struct {
-	ID                string            `json:"id" words:"ours"`
-	UID               string            `json:"uid" words:"ours"`
+	ID                string            `json:"id" words:"ours" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2-1793870000-17"` // Opaque.
+	UID               string            `json:"uid" words:"ours"`                                                      // The IMAP UID.
 	UIDValidity       uint32            `json:"uid_validity"`
 	UserID            string            `json:"user_id" words:"ours"`
-	Mailbox           string            `json:"mailbox" words:"ours"`
+	Mailbox           string            `json:"mailbox" words:"ours"` // The mailbox's address.
 	Recipient         string            `json:"recipient" words:"theirs"`
 	Folder            string            `json:"folder" words:"theirs" known:"folders"`
-	EmailID           string            `json:"email_id" words:"ours"`
-	MessageID         string            `json:"message_id" words:"theirs"`
+	EmailID           string            `json:"email_id" words:"ours"`     // The same for all copies of a message, wherever they are moved; IMAP's EMAILID.
+	MessageID         string            `json:"message_id" words:"theirs"` // The Message-ID header, with brackets.
 	ThreadID          string            `json:"thread_id" words:"ours"`
 	InReplyTo         *string           `json:"in_reply_to" words:"theirs"`
 	References        []string          `json:"references" words:"theirs"`
@@ -378,15 +383,15 @@ type InboxMessage struct {
 	FromName          *string           `json:"from_name" words:"theirs"`
 	To                []string          `json:"to" words:"theirs"`
 	CC                []string          `json:"cc" words:"theirs"`
-	BCC               []string          `json:"bcc" words:"theirs" doc:"In Sent and Drafts: who gets a blind copy."`
+	BCC               []string          `json:"bcc" words:"theirs"` // In Sent and Drafts: who gets a blind copy.
 	ReplyTo           []string          `json:"reply_to" words:"theirs"`
 	Subject           string            `json:"subject" words:"theirs"`
-	BodyPreview       string            `json:"body_preview" words:"theirs"`
+	BodyPreview       string            `json:"body_preview" words:"theirs"` // The first 200 characters of the text.
 	ReceivedAt        core.Time         `json:"received_at"`
 	Date              core.Time         `json:"date"`
 	IsRead            bool              `json:"is_read"`
-	IsAnswered        bool              `json:"is_answered"`
-	IsFlagged         bool              `json:"is_flagged"`
+	IsAnswered        bool              `json:"is_answered"` // Whether a reply was sent, here or by IMAP (\Answered).
+	IsFlagged         bool              `json:"is_flagged"`  // Whether it is flagged or starred, here or by IMAP (\Flagged).
 	HasAttachments    bool              `json:"has_attachments"`
 	Attachments       []InboxAttachment `json:"attachments"`
 	Size              int64             `json:"size"`
@@ -394,11 +399,13 @@ type InboxMessage struct {
 	IsAutoReply       bool              `json:"is_auto_reply"`
 	IsBounce          bool              `json:"is_bounce"`
 	Auth              InboxAuth         `json:"auth"`
-	OriginalMessageID *string           `json:"original_message_id" words:"theirs"`
-	AnsweredBy        *Answerer         `json:"answered_by" doc:"Who answered it last by the API or the dashboard."`
-	Spam              *SpamVerdict      `json:"spam" doc:"What the classifier of spam said when the message came; null for one that it was not asked about."`
-	Withheld          bool              `json:"withheld" doc:"Its words are left out, since a stranger may have written them."`
-	Thread            *ThreadSummary    `json:"thread,omitempty" doc:"Of a list with threads=true: its conversation."`
+	OriginalMessageID *string           `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
+	AnsweredBy        *Answerer         `json:"answered_by"`                        // Who answered it last by the API or the dashboard.
+	// What the classifier of spam said when the message came; null for one that it was not asked
+	// about.
+	Spam     *SpamVerdict   `json:"spam"`
+	Withheld bool           `json:"withheld"`         // Its words are left out, since a stranger may have written them.
+	Thread   *ThreadSummary `json:"thread,omitempty"` // Of a list with threads=true: its conversation.
 }
 
 // bytes is about how long a message is as lists show it: what its author can make long.
@@ -417,16 +424,18 @@ func (m *InboxMessage) bytes() int {
 
 // A SpamVerdict is what the classifier of spam said about a message when it came.
 type SpamVerdict struct {
-	Score   float64      `json:"score" doc:"From 0, which is wanted mail, to 1, which is spam."`
+	Score float64 `json:"score" example:"0.0312"` // From 0, which is wanted mail, to 1, which is spam.
+	// What the score means: wanted mail, unsure or spam. Spam goes to Junk, unless a rule moves it.
 	Verdict string       `json:"verdict" enum:"ham|unsure|spam"`
-	Reasons []SpamReason `json:"reasons" doc:"At most ten, the heaviest first."`
+	Reasons []SpamReason `json:"reasons"` // At most ten, the heaviest first.
 }
 
 // A SpamReason is what in a message speaks for spam, where Weight is positive, or against it.
 type SpamReason struct {
-	Code   string  `json:"code" words:"ours"`
-	Text   string  `json:"text" words:"theirs"`
-	Weight float64 `json:"weight"`
+	Code string `json:"code" words:"ours" example:"word"`                                               // What kind of sign it is.
+	Text string `json:"text" words:"theirs" example:"The word \"invoice\" is frequent in wanted mail."` // For people; the text may change.
+	// How much it counts: above 0 for spam, below 0 against it.
+	Weight float64 `json:"weight" example:"-1.25"`
 }
 
 // spamVerdict reads what is kept in a Meta; nil for a message that the classifier was not asked
@@ -458,10 +467,15 @@ type InboxAuth struct {
 	DKIM  string `json:"dkim" words:"ours"`
 	DMARC string `json:"dmarc" words:"ours"`
 
-	Reason *string `json:"reason" words:"ours"`
+	// Why DMARC passes and still does not prove that the author wrote what is shown here; null
+	// otherwise.
+	Reason *string `json:"reason" words:"ours" example:"the field subject stands more than once" rare:"true"`
 
-	Policy *string       `json:"dmarc_policy" enum:"none|quarantine|reject" doc:"What the author's domain asks to do with a message that DMARC refuses; null for others."`
-	Former *FormerResult `json:"dmarc_rfc7489" doc:"What DMARC said until RFC 9989, with the public suffix list and without sampling; it decides nothing. Null for mail that did not come from outside."`
+	// What the author's domain asks to do with a message that DMARC refuses; null for others.
+	Policy *string `json:"dmarc_policy" enum:"none|quarantine|reject"`
+	// What DMARC said until RFC 9989, with the public suffix list and without sampling; it decides
+	// nothing. Null for mail that did not come from outside.
+	Former *FormerResult `json:"dmarc_rfc7489"`
 }
 
 // A FormerResult is what RFC 7489 says about a message.
@@ -726,7 +740,7 @@ type UniversalInboxIn struct {
 // UniversalInboxOut says whether the universal inbox is on.
 type UniversalInboxOut struct {
 	Enabled bool   `json:"universal_inbox_enabled"`
-	Message string `json:"message" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The universal inbox is on."` // For people; the text may change.
 }
 
 // SetUniversalInbox switches the background sync of external mailboxes on or off. It stays on while

@@ -18,7 +18,7 @@ import (
 // MessageMarks are what messages are marked: nil leaves a mark as it is.
 type MessageMarks struct {
 	IsRead    *bool `json:"is_read" alias:"read"`
-	IsFlagged *bool `json:"is_flagged"`
+	IsFlagged *bool `json:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
 }
 
 func (m MessageMarks) check() error {
@@ -79,12 +79,12 @@ type MarkInboxMessageIn struct {
 
 // MessageMarked says how a message is marked now. MessageID is the UID.
 type MessageMarked struct {
-	Message   string `json:"message" words:"ours"`
-	MessageID string `json:"message_id" words:"ours"`
-	UID       string `json:"uid" words:"ours"`
-	Mailbox   string `json:"mailbox" words:"ours"`
+	Message   string `json:"message" words:"ours" example:"The message is marked as read."` // For people; the text may change.
+	MessageID string `json:"message_id" words:"ours" example:"17"`                          // The IMAP UID; the same as uid.
+	UID       string `json:"uid" words:"ours"`                                              // The IMAP UID.
+	Mailbox   string `json:"mailbox" words:"ours"`                                          // The mailbox's address.
 	IsRead    bool   `json:"is_read"`
-	IsFlagged bool   `json:"is_flagged"`
+	IsFlagged bool   `json:"is_flagged"` // Whether it is flagged or starred, here or by IMAP (\Flagged).
 }
 
 // MarkMessage marks a message of a mailbox read or unread, flagged or not, one of an external
@@ -139,24 +139,24 @@ func (s *Service) markHere(p messagePicker, marks MessageMarks) (m *store.Messag
 // MessageDeleted says that a message is gone, or, with Folder and NewUID, that it is in Trash.
 // MessageID is the UID.
 type MessageDeleted struct {
-	Message   string  `json:"message" words:"ours"`
-	MessageID string  `json:"message_id" words:"ours"`
-	UID       string  `json:"uid" words:"ours"`
-	Mailbox   string  `json:"mailbox" words:"ours"`
+	Message   string  `json:"message" words:"ours" example:"The message is deleted."` // For people; the text may change.
+	MessageID string  `json:"message_id" words:"ours" example:"17"`                   // The IMAP UID; the same as uid.
+	UID       string  `json:"uid" words:"ours"`                                       // The IMAP UID.
+	Mailbox   string  `json:"mailbox" words:"ours"`                                   // The mailbox's address.
 	Folder    *string `json:"folder,omitempty" words:"theirs" known:"folders"`
-	NewUID    *string `json:"new_uid,omitempty" words:"ours"`
+	NewUID    *string `json:"new_uid,omitempty" words:"ours"` // Its UID there.
 }
 
 // DeleteMessageIn is the request of delete_message.
 type DeleteMessageIn struct {
 	MessageIn
-	To string `query:"to" enum:"trash|"`
+	To string `query:"to" enum:"trash|"` // `trash` moves the message to Trash. Without it, and in Trash, it is deleted for good.
 }
 
 // DeleteInboxMessageIn is the request of delete_inbox_message.
 type DeleteInboxMessageIn struct {
 	InboxMessageIn
-	To string `query:"to" enum:"trash|"`
+	To string `query:"to" enum:"trash|"` // `trash` moves the message to Trash. Without it, and in Trash, it is deleted for good.
 }
 
 // DeleteMessage deletes a message of a mailbox for good, one of an external mailbox on its server
@@ -323,7 +323,7 @@ func auditDeleted(tx *store.Tx, who core.Actor, mb *store.Mailbox, uids ...uint3
 
 // InboxRefreshed says that the mail of a mailbox is as new as it can be, or is being fetched.
 type InboxRefreshed struct {
-	Message string `json:"message" words:"ours"`
+	Message string `json:"message" words:"ours" example:"New mail is being fetched."` // For people; the text may change.
 	Email   string `json:"email" words:"ours"`
 }
 
@@ -354,7 +354,7 @@ func (s *Service) RefreshEmailUserInbox(_ context.Context, who core.Actor, in co
 
 // Told is an answer that only says something.
 type Told struct {
-	Message string `json:"message" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The job was started."` // For people; the text may change.
 }
 
 // RefreshInbox brings every mailbox of the account up to date, while its universal inbox is on.
@@ -393,9 +393,9 @@ func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error)
 
 // A MessageRef names a message by its UID in a folder, and the mailbox's address.
 type MessageRef struct {
-	UID     string `json:"uid"`
-	Mailbox string `json:"mailbox"`
-	Folder  string `json:"folder"` // a role or an IMAP name; "": the inbox
+	UID     string `json:"uid"`                    // The IMAP UID.
+	Mailbox string `json:"mailbox"`                // The mailbox's address.
+	Folder  string `json:"folder" example:"inbox"` // A role or an IMAP name; the inbox unless given.
 }
 
 func (r MessageRef) inInbox() bool {
@@ -404,10 +404,10 @@ func (r MessageRef) inInbox() bool {
 
 // A MessageError says why a message was not changed.
 type MessageError struct {
-	UID     string `json:"uid" words:"ours"`
-	Mailbox string `json:"mailbox" words:"ours"`
-	Error   string `json:"error" words:"theirs"`
-	Code    string `json:"code" words:"ours"`
+	UID     string `json:"uid" words:"ours"`                                // The IMAP UID.
+	Mailbox string `json:"mailbox" words:"ours" example:"anna@example.com"` // As it was given.
+	Error   string `json:"error" words:"theirs" example:"There is no such message."`
+	Code    string `json:"code" words:"ours" example:"not_found"` // A code of errors, or external_mailbox: its messages cannot be moved here.
 }
 
 // BulkDeleteMessagesIn is the body of bulk_delete_messages.
@@ -450,7 +450,7 @@ func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in Bul
 type BulkMarkMessagesIn struct {
 	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
 	MessageMarks
-	Junk *bool `json:"junk"` // true: to Junk; false: back to the inbox
+	Junk *bool `json:"junk" example:"true"` // true moves the messages to Junk, false back to the inbox.
 }
 
 // MessagesMarked counts what is marked as was asked, and says why the rest is not, and with junk

@@ -25,23 +25,26 @@ const bodyShown = 1 << 20
 // MessageIn names a message of a mailbox by its UID in a folder.
 type MessageIn struct {
 	UserID    string `path:"user_id"`
-	MessageID string `path:"message_id"`
-	Folder    string `query:"folder" max:"255"` // a role or an IMAP name; "": the inbox
+	MessageID string `path:"message_id" example:"17"`           // The IMAP UID of the message.
+	Folder    string `query:"folder" max:"255" example:"inbox"` // A role (`inbox sent drafts junk trash archive`) or an IMAP name; the inbox unless given.
 }
 
 // InboxMessageIn names a message by its UID in a folder and the mailbox's address.
 type InboxMessageIn struct {
-	MessageID string `path:"message_id"`
-	Mailbox   string `query:"mailbox"`
-	Folder    string `query:"folder" max:"255"`
+	MessageID string `path:"message_id" example:"17"`           // The IMAP UID of the message.
+	Mailbox   string `query:"mailbox"`                          // The mailbox's address.
+	Folder    string `query:"folder" max:"255" example:"inbox"` // A role (`inbox sent drafts junk trash archive`) or an IMAP name; the inbox unless given.
 }
 
 // A MessageDetail is a message with what people read of it. HTML is safe to show.
 type MessageDetail struct {
 	InboxMessage
-	Text      *string         `json:"text" words:"theirs"`
-	HTML      *string         `json:"html" words:"theirs"`
-	ReplyText *string         `json:"reply_text" words:"theirs"` // nil: the author wrote nothing
+	Text *string `json:"text" words:"theirs"`
+	HTML *string `json:"html" words:"theirs"` // Sanitised for received messages; still do not trust it.
+	// What the author wrote, without quoted messages, the lines that introduce them, and the
+	// signature; from the HTML if there is no text. Null if the author wrote nothing. It is as
+	// little to be trusted as `text`.
+	ReplyText *string         `json:"reply_text" words:"theirs"`
 	Headers   []MessageHeader `json:"headers"`
 	Truncated bool            `json:"truncated"`
 
@@ -50,8 +53,8 @@ type MessageDetail struct {
 
 // A MessageHeader is one header field, decoded.
 type MessageHeader struct {
-	Name  string `json:"name" words:"theirs"`
-	Value string `json:"value" words:"theirs"`
+	Name  string `json:"name" words:"theirs" example:"Subject"`
+	Value string `json:"value" words:"theirs" example:"Your order"`
 }
 
 // A boxPicker finds the mailbox that a request is about. It is not to be changed.

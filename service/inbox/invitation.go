@@ -14,10 +14,10 @@ import (
 
 // An Invitation is an event that a message invites to.
 type Invitation struct {
-	Summary   string    `json:"summary" words:"theirs"`
+	Summary   string    `json:"summary" words:"theirs" example:"Berth 14"` // What the event is called.
 	StartsAt  core.Time `json:"starts_at"`
 	EndsAt    core.Time `json:"ends_at"`
-	Organizer string    `json:"organizer" words:"theirs"`
+	Organizer string    `json:"organizer" words:"theirs"` // The address that an answer goes to.
 	Answer    *string   `json:"answer" enum:"accepted|tentative|declined"`
 }
 

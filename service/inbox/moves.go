@@ -13,10 +13,10 @@ import (
 
 // A MovedResult says where a message is now.
 type MovedResult struct {
-	Mailbox string `json:"mailbox" words:"ours"`
-	UID     string `json:"uid" words:"ours"`
+	Mailbox string `json:"mailbox" words:"ours"` // The mailbox's address.
+	UID     string `json:"uid" words:"ours"`     // The IMAP UID.
 	Folder  string `json:"folder" words:"theirs" known:"folders"`
-	NewUID  string `json:"new_uid" words:"ours"`
+	NewUID  string `json:"new_uid" words:"ours"` // Its UID there.
 }
 
 // moveTo moves a message to the folder of a role, or of an IMAP name.
@@ -38,7 +38,7 @@ func (s *Service) moveTo(tx *store.Tx, who core.Actor, mb *store.Mailbox, m *sto
 // BulkMoveMessagesIn is the body of bulk_move_messages.
 type BulkMoveMessagesIn struct {
 	Messages []MessageRef `json:"messages" required:"true" min:"1" max:"200" items:"judged"`
-	To       string       `json:"to" required:"true" max:"255"` // a role or an IMAP name
+	To       string       `json:"to" required:"true" max:"255" example:"archive"` // A role (`inbox archive junk trash sent drafts`) or an IMAP name.
 }
 
 // MessagesMoved counts what was moved and says where it is now, and why the rest is where it was.
@@ -75,11 +75,11 @@ func (s *Service) BulkMoveMessages(ctx context.Context, who core.Actor, in BulkM
 
 // A MailFolder is a folder of a mailbox.
 type MailFolder struct {
-	ID       string  `json:"id" words:"ours"`
-	Name     string  `json:"name" words:"theirs" known:"folders"`
-	Role     *string `json:"role" enum:"inbox|drafts|sent|archive|junk|trash"`
-	Messages int64   `json:"messages"`
-	Unread   int64   `json:"unread"`
+	ID       string  `json:"id" words:"ours" example:"fld_80000007"`                        // Stays when the folder is renamed; IMAP's MAILBOXID.
+	Name     string  `json:"name" words:"theirs" known:"folders" example:"Projects/Garden"` // Its name over IMAP, with `/` between levels.
+	Role     *string `json:"role" enum:"inbox|drafts|sent|archive|junk|trash"`              // What it is for; null for people's own folders.
+	Messages int64   `json:"messages" example:"12"`
+	Unread   int64   `json:"unread" example:"3"`
 }
 
 // MailboxID is the MAILBOXID of a folder (RFC 8474): it stays when the folder is renamed, and no
@@ -145,7 +145,7 @@ func (in FolderIn) find(tx *store.Tx, who core.Actor) (*store.Mailbox, *Folder, 
 // CreateFolderIn is the request of create_folder.
 type CreateFolderIn struct {
 	UserID string `path:"user_id"`
-	Name   string `json:"name" required:"true"`
+	Name   string `json:"name" required:"true" example:"Projects/Garden"`
 }
 
 // folderError gives errors about folders, which mail clients know by codes of IMAP, the form of the
@@ -205,7 +205,7 @@ func folderTarget(mb *store.Mailbox, f *Folder) store.AuditTarget {
 // UpdateFolderIn is the request of update_folder.
 type UpdateFolderIn struct {
 	FolderIn
-	Name *string `json:"name"`
+	Name *string `json:"name" example:"Projects/House"`
 }
 
 func folderProtected(f *Folder) error {
@@ -248,8 +248,8 @@ func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateF
 
 // FolderDeleted says that a folder is gone.
 type FolderDeleted struct {
-	Message string `json:"message" words:"ours"`
-	ID      string `json:"id" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The folder Projects is deleted. Its messages are in Trash."` // For people; the text may change.
+	ID      string `json:"id" words:"ours" example:"fld_80000007"`
 }
 
 // DeleteMailFolder deletes a folder; its messages go to Trash, some in each transaction.

@@ -18,8 +18,8 @@ const suggestFrom = 1000
 // SuggestAddressesIn is the query of suggest_addresses.
 type SuggestAddressesIn struct {
 	UserID string `path:"user_id"`
-	Q      string `query:"q" max:"200" doc:"The beginning of the address, or of a word of the name."`
-	Limit  *int   `query:"limit"`
+	Q      string `query:"q" max:"200"`        // The beginning of the address, or of a word of the name.
+	Limit  *int   `query:"limit" example:"25"` // Maximum rows: 25 by default, at most 100.
 }
 
 // A Correspondent is somebody whom the mailbox has written to.

@@ -16,7 +16,7 @@ import (
 type ThreadSummary struct {
 	Messages int      `json:"messages"`
 	Unread   int      `json:"unread"`
-	From     []string `json:"from" words:"theirs" doc:"Names of the authors, the earliest first."`
+	From     []string `json:"from" words:"theirs"` // Names of the authors, the earliest first.
 }
 
 // threadAuthors is how many authors a summary names, the latest.

@@ -26,14 +26,18 @@ const (
 
 // WaitFilter says what a request waits for, and how long.
 type WaitFilter struct {
-	Timeout    *int      `query:"timeout" doc:"Seconds, from 1 to 60; 30 by default."`
-	Since      core.Time `query:"since" doc:"Only what has arrived later; by default, later than the request. Pass the now of the answer before."`
-	From       string    `query:"from" max:"200" doc:"Words of the author's name and address, as in lists."`
-	To         string    `query:"to" max:"254" doc:"The recipient, with its +tag."`
-	FromDomain string    `query:"from_domain" max:"253" doc:"Only mail whose verified_domain is this one or below it."`
-	Subject    string    `query:"subject" max:"200" doc:"Text that the subject contains, in any case."`
-	Kind       string    `query:"kind" enum:"code|link" doc:"Only mail with a code, or with a link."`
-	Withhold   bool      `query:"withhold" doc:"Leave out what a stranger has written, but for the code, and with from_domain for links of the same domain."`
+	Timeout *int `query:"timeout"` // Seconds, from 1 to 60; 30 by default.
+	// Only what has arrived later; by default, later than the request. Pass the now of the answer
+	// before.
+	Since      core.Time `query:"since"`
+	From       string    `query:"from" max:"200"`               // Words of the author's name and address, as in lists.
+	To         string    `query:"to" max:"254" example:"trash"` // The recipient, with its +tag.
+	FromDomain string    `query:"from_domain" max:"253"`        // Only mail whose verified_domain is this one or below it.
+	Subject    string    `query:"subject" max:"200"`            // Text that the subject contains, in any case.
+	Kind       string    `query:"kind" enum:"code|link"`        // Only mail with a code, or with a link.
+	// Leave out what a stranger has written, but for the code, and with from_domain for links of
+	// the same domain.
+	Withhold bool `query:"withhold"`
 }
 
 // WaitForMessageIn is the query of wait_for_message.
@@ -50,25 +54,34 @@ type WaitForAnyMessageIn struct {
 // A WaitAnswer is a message that has arrived, with what programs want of it; Message is null where
 // none has in time. Now is the Since of the next request.
 type WaitAnswer struct {
-	Message        *WaitedMessage `json:"message"`
-	Code           *string        `json:"code" words:"theirs"`
-	Links          []MessageLink  `json:"links"`
-	VerifiedDomain *string        `json:"verified_domain" words:"theirs"`
-	Now            core.Time      `json:"now"`
+	Message *WaitedMessage `json:"message"`
+	// The one-time code in it, where there is one and it is clear which. Dashes are kept.
+	Code  *string       `json:"code" words:"theirs" example:"482913"`
+	Links []MessageLink `json:"links"` // At most 20 addresses of the web in their order, without images and what only ends a subscription.
+	// The author's domain, if DMARC passed for it when the message arrived here. Null for all other
+	// mail, whatever its header says.
+	VerifiedDomain *string `json:"verified_domain" words:"theirs" example:"example.net"`
+	// Pass it as `since` of the next call. It is the `received_at` of the message; without one,
+	// nothing that arrives later has an earlier time.
+	Now core.Time `json:"now"`
 }
 
 // A WaitedMessage is a message that was waited for, with what its author wrote.
 type WaitedMessage struct {
 	InboxMessage
-	ReplyText *string `json:"reply_text" words:"theirs"` // nil: nothing
+	// What the author wrote, without quoted messages, the lines that introduce them, and the
+	// signature; from the HTML if there is no text. Null if the author wrote nothing. It is as
+	// little to be trusted as `text`.
+	ReplyText *string `json:"reply_text" words:"theirs"`
 }
 
 // A MessageLink is an address that a message leads to. SameDomain says that it belongs to the one
 // whom the message is from for sure.
 type MessageLink struct {
-	URL        string `json:"url" words:"theirs"`
-	Text       string `json:"text" words:"theirs"`
-	SameDomain bool   `json:"same_domain"`
+	URL  string `json:"url" words:"theirs" example:"https://example.net/confirm?token=9c41"`
+	Text string `json:"text" words:"theirs" example:"Confirm your address"` // What people read there. With `withhold`, empty for a stranger's mail.
+	// Whether it leads to `verified_domain`, below it, or to the same organisation.
+	SameDomain bool `json:"same_domain" example:"true"`
 }
 
 // WaitForMessage waits for a message that arrives in a mailbox.

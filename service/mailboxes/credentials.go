@@ -21,18 +21,18 @@ const (
 
 // A Credential is a password for one device or program, as the API shows it: never with its value.
 type Credential struct {
-	ID              string    `json:"id" words:"ours"`
-	Name            string    `json:"name" words:"ours"`
-	Protocols       []string  `json:"protocols" enum:"imap|smtp|api"`
-	AllowedNetworks *[]string `json:"allowed_networks" words:"ours"` // null: from everywhere
+	ID              string    `json:"id" words:"ours" example:"cred_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Name            string    `json:"name" words:"ours" example:"Anna's phone"`
+	Protocols       []string  `json:"protocols" enum:"imap|smtp|api"` // What it is for.
+	AllowedNetworks *[]string `json:"allowed_networks" words:"ours"`  // Addresses and networks that it may be used from; null is everywhere.
 	ExpiresAt       core.Time `json:"expires_at"`
 	LastUsedAt      core.Time `json:"last_used_at"`
 	LastUsedIP      *string   `json:"last_used_ip" words:"ours"`
 	CreatedAt       core.Time `json:"created_at"`
 
-	OwnWords bool            `json:"own_words" doc:"Of a domain's: what is sent with it counts as the account's own words, which taint nobody."`
+	OwnWords bool            `json:"own_words"` // Of a domain's: what is sent with it counts as the account's own words, which taint nobody.
 	Policy   agents.Policy   `json:"policy"`
-	Tainted  *agents.Tainted `json:"tainted" doc:"What a stranger wrote was read with it, which bounds it; null: nothing was."`
+	Tainted  *agents.Tainted `json:"tainted"` // What a stranger wrote was read with it, which bounds it; null: nothing was.
 }
 
 func credentialOut(c *store.Credential, now time.Time) Credential {
@@ -50,9 +50,12 @@ func credentialOut(c *store.Credential, now time.Time) Credential {
 // A CredentialCreated is a credential with what to log in with, which is shown this once.
 type CredentialCreated struct {
 	Credential
-	Username string  `json:"username" words:"ours"`
-	Password string  `json:"password" words:"ours"`
-	Token    *string `json:"token,omitempty" words:"ours"` // with the protocol api
+	// What to log in with: the mailbox's address, or the id of a domain's credential.
+	Username string `json:"username" words:"ours" example:"anna@example.com"`
+	Password string `json:"password" words:"ours" example:"abcd-efgh-jkmn-pqrs-tuvw-xyz2"` // Shown this once.
+	// With the protocol `api`: a token that acts as the person of the mailbox does. Shown this
+	// once.
+	Token *string `json:"token,omitempty" words:"ours" example:"mst_4mVQ2XfS0dPq9bB7nLwKzR3tYhJgC8aE5uXoN1iDkP6sTvWy"`
 }
 
 // NewCredentialPassword makes a password of 118 bits in groups that can be typed.
@@ -68,24 +71,31 @@ func NewCredentialPassword() string {
 // CreateCredentialIn is the request of create_credential.
 type CreateCredentialIn struct {
 	UserID          string              `path:"user_id"`
-	Name            string              `json:"name" required:"true" min:"1" max:"100"`
-	Protocols       *[]string           `json:"protocols" enum:"imap|smtp|api"` // imap and smtp unless given
-	AllowedNetworks []string            `json:"allowed_networks"`
+	Name            string              `json:"name" required:"true" min:"1" max:"100" example:"Anna's phone"`
+	Protocols       *[]string           `json:"protocols" enum:"imap|smtp|api"` // What it is for.
+	AllowedNetworks []string            `json:"allowed_networks"`               // Addresses and networks that it may be used from; null is everywhere.
 	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent"`
-	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"`
-	Policy          *agents.Policy      `json:"policy" doc:"What may be sent with it, and whether reading mail taints it; everything and no, unless given."`
+	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"` // Alternative to expires_at.
+	// What may be sent with it, and whether reading mail taints it; everything and no, unless
+	// given.
+	Policy *agents.Policy `json:"policy"`
 }
 
 // CreateSMTPCredentialIn is the request of create_smtp_credential.
 type CreateSMTPCredentialIn struct {
-	DomainID        string              `path:"domain_id"`
-	Name            string              `json:"name" required:"true" min:"1" max:"100"`
-	OwnWords        bool                `json:"own_words" doc:"What is sent with it counts as the account's own words, which taint nobody. Only an owner or admin who is signed in may give true, and only for a program that sends no words of others, as a web form does."`
-	Protocols       *[]string           `json:"protocols" enum:"smtp"` // smtp, if given
-	AllowedNetworks []string            `json:"allowed_networks"`
+	DomainID string `path:"domain_id"`
+	Name     string `json:"name" required:"true" min:"1" max:"100" example:"Shop"`
+	// What is sent with it counts as the account's own words, which taint nobody. Only an owner or
+	// admin who is signed in may give true, and only for a program that sends no words of others,
+	// as a web form does.
+	OwnWords        bool                `json:"own_words"`
+	Protocols       *[]string           `json:"protocols" enum:"smtp"` // What it is for.
+	AllowedNetworks []string            `json:"allowed_networks"`      // Addresses and networks that it may be used from; null is everywhere.
 	ExpiresAt       core.Opt[time.Time] `json:"expires_at" null:"absent"`
-	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"`
-	Policy          *agents.Policy      `json:"policy" doc:"What may be sent with it, and whether reading mail taints it; everything and no, unless given."`
+	ExpiresInDays   core.Opt[int]       `json:"expires_in_days" min:"1" max:"3650" null:"absent"` // Alternative to expires_at.
+	// What may be sent with it, and whether reading mail taints it; everything and no, unless
+	// given.
+	Policy *agents.Policy `json:"policy"`
 }
 
 // CreateCredential makes a password for a device or program of a mailbox. The error is
@@ -304,8 +314,8 @@ type SMTPCredentialIn struct {
 
 // CredentialDeleted says that a credential is gone.
 type CredentialDeleted struct {
-	Message string `json:"message" words:"ours"`
-	ID      string `json:"id" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The password is revoked."` // For people; the text may change.
+	ID      string `json:"id" words:"ours" example:"cred_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // DeleteCredential revokes a password of a mailbox: connections that were made with it end.

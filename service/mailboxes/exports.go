@@ -32,9 +32,9 @@ type CreateExportIn struct {
 	Domains *[]string `json:"domains" min:"1" max:"1000"`
 	Emails  *[]string `json:"emails" min:"1" max:"10000"`
 	UserIDs *[]string `json:"user_ids" min:"1" max:"10000"`
-	All     bool      `json:"all"`
-	Inline  bool      `json:"inline"`
-	App     bool      `json:"app_passwords" doc:"Each mailbox here gets a credential made for the file, named after the export, in the place of its password."`
+	All     bool      `json:"all"`           // Every mailbox of the account.
+	Inline  bool      `json:"inline"`        // Return the file itself instead of a link.
+	App     bool      `json:"app_passwords"` // Each mailbox here gets a credential made for the file, named after the export, in the place of its password.
 	Accept  string    `header:"Accept"`
 }
 
@@ -42,11 +42,11 @@ type CreateExportIn struct {
 type ExportCreated struct {
 	ExportID    string    `json:"export_id" words:"ours"`
 	Format      string    `json:"format" enum:"default|smartlead|instantly|emailbison|json"`
-	Count       int       `json:"count"`
-	Filename    string    `json:"filename" words:"ours"`
-	ContentType string    `json:"content_type" words:"ours"`
-	DownloadURL string    `json:"download_url" words:"ours"`
-	ExpiresIn   int       `json:"expires_in"`
+	Count       int       `json:"count" example:"12"` // How many mailboxes it has.
+	Filename    string    `json:"filename" words:"ours" example:"mailstead-default-20261105-093000.csv"`
+	ContentType string    `json:"content_type" words:"ours" example:"text/csv; charset=utf-8"`
+	DownloadURL string    `json:"download_url" words:"ours"` // Works once, without a token.
+	ExpiresIn   int       `json:"expires_in"`                // Seconds.
 	ExpiresAt   core.Time `json:"expires_at"`
 }
 
@@ -544,8 +544,8 @@ func (s *Service) externalCredentials(mb *store.Mailbox, c *Credentials) error {
 
 // An ExportFormat is a form of file that create_export can make.
 type ExportFormat struct {
-	ID      string   `json:"id" words:"ours"`
-	Name    string   `json:"name" words:"ours"`
+	ID      string   `json:"id" words:"ours" example:"default"`
+	Name    string   `json:"name" words:"ours" example:"Mailstead CSV"`
 	Columns []string `json:"columns" words:"ours"`
 }
 
@@ -581,7 +581,7 @@ type Credentials struct {
 	IMAPSecurity string  `json:"imap_security" enum:"tls|starttls|none"`
 	IMAPUsername string  `json:"imap_username" words:"ours"`
 	IMAPPassword string  `json:"imap_password" words:"ours"`
-	DailyLimit   *int    `json:"daily_send_limit"`
+	DailyLimit   *int    `json:"daily_send_limit"` // Recipients per UTC day; null is unlimited.
 	Footer       *string `json:"footer" words:"ours"`
 }
 

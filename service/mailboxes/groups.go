@@ -18,19 +18,19 @@ const (
 
 // A Group is an address whose mail goes to its members.
 type Group struct {
-	ID        string        `json:"id" words:"ours"`
+	ID        string        `json:"id" words:"ours" example:"grp_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as group_id.
 	GroupID   string        `json:"group_id" words:"ours"`
 	Email     string        `json:"email" words:"ours"`
 	Name      string        `json:"name" words:"ours"`
 	Members   []GroupMember `json:"members"`
-	SendAs    string        `json:"send_as" enum:"members|nobody"`
+	SendAs    string        `json:"send_as" enum:"members|nobody"` // Who may send as the group.
 	CreatedAt core.Time     `json:"created_at"`
 	UpdatedAt core.Time     `json:"updated_at"`
 }
 
 // A GroupMember is a mailbox here, or an address elsewhere or of another group.
 type GroupMember struct {
-	UserID *string `json:"user_id" words:"ours"`
+	UserID *string `json:"user_id" words:"ours"` // Null for an address elsewhere, and for a group.
 	Email  string  `json:"email" words:"ours"`
 }
 
@@ -121,7 +121,7 @@ type CreateGroupIn struct {
 	Email   string      `json:"email" required:"true"`
 	Name    string      `json:"name" max:"200"`
 	Members []NewMember `json:"members" required:"true"`
-	SendAs  string      `json:"send_as" enum:"members|nobody|"`
+	SendAs  string      `json:"send_as" enum:"members|nobody|"` // Who may send as the group: nobody, unless given.
 }
 
 // CreateGroup makes a group. The error is email_user_exists for an address that is taken,
@@ -171,7 +171,7 @@ type UpdateGroupIn struct {
 	GroupID string           `path:"group_id"`
 	Name    core.Opt[string] `json:"name" max:"200"`
 	Members *[]NewMember     `json:"members"`
-	SendAs  *string          `json:"send_as" enum:"members|nobody"`
+	SendAs  *string          `json:"send_as" enum:"members|nobody"` // Who may send as the group.
 }
 
 // UpdateGroup changes a group.
@@ -332,8 +332,8 @@ func leadsTo(tx *store.Tx, from, to string) (bool, error) {
 
 // GroupDeleted says that a group is gone.
 type GroupDeleted struct {
-	Message string `json:"message" words:"ours"`
-	ID      string `json:"id" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The group sales@example.com is deleted."` // For people; the text may change.
+	ID      string `json:"id" words:"ours" example:"grp_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // DeleteGroup forgets a group, and takes it out of others.

@@ -18,29 +18,34 @@ const (
 
 // CreateInboxIn is the body of create_inbox; all of it may be absent.
 type CreateInboxIn struct {
-	Domain     string         `json:"domain" alias:"domain_id"`
-	Username   string         `json:"username"`
-	Name       string         `json:"name" max:"200"`
-	TTLSeconds *int           `json:"ttl_seconds" min:"60" max:"2592000"`
-	Policy     *agents.Policy `json:"policy" doc:"What may be sent from it, with the token and with the password, and whether reading mail taints these two; everything and no, unless given."`
+	Domain   string `json:"domain" alias:"domain_id"`       // Its name or id; the only one that is set up, unless given.
+	Username string `json:"username" example:"signup-test"` // What is before the @; ten random letters and digits, unless given.
+	Name     string `json:"name" max:"200"`
+	// After how many seconds it is deleted: from a minute to 30 days, an hour unless given.
+	TTLSeconds *int `json:"ttl_seconds" min:"60" max:"2592000" example:"3600"`
+	// What may be sent from it, with the token and with the password, and whether reading mail
+	// taints these two; everything and no, unless given.
+	Policy *agents.Policy `json:"policy"`
 }
 
 // InboxCreated is a mailbox that is deleted at a time, with what a program needs to use it.
 // Password and token are shown this once.
 type InboxCreated struct {
-	Inbox      EmailUser    `json:"inbox"`
-	Credential Credential   `json:"credential"`
-	Password   string       `json:"password" words:"ours"`
-	Token      string       `json:"token" words:"ours"`
-	MCPURL     string       `json:"mcp_url" words:"ours"`
-	SMTP       ClientServer `json:"smtp"`
-	IMAP       ClientServer `json:"imap"`
-	ExpiresAt  core.Time    `json:"expires_at"`
+	Inbox      EmailUser  `json:"inbox"`
+	Credential Credential `json:"credential"`
+	// Of the credential, for IMAP and submission with the inbox's address. Shown this once.
+	Password string `json:"password" words:"ours" example:"abcd-efgh-jkmn-pqrs-tuvw-xyz2"`
+	// An API token that is limited to the inbox, with `read` and `write`. Shown this once.
+	Token     string       `json:"token" words:"ours"`
+	MCPURL    string       `json:"mcp_url" words:"ours" example:"https://mail.example.com/mcp" format:"uri"` // Where assistants connect to, with the token.
+	SMTP      ClientServer `json:"smtp"`
+	IMAP      ClientServer `json:"imap"`
+	ExpiresAt core.Time    `json:"expires_at"`
 }
 
 // A ClientServer is where a mail client connects to.
 type ClientServer struct {
-	Host     string `json:"host" words:"ours"`
+	Host     string `json:"host" words:"ours" example:"mail.example.com"`
 	Port     int    `json:"port"`
 	Security string `json:"security" enum:"tls|starttls|none"`
 }

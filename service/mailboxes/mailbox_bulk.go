@@ -41,8 +41,8 @@ type BulkCreated struct {
 type BulkCreateError struct {
 	Index    int    `json:"index"`
 	Username string `json:"username" words:"ours"`
-	Code     string `json:"code" words:"ours"`
-	Message  string `json:"message" words:"ours"`
+	Code     string `json:"code" words:"ours" example:"email_user_exists"`
+	Message  string `json:"message" words:"ours" example:"anna@example.com exists already. Choose another username."` // For people; the text may change.
 }
 
 // CreateEmailUsersBulk makes up to 100 mailboxes on one domain; those that cannot be made do not
@@ -214,8 +214,8 @@ type BulkDeleted struct {
 // A BulkDeleteError says why a mailbox is not deleted; UserID is null where an address was given.
 type BulkDeleteError struct {
 	UserID  *string `json:"user_id" words:"ours"`
-	Code    string  `json:"code" words:"ours"`
-	Message string  `json:"message" words:"ours"`
+	Code    string  `json:"code" words:"ours" example:"not_found"`
+	Message string  `json:"message" words:"ours" example:"There is no such mailbox in this account. Check the id."` // For people; the text may change.
 }
 
 // DeleteEmailUsersBulk takes up to 100 mailboxes out of use at once; one job deletes them. What is

@@ -19,24 +19,28 @@ import (
 // UpdateEmailUserIn is the body of update_email_user. Null takes a footer, a limit, a forward, a
 // relay or a quota away.
 type UpdateEmailUserIn struct {
-	UserID         string                      `path:"user_id"`
-	Name           *string                     `json:"name" max:"200"`
-	Password       *string                     `json:"password"`
-	Footer         core.Opt[string]            `json:"footer" max:"10000"`
-	DailySendLimit core.Opt[int]               `json:"daily_send_limit" min:"0" max:"10000000"`
-	ForwardTo      core.Opt[string]            `json:"forward_to"`
-	ForwardKeep    *bool                       `json:"forward_keep_copy"`
-	Aliases        *[]string                   `json:"aliases"` // replaces the list
-	Signature      core.Opt[string]            `json:"signature" max:"10000"`
-	RecoveryEmail  core.Opt[string]            `json:"recovery_email" max:"254"` // gets a link that confirms it
-	Relay          core.Opt[string]            `json:"relay" max:"100"`
-	QuotaBytes     core.Opt[int64]             `json:"quota_bytes" min:"0" max:"1000000000000000"`
-	Status         *string                     `json:"status" enum:"active|suspended"`
-	SendingPaused  core.Opt[core.SendingPause] `json:"sending_paused"` // null resumes sending
-	Hold           *bool                       `json:"hold"`           // with status suspended or password: what waits is held
+	UserID         string           `path:"user_id"`
+	Name           *string          `json:"name" max:"200"`
+	Password       *string          `json:"password"`
+	Footer         core.Opt[string] `json:"footer" max:"10000"`
+	DailySendLimit core.Opt[int]    `json:"daily_send_limit" min:"0" max:"10000000"` // Recipients per UTC day; null is unlimited.
+	ForwardTo      core.Opt[string] `json:"forward_to" example:"anna@example.net"`   // Incoming mail is also sent here.
+	ForwardKeep    *bool            `json:"forward_keep_copy"`                       // Whether what is forwarded is kept in the mailbox too.
+	// More addresses of the mailbox, which it may send as; at most 50.
+	Aliases       *[]string        `json:"aliases"`
+	Signature     core.Opt[string] `json:"signature" max:"10000"`    // A text that the dashboard puts into new messages.
+	RecoveryEmail core.Opt[string] `json:"recovery_email" max:"254"` // Where a link goes when the password is forgotten.
+	// The name of the relay for this mail; null for the default route.
+	Relay         core.Opt[string]            `json:"relay" max:"100"`
+	QuotaBytes    core.Opt[int64]             `json:"quota_bytes" min:"0" max:"1000000000000000"`
+	Status        *string                     `json:"status" enum:"active|suspended"`
+	SendingPaused core.Opt[core.SendingPause] `json:"sending_paused" rare:"true"` // Only null, which resumes sending.
+	// With a new password, or with `status` suspended: what waits to be sent is held until
+	// release_held_messages.
+	Hold *bool `json:"hold" example:"true"`
 
-	SendPolicy core.Opt[agents.SendPolicy] `json:"send_policy" doc:"What may be sent from it; null: everything."`
-	ExpiresAt  core.Opt[time.Time]         `json:"expires_at" doc:"When it is deleted with all that is in it; null keeps it."`
+	SendPolicy core.Opt[agents.SendPolicy] `json:"send_policy"` // What may be sent from it; null: everything.
+	ExpiresAt  core.Opt[time.Time]         `json:"expires_at"`  // When it is deleted with all that is in it; null keeps it.
 }
 
 func (in *UpdateEmailUserIn) holds() bool { return in.Hold != nil && *in.Hold }
@@ -266,7 +270,7 @@ func (s *Service) eraseKind(name string) jobs.Kind {
 
 // EmailUserDeleted says which job deletes a mailbox.
 type EmailUserDeleted struct {
-	Message string `json:"message" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The mailbox is being deleted."` // For people; the text may change.
 	UserID  string `json:"user_id" words:"ours"`
 	JobID   string `json:"job_id" words:"ours"`
 }
@@ -275,7 +279,7 @@ type EmailUserDeleted struct {
 // be sent is held, in the place of cancelled.
 type DeleteEmailUserIn struct {
 	UserID string `path:"user_id"`
-	Hold   bool   `query:"hold"`
+	Hold   bool   `query:"hold" example:"true"` // What waits to be sent is held for 14 days, until release_held_messages, in the place of cancelled.
 }
 
 // DeleteEmailUser takes a mailbox out of use at once; a job deletes its mail and then its record. A

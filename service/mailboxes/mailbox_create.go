@@ -34,11 +34,11 @@ type CreateEmailUserIn struct {
 	Name           string           `json:"name" max:"200"`
 	Password       *string          `json:"password"`
 	Footer         string           `json:"footer" max:"10000"`
-	DailySendLimit *int             `json:"daily_send_limit" min:"0" max:"10000000"`
-	ForwardTo      string           `json:"forward_to"`
-	ForwardKeep    *bool            `json:"forward_keep_copy"` // true unless given
-	Aliases        []string         `json:"aliases"`
-	Signature      string           `json:"signature" max:"10000"`
+	DailySendLimit *int             `json:"daily_send_limit" min:"0" max:"10000000"` // Recipients per UTC day; null is unlimited.
+	ForwardTo      string           `json:"forward_to"`                              // Incoming mail is also sent here.
+	ForwardKeep    *bool            `json:"forward_keep_copy"`                       // Whether what is forwarded is kept in the mailbox too.
+	Aliases        []string         `json:"aliases"`                                 // More addresses of the mailbox, which it may send as; at most 50.
+	Signature      string           `json:"signature" max:"10000"`                   // A text that the dashboard puts into new messages.
 	QuotaBytes     *int64           `json:"quota_bytes" min:"0" max:"1000000000000000"`
 	Type           string           `json:"type" enum:"hosted|external|"`
 	IMAP           *MailServerLogin `json:"imap"`

@@ -19,39 +19,42 @@ import (
 
 // An EmailUser is a mailbox as the API shows it: never with its password.
 type EmailUser struct {
-	ID             string             `json:"id" words:"ours"`
-	UserID         string             `json:"user_id" words:"ours"`
-	Email          string             `json:"email" words:"ours"`
-	Username       string             `json:"username" words:"ours"`
-	Domain         string             `json:"domain" words:"ours"`
-	DomainID       string             `json:"domain_id" words:"ours"`
-	Name           string             `json:"name" words:"ours"`
-	Aliases        []string           `json:"aliases" words:"ours"`
-	SendAs         []string           `json:"send_as" words:"ours"`
-	Signature      *string            `json:"signature" words:"ours"`
+	ID       string   `json:"id" words:"ours" example:"eu_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as user_id.
+	UserID   string   `json:"user_id" words:"ours"`
+	Email    string   `json:"email" words:"ours"`
+	Username string   `json:"username" words:"ours"`
+	Domain   string   `json:"domain" words:"ours"`
+	DomainID string   `json:"domain_id" words:"ours"`
+	Name     string   `json:"name" words:"ours"`
+	Aliases  []string `json:"aliases" words:"ours"` // More addresses of the mailbox, which it may send as; at most 50.
+	// The addresses that it may send as: its own, its aliases, and the groups that let their
+	// members.
+	SendAs    []string `json:"send_as" words:"ours"`
+	Signature *string  `json:"signature" words:"ours"` // A text that the dashboard puts into new messages.
+	// An external mailbox is `pending` until its first sync, and `error` after a failed one.
 	Status         string             `json:"status" enum:"pending|active|suspended|error|deleting"`
-	Error          *core.JobFailure   `json:"error"`
+	Error          *core.JobFailure   `json:"error" rare:"true"` // Why the last sync of an external mailbox failed.
 	Type           string             `json:"type" enum:"hosted|external"`
-	DailySendLimit *int               `json:"daily_send_limit"`
+	DailySendLimit *int               `json:"daily_send_limit"` // Recipients per UTC day; null is unlimited.
 	SentToday      int                `json:"sent_today"`
-	SendingPaused  *core.SendingPause `json:"sending_paused"`
+	SendingPaused  *core.SendingPause `json:"sending_paused" rare:"true"` // Why and since when it cannot send; null if it can. PATCH with null resumes sending.
 	SMTPHost       string             `json:"smtp_host" words:"ours"`
 	SMTPPort       int                `json:"smtp_port"`
 	SMTPSecurity   string             `json:"smtp_security" enum:"tls|starttls|none"`
 	IMAPHost       string             `json:"imap_host" words:"ours"`
 	IMAPPort       int                `json:"imap_port"`
 	IMAPSecurity   string             `json:"imap_security" enum:"tls|starttls|none"`
-	RecoveryEmail  *string            `json:"recovery_email" words:"ours"`
+	RecoveryEmail  *string            `json:"recovery_email" words:"ours"` // Where a link goes when the password is forgotten.
 	RecoveryOK     bool               `json:"recovery_confirmed"`
 	Footer         *string            `json:"footer" words:"ours"`
-	ForwardTo      *string            `json:"forward_to" words:"ours"`
-	ForwardKeep    bool               `json:"forward_keep_copy"`
-	Relay          *string            `json:"relay" words:"ours"`
+	ForwardTo      *string            `json:"forward_to" words:"ours"` // Incoming mail is also sent here.
+	ForwardKeep    bool               `json:"forward_keep_copy"`       // Whether what is forwarded is kept in the mailbox too.
+	Relay          *string            `json:"relay" words:"ours"`      // The name of the relay for this mail; null for the default route.
 	QuotaBytes     *int64             `json:"quota_bytes"`
 	UsedBytes      int64              `json:"used_bytes"`
 	UnreadCount    int64              `json:"unread_count"`
-	SendPolicy     agents.SendPolicy  `json:"send_policy" doc:"What may be sent from it. It does not hold for an owner or admin who is signed in."`
-	ExpiresAt      core.Time          `json:"expires_at" doc:"When it is deleted with all that is in it; null: never."`
+	SendPolicy     agents.SendPolicy  `json:"send_policy"` // What may be sent from it. It does not hold for an owner or admin who is signed in.
+	ExpiresAt      core.Time          `json:"expires_at"`  // When it is deleted with all that is in it; null: never.
 	LastSyncAt     core.Time          `json:"last_sync_at"`
 	LastLoginAt    core.Time          `json:"last_login_at"`
 	CreatedAt      core.Time          `json:"created_at"`
@@ -144,7 +147,7 @@ type ListEmailUsersIn struct {
 	core.PageIn
 	Domain string `query:"domain"`
 	Status string `query:"status" enum:"pending|active|suspended|error|deleting|"`
-	Q      string `query:"q" max:"254"`
+	Q      string `query:"q" max:"254"` // Text to search for.
 }
 
 // ListEmailUsers lists the account's mailboxes, newest first. q is looked for in address and name.
@@ -175,7 +178,7 @@ type ListDomainEmailUsersIn struct {
 	core.PageIn
 	DomainID string `path:"domain_id"`
 	Status   string `query:"status" enum:"pending|active|suspended|error|deleting|"`
-	Q        string `query:"q" max:"254"`
+	Q        string `query:"q" max:"254"` // Text to search for.
 }
 
 // ListDomainEmailUsers lists the mailboxes of one domain, newest first.
@@ -248,7 +251,7 @@ func (s *Service) emitMailbox(tx *store.Tx, kind string, mb *store.Mailbox) erro
 
 // MailServerLogin is a mail server elsewhere and the log-in to it, as create_email_user takes it.
 type MailServerLogin struct {
-	Host     string `json:"host"`
+	Host     string `json:"host" example:"imap.example.net"`
 	Port     int    `json:"port"`
 	Security string `json:"security" enum:"tls|starttls|none"`
 	Username string `json:"username"`

@@ -17,14 +17,18 @@ import (
 
 // GenerateNamesIn is the body of generate_names; all of it may be absent.
 type GenerateNamesIn struct {
-	Count     *int      `json:"count" min:"1" max:"100"`
-	Domain    string    `json:"domain" alias:"domain_id" max:"253"`
-	FirstName string    `json:"first_name" max:"100"`
-	LastName  string    `json:"last_name" max:"100"`
-	Locale    string    `json:"locale" max:"35"`
-	Styles    *[]string `json:"styles" min:"1" max:"6" enum:"first|first.last|firstlast|f.last|flast|first.l"`
-	Exclude   []string  `json:"exclude" max:"10000"`
-	Seed      *int64    `json:"seed"`
+	Count  *int   `json:"count" min:"1" max:"100" example:"10"` // 10 unless given.
+	Domain string `json:"domain" alias:"domain_id" max:"253"`   // With it each name has an address.
+	// Every name has it, instead of one from the list.
+	FirstName string `json:"first_name" max:"100"`
+	// Every name has it, instead of one from the list.
+	LastName string `json:"last_name" max:"100"`
+	// A language, with or without a country: de, en, es, fr, it, nl, pl, pt or sv. English unless
+	// given.
+	Locale  string    `json:"locale" max:"35"`
+	Styles  *[]string `json:"styles" min:"1" max:"6" enum:"first|first.last|firstlast|f.last|flast|first.l"` // The styles of usernames; all by default.
+	Exclude []string  `json:"exclude" max:"10000"`                                                           // Usernames to leave out.
+	Seed    *int64    `json:"seed"`                                                                          // Makes the answer reproducible.
 }
 
 // A SuggestedName is a person who might be, and a username for them. Email is null without a
@@ -35,7 +39,7 @@ type SuggestedName struct {
 	LastName  string  `json:"last_name" words:"ours"`
 	Username  string  `json:"username" words:"ours"`
 	Email     *string `json:"email" words:"ours"`
-	Available *bool   `json:"available"`
+	Available *bool   `json:"available"` // Whether there is no such mailbox; null on a domain that is not yours.
 }
 
 // A usernameStyle is a form that usernames are made in, of the first and last name in plain

@@ -15,9 +15,9 @@ const templateLimit = 1000
 
 // A Template is a named set of usernames to make mailboxes from.
 type Template struct {
-	ID         string    `json:"id" words:"ours"`
+	ID         string    `json:"id" words:"ours" example:"tpl_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as template_id.
 	TemplateID string    `json:"template_id" words:"ours"`
-	Name       string    `json:"name" words:"ours"`
+	Name       string    `json:"name" words:"ours" example:"Sales"`
 	Usernames  []string  `json:"usernames" words:"ours"`
 	CreatedAt  core.Time `json:"created_at"`
 	UpdatedAt  core.Time `json:"updated_at"`
@@ -54,7 +54,7 @@ func (s *Service) ListTemplates(_ context.Context, who core.Actor) (*core.List[T
 
 // CreateTemplateIn is the body of create_template.
 type CreateTemplateIn struct {
-	Name      string   `json:"name" required:"true" min:"1" max:"100"`
+	Name      string   `json:"name" required:"true" min:"1" max:"100" example:"Sales"`
 	Usernames []string `json:"usernames" required:"true" min:"1" max:"50"`
 }
 
@@ -125,7 +125,7 @@ func (s *Service) GetTemplate(_ context.Context, who core.Actor, in TemplateIn) 
 // UpdateTemplateIn is the body of update_template.
 type UpdateTemplateIn struct {
 	TemplateID string    `path:"template_id"`
-	Name       *string   `json:"name" min:"1" max:"100"`
+	Name       *string   `json:"name" min:"1" max:"100" example:"Sales"`
 	Usernames  *[]string `json:"usernames" min:"1" max:"50"`
 }
 
@@ -169,7 +169,7 @@ func (s *Service) UpdateTemplate(_ context.Context, who core.Actor, in UpdateTem
 
 // TemplateDeleted says that a template is gone.
 type TemplateDeleted struct {
-	Message    string `json:"message" words:"ours"`
+	Message    string `json:"message" words:"ours" example:"The template is deleted."` // For people; the text may change.
 	TemplateID string `json:"template_id" words:"ours"`
 }
 

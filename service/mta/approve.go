@@ -26,30 +26,36 @@ const bodyShown = 1 << 20
 // ApprovalEvent is the data of email.held, email.approved and email.rejected: an approval without
 // words of the message.
 type ApprovalEvent struct {
-	ApprovalID  string        `json:"approval_id" words:"ours"`
-	Status      string        `json:"status" enum:"pending|approved|rejected|expired"`
-	Reason      string        `json:"reason" enum:"policy|tainted"`
-	Via         string        `json:"via" enum:"api|mcp|smtp|rule"`
-	Token       *ApprovalName `json:"token"`
-	UserID      *string       `json:"user_id" words:"ours"`
-	Email       string        `json:"email" words:"ours"`
-	To          []string      `json:"to" words:"theirs"`
-	Cc          []string      `json:"cc" words:"theirs"`
-	Bcc         []string      `json:"bcc" words:"theirs"`
-	Size        int64         `json:"size"`
+	ApprovalID string `json:"approval_id" words:"ours"`
+	Status     string `json:"status" enum:"pending|approved|rejected|expired"`
+	// policy: a sending policy wants approval; tainted: whoever sent it had read a stranger's
+	// words.
+	Reason string `json:"reason" enum:"policy|tainted"`
+	Via    string `json:"via" enum:"api|mcp|smtp|rule"`
+	// What it was sent with: a token, or a password of a program. Null for a mailbox's own password
+	// and for what a person sends.
+	Token  *ApprovalName `json:"token"`
+	UserID *string       `json:"user_id" words:"ours"`
+	Email  string        `json:"email" words:"ours"`                          // Who sends it, in the envelope.
+	To     []string      `json:"to" words:"theirs" example:"ben@example.net"` // Recipients that the header field To names.
+	Cc     []string      `json:"cc" words:"theirs" example:"[]"`              // Recipients that the header field Cc names.
+	Bcc    []string      `json:"bcc" words:"theirs" example:"[]"`             // All other recipients.
+	Size   int64         `json:"size"`
+	// The SHA-256, in hex, of `MAIL FROM:<address>` CRLF, `RCPT TO:<address>` CRLF for each
+	// recipient in the order of bytes, CRLF, and the bytes of get_approval_raw.
 	ContentHash string        `json:"content_hash" words:"ours"`
-	MessageID   string        `json:"message_id" words:"theirs"`
+	MessageID   string        `json:"message_id" words:"theirs"` // The Message-ID header, with brackets.
 	CreatedAt   core.Time     `json:"created_at"`
 	ExpiresAt   core.Time     `json:"expires_at"`
 	DecidedAt   core.Time     `json:"decided_at"`
-	DecidedBy   *ApprovalName `json:"decided_by"`
-	Note        *string       `json:"note" words:"ours"`
+	DecidedBy   *ApprovalName `json:"decided_by" rare:"true"`                                      // Null while nobody has decided, and where nobody did.
+	Note        *string       `json:"note" words:"ours" example:"The price is wrong." rare:"true"` // What was said when it was decided.
 }
 
 // An ApprovalName is the token that sent a message, or who decided about it.
 type ApprovalName struct {
-	ID   string `json:"id" words:"ours"`
-	Name string `json:"name" words:"ours"`
+	ID   string `json:"id" words:"ours" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Name string `json:"name" words:"ours" example:"Support agent"`
 }
 
 // An Approval is a message that is or was held until a person approves it. Its recipients are those
@@ -57,15 +63,15 @@ type ApprovalName struct {
 type Approval struct {
 	ApprovalEvent
 	Subject string `json:"subject" words:"theirs"`
-	Preview string `json:"preview" words:"theirs"`
+	Preview string `json:"preview" words:"theirs" example:"Hello Ben, your order is on its way."` // The beginning of the text.
 }
 
 // An ApprovalDetail is an approval with the message.
 type ApprovalDetail struct {
 	Approval
 	Text         *string               `json:"text" words:"theirs"`
-	HTML         *string               `json:"html" words:"theirs"`
-	BodyComplete bool                  `json:"body_complete"`
+	HTML         *string               `json:"html" words:"theirs"`          // Sanitised for received messages; still do not trust it.
+	BodyComplete bool                  `json:"body_complete" example:"true"` // Whether nothing of text and HTML was cut off.
 	Headers      []inbox.MessageHeader `json:"headers"`
 	Attachments  []ApprovalAttachment  `json:"attachments"`
 }
@@ -317,14 +323,14 @@ func (s *Service) GetApprovalRaw(_ context.Context, who core.Actor, in ApprovalI
 // ApproveMessageIn is the request of approve_message.
 type ApproveMessageIn struct {
 	ApprovalID  string `path:"approval_id"`
-	ContentHash string `json:"content_hash" required:"true"` // as get_approval showed it
-	Note        string `json:"note" max:"1000"`
+	ContentHash string `json:"content_hash" required:"true"` // As get_approval shows it.
+	Note        string `json:"note" max:"1000" example:"Sent with the new price."`
 }
 
 // RejectMessageIn is the request of reject_message.
 type RejectMessageIn struct {
 	ApprovalID string `path:"approval_id"`
-	Note       string `json:"note" max:"1000"`
+	Note       string `json:"note" max:"1000" example:"The price is wrong."`
 }
 
 // checkPending refuses to decide anew.

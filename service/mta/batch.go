@@ -27,18 +27,18 @@ const (
 type SendBatchIn struct {
 	UserID     string           `path:"user_id"`
 	Messages   []SendEmailIn    `json:"messages" min:"1" max:"100" items:"each"`
-	TemplateID string           `json:"template_id"`
+	TemplateID string           `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The message template that the messages are made of.
 	Message    *BatchMessage    `json:"message"`
 	Recipients []BatchRecipient `json:"recipients" min:"1" max:"1000" items:"each"`
 	From       string           `json:"from"`
-	SendAt     *core.Time       `json:"send_at"`
+	SendAt     *core.Time       `json:"send_at"` // When they are sent; at once unless given.
 }
 
 // A BatchMessage is what all recipients of a batch get, with variables as a template has them.
 type BatchMessage struct {
 	Subject     string            `json:"subject" required:"true"`
 	Text        string            `json:"text"`
-	HTML        string            `json:"html"`
+	HTML        string            `json:"html"` // Sanitised for received messages; still do not trust it.
 	ReplyTo     Texts             `json:"reply_to"`
 	Headers     map[string]string `json:"headers"`
 	Attachments []SendAttachment  `json:"attachments" max:"500"`
@@ -47,7 +47,7 @@ type BatchMessage struct {
 // A BatchRecipient is one of them.
 type BatchRecipient struct {
 	To        string              `json:"to" required:"true"`
-	Variables templates.Variables `json:"variables"`
+	Variables templates.Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
 }
 
 // A BatchResult is the result of the job of a batch.

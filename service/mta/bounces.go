@@ -25,13 +25,13 @@ type BouncedData struct {
 	UserID            *string   `json:"user_id" words:"ours"`
 	BounceType        string    `json:"bounce_type" enum:"hard|soft|undetermined"`
 	BounceSubtype     string    `json:"bounce_subtype" words:"theirs"`
-	Status            string    `json:"status" words:"theirs"`
+	Status            string    `json:"status" words:"theirs" example:"5.1.1"` // The enhanced status code (RFC 3463).
 	Diagnostic        string    `json:"diagnostic" words:"theirs"`
-	RemoteMTA         *string   `json:"remote_mta" words:"theirs"`
-	Provider          *string   `json:"provider" words:"ours"`
-	OriginalMessageID string    `json:"original_message_id" words:"theirs"`
-	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
-	Suppressed        bool      `json:"suppressed"`
+	RemoteMTA         *string   `json:"remote_mta" words:"theirs" example:"mx.example.net"`
+	Provider          *string   `json:"provider" words:"ours"`              // The relay.
+	OriginalMessageID string    `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
+	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
+	Suppressed        bool      `json:"suppressed"`                         // Whether the address is suppressed.
 	BouncedAt         core.Time `json:"bounced_at"`
 	Tags              TagMap    `json:"tags" words:"theirs"`
 }

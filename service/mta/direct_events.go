@@ -15,11 +15,11 @@ const delayedEvery = 24 * time.Hour
 
 // DeliveredData is the data of email.delivered.
 type DeliveredData struct {
-	MessageID string  `json:"message_id" words:"theirs"`
-	ID        string  `json:"id" words:"ours"`
+	MessageID string  `json:"message_id" words:"theirs"`                                // The Message-ID header, with brackets.
+	ID        string  `json:"id" words:"ours" example:"msg_01k9a2b3c4d5e6f7g8h9j0k1m2"` // Its row in the sending log.
 	Recipient string  `json:"recipient" words:"theirs"`
-	Host      *string `json:"host" words:"theirs"`
-	Response  string  `json:"response" words:"theirs"`
+	Host      *string `json:"host" words:"theirs" example:"mx.example.net"`                   // The host that answered; null if none did.
+	Response  string  `json:"response" words:"theirs" example:"250 2.0.0 OK: queued as 4f1c"` // The newest answer.
 	TLS       *string `json:"tls" words:"ours"`
 	Tags      TagMap  `json:"tags" words:"theirs"`
 }

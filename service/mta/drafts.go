@@ -43,14 +43,14 @@ type CreateDraftIn struct {
 
 // UpdateDraftIn is the request of update_draft.
 type UpdateDraftIn struct {
-	DraftUID    string `path:"message_id"`
+	DraftUID    string `path:"message_id" example:"17"` // The IMAP UID of the message.
 	SendEmailIn `required:"no"`
 }
 
 // DraftIn names a draft by its UID.
 type DraftIn struct {
 	UserID string `path:"user_id"`
-	UID    string `path:"message_id"`
+	UID    string `path:"message_id" example:"17"` // The IMAP UID of the message.
 }
 
 // CreateDraft keeps a message that is being written in the Drafts folder of the mailbox.

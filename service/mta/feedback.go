@@ -259,11 +259,11 @@ type ComplainedData struct {
 	Recipient         string    `json:"recipient" words:"theirs"`
 	Sender            string    `json:"sender" words:"theirs"`
 	SendingDomain     string    `json:"sending_domain" words:"ours"`
-	FeedbackType      string    `json:"feedback_type" words:"theirs"`
-	UserAgent         *string   `json:"user_agent" words:"theirs"`
-	Provider          *string   `json:"provider" words:"ours"`
-	OriginalMessageID string    `json:"original_message_id" words:"theirs"`
-	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
+	FeedbackType      string    `json:"feedback_type" words:"theirs" example:"abuse"`
+	UserAgent         *string   `json:"user_agent" words:"theirs" example:"ExampleFBL/1.0"`
+	Provider          *string   `json:"provider" words:"ours"`              // The relay.
+	OriginalMessageID string    `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
+	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
 	ArrivalDate       core.Time `json:"arrival_date"`
 	ComplainedAt      core.Time `json:"complained_at"`
 	Tags              TagMap    `json:"tags" words:"theirs"`
@@ -384,7 +384,7 @@ func suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
 type Suppression struct {
 	Email     string    `json:"email" words:"theirs"`
 	Reason    string    `json:"reason" enum:"bounce|complaint|manual"`
-	MessageID *string   `json:"message_id" words:"theirs"`
+	MessageID *string   `json:"message_id" words:"theirs"` // The Message-ID header of the message that led to it, with brackets; null if none did.
 	CreatedAt core.Time `json:"created_at"`
 }
 
@@ -456,7 +456,7 @@ type DeleteSuppressionIn struct {
 type SuppressionDeleted struct {
 	Email   string `json:"email" words:"ours"`
 	Deleted bool   `json:"deleted"`
-	Message string `json:"message" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The address gets mail again."` // For people; the text may change.
 }
 
 // DeleteSuppression lets the account send to an address again.

@@ -180,7 +180,7 @@ func (s *Service) resumeWaiting(ctx context.Context, j *store.Job) (jobs.Writes,
 // ReleaseIn is the request of release_held_messages.
 type ReleaseIn struct {
 	UserID string `path:"user_id"`
-	Action string `json:"action" required:"true" enum:"release|discard"`
+	Action string `json:"action" required:"true" enum:"release|discard"` // `release` sends what is held, `discard` cancels it.
 }
 
 // Released counts what was released or discarded, in rows of the sending log.

@@ -21,16 +21,16 @@ const (
 // ImportSuppressionsIn is the body of import_suppressions: a list of addresses, or the text of a
 // CSV file, which may also be the body itself.
 type ImportSuppressionsIn struct {
-	Emails []string `json:"emails" max:"10000" items:"judged"`
-	Reason string   `json:"reason" enum:"bounce|complaint|manual|"` // manual if it is missing
-	CSV    string   `json:"csv"`                                    // with a header line: email, and optionally reason
+	Emails []string `json:"emails" max:"10000" items:"judged" example:"old@example.net"`
+	Reason string   `json:"reason" enum:"bounce|complaint|manual|"`               // `manual` unless given.
+	CSV    string   `json:"csv" example:"email,reason\nold@example.net,bounce\n"` // The text of a CSV file, which may also be the body itself.
 }
 
 // SuppressionsImported counts what came of an import.
 type SuppressionsImported struct {
-	Added   int      `json:"added"`
-	Already int      `json:"already"`
-	Invalid []string `json:"invalid" words:"theirs"`
+	Added   int      `json:"added" example:"120"`
+	Already int      `json:"already" example:"3"`                             // Those that were suppressed before.
+	Invalid []string `json:"invalid" words:"theirs" example:"not an address"` // What is no address, as it was given.
 }
 
 // ImportSuppressions keeps the account from sending to many addresses. One that is suppressed

@@ -15,8 +15,8 @@ import (
 // AnswerInvitationIn is the request of answer_invitation.
 type AnswerInvitationIn struct {
 	UserID    string `path:"user_id"`
-	MessageID string `path:"message_id"`
-	Folder    string `query:"folder" max:"255"`
+	MessageID string `path:"message_id" example:"17"`           // The IMAP UID of the message.
+	Folder    string `query:"folder" max:"255" example:"inbox"` // A role (`inbox sent drafts junk trash archive`) or an IMAP name; the inbox unless given.
 	Answer    string `json:"answer" required:"true" enum:"accepted|tentative|declined"`
 }
 

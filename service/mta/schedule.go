@@ -29,7 +29,7 @@ func sendAt(now time.Time, at *core.Time) (time.Time, error) {
 // UpdateScheduledIn is the request of update_scheduled_message.
 type UpdateScheduledIn struct {
 	ID     string     `path:"id"`
-	SendAt *core.Time `json:"send_at" required:"true"`
+	SendAt *core.Time `json:"send_at" required:"true"` // When it is sent instead.
 }
 
 // UpdateScheduledMessage has a scheduled message leave for one recipient at another time. The error

@@ -75,33 +75,36 @@ func (HTMLText) Forms() []any { return []any{"", true} }
 // A SendAttachment is a file to be sent.
 type SendAttachment struct {
 	Filename    string  `json:"filename"`
-	Content     *string `json:"content"` // base64
+	Content     *string `json:"content"` // Base64.
 	ContentType string  `json:"content_type"`
 	ContentID   string  `json:"content_id"`
 }
 
 // SendEmailIn is the request of send_email.
 type SendEmailIn struct {
-	UserID      string              `path:"user_id"`
-	From        string              `json:"from"` // a name and an address that the mailbox may send as; "": its own
-	To          Texts               `json:"to" required:"true" min:"1"`
-	Cc          Texts               `json:"cc"`
-	Bcc         Texts               `json:"bcc"`
-	ReplyTo     Texts               `json:"reply_to"`
-	Subject     string              `json:"subject"` // required unless there is a template
-	Text        string              `json:"text"`
-	HTML        HTMLText            `json:"html"`
-	Body        string              `json:"body"`
-	InReplyTo   string              `json:"in_reply_to"`
-	References  Texts               `json:"references"`
-	Headers     map[string]string   `json:"headers"`
-	Attachments []SendAttachment    `json:"attachments" max:"500"`
-	MessageID   string              `json:"message_id"`
-	SendAt      *core.Time          `json:"send_at"`
-	Tags        TagMap              `json:"tags"`
-	RequireTLS  bool                `json:"require_tls"`
-	TemplateID  string              `json:"template_id"`
-	Variables   templates.Variables `json:"variables"`
+	UserID  string   `path:"user_id"`
+	From    string   `json:"from"` // A name and an address that the mailbox may send as; its own unless given.
+	To      Texts    `json:"to" required:"true" min:"1"`
+	Cc      Texts    `json:"cc"`
+	Bcc     Texts    `json:"bcc"`
+	ReplyTo Texts    `json:"reply_to"`
+	Subject string   `json:"subject"`
+	Text    string   `json:"text"`
+	HTML    HTMLText `json:"html"` // HTML, or `true`, which says that `body` is HTML.
+	Body    string   `json:"body" example:"Hello, your order is on its way."`
+	// The Message-ID that this replies to. Messages of the mailbox's INBOX with this Message-ID
+	// become `is_answered`.
+	InReplyTo   string            `json:"in_reply_to"`
+	References  Texts             `json:"references"`
+	Headers     map[string]string `json:"headers"`
+	Attachments []SendAttachment  `json:"attachments" max:"500"`
+	MessageID   string            `json:"message_id"` // The Message-ID header, with brackets.
+	SendAt      *core.Time        `json:"send_at"`    // When it is sent; at once unless given.
+	Tags        TagMap            `json:"tags"`
+	RequireTLS  bool              `json:"require_tls"` // It goes only to hosts that prove who they are over TLS and promise to do the same (RFC 8689).
+	// The message template that the subject and the text are made of.
+	TemplateID string              `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Variables  templates.Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
 
 	of       *batchOf        // nil: the message is no part of a batch
 	form     *templates.Form // what Variables fill; nil: the texts are those of the request
@@ -115,23 +118,24 @@ type SendEmailIn struct {
 // EmailQueued says that a message is on its way.
 type EmailQueued struct {
 	Success    bool            `json:"success"`
-	MessageID  string          `json:"message_id" words:"ours"`
+	MessageID  string          `json:"message_id" words:"ours"` // The Message-ID header, with brackets.
 	Status     string          `json:"status" enum:"queued|scheduled|held"`
-	ApprovalID *string         `json:"approval_id" words:"ours"`
+	ApprovalID *string         `json:"approval_id" words:"ours" rare:"true"` // The approval that it waits for, or waited for.
 	UserID     string          `json:"user_id" words:"ours"`
 	From       string          `json:"from" words:"ours"`
 	Recipients []SentRecipient `json:"recipients"`
-	Transport  string          `json:"transport" enum:"direct|relay|local|capture|simulator|mixed"`
-	QueuedAt   core.Time       `json:"queued_at"`
-	SendAt     core.Time       `json:"send_at"`
+	// How it goes to the recipient: direct, relay, local, capture or simulator.
+	Transport string    `json:"transport" enum:"direct|relay|local|capture|simulator|mixed"`
+	QueuedAt  core.Time `json:"queued_at"`
+	SendAt    core.Time `json:"send_at" rare:"true"` // When it is sent; null for at once.
 }
 
 // A SentRecipient is one recipient of a message that was taken.
 type SentRecipient struct {
-	ID        string `json:"id" words:"ours"` // of its row in the sending log
+	ID        string `json:"id" words:"ours" example:"msg_01k9a2b3c4d5e6f7g8h9j0k1m2"` // Its row in the sending log.
 	Email     string `json:"email" words:"ours"`
 	Status    string `json:"status" enum:"queued|scheduled|suppressed|held"`
-	Transport string `json:"transport" words:"ours"`
+	Transport string `json:"transport" words:"ours"` // How it goes to the recipient: direct, relay, local, capture or simulator.
 }
 
 // SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message

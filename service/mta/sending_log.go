@@ -17,25 +17,26 @@ import (
 
 // A SentMessage is one row of the sending log: one message for one recipient.
 type SentMessage struct {
-	ID                string    `json:"id" words:"ours"`
-	MessageID         string    `json:"message_id" words:"theirs"`
+	ID                string    `json:"id" words:"ours" example:"msg_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	MessageID         string    `json:"message_id" words:"theirs"` // The Message-ID header, with brackets.
 	UserID            *string   `json:"user_id" words:"ours"`
 	Sender            string    `json:"sender" words:"theirs"`
 	Recipient         string    `json:"recipient" words:"theirs"`
 	Subject           string    `json:"subject" words:"theirs"`
 	Status            string    `json:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|rejected"`
-	Transport         string    `json:"transport" words:"ours"`
-	Provider          *string   `json:"provider" words:"ours"`
-	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"`
+	Transport         string    `json:"transport" words:"ours"`             // How it goes to the recipient: direct, relay, local, capture or simulator.
+	Provider          *string   `json:"provider" words:"ours"`              // The relay.
+	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
 	Attempts          int       `json:"attempts"`
 	LastResponse      *string   `json:"last_response" words:"theirs"`
 	NextAttemptAt     core.Time `json:"next_attempt_at"`
-	SendAt            core.Time `json:"send_at"`
+	SendAt            core.Time `json:"send_at" rare:"true"` // When it is sent; null for at once.
 	Tags              TagMap    `json:"tags" words:"theirs"`
-	RequireTLS        bool      `json:"require_tls"`
-	ApprovalID        *string   `json:"approval_id" words:"ours"`
-	QueuedAt          core.Time `json:"queued_at"`
-	UpdatedAt         core.Time `json:"updated_at"`
+	// It goes only to hosts that prove who they are over TLS and promise to do the same (RFC 8689).
+	RequireTLS bool      `json:"require_tls"`
+	ApprovalID *string   `json:"approval_id" words:"ours" rare:"true"` // The approval that it waits for, or waited for.
+	QueuedAt   core.Time `json:"queued_at"`
+	UpdatedAt  core.Time `json:"updated_at"`
 }
 
 func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessage {
@@ -116,12 +117,12 @@ func codesOf(reply string) string {
 type ListMessagesIn struct {
 	core.PageIn
 	Status    string `query:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|rejected|"`
-	Mailbox   string `query:"mailbox"` // address
+	Mailbox   string `query:"mailbox"` // The mailbox's address.
 	Domain    string `query:"domain"`
 	Recipient string `query:"recipient"`
-	Tag       string `query:"tag"` // name:value
-	DateFrom  string `query:"date_from"`
-	DateTo    string `query:"date_to"`
+	Tag       string `query:"tag"`       // A tag, as `name:value`.
+	DateFrom  string `query:"date_from"` // The first day, UTC.
+	DateTo    string `query:"date_to"`   // The last day, UTC, with all of it.
 }
 
 // ListMessages lists the account's sending log, newest first.
@@ -232,20 +233,22 @@ type SentMessageIn struct {
 
 // A SentAttempt is one try to hand a message on, over one address of one host.
 type SentAttempt struct {
-	At            core.Time `json:"at"`
-	Host          *string   `json:"host" words:"theirs"`
-	IP            *string   `json:"ip" words:"ours"`
-	TLS           *string   `json:"tls" words:"ours"`
-	Authenticated string    `json:"authenticated" enum:"dane|mta-sts|certificate|none"`
-	Code          *int      `json:"code"`
-	Enhanced      string    `json:"enhanced" words:"ours"`
-	Reply         string    `json:"reply" words:"theirs"`
+	At   core.Time `json:"at"`
+	Host *string   `json:"host" words:"theirs" example:"mx.example.net"`
+	IP   *string   `json:"ip" words:"ours"`
+	TLS  *string   `json:"tls" words:"ours"`
+	// How the host was authenticated: by TLSA records (DANE), by its domain's MTA-STS policy, by a
+	// certificate for its name, or not at all.
+	Authenticated string `json:"authenticated" enum:"dane|mta-sts|certificate|none"`
+	Code          *int   `json:"code" example:"250"` // The SMTP code of the answer.
+	Enhanced      string `json:"enhanced" words:"ours"`
+	Reply         string `json:"reply" words:"theirs"`
 }
 
 // A SentMessageDetail is one row of the sending log with its newest attempts, the newest last.
 type SentMessageDetail struct {
 	SentMessage
-	AttemptsLog []SentAttempt `json:"attempts_log"`
+	AttemptsLog []SentAttempt `json:"attempts_log"` // The newest 30 attempts, the newest last: one for each address tried.
 }
 
 // GetSentMessage shows one row of the sending log, with what each attempt came to.
@@ -374,9 +377,9 @@ const maxMappings = 1000
 
 // RelayedData is the data of message.relayed.
 type RelayedData struct {
-	OriginalMessageID string    `json:"original_message_id" words:"theirs"`
-	ProviderMessageID string    `json:"provider_message_id" words:"theirs"`
-	Provider          string    `json:"provider" words:"ours"`
+	OriginalMessageID string    `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
+	ProviderMessageID string    `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
+	Provider          string    `json:"provider" words:"ours"`              // The relay.
 	Recipient         string    `json:"recipient" words:"theirs"`
 	Sender            string    `json:"sender" words:"theirs"`
 	SendingDomain     string    `json:"sending_domain" words:"ours"`
@@ -387,23 +390,23 @@ type RelayedData struct {
 
 // LookupIn is the query of lookup_message: exactly one of the two, with angle brackets or without.
 type LookupIn struct {
-	Provider string `query:"provider_message_id" max:"998"`
-	Original string `query:"original_message_id" max:"998"`
+	Provider string `query:"provider_message_id" max:"998"` // The Message-ID that the relay gave.
+	Original string `query:"original_message_id" max:"998"` // The Message-ID that the sender gave.
 }
 
 // A Lookup pairs Message-IDs; it is empty where nothing is known.
 type Lookup struct {
-	OriginalMessageID  *string   `json:"original_message_id" words:"theirs"`
+	OriginalMessageID  *string   `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
 	ProviderMessageIDs []string  `json:"provider_message_ids" words:"theirs"`
 	Data               []Mapping `json:"data"`
-	Count              int       `json:"count"`
+	Count              int       `json:"count"` // How many rows are in `data`.
 }
 
 // A Mapping is one pair, for one recipient.
 type Mapping struct {
-	OriginalMessageID string    `json:"original_message_id" words:"theirs"`
-	ProviderMessageID string    `json:"provider_message_id" words:"theirs"`
-	Provider          string    `json:"provider" words:"ours"`
+	OriginalMessageID string    `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
+	ProviderMessageID string    `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
+	Provider          string    `json:"provider" words:"ours"`              // The relay.
 	Recipient         string    `json:"recipient" words:"theirs"`
 	Sender            string    `json:"sender" words:"theirs"`
 	SendingDomain     string    `json:"sending_domain" words:"ours"`

@@ -25,7 +25,7 @@ const oneClick = "List-Unsubscribe=One-Click"
 
 // Unsubscribed says what the list's server answered.
 type Unsubscribed struct {
-	Message    string `json:"message" words:"ours"`
+	Message    string `json:"message" words:"ours" example:"The list's server has taken the request."` // For people; the text may change.
 	HTTPStatus int    `json:"http_status"`
 }
 

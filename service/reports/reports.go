@@ -19,51 +19,55 @@ import (
 type ListReportsIn struct {
 	core.PageIn
 	DomainID string `path:"domain_id"`
-	DateFrom string `query:"date_from"`
-	DateTo   string `query:"date_to"`
-	Org      string `query:"org"` // part of org_name
+	DateFrom string `query:"date_from"` // The first day, UTC.
+	DateTo   string `query:"date_to"`   // The last day, UTC, with all of it.
+	Org      string `query:"org"`       // A part of org_name.
 }
 
 // A DMARCReport is what another operator has told about mail in a domain's name.
 type DMARCReport struct {
-	ID            string            `json:"id" words:"ours"`
-	ReportID      string            `json:"report_id" words:"theirs"`
-	OrgName       string            `json:"org_name" words:"theirs"`
-	Email         *string           `json:"email" words:"theirs"`
-	DateBegin     core.Time         `json:"date_begin"`
-	DateEnd       core.Time         `json:"date_end"`
-	Policy        DMARCReportPolicy `json:"policy"`
-	Records       []DMARCRecord     `json:"records"`
-	RecordsMore   int               `json:"records_omitted"`
-	Totals        DMARCTotals       `json:"totals"`
-	Authenticated bool              `json:"authenticated"`
-	ReceivedFrom  *string           `json:"received_from" words:"theirs"`
-	ReceivedAt    core.Time         `json:"received_at"`
+	ID          string            `json:"id" words:"ours" example:"rep_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	ReportID    string            `json:"report_id" words:"theirs"`                           // The reporter's own id of the report.
+	OrgName     string            `json:"org_name" words:"theirs"`                            // The name of the reporter, as the report states it.
+	Email       *string           `json:"email" words:"theirs" example:"noreply@example.net"` // Of the reporter.
+	DateBegin   core.Time         `json:"date_begin"`                                         // The start of what it is about.
+	DateEnd     core.Time         `json:"date_end"`                                           // The end of what it is about.
+	Policy      DMARCReportPolicy `json:"policy"`
+	Records     []DMARCRecord     `json:"records"`
+	RecordsMore int               `json:"records_omitted"` // Records that count only in the totals.
+	Totals      DMARCTotals       `json:"totals"`
+	// Whether the message that brought it passed DMARC, SPF or DKIM for `received_from`; nothing
+	// else vouches for it.
+	Authenticated bool      `json:"authenticated" example:"true"`
+	ReceivedFrom  *string   `json:"received_from" words:"theirs"` // The domain in From of the message that brought it.
+	ReceivedAt    core.Time `json:"received_at"`
 }
 
 // A DMARCReportPolicy is the policy that the reporter found.
 type DMARCReportPolicy struct {
-	Domain    string  `json:"domain" words:"theirs"`
-	P         string  `json:"p" enum:"none|quarantine|reject"`
-	SP        string  `json:"sp" enum:"none|quarantine|reject"`
-	NP        *string `json:"np" enum:"none|quarantine|reject" doc:"For subdomains that do not exist; null in reports of the form of RFC 7489."`
-	ADKIM     string  `json:"adkim" enum:"r|s"`
-	ASPF      string  `json:"aspf" enum:"r|s"`
-	Testing   bool    `json:"testing" doc:"The record says t=y, so that receivers apply the next milder policy."`
-	Discovery *string `json:"discovery_method" words:"theirs" doc:"How the record was found: treewalk (RFC 9989) or psl (RFC 7489); null in reports that do not say."`
-	Pct       int     `json:"pct" doc:"100 in reports of the form of RFC 9990, which has no percentage."`
+	Domain  string  `json:"domain" words:"theirs"`
+	P       string  `json:"p" enum:"none|quarantine|reject"`
+	SP      string  `json:"sp" enum:"none|quarantine|reject"` // For names below the domain.
+	NP      *string `json:"np" enum:"none|quarantine|reject"` // For subdomains that do not exist; null in reports of the form of RFC 7489.
+	ADKIM   string  `json:"adkim" enum:"r|s"`
+	ASPF    string  `json:"aspf" enum:"r|s"`
+	Testing bool    `json:"testing"` // The record says t=y, so that receivers apply the next milder policy.
+	// How the record was found: treewalk (RFC 9989) or psl (RFC 7489); null in reports that do not
+	// say.
+	Discovery *string `json:"discovery_method" words:"theirs" example:"treewalk"`
+	Pct       int     `json:"pct"` // 100 in reports of the form of RFC 9990, which has no percentage.
 }
 
 // A DMARCRecord counts messages that were alike.
 type DMARCRecord struct {
-	SourceIP     string            `json:"source_ip" words:"theirs"`
-	Count        int64             `json:"count"`
-	Disposition  string            `json:"disposition" words:"theirs"`
+	SourceIP     string            `json:"source_ip" words:"theirs"`   // Who delivered the messages.
+	Count        int64             `json:"count" example:"12"`         // How many messages.
+	Disposition  string            `json:"disposition" words:"theirs"` // What was done for DMARC: none, quarantine or reject.
 	DKIM         string            `json:"dkim" words:"theirs"`
 	SPF          string            `json:"spf" words:"theirs"`
-	HeaderFrom   string            `json:"header_from" words:"theirs"`
-	EnvelopeFrom *string           `json:"envelope_from" words:"theirs"`
-	EnvelopeTo   *string           `json:"envelope_to" words:"theirs"`
+	HeaderFrom   string            `json:"header_from" words:"theirs"` // The domain in From.
+	EnvelopeFrom *string           `json:"envelope_from" words:"theirs" example:"example.com"`
+	EnvelopeTo   *string           `json:"envelope_to" words:"theirs" example:"example.net"`
 	Reasons      []DMARCReason     `json:"reasons"`
 	DKIMResults  []DMARCDKIMResult `json:"dkim_results"`
 	SPFResults   []DMARCSPFResult  `json:"spf_results"`
@@ -71,21 +75,21 @@ type DMARCRecord struct {
 
 // A DMARCReason is why something else was done than the policy asks for.
 type DMARCReason struct {
-	Type    string  `json:"type" words:"theirs"`
-	Comment *string `json:"comment" words:"theirs"`
+	Type    string  `json:"type" words:"theirs" example:"forwarded"`
+	Comment *string `json:"comment" words:"theirs" example:"sent on by a list"`
 }
 
 // A DMARCDKIMResult is what DKIM said by itself.
 type DMARCDKIMResult struct {
 	Domain   string  `json:"domain" words:"theirs"`
-	Selector *string `json:"selector" words:"theirs"`
+	Selector *string `json:"selector" words:"theirs" example:"m1"`
 	Result   string  `json:"result" words:"theirs"`
 }
 
 // A DMARCSPFResult is what SPF said by itself.
 type DMARCSPFResult struct {
 	Domain string  `json:"domain" words:"theirs"`
-	Scope  *string `json:"scope" words:"theirs"`
+	Scope  *string `json:"scope" words:"theirs" example:"mfrom"`
 	Result string  `json:"result" words:"theirs"`
 }
 
@@ -163,25 +167,27 @@ func dmarcRecordOut(r *dmarcreport.Record) DMARCRecord {
 
 // A TLSReport is what another operator has told about TLS with a domain's hosts.
 type TLSReport struct {
-	ID            string            `json:"id" words:"ours"`
-	ReportID      string            `json:"report_id" words:"theirs"`
-	OrgName       string            `json:"org_name" words:"theirs"`
-	Contact       *string           `json:"contact" words:"theirs"`
-	DateBegin     core.Time         `json:"date_begin"`
-	DateEnd       core.Time         `json:"date_end"`
-	Policies      []TLSReportPolicy `json:"policies"`
-	Totals        TLSTotals         `json:"totals"`
-	Authenticated bool              `json:"authenticated"`
-	ReceivedFrom  *string           `json:"received_from" words:"theirs"`
-	ReceivedAt    core.Time         `json:"received_at"`
+	ID        string            `json:"id" words:"ours" example:"rep_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	ReportID  string            `json:"report_id" words:"theirs"` // The reporter's own id of the report.
+	OrgName   string            `json:"org_name" words:"theirs"`  // The name of the reporter, as the report states it.
+	Contact   *string           `json:"contact" words:"theirs" example:"mailto:tls@example.net"`
+	DateBegin core.Time         `json:"date_begin"` // The start of what it is about.
+	DateEnd   core.Time         `json:"date_end"`   // The end of what it is about.
+	Policies  []TLSReportPolicy `json:"policies"`
+	Totals    TLSTotals         `json:"totals"`
+	// Whether the message that brought it passed DMARC, SPF or DKIM for `received_from`; nothing
+	// else vouches for it.
+	Authenticated bool      `json:"authenticated" example:"true"`
+	ReceivedFrom  *string   `json:"received_from" words:"theirs"` // The domain in From of the message that brought it.
+	ReceivedAt    core.Time `json:"received_at"`
 }
 
 // A TLSReportPolicy is one that was applied, with what came of it.
 type TLSReportPolicy struct {
 	Type       string             `json:"type" enum:"sts|tlsa|no-policy-found"`
 	Domain     string             `json:"domain" words:"theirs"`
-	Strings    []string           `json:"strings" words:"theirs"`
-	MXHosts    []string           `json:"mx_hosts" words:"theirs"`
+	Strings    []string           `json:"strings" words:"theirs" example:"version: STSv1"`
+	MXHosts    []string           `json:"mx_hosts" words:"theirs" example:"mail.example.com"`
 	Successful int64              `json:"successful"`
 	Failed     int64              `json:"failed"`
 	Failures   []TLSReportFailure `json:"failures"`
@@ -189,12 +195,12 @@ type TLSReportPolicy struct {
 
 // A TLSReportFailure is one way in which sessions failed.
 type TLSReportFailure struct {
-	ResultType  string  `json:"result_type" words:"theirs"`
+	ResultType  string  `json:"result_type" words:"theirs" example:"certificate-expired"`
 	Sessions    int64   `json:"sessions"`
-	SendingIP   *string `json:"sending_ip" words:"theirs"`
-	MXHost      *string `json:"mx_host" words:"theirs"`
-	ReceivingIP *string `json:"receiving_ip" words:"theirs"`
-	Reason      *string `json:"reason" words:"theirs"`
+	SendingIP   *string `json:"sending_ip" words:"theirs" example:"192.0.2.7"`
+	MXHost      *string `json:"mx_host" words:"theirs" example:"mail.example.com"`
+	ReceivingIP *string `json:"receiving_ip" words:"theirs" example:"198.51.100.7"`
+	Reason      *string `json:"reason" words:"theirs" example:"certificate has expired"`
 }
 
 // TLSTotals count the sessions of a report.

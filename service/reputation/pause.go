@@ -161,12 +161,16 @@ const (
 
 // A SendingAlert is the data of sending.alert.
 type SendingAlert struct {
+	// `limit`: a limit of the day is reached; `bounces`, `complaints`: many of them; `blocked`: a
+	// receiver blocks this host or sender.
 	Kind    string    `json:"kind" enum:"limit|bounces|complaints|blocked"`
 	Scope   string    `json:"scope" enum:"mailbox|domain|account"`
-	Subject string    `json:"subject" words:"ours"`
-	Until   core.Time `json:"until"`
-	Reply   *string   `json:"reply" words:"theirs"`
-	Advice  string    `json:"advice" words:"ours"`
+	Subject string    `json:"subject" words:"ours" example:"anna@example.com"` // The mailbox, domain or account; for `blocked` who runs the receiving host.
+	Until   core.Time `json:"until"`                                           // When sending goes on by itself; null if that is not by the clock.
+	// What the receiver said; null for other kinds.
+	Reply *string `json:"reply" words:"theirs" example:"550 5.7.1 Service unavailable, client host blocked" rare:"true"`
+	// What to do, for people; the text may change.
+	Advice string `json:"advice" words:"ours" example:"8 of the 80 recipients of the last 24 hours do not exist or refused the mail for good."`
 }
 
 // alert tells of bounces and complaints above a bound, once while that lasts. told: something is

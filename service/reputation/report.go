@@ -16,12 +16,12 @@ const reportMost = 100
 
 // A Window is what became of the mail of some days, counted by recipients.
 type Window struct {
-	Sent          int     `json:"sent"`
-	Deferred      int     `json:"deferred"`
-	Bounced       int     `json:"bounced"`
-	Complained    int     `json:"complained"`
-	BounceRate    float64 `json:"bounce_rate"`
-	ComplaintRate float64 `json:"complaint_rate"`
+	Sent          int     `json:"sent" example:"1200"`   // Recipients, each counted once, at the first attempt. Mail between mailboxes here does not count.
+	Deferred      int     `json:"deferred" example:"40"` // Of these, those that had to wait then.
+	Bounced       int     `json:"bounced" example:"6"`   // Refused for good, at once or by a report later.
+	Complained    int     `json:"complained" example:"1"`
+	BounceRate    float64 `json:"bounce_rate" example:"0.005"`
+	ComplaintRate float64 `json:"complaint_rate" example:"0.0008"`
 }
 
 // Windows are those of one, seven and thirty days.
@@ -54,16 +54,17 @@ type MailboxReputation struct {
 
 // DestinationReputation is what became of mail to those whose mail one operator takes.
 type DestinationReputation struct {
-	Operator string        `json:"operator" words:"theirs"`
-	Domains  []string      `json:"domains" words:"theirs"`
+	Operator string        `json:"operator" words:"theirs" example:"outlook.com"` // Who runs the receiving hosts: the registrable domain of their names.
+	Domains  []string      `json:"domains" words:"theirs" example:"example.net"`  // Some of the domains that were written to.
 	Blocked  *BlockedReply `json:"blocked"`
 	Windows  Windows       `json:"windows"`
 }
 
 // A BlockedReply is what an operator said that blocks this host or sender.
 type BlockedReply struct {
-	Reply  string    `json:"reply" words:"theirs"`
-	Advice string    `json:"advice" words:"ours"`
+	Reply string `json:"reply" words:"theirs" example:"550 5.7.1 Service unavailable, client host blocked"`
+	// What to do, for people; the text may change.
+	Advice string    `json:"advice" words:"ours" example:"Ask for the address of this host to be taken off at https://sender.office.com."`
 	At     core.Time `json:"at"`
 }
 
@@ -78,8 +79,8 @@ type Reputation struct {
 
 // ReputationIn is the query of get_reputation.
 type ReputationIn struct {
-	Domain  string `query:"domain"`  // the name or id of one
-	Mailbox string `query:"mailbox"` // the address or id of one
+	Domain  string `query:"domain"`  // Only this domain, by its name or id.
+	Mailbox string `query:"mailbox"` // The mailbox's address.
 }
 
 // A tally sums what became of a subject's mail.

@@ -30,9 +30,9 @@ const (
 
 // An Effect is an action that takes effect.
 type Effect struct {
-	RuleID string  `json:"rule_id" words:"ours"`
-	Type   string  `json:"type" words:"ours"`
-	Value  *string `json:"value" words:"ours"`
+	RuleID string  `json:"rule_id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Type   string  `json:"type" words:"ours" example:"move"`     // As in the rule.
+	Value  *string `json:"value" words:"ours" example:"Archive"` // As in the rule; a folder has its IMAP name.
 }
 
 // An Outcome is what the rules of a mailbox say about a message.

@@ -74,25 +74,33 @@ func (Value) Forms() []any { return []any{"", 0.5} }
 
 // A Condition is one condition of a rule.
 type Condition struct {
-	Field  string `json:"field" required:"true" enum:"from|to|cc|subject|header|body|size|list_id|spam_score"`
-	Op     string `json:"op" required:"true" enum:"is|contains|matches|above|below|exists"`
-	Value  *Value `json:"value" words:"ours"`
-	Header string `json:"header,omitempty" max:"200" words:"ours"`
-	Not    bool   `json:"not,omitempty"`
+	// What of the message is compared: the addresses and names of `from`, `to` or `cc`, `subject`,
+	// a `header` field, the text of `body`, the `size`, the list's id (`list_id`), or the
+	// `spam_score`.
+	Field string `json:"field" required:"true" enum:"from|to|cc|subject|header|body|size|list_id|spam_score"`
+	Op    string `json:"op" required:"true" enum:"is|contains|matches|above|below|exists"`
+	// A number for `size`, in bytes, and `spam_score`; none for `exists`. `matches` is an RE2
+	// expression of at most 500 characters.
+	Value  *Value `json:"value" words:"ours" example:"invoice"`
+	Header string `json:"header,omitempty" max:"200" words:"ours" example:"X-Project"` // The name of the header field, for the field `header` alone.
+	Not    bool   `json:"not,omitempty" example:"false"`                               // true turns the result round.
 }
 
 // An Action is one thing that a rule does.
 type Action struct {
-	Type  string  `json:"type" required:"true" enum:"move|copy|flag|mark_read|forward|reply|reject|discard|webhook|stop"`
-	Value *string `json:"value" words:"ours"`
+	Type string `json:"type" required:"true" enum:"move|copy|flag|mark_read|forward|reply|reject|discard|webhook|stop"`
+	// The folder of `move` and `copy` (a role such as `archive`, or a name; without such a folder
+	// it is the inbox), the keyword of `flag` (without one: `\Flagged`), the address of `forward`,
+	// the text of `reply`, `reject` and `webhook`.
+	Value *string `json:"value" words:"ours" example:"archive"`
 }
 
 // A Rule is a rule as the API shows it.
 type Rule struct {
-	ID         string      `json:"id" words:"ours"`
-	Name       string      `json:"name" words:"ours"`
+	ID         string      `json:"id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Name       string      `json:"name" words:"ours" example:"Invoices"`
 	Enabled    bool        `json:"enabled"`
-	Position   int         `json:"position"`
+	Position   int         `json:"position" example:"0"` // Among the rules of the mailbox, from 0.
 	Match      string      `json:"match" enum:"all|any"`
 	Conditions []Condition `json:"conditions"`
 	Actions    []Action    `json:"actions"`
@@ -122,7 +130,7 @@ func ruleOut(r *store.Rule) Rule {
 // used it goes before that rule.
 type CreateRuleIn struct {
 	UserID     string      `path:"user_id"`
-	Name       string      `json:"name" required:"true" min:"1" max:"100"`
+	Name       string      `json:"name" required:"true" min:"1" max:"100" example:"Invoices"`
 	Enabled    *bool       `json:"enabled"`
 	Position   *int        `json:"position" min:"0" max:"100"`
 	Match      string      `json:"match" enum:"all|any|"`
@@ -134,7 +142,7 @@ type CreateRuleIn struct {
 type UpdateRuleIn struct {
 	UserID     string       `path:"user_id"`
 	RuleID     string       `path:"rule_id"`
-	Name       *string      `json:"name" min:"1" max:"100"`
+	Name       *string      `json:"name" min:"1" max:"100" example:"Invoices"`
 	Enabled    *bool        `json:"enabled"`
 	Position   *int         `json:"position" min:"0" max:"100"`
 	Match      *string      `json:"match" enum:"all|any"`
@@ -150,8 +158,8 @@ type RuleIn struct {
 
 // RuleDeleted says that a rule is gone.
 type RuleDeleted struct {
-	Message string `json:"message" words:"ours"`
-	ID      string `json:"id" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The rule is deleted."` // For people; the text may change.
+	ID      string `json:"id" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // rulesOf gives the rules of a mailbox, by position.
@@ -456,18 +464,21 @@ func Load(tx *store.Tx, mb *store.Mailbox) (list []*store.Rule, err error) {
 // TestRulesIn is the request of test_rules.
 type TestRulesIn struct {
 	UserID    string `path:"user_id"`
-	MessageID string `json:"message_id" required:"true" max:"20"`
+	MessageID string `json:"message_id" required:"true" max:"20" example:"42"` // The UID of a message of the mailbox.
 	Folder    string `json:"folder" max:"255"`
 }
 
 // Tested is what the rules of a mailbox would do with a message.
 type Tested struct {
-	Matched []string `json:"matched" words:"ours"`
+	Matched []string `json:"matched" words:"ours" example:"rule_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The rules whose conditions fit.
 	Actions []Effect `json:"actions"`
-	Folder  *string  `json:"folder" words:"theirs" known:"folders"`
-	Copies  []string `json:"copies" words:"theirs" known:"folders"`
-	Flags   []string `json:"flags" words:"ours"`
-	Skipped []string `json:"skipped" words:"ours"`
+	// Where the message would lie; null where it would be discarded or rejected.
+	Folder *string  `json:"folder" words:"theirs" known:"folders" example:"Archive"`
+	Copies []string `json:"copies" words:"theirs" known:"folders" example:"Projects/Garden"` // The folders that copies of it would be filed in.
+	Flags  []string `json:"flags" words:"ours" example:"\\Seen"`                             // IMAP flags and keywords that it would get.
+	// The rules that there was no time for: those of a mailbox have 50 ms of processor time for a
+	// message.
+	Skipped []string `json:"skipped" words:"ours" example:"[]"`
 }
 
 // TestRules says what the rules of a mailbox would do with a message that it has, and does nothing.

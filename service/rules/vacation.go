@@ -14,9 +14,9 @@ import (
 // A Vacation is the automatic reply of a mailbox (RFC 3834).
 type Vacation struct {
 	Enabled  bool      `json:"enabled"`
-	Subject  *string   `json:"subject" words:"ours"`
-	Text     string    `json:"text" words:"ours"`
-	From     *string   `json:"from" words:"ours"`
+	Subject  *string   `json:"subject" words:"ours" example:"Away until Monday"` // Null: `Auto: ` and the subject of what it answers.
+	Text     string    `json:"text" words:"ours" example:"I am away until Monday."`
+	From     *string   `json:"from" words:"ours" example:"Anna <anna@example.com>"` // Null: the mailbox.
 	StartsAt core.Time `json:"starts_at"`
 	EndsAt   core.Time `json:"ends_at"`
 }
@@ -25,16 +25,16 @@ type Vacation struct {
 type SetVacationIn struct {
 	UserID   string              `path:"user_id"`
 	Enabled  bool                `json:"enabled" required:"true"`
-	Subject  core.Opt[string]    `json:"subject" max:"200"`
-	Text     string              `json:"text" max:"10000"`
-	From     core.Opt[string]    `json:"from" max:"320"`
+	Subject  core.Opt[string]    `json:"subject" max:"200" example:"Away until Monday"` // Null: `Auto: ` and the subject of what it answers.
+	Text     string              `json:"text" max:"10000" example:"I am away until Monday."`
+	From     core.Opt[string]    `json:"from" max:"320" example:"Anna <anna@example.com>"` // Null: the mailbox.
 	StartsAt core.Opt[core.Time] `json:"starts_at"`
 	EndsAt   core.Opt[core.Time] `json:"ends_at"`
 }
 
 // VacationDeleted says that a mailbox answers nothing by itself.
 type VacationDeleted struct {
-	Message string `json:"message" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The mailbox answers nothing by itself any more."` // For people; the text may change.
 	UserID  string `json:"user_id" words:"ours"`
 }
 

@@ -25,12 +25,12 @@ func New(c *core.Core) *Service { return &Service{Core: c} }
 
 // A MessageTemplate is a subject and a text with variables, such as {{first_name}}.
 type MessageTemplate struct {
-	ID        string    `json:"id" words:"ours"`
+	ID        string    `json:"id" words:"ours" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Name      string    `json:"name" words:"ours"`
-	Subject   string    `json:"subject" words:"ours"`
-	Text      *string   `json:"text" words:"ours"`
-	HTML      *string   `json:"html" words:"ours"`
-	Variables []string  `json:"variables" words:"ours"`
+	Subject   string    `json:"subject" words:"ours" example:"Welcome, {{first_name}}"`
+	Text      *string   `json:"text" words:"ours" example:"Hello {{first_name}}, nice to meet you."`
+	HTML      *string   `json:"html" words:"ours" example:"<p>Hello {{first_name}}, nice to meet you.</p>"`
+	Variables []string  `json:"variables" words:"ours" example:"first_name"` // The names of its variables, sorted.
 	CreatedAt core.Time `json:"created_at"`
 	UpdatedAt core.Time `json:"updated_at"`
 }
@@ -89,9 +89,9 @@ func (s *Service) ListMessageTemplates(_ context.Context, who core.Actor, in Lis
 // CreateMessageTemplateIn is the body of create_message_template.
 type CreateMessageTemplateIn struct {
 	Name    string `json:"name" required:"true" min:"1" max:"100"`
-	Subject string `json:"subject" required:"true" max:"998"`
-	Text    string `json:"text" max:"500000"`
-	HTML    string `json:"html" max:"500000"`
+	Subject string `json:"subject" required:"true" max:"998" example:"Welcome, {{first_name}}"`
+	Text    string `json:"text" max:"500000" example:"Hello {{first_name}}, nice to meet you."`
+	HTML    string `json:"html" max:"500000" example:"<p>Hello {{first_name}}, nice to meet you.</p>"`
 }
 
 // CreateMessageTemplate keeps a template. The error is invalid_template for braces that hold no
@@ -158,7 +158,7 @@ type UpdateMessageTemplateIn struct {
 	Name    *string          `json:"name" min:"1" max:"100"`
 	Subject *string          `json:"subject" max:"998"`
 	Text    core.Opt[string] `json:"text" max:"500000"`
-	HTML    core.Opt[string] `json:"html" max:"500000"`
+	HTML    core.Opt[string] `json:"html" max:"500000"` // Sanitised for received messages; still do not trust it.
 }
 
 // UpdateMessageTemplate changes a template. Messages that were made of it stay as they are.
@@ -198,8 +198,8 @@ func (s *Service) UpdateMessageTemplate(_ context.Context, who core.Actor, in Up
 
 // MessageTemplateDeleted says that a template is gone.
 type MessageTemplateDeleted struct {
-	Message string `json:"message" words:"ours"`
-	ID      string `json:"id" words:"ours"`
+	Message string `json:"message" words:"ours" example:"The message template is deleted."` // For people; the text may change.
+	ID      string `json:"id" words:"ours" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 }
 
 // DeleteMessageTemplate forgets a template. Messages that were made of it stay, and those that are
@@ -221,14 +221,14 @@ func (s *Service) DeleteMessageTemplate(_ context.Context, who core.Actor, in Me
 // PreviewMessageTemplateIn is the body of preview_message_template.
 type PreviewMessageTemplateIn struct {
 	ID        string    `path:"id"`
-	Variables Variables `json:"variables"`
+	Variables Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
 }
 
 // A MessagePreview is a message as it would be made of a template.
 type MessagePreview struct {
 	Subject string  `json:"subject" words:"ours"`
 	Text    *string `json:"text" words:"ours"`
-	HTML    *string `json:"html" words:"ours"`
+	HTML    *string `json:"html" words:"ours"` // Sanitised for received messages; still do not trust it.
 }
 
 // PreviewMessageTemplate shows what a message would be with the variables.
