@@ -204,7 +204,7 @@ soak-approvals:
 # model, and rules while the server is killed.
 soak-rules: ARRIVALS ?= 3000
 soak-rules: peers
-	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_ARRIVALS=$(ARRIVALS) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 60m -run '^TestRandomRulesWithinTheBounds$$' ./service/mta
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_ARRIVALS=$(ARRIVALS) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 60m -run '^TestRandomRulesWithinTheBounds$$' ./service/inbound
 	MAILSTEAD_RULES=100000 go test -count=1 -v -timeout 30m -run '^TestRulesAgainstAModel$$' ./service/rules
 	MAILSTEAD_SOAK=1 go test -count=1 -v -timeout 30m -run '^TestRulesUnderKills$$' ./e2e
 
@@ -227,7 +227,7 @@ soak-sort: peers
 # Mail that is held, cancelled, released and discarded at every point of deliveries, with stops and crashes in between.
 soak-hold: ROUNDS = 500
 soak-hold:
-	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_ROUNDS=$(ROUNDS) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 30m -run '^TestHoldAndCancelActOnWhatWaits$$' ./service/mta
+	TMPDIR=$$(sh .ci/tmp) MAILSTEAD_ROUNDS=$(ROUNDS) MAILSTEAD_SEED=$(SEED) go test -count=1 -v -timeout 30m -run '^TestHoldAndCancelActOnWhatWaits$$' ./service/outbound
 
 # Requests of random sizes to every operation, up to its limits.
 SIZES ?= 10000
@@ -247,7 +247,7 @@ soak-clients: peers
 # Compares how reports of bounces are read with Sisimai, over those that the test makes, or over the
 # files of a folder, of which REPORTS is the whole path.
 compare-bounces: peers
-	MAILSTEAD_REPORTS=$(REPORTS) go test -count=1 -v -run '^TestReports(AreReadAsTheyWereMade|AgainstAnotherReader)$$' ./service/mta
+	MAILSTEAD_REPORTS=$(REPORTS) go test -count=1 -v -run '^TestReports(AreReadAsTheyWereMade|AgainstAnotherReader)$$' ./service/feedback
 
 soak-wait:
 	MAILSTEAD_WAIT=10000 go test -count=1 -v -timeout 60m -run '^(TestNoMessageIsMissed|TestCostOfWaiters)$$' ./service/inbox

@@ -89,7 +89,7 @@ func (s *server) serve(ctx context.Context, dir string, stdout, stderr io.Writer
 	s.inst.svc.Health.Host = &health.Host{Running: true, Ports: s.listeners.Ports(s.inst.svc.Core.Config.PublicIPs)}
 	ctx, s.inst.operator.Stop = context.WithCancel(ctx)
 	defer s.inst.operator.Stop()
-	s.inst.svc.MTA.FileUnfiled()
+	s.inst.svc.Inbound.FileUnfiled()
 	created, err := s.inst.firstStart(ctx, s.settings)
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/milter"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/reputation"
 )
 
@@ -139,7 +139,7 @@ func (r *relaySettings) check() error {
 	if r.Kind.text == "ses" && r.Region == "" {
 		return errors.New("kind ses needs its region, such as us-east-1")
 	}
-	if err := mta.CheckRelay(r.service()); err != nil {
+	if err := outbound.CheckRelay(r.service()); err != nil {
 		return err
 	}
 	for name, address := range map[string]string{"sns_url": r.SNSURL, "ses_url": r.SESURL} {

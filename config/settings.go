@@ -29,33 +29,33 @@ import (
 // Settings is everything that can be set: each plain field is a flag, an environment variable and a
 // key of the file, under the one name in its tag.
 type Settings struct {
-	Hostname    hostName `toml:"hostname" usage:"public hostname of this server; turns production mode on"`
-	HTTP        Address  `toml:"http" usage:"where HTTP listens: ADDR, or off"`
-	HTTPTLS     Address  `toml:"http_tls" usage:"where HTTPS listens"`
-	SMTP        Address  `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
-	Submission  Address  `toml:"submission" usage:"where SMTP listens for mail from our users, with STARTTLS"`
-	Submissions Address  `toml:"submissions" usage:"the same with TLS from the start"`
-	IMAP        Address  `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
-	IMAPS       Address  `toml:"imaps" usage:"the same with TLS from the start"`
-	DNS         Address  `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
-	TLSCert     string   `toml:"tls_cert" usage:"certificate chain of this hostname, a PEM file; without it Mailstead gets one by ACME"`
-	TLSKey      string   `toml:"tls_key" usage:"the certificate's key, a PEM file"`
-	Directory   acmeURL  `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
-	ACMEEmail   contact  `toml:"acme_email" usage:"contact email address for the certificate authority"`
-	EABKeyID    string   `toml:"acme_eab_kid"`
-	EABKey      eabKey   `toml:"acme_eab_hmac"`
-	PublicIP    ipList   `toml:"public_ip" usage:"a public IP address for DNS records; may be repeated"`
-	Proxies     netList  `toml:"trusted_proxy" usage:"address or CIDR of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are trusted; may be repeated"`
-	ProxyHeader netList  `toml:"proxy_protocol" usage:"address or CIDR of a proxy whose connections begin with a PROXY header (version 1 or 2), on every TCP listener; may be repeated"`
-	ReadyFile   string   `toml:"ready_file" usage:"a file that is written once all listeners accept connections"`
-	Outbound    outbound `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
-	Resolver    Address  `toml:"resolver" usage:"the DNS resolver for all lookups, instead of the system's"`
-	MXPort      port     `toml:"mx_port" usage:"the port for direct delivery"`
-	CAFile      string   `toml:"ca_file" usage:"additional certificate authorities for outgoing TLS, a PEM file"`
-	Private     toggle   `toml:"allow_private_destinations" usage:"allow private and loopback addresses as destinations that tenants choose"`
-	Migrate     toggle   `toml:"-" flag:"migrate" usage:"in production, migrate a store of an older version without a rehearsal"`
-	LogFormat   logForm  `toml:"log_format" usage:"text or json"`
-	LogLevel    logLevel `toml:"log_level" usage:"debug, info, warn or error"`
+	Hostname    hostName    `toml:"hostname" usage:"public hostname of this server; turns production mode on"`
+	HTTP        Address     `toml:"http" usage:"where HTTP listens: ADDR, or off"`
+	HTTPTLS     Address     `toml:"http_tls" usage:"where HTTPS listens"`
+	SMTP        Address     `toml:"smtp" usage:"where SMTP listens for mail from other servers"`
+	Submission  Address     `toml:"submission" usage:"where SMTP listens for mail from our users, with STARTTLS"`
+	Submissions Address     `toml:"submissions" usage:"the same with TLS from the start"`
+	IMAP        Address     `toml:"imap" usage:"where IMAP listens, with STARTTLS"`
+	IMAPS       Address     `toml:"imaps" usage:"the same with TLS from the start"`
+	DNS         Address     `toml:"-" flag:"dns" usage:"where DNS listens, over UDP and TCP"`
+	TLSCert     string      `toml:"tls_cert" usage:"certificate chain of this hostname, a PEM file; without it Mailstead gets one by ACME"`
+	TLSKey      string      `toml:"tls_key" usage:"the certificate's key, a PEM file"`
+	Directory   acmeURL     `toml:"acme_directory" usage:"directory URL of the certificate authority (ACME), or off; Let's Encrypt in production"`
+	ACMEEmail   contact     `toml:"acme_email" usage:"contact email address for the certificate authority"`
+	EABKeyID    string      `toml:"acme_eab_kid"`
+	EABKey      eabKey      `toml:"acme_eab_hmac"`
+	PublicIP    ipList      `toml:"public_ip" usage:"a public IP address for DNS records; may be repeated"`
+	Proxies     netList     `toml:"trusted_proxy" usage:"address or CIDR of a reverse proxy whose X-Forwarded-For and X-Forwarded-Proto are trusted; may be repeated"`
+	ProxyHeader netList     `toml:"proxy_protocol" usage:"address or CIDR of a proxy whose connections begin with a PROXY header (version 1 or 2), on every TCP listener; may be repeated"`
+	ReadyFile   string      `toml:"ready_file" usage:"a file that is written once all listeners accept connections"`
+	Outbound    sendingMode `toml:"outbound" usage:"where mail to others goes: capture, direct or relay"`
+	Resolver    Address     `toml:"resolver" usage:"the DNS resolver for all lookups, instead of the system's"`
+	MXPort      port        `toml:"mx_port" usage:"the port for direct delivery"`
+	CAFile      string      `toml:"ca_file" usage:"additional certificate authorities for outgoing TLS, a PEM file"`
+	Private     toggle      `toml:"allow_private_destinations" usage:"allow private and loopback addresses as destinations that tenants choose"`
+	Migrate     toggle      `toml:"-" flag:"migrate" usage:"in production, migrate a store of an older version without a rehearsal"`
+	LogFormat   logForm     `toml:"log_format" usage:"text or json"`
+	LogLevel    logLevel    `toml:"log_level" usage:"debug, info, warn or error"`
 
 	Relay       []relaySettings       `toml:"relay"`
 	Destination []destinationSettings `toml:"destination"`

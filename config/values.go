@@ -16,7 +16,7 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/mail/idn"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 )
 
 // The values of settings are structs, since the decoder lets only structs check their own text
@@ -223,23 +223,23 @@ func choice(text []byte, allowed ...string) (string, error) {
 }
 
 type (
-	outbound  struct{ checked }
-	logForm   struct{ checked }
-	logLevel  struct{ checked }
-	relayKind struct{ checked }
-	pathKind  struct{ checked }
-	relayTLS  struct{ checked }
-	plan      struct{ checked }
-	pattern   struct{ checked }
-	port      uint16
-	count     uint32
-	duration  struct{ d time.Duration }
+	sendingMode struct{ checked }
+	logForm     struct{ checked }
+	logLevel    struct{ checked }
+	relayKind   struct{ checked }
+	pathKind    struct{ checked }
+	relayTLS    struct{ checked }
+	plan        struct{ checked }
+	pattern     struct{ checked }
+	port        uint16
+	count       uint32
+	duration    struct{ d time.Duration }
 	// A clockOffset is a duration that may be negative.
 	clockOffset struct{ d time.Duration }
 	toggle      bool
 )
 
-func (o *outbound) UnmarshalText(t []byte) (err error) {
+func (o *sendingMode) UnmarshalText(t []byte) (err error) {
 	o.text, err = choice(t, "capture", "direct", "relay")
 	return err
 }
@@ -265,7 +265,7 @@ func (r *relayTLS) UnmarshalText(t []byte) (err error) {
 }
 
 func (r *relayKind) UnmarshalText(t []byte) (err error) {
-	r.text, err = choice(t, mta.RelayKinds()...)
+	r.text, err = choice(t, outbound.RelayKinds()...)
 	return err
 }
 

@@ -29,7 +29,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/submit"
 )
 
 // specimen has a field of every sort that requests have.
@@ -46,7 +46,7 @@ type specimen struct {
 	Number core.Opt[int]      `json:"number" min:"1"`
 	Tags   []string           `json:"tags" min:"1" max:"3"`
 	Boxes  []inbox.MessageRef `json:"boxes" max:"3"`
-	Page   mta.HTMLText       `json:"page"`
+	Page   submit.HTMLText    `json:"page"`
 	Yes    bool               `json:"yes"`
 }
 

@@ -75,7 +75,7 @@ func (s *Server) receiveNotice(c *call) {
 	defer release()
 	body, err := readNotice(c)
 	if err == nil {
-		err = s.svc.MTA.TakeNotices(c.r.Context(), kind, relay, feedback.Request{Header: c.r.Header, Query: c.r.URL.Query(), Body: body})
+		err = s.svc.Feedback.TakeNotices(c.r.Context(), kind, relay, feedback.Request{Header: c.r.Header, Query: c.r.URL.Query(), Body: body})
 	}
 	if err != nil {
 		s.noticeFailed(c, err)

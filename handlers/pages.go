@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/submit"
 )
 
 // explainError gives the error that a page shows, and logs it if it is our fault.
@@ -284,14 +284,14 @@ func (s *Server) unsubscribe(c *call) {
 	token := strings.TrimPrefix(c.r.URL.Path, unsubscribePath)
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
-		u, err := s.svc.MTA.CheckUnsubscribe(c.r.Context(), token)
+		u, err := s.svc.Feedback.CheckUnsubscribe(c.r.Context(), token)
 		if err != nil {
 			s.unsubscribeFailed(c, err)
 			return
 		}
 		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Email: u.Email, Domain: u.Domain})
 	case http.MethodPost:
-		u, err := s.svc.MTA.Unsubscribe(c.r.Context(), token)
+		u, err := s.svc.Feedback.Unsubscribe(c.r.Context(), token)
 		if err != nil {
 			s.unsubscribeFailed(c, err)
 			return
@@ -363,21 +363,21 @@ func (s *Server) decodeView(c *call, in any) bool {
 // viewApproval shows the text of a held message as viewMessage does that of another, without any
 // image.
 func (s *Server) viewApproval(c *call) {
-	var in mta.ViewApprovalIn
+	var in submit.ViewApprovalIn
 	if !s.decodeView(c, &in) {
 		return
 	}
-	d, err := s.svc.MTA.ViewApproval(c.r.Context(), c.who, in)
+	d, err := s.svc.Submit.ViewApproval(c.r.Context(), c.who, in)
 	s.sendView(c, d, err)
 }
 
 // viewApprovalFile shows a file of a held message in a sandbox, or has the browser save it.
 func (s *Server) viewApprovalFile(c *call) {
-	var in mta.ApprovalFileIn
+	var in submit.ApprovalFileIn
 	if !s.decodeView(c, &in) {
 		return
 	}
-	d, file, err := s.svc.MTA.OpenApprovalFile(c.r.Context(), c.who, in)
+	d, file, err := s.svc.Submit.OpenApprovalFile(c.r.Context(), c.who, in)
 	if file == nil {
 		s.sendView(c, d, err)
 		return

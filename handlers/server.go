@@ -266,7 +266,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		return
 	}
 	if !c.op.Waits {
-		s.svc.MTA.WaitFiled(c.r.Context(), 0)
+		s.svc.Inbound.WaitFiled(c.r.Context(), 0)
 	}
 	if err := s.checkReader(c, query); err != nil {
 		s.fail(c, err)

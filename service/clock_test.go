@@ -6,8 +6,8 @@ import (
 
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -27,7 +27,7 @@ func TestMailGoesOnWhenTheClockIsSet(t *testing.T) {
 		want++
 		i.WaitFiled(boxes, want)
 		to := "to" + i.St.NewID("x") + "@away.test"
-		i.MustSend(boxes[0], mta.SendEmailIn{To: mta.Texts{to}, Subject: "s", Text: "hello"})
+		i.MustSend(boxes[0], submit.SendEmailIn{To: submit.Texts{to}, Subject: "s", Text: "hello"})
 		id := i.Becomes(to, store.OutgoingCaptured).ID
 		if id <= last {
 			t.Errorf("%s: the id %s comes after %s", when, id, last)

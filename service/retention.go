@@ -144,13 +144,13 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 			return pruneByID(ctx, s, store.OAuthClients, accounts.OAuthClientKept, func(c *store.OAuthClient) (string, bool) { return c.ID, accounts.OAuthClientEnded(c, now) })
 		},
 		func() error { return s.pruneAll(ctx, s.Accounts.PruneOAuth) },
-		func() error { return s.pruneAll(ctx, s.MTA.PruneScreened) },
+		func() error { return s.pruneAll(ctx, s.Inbound.PruneScreened) },
 		func() error { return s.pruneAll(ctx, s.Inbox.PruneImported) },
 		func() error { return s.pruneAll(ctx, s.Rules.PruneReplies) },
-		func() error { return s.pruneAll(ctx, s.MTA.PruneApprovals) },
+		func() error { return s.pruneAll(ctx, s.Submit.PruneApprovals) },
 		func() error { return s.pruneAll(ctx, s.Reputation.Prune) },
 		s.Mailboxes.DropUploads,
-		func() error { return s.MTA.DiscardHeld(ctx) },
+		func() error { return s.Outbound.DiscardHeld(ctx) },
 		func() error { return s.Inbox.EmptyOld(ctx) },
 		func() error {
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return tx.PruneSubjects(core.PruneAtATime) })

@@ -13,7 +13,11 @@
 //   - inbox: messages, folders, threads, searches, quotas, mailboxes on other servers.
 //   - rules: what mailboxes do with mail by themselves.
 //   - spam: the classifier of spam of each account.
-//   - mta: mail on its way: receiving, spam, sending, retries, bounces, suppressions.
+//   - recipients: who receives mail to an address here.
+//   - inbound: receiving: screening, acceptance, delivery into mailboxes.
+//   - submit: who sends what: messages, drafts, batches, approvals.
+//   - outbound: the queue: routes, attempts, pacing, signing, delivery reports, the sending log.
+//   - feedback: bounces and complaints of others, suppressions.
 //   - reputation: how much is sent by whom, and the limits of that.
 //   - templates: texts with variables that messages are made of.
 //   - reports: DMARC and TLS reports.
@@ -37,14 +41,18 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/feedback"
 	"github.com/mailstead/mailstead/service/health"
+	"github.com/mailstead/mailstead/service/inbound"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/recipients"
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/rules"
 	"github.com/mailstead/mailstead/service/spam"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/service/templates"
 	"github.com/mailstead/mailstead/store"
 )
@@ -57,13 +65,17 @@ type Service struct {
 	Certs      *certs.Service
 	Domains    *domains.Service
 	Events     *events.Service
+	Feedback   *feedback.Service
 	Health     *health.Service
+	Inbound    *inbound.Service
 	Inbox      *inbox.Service
 	Mailboxes  *mailboxes.Service
-	MTA        *mta.Service
+	Outbound   *outbound.Service
+	Recipients *recipients.Service
 	Reports    *reports.Service
 	Reputation *reputation.Service
 	Rules      *rules.Service
+	Submit     *submit.Service
 	Templates  *templates.Service
 
 	spam  *spam.Service
@@ -73,53 +85,32 @@ type Service struct {
 // New puts a service together, and registers every kind of job with the queue.
 func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *Service {
 	c := core.New(st, q, keys, config)
-	e := events.New(c)
+	ev := events.New(c)
 	sp := spam.New(c)
-	g := agents.New(c)
-	i := inbox.New(c, e, g, sp)
-	m := mailboxes.New(c, e, i)
-	d := domains.New(c, e, m)
-	h := certs.New(c, d)
-	p := reputation.New(c)
-	t := mta.New(c, e, g, i, p, sp)
-	r := reports.New(c, i, t)
-	a := accounts.New(c, i, m, t)
-	e.Hooks = events.Hooks{SwitchInbox: i.SwitchInbox, EventTypes: EventTypes()}
-	i.Hooks = inbox.Hooks{ProveByLogin: d.ProveByLogin}
-	m.Hooks = mailboxes.Hooks{HostCertificate: h.HostCertificate, Hold: t.Hold, CancelMail: t.CancelMailOfMailbox, ResumeSending: p.Resume}
-	p.Hooks = reputation.Hooks{
-		Emit: func(tx *store.Tx, accountID, kind string, data any) error {
-			_, err := e.Emit(tx, accountID, kind, data)
-			return err
-		},
-		Alert: func(tx *store.Tx, accountID, to, subject, text string) error {
-			return t.PlanAlert(tx, mta.Letter{About: accountID, To: to, Subject: subject, Text: text})
-		},
-		Wake: t.WakePaused,
-	}
-	d.Hooks = domains.Hooks{
-		CancelMail: t.CancelMailOf, ResumeSending: p.ResumeDomain, EraseReports: r.EraseReports, PlanCertificate: h.PlanCertificate, DropCertificate: h.DropCertificate, MailKeys: h.MailKeys,
-	}
-	m.Hooks.PersonOf = a.PersonOf
-	a.Hooks = accounts.Hooks{DeleteDomains: d.DeleteDomains, LetEnd: func(j *store.Job) bool { return d.LetEnd(j) || t.LetEnd(j) }}
-	g.Hooks = agents.Hooks{SendsOnTo: t.SendsOnTo}
-	t.Hooks = mta.Hooks{KeepForReading: r.KeepForReading, DMARCCount: r.DMARCCount, CountDMARC: r.CountDMARC}
-	l := health.New(c)
-	l.Hooks.Tell = func(tx *store.Tx, owner *store.Account, alert health.Alert) error {
-		event, err := e.Emit(tx, owner.ID, events.EventHostAlert, alert)
-		if err != nil {
-			return err
-		}
-		if err := e.PlanOperatorPost(tx, event); err != nil {
-			return err
-		}
-		subject, text := alert.Letter(c.Hostname())
-		return t.PlanAlert(tx, mta.Letter{About: owner.ID, To: owner.Email, Subject: subject, Text: text})
-	}
+	to := recipients.New(c)
+	ag := agents.New(c, to)
+	in := inbox.New(c, ev, ag, sp)
+	rep := reputation.New(c, ev)
+
+	// Mail: what is sent, what others say about it, what is submitted, what is received.
+	out := outbound.New(c, ev, ag, in, to, rep)
+	fb := feedback.New(c, to, out)
+	sub := submit.New(c, ev, ag, in, rep, to, out)
+	reps := reports.New(c, in, out)
+	inb := inbound.New(c, in, sp, rep, to, fb, out, sub, reps)
+
+	mb := mailboxes.New(c, ev, in, sub, rep)
+	dom := domains.New(c, ev, mb, sub, rep, reps)
+	cert := certs.New(c, dom)
+	acc := accounts.New(c, in, mb, out, dom)
+	ev.Hooks = events.Hooks{SwitchInbox: in.SwitchInbox, EventTypes: EventTypes()}
+	in.Hooks = inbox.Hooks{ProveByLogin: dom.ProveByLogin}
+	mb.Hooks = mailboxes.Hooks{HostCertificate: cert.HostCertificate}
+	dom.Hooks = domains.Hooks{PlanCertificate: cert.PlanCertificate, DropCertificate: cert.DropCertificate, MailKeys: cert.MailKeys}
 	s := &Service{
-		Core: c, Accounts: a, Agents: g, Certs: h, Domains: d, Events: e, Health: l, Inbox: i, Mailboxes: m, MTA: t, Reports: r,
-		Templates:  templates.New(c),
-		Reputation: p, Rules: rules.New(c, i), spam: sp, feeds: newFeeds(st),
+		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Events: ev, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
+		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Submit: sub, Templates: templates.New(c),
+		spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
 		q.Handle(k)
@@ -135,9 +126,9 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 
 // Kinds lists every kind of job that there is.
 func (s *Service) Kinds() []jobs.Kind {
-	out := []jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}
+	out := append([]jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}, s.Outbound.Kinds(s.Inbound)...)
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
-		s.Accounts, s.Certs, s.Domains, s.Events, s.Inbox, s.Mailboxes, s.MTA, s.Reports, s.spam,
+		s.Accounts, s.Certs, s.Domains, s.Events, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Submit, s.spam,
 	} {
 		out = append(out, room.Kinds()...)
 	}
@@ -158,8 +149,10 @@ var periods = map[string]time.Duration{
 // Run does what the service does by the clock, until ctx ends. The queue has a Run of its own.
 func (s *Service) Run(ctx context.Context) error {
 	s.Domains.MakeZones() // so that the first query need not wait for it
-	if err := s.MTA.Start(); err != nil {
-		s.Core.Log.Error("count who is known", "error", err)
+	for _, room := range []interface{ Start() error }{s.Outbound, s.Feedback, s.Inbound} {
+		if err := room.Start(); err != nil {
+			s.Core.Log.Error("start a room", "error", err)
+		}
 	}
 	s.Certs.Start()
 	var rooms sync.WaitGroup
@@ -174,5 +167,6 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) Close() {
 	s.Events.Close()
 	s.Inbox.Close()
-	s.MTA.Close()
+	s.Inbound.Close()
+	s.Outbound.Close()
 }

@@ -27,10 +27,11 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/feedback"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
 	"github.com/mailstead/mailstead/store/objects"
@@ -295,16 +296,16 @@ func (r *longRun) work(d, perDay int) {
 	}
 	for range max(1, perDay/20) {
 		r.sent++
-		r.MustSend(r.boxes[0], mta.SendEmailIn{To: mta.Texts{fmt.Sprintf("x%d@away.test", r.sent)}, Subject: "s", Text: "hello"})
-		out := r.MustSend(r.boxes[0], mta.SendEmailIn{To: mta.Texts{"bob@home.test"}, Subject: "s", Text: "hello"})
+		r.MustSend(r.boxes[0], submit.SendEmailIn{To: submit.Texts{fmt.Sprintf("x%d@away.test", r.sent)}, Subject: "s", Text: "hello"})
+		out := r.MustSend(r.boxes[0], submit.SendEmailIn{To: submit.Texts{"bob@home.test"}, Subject: "s", Text: "hello"})
 		r.Update(func(tx *store.Tx) error {
 			return store.Mappings.Put(tx, &store.Mapping{ID: tx.NewID("map"), AccountID: r.Account.AccountID, Original: out.MessageID, Provided: "<" + tx.NewID("x") + "@relay.test>", RelayedAt: tx.Now()})
 		})
 	}
 	address := fmt.Sprintf("s%d@away.test", d)
-	_, err := r.Svc.MTA.CreateSuppression(ctx, r.who(), mta.CreateSuppressionIn{Email: address})
+	_, err := r.Svc.Feedback.CreateSuppression(ctx, r.who(), feedback.CreateSuppressionIn{Email: address})
 	try(err)
-	_, err = r.Svc.MTA.DeleteSuppression(ctx, r.who(), mta.DeleteSuppressionIn{Email: address})
+	_, err = r.Svc.Feedback.DeleteSuppression(ctx, r.who(), feedback.DeleteSuppressionIn{Email: address})
 	try(err)
 	in := accounts.SignInIn{Email: r.Account.OwnerEmail, Password: r.Account.OwnerPassword}
 	v := accounts.Visitor{IP: fmt.Sprintf("198.51.100.%d", d%250), UserAgent: "test"}

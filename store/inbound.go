@@ -95,21 +95,31 @@ type DMARCDay struct {
 // DMARCDays keeps one for each day that has rows.
 var DMARCDays = newTable("dmarc_day", func(d *DMARCDay) string { return d.Day })
 
+// Facts are what was found out about a message when it came, and what follows from that. They go
+// with it from the moment at which it is accepted to its rows.
+type Facts struct {
+	SPF       string `json:",omitzero"`
+	DKIM      string `json:",omitzero"`
+	DMARC     string `json:",omitzero"`
+	Judged    string `json:",omitzero"`      // see Meta.Judged
+	Genuine   bool   `json:",omitzero"`      // the sender may be told of failures: SPF, DKIM or this server vouches for it
+	Junk      bool   `json:",omitzero"`      // it goes to Junk, whatever rules say
+	Authentic bool   `json:",omitzero"`      // the domain of its author vouches for it
+	Proven    string `json:",omitzero"`      // domain that its author is from for sure, by a proof of all that is shown; "": nobody knows
+	Signed    bool   `json:",omitzero"`      // a signature alone proves that, so that it does so only for whom To and Cc name
+	Lacks     string `json:",omitzero"`      // why nothing is proven although DMARC passes
+	Origin    string `json:"Words,omitzero"` // who wrote it, see Meta.Words
+}
+
 // An Arrival is a message from outside that was taken for more recipients than one transaction
 // serves, kept until the last of them has it. What is left to do is in the record, and changes in
 // the transaction that does it: each copy is filed once.
 type Arrival struct {
-	ID         string          `json:",omitzero"` // arr_…
-	Blob       BlobRef         `json:",omitzero"` // the message as it is filed
-	Sender     string          `json:",omitzero"` // return path; "" for a report
-	Genuine    bool            `json:",omitzero"` // the sender may be told of failures
-	Junk       bool            `json:",omitzero"`
-	SPF        string          `json:",omitzero"`
-	DKIM       string          `json:",omitzero"`
-	DMARC      string          `json:",omitzero"`
-	Judged     string          `json:",omitzero"`  // see Meta.Judged
+	Facts
+	ID         string          `json:",omitzero"`  // arr_…
+	Blob       BlobRef         `json:",omitzero"`  // the message as it is filed
+	Sender     string          `json:",omitzero"`  // return path; "" for a report
 	From       string          `json:",omitzero"`  // domain of its author, "" where that is not known
-	Authentic  bool            `json:",omitzero"`  // it is from there
 	To         []string        `json:",omitempty"` // addresses that have not had it
 	Later      []string        `json:",omitempty"` // those that could not take it for now
 	Refused    []RefusedRcpt   `json:",omitempty"` // those that cannot take it any more, of whom the sender is to be told
@@ -118,11 +128,7 @@ type Arrival struct {
 	ReceivedAt time.Time       `json:",omitzero"`
 	RequireTLS bool            `json:",omitzero"`  // it came with REQUIRETLS, and goes on with it
 	Decisions  []byte          `json:",omitempty"` // what its mailboxes do with it by themselves, JSON
-	Proven     string          `json:",omitzero"`  // domain that its author is from for sure, by a proof of all that is shown
-	Signed     bool            `json:",omitzero"`  // a signature alone proves that
-	Lacks      string          `json:",omitzero"`  // why nothing is proven although DMARC passes
 	SentBy     string          `json:",omitzero"`  // id of the mailbox here that sent it
-	Words      string          `json:",omitzero"`  // whose words it has, see Meta.Words
 }
 
 // A RefusedRcpt is a recipient that was accepted and could then not be served, with the answer that

@@ -75,7 +75,7 @@ func mail(s *service.Service) []Operation {
 		{
 			Name: "unsubscribe_message", Route: POST("/v1/email-users/{user_id}/inbox/{message_id}/unsubscribe"), Status: 200,
 			May:   May{Scope: Write, Roles: People, Bound: Clean},
-			Call:  With(s.MTA.UnsubscribeMessage),
+			Call:  With(s.Submit.UnsubscribeMessage),
 			Group: "Inbox", Summary: "Unsubscribe from a message's list",
 			Text:   "By one click (RFC 8058): a POST to the https address that the message offers, where a valid DKIM signature covers the offer. `http_status` is what the list's server answered.",
 			Errors: codes("sending_not_allowed cannot_unsubscribe"),
@@ -83,7 +83,7 @@ func mail(s *service.Service) []Operation {
 		{
 			Name: "answer_invitation", Route: POST("/v1/email-users/{user_id}/inbox/{message_id}/invitation"), Status: 200,
 			May:    May{Scope: Write, Roles: People, Bound: Clean},
-			Call:   With(s.MTA.AnswerInvitation),
+			Call:   With(s.Submit.AnswerInvitation),
 			Strict: true,
 			Group:  "Inbox", Summary: "Answer an invitation",
 			Text:   "Sends the organizer of the event what `invitation` of the message is about an answer (RFC 5546), which their calendar reads.",

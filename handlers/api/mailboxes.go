@@ -8,7 +8,7 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 )
 
 // emailUsers has the operations on mailboxes, which the interface calls email users.
@@ -113,7 +113,7 @@ func emailUsers(s *service.Service) []Operation {
 		{
 			Name: "release_held_messages", Route: POST("/v1/email-users/{user_id}/held"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
-			Call:  With(s.MTA.ReleaseHeldMessages),
+			Call:  With(s.Outbound.ReleaseHeldMessages),
 			Group: "Email users", Summary: "Send or discard what a mailbox has held",
 			Text: "What waited when the mailbox was suspended, deleted or got a new password with `hold`. It works for a deleted mailbox for 14 days.",
 			Show: "action",
@@ -201,7 +201,7 @@ func (i intents) deleteEmailUsers(ctx context.Context, who core.Actor, in mailbo
 	return would("delete %s for good, with all mail in them: %s", plural(len(names), "mailbox", "mailboxes"), strings.Join(names, ", "))
 }
 
-func (i intents) releaseHeld(ctx context.Context, who core.Actor, in mta.ReleaseIn) (*Intent, error) {
+func (i intents) releaseHeld(ctx context.Context, who core.Actor, in outbound.ReleaseIn) (*Intent, error) {
 	name := in.UserID
 	if mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID}); err == nil {
 		name = mb.Email

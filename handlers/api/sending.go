@@ -7,7 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/submit"
 )
 
 // sending has the operations on sending mail, and the log of what was sent.
@@ -17,7 +17,7 @@ func sending(s *service.Service) []Operation {
 		{
 			Name: "send_email", Route: POST("/v1/email-users/{user_id}/inbox/send"), Status: 200,
 			May:  May{Scope: Write, Roles: People, Bound: Always},
-			Call: With(s.MTA.SendEmail),
+			Call: With(s.Submit.SendEmail),
 			Body: LargestSend, Strict: true,
 			Group: "Inbox", Summary: "Send a message from a mailbox",
 			Text:   "With `send_at` it waits until then, at most 30 days, and its copy in Sent comes when it leaves. With `template_id` and `variables` it is made of a message template.",
@@ -32,7 +32,7 @@ func sending(s *service.Service) []Operation {
 		{
 			Name: "create_draft", Route: POST("/v1/email-users/{user_id}/drafts"), Status: 201,
 			May:  May{Scope: Write, Roles: People, Bound: Always},
-			Call: With(s.MTA.CreateDraft),
+			Call: With(s.Submit.CreateDraft),
 			Body: LargestSend, Strict: true,
 			Group: "Inbox", Summary: "Save a draft",
 			Text:   "It takes what `send_email` takes, and requires nothing. The draft is a message of the folder Drafts, so mail clients see it: read and delete it with `folder=drafts`.",
@@ -42,7 +42,7 @@ func sending(s *service.Service) []Operation {
 		{
 			Name: "update_draft", Route: PUT("/v1/email-users/{user_id}/drafts/{message_id}"), Status: 200,
 			May:  May{Scope: Write, Roles: People, Bound: Always},
-			Call: With(s.MTA.UpdateDraft),
+			Call: With(s.Submit.UpdateDraft),
 			Body: LargestSend, Strict: true,
 			Group: "Inbox", Summary: "Replace a draft",
 			Text:   "Give the whole draft. It gets a new `uid`.",
@@ -52,7 +52,7 @@ func sending(s *service.Service) []Operation {
 		{
 			Name: "send_draft", Route: POST("/v1/email-users/{user_id}/drafts/{message_id}/send"), Status: 200,
 			May:    May{Scope: Write, Roles: People, Bound: Always},
-			Call:   With(s.MTA.SendDraft),
+			Call:   With(s.Submit.SendDraft),
 			Strict: true,
 			Group:  "Inbox", Summary: "Send a draft",
 			Text:   "It goes out as `send_email` would send it, and leaves Drafts at the same moment. A draft that cannot be sent stays.",
@@ -66,28 +66,28 @@ func sending(s *service.Service) []Operation {
 		{
 			Name: "lookup_message", Route: GET("/v1/messages/lookup"), Status: 200,
 			May:   May{Scope: Read, Roles: Everyone, Bound: Clean, Whole: true, Taints: true},
-			Call:  With(s.MTA.LookupMessage),
+			Call:  With(s.Outbound.LookupMessage),
 			Group: "Sending log", Summary: "Find the Message-ID that a relay gave, or the one that it replaced",
 			Errors: codes("exactly_one_parameter"),
 		},
 		{
 			Name: "list_messages", Route: GET("/v1/messages"), Status: 200,
 			May:   May{Scope: Read, Roles: People, Bound: Always},
-			Call:  With(s.MTA.ListMessages),
+			Call:  With(s.Outbound.ListMessages),
 			Group: "Sending log", Summary: "List sent messages, one row for each recipient",
 			Tool: Tool{Outward: true},
 		},
 		{
 			Name: "get_sent_message", Route: GET("/v1/messages/{id}"), Status: 200,
 			May:   May{Scope: Read, Roles: People, Bound: Always},
-			Call:  With(s.MTA.GetSentMessage),
+			Call:  With(s.Outbound.GetSentMessage),
 			Group: "Sending log", Summary: "Show a sent message with its newest attempts",
 			Text: "Up to 30 attempts, the newest last: the host, its TLS, how it was authenticated, and its reply.",
 		},
 		{
 			Name: "send_email_batch", Route: POST("/v1/email-users/{user_id}/inbox/send-batch"), Status: 202,
 			May:  May{Scope: Write, Roles: People, Bound: Always},
-			Call: With(s.MTA.SendEmailBatch),
+			Call: With(s.Submit.SendEmailBatch),
 			Body: LargestSend, Strict: true,
 			Group: "Inbox", Summary: "Send up to 1 000 messages at once",
 			Text:   "Give `messages`, each with its own recipients, or `recipients` with `template_id` or `message`: then each recipient gets a message of their own. A job sends them; its `result` is `{sent, failed, items}`, and one that cannot be sent fails alone.",
@@ -105,7 +105,7 @@ func sending(s *service.Service) []Operation {
 		{
 			Name: "update_scheduled_message", Route: PATCH("/v1/messages/{id}"), Status: 200,
 			May:    May{Scope: Write, Roles: People, Bound: Clean, BoundFields: "send_at"},
-			Call:   With(s.MTA.UpdateScheduledMessage),
+			Call:   With(s.Outbound.UpdateScheduledMessage),
 			Strict: true,
 			Group:  "Sending log", Summary: "Change when a scheduled message is sent",
 			Errors: codes("not_scheduled"),
@@ -114,7 +114,7 @@ func sending(s *service.Service) []Operation {
 		{
 			Name: "retry_message", Route: POST("/v1/messages/{id}/retry"), Status: 200,
 			May:   May{Scope: Write, Roles: People, Bound: Clean},
-			Call:  With(s.MTA.RetryMessage),
+			Call:  With(s.Outbound.RetryMessage),
 			Group: "Sending log", Summary: "Retry a waiting message now",
 			Errors: codes("not_queued"),
 			Tool:   Tool{Outward: true},
@@ -122,7 +122,7 @@ func sending(s *service.Service) []Operation {
 		{
 			Name: "cancel_message", Route: POST("/v1/messages/{id}/cancel"), Status: 200,
 			May:   May{Scope: Write, Roles: People, Bound: Clean},
-			Call:  With(s.MTA.CancelMessage),
+			Call:  With(s.Submit.CancelMessage),
 			Group: "Sending log", Summary: "Cancel a message that is still queued",
 			Text: "One that is being delivered at this moment ends as it ends: it is sent, or cancelled if no host took it. One that is held for approval is rejected, for all of its recipients.",
 			Tool: Tool{Destructive: true},
@@ -130,7 +130,7 @@ func sending(s *service.Service) []Operation {
 	}
 }
 
-func (i intents) sendBatch(ctx context.Context, who core.Actor, in mta.SendBatchIn) (*Intent, error) {
+func (i intents) sendBatch(ctx context.Context, who core.Actor, in submit.SendBatchIn) (*Intent, error) {
 	mb, err := i.s.Mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: in.UserID})
 	if err != nil {
 		return nil, err

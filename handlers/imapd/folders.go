@@ -26,7 +26,7 @@ func (ss *session) Namespace() (*imap.NamespaceData, error) {
 func (ss *session) Select(name string, options *imap.SelectOptions) (*imap.SelectData, error) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.server.Service.MTA.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
+	ss.server.Service.Inbound.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
 	s, err := ss.server.Service.Inbox.SelectFolder(ss.conn.ctx, ss.user, name)
 	if err != nil {
 		return nil, ss.replyError(err)
@@ -136,7 +136,7 @@ func (ss *session) Unsubscribe(name string) error {
 
 // Status gives counters of a folder.
 func (ss *session) Status(name string, options *imap.StatusOptions) (*imap.StatusData, error) {
-	ss.server.Service.MTA.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
+	ss.server.Service.Inbound.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
 	f, err := ss.server.Service.Inbox.FolderByName(ss.conn.ctx, ss.user, name)
 	if err != nil {
 		return nil, ss.replyError(err)

@@ -17,7 +17,7 @@ import (
 func (ss *session) Poll(w *imapserver.UpdateWriter, allowExpunge bool) error {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	ss.server.Service.MTA.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
+	ss.server.Service.Inbound.WaitFiled(ss.conn.ctx, ss.user.Mailbox)
 	return ss.poll(w, allowExpunge)
 }
 

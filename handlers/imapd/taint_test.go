@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/submit"
 )
 
 // An agent is a log-in of ann's that strangers' words taint.
@@ -246,7 +246,7 @@ func TestTaintByIMAP(t *testing.T) {
 	a, other := h.agent(t, agents.Policy{Taint: true}), h.agent(t, agents.Policy{Taint: true})
 	person := a.who
 	person.TokenKind = core.SessionKind
-	draft, err := h.MTA.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: h.user.MailboxID, Subject: "of a person", Text: "x"}})
+	draft, err := h.Submit.CreateDraft(t.Context(), person, submit.CreateDraftIn{SendEmailIn: submit.SendEmailIn{UserID: h.user.MailboxID, Subject: "of a person", Text: "x"}})
 	if err != nil {
 		t.Fatal(err)
 	}

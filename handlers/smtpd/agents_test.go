@@ -22,7 +22,7 @@ import (
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -428,7 +428,7 @@ func TestSendingPoliciesBySMTP(t *testing.T) {
 // rows counts the recipients that are sent to, and those that wait for an approval.
 func (a *agent) rows(t testing.TB) (sent, held int) {
 	t.Helper()
-	page, err := a.MTA.ListMessages(t.Context(), a.who, mta.ListMessagesIn{})
+	page, err := a.Outbound.ListMessages(t.Context(), a.who, outbound.ListMessagesIn{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/smtpd"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/servicetest"
 )
 
@@ -47,7 +47,7 @@ func TestFutureRelease(t *testing.T) {
 		c.ask("RCPT TO:<now@far.test>", "250")
 		c.data("From: ana@example.test\r\nSubject: now\r\n\r\nx\r\n", "250")
 	}
-	page, err := h.Service.MTA.ListMessages(context.Background(), core.Actor{AccountID: h.Owner.AccountID}, mta.ListMessagesIn{})
+	page, err := h.Service.Outbound.ListMessages(context.Background(), core.Actor{AccountID: h.Owner.AccountID}, outbound.ListMessagesIn{})
 	if err != nil {
 		t.Fatal(err)
 	}

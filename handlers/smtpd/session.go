@@ -18,8 +18,10 @@ import (
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/inbound"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/service/submit"
 )
 
 // A session is what go-smtp calls for one greeting. It translates the service's answers into SMTP
@@ -47,8 +49,8 @@ type envelope struct {
 	opts       smtp.MailOptions
 	sendAt     time.Time // zero: at once
 	requireTLS bool
-	accepted   []mta.Recipient // MX
-	to         []mta.Rcpt      // submission
+	accepted   []inbound.Recipient // MX
+	to         []outbound.Rcpt     // submission
 	counted    reputation.Envelope
 	refused    *smtp.SMTPError // the answer to the last recipient that was not taken; nil: all were
 
@@ -152,7 +154,7 @@ func (s *session) Mail(from string, o *smtp.MailOptions) error {
 		return s.closeIf421(s.smtpError(err))
 	}
 	if s.mode != MX {
-		if err := s.service.MTA.MaySend(s.ctx, *s.user); err != nil {
+		if err := s.service.Submit.MaySend(s.ctx, *s.user); err != nil {
 			return s.closeIf421(s.smtpError(err))
 		}
 	}
@@ -204,7 +206,7 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 	if s.mode != MX {
 		return s.rcptOut(e, address, o)
 	}
-	r, err := s.service.MTA.Accepts(s.ctx, mta.RecipientQuery{From: e.from, To: address, Size: e.opts.Size, RemoteIP: s.ip})
+	r, err := s.service.Inbound.Accepts(s.ctx, inbound.RecipientQuery{From: e.from, To: address, Size: e.opts.Size, RemoteIP: s.ip})
 	if err != nil {
 		return s.rejectRecipient(err)
 	}
@@ -215,10 +217,10 @@ func (s *session) Rcpt(to string, o *smtp.RcptOptions) error {
 
 // rcptOut takes a recipient of a message that is sent. Other checks come with the whole message.
 func (s *session) rcptOut(e *envelope, address string, o *smtp.RcptOptions) error {
-	if err := s.service.MTA.MaySendTo(s.ctx, *s.user, &e.counted, address); err != nil {
+	if err := s.service.Submit.MaySendTo(s.ctx, *s.user, &e.counted, address); err != nil {
 		return s.rejectRecipient(err)
 	}
-	r := mta.Rcpt{Address: address}
+	r := outbound.Rcpt{Address: address}
 	words := make([]string, 0, len(o.Notify))
 	for _, n := range o.Notify {
 		words = append(words, string(n))
@@ -276,7 +278,7 @@ func (s *session) Data(r io.Reader) error {
 		r = s.conn.message()
 	}
 	lines := newNormalizer(r)
-	spool, err := s.service.MTA.Spool(lines)
+	spool, err := s.service.Inbound.Spool(lines)
 	lines.free()
 	if err != nil {
 		answer := s.smtpError(bodyError(err))
@@ -315,14 +317,14 @@ func (s *session) beginData() (*envelope, func()) {
 
 // deliver gives a message to the service and returns what the client is told of it.
 func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
-	c := mta.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls, RequireTLS: e.requireTLS}
+	c := inbound.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls, RequireTLS: e.requireTLS}
 	if s.mode == MX {
-		id, err := s.service.MTA.Receive(e.ctx, mta.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
+		id, err := s.service.Inbound.Receive(e.ctx, inbound.Incoming{Client: c, From: e.from, Recipients: e.accepted, Body: spool})
 		return "queued as " + id, err
 	}
 	c.Authenticated = true
-	trace, _ := s.service.MTA.Trace(c, "")
-	out, err := s.service.MTA.Submit(e.ctx, *s.user, mta.Submission{
+	trace, _ := s.service.Inbound.Trace(c, "")
+	out, err := s.service.Submit.Submit(e.ctx, *s.user, submit.Submission{
 		From: e.from, To: e.to, Body: spool, EnvelopeID: e.opts.EnvelopeID, Ret: string(e.opts.Return), SMTPUTF8: e.opts.UTF8,
 		Trace: trace, SendAt: e.sendAt, RequireTLS: e.requireTLS,
 	})

@@ -45,9 +45,9 @@ var flows = []struct {
 	name, root string
 	budget     extent
 }{
-	{"receive", "Service.Receive", extent{289, 47, 144}},
-	{"send_email", "Service.SendEmail", extent{233, 44, 138}},
-	{"delivery attempt", "Service.deliverKind", extent{392, 65, 221}},
+	{"receive", "Service.Receive", extent{204, 35, 105}},
+	{"send_email", "Service.SendEmail", extent{232, 44, 134}},
+	{"delivery attempt", "Service.deliverKind", extent{290, 48, 163}},
 	{"domain_setup", "Service.setupKind", extent{188, 22, 81}},
 }
 

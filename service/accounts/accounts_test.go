@@ -10,9 +10,10 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbound"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -29,8 +30,8 @@ func TestSuspendedAccountWaits(t *testing.T) {
 	if _, err := i.Svc.Events.CreateWebhook(ctx, who, events.CreateWebhookIn{URL: "https://127.0.0.1:1/x", Events: []string{"*"}}); err != nil {
 		t.Fatal(err)
 	}
-	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"far@far.test"}, Subject: "s", Text: "t"})
-	i.MustSend(bob, mta.SendEmailIn{To: mta.Texts{"near@far.test"}, Subject: "s", Text: "t"})
+	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"far@far.test"}, Subject: "s", Text: "t"})
+	i.MustSend(bob, submit.SendEmailIn{To: submit.Texts{"near@far.test"}, Subject: "s", Text: "t"})
 	i.Update(func(tx *store.Tx) error {
 		_, err := i.Svc.Events.Emit(tx, i.Account.AccountID, events.EventEmailUserCreated, mailboxes.MailboxEvent{})
 		return err
@@ -84,10 +85,10 @@ func TestSuspendedAccountWaits(t *testing.T) {
 		t.Errorf("a session of another's mailbox: %v", err)
 	}
 	smtp := new(core.SMTPError)
-	if _, err := i.Svc.MTA.Accepts(ctx, mta.RecipientQuery{From: "x@far.test", To: "ann@example.test"}); !errors.As(err, &smtp) || smtp.Code != 550 || smtp.Enhanced != "5.2.1" {
+	if _, err := i.Svc.Inbound.Accepts(ctx, inbound.RecipientQuery{From: "x@far.test", To: "ann@example.test"}); !errors.As(err, &smtp) || smtp.Code != 550 || smtp.Enhanced != "5.2.1" {
 		t.Errorf("mail to it: %v", err)
 	}
-	if _, err := i.Send(ann, mta.SendEmailIn{To: mta.Texts{"late@far.test"}, Subject: "s", Text: "t"}); code(err) != "account_suspended" {
+	if _, err := i.Send(ann, submit.SendEmailIn{To: submit.Texts{"late@far.test"}, Subject: "s", Text: "t"}); code(err) != "account_suspended" {
 		t.Errorf("mail of it: %v", err)
 	}
 	if _, err := i.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: "active"}); err != nil {

@@ -106,14 +106,14 @@ func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, 
 		return nil, err
 	}
 	all := func(*store.Outgoing) bool { return true }
-	if err := s.mta.CancelWaiting(ctx, account.ID, "its account was deleted before it was sent", all); err != nil {
+	if err := s.outbound.CancelWaiting(ctx, account.ID, "its account was deleted before it was sent", all); err != nil {
 		return nil, err
 	}
 	busy, err := s.endJobs(ctx, account.ID)
 	if err != nil {
 		return nil, err
 	}
-	left, err := s.Hooks.DeleteDomains(ctx, core.Actor{AccountID: account.ID, AccountNum: account.Num})
+	left, err := s.domains.DeleteDomains(ctx, core.Actor{AccountID: account.ID, AccountNum: account.Num})
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 				}
 				switch {
 				case j.Kind == kindAccountDelete || j.AccountID != accountID && !bytes.Contains(j.Args, []byte(accountID)):
-				case s.Hooks.LetEnd(j):
+				case s.domains.LetEnd(j), s.outbound.LetEnd(j):
 					busy++
 				default:
 					ids = append(ids, id)

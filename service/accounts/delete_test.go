@@ -7,8 +7,9 @@ import (
 
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/inbound"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -20,8 +21,8 @@ func TestDeleteAccount(t *testing.T) {
 	ann := i.AddMailbox(i.AddDomain(i.Account, "example.test", nil), "ann", nil)
 	other := i.AddAccount("other@elsewhere.test")
 	bob := i.AddMailbox(i.AddDomain(other, "other.test", nil), "bob", nil)
-	i.MustSend(bob, mta.SendEmailIn{To: mta.Texts{"far@far.test", "ann@example.test"}, Subject: "s", Text: "t"})
-	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"near@far.test", "bob@other.test"}, Subject: "s", Text: "t"})
+	i.MustSend(bob, submit.SendEmailIn{To: submit.Texts{"far@far.test", "ann@example.test"}, Subject: "s", Text: "t"})
+	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"near@far.test", "bob@other.test"}, Subject: "s", Text: "t"})
 	i.Update(func(tx *store.Tx) error {
 		return errors.Join(
 			store.Purchases.Put(tx, &store.Purchase{ID: "pur_1", AccountID: other.AccountID, Domain: "bought.test", State: store.PurchaseBought}),
@@ -49,7 +50,7 @@ func TestDeleteAccount(t *testing.T) {
 		t.Errorf("its token: %v", err)
 	}
 	smtp := new(core.SMTPError)
-	if _, err := i.Svc.MTA.Accepts(ctx, mta.RecipientQuery{From: "x@far.test", To: "bob@other.test"}); !errors.As(err, &smtp) || smtp.Code != 550 {
+	if _, err := i.Svc.Inbound.Accepts(ctx, inbound.RecipientQuery{From: "x@far.test", To: "bob@other.test"}); !errors.As(err, &smtp) || smtp.Code != 550 {
 		t.Errorf("mail to it: %v", err)
 	}
 	list, err := i.Svc.Accounts.ListAccounts(ctx, struct{}{})

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+
 	"github.com/mailstead/mailstead/service/core"
 
 	"github.com/mailstead/mailstead/jobs"

@@ -12,7 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/core/alert"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -169,16 +169,16 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 	if err != nil || u == nil || u.Status != store.UserInvited {
 		return nil, err
 	}
-	from, account, err := s.mta.Reporter()
+	from, account, err := s.outbound.Reporter()
 	if err != nil {
 		return nil, err
 	}
 	token := core.RandomText(43, core.Base62)
-	letter := mta.Letter{About: u.AccountID, To: u.Email, Subject: "You are invited to " + s.Hostname(), Text: fmt.Sprintf("%s invites you to their team on %s.\n\n"+
+	letter := alert.Letter{About: u.AccountID, To: u.Email, Subject: "You are invited to " + s.Hostname(), Text: fmt.Sprintf("%s invites you to their team on %s.\n\n"+
 		"Choose a password here within 72 hours:\n\n%s\n\n%s\n\n"+
 		"If you do not know who that is, ignore this email.\n",
 		args.By, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token), strings.Replace(reads, "They", "You", 1))}
-	d, err := s.mta.ComposeLetter(from, letter)
+	d, err := s.outbound.ComposeLetter(from, letter)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +189,7 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 			return err
 		}
 		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(invitedFor)}
-		return errors.Join(store.Users.Put(tx, now), s.mta.SendLetter(tx, from, account, d, letter))
+		return errors.Join(store.Users.Put(tx, now), s.outbound.SendLetter(tx, from, account, d, letter))
 	})
 	if err == nil {
 		s.LogOf(ctx).Info("invitation sent", "user", u.ID)

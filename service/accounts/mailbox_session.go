@@ -47,23 +47,10 @@ func (s *Service) personOf(mb *store.Mailbox) (u *store.User, err error) {
 		return u, err
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		u, err = s.PersonOf(tx, mb)
+		u, err = core.PersonOf(tx, mb)
 		return err
 	})
 	return u, err
-}
-
-// PersonOf is personOf in a transaction.
-func (s *Service) PersonOf(tx *store.Tx, mb *store.Mailbox) (*store.User, error) {
-	u, err := store.UserByMailbox.Find(tx, mb.ID)
-	if u != nil || err != nil {
-		return u, err
-	}
-	u = &store.User{
-		ID: tx.NewID("usr"), AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email, Role: store.UserRoleMailbox, Status: store.UserActive,
-		CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
-	}
-	return u, store.Users.Put(tx, u)
 }
 
 // openPerson says why the person of a mailbox may not be signed in; nil for team users.

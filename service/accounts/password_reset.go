@@ -9,7 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/core/alert"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -146,16 +146,16 @@ func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if err != nil || u.ID == "" {
 		return nil, err
 	}
-	from, account, err := s.mta.Reporter()
+	from, account, err := s.outbound.Reporter()
 	if err != nil {
 		return nil, err
 	}
 	token := core.RandomText(43, core.Base62)
-	letter := mta.Letter{About: u.AccountID, To: args.Email, Subject: "Choose a new password", Text: fmt.Sprintf("Someone at %s requested a new password for %s on %s.\n\n"+
+	letter := alert.Letter{About: u.AccountID, To: args.Email, Subject: "Choose a new password", Text: fmt.Sprintf("Someone at %s requested a new password for %s on %s.\n\n"+
 		"If it was you, choose a new password here within two hours:\n\n%s\n\n"+
 		"If it was not you, ignore this email: your password stays the same.\n",
 		args.IP, args.Email, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token))}
-	d, err := s.mta.ComposeLetter(from, letter)
+	d, err := s.outbound.ComposeLetter(from, letter)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, er
 		if err := store.Users.Put(tx, now); err != nil {
 			return err
 		}
-		return s.mta.SendLetter(tx, from, account, d, letter)
+		return s.outbound.SendLetter(tx, from, account, d, letter)
 	})
 	if err != nil {
 		return nil, err

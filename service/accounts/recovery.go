@@ -9,8 +9,8 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/alert"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -65,7 +65,7 @@ func (s *Service) sendRecovery(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}
 	token := core.RandomText(43, core.Base62)
 	to := mb.Recovery.Email
-	return nil, s.mailLink(ctx, mb.ID, mta.Letter{About: mb.AccountID, To: to, Subject: "Choose a new password for " + mb.Email, Text: fmt.Sprintf(
+	return nil, s.mailLink(ctx, mb.ID, alert.Letter{About: mb.AccountID, To: to, Subject: "Choose a new password for " + mb.Email, Text: fmt.Sprintf(
 		"Someone at %s requested a new password for the mailbox %s on %s.\n\n"+
 			"If it was you, choose a new password here within an hour:\n\n%s\n\n"+
 			"If it was not you, ignore this email: the password stays the same.\n",
@@ -74,7 +74,7 @@ func (s *Service) sendRecovery(ctx context.Context, j *store.Job) (jobs.Writes, 
 			if mb.Recovery == nil || !mb.Recovery.Confirmed || mb.Recovery.Email != to || !mailboxes.MayMailRecovery(mb.Recovery, tx.Now()) {
 				return false, nil
 			}
-			person, err := s.PersonOf(tx, mb)
+			person, err := core.PersonOf(tx, mb)
 			if err != nil {
 				return false, err
 			}
@@ -99,7 +99,7 @@ func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writ
 	}
 	token := core.RandomText(43, core.Base62)
 	to := mb.Recovery.Email
-	return nil, s.mailLink(ctx, mb.ID, mta.Letter{About: mb.AccountID, To: to, Subject: "Confirm your recovery address", Text: fmt.Sprintf(
+	return nil, s.mailLink(ctx, mb.ID, alert.Letter{About: mb.AccountID, To: to, Subject: "Confirm your recovery address", Text: fmt.Sprintf(
 		"%s on %s names this address for the case that its password is forgotten.\n\n"+
 			"If that is right, confirm it here within three days:\n\n%s\n\n"+
 			"If you do not know this mailbox, ignore this email.\n",
@@ -116,12 +116,12 @@ func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writ
 // mailLink sends a letter with a link, which put makes good in the same transaction, unless it says
 // that it is not to be sent. Each attempt makes a link of its own: none is kept that could be sent
 // again.
-func (s *Service) mailLink(ctx context.Context, userID string, letter mta.Letter, put func(*store.Tx, *store.Mailbox) (bool, error)) error {
-	from, account, err := s.mta.Reporter()
+func (s *Service) mailLink(ctx context.Context, userID string, letter alert.Letter, put func(*store.Tx, *store.Mailbox) (bool, error)) error {
+	from, account, err := s.outbound.Reporter()
 	if err != nil {
 		return err
 	}
-	d, err := s.mta.ComposeLetter(from, letter)
+	d, err := s.outbound.ComposeLetter(from, letter)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (s *Service) mailLink(ctx context.Context, userID string, letter mta.Letter
 		if err != nil || !sent {
 			return err
 		}
-		return errors.Join(store.Mailboxes.Put(tx, mb), s.mta.SendLetter(tx, from, account, d, letter))
+		return errors.Join(store.Mailboxes.Put(tx, mb), s.outbound.SendLetter(tx, from, account, d, letter))
 	})
 	if err == nil && sent {
 		s.LogOf(ctx).Info("recovery link sent", "mailbox", userID)
@@ -213,7 +213,7 @@ func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in cor
 		case mb.External != nil:
 			return core.Invalid("user_id", "not_allowed", "is a mailbox on another server, where its password is set")
 		}
-		person, err := s.PersonOf(tx, mb)
+		person, err := core.PersonOf(tx, mb)
 		if err != nil {
 			return err
 		}

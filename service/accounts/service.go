@@ -1,6 +1,6 @@
 // Package accounts has accounts, the people of their teams, and how these sign in: tokens,
 // sessions, second factors and passkeys. It does not know the domains and mailboxes of an account.
-// The mail that it sends, such as password links, goes to mta.
+// The mail that it sends, such as password links, goes to outbound.
 //
 // Where things stand:
 //   - accounts.go: an account, its use of limits, its suspension.
@@ -28,25 +28,25 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/store"
 )
 
-// Hooks are what other rooms do for this one.
-type Hooks struct {
+// Domains are those of accounts.
+type Domains interface {
 	// DeleteDomains has all domains of an account deleted, and says how many are still there.
-	DeleteDomains func(ctx context.Context, who core.Actor) (left int, err error)
+	DeleteDomains(ctx context.Context, who core.Actor) (left int, err error)
 	// LetEnd tells whether a job of an account that is being deleted is to go on to its end.
-	LetEnd func(j *store.Job) bool
+	LetEnd(j *store.Job) bool
 }
 
 // A Service holds what accounts need.
 type Service struct {
 	*core.Core
-	Hooks     Hooks
 	inbox     *inbox.Service
 	mailboxes *mailboxes.Service
-	mta       *mta.Service
+	outbound  *outbound.Service
+	domains   Domains
 
 	wrongCodes     *limit.Counter[string] // wrong codes of the second factor, by user
 	usedChallenges *limit.Counter[string] // challenges that passkeys have answered
@@ -57,9 +57,9 @@ type Service struct {
 }
 
 // New puts the room together.
-func New(c *core.Core, i *inbox.Service, m *mailboxes.Service, t *mta.Service) *Service {
+func New(c *core.Core, i *inbox.Service, m *mailboxes.Service, o *outbound.Service, d Domains) *Service {
 	return &Service{
-		Core: c, inbox: i, mailboxes: m, mta: t,
+		Core: c, inbox: i, mailboxes: m, outbound: o, domains: d,
 		wrongCodes: limit.NewSlidingCounter[string](codeWindow, core.AttemptKeys), usedChallenges: limit.NewSlidingCounter[string](2*challengeFor, core.AttemptKeys),
 		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.AttemptKeys), failedLogins: newFailedLogins(),
 		clientFetches: make(chan struct{}, clientFetches),

@@ -15,22 +15,22 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Hooks are what other rooms do for this one.
-type Hooks struct {
+// Recipients knows who receives mail here.
+type Recipients interface {
 	// SendsOnTo says where mail to an address here goes besides: to ids of groups and mailboxes,
 	// and to addresses. Of an id it says the same of a mailbox or group. rules is how many rules
 	// were looked at for that.
-	SendsOnTo func(tx *store.Tx, to string) (next []string, rules int, err error)
+	SendsOnTo(tx *store.Tx, to string) (next []string, rules int, err error)
 }
 
 // A Service decides what agents may send and read.
 type Service struct {
 	*core.Core
-	Hooks Hooks
+	recipients Recipients
 }
 
 // New makes it.
-func New(c *core.Core) *Service { return &Service{Core: c} }
+func New(c *core.Core, r Recipients) *Service { return &Service{Core: c, recipients: r} }
 
 // A Holder is who acts with a token or a credential; the zero Holder is a person.
 type Holder struct {

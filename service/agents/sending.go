@@ -84,7 +84,7 @@ func (s *Service) Reach(tx *store.Tx, m *Message) error {
 		} else if email != "" {
 			add(email, to)
 		}
-		next, read, err := s.Hooks.SendsOnTo(tx, to)
+		next, read, err := s.recipients.SendsOnTo(tx, to)
 		if err != nil {
 			return err
 		}

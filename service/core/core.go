@@ -22,6 +22,9 @@ package core
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -33,9 +36,12 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -59,6 +65,7 @@ type Core struct {
 	// which many receivers refuse mail. The checks of the host find it out.
 	IPv6Named atomic.Bool
 
+	dnsHealth     *auth.ResolverHealth
 	held, worked  *limit.Bytes // see HoldLarge and WorkOnLarge
 	confirmations *confirmations
 	attempts      *attempts
@@ -78,8 +85,28 @@ func New(st *store.Store, q *jobs.Queue, keys *Keys, c Config) *Core {
 		Rand: rand.Float64, Keys: keys, Logins: newLogins(), LoginAttempts: newLoginAttempts(), confirmations: newConfirmations(),
 		attempts: newAttempts(), held: limit.NewBytes(heldMemory, smallMemory), worked: limit.NewBytes(workedMemory, smallMemory), Metrics: cmp.Or(c.Metrics, NewMetrics()), Tracer: c.Tracer,
 	}
+	s.dnsHealth = &auth.ResolverHealth{Probe: func(ctx context.Context) error { return probe(ctx, c.Resolver) }}
 	s.traceJobs()
 	return s
+}
+
+// JudgeWithin is all the time that DNS may take to judge one message.
+const JudgeWithin = 15 * time.Second
+
+// Verifier verifies who a message is from.
+func (s *Core) Verifier() *auth.Verifier {
+	return &auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: JudgeWithin, Health: s.dnsHealth}
+}
+
+// probe asks the resolver for the servers of the root, which everybody has and no sender has a hand
+// in. That it knows of none, or that they do not answer it, is an answer too.
+func probe(ctx context.Context, r Resolver) error {
+	_, err := r.LookupNS(lookup.Fresh(ctx), ".") // an old answer says nothing about the resolver
+	var dns *net.DNSError
+	if errors.As(err, &dns) && (dns.IsNotFound || strings.HasPrefix(dns.Err, lookup.Misbehaves)) && ctx.Err() == nil {
+		return nil
+	}
+	return err
 }
 
 // AllLogins is what Hub is told of where a password or a credential, of whatever mailbox or domain,
@@ -156,6 +183,20 @@ type Spool = store.Spool
 // NewSpool returns a place for a message of at most limit bytes while it arrives. Whoever makes one
 // closes it.
 func (s *Core) NewSpool(limit int64) *Spool { return s.Store.NewSpool(limit) }
+
+// WithoutFields copies a message without the fields whose names begin with one of prefixes; nil if
+// it has none. The caller closes the copy.
+func (s *Core) WithoutFields(message *io.SectionReader, prefixes []string) (*Spool, error) {
+	found, err := msg.HasFields(msg.Again(message), prefixes)
+	if !found || err != nil {
+		return nil, err
+	}
+	spool := s.Store.NewSpool(message.Size())
+	if _, err := msg.StripFields(spool, msg.Again(message), prefixes); err != nil {
+		return nil, errors.Join(fmt.Errorf("copy message: %w", err), spool.Close())
+	}
+	return spool, nil
+}
 
 // MaxMessage is the most bytes of one message, in and out.
 const MaxMessage = 36 << 20

@@ -28,3 +28,6 @@ func (s *Core) HashesWaiting() int {
 	defer g.mu.Unlock()
 	return g.known.size + g.strange.size + g.running + len(g.known.waiting) + len(g.strange.waiting) + len(g.known.order) + len(g.strange.order)
 }
+
+// Probe asks a resolver for a sign of life.
+var Probe = probe

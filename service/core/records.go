@@ -183,6 +183,24 @@ func IsSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
 	return found != nil, err
 }
 
+// Suppress keeps the account from sending to an address. One that is suppressed already stays as it
+// is.
+func Suppress(tx *store.Tx, accountID, email, reason, messageID string) error {
+	if known, err := IsSuppressed(tx, accountID, email); known || err != nil {
+		return err
+	}
+	return store.Suppressions.Put(tx, &store.Suppression{AccountID: accountID, Email: email, Reason: reason, MessageID: messageID, CreatedAt: tx.Now()})
+}
+
+// QuotaLeft says how many bytes the mailbox may still take; a negative number is no bound.
+func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
+	if mb.QuotaBytes == nil {
+		return -1, nil
+	}
+	used, err := tx.MailboxUsage(mb.Num)
+	return max(*mb.QuotaBytes-used.Bytes, 0), err
+}
+
 // Lift lets the account send to an address again, since there is a mailbox behind it now.
 func Lift(tx *store.Tx, accountID, email string) error {
 	known, err := IsSuppressed(tx, accountID, email)
@@ -275,4 +293,17 @@ func (s *Core) Count(tx *store.Tx, accountID string, add func(*store.DayStat)) e
 	}
 	add(d)
 	return store.DayStats.Put(tx, d)
+}
+
+// PersonOf gives the record of the person of a mailbox, which it makes if there is none.
+func PersonOf(tx *store.Tx, mb *store.Mailbox) (*store.User, error) {
+	u, err := store.UserByMailbox.Find(tx, mb.ID)
+	if u != nil || err != nil {
+		return u, err
+	}
+	u = &store.User{
+		ID: tx.NewID("usr"), AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email, Role: store.UserRoleMailbox, Status: store.UserActive,
+		CreatedAt: tx.Now(), UpdatedAt: tx.Now(),
+	}
+	return u, store.Users.Put(tx, u)
 }

@@ -226,6 +226,17 @@ func Bracketed(id string) string {
 	return "<" + strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(id), "<"), ">") + ">"
 }
 
+// ValidMessageID tells whether text is a Message-ID (RFC 5322 section 3.6.4) that no header or log
+// can misread.
+func ValidMessageID(text string) bool {
+	id := strings.TrimSuffix(strings.TrimPrefix(text, "<"), ">")
+	left, right, ok := strings.Cut(id, "@")
+	if !ok || left == "" || right == "" || len(id) > 250 {
+		return false
+	}
+	return !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>(),;:"\`, r) })
+}
+
 func CheckLine(field, name string) error {
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return Invalid(field, "invalid", "must not contain control characters")

@@ -82,3 +82,32 @@ func (s Senders) Words() string {
 	}
 	return strings.Join(s.Addresses, ", ")
 }
+
+// Own gives an address in its one form if mail may be sent as it. The error is an SMTPError: 550
+// 5.1.7 for no address, 550 5.7.1 for one of somebody else.
+func (s Senders) Own(address string) (string, error) {
+	email, err := msg.NormalizeEmail(address)
+	if err != nil {
+		return "", OverSMTP(550, "5.1.7", Invalid("from", "invalid", "%s", err))
+	}
+	if !s.Allow(email) {
+		return "", OverSMTP(550, "5.7.1", Invalid("from", "not_allowed", "only %s may stand in the envelope and in From here, not %s", s.Words(), email))
+	}
+	return email, nil
+}
+
+// Author is the author of a message of the mailbox: the mailbox itself where given is "", or one
+// whom it may send as.
+func (s Senders) Author(mb *store.Mailbox, given string) (msg.Address, error) {
+	local, domain, _ := msg.SplitEmail(mb.Email)
+	own := msg.Address{Name: mb.Name, Mailbox: local, Host: domain}
+	if given == "" {
+		return own, nil
+	}
+	list, err := msg.ParseAddressList(given)
+	if err != nil || len(list) != 1 {
+		return own, Invalid("from", "invalid", "must be one address")
+	}
+	_, err = s.Own(list[0].Email())
+	return list[0], err
+}

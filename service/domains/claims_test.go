@@ -11,10 +11,11 @@ import (
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/inbound"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -56,7 +57,7 @@ func checkNS(t *testing.T, b *servicetest.Sandbox, who core.Actor, name string) 
 }
 
 func accepts(b *servicetest.Sandbox, address string) int {
-	_, err := b.MTA.Accepts(context.Background(), mta.RecipientQuery{From: "x@far.test", To: address})
+	_, err := b.Inbound.Accepts(context.Background(), inbound.RecipientQuery{From: "x@far.test", To: address})
 	if e, ok := err.(*core.SMTPError); ok {
 		return e.Code
 	}
@@ -324,7 +325,7 @@ func TestTheOperatorDecides(t *testing.T) {
 		if code := accepts(b, "ann@both.test"); code != 550 {
 			t.Errorf("mail to the loser's mailbox: %d", code)
 		}
-		_, err = b.MTA.SendEmail(t.Context(), a, mta.SendEmailIn{UserID: user.ID, To: mta.Texts{"x@far.test"}, Text: "hello"})
+		_, err = b.Submit.SendEmail(t.Context(), a, submit.SendEmailIn{UserID: user.ID, To: submit.Texts{"x@far.test"}, Text: "hello"})
 		if e, ok := core.AsError(err); !ok || e.Code != "domain_not_ready" {
 			t.Errorf("the loser sends: %v", err)
 		}

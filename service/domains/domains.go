@@ -284,7 +284,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 			return err
 		}
 		if in.SendingPaused.Set && d.SendingPaused != nil {
-			if err := s.Hooks.ResumeSending(tx, d); err != nil {
+			if err := s.reputation.ResumeDomain(tx, d); err != nil {
 				return err
 			}
 		}
@@ -540,7 +540,7 @@ func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job
 		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
 		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseEdgeRecords(ctx, d, j) }},
 		{stepDropZone, d.DNSProvider != store.DomainProviderCloudflare, func() error { return s.dropZone(d) }},
-		{stepCustomRecords, true, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.Hooks.EraseReports(ctx, d.ID)) }},
+		{stepCustomRecords, true, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.reports.EraseReports(ctx, d.ID)) }},
 		{stepDomain, true, func() error { return nil }},
 	}
 }
@@ -592,7 +592,7 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 // and deletes its mailboxes one after the other. Nobody makes new ones on a domain that is being
 // deleted.
 func (s *Service) eraseMailboxesOf(ctx context.Context, d *store.Domain, j *store.Job) error {
-	if err := s.Hooks.CancelMail(ctx, d); err != nil {
+	if err := s.mail.CancelMailOf(ctx, d); err != nil {
 		return err
 	}
 	if err := s.markMailboxesOf(ctx, d.ID, j.ID); err != nil {

@@ -32,17 +32,12 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
 // Hooks are what other rooms do for this one.
 type Hooks struct {
-	// CancelMail takes back what a domain has waiting to be sent.
-	CancelMail func(ctx context.Context, d *store.Domain) error
-	// ResumeSending lets a domain send again, whose record the caller writes.
-	ResumeSending func(tx *store.Tx, d *store.Domain) error
-	// EraseReports deletes the reports about a domain.
-	EraseReports func(ctx context.Context, domainID string) error
 	// PlanCertificate queues the work on a domain's certificate if there is something to do.
 	PlanCertificate func(tx *store.Tx, d *store.Domain) error
 	// DropCertificate forgets the certificate of a domain.
@@ -51,12 +46,26 @@ type Hooks struct {
 	MailKeys func(tx *store.Tx, d *store.Domain) []string
 }
 
+// Mail is what domains have waiting to be sent.
+type Mail interface {
+	// CancelMailOf takes back what a domain has waiting.
+	CancelMailOf(ctx context.Context, d *store.Domain) error
+}
+
+// Reports are those about domains.
+type Reports interface {
+	EraseReports(ctx context.Context, domainID string) error
+}
+
 // A Service holds what domains need.
 type Service struct {
 	*core.Core
-	events    *events.Service
-	mailboxes *mailboxes.Service
-	Hooks     Hooks
+	events     *events.Service
+	mailboxes  *mailboxes.Service
+	mail       Mail
+	reputation *reputation.Service
+	reports    Reports
+	Hooks      Hooks
 
 	zones     *zones
 	looks     chan struct{} // one place for each live check at a domain's DNS
@@ -65,9 +74,9 @@ type Service struct {
 }
 
 // New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, m *mailboxes.Service) *Service {
+func New(c *core.Core, e *events.Service, m *mailboxes.Service, mail Mail, r *reputation.Service, reports Reports) *Service {
 	s := &Service{
-		Core: c, events: e, mailboxes: m,
+		Core: c, events: e, mailboxes: m, mail: mail, reputation: r, reports: reports,
 		zones: newZones(c.Config), looks: make(chan struct{}, looksAtOnce),
 	}
 	s.zones.others = s.newSecondaries()

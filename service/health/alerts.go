@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/alert"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -22,10 +24,17 @@ type Alert struct {
 	Since core.Time `json:"since"` // When it was first seen.
 }
 
-// Hooks are what other rooms do for this one.
-type Hooks struct {
-	// Tell tells the owner of the first account, in the caller's transaction.
-	Tell func(tx *store.Tx, owner *store.Account, a Alert) error
+// report tells the owner of the first account, by an event, the operator's URL and a letter.
+func (s *Service) report(tx *store.Tx, owner *store.Account, a Alert) error {
+	event, err := s.events.Emit(tx, owner.ID, events.EventHostAlert, a)
+	if err != nil {
+		return err
+	}
+	if err := s.events.PlanOperatorPost(tx, event); err != nil {
+		return err
+	}
+	subject, text := a.Letter(s.Hostname())
+	return alert.Plan(s.Core, tx, alert.Letter{About: owner.ID, To: owner.Email, Subject: subject, Text: text})
 }
 
 // shakyFor is how long one of the shaky checks must be bad before it is told of.
@@ -36,9 +45,6 @@ var shaky = strings.Fields("clock resolver hostname_address ptr ports certificat
 
 // tell tells the operator what the checks found that was not told yet, once for each subject.
 func (s *Service) tell(found map[string][]Check) error {
-	if s.Hooks.Tell == nil {
-		return nil
-	}
 	bad := map[string]Check{}
 	for _, list := range found {
 		for _, c := range list {
@@ -73,7 +79,7 @@ func (s *Service) tell(found map[string][]Check) error {
 			}
 			if a.Status != "" {
 				over := Alert{Code: a.Code, Status: OK, Subject: a.Subject, Message: "This is ok again.", Since: core.Time{Time: a.Since}}
-				if err := s.Hooks.Tell(tx, owner, over); err != nil {
+				if err := s.report(tx, owner, over); err != nil {
 					return err
 				}
 			}
@@ -99,7 +105,7 @@ func (s *Service) tellOf(tx *store.Tx, owner *store.Account, a *store.Alert, c C
 	if !slices.Contains(shaky, c.Code) || tx.Now().Sub(a.Since) >= shakyFor {
 		a.Status = c.Status
 		told := Alert{Code: c.Code, Status: c.Status, Subject: c.Subject, Message: c.Message, Mend: c.Mend, Since: core.Time{Time: a.Since}}
-		if err := s.Hooks.Tell(tx, owner, told); err != nil {
+		if err := s.report(tx, owner, told); err != nil {
 			return err
 		}
 	}

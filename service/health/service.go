@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
 )
@@ -28,11 +29,11 @@ type Service struct {
 	Backups *backup.Schedule
 	// Certificates are those of the listeners. It is set before use.
 	Certificates Certificates
-	Hooks        Hooks
 	// Host is where the program runs; nil: what is outside of it is not looked at. It is set before
 	// use.
 	Host *Host
 
+	events  *events.Service
 	started time.Time
 	clock   clock
 
@@ -44,8 +45,8 @@ type Service struct {
 }
 
 // New puts the room together.
-func New(c *core.Core) *Service {
-	s := &Service{Core: c, started: c.Now(), clock: clock{start: time.Now()}}
+func New(c *core.Core, e *events.Service) *Service {
+	s := &Service{Core: c, events: e, started: c.Now(), clock: clock{start: time.Now()}}
 	s.addMetrics(&c.Metrics.Registry)
 	return s
 }

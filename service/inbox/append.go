@@ -178,7 +178,7 @@ func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder stri
 		if err != nil {
 			return err
 		}
-		room, err = QuotaLeft(tx, mb)
+		room, err = core.QuotaLeft(tx, mb)
 		if room < 0 {
 			room = math.MaxInt64
 		}

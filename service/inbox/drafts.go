@@ -31,11 +31,11 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	}
 	switch {
 	case taint != nil:
-		d.Words = agents.WordsTainted
+		d.Origin = agents.WordsTainted
 	case who.SpeaksForAccount():
-		d.Words = agents.WordsOwn
+		d.Origin = agents.WordsOwn
 	default:
-		d.Words = agents.WordsProgram
+		d.Origin = agents.WordsProgram
 	}
 	f, err := ofRole(tx, mb, roleDrafts)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/submit"
 )
 
 // TestDraftsOfTheTaintedAreMadeAnew: a person who sends what a tainted key has drafted sees its
@@ -18,13 +18,13 @@ func TestDraftsOfTheTaintedAreMadeAnew(t *testing.T) {
 	person := r.who
 	person.TokenKind, person.TokenID = core.SessionKind, "tok_session"
 	hidden := map[string]string{"Disposition-Notification-To": "drop@evil.test", "List-Unsubscribe": "<https://evil.test/>"}
-	in := mta.SendEmailIn{
-		UserID: r.ann.ID, To: mta.Texts{"mate@far.test"}, ReplyTo: mta.Texts{"drop@evil.test"}, Subject: "s", Text: "words",
-		HTML: mta.HTMLText{Text: `<p>words <img src="https://evil.test/p.png"></p>`}, Headers: hidden,
+	in := submit.SendEmailIn{
+		UserID: r.ann.ID, To: submit.Texts{"mate@far.test"}, ReplyTo: submit.Texts{"drop@evil.test"}, Subject: "s", Text: "words",
+		HTML: submit.HTMLText{Text: `<p>words <img src="https://evil.test/p.png"></p>`}, Headers: hidden,
 	}
 	check := func(how, draft string, want bool) {
 		t.Helper()
-		if _, err := r.Svc.MTA.SendDraft(t.Context(), person, mta.DraftIn{UserID: r.ann.ID, UID: draft}); err != nil {
+		if _, err := r.Svc.Submit.SendDraft(t.Context(), person, submit.DraftIn{UserID: r.ann.ID, UID: draft}); err != nil {
 			t.Fatal(how, err)
 		}
 		sent := r.Folder(r.ann, "Sent")
@@ -41,7 +41,7 @@ func TestDraftsOfTheTaintedAreMadeAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if k.api() {
-			draft, err := r.Svc.MTA.CreateDraft(t.Context(), k.who, mta.CreateDraftIn{SendEmailIn: in})
+			draft, err := r.Svc.Submit.CreateDraft(t.Context(), k.who, submit.CreateDraftIn{SendEmailIn: in})
 			if err != nil {
 				t.Fatal(k.name, err)
 			}
@@ -59,7 +59,7 @@ func TestDraftsOfTheTaintedAreMadeAnew(t *testing.T) {
 	}
 
 	// A person's own draft is theirs.
-	draft, err := r.Svc.MTA.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: in})
+	draft, err := r.Svc.Submit.CreateDraft(t.Context(), person, submit.CreateDraftIn{SendEmailIn: in})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/submit"
 )
 
 // What RFC 9989 decides stands beside what RFC 7489 said, so that owners see what has changed.
@@ -49,7 +49,7 @@ func TestBothEditionsOfDMARCAreShown(t *testing.T) {
 			t.Errorf("%s: %s, want %s", subject, got, c.want)
 		}
 	}
-	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "from here", Text: "x"})
+	r.MustSend(r.bob, submit.SendEmailIn{To: submit.Texts{"ann@example.test"}, Subject: "from here", Text: "x"})
 	if a := row("from here").Auth; a.Former != nil || a.Policy != nil {
 		t.Errorf("%+v", a)
 	}

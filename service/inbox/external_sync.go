@@ -466,7 +466,7 @@ func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed 
 
 // checkQuota refuses what would not fit under the mailbox's quota.
 func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetched) error {
-	left, err := QuotaLeft(tx, mb)
+	left, err := core.QuotaLeft(tx, mb)
 	if err != nil || left < 0 {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -239,7 +239,7 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 		})
 	}
 	mb := &store.Mailbox{ID: made.ID, AccountID: i.Account.AccountID}
-	i.MustSend(mb, mta.SendEmailIn{To: mta.Texts{"x@far.test"}, Subject: "s"})
+	i.MustSend(mb, submit.SendEmailIn{To: submit.Texts{"x@far.test"}, Subject: "s"})
 	if row := i.Becomes("x@far.test", store.OutgoingBounced); !strings.Contains(row.LastResponse, "allow_private_destinations") {
 		t.Errorf("row %+v", row)
 	}

@@ -33,17 +33,21 @@ type Envelope struct {
 // A StoredMessage is a message that was read once and whose bytes are in a segment, ready to be
 // filed in any number of folders.
 type StoredMessage struct {
-	Blob     store.BlobRef
-	Meta     store.Meta
-	bits     store.Bits
-	Summary  *msg.Summary
-	Report   *DeliveryReport // what it says about a message of ours; nil: nothing
-	Verified string          // domain that its author is from for sure; "": nobody knows
-	Signed   bool            // a signature alone proves that, so that it does so only for whom To and Cc name
-	Lacks    string          // why nothing is proven although DMARC passes
-	Embeds   bool            // it has a whole message in it, whose words are anybody's
-	Words    string          // whose words it has, as agents.Words say; "": nobody knows
-	Root     *msg.Part       // what it consists of; nil where nobody needs it any more
+	store.Facts
+	Blob    store.BlobRef
+	Meta    store.Meta // without the facts
+	bits    store.Bits
+	Summary *msg.Summary
+	Report  *DeliveryReport // what it says about a message of ours; nil: nothing
+	Embeds  bool            // it has a whole message in it, whose words are anybody's
+	Root    *msg.Part       // what it consists of; nil where nobody needs it any more
+}
+
+// meta is what the rows of the message keep of it, so far as that does not depend on a mailbox.
+func (d *StoredMessage) meta() store.Meta {
+	meta := d.Meta
+	meta.SPF, meta.DKIM, meta.DMARC, meta.Judged = d.SPF, d.DKIM, d.DMARC, d.Judged
+	return meta
 }
 
 // A DeliveryReport is what a message says about one of ours.
@@ -155,14 +159,14 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if len(a.WarmupPhrases) > 0 && hasPhrase(foldPhrases(a.WarmupPhrases), d.Summary.Subject, d.Summary.Preview) {
 		m.Bits |= store.BitWarmup
 	}
-	meta := d.Meta
+	meta := d.meta()
 	if f.Recipient != mb.Email {
 		meta.Recipient = f.Recipient
 	}
 	meta.Spam = f.Spam
 	fromMachine := d.bits&(store.BitAutoReply|store.BitBounce) != 0 // machines repeat what they were sent
-	if !fromMachine && !d.Embeds || d.Words == agents.WordsTainted {
-		meta.Words = d.Words
+	if !fromMachine && !d.Embeds || d.Origin == agents.WordsTainted {
+		meta.Words = d.Origin
 	}
 	if f.Folder != store.InboxID {
 		in, err := tx.Folder(mb.Num, f.Folder)
@@ -180,7 +184,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		}
 	}
 	if (f.Arrived || f.Copied) && !f.Own {
-		meta.Arrived = arrivedText(d.Verified, d.Lacks)
+		meta.Arrived = arrivedText(d.Proven, d.Lacks)
 	}
 	meta.OriginalMessageID, err = s.answered(tx, mb.AccountID, d.Summary)
 	if err != nil {
@@ -259,7 +263,7 @@ type RuleMatchedData struct {
 // EmitRuleMatched tells that a rule of a mailbox was about a message that arrives; m is nil where
 // that is filed nowhere.
 func (s *Service) EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Message, recipient string, rule RuleMatchedData) error {
-	meta := d.Meta
+	meta := d.meta()
 	if m != nil {
 		kept, err := tx.Meta(m.Mailbox, m.Folder, m.UID)
 		if err != nil {
@@ -371,15 +375,6 @@ func first(list []msg.Address) msg.Address {
 		return msg.Address{}
 	}
 	return list[0]
-}
-
-// QuotaLeft says how many bytes the mailbox may still take; a negative number is no bound.
-func QuotaLeft(tx *store.Tx, mb *store.Mailbox) (int64, error) {
-	if mb.QuotaBytes == nil {
-		return -1, nil
-	}
-	used, err := tx.MailboxUsage(mb.Num)
-	return max(*mb.QuotaBytes-used.Bytes, 0), err
 }
 
 // Watch gives a channel that gets a value soon after each change of the mailbox, and a function

@@ -14,8 +14,9 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -135,24 +136,24 @@ func (r *gateRig) read(k *key, mb *store.Mailbox, folder string, uid uint32) err
 }
 
 // send has a key send a message from a mailbox by a door: send, draft or smtp.
-func (r *gateRig) send(k *key, mb *store.Mailbox, door string, in mta.SendEmailIn) error {
+func (r *gateRig) send(k *key, mb *store.Mailbox, door string, in submit.SendEmailIn) error {
 	in.UserID, in.Subject, in.Text = mb.ID, "s", "t"
 	switch door {
 	case "send":
-		_, err := r.Svc.MTA.SendEmail(r.T.Context(), k.who, in)
+		_, err := r.Svc.Submit.SendEmail(r.T.Context(), k.who, in)
 		return err
 	case "draft":
-		draft, err := r.Svc.MTA.CreateDraft(r.T.Context(), k.who, mta.CreateDraftIn{SendEmailIn: in})
+		draft, err := r.Svc.Submit.CreateDraft(r.T.Context(), k.who, submit.CreateDraftIn{SendEmailIn: in})
 		if err == nil {
-			_, err = r.Svc.MTA.SendDraft(r.T.Context(), k.who, mta.DraftIn{UserID: mb.ID, UID: draft.UID})
+			_, err = r.Svc.Submit.SendDraft(r.T.Context(), k.who, submit.DraftIn{UserID: mb.ID, UID: draft.UID})
 		}
 		return err
 	}
 	text := "From: " + mb.Email + "\r\nSubject: s\r\n"
-	var to []mta.Rcpt
-	for name, list := range map[string]mta.Texts{"To": in.To, "Cc": in.Cc, "": in.Bcc} {
+	var to []outbound.Rcpt
+	for name, list := range map[string]submit.Texts{"To": in.To, "Cc": in.Cc, "": in.Bcc} {
 		for _, email := range list {
-			to = append(to, mta.Rcpt{Address: email})
+			to = append(to, outbound.Rcpt{Address: email})
 		}
 		if name != "" && len(list) > 0 {
 			text += name + ": " + strings.Join(list, ", ") + "\r\n"
@@ -163,7 +164,7 @@ func (r *gateRig) send(k *key, mb *store.Mailbox, door string, in mta.SendEmailI
 	}
 	body := r.Spool(text + "\r\nt\r\n")
 	defer body.Close()
-	_, err := r.Svc.MTA.Submit(r.T.Context(), k.user, mta.Submission{From: mb.Email, To: to, Body: body})
+	_, err := r.Svc.Submit.Submit(r.T.Context(), k.user, submit.Submission{From: mb.Email, To: to, Body: body})
 	return err
 }
 
@@ -175,16 +176,16 @@ func TestSixtyWaysOut(t *testing.T) {
 	r := newGateRig(t)
 	first := r.arrives(r.ann, "thief@evil.test", "mate@far.test")
 	others := map[string]uint32{"a stranger's": r.arrives(r.ann, "other@far.test", "mate@far.test"), "a trusted sender's": r.arrives(r.ann, "boss@far.test", "mate@far.test")}
-	to := func(list ...string) mta.SendEmailIn { return mta.SendEmailIn{To: list} }
+	to := func(list ...string) submit.SendEmailIn { return submit.SendEmailIn{To: list} }
 	carries := []struct {
 		name string
-		in   mta.SendEmailIn
+		in   submit.SendEmailIn
 		bob  bool // from bob's mailbox
 	}{
 		{"To", to("thief@evil.test"), false},
-		{"Cc", mta.SendEmailIn{To: mta.Texts{"mate@far.test"}, Cc: mta.Texts{"thief@evil.test"}}, false},
-		{"Bcc", mta.SendEmailIn{To: mta.Texts{"mate@far.test"}, Bcc: mta.Texts{"drop@evil.test"}}, false},
-		{"an answer", mta.SendEmailIn{To: mta.Texts{"thief@evil.test"}, InReplyTo: "<1@far.test>"}, false},
+		{"Cc", submit.SendEmailIn{To: submit.Texts{"mate@far.test"}, Cc: submit.Texts{"thief@evil.test"}}, false},
+		{"Bcc", submit.SendEmailIn{To: submit.Texts{"mate@far.test"}, Bcc: submit.Texts{"drop@evil.test"}}, false},
+		{"an answer", submit.SendEmailIn{To: submit.Texts{"thief@evil.test"}, InReplyTo: "<1@far.test>"}, false},
 		{"a tag", to("mate+drop@far.test"), false},
 		{"a group", to("team@example.test"), false},
 		{"a group in a group", to("nest@example.test"), false},
@@ -402,7 +403,7 @@ func TestGateWalk(t *testing.T) {
 			if k.api() {
 				door = []string{"send", "draft"}[random.IntN(2)]
 			}
-			fails(door, r.send(k, mb, door, mta.SendEmailIn{To: list[:1], Cc: list[1:]}), refused)
+			fails(door, r.send(k, mb, door, submit.SendEmailIn{To: list[:1], Cc: list[1:]}), refused)
 		}
 	}
 	t.Logf("%d steps: %v", steps, count)

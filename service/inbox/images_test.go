@@ -34,26 +34,19 @@ func TestImageToken(t *testing.T) {
 		other := ref
 		change(&other)
 		forged, _, _ := strings.Cut(i.Inbox.ImageToken(other), ".")
-		if _, err := i.Inbox.ReadImageToken(forged + "." + sum); codeOf(err) != "not_found" {
+		if _, err := i.Inbox.ReadImageToken(forged + "." + sum); servicetest.ErrorCode(err) != "not_found" {
 			t.Errorf("%+v with another's sum: %v", other, err)
 		}
 	}
 	for _, bad := range []string{"", ".", text, text + ".", text + "." + sum[1:], text + "." + sum + "A"} {
-		if _, err := i.Inbox.ReadImageToken(bad); codeOf(err) != "not_found" {
+		if _, err := i.Inbox.ReadImageToken(bad); servicetest.ErrorCode(err) != "not_found" {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}
 	ref.Expires = i.Core.Now().Unix()
-	if _, err := i.Inbox.ReadImageToken(i.Inbox.ImageToken(ref)); codeOf(err) != "expired" {
+	if _, err := i.Inbox.ReadImageToken(i.Inbox.ImageToken(ref)); servicetest.ErrorCode(err) != "expired" {
 		t.Errorf("after its hour: %v", err)
 	}
-}
-
-func codeOf(err error) string {
-	if e, ok := core.AsError(err); ok {
-		return e.Code
-	}
-	return ""
 }
 
 // TestImagesAtOnce: an account fetches eight images at a time, waits for the others, and holds
@@ -72,7 +65,7 @@ func TestImagesAtOnce(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), inbox.ImageTimeout)
 		defer cancel()
-		if _, err := m.Acquire(short, "a"); codeOf(err) != "image_unavailable" || !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := m.Acquire(short, "a"); servicetest.ErrorCode(err) != "image_unavailable" || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("one too many: %v", err)
 		}
 		other, err := m.Acquire(t.Context(), "b")
@@ -133,7 +126,7 @@ func TestSlowReadersHaveTheImage(t *testing.T) {
 		}
 		body.Close()
 		m.HTTP.Transport = stillHost{inbox.ImageLimit + 1}
-		if _, err := m.Fetch(t.Context(), "a", "https://far.test/"); codeOf(err) != "image_unavailable" {
+		if _, err := m.Fetch(t.Context(), "a", "https://far.test/"); servicetest.ErrorCode(err) != "image_unavailable" {
 			t.Errorf("past the limit: %v", err)
 		}
 		if n := m.Slots().Held(); n != 0 {
@@ -158,7 +151,7 @@ func TestImagesWaiting(t *testing.T) {
 	for wanted := 0; wanted < inbox.ImagesEach+inbox.ImagesWaiting; time.Sleep(time.Millisecond) {
 		wanted = m.Slots().Users("a")
 	}
-	if _, err := m.Acquire(t.Context(), "a"); codeOf(err) != "rate_limited" {
+	if _, err := m.Acquire(t.Context(), "a"); servicetest.ErrorCode(err) != "rate_limited" {
 		t.Errorf("one more: %v", err)
 	}
 	cancel()

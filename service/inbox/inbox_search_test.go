@@ -9,8 +9,9 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -136,7 +137,7 @@ func TestMessagesOfDroppedWritesAreReleased(t *testing.T) {
 		defer close(answered)
 		err := i.St.Update(func(tx *store.Tx) error {
 			for j := range store.Jobs.All(tx) {
-				if j.Kind == mta.KindDirect {
+				if j.Kind == outbound.KindDirect {
 					return store.Jobs.Delete(tx, j.ID)
 				}
 			}
@@ -175,7 +176,7 @@ func TestFailedSendReleasesItsMessage(t *testing.T) {
 		mb.DailySendLimit = &limit
 		return store.Mailboxes.Put(tx, mb)
 	})
-	in := mta.SendEmailIn{To: mta.Texts{"x@far.test", "y@far.test"}, Subject: "hello"}
+	in := submit.SendEmailIn{To: submit.Texts{"x@far.test", "y@far.test"}, Subject: "hello"}
 	if _, err := i.Send(ann, in); !servicetest.HasCode(err, "daily_send_limit_reached") {
 		t.Errorf("got %v", err)
 	}

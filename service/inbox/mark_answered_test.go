@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -34,13 +34,13 @@ func TestAnswersMarkWhatTheyAnswer(t *testing.T) {
 	i.MustArrive("fred@far.test", ann.Email, letter("three", "Three", ""))
 	i.MustArrive("fred@far.test", ann.Email, letter("copy", "Copy", ""))
 	i.MustArrive("fred@far.test", ann.Email, letter("copy", "Copy", ""))
-	answer := func(id string) mta.SendEmailIn {
-		return mta.SendEmailIn{To: mta.Texts{"fred@far.test"}, Subject: "Re", Text: "t", InReplyTo: id, References: mta.Texts{id}}
+	answer := func(id string) submit.SendEmailIn {
+		return submit.SendEmailIn{To: submit.Texts{"fred@far.test"}, Subject: "Re", Text: "t", InReplyTo: id, References: submit.Texts{id}}
 	}
 
-	i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"x@far.test"}, Subject: "Fwd: Three", Text: "t", References: mta.Texts{"<three@far.test>"}})
+	i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"x@far.test"}, Subject: "Fwd: Three", Text: "t", References: submit.Texts{"<three@far.test>"}})
 	i.MustSend(ann, answer("<nobody.knows@far.test>"))
-	if _, err := i.Send(ann, mta.SendEmailIn{To: mta.Texts{"no address"}, Subject: "s", InReplyTo: "<three@far.test>"}); err == nil {
+	if _, err := i.Send(ann, submit.SendEmailIn{To: submit.Texts{"no address"}, Subject: "s", InReplyTo: "<three@far.test>"}); err == nil {
 		t.Error("it is sent")
 	}
 	if got := i.Answered(ann); len(got) != 0 {
@@ -99,7 +99,7 @@ func TestAnswersAreMarkedElsewhere(t *testing.T) {
 			return true
 		}
 	})
-	o.MustSend(o.Mailbox, mta.SendEmailIn{To: mta.Texts{"fred@far.test"}, Subject: "Re", Text: "t", InReplyTo: "<two@far.test>"})
+	o.MustSend(o.Mailbox, submit.SendEmailIn{To: submit.Texts{"fred@far.test"}, Subject: "Re", Text: "t", InReplyTo: "<two@far.test>"})
 	o.Until("the server breaks off", func() (is bool) { o.IMAP.Change(func() { is = lost }); return is })
 	if got := o.Answered(o.Mailbox); len(got) != 0 {
 		t.Errorf("marked here before the server has: %v", got)

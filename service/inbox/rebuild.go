@@ -29,7 +29,7 @@ func (r *MessagesRebuilt) lose(format string, args ...any) {
 	}
 }
 
-// keptEnvelope is what envelopes say that rows need; see Envelope, and mta for accepted mail.
+// keptEnvelope is what envelopes say that rows need; see Envelope, and inbound for accepted mail.
 type keptEnvelope struct {
 	Envelope
 	SPF   string `json:"spf"`
@@ -107,7 +107,8 @@ func reread(st *store.Store, ref store.BlobRef) (d *StoredMessage, env keptEnvel
 	if err != nil {
 		return nil, env, err
 	}
-	d.Blob, d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Meta.Judged = ref, env.SPF, env.DKIM, env.DMARC, env.Judged
+	d.Blob = ref
+	d.Meta.SPF, d.Meta.DKIM, d.Meta.DMARC, d.Meta.Judged = env.SPF, env.DKIM, env.DMARC, env.Judged
 	return d, env, nil
 }
 

@@ -4,7 +4,7 @@
 //
 // Where things stand:
 //   - filing.go: a stored message and its row ([Service.Prepare], [Service.File]), what makes a
-//     thread (thread), and when a mailbox is full ([QuotaLeft]).
+//     thread (thread), and when a mailbox is full ([core.QuotaLeft]).
 //   - inbox.go: lists of messages.
 //   - inbox_message.go: one message.
 //   - words.go: whose words a message has, and what readers get of it whom strangers' words taint.

@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/cputime"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -191,7 +191,7 @@ func TestWhatArrives(t *testing.T) {
 
 	// A neighbour's mail, also by a group; not the mailbox's own.
 	for _, from := range []*store.Mailbox{r.bob, r.ann} {
-		if _, err := r.Send(from, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "by " + from.Email, Text: "Code: 774411"}); err != nil {
+		if _, err := r.Send(from, submit.SendEmailIn{To: submit.Texts{"ann@example.test"}, Subject: "by " + from.Email, Text: "Code: 774411"}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -63,7 +64,7 @@ func TestListsWithhold(t *testing.T) {
 	if err := r.Receive("x@far.test", fmt.Sprintf(strange, 1), "ann+tag@example.test"); err != nil {
 		t.Fatal(err)
 	}
-	r.MustSend(r.bob, mta.SendEmailIn{From: "Bob Cobb <bob@example.test>", To: mta.Texts{"ann@example.test"}, Subject: "HORSE subject", Text: "HORSE text"})
+	r.MustSend(r.bob, submit.SendEmailIn{From: "Bob Cobb <bob@example.test>", To: submit.Texts{"ann@example.test"}, Subject: "HORSE subject", Text: "HORSE text"})
 	r.words(r.ann, "INBOX", "HORSE subject")
 	a, trusting, plain := r.agent(agents.Policy{Taint: true}), r.agent(agents.Policy{Taint: true, TrustedSenders: []string{"@far.test"}}), r.agent(agents.Policy{})
 	for _, indexed := range []bool{false, true} {
@@ -137,7 +138,7 @@ func TestReadingTaints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "HORSE", Text: "x"})
+	r.MustSend(r.bob, submit.SendEmailIn{To: submit.Texts{"ann@example.test"}, Subject: "HORSE", Text: "x"})
 	r.words(r.ann, "INBOX", "HORSE")
 	uids := map[bool]string{}
 	for _, m := range r.list(r.who, inbox.InboxFilter{}) {
@@ -224,23 +225,23 @@ func TestSentSubjectsAreRead(t *testing.T) {
 	if err := r.Receive("x@far.test", letterAbout("x@far.test", "ann@example.test", "Berths"), "ann@example.test"); err != nil {
 		t.Fatal(err)
 	}
-	send := func(in mta.SendEmailIn) {
+	send := func(in submit.SendEmailIn) {
 		t.Helper()
 		in.UserID, in.Text = r.ann.ID, "x"
 		who := r.who
 		who.TokenKind = core.SessionKind
-		if _, err := r.Svc.MTA.SendEmail(t.Context(), who, in); err != nil {
+		if _, err := r.Svc.Submit.SendEmail(t.Context(), who, in); err != nil {
 			t.Fatal(err)
 		}
 	}
 	a := r.agent(agents.Policy{Taint: true})
 	look := func() *store.Reading {
 		t.Helper()
-		page, err := r.Svc.MTA.ListMessages(t.Context(), a, mta.ListMessagesIn{})
+		page, err := r.Svc.Outbound.ListMessages(t.Context(), a, outbound.ListMessagesIn{})
 		if err != nil || len(page.Data) == 0 || page.Data[0].Subject == "" {
 			t.Fatalf("%+v %v", page, err)
 		}
-		if _, err := r.Svc.MTA.GetSentMessage(t.Context(), a, mta.SentMessageIn{ID: page.Data[0].ID}); err != nil {
+		if _, err := r.Svc.Outbound.GetSentMessage(t.Context(), a, outbound.SentMessageIn{ID: page.Data[0].ID}); err != nil {
 			t.Fatal(err)
 		}
 		return r.reading(a)
@@ -248,11 +249,11 @@ func TestSentSubjectsAreRead(t *testing.T) {
 	if _, err := r.Svc.Inbox.GetMessage(t.Context(), a, inbox.MessageIn{UserID: r.ann.ID, MessageID: "1"}); err != nil {
 		t.Fatal(err)
 	}
-	send(mta.SendEmailIn{Subject: "Re: Berths", To: mta.Texts{"x@far.test"}, Cc: mta.Texts{"bob@example.test"}})
+	send(submit.SendEmailIn{Subject: "Re: Berths", To: submit.Texts{"x@far.test"}, Cc: submit.Texts{"bob@example.test"}})
 	if got := look(); got.Taint == nil || !slices.Equal(got.People, []string{"x@far.test", "ann@example.test"}) {
 		t.Errorf("to the same people: %+v", got)
 	}
-	send(mta.SendEmailIn{Subject: "Other", To: mta.Texts{"bob@example.test"}})
+	send(submit.SendEmailIn{Subject: "Other", To: submit.Texts{"bob@example.test"}})
 	if got := look(); !slices.Equal(got.People, []string{"ann@example.test"}) || got.Taint.ThreadID == "" {
 		t.Errorf("to others: %+v", got)
 	}
@@ -393,7 +394,7 @@ func TestTaintedDeletes(t *testing.T) {
 	}
 
 	// What it drafts is nobody's words to the next reader.
-	draft, err := r.Svc.MTA.CreateDraft(t.Context(), a, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "by a tainted one", Text: "x"}})
+	draft, err := r.Svc.Submit.CreateDraft(t.Context(), a, submit.CreateDraftIn{SendEmailIn: submit.SendEmailIn{UserID: r.ann.ID, Subject: "by a tainted one", Text: "x"}})
 	if err != nil || draft.Withheld || draft.Subject == "" {
 		t.Fatalf("%+v %v", draft, err)
 	}

@@ -257,9 +257,9 @@ func taintOf(tx *store.Tx, u core.MailboxUser) (*store.Taint, error) {
 // who is known, or of somebody tainted. The error is that of mayHave.
 func noteTainted(tx *store.Tx, u core.MailboxUser, d *StoredMessage, keywords []string) error {
 	taint, err := taintOf(tx, u)
-	d.Words = ""
+	d.Origin = ""
 	if taint != nil {
-		d.Words = agents.WordsTainted
+		d.Origin = agents.WordsTainted
 	}
 	return errors.Join(err, mayHave(taint, keywords, nil))
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/rules"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -71,7 +72,7 @@ func TestWhoseWords(t *testing.T) {
 	}
 
 	// A message whose sender turns out to be tainted while it waits.
-	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test", "sam@second.test"}, Subject: "tainted", Text: "x"})
+	r.MustSend(r.bob, submit.SendEmailIn{To: submit.Texts{"ann@example.test", "sam@second.test"}, Subject: "tainted", Text: "x"})
 	r.Update(func(tx *store.Tx) error {
 		for sub := range store.Submissions.All(tx) {
 			sub.Tainted = true
@@ -103,7 +104,7 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.ann, "INBOX", "a report", " far.test")
 
 	// From here: a neighbour, another account, a group, a mail client.
-	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "from bob", Text: "x"})
+	r.MustSend(r.bob, submit.SendEmailIn{To: submit.Texts{"ann@example.test"}, Subject: "from bob", Text: "x"})
 	expect(r.ann, "INBOX", "from bob", "own example.test")
 	expect(r.bob, "Sent", "from bob", "own ")
 	// A program brings words of others, unless a person has said that it speaks for the account.
@@ -111,12 +112,12 @@ func TestWhoseWords(t *testing.T) {
 		who := owner
 		who.TokenKind, who.OwnWords = "api", own
 		subject := fmt.Sprint("by a program ", own)
-		if _, err := r.Svc.MTA.SendEmail(t.Context(), who, mta.SendEmailIn{UserID: r.bob.ID, To: mta.Texts{"ann@example.test"}, Subject: subject, Text: "x"}); err != nil {
+		if _, err := r.Svc.Submit.SendEmail(t.Context(), who, submit.SendEmailIn{UserID: r.bob.ID, To: submit.Texts{"ann@example.test"}, Subject: subject, Text: "x"}); err != nil {
 			t.Fatal(err)
 		}
 		expect(r.ann, "INBOX", subject, map[bool]string{true: "own", false: "author"}[own]+" example.test")
 		expect(r.bob, "Sent", subject, map[bool]string{true: "own", false: "author"}[own]+" ")
-		_, err := r.Svc.MTA.CreateDraft(t.Context(), who, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted " + subject, Text: "x"}})
+		_, err := r.Svc.Submit.CreateDraft(t.Context(), who, submit.CreateDraftIn{SendEmailIn: submit.SendEmailIn{UserID: r.ann.ID, Subject: "drafted " + subject, Text: "x"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,9 +125,9 @@ func TestWhoseWords(t *testing.T) {
 	}
 	r.MustSubmit(r.bob, letterAbout("bob@example.test", "ann@example.test", "by smtp"), "ann@example.test")
 	expect(r.ann, "INBOX", "by smtp", "own example.test")
-	r.MustSend(sam, mta.SendEmailIn{To: mta.Texts{"ann@example.test"}, Subject: "from sam", Text: "x"})
+	r.MustSend(sam, submit.SendEmailIn{To: submit.Texts{"ann@example.test"}, Subject: "from sam", Text: "x"})
 	expect(r.ann, "INBOX", "from sam", "author second.test")
-	r.MustSend(r.ann, mta.SendEmailIn{To: mta.Texts{group.Email}, Subject: "to all", Text: "x"})
+	r.MustSend(r.ann, submit.SendEmailIn{To: submit.Texts{group.Email}, Subject: "to all", Text: "x"})
 	expect(r.bob, "INBOX", "to all", "own example.test")
 	if err := r.Receive("x@far.test", letterAbout("x@far.test", group.Email, "far to all"), group.Email); err != nil {
 		t.Fatal(err)
@@ -159,7 +160,7 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.ann, "INBOX", "imported", " ")
 	person := owner
 	person.TokenKind = core.SessionKind
-	if _, err := r.Svc.MTA.CreateDraft(t.Context(), person, mta.CreateDraftIn{SendEmailIn: mta.SendEmailIn{UserID: r.ann.ID, Subject: "drafted", Text: "x"}}); err != nil {
+	if _, err := r.Svc.Submit.CreateDraft(t.Context(), person, submit.CreateDraftIn{SendEmailIn: submit.SendEmailIn{UserID: r.ann.ID, Subject: "drafted", Text: "x"}}); err != nil {
 		t.Fatal(err)
 	}
 	expect(r.ann, "Drafts", "drafted", "own ")
@@ -171,7 +172,7 @@ func TestWhoseWords(t *testing.T) {
 		}
 		who, drafts := owner, r.Folder(r.ann, "Drafts")
 		who.TokenKind = kind
-		if _, err := r.Svc.MTA.SendDraft(t.Context(), who, mta.DraftIn{UserID: r.ann.ID, UID: core.UIDText(drafts[len(drafts)-1].UID)}); err != nil {
+		if _, err := r.Svc.Submit.SendDraft(t.Context(), who, submit.DraftIn{UserID: r.ann.ID, UID: core.UIDText(drafts[len(drafts)-1].UID)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,7 +199,7 @@ func TestWhoseWords(t *testing.T) {
 	expect(r.bob, "INBOX", "Auto: are you there", " .")
 
 	// Who got a message of ours sends it again: it proves nothing to whom it was not sent.
-	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"y@far.test"}, Subject: "there and back", Text: "x"})
+	r.MustSend(r.bob, submit.SendEmailIn{To: submit.Texts{"y@far.test"}, Subject: "there and back", Text: "x"})
 	r.Becomes("y@far.test", store.OutgoingRelayed)
 	for _, m := range h.Mails() {
 		if strings.Contains(m.Data, "there and back") {
@@ -240,7 +241,7 @@ func TestPeopleOfReading(t *testing.T) {
 			t.Errorf("%+v, want %q", got, people)
 		}
 	}
-	r.MustSend(r.bob, mta.SendEmailIn{To: mta.Texts{"ann@example.test", "x@far.test", "y@far.test"}, Subject: "Plans", Text: "x"})
+	r.MustSend(r.bob, submit.SendEmailIn{To: submit.Texts{"ann@example.test", "x@far.test", "y@far.test"}, Subject: "Plans", Text: "x"})
 	got := read("INBOX", "Plans")
 	has(got, "bob@example.test", "ann@example.test", "x@far.test", "y@far.test")
 	if got.Taint != nil {
@@ -312,11 +313,11 @@ func TestSubjectsOfProgramsAreWithheld(t *testing.T) {
 	person := r.who
 	person.TokenKind, person.TokenID = core.SessionKind, "tok_session"
 	for who, subject := range map[*core.Actor]string{&form: "ZEBRA", &person: "plan"} {
-		if _, err := r.Svc.MTA.SendEmail(t.Context(), *who, mta.SendEmailIn{UserID: r.ann.ID, To: mta.Texts{strings.ToLower(subject) + "@far.test"}, Subject: subject, Text: "t", Tags: mta.TagMap{"a": subject}}); err != nil {
+		if _, err := r.Svc.Submit.SendEmail(t.Context(), *who, submit.SendEmailIn{UserID: r.ann.ID, To: submit.Texts{strings.ToLower(subject) + "@far.test"}, Subject: subject, Text: "t", Tags: outbound.TagMap{"a": subject}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rows, err := r.Svc.MTA.ListMessages(t.Context(), agent, mta.ListMessagesIn{})
+	rows, err := r.Svc.Outbound.ListMessages(t.Context(), agent, outbound.ListMessagesIn{})
 	if err != nil {
 		t.Fatal(err)
 	}

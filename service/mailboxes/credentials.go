@@ -245,7 +245,7 @@ func (s *Service) putCredential(ctx context.Context, tx *store.Tx, who core.Acto
 
 // addToken makes the token of a credential, which acts as the person of the mailbox does.
 func (s *Service) addToken(tx *store.Tx, mb *store.Mailbox, c *store.Credential, out *CredentialCreated) error {
-	person, err := s.Hooks.PersonOf(tx, mb)
+	person, err := core.PersonOf(tx, mb)
 	if err != nil {
 		return err
 	}

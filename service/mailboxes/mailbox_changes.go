@@ -142,12 +142,12 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 			}
 		}
 		if in.SendingPaused.Set && mb.SendingPaused != nil {
-			if err := s.Hooks.ResumeSending(tx, mb); err != nil {
+			if err := s.reputation.Resume(tx, mb); err != nil {
 				return err
 			}
 		}
 		if in.holds() {
-			if err := s.Hooks.Hold(tx, mb); err != nil {
+			if err := s.mail.Hold(tx, mb); err != nil {
 				return err
 			}
 		}
@@ -298,7 +298,7 @@ func (s *Service) DeleteEmailUser(ctx context.Context, who core.Actor, in Delete
 			return nil
 		}
 		if in.Hold {
-			if err := s.Hooks.Hold(tx, mb); err != nil {
+			if err := s.mail.Hold(tx, mb); err != nil {
 				return err
 			}
 		}
@@ -401,7 +401,7 @@ func (s *Service) EraseMailbox(ctx context.Context, id string) error {
 		return err
 	})
 	if err == nil && marked != nil {
-		err = s.Hooks.CancelMail(ctx, marked)
+		err = s.mail.CancelMailOfMailbox(ctx, marked)
 	}
 	if err != nil {
 		return err

@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -28,28 +29,30 @@ import (
 type Hooks struct {
 	// HostCertificate gives the certificate of this host's own name; nil if there is none.
 	HostCertificate func() *tls.Certificate
-	// Hold keeps what a mailbox has waiting to be sent until somebody releases it.
-	Hold func(tx *store.Tx, mb *store.Mailbox) error
-	// CancelMail takes back what a mailbox that is deleted has waiting, unless it is held.
-	CancelMail func(ctx context.Context, mb *store.Mailbox) error
-	// PersonOf gives the record of the person of a mailbox, which it makes if there is none.
-	PersonOf func(tx *store.Tx, mb *store.Mailbox) (*store.User, error)
-	// ResumeSending lets a mailbox send again, whose record the caller writes.
-	ResumeSending func(tx *store.Tx, mb *store.Mailbox) error
+}
+
+// Mail is what mailboxes have waiting to be sent.
+type Mail interface {
+	// Hold keeps what a mailbox has waiting until somebody releases it.
+	Hold(tx *store.Tx, mb *store.Mailbox) error
+	// CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held.
+	CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) error
 }
 
 // A Service holds what mailboxes need.
 type Service struct {
 	*core.Core
-	events *events.Service
-	inbox  *inbox.Service
-	Hooks  Hooks
-	uses   core.Uses // of credentials
+	events     *events.Service
+	inbox      *inbox.Service
+	mail       Mail
+	reputation *reputation.Service
+	Hooks      Hooks
+	uses       core.Uses // of credentials
 }
 
 // New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, i *inbox.Service) *Service {
-	return &Service{Core: c, events: e, inbox: i}
+func New(c *core.Core, e *events.Service, i *inbox.Service, m Mail, r *reputation.Service) *Service {
+	return &Service{Core: c, events: e, inbox: i, mail: m, reputation: r}
 }
 
 // Kinds lists the kinds of jobs of this room.

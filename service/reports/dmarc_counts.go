@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/mail/dmarcreport"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/inbound"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -34,7 +34,7 @@ func (s *Service) Counts(v *auth.Verdict) bool {
 
 // DMARCCount says with which messages of the day, that DMARC judged alike, one is counted; nil: it
 // is not.
-func (s *Service) DMARCCount(in mta.Incoming, f *mta.ScreeningResult) (*store.DMARCCount, error) {
+func (s *Service) DMARCCount(in inbound.Incoming, f *inbound.ScreeningResult) (*store.DMARCCount, error) {
 	if !s.Counts(f.Verdict) {
 		return nil, nil
 	}
@@ -101,7 +101,7 @@ func publishedPolicy(p *auth.Published) reportPolicy {
 }
 
 // recordOf is what a report says about a message, without its count.
-func recordOf(in mta.Incoming, f *mta.ScreeningResult) dmarcreport.Record {
+func recordOf(in inbound.Incoming, f *inbound.ScreeningResult) dmarcreport.Record {
 	v := f.Verdict
 	r := dmarcreport.Record{
 		SourceIP: in.Client.IP.String(), Disposition: "none", DKIM: "fail", SPF: "fail", HeaderFrom: v.FromDomain, EnvelopeFrom: core.DomainOfAddress(in.From),

@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -87,7 +87,7 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if err != nil || report == nil {
 		return nil, err
 	}
-	v := auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: mta.JudgeWithin}
+	v := auth.Verifier{Resolver: s.Resolver, Now: s.Now, Timeout: core.JudgeWithin}
 	targets, waits := v.ReportTargets(ctx, args.Domain, to)
 	if waits && j.Attempt < dmarcTries {
 		return nil, fmt.Errorf("report to %s: DNS does not say who wants it", args.Domain)
@@ -101,7 +101,7 @@ func (s *Service) sendReport(ctx context.Context, j *store.Job) (jobs.Writes, er
 	}
 	return func(tx *store.Tx, _ *store.Job) error {
 		if mail != nil {
-			if err := s.mta.SendSystemMail(tx, *mail); err != nil {
+			if err := s.outbound.SendSystemMail(tx, *mail); err != nil {
 				return err
 			}
 		}
@@ -157,8 +157,8 @@ func (s *Service) makeReport(args reportArgs) (*dmarcreport.Report, []string, er
 
 // composeReport writes the message with a report; nil if nobody wants it, or no domain is here that
 // it could come from.
-func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*mta.SystemMail, error) {
-	from, account, err := s.mta.Reporter()
+func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.ReportTarget) (*outbound.SystemMail, error) {
+	from, account, err := s.outbound.Reporter()
 	if err != nil || len(targets) == 0 {
 		return nil, err
 	}
@@ -181,10 +181,10 @@ func (s *Service) composeReport(report *dmarcreport.Report, targets []auth.Repor
 	if err != nil {
 		return nil, err
 	}
-	return &mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: to}, nil
+	return &outbound.SystemMail{StoredMessage: d, AccountID: account, From: from, To: to}, nil
 }
 
-func (s *Service) composeMessage(report *dmarcreport.Report, from *store.Domain, to []mta.Rcpt, file []byte) *msg.Composer {
+func (s *Service) composeMessage(report *dmarcreport.Report, from *store.Domain, to []outbound.Rcpt, file []byte) *msg.Composer {
 	host := s.Hostname()
 	d := &msg.Composer{
 		From: msg.Address{Name: host, Mailbox: "postmaster", Host: from.Name}, Subject: report.Subject(host),
@@ -201,7 +201,7 @@ func (s *Service) composeMessage(report *dmarcreport.Report, from *store.Domain,
 }
 
 // recipientsOf are the addresses that take a report of this size.
-func recipientsOf(targets []auth.ReportTarget, size int64) (out []mta.Rcpt) {
+func recipientsOf(targets []auth.ReportTarget, size int64) (out []outbound.Rcpt) {
 	seen := map[string]bool{}
 	for _, t := range targets {
 		address, err := msg.NormalizeEmail(t.Address)
@@ -209,7 +209,7 @@ func recipientsOf(targets []auth.ReportTarget, size int64) (out []mta.Rcpt) {
 			continue
 		}
 		seen[address] = true
-		out = append(out, mta.Rcpt{Address: address, Notify: "NEVER"})
+		out = append(out, outbound.Rcpt{Address: address, Notify: "NEVER"})
 	}
 	return out
 }

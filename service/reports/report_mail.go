@@ -15,8 +15,8 @@ import (
 	"github.com/mailstead/mailstead/mail/reportfile"
 	"github.com/mailstead/mailstead/mail/tlsrpt"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbound"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -119,14 +119,14 @@ func (s *Service) reportsIn(m *store.ReportMail) ([]foundReport, error) {
 		return nil, err
 	}
 	defer blob.Close()
-	root, err := msg.Scan(mta.Whole(blob))
+	root, err := msg.Scan(msg.Whole(blob))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	var out []foundReport
 	looked := 0
 	for _, a := range msg.Attachments(root) {
-		kind := mta.ReportFile(&a)
+		kind := inbound.ReportFile(&a)
 		if kind == "" || looked == reportFiles {
 			continue
 		}

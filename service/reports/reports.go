@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/mail/dmarcreport"
 	"github.com/mailstead/mailstead/mail/tlsrpt"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -108,7 +108,7 @@ func (s *Service) ListDMARCReports(_ context.Context, who core.Actor, in ListRep
 
 // listReports fills in what the lists of both kinds have in common.
 func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind string, l core.Listing[store.Report, Out]) (*core.Page[Out], error) {
-	from, to, err := mta.Days(in.DateFrom, in.DateTo)
+	from, to, err := outbound.Days(in.DateFrom, in.DateTo)
 	if err != nil {
 		return nil, err
 	}

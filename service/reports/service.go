@@ -14,21 +14,21 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 )
 
 // A Service holds what reports need.
 type Service struct {
 	*core.Core
-	inbox *inbox.Service
-	mta   *mta.Service
+	inbox    *inbox.Service
+	outbound *outbound.Service
 
 	reports *http.Client // posts reports on TLS to hosts that strangers name
 }
 
 // New puts the room together.
-func New(c *core.Core, i *inbox.Service, m *mta.Service) *Service {
-	s := &Service{Core: c, inbox: i, mta: m}
+func New(c *core.Core, i *inbox.Service, o *outbound.Service) *Service {
+	s := &Service{Core: c, inbox: i, outbound: o}
 	s.reports = s.newReportHTTP()
 	return s
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/mail/tlsrpt"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -92,7 +92,7 @@ func endOf(row *store.TLSCount) time.Time {
 // reportOn sends the report of one row, if it is asked for, and deletes the row.
 func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
 	var targets []string
-	if mta.FailedTLS(row) {
+	if outbound.FailedTLS(row) {
 		texts, err := s.Resolver.LookupTXT(ctx, "_smtp._tls."+row.Domain+".")
 		missing := new(net.DNSError)
 		if err != nil && !(errors.As(err, &missing) && missing.IsNotFound) && s.Now().Before(endOf(row).Add(reportTries)) {
@@ -100,7 +100,7 @@ func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
 		}
 		targets = tlsrpt.ParseRecord(texts)
 	}
-	var mails []*mta.SystemMail
+	var mails []*outbound.SystemMail
 	for _, target := range targets {
 		l, err := s.sendTLSReport(ctx, row, target)
 		if err != nil { // it is theirs to mend, and they have other targets
@@ -120,10 +120,10 @@ func (s *Service) reportOn(ctx context.Context, row *store.TLSCount) error {
 }
 
 // closeTLSReport queues reports and forgets what they tell of.
-func (s *Service) closeTLSReport(row *store.TLSCount, mails []*mta.SystemMail) error {
+func (s *Service) closeTLSReport(row *store.TLSCount, mails []*outbound.SystemMail) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		for _, m := range mails {
-			if err := s.mta.SendSystemMail(tx, *m); err != nil {
+			if err := s.outbound.SendSystemMail(tx, *m); err != nil {
 				return err
 			}
 		}
@@ -132,8 +132,8 @@ func (s *Service) closeTLSReport(row *store.TLSCount, mails []*mta.SystemMail) e
 }
 
 // sendTLSReport posts a report to an https: target, or writes the mail for a mailto: one.
-func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target string) (*mta.SystemMail, error) {
-	from, account, err := s.mta.Reporter()
+func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target string) (*outbound.SystemMail, error) {
+	from, account, err := s.outbound.Reporter()
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func (s *Service) sendTLSReport(ctx context.Context, row *store.TLSCount, target
 	if err != nil {
 		return nil, err
 	}
-	return &mta.SystemMail{StoredMessage: d, AccountID: account, From: from, To: []mta.Rcpt{{Address: to}}, TLSReport: true}, nil
+	return &outbound.SystemMail{StoredMessage: d, AccountID: account, From: from, To: []outbound.Rcpt{{Address: to}}, TLSReport: true}, nil
 }
 
 func (s *Service) tlsReport(row *store.TLSCount, submitter string) *tlsrpt.Report {

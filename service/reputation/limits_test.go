@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -59,17 +59,17 @@ func TestRecipientsOfADay(t *testing.T) {
 		t.Errorf("it may send again after %s, want 2 h", refused.RetryAfter)
 	}
 	i.MustSubmit(ann, servicetest.PlainMessage, numbered("a", 8, 10)...)
-	i.MustSend(bob, mta.SendEmailIn{To: numbered("b", 0, 5), Subject: "s"})
-	if _, err = i.Send(bob, mta.SendEmailIn{To: mta.Texts{"b9@far.test"}, Subject: "s"}); refusedFor(err) != "daily_send_limit_reached domain" {
+	i.MustSend(bob, submit.SendEmailIn{To: numbered("b", 0, 5), Subject: "s"})
+	if _, err = i.Send(bob, submit.SendEmailIn{To: submit.Texts{"b9@far.test"}, Subject: "s"}); refusedFor(err) != "daily_send_limit_reached domain" {
 		t.Errorf("past the domain's limit: %s", refusedFor(err))
 	}
 	cat := i.AddMailbox(i.AddDomain(i.Account, "second.test", nil), "cat", nil)
-	i.MustSend(cat, mta.SendEmailIn{To: numbered("c", 0, 5), Subject: "s"})
-	if _, err = i.Send(cat, mta.SendEmailIn{To: numbered("c", 5, 6), Subject: "s"}); refusedFor(err) != "daily_send_limit_reached account" {
+	i.MustSend(cat, submit.SendEmailIn{To: numbered("c", 0, 5), Subject: "s"})
+	if _, err = i.Send(cat, submit.SendEmailIn{To: numbered("c", 5, 6), Subject: "s"}); refusedFor(err) != "daily_send_limit_reached account" {
 		t.Errorf("past the account's limit: %s", refusedFor(err))
 	}
 	other := i.AddMailbox(i.AddDomain(i.AddAccount("x@elsewhere.test"), "other.test", nil), "dan", nil)
-	i.MustSend(other, mta.SendEmailIn{To: numbered("d", 0, 5), Subject: "s"})
+	i.MustSend(other, submit.SendEmailIn{To: numbered("d", 0, 5), Subject: "s"})
 	*now = now.Add(3 * time.Hour)
 	i.MustSubmit(ann, servicetest.PlainMessage, numbered("a", 0, 10)...)
 }
@@ -84,7 +84,7 @@ func TestNewRecipients(t *testing.T) {
 		t.Errorf("past the limit: %s", refusedFor(err))
 	}
 	i.MustSubmit(ann, servicetest.PlainMessage, append(numbered("a", 0, 3), "bob@example.test", "A1@far.test")...)
-	i.MustSend(bob, mta.SendEmailIn{To: append(numbered("a", 0, 3), numbered("b", 0, 3)...), Subject: "s"})
+	i.MustSend(bob, submit.SendEmailIn{To: append(numbered("a", 0, 3), numbered("b", 0, 3)...), Subject: "s"})
 	if err := i.Receive("z@far.test", "From: Z <Z@far.test>\r\nSubject: s\r\n\r\nhello\r\n", "bob@example.test"); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func TestLimitsWhileRecipientsAreNamed(t *testing.T) {
 		{"a@far.test", "<nil>"}, {"a@far.test", "<nil>"}, {"b@far.test", "<nil>"}, {"c@far.test", "new_recipient_limit_reached mailbox"}, {"c@far.test", "new_recipient_limit_reached mailbox"},
 		{"bob@example.test", "<nil>"}, {"ann@example.test", "daily_send_limit_reached mailbox"},
 	} {
-		if got := refusedFor(i.Svc.MTA.MaySendTo(context.Background(), u, &e, c.to)); got != c.want {
+		if got := refusedFor(i.Svc.Submit.MaySendTo(context.Background(), u, &e, c.to)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.to, got, c.want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/alert"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -139,7 +140,7 @@ func (s *Service) tellPaused(tx *store.Tx, row *store.Outgoing, mb *store.Mailbo
 		data.UserID, data.Email, who = &mb.ID, &mb.Email, mb.Email
 	}
 	tx.After(func() { s.Metrics.SendPauses.Add(reason) })
-	if err := s.Hooks.Emit(tx, row.AccountID, EventPaused, data); err != nil {
+	if _, err := s.events.Emit(tx, row.AccountID, EventPaused, data); err != nil {
 		return err
 	}
 	why := fmt.Sprintf("%d of the %d recipients of the last 24 hours do not exist or refused the mail for good", data.Bounced, c.Sent)
@@ -228,7 +229,7 @@ func (s *Service) tell(tx *store.Tx, a *store.SendAlert, name string) error {
 		data.Until = core.Time{Time: a.Until}
 	}
 	tx.After(func() { s.Metrics.SendAlerts.Add(a.Kind) })
-	if err := s.Hooks.Emit(tx, a.AccountID, EventAlert, data); err != nil {
+	if _, err := s.events.Emit(tx, a.AccountID, EventAlert, data); err != nil {
 		return err
 	}
 	subject := map[string]string{
@@ -250,7 +251,7 @@ func (s *Service) letter(tx *store.Tx, accountID, subject, text string) error {
 	if err != nil {
 		return err
 	}
-	return s.Hooks.Alert(tx, a.ID, a.Email, subject, text)
+	return alert.Plan(s.Core, tx, alert.Letter{About: a.ID, To: a.Email, Subject: subject, Text: text})
 }
 
 // tellBlocked tells that a receiver blocks this host or sender. The episode ends with the first
@@ -345,7 +346,7 @@ func (s *Service) Resume(tx *store.Tx, mb *store.Mailbox) error {
 	if err := store.Domains.Put(tx, d); err != nil {
 		return err
 	}
-	return s.Hooks.Wake(tx, mb.AccountID)
+	return s.wake(tx, mb.AccountID)
 }
 
 // ResumeDomain does that for a domain. The caller writes d.
@@ -355,5 +356,5 @@ func (s *Service) ResumeDomain(tx *store.Tx, d *store.Domain) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.Hooks.Wake(tx, d.AccountID)
+	return s.wake(tx, d.AccountID)
 }

@@ -10,20 +10,11 @@ import (
 
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("never: " + what)
-		}
-	}
-}
 
 // waits counts the rows that wait.
 func waits(i *servicetest.Installation) (n int) {
@@ -57,14 +48,14 @@ func TestPauseByBounces(t *testing.T) {
 	owner := i.AddMailbox(i.AddDomain(i.Account, "elsewhere.test", nil), "owner", nil)
 	who, ctx := servicetest.Actor(i.Account), context.Background()
 	i.Run()
-	i.MustSend(ann, mta.SendEmailIn{To: append(numbered("bad", 0, 5), numbered("a", 0, 44)...), Subject: "s"})
-	eventually(t, "49 are tried", func() bool { return waits(i) == 0 })
+	i.MustSend(ann, submit.SendEmailIn{To: append(numbered("bad", 0, 5), numbered("a", 0, 44)...), Subject: "s"})
+	servicetest.Eventually(t, "49 are tried", func() bool { return waits(i) == 0 })
 	if told := i.Events(reputation.EventPaused); len(told) != 0 {
 		t.Fatalf("paused after 49: %v", told)
 	}
-	i.MustSend(bob, mta.SendEmailIn{To: numbered("b", 0, 50), Subject: "s"})
-	i.MustSend(ann, mta.SendEmailIn{To: numbered("bad", 5, 6), Subject: "s"})
-	eventually(t, "the owner hears of it", func() bool { return len(i.Events(reputation.EventPaused)) == 1 })
+	i.MustSend(bob, submit.SendEmailIn{To: numbered("b", 0, 50), Subject: "s"})
+	i.MustSend(ann, submit.SendEmailIn{To: numbered("bad", 5, 6), Subject: "s"})
+	servicetest.Eventually(t, "the owner hears of it", func() bool { return len(i.Events(reputation.EventPaused)) == 1 })
 	told := i.Events(reputation.EventPaused)[0]
 	if told["email"] != ann.Email || told["reason"] != "bounces" || told["sent"] != 50.0 || told["bounced"] != 6.0 || told["domain"] != "example.test" {
 		t.Errorf("email_user.paused: %v", told)
@@ -77,15 +68,15 @@ func TestPauseByBounces(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "a letter", func() bool { return letters() == 1 })
-	if _, err := i.Send(ann, mta.SendEmailIn{To: numbered("c", 0, 1), Subject: "s"}); refusedFor(err) == "<nil>" || !servicetest.HasCode(err, "sending_paused") {
+	servicetest.Eventually(t, "a letter", func() bool { return letters() == 1 })
+	if _, err := i.Send(ann, submit.SendEmailIn{To: numbered("c", 0, 1), Subject: "s"}); refusedFor(err) == "<nil>" || !servicetest.HasCode(err, "sending_paused") {
 		t.Errorf("it sends: %v", err)
 	}
 	var answer *core.SMTPError
-	if err := i.Svc.MTA.MaySend(ctx, core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID}); !errors.As(err, &answer) || answer.Code != 452 || answer.Enhanced != "4.7.1" {
+	if err := i.Svc.Submit.MaySend(ctx, core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID}); !errors.As(err, &answer) || answer.Code != 452 || answer.Enhanced != "4.7.1" {
 		t.Errorf("over SMTP: %v", err)
 	}
-	i.MustSend(bob, mta.SendEmailIn{To: numbered("d", 0, 1), Subject: "s"})
+	i.MustSend(bob, submit.SendEmailIn{To: numbered("d", 0, 1), Subject: "s"})
 	i.Becomes("d0@far.test", store.OutgoingSent)
 	for _, a := range i.Events(reputation.EventAlert) {
 		if a["scope"] != "domain" { // which was over the bound before the mailbox had enough recipients
@@ -118,9 +109,9 @@ func TestPauseByBounces(t *testing.T) {
 	if err != nil || shown.SendingPaused != nil {
 		t.Errorf("resumed: %+v, %v", shown, err)
 	}
-	i.MustSend(ann, mta.SendEmailIn{To: numbered("e", 0, 40), Subject: "s"})
-	i.MustSend(ann, mta.SendEmailIn{To: numbered("bad", 10, 15), Subject: "s"})
-	eventually(t, "all is tried", func() bool { return waits(i) == 0 })
+	i.MustSend(ann, submit.SendEmailIn{To: numbered("e", 0, 40), Subject: "s"})
+	i.MustSend(ann, submit.SendEmailIn{To: numbered("bad", 10, 15), Subject: "s"})
+	servicetest.Eventually(t, "all is tried", func() bool { return waits(i) == 0 })
 	if n := len(i.Events(reputation.EventPaused)); n != 1 {
 		t.Errorf("paused again after 45: counting did not begin anew")
 	}
@@ -133,7 +124,7 @@ func TestPausedMailWaits(t *testing.T) {
 	i.DNS.MX["far.test"] = "mx.far.test"
 	d := i.AddDomain(i.Account, "example.test", nil)
 	ann := i.AddMailbox(d, "ann", nil)
-	i.MustSend(ann, mta.SendEmailIn{To: numbered("a", 0, 3), Subject: "s"})
+	i.MustSend(ann, submit.SendEmailIn{To: numbered("a", 0, 3), Subject: "s"})
 	i.Update(func(tx *store.Tx) error {
 		d, err := store.Domains.Get(tx, d.ID)
 		if err != nil {
@@ -143,11 +134,11 @@ func TestPausedMailWaits(t *testing.T) {
 		return store.Domains.Put(tx, d)
 	})
 	i.Run()
-	eventually(t, "the rows say so", func() bool { return strings.Contains(i.Row("a2@far.test").LastResponse, "paused") })
+	servicetest.Eventually(t, "the rows say so", func() bool { return strings.Contains(i.Row("a2@far.test").LastResponse, "paused") })
 	if n := len(h.Mails()); n != 0 {
 		t.Errorf("%d were sent", n)
 	}
-	if err := i.Svc.MTA.MaySend(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID}); err == nil || !strings.Contains(err.Error(), "example.test") {
+	if err := i.Svc.Submit.MaySend(context.Background(), core.MailboxUser{AccountID: ann.AccountID, MailboxID: ann.ID}); err == nil || !strings.Contains(err.Error(), "example.test") {
 		t.Errorf("it may send: %v", err)
 	}
 	i.Update(func(tx *store.Tx) error {
@@ -206,8 +197,8 @@ func TestBlocked(t *testing.T) {
 	for n := range 50 {
 		to = append(to, fmt.Sprintf("a%d@hotmail.test", n))
 	}
-	i.MustSend(ann, mta.SendEmailIn{To: to, Subject: "s"})
-	eventually(t, "all bounce", func() bool { return waits(i) == 0 })
+	i.MustSend(ann, submit.SendEmailIn{To: to, Subject: "s"})
+	servicetest.Eventually(t, "all bounce", func() bool { return waits(i) == 0 })
 	told := i.Events(reputation.EventAlert)
 	if len(told) != 1 || told[0]["kind"] != "blocked" || told[0]["subject"] != "outlook.com" || !strings.Contains(told[0]["advice"].(string), "Microsoft") || !strings.Contains(told[0]["reply"].(string), "S3140") {
 		t.Fatalf("sending.alert: %v", told)
@@ -229,10 +220,10 @@ func TestBlocked(t *testing.T) {
 		t.Errorf("the block is %+v", b)
 	}
 	blocking = false
-	if out := i.MustSend(ann, mta.SendEmailIn{To: mta.Texts{"a0@hotmail.test"}, Subject: "s"}); out.Recipients[0].Status != "queued" {
+	if out := i.MustSend(ann, submit.SendEmailIn{To: submit.Texts{"a0@hotmail.test"}, Subject: "s"}); out.Recipients[0].Status != "queued" {
 		t.Errorf("the block suppressed the address: %+v", out)
 	}
-	eventually(t, "it is over", func() bool { return waits(i) == 0 })
+	servicetest.Eventually(t, "it is over", func() bool { return waits(i) == 0 })
 	if b := look(); b != nil {
 		t.Errorf("the block is still there: %+v", b)
 	}

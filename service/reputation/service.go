@@ -10,25 +10,27 @@
 package reputation
 
 import (
+	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
 )
 
 // A Service counts.
 type Service struct {
 	*core.Core
-	Hooks Hooks
+	events *events.Service
 }
 
-// Hooks are what other rooms do for this one, each in the caller's transaction.
-type Hooks struct {
-	// Emit tells of an event.
-	Emit func(tx *store.Tx, accountID, kind string, data any) error
-	// Alert writes to a person of an account.
-	Alert func(tx *store.Tx, accountID, to, subject, text string) error
-	// Wake has what waits since sending was paused tried again, as far as it may be.
-	Wake func(tx *store.Tx, accountID string) error
-}
+// New puts the room together.
+func New(c *core.Core, e *events.Service) *Service { return &Service{Core: c, events: e} }
 
-// New puts the room together. The caller sets its hooks.
-func New(c *core.Core) *Service { return &Service{Core: c} }
+// KindResume is the kind of the job that tries again what waits since the sending of an account was
+// paused, as far as it may be sent.
+const KindResume = "resume_sending"
+
+// wake plans that job.
+func (s *Service) wake(tx *store.Tx, accountID string) error {
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: accountID, Kind: KindResume, Key: "resume " + accountID, Lane: "resume " + accountID})
+	return err
+}

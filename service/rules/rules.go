@@ -1,5 +1,5 @@
 // Package rules has what mailboxes do with mail by themselves: rules about mail that arrives, and
-// automatic replies. It says what is to be done; mta does it.
+// automatic replies. It says what is to be done; inbound does it.
 //
 // Where things stand:
 //   - rules.go: the rules of a mailbox, as requests make them. vacation.go: the automatic reply.

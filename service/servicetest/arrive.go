@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/inbound"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -20,21 +20,21 @@ func (b *Sandbox) Arrive(t testing.TB, from, to, message string) error {
 // ArriveFrom does so from another address.
 func (b *Sandbox) ArriveFrom(t testing.TB, ip netip.Addr, from, to, message string) error {
 	t.Helper()
-	var list []mta.Recipient
+	var list []inbound.Recipient
 	for address := range strings.SplitSeq(to, ",") {
-		r, err := b.MTA.Accepts(t.Context(), mta.RecipientQuery{From: from, To: address, RemoteIP: ip})
+		r, err := b.Inbound.Accepts(t.Context(), inbound.RecipientQuery{From: from, To: address, RemoteIP: ip})
 		if err != nil {
 			return err
 		}
 		list = append(list, r)
 	}
-	spool, err := b.MTA.Spool(strings.NewReader(strings.ReplaceAll(message, "\n", "\r\n")))
+	spool, err := b.Inbound.Spool(strings.NewReader(strings.ReplaceAll(message, "\n", "\r\n")))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer spool.Close()
-	_, err = b.MTA.Receive(t.Context(), mta.Incoming{
-		Client: mta.Client{IP: ip, Helo: "client.test", Extended: true}, From: from, Recipients: list, Body: spool,
+	_, err = b.Inbound.Receive(t.Context(), inbound.Incoming{
+		Client: inbound.Client{IP: ip, Helo: "client.test", Extended: true}, From: from, Recipients: list, Body: spool,
 	})
 	return err
 }

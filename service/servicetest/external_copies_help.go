@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -68,7 +68,7 @@ func (o *Outpost) Until(what string, ok func() bool) {
 func (o *Outpost) Hurry() {
 	o.Update(func(tx *store.Tx) error {
 		for j := range store.Jobs.All(tx) {
-			if j.Kind == mta.KindRemoteCopy || j.Kind == inbox.KindRemoteAnswer {
+			if j.Kind == outbound.KindRemoteCopy || j.Kind == inbox.KindRemoteAnswer {
 				if err := o.Q.Wake(tx, j.ID, tx.Now()); err != nil {
 					return err
 				}

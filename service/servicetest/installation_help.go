@@ -24,7 +24,8 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -232,12 +233,12 @@ func Actor(a *accounts.AccountCreated) core.Actor {
 }
 
 // Send sends as a person does who is signed in, and is no owner or admin.
-func (i *Installation) Send(mb *store.Mailbox, in mta.SendEmailIn) (*mta.EmailQueued, error) {
+func (i *Installation) Send(mb *store.Mailbox, in submit.SendEmailIn) (*submit.EmailQueued, error) {
 	in.UserID = mb.ID
-	return i.Svc.MTA.SendEmail(context.Background(), core.Actor{AccountID: mb.AccountID, TokenKind: core.SessionKind, Role: store.UserRoleMember}, in)
+	return i.Svc.Submit.SendEmail(context.Background(), core.Actor{AccountID: mb.AccountID, TokenKind: core.SessionKind, Role: store.UserRoleMember}, in)
 }
 
-func (i *Installation) MustSend(mb *store.Mailbox, in mta.SendEmailIn) *mta.EmailQueued {
+func (i *Installation) MustSend(mb *store.Mailbox, in submit.SendEmailIn) *submit.EmailQueued {
 	i.T.Helper()
 	out, err := i.Send(mb, in)
 	if err != nil {
@@ -256,15 +257,15 @@ func (i *Installation) Spool(text string) *store.Spool {
 	return sp
 }
 
-func (i *Installation) Submit(mb *store.Mailbox, text string, to ...string) (*mta.Submitted, error) {
-	in := mta.Submission{From: mb.Email, Body: i.Spool(text)}
+func (i *Installation) Submit(mb *store.Mailbox, text string, to ...string) (*submit.Submitted, error) {
+	in := submit.Submission{From: mb.Email, Body: i.Spool(text)}
 	for _, r := range to {
-		in.To = append(in.To, mta.Rcpt{Address: r})
+		in.To = append(in.To, outbound.Rcpt{Address: r})
 	}
-	return i.Svc.MTA.Submit(context.Background(), core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, in)
+	return i.Svc.Submit.Submit(context.Background(), core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, in)
 }
 
-func (i *Installation) MustSubmit(mb *store.Mailbox, text string, to ...string) *mta.Submitted {
+func (i *Installation) MustSubmit(mb *store.Mailbox, text string, to ...string) *submit.Submitted {
 	i.T.Helper()
 	out, err := i.Submit(mb, text, to...)
 	if err != nil {
@@ -347,7 +348,7 @@ func (i *Installation) Folder(mb *store.Mailbox, name string) []filed {
 		if err != nil {
 			i.T.Fatal(err)
 		}
-		out[n].Raw, err = io.ReadAll(mta.Whole(blob))
+		out[n].Raw, err = io.ReadAll(msg.Whole(blob))
 		if err != nil {
 			i.T.Fatal(err)
 		}
@@ -388,7 +389,7 @@ func (i *Installation) Left() (submissions, deliveries int) {
 			submissions++
 		}
 		for j := range store.Jobs.All(tx) {
-			if j.Kind == mta.KindDeliver || j.Kind == mta.KindDirect || j.Kind == mta.KindRelay {
+			if j.Kind == outbound.KindDeliver || j.Kind == outbound.KindDirect || j.Kind == outbound.KindRelay {
 				deliveries++
 			}
 		}

@@ -1,8 +1,13 @@
 package servicetest
 
 import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -18,7 +23,7 @@ func (i *Installation) DeliveryJob() *store.Job {
 	var found *store.Job
 	err := i.St.View(func(tx *store.Tx) error {
 		for j := range store.Jobs.All(tx) {
-			if j.Kind == mta.KindDeliver || j.Kind == mta.KindDirect || j.Kind == mta.KindRelay {
+			if j.Kind == outbound.KindDeliver || j.Kind == outbound.KindDirect || j.Kind == outbound.KindRelay {
 				found = j
 			}
 		}
@@ -29,3 +34,40 @@ func (i *Installation) DeliveryJob() *store.Job {
 	}
 	return found
 }
+
+// Statuses counts the rows of the sending log by their status.
+func Statuses(i *Installation) map[string]int {
+	i.T.Helper()
+	out := map[string]int{}
+	if err := i.St.View(func(tx *store.Tx) error {
+		for o := range store.Outgoings.All(tx) {
+			out[o.Status]++
+		}
+		return nil
+	}); err != nil {
+		i.T.Fatal(err)
+	}
+	return out
+}
+
+// Eventually waits until something is so, for twenty seconds.
+func Eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("never: " + what)
+		}
+	}
+}
+
+// ErrorCode is the code of an error that people read; the text of another one.
+func ErrorCode(err error) string {
+	var e *core.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return fmt.Sprint(err)
+}
+
+// At is a time as requests have it.
+func At(t time.Time) *core.Time { return &core.Time{Time: t} }

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/tlsrpt"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/inbound"
+	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/store"
 )
@@ -17,16 +20,16 @@ var Stranger = netip.MustParseAddr("192.0.2.1")
 // ComeIn has a message come in, and gives what it answers.
 func (i *Installation) ComeIn(ip netip.Addr, from, to, text string) error {
 	i.T.Helper()
-	r, err := i.Svc.MTA.Accepts(context.Background(), mta.RecipientQuery{From: from, To: to, RemoteIP: ip})
+	r, err := i.Svc.Inbound.Accepts(context.Background(), inbound.RecipientQuery{From: from, To: to, RemoteIP: ip})
 	if err != nil {
 		return err
 	}
-	body, err := i.Svc.MTA.Spool(strings.NewReader(text))
+	body, err := i.Svc.Inbound.Spool(strings.NewReader(text))
 	if err != nil {
 		i.T.Fatal(err)
 	}
 	defer body.Close()
-	_, err = i.Svc.MTA.Receive(context.Background(), mta.Incoming{Client: mta.Client{IP: ip, Helo: "client.far.test", Extended: true}, From: from, Recipients: []mta.Recipient{r}, Body: body})
+	_, err = i.Svc.Inbound.Receive(context.Background(), inbound.Incoming{Client: inbound.Client{IP: ip, Helo: "client.far.test", Extended: true}, From: from, Recipients: []inbound.Recipient{r}, Body: body})
 	return err
 }
 
@@ -105,3 +108,29 @@ func (i *Installation) DMARCReports(d *store.Domain) []reports.DMARCReport {
 	}
 	return out.Data
 }
+
+// CountTLSYesterday counts sessions as if they were of the day before yesterday.
+func CountTLSYesterday(i *Installation, domain string, sessions ...deliver.Session) {
+	i.T.Helper()
+	i.Update(func(tx *store.Tx) error {
+		row := &store.TLSCount{Day: tx.Now().UTC().AddDate(0, 0, -2).Format(time.DateOnly), Domain: domain}
+		for _, s := range sessions {
+			outbound.AddSession(row, s)
+		}
+		return store.TLSCounts.Put(tx, row)
+	})
+}
+
+// ReportTLS sends the reports on TLS that are due.
+func ReportTLS(i *Installation) {
+	i.T.Helper()
+	if _, err := i.Svc.Reports.ReportTLS(context.Background(), nil); err != nil {
+		i.T.Fatal(err)
+	}
+}
+
+// Sessions with a host that TLS policies are about.
+var (
+	Untrusted = deliver.Session{Policy: tlsrpt.PolicySTS, Strings: []string{"version: STSv1"}, MXHosts: []string{"*.far.test"}, Host: "mx.far.test", IP: "192.0.2.1", Result: tlsrpt.NotTrusted, Reason: "why"}
+	Fine      = deliver.Session{Policy: tlsrpt.PolicySTS, Strings: []string{"version: STSv1"}, MXHosts: []string{"*.far.test"}, Host: "mx.far.test"}
+)

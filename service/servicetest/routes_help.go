@@ -7,7 +7,8 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/mailboxes"
-	"github.com/mailstead/mailstead/service/mta"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -39,8 +40,8 @@ func (i *Installation) Notified(mb *store.Mailbox, to, notify, ret string) {
 	sp := i.Spool(PlainMessage)
 	defer sp.Close()
 	user := core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}
-	in := mta.Submission{From: mb.Email, Body: sp, EnvelopeID: "env-1", Ret: ret, To: []mta.Rcpt{{Address: to, Notify: notify, ORCPT: "rfc822;asked@far.test"}}}
-	if _, err := i.Svc.MTA.Submit(context.Background(), user, in); err != nil {
+	in := submit.Submission{From: mb.Email, Body: sp, EnvelopeID: "env-1", Ret: ret, To: []outbound.Rcpt{{Address: to, Notify: notify, ORCPT: "rfc822;asked@far.test"}}}
+	if _, err := i.Svc.Submit.Submit(context.Background(), user, in); err != nil {
 		i.T.Fatal(err)
 	}
 }

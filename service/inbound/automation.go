@@ -1,0 +1,586 @@
+package inbound
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/recipients"
+	"github.com/mailstead/mailstead/service/rules"
+	"github.com/mailstead/mailstead/service/spam"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Rules and the automatic reply of a mailbox are asked about a message before its rows are written,
+// since they may take their time, and for mail from outside before the 250. What they say goes with
+// the message, so that it is done once with the message's rows, also after a crash in between.
+
+const (
+	kindAutoReply = "auto_reply"
+	rejected      = "The recipient does not want this message"
+	deciding      = 2000 // messages whose rules may wait to be asked
+
+	keptDecisions = 512 << 10 // bytes of what rules say about one message
+)
+
+// A decision is what a mailbox does by itself with a message.
+type decision struct {
+	rules.Outcome
+	Vacation string            `json:"vacation,omitempty"` // the version of the reply; "": there is none
+	Replies  bool              `json:"replies,omitempty"`  // a machine may answer the message
+	Names    map[string]string `json:"names,omitempty"`    // of rules that webhooks are told of
+
+	// Of an account: what its classifier said, as a Meta keeps it, and that it is spam.
+	Spam string `json:"spam,omitempty"`
+	Junk bool   `json:"junk,omitempty"`
+
+	score *float64
+}
+
+// decisions are those of a message, by the ids of mailboxes, and of accounts whose classifiers were
+// asked.
+type decisions map[string]*decision
+
+func (d decisions) text() []byte {
+	if len(d) == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(d) // it is made of texts
+	return text
+}
+
+func decisionsOf(text []byte) (d decisions) {
+	if len(text) > 0 && json.Unmarshal(text, &d) != nil {
+		return nil
+	}
+	return d
+}
+
+// refusal is why a message is refused: its only recipient is a mailbox one of whose rules rejects
+// it.
+func (d decisions) refusal(alone bool, automatic []automation) *core.SMTPError {
+	if !alone || len(automatic) != 1 || automatic[0].member {
+		return nil
+	}
+	o := d[automatic[0].mailbox.ID]
+	if o == nil || o.Gone != "reject" {
+		return nil
+	}
+	return core.SMTPErrorf(550, "5.7.1", "%s", cmp.Or(o.Text, rejected))
+}
+
+// onlyRecipient tells whether a submission has no recipient but that of the row.
+func (s *Service) onlyRecipient(sub *store.Submission, row *store.Outgoing) (alone bool, err error) {
+	if sub.Waiting > 1 {
+		return false, nil
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		alone = true
+		for _, other := range store.OutgoingsByMessageID.Desc(tx, sub.AccountID+sub.MessageID+"\x00", "") {
+			if other.SubmissionID == sub.ID && other.ID != row.ID {
+				alone = false
+				break
+			}
+		}
+		return nil
+	})
+	return alone, err
+}
+
+// An asked message is one about which the mailboxes of one recipient are asked.
+type asked struct {
+	stored  *inbox.StoredMessage
+	body    *store.Spool
+	sender  string
+	to      *recipients.Destination
+	address string
+	ours    func(accountID string) bool // whether the sender is of the account
+}
+
+// askMailboxes asks classifier, rules and automatic replies about a message for one recipient, and
+// gives the mailboxes that do something by themselves.
+func (s *Service) askMailboxes(ctx context.Context, m asked) (decisions, []automation, error) {
+	places, addresses := []*recipients.Destination{m.to}, []string{m.address}
+	decided, err := s.judge(places, m.stored, m.body, m.ours)
+	if err != nil {
+		return nil, nil, err
+	}
+	automatic, err := s.automationsOf(m.sender, addresses, places, decided, false)
+	if err != nil || len(automatic) == 0 {
+		return decided, nil, err
+	}
+	decided, err = s.decide(ctx, automatic, m.stored, m.body, m.body.Size(), m.sender, decided)
+	return decided, automatic, err
+}
+
+// judge asks the classifiers of the accounts that a message goes to, and gives what they say. ours
+// tells of which accounts the sender is one.
+func (s *Service) judge(to []*recipients.Destination, stored *inbox.StoredMessage, body io.ReaderAt, ours func(accountID string) bool) (decisions, error) {
+	if !s.spam.On() {
+		return nil, nil
+	}
+	var accounts []string
+	for _, d := range to {
+		into := d.Group != nil || d.Mailbox != nil && d.Mailbox.External == nil
+		if into && !d.Reports && !d.SRS && !slices.Contains(accounts, d.Domain.AccountID) {
+			accounts = append(accounts, d.Domain.AccountID)
+		}
+	}
+	out := decisions{}
+	for _, accountID := range accounts {
+		known := ours(accountID)
+		if !known && stored.DMARC == "pass" && (stored.Summary.InReplyTo != "" || len(stored.Summary.References) > 0) {
+			err := s.Store.View(func(tx *store.Tx) (err error) {
+				known, err = s.inbox.Answers(tx, accountID, stored.Summary)
+				return err
+			})
+			if err != nil {
+				return nil, err
+			}
+		}
+		evidence := spam.EvidenceOf(stored.SPF, stored.DKIM, stored.DMARC, known)
+		v, err := s.spam.Judge(accountID, body, stored.Root, evidence)
+		if err != nil {
+			return nil, err
+		}
+		out[accountID] = &decision{Spam: v.Keep(), Junk: v.Verdict == spam.IsSpam, score: &v.Score}
+	}
+	return out, nil
+}
+
+// An automation is a mailbox that does something with mail by itself.
+type automation struct {
+	mailbox  *store.Mailbox
+	rules    []*store.Rule
+	vacation *store.Vacation
+	as       core.Senders
+	lies     string // where the message lies without rules
+	junk     bool   // whatever rules say
+	spam     bool   // unless a rule moves it
+	member   bool   // of a group that the message goes to
+}
+
+// automationsOf gives the mailboxes that do something by themselves with a message to these
+// addresses, which lead to these destinations.
+func (s *Service) automationsOf(sender string, addresses []string, to []*recipients.Destination, judged decisions, junk bool) (list []automation, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		list = nil
+		a := &store.Arrival{Sender: sender, Placed: map[string]bool{}}
+		for i := range to {
+			if to[i].Group == nil {
+				list, err = s.addAutomation(tx, list, to[i], judged, junk, false)
+				if err != nil {
+					return err
+				}
+			} else if err := recipients.ExpandGroup(tx, a, to[i].Group, addresses[i]); err != nil {
+				return err
+			}
+		}
+		for len(a.To) > 0 && len(a.Placed) <= recipients.MaxPlaces {
+			entry := a.To[0]
+			a.To = a.To[1:]
+			to, err := s.recipients.ForEntry(tx, sender, entry, 0)
+			if refused := new(core.SMTPError); errors.As(err, &refused) || err == nil && (to == nil || a.Placed[to.Place()]) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			a.Placed[to.Place()] = true
+			if to.Group != nil {
+				err = recipients.ExpandGroup(tx, a, to.Group, recipients.EntryAddress(entry))
+			} else {
+				list, err = s.addAutomation(tx, list, to, judged, junk, true)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+func (s *Service) addAutomation(tx *store.Tx, list []automation, to *recipients.Destination, judged decisions, junk, member bool) ([]automation, error) {
+	mb := to.Mailbox
+	if mb == nil || mb.External != nil || to.Reports || to.SRS {
+		return list, nil
+	}
+	v, err := store.Vacations.FindShared(tx, mb.ID)
+	if err != nil {
+		return nil, err
+	}
+	if !rules.RepliesNow(v, tx.Now()) {
+		v = nil
+	}
+	if v == nil && !store.RulesByMailbox.Has(tx, mb.ID) {
+		return list, nil
+	}
+	out := automation{mailbox: mb, vacation: v, lies: inbox.InboxName, junk: junk, member: member}
+	out.rules, err = rules.Load(tx, mb)
+	if err != nil {
+		return nil, err
+	}
+	if v := judged[mb.AccountID]; v != nil {
+		out.spam = v.Junk
+	}
+	if junk || out.spam {
+		out.lies, err = inbox.FolderName(tx, mb, "junk")
+		if err != nil {
+			return nil, err
+		}
+	}
+	out.as, err = core.SendersOf(tx, mb)
+	if err != nil {
+		return nil, err
+	}
+	return append(list, out), nil
+}
+
+// newDeciders bounds how much rules work at a time, so that mail of other accounts does not wait
+// for those of one.
+func newDeciders() *limit.Semaphore[string] {
+	d := limit.NewSemaphore[string](max(2, runtime.GOMAXPROCS(0)), 1)
+	d.MaxWaiting = deciding
+	return d
+}
+
+// decide asks rules and automatic replies about a message, and adds what they say to what the
+// classifiers have said.
+func (s *Service) decide(ctx context.Context, list []automation, stored *inbox.StoredMessage, body io.ReaderAt, size int64, sender string, judged decisions) (decisions, error) {
+	m := rules.NewMessage(body, stored.Root, size)
+	out := decisions{}
+	maps.Copy(out, judged)
+	asked := map[string][]*rules.Outcome{} // by account
+	for i := range list {
+		a := &list[i]
+		if out[a.mailbox.ID] != nil {
+			continue
+		}
+		d := &decision{}
+		if len(a.rules) > 0 {
+			release, err := s.deciders.Acquire(ctx, a.mailbox.AccountID)
+			if err != nil {
+				return nil, core.SMTPErrorf(451, "4.3.2", "Server busy, try again later")
+			}
+			m.SpamScore = nil
+			if v := judged[a.mailbox.AccountID]; v != nil {
+				m.SpamScore = v.score
+			}
+			d.Outcome = *rules.Evaluate(a.rules, m, a.lies)
+			release()
+			if len(d.Skipped) > 0 {
+				s.LogOf(ctx).Warn("rules took too long, and some were skipped", "mailbox_id", a.mailbox.ID, "rules", d.Skipped)
+			}
+			asked[a.mailbox.AccountID] = append(asked[a.mailbox.AccountID], &d.Outcome)
+		}
+		if a.vacation != nil {
+			d.Vacation = a.vacation.Version
+		}
+		d.Replies = !a.junk && !(a.spam && d.Folder == "") && m.MayReply(sender, a.as)
+		out[a.mailbox.ID] = d
+	}
+	for _, outcomes := range asked {
+		rules.Share(outcomes)
+	}
+	kept := 0
+	for i := range list {
+		a := &list[i]
+		d := out[a.mailbox.ID]
+		if d.Left > 0 {
+			s.LogOf(ctx).Warn("rules ask for too much for one message, and some of it was left out", "mailbox_id", a.mailbox.ID, "left_out", d.Left)
+		}
+		if d.trim(a.rules, len(list) == 1); len(a.rules) == 0 {
+			continue
+		}
+		kept += len(decisions{a.mailbox.ID: d}.text())
+		if kept > keptDecisions { // it is written again with each part of the message's places
+			s.LogOf(ctx).Warn("the rules of one message ask for too much, and those of a mailbox were left out", "mailbox_id", a.mailbox.ID)
+			d.Outcome = rules.Outcome{}
+		}
+	}
+	return out, m.Err()
+}
+
+// trim leaves of a decision what filing the message needs. alone is whether it may refuse the
+// message.
+func (d *decision) trim(list []*store.Rule, alone bool) {
+	d.Matched, d.Skipped = nil, nil
+	if !alone {
+		d.Text = ""
+	}
+	d.Actions = slices.DeleteFunc(d.Actions, func(e rules.Effect) bool { return !rules.LeavesMailbox(e.Type) })
+	for i := range d.Actions {
+		switch e := &d.Actions[i]; e.Type {
+		case "reply":
+			if e.Value != nil { // the job reads the text
+				version := rules.RuleReplier(e.RuleID, *e.Value).Version
+				e.Value = &version
+			}
+		case "webhook":
+			if d.Names == nil {
+				d.Names = map[string]string{}
+			}
+			for _, r := range list {
+				if r.ID == e.RuleID {
+					d.Names[r.ID] = r.Name
+				}
+			}
+		}
+	}
+}
+
+// fileBy files a message that arrives in a mailbox as its rules say, and does what else they say. f
+// is where it goes without them; junk says that they move it nowhere.
+func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) error {
+	mb, d := a.to.Mailbox, a.decisions[a.to.Mailbox.ID]
+	if d == nil {
+		_, err := s.inbox.File(tx, mb, a.stored, f)
+		return err
+	}
+
+	// The message and its copies.
+	if d.Read {
+		f.Flags |= store.FlagSeen
+	}
+	for _, flag := range d.Flags {
+		if flag == `\Flagged` {
+			f.Flags |= store.FlagFlagged
+		} else {
+			f.Keywords = append(f.Keywords, flag)
+		}
+	}
+	var err error
+	switch {
+	case d.Gone == "reject":
+		f.Folder, err = inbox.FolderID(tx, mb, "trash")
+		if err != nil {
+			return err
+		}
+	case d.Folder != "" && !junk:
+		f.Folder, err = inbox.FolderID(tx, mb, d.Folder)
+		if err != nil {
+			return err
+		}
+		f.Moved = true
+	}
+	var m *store.Message
+	placed := map[uint32]bool{}
+	c := f // for the copies: they are no news, and have the time of the message
+	c.Arrived, c.Copied = false, true
+	if d.Gone != "discard" {
+		m, err = s.inbox.File(tx, mb, a.stored, f)
+		if err != nil {
+			return err
+		}
+		placed[f.Folder], c.Received = true, m.Received
+	}
+	for _, name := range d.Copies {
+		c.Folder, err = inbox.FolderID(tx, mb, name)
+		if err != nil {
+			return err
+		}
+		if placed[c.Folder] {
+			continue
+		}
+		placed[c.Folder] = true
+		copied, err := s.inbox.File(tx, mb, a.stored, c)
+		if err != nil {
+			return err
+		}
+		c.Received = copied.Received
+	}
+
+	// What else is done.
+	var forwards []string
+	var replies []rules.Replier
+	if d.Vacation != "" && d.Gone == "" {
+		replies = append(replies, rules.Replier{Of: rules.OfVacation, Version: d.Vacation})
+	}
+	for _, e := range d.Actions {
+		value := ""
+		if e.Value != nil {
+			value = *e.Value
+		}
+		switch e.Type {
+		case "webhook":
+			if err := s.inbox.EmitRuleMatched(tx, mb, a.stored, m, a.address, inbox.RuleMatchedData{RuleID: e.RuleID, RuleName: d.Names[e.RuleID], Value: e.Value}); err != nil {
+				return err
+			}
+		case "forward":
+			if !junk {
+				forwards = append(forwards, value)
+			}
+		case "reply":
+			replies = append(replies, rules.Replier{Of: e.RuleID, Version: value})
+		}
+	}
+	if err := s.planForwards(tx, a, forwards); err != nil {
+		return err
+	}
+	if !d.Replies || !a.stored.Genuine {
+		return nil
+	}
+	correspondent := rules.Correspondent(a.sender, a.stored.Summary.From)
+	for _, by := range replies {
+		may, err := rules.NoteReply(tx, mb.ID, by, d.Vacation, correspondent)
+		if err != nil {
+			return err
+		}
+		if !may {
+			continue
+		}
+		sum := a.stored.Summary
+		_, err = s.Queue.Add(tx, jobs.New{AccountID: mb.AccountID, Kind: kindAutoReply, Lane: "auto_reply " + mb.AccountID, Args: autoReplyArgs{
+			UserID: mb.ID, Of: by.Of, To: a.sender, Subject: sum.Subject, MessageID: sum.MessageID, References: lastOf(sum.References, 20),
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func lastOf(list []string, n int) []string { return list[max(0, len(list)-n):] }
+
+// autoReplyArgs is the job of writing one automatic reply.
+type autoReplyArgs struct {
+	UserID     string   `json:"user_id"`
+	Of         string   `json:"of"` // vacation, or the id of a rule
+	To         string   `json:"to"`
+	Subject    string   `json:"subject"`
+	MessageID  string   `json:"message_id"`
+	References []string `json:"references,omitempty"`
+}
+
+func (s *Service) autoReplyKind() jobs.Kind {
+	return jobs.Kind{Name: kindAutoReply, Work: s.writeAutoReply, Max: 5, Timeout: time.Minute, Lanes: 4}
+}
+
+// writeAutoReply writes an automatic reply (RFC 3834 section 3) and queues it.
+func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[autoReplyArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var mb *store.Mailbox
+	var d *store.Domain
+	var as core.Senders
+	text, subject, from := "", "", ""
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		mb, err = core.LiveMailbox(tx, args.UserID)
+		if err != nil || mb == nil {
+			return err
+		}
+		d, err = store.Domains.Read(tx, mb.DomainID)
+		if err != nil {
+			return err
+		}
+		as, err = core.SendersOf(tx, mb)
+		if err != nil {
+			return err
+		}
+		if args.Of == rules.OfVacation {
+			v, err := store.Vacations.Find(tx, mb.ID)
+			if v != nil && v.Enabled {
+				text, subject, from = v.Text, v.Subject, v.From
+			}
+			return err
+		}
+		r, err := store.Rules.Find(tx, args.Of)
+		if r != nil {
+			for _, a := range r.Actions {
+				if a.Type == "reply" {
+					text = a.Value
+				}
+			}
+		}
+		return err
+	})
+	if err != nil || mb == nil || text == "" || !mb.MaySend() {
+		return nil, err
+	}
+	author, err := as.Author(mb, from)
+	if err != nil {
+		author, _ = as.Author(mb, "")
+	}
+	local, domain, ok := msg.SplitEmail(args.To)
+	if !ok {
+		return nil, jobs.Permanent(fmt.Errorf("%q is no address", args.To))
+	}
+	if subject == "" {
+		subject = "Auto: " + args.Subject
+	}
+	reply := &msg.Composer{
+		From: author, To: []msg.Address{{Mailbox: local, Host: domain}}, Subject: subject, Text: text, MessageID: msg.NewMessageID(core.DomainOfAddress(author.Email())),
+		Date: s.Now(), Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-replied"}},
+	}
+	if core.ValidMessageID(args.MessageID) {
+		reply.InReplyTo = args.MessageID
+		for _, id := range append(args.References, args.MessageID) {
+			if core.ValidMessageID(id) {
+				reply.References = append(reply.References, id)
+			}
+		}
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	if _, err := reply.WriteTo(spool); err != nil {
+		return nil, jobs.Permanent(fmt.Errorf("write the automatic reply of %s: %w", mb.Email, err))
+	}
+	stored, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{args.To}, Received: s.Now(), Outgoing: true})
+	if err != nil {
+		return nil, err
+	}
+	jobs.Finally(ctx, func() { s.inbox.Release(stored) }) // does nothing for what was queued
+	people, answers, err := s.inbox.PeopleAnswered(mb, args.MessageID, nil)
+	if err != nil {
+		return nil, err
+	}
+	var asked *agents.Message
+	if err := s.Store.View(func(tx *store.Tx) (err error) {
+		asked, err = s.submit.AskAbout(tx, mb, args.To, answers, people)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	return func(tx *store.Tx, _ *store.Job) error {
+		mb, err := core.LiveMailbox(tx, mb.ID)
+		if mb == nil || err != nil {
+			return err
+		}
+		return s.submit.SendByItself(tx, mb, outbound.ByItself{Sub: &store.Submission{
+			AccountID: mb.AccountID, DomainID: d.ID, MailboxID: mb.ID, MessageID: stored.Summary.MessageID, Subject: stored.Summary.Subject, Blob: stored.Blob, Checked: true,
+		}, Domain: d, To: outbound.Rcpt{Address: args.To, Notify: "NEVER"}, Asked: asked})
+	}, nil
+}
+
+// planForwards has a job send a message on to addresses that rules of its mailbox say.
+func (s *Service) planForwards(tx *store.Tx, a arrival, to []string) error {
+	if len(to) == 0 {
+		return nil
+	}
+	sum := a.stored.Summary
+	sub := &store.Submission{
+		AccountID: a.to.Mailbox.AccountID, DomainID: a.to.Domain.ID, MailboxID: a.to.Mailbox.ID, MessageID: sum.MessageID, Sender: a.sender,
+		Subject: sum.Subject, Blob: a.stored.Blob, Forward: true, EightBit: true, RequireTLS: a.requireTLS,
+	}
+	if a.stored.Genuine {
+		sub.ReportTo = a.sender
+	}
+	return s.outbound.PlanForward(tx, sub, outbound.ForwardArgs{To: to, Once: true}, time.Time{})
+}

@@ -1,0 +1,147 @@
+package inbound
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// originFromOutside says who wrote a message that another server brought. Nobody knows of one
+// without a sender, which a machine wrote, nor of one that this server sent, perhaps for somebody
+// tainted, and that whoever got it has sent again.
+func (s *Service) originFromOutside(ctx context.Context, in Incoming, v *auth.Verdict, messageID string) (origin string, err error) {
+	if in.From == "" {
+		return "", nil
+	}
+	var d *store.Domain
+	var signed []auth.Signature // that cover the message, by keys that are not ours
+	sentHere := false
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		d, err = store.DomainByName.Find(tx, v.FromDomain)
+		if d == nil || err != nil {
+			return err
+		}
+		sentHere = messageID == "" || wasSentHere(tx, d.AccountID, messageID)
+		for _, sig := range v.Signatures {
+			by, err := store.DomainByName.Find(tx, sig.Domain)
+			if err != nil {
+				return err
+			}
+			ours := by != nil && slices.ContainsFunc(by.DKIM, func(k store.DKIMKey) bool { return k.Selector == sig.Selector })
+			if sig.Aligned && sig.Covers && !ours {
+				signed = append(signed, sig)
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case d == nil:
+		return agents.WordsAuthor, nil
+	case sentHere:
+		return "", nil
+	case v.SPF == auth.Pass && v.SPFAligned && s.cameFrom(ctx, d, in.Client.IP, signed):
+		return agents.WordsElsewhere, nil
+	}
+	return agents.WordsAuthor, nil
+}
+
+// wasSentHere tells whether an account has sent a message with a Message-ID, or a relay has given
+// it to one that the account has sent.
+func wasSentHere(tx *store.Tx, accountID, messageID string) bool {
+	key := accountID + messageID + "\x00"
+	return store.OutgoingsByMessageID.Has(tx, key) || store.MappingsByProvided.Has(tx, key) || store.MappingsByOriginal.Has(tx, key)
+}
+
+// cameFrom tells whether a message came from one of the places where mail of a domain is sent
+// elsewhere, with one of the signatures by that place's key.
+func (s *Service) cameFrom(ctx context.Context, d *store.Domain, ip netip.Addr, signatures []auth.Signature) bool {
+	ctx, cancel := context.WithTimeout(ctx, core.JudgeWithin)
+	defer cancel()
+	ip = ip.Unmap()
+	for _, place := range d.SendsElsewhere {
+		if !slices.ContainsFunc(signatures, func(sig auth.Signature) bool { return sig.Selector == place.Selector }) {
+			continue
+		}
+		if network, err := netip.ParsePrefix(place.Network); err == nil && network.Contains(ip) {
+			return true
+		}
+		if place.Host == "" {
+			continue
+		}
+		addrs, err := s.Resolver.LookupIPAddr(ctx, place.Host+".")
+		if err != nil {
+			continue
+		}
+		for _, a := range addrs {
+			if addr, ok := netip.AddrFromSlice(a.IP); ok && addr.Unmap() == ip {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// namesLooked is how many addresses of a message are looked at for the mailbox that they lead to.
+const namesLooked = 20
+
+// asProvenTo is the message as one mailbox gets it: what a signature alone proves it proves to whom
+// To and Cc name, since whoever has got it can send it to others.
+func (s *Service) asProvenTo(tx *store.Tx, stored *inbox.StoredMessage, mb *store.Mailbox, address string) (*inbox.StoredMessage, error) {
+	if mb == nil || stored.Proven == "" || !stored.Signed {
+		return stored, nil
+	}
+	names, err := s.namesMailbox(tx, stored.Summary, mb, address)
+	if names || err != nil {
+		return stored, err
+	}
+	other := *stored
+	other.Proven, other.Lacks = "", "neither To nor Cc names this mailbox"
+	return &other, nil
+}
+
+// namesMailbox tells whether To or Cc name the address by which a message came to a mailbox, or
+// another one that leads to it.
+func (s *Service) namesMailbox(tx *store.Tx, sum *msg.Summary, mb *store.Mailbox, address string) (bool, error) {
+	var named []string
+	for _, a := range slices.Concat(sum.To, sum.Cc) {
+		email, err := msg.NormalizeEmail(a.Email())
+		if err != nil {
+			continue
+		}
+		if email == address || email == mb.Email {
+			return true, nil
+		}
+		if len(named) < namesLooked && !slices.Contains(named, email) {
+			named = append(named, email)
+		}
+	}
+	for _, email := range named {
+		to, err := s.recipients.Find(tx, email)
+		if err != nil {
+			continue // it leads nowhere here
+		}
+		if to.Mailbox != nil && to.Mailbox.ID == mb.ID || to.Group != nil && to.Domain.AccountID == mb.AccountID && isMember(tx, to.Group, mb) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// isMember tells whether a mailbox is a member of a group itself.
+func isMember(tx *store.Tx, g *store.Group, mb *store.Mailbox) bool {
+	for _, m := range store.MembersByMailbox.Asc(tx, mb.ID, "") {
+		if m.GroupID == g.ID {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,712 @@
+package inbound
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/netip"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/otlp"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/reportfile"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/feedback"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/recipients"
+	"github.com/mailstead/mailstead/store"
+)
+
+const junkUse = `\Junk` // RFC 6154
+
+// A RecipientQuery is what SMTP knows when a recipient is named.
+type RecipientQuery struct {
+	From     string // "" for the null sender
+	To       string
+	Size     int64 // as declared; 0 where nothing was
+	RemoteIP netip.Addr
+}
+
+// A Recipient is an address that we take mail for.
+type Recipient struct {
+	address string // in its one form
+}
+
+// String is the address.
+func (r Recipient) String() string { return r.address }
+
+// Accepts says whether mail to an address is taken. If not, the error is an SMTPError: 550 5.1.1
+// for nobody, 550 5.7.1 for a domain that is not ours, 550 5.2.1 and 450 4.2.1 for a mailbox that
+// takes no mail, 452 4.2.2 for a full one.
+func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, error) {
+	address, err := msg.NormalizeEmail(in.To)
+	if err != nil {
+		return Recipient{}, core.SMTPErrorf(550, "5.1.3", "Invalid recipient address")
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		_, err := s.recipients.For(tx, in.From, address, max(in.Size, 1))
+		return err
+	})
+	return Recipient{address}, core.OverStore(err)
+}
+
+// A Client is who hands us a message, and how.
+type Client struct {
+	IP            netip.Addr
+	Helo          string
+	Extended      bool   // EHLO
+	UTF8          bool   // SMTPUTF8 was asked for
+	TLS           string // version and cipher; "" without
+	RequireTLS    bool   // REQUIRETLS was given (RFC 8689)
+	Authenticated bool
+}
+
+// Incoming is a message from outside.
+type Incoming struct {
+	Client     Client
+	From       string // reverse path, "" for the null sender
+	Recipients []Recipient
+	Body       *core.Spool // as Spool made it; the caller closes it
+}
+
+// Spool reads a message with CRLF line ends to its end, without what it claims that we said of it
+// (RFC 8601 section 5). The error is that of r, or an SMTPError: 552 5.3.4 for more than MaxMessage
+// bytes, 452 4.3.1 for a full disk.
+func (s *Service) Spool(r io.Reader) (*core.Spool, error) {
+	body := s.Store.NewSpool(core.MaxMessage)
+	if err := auth.StripResults(body, r, s.Hostname()); err != nil {
+		return nil, errors.Join(core.OverStore(err), body.Close())
+	}
+	return body, nil
+}
+
+// Receive authenticates and screens a message and accepts it for all its recipients, or for none.
+// When it returns nil the message is on disk with all that is known of it: rows, events and
+// forwards follow, even if the process ends. A mailbox that several of the recipients lead to gets
+// the message once. It gives the name under which the message stands in its Received field. Errors
+// are SMTPErrors.
+func (s *Service) Receive(ctx context.Context, in Incoming) (string, error) {
+	id, err := s.receive(ctx, in)
+	if err == nil {
+		otlp.SpanOf(ctx).Set("message_id", id)
+		if s.Log.Enabled(ctx, slog.LevelInfo) {
+			s.LogMessage(ctx, "message accepted", id, slog.String("ip", in.Client.IP.String()), slog.String("from", core.DomainOfAddress(in.From)),
+				slog.Int("recipients", len(in.Recipients)), slog.Int64("size", in.Body.Size()))
+		}
+	}
+	return id, core.OverStore(err)
+}
+
+func (s *Service) receive(ctx context.Context, in Incoming) (id string, err error) {
+	// Authenticate and screen what the client sent.
+	head, err := readHead(in.Body)
+	if err != nil {
+		return "", err
+	}
+	if err := head.checkLoop(nil, ""); err != nil {
+		return "", err
+	}
+	only := "" // the recipient, if there is one: others must not learn of each other
+	if len(in.Recipients) == 1 {
+		only = in.Recipients[0].address
+	}
+	trace, id := s.Trace(in.Client, only)
+	result, err := s.screen(ctx, in, head, id)
+	if err != nil {
+		return "", err
+	}
+
+	// Store the message with our own fields on top, and without those that only our filter may
+	// write.
+	if s.Config.Spam.Milter != nil {
+		clean, err := s.WithoutFields(io.NewSectionReader(in.Body, 0, in.Body.Size()), filterFields)
+		if err != nil {
+			return "", err
+		}
+		if clean != nil {
+			defer clean.Close()
+			in.Body = clean
+		}
+	}
+	in.Body.Prepend(slices.Concat(finalFields(in.From, only), []byte(result.Verdict.Header), result.fields, trace))
+	stored, err := inbox.ReadMessage(in.Body, in.Body.Size(), in.From)
+	if err != nil {
+		return "", err
+	}
+	if err := s.feedback.ReadReport(stored, in.Body, in.From, addressesOf(in.Recipients)); err != nil {
+		return "", err
+	}
+	v := result.Verdict
+	origin, err := s.originFromOutside(ctx, in, v, stored.Summary.MessageID)
+	if err != nil {
+		return "", err
+	}
+	proof := v.Proof()
+	stored.Facts = store.Facts{
+		SPF: string(v.SPF), DKIM: string(v.DKIM), DMARC: string(v.DMARC), Judged: inbox.Judged(v.Policy, string(v.Former.Result), v.Former.Policy),
+		Genuine: v.GenuinePath(in.From), Junk: result.Junk, Authentic: v.Authentic(), Proven: proof.Domain, Signed: proof.Signed, Lacks: proof.Lacks, Origin: origin,
+	}
+	env := acceptedEnvelope{
+		Version: acceptedVersion, Envelope: inbox.Envelope{From: in.From, To: addressesOf(in.Recipients), Received: s.Now()},
+		Facts: stored.Facts, Author: v.FromDomain, RequireTLS: in.Client.RequireTLS,
+	}
+	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
+		env.Count, err = s.reports.DMARCCount(in, result)
+		if err != nil {
+			return "", err
+		}
+	}
+	return id, s.accept(ctx, id, in, head, stored, env)
+}
+
+// filterFields are how header fields begin that say what a filter thinks of a message. Where there
+// is a filter here, only its own count: mail programs sort by them, so that a sender must not write
+// them.
+var filterFields = []string{"x-spam", "received-spf"}
+
+// deliverNext takes the next entry off the list and delivers the message to it, unless it is in the
+// same place already; a group leaves its members in the list. Reports that the message may hold are
+// read once for each account. size is what the mailbox must have room for.
+func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.StoredMessage, decided decisions, size int64) error {
+	entry := a.To[0]
+	address := recipients.EntryAddress(entry)
+	a.To = a.To[1:]
+	to, err := s.recipients.ForEntry(tx, a.Sender, entry, size)
+	if err == nil && to != nil {
+		err = feedback.Takes(tx, to, stored)
+	}
+	if err != nil || to == nil || a.Placed[to.Place()] {
+		return err
+	}
+	if to.Group != nil {
+		a.Placed[to.Place()] = true
+		return recipients.ExpandGroup(tx, a, to.Group, address)
+	}
+	account := "account " + to.Domain.AccountID
+	first := !a.Placed[account]
+	a.Placed[to.Place()], a.Placed[account] = true, true
+	stored, err = s.asProvenTo(tx, stored, to.Mailbox, address)
+	if err != nil {
+		return err
+	}
+	err = s.deliver(tx, arrival{
+		stored: stored, to: to, address: address, sender: a.Sender, read: first, from: a.From, sentBy: a.SentBy, requireTLS: a.RequireTLS, decisions: decided,
+	})
+	if err != nil || !first {
+		return err
+	}
+	return s.noteSender(tx, to.Domain.AccountID, a)
+}
+
+// An arrival is a message that comes to one destination.
+type arrival struct {
+	stored  *inbox.StoredMessage
+	to      *recipients.Destination
+	address string // that the envelope named
+	sender  string // return path, "" for a report
+	sentBy  string // id of the mailbox here that sent it; "": it is from elsewhere
+
+	read bool   // reports that the message may hold are to be read
+	from string // the domain that it is from
+
+	requireTLS bool // where it goes on, it goes over TLS (RFC 8689)
+
+	decisions decisions // of the mailboxes that it comes to
+}
+
+// deliver files a message that arrives, from outside or from a mailbox here, and sends it on, as
+// the destination says.
+func (s *Service) deliver(tx *store.Tx, a arrival) error {
+	to, stored := a.to, a.stored
+	junk := stored.Junk
+	done, err := s.feedback.Apply(tx, to, stored, a.sender)
+	if err != nil {
+		return err
+	}
+
+	// What the classifier holds for spam goes to Junk, unless a rule has moved it.
+	judged := a.decisions[to.Domain.AccountID]
+	if judged != nil && judged.Junk && to.Mailbox != nil && to.Mailbox.External == nil {
+		d := a.decisions[to.Mailbox.ID]
+		junk = junk || d == nil || d.Folder == ""
+	}
+
+	// Into the mailbox: INBOX, or Junk. A mailbox whose user has deleted Junk gets it in INBOX. One
+	// that keeps no copy of what it sends on keeps junk, and sends that on to nobody.
+	if to.Mailbox != nil && !done && (!to.Only || junk) {
+		folder := uint32(store.InboxID)
+		if junk {
+			folders, err := tx.Folders(to.Mailbox.Num)
+			if err != nil {
+				return err
+			}
+			if i := slices.IndexFunc(folders, func(f *store.Folder) bool { return f.SpecialUse == junkUse }); i >= 0 {
+				folder = folders[i].ID
+			}
+		}
+		filing := inbox.Filing{Folder: folder, Arrived: true, Own: a.sentBy == to.Mailbox.ID, Recipient: a.address}
+		if judged != nil && to.Mailbox.External == nil {
+			filing.Spam = judged.Spam
+		}
+		if err := s.fileBy(tx, a, filing, junk); err != nil {
+			return err
+		}
+	}
+	if authors := stored.Summary.From; len(authors) == 1 && !junk && stored.Authentic {
+		if err := s.reputation.Wrote(tx, to.Domain.AccountID, strings.ToLower(authors[0].Email())); err != nil {
+			return err
+		}
+	}
+
+	// On to the other address. The message goes out as it came: not signed by us, so that its
+	// author's signature stays what counts, but sealed (RFC 8617), so that what we found out about
+	// where it came from goes with it, and with a rewritten return path where another server will
+	// look at that (see srsForward). Failures are told to the sender only if it is known to be
+	// genuine, since a report to a forged one hits a stranger.
+	if to.Forward != "" && !done && (!to.Only || !junk) {
+		sub := &store.Submission{
+			AccountID: to.Domain.AccountID, DomainID: to.Domain.ID, MessageID: stored.Summary.MessageID, Sender: a.sender,
+			Subject: stored.Summary.Subject, Blob: stored.Blob, Forward: true, EightBit: true,
+			RequireTLS: a.requireTLS, ListID: to.ListID, Required: to.Must,
+		}
+		if to.Mailbox != nil {
+			sub.MailboxID = to.Mailbox.ID
+		}
+		if stored.Genuine {
+			sub.ReportTo = a.sender
+		}
+		if err := s.submit.SendByItself(tx, to.Mailbox, outbound.ByItself{Sub: sub, Domain: to.Domain, To: outbound.Rcpt{Address: to.Forward}}); err != nil {
+			return err
+		}
+	}
+
+	// DMARC and TLS reports about domains of the account.
+	if a.read && mayHoldReport(stored.Summary) {
+		return s.reports.KeepForReading(tx, to.Domain.AccountID, stored, a.from, stored.Authentic)
+	}
+	return nil
+}
+
+// A head is what is decided by before a message is stored.
+type head struct {
+	from      []string // addresses, as they are shown here
+	authors   []string // the same, as every program reads them; nil where programs differ
+	hops      int
+	delivered map[string]bool // where it has been, by its Delivered-To fields
+	lists     map[string]bool // that it has come from, by its List-Id fields
+}
+
+// readHead reads the header of a message.
+func readHead(body *core.Spool) (*head, error) {
+	// The message up to its empty line, at most MaxHeader bytes.
+	block := make([]byte, min(body.Size(), 16<<10))
+	for {
+		n, err := body.ReadAt(block, 0)
+		if err != nil && err != io.EOF {
+			return nil, fmt.Errorf("read header: %w", err)
+		}
+		if i := bytes.Index(block[:n], []byte("\r\n\r\n")); i >= 0 {
+			block = block[:i+4]
+			break
+		}
+		if int64(n) >= min(body.Size(), msg.MaxHeader) {
+			block = block[:n]
+			break
+		}
+		block = make([]byte, min(body.Size(), msg.MaxHeader))
+	}
+
+	// Its authors.
+	r := bytes.NewReader(block)
+	root, err := msg.Scan(r)
+	if err != nil {
+		return nil, fmt.Errorf("read header: %w", err)
+	}
+	h := &head{delivered: map[string]bool{}, lists: map[string]bool{}}
+	if len(block) < msg.MaxHeader {
+		h.authors = msg.ReadPossibleAuthors(block).Emails
+	}
+	if root.Envelope != nil {
+		for _, a := range root.Envelope.From {
+			if email := a.Email(); email != "" {
+				h.from = append(h.from, email)
+			}
+		}
+	}
+
+	// Where it has been.
+	fields, err := msg.HeaderFields(r, root, []string{"Received", "Delivered-To", "List-Id"}, false)
+	if err != nil {
+		return nil, fmt.Errorf("read header: %w", err)
+	}
+	for line := range bytes.SplitSeq(fields, []byte("\r\n")) {
+		name, value, _ := strings.Cut(string(line), ":")
+		switch strings.ToLower(strings.TrimSpace(name)) {
+		case "received":
+			h.hops++
+		case "delivered-to":
+			if email, err := msg.NormalizeEmail(strings.TrimSpace(value)); err == nil {
+				h.delivered[email] = true
+			}
+		case "list-id":
+			_, id, _ := strings.Cut(value, "<")
+			id, _, _ = strings.Cut(id, ">")
+			h.lists[strings.ToLower(strings.TrimSpace(id))] = true
+		}
+	}
+	return h, nil
+}
+
+// maxHops is how many servers a message may have passed before; one that has passed as many is in a
+// loop (RFC 5321 section 6.3).
+const maxHops = 50
+
+// checkLoop refuses a message that has passed too many servers, or has been before at an address
+// that sends it on. A destination that is not known yet is nil.
+func (h *head) checkLoop(to *recipients.Destination, address string) error {
+	if h.hops >= maxHops {
+		return core.SMTPErrorf(554, "5.4.6", "Mail loop: the message has passed %d servers", h.hops)
+	}
+	if to != nil && (to.Forward != "" || to.Group != nil) && h.delivered[address] || to != nil && to.Group != nil && h.lists[recipients.ListID(to.Group)] {
+		return core.SMTPErrorf(554, "5.4.6", "Mail loop: the message has been at %s before", address)
+	}
+	return nil
+}
+
+// finalFields are those that only a final delivery writes: Return-Path (RFC 5321 section 4.4), and
+// Delivered-To, by which a message that comes back is known. With several recipients that would
+// tell each of the others, and what comes back from a forward has one; then only is "".
+func finalFields(sender, only string) []byte {
+	fields := "Return-Path: <" + sender + ">\r\n"
+	if only != "" {
+		fields += "Delivered-To: " + only + "\r\n"
+	}
+	return []byte(fields)
+}
+
+func addressesOf(list []Recipient) []string {
+	out := make([]string, 0, len(list))
+	for _, r := range list {
+		out = append(out, r.address)
+	}
+	return out
+}
+
+// Trace makes the Received field (RFC 5321 section 4.4) of a message that a client hands us, and
+// the name that the message has in it. forWhom is "" where the field must not tell. Of a user who
+// has logged in it says neither the address nor what the user's machine calls itself, which are
+// nobody's business outside.
+func (s *Service) Trace(c Client, forWhom string) (field []byte, id string) {
+	now := s.Now()
+	id = s.Store.NewID("rcv")
+	text := "Received: "
+	if !c.Authenticated {
+		text += "from " + heloWord(c.Helo) + " (" + addressLiteral(c.IP) + ")\r\n\t"
+	}
+	text += "by " + s.Hostname()
+	if c.TLS != "" {
+		text += " (" + c.TLS + ")"
+	}
+	text += "\r\n\twith " + protocol(c) + " id " + id
+	if forWhom != "" {
+		text += "\r\n\tfor <" + forWhom + ">"
+	}
+	field = now.AppendFormat(append([]byte(text), ";\r\n\t"...), time.RFC1123Z)
+	return append(field, "\r\n"...), id
+}
+
+// heloWord keeps of what a client calls itself what cannot be mistaken for anything else in the
+// field.
+func heloWord(helo string) string {
+	word := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r > 0x7f && r != 0xfffd, strings.ContainsRune(".-_[]:", r):
+			return r
+		}
+		return -1
+	}, helo)
+	if word == "" {
+		return "unknown"
+	}
+	return strings.ToValidUTF8(word[:min(len(word), 255)], "")
+}
+
+// addressLiteral writes an address as RFC 5321 section 4.1.3 has it.
+func addressLiteral(ip netip.Addr) string {
+	switch {
+	case !ip.IsValid():
+		return "unknown"
+	case ip.Is4():
+		return "[" + ip.String() + "]"
+	}
+	return "[IPv6:" + ip.String() + "]"
+}
+
+// protocol is the word of RFC 3848 and RFC 6531 section 4.3.
+func protocol(c Client) string {
+	if !c.Extended {
+		return "SMTP"
+	}
+	word := "ESMTP"
+	if c.UTF8 {
+		word = "UTF8SMTP"
+	}
+	if c.TLS != "" {
+		word += "S"
+	}
+	if c.Authenticated {
+		word += "A"
+	}
+	return word
+}
+
+const (
+	kindArrival  = "arrival"
+	placesInAJob = 25 // of each of the others: nobody waits for these, and two of them may share a commit
+)
+
+// arrivalArgs is the job of filing one message where it is not yet.
+type arrivalArgs struct {
+	ArrivalID string `json:"arrival_id"`
+}
+
+// arrivalKind files messages that were taken for more places than one transaction serves.
+func (s *Service) arrivalKind() jobs.Kind {
+	return jobs.Kind{
+		Name: kindArrival, Work: s.fileArrival, Max: outbound.MaxAttempts, Timeout: time.Hour, Most: inbox.ArrivalsMost, Backoff: outbound.RetryWait,
+		Failed: func(tx *store.Tx, j *store.Job, cause error) error {
+			args, err := jobs.Args[arrivalArgs](j)
+			if err != nil {
+				return nil // there is no message that it could be about
+			}
+			s.Log.Error("a message is not filed for all its recipients", "job_id", j.ID, "arrival", args.ArrivalID, "error", cause)
+			return dropArrival(tx, args.ArrivalID)
+		},
+	}
+}
+
+func dropArrival(tx *store.Tx, id string) error {
+	a, err := store.Arrivals.Get(tx, id)
+	if core.IsGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := tx.UnrefArrival(a.Blob, a.ID); err != nil {
+		return err
+	}
+	return store.Arrivals.Delete(tx, id)
+}
+
+// fileArrival files a message for those who have not had it, some in each transaction, so that
+// other mail goes between. What is left to do changes with what is done: after a crash it goes on
+// there.
+func (s *Service) fileArrival(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[arrivalArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	a, err := s.readArrival(args.ArrivalID)
+	if core.IsGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	giveUp := a.ReceivedAt.Add(outbound.GiveUpAfter)
+	d, err := s.rereadArrival(a)
+	for err == nil && len(a.To) > 0 {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		began := time.Now()
+		a, err = s.fileSome(args.ArrivalID, d, !s.Now().Before(giveUp))
+		core.Sleep(ctx, time.Since(began)) // others go first
+	}
+	switch {
+	case core.IsGone(err):
+		return nil, nil // another attempt was faster
+	case err != nil && !s.Now().Before(giveUp):
+		return nil, jobs.Permanent(err)
+	case err != nil:
+		return nil, err
+	}
+	if len(a.Refused) > 0 {
+		if err := s.reportRefused(a); err != nil {
+			return nil, err
+		}
+	}
+	return s.endArrival(a.ID, float64(j.Jitter)/(1<<16))
+}
+
+// endArrival lets a message go that everybody has, or has the job come again for those who could
+// not take it.
+func (s *Service) endArrival(id string, jitter float64) (jobs.Writes, error) {
+	a, err := s.readArrival(id)
+	if core.IsGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Later) == 0 {
+		return func(tx *store.Tx, _ *store.Job) error { return dropArrival(tx, id) }, nil
+	}
+	next := s.Now().Add(outbound.RetryWait(a.Tries+1, jitter))
+	if end := a.ReceivedAt.Add(outbound.GiveUpAfter); next.After(end) {
+		next = end
+	}
+	return func(tx *store.Tx, _ *store.Job) error {
+		a, err := store.Arrivals.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		a.To, a.Later = append(a.To, a.Later...), nil
+		a.Tries++
+		return store.Arrivals.Put(tx, a)
+	}, jobs.RetryAt(next, errors.New("some recipients cannot take the message now"))
+}
+
+func (s *Service) readArrival(id string) (a *store.Arrival, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		a, err = store.Arrivals.Get(tx, id)
+		return err
+	})
+	return a, err
+}
+
+// rereadArrival reads a message again that was read when it came.
+func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) {
+	blob, err := s.Store.OpenBlob(a.Blob)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	d, err := inbox.ReadMessage(blob, blob.Size(), a.Sender)
+	if err != nil {
+		return nil, err
+	}
+	var to []string
+	for _, entry := range slices.Concat(a.To, a.Later) {
+		to = append(to, recipients.EntryAddress(entry))
+	}
+	if err := s.feedback.ReadReport(d, blob, a.Sender, to); err != nil {
+		return nil, err
+	}
+	d.Blob = a.Blob
+	d.Facts = a.Facts
+	return d, nil
+}
+
+// fileSome serves the next addresses in one transaction, and gives the record as it is then. last
+// says that nobody is left for later any more.
+func (s *Service) fileSome(id string, read *inbox.StoredMessage, last bool) (a *store.Arrival, err error) {
+	err = s.Store.Update(func(tx *store.Tx) error {
+		a, err = store.Arrivals.Get(tx, id)
+		if err != nil {
+			return err
+		}
+		if a.Placed == nil {
+			a.Placed = map[string]bool{}
+		}
+		stored := *read
+		stored.Blob = a.Blob // compaction may have moved it
+		if err := s.fileNext(tx, a, &stored, int64(stored.Blob.Length), placesInAJob, last); err != nil {
+			return err
+		}
+		return store.Arrivals.Put(tx, a)
+	})
+	return a, err
+}
+
+// reportRefused tells the sender of those who could not be served, in one report (RFC 5321 section
+// 6.1, RFC 3464), if the sender is known to be genuine.
+func (s *Service) reportRefused(a *store.Arrival) error {
+	var report *inbox.StoredMessage // nil: nobody is to be told
+	if a.Genuine && a.Sender != "" {
+		blob, err := s.Store.OpenBlob(a.Blob)
+		if err != nil {
+			return err
+		}
+		defer blob.Close()
+		var list []msg.DSNRecipient
+		for _, r := range a.Refused {
+			status := r.Enhanced
+			if status[0] == '4' {
+				status = "4.4.7" // it lasted too long (RFC 3463)
+			}
+			list = append(list, msg.DSNRecipient{Final: r.Address, Action: msg.ActionFailed, Status: status, Diagnostic: r.Text})
+		}
+		report, err = s.outbound.WriteReport(outbound.Reported{ID: a.ID, To: a.Sender, QueuedAt: a.ReceivedAt, Original: blob}, list...)
+		if err != nil {
+			return err
+		}
+		if report != nil {
+			defer s.inbox.Release(report) // does nothing where it is referred to
+		}
+	}
+	return s.Store.Update(func(tx *store.Tx) error {
+		now, err := store.Arrivals.Get(tx, a.ID)
+		if err != nil {
+			return err
+		}
+		if len(now.Refused) != len(a.Refused) { // another attempt was faster
+			return nil
+		}
+		now.Refused = nil
+		if err := store.Arrivals.Put(tx, now); err != nil || report == nil {
+			return err
+		}
+		d, err := store.DomainByName.Read(tx, core.DomainOfAddress(a.Refused[0].Address))
+		if core.IsGone(err) {
+			return nil // nobody is left who could tell
+		}
+		if err != nil {
+			return err
+		}
+		return s.outbound.QueueReport(tx, d.AccountID, d.ID, a.Sender, report)
+	})
+}
+
+// mayHoldReport tells whether a message looks like one that brings a report: by the type or name of
+// what is attached.
+func mayHoldReport(sum *msg.Summary) bool {
+	for _, a := range sum.Attachments {
+		if ReportFile(&a) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// ReportFile says what kind of a report an attachment may be; "" for none.
+func ReportFile(a *msg.Attachment) string {
+	if a.Size > 2*reportfile.MaxPacked {
+		return ""
+	}
+	if a.ContentType == "application/tlsrpt+gzip" || a.ContentType == "application/tlsrpt+json" {
+		return store.ReportTLS
+	}
+	name, packed := strings.CutSuffix(strings.ToLower(a.Filename), ".gz")
+	// receiver "!" domain "!" begin "!" end (RFC 9990 section 3.5.2, RFC 8460 section 5.1)
+	if strings.Count(name, "!") < 3 {
+		return ""
+	}
+	switch ext := path.Ext(name); {
+	case ext == ".json":
+		return store.ReportTLS
+	case ext == ".xml", ext == ".zip", packed:
+		return store.ReportDMARC
+	}
+	return ""
+}

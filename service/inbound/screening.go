@@ -1,0 +1,393 @@
+package inbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/mail/milter"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A ScreeningResult is what is known of a message from outside, and decided about it, before it is
+// filed.
+type ScreeningResult struct {
+	Verdict *auth.Verdict
+	Policy  string // what is done for DMARC: verdict.Policy, unless the operator trusts who has forwarded the message
+	Trusted bool   // that is so
+	Junk    bool
+	fields  []byte // that a filter wants added
+	id      string // the message's name in its Received field
+}
+
+// screen authenticates a message and decides whether it is taken. The error of one that is not is
+// an SMTPError.
+func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (*ScreeningResult, error) {
+	// SPF, DKIM, ARC and DMARC, while the lists of clients are asked. DNS that does not answer is
+	// no reason to refuse a message.
+	var listed auth.Listing
+	var lists sync.WaitGroup
+	if len(s.Config.Spam.DNSBL) > 0 {
+		lists.Go(func() { listed, _ = auth.CheckDNSBL(ctx, s.Resolver, s.Config.Spam.DNSBL, in.Client.IP) })
+	}
+	verifier := s.Verifier()
+	verdict, err := verifier.Verify(ctx, auth.Request{
+		IP: in.Client.IP, Helo: in.Client.Helo, MailFrom: in.From, AuthservID: s.Hostname(),
+		Message: in.Body, Size: in.Body.Size(), HeaderFrom: h.from,
+	})
+	lists.Wait()
+	if err != nil {
+		return nil, fmt.Errorf("authenticate message: %w", err)
+	}
+	result := &ScreeningResult{Verdict: verdict, Policy: verdict.Policy, id: id}
+
+	// The DMARC policy of the author's domain, unless the message came by way of somebody whom the
+	// operator believes that it was authentic before he had to change it (RFC 8617 section 7.2.1).
+	strict := verdict.Policy == dmarc.PolicyReject || verdict.Policy == dmarc.PolicyQuarantine
+	if strict && verdict.DMARC == auth.Fail && verdict.ARC.Result == auth.Pass &&
+		slices.Contains(s.Config.Spam.TrustedSealers, verdict.ARC.Sealer) && verdict.ARC.AttestsDMARC(verdict.FromDomain) {
+		result.Policy, result.Trusted = "", true
+	}
+	if result.Policy == dmarc.PolicyReject {
+		count, err := s.reports.DMARCCount(in, result) // for the report about it
+		if err == nil && count != nil {
+			err = s.Store.Update(func(tx *store.Tx) error { return s.reports.CountDMARC(tx, count) })
+		}
+		if err != nil {
+			return nil, err
+		}
+		if verdict.TooManyAuthors {
+			return nil, core.SMTPErrorf(550, "5.7.1", "DMARC cannot be checked: the From field names too many domains")
+		}
+		return nil, core.SMTPErrorf(550, "5.7.1", "Rejected by the DMARC policy of %s", verdict.FromDomain)
+	}
+	result.Junk = result.Policy == dmarc.PolicyQuarantine
+
+	// The operator's lists of clients. Postmasters hear from everybody (RFC 5321 section 4.5.1), so
+	// that one who is listed can ask why.
+	if listed.Zone != "" {
+		others := slices.ContainsFunc(in.Recipients, func(r Recipient) bool {
+			local, _, _ := msg.SplitEmail(r.address)
+			return local != "postmaster" && local != "abuse"
+		})
+		if others && !s.Config.Spam.DNSBLJunk {
+			s.Log.Info("mail refused: the client is in a list", "message_id", id, "ip", in.Client.IP, "list", listed.Zone)
+			if listed.Reason == "" {
+				return nil, core.SMTPErrorf(550, "5.7.1", "%s is listed by %s", in.Client.IP, listed.Zone)
+			}
+			return nil, core.SMTPErrorf(550, "5.7.1", "%s is listed by %s: %s", in.Client.IP, listed.Zone, listed.Reason)
+		}
+		result.Junk = true
+	}
+
+	if err := s.screenUnknown(ctx, in, verdict); err != nil {
+		return nil, err
+	}
+	return result, s.filter(ctx, in, result)
+}
+
+// screenUnknown has senders wait, or come again, of whom nobody among the recipients has had
+// authentic mail.
+func (s *Service) screenUnknown(ctx context.Context, in Incoming, v *auth.Verdict) error {
+	c := s.Config.Spam
+	if !c.Greylisting && c.FirstDelay <= 0 {
+		return nil
+	}
+	known, err := s.knowsSender(in, v)
+	if known || err != nil {
+		return err
+	}
+
+	// Greylisting: the sender is to come again in some minutes, unless it has.
+	if c.Greylisting {
+		wait := time.Duration(0)
+		for some := range slices.Chunk(in.Recipients, outbound.PlacesAtATime) {
+			longest := time.Duration(0)
+			err := s.Store.Update(func(tx *store.Tx) error {
+				longest = 0
+				for _, r := range some {
+					left, err := s.greyWait(tx, greyKey(in.Client.IP, in.From, r.address))
+					if err != nil {
+						return err
+					}
+					longest = max(longest, left)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			wait = max(wait, longest)
+		}
+		if wait > 0 {
+			return core.SMTPErrorf(451, "4.7.1", "Greylisted, try again in %d minutes", int(wait/time.Minute)+1)
+		}
+	}
+
+	// The delay of first senders, unless too many wait already.
+	if c.FirstDelay <= 0 {
+		return nil
+	}
+	select {
+	case s.screener.Delayed <- struct{}{}:
+		defer func() { <-s.screener.Delayed }()
+		core.Sleep(ctx, min(c.FirstDelay, maxFirstDelay))
+	default:
+	}
+	return nil
+}
+
+// filter asks the operator's filter and does what it decides. One that cannot be asked stops no
+// mail.
+func (s *Service) filter(ctx context.Context, in Incoming, result *ScreeningResult) error {
+	milterClient := s.Config.Spam.Milter
+	if milterClient == nil {
+		return nil
+	}
+	v, err := milterClient.Check(ctx, &milter.Message{
+		Hostname: s.Hostname(), IP: in.Client.IP, Helo: in.Client.Helo, TLS: in.Client.TLS, QueueID: result.id, From: in.From,
+		To: addressesOf(in.Recipients), Body: in.Body, Size: in.Body.Size(), MaxHeader: msg.MaxHeader,
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		s.Log.Warn("mail was taken without being filtered", "message_id", result.id, "error", err)
+		return nil
+	}
+	if len(v.Ignored) > 0 {
+		s.Log.Debug("the filter asked for what is not done", "message_id", result.id, "changes", v.Ignored)
+	}
+	return result.apply(v)
+}
+
+// apply does what the filter has decided.
+func (r *ScreeningResult) apply(v *milter.Verdict) error {
+	switch v.Action {
+	case milter.Reject, milter.TempFail:
+		return filterAnswer(v)
+	case milter.Discard:
+		// A message is not taken and then dropped: who sent it is told.
+		return core.SMTPErrorf(550, "5.7.1", "Message rejected by policy")
+	}
+	r.Junk = r.Junk || v.Quarantine != ""
+	for _, field := range v.Fields {
+		r.fields = fmt.Appendf(r.fields, "%s: %s\r\n", field.Name, field.Value)
+		name, value := strings.ToLower(field.Name), strings.ToLower(field.Value)
+		if (name == "x-spam" || name == "x-spam-flag") && strings.HasPrefix(value, "yes") {
+			r.Junk = true
+		}
+	}
+	return nil
+}
+
+// filterAnswer is the filter's own reply, where it is one: "554 5.7.1 text", with or without the
+// status in the middle.
+func filterAnswer(v *milter.Verdict) *core.SMTPError {
+	e := core.SMTPErrorf(550, "5.7.1", "Message rejected by policy")
+	if v.Action == milter.TempFail {
+		e = core.SMTPErrorf(451, "4.7.1", "Try again later")
+	}
+	code, text, _ := strings.Cut(v.Reply, " ")
+	if len(code) != 3 || code[0] != e.Enhanced[0] || strings.Trim(code, "0123456789") != "" || code == "421" {
+		return e
+	}
+	e.Code = int(code[0]-'0')*100 + int(code[1]-'0')*10 + int(code[2]-'0')
+	if status, rest, ok := strings.Cut(text, " "); ok && strings.Count(status, ".") == 2 && status[0] == code[0] && strings.Trim(status, "0123456789.") == "" {
+		e.Enhanced, text = status, rest
+	}
+	if text != "" {
+		e.Message = text
+	}
+	return e
+}
+
+// Greylisting (RFC 6647): how long a sender has to wait, and how long is remembered that it has,
+// and that it has not.
+const (
+	greyWait   = 5 * time.Minute
+	greyWithin = 48 * time.Hour
+	greyKept   = 36 * 24 * time.Hour
+	knownKept  = 180 * 24 * time.Hour
+	touchEvery = 24 * time.Hour // a row's time is not written more often
+
+	maxGreyTuples   = 100_000
+	maxKnownSenders = 200_000
+)
+
+// greyWait is how long a tuple has still to wait. The first time makes its row.
+func (s *Service) greyWait(tx *store.Tx, id string) (time.Duration, error) {
+	now := tx.Now()
+	g, err := store.GreyTuples.Get(tx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if err := makeRoom(tx, &s.screener.Grey, store.GreyTuples, store.GreyTuplesByTime); err != nil {
+			return 0, err
+		}
+		return greyWait, store.GreyTuples.Put(tx, &store.GreyTuple{ID: id, FirstAt: now, Expires: now.Add(greyWithin)})
+	case err != nil:
+		return 0, err
+	case !g.Expires.After(now) || g.FirstAt.After(now): // it begins anew, also where the clock was set back
+		g.FirstAt, g.Expires, g.Passed = now, now.Add(greyWithin), false
+		return greyWait, store.GreyTuples.Put(tx, g)
+	case !g.Passed && now.Sub(g.FirstAt) < greyWait:
+		return greyWait - now.Sub(g.FirstAt), nil
+	case g.Passed && g.Expires.Sub(now) > greyKept-touchEvery:
+		return 0, nil
+	}
+	g.Passed, g.Expires = true, now.Add(greyKept)
+	return 0, store.GreyTuples.Put(tx, g)
+}
+
+// greyKey names network, sender and recipient. Large senders come from many addresses of a network.
+func greyKey(ip netip.Addr, from, to string) string {
+	bits := 64
+	if ip.Is4() {
+		bits = 24
+	}
+	network, err := ip.Prefix(bits)
+	if err != nil {
+		network = netip.Prefix{} // no address at all
+	}
+	return core.TextHash(network.String() + "\x00" + from + "\x00" + to)[:32]
+}
+
+// knowsSender tells whether all accounts that get a message have had authentic mail from its
+// author's domain before. A message that is not authentic itself is from nobody whom they know.
+func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
+	if !v.Authentic() {
+		return false, nil
+	}
+	known := true
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, r := range in.Recipients {
+			to, err := s.recipients.Receiver(tx, r.address)
+			if err != nil {
+				return err
+			}
+			k, err := store.KnownSenders.Get(tx, to.Domain.AccountID+v.FromDomain)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			known = known && err == nil && k.Expires.After(tx.Now())
+		}
+		return nil
+	})
+	return known, err
+}
+
+// noteSender remembers whom an account has authentic mail from. It is in the transaction that files
+// the mail.
+func (s *Service) noteSender(tx *store.Tx, accountID string, a *store.Arrival) error {
+	c := s.Config.Spam
+	if !c.Greylisting && c.FirstDelay <= 0 || a.Junk || !a.Authentic {
+		return nil
+	}
+	k, err := store.KnownSenders.Get(tx, accountID+a.From)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		if err := makeRoom(tx, &s.screener.known, store.KnownSenders, store.KnownSendersByTime); err != nil {
+			return err
+		}
+		k = &store.KnownSender{AccountID: accountID, Domain: a.From}
+	case err != nil:
+		return err
+	case k.Expires.Sub(tx.Now()) > knownKept-touchEvery:
+		return nil
+	}
+	k.Expires = tx.Now().Add(knownKept)
+	return store.KnownSenders.Put(tx, k)
+}
+
+// A rowQuota counts the rows of a table that is bounded.
+type rowQuota struct {
+	Most  int
+	mu    sync.Mutex
+	begun bool
+	rows  int
+}
+
+// makeRoom counts a row that will be added, and deletes the one that would be forgotten first where
+// there are too many.
+func makeRoom[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *store.Index[T]) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.begun {
+		c.begun, c.rows = true, byTime.Count(tx, "", 0)
+	}
+	if c.rows < c.Most {
+		tx.After(func() { c.add(1) })
+		return nil
+	}
+	for _, id := range byTime.Keys(tx, "", "") {
+		return table.Delete(tx, id)
+	}
+	return nil
+}
+
+// countRows counts in a snapshot what is there at a start: there may be more rows than a
+// transaction may walk over.
+func countRows[T any](st *store.Store, c *rowQuota, byTime *store.Index[T]) error {
+	return st.View(func(tx *store.Tx) error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if !c.begun {
+			c.begun, c.rows = true, byTime.Count(tx, "", 0)
+		}
+		return nil
+	})
+}
+
+func (c *rowQuota) add(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows += n
+}
+
+// PruneScreened deletes the tuples and senders that are forgotten.
+func (s *Service) PruneScreened(tx *store.Tx) (int, error) {
+	grey, err := pruneExpired(tx, &s.screener.Grey, store.GreyTuples, store.GreyTuplesByTime)
+	if err != nil {
+		return 0, err
+	}
+	known, err := pruneExpired(tx, &s.screener.known, store.KnownSenders, store.KnownSendersByTime)
+	return max(grey, known), err
+}
+
+// pruneExpired deletes the records whose time in the index is over.
+func pruneExpired[T any](tx *store.Tx, c *rowQuota, table *store.Table[T], byTime *store.Index[T]) (int, error) {
+	n, err := core.DeleteExpired(tx, table, byTime)
+	tx.After(func() { c.add(-n) })
+	return n, err
+}
+
+// Bounds of the first-sender delay: longer than a minute is more than some senders wait, and each
+// that waits holds a connection.
+const (
+	maxFirstDelay = time.Minute
+	mostDelayed   = 200
+)
+
+// A screener holds what screening needs over messages.
+type screener struct {
+	Delayed chan struct{} // one place for each message that is delayed
+	Grey    rowQuota      // rows of GreyTuples
+	known   rowQuota      // rows of KnownSenders
+}
+
+func newScreener() *screener {
+	return &screener{
+		Delayed: make(chan struct{}, mostDelayed),
+		Grey:    rowQuota{Most: maxGreyTuples}, known: rowQuota{Most: maxKnownSenders},
+	}
+}

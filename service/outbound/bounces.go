@@ -1,0 +1,341 @@
+package outbound
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/store"
+)
+
+// BouncedData is the data of email.bounced.
+type BouncedData struct {
+	Recipient         string    `json:"recipient" words:"theirs"`
+	Sender            string    `json:"sender" words:"theirs"`
+	SendingDomain     string    `json:"sending_domain" words:"ours"`
+	UserID            *string   `json:"user_id" words:"ours"`
+	BounceType        string    `json:"bounce_type" enum:"hard|soft|undetermined"`
+	BounceSubtype     string    `json:"bounce_subtype" words:"theirs"`
+	Status            string    `json:"status" words:"theirs" example:"5.1.1"` // The enhanced status code (RFC 3463).
+	Diagnostic        string    `json:"diagnostic" words:"theirs"`
+	RemoteMTA         *string   `json:"remote_mta" words:"theirs" example:"mx.example.net"`
+	Provider          *string   `json:"provider" words:"ours"`              // The relay.
+	OriginalMessageID string    `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
+	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
+	Suppressed        bool      `json:"suppressed"`                         // Whether the address is suppressed.
+	BouncedAt         core.Time `json:"bounced_at"`
+	Tags              TagMap    `json:"tags" words:"theirs"`
+}
+
+// BounceType tells failures for good, which have a status 5.x, from those that lasted too long.
+func BounceType(status string) string {
+	switch {
+	case strings.HasPrefix(status, "5."):
+		return "hard"
+	case strings.HasPrefix(status, "4."):
+		return "soft"
+	}
+	return "undetermined"
+}
+
+// Judge decides by what a host said whether the address is at fault: nothing that names the sender
+// suppresses an address, whatever code it has, and a refusal for good of an address that is not in
+// use does.
+func (f *Failure) Judge() {
+	if f.Host == "" && !f.Reported { // it is we who say why
+		return
+	}
+	switch msg.AboutOf(f.Diagnostic) {
+	case msg.AboutAddress:
+		f.Address = (f.Address || cmp.Or(f.Kind, BounceType(f.Status)) == "hard") && !SenderFault(f.Status)
+	case msg.AboutUnknown:
+		f.Address = f.Address && !reputation.Blocks(f.Diagnostic)
+	default:
+		f.Address = false
+	}
+}
+
+// bounceSubtype says in a word what a failure is about, by its status of RFC 3463 and by what was
+// said.
+func bounceSubtype(status, diagnostic string) string {
+	_, detail, _ := strings.Cut(status, ".")
+	about := msg.AboutOf(diagnostic)
+	switch {
+	case detail == "1.10" && about == msg.AboutAddress: // as Exchange has it
+		return "no_such_mailbox"
+	case detail == "0.0" && about == msg.AboutRoom:
+		return "mailbox_full"
+	}
+	exact := map[string]string{
+		"1.1": "no_such_mailbox", "1.2": "no_such_domain", "1.10": "no_mail_domain", "2.1": "mailbox_disabled", "2.2": "mailbox_full",
+		"2.3": "message_too_large", "3.4": "message_too_large", "4.6": "loop", "4.7": "expired",
+	}
+	if word := exact[detail]; word != "" {
+		return word
+	}
+	subject, _, _ := strings.Cut(detail, ".")
+	subjects := map[string]string{
+		"1": "address", "2": "mailbox", "3": "mail_system", "4": "network", "5": "protocol", "6": "content", "7": "policy",
+	}
+	if word := subjects[subject]; word != "" {
+		return word
+	}
+	return "general"
+}
+
+// bounce gives a message up for one recipient: the event, the report to its sender, and where the
+// address itself is at fault the account's suppression of it.
+func (s *Service) bounce(m *delivery, r deliver.Result) (jobs.Writes, error) {
+	report, err := s.failureReport(m, r)
+	if err != nil {
+		return nil, err
+	}
+	return func(tx *store.Tx, _ *store.Job) error {
+		row, err := waitingRow(tx, m.row.ID)
+		if row == nil {
+			return err
+		}
+		if err := s.recordAttempt(tx, row, m, r); err != nil {
+			return err
+		}
+		if err := s.SendReport(tx, m.sub, report); err != nil {
+			return err
+		}
+		if err := s.emitBounce(tx, row, failureOf(r)); err != nil {
+			return err
+		}
+		return s.CloseRow(tx, row, store.OutgoingBounced)
+	}, nil
+}
+
+// emitBounce tells of a row that was given up, whose BouncedAt it sets; the caller writes the row.
+func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error {
+	row.BouncedAt = tx.Now()
+	f.Judge()
+	if ours, err := core.IsHosted(tx, row.Recipient); ours || err != nil {
+		if err != nil {
+			return err
+		}
+		f.Address = false // it is ours to say who is here, and somebody may be tomorrow
+	}
+	simulated := row.Transport == store.OutgoingTransportSimulator // counts for nothing
+	if simulated || ownMail(row) {
+		f.Address = false // it says nothing about the address
+	}
+	if f.Address {
+		if err := core.Suppress(tx, row.AccountID, row.Recipient, "bounce", row.MessageID); err != nil {
+			return err
+		}
+	}
+	if !simulated {
+		if err := s.Count(tx, row.AccountID, func(st *store.DayStat) { st.Bounced++ }); err != nil {
+			return err
+		}
+	}
+	if cmp.Or(f.Kind, BounceType(f.Status)) == "hard" && f.Status != noRequiredTLS {
+		if err := s.reputation.Bounced(tx, row, f.tried, f.Diagnostic); err != nil {
+			return err
+		}
+	}
+	_, err := s.events.Emit(tx, row.AccountID, events.EventEmailBounced, BouncedData{
+		Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, UserID: core.OrNull(row.MailboxID),
+		BounceType: cmp.Or(f.Kind, BounceType(f.Status)), BounceSubtype: cmp.Or(f.Subtype, bounceSubtype(f.Status, f.Diagnostic)), Status: f.Status,
+		Diagnostic: f.Diagnostic, RemoteMTA: core.OrNull(f.Host), Provider: core.OrNull(row.Provider), OriginalMessageID: row.MessageID,
+		ProviderMessageID: core.OrNull(row.ProviderMessageID), Suppressed: f.Address, BouncedAt: core.Time{Time: row.BouncedAt},
+		Tags: tagsOut(row.Tags),
+	})
+	return err
+}
+
+// ownMail tells whether a message is the server's own, such as a report, an alert or a letter. No
+// account has chosen to write to its recipient, so none loses that address by it.
+func ownMail(row *store.Outgoing) bool {
+	return row.Sender == "" && row.MailboxID == "" && !row.Program
+}
+
+// noRequiredTLS is the status of mail that is not sent on since its next hop cannot keep it
+// encrypted (RFC 8689). It says nothing about who gets it.
+const noRequiredTLS = "5.7.30"
+
+// maxReturned is how long a message may be to come back whole where RET=FULL asks for it.
+const maxReturned = 1 << 20
+
+// WantsReport tells whether the sender wants to hear of failures or delays (RFC 3461 section 4.1).
+func WantsReport(notify, what string) bool {
+	return notify == "" || strings.Contains(","+notify+",", ","+what+",")
+}
+
+// failureReport is what tells the sender that a message was given up; nil where nobody is to be
+// told.
+func (s *Service) failureReport(m *delivery, r deliver.Result) (*inbox.StoredMessage, error) {
+	if !WantsReport(m.row.Notify, "FAILURE") {
+		return nil, nil
+	}
+	return s.writeReport(m, msg.DSNRecipient{
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionFailed, Status: r.Enhanced, Diagnostic: r.Reply, Own: r.Code == 0, RemoteMTA: r.AnsweredBy(),
+	})
+}
+
+// successReport is what tells the sender who asked for it that a message arrived, or that it went
+// on to a host that will not tell (RFC 3461 section 5.2.2, 6.2.7); else nil. That it cannot be
+// written is no reason to send the message again.
+func (s *Service) successReport(m *delivery, o *attemptResult) *inbox.StoredMessage {
+	action := msg.ActionRelayed
+	switch {
+	case m.row.Notify == "" || !WantsReport(m.row.Notify, "SUCCESS"):
+		return nil
+	case o.status == store.OutgoingSuppressed, o.status == store.OutgoingCancelled: // nobody got it, as somebody of the account wanted
+		return nil
+	case m.route.Transport == core.ViaLocal:
+		action = msg.ActionDelivered
+	case m.route.Transport == core.ViaCapture || o.result.DSN:
+		return nil
+	}
+	report, err := s.writeReport(m, msg.DSNRecipient{
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: action, Status: o.result.Enhanced, Diagnostic: o.result.Reply, Own: o.result.Code == 0, RemoteMTA: o.result.AnsweredBy(),
+	})
+	if err != nil {
+		s.Log.Error("a report of success cannot be written", "message_id", m.row.ID, "error", err)
+	}
+	return report
+}
+
+// delayNotice gives when a job must be due so that the sender hears of a delay four hours after the
+// message was queued, and the notice itself once it is time. next is the next attempt; own says
+// that the answer is our own words.
+func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string, own bool) (due time.Time, report *inbox.StoredMessage, err error) {
+	at := m.row.Began().Add(noticeAfter)
+	switch {
+	case m.row.DelayTold || !WantsReport(m.row.Notify, "DELAY") || !s.hasReader(m.sub):
+		return next, nil, nil
+	case m.now.Before(at):
+		if at.Before(next) {
+			return at, nil, nil
+		}
+		return next, nil, nil
+	}
+	r := msg.DSNRecipient{
+		Final: m.row.Recipient, Original: m.row.ORCPT, Action: msg.ActionDelayed, Status: status, Diagnostic: answer, Own: own,
+		WillRetryUntil: m.row.Began().Add(GiveUpAfter),
+	}
+	report, err = s.writeReport(m, r)
+	return next, report, err
+}
+
+// answered tells whether a text is what a host has answered to the newest attempt.
+func answered(row *store.Outgoing, text string) bool {
+	n := len(row.Log)
+	return n > 0 && row.Log[n-1].Code != 0 && row.Log[n-1].Reply == text
+}
+
+// hasReader tells whether anybody is to hear of what becomes of a submission. Nobody hears of a
+// report (RFC 5321 section 6.1), nor of a forward whose sender may be forged.
+func (s *Service) hasReader(sub *store.Submission) bool {
+	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")
+}
+
+// A Reported message is one that a delivery report is about.
+type Reported struct {
+	ID         string // for the log
+	To         string // who is told
+	EnvelopeID string // ENVID, decoded
+	QueuedAt   time.Time
+	Original   msg.Source
+	Full       bool // it may come back whole (RFC 3461 section 4.3)
+	Simulated  bool // the simulator reports
+}
+
+// writeReport writes a report about a delivery, which is released with the attempt; nil if it has
+// no reader.
+func (s *Service) writeReport(m *delivery, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
+	if !s.hasReader(m.sub) {
+		return nil, nil
+	}
+	report, err := s.WriteReport(Reported{
+		ID: m.row.ID, To: m.sub.Sender, EnvelopeID: m.sub.EnvelopeID, QueuedAt: m.row.QueuedAt, Original: m.blob,
+		Full: m.sub.Ret == "FULL" && !m.sub.RequireTLS, Simulated: m.route.Transport == core.ViaSimulator && !m.stranger,
+	}, about...)
+	if report != nil {
+		m.stored = append(m.stored, report)
+	}
+	return report, err
+}
+
+// WriteReport writes a report about what became of a message for some of its recipients (RFC 3464),
+// ready to be filed or sent. The caller releases it. It is nil where no later attempt would do
+// better.
+func (s *Service) WriteReport(m Reported, about ...msg.DSNRecipient) (*inbox.StoredMessage, error) {
+	now := s.Now()
+	from := s.Config.Hostname
+	if m.Simulated {
+		from = s.SimulatorDomain()
+	}
+	dsn := msg.DSN{
+		ReportingMTA: s.Config.Hostname, From: msg.Address{Name: "Mail Delivery System", Mailbox: "mailer-daemon", Host: from},
+		To: m.To, OriginalEnvelopeID: m.EnvelopeID, Recipients: about, Original: msg.Whole(m.Original),
+		MessageID: msg.NewMessageID(s.Config.Hostname), Date: now, ArrivalDate: m.QueuedAt,
+		Full: m.Full && about[0].Action == msg.ActionFailed && m.Original.Size() <= maxReturned,
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	_, err := dsn.WriteTo(spool)
+	if errors.Is(err, msg.ErrHeader) || errors.Is(err, msg.ErrAddress) {
+		s.Log.Error("a report cannot be written", "message_id", m.ID, "error", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("write report: %w", err)
+	}
+	report, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{m.To}, Received: now})
+	if err != nil {
+		return nil, err
+	}
+	if m.Simulated {
+		report.SPF, report.DKIM, report.DMARC, report.Proven = "pass", "pass", "pass", s.SimulatorDomain()
+	}
+	return report, nil
+}
+
+// SendReport brings a report to the sender: into the mailbox that sent, or as mail to the sender of
+// what was forwarded.
+func (s *Service) SendReport(tx *store.Tx, sub *store.Submission, report *inbox.StoredMessage) error {
+	if report == nil {
+		return nil
+	}
+	if sub.Forward {
+		return s.QueueReport(tx, sub.AccountID, sub.DomainID, sub.ReportTo, report)
+	}
+	mb, err := core.LiveMailbox(tx, sub.MailboxID)
+	if mb == nil {
+		return err
+	}
+	if mb.External != nil { // whose UIDs are its server's to give
+		return s.copyOut(tx, mb, store.RemoteCopy{MessageID: report.Summary.MessageID, Blob: report.Blob}, 0)
+	}
+	_, err = s.inbox.File(tx, mb, report, inbox.Filing{Folder: store.InboxID, Arrived: true})
+	return err
+}
+
+// QueueReport sends a report to somebody elsewhere, for a domain of an account.
+func (s *Service) QueueReport(tx *store.Tx, accountID, domainID, to string, report *inbox.StoredMessage) error {
+	d, err := store.Domains.Get(tx, domainID)
+	if core.IsGone(err) || err == nil && d.Gone() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if a, err := store.Accounts.Read(tx, accountID); err != nil || a.Gone() {
+		return err
+	}
+	return s.SendSystemMail(tx, SystemMail{StoredMessage: report, AccountID: accountID, From: d, To: []Rcpt{{Address: to}}, Kind: reputation.AutomaticNotice})
+}

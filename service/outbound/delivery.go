@@ -1,0 +1,717 @@
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/internal/otlp"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/recipients"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	deliverTimeout = 20 * time.Minute // of one attempt with all its hosts
+	keptAttempts   = 30               // in a row of the sending log
+	MaxAttempts    = 1000             // far beyond what five days hold, so that no job goes on for ever
+)
+
+// deliverArgs is the job of handing a message on to one recipient.
+type deliverArgs struct {
+	OutgoingID string `json:"outgoing_id"`
+}
+
+func (s *Service) deliverKind(local Mailboxes, name string, lanes, most, each int) jobs.Kind {
+	attempt := func(ctx context.Context, j *store.Job) (jobs.Writes, error) { return s.attemptDelivery(ctx, j, local) }
+	return jobs.Kind{
+		Name: name, Work: attempt, Max: MaxAttempts, Timeout: deliverTimeout + 5*time.Minute, Lanes: lanes, Most: most, MostEach: each,
+		Backoff: RetryWait, Failed: s.deliveryFailed, Parked: deliveryParked,
+	}
+}
+
+// newClients makes those that dial out: to hosts that strangers name, to the operator's relays,
+// which may be anywhere, and to servers without TLS that tenants name.
+func (s *Service) newClients() {
+	s.direct, s.relayed, s.plain = new(deliver.Client), new(deliver.Client), new(deliver.Client)
+	for _, c := range []*deliver.Client{s.direct, s.relayed, s.plain} {
+		c.Hostname, c.Resolver, c.RootCAs, c.Now = s.Config.Hostname, s.Resolver, s.Config.RootCAs, s.Now
+		c.Timeouts.Overall = deliverTimeout
+	}
+	from := s.Config.Sending
+	s.direct.Dialer, s.direct.Helo, s.direct.Skip = s.Guard.DialerFrom(s.Resolver, from.Addresses()...), from.Helo, s.AvoidsAddress
+	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
+	s.relayed.IdlePerHop = relayLanes
+	s.plain.Dialer = s.inbox.PlainGuard().Dialer(s.Resolver)
+}
+
+// A delivery is a message on its way to one recipient, with all that an attempt needs to know.
+type delivery struct {
+	row        *store.Outgoing
+	sub        *store.Submission
+	domain     *store.Domain // nil: gone
+	local      Mailboxes     // of this host
+	blob       msg.Source    // open while the attempt lasts; nothing of a damaged message
+	damaged    bool
+	encoded    bool // its header, for a next hop without SMTPUTF8
+	route      Route
+	operator   string                  // of the hosts that a direct route leads to
+	limits     destinationLimits       // of that operator
+	to         *recipients.Destination // of ViaLocal; nil if it takes none
+	refusal    *core.SMTPError         // why not
+	suppressed bool                    // the recipient has been suppressed since
+	paused     error                   // why its sender may not send now
+	held       bool                    // it is to wait for somebody to release it
+	orphaned   bool                    // its mailbox was deleted
+	stranger   bool                    // it is forwarded from somebody elsewhere, whom the simulator does not know
+	now        time.Time
+	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
+	recorded   *store.Outgoing        // the row with what came of the attempt, once that is committed
+	answer     deliver.Result         // which that was
+}
+
+// An attemptResult is what came of an attempt.
+type attemptResult struct {
+	status   string // that the row gets
+	provided string // the Message-ID that a relay minted
+	result   deliver.Result
+	arrived  *Arrived // at a mailbox here
+
+	answer *simulatedAnswer // that the simulator gives; nil: none
+}
+
+const (
+	takenBack = "it was cancelled by its sender"
+	cutOff    = "; an attempt was cut off before its end, so that a host may have it all the same"
+)
+
+// attemptDelivery makes one attempt, and ends a message that was taken back meanwhile, unless it
+// arrived.
+func (s *Service) attemptDelivery(ctx context.Context, j *store.Job, local Mailboxes) (jobs.Writes, error) {
+	args, err := jobs.Args[deliverArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	d, err := s.loadDelivery(args.OutgoingID)
+	if d == nil || err != nil {
+		return nil, err
+	}
+	d.local = local
+	if d.row.Stop != "" { // that attempt is over, and has not said how
+		return s.withStop(d, cutOff, nil), nil
+	}
+	writes, err := s.tryDelivery(ctx, j, d)
+	if ctx.Err() != nil && err != nil {
+		return nil, err
+	}
+	return s.withStop(d, "", writes), err
+}
+
+// withStop adds to the writes of an attempt that the message is cancelled if it is to be, and still
+// waits.
+func (s *Service) withStop(d *delivery, remark string, writes jobs.Writes) jobs.Writes {
+	return func(tx *store.Tx, j *store.Job) error {
+		if writes != nil {
+			if err := writes(tx, j); err != nil {
+				return err
+			}
+		}
+		row, err := waitingRow(tx, d.row.ID)
+		if row == nil || row.Stop == "" {
+			return err
+		}
+		row.LastResponse = withDoubt(row, row.Stop+remark)
+		return s.CloseRow(tx, row, store.OutgoingCancelled)
+	}
+}
+
+// tryDelivery makes one attempt. What it does to the world may be done again after a crash, so
+// that a relay or a host may get a message twice if we die between its answer and our commit (RFC
+// 5321 section 4.5.4.1 asks no less); what it writes, mail for mailboxes here included, is written
+// once.
+func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (jobs.Writes, error) {
+	blob, err := s.Store.OpenBlob(d.sub.Blob)
+	switch {
+	case errors.Is(err, store.ErrDamaged):
+		s.LogOf(ctx).Error("a message that waits to be sent is damaged on the disk", "message_id", d.row.ID, "error", err)
+		d.blob, d.damaged = strings.NewReader(""), true
+	case err != nil:
+		return nil, d.internalFailure(err)
+	default:
+		defer blob.Close()
+		d.blob = blob
+	}
+	jobs.Finally(ctx, func() {
+		for _, m := range d.stored {
+			s.inbox.Release(m) // does nothing for what was filed
+		}
+		s.logAttempt(ctx, d)
+	})
+
+	// It may have to wait: for somebody to release it, or to let its sender send, for its time, for
+	// a next hop that gets too much, or for others that are forwarded to the same address.
+	if d.held {
+		return s.holdRow(d), nil
+	}
+	if d.paused != nil {
+		return s.waitPaused(d)
+	}
+	if d.now.Before(d.row.NextAt) {
+		return s.waitUntilDue(d)
+	}
+	if at := s.simulatedTime(d); d.now.Before(at) {
+		return s.waitSaying(d, at, "4.0.0", "waiting: the simulator accepts the message at "+at.UTC().Format(time.RFC3339))
+	}
+	s.applyDestination(ctx, d)
+	if slot, ok := s.paces.reserve(d.pace(), d.limits); !ok {
+		return s.waitForSlot(d, slot)
+	}
+	began := time.Now()
+	defer func() { s.paces.leave(d.pace(), time.Since(began)) }()
+	counted := d.sub.Forward && d.route.Transport != core.ViaCapture && d.route.Transport != core.ViaSimulator && !d.suppressed
+	if counted {
+		if at, ok := s.forwards.Take(d.row.Recipient, d.now); !ok {
+			return s.waitForForward(d, at)
+		}
+	}
+
+	traced, span := s.Tracer.Start(ctx, otlp.Client, "deliver message")
+	span.Set("message_id", d.row.ID)
+	span.Set("submission_id", d.sub.ID)
+	span.Set("route", d.route.Transport)
+	r, err := s.attempt(traced, d)
+	if err == nil {
+		span.Set("result", resultWord(r.result.Status))
+		span.Set("smtp.status", r.result.Enhanced)
+	}
+	if err != nil || r.result.Status != deliver.Delivered {
+		span.Fail()
+	}
+	span.End()
+	if counted && (err != nil || r.result.Status == deliver.Temporary) {
+		s.forwards.giveBack(d.row.Recipient)
+	}
+	if err != nil {
+		return nil, d.internalFailure(err)
+	}
+	if ctx.Err() != nil && r.result.Status == deliver.Temporary {
+		return nil, ctx.Err() // we stopped it: not the host's fault
+	}
+	s.paces.observe(d.pace(), d.limits, r.result)
+	killpoint.At("delivery.decided")
+
+	// It is done, given up, or tried again later.
+	var writes jobs.Writes
+	var again error
+	switch {
+	case r.result.Status == deliver.Delivered:
+		writes = s.finish(d, r)
+	case r.result.Status == deliver.Permanent:
+		writes, again = s.bounce(d, r.result)
+	case !d.now.Before(d.row.Began().Add(GiveUpAfter)):
+		writes, again = s.bounce(d, expired(r.result))
+	default:
+		writes, again = s.scheduleRetry(d, j, r)
+	}
+	writes, err = s.withSentCopy(d, writes)
+	if err != nil {
+		return nil, d.internalFailure(err)
+	}
+	if r.result.Status != deliver.Temporary {
+		writes = s.withNextTurns(d, writes)
+	}
+	return writes, again
+}
+
+// pace names those who are told together that they send too much: all through the same relay, or to
+// the hosts of the same operator, but at a server that a mailbox logs in to itself that mailbox
+// alone.
+func (m *delivery) pace() string {
+	if m.operator != "" {
+		return "mx " + m.operator
+	}
+	lane := m.route.lane(m.row.Recipient)
+	if m.route.own {
+		return lane + " " + m.row.MailboxID
+	}
+	return lane
+}
+
+// internalFailure is a failure of our own, which is for good once it has lasted as long as any may.
+func (m *delivery) internalFailure(err error) error {
+	if m.now.Before(m.row.Began().Add(GiveUpAfter)) {
+		return err
+	}
+	return jobs.Permanent(err)
+}
+
+// loadDelivery reads what an attempt needs, in one snapshot; nil if the message waits no more.
+func (s *Service) loadDelivery(id string) (*delivery, error) {
+	d := &delivery{now: s.Now()}
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		d.row, err = waitingRow(tx, id)
+		if d.row == nil || err != nil {
+			return err
+		}
+		d.sub, err = store.Submissions.Get(tx, d.row.SubmissionID)
+		if err != nil {
+			return fmt.Errorf("submission %s: %w", d.row.SubmissionID, err)
+		}
+		d.domain, err = store.Domains.Read(tx, d.sub.DomainID)
+		if err != nil && !core.IsGone(err) {
+			return err
+		}
+		if err := s.loadSender(tx, d); err != nil {
+			return err
+		}
+		d.suppressed, err = isSuppressed(tx, d.sub, d.row.Recipient)
+		if err != nil {
+			return err
+		}
+		d.route, err = s.RouteOf(tx, d.domain, d.row)
+		if err != nil {
+			return err
+		}
+		if d.route.Transport == core.ViaSimulator && d.sub.Forward {
+			ours, err := core.IsHosted(tx, d.sub.Sender)
+			d.stranger = !ours || d.sub.ReportTo == ""
+			return err
+		}
+		if d.route.Transport != core.ViaLocal {
+			return nil
+		}
+		d.to, err = s.recipients.For(tx, d.sub.Sender, d.row.Recipient, int64(d.sub.Blob.Length))
+		if errors.As(err, &d.refusal) {
+			return nil
+		}
+		return err
+	})
+	if d.row == nil || err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// attempt delivers the message, once.
+func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, error) {
+	relay := d.route.relay
+	switch {
+	case d.damaged:
+		return localResult("", deliver.Temporary, "4.3.0", "the message is damaged on this server's disk; its operator can run mailstead check and restore it"), nil
+	case d.domain == nil && d.sub.DomainID != "" || d.domain != nil && d.domain.Gone():
+		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", DomainDeleted), nil
+	case d.orphaned:
+		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", MailboxDeleted), nil
+	case d.route.gone:
+		return localResult(store.OutgoingCancelled, deliver.Delivered, "5.7.1", "its mailbox, which lived at a server elsewhere, was deleted before it was sent"), nil
+	case d.suppressed:
+		return localResult(store.OutgoingSuppressed, deliver.Delivered, "5.7.1", SuppressedNow), nil
+	case d.route.Transport == core.ViaSimulator:
+		return s.simulate(ctx, d)
+	case d.route.Transport == core.ViaCapture:
+		return localResult(store.OutgoingCaptured, deliver.Delivered, "2.0.0", "captured: this server sends no mail out"), nil
+	case d.refusal != nil:
+		return refused(d.refusal), nil
+	case d.route.Transport == core.ViaRelay && relay == nil:
+		return localResult("", deliver.Temporary, "4.3.5", d.route.missing()), nil
+	}
+
+	content, err := AsSent(d.blob)
+	if err != nil {
+		return nil, err
+	}
+
+	// The operator's relay must find nothing that it would take as a command, also in a message
+	// from outside whose signature covers such a field.
+	if relay != nil && !d.route.own {
+		clean, err := s.WithoutFields(content, relay.controls())
+		if err != nil {
+			return nil, err
+		}
+		if clean != nil {
+			defer clean.Close()
+			content = io.NewSectionReader(clean, 0, clean.Size())
+		}
+	}
+
+	head, err := s.signed(d, content)
+	if err != nil {
+		if s.signer.mayTell(d.sub.DomainID, d.now) {
+			s.Log.Error("sign outgoing mail", "domain", d.row.Domain, "message_id", d.row.ID, "error", err)
+		}
+		return localResult("", deliver.Temporary, "4.3.5", "the message could not be signed: its domain's DKIM keys cannot be used"), nil
+	}
+	if d.route.Transport == core.ViaLocal {
+		arrived, err := d.local.Deliver(ctx, LocalMail{Submission: d.sub, Row: d.row, To: d.to, Head: head, Content: content, Now: d.now})
+		return d.arrival(arrived, err)
+	}
+	if d.sub.Forward || d.sub.Sender == "" { // of others' words nobody has made sure
+		d.sub.EightBit, err = HasHighBytes(msg.Again(content))
+		if err != nil {
+			return nil, err
+		}
+	}
+	r := s.dial(ctx, d, head, content, d.sub.SMTPUTF8)
+	if d.sub.Forward || !lacksUTF8(r.result) {
+		return r, nil
+	}
+	return s.dialEncoded(ctx, d, r, content)
+}
+
+// LocalMail is a message of the queue for a mailbox here.
+type LocalMail struct {
+	Submission *store.Submission
+	Row        *store.Outgoing
+	To         *recipients.Destination
+	Head       []byte // header fields for this recipient, such as DKIM-Signature
+	Content    *io.SectionReader
+	Now        time.Time
+}
+
+// SimulatedMail is a message that the simulator writes to a sender here.
+type SimulatedMail struct {
+	From, To  string // of the envelope
+	AccountID string // of the sender whom it answers
+	RowID     string // of what it answers, in the sending log
+	Origin    string // see store.Facts
+	Body      *store.Spool
+	Now       time.Time
+}
+
+// Arrived is a message that has come to a mailbox here, and is to be filed.
+type Arrived struct {
+	Message *inbox.StoredMessage     // which is released when the attempt is over; nil: there is none yet
+	Refusal *core.SMTPError          // why it is refused; nil: it is not
+	File    func(tx *store.Tx) error // files it
+}
+
+// Mailboxes has mail arrive at mailboxes of this host, as mail from outside does. It is the one way
+// from here back to where mail is received.
+type Mailboxes interface {
+	Deliver(ctx context.Context, m LocalMail) (*Arrived, error)
+	Answer(ctx context.Context, m SimulatedMail) (*Arrived, error)
+}
+
+// arrival is the outcome of an attempt to deliver to a mailbox here.
+func (m *delivery) arrival(a *Arrived, err error) (*attemptResult, error) {
+	if a != nil && a.Message != nil {
+		m.stored = append(m.stored, a.Message)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case a.Refusal != nil:
+		return refused(a.Refusal), nil
+	}
+	r := localResult(store.OutgoingDelivered, deliver.Delivered, "2.0.0", "250 2.0.0 delivered on this server")
+	r.result.Code, r.arrived = 250, a
+	return r, nil
+}
+
+// localResult is an outcome that no other host had a part in.
+func localResult(status string, what deliver.Status, enhanced, text string) *attemptResult {
+	return &attemptResult{status: status, result: deliver.Result{Status: what, Enhanced: enhanced, Reply: text}}
+}
+
+// refused is what becomes of mail that our own rules refuse.
+func refused(e *core.SMTPError) *attemptResult {
+	o := localResult("", deliver.Permanent, e.Enhanced, e.Error())
+	o.result.Code = e.Code
+	if e.Temporary() {
+		o.result.Status = deliver.Temporary
+	}
+	o.result.RecipientFault = e.Enhanced == "5.1.1"
+	return o
+}
+
+// expired is a temporary failure that has lasted too long.
+func expired(r deliver.Result) deliver.Result {
+	last := r.Reply
+	if host := r.AnsweredBy(); host != "" {
+		last = host + " answered " + last
+	}
+	r.Status, r.Code, r.Enhanced, r.RecipientFault = deliver.Permanent, 0, "4.4.7", false
+	r.Reply = "not delivered within five days; the last answer was: " + last
+	return r
+}
+
+// scheduleRetry makes another attempt later.
+func (s *Service) scheduleRetry(m *delivery, j *store.Job, o *attemptResult) (jobs.Writes, error) {
+	paced := m.route.Transport == core.ViaRelay && throttles(o.result) // it asks for patience, which is no failed attempt
+	next := m.now.Add(RetryWait(m.row.Attempts+1, float64(j.Jitter)/(1<<16)))
+	if paced {
+		next = s.paces.later(m.pace(), m.limits)
+	}
+	if end := m.row.Began().Add(GiveUpAfter); next.After(end) {
+		next = end
+	}
+	next = next.Truncate(time.Millisecond)
+	due, notice, err := s.delayNotice(m, next, o.result.Enhanced, o.result.Reply, o.result.Code == 0)
+	if err != nil {
+		return nil, err
+	}
+	writes := func(tx *store.Tx, j *store.Job) error {
+		row, err := waitingRow(tx, m.row.ID)
+		if row == nil {
+			return err
+		}
+		row.Status, row.NextAt = store.OutgoingDeferred, next
+		if j.Due.Before(due) { // somebody asked for it
+			row.NextAt = j.Due
+		}
+		if err := s.recordAttempt(tx, row, m, o.result); err != nil {
+			return err
+		}
+		if paced {
+			row.Attempts--
+		}
+		if row.Stop != "" { // it is not tried again
+			row.Stop += "; the last answer was: " + o.result.Reply
+			return store.Outgoings.Put(tx, row)
+		}
+		row.DelayTold = row.DelayTold || notice != nil
+		if err := s.SendReport(tx, m.sub, notice); err != nil {
+			return err
+		}
+		if err := s.emitDelayed(tx, row, o.result); err != nil {
+			return err
+		}
+		row.UpdatedAt = tx.Now()
+		return store.Outgoings.Put(tx, row)
+	}
+	if paced {
+		return writes, jobs.Snooze(due)
+	}
+	return writes, jobs.RetryAt(due, fmt.Errorf("deferred with status %s", o.result.Enhanced)) // not the answer, which may quote the message
+}
+
+// waitUntilDue is for a job that came before its next attempt: for the delay notice.
+func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
+	status := "4.0.0"
+	if n := len(d.row.Log); n > 0 && d.row.Log[n-1].Enhanced != "" {
+		status = d.row.Log[n-1].Enhanced // of the newest attempt
+	}
+	due, notice, err := s.delayNotice(d, d.row.NextAt, status, d.row.LastResponse, !answered(d.row, d.row.LastResponse))
+	if err != nil {
+		return nil, err
+	}
+	if notice == nil {
+		return nil, jobs.Snooze(due)
+	}
+	writes := func(tx *store.Tx, _ *store.Job) error {
+		row, err := waitingRow(tx, d.row.ID)
+		if row == nil {
+			return err
+		}
+		row.DelayTold, row.UpdatedAt = true, tx.Now()
+		if err := s.SendReport(tx, d.sub, notice); err != nil {
+			return err
+		}
+		return store.Outgoings.Put(tx, row)
+	}
+	return writes, jobs.Snooze(due)
+}
+
+// finish closes the row of a message that somebody took, even if its sender has tried to take it
+// back meanwhile. The sender is told if it asked for that.
+func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
+	report := s.successReport(d, r)
+	return func(tx *store.Tx, _ *store.Job) error {
+		row, err := store.Outgoings.Get(tx, d.row.ID)
+		if core.IsGone(err) || err == nil && r.arrived != nil && !row.Waits() {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := s.recordAttempt(tx, row, d, r.result); err != nil {
+			return err
+		}
+		if r.status == store.OutgoingCancelled || r.status == store.OutgoingSuppressed {
+			row.LastResponse = withDoubt(row, row.LastResponse)
+		}
+		if err := s.SendReport(tx, d.sub, report); err != nil {
+			return err
+		}
+
+		if r.arrived != nil {
+			if err := r.arrived.File(tx); err != nil {
+				return err
+			}
+		}
+
+		// A relay may have given the message another Message-ID, and a mailbox elsewhere gets a
+		// copy.
+		if r.provided != "" {
+			row.ProviderMessageID = r.provided
+			m := &store.Mapping{
+				ID: tx.NewID("map"), AccountID: row.AccountID, Original: row.MessageID, Provided: r.provided, Provider: row.Provider,
+				Recipient: row.Recipient, Sender: row.Sender, SendingDomain: row.Domain, RelayedAt: tx.Now(),
+			}
+			if err := store.Mappings.Put(tx, m); err != nil {
+				return err
+			}
+			if _, err := s.events.Emit(tx, row.AccountID, events.EventMessageRelayed, RelayedData{
+				OriginalMessageID: m.Original, ProviderMessageID: m.Provided, Provider: m.Provider, Recipient: m.Recipient, Sender: m.Sender,
+				SendingDomain: m.SendingDomain, RelayedAt: core.Time{Time: m.RelayedAt}, UserID: core.OrNull(row.MailboxID), Tags: tagsOut(row.Tags),
+			}); err != nil {
+				return err
+			}
+		}
+		if r.status == store.OutgoingSent {
+			if err := s.emitDelivered(tx, row, r.result); err != nil {
+				return err
+			}
+		}
+		if d.route.own && r.status == store.OutgoingRelayed {
+			if err := s.copySent(tx, row.SubmissionID); err != nil {
+				return err
+			}
+		}
+		if err := s.CloseRow(tx, row, r.status); err != nil || r.answer == nil {
+			return err
+		}
+		return s.sendAnswer(tx, d, row, r.answer)
+	}
+}
+
+// CloseRow ends a row: its status is final, and the message's bytes go with its last recipient.
+func (s *Service) CloseRow(tx *store.Tx, row *store.Outgoing, status string) error {
+	waited := row.Waits()
+	row.Status, row.NextAt, row.Stop, row.UpdatedAt = status, time.Time{}, "", tx.Now()
+	if err := store.Outgoings.Put(tx, row); err != nil || !waited {
+		return err
+	}
+	sub, err := store.Submissions.Get(tx, row.SubmissionID)
+	if err != nil {
+		return fmt.Errorf("submission %s: %w", row.SubmissionID, err)
+	}
+	sub.Waiting--
+	return KeepSubmission(tx, sub)
+}
+
+// waitingRow gives a row that still waits; nil for one that has been closed meanwhile.
+func waitingRow(tx *store.Tx, id string) (*store.Outgoing, error) {
+	row, err := store.Outgoings.Get(tx, id)
+	if core.IsGone(err) || err == nil && !row.Waits() {
+		return nil, nil
+	}
+	return row, err
+}
+
+// resultWord is a result as metrics and traces have it.
+func resultWord(s deliver.Status) string {
+	return map[deliver.Status]string{deliver.Delivered: "delivered", deliver.Temporary: "deferred", deliver.Permanent: "failed"}[s]
+}
+
+// recordAttempt notes an attempt in the row, and its TLS sessions for the report to the recipient's
+// domain.
+func (s *Service) recordAttempt(tx *store.Tx, row *store.Outgoing, d *delivery, result deliver.Result) error {
+	r := d.route
+	tx.After(func() {
+		s.Metrics.Deliveries.Add(r.Transport, resultWord(result.Status))
+		d.recorded, d.answer = row, result
+	})
+	row.Attempts++
+	row.Transport, row.Provider, row.LastResponse = r.Transport, "", result.Reply
+	if err := s.reputation.Attempted(tx, row, d.sub.Forward, result); err != nil {
+		return err
+	}
+	if r.relay != nil {
+		row.Provider = r.relay.Name
+	}
+	for _, a := range result.Attempts {
+		row.Log = append(row.Log, store.Attempt{
+			At: a.At.UTC().Truncate(time.Millisecond), Host: cmp.Or(a.Host, a.IP), IP: a.IP, TLS: a.TLS, Auth: a.Authenticated,
+			Code: a.Code, Enhanced: a.Enhanced, Reply: a.Reply,
+		})
+	}
+	if over := len(row.Log) - keptAttempts; over > 0 {
+		row.Log = row.Log[over:]
+	}
+	return countTLS(tx, core.DomainOfAddress(row.Recipient), result.Sessions)
+}
+
+// logAttempt tells the log what has come of an attempt.
+func (s *Service) logAttempt(ctx context.Context, d *delivery) {
+	row, what := d.recorded, "message delivered"
+	if row == nil {
+		return
+	}
+	switch row.Status {
+	case store.OutgoingDeferred, store.OutgoingBounced, store.OutgoingSuppressed, store.OutgoingCancelled:
+		what = "message " + row.Status
+	}
+	s.LogMessage(ctx, what, row.ID, slog.String("submission_id", row.SubmissionID), slog.String("route", row.Transport),
+		slog.String("to", core.DomainOfAddress(row.Recipient)), slog.String("host", d.answer.Host), slog.String("state", row.Status),
+		slog.Int("attempt", row.Attempts), slog.Int("code", d.answer.Code), slog.String("enhanced", d.answer.Enhanced))
+}
+
+// deliveryParked says in the row of a parked job why the message waits. It goes on waiting: the
+// queue tries it again, or its operator does. A job that has nothing to deliver any more goes on.
+func deliveryParked(tx *store.Tx, j *store.Job) error {
+	args, err := jobs.Args[deliverArgs](j)
+	if err != nil {
+		return nil // there is no row that it could be about
+	}
+	row, err := waitingRow(tx, args.OutgoingID)
+	if err != nil {
+		return err
+	}
+	if row == nil || row.Stop != "" {
+		j.ParkedAt, j.Due = time.Time{}, tx.Now()
+		return nil
+	}
+	row.LastResponse, row.NextAt, row.UpdatedAt = "4.3.0 parked: "+j.Err, time.Time{}, tx.Now()
+	return store.Outgoings.Put(tx, row)
+}
+
+// deliveryFailed closes the row of a job that the queue gave up, to which only a bug or a damaged
+// disk can bring it, so that nobody waits for it.
+func (s *Service) deliveryFailed(tx *store.Tx, j *store.Job, cause error) error {
+	args, err := jobs.Args[deliverArgs](j)
+	if err != nil {
+		return nil // there is no row that it could be about
+	}
+	row, err := waitingRow(tx, args.OutgoingID)
+	if row == nil {
+		return err
+	}
+	row.LastResponse = "given up: " + cause.Error()
+	tx.After(func() { s.LogMessage(context.Background(), "message bounced", row.ID, slog.String("job_id", j.ID)) })
+	if err := s.emitBounce(tx, row, Failure{Status: "5.3.0", Diagnostic: row.LastResponse}); err != nil {
+		return err
+	}
+	return s.CloseRow(tx, row, store.OutgoingBounced)
+}
+
+const (
+	GiveUpAfter = 5 * 24 * time.Hour // RFC 5321 section 4.5.4.1: at least 4 to 5 days
+	noticeAfter = 4 * time.Hour
+	lastWait    = 8 * time.Hour
+)
+
+// RetryWait is how long to wait after the attempt (from 1) of a delivery that failed for now: 1, 5,
+// 15, 30 minutes, 1, 2, 4, 6 hours, then 8 hours each time, up to a tenth less or more as r goes
+// from 0 to 1. Where r stays the same the waits never fall.
+func RetryWait(attempt int, r float64) time.Duration {
+	waits := [...]time.Duration{
+		time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 4 * time.Hour, 6 * time.Hour,
+	}
+	wait := lastWait
+	if n := max(attempt, 1) - 1; n < len(waits) {
+		wait = waits[n]
+	}
+	return time.Duration(float64(wait) * (0.9 + 0.2*r))
+}

@@ -1,0 +1,198 @@
+package outbound
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/mailstead/mailstead/internal/netguard"
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/feedback"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/recipients"
+	"github.com/mailstead/mailstead/store"
+)
+
+// AsSent gives what is sent of a stored message. What was delivered here before has a Return-Path
+// on top, which is for the mailbox alone (RFC 5321 section 4.4); what is submitted has none.
+func AsSent(blob msg.Source) (*io.SectionReader, error) {
+	first := make([]byte, min(blob.Size(), 1<<10))
+	if _, err := blob.ReadAt(first, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
+		return io.NewSectionReader(blob, int64(end+2), blob.Size()-int64(end+2)), nil
+	}
+	return msg.Whole(blob), nil
+}
+
+// signed gives the header fields that go before the stored message on this route.
+func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte, err error) {
+	relay := d.route.relay
+	relaySigns := relay != nil && relay.NoDKIM
+	switch {
+	case d.route.own: // which signs for its domain, with keys that we do not have
+	case !d.sub.Forward || d.sub.ApprovalID != "": // a message of ours, with the fields that are for this recipient alone
+		extra, id := s.unsubscribeFields(d), d.sub.ID
+		if len(extra) > 0 {
+			id = d.row.ID
+		}
+		if d.encoded {
+			id += " encoded"
+		}
+		if !relaySigns {
+			message := io.MultiReader(bytes.NewReader(extra), msg.Again(content))
+			fields, err = s.signer.sign(d.domain, id, message, relay.replaces())
+			if err != nil {
+				return nil, err
+			}
+		}
+		fields = slices.Concat(fields, extra)
+	default:
+		var extra []byte // where it comes from, unless another list says so (RFC 2919 section 8)
+		if d.sub.ListID != "" {
+			listed, err := msg.HasFields(msg.Again(content), []string{"list-id"})
+			if err != nil {
+				return nil, err
+			}
+			if !listed {
+				extra = fmt.Appendf(nil, "List-Id: <%s>\r\n", d.sub.ListID)
+			}
+		}
+		if !relaySigns && d.route.Transport != core.ViaLocal {
+			o := auth.SealOptions{AuthservID: s.Hostname(), OmitMessageID: relay.replaces(), Now: d.now}
+			fields, err = s.signer.seal(d.domain, io.MultiReader(bytes.NewReader(extra), msg.Again(content)), o)
+			if err != nil {
+				return nil, err
+			}
+		}
+		fields = slices.Concat(fields, extra)
+	}
+	if relay != nil { // what it wants to find, beside what the sender wrote
+		own := relay.fields
+		if relay.Kind == "postmark" {
+			own += fmt.Sprintf("%s: %s\r\n", feedback.PostmarkTag, s.recipients.RowLocal(recipients.TagAddress, d.row.ID, "")[2:])
+		}
+		fields = append([]byte(own), fields...)
+	}
+	return fields, nil
+}
+
+// dial delivers the message to another host: through a relay, or to the recipient's own hosts as
+// their domain's policies on TLS ask.
+func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *io.SectionReader, smtpUTF8 bool) *attemptResult {
+	env := deliver.Envelope{
+		From: s.returnPath(d), To: d.row.Recipient, SMTPUTF8: smtpUTF8, EightBit: d.sub.EightBit,
+		EnvelopeID: d.sub.EnvelopeID, Notify: d.row.Notify, Ret: d.sub.Ret, ORCPT: d.row.ORCPT,
+		RequireTLS: d.sub.RequireTLS, TLSOptional: d.sub.TLSOptional && !d.sub.RequireTLS,
+		VerifyTLS: d.domain != nil && d.domain.TLSPolicy == store.TLSRequired && !d.sub.TLSOptional,
+	}
+	message := deliver.Message{
+		Size: int64(len(head)) + content.Size(),
+		Open: func() (io.ReadCloser, error) {
+			return io.NopCloser(io.MultiReader(bytes.NewReader(head), msg.Again(content))), nil
+		},
+		HandOver: func() (func(), error) { return core.HandOver(ctx) },
+	}
+
+	if relay := d.route.relay; relay != nil {
+		client := s.relayed
+		if d.route.own {
+			client = s.direct // a tenant named the server, not the operator
+			if relay.TLS == "none" {
+				client = s.plain
+			}
+		}
+		r := &attemptResult{result: client.Relay(ctx, relay.hop(), env, message), status: store.OutgoingRelayed}
+		if client == s.plain && slices.ContainsFunc(r.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, netguard.ErrBlocked) }) {
+			return localResult("", deliver.Permanent, "5.7.10", relay.Host+" was not logged in to: smtp.security "+inbox.PlainRefused) // RFC 5248: encryption needed
+		}
+		if r.result.Status == deliver.Delivered {
+			r.provided = relay.mint(r.result.Reply)
+		}
+		return r
+	}
+
+	domain := core.DomainOfAddress(d.row.Recipient)
+	if d.sub.TLSReport {
+		env.TLSOptional = true
+		r := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+		r.result.Sessions = nil // reports are not reported on (RFC 8460 section 3)
+		return r
+	}
+	policy, failed, err := s.policies.Of(ctx, domain)
+	if err != nil {
+		return localResult("", deliver.Temporary, "4.4.3", "the MTA-STS policy could not be looked up: "+err.Error())
+	}
+	env.STS = policy
+	r := &attemptResult{result: s.direct.Direct(ctx, domain, env, message), status: store.OutgoingSent}
+	if failed != nil {
+		r.result.Sessions = append(r.result.Sessions, *failed)
+	}
+	return r
+}
+
+// lacksUTF8 tells whether a message was not sent since the next hop does not offer SMTPUTF8.
+func lacksUTF8(r deliver.Result) bool {
+	return r.Status == deliver.Permanent && r.Code == 0 && r.Enhanced == "5.6.7"
+}
+
+// dialEncoded sends a message whose header is in UTF-8 to a next hop that does not take that, with
+// the header encoded and signed anew. refused is what came of the first try, and stays where
+// addresses cannot be encoded.
+func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attemptResult, content *io.SectionReader) (*attemptResult, error) {
+	root, err := msg.Scan(msg.Again(content))
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	c, err := msg.NewRecoder(content, root, msg.RecodeOptions{EncodeHeaders: true})
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	if c.HeaderFault() != nil || !c.Changes() {
+		return refused, nil
+	}
+	spool := s.Store.NewSpool(core.MaxMessage + msg.MaxHeader + c.Growth())
+	defer spool.Close()
+	if _, err := c.WriteTo(spool); err != nil {
+		return nil, fmt.Errorf("write message: %w", err)
+	}
+	content, d.encoded = io.NewSectionReader(spool, 0, spool.Size()), true
+	head, err := s.signed(d, content)
+	if err != nil {
+		return nil, err
+	}
+	d.sub.EightBit = !c.Clean()
+	r := s.dial(ctx, d, head, content, false)
+	if lacksUTF8(r.result) {
+		return refused, nil
+	}
+	r.result.Attempts = append(refused.result.Attempts, r.result.Attempts...)
+	r.result.Sessions = append(refused.result.Sessions, r.result.Sessions...)
+	return r, nil
+}
+
+// returnPath is the sender that a message leaves with on its route.
+func (s *Service) returnPath(m *delivery) string {
+	switch {
+	case m.sub.Forward:
+		path := s.recipients.SRSForward(m.sub.Sender, m.row.Domain)
+		if m.sub.ListID != "" && path != "" && path == m.sub.Sender { // a group may be its own sender: its members get no bounces
+			path = cmp.Or(s.recipients.RowAddress(recipients.BounceAddress, m.row), path)
+		}
+		return path
+	case m.sub.Sender == "" || m.route.relay != nil && !m.route.relay.verp:
+		return m.sub.Sender
+	}
+	if path := s.recipients.RowAddress(recipients.BounceAddress, m.row); path != "" {
+		return path
+	}
+	return m.sub.Sender
+}

@@ -1,0 +1,217 @@
+package outbound
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// PlacesAtATime is how many recipients of one message one transaction serves: others wait for it.
+const PlacesAtATime = 50
+
+// Enqueue writes a submission with a row and a job for each recipient, in tx; those of many
+// recipients come soon after it, by a job, and their rows here are not stored yet. Recipients on
+// the suppression list have a row only. The blob must be one that may be referred to.
+func (s *Service) Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) ([]*store.Outgoing, error) {
+	sub.ID, sub.CreatedAt, sub.Waiting = tx.NewID("sub"), tx.Now(), 0
+	now := min(len(to), PlacesAtATime)
+	rows := make([]*store.Outgoing, 0, len(to))
+	for _, r := range to[:now] {
+		row := NewRow(tx, sub, d.Name, r)
+		if err := s.addDelivery(tx, sub, row, d); err != nil {
+			return nil, err
+		}
+		if row.Waits() {
+			sub.Waiting++
+		}
+		rows = append(rows, row)
+	}
+	later, err := s.enqueueLater(tx, sub, d, to[now:])
+	rows = append(rows, later...)
+	if err != nil || sub.Waiting == 0 {
+		return rows, err
+	}
+	if err := tx.RefBlob(sub.Blob, sub.ID); err != nil {
+		return nil, err
+	}
+	return rows, store.Submissions.Put(tx, sub)
+}
+
+// NewRow is what the sending log says of a recipient before the first attempt.
+func NewRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.Outgoing {
+	row := &store.Outgoing{
+		ID: tx.NewID("msg"), SubmissionID: sub.ID, AccountID: sub.AccountID, MailboxID: sub.MailboxID, MessageID: sub.MessageID,
+		Sender: sub.Sender, Recipient: r.Address, Program: sub.Program, Subject: sub.Subject, Domain: domain, Notify: r.Notify, ORCPT: r.ORCPT,
+		QueuedAt: tx.Now(), UpdatedAt: tx.Now(), Status: store.OutgoingQueued, RequireTLS: sub.RequireTLS, Tags: sub.Tags,
+		ApprovalID: sub.ApprovalID, Tainted: sub.Tainted, Checked: sub.Checked && sub.Sender != "", OwnWords: sub.OwnWords,
+	}
+	if sub.SendAt.After(row.QueuedAt) {
+		row.Status, row.SendAt, row.TriedFrom = store.OutgoingScheduled, sub.SendAt, sub.SendAt
+	}
+	return row
+}
+
+// SuppressedNow is why a message is not tried.
+const SuppressedNow = "The address is on the account's suppression list."
+
+// isSuppressed tells whether a submission is kept from an address.
+func isSuppressed(tx *store.Tx, sub *store.Submission, address string) (bool, error) {
+	if sub.Required {
+		return false, nil
+	}
+	return core.IsSuppressed(tx, sub.AccountID, address)
+}
+
+// addDelivery writes one recipient's row, and its job unless the recipient gets no mail.
+func (s *Service) addDelivery(tx *store.Tx, sub *store.Submission, row *store.Outgoing, d *store.Domain) error {
+	r, err := s.RouteOf(tx, d, row)
+	if err != nil {
+		return err
+	}
+	row.Transport = r.Transport
+	suppressed, err := isSuppressed(tx, sub, row.Recipient)
+	if err != nil {
+		return err
+	}
+	if suppressed {
+		row.Status, row.LastResponse = store.OutgoingSuppressed, SuppressedNow
+		return store.Outgoings.Put(tx, row)
+	}
+	return s.putWithJob(tx, row, r)
+}
+
+// putWithJob writes a row that waits, with its job on a route, which is due at the row's SendAt.
+func (s *Service) putWithJob(tx *store.Tx, row *store.Outgoing, r Route) error {
+	j, err := s.Queue.Add(tx, r.job(row))
+	if err != nil {
+		return err
+	}
+	row.JobID, row.NextAt = j.ID, j.Due
+	return store.Outgoings.Put(tx, row)
+}
+
+const kindRecipients = "recipients"
+
+// recipientsArgs is the job of making the rows of a submission that are not there yet.
+type recipientsArgs struct {
+	SubmissionID string `json:"submission_id"`
+}
+
+// recipientsKind makes rows and jobs for submissions with more recipients than one transaction
+// makes.
+func (s *Service) recipientsKind() jobs.Kind {
+	return jobs.Kind{Name: kindRecipients, Work: s.enqueueRest, Timeout: time.Hour, Most: inbox.ArrivalsMost}
+}
+
+// enqueueLater notes the recipients that are to get their rows by a job, and gives what those will
+// be. They count as waiting from now on, so that the submission stays.
+func (s *Service) enqueueLater(tx *store.Tx, sub *store.Submission, d *store.Domain, to []Rcpt) (rows []*store.Outgoing, err error) {
+	if len(to) == 0 {
+		return nil, nil
+	}
+	p := &store.PendingRcpts{SubmissionID: sub.ID, Domain: d.Name}
+	for _, r := range to {
+		row := NewRow(tx, sub, d.Name, r)
+		suppressed, err := isSuppressed(tx, sub, r.Address)
+		if err != nil {
+			return nil, err
+		}
+		if suppressed {
+			row.Status = store.OutgoingSuppressed
+		}
+		to, err := s.RouteOf(tx, d, row)
+		if err != nil {
+			return nil, err
+		}
+		row.Transport = to.Transport
+		rows = append(rows, row)
+		p.To = append(p.To, store.PendingRcpt{Address: r.Address, Notify: r.Notify, ORCPT: r.ORCPT})
+	}
+	sub.Waiting += len(p.To)
+	if err := store.PendingRecipients.Put(tx, p); err != nil {
+		return nil, err
+	}
+	_, err = s.Queue.Add(tx, jobs.New{
+		AccountID: sub.AccountID, Kind: kindRecipients, Lane: "recipients " + sub.ID, Args: recipientsArgs{sub.ID},
+	})
+	return rows, err
+}
+
+// enqueueRest makes the rows that are not there yet, some in each transaction, so that other mail
+// goes between. A recipient leaves the list in the transaction that makes its row: each gets one.
+func (s *Service) enqueueRest(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[recipientsArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	for more := true; more; {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		began := time.Now()
+		err := s.Store.Update(func(tx *store.Tx) (err error) {
+			more, err = s.enqueueSome(tx, args.SubmissionID)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		core.Sleep(ctx, time.Since(began)) // others go first
+	}
+	return nil, nil
+}
+
+func (s *Service) enqueueSome(tx *store.Tx, id string) (more bool, err error) {
+	p, err := store.PendingRecipients.Get(tx, id)
+	if core.IsGone(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	sub, err := store.Submissions.Get(tx, id)
+	if err != nil {
+		return false, err
+	}
+	d, err := store.Domains.Read(tx, sub.DomainID)
+	if err != nil && !core.IsGone(err) {
+		return false, err
+	}
+	n := min(len(p.To), PlacesAtATime)
+	for _, r := range p.To[:n] {
+		row := NewRow(tx, sub, p.Domain, Rcpt(r))
+		if err := s.addDelivery(tx, sub, row, d); err != nil {
+			return false, err
+		}
+		if !row.Waits() {
+			sub.Waiting--
+		}
+	}
+	p.To = p.To[n:]
+	if len(p.To) > 0 {
+		if err := store.PendingRecipients.Put(tx, p); err != nil {
+			return false, err
+		}
+		return true, store.Submissions.Put(tx, sub)
+	}
+	if err := store.PendingRecipients.Delete(tx, id); err != nil {
+		return false, err
+	}
+	return false, KeepSubmission(tx, sub)
+}
+
+// KeepSubmission writes a submission while any of its recipients waits; it goes, with its bytes,
+// with the last one.
+func KeepSubmission(tx *store.Tx, sub *store.Submission) error {
+	if sub.Waiting > 0 {
+		return store.Submissions.Put(tx, sub)
+	}
+	if err := tx.UnrefBlob(sub.Blob, sub.ID); err != nil {
+		return err
+	}
+	return store.Submissions.Delete(tx, sub.ID)
+}

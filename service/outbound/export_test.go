@@ -1,0 +1,52 @@
+package outbound
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/store"
+)
+
+// What tests outside of the package look at.
+
+const (
+	DirectLanes  = directLanes
+	ForwardMost  = forwardMost
+	KeptAttempts = keptAttempts
+	LongGap      = longGap
+	PolicyAsked  = policyAsked
+	PolicyFresh  = policyFresh
+)
+
+type Pace = pace
+
+var (
+	CountTLS = countTLS
+)
+
+func (s *Service) DeliveryFailed(tx *store.Tx, j *store.Job, cause error) error {
+	return s.deliveryFailed(tx, j, cause)
+}
+
+func (s *Service) Direct() *deliver.Client { return s.direct }
+
+func (s *Service) Forwards() *forwards { return s.forwards }
+
+func (s *Service) AttemptDelivery(ctx context.Context, j *store.Job, local Mailboxes) (jobs.Writes, error) {
+	return s.attemptDelivery(ctx, j, local)
+}
+
+func (s *Service) Paces() *paces { return s.paces }
+
+func (s *Service) Policies() *policies { return s.policies }
+
+func (s *Service) RefreshPolicies(ctx context.Context, p1 *store.Job) (jobs.Writes, error) {
+	return s.refreshPolicies(ctx, p1)
+}
+
+func (s *Service) Relayed() *deliver.Client { return s.relayed }
+
+func (s *Service) EmitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error {
+	return s.emitBounce(tx, row, f)
+}

@@ -1,0 +1,163 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	KindRemoteCopy = "remote_copy"
+
+	copyTries   = 12 // about seven hours
+	copyTimeout = 10 * time.Minute
+	copiesWait  = 1000
+	copyAfter   = 5 * time.Second // the sending, in which servers that file what they send have done so
+)
+
+// copyArgs is the job of putting one message into a folder elsewhere.
+type copyArgs struct {
+	CopyID string `json:"copy_id"`
+}
+
+// copyKind puts messages into the folders of mailboxes that live elsewhere, as mail clients do.
+func (s *Service) copyKind() jobs.Kind {
+	return jobs.Kind{
+		Name: KindRemoteCopy, Work: s.putCopy, Max: copyTries, Timeout: copyTimeout, Lanes: inbox.PullsPerHost, Most: inbox.CopiesMost, MostEach: inbox.CopiesEach,
+		Backoff: inbox.FailureWait,
+		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
+			args, err := jobs.Args[copyArgs](j)
+			if err != nil {
+				return nil // there is no message that it could be about
+			}
+			return dropCopy(tx, args.CopyID)
+		},
+	}
+}
+
+// copySent has a message that an external mailbox's own server took put into its folder of sent
+// mail, once for all its recipients. The sending does not depend on what becomes of it.
+func (s *Service) copySent(tx *store.Tx, submissionID string) error {
+	sub, err := store.Submissions.Get(tx, submissionID)
+	if core.IsGone(err) || err == nil && sub.Copied {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	mb, err := core.LiveMailbox(tx, sub.MailboxID)
+	if mb == nil || err != nil {
+		return err
+	}
+	sub.Copied = true
+	if err := store.Submissions.Put(tx, sub); err != nil {
+		return err
+	}
+	return s.copyOut(tx, mb, store.RemoteCopy{MessageID: sub.MessageID, Sent: true, Blob: sub.Blob}, copyAfter)
+}
+
+// copyOut has a message put into a folder of an external mailbox's server. Where too many wait
+// already it is left out.
+func (s *Service) copyOut(tx *store.Tx, mb *store.Mailbox, c store.RemoteCopy, wait time.Duration) error {
+	if store.RemoteCopiesByAccount.Count(tx, mb.AccountID, copiesWait) == copiesWait {
+		return nil
+	}
+	c.ID, c.AccountID, c.MailboxID, c.CreatedAt = tx.NewID("rcp"), mb.AccountID, mb.ID, tx.Now()
+	if err := tx.RefCopy(c.Blob, c.ID); err != nil {
+		return err
+	}
+	if err := store.RemoteCopies.Put(tx, &c); err != nil {
+		return err
+	}
+	_, err := s.Queue.Add(tx, jobs.New{
+		AccountID: mb.AccountID, Kind: KindRemoteCopy, Lane: "copy " + mb.External.IMAP.Host, Args: copyArgs{c.ID}, Due: tx.Now().Add(wait),
+	})
+	return err
+}
+
+func dropCopy(tx *store.Tx, id string) error {
+	c, err := store.RemoteCopies.Get(tx, id)
+	if core.IsGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := tx.UnrefCopy(c.Blob, c.ID); err != nil {
+		return err
+	}
+	return store.RemoteCopies.Delete(tx, c.ID)
+}
+
+// putCopy puts one message where it belongs, unless it is there already: the server may do so by
+// itself, or an attempt before may have, whose end we did not see.
+func (s *Service) putCopy(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[copyArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var c *store.RemoteCopy
+	var mb *store.Mailbox
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		c, err = store.RemoteCopies.Get(tx, args.CopyID)
+		if err == nil {
+			mb, err = core.LiveMailbox(tx, c.MailboxID)
+		}
+		return err
+	})
+	if core.IsGone(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	drop := func(tx *store.Tx, _ *store.Job) error { return dropCopy(tx, c.ID) }
+	if mb == nil || mb.External == nil {
+		return drop, nil
+	}
+	if err := s.putRemote(ctx, mb, c); err != nil {
+		if errors.Is(err, pull.ErrLogin) || errors.Is(err, pull.ErrRefused) {
+			err = jobs.Permanent(err)
+		}
+		return nil, err
+	}
+	return drop, nil
+}
+
+// putRemote is one attempt.
+func (s *Service) putRemote(ctx context.Context, mb *store.Mailbox, c *store.RemoteCopy) error {
+	session, err := s.inbox.Connect(ctx, mb)
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	folder := inbox.InboxName
+	if c.Sent {
+		if session.KeepsSent() {
+			return nil
+		}
+		folder, err = session.SentFolder(ctx)
+		if err != nil || folder == "" {
+			return err
+		}
+	}
+	if c.MessageID != "" {
+		if held, err := session.Holds(ctx, folder, c.MessageID); held || err != nil {
+			return err
+		}
+	}
+	blob, err := s.Store.OpenBlob(c.Blob)
+	if err != nil {
+		return fmt.Errorf("open message: %w", err)
+	}
+	defer blob.Close()
+	return session.Append(ctx, folder, c.Sent, c.CreatedAt, blob.Size(), msg.Whole(blob))
+}

@@ -1,0 +1,194 @@
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/alert"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/store"
+)
+
+// letterKind sends the letters that older releases planned, which alerts are now.
+func (s *Service) letterKind() jobs.Kind {
+	return jobs.Kind{Name: "letter", Work: s.sendLetter, Max: 5, Timeout: time.Minute}
+}
+
+func (s *Service) sendLetter(_ context.Context, j *store.Job) (jobs.Writes, error) {
+	l, err := jobs.Args[alert.Letter](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	from, account, err := s.Reporter()
+	if err != nil {
+		return nil, err
+	}
+	d, err := s.ComposeLetter(from, l)
+	if err != nil {
+		return nil, err
+	}
+	defer s.inbox.Release(d) // does nothing where it is referred to
+	return nil, s.Store.Update(func(tx *store.Tx) error { return s.SendLetter(tx, from, account, d, l) })
+}
+
+// alertKind is tried until it has succeeded: nobody else tells of what an alert tells of.
+func (s *Service) alertKind() jobs.Kind {
+	return jobs.Kind{Name: alert.Kind, Work: s.sendAlerts, Timeout: time.Minute}
+}
+
+func (s *Service) sendAlerts(_ context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[alert.Args](j)
+	if err != nil || len(args.Alerts) == 0 {
+		return nil, jobs.Permanent(cmp.Or(err, errors.New("no alerts")))
+	}
+	from, account, err := s.Reporter()
+	if err != nil {
+		return nil, err
+	}
+	l := args.Alerts[0]
+	if more := len(args.Alerts) - 1 + args.LeftOut; more > 0 {
+		l.Subject += fmt.Sprintf(" (and %d more)", more)
+		var text strings.Builder
+		for _, a := range args.Alerts {
+			fmt.Fprintf(&text, "%s\n%s\n\n%s\n\n", a.Subject, strings.Repeat("=", min(utf8.RuneCountInString(a.Subject), 72)), a.Text)
+		}
+		if args.LeftOut > 0 {
+			fmt.Fprintf(&text, "This letter has no room for %d more. The log of the host has their subjects.\n", args.LeftOut)
+		}
+		l.Text = text.String()
+	}
+	d, err := s.ComposeLetter(from, l)
+	if err != nil {
+		return nil, err
+	}
+	defer s.inbox.Release(d) // does nothing where it is referred to
+	return nil, s.Store.Update(func(tx *store.Tx) error {
+		return s.SendSystemMail(tx, s.asMail(from, account, d, l, reputation.AutomaticAlert))
+	})
+}
+
+// ComposeLetter writes a letter from the postmaster of a domain, see Reporter. The caller releases
+// it.
+func (s *Service) ComposeLetter(from *store.Domain, l alert.Letter) (*inbox.StoredMessage, error) {
+	local, domain, ok := msg.SplitEmail(l.To)
+	if !ok {
+		return nil, jobs.Permanent(fmt.Errorf("%q is no address", l.To))
+	}
+	letter := &msg.Composer{
+		From: msg.Address{Name: "Mailstead", Mailbox: "postmaster", Host: from.Name}, To: []msg.Address{{Mailbox: local, Host: domain}},
+		Subject: l.Subject, MessageID: msg.NewMessageID(from.Name), Date: s.Now(),
+		Headers: []msg.Header{{Name: "Auto-Submitted", Value: "auto-generated"}}, Text: l.Text,
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	if _, err := letter.WriteTo(spool); err != nil {
+		return nil, fmt.Errorf("write the letter to %s: %w", l.To, err)
+	}
+	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{l.To}, Received: s.Now(), Outgoing: true})
+}
+
+// SendLetter queues what ComposeLetter wrote. Where an account or a person has too many letters it
+// fails, so that the transaction leaves what was sent before as it is.
+func (s *Service) SendLetter(tx *store.Tx, from *store.Domain, account string, d *inbox.StoredMessage, l alert.Letter) error {
+	return s.SendSystemMail(tx, s.asMail(from, account, d, l, reputation.AutomaticLetter))
+}
+
+func (s *Service) asMail(from *store.Domain, account string, d *inbox.StoredMessage, l alert.Letter, kind reputation.Automatic) SystemMail {
+	return SystemMail{StoredMessage: d, AccountID: account, From: from, To: []Rcpt{{Address: l.To, Notify: "NEVER"}}, Kind: kind, About: l.About}
+}
+
+// An Rcpt is one recipient of a submission, with what RFC 3461 lets a client say about it.
+type Rcpt struct {
+	Address string
+	Notify  string // "NEVER", or some of "SUCCESS,FAILURE,DELAY", "" where nothing was said
+	ORCPT   string // such as "rfc822;user@example.com", decoded
+}
+
+// HasHighBytes tells whether anything beyond ASCII is read.
+func HasHighBytes(r io.Reader) (bool, error) {
+	block := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(block)
+		if slices.ContainsFunc(block[:n], func(b byte) bool { return b >= 0x80 }) {
+			return true, nil
+		}
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read message: %w", err)
+		}
+	}
+}
+
+// SystemMail is a message that the server itself sends: a report, or a link for a person.
+type SystemMail struct {
+	*inbox.StoredMessage
+	AccountID string
+	From      *store.Domain // which signs it; see Reporter
+	To        []Rcpt
+	TLSReport bool // it goes out where TLS fails too (RFC 8460 section 5.3)
+	Kind      reputation.Automatic
+	About     string // the account that a letter is about; "": none
+}
+
+// SendSystemMail queues a message of the server's own, as far as its kind's limits go.
+func (s *Service) SendSystemMail(tx *store.Tx, m SystemMail) error {
+	return s.SendAutomatic(tx, AutomaticMail{Kind: m.Kind, Domain: m.From, account: m.About, To: m.To, Sub: &store.Submission{
+		AccountID: m.AccountID, DomainID: m.From.ID, MessageID: m.Summary.MessageID, Subject: m.Summary.Subject, Blob: m.Blob, TLSReport: m.TLSReport,
+		SMTPUTF8: slices.ContainsFunc(m.To, func(r Rcpt) bool {
+			return strings.ContainsFunc(r.Address, func(c rune) bool { return c >= utf8.RuneSelf })
+		}),
+	}})
+}
+
+// Reporter is the domain whose postmaster reports to others, and whose account sends them: the
+// domain of the host's own name, if that is hosted here, else the oldest one of the first account,
+// since reports have to be signed by the domain that they come from (RFC 9990 section 3.5.2, RFC
+// 8460 section 3). Where there is none it is the bare name of the host.
+func (s *Service) Reporter() (from *store.Domain, account string, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		for name := s.Config.Hostname; name != ""; _, name, _ = strings.Cut(name, ".") {
+			d, err := store.DomainByName.Get(tx, name)
+			if core.IsGone(err) || err == nil && (!d.Hosted() || len(d.DKIM) == 0) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			a, err := store.Accounts.Read(tx, d.AccountID)
+			if err != nil {
+				return err
+			}
+			if a.MayAct() {
+				from, account = d, d.AccountID
+				return nil
+			}
+		}
+		from = &store.Domain{Name: s.Config.Hostname}
+		a, err := core.FindAccount(tx, "")
+		if err != nil {
+			return err
+		}
+		account = a.ID
+		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
+			if d.Hosted() && len(d.DKIM) > 0 {
+				from = d
+				break
+			}
+		}
+		return nil
+	})
+	return from, account, err
+}

@@ -1,0 +1,165 @@
+package outbound
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/reputation"
+)
+
+// destinationLimits are how much the hosts of an operator get.
+type destinationLimits struct {
+	Connections int           // at a time; 0: any number
+	PerMinute   int           // messages; 0: any number
+	Pause       time.Duration // without any message after an answer that asks for less, at least
+	Relay       string        // the name of the relay that all mail for it takes; "": none
+}
+
+// gap is the least time between two messages.
+func (l destinationLimits) gap() time.Duration {
+	if l.PerMinute == 0 {
+		return 0
+	}
+	return time.Minute / time.Duration(l.PerMinute)
+}
+
+// otherOperators are the limits of whoever is not in the table of large operators.
+var otherOperators = destinationLimits{Connections: 20}
+
+// largeOperators are limits that large operators are known to accept of a host that they do not
+// know well, by the registrable domain of their MX hosts. Some publish a number of connections, and
+// most answer with 421 or 4.7 where they want less; then the pace falls by itself.
+var largeOperators = map[string]destinationLimits{
+	"google.com":            {Connections: 10, PerMinute: 1200, Pause: 5 * time.Minute},
+	"googlemail.com":        {Connections: 10, PerMinute: 1200, Pause: 5 * time.Minute},
+	"outlook.com":           {Connections: 10, PerMinute: 600, Pause: 10 * time.Minute},
+	"mx.microsoft":          {Connections: 10, PerMinute: 600, Pause: 10 * time.Minute},
+	"yahoodns.net":          {Connections: 5, PerMinute: 300, Pause: 10 * time.Minute},
+	"icloud.com":            {Connections: 5, PerMinute: 300, Pause: 10 * time.Minute},
+	"comcast.net":           {Connections: 5, PerMinute: 300, Pause: 15 * time.Minute},
+	"gmx.net":               {Connections: 5, PerMinute: 200, Pause: 10 * time.Minute},
+	"web.de":                {Connections: 5, PerMinute: 200, Pause: 10 * time.Minute},
+	"kundenserver.de":       {Connections: 5, PerMinute: 200, Pause: 10 * time.Minute},
+	"t-online.de":           {Connections: 3, PerMinute: 60, Pause: 15 * time.Minute},
+	"orange.fr":             {Connections: 2, PerMinute: 60, Pause: 15 * time.Minute},
+	"free.fr":               {Connections: 2, PerMinute: 60, Pause: 15 * time.Minute},
+	"laposte.net":           {Connections: 2, PerMinute: 60, Pause: 15 * time.Minute},
+	"mail.ru":               {Connections: 5, PerMinute: 300, Pause: 10 * time.Minute},
+	"yandex.ru":             {Connections: 5, PerMinute: 300, Pause: 10 * time.Minute},
+	"qq.com":                {Connections: 3, PerMinute: 60, Pause: 15 * time.Minute},
+	"pphosted.com":          {Connections: 5, PerMinute: 300, Pause: 10 * time.Minute},
+	"mimecast.com":          {Connections: 5, PerMinute: 300, Pause: 10 * time.Minute},
+	"messagelabs.com":       {Connections: 5, PerMinute: 300, Pause: 10 * time.Minute},
+	"barracudanetworks.com": {Connections: 5, PerMinute: 300, Pause: 10 * time.Minute},
+	"zoho.com":              {Connections: 5, PerMinute: 300, Pause: 10 * time.Minute},
+	"protonmail.ch":         {Connections: 5, PerMinute: 300, Pause: 5 * time.Minute},
+}
+
+const (
+	operatorFresh = time.Hour        // that the operator of a domain is remembered
+	operatorAsked = 10 * time.Second // that a look-up may take
+	keptOperators = 4096             // domains
+)
+
+// operators knows the limits of mail operators, and for a while who runs the hosts of a domain.
+type operators struct {
+	limits  map[string]destinationLimits // by operator
+	relayed bool                         // mail for some operator takes a relay
+
+	mu    sync.Mutex
+	known map[string]knownOperator // by domain
+}
+
+type knownOperator struct {
+	operator string
+	until    time.Time
+}
+
+func newOperators(list []core.Destination) *operators {
+	o := &operators{limits: maps.Clone(largeOperators), known: map[string]knownOperator{}}
+	for _, d := range list {
+		l := o.of(d.Operator)
+		if d.Connections != nil {
+			l.Connections = *d.Connections
+		}
+		if d.PerMinute != nil {
+			l.PerMinute = *d.PerMinute
+		}
+		if d.Pause != nil {
+			l.Pause = *d.Pause
+		}
+		l.Relay = d.Relay
+		o.relayed = o.relayed || d.Relay != ""
+		o.limits[d.Operator] = l
+	}
+	return o
+}
+
+// of gives the limits of an operator.
+func (o *operators) of(operator string) destinationLimits {
+	if l, known := o.limits[operator]; known {
+		return l
+	}
+	return otherOperators
+}
+
+// applyDestination finds whose hosts a message goes to, for which that operator's limits hold, and
+// has it take the relay that the operator of this installation chose for them.
+func (s *Service) applyDestination(ctx context.Context, d *delivery) {
+	direct := d.route.Transport == core.ViaDirect
+	if !direct && (d.route.Transport != core.ViaRelay || d.route.own || !s.operators.relayed) {
+		return
+	}
+	operator := s.operatorOf(ctx, core.DomainOfAddress(d.row.Recipient), d.row.Recipient)
+	limits := s.operators.of(operator)
+	for _, r := range s.relays {
+		if r.Name == limits.Relay {
+			d.route = Route{Transport: core.ViaRelay, relay: r, wants: r.Name}
+			return
+		}
+	}
+	if direct {
+		d.operator, d.limits = operator, limits
+	}
+}
+
+// operatorOf names the operator of the first MX host of a domain; where none can be looked up, it
+// is the domain itself.
+func (s *Service) operatorOf(ctx context.Context, domain, recipient string) string {
+	o, now := s.operators, s.Now()
+	o.mu.Lock()
+	k, known := o.known[domain]
+	o.mu.Unlock()
+	if known && now.Before(k.until) {
+		return k.operator
+	}
+	host, sure := "", strings.HasPrefix(domain, "[")
+	if !sure {
+		ctx, cancel := context.WithTimeout(ctx, operatorAsked)
+		defer cancel()
+		list, err := s.Resolver.LookupMX(ctx, domain+".")
+		var failed *net.DNSError
+		sure = err == nil || len(list) > 0 || errors.As(err, &failed) && failed.IsNotFound
+		if len(list) > 0 {
+			host = slices.MinFunc(list, func(a, b *net.MX) int { return cmp.Compare(a.Pref, b.Pref) }).Host
+		}
+	}
+	operator := reputation.OperatorOf(host, recipient)
+	if sure {
+		o.mu.Lock()
+		if len(o.known) >= keptOperators {
+			clear(o.known)
+		}
+		o.known[domain] = knownOperator{operator, now.Add(operatorFresh)}
+		o.mu.Unlock()
+	}
+	return operator
+}

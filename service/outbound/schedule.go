@@ -1,0 +1,152 @@
+package outbound
+
+import (
+	"context"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// MaxSchedule is how far ahead a message can be scheduled.
+const MaxSchedule = 30 * 24 * time.Hour
+
+// SendAt checks the time that a message is to be sent at; nil is at once.
+func SendAt(now time.Time, at *core.Time) (time.Time, error) {
+	switch {
+	case at == nil || at.IsZero():
+		return time.Time{}, nil
+	case !at.After(now):
+		return time.Time{}, core.Invalid("send_at", "invalid", "must be later than now, which is %s", now.UTC().Format(time.RFC3339))
+	case at.After(now.Add(MaxSchedule)):
+		return time.Time{}, core.Invalid("send_at", "invalid", "must be within 30 days")
+	}
+	return at.UTC().Truncate(time.Millisecond), nil
+}
+
+// UpdateScheduledIn is the request of update_scheduled_message.
+type UpdateScheduledIn struct {
+	ID     string     `path:"id"`
+	SendAt *core.Time `json:"send_at" required:"true"` // When it is sent instead.
+}
+
+// UpdateScheduledMessage has a scheduled message leave for one recipient at another time. The error
+// is not_scheduled for one that is not scheduled, or leaves at this very moment.
+func (s *Service) UpdateScheduledMessage(_ context.Context, who core.Actor, in UpdateScheduledIn) (*SentMessage, error) {
+	at, err := SendAt(s.Now(), in.SendAt)
+	if err != nil {
+		return nil, err
+	}
+	if at.IsZero() {
+		return nil, core.Invalid("send_at", "required", "must be a time; to send the message now, name the next second")
+	}
+	return s.changeRow(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+		refused := core.Errorf("not_scheduled", "The message is %s; only the time of a scheduled message can be changed.", row.Status)
+		if row.Status != store.OutgoingScheduled {
+			return refused
+		}
+		j, err := store.Jobs.Find(tx, row.JobID)
+		if err != nil {
+			return err
+		}
+		if j != nil {
+			if j.State != store.JobQueued || !tx.Now().Before(row.NextAt) {
+				return core.Errorf("not_scheduled", "The message is being sent at this moment.")
+			}
+			if err := s.Queue.Cancel(tx, j.ID); err != nil {
+				return err
+			}
+		}
+		row.SendAt, row.TriedFrom, row.UpdatedAt = at, at, tx.Now()
+		if err := s.AddDeliveryOf(tx, row); err != nil {
+			return err
+		}
+		return core.Audit(tx, who, store.AuditTarget{Type: "message", ID: row.ID, Name: row.Recipient})
+	})
+}
+
+// AddDeliveryOf writes a row that waits with a new job on the way that it has now.
+func (s *Service) AddDeliveryOf(tx *store.Tx, row *store.Outgoing) error {
+	sub, err := store.Submissions.Get(tx, row.SubmissionID)
+	if err != nil {
+		return err
+	}
+	d, err := store.Domains.Find(tx, sub.DomainID)
+	if err != nil {
+		return err
+	}
+	r, err := s.RouteOf(tx, d, row)
+	if err != nil {
+		return err
+	}
+	row.Transport = r.Transport
+	return s.putWithJob(tx, row, r)
+}
+
+// withSentCopy adds to the writes of an attempt the copy in the folder of sent mail, for a message
+// whose copy comes when it is sent. The first attempt for any of its recipients files it.
+func (s *Service) withSentCopy(d *delivery, writes jobs.Writes) (jobs.Writes, error) {
+	if !d.sub.FileSent || d.damaged || writes == nil {
+		return writes, nil
+	}
+	stored, err := inbox.ReadMessage(d.blob, d.blob.Size(), d.sub.Sender)
+	if err != nil {
+		return nil, err
+	}
+	stored.Blob, stored.Meta.Bcc = d.sub.Blob, d.sub.Bcc
+	var mb *store.Mailbox
+	if err := s.Store.View(func(tx *store.Tx) (err error) {
+		mb, err = core.LiveMailbox(tx, d.sub.MailboxID)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	if mb == nil {
+		return writes, nil
+	}
+	answered, err := s.inbox.FindAnswered(mb, d.sub.Answers)
+	if err != nil {
+		return nil, err
+	}
+	return func(tx *store.Tx, j *store.Job) error {
+		sub, err := store.Submissions.Find(tx, d.sub.ID)
+		if err != nil {
+			return err
+		}
+		if sub != nil && sub.FileSent {
+			if err := s.fileSent(tx, sub, stored, answered); err != nil {
+				return err
+			}
+		}
+		return writes(tx, j)
+	}, nil
+}
+
+// fileSent files the copy of a message that is sent, as one that was read, and marks what it
+// answers.
+func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.StoredMessage, answered []inbox.Answered) error {
+	sub.FileSent = false
+	if err := store.Submissions.Put(tx, sub); err != nil {
+		return err
+	}
+	mb, err := core.LiveMailbox(tx, sub.MailboxID)
+	if mb == nil || err != nil {
+		return err
+	}
+	stored.Origin = agents.WordsFor(mb.AccountID, sub)
+	return s.FileSentCopy(tx, mb, stored, answered, sub.AnsweredBy)
+}
+
+func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error {
+	folder, err := s.inbox.SentFolder(tx, mb)
+	if err != nil {
+		return err
+	}
+	if _, err := s.inbox.File(tx, mb, stored, inbox.Filing{Folder: folder, Received: tx.Now(), Flags: store.FlagSeen}); err != nil {
+		return err
+	}
+	return s.inbox.MarkAnswered(tx, mb, answered, by)
+}

@@ -1,0 +1,449 @@
+package outbound
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/lazyregexp"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A SentMessage is one row of the sending log: one message for one recipient.
+type SentMessage struct {
+	ID                string    `json:"id" words:"ours" example:"msg_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	MessageID         string    `json:"message_id" words:"theirs"` // The Message-ID header, with brackets.
+	UserID            *string   `json:"user_id" words:"ours"`
+	Sender            string    `json:"sender" words:"theirs"`
+	Recipient         string    `json:"recipient" words:"theirs"`
+	Subject           string    `json:"subject" words:"theirs"`
+	Status            string    `json:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|rejected"`
+	Transport         string    `json:"transport" words:"ours"`             // How it goes to the recipient: direct, relay, local, capture or simulator.
+	Provider          *string   `json:"provider" words:"ours"`              // The relay.
+	ProviderMessageID *string   `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
+	Attempts          int       `json:"attempts"`
+	LastResponse      *string   `json:"last_response" words:"theirs"`
+	NextAttemptAt     core.Time `json:"next_attempt_at"`
+	SendAt            core.Time `json:"send_at" rare:"true"` // When it is sent; null for at once.
+	Tags              TagMap    `json:"tags" words:"theirs"`
+	// It goes only to hosts that prove who they are over TLS and promise to do the same (RFC 8689).
+	RequireTLS bool      `json:"require_tls"`
+	ApprovalID *string   `json:"approval_id" words:"ours" rare:"true"` // The approval that it waits for, or waited for.
+	QueuedAt   core.Time `json:"queued_at"`
+	UpdatedAt  core.Time `json:"updated_at"`
+}
+
+func sentMessageOut(who core.Actor, o *store.Outgoing, now time.Time) SentMessage {
+	out := SentMessage{
+		ID: o.ID, MessageID: o.MessageID, UserID: core.OrNull(o.MailboxID), Sender: o.Sender, Recipient: o.Recipient, Subject: o.Subject,
+		Status: o.Status, Transport: o.Transport, Provider: core.OrNull(o.Provider), ProviderMessageID: core.OrNull(o.ProviderMessageID),
+		Attempts: o.Attempts, LastResponse: core.OrNull(whyItWaits(o, now)), NextAttemptAt: core.Time{Time: o.NextAt},
+		SendAt: core.Time{Time: o.SendAt}, Tags: tagsOut(o.Tags), RequireTLS: o.RequireTLS, ApprovalID: core.OrNull(o.ApprovalID), QueuedAt: core.Time{Time: o.QueuedAt}, UpdatedAt: core.Time{Time: o.UpdatedAt},
+	}
+	if !who.Policy.Taint {
+		return out
+	}
+
+	// The words of strangers: what a server elsewhere has answered, and the subject and the tags of
+	// what nobody has sent who speaks for the account; the Message-ID, too, of what was passed on,
+	// answered by a machine, or sent by somebody who had read such words.
+	if o.LastResponse != "" {
+		out.LastResponse = core.OrNull(codesOf(o.LastResponse))
+	}
+	passedOn := !o.Checked || o.Tainted
+	if passedOn || !o.OwnWords {
+		out.Subject, out.Tags = "", TagMap{}
+	}
+	if passedOn {
+		out.MessageID = ""
+	}
+	return out
+}
+
+// readRows notes of which messages a reader is given the subjects.
+func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
+	if !who.Policy.Taint {
+		return nil
+	}
+	var words []agents.Words
+	err := s.Store.View(func(tx *store.Tx) error {
+		words = nil
+		for i := range rows {
+			r := &rows[i]
+			if r.Subject == "" {
+				continue
+			}
+			thread, err := s.inbox.ThreadOf(tx, who.AccountNum, r.MessageID)
+			if err != nil {
+				return err
+			}
+			w := agents.Words{ThreadID: thread, Harmless: true} // they are our own words
+			if r.UserID != nil {
+				w.MailboxID = *r.UserID
+			}
+			mb, err := core.LiveMailbox(tx, w.MailboxID)
+			if err == nil && mb != nil {
+				w.People, err = s.inbox.PeopleSent(tx, mb, r.MessageID)
+			}
+			if err != nil {
+				return err
+			}
+			words = append(words, w)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return s.agents.Read(who.AccountID, agents.HolderOf(who), &who.Policy, words...)
+}
+
+// responseCodes are the codes that an SMTP reply begins with (RFC 5321 section 4.2, RFC 2034).
+var responseCodes = lazyregexp.New(`^[2-5][0-9][0-9](?:[ -][245]\.[0-9]{1,3}\.[0-9]{1,3})?(?:[ -]|$)`)
+
+// codesOf is all of a reply that its server cannot have put words into, such as "550 5.1.1".
+func codesOf(reply string) string {
+	return strings.TrimRight(strings.Replace(responseCodes().FindString(reply), "-", " ", 1), " ")
+}
+
+// ListMessagesIn is the query of list_messages. Dates are of the day on which the message was
+// queued (UTC), inclusive.
+type ListMessagesIn struct {
+	core.PageIn
+	Status    string `query:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|rejected|"`
+	Mailbox   string `query:"mailbox"` // The mailbox's address.
+	Domain    string `query:"domain"`
+	Recipient string `query:"recipient"`
+	Tag       string `query:"tag"`       // A tag, as `name:value`.
+	DateFrom  string `query:"date_from"` // The first day, UTC.
+	DateTo    string `query:"date_to"`   // The last day, UTC, with all of it.
+}
+
+// ListMessages lists the account's sending log, newest first.
+func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessagesIn) (*core.Page[SentMessage], error) {
+	from, to, err := Days(in.DateFrom, in.DateTo)
+	if err != nil {
+		return nil, err
+	}
+	f := sentFilter{ListMessagesIn: in, to: to, who: who}
+	if in.Tag != "" {
+		var ok bool
+		f.tag.Name, f.tag.Value, ok = strings.Cut(in.Tag, ":")
+		if !ok {
+			return nil, core.Invalid("tag", "invalid", "must be of the form name:value")
+		}
+	}
+	l := core.Listing[store.Outgoing, SentMessage]{
+		Operation: "messages", Index: store.OutgoingsByAccount, Prefix: who.AccountID,
+		Filters:   []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.Tag, in.DateFrom, in.DateTo},
+		Prefilter: f.prefilter(),
+		Keep:      f.keep,
+		Until:     func(o *store.Outgoing) bool { return o.QueuedAt.Before(from) },
+		Out: func(tx *store.Tx, o *store.Outgoing) (SentMessage, error) {
+			return sentMessageOut(who, o, tx.Now()), nil
+		},
+		First: func(tx *store.Tx) error {
+			mb, err := store.MailboxByEmail.Of(tx, who.AccountID, strings.ToLower(in.Mailbox))
+			if core.IsGone(err) {
+				return nil
+			}
+			if err == nil {
+				f.mailboxID = mb.ID
+			}
+			return err
+		},
+	}
+	if !to.IsZero() { // a row is as old as its id, unless the clock was set back by more than this
+		l.Before = who.AccountID + store.FirstID("msg", to.Add(10*time.Minute))
+	}
+	page, err := l.Page(s.Core, who, in.PageIn)
+	if err == nil {
+		err = s.readRows(who, page.Data...)
+	}
+	return page, err
+}
+
+type sentFilter struct {
+	ListMessagesIn
+	mailboxID string // of Mailbox, if there is such a one now
+	tag       store.Tag
+	to        time.Time
+	who       core.Actor
+}
+
+// prefilter gives the Prefilter that goes with keep.
+func (f *sentFilter) prefilter() func(row []byte) bool {
+	status, domain, to, from := core.HasTexts(f.Status, f.tag.Name, f.tag.Value), core.HasFolded(f.Domain), core.HasFolded(f.Recipient), core.HasFolded(f.Mailbox)
+	return func(row []byte) bool {
+		if !status(row) || !domain(row) || !to(row) || f.who.MailboxID != "" && !bytes.Contains(row, []byte(f.who.MailboxID)) {
+			return false
+		}
+		if f.mailboxID != "" {
+			return bytes.Contains(row, []byte(f.mailboxID))
+		}
+		return from(row)
+	}
+}
+
+func (f *sentFilter) keep(o *store.Outgoing) bool {
+	switch {
+	case !f.who.Sees(o.MailboxID),
+		f.Status != "" && o.Status != f.Status,
+		f.Domain != "" && !strings.EqualFold(o.Domain, f.Domain),
+		f.Recipient != "" && !strings.EqualFold(o.Recipient, f.Recipient),
+		f.Tag != "" && !slices.Contains(o.Tags, f.tag),
+		!f.to.IsZero() && !o.QueuedAt.Before(f.to):
+		return false
+	case f.Mailbox == "":
+		return true
+	case f.mailboxID != "":
+		return o.MailboxID == f.mailboxID
+	}
+	return strings.EqualFold(o.Sender, f.Mailbox)
+}
+
+// Days reads an inclusive range of UTC days; a zero end is open.
+func Days(from, to string) (start, end time.Time, err error) {
+	if from != "" {
+		start, err = time.Parse(time.DateOnly, from)
+		if err != nil {
+			return start, end, core.Invalid("date_from", "invalid", "must be a date such as 2026-01-31")
+		}
+	}
+	if to != "" {
+		end, err = time.Parse(time.DateOnly, to)
+		if err != nil {
+			return start, end, core.Invalid("date_to", "invalid", "must be a date such as 2026-01-31")
+		}
+		end = end.AddDate(0, 0, 1)
+	}
+	return start, end, nil
+}
+
+// SentMessageIn names one row of the sending log.
+type SentMessageIn struct {
+	ID string `path:"id"`
+}
+
+// A SentAttempt is one try to hand a message on, over one address of one host.
+type SentAttempt struct {
+	At   core.Time `json:"at"`
+	Host *string   `json:"host" words:"theirs" example:"mx.example.net"`
+	IP   *string   `json:"ip" words:"ours"`
+	TLS  *string   `json:"tls" words:"ours"`
+	// How the host was authenticated: by TLSA records (DANE), by its domain's MTA-STS policy, by a
+	// certificate for its name, or not at all.
+	Authenticated string `json:"authenticated" enum:"dane|mta-sts|certificate|none"`
+	Code          *int   `json:"code" example:"250"` // The SMTP code of the answer.
+	Enhanced      string `json:"enhanced" words:"ours"`
+	Reply         string `json:"reply" words:"theirs"`
+}
+
+// A SentMessageDetail is one row of the sending log with its newest attempts, the newest last.
+type SentMessageDetail struct {
+	SentMessage
+	AttemptsLog []SentAttempt `json:"attempts_log"` // The newest 30 attempts, the newest last: one for each address tried.
+}
+
+// GetSentMessage shows one row of the sending log, with what each attempt came to.
+func (s *Service) GetSentMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessageDetail, error) {
+	var row *store.Outgoing
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		row, err = store.Outgoings.Get(tx, in.ID)
+		return err
+	})
+	if core.IsGone(err) || err == nil && (row.AccountID != who.AccountID || !who.Sees(row.MailboxID)) {
+		return nil, core.NotFound("message in the sending log")
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &SentMessageDetail{SentMessage: sentMessageOut(who, row, s.Now()), AttemptsLog: []SentAttempt{}}
+	for _, a := range row.Log {
+		shown := SentAttempt{
+			At: core.Time{Time: a.At}, Host: core.OrNull(a.Host), IP: core.OrNull(a.IP), TLS: core.OrNull(a.TLS), Authenticated: cmp.Or(a.Auth, "none"),
+			Enhanced: a.Enhanced, Reply: a.Reply,
+		}
+		if a.Code != 0 {
+			shown.Code = &a.Code
+		}
+		if who.Policy.Taint {
+			shown.Reply = codesOf(a.Reply)
+		}
+		out.AttemptsLog = append(out.AttemptsLog, shown)
+	}
+	return out, s.readRows(who, out.SentMessage)
+}
+
+// RetryMessage has a message that waits tried again at once.
+func (s *Service) RetryMessage(_ context.Context, who core.Actor, in SentMessageIn) (*SentMessage, error) {
+	return s.changeRow(who, in.ID, func(tx *store.Tx, row *store.Outgoing) error {
+		switch row.Status {
+		case store.OutgoingScheduled:
+			return core.Errorf("not_queued", "The message is scheduled. To send it sooner, change its send_at.")
+		case store.OutgoingHeld:
+			if row.AwaitsApproval() {
+				return core.Errorf("not_queued", "The message waits until an owner or admin approves it.")
+			}
+			return core.Errorf("not_queued", "The message is held. Release it first.")
+		case store.OutgoingRejected:
+			return core.Errorf("not_queued", "The message was rejected. Send it anew.")
+		case store.OutgoingCancelled:
+			return core.Errorf("not_queued", "The message was cancelled. Send it anew.")
+		}
+		if err := checkWaits(row); err != nil {
+			return err
+		}
+		if row.Stop != "" {
+			return core.Errorf("not_queued", "The message is cancelled unless the host takes it at this moment.")
+		}
+		j, err := store.Jobs.Find(tx, row.JobID)
+		if err != nil {
+			return err
+		}
+		if j != nil && j.Parked() {
+			return core.Errorf("not_queued", "The message is parked, since the server has ended each time that it was being delivered. It is tried again at %s; the operator of this installation can let it go on before.", j.Due.UTC().Format(time.RFC3339))
+		}
+		if err := s.Queue.Wake(tx, row.JobID, tx.Now()); err != nil {
+			return fmt.Errorf("job of %s: %w", row.ID, err)
+		}
+		row.NextAt, row.UpdatedAt = tx.Now(), tx.Now()
+		return store.Outgoings.Put(tx, row)
+	})
+}
+
+// ShowRow gives a row of the sending log as it is now.
+func (s *Service) ShowRow(who core.Actor, id string) (*SentMessage, error) {
+	return s.changeRow(who, id, func(*store.Tx, *store.Outgoing) error { return nil })
+}
+
+// CancelRow takes a message that waits back for one recipient. One that is being delivered at this
+// very moment is cancelled when that has ended, unless it arrived.
+func (s *Service) CancelRow(who core.Actor, id string) (*SentMessage, error) {
+	return s.changeRow(who, id, func(tx *store.Tx, row *store.Outgoing) error {
+		if err := checkWaits(row); err != nil {
+			return err
+		}
+		why := cmp.Or(row.LastResponse, takenBack)
+		running, err := s.stopLater(tx, row, takenBack)
+		if err == nil && !running {
+			err = s.takeBack(tx, row, why)
+		}
+		if err != nil {
+			return err
+		}
+		return core.Audit(tx, who, store.AuditTarget{Type: "message", ID: row.ID, Name: row.Recipient})
+	})
+}
+
+func checkWaits(row *store.Outgoing) error {
+	if row.Waits() {
+		return nil
+	}
+	return core.Invalid("id", "not_waiting", "the message is %s; only one that is queued or deferred can be changed", row.Status)
+}
+
+func (s *Service) changeRow(who core.Actor, id string, change func(*store.Tx, *store.Outgoing) error) (*SentMessage, error) {
+	var out SentMessage
+	err := s.Store.Update(func(tx *store.Tx) error {
+		row, err := store.Outgoings.Get(tx, id)
+		if core.IsGone(err) || err == nil && (row.AccountID != who.AccountID || !who.Sees(row.MailboxID)) {
+			return core.NotFound("message in the sending log")
+		}
+		if err != nil {
+			return err
+		}
+		if err := change(tx, row); err != nil {
+			return err
+		}
+		out = sentMessageOut(who, row, tx.Now())
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, s.readRows(who, out)
+}
+
+// maxMappings bounds one answer; it is as many as one send can have.
+const maxMappings = 1000
+
+// RelayedData is the data of message.relayed.
+type RelayedData struct {
+	OriginalMessageID string    `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
+	ProviderMessageID string    `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
+	Provider          string    `json:"provider" words:"ours"`              // The relay.
+	Recipient         string    `json:"recipient" words:"theirs"`
+	Sender            string    `json:"sender" words:"theirs"`
+	SendingDomain     string    `json:"sending_domain" words:"ours"`
+	RelayedAt         core.Time `json:"relayed_at"`
+	UserID            *string   `json:"user_id" words:"ours"`
+	Tags              TagMap    `json:"tags" words:"theirs"`
+}
+
+// LookupIn is the query of lookup_message: exactly one of the two, with angle brackets or without.
+type LookupIn struct {
+	Provider string `query:"provider_message_id" max:"998"` // The Message-ID that the relay gave.
+	Original string `query:"original_message_id" max:"998"` // The Message-ID that the sender gave.
+}
+
+// A Lookup pairs Message-IDs; it is empty where nothing is known.
+type Lookup struct {
+	OriginalMessageID  *string   `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
+	ProviderMessageIDs []string  `json:"provider_message_ids" words:"theirs"`
+	Data               []Mapping `json:"data"`
+	Count              int       `json:"count"` // How many rows are in `data`.
+}
+
+// A Mapping is one pair, for one recipient.
+type Mapping struct {
+	OriginalMessageID string    `json:"original_message_id" words:"theirs"` // The Message-ID that the sender gave.
+	ProviderMessageID string    `json:"provider_message_id" words:"theirs"` // The Message-ID that the relay gave.
+	Provider          string    `json:"provider" words:"ours"`              // The relay.
+	Recipient         string    `json:"recipient" words:"theirs"`
+	Sender            string    `json:"sender" words:"theirs"`
+	SendingDomain     string    `json:"sending_domain" words:"ours"`
+	RelayedAt         core.Time `json:"relayed_at"`
+}
+
+// LookupMessage finds what a relay made of a Message-ID, or what it was before.
+func (s *Service) LookupMessage(_ context.Context, who core.Actor, in LookupIn) (*Lookup, error) {
+	if (in.Provider == "") == (in.Original == "") {
+		return nil, core.Errorf("exactly_one_parameter", "Give exactly one of provider_message_id and original_message_id.")
+	}
+	index, id := store.MappingsByProvided, in.Provider
+	if in.Original != "" {
+		index, id = store.MappingsByOriginal, in.Original
+	}
+	out := &Lookup{ProviderMessageIDs: []string{}, Data: []Mapping{}}
+	err := s.Store.View(func(tx *store.Tx) error {
+		oldest := tx.Now().Add(-core.MappingKept)
+		for _, m := range index.Asc(tx, who.AccountID+core.Bracketed(id)+"\x00", "") {
+			if m.RelayedAt.Before(oldest) {
+				continue
+			}
+			out.add(m)
+			if len(out.Data) == maxMappings {
+				break
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (l *Lookup) add(m *store.Mapping) {
+	l.OriginalMessageID = &m.Original
+	l.ProviderMessageIDs = append(l.ProviderMessageIDs, m.Provided)
+	l.Data = append(l.Data, Mapping{m.Original, m.Provided, m.Provider, m.Recipient, m.Sender, m.SendingDomain, core.Time{Time: m.RelayedAt}})
+	l.Count = len(l.Data)
+}

@@ -1,0 +1,88 @@
+// Package outbound sends what is in the queue. It makes the rows and jobs of a message, chooses its
+// way, makes attempts, signs and paces them, tries again, gives up, and reports that to the sender.
+// It does not know who may send what, nor how mail comes to a mailbox here ([Mailboxes] does).
+//
+// Where things stand:
+//   - enqueue.go: the rows and jobs of a submission ([Service.Enqueue]).
+//   - gate.go: mail that programs of ours start, and its limits ([Service.SendAutomatic]).
+//   - delivery.go: one attempt to deliver, when it is retried ([RetryWait]) and given up
+//     ([GiveUpAfter]).
+//   - routes.go: the way of a message ([Service.RouteOf]), and the relays. dial.go: the dialogue
+//     with a host. tls.go: TLS policies. signing.go: DKIM and ARC. pacing.go, operators.go: how
+//     fast mail goes to a destination.
+//   - waiting.go: why a message waits, and what becomes of those whose domain or relay is gone.
+//     hold.go: what waits until somebody releases it.
+//   - bounces.go: delivery reports that we write. failures.go: what follows from a message that was
+//     given up or called spam. letters.go: what this host writes to a person.
+//   - simulator.go: the recipients that this server plays.
+//   - sending_log.go: the log of sent messages. schedule.go: messages that leave later.
+//   - external_copies.go: copies of sent mail for the Sent folder on another server.
+//   - direct_events.go: the events of a delivery. tags.go: the tags of a message.
+package outbound
+
+import (
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/recipients"
+	"github.com/mailstead/mailstead/service/reputation"
+)
+
+// A Service holds what sending needs.
+type Service struct {
+	*core.Core
+	events     *events.Service
+	agents     *agents.Service
+	inbox      *inbox.Service
+	recipients *recipients.Service
+	reputation *reputation.Service
+
+	relays    []*Relay
+	signer    *signer
+	direct    *deliver.Client // to hosts that strangers name
+	relayed   *deliver.Client // to the operator's relays
+	plain     *deliver.Client // to servers without TLS that tenants name
+	forwards  *forwards
+	paces     *paces
+	operators *operators
+	policies  *policies
+}
+
+// New puts the room together.
+func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, r *recipients.Service, p *reputation.Service) *Service {
+	s := &Service{
+		Core: c, events: e, agents: g, inbox: i, recipients: r, reputation: p,
+		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), paces: newPaces(c.Store.Now),
+		operators: newOperators(c.Config.Destinations),
+	}
+	s.policies = newPolicies(s)
+	s.newClients()
+	return s
+}
+
+// Kinds lists the kinds of jobs of this room. Mail for mailboxes here goes to local.
+func (s *Service) Kinds(local Mailboxes) []jobs.Kind {
+	return append(s.holdKinds(),
+		s.WhileActive(s.copyKind()),
+		s.recipientsKind(),
+		s.rerouteKind(),
+		s.policyKind(),
+		s.letterKind(), s.alertKind(),
+		s.WhileActive(s.deliverKind(local, KindDeliver, localLanes, 0, 0)),
+		s.WhileActive(s.deliverKind(local, KindDirect, directLanes, directMost, directEach)),
+		s.WhileActive(s.deliverKind(local, KindRelay, relayLanes, relayMost, 0)),
+	)
+}
+
+// Start looks for mail whose relay is gone.
+func (s *Service) Start() error { return s.planReroute() }
+
+// Close ends the connections that are kept for later.
+func (s *Service) Close() {
+	_ = s.direct.Close() // ends idle connections; there is nothing to lose
+	_ = s.relayed.Close()
+	_ = s.plain.Close()
+}

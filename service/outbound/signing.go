@@ -1,0 +1,175 @@
+package outbound
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/auth"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	keptSignatures = 256
+	keptSigners    = 1024
+
+	tellAgain = time.Minute // between two lines of the log about the keys of one domain
+)
+
+// A signer makes DKIM signatures for what domains send. It keeps the newest ones, since a message
+// to many is signed alike for each, and the keys that it has opened.
+type signer struct {
+	keys  *core.Keys
+	slots chan struct{} // held while signing: an RSA signature takes a core for a millisecond, and the store needs one too
+
+	mu     sync.Mutex
+	opened map[string]openedKeys // by domain id
+	told   map[string]time.Time  // when the log told that a domain's keys cannot be used, by its id
+	made   map[signatureID]*signature
+	order  []signatureID // of made, oldest first
+}
+
+type openedKeys struct {
+	sealed [sha256.Size]byte // which sealed keys these are
+	keys   []auth.Key
+}
+
+type signatureID struct {
+	submission string
+	omitID     bool
+}
+
+// A signature is made by whoever comes first; the others wait for it.
+type signature struct {
+	once   sync.Once
+	fields []byte
+	err    error
+}
+
+func newSigner(keys *core.Keys) *signer {
+	return &signer{keys: keys, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), opened: map[string]openedKeys{}, told: map[string]time.Time{}, made: map[signatureID]*signature{}}
+}
+
+// sign gives the DKIM-Signature fields for a submission's message; none for a domain without keys
+// and for a message that cannot be signed. omitID leaves Message-ID out of what is signed.
+func (s *signer) sign(d *store.Domain, submission string, message io.Reader, omitID bool) ([]byte, error) {
+	if d == nil || len(d.DKIM) == 0 {
+		return nil, nil
+	}
+	id := signatureID{submission, omitID}
+	sig := s.signature(id)
+	sig.once.Do(func() { sig.fields, sig.err = s.make(d, message, omitID) })
+	if sig.err != nil {
+		s.forget(id)
+	}
+	return sig.fields, sig.err
+}
+
+func (s *signer) signature(id signatureID) *signature {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sig := s.made[id]; sig != nil {
+		return sig
+	}
+	if len(s.order) == keptSignatures {
+		delete(s.made, s.order[0])
+		s.order = append(s.order[:0], s.order[1:]...)
+	}
+	sig := &signature{}
+	s.made[id] = sig
+	s.order = append(s.order, id)
+	return sig
+}
+
+func (s *signer) forget(id signatureID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.made, id)
+}
+
+func (s *signer) make(d *store.Domain, message io.Reader, omitID bool) ([]byte, error) {
+	keys, err := s.open(d)
+	if err != nil {
+		return nil, err
+	}
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
+	fields, err := auth.Sign(message, auth.SignOptions{Keys: keys, OmitMessageID: omitID})
+	if errors.Is(err, auth.ErrUnsignable) {
+		return nil, nil
+	}
+	return fields, err
+}
+
+// seal gives the ARC set for a message that a domain forwards; none for a domain without an RSA key
+// and for a message that cannot be sealed, such as one whose chain was broken when it came.
+func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([]byte, error) {
+	if d == nil || len(d.DKIM) == 0 {
+		return nil, nil
+	}
+	keys, err := s.open(d)
+	if err != nil {
+		return nil, err
+	}
+	o.Key = keys[0]
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
+	fields, err := auth.Seal(message, o)
+	if errors.Is(err, auth.ErrUnsealable) || errors.Is(err, auth.ErrKey) {
+		return nil, nil
+	}
+	return fields, err
+}
+
+// mayTell tells whether it is time for the log to say again that a domain's keys cannot be used.
+func (s *signer) mayTell(domain string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.told[domain]) < tellAgain {
+		return false
+	}
+	if len(s.told) >= keptSigners {
+		clear(s.told)
+	}
+	s.told[domain] = now
+	return true
+}
+
+// open gives the domain's keys, RSA first.
+func (s *signer) open(d *store.Domain) ([]auth.Key, error) {
+	sum := sha256.New()
+	for _, k := range d.DKIM {
+		fmt.Fprintf(sum, "%d:%s%d:%s", len(k.Selector), k.Selector, len(k.Sealed), k.Sealed)
+	}
+	sealed := [sha256.Size]byte(sum.Sum(nil))
+	s.mu.Lock()
+	have, ok := s.opened[d.ID]
+	s.mu.Unlock()
+	if ok && have.sealed == sealed {
+		return have.keys, nil
+	}
+	have = openedKeys{sealed: sealed}
+	for _, k := range d.DKIM {
+		text, err := s.keys.Open(store.DKIMPlace(d.ID), k.Sealed)
+		if err != nil {
+			return nil, err
+		}
+		key, err := auth.ParseKey(text)
+		if err != nil {
+			return nil, fmt.Errorf("DKIM key %s of %s: %w", k.Selector, d.Name, err)
+		}
+		have.keys = append(have.keys, auth.Key{Domain: d.Name, Selector: k.Selector, Signer: key})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.opened) >= keptSigners {
+		clear(s.opened)
+	}
+	s.opened[d.ID] = have
+	return have.keys, nil
+}

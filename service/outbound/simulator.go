@@ -1,0 +1,218 @@
+package outbound
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/recipients"
+	"github.com/mailstead/mailstead/store"
+)
+
+// The simulator plays recipients elsewhere: an attempt for one of its addresses asks it instead of
+// another host. Retries, rows, events and reports are those of all mail that leaves; what it
+// answers arrives as other mail does. It counts for nothing that judges or limits a sender.
+
+const (
+	simulatedWait  = 60 * time.Second // of slow
+	simulatedWords = 20               // messages of a conversation, after which two machines talk
+)
+
+// What the simulator does for local parts that it knows, without their +tag. A message is deferred
+// so many times first, and then refused for good, or accepted where there is no refusal.
+var simulatedRecipients = map[string]struct {
+	deferrals int
+	deferral  simulatedReply
+	refusal   simulatedReply
+}{
+	"ok":       {},
+	"slow":     {},
+	"complain": {},
+	"reply":    {},
+	"bounce":   {refusal: simulatedReply{550, "5.1.1", "User unknown (simulated)"}},
+	"defer3":   {deferrals: 3, deferral: simulatedReply{451, "4.3.0", "Message deferred (simulated)"}},
+	"full": {
+		deferrals: 1, deferral: simulatedReply{452, "4.2.2", "Mailbox full (simulated)"},
+		refusal: simulatedReply{552, "5.2.2", "Mailbox full (simulated)"},
+	},
+}
+
+type simulatedReply struct {
+	code           int
+	enhanced, text string
+}
+
+// simulatedName is the local part of an address without its +tag.
+func simulatedName(address string) string {
+	local, _, _ := msg.SplitEmail(address)
+	name, _, _ := strings.Cut(strings.ToLower(local), "+")
+	return name
+}
+
+// KnowsSimulated refuses an address of the simulator that plays nobody.
+func KnowsSimulated(address string) error {
+	if _, known := simulatedRecipients[simulatedName(address)]; !known {
+		return core.SMTPErrorf(550, "5.1.1", "User unknown: the simulator has ok, bounce, defer3, slow, complain, reply and full")
+	}
+	return nil
+}
+
+// simulatedTime is when the recipient of a message answers: at once, but for one that is slow.
+func (s *Service) simulatedTime(d *delivery) time.Time {
+	if d.route.Transport != core.ViaSimulator || simulatedName(d.row.Recipient) != "slow" {
+		return time.Time{}
+	}
+	return wholeMillis(d.row.Began().Add(simulatedWait))
+}
+
+// simulate makes an attempt to deliver a message to a recipient of the simulator. What it did
+// before is in the row's log, so that an end of the process between attempts changes nothing.
+func (s *Service) simulate(ctx context.Context, d *delivery) (*attemptResult, error) {
+	host, name := s.SimulatorDomain(), simulatedName(d.row.Recipient)
+	does, known := simulatedRecipients[name]
+	deferred := 0
+	for _, a := range d.row.Log {
+		if a.Host == host && a.Code/100 == 4 {
+			deferred++
+		}
+	}
+	status, say := deliver.Delivered, simulatedReply{250, "2.0.0", "Message accepted (simulated)"}
+	switch {
+	case !known || d.stranger:
+		status, say = deliver.Permanent, simulatedRecipients["bounce"].refusal
+	case deferred < does.deferrals:
+		status, say = deliver.Temporary, does.deferral
+	case does.refusal.code != 0:
+		status, say = deliver.Permanent, does.refusal
+	}
+	r := localResult(store.OutgoingSent, status, say.enhanced, fmt.Sprintf("%d %s %s", say.code, say.enhanced, say.text))
+	r.result.Code, r.result.Host = say.code, host
+	r.result.Attempts = []deliver.Attempt{{Host: host, Code: say.code, Enhanced: say.enhanced, Reply: r.result.Reply, At: d.now}}
+	if status != deliver.Delivered || d.sub.Sender == "" { // nobody is to hear of what has no sender
+		return r, nil
+	}
+	var err error
+	switch name {
+	case "complain":
+		r.answer, err = s.simulatedComplaint(ctx, d)
+	case "reply":
+		r.answer, err = s.simulatedAnswerTo(ctx, d)
+	}
+	if errors.Is(err, msg.ErrHeader) || errors.Is(err, msg.ErrAddress) { // no later attempt would do better
+		s.LogOf(ctx).Error("the simulator cannot answer a message", "message_id", d.row.ID, "error", err)
+		return r, nil
+	}
+	return r, err
+}
+
+// A simulatedAnswer is what the simulator answers once a message is accepted.
+type simulatedAnswer struct {
+	arrived   *Arrived             // at an address here
+	report    *inbox.StoredMessage // for a mailbox that lives elsewhere, which gets it as it gets our reports
+	complaint bool                 // there is no address here that a complaint could come to
+}
+
+// simulatedComplaint reports a message as spam to the row's own address, which proves what it is
+// about.
+func (s *Service) simulatedComplaint(ctx context.Context, d *delivery) (*simulatedAnswer, error) {
+	host, path := s.SimulatorDomain(), s.recipients.RowAddress(recipients.BounceAddress, d.row)
+	if path == "" || d.domain == nil || !d.domain.Hosted() {
+		return &simulatedAnswer{complaint: true}, nil
+	}
+	report := msg.FeedbackReport{
+		From: msg.Address{Name: "Simulator", Mailbox: "complaints", Host: host}, To: path, ReportingMTA: host, FeedbackType: "abuse", UserAgent: simulatorAgent,
+		MailFrom: path, Recipient: d.row.Recipient, Original: msg.Whole(d.blob), MessageID: msg.NewMessageID(host), Date: d.now, ArrivalDate: d.now,
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	if _, err := report.WriteTo(spool); err != nil {
+		return nil, fmt.Errorf("write a simulated complaint: %w", err)
+	}
+	return s.answer(ctx, d, "complaints@"+host, path, spool)
+}
+
+// simulatorAgent is the User-Agent of simulated complaints.
+const simulatorAgent = "Mailstead-Simulator"
+
+// simulatedAnswerTo writes what a person might answer, in the conversation. It goes to the
+// envelope's sender alone, who is here: the addresses in the header may be anywhere.
+func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulatedAnswer, error) {
+	to, err := msg.ParseAddress(d.sub.Sender)
+	if err != nil {
+		return nil, err
+	}
+	original, err := inbox.ReadMessage(d.blob, d.blob.Size(), d.sub.Sender)
+	if err != nil {
+		return nil, err
+	}
+	sum := original.Summary
+	if len(sum.References) >= simulatedWords {
+		return nil, nil
+	}
+	local, host, _ := msg.SplitEmail(d.row.Recipient)
+	reply := &msg.Composer{
+		From: msg.Address{Name: "Simulator", Mailbox: local, Host: host}, To: []msg.Address{to}, Subject: sum.Subject,
+		Text:      "Thank you for your message. I have received it.\n\nThe simulator of recipients has written this answer.\n",
+		MessageID: msg.NewMessageID(host), Date: d.now,
+	}
+	if _, answer := msg.BaseSubject(sum.Subject); !answer {
+		reply.Subject = "Re: " + sum.Subject
+	}
+	if core.ValidMessageID(d.sub.MessageID) {
+		reply.InReplyTo = d.sub.MessageID
+		for _, id := range append(sum.References, d.sub.MessageID) {
+			if core.ValidMessageID(id) {
+				reply.References = append(reply.References, id)
+			}
+		}
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	if _, err := reply.WriteTo(spool); err != nil {
+		return nil, fmt.Errorf("write a simulated answer: %w", err)
+	}
+	if d.domain == nil || !d.domain.Hosted() {
+		report, err := s.inbox.Prepare(spool, inbox.Envelope{From: d.row.Recipient, To: []string{d.sub.Sender}, Received: d.now})
+		if err != nil {
+			return nil, err
+		}
+		d.stored = append(d.stored, report)
+		return &simulatedAnswer{report: report}, nil
+	}
+	return s.answer(ctx, d, d.row.Recipient, d.sub.Sender, spool)
+}
+
+// answer has a message of the simulator arrive. One that a rule rejects is dropped: the simulator
+// would be told, and has no use for it.
+func (s *Service) answer(ctx context.Context, d *delivery, from, to string, body *store.Spool) (*simulatedAnswer, error) {
+	m := SimulatedMail{From: from, To: to, AccountID: d.row.AccountID, RowID: d.row.ID, Body: body, Now: d.now}
+	if !d.sub.Tainted { // it repeats the subject
+		m.Origin = agents.WordsAuthor
+	}
+	arrived, err := d.local.Answer(ctx, m)
+	if arrived != nil {
+		d.stored = append(d.stored, arrived.Message)
+	}
+	if err != nil || arrived.Refusal != nil {
+		return nil, err
+	}
+	return &simulatedAnswer{arrived: arrived}, nil
+}
+
+// sendAnswer has an answer of the simulator to a row that is closed arrive.
+func (s *Service) sendAnswer(tx *store.Tx, d *delivery, row *store.Outgoing, a *simulatedAnswer) error {
+	switch {
+	case a.complaint:
+		return s.RecordComplaint(tx, row, Complaint{Kind: "abuse", Agent: simulatorAgent, Arrived: d.now})
+	case a.arrived != nil:
+		return a.arrived.File(tx)
+	}
+	return s.SendReport(tx, d.sub, a.report)
+}

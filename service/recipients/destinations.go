@@ -1,0 +1,278 @@
+package recipients
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A Destination is where mail to one address of a domain that we host goes: into a mailbox, on to
+// another address, to both, or to who reads reports. Its records are shared: they are only read.
+type Destination struct {
+	Domain  *store.Domain
+	Mailbox *store.Mailbox // nil: none
+	Forward string         // who else gets it; "" nobody
+	Only    bool           // it goes to Forward alone
+	Must    bool           // Forward gets it whether or not it is suppressed
+	Group   *store.Group   // whose members get it; nil: none
+	ListID  string         // of the group whose member Forward is; "": it is none
+	Reports bool           // it is the domain's address for reports, which are read and not filed
+	SRS     bool           // it is a return path that we rewrote, for reports alone
+
+	Row     *store.Outgoing // whose own address it is; nil: it is an ordinary one
+	RowKind string          // bounceAddress or unsubscribeAddress
+}
+
+// ErrNotHosted says that mail to an address is not for us to keep.
+var ErrNotHosted = errors.New("not an address of a domain of this server")
+
+// Receiver says where mail to an address goes that comes from outside or from a mailbox here. The
+// host's own postmaster gets mail from anybody (RFC 5321 section 4.5.1), and so does feedback@, the
+// address to give to those who send complaints about this host. Other domains that are not hosted
+// here are refused: for now if they are being set up.
+func (s *Service) Receiver(tx *store.Tx, address string) (*Destination, error) {
+	if s.Simulates(address) { // for senders here alone, whose mail takes another way
+		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
+	}
+	to, err := s.Find(tx, address)
+	if err == nil {
+		a, err := store.Accounts.Read(tx, to.Domain.AccountID)
+		if err != nil {
+			return nil, err
+		}
+		if a.Gone() {
+			return nil, core.SMTPErrorf(550, "5.7.1", "Relay access denied")
+		}
+		if !a.MayAct() {
+			return nil, core.SMTPErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
+		}
+		return to, nil
+	}
+	if !errors.Is(err, ErrNotHosted) {
+		return nil, err
+	}
+	local, name, _ := msg.SplitEmail(address)
+	if (local == "postmaster" || local == "feedback") && strings.EqualFold(name, s.Config.Hostname) {
+		return s.hostPostmaster(tx)
+	}
+	for _, d := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		if d.DNSProvider != store.DomainProviderExternal && !d.Gone() && !d.ClaimEnded() {
+			return nil, core.SMTPErrorf(450, "4.2.1", "Domain is being set up, try again later")
+		}
+	}
+	return nil, core.SMTPErrorf(550, "5.7.1", "Relay access denied")
+}
+
+// hostPostmaster is the owner of the oldest account, who set this server up.
+func (s *Service) hostPostmaster(tx *store.Tx) (*Destination, error) {
+	for a := range store.Accounts.All(tx) {
+		mb, err := store.MailboxByEmail.Read(tx, a.Email)
+		if err == nil && mb.Type != store.MailboxTypeExternal {
+			d, err := store.Domains.Read(tx, mb.DomainID)
+			return toMailbox(d, mb), errors.Join(err, Accepting(mb))
+		}
+		for _, d := range store.DomainsByAccount.Asc(tx, a.ID, "") {
+			return &Destination{Domain: d, Forward: a.Email, Must: true}, nil
+		}
+		break
+	}
+	return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
+}
+
+// For is the receiver of an address, if it takes a message of the size from the sender
+// now.
+func (s *Service) For(tx *store.Tx, sender, address string, size int64) (*Destination, error) {
+	to, err := s.Receiver(tx, address)
+	if err == nil {
+		err = to.Admits(sender)
+	}
+	if err == nil {
+		err = to.Takes(tx, size)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return to, nil
+}
+
+// Find says where mail to an address, as NormalizeEmail gives it, goes. The error is
+// errNotHosted, or an SMTPError: 550 5.1.1 for nobody, 550 5.2.1 and 450 4.2.1 for a mailbox that
+// takes no mail.
+func (s *Service) Find(tx *store.Tx, address string) (*Destination, error) {
+	local, name, ok := msg.SplitEmail(address)
+	if !ok {
+		return nil, ErrNotHosted
+	}
+	d, err := store.DomainByName.Read(tx, name)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !d.Hosted() {
+		return nil, ErrNotHosted
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	// Addresses of our own making: rewritten return paths, and those of rows of the sending log.
+	if original, ok := s.SRSReverse(local, name); ok {
+		return &Destination{Domain: d, Forward: original, SRS: true}, nil
+	}
+	if to, err := s.rowDestination(tx, d, local); to != nil || err != nil {
+		return to, err
+	}
+
+	// The mailbox, alias or group of the address, or of the address without its +tag.
+	base, _, _ := strings.Cut(local, "+")
+	for _, one := range slices.Compact([]string{local, base}) {
+		mb, err := store.MailboxByEmail.Read(tx, one+"@"+name)
+		switch {
+		case err == nil && !mb.Gone():
+			return toMailbox(d, mb), Accepting(mb)
+		case err != nil && !errors.Is(err, store.ErrNotFound):
+			return nil, err
+		}
+		a, err := store.FindAddress(tx, one+"@"+name)
+		if err != nil {
+			return nil, err
+		}
+		if a != nil {
+			return addressDestination(tx, d, a)
+		}
+	}
+
+	if base == dnsprov.ReportsLocal {
+		return &Destination{Domain: d, Reports: true}, nil
+	}
+	return fallback(tx, d, local)
+}
+
+// toMailbox is the destination that a mailbox of a domain is.
+func toMailbox(d *store.Domain, mb *store.Mailbox) *Destination {
+	return &Destination{Domain: d, Mailbox: mb, Forward: mb.ForwardTo, Only: mb.ForwardOnly && mb.ForwardTo != ""}
+}
+
+// addressDestination is where mail to an alias or a group of a domain goes.
+func addressDestination(tx *store.Tx, d *store.Domain, a *store.Address) (*Destination, error) {
+	if a.MailboxID != "" {
+		mb, err := store.Mailboxes.Read(tx, a.MailboxID)
+		if err != nil {
+			return nil, err
+		}
+		return toMailbox(d, mb), Accepting(mb)
+	}
+	g, err := store.Groups.Read(tx, a.GroupID)
+	if err == nil && !store.MembersOfGroup.Has(tx, g.ID) {
+		err = core.SMTPErrorf(550, "5.1.1", "The group has no members")
+	}
+	return &Destination{Domain: d, Group: g}, err
+}
+
+// Place names where a destination is, so that a message is there once.
+func (d *Destination) Place() string {
+	if d.Group != nil {
+		return "group " + d.Group.ID
+	}
+	row := ""
+	if d.Row != nil {
+		row = d.Row.ID
+	}
+	if d.Mailbox != nil {
+		return "mailbox " + strconv.FormatUint(uint64(d.Mailbox.Num), 10) + " " + row
+	}
+	if d.Reports { // each account reads what comes to it
+		return "reports " + d.Domain.AccountID
+	}
+	return "forward " + d.Forward + " " + row
+}
+
+// Accepting says why a mailbox takes no mail.
+func Accepting(mb *store.Mailbox) error {
+	switch mb.Status {
+	case store.MailboxActive:
+		return nil
+	case store.MailboxPending:
+		return core.SMTPErrorf(450, "4.2.1", "Mailbox is being set up, try again later")
+	}
+	return core.SMTPErrorf(550, "5.2.1", "Mailbox disabled, not accepting messages")
+}
+
+// fallback is where mail to no mailbox goes: the catch-all, the address that the domain forwards
+// to, and for the two names that every domain must answer (RFC 5321 section 4.5.1, RFC 2142) the
+// account's owner, also where the catch-all takes nothing now.
+func fallback(tx *store.Tx, d *store.Domain, local string) (*Destination, error) {
+	if local != "postmaster" && local != "abuse" {
+		return leadsTo(tx, d, cmp.Or(d.CatchAll, d.Forward), false)
+	}
+	if d.CatchAll != "" {
+		out, err := leadsTo(tx, d, d.CatchAll, true)
+		if err == nil {
+			err = out.Takes(tx, 1) // a full one
+		}
+		if refused := new(core.SMTPError); !errors.As(err, &refused) {
+			return out, err
+		}
+	}
+	a, err := store.Accounts.Read(tx, d.AccountID)
+	if err != nil {
+		return nil, err
+	}
+	return leadsTo(tx, d, a.Email, true)
+}
+
+// leadsTo is the destination that another address is for mail to a domain; "" is nobody's.
+func leadsTo(tx *store.Tx, d *store.Domain, to string, must bool) (*Destination, error) {
+	if to == "" {
+		return nil, core.SMTPErrorf(550, "5.1.1", "User unknown")
+	}
+	mb, err := store.MailboxByEmail.Read(tx, to)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (mb.AccountID != d.AccountID || mb.Type == store.MailboxTypeExternal) {
+		return &Destination{Domain: d, Forward: to, Must: must}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := toMailbox(d, mb)
+	out.Must = must && out.Only
+	return out, Accepting(mb)
+}
+
+// Admits says why a sender may not write to it: a rewritten return path takes reports alone, which
+// come from the null sender (RFC 5321 section 4.5.5), so that it is no way past us to the address
+// behind it.
+func (d *Destination) Admits(sender string) error {
+	if d.SRS && sender != "" {
+		return core.SMTPErrorf(550, "5.7.1", "Address accepts only delivery reports, from the null sender")
+	}
+	return nil
+}
+
+// Takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550
+// 5.7.1 for a forward to an address that must not get mail.
+func (d *Destination) Takes(tx *store.Tx, size int64) error {
+	if d.Row != nil || d.Reports || d.Group != nil { // see placeTiding, keepForReading, expandGroup
+		return nil
+	}
+	if d.Mailbox != nil && !d.Only {
+		left, err := core.QuotaLeft(tx, d.Mailbox)
+		if err != nil {
+			return err
+		}
+		if left >= 0 && left < size {
+			return core.SMTPErrorf(452, "4.2.2", "Mailbox full")
+		}
+		return nil
+	}
+	if d.Must {
+		return nil
+	}
+	suppressed, err := core.IsSuppressed(tx, d.Domain.AccountID, d.Forward)
+	if suppressed {
+		return core.SMTPErrorf(550, "5.7.1", "Forwarding address does not accept mail")
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package recipients
+
+import (
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// MaxPlaces bounds where one message goes: groups that hold groups hold very many.
+const MaxPlaces = 5000
+
+// A message to a group stands in the list of an Arrival as the group's address. When its turn
+// comes, its members take its place, one entry each: the address that the envelope named, the group
+// and the member, with line ends between, which no address has.
+
+func memberEntry(address string, m *store.GroupMember) string {
+	return address + "\n" + m.GroupID + "\n" + m.MailboxID + m.MemberID + m.Email // one of these
+}
+
+// EntryAddress is the address that the envelope named.
+func EntryAddress(entry string) string {
+	address, _, _ := strings.Cut(entry, "\n")
+	return address
+}
+
+// ExpandGroup puts the members of a group into its place in the list.
+func ExpandGroup(tx *store.Tx, a *store.Arrival, g *store.Group, address string) error {
+	var entries []string
+	for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
+		entries = append(entries, memberEntry(address, m))
+	}
+	if len(a.Placed) > MaxPlaces {
+		return core.SMTPErrorf(552, "5.5.3", "The groups of this message have too many members")
+	}
+	a.To = append(entries, a.To...)
+	return nil
+}
+
+// ForEntry says where the message of an entry goes, if it takes a message of the size; nil
+// for a member that is gone or must not get mail.
+func (s *Service) ForEntry(tx *store.Tx, sender, entry string, size int64) (*Destination, error) {
+	address, rest, member := strings.Cut(entry, "\n")
+	if !member {
+		return s.For(tx, sender, address, size)
+	}
+	groupID, who, _ := strings.Cut(rest, "\n")
+	g, err := store.Groups.FindShared(tx, groupID)
+	if g == nil || err != nil {
+		return nil, err
+	}
+	d, err := store.Domains.Read(tx, g.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	if strings.HasPrefix(who, "grp_") {
+		of, err := store.Groups.FindShared(tx, who)
+		if of == nil || err != nil {
+			return nil, err
+		}
+		d, err = store.Domains.Read(tx, of.DomainID)
+		return &Destination{Domain: d, Group: of}, err
+	}
+	if !strings.HasPrefix(who, "eu_") || strings.Contains(who, "@") {
+		suppressed, err := core.IsSuppressed(tx, g.AccountID, who)
+		if suppressed || err != nil {
+			return nil, err
+		}
+		return &Destination{Domain: d, Forward: who, ListID: ListID(g)}, nil
+	}
+	mb, err := core.LiveMailbox(tx, who)
+	if mb == nil || err != nil {
+		return nil, err
+	}
+	if mb.Type == store.MailboxTypeExternal {
+		return &Destination{Domain: d, Forward: mb.Email, ListID: ListID(g)}, nil
+	}
+	d, err = store.Domains.Read(tx, mb.DomainID)
+	if err != nil {
+		return nil, err
+	}
+	to := toMailbox(d, mb)
+	if err := Accepting(mb); err != nil {
+		return nil, err
+	}
+	return to, to.Takes(tx, size)
+}
+
+// ListID names a group for those outside (RFC 2919).
+func ListID(g *store.Group) string {
+	local, domain, _ := msg.SplitEmail(g.Email)
+	return local + "." + domain
+}

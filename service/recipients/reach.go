@@ -1,0 +1,62 @@
+package recipients
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// SendsOnTo gives where mail to an address, a group or a mailbox here goes besides: addresses, and
+// ids of groups and mailboxes. rules is how many rules were looked at for that.
+func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, err error) {
+	var mb *store.Mailbox
+	var g *store.Group
+	switch {
+	case strings.Contains(to, "@"):
+		d, err := s.Find(tx, to)
+		if refused := new(core.SMTPError); errors.Is(err, ErrNotHosted) || errors.As(err, &refused) {
+			return nil, 0, nil
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		mb, g = d.Mailbox, d.Group
+		if d.Forward != "" {
+			out = append(out, d.Forward)
+		}
+	case strings.HasPrefix(to, "grp_"):
+		g, err = store.Groups.FindShared(tx, to)
+		if err != nil {
+			return nil, 0, err
+		}
+	default:
+		mb, err = core.LiveMailbox(tx, to)
+		if err != nil {
+			return nil, 0, err
+		}
+	}
+	if g != nil {
+		for _, m := range store.MembersOfGroup.Asc(tx, g.ID, "") {
+			out = append(out, m.MailboxID+m.MemberID+m.Email) // one of these
+		}
+	}
+	if mb == nil {
+		return out, 0, nil
+	}
+	if mb.ForwardTo != "" {
+		out = append(out, mb.ForwardTo)
+	}
+	for _, r := range store.DescSome(tx, store.RulesByMailbox, mb.ID, "", core.HasTexts("forward")) {
+		if rules++; r == nil {
+			continue
+		}
+		for _, a := range r.Actions {
+			if r.Enabled && a.Type == "forward" {
+				out = append(out, a.Value)
+			}
+		}
+	}
+	return out, rules, nil
+}

@@ -1,0 +1,55 @@
+package recipients
+
+import (
+	"crypto/hmac"
+	"encoding/base64"
+	"strings"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// UnsubscribePath is where the links lead.
+const UnsubscribePath = "/unsubscribe/"
+
+// UnsubscribeToken names a recipient and a domain that writes to it. It holds for as long as the
+// domain is the account's, since people leave when they will.
+func (s *Service) UnsubscribeToken(d *store.Domain, recipient string) string {
+	text := base64.RawURLEncoding.EncodeToString([]byte(d.Name + "\n" + recipient))
+	return text + "." + base64.RawURLEncoding.EncodeToString(s.Keys.Mac("unsubscribe", d.AccountID, d.Name, recipient)[:unsubscribeMAC])
+}
+
+const unsubscribeMAC = 16 // bytes of the HMAC in a link
+
+// An Unsubscription is what a link says: who wants no more mail from whom.
+type Unsubscription struct {
+	Email  string
+	Domain string
+}
+
+func (s *Service) ReadUnsubscribe(tx *store.Tx, token string) (*store.Domain, *Unsubscription, error) {
+	wrong := core.Errorf("not_found", "This link is not valid, or its sender no longer exists. There is nothing to do.")
+	text, mac, _ := strings.Cut(token, ".")
+	names, err := base64.RawURLEncoding.DecodeString(text)
+	domain, recipient, ok := strings.Cut(string(names), "\n")
+	if err != nil || !ok || len(token) > 1024 {
+		return nil, nil, wrong
+	}
+	d, err := store.DomainByName.Get(tx, domain)
+	if core.IsGone(err) {
+		return nil, nil, wrong
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	got, err := base64.RawURLEncoding.DecodeString(mac)
+	same := func(mac []byte) bool { return hmac.Equal(got, mac[:unsubscribeMAC]) }
+	if err != nil || !s.Keys.MadeMac(same, "unsubscribe", d.AccountID, d.Name, recipient) {
+		return nil, nil, wrong
+	}
+	if _, err := msg.NormalizeEmail(recipient); err != nil {
+		return nil, nil, wrong
+	}
+	return d, &Unsubscription{recipient, domain}, nil
+}

@@ -1,0 +1,481 @@
+package submit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/jsonw"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/templates"
+	"github.com/mailstead/mailstead/store"
+)
+
+const (
+	kindSendBatch  = "send_batch"
+	batchTries     = 100     // of a batch whose sending fails for a reason of our own
+	batchMost      = 1 << 30 // bytes of all its messages together
+	batchTemplates = 8 << 20 // bytes of all its templates together, which are kept with it
+)
+
+// SendBatchIn is the request of send_email_batch: whole messages, or one message or template for
+// many recipients, each of whom gets a message of their own.
+type SendBatchIn struct {
+	UserID     string           `path:"user_id"`
+	Messages   []SendEmailIn    `json:"messages" min:"1" max:"100" items:"each"`
+	TemplateID string           `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The message template that the messages are made of.
+	Message    *BatchMessage    `json:"message"`
+	Recipients []BatchRecipient `json:"recipients" min:"1" max:"1000" items:"each"`
+	From       string           `json:"from"`
+	SendAt     *core.Time       `json:"send_at"` // When they are sent; at once unless given.
+}
+
+// A BatchMessage is what all recipients of a batch get, with variables as a template has them.
+type BatchMessage struct {
+	Subject     string            `json:"subject" required:"true"`
+	Text        string            `json:"text"`
+	HTML        string            `json:"html"` // Sanitised for received messages; still do not trust it.
+	ReplyTo     Texts             `json:"reply_to"`
+	Headers     map[string]string `json:"headers"`
+	Attachments []SendAttachment  `json:"attachments" max:"500"`
+}
+
+// A BatchRecipient is one of them.
+type BatchRecipient struct {
+	To        string              `json:"to" required:"true"`
+	Variables templates.Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
+}
+
+// A BatchResult is the result of the job of a batch.
+type BatchResult struct {
+	Sent   int               `json:"sent"`
+	Failed int               `json:"failed"`
+	Items  []json.RawMessage `json:"items"`
+}
+
+// A BatchOutcome is what became of one item of a batch.
+type BatchOutcome struct {
+	Index     int           `json:"index"`
+	Status    string        `json:"status"` // queued scheduled suppressed failed
+	MessageID *string       `json:"message_id"`
+	IDs       []string      `json:"ids"` // of its rows in the sending log
+	Error     *BatchFailure `json:"error"`
+}
+
+// A BatchFailure says why an item was not sent.
+type BatchFailure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// A keptBatch is a batch as it is kept until its job has sent it: with the templates as they are
+// when it is taken.
+type keptBatch struct {
+	SendBatchIn
+	Templates map[string]templates.Content `json:"templates"` // by id
+}
+
+// items is how many messages a batch is.
+func (in *SendBatchIn) items() int { return max(len(in.Messages), len(in.Recipients)) }
+
+// item is one message of a batch as a request of its own.
+func (in *SendBatchIn) item(i int, forms batchForms) SendEmailIn {
+	if len(in.Messages) > 0 {
+		one := in.Messages[i]
+		one.UserID = in.UserID
+		return one
+	}
+	r := in.Recipients[i]
+	out := SendEmailIn{UserID: in.UserID, To: Texts{r.To}, Variables: r.Variables, TemplateID: in.TemplateID, SendAt: in.SendAt, From: in.From}
+	if in.Message != nil {
+		out.form = forms[""]
+		out.ReplyTo, out.Headers, out.Attachments = in.Message.ReplyTo, in.Message.Headers, in.Message.Attachments
+	}
+	return out
+}
+
+func (m *BatchMessage) content() templates.Content {
+	return templates.Content{Subject: m.Subject, Text: m.Text, HTML: m.HTML}
+}
+
+// templateIDs are the templates that a batch names.
+func (in *SendBatchIn) templateIDs() []string {
+	ids := []string{in.TemplateID}
+	for _, one := range in.Messages {
+		ids = append(ids, one.TemplateID)
+	}
+	slices.Sort(ids)
+	return slices.DeleteFunc(slices.Compact(ids), func(id string) bool { return id == "" })
+}
+
+// batchForms are the forms that messages of a batch are made of: of templates, by id, and at "" of
+// its own message.
+type batchForms map[string]*templates.Form
+
+// forms finds the variables of a batch.
+func (b *keptBatch) forms() (batchForms, error) {
+	forms := batchForms{}
+	for id, c := range b.Templates {
+		f, err := c.Form()
+		if err != nil {
+			return nil, err
+		}
+		forms[id] = f
+	}
+	if b.Message != nil {
+		f, err := b.Message.content().Form()
+		if err != nil {
+			return nil, err
+		}
+		forms[""] = f
+	}
+	return forms, nil
+}
+
+// checkSize refuses a batch whose messages are too much together: a text or a file that all
+// recipients get, or a value that a template has often, is small in the request alone. A message
+// whose variables are wrong counts nothing: it fails alone.
+func (b *keptBatch) checkSize() error {
+	forms, err := b.forms()
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for i := range b.items() {
+		one := b.item(i, forms)
+		if one.TemplateID != "" {
+			one.form = forms[one.TemplateID]
+		}
+		if texts, files, err := one.sizes(); err == nil {
+			total += texts + files
+		}
+		if total > batchMost {
+			return core.Errorf("payload_too_large", "The messages of a batch can have at most %d MiB together. Send a link to large files, use shorter values, or send to fewer recipients at a time.", batchMost>>20)
+		}
+	}
+	return nil
+}
+
+// check refuses a batch of which nothing could be sent as it is meant.
+func (in *SendBatchIn) check(now time.Time) error {
+	switch forRecipients := len(in.Recipients) > 0; {
+	case forRecipients == (len(in.Messages) > 0):
+		return core.Invalid("messages", "required", "give messages, or recipients with template_id or message")
+	case !forRecipients && (in.TemplateID != "" || in.Message != nil || in.From != "" || in.SendAt != nil):
+		return core.Invalid("messages", "conflict", "cannot be combined with template_id, message, from and send_at")
+	case forRecipients && (in.TemplateID == "") == (in.Message == nil):
+		return core.Invalid("template_id", "required", "give template_id or message, and not both")
+	}
+	if m := in.Message; m != nil {
+		if m.Text == "" && m.HTML == "" {
+			return core.Invalid("message.text", "required", "a message must have text, html or both")
+		}
+		if _, err := m.content().Form(); err != nil {
+			return err
+		}
+	}
+	_, err := outbound.SendAt(now, in.SendAt)
+	return err
+}
+
+// SendEmailBatch takes many messages at once, which a job sends. One that cannot be sent fails
+// alone, which the job's result tells.
+func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBatchIn) (*core.JobResponse, error) {
+	if err := in.check(s.Now()); err != nil {
+		return nil, err
+	}
+	kept := keptBatch{SendBatchIn: in, Templates: map[string]templates.Content{}}
+
+	// Look first, so that a request that is refused writes nothing. A template that is not there
+	// is the fault of the message that names it.
+	err := s.Store.View(func(tx *store.Tx) error {
+		all := 0
+		if _, err := core.ReadMailbox(tx, who, in.UserID); err != nil {
+			return err
+		}
+		mb, _, err := s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID})
+		if err != nil {
+			return err
+		}
+		if err := allowsUnasked(tx, mb, who); err != nil {
+			return err
+		}
+		as, err := core.SendersOf(tx, mb)
+		if err != nil {
+			return err
+		}
+		if _, err := as.Author(mb, in.From); err != nil {
+			return err
+		}
+		for _, id := range in.templateIDs() {
+			c, err := findTemplate(tx, who.AccountID, id)
+			if _, ours := core.AsError(err); ours && id != in.TemplateID {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			all += len(c.Text) + len(c.HTML)
+			if all > batchTemplates {
+				return core.Errorf("payload_too_large", "The templates of a batch can have at most %d MiB together. Send several batches.", batchTemplates>>20)
+			}
+			kept.Templates[id] = c
+		}
+		return nil
+	})
+	if err == nil {
+		err = kept.checkSize()
+	}
+	if err != nil {
+		return nil, err
+	}
+	spool := s.Store.NewSpool(batchMost)
+	defer spool.Close()
+	if err := jsonw.Write(spool, kept); err != nil {
+		return nil, core.OverStore(err)
+	}
+	blob, err := s.Store.Append([]byte("{}"), spool)
+	if err != nil {
+		return nil, core.OverStore(err)
+	}
+	defer s.Store.Release(blob) // does nothing where it is referred to
+
+	var out core.JobResponse
+	err = s.Store.Update(func(tx *store.Tx) error {
+		tx.For(ctx)
+		if _, err := core.ReadMailbox(tx, who, in.UserID); err != nil {
+			return err
+		}
+		mb, _, err := s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID})
+		if err != nil {
+			return err
+		}
+		by := sentByActor(who)
+		b := &store.Batch{ID: tx.NewID("bat"), AccountID: who.AccountID, MailboxID: mb.ID, Blob: blob, CreatedAt: tx.Now(), ByPerson: by.person, OwnWords: by.ownWords}
+		if err := tx.RefBatch(blob, b.ID); err != nil {
+			return err
+		}
+		if err := store.Batches.Put(tx, b); err != nil {
+			return err
+		}
+		j, err := s.Queue.Add(tx, jobs.New{
+			AccountID: who.AccountID, Kind: kindSendBatch, Lane: "batch " + mb.ID, Args: batchArgs{b.ID}, CreatedBy: who.UserID, Total: in.items(),
+			Resource: store.JobResource{Type: "batch", ID: b.ID, Name: fmt.Sprintf("%d messages of %s", in.items(), mb.Email)},
+		})
+		if err != nil {
+			return err
+		}
+		out = core.JobOut(j)
+		return s.KeepAnswer(ctx, tx, &out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &out, nil
+}
+
+// batchOf is what a message of a batch is judged by: the time when the batch was taken, and the
+// templates of then.
+type batchOf struct {
+	taken    time.Time
+	forms    batchForms
+	byPerson bool
+	ownWords bool
+}
+
+func (b *batchOf) template(id string) (*templates.Form, error) {
+	f := b.forms[id]
+	if f == nil {
+		return nil, noTemplate()
+	}
+	return f, nil
+}
+
+// batchArgs is the job of sending a batch.
+type batchArgs struct {
+	BatchID string `json:"batch_id"`
+}
+
+func (s *Service) batchKind() jobs.Kind {
+	return jobs.Kind{
+		Name: kindSendBatch, Work: s.sendBatch, Timeout: time.Hour, Visible: true, Most: 4, MostEach: 2, Max: batchTries,
+		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
+			args, err := jobs.Args[batchArgs](j)
+			if err != nil {
+				return nil // there is no batch that it could be about
+			}
+			return deleteBatch(tx, args.BatchID)
+		},
+	}
+}
+
+// sendBatch sends the messages of a batch one after the other. Each is noted in the transaction
+// that takes it, so that none is sent twice.
+func (s *Service) sendBatch(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[batchArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var b *store.Batch
+	done := map[int]bool{}
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		b, err = store.Batches.Get(tx, args.BatchID)
+		if err != nil {
+			return err
+		}
+		for _, it := range store.BatchItemsByBatch.Asc(tx, b.ID, "") {
+			done[it.Index] = true
+		}
+		return nil
+	})
+	if core.IsGone(err) {
+		return nil, jobs.Permanent(err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for next, items := 0, 1; next < items; {
+		next, items, err = s.sendTurn(core.Patiently(ctx), b, next, done)
+		if err != nil {
+			return nil, err
+		}
+	}
+	return func(tx *store.Tx, j *store.Job) error {
+		out := BatchResult{Items: []json.RawMessage{}}
+		for _, it := range store.BatchItemsByBatch.Asc(tx, b.ID, "") {
+			var o BatchOutcome
+			if err := json.Unmarshal(it.Outcome, &o); err != nil {
+				return fmt.Errorf("item %d of %s: %w", it.Index, b.ID, err)
+			}
+			switch o.Status {
+			case "failed":
+				out.Failed++
+			case store.OutgoingQueued, store.OutgoingScheduled:
+				out.Sent++
+			}
+			out.Items = append(out.Items, it.Outcome)
+		}
+		j.Result, err = json.Marshal(out)
+		if err != nil {
+			return fmt.Errorf("write result: %w", err)
+		}
+		return deleteBatch(tx, b.ID)
+	}, nil
+}
+
+// batchTurn is how long a large batch has memory before others that are large may have it.
+const batchTurn = 2 * time.Second
+
+// sendTurn sends the messages of a batch from next on that are not done, until all are or its turn
+// ends. It returns the first that is left, and how many there are.
+func (s *Service) sendTurn(ctx context.Context, b *store.Batch, next int, done map[int]bool) (left, items int, err error) {
+	ctx, leave, err := s.HoldLarge(ctx, int64(b.Blob.Length))
+	if err != nil {
+		return next, 0, err
+	}
+	defer leave()
+	in, err := s.readBatch(ctx, b)
+	if err != nil {
+		return next, 0, err
+	}
+	forms, err := in.forms()
+	if err != nil {
+		return next, 0, jobs.Permanent(err)
+	}
+	who := core.Actor{AccountID: b.AccountID}
+	for began := time.Now(); next < in.items() && time.Since(began) < batchTurn; next++ {
+		if ctx.Err() != nil {
+			return next, 0, ctx.Err()
+		}
+		if done[next] {
+			continue
+		}
+		one := in.item(next, forms)
+		one.of = &batchOf{b.CreatedAt, forms, b.ByPerson, b.OwnWords}
+		_, err := s.sendEmail(ctx, who, one, func(tx *store.Tx, out *EmailQueued) error { return noteSent(tx, b, next, out) })
+		if refused, ours := core.AsError(err); ours {
+			err = s.Store.Update(func(tx *store.Tx) error {
+				return note(tx, b, BatchOutcome{Index: next, Status: "failed", IDs: []string{}, Error: &BatchFailure{refused.Code, refused.Message}})
+			})
+		}
+		if err != nil {
+			return next, 0, err
+		}
+		jobs.Progress(ctx, next+1, in.items(), "")
+	}
+	return next, in.items(), nil
+}
+
+// readBatch reads the request of a batch.
+func (s *Service) readBatch(ctx context.Context, b *store.Batch) (*keptBatch, error) {
+	_, leave, err := s.WorkOnLarge(ctx, int64(b.Blob.Length))
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	blob, err := s.Store.OpenBlob(b.Blob)
+	if err != nil {
+		return nil, err
+	}
+	defer blob.Close()
+	text := make([]byte, blob.Size())
+	if _, err := blob.ReadAt(text, 0); err != nil {
+		return nil, fmt.Errorf("read batch: %w", err)
+	}
+	in := &keptBatch{}
+	if err := json.Unmarshal(text, in); err != nil {
+		return nil, jobs.Permanent(fmt.Errorf("read batch: %w", err))
+	}
+	in.UserID = b.MailboxID
+	return in, nil
+}
+
+// noteSent notes a message of a batch that was taken.
+func noteSent(tx *store.Tx, b *store.Batch, index int, sent *EmailQueued) error {
+	o := BatchOutcome{Index: index, Status: store.OutgoingSuppressed, MessageID: &sent.MessageID, IDs: []string{}}
+	for _, r := range sent.Recipients {
+		o.IDs = append(o.IDs, r.ID)
+		if r.Status != store.OutgoingSuppressed {
+			o.Status = r.Status
+		}
+	}
+	return note(tx, b, o)
+}
+
+func note(tx *store.Tx, b *store.Batch, o BatchOutcome) error {
+	known, err := store.BatchItems.Find(tx, store.BatchItemID(b.ID, o.Index))
+	if err == nil && known != nil {
+		err = fmt.Errorf("item %d of %s is sent already", o.Index, b.ID)
+	}
+	if err != nil {
+		return err
+	}
+	outcome, err := json.Marshal(o)
+	if err != nil {
+		return fmt.Errorf("write outcome: %w", err)
+	}
+	return store.BatchItems.Put(tx, &store.BatchItem{BatchID: b.ID, AccountID: b.AccountID, Index: o.Index, Outcome: outcome})
+}
+
+// deleteBatch forgets a batch and its items.
+func deleteBatch(tx *store.Tx, id string) error {
+	b, err := store.Batches.Find(tx, id)
+	if b == nil || err != nil {
+		return err
+	}
+	var ids []string
+	for _, it := range store.BatchItemsByBatch.Asc(tx, id, "") {
+		ids = append(ids, store.BatchItemID(id, it.Index))
+	}
+	if err := core.DeleteAll(tx, store.BatchItems, ids); err != nil {
+		return err
+	}
+	if err := tx.UnrefBatch(b.Blob, id); err != nil {
+		return err
+	}
+	return store.Batches.Delete(tx, id)
+}

@@ -1,0 +1,60 @@
+package submit
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/store"
+)
+
+// CancelMessage takes a message that waits back. One that is being delivered at this very moment is
+// cancelled when that has ended, unless it arrived. One that waits for approval is rejected, for
+// all of its recipients.
+func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in outbound.SentMessageIn) (*outbound.SentMessage, error) {
+	rejected, err := s.cancelHeld(ctx, who, in.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case rejected:
+		return s.outbound.ShowRow(who, in.ID)
+	}
+	return s.outbound.CancelRow(who, in.ID)
+}
+
+// CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held.
+// What waits for approval is rejected.
+func (s *Service) CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) error {
+	if err := s.rejectApprovals(ctx, mb.AccountID, outbound.MailboxDeleted, func(a *store.Approval) bool { return a.MailboxID == mb.ID }); err != nil {
+		return err
+	}
+	held := false
+	if err := s.Store.View(func(tx *store.Tx) error {
+		h, err := store.Holds.Find(tx, mb.ID)
+		held = h != nil
+		return err
+	}); err != nil || held {
+		return err
+	}
+	return s.outbound.CancelWaiting(ctx, mb.AccountID, outbound.MailboxDeleted, func(o *store.Outgoing) bool { return o.MailboxID == mb.ID && o.HeldAt.IsZero() })
+}
+
+// Hold keeps what a mailbox has waiting from leaving, from this transaction on, until somebody
+// releases it; a job has the rows say so.
+func (s *Service) Hold(tx *store.Tx, mb *store.Mailbox) error {
+	if err := store.Holds.Put(tx, &store.Hold{MailboxID: mb.ID, AccountID: mb.AccountID, At: tx.Now(), Until: tx.Now().Add(outbound.HeldFor)}); err != nil {
+		return err
+	}
+	_, err := s.Queue.Add(tx, jobs.New{AccountID: mb.AccountID, Kind: outbound.KindHold, Key: "hold " + mb.ID, Lane: "hold " + mb.AccountID, Args: outbound.HoldArgs{MailboxID: mb.ID}})
+	return err
+}
+
+// CancelMailOf takes back what a domain has waiting, since nothing could sign it any more and the
+// name may soon be another account's.
+func (s *Service) CancelMailOf(ctx context.Context, d *store.Domain) error {
+	if err := s.rejectApprovals(ctx, d.AccountID, outbound.DomainDeleted, func(a *store.Approval) bool { return a.DomainID == d.ID }); err != nil {
+		return err
+	}
+	return s.outbound.CancelWaiting(ctx, d.AccountID, outbound.DomainDeleted, func(o *store.Outgoing) bool { return o.Domain == d.Name })
+}

@@ -1,0 +1,49 @@
+package submit
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+// What tests outside of the package look at.
+
+// SubmitHeld takes a message as Submit does, and holds it for approval.
+func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows []*store.Outgoing, a *store.Approval, err error) {
+	as, err := s.sendersOf(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := s.ready(as, sentByLogin(u), in)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer l.close()
+	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Outgoing: true})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.inbox.Release(stored)
+	h.Content, err = s.makeHeld(context.Background(), inbox.Envelope{From: l.from}, l.to, l.body, rewriting{})
+	if err != nil {
+		return nil, nil, err
+	}
+	defer s.Store.Release(h.Content.blob)
+	return rows, a, s.Store.Update(func(tx *store.Tx) error {
+		mb, d, err := senderOf(tx, u)
+		if err != nil {
+			return err
+		}
+		sub := &store.Submission{
+			AccountID: u.AccountID, MailboxID: u.MailboxID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from, Subject: l.subject, Blob: stored.Blob,
+			EightBit: l.eightBit, EnvelopeID: l.envelopeID, Ret: l.ret, SendAt: l.sendAt, Checked: true, Program: mb == nil,
+		}
+		if mb == nil {
+			sub.ReportTo = l.from
+		}
+		rows, a, err = s.holdForApproval(tx, sub, d, l.to, h)
+		return err
+	})
+}

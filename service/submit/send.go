@@ -1,0 +1,549 @@
+package submit
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/templates"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Texts is a body field that may be one text or a list of them.
+type Texts []string
+
+// UnmarshalJSON takes both.
+func (t *Texts) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*t = Texts{one}
+		return nil
+	}
+	var many []string
+	if json.Unmarshal(data, &many) != nil {
+		return errors.New("it must be a text or a list of texts")
+	}
+	*t = many
+	return nil
+}
+
+// Forms says which forms it has on the wire.
+func (Texts) Forms() []any { return []any{"", []string{}} }
+
+// HTMLText is a body field that is HTML, or true to say that the field `body` is.
+type HTMLText struct {
+	Text   string
+	OfBody bool
+}
+
+// UnmarshalJSON takes a text or true or false.
+func (h *HTMLText) UnmarshalJSON(data []byte) error {
+	into := any(&h.OfBody)
+	if len(data) > 0 && data[0] == '"' {
+		into = &h.Text
+	}
+	if json.Unmarshal(data, into) != nil {
+		return errors.New("must be HTML, or true if `body` is HTML")
+	}
+	return nil
+}
+
+// MarshalJSON writes what was read.
+func (h HTMLText) MarshalJSON() ([]byte, error) {
+	if h.OfBody {
+		return []byte("true"), nil
+	}
+	return json.Marshal(h.Text)
+}
+
+// Forms says which forms it has on the wire.
+func (HTMLText) Forms() []any { return []any{"", true} }
+
+// A SendAttachment is a file to be sent.
+type SendAttachment struct {
+	Filename    string  `json:"filename"`
+	Content     *string `json:"content"` // Base64.
+	ContentType string  `json:"content_type"`
+	ContentID   string  `json:"content_id"`
+}
+
+// SendEmailIn is the request of send_email.
+type SendEmailIn struct {
+	UserID  string   `path:"user_id"`
+	From    string   `json:"from"` // A name and an address that the mailbox may send as; its own unless given.
+	To      Texts    `json:"to" required:"true" min:"1"`
+	Cc      Texts    `json:"cc"`
+	Bcc     Texts    `json:"bcc"`
+	ReplyTo Texts    `json:"reply_to"`
+	Subject string   `json:"subject"`
+	Text    string   `json:"text"`
+	HTML    HTMLText `json:"html"` // HTML, or `true`, which says that `body` is HTML.
+	Body    string   `json:"body" example:"Hello, your order is on its way."`
+	// The Message-ID that this replies to. Messages of the mailbox's INBOX with this Message-ID
+	// become `is_answered`.
+	InReplyTo   string            `json:"in_reply_to"`
+	References  Texts             `json:"references"`
+	Headers     map[string]string `json:"headers"`
+	Attachments []SendAttachment  `json:"attachments" max:"500"`
+	MessageID   string            `json:"message_id"` // The Message-ID header, with brackets.
+	SendAt      *core.Time        `json:"send_at"`    // When it is sent; at once unless given.
+	Tags        outbound.TagMap   `json:"tags"`
+	RequireTLS  bool              `json:"require_tls"` // It goes only to hosts that prove who they are over TLS and promise to do the same (RFC 8689).
+	// The message template that the subject and the text are made of.
+	TemplateID string              `json:"template_id" example:"mtl_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Variables  templates.Variables `json:"variables"` // Values by the names of the variables: texts, numbers or booleans.
+
+	of       *batchOf        // nil: the message is no part of a batch
+	form     *templates.Form // what Variables fill; nil: the texts are those of the request
+	calendar []byte          // an answer to an invitation
+	foreign  bool            // nobody who sends it has written it
+	program  bool            // a program has written it that does not speak for the account, or nobody knows who has
+	anew     bool            // it is the draft of somebody tainted
+	unfilled bool            // it is a draft that does not show its template
+}
+
+// EmailQueued says that a message is on its way.
+type EmailQueued struct {
+	Success    bool            `json:"success"`
+	MessageID  string          `json:"message_id" words:"ours"` // The Message-ID header, with brackets.
+	Status     string          `json:"status" enum:"queued|scheduled|held"`
+	ApprovalID *string         `json:"approval_id" words:"ours" rare:"true"` // The approval that it waits for, or waited for.
+	UserID     string          `json:"user_id" words:"ours"`
+	From       string          `json:"from" words:"ours"`
+	Recipients []SentRecipient `json:"recipients"`
+	// How it goes to the recipient: direct, relay, local, capture or simulator.
+	Transport string    `json:"transport" enum:"direct|relay|local|capture|simulator|mixed"`
+	QueuedAt  core.Time `json:"queued_at"`
+	SendAt    core.Time `json:"send_at" rare:"true"` // When it is sent; null for at once.
+}
+
+// A SentRecipient is one recipient of a message that was taken.
+type SentRecipient struct {
+	ID        string `json:"id" words:"ours" example:"msg_01k9a2b3c4d5e6f7g8h9j0k1m2"` // Its row in the sending log.
+	Email     string `json:"email" words:"ours"`
+	Status    string `json:"status" enum:"queued|scheduled|suppressed|held"`
+	Transport string `json:"transport" words:"ours"` // How it goes to the recipient: direct, relay, local, capture or simulator.
+}
+
+// SendEmail sends a message as the mailbox, keeps a copy in its Sent folder, and marks the message
+// that it answers.
+func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn) (*EmailQueued, error) {
+	if in.TemplateID == "" && who.Request != nil && who.Request.Fields != nil && !slices.Contains(who.Request.Fields, "subject") {
+		return nil, core.Invalid("subject", "required", "is required, unless template_id is given")
+	}
+	return s.sendEmail(ctx, who, in, func(tx *store.Tx, out *EmailQueued) error { return s.KeepAnswer(ctx, tx, out) })
+}
+
+// sendEmail sends a message; with does more in the transaction that takes it.
+func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn, with func(*store.Tx, *EmailQueued) error) (*EmailQueued, error) {
+	var mb *store.Mailbox
+	var as core.Senders
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		mb, err = core.ReadMailbox(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		as, err = core.SendersOf(tx, mb)
+		if err != nil {
+			return err
+		}
+		if _, _, err = s.sendable(tx, core.MailboxUser{AccountID: who.AccountID, MailboxID: in.UserID}); err != nil || in.TemplateID == "" {
+			return err
+		}
+		in.form, err = formOf(tx, who.AccountID, &in)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, leave, err := s.workOn(ctx, &in)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	if in.unfilled && in.form != nil {
+		return nil, core.Invalid("template_id", "changed", "fits now, which it did not when the draft was saved; save the draft again, so that it shows what is sent")
+	}
+
+	// What a batch scheduled for a time that has passed since leaves at once.
+	taken := s.Now()
+	if in.of != nil {
+		taken = in.of.taken
+	}
+	at, err := outbound.SendAt(taken, in.SendAt)
+	if err != nil {
+		return nil, err
+	}
+	if !at.After(s.Now()) {
+		at = time.Time{}
+	}
+	tags, err := in.Tags.Sorted()
+	if err != nil {
+		return nil, err
+	}
+
+	// Write the message and check it like one that a mail client submits.
+	message, to, bcc, err := s.composeEmail(as, mb, in)
+	if err != nil {
+		return nil, err
+	}
+	spool := s.Store.NewSpool(core.MaxMessage)
+	defer spool.Close()
+	if err := writeEmail(message, spool); err != nil {
+		return nil, err
+	}
+	by := sentByActor(who)
+	if in.of != nil {
+		by.person, by.ownWords = in.of.byPerson, in.of.ownWords
+	}
+	by.ownWords, by.anew = by.ownWords && !in.program, in.anew
+	l, err := s.ready(as, by, Submission{From: message.From.Email(), To: to, Body: spool, SMTPUTF8: true, SendAt: at, Tags: tags, RequireTLS: in.RequireTLS})
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	l.foreign = in.foreign || in.calendar != nil // an answer to an invitation repeats that
+	l.utf8 = l.eightBit                          // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
+	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
+	if err != nil {
+		return nil, err
+	}
+	defer s.inbox.Release(stored) // does nothing for what was sent
+	l.blob, stored.Meta.Bcc, l.blind = stored.Blob, bcc, bcc
+	answered, err := s.inbox.FindAnswered(mb, in.InReplyTo)
+	if err != nil {
+		return nil, err
+	}
+	if in.InReplyTo != "" {
+		l.answeredBy = inbox.AnswererOf(who, s.Now()).Text()
+	}
+	l.fileSent, l.answers = !at.IsZero(), in.InReplyTo
+	if l.fileSent {
+		l.bcc = bcc
+	}
+
+	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
+	// transaction.
+	var out *EmailQueued
+	_, err = s.post(ctx, core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
+		out = &EmailQueued{
+			Success: true, MessageID: sent.MessageID, Status: sent.status(), ApprovalID: core.OrNull(sent.ApprovalID), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
+			SendAt: core.Time{Time: at},
+		}
+		stored.Origin = sent.origin
+		for _, r := range sent.Recipients {
+			out.Recipients = append(out.Recipients, SentRecipient(r))
+			if out.Transport != "" && out.Transport != r.Transport {
+				out.Transport = "mixed"
+			} else {
+				out.Transport = r.Transport
+			}
+		}
+		if !l.fileSent && sent.ApprovalID == "" {
+			if err := s.outbound.FileSentCopy(tx, mb, stored, answered, l.answeredBy); err != nil {
+				return err
+			}
+		}
+		return with(tx, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// workOn waits until there is memory for a request, and fills its template. Whoever has done with
+// it calls leave.
+func (s *Service) workOn(ctx context.Context, in *SendEmailIn) (within context.Context, leave func(), err error) {
+	within, leave, err = s.WorkOnLarge(ctx, in.given())
+	if err != nil {
+		return nil, nil, err
+	}
+	texts, files, err := in.sizes()
+	if err == nil && texts > core.MaxContent {
+		err = core.ContentTooLarge()
+	}
+	if made := texts + files; err == nil && made > in.given() { // short values that a template has often
+		leave()
+		within, leave, err = s.WorkOnLarge(ctx, made)
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	if err == nil && in.form != nil {
+		var c templates.Content
+		c, err = in.form.Fill(in.Variables)
+		in.Subject, in.Text, in.HTML = c.Subject, c.Text, HTMLText{Text: c.HTML}
+	}
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return within, leave, nil
+}
+
+// formOf gives the template that a request names.
+func formOf(tx *store.Tx, accountID string, in *SendEmailIn) (*templates.Form, error) {
+	if in.Subject != "" || in.Text != "" || in.HTML.Text != "" || in.HTML.OfBody || in.Body != "" {
+		return nil, core.Invalid("template_id", "conflict", "cannot be combined with subject, text and html")
+	}
+	if in.of != nil {
+		return in.of.template(in.TemplateID)
+	}
+	c, err := findTemplate(tx, accountID, in.TemplateID)
+	if err != nil {
+		return nil, err
+	}
+	return c.Form()
+}
+
+// given is how many bytes of text, of values and of files in base64 a request has.
+func (in *SendEmailIn) given() (size int64) {
+	for _, a := range in.Attachments {
+		if a.Content != nil {
+			size += int64(len(*a.Content))
+		}
+	}
+	return size + int64(len(in.Text)+len(in.HTML.Text)+len(in.Body)) + in.Variables.Bytes()
+}
+
+// sizes are about how many bytes of text and of files the message of a request will have, before
+// anything is made of it.
+func (in *SendEmailIn) sizes() (texts, files int64, err error) {
+	for _, a := range in.Attachments {
+		if a.Content != nil {
+			files += int64(base64.StdEncoding.DecodedLen(len(*a.Content)))
+		}
+	}
+	texts = int64(len(in.Text) + len(in.HTML.Text) + len(in.Body))
+	if in.form != nil {
+		var filled int64
+		filled, err = in.form.Size(in.Variables)
+		texts += filled
+	}
+	return texts, files, err
+}
+
+func findTemplate(tx *store.Tx, accountID, id string) (templates.Content, error) {
+	t, err := templates.Find(tx, accountID, id)
+	if err != nil {
+		return templates.Content{}, err
+	}
+	if t == nil {
+		return templates.Content{}, noTemplate()
+	}
+	return templates.Content{Subject: t.Subject, Text: t.Text, HTML: t.HTML}, nil
+}
+
+func noTemplate() error {
+	return core.Invalid("template_id", "not_found", "is not a message template of this account")
+}
+
+func writeEmail(m *msg.Composer, to io.Writer) error {
+	_, err := m.WriteTo(to)
+	switch {
+	case errors.Is(err, store.ErrTooLarge):
+		return core.ContentTooLarge()
+	case errors.Is(err, msg.ErrHeader), errors.Is(err, msg.ErrAddress):
+		return core.Invalid("headers", "invalid", "the message cannot be written: %s", err)
+	}
+	return err
+}
+
+// startEmail makes a message of the names and addresses of a request, and gives those who get a
+// blind copy.
+func (s *Service) startEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn) (m *msg.Composer, bcc []msg.Address, err error) {
+	from, err := as.Author(mb, in.From)
+	if err != nil {
+		return nil, nil, err
+	}
+	m = &msg.Composer{From: from, Subject: in.Subject, Date: s.Now()}
+	if strings.ContainsFunc(in.Subject, unicode.IsControl) || !utf8.ValidString(in.Subject) {
+		return nil, nil, core.Invalid("subject", "invalid", "must be one line of text, without control characters")
+	}
+	for _, f := range []struct {
+		name string
+		from Texts
+		to   *[]msg.Address
+	}{{"to", in.To, &m.To}, {"cc", in.Cc, &m.Cc}, {"bcc", in.Bcc, &bcc}, {"reply_to", in.ReplyTo, &m.ReplyTo}} {
+		list, err := addressList(f.name, f.from)
+		if err != nil {
+			return nil, nil, err
+		}
+		*f.to = list
+	}
+	return m, bcc, nil
+}
+
+// composeEmail makes the message of a request, and says whom it goes to, and who of them gets a
+// blind copy, one a line.
+func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailIn) (m *msg.Composer, to []outbound.Rcpt, blind string, err error) {
+	m, bcc, err := s.startEmail(as, mb, in)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	seen := map[string]bool{}
+	for _, a := range slices.Concat(m.To, m.Cc, bcc) {
+		if email := strings.ToLower(a.Email()); !seen[email] { // everybody once
+			seen[email] = true
+			to = append(to, outbound.Rcpt{Address: a.Email()})
+		}
+	}
+	if len(to) == 0 {
+		return nil, nil, "", core.Invalid("to", "required", "must name at least one recipient")
+	}
+	if len(to) > maxAPIRecipients {
+		return nil, nil, "", core.Invalid("to", "too_many_items", "to, cc and bcc can have at most %d recipients together, not %d", maxAPIRecipients, len(to))
+	}
+	if err = setContent(m, in, mb.Footer); err != nil {
+		return nil, nil, "", err
+	}
+	return m, to, strings.Join(addressTexts(bcc), "\n"), setHeader(m, in, core.DomainOfAddress(m.From.Email()), s.outbound.ControlFields())
+}
+
+// addressList reads the addresses of a field, each text one or several.
+func addressList(field string, texts Texts) ([]msg.Address, error) {
+	var out []msg.Address
+	for _, text := range texts {
+		if strings.TrimSpace(text) == "" && len(texts) == 1 && field != "to" {
+			return nil, nil // an empty text is nobody
+		}
+		list, err := msg.ParseAddressList(text)
+		if err != nil {
+			return nil, core.Invalid(field, "invalid", "%s", err)
+		}
+		out = append(out, list...)
+		if len(out) > msg.MaxAddresses {
+			return nil, core.Invalid(field, "too_many_items", "names more than %d addresses", msg.MaxAddresses)
+		}
+	}
+	return out, nil
+}
+
+// setContent fills text, HTML and files, and the mailbox's footer below both texts.
+func setContent(m *msg.Composer, in SendEmailIn, footer string) error {
+	m.Text, m.HTML = in.Text, in.HTML.Text
+	switch {
+	case in.Body == "":
+	case in.HTML.OfBody && m.HTML == "":
+		m.HTML = in.Body
+	case m.Text == "" && m.HTML == "":
+		m.Text = in.Body
+	default:
+		return core.Invalid("body", "conflict", "cannot be combined with text and html")
+	}
+	size := len(m.Text) + len(m.HTML)
+	// Base64 in the standard or the URL alphabet, padded or not, with white space, of which the
+	// decoder skips the ends of lines by itself: most files need no copy.
+	standard := strings.NewReplacer("-", "+", "_", "/", " ", "", "\t", "")
+	for i, a := range in.Attachments {
+		field := fmt.Sprintf("attachments.%d", i)
+		if a.Filename == "" || a.Content == nil {
+			return core.Invalid(field, "required", "must have a filename and its content in base64")
+		}
+		content, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(standard.Replace(*a.Content), "=\r\n"))
+		if err != nil {
+			return core.Invalid(field+".content", "invalid", "must be base64: %s", err)
+		}
+		size += len(content)
+		if size > core.MaxContent {
+			return core.ContentTooLarge()
+		}
+		m.Attachments = append(m.Attachments, msg.AttachedFile{Filename: a.Filename, ContentType: a.ContentType, ContentID: a.ContentID, Content: content})
+	}
+	if size > core.MaxContent {
+		return core.ContentTooLarge()
+	}
+	addFooter(m, footer)
+	m.Calendar = in.calendar
+	return nil
+}
+
+// addFooter puts a footer, which may be text or HTML, below what the message says.
+func addFooter(d *msg.Composer, footer string) {
+	if footer == "" {
+		return
+	}
+	isHTML := strings.Contains(footer, "</") || strings.Contains(footer, "<br")
+	plain, rich := footer, strings.ReplaceAll(html.EscapeString(footer), "\n", "<br>\n")
+	if isHTML {
+		plain, rich = msg.HTMLText(footer), footer
+	}
+	if d.Text != "" || d.HTML == "" {
+		d.Text = strings.TrimRight(d.Text, "\r\n") + "\r\n\r\n" + plain + "\r\n"
+	}
+	if d.HTML == "" {
+		return
+	}
+	at := len(d.HTML)
+	lower := strings.ToLower(d.HTML)
+	if i := strings.LastIndex(lower, "</body"); i >= 0 && len(lower) == len(d.HTML) {
+		at = i
+	}
+	d.HTML = d.HTML[:at] + "<br>\n<div>" + rich + "</div>\n" + d.HTML[at:]
+}
+
+// serverFields are header fields, and beginnings of such, that say how a message is sent, signed or
+// built, so that a request may not set them.
+var (
+	serverFields = []string{
+		"from", "sender", "to", "cc", "bcc", "reply-to", "subject", "date", "message-id", "in-reply-to", "references",
+		"mime-version", "return-path", "delivered-to",
+	}
+	serverPrefixes = []string{"content-", "resent-", "arc-", "dkim-", "authentication-", "received"}
+)
+
+// setHeader fills ids and the request's own header fields, none of which may be a command to a
+// relay.
+func setHeader(m *msg.Composer, in SendEmailIn, domain string, controls []string) error {
+	m.MessageID = msg.NewMessageID(domain)
+	if in.MessageID != "" {
+		if !core.ValidMessageID(in.MessageID) {
+			return core.Invalid("message_id", "invalid", "must be of the form <left@right>, in ASCII, without spaces and of at most 250 characters")
+		}
+		m.MessageID = core.Bracketed(in.MessageID)
+	}
+	if in.InReplyTo != "" {
+		if !core.ValidMessageID(in.InReplyTo) {
+			return core.Invalid("in_reply_to", "invalid", "must be one Message-ID")
+		}
+		m.InReplyTo = core.Bracketed(in.InReplyTo)
+	}
+	for _, text := range in.References {
+		for _, id := range strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || r == ',' }) {
+			if !core.ValidMessageID(id) {
+				return core.Invalid("references", "invalid", "must be Message-IDs, not %.80q", id)
+			}
+			m.References = append(m.References, core.Bracketed(id))
+		}
+	}
+	if len(m.References) == 0 && m.InReplyTo != "" {
+		m.References = []string{m.InReplyTo}
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Headers)) {
+		if msg.HasFieldPrefix(strings.TrimSpace(name), controls) {
+			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: mail providers read such a field as a command", name)
+		}
+		lower := strings.ToLower(name)
+		isPrefix := func(prefix string) bool { return strings.HasPrefix(lower, prefix) }
+		if slices.Contains(serverFields, lower) || slices.ContainsFunc(serverPrefixes, isPrefix) {
+			return core.Invalid("headers", "not_allowed", "%.80q cannot be set here: it has its own parameter, or the server writes it", name)
+		}
+		m.Headers = append(m.Headers, msg.Header{Name: name, Value: in.Headers[name]})
+	}
+	return nil
+}

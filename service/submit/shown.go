@@ -1,0 +1,218 @@
+package submit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/store"
+)
+
+// A heldContent is the message that a person is to approve, made anew of what they are shown before
+// the transaction that holds it.
+type heldContent struct {
+	to, cc, bcc []string // each recipient of the envelope in one of them
+	preview     string
+	size        int64
+	hash        string
+
+	blob               store.BlobRef
+	messageID, subject string
+	eightBit           bool // an address needs SMTPUTF8
+	starts             bool // a conversation
+}
+
+// makeHeld makes a message that is to be held anew, and appends it: the caller releases its blob.
+func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []outbound.Rcpt, stored msg.Source, w rewriting) (*heldContent, error) {
+	_, leave, err := s.WorkOnLarge(ctx, stored.Size())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	w.toApprove, w.now = true, s.Now()
+	for _, r := range to {
+		if msg.VisibleLine(r.Address) != r.Address {
+			return nil, unshowable()
+		}
+	}
+	sent, err := outbound.AsSent(stored)
+	if err != nil {
+		return nil, err
+	}
+	m, err := w.message(sent, 1)
+	if err != nil {
+		return nil, err
+	}
+	spool, err := s.writeAnew(m, unshowable())
+	if err != nil {
+		return nil, err
+	}
+	defer spool.Close()
+	h, err := readHeld(e.From, to, msg.Whole(spool))
+	if err != nil {
+		return nil, err
+	}
+	h.messageID, h.subject = m.MessageID, m.Subject
+	h.starts = m.InReplyTo == "" && len(m.References) == 0 && len(m.Headers) == 0
+	h.eightBit, err = outbound.HasHighBytes(spool.Reader())
+	if err != nil {
+		return nil, err
+	}
+	e.To, e.Received, e.Outgoing = nil, w.now, true
+	for _, r := range to {
+		e.To = append(e.To, r.Address)
+	}
+	envelope, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("write envelope: %w", err)
+	}
+	h.blob, err = s.Store.Append(envelope, spool)
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// unshowable refuses a message of which a person cannot be shown all that it says. It repeats
+// nothing of it.
+func unshowable() error {
+	return core.OverSMTP(550, "5.7.1", core.Errorf("sending_not_allowed",
+		"A message that waits for approval is made anew of what a person is shown, and this one cannot be: it is signed, encrypted, a report or an answer to an invitation, "+
+			"or has several authors, a group of addresses, an address with invisible characters, or a damaged message in it. Send text, HTML and files, or have a person send it."))
+}
+
+// bound tells whether a message has a part that is lost or means nothing where the message is made
+// anew: a signature, what is encrypted, a report to programs, an entry for a calendar.
+func bound(root *msg.Part) bool {
+	files := msg.Attachments(root)
+	var look func(p *msg.Part) bool
+	look = func(p *msg.Part) bool {
+		switch p.MediaType() {
+		case "multipart/signed", "multipart/encrypted", "multipart/report", "application/pkcs7-mime", "application/x-pkcs7-mime":
+			return true
+		case "text/calendar":
+			return !slices.ContainsFunc(files, func(a msg.Attachment) bool { return a.Part == p })
+		}
+		return !p.IsMessage() && slices.ContainsFunc(p.Children, look)
+	}
+	return look(root)
+}
+
+// show fills a message with what a person is shown of another one's text and header.
+func (w rewriting) show(m *msg.Composer, text msg.Body, headers []msg.Header, nested int) error {
+	if nested == 1 {
+		m.Date = w.now
+		if w.forwarding.Mailbox != "" { // its words, in a message of ours that we sign
+			w.forwarding.Name = strings.TrimSpace(m.From.Name + " " + strings.ReplaceAll(m.From.Email(), "@", " at "))
+			m.From = w.forwarding
+		}
+		m.Headers = automatic(headers)
+	}
+	m.MessageID = msg.NewMessageID(core.DomainOfAddress(m.From.Email()))
+	m.Subject = msg.VisibleLine(m.Subject)
+	for _, list := range [][]msg.Address{{m.From}, m.To, m.Cc} {
+		for i := range list {
+			if email := list[i].Email(); msg.VisibleLine(email) != email {
+				return unshowable()
+			}
+			list[i].Name = msg.VisibleLine(list[i].Name)
+		}
+	}
+	m.From.Name = msg.VisibleLine(m.From.Name)
+	m.HTML = msg.VisibleHTML(text.HTML)
+	m.Text = msg.VisibleText(msg.HTMLText(m.HTML))
+	if m.Text == "" {
+		m.HTML, m.Text = "", msg.VisibleText(text.Text)
+	}
+	return nil
+}
+
+// automatic is the field that says that a program wrote a message, which keeps other programs from
+// answering it (RFC 3834 section 5).
+func automatic(headers []msg.Header) []msg.Header {
+	for _, h := range headers {
+		value := strings.ToLower(strings.TrimSpace(h.Value))
+		if strings.EqualFold(h.Name, "Auto-Submitted") && (value == "auto-generated" || value == "auto-replied") {
+			return []msg.Header{{Name: "Auto-Submitted", Value: value}}
+		}
+	}
+	return nil
+}
+
+// A heldFile is one that a held message lists: one of its own, or of a message in it.
+type heldFile struct {
+	ApprovalAttachment
+	body io.ReaderAt
+	part *msg.Part
+	of   *msg.Part // the whole message, where the file is one
+}
+
+// filesOf lists the files of a held message, those in messages in it under the names of these.
+func filesOf(body msg.Source, root *msg.Part, under string, nested int) (out []heldFile, err error) {
+	for _, a := range msg.Attachments(root) {
+		f := heldFile{ApprovalAttachment: ApprovalAttachment{under + a.Filename, a.ContentType, a.Size}, body: body, part: a.Part}
+		if !isMessage(a) || nested > maxNested {
+			out = append(out, f)
+			continue
+		}
+		text, err := io.ReadAll(msg.Open(body, a.Part))
+		if err != nil {
+			return nil, fmt.Errorf("read message: %w", err)
+		}
+		inner := bytes.NewReader(text)
+		f.of, err = msg.Scan(bytes.NewReader(text))
+		if err != nil {
+			return nil, fmt.Errorf("read message: %w", err)
+		}
+		f.body, f.Size = inner, int64(len(text))
+		within, err := filesOf(inner, f.of, f.Filename+"/", nested+1)
+		if err != nil {
+			return nil, err
+		}
+		out = append(append(out, f), within...)
+	}
+	return out, nil
+}
+
+// text is all that a file says, nil if it is no text.
+func (f *heldFile) text(content []byte) ([]byte, error) {
+	switch {
+	case f.of != nil:
+		return f.messageText()
+	case bytes.IndexByte(content, 0) >= 0 || !utf8.Valid(content) && f.part.Type != "text":
+		return nil, nil
+	}
+	return content, nil
+}
+
+// messageText is the header and the text of a message in a held one. Its files are listed beside
+// it.
+func (f *heldFile) messageText() ([]byte, error) {
+	headers, err := msg.Headers(f.body, f.of)
+	if err != nil {
+		return nil, err
+	}
+	body, err := msg.ReadRawBody(f.body, f.of, core.MaxMessage)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	for _, h := range headers {
+		fmt.Fprintf(&out, "%s: %s\n", h.Name, h.Value)
+	}
+	text := body.Text
+	if !body.HasText {
+		text = msg.HTMLText(body.HTML)
+	}
+	out.WriteString("\n" + text)
+	return out.Bytes(), nil
+}

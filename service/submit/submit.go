@@ -1,0 +1,661 @@
+package submit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/internal/buffers"
+	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/internal/otlp"
+	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/service/agents"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Bounds of one submission.
+const (
+	maxRecipients    = 1000
+	maxAPIRecipients = 50
+)
+
+// A Submission is a message that a mailbox sends, with its envelope.
+type Submission struct {
+	From       string // reverse path
+	To         []outbound.Rcpt
+	Body       *store.Spool // as the client sent it; the caller closes it
+	Trace      []byte       // whole header fields that go on top, such as Received
+	EnvelopeID string       // ENVID, decoded
+	Ret        string       // FULL, HDRS or ""
+	SMTPUTF8   bool         // its header may go out in UTF-8; else it is encoded
+	RequireTLS bool         // RFC 8689
+	SendAt     time.Time    // zero: at once
+	Tags       []store.Tag
+}
+
+// MaySendTo says whether a mailbox may name a recipient, and adds it to the envelope if so. If not,
+// the error is an SMTPError: 550 5.1.1 for an address here that nobody has, 550
+// 5.7.1 for one that takes reports alone, 452 4.5.3 for one that goes past the limits of a day.
+// What else may keep a message from its recipient its sender is told later.
+func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation.Envelope, address string) error {
+	email, err := msg.NormalizeEmail(address)
+	if err != nil {
+		return core.SMTPErrorf(553, "5.1.3", "Invalid recipient address")
+	}
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, d, err := senderOf(tx, u)
+		if err != nil {
+			return err
+		}
+		r, err := s.outbound.RouteOf(tx, d, &store.Outgoing{MailboxID: u.MailboxID, Recipient: email})
+		if err != nil {
+			return err
+		}
+		if r.Transport == core.ViaLocal {
+			to, err := s.recipients.Receiver(tx, email)
+			refused := new(core.SMTPError)
+			later := errors.As(err, &refused) && refused.Enhanced != "5.1.1"
+			if err == nil {
+				err = to.Admits(u.Email)
+			}
+			if err != nil && !later {
+				return err
+			}
+		}
+		if r.Transport == core.ViaSimulator {
+			return outbound.KnowsSimulated(email)
+		}
+		suppressed, err := core.IsSuppressed(tx, u.AccountID, email)
+		if err != nil || suppressed {
+			return err
+		}
+		return s.reputation.MayAdd(tx, mb, d, e, email)
+	})
+	if err != nil {
+		err = s.tellLimit(u, err)
+	}
+	return core.OverStore(err)
+}
+
+// tellLimit gives back an error, of which the owner is told if it is about a limit of the day.
+func (s *Service) tellLimit(u core.MailboxUser, refused error) error {
+	if err := s.reputation.TellLimit(u, refused); err != nil {
+		s.Log.Error("tell of a limit", "sender", u.Email, "error", err)
+	}
+	return refused
+}
+
+// MaySend says whether a mailbox may send now. If not, the error is an SMTPError: 452 4.7.1 where
+// sending is paused, 550 5.7.1 where a sending policy lets nothing be sent.
+func (s *Service) MaySend(_ context.Context, u core.MailboxUser) error {
+	return core.OverStore(s.Store.View(func(tx *store.Tx) error {
+		mb, d, err := senderOf(tx, u)
+		if err != nil {
+			return err
+		}
+		if err := refusesAll(mb, u); err != nil {
+			return err
+		}
+		return reputation.PausedError(mb, d)
+	}))
+}
+
+// senderOf gives the mailbox and the domain of whoever is logged in to send; who sends for a domain
+// has no mailbox, which is nil then. Others share both.
+func senderOf(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, error) {
+	if u.MailboxID == "" {
+		d, err := core.OpenDomain(tx, u)
+		return nil, d, err
+	}
+	mb, err := core.ReadMailbox(tx, core.Actor{AccountID: u.AccountID}, u.MailboxID)
+	if err != nil {
+		return nil, nil, err
+	}
+	d, err := store.Domains.Read(tx, mb.DomainID)
+	return mb, d, err
+}
+
+// Submitted says what became of a submission.
+type Submitted struct {
+	ID         string
+	MessageID  string // with brackets
+	ApprovalID string // it is held for; "": it need not be approved
+	QueuedAt   time.Time
+	Recipients []SubmittedRcpt
+
+	origin string // of its copy, see store.Facts
+}
+
+// status is what is said of a submission as a whole: queued, scheduled or held.
+func (s *Submitted) status() string {
+	for _, r := range s.Recipients {
+		if r.Status == store.OutgoingScheduled || r.Status == store.OutgoingHeld {
+			return r.Status
+		}
+	}
+	return store.OutgoingQueued
+}
+
+// A SubmittedRcpt is one recipient of a submission that was taken.
+type SubmittedRcpt struct {
+	ID        string // of its row in the sending log
+	Email     string
+	Status    string // queued, scheduled, suppressed, held
+	Transport string // direct, relay, local, capture, simulator
+}
+
+// Submit takes a message from the user of a mailbox and puts it into the queue, one job for each
+// recipient. When it returns, message and jobs are on disk. Errors are SMTPErrors, with the API's
+// Error behind them: 550 5.7.1 for a sender that is not the mailbox, 550 5.6.0 for one that
+// programs read differently, 452 4.5.3 past 1 000 recipients and past the limits of a day, 552
+// 5.3.4 for the size.
+func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission) (*Submitted, error) {
+	if len(in.To) > maxRecipients {
+		return nil, core.SMTPErrorf(452, "4.5.3", "A message can have at most %d recipients.", maxRecipients)
+	}
+	if in.Body.Size() > core.MaxMessage {
+		return nil, core.MessageTooLarge(nil)
+	}
+	as, err := s.sendersOf(u)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.ready(as, sentByLogin(u), in)
+	if err != nil {
+		return nil, err
+	}
+	defer l.close()
+	envelope, err := json.Marshal(inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Outgoing: true})
+	if err != nil {
+		return nil, fmt.Errorf("write envelope: %w", err)
+	}
+	killpoint.At("submit.append")
+	l.blob, err = s.Store.Append(envelope, l.body)
+	if err != nil {
+		return nil, err
+	}
+	return s.post(ctx, u, l, nil)
+}
+
+// sendersOf gives the addresses that whoever is logged in may send as.
+func (s *Service) sendersOf(u core.MailboxUser) (as core.Senders, err error) {
+	err = s.Store.View(func(tx *store.Tx) error {
+		mb, d, err := senderOf(tx, u)
+		if err == nil && mb == nil {
+			as.Domain = d.Name
+		} else if err == nil {
+			as, err = core.SendersOf(tx, mb)
+		}
+		return err
+	})
+	return as, err
+}
+
+// A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF
+// line ends.
+type checkedSubmission struct {
+	from        string
+	authors     []string // in From
+	to          []outbound.Rcpt
+	body        *store.Spool
+	blob        store.BlobRef
+	messageID   string
+	subject     string
+	envelopeID  string
+	ret         string
+	eightBit    bool
+	utf8        bool
+	starts      bool // a conversation
+	requireTLS  bool
+	tlsOptional bool
+	foreign     bool      // it may repeat the words of somebody else
+	sendAt      time.Time // zero: at once
+	fileSent    bool      // its copy comes when it is sent
+	answers     string    // what is marked as answered with that copy
+	answeredBy  string    // who answers that
+	bcc         string    // that the copy shows
+	blind       string    // that it shows if it comes later
+	tags        []store.Tag
+	by          sentBy
+	harmless    bool // it has lost what a tainted sender's mail loses
+}
+
+func (l *checkedSubmission) close() { _ = l.body.Close() }
+
+func (l *checkedSubmission) addresses() []string {
+	out := make([]string, 0, len(l.to))
+	for _, r := range l.to {
+		out = append(out, r.Address)
+	}
+	return out
+}
+
+// ready checks who sends to whom and writes the message as it will go out.
+func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubmission, error) {
+	harmless, err := s.harmless(by, in.Body)
+	if err != nil {
+		return nil, err
+	}
+	l := &checkedSubmission{by: by, envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8, requireTLS: in.RequireTLS, sendAt: in.SendAt, tags: in.Tags}
+	if harmless != nil {
+		defer harmless.Close()
+		in.Body, l.harmless = harmless, true
+	}
+	l.from, err = as.Own(in.From)
+	if err != nil {
+		return nil, err
+	}
+
+	// Each recipient once, with what its first mention says.
+	seen := make(map[string]bool, len(in.To))
+	for _, r := range in.To {
+		email, err := msg.NormalizeEmail(r.Address)
+		if err != nil {
+			return nil, core.OverSMTP(553, "5.1.3", core.Invalid("to", "invalid", "%s", err))
+		}
+		if !seen[email] {
+			seen[email] = true
+			l.to = append(l.to, outbound.Rcpt{Address: email, Notify: strings.ToUpper(r.Notify), ORCPT: r.ORCPT})
+		}
+	}
+	if len(l.to) == 0 {
+		return nil, core.OverSMTP(554, "5.5.1", core.Invalid("to", "required", "must name at least one recipient"))
+	}
+
+	root, err := msg.ScanHeader(in.Body)
+	if err != nil {
+		return nil, err
+	}
+	if root.BodyOffset >= msg.MaxHeader {
+		return nil, core.SMTPErrorf(554, "5.6.0", "The message's header is longer than %d bytes.", msg.MaxHeader)
+	}
+	header, err := s.completeHeader(in, root, as)
+	if err != nil {
+		return nil, err
+	}
+	l.messageID, l.subject, l.starts, l.tlsOptional = header.messageID, root.Envelope.Subject, header.starts, header.tlsOptional
+	l.authors = header.authors
+	if err := s.write(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
+		return nil, err
+	}
+	if err := checkEncoded(as, l, header); err != nil {
+		l.close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// checkEncoded makes sure that a header which was encoded names the authors that it named before.
+func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
+	if l.utf8 || !slices.ContainsFunc(before.text, func(b byte) bool { return b >= 0x80 }) {
+		return nil
+	}
+	root, err := msg.ScanHeader(l.body)
+	if err != nil {
+		return err
+	}
+	text, err := msg.HeaderFields(l.body, root, nil, true)
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	authors, err := ownAuthors(as, text)
+	if err == nil && !slices.Equal(authors, before.authors) {
+		err = core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "the From field cannot be encoded without SMTPUTF8"))
+	}
+	return err
+}
+
+// privateFields are never passed on: blind copies, and what only a final delivery writes.
+var privateFields = []string{"Bcc", "Resent-Bcc", "Return-Path"}
+
+// A header is the one that a message goes out with.
+type header struct {
+	text      []byte
+	messageID string
+	authors   []string // in From, in their one form
+	starts    bool     // a conversation: it answers nothing, no machine wrote it, and it brings no List-Unsubscribe of its own
+
+	tlsOptional bool // TLS-Required: No (RFC 8689 section 5)
+}
+
+// completeHeader checks the author and gives the header with what RFC 5322 and RFC 6409 section 8
+// want of it.
+func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders) (header, error) {
+	fields, err := msg.Headers(in.Body, root)
+	if err != nil {
+		return header{}, err
+	}
+	count := map[string]int{}
+	h := header{text: bytes.Clone(in.Trace), messageID: root.Envelope.MessageID}
+	for _, f := range fields {
+		name := strings.ToLower(f.Name)
+		count[name]++
+		h.tlsOptional = h.tlsOptional || name == "tls-required" && strings.EqualFold(strings.TrimSpace(f.Value), "no")
+	}
+	h.starts = count["in-reply-to"]+count["references"]+count["auto-submitted"]+count["list-unsubscribe"] == 0
+	if h.messageID == "" {
+		h.messageID = msg.NewMessageID(core.DomainOfAddress(in.From))
+		h.text = append(h.text, "Message-ID: "+h.messageID+"\r\n"...)
+	}
+	if count["date"] == 0 {
+		h.text = append(h.text, "Date: "+s.Now().Format(time.RFC1123Z)+"\r\n"...)
+	}
+	drop := privateFields
+	if root.Envelope.MessageID == "" {
+		drop = append([]string{"Message-ID"}, drop...) // one that is there and holds no id
+	}
+	kept, err := msg.HeaderFields(in.Body, root, drop, true)
+	if err != nil {
+		return header{}, err
+	}
+	text := bytes.NewBuffer(h.text)
+	if _, err = msg.StripFields(text, bytes.NewReader(kept), s.outbound.ControlFields()); err != nil {
+		return header{}, err
+	}
+	h.text = text.Bytes()
+	h.authors, err = ownAuthors(as, h.text)
+	return h, err
+}
+
+// ownAuthors gives the authors of a header. It refuses one that names anybody as author or sender
+// but those whom the sender may send as, or that some program could read so: each address of From,
+// Sender, Resent-From and Resent-Sender must be one of them. It looks at the lines as they go out.
+func ownAuthors(as core.Senders, text []byte) (emails []string, err error) {
+	var lines bytes.Buffer // takes everything, so there is no error to see
+	w := msg.NormalizeLines(&lines)
+	_, _ = w.Write(text)
+	_ = w.Close()
+	authors, err := msg.ReadAuthors(lines.Bytes())
+	if err != nil {
+		return nil, core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "%s", err))
+	}
+	for i, a := range slices.Concat(authors.From, authors.Sender, authors.Resent) {
+		email, err := as.Own(a.Email())
+		if err != nil {
+			return nil, err
+		}
+		if i < len(authors.From) {
+			emails = append(emails, email)
+		}
+	}
+	if len(emails) == 0 {
+		return nil, core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "the From field names nobody"))
+	}
+	if len(authors.From) > 1 && len(authors.Sender) == 0 { // RFC 5322 section 3.6.2
+		return nil, core.OverSMTP(550, "5.6.0", core.Invalid("from", "invalid", "a message with several addresses in From must have a Sender"))
+	}
+	return emails, nil
+}
+
+// write puts header and body into a spool of the submission's own, with CRLF at the end of every
+// line.
+func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error {
+	l.body = s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
+	watch := &wireLook{w: l.body}
+	lines := msg.NormalizeLines(watch)
+	_, err := lines.Write(head)
+	if err == nil {
+		_, err = buffers.Copy(lines, body)
+	}
+	if err = errors.Join(err, lines.Close()); err != nil {
+		l.close()
+		if errors.Is(err, store.ErrTooLarge) {
+			return core.MessageTooLarge(err)
+		}
+		return fmt.Errorf("write message: %w", err)
+	}
+	l.eightBit = watch.high
+	if !watch.high && !watch.long {
+		return nil
+	}
+	if err := s.recode(l); err != nil {
+		l.close()
+		return err
+	}
+	return nil
+}
+
+// recode has the submission hold ASCII in lines that every host takes, as far as its parts may be
+// encoded, before it is signed: no host on the way has to do it then, which would break the
+// signature (RFC 6152 section 3). Without SMTPUTF8 its header becomes ASCII too, or it is refused.
+func (s *Service) recode(l *checkedSubmission) error {
+	root, err := msg.Scan(l.body.Reader())
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	c, err := msg.NewRecoder(l.body, root, msg.RecodeOptions{EncodeHeaders: !l.utf8})
+	if err != nil {
+		return fmt.Errorf("read message: %w", err)
+	}
+	if err := c.HeaderFault(); err != nil {
+		return needsUTF8(err)
+	}
+	if !c.Changes() || l.body.Size()+c.Growth() > core.MaxMessage {
+		return nil
+	}
+	body := s.Store.NewSpool(core.MaxMessage + msg.MaxHeader)
+	watch := &wireLook{w: body}
+	if _, err := c.WriteTo(watch); err != nil {
+		return errors.Join(fmt.Errorf("write message: %w", err), body.Close())
+	}
+	l.close()
+	l.body, l.eightBit = body, watch.high
+	return nil
+}
+
+// needsUTF8 refuses a message whose header cannot be encoded.
+func needsUTF8(why error) error {
+	text := strings.TrimPrefix(why.Error(), msg.ErrHeader.Error()+": ")
+	return core.OverSMTP(550, "5.6.7", core.Invalid("headers", "invalid", "without SMTPUTF8 this message cannot be sent: %s", text))
+}
+
+// wireLook notes what passes that a host without 8BITMIME cannot take: bytes beyond ASCII, and
+// lines that are too long for SMTP (RFC 5321 section 4.5.3.1.6).
+type wireLook struct {
+	w          io.Writer
+	high, long bool
+	line       int
+}
+
+func (l *wireLook) Write(p []byte) (int, error) {
+	for _, b := range p {
+		if l.line++; b == '\n' {
+			l.line = 0
+		}
+		l.high, l.long = l.high || b >= 0x80, l.long || l.line > maxWireLine
+	}
+	return l.w.Write(p)
+}
+
+const maxWireLine = 999 // with the CR
+
+// post writes everything about a submission whose bytes are appended in one transaction; with does
+// more in it. If that fails the bytes are given up.
+func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
+	defer s.Store.Release(l.blob) // does nothing where it is referred to
+	var out *Submitted
+	var facts *agents.Message // nil: no policy has asked for them
+	var shown *heldContent    // nil: no policy has wanted it
+	defer func() {
+		if shown != nil {
+			s.Store.Release(shown.blob)
+		}
+	}()
+	take := func(tx *store.Tx) error {
+		tx.For(ctx)
+		mb, from, err := s.sendable(tx, u)
+		if err != nil {
+			return err
+		}
+		held, tainted, err := s.admit(tx, mb, l, facts)
+		if err == nil && held != "" && shown == nil {
+			err = errHeld
+		}
+		if err != nil {
+			return err
+		}
+		d, err := authorDomain(tx, from, l)
+		if err != nil {
+			return err
+		}
+		sub := &store.Submission{
+			AccountID: u.AccountID, MailboxID: u.MailboxID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
+			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
+			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
+			Bcc: l.bcc, AnsweredBy: l.answeredBy, Checked: true, Program: mb == nil, Tainted: tainted || l.foreign, OwnWords: l.by.ownWords,
+		}
+		if mb == nil {
+			sub.ReportTo = l.from
+		}
+		if held != "" {
+			return s.hold(tx, mb, from, sub, d, l, held, shown, func(sent *Submitted) error {
+				out = sent
+				if with == nil {
+					return nil
+				}
+				return with(tx, mb, out)
+			})
+		}
+		rows, err := s.outbound.Enqueue(tx, sub, d, l.to)
+		if err != nil {
+			return err
+		}
+
+		// The recipients that mail goes to count against the limits of who sends, and in the
+		// account's traffic.
+		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt, origin: agents.WordsFor(sub.AccountID, sub)}
+		var sent []string
+		for _, r := range rows {
+			out.Recipients = append(out.Recipients, SubmittedRcpt{r.ID, r.Recipient, r.Status, r.Transport})
+			if r.Status != store.OutgoingSuppressed && r.Transport != core.ViaSimulator {
+				sent = append(sent, r.Recipient)
+			}
+		}
+		if len(sent) > 0 {
+			if err := s.reputation.Admit(tx, mb, from, sent); err != nil {
+				return err
+			}
+			if err := s.Count(tx, u.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) }); err != nil {
+				return err
+			}
+		}
+		if with == nil {
+			return nil
+		}
+		return with(tx, mb, out)
+	}
+	err := s.Store.Update(take)
+	if errors.Is(err, errFacts) {
+		var mb *store.Mailbox
+		err = s.Store.View(func(tx *store.Tx) (err error) {
+			mb, _, err = senderOf(tx, u)
+			return err
+		})
+		if err == nil {
+			facts, err = s.factsOf(mb, l)
+		}
+		if err == nil {
+			err = s.Store.Update(take)
+		}
+	}
+	if errors.Is(err, errHeld) {
+		shown, err = s.makeHeld(ctx, inbox.Envelope{From: l.from}, l.to, l.body, rewriting{})
+		if err == nil {
+			err = s.Store.Update(take)
+		}
+	}
+	if err != nil {
+		return nil, s.tellLimit(u, err)
+	}
+	otlp.SpanOf(ctx).Set("message_id", out.ID)
+	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", u.MailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
+	return out, nil
+}
+
+// hold takes a message that a person must approve, in tx.
+func (s *Service) hold(tx *store.Tx, mb *store.Mailbox, from *store.Domain, sub *store.Submission, d *store.Domain, l *checkedSubmission, reason string, content *heldContent, taken func(*Submitted) error) error {
+	if err := mayHold(tx, sub.AccountID); err != nil {
+		return err
+	}
+	for e, i := (reputation.Envelope{}), 0; i < len(l.to); i++ { // it is counted when it is approved
+		if err := s.reputation.MayAdd(tx, mb, from, &e, l.to[i].Address); err != nil {
+			return err
+		}
+	}
+	sub.Bcc = l.blind
+	rows, a, err := s.holdForApproval(tx, sub, d, l.to, WhyHeld{
+		Reason: reason, Via: l.by.via, TokenID: l.by.holder.TokenID + l.by.holder.CredentialID, TokenName: l.by.tokenName, Content: content,
+	})
+	if err != nil {
+		return err
+	}
+	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt, ApprovalID: a.ID}
+	for _, r := range rows {
+		out.Recipients = append(out.Recipients, SubmittedRcpt{r.ID, r.Recipient, r.Status, r.Transport})
+	}
+	return taken(out)
+}
+
+// authorDomain gives the domain that a message of a mailbox on the domain d is sent for: that of
+// its author, since receivers want its signature (RFC 9989 section 4.4).
+func authorDomain(tx *store.Tx, d *store.Domain, l *checkedSubmission) (*store.Domain, error) {
+	name := core.DomainOfAddress(l.authors[0])
+	if name == d.Name {
+		return d, nil
+	}
+	of, err := store.DomainOfAccount.Read(tx, store.OwnKey(d.AccountID, name))
+	if err == nil && !of.MaySend() {
+		err = domainNotReady(of)
+	}
+	return of, err
+}
+
+func domainNotReady(d *store.Domain) error {
+	return core.OverSMTP(451, "4.7.1", core.Errorf("domain_not_ready",
+		"The domain %s is not set up yet, so its mailboxes cannot send. See its dns-status for what is missing.", d.Name))
+}
+
+// sendable gives a mailbox that may send, nil for a domain's credential, with its domain. Others
+// share both: they are not to be changed.
+func (s *Service) sendable(tx *store.Tx, u core.MailboxUser) (*store.Mailbox, *store.Domain, error) {
+	mb, d, err := senderOf(tx, u)
+	if err != nil {
+		return nil, nil, err
+	}
+	if mb == nil {
+		if !d.MaySend() {
+			return nil, nil, domainNotReady(d)
+		}
+		return nil, d, reputation.PausedError(nil, d)
+	}
+	a, err := store.Accounts.Read(tx, u.AccountID)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case !d.MaySend() || mb.Status == store.MailboxPending:
+		return nil, nil, domainNotReady(d)
+	case mb.Type == store.MailboxTypeExternal && (mb.External == nil || mb.External.SMTP == nil):
+		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "no_smtp",
+			"mail of %s is hosted elsewhere, and the mailbox was created without smtp, the server that sends for it", mb.Email))
+	case !a.MayAct():
+		return nil, nil, core.OverSMTP(550, "5.7.1", core.ErrSuspended())
+	case mb.Status != store.MailboxActive:
+		return nil, nil, core.OverSMTP(550, "5.7.1", core.Invalid("user_id", "suspended", "the mailbox %s is %s and cannot send", mb.Email, mb.Status))
+	}
+	if err := reputation.PausedError(mb, d); err != nil {
+		return nil, nil, err
+	}
+	return mb, d, nil
+}
