@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,6 +47,13 @@ func TestDashboard(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
+	longest := func(file string) int { // begins first, so that nothing waits for it alone
+		if filepath.Base(file) == "roles.test.mjs" {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(files, func(a, b string) int { return longest(a) - longest(b) })
 	limit := 15 * time.Minute
 	if os.Getenv("MAILSTEAD_SOAK") == "1" { // lists of full length
 		limit = 28 * time.Minute

@@ -21,12 +21,12 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows
 		return nil, nil, err
 	}
 	defer l.close()
-	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Outgoing: true})
+	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer s.inbox.Release(stored)
-	h.Content, err = s.makeHeld(context.Background(), inbox.Envelope{From: l.from}, l.to, l.body, rewriting{})
+	h.Content, err = s.makeHeld(context.Background(), inbox.Envelope{From: l.Sender}, l.to, l.body, rewriting{})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -37,11 +37,11 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows
 			return err
 		}
 		sub := &store.Submission{
-			AccountID: u.AccountID, MailboxID: u.MailboxID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from, Subject: l.subject, Blob: stored.Blob,
-			EightBit: l.eightBit, EnvelopeID: l.envelopeID, Ret: l.ret, SendAt: l.sendAt, Checked: true, Program: mb == nil,
+			AccountID: u.AccountID, MailboxID: u.MailboxID, DomainID: d.ID, MessageID: l.MessageID, Sender: l.Sender, Subject: l.Subject, Blob: stored.Blob,
+			EightBit: l.EightBit, EnvelopeID: l.EnvelopeID, Ret: l.Ret, SendAt: l.SendAt, Checked: true, Program: mb == nil,
 		}
 		if mb == nil {
-			sub.ReportTo = l.from
+			sub.ReportTo = l.Sender
 		}
 		rows, a, err = s.holdForApproval(tx, sub, d, l.to, h)
 		return err

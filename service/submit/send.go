@@ -217,31 +217,37 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	}
 	defer l.close()
 	l.foreign = in.foreign || in.calendar != nil // an answer to an invitation repeats that
-	l.utf8 = l.eightBit                          // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
-	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
+	l.SMTPUTF8 = l.EightBit                          // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
+	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
 	if err != nil {
 		return nil, err
 	}
 	defer s.inbox.Release(stored) // does nothing for what was sent
-	l.blob, stored.Meta.Bcc, l.blind = stored.Blob, bcc, bcc
+	l.Blob, stored.Meta.Bcc, l.blind = stored.Blob, bcc, bcc
 	answered, err := s.inbox.FindAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err
 	}
 	if in.InReplyTo != "" {
-		l.answeredBy = inbox.AnswererOf(who, s.Now()).Text()
+		l.AnsweredBy = inbox.AnswererOf(who, s.Now()).Text()
 	}
-	l.fileSent, l.answers = !at.IsZero(), in.InReplyTo
-	if l.fileSent {
-		l.bcc = bcc
+	l.FileSent, l.Answers = !at.IsZero(), in.InReplyTo
+	if l.FileSent {
+		l.Bcc = bcc
 	}
 
 	// Queue it, file the copy, unless that comes when it is sent, and keep the answer, in one
 	// transaction.
 	var out *EmailQueued
-	_, err = s.post(ctx, core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}, l, func(tx *store.Tx, mb *store.Mailbox, sent *Submitted) error {
+	var sent *Submitted
+	u := core.MailboxUser{AccountID: mb.AccountID, MailboxID: mb.ID, Email: mb.Email}
+	err = s.withRuling(ctx, u, l, func(tx *store.Tx, r ruling) error {
+		sent, err = s.place(tx, u, l, r)
+		if err != nil {
+			return err
+		}
 		out = &EmailQueued{
-			Success: true, MessageID: sent.MessageID, Status: sent.status(), ApprovalID: core.OrNull(sent.ApprovalID), UserID: mb.ID, From: l.from, QueuedAt: core.Time{Time: sent.QueuedAt},
+			Success: true, MessageID: sent.MessageID, Status: sent.status(), ApprovalID: core.OrNull(sent.ApprovalID), UserID: mb.ID, From: l.Sender, QueuedAt: core.Time{Time: sent.QueuedAt},
 			SendAt: core.Time{Time: at},
 		}
 		stored.Origin = sent.origin
@@ -253,8 +259,8 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 				out.Transport = r.Transport
 			}
 		}
-		if !l.fileSent && sent.ApprovalID == "" {
-			if err := s.outbound.FileSentCopy(tx, mb, stored, answered, l.answeredBy); err != nil {
+		if !l.FileSent && sent.ApprovalID == "" {
+			if err := s.outbound.FileSentCopy(tx, r.mailbox, stored, answered, l.AnsweredBy); err != nil {
 				return err
 			}
 		}
@@ -263,6 +269,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err != nil {
 		return nil, err
 	}
+	s.logAccepted(ctx, l, mb.ID, sent)
 	return out, nil
 }
 

@@ -69,7 +69,7 @@ func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, f
 // factsOf finds out what the policies want to know of a message that a mailbox, or for nil a
 // domain's program, is about to send. Nothing is looked up but in the store.
 func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Message, error) {
-	f := &agents.Message{Mailbox: mb, As: append([]string{l.from}, l.authors...), To: l.addresses(), ByPerson: l.by.person}
+	f := &agents.Message{Mailbox: mb, As: append([]string{l.Sender}, l.authors...), To: l.addresses(), ByPerson: l.by.person}
 	root, err := msg.ScanHeader(l.body)
 	if err != nil {
 		return nil, err

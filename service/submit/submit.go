@@ -176,16 +176,25 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 		return nil, err
 	}
 	defer l.close()
-	envelope, err := json.Marshal(inbox.Envelope{From: l.from, To: l.addresses(), Received: s.Now(), Outgoing: true})
+	envelope, err := json.Marshal(inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
 	}
 	killpoint.At("submit.append")
-	l.blob, err = s.Store.Append(envelope, l.body)
+	l.Blob, err = s.Store.Append(envelope, l.body)
 	if err != nil {
 		return nil, err
 	}
-	return s.post(ctx, u, l, nil)
+	var out *Submitted
+	err = s.withRuling(ctx, u, l, func(tx *store.Tx, r ruling) error {
+		out, err = s.place(tx, u, l, r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.logAccepted(ctx, l, u.MailboxID, out)
+	return out, nil
 }
 
 // sendersOf gives the addresses that whoever is logged in may send as.
@@ -203,32 +212,16 @@ func (s *Service) sendersOf(u core.MailboxUser) (as core.Senders, err error) {
 }
 
 // A checkedSubmission is a submission that is ready to be sent: checked, complete and with CRLF
-// line ends.
+// line ends. Who sends it is known when it is taken.
 type checkedSubmission struct {
-	from        string
-	authors     []string // in From
-	to          []outbound.Rcpt
-	body        *store.Spool
-	blob        store.BlobRef
-	messageID   string
-	subject     string
-	envelopeID  string
-	ret         string
-	eightBit    bool
-	utf8        bool
-	starts      bool // a conversation
-	requireTLS  bool
-	tlsOptional bool
-	foreign     bool      // it may repeat the words of somebody else
-	sendAt      time.Time // zero: at once
-	fileSent    bool      // its copy comes when it is sent
-	answers     string    // what is marked as answered with that copy
-	answeredBy  string    // who answers that
-	bcc         string    // that the copy shows
-	blind       string    // that it shows if it comes later
-	tags        []store.Tag
-	by          sentBy
-	harmless    bool // it has lost what a tainted sender's mail loses
+	store.Submission
+	authors  []string // in From
+	to       []outbound.Rcpt
+	body     *store.Spool
+	by       sentBy
+	foreign  bool   // it may repeat the words of somebody else
+	harmless bool   // it has lost what a tainted sender's mail loses
+	blind    string // who gets a blind copy, which its copy shows if that comes later
 }
 
 func (l *checkedSubmission) close() { _ = l.body.Close() }
@@ -247,12 +240,14 @@ func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubm
 	if err != nil {
 		return nil, err
 	}
-	l := &checkedSubmission{by: by, envelopeID: in.EnvelopeID, ret: in.Ret, utf8: in.SMTPUTF8, requireTLS: in.RequireTLS, sendAt: in.SendAt, tags: in.Tags}
+	l := &checkedSubmission{by: by, Submission: store.Submission{
+		EnvelopeID: in.EnvelopeID, Ret: in.Ret, SMTPUTF8: in.SMTPUTF8, RequireTLS: in.RequireTLS, SendAt: in.SendAt, Tags: in.Tags,
+	}}
 	if harmless != nil {
 		defer harmless.Close()
 		in.Body, l.harmless = harmless, true
 	}
-	l.from, err = as.Own(in.From)
+	l.Sender, err = as.Own(in.From)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +279,7 @@ func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubm
 	if err != nil {
 		return nil, err
 	}
-	l.messageID, l.subject, l.starts, l.tlsOptional = header.messageID, root.Envelope.Subject, header.starts, header.tlsOptional
+	l.MessageID, l.Subject, l.Starts, l.TLSOptional = header.messageID, root.Envelope.Subject, header.starts, header.tlsOptional
 	l.authors = header.authors
 	if err := s.write(l, header.text, io.NewSectionReader(in.Body, root.BodyOffset, in.Body.Size()-root.BodyOffset)); err != nil {
 		return nil, err
@@ -298,7 +293,7 @@ func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubm
 
 // checkEncoded makes sure that a header which was encoded names the authors that it named before.
 func checkEncoded(as core.Senders, l *checkedSubmission, before header) error {
-	if l.utf8 || !slices.ContainsFunc(before.text, func(b byte) bool { return b >= 0x80 }) {
+	if l.SMTPUTF8 || !slices.ContainsFunc(before.text, func(b byte) bool { return b >= 0x80 }) {
 		return nil
 	}
 	root, err := msg.ScanHeader(l.body)
@@ -415,7 +410,7 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 		}
 		return fmt.Errorf("write message: %w", err)
 	}
-	l.eightBit = watch.high
+	l.EightBit = watch.high
 	if !watch.high && !watch.long {
 		return nil
 	}
@@ -434,7 +429,7 @@ func (s *Service) recode(l *checkedSubmission) error {
 	if err != nil {
 		return fmt.Errorf("read message: %w", err)
 	}
-	c, err := msg.NewRecoder(l.body, root, msg.RecodeOptions{EncodeHeaders: !l.utf8})
+	c, err := msg.NewRecoder(l.body, root, msg.RecodeOptions{EncodeHeaders: !l.SMTPUTF8})
 	if err != nil {
 		return fmt.Errorf("read message: %w", err)
 	}
@@ -450,7 +445,7 @@ func (s *Service) recode(l *checkedSubmission) error {
 		return errors.Join(fmt.Errorf("write message: %w", err), body.Close())
 	}
 	l.close()
-	l.body, l.eightBit = body, watch.high
+	l.body, l.EightBit = body, watch.high
 	return nil
 }
 
@@ -480,131 +475,140 @@ func (l *wireLook) Write(p []byte) (int, error) {
 
 const maxWireLine = 999 // with the CR
 
-// post writes everything about a submission whose bytes are appended in one transaction; with does
-// more in it. If that fails the bytes are given up.
-func (s *Service) post(ctx context.Context, u core.MailboxUser, l *checkedSubmission, with func(*store.Tx, *store.Mailbox, *Submitted) error) (*Submitted, error) {
-	defer s.Store.Release(l.blob) // does nothing where it is referred to
-	var out *Submitted
-	var facts *agents.Message // nil: no policy has asked for them
-	var shown *heldContent    // nil: no policy has wanted it
-	defer func() {
-		if shown != nil {
-			s.Store.Release(shown.blob)
-		}
-	}()
-	take := func(tx *store.Tx) error {
-		tx.For(ctx)
-		mb, from, err := s.sendable(tx, u)
-		if err != nil {
-			return err
-		}
-		held, tainted, err := s.admit(tx, mb, l, facts)
-		if err == nil && held != "" && shown == nil {
-			err = errHeld
-		}
-		if err != nil {
-			return err
-		}
-		d, err := authorDomain(tx, from, l)
-		if err != nil {
-			return err
-		}
-		sub := &store.Submission{
-			AccountID: u.AccountID, MailboxID: u.MailboxID, DomainID: d.ID, MessageID: l.messageID, Sender: l.from,
-			Subject: l.subject, Blob: l.blob, EightBit: l.eightBit, SMTPUTF8: l.utf8, EnvelopeID: l.envelopeID, Ret: l.ret,
-			Starts: l.starts, SendAt: l.sendAt, FileSent: l.fileSent, Answers: l.answers, RequireTLS: l.requireTLS, TLSOptional: l.tlsOptional, Tags: l.tags,
-			Bcc: l.bcc, AnsweredBy: l.answeredBy, Checked: true, Program: mb == nil, Tainted: tainted || l.foreign, OwnWords: l.by.ownWords,
-		}
-		if mb == nil {
-			sub.ReportTo = l.from
-		}
-		if held != "" {
-			return s.hold(tx, mb, from, sub, d, l, held, shown, func(sent *Submitted) error {
-				out = sent
-				if with == nil {
-					return nil
-				}
-				return with(tx, mb, out)
-			})
-		}
-		rows, err := s.outbound.Enqueue(tx, sub, d, l.to)
-		if err != nil {
-			return err
-		}
-
-		// The recipients that mail goes to count against the limits of who sends, and in the
-		// account's traffic.
-		out = &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt, origin: agents.WordsFor(sub.AccountID, sub)}
-		var sent []string
-		for _, r := range rows {
-			out.Recipients = append(out.Recipients, SubmittedRcpt{r.ID, r.Recipient, r.Status, r.Transport})
-			if r.Status != store.OutgoingSuppressed && r.Transport != core.ViaSimulator {
-				sent = append(sent, r.Recipient)
-			}
-		}
-		if len(sent) > 0 {
-			if err := s.reputation.Admit(tx, mb, from, sent); err != nil {
-				return err
-			}
-			if err := s.Count(tx, u.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) }); err != nil {
-				return err
-			}
-		}
-		if with == nil {
-			return nil
-		}
-		return with(tx, mb, out)
-	}
-	err := s.Store.Update(take)
-	if errors.Is(err, errFacts) {
-		var mb *store.Mailbox
-		err = s.Store.View(func(tx *store.Tx) (err error) {
-			mb, _, err = senderOf(tx, u)
-			return err
-		})
-		if err == nil {
-			facts, err = s.factsOf(mb, l)
-		}
-		if err == nil {
-			err = s.Store.Update(take)
-		}
-	}
-	if errors.Is(err, errHeld) {
-		shown, err = s.makeHeld(ctx, inbox.Envelope{From: l.from}, l.to, l.body, rewriting{})
-		if err == nil {
-			err = s.Store.Update(take)
-		}
-	}
-	if err != nil {
-		return nil, s.tellLimit(u, err)
-	}
-	otlp.SpanOf(ctx).Set("message_id", out.ID)
-	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", u.MailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
-	return out, nil
+// A ruling is what is decided about a submission in the transaction that takes it.
+type ruling struct {
+	mailbox *store.Mailbox // that sends it; nil: a domain's program does
+	from    *store.Domain  // of the mailbox or the program
+	tainted bool           // whoever sends it has read a stranger's words
+	held    string         // why a person must approve it; "": nobody need
+	content *heldContent   // that the person is shown
 }
 
-// hold takes a message that a person must approve, in tx.
-func (s *Service) hold(tx *store.Tx, mb *store.Mailbox, from *store.Domain, sub *store.Submission, d *store.Domain, l *checkedSubmission, reason string, content *heldContent, taken func(*Submitted) error) error {
-	if err := mayHold(tx, sub.AccountID); err != nil {
-		return err
+// withRuling has take write all about a submission whose bytes are appended, in one transaction. It
+// looks first whether this sender may send this now. What the policies want to know for that, and
+// what a person is to be shown, is made outside of a transaction, which then begins again. If that
+// fails the bytes are given up.
+func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checkedSubmission, take func(*store.Tx, ruling) error) error {
+	defer s.Store.Release(l.Blob) // does nothing where it is referred to
+	var facts *agents.Message     // nil: no policy has asked for them
+	var content *heldContent      // nil: no policy has wanted it
+	defer func() {
+		if content != nil {
+			s.Store.Release(content.blob)
+		}
+	}()
+	for {
+		err := s.Store.Update(func(tx *store.Tx) error {
+			tx.For(ctx)
+			mb, from, err := s.sendable(tx, u)
+			if err != nil {
+				return err
+			}
+			held, tainted, err := s.admit(tx, mb, l, facts)
+			if err == nil && held != "" && content == nil {
+				err = errHeld
+			}
+			if err != nil {
+				return err
+			}
+			return take(tx, ruling{mailbox: mb, from: from, tainted: tainted, held: held, content: content})
+		})
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errFacts) && facts == nil:
+			var mb *store.Mailbox
+			err = s.Store.View(func(tx *store.Tx) (err error) {
+				mb, _, err = senderOf(tx, u)
+				return err
+			})
+			if err == nil {
+				facts, err = s.factsOf(mb, l)
+			}
+		case errors.Is(err, errHeld) && content == nil:
+			content, err = s.makeHeld(ctx, inbox.Envelope{From: l.Sender}, l.to, l.body, rewriting{})
+		}
+		if err != nil {
+			return s.tellLimit(u, err)
+		}
 	}
-	for e, i := (reputation.Envelope{}), 0; i < len(l.to); i++ { // it is counted when it is approved
-		if err := s.reputation.MayAdd(tx, mb, from, &e, l.to[i].Address); err != nil {
-			return err
+}
+
+// place writes the rows of a submission, which are queued, or held until a person has approved them.
+func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, r ruling) (*Submitted, error) {
+	d, err := authorDomain(tx, r.from, l)
+	if err != nil {
+		return nil, err
+	}
+	sub := l.Submission
+	sub.AccountID, sub.MailboxID, sub.DomainID = u.AccountID, u.MailboxID, d.ID
+	sub.Checked, sub.Program, sub.Tainted, sub.OwnWords = true, r.mailbox == nil, r.tainted || l.foreign, l.by.ownWords
+	if r.mailbox == nil {
+		sub.ReportTo = l.Sender
+	}
+	if r.held != "" {
+		return s.hold(tx, &sub, d, l, r)
+	}
+	rows, err := s.outbound.Enqueue(tx, &sub, d, l.to)
+	if err != nil {
+		return nil, err
+	}
+
+	// The recipients that mail goes to count against the limits of who sends, and in the account's
+	// traffic.
+	out := submitted(&sub, rows)
+	out.origin = agents.WordsFor(sub.AccountID, &sub)
+	var sent []string
+	for _, row := range rows {
+		if row.Status != store.OutgoingSuppressed && row.Transport != core.ViaSimulator {
+			sent = append(sent, row.Recipient)
+		}
+	}
+	if len(sent) == 0 {
+		return out, nil
+	}
+	if err := s.reputation.Admit(tx, r.mailbox, r.from, sent); err != nil {
+		return nil, err
+	}
+	return out, s.Count(tx, u.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) })
+}
+
+// hold holds a submission until a person has approved it. It is counted when that is done.
+func (s *Service) hold(tx *store.Tx, sub *store.Submission, d *store.Domain, l *checkedSubmission, r ruling) (*Submitted, error) {
+	if err := mayHold(tx, sub.AccountID); err != nil {
+		return nil, err
+	}
+	var e reputation.Envelope
+	for _, to := range l.to {
+		if err := s.reputation.MayAdd(tx, r.mailbox, r.from, &e, to.Address); err != nil {
+			return nil, err
 		}
 	}
 	sub.Bcc = l.blind
 	rows, a, err := s.holdForApproval(tx, sub, d, l.to, WhyHeld{
-		Reason: reason, Via: l.by.via, TokenID: l.by.holder.TokenID + l.by.holder.CredentialID, TokenName: l.by.tokenName, Content: content,
+		Reason: r.held, Via: l.by.via, TokenID: l.by.holder.TokenID + l.by.holder.CredentialID, TokenName: l.by.tokenName, Content: r.content,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt, ApprovalID: a.ID}
-	for _, r := range rows {
-		out.Recipients = append(out.Recipients, SubmittedRcpt{r.ID, r.Recipient, r.Status, r.Transport})
+	out := submitted(sub, rows)
+	out.ApprovalID = a.ID
+	return out, nil
+}
+
+// submitted says what became of a submission.
+func submitted(sub *store.Submission, rows []*store.Outgoing) *Submitted {
+	out := &Submitted{ID: sub.ID, MessageID: sub.MessageID, QueuedAt: sub.CreatedAt}
+	for _, row := range rows {
+		out.Recipients = append(out.Recipients, SubmittedRcpt{row.ID, row.Recipient, row.Status, row.Transport})
 	}
-	return taken(out)
+	return out
+}
+
+// logAccepted tells the log and the trace of a submission that was taken.
+func (s *Service) logAccepted(ctx context.Context, l *checkedSubmission, mailboxID string, out *Submitted) {
+	otlp.SpanOf(ctx).Set("message_id", out.ID)
+	s.LogMessage(ctx, "message accepted", out.ID, slog.String("mailbox_id", mailboxID), slog.Int("recipients", len(l.to)), slog.Int64("size", l.body.Size()))
 }
 
 // authorDomain gives the domain that a message of a mailbox on the domain d is sent for: that of
