@@ -22,7 +22,7 @@ import (
 )
 
 // idlers is how many connections come that say nothing. CI has fewer, but more than there may be:
-// make soak has them all.
+// make soak NAME=all has them all.
 func (p gate) idlers() int {
 	if os.Getenv("MAILSTEAD_SOAK") != "" {
 		return 10_000

@@ -158,7 +158,7 @@ func (m *memory) look(pid int) {
 	}
 }
 
-// perMailbox is how many messages each of the 20 mailboxes has: 10 000 by `make soak`.
+// perMailbox is how many messages each of the 20 mailboxes has: 10 000 by `make soak NAME=all`.
 func perMailbox() int {
 	if os.Getenv("MAILSTEAD_SOAK") != "" {
 		return 10_000

@@ -125,7 +125,7 @@ func TestProgramsSendThroughTheGate(t *testing.T) {
 	listed(t, calledAt(t, "Outgoing", "NewRow", "Enqueue", "outbound/addDelivery", "enqueueLater", "holdForApproval", "deliverArgs", "putWithJob", "outbound/job"), []string{
 		"outbound/enqueue.go NewRow Outgoing", // the one place that makes rows
 		"outbound/enqueue.go Enqueue NewRow", "outbound/enqueue.go enqueueLater NewRow", "outbound/enqueue.go enqueueSome NewRow", "submit/approvals.go holdForApproval NewRow",
-		"outbound/gate.go SendAutomatic Enqueue",                                 // the gate
+		"outbound/gate.go SendAutomatic Enqueue",                                  // the gate
 		"submit/submit.go place Enqueue", "submit/submit.go hold holdForApproval", // a person, or a program of one
 		"submit/byitself.go readByItself holdForApproval", // what a person must approve
 		"outbound/enqueue.go Enqueue addDelivery", "outbound/enqueue.go Enqueue enqueueLater", "outbound/enqueue.go enqueueSome addDelivery",

@@ -217,7 +217,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	}
 	defer l.close()
 	l.foreign = in.foreign || in.calendar != nil // an answer to an invitation repeats that
-	l.SMTPUTF8 = l.EightBit                          // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
+	l.SMTPUTF8 = l.EightBit                      // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
 	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
 	if err != nil {
 		return nil, err

@@ -534,7 +534,8 @@ func (s *Service) withRuling(ctx context.Context, u core.MailboxUser, l *checked
 	}
 }
 
-// place writes the rows of a submission, which are queued, or held until a person has approved them.
+// place writes the rows of a submission, which are queued, or held until a person has approved
+// them.
 func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, r ruling) (*Submitted, error) {
 	d, err := authorDomain(tx, r.from, l)
 	if err != nil {
