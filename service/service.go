@@ -95,9 +95,9 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	// Mail: what is sent, what others say about it, what is submitted, what is received.
 	out := outbound.New(c, ev, ag, in, to, rep)
 	fb := feedback.New(c, to, out)
-	sub := submit.New(c, ev, ag, in, rep, to, out)
+	sub := submit.New(c, submit.Rooms{Events: ev, Inbox: in, Policies: ag, Limits: rep, Recipients: to, Outbound: out})
 	reps := reports.New(c, in, out)
-	inb := inbound.New(c, in, sp, rep, to, fb, out, sub, reps)
+	inb := inbound.New(c, inbound.Rooms{Inbox: in, Classifier: sp, Correspondents: rep, Recipients: to, Feedback: fb, Outbound: out, Sender: sub, Reports: reps})
 
 	mb := mailboxes.New(c, ev, in, sub, rep)
 	dom := domains.New(c, ev, mb, sub, rep, reps)

@@ -45,8 +45,8 @@ var flows = []struct {
 	name, root string
 	budget     extent
 }{
-	{"receive", "Service.Receive", extent{204, 35, 105}},
-	{"send_email", "Service.SendEmail", extent{232, 44, 134}},
+	{"receive", "Service.Receive", extent{133, 27, 77}},
+	{"send_email", "Service.SendEmail", extent{131, 30, 77}},
 	{"delivery attempt", "Service.deliverKind", extent{290, 48, 163}},
 	{"domain_setup", "Service.setupKind", extent{188, 22, 81}},
 }

@@ -217,7 +217,7 @@ func (s *Service) reserve(in Incoming, h *head, stored *inbox.StoredMessage) (re
 		places := map[string]bool{}
 		reserved, to, where = map[uint32]int64{}, nil, nil
 		for _, r := range in.Recipients {
-			dest, err := s.recipients.For(tx, in.From, r.address, size)
+			dest, err := s.rooms.Recipients.For(tx, in.From, r.address, size)
 			if err == nil && dest.Mailbox != nil {
 				err = dest.Takes(tx, size+s.filer.reserved[dest.Mailbox.Num])
 			}
@@ -396,7 +396,7 @@ func (s *Service) endFiling(it *accepted, err error) {
 		s.Log.Error("an accepted message is not filed; the next start does it", "message_id", it.id, "error", err)
 	}
 	if err == nil || !it.logged {
-		s.inbox.Release(it.stored) // does nothing where it is referred to
+		s.rooms.Inbox.Release(it.stored) // does nothing where it is referred to
 	}
 	s.unreserve(it)
 	it.done <- err
@@ -420,7 +420,7 @@ func (s *Service) fileAccepted(tx *store.Tx, it *accepted) error {
 	if it.envelope.Count == nil {
 		return nil
 	}
-	return s.reports.CountDMARC(tx, it.envelope.Count)
+	return s.rooms.Reports.CountDMARC(tx, it.envelope.Count)
 }
 
 // fileLater has a job file a message for those who have not had it.

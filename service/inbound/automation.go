@@ -130,7 +130,7 @@ func (s *Service) askMailboxes(ctx context.Context, m asked) (decisions, []autom
 // judge asks the classifiers of the accounts that a message goes to, and gives what they say. ours
 // tells of which accounts the sender is one.
 func (s *Service) judge(to []*recipients.Destination, stored *inbox.StoredMessage, body io.ReaderAt, ours func(accountID string) bool) (decisions, error) {
-	if !s.spam.On() {
+	if !s.rooms.Classifier.On() {
 		return nil, nil
 	}
 	var accounts []string
@@ -145,7 +145,7 @@ func (s *Service) judge(to []*recipients.Destination, stored *inbox.StoredMessag
 		known := ours(accountID)
 		if !known && stored.DMARC == "pass" && (stored.Summary.InReplyTo != "" || len(stored.Summary.References) > 0) {
 			err := s.Store.View(func(tx *store.Tx) (err error) {
-				known, err = s.inbox.Answers(tx, accountID, stored.Summary)
+				known, err = s.rooms.Inbox.Answers(tx, accountID, stored.Summary)
 				return err
 			})
 			if err != nil {
@@ -153,7 +153,7 @@ func (s *Service) judge(to []*recipients.Destination, stored *inbox.StoredMessag
 			}
 		}
 		evidence := spam.EvidenceOf(stored.SPF, stored.DKIM, stored.DMARC, known)
-		v, err := s.spam.Judge(accountID, body, stored.Root, evidence)
+		v, err := s.rooms.Classifier.Judge(accountID, body, stored.Root, evidence)
 		if err != nil {
 			return nil, err
 		}
@@ -193,7 +193,7 @@ func (s *Service) automationsOf(sender string, addresses []string, to []*recipie
 		for len(a.To) > 0 && len(a.Placed) <= recipients.MaxPlaces {
 			entry := a.To[0]
 			a.To = a.To[1:]
-			to, err := s.recipients.ForEntry(tx, sender, entry, 0)
+			to, err := s.rooms.Recipients.ForEntry(tx, sender, entry, 0)
 			if refused := new(core.SMTPError); errors.As(err, &refused) || err == nil && (to == nil || a.Placed[to.Place()]) {
 				continue
 			}
@@ -349,7 +349,7 @@ func (d *decision) trim(list []*store.Rule, alone bool) {
 func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) error {
 	mb, d := a.to.Mailbox, a.decisions[a.to.Mailbox.ID]
 	if d == nil {
-		_, err := s.inbox.File(tx, mb, a.stored, f)
+		_, err := s.rooms.Inbox.File(tx, mb, a.stored, f)
 		return err
 	}
 
@@ -383,7 +383,7 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) err
 	c := f // for the copies: they are no news, and have the time of the message
 	c.Arrived, c.Copied = false, true
 	if d.Gone != "discard" {
-		m, err = s.inbox.File(tx, mb, a.stored, f)
+		m, err = s.rooms.Inbox.File(tx, mb, a.stored, f)
 		if err != nil {
 			return err
 		}
@@ -398,7 +398,7 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) err
 			continue
 		}
 		placed[c.Folder] = true
-		copied, err := s.inbox.File(tx, mb, a.stored, c)
+		copied, err := s.rooms.Inbox.File(tx, mb, a.stored, c)
 		if err != nil {
 			return err
 		}
@@ -418,7 +418,7 @@ func (s *Service) fileBy(tx *store.Tx, a arrival, f inbox.Filing, junk bool) err
 		}
 		switch e.Type {
 		case "webhook":
-			if err := s.inbox.EmitRuleMatched(tx, mb, a.stored, m, a.address, inbox.RuleMatchedData{RuleID: e.RuleID, RuleName: d.Names[e.RuleID], Value: e.Value}); err != nil {
+			if err := s.rooms.Inbox.EmitRuleMatched(tx, mb, a.stored, m, a.address, inbox.RuleMatchedData{RuleID: e.RuleID, RuleName: d.Names[e.RuleID], Value: e.Value}); err != nil {
 				return err
 			}
 		case "forward":
@@ -542,18 +542,18 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 	if _, err := reply.WriteTo(spool); err != nil {
 		return nil, jobs.Permanent(fmt.Errorf("write the automatic reply of %s: %w", mb.Email, err))
 	}
-	stored, err := s.inbox.Prepare(spool, inbox.Envelope{To: []string{args.To}, Received: s.Now(), Outgoing: true})
+	stored, err := s.rooms.Inbox.Prepare(spool, inbox.Envelope{To: []string{args.To}, Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, err
 	}
-	jobs.Finally(ctx, func() { s.inbox.Release(stored) }) // does nothing for what was queued
-	people, answers, err := s.inbox.PeopleAnswered(mb, args.MessageID, nil)
+	jobs.Finally(ctx, func() { s.rooms.Inbox.Release(stored) }) // does nothing for what was queued
+	people, answers, err := s.rooms.Inbox.PeopleAnswered(mb, args.MessageID, nil)
 	if err != nil {
 		return nil, err
 	}
 	var asked *agents.Message
 	if err := s.Store.View(func(tx *store.Tx) (err error) {
-		asked, err = s.submit.AskAbout(tx, mb, args.To, answers, people)
+		asked, err = s.rooms.Sender.AskAbout(tx, mb, args.To, answers, people)
 		return err
 	}); err != nil {
 		return nil, err
@@ -563,7 +563,7 @@ func (s *Service) writeAutoReply(ctx context.Context, j *store.Job) (jobs.Writes
 		if mb == nil || err != nil {
 			return err
 		}
-		return s.submit.SendByItself(tx, mb, outbound.ByItself{Sub: &store.Submission{
+		return s.rooms.Sender.SendByItself(tx, mb, outbound.ByItself{Sub: &store.Submission{
 			AccountID: mb.AccountID, DomainID: d.ID, MailboxID: mb.ID, MessageID: stored.Summary.MessageID, Subject: stored.Summary.Subject, Blob: stored.Blob, Checked: true,
 		}, Domain: d, To: outbound.Rcpt{Address: args.To, Notify: "NEVER"}, Asked: asked})
 	}, nil
@@ -582,5 +582,5 @@ func (s *Service) planForwards(tx *store.Tx, a arrival, to []string) error {
 	if a.stored.Genuine {
 		sub.ReportTo = a.sender
 	}
-	return s.outbound.PlanForward(tx, sub, outbound.ForwardArgs{To: to, Once: true}, time.Time{})
+	return s.rooms.Outbound.PlanForward(tx, sub, outbound.ForwardArgs{To: to, Once: true}, time.Time{})
 }

@@ -38,7 +38,7 @@ func (s *Service) Screener() *screener { return s.screener }
 func RecipientAt(address string) Recipient { return Recipient{address} }
 
 // FilingFails has each transaction that files a message fail with what fn returns.
-func (s *Service) FilingFails(fn func() error) { s.reports = failingCounts{s.reports, fn} }
+func (s *Service) FilingFails(fn func() error) { s.rooms.Reports = failingCounts{s.rooms.Reports, fn} }
 
 // failingCounts fails to count any message.
 type failingCounts struct {

@@ -60,13 +60,13 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 	spool.Prepend(m.Head)
 	spool.Prepend(fmt.Appendf(finalFields(sub.Sender, recipient), "Received: by %s (Mailstead) id %s\r\n\tfor <%s>;\r\n\t%s\r\n",
 		s.Hostname(), m.Row.ID, recipient, m.Now.Format(time.RFC1123Z)))
-	stored, err := s.inbox.Prepare(spool, inbox.Envelope{From: sub.Sender, To: []string{recipient}, Received: m.Now})
+	stored, err := s.rooms.Inbox.Prepare(spool, inbox.Envelope{From: sub.Sender, To: []string{recipient}, Received: m.Now})
 	if err != nil {
 		return nil, err
 	}
 	out := &outbound.Arrived{Message: stored}
 	killpoint.At("delivery.local")
-	if err := s.feedback.ReadReport(stored, spool, sub.Sender, []string{recipient}); err != nil {
+	if err := s.rooms.Feedback.ReadReport(stored, spool, sub.Sender, []string{recipient}); err != nil {
 		return out, err
 	}
 	if err := s.Store.View(func(tx *store.Tx) error { return feedback.Takes(tx, m.To, stored) }); err != nil {
@@ -107,7 +107,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 
 	// It goes where its recipient's mail goes when it is filed.
 	out.File = func(tx *store.Tx) error {
-		to, err := s.recipients.Receiver(tx, recipient)
+		to, err := s.rooms.Recipients.Receiver(tx, recipient)
 		if err != nil {
 			return err
 		}
@@ -129,18 +129,18 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 // which comes again where the mailbox takes it later.
 func (s *Service) Answer(ctx context.Context, m outbound.SimulatedMail) (*outbound.Arrived, error) {
 	m.Body.Prepend(fmt.Appendf(finalFields(m.From, m.To), "Received: by %s (Mailstead simulator) id %s;\r\n\t%s\r\n", s.Hostname(), m.RowID, m.Now.Format(time.RFC1123Z)))
-	stored, err := s.inbox.Prepare(m.Body, inbox.Envelope{From: m.From, To: []string{m.To}, Received: m.Now})
+	stored, err := s.rooms.Inbox.Prepare(m.Body, inbox.Envelope{From: m.From, To: []string{m.To}, Received: m.Now})
 	if err != nil {
 		return nil, err
 	}
 	out := &outbound.Arrived{Message: stored}
 	stored.Facts = store.Facts{SPF: "pass", DKIM: "pass", DMARC: "pass", Genuine: true, Authentic: true, Proven: s.SimulatorDomain(), Origin: m.Origin} // we know who wrote it
-	if err := s.feedback.ReadReport(stored, m.Body, m.From, []string{m.To}); err != nil {
+	if err := s.rooms.Feedback.ReadReport(stored, m.Body, m.From, []string{m.To}); err != nil {
 		return out, err
 	}
 	var to *recipients.Destination // nil: it cannot go there now
 	err = s.Store.View(func(tx *store.Tx) (err error) {
-		to, err = s.recipients.For(tx, m.From, m.To, int64(stored.Blob.Length))
+		to, err = s.rooms.Recipients.For(tx, m.From, m.To, int64(stored.Blob.Length))
 		return err
 	})
 	if refused := new(core.SMTPError); err != nil && !errors.As(err, &refused) {

@@ -125,7 +125,7 @@ func (s *Service) namesMailbox(tx *store.Tx, sum *msg.Summary, mb *store.Mailbox
 		}
 	}
 	for _, email := range named {
-		to, err := s.recipients.Find(tx, email)
+		to, err := s.rooms.Recipients.Find(tx, email)
 		if err != nil {
 			continue // it leads nowhere here
 		}

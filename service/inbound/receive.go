@@ -53,7 +53,7 @@ func (s *Service) Accepts(_ context.Context, in RecipientQuery) (Recipient, erro
 		return Recipient{}, core.SMTPErrorf(550, "5.1.3", "Invalid recipient address")
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
-		_, err := s.recipients.For(tx, in.From, address, max(in.Size, 1))
+		_, err := s.rooms.Recipients.For(tx, in.From, address, max(in.Size, 1))
 		return err
 	})
 	return Recipient{address}, core.OverStore(err)
@@ -142,7 +142,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 	if err != nil {
 		return "", err
 	}
-	if err := s.feedback.ReadReport(stored, in.Body, in.From, addressesOf(in.Recipients)); err != nil {
+	if err := s.rooms.Feedback.ReadReport(stored, in.Body, in.From, addressesOf(in.Recipients)); err != nil {
 		return "", err
 	}
 	v := result.Verdict
@@ -160,7 +160,7 @@ func (s *Service) receive(ctx context.Context, in Incoming) (id string, err erro
 		Facts: stored.Facts, Author: v.FromDomain, RequireTLS: in.Client.RequireTLS,
 	}
 	if !mayHoldReport(stored.Summary) { // else reports about reports would never end
-		env.Count, err = s.reports.DMARCCount(in, result)
+		env.Count, err = s.rooms.Reports.DMARCCount(in, result)
 		if err != nil {
 			return "", err
 		}
@@ -180,7 +180,7 @@ func (s *Service) deliverNext(tx *store.Tx, a *store.Arrival, stored *inbox.Stor
 	entry := a.To[0]
 	address := recipients.EntryAddress(entry)
 	a.To = a.To[1:]
-	to, err := s.recipients.ForEntry(tx, a.Sender, entry, size)
+	to, err := s.rooms.Recipients.ForEntry(tx, a.Sender, entry, size)
 	if err == nil && to != nil {
 		err = feedback.Takes(tx, to, stored)
 	}
@@ -228,7 +228,7 @@ type arrival struct {
 func (s *Service) deliver(tx *store.Tx, a arrival) error {
 	to, stored := a.to, a.stored
 	junk := stored.Junk
-	done, err := s.feedback.Apply(tx, to, stored, a.sender)
+	done, err := s.rooms.Feedback.Apply(tx, to, stored, a.sender)
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		}
 	}
 	if authors := stored.Summary.From; len(authors) == 1 && !junk && stored.Authentic {
-		if err := s.reputation.Wrote(tx, to.Domain.AccountID, strings.ToLower(authors[0].Email())); err != nil {
+		if err := s.rooms.Correspondents.Wrote(tx, to.Domain.AccountID, strings.ToLower(authors[0].Email())); err != nil {
 			return err
 		}
 	}
@@ -284,14 +284,14 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 		if stored.Genuine {
 			sub.ReportTo = a.sender
 		}
-		if err := s.submit.SendByItself(tx, to.Mailbox, outbound.ByItself{Sub: sub, Domain: to.Domain, To: outbound.Rcpt{Address: to.Forward}}); err != nil {
+		if err := s.rooms.Sender.SendByItself(tx, to.Mailbox, outbound.ByItself{Sub: sub, Domain: to.Domain, To: outbound.Rcpt{Address: to.Forward}}); err != nil {
 			return err
 		}
 	}
 
 	// DMARC and TLS reports about domains of the account.
 	if a.read && mayHoldReport(stored.Summary) {
-		return s.reports.KeepForReading(tx, to.Domain.AccountID, stored, a.from, stored.Authentic)
+		return s.rooms.Reports.KeepForReading(tx, to.Domain.AccountID, stored, a.from, stored.Authentic)
 	}
 	return nil
 }
@@ -600,7 +600,7 @@ func (s *Service) rereadArrival(a *store.Arrival) (*inbox.StoredMessage, error) 
 	for _, entry := range slices.Concat(a.To, a.Later) {
 		to = append(to, recipients.EntryAddress(entry))
 	}
-	if err := s.feedback.ReadReport(d, blob, a.Sender, to); err != nil {
+	if err := s.rooms.Feedback.ReadReport(d, blob, a.Sender, to); err != nil {
 		return nil, err
 	}
 	d.Blob = a.Blob
@@ -647,12 +647,12 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 			}
 			list = append(list, msg.DSNRecipient{Final: r.Address, Action: msg.ActionFailed, Status: status, Diagnostic: r.Text})
 		}
-		report, err = s.outbound.WriteReport(outbound.Reported{ID: a.ID, To: a.Sender, QueuedAt: a.ReceivedAt, Original: blob}, list...)
+		report, err = s.rooms.Outbound.WriteReport(outbound.Reported{ID: a.ID, To: a.Sender, QueuedAt: a.ReceivedAt, Original: blob}, list...)
 		if err != nil {
 			return err
 		}
 		if report != nil {
-			defer s.inbox.Release(report) // does nothing where it is referred to
+			defer s.rooms.Inbox.Release(report) // does nothing where it is referred to
 		}
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
@@ -674,7 +674,7 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 		if err != nil {
 			return err
 		}
-		return s.outbound.QueueReport(tx, d.AccountID, d.ID, a.Sender, report)
+		return s.rooms.Outbound.QueueReport(tx, d.AccountID, d.ID, a.Sender, report)
 	})
 }
 

@@ -59,9 +59,9 @@ func (s *Service) screen(ctx context.Context, in Incoming, h *head, id string) (
 		result.Policy, result.Trusted = "", true
 	}
 	if result.Policy == dmarc.PolicyReject {
-		count, err := s.reports.DMARCCount(in, result) // for the report about it
+		count, err := s.rooms.Reports.DMARCCount(in, result) // for the report about it
 		if err == nil && count != nil {
-			err = s.Store.Update(func(tx *store.Tx) error { return s.reports.CountDMARC(tx, count) })
+			err = s.Store.Update(func(tx *store.Tx) error { return s.rooms.Reports.CountDMARC(tx, count) })
 		}
 		if err != nil {
 			return nil, err
@@ -271,7 +271,7 @@ func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
 	known := true
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, r := range in.Recipients {
-			to, err := s.recipients.Receiver(tx, r.address)
+			to, err := s.rooms.Recipients.Receiver(tx, r.address)
 			if err != nil {
 				return err
 			}

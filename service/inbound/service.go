@@ -20,16 +20,49 @@ import (
 
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/classify"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/recipients"
-	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
+
+// Recipients knows who receives mail here.
+type Recipients interface {
+	// Receiver says where mail to an address goes, For whether that takes a message now.
+	Receiver(tx *store.Tx, address string) (*recipients.Destination, error)
+	For(tx *store.Tx, sender, address string, size int64) (*recipients.Destination, error)
+	// ForEntry is For for the entry of a list, which may be a member of a group.
+	ForEntry(tx *store.Tx, sender, entry string, size int64) (*recipients.Destination, error)
+	// Find says where an address leads, whoever writes to it.
+	Find(tx *store.Tx, address string) (*recipients.Destination, error)
+}
+
+// Inbox keeps messages in the folders of mailboxes.
+type Inbox interface {
+	Prepare(body store.Body, env inbox.Envelope) (*inbox.StoredMessage, error)
+	File(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, f inbox.Filing) (*store.Message, error)
+	Release(d *inbox.StoredMessage)
+	EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *inbox.StoredMessage, m *store.Message, recipient string, rule inbox.RuleMatchedData) error
+	// Answers tells whether a message answers one of the account.
+	Answers(tx *store.Tx, accountID string, sum *msg.Summary) (bool, error)
+	PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error)
+}
+
+// Classifier says what of the mail of an account is spam, where it is on.
+type Classifier interface {
+	On() bool
+	Judge(accountID string, r io.ReaderAt, root *msg.Part, e classify.Evidence) (*spam.Verdict, error)
+}
+
+// Correspondents remembers who has written to an account.
+type Correspondents interface {
+	Wrote(tx *store.Tx, accountID, email string) error
+}
 
 // Feedback reads what a message says about one that left here.
 type Feedback interface {
@@ -62,17 +95,22 @@ type Reports interface {
 	CountDMARC(tx *store.Tx, c *store.DMARCCount) error
 }
 
+// Rooms are those that receiving needs.
+type Rooms struct {
+	Inbox          Inbox
+	Classifier     Classifier
+	Correspondents Correspondents
+	Recipients     Recipients
+	Feedback       Feedback
+	Outbound       Outbound
+	Sender         Sender
+	Reports        Reports
+}
+
 // A Service holds what receiving needs.
 type Service struct {
 	*core.Core
-	inbox      *inbox.Service
-	spam       *spam.Service
-	reputation *reputation.Service
-	recipients *recipients.Service
-	feedback   Feedback
-	outbound   Outbound
-	submit     Sender
-	reports    Reports
+	rooms Rooms
 
 	screener *screener
 	filer    *filer
@@ -80,11 +118,8 @@ type Service struct {
 }
 
 // New puts the room together.
-func New(c *core.Core, i *inbox.Service, sp *spam.Service, p *reputation.Service, r *recipients.Service, f Feedback, o Outbound, s Sender, reports Reports) *Service {
-	return &Service{
-		Core: c, inbox: i, spam: sp, reputation: p, recipients: r, feedback: f, outbound: o, submit: s, reports: reports,
-		screener: newScreener(), filer: newFiler(), deciders: newDeciders(),
-	}
+func New(c *core.Core, r Rooms) *Service {
+	return &Service{Core: c, rooms: r, screener: newScreener(), filer: newFiler(), deciders: newDeciders()}
 }
 
 // Kinds lists the kinds of jobs of this room.

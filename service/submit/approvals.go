@@ -117,7 +117,7 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 		r.ORCPT = ""
 		row := outbound.NewRow(tx, sub, d.Name, r)
 		row.Status, row.TriedFrom = store.OutgoingHeld, time.Time{}
-		way, err := s.outbound.RouteOf(tx, d, row)
+		way, err := s.rooms.Outbound.RouteOf(tx, d, row)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -145,7 +145,7 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 	if err := store.Approvals.Put(tx, a); err != nil {
 		return nil, nil, err
 	}
-	if _, err := s.events.Emit(tx, a.AccountID, events.EventEmailHeld, approvalEvent(a)); err != nil {
+	if _, err := s.rooms.Events.Emit(tx, a.AccountID, events.EventEmailHeld, approvalEvent(a)); err != nil {
 		return nil, nil, err
 	}
 	_, err = s.Queue.Add(tx, jobs.New{AccountID: a.AccountID, Kind: kindApprovalLetter, Key: a.AccountID, Lane: "approvals " + a.AccountID})
@@ -260,9 +260,9 @@ func (s *Service) endApproval(tx *store.Tx, a *store.Approval, report *inbox.Sto
 	}
 	if sub != nil && report != nil {
 		if sub.Program {
-			err = s.outbound.QueueReport(tx, sub.AccountID, sub.DomainID, sub.ReportTo, report)
+			err = s.rooms.Outbound.QueueReport(tx, sub.AccountID, sub.DomainID, sub.ReportTo, report)
 		} else {
-			err = s.outbound.SendReport(tx, sub, report)
+			err = s.rooms.Outbound.SendReport(tx, sub, report)
 		}
 		if err != nil {
 			return err
@@ -283,7 +283,7 @@ func (s *Service) putDecided(tx *store.Tx, a *store.Approval, event string) erro
 	if err := store.Approvals.Put(tx, a); err != nil {
 		return err
 	}
-	if _, err := s.events.Emit(tx, a.AccountID, event, approvalEvent(a)); err != nil {
+	if _, err := s.rooms.Events.Emit(tx, a.AccountID, event, approvalEvent(a)); err != nil {
 		return err
 	}
 	more, err := s.settleSome(tx, a)
@@ -313,7 +313,7 @@ func (s *Service) settleSome(tx *store.Tx, a *store.Approval) (more bool, err er
 			if a.Status == store.ApprovalExpired {
 				row.LastResponse = expiredText
 			}
-			err = s.outbound.CloseRow(tx, row, store.OutgoingRejected)
+			err = s.rooms.Outbound.CloseRow(tx, row, store.OutgoingRejected)
 		} else {
 			err = s.queueApproved(tx, row)
 		}
@@ -332,13 +332,13 @@ func (s *Service) queueApproved(tx *store.Tx, row *store.Outgoing) error {
 	}
 	if suppressed {
 		row.LastResponse = outbound.SuppressedNow
-		return s.outbound.CloseRow(tx, row, store.OutgoingSuppressed)
+		return s.rooms.Outbound.CloseRow(tx, row, store.OutgoingSuppressed)
 	}
 	row.Status, row.TriedFrom, row.UpdatedAt = store.OutgoingQueued, tx.Now(), tx.Now()
 	if row.SendAt.After(tx.Now()) {
 		row.Status, row.TriedFrom = store.OutgoingScheduled, row.SendAt
 	}
-	return s.outbound.AddDeliveryOf(tx, row)
+	return s.rooms.Outbound.AddDeliveryOf(tx, row)
 }
 
 // rowsOf walks the rows of an approval.
@@ -418,7 +418,7 @@ func (s *Service) rejectionReport(a *store.Approval, text string) (*inbox.Stored
 		return nil, err
 	}
 	defer blob.Close()
-	return s.outbound.WriteReport(outbound.Reported{
+	return s.rooms.Outbound.WriteReport(outbound.Reported{
 		ID: first.ID, To: sub.Sender, EnvelopeID: sub.EnvelopeID, QueuedAt: first.QueuedAt, Original: blob, Full: sub.Ret == "FULL" && !sub.RequireTLS,
 	}, about...)
 }
@@ -426,7 +426,7 @@ func (s *Service) rejectionReport(a *store.Approval, text string) (*inbox.Stored
 // releaseReport gives up what rejectionReport wrote, unless it was filed.
 func (s *Service) releaseReport(report *inbox.StoredMessage) {
 	if report != nil {
-		s.inbox.Release(report)
+		s.rooms.Inbox.Release(report)
 	}
 }
 

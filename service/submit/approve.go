@@ -207,7 +207,7 @@ func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn
 
 // readApproval notes that a token is given the words of a held message.
 func (s *Service) readApproval(who core.Actor, a *store.Approval) error {
-	return s.agents.Read(who.AccountID, agents.HolderOf(who), &who.Policy, agents.Words{MailboxID: a.MailboxID})
+	return s.rooms.Policies.Read(who.AccountID, agents.HolderOf(who), &who.Policy, agents.Words{MailboxID: a.MailboxID})
 }
 
 // ViewApprovalIn names a held message to be shown in a browser, and how.
@@ -439,7 +439,7 @@ func (s *Service) admitApproved(tx *store.Tx, u core.MailboxUser, a *store.Appro
 	if err != nil || len(sent) == 0 {
 		return err
 	}
-	if err := s.reputation.Admit(tx, mb, d, sent); err != nil {
+	if err := s.rooms.Limits.Admit(tx, mb, d, sent); err != nil {
 		return err
 	}
 	return s.Count(tx, a.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) })

@@ -102,7 +102,7 @@ func (s *Service) AskAbout(tx *store.Tx, mb *store.Mailbox, to string, answers b
 		email = agents.Unreadable
 	}
 	m := &agents.Message{Mailbox: mb, To: []string{email}, Answers: answers, People: people}
-	return m, s.agents.Reach(tx, m)
+	return m, s.rooms.Policies.Reach(tx, m)
 }
 
 // SendByItself queues what a mailbox sends by itself, nil for none, if its policy lets it. What
@@ -113,13 +113,13 @@ func (s *Service) SendByItself(tx *store.Tx, mb *store.Mailbox, m outbound.ByIts
 	if mb != nil && !mb.SendPolicy.IsDefault() {
 		switch {
 		case m.Asked == nil && m.Sub.Forward:
-			return s.outbound.PlanForward(tx, m.Sub, outbound.ForwardArgs{To: []string{m.To.Address}, Since: m.Since, Once: m.Once}, time.Time{})
+			return s.rooms.Outbound.PlanForward(tx, m.Sub, outbound.ForwardArgs{To: []string{m.To.Address}, Since: m.Since, Once: m.Once}, time.Time{})
 		case m.Asked == nil:
 			return errFacts
 		}
 		m.Asked.Mailbox = mb
 		var err error
-		held, _, err = s.agents.Admit(tx, agents.Holder{}, m.Asked)
+		held, _, err = s.rooms.Policies.Admit(tx, agents.Holder{}, m.Asked)
 		if err != nil {
 			s.Log.Info("a mailbox does not send by itself what its sending policy refuses", "mailbox_id", mb.ID)
 			return nil
@@ -135,7 +135,7 @@ func (s *Service) SendByItself(tx *store.Tx, mb *store.Mailbox, m outbound.ByIts
 	case m.Sub.Forward:
 		kind = reputation.AutomaticForward
 	}
-	return s.outbound.SendAutomatic(tx, outbound.AutomaticMail{Kind: kind, Mailbox: mb, Domain: m.Domain, Sub: m.Sub, To: []outbound.Rcpt{m.To}, Since: m.Since, Once: m.Once})
+	return s.rooms.Outbound.SendAutomatic(tx, outbound.AutomaticMail{Kind: kind, Mailbox: mb, Domain: m.Domain, Sub: m.Sub, To: []outbound.Rcpt{m.To}, Since: m.Since, Once: m.Once})
 }
 
 const kindHoldByItself = "hold_by_itself"

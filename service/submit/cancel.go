@@ -18,9 +18,9 @@ func (s *Service) CancelMessage(ctx context.Context, who core.Actor, in outbound
 	case err != nil:
 		return nil, err
 	case rejected:
-		return s.outbound.ShowRow(who, in.ID)
+		return s.rooms.Outbound.ShowRow(who, in.ID)
 	}
-	return s.outbound.CancelRow(who, in.ID)
+	return s.rooms.Outbound.CancelRow(who, in.ID)
 }
 
 // CancelMailOfMailbox takes back what a mailbox that is deleted has waiting, unless it is held.
@@ -37,7 +37,7 @@ func (s *Service) CancelMailOfMailbox(ctx context.Context, mb *store.Mailbox) er
 	}); err != nil || held {
 		return err
 	}
-	return s.outbound.CancelWaiting(ctx, mb.AccountID, outbound.MailboxDeleted, func(o *store.Outgoing) bool { return o.MailboxID == mb.ID && o.HeldAt.IsZero() })
+	return s.rooms.Outbound.CancelWaiting(ctx, mb.AccountID, outbound.MailboxDeleted, func(o *store.Outgoing) bool { return o.MailboxID == mb.ID && o.HeldAt.IsZero() })
 }
 
 // Hold keeps what a mailbox has waiting from leaving, from this transaction on, until somebody
@@ -56,5 +56,5 @@ func (s *Service) CancelMailOf(ctx context.Context, d *store.Domain) error {
 	if err := s.rejectApprovals(ctx, d.AccountID, outbound.DomainDeleted, func(a *store.Approval) bool { return a.DomainID == d.ID }); err != nil {
 		return err
 	}
-	return s.outbound.CancelWaiting(ctx, d.AccountID, outbound.DomainDeleted, func(o *store.Outgoing) bool { return o.Domain == d.Name })
+	return s.rooms.Outbound.CancelWaiting(ctx, d.AccountID, outbound.DomainDeleted, func(o *store.Outgoing) bool { return o.Domain == d.Name })
 }

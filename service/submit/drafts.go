@@ -67,7 +67,7 @@ func (s *Service) UpdateDraft(ctx context.Context, who core.Actor, in UpdateDraf
 // SendDraft sends a draft as send_email does, and deletes it in the transaction that takes the
 // message. A draft that cannot be sent stays.
 func (s *Service) SendDraft(ctx context.Context, who core.Actor, in DraftIn) (*EmailQueued, error) {
-	root, blob, words, err := s.inbox.OpenDraft(who, in.UserID, in.UID)
+	root, blob, words, err := s.rooms.Inbox.OpenDraft(who, in.UserID, in.UID)
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (s *Service) SendDraft(ctx context.Context, who core.Actor, in DraftIn) (*E
 		return nil, err
 	}
 	return s.sendEmail(ctx, who, message, func(tx *store.Tx, out *EmailQueued) error {
-		return errors.Join(s.inbox.DeleteDraft(tx, who, in.UserID, in.UID), s.KeepAnswer(ctx, tx, out))
+		return errors.Join(s.rooms.Inbox.DeleteDraft(tx, who, in.UserID, in.UID), s.KeepAnswer(ctx, tx, out))
 	})
 }
 
@@ -135,7 +135,7 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err := setContent(m, in, ""); err != nil {
 		return nil, err
 	}
-	if err := setHeader(m, in, core.DomainOfAddress(m.From.Email()), s.outbound.ControlFields()); err != nil {
+	if err := setHeader(m, in, core.DomainOfAddress(m.From.Email()), s.rooms.Outbound.ControlFields()); err != nil {
 		return nil, err
 	}
 	options, err := json.Marshal(draftOptions{in.MessageID, in.SendAt, in.Tags, in.RequireTLS, in.TemplateID, in.Variables, in.Headers})
@@ -153,18 +153,18 @@ func (s *Service) saveDraft(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err := writeEmail(m, spool); err != nil {
 		return nil, err
 	}
-	stored, err := s.inbox.Prepare(spool, inbox.Envelope{Received: s.Now(), Mailbox: mb.Num})
+	stored, err := s.rooms.Inbox.Prepare(spool, inbox.Envelope{Received: s.Now(), Mailbox: mb.Num})
 	if err != nil {
 		return nil, err
 	}
-	defer s.inbox.Release(stored) // does nothing for what was filed
+	defer s.rooms.Inbox.Release(stored) // does nothing for what was filed
 
 	// File it, and delete the one that it replaces.
 	var out *inbox.InboxMessage
 	err = s.Store.Update(func(tx *store.Tx) error {
 		mb, err := core.ReadMailbox(tx, who, in.UserID)
 		if err == nil {
-			out, err = s.inbox.FileDraft(tx, who, mb, stored, old)
+			out, err = s.rooms.Inbox.FileDraft(tx, who, mb, stored, old)
 		}
 		return err
 	})

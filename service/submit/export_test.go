@@ -21,11 +21,11 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows
 		return nil, nil, err
 	}
 	defer l.close()
-	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Outgoing: true})
+	stored, err := s.rooms.Inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, nil, err
 	}
-	defer s.inbox.Release(stored)
+	defer s.rooms.Inbox.Release(stored)
 	h.Content, err = s.makeHeld(context.Background(), inbox.Envelope{From: l.Sender}, l.to, l.body, rewriting{})
 	if err != nil {
 		return nil, nil, err

@@ -25,7 +25,7 @@ type AnswerInvitationIn struct {
 // answer.
 func (s *Service) AnswerInvitation(ctx context.Context, who core.Actor, in AnswerInvitationIn) (*EmailQueued, error) {
 	message := inbox.MessageIn{UserID: in.UserID, MessageID: in.MessageID, Folder: in.Folder}
-	i, id, err := s.inbox.ReadInvitation(who, message)
+	i, id, err := s.rooms.Inbox.ReadInvitation(who, message)
 	if err != nil {
 		return nil, err
 	}
@@ -57,6 +57,6 @@ func (s *Service) AnswerInvitation(ctx context.Context, who core.Actor, in Answe
 		out.InReplyTo = id
 	}
 	return s.sendEmail(ctx, who, out, func(tx *store.Tx, sent *EmailQueued) error {
-		return errors.Join(s.inbox.MarkInvitation(tx, who, message, in.Answer), s.KeepAnswer(ctx, tx, sent))
+		return errors.Join(s.rooms.Inbox.MarkInvitation(tx, who, message, in.Answer), s.KeepAnswer(ctx, tx, sent))
 	})
 }

@@ -218,13 +218,13 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	defer l.close()
 	l.foreign = in.foreign || in.calendar != nil // an answer to an invitation repeats that
 	l.SMTPUTF8 = l.EightBit                      // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
-	stored, err := s.inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
+	stored, err := s.rooms.Inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
 	if err != nil {
 		return nil, err
 	}
-	defer s.inbox.Release(stored) // does nothing for what was sent
+	defer s.rooms.Inbox.Release(stored) // does nothing for what was sent
 	l.Blob, stored.Meta.Bcc, l.blind = stored.Blob, bcc, bcc
-	answered, err := s.inbox.FindAnswered(mb, in.InReplyTo)
+	answered, err := s.rooms.Inbox.FindAnswered(mb, in.InReplyTo)
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 			}
 		}
 		if !l.FileSent && sent.ApprovalID == "" {
-			if err := s.outbound.FileSentCopy(tx, r.mailbox, stored, answered, l.AnsweredBy); err != nil {
+			if err := s.rooms.Outbound.FileSentCopy(tx, r.mailbox, stored, answered, l.AnsweredBy); err != nil {
 				return err
 			}
 		}
@@ -419,7 +419,7 @@ func (s *Service) composeEmail(as core.Senders, mb *store.Mailbox, in SendEmailI
 	if err = setContent(m, in, mb.Footer); err != nil {
 		return nil, nil, "", err
 	}
-	return m, to, strings.Join(addressTexts(bcc), "\n"), setHeader(m, in, core.DomainOfAddress(m.From.Email()), s.outbound.ControlFields())
+	return m, to, strings.Join(addressTexts(bcc), "\n"), setHeader(m, in, core.DomainOfAddress(m.From.Email()), s.rooms.Outbound.ControlFields())
 }
 
 // addressList reads the addresses of a field, each text one or several.

@@ -51,7 +51,7 @@ var errHeld = errors.New("a message is to be held")
 // admit asks the policies, in the transaction that takes a message. The error is errFacts where
 // facts is nil and a policy is to be asked.
 func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, facts *agents.Message) (held string, tainted bool, err error) {
-	asks, err := s.agents.Asks(tx, mb, l.by.holder)
+	asks, err := s.rooms.Policies.Asks(tx, mb, l.by.holder)
 	if err != nil || !asks {
 		return "", false, err
 	}
@@ -59,7 +59,7 @@ func (s *Service) admit(tx *store.Tx, mb *store.Mailbox, l *checkedSubmission, f
 		return "", false, errFacts
 	}
 	facts.Mailbox = mb
-	held, tainted, err = s.agents.Admit(tx, l.by.holder, facts)
+	held, tainted, err = s.rooms.Policies.Admit(tx, l.by.holder, facts)
 	if tainted && !l.harmless && err == nil {
 		err = errReadsOn()
 	}
@@ -83,7 +83,7 @@ func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Mess
 			f.To = append(f.To, addressesIn(h.Value)...)
 		}
 	}
-	if err := s.Store.View(func(tx *store.Tx) error { return s.agents.Reach(tx, f) }); err != nil {
+	if err := s.Store.View(func(tx *store.Tx) error { return s.rooms.Policies.Reach(tx, f) }); err != nil {
 		return nil, err
 	}
 	if e := root.Envelope; mb != nil && e != nil { // whom it answers
@@ -91,7 +91,7 @@ func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Mess
 		if len(e.InReplyTo) > 0 {
 			inReplyTo = e.InReplyTo[0]
 		}
-		f.People, f.Answers, err = s.inbox.PeopleAnswered(mb, inReplyTo, e.References)
+		f.People, f.Answers, err = s.rooms.Inbox.PeopleAnswered(mb, inReplyTo, e.References)
 	}
 	return f, err
 }

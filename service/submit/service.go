@@ -13,9 +13,13 @@
 package submit
 
 import (
+	"context"
 	"slices"
+	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/ical"
+	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
@@ -23,23 +27,87 @@ import (
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/recipients"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/store"
 )
+
+// Inbox keeps messages in the folders of mailboxes.
+type Inbox interface {
+	Prepare(body store.Body, env inbox.Envelope) (*inbox.StoredMessage, error)
+	Release(d *inbox.StoredMessage)
+	ReadStored(who core.Actor, in inbox.MessageIn) (*msg.Part, *store.Blob, *inbox.SpamVerdict, error)
+	// FindAnswered finds a message that is answered, and PeopleAnswered whom it names.
+	FindAnswered(mb *store.Mailbox, id string) ([]inbox.Answered, error)
+	PeopleAnswered(mb *store.Mailbox, inReplyTo string, references []string) (people []string, found bool, err error)
+
+	OpenDraft(who core.Actor, userID, uid string) (root *msg.Part, blob *store.Blob, words string, err error)
+	FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *inbox.StoredMessage, old string) (*inbox.InboxMessage, error)
+	DeleteDraft(tx *store.Tx, who core.Actor, userID, uid string) error
+
+	ReadInvitation(who core.Actor, in inbox.MessageIn) (*ical.Invitation, string, error)
+	MarkInvitation(tx *store.Tx, who core.Actor, in inbox.MessageIn, answer string) error
+}
+
+// Policies say what programs may send, and what they have read.
+type Policies interface {
+	Asks(tx *store.Tx, mb *store.Mailbox, h agents.Holder) (bool, error)
+	Admit(tx *store.Tx, h agents.Holder, m *agents.Message) (held string, tainted bool, err error)
+	Reach(tx *store.Tx, m *agents.Message) error
+	Read(accountID string, h agents.Holder, p *store.Policy, words ...agents.Words) error
+}
+
+// Limits bound how many recipients are written to in a day.
+type Limits interface {
+	MayAdd(tx *store.Tx, mb *store.Mailbox, from *store.Domain, e *reputation.Envelope, recipient string) error
+	Admit(tx *store.Tx, mb *store.Mailbox, from *store.Domain, recipients []string) error
+	TellLimit(u core.MailboxUser, refused error) error
+}
+
+// Recipients knows who receives mail here.
+type Recipients interface {
+	Receiver(tx *store.Tx, address string) (*recipients.Destination, error)
+}
+
+// Queue has the messages that wait to be sent.
+type Queue interface {
+	Enqueue(tx *store.Tx, sub *store.Submission, d *store.Domain, to []outbound.Rcpt) ([]*store.Outgoing, error)
+	RouteOf(tx *store.Tx, d *store.Domain, row *store.Outgoing) (outbound.Route, error)
+	AddDeliveryOf(tx *store.Tx, row *store.Outgoing) error
+	CloseRow(tx *store.Tx, row *store.Outgoing, status string) error
+	ShowRow(who core.Actor, id string) (*outbound.SentMessage, error)
+	CancelRow(who core.Actor, id string) (*outbound.SentMessage, error)
+	CancelWaiting(ctx context.Context, accountID, why string, which func(*store.Outgoing) bool) error
+	ControlFields() []string
+	FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error
+}
+
+// Outbound has the queue, sends what programs of ours start, and writes delivery reports.
+type Outbound interface {
+	Queue
+	SendAutomatic(tx *store.Tx, m outbound.AutomaticMail) error
+	PlanForward(tx *store.Tx, like *store.Submission, args outbound.ForwardArgs, due time.Time) error
+	WriteReport(m outbound.Reported, about ...msg.DSNRecipient) (*inbox.StoredMessage, error)
+	SendReport(tx *store.Tx, sub *store.Submission, report *inbox.StoredMessage) error
+	QueueReport(tx *store.Tx, accountID, domainID, to string, report *inbox.StoredMessage) error
+}
+
+// Rooms are those that submission needs.
+type Rooms struct {
+	Events     *events.Service
+	Inbox      Inbox
+	Policies   Policies
+	Limits     Limits
+	Recipients Recipients
+	Outbound   Outbound
+}
 
 // A Service holds what submission needs.
 type Service struct {
 	*core.Core
-	events     *events.Service
-	agents     *agents.Service
-	inbox      *inbox.Service
-	reputation *reputation.Service
-	recipients *recipients.Service
-	outbound   *outbound.Service
+	rooms Rooms
 }
 
 // New puts the room together.
-func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, p *reputation.Service, r *recipients.Service, o *outbound.Service) *Service {
-	return &Service{Core: c, events: e, agents: g, inbox: i, reputation: p, recipients: r, outbound: o}
-}
+func New(c *core.Core, r Rooms) *Service { return &Service{Core: c, rooms: r} }
 
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind {

@@ -58,12 +58,12 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 		if err != nil {
 			return err
 		}
-		r, err := s.outbound.RouteOf(tx, d, &store.Outgoing{MailboxID: u.MailboxID, Recipient: email})
+		r, err := s.rooms.Outbound.RouteOf(tx, d, &store.Outgoing{MailboxID: u.MailboxID, Recipient: email})
 		if err != nil {
 			return err
 		}
 		if r.Transport == core.ViaLocal {
-			to, err := s.recipients.Receiver(tx, email)
+			to, err := s.rooms.Recipients.Receiver(tx, email)
 			refused := new(core.SMTPError)
 			later := errors.As(err, &refused) && refused.Enhanced != "5.1.1"
 			if err == nil {
@@ -80,7 +80,7 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 		if err != nil || suppressed {
 			return err
 		}
-		return s.reputation.MayAdd(tx, mb, d, e, email)
+		return s.rooms.Limits.MayAdd(tx, mb, d, e, email)
 	})
 	if err != nil {
 		err = s.tellLimit(u, err)
@@ -90,7 +90,7 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 
 // tellLimit gives back an error, of which the owner is told if it is about a limit of the day.
 func (s *Service) tellLimit(u core.MailboxUser, refused error) error {
-	if err := s.reputation.TellLimit(u, refused); err != nil {
+	if err := s.rooms.Limits.TellLimit(u, refused); err != nil {
 		s.Log.Error("tell of a limit", "sender", u.Email, "error", err)
 	}
 	return refused
@@ -355,7 +355,7 @@ func (s *Service) completeHeader(in Submission, root *msg.Part, as core.Senders)
 		return header{}, err
 	}
 	text := bytes.NewBuffer(h.text)
-	if _, err = msg.StripFields(text, bytes.NewReader(kept), s.outbound.ControlFields()); err != nil {
+	if _, err = msg.StripFields(text, bytes.NewReader(kept), s.rooms.Outbound.ControlFields()); err != nil {
 		return header{}, err
 	}
 	h.text = text.Bytes()
@@ -550,7 +550,7 @@ func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, 
 	if r.held != "" {
 		return s.hold(tx, &sub, d, l, r)
 	}
-	rows, err := s.outbound.Enqueue(tx, &sub, d, l.to)
+	rows, err := s.rooms.Outbound.Enqueue(tx, &sub, d, l.to)
 	if err != nil {
 		return nil, err
 	}
@@ -568,7 +568,7 @@ func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, 
 	if len(sent) == 0 {
 		return out, nil
 	}
-	if err := s.reputation.Admit(tx, r.mailbox, r.from, sent); err != nil {
+	if err := s.rooms.Limits.Admit(tx, r.mailbox, r.from, sent); err != nil {
 		return nil, err
 	}
 	return out, s.Count(tx, u.AccountID, func(st *store.DayStat) { st.Sent += int64(len(sent)) })
@@ -581,7 +581,7 @@ func (s *Service) hold(tx *store.Tx, sub *store.Submission, d *store.Domain, l *
 	}
 	var e reputation.Envelope
 	for _, to := range l.to {
-		if err := s.reputation.MayAdd(tx, r.mailbox, r.from, &e, to.Address); err != nil {
+		if err := s.rooms.Limits.MayAdd(tx, r.mailbox, r.from, &e, to.Address); err != nil {
 			return nil, err
 		}
 	}

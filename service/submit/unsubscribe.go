@@ -76,7 +76,7 @@ func cannotUnsubscribe(format string, args ...any) error {
 
 // unsubscribeURL is the https address that a message offers.
 func (s *Service) unsubscribeURL(ctx context.Context, who core.Actor, in inbox.MessageIn) (string, error) {
-	root, blob, _, err := s.inbox.ReadStored(who, in)
+	root, blob, _, err := s.rooms.Inbox.ReadStored(who, in)
 	if err != nil {
 		return "", err
 	}
