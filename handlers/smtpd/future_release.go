@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/service/outbound"
+	"github.com/mailstead/mailstead/service/core"
 )
 
 // A futureRelease is what MAIL says of when a message is to be sent (RFC 4865).
@@ -14,7 +14,7 @@ type futureRelease struct {
 	bad string    // what is wrong with it; "": nothing
 }
 
-const longestHold = int64(outbound.MaxSchedule / time.Second)
+const longestHold = int64(core.MaxSchedule / time.Second)
 
 // cutFutureRelease takes HOLDFOR and HOLDUNTIL out of a MAIL command, since go-smtp knows neither.
 func cutFutureRelease(line string, now time.Time) (rest string, f futureRelease) {
@@ -33,7 +33,7 @@ func cutFutureRelease(line string, now time.Time) (rest string, f futureRelease)
 			f.at = now.Add(time.Duration(seconds) * time.Second)
 		case "HOLDUNTIL":
 			at, err := time.Parse(time.RFC3339, value)
-			if given++; err != nil || at.Sub(now) > outbound.MaxSchedule {
+			if given++; err != nil || at.Sub(now) > core.MaxSchedule {
 				f.bad = "HOLDUNTIL must be a date-time such as 2026-11-27T09:00:00Z, within " + strconv.FormatInt(longestHold, 10) + " seconds"
 				continue
 			}
@@ -56,7 +56,7 @@ func cutFutureRelease(line string, now time.Time) (rest string, f futureRelease)
 
 // offerFutureRelease is the line of EHLO: the longest time, and the latest date-time.
 func offerFutureRelease(now time.Time) string {
-	return "250-FUTURERELEASE " + strconv.FormatInt(longestHold, 10) + " " + now.Add(outbound.MaxSchedule).UTC().Format(time.RFC3339) + "\r\n"
+	return "250-FUTURERELEASE " + strconv.FormatInt(longestHold, 10) + " " + now.Add(core.MaxSchedule).UTC().Format(time.RFC3339) + "\r\n"
 }
 
 // cutRequireTLS takes REQUIRETLS out of a MAIL command (RFC 8689), which go-smtp does not take

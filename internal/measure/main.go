@@ -45,9 +45,9 @@ var flows = []struct {
 	name, root string
 	budget     extent
 }{
-	{"receive", "Service.Receive", extent{133, 27, 77}},
-	{"send_email", "Service.SendEmail", extent{131, 30, 77}},
-	{"delivery attempt", "Service.deliverKind", extent{290, 48, 163}},
+	{"receive", "Service.Receive", extent{131, 22, 72}},
+	{"send_email", "Service.SendEmail", extent{120, 22, 70}},
+	{"delivery attempt", "Service.deliverKind", extent{288, 48, 161}},
 	{"domain_setup", "Service.setupKind", extent{188, 22, 81}},
 }
 

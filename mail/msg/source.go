@@ -1,8 +1,10 @@
 package msg
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // A Source is the bytes of a message, which can be read more than once.
@@ -24,4 +26,34 @@ func ScanHeader(m Source) (*Part, error) {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
 	return root, nil
+}
+
+// AsSent reads what is sent of a stored message. What was delivered here before has a Return-Path
+// on top, which is for the mailbox alone (RFC 5321 section 4.4); what is submitted has none.
+func AsSent(m Source) (*io.SectionReader, error) {
+	first := make([]byte, min(m.Size(), 1<<10))
+	if _, err := m.ReadAt(first, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read message: %w", err)
+	}
+	if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
+		return io.NewSectionReader(m, int64(end+2), m.Size()-int64(end+2)), nil
+	}
+	return Whole(m), nil
+}
+
+// HasHighBytes tells whether anything beyond ASCII is read from r.
+func HasHighBytes(r io.Reader) (bool, error) {
+	block := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(block)
+		if slices.ContainsFunc(block[:n], func(b byte) bool { return b >= 0x80 }) {
+			return true, nil
+		}
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read message: %w", err)
+		}
+	}
 }

@@ -102,3 +102,16 @@ func (h Holder) find(tx *store.Tx) (*held, error) {
 	}
 	return nil, nil
 }
+
+// WordsFor says whose words a message that was sent here has for an account that gets it.
+func WordsFor(accountID string, sub *store.Submission) string {
+	switch {
+	case sub.Forward || !sub.Checked || sub.Sender == "":
+		return ""
+	case sub.Tainted:
+		return WordsTainted
+	case sub.AccountID == accountID && sub.OwnWords:
+		return WordsOwn
+	}
+	return WordsAuthor
+}

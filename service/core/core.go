@@ -22,6 +22,8 @@ package core
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -302,4 +304,10 @@ func (s *Core) MailboxQuota(_ context.Context, u MailboxUser) (q Quota, err erro
 		return err
 	})
 	return q, err
+}
+
+// TextHash is the SHA-256 of a text, in hex.
+func TextHash(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
 }

@@ -644,11 +644,6 @@ func ReplayID(who Actor, method, path, key string) string {
 	return TextHash(strings.Join([]string{who.TokenID, method, path, key}, "\x00"))
 }
 
-func TextHash(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
-}
-
 // A Once is a request with an Idempotency-Key, which is to be done once however often it comes,
 // over a crash too.
 type Once struct {
@@ -745,4 +740,20 @@ func MediaRanges(header ...string) (ranges []string) {
 		ranges = append(ranges, media)
 	}
 	return ranges
+}
+
+// MaxSchedule is how far ahead a message can be scheduled.
+const MaxSchedule = 30 * 24 * time.Hour
+
+// SendAt checks the time that a message is to be sent at; nil is at once.
+func SendAt(now time.Time, at *Time) (time.Time, error) {
+	switch {
+	case at == nil || at.IsZero():
+		return time.Time{}, nil
+	case !at.After(now):
+		return time.Time{}, Invalid("send_at", "invalid", "must be later than now, which is %s", now.UTC().Format(time.RFC3339))
+	case at.After(now.Add(MaxSchedule)):
+		return time.Time{}, Invalid("send_at", "invalid", "must be within 30 days")
+	}
+	return at.UTC().Truncate(time.Millisecond), nil
 }

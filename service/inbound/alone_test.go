@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/mail/classify"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
@@ -123,7 +122,7 @@ func (a *alone) PeopleAnswered(*store.Mailbox, string, []string) ([]string, bool
 
 func (a *alone) On() bool { return false }
 
-func (a *alone) Judge(string, io.ReaderAt, *msg.Part, classify.Evidence) (*spam.Verdict, error) {
+func (a *alone) Judge(string, io.ReaderAt, *msg.Part, *store.Facts, bool) (*spam.Verdict, error) {
 	return nil, nil
 }
 

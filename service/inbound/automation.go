@@ -152,12 +152,11 @@ func (s *Service) judge(to []*recipients.Destination, stored *inbox.StoredMessag
 				return nil, err
 			}
 		}
-		evidence := spam.EvidenceOf(stored.SPF, stored.DKIM, stored.DMARC, known)
-		v, err := s.rooms.Classifier.Judge(accountID, body, stored.Root, evidence)
+		v, err := s.rooms.Classifier.Judge(accountID, body, stored.Root, &stored.Facts, known)
 		if err != nil {
 			return nil, err
 		}
-		out[accountID] = &decision{Spam: v.Keep(), Junk: v.Verdict == spam.IsSpam, score: &v.Score}
+		out[accountID] = &decision{Spam: v.Form, Junk: v.Verdict == spam.IsSpam, score: &v.Score}
 	}
 	return out, nil
 }

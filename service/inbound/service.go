@@ -20,7 +20,6 @@ import (
 
 	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/mail/classify"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
@@ -56,7 +55,7 @@ type Inbox interface {
 // Classifier says what of the mail of an account is spam, where it is on.
 type Classifier interface {
 	On() bool
-	Judge(accountID string, r io.ReaderAt, root *msg.Part, e classify.Evidence) (*spam.Verdict, error)
+	Judge(accountID string, r io.ReaderAt, root *msg.Part, facts *store.Facts, answers bool) (*spam.Verdict, error)
 }
 
 // Correspondents remembers who has written to an account.

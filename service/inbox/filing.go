@@ -50,6 +50,11 @@ func (d *StoredMessage) meta() store.Meta {
 	return meta
 }
 
+// Judged is the form in which a Meta keeps the policy that DMARC asks for, and what RFC 7489 says.
+func Judged(policy, formerResult, formerPolicy string) string {
+	return policy + " " + formerResult + " " + formerPolicy
+}
+
 // A DeliveryReport is what a message says about one of ours.
 type DeliveryReport struct {
 	DSN       *msg.Report    // nil: it is no bounce

@@ -484,11 +484,6 @@ type FormerResult struct {
 	Policy *string `json:"policy" enum:"none|quarantine|reject"`
 }
 
-// Judged is the form in which a Meta keeps the policy that DMARC asks for, and what RFC 7489 says.
-func Judged(policy, formerResult, formerPolicy string) string {
-	return policy + " " + formerResult + " " + formerPolicy
-}
-
 func authOf(meta *store.Meta) InboxAuth {
 	out := InboxAuth{SPF: orNone(meta.SPF), DKIM: orNone(meta.DKIM), DMARC: orNone(meta.DMARC), Reason: core.OrNull(lackingOf(meta))}
 	if kept := strings.Split(meta.Judged, " "); len(kept) == 3 {

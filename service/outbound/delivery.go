@@ -327,7 +327,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return localResult("", deliver.Temporary, "4.3.5", d.route.missing()), nil
 	}
 
-	content, err := AsSent(d.blob)
+	content, err := msg.AsSent(d.blob)
 	if err != nil {
 		return nil, err
 	}
@@ -357,7 +357,7 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return d.arrival(arrived, err)
 	}
 	if d.sub.Forward || d.sub.Sender == "" { // of others' words nobody has made sure
-		d.sub.EightBit, err = HasHighBytes(msg.Again(content))
+		d.sub.EightBit, err = msg.HasHighBytes(msg.Again(content))
 		if err != nil {
 			return nil, err
 		}

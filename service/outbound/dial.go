@@ -20,19 +20,6 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// AsSent gives what is sent of a stored message. What was delivered here before has a Return-Path
-// on top, which is for the mailbox alone (RFC 5321 section 4.4); what is submitted has none.
-func AsSent(blob msg.Source) (*io.SectionReader, error) {
-	first := make([]byte, min(blob.Size(), 1<<10))
-	if _, err := blob.ReadAt(first, 0); err != nil && err != io.EOF {
-		return nil, fmt.Errorf("read message: %w", err)
-	}
-	if end := bytes.Index(first, []byte("\r\n")); end >= 0 && bytes.HasPrefix(first, []byte("Return-Path:")) {
-		return io.NewSectionReader(blob, int64(end+2), blob.Size()-int64(end+2)), nil
-	}
-	return msg.Whole(blob), nil
-}
-
 // signed gives the header fields that go before the stored message on this route.
 func (s *Service) signed(d *delivery, content *io.SectionReader) (fields []byte, err error) {
 	relay := d.route.relay

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -113,23 +112,6 @@ type Rcpt struct {
 	Address string
 	Notify  string // "NEVER", or some of "SUCCESS,FAILURE,DELAY", "" where nothing was said
 	ORCPT   string // such as "rfc822;user@example.com", decoded
-}
-
-// HasHighBytes tells whether anything beyond ASCII is read.
-func HasHighBytes(r io.Reader) (bool, error) {
-	block := make([]byte, 32<<10)
-	for {
-		n, err := r.Read(block)
-		if slices.ContainsFunc(block[:n], func(b byte) bool { return b >= 0x80 }) {
-			return true, nil
-		}
-		if err == io.EOF {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("read message: %w", err)
-		}
-	}
 }
 
 // SystemMail is a message that the server itself sends: a report, or a link for a person.

@@ -2,7 +2,6 @@ package outbound
 
 import (
 	"context"
-	"time"
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/agents"
@@ -10,22 +9,6 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
-
-// MaxSchedule is how far ahead a message can be scheduled.
-const MaxSchedule = 30 * 24 * time.Hour
-
-// SendAt checks the time that a message is to be sent at; nil is at once.
-func SendAt(now time.Time, at *core.Time) (time.Time, error) {
-	switch {
-	case at == nil || at.IsZero():
-		return time.Time{}, nil
-	case !at.After(now):
-		return time.Time{}, core.Invalid("send_at", "invalid", "must be later than now, which is %s", now.UTC().Format(time.RFC3339))
-	case at.After(now.Add(MaxSchedule)):
-		return time.Time{}, core.Invalid("send_at", "invalid", "must be within 30 days")
-	}
-	return at.UTC().Truncate(time.Millisecond), nil
-}
 
 // UpdateScheduledIn is the request of update_scheduled_message.
 type UpdateScheduledIn struct {
@@ -36,7 +19,7 @@ type UpdateScheduledIn struct {
 // UpdateScheduledMessage has a scheduled message leave for one recipient at another time. The error
 // is not_scheduled for one that is not scheduled, or leaves at this very moment.
 func (s *Service) UpdateScheduledMessage(_ context.Context, who core.Actor, in UpdateScheduledIn) (*SentMessage, error) {
-	at, err := SendAt(s.Now(), in.SendAt)
+	at, err := core.SendAt(s.Now(), in.SendAt)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -532,3 +533,8 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 }
 
 func texts(list []string) []string { return append([]string{}, list...) }
+
+// RepliesNow tells whether the reply is on at a time.
+func RepliesNow(v *store.Vacation, now time.Time) bool {
+	return v != nil && v.Enabled && !now.Before(v.StartsAt) && (v.EndsAt.IsZero() || now.Before(v.EndsAt))
+}

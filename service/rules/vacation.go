@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
@@ -114,9 +113,4 @@ func (s *Service) DeleteVacation(_ context.Context, who core.Actor, in core.Emai
 		return nil, err
 	}
 	return &VacationDeleted{"The mailbox answers nothing by itself any more.", in.UserID}, nil
-}
-
-// RepliesNow tells whether the reply is on at a time.
-func RepliesNow(v *store.Vacation, now time.Time) bool {
-	return v != nil && v.Enabled && !now.Before(v.StartsAt) && (v.EndsAt.IsZero() || now.Before(v.EndsAt))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/mail/classify"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
 )
 
 // A Service has the classifiers of accounts.
@@ -48,11 +49,13 @@ type Verdict struct {
 	Score   float64 // from 0, which is wanted mail, to 1, which is spam
 	Verdict string  // Ham, Unsure or IsSpam
 	Reasons []classify.Reason
+	Form    string // in which a message's Meta keeps it, see Keep
 }
 
-// Judge says what the classifier of an account thinks of a message.
-func (s *Service) Judge(accountID string, r io.ReaderAt, root *msg.Part, e classify.Evidence) (*Verdict, error) {
-	reading, err := classify.Read(r, root, e)
+// Judge says what the classifier of an account thinks of a message, of which facts were found out,
+// and that answers one of the account or not.
+func (s *Service) Judge(accountID string, r io.ReaderAt, root *msg.Part, facts *store.Facts, answers bool) (*Verdict, error) {
+	reading, err := classify.Read(r, root, EvidenceOf(facts.SPF, facts.DKIM, facts.DMARC, answers))
 	if err != nil {
 		return nil, fmt.Errorf("read message: %w", err)
 	}
@@ -68,6 +71,7 @@ func (s *Service) Judge(accountID string, r io.ReaderAt, root *msg.Part, e class
 	case v.Score < s.Config.Spam.JunkScore/2:
 		v.Verdict = Ham
 	}
+	v.Form = v.Keep()
 	return v, nil
 }
 

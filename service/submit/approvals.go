@@ -152,6 +152,22 @@ func (s *Service) holdForApproval(tx *store.Tx, sub *store.Submission, d *store.
 	return rows, a, err
 }
 
+func approvalEvent(a *store.Approval) ApprovalEvent {
+	name := func(id, name string) *ApprovalName {
+		if id == "" {
+			return nil
+		}
+		return &ApprovalName{id, name}
+	}
+	list := func(l []string) []string { return append([]string{}, l...) }
+	return ApprovalEvent{
+		ApprovalID: a.ID, Status: a.Status, Reason: a.Reason, Via: a.Via, Token: name(a.TokenID, a.TokenName), UserID: core.OrNull(a.MailboxID), Email: a.Sender,
+		To: list(a.To), Cc: list(a.Cc), Bcc: list(a.Bcc), Size: a.Size, ContentHash: a.ContentHash, MessageID: a.MessageID,
+		CreatedAt: core.Time{Time: a.CreatedAt}, ExpiresAt: core.Time{Time: a.ExpiresAt}, DecidedAt: core.Time{Time: a.DecidedAt},
+		DecidedBy: name(a.DecidedBy, a.DecidedByName), Note: core.OrNull(a.Note),
+	}
+}
+
 // approvalArgs is the job of having an approval expire, and of settling the rows of one.
 type approvalArgs struct {
 	ApprovalID string `json:"approval_id"`

@@ -17,7 +17,6 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -84,22 +83,6 @@ type ApprovalAttachment struct {
 	Size        int64  `json:"size"`
 }
 
-func approvalEvent(a *store.Approval) ApprovalEvent {
-	name := func(id, name string) *ApprovalName {
-		if id == "" {
-			return nil
-		}
-		return &ApprovalName{id, name}
-	}
-	list := func(l []string) []string { return append([]string{}, l...) }
-	return ApprovalEvent{
-		ApprovalID: a.ID, Status: a.Status, Reason: a.Reason, Via: a.Via, Token: name(a.TokenID, a.TokenName), UserID: core.OrNull(a.MailboxID), Email: a.Sender,
-		To: list(a.To), Cc: list(a.Cc), Bcc: list(a.Bcc), Size: a.Size, ContentHash: a.ContentHash, MessageID: a.MessageID,
-		CreatedAt: core.Time{Time: a.CreatedAt}, ExpiresAt: core.Time{Time: a.ExpiresAt}, DecidedAt: core.Time{Time: a.DecidedAt},
-		DecidedBy: name(a.DecidedBy, a.DecidedByName), Note: core.OrNull(a.Note),
-	}
-}
-
 func approvalOut(a *store.Approval) Approval {
 	return Approval{approvalEvent(a), a.Subject, a.Preview}
 }
@@ -149,7 +132,7 @@ func (s *Service) openApproval(who core.Actor, id string) (a *store.Approval, bl
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("message of approval %s: %w", id, err)
 	}
-	sent, err = outbound.AsSent(blob)
+	sent, err = msg.AsSent(blob)
 	if err != nil {
 		blob.Close()
 		return nil, nil, nil, err

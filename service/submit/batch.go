@@ -10,7 +10,6 @@ import (
 	"github.com/mailstead/mailstead/internal/jsonw"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/templates"
 	"github.com/mailstead/mailstead/store"
 )
@@ -178,7 +177,7 @@ func (in *SendBatchIn) check(now time.Time) error {
 			return err
 		}
 	}
-	_, err := outbound.SendAt(now, in.SendAt)
+	_, err := core.SendAt(now, in.SendAt)
 	return err
 }
 
@@ -285,14 +284,6 @@ type batchOf struct {
 	forms    batchForms
 	byPerson bool
 	ownWords bool
-}
-
-func (b *batchOf) template(id string) (*templates.Form, error) {
-	f := b.forms[id]
-	if f == nil {
-		return nil, noTemplate()
-	}
-	return f, nil
 }
 
 // batchArgs is the job of sending a batch.

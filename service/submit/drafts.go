@@ -257,12 +257,3 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, wor
 	}
 	return out, nil
 }
-
-func addressTexts(list []msg.Address) (out Texts) {
-	for _, a := range list {
-		if !a.IsGroupMarker() {
-			out = append(out, a.String())
-		}
-	}
-	return out
-}

@@ -20,7 +20,7 @@ func (s *Service) SubmitHeld(u core.MailboxUser, in Submission, h WhyHeld) (rows
 	if err != nil {
 		return nil, nil, err
 	}
-	defer l.close()
+	defer l.body.Close()
 	stored, err := s.rooms.Inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, nil, err

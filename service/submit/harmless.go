@@ -185,7 +185,9 @@ func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested i
 	case kind == "multipart", kind == "message": // which nobody has gone into
 		return file, w.unclear()
 	case isHTML(a) && !w.toApprove:
-		page, err := msg.ReadRawBody(body, asPage(a.Part), left)
+		alone := *a.Part // as the only part of a message, and HTML
+		alone.Type, alone.Subtype, alone.Disposition, alone.Children = "text", "html", "", nil
+		page, err := msg.ReadRawBody(body, &alone, left)
 		if err != nil {
 			return file, fmt.Errorf("read message: %w", err)
 		}
@@ -203,11 +205,4 @@ func isMessage(a msg.Attachment) bool {
 func isHTML(a msg.Attachment) bool {
 	return slices.Contains([]string{"text/html", "application/xhtml+xml", "text/x-amp-html"}, a.ContentType) ||
 		slices.Contains([]string{".html", ".htm", ".xhtml", ".xht", ".shtml"}, strings.ToLower(path.Ext(a.Filename)))
-}
-
-// asPage is a part as the only one of a message, and HTML.
-func asPage(p *msg.Part) *msg.Part {
-	page := *p
-	page.Type, page.Subtype, page.Disposition, page.Children = "text", "html", "", nil
-	return &page
 }

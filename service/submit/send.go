@@ -184,7 +184,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if in.of != nil {
 		taken = in.of.taken
 	}
-	at, err := outbound.SendAt(taken, in.SendAt)
+	at, err := core.SendAt(taken, in.SendAt)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +215,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 	if err != nil {
 		return nil, err
 	}
-	defer l.close()
+	defer l.body.Close()
 	l.foreign = in.foreign || in.calendar != nil // an answer to an invitation repeats that
 	l.SMTPUTF8 = l.EightBit                      // what a Composer writes is ASCII, but for addresses that need SMTPUTF8
 	stored, err := s.rooms.Inbox.Prepare(l.body, inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Mailbox: mb.Num, Outgoing: true})
@@ -247,12 +247,15 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 			return err
 		}
 		out = &EmailQueued{
-			Success: true, MessageID: sent.MessageID, Status: sent.status(), ApprovalID: core.OrNull(sent.ApprovalID), UserID: mb.ID, From: l.Sender, QueuedAt: core.Time{Time: sent.QueuedAt},
+			Success: true, MessageID: sent.MessageID, Status: store.OutgoingQueued, ApprovalID: core.OrNull(sent.ApprovalID), UserID: mb.ID, From: l.Sender, QueuedAt: core.Time{Time: sent.QueuedAt},
 			SendAt: core.Time{Time: at},
 		}
 		stored.Origin = sent.origin
 		for _, r := range sent.Recipients {
 			out.Recipients = append(out.Recipients, SentRecipient(r))
+			if r.Status == store.OutgoingScheduled || r.Status == store.OutgoingHeld { // of all of them
+				out.Status = r.Status
+			}
 			if out.Transport != "" && out.Transport != r.Transport {
 				out.Transport = "mixed"
 			} else {
@@ -309,7 +312,11 @@ func formOf(tx *store.Tx, accountID string, in *SendEmailIn) (*templates.Form, e
 		return nil, core.Invalid("template_id", "conflict", "cannot be combined with subject, text and html")
 	}
 	if in.of != nil {
-		return in.of.template(in.TemplateID)
+		f := in.of.forms[in.TemplateID]
+		if f == nil {
+			return nil, noTemplate()
+		}
+		return f, nil
 	}
 	c, err := findTemplate(tx, accountID, in.TemplateID)
 	if err != nil {
@@ -439,6 +446,15 @@ func addressList(field string, texts Texts) ([]msg.Address, error) {
 		}
 	}
 	return out, nil
+}
+
+func addressTexts(list []msg.Address) (out Texts) {
+	for _, a := range list {
+		if !a.IsGroupMarker() {
+			out = append(out, a.String())
+		}
+	}
+	return out
 }
 
 // setContent fills text, HTML and files, and the mailbox's footer below both texts.

@@ -22,7 +22,6 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/recipients"
@@ -90,9 +89,14 @@ type Outbound interface {
 	QueueReport(tx *store.Tx, accountID, domainID, to string, report *inbox.StoredMessage) error
 }
 
+// Events tells webhooks and the dashboard what has happened.
+type Events interface {
+	Emit(tx *store.Tx, accountID, kind string, data any) (*store.Event, error)
+}
+
 // Rooms are those that submission needs.
 type Rooms struct {
-	Events     *events.Service
+	Events     Events
 	Inbox      Inbox
 	Policies   Policies
 	Limits     Limits

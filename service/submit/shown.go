@@ -44,7 +44,7 @@ func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []outbound.
 			return nil, unshowable()
 		}
 	}
-	sent, err := outbound.AsSent(stored)
+	sent, err := msg.AsSent(stored)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []outbound.
 	}
 	h.messageID, h.subject = m.MessageID, m.Subject
 	h.starts = m.InReplyTo == "" && len(m.References) == 0 && len(m.Headers) == 0
-	h.eightBit, err = outbound.HasHighBytes(spool.Reader())
+	h.eightBit, err = msg.HasHighBytes(spool.Reader())
 	if err != nil {
 		return nil, err
 	}

@@ -137,16 +137,6 @@ type Submitted struct {
 	origin string // of its copy, see store.Facts
 }
 
-// status is what is said of a submission as a whole: queued, scheduled or held.
-func (s *Submitted) status() string {
-	for _, r := range s.Recipients {
-		if r.Status == store.OutgoingScheduled || r.Status == store.OutgoingHeld {
-			return r.Status
-		}
-	}
-	return store.OutgoingQueued
-}
-
 // A SubmittedRcpt is one recipient of a submission that was taken.
 type SubmittedRcpt struct {
 	ID        string // of its row in the sending log
@@ -175,7 +165,7 @@ func (s *Service) Submit(ctx context.Context, u core.MailboxUser, in Submission)
 	if err != nil {
 		return nil, err
 	}
-	defer l.close()
+	defer l.body.Close()
 	envelope, err := json.Marshal(inbox.Envelope{From: l.Sender, To: l.addresses(), Received: s.Now(), Outgoing: true})
 	if err != nil {
 		return nil, fmt.Errorf("write envelope: %w", err)
@@ -223,8 +213,6 @@ type checkedSubmission struct {
 	harmless bool   // it has lost what a tainted sender's mail loses
 	blind    string // who gets a blind copy, which its copy shows if that comes later
 }
-
-func (l *checkedSubmission) close() { _ = l.body.Close() }
 
 func (l *checkedSubmission) addresses() []string {
 	out := make([]string, 0, len(l.to))
@@ -285,7 +273,7 @@ func (s *Service) ready(as core.Senders, by sentBy, in Submission) (*checkedSubm
 		return nil, err
 	}
 	if err := checkEncoded(as, l, header); err != nil {
-		l.close()
+		_ = l.body.Close()
 		return nil, err
 	}
 	return l, nil
@@ -404,7 +392,7 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 		_, err = buffers.Copy(lines, body)
 	}
 	if err = errors.Join(err, lines.Close()); err != nil {
-		l.close()
+		_ = l.body.Close()
 		if errors.Is(err, store.ErrTooLarge) {
 			return core.MessageTooLarge(err)
 		}
@@ -415,7 +403,7 @@ func (s *Service) write(l *checkedSubmission, head []byte, body io.Reader) error
 		return nil
 	}
 	if err := s.recode(l); err != nil {
-		l.close()
+		_ = l.body.Close()
 		return err
 	}
 	return nil
@@ -434,7 +422,8 @@ func (s *Service) recode(l *checkedSubmission) error {
 		return fmt.Errorf("read message: %w", err)
 	}
 	if err := c.HeaderFault(); err != nil {
-		return needsUTF8(err)
+		text := strings.TrimPrefix(err.Error(), msg.ErrHeader.Error()+": ")
+		return core.OverSMTP(550, "5.6.7", core.Invalid("headers", "invalid", "without SMTPUTF8 this message cannot be sent: %s", text))
 	}
 	if !c.Changes() || l.body.Size()+c.Growth() > core.MaxMessage {
 		return nil
@@ -444,15 +433,9 @@ func (s *Service) recode(l *checkedSubmission) error {
 	if _, err := c.WriteTo(watch); err != nil {
 		return errors.Join(fmt.Errorf("write message: %w", err), body.Close())
 	}
-	l.close()
+	_ = l.body.Close()
 	l.body, l.EightBit = body, watch.high
 	return nil
-}
-
-// needsUTF8 refuses a message whose header cannot be encoded.
-func needsUTF8(why error) error {
-	text := strings.TrimPrefix(why.Error(), msg.ErrHeader.Error()+": ")
-	return core.OverSMTP(550, "5.6.7", core.Invalid("headers", "invalid", "without SMTPUTF8 this message cannot be sent: %s", text))
 }
 
 // wireLook notes what passes that a host without 8BITMIME cannot take: bytes beyond ASCII, and

@@ -416,7 +416,7 @@ func TestWhatWeSignIsASCII(t *testing.T) {
 	i.Becomes("y@far.test", store.OutgoingRelayed)
 	for n, want := range []string{"Grüße an", strings.Repeat("a", 2000) + " an"} {
 		data := h.Mails()[n].Data
-		high, err := outbound.HasHighBytes(strings.NewReader(data))
+		high, err := msg.HasHighBytes(strings.NewReader(data))
 		if high || err != nil || !strings.HasPrefix(bodyOf(t, data), want) {
 			t.Errorf("it goes out as\n%s", data)
 		}
