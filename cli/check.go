@@ -13,7 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers/operator"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -137,7 +137,7 @@ func rebuildStore(e *env, damage error, progress *progressLine) (*rebuildResult,
 	if err != nil {
 		return nil, err
 	}
-	r, err := inbox.Rebuild(st, progress.show)
+	r, err := transfer.Rebuild(st, progress.show)
 	if err := errors.Join(err, st.Close()); err != nil {
 		return nil, err
 	}

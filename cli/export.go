@@ -20,7 +20,7 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers/operator"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -66,12 +66,12 @@ type exportOptions struct {
 
 // exportResult is what an export came to.
 type exportResult struct {
-	Mailboxes  int                 `json:"mailboxes"`
-	Messages   int64               `json:"messages"`
-	Folders    int                 `json:"folders"`
-	Bytes      int64               `json:"bytes"`
-	DurationMS int64               `json:"duration_ms"`
-	Errors     []inbox.ImportError `json:"errors"`
+	Mailboxes  int                    `json:"mailboxes"`
+	Messages   int64                  `json:"messages"`
+	Folders    int                    `json:"folders"`
+	Bytes      int64                  `json:"bytes"`
+	DurationMS int64                  `json:"duration_ms"`
+	Errors     []transfer.ImportError `json:"errors"`
 }
 
 // A folderWriter writes the messages of a folder, and is closed behind the last one.
@@ -93,7 +93,7 @@ type exporter struct {
 // runExport takes mailboxes out of the server, with the settings of their account.
 func runExport(ctx context.Context, e *env, o exportOptions) error {
 	began := time.Now()
-	x := &exporter{apiCaller: apiCaller{ctx: ctx, account: o.account}, o: o, format: e.name, line: e.progress(), out: exportResult{Errors: []inbox.ImportError{}}}
+	x := &exporter{apiCaller: apiCaller{ctx: ctx, account: o.account}, o: o, format: e.name, line: e.progress(), out: exportResult{Errors: []transfer.ImportError{}}}
 	err := e.throughout(ctx, func(send sender) error {
 		x.send = send
 		return x.run()
@@ -148,7 +148,7 @@ func (x *exporter) exportMailbox(address string) error {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
 		return fmt.Errorf("%s is not empty: export to another directory", dir)
 	}
-	var folders []inbox.ExportFolder
+	var folders []transfer.ExportFolder
 	page, err := x.ask(url.Values{"mailbox": {address}, "begins": {x.format}})
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (x *exporter) exportMailbox(address string) error {
 				}
 				from = h.UID + 1
 				if h.Error != "" {
-					x.out.Errors = append(x.out.Errors, inbox.ImportError{Source: fmt.Sprintf("%s %s UID %d", address, strings.Join(f.Name, "/"), h.UID), Message: h.Error})
+					x.out.Errors = append(x.out.Errors, transfer.ImportError{Source: fmt.Sprintf("%s %s UID %d", address, strings.Join(f.Name, "/"), h.UID), Message: h.Error})
 					continue
 				}
 				if err := w.write(h, text); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/operator"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 )
 
 func (p *Program) importCommands() []*cli.Command {
@@ -58,26 +59,26 @@ type importSource struct {
 }
 
 // importEach imports every source that the options name.
-func importEach(ctx context.Context, e *env, o importOptions, read func(im *inbox.Importer, from string) error) error {
+func importEach(ctx context.Context, e *env, o importOptions, read func(im *transfer.Importer, from string) error) error {
 	sources, err := importSources(o)
 	if err != nil {
 		return err
 	}
-	return runImport(ctx, e, o, sources, func(im *inbox.Importer, s importSource) error { return read(im, s.from) })
+	return runImport(ctx, e, o, sources, func(im *transfer.Importer, s importSource) error { return read(im, s.from) })
 }
 
 // runImport imports each source into its mailbox. One of a list that cannot be imported is noted,
 // and the others go on.
-func runImport(ctx context.Context, e *env, o importOptions, sources []importSource, read func(im *inbox.Importer, s importSource) error) (err error) {
+func runImport(ctx context.Context, e *env, o importOptions, sources []importSource, read func(im *transfer.Importer, s importSource) error) (err error) {
 	if o.progress != "" && o.progress != "json" {
 		return config.Mistake(fmt.Errorf("--progress %s: it is json or left out", o.progress))
 	}
 	began := time.Now()
 	line := e.progress()
-	im := &inbox.Importer{Report: importProgress(e, o, line), Out: inbox.ImportOutcome{Errors: []inbox.ImportError{}}}
+	im := &transfer.Importer{Report: importProgress(e, o, line), Out: transfer.ImportOutcome{Errors: []transfer.ImportError{}}}
 	refused := 0
 	err = e.throughout(ctx, func(send sender) error {
-		im.Deliver = func(ctx context.Context, mailbox, folder string, batch []inbox.SourceMessage) ([]inbox.ImportResult, error) {
+		im.Deliver = func(ctx context.Context, mailbox, folder string, batch []transfer.SourceMessage) ([]transfer.ImportResult, error) {
 			return sendBatch(ctx, send, url.Values{"mailbox": {mailbox}, "folder": {folder}}, batch, e.name)
 		}
 		im.Known = func(_ context.Context, mailbox, folder string, keys []string) (known []bool, err error) {
@@ -177,7 +178,7 @@ func importProgress(e *env, o importOptions, line *progressLine) func(source, fo
 
 // sendBatch sends messages for a folder to the server, which writes `command` into the audit log
 // for the one without messages.
-func sendBatch(ctx context.Context, send sender, into url.Values, batch []inbox.SourceMessage, command string) (results []inbox.ImportResult, err error) {
+func sendBatch(ctx context.Context, send sender, into url.Values, batch []transfer.SourceMessage, command string) (results []transfer.ImportResult, err error) {
 	if len(batch) == 0 {
 		into.Set("begins", command)
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/mail/pull"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 )
 
 func (p *Program) importIMAPCommand() *cli.Command {
@@ -103,5 +103,5 @@ func runImportIMAP(ctx context.Context, e *env, o imapOptions) error {
 		return err
 	}
 	client := &pull.Client{Dial: new(net.Dialer).DialContext, RootCAs: roots}
-	return runImport(ctx, e, o.importOptions, sources, func(im *inbox.Importer, s importSource) error { return im.ReadIMAP(ctx, client, s.server) })
+	return runImport(ctx, e, o.importOptions, sources, func(im *transfer.Importer, s importSource) error { return im.ReadIMAP(ctx, client, s.server) })
 }

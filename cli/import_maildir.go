@@ -11,11 +11,11 @@ import (
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/mail/maildir"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 )
 
 func runImportMaildir(ctx context.Context, e *env, o importOptions) error {
-	return importEach(ctx, e, o, func(im *inbox.Importer, from string) error {
+	return importEach(ctx, e, o, func(im *transfer.Importer, from string) error {
 		if _, err := os.Stat(from); err == nil && !isDir(from) {
 			return config.Mistake(fmt.Errorf("%s is a file: name the directory of a Maildir; `mailstead import mbox` reads mbox files", from))
 		}
@@ -29,11 +29,11 @@ func runImportMaildir(ctx context.Context, e *env, o importOptions) error {
 				return err
 			}
 			im.Expect(int64(len(list)))
-			folder := inbox.ImportFolder(f.Name)
+			folder := transfer.ImportFolder(f.Name)
 			for _, m := range list {
 				text, err := readMaildirMessage(f, m)
 				key := fmt.Sprintf("maildir %s %x", m.Name, sha256.Sum256(text)) // names of two Maildirs can be the same
-				one := inbox.SourceMessage{ImportHeader: inbox.ImportHeader{Key: key, Flags: m.Flags, Date: m.Date}, Source: m.Path, Text: text, Err: err}
+				one := transfer.SourceMessage{ImportHeader: transfer.ImportHeader{Key: key, Flags: m.Flags, Date: m.Date}, Source: m.Path, Text: text, Err: err}
 				if err := im.Add(ctx, folder, one); err != nil {
 					return err
 				}
@@ -46,7 +46,7 @@ func runImportMaildir(ctx context.Context, e *env, o importOptions) error {
 // readMaildirMessage reads a message, whose lines end with CRLF then.
 func readMaildirMessage(f maildir.Folder, m maildir.Message) ([]byte, error) {
 	if m.Size > core.MaxMessage {
-		return nil, inbox.ErrImportTooLarge
+		return nil, transfer.ErrImportTooLarge
 	}
 	file, err := maildir.Open(f, m)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -42,12 +42,12 @@ func TestMaildirsWithTheSameNames(t *testing.T) {
 		}
 		sources = append(sources, source)
 	}
-	for run, want := range []inbox.ImportOutcome{{Imported: 1}, {Imported: 1}, {Skipped: 1}, {Skipped: 1}} {
+	for run, want := range []transfer.ImportOutcome{{Imported: 1}, {Imported: 1}, {Skipped: 1}, {Skipped: 1}} {
 		text, err := mailsteadCommand(t, "import", "maildir", "--data", dir, "--from", sources[run%2], "--to", "ann@boxes.test", "--json")
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got inbox.ImportOutcome
+		var got transfer.ImportOutcome
 		if err := json.Unmarshal([]byte(text), &got); err != nil {
 			t.Fatalf("%v: %s", err, text)
 		}

@@ -7,12 +7,12 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/config"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 )
 
 func runImportMbox(ctx context.Context, e *env, o importOptions) error {
-	folder := inbox.ImportFolder(strings.Split(o.folder, "/"))
-	return importEach(ctx, e, o, func(im *inbox.Importer, from string) error {
+	folder := transfer.ImportFolder(strings.Split(o.folder, "/"))
+	return importEach(ctx, e, o, func(im *transfer.Importer, from string) error {
 		f, err := os.Open(from)
 		if err != nil {
 			return err

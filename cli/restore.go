@@ -11,7 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/config"
 	"github.com/mailstead/mailstead/handlers/operator"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store/backup"
 )
 
@@ -130,7 +130,7 @@ func restoreMailboxIn(c *cli.Context) (in operator.RestoreMailboxIn, err error) 
 }
 
 func runRestoreMailbox(ctx context.Context, e *env, in operator.RestoreMailboxIn) error {
-	out := new(inbox.MailboxRestored)
+	out := new(transfer.MailboxRestored)
 	if err := e.askServer(ctx, operator.RestoreMailboxPath, in, out); err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/templates"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -45,8 +46,8 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 	for n := range rows {
 		text := []byte(fmt.Sprintf("From: a@far.test\r\nTo: %s\r\nSubject: %d\r\n\r\nhello\r\n", to, n))
 		u := core.MailboxUser{AccountID: ann.AccountID, AccountNum: ann.AccountNum, MailboxID: ann.ID, Mailbox: ann.Num, Email: ann.Email}
-		in := inbox.ImportMessage{ImportHeader: inbox.ImportHeader{Key: fmt.Sprint(n), Date: time.Unix(int64(1_000_000+n), 0)}, Body: bytes.NewReader(text)}
-		if results, err := i.Svc.Inbox.ImportMessages(t.Context(), u, inbox.InboxName, []inbox.ImportMessage{in}); err != nil || results[0].Status != inbox.ImportDone {
+		in := transfer.ImportMessage{ImportHeader: transfer.ImportHeader{Key: fmt.Sprint(n), Date: time.Unix(int64(1_000_000+n), 0)}, Body: bytes.NewReader(text)}
+		if results, err := i.Svc.Transfer.ImportMessages(t.Context(), u, inbox.InboxName, []transfer.ImportMessage{in}); err != nil || results[0].Status != transfer.ImportDone {
 			t.Fatal(results, err)
 		}
 	}

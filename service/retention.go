@@ -145,7 +145,7 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 		},
 		func() error { return s.pruneAll(ctx, s.Accounts.PruneOAuth) },
 		func() error { return s.pruneAll(ctx, s.Inbound.PruneScreened) },
-		func() error { return s.pruneAll(ctx, s.Inbox.PruneImported) },
+		func() error { return s.pruneAll(ctx, s.Transfer.PruneImported) },
 		func() error { return s.pruneAll(ctx, s.Rules.PruneReplies) },
 		func() error { return s.pruneAll(ctx, s.Submit.PruneApprovals) },
 		func() error { return s.pruneAll(ctx, s.Reputation.Prune) },

@@ -10,7 +10,9 @@
 //   - domains: domains from adding to deleting, DNS, claims, health.
 //   - certs: TLS certificates.
 //   - mailboxes: making mailboxes, and the log-ins of mail clients.
-//   - inbox: messages, folders, threads, searches, quotas, mailboxes on other servers.
+//   - inbox: messages, folders, threads, searches, quotas.
+//   - external: mailboxes on other servers.
+//   - transfer: import and export of messages, restoring.
 //   - rules: what mailboxes do with mail by themselves.
 //   - spam: the classifier of spam of each account.
 //   - recipients: who receives mail to an address here.
@@ -41,6 +43,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/feedback"
 	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/service/inbound"
@@ -54,6 +57,7 @@ import (
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/service/templates"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -65,6 +69,7 @@ type Service struct {
 	Certs      *certs.Service
 	Domains    *domains.Service
 	Events     *events.Service
+	External   *external.Service
 	Feedback   *feedback.Service
 	Health     *health.Service
 	Inbound    *inbound.Service
@@ -77,6 +82,7 @@ type Service struct {
 	Rules      *rules.Service
 	Submit     *submit.Service
 	Templates  *templates.Service
+	Transfer   *transfer.Service
 
 	spam  *spam.Service
 	feeds *feeds
@@ -85,31 +91,32 @@ type Service struct {
 // New puts a service together, and registers every kind of job with the queue.
 func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *Service {
 	c := core.New(st, q, keys, config)
-	ev := events.New(c)
+	servers := external.NewServers(c) // of external mailboxes
+	ev := events.New(c, servers, EventTypes())
 	sp := spam.New(c)
 	to := recipients.New(c)
 	ag := agents.New(c, to)
-	in := inbox.New(c, ev, ag, sp)
+	in := inbox.New(c, ev, ag, sp, servers)
+	tr := transfer.New(c, in, servers)
 	rep := reputation.New(c, ev)
 
 	// Mail: what is sent, what others say about it, what is submitted, what is received.
-	out := outbound.New(c, ev, ag, in, to, rep)
+	out := outbound.New(c, ev, ag, in, servers, to, rep)
 	fb := feedback.New(c, to, out)
 	sub := submit.New(c, submit.Rooms{Events: ev, Inbox: in, Policies: ag, Limits: rep, Recipients: to, Outbound: out})
 	reps := reports.New(c, in, out)
 	inb := inbound.New(c, inbound.Rooms{Inbox: in, Classifier: sp, Correspondents: rep, Recipients: to, Feedback: fb, Outbound: out, Sender: sub, Reports: reps})
 
-	mb := mailboxes.New(c, ev, in, sub, rep)
+	mb := mailboxes.New(c, ev, servers, tr, sub, rep)
 	dom := domains.New(c, ev, mb, sub, rep, reps)
 	cert := certs.New(c, dom)
-	acc := accounts.New(c, in, mb, out, dom)
-	ev.Hooks = events.Hooks{SwitchInbox: in.SwitchInbox, EventTypes: EventTypes()}
-	in.Hooks = inbox.Hooks{ProveByLogin: dom.ProveByLogin}
+	ext := external.New(servers, in, dom)
+	acc := accounts.New(c, in, servers, mb, out, dom)
 	mb.Hooks = mailboxes.Hooks{HostCertificate: cert.HostCertificate}
 	dom.Hooks = domains.Hooks{PlanCertificate: cert.PlanCertificate, DropCertificate: cert.DropCertificate, MailKeys: cert.MailKeys}
 	s := &Service{
-		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Events: ev, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
-		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Submit: sub, Templates: templates.New(c),
+		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
+		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Submit: sub, Templates: templates.New(c), Transfer: tr,
 		spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
@@ -128,7 +135,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 func (s *Service) Kinds() []jobs.Kind {
 	out := append([]jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}, s.Outbound.Kinds(s.Inbound)...)
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
-		s.Accounts, s.Certs, s.Domains, s.Events, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Submit, s.spam,
+		s.Accounts, s.Certs, s.Domains, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Submit, s.spam,
 	} {
 		out = append(out, room.Kinds()...)
 	}
@@ -158,6 +165,7 @@ func (s *Service) Run(ctx context.Context) error {
 	var rooms sync.WaitGroup
 	defer rooms.Wait()
 	rooms.Go(func() { s.Inbox.Run(ctx) })
+	rooms.Go(func() { s.External.Run(ctx) })
 	rooms.Go(func() { s.Domains.Run(ctx) })
 	rooms.Go(func() { s.Health.Run(ctx) })
 	return s.Accounts.Run(ctx)

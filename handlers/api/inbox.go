@@ -35,7 +35,7 @@ func mail(s *service.Service) []Operation {
 		{
 			Name: "refresh_email_user_inbox", Route: POST("/v1/email-users/{user_id}/inbox/refresh"), Status: 200,
 			May:   May{Scope: Write, Roles: People, Bound: Always},
-			Call:  With(s.Inbox.RefreshEmailUserInbox),
+			Call:  With(s.External.RefreshEmailUserInbox),
 			Group: "Inbox", Summary: "Fetch new mail of a mailbox",
 			Text: "Mail of hosted mailboxes appears as it arrives. For an external mailbox this starts a job of type `inbox_sync`, even if the universal inbox is off; it also resumes a mailbox whose log-in was refused.",
 			Tool: Tool{Outward: true},
@@ -127,7 +127,7 @@ func mail(s *service.Service) []Operation {
 		{
 			Name: "refresh_inbox", Route: POST("/v1/inbox/refresh"), Status: 200,
 			May:   May{Scope: Write, Roles: Everyone, Bound: Clean},
-			Call:  Plain(s.Inbox.RefreshInbox),
+			Call:  Plain(s.External.RefreshInbox),
 			Group: "Inbox", Summary: "Fetch new mail of every mailbox",
 			Text:   "It returns at once.",
 			Errors: codes("universal_inbox_disabled"),

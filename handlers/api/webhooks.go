@@ -103,7 +103,7 @@ func webhooks(s *service.Service) []Operation {
 		{
 			Name: "set_universal_inbox", Route: POST("/v1/account/universal-inbox"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
-			Call:  With(s.Inbox.SetUniversalInbox),
+			Call:  With(s.External.SetUniversalInbox),
 			Group: "Account", Summary: "Turn the universal inbox on or off",
 			Text:   "Without `enabled` it toggles.",
 			Errors: codes("universal_inbox_required"),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service/core/code"
+	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
@@ -53,7 +54,7 @@ func TestExamplesAreOfTheirFieldsKind(t *testing.T) {
 		One    []string          `json:"one" example:"a, b"`
 		Two    []string          `json:"two" example:"[\"a\",\"b\"]"`
 		Object map[string]string `json:"object" example:"{\"a\":\"b\"}"`
-		Either *inbox.Told       `json:"either" example:"17"`
+		Either *external.Told    `json:"either" example:"17"`
 		Wrong  int               `json:"wrong" example:"0.5"`
 		Chosen string            `json:"chosen" enum:"a|b" example:"c"`
 		URL    string            `json:"where" example:"https://example.com/" format:"uri"`
@@ -82,7 +83,7 @@ func TestExamplesAreOfTheirFieldsKind(t *testing.T) {
 // TestWordsOfNothingAreFound describes an API whose one operation nobody has written about.
 func TestWordsOfNothingAreFound(t *testing.T) {
 	doc := Describe(API{
-		Operations: []api.Operation{{Name: "get_weather", Route: api.GET("/v1/weather"), Status: 200, Errors: []string{"raining"}, Call: api.Caller{In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*inbox.Told]()}}},
+		Operations: []api.Operation{{Name: "get_weather", Route: api.GET("/v1/weather"), Status: 200, Errors: []string{"raining"}, Call: api.Caller{In: reflect.TypeFor[struct{}](), Out: reflect.TypeFor[*external.Told]()}}},
 		Errors: func(int, string, string, string) (own, rfc9457 any) {
 			type problem struct {
 				Code string `json:"code"`

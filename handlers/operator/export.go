@@ -28,7 +28,7 @@ type ExportHeader struct {
 func (o *Operator) exportMessages(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	err := func() error {
-		u, err := o.Service.Inbox.FindMailbox(q.Get("mailbox"), q.Get("account"))
+		u, err := o.Service.Transfer.FindMailbox(q.Get("mailbox"), q.Get("account"))
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (o *Operator) exportMessages(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if q.Get("folder") == "" {
-			folders, err := o.Service.Inbox.ExportFolders(r.Context(), u)
+			folders, err := o.Service.Transfer.ExportFolders(r.Context(), u)
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func (o *Operator) exportMessages(w http.ResponseWriter, r *http.Request) {
 		if err != nil {
 			return err
 		}
-		list, more, err := o.Service.Inbox.ExportMessages(r.Context(), u, uint32(folder), uint32(from), exportPageSize)
+		list, more, err := o.Service.Transfer.ExportMessages(r.Context(), u, uint32(folder), uint32(from), exportPageSize)
 		if err != nil {
 			return err
 		}

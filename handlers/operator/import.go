@@ -11,20 +11,20 @@ import (
 	"net/http"
 
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 )
 
 // ImportHeader stands before each message of a batch, as one line of JSON.
 type ImportHeader struct {
-	inbox.ImportHeader
+	transfer.ImportHeader
 	Size int `json:"size"`
 }
 
 // importMessages takes a batch of messages for a folder. The first one of a source, which says what
 // begins, has no messages: it tells whether there is the mailbox.
 func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
-	results, err := func() ([]inbox.ImportResult, error) {
-		u, err := o.Service.Inbox.FindMailbox(r.URL.Query().Get("mailbox"), "")
+	results, err := func() ([]transfer.ImportResult, error) {
+		u, err := o.Service.Transfer.FindMailbox(r.URL.Query().Get("mailbox"), "")
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +33,7 @@ func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 				return nil, err
 			}
 		}
-		var batch []inbox.ImportMessage
+		var batch []transfer.ImportMessage
 		for body := bufio.NewReader(r.Body); ; {
 			line, err := body.ReadSlice('\n')
 			if errors.Is(err, io.EOF) && len(line) == 0 {
@@ -50,12 +50,12 @@ func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 			if _, err := io.ReadFull(body, text); err != nil {
 				return nil, fmt.Errorf("read a message to import: %w", err)
 			}
-			batch = append(batch, inbox.ImportMessage{ImportHeader: h.ImportHeader, Body: bytes.NewReader(text)})
+			batch = append(batch, transfer.ImportMessage{ImportHeader: h.ImportHeader, Body: bytes.NewReader(text)})
 		}
 		if len(batch) == 0 {
-			return []inbox.ImportResult{}, nil
+			return []transfer.ImportResult{}, nil
 		}
-		return o.Service.Inbox.ImportMessages(r.Context(), u, r.URL.Query().Get("folder"), batch)
+		return o.Service.Transfer.ImportMessages(r.Context(), u, r.URL.Query().Get("folder"), batch)
 	}()
 	answerOperator(w, results, err)
 }
@@ -68,9 +68,9 @@ type ImportKnown struct {
 }
 
 func (o *Operator) knownImports(ctx context.Context, ask ImportKnown) ([]bool, error) {
-	u, err := o.Service.Inbox.FindMailbox(ask.Mailbox, "")
+	u, err := o.Service.Transfer.FindMailbox(ask.Mailbox, "")
 	if err != nil {
 		return nil, err
 	}
-	return o.Service.Inbox.KnownImports(ctx, u, ask.Folder, ask.Keys)
+	return o.Service.Transfer.KnownImports(ctx, u, ask.Folder, ask.Keys)
 }

@@ -12,7 +12,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
 )
@@ -28,7 +28,7 @@ type RestoreMailboxIn struct {
 }
 
 // restoreMailbox restores a mailbox of a backup into a folder of the mailbox of now.
-func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (out inbox.MailboxRestored, err error) {
+func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (out transfer.MailboxRestored, err error) {
 	settings := o.Settings.Backups()
 	var ids []age.Identity
 	if ask.Identity != "" {
@@ -68,10 +68,10 @@ func (o *Operator) restoreMailbox(ctx context.Context, ask RestoreMailboxIn) (ou
 	if err != nil {
 		return out, err
 	}
-	out, err = o.Service.Inbox.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
+	out, err = o.Service.Transfer.RestoreMailbox(ctx, old, ask.Mailbox, ask.Into)
 	if err == nil {
 		var u core.MailboxUser
-		u, err = o.Service.Inbox.FindMailbox(ask.Mailbox, "")
+		u, err = o.Service.Transfer.FindMailbox(ask.Mailbox, "")
 		if err == nil {
 			err = o.audit("restore", u)
 		}

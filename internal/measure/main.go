@@ -47,8 +47,8 @@ var flows = []struct {
 }{
 	{"receive", "Service.Receive", extent{131, 22, 72}},
 	{"send_email", "Service.SendEmail", extent{120, 22, 70}},
-	{"delivery attempt", "Service.deliverKind", extent{288, 48, 161}},
-	{"domain_setup", "Service.setupKind", extent{188, 22, 81}},
+	{"delivery attempt", "Service.deliverKind", extent{288, 47, 161}},
+	{"domain_setup", "Service.setupKind", extent{186, 21, 80}},
 }
 
 // extent is how far a flow goes.

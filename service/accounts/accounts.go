@@ -426,7 +426,7 @@ func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountS
 		a.Status, a.UpdatedAt = in.Status, tx.Now()
 		command := "account resume"
 		if !a.MayAct() {
-			tx.After(func() { s.inbox.StopIdling(a.ID) })
+			tx.After(func() { s.servers.StopIdling(a.ID) })
 			command = "account suspend"
 		}
 		if err := core.AuditCommand(tx, command, a.ID, core.AccountTarget(a)); err != nil {
@@ -435,7 +435,7 @@ func (s *Service) SetAccountStatus(ctx context.Context, in AccountIn) (*AccountS
 		if err := store.Accounts.Put(tx, a); err != nil || !a.MayAct() {
 			return err
 		}
-		if err := s.inbox.BeginExternals(tx, a.ID, ""); err != nil { // syncs have ended meanwhile
+		if err := s.servers.BeginExternals(tx, a.ID, ""); err != nil { // syncs have ended meanwhile
 			return err
 		}
 		_, err = s.Queue.Add(tx, jobs.New{Kind: kindAccountWake, Key: a.ID, Args: wakeArgs{AccountID: a.ID}})

@@ -63,7 +63,7 @@ func (s *Service) DeleteAccount(ctx context.Context, in AccountIn) (*AccountDele
 		}
 		out.JobID = j.ID
 		a.Status, a.DeleteJob, a.UpdatedAt = store.AccountDeleting, j.ID, tx.Now()
-		tx.After(func() { s.inbox.StopIdling(a.ID) })
+		tx.After(func() { s.servers.StopIdling(a.ID) })
 		if err := store.Accounts.Put(tx, a); err != nil {
 			return err
 		}

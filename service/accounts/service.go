@@ -40,10 +40,19 @@ type Domains interface {
 	LetEnd(j *store.Job) bool
 }
 
+// Servers are those of external mailboxes.
+type Servers interface {
+	// BeginExternals has every external mailbox of an account synced.
+	BeginExternals(tx *store.Tx, accountID, by string) error
+	// StopIdling ends the sessions that wait for mail of an account's external mailboxes.
+	StopIdling(account string)
+}
+
 // A Service holds what accounts need.
 type Service struct {
 	*core.Core
 	inbox     *inbox.Service
+	servers   Servers
 	mailboxes *mailboxes.Service
 	outbound  *outbound.Service
 	domains   Domains
@@ -57,9 +66,9 @@ type Service struct {
 }
 
 // New puts the room together.
-func New(c *core.Core, i *inbox.Service, m *mailboxes.Service, o *outbound.Service, d Domains) *Service {
+func New(c *core.Core, i *inbox.Service, servers Servers, m *mailboxes.Service, o *outbound.Service, d Domains) *Service {
 	return &Service{
-		Core: c, inbox: i, mailboxes: m, outbound: o, domains: d,
+		Core: c, inbox: i, servers: servers, mailboxes: m, outbound: o, domains: d,
 		wrongCodes: limit.NewSlidingCounter[string](codeWindow, core.AttemptKeys), usedChallenges: limit.NewSlidingCounter[string](2*challengeFor, core.AttemptKeys),
 		forgotRequests: limit.NewSlidingCounter[string](forgotWindow, core.AttemptKeys), failedLogins: newFailedLogins(),
 		clientFetches: make(chan struct{}, clientFetches),

@@ -307,3 +307,17 @@ func PersonOf(tx *store.Tx, mb *store.Mailbox) (*store.User, error) {
 	}
 	return u, store.Users.Put(tx, u)
 }
+
+// RemoteBox gives the state of an external mailbox; one that was never synced has an empty one.
+func RemoteBox(tx *store.Tx, mb *store.Mailbox) (*store.RemoteBox, error) {
+	box, err := store.RemoteBoxes.Find(tx, mb.ID)
+	if box == nil && err == nil {
+		return &store.RemoteBox{MailboxID: mb.ID, AccountID: mb.AccountID}, nil
+	}
+	return box, err
+}
+
+// IsStoreError tells whether the store itself could not do what was asked: it is full, or closed.
+func IsStoreError(err error) bool {
+	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed)
+}

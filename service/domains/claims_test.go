@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/inbound"
-	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/submit"
@@ -342,7 +342,7 @@ func TestExternalClaimsAreProvenByALogin(t *testing.T) {
 		t.Fatalf("%+v %+v", first, second)
 	}
 	on := true
-	if _, err := b.Inbox.SetUniversalInbox(t.Context(), a, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
+	if _, err := b.External.SetUniversalInbox(t.Context(), a, external.UniversalInboxIn{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := b.Mailboxes.CreateEmailUser(t.Context(), a, mailboxes.CreateEmailUserIn{
@@ -378,7 +378,7 @@ func TestALoginProvesNoPublicMailService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.Inbox.RefreshEmailUserInbox(t.Context(), a, core.EmailUserIn{UserID: made.UserID}); err != nil {
+	if _, err := b.External.RefreshEmailUserInbox(t.Context(), a, core.EmailUserIn{UserID: made.UserID}); err != nil {
 		t.Fatal(err)
 	}
 	synced := false

@@ -22,25 +22,25 @@ import (
 	"github.com/mailstead/mailstead/webhooks"
 )
 
-// Hooks are what other rooms do for this one.
-type Hooks struct {
+// Servers are those of external mailboxes.
+type Servers interface {
 	// SwitchInbox begins or ends the background sync of an account's external mailboxes.
-	SwitchInbox func(tx *store.Tx, who core.Actor, a *store.Account, on bool) error
-	// EventTypes are what endpoints may subscribe to, besides "*": rooms know what their data is.
-	EventTypes []EventType
+	SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on bool) error
 }
 
 // A Service holds what events need.
 type Service struct {
 	*core.Core
-	Hooks Hooks
+	servers Servers
+	types   []EventType
 
 	poster *webhooks.Poster
 }
 
-// New puts the room together. The caller sets its hooks.
-func New(c *core.Core) *Service {
-	return &Service{Core: c, poster: &webhooks.Poster{Guard: c.Guard, Resolver: c.Resolver, RootCAs: c.Config.RootCAs, Now: c.Store.Now}}
+// New puts the room together. types are what endpoints may subscribe to, besides "*": rooms know
+// what their data is.
+func New(c *core.Core, servers Servers, types []EventType) *Service {
+	return &Service{Core: c, servers: servers, types: types, poster: &webhooks.Poster{Guard: c.Guard, Resolver: c.Resolver, RootCAs: c.Config.RootCAs, Now: c.Store.Now}}
 }
 
 // Kinds lists the kinds of jobs of this room.

@@ -160,7 +160,7 @@ func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
 			return err
 		}
 		if !a.UniversalInbox {
-			if err := s.Hooks.SwitchInbox(tx, core.Actor{}, a, true); err != nil {
+			if err := s.servers.SwitchInbox(tx, core.Actor{}, a, true); err != nil {
 				return err
 			}
 		}
@@ -171,7 +171,7 @@ func (s *Service) putWebhook(tx *store.Tx, w *store.Webhook) error {
 // cleanEvents takes known types without repeats, or "*" alone.
 func (s *Service) cleanEvents(in []string) ([]string, error) {
 	var types, out []string
-	for _, t := range s.Hooks.EventTypes {
+	for _, t := range s.types {
 		types = append(types, t.Name)
 	}
 	for _, e := range in {

@@ -113,7 +113,7 @@ func (a *Appending) put(last bool, in []Append) error {
 		if err := mayPut(tx, u, f); err != nil {
 			return err
 		}
-		if err := checkQuota(tx, mb, size); err != nil {
+		if err := CheckQuota(tx, mb, size); err != nil {
 			return err
 		}
 		validity, id, uids = f.UIDValidity, f.ID, uids[:0]
@@ -144,7 +144,7 @@ func (a *Appending) put(last bool, in []Append) error {
 
 // prepareAppend reads a message and appends its bytes. Whoever does not file it releases it.
 func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, Filing, error) {
-	if err := checkKeywords(a.Keywords); err != nil {
+	if err := CheckKeywords(a.Keywords); err != nil {
 		return nil, Filing{}, err
 	}
 	if a.Received.IsZero() {
@@ -152,7 +152,7 @@ func (s *Service) prepareAppend(u core.MailboxUser, a Append) (*StoredMessage, F
 	}
 	received := time.UnixMilli(max(a.Received.UnixMilli(), 0)).UTC() // what keys can hold
 	d, err := s.Prepare(a.Body, Envelope{Received: received, Mailbox: u.Mailbox})
-	return d, Filing{Received: received, Flags: a.Flags, Keywords: distinctKeywords(a.Keywords)}, err
+	return d, Filing{Received: received, Flags: a.Flags, Keywords: DistinctKeywords(a.Keywords)}, err
 }
 
 // CheckAppend tells, before a message is taken over the network, whether AppendMessages would
@@ -185,7 +185,7 @@ func (s *Service) CheckAppend(_ context.Context, u core.MailboxUser, folder stri
 		if err != nil {
 			return err
 		}
-		return checkQuota(tx, mb, others+size)
+		return CheckQuota(tx, mb, others+size)
 	})
 	return room, err
 }

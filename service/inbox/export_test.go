@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
-	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -14,17 +12,13 @@ import (
 // What tests outside of the package look at.
 
 const (
-	ExternalsAtATime = externalsAtATime
-	ImageLimit       = imageLimit
-	ImageTimeout     = imageTimeout
-	ImagesEach       = imagesEach
-	ImagesWaiting    = imagesWaiting
-	InboxMerged      = inboxMerged
-	InboxScan        = inboxScan
-	KindExternals    = kindExternals
-	KindInboxPoll    = kindInboxPoll
-	KindInboxSync    = kindInboxSync
-	PerTransfer      = perTransfer
+	ImageLimit    = imageLimit
+	ImageTimeout  = imageTimeout
+	ImagesEach    = imagesEach
+	ImagesWaiting = imagesWaiting
+	InboxMerged   = inboxMerged
+	InboxScan     = inboxScan
+	PerTransfer   = perTransfer
 )
 
 type (
@@ -36,23 +30,9 @@ var (
 	RecordCopy = recordCopy
 )
 
-func (s *Service) AddSync(tx *store.Tx, mb *store.Mailbox, by string) error {
-	return s.addSync(tx, mb, by)
-}
-
-func (s *Service) Externals() *externals { return s.externals }
-
-func (s *Service) IdleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
-	return s.idleOn(mb, box, session)
-}
-
 func (s *Service) ImageExpiry() int64 { return s.imageExpiry() }
 
 func (s *Service) ImageToken(r imageRef) string { return s.imageToken(r) }
-
-func (s *Service) PlanRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	return s.planRemainingSyncs(ctx, j)
-}
 
 func (s *Service) MarkSome(at *warmupArgs) (bool, error) { return s.markSome(at) }
 

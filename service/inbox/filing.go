@@ -30,13 +30,16 @@ type Envelope struct {
 	Outgoing bool      `json:"outgoing,omitempty"` // it was written to be sent: To does not have it from here
 }
 
+// ArrivalsMost is how many jobs of a kind file messages at a time.
+const ArrivalsMost = 2
+
 // A StoredMessage is a message that was read once and whose bytes are in a segment, ready to be
 // filed in any number of folders.
 type StoredMessage struct {
 	store.Facts
 	Blob    store.BlobRef
 	Meta    store.Meta // without the facts
-	bits    store.Bits
+	Bits    store.Bits
 	Summary *msg.Summary
 	Report  *DeliveryReport // what it says about a message of ours; nil: nothing
 	Embeds  bool            // it has a whole message in it, whose words are anybody's
@@ -97,13 +100,13 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 	}}
 	d.Embeds = embedsMessage(root)
 	if len(sum.Attachments) > 0 {
-		d.bits |= store.BitAttachments
+		d.Bits |= store.BitAttachments
 	}
 	if sum.AutoReply {
-		d.bits |= store.BitAutoReply
+		d.Bits |= store.BitAutoReply
 	}
 	if sum.Bounce {
-		d.bits |= store.BitBounce
+		d.Bits |= store.BitBounce
 	}
 
 	// What it says about a message of ours: a bounce, a complaint, or nothing.
@@ -119,7 +122,7 @@ func ReadMessage(body io.ReaderAt, size int64, sender string) (*StoredMessage, e
 // SetDSN notes that a message is a bounce, and what it says.
 func (d *StoredMessage) SetDSN(report *msg.Report) {
 	d.Report = &DeliveryReport{DSN: report}
-	d.bits |= store.BitBounce | store.BitAutoReply
+	d.Bits |= store.BitBounce | store.BitAutoReply
 }
 
 // embedsMessage tells whether a part is a whole message, or has one.
@@ -155,7 +158,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	}
 	m := &store.Message{
 		Account: mb.AccountNum, Mailbox: mb.Num, Folder: f.Folder, Blob: d.Blob, Received: f.Received,
-		Flags: f.Flags, Keywords: f.Keywords, Bits: d.bits, UID: f.UID,
+		Flags: f.Flags, Keywords: f.Keywords, Bits: d.Bits, UID: f.UID,
 	}
 	add := tx.AddMessage
 	if f.UID != 0 {
@@ -169,7 +172,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 		meta.Recipient = f.Recipient
 	}
 	meta.Spam = f.Spam
-	fromMachine := d.bits&(store.BitAutoReply|store.BitBounce) != 0 // machines repeat what they were sent
+	fromMachine := d.Bits&(store.BitAutoReply|store.BitBounce) != 0 // machines repeat what they were sent
 	if !fromMachine && !d.Embeds || d.Origin == agents.WordsTainted {
 		meta.Words = d.Origin
 	}
@@ -195,7 +198,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	if err != nil {
 		return nil, err
 	}
-	meta.ThreadID, err = thread(tx, mb.AccountNum, d.Summary, meta.OriginalMessageID)
+	meta.ThreadID, err = ThreadFor(tx, mb.AccountNum, d.Summary, meta.OriginalMessageID)
 	if err != nil {
 		return nil, err
 	}
@@ -240,8 +243,8 @@ func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Me
 		Sender: firstEmail(sum.From), SenderName: firstName(sum.From), From: firstText(sum.From),
 		To: fewTexts(sum.To), ToCount: sum.ToCount, CC: fewTexts(sum.Cc), CCCount: sum.CcCount, Subject: sum.Subject, MessageID: sum.MessageID,
 		InReplyTo: core.OrNull(sum.InReplyTo), References: refs, ReferencesCount: len(sum.References), ThreadID: meta.ThreadID,
-		ReceivedAt: core.Time{Time: tx.Now()}, HasAttachments: d.bits&store.BitAttachments != 0,
-		Size: int64(d.Blob.Length), IsAutoReply: d.bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
+		ReceivedAt: core.Time{Time: tx.Now()}, HasAttachments: d.Bits&store.BitAttachments != 0,
+		Size: int64(d.Blob.Length), IsAutoReply: d.Bits&store.BitAutoReply != 0, OriginalMessageID: core.OrNull(meta.OriginalMessageID),
 	}
 	if m == nil {
 		return out, nil
@@ -372,8 +375,10 @@ func firstText(list []msg.Address) string {
 	a.Name = msg.ShownName(a.Name)
 	return a.String()
 }
+
 func firstEmail(list []msg.Address) string { return first(list).Email() }
-func firstName(list []msg.Address) string  { return msg.ShownName(first(list).Name) }
+
+func firstName(list []msg.Address) string { return msg.ShownName(first(list).Name) }
 
 func first(list []msg.Address) msg.Address {
 	if len(list) == 0 {
@@ -412,12 +417,12 @@ func parseThread(id string) (n store.ThreadNode, ok bool) {
 	return n, err == nil
 }
 
-// thread gives the conversation that a message which is being filed belongs to, "" if nothing
+// ThreadFor gives the conversation that a message which is being filed belongs to, "" if nothing
 // tells. It is named by its first message. What the message refers to decides; one that claims to
 // be an answer and refers to nothing goes to the newest conversation of its subject between the
 // same people. Where a message comes late and ties two conversations together they become one,
 // under the name of the elder; the other name leads there too.
-func thread(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
+func ThreadFor(tx *store.Tx, account uint32, sum *msg.Summary, original string) (string, error) {
 	var root store.ThreadNode
 	found := false
 

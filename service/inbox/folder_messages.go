@@ -275,7 +275,7 @@ const (
 
 const (
 	MaxKeywords = 50  // on one message
-	maxKeyword  = 100 // bytes
+	MaxKeyword  = 100 // bytes
 )
 
 // HasKeyword tells whether the list has the keyword, in any case (RFC 9051 section 2.3.2).
@@ -324,10 +324,11 @@ func (c FlagChange) apply(flags Flags, keywords []string) (Flags, []string) {
 		}
 		return flags &^ c.Flags, out
 	}
-	return c.Flags, distinctKeywords(c.Keywords)
+	return c.Flags, DistinctKeywords(c.Keywords)
 }
 
-func distinctKeywords(list []string) []string {
+// DistinctKeywords gives each keyword once; keywords are the same whatever their case.
+func DistinctKeywords(list []string) []string {
 	var out []string
 	for _, k := range list {
 		if !HasKeyword(out, k) {
@@ -337,9 +338,10 @@ func distinctKeywords(list []string) []string {
 	return out
 }
 
-func checkKeywords(list []string) error {
-	if len(list) > MaxKeywords || slices.ContainsFunc(list, func(k string) bool { return k == "" || len(k) > maxKeyword }) {
-		return core.Errorf(CodeKeywords, "A message has at most %d keywords of at most %d bytes.", MaxKeywords, maxKeyword)
+// CheckKeywords refuses more or longer keywords than a message may have.
+func CheckKeywords(list []string) error {
+	if len(list) > MaxKeywords || slices.ContainsFunc(list, func(k string) bool { return k == "" || len(k) > MaxKeyword }) {
+		return core.Errorf(CodeKeywords, "A message has at most %d keywords of at most %d bytes.", MaxKeywords, MaxKeyword)
 	}
 	return nil
 }
@@ -348,11 +350,11 @@ func checkKeywords(list []string) error {
 // are then. Messages that are gone are left out; those that UnchangedSince has kept from the change
 // are marked.
 func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint32, uids []uint32, c FlagChange) ([]MessageRow, error) {
-	if err := checkKeywords(c.Keywords); err != nil {
+	if err := CheckKeywords(c.Keywords); err != nil {
 		return nil, err
 	}
 	rows := make([]MessageRow, 0, len(uids))
-	for batch := range slices.Chunk(uids, perWrite) {
+	for batch := range slices.Chunk(uids, PerWrite) {
 		var changed []MessageRow
 		err := s.Store.Update(func(tx *store.Tx) error {
 			changed = changed[:0]
@@ -375,7 +377,7 @@ func (s *Service) ChangeFlags(_ context.Context, u core.MailboxUser, folder uint
 					continue
 				}
 				flags, keywords := c.apply(m.Flags, m.Keywords)
-				if err := errors.Join(checkKeywords(keywords), mayHave(taint, keywords, m.Keywords)); err != nil {
+				if err := errors.Join(CheckKeywords(keywords), mayHave(taint, keywords, m.Keywords)); err != nil {
 					return err
 				}
 				was := m.ModSeq
@@ -420,7 +422,7 @@ func (s *Service) ExpungeMessages(_ context.Context, u core.MailboxUser, folder 
 		return nil, err
 	}
 	var gone []uint32
-	for batch := range slices.Chunk(marked, perWrite) {
+	for batch := range slices.Chunk(marked, PerWrite) {
 		var deleted []uint32
 		err := s.Store.Update(func(tx *store.Tx) error {
 			deleted = deleted[:0]
@@ -615,16 +617,17 @@ func (s *Service) roomFor(u core.MailboxUser, folder uint32, uids []uint32, name
 		if err != nil {
 			return err
 		}
-		return checkQuota(tx, mb, size)
+		return CheckQuota(tx, mb, size)
 	})
 	return dest, err
 }
 
-func checkQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
+// CheckQuota refuses a message that would not fit under the mailbox's quota.
+func CheckQuota(tx *store.Tx, mb *store.Mailbox, size int64) error {
 	return checkQuotaAfter(tx, mb, size, 0)
 }
 
-// checkQuotaAfter is checkQuota where so many bytes go.
+// checkQuotaAfter is CheckQuota where so many bytes go.
 func checkQuotaAfter(tx *store.Tx, mb *store.Mailbox, size, gone int64) error {
 	if mb.QuotaBytes == nil {
 		return nil

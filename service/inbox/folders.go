@@ -14,14 +14,14 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// folderSeparator stands between the levels of a folder's name.
-const folderSeparator = "/"
+// FolderSeparator stands between the levels of a folder's name.
+const FolderSeparator = "/"
 
 const (
 	InboxName     = "INBOX"
 	maxFolders    = 1000
 	maxFolderName = 255 // bytes
-	perWrite      = 250 // messages that one transaction changes; others wait for it
+	PerWrite      = 250 // messages that one transaction changes; others wait for it
 
 	maxFolderChanges  = 600 // commands a minute that change folders of one mailbox
 	foldersPerCommand = 100 // of a renamed tree that count as one command more
@@ -61,24 +61,24 @@ func folderNotFound(name string) *core.Error {
 	return core.Errorf(CodeFolderNotFound, "There is no folder %q.", name)
 }
 
-// folderName gives the one form under which a folder's name is kept: NFC, INBOX in capitals, no
-// separator at its end.
-func folderName(text string) (string, error) {
+// CleanFolderName gives the one form under which a folder's name is kept: NFC, INBOX in capitals,
+// no separator at its end.
+func CleanFolderName(text string) (string, error) {
 	if !utf8.ValidString(text) {
 		return "", core.Errorf(CodeFolderName, "A folder's name is UTF-8.")
 	}
-	name := norm.NFC.String(strings.TrimSuffix(text, folderSeparator))
-	top, below, nested := strings.Cut(name, folderSeparator)
+	name := norm.NFC.String(strings.TrimSuffix(text, FolderSeparator))
+	top, below, nested := strings.Cut(name, FolderSeparator)
 	if strings.EqualFold(top, InboxName) {
 		name = InboxName
 		if nested {
-			name += folderSeparator + below
+			name += FolderSeparator + below
 		}
 	}
 	switch {
 	case name == "" || len(name) > maxFolderName:
 		return "", core.Errorf(CodeFolderName, "A folder's name has 1 to %d bytes.", maxFolderName)
-	case slices.Contains(strings.Split(name, folderSeparator), ""):
+	case slices.Contains(strings.Split(name, FolderSeparator), ""):
 		return "", core.Errorf(CodeFolderName, "No level of a folder's name may be empty.")
 	case strings.ContainsAny(name, "*%") || name[0] == '#' || strings.IndexFunc(name, unicode.IsControl) >= 0:
 		return "", core.Errorf(CodeFolderName, "A folder's name has no control characters, no * and no %%, and does not begin with #.")
@@ -86,10 +86,10 @@ func folderName(text string) (string, error) {
 	return name, nil
 }
 
-// knownName is folderName for a folder that should be there: what cannot be a name is the name of
-// none.
+// knownName is CleanFolderName for a folder that should be there: what cannot be a name is the name
+// of none.
 func knownName(text string) (string, error) {
-	name, err := folderName(text)
+	name, err := CleanFolderName(text)
 	if err != nil {
 		return "", folderNotFound(text)
 	}
@@ -159,18 +159,18 @@ func (s *Service) CountDeleted(_ context.Context, u core.MailboxUser, folder uin
 // CreateFolder makes a folder, and those above it that are missing. specialUse is one of RFC 6154's
 // attributes or "".
 func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, specialUse string) (f *Folder, err error) {
-	name, err = folderName(name)
+	name, err = CleanFolderName(name)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.mayChangeFolders(u.Mailbox); err != nil {
+	if err := s.MayChangeFolders(u.Mailbox); err != nil {
 		return nil, err
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
 		if _, err := core.OpenMailbox(tx, u); err != nil {
 			return err
 		}
-		if err := createFolder(tx, u.Mailbox, name, specialUse); err != nil {
+		if err := CreateFolder(tx, u.Mailbox, name, specialUse); err != nil {
 			return err
 		}
 		f, err = tx.FolderByName(u.Mailbox, name)
@@ -179,7 +179,8 @@ func (s *Service) CreateFolder(_ context.Context, u core.MailboxUser, name, spec
 	return f, err
 }
 
-func createFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
+// CreateFolder makes a folder, with those above it. name is one that CleanFolderName gave.
+func CreateFolder(tx *store.Tx, mailbox uint32, name, specialUse string) error {
 	folders, err := tx.Folders(mailbox)
 	if err != nil {
 		return err
@@ -237,7 +238,7 @@ func missingParents(folders []*Folder, name string) []string {
 	}
 	var missing []string
 	for i := range name {
-		if name[i] == folderSeparator[0] && !have[name[:i]] {
+		if name[i] == FolderSeparator[0] && !have[name[:i]] {
 			missing = append(missing, name[:i])
 		}
 	}
@@ -254,7 +255,7 @@ func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name strin
 	if name == InboxName {
 		return core.Errorf(CodeFolderName, "INBOX cannot be deleted.")
 	}
-	if err := s.mayChangeFolders(u.Mailbox); err != nil {
+	if err := s.MayChangeFolders(u.Mailbox); err != nil {
 		return err
 	}
 	var id uint32
@@ -269,7 +270,7 @@ func (s *Service) DeleteFolder(_ context.Context, u core.MailboxUser, name strin
 				return nil
 			}
 			id = f.ID
-			done, err = tx.DeleteFolder(u.Mailbox, f.ID, perWrite)
+			done, err = tx.DeleteFolder(u.Mailbox, f.ID, PerWrite)
 			s.changed(tx, u.Mailbox)
 			if err == nil && done && f.Subscribed {
 				err = subscribeName(tx, u.Mailbox, f.Name, true)
@@ -299,7 +300,7 @@ func (s *Service) deletable(tx *store.Tx, u core.MailboxUser, name string) (*Fol
 		if f.Name == name {
 			found = f
 		}
-		if strings.HasPrefix(f.Name, name+folderSeparator) {
+		if strings.HasPrefix(f.Name, name+FolderSeparator) {
 			return nil, core.Errorf(CodeFolderHasChildren, "Delete the folders below %q first.", name)
 		}
 	}
@@ -316,11 +317,11 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 	if err != nil {
 		return err
 	}
-	to, err = folderName(to)
+	to, err = CleanFolderName(to)
 	if err != nil {
 		return err
 	}
-	if err := s.mayChangeFolders(u.Mailbox); err != nil {
+	if err := s.MayChangeFolders(u.Mailbox); err != nil {
 		return err
 	}
 	if from == InboxName {
@@ -343,8 +344,8 @@ func (s *Service) RenameFolder(ctx context.Context, u core.MailboxUser, from, to
 	return err
 }
 
-// mayChangeFolders counts a command that changes folders, of whichever session of the mailbox.
-func (s *Service) mayChangeFolders(mailbox uint32) error {
+// MayChangeFolders counts a command that changes folders, of whichever session of the mailbox.
+func (s *Service) MayChangeFolders(mailbox uint32) error {
 	key, now := store.SubscriptionsID(mailbox), s.Now()
 	if s.folderChanges.Count(key, now) >= maxFolderChanges {
 		return core.Errorf(CodeFolderRate, "A mailbox accepts %d folder changes a minute. Try again in a minute.", maxFolderChanges)
@@ -370,13 +371,13 @@ func renameFolder(tx *store.Tx, mailbox uint32, from, to string) (renamed int, e
 		return 0, folderNotFound(from)
 	case named(to):
 		return 0, core.Errorf(CodeFolderExists, "The folder %q exists already.", to)
-	case strings.HasPrefix(to, from+folderSeparator):
+	case strings.HasPrefix(to, from+FolderSeparator):
 		return 0, core.Errorf(CodeFolderName, "A folder cannot be moved below itself.")
 	}
 	var tree []*Folder
 	for _, f := range folders {
 		rest, ok := strings.CutPrefix(f.Name, from)
-		if !ok || rest != "" && rest[0] != folderSeparator[0] {
+		if !ok || rest != "" && rest[0] != FolderSeparator[0] {
 			continue
 		}
 		if len(to)+len(rest) > maxFolderName {
@@ -427,7 +428,7 @@ func (s *Service) moveInbox(ctx context.Context, u core.MailboxUser, to string) 
 			if _, err := core.OpenMailbox(tx, u); err != nil {
 				return err
 			}
-			return createFolder(tx, u.Mailbox, to, "")
+			return CreateFolder(tx, u.Mailbox, to, "")
 		})
 	}
 	if err != nil {
@@ -452,11 +453,11 @@ func (s *Service) SubscribedNames(_ context.Context, u core.MailboxUser) (names 
 // Subscribe says whether clients show the folder. A name without a folder may be subscribed to as
 // well, but not by a mail client that is tainted, which makes no folders either.
 func (s *Service) Subscribe(_ context.Context, u core.MailboxUser, name string, subscribed bool) error {
-	name, err := folderName(name)
+	name, err := CleanFolderName(name)
 	if err != nil {
 		return err
 	}
-	if err := s.mayChangeFolders(u.Mailbox); err != nil {
+	if err := s.MayChangeFolders(u.Mailbox); err != nil {
 		return err
 	}
 	return s.Store.Update(func(tx *store.Tx) error {

@@ -107,7 +107,13 @@ func (s *Service) mark(ctx context.Context, p messagePicker, marks MessageMarks)
 		return nil, err
 	}
 	if external {
-		m.Flags, err = s.markRemoteOne(ctx, mb, m.UID, marks)
+		var marked map[uint32]Flags
+		var kept map[uint32]*core.Error
+		marked, kept, err = s.servers.Mark(ctx, mb, []uint32{m.UID}, marks.remote())
+		if err == nil && kept[m.UID] != nil {
+			err = kept[m.UID]
+		}
+		m.Flags = marked[m.UID]
 	} else {
 		m, err = s.markHere(p, marks)
 	}
@@ -191,13 +197,13 @@ func (s *Service) deleteMessage(ctx context.Context, who core.Actor, p messagePi
 	switch {
 	case err != nil:
 	case external:
-		var left []uint32
 		if err = s.agents.MayBeTainted(who); err != nil {
 			break
 		}
-		left, err = s.deleteRemote(ctx, who, mb, []uint32{m.UID})
-		if err == nil && len(left) > 0 {
-			err = notDeleted(mb)
+		var kept map[uint32]*core.Error
+		kept, err = s.servers.Delete(ctx, who, mb, []uint32{m.UID})
+		if err == nil && kept[m.UID] != nil {
+			err = kept[m.UID]
 		}
 	case toTrash:
 		var out *MessageDeleted
@@ -235,7 +241,7 @@ func (s *Service) moveToTrash(who core.Actor, p messagePicker) (out *MessageDele
 		out = &MessageDeleted{
 			Message: "The message is in Trash.", UID: core.UIDText(m.UID), MessageID: core.UIDText(m.UID), Mailbox: mb.Email, Folder: &trash.Name, NewUID: &uid,
 		}
-		return auditDeleted(tx, who, mb, m.UID)
+		return AuditDeleted(tx, who, mb, m.UID)
 	})
 	return out, err
 }
@@ -309,86 +315,16 @@ func (s *Service) deleteHere(who core.Actor, p messagePicker) error {
 			return err
 		}
 		tx.After(func() { s.Hub.Changed(mb.Num) })
-		return errors.Join(tx.DeleteMessage(m.Mailbox, m.Folder, m.UID), auditDeleted(tx, who, mb, m.UID))
+		return errors.Join(tx.DeleteMessage(m.Mailbox, m.Folder, m.UID), AuditDeleted(tx, who, mb, m.UID))
 	})
 }
 
-// auditDeleted writes the audit row of messages of a mailbox that a request has deleted.
-func auditDeleted(tx *store.Tx, who core.Actor, mb *store.Mailbox, uids ...uint32) error {
+// AuditDeleted writes the audit row of messages of a mailbox that a request has deleted.
+func AuditDeleted(tx *store.Tx, who core.Actor, mb *store.Mailbox, uids ...uint32) error {
 	if len(uids) == 1 {
 		return core.Audit(tx, who, store.AuditTarget{Type: "message", ID: core.UIDText(uids[0]), Name: mb.Email})
 	}
 	return core.AuditMany(tx, who, core.MailboxTarget(mb), len(uids))
-}
-
-// InboxRefreshed says that the mail of a mailbox is as new as it can be, or is being fetched.
-type InboxRefreshed struct {
-	Message string `json:"message" words:"ours" example:"New mail is being fetched."` // For people; the text may change.
-	Email   string `json:"email" words:"ours"`
-}
-
-// RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted one is there the moment it
-// arrives; that of an external one is fetched by a job of type inbox_sync, whether or not the
-// universal inbox is on.
-func (s *Service) RefreshEmailUserInbox(_ context.Context, who core.Actor, in core.EmailUserIn) (*InboxRefreshed, error) {
-	out := &InboxRefreshed{}
-	err := s.Store.Update(func(tx *store.Tx) error {
-		mb, err := core.MailboxOf(tx, who, in.UserID)
-		if err != nil {
-			return err
-		}
-		out.Email = mb.Email
-		if mb.External != nil {
-			out.Message = "New mail is being fetched; see the job of type inbox_sync for its progress."
-			return s.refreshExternal(tx, who, mb)
-		}
-		out.Message = "The inbox is up to date: mail of this mailbox appears as it arrives."
-		mb.LastSyncAt = tx.Now()
-		return store.Mailboxes.Put(tx, mb)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// Told is an answer that only says something.
-type Told struct {
-	Message string `json:"message" words:"ours" example:"The job was started."` // For people; the text may change.
-}
-
-// RefreshInbox brings every mailbox of the account up to date, while its universal inbox is on.
-func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error) {
-	out := &Told{"The inbox is up to date: mail of hosted mailboxes appears as it arrives."}
-	count := 0
-	err := s.Store.View(func(tx *store.Tx) (err error) {
-		count, err = countExternals(tx, who.AccountID)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	err = s.Store.Update(func(tx *store.Tx) error {
-		a, err := store.Accounts.Get(tx, who.AccountID)
-		if err != nil {
-			return err
-		}
-		if !a.UniversalInbox {
-			return core.Errorf("universal_inbox_disabled", "The universal inbox is off. Turn it on with POST /v1/account/universal-inbox, or refresh one mailbox.")
-		}
-		if count > 0 {
-			return s.BeginExternals(tx, who.AccountID, who.UserID)
-		}
-		a.SyncedAt = tx.Now()
-		return store.Accounts.Put(tx, a)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if count > 0 {
-		out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted mailboxes appears as it arrives.", count)
-	}
-	return out, nil
 }
 
 // A MessageRef names a message by its UID in a folder, and the mailbox's address.
@@ -432,12 +368,7 @@ func (s *Service) BulkDeleteMessages(ctx context.Context, who core.Actor, in Bul
 			return tx.DeleteMessage(m.Mailbox, m.Folder, m.UID)
 		},
 		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
-			left, err := s.deleteRemote(ctx, who, mb, uids)
-			kept := map[uint32]*core.Error{}
-			for _, uid := range left {
-				kept[uid] = notDeleted(mb)
-			}
-			return kept, err
+			return s.servers.Delete(ctx, who, mb, uids)
 		},
 	})
 	if err != nil {
@@ -485,8 +416,8 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 			return err
 		},
 		remote: func(ctx context.Context, mb *store.Mailbox, uids []uint32) (map[uint32]*core.Error, error) {
-			rows, err := s.markRemote(ctx, mb, uids, in.remote())
-			return notMarked(mb, uids, rows, in.remote()), err
+			_, kept, err := s.servers.Mark(ctx, mb, uids, in.remote())
+			return kept, err
 		},
 	})
 	if err != nil {
@@ -499,21 +430,8 @@ func (s *Service) BulkMarkMessages(ctx context.Context, who core.Actor, in BulkM
 	return out, nil
 }
 
-// notMarked says which messages a server did not mark: those that are gone, and those that it keeps
-// as they were.
-func notMarked(mb *store.Mailbox, uids []uint32, rows map[uint32]pull.Row, want pull.FlagChange) map[uint32]*core.Error {
-	out := map[uint32]*core.Error{}
-	for _, uid := range uids {
-		row, found := rows[uid]
-		switch {
-		case !found:
-			out[uid] = core.NotFound("message")
-		case !want.Satisfied(row.Flags):
-			out[uid] = upstreamError(mb.External.IMAP.Host, fmt.Errorf("mark message %d: %w: the server did not change it", uid, pull.ErrRefused))
-		}
-	}
-	return out
-}
+// changesAtOnce is how many external mailboxes a request changes at a time.
+const changesAtOnce = 8
 
 // A bulkChange is what a request does to each of the messages that it names.
 type bulkChange struct {
@@ -728,4 +646,14 @@ func (g *remoteGroup) change(ctx context.Context, c bulkChange) {
 			g.done++
 		}
 	}
+}
+
+// findExternal is find in a snapshot of its own; external says that the message is to be changed on
+// its server.
+func (s *Service) findExternal(p messagePicker) (mb *store.Mailbox, f *Folder, m *store.Message, external bool, err error) {
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		mb, f, m, err = p.find(tx)
+		return err
+	})
+	return mb, f, m, err == nil && mb.External != nil && m.Folder == store.InboxID, err
 }

@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
-	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -20,7 +18,6 @@ import (
 const (
 	KindRemoteAnswer = "remote_answer"
 
-	answerTries  = 8   // about two hours
 	answeredMost = 500 // messages of a conversation in one mailbox that are looked at, the newest
 )
 
@@ -217,56 +214,20 @@ func (s *Service) MarkAnswered(tx *store.Tx, mb *store.Mailbox, list []Answered,
 	if len(open) == 0 {
 		return nil
 	}
-	box, err := remoteBox(tx, mb)
+	box, err := core.RemoteBox(tx, mb)
 	if err != nil {
 		return err
 	}
 	_, err = s.Queue.Add(tx, jobs.New{
-		AccountID: mb.AccountID, Kind: KindRemoteAnswer, Lane: "answer " + mb.External.IMAP.Host, Args: answerArgs{mb.ID, box.UIDValidity, open},
+		AccountID: mb.AccountID, Kind: KindRemoteAnswer, Lane: "answer " + mb.External.IMAP.Host, Args: AnswerArgs{mb.ID, box.UIDValidity, open},
 	})
 	return err
 }
 
-// answerArgs is the job of marking messages as answered on the server of an external mailbox.
-type answerArgs struct {
+// AnswerArgs is a job of the kind KindRemoteAnswer, which marks messages as answered on the server
+// of an external mailbox.
+type AnswerArgs struct {
 	UserID      string   `json:"user_id"`
 	UIDValidity uint32   `json:"uid_validity"`
 	UIDs        []uint32 `json:"uids"`
-}
-
-func (s *Service) answerKind() jobs.Kind {
-	return jobs.Kind{
-		Name: KindRemoteAnswer, Work: s.answerRemote, Max: answerTries, Timeout: changeTimeout + 10*time.Second, Lanes: PullsPerHost,
-		Most: CopiesMost, MostEach: CopiesEach, Backoff: FailureWait,
-	}
-}
-
-func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	args, err := jobs.Args[answerArgs](j)
-	if err != nil {
-		return nil, jobs.Permanent(err)
-	}
-	var mb *store.Mailbox
-	err = s.Store.View(func(tx *store.Tx) (err error) {
-		mb, err = core.LiveMailbox(tx, args.UserID)
-		if err != nil || mb == nil || mb.External == nil {
-			return err
-		}
-		box, err := remoteBox(tx, mb)
-		if err == nil && box.UIDValidity != args.UIDValidity {
-			mb = nil // the messages have other numbers now
-		}
-		return err
-	})
-	if err != nil || mb == nil || mb.External == nil {
-		return nil, err
-	}
-	_, err = s.markRemote(ctx, mb, slices.Clone(args.UIDs), pull.FlagChange{Answered: new(true)})
-	switch {
-	case IsNotFound(err):
-		return nil, nil
-	case errors.Is(err, pull.ErrLogin), errors.Is(err, pull.ErrRefused):
-		return nil, jobs.Permanent(err)
-	}
-	return nil, err
 }

@@ -81,7 +81,7 @@ func TestAnswersAreMarkedElsewhere(t *testing.T) {
 	})
 	o.Run()
 	who := servicetest.ActorNum(o.Account, 1)
-	if _, err := o.Svc.Inbox.RefreshEmailUserInbox(context.Background(), who, core.EmailUserIn{UserID: o.Mailbox.ID}); err != nil {
+	if _, err := o.Svc.External.RefreshEmailUserInbox(context.Background(), who, core.EmailUserIn{UserID: o.Mailbox.ID}); err != nil {
 		t.Fatal(err)
 	}
 	o.Until("the mail is here", func() bool {

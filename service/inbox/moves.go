@@ -171,7 +171,7 @@ func folderError(err error) error {
 // CreateMailFolder makes a folder of a mailbox, and those above it that are missing. The error is
 // folder_exists for a name that is in use.
 func (s *Service) CreateMailFolder(_ context.Context, who core.Actor, in CreateFolderIn) (out *MailFolder, err error) {
-	name, err := folderName(in.Name)
+	name, err := CleanFolderName(in.Name)
 	if err != nil {
 		return nil, folderError(err)
 	}
@@ -180,7 +180,7 @@ func (s *Service) CreateMailFolder(_ context.Context, who core.Actor, in CreateF
 		if err != nil {
 			return err
 		}
-		if err := createFolder(tx, mb.Num, name, ""); err != nil {
+		if err := CreateFolder(tx, mb.Num, name, ""); err != nil {
 			return err
 		}
 		f, err := tx.FolderByName(mb.Num, name)
@@ -214,7 +214,7 @@ func folderProtected(f *Folder) error {
 
 // UpdateMailFolder renames a folder, and with it all below it.
 func (s *Service) UpdateMailFolder(_ context.Context, who core.Actor, in UpdateFolderIn) (out *MailFolder, err error) {
-	name, err := folderName(*in.Name)
+	name, err := CleanFolderName(*in.Name)
 	if err != nil {
 		return nil, folderError(err)
 	}
@@ -271,7 +271,7 @@ func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in Folde
 			if err != nil {
 				return err
 			}
-			if slices.ContainsFunc(folders, func(o *Folder) bool { return strings.HasPrefix(o.Name, f.Name+folderSeparator) }) {
+			if slices.ContainsFunc(folders, func(o *Folder) bool { return strings.HasPrefix(o.Name, f.Name+FolderSeparator) }) {
 				return core.Errorf(CodeFolderHasChildren, "Delete the folders below %s first.", f.Name)
 			}
 			trash, err := ofRole(tx, mb, roleTrash)
@@ -280,7 +280,7 @@ func (s *Service) DeleteMailFolder(ctx context.Context, who core.Actor, in Folde
 			}
 			n := 0
 			for m := range tx.Messages(mb.Num, f.ID, 1, maxUID) {
-				if n++; n > perWrite {
+				if n++; n > PerWrite {
 					return nil
 				}
 				if _, err := s.moveOne(tx, who, mb, &m, trash); err != nil {

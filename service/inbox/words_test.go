@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service/rules"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/submit"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -154,7 +155,7 @@ func TestWhoseWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(r.ann, "INBOX", "appended", " ")
-	if _, err := r.Svc.Inbox.ImportMessages(t.Context(), u, "INBOX", []inbox.ImportMessage{{Body: r.Spool(letterAbout("bob@example.test", "ann@example.test", "imported"))}}); err != nil {
+	if _, err := r.Svc.Transfer.ImportMessages(t.Context(), u, "INBOX", []transfer.ImportMessage{{Body: r.Spool(letterAbout("bob@example.test", "ann@example.test", "imported"))}}); err != nil {
 		t.Fatal(err)
 	}
 	expect(r.ann, "INBOX", "imported", " ")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -103,7 +103,9 @@ func (s *Service) mailFile(ctx context.Context, e *store.Export) (*core.File, er
 	if err != nil {
 		return nil, err
 	}
-	return &core.File{Name: u.Email + "-" + e.Format + ".tar", ContentType: "application/x-tar", Size: -1, Body: s.inbox.MailTar(ctx, u, e.Format)}, nil
+	return &core.File{Name: u.Email + "-" + e.Format + ".tar", ContentType: "application/x-tar", Size: -1, Body: s.transfer.MailTar(ctx, u, e.Format)}, nil
 }
 
-func isMail(format string) bool { return format == inbox.ExportMaildir || format == inbox.ExportMbox }
+func isMail(format string) bool {
+	return format == transfer.ExportMaildir || format == transfer.ExportMbox
+}

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -127,25 +128,25 @@ func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, er
 		return nil, err
 	}
 	began := s.Now()
-	im := &inbox.Importer{
-		Deliver: func(ctx context.Context, _, folder string, batch []inbox.SourceMessage) ([]inbox.ImportResult, error) {
+	im := &transfer.Importer{
+		Deliver: func(ctx context.Context, _, folder string, batch []transfer.SourceMessage) ([]transfer.ImportResult, error) {
 			if len(batch) == 0 {
 				return nil, nil
 			}
-			in := make([]inbox.ImportMessage, len(batch))
+			in := make([]transfer.ImportMessage, len(batch))
 			for i, m := range batch {
-				in[i] = inbox.ImportMessage{ImportHeader: m.ImportHeader, Body: bytes.NewReader(m.Text)}
+				in[i] = transfer.ImportMessage{ImportHeader: m.ImportHeader, Body: bytes.NewReader(m.Text)}
 			}
-			return s.inbox.ImportMessages(ctx, u, folder, in)
+			return s.transfer.ImportMessages(ctx, u, folder, in)
 		},
 		Known: func(ctx context.Context, _, folder string, keys []string) ([]bool, error) {
-			return s.inbox.KnownImports(ctx, u, folder, keys)
+			return s.transfer.KnownImports(ctx, u, folder, keys)
 		},
 		Report:   func(_, folder string, done, total, _ int64) { jobs.Progress(ctx, int(done), int(total), folder) },
 		TurnOver: func() bool { return s.Now().Sub(began) >= importTurn && jobs.Wanted(ctx) },
 	}
 	err = s.readImport(ctx, im, args, u)
-	turnOver := errors.Is(err, inbox.ErrTurnOver)
+	turnOver := errors.Is(err, transfer.ErrTurnOver)
 	if err != nil && !turnOver {
 		return nil, err
 	}
@@ -168,7 +169,7 @@ func (s *Service) importMail(ctx context.Context, j *store.Job) (jobs.Writes, er
 	}, nil
 }
 
-func (s *Service) readImport(ctx context.Context, im *inbox.Importer, args importMailArgs, u core.MailboxUser) error {
+func (s *Service) readImport(ctx context.Context, im *transfer.Importer, args importMailArgs, u core.MailboxUser) error {
 	if args.Server == nil {
 		path := filepath.Join(s.uploads(), args.File)
 		f, err := os.Open(path)
@@ -194,7 +195,7 @@ func (s *Service) readImport(ctx context.Context, im *inbox.Importer, args impor
 	if err := im.Begin(ctx, at.Username+"@"+at.Host, u.Email); err != nil {
 		return err
 	}
-	return s.inbox.ImportFrom(ctx, im, pull.Server{Host: at.Host, Port: at.Port, Security: at.Security, Username: at.Username, Password: string(password)})
+	return s.transfer.ImportFrom(ctx, im, pull.Server{Host: at.Host, Port: at.Port, Security: at.Security, Username: at.Username, Password: string(password)})
 }
 
 // importFailed deletes the file of an import that is given up.

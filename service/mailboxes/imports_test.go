@@ -16,9 +16,9 @@ import (
 
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -162,7 +162,7 @@ func TestImportsCarryTheirCountsOver(t *testing.T) {
 				t.Fatalf("not done: %+v", j)
 			}
 		}
-		var got inbox.ImportOutcome
+		var got transfer.ImportOutcome
 		var carried struct{ Imported, Bytes int64 }
 		if err := errors.Join(json.Unmarshal(j.Result, &got), json.Unmarshal(j.Args, &carried)); err != nil {
 			t.Fatal(err)
@@ -171,7 +171,7 @@ func TestImportsCarryTheirCountsOver(t *testing.T) {
 			turns++
 		}
 		got.DurationMS = min(got.DurationMS/time.Minute.Milliseconds(), 5) // minutes: longer than a turn
-		want := inbox.ImportOutcome{Messages: folders * each, Imported: folders * each, Folders: folders, Bytes: bytes, DurationMS: 5, Errors: []inbox.ImportError{}}
+		want := transfer.ImportOutcome{Messages: folders * each, Imported: folders * each, Folders: folders, Bytes: bytes, DurationMS: 5, Errors: []transfer.ImportError{}}
 		if fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 			t.Errorf("with %+v before: %+v, want %+v", carried, got, want)
 		}

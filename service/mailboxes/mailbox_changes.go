@@ -137,7 +137,7 @@ func (s *Service) UpdateEmailUser(_ context.Context, who core.Actor, in UpdateEm
 			}
 		}
 		if mb.External != nil && (in.Password != nil || in.Status != nil) {
-			if err := s.inbox.ResumeExternal(tx, mb); err != nil {
+			if err := s.servers.ResumeExternal(tx, mb); err != nil {
 				return err
 			}
 		}
@@ -333,7 +333,7 @@ func (s *Service) DeleteMailbox(tx *store.Tx, mb *store.Mailbox, jobID string) e
 	mb.Status, mb.JobID, mb.UpdatedAt = store.MailboxDeleting, jobID, tx.Now()
 	tx.After(func() {
 		s.LoginsEnded(mb.Num)
-		s.inbox.EndIdle(mb.ID)
+		s.servers.EndIdle(mb.ID)
 	})
 	if _, err := endPerson(tx, mb.ID, "", true); err != nil {
 		return err

@@ -314,7 +314,7 @@ func (s *Service) activate(tx *store.Tx, mb *store.Mailbox) error {
 	if err := core.Lift(tx, mb.AccountID, mb.Email); err != nil {
 		return err
 	}
-	if err := s.inbox.BeginExternal(tx, mb); err != nil {
+	if err := s.servers.BeginExternal(tx, mb); err != nil {
 		return err
 	}
 	return s.emitMailbox(tx, events.EventEmailUserCreated, mb)

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/store"
 )
@@ -119,7 +119,7 @@ func mailboxFailure(mb *store.Mailbox) *core.JobFailure {
 	switch {
 	case mb.ErrorText == "":
 		return nil
-	case code == "" && mb.ErrorText == inbox.UnreadHere:
+	case code == "" && mb.ErrorText == external.UnreadHere:
 		code = "internal_error"
 	case code == "":
 		code = "upstream_error"
@@ -294,8 +294,8 @@ func (s *Service) sealServer(field, id string, in *MailServerLogin) (store.Serve
 	if in.Security != "tls" && in.Security != "starttls" && in.Security != "none" {
 		return out, core.Invalid(field+".security", "not_allowed", "must be one of tls, starttls, none")
 	}
-	if ip, err := netip.ParseAddr(out.Host); in.Security == "none" && (!s.inbox.PlainAllowed() || err == nil && !s.inbox.PlainGuard().Allowed(ip)) {
-		return out, core.Invalid(field+".security", "not_allowed", "%s", inbox.PlainRefused)
+	if ip, err := netip.ParseAddr(out.Host); in.Security == "none" && (!s.servers.PlainAllowed() || err == nil && !s.servers.PlainGuard().Allowed(ip)) {
+		return out, core.Invalid(field+".security", "not_allowed", "%s", external.PlainRefused)
 	}
 	if !credential(in.Username) {
 		return out, core.Invalid(field+".username", "invalid", "must have 1 to 1024 characters and no control characters")

@@ -17,11 +17,12 @@ import (
 	"context"
 	"crypto/tls"
 
+	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
-	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/service/transfer"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -29,6 +30,20 @@ import (
 type Hooks struct {
 	// HostCertificate gives the certificate of this host's own name; nil if there is none.
 	HostCertificate func() *tls.Certificate
+}
+
+// Servers are those of external mailboxes.
+type Servers interface {
+	// BeginExternal has a new external mailbox synced, if its account's universal inbox is on.
+	BeginExternal(tx *store.Tx, mb *store.Mailbox) error
+	// ResumeExternal has an external mailbox looked at again, with what was refused before
+	// forgotten. The caller writes mb.
+	ResumeExternal(tx *store.Tx, mb *store.Mailbox) error
+	// EndIdle ends the session that waits for changes of an external mailbox, if there is one.
+	EndIdle(mailboxID string)
+	// PlainAllowed tells whether any server may be logged in to without TLS, and PlainGuard which.
+	PlainAllowed() bool
+	PlainGuard() *netguard.Guard
 }
 
 // Mail is what mailboxes have waiting to be sent.
@@ -43,7 +58,8 @@ type Mail interface {
 type Service struct {
 	*core.Core
 	events     *events.Service
-	inbox      *inbox.Service
+	servers    Servers
+	transfer   *transfer.Service
 	mail       Mail
 	reputation *reputation.Service
 	Hooks      Hooks
@@ -51,8 +67,8 @@ type Service struct {
 }
 
 // New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, i *inbox.Service, m Mail, r *reputation.Service) *Service {
-	return &Service{Core: c, events: e, inbox: i, mail: m, reputation: r}
+func New(c *core.Core, e *events.Service, servers Servers, t *transfer.Service, m Mail, r *reputation.Service) *Service {
+	return &Service{Core: c, events: e, servers: servers, transfer: t, mail: m, reputation: r}
 }
 
 // Kinds lists the kinds of jobs of this room.

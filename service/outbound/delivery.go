@@ -53,7 +53,7 @@ func (s *Service) newClients() {
 	s.direct.Dialer, s.direct.Helo, s.direct.Skip = s.Guard.DialerFrom(s.Resolver, from.Addresses()...), from.Helo, s.AvoidsAddress
 	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
 	s.relayed.IdlePerHop = relayLanes
-	s.plain.Dialer = s.inbox.PlainGuard().Dialer(s.Resolver)
+	s.plain.Dialer = s.servers.PlainGuard().Dialer(s.Resolver)
 }
 
 // A delivery is a message on its way to one recipient, with all that an attempt needs to know.

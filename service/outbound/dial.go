@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/mail/feedback"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/recipients"
 	"github.com/mailstead/mailstead/store"
 )
@@ -99,7 +99,7 @@ func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *i
 		}
 		r := &attemptResult{result: client.Relay(ctx, relay.hop(), env, message), status: store.OutgoingRelayed}
 		if client == s.plain && slices.ContainsFunc(r.result.Attempts, func(a deliver.Attempt) bool { return errors.Is(a.Err, netguard.ErrBlocked) }) {
-			return localResult("", deliver.Permanent, "5.7.10", relay.Host+" was not logged in to: smtp.security "+inbox.PlainRefused) // RFC 5248: encryption needed
+			return localResult("", deliver.Permanent, "5.7.10", relay.Host+" was not logged in to: smtp.security "+external.PlainRefused) // RFC 5248: encryption needed
 		}
 		if r.result.Status == deliver.Delivered {
 			r.provided = relay.mint(r.result.Reply)

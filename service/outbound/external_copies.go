@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
@@ -31,8 +32,8 @@ type copyArgs struct {
 // copyKind puts messages into the folders of mailboxes that live elsewhere, as mail clients do.
 func (s *Service) copyKind() jobs.Kind {
 	return jobs.Kind{
-		Name: KindRemoteCopy, Work: s.putCopy, Max: copyTries, Timeout: copyTimeout, Lanes: inbox.PullsPerHost, Most: inbox.CopiesMost, MostEach: inbox.CopiesEach,
-		Backoff: inbox.FailureWait,
+		Name: KindRemoteCopy, Work: s.putCopy, Max: copyTries, Timeout: copyTimeout, Lanes: external.PullsPerHost, Most: external.CopiesMost, MostEach: external.CopiesEach,
+		Backoff: external.FailureWait,
 		Failed: func(tx *store.Tx, j *store.Job, _ error) error {
 			args, err := jobs.Args[copyArgs](j)
 			if err != nil {
@@ -134,7 +135,7 @@ func (s *Service) putCopy(ctx context.Context, j *store.Job) (jobs.Writes, error
 
 // putRemote is one attempt.
 func (s *Service) putRemote(ctx context.Context, mb *store.Mailbox, c *store.RemoteCopy) error {
-	session, err := s.inbox.Connect(ctx, mb)
+	session, err := s.servers.Connect(ctx, mb)
 	if err != nil {
 		return err
 	}

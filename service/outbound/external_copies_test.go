@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/feedback"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/servicetest"
@@ -111,7 +112,7 @@ func TestBounceOfExternalMailbox(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{Rcpt: func(string) string { return "550 5.1.1 nobody" }})
 	o.IMAP.Change(func() { o.IMAP.Add("Subject: old\r\n\r\n") })
 	on := true
-	if _, err := o.Svc.Inbox.SetUniversalInbox(t.Context(), servicetest.Actor(o.Account), inbox.UniversalInboxIn{Enabled: &on}); err != nil {
+	if _, err := o.Svc.External.SetUniversalInbox(t.Context(), servicetest.Actor(o.Account), external.UniversalInboxIn{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
 	o.Run()
@@ -127,7 +128,7 @@ func TestBounceOfExternalMailbox(t *testing.T) {
 		return strings.Join(out, ", ")
 	}
 	look := func() {
-		if _, err := o.Svc.Inbox.RefreshEmailUserInbox(t.Context(), servicetest.Actor(o.Account), core.EmailUserIn{UserID: o.Mailbox.ID}); err != nil {
+		if _, err := o.Svc.External.RefreshEmailUserInbox(t.Context(), servicetest.Actor(o.Account), core.EmailUserIn{UserID: o.Mailbox.ID}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,10 +162,10 @@ func TestWrongPortIsOnesOwn(t *testing.T) {
 	wrong := *o.Mailbox
 	wrong.External = &store.External{IMAP: store.Server{Host: "127.0.0.1", Port: closed.Addr().(*net.TCPAddr).Port, Security: "none"}}
 	wrong.External.IMAP.PasswordSealed = o.Svc.Core.Keys.Seal(store.ServerPlace(wrong.ID, "imap"), []byte("x"))
-	if _, err := o.Svc.Inbox.Connect(t.Context(), &wrong); err == nil {
+	if _, err := o.Svc.External.Connect(t.Context(), &wrong); err == nil {
 		t.Fatal("somebody listens")
 	}
-	if until := o.Svc.Inbox.DownUntil(o.Mailbox.ID); !until.IsZero() {
+	if until := o.Svc.External.DownUntil(o.Mailbox.ID); !until.IsZero() {
 		t.Errorf("the other is left alone until %s", until)
 	}
 }

@@ -21,15 +21,28 @@
 package outbound
 
 import (
+	"context"
+
+	"github.com/mailstead/mailstead/internal/netguard"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/deliver"
+	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/recipients"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/store"
 )
+
+// Servers are those of external mailboxes.
+type Servers interface {
+	// Connect opens a session with the mailbox's server.
+	Connect(ctx context.Context, mb *store.Mailbox) (*pull.Session, error)
+	// PlainGuard decides which servers of tenants may be logged in to without TLS.
+	PlainGuard() *netguard.Guard
+}
 
 // A Service holds what sending needs.
 type Service struct {
@@ -37,6 +50,7 @@ type Service struct {
 	events     *events.Service
 	agents     *agents.Service
 	inbox      *inbox.Service
+	servers    Servers
 	recipients *recipients.Service
 	reputation *reputation.Service
 
@@ -52,9 +66,9 @@ type Service struct {
 }
 
 // New puts the room together.
-func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, r *recipients.Service, p *reputation.Service) *Service {
+func New(c *core.Core, e *events.Service, g *agents.Service, i *inbox.Service, servers Servers, r *recipients.Service, p *reputation.Service) *Service {
 	s := &Service{
-		Core: c, events: e, agents: g, inbox: i, recipients: r, reputation: p,
+		Core: c, events: e, agents: g, inbox: i, servers: servers, recipients: r, reputation: p,
 		relays: newRelays(c.Config.Relays, c.Log), signer: newSigner(c.Keys), forwards: newForwards(), paces: newPaces(c.Store.Now),
 		operators: newOperators(c.Config.Destinations),
 	}

@@ -1,4 +1,4 @@
-package inbox
+package transfer
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -29,9 +30,10 @@ func (r *MessagesRebuilt) lose(format string, args ...any) {
 	}
 }
 
-// keptEnvelope is what envelopes say that rows need; see Envelope, and inbound for accepted mail.
+// keptEnvelope is what envelopes say that rows need; see [inbox.Envelope], and inbound for accepted
+// mail.
 type keptEnvelope struct {
-	Envelope
+	inbox.Envelope
 	SPF   string `json:"spf"`
 	DKIM  string `json:"dkim"`
 	DMARC string `json:"dmarc"`
@@ -81,13 +83,13 @@ func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*Mes
 // A remade is a row that is to be made, and what was read of its message.
 type remade struct {
 	row    *store.RowToMake
-	stored *StoredMessage
+	stored *inbox.StoredMessage
 	env    keptEnvelope
 	err    error
 }
 
 // reread reads a message that is in a segment already, with its envelope.
-func reread(st *store.Store, ref store.BlobRef) (d *StoredMessage, env keptEnvelope, err error) {
+func reread(st *store.Store, ref store.BlobRef) (d *inbox.StoredMessage, env keptEnvelope, err error) {
 	if err := st.AdoptBlob(ref); err != nil {
 		return nil, env, err
 	}
@@ -103,7 +105,7 @@ func reread(st *store.Store, ref store.BlobRef) (d *StoredMessage, env keptEnvel
 		return nil, env, err
 	}
 	defer blob.Close()
-	d, err = ReadMessage(blob, blob.Size(), env.From)
+	d, err = inbox.ReadMessage(blob, blob.Size(), env.From)
 	if err != nil {
 		return nil, env, err
 	}
@@ -169,7 +171,7 @@ func (m *remade) write(tx *store.Tx) error {
 		if err != nil {
 			return err
 		}
-		meta.ThreadID, err = thread(tx, now.Account, m.stored.Summary, "")
+		meta.ThreadID, err = inbox.ThreadFor(tx, now.Account, m.stored.Summary, "")
 		if err != nil {
 			return err
 		}
@@ -181,7 +183,7 @@ func (m *remade) write(tx *store.Tx) error {
 	row := m.row.Message
 	row.Flags &= store.FlagSeen | store.FlagAnswered | store.FlagFlagged | store.FlagDeleted | store.FlagDraft
 	if !m.row.Marked {
-		row.Bits, row.Received = m.stored.bits, m.env.Received
+		row.Bits, row.Received = m.stored.Bits, m.env.Received
 	}
 	if row.Account == 0 {
 		mb, err := store.MailboxByNum.Read(tx, store.NumKey(row.Mailbox))
@@ -191,7 +193,7 @@ func (m *remade) write(tx *store.Tx) error {
 		row.Account = mb.AccountNum
 	}
 	var err error
-	meta.ThreadID, err = thread(tx, row.Account, m.stored.Summary, "")
+	meta.ThreadID, err = inbox.ThreadFor(tx, row.Account, m.stored.Summary, "")
 	if err != nil {
 		return err
 	}
@@ -240,11 +242,11 @@ func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bo
 		for _, mb := range to {
 			meta := d.Meta
 			var err error
-			meta.ThreadID, err = thread(tx, mb.AccountNum, d.Summary, "")
+			meta.ThreadID, err = inbox.ThreadFor(tx, mb.AccountNum, d.Summary, "")
 			if err != nil {
 				return err
 			}
-			m := &store.Message{Account: mb.AccountNum, Mailbox: mb.Num, Folder: store.InboxID, Blob: d.Blob, Received: env.Received, Bits: d.bits}
+			m := &store.Message{Account: mb.AccountNum, Mailbox: mb.Num, Folder: store.InboxID, Blob: d.Blob, Received: env.Received, Bits: d.Bits}
 			if err := tx.AddMessage(m, &meta); err != nil {
 				return fmt.Errorf("message to %s: %w", mb.Email, err)
 			}

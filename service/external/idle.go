@@ -1,4 +1,4 @@
-package inbox
+package external
 
 import (
 	"context"
@@ -39,14 +39,14 @@ func newIdlePool() idlePool {
 	return idlePool{slots: map[string]*idleSlot{}, fetches: make(chan struct{}, idleAtOnce)}
 }
 
-// Open lets sessions wait until ctx ends.
-func (i *idlePool) Open(ctx context.Context) {
+// open lets sessions wait until ctx ends.
+func (i *idlePool) open(ctx context.Context) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.base = ctx
 }
 
-// close waits for the sessions, whose ctx has ended.
+// Close waits for the sessions, whose ctx has ended.
 func (i *idlePool) close() {
 	i.mu.Lock()
 	i.base = nil
@@ -54,7 +54,7 @@ func (i *idlePool) close() {
 	i.ended.Wait()
 }
 
-func (i *idlePool) Has(mailbox string) bool {
+func (i *idlePool) has(mailbox string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.slots[mailbox] != nil
@@ -107,7 +107,7 @@ func (i *idlePool) touch(s *idleSlot, active time.Time) {
 }
 
 // EndIdle ends the session that waits for changes of an external mailbox, if there is one.
-func (s *Service) EndIdle(mailboxID string) { s.externals.Idle.cancel(mailboxID) }
+func (s *Servers) EndIdle(mailboxID string) { s.idles.cancel(mailboxID) }
 
 // cancel ends the session of a mailbox.
 func (i *idlePool) cancel(mailbox string) {
@@ -119,7 +119,7 @@ func (i *idlePool) cancel(mailbox string) {
 }
 
 // StopIdling ends the sessions that wait for mail of an account's external mailboxes.
-func (s *Service) StopIdling(account string) { s.externals.Idle.cancelAccount(account) }
+func (s *Servers) StopIdling(account string) { s.idles.cancelAccount(account) }
 
 // cancelAccount ends the sessions of an account.
 func (i *idlePool) cancelAccount(account string) {
@@ -138,17 +138,17 @@ func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.
 	if !session.CanIdle() {
 		return false
 	}
-	ctx, mine := s.externals.Idle.acquire(mb.ID, mb.AccountID, box.ActiveAt)
+	ctx, mine := s.idles.acquire(mb.ID, mb.AccountID, box.ActiveAt)
 	if ctx == nil {
 		return false
 	}
 	// What ends the wish for it later finds the slot; what ended it during the sync did not.
 	if still, _, err := s.wanted(mb.ID); still == nil || err != nil {
-		s.externals.Idle.release(mine)
+		s.idles.release(mine)
 		return false
 	}
 	go func() {
-		defer s.externals.Idle.release(mine)
+		defer s.idles.release(mine)
 		defer session.Close()
 		s.Log.Debug("a session waits for mail", "mailbox", mb.ID)
 		began := s.Now()
@@ -180,19 +180,19 @@ func (s *Service) idle(ctx context.Context, mine *idleSlot, session *pull.Sessio
 		if err != nil || box == nil {
 			return err
 		}
-		s.externals.Idle.touch(mine, box.ActiveAt)
+		s.idles.touch(mine, box.ActiveAt)
 	}
 }
 
 // resync is a sync over a session that is open. A nil state ends it.
 func (s *Service) resync(ctx context.Context, id string, session *pull.Session) (*store.RemoteBox, error) {
 	select {
-	case s.externals.Idle.fetches <- struct{}{}:
+	case s.idles.fetches <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-s.externals.Idle.fetches }()
-	done, err := s.externals.syncLocks.Lock(ctx, id)
+	defer func() { <-s.idles.fetches }()
+	done, err := s.syncLocks.Lock(ctx, id)
 	if err != nil {
 		return nil, err
 	}

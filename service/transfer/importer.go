@@ -1,4 +1,4 @@
-package inbox
+package transfer
 
 import (
 	"cmp"
@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/mail/mbox"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/external"
 )
 
 // Bounds of what is imported together.
@@ -407,13 +408,9 @@ func (l *limitedBuffer) Write(p []byte) (int, error) {
 
 // ImportFrom is ReadIMAP for a server that a tenant has named. An error is one for people.
 func (s *Service) ImportFrom(ctx context.Context, im *Importer, server pull.Server) error {
-	client := s.externals.client
-	if server.Security == "none" {
-		client = s.externals.plain
-	}
 	im.Now = s.Now
-	err := im.ReadIMAP(ctx, client, server)
-	if _, ours := core.AsError(err); err == nil || ours || isStoreError(err) || ctx.Err() != nil || errors.Is(err, ErrTurnOver) {
+	err := im.ReadIMAP(ctx, s.servers.Client(server), server)
+	if _, ours := core.AsError(err); err == nil || ours || core.IsStoreError(err) || ctx.Err() != nil || errors.Is(err, ErrTurnOver) {
 		return err
 	}
 	if errors.Is(err, ErrImportSlow) {
@@ -423,5 +420,5 @@ func (s *Service) ImportFrom(ctx context.Context, im *Importer, server pull.Serv
 	if errors.As(err, &login) {
 		return jobs.Permanent(core.Errorf("upstream_error", "%s refused the username or password. It said: %q", server.Host, login.Text))
 	}
-	return core.Errorf("upstream_error", "%s", explainPull(server.Host, err).text)
+	return core.Errorf("upstream_error", "%s", external.Reason(server.Host, err))
 }

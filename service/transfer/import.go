@@ -1,4 +1,4 @@
-package inbox
+package transfer
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -55,11 +56,11 @@ var specialNames = map[string]string{
 
 // ImportFolder is the name here of a folder elsewhere, of which it gets the levels of the name.
 func ImportFolder(levels []string) string {
-	if len(levels) > 1 && strings.EqualFold(levels[0], InboxName) {
+	if len(levels) > 1 && strings.EqualFold(levels[0], inbox.InboxName) {
 		levels = levels[1:] // some servers have all folders below the inbox
 	}
-	if len(levels) == 0 || len(levels) == 1 && strings.EqualFold(levels[0], InboxName) {
-		return InboxName
+	if len(levels) == 0 || len(levels) == 1 && strings.EqualFold(levels[0], inbox.InboxName) {
+		return inbox.InboxName
 	}
 	if name, ok := specialNames[strings.ToLower(levels[0])]; ok && len(levels) == 1 {
 		return name
@@ -76,7 +77,7 @@ func ImportFolder(levels []string) string {
 			named[i] = "_" + named[i]
 		}
 	}
-	return strings.Join(named, folderSeparator)
+	return strings.Join(named, inbox.FolderSeparator)
 }
 
 // FindMailbox finds the mailbox that messages are to come into or go out of, by its address: the
@@ -112,7 +113,7 @@ func (s *Service) FindMailbox(address, accountID string) (u core.MailboxUser, er
 // after any end. No event tells of them, and no forward takes them. results has one for each
 // message; the error is one that keeps all of those from coming that have no result.
 func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder string, in []ImportMessage) (results []ImportResult, err error) {
-	name, err := folderName(folder)
+	name, err := inbox.CleanFolderName(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -136,11 +137,11 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 	}
 
 	// Read and write the messages outside the transaction.
-	stored, dates := make([]*StoredMessage, len(in)), make([]time.Time, len(in))
+	stored, dates := make([]*inbox.StoredMessage, len(in)), make([]time.Time, len(in))
 	defer func() {
 		for _, d := range stored {
 			if d != nil {
-				s.Release(d) // does nothing for what was filed
+				s.inbox.Release(d) // does nothing for what was filed
 			}
 		}
 	}()
@@ -159,7 +160,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 			continue
 		}
 		dates[i] = time.UnixMilli(max(m.Date.UnixMilli(), 0)).UTC() // what keys can hold
-		stored[i], err = s.Prepare(m.Body, Envelope{Received: dates[i], Mailbox: u.Mailbox})
+		stored[i], err = s.inbox.Prepare(m.Body, inbox.Envelope{Received: dates[i], Mailbox: u.Mailbox})
 		if err != nil {
 			return nil, err
 		}
@@ -172,7 +173,7 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 			}
 			f, err := tx.FolderByName(u.Mailbox, name)
 			if errors.Is(err, store.ErrNotFound) {
-				if err := createFolder(tx, u.Mailbox, name, ""); err != nil {
+				if err := inbox.CreateFolder(tx, u.Mailbox, name, ""); err != nil {
 					return err
 				}
 				f, err = tx.FolderByName(u.Mailbox, name)
@@ -193,24 +194,24 @@ func (s *Service) ImportMessages(ctx context.Context, u core.MailboxUser, folder
 					*r = ImportResult{Status: ImportSkipped}
 					continue
 				}
-				if err := checkQuota(tx, mb, in[next].Body.Size()); err != nil {
+				if err := inbox.CheckQuota(tx, mb, in[next].Body.Size()); err != nil {
 					if _, ours := core.AsError(err); !ours {
 						return err
 					}
 					*r = ImportResult{Error: core.Explain(err).Message}
 					continue
 				}
-				filing := Filing{Folder: f.ID, Received: dates[next]}
+				filing := inbox.Filing{Folder: f.ID, Received: dates[next]}
 				for _, letter := range in[next].Flags {
 					filing.Flags |= importFlags[letter]
 					if letter == 'P' {
 						filing.Keywords = []string{"$Forwarded"}
 					}
 				}
-				if all := distinctKeywords(append(filing.Keywords, in[next].Keywords...)); checkKeywords(all) == nil {
+				if all := inbox.DistinctKeywords(append(filing.Keywords, in[next].Keywords...)); inbox.CheckKeywords(all) == nil {
 					filing.Keywords = all
 				}
-				if _, err := s.File(tx, mb, d, filing); err != nil {
+				if _, err := s.inbox.File(tx, mb, d, filing); err != nil {
 					return err
 				}
 				if err := store.ImportedMessages.Put(tx, &store.Imported{ID: ids[next], Expires: tx.Now().Add(importKept)}); err != nil {
@@ -249,7 +250,7 @@ func importedID(u core.MailboxUser, folder, key string) string {
 
 // KnownImports tells of each key whether a message came with it into the folder before.
 func (s *Service) KnownImports(_ context.Context, u core.MailboxUser, folder string, keys []string) ([]bool, error) {
-	name, err := folderName(folder)
+	name, err := inbox.CleanFolderName(folder)
 	if err != nil {
 		return nil, err
 	}

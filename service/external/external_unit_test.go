@@ -1,4 +1,4 @@
-package inbox
+package external
 
 import (
 	"context"
@@ -11,7 +11,7 @@ func TestSeatsGoToThoseWithNewestMail(t *testing.T) {
 	if ctx, _ := i.acquire("early", "acc", time.Unix(1, 0)); ctx != nil {
 		t.Error("a slot before it is open")
 	}
-	i.Open(t.Context())
+	i.open(t.Context())
 	var slots []*idleSlot
 	contexts := map[string]context.Context{}
 	for n := range idleMost {
@@ -23,7 +23,7 @@ func TestSeatsGoToThoseWithNewestMail(t *testing.T) {
 		t.Error("a slot for one whose mail is older than all")
 	}
 	ctx, s := i.acquire("new", "acc", time.Unix(5000, 0))
-	if ctx == nil || contexts["Aa"].Err() == nil || i.Has("Aa") || !i.Has("new") {
+	if ctx == nil || contexts["Aa"].Err() == nil || i.has("Aa") || !i.has("new") {
 		t.Error("no slot for one whose mail is newer")
 	}
 	i.cancelAccount("acc")
@@ -34,7 +34,7 @@ func TestSeatsGoToThoseWithNewestMail(t *testing.T) {
 		i.release(s)
 	}
 	i.close()
-	if i.Has("new") {
+	if i.has("new") {
 		t.Error("a slot is left")
 	}
 }

@@ -1,4 +1,4 @@
-package inbox_test
+package external_test
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
@@ -54,7 +55,7 @@ func newElsewhere(t *testing.T, caps string, n int) *elsewhere {
 	e.Domain(t, e.Owner.AccountID, "away.test", "external", "complete")
 	e.who = core.Actor{AccountID: e.Owner.AccountID, AccountNum: 1, Role: "owner", Permissions: []string{"admin"}}
 	on := true
-	if _, err := e.Inbox.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{Enabled: &on}); err != nil {
+	if _, err := e.External.SetUniversalInbox(t.Context(), e.who, external.UniversalInboxIn{Enabled: &on}); err != nil {
 		t.Fatal(err)
 	}
 	e.id = e.add("me", "127.0.0.1", e.remote.Port, nil)
@@ -107,7 +108,7 @@ func (e *elsewhere) told() (out []string) {
 
 func (e *elsewhere) refresh(id string) {
 	e.t.Helper()
-	if _, err := e.Inbox.RefreshEmailUserInbox(e.t.Context(), e.who, core.EmailUserIn{UserID: id}); err != nil {
+	if _, err := e.External.RefreshEmailUserInbox(e.t.Context(), e.who, core.EmailUserIn{UserID: id}); err != nil {
 		e.t.Fatal(err)
 	}
 }
@@ -346,12 +347,12 @@ func TestIdleSessionsEnd(t *testing.T) {
 	}
 	e.until("another waits", waits)
 	off := false
-	if _, err := e.Inbox.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{Enabled: &off}); err != nil {
+	if _, err := e.External.SetUniversalInbox(t.Context(), e.who, external.UniversalInboxIn{Enabled: &off}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("none waits", func() bool { return e.remote.Sessions() == 0 })
 	e.remote.Change(func() { e.remote.Add(mail("later")) })
-	if _, err := e.Inbox.SetUniversalInbox(t.Context(), e.who, inbox.UniversalInboxIn{}); err != nil {
+	if _, err := e.External.SetUniversalInbox(t.Context(), e.who, external.UniversalInboxIn{}); err != nil {
 		t.Fatal(err)
 	}
 	e.until("it is read again", func() bool { return slices.Equal(e.told(), []string{"later"}) })

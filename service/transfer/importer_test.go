@@ -1,4 +1,4 @@
-package inbox_test
+package transfer_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/transfer"
 )
 
 // TestImportsKeepTheirPlaceByProgress: a server that gives nearly nothing is given up, however
@@ -33,15 +33,15 @@ func TestImportsKeepTheirPlaceByProgress(t *testing.T) {
 		}
 	})
 	known := map[string]bool{}
-	read := func(step time.Duration, turnOver func() bool) (*inbox.Importer, error) {
+	read := func(step time.Duration, turnOver func() bool) (*transfer.Importer, error) {
 		now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-		im := &inbox.Importer{
-			Deliver: func(_ context.Context, _, _ string, batch []inbox.SourceMessage) ([]inbox.ImportResult, error) {
-				out := make([]inbox.ImportResult, len(batch))
+		im := &transfer.Importer{
+			Deliver: func(_ context.Context, _, _ string, batch []transfer.SourceMessage) ([]transfer.ImportResult, error) {
+				out := make([]transfer.ImportResult, len(batch))
 				for i, m := range batch {
-					out[i].Status = inbox.ImportDone
+					out[i].Status = transfer.ImportDone
 					if known[m.Key] {
-						out[i].Status = inbox.ImportSkipped
+						out[i].Status = transfer.ImportSkipped
 					}
 					known[m.Key] = true
 				}
@@ -63,7 +63,7 @@ func TestImportsKeepTheirPlaceByProgress(t *testing.T) {
 		}
 		return im, im.ReadIMAP(t.Context(), &pull.Client{Dial: new(net.Dialer).DialContext}, pull.Server{Host: "127.0.0.1", Port: server.Port, Security: "none", Username: "u", Password: "p"})
 	}
-	if im, err := read(5*time.Minute, nil); !errors.Is(err, inbox.ErrImportSlow) || im.Out.Imported > 100 {
+	if im, err := read(5*time.Minute, nil); !errors.Is(err, transfer.ErrImportSlow) || im.Out.Imported > 100 {
 		t.Errorf("a slow server: %+v, %v", im.Out, err)
 	}
 	clear(known)
@@ -74,7 +74,7 @@ func TestImportsKeepTheirPlaceByProgress(t *testing.T) {
 		imported += im.Out.Imported
 		if err == nil {
 			break
-		} else if !errors.Is(err, inbox.ErrTurnOver) {
+		} else if !errors.Is(err, transfer.ErrTurnOver) {
 			t.Fatal(err)
 		}
 	}

@@ -1,4 +1,4 @@
-package inbox
+package transfer
 
 import (
 	"archive/tar"
@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/mail/maildir"
 	"github.com/mailstead/mailstead/mail/mbox"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 )
 
 // The forms of mail that leaves.
@@ -115,7 +116,7 @@ func (x *tarExport) messages(ctx context.Context, f ExportFolder, see func(Expor
 
 func (x *tarExport) maildir(ctx context.Context, f ExportFolder) error {
 	levels := f.Name
-	if len(levels) == 1 && levels[0] == InboxName {
+	if len(levels) == 1 && levels[0] == inbox.InboxName {
 		levels = nil
 	}
 	dir := path.Join(x.dir, maildir.DirName(levels))

@@ -1,4 +1,4 @@
-package inbox_test
+package transfer_test
 
 import (
 	"testing"
@@ -16,15 +16,15 @@ func TestEndedClaimHidesNoMailbox(t *testing.T) {
 	}
 	claimed("old@owner.test", store.ClaimExpired)
 	want := claimed("new@owner.test", store.ClaimOpen)
-	u, err := i.Svc.Inbox.FindMailbox("ann@disputed.test", "")
+	u, err := i.Svc.Transfer.FindMailbox("ann@disputed.test", "")
 	if err != nil || u.MailboxID != want.ID {
 		t.Errorf("beside a claim that has expired: %+v, %v", u, err)
 	}
 	claimed("third@owner.test", store.ClaimOpen)
-	if _, err := i.Svc.Inbox.FindMailbox("ann@disputed.test", ""); !servicetest.HasCode(err, "not_found") {
+	if _, err := i.Svc.Transfer.FindMailbox("ann@disputed.test", ""); !servicetest.HasCode(err, "not_found") {
 		t.Errorf("with two claims that are open: %v", err)
 	}
-	if _, err := i.Svc.Inbox.FindMailbox("ben@disputed.test", ""); !servicetest.HasCode(err, "not_found") {
+	if _, err := i.Svc.Transfer.FindMailbox("ben@disputed.test", ""); !servicetest.HasCode(err, "not_found") {
 		t.Errorf("without a mailbox: %v", err)
 	}
 }

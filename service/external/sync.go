@@ -1,10 +1,11 @@
-package inbox
+package external
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -45,14 +47,10 @@ type syncRun struct {
 
 func (v *syncRun) run(ctx context.Context) error {
 	err := v.steps(ctx)
-	if _, ours := core.AsError(err); err == nil || ours || errors.Is(err, errUnwanted) || isStoreError(err) {
+	if _, ours := core.AsError(err); err == nil || ours || errors.Is(err, errUnwanted) || core.IsStoreError(err) {
 		return err
 	}
 	return explainPull(v.mb.External.IMAP.Host, err)
-}
-
-func isStoreError(err error) bool {
-	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed)
 }
 
 func (v *syncRun) steps(ctx context.Context) (err error) {
@@ -102,8 +100,8 @@ func (v *syncRun) adopt(ctx context.Context) error {
 func (v *syncRun) adoptStep(tx *store.Tx, mb *store.Mailbox, top uint32) (done bool, err error) {
 	box := &store.RemoteBox{MailboxID: mb.ID, AccountID: mb.AccountID, ActiveAt: v.box.ActiveAt, Wait: v.box.Wait}
 	n := 0
-	for m := range tx.Messages(mb.Num, store.InboxID, 1, maxUID) {
-		if n++; n > perWrite {
+	for m := range tx.Messages(mb.Num, store.InboxID, 1, math.MaxUint32) {
+		if n++; n > inbox.PerWrite {
 			return false, store.RemoteBoxes.Put(tx, box)
 		}
 		if err := tx.DeleteMessage(m.Mailbox, m.Folder, m.UID); err != nil {
@@ -230,7 +228,7 @@ func (v *syncRun) shortfall() (n int64, err error) {
 
 // changes takes over the flags that have changed since the last sync (RFC 7162).
 func (v *syncRun) changes(ctx context.Context) error {
-	done, err := v.s.externals.changeLocks.Lock(ctx, v.id)
+	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return err
 	}
@@ -261,18 +259,18 @@ func setRow(tx *store.Tx, mb *store.Mailbox, r pull.Row) error {
 }
 
 // remoteFlags are a server's flags as they are kept: no more keywords than any message has here.
-func remoteFlags(f pull.Flags) (Flags, []string) {
-	var flags Flags
-	for flag, set := range map[Flags]bool{
-		FlagSeen: f.Seen, FlagAnswered: f.Answered, FlagFlagged: f.Flagged, FlagDeleted: f.Deleted, FlagDraft: f.Draft,
+func remoteFlags(f pull.Flags) (inbox.Flags, []string) {
+	var flags inbox.Flags
+	for flag, set := range map[inbox.Flags]bool{
+		inbox.FlagSeen: f.Seen, inbox.FlagAnswered: f.Answered, inbox.FlagFlagged: f.Flagged, inbox.FlagDeleted: f.Deleted, inbox.FlagDraft: f.Draft,
 	} {
 		if set {
 			flags |= flag
 		}
 	}
 	var keywords []string
-	for _, k := range distinctKeywords(f.Keywords) {
-		if k != "" && len(k) <= maxKeyword && len(keywords) < MaxKeywords {
+	for _, k := range inbox.DistinctKeywords(f.Keywords) {
+		if k != "" && len(k) <= inbox.MaxKeyword && len(keywords) < inbox.MaxKeywords {
 			keywords = append(keywords, k)
 		}
 	}
@@ -303,7 +301,7 @@ func (v *syncRun) walk(ctx context.Context, last uint32) error {
 
 // walkWindow compares the rows of one window, and gives the UID that the next one stays below.
 func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (uint64, error) {
-	done, err := v.s.externals.changeLocks.Lock(ctx, v.id)
+	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return 0, err
 	}
@@ -338,7 +336,7 @@ func (v *syncRun) walkWindow(ctx context.Context, lo, hi uint32, above uint64) (
 
 // window is plan for rows that need no fetching.
 func (v *syncRun) window(ctx context.Context, rows []pull.Row, from, above uint64, whole bool) error {
-	done, err := v.s.externals.changeLocks.Lock(ctx, v.id)
+	done, err := v.s.changeLocks.Lock(ctx, v.id)
 	if err != nil {
 		return err
 	}
@@ -388,8 +386,8 @@ func (v *syncRun) plan(rows []pull.Row, from, above uint64, whole bool) (missing
 // apply changes flags and removes messages, a bounded number in each transaction.
 func (v *syncRun) apply(changed []pull.Row, gone []uint32) error {
 	for len(changed) > 0 || len(gone) > 0 {
-		rows := changed[:min(len(changed), perWrite)]
-		uids := gone[:min(len(gone), perWrite)]
+		rows := changed[:min(len(changed), inbox.PerWrite)]
+		uids := gone[:min(len(gone), inbox.PerWrite)]
 		err := v.update(func(tx *store.Tx, mb *store.Mailbox) error {
 			for _, r := range rows {
 				if err := setRow(tx, mb, r); err != nil {
@@ -420,7 +418,7 @@ func removeUIDs(tx *store.Tx, mb *store.Mailbox, uids []uint32) error {
 type fetched struct {
 	row      pull.Row
 	received time.Time
-	stored   *StoredMessage
+	stored   *inbox.StoredMessage
 }
 
 // file fetches messages and files them with their new Seen in one transaction, and says how many it
@@ -430,7 +428,7 @@ func (v *syncRun) file(ctx context.Context, uids []uint32, arrived bool) (filed 
 	messages, err := v.fetch(ctx, uids)
 	defer func() {
 		for _, c := range messages {
-			v.s.Release(c.stored) // does nothing for what was filed
+			v.s.inbox.Release(c.stored) // does nothing for what was filed
 		}
 	}()
 	if err != nil {
@@ -474,7 +472,7 @@ func (v *syncRun) checkQuota(tx *store.Tx, mb *store.Mailbox, messages []fetched
 		left -= int64(c.stored.Blob.Length)
 	}
 	if left < 0 {
-		return core.Errorf(CodeQuota, "%s is full: its quota_bytes is %d. Raise it, or delete mail.", mb.Email, *mb.QuotaBytes)
+		return core.Errorf(inbox.CodeQuota, "%s is full: its quota_bytes is %d. Raise it, or delete mail.", mb.Email, *mb.QuotaBytes)
 	}
 	return nil
 }
@@ -486,7 +484,7 @@ func (v *syncRun) fileOne(tx *store.Tx, mb *store.Mailbox, c fetched, arrived bo
 		return false, err
 	}
 	flags, keywords := remoteFlags(c.row.Flags)
-	_, err = v.s.File(tx, mb, c.stored, Filing{
+	_, err = v.s.inbox.File(tx, mb, c.stored, inbox.Filing{
 		Folder: store.InboxID, UID: c.row.UID, Received: c.received, Flags: flags, Keywords: keywords, Arrived: arrived,
 	})
 	return err == nil, err
@@ -535,7 +533,7 @@ func (v *syncRun) prepare(m pull.Message, spool *store.Spool) (fetched, error) {
 		c.received = now
 	}
 	var err error
-	c.stored, err = v.s.Prepare(spool, Envelope{To: []string{v.mb.Email}, Received: c.received, Mailbox: v.mb.Num})
+	c.stored, err = v.s.inbox.Prepare(spool, inbox.Envelope{To: []string{v.mb.Email}, Received: c.received, Mailbox: v.mb.Num})
 	if err != nil {
 		return fetched{}, fmt.Errorf("message %d of %s: %w", m.UID, v.mb.Email, err)
 	}

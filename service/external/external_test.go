@@ -1,4 +1,4 @@
-package inbox_test
+package external_test
 
 import (
 	"context"
@@ -10,9 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/service/submit"
@@ -33,10 +35,10 @@ func TestLogInThatIsHungUpOnIsOnesOwn(t *testing.T) {
 	})
 	var mb *store.Mailbox
 	o.Update(func(tx *store.Tx) (err error) { mb, err = store.Mailboxes.Get(tx, o.Mailbox.ID); return err })
-	if _, err := o.Svc.Inbox.Connect(t.Context(), mb); err == nil {
+	if _, err := o.Svc.External.Connect(t.Context(), mb); err == nil {
 		t.Fatal("it is logged in")
 	}
-	if until := o.Svc.Inbox.DownUntil(mb.ID); !until.IsZero() {
+	if until := o.Svc.External.DownUntil(mb.ID); !until.IsZero() {
 		t.Errorf("the server is left alone until %s", until)
 	}
 }
@@ -46,10 +48,10 @@ func TestLogInThatIsHungUpOnIsOnesOwn(t *testing.T) {
 func TestNobodyIdlesUnwanted(t *testing.T) {
 	o := servicetest.NewOutpost(t, &servicetest.Host{})
 	ctx := t.Context()
-	o.Svc.Inbox.Externals().Idle.Open(ctx)
+	o.Svc.External.OpenIdles(ctx)
 	inbox := func(on bool) {
 		t.Helper()
-		if _, err := o.Svc.Inbox.SetUniversalInbox(ctx, servicetest.Actor(o.Account), inbox.UniversalInboxIn{Enabled: &on}); err != nil {
+		if _, err := o.Svc.External.SetUniversalInbox(ctx, servicetest.Actor(o.Account), external.UniversalInboxIn{Enabled: &on}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,11 +65,11 @@ func TestNobodyIdlesUnwanted(t *testing.T) {
 	o.Update(func(tx *store.Tx) (err error) { mb, err = store.Mailboxes.Get(tx, o.Mailbox.ID); return err })
 	idles := func() bool {
 		t.Helper()
-		session, err := o.Svc.Inbox.Connect(ctx, mb)
+		session, err := o.Svc.External.Connect(ctx, mb)
 		if err != nil {
 			t.Fatal(err)
 		}
-		kept := o.Svc.Inbox.IdleOn(mb, &store.RemoteBox{MailboxID: mb.ID}, session)
+		kept := o.Svc.External.IdleOn(mb, &store.RemoteBox{MailboxID: mb.ID}, session)
 		if !kept {
 			session.Close()
 		}
@@ -82,8 +84,8 @@ func TestNobodyIdlesUnwanted(t *testing.T) {
 			t.Fatal("the session does not wait for mail")
 		}
 		end.off()
-		o.Until("the session has ended", func() bool { return !o.Svc.Inbox.Externals().Idle.Has(mb.ID) })
-		if idles() || o.Svc.Inbox.Externals().Idle.Has(mb.ID) {
+		o.Until("the session has ended", func() bool { return !o.Svc.External.Idles(mb.ID) })
+		if idles() || o.Svc.External.Idles(mb.ID) {
 			t.Error("a session waits for mail that nobody wants")
 		}
 		end.on()
@@ -118,9 +120,9 @@ func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 		if err := i.St.View(func(tx *store.Tx) error {
 			for j := range store.Jobs.All(tx) {
 				switch j.Kind {
-				case inbox.KindInboxPoll:
+				case external.KindInboxPoll:
 					polls++
-				case inbox.KindExternals:
+				case external.KindExternals:
 					rest = append(rest, j)
 				}
 			}
@@ -131,7 +133,7 @@ func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 		return polls, rest
 	}
 	for range 20 {
-		out, err := i.Svc.Inbox.RefreshInbox(context.Background(), servicetest.Actor(i.Account))
+		out, err := i.Svc.External.RefreshInbox(context.Background(), servicetest.Actor(i.Account))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -140,10 +142,10 @@ func TestRefreshOfManyExternalMailboxes(t *testing.T) {
 		}
 	}
 	polls, rest := count()
-	if polls != inbox.ExternalsAtATime || len(rest) != 1 {
+	if polls != external.ExternalsAtATime || len(rest) != 1 {
 		t.Fatalf("20 requests have %d mailboxes looked at, and add %d jobs for the others", polls, len(rest))
 	}
-	if _, err := i.Svc.Inbox.PlanRemainingSyncs(context.Background(), rest[0]); err != nil {
+	if _, err := i.Svc.External.PlanRemainingSyncs(context.Background(), rest[0]); err != nil {
 		t.Fatal(err)
 	}
 	polls, _ = count()
@@ -227,7 +229,7 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return i.Svc.Inbox.AddSync(tx, mb, "")
+		return i.Svc.External.AddSync(tx, mb, "")
 	})
 	end, text := time.Now().Add(20*time.Second), ""
 	for text == "" && time.Now().Before(end) {
@@ -246,4 +248,105 @@ func TestOldMailboxesWithoutTLSSaySo(t *testing.T) {
 	if !strings.Contains(text, "allow_private_destinations") || dialled.Load() != 0 {
 		t.Errorf("the mailbox says %q; %d connections", text, dialled.Load())
 	}
+}
+
+// TestSuspendedAccountFetchesNothing: neither a look that somebody asked for before nor one by the
+// clock logs in to an external mailbox of a suspended account; both go on after resume.
+func TestSuspendedAccountFetchesNothing(t *testing.T) {
+	i := servicetest.Install(t, core.Config{Sandbox: true, Outbound: "capture"})
+	remote := pulltest.Serve(t, nil)
+	ctx := context.Background()
+	who := core.Actor{AccountID: i.Account.AccountID, UserID: i.Account.UserID, Role: "owner", Permissions: []string{"admin"}}
+	status := func(to string) {
+		t.Helper()
+		if _, err := i.Svc.Accounts.SetAccountStatus(ctx, accounts.AccountIn{Account: i.Account.AccountID, Status: to}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := i.Svc.Domains.ConnectDomains(ctx, who, domains.ConnectDomainsIn{Domains: []string{"away.test"}, External: true}); err != nil {
+		t.Fatal(err)
+	}
+	on := true
+	if _, err := i.Svc.External.SetUniversalInbox(ctx, who, external.UniversalInboxIn{Enabled: &on}); err != nil {
+		t.Fatal(err)
+	}
+	made, err := i.Svc.Mailboxes.CreateEmailUser(ctx, who, mailboxes.CreateEmailUserIn{
+		Email: "me@away.test", Type: "external",
+		IMAP: &mailboxes.MailServerLogin{Host: "127.0.0.1", Port: remote.Port, Security: "none", Username: "me", Password: "secret"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lastSync := func() (at time.Time) {
+		i.Update(func(tx *store.Tx) error {
+			mb, err := store.Mailboxes.Get(tx, made.UserID)
+			if err == nil {
+				at = mb.LastSyncAt
+			}
+			return err
+		})
+		return at
+	}
+	jobsOf := func(kind string) (n int) {
+		i.Update(func(tx *store.Tx) error {
+			n = 0
+			for j := range store.Jobs.All(tx) {
+				if j.Kind == kind && !j.Ended() {
+					n++
+				}
+			}
+			return nil
+		})
+		return n
+	}
+	eventually := func(what string, ok func() bool) {
+		t.Helper()
+		for end := time.Now().Add(10 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal(what)
+			}
+		}
+	}
+	status("suspended")
+	i.Run()
+	eventually("the look neither waits nor ends", func() bool {
+		n := 0
+		i.Update(func(tx *store.Tx) error {
+			n = 0
+			for j := range store.Jobs.All(tx) {
+				if j.Kind == external.KindInboxSync && (j.Ended() || j.State == store.JobQueued && j.Due.Sub(tx.Now()) > 50*time.Minute) {
+					n++
+				}
+			}
+			return nil
+		})
+		return n == 1 || !lastSync().IsZero()
+	})
+	if !lastSync().IsZero() {
+		t.Fatal("the mailbox of a suspended account was looked at")
+	}
+	status("active")
+	eventually("nobody looks after resume", func() bool { return !lastSync().IsZero() })
+	eventually("no look waits for its time", func() (waits bool) { // one at work would end by itself
+		i.Update(func(tx *store.Tx) error {
+			j, err := store.JobByKey.Read(tx, store.JobKey(external.KindInboxPoll, made.UserID))
+			waits = err == nil && j.State == store.JobQueued && j.Due.Sub(tx.Now()) > 10*time.Second
+			return nil
+		})
+		return waits
+	})
+	status("suspended")
+	eventually("no look waits", func() bool { // the next one by the clock, now
+		err := i.St.Update(func(tx *store.Tx) error {
+			j, err := store.JobByKey.Get(tx, store.JobKey(external.KindInboxPoll, made.UserID))
+			if err != nil {
+				return err
+			}
+			return i.Svc.Core.Queue.Wake(tx, j.ID, time.Time{})
+		})
+		return err == nil
+	})
+	eventually("the look by the clock goes on", func() bool { return jobsOf(external.KindInboxPoll) == 0 })
+	status("active")
+	eventually("no look is planned after resume", func() bool { return jobsOf(external.KindInboxPoll) == 1 })
 }

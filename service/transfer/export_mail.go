@@ -1,4 +1,4 @@
-package inbox
+package transfer
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -22,7 +23,7 @@ func (s *Service) ExportFolders(_ context.Context, u core.MailboxUser) (out []Ex
 	err = s.Store.View(func(tx *store.Tx) error {
 		folders, err := tx.Folders(u.Mailbox)
 		for _, f := range folders {
-			out = append(out, ExportFolder{f.ID, strings.Split(f.Name, folderSeparator), int64(f.Messages)})
+			out = append(out, ExportFolder{f.ID, strings.Split(f.Name, inbox.FolderSeparator), int64(f.Messages)})
 		}
 		return err
 	})
@@ -46,7 +47,7 @@ func (s *Service) ExportMessages(ctx context.Context, u core.MailboxUser, folder
 	err = s.Store.View(func(tx *store.Tx) error {
 		for m := range tx.Messages(u.Mailbox, folder, from, math.MaxUint32) {
 			size -= int64(m.Blob.Length)
-			if len(out) > 0 && (size < 0 || len(out) == perWrite) {
+			if len(out) > 0 && (size < 0 || len(out) == inbox.PerWrite) {
 				more = true
 				break
 			}

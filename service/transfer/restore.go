@@ -1,4 +1,4 @@
-package inbox
+package transfer
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -27,7 +28,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 	if err != nil {
 		return out, err
 	}
-	folder, err = folderName(folder)
+	folder, err = inbox.CleanFolderName(folder)
 	if err != nil {
 		return out, err
 	}
@@ -58,10 +59,10 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 		if f.ID == store.InboxID {
 			return folder
 		}
-		return folder + folderSeparator + f.Name
+		return folder + inbox.FolderSeparator + f.Name
 	}
 	for _, f := range folders {
-		if _, err := folderName(into(f)); err != nil {
+		if _, err := inbox.CleanFolderName(into(f)); err != nil {
 			return out, err
 		}
 	}
@@ -83,17 +84,17 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 		for _, f := range there {
 			if f.Name == folder && f.Messages == 0 && f.ID != store.InboxID {
 				empty = true
-			} else if f.Name == folder || strings.HasPrefix(f.Name, folder+folderSeparator) {
-				return core.Errorf(CodeFolderExists, "The folder %q is not empty. Give --into another name.", f.Name)
+			} else if f.Name == folder || strings.HasPrefix(f.Name, folder+inbox.FolderSeparator) {
+				return core.Errorf(inbox.CodeFolderExists, "The folder %q is not empty. Give --into another name.", f.Name)
 			}
 		}
-		return checkQuota(tx, mb, usage.Bytes)
+		return inbox.CheckQuota(tx, mb, usage.Bytes)
 	})
 	if core.IsGone(err) {
 		return out, core.Errorf("not_found", "There is no mailbox %s now. Create it first.", address)
 	}
 	if err == nil {
-		err = s.mayChangeFolders(u.Mailbox)
+		err = s.inbox.MayChangeFolders(u.Mailbox)
 	}
 	if err != nil {
 		return out, err
@@ -105,7 +106,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 			return
 		}
 		for _, name := range made {
-			if gone := s.DeleteFolder(context.WithoutCancel(ctx), u, name); gone != nil {
+			if gone := s.inbox.DeleteFolder(context.WithoutCancel(ctx), u, name); gone != nil {
 				err = errors.Join(err, fmt.Errorf("delete folder %s: %w", name, gone))
 			}
 		}
@@ -113,7 +114,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 	for _, f := range folders {
 		name := into(f)
 		if name != folder || !empty {
-			if _, err := s.CreateFolder(ctx, u, name, ""); err != nil {
+			if _, err := s.inbox.CreateFolder(ctx, u, name, ""); err != nil {
 				return out, err
 			}
 		}
@@ -123,7 +124,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 			err := old.View(func(tx *store.Tx) error {
 				for m := range tx.Messages(was.Num, f.ID, uid, math.MaxUint32) {
 					page = append(page, m)
-					if len(page) == perWrite {
+					if len(page) == inbox.PerWrite {
 						break
 					}
 				}
@@ -140,7 +141,7 @@ func (s *Service) RestoreMailbox(ctx context.Context, old *store.Store, address,
 				out.Messages++
 				out.Bytes += int64(page[i].Blob.Length)
 			}
-			if len(page) == perWrite {
+			if len(page) == inbox.PerWrite {
 				uid = page[len(page)-1].UID + 1
 			}
 		}
@@ -158,6 +159,6 @@ func (s *Service) restoreMessage(ctx context.Context, old *store.Store, u core.M
 		return err
 	}
 	defer blob.Close()
-	_, _, err = s.AppendMessages(ctx, u, folder, Append{Flags: m.Flags, Keywords: m.Keywords, Received: m.Received, Body: blob})
+	_, _, err = s.inbox.AppendMessages(ctx, u, folder, inbox.Append{Flags: m.Flags, Keywords: m.Keywords, Received: m.Received, Body: blob})
 	return err
 }

@@ -1,0 +1,53 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/store"
+)
+
+const answerTries = 8 // about two hours
+
+func (s *Service) answerKind() jobs.Kind {
+	return jobs.Kind{
+		Name: inbox.KindRemoteAnswer, Work: s.answerRemote, Max: answerTries, Timeout: changeTimeout + 10*time.Second, Lanes: PullsPerHost,
+		Most: CopiesMost, MostEach: CopiesEach, Backoff: FailureWait,
+	}
+}
+
+func (s *Service) answerRemote(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	args, err := jobs.Args[inbox.AnswerArgs](j)
+	if err != nil {
+		return nil, jobs.Permanent(err)
+	}
+	var mb *store.Mailbox
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		mb, err = core.LiveMailbox(tx, args.UserID)
+		if err != nil || mb == nil || mb.External == nil {
+			return err
+		}
+		box, err := core.RemoteBox(tx, mb)
+		if err == nil && box.UIDValidity != args.UIDValidity {
+			mb = nil // the messages have other numbers now
+		}
+		return err
+	})
+	if err != nil || mb == nil || mb.External == nil {
+		return nil, err
+	}
+	_, _, err = s.Mark(ctx, mb, slices.Clone(args.UIDs), pull.FlagChange{Answered: new(true)})
+	switch {
+	case inbox.IsNotFound(err):
+		return nil, nil
+	case errors.Is(err, pull.ErrLogin), errors.Is(err, pull.ErrRefused):
+		return nil, jobs.Permanent(err)
+	}
+	return nil, err
+}

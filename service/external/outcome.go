@@ -1,0 +1,149 @@
+package external
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// syncMailbox brings what is stored of a mailbox in line with its server, over a new connection,
+// which the caller closes. A nil state says that the mailbox is gone or closed. progress may be
+// nil.
+func (s *Service) syncMailbox(ctx context.Context, id string, progress func(done, total int)) (*pull.Session, *store.RemoteBox, error) {
+	done, err := s.syncLocks.Lock(ctx, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	v, err := s.newSyncRun(id, progress == nil)
+	if v == nil || err != nil {
+		return nil, nil, err
+	}
+	v.progress = progress
+	v.session, err = s.Connect(ctx, v.mb)
+	if err == nil {
+		if err = s.prover.ProveByLogin(ctx, v.mb, v.session.RemoteAddr()); err == nil {
+			err = v.run(ctx)
+		}
+	}
+	box, kept := s.saveSync(ctx, v, err)
+	if kept != nil {
+		err = errors.Join(err, kept)
+	}
+	return v.session, box, err
+}
+
+// newSyncRun begins a sync: nil for a mailbox that is gone, closed or, in the background, not
+// wanted.
+func (s *Service) newSyncRun(id string, background bool) (*syncRun, error) {
+	v := &syncRun{s: s, id: id, background: background}
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		v.mb, err = v.open(tx)
+		if v.mb == nil || err != nil {
+			return err
+		}
+		v.box, err = core.RemoteBox(tx, v.mb)
+		return err
+	})
+	if v.mb == nil || err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// open gives the mailbox as it is in tx; nil if it is not to be synced any more.
+func (v *syncRun) open(tx *store.Tx) (*store.Mailbox, error) {
+	if v.background {
+		return inBackground(tx, v.id)
+	}
+	mb, err := store.Mailboxes.Find(tx, v.id)
+	if err != nil {
+		return nil, err
+	}
+	if mb == nil || !mb.MayFetch() {
+		return nil, nil
+	}
+	a, err := store.Accounts.Read(tx, mb.AccountID)
+	if err != nil || !a.MayAct() {
+		return nil, err
+	}
+	return mb, nil
+}
+
+// saveSync writes what a sync came to into the mailbox and its state.
+func (s *Service) saveSync(ctx context.Context, v *syncRun, cause error) (box *store.RemoteBox, err error) {
+	if errors.Is(cause, errUnwanted) || ctx.Err() != nil && cause != nil {
+		return nil, nil
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		mb, err := store.Mailboxes.Find(tx, v.id)
+		if err != nil {
+			return err
+		}
+		if mb == nil || mb.External == nil {
+			box = nil
+			return nil
+		}
+		state := *v.box
+		box = &state
+		if cause == nil {
+			return s.syncDone(tx, mb, box, v)
+		}
+		return s.syncFailed(tx, mb, box, cause)
+	})
+	return box, err
+}
+
+func (s *Service) syncDone(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, v *syncRun) error {
+	box.Fails, box.Refusals = 0, 0
+	box.Wait = min(max(box.Wait+box.Wait/2, pollSoonest), pollLatest)
+	if v.found > 0 {
+		box.ActiveAt, box.Wait = tx.Now(), pollSoonest
+	}
+	if err := store.RemoteBoxes.Put(tx, box); err != nil {
+		return err
+	}
+	if mb.Status == store.MailboxError {
+		mb.Status = store.MailboxActive
+	}
+	mb.ErrorCode, mb.ErrorText, mb.LastSyncAt = "", "", tx.Now()
+	if err := store.Mailboxes.Put(tx, mb); err != nil {
+		return err
+	}
+	a, err := store.Accounts.Get(tx, mb.AccountID)
+	if err != nil {
+		return err
+	}
+	a.SyncedAt = tx.Now()
+	return store.Accounts.Put(tx, a)
+}
+
+// UnreadHere is the error of a sync that failed by a fault of this installation.
+const UnreadHere = "The mailbox could not be read. See the log of this installation."
+
+// syncFailed notes a failure. After a log-in that is refused for good nobody tries again before
+// somebody asks for it: servers lock those out who do.
+func (s *Service) syncFailed(tx *store.Tx, mb *store.Mailbox, box *store.RemoteBox, cause error) error {
+	box.Fails++
+	mb.ErrorCode, mb.ErrorText = "internal_error", UnreadHere
+	var f *pullFailure
+	if errors.As(cause, &f) {
+		mb.ErrorCode, mb.ErrorText = "upstream_error", f.text
+	} else if e, ok := core.AsError(cause); ok {
+		mb.ErrorCode, mb.ErrorText = e.Code, e.Message
+	}
+	var login *pull.LoginError
+	if errors.As(cause, &login) {
+		box.Refusals++
+		if mb.Status == store.MailboxActive && (login.Final || box.Refusals >= refusalsAllowed) {
+			mb.Status = store.MailboxError
+		}
+	}
+	if err := store.RemoteBoxes.Put(tx, box); err != nil {
+		return err
+	}
+	return store.Mailboxes.Put(tx, mb)
+}

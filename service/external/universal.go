@@ -1,0 +1,165 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/store"
+)
+
+// UniversalInboxIn is the body of set_universal_inbox; without `enabled` it toggles.
+type UniversalInboxIn struct {
+	Enabled *bool `json:"enabled"`
+}
+
+// UniversalInboxOut says whether the universal inbox is on.
+type UniversalInboxOut struct {
+	Enabled bool   `json:"universal_inbox_enabled"`
+	Message string `json:"message" words:"ours" example:"The universal inbox is on."` // For people; the text may change.
+}
+
+// SetUniversalInbox switches the background sync of external mailboxes on or off. It stays on while
+// an enabled endpoint wants email.received.
+func (s *Service) SetUniversalInbox(_ context.Context, who core.Actor, in UniversalInboxIn) (*UniversalInboxOut, error) {
+	out := &UniversalInboxOut{}
+	err := s.Store.Update(func(tx *store.Tx) error {
+		a, err := store.Accounts.Get(tx, who.AccountID)
+		if err != nil {
+			return err
+		}
+		out.Enabled = !a.UniversalInbox
+		if in.Enabled != nil {
+			out.Enabled = *in.Enabled
+		}
+		if !out.Enabled {
+			if err := inboxNeeded(tx, who.AccountID); err != nil {
+				return err
+			}
+		}
+		if a.UniversalInbox == out.Enabled {
+			return nil
+		}
+		return errors.Join(s.SwitchInbox(tx, who, a, out.Enabled), core.Audit(tx, who, core.AccountTarget(a)))
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Message = "The universal inbox is off: external mailboxes are no longer synced in the background."
+	if out.Enabled {
+		out.Message = "The universal inbox is on."
+	}
+	return out, nil
+}
+
+// SwitchInbox begins or ends the background sync of the account's external mailboxes.
+func (s *Servers) SwitchInbox(tx *store.Tx, who core.Actor, a *store.Account, on bool) error {
+	was := a.UniversalInbox
+	a.UniversalInbox, a.UpdatedAt = on, tx.Now()
+	if err := store.Accounts.Put(tx, a); err != nil {
+		return err
+	}
+	if !on {
+		tx.After(func() { s.StopIdling(a.ID) })
+		return nil
+	}
+	if was {
+		return nil
+	}
+	return s.BeginExternals(tx, a.ID, who.UserID)
+}
+
+// inboxNeeded names the enabled endpoints that want email.received.
+func inboxNeeded(tx *store.Tx, accountID string) error {
+	e := core.Errorf("universal_inbox_required", "Enabled webhook endpoints subscribe to email.received. Disable them or change their events first.")
+	for _, w := range store.WebhooksByAccount.Asc(tx, accountID, "") {
+		if w.Status == store.WebhookEnabled && events.Wants(w, events.EventEmailReceived) {
+			e = e.With(w.ID, "universal_inbox_required", w.URL)
+		}
+	}
+	if len(e.Details) == 0 {
+		return nil
+	}
+	return e
+}
+
+// InboxRefreshed says that the mail of a mailbox is as new as it can be, or is being fetched.
+type InboxRefreshed struct {
+	Message string `json:"message" words:"ours" example:"New mail is being fetched."` // For people; the text may change.
+	Email   string `json:"email" words:"ours"`
+}
+
+// RefreshEmailUserInbox brings a mailbox up to date. Mail of a hosted one is there the moment it
+// arrives; that of an external one is fetched by a job of type inbox_sync, whether or not the
+// universal inbox is on.
+func (s *Service) RefreshEmailUserInbox(_ context.Context, who core.Actor, in core.EmailUserIn) (*InboxRefreshed, error) {
+	out := &InboxRefreshed{}
+	err := s.Store.Update(func(tx *store.Tx) error {
+		mb, err := core.MailboxOf(tx, who, in.UserID)
+		if err != nil {
+			return err
+		}
+		out.Email = mb.Email
+		if mb.External != nil {
+			out.Message = "New mail is being fetched; see the job of type inbox_sync for its progress."
+			return s.refreshExternal(tx, who, mb)
+		}
+		out.Message = "The inbox is up to date: mail of this mailbox appears as it arrives."
+		mb.LastSyncAt = tx.Now()
+		return store.Mailboxes.Put(tx, mb)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// Told is an answer that only says something.
+type Told struct {
+	Message string `json:"message" words:"ours" example:"The job was started."` // For people; the text may change.
+}
+
+// RefreshInbox brings every mailbox of the account up to date, while its universal inbox is on.
+func (s *Service) RefreshInbox(_ context.Context, who core.Actor) (*Told, error) {
+	out := &Told{"The inbox is up to date: mail of hosted mailboxes appears as it arrives."}
+	count := 0
+	err := s.Store.View(func(tx *store.Tx) (err error) {
+		count, err = countExternals(tx, who.AccountID)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = s.Store.Update(func(tx *store.Tx) error {
+		a, err := store.Accounts.Get(tx, who.AccountID)
+		if err != nil {
+			return err
+		}
+		if !a.UniversalInbox {
+			return core.Errorf("universal_inbox_disabled", "The universal inbox is off. Turn it on with POST /v1/account/universal-inbox, or refresh one mailbox.")
+		}
+		if count > 0 {
+			return s.BeginExternals(tx, who.AccountID, who.UserID)
+		}
+		a.SyncedAt = tx.Now()
+		return store.Accounts.Put(tx, a)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if count > 0 {
+		out.Message = fmt.Sprintf("New mail of %d external mailboxes is being fetched; mail of hosted mailboxes appears as it arrives.", count)
+	}
+	return out, nil
+}
+
+// refreshExternal has an external mailbox looked at now, whatever failed before.
+func (s *Servers) refreshExternal(tx *store.Tx, who core.Actor, mb *store.Mailbox) error {
+	if !mb.MayFetch() {
+		return core.Invalid("user_id", mb.Status, "the mailbox %s is %s, so its mail is not fetched", mb.Email, mb.Status)
+	}
+	tx.After(func() { s.hosts.retry(listenerOf(mb.External.IMAP)) })
+	return s.addSync(tx, mb, who.UserID)
+}

@@ -1,0 +1,35 @@
+// Package transfer brings mail into mailboxes from files and other servers, takes it out, and makes
+// rows again that a store has lost. It does not know where files come from or go to.
+//
+// Where things stand:
+//   - import.go: messages with their folder, flags and date ([Service.ImportMessages]).
+//   - importer.go: reads mbox files and IMAP servers, and imports what they have ([Importer]).
+//   - export_mail.go: messages with all that a file keeps of them ([Service.ExportMessages]).
+//     export_tar.go: the mail of a mailbox as a tar.
+//   - restore.go: a mailbox out of a backup ([Service.RestoreMailbox]).
+//   - rebuild.go: rows that the store has lost, from the messages ([Rebuild]).
+package transfer
+
+import (
+	"github.com/mailstead/mailstead/mail/pull"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/inbox"
+)
+
+// Servers has the clients of servers that tenants name.
+type Servers interface {
+	// Client is what logs in to the server.
+	Client(server pull.Server) *pull.Client
+}
+
+// A Service holds what transfers need.
+type Service struct {
+	*core.Core
+	inbox   *inbox.Service
+	servers Servers
+}
+
+// New puts the room together.
+func New(c *core.Core, i *inbox.Service, servers Servers) *Service {
+	return &Service{Core: c, inbox: i, servers: servers}
+}
