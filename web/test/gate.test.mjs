@@ -30,3 +30,14 @@ test('whoever is signed in is led on from the gate, and never to elsewhere', asy
   await p.getByRole('heading', { level: 1, name: 'Overview' }).waitFor()
   assert.equal(new URL(p.url()).pathname, '/')
 })
+
+test('a page is shown whose part of the script comes between its first drawing and what follows that', async (t) => {
+  const p = await page(t)
+  await p.addInitScript(() => { // what follows a drawing comes after the part, which is fetched ahead a second after the sign-in
+    const real = globalThis.setTimeout
+    globalThis.requestAnimationFrame = (f) => real(f, 3000)
+    globalThis.setTimeout = (f, ms = 0, ...args) => real(f, ms > 0 && ms <= 100 ? 3000 : ms, ...args)
+  })
+  await p.open('/tokens')
+  await p.getByRole('heading', { level: 1, name: 'API tokens' }).waitFor()
+})

@@ -28,7 +28,7 @@ export function lazy<M>(of: Part<M>, pick: (m: M) => ComponentType<any>): Compon
     const [, setLoaded] = useState(of.now)
     const [failed, setFailed] = useState(false)
     const load = () => of.load().then((m) => { setFailed(false); setLoaded(() => m) }, () => setFailed(true))
-    useEffect(() => { if (!of.now) void load() }, [])
+    useEffect(() => void load(), []) // also of a part that has come since this was drawn: nothing else draws it again
     if (of.now) {
       const Page = pick(of.now)
       return <Page {...props} />
