@@ -27,7 +27,7 @@ type Destination struct {
 	SRS     bool           // it is a return path that we rewrote, for reports alone
 
 	Row     *store.Outgoing // whose own address it is; nil: it is an ordinary one
-	RowKind string          // bounceAddress or unsubscribeAddress
+	RowKind string          // BounceAddress or UnsubscribeAddress
 }
 
 // ErrNotHosted says that mail to an address is not for us to keep.
@@ -254,7 +254,7 @@ func (d *Destination) Admits(sender string) error {
 // Takes says why a message of the size cannot be placed now: 452 4.2.2 for a full mailbox, 550
 // 5.7.1 for a forward to an address that must not get mail.
 func (d *Destination) Takes(tx *store.Tx, size int64) error {
-	if d.Row != nil || d.Reports || d.Group != nil { // see placeTiding, keepForReading, expandGroup
+	if d.Row != nil || d.Reports || d.Group != nil { // others look whether these take it
 		return nil
 	}
 	if d.Mailbox != nil && !d.Only {

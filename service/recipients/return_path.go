@@ -157,7 +157,7 @@ func srsWord(local string) (word, rest string) {
 	return strings.ToLower(local[:len(srsFirst)]), local[len(srsFirst):]
 }
 
-// SRSReverse gives whom a bounce goes back to, behind a local part of the domain that srsForward
+// SRSReverse gives whom a bounce goes back to, behind a local part of the domain that SRSForward
 // made: the first sender, for three weeks, or the forwarder before us, who looks at the time
 // itself.
 func (s *Service) SRSReverse(local, domain string) (sender string, ok bool) {
