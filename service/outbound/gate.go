@@ -28,7 +28,7 @@ type AutomaticMail struct {
 	Sub     *store.Submission
 	To      []Rcpt
 	Since   time.Time // when a forward began to wait; zero: it has not
-	Once    bool      // see forwardArgs
+	Once    bool      // see ForwardArgs
 }
 
 // SendAutomatic queues what a program of ours starts. All such mail goes through here: it counts
@@ -90,8 +90,11 @@ func (s *Service) SendAutomatic(tx *store.Tx, m AutomaticMail) error {
 	return err
 }
 
+// PastLimit is the line of the log about mail that a limit stops.
 const PastLimit = "a program's mail is past a limit"
 
+// KindForward is the kind of the jobs that PlanForward adds; submit does them, since policies bound
+// them.
 const KindForward = "forward"
 
 // ForwardArgs is the job of sending a message on.
@@ -121,6 +124,6 @@ type ByItself struct {
 	Domain *store.Domain
 	To     Rcpt
 	Since  time.Time       // when a forward began to wait for a limit
-	Once   bool            // see forwardArgs
+	Once   bool            // see ForwardArgs
 	Asked  *agents.Message // what the policy of the mailbox is asked; nil: nobody has found out
 }

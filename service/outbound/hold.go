@@ -46,6 +46,7 @@ func (s *Service) loadSender(tx *store.Tx, d *delivery) error {
 	return nil
 }
 
+// MailboxDeleted is why the mail of a deleted mailbox is cancelled.
 const MailboxDeleted = "its mailbox was deleted before it was sent"
 
 // waitPaused is for a message whose sender may not send now. It waits without its days passing.

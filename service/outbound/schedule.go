@@ -123,6 +123,8 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 	return s.FileSentCopy(tx, mb, stored, answered, sub.AnsweredBy)
 }
 
+// FileSentCopy files the copy of a sent message in the folder of sent mail, as one that was read,
+// and marks what it answers. by says who answers it, see store.Meta.
 func (s *Service) FileSentCopy(tx *store.Tx, mb *store.Mailbox, stored *inbox.StoredMessage, answered []inbox.Answered, by string) error {
 	folder, err := s.inbox.SentFolder(tx, mb)
 	if err != nil {

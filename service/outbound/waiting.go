@@ -150,6 +150,7 @@ func (s *Service) LetEnd(j *store.Job) bool {
 	return false
 }
 
+// DomainDeleted is why the mail of a deleted domain is cancelled.
 const DomainDeleted = "its domain was deleted before it was sent"
 
 // waitSaying has a message wait for its turn, and its row say until when and why.

@@ -36,6 +36,8 @@ func (s *Service) RowAddress(kind string, row *store.Outgoing) string {
 	return address
 }
 
+// RowLocal is the local part of an address of a row: its kind, the id of the row, and a MAC over
+// both and the domain.
 func (s *Service) RowLocal(kind, id, domain string) string {
 	id = strings.TrimPrefix(id, "msg_")
 	return rowText(kind, id, s.Keys.Mac("row address", kind, id, domain))

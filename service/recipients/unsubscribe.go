@@ -28,6 +28,8 @@ type Unsubscription struct {
 	Domain string
 }
 
+// ReadUnsubscribe reads what UnsubscribeToken made, also under an earlier master key. The error for
+// any other text is not_found.
 func (s *Service) ReadUnsubscribe(tx *store.Tx, token string) (*store.Domain, *Unsubscription, error) {
 	wrong := core.Errorf("not_found", "This link is not valid, or its sender no longer exists. There is nothing to do.")
 	text, mac, _ := strings.Cut(token, ".")
