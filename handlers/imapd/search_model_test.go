@@ -67,8 +67,14 @@ func (m *searchModel) match(c *imap.SearchCriteria) bool {
 		!slices.ContainsFunc(c.Text, func(words string) bool { return !holds(m.header(), words) && !holds(m.body(), words) })
 }
 
+// holds compares what the letters mean: ß and ss, and both small sigmas, share their capitals.
 func holds(text, part string) bool {
-	return strings.Contains(norm.NFKD.String(strings.ToLower(text)), norm.NFKD.String(strings.ToLower(part)))
+	fold := func(s string) string {
+		s = norm.NFKD.String(strings.ToLower(s))
+		s = strings.ReplaceAll(s, "ß", "ss")
+		return strings.ReplaceAll(s, "ς", "σ")
+	}
+	return strings.Contains(fold(text), fold(part))
 }
 
 func (m *searchModel) hasFlag(f imap.Flag) bool {
