@@ -84,7 +84,7 @@ func openInstallation(dir string, s *config.Settings, l *listen.Listeners, mayMa
 	}
 	in.svc.Health.Backups = in.operator.Schedule
 	if own != nil {
-		own.Hosts = in.svc.Domains.HostsName
+		own.Hosts = in.svc.Zones.HostsName
 	}
 	return in, nil
 }

@@ -287,10 +287,10 @@ func (s *server) listenAll(ctx context.Context, group *sync.WaitGroup) {
 type hostedZones struct{ svc *service.Service }
 
 func (z hostedZones) Zone(name string) (dnsd.Answerer, bool) {
-	if catalog, ok := z.svc.Domains.Catalog(); ok && (name == catalog.Origin() || strings.HasSuffix(name, "."+catalog.Origin())) {
+	if catalog, ok := z.svc.Zones.Catalog(); ok && (name == catalog.Origin() || strings.HasSuffix(name, "."+catalog.Origin())) {
 		return catalog, true
 	}
-	zone, ok := z.svc.Domains.Zone(name)
+	zone, ok := z.svc.Zones.Zone(name)
 	if !ok {
 		return nil, false
 	}

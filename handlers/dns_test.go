@@ -21,7 +21,7 @@ func (c *client) put(path string, body any) *reply { c.t.Helper(); return c.do("
 // asked is what our server answers about a name.
 func (b *sandbox) asked(typ uint16, name string) string {
 	b.t.Helper()
-	zone, ok := b.Domains.Zone(name)
+	zone, ok := b.Zones.Zone(name)
 	if !ok {
 		return "REFUSED"
 	}
@@ -231,7 +231,7 @@ func TestTextsAtANameFitIntoAnAnswer(t *testing.T) {
 	}
 	b.post(path, text(8)).fails(400, "invalid_record")
 	b.post(path, map[string]any{"name": "other", "type": "TXT", "value": "x"}).is(200)
-	zone, _ := b.Domains.Zone("texts.test")
+	zone, _ := b.Zones.Zone("texts.test")
 	if r := zone.Answer(new(dns.Msg).SetQuestion("texts.test.", dns.TypeTXT).SetEdns0(4096, true)); len(r.Answer) != 10 || r.Len() > dns.MaxMsgSize {
 		t.Errorf("%d records in %d bytes", len(r.Answer), r.Len())
 	}
@@ -264,7 +264,7 @@ func TestRedirectToOwnWWW(t *testing.T) {
 	id := b.complete("moved.test")
 	path := "/v1/domains/" + id
 	asked := func(name string) int {
-		zone, _ := b.Domains.Zone("moved.test")
+		zone, _ := b.Zones.Zone("moved.test")
 		return len(zone.Answer(new(dns.Msg).SetQuestion(name+".", dns.TypeA)).Answer)
 	}
 	visit := func(host string) string {
@@ -388,7 +388,7 @@ func TestDNSIsForManagersOfTheAccount(t *testing.T) {
 type serviceZones struct{ *service.Service }
 
 func (z serviceZones) Zone(name string) (dnsd.Answerer, bool) {
-	zone, ok := z.Service.Domains.Zone(name)
+	zone, ok := z.Service.Zones.Zone(name)
 	return zone, ok
 }
 

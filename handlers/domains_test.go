@@ -172,7 +172,7 @@ func TestOnlyProvenClaimsExcludeOthers(t *testing.T) {
 	}
 	for _, name := range []string{"www.mine.test", "a.b.mine.test", "sub.later.test", "later.test"} {
 		other.post("/v1/domains/connect", map[string]any{"domains": []string{name}}).is(200).has("domains.0.status", "created")
-		if zone, ok := b.Domains.Zone(name); ok && strings.HasSuffix(name, ".mine.test") && zone.Origin != "mine.test" {
+		if zone, ok := b.Zones.Zone(name); ok && strings.HasSuffix(name, ".mine.test") && zone.Origin != "mine.test" {
 			t.Errorf("%s is answered from the zone %s", name, zone.Origin)
 		}
 	}
@@ -181,7 +181,7 @@ func TestOnlyProvenClaimsExcludeOthers(t *testing.T) {
 		t.Errorf("the message names no record: %s", text)
 	}
 	b.post("/v1/domains/connect", `{"domains":["later.test"]}`).is(200).has("domains.0.status", "created")
-	if b.Domains.HostsName("later.test") || b.Domains.HostsName("sub.later.test") {
+	if b.Zones.HostsName("later.test") || b.Zones.HostsName("sub.later.test") {
 		t.Error("a name that two accounts claim is answered for")
 	}
 }
@@ -260,7 +260,7 @@ func TestManualDomain(t *testing.T) {
 	b.get("/v1/events?type=domain.created").has("data.0.data.dns_provider", "manual", "pagination.count", "1")
 	b.until(path, "status", "pending_dns_records").has("ns_status", "not_required", "nameservers", "[]")
 	b.post("/v1/email-users", `{"email":"ann@manual.test"}`).is(201).has("status", "pending")
-	if b.Domains.HostsName("manual.test") {
+	if b.Zones.HostsName("manual.test") {
 		t.Error("a manual domain is served")
 	}
 	r = b.get(path+"/dns-records").is(200).has("status", "ready", "domain", "manual.test")
@@ -328,8 +328,8 @@ func TestExternalDomain(t *testing.T) {
 	b.get("/v1/domains/"+id).has("status", "complete", "ns_status", "not_required", "dns_status", "complete", "dns_health.status", "unknown", "job_id", "<nil>")
 	b.get("/v1/events?type=domain.ready").has("pagination.count", "1", "data.0.data.job_id", "<nil>")
 	b.get("/v1/domains/"+id+"/dns-status?refresh=true").is(200).has("ready", "true", "records", "[]", "status", "complete", "nameservers.verified", "true")
-	if world.Looked > 1 || b.Domains.HostsName("away.test") { // for the record that proves the claim
-		t.Errorf("%d look-ups, hosted %v", world.Looked, b.Domains.HostsName("away.test"))
+	if world.Looked > 1 || b.Zones.HostsName("away.test") { // for the record that proves the claim
+		t.Errorf("%d look-ups, hosted %v", world.Looked, b.Zones.HostsName("away.test"))
 	}
 }
 
@@ -430,7 +430,7 @@ func TestDeleteDomain(t *testing.T) {
 	b.get("/v1/email-users?q=gone.test").has("pagination.count", "0")
 	b.get("/v1/events?type=email_user.deleted").has("pagination.count", "5")
 	b.get("/v1/account/usage").has("storage.messages", "0", "domains.used", "1")
-	if b.Domains.HostsName("gone.test") {
+	if b.Zones.HostsName("gone.test") {
 		t.Error("the zone of a deleted domain is served")
 	}
 	if next := b.complete("gone.test"); next == id {

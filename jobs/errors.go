@@ -106,3 +106,9 @@ func Backoff(attempt int, r float64) time.Duration {
 func Jitter(d time.Duration, r float64) time.Duration {
 	return time.Duration(float64(d) * (0.9 + 0.2*r))
 }
+
+// Awaiting is how long to wait for the next look after so long a wait: a fourth of it, from a
+// minute to an hour.
+func Awaiting(waited time.Duration, r float64) time.Duration {
+	return Jitter(min(max(waited/4, time.Minute), time.Hour), r)
+}

@@ -7,7 +7,8 @@
 //   - core: what every room needs: the store, errors, secrets, password hashes, who asks.
 //   - agents: what programs that read mail may do: policies, taint.
 //   - accounts: accounts, teams and how their people sign in.
-//   - domains: domains from adding to deleting, DNS, claims, health.
+//   - zones: the DNS zones of domains: records, DNSSEC, secondaries, Cloudflare.
+//   - domains: domains from adding to deleting: claims, setting up, health, buying.
 //   - certs: TLS certificates.
 //   - mailboxes: making mailboxes, and the log-ins of mail clients.
 //   - inbox: messages, folders, threads, searches, quotas.
@@ -58,6 +59,7 @@ import (
 	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/service/templates"
 	"github.com/mailstead/mailstead/service/transfer"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -83,6 +85,7 @@ type Service struct {
 	Submit     *submit.Service
 	Templates  *templates.Service
 	Transfer   *transfer.Service
+	Zones      *zones.Service
 
 	spam  *spam.Service
 	feeds *feeds
@@ -107,16 +110,15 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	reps := reports.New(c, in, out)
 	inb := inbound.New(c, inbound.Rooms{Inbox: in, Classifier: sp, Correspondents: rep, Recipients: to, Feedback: fb, Outbound: out, Sender: sub, Reports: reps})
 
-	mb := mailboxes.New(c, ev, servers, tr, sub, rep)
-	dom := domains.New(c, ev, mb, sub, rep, reps)
-	cert := certs.New(c, dom)
+	zon := zones.New(c)
+	cert := certs.New(c, zon)
+	mb := mailboxes.New(c, ev, servers, tr, sub, rep, cert)
+	dom := domains.New(c, zon, ev, mb, sub, rep, reps, cert)
 	ext := external.New(servers, in, dom)
 	acc := accounts.New(c, in, servers, mb, out, dom)
-	mb.Hooks = mailboxes.Hooks{HostCertificate: cert.HostCertificate}
-	dom.Hooks = domains.Hooks{PlanCertificate: cert.PlanCertificate, DropCertificate: cert.DropCertificate, MailKeys: cert.MailKeys}
 	s := &Service{
 		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
-		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Submit: sub, Templates: templates.New(c), Transfer: tr,
+		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
 		spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
@@ -135,7 +137,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 func (s *Service) Kinds() []jobs.Kind {
 	out := append([]jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}, s.Outbound.Kinds(s.Inbound)...)
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
-		s.Accounts, s.Certs, s.Domains, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Submit, s.spam,
+		s.Accounts, s.Certs, s.Domains, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Submit, s.Zones, s.spam,
 	} {
 		out = append(out, room.Kinds()...)
 	}
@@ -155,18 +157,17 @@ var periods = map[string]time.Duration{
 
 // Run does what the service does by the clock, until ctx ends. The queue has a Run of its own.
 func (s *Service) Run(ctx context.Context) error {
-	s.Domains.MakeZones() // so that the first query need not wait for it
-	for _, room := range []interface{ Start() error }{s.Outbound, s.Feedback, s.Inbound} {
+	s.Zones.MakeZones() // so that the first query need not wait for it
+	for _, room := range []interface{ Start() error }{s.Outbound, s.Feedback, s.Inbound, s.Domains, s.Certs} {
 		if err := room.Start(); err != nil {
 			s.Core.Log.Error("start a room", "error", err)
 		}
 	}
-	s.Certs.Start()
 	var rooms sync.WaitGroup
 	defer rooms.Wait()
 	rooms.Go(func() { s.Inbox.Run(ctx) })
 	rooms.Go(func() { s.External.Run(ctx) })
-	rooms.Go(func() { s.Domains.Run(ctx) })
+	rooms.Go(func() { s.Zones.Run(ctx) })
 	rooms.Go(func() { s.Health.Run(ctx) })
 	return s.Accounts.Run(ctx)
 }

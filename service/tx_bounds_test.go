@@ -70,7 +70,7 @@ func TestAProofAboveManyClaimsWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	servicetest.ServeZones(s)
 	below := servicetest.Others(t, s, 1000, func(i int) string { return fmt.Sprintf("n%d.wanted.test", i) })
-	if _, ok := s.Domains.Zone(below[999].Name); !ok {
+	if _, ok := s.Zones.Zone(below[999].Name); !ok {
 		t.Fatal("what nobody else claims is served")
 	}
 	out, err := s.Domains.ConnectDomains(t.Context(), who, domains.ConnectDomainsIn{Domains: []string{"wanted.test"}})
@@ -79,7 +79,7 @@ func TestAProofAboveManyClaimsWithinTheBounds(t *testing.T) {
 	}
 	servicetest.RunJobs(t, s, "claims_changed")
 	for _, d := range below {
-		if z, ok := s.Domains.Zone(d.Name); ok && z.Origin == d.Name {
+		if z, ok := s.Zones.Zone(d.Name); ok && z.Origin == d.Name {
 			t.Fatalf("%s is served though others claim a name above it", d.Name)
 		}
 	}
@@ -88,7 +88,7 @@ func TestAProofAboveManyClaimsWithinTheBounds(t *testing.T) {
 		t.Fatalf("%+v, %v", now, err)
 	}
 	servicetest.RunJobs(t, s, "claims_changed")
-	if z, ok := s.Domains.Zone("wanted.test"); !ok || z.Origin != "wanted.test" {
+	if z, ok := s.Zones.Zone("wanted.test"); !ok || z.Origin != "wanted.test" {
 		t.Error("the winner is not served")
 	}
 	if _, err := s.Domains.DeleteDomain(t.Context(), who, domains.DomainIn{DomainID: id}); err != nil {
@@ -96,7 +96,7 @@ func TestAProofAboveManyClaimsWithinTheBounds(t *testing.T) {
 	}
 	servicetest.RunJobs(t, s, "domain_delete", "claims_changed")
 	for _, d := range below {
-		if z, ok := s.Domains.Zone(d.Name); !ok || z.Origin != d.Name {
+		if z, ok := s.Zones.Zone(d.Name); !ok || z.Origin != d.Name {
 			t.Fatalf("%s is not served though nobody else claims it any more", d.Name)
 		}
 	}

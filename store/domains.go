@@ -1,6 +1,7 @@
 package store
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -166,6 +167,16 @@ func (d *Domain) MaySend() bool {
 
 // ClaimEnded tells whether a domain's claim was lost or has expired.
 func (d *Domain) ClaimEnded() bool { return d.Claim == ClaimLost || d.Claim == ClaimExpired }
+
+// RedirectsWWW tells whether the redirect of a domain is one of its www too. One to its own www
+// leaves that name to the owner's web site.
+func (d *Domain) RedirectsWWW() bool {
+	if d.RedirectURL == "" {
+		return false
+	}
+	u, err := url.Parse(d.RedirectURL)
+	return err != nil || !strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "www."+d.Name)
+}
 
 // Gone tells whether a domain is being deleted: it is not there for anybody but the job that
 // deletes it.
@@ -369,6 +380,9 @@ type PretendDomain struct {
 
 // PretendDomains are the books of the sandbox registrar.
 var PretendDomains = newTable("pretend_domain", func(d *PretendDomain) string { return d.Name })
+
+// HostCertificate is the id of the certificate of this host's own name.
+const HostCertificate = "host"
 
 // A Certificate is the TLS certificate of one set of names, and what is known of getting the next.
 type Certificate struct {

@@ -167,8 +167,8 @@ func TestAutoconfig(t *testing.T) {
 		}
 		want := newClientConfig(&mailboxes.MailSettings{
 			Domain: at.domain, Name: got.Provider.Name,
-			IMAP: []mailboxes.MailServer{{Host: ours, Port: 993, Security: "tls"}, {Host: ours, Port: 143, Security: "starttls"}},
-			SMTP: []mailboxes.MailServer{{Host: ours, Port: 465, Security: "tls"}, {Host: ours, Port: 587, Security: "starttls"}},
+			IMAP: []core.MailServer{{Host: ours, Port: 993, Security: "tls"}, {Host: ours, Port: 143, Security: "starttls"}},
+			SMTP: []core.MailServer{{Host: ours, Port: 465, Security: "tls"}, {Host: ours, Port: 587, Security: "starttls"}},
 		}, at.user)
 		want.XMLName = got.XMLName
 		if g, w := asJSON(t, got), asJSON(t, want); g != w {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
 )
 
@@ -183,7 +184,7 @@ func newClientConfig(settings *mailboxes.MailSettings, username string) clientCo
 
 // clientServers lists servers, the preferred one first. Clients send the password itself, inside
 // TLS.
-func clientServers(kind string, servers []mailboxes.MailServer, username string) []clientServer {
+func clientServers(kind string, servers []core.MailServer, username string) []clientServer {
 	var out []clientServer
 	for _, m := range servers {
 		out = append(out, clientServer{kind, m.Host, m.Port, socketTypes[m.Security], "password-cleartext", username})
@@ -348,7 +349,7 @@ func newOutlookAnswer(settings *mailboxes.MailSettings, email string) outlookAns
 	return out
 }
 
-func newOutlookProtocol(kind string, m mailboxes.MailServer, email string) outlookProtocol {
+func newOutlookProtocol(kind string, m core.MailServer, email string) outlookProtocol {
 	out := outlookProtocol{
 		Type: kind, Server: m.Host, Port: m.Port, DomainRequired: "off", LoginName: email, SPA: "off",
 		SSL: "on", Encryption: "SSL", AuthRequired: "on",

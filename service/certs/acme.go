@@ -175,7 +175,7 @@ func (s *Service) publishChallenges(ctx context.Context, domainID string, all []
 
 // withdrawChallenges takes the challenges of a domain out of its zone, if there are any.
 func (s *Service) withdrawChallenges(domainID string) error {
-	d, err := s.domains.DomainByID(domainID)
+	d, err := s.DomainByID(domainID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && len(d.Challenges) == 0 {
 		return nil
 	}
@@ -201,7 +201,7 @@ func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) err
 	}
 	if len(texts) > 0 {
 		err := s.Store.View(give(func(tx *store.Tx, d *store.Domain) error {
-			if _, err := s.domains.ZoneSource(tx, d).Zone(); err != nil { // the zone as it is goes on being served
+			if err := s.zones.CheckZone(tx, d); err != nil { // the zone as it is goes on being served
 				return fmt.Errorf("challenges in the zone of %s: %w", d.Name, err)
 			}
 			return nil
@@ -210,7 +210,7 @@ func (s *Service) setChallenges(domainID string, texts []store.DNSChallenge) err
 			return err
 		}
 	}
-	return s.Store.Update(give(s.domains.PutZone))
+	return s.Store.Update(give(s.zones.PutZone))
 }
 
 // awaitSecondaries waits until every nameserver of ours that is another host answers with the

@@ -17,12 +17,10 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/internal/lookup"
-	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/store"
 )
 
-// hostSet is the id of the certificate of this host's own name.
-const hostSet = "host"
+const addressesFor = 20 * time.Second // to look up the addresses of one name, with the wait for its turn
 
 // An issued certificate is one that a TLS handshake may show.
 type issued struct {
@@ -104,7 +102,7 @@ func (s *Service) LoadCertificates() error {
 		s.certs.changing.Lock()
 		defer s.certs.changing.Unlock()
 		for c := range store.Certificates.All(tx) {
-			if len(c.Chain) == 0 || c.ID == hostSet && !s.Config.ACME.Host {
+			if len(c.Chain) == 0 || c.ID == store.HostCertificate && !s.Config.ACME.Host {
 				continue
 			}
 			cert, err := s.openCertificate(c)
@@ -205,7 +203,7 @@ func (s *Service) hostedNames(d *store.Domain) []string {
 	if d.RedirectURL != "" {
 		out = append(out, d.Name)
 	}
-	if domains.RedirectsWWW(d) {
+	if d.RedirectsWWW() {
 		out = append(out, "www."+d.Name)
 	}
 	out = append(out, "mta-sts."+d.Name, "autoconfig."+d.Name, "autodiscover."+d.Name)
@@ -217,14 +215,14 @@ func (s *Service) hostedNames(d *store.Domain) []string {
 // that is a domain of its own is not in it.
 func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 	names := s.hostedNames(d)
-	names = slices.DeleteFunc(names, func(name string) bool { return name != d.Name && domains.ClaimedBeside(tx, d.AccountID, name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return name != d.Name && claimedBeside(tx, d.AccountID, name) })
 	if len(names) == 0 || d.DNSProvider != dnsprov.Builtin {
 		return names, nil
 	}
-	if d.NSStatus != domains.NSVerified {
+	if d.NSStatus != store.DomainNSVerified {
 		return nil, nil
 	}
-	zone := dnsprov.Wanted(s.domains.ZoneSource(tx, d).Spec, dnsprov.Builtin)
+	zone := s.zones.Records(tx, d)
 	return slices.DeleteFunc(names, func(name string) bool { return !s.zoneLeadsHere(zone, name) }), nil
 }
 
@@ -262,7 +260,7 @@ func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []s
 		return set, nil
 	}
 	set.kind, set.names = ca.HTTP01, nil
-	err := s.domains.Looking(ctx, func() error {
+	err := s.zones.Looking(ctx, func() error {
 		for _, name := range candidates {
 			addrs, err := s.addressesOf(ctx, name)
 			switch {
@@ -279,7 +277,7 @@ func (s *Service) domainSet(ctx context.Context, d *store.Domain, candidates []s
 
 // addressesOf looks a name up; one that does not exist has none.
 func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, error) {
-	ctx, cancel := context.WithTimeout(ctx, domains.LookFor)
+	ctx, cancel := context.WithTimeout(ctx, addressesFor)
 	defer cancel()
 	addrs, err := s.Resolver.LookupNetIP(lookup.Fresh(ctx), "ip", name+".")
 	if e := (*net.DNSError)(nil); errors.As(err, &e) && e.IsNotFound {
@@ -291,7 +289,7 @@ func (s *Service) addressesOf(ctx context.Context, name string) ([]netip.Addr, e
 // hostSetOf is the set of this host's own name. There is a need for it before anybody could look it
 // up, but no use in asking.
 func (s *Service) hostSetOf(ctx context.Context) (*nameSet, error) {
-	set := &nameSet{id: hostSet, kind: ca.HTTP01}
+	set := &nameSet{id: store.HostCertificate, kind: ca.HTTP01}
 	addrs, err := s.addressesOf(ctx, s.Config.Hostname)
 	switch {
 	case err != nil:
@@ -300,4 +298,14 @@ func (s *Service) hostSetOf(ctx context.Context) (*nameSet, error) {
 		set.names = []string{s.Config.Hostname}
 	}
 	return set, ctx.Err()
+}
+
+// claimedBeside tells whether a name is a domain of its own: the account's, or one that is proven.
+func claimedBeside(tx *store.Tx, accountID, name string) bool {
+	for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
+		if o.AccountID == accountID || o.Claim == store.ClaimProven {
+			return true
+		}
+	}
+	return false
 }

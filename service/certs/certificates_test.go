@@ -18,7 +18,6 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/certs"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 	"github.com/miekg/dns"
@@ -73,7 +72,7 @@ func (c *certified) look(kind, name, token string) string {
 		answer, _ := c.Certs.ChallengeAnswer(token)
 		return answer
 	}
-	zone, ok := c.Domains.Zone(name)
+	zone, ok := c.Zones.Zone(name)
 	if !ok {
 		return "no zone"
 	}
@@ -145,7 +144,7 @@ func (c *certified) planned(d *store.Domain) (planned bool) {
 func (c *certified) domain(provider string) *store.Domain {
 	c.t.Helper()
 	d := &store.Domain{
-		ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: provider, Status: store.DomainComplete, NSStatus: domains.NSVerified,
+		ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: provider, Status: store.DomainComplete, NSStatus: store.DomainNSVerified,
 		RedirectURL: "https://b.test", RedirectCode: 301,
 	}
 	servicetest.PutTestDomain(c.t, c.Service, d)
@@ -222,7 +221,7 @@ func TestZoneOfOursProvesByDNS(t *testing.T) {
 	if text := c.look(ca.DNS01, "a.test", ""); text != "[]" || len(c.ca.Orders()) != 1 {
 		t.Errorf("the zone still has %s", text)
 	}
-	d.NSStatus = domains.NSLost
+	d.NSStatus = store.DomainNSLost
 	if c.planned(d) {
 		t.Error("a certificate is planned for a domain that is delegated to others")
 	}
@@ -299,17 +298,17 @@ func TestRenewal(t *testing.T) {
 	for _, life := range []time.Duration{90 * 24 * time.Hour, 6 * 24 * time.Hour, time.Hour} {
 		c := newCertified(t)
 		c.ca.Behave(func(m *catest.Manners) { m.Life = life })
-		_ = c.attempt(certs.HostSet)
-		first, row := c.Certs.HostCertificate(), c.row(certs.HostSet)
+		_ = c.attempt(store.HostCertificate)
+		first, row := c.Certs.HostCertificate(), c.row(store.HostCertificate)
 		if left := row.NotAfter.Sub(row.RenewAt); left < life/3-time.Second || left > life*2/5 {
 			t.Errorf("of %s there is %s left at the renewal", life, left)
 		}
 		c.now = row.RenewAt.Add(-time.Second)
-		if _ = c.attempt(certs.HostSet); c.Certs.HostCertificate() != first {
+		if _ = c.attempt(store.HostCertificate); c.Certs.HostCertificate() != first {
 			t.Errorf("of %s: renewed too early", life)
 		}
 		c.now = row.RenewAt
-		if _ = c.attempt(certs.HostSet); c.Certs.HostCertificate() == first || first == nil {
+		if _ = c.attempt(store.HostCertificate); c.Certs.HostCertificate() == first || first == nil {
 			t.Errorf("of %s: not renewed", life)
 		}
 	}
@@ -319,15 +318,15 @@ func TestRenewal(t *testing.T) {
 func TestFailedRenewalHurries(t *testing.T) {
 	c := newCertified(t)
 	c.ca.Behave(func(m *catest.Manners) { m.Life = 6 * 24 * time.Hour })
-	_ = c.attempt(certs.HostSet)
-	row := c.row(certs.HostSet)
+	_ = c.attempt(store.HostCertificate)
+	row := c.row(store.HostCertificate)
 	c.ca.Behave(func(m *catest.Manners) { m.Down = 403 })
-	for c.now = row.RenewAt; c.now.Before(row.NotAfter); c.now = c.row(certs.HostSet).NextTry {
-		if err := c.attempt(certs.HostSet); err == nil || !c.row(certs.HostSet).NextTry.After(c.now) {
-			t.Fatalf("%v: %+v", err, c.row(certs.HostSet))
+	for c.now = row.RenewAt; c.now.Before(row.NotAfter); c.now = c.row(store.HostCertificate).NextTry {
+		if err := c.attempt(store.HostCertificate); err == nil || !c.row(store.HostCertificate).NextTry.After(c.now) {
+			t.Fatalf("%v: %+v", err, c.row(store.HostCertificate))
 		}
 	}
-	if n := c.row(certs.HostSet).Failures; n < 8 {
+	if n := c.row(store.HostCertificate).Failures; n < 8 {
 		t.Errorf("%d attempts before the certificate ran out", n)
 	}
 	// The operator who has mended it need not wait.
@@ -335,7 +334,7 @@ func TestFailedRenewalHurries(t *testing.T) {
 	if err := c.Certs.RetryCertificate(); err != nil {
 		t.Fatal(err)
 	}
-	if _ = c.attempt(certs.HostSet); !c.row(certs.HostSet).NotAfter.After(row.NotAfter) {
+	if _ = c.attempt(store.HostCertificate); !c.row(store.HostCertificate).NotAfter.After(row.NotAfter) {
 		t.Error("the certificate is the one of before")
 	}
 }
@@ -347,11 +346,11 @@ func TestPolicyWaitsForTheHostsCertificate(t *testing.T) {
 	if policy, err := c.Mailboxes.STSPolicy("a.test"); policy != "" || err != nil {
 		t.Errorf("before: %q, %v", policy, err)
 	}
-	_ = c.attempt(certs.HostSet)
+	_ = c.attempt(store.HostCertificate)
 	if policy, err := c.Mailboxes.STSPolicy("a.test"); policy == "" || err != nil {
 		t.Errorf("after: %q, %v", policy, err)
 	}
-	c.now = c.row(certs.HostSet).NotAfter
+	c.now = c.row(store.HostCertificate).NotAfter
 	if policy, err := c.Mailboxes.STSPolicy("a.test"); policy != "" || err != nil {
 		t.Errorf("when it has run out: %q, %v", policy, err)
 	}
@@ -360,18 +359,18 @@ func TestPolicyWaitsForTheHostsCertificate(t *testing.T) {
 func TestHostWaitsForItsName(t *testing.T) {
 	c := newCertified(t)
 	c.dns.elsewhere["mail.mailstead.test"] = ""
-	if err := c.attempt(certs.HostSet); errors.Is(err, errEnded) || len(c.ca.Orders()) != 0 {
+	if err := c.attempt(store.HostCertificate); errors.Is(err, errEnded) || len(c.ca.Orders()) != 0 {
 		t.Errorf("%v: ordered %v", err, c.ca.Orders())
 	}
 	delete(c.dns.elsewhere, "mail.mailstead.test")
-	_ = c.attempt(certs.HostSet)
+	_ = c.attempt(store.HostCertificate)
 	c.serves("mail.mailstead.test")
 }
 
 func TestCertificatesAreReadAgain(t *testing.T) {
 	c := newCertified(t)
 	d := c.domain(store.DomainProviderManual)
-	_, _ = c.attempt(certs.HostSet), c.attempt(d.ID)
+	_, _ = c.attempt(store.HostCertificate), c.attempt(d.ID)
 	c.Certs.SetCertificates(certs.NewCertificates(c.Service.Core.Now))
 	c.servesNot("a.test")
 	if err := c.Certs.LoadCertificates(); err != nil {
@@ -392,12 +391,12 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 // Another authority is asked anew, and what the first one gave serves until then.
 func TestAnotherAuthority(t *testing.T) {
 	c := newCertified(t)
-	_ = c.attempt(certs.HostSet)
+	_ = c.attempt(store.HostCertificate)
 	first := c.Certs.HostCertificate()
 	other := catest.New(t)
 	other.Now, other.Look = func() time.Time { return c.now }, c.look
 	c.Core.Config.ACME.Directory, c.Core.Config.RootCAs, c.Certs.Certs().Client = other.URL, other.Roots(), nil
-	_ = c.attempt(certs.HostSet)
+	_ = c.attempt(store.HostCertificate)
 	if other.Issued() != 1 || c.Certs.HostCertificate() == first || first == nil {
 		t.Errorf("the other authority made %d certificates", other.Issued())
 	}
@@ -409,11 +408,11 @@ func TestForgottenAccountIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.ca.ForgetAccounts()
-	if err := c.attempt(certs.HostSet); !errors.Is(err, ca.ErrNoAccount) {
+	if err := c.attempt(store.HostCertificate); !errors.Is(err, ca.ErrNoAccount) {
 		t.Fatalf("got %v", err)
 	}
-	c.now = c.row(certs.HostSet).NextTry
-	_ = c.attempt(certs.HostSet)
+	c.now = c.row(store.HostCertificate).NextTry
+	_ = c.attempt(store.HostCertificate)
 	c.serves("mail.mailstead.test")
 }
 
@@ -449,11 +448,11 @@ func TestOrdersArePaced(t *testing.T) {
 			t.Fatal("the burst is too small")
 		}
 	}
-	if err := c.attempt(certs.HostSet); errors.Is(err, errEnded) || len(c.ca.Orders()) != 0 {
+	if err := c.attempt(store.HostCertificate); errors.Is(err, errEnded) || len(c.ca.Orders()) != 0 {
 		t.Errorf("%v: ordered %v", err, c.ca.Orders())
 	}
 	c.now = c.now.Add(certs.OrdersEvery)
-	_ = c.attempt(certs.HostSet)
+	_ = c.attempt(store.HostCertificate)
 	c.serves("mail.mailstead.test")
 }
 

@@ -11,7 +11,6 @@ import (
 // What tests outside of the package look at.
 
 const (
-	HostSet       = hostSet
 	KeyKnownAfter = keyKnownAfter
 	OrdersBurst   = ordersBurst
 	OrdersEvery   = ordersEvery

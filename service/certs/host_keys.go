@@ -5,10 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"encoding/hex"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -40,7 +37,7 @@ func (c *certRun) orderKey() (*ecdsa.PrivateKey, []byte, error) {
 // it is known before it is used. It is kept, and published, with the row.
 func (c *certRun) prepareKey() error {
 	r := c.row
-	if c.set.id != hostSet || len(r.Chain) == 0 || len(r.NextKey) > 0 && !bytes.Equal(r.NextKey, r.Key) {
+	if c.set.id != store.HostCertificate || len(r.Chain) == 0 || len(r.NextKey) > 0 && !bytes.Equal(r.NextKey, r.Key) {
 		return nil
 	}
 	key, sealed, err := c.s.newKey(store.CertificatePlace(c.set.id))
@@ -58,26 +55,5 @@ func (c *certRun) prepareKey() error {
 
 // publishKeys serves the zone anew that has the host's name, if it is one of ours.
 func (s *Service) publishKeys(tx *store.Tx) error {
-	return s.domains.PublishAbove(tx, nil, "_tcp."+s.Config.Hostname)
-}
-
-// MailKeys are the digests of the keys by which other servers know this host, as its zone has them:
-// that of its certificate and the next. None while it has no certificate of which we know the next
-// key, such as one from a file, and none for a zone that is not signed or does not have the host's
-// name.
-func (s *Service) MailKeys(tx *store.Tx, d *store.Domain) []string {
-	host := s.Config.Hostname
-	if s.Config.ACME == nil || !s.Config.ACME.Host || d.DNSSEC == nil || host != d.Name && !strings.HasSuffix(host, "."+d.Name) {
-		return nil
-	}
-	row, err := store.Certificates.Get(tx, hostSet)
-	if err != nil || len(row.Chain) == 0 || len(row.NextDigest) == 0 || !slices.Contains(row.Names, host) {
-		return nil // without them mail comes all the same
-	}
-	leaf, err := x509.ParseCertificate(row.Chain[0])
-	if err != nil {
-		return nil
-	}
-	digest := sha256.Sum256(leaf.RawSubjectPublicKeyInfo)
-	return []string{hex.EncodeToString(digest[:]), hex.EncodeToString(row.NextDigest)}
+	return s.zones.PublishAbove(tx, nil, "_tcp."+s.Config.Hostname)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/ca/catest"
 	"github.com/mailstead/mailstead/service/certs"
-	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
 )
@@ -22,9 +21,9 @@ import (
 // hostDomain serves the zone in which the host's name is, signed or not.
 func (c *certified) hostDomain(signed bool) *store.Domain {
 	c.t.Helper()
-	d := &store.Domain{ID: "dom_host", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: dnsprov.Builtin, Status: store.DomainComplete, NSStatus: domains.NSVerified}
+	d := &store.Domain{ID: "dom_host", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: dnsprov.Builtin, Status: store.DomainComplete, NSStatus: store.DomainNSVerified}
 	if signed {
-		if err := c.Domains.GiveZoneKey(d); err != nil {
+		if err := c.Zones.GiveZoneKey(d); err != nil {
 			c.t.Fatal(err)
 		}
 	}
@@ -35,7 +34,7 @@ func (c *certified) hostDomain(signed bool) *store.Domain {
 // tlsa is what our server answers about the host's keys.
 func (c *certified) tlsa() []string {
 	c.t.Helper()
-	zone, ok := c.Domains.Zone("_25._tcp.mail.mailstead.test")
+	zone, ok := c.Zones.Zone("_25._tcp.mail.mailstead.test")
 	if !ok {
 		return nil
 	}
@@ -64,10 +63,10 @@ func (c *certified) renew(after time.Duration) {
 	c.t.Helper()
 	before := c.Certs.HostCertificate()
 	c.now = c.now.Add(after)
-	if c.now.Before(c.row(certs.HostSet).RenewAt) {
-		c.now = c.row(certs.HostSet).RenewAt
+	if c.now.Before(c.row(store.HostCertificate).RenewAt) {
+		c.now = c.row(store.HostCertificate).RenewAt
 	}
-	if err := c.attempt(certs.HostSet); c.Certs.HostCertificate() == before {
+	if err := c.attempt(store.HostCertificate); c.Certs.HostCertificate() == before {
 		c.t.Fatalf("not renewed: %v", err)
 	}
 }
@@ -82,7 +81,7 @@ func TestKeyIsInTheDNSBeforeItIsUsed(t *testing.T) {
 		if got := c.tlsa(); got != nil {
 			t.Fatalf("before there is a certificate: %v", got)
 		}
-		_ = c.attempt(certs.HostSet)
+		_ = c.attempt(store.HostCertificate)
 		type look struct {
 			at   time.Time
 			seen []string
@@ -112,8 +111,8 @@ func TestKeyIsInTheDNSBeforeItIsUsed(t *testing.T) {
 // without a renewal, and nothing is published until then.
 func TestKeysOfAnOlderStoreArePublishedAhead(t *testing.T) {
 	c := newCertified(t)
-	_ = c.attempt(certs.HostSet)
-	row := c.row(certs.HostSet)
+	_ = c.attempt(store.HostCertificate)
+	row := c.row(store.HostCertificate)
 	row.NextKey, row.NextDigest, row.NextSince = nil, nil, time.Time{}
 	if err := c.Core.Store.Update(func(tx *store.Tx) error { return store.Certificates.Put(tx, row) }); err != nil {
 		t.Fatal(err)
@@ -123,7 +122,7 @@ func TestKeysOfAnOlderStoreArePublishedAhead(t *testing.T) {
 		t.Errorf("published without the next key: %v", got)
 	}
 	shown := c.Certs.HostCertificate()
-	if _ = c.attempt(certs.HostSet); c.Certs.HostCertificate() != shown {
+	if _ = c.attempt(store.HostCertificate); c.Certs.HostCertificate() != shown {
 		t.Error("it was renewed")
 	}
 	if got := c.tlsa(); len(got) != 2 || got[0] != digestOf(t, shown) {
@@ -136,7 +135,7 @@ func TestKeysOfAnOlderStoreArePublishedAhead(t *testing.T) {
 func TestKeysThatCannotBeReliedOnAreNotPublished(t *testing.T) {
 	c := newCertified(t)
 	c.hostDomain(false)
-	_ = c.attempt(certs.HostSet)
+	_ = c.attempt(store.HostCertificate)
 	if got := c.tlsa(); got != nil {
 		t.Errorf("in an unsigned zone: %v", got)
 	}
@@ -155,8 +154,8 @@ func TestKeysThatCannotBeReliedOnAreNotPublished(t *testing.T) {
 func TestUnreadableNextKeyIsReplaced(t *testing.T) {
 	c := newCertified(t)
 	c.hostDomain(true)
-	_ = c.attempt(certs.HostSet)
-	row := c.row(certs.HostSet)
+	_ = c.attempt(store.HostCertificate)
+	row := c.row(store.HostCertificate)
 	row.NextKey = []byte("broken")
 	if err := c.Core.Store.Update(func(tx *store.Tx) error { return store.Certificates.Put(tx, row) }); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/mailstead/mailstead/dnsprov/ca"
 	"github.com/mailstead/mailstead/jobs"
-	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -39,10 +38,10 @@ func (s *Service) certify(ctx context.Context, j *store.Job) (w jobs.Writes, err
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	if args.Set != hostSet { // whatever comes, also after a crash or when certificates are switched off
+	if args.Set != store.HostCertificate { // whatever comes, also after a crash or when certificates are switched off
 		defer func() { err = errors.Join(err, s.withdrawChallenges(args.Set)) }()
 	}
-	if s.Config.ACME == nil || args.Set == hostSet && !s.Config.ACME.Host {
+	if s.Config.ACME == nil || args.Set == store.HostCertificate && !s.Config.ACME.Host {
 		return nil, nil
 	}
 	c := &certRun{s: s, ctx: ctx}
@@ -79,7 +78,7 @@ func (c *certRun) find(id string) error {
 		if errors.Is(err, store.ErrNotFound) {
 			c.row, err = &store.Certificate{ID: id}, nil
 		}
-		if err != nil || id == hostSet {
+		if err != nil || id == store.HostCertificate {
 			return err
 		}
 		d, err = store.Domains.Get(tx, id)
@@ -99,7 +98,7 @@ func (c *certRun) find(id string) error {
 		r.Directory, r.Order, r.Refused, r.Failures, r.NextTry, r.RenewAt = directory, store.CertificateOrder{}, nil, 0, time.Time{}, time.Time{}
 	}
 	switch {
-	case id == hostSet:
+	case id == store.HostCertificate:
 		c.set, err = c.s.hostSetOf(c.ctx)
 	case d == nil:
 		c.set = &nameSet{id: id}
@@ -131,8 +130,8 @@ func (c *certRun) covers(names []string) bool {
 // ends, but for a certificate that clients may still ask for.
 func (c *certRun) idle(j *store.Job, now time.Time) (jobs.Writes, error) {
 	switch {
-	case c.set.id == hostSet:
-		return nil, jobs.Snooze(now.Add(domains.Awaiting(now.Sub(j.CreatedAt), c.s.Rand())))
+	case c.set.id == store.HostCertificate:
+		return nil, jobs.Snooze(now.Add(jobs.Awaiting(now.Sub(j.CreatedAt), c.s.Rand())))
 	case c.row.RenewAt.After(now):
 		return nil, jobs.Snooze(c.row.RenewAt)
 	case c.row.NotAfter.After(now):
@@ -261,7 +260,7 @@ func (c *certRun) begun(url string) error {
 
 // put writes the row, if the domain whose it is still exists.
 func (c *certRun) put(tx *store.Tx) error {
-	if c.set.id != hostSet {
+	if c.set.id != store.HostCertificate {
 		if _, err := store.Domains.Get(tx, c.set.id); err != nil {
 			return fmt.Errorf("keep the certificate of %s: %w", c.set.id, err)
 		}
@@ -304,7 +303,7 @@ func (c *certRun) keep(tx *store.Tx, _ *store.Job) error {
 	if err == nil && c.issued {
 		tx.After(func() { c.s.serveCertificate(c.row) })
 	}
-	if err == nil && c.set.id == hostSet && (c.issued || c.prepared) {
+	if err == nil && c.set.id == store.HostCertificate && (c.issued || c.prepared) {
 		err = c.s.publishKeys(tx)
 	}
 	return err
@@ -434,7 +433,7 @@ func (s *Service) planHostCertificate() error {
 		return nil
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
-		row, err := store.Certificates.Get(tx, hostSet)
+		row, err := store.Certificates.Get(tx, store.HostCertificate)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
@@ -442,7 +441,7 @@ func (s *Service) planHostCertificate() error {
 		if row != nil && row.Directory == s.Config.ACME.Directory {
 			due = row.NextTry
 		}
-		return s.addCertificate(tx, hostSet, "", due)
+		return s.addCertificate(tx, store.HostCertificate, "", due)
 	})
 }
 
@@ -453,7 +452,7 @@ func (s *Service) RetryCertificate() error {
 		return nil
 	}
 	err := s.Store.Update(func(tx *store.Tx) error {
-		row, err := store.Certificates.Get(tx, hostSet)
+		row, err := store.Certificates.Get(tx, store.HostCertificate)
 		if errors.Is(err, store.ErrNotFound) {
 			return nil
 		}

@@ -9,22 +9,40 @@
 package certs
 
 import (
+	"context"
+	"fmt"
+
+	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/domains"
+	"github.com/mailstead/mailstead/store"
 )
+
+// Zones are the zones of domains, in which challenges and keys are published.
+type Zones interface {
+	// Records are those of a domain's zone as a transaction sees it, and CheckZone tells why the
+	// zone cannot be served.
+	Records(tx *store.Tx, d *store.Domain) []dnsprov.Record
+	CheckZone(tx *store.Tx, d *store.Domain) error
+	// PutZone writes a domain and publishes its records.
+	PutZone(tx *store.Tx, d *store.Domain) error
+	// PublishAbove publishes the zones above names again; d may be nil.
+	PublishAbove(tx *store.Tx, d *store.Domain, names ...string) error
+	// Looking calls fn when one of the places for live look-ups is free.
+	Looking(ctx context.Context, fn func() error) error
+}
 
 // A Service holds what certificates need.
 type Service struct {
 	*core.Core
-	domains *domains.Service
+	zones Zones
 
 	certs *certificates
 }
 
 // New puts the room together.
-func New(c *core.Core, d *domains.Service) *Service {
-	return &Service{Core: c, domains: d, certs: newCertificates(c.Store.Now)}
+func New(c *core.Core, z Zones) *Service {
+	return &Service{Core: c, zones: z, certs: newCertificates(c.Store.Now)}
 }
 
 // Kinds lists the kinds of jobs of this room.
@@ -33,8 +51,9 @@ func (s *Service) Kinds() []jobs.Kind {
 }
 
 // Start plans what is to be done about the host's own certificate.
-func (s *Service) Start() {
+func (s *Service) Start() error {
 	if err := s.planHostCertificate(); err != nil {
-		s.Log.Error("plan the certificate of this host", "error", err)
+		return fmt.Errorf("plan the certificate of this host: %w", err)
 	}
+	return nil
 }

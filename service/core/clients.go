@@ -36,3 +36,21 @@ func (c *Clients) Only() (ip netip.Addr, n int, ok bool) {
 	defer c.mu.Unlock()
 	return c.only, c.n, c.only.IsValid()
 }
+
+// A MailServer is where a mail client connects.
+type MailServer struct {
+	Host     string
+	Port     int
+	Security string // tls, starttls, none
+}
+
+func MailServers(host string, port, beside int, security string) []MailServer {
+	var out []MailServer
+	if port != 0 {
+		out = append(out, MailServer{host, port, security})
+	}
+	if beside != 0 {
+		out = append(out, MailServer{host, beside, "starttls"})
+	}
+	return out
+}

@@ -321,3 +321,18 @@ func RemoteBox(tx *store.Tx, mb *store.Mailbox) (*store.RemoteBox, error) {
 func IsStoreError(err error) bool {
 	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed)
 }
+
+// DomainByID gives a domain of any account.
+func (c *Core) DomainByID(id string) (*store.Domain, error) {
+	var d *store.Domain
+	err := c.Store.View(func(tx *store.Tx) (err error) {
+		d, err = store.Domains.Get(tx, id)
+		return err
+	})
+	return d, err
+}
+
+// DomainBusy says that a job works on the domain, and names it.
+func DomainBusy(d *store.Domain, why string) *Error {
+	return Errorf("domain_busy", "%s %s. Wait for the job %s.", d.Name, why, d.JobID).With(d.JobID, "domain_busy", "works on the domain")
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -53,34 +54,6 @@ func claimRecord(d *store.Domain) string {
 	return fmt.Sprintf("the TXT record %s.%s with the value %s", claimLabel, d.Name, claimText(d))
 }
 
-// mayServe tells whether a domain may serve: answer in our DNS, take mail and send. One whose claim
-// is still to be proven may as long as nobody else could miss it.
-func mayServe(tx *store.Tx, d *store.Domain) bool {
-	return d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen && !contested(tx, d)
-}
-
-// contested tells whether another account claims the name, a name above or one below it.
-func contested(tx *store.Tx, d *store.Domain) bool {
-	for name, more := d.Name, true; more; _, name, more = strings.Cut(name, ".") {
-		for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
-			if rival(d, o) {
-				return true
-			}
-		}
-	}
-	for _, o := range store.DomainsUnder.Asc(tx, store.TreeKey(d.Name), "") {
-		if rival(d, o) {
-			return true
-		}
-	}
-	return false
-}
-
-// rival tells whether a domain is another account's claim that counts.
-func rival(d, o *store.Domain) bool {
-	return o.AccountID != d.AccountID && !o.Gone() && (o.Claim == store.ClaimProven || o.Claim == store.ClaimOpen)
-}
-
 // claimOf gives the account's own domain of a name, or store.ErrNotFound.
 func claimOf(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	return store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))
@@ -93,16 +66,6 @@ func provenElsewhere(tx *store.Tx, accountID, name string) (bool, error) {
 		return false, nil
 	}
 	return err == nil && d.AccountID != accountID, err
-}
-
-// ClaimedBeside tells whether a name is a domain of its own: the account's, or one that is proven.
-func ClaimedBeside(tx *store.Tx, accountID, name string) bool {
-	for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
-		if o.AccountID == accountID || o.Claim == store.ClaimProven {
-			return true
-		}
-	}
-	return false
 }
 
 // errClaimedElsewhere says that another account holds the name.
@@ -136,7 +99,7 @@ func claimDetail(tx *store.Tx, d *store.Domain) string {
 	case d.DNSProvider == store.DomainProviderExternal:
 		return fmt.Sprintf("This account's ownership of %s is not proven yet, so others can connect it too. Proof is a successful log-in to one of its mailboxes at a server that its DNS names, or %s.",
 			d.Name, claimRecord(d))
-	case d.DNSProvider == dnsprov.Builtin && contested(tx, d):
+	case d.DNSProvider == dnsprov.Builtin && zones.Contested(tx, d):
 		return contestedText(d)
 	case d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete:
 		return fmt.Sprintf("Cloudflare does not serve %s yet, so this account's ownership is not proven: no mail is received or sent, and others can connect it too. "+
@@ -185,7 +148,7 @@ func (s *Service) prove(tx *store.Tx, d *store.Domain, by string) (won bool, err
 	if elsewhere {
 		return false, s.loseClaim(tx, d)
 	}
-	if by == provenByDelegation && contested(tx, d) {
+	if by == provenByDelegation && zones.Contested(tx, d) {
 		return false, nil
 	}
 	a := claimArgs{Name: d.Name, But: d.AccountID, Lose: true}
@@ -242,10 +205,10 @@ func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, e
 	if d.Claim == store.ClaimProven {
 		return "", nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, LookFor)
+	ctx, cancel := context.WithTimeout(ctx, zones.LookFor)
 	defer cancel()
 	delegated := false
-	err = s.Looking(ctx, func() error {
+	err = s.zones.Looking(ctx, func() error {
 		switch d.DNSProvider {
 		case store.DomainProviderExternal:
 			by, err = s.claimByText(ctx, d)
@@ -253,7 +216,7 @@ func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, e
 			found, failed := dnsprov.CheckDelegation(ctx, s.Resolver, d.Name, s.Config.Nameservers)
 			delegated, err = failed == nil && found.Verified, failed
 		default:
-			by = proofIn(d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(s.spec(d), d.DNSProvider)))
+			by = proofIn(d, dnsprov.Verify(ctx, s.Resolver, dkimRecords(s.zones.Spec(d), d.DNSProvider)))
 		}
 		return err
 	})
@@ -269,14 +232,14 @@ func (s *Service) claimProof(ctx context.Context, d *store.Domain) (by string, e
 func (s *Service) proofOfBuiltin(ctx context.Context, d *store.Domain, delegated bool) (by string, err error) {
 	others := false
 	err = s.Store.View(func(tx *store.Tx) error {
-		others = contested(tx, d)
+		others = zones.Contested(tx, d)
 		return nil
 	})
 	switch {
 	case err != nil:
 		return "", err
 	case others:
-		err = s.Looking(ctx, func() error {
+		err = s.zones.Looking(ctx, func() error {
 			by, err = s.claimByText(ctx, d)
 			return err
 		})
@@ -566,7 +529,7 @@ func (s *Service) goOnWithClaims(ctx context.Context, j *store.Job) (jobs.Writes
 func (s *Service) someClaims(tx *store.Tx, a *claimArgs) (more bool, err error) {
 	if !a.Lose {
 		names, more := s.zonesAround(tx, a)
-		return more, s.serveAgain(tx, names, nil)
+		return more, s.zones.ServeAgain(tx, names, nil)
 	}
 	holder, err := store.DomainByName.Get(tx, a.Name)
 	if errors.Is(err, store.ErrNotFound) { // it is free again
@@ -626,7 +589,7 @@ func (s *Service) changeClaims(tx *store.Tx, a claimArgs, d *store.Domain) error
 	if err != nil {
 		return err
 	}
-	return s.serveAgain(tx, names, d)
+	return s.zones.ServeAgain(tx, names, d)
 }
 
 // zonesAroundOf gives names as zonesAround does, for a transaction that has so many already, and
@@ -652,7 +615,7 @@ func (s *Service) zonesAroundOf(tx *store.Tx, a claimArgs, have int) (names []st
 // whose claims are still to be proven depend on others.
 func (s *Service) zonesAround(tx *store.Tx, a *claimArgs) (names []string, more bool) {
 	depends := func(o *store.Domain) bool {
-		return o.AccountID != a.But && o.Claim == store.ClaimOpen && s.hasZone(o)
+		return o.AccountID != a.But && o.Claim == store.ClaimOpen && s.zones.HasZone(o)
 	}
 	if a.After == "" {
 		names = append(names, a.Name)
@@ -677,23 +640,4 @@ func (s *Service) zonesAround(tx *store.Tx, a *claimArgs) (names []string, more 
 		}
 	}
 	return names, false
-}
-
-// serveAgain serves the zones of names as they are to be now, and those above them. d, which may be
-// nil, is a record that the caller may write again.
-func (s *Service) serveAgain(tx *store.Tx, names []string, d *store.Domain) error {
-	for _, name := range names {
-		now := s.serving(tx, name)
-		if now == nil {
-			tx.After(func() { s.zones.Note(name) })
-			continue
-		}
-		if d != nil && now.ID == d.ID {
-			now = d
-		}
-		if err := s.publish(tx, now); err != nil {
-			return err
-		}
-	}
-	return s.PublishAbove(tx, d, names...)
 }

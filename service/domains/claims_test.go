@@ -73,8 +73,8 @@ func TestManualClaimsAreProvenByTheirKey(t *testing.T) {
 		in := domains.ConnectDomainsIn{Domains: []string{"big.test"}, ManualDNS: true}
 		first, second := connectAs(t, b, z, in), connectAs(t, b, a, in)
 		time.Sleep(time.Second)
-		if first.Status != "created" || second.Status != "created" || b.Domains.HostsName("big.test") {
-			t.Fatalf("%+v %+v, hosted %v", first, second, b.Domains.HostsName("big.test"))
+		if first.Status != "created" || second.Status != "created" || b.Zones.HostsName("big.test") {
+			t.Fatalf("%+v %+v, hosted %v", first, second, b.Zones.HostsName("big.test"))
 		}
 		records, err := b.Domains.GetDNSRecords(t.Context(), a, domains.DomainIn{DomainID: *second.DomainID})
 		if err != nil {
@@ -135,8 +135,8 @@ func TestContestedDelegationTakesTheRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if code := accepts(b, "ann@both.test"); code != 450 || b.Domains.HostsName("both.test") {
-			t.Errorf("unproven: %d, hosted %v", code, b.Domains.HostsName("both.test"))
+		if code := accepts(b, "ann@both.test"); code != 450 || b.Zones.HostsName("both.test") {
+			t.Errorf("unproven: %d, hosted %v", code, b.Zones.HostsName("both.test"))
 		}
 		st, err := b.Domains.GetDNSStatus(t.Context(), a, domains.GetDNSStatusIn{DomainID: mine, Refresh: true})
 		if err != nil || st.Records[len(st.Records)-1].Expected != "mailstead-claim="+mine {
@@ -153,8 +153,8 @@ func TestContestedDelegationTakesTheRecord(t *testing.T) {
 		if d := getDomain(t, b.Service, z, theirs); claimCode(d) != "domain_claimed_elsewhere" || d.Status != "error" {
 			t.Errorf("the loser is %s %+v", d.Status, d.Error)
 		}
-		if code := accepts(b, "ann@both.test"); code != 250 || !b.Domains.HostsName("both.test") {
-			t.Errorf("proven: %d, hosted %v", code, b.Domains.HostsName("both.test"))
+		if code := accepts(b, "ann@both.test"); code != 250 || !b.Zones.HostsName("both.test") {
+			t.Errorf("proven: %d, hosted %v", code, b.Zones.HostsName("both.test"))
 		}
 		_, err = b.Domains.SetupDomain(t.Context(), z, domains.SetupDomainIn{Domain: "both.test"})
 		if e, ok := core.AsError(err); !ok || e.Code != "domain_claimed_elsewhere" {
@@ -172,7 +172,7 @@ func TestContestedDelegationTakesTheRecord(t *testing.T) {
 			t.Fatalf("the name is not free: %+v", c)
 		}
 		time.Sleep(time.Second)
-		if d := getDomain(t, b.Service, z, theirs); d.Status != "complete" || d.Error != nil || !b.Domains.HostsName("both.test") {
+		if d := getDomain(t, b.Service, z, theirs); d.Status != "complete" || d.Error != nil || !b.Zones.HostsName("both.test") {
 			t.Errorf("after the deletion: %s %+v", d.Status, d.Error)
 		}
 	})
@@ -190,7 +190,7 @@ func TestALosersDeletionTakesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if !b.Domains.HostsName("both.test") || !b.Domains.HostsName("other.test") || mine == "" {
+		if !b.Zones.HostsName("both.test") || !b.Zones.HostsName("other.test") || mine == "" {
 			t.Error("the winner's zone went with the loser")
 		}
 	})
@@ -240,7 +240,7 @@ func TestClaimsExpire(t *testing.T) {
 				t.Errorf("after 14 days: %s %+v", d.Status, d.Error)
 			}
 		}
-		if b.Domains.HostsName("late.test") || accepts(b, "ann@late.test") != 550 {
+		if b.Zones.HostsName("late.test") || accepts(b, "ann@late.test") != 550 {
 			t.Error("an expired claim serves")
 		}
 		w.Tell("NS", "late.test", "ns1.example.test.", "ns2.example.test.")

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/lookup"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -76,7 +77,7 @@ func candidates(names []string) []candidate {
 		ascii, _, err := idn.Registrable(given)
 		c.name = ascii
 		if err != nil {
-			c = candidate{clip(strings.TrimSpace(given)), err.Error()}
+			c = candidate{zones.Clip(strings.TrimSpace(given)), err.Error()}
 		}
 		if !slices.ContainsFunc(out, func(o candidate) bool { return o.name == c.name }) {
 			out = append(out, c)
@@ -96,7 +97,7 @@ func (s *Service) ConnectDomains(ctx context.Context, who core.Actor, in Connect
 	if err != nil {
 		return nil, err
 	}
-	token, err := givenEdgeToken(in.EdgeAPIToken)
+	token, err := zones.EdgeToken(in.EdgeAPIToken)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +155,7 @@ func (s *Service) probeProvider(ctx context.Context, who core.Actor, token strin
 	if err != nil || len(fresh) == 0 {
 		return nil, err
 	}
-	return s.scoutEdge(ctx, token, fresh)
+	return s.zones.ScoutEdge(ctx, token, fresh)
 }
 
 // simulatorsName says why a name cannot be connected.
@@ -211,7 +212,7 @@ func (c *connection) connect(name candidate) (ConnectResult, error) {
 	if why, asked := c.probed[name.name]; why != "" {
 		return refuse(why)
 	} else if c.provider == store.DomainProviderCloudflare && !asked { // it was deleted since
-		return refuse("upstream_error: " + edgeName + " was not asked about " + name.name + " yet. Try again.")
+		return refuse("upstream_error: " + zones.EdgeName + " was not asked about " + name.name + " yet. Try again.")
 	}
 	d, err = c.make(name.name)
 	if err != nil {
@@ -245,14 +246,14 @@ func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
 func (c *connection) make(name string) (*store.Domain, error) {
 	d := &store.Domain{
 		ID: c.tx.NewID("dom"), AccountID: c.who.AccountID, Name: name, DNSProvider: c.provider, Source: store.DomainSourceConnected,
-		Status: store.DomainPendingNS, NSStatus: nsPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
+		Status: store.DomainPendingNS, NSStatus: store.DomainNSPending, DNSStatus: dnsPending, Tags: c.tags, CreatedAt: c.tx.Now(),
 	}
-	if err := errors.Join(c.s.GiveZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
+	if err := errors.Join(c.s.zones.GiveZoneKey(d), c.s.beginClaim(c.tx, d)); err != nil {
 		return nil, err
 	}
 	switch c.provider {
 	case store.DomainProviderManual, store.DomainProviderCloudflare:
-		d.Status, d.NSStatus = store.DomainInProgress, nsNotRequired
+		d.Status, d.NSStatus = store.DomainInProgress, store.DomainNSNotRequired
 		if c.token != "" {
 			d.EdgeToken = c.s.Keys.Seal(store.EdgePlace(d.ID), []byte(c.token))
 		}
@@ -260,7 +261,7 @@ func (c *connection) make(name string) (*store.Domain, error) {
 			return nil, err
 		}
 	case store.DomainProviderExternal:
-		d.NSStatus, d.DNSStatus = nsNotRequired, dnsComplete
+		d.NSStatus, d.DNSStatus = store.DomainNSNotRequired, dnsComplete
 		d.Status, d.CompletedAt = store.DomainComplete, c.tx.Now()
 		if err := errors.Join(c.s.tellCreated(c.tx, d), c.s.tellReady(c.tx, d)); err != nil {
 			return nil, err
@@ -268,7 +269,7 @@ func (c *connection) make(name string) (*store.Domain, error) {
 	}
 	c.made = append(c.made, d)
 	d.UpdatedAt = c.tx.Now()
-	return d, c.s.publish(c.tx, d)
+	return d, c.s.zones.Publish(c.tx, d)
 }
 
 // serve serves what the new domains change for others, once for all of them: the zones above
@@ -276,8 +277,8 @@ func (c *connection) make(name string) (*store.Domain, error) {
 func (c *connection) serve() error {
 	var own, around []string
 	for _, d := range c.made {
-		if !contested(c.tx, d) {
-			if c.s.hasZone(d) {
+		if !zones.Contested(c.tx, d) {
+			if c.s.zones.HasZone(d) {
 				own = append(own, d.Name)
 			}
 			continue
@@ -289,7 +290,7 @@ func (c *connection) serve() error {
 		around = append(around, names...)
 	}
 	slices.Sort(around)
-	return errors.Join(c.s.serveAgain(c.tx, slices.Compact(around), nil), c.s.PublishAbove(c.tx, nil, own...))
+	return errors.Join(c.s.zones.ServeAgain(c.tx, slices.Compact(around), nil), c.s.zones.PublishAbove(c.tx, nil, own...))
 }
 
 // edgeIANAID is the number that IANA gave the edge provider's registrar.
@@ -375,4 +376,30 @@ func registryProvider(asked string, d *rdap.Domain) *DomainProvider {
 func noProvider(name, why string) *core.Error {
 	return core.Errorf("upstream_error", "No RDAP service answered for %s, so its registrar is unknown. Look it up by hand, or connect the domain with manual_dns.", name).
 		With("rdap", "upstream_error", why)
+}
+
+// newNames are those of the candidates that are to be made domains of the account.
+func (s *Service) newNames(who core.Actor, names []candidate) ([]string, error) {
+	var out []string
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, c := range names {
+			if c.problem != "" || s.operatorsOnly(tx, who.AccountID, c.name) {
+				continue
+			}
+			if elsewhere, err := provenElsewhere(tx, who.AccountID, c.name); elsewhere || err != nil {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			_, err := claimOf(tx, who.AccountID, c.name)
+			if errors.Is(err, store.ErrNotFound) {
+				out = append(out, c.name)
+			} else if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
 }

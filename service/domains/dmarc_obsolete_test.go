@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
-	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/zones"
 )
 
 // TestObsoleteTagsOfDMARCAreWarned: an own record with tags that have no effect since RFC 9989 is
@@ -27,7 +27,7 @@ func TestObsoleteTagsOfDMARCAreWarned(t *testing.T) {
 			{"v=DMARC1; p=reject; ri=3600; rf=afrf; pct=100", []string{"pct=", "rf=", "ri="}},
 			{"v=DMARC1; p=reject; t=y; np=reject", nil},
 		} {
-			if _, err := b.Domains.SetDMARC(t.Context(), who, domains.SetDMARCIn{DomainID: id, Value: c.value}); err != nil {
+			if _, err := b.Zones.SetDMARC(t.Context(), who, zones.SetDMARCIn{DomainID: id, Value: c.value}); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(24 * time.Hour)

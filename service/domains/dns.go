@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
-	"github.com/mailstead/mailstead/mail/dmarc"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -104,7 +104,7 @@ func (s *Service) addClaimRecord(d *store.Domain, out *DNSStatus) error {
 		return nil
 	}
 	return s.Store.View(func(tx *store.Tx) error {
-		if contested(tx, d) {
+		if zones.Contested(tx, d) {
 			out.Records = append(out.Records, claimRecordOut(d))
 		}
 		return nil
@@ -153,7 +153,7 @@ func (s *Service) lookHolds(d *store.Domain) bool {
 	if d.CheckedAt.IsZero() || d.Status != store.DomainComplete && s.Now().Sub(d.CheckedAt) > looksKept {
 		return false
 	}
-	records, err := s.ManagedRecords(d)
+	records, err := s.zones.ManagedRecords(d)
 	if err != nil {
 		return false
 	}
@@ -187,7 +187,7 @@ func (s *Service) dnsStatusOut(d *store.Domain, checks []store.DNSCheck) *DNSSta
 		DomainID: d.ID, Domain: d.Name, DNSProvider: d.DNSProvider, Status: dnsStatusOf(d, checks), Ready: dnsReady(d, checks),
 		Nameservers: DNSNameservers{
 			Expected: s.nameserversOf(d.DNSProvider), Actual: append([]string{}, d.CurrentNS...),
-			Verified: d.NSStatus == NSVerified || d.NSStatus == nsNotRequired,
+			Verified: d.NSStatus == store.DomainNSVerified || d.NSStatus == store.DomainNSNotRequired,
 		},
 		Records:   dnsRecordsOut(d, checks),
 		Summary:   DNSSummary{all(dnsprov.PurposeMX), all(dnsprov.PurposeSPF), all(dnsprov.PurposeDKIM), all(dnsprov.PurposeDMARC)},
@@ -199,7 +199,7 @@ func dnsRecordsOut(d *store.Domain, checks []store.DNSCheck) []DNSRecord {
 	out := []DNSRecord{}
 	for _, c := range checks {
 		out = append(out, DNSRecord{
-			Purpose: c.Purpose, Type: c.Type, Host: hostIn(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
+			Purpose: c.Purpose, Type: c.Type, Host: zones.HostIn(c.Host, d.Name), Critical: c.Critical, Verified: c.Verified,
 			Expected: expected(c), Actual: core.OrNull(c.Actual), Error: core.OrNull(c.Error),
 		})
 	}
@@ -246,13 +246,13 @@ func (s *Service) GetDNSRecords(_ context.Context, who core.Actor, in DomainIn) 
 	if !recordsReady(d) {
 		return out, nil
 	}
-	records, err := s.ManagedRecords(d)
+	records, err := s.zones.ManagedRecords(d)
 	if err != nil {
 		return nil, err
 	}
 	out.Status = "ready"
 	for _, r := range records {
-		rec := ManualRecord{Type: r.Type, Host: hostIn(r.Name, d.Name), Value: valueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
+		rec := ManualRecord{Type: r.Type, Host: zones.HostIn(r.Name, d.Name), Value: valueToEnter(d, r), TTL: int(r.TTL), Purpose: r.Purpose}
 		if r.Type == "MX" {
 			rec.Priority = &r.Priority
 		}
@@ -314,7 +314,7 @@ func (s *Service) VerifyDNS(ctx context.Context, who core.Actor, in DomainIn) (*
 	case err != nil:
 		return nil, err
 	case d.Gone():
-		return nil, errBusy(d, "is being deleted")
+		return nil, core.DomainBusy(d, "is being deleted")
 	case !recordsReady(d):
 		return nil, core.Errorf("records_not_ready", "The records of %s are still being computed. Call dns-records until its status is ready.", d.Name)
 	}
@@ -434,13 +434,13 @@ func (s *Service) beginNSCheck(tx *store.Tx, who core.Actor, name candidate, c *
 	case d.Gone():
 		c.Message = d.Name + " is being deleted."
 	case d.DNSProvider == store.DomainProviderCloudflare:
-		c.Message = d.Name + " keeps its nameservers: its records are made at " + edgeName + ". If its job " + d.JobID + " did not succeed, run setup again."
+		c.Message = d.Name + " keeps its nameservers: its records are made at " + zones.EdgeName + ". If its job " + d.JobID + " did not succeed, run setup again."
 	case d.DNSProvider != dnsprov.Builtin:
 		c.Message = d.Name + " keeps its nameservers. Enter the records of dns-records at its DNS provider, then call verify-dns."
 	case d.Status == store.DomainPending, d.Status == store.DomainInProgress:
 		c.Status, c.Verified, c.Message = "verified", true, d.Name+" is being provisioned by the job "+d.JobID+"."
 	default:
-		c.look, c.domain, c.contested = true, d, d.Claim != store.ClaimProven && contested(tx, d)
+		c.look, c.domain, c.contested = true, d, d.Claim != store.ClaimProven && zones.Contested(tx, d)
 	}
 	return nil
 }
@@ -467,7 +467,7 @@ func (s *Service) lookUpDelegations(ctx context.Context, checks []NameserverChec
 
 func (s *Service) lookUpDelegation(ctx context.Context, c *NameserverCheck) {
 	var found dnsprov.Delegation
-	err := s.Looking(ctx, func() (err error) {
+	err := s.zones.Looking(ctx, func() (err error) {
 		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, c.Domain, s.Config.Nameservers)
 		if err == nil && found.Verified {
 			c.proof = provenByDelegation
@@ -544,7 +544,7 @@ func (s *Service) keepDelegation(tx *store.Tx, who core.Actor, d *store.Domain, 
 	if d.Status != store.DomainPendingNS && d.Status != store.DomainError { // another request was faster
 		return nil
 	}
-	d.Status, d.NSStatus, d.StatusDetail = store.DomainPending, NSVerified, ""
+	d.Status, d.NSStatus, d.StatusDetail = store.DomainPending, store.DomainNSVerified, ""
 	woken, err := s.wakeSetup(tx, d)
 	if err == nil && !woken {
 		err = s.addProvision(tx, d, who.UserID)
@@ -583,83 +583,8 @@ func (s *Service) keepProof(tx *store.Tx, d *store.Domain, c *NameserverCheck) e
 	case d.Claim == store.ClaimProven:
 	case c.Verified:
 		c.Status, c.Verified, c.Message = "failed", false, contestedText(d)
-	case contested(tx, d):
+	case zones.Contested(tx, d):
 		c.Message += " " + contestedText(d)
 	}
 	return nil
-}
-
-// SetDMARCIn is the body of set_dmarc.
-type SetDMARCIn struct {
-	DomainID string `path:"domain_id"`
-	Value    string `json:"value" required:"true" example:"v=DMARC1; p=quarantine"`
-}
-
-// DMARCSet is the answer of set_dmarc.
-type DMARCSet struct {
-	DMARCOverride DMARCOverride `json:"dmarc_override"`
-}
-
-func dmarcOverride(d *store.Domain) *DMARCOverride {
-	if d.DMARC == "" {
-		return nil
-	}
-	return &DMARCOverride{d.DMARC, core.Time{Time: d.DMARCAt}}
-}
-
-// SetDMARC publishes the owner's own policy. It stays whatever is set up again.
-func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (*DMARCSet, error) {
-	value := strings.TrimSpace(in.Value)
-	bad := dmarc.Check(value)
-	var out *DMARCSet
-	job := ""
-	err := s.Store.Update(func(tx *store.Tx) error {
-		d, err := changeableDomain(tx, who, in.DomainID)
-		if err != nil {
-			return err
-		}
-		if bad != nil {
-			return core.Errorf("invalid_dmarc", "value: %s", bad).With("value", "invalid_dmarc", bad.Error())
-		}
-		d.DMARC, d.DMARCAt = value, tx.Now()
-		out = &DMARCSet{*dmarcOverride(d)}
-		job, err = s.putZoneBy(tx, d)
-		if err != nil {
-			return err
-		}
-		return core.Audit(tx, who, core.DomainTarget(d))
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.awaitEdge(ctx, job)
-	return out, nil
-}
-
-// DMARCReset is the answer of reset_dmarc.
-type DMARCReset struct {
-	Reset          bool   `json:"reset" example:"true"` // Always true.
-	AppliedDefault string `json:"applied_default" words:"ours" example:"v=DMARC1; p=reject"`
-}
-
-// ResetDMARC publishes the default policy again.
-func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in DomainIn) (*DMARCReset, error) {
-	job := ""
-	err := s.Store.Update(func(tx *store.Tx) error {
-		d, err := changeableDomain(tx, who, in.DomainID)
-		if err != nil {
-			return err
-		}
-		d.DMARC, d.DMARCAt = "", time.Time{}
-		job, err = s.putZoneBy(tx, d)
-		if err != nil {
-			return err
-		}
-		return core.Audit(tx, who, core.DomainTarget(d))
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.awaitEdge(ctx, job)
-	return &DMARCReset{true, dmarc.Default}, nil
 }

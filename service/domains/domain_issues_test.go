@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/zones"
 )
 
 // People see the beginning and the end of an episode in the log and at the domain, once each.
@@ -147,7 +148,7 @@ func TestOwnersRecordsWinOverOptionalOnes(t *testing.T) {
 	b, world, who := newWorld(t)
 	id := connect(t, b.Service, who, "own.test")
 	verify(t, b.Service, who, "own.test")
-	www, err := b.Domains.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
+	www, err := b.Zones.CreateCustomDNSRecord(t.Context(), who, zones.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +156,7 @@ func TestOwnersRecordsWinOverOptionalOnes(t *testing.T) {
 		t.Fatal(err)
 	}
 	ttl := 600
-	if _, err := b.Domains.UpdateCustomDNSRecord(t.Context(), who, domains.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID, TTL: &ttl}); err != nil {
+	if _, err := b.Zones.UpdateCustomDNSRecord(t.Context(), who, zones.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID, TTL: &ttl}); err != nil {
 		t.Errorf("the owner's record cannot be changed: %v", err)
 	}
 	address := func() string {
@@ -165,13 +166,13 @@ func TestOwnersRecordsWinOverOptionalOnes(t *testing.T) {
 	if got := address(); got != "192.0.2.7" {
 		t.Errorf("www is %q", got)
 	}
-	if _, err := b.Domains.DeleteCustomDNSRecord(t.Context(), who, domains.CustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID}); err != nil {
+	if _, err := b.Zones.DeleteCustomDNSRecord(t.Context(), who, zones.CustomDNSRecordIn{DomainID: id, RecordID: www.Record.ID}); err != nil {
 		t.Fatal(err)
 	}
 	if got := address(); got != "127.0.0.1" {
 		t.Errorf("without the owner's, www is %q", got)
 	}
-	_, err = b.Domains.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
+	_, err = b.Zones.CreateCustomDNSRecord(t.Context(), who, zones.CreateCustomDNSRecordIn{DomainID: id, Name: "www", Type: "A", Value: "192.0.2.7"})
 	if e, ok := core.AsError(err); !ok || e.Code != "managed_record_collision" {
 		t.Errorf("a new record in a managed place: %v", err)
 	}

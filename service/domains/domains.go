@@ -18,15 +18,8 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
-)
-
-// Where a domain's nameservers stand.
-const (
-	nsPending     = "pending"
-	NSVerified    = "verified"
-	NSLost        = "lost" // they were ours once
-	nsNotRequired = "not_required"
 )
 
 const (
@@ -35,33 +28,33 @@ const (
 
 // A Domain is a mail domain as the API shows it.
 type Domain struct {
-	ID              string           `json:"id" words:"ours" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as domain_id.
-	DomainID        string           `json:"domain_id" words:"ours"`
-	Domain          string           `json:"domain" words:"ours"`
-	DomainUnicode   string           `json:"domain_unicode" words:"ours"`
-	Status          string           `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
-	StatusDetail    *string          `json:"status_detail" words:"theirs" rare:"true"`
-	Error           *core.JobFailure `json:"error" rare:"true"`
-	DNSProvider     string           `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
-	Source          string           `json:"source" enum:"connected|registered"`
-	Registrar       *string          `json:"registrar" words:"ours"`
-	ExpiresAt       core.Time        `json:"expires_at"`
-	AutoRenew       bool             `json:"auto_renew"`
-	Nameservers     []string         `json:"nameservers" words:"ours"`
-	NSStatus        string           `json:"ns_status" enum:"pending|verified|lost|not_required"`
-	DNSStatus       string           `json:"dns_status" enum:"pending|propagating|complete|failed"`
-	DNSHealth       DNSHealth        `json:"dns_health"`
-	DKIMSelector    *string          `json:"dkim_selector" words:"ours"`
-	DNSSEC          *DNSSEC          `json:"dnssec"`
-	DMARCOverride   *DMARCOverride   `json:"dmarc_override"`
-	RedirectURL     *string          `json:"redirect_url" words:"ours"`
-	Redirect        *DomainRedirect  `json:"redirect"`
-	ForwardAddress  *string          `json:"forward_address" words:"ours"`
-	CatchAll        *string          `json:"catch_all" words:"ours"` // Gets mail that matches no mailbox.
-	SendingMode     string           `json:"sending_mode" enum:"direct|relay"`
-	Relay           *string          `json:"relay" words:"ours"` // The name of the relay for this mail; null for the default route.
-	ListUnsubscribe bool             `json:"list_unsubscribe"`   // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
-	EmailUsersCount int              `json:"email_users_count"`
+	ID              string               `json:"id" words:"ours" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The same as domain_id.
+	DomainID        string               `json:"domain_id" words:"ours"`
+	Domain          string               `json:"domain" words:"ours"`
+	DomainUnicode   string               `json:"domain_unicode" words:"ours"`
+	Status          string               `json:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting"`
+	StatusDetail    *string              `json:"status_detail" words:"theirs" rare:"true"`
+	Error           *core.JobFailure     `json:"error" rare:"true"`
+	DNSProvider     string               `json:"dns_provider" enum:"builtin|cloudflare|manual|external"`
+	Source          string               `json:"source" enum:"connected|registered"`
+	Registrar       *string              `json:"registrar" words:"ours"`
+	ExpiresAt       core.Time            `json:"expires_at"`
+	AutoRenew       bool                 `json:"auto_renew"`
+	Nameservers     []string             `json:"nameservers" words:"ours"`
+	NSStatus        string               `json:"ns_status" enum:"pending|verified|lost|not_required"`
+	DNSStatus       string               `json:"dns_status" enum:"pending|propagating|complete|failed"`
+	DNSHealth       DNSHealth            `json:"dns_health"`
+	DKIMSelector    *string              `json:"dkim_selector" words:"ours"`
+	DNSSEC          *zones.DNSSEC        `json:"dnssec"`
+	DMARCOverride   *zones.DMARCOverride `json:"dmarc_override"`
+	RedirectURL     *string              `json:"redirect_url" words:"ours"`
+	Redirect        *DomainRedirect      `json:"redirect"`
+	ForwardAddress  *string              `json:"forward_address" words:"ours"`
+	CatchAll        *string              `json:"catch_all" words:"ours"` // Gets mail that matches no mailbox.
+	SendingMode     string               `json:"sending_mode" enum:"direct|relay"`
+	Relay           *string              `json:"relay" words:"ours"` // The name of the relay for this mail; null for the default route.
+	ListUnsubscribe bool                 `json:"list_unsubscribe"`   // Whether the domain's outgoing mail offers one-click unsubscribe (RFC 8058).
+	EmailUsersCount int                  `json:"email_users_count"`
 	// Why and since when it cannot send; null if it can. PATCH with null resumes sending.
 	SendingPaused *core.SendingPause `json:"sending_paused" rare:"true"`
 	// `required`: what the domain sends goes only to hosts with a valid certificate, and waits
@@ -86,12 +79,6 @@ type SendingPlace struct {
 	Selector string  `json:"selector" words:"ours" example:"s1"`          // The selector of the DKIM key that it signs with.
 }
 
-// A DMARCOverride is the policy that the owner chose in place of the default.
-type DMARCOverride struct {
-	Value     string    `json:"value" words:"ours" example:"v=DMARC1; p=quarantine"`
-	UpdatedAt core.Time `json:"updated_at"`
-}
-
 // domainOut shows a domain as it is in tx.
 func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 	out := Domain{
@@ -100,7 +87,7 @@ func (s *Service) domainOut(tx *store.Tx, d *store.Domain) (Domain, error) {
 		ID:             d.ID, DomainID: d.ID, Domain: d.Name, DomainUnicode: core.UnicodeName(d.Name), Status: d.Status,
 		StatusDetail: core.OrNull(d.StatusDetail), DNSProvider: d.DNSProvider, Source: d.Source, Registrar: core.OrNull(d.Registrar),
 		ExpiresAt: core.Time{Time: d.ExpiresAt}, AutoRenew: d.AutoRenew, Nameservers: s.nameserversOf(d.DNSProvider), NSStatus: d.NSStatus,
-		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: dnssecOf(d), DMARCOverride: dmarcOverride(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
+		DNSStatus: d.DNSStatus, DNSHealth: s.healthOf(d), DNSSEC: zones.DNSSECOf(d), DMARCOverride: zones.DMARCOverrideOf(d), RedirectURL: core.OrNull(d.RedirectURL), Redirect: redirectOf(d), ForwardAddress: core.OrNull(d.Forward),
 		CatchAll: core.OrNull(d.CatchAll), SendingMode: s.sendingMode(d), Relay: core.OrNull(d.Relay), ListUnsubscribe: d.ListUnsub, Tags: append([]string{}, d.Tags...), Notes: core.OrNull(d.Notes),
 		EmailUsersCount: store.MailboxesByDomain.Count(tx, d.ID, 0), JobID: core.OrNull(d.JobID),
 		CreatedAt: core.Time{Time: d.CreatedAt}, UpdatedAt: core.Time{Time: d.UpdatedAt}, CompletedAt: core.Time{Time: d.CompletedAt},
@@ -278,7 +265,7 @@ func (s *Service) UpdateDomain(ctx context.Context, who core.Actor, in UpdateDom
 			return err
 		}
 		if d.Gone() {
-			return errBusy(d, "is being deleted, so it cannot be changed")
+			return core.DomainBusy(d, "is being deleted, so it cannot be changed")
 		}
 		if err := in.apply(tx, d); err != nil {
 			return err
@@ -355,11 +342,6 @@ func checkCatchAll(tx *store.Tx, d *store.Domain) error {
 	return err
 }
 
-// errBusy says that a job works on the domain, and names it.
-func errBusy(d *store.Domain, why string) *core.Error {
-	return core.Errorf("domain_busy", "%s %s. Wait for the job %s.", d.Name, why, d.JobID).With(d.JobID, "domain_busy", "works on the domain")
-}
-
 // checkIdle refuses while a job works on the domain.
 func checkIdle(tx *store.Tx, d *store.Domain) error {
 	if d.JobID == "" {
@@ -372,7 +354,7 @@ func checkIdle(tx *store.Tx, d *store.Domain) error {
 	if err != nil {
 		return err
 	}
-	return errBusy(d, "is being worked on")
+	return core.DomainBusy(d, "is being worked on")
 }
 
 // makeIdle ends the job that waits for a domain's delegation, and a setup that waits for its next
@@ -538,9 +520,11 @@ func (s *Service) addDelete(tx *store.Tx, d *store.Domain, who core.Actor, mailb
 func (s *Service) deleteSteps(ctx context.Context, d *store.Domain, j *store.Job) []step {
 	return []step{
 		{stepMailboxes, true, func() error { return s.eraseMailboxesOf(ctx, d, j) }},
-		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseEdgeRecords(ctx, d, j) }},
+		{stepEdgeRecords, d.DNSProvider == store.DomainProviderCloudflare, func() error { return s.eraseAtEdge(ctx, d, j) }},
 		{stepDropZone, d.DNSProvider != store.DomainProviderCloudflare, func() error { return s.dropZone(d) }},
-		{stepCustomRecords, true, func() error { return errors.Join(s.eraseCustomRecords(ctx, d.ID), s.reports.EraseReports(ctx, d.ID)) }},
+		{stepCustomRecords, true, func() error {
+			return errors.Join(s.zones.EraseCustomRecords(ctx, d.ID), s.reports.EraseReports(ctx, d.ID))
+		}},
 		{stepDomain, true, func() error { return nil }},
 	}
 }
@@ -576,12 +560,12 @@ func (s *Service) eraseDomain(ctx context.Context, j *store.Job) (jobs.Writes, e
 	}
 	jobs.Progress(ctx, j.Total, j.Total, "")
 	return func(tx *store.Tx, _ *store.Job) error {
-		for _, kind := range []string{kindCheck, kindClaim, kindEdgeSync, "certificate"} {
+		for _, kind := range []string{kindCheck, kindClaim, zones.KindEdgeSync, "certificate"} {
 			if err := s.Queue.CancelKey(tx, kind, d.ID); err != nil {
 				return err
 			}
 		}
-		if err := errors.Join(s.Hooks.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID)); err != nil {
+		if err := errors.Join(s.certs.DropCertificate(tx, d.ID), store.Domains.Delete(tx, d.ID)); err != nil {
 			return err
 		}
 		return s.claimsChanged(tx, d)
@@ -664,25 +648,22 @@ func (s *Service) markMailboxesOf(ctx context.Context, domainID, jobID string) e
 	return nil
 }
 
-func (s *Service) eraseCustomRecords(ctx context.Context, domainID string) error {
-	for n := core.DropsAtATime; n == core.DropsAtATime; {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		err := s.Store.Update(func(tx *store.Tx) error {
-			var ids []string
-			for _, id := range store.CustomRecordsByDomain.Keys(tx, domainID, "") {
-				ids = append(ids, id)
-				if len(ids) == core.DropsAtATime {
-					break
-				}
-			}
-			n = len(ids)
-			return core.DeleteAll(tx, store.CustomRecords, ids)
-		})
-		if err != nil {
-			return err
-		}
+// putDomain writes a domain whose records are as they were.
+func (s *Service) putDomain(tx *store.Tx, d *store.Domain) error {
+	d.UpdatedAt = tx.Now()
+	return store.Domains.Put(tx, d)
+}
+
+// dropZone serves the zone of a domain that is being deleted no more.
+func (s *Service) dropZone(d *store.Domain) error {
+	return s.Store.Update(func(tx *store.Tx) error { return s.claimsChanged(tx, d) })
+}
+
+// eraseAtEdge deletes what we made at the edge provider; what cannot be deleted is an errPartly.
+func (s *Service) eraseAtEdge(ctx context.Context, d *store.Domain, j *store.Job) error {
+	remains, err := s.zones.EraseEdgeRecords(ctx, d, j.Attempt)
+	if err == nil && remains != "" {
+		err = errPartly{remains}
 	}
-	return nil
+	return err
 }

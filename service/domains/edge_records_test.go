@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/zones"
 )
 
 // live has edge.test complete.
@@ -47,18 +48,18 @@ func TestCustomRecordsAtTheEdge(t *testing.T) {
 		}
 		w.wantOurs([]string{"TXT both.edge.test ours", "CNAME www.edge.test www.elsewhere.test"})
 
-		out, err := w.Domains.ListCustomDNSRecords(t.Context(), w.who, domains.DomainIn{DomainID: id})
+		out, err := w.Zones.ListCustomDNSRecords(t.Context(), w.who, zones.ListCustomDNSRecordsIn{DomainID: id})
 		if err != nil || len(out.Records) != 5 || out.DNSProvider != "cloudflare" {
 			t.Fatalf("list %+v, %v", out, err)
 		}
 		both, www, same := out.Records[2].ID, out.Records[4].ID, out.Records[3].ID
 		other := "app.elsewhere.test"
-		changed, err := w.Domains.UpdateCustomDNSRecord(t.Context(), w.who, domains.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www, Value: &other})
+		changed, err := w.Zones.UpdateCustomDNSRecord(t.Context(), w.who, zones.UpdateCustomDNSRecordIn{DomainID: id, RecordID: www, Value: &other})
 		if err != nil || changed.Record.Status != "active" {
 			t.Errorf("update: %+v, %v", changed, err)
 		}
 		for _, r := range []string{both, same} {
-			if _, err := w.Domains.DeleteCustomDNSRecord(t.Context(), w.who, domains.CustomDNSRecordIn{DomainID: id, RecordID: r}); err != nil {
+			if _, err := w.Zones.DeleteCustomDNSRecord(t.Context(), w.who, zones.CustomDNSRecordIn{DomainID: id, RecordID: r}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -90,7 +91,7 @@ func TestEdgeRecordsWaitForTheProvider(t *testing.T) {
 			t.Errorf("after %s the record is %+v", took, r)
 		}
 		gone := w.create(id, "gone", "TXT", "y")
-		if _, err := w.Domains.DeleteCustomDNSRecord(t.Context(), w.who, domains.CustomDNSRecordIn{DomainID: id, RecordID: gone.ID}); err != nil {
+		if _, err := w.Zones.DeleteCustomDNSRecord(t.Context(), w.who, zones.CustomDNSRecordIn{DomainID: id, RecordID: gone.ID}); err != nil {
 			t.Error(err)
 		}
 		w.edge.Set(func() { w.edge.Meddle = nil })

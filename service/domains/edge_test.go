@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -67,22 +68,22 @@ func (w *edgeWorld) settle() {
 func (w *edgeWorld) domain(id string) *domains.Domain { return getDomain(w.t, w.Service, w.who, id) }
 
 // record gives one custom record as it is listed.
-func (w *edgeWorld) record(domain, id string) domains.CustomDNSRecord {
+func (w *edgeWorld) record(domain, id string) zones.CustomDNSRecord {
 	w.t.Helper()
-	out, err := w.Domains.ListCustomDNSRecords(w.t.Context(), w.who, domains.DomainIn{DomainID: domain})
+	out, err := w.Zones.ListCustomDNSRecords(w.t.Context(), w.who, zones.ListCustomDNSRecordsIn{DomainID: domain})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	at := slices.IndexFunc(out.Records, func(r domains.CustomDNSRecord) bool { return r.ID == id })
+	at := slices.IndexFunc(out.Records, func(r zones.CustomDNSRecord) bool { return r.ID == id })
 	if at < 0 {
 		w.t.Fatalf("there is no record %s", id)
 	}
 	return out.Records[at]
 }
 
-func (w *edgeWorld) create(domain, name, typ, value string) domains.CustomDNSRecord {
+func (w *edgeWorld) create(domain, name, typ, value string) zones.CustomDNSRecord {
 	w.t.Helper()
-	out, err := w.Domains.CreateCustomDNSRecord(w.t.Context(), w.who, domains.CreateCustomDNSRecordIn{DomainID: domain, Name: name, Type: typ, Value: value})
+	out, err := w.Zones.CreateCustomDNSRecord(w.t.Context(), w.who, zones.CreateCustomDNSRecordIn{DomainID: domain, Name: name, Type: typ, Value: value})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -280,7 +281,7 @@ func TestEdgeRecordsAreKnownByTheirIDs(t *testing.T) {
 		w.settle()
 		w.create(id, "own", "A", "192.0.2.7")
 		w.wantOurs([]string{"A own.edge.test 192.0.2.7"})
-		if _, err := w.Domains.SetDMARC(t.Context(), w.who, domains.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
+		if _, err := w.Zones.SetDMARC(t.Context(), w.who, zones.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
 			t.Fatal(err)
 		}
 		w.wantOurs([]string{"A own.edge.test 192.0.2.7", "TXT _dmarc.edge.test v=DMARC1; p=none"}, managed[1])
@@ -412,7 +413,7 @@ func TestSetupRepairsAtTheEdge(t *testing.T) {
 		w := newEdgeWorld(t)
 		id := w.add()
 		w.settle()
-		if _, err := w.Domains.SetDMARC(t.Context(), w.who, domains.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
+		if _, err := w.Zones.SetDMARC(t.Context(), w.who, zones.SetDMARCIn{DomainID: id, Value: "v=DMARC1; p=none"}); err != nil {
 			t.Fatal(err)
 		}
 		w.create(id, "own", "TXT", "x")
@@ -427,7 +428,7 @@ func TestSetupRepairsAtTheEdge(t *testing.T) {
 			t.Errorf("setup %+v", j)
 		}
 		w.wantOurs(own, managed[1])
-		if _, err := w.Domains.ResetDMARC(t.Context(), w.who, domains.DomainIn{DomainID: id}); err != nil {
+		if _, err := w.Zones.ResetDMARC(t.Context(), w.who, zones.ResetDMARCIn{DomainID: id}); err != nil {
 			t.Fatal(err)
 		}
 		w.wantOurs([]string{"TXT own.edge.test x"})

@@ -16,14 +16,13 @@ import (
 	"github.com/mailstead/mailstead/mail/spf"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
 const (
-	looksAtOnce     = 32               // live looks, of requests and of checks by the clock
-	LookFor         = 20 * time.Second // one live check, with the wait for its turn
-	checksAtOnce    = 8                // of looks, by the clock, so that a resolver that is dead does not hold up requests
-	failuresToAlert = 2                // bad checks that make an episode
+	checksAtOnce    = 8 // of looks, by the clock, so that a resolver that is dead does not hold up requests
+	failuresToAlert = 2 // bad checks that make an episode
 	defaultChecks   = time.Hour
 	soon            = 4*time.Minute + 30*time.Second // after a first bad check; with jitter it is under five minutes
 	edgeSettles     = time.Hour                      // of a domain whose records are new at the edge provider: resolvers may remember that there were none
@@ -51,28 +50,17 @@ type dnsCheck struct {
 	proof  string              // of the claim, if that was open
 }
 
-// Looking does fn when one of the places for live looks is free.
-func (s *Service) Looking(ctx context.Context, fn func() error) error {
-	select {
-	case s.looks <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.looks }()
-	return fn()
-}
-
 // checkNow looks the managed records of a domain up, and its delegation where that is to us. What
 // could not be looked up is marked dnsprov.LookupFailed.
 func (s *Service) checkNow(ctx context.Context, d *store.Domain) *dnsCheck {
-	ctx, cancel := context.WithTimeout(ctx, LookFor)
+	ctx, cancel := context.WithTimeout(ctx, zones.LookFor)
 	defer cancel()
 	l := &dnsCheck{began: s.Now(), asksNS: d.DNSProvider == dnsprov.Builtin}
-	records, err := s.ManagedRecords(d)
+	records, err := s.zones.ManagedRecords(d)
 	if err != nil {
 		s.LogOf(ctx).Error("read the records of a domain", "domain", d.Name, "error", err)
 	} else {
-		err = s.Looking(ctx, func() error {
+		err = s.zones.Looking(ctx, func() error {
 			s.lookUp(ctx, d, l, records)
 			return nil
 		})
@@ -118,22 +106,6 @@ func (s *Service) lookUp(ctx context.Context, d *store.Domain, l *dnsCheck, reco
 	if d.Claim != store.ClaimProven && (d.DNSProvider == store.DomainProviderManual || d.DNSProvider == store.DomainProviderCloudflare) {
 		l.proof = proofIn(d, checks)
 	}
-}
-
-// ManagedRecords are those that can be looked up, without the owner's own; the delegation is looked
-// at on its own. With an error come those that there are without regard to the owner's.
-func (s *Service) ManagedRecords(d *store.Domain) ([]dnsprov.Record, error) {
-	if d.DNSProvider == store.DomainProviderExternal {
-		return nil, nil
-	}
-	spec := s.spec(d)
-	err := s.Store.View(func(tx *store.Tx) error {
-		spec = s.zoneSpec(tx, d)
-		return nil
-	})
-	return slices.DeleteFunc(dnsprov.Wanted(spec, d.DNSProvider), func(r dnsprov.Record) bool {
-		return r.Type == "CAA" || r.Type == "TLSA" || r.Purpose == dnsprov.PurposeNS || r.Purpose == dnsprov.PurposeCustom || r.Purpose == dnsprov.PurposeACME
-	}), err
 }
 
 func storedCheck(c dnsprov.Check) store.DNSCheck {
@@ -200,7 +172,7 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 		}
 		s.Metrics.DNSChecks.Add(result)
 	})
-	keepDS(d, l.ds)
+	zones.KeepDS(d, l.ds)
 	if l.proof != "" && d.Claim != store.ClaimProven && !d.Gone() {
 		if won, err := s.prove(tx, d, l.proof); err != nil || !won && d.ClaimEnded() {
 			return err
@@ -221,9 +193,9 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 		d.CurrentNS = l.ns.Current
 		switch {
 		case l.ns.Verified:
-			d.NSStatus = NSVerified
-		case d.NSStatus == NSVerified, d.Status == store.DomainComplete:
-			d.NSStatus = NSLost
+			d.NSStatus = store.DomainNSVerified
+		case d.NSStatus == store.DomainNSVerified, d.Status == store.DomainComplete:
+			d.NSStatus = store.DomainNSLost
 		}
 	}
 	err := s.countFailure(tx, d, l, before)
@@ -231,7 +203,7 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	if err != nil {
 		return err
 	}
-	return s.Hooks.PlanCertificate(tx, d)
+	return s.certs.PlanCertificate(tx, d)
 }
 
 // countFailure counts bad checks a complete domain. The second in a row is told of, once until a
@@ -301,7 +273,7 @@ type failureIssue struct {
 // as well are not in it, but for DMARC.
 func failuresOf(d *store.Domain) []failureIssue {
 	out := []failureIssue{}
-	if d.NSStatus == NSLost {
+	if d.NSStatus == store.DomainNSLost {
 		actual := strings.Join(d.CurrentNS, ", ")
 		out = append(out, failureIssue{
 			Code: nsIssue, Purpose: dnsprov.PurposeNS, Type: "NS", Host: "@", Actual: core.OrNull(actual),
@@ -313,20 +285,11 @@ func failuresOf(d *store.Domain) []failureIssue {
 			continue
 		}
 		out = append(out, failureIssue{
-			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: hostIn(c.Host, d.Name), Expected: expected(c), Actual: core.OrNull(c.Actual),
+			Code: c.Error, Purpose: c.Purpose, Type: c.Type, Host: zones.HostIn(c.Host, d.Name), Expected: expected(c), Actual: core.OrNull(c.Actual),
 			Message: checkMessage(c),
 		})
 	}
 	return out
-}
-
-// hostIn is a name as a person enters it at a DNS provider: relative to the domain, "@" for the
-// domain itself.
-func hostIn(name, domain string) string {
-	if name == domain {
-		return "@"
-	}
-	return strings.TrimSuffix(name, "."+domain)
 }
 
 // dnsStatusOf says how far a domain has come, by checks of its records.
@@ -347,7 +310,7 @@ func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
 	if d.DNSProvider == store.DomainProviderExternal {
 		return true
 	}
-	return criticalVerified(checks) && len(d.DKIM) > 0 && (d.DNSProvider != dnsprov.Builtin || d.NSStatus == NSVerified)
+	return criticalVerified(checks) && len(d.DKIM) > 0 && (d.DNSProvider != dnsprov.Builtin || d.NSStatus == store.DomainNSVerified)
 }
 
 // DNSHealth says how the records of a complete domain have done lately.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 	"golang.org/x/net/publicsuffix"
 )
@@ -61,7 +62,7 @@ func (s *Service) isServerOf(ctx context.Context, domain string, mb *store.Mailb
 	if inside && (official || name == operator || name == domain) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, LookFor)
+	ctx, cancel := context.WithTimeout(ctx, zones.LookFor)
 	defer cancel()
 	for _, host := range s.mailHosts(ctx, domain) {
 		if host == name || official && (operatorOf(host) == operator || operatorOf(host) == operatorsOfMX[operator]) {

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -84,16 +85,6 @@ func checkRedirect(text, domain string) (string, error) {
 	return text, nil
 }
 
-// RedirectsWWW tells whether the redirect of a domain is one of its www too. One to its own www
-// leaves that name to the owner's web site.
-func RedirectsWWW(d *store.Domain) bool {
-	if d.RedirectURL == "" {
-		return false
-	}
-	u, err := url.Parse(d.RedirectURL)
-	return err != nil || !strings.EqualFold(strings.TrimSuffix(u.Hostname(), "."), "www."+d.Name)
-}
-
 // webHost tells whether browsers would look for a host of that name: an IP address, or labels of
 // letters, digits, hyphens and, as some have, underscores.
 func webHost(host string) bool {
@@ -139,7 +130,7 @@ func (s *Service) SetRedirect(_ context.Context, who core.Actor, in SetRedirectI
 		return true, nil
 	}, func(d *store.Domain, jobID string) {
 		message := "Visitors of " + d.Name + " are sent to " + d.RedirectURL + "."
-		if !RedirectsWWW(d) {
+		if !d.RedirectsWWW() {
 			message += " The records of www." + d.Name + " are yours: see that they lead to your web site."
 		}
 		out = &RedirectSet{d.Name, d.RedirectURL, true, message, jobID}
@@ -236,9 +227,9 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 			return err
 		}
 		if d.Gone() {
-			return errBusy(d, "is being deleted, so it cannot be changed")
+			return core.DomainBusy(d, "is being deleted, so it cannot be changed")
 		}
-		redirected, redirectedWWW := d.RedirectURL != "", RedirectsWWW(d)
+		redirected, redirectedWWW := d.RedirectURL != "", d.RedirectsWWW()
 		changed, err := change(d)
 		if err != nil {
 			return err
@@ -248,10 +239,10 @@ func (s *Service) changeRouting(who core.Actor, id, kind string, change func(*st
 			return nil
 		}
 		steps, write := []string{stepVerify}, s.putDomain
-		if redirected != (d.RedirectURL != "") || redirectedWWW != RedirectsWWW(d) {
-			write = s.serveZone
+		if redirected != (d.RedirectURL != "") || redirectedWWW != d.RedirectsWWW() {
+			write = s.zones.ServeZone
 		}
-		if kind == "redirect_update" && atEdgeNow(d) {
+		if kind == "redirect_update" && zones.AtEdgeNow(d) {
 			steps = []string{stepEdgeRecords, stepVerify}
 		}
 		j, err := s.Queue.Add(tx, jobs.New{
@@ -287,10 +278,13 @@ func (s *Service) checkRouting(ctx context.Context, j *store.Job, purpose string
 	if err != nil {
 		return nil, err
 	}
-	if purpose == dnsprov.PurposeA && atEdgeNow(d) {
-		if err := s.redirectAtEdge(ctx, d); err != nil {
+	if purpose == dnsprov.PurposeA && zones.AtEdgeNow(d) {
+		jobs.Step(ctx, stepEdgeRecords, "in_progress", "")
+		if err := s.zones.ApplyRedirect(ctx, d); err != nil {
+			jobs.Step(ctx, stepEdgeRecords, "error", stepText(err))
 			return nil, err
 		}
+		jobs.Step(ctx, stepEdgeRecords, "completed", "")
 	}
 	jobs.Step(ctx, stepVerify, "in_progress", "")
 	l := s.checkNow(ctx, d)
@@ -326,16 +320,6 @@ func routingDetail(d *store.Domain, l *dnsCheck, purpose string) string {
 	return what + " of " + d.Name + " may not come here yet: see its dns-status for the " + purpose + " records."
 }
 
-// DomainByID gives a domain of any account.
-func (s *Service) DomainByID(id string) (*store.Domain, error) {
-	var d *store.Domain
-	err := s.Store.View(func(tx *store.Tx) (err error) {
-		d, err = store.Domains.Get(tx, id)
-		return err
-	})
-	return d, err
-}
-
 // A Redirect is where a visitor is sent.
 type Redirect struct {
 	URL  string
@@ -363,7 +347,7 @@ func (s *Service) redirected(host string) (*store.Domain, error) {
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, name := range []string{host, strings.TrimPrefix(host, "www.")} {
 			d, err := store.DomainByName.Get(tx, name)
-			if err == nil && d.RedirectURL != "" && d.Hosted() && (name == host || RedirectsWWW(d)) {
+			if err == nil && d.RedirectURL != "" && d.Hosted() && (name == host || d.RedirectsWWW()) {
 				found = d
 			}
 			if err == nil || !errors.Is(err, store.ErrNotFound) {

@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 	"golang.org/x/net/publicsuffix"
 )
@@ -102,7 +103,7 @@ func (s *Service) SearchDomainsBulk(ctx context.Context, _ core.Actor, in Search
 	for i, given := range in.Domains {
 		name, err := registrableName(given)
 		if e, bad := core.AsError(err); bad {
-			out.Results[i] = s.unsearched(clip(given))
+			out.Results[i] = s.unsearched(zones.Clip(given))
 			out.Results[i].Error = &e.Message
 			continue
 		}
@@ -222,7 +223,7 @@ func cents(dollars float64) int64 { return int64(math.Floor(dollars*100 + 1e-6))
 func (s *Service) searchDNS(ctx context.Context, name, why string) SearchResult {
 	r := SearchResult{Domain: name, Currency: currency, CheckedVia: viaDNS}
 	var found dnsprov.Delegation
-	err := s.Looking(ctx, func() (err error) {
+	err := s.zones.Looking(ctx, func() (err error) {
 		found, err = dnsprov.CheckDelegation(ctx, s.Resolver, name, nil)
 		return err
 	})

@@ -1,6 +1,6 @@
-// Package domains connects, buys, proves, sets up, watches and deletes domains: their zones,
-// DNSSEC, records at Cloudflare, and registrars. It does not know mail; mailboxes it makes and
-// deletes only together with their domain.
+// Package domains connects, buys, proves, sets up, watches and deletes domains. It does not
+// know what is in their zones, nor mail; mailboxes it makes and deletes only together with their
+// domain.
 //
 // Where things stand:
 //   - domains.go: reading, changing and deleting domains.
@@ -12,10 +12,7 @@
 //   - setup_job.go: the steps that do it, as one table (setup.steps).
 //   - health.go: checks the DNS of a domain, decides whether it is healthy (dnsCheck.healthy), and
 //     says what to mend.
-//   - zones.go: the zones that this server serves, DNSSEC, secondaries.
-//   - dns.go: DNS status, nameservers, DMARC policy.
-//   - custom_records.go: records that the owner adds.
-//   - edge.go: records at Cloudflare.
+//   - dns.go: DNS status, nameservers.
 //   - redirects.go: redirects and forwards.
 //   - search.go: finds names for sale.
 //   - purchase.go: buys a name, never twice.
@@ -23,27 +20,24 @@ package domains
 
 import (
 	"context"
-	"sync"
-	"time"
+	"fmt"
 
 	"github.com/mailstead/mailstead/dnsprov"
-	"github.com/mailstead/mailstead/internal/limit"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/reputation"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
-// Hooks are what other rooms do for this one.
-type Hooks struct {
+// Certificates are those of domains.
+type Certificates interface {
 	// PlanCertificate queues the work on a domain's certificate if there is something to do.
-	PlanCertificate func(tx *store.Tx, d *store.Domain) error
+	PlanCertificate(tx *store.Tx, d *store.Domain) error
 	// DropCertificate forgets the certificate of a domain.
-	DropCertificate func(tx *store.Tx, domainID string) error
-	// MailKeys are the digests of this host's keys that the zone of a domain publishes.
-	MailKeys func(tx *store.Tx, d *store.Domain) []string
+	DropCertificate(tx *store.Tx, domainID string) error
 }
 
 // Mail is what domains have waiting to be sent.
@@ -60,27 +54,20 @@ type Reports interface {
 // A Service holds what domains need.
 type Service struct {
 	*core.Core
+	zones      *zones.Service
 	events     *events.Service
 	mailboxes  *mailboxes.Service
 	mail       Mail
 	reputation *reputation.Service
 	reports    Reports
-	Hooks      Hooks
+	certs      Certificates
 
-	zones     *zones
-	looks     chan struct{} // one place for each live check at a domain's DNS
-	reverse   reverse
-	edgeTurns limit.KeyedMutex[string] // of the domains at the edge provider
+	reverse reverse
 }
 
-// New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, m *mailboxes.Service, mail Mail, r *reputation.Service, reports Reports) *Service {
-	s := &Service{
-		Core: c, events: e, mailboxes: m, mail: mail, reputation: r, reports: reports,
-		zones: newZones(c.Config), looks: make(chan struct{}, looksAtOnce),
-	}
-	s.zones.others = s.newSecondaries()
-	return s
+// New puts the room together.
+func New(c *core.Core, z *zones.Service, e *events.Service, m *mailboxes.Service, mail Mail, r *reputation.Service, reports Reports, certs Certificates) *Service {
+	return &Service{Core: c, zones: z, events: e, mailboxes: m, mail: mail, reputation: r, reports: reports, certs: certs}
 }
 
 // Kinds lists the kinds of jobs of this room.
@@ -94,29 +81,13 @@ func (s *Service) Kinds() []jobs.Kind {
 		s.claimKind(),
 		s.claimsKind(),
 		s.checkKind(),
-		s.edgeSyncKind(),
-		s.resignKind(),
 	}
 }
 
-// Run does what the room does by the clock, until ctx ends.
-func (s *Service) Run(ctx context.Context) {
+// Start sees to it that every open claim is looked at.
+func (s *Service) Start() error {
 	if err := s.wakeClaims(); err != nil {
-		s.Log.Error("plan looks at the claims of domains", "error", err)
+		return fmt.Errorf("plan looks at the claims of domains: %w", err)
 	}
-	var telling sync.WaitGroup
-	defer telling.Wait()
-	telling.Go(func() { s.notifySecondaries(ctx) })
-	hourly, stop := s.Store.Clock().Every(time.Hour)
-	defer stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-hourly:
-			if err := s.renewZones(); err != nil {
-				s.Log.Error("renew the zones of secondaries", "error", err)
-			}
-		}
-	}
+	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -126,7 +127,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 	if in.EdgeAPIToken != nil && in.ManualDNS {
 		return nil, core.Invalid("edge_api_token", "not_allowed", "cannot be combined with manual_dns: the DNS is either at the edge provider or entered by hand")
 	}
-	p.token, err = givenEdgeToken(in.EdgeAPIToken)
+	p.token, err = zones.EdgeToken(in.EdgeAPIToken)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +135,7 @@ func (s *Service) planSetup(who core.Actor, in SetupDomainIn) (*setupPlan, error
 		p.provider = store.DomainProviderCloudflare
 	}
 	if p.token != "" && s.Config.Edge == nil {
-		return nil, errNoEdge()
+		return nil, zones.ErrNoEdge()
 	}
 	return p, nil
 }
@@ -253,7 +254,7 @@ func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
 	case err != nil:
 		return nil, err
 	case d.Gone():
-		return nil, errBusy(d, "is being deleted")
+		return nil, core.DomainBusy(d, "is being deleted")
 	case d.DNSProvider == store.DomainProviderExternal:
 		return nil, core.Invalid("domain", "not_allowed", "%s is connected as hosted elsewhere, so there is nothing to set up; delete it first to host it here", p.name)
 	case p.token != "" && d.DNSProvider != store.DomainProviderCloudflare:
@@ -296,7 +297,7 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 		if err != nil {
 			return nil, err
 		}
-		write = p.s.PutZone
+		write = p.s.zones.PutZone
 	} else {
 		if err := p.s.makeIdle(tx, d); err != nil {
 			return nil, err
@@ -346,10 +347,10 @@ func (p *setupPlan) begin(tx *store.Tx) (*store.Job, error) {
 func (p *setupPlan) newDomain(tx *store.Tx) (*store.Domain, error) {
 	d := &store.Domain{
 		ID: tx.NewID("dom"), AccountID: p.who.AccountID, Name: p.name, DNSProvider: p.provider, Source: store.DomainSourceConnected,
-		NSStatus: nsPending, DNSStatus: dnsPending, CreatedAt: tx.Now(),
+		NSStatus: store.DomainNSPending, DNSStatus: dnsPending, CreatedAt: tx.Now(),
 	}
 	if p.provider != dnsprov.Builtin {
-		d.NSStatus = nsNotRequired
+		d.NSStatus = store.DomainNSNotRequired
 	}
-	return d, errors.Join(p.s.GiveZoneKey(d), p.s.beginClaim(tx, d))
+	return d, errors.Join(p.s.zones.GiveZoneKey(d), p.s.beginClaim(tx, d))
 }

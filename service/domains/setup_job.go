@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -25,8 +26,6 @@ const (
 )
 
 const (
-	rsaSelector       = "ms1"
-	ed25519Selector   = "ms1e"
 	delegationAwaited = 72 * time.Hour
 	usersAtATime      = 10  // mailboxes made in one transaction
 	activateAtATime   = 100 // mailboxes that become active in one transaction
@@ -71,7 +70,7 @@ func (p *setup) steps() []step {
 		{"records", manual, p.zone},                       // the list of records that the owner is to enter
 		{"users", len(a.Mailboxes) > 0, p.users},
 		{"redirect", a.Redirect != "", func() error {
-			return p.change(p.s.serveZone, func(d *store.Domain) { setRedirect(d, a.Redirect, true, false) })
+			return p.change(p.s.zones.ServeZone, func(d *store.Domain) { setRedirect(d, a.Redirect, true, false) })
 		}},
 		{"forward", a.Forward != "", func() error {
 			return p.change(p.s.putDomain, func(d *store.Domain) { d.Forward = a.Forward })
@@ -230,15 +229,8 @@ func (p *setup) change(write func(*store.Tx, *store.Domain) error, change func(*
 // edgeToken looks whether the edge provider takes the token of the request, and keeps it. The zone
 // of a domain that is yet to be bought need not be there.
 func (p *setup) edgeToken() error {
-	provider, err := p.s.edgeProvider(p.d.ID, p.args.EdgeToken)
-	if err != nil {
-		return p.s.edgeOutcome(p.ctx, p.d.Name, err)
-	}
-	if err = checkEdgeToken(p.ctx, provider); err == nil {
-		_, err = provider.Records(p.ctx, dnsprov.ZoneRef{Domain: p.d.Name, OwnerTag: p.d.ID})
-	}
-	if err != nil && (p.args.PurchaseID == "" || !errors.Is(err, dnsprov.ErrZoneNotFound)) {
-		return p.s.edgeOutcome(p.ctx, p.d.Name, edgeFault{err})
+	if err := p.s.zones.TryEdge(p.ctx, p.d, p.args.EdgeToken, p.args.PurchaseID == ""); err != nil {
+		return err
 	}
 	return p.change(p.s.putDomain, func(d *store.Domain) { d.EdgeToken = p.args.EdgeToken })
 }
@@ -288,7 +280,7 @@ func (p *setup) delegate() error {
 		return err
 	}
 	var found dnsprov.Delegation
-	looked := p.s.Looking(p.ctx, func() (err error) {
+	looked := p.s.zones.Looking(p.ctx, func() (err error) {
 		found, err = dnsprov.CheckDelegation(p.ctx, p.s.Resolver, p.d.Name, p.s.Config.Nameservers)
 		return err
 	})
@@ -305,12 +297,12 @@ func (p *setup) delegate() error {
 		return p.ctx.Err()
 	case looked == nil && found.Verified:
 		return p.change(p.s.putDomain, func(d *store.Domain) {
-			d.NSStatus, d.CurrentNS, d.NSAwaited, d.StatusDetail = NSVerified, found.Current, time.Time{}, ""
+			d.NSStatus, d.CurrentNS, d.NSAwaited, d.StatusDetail = store.DomainNSVerified, found.Current, time.Time{}, ""
 			if d.Status == store.DomainPendingNS {
 				d.Status = store.DomainInProgress
 			}
 		})
-	case looked != nil && p.d.NSStatus == NSVerified, p.d.Status == store.DomainComplete:
+	case looked != nil && p.d.NSStatus == store.DomainNSVerified, p.d.Status == store.DomainComplete:
 		return nil // the checks by the clock see to it
 	}
 	return errAwaited{found.Current, false}
@@ -346,7 +338,7 @@ func (p *setup) wait(awaited errAwaited, done, total int) (jobs.Writes, error) {
 		return nil, jobs.Permanent(core.Errorf("ns_timeout",
 			"%s was not delegated to Mailstead within %d hours. Set these nameservers, and only these, at its registrar, and run setup again: %s.", p.d.Name, int(delegationAwaited.Hours()), ours))
 	}
-	next := now.Add(Awaiting(now.Sub(since), p.s.Rand()))
+	next := now.Add(jobs.Awaiting(now.Sub(since), p.s.Rand()))
 	if next.After(end) {
 		next = end
 	}
@@ -363,12 +355,6 @@ func (p *setup) wait(awaited errAwaited, done, total int) (jobs.Writes, error) {
 		d.Status, d.StatusDetail, d.NSAwaited, d.CurrentNS = store.DomainPendingNS, detail, since, awaited.current
 		return p.s.putDomain(tx, d)
 	}, jobs.Snooze(next)
-}
-
-// Awaiting is how long to wait for the next look after so long a wait: a fourth of it, from a
-// minute to an hour.
-func Awaiting(waited time.Duration, r float64) time.Duration {
-	return jobs.Jitter(min(max(waited/4, time.Minute), time.Hour), r)
 }
 
 // SetupResult is what a domain_setup came to.
@@ -421,7 +407,7 @@ func (p *setup) end(tx *store.Tx, j *store.Job) error {
 	case p.check != nil:
 		err = p.finish(tx, d)
 	case d.Status == store.DomainComplete:
-		err = p.s.PutZone(tx, d)
+		err = p.s.zones.PutZone(tx, d)
 	default:
 		d.Status = store.DomainPendingNS
 		if d.DNSProvider != dnsprov.Builtin {
@@ -465,7 +451,7 @@ func (p *setup) result(tx *store.Tx, d *store.Domain, j *store.Job) (err error) 
 // keys makes the DKIM keys, outside of any transaction, and the key of the zone, unless the domain
 // has them.
 func (p *setup) keys() error {
-	if len(p.d.DKIM) > 0 && !lacksZoneKey(p.d) {
+	if len(p.d.DKIM) > 0 && !zones.LacksZoneKey(p.d) {
 		return nil
 	}
 	var made []store.DKIMKey
@@ -473,7 +459,7 @@ func (p *setup) keys() error {
 		for _, kind := range []struct {
 			selector string
 			generate func() ([]byte, crypto.Signer, error)
-		}{{rsaSelector, auth.GenerateRSA}, {ed25519Selector, auth.GenerateEd25519}} {
+		}{{zones.RSASelector, auth.GenerateRSA}, {zones.Ed25519Selector, auth.GenerateEd25519}} {
 			text, key, err := kind.generate()
 			if err != nil {
 				return err
@@ -487,16 +473,16 @@ func (p *setup) keys() error {
 			return err
 		}
 		p.d = d
-		if len(d.DKIM) > 0 && !lacksZoneKey(d) {
+		if len(d.DKIM) > 0 && !zones.LacksZoneKey(d) {
 			return nil
 		}
 		if len(d.DKIM) == 0 {
 			d.DKIM = made
 		}
-		if err := p.s.GiveZoneKey(d); err != nil {
+		if err := p.s.zones.GiveZoneKey(d); err != nil {
 			return err
 		}
-		return p.s.PutZone(tx, d)
+		return p.s.zones.PutZone(tx, d)
 	})
 }
 
@@ -504,7 +490,7 @@ func (p *setup) keys() error {
 // it.
 func (p *setup) zone() error {
 	return p.s.Store.View(func(tx *store.Tx) error {
-		if _, err := p.s.ZoneSource(tx, p.d).Zone(); err != nil {
+		if err := p.s.zones.CheckZone(tx, p.d); err != nil {
 			return jobs.Permanent(core.Errorf("invalid_record", "The records of %s cannot be served: %s.", p.d.Name, err).Because(err))
 		}
 		return nil
@@ -514,18 +500,12 @@ func (p *setup) zone() error {
 // edgeRecords brings the records to the edge provider. That the token can do it proves the claim of
 // the name, if the provider serves the zone: anybody may make one that nobody asks.
 func (p *setup) edgeRecords() error {
-	active := false
-	err := p.s.withZoneLock(p.ctx, p.d.ID, func(w *zoneSync) error {
-		p.edgeSeen = w.d.ZoneChangedAt
-		err := w.sync(true)
-		p.d = w.d
-		if err == nil && p.d.Claim == store.ClaimOpen {
-			active, err = w.active()
-		}
-		return err
-	})
+	written, active, err := p.s.zones.ProvisionEdge(p.ctx, p.d)
+	if written != nil {
+		p.d, p.edgeSeen = written, written.ZoneChangedAt
+	}
 	if err != nil {
-		return p.s.edgeOutcome(p.ctx, p.d.Name, err)
+		return err
 	}
 	if !active {
 		return nil
@@ -590,7 +570,7 @@ func (p *setup) finish(tx *store.Tx, d *store.Domain) error {
 	if err := p.s.completeDomain(tx, d, p.check); err != nil || d.ZoneChangedAt.Equal(p.edgeSeen) {
 		return err
 	}
-	_, err := p.s.addEdgeSync(tx, d)
+	_, err := p.s.zones.AddEdgeSync(tx, d)
 	return err
 }
 
@@ -625,7 +605,7 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 	if err := s.planCheck(tx, d, wait); err != nil {
 		return err
 	}
-	if err := s.Hooks.PlanCertificate(tx, d); err != nil {
+	if err := s.certs.PlanCertificate(tx, d); err != nil {
 		return err
 	}
 	if err := s.putDomain(tx, d); err != nil {

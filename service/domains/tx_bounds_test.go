@@ -44,13 +44,13 @@ func TestConnectingManyNamesBelowOneWithinTheBounds(t *testing.T) {
 	s, who := servicetest.NewBare(t)
 	servicetest.ServeZones(s)
 	top := servicetest.PutDomainRow(t, s, who, "top.test", store.DomainComplete)
-	servicetest.PutMany(t, s, store.CustomRecords, domains.MaxCustomRecords, func(i int) *store.CustomRecord {
+	servicetest.PutMany(t, s, store.CustomRecords, 300, func(i int) *store.CustomRecord {
 		return &store.CustomRecord{ID: s.Core.Store.NewID("rec"), DomainID: top.ID, Name: fmt.Sprintf("r%d.top.test", i), Type: "TXT", Value: strings.Repeat("v", 1000), TTL: 300}
 	})
 	servicetest.PutMany(t, s, store.Domains, 399, func(i int) *store.Domain {
 		return &store.Domain{ID: s.Core.Store.NewID("dom"), AccountID: who.AccountID, Name: fmt.Sprintf("o%d.top.test", i), Status: store.DomainComplete, DNSProvider: "builtin"}
 	})
-	s.Domains.Zone("top.test")
+	s.Zones.Zone("top.test")
 	var in domains.ConnectDomainsIn
 	for i := range 100 {
 		in.Domains = append(in.Domains, fmt.Sprintf("n%d.top.test", i))
@@ -60,7 +60,7 @@ func TestConnectingManyNamesBelowOneWithinTheBounds(t *testing.T) {
 		t.Fatalf("%v", err)
 	}
 	for _, name := range []string{"n0.top.test", "n99.top.test", "o1.top.test"} {
-		if z, ok := s.Domains.Zone(name); !ok || z.Origin != name {
+		if z, ok := s.Zones.Zone(name); !ok || z.Origin != name {
 			t.Errorf("%s is not served", name)
 		}
 	}
@@ -72,11 +72,11 @@ func TestAProofAmongManyRivalsWithinTheBounds(t *testing.T) {
 	servicetest.Others(t, s, 500, func(int) string { return "wanted.test" })
 	d := servicetest.PutDomainRow(t, s, who, "wanted.test", store.DomainPendingNS)
 	servicetest.Update(t, s, func(tx *store.Tx) error { d.Claim = store.ClaimOpen; return store.Domains.Put(tx, d) })
-	s.Domains.Zone("wanted.test")
+	s.Zones.Zone("wanted.test")
 	if now, err := s.Domains.SettleProof(d.ID, domains.ProvenByTXT); err != nil || now.Claim != store.ClaimProven {
 		t.Fatalf("%+v, %v", now, err)
 	}
-	if _, ok := s.Domains.Zone("wanted.test"); !ok {
+	if _, ok := s.Zones.Zone("wanted.test"); !ok {
 		t.Error("the winner is not served")
 	}
 	servicetest.RunJobs(t, s, "claims_changed")
@@ -90,29 +90,5 @@ func TestAProofAmongManyRivalsWithinTheBounds(t *testing.T) {
 		return nil
 	}); err != nil || lost != 500 {
 		t.Errorf("%d of 500 rivals lost, %v", lost, err)
-	}
-}
-
-// A transaction counts the records and does not read them.
-func TestCustomRecordsAtTheirMostWithinTheBounds(t *testing.T) {
-	s, who := servicetest.NewWith(t, store.Options{MaxSteps: 2 * domains.MaxCustomRecords})
-	servicetest.ServeZones(s)
-	d := servicetest.PutDomainRow(t, s, who, "big.test", store.DomainComplete)
-	put := func(i int) *store.CustomRecord {
-		return &store.CustomRecord{ID: s.Core.Store.NewID("rec"), DomainID: d.ID, Name: fmt.Sprintf("r%d.big.test", i), Type: "TXT", Value: strings.Repeat("v", 4000), TTL: 300}
-	}
-	servicetest.PutMany(t, s, store.CustomRecords, domains.MaxCustomRecords-1, put)
-	out, err := s.Domains.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: d.ID, Name: "last", Type: "TXT", Value: strings.Repeat("w", 4000)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Domains.CreateCustomDNSRecord(t.Context(), who, domains.CreateCustomDNSRecordIn{DomainID: d.ID, Name: "more", Type: "TXT", Value: "w"}); err == nil {
-		t.Error("there is no limit")
-	}
-	if _, err := s.Domains.DeleteCustomDNSRecord(t.Context(), who, domains.CustomDNSRecordIn{DomainID: d.ID, RecordID: out.Record.ID}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Domains.EraseCustomRecords(t.Context(), d.ID); err != nil {
-		t.Fatal(err)
 	}
 }

@@ -13,20 +13,13 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A MailServer is where a mail client connects.
-type MailServer struct {
-	Host     string
-	Port     int
-	Security string // tls, starttls, none
-}
-
 // MailSettings are what mail clients of one domain are told. The preferred server of each kind
 // comes first; a kind that is off has none. The user name is the whole address.
 type MailSettings struct {
 	Domain string
 	Name   string // of the domain, in its own letters
-	IMAP   []MailServer
-	SMTP   []MailServer // for submission
+	IMAP   []core.MailServer
+	SMTP   []core.MailServer // for submission
 }
 
 // MailSettings gives the settings of a domain whose mail is here; nil if it is not, or if nothing
@@ -39,8 +32,8 @@ func (s *Service) MailSettings(domain string) (*MailSettings, error) {
 	c := s.Config
 	out := &MailSettings{
 		Domain: d.Name, Name: core.UnicodeName(d.Name),
-		IMAP: mailServers(c.ClientName(), c.IMAPPort, c.IMAPBeside, c.IMAPSecurity),
-		SMTP: mailServers(c.ClientName(), c.SubmissionPort, c.SubmissionBeside, c.SMTPSecurity),
+		IMAP: core.MailServers(c.ClientName(), c.IMAPPort, c.IMAPBeside, c.IMAPSecurity),
+		SMTP: core.MailServers(c.ClientName(), c.SubmissionPort, c.SubmissionBeside, c.SMTPSecurity),
 	}
 	if len(out.IMAP) == 0 && len(out.SMTP) == 0 {
 		return nil, nil
@@ -60,17 +53,6 @@ func (s *Service) MailSettingsOf(address string) (email string, out *MailSetting
 	return email, out, err
 }
 
-func mailServers(host string, port, beside int, security string) []MailServer {
-	var out []MailServer
-	if port != 0 {
-		out = append(out, MailServer{host, port, security})
-	}
-	if beside != 0 {
-		out = append(out, MailServer{host, beside, "starttls"})
-	}
-	return out
-}
-
 // STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not, or if nobody
 // who heeds the policy could deliver now.
 func (s *Service) STSPolicy(domain string) (string, error) {
@@ -88,7 +70,7 @@ func (s *Service) trusted() bool {
 	if s.Config.ACME == nil || !s.Config.ACME.Host {
 		return true
 	}
-	cert := s.Hooks.HostCertificate()
+	cert := s.certs.HostCertificate()
 	if cert == nil {
 		return false
 	}
@@ -155,27 +137,4 @@ func (s *Service) VisitHost(field string) (*VisitedHost, error) {
 
 func servedLabel(label string) bool {
 	return label == dnsprov.STSLabel || label == dnsprov.AutoconfigLabel || label == dnsprov.AutodiscoverLabel
-}
-
-// ClientPorts notes in a domain's spec what mail clients find here. Ports without TLS are nobody's
-// to find.
-func (s *Service) ClientPorts(spec *dnsprov.Spec) {
-	c := s.Config
-	spec.HTTPS, spec.HTTPSPort = c.HTTPS, uint16(c.HTTPSPort)
-	for _, of := range []struct {
-		servers       []MailServer
-		tls, starttls *uint16
-	}{
-		{mailServers(c.Hostname, c.SubmissionPort, c.SubmissionBeside, c.SMTPSecurity), &spec.Submissions, &spec.Submission},
-		{mailServers(c.Hostname, c.IMAPPort, c.IMAPBeside, c.IMAPSecurity), &spec.IMAPS, &spec.IMAP},
-	} {
-		for _, server := range of.servers {
-			switch server.Security {
-			case "tls":
-				*of.tls = uint16(server.Port)
-			case "starttls":
-				*of.starttls = uint16(server.Port)
-			}
-		}
-	}
 }

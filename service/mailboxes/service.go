@@ -26,10 +26,10 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// Hooks are what other rooms do for this one.
-type Hooks struct {
+// Certificates are those of this host.
+type Certificates interface {
 	// HostCertificate gives the certificate of this host's own name; nil if there is none.
-	HostCertificate func() *tls.Certificate
+	HostCertificate() *tls.Certificate
 }
 
 // Servers are those of external mailboxes.
@@ -62,13 +62,13 @@ type Service struct {
 	transfer   *transfer.Service
 	mail       Mail
 	reputation *reputation.Service
-	Hooks      Hooks
+	certs      Certificates
 	uses       core.Uses // of credentials
 }
 
-// New puts the room together. The caller sets its hooks.
-func New(c *core.Core, e *events.Service, servers Servers, t *transfer.Service, m Mail, r *reputation.Service) *Service {
-	return &Service{Core: c, events: e, servers: servers, transfer: t, mail: m, reputation: r}
+// New puts the room together.
+func New(c *core.Core, e *events.Service, servers Servers, t *transfer.Service, m Mail, r *reputation.Service, certs Certificates) *Service {
+	return &Service{Core: c, events: e, servers: servers, transfer: t, mail: m, reputation: r, certs: certs}
 }
 
 // Kinds lists the kinds of jobs of this room.

@@ -285,7 +285,7 @@ func TestReportsAreCollected(t *testing.T) {
 		if sandbox {
 			policy = dmarc.Default
 		}
-		records, err := i.Svc.Domains.ManagedRecords(d)
+		records, err := i.Svc.Zones.ManagedRecords(d)
 		if err != nil || !slices.ContainsFunc(records, func(r dnsprov.Record) bool { return r.Name == "_dmarc.example.test" && r.Value == policy }) {
 			t.Errorf("sandbox %v: %v, %v", sandbox, records, err)
 		}

@@ -70,7 +70,7 @@ func (w *World) ask(ctx context.Context, typ uint16, name string) ([]string, err
 
 // ourAnswer is what our zones hold for a name.
 func ourAnswer(svc *service.Service, typ uint16, name string) []string {
-	zone, ok := svc.Domains.Zone(name)
+	zone, ok := svc.Zones.Zone(name)
 	if !ok {
 		return nil
 	}

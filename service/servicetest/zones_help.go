@@ -39,7 +39,7 @@ func PutTestDomain(t testing.TB, s *service.Service, d *store.Domain) {
 	err := s.Core.Store.Update(func(tx *store.Tx) error {
 		next := *d
 		tx.After(func() { *d = next })
-		return s.Domains.PutZone(tx, &next)
+		return s.Zones.PutZone(tx, &next)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,7 @@
-package domains_test
+package zones_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,20 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/dnsprov/builtin"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 	"github.com/miekg/dns"
 )
 
 // soaSerial is the serial that our server answers with; 0 if the zone is not served.
 func soaSerial(s *service.Service, name string) uint32 {
-	zone, ok := s.Domains.Zone(name)
+	zone, ok := s.Zones.Zone(name)
 	if !ok || zone.Origin != name {
 		return 0
 	}
@@ -51,7 +49,7 @@ func TestSerialRisesWithEachChange(t *testing.T) {
 func TestZonesAreReadAgain(t *testing.T) {
 	dir := t.TempDir()
 	s := servicetest.ZoneService(t, dir, core.Config{}, nil)
-	for i := range 2*domains.ZonesAtATime + 1 {
+	for i := range 2*zones.ZonesAtATime + 1 {
 		err := s.Core.Store.Update(func(tx *store.Tx) error {
 			d := &store.Domain{ID: tx.NewID("dom"), AccountID: "acc_1", Name: fmt.Sprintf("z%d.test", i), DNSProvider: "builtin"}
 			if i == 0 {
@@ -63,7 +61,7 @@ func TestZonesAreReadAgain(t *testing.T) {
 			if i == 7 {
 				d.DNSProvider = "manual"
 			}
-			return s.Domains.PutZone(tx, d)
+			return s.Zones.PutZone(tx, d)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -72,14 +70,14 @@ func TestZonesAreReadAgain(t *testing.T) {
 	again := service.New(s.Core.Store, jobs.NewQueue(s.Core.Store), s.Core.Keys, s.Core.Config)
 	defer again.Close()
 	for name, want := range map[string]bool{
-		"z0.test": true, "z6.test": true, "z7.test": false, fmt.Sprintf("z%d.test", 2*domains.ZonesAtATime): true, "deep.in.z9.test.": true, "test": false, "": false,
+		"z0.test": true, "z6.test": true, "z7.test": false, fmt.Sprintf("z%d.test", 2*zones.ZonesAtATime): true, "deep.in.z9.test.": true, "test": false, "": false,
 		"mail.mailstead.test": false,
 	} {
-		if got := again.Domains.HostsName(name); got != want {
+		if got := again.Zones.HostsName(name); got != want {
 			t.Errorf("%q is hosted: %v, want %v", name, got, want)
 		}
 	}
-	zone, _ := again.Domains.Zone("www.z0.test")
+	zone, _ := again.Zones.Zone("www.z0.test")
 	if m := zone.Answer(new(dns.Msg).SetQuestion("www.z0.test.", dns.TypeA)); len(m.Answer) != 1 {
 		t.Errorf("the custom record is not served: %v", m)
 	}
@@ -93,7 +91,7 @@ func TestAChangeShowsInTheNextAnswer(t *testing.T) {
 		wg.Go(func() {
 			d := &store.Domain{ID: fmt.Sprintf("dom_%d", i), AccountID: "acc_1", Name: fmt.Sprintf("n%d.test", i), DNSProvider: "builtin"}
 			for range 50 {
-				err := s.Core.Store.Update(func(tx *store.Tx) error { return s.Domains.PutZone(tx, d) })
+				err := s.Core.Store.Update(func(tx *store.Tx) error { return s.Zones.PutZone(tx, d) })
 				if got, want := soaSerial(s, d.Name), uint32(d.ZoneChangedAt.Unix()); err != nil || got != want {
 					t.Errorf("serial %d, want %d; %v", got, want, err)
 				}
@@ -106,7 +104,7 @@ func TestAChangeShowsInTheNextAnswer(t *testing.T) {
 func TestHostZoneOfTheSandbox(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{Sandbox: true, PublicIPs: servicetest.TestIPs}, nil)
 	for _, name := range []string{"mail.mailstead.test", "ns1.mailstead.test", "ns2.mailstead.test"} {
-		zone, ok := s.Domains.Zone(name)
+		zone, ok := s.Zones.Zone(name)
 		if !ok {
 			t.Fatalf("%s is not served", name)
 		}
@@ -116,7 +114,7 @@ func TestHostZoneOfTheSandbox(t *testing.T) {
 	}
 	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "mailstead.test", DNSProvider: "builtin"}
 	servicetest.PutTestDomain(t, s, d)
-	zone, _ := s.Domains.Zone("mail.mailstead.test")
+	zone, _ := s.Zones.Zone("mail.mailstead.test")
 	if m := zone.Answer(new(dns.Msg).SetQuestion("mailstead.test.", dns.TypeMX)); len(m.Answer) != 1 {
 		t.Errorf("the domain that was connected does not answer: %v", m)
 	}
@@ -124,15 +122,15 @@ func TestHostZoneOfTheSandbox(t *testing.T) {
 		t.Errorf("the host has no address any more: %v", m)
 	}
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Domains.Delete(tx, "dom_1") })
-	s.Domains.Zones().Note("mailstead.test")
-	if !s.Domains.HostsName("ns1.mailstead.test") {
+	s.Zones.Note("mailstead.test")
+	if !s.Zones.HostsName("ns1.mailstead.test") {
 		t.Error("the host's own zone did not come back")
 	}
 }
 
 func TestNoHostZoneInProduction(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{PublicIPs: servicetest.TestIPs}, nil)
-	if s.Domains.HostsName("mail.mailstead.test") {
+	if s.Zones.HostsName("mail.mailstead.test") {
 		t.Error("the host's own name is served")
 	}
 }
@@ -143,7 +141,7 @@ func BenchmarkZone(b *testing.B) {
 	servicetest.PutTestDomain(b, s, &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"})
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, ok := s.Domains.Zone("www.a.test"); !ok {
+		if _, ok := s.Zones.Zone("www.a.test"); !ok {
 			b.Fatal("not served")
 		}
 	}
@@ -153,7 +151,7 @@ func BenchmarkZone(b *testing.B) {
 func signedDomain(t *testing.T, s *service.Service, id, name string) *store.Domain {
 	t.Helper()
 	d := &store.Domain{ID: id, AccountID: "acc_1", Name: name, DNSProvider: "builtin"}
-	if err := s.Domains.GiveZoneKey(d); err != nil {
+	if err := s.Zones.GiveZoneKey(d); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.PutTestDomain(t, s, d)
@@ -163,7 +161,7 @@ func signedDomain(t *testing.T, s *service.Service, id, name string) *store.Doma
 // zoneAnswer is what the zone that encloses name answers to a query with the DO bit.
 func zoneAnswer(t *testing.T, s *service.Service, zone, name string, typ uint16) *dns.Msg {
 	t.Helper()
-	z, ok := s.Domains.Zone(zone)
+	z, ok := s.Zones.Zone(zone)
 	if !ok {
 		t.Fatalf("%s is not served", zone)
 	}
@@ -178,14 +176,14 @@ func TestADomainsZoneIsSignedWithItsKey(t *testing.T) {
 	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
 	d := signedDomain(t, s, "dom_1", "a.test")
 	sealed := string(d.DNSSEC.Sealed)
-	if err := s.Domains.GiveZoneKey(d); err != nil || string(d.DNSSEC.Sealed) != sealed {
+	if err := s.Zones.GiveZoneKey(d); err != nil || string(d.DNSSEC.Sealed) != sealed {
 		t.Errorf("a key was replaced: %v", err)
 	}
 	key, ok := zoneAnswer(t, s, "a.test", "a.test", dns.TypeDNSKEY).Answer[0].(*dns.DNSKEY)
 	if !ok {
 		t.Fatal("no DNSKEY")
 	}
-	shown := domains.DNSSECOf(d)
+	shown := zones.DNSSECOf(d)
 	if ds := key.ToDS(dns.SHA256); shown.DS[0].Digest != ds.Digest || shown.DS[0].KeyTag != int(key.KeyTag()) || shown.Status != "unknown" {
 		t.Errorf("shown %+v, served %v", shown, ds)
 	}
@@ -195,40 +193,14 @@ func TestADomainsZoneIsSignedWithItsKey(t *testing.T) {
 	}
 	d.DNSSEC = nil
 	servicetest.PutTestDomain(t, s, d)
-	if m := zoneAnswer(t, s, "a.test", "a.test", dns.TypeMX); len(m.Answer) != 1 || domains.DNSSECOf(d) != nil {
+	if m := zoneAnswer(t, s, "a.test", "a.test", dns.TypeMX); len(m.Answer) != 1 || zones.DNSSECOf(d) != nil {
 		t.Errorf("without a key: %v", m)
 	}
 	for _, provider := range []string{"manual", "external", "cloudflare"} {
 		d := &store.Domain{ID: "dom_2", Name: "b.test", DNSProvider: provider}
-		if err := s.Domains.GiveZoneKey(d); err != nil || d.DNSSEC != nil {
+		if err := s.Zones.GiveZoneKey(d); err != nil || d.DNSSEC != nil {
 			t.Errorf("%s: got a key, %v", provider, err)
 		}
-	}
-}
-
-// A domain from before there were keys gets one when it is set up again, and keeps what it has.
-func TestTheKeysStepMakesWhatIsMissing(t *testing.T) {
-	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
-	had := []store.DKIMKey{{Selector: "old", Record: "v=DKIM1; p=AA"}}
-	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin", DKIM: had}
-	servicetest.PutTestDomain(t, s, d)
-	var err error
-	for range 2 {
-		d, err = s.Domains.MakeKeys(t.Context(), d)
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if d.DNSSEC == nil || len(d.DKIM) != 1 || d.DKIM[0].Selector != "old" {
-		t.Errorf("keys %+v, %+v", d.DKIM, d.DNSSEC)
-	}
-	first := d.DNSSEC.Public
-	d, err = s.Domains.MakeKeys(t.Context(), d)
-	if err != nil || string(d.DNSSEC.Public) != string(first) {
-		t.Errorf("the key changed: %v", err)
-	}
-	if m := zoneAnswer(t, s, "a.test", "a.test", dns.TypeMX); len(m.Answer) != 2 {
-		t.Errorf("not signed: %v", m)
 	}
 }
 
@@ -261,7 +233,7 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	if m := zoneAnswer(t, s, "sub.a.test", "x.sub.a.test", dns.TypeDS); len(m.Answer) == 0 {
 		t.Errorf("the zone between does not know the one below: %v", m)
 	}
-	if err := s.Domains.GiveZoneKey(sub); err != nil {
+	if err := s.Zones.GiveZoneKey(sub); err != nil {
 		t.Fatal(err)
 	}
 	servicetest.PutTestDomain(t, s, sub)
@@ -275,18 +247,14 @@ func TestZonesBelowAreDelegated(t *testing.T) {
 	}
 	sub.Status = store.DomainDeleting
 	servicetest.PutTestDomain(t, s, sub)
-	if err := s.Domains.DropZone(sub); err != nil {
-		t.Fatal(err)
-	}
+	servicetest.Update(t, s, func(tx *store.Tx) error { return s.Zones.ServeAgain(tx, []string{sub.Name}, nil) })
 	if got := ds("sub.a.test"); got != "NOERROR" { // it leads to the one below
 		t.Errorf("DS of a zone that is gone: %s", got)
 	}
 	if got := ds("x.sub.a.test"); got != tag(deep) {
 		t.Errorf("DS below a zone that is gone: %s, want %s", got, tag(deep))
 	}
-	if err := s.Domains.DropZone(&store.Domain{ID: "dom_9", Name: "z.other.test", DNSProvider: "builtin"}); err != nil {
-		t.Error(err)
-	}
+	servicetest.Update(t, s, func(tx *store.Tx) error { return s.Zones.ServeAgain(tx, []string{"z.other.test"}, nil) })
 	if above.DNSSEC == nil {
 		t.Error("no key")
 	}
@@ -304,7 +272,7 @@ func TestZonesAreSignedAgain(t *testing.T) {
 	last := now
 	for range 24 * 20 {
 		now = now.Add(time.Hour)
-		if _, err := s.Domains.Resign(t.Context(), nil); err != nil {
+		if _, err := s.Zones.Resign(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		serial := soaSerial(s, "a.test")
@@ -333,42 +301,8 @@ func TestZonesAreSignedAgain(t *testing.T) {
 	}
 	stopped, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.Domains.Resign(stopped, nil); err == nil {
+	if _, err := s.Zones.Resign(stopped, nil); err == nil {
 		t.Error("goes on after it was told to stop")
-	}
-}
-
-// What the parent says is kept, also when nothing else is answered, as behind a resolver that
-// validates.
-func TestWhatTheParentSays(t *testing.T) {
-	var found []dnsprov.DS
-	var fails error
-	dead := errors.New("no resolver")
-	s := servicetest.ZoneService(t, t.TempDir(), core.Config{
-		LookupDS: func(context.Context, string) ([]dnsprov.DS, error) { return found, fails },
-		Resolver: &servicetest.FakeDNS{},
-	}, nil)
-	d := signedDomain(t, s, "dom_1", "a.test")
-	ours := builtin.PublicKey(d.DNSSEC.Public).DS("a.test")
-	other := ours
-	other.KeyTag++
-	for _, tc := range []struct {
-		found []dnsprov.DS
-		fails error
-		want  string
-	}{
-		{nil, dead, "unknown"},
-		{nil, nil, "unpublished"},
-		{[]dnsprov.DS{other, ours}, nil, "secure"},
-		{nil, dead, "secure"},
-		{[]dnsprov.DS{other}, nil, "bogus"},
-	} {
-		found, fails = tc.found, tc.fails
-		l := s.Domains.LookAt(t.Context(), d)
-		err := s.Core.Store.Update(func(tx *store.Tx) error { return s.Domains.KeepLook(tx, d, l) })
-		if got := domains.DNSSECOf(d).Status; got != tc.want || err != nil {
-			t.Errorf("%v, %v: %s, want %s; %v", tc.found, tc.fails, got, tc.want, err)
-		}
 	}
 }
 
@@ -442,7 +376,7 @@ func TestCopiesAreRenewed(t *testing.T) {
 		first := soaSerial(s, "a.test")
 		check := func(what string, want uint32) {
 			t.Helper()
-			if err := s.Domains.RenewZones(); err != nil {
+			if err := s.Zones.RenewZones(); err != nil {
 				t.Fatal(err)
 			}
 			if got := soaSerial(s, "a.test"); got != want {
@@ -450,12 +384,12 @@ func TestCopiesAreRenewed(t *testing.T) {
 			}
 		}
 		check("at once", first)
-		at = at.Add(domains.RenewCopies - time.Second)
+		at = at.Add(zones.RenewCopies - time.Second)
 		check("early", first)
 		at = at.Add(time.Second)
 		check("in time", first+tc.rises)
 		check("again", first+tc.rises)
-		at = at.Add(domains.RenewCopies)
+		at = at.Add(zones.RenewCopies)
 		s = restarted(t, s, func(*core.Config) {})
 		check("after a restart", first+2*tc.rises)
 	}
@@ -476,7 +410,7 @@ func TestNameserversElsewhere(t *testing.T) {
 		{"ns3.a.test", dns.TypeA, "192.0.2.53"}, {"ns3.a.test", dns.TypeAAAA, "2001:db8::53"},
 		{"ns4.mailstead.test", dns.TypeA, "192.0.2.54"}, {"ns1.mailstead.test", dns.TypeA, "127.0.0.1"}, {"a.test", dns.TypeA, "127.0.0.1"},
 	} {
-		zone, _ := s.Domains.Zone(tc.name)
+		zone, _ := s.Zones.Zone(tc.name)
 		m := zone.Answer(new(dns.Msg).SetQuestion(tc.name+".", tc.typ))
 		if len(m.Answer) != 1 || dns.Field(m.Answer[0], 1) != tc.want {
 			t.Errorf("%s: %v, want %s", tc.name, m.Answer, tc.want)
@@ -536,7 +470,7 @@ func TestSecondariesAreTold(t *testing.T) {
 	}()
 	heardNotify(t, conn, "a.test.")
 	members := func() (n int) {
-		catalog, _ := s.Domains.Catalog()
+		catalog, _ := s.Zones.Catalog()
 		for rr := range catalog.Transfer() {
 			if _, ok := rr.(*dns.PTR); ok {
 				n++
@@ -552,17 +486,17 @@ func TestSecondariesAreTold(t *testing.T) {
 		t.Errorf("the catalog lists %d zones, want 2", n)
 	}
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Domains.Delete(tx, "dom_2") })
-	s.Domains.Zones().Note("b.test")
+	s.Zones.Note("b.test")
 	heardNotify(t, conn, "catalog.test.")
 	for start := time.Now(); members() != 1; time.Sleep(10 * time.Millisecond) {
 		if time.Since(start) > 20*time.Second {
 			t.Fatalf("the catalog lists %d zones, want 1", members())
 		}
 	}
-	if _, ok := s.Domains.Copied("b.test"); ok {
+	if _, ok := s.Zones.Copied("b.test"); ok {
 		t.Error("a zone that is gone can be copied")
 	}
-	if _, ok := s.Domains.Copied("www.a.test"); ok {
+	if _, ok := s.Zones.Copied("www.a.test"); ok {
 		t.Error("a name inside of a zone can be copied")
 	}
 }

@@ -1,4 +1,4 @@
-package domains
+package zones
 
 import (
 	"context"
@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	edgeName     = "Cloudflare" // the edge provider, for people
+	EdgeName     = "Cloudflare" // the edge provider, for people
 	edgeRights   = "Zone → Zone → Read and Zone → DNS → Edit"
 	maxEdgeToken = 500 // characters
 	edgeWaitMost = time.Hour
 )
 
-// givenEdgeToken gives the token of a request in its one form; "" if there is none.
-func givenEdgeToken(given *string) (string, error) {
+// EdgeToken gives the token of a request in its one form; "" if there is none.
+func EdgeToken(given *string) (string, error) {
 	if given == nil {
 		return "", nil
 	}
@@ -40,7 +40,7 @@ func givenEdgeToken(given *string) (string, error) {
 	return token, nil
 }
 
-func errNoEdge() *core.Error {
+func ErrNoEdge() *core.Error {
 	return core.Errorf("not_configured", "This installation has no edge provider. Leave edge_api_token out to use Mailstead's nameservers, or set manual_dns.")
 }
 
@@ -55,23 +55,23 @@ func edgeFailure(domain string, err error) *core.Error {
 	case len(conflicts) > 0:
 		return core.Errorf("zone_conflict",
 			"The zone of %s at %s has other records where Mailstead's belong: %s. None of them was changed. Remove them there, or change them to the expected values, then try again.",
-			domain, edgeName, conflictTexts(conflicts)).Because(err)
+			domain, EdgeName, conflictTexts(conflicts)).Because(err)
 	case errors.Is(err, dnsprov.ErrCredential):
 		return core.Errorf("edge_token_invalid",
 			"%s does not accept the API token for %s, or the token lacks a permission. It needs %s for that zone. Create such a token there, and give it as edge_api_token.",
-			edgeName, domain, edgeRights).Because(err)
+			EdgeName, domain, edgeRights).Because(err)
 	case errors.Is(err, dnsprov.ErrZoneNotFound):
 		return core.Errorf("zone_not_found",
 			"%s has no zone for %s that the API token can see. Add the domain there, or give a token with the permissions %s for its zone.",
-			edgeName, domain, edgeRights).Because(err)
+			EdgeName, domain, edgeRights).Because(err)
 	case errors.As(err, &refused):
-		return core.Errorf("upstream_error", "%s rejected the record %s: %s.", edgeName, recordText(refused.Want), clip(refused.Err.Error())).
+		return core.Errorf("upstream_error", "%s rejected the record %s: %s.", EdgeName, recordText(refused.Want), Clip(refused.Err.Error())).
 			With(store.DomainProviderCloudflare, "upstream_error", "does not take a record").Because(err)
 	case errors.As(err, &wait):
-		return core.Errorf("upstream_error", "%s is rate limiting us: retry in %s for %s.", edgeName, wait.For.Round(time.Second), domain).
+		return core.Errorf("upstream_error", "%s is rate limiting us: retry in %s for %s.", EdgeName, wait.For.Round(time.Second), domain).
 			With(store.DomainProviderCloudflare, "upstream_error", "asks to come again later").Because(err)
 	}
-	return core.Errorf("upstream_error", "%s could not complete the request for %s. Try again in a few minutes.", edgeName, domain).
+	return core.Errorf("upstream_error", "%s could not complete the request for %s. Try again in a few minutes.", EdgeName, domain).
 		With(store.DomainProviderCloudflare, "upstream_error", "did not answer as it should").Because(err)
 }
 
@@ -129,8 +129,8 @@ func conflictTexts(conflicts []*dnsprov.Conflict) string {
 	return strings.Join(out, "; ")
 }
 
-// clip shortens what is no name for the answer that says so.
-func clip(text string) string {
+// Clip shortens what is no name for the answer that says so.
+func Clip(text string) string {
 	const most = 253
 	if len(text) <= most {
 		return text
@@ -176,14 +176,14 @@ func checkEdgeToken(ctx context.Context, p dnsprov.Provider) error {
 	return nil
 }
 
-// scoutEdge asks the edge provider about names that are to be connected by a token, a bounded
+// ScoutEdge asks the edge provider about names that are to be connected by a token, a bounded
 // number at a time and for a bounded time in all. For each name that it asked about it gives why it
 // cannot be connected, or "".
-func (s *Service) scoutEdge(ctx context.Context, token string, names []string) (map[string]string, error) {
+func (s *Service) ScoutEdge(ctx context.Context, token string, names []string) (map[string]string, error) {
 	why := map[string]string{}
 	if s.Config.Edge == nil {
 		for _, name := range names {
-			why[name] = errNoEdge().Error()
+			why[name] = ErrNoEdge().Error()
 		}
 		return why, nil
 	}
@@ -222,35 +222,9 @@ func (s *Service) scoutZone(ctx context.Context, p dnsprov.Provider, name string
 	if err != nil {
 		return err
 	}
-	spec := s.spec(&store.Domain{Name: name, DNSProvider: store.DomainProviderCloudflare})
+	spec := s.Spec(&store.Domain{Name: name, DNSProvider: store.DomainProviderCloudflare})
 	_, err = dnsprov.Compatible(have, dnsprov.Wanted(spec, store.DomainProviderCloudflare))
 	return err
-}
-
-// newNames are those of the candidates that are to be made domains of the account.
-func (s *Service) newNames(who core.Actor, names []candidate) ([]string, error) {
-	var out []string
-	err := s.Store.View(func(tx *store.Tx) error {
-		for _, c := range names {
-			if c.problem != "" || s.operatorsOnly(tx, who.AccountID, c.name) {
-				continue
-			}
-			if elsewhere, err := provenElsewhere(tx, who.AccountID, c.name); elsewhere || err != nil {
-				if err != nil {
-					return err
-				}
-				continue
-			}
-			_, err := claimOf(tx, who.AccountID, c.name)
-			if errors.Is(err, store.ErrNotFound) {
-				out = append(out, c.name)
-			} else if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return out, err
 }
 
 const (
@@ -259,36 +233,41 @@ const (
 	edgeSyncsEach = 8               // of one account
 )
 
-const kindEdgeSync = "edge_sync"
+const KindEdgeSync = "edge_sync"
+
+// syncArgs are those of an edge_sync.
+type syncArgs struct {
+	DomainID string `json:"domain_id"`
+}
 
 // edgeSyncKind brings the records of a complete domain at the edge provider to what a transaction
 // has made of them here.
 func (s *Service) edgeSyncKind() jobs.Kind {
 	return jobs.Kind{
-		Name: kindEdgeSync, Work: s.syncEdge, Max: 24, Timeout: 2 * edgeWorksFor, Most: edgeSyncsMost, MostEach: edgeSyncsEach, Failed: s.edgeSyncFailed,
+		Name: KindEdgeSync, Work: s.syncEdge, Max: 24, Timeout: 2 * edgeWorksFor, Most: edgeSyncsMost, MostEach: edgeSyncsEach, Failed: s.edgeSyncFailed,
 	}
 }
 
-// addEdgeSync queues it, if the domain is complete: until then its provisioning sees to its
+// AddEdgeSync queues it, if the domain is complete: until then its provisioning sees to its
 // records. The job's id is "" if there is none.
-func (s *Service) addEdgeSync(tx *store.Tx, d *store.Domain) (id string, err error) {
-	if !atEdgeNow(d) {
+func (s *Service) AddEdgeSync(tx *store.Tx, d *store.Domain) (id string, err error) {
+	if !AtEdgeNow(d) {
 		return "", nil
 	}
-	j, err := s.Queue.Add(tx, jobs.New{AccountID: d.AccountID, Kind: kindEdgeSync, Key: d.ID, Lane: "edge " + d.ID, Args: domainArgs{d.ID}})
+	j, err := s.Queue.Add(tx, jobs.New{AccountID: d.AccountID, Kind: KindEdgeSync, Key: d.ID, Lane: "edge " + d.ID, Args: syncArgs{d.ID}})
 	if err != nil {
 		return "", err
 	}
 	return j.ID, nil
 }
 
-// atEdgeNow tells whether the records of a domain are to be kept at the edge provider at any time.
-func atEdgeNow(d *store.Domain) bool {
+// AtEdgeNow tells whether the records of a domain are to be kept at the edge provider at any time.
+func AtEdgeNow(d *store.Domain) bool {
 	return d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete
 }
 
 func (s *Service) syncEdge(ctx context.Context, j *store.Job) (jobs.Writes, error) {
-	args, err := jobs.Args[domainArgs](j)
+	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
@@ -305,7 +284,7 @@ func (s *Service) syncEdge(ctx context.Context, j *store.Job) (jobs.Writes, erro
 
 // edgeSyncFailed shows why changes are not at the edge provider.
 func (s *Service) edgeSyncFailed(tx *store.Tx, j *store.Job, cause error) error {
-	args, err := jobs.Args[domainArgs](j)
+	args, err := jobs.Args[syncArgs](j)
 	if err != nil {
 		return nil // a job that names no domain cannot have failed for one
 	}
@@ -316,7 +295,7 @@ func (s *Service) edgeSyncFailed(tx *store.Tx, j *store.Job, cause error) error 
 	if err != nil {
 		return err
 	}
-	code, why := "internal_error", "The change failed at "+edgeName+". See the log of this installation."
+	code, why := "internal_error", "The change failed at "+EdgeName+". See the log of this installation."
 	if e, ok := core.AsError(cause); ok {
 		code, why = e.Code, e.Message
 	}
@@ -350,11 +329,10 @@ func (s *Service) awaitEdge(ctx context.Context, jobID string) {
 	_, _ = s.Queue.Wait(ctx, jobID)
 }
 
-// redirectAtEdge brings the addresses that a redirect needs to the edge provider, or takes them
+// ApplyRedirect brings the addresses that a redirect needs to the edge provider, or takes them
 // away. If a web site of somebody else's is in their place, that is the error, and all other
 // records are as they should be.
-func (s *Service) redirectAtEdge(ctx context.Context, d *store.Domain) error {
-	jobs.Step(ctx, stepEdgeRecords, "in_progress", "")
+func (s *Service) ApplyRedirect(ctx context.Context, d *store.Domain) error {
 	err := s.withZoneLock(ctx, d.ID, func(w *zoneSync) error {
 		if err := w.sync(false); err != nil || len(w.conflicts) == 0 {
 			return err
@@ -362,12 +340,43 @@ func (s *Service) redirectAtEdge(ctx context.Context, d *store.Domain) error {
 		return edgeFault{joinConflicts(w.conflicts)}
 	})
 	if err == nil || errors.Is(err, errNotAtEdge) {
-		jobs.Step(ctx, stepEdgeRecords, "completed", "")
 		return nil
 	}
-	err = s.edgeOutcome(ctx, d.Name, err)
-	jobs.Step(ctx, stepEdgeRecords, "error", stepText(err))
-	return err
+	return s.edgeOutcome(ctx, d.Name, err)
+}
+
+// TryEdge asks the edge provider whether a sealed token can read the zone of a domain. Without
+// needZone it is enough that the token is good.
+func (s *Service) TryEdge(ctx context.Context, d *store.Domain, sealed []byte, needZone bool) error {
+	provider, err := s.edgeProvider(d.ID, sealed)
+	if err != nil {
+		return s.edgeOutcome(ctx, d.Name, err)
+	}
+	if err = checkEdgeToken(ctx, provider); err == nil {
+		_, err = provider.Records(ctx, dnsprov.ZoneRef{Domain: d.Name, OwnerTag: d.ID})
+	}
+	if err != nil && (needZone || !errors.Is(err, dnsprov.ErrZoneNotFound)) {
+		return s.edgeOutcome(ctx, d.Name, edgeFault{err})
+	}
+	return nil
+}
+
+// ProvisionEdge brings all records of a domain to the edge provider, or none if others are in their
+// place. d is the domain as the work began with it, nil if there was none; active tells, while its
+// claim is open, whether the provider serves the zone.
+func (s *Service) ProvisionEdge(ctx context.Context, of *store.Domain) (d *store.Domain, active bool, err error) {
+	err = s.withZoneLock(ctx, of.ID, func(w *zoneSync) error {
+		d = w.d
+		err := w.sync(true)
+		if err == nil && d.Claim == store.ClaimOpen {
+			active, err = w.active()
+		}
+		return err
+	})
+	if err != nil {
+		err = s.edgeOutcome(ctx, of.Name, err)
+	}
+	return d, active, err
 }
 
 const (
@@ -430,7 +439,7 @@ func (s *Service) withZoneLock(ctx context.Context, domainID string, do func(*zo
 // edgeProvider is the edge provider as a domain's sealed token opens it.
 func (s *Service) edgeProvider(domainID string, sealed []byte) (dnsprov.Provider, error) {
 	if s.Config.Edge == nil {
-		return nil, errNoEdge()
+		return nil, ErrNoEdge()
 	}
 	token, err := s.Keys.Open(store.EdgePlace(domainID), sealed)
 	if err != nil {
@@ -513,7 +522,7 @@ func (w *zoneSync) read() ([]dnsprov.Record, error) {
 
 // fit gives the records that are wanted and that can be beside what strangers have.
 func (w *zoneSync) fit(have []dnsprov.Record) ([]dnsprov.Record, error) {
-	spec := w.s.spec(w.d)
+	spec := w.s.Spec(w.d)
 	for _, c := range w.customs {
 		if w.refused[c.ID] == "" {
 			spec.Custom = append(spec.Custom, ownRecord(c))
@@ -560,7 +569,7 @@ func (w *zoneSync) refuse(err error) (again bool) {
 	}
 	var refused *dnsprov.Refused
 	if errors.As(err, &refused) {
-		again = w.refuseCustom(refused.Want, edgeName+" does not take it: "+clip(refused.Err.Error())) || again
+		again = w.refuseCustom(refused.Want, EdgeName+" does not take it: "+Clip(refused.Err.Error())) || again
 	}
 	return again
 }
@@ -568,7 +577,7 @@ func (w *zoneSync) refuse(err error) (again bool) {
 // besideText says why a custom record cannot be there.
 func besideText(c *dnsprov.Conflict) string {
 	return fmt.Sprintf("It conflicts with %s, which exists at %s and is not Mailstead's. Remove that record there, then change this record or run setup again.",
-		recordText(c.Have), edgeName)
+		recordText(c.Have), EdgeName)
 }
 
 // refuseCustom notes that a custom record cannot be there; false if the record is none, or is noted
@@ -644,7 +653,7 @@ func conflictDetail(domain string, conflicts []*dnsprov.Conflict) string {
 		return ""
 	}
 	return fmt.Sprintf("zone_conflict: %s lacks records at %s, since other records are in their place: %s. Remove those there, then run setup again.",
-		domain, edgeName, conflictTexts(conflicts))
+		domain, EdgeName, conflictTexts(conflicts))
 }
 
 func joinConflicts(conflicts []*dnsprov.Conflict) error {
@@ -680,19 +689,20 @@ const (
 	eraseTriesFailed  = 10 // by any other; three quarters of an hour
 )
 
-// eraseEdgeRecords deletes what we made at the edge provider. If it cannot be had in the end, the
-// domain goes all the same, and the error, an errPartly, says what remains there.
-func (s *Service) eraseEdgeRecords(ctx context.Context, d *store.Domain, j *store.Job) error {
-	err := s.withZoneLock(ctx, d.ID, (*zoneSync).erase)
+// EraseEdgeRecords deletes what we made at the edge provider, in one attempt of several of a job.
+// If it cannot be had in the end, the domain is to go all the same, and remains says to people what
+// is still there.
+func (s *Service) EraseEdgeRecords(ctx context.Context, d *store.Domain, attempt int) (remains string, err error) {
+	err = s.withZoneLock(ctx, d.ID, (*zoneSync).erase)
 	if err == nil || errors.Is(err, errNotAtEdge) {
-		return nil
+		return "", nil
 	}
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return "", ctx.Err()
 	}
 	e, ours := core.AsError(err)
 	if !ours && !errors.As(err, new(edgeFault)) {
-		return err
+		return "", err
 	}
 	if !ours {
 		e = edgeFailure(d.Name, err)
@@ -701,19 +711,19 @@ func (s *Service) eraseEdgeRecords(ctx context.Context, d *store.Domain, j *stor
 	if e.Code == "upstream_error" {
 		tries = eraseTriesFailed
 	}
-	if j.Attempt >= tries {
-		return errPartly{e.Code + ": " + e.Message + " " + s.remainsAtEdge(d)}
+	if attempt >= tries {
+		return e.Code + ": " + e.Message + " " + s.remainsAtEdge(d), nil
 	}
 	var wait *dnsprov.Wait
 	if errors.As(err, &wait) {
-		return s.edgeOutcome(ctx, d.Name, err)
+		return "", s.edgeOutcome(ctx, d.Name, err)
 	}
-	return e
+	return "", e
 }
 
 // remainsAtEdge says which of our records may still be at the edge provider.
 func (s *Service) remainsAtEdge(d *store.Domain) string {
-	mark := "The domain is deleted here. Records with a comment that begins with mailstead:" + d.ID + " are to be deleted at " + edgeName + " by hand"
+	mark := "The domain is deleted here. Records with a comment that begins with mailstead:" + d.ID + " are to be deleted at " + EdgeName + " by hand"
 	if len(d.EdgeRecords) == 0 {
 		return mark + ", if there are any."
 	}
@@ -722,7 +732,7 @@ func (s *Service) remainsAtEdge(d *store.Domain) string {
 		purposes[p]++
 	}
 	var names []string
-	for _, r := range dnsprov.Wanted(s.spec(d), store.DomainProviderCloudflare) {
+	for _, r := range dnsprov.Wanted(s.Spec(d), store.DomainProviderCloudflare) {
 		if name := r.Type + " " + r.Name; purposes[r.Purpose] > 0 && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -1,9 +1,10 @@
-package domains
+package zones
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/dnsprov"
@@ -32,6 +33,11 @@ type CustomDNSRecord struct {
 	UpdatedAt core.Time `json:"updated_at"`
 }
 
+// ListCustomDNSRecordsIn names the domain whose records are listed.
+type ListCustomDNSRecordsIn struct {
+	DomainID string `path:"domain_id"`
+}
+
 // CustomDNSRecords is the answer of list_custom_dns_records, the oldest record first.
 type CustomDNSRecords struct {
 	Domain        string            `json:"domain" words:"ours"`
@@ -48,7 +54,7 @@ type CustomDNSRecordAnswer struct {
 // customRecordOut shows a record. It is pending for as long as its domain is not complete.
 func customRecordOut(d *store.Domain, r *store.CustomRecord) CustomDNSRecord {
 	out := CustomDNSRecord{
-		ID: r.ID, RecordID: r.ID, Name: hostIn(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
+		ID: r.ID, RecordID: r.ID, Name: HostIn(r.Name, d.Name), FQDN: r.Name, Type: r.Type, Value: r.Value, TTL: r.TTL,
 		Status: r.Status, Error: core.OrNull(r.Error), CreatedAt: core.Time{Time: r.CreatedAt}, UpdatedAt: core.Time{Time: r.UpdatedAt},
 	}
 	switch {
@@ -75,20 +81,20 @@ func ourDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 func changeableDomain(tx *store.Tx, who core.Actor, id string) (*store.Domain, error) {
 	d, err := ourDomain(tx, who, id)
 	if err == nil && d.Gone() {
-		return nil, errBusy(d, "is being deleted, so it cannot be changed")
+		return nil, core.DomainBusy(d, "is being deleted, so it cannot be changed")
 	}
 	return d, err
 }
 
 // ListCustomDNSRecords lists the records that a domain's owner added.
-func (s *Service) ListCustomDNSRecords(_ context.Context, who core.Actor, in DomainIn) (*CustomDNSRecords, error) {
+func (s *Service) ListCustomDNSRecords(_ context.Context, who core.Actor, in ListCustomDNSRecordsIn) (*CustomDNSRecords, error) {
 	var out *CustomDNSRecords
 	err := s.Store.View(func(tx *store.Tx) error {
 		d, err := ourDomain(tx, who, in.DomainID)
 		if err != nil {
 			return err
 		}
-		out = &CustomDNSRecords{Domain: d.Name, DNSProvider: d.DNSProvider, Records: []CustomDNSRecord{}, DMARCOverride: dmarcOverride(d)}
+		out = &CustomDNSRecords{Domain: d.Name, DNSProvider: d.DNSProvider, Records: []CustomDNSRecord{}, DMARCOverride: DMARCOverrideOf(d)}
 		for _, r := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 			out.Records = append(out.Records, customRecordOut(d, r))
 		}
@@ -283,7 +289,7 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 		return invalidRecord("value", errors.New("points to the record itself"))
 	}
 	texts := len(r.Value)
-	zone := s.ZoneSource(tx, d)
+	zone := s.zoneSource(tx, d)
 	zone.Spec.Custom = []dnsprov.Record{ownRecord(r)}
 	for _, o := range store.CustomRecordsByDomain.Asc(tx, d.ID, "") {
 		if o.ID == r.ID {
@@ -315,7 +321,7 @@ func (s *Service) checkCustomRecord(tx *store.Tx, d *store.Domain, r *store.Cust
 func (s *Service) reservedRecords(tx *store.Tx, d *store.Domain) []dnsprov.Record {
 	spec := s.zoneSpec(tx, d)
 	if len(spec.DKIM) == 0 {
-		spec.DKIM = []dnsprov.DKIMKey{{Selector: rsaSelector}, {Selector: ed25519Selector}}
+		spec.DKIM = []dnsprov.DKIMKey{{Selector: RSASelector}, {Selector: Ed25519Selector}}
 	}
 	return dnsprov.Wanted(spec, d.DNSProvider)
 }
@@ -350,4 +356,36 @@ func (s *Service) DeleteCustomDNSRecord(ctx context.Context, who core.Actor, in 
 	}
 	s.awaitEdge(ctx, job)
 	return &CustomDNSRecordDeleted{in.RecordID}, nil
+}
+
+// HostIn is a name as a person enters it at a DNS provider: relative to the domain, "@" for the
+// domain itself.
+func HostIn(name, domain string) string {
+	if name == domain {
+		return "@"
+	}
+	return strings.TrimSuffix(name, "."+domain)
+}
+
+func (s *Service) EraseCustomRecords(ctx context.Context, domainID string) error {
+	for n := core.DropsAtATime; n == core.DropsAtATime; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := s.Store.Update(func(tx *store.Tx) error {
+			var ids []string
+			for _, id := range store.CustomRecordsByDomain.Keys(tx, domainID, "") {
+				ids = append(ids, id)
+				if len(ids) == core.DropsAtATime {
+					break
+				}
+			}
+			n = len(ids)
+			return core.DeleteAll(tx, store.CustomRecords, ids)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -1,0 +1,80 @@
+package domains_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/mailstead/mailstead/dnsprov"
+	"github.com/mailstead/mailstead/dnsprov/builtin"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/zones"
+	"github.com/mailstead/mailstead/store"
+	"github.com/miekg/dns"
+)
+
+// A domain from before there were keys gets one when it is set up again, and keeps what it has.
+func TestTheKeysStepMakesWhatIsMissing(t *testing.T) {
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{}, nil)
+	had := []store.DKIMKey{{Selector: "old", Record: "v=DKIM1; p=AA"}}
+	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin", DKIM: had}
+	servicetest.PutTestDomain(t, s, d)
+	var err error
+	for range 2 {
+		d, err = s.Domains.MakeKeys(t.Context(), d)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if d.DNSSEC == nil || len(d.DKIM) != 1 || d.DKIM[0].Selector != "old" {
+		t.Errorf("keys %+v, %+v", d.DKIM, d.DNSSEC)
+	}
+	first := d.DNSSEC.Public
+	d, err = s.Domains.MakeKeys(t.Context(), d)
+	if err != nil || string(d.DNSSEC.Public) != string(first) {
+		t.Errorf("the key changed: %v", err)
+	}
+	z, _ := s.Zones.Zone("a.test")
+	if m := z.Answer(new(dns.Msg).SetQuestion("a.test.", dns.TypeMX).SetEdns0(1232, true)); len(m.Answer) != 2 {
+		t.Errorf("not signed: %v", m)
+	}
+}
+
+// What the parent says is kept, also when nothing else is answered, as behind a resolver that
+// validates.
+func TestWhatTheParentSays(t *testing.T) {
+	var found []dnsprov.DS
+	var fails error
+	dead := errors.New("no resolver")
+	s := servicetest.ZoneService(t, t.TempDir(), core.Config{
+		LookupDS: func(context.Context, string) ([]dnsprov.DS, error) { return found, fails },
+		Resolver: &servicetest.FakeDNS{},
+	}, nil)
+	d := &store.Domain{ID: "dom_1", AccountID: "acc_1", Name: "a.test", DNSProvider: "builtin"}
+	if err := s.Zones.GiveZoneKey(d); err != nil {
+		t.Fatal(err)
+	}
+	servicetest.PutTestDomain(t, s, d)
+	ours := builtin.PublicKey(d.DNSSEC.Public).DS("a.test")
+	other := ours
+	other.KeyTag++
+	for _, tc := range []struct {
+		found []dnsprov.DS
+		fails error
+		want  string
+	}{
+		{nil, dead, "unknown"},
+		{nil, nil, "unpublished"},
+		{[]dnsprov.DS{other, ours}, nil, "secure"},
+		{nil, dead, "secure"},
+		{[]dnsprov.DS{other}, nil, "bogus"},
+	} {
+		found, fails = tc.found, tc.fails
+		l := s.Domains.LookAt(t.Context(), d)
+		err := s.Core.Store.Update(func(tx *store.Tx) error { return s.Domains.KeepLook(tx, d, l) })
+		if got := zones.DNSSECOf(d).Status; got != tc.want || err != nil {
+			t.Errorf("%v, %v: %s, want %s; %v", tc.found, tc.fails, got, tc.want, err)
+		}
+	}
+}

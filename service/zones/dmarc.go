@@ -1,0 +1,97 @@
+package zones
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mailstead/mailstead/mail/dmarc"
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// SetDMARCIn is the body of set_dmarc.
+type SetDMARCIn struct {
+	DomainID string `path:"domain_id"`
+	Value    string `json:"value" required:"true" example:"v=DMARC1; p=quarantine"`
+}
+
+// DMARCSet is the answer of set_dmarc.
+type DMARCSet struct {
+	DMARCOverride DMARCOverride `json:"dmarc_override"`
+}
+
+func DMARCOverrideOf(d *store.Domain) *DMARCOverride {
+	if d.DMARC == "" {
+		return nil
+	}
+	return &DMARCOverride{d.DMARC, core.Time{Time: d.DMARCAt}}
+}
+
+// SetDMARC publishes the owner's own policy. It stays whatever is set up again.
+func (s *Service) SetDMARC(ctx context.Context, who core.Actor, in SetDMARCIn) (*DMARCSet, error) {
+	value := strings.TrimSpace(in.Value)
+	bad := dmarc.Check(value)
+	var out *DMARCSet
+	job := ""
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := changeableDomain(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		if bad != nil {
+			return core.Errorf("invalid_dmarc", "value: %s", bad).With("value", "invalid_dmarc", bad.Error())
+		}
+		d.DMARC, d.DMARCAt = value, tx.Now()
+		out = &DMARCSet{*DMARCOverrideOf(d)}
+		job, err = s.putZoneBy(tx, d)
+		if err != nil {
+			return err
+		}
+		return core.Audit(tx, who, core.DomainTarget(d))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.awaitEdge(ctx, job)
+	return out, nil
+}
+
+// ResetDMARCIn names the domain that gets the default policy.
+type ResetDMARCIn struct {
+	DomainID string `path:"domain_id"`
+}
+
+// DMARCReset is the answer of reset_dmarc.
+type DMARCReset struct {
+	Reset          bool   `json:"reset" example:"true"` // Always true.
+	AppliedDefault string `json:"applied_default" words:"ours" example:"v=DMARC1; p=reject"`
+}
+
+// ResetDMARC publishes the default policy again.
+func (s *Service) ResetDMARC(ctx context.Context, who core.Actor, in ResetDMARCIn) (*DMARCReset, error) {
+	job := ""
+	err := s.Store.Update(func(tx *store.Tx) error {
+		d, err := changeableDomain(tx, who, in.DomainID)
+		if err != nil {
+			return err
+		}
+		d.DMARC, d.DMARCAt = "", time.Time{}
+		job, err = s.putZoneBy(tx, d)
+		if err != nil {
+			return err
+		}
+		return core.Audit(tx, who, core.DomainTarget(d))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.awaitEdge(ctx, job)
+	return &DMARCReset{true, dmarc.Default}, nil
+}
+
+// A DMARCOverride is the policy that the owner chose in place of the default.
+type DMARCOverride struct {
+	Value     string    `json:"value" words:"ours" example:"v=DMARC1; p=quarantine"`
+	UpdatedAt core.Time `json:"updated_at"`
+}

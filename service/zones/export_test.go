@@ -1,0 +1,27 @@
+package zones
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/dnsprov/builtin"
+	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/store"
+)
+
+// What tests outside of the package look at.
+
+const (
+	MaxCustomRecords = maxCustomRecords
+	RenewCopies      = renewCopies
+	ZonesAtATime     = zonesAtATime
+)
+
+func (s *Service) Copied(origin string) (builtin.Copied, bool) { return s.copied(origin) }
+
+func (s *Service) Note(name string) { s.memory.note(name) }
+
+func (s *Service) RenewZones() error { return s.renewZones() }
+
+func (s *Service) Resign(ctx context.Context, j *store.Job) (jobs.Writes, error) {
+	return s.resign(ctx, j)
+}
