@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/mail/charset"
 	"github.com/mailstead/mailstead/mail/msg"
 )
 
@@ -27,7 +28,7 @@ func (s *reader) readText(p *msg.Part, work []byte) error {
 	if p.Subtype != "html" {
 		raw = raw[:min(len(raw), textShare)]
 	}
-	text := msg.ConvertUTF8(raw, p.Params["charset"], maxText, maxConverted)
+	text := charset.Convert(raw, p.Params["charset"], maxText, maxConverted)
 	if p.Subtype == "html" {
 		text = s.strip(text)
 	}

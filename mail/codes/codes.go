@@ -11,7 +11,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/mailstead/mailstead/internal/lazyregexp"
-	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 // Bounds of the work on one message.
@@ -33,12 +33,12 @@ type Found struct {
 func Find(subject, text, html string) Found {
 	out := Found{Links: links(text, html)}
 	if text == "" {
-		out.Code = Code(subject, msg.HTMLText(html))
+		out.Code = Code(subject, visible.HTMLText(html))
 		return out
 	}
 	out.Code = Code(subject, text)
 	if out.Code == "" && html != "" { // the text may only say that there is HTML
-		out.Code = Code(subject, msg.HTMLText(html))
+		out.Code = Code(subject, visible.HTMLText(html))
 	}
 	return out
 }

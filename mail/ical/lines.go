@@ -6,7 +6,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/charset"
 )
 
 // A line is one content line (RFC 5545 section 3.1): its name in upper case, its parameters as they
@@ -17,18 +17,18 @@ type line struct {
 
 // decode unfolds a calendar and gives it as UTF-8. Programs fold between any two bytes, also within
 // a character, so that the bytes are unfolded first, unless each line end has several of them.
-func decode(text []byte, charset string) string {
-	convert := func(charset string) []byte { return msg.ConvertUTF8(text, charset, MaxSize, MaxSize) }
+func decode(text []byte, label string) string {
+	convert := func(label string) []byte { return charset.Convert(text, label, MaxSize, MaxSize) }
 	isCalendar := func(b []byte) bool { return bytes.Contains(bytes.ToUpper(b[:min(len(b), 4096)]), []byte("BEGIN:")) }
 	if bytes.IndexByte(text[:min(len(text), 64)], 0) >= 0 { // UTF-16 or UTF-32
-		out := convert(charset)
+		out := convert(label)
 		if !isCalendar(out) {
 			out = convert("utf-16")
 		}
 		text = unfolded(out)
 	} else {
 		text = unfolded(text)
-		if out := convert(charset); isCalendar(out) {
+		if out := convert(label); isCalendar(out) {
 			text = out
 		} // else it is in another charset than it says
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 // MissingHost is the Host of an address that came without one, since in IMAP an empty
@@ -556,7 +557,7 @@ func ParseAddress(s string) (Address, error) {
 // ParseAddressList reads addresses divided by commas, as ParseAddress does each. It
 // refuses groups, and more than MaxAddresses.
 func ParseAddressList(s string) ([]Address, error) {
-	if !utf8.ValidString(s) || strings.ContainsFunc(s, isControl) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, visible.IsControl) {
 		return nil, fmt.Errorf("%w %q: it has control characters or broken UTF-8", ErrAddress, cut(s, 80))
 	}
 	r := addressReader{s: s, limit: MaxAddresses + 1}

@@ -3,6 +3,8 @@ package msg
 import (
 	"fmt"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 // Attachment is one part that is not the text of the message.
@@ -193,7 +195,7 @@ func cutName(name string, limit int) string {
 // direction and so hide an extension, and replaces what file systems refuse.
 func fileRune(r rune) rune {
 	switch {
-	case isControl(r) || isInvisible(r):
+	case visible.IsControl(r) || visible.IsInvisible(r):
 		return -1
 	case strings.ContainsRune(`:*?"<>|`, r):
 		return '_'

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/transfer"
 )
 
 // ErrAuthors is wrapped by every error about the authors of a message: a field is missing,
@@ -521,8 +523,8 @@ func anyWords(s string) string {
 		if text == "=?"+word { // of an unknown charset
 			var raw []byte
 			if strings.EqualFold(parts[1], "b") {
-				var state base64State
-				raw = state.flush(state.append(raw, []byte(encoded)))
+				var state transfer.Base64
+				raw = state.Flush(state.Append(raw, []byte(encoded)))
 			} else {
 				raw = appendQ(raw, encoded)
 			}

@@ -3,10 +3,15 @@ package msg
 import (
 	"bytes"
 	"fmt"
+	"html"
 	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/charset"
+	"github.com/mailstead/mailstead/mail/transfer"
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 // Body is what people read of a message, in UTF-8 with LF line ends.
@@ -169,16 +174,16 @@ func (b *bodyReader) addPart(p *Part, toText, toHTML bool) error {
 	if toText {
 		text := content
 		if isHTML(p) {
-			text = HTMLText(content)
+			text = visible.HTMLText(content)
 		}
 		b.join(&b.text, text, &b.textLeft)
 	}
 	if toHTML {
-		html := content
+		markup := content
 		if isPlain(p) {
-			html = "<pre>" + escapeHTML(content) + "</pre>"
+			markup = "<pre>" + html.EscapeString(content) + "</pre>"
 		}
-		b.join(&b.html, html, &b.htmlLeft)
+		b.join(&b.html, markup, &b.htmlLeft)
 	}
 	return nil
 }
@@ -222,7 +227,7 @@ func readText(r io.ReaderAt, p *Part, limit int64) (text string, more bool, err 
 	if more {
 		raw = trimPartialRune(raw[:limit])
 	}
-	text = bodyText(p, raw)
+	text = charset.Body(raw, p.Params["charset"], p.Subtype == "html")
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	text = strings.ReplaceAll(text, "\r", "\n")
 	return strings.ReplaceAll(text, "\x00", ""), more, nil
@@ -249,7 +254,18 @@ func Text(r io.ReaderAt, p *Part, limit int64) (string, error) {
 	}
 	text, _, err := readText(r, p, limit)
 	if err == nil && p.Subtype == "html" {
-		text = HTMLText(text)
+		text = visible.HTMLText(text)
 	}
 	return text, err
+}
+
+// Open returns the decoded content of a part: base64, quoted-printable and uuencode are undone,
+// whatever damage they have; the charset stays as it is. A multipart or a message gives
+// its bytes as they stand.
+func Open(r io.ReaderAt, p *Part) io.Reader {
+	body := io.NewSectionReader(r, p.BodyOffset, p.Size())
+	if len(p.Children) > 0 {
+		return body
+	}
+	return transfer.NewReader(p.Encoding, body)
 }

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/buffers"
+	"github.com/mailstead/mailstead/mail/charset"
 )
 
 // Composer writes a message from its parts. Blind copies are the envelope's business: only a draft
@@ -180,7 +181,7 @@ func (c *Composer) ids() ([]Header, error) {
 			if id == "" {
 				continue
 			}
-			if strings.ContainsAny(id, "<> \t") || !isASCII(id) {
+			if strings.ContainsAny(id, "<> \t") || !charset.IsASCII(id) {
 				return nil, fmt.Errorf("%w: %s has a bad id", ErrHeader, f.name)
 			}
 			ids = append(ids, "<"+id+">")
@@ -264,7 +265,7 @@ func (a *AttachedFile) entity(hasHTML bool) (*entity, error) {
 	disposition := "attachment"
 	if a.ContentID != "" {
 		id := strings.Trim(a.ContentID, "<> ")
-		if id == "" || strings.ContainsAny(id, "<> \t") || !isASCII(id) {
+		if id == "" || strings.ContainsAny(id, "<> \t") || !charset.IsASCII(id) {
 			return nil, fmt.Errorf("%w: Content-ID %q", ErrHeader, cut(a.ContentID, 80))
 		}
 		e.fields = append(e.fields, Header{"Content-ID", "<" + id + ">"})
@@ -438,7 +439,7 @@ func writeBase64(s *sink, content []byte) error {
 func checkMediaType(ctype string) error {
 	head, _, _ := strings.Cut(ctype, ";")
 	typ, subtype, _ := strings.Cut(strings.TrimSpace(head), "/")
-	if !isToken(typ) || !isToken(subtype) || strings.EqualFold(typ, "multipart") || !isASCII(ctype) {
+	if !isToken(typ) || !isToken(subtype) || strings.EqualFold(typ, "multipart") || !charset.IsASCII(ctype) {
 		return fmt.Errorf("%w: Content-Type %q", ErrHeader, cut(ctype, 80))
 	}
 	return nil

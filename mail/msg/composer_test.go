@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/charset"
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 var draftDate = time.Date(2026, 11, 20, 21, 0, 0, 0, time.FixedZone("", 3600))
@@ -73,7 +76,7 @@ func fullDraft() *Composer {
 func TestDraftRoundTrip(t *testing.T) {
 	d := fullDraft()
 	raw := write(t, d)
-	if !isASCII(string(raw)) {
+	if !charset.IsASCII(string(raw)) {
 		t.Error("message is not ASCII")
 	}
 	root := scanBytes(t, raw)
@@ -97,7 +100,7 @@ func TestDraftRoundTrip(t *testing.T) {
 	if want := strings.ReplaceAll(d.Text, "\r", "\n"); body.Text != want {
 		t.Errorf("text %q, want %q", body.Text, want)
 	}
-	if html := SanitizeHTML(body.HTML); html != d.HTML {
+	if html := visible.SanitizeHTML(body.HTML); html != d.HTML {
 		t.Errorf("html %q", html)
 	}
 	checkAttachments(t, d, raw, s.Attachments)
@@ -240,7 +243,7 @@ func TestDSNRoundTrip(t *testing.T) {
 	if got := shape(root); got != "multipart/report(text/plain message/delivery-status text/rfc822-headers)" {
 		t.Errorf("shape %s", got)
 	}
-	if bytes.Contains(raw, []byte("secret")) || !isASCII(string(raw)) {
+	if bytes.Contains(raw, []byte("secret")) || !charset.IsASCII(string(raw)) {
 		t.Error("body returned, or not ASCII")
 	}
 	report, ok := ParseReport(bytes.NewReader(raw), root)

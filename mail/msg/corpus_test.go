@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -69,7 +71,7 @@ func describe(t *testing.T, raw []byte) string {
 		fmt.Fprintf(&out, "text: %q\n", body.Text)
 	}
 	if body.HasHTML {
-		fmt.Fprintf(&out, "html: %q\n", SanitizeHTML(body.HTML))
+		fmt.Fprintf(&out, "html: %q\n", visible.SanitizeHTML(body.HTML))
 	}
 	if report, ok := ParseReport(r, root); ok {
 		fmt.Fprintf(&out, "report: %s mta=%s original=%s\n", report.Kind, report.ReportingMTA, report.OriginalMessageID)

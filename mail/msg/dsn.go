@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/charset"
 )
 
 // DSN is a delivery status notification to be composed (RFC 3464). Its recipients share one kind of
@@ -155,7 +157,7 @@ func (s *statusBlock) add(name, value string) {
 	if s.err != nil {
 		return
 	}
-	if !isASCII(value) {
+	if !charset.IsASCII(value) {
 		value = toASCII(value)
 	}
 	s.b, s.err = appendField(s.b, name, value)
@@ -170,7 +172,7 @@ func (s *statusBlock) addDate(name string, t time.Time) {
 // typedAddress gives an address its type; one beyond ASCII is written so that it needs
 // no SMTPUTF8 (RFC 6533 §3).
 func typedAddress(s string) string {
-	if isASCII(s) {
+	if charset.IsASCII(s) {
 		return "rfc822; " + s
 	}
 	var out strings.Builder
@@ -229,7 +231,7 @@ func wholeEntity(r io.Reader) (*entity, error) {
 		return nil, fmt.Errorf("read original message: %w", err)
 	}
 	e := &entity{ctype: "message/rfc822", encoding: "7bit", content: normalized(raw)}
-	if !isASCII(string(raw)) {
+	if !charset.IsASCII(string(raw)) {
 		e.encoding = "8bit"
 	}
 	return e, nil

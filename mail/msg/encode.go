@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/charset"
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 // ErrHeader is wrapped by the errors about a header that cannot be written; their text
@@ -25,7 +28,7 @@ func checkHeader(name, value string) error {
 	if fieldName([]byte(name+":")) != len(name) || name == "" || len(name) > 76 {
 		return fmt.Errorf("%w: %q is no field name", ErrHeader, cut(name, 80))
 	}
-	if strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && isControl(r) }) {
+	if strings.ContainsFunc(value, func(r rune) bool { return r != '\t' && visible.IsControl(r) }) {
 		return fmt.Errorf("%w: %s has a line break or a control character", ErrHeader, name)
 	}
 	if !utf8.ValidString(value) {
@@ -109,7 +112,7 @@ func foldPoint(s string, room int) int {
 // encodeText makes an unstructured value fit for a header: as it is if it can be, else
 // as RFC 2047 words.
 func encodeText(s string) string {
-	if isASCII(s) && !strings.Contains(s, "=?") && longestWord(s) <= maxWord && !strings.Contains(s, "  ") {
+	if charset.IsASCII(s) && !strings.Contains(s, "=?") && longestWord(s) <= maxWord && !strings.Contains(s, "  ") {
 		return s
 	}
 	return encodeWords(s)
@@ -117,19 +120,10 @@ func encodeText(s string) string {
 
 // encodeField leaves an ASCII value alone, since it may be structured.
 func encodeField(s string) string {
-	if isASCII(s) {
+	if charset.IsASCII(s) {
 		return s
 	}
 	return encodeWords(s)
-}
-
-func isASCII[S string | []byte](s S) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }
 
 func longestWord(s string) int {
@@ -212,7 +206,7 @@ func encodeAddress(a Address) string {
 	switch {
 	case a.Name == "":
 		return email
-	case !isASCII(a.Name) || strings.Contains(a.Name, "=?") || longestWord(a.Name) > maxWord:
+	case !charset.IsASCII(a.Name) || strings.Contains(a.Name, "=?") || longestWord(a.Name) > maxWord:
 		return encodeWords(a.Name) + " <" + email + ">"
 	}
 	return quotePhrase(a.Name) + " <" + email + ">"
@@ -232,7 +226,7 @@ func encodeParam(name, value string) string {
 	switch {
 	case isToken(value) && !strings.ContainsAny(value, "*'%") && len(value) <= 60: // RFC 2231 gives these a meaning
 		return "; " + name + "=" + value
-	case isASCII(value) && !strings.Contains(value, "=?") && len(value) <= 60 && strings.Trim(value, " ") == value: // an encoded word would be read as its text, and outer blanks get lost
+	case charset.IsASCII(value) && !strings.Contains(value, "=?") && len(value) <= 60 && strings.Trim(value, " ") == value: // an encoded word would be read as its text, and outer blanks get lost
 		return "; " + name + "=" + quoteString(value)
 	}
 	var out strings.Builder

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/mailstead/mailstead/mail/charset"
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
@@ -22,7 +23,7 @@ func EncodeHeader(block []byte) ([]byte, error) {
 		}
 		whole := rest[:n]
 		rest = rest[n:]
-		if isASCII(string(whole)) {
+		if charset.IsASCII(string(whole)) {
 			out = append(out, whole...)
 			continue
 		}
@@ -43,7 +44,7 @@ func EncodeHeader(block []byte) ([]byte, error) {
 // encodeValue gives the value of a field in ASCII.
 func encodeValue(name string, value []byte) (string, error) {
 	lower := strings.ToLower(name)
-	text := guessUTF8(unfold(value))
+	text := charset.Guess(unfold(value))
 	switch {
 	case lower == "content-type" || lower == "content-disposition":
 		return encodeParams(text), nil
@@ -89,7 +90,7 @@ func encodeParams(text string) string {
 		switch {
 		case !ok:
 			continue
-		case name == "boundary" && isASCII(value): // at any length, for those who read no RFC 2231
+		case name == "boundary" && charset.IsASCII(value): // at any length, for those who read no RFC 2231
 			out += "; " + name + "=" + quoteString(value)
 		default:
 			out += encodeParam(name, value)
@@ -164,7 +165,7 @@ func (e *valueEncoder) words(s string, phrase bool) {
 	text := strings.TrimSpace(s)
 	switch {
 	case e.err != nil:
-	case isASCII(s):
+	case charset.IsASCII(s):
 		e.out.WriteString(s)
 	case phrase:
 		if e.out.Len() > 0 && s[0] == ' ' {
@@ -212,7 +213,7 @@ func (e *valueEncoder) comment() {
 	end := min(e.pos, len(e.s))
 	e.pos = min(e.pos+1, len(e.s))
 	inside := e.s[start:end]
-	if !isASCII(inside) {
+	if !charset.IsASCII(inside) {
 		inside = encodeWords(cleanText(decodeWords(unquoted(inside)), MaxHeader))
 	}
 	e.out.WriteString("(" + inside + ")")
@@ -231,7 +232,7 @@ func (e *valueEncoder) angle() {
 	e.pos = min(e.pos+1, len(e.s))
 	text := e.s[start:e.pos]
 	switch inside := strings.Trim(text, "<>"); {
-	case isASCII(text):
+	case charset.IsASCII(text):
 		e.out.WriteString(text)
 	case e.phrases && strings.Contains(inside, ":") && strings.HasPrefix(strings.ToLower(e.name), "list-"):
 		e.out.WriteString("<" + percentHigh(inside) + ">")
@@ -258,7 +259,7 @@ func percentHigh(uri string) string {
 // address gives an address whose domain may be beyond ASCII, and whose local part may not.
 func (e *valueEncoder) address(s string) string {
 	at := strings.LastIndexByte(s, '@')
-	if at < 0 || !isASCII(s[:at]) {
+	if at < 0 || !charset.IsASCII(s[:at]) {
 		e.fail()
 		return ""
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mailstead/mailstead/mail/charset"
 )
 
 // TestRawTextInAHeaderIsEncoded: each kind of field in the way that its grammar has, and read back
@@ -58,7 +60,7 @@ func TestWhatOnlySMTPUTF8CarriesIsNoHeader(t *testing.T) {
 // sameWhenRead compares what readers are given of two headers.
 func sameWhenRead(t testing.TB, a, b []byte) {
 	t.Helper()
-	if !isASCII(string(b)) {
+	if !charset.IsASCII(string(b)) {
 		t.Fatalf("%q is not ASCII", b)
 	}
 	before, after := scanBytes(t, a), scanBytes(t, b)
@@ -111,7 +113,7 @@ func FuzzEncodeHeader(f *testing.F) {
 			if n == 0 {
 				break // the body
 			}
-			if !isASCII(string(rest[:n])) {
+			if !charset.IsASCII(string(rest[:n])) {
 				t.Fatalf("%q becomes %q", block, out)
 			}
 			rest = rest[n:]

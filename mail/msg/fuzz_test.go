@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 func addCorpus(f *testing.F) {
@@ -68,7 +70,7 @@ func FuzzScan(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(body.Text) > 4096 || !utf8.ValidString(body.Text) || strings.Contains(strings.ToLower(SanitizeHTML(body.HTML)), "<script") {
+		if len(body.Text) > 4096 || !utf8.ValidString(body.Text) || strings.Contains(strings.ToLower(visible.SanitizeHTML(body.HTML)), "<script") {
 			t.Fatalf("body %+v", body)
 		}
 		headers, err := Headers(r, root)
@@ -83,22 +85,6 @@ func FuzzScan(f *testing.F) {
 		if _, err := HeaderFields(r, root, []string{"subject"}, true); err != nil {
 			t.Fatal(err)
 		}
-	})
-}
-
-// FuzzToUTF8 decodes any bytes under any name and wants UTF-8, of a length that they bound.
-func FuzzToUTF8(f *testing.F) {
-	for _, row := range charsetNames() {
-		name, _, _ := strings.Cut(row.names, " ")
-		f.Add([]byte("a\x1b$BF|\x1b(B +AGE- ~{::~} \xe4\xb8\xad\x00"), name)
-	}
-	f.Fuzz(func(t *testing.T, b []byte, charset string) {
-		for _, s := range []string{toUTF8(b, charset), rawUTF8(b, charset), bodyText(&Part{Type: "text", Subtype: "html", Params: map[string]string{"charset": charset}}, b)} {
-			if !utf8.ValidString(s) || len(s) > 6*len(b) {
-				t.Fatalf("%q in %q is %q", b, charset, s)
-			}
-		}
-		ConvertUTF8(b, charset, 100, 10)
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/mail/charset"
+	"github.com/mailstead/mailstead/mail/transfer"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -209,7 +211,7 @@ func Headers(r io.ReaderAt, p *Part) ([]Header, error) {
 // own, or that of the first text in it that names another than UTF-8.
 func headerCharset(p *Part) string {
 	if p.Type == "text" {
-		if name := p.declaredCharset(); name != "" && findCharset(name) != findCharset("utf-8") {
+		if name := p.Params["charset"]; charset.Declared(name) && !charset.IsUTF8(name) {
 			return name
 		}
 	}
@@ -481,7 +483,7 @@ func (t *textBudget) addressLists(env *Envelope, lists *addressFields) {
 }
 
 func (t *textBudget) addresses(to *[]Address, value []byte, room *int) {
-	for _, a := range parseAddresses(rawUTF8(unfold(value), t.charset), *room) {
+	for _, a := range parseAddresses(charset.DecodeRaw(unfold(value), t.charset), *room) {
 		size := len(a.Name) + len(a.Mailbox) + len(a.Host)
 		if size > t.left {
 			return
@@ -526,7 +528,7 @@ func encodingName(value []byte) string {
 	case strings.HasPrefix(letters, "quoted") || letters == "qp":
 		return "quoted-printable"
 	case strings.HasPrefix(letters, "uue") || letters == "uu":
-		return uuencode
+		return transfer.UUEncode
 	case strings.HasPrefix(letters, "8bit"):
 		return "8bit"
 	case strings.HasPrefix(letters, "7bit"):
@@ -636,7 +638,7 @@ func messageIDs(value []byte) []string {
 	}
 	out := make([]string, len(found))
 	for i, id := range found {
-		out[i] = "<" + cleanText(guessUTF8(id), maxMessageID) + ">"
+		out[i] = "<" + cleanText(charset.Guess(id), maxMessageID) + ">"
 	}
 	return out
 }

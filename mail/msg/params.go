@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/charset"
+	"github.com/mailstead/mailstead/mail/transfer"
 )
 
 // maxParamText bounds the raw text of one field with parameters.
@@ -13,10 +16,10 @@ const maxParamText = 64 << 10
 
 // parseParams splits a Content-Type or Content-Disposition value into its head and its
 // parameters, decoded by RFC 2231 and, since many write them so, by RFC 2047. Semicolons may be
-// missing. Raw 8-bit text is in the charset.
-func parseParams(value []byte, charset string) (head string, params map[string]string) {
+// missing. Raw 8-bit text is in the charset of that label.
+func parseParams(value []byte, label string) (head string, params map[string]string) {
 	value = unfold(value)
-	s := rawUTF8(value[:min(len(value), maxParamText)], charset)
+	s := charset.DecodeRaw(value[:min(len(value), maxParamText)], label)
 	head, rest := cutHead(s)
 	p := paramReader{s: rest}
 	for p.pos < len(p.s) && len(p.raw) < MaxParams {
@@ -236,7 +239,7 @@ func plainParam(name, value string) string {
 
 // join joins the pieces by their numbers, which some count from 1, and of which one may be missing.
 func (p paramPieces) join() string {
-	mark, charset, anyEncoded := "", "", false
+	mark, label, anyEncoded := "", "", false
 	var out []byte
 	for n, i := range slices.Sorted(maps.Keys(p.text)) {
 		text := p.text[i]
@@ -249,7 +252,7 @@ func (p paramPieces) join() string {
 		}
 		if n == 0 {
 			var rest string
-			charset, rest = splitCharset(text)
+			label, rest = splitCharset(text)
 			mark, text = text[:len(text)-len(rest)], rest
 		} else if mark != "" {
 			text = strings.TrimPrefix(text, mark) // some repeat it
@@ -260,29 +263,29 @@ func (p paramPieces) join() string {
 	if !anyEncoded { // some cut RFC 2047 words
 		return cleanText(decodeWords(string(out)), MaxParamValue)
 	}
-	return cleanText(toUTF8(out, charset), MaxParamValue)
+	return cleanText(charset.Decode(out, label), MaxParamValue)
 }
 
 // splitCharset takes charset'language' off an extended value, or a charset' that is known.
-func splitCharset(s string) (charset, text string) {
-	charset, rest, ok := strings.Cut(s, "'")
+func splitCharset(s string) (label, text string) {
+	label, rest, ok := strings.Cut(s, "'")
 	if !ok {
 		return "", s
 	}
 	_, text, ok = strings.Cut(rest, "'")
 	switch {
 	case ok:
-		return charset, text
-	case findCharset(charset) != nil:
-		return charset, rest
+		return label, text
+	case charset.Known(label):
+		return label, rest
 	}
 	return "", s
 }
 
 func appendPercent(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
-		if s[i] == '%' && i+2 < len(s) && isHex(s[i+1]) && isHex(s[i+2]) {
-			dst = append(dst, unhex(s[i+1])<<4|unhex(s[i+2]))
+		if s[i] == '%' && i+2 < len(s) && transfer.IsHex(s[i+1]) && transfer.IsHex(s[i+2]) {
+			dst = append(dst, transfer.Unhex(s[i+1])<<4|transfer.Unhex(s[i+2]))
 			i += 2
 			continue
 		}

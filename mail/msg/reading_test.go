@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/charset"
 )
 
 // A reading is what must be found in a message that its writer made otherwise than the rules say.
@@ -184,7 +186,7 @@ func TestCharsetsOfManySetsAreDecoded(t *testing.T) {
 		{"ISO_8859-1:1987", "\x80\xe4", "€ä"},
 		{"never-heard-of", "\xe4", "ä"},
 	} {
-		if got := strings.TrimPrefix(toUTF8([]byte(c.in), c.charset), "\ufeff"); got != c.want {
+		if got := strings.TrimPrefix(charset.Decode([]byte(c.in), c.charset), "\ufeff"); got != c.want {
 			t.Errorf("%s %q is %q, want %q", c.charset, c.in, got, c.want)
 		}
 	}
@@ -300,7 +302,7 @@ func TestCharsetLabelsAreKnown(t *testing.T) {
 		t.Fatal(len(rows), err)
 	}
 	for _, row := range rows {
-		if got := toUTF8(row.Body, row.Label); got != row.Expect {
+		if got := charset.Decode(row.Body, row.Label); got != row.Expect {
 			t.Errorf("%s: %q, want %q", row.Label, got, row.Expect)
 		}
 		raw := message("Content-Type: text/plain; charset="+row.Label+"\nContent-Transfer-Encoding: base64\n", base64.StdEncoding.EncodeToString(row.Body)+"\n")

@@ -2,10 +2,8 @@ package msg
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -283,27 +281,6 @@ func TestHeadersOfOtherWriters(t *testing.T) {
 		{"From: b@o.test\nSubject: found\n", "found"},
 	} {
 		t.Run(c.raw, func(t *testing.T) { reading{subject: c.subject, from: "b@o.test"}.check(t, []byte(c.raw)) })
-	}
-}
-
-// TestCharsetsAgainstAnotherDecoder has a text in each of 200 charsets by one of its names, as
-// encoded by another implementation.
-func TestCharsetsAgainstAnotherDecoder(t *testing.T) {
-	raw, err := os.ReadFile("testdata/reading/charsets-encoded.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []struct {
-		Label, Text string
-		Body        []byte
-	}
-	if err := json.Unmarshal(raw, &rows); err != nil || len(rows) < 150 {
-		t.Fatal(len(rows), err)
-	}
-	for _, row := range rows {
-		if got := toUTF8(row.Body, row.Label); got != row.Text {
-			t.Errorf("%s: %q, want %q", row.Label, got, row.Text)
-		}
 	}
 }
 

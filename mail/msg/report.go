@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/mail/transfer"
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 const (
@@ -330,11 +333,11 @@ func decodeUnitext(s string) string {
 		}
 		r := rune(0)
 		for i := range len(hex) {
-			if isHex(hex[i]) {
-				r = r<<4 | rune(unhex(hex[i]))
+			if transfer.IsHex(hex[i]) {
+				r = r<<4 | rune(transfer.Unhex(hex[i]))
 			}
 		}
-		if !isControl(r) {
+		if !visible.IsControl(r) {
 			out.WriteRune(r)
 		}
 		s = after

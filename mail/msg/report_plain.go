@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/lazyregexp"
+	"github.com/mailstead/mailstead/mail/charset"
 )
 
 const (
@@ -56,7 +57,7 @@ func failedRecipients(header []byte) []string {
 		if !strings.EqualFold(string(f.name), "X-Failed-Recipients") {
 			continue
 		}
-		for _, a := range parseAddresses(guessUTF8(unfold(f.value)), maxReportRecipients-len(out)) {
+		for _, a := range parseAddresses(charset.Guess(unfold(f.value)), maxReportRecipients-len(out)) {
 			if email := a.Email(); email != "" {
 				out = append(out, email)
 			}

@@ -4,6 +4,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/mailstead/mailstead/mail/charset"
 )
 
 // readWords finds in the text of a message that is known to be about one of ours what became of
@@ -58,7 +60,7 @@ func isAnswer(header []byte) bool {
 func saidText(r io.ReaderAt, root *Part) (text, fields string) {
 	if status := deliveryStatus(root); status != nil {
 		if raw, err := io.ReadAll(io.LimitReader(Open(r, status), maxReturned)); err == nil {
-			fields = bodyText(status, raw)
+			fields = charset.Body(raw, status.Params["charset"], status.Subtype == "html")
 		}
 	}
 	var said []string

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/transfer"
 )
 
 // Part is one node of a message's MIME tree (RFC 2045, RFC 2046). A multipart has one
@@ -276,7 +278,7 @@ func (s *scanner) isBase64() bool {
 }
 
 func isBase64Line(line []byte) bool {
-	return len(line)%4 == 0 && len(bytes.Trim(line, base64Letters+"=")) == 0
+	return len(line)%4 == 0 && len(bytes.Trim(line, transfer.Base64Letters+"=")) == 0
 }
 
 // endHeader reads the innermost part's header, whose body begins at off, and opens the
@@ -363,14 +365,14 @@ func (p *Part) opaque() {
 }
 
 func isIdentity(encoding string) bool {
-	return encoding != "base64" && encoding != "quoted-printable" && encoding != uuencode
+	return encoding != "base64" && encoding != "quoted-printable" && encoding != transfer.UUEncode
 }
 
 // leafBody computes the decoded size of a leaf while its lines pass.
 type leafBody struct {
 	encoding string
 	n        int64 // base64: characters; the others: bytes
-	uu       uuState
+	uu       transfer.UU
 	midLine  bool
 	pending  int64 // quoted-printable: the line end, which may turn out to belong to a boundary
 }
@@ -390,9 +392,9 @@ func (l *leafBody) add(piece []byte, eol int) {
 			l.n++
 			l.pending = 0
 		}
-	case uuencode:
+	case transfer.UUEncode:
 		if !l.midLine {
-			l.n += int64(l.uu.length(piece))
+			l.n += int64(l.uu.Length(piece))
 		}
 		l.midLine = eol == 0
 	}
@@ -407,7 +409,7 @@ func (l *leafBody) size(raw int64, toEnd bool) int64 {
 			l.n += l.pending
 		}
 		return max(0, min(l.n, raw))
-	case uuencode:
+	case transfer.UUEncode:
 		return min(l.n, raw)
 	}
 	return raw

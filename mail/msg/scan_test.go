@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/cputime"
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 const bombSize = 1 << 20
@@ -104,7 +105,7 @@ func TestBombs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			SanitizeHTML(body.HTML)
+			visible.SanitizeHTML(body.HTML)
 			ParseReport(r, root)
 			took = cputime.Used(t) - began
 			t.Logf("read %v", took)

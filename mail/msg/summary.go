@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/mail/visible"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -169,7 +170,7 @@ func previewOf(r io.ReaderAt, p bodyPiece) (string, error) {
 		}
 		text, _, err := readText(r, part, previewHTML)
 		if isHTML(part) {
-			text = htmlWords(text, 8*previewRunes)
+			text = visible.HTMLWords(text, 8*previewRunes)
 		}
 		text = foldText(text)
 		if err != nil || text != "" {
@@ -187,10 +188,10 @@ func foldText(s string) string {
 	space, n := false, 0
 	for _, c := range s {
 		switch {
-		case unicode.IsSpace(c) || isControl(c):
+		case unicode.IsSpace(c) || visible.IsControl(c):
 			space = true
 			continue
-		case isInvisible(c):
+		case visible.IsInvisible(c):
 			continue
 		case space && n > 0:
 			out.WriteByte(' ')
@@ -212,7 +213,7 @@ func foldText(s string) string {
 func ShownName[T string | []byte](name T) T {
 	for i := range len(name) {
 		if name[i] >= utf8.RuneSelf {
-			return T(strings.TrimSpace(withoutInvisible(string(name))))
+			return T(strings.TrimSpace(visible.WithoutInvisible(string(name))))
 		}
 	}
 	return name
@@ -312,7 +313,7 @@ func pieceTexts(r io.ReaderAt, p bodyPiece, limit int) (out []string, err error)
 			return fmt.Errorf("text of message: %w", err)
 		}
 		if isHTML(part) {
-			text = cut(htmlWords(text, limit), limit)
+			text = cut(visible.HTMLWords(text, limit), limit)
 		}
 		limit -= len(text)
 		out = append(out, text)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 const imagePath = "/session/image/"
@@ -47,7 +48,7 @@ func TestHostile(t *testing.T) {
 			for way, o := range ways() {
 				d := documentOf(body, o)
 				checkDocument(t, d)
-				if !strings.Contains(msg.HTMLText(string(d.HTML)), "Dear reader") {
+				if !strings.Contains(visible.HTMLText(string(d.HTML)), "Dear reader") {
 					t.Errorf("%s: the words are gone:\n%s", way, d.HTML)
 				}
 				if t.Failed() {
@@ -265,6 +266,6 @@ var classes = regexp.MustCompile(` class="[^"]*"`)
 // another.
 func bareBody(raw string) string {
 	r := &renderer{sheet: readSheets(nil), classes: map[string]string{}}
-	r.render(msg.StripHTML(raw))
+	r.render(visible.StripHTML(raw))
 	return strings.NewReplacer("<span>", "", "</span>", "", "<font>", "", "</font>", "").Replace(classes.ReplaceAllString(r.out.String(), ""))
 }

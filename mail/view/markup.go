@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/lazyregexp"
-	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/visible"
 	"golang.org/x/net/html"
 )
 
@@ -18,7 +18,7 @@ const maxClasses = 4000
 // HTML makes a document of a message's HTML, as it came.
 func HTML(raw string, o Options) *Document {
 	r := &renderer{o: o, sheet: readSheets(styleElements(raw)), classes: map[string]string{}}
-	r.render(msg.StripHTML(raw))
+	r.render(visible.StripHTML(raw))
 	var styles []byte
 	if len(r.sheet.out) > 0 {
 		styles = append(append([]byte("@layer message{\n"), r.sheet.out...), "}\n"...)

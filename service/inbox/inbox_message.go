@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/reply"
 	"github.com/mailstead/mailstead/mail/view"
+	"github.com/mailstead/mailstead/mail/visible"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -201,7 +202,7 @@ func (s *Service) messageDetail(who core.Actor, p messagePicker) (*MessageDetail
 		out.ReplyText = &text
 	}
 	if body.HasHTML {
-		html := msg.SanitizeHTML(body.HTML)
+		html := visible.SanitizeHTML(body.HTML)
 		out.HTML = &html
 	}
 	for _, h := range headers {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/visible"
 )
 
 // maxBody is how many bytes of a message's text conditions look at.
@@ -71,7 +72,7 @@ func (m *Message) texts(field, header string) []string {
 			}
 			text := b.Text
 			if text == "" && b.HTML != "" {
-				text = msg.HTMLText(b.HTML)
+				text = visible.HTMLText(b.HTML)
 			}
 			text = text[:min(len(text), maxBody)]
 			m.body = &text

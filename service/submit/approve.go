@@ -13,6 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/view"
+	"github.com/mailstead/mailstead/mail/visible"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
@@ -169,7 +170,7 @@ func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn
 		out.Text = &body.Text
 	}
 	if body.HasHTML {
-		html := msg.SanitizeHTML(body.HTML)
+		html := visible.SanitizeHTML(body.HTML)
 		out.HTML = &html
 	}
 	for _, h := range headers {
@@ -280,7 +281,7 @@ func (s *Service) OpenApprovalFile(ctx context.Context, who core.Actor, in Appro
 	}
 	first := text[:min(len(text), bodyShown)]
 	shown.More = len(first) < len(text)
-	return view.Source(msg.MarkInvisible(string(first)), shown), nil, nil
+	return view.Source(visible.MarkInvisible(string(first)), shown), nil, nil
 }
 
 // shownPictures are the types of pictures that every browser shows, and that hold no program.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/visible"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -138,7 +139,7 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 			return nil, err
 		}
 	} else {
-		m.Text, m.HTML = text.Text, msg.LocalHTML(text.HTML)
+		m.Text, m.HTML = text.Text, visible.LocalHTML(text.HTML)
 	}
 	left := int64(core.MaxMessage)
 	for _, a := range msg.Attachments(root) {
@@ -191,7 +192,7 @@ func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested i
 		if err != nil {
 			return file, fmt.Errorf("read message: %w", err)
 		}
-		file.ContentType, file.Content = "text/html; charset=utf-8", []byte(msg.LocalHTML(page.HTML))
+		file.ContentType, file.Content = "text/html; charset=utf-8", []byte(visible.LocalHTML(page.HTML))
 	}
 	return file, nil
 }

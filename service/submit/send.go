@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/visible"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/outbound"
@@ -504,7 +505,7 @@ func addFooter(d *msg.Composer, footer string) {
 	isHTML := strings.Contains(footer, "</") || strings.Contains(footer, "<br")
 	plain, rich := footer, strings.ReplaceAll(html.EscapeString(footer), "\n", "<br>\n")
 	if isHTML {
-		plain, rich = msg.HTMLText(footer), footer
+		plain, rich = visible.HTMLText(footer), footer
 	}
 	if d.Text != "" || d.HTML == "" {
 		d.Text = strings.TrimRight(d.Text, "\r\n") + "\r\n\r\n" + plain + "\r\n"

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/mail/msg"
+	"github.com/mailstead/mailstead/mail/visible"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/outbound"
@@ -40,7 +41,7 @@ func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []outbound.
 	defer leave()
 	w.toApprove, w.now = true, s.Now()
 	for _, r := range to {
-		if msg.VisibleLine(r.Address) != r.Address {
+		if visible.Line(r.Address) != r.Address {
 			return nil, unshowable()
 		}
 	}
@@ -118,20 +119,20 @@ func (w rewriting) show(m *msg.Composer, text msg.Body, headers []msg.Header, ne
 		m.Headers = automatic(headers)
 	}
 	m.MessageID = msg.NewMessageID(core.DomainOfAddress(m.From.Email()))
-	m.Subject = msg.VisibleLine(m.Subject)
+	m.Subject = visible.Line(m.Subject)
 	for _, list := range [][]msg.Address{{m.From}, m.To, m.Cc} {
 		for i := range list {
-			if email := list[i].Email(); msg.VisibleLine(email) != email {
+			if email := list[i].Email(); visible.Line(email) != email {
 				return unshowable()
 			}
-			list[i].Name = msg.VisibleLine(list[i].Name)
+			list[i].Name = visible.Line(list[i].Name)
 		}
 	}
-	m.From.Name = msg.VisibleLine(m.From.Name)
-	m.HTML = msg.VisibleHTML(text.HTML)
-	m.Text = msg.VisibleText(msg.HTMLText(m.HTML))
+	m.From.Name = visible.Line(m.From.Name)
+	m.HTML = visible.HTML(text.HTML)
+	m.Text = visible.Text(visible.HTMLText(m.HTML))
 	if m.Text == "" {
-		m.HTML, m.Text = "", msg.VisibleText(text.Text)
+		m.HTML, m.Text = "", visible.Text(text.Text)
 	}
 	return nil
 }
@@ -211,7 +212,7 @@ func (f *heldFile) messageText() ([]byte, error) {
 	}
 	text := body.Text
 	if !body.HasText {
-		text = msg.HTMLText(body.HTML)
+		text = visible.HTMLText(body.HTML)
 	}
 	out.WriteString("\n" + text)
 	return out.Bytes(), nil

@@ -1,4 +1,4 @@
-package msg
+package visible
 
 import (
 	"strings"
@@ -38,14 +38,14 @@ func TestVisibleHTML(t *testing.T) {
 		`<style>p{color:red}</style>a`:                                  `a`,
 		`<head><title>secret</title></head><body onload="x()">a</body>`: `a`,
 	} {
-		if got := VisibleHTML(in); got != want {
+		if got := HTML(in); got != want {
 			t.Errorf("%.200q:\n%.300q, want\n%.300q", in, got, want)
 		}
 	}
 	for _, in := range []string{`<a href="https://x.test/?secret">here</a>`, `<a href="https://x.test/?secret"></a>.`, `<a href="mailto:a@x.test?body=secret">a@x.test</a>!`} {
-		once := VisibleHTML(in)
-		if !strings.Contains(HTMLText(once), "secret") || VisibleHTML(once) != once || LocalHTML(once) != once {
-			t.Errorf("%s: %s, then %s", in, once, VisibleHTML(once))
+		once := HTML(in)
+		if !strings.Contains(HTMLText(once), "secret") || HTML(once) != once || LocalHTML(once) != once {
+			t.Errorf("%s: %s, then %s", in, once, HTML(once))
 		}
 	}
 }
@@ -55,12 +55,12 @@ func TestVisibleText(t *testing.T) {
 		"": "", "a": "a\n", "a\r\nb\r": "a\nb\n", strings.Repeat("\n", 500) + "a\n\n\n\n\n\nb\n\n": "a\n\n\nb\n", "-- \nme": "-- \nme\n",
 		"a \t \nb": "a\nb\n", "a" + strings.Repeat(" ", 5000) + "b": "a" + strings.Repeat(" ", 80) + "b\n", "\u200b\u202e\x07": "", "a\u2028b": "a\nb\n", "a\u2800b\u3164c": "a bc\n",
 	} {
-		if got := VisibleText(in); got != want {
+		if got := Text(in); got != want {
 			t.Errorf("%.100q: %q, want %q", in, got, want)
 		}
 	}
 	for in, want := range map[string]string{"": "", " a \t\u00a0 b\n": "a b", "in\u00advoice\u202efdp": "invoicefdp", "a\x00b": "a b", "\u0600\u0661": "\u0600\u0661"} {
-		if got := VisibleLine(in); got != want {
+		if got := Line(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
@@ -75,17 +75,17 @@ func FuzzVisible(f *testing.F) {
 	f.Add(`<p hidden>a<p>b<a href="https://x.test/">c</a><!-- d --><svg/><sub>e<sup>f`)
 	f.Add("a\u200b  \t\n\n\n\n\nb")
 	f.Fuzz(func(t *testing.T, in string) {
-		html, text, line := VisibleHTML(in), VisibleText(in), VisibleLine(in)
+		html, text, line := HTML(in), Text(in), Line(in)
 		lower := strings.ToLower(html)
 		if strings.Contains(html, "<!--") || strings.Contains(lower, "<img") || strings.Contains(lower, "<style") || loads.MatchString(html) {
 			t.Errorf("%q: %q", in, html)
 		}
 		for _, s := range []string{html, text, line} {
-			if i := strings.IndexFunc(s, isInvisible); i >= 0 {
+			if i := strings.IndexFunc(s, IsInvisible); i >= 0 {
 				t.Errorf("%q: %q has an invisible character at %d", in, s, i)
 			}
 		}
-		if VisibleText(text) != text || VisibleLine(line) != line || strings.ContainsFunc(line, unicode.IsControl) {
+		if Text(text) != text || Line(line) != line || strings.ContainsFunc(line, unicode.IsControl) {
 			t.Errorf("%q: %q, %q", in, text, line)
 		}
 	})

@@ -1,4 +1,4 @@
-package msg
+package charset
 
 import (
 	"golang.org/x/text/encoding/charmap"

@@ -1,4 +1,6 @@
-package msg
+// Package visible tells what of a text or of HTML a person sees, and makes foreign HTML safe to be
+// shown. It does not know messages.
+package visible
 
 import (
 	"fmt"
@@ -13,9 +15,9 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 )
 
-// isInvisible reports characters without width or that turn the reading direction: those that
+// IsInvisible reports characters without width or that turn the reading direction: those that
 // Unicode lets a program leave out (Default_Ignorable_Code_Point), and all that only format.
-func isInvisible(r rune) bool {
+func IsInvisible(r rune) bool {
 	if r < 0xad || r >= 0x4e00 && r < 0xd800 { // most texts have no others
 		return false
 	}
@@ -35,15 +37,15 @@ const (
 	maxEmptyLines = 2  // in a row
 )
 
-// VisibleLine gives a text on one line without what nobody sees: characters that are invisible or
+// Line gives a text on one line without what nobody sees: characters that are invisible or
 // control something, and more than one blank in a row.
-func VisibleLine(s string) string {
-	return strings.Join(strings.FieldsFunc(withoutInvisible(s), func(r rune) bool { return isBlankRune(r) || isControl(r) }), " ")
+func Line(s string) string {
+	return strings.Join(strings.FieldsFunc(WithoutInvisible(s), func(r rune) bool { return isBlankRune(r) || IsControl(r) }), " ")
 }
 
-func withoutInvisible(s string) string {
+func WithoutInvisible(s string) string {
 	return strings.Map(func(r rune) rune {
-		if isInvisible(r) {
+		if IsInvisible(r) {
 			return -1
 		}
 		return r
@@ -55,7 +57,7 @@ func withoutInvisible(s string) string {
 func MarkInvisible(s string) string {
 	var out strings.Builder
 	for _, r := range strings.ToValidUTF8(lineEnds.Replace(s), "\ufffd") {
-		if isInvisible(r) || isControl(r) && r != '\n' && r != '\t' {
+		if IsInvisible(r) || IsControl(r) && r != '\n' && r != '\t' {
 			fmt.Fprintf(&out, "[U+%04X]", r)
 		} else {
 			out.WriteRune(r)
@@ -64,10 +66,10 @@ func MarkInvisible(s string) string {
 	return out.String()
 }
 
-// VisibleText gives a text without what nobody sees: characters that are invisible or control
+// Text gives a text without what nobody sees: characters that are invisible or control
 // something, blanks at the end of lines, and so many blanks or empty lines that they move the rest
 // out of sight. Lines end in LF.
-func VisibleText(s string) string {
+func Text(s string) string {
 	var out strings.Builder
 	empty := maxEmptyLines // none at the start
 	for line := range strings.SplitSeq(lineEnds.Replace(s), "\n") {
@@ -100,11 +102,11 @@ func visibleBlanks(s string) string {
 		case r == '\n':
 			run = 0
 			return r
-		case isInvisible(r):
+		case IsInvisible(r):
 			return -1
 		case !isBlankRune(r):
 			run = 0
-			if isControl(r) {
+			if IsControl(r) {
 				return -1
 			}
 			return r
@@ -119,11 +121,11 @@ func visibleBlanks(s string) string {
 	}, s)
 }
 
-// VisibleHTML returns HTML in which all that it says can be seen: what SanitizeHTML lets through
+// HTML returns HTML in which all that it says can be seen: what SanitizeHTML lets through
 // but hidden elements, comments, images, styles, colours, sizes, and attributes with words in them.
 // Each link shows where it leads. What would hide a word in a way that is not known here is left
 // out itself, so the word is seen.
-func VisibleHTML(s string) string {
+func HTML(s string) string {
 	if s == "" {
 		return ""
 	}
@@ -211,7 +213,7 @@ func seenMarkup(s string) string {
 			if strings.TrimSpace(text) != "" {
 				breaks = 0
 			}
-			out.WriteString(escapeHTML(fewEmptyLines(text)))
+			out.WriteString(html.EscapeString(fewEmptyLines(text)))
 		case starts && (unseenElements[t.Data] || hides(t.Attr)):
 			foreign := t.Data == "svg" || t.Data == "math" // only these can end where they start
 			if !voidElements[t.Data] && !(foreign && kind == html.SelfClosingTagToken) {
@@ -230,7 +232,7 @@ func seenMarkup(s string) string {
 				small = t.Data
 			}
 			for i := range t.Attr {
-				t.Attr[i].Val = withoutInvisible(t.Attr[i].Val)
+				t.Attr[i].Val = WithoutInvisible(t.Attr[i].Val)
 			}
 			out.WriteString(t.String())
 		case kind == html.EndTagToken:
@@ -285,4 +287,17 @@ func hidingStyle(style string) bool {
 	return said["display"] == "none" || said["visibility"] == "hidden" || said["visibility"] == "collapse" || said["mso-hide"] == "all" ||
 		said["color"] == "transparent" || none("opacity") || none("font-size") || none("max-height") || none("max-width") ||
 		clipped && (none("height") || none("width"))
+}
+
+// IsControl reports control characters, and those that end lines or paragraphs.
+func IsControl(r rune) bool {
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u2028' || r == '\u2029'
+}
+
+func wordSet(words ...string) map[string]bool {
+	set := make(map[string]bool, len(words))
+	for _, w := range words {
+		set[w] = true
+	}
+	return set
 }

@@ -1,40 +1,37 @@
-package msg
+// Package transfer undoes the content transfer encodings of MIME (RFC 2045 section 6) and uuencode,
+// whatever damage they have. It does not know parts or messages.
+package transfer
 
 import (
 	"bytes"
 	"io"
 )
 
-// uuencode is an encoding that MIME does not have and old programs use. Scan gives all its names
-// this one.
-const uuencode = "x-uuencode"
+// UUEncode is the name under which uuencode is labelled.
+const UUEncode = "x-uuencode"
 
-// Open returns the decoded content of a part: base64, quoted-printable and uuencode are undone,
-// whatever damage they have; the charset stays as it is. A multipart or a message gives
-// its bytes as they stand.
-func Open(r io.ReaderAt, p *Part) io.Reader {
-	body := io.NewSectionReader(r, p.BodyOffset, p.Size())
-	if len(p.Children) > 0 {
-		return body
-	}
-	switch p.Encoding {
+// NewReader returns the decoded content of what is encoded by base64, quoted-printable or uuencode,
+// and the content as it stands for any other encoding.
+func NewReader(encoding string, content *io.SectionReader) io.Reader {
+	switch encoding {
 	case "base64":
-		return &base64Reader{decodeReader: newDecodeReader(body)}
+		return &base64Reader{decodeReader: newDecodeReader(content)}
 	case "quoted-printable":
-		return &qpReader{decodeReader: newDecodeReader(body)}
-	case uuencode:
-		return &uuReader{decodeReader: newDecodeReader(body)}
+		return &qpReader{decodeReader: newDecodeReader(content)}
+	case UUEncode:
+		return &uuReader{decodeReader: newDecodeReader(content)}
 	}
-	return body
+	return content
 }
 
-// base64State decodes base64 in pieces, passing over whatever is not of its alphabet.
-type base64State struct {
+// Base64 decodes base64 in pieces, passing over whatever is not of its alphabet.
+type Base64 struct {
 	acc uint32
 	n   int // sextets in acc
 }
 
-func (b *base64State) append(dst, src []byte) []byte {
+// Append appends to dst what src decodes to.
+func (b *Base64) Append(dst, src []byte) []byte {
 	for _, c := range src {
 		v := base64Values[c]
 		if v < 64 {
@@ -44,14 +41,14 @@ func (b *base64State) append(dst, src []byte) []byte {
 				b.acc, b.n = 0, 0
 			}
 		} else if c == '=' {
-			dst = b.flush(dst)
+			dst = b.Flush(dst)
 		}
 	}
 	return dst
 }
 
-// flush writes what an unfinished group holds: padding has come, or the end.
-func (b *base64State) flush(dst []byte) []byte {
+// Flush writes what an unfinished group holds: padding has come, or the end.
+func (b *Base64) Flush(dst []byte) []byte {
 	switch b.n {
 	case 2:
 		dst = append(dst, byte(b.acc>>4))
@@ -62,18 +59,18 @@ func (b *base64State) flush(dst []byte) []byte {
 	return dst
 }
 
-// base64Text has what stands in base64, with its padding, and the spaces that careless writers
+// Base64Text has what stands in base64, with its padding, and the spaces that careless writers
 // leave in.
 const (
-	base64Letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-	base64Text    = base64Letters + "= \t"
+	Base64Letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+	Base64Text    = Base64Letters + "= \t"
 )
 
 var base64Values = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 0xff
 	}
-	for i, c := range []byte(base64Letters) {
+	for i, c := range []byte(Base64Letters) {
 		t[c] = byte(i)
 	}
 	return t
@@ -112,14 +109,14 @@ func (d *decodeReader) read(b []byte, more func(in []byte, last bool)) (int, err
 
 type base64Reader struct {
 	decodeReader
-	state base64State
+	state Base64
 }
 
 func (b *base64Reader) Read(p []byte) (int, error) {
 	return b.read(p, func(in []byte, last bool) {
-		b.out = b.state.append(b.out, in)
+		b.out = b.state.Append(b.out, in)
 		if last {
-			b.out = b.state.flush(b.out)
+			b.out = b.state.Flush(b.out)
 		}
 	})
 }
@@ -167,8 +164,8 @@ func (q *qpReader) decode(in []byte, last bool) []byte {
 // escape handles "=" or white space at the start of in and returns how much it used, 0
 // if more input is needed (RFC 2045 §6.7; what is no escape stands for itself).
 func (q *qpReader) escape(in []byte, last bool) int {
-	if in[0] == '=' && len(in) >= 3 && isHex(in[1]) && isHex(in[2]) {
-		q.out = append(q.out, unhex(in[1])<<4|unhex(in[2]))
+	if in[0] == '=' && len(in) >= 3 && IsHex(in[1]) && IsHex(in[2]) {
+		q.out = append(q.out, Unhex(in[1])<<4|Unhex(in[2]))
 		return 3
 	}
 	soft := in[0] == '='
@@ -182,7 +179,7 @@ func (q *qpReader) escape(in []byte, last bool) int {
 	if blank == len(in) && !last && blank < maxBlank {
 		return 0
 	}
-	if soft && len(in) == 2 && isHex(in[1]) && !last {
+	if soft && len(in) == 2 && IsHex(in[1]) && !last {
 		return 0
 	}
 	atEnd := blank == len(in) && last || blank < len(in) && (in[blank] == '\r' || in[blank] == '\n')
@@ -213,11 +210,11 @@ func (q *qpReader) softBreak(in []byte, at int, last bool) int {
 	return 0
 }
 
-// uuState is where a uuencoded body stands: its content is between the lines "begin" and "end".
-type uuState struct{ began, ended bool }
+// UU is where a uuencoded body stands: its content is between the lines "begin" and "end".
+type UU struct{ began, ended bool }
 
-// length returns how many bytes the next line holds.
-func (u *uuState) length(line []byte) int {
+// Length returns how many bytes the next line holds.
+func (u *UU) Length(line []byte) int {
 	switch {
 	case u.ended || len(line) == 0:
 		return 0
@@ -233,9 +230,9 @@ func (u *uuState) length(line []byte) int {
 	return min(int(line[0]-' ')&63, (len(line)+2)/4*3)
 }
 
-func (u *uuState) append(dst, line []byte) []byte {
+func (u *UU) append(dst, line []byte) []byte {
 	line = bytes.TrimRight(line, "\r")
-	n := u.length(line)
+	n := u.Length(line)
 	for i := 1; n > 0; i += 4 {
 		var acc uint32
 		for j := i; j < i+4; j++ {
@@ -253,7 +250,7 @@ func (u *uuState) append(dst, line []byte) []byte {
 
 type uuReader struct {
 	decodeReader
-	state uuState
+	state UU
 	line  []byte // its beginning, which is more than a line may have
 }
 
@@ -275,4 +272,23 @@ func (u *uuReader) Read(p []byte) (int, error) {
 			u.line = u.line[:0]
 		}
 	})
+}
+
+// InBase64 tells whether a byte is one of base64's alphabet.
+func InBase64(c byte) bool { return base64Values[c] < 64 }
+
+// IsHex tells whether a byte is a hexadecimal digit, in either case.
+func IsHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
+}
+
+// Unhex is the value of a hexadecimal digit.
+func Unhex(c byte) byte {
+	switch {
+	case c <= '9':
+		return c - '0'
+	case c <= 'F':
+		return c - 'A' + 10
+	}
+	return c - 'a' + 10
 }

@@ -1,4 +1,4 @@
-package msg
+package visible
 
 import (
 	"strings"
@@ -34,7 +34,7 @@ func showLinks(s string) string {
 	end := func() {
 		read := strings.Join(strings.Fields(text.String()), "")
 		if target != "" && read != target && "mailto:"+read != target {
-			shown = " &lt;" + escapeHTML(target) + "&gt;"
+			shown = " &lt;" + html.EscapeString(target) + "&gt;"
 		}
 		target = ""
 		text.Reset()

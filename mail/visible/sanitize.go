@@ -1,4 +1,4 @@
-package msg
+package visible
 
 import (
 	"regexp"
@@ -93,16 +93,14 @@ var (
 	imageSource = lazyregexp.New(`(?i)^(?:https://|cid:)`)
 )
 
-func escapeHTML(s string) string { return html.EscapeString(s) }
-
 // HTMLText returns the words of HTML as plain text: blocks on lines of their own,
 // without scripts, styles and the title.
 func HTMLText(s string) string {
-	return htmlWords(s, len(s)+1)
+	return HTMLWords(s, len(s)+1)
 }
 
-// htmlWords stops once it has limit bytes.
-func htmlWords(s string, limit int) string {
+// HTMLWords stops once it has limit bytes.
+func HTMLWords(s string, limit int) string {
 	z := html.NewTokenizer(strings.NewReader(s))
 	var w textWriter
 	hidden := ""

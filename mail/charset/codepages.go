@@ -1,4 +1,4 @@
-package msg
+package charset
 
 // The upper halves of code pages that golang.org/x/text lacks, as the mapping tables of the Unicode
 // Consortium and of glibc have them; the lower half is ASCII, and those of EBCDIC are whole. U+FFFD

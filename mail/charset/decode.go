@@ -1,4 +1,4 @@
-package msg
+package charset
 
 import (
 	"bytes"
@@ -7,6 +7,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/mail/transfer"
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
 	"golang.org/x/text/encoding/japanese"
@@ -49,7 +50,7 @@ func decodeUTF7(b []byte) string {
 		out.WriteString(validUTF8(b[:plus]))
 		b = b[plus+1:]
 		end := 0
-		for end < len(b) && base64Values[b[end]] < 64 {
+		for end < len(b) && transfer.InBase64(b[end]) {
 			end++
 		}
 		switch {
@@ -59,8 +60,8 @@ func decodeUTF7(b []byte) string {
 			out.WriteByte('+')
 			continue
 		default:
-			var state base64State
-			code := state.flush(state.append(nil, b[:end]))
+			var state transfer.Base64
+			code := state.Flush(state.Append(nil, b[:end]))
 			units := make([]uint16, len(code)/2)
 			for i := range units {
 				units[i] = binary.BigEndian.Uint16(code[2*i:])
@@ -128,7 +129,7 @@ func hasISO2022(b []byte) bool {
 // above 127, which they do not have, are Shift_JIS; without any escape sequence the text may be
 // EUC-JP too.
 func decodeISO2022(b []byte) string {
-	if !isASCII(b) && !hasISO2022(b) {
+	if !IsASCII(b) && !hasISO2022(b) {
 		onlyKana := true
 		for _, c := range b {
 			onlyKana = onlyKana && (c < utf8.RuneSelf || 0xa1 <= c && c <= 0xdf)

@@ -1,0 +1,173 @@
+package msg
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/mailstead/mailstead/mail/charset"
+	"github.com/mailstead/mailstead/mail/transfer"
+	"github.com/mailstead/mailstead/mail/visible"
+)
+
+// decodeText turns a raw field value into clean text of at most limit bytes: unfolded,
+// RFC 2047 words decoded, raw 8-bit bytes as UTF-8, in the message's charset if that is known, or
+// windows-1252; no control characters.
+func decodeText(value []byte, label string, limit int) string {
+	// An encoded word is at most some nine times as long as its text.
+	if most := limit*9 + 1024; len(value) > most {
+		value = value[:most]
+	}
+	return cleanText(decodeWords(charset.DecodeRaw(unfold(value), label)), limit)
+}
+
+// cleanText replaces control characters, trims, and cuts to limit bytes between runes.
+func cleanText(s string, limit int) string {
+	if strings.IndexFunc(s, visible.IsControl) >= 0 {
+		s = strings.Map(func(r rune) rune {
+			if visible.IsControl(r) {
+				return ' '
+			}
+			return r
+		}, s)
+	}
+	return strings.TrimSpace(cut(strings.TrimSpace(s), limit))
+}
+
+// cut shortens s to at most limit bytes without splitting a rune.
+func cut(s string, limit int) string {
+	if len(s) <= limit {
+		return s
+	}
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit]
+}
+
+// wordDecoder decodes RFC 2047 words, also with spaces in them, without padding, and
+// with a character split over two words of one charset.
+type wordDecoder struct {
+	s       string
+	guess   bool // decode words of unknown charsets, and base64 with other characters in it
+	out     strings.Builder
+	bytes   []byte // decoded bytes of the words so far that stand side by side
+	charset string
+	nextEnd int // where the next "?=" is, looked for only when passed: this keeps it linear
+}
+
+// decodeWords leaves a word that cannot be decoded as it came (RFC 2047 section 6.2).
+func decodeWords(s string) string { return decodeAllWords(s, false) }
+
+// guessWords decodes words as the most lenient reader does.
+func guessWords(s string) string { return decodeAllWords(s, true) }
+
+func decodeAllWords(s string, guess bool) string {
+	first := strings.Index(s, "=?")
+	if first < 0 {
+		return s
+	}
+	d := wordDecoder{s: s, guess: guess, nextEnd: -1}
+	plain := 0 // start of the text not yet written
+	for i := first; i >= 0; i = indexFrom(s, "=?", i) {
+		next := d.word(i, plain)
+		if next == 0 {
+			i += 2
+			continue
+		}
+		i, plain = next, next
+	}
+	d.flush()
+	d.out.WriteString(s[plain:])
+	return d.out.String()
+}
+
+func indexFrom(s, sub string, from int) int {
+	if i := strings.Index(s[from:], sub); i >= 0 {
+		return from + i
+	}
+	return -1
+}
+
+// word decodes the word at i, where plain text since plain has not been written, and
+// returns the index behind it, or 0 if there is no word.
+func (d *wordDecoder) word(i, plain int) int {
+	label, rest, ok := strings.Cut(d.s[i+2:min(len(d.s), i+70)], "?")
+	if !ok || label == "" || strings.ContainsAny(label, " \t\"=") || len(rest) < 2 || rest[1] != '?' || !strings.ContainsRune("bBqQ", rune(rest[0])) {
+		return 0
+	}
+	start := i + 2 + len(label) + 3
+	if d.nextEnd < start {
+		d.nextEnd = len(d.s)
+		if e := indexFrom(d.s, "?=", start); e >= 0 {
+			d.nextEnd = e
+		}
+	}
+	if d.nextEnd == len(d.s) {
+		return 0
+	}
+	isBase64 := rest[0] == 'b' || rest[0] == 'B'
+	for !isBase64 && d.endsLater() {
+		d.nextEnd = indexFrom(d.s, "?=", d.nextEnd+2)
+	}
+	text := d.s[start:d.nextEnd]
+	if strings.Contains(text, "=?") { // this one was never closed, the next one is
+		return 0
+	}
+	label, _, _ = strings.Cut(strings.ToLower(label), "*") // RFC 2231 §5, language
+	if !d.guess && (!charset.Known(label) || isBase64 && strings.Trim(text, transfer.Base64Text) != "") {
+		return 0
+	}
+	same := label == d.charset || charset.Same(label, d.charset)
+	if gap := d.s[plain:i]; d.bytes == nil || !same || strings.Trim(gap, " \t") != "" {
+		afterWord := d.bytes != nil
+		d.flush()
+		if !afterWord || strings.Trim(gap, " \t") != "" {
+			d.out.WriteString(gap)
+		}
+		d.charset = label
+	}
+	if d.bytes == nil {
+		d.bytes = []byte{}
+	}
+	if isBase64 {
+		var state transfer.Base64
+		d.bytes = state.Flush(state.Append(d.bytes, []byte(text)))
+	} else {
+		d.bytes = appendQ(d.bytes, text)
+	}
+	return d.nextEnd + 2
+}
+
+// endsLater tells whether the end of a word in Q is none: a question mark that should have been
+// encoded, with an encoded byte behind it, as in "=?utf-8?Q?Why?=20not?=".
+func (d *wordDecoder) endsLater() bool {
+	rest := d.s[d.nextEnd+2 : min(len(d.s), d.nextEnd+80)] // a word has 75 characters
+	if len(rest) < 4 || !transfer.IsHex(rest[0]) || !transfer.IsHex(rest[1]) {
+		return false
+	}
+	rest, _, _ = strings.Cut(rest, " ")
+	rest, _, more := strings.Cut(rest, "?=")
+	return more && !strings.Contains(rest, "=?")
+}
+
+func (d *wordDecoder) flush() {
+	if d.bytes != nil {
+		d.out.WriteString(charset.Decode(d.bytes, d.charset))
+		d.bytes = nil
+	}
+}
+
+func appendQ(dst []byte, s string) []byte {
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '_':
+			dst = append(dst, ' ')
+		case s[i] == '=' && i+2 < len(s) && transfer.IsHex(s[i+1]) && transfer.IsHex(s[i+2]):
+			dst = append(dst, transfer.Unhex(s[i+1])<<4|transfer.Unhex(s[i+2]))
+			i += 2
+		default:
+			dst = append(dst, s[i])
+		}
+	}
+	return dst
+}
