@@ -91,40 +91,6 @@ func auditOut(a *store.Audit) AuditRow {
 	return out
 }
 
-// userActor is a team user, or the person of a mailbox, as who does something.
-func userActor(u *store.User) store.AuditActor {
-	if u.MailboxID != "" {
-		return store.AuditActor{Type: store.AuditActorMailbox, ID: u.MailboxID, Name: u.Email}
-	}
-	return store.AuditActor{Type: store.AuditActorUser, ID: u.ID, Name: u.Email}
-}
-
-// userTarget is a team user, or the mailbox whose person a user is, as what something is done to.
-func userTarget(u *store.User) store.AuditTarget { return targetOf(userActor(u)) }
-
-func targetOf(a store.AuditActor) store.AuditTarget {
-	if a.Type == store.AuditActorMailbox {
-		return store.AuditTarget{Type: "email_user", ID: a.ID, Name: a.Name}
-	}
-	return store.AuditTarget(a)
-}
-
-func tokenTarget(t *store.Token) store.AuditTarget {
-	kind := "token"
-	if t.Kind == core.SessionKind {
-		kind = "session"
-	}
-	return store.AuditTarget{Type: kind, ID: t.ID, Name: t.Name}
-}
-
-// actor is a user who has shown by a password, a passkey or a link who they are.
-func (v Visitor) actor(u *store.User, action string, fields ...string) core.Actor {
-	return core.Actor{
-		AccountID: u.AccountID, UserID: u.ID, MailboxID: u.MailboxID, Email: u.Email, TokenKind: core.SessionKind, IP: v.IP,
-		Request: &core.Request{Action: action, Via: core.AuditDashboard, ID: v.RequestID, Fields: fields},
-	}
-}
-
 const (
 	failedRowsADay = 10_000 // rows of failed log-ins, of all accounts together
 	failedAtATime  = 300    // written in one transaction
@@ -155,12 +121,12 @@ func newFailedLogins() *failedLogins {
 
 // recordFailedLogin counts a wrong password or code at a user or a mailbox; the address of nobody
 // is in no log.
-func (s *Service) recordFailedLogin(at store.AuditActor, accountID string, v Visitor) {
+func (s *Service) recordFailedLogin(at store.AuditActor, accountID, ip, requestID string) {
 	if at.ID == "" {
 		return
 	}
 	minute := s.Now().UTC().Truncate(time.Minute)
-	key := store.FailedLoginKey(minute, accountID, v.IP)
+	key := store.FailedLoginKey(minute, accountID, ip)
 	f := s.failedLogins
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -171,7 +137,7 @@ func (s *Service) recordFailedLogin(at store.AuditActor, accountID string, v Vis
 	if found == nil {
 		found = &failedLogin{row: store.Audit{
 			AccountID: accountID, Action: "login_failed", Actor: at,
-			Via: core.AuditDashboard, IP: v.IP, Target: targetOf(at), RequestID: v.RequestID, Minute: minute,
+			Via: core.AuditDashboard, IP: ip, Target: core.ActorTarget(at), RequestID: requestID, Minute: minute,
 		}}
 		f.waiting[key] = found
 	}

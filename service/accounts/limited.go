@@ -169,29 +169,20 @@ func (s *Service) sendInvitation(ctx context.Context, j *store.Job) (jobs.Writes
 	if err != nil || u == nil || u.Status != store.UserInvited {
 		return nil, err
 	}
-	from, account, err := s.outbound.Reporter()
-	if err != nil {
-		return nil, err
-	}
 	token := core.RandomText(43, core.Base62)
 	letter := alert.Letter{About: u.AccountID, To: u.Email, Subject: "You are invited to " + s.Hostname(), Text: fmt.Sprintf("%s invites you to their team on %s.\n\n"+
 		"Choose a password here within 72 hours:\n\n%s\n\n%s\n\n"+
 		"If you do not know who that is, ignore this email.\n",
 		args.By, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token), strings.Replace(reads, "They", "You", 1))}
-	d, err := s.outbound.ComposeLetter(from, letter)
-	if err != nil {
-		return nil, err
-	}
-	defer s.inbox.Release(d) // does nothing where it is referred to
-	err = s.Store.Update(func(tx *store.Tx) error {
+	sent, err := s.outbound.SendLetter(letter, func(tx *store.Tx) (bool, error) {
 		now, err := store.Users.Find(tx, u.ID)
 		if err != nil || now == nil || now.Email != u.Email {
-			return err
+			return false, err
 		}
 		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(invitedFor)}
-		return errors.Join(store.Users.Put(tx, now), s.outbound.SendLetter(tx, from, account, d, letter))
+		return true, store.Users.Put(tx, now)
 	})
-	if err == nil {
+	if sent {
 		s.LogOf(ctx).Info("invitation sent", "user", u.ID)
 	}
 	return nil, err

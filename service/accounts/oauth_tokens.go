@@ -282,6 +282,6 @@ func endGrant(tx *store.Tx, t *store.Token, v Visitor, actor store.AuditActor) e
 		return nil
 	}
 	return errors.Join(revokeToken(tx, t), core.PutAudit(tx, store.Audit{
-		AccountID: t.AccountID, Action: "revoke_grant", Via: core.AuditAPI, RequestID: v.RequestID, IP: v.IP, Actor: actor, Target: tokenTarget(t), Count: 1,
+		AccountID: t.AccountID, Action: "revoke_grant", Via: core.AuditAPI, RequestID: v.RequestID, IP: v.IP, Actor: actor, Target: core.TokenTarget(t), Count: 1,
 	}))
 }

@@ -116,7 +116,7 @@ func (s *Service) checkChallenge(text, purpose, rpID string) ([]byte, error) {
 }
 
 func badPasskey(err error) *core.Error {
-	return unauthorized("invalid_credentials", "This passkey was not accepted, or it took too long. Try again.").Because(err)
+	return core.Errorf("invalid_credentials", "This passkey was not accepted, or it took too long. Try again.").Because(err)
 }
 
 // creation gives what a new passkey is made by, with a challenge of the caller's.
@@ -356,7 +356,7 @@ func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.S
 		return err
 	})
 	if e, ours := core.AsError(err); ours && e.Code == "invalid_credentials" {
-		s.recordFailedLogin(userActor(tried), tried.AccountID, v)
+		s.recordFailedLogin(core.UserActor(tried), tried.AccountID, v.IP, v.RequestID)
 	}
 	return out, err
 }

@@ -13,24 +13,6 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// resetFor is how long a link that sets a password lives.
-const resetFor = 72 * time.Hour
-
-// newReset gives the user a fresh link that sets a password, in place of any before. Only the hash
-// of its token is kept.
-func (s *Service) newReset(u *store.User) (link string) {
-	return s.Config.BaseURL + "/reset?token=" + url.QueryEscape(s.newResetToken(u))
-}
-
-func (s *Service) newResetToken(u *store.User) string {
-	token := core.RandomText(43, core.Base62)
-	u.ResetHash, u.ResetExpires = core.TokenHash(token), s.Now().Add(resetFor)
-	return token
-}
-
-// dropLinks ends every link that could set the user's password.
-func dropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }
-
 // CompleteReset sets the password of the one whose reset link it is, and uses the link up. Passkeys
 // go only where dropPasskeys says so: they may be the user's, or of whoever made the reset needed.
 func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password string, dropPasskeys bool) error {
@@ -64,7 +46,7 @@ func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password st
 		if dropPasskeys && len(u.Passkeys) > 0 {
 			u.Passkeys, changed = nil, append(changed, "passkeys")
 		}
-		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "set_password", changed...), userTarget(u)))
+		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "set_password", changed...), core.UserTarget(u)))
 	})
 }
 
@@ -142,12 +124,12 @@ func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, er
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	u, err := s.userToSignIn(args.Email)
-	if err != nil || u.ID == "" {
-		return nil, err
-	}
-	from, account, err := s.outbound.Reporter()
-	if err != nil {
+	var u *store.User
+	err = s.Store.View(func(tx *store.Tx) (err error) {
+		u, err = store.UserByEmail.Find(tx, args.Email)
+		return err
+	})
+	if err != nil || u == nil {
 		return nil, err
 	}
 	token := core.RandomText(43, core.Base62)
@@ -155,30 +137,18 @@ func (s *Service) sendForgot(ctx context.Context, j *store.Job) (jobs.Writes, er
 		"If it was you, choose a new password here within two hours:\n\n%s\n\n"+
 		"If it was not you, ignore this email: your password stays the same.\n",
 		args.IP, args.Email, s.Hostname(), s.Config.BaseURL+"/reset?token="+url.QueryEscape(token))}
-	d, err := s.outbound.ComposeLetter(from, letter)
-	if err != nil {
-		return nil, err
-	}
-	defer s.inbox.Release(d) // does nothing where it is referred to
-	err = s.Store.Update(func(tx *store.Tx) error {
+	sent, err := s.outbound.SendLetter(letter, func(tx *store.Tx) (bool, error) {
 		now, err := store.Users.Find(tx, u.ID)
-		if err != nil {
-			return err
-		}
-		if now == nil || now.Email != args.Email {
-			return nil
+		if err != nil || now == nil || now.Email != args.Email {
+			return false, err
 		}
 		now.Forgot = &store.Forgot{Hash: core.TokenHash(token), Expires: tx.Now().Add(forgotFor)}
-		if err := store.Users.Put(tx, now); err != nil {
-			return err
-		}
-		return s.outbound.SendLetter(tx, from, account, d, letter)
+		return true, store.Users.Put(tx, now)
 	})
-	if err != nil {
-		return nil, err
+	if sent {
+		s.LogOf(ctx).Info("password link sent", "user", u.ID, "ip", args.IP)
 	}
-	s.LogOf(ctx).Info("password link sent", "user", u.ID, "ip", args.IP)
-	return nil, nil
+	return nil, err
 }
 
 // LinkIn names a link by its token.
@@ -261,7 +231,7 @@ func (s *Service) CompleteWelcome(ctx context.Context, v Visitor, in WelcomeIn) 
 		if err := in.apply(tx, now, set); err != nil {
 			return err
 		}
-		if err := core.Audit(tx, v.actor(now, "set_password", in.given()...), userTarget(now)); err != nil {
+		if err := core.Audit(tx, v.actor(now, "set_password", in.given()...), core.UserTarget(now)); err != nil {
 			return err
 		}
 		out, err = s.openSession(tx, now, v, false)

@@ -117,28 +117,18 @@ func (s *Service) sendConfirmation(ctx context.Context, j *store.Job) (jobs.Writ
 // that it is not to be sent. Each attempt makes a link of its own: none is kept that could be sent
 // again.
 func (s *Service) mailLink(ctx context.Context, userID string, letter alert.Letter, put func(*store.Tx, *store.Mailbox) (bool, error)) error {
-	from, account, err := s.outbound.Reporter()
-	if err != nil {
-		return err
-	}
-	d, err := s.outbound.ComposeLetter(from, letter)
-	if err != nil {
-		return err
-	}
-	defer s.inbox.Release(d) // does nothing where it is referred to
-	sent := false
-	err = s.Store.Update(func(tx *store.Tx) error {
+	sent, err := s.outbound.SendLetter(letter, func(tx *store.Tx) (bool, error) {
 		mb, err := core.LiveMailbox(tx, userID)
 		if err != nil || mb == nil {
-			return err
+			return false, err
 		}
-		sent, err = put(tx, mb)
-		if err != nil || !sent {
-			return err
+		send, err := put(tx, mb)
+		if err != nil || !send {
+			return false, err
 		}
-		return errors.Join(store.Mailboxes.Put(tx, mb), s.outbound.SendLetter(tx, from, account, d, letter))
+		return true, store.Mailboxes.Put(tx, mb)
 	})
-	if err == nil && sent {
+	if sent {
 		s.LogOf(ctx).Info("recovery link sent", "mailbox", userID)
 	}
 	return err

@@ -49,7 +49,7 @@ func (s *Service) withCode(who *store.User, v Visitor, code string, fn func(*sto
 	err := s.Store.Update(func(tx *store.Tx) error {
 		u, err := store.Users.Get(tx, who.ID)
 		if errors.Is(err, store.ErrNotFound) {
-			return unauthorized("invalid_credentials", "The email address or the password is wrong.")
+			return core.Errorf("invalid_credentials", "The email address or the password is wrong.")
 		}
 		if err == nil {
 			err = core.NotSuspended(tx, u)
@@ -59,7 +59,7 @@ func (s *Service) withCode(who *store.User, v Visitor, code string, fn func(*sto
 		}
 		if hasTOTP(u) {
 			if code == "" {
-				return unauthorized("second_factor_required", "Enter the 6-digit code of your authenticator app, or a recovery code.")
+				return core.Errorf("second_factor_required", "Enter the 6-digit code of your authenticator app, or a recovery code.")
 			}
 			if right, err := s.takeCode(u, code, tx.Now()); err != nil {
 				return err
@@ -73,7 +73,7 @@ func (s *Service) withCode(who *store.User, v Visitor, code string, fn func(*sto
 		s.wrongCodes.Delete(key)
 	}
 	if e, ours := core.AsError(err); ours && e.Code == "invalid_code" {
-		s.recordFailedLogin(userActor(who), who.AccountID, v)
+		s.recordFailedLogin(core.UserActor(who), who.AccountID, v.IP, v.RequestID)
 	}
 	return err
 }

@@ -3,9 +3,7 @@ package accounts
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/mailstead/mailstead/service/core"
@@ -13,15 +11,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A session of the dashboard is a token of this kind, which a browser keeps in a cookie. It acts
-// with its user's whole role.
-const (
-	sessionIdle  = 7 * 24 * time.Hour // without a request
-	sessionsMost = 50                 // of one user; a further one ends the oldest
-)
-
-// SessionLife is how long a session lasts at most.
-const SessionLife = 30 * 24 * time.Hour
+const sessionsMost = 50 // of one user; a further one ends the oldest
 
 // A Visitor is a browser that signs in.
 type Visitor struct {
@@ -103,19 +93,11 @@ type SignedIn struct {
 	Cookie string
 }
 
-// sessionPermissions are the scopes of a session, by its user's role as it is now.
-func sessionPermissions(role string) []string {
-	if role == store.UserRoleMember || role == store.UserRoleMailbox {
-		return []string{"read", "write"}
-	}
-	return slices.Clone(core.Scopes)
-}
-
 // AuthenticateSession finds out for whom the cookie of a session acts. ip is remembered as its last
 // use.
 func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core.Actor, error) {
 	if !core.WellFormedToken(value) {
-		return core.Actor{}, signedOut()
+		return core.Actor{}, core.ErrSignedOut()
 	}
 	var who core.Actor
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -129,41 +111,13 @@ func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core
 	return who, err
 }
 
-func signedOut() *core.Error {
-	return unauthorized("unauthorized", "You are not signed in, or your session has ended. Sign in again.")
-}
-
 // sessionByValue gives the session of a cookie, to look at; what is no session is 401.
 func sessionByValue(tx *store.Tx, value string) (*store.Token, error) {
 	t, err := store.TokenByHash.Read(tx, core.TokenHash(value))
 	if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind != core.SessionKind {
-		return nil, signedOut()
+		return nil, core.ErrSignedOut()
 	}
 	return t, err
-}
-
-// sessionEnds is when a session ends if it is not used any more.
-func sessionEnds(t *store.Token) time.Time {
-	used := t.LastUsedAt
-	if used.Before(t.CreatedAt) {
-		used = t.CreatedAt
-	}
-	if idle := used.Add(sessionIdle); idle.Before(t.ExpiresAt) {
-		return idle
-	}
-	return t.ExpiresAt
-}
-
-// standing gives the account of a session that has not ended.
-func (s *Service) standing(tx *store.Tx, t *store.Token) (*store.Account, error) {
-	a, err := store.Accounts.Get(tx, t.AccountID)
-	if err != nil {
-		return nil, err
-	}
-	if !tx.Now().Before(sessionEnds(t)) {
-		return nil, signedOut()
-	}
-	return a, nil
 }
 
 // openSession begins a session in the transaction that found out who it is for, and keeps the user
@@ -192,7 +146,7 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, given bool
 	dropLinks(u)
 	u.LastLoginAt = now
 	u.Seen, _ = core.RecordNetwork(u.Seen, core.Network(v.IP), now)
-	if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "login"), userTarget(u))); err != nil {
+	if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "login"), core.UserTarget(u))); err != nil {
 		return nil, err
 	}
 	out, err := s.sessionOut(tx, u, t)
@@ -310,7 +264,7 @@ func sessionRecords(tx *store.Tx, who core.Actor) (*store.User, *store.Token, er
 		return nil, nil, err
 	}
 	if t == nil {
-		return nil, nil, signedOut()
+		return nil, nil, core.ErrSignedOut()
 	}
 	u, err := store.Users.Get(tx, t.UserID)
 	return u, t, err
@@ -379,7 +333,7 @@ func (s *Service) EndSession(ctx context.Context, who core.Actor, in SessionIn) 
 		if t == nil || t.Kind != core.SessionKind || t.UserID != who.UserID {
 			return core.Errorf("not_found", "There is no such session. It may have ended already.")
 		}
-		return errors.Join(store.Tokens.Delete(tx, t.ID), core.Audit(tx, who, tokenTarget(t)))
+		return errors.Join(store.Tokens.Delete(tx, t.ID), core.Audit(tx, who, core.TokenTarget(t)))
 	})
 	if err != nil {
 		return nil, err
@@ -428,19 +382,17 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 // The doors of one address are at most two: a team user's, and a mailbox's.
 type doors struct {
 	s       *Service
-	address string
-	ip      string
-	user    *store.User     // empty for an address that is nobody's; nil: not asked for
+	user    *Door           // nil: not asked for
 	mailbox *mailboxes.Door // nil: not asked for
 }
 
 // openDoors finds those that a password is to be compared at. An address that is nobody's is looked
 // at like any other.
 func (s *Service) openDoors(address, as, ip string) (*doors, error) {
-	d := &doors{s: s, address: address, ip: ip}
+	d := &doors{s: s}
 	var err error
 	if as != kindMailbox {
-		d.user, err = s.userToSignIn(address)
+		d.user, err = s.OpenDoor(address, ip)
 		if err != nil {
 			return nil, err
 		}
@@ -453,27 +405,29 @@ func (s *Service) openDoors(address, as, ip string) (*doors, error) {
 	}
 	if as == "" && !d.mailbox.Exists() {
 		d.mailbox = nil
-	} else if as == "" && d.user.ID == "" {
+	} else if as == "" && !d.user.Exists() {
 		d.user = nil
 	}
 	return d, nil
 }
 
-// refresh reads the records anew.
-func (d *doors) refresh() (err error) {
+// refresh reads the records again.
+func (d *doors) refresh() error {
 	if d.user != nil {
-		d.user, err = d.s.userToSignIn(d.address)
+		if err := d.user.Refresh(); err != nil {
+			return err
+		}
 	}
 	if d.mailbox != nil {
-		err = errors.Join(err, d.mailbox.Refresh())
+		return d.mailbox.Refresh()
 	}
-	return err
+	return nil
 }
 
 // identities are all of them: a wrong password is compared at each.
 func (d *doors) identities() (out []core.Identity) {
 	if d.user != nil {
-		out = append(out, d.s.userIdentity(d.address, d.user, d.ip))
+		out = append(out, d.user.Identity)
 	}
 	if d.mailbox != nil {
 		out = append(out, d.mailbox.Identity)
@@ -484,12 +438,12 @@ func (d *doors) identities() (out []core.Identity) {
 // enter begins a session where the password is right, at the team user first.
 func (d *doors) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn) (*SignedIn, error) {
 	if d.user != nil {
-		right, err := g.Compare(ctx, userKey(d.address), d.user.PasswordHash, in.Password)
+		right, err := g.Compare(ctx, d.user.Identity.Name, d.user.User.PasswordHash, in.Password)
 		if err != nil {
 			return nil, err
 		}
 		if right {
-			return d.s.startSession(d.user, v, in.Code, rightPassword(d.user.PasswordHash))
+			return d.s.startSession(d.user.User, v, in.Code, d.user.Still)
 		}
 	}
 	if d.mailbox != nil {
@@ -508,46 +462,13 @@ func (d *doors) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn
 		}
 	}
 	if d.user != nil {
-		d.s.recordFailedLogin(userActor(d.user), d.user.AccountID, v)
+		d.s.recordFailedLogin(core.UserActor(d.user.User), d.user.User.AccountID, v.IP, v.RequestID)
 	}
-	if d.mailbox != nil && (d.user == nil || d.user.AccountID != d.mailbox.Mailbox.AccountID) { // one row an account
+	if d.mailbox != nil && (d.user == nil || d.user.User.AccountID != d.mailbox.Mailbox.AccountID) { // one row an account
 		at := store.AuditActor{Type: store.AuditActorMailbox, ID: d.mailbox.Mailbox.ID, Name: d.mailbox.Mailbox.Email}
-		d.s.recordFailedLogin(at, d.mailbox.Mailbox.AccountID, v)
+		d.s.recordFailedLogin(at, d.mailbox.Mailbox.AccountID, v.IP, v.RequestID)
 	}
-	return nil, unauthorized("invalid_credentials", "The email address or the password is wrong.")
-}
-
-// userIdentity is a team user among those whose wrong passwords are counted.
-func (s *Service) userIdentity(email string, u *store.User, ip string) core.Identity {
-	return core.Identity{Name: userKey(email), Known: core.IsKnown(u.Seen, core.Network(ip), s.Now())}
-}
-
-// userKey names a team user among those whose wrong passwords are counted, apart from a mailbox of
-// the same address.
-func userKey(email string) string { return "user " + email }
-
-// userToSignIn gives an empty record for an address that is nobody's, whose password is then never
-// right.
-func (s *Service) userToSignIn(email string) (u *store.User, err error) {
-	err = s.Store.View(func(tx *store.Tx) error {
-		u, err = store.UserByEmail.Get(tx, email)
-		return err
-	})
-	if errors.Is(err, store.ErrNotFound) {
-		return &store.User{}, nil
-	}
-	return u, err
-}
-
-// rightPassword makes sure that the password that was verified outside the transaction is the
-// user's still.
-func rightPassword(hash string) func(*store.Tx, *store.User) error {
-	return func(_ *store.Tx, u *store.User) error {
-		if u.PasswordHash != hash {
-			return unauthorized("invalid_credentials", "The password was changed a moment ago. Use the new one.")
-		}
-		return nil
-	}
+	return nil, core.Errorf("invalid_credentials", "The email address or the password is wrong.")
 }
 
 // startSession begins the session of a user whose password was right: once more by the record as it
@@ -561,4 +482,12 @@ func (s *Service) startSession(u *store.User, v Visitor, code string, still func
 		return err
 	})
 	return out, err
+}
+
+// actor is a user who has shown by a password, a passkey or a link who they are.
+func (v Visitor) actor(u *store.User, action string, fields ...string) core.Actor {
+	return core.Actor{
+		AccountID: u.AccountID, UserID: u.ID, MailboxID: u.MailboxID, Email: u.Email, TokenKind: core.SessionKind, IP: v.IP,
+		Request: &core.Request{Action: action, Via: core.AuditDashboard, ID: v.RequestID, Fields: fields},
+	}
 }

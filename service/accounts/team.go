@@ -141,7 +141,7 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 				return err
 			}
 		}
-		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u)))
+		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, core.UserTarget(u)))
 	})
 	if err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserI
 			return err
 		}
 		email = u.Email
-		return errors.Join(store.Users.Delete(tx, u.ID), core.Audit(tx, who, userTarget(u)))
+		return errors.Join(store.Users.Delete(tx, u.ID), core.Audit(tx, who, core.UserTarget(u)))
 	})
 	if err != nil {
 		return nil, err
@@ -294,64 +294,6 @@ func teamUserOf(tx *store.Tx, who core.Actor, id string) (*store.User, error) {
 		return nil, core.Errorf("owner_protected", "The account's owner can be neither changed nor deleted here.")
 	}
 	return u, nil
-}
-
-// revokeMost revokes tokens as revokeTokens does, some in each transaction, until few are left. It
-// comes before the transaction that revokes the last of them with what that is for.
-func (s *Service) revokeMost(userID string, which func(*store.Token) bool) error {
-	var ids []string
-	err := s.Store.View(func(tx *store.Tx) error {
-		for _, t := range store.TokensByUser.Asc(tx, userID, "") {
-			if t.RevokedAt.IsZero() && which(t) {
-				ids = append(ids, t.ID)
-			}
-		}
-		return nil
-	})
-	for ; err == nil && len(ids) > tokensAtATime; ids = ids[tokensAtATime:] {
-		some := ids[:tokensAtATime]
-		err = s.Store.Update(func(tx *store.Tx) error {
-			for _, id := range some {
-				t, err := store.Tokens.Find(tx, id)
-				if err != nil {
-					return err
-				}
-				if t == nil || !t.RevokedAt.IsZero() {
-					continue
-				}
-				if err := revokeToken(tx, t); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	return err
-}
-
-// revokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing
-// is left.
-func revokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) error {
-	var all []*store.Token
-	for _, t := range store.TokensByUser.Asc(tx, userID, "") {
-		if t.RevokedAt.IsZero() && which(t) {
-			all = append(all, t)
-		}
-	}
-	for _, t := range all {
-		if err := revokeToken(tx, t); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func revokeToken(tx *store.Tx, t *store.Token) error {
-	if t.Kind == core.SessionKind {
-		return store.Tokens.Delete(tx, t.ID)
-	}
-	t.RevokedAt = tx.Now()
-	return store.Tokens.Put(tx, t)
 }
 
 // UpdateTeamUserIn is the body of update_team_user. Null takes a name away.
@@ -446,7 +388,7 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 		if in.Password != nil {
 			out.PasswordWarning = core.OrNull(core.ShortPassword(*in.Password))
 		}
-		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u)))
+		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, core.UserTarget(u)))
 	})
 	if err != nil {
 		return nil, err
@@ -535,28 +477,6 @@ func (in *UpdateTeamUserIn) apply(tx *store.Tx, u *store.User) error {
 		return nil
 	}
 	return errors.Join(in.Mailboxes.limit(u), knownMailboxes(tx, u))
-}
-
-// setTeamPassword gives a user a password that they chose themselves, unless the caller says
-// otherwise. What could set or replace the one before, the reset link and every session but the
-// asking one, ends.
-func setTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
-	u.PasswordHash, u.PasswordGiven, u.Status, u.UpdatedAt = hash, false, store.UserActive, tx.Now()
-	dropLinks(u)
-	if t, err := store.Tokens.Find(tx, askingToken); err != nil {
-		return err
-	} else if t != nil && t.PasswordGiven && t.UserID == u.ID {
-		t.PasswordGiven = false
-		if err := store.Tokens.Put(tx, t); err != nil {
-			return err
-		}
-	}
-	return revokeTokens(tx, u.ID, sessionsBut(askingToken))
-}
-
-// sessionsBut are all sessions but the one of the id.
-func sessionsBut(asking string) func(*store.Token) bool {
-	return func(t *store.Token) bool { return t.Kind == core.SessionKind && t.ID != asking }
 }
 
 func teamUserUpdated(tx *store.Tx, u *store.User) (*TeamUserUpdated, error) {

@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
-	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -18,191 +16,6 @@ const (
 	tokensAtATime = 300  // that one transaction changes
 	tokensMost    = 1000 // of a mailbox, and of an account beside those that are limited to one mailbox
 )
-
-func unauthorized(code, message string) *core.Error { return core.Errorf(code, "%s", message) }
-
-// Authenticate finds out for whom a bearer token acts. ip is remembered as its last use.
-func (s *Service) Authenticate(_ context.Context, token, ip string) (core.Actor, error) {
-	return s.authenticate(token, ip, false)
-}
-
-// AuthenticateAssistant is Authenticate at /mcp, where the access tokens of grants hold too.
-func (s *Service) AuthenticateAssistant(_ context.Context, token, ip string) (core.Actor, error) {
-	return s.authenticate(token, ip, true)
-}
-
-func (s *Service) authenticate(token, ip string, assistant bool) (core.Actor, error) {
-	if token == "" {
-		return core.Actor{}, unauthorized("unauthorized", "Send an API token: Authorization: Bearer mst_…")
-	}
-	invalid := unauthorized("unauthorized", "This is not a valid API token. Copy it again, or create a new one.")
-	if !core.WellFormedToken(token) {
-		return core.Actor{}, invalid
-	}
-	var who core.Actor
-	err := s.Store.View(func(tx *store.Tx) error {
-		t, err := store.TokenByHash.Read(tx, core.TokenHash(token))
-		if errors.Is(err, store.ErrNotFound) || err == nil && t.Kind == core.SessionKind {
-			return invalid
-		}
-		if err != nil {
-			return err
-		}
-		if t.Kind == store.TokenKindOAuth && !assistant {
-			return unauthorized("unauthorized", "This token was given to a client that signed in, and is for /mcp alone.")
-		}
-		if t.CredentialID != "" {
-			c, err := store.Credentials.FindShared(tx, t.CredentialID)
-			if err != nil {
-				return err
-			}
-			if c == nil || !mailboxes.UsableFrom(c, ip) {
-				return invalid
-			}
-		}
-		who, err = s.actorOf(tx, t, ip)
-		return err
-	})
-	return who, err
-}
-
-func tokenRevoked() *core.Error {
-	return unauthorized("token_revoked", "This token was revoked. Use another one.")
-}
-
-// actorOf checks that the token still stands, notes its use, and gives whom it acts for.
-func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, error) {
-	who, err := s.standingActor(tx, t)
-	if err != nil {
-		return core.Actor{}, err
-	}
-	if now := tx.Now(); now.Sub(t.LastUsedAt) > time.Minute {
-		s.tokenUses.Record(t.ID, now, ip)
-	}
-	who.IP = ip
-	return who, nil
-}
-
-// standingActor is whom a token acts for, if it still stands.
-func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error) {
-	if !t.RevokedAt.IsZero() {
-		return core.Actor{}, tokenRevoked()
-	}
-	if t.Kind != core.SessionKind && !t.ExpiresAt.IsZero() && !tx.Now().Before(t.ExpiresAt) {
-		return core.Actor{}, unauthorized("token_expired", "This token has expired. Create a new one.")
-	}
-	if t.Grant != nil && !tx.Now().Before(t.Grant.AccessUntil) {
-		return core.Actor{}, unauthorized("token_expired", "This access token has expired. Get a new one with the refresh token.")
-	}
-	u, err := store.Users.Read(tx, t.UserID)
-	if err != nil {
-		return core.Actor{}, err
-	}
-	a, err := store.Accounts.Read(tx, t.AccountID)
-	permissions := t.Permissions
-	if t.Kind == core.SessionKind && err == nil {
-		permissions = sessionPermissions(u.Role)
-		a, err = s.standing(tx, t)
-	}
-	if err == nil && !a.MayAct() {
-		err = core.ErrSuspended()
-	}
-	if err == nil {
-		err = openPerson(tx, u)
-	}
-	if err != nil {
-		return core.Actor{}, err
-	}
-	who := core.Actor{
-		AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes, Email: u.Email, Role: u.Role, Plan: a.Plan,
-		TokenID: t.ID, TokenName: t.Name, TokenKind: t.Kind, Given: t.PasswordGiven, Permissions: permissions, Bound: t.Bound(), OwnWords: t.OwnWords, Policy: t.Policy,
-	}
-	if len(t.Mailboxes) > 0 {
-		// It sees those of its mailboxes that its user sees now.
-		may := core.Actor{MailboxID: u.MailboxID, Limited: u.Limited, Mailboxes: u.Mailboxes}
-		who.TokenOf, who.Limited, who.Mailboxes = true, true, nil
-		for _, id := range t.Mailboxes {
-			if may.Sees(id) {
-				who.Mailboxes = append(who.Mailboxes, id)
-			}
-		}
-	}
-	return who, nil
-}
-
-// Stands says why the actor's token or session may not be used any more: it was ended or has
-// expired, its user is gone, or has another role than when it was asked with. It is no use of it.
-func (s *Service) Stands(_ context.Context, who core.Actor) error {
-	if who.TokenID == core.LocalToken {
-		return nil
-	}
-	return s.Store.View(func(tx *store.Tx) error {
-		t, err := store.Tokens.FindShared(tx, who.TokenID)
-		if err != nil {
-			return err
-		}
-		if t == nil {
-			return tokenRevoked()
-		}
-		now, err := s.standingActor(tx, t)
-		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited) {
-			return tokenRevoked()
-		}
-		if err != nil || slices.Equal(now.Mailboxes, who.Mailboxes) {
-			return err
-		}
-		for _, id := range who.Mailboxes { // those that were deleted have left the list
-			if mb, err := core.LiveMailbox(tx, id); err != nil || mb != nil && !slices.Contains(now.Mailboxes, id) {
-				return cmp.Or(err, error(tokenRevoked()))
-			}
-		}
-		return nil
-	})
-}
-
-// Operator is the one who holds the data directory: the owner of the named account (id or owner's
-// email), or of the first one.
-func (s *Service) Operator(_ context.Context, account string) (core.Actor, error) {
-	var who core.Actor
-	first := "`mailstead setup`"
-	if s.Config.Sandbox {
-		first = "`mailstead init`"
-	}
-	err := s.Store.View(func(tx *store.Tx) error {
-		a, err := core.FindAccount(tx, account)
-		switch {
-		case err != nil && account == "":
-			return core.Errorf("not_found", "There is no account yet. Run %s first.", first)
-		case err != nil:
-			return err
-		}
-		u, err := store.UserByEmail.Get(tx, a.Email)
-		if errors.Is(err, store.ErrNotFound) {
-			return core.Errorf("not_found", "The owner of account %s, %s, is not in the store: the row was lost with a damaged page. Restore the store from a backup.", a.ID, a.Email)
-		} else if err != nil {
-			return err
-		}
-		who = core.Actor{
-			AccountID: a.ID, AccountNum: a.Num, UserID: u.ID, Email: u.Email, Role: u.Role, Plan: a.Plan,
-			TokenID: core.LocalToken, TokenKind: core.SessionKind, Permissions: []string{"admin"},
-		}
-		return nil
-	})
-	return who, err
-}
-
-// flushTokenUses writes the uses of tokens and credentials that were noted.
-func (s *Service) flushTokenUses() error {
-	err := s.tokenUses.Flush(s.Store, func(tx *store.Tx, id string, use core.Use) error {
-		t, err := store.Tokens.Find(tx, id)
-		if t == nil || err != nil {
-			return err
-		}
-		t.LastUsedAt, t.LastUsedIP = use.At, use.IP
-		return store.Tokens.Put(tx, t)
-	})
-	return errors.Join(err, s.mailboxes.FlushUses())
-}
 
 // Token is a credential as the API shows it: never its value.
 type Token struct {
@@ -303,7 +116,7 @@ func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateToke
 		if err := checkMailboxes(tx, who, t.Mailboxes); err != nil {
 			return err
 		}
-		return core.Audit(tx, who, tokenTarget(t))
+		return core.Audit(tx, who, core.TokenTarget(t))
 	})
 }
 
@@ -479,7 +292,7 @@ func (s *Service) ClearTokenTaint(_ context.Context, who core.Actor, in TokenIn)
 			return err
 		}
 		out = tokenOut(t, tx.Now())
-		return core.Audit(tx, who, tokenTarget(t))
+		return core.Audit(tx, who, core.TokenTarget(t))
 	})
 	if err != nil {
 		return nil, err
@@ -498,7 +311,7 @@ func (s *Service) DeleteToken(_ context.Context, who core.Actor, in TokenIn) (*D
 			return core.Errorf("insufficient_scope", "Revoking another user's token needs the \"admin\" permission.")
 		}
 		t.RevokedAt = tx.Now()
-		return errors.Join(store.Tokens.Put(tx, t), core.Audit(tx, who, tokenTarget(t)))
+		return errors.Join(store.Tokens.Put(tx, t), core.Audit(tx, who, core.TokenTarget(t)))
 	})
 	if err != nil {
 		return nil, err

@@ -35,7 +35,9 @@ func (s *Service) CreateTokenFor(ctx context.Context, in TokenFor) (*TokenCreate
 	if err != nil {
 		return nil, err
 	}
-	return s.putToken(ctx, t, func(tx *store.Tx) error { return core.AuditCommand(tx, "token create", t.AccountID, tokenTarget(t)) })
+	return s.putToken(ctx, t, func(tx *store.Tx) error {
+		return core.AuditCommand(tx, "token create", t.AccountID, core.TokenTarget(t))
+	})
 }
 
 func (s *Service) userByEmail(email string) (u *store.User, err error) {
@@ -98,113 +100,12 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 			now.TOTP, now.Passkeys = nil, nil
 		}
 		passkeys = len(now.Passkeys)
-		return errors.Join(store.Users.Put(tx, now), core.AuditCommand(tx, "user reset-password", now.AccountID, userTarget(now)))
+		return errors.Join(store.Users.Put(tx, now), core.AuditCommand(tx, "user reset-password", now.AccountID, core.UserTarget(now)))
 	})
 	if err != nil {
 		return nil, err
 	}
 	return &PasswordReset{u.ID, u.Email, in.Password, passkeys}, nil
-}
-
-// ProfileIn changes the profile of who asks. What is absent stays; an empty name, or the address,
-// takes the name away.
-type ProfileIn struct {
-	Name            *string `json:"name" max:"200"`
-	Email           *string `json:"email" max:"254"`
-	Password        *string `json:"password"`
-	CurrentPassword string  `json:"current_password" max:"1024" audit:"-"`
-}
-
-// UpdateProfile changes the name, the address or the password of who asks; the latter two need the
-// present password (403 wrong_password), and the address of others than the owner is the owner's to
-// change. A new password ends all other sessions.
-func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileIn) (*Session, error) {
-	if err := in.check(who); err != nil {
-		return nil, err
-	}
-	still, hash := func(*store.Tx, *store.User) error { return nil }, ""
-	if in.Email != nil || in.Password != nil {
-		var err error
-		still, err = s.provePassword(ctx, who, in.CurrentPassword)
-		if err != nil {
-			return nil, err
-		}
-	}
-	if in.Password != nil {
-		hash = s.Logins.Hash(*in.Password)
-		if err := s.revokeMost(who.UserID, sessionsBut(who.TokenID)); err != nil {
-			return nil, err
-		}
-	}
-	var out *Session
-	err := s.Store.Update(func(tx *store.Tx) error {
-		u, t, err := sessionRecords(tx, who)
-		if err != nil {
-			return err
-		}
-		if err := still(tx, u); err != nil {
-			return err
-		}
-		if err := in.apply(tx, u, hash, who.TokenID); err != nil {
-			return err
-		}
-		u.UpdatedAt = tx.Now()
-		if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u))); err != nil {
-			return err
-		}
-		t, err = store.Tokens.Get(tx, t.ID)
-		if err != nil { // as a new password leaves it
-			return err
-		}
-		out, err = s.sessionOut(tx, u, t)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	if in.Email != nil || in.Password != nil {
-		s.LogOf(ctx).Info("profile changed", "user", who.UserID, "ip", who.IP, "email", in.Email != nil, "password", in.Password != nil)
-	}
-	return out, nil
-}
-
-func (in *ProfileIn) check(who core.Actor) error {
-	if in.Name != nil {
-		if err := core.CheckLine("name", *in.Name); err != nil {
-			return err
-		}
-	}
-	if in.Password != nil {
-		if err := core.CheckPassword("password", *in.Password, core.LeastPassword); err != nil {
-			return err
-		}
-	}
-	if in.Email == nil {
-		return nil
-	}
-	if who.Role != store.UserRoleOwner {
-		return core.Errorf("forbidden_role", "You can change only your own name and password. Ask the account's owner for the rest.")
-	}
-	email, err := core.NormalizeEmail("email", *in.Email)
-	in.Email = &email
-	return err
-}
-
-func (in *ProfileIn) apply(tx *store.Tx, u *store.User, hash, askingToken string) error {
-	if in.Name != nil {
-		if err := setName(u, *in.Name); err != nil {
-			return err
-		}
-	}
-	if in.Email != nil {
-		if err := moveUser(tx, u, *in.Email); err != nil {
-			return err
-		}
-	}
-	if in.Password == nil {
-		return nil
-	}
-	return setTeamPassword(tx, u, hash, askingToken)
 }
 
 // setName takes a whole name apart, so that together the parts are it again.
@@ -248,53 +149,4 @@ func moveUser(tx *store.Tx, u *store.User, email string) error {
 	}
 	a.Email, a.UpdatedAt = email, tx.Now()
 	return store.Accounts.Put(tx, a)
-}
-
-// provePassword verifies the password of who is signed in; still makes sure, in the transaction
-// that follows, that it is the password by then. A wrong one is 403 wrong_password, and counts like
-// one at the door.
-func (s *Service) provePassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error) {
-	if password == "" {
-		return nil, core.Invalid("current_password", "required", "your current password is required")
-	}
-	if who.MailboxID != "" {
-		return s.proveMailboxPassword(ctx, who, password)
-	}
-	u, err := s.userToSignIn(who.Email)
-	if err != nil {
-		return nil, err
-	}
-	id := s.userIdentity(who.Email, u, who.IP)
-	g, err := s.BeginGuess(ctx, core.Network(who.IP), id)
-	if err != nil {
-		return nil, err
-	}
-	defer g.End()
-	u, err = s.userToSignIn(who.Email)
-	if err != nil {
-		return nil, err
-	}
-	if u.ID != who.UserID {
-		u = &store.User{} // the address is another's by now
-	}
-	right, err := g.Compare(ctx, id.Name, u.PasswordHash, password)
-	if err == nil && !right {
-		err = core.Errorf("wrong_password", "This is not your current password.")
-	}
-	return rightPassword(u.PasswordHash), err
-}
-
-// changeSelf changes the record of who is signed in, with a row of the audit log.
-func (s *Service) changeSelf(who core.Actor, change func(*store.Tx, *store.User) error) error {
-	return s.Store.Update(func(tx *store.Tx) error {
-		u, _, err := sessionRecords(tx, who)
-		if err != nil {
-			return err
-		}
-		if err := change(tx, u); err != nil {
-			return err
-		}
-		u.UpdatedAt = tx.Now()
-		return errors.Join(store.Users.Put(tx, u), core.Audit(tx, who, userTarget(u)))
-	})
 }

@@ -97,6 +97,34 @@ func DomainTarget(d *store.Domain) store.AuditTarget {
 	return store.AuditTarget{Type: "domain", ID: d.ID, Name: d.Name}
 }
 
+// UserActor is a team user, or the person of a mailbox, as who does something.
+func UserActor(u *store.User) store.AuditActor {
+	if u.MailboxID != "" {
+		return store.AuditActor{Type: store.AuditActorMailbox, ID: u.MailboxID, Name: u.Email}
+	}
+	return store.AuditActor{Type: store.AuditActorUser, ID: u.ID, Name: u.Email}
+}
+
+// UserTarget is a team user, or the mailbox whose person a user is, as what something is done to.
+func UserTarget(u *store.User) store.AuditTarget { return ActorTarget(UserActor(u)) }
+
+// ActorTarget is who does things as what something is done to.
+func ActorTarget(a store.AuditActor) store.AuditTarget {
+	if a.Type == store.AuditActorMailbox {
+		return store.AuditTarget{Type: "email_user", ID: a.ID, Name: a.Name}
+	}
+	return store.AuditTarget(a)
+}
+
+// TokenTarget is a token or a session as the audit log names it.
+func TokenTarget(t *store.Token) store.AuditTarget {
+	kind := "token"
+	if t.Kind == SessionKind {
+		kind = "session"
+	}
+	return store.AuditTarget{Type: kind, ID: t.ID, Name: t.Name}
+}
+
 // MailboxTarget is a mailbox as the audit log names it.
 func MailboxTarget(mb *store.Mailbox) store.AuditTarget {
 	return store.AuditTarget{Type: "email_user", ID: mb.ID, Name: mb.Email}

@@ -264,6 +264,11 @@ func ErrSuspended() *Error {
 	return Errorf("account_suspended", "This account is suspended. Ask the operator of this server.")
 }
 
+// ErrSignedOut refuses a session that has ended.
+func ErrSignedOut() *Error {
+	return Errorf("unauthorized", "You are not signed in, or your session has ended. Sign in again.")
+}
+
 const WebhookLimit = 10
 
 // Bounded is a limit on the wire: null when there is none.

@@ -226,15 +226,6 @@ func TestOneAddressGetsFewLetters(t *testing.T) {
 
 // sendLetter writes and sends a letter as those do who mail links.
 func sendLetter(i *servicetest.Installation, l alert.Letter) error {
-	i.T.Helper()
-	from, account, err := i.Svc.Outbound.Reporter()
-	if err != nil {
-		i.T.Fatal(err)
-	}
-	d, err := i.Svc.Outbound.ComposeLetter(from, l)
-	if err != nil {
-		i.T.Fatal(err)
-	}
-	defer i.Svc.Core.Store.Release(d.Blob)
-	return i.St.Update(func(tx *store.Tx) error { return i.Svc.Outbound.SendLetter(tx, from, account, d, l) })
+	_, err := i.Svc.Outbound.SendLetter(l, func(*store.Tx) (bool, error) { return true, nil })
+	return err
 }

@@ -29,16 +29,8 @@ func (s *Service) sendLetter(_ context.Context, j *store.Job) (jobs.Writes, erro
 	if err != nil {
 		return nil, jobs.Permanent(err)
 	}
-	from, account, err := s.Reporter()
-	if err != nil {
-		return nil, err
-	}
-	d, err := s.ComposeLetter(from, l)
-	if err != nil {
-		return nil, err
-	}
-	defer s.inbox.Release(d) // does nothing where it is referred to
-	return nil, s.Store.Update(func(tx *store.Tx) error { return s.SendLetter(tx, from, account, d, l) })
+	_, err = s.SendLetter(l, func(*store.Tx) (bool, error) { return true, nil })
+	return nil, err
 }
 
 // alertKind is tried until it has succeeded: nobody else tells of what an alert tells of.
@@ -67,7 +59,7 @@ func (s *Service) sendAlerts(_ context.Context, j *store.Job) (jobs.Writes, erro
 		}
 		l.Text = text.String()
 	}
-	d, err := s.ComposeLetter(from, l)
+	d, err := s.composeLetter(from, l)
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +69,9 @@ func (s *Service) sendAlerts(_ context.Context, j *store.Job) (jobs.Writes, erro
 	})
 }
 
-// ComposeLetter writes a letter from the postmaster of a domain, see Reporter. The caller releases
+// composeLetter writes a letter from the postmaster of a domain, see Reporter. The caller releases
 // it.
-func (s *Service) ComposeLetter(from *store.Domain, l alert.Letter) (*inbox.StoredMessage, error) {
+func (s *Service) composeLetter(from *store.Domain, l alert.Letter) (*inbox.StoredMessage, error) {
 	local, domain, ok := msg.SplitEmail(l.To)
 	if !ok {
 		return nil, jobs.Permanent(fmt.Errorf("%q is no address", l.To))
@@ -97,10 +89,27 @@ func (s *Service) ComposeLetter(from *store.Domain, l alert.Letter) (*inbox.Stor
 	return s.inbox.Prepare(spool, inbox.Envelope{To: []string{l.To}, Received: s.Now(), Outgoing: true})
 }
 
-// SendLetter queues what ComposeLetter wrote. Where an account or a person has too many letters it
-// fails, so that the transaction leaves what was sent before as it is.
-func (s *Service) SendLetter(tx *store.Tx, from *store.Domain, account string, d *inbox.StoredMessage, l alert.Letter) error {
-	return s.SendSystemMail(tx, s.asMail(from, account, d, l, reputation.AutomaticLetter))
+// SendLetter writes a letter and queues it, in the transaction in which put writes what the letter
+// is about: nothing is sent if put says so. Where an account or a person has too many letters it
+// fails, and what put wrote is not kept, so that what was sent before holds on.
+func (s *Service) SendLetter(l alert.Letter, put func(*store.Tx) (send bool, err error)) (sent bool, err error) {
+	from, account, err := s.Reporter()
+	if err != nil {
+		return false, err
+	}
+	d, err := s.composeLetter(from, l)
+	if err != nil {
+		return false, err
+	}
+	defer s.inbox.Release(d) // does nothing where it is referred to
+	err = s.Store.Update(func(tx *store.Tx) error {
+		sent, err = put(tx)
+		if err != nil || !sent {
+			return err
+		}
+		return s.SendSystemMail(tx, s.asMail(from, account, d, l, reputation.AutomaticLetter))
+	})
+	return sent && err == nil, err
 }
 
 func (s *Service) asMail(from *store.Domain, account string, d *inbox.StoredMessage, l alert.Letter, kind reputation.Automatic) SystemMail {

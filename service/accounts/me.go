@@ -1,0 +1,63 @@
+package accounts
+
+import (
+	"context"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/mailboxes"
+	"github.com/mailstead/mailstead/store"
+)
+
+// Me is who asks, as programs and the dashboard want it.
+type Me struct {
+	Kind    string               `json:"kind" enum:"team|mailbox"`
+	User    *MeUser              `json:"user"`                // Null for the person of a mailbox.
+	Mailbox *mailboxes.EmailUser `json:"mailbox" rare:"true"` // Null for team users.
+	// Some of read, write, purchase and admin; each includes those before it.
+	Permissions []string     `json:"permissions" enum:"read|write|purchase|admin"`
+	Mailboxes   MailboxScope `json:"mailboxes" words:"ours"` // `all`, or the ids of those that the caller may see.
+}
+
+// MeUser is the team user for whom is asked.
+type MeUser struct {
+	ID    string `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
+	Email string `json:"email" words:"ours"`
+	Role  string `json:"role" enum:"owner|admin|member"`
+}
+
+// GetMe says who asks.
+func (s *Service) GetMe(ctx context.Context, who core.Actor) (*Me, error) {
+	out := &Me{Kind: kindTeam, Permissions: who.Permissions}
+	if who.MailboxID == "" {
+		out.User = &MeUser{who.UserID, who.Email, who.Role}
+		err := s.Store.View(func(tx *store.Tx) (err error) {
+			out.Mailboxes, err = scopeOf(tx, &store.User{AccountID: who.AccountID, Limited: who.Limited, Mailboxes: who.Mailboxes})
+			return err
+		})
+		return out, err
+	}
+	mb, err := s.mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: who.MailboxID})
+	out.Kind, out.Mailbox, out.Mailboxes = kindMailbox, mb, MailboxScope{who.MailboxID}
+	return out, err
+}
+
+// UpdateMeIn is the body of update_me.
+type UpdateMeIn struct {
+	Name        *string          `json:"name" max:"200"`
+	Signature   core.Opt[string] `json:"signature" max:"10000"`                 // A text that the dashboard puts into new messages.
+	ForwardTo   core.Opt[string] `json:"forward_to" example:"anna@example.net"` // Incoming mail is also sent here.
+	ForwardKeep *bool            `json:"forward_keep_copy"`                     // Whether what is forwarded is kept in the mailbox too.
+	Recovery    core.Opt[string] `json:"recovery_email" max:"254"`              // Where a link goes when the password is forgotten.
+}
+
+// UpdateMe changes what the person of a mailbox may change of it.
+func (s *Service) UpdateMe(ctx context.Context, who core.Actor, in UpdateMeIn) (*Me, error) {
+	_, err := s.mailboxes.UpdateEmailUser(ctx, who, mailboxes.UpdateEmailUserIn{
+		UserID: who.MailboxID, Name: in.Name, Signature: in.Signature, ForwardTo: in.ForwardTo, ForwardKeep: in.ForwardKeep,
+		RecoveryEmail: in.Recovery,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.GetMe(ctx, who)
+}

@@ -1,0 +1,196 @@
+package accounts
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/store"
+)
+
+// userKey names a team user among those whose wrong passwords are counted, apart from a mailbox of
+// the same address.
+func userKey(email string) string { return "user " + email }
+
+// A Door is where the password of a team user is compared.
+type Door struct {
+	Identity core.Identity
+	User     *store.User // empty for an address that is nobody's, whose password is never right
+	rooms    *Service
+	email    string
+	ip       string
+}
+
+// OpenDoor gives the door of an address.
+func (s *Service) OpenDoor(email, ip string) (*Door, error) {
+	d := &Door{rooms: s, email: email, ip: ip}
+	return d, d.Refresh()
+}
+
+// Refresh reads the record again.
+func (d *Door) Refresh() error {
+	u := &store.User{}
+	err := d.rooms.Store.View(func(tx *store.Tx) error {
+		found, err := store.UserByEmail.Get(tx, d.email)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err == nil {
+			u = found
+		}
+		return err
+	})
+	if err == nil {
+		d.User, d.Identity = u, core.Identity{Name: userKey(d.email), Known: core.IsKnown(u.Seen, core.Network(d.ip), d.rooms.Now())}
+	}
+	return err
+}
+
+// Exists tells whether there is a user of the address.
+func (d *Door) Exists() bool { return d.User.ID != "" }
+
+// Still makes sure, in the transaction that follows, that the password that was compared is the
+// user's still.
+func (d *Door) Still(_ *store.Tx, u *store.User) error {
+	if u.PasswordHash != d.User.PasswordHash {
+		return core.Errorf("invalid_credentials", "The password was changed a moment ago. Use the new one.")
+	}
+	return nil
+}
+
+// provePassword verifies the password of who is signed in; still makes sure, in the transaction
+// that follows, that it is the password by then. A wrong one is 403 wrong_password, and counts like
+// one at the door.
+func (s *Service) provePassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error) {
+	wrong := core.Errorf("wrong_password", "This is not your current password.")
+	if password == "" {
+		return nil, core.Invalid("current_password", "required", "your current password is required")
+	}
+	if who.MailboxID != "" {
+		err = s.mailboxes.CheckPassword(ctx, who.Email, password, who.IP)
+		if e, ours := core.AsError(err); ours && e.Code == "unauthorized" {
+			err = wrong
+		}
+		return func(*store.Tx, *store.User) error { return nil }, err
+	}
+	d, err := s.OpenDoor(who.Email, who.IP)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.BeginGuess(ctx, core.Network(who.IP), d.Identity)
+	if err != nil {
+		return nil, err
+	}
+	defer g.End()
+	if err := d.Refresh(); err != nil {
+		return nil, err
+	}
+	if d.User.ID != who.UserID {
+		d.User = &store.User{} // the address is another's by now
+	}
+	right, err := g.Compare(ctx, d.Identity.Name, d.User.PasswordHash, password)
+	if err == nil && !right {
+		err = wrong
+	}
+	return d.Still, err
+}
+
+// setTeamPassword gives a user a password that they chose themselves, unless the caller says
+// otherwise. What could set or replace the one before, the reset link and every session but the
+// asking one, ends.
+func setTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
+	u.PasswordHash, u.PasswordGiven, u.Status, u.UpdatedAt = hash, false, store.UserActive, tx.Now()
+	dropLinks(u)
+	if t, err := store.Tokens.Find(tx, askingToken); err != nil {
+		return err
+	} else if t != nil && t.PasswordGiven && t.UserID == u.ID {
+		t.PasswordGiven = false
+		if err := store.Tokens.Put(tx, t); err != nil {
+			return err
+		}
+	}
+	return revokeTokens(tx, u.ID, sessionsBut(askingToken))
+}
+
+// sessionsBut are all sessions but the one of the id.
+func sessionsBut(asking string) func(*store.Token) bool {
+	return func(t *store.Token) bool { return t.Kind == core.SessionKind && t.ID != asking }
+}
+
+// revokeMost revokes tokens as revokeTokens does, some in each transaction, until few are left. It
+// comes before the transaction that revokes the last of them with what that is for.
+func (s *Service) revokeMost(userID string, which func(*store.Token) bool) error {
+	var ids []string
+	err := s.Store.View(func(tx *store.Tx) error {
+		for _, t := range store.TokensByUser.Asc(tx, userID, "") {
+			if t.RevokedAt.IsZero() && which(t) {
+				ids = append(ids, t.ID)
+			}
+		}
+		return nil
+	})
+	for ; err == nil && len(ids) > tokensAtATime; ids = ids[tokensAtATime:] {
+		some := ids[:tokensAtATime]
+		err = s.Store.Update(func(tx *store.Tx) error {
+			for _, id := range some {
+				t, err := store.Tokens.Find(tx, id)
+				if err != nil {
+					return err
+				}
+				if t == nil || !t.RevokedAt.IsZero() {
+					continue
+				}
+				if err := revokeToken(tx, t); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return err
+}
+
+// revokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing
+// is left.
+func revokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) error {
+	var all []*store.Token
+	for _, t := range store.TokensByUser.Asc(tx, userID, "") {
+		if t.RevokedAt.IsZero() && which(t) {
+			all = append(all, t)
+		}
+	}
+	for _, t := range all {
+		if err := revokeToken(tx, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func revokeToken(tx *store.Tx, t *store.Token) error {
+	if t.Kind == core.SessionKind {
+		return store.Tokens.Delete(tx, t.ID)
+	}
+	t.RevokedAt = tx.Now()
+	return store.Tokens.Put(tx, t)
+}
+
+// resetFor is how long a link that sets a password lives.
+const resetFor = 72 * time.Hour
+
+// newReset gives the user a fresh link that sets a password, in place of any before. Only the hash
+// of its token is kept.
+func (s *Service) newReset(u *store.User) (link string) {
+	return s.Config.BaseURL + "/reset?token=" + url.QueryEscape(s.newResetToken(u))
+}
+
+func (s *Service) newResetToken(u *store.User) string {
+	token := core.RandomText(43, core.Base62)
+	u.ResetHash, u.ResetExpires = core.TokenHash(token), s.Now().Add(resetFor)
+	return token
+}
+
+// dropLinks ends every link that could set the user's password.
+func dropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }
