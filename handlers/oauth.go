@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/handlers/markup"
-	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
+	"github.com/mailstead/mailstead/service/signin"
 )
 
 // Paths of the sign-in to /mcp by OAuth 2.1.
@@ -78,7 +78,7 @@ func (s *Server) describeResource(c *call) {
 		Scopes   []string `json:"scopes_supported"`
 		Methods  []string `json:"bearer_methods_supported"`
 		Name     string   `json:"resource_name"`
-	}{base + mcpPath, []string{base}, accounts.OAuthScopes, []string{"header"}, "Mailstead"})
+	}{base + mcpPath, []string{base}, signin.OAuthScopes, []string{"header"}, "Mailstead"})
 }
 
 // describeServer answers the metadata of the authorization server.
@@ -100,7 +100,7 @@ func (s *Server) describeServer(c *call) {
 		Documents     bool     `json:"client_id_metadata_document_supported"`
 		Iss           bool     `json:"authorization_response_iss_parameter_supported"`
 	}{
-		base, base + authorizePath, base + tokenPath, base + registerPath, base + revokePath, accounts.OAuthScopes, []string{"code"}, []string{"query"},
+		base, base + authorizePath, base + tokenPath, base + registerPath, base + revokePath, signin.OAuthScopes, []string{"code"}, []string{"query"},
 		[]string{"authorization_code", "refresh_token"}, []string{"none"}, []string{"none"}, []string{"S256"}, true, true,
 	})
 }
@@ -124,7 +124,7 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 		s.sendJSON(c, status, out)
 		return
 	}
-	if refused, ok := errors.AsType[*accounts.OAuthError](err); ok {
+	if refused, ok := errors.AsType[*signin.OAuthError](err); ok {
 		status = http.StatusBadRequest
 		switch refused.Code {
 		case "invalid_client":
@@ -144,7 +144,7 @@ func (s *Server) sendOAuth(c *call, status int, out any, err error) {
 	case status < http.StatusInternalServerError:
 		name = "invalid_request"
 	}
-	s.sendJSON(c, status, accounts.OAuthError{Code: name, Description: e.Message})
+	s.sendJSON(c, status, signin.OAuthError{Code: name, Description: e.Message})
 }
 
 // registerClient answers RFC 7591.
@@ -162,10 +162,10 @@ func (s *Server) registerClient(c *call) {
 	}
 	body, err := readAs(c.r, jsonMedia, maxRegistration)
 	if err != nil {
-		s.sendOAuth(c, 0, nil, &accounts.OAuthError{Code: "invalid_client_metadata", Description: "Send the metadata as JSON of at most 64 KiB, with Content-Type: application/json."})
+		s.sendOAuth(c, 0, nil, &signin.OAuthError{Code: "invalid_client_metadata", Description: "Send the metadata as JSON of at most 64 KiB, with Content-Type: application/json."})
 		return
 	}
-	out, err := s.svc.Accounts.RegisterClient(c.r.Context(), body)
+	out, err := s.svc.Signin.RegisterClient(c.r.Context(), body)
 	s.sendOAuth(c, http.StatusCreated, out, err)
 }
 
@@ -200,7 +200,7 @@ func (s *Server) authorizeClient(c *call) {
 	}
 	who, signedIn := core.Actor{}, false
 	if cookie := s.cookie(c.r); cookie != "" {
-		who, err = s.svc.Accounts.AuthenticateSession(c.r.Context(), cookie, remoteAddr(c.r))
+		who, err = s.svc.Signin.AuthenticateSession(c.r.Context(), cookie, remoteAddr(c.r))
 		if e, ours := core.AsError(err); err != nil && (!ours || code.Status(e.Code) != http.StatusUnauthorized) {
 			failed(err)
 			return
@@ -217,10 +217,10 @@ func (s *Server) authorizeClient(c *call) {
 		err = core.Errorf("forbidden_role", "You are signed in to a mailbox. Only a member of the team can let a program act for them: sign out, sign in as one, and start again from the program.")
 	}
 	if err == nil {
-		err = s.svc.Accounts.CheckAuthorization(c.r.Context(), s.base(c.r), q, signedIn)
+		err = s.svc.Signin.CheckAuthorization(c.r.Context(), s.base(c.r), q, signedIn)
 	}
 	to := ""
-	if refused, ok := errors.AsType[*accounts.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*signin.RefusedError](err); ok {
 		to = refused.RedirectTo
 	} else if err != nil {
 		failed(err)
@@ -257,11 +257,11 @@ func (s *Server) form(c *call) (url.Values, error) {
 	}
 	body, err := readAs(c.r, "application/x-www-form-urlencoded", maxOAuthForm)
 	if err != nil {
-		return nil, &accounts.OAuthError{Code: "invalid_request", Description: "Send a form of at most 16 KiB, with Content-Type: application/x-www-form-urlencoded."}
+		return nil, &signin.OAuthError{Code: "invalid_request", Description: "Send a form of at most 16 KiB, with Content-Type: application/x-www-form-urlencoded."}
 	}
 	q, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, &accounts.OAuthError{Code: "invalid_request", Description: "The form is not properly encoded."}
+		return nil, &signin.OAuthError{Code: "invalid_request", Description: "The form is not properly encoded."}
 	}
 	return q, nil
 }
@@ -271,10 +271,10 @@ func (s *Server) grantToken(c *call) {
 		s.notAllowed(c, []string{http.MethodPost})
 		return
 	}
-	var out *accounts.AccessToken
+	var out *signin.AccessToken
 	form, err := s.form(c)
 	if err == nil {
-		out, err = s.svc.Accounts.GrantToken(c.r.Context(), s.base(c.r), s.visitor(c), form)
+		out, err = s.svc.Signin.GrantToken(c.r.Context(), s.base(c.r), s.visitor(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, out, err)
 }
@@ -287,7 +287,7 @@ func (s *Server) revokeGrant(c *call) {
 	}
 	form, err := s.form(c)
 	if err == nil {
-		err = s.svc.Accounts.RevokeGrant(c.r.Context(), s.visitor(c), form)
+		err = s.svc.Signin.RevokeGrant(c.r.Context(), s.visitor(c), form)
 	}
 	s.sendOAuth(c, http.StatusOK, struct{}{}, err)
 }
@@ -320,18 +320,18 @@ func ownPage(r *http.Request) error {
 	return nil
 }
 
-func (s *Server) askConsent(ctx context.Context, who core.Actor) (*accounts.Consent, error) {
+func (s *Server) askConsent(ctx context.Context, who core.Actor) (*signin.Consent, error) {
 	r := callOf(ctx).r
 	if err := ownPage(r); err != nil {
 		return nil, err
 	}
-	return s.svc.Accounts.AskConsent(ctx, who, s.base(r), r.URL.Query())
+	return s.svc.Signin.AskConsent(ctx, who, s.base(r), r.URL.Query())
 }
 
-func (s *Server) decideConsent(ctx context.Context, who core.Actor, in accounts.DecideIn) (*accounts.Decided, error) {
+func (s *Server) decideConsent(ctx context.Context, who core.Actor, in signin.DecideIn) (*signin.Decided, error) {
 	r := callOf(ctx).r
 	if err := ownPage(r); err != nil {
 		return nil, err
 	}
-	return s.svc.Accounts.DecideConsent(ctx, who, s.base(r), in)
+	return s.svc.Signin.DecideConsent(ctx, who, s.base(r), in)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/signin"
 )
 
 // An oauthWorld is a sandbox with the dashboard, a person who is signed in, and one client.
@@ -508,16 +509,16 @@ func TestOAuthConsent(t *testing.T) {
 		AccountID: w.Owner.AccountID, UserID: w.Owner.UserID, Role: "member", Limited: true, Mailboxes: []string{ann},
 		TokenID: "tok_session", TokenKind: core.SessionKind, Permissions: []string{"read", "write"},
 	}
-	asked, err := w.Accounts.AskConsent(t.Context(), member, w.url, w.query())
+	asked, err := w.Signin.AskConsent(t.Context(), member, w.url, w.query())
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := accounts.DecideIn{Request: asked.Request, Decision: "allow", Mailboxes: core.Opt[[]string]{Set: true, Value: []string{ann, ben}}}
-	if _, err := w.Accounts.DecideConsent(t.Context(), member, w.url, in); !servicetest.HasCode(err, "validation_error") {
+	in := signin.DecideIn{Request: asked.Request, Decision: "allow", Mailboxes: core.Opt[[]string]{Set: true, Value: []string{ann, ben}}}
+	if _, err := w.Signin.DecideConsent(t.Context(), member, w.url, in); !servicetest.HasCode(err, "validation_error") {
 		t.Errorf("a mailbox that the person does not see: %v", err)
 	}
 	in.Mailboxes.Value = []string{ann, ann}
-	if _, err := w.Accounts.DecideConsent(t.Context(), member, w.url, in); err != nil {
+	if _, err := w.Signin.DecideConsent(t.Context(), member, w.url, in); err != nil {
 		t.Error(err)
 	}
 

@@ -15,10 +15,10 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/markup"
 	"github.com/mailstead/mailstead/mail/view"
-	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
 	"github.com/mailstead/mailstead/service/inbox"
+	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/service/submit"
 )
 
@@ -101,7 +101,7 @@ func (s *Server) resetPassword(c *call) {
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
 		token := c.r.URL.Query().Get("token")
-		u, err := s.svc.Accounts.CheckWelcome(c.r.Context(), c.who, accounts.LinkIn{Token: token})
+		u, err := s.svc.Signin.CheckWelcome(c.r.Context(), c.who, signin.LinkIn{Token: token})
 		if err != nil {
 			s.resetFailed(c, addr, err)
 			return
@@ -148,7 +148,7 @@ func (s *Server) submitReset(c *call, addr string) {
 	}
 	form := c.r.PostForm
 	v := resetView{Token: form.Get("token")}
-	u, err := s.svc.Accounts.CheckWelcome(c.r.Context(), c.who, accounts.LinkIn{Token: v.Token})
+	u, err := s.svc.Signin.CheckWelcome(c.r.Context(), c.who, signin.LinkIn{Token: v.Token})
 	if err != nil {
 		s.resetFailed(c, addr, err)
 		return
@@ -159,7 +159,7 @@ func (s *Server) submitReset(c *call, addr string) {
 		s.showReset(c, http.StatusBadRequest, v)
 		return
 	}
-	err = s.svc.Accounts.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"), form.Get("drop_passkeys") == "true")
+	err = s.svc.Signin.CompleteReset(c.r.Context(), s.visitor(c), v.Token, form.Get("password"), form.Get("drop_passkeys") == "true")
 	if e, ours := core.AsError(err); ours && code.Status(e.Code) == http.StatusBadRequest {
 		v.Wrong = "The password " + e.Details[0].Message + "."
 		s.showReset(c, http.StatusBadRequest, v)
@@ -220,7 +220,7 @@ func (s *Server) recoveryPage(c *call) {
 	switch c.r.Method {
 	case http.MethodGet, http.MethodHead:
 		token := c.r.URL.Query().Get("token")
-		r, err := s.svc.Accounts.CheckRecovery(c.r.Context(), token)
+		r, err := s.svc.Signin.CheckRecovery(c.r.Context(), token)
 		if err != nil {
 			failed(err)
 			return
@@ -236,7 +236,7 @@ func (s *Server) recoveryPage(c *call) {
 			failed(core.Errorf("validation_error", "The form could not be read. Open the link again."))
 			return
 		}
-		r, err := s.svc.Accounts.ConfirmRecovery(c.r.Context(), accounts.RecoveryIn{Token: c.r.PostForm.Get("token")})
+		r, err := s.svc.Signin.ConfirmRecovery(c.r.Context(), signin.RecoveryIn{Token: c.r.PostForm.Get("token")})
 		if err != nil {
 			failed(err)
 			return

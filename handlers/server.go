@@ -389,7 +389,7 @@ func (s *Server) authenticate(c *call) error {
 		if err := sameOrigin(c.r); err != nil {
 			return err
 		}
-		who, err = s.svc.Accounts.AuthenticateSession(c.r.Context(), token, addr)
+		who, err = s.svc.Signin.AuthenticateSession(c.r.Context(), token, addr)
 		c.via = core.AuditDashboard
 	} else {
 		token = bearer(c.r)

@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
+	"github.com/mailstead/mailstead/service/signin"
 )
 
 // What the dashboard needs beyond /v1 lies under /session: signing in and out, one's own profile,
@@ -35,19 +36,19 @@ func (s *Server) sessionRoutes() map[string]map[string]*sessionRoute {
 	routes := map[string]map[string]*sessionRoute{}
 	for _, row := range []sessionRoute{
 		{Operation: api.Operation{Route: api.POST("/session"), Status: 200, Call: api.With(s.signIn)}, anonymous: true},
-		{Operation: api.Operation{Route: api.GET("/session"), Status: 200, Call: api.Plain(s.svc.Accounts.GetSession)}},
+		{Operation: api.Operation{Route: api.GET("/session"), Status: 200, Call: api.Plain(s.svc.Signin.GetSession)}},
 		{Operation: api.Operation{Route: api.GET("/session/here"), Status: 200, Call: api.Plain(s.currentSession)}, anonymous: true, optional: true},
 		{Operation: api.Operation{Action: "logout", Route: api.DELETE("/session"), Status: 200, Call: api.With(s.signOut)}},
 		{Operation: api.Operation{Route: api.GET(streamPath), Status: 200, May: api.May{Scope: "read", Roles: api.People, Bound: api.Clean}}, raw: s.stream, tokens: true},
-		{Operation: api.Operation{Route: api.GET("/session/list"), Status: 200, Call: api.Plain(s.svc.Accounts.ListSessions)}},
-		{Operation: api.Operation{Action: "end_session", Route: api.DELETE("/session/list/{id}"), Status: 200, Call: api.With(s.svc.Accounts.EndSession)}},
-		{Operation: api.Operation{Action: "update_profile", Route: api.PATCH("/session/profile"), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.With(s.svc.Accounts.UpdateProfile)}},
-		{Operation: api.Operation{Action: "start_totp", Route: api.POST("/session/totp"), Status: 200, Call: api.With(s.svc.Accounts.StartTOTP)}},
-		{Operation: api.Operation{Action: "confirm_totp", Route: api.POST("/session/totp/confirm"), Status: 200, Call: api.With(s.svc.Accounts.ConfirmTOTP)}},
-		{Operation: api.Operation{Action: "delete_totp", Route: api.DELETE("/session/totp"), Status: 200, Call: api.With(s.svc.Accounts.DropTOTP)}},
+		{Operation: api.Operation{Route: api.GET("/session/list"), Status: 200, Call: api.Plain(s.svc.Signin.ListSessions)}},
+		{Operation: api.Operation{Action: "end_session", Route: api.DELETE("/session/list/{id}"), Status: 200, Call: api.With(s.svc.Signin.EndSession)}},
+		{Operation: api.Operation{Action: "update_profile", Route: api.PATCH("/session/profile"), Status: 200, May: api.May{Scope: "read", Roles: api.Everyone}, Call: api.With(s.svc.Signin.UpdateProfile)}},
+		{Operation: api.Operation{Action: "start_totp", Route: api.POST("/session/totp"), Status: 200, Call: api.With(s.svc.Signin.StartTOTP)}},
+		{Operation: api.Operation{Action: "confirm_totp", Route: api.POST("/session/totp/confirm"), Status: 200, Call: api.With(s.svc.Signin.ConfirmTOTP)}},
+		{Operation: api.Operation{Action: "delete_totp", Route: api.DELETE("/session/totp"), Status: 200, Call: api.With(s.svc.Signin.DropTOTP)}},
 		{Operation: api.Operation{Route: api.POST("/session/passkeys/options"), Status: 200, Call: api.With(s.startPasskey)}},
 		{Operation: api.Operation{Action: "add_passkey", Route: api.POST("/session/passkeys"), Status: 201, Call: api.With(s.addPasskey)}},
-		{Operation: api.Operation{Action: "delete_passkey", Route: api.DELETE("/session/passkeys/{id}"), Status: 200, Call: api.With(s.svc.Accounts.DeletePasskey)}},
+		{Operation: api.Operation{Action: "delete_passkey", Route: api.DELETE("/session/passkeys/{id}"), Status: 200, Call: api.With(s.svc.Signin.DeletePasskey)}},
 		{Operation: api.Operation{Route: api.POST("/session/passkey/options"), Status: 200, Call: api.Plain(s.offerPasskey)}, anonymous: true},
 		{Operation: api.Operation{Route: api.POST("/session/passkey"), Status: 200, Call: api.With(s.usePasskey)}, anonymous: true},
 		{Operation: api.Operation{Route: api.POST("/session/forgot"), Status: 202, Call: api.With(s.forgot)}, anonymous: true},
@@ -123,7 +124,7 @@ func (s *Server) authorizeSession(c *call, row *sessionRoute) error {
 		return err
 	}
 	if row.optional && s.cookie(c.r) != "" {
-		if who, err := s.svc.Accounts.AuthenticateSession(c.r.Context(), s.cookie(c.r), remoteAddr(c.r)); err == nil {
+		if who, err := s.svc.Signin.AuthenticateSession(c.r.Context(), s.cookie(c.r), remoteAddr(c.r)); err == nil {
 			c.who = who
 			return s.rates.count(c, s.now())
 		}
@@ -207,26 +208,26 @@ func (s *Server) setCookie(c *call, value string) {
 }
 
 // visitor is the browser that asks.
-func (s *Server) visitor(c *call) accounts.Visitor {
-	return accounts.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), RequestID: c.id, Session: s.cookie(c.r)}
+func (s *Server) visitor(c *call) signin.Visitor {
+	return signin.Visitor{IP: remoteAddr(c.r), UserAgent: c.r.UserAgent(), RequestID: c.id, Session: s.cookie(c.r)}
 }
 
 // setSession answers with a new session and gives the browser its cookie.
-func (s *Server) setSession(c *call, in *accounts.SignedIn) *accounts.Session {
+func (s *Server) setSession(c *call, in *signin.SignedIn) *signin.Session {
 	s.setCookie(c, in.Cookie)
 	return &in.Session
 }
 
 // CurrentSession is who is signed in at the browser that asks; nobody is no error.
 type CurrentSession struct {
-	Session *accounts.Session `json:"session"`
+	Session *signin.Session `json:"session"`
 }
 
 func (s *Server) currentSession(ctx context.Context, who core.Actor) (*CurrentSession, error) {
 	if who.TokenID == "" {
 		return &CurrentSession{}, nil
 	}
-	session, err := s.svc.Accounts.GetSession(ctx, who)
+	session, err := s.svc.Signin.GetSession(ctx, who)
 	return &CurrentSession{session}, err
 }
 
@@ -239,9 +240,9 @@ func (s *Server) logRefusal(c *call, who string, err error) error {
 	return err
 }
 
-func (s *Server) signIn(ctx context.Context, _ core.Actor, in accounts.SignInIn) (*accounts.Session, error) {
+func (s *Server) signIn(ctx context.Context, _ core.Actor, in signin.SignInIn) (*signin.Session, error) {
 	c := callOf(ctx)
-	out, err := s.svc.Accounts.SignIn(ctx, s.visitor(c), in)
+	out, err := s.svc.Signin.SignIn(ctx, s.visitor(c), in)
 	s.svc.Core.Metrics.CountLogin("dashboard", err)
 	if err != nil {
 		return nil, s.logRefusal(c, in.Email, err)
@@ -249,25 +250,25 @@ func (s *Server) signIn(ctx context.Context, _ core.Actor, in accounts.SignInIn)
 	return s.setSession(c, out), nil
 }
 
-func (s *Server) signOut(ctx context.Context, who core.Actor, in accounts.SignOutIn) (*accounts.Said, error) {
-	out, err := s.svc.Accounts.SignOut(ctx, who, in)
+func (s *Server) signOut(ctx context.Context, who core.Actor, in signin.SignOutIn) (*signin.Said, error) {
+	out, err := s.svc.Signin.SignOut(ctx, who, in)
 	if err == nil {
 		s.setCookie(callOf(ctx), "")
 	}
 	return out, err
 }
 
-func (s *Server) checkWelcome(ctx context.Context, who core.Actor, in accounts.LinkIn) (*accounts.Welcome, error) {
-	out, err := s.svc.Accounts.CheckWelcome(ctx, who, in)
+func (s *Server) checkWelcome(ctx context.Context, who core.Actor, in signin.LinkIn) (*signin.Welcome, error) {
+	out, err := s.svc.Signin.CheckWelcome(ctx, who, in)
 	if err != nil {
 		s.countBadLink(remoteAddr(callOf(ctx).r), err)
 	}
 	return out, err
 }
 
-func (s *Server) welcome(ctx context.Context, _ core.Actor, in accounts.WelcomeIn) (*accounts.Session, error) {
+func (s *Server) welcome(ctx context.Context, _ core.Actor, in signin.WelcomeIn) (*signin.Session, error) {
 	c := callOf(ctx)
-	out, err := s.svc.Accounts.CompleteWelcome(ctx, s.visitor(c), in)
+	out, err := s.svc.Signin.CompleteWelcome(ctx, s.visitor(c), in)
 	if err != nil {
 		s.countBadLink(remoteAddr(c.r), err)
 		return nil, s.logRefusal(c, "", err)
@@ -275,16 +276,16 @@ func (s *Server) welcome(ctx context.Context, _ core.Actor, in accounts.WelcomeI
 	return s.setSession(c, out), nil
 }
 
-func (s *Server) forgot(ctx context.Context, _ core.Actor, in accounts.ForgotIn) (*accounts.Said, error) {
-	return s.svc.Accounts.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
+func (s *Server) forgot(ctx context.Context, _ core.Actor, in signin.ForgotIn) (*signin.Said, error) {
+	return s.svc.Signin.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
 }
 
-func (s *Server) recoverMailbox(ctx context.Context, _ core.Actor, in accounts.ForgotIn) (*accounts.Said, error) {
-	return s.svc.Accounts.RecoverMailbox(ctx, s.visitor(callOf(ctx)), in)
+func (s *Server) recoverMailbox(ctx context.Context, _ core.Actor, in signin.ForgotIn) (*signin.Said, error) {
+	return s.svc.Signin.RecoverMailbox(ctx, s.visitor(callOf(ctx)), in)
 }
 
-func (s *Server) confirmRecovery(ctx context.Context, _ core.Actor, in accounts.RecoveryIn) (*accounts.RecoveryConfirmed, error) {
-	out, err := s.svc.Accounts.ConfirmRecovery(ctx, in)
+func (s *Server) confirmRecovery(ctx context.Context, _ core.Actor, in signin.RecoveryIn) (*signin.RecoveryConfirmed, error) {
+	out, err := s.svc.Signin.ConfirmRecovery(ctx, in)
 	if err != nil {
 		s.countBadLink(remoteAddr(callOf(ctx).r), err)
 	}
@@ -299,21 +300,21 @@ func origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-func (s *Server) startPasskey(ctx context.Context, who core.Actor, in accounts.PasswordIn) (any, error) {
-	return s.svc.Accounts.StartPasskey(ctx, who, origin(callOf(ctx).r), in)
+func (s *Server) startPasskey(ctx context.Context, who core.Actor, in signin.PasswordIn) (any, error) {
+	return s.svc.Signin.StartPasskey(ctx, who, origin(callOf(ctx).r), in)
 }
 
-func (s *Server) addPasskey(ctx context.Context, who core.Actor, in accounts.NewPasskeyIn) (*accounts.Session, error) {
-	return s.svc.Accounts.AddPasskey(ctx, who, origin(callOf(ctx).r), in)
+func (s *Server) addPasskey(ctx context.Context, who core.Actor, in signin.NewPasskeyIn) (*signin.Session, error) {
+	return s.svc.Signin.AddPasskey(ctx, who, origin(callOf(ctx).r), in)
 }
 
 func (s *Server) offerPasskey(ctx context.Context, _ core.Actor) (any, error) {
-	return s.svc.Accounts.OfferPasskey(ctx, origin(callOf(ctx).r))
+	return s.svc.Signin.OfferPasskey(ctx, origin(callOf(ctx).r))
 }
 
-func (s *Server) usePasskey(ctx context.Context, _ core.Actor, in accounts.UsePasskeyIn) (*accounts.Session, error) {
+func (s *Server) usePasskey(ctx context.Context, _ core.Actor, in signin.UsePasskeyIn) (*signin.Session, error) {
 	c := callOf(ctx)
-	out, err := s.svc.Accounts.UsePasskey(ctx, s.visitor(c), origin(c.r), in)
+	out, err := s.svc.Signin.UsePasskey(ctx, s.visitor(c), origin(c.r), in)
 	if err != nil {
 		return nil, s.logRefusal(c, "", err)
 	}

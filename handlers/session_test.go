@@ -20,6 +20,7 @@ import (
 	"github.com/descope/virtualwebauthn"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/signin"
 )
 
 // A browser is a client with the cookie of its session.
@@ -178,7 +179,7 @@ func TestSecondFactorHoldsGuessersOff(t *testing.T) {
 	secret := web.ask("POST", "/session/totp", map[string]string{"password": "correct horse"}).is(200).text("secret")
 	web.ask("POST", "/session/totp/confirm", map[string]string{"code": appCode(t, secret, step)}).is(200)
 	ask := func(addr, code string) error {
-		_, err := b.Accounts.SignIn(t.Context(), accounts.Visitor{IP: addr}, accounts.SignInIn{Email: "owner@example.test", Password: "correct horse", Code: code})
+		_, err := b.Signin.SignIn(t.Context(), signin.Visitor{IP: addr}, signin.SignInIn{Email: "owner@example.test", Password: "correct horse", Code: code})
 		return err
 	}
 	answers := map[string]int{}
@@ -446,7 +447,7 @@ func TestWelcomeInParallelSetsOnePassword(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {
-			_, err := b.Accounts.CompleteWelcome(t.Context(), accounts.Visitor{IP: "192.0.2.1"}, accounts.WelcomeIn{Token: token, Password: strings.Repeat("xy z", 2+i)})
+			_, err := b.Signin.CompleteWelcome(t.Context(), signin.Visitor{IP: "192.0.2.1"}, signin.WelcomeIn{Token: token, Password: strings.Repeat("xy z", 2+i)})
 			mu.Lock()
 			defer mu.Unlock()
 			if e, ours := core.AsError(err); ours && e.Code == "not_found" {

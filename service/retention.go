@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/reports"
+	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -141,9 +142,9 @@ func (s *Service) Prune(ctx context.Context, _ *store.Job) (jobs.Writes, error) 
 			return s.pruneAll(ctx, func(tx *store.Tx) (int, error) { return pruneSessions(tx, now) })
 		},
 		func() error {
-			return pruneByID(ctx, s, store.OAuthClients, accounts.OAuthClientKept, func(c *store.OAuthClient) (string, bool) { return c.ID, accounts.OAuthClientEnded(c, now) })
+			return pruneByID(ctx, s, store.OAuthClients, signin.OAuthClientKept, func(c *store.OAuthClient) (string, bool) { return c.ID, signin.OAuthClientEnded(c, now) })
 		},
-		func() error { return s.pruneAll(ctx, s.Accounts.PruneOAuth) },
+		func() error { return s.pruneAll(ctx, s.Signin.PruneOAuth) },
 		func() error { return s.pruneAll(ctx, s.Inbound.PruneScreened) },
 		func() error { return s.pruneAll(ctx, s.Transfer.PruneImported) },
 		func() error { return s.pruneAll(ctx, s.Rules.PruneReplies) },

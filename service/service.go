@@ -6,7 +6,8 @@
 // keeps to itself:
 //   - core: what every room needs: the store, errors, secrets, password hashes, who asks.
 //   - agents: what programs that read mail may do: policies, taint.
-//   - accounts: accounts, teams and how their people sign in.
+//   - accounts: accounts, teams, tokens and whom they stand for, the audit log.
+//   - signin: how people sign in: sessions, second factors, links, OAuth.
 //   - zones: the DNS zones of domains: records, DNSSEC, secondaries, Cloudflare.
 //   - domains: domains from adding to deleting: claims, setting up, health, buying.
 //   - certs: TLS certificates.
@@ -55,6 +56,7 @@ import (
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/service/reputation"
 	"github.com/mailstead/mailstead/service/rules"
+	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/service/templates"
@@ -82,6 +84,7 @@ type Service struct {
 	Reports    *reports.Service
 	Reputation *reputation.Service
 	Rules      *rules.Service
+	Signin     *signin.Service
 	Submit     *submit.Service
 	Templates  *templates.Service
 	Transfer   *transfer.Service
@@ -118,7 +121,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 	acc := accounts.New(c, in, servers, mb, out, dom)
 	s := &Service{
 		Core: c, Accounts: acc, Agents: ag, Certs: cert, Domains: dom, Events: ev, External: ext, Feedback: fb, Health: health.New(c, ev), Inbound: inb, Inbox: in,
-		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
+		Mailboxes: mb, Outbound: out, Recipients: to, Reports: reps, Reputation: rep, Rules: rules.New(c, in), Signin: signin.New(c, acc, mb, out), Submit: sub, Templates: templates.New(c), Transfer: tr, Zones: zon,
 		spam: sp, feeds: newFeeds(st),
 	}
 	for _, k := range s.Kinds() {
@@ -137,7 +140,7 @@ func New(st *store.Store, q *jobs.Queue, keys *core.Keys, config core.Config) *S
 func (s *Service) Kinds() []jobs.Kind {
 	out := append([]jobs.Kind{s.retentionKind(), s.threadPruneKind(), s.compactKind()}, s.Outbound.Kinds(s.Inbound)...)
 	for _, room := range []interface{ Kinds() []jobs.Kind }{
-		s.Accounts, s.Certs, s.Domains, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Submit, s.Zones, s.spam,
+		s.Accounts, s.Certs, s.Domains, s.Events, s.External, s.Feedback, s.Inbound, s.Inbox, s.Mailboxes, s.Reports, s.Signin, s.Submit, s.Zones, s.spam,
 	} {
 		out = append(out, room.Kinds()...)
 	}

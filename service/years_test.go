@@ -31,6 +31,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/store/backup"
@@ -307,12 +308,12 @@ func (r *longRun) work(d, perDay int) {
 	try(err)
 	_, err = r.Svc.Feedback.DeleteSuppression(ctx, r.who(), feedback.DeleteSuppressionIn{Email: address})
 	try(err)
-	in := accounts.SignInIn{Email: r.Account.OwnerEmail, Password: r.Account.OwnerPassword}
-	v := accounts.Visitor{IP: fmt.Sprintf("198.51.100.%d", d%250), UserAgent: "test"}
-	_, err = r.Svc.Accounts.SignIn(ctx, v, in)
+	in := signin.SignInIn{Email: r.Account.OwnerEmail, Password: r.Account.OwnerPassword}
+	v := signin.Visitor{IP: fmt.Sprintf("198.51.100.%d", d%250), UserAgent: "test"}
+	_, err = r.Svc.Signin.SignIn(ctx, v, in)
 	try(err)
 	in.Password = "wrong"
-	if _, err := r.Svc.Accounts.SignIn(ctx, v, in); err == nil {
+	if _, err := r.Svc.Signin.SignIn(ctx, v, in); err == nil {
 		r.t.Fatal("a wrong password was taken")
 	}
 	_, err = r.Svc.Accounts.CreateToken(ctx, r.who(), accounts.CreateTokenIn{Name: "short", Permissions: &[]string{"read"}, ExpiresInDays: core.Opt[int]{Set: true, Value: 1}})

@@ -122,7 +122,7 @@ func emailUsers(s *service.Service) []Operation {
 		{
 			Name: "create_recovery_link", Route: POST("/v1/email-users/{user_id}/recovery-link"), Status: 200,
 			May:   May{Scope: Write, Roles: Managers},
-			Call:  With(s.Accounts.CreateRecoveryLink),
+			Call:  With(s.Signin.CreateRecoveryLink),
 			Group: "Email users", Summary: "Make a link to choose a password",
 			Text:   "For a holder who has forgotten it. Whoever has the link sets the mailbox's password, once, within 72 hours.",
 			Errors: codes("validation_error"),

@@ -31,7 +31,7 @@ func me(s *service.Service) []Operation {
 		{
 			Name: "change_my_password", Route: POST("/v1/me/password"), Status: 200,
 			May:   May{Scope: Write, Roles: MailboxOnly, Own: true},
-			Call:  With(s.Accounts.ChangeMyPassword),
+			Call:  With(s.Signin.ChangeMyPassword),
 			Group: "Me", Summary: "Change the password of one's own mailbox",
 			Text:   "Nobody can read it again: exports show it as `\"\"`. Other sessions, and programs that use the old password, are signed out; app passwords stay.",
 			Errors: codes("wrong_password"),

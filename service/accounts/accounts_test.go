@@ -145,7 +145,7 @@ func TestTokensOfAUserAreRevokedWithinTheBounds(t *testing.T) {
 	servicetest.Update(t, s, func(tx *store.Tx) error { return store.Users.Put(tx, u) })
 	var values []string
 	for range manyTokens {
-		values = append(values, accounts.NewToken())
+		values = append(values, core.NewToken())
 	}
 	servicetest.PutMany(t, s, store.Tokens, manyTokens, func(i int) *store.Token {
 		tok := &store.Token{

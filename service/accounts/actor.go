@@ -16,7 +16,7 @@ import (
 // acts with its user's whole role.
 const (
 	SessionLife = 30 * 24 * time.Hour // at most
-	sessionIdle = 7 * 24 * time.Hour  // without a request
+	SessionIdle = 7 * 24 * time.Hour  // without a request
 )
 
 // Authenticate finds out for whom a bearer token acts. ip is remembered as its last use.
@@ -58,7 +58,7 @@ func (s *Service) authenticate(token, ip string, assistant bool) (core.Actor, er
 				return invalid
 			}
 		}
-		who, err = s.actorOf(tx, t, ip)
+		who, err = s.ActorOf(tx, t, ip)
 		return err
 	})
 	return who, err
@@ -68,9 +68,9 @@ func tokenRevoked() *core.Error {
 	return core.Errorf("token_revoked", "This token was revoked. Use another one.")
 }
 
-// actorOf checks that the token still stands, notes its use, and gives whom it acts for.
-func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, error) {
-	who, err := s.standingActor(tx, t)
+// ActorOf checks that the token still stands, notes its use, and gives whom it acts for.
+func (s *Service) ActorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, error) {
+	who, err := s.StandingActor(tx, t)
 	if err != nil {
 		return core.Actor{}, err
 	}
@@ -81,8 +81,8 @@ func (s *Service) actorOf(tx *store.Tx, t *store.Token, ip string) (core.Actor, 
 	return who, nil
 }
 
-// standingActor is whom a token acts for, if it still stands.
-func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error) {
+// StandingActor is whom a token acts for, if it still stands.
+func (s *Service) StandingActor(tx *store.Tx, t *store.Token) (core.Actor, error) {
 	if !t.RevokedAt.IsZero() {
 		return core.Actor{}, tokenRevoked()
 	}
@@ -99,14 +99,14 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	a, err := store.Accounts.Read(tx, t.AccountID)
 	permissions := t.Permissions
 	if t.Kind == core.SessionKind && err == nil {
-		permissions = sessionPermissions(u.Role)
+		permissions = SessionPermissions(u.Role)
 		a, err = s.standing(tx, t)
 	}
 	if err == nil && !a.MayAct() {
 		err = core.ErrSuspended()
 	}
 	if err == nil {
-		err = openPerson(tx, u)
+		err = MaySignIn(tx, u)
 	}
 	if err != nil {
 		return core.Actor{}, err
@@ -128,21 +128,21 @@ func (s *Service) standingActor(tx *store.Tx, t *store.Token) (core.Actor, error
 	return who, nil
 }
 
-// sessionPermissions are the scopes of a session, by its user's role as it is now.
-func sessionPermissions(role string) []string {
+// SessionPermissions are the scopes of a session, by its user's role as it is now.
+func SessionPermissions(role string) []string {
 	if role == store.UserRoleMember || role == store.UserRoleMailbox {
 		return []string{"read", "write"}
 	}
 	return slices.Clone(core.Scopes)
 }
 
-// sessionEnds is when a session ends if it is not used any more.
-func sessionEnds(t *store.Token) time.Time {
+// SessionEnds is when a session ends if it is not used any more.
+func SessionEnds(t *store.Token) time.Time {
 	used := t.LastUsedAt
 	if used.Before(t.CreatedAt) {
 		used = t.CreatedAt
 	}
-	if idle := used.Add(sessionIdle); idle.Before(t.ExpiresAt) {
+	if idle := used.Add(SessionIdle); idle.Before(t.ExpiresAt) {
 		return idle
 	}
 	return t.ExpiresAt
@@ -154,14 +154,14 @@ func (s *Service) standing(tx *store.Tx, t *store.Token) (*store.Account, error)
 	if err != nil {
 		return nil, err
 	}
-	if !tx.Now().Before(sessionEnds(t)) {
+	if !tx.Now().Before(SessionEnds(t)) {
 		return nil, core.ErrSignedOut()
 	}
 	return a, nil
 }
 
-// openPerson says why the person of a mailbox may not be signed in; nil for team users.
-func openPerson(tx *store.Tx, u *store.User) error {
+// MaySignIn says why the person of a mailbox may not be signed in; nil for team users.
+func MaySignIn(tx *store.Tx, u *store.User) error {
 	if u.MailboxID == "" {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (s *Service) Stands(_ context.Context, who core.Actor) error {
 		if t == nil {
 			return tokenRevoked()
 		}
-		now, err := s.standingActor(tx, t)
+		now, err := s.StandingActor(tx, t)
 		if errors.Is(err, store.ErrNotFound) || err == nil && (now.Role != who.Role || now.Limited != who.Limited) {
 			return tokenRevoked()
 		}

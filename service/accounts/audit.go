@@ -119,9 +119,9 @@ func newFailedLogins() *failedLogins {
 	return &failedLogins{waiting: map[string]*failedLogin{}, wake: make(chan struct{}, 1), most: failedRowsADay}
 }
 
-// recordFailedLogin counts a wrong password or code at a user or a mailbox; the address of nobody
+// RecordFailedLogin counts a wrong password or code at a user or a mailbox; the address of nobody
 // is in no log.
-func (s *Service) recordFailedLogin(at store.AuditActor, accountID, ip, requestID string) {
+func (s *Service) RecordFailedLogin(at store.AuditActor, accountID, ip, requestID string) {
 	if at.ID == "" {
 		return
 	}

@@ -8,6 +8,12 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
+// Kinds of whoever is signed in.
+const (
+	KindTeam    = "team"
+	KindMailbox = "mailbox"
+)
+
 // Me is who asks, as programs and the dashboard want it.
 type Me struct {
 	Kind    string               `json:"kind" enum:"team|mailbox"`
@@ -27,7 +33,7 @@ type MeUser struct {
 
 // GetMe says who asks.
 func (s *Service) GetMe(ctx context.Context, who core.Actor) (*Me, error) {
-	out := &Me{Kind: kindTeam, Permissions: who.Permissions}
+	out := &Me{Kind: KindTeam, Permissions: who.Permissions}
 	if who.MailboxID == "" {
 		out.User = &MeUser{who.UserID, who.Email, who.Role}
 		err := s.Store.View(func(tx *store.Tx) (err error) {
@@ -37,7 +43,7 @@ func (s *Service) GetMe(ctx context.Context, who core.Actor) (*Me, error) {
 		return out, err
 	}
 	mb, err := s.mailboxes.GetEmailUser(ctx, who, core.EmailUserIn{UserID: who.MailboxID})
-	out.Kind, out.Mailbox, out.Mailboxes = kindMailbox, mb, MailboxScope{who.MailboxID}
+	out.Kind, out.Mailbox, out.Mailboxes = KindMailbox, mb, MailboxScope{who.MailboxID}
 	return out, err
 }
 

@@ -60,10 +60,10 @@ func (d *Door) Still(_ *store.Tx, u *store.User) error {
 	return nil
 }
 
-// provePassword verifies the password of who is signed in; still makes sure, in the transaction
+// ProvePassword verifies the password of who is signed in; still makes sure, in the transaction
 // that follows, that it is the password by then. A wrong one is 403 wrong_password, and counts like
 // one at the door.
-func (s *Service) provePassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error) {
+func (s *Service) ProvePassword(ctx context.Context, who core.Actor, password string) (still func(*store.Tx, *store.User) error, err error) {
 	wrong := core.Errorf("wrong_password", "This is not your current password.")
 	if password == "" {
 		return nil, core.Invalid("current_password", "required", "your current password is required")
@@ -97,12 +97,12 @@ func (s *Service) provePassword(ctx context.Context, who core.Actor, password st
 	return d.Still, err
 }
 
-// setTeamPassword gives a user a password that they chose themselves, unless the caller says
+// SetTeamPassword gives a user a password that they chose themselves, unless the caller says
 // otherwise. What could set or replace the one before, the reset link and every session but the
 // asking one, ends.
-func setTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
+func SetTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) error {
 	u.PasswordHash, u.PasswordGiven, u.Status, u.UpdatedAt = hash, false, store.UserActive, tx.Now()
-	dropLinks(u)
+	DropLinks(u)
 	if t, err := store.Tokens.Find(tx, askingToken); err != nil {
 		return err
 	} else if t != nil && t.PasswordGiven && t.UserID == u.ID {
@@ -111,17 +111,17 @@ func setTeamPassword(tx *store.Tx, u *store.User, hash, askingToken string) erro
 			return err
 		}
 	}
-	return revokeTokens(tx, u.ID, sessionsBut(askingToken))
+	return RevokeTokens(tx, u.ID, SessionsBut(askingToken))
 }
 
-// sessionsBut are all sessions but the one of the id.
-func sessionsBut(asking string) func(*store.Token) bool {
+// SessionsBut are all sessions but the one of the id.
+func SessionsBut(asking string) func(*store.Token) bool {
 	return func(t *store.Token) bool { return t.Kind == core.SessionKind && t.ID != asking }
 }
 
-// revokeMost revokes tokens as revokeTokens does, some in each transaction, until few are left. It
+// RevokeMost revokes tokens as revokeTokens does, some in each transaction, until few are left. It
 // comes before the transaction that revokes the last of them with what that is for.
-func (s *Service) revokeMost(userID string, which func(*store.Token) bool) error {
+func (s *Service) RevokeMost(userID string, which func(*store.Token) bool) error {
 	var ids []string
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, t := range store.TokensByUser.Asc(tx, userID, "") {
@@ -142,7 +142,7 @@ func (s *Service) revokeMost(userID string, which func(*store.Token) bool) error
 				if t == nil || !t.RevokedAt.IsZero() {
 					continue
 				}
-				if err := revokeToken(tx, t); err != nil {
+				if err := RevokeToken(tx, t); err != nil {
 					return err
 				}
 			}
@@ -152,9 +152,9 @@ func (s *Service) revokeMost(userID string, which func(*store.Token) bool) error
 	return err
 }
 
-// revokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing
+// RevokeTokens revokes those tokens of a user that stand and that which names. Of sessions nothing
 // is left.
-func revokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) error {
+func RevokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) error {
 	var all []*store.Token
 	for _, t := range store.TokensByUser.Asc(tx, userID, "") {
 		if t.RevokedAt.IsZero() && which(t) {
@@ -162,14 +162,14 @@ func revokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) er
 		}
 	}
 	for _, t := range all {
-		if err := revokeToken(tx, t); err != nil {
+		if err := RevokeToken(tx, t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func revokeToken(tx *store.Tx, t *store.Token) error {
+func RevokeToken(tx *store.Tx, t *store.Token) error {
 	if t.Kind == core.SessionKind {
 		return store.Tokens.Delete(tx, t.ID)
 	}
@@ -177,20 +177,20 @@ func revokeToken(tx *store.Tx, t *store.Token) error {
 	return store.Tokens.Put(tx, t)
 }
 
-// resetFor is how long a link that sets a password lives.
-const resetFor = 72 * time.Hour
+// ResetFor is how long a link that sets a password lives.
+const ResetFor = 72 * time.Hour
 
-// newReset gives the user a fresh link that sets a password, in place of any before. Only the hash
+// NewReset gives the user a fresh link that sets a password, in place of any before. Only the hash
 // of its token is kept.
-func (s *Service) newReset(u *store.User) (link string) {
+func (s *Service) NewReset(u *store.User) (link string) {
 	return s.Config.BaseURL + "/reset?token=" + url.QueryEscape(s.newResetToken(u))
 }
 
 func (s *Service) newResetToken(u *store.User) string {
 	token := core.RandomText(43, core.Base62)
-	u.ResetHash, u.ResetExpires = core.TokenHash(token), s.Now().Add(resetFor)
+	u.ResetHash, u.ResetExpires = core.TokenHash(token), s.Now().Add(ResetFor)
 	return token
 }
 
-// dropLinks ends every link that could set the user's password.
-func dropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }
+// DropLinks ends every link that could set the user's password.
+func DropLinks(u *store.User) { u.ResetHash, u.ResetExpires, u.Forgot = "", time.Time{}, nil }

@@ -36,14 +36,14 @@ func teamUserOut(tx *store.Tx, u *store.User) (TeamUser, error) {
 	scope, err := scopeOf(tx, u)
 	return TeamUser{
 		Mailboxes: scope,
-		ID:        u.ID, Email: u.Email, DisplayName: displayName(u), FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
+		ID:        u.ID, Email: u.Email, DisplayName: DisplayName(u), FirstName: core.OrNull(u.FirstName), LastName: core.OrNull(u.LastName),
 		Role: u.Role, IsAdmin: u.Role != store.UserRoleMember, IsSuperadmin: u.Role == store.UserRoleOwner, Status: u.Status,
 		LastLoginAt: core.Time{Time: u.LastLoginAt}, InvitedBy: core.OrNull(u.InvitedBy), CreatedAt: core.Time{Time: u.CreatedAt}, UpdatedAt: core.Time{Time: u.UpdatedAt},
 	}, err
 }
 
-// displayName is what people call a team user; the address of one who has no name.
-func displayName(u *store.User) string {
+// DisplayName is what people call a team user; the address of one who has no name.
+func DisplayName(u *store.User) string {
 	return cmp.Or(strings.TrimSpace(u.FirstName+" "+u.LastName), u.Email)
 }
 
@@ -122,7 +122,7 @@ func (s *Service) InviteTeamUser(_ context.Context, who core.Actor, in InviteTea
 	if in.Password != nil {
 		password, u.Status, u.PasswordGiven = *in.Password, store.UserActive, true
 	} else {
-		link = s.newReset(u)
+		link = s.NewReset(u)
 	}
 	u.PasswordHash = s.Logins.Hash(password)
 	reads := ""
@@ -256,7 +256,7 @@ func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserI
 	if err != nil {
 		return nil, err
 	}
-	if err := s.revokeMost(in.UserID, all); err != nil {
+	if err := s.RevokeMost(in.UserID, all); err != nil {
 		return nil, err
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
@@ -264,7 +264,7 @@ func (s *Service) DeleteTeamUser(_ context.Context, who core.Actor, in TeamUserI
 		if err != nil {
 			return err
 		}
-		if err := revokeTokens(tx, u.ID, all); err != nil {
+		if err := RevokeTokens(tx, u.ID, all); err != nil {
 			return err
 		}
 		email = u.Email
@@ -348,7 +348,7 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 	still, chosen := func(*store.Tx, *store.User) error { return nil }, false
 	if in.Password != nil && who.TokenKind == core.SessionKind && in.UserID == who.UserID {
 		var err error
-		still, err = s.provePassword(ctx, who, in.Current)
+		still, err = s.ProvePassword(ctx, who, in.Current)
 		if err != nil {
 			return nil, err
 		}
@@ -359,7 +359,7 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 		return nil, err
 	}
 	if in.Password != nil {
-		if err := s.revokeMost(in.UserID, sessionsBut(who.TokenID)); err != nil {
+		if err := s.RevokeMost(in.UserID, SessionsBut(who.TokenID)); err != nil {
 			return nil, err
 		}
 	}
@@ -373,7 +373,7 @@ func (s *Service) UpdateTeamUser(ctx context.Context, who core.Actor, in UpdateT
 			return err
 		}
 		if in.Password != nil {
-			if err := errors.Join(still(tx, u), setTeamPassword(tx, u, hash, who.TokenID)); err != nil {
+			if err := errors.Join(still(tx, u), SetTeamPassword(tx, u, hash, who.TokenID)); err != nil {
 				return err
 			}
 			if !chosen {

@@ -113,15 +113,15 @@ func (s *Service) CreateToken(ctx context.Context, who core.Actor, in CreateToke
 		return nil, err
 	}
 	return s.putToken(ctx, t, func(tx *store.Tx) error {
-		if err := checkMailboxes(tx, who, t.Mailboxes); err != nil {
+		if err := CheckMailboxes(tx, who, t.Mailboxes); err != nil {
 			return err
 		}
 		return core.Audit(tx, who, core.TokenTarget(t))
 	})
 }
 
-// checkMailboxes refuses ids that are not of mailboxes which the actor sees.
-func checkMailboxes(tx *store.Tx, who core.Actor, ids []string) error {
+// CheckMailboxes refuses ids that are not of mailboxes which the actor sees.
+func CheckMailboxes(tx *store.Tx, who core.Actor, ids []string) error {
 	for _, id := range ids {
 		mb, err := core.LiveMailbox(tx, id)
 		if err != nil {
@@ -134,8 +134,8 @@ func checkMailboxes(tx *store.Tx, who core.Actor, ids []string) error {
 	return nil
 }
 
-// limitedTo gives the ids of the mailboxes that a token is to be limited to, each once.
-func limitedTo(ids []string) (out []string, err error) {
+// LimitedTo gives the ids of the mailboxes that a token is to be limited to, each once.
+func LimitedTo(ids []string) (out []string, err error) {
 	for _, id := range ids {
 		if !slices.Contains(out, id) {
 			out = append(out, id)
@@ -158,7 +158,7 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	if in.Permissions != nil {
 		t.Permissions = *in.Permissions
 	}
-	if err := checkPermissions(who, t.Permissions); err != nil {
+	if err := CheckPermissions(who, t.Permissions); err != nil {
 		return nil, err
 	}
 	err := agents.CheckOwnWords(who, in.OwnWords)
@@ -167,7 +167,7 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	}
 	t.OwnWords = in.OwnWords
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
-		t.Mailboxes, err = limitedTo(in.Mailboxes.Value)
+		t.Mailboxes, err = LimitedTo(in.Mailboxes.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -182,7 +182,7 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	return t, err
 }
 
-func checkPermissions(who core.Actor, permissions []string) error {
+func CheckPermissions(who core.Actor, permissions []string) error {
 	if len(permissions) == 0 {
 		return core.Invalid("permissions", "too_few_items", "must name at least one of %s", strings.Join(core.Scopes, ", "))
 	}
@@ -200,10 +200,10 @@ func checkPermissions(who core.Actor, permissions []string) error {
 	return nil
 }
 
-// roomForToken refuses one token more than a mailbox may have that are limited to it alone, or than
+// RoomForToken refuses one token more than a mailbox may have that are limited to it alone, or than
 // an account may have beside those. Sessions, revoked tokens, and those that are a part of an app
 // password do not count. The error is too_many_items.
-func roomForToken(tx *store.Tx, t *store.Token) error {
+func RoomForToken(tx *store.Tx, t *store.Token) error {
 	if len(t.Mailboxes) == 1 {
 		if store.TokensLimited.Count(tx, t.Mailboxes[0], tokensMost) >= tokensMost {
 			return core.Errorf("too_many_items", "A mailbox can have at most %d tokens that are limited to it. Delete one that is not used any more.", tokensMost)
@@ -229,7 +229,7 @@ func roomForToken(tx *store.Tx, t *store.Token) error {
 // too_many_items where there is no room for it.
 func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*store.Tx) error) (*TokenCreated, error) {
 	// In a snapshot, since an account may have many that do not count.
-	if err := s.Store.View(func(tx *store.Tx) error { return roomForToken(tx, t) }); err != nil {
+	if err := s.Store.View(func(tx *store.Tx) error { return RoomForToken(tx, t) }); err != nil {
 		return nil, err
 	}
 	value := core.NewToken()

@@ -70,3 +70,20 @@ func TestTokensAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestNoTokenForADeletedUser makes one between two commits.
+func TestNoTokenForADeletedUser(t *testing.T) {
+	s, owner := servicetest.NewBare(t)
+	u, err := s.Accounts.InviteTeamUser(t.Context(), owner, accounts.InviteTeamUserIn{Email: "ann@team.test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := core.Actor{AccountID: owner.AccountID, UserID: u.ID, Role: "member", Permissions: []string{"write"}}
+	if _, err := s.Accounts.DeleteTeamUser(t.Context(), owner, accounts.TeamUserIn{UserID: u.ID}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Accounts.CreateToken(t.Context(), who, accounts.CreateTokenIn{})
+	if e, ours := core.AsError(err); !ours || e.Code != "token_revoked" {
+		t.Errorf("a token was made: %v", err)
+	}
+}

@@ -84,7 +84,7 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 		return nil, err
 	}
 	hash := s.Logins.Hash(in.Password)
-	if err := s.revokeMost(u.ID, sessionsBut("")); err != nil {
+	if err := s.RevokeMost(u.ID, SessionsBut("")); err != nil {
 		return nil, err
 	}
 	passkeys := 0
@@ -93,7 +93,7 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 		if err != nil {
 			return err
 		}
-		if err := setTeamPassword(tx, now, hash, ""); err != nil {
+		if err := SetTeamPassword(tx, now, hash, ""); err != nil {
 			return err
 		}
 		if in.NoFactor {
@@ -108,8 +108,8 @@ func (s *Service) ResetPassword(_ context.Context, in NewPassword) (*PasswordRes
 	return &PasswordReset{u.ID, u.Email, in.Password, passkeys}, nil
 }
 
-// setName takes a whole name apart, so that together the parts are it again.
-func setName(u *store.User, name string) error {
+// SetName takes a whole name apart, so that together the parts are it again.
+func SetName(u *store.User, name string) error {
 	words := strings.Fields(name)
 	if len(words) == 0 || strings.EqualFold(strings.Join(words, " "), u.Email) {
 		u.FirstName, u.LastName = "", ""
@@ -127,8 +127,8 @@ func setName(u *store.User, name string) error {
 	return nil
 }
 
-// moveUser gives a user another address. The account goes by its owner's.
-func moveUser(tx *store.Tx, u *store.User, email string) error {
+// MoveUser gives a user another address. The account goes by its owner's.
+func MoveUser(tx *store.Tx, u *store.User, email string) error {
 	before := u.Email
 	if before == email {
 		return nil

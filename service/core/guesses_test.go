@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/signin"
 )
 
 // A guessDoor is one way to try a password, and what it is compared with.
@@ -29,7 +30,7 @@ type guessDoor struct {
 
 func signInAs(as string) func(context.Context, *servicetest.Sandbox, string, string, string) error {
 	return func(ctx context.Context, b *servicetest.Sandbox, email, password, ip string) error {
-		_, err := b.Accounts.SignIn(ctx, accounts.Visitor{IP: ip}, accounts.SignInIn{Email: email, Password: password, As: as})
+		_, err := b.Signin.SignIn(ctx, signin.Visitor{IP: ip}, signin.SignInIn{Email: email, Password: password, As: as})
 		return err
 	}
 }
@@ -60,7 +61,7 @@ func inSession(mailbox bool) func(context.Context, *servicetest.Sandbox, string,
 		if mailbox {
 			who.MailboxID, who.Role = "eu_x", "mailbox"
 		}
-		_, err := b.Accounts.StartTOTP(ctx, who, accounts.PasswordIn{Password: password})
+		_, err := b.Signin.StartTOTP(ctx, who, signin.PasswordIn{Password: password})
 		return err
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/rules"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/service/submit"
 	"github.com/mailstead/mailstead/store"
 )
@@ -273,25 +274,25 @@ var gatePaths = []gatePath{
 		},
 	},
 	{
-		name: "password link of a team user", sites: []string{"accounts/password_reset.go sendForgot SendLetter", "outbound/letters.go SendLetter SendSystemMail"}, kind: "letter", to: "owner@elsewhere.test", by: "account",
+		name: "password link of a team user", sites: []string{"signin/password_reset.go sendForgot SendLetter", "outbound/letters.go SendLetter SendSystemMail"}, kind: "letter", to: "owner@elsewhere.test", by: "account",
 		drive: func(w *gateWorld, n int) {
-			w.must(w.Svc.Accounts.ForgotPassword(context.Background(), accounts.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, accounts.ForgotIn{Email: "owner@elsewhere.test"}))
+			w.must(w.Svc.Signin.ForgotPassword(context.Background(), signin.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, signin.ForgotIn{Email: "owner@elsewhere.test"}))
 		},
 	},
 	{
-		name: "confirmation of a recovery address", sites: []string{"accounts/recovery.go sendConfirmation mailLink", "accounts/recovery.go mailLink SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
+		name: "confirmation of a recovery address", sites: []string{"signin/recovery.go sendConfirmation mailLink", "signin/recovery.go mailLink SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			mb := w.AddMailbox(w.d, fmt.Sprint("r", n), nil)
 			w.must(w.Svc.Mailboxes.UpdateEmailUser(context.Background(), servicetest.Actor(w.Account), mailboxes.UpdateEmailUserIn{UserID: mb.ID, RecoveryEmail: core.Opt[string]{Set: true, Value: fmt.Sprintf(gatePerson, n)}}))
 		},
 	},
 	{
-		name: "password link of a mailbox", sites: []string{"accounts/recovery.go sendRecovery mailLink", "accounts/recovery.go mailLink SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
+		name: "password link of a mailbox", sites: []string{"signin/recovery.go sendRecovery mailLink", "signin/recovery.go mailLink SendLetter"}, kind: "letter", to: "p@far.test", by: "account",
 		drive: func(w *gateWorld, n int) {
 			mb := w.AddMailbox(w.d, fmt.Sprint("r", n), func(mb *store.Mailbox) {
 				mb.Recovery = &store.Recovery{Email: fmt.Sprintf(gatePerson, n), Confirmed: true}
 			})
-			w.must(w.Svc.Accounts.RecoverMailbox(context.Background(), accounts.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, accounts.ForgotIn{Email: mb.Email}))
+			w.must(w.Svc.Signin.RecoverMailbox(context.Background(), signin.Visitor{IP: fmt.Sprintf("192.0.2.%d", n)}, signin.ForgotIn{Email: mb.Email}))
 		},
 	},
 	{

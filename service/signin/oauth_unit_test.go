@@ -1,4 +1,4 @@
-package accounts
+package signin
 
 import (
 	"net/url"

@@ -1,4 +1,4 @@
-package accounts
+package signin
 
 import (
 	"context"
@@ -7,12 +7,6 @@ import (
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
-)
-
-// Kinds of whoever is signed in.
-const (
-	kindTeam    = "team"
-	kindMailbox = "mailbox"
 )
 
 // startMailboxSession begins a session of the person of a mailbox whose password was right.
@@ -69,7 +63,7 @@ type PasswordChanged struct {
 // again. Other sessions and connections that were made with the old one end. A wrong current
 // password is 403 wrong_password.
 func (s *Service) ChangeMyPassword(ctx context.Context, who core.Actor, in ChangeMyPasswordIn) (*PasswordChanged, error) {
-	if _, err := s.provePassword(ctx, who, in.CurrentPassword); err != nil {
+	if _, err := s.accounts.ProvePassword(ctx, who, in.CurrentPassword); err != nil {
 		return nil, err
 	}
 	var before store.Mailbox

@@ -1,4 +1,4 @@
-package accounts
+package signin
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/alert"
 	"github.com/mailstead/mailstead/store"
@@ -28,7 +29,7 @@ func (s *Service) CompleteReset(_ context.Context, v Visitor, token, password st
 	if err != nil {
 		return err
 	}
-	if err := s.revokeMost(holder.ID, sessionsBut("")); err != nil {
+	if err := s.accounts.RevokeMost(holder.ID, accounts.SessionsBut("")); err != nil {
 		return err
 	}
 	return s.Store.Update(func(tx *store.Tx) error {
@@ -93,7 +94,7 @@ func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Sa
 		return out, nil // a network that asks too often does not use up what others may for the address
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		_, err := s.Queue.Add(tx, jobs.New{Kind: "password_mail", Lane: "password_mail", Key: email, Args: forgotArgs{email, v.IP}})
+		_, err := s.Queue.Add(tx, jobs.New{Kind: kindForgot, Lane: kindForgot, Key: email, Args: forgotArgs{email, v.IP}})
 		return err
 	})
 	if err != nil {
@@ -107,14 +108,13 @@ func (s *Service) mayForget(key string, most int) bool {
 	return s.forgotRequests.Add(key, s.Now()) <= most
 }
 
-// forgotArgs is the job of sending one link.
+// kindForgot is the job that sends a link, and the lane of all that send one.
+const kindForgot = "password_mail"
+
+// forgotArgs are of that job.
 type forgotArgs struct {
 	Email string `json:"email"`
 	IP    string `json:"ip"`
-}
-
-func (s *Service) forgotKind() jobs.Kind {
-	return jobs.Kind{Name: "password_mail", Work: s.sendForgot, Max: 5, Timeout: time.Minute}
 }
 
 // sendForgot makes the link and queues the letter with it. Each attempt makes a link of its own:
@@ -171,11 +171,11 @@ func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Wel
 	err := s.Store.View(func(tx *store.Tx) error {
 		u, err := userByReset(tx, in.Token)
 		if err == nil {
-			out = &Welcome{Kind: kindTeam, Email: u.Email, MayChangeEmail: mayChooseEmail(u), Passkeys: len(u.Passkeys)}
+			out = &Welcome{Kind: accounts.KindTeam, Email: u.Email, MayChangeEmail: mayChooseEmail(u), Passkeys: len(u.Passkeys)}
 			if u.MailboxID != "" {
-				out.Kind = kindMailbox
+				out.Kind = accounts.KindMailbox
 			}
-			if name := displayName(u); name != u.Email {
+			if name := accounts.DisplayName(u); name != u.Email {
 				out.Name = name
 			}
 		}
@@ -277,12 +277,12 @@ func (in *WelcomeIn) apply(tx *store.Tx, u *store.User, setPassword func(*store.
 		if !mayChooseEmail(u) {
 			return core.Errorf("forbidden_role", "The email address cannot be changed here.")
 		}
-		if err := moveUser(tx, u, *in.Email); err != nil {
+		if err := accounts.MoveUser(tx, u, *in.Email); err != nil {
 			return err
 		}
 	}
 	if in.Name != nil && u.MailboxID == "" {
-		if err := setName(u, *in.Name); err != nil {
+		if err := accounts.SetName(u, *in.Name); err != nil {
 			return err
 		}
 	}

@@ -1,4 +1,4 @@
-package accounts
+package signin
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
@@ -105,7 +106,7 @@ func (s *Service) AuthenticateSession(_ context.Context, value, ip string) (core
 		if err != nil {
 			return err
 		}
-		who, err = s.actorOf(tx, t, ip)
+		who, err = s.accounts.ActorOf(tx, t, ip)
 		return err
 	})
 	return who, err
@@ -131,19 +132,19 @@ func (s *Service) openSession(tx *store.Tx, u *store.User, v Visitor, given bool
 	if err := endOldSessions(tx, u.ID); err != nil {
 		return nil, err
 	}
-	if err := openPerson(tx, u); err != nil {
+	if err := accounts.MaySignIn(tx, u); err != nil {
 		return nil, err
 	}
 	value, now := core.NewToken(), tx.Now()
 	t := &store.Token{
 		ID: tx.NewID("tok"), AccountID: u.AccountID, UserID: u.ID, Name: "dashboard", Hash: core.TokenHash(value), Prefix: value[:12], Kind: core.SessionKind,
-		Permissions: sessionPermissions(u.Role), CreatedAt: now, ExpiresAt: now.Add(SessionLife), LastUsedAt: now, LastUsedIP: v.IP,
+		Permissions: accounts.SessionPermissions(u.Role), CreatedAt: now, ExpiresAt: now.Add(accounts.SessionLife), LastUsedAt: now, LastUsedIP: v.IP,
 		UserAgent: cleanUserAgent(v.UserAgent), PasswordGiven: given,
 	}
 	if err := store.Tokens.Put(tx, t); err != nil {
 		return nil, err
 	}
-	dropLinks(u)
+	accounts.DropLinks(u)
 	u.LastLoginAt = now
 	u.Seen, _ = core.RecordNetwork(u.Seen, core.Network(v.IP), now)
 	if err := errors.Join(store.Users.Put(tx, u), core.Audit(tx, v.actor(u, "login"), core.UserTarget(u))); err != nil {
@@ -166,7 +167,7 @@ func endOldSessions(tx *store.Tx, userID string) error {
 	}
 	now := tx.Now()
 	for i, t := range live {
-		if i < len(live)-sessionsMost+1 || !now.Before(sessionEnds(t)) {
+		if i < len(live)-sessionsMost+1 || !now.Before(accounts.SessionEnds(t)) {
 			if err := store.Tokens.Delete(tx, t.ID); err != nil {
 				return err
 			}
@@ -212,8 +213,8 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 	used := *t
 	used.LastUsedAt = tx.Now() // by the request that asks
 	out := &Session{
-		Kind: kindTeam, Security: SessionSecurity{Passkeys: []Passkey{}}, Permissions: sessionPermissions(u.Role),
-		Sandbox: s.Config.Sandbox, Outbound: s.Outbound(), SMTPPort: s.Config.SMTPPort, Hostname: s.Hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: core.Time{Time: sessionEnds(&used)},
+		Kind: accounts.KindTeam, Security: SessionSecurity{Passkeys: []Passkey{}}, Permissions: accounts.SessionPermissions(u.Role),
+		Sandbox: s.Config.Sandbox, Outbound: s.Outbound(), SMTPPort: s.Config.SMTPPort, Hostname: s.Hostname(), Version: s.Config.Version, APIBase: s.Config.BaseURL, ExpiresAt: core.Time{Time: accounts.SessionEnds(&used)},
 	}
 	if hasTOTP(u) {
 		out.Security.TOTPEnabled, out.Security.RecoveryCodesLeft = true, len(u.TOTP.Recovery)
@@ -226,7 +227,7 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 		if err != nil {
 			return nil, err
 		}
-		out.Kind, out.Mailbox = kindMailbox, &SessionMailbox{mb.ID, mb.Email, mb.Name}
+		out.Kind, out.Mailbox = accounts.KindMailbox, &SessionMailbox{mb.ID, mb.Email, mb.Name}
 		out.SMTPPort, out.Outbound, out.Version = 0, "", ""
 		return out, nil
 	}
@@ -237,7 +238,7 @@ func (s *Service) sessionOut(tx *store.Tx, u *store.User, t *store.Token) (*Sess
 	}
 	out.Account = &SessionAccount{a.ID, a.Name, a.Plan}
 	out.User = &SessionUser{
-		ID: u.ID, Name: displayName(u), Email: u.Email, Role: u.Role,
+		ID: u.ID, Name: accounts.DisplayName(u), Email: u.Email, Role: u.Role,
 		TOTPEnabled: out.Security.TOTPEnabled, RecoveryCodesLeft: out.Security.RecoveryCodesLeft, Passkeys: out.Security.Passkeys,
 	}
 	return out, nil
@@ -278,10 +279,10 @@ type SignOutIn struct {
 // SignOut ends the session that asks, or every one of its user.
 func (s *Service) SignOut(ctx context.Context, who core.Actor, in SignOutIn) (*Said, error) {
 	ends := func(t *store.Token) bool { return t.Kind == core.SessionKind && (in.Everywhere || t.ID == who.TokenID) }
-	err := s.revokeMost(who.UserID, ends)
+	err := s.accounts.RevokeMost(who.UserID, ends)
 	if err == nil {
 		err = s.Store.Update(func(tx *store.Tx) error {
-			return errors.Join(revokeTokens(tx, who.UserID, ends), core.Audit(tx, who, store.AuditTarget{Type: "session", ID: who.TokenID, Name: who.TokenName}))
+			return errors.Join(accounts.RevokeTokens(tx, who.UserID, ends), core.Audit(tx, who, store.AuditTarget{Type: "session", ID: who.TokenID, Name: who.TokenName}))
 		})
 	}
 	if err != nil {
@@ -309,7 +310,7 @@ func (s *Service) ListSessions(_ context.Context, who core.Actor) (*core.List[Ow
 	var out []OwnSession
 	err := s.Store.View(func(tx *store.Tx) error {
 		for _, t := range store.TokensByUser.Desc(tx, who.UserID, "") {
-			if t.Kind == core.SessionKind && tx.Now().Before(sessionEnds(t)) {
+			if t.Kind == core.SessionKind && tx.Now().Before(accounts.SessionEnds(t)) {
 				out = append(out, OwnSession{t.ID, t.LastUsedIP, t.UserAgent, core.Time{Time: t.CreatedAt}, core.Time{Time: t.LastUsedAt}, t.ID == who.TokenID})
 			}
 		}
@@ -324,7 +325,7 @@ type SessionIn struct {
 }
 
 // EndSession ends one session of who asks; those of others are 404.
-func (s *Service) EndSession(ctx context.Context, who core.Actor, in SessionIn) (*Deleted, error) {
+func (s *Service) EndSession(ctx context.Context, who core.Actor, in SessionIn) (*accounts.Deleted, error) {
 	err := s.Store.Update(func(tx *store.Tx) error {
 		t, err := store.Tokens.Find(tx, in.ID)
 		if err != nil {
@@ -339,7 +340,7 @@ func (s *Service) EndSession(ctx context.Context, who core.Actor, in SessionIn) 
 		return nil, err
 	}
 	s.LogOf(ctx).Info("session ended", "user", who.UserID, "ip", who.IP, "session", in.ID)
-	return &Deleted{"That browser is signed out.", in.ID}, nil
+	return &accounts.Deleted{Message: "That browser is signed out.", ID: in.ID}, nil
 }
 
 // SignInIn is what somebody signs in with. Code is of the second factor, or a recovery code.
@@ -382,7 +383,7 @@ func (s *Service) SignIn(ctx context.Context, v Visitor, in SignInIn) (*SignedIn
 // The doors of one address are at most two: a team user's, and a mailbox's.
 type doors struct {
 	s       *Service
-	user    *Door           // nil: not asked for
+	user    *accounts.Door  // nil: not asked for
 	mailbox *mailboxes.Door // nil: not asked for
 }
 
@@ -391,13 +392,13 @@ type doors struct {
 func (s *Service) openDoors(address, as, ip string) (*doors, error) {
 	d := &doors{s: s}
 	var err error
-	if as != kindMailbox {
-		d.user, err = s.OpenDoor(address, ip)
+	if as != accounts.KindMailbox {
+		d.user, err = s.accounts.OpenDoor(address, ip)
 		if err != nil {
 			return nil, err
 		}
 	}
-	if as != kindTeam {
+	if as != accounts.KindTeam {
 		d.mailbox, err = s.mailboxes.OpenDoor(address, ip)
 		if err != nil {
 			return nil, err
@@ -462,11 +463,11 @@ func (d *doors) enter(ctx context.Context, g *core.Guess, v Visitor, in SignInIn
 		}
 	}
 	if d.user != nil {
-		d.s.recordFailedLogin(core.UserActor(d.user.User), d.user.User.AccountID, v.IP, v.RequestID)
+		d.s.accounts.RecordFailedLogin(core.UserActor(d.user.User), d.user.User.AccountID, v.IP, v.RequestID)
 	}
 	if d.mailbox != nil && (d.user == nil || d.user.User.AccountID != d.mailbox.Mailbox.AccountID) { // one row an account
 		at := store.AuditActor{Type: store.AuditActorMailbox, ID: d.mailbox.Mailbox.ID, Name: d.mailbox.Mailbox.Email}
-		d.s.recordFailedLogin(at, d.mailbox.Mailbox.AccountID, v.IP, v.RequestID)
+		d.s.accounts.RecordFailedLogin(at, d.mailbox.Mailbox.AccountID, v.IP, v.RequestID)
 	}
 	return nil, core.Errorf("invalid_credentials", "The email address or the password is wrong.")
 }

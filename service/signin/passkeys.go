@@ -1,4 +1,4 @@
-package accounts
+package signin
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 
 	fido "github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -35,9 +36,12 @@ type passkeyUser struct {
 	credentials []webauthn.Credential
 }
 
-func (u passkeyUser) WebAuthnID() []byte                         { return []byte(u.ID) }
-func (u passkeyUser) WebAuthnName() string                       { return u.Email }
-func (u passkeyUser) WebAuthnDisplayName() string                { return displayName(u.User) }
+func (u passkeyUser) WebAuthnID() []byte { return []byte(u.ID) }
+
+func (u passkeyUser) WebAuthnName() string { return u.Email }
+
+func (u passkeyUser) WebAuthnDisplayName() string { return accounts.DisplayName(u.User) }
+
 func (u passkeyUser) WebAuthnCredentials() []webauthn.Credential { return u.credentials }
 
 func newPasskeyUser(u *store.User) (passkeyUser, error) {
@@ -141,7 +145,7 @@ func (s *Service) StartPasskey(ctx context.Context, who core.Actor, origin strin
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.provePassword(ctx, who, in.Password); err != nil {
+	if _, err := s.accounts.ProvePassword(ctx, who, in.Password); err != nil {
 		return nil, err
 	}
 	u, err := s.ownPasskeys(who)
@@ -252,7 +256,7 @@ type PasskeyIn struct {
 }
 
 // DeletePasskey takes a passkey of who asks away.
-func (s *Service) DeletePasskey(ctx context.Context, who core.Actor, in PasskeyIn) (*Deleted, error) {
+func (s *Service) DeletePasskey(ctx context.Context, who core.Actor, in PasskeyIn) (*accounts.Deleted, error) {
 	err := s.changeSelf(who, func(_ *store.Tx, u *store.User) error {
 		at := slices.IndexFunc(u.Passkeys, func(p store.Passkey) bool { return p.ID == in.ID })
 		if at < 0 {
@@ -265,7 +269,7 @@ func (s *Service) DeletePasskey(ctx context.Context, who core.Actor, in PasskeyI
 		return nil, err
 	}
 	s.LogOf(ctx).Info("passkey deleted", "user", who.UserID, "ip", who.IP, "passkey", in.ID)
-	return &Deleted{"The passkey can no longer sign in. Delete it in your browser or app too.", in.ID}, nil
+	return &accounts.Deleted{Message: "The passkey can no longer sign in. Delete it in your browser or app too.", ID: in.ID}, nil
 }
 
 // assertion gives what an authenticator is asked to sign in with, with a challenge of the caller's.
@@ -356,7 +360,7 @@ func (s *Service) startPasskeySession(rp *webauthn.WebAuthn, session *webauthn.S
 		return err
 	})
 	if e, ours := core.AsError(err); ours && e.Code == "invalid_credentials" {
-		s.recordFailedLogin(core.UserActor(tried), tried.AccountID, v.IP, v.RequestID)
+		s.accounts.RecordFailedLogin(core.UserActor(tried), tried.AccountID, v.IP, v.RequestID)
 	}
 	return out, err
 }

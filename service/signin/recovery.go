@@ -1,4 +1,4 @@
-package accounts
+package signin
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/jobs"
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/alert"
 	"github.com/mailstead/mailstead/service/mailboxes"
@@ -15,9 +16,9 @@ import (
 )
 
 const (
-	recoverFor = time.Hour      // that a link lives which sets the password of a mailbox
-	confirmFor = 72 * time.Hour // that one lives which confirms a recovery address
-	kindMail   = "recovery_mail"
+	recoverFor   = time.Hour      // that a link lives which sets the password of a mailbox
+	confirmFor   = 72 * time.Hour // that one lives which confirms a recovery address
+	kindRecovery = "recovery_mail"
 )
 
 // RecoverMailbox has a link that sets a new password sent to the recovery address of a mailbox, if
@@ -30,20 +31,13 @@ func (s *Service) RecoverMailbox(_ context.Context, v Visitor, in ForgotIn) (*Sa
 		return out, nil
 	}
 	err = s.Store.Update(func(tx *store.Tx) error {
-		_, err := s.Queue.Add(tx, jobs.New{Kind: kindMail, Lane: "password_mail", Key: email, Args: forgotArgs{email, v.IP}})
+		_, err := s.Queue.Add(tx, jobs.New{Kind: kindRecovery, Lane: kindForgot, Key: email, Args: forgotArgs{email, v.IP}})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
-}
-
-func (s *Service) recoveryKinds() []jobs.Kind {
-	return []jobs.Kind{
-		{Name: kindMail, Work: s.sendRecovery, Max: 5, Timeout: time.Minute},
-		{Name: mailboxes.KindRecoveryConfirm, Work: s.sendConfirmation, Max: 5, Timeout: time.Minute},
-	}
 }
 
 // sendRecovery mails a link that sets the password of a mailbox, at most three a day.
@@ -207,7 +201,7 @@ func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in cor
 		if err != nil {
 			return err
 		}
-		out.URL = s.newReset(person)
+		out.URL = s.accounts.NewReset(person)
 		out.ExpiresAt = core.Time{Time: person.ResetExpires}
 		return errors.Join(store.Users.Put(tx, person), core.Audit(tx, who, core.MailboxTarget(mb)), s.KeepAnswer(ctx, tx, out))
 	})
@@ -226,7 +220,7 @@ func (s *Service) choosePassword(u *store.User, password string) (set func(*stor
 			return nil, err
 		}
 		hash := s.Logins.Hash(password)
-		return func(tx *store.Tx, now *store.User) error { return setTeamPassword(tx, now, hash, "") }, nil
+		return func(tx *store.Tx, now *store.User) error { return accounts.SetTeamPassword(tx, now, hash, "") }, nil
 	}
 	var before store.Mailbox
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -257,7 +251,7 @@ func (s *Service) choosePassword(u *store.User, password string) (set func(*stor
 		put(mb)
 		mb.PasswordAt, mb.UpdatedAt = tx.Now(), tx.Now()
 		now.UpdatedAt = tx.Now()
-		dropLinks(now)
+		accounts.DropLinks(now)
 		if _, err := s.mailboxes.EndSessions(tx, mb.ID, ""); err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package accounts_test
+package signin_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -31,12 +32,12 @@ func newSessionCase(t *testing.T) *sessionCase {
 	return c
 }
 
-func (c *sessionCase) signIn(ip, email, password string) (*accounts.SignedIn, error) {
-	return c.Accounts.SignIn(context.Background(), accounts.Visitor{IP: ip, UserAgent: "test"}, accounts.SignInIn{Email: email, Password: password})
+func (c *sessionCase) signIn(ip, email, password string) (*signin.SignedIn, error) {
+	return c.Signin.SignIn(context.Background(), signin.Visitor{IP: ip, UserAgent: "test"}, signin.SignInIn{Email: email, Password: password})
 }
 
 // here signs the owner in.
-func (c *sessionCase) here(t *testing.T) *accounts.SignedIn {
+func (c *sessionCase) here(t *testing.T) *signin.SignedIn {
 	t.Helper()
 	in, err := c.signIn("192.0.2.1", "owner@example.test", "correct horse")
 	if err != nil {
@@ -45,9 +46,19 @@ func (c *sessionCase) here(t *testing.T) *accounts.SignedIn {
 	return in
 }
 
-func (c *sessionCase) stands(in *accounts.SignedIn) bool {
-	_, err := c.Accounts.AuthenticateSession(context.Background(), in.Cookie, "192.0.2.1")
+func (c *sessionCase) stands(in *signin.SignedIn) bool {
+	_, err := c.Signin.AuthenticateSession(context.Background(), in.Cookie, "192.0.2.1")
 	return err == nil
+}
+
+// noteUses writes down when sessions were used, as the room does when it ends.
+func (c *sessionCase) noteUses(t *testing.T) {
+	t.Helper()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Accounts.Run(ended); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestSessionsEnd(t *testing.T) {
@@ -59,9 +70,7 @@ func TestSessionsEnd(t *testing.T) {
 		if !c.stands(busy) {
 			t.Fatalf("in use it ended on day %d", day)
 		}
-		if err := c.Accounts.FlushTokenUses(); err != nil {
-			t.Fatal(err)
-		}
+		c.noteUses(t)
 		if day == 6 {
 			c.now = began.Add(accounts.SessionIdle - time.Second)
 			who := core.Actor{TokenID: c.tokenOf(t, idle), Role: "owner"}
@@ -90,10 +99,10 @@ func TestSessionsEnd(t *testing.T) {
 	}
 }
 
-func (c *sessionCase) tokenOf(t *testing.T, in *accounts.SignedIn) (id string) {
+func (c *sessionCase) tokenOf(t *testing.T, in *signin.SignedIn) (id string) {
 	t.Helper()
 	err := c.Core.Store.View(func(tx *store.Tx) error {
-		token, err := accounts.SessionByValue(tx, in.Cookie)
+		token, err := signin.SessionByValue(tx, in.Cookie)
 		if err == nil {
 			id = token.ID
 		}
@@ -120,14 +129,14 @@ func (c *sessionCase) sessions(t *testing.T) (n int) {
 func TestAUserHasABoundedNumberOfSessions(t *testing.T) {
 	c := newSessionCase(t)
 	first := c.here(t)
-	for range accounts.SessionsMost - 1 {
+	for range signin.SessionsMost - 1 {
 		c.now = c.now.Add(time.Second)
 		c.here(t)
 	}
 	if !c.stands(first) {
 		t.Fatal("the first one ended too early")
 	}
-	if last := c.here(t); c.stands(first) || !c.stands(last) || c.sessions(t) != accounts.SessionsMost {
+	if last := c.here(t); c.stands(first) || !c.stands(last) || c.sessions(t) != signin.SessionsMost {
 		t.Errorf("%d sessions, the first one stands: %t", c.sessions(t), c.stands(first))
 	}
 }
@@ -136,7 +145,7 @@ func TestWhatIsKeptOfASession(t *testing.T) {
 	c := newSessionCase(t)
 	in := c.here(t)
 	err := c.Core.Store.View(func(tx *store.Tx) error {
-		token, err := accounts.SessionByValue(tx, in.Cookie)
+		token, err := signin.SessionByValue(tx, in.Cookie)
 		if err != nil {
 			return err
 		}

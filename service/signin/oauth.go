@@ -1,4 +1,4 @@
-package accounts
+package signin
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
@@ -291,12 +292,12 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 				return nil, core.Invalid("permissions", "not_allowed", "%.40q is neither read nor write, and a client can get no more", p)
 			}
 		}
-		if err := checkPermissions(who, *in.Permissions); err != nil {
+		if err := accounts.CheckPermissions(who, *in.Permissions); err != nil {
 			return nil, err
 		}
 	}
 	if in.Mailboxes.Set && !in.Mailboxes.Null {
-		mailboxes, err = limitedTo(in.Mailboxes.Value)
+		mailboxes, err = accounts.LimitedTo(in.Mailboxes.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -311,7 +312,7 @@ func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, 
 		if r == nil || r.Allowed || r.SessionID != who.TokenID || !tx.Now().Before(r.ExpiresAt) {
 			return core.Invalid("request", "expired", "it was answered already, or is older than ten minutes; start again from the client")
 		}
-		if err := checkMailboxes(tx, who, mailboxes); err != nil {
+		if err := accounts.CheckMailboxes(tx, who, mailboxes); err != nil {
 			return err
 		}
 		if err := store.OAuthRequests.Delete(tx, r.ID); err != nil {

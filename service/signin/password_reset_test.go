@@ -1,4 +1,4 @@
-package accounts_test
+package signin_test
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -65,21 +66,21 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 		t.Errorf("the record is %+v", before)
 	}
 	session := c.session(t)
-	if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "short", false); code(err) != "validation_error" {
+	if err := c.Signin.CompleteReset(t.Context(), signin.Visitor{}, c.token, "short", false); code(err) != "validation_error" {
 		t.Errorf("a short password: %v", err)
 	}
 	c.now = c.now.Add(accounts.ResetFor - time.Second)
-	if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse", false); err != nil {
+	if err := c.Signin.CompleteReset(t.Context(), signin.Visitor{}, c.token, "correct horse", false); err != nil {
 		t.Fatal(err)
 	}
 	u := c.record(t)
 	if !c.Core.Logins.Check(u.PasswordHash, "correct horse") || u.Status != "active" || u.ResetHash != "" {
 		t.Errorf("after it: %+v", u)
 	}
-	if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "another horse", false); code(err) != "not_found" {
+	if err := c.Signin.CompleteReset(t.Context(), signin.Visitor{}, c.token, "another horse", false); code(err) != "not_found" {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, err := c.Accounts.AuthenticateSession(t.Context(), session, ""); code(err) != "unauthorized" {
+	if _, err := c.Signin.AuthenticateSession(t.Context(), session, ""); code(err) != "unauthorized" {
 		t.Errorf("a session from before the reset: %v", err)
 	}
 }
@@ -87,11 +88,14 @@ func TestResetSetsThePasswordOnce(t *testing.T) {
 // session puts a dashboard session of the team user into the store.
 func (c *resetCase) session(t *testing.T) (token string) {
 	t.Helper()
-	made, err := c.Accounts.PutToken(context.Background(), &store.Token{AccountID: c.owner.AccountID, UserID: c.user, Kind: core.SessionKind, ExpiresAt: c.now.Add(accounts.SessionLife)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made.Value
+	token = core.NewToken()
+	servicetest.Update(t, c.Service, func(tx *store.Tx) error {
+		return store.Tokens.Put(tx, &store.Token{
+			ID: tx.NewID("tok"), AccountID: c.owner.AccountID, UserID: c.user, Kind: core.SessionKind, Hash: core.TokenHash(token),
+			CreatedAt: c.now, ExpiresAt: c.now.Add(accounts.SessionLife),
+		})
+	})
+	return token
 }
 
 func TestResetEnds(t *testing.T) {
@@ -113,16 +117,16 @@ func TestResetEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newResetCase(t)
-			if email, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: c.token}); err != nil || email.Email != "ann@team.test" {
+			if email, err := c.Signin.CheckWelcome(t.Context(), core.Actor{}, signin.LinkIn{Token: c.token}); err != nil || email.Email != "ann@team.test" {
 				t.Fatalf("before: %q, %v", email.Email, err)
 			}
 			if err := end(c); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: c.token}); code(err) != "not_found" {
+			if _, err := c.Signin.CheckWelcome(t.Context(), core.Actor{}, signin.LinkIn{Token: c.token}); code(err) != "not_found" {
 				t.Errorf("it is still there: %v", err)
 			}
-			if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, c.token, "correct horse", false); code(err) != "not_found" {
+			if err := c.Signin.CompleteReset(t.Context(), signin.Visitor{}, c.token, "correct horse", false); code(err) != "not_found" {
 				t.Errorf("it still works: %v", err)
 			}
 		})
@@ -140,7 +144,7 @@ func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	who, err := c.Accounts.AuthenticateSession(t.Context(), asking, "")
+	who, err := c.Signin.AuthenticateSession(t.Context(), asking, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,21 +156,9 @@ func TestOwnPasswordKeepsTheAskingSession(t *testing.T) {
 		t.Errorf("the API token: %v", err)
 	}
 	for token, want := range map[string]string{asking: "", other: "unauthorized"} {
-		if _, err := c.Accounts.AuthenticateSession(t.Context(), token, ""); code(err) != want {
+		if _, err := c.Signin.AuthenticateSession(t.Context(), token, ""); code(err) != want {
 			t.Errorf("afterwards: %v, want %q", err, want)
 		}
-	}
-}
-
-// TestNoTokenForADeletedUser makes one between two commits.
-func TestNoTokenForADeletedUser(t *testing.T) {
-	c := newResetCase(t)
-	who := core.Actor{AccountID: c.owner.AccountID, UserID: c.user, Role: "member", Permissions: []string{"write"}}
-	if _, err := c.Accounts.DeleteTeamUser(t.Context(), c.owner, accounts.TeamUserIn{UserID: c.user}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Accounts.CreateToken(t.Context(), who, accounts.CreateTokenIn{}); code(err) != "token_revoked" {
-		t.Errorf("a token was made: %v", err)
 	}
 }
 
@@ -205,7 +197,7 @@ func (c *sessionCase) letters(t *testing.T) map[string]string {
 // forget asks for a link from the network, and runs the job that sends it, if there is one.
 func (c *sessionCase) forget(t *testing.T, ip, email string) (jobsAdded int) {
 	t.Helper()
-	said, err := c.Accounts.ForgotPassword(t.Context(), accounts.Visitor{IP: ip}, accounts.ForgotIn{Email: email})
+	said, err := c.Signin.ForgotPassword(t.Context(), signin.Visitor{IP: ip}, signin.ForgotIn{Email: email})
 	if err != nil || said.Message == "" {
 		t.Fatalf("%s: %v", email, err)
 	}
@@ -225,7 +217,7 @@ func (c *sessionCase) forget(t *testing.T, ip, email string) (jobsAdded int) {
 		return nil
 	})
 	for _, j := range waiting {
-		if _, err := c.Accounts.SendForgot(context.Background(), j); err != nil {
+		if _, err := c.Signin.SendForgot(context.Background(), j); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -255,15 +247,15 @@ func TestForgottenPassword(t *testing.T) {
 	}
 	_, invitation, _ := strings.Cut(invited.ResetLink, "token=")
 	for _, link := range []string{token, invitation} {
-		if w, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: link}); err != nil || w.Email != "ann@team.test" || w.MayChangeEmail {
+		if w, err := c.Signin.CheckWelcome(t.Context(), core.Actor{}, signin.LinkIn{Token: link}); err != nil || w.Email != "ann@team.test" || w.MayChangeEmail {
 			t.Errorf("a link: %+v, %v", w, err)
 		}
 	}
-	if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse", false); err != nil {
+	if err := c.Signin.CompleteReset(t.Context(), signin.Visitor{}, token, "a new horse", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, link := range []string{token, invitation} {
-		if _, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: link}); code(err) != "not_found" {
+		if _, err := c.Signin.CheckWelcome(t.Context(), core.Actor{}, signin.LinkIn{Token: link}); code(err) != "not_found" {
 			t.Errorf("a link after it: %v", err)
 		}
 	}
@@ -294,10 +286,10 @@ func TestPasskeysAfterAReset(t *testing.T) {
 		c.forget(t, "192.0.2.1", "owner@example.test")
 		_, rest, _ := strings.Cut(c.letters(t)["owner@example.test"], "token=")
 		token, _, _ := strings.Cut(rest, "\r\n")
-		if w, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); err != nil || w.Passkeys != 2 {
+		if w, err := c.Signin.CheckWelcome(t.Context(), core.Actor{}, signin.LinkIn{Token: token}); err != nil || w.Passkeys != 2 {
 			t.Fatalf("the link: %+v, %v", w, err)
 		}
-		if err := c.Accounts.CompleteReset(t.Context(), accounts.Visitor{}, token, "a new horse", drop); err != nil {
+		if err := c.Signin.CompleteReset(t.Context(), signin.Visitor{}, token, "a new horse", drop); err != nil {
 			t.Fatal(err)
 		}
 		change(func(u *store.User) {
@@ -313,11 +305,11 @@ func TestForgottenLinkExpires(t *testing.T) {
 	c.forget(t, "192.0.2.1", "owner@example.test")
 	_, rest, _ := strings.Cut(c.letters(t)["owner@example.test"], "token=")
 	token, _, _ := strings.Cut(rest, "\r\n")
-	if _, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); err != nil {
+	if _, err := c.Signin.CheckWelcome(t.Context(), core.Actor{}, signin.LinkIn{Token: token}); err != nil {
 		t.Fatal(err)
 	}
-	c.now = c.now.Add(accounts.ForgotFor)
-	if _, err := c.Accounts.CheckWelcome(t.Context(), core.Actor{}, accounts.LinkIn{Token: token}); code(err) != "not_found" {
+	c.now = c.now.Add(signin.ForgotFor)
+	if _, err := c.Signin.CheckWelcome(t.Context(), core.Actor{}, signin.LinkIn{Token: token}); code(err) != "not_found" {
 		t.Errorf("after its time: %v", err)
 	}
 }
@@ -325,29 +317,29 @@ func TestForgottenLinkExpires(t *testing.T) {
 func TestForgottenPasswordsAreThrottled(t *testing.T) {
 	c := newSessionCase(t)
 	sent := 0
-	for range 2 * accounts.ForgotAddress {
+	for range 2 * signin.ForgotAddress {
 		sent += c.forget(t, "192.0.2.1", "owner@example.test")
 	}
-	if sent != accounts.ForgotAddress {
+	if sent != signin.ForgotAddress {
 		t.Errorf("%d letters to one address", sent)
 	}
 	sent = 0
-	for i := range 2 * accounts.ForgotNetwork {
+	for i := range 2 * signin.ForgotNetwork {
 		sent += c.forget(t, "192.0.2.2", fmt.Sprintf("user%d@example.test", i))
 	}
-	if sent != accounts.ForgotNetwork {
+	if sent != signin.ForgotNetwork {
 		t.Errorf("%d questions from one network were looked at", sent)
 	}
 	if c.forget(t, "192.0.2.3", "victim@example.test") != 1 {
 		t.Error("another network is held off")
 	}
-	for range 2 * accounts.ForgotAddress {
+	for range 2 * signin.ForgotAddress {
 		c.forget(t, "192.0.2.2", "ann@example.test")
 	}
 	if c.forget(t, "192.0.2.3", "ann@example.test") != 1 {
 		t.Error("who may not ask any more keeps others from their letters")
 	}
-	c.now = c.now.Add(2 * accounts.ForgotWindow)
+	c.now = c.now.Add(2 * signin.ForgotWindow)
 	if c.forget(t, "192.0.2.1", "owner@example.test") != 1 {
 		t.Error("it stays closed")
 	}

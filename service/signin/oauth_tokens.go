@@ -1,4 +1,4 @@
-package accounts
+package signin
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -124,7 +125,7 @@ func (s *Service) exchangeCode(ctx context.Context, v Visitor, clientID, code, r
 			refused = badGrant("The mailboxes that the person has chosen are gone. Ask the person again.")
 			return nil
 		}
-		full := roomForToken(tx, t)
+		full := accounts.RoomForToken(tx, t)
 		if e, ours := core.AsError(full); ours {
 			refused = badGrant(e.Message)
 			return nil
@@ -204,7 +205,7 @@ func (s *Service) renew(tx *store.Tx, t *store.Token, family string) (*AccessTok
 	access, refresh, now := core.NewToken(), refreshPrefix+family+core.RandomText(refreshPart, core.Base62), tx.Now()
 	t.Hash, t.Prefix, t.ExpiresAt = core.TokenHash(access), access[:12], now.Add(refreshFor)
 	t.Grant.Family, t.Grant.Refresh, t.Grant.AccessUntil = core.TokenHash(family), core.TokenHash(refresh), now.Add(accessFor)
-	_, err := s.standingActor(tx, t)
+	_, err := s.accounts.StandingActor(tx, t)
 	if _, ours := core.AsError(err); ours || errors.Is(err, store.ErrNotFound) {
 		return nil, badGrant("The person for whom this client acts may not use Mailstead now."), nil
 	}
@@ -281,7 +282,7 @@ func endGrant(tx *store.Tx, t *store.Token, v Visitor, actor store.AuditActor) e
 	if !t.RevokedAt.IsZero() {
 		return nil
 	}
-	return errors.Join(revokeToken(tx, t), core.PutAudit(tx, store.Audit{
+	return errors.Join(accounts.RevokeToken(tx, t), core.PutAudit(tx, store.Audit{
 		AccountID: t.AccountID, Action: "revoke_grant", Via: core.AuditAPI, RequestID: v.RequestID, IP: v.IP, Actor: actor, Target: core.TokenTarget(t), Count: 1,
 	}))
 }

@@ -1,4 +1,4 @@
-package accounts
+package signin
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -73,7 +74,7 @@ func (s *Service) withCode(who *store.User, v Visitor, code string, fn func(*sto
 		s.wrongCodes.Delete(key)
 	}
 	if e, ours := core.AsError(err); ours && e.Code == "invalid_code" {
-		s.recordFailedLogin(core.UserActor(who), who.AccountID, v.IP, v.RequestID)
+		s.accounts.RecordFailedLogin(core.UserActor(who), who.AccountID, v.IP, v.RequestID)
 	}
 	return err
 }
@@ -143,7 +144,7 @@ type PasswordIn struct {
 // StartTOTP makes a secret for a second factor, which guards nothing until a code of it has come to
 // ConfirmTOTP. A wrong password is 403 wrong_password.
 func (s *Service) StartTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*TOTPSecret, error) {
-	still, err := s.provePassword(ctx, who, in.Password)
+	still, err := s.accounts.ProvePassword(ctx, who, in.Password)
 	if err != nil {
 		return nil, err
 	}
@@ -205,7 +206,7 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 		for _, code := range out.Codes {
 			u.TOTP.Recovery = append(u.TOTP.Recovery, s.recoveryHash(u.ID, code))
 		}
-		return errors.Join(s.endMailLogins(tx, u), revokeTokens(tx, u.ID, sessionsBut(who.TokenID)))
+		return errors.Join(s.endMailLogins(tx, u), accounts.RevokeTokens(tx, u.ID, accounts.SessionsBut(who.TokenID)))
 	})
 	if err != nil {
 		return nil, err
@@ -217,7 +218,7 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 // DropTOTP switches the second factor off. It is no error where there is none. A wrong password is
 // 403 wrong_password.
 func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*Said, error) {
-	still, err := s.provePassword(ctx, who, in.Password)
+	still, err := s.accounts.ProvePassword(ctx, who, in.Password)
 	if err != nil {
 		return nil, err
 	}

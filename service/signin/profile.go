@@ -1,9 +1,10 @@
-package accounts
+package signin
 
 import (
 	"context"
 	"errors"
 
+	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -27,14 +28,14 @@ func (s *Service) UpdateProfile(ctx context.Context, who core.Actor, in ProfileI
 	still, hash := func(*store.Tx, *store.User) error { return nil }, ""
 	if in.Email != nil || in.Password != nil {
 		var err error
-		still, err = s.provePassword(ctx, who, in.CurrentPassword)
+		still, err = s.accounts.ProvePassword(ctx, who, in.CurrentPassword)
 		if err != nil {
 			return nil, err
 		}
 	}
 	if in.Password != nil {
 		hash = s.Logins.Hash(*in.Password)
-		if err := s.revokeMost(who.UserID, sessionsBut(who.TokenID)); err != nil {
+		if err := s.accounts.RevokeMost(who.UserID, accounts.SessionsBut(who.TokenID)); err != nil {
 			return nil, err
 		}
 	}
@@ -94,19 +95,19 @@ func (in *ProfileIn) check(who core.Actor) error {
 
 func (in *ProfileIn) apply(tx *store.Tx, u *store.User, hash, askingToken string) error {
 	if in.Name != nil {
-		if err := setName(u, *in.Name); err != nil {
+		if err := accounts.SetName(u, *in.Name); err != nil {
 			return err
 		}
 	}
 	if in.Email != nil {
-		if err := moveUser(tx, u, *in.Email); err != nil {
+		if err := accounts.MoveUser(tx, u, *in.Email); err != nil {
 			return err
 		}
 	}
 	if in.Password == nil {
 		return nil
 	}
-	return setTeamPassword(tx, u, hash, askingToken)
+	return accounts.SetTeamPassword(tx, u, hash, askingToken)
 }
 
 // changeSelf changes the record of who is signed in, with a row of the audit log.

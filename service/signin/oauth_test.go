@@ -1,4 +1,4 @@
-package accounts_test
+package signin_test
 
 import (
 	"crypto/sha256"
@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/clock"
-	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/servicetest"
+	"github.com/mailstead/mailstead/service/signin"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -33,7 +33,7 @@ type oauthClient struct {
 
 func newOAuthClient(t *testing.T, o store.Options) *oauthClient {
 	i := servicetest.InstallWith(t, core.Config{Sandbox: true, Outbound: "capture"}, o)
-	made, err := i.Svc.Accounts.RegisterClient(t.Context(), []byte(`{"client_name":"Testing","redirect_uris":["`+oauthBack+`"]}`))
+	made, err := i.Svc.Signin.RegisterClient(t.Context(), []byte(`{"client_name":"Testing","redirect_uris":["`+oauthBack+`"]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func newOAuthClient(t *testing.T, o store.Options) *oauthClient {
 func (c *oauthClient) ask(t *testing.T) (request string) {
 	t.Helper()
 	sum := sha256.Sum256([]byte(c.verifier))
-	asked, err := c.Svc.Accounts.AskConsent(t.Context(), c.who, oauthBase, url.Values{
+	asked, err := c.Svc.Signin.AskConsent(t.Context(), c.who, oauthBase, url.Values{
 		"response_type": {"code"}, "client_id": {c.id}, "redirect_uri": {oauthBack}, "resource": {oauthBase + "/mcp"},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
 	})
@@ -57,7 +57,7 @@ func (c *oauthClient) ask(t *testing.T) (request string) {
 
 func (c *oauthClient) decide(t *testing.T, request string) (code string, err error) {
 	t.Helper()
-	out, err := c.Svc.Accounts.DecideConsent(t.Context(), c.who, oauthBase, accounts.DecideIn{Request: request, Decision: "allow"})
+	out, err := c.Svc.Signin.DecideConsent(t.Context(), c.who, oauthBase, signin.DecideIn{Request: request, Decision: "allow"})
 	if err != nil {
 		return "", err
 	}
@@ -68,14 +68,14 @@ func (c *oauthClient) decide(t *testing.T, request string) (code string, err err
 	return to.Query().Get("code"), nil
 }
 
-func (c *oauthClient) exchange(t *testing.T, code string) (*accounts.AccessToken, error) {
-	return c.Svc.Accounts.GrantToken(t.Context(), oauthBase, accounts.Visitor{}, url.Values{
+func (c *oauthClient) exchange(t *testing.T, code string) (*signin.AccessToken, error) {
+	return c.Svc.Signin.GrantToken(t.Context(), oauthBase, signin.Visitor{}, url.Values{
 		"grant_type": {"authorization_code"}, "code": {code}, "client_id": {c.id}, "redirect_uri": {oauthBack}, "code_verifier": {c.verifier}, "resource": {oauthBase + "/mcp"},
 	})
 }
 
-func (c *oauthClient) refresh(t *testing.T, token string) (*accounts.AccessToken, error) {
-	return c.Svc.Accounts.GrantToken(t.Context(), oauthBase, accounts.Visitor{}, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {c.id}})
+func (c *oauthClient) refresh(t *testing.T, token string) (*signin.AccessToken, error) {
+	return c.Svc.Signin.GrantToken(t.Context(), oauthBase, signin.Visitor{}, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {c.id}})
 }
 
 func (c *oauthClient) count(t *testing.T) (requests, clients int) {
@@ -139,7 +139,7 @@ func TestOAuthIsBounded(t *testing.T) {
 			return errs
 		})
 	}
-	if _, err := c.Svc.Accounts.RegisterClient(t.Context(), []byte(`{"redirect_uris":["`+oauthBack+`"]}`)); err != nil {
+	if _, err := c.Svc.Signin.RegisterClient(t.Context(), []byte(`{"redirect_uris":["`+oauthBack+`"]}`)); err != nil {
 		t.Fatal(err)
 	}
 	if _, clients := c.count(t); clients != 5001 { // with the one that is in use
@@ -165,13 +165,13 @@ func TestOAuthIsBounded(t *testing.T) {
 // does not last.
 func TestOAuthOnce(t *testing.T) {
 	c := newOAuthClient(t, store.Options{Unsynced: true})
-	together := func(try func() (*accounts.AccessToken, error)) (given []*accounts.AccessToken) {
+	together := func(try func() (*signin.AccessToken, error)) (given []*signin.AccessToken) {
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		for range 8 {
 			wg.Go(func() {
 				out, err := try()
-				refused, is := errors.AsType[*accounts.OAuthError](err)
+				refused, is := errors.AsType[*signin.OAuthError](err)
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -185,7 +185,7 @@ func TestOAuthOnce(t *testing.T) {
 		wg.Wait()
 		return given
 	}
-	gone := func(what string, given []*accounts.AccessToken) {
+	gone := func(what string, given []*signin.AccessToken) {
 		t.Helper()
 		if len(given) != 1 {
 			t.Fatalf("%s gave %d tokens", what, len(given))
@@ -201,7 +201,7 @@ func TestOAuthOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone("a code", together(func() (*accounts.AccessToken, error) { return c.exchange(t, code) }))
+	gone("a code", together(func() (*signin.AccessToken, error) { return c.exchange(t, code) }))
 
 	code, err = c.decide(t, c.ask(t))
 	if err != nil {
@@ -211,7 +211,7 @@ func TestOAuthOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone("a refresh token", together(func() (*accounts.AccessToken, error) { return c.refresh(t, in.RefreshToken) }))
+	gone("a refresh token", together(func() (*signin.AccessToken, error) { return c.refresh(t, in.RefreshToken) }))
 
 	request, allowed := c.ask(t), 0
 	for range 3 {
