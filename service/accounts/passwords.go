@@ -119,7 +119,7 @@ func SessionsBut(asking string) func(*store.Token) bool {
 	return func(t *store.Token) bool { return t.Kind == core.SessionKind && t.ID != asking }
 }
 
-// RevokeMost revokes tokens as revokeTokens does, some in each transaction, until few are left. It
+// RevokeMost revokes tokens as RevokeTokens does, some in each transaction, until few are left. It
 // comes before the transaction that revokes the last of them with what that is for.
 func (s *Service) RevokeMost(userID string, which func(*store.Token) bool) error {
 	var ids []string
@@ -169,6 +169,7 @@ func RevokeTokens(tx *store.Tx, userID string, which func(*store.Token) bool) er
 	return nil
 }
 
+// RevokeToken revokes a token for good; of a session nothing is left.
 func RevokeToken(tx *store.Tx, t *store.Token) error {
 	if t.Kind == core.SessionKind {
 		return store.Tokens.Delete(tx, t.ID)

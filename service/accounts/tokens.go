@@ -182,6 +182,7 @@ func (s *Service) draftToken(who core.Actor, in CreateTokenIn) (*store.Token, er
 	return t, err
 }
 
+// CheckPermissions refuses permissions that the actor has not, or may not give to a token.
 func CheckPermissions(who core.Actor, permissions []string) error {
 	if len(permissions) == 0 {
 		return core.Invalid("permissions", "too_few_items", "must name at least one of %s", strings.Join(core.Scopes, ", "))
