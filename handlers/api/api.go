@@ -10,18 +10,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 )
-
-// All is the table: every operation of the interface, in the order in which the reference shows
-// them.
-func All(s *service.Service) []Operation {
-	return slices.Concat(
-		account(s), me(s), team(s), allDomains(s), dns(s), webhooks(s), jobs(s), emailUsers(s), credentials(s), mailRules(s), groups(s),
-		templates(s), messageTemplates(s), exports(s), health(s), mail(s), folders(s), sending(s), approvals(s), suppressions(s),
-	)
-}
 
 // An Operation is one row of the table. Its route, its checks, the form of its body, its
 // description and its tool come from it.

@@ -75,3 +75,14 @@ func notFound(err error) bool {
 	dns, ok := errors.AsType[*net.DNSError](err)
 	return ok && dns.IsNotFound
 }
+
+// Resolver is what every verdict needs of DNS; *net.Resolver is one. The names it is asked for are
+// absolute, with a final dot, so that no search list of the host applies; LookupAddr gets an
+// address. A method must return once its context has ended. A *net.DNSError with IsNotFound says
+// that a name or type does not exist, every other error is taken as temporary.
+type Resolver interface {
+	LookupTXT(ctx context.Context, name string) ([]string, error)
+	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
+	LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, error)
+	LookupAddr(ctx context.Context, addr string) ([]string, error)
+}

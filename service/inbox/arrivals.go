@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/mail/codes"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/store"
 )
@@ -218,4 +219,10 @@ func (a *arrivals) after(w *waiter, at time.Time) (notes []note, all bool) {
 		}
 	}
 	return notes, true
+}
+
+// A waitedText is what a request wants of the text of a message.
+type waitedText struct {
+	codes.Found
+	reply string
 }

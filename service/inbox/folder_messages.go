@@ -7,7 +7,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
@@ -259,83 +258,6 @@ func (s *Service) OpenMessage(_ context.Context, u core.MailboxUser, folder, uid
 		return nil, err
 	}
 	return s.Store.OpenBlob(ref)
-}
-
-// Flags are the system flags of a message.
-type Flags = store.Flags
-
-// The flags that mail clients set.
-const (
-	FlagSeen     = store.FlagSeen
-	FlagAnswered = store.FlagAnswered
-	FlagFlagged  = store.FlagFlagged
-	FlagDeleted  = store.FlagDeleted
-	FlagDraft    = store.FlagDraft
-)
-
-const (
-	MaxKeywords = 50  // on one message
-	MaxKeyword  = 100 // bytes
-)
-
-// HasKeyword tells whether the list has the keyword, in any case (RFC 9051 section 2.3.2).
-func HasKeyword(list []string, keyword string) bool {
-	return slices.ContainsFunc(list, func(k string) bool { return strings.EqualFold(k, keyword) })
-}
-
-// A FlagChange says what to do to the flags and keywords of messages.
-type FlagChange struct {
-	Op       FlagOp
-	Flags    Flags
-	Keywords []string
-	// UnchangedSince, unless nil, keeps messages whose MODSEQ is greater as they are (RFC 7162
-	// section 3.1.3).
-	UnchangedSince *uint64
-}
-
-// A FlagOp is one of the three ways in which IMAP changes flags.
-type FlagOp int
-
-// What a FlagChange does.
-const (
-	ReplaceFlags FlagOp = iota
-	AddFlags
-	RemoveFlags
-)
-
-// apply gives the flags and keywords that a message has after the change. Keywords are the same in
-// any case; the first spelling stays.
-func (c FlagChange) apply(flags Flags, keywords []string) (Flags, []string) {
-	switch c.Op {
-	case AddFlags:
-		out := slices.Clone(keywords)
-		for _, k := range c.Keywords {
-			if !HasKeyword(out, k) {
-				out = append(out, k)
-			}
-		}
-		return flags | c.Flags, out
-	case RemoveFlags:
-		var out []string
-		for _, k := range keywords {
-			if !HasKeyword(c.Keywords, k) {
-				out = append(out, k)
-			}
-		}
-		return flags &^ c.Flags, out
-	}
-	return c.Flags, DistinctKeywords(c.Keywords)
-}
-
-// DistinctKeywords gives each keyword once; keywords are the same whatever their case.
-func DistinctKeywords(list []string) []string {
-	var out []string
-	for _, k := range list {
-		if !HasKeyword(out, k) {
-			out = append(out, k)
-		}
-	}
-	return out
 }
 
 // CheckKeywords refuses more or longer keywords than a message may have.

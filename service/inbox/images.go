@@ -159,13 +159,6 @@ func imageType(head []byte) string {
 	return ""
 }
 
-// images fetches images from elsewhere, a bounded number at a time.
-type images struct {
-	HTTP  *http.Client
-	spool func() *core.Spool
-	slots *limit.Semaphore[string] // by account
-}
-
 func (s *Service) newImages() *images {
 	t := s.Guard.Transport(s.Resolver, s.Config.RootCAs)
 	t.DisableCompression = true

@@ -12,7 +12,7 @@
 //   - inbox_changes.go: marks and deletion.
 //   - inbox_search.go: what a search finds. text_index.go: the index behind it.
 //   - append.go: messages that mail clients put into folders.
-//   - folders.go, folder_messages.go: folders, flags, copies and searches for IMAP.
+//   - folders.go, folder_messages.go, flags.go: folders, flags, copies and searches for IMAP.
 //   - mark_answered.go: which messages a reply answers.
 //   - warmup.go: warm-up mail.
 //   - images.go: remote images, fetched for the reader.
@@ -20,11 +20,10 @@ package inbox
 
 import (
 	"context"
+	"net/http"
 	"sync"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/limit"
-	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/pull"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
@@ -59,28 +58,9 @@ type Service struct {
 	structures    sync.Pool // of *msg.View
 }
 
-// New puts the room together.
-func New(c *core.Core, e *events.Service, g *agents.Service, sp *spam.Service, servers Servers) *Service {
-	s := &Service{
-		Core: c, events: e, agents: g, spam: sp, servers: servers, firstCopy: c.Store.NewID("cpy"), textDamaged: make(chan struct{}, 1), textTurn: make(chan struct{}, 1),
-		folderChanges: limit.NewSlidingCounter[string](time.Minute, core.AttemptKeys),
-	}
-	s.images = s.newImages()
-	return s
+// images fetches images from elsewhere, a bounded number at a time.
+type images struct {
+	HTTP  *http.Client
+	spool func() *core.Spool
+	slots *limit.Semaphore[string] // by account
 }
-
-// Kinds lists the kinds of jobs of this room.
-func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.warmupKind()}
-}
-
-// Run does what the room does by the clock, until ctx ends.
-func (s *Service) Run(ctx context.Context) {
-	if err := s.undoCopies(); err != nil {
-		s.Log.Error("take back copies that a crash has cut", "error", err)
-	}
-	s.indexTexts(ctx)
-}
-
-// Close ends the connections that are kept for later.
-func (s *Service) Close() { s.images.HTTP.CloseIdleConnections() }

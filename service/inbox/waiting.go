@@ -508,12 +508,6 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 // withholds tells whether the answer leaves out the words of a message.
 func (w *messageWait) withholds(a *arrived) bool { return w.filter.Withhold && !a.verified }
 
-// A waitedText is what a request wants of the text of a message.
-type waitedText struct {
-	codes.Found
-	reply string
-}
-
 // readCodes looks for the code, the links and the answer of a message. One whose bytes are damaged
 // has none.
 func (s *Service) readCodes(a *arrived) (waitedText, error) {

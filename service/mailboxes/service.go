@@ -18,7 +18,6 @@ import (
 	"crypto/tls"
 
 	"github.com/mailstead/mailstead/internal/netguard"
-	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/reputation"
@@ -64,14 +63,4 @@ type Service struct {
 	reputation *reputation.Service
 	certs      Certificates
 	uses       core.Uses // of credentials
-}
-
-// New puts the room together.
-func New(c *core.Core, e *events.Service, servers Servers, t *transfer.Service, m Mail, r *reputation.Service, certs Certificates) *Service {
-	return &Service{Core: c, events: e, servers: servers, transfer: t, mail: m, reputation: r, certs: certs}
-}
-
-// Kinds lists the kinds of jobs of this room.
-func (s *Service) Kinds() []jobs.Kind {
-	return []jobs.Kind{s.eraseKind("email_user_delete"), s.eraseKind("email_users_bulk_delete"), s.expireKind(), s.exportMailKind(), s.importMailKind()}
 }

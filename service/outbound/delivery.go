@@ -17,8 +17,6 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/events"
-	"github.com/mailstead/mailstead/service/inbox"
-	"github.com/mailstead/mailstead/service/recipients"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -27,11 +25,6 @@ const (
 	keptAttempts   = 30               // in a row of the sending log
 	MaxAttempts    = 1000             // far beyond what five days hold, so that no job goes on for ever
 )
-
-// deliverArgs is the job of handing a message on to one recipient.
-type deliverArgs struct {
-	OutgoingID string `json:"outgoing_id"`
-}
 
 func (s *Service) deliverKind(local Mailboxes, name string, lanes, most, each int) jobs.Kind {
 	attempt := func(ctx context.Context, j *store.Job) (jobs.Writes, error) { return s.attemptDelivery(ctx, j, local) }
@@ -54,41 +47,6 @@ func (s *Service) newClients() {
 	s.direct.MXPort, s.direct.DANE = s.Config.MXPort, s.Config.DANE
 	s.relayed.IdlePerHop = relayLanes
 	s.plain.Dialer = s.servers.PlainGuard().Dialer(s.Resolver)
-}
-
-// A delivery is a message on its way to one recipient, with all that an attempt needs to know.
-type delivery struct {
-	row        *store.Outgoing
-	sub        *store.Submission
-	domain     *store.Domain // nil: gone
-	local      Mailboxes     // of this host
-	blob       msg.Source    // open while the attempt lasts; nothing of a damaged message
-	damaged    bool
-	encoded    bool // its header, for a next hop without SMTPUTF8
-	route      Route
-	operator   string                  // of the hosts that a direct route leads to
-	limits     destinationLimits       // of that operator
-	to         *recipients.Destination // of ViaLocal; nil if it takes none
-	refusal    *core.SMTPError         // why not
-	suppressed bool                    // the recipient has been suppressed since
-	paused     error                   // why its sender may not send now
-	held       bool                    // it is to wait for somebody to release it
-	orphaned   bool                    // its mailbox was deleted
-	stranger   bool                    // it is forwarded from somebody elsewhere, whom the simulator does not know
-	now        time.Time
-	stored     []*inbox.StoredMessage // made for the Writes of the attempt, and released when it is over
-	recorded   *store.Outgoing        // the row with what came of the attempt, once that is committed
-	answer     deliver.Result         // which that was
-}
-
-// An attemptResult is what came of an attempt.
-type attemptResult struct {
-	status   string // that the row gets
-	provided string // the Message-ID that a relay minted
-	result   deliver.Result
-	arrived  *Arrived // at a mailbox here
-
-	answer *simulatedAnswer // that the simulator gives; nil: none
 }
 
 const (
@@ -367,40 +325,6 @@ func (s *Service) attempt(ctx context.Context, d *delivery) (*attemptResult, err
 		return r, nil
 	}
 	return s.dialEncoded(ctx, d, r, content)
-}
-
-// LocalMail is a message of the queue for a mailbox here.
-type LocalMail struct {
-	Submission *store.Submission
-	Row        *store.Outgoing
-	To         *recipients.Destination
-	Head       []byte // header fields for this recipient, such as DKIM-Signature
-	Content    *io.SectionReader
-	Now        time.Time
-}
-
-// SimulatedMail is a message that the simulator writes to a sender here.
-type SimulatedMail struct {
-	From, To  string // of the envelope
-	AccountID string // of the sender whom it answers
-	RowID     string // of what it answers, in the sending log
-	Origin    string // see store.Facts
-	Body      *store.Spool
-	Now       time.Time
-}
-
-// Arrived is a message that has come to a mailbox here, and is to be filed.
-type Arrived struct {
-	Message *inbox.StoredMessage     // which is released when the attempt is over; nil: there is none yet
-	Refusal *core.SMTPError          // why it is refused; nil: it is not
-	File    func(tx *store.Tx) error // files it
-}
-
-// Mailboxes has mail arrive at mailboxes of this host, as mail from outside does. It is the one way
-// from here back to where mail is received.
-type Mailboxes interface {
-	Deliver(ctx context.Context, m LocalMail) (*Arrived, error)
-	Answer(ctx context.Context, m SimulatedMail) (*Arrived, error)
 }
 
 // arrival is the outcome of an attempt to deliver to a mailbox here.

@@ -112,13 +112,6 @@ func (s *Service) simulate(ctx context.Context, d *delivery) (*attemptResult, er
 	return r, err
 }
 
-// A simulatedAnswer is what the simulator answers once a message is accepted.
-type simulatedAnswer struct {
-	arrived   *Arrived             // at an address here
-	report    *inbox.StoredMessage // for a mailbox that lives elsewhere, which gets it as it gets our reports
-	complaint bool                 // there is no address here that a complaint could come to
-}
-
 // simulatedComplaint reports a message as spam to the row's own address, which proves what it is
 // about.
 func (s *Service) simulatedComplaint(ctx context.Context, d *delivery) (*simulatedAnswer, error) {
