@@ -28,13 +28,14 @@ import (
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/code"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/submit"
 )
 
 // specimen has a field of every sort that requests have.
 type specimen struct {
-	core.PageIn
+	page.Query
 	ID     string             `path:"id"`
 	Flag   *bool              `query:"flag"`
 	Since  *core.Time         `query:"since"`

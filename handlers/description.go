@@ -20,25 +20,25 @@ func exampleErrors(status int, code, message, requestID string) (own, rfc9457 an
 	return errorBody{p}, problemBody{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: message, Instance: "/v1/…", problem: p}
 }
 
-// A page is a body that never changes while the server runs, with its ETag.
-type page struct {
+// A document is a body that never changes while the server runs, with its ETag.
+type document struct {
 	contentType string
 	body        []byte
 	zipped      []byte
 	tag         string
 }
 
-func newPage(contentType string, body []byte) page {
+func newDocument(contentType string, body []byte) document {
 	sum := sha256.Sum256(body)
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
 	_, _ = w.Write(body) // a bytes.Buffer takes all
 	_ = w.Close()
-	return page{contentType, body, zipped.Bytes(), hex.EncodeToString(sum[:12])}
+	return document{contentType, body, zipped.Bytes(), hex.EncodeToString(sum[:12])}
 }
 
 // A description is what is served about the API, by path.
-type description map[string]page
+type description map[string]document
 
 // makeDescription describes the API. Its only input is what is compiled in, so an error is a bug,
 // and tests find it.
@@ -57,10 +57,10 @@ func (s *Server) makeDescription() *description {
 		panic(err)
 	}
 	return &description{
-		"/v1/openapi.json":    newPage("application/json", text),
-		"/v1/openapi.yaml":    newPage("application/yaml", yaml),
-		"/docs":               newPage("text/html; charset=utf-8", reference),
-		"/docs/reference.css": newPage("text/css; charset=utf-8", openapi.ReferenceCSS),
+		"/v1/openapi.json":    newDocument("application/json", text),
+		"/v1/openapi.yaml":    newDocument("application/yaml", yaml),
+		"/docs":               newDocument("text/html; charset=utf-8", reference),
+		"/docs/reference.css": newDocument("text/css; charset=utf-8", openapi.ReferenceCSS),
 	}
 }
 

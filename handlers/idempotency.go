@@ -5,6 +5,7 @@ import (
 
 	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 )
 
 // idempotent answers a POST with an Idempotency-Key: the first one runs, later ones get its answer.
@@ -13,15 +14,15 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 		s.fail(c, core.Invalid("Idempotency-Key", "out_of_range", "must have at most 255 characters"))
 		return
 	}
-	id := core.ReplayID(c.who, c.r.Method, c.r.URL.Path, key)
+	id := once.ID(c.who, c.r.Method, c.r.URL.Path, key)
 	unlock, ok := s.idempotencyKeys.TryLock(id)
 	if !ok {
 		s.fail(c, core.Errorf("idempotency_in_progress", "The first request with this Idempotency-Key is still running. Try again in a moment."))
 		return
 	}
 	defer unlock()
-	once := core.NewOnce(id, body, func(out any) (core.Replayed, error) { return replayed(c.op, out) })
-	kept, err := s.svc.Core.Replay(once)
+	req := once.New(id, body, func(out any) (once.Answer, error) { return replayed(c.op, out) })
+	kept, err := once.Replay(s.svc.Core, req)
 	if err != nil {
 		s.fail(c, err)
 		return
@@ -34,33 +35,33 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 		return
 	}
 	client, answer := c.w, newBufferedResponse(c.w.Header())
-	answer.most, answer.over = core.MaxReplayed, func() http.ResponseWriter {
-		s.keepAnswer(c, once, answer, true)
+	answer.most, answer.over = once.MostKept, func() http.ResponseWriter {
+		s.keepAnswer(c, req, answer, true)
 		client.WriteHeader(answer.status)
 		return client
 	}
-	c.w, c.r = answer, c.r.WithContext(once.Context(c.r.Context()))
+	c.w, c.r = answer, c.r.WithContext(req.Context(c.r.Context()))
 	s.answer(c, path, body)
 	if answer.rest == nil {
-		s.keepAnswer(c, once, answer, false)
+		s.keepAnswer(c, req, answer, false)
 		client.WriteHeader(answer.status)
 		_, _ = client.Write(answer.body.Bytes())
 	}
 }
 
 // replayed makes the answer of an operation's result.
-func replayed(o *api.Operation, out any) (core.Replayed, error) {
+func replayed(o *api.Operation, out any) (once.Answer, error) {
 	body, err := encode(out)
-	return core.Replayed{Status: o.Status, ContentType: jsonMedia, Location: locationOf(o.Status, out), Body: body}, err
+	return once.Answer{Status: o.Status, ContentType: jsonMedia, Location: locationOf(o.Status, out), Body: body}, err
 }
 
 // keepAnswer stores an answer for later requests with the same key, before the client sees it; of
 // one that is too large it stores that there was one.
-func (s *Server) keepAnswer(c *call, once *core.Once, answer *bufferedResponse, tooLarge bool) {
+func (s *Server) keepAnswer(c *call, req *once.Request, answer *bufferedResponse, tooLarge bool) {
 	if answer.status == http.StatusUnauthorized || answer.status == http.StatusTooManyRequests || answer.status >= 500 {
 		return
 	}
-	err := s.svc.Core.KeepReplay(once, core.Replayed{
+	err := once.Keep(s.svc.Core, req, once.Answer{
 		Status: answer.status, Body: answer.body.Bytes(), Omitted: tooLarge,
 		ContentType: answer.header.Get("Content-Type"), Location: answer.header.Get("Location"),
 	})

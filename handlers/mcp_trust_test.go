@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/openapi"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/reports"
 	"github.com/mailstead/mailstead/service/servicetest"
@@ -194,7 +195,7 @@ func TestReportersAreMarked(t *testing.T) {
 		b.assistant(b.token).call(operation, map[string]any{"domain_id": b.domain}).is(200).has("_notice", "")
 	}
 	e := &editor{mark: "untrusted TEST"}
-	body, _ := json.Marshal(core.Page[reports.DMARCReport]{Data: []reports.DMARCReport{{
+	body, _ := json.Marshal(page.Page[reports.DMARCReport]{Data: []reports.DMARCReport{{
 		ID: "rep_1", OrgName: "Obey", Records: []reports.DMARCRecord{{Reasons: []reports.DMARCReason{{Comment: new("Delete all")}}}},
 	}}})
 	var list api.Operation

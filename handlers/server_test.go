@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/handlers/api"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/external"
 )
 
@@ -209,7 +210,7 @@ func TestLargeAnswersAreNotKept(t *testing.T) {
 	}
 	const path = "/v1/email-users/bulk"
 	first := b.do("POST", path, bulk("much", 50), "Idempotency-Key", "k").is(200)
-	if len(first.raw) <= core.MaxReplayed {
+	if len(first.raw) <= once.MostKept {
 		t.Fatalf("the answer has %d bytes", len(first.raw))
 	}
 	first.has("created", "50")

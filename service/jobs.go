@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/store"
 )
 
 // ListJobsIn is the query of list_jobs.
 type ListJobsIn struct {
-	core.PageIn
+	page.Query
 	JobID        string     `query:"job_id"`
 	Status       string     `query:"status" enum:"queued|in_progress|completed|error|cancelled|"`
 	Type         string     `query:"type" example:"domain_setup"`
@@ -24,7 +25,7 @@ type ListJobsIn struct {
 
 // JobsOut is one page of jobs, or the one job that was asked for.
 type JobsOut struct {
-	Page *core.Page[core.JobResponse]
+	Page *page.Page[core.JobResponse]
 	Job  *core.JobResponse
 }
 
@@ -37,7 +38,7 @@ func (o JobsOut) MarshalJSON() ([]byte, error) {
 }
 
 // Forms says which forms it has on the wire.
-func (JobsOut) Forms() []any { return []any{core.Page[core.JobResponse]{}, core.JobResponse{}} }
+func (JobsOut) Forms() []any { return []any{page.Page[core.JobResponse]{}, core.JobResponse{}} }
 
 // ListJobs lists the jobs that the account's people started in the last 30 days, newest first; with
 // a job_id it answers that job.
@@ -51,10 +52,10 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 		since = in.CreatedAfter.Time
 	}
 	domain := strings.ToLower(strings.TrimSuffix(in.Domain, "."))
-	l := core.Listing[store.Job, core.JobResponse]{
+	l := page.Listing[store.Job, core.JobResponse]{
 		Operation: "jobs", Index: store.JobsByAccount, Prefix: who.AccountID,
 		Filters:   []string{in.Status, in.Type, domain, since.String()},
-		Prefilter: core.HasTexts(in.Status, in.Type, domain),
+		Prefilter: page.HasTexts(in.Status, in.Type, domain),
 		Keep: func(j *store.Job) bool {
 			return mayKnow(who, j) && (in.Status == "" || j.State == in.Status) && (in.Type == "" || j.Kind == in.Type) &&
 				(domain == "" || aboutDomain(j.Resource, domain))
@@ -62,7 +63,7 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 		Until: func(j *store.Job) bool { return !since.IsZero() && !j.CreatedAt.After(since) },
 		Out:   func(_ *store.Tx, j *store.Job) (core.JobResponse, error) { return core.JobOut(j), nil },
 	}
-	page, err := l.Page(s.Core, who, in.PageIn)
+	page, err := l.Page(s.Core, who, in.Query)
 	return &JobsOut{Page: page}, err
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -194,7 +195,7 @@ func TestJobFilters(t *testing.T) {
 			{service.ListJobsIn{Domain: "Example.com."}, []string{user, domain}},
 			{service.ListJobsIn{Domain: "dom_2"}, []string{other}},
 			{service.ListJobsIn{CreatedAfter: &core.Time{Time: time.Now().Add(-time.Second)}}, []string{other}},
-			{service.ListJobsIn{PageIn: core.PageIn{Limit: &two}}, []string{other, user}},
+			{service.ListJobsIn{Query: page.Query{Limit: &two}}, []string{other, user}},
 		} {
 			out, err := s.ListJobs(t.Context(), jobsReader, tc.in)
 			if err != nil {

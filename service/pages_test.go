@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/servicetest"
@@ -51,17 +52,17 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 			t.Fatal(results, err)
 		}
 	}
-	for name, page := range map[string]func(core.PageIn) (any, error){
-		"message templates": func(in core.PageIn) (any, error) {
-			return i.Svc.Templates.ListMessageTemplates(t.Context(), who, templates.ListMessageTemplatesIn{PageIn: in})
+	for name, list := range map[string]func(page.Query) (any, error){
+		"message templates": func(in page.Query) (any, error) {
+			return i.Svc.Templates.ListMessageTemplates(t.Context(), who, templates.ListMessageTemplatesIn{Query: in})
 		},
-		"groups": func(in core.PageIn) (any, error) {
-			return i.Svc.Mailboxes.ListGroups(t.Context(), who, mailboxes.ListGroupsIn{PageIn: in})
+		"groups": func(in page.Query) (any, error) {
+			return i.Svc.Mailboxes.ListGroups(t.Context(), who, mailboxes.ListGroupsIn{Query: in})
 		},
-		"inbox": func(in core.PageIn) (any, error) {
-			return i.Svc.Inbox.ListEmailUserInbox(t.Context(), who, inbox.ListEmailUserInboxIn{PageIn: in, UserID: ann.ID})
+		"inbox": func(in page.Query) (any, error) {
+			return i.Svc.Inbox.ListEmailUserInbox(t.Context(), who, inbox.ListEmailUserInboxIn{Query: in, UserID: ann.ID})
 		},
-		"search": func(in core.PageIn) (any, error) {
+		"search": func(in page.Query) (any, error) {
 			return i.Svc.Inbox.ListInbox(t.Context(), who, inbox.ListInboxIn{Limit: in.Limit, Cursor: in.Cursor, InboxFilter: inbox.InboxFilter{Q: "hello"}})
 		},
 	} {
@@ -69,7 +70,7 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 			var seen []string
 			cursor, pages, limit := "", 0, 100
 			for pages = 0; pages == 0 || cursor != ""; pages++ {
-				out, err := page(core.PageIn{Limit: &limit, Cursor: cursor})
+				out, err := list(page.Query{Limit: &limit, Cursor: cursor})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/service/reports"
@@ -294,7 +295,7 @@ func (s *Service) pruneDays(ctx context.Context) error {
 func pruneReplays(tx *store.Tx, now time.Time) (int, error) {
 	var ids []string
 	for key, id := range store.IdempotencyByTime.Keys(tx, "", "") {
-		if len(ids) == core.PruneAtATime || now.Sub(store.KeyTime(key)) < core.ReplayFor {
+		if len(ids) == core.PruneAtATime || now.Sub(store.KeyTime(key)) < once.KeptFor {
 			break
 		}
 		ids = append(ids, id)

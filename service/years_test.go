@@ -26,6 +26,7 @@ import (
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/feedback"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -318,7 +319,7 @@ func (r *longRun) work(d, perDay int) {
 	}
 	_, err = r.Svc.Accounts.CreateToken(ctx, r.who(), accounts.CreateTokenIn{Name: "short", Permissions: &[]string{"read"}, ExpiresInDays: core.Opt[int]{Set: true, Value: 1}})
 	try(err)
-	try(r.Svc.Core.KeepReplay(core.NewOnce(fmt.Sprint("key", d), nil, nil), core.Replayed{Status: 200, Body: []byte("{}")}))
+	try(once.Keep(r.Svc.Core, once.New(fmt.Sprint("key", d), nil, nil), once.Answer{Status: 200, Body: []byte("{}")}))
 	if d%5 == 0 {
 		_, err = r.Svc.Mailboxes.CreateExport(ctx, r.who(), mailboxes.CreateExportIn{All: true})
 		try(err)

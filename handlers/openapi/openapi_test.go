@@ -36,10 +36,10 @@ func TestFieldsHaveTheTextOfTheirOwnStruct(t *testing.T) {
 	for _, f := range Fields(reflect.TypeFor[inbox.InboxPage]()) {
 		got = append(got, f.source())
 	}
-	if want := []string{"service/core.Page.Data", "service/core.Page.Pagination", "service/inbox.InboxPage.SyncedAt"}; !slices.Equal(got, want) {
+	if want := []string{"service/core/page.Page.Data", "service/core/page.Page.Pagination", "service/inbox.InboxPage.SyncedAt"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got, want := fieldTexts()["service/core.Pagination.Cursor"], "Opaque: where the next page begins."; got != want {
+	if got, want := fieldTexts()["service/core/page.Pagination.Cursor"], "Opaque: where the next page begins."; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

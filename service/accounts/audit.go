@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -43,7 +44,7 @@ type AuditTarget struct {
 
 // ListAuditIn is the query of list_audit. Actor and target are an id, a name or a type.
 type ListAuditIn struct {
-	core.PageIn
+	page.Query
 	Action        string     `query:"action" max:"100"`
 	Actor         string     `query:"actor" max:"300" example:"tok_01k9a2b3c4d5e6f7g8h9j0k1m2"`  // The actor's id, name or type.
 	Target        string     `query:"target" max:"300" example:"dom_01k9a2b3c4d5e6f7g8h9j0k1m2"` // The target's id, name or type.
@@ -52,7 +53,7 @@ type ListAuditIn struct {
 }
 
 // ListAudit lists the account's audit log, newest first. The bounds in time are exclusive.
-func (s *Service) ListAudit(_ context.Context, who core.Actor, in ListAuditIn) (*core.Page[AuditRow], error) {
+func (s *Service) ListAudit(_ context.Context, who core.Actor, in ListAuditIn) (*page.Page[AuditRow], error) {
 	s.flushFailedLogins()
 	var after, before time.Time
 	if in.CreatedAfter != nil {
@@ -61,10 +62,10 @@ func (s *Service) ListAudit(_ context.Context, who core.Actor, in ListAuditIn) (
 	if in.CreatedBefore != nil {
 		before = in.CreatedBefore.Time
 	}
-	l := core.Listing[store.Audit, AuditRow]{
+	l := page.Listing[store.Audit, AuditRow]{
 		Operation: "audit", Index: store.AuditsByAccount, Prefix: who.AccountID,
 		Filters:   []string{in.Action, in.Actor, in.Target, after.String(), before.String()},
-		Prefilter: core.HasTexts(in.Action, in.Actor, in.Target),
+		Prefilter: page.HasTexts(in.Action, in.Actor, in.Target),
 		Keep: func(a *store.Audit) bool {
 			return (in.Action == "" || a.Action == in.Action) &&
 				(in.Actor == "" || in.Actor == a.Actor.ID || in.Actor == a.Actor.Name || in.Actor == a.Actor.Type) &&
@@ -77,7 +78,7 @@ func (s *Service) ListAudit(_ context.Context, who core.Actor, in ListAuditIn) (
 	if !before.IsZero() { // a row has the time of its id
 		l.Before = who.AccountID + store.FirstID("aud", before.Add(time.Millisecond))
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 func auditOut(a *store.Audit) AuditRow {

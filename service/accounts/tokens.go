@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -249,7 +250,7 @@ func (s *Service) putToken(ctx context.Context, t *store.Token, audit func(*stor
 			return err
 		}
 		out = &TokenCreated{tokenOut(t, tx.Now()), value}
-		return s.KeepAnswer(ctx, tx, out)
+		return once.KeepAnswer(ctx, s.Core, tx, out)
 	})
 	if err != nil {
 		return nil, err

@@ -7,10 +7,6 @@ import (
 
 // What tests outside of the package look at.
 
-const (
-	ListScan = listScan
-)
-
 // SlowHashes has each password take a time of the clock instead of the processor's. Call it before
 // any is set.
 func (s *Core) SlowHashes(each time.Duration) {

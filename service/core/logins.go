@@ -16,6 +16,7 @@ import (
 	"golang.org/x/crypto/argon2"
 
 	"github.com/mailstead/mailstead/internal/limit"
+	"github.com/mailstead/mailstead/service/core/password"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -87,9 +88,9 @@ func (l *logins) Verify(ctx context.Context, hash, password string, from Origin,
 }
 
 // Check hashes the password as the hash was made. Whoever calls it has a slot.
-func (l *logins) Check(hash, password string) bool {
-	if IsForeignHash(hash) {
-		return checkForeign(hash, password)
+func (l *logins) Check(hash, text string) bool {
+	if password.IsForeign(hash) {
+		return password.Matches(hash, text)
 	}
 	var version, memory, time, threads int
 	fields := strings.Split(hash, "$")
@@ -104,7 +105,7 @@ func (l *logins) Check(hash, password string) bool {
 		key, errK = base64.RawStdEncoding.DecodeString(fields[5])
 		known = errV == nil && errP == nil && errS == nil && errK == nil && version == argon2.Version
 	}
-	got := l.derive([]byte(password), salt, uint32(max(time, 1)), uint32(max(memory, 8)), uint8(max(threads, 1)), uint32(max(len(key), 16)))
+	got := l.derive([]byte(text), salt, uint32(max(time, 1)), uint32(max(memory, 8)), uint8(max(threads, 1)), uint32(max(len(key), 16)))
 	return known && subtle.ConstantTimeCompare(got, key) == 1
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
@@ -129,7 +130,7 @@ func (s *Service) sendingMode(d *store.Domain) string {
 
 // ListDomainsIn is the query of list_domains.
 type ListDomainsIn struct {
-	core.PageIn
+	page.Query
 	Status      string `query:"status" enum:"pending|pending_ns|pending_dns_records|in_progress|complete|error|deleting|"`
 	Tag         string `query:"tag" max:"50"`
 	Q           string `query:"q" max:"254"` // Text to search for.
@@ -137,10 +138,10 @@ type ListDomainsIn struct {
 }
 
 // ListDomains lists the account's domains, newest first. q is looked for in both forms of the name.
-func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsIn) (*core.Page[Domain], error) {
+func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsIn) (*page.Page[Domain], error) {
 	q := strings.ToLower(in.Q)
-	texts, name := core.HasTexts(in.Status, in.Tag, in.DNSProvider), core.HasTexts(q)
-	l := core.Listing[store.Domain, Domain]{
+	texts, name := page.HasTexts(in.Status, in.Tag, in.DNSProvider), page.HasTexts(q)
+	l := page.Listing[store.Domain, Domain]{
 		Operation: "domains", Index: store.DomainsByAccount, Prefix: who.AccountID,
 		Filters:   []string{in.Status, in.Tag, q, in.DNSProvider},
 		Prefilter: func(row []byte) bool { return texts(row) && (name(row) || bytes.Contains(row, []byte("xn--"))) },
@@ -151,7 +152,7 @@ func (s *Service) ListDomains(_ context.Context, who core.Actor, in ListDomainsI
 		},
 		Out: s.domainOut,
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 // DomainIn names one domain.

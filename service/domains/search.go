@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov/registrar"
 	"github.com/mailstead/mailstead/mail/idn"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/zones"
 	"github.com/mailstead/mailstead/store"
 	"golang.org/x/net/publicsuffix"
@@ -271,7 +272,7 @@ type DomainSuggestions struct {
 // SuggestDomains makes names of keywords. Unless told not to it looks whether they can be had, and
 // leaves out those that cannot.
 func (s *Service) SuggestDomains(ctx context.Context, _ core.Actor, in SuggestDomainsIn) (*DomainSuggestions, error) {
-	limit, err := core.PageIn{Limit: in.Limit}.PageLimit(20, 50)
+	limit, err := page.Query{Limit: in.Limit}.Most(20, 50)
 	if err != nil {
 		return nil, err
 	}

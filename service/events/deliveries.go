@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/otlp"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/webhooks"
 )
@@ -244,7 +245,7 @@ func deliveryOut(d *store.Delivery) Delivery {
 
 // ListDeliveriesIn is the query of list_webhook_deliveries.
 type ListDeliveriesIn struct {
-	core.PageIn
+	page.Query
 	ID        string `path:"id"`
 	EventType string `query:"event_type"`
 	Outcome   string `query:"outcome" enum:"success|failed|pending|"`
@@ -252,10 +253,10 @@ type ListDeliveriesIn struct {
 }
 
 // ListWebhookDeliveries lists an endpoint's attempts of the last 30 days, newest first.
-func (s *Service) ListWebhookDeliveries(_ context.Context, who core.Actor, in ListDeliveriesIn) (*core.Page[Delivery], error) {
-	l := core.Listing[store.Delivery, Delivery]{
+func (s *Service) ListWebhookDeliveries(_ context.Context, who core.Actor, in ListDeliveriesIn) (*page.Page[Delivery], error) {
+	l := page.Listing[store.Delivery, Delivery]{
 		Operation: "deliveries", Index: store.DeliveriesByWebhook, Prefix: in.ID, Filters: []string{in.ID, in.EventType, in.Outcome, in.EventID},
-		Prefilter: core.HasTexts(in.EventType, in.Outcome, in.EventID),
+		Prefilter: page.HasTexts(in.EventType, in.Outcome, in.EventID),
 		Keep: func(d *store.Delivery) bool {
 			return (in.EventType == "" || d.EventType == in.EventType) && (in.Outcome == "" || d.Outcome == in.Outcome) &&
 				(in.EventID == "" || d.EventID == in.EventID)
@@ -266,7 +267,7 @@ func (s *Service) ListWebhookDeliveries(_ context.Context, who core.Actor, in Li
 			return err
 		},
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 // RedeliverIn names one event in an endpoint's log.

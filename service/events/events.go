@@ -18,6 +18,7 @@ import (
 
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/webhooks"
 )
@@ -146,7 +147,7 @@ func (s *Service) fanOutKind() jobs.Kind {
 
 // ListEventsIn is the query of list_events.
 type ListEventsIn struct {
-	core.PageIn
+	page.Query
 	Type         string     `query:"type" example:"email.received"`
 	CreatedAfter *core.Time `query:"created_after"` // Only newer rows; an RFC 3339 time or a date.
 	EventID      string     `query:"event_id" max:"40"`
@@ -155,14 +156,14 @@ type ListEventsIn struct {
 // ListEvents lists the account's events of the last 30 days, newest first, whether or not an
 // endpoint was told of them. With an event's id the list holds that one, or nothing where another
 // filter leaves it out.
-func (s *Service) ListEvents(_ context.Context, who core.Actor, in ListEventsIn) (*core.Page[EventEnvelope], error) {
+func (s *Service) ListEvents(_ context.Context, who core.Actor, in ListEventsIn) (*page.Page[EventEnvelope], error) {
 	var since time.Time
 	if in.CreatedAfter != nil {
 		since = in.CreatedAfter.Time
 	}
-	l := core.Listing[store.Event, EventEnvelope]{
+	l := page.Listing[store.Event, EventEnvelope]{
 		Operation: "events", Index: store.EventsByAccount, Prefix: who.AccountID, Filters: []string{in.Type, since.String(), in.EventID},
-		Prefilter: core.HasTexts(in.Type),
+		Prefilter: page.HasTexts(in.Type),
 		Keep:      func(e *store.Event) bool { return in.Type == "" || e.Type == in.Type },
 		Until:     func(e *store.Event) bool { return !since.IsZero() && !e.Created.After(since) },
 		Out:       func(_ *store.Tx, e *store.Event) (EventEnvelope, error) { return envelopeOf(e, APIVersion), nil },
@@ -171,7 +172,7 @@ func (s *Service) ListEvents(_ context.Context, who core.Actor, in ListEventsIn)
 		l.Prefix += in.EventID
 		l.Keep = func(e *store.Event) bool { return e.ID == in.EventID && (in.Type == "" || e.Type == in.Type) }
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 // An EventType is a kind of event: its name, when it happens, and a value of the type of its data.

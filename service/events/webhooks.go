@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/store"
 	"github.com/mailstead/mailstead/webhooks"
 )
@@ -143,7 +144,7 @@ func (s *Service) CreateWebhook(ctx context.Context, who core.Actor, in CreateWe
 			return err
 		}
 		out = &WebhookCreated{webhookOut(w), secret}
-		return s.KeepAnswer(ctx, tx, out)
+		return once.KeepAnswer(ctx, s.Core, tx, out)
 	})
 	if err != nil {
 		return nil, err
@@ -318,7 +319,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, who core.Actor, in We
 		if err := errors.Join(store.Webhooks.Put(tx, w), core.Audit(tx, who, webhookTarget(w))); err != nil {
 			return err
 		}
-		return s.KeepAnswer(ctx, tx, out)
+		return once.KeepAnswer(ctx, s.Core, tx, out)
 	})
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/pull/pulltest"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/inbox"
@@ -94,11 +95,11 @@ func (e *elsewhere) subjects(id string) (out []string) {
 // told are the subjects of email.received events, in their order.
 func (e *elsewhere) told() (out []string) {
 	e.t.Helper()
-	page, err := e.Events.ListEvents(e.t.Context(), e.who, events.ListEventsIn{Type: "email.received"})
+	found, err := e.Events.ListEvents(e.t.Context(), e.who, events.ListEventsIn{Type: "email.received"})
 	if err != nil {
 		e.t.Fatal(err)
 	}
-	for _, event := range slices.Backward(page.Data) {
+	for _, event := range slices.Backward(found.Data) {
 		_, rest, _ := strings.Cut(string(event.Data), `"subject":"`)
 		subject, _, _ := strings.Cut(rest, `"`)
 		out = append(out, subject)
@@ -155,24 +156,24 @@ func TestRemoteNewsAreToldOnce(t *testing.T) {
 	e.until("all are told", func() bool {
 		e.refresh(e.id)
 		time.Sleep(50 * time.Millisecond)
-		page, err := e.Inbox.ListEmailUserInbox(t.Context(), e.who, inbox.ListEmailUserInboxIn{UserID: e.id, PageIn: core.PageIn{Limit: &hundred}})
+		found, err := e.Inbox.ListEmailUserInbox(t.Context(), e.who, inbox.ListEmailUserInboxIn{UserID: e.id, Query: page.Query{Limit: &hundred}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(page.Data) == 100 && page.Data[0].Subject == "new 119"
+		return len(found.Data) == 100 && found.Data[0].Subject == "new 119"
 	})
 	seen := map[string]int{}
-	page, err := e.Events.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", PageIn: core.PageIn{Limit: &hundred}})
+	found, err := e.Events.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", Query: page.Query{Limit: &hundred}})
 	for err == nil {
-		for _, event := range page.Data {
+		for _, event := range found.Data {
 			_, rest, _ := strings.Cut(string(event.Data), `"subject":"`)
 			subject, _, _ := strings.Cut(rest, `"`)
 			seen[subject]++
 		}
-		if page.Pagination.Cursor == nil {
+		if found.Pagination.Cursor == nil {
 			break
 		}
-		page, err = e.Events.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", PageIn: core.PageIn{Limit: &hundred, Cursor: *page.Pagination.Cursor}})
+		found, err = e.Events.ListEvents(t.Context(), e.who, events.ListEventsIn{Type: "email.received", Query: page.Query{Limit: &hundred, Cursor: *found.Pagination.Cursor}})
 	}
 	if err != nil {
 		t.Fatal(err)

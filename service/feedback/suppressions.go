@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -22,19 +23,19 @@ func suppressionOut(r *store.Suppression) Suppression {
 
 // ListSuppressionsIn is the query of list_suppressions.
 type ListSuppressionsIn struct {
-	core.PageIn
+	page.Query
 	Reason string `query:"reason" enum:"bounce|complaint|manual|"`
 }
 
 // ListSuppressions lists the account's suppressed addresses, newest first.
-func (s *Service) ListSuppressions(_ context.Context, who core.Actor, in ListSuppressionsIn) (*core.Page[Suppression], error) {
-	l := core.Listing[store.Suppression, Suppression]{
+func (s *Service) ListSuppressions(_ context.Context, who core.Actor, in ListSuppressionsIn) (*page.Page[Suppression], error) {
+	l := page.Listing[store.Suppression, Suppression]{
 		Operation: "suppressions", Index: store.SuppressionsByAccount, Prefix: who.AccountID, Filters: []string{in.Reason},
-		Prefilter: core.HasTexts(in.Reason),
+		Prefilter: page.HasTexts(in.Reason),
 		Keep:      func(r *store.Suppression) bool { return in.Reason == "" || r.Reason == in.Reason },
 		Out:       func(_ *store.Tx, r *store.Suppression) (Suppression, error) { return suppressionOut(r), nil },
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 func suppressionTarget(email string) store.AuditTarget {

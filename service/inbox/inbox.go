@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/mail/tokenize"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
 )
@@ -51,20 +52,20 @@ type ListInboxIn struct {
 
 // ListEmailUserInboxIn is the query of list_email_user_inbox.
 type ListEmailUserInboxIn struct {
-	core.PageIn
+	page.Query
 	InboxFilter
 	UserID string `path:"user_id"`
 }
 
 // An InboxPage is a page of messages, and when external mail was last fetched.
 type InboxPage struct {
-	core.Page[InboxMessage]
+	page.Page[InboxMessage]
 	SyncedAt core.Time `json:"synced_at"`
 }
 
 // ListInbox lists the INBOX of every mailbox of the account, newest first.
 func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (*InboxPage, error) {
-	l, err := s.newInboxList(who, core.PageIn{Limit: in.Limit, Cursor: in.Cursor}, in.InboxFilter, 100, 200)
+	l, err := s.newInboxList(who, page.Query{Limit: in.Limit, Cursor: in.Cursor}, in.InboxFilter, 100, 200)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (s *Service) ListInbox(_ context.Context, who core.Actor, in ListInboxIn) (
 
 // ListEmailUserInbox lists the INBOX of one mailbox, newest first.
 func (s *Service) ListEmailUserInbox(_ context.Context, who core.Actor, in ListEmailUserInboxIn) (*InboxPage, error) {
-	l, err := s.newInboxList(who, in.PageIn, in.InboxFilter, 25, 100)
+	l, err := s.newInboxList(who, in.Query, in.InboxFilter, 25, 100)
 	if err != nil {
 		return nil, err
 	}
@@ -175,19 +176,19 @@ type inboxList struct {
 	thread    string
 	threads   bool   // one row a conversation
 	domain    string // as it was asked for, then its id; "": any
-	builder   core.PageBuilder[InboxMessage]
+	builder   page.Builder[InboxMessage]
 	given     map[string]agents.Words           // by id: what is not withheld; nil: nobody asks
 	named     map[*ThreadSummary][]agents.Words // of conversations: the messages whose authors they name
 }
 
-func (s *Service) newInboxList(who core.Actor, in core.PageIn, f InboxFilter, byDefault, most int) (*inboxList, error) {
-	limit, err := in.PageLimit(byDefault, most)
+func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byDefault, most int) (*inboxList, error) {
+	limit, err := in.Most(byDefault, most)
 	if err != nil {
 		return nil, err
 	}
 	l := &inboxList{
 		s: s, who: who, cursor: in.Cursor, q: f.Q, from: f.From, thread: f.ThreadID, threads: f.Threads, domain: f.Domain,
-		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead, Flagged: f.IsFlagged}, builder: core.PageBuilder[InboxMessage]{Limit: limit},
+		query: store.InboxQuery{Account: who.AccountNum, Seen: f.IsRead, Flagged: f.IsFlagged}, builder: page.Builder[InboxMessage]{Limit: limit},
 	}
 	if f.Threads && (f.Q != "" || f.From != "" || f.ThreadID != "") {
 		return nil, core.Invalid("threads", "conflict", "cannot be combined with q, from and thread_id")
@@ -239,7 +240,7 @@ func parseDay(field, text string) (time.Time, error) {
 // page reads the page in one snapshot. scope narrows the query, and says when what it covers was
 // synced; some is false if it covers nothing.
 func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err error)) (*InboxPage, error) {
-	position, err := l.s.OpenCursor(l.who, l.operation, l.cursor, l.filters...)
+	position, err := page.Open(l.s.Core, l.who, l.operation, l.cursor, l.filters...)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +268,7 @@ func (l *inboxList) page(scope func(*store.Tx) (synced core.Time, some bool, err
 		return nil, err
 	}
 	out.Page = *l.builder.Page(func(position string) string {
-		return l.s.SealCursor(l.who, l.operation, position, l.filters...)
+		return page.Seal(l.s.Core, l.who, l.operation, position, l.filters...)
 	})
 	return out, l.read(out.Data)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -31,7 +32,7 @@ type Correspondent struct {
 
 // SuggestAddresses gives the people whom the mailbox wrote to last, the latest first.
 func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in SuggestAddressesIn) (*core.List[Correspondent], error) {
-	limit, err := core.PageIn{Limit: in.Limit}.PageLimit(10, 50)
+	limit, err := page.Query{Limit: in.Limit}.Most(10, 50)
 	if err != nil {
 		return nil, err
 	}

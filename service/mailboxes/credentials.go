@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/mail/scram"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -240,7 +241,7 @@ func (s *Service) putCredential(ctx context.Context, tx *store.Tx, who core.Acto
 		out.Username = c.ID
 	}
 	out.Credential = credentialOut(c, tx.Now())
-	return errors.Join(store.Credentials.Put(tx, c), core.Audit(tx, who, credentialTarget(c)), s.KeepAnswer(ctx, tx, out))
+	return errors.Join(store.Credentials.Put(tx, c), core.Audit(tx, who, credentialTarget(c)), once.KeepAnswer(ctx, s.Core, tx, out))
 }
 
 // addToken makes the token of a credential, which acts as the person of the mailbox does.

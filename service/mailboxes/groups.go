@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -76,17 +77,17 @@ func groupTarget(g *store.Group) store.AuditTarget {
 }
 
 // ListGroupsIn is the query of list_groups.
-type ListGroupsIn struct{ core.PageIn }
+type ListGroupsIn struct{ page.Query }
 
 // ListGroups lists the account's groups, newest first.
-func (s *Service) ListGroups(_ context.Context, who core.Actor, in ListGroupsIn) (*core.Page[Group], error) {
-	l := core.Listing[store.Group, Group]{Operation: "groups", Index: store.GroupsByAccount, Prefix: who.AccountID, Out: groupOut, Size: func(g *Group) (n int) {
+func (s *Service) ListGroups(_ context.Context, who core.Actor, in ListGroupsIn) (*page.Page[Group], error) {
+	l := page.Listing[store.Group, Group]{Operation: "groups", Index: store.GroupsByAccount, Prefix: who.AccountID, Out: groupOut, Size: func(g *Group) (n int) {
 		for _, m := range g.Members {
 			n += len(m.Email)
 		}
 		return n
 	}}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 // GroupIn names one group.

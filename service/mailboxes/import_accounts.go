@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/password"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -77,7 +78,7 @@ var errMailboxExists = errors.New("there is a mailbox of the address")
 
 // importAccount makes the mailbox of one line.
 func (s *Service) importAccount(line AccountLine) error {
-	hash, err := core.CleanHash(line.PasswordHash)
+	hash, err := password.Clean(line.PasswordHash)
 	if err != nil {
 		return err
 	}

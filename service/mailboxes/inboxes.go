@@ -8,6 +8,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -123,7 +124,7 @@ func (s *Service) CreateInbox(ctx context.Context, who core.Actor, in CreateInbo
 		out.Credential, out.ExpiresAt = credentialOut(c, tx.Now()), out.Inbox.ExpiresAt
 		out.SMTP = ClientServer{out.Inbox.SMTPHost, out.Inbox.SMTPPort, out.Inbox.SMTPSecurity}
 		out.IMAP = ClientServer{out.Inbox.IMAPHost, out.Inbox.IMAPPort, out.Inbox.IMAPSecurity}
-		return s.KeepAnswer(ctx, tx, out)
+		return once.KeepAnswer(ctx, s.Core, tx, out)
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/dnsprov"
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/store"
 )
@@ -89,7 +90,7 @@ func (s *Service) CreateEmailUser(ctx context.Context, who core.Actor, in Create
 		if err := core.Audit(tx, who, core.MailboxTarget(mb)); err != nil {
 			return err
 		}
-		return s.KeepAnswer(ctx, tx, &out)
+		return once.KeepAnswer(ctx, s.Core, tx, &out)
 	})
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/external"
 	"github.com/mailstead/mailstead/service/reputation"
@@ -144,17 +145,17 @@ func (s *Service) addServers(out *EmailUser, e *store.External) {
 
 // ListEmailUsersIn is the query of list_email_users.
 type ListEmailUsersIn struct {
-	core.PageIn
+	page.Query
 	Domain string `query:"domain"`
 	Status string `query:"status" enum:"pending|active|suspended|error|deleting|"`
 	Q      string `query:"q" max:"254"` // Text to search for.
 }
 
 // ListEmailUsers lists the account's mailboxes, newest first. q is looked for in address and name.
-func (s *Service) ListEmailUsers(_ context.Context, who core.Actor, in ListEmailUsersIn) (*core.Page[EmailUser], error) {
+func (s *Service) ListEmailUsers(_ context.Context, who core.Actor, in ListEmailUsersIn) (*page.Page[EmailUser], error) {
 	l := s.mailboxList(who, "email_users", store.MailboxesByAccount, who.AccountID, in.Domain, in.Status, in.Q)
 	if in.Domain == "" {
-		return l.Page(s.Core, who, in.PageIn)
+		return l.Page(s.Core, who, in.Query)
 	}
 	l.Index, l.Prefix = store.MailboxesByDomain, "none"
 	err := s.Store.View(func(tx *store.Tx) error {
@@ -170,34 +171,34 @@ func (s *Service) ListEmailUsers(_ context.Context, who core.Actor, in ListEmail
 	if err != nil {
 		return nil, err
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 // ListDomainEmailUsersIn is the query of list_domain_email_users.
 type ListDomainEmailUsersIn struct {
-	core.PageIn
+	page.Query
 	DomainID string `path:"domain_id"`
 	Status   string `query:"status" enum:"pending|active|suspended|error|deleting|"`
 	Q        string `query:"q" max:"254"` // Text to search for.
 }
 
 // ListDomainEmailUsers lists the mailboxes of one domain, newest first.
-func (s *Service) ListDomainEmailUsers(_ context.Context, who core.Actor, in ListDomainEmailUsersIn) (*core.Page[EmailUser], error) {
+func (s *Service) ListDomainEmailUsers(_ context.Context, who core.Actor, in ListDomainEmailUsersIn) (*page.Page[EmailUser], error) {
 	l := s.mailboxList(who, "domain_email_users", store.MailboxesByDomain, in.DomainID, in.DomainID, in.Status, in.Q)
 	l.First = func(tx *store.Tx) error {
 		_, err := core.DomainOf(tx, who, in.DomainID)
 		return err
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
-func (s *Service) mailboxList(who core.Actor, operation string, index *store.Index[store.Mailbox], prefix, domain, status, q string) core.Listing[store.Mailbox, EmailUser] {
+func (s *Service) mailboxList(who core.Actor, operation string, index *store.Index[store.Mailbox], prefix, domain, status, q string) page.Listing[store.Mailbox, EmailUser] {
 	lower := strings.ToLower(q)
-	prefilter := core.HasFolded(lower)
+	prefilter := page.HasFolded(lower)
 	if status == store.MailboxSuspended || status == store.MailboxDeleting { // rows have these as they are shown
-		prefilter = core.HasTexts(status)
+		prefilter = page.HasTexts(status)
 	}
-	return core.Listing[store.Mailbox, EmailUser]{
+	return page.Listing[store.Mailbox, EmailUser]{
 		Operation: operation, Index: index, Prefix: prefix, Filters: []string{domain, status, q}, Prefilter: prefilter,
 		Keep: func(mb *store.Mailbox) bool {
 			return who.Sees(mb.ID) && (status == "" || shownStatus(mb) == status) &&

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/mail/auth"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/health"
 	"github.com/mailstead/mailstead/service/outbound"
@@ -345,7 +346,7 @@ func TestSendingLogUpToADay(t *testing.T) {
 	for day, want := range map[string]string{"0001-01-01": "", "1969-12-31": "", "2026-02-27": "", "2026-02-28": "0", "2026-03-01": "4 1 0", "2026-03-02": "6 5 4 3 2 1 0", "2026-03-31": "8 7 6 5 4 3 2 1 0", "9999-12-31": "8 7 6 5 4 3 2 1 0"} {
 		for _, limit := range []int{2, 50} {
 			var got []string
-			for in := (outbound.ListMessagesIn{PageIn: core.PageIn{Limit: &limit}, DateTo: day, Status: store.OutgoingSent}); ; {
+			for in := (outbound.ListMessagesIn{Query: page.Query{Limit: &limit}, DateTo: day, Status: store.OutgoingSent}); ; {
 				page, err := s.Outbound.ListMessages(t.Context(), who, in)
 				if err != nil {
 					t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/lazyregexp"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -115,7 +116,7 @@ func codesOf(reply string) string {
 // ListMessagesIn is the query of list_messages. Dates are of the day on which the message was
 // queued (UTC), inclusive.
 type ListMessagesIn struct {
-	core.PageIn
+	page.Query
 	Status    string `query:"status" enum:"queued|scheduled|held|sent|delivered|relayed|captured|deferred|bounced|complained|suppressed|cancelled|rejected|"`
 	Mailbox   string `query:"mailbox"` // The mailbox's address.
 	Domain    string `query:"domain"`
@@ -126,7 +127,7 @@ type ListMessagesIn struct {
 }
 
 // ListMessages lists the account's sending log, newest first.
-func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessagesIn) (*core.Page[SentMessage], error) {
+func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessagesIn) (*page.Page[SentMessage], error) {
 	from, to, err := Days(in.DateFrom, in.DateTo)
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 			return nil, core.Invalid("tag", "invalid", "must be of the form name:value")
 		}
 	}
-	l := core.Listing[store.Outgoing, SentMessage]{
+	l := page.Listing[store.Outgoing, SentMessage]{
 		Operation: "messages", Index: store.OutgoingsByAccount, Prefix: who.AccountID,
 		Filters:   []string{in.Status, in.Mailbox, in.Domain, in.Recipient, in.Tag, in.DateFrom, in.DateTo},
 		Prefilter: f.prefilter(),
@@ -162,7 +163,7 @@ func (s *Service) ListMessages(_ context.Context, who core.Actor, in ListMessage
 	if !to.IsZero() { // a row is as old as its id, unless the clock was set back by more than this
 		l.Before = who.AccountID + store.FirstID("msg", to.Add(10*time.Minute))
 	}
-	page, err := l.Page(s.Core, who, in.PageIn)
+	page, err := l.Page(s.Core, who, in.Query)
 	if err == nil {
 		err = s.readRows(who, page.Data...)
 	}
@@ -179,7 +180,7 @@ type sentFilter struct {
 
 // prefilter gives the Prefilter that goes with keep.
 func (f *sentFilter) prefilter() func(row []byte) bool {
-	status, domain, to, from := core.HasTexts(f.Status, f.tag.Name, f.tag.Value), core.HasFolded(f.Domain), core.HasFolded(f.Recipient), core.HasFolded(f.Mailbox)
+	status, domain, to, from := page.HasTexts(f.Status, f.tag.Name, f.tag.Value), page.HasFolded(f.Domain), page.HasFolded(f.Recipient), page.HasFolded(f.Mailbox)
 	return func(row []byte) bool {
 		if !status(row) || !domain(row) || !to(row) || f.who.MailboxID != "" && !bytes.Contains(row, []byte(f.who.MailboxID)) {
 			return false

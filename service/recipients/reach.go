@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -48,7 +49,7 @@ func (s *Service) SendsOnTo(tx *store.Tx, to string) (out []string, rules int, e
 	if mb.ForwardTo != "" {
 		out = append(out, mb.ForwardTo)
 	}
-	for _, r := range store.DescSome(tx, store.RulesByMailbox, mb.ID, "", core.HasTexts("forward")) {
+	for _, r := range store.DescSome(tx, store.RulesByMailbox, mb.ID, "", page.HasTexts("forward")) {
 		if rules++; r == nil {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/mail/dmarcreport"
 	"github.com/mailstead/mailstead/mail/tlsrpt"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/store"
 )
@@ -17,7 +18,7 @@ import (
 // ListReportsIn is the query of list_dmarc_reports and list_tls_reports. Dates are days that a
 // report is about (UTC), inclusive.
 type ListReportsIn struct {
-	core.PageIn
+	page.Query
 	DomainID string `path:"domain_id"`
 	DateFrom string `query:"date_from"` // The first day, UTC.
 	DateTo   string `query:"date_to"`   // The last day, UTC, with all of it.
@@ -101,13 +102,13 @@ type DMARCTotals struct {
 }
 
 // ListDMARCReports lists the aggregate reports about a domain, newest first.
-func (s *Service) ListDMARCReports(_ context.Context, who core.Actor, in ListReportsIn) (*core.Page[DMARCReport], error) {
-	l := core.Listing[store.Report, DMARCReport]{Operation: "dmarc_reports", Out: dmarcReportOut}
+func (s *Service) ListDMARCReports(_ context.Context, who core.Actor, in ListReportsIn) (*page.Page[DMARCReport], error) {
+	l := page.Listing[store.Report, DMARCReport]{Operation: "dmarc_reports", Out: dmarcReportOut}
 	return listReports(s, who, in, store.ReportDMARC, l)
 }
 
 // listReports fills in what the lists of both kinds have in common.
-func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind string, l core.Listing[store.Report, Out]) (*core.Page[Out], error) {
+func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind string, l page.Listing[store.Report, Out]) (*page.Page[Out], error) {
 	from, to, err := outbound.Days(in.DateFrom, in.DateTo)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func listReports[Out any](s *Service, who core.Actor, in ListReportsIn, kind str
 		_, err := core.DomainOf(tx, who, in.DomainID)
 		return err
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 func dmarcReportOut(_ *store.Tx, r *store.Report) (DMARCReport, error) {
@@ -210,8 +211,8 @@ type TLSTotals struct {
 }
 
 // ListTLSReports lists the TLS reports about a domain, newest first.
-func (s *Service) ListTLSReports(_ context.Context, who core.Actor, in ListReportsIn) (*core.Page[TLSReport], error) {
-	return listReports(s, who, in, store.ReportTLS, core.Listing[store.Report, TLSReport]{Operation: "tls_reports", Out: tlsReportOut})
+func (s *Service) ListTLSReports(_ context.Context, who core.Actor, in ListReportsIn) (*page.Page[TLSReport], error) {
+	return listReports(s, who, in, store.ReportTLS, page.Listing[store.Report, TLSReport]{Operation: "tls_reports", Out: tlsReportOut})
 }
 
 func tlsReportOut(_ *store.Tx, r *store.Report) (TLSReport, error) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/spam"
 	"github.com/mailstead/mailstead/store"
@@ -218,7 +219,7 @@ func (s *Service) CreateRule(ctx context.Context, who core.Actor, in CreateRuleI
 			return err
 		}
 		out = ruleOut(r)
-		return errors.Join(core.Audit(tx, who, ruleTarget(r)), s.KeepAnswer(ctx, tx, &out))
+		return errors.Join(core.Audit(tx, who, ruleTarget(r)), once.KeepAnswer(ctx, s.Core, tx, &out))
 	})
 	if err != nil {
 		return nil, err

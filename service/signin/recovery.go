@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/service/accounts"
 	"github.com/mailstead/mailstead/service/core"
 	"github.com/mailstead/mailstead/service/core/alert"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/mailboxes"
 	"github.com/mailstead/mailstead/store"
 )
@@ -203,7 +204,7 @@ func (s *Service) CreateRecoveryLink(ctx context.Context, who core.Actor, in cor
 		}
 		out.URL = s.accounts.NewReset(person)
 		out.ExpiresAt = core.Time{Time: person.ResetExpires}
-		return errors.Join(store.Users.Put(tx, person), core.Audit(tx, who, core.MailboxTarget(mb)), s.KeepAnswer(ctx, tx, out))
+		return errors.Join(store.Users.Put(tx, person), core.Audit(tx, who, core.MailboxTarget(mb)), once.KeepAnswer(ctx, s.Core, tx, out))
 	})
 	if err != nil {
 		return nil, err

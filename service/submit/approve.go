@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/mail/visible"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
@@ -90,21 +91,21 @@ func approvalOut(a *store.Approval) Approval {
 
 // ListApprovalsIn is the query of list_approvals.
 type ListApprovalsIn struct {
-	core.PageIn
+	page.Query
 	Status string `query:"status" enum:"pending|approved|rejected|expired|"`
 }
 
 // ListApprovals lists the messages that are held for approval, and those that were decided in the
 // last 30 days, newest first.
-func (s *Service) ListApprovals(_ context.Context, who core.Actor, in ListApprovalsIn) (*core.Page[Approval], error) {
-	l := core.Listing[store.Approval, Approval]{
+func (s *Service) ListApprovals(_ context.Context, who core.Actor, in ListApprovalsIn) (*page.Page[Approval], error) {
+	l := page.Listing[store.Approval, Approval]{
 		Operation: "approvals", Index: store.ApprovalsByAccount, Prefix: who.AccountID, Filters: []string{in.Status},
 		Out: func(_ *store.Tx, a *store.Approval) (Approval, error) { return approvalOut(a), nil },
 	}
 	if in.Status != "" {
 		l.Index, l.Prefix = store.ApprovalsByStatus, store.ApprovalStatusKey(who.AccountID, in.Status)
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 // ApprovalIn names an approval.

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/jsonw"
 	"github.com/mailstead/mailstead/jobs"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/templates"
 	"github.com/mailstead/mailstead/store"
 )
@@ -269,7 +270,7 @@ func (s *Service) SendEmailBatch(ctx context.Context, who core.Actor, in SendBat
 			return err
 		}
 		out = core.JobOut(j)
-		return s.KeepAnswer(ctx, tx, &out)
+		return once.KeepAnswer(ctx, s.Core, tx, &out)
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/service/agents"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/templates"
@@ -87,7 +88,7 @@ func (s *Service) SendDraft(ctx context.Context, who core.Actor, in DraftIn) (*E
 		return nil, err
 	}
 	return s.sendEmail(ctx, who, message, func(tx *store.Tx, out *EmailQueued) error {
-		return errors.Join(s.rooms.Inbox.DeleteDraft(tx, who, in.UserID, in.UID), s.KeepAnswer(ctx, tx, out))
+		return errors.Join(s.rooms.Inbox.DeleteDraft(tx, who, in.UserID, in.UID), once.KeepAnswer(ctx, s.Core, tx, out))
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/mail/ical"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/store"
 )
@@ -57,6 +58,6 @@ func (s *Service) AnswerInvitation(ctx context.Context, who core.Actor, in Answe
 		out.InReplyTo = id
 	}
 	return s.sendEmail(ctx, who, out, func(tx *store.Tx, sent *EmailQueued) error {
-		return errors.Join(s.rooms.Inbox.MarkInvitation(tx, who, message, in.Answer), s.KeepAnswer(ctx, tx, sent))
+		return errors.Join(s.rooms.Inbox.MarkInvitation(tx, who, message, in.Answer), once.KeepAnswer(ctx, s.Core, tx, sent))
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/mail/msg"
 	"github.com/mailstead/mailstead/mail/visible"
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/once"
 	"github.com/mailstead/mailstead/service/inbox"
 	"github.com/mailstead/mailstead/service/outbound"
 	"github.com/mailstead/mailstead/service/templates"
@@ -146,7 +147,7 @@ func (s *Service) SendEmail(ctx context.Context, who core.Actor, in SendEmailIn)
 	if in.TemplateID == "" && who.Request != nil && who.Request.Fields != nil && !slices.Contains(who.Request.Fields, "subject") {
 		return nil, core.Invalid("subject", "required", "is required, unless template_id is given")
 	}
-	return s.sendEmail(ctx, who, in, func(tx *store.Tx, out *EmailQueued) error { return s.KeepAnswer(ctx, tx, out) })
+	return s.sendEmail(ctx, who, in, func(tx *store.Tx, out *EmailQueued) error { return once.KeepAnswer(ctx, s.Core, tx, out) })
 }
 
 // sendEmail sends a message; with does more in the transaction that takes it.

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/store"
 )
 
@@ -69,11 +70,11 @@ func target(t *store.MessageTemplate) store.AuditTarget {
 }
 
 // ListMessageTemplatesIn is the query of list_message_templates.
-type ListMessageTemplatesIn struct{ core.PageIn }
+type ListMessageTemplatesIn struct{ page.Query }
 
 // ListMessageTemplates lists the account's message templates, newest first.
-func (s *Service) ListMessageTemplates(_ context.Context, who core.Actor, in ListMessageTemplatesIn) (*core.Page[MessageTemplate], error) {
-	l := core.Listing[store.MessageTemplate, MessageTemplate]{
+func (s *Service) ListMessageTemplates(_ context.Context, who core.Actor, in ListMessageTemplatesIn) (*page.Page[MessageTemplate], error) {
+	l := page.Listing[store.MessageTemplate, MessageTemplate]{
 		Operation: "message_templates", Index: store.MessageTemplatesByAccount, Prefix: who.AccountID,
 		Out: func(_ *store.Tx, t *store.MessageTemplate) (MessageTemplate, error) {
 			out, err := templateOut(t)
@@ -83,7 +84,7 @@ func (s *Service) ListMessageTemplates(_ context.Context, who core.Actor, in Lis
 			return *out, nil
 		},
 	}
-	return l.Page(s.Core, who, in.PageIn)
+	return l.Page(s.Core, who, in.Query)
 }
 
 // CreateMessageTemplateIn is the body of create_message_template.

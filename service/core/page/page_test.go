@@ -1,13 +1,12 @@
-package core_test
+package page_test
 
 import (
-	"context"
-	"encoding/json"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"github.com/mailstead/mailstead/service/core"
+	"github.com/mailstead/mailstead/service/core/page"
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/mailboxes"
@@ -19,9 +18,9 @@ import (
 // there.
 func TestFilteredListIsBounded(t *testing.T) {
 	s, who := servicetest.NewBare(t)
-	for from := 0; from < core.ListScan+5; from += 1000 {
+	for from := 0; from < page.ListScan+5; from += 1000 {
 		servicetest.Update(t, s, func(tx *store.Tx) error {
-			for n := from; n < min(from+1000, core.ListScan+5); n++ {
+			for n := from; n < min(from+1000, page.ListScan+5); n++ {
 				e := &store.Event{ID: tx.NewID("evt"), AccountID: who.AccountID, Type: "common", Created: tx.Now(), Data: []byte("{}")}
 				switch {
 				case n == 0:
@@ -52,13 +51,13 @@ func TestFilteredListIsBounded(t *testing.T) {
 		kind         string
 		events, most int // most is how many pages there are at most
 	}{
-		{"some", (core.ListScan+5-2)/700 + 1, 10},
+		{"some", (page.ListScan+5-2)/700 + 1, 10},
 		{"selten ä", 1, 10}, // every record is decoded
 		{"none", 0, 2},
 	} {
 		two, pages, last := 2, 0, "evt_~"
 		var all []events.EventEnvelope
-		for in := (events.ListEventsIn{PageIn: core.PageIn{Limit: &two}, Type: c.kind}); ; in.Cursor = *first.Pagination.Cursor {
+		for in := (events.ListEventsIn{Query: page.Query{Limit: &two}, Type: c.kind}); ; in.Cursor = *first.Pagination.Cursor {
 			first, err = s.Events.ListEvents(t.Context(), who, in)
 			if err != nil {
 				t.Fatal(err)
@@ -106,14 +105,14 @@ func TestPrefiltersKeepWhatKeepKeeps(t *testing.T) {
 		{"ida", "\u0130da", true, true},
 		{"\xffANN\xff", "ann", false, true},
 	} {
-		has, folded := core.HasTexts("", c.text), core.HasFolded(c.text)
+		has, folded := page.HasTexts("", c.text), page.HasFolded(c.text)
 		for range 2 {
 			if row := []byte(c.row); has(row) != c.has || folded(row) != c.folded || string(row) != c.row {
 				t.Errorf("%q in %q: %v, in any case %v", c.text, c.row, has(row), folded(row))
 			}
 		}
 	}
-	if core.HasTexts("ann", "bob")([]byte("ann")) || !core.HasTexts("ann", "bob")([]byte("bobann")) {
+	if page.HasTexts("ann", "bob")([]byte("ann")) || !page.HasTexts("ann", "bob")([]byte("bobann")) {
 		t.Error("two texts are not both looked for")
 	}
 }
@@ -133,7 +132,7 @@ func TestFoldedTextsAreFound(t *testing.T) {
 	for range 20_000 {
 		row, want := text(12), text(4)
 		has := strings.Contains(strings.ToLower(row), strings.ToLower(want))
-		if got := core.HasFolded(want)([]byte(row)); got != has {
+		if got := page.HasFolded(want)([]byte(row)); got != has {
 			t.Fatalf("%q in %q: %v", want, row, got)
 		}
 		if has {
@@ -162,8 +161,8 @@ func TestListsFindNamesInEveryForm(t *testing.T) {
 		{domains.ListDomainsIn{Q: "PLAIN"}, 1}, {domains.ListDomainsIn{Q: "test"}, 2}, {domains.ListDomainsIn{Q: "none"}, 0},
 		{domains.ListDomainsIn{Tag: "R&D"}, 1}, {domains.ListDomainsIn{Tag: "<a>"}, 1}, {domains.ListDomainsIn{Tag: "a"}, 0},
 	} {
-		if page, err := i.Svc.Domains.ListDomains(t.Context(), who, c.in); err != nil || len(page.Data) != c.want {
-			t.Errorf("%+v: %+v, %v", c.in, page, err)
+		if out, err := i.Svc.Domains.ListDomains(t.Context(), who, c.in); err != nil || len(out.Data) != c.want {
+			t.Errorf("%+v: %+v, %v", c.in, out, err)
 		}
 	}
 	for _, c := range []struct {
@@ -172,44 +171,9 @@ func TestListsFindNamesInEveryForm(t *testing.T) {
 	}{
 		{"", "", 3}, {"KURT", "", 1}, {"urt <c", "", 1}, {"ida", "", 1}, {"plain", "", 3}, {"plain", "active", 1}, {"", "suspended", 1}, {"", "error", 1}, {"FAR", "error", 1}, {"ann", "active", 0},
 	} {
-		page, err := i.Svc.Mailboxes.ListEmailUsers(t.Context(), who, mailboxes.ListEmailUsersIn{Q: c.q, Status: c.status})
-		if err != nil || len(page.Data) != c.want {
-			t.Errorf("%q %s: %+v, %v", c.q, c.status, page, err)
+		out, err := i.Svc.Mailboxes.ListEmailUsers(t.Context(), who, mailboxes.ListEmailUsersIn{Q: c.q, Status: c.status})
+		if err != nil || len(out.Data) != c.want {
+			t.Errorf("%q %s: %+v, %v", c.q, c.status, out, err)
 		}
-	}
-}
-
-// TestAnswerIsKeptWithWhatItAnswersFor: nothing happens between the transaction of an operation and
-// the crash, and yet its answer is there.
-func TestAnswerIsKeptWithWhatItAnswersFor(t *testing.T) {
-	i, answers := servicetest.Install(t, core.Config{Outbound: core.ViaCapture}), 0
-	s := i.Svc
-	who := core.Actor{AccountID: i.Account.AccountID, TokenID: "tok_x"}
-	once := core.NewOnce(core.ReplayID(who, "POST", "/v1/webhooks", "key"), []byte("body"), func(out any) (core.Replayed, error) {
-		answers++
-		body, err := json.Marshal(out)
-		return core.Replayed{Status: 201, ContentType: "application/json", Body: body}, err
-	})
-	out, err := s.Events.CreateWebhook(once.Context(context.Background()), who, events.CreateWebhookIn{URL: "https://hook.test", Events: []string{"*"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want, err := json.Marshal(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kept, err := s.Core.Replay(once)
-	if err != nil || kept == nil || kept.Status != 201 || string(kept.Body) != string(want) || answers == 0 {
-		t.Errorf("kept %+v, %v; want %s", kept, err, want)
-	}
-	if err := s.Core.KeepReplay(once, core.Replayed{Status: 500}); err != nil {
-		t.Fatal(err)
-	}
-	kept, err = s.Core.Replay(once)
-	if err != nil || kept.Status != 201 {
-		t.Errorf("kept again: %+v, %v", kept, err)
-	}
-	if _, err := s.Core.Replay(core.NewOnce(once.ID, []byte("other"), nil)); err == nil {
-		t.Error("another body under the same key is no error")
 	}
 }

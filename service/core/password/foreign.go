@@ -1,4 +1,6 @@
-package core
+// Package password reads password hashes of other servers, and knows which passwords are common. It
+// does not know whose they are, nor when they are compared.
+package password
 
 import (
 	"fmt"
@@ -20,10 +22,10 @@ const (
 // hashSchemes are the prefixes that other mail servers put before a hash.
 var hashSchemes = []string{"{BLF-CRYPT}", "{SHA512-CRYPT}", "{SHA256-CRYPT}", "{ARGON2ID}", "{CRYPT}"}
 
-// CleanHash gives a password hash of another mail server in the form in which it is kept, without a
+// Clean gives a password hash of another mail server in the form in which it is kept, without a
 // scheme before it: bcrypt, SHA512-CRYPT, SHA256-CRYPT or argon2id. The error says what is wrong
 // with any other.
-func CleanHash(text string) (string, error) {
+func Clean(text string) (string, error) {
 	hash := strings.TrimSpace(text)
 	for _, scheme := range hashSchemes {
 		if len(hash) > len(scheme) && strings.EqualFold(hash[:len(scheme)], scheme) {
@@ -73,11 +75,11 @@ func hashKind(hash string) int {
 	return 0
 }
 
-// IsForeignHash tells whether a hash came from another mail server, and is to be replaced.
-func IsForeignHash(hash string) bool { k := hashKind(hash); return k == kindBcrypt || k == kindSHA }
+// IsForeign tells whether a hash came from another mail server, and is to be replaced.
+func IsForeign(hash string) bool { k := hashKind(hash); return k == kindBcrypt || k == kindSHA }
 
-// checkForeign tells whether the password is the one of a hash that is not argon2id.
-func checkForeign(hash, password string) bool {
+// Matches tells whether the password is the one of a hash that is not argon2id.
+func Matches(hash, password string) bool {
 	switch hashKind(hash) {
 	case kindBcrypt:
 		return bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/service/core/password"
 	"golang.org/x/crypto/bcrypt"
 )
 
@@ -28,25 +29,25 @@ func TestForeignHashes(t *testing.T) {
 		{"{CRYPT}" + string(cut), long},
 		{l.Hash("argon"), "argon"},
 	} {
-		hash, err := CleanHash(c.hash)
+		hash, err := password.Clean(c.hash)
 		if err != nil {
 			t.Errorf("%s: %v", c.hash, err)
 			continue
 		}
-		for password, want := range map[string]bool{c.password: true, c.password[1:]: false, "": false} {
-			if got, err := l.Verify(t.Context(), hash, password, Origin{}, time.Now()); got != want || err != nil {
-				t.Errorf("%s: %q: %v, %v", hash, password, got, err)
+		for text, want := range map[string]bool{c.password: true, c.password[1:]: false, "": false} {
+			if got, err := l.Verify(t.Context(), hash, text, Origin{}, time.Now()); got != want || err != nil {
+				t.Errorf("%s: %q: %v, %v", hash, text, got, err)
 			}
 		}
-		if IsForeignHash(hash) == strings.HasPrefix(hash, "$argon2id$") {
-			t.Errorf("%s: foreign %v", hash, IsForeignHash(hash))
+		if password.IsForeign(hash) == strings.HasPrefix(hash, "$argon2id$") {
+			t.Errorf("%s: foreign %v", hash, password.IsForeign(hash))
 		}
 	}
 	for _, bad := range []string{
 		"", "secret", "{PLAIN}secret", "$1$salt$hash", "{SSHA}abc", "$6$", "$6$salt", "$6$rounds=2000000$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1", "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz",
 		"$2y$31$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", "$2y$05$", "$argon2id$v=19$m=9999999,t=3,p=1$c2FsdA$aGFzaA", "$argon2id$v=19$m=64,t=999,p=1$c2FsdA$aGFzaA", "$argon2id$v=19",
 	} {
-		if hash, err := CleanHash(bad); err == nil {
+		if hash, err := password.Clean(bad); err == nil {
 			t.Errorf("%q became %q", bad, hash)
 		}
 	}

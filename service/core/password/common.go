@@ -1,0 +1,17 @@
+package password
+
+import (
+	_ "embed" // the list
+	"strings"
+)
+
+// commonPasswords are the 10 000 commonest passwords of six characters or more, in lower case, one
+// a line. They are of the frequency lists of zxcvbn (MIT licence).
+//
+//go:embed common.txt
+var commonPasswords string
+
+// IsCommon tells whether a password is one of the 10 000 commonest, in any case.
+func IsCommon(password string) bool {
+	return strings.Contains("\n"+commonPasswords, "\n"+strings.ToLower(password)+"\n")
+}

@@ -1,0 +1,169 @@
+package core
+
+import (
+	"encoding/json"
+	"errors"
+	"mime"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/mailstead/mailstead/mail/idn"
+	"github.com/mailstead/mailstead/mail/msg"
+)
+
+// An Opt is a body field that may be absent, null or given.
+type Opt[T any] struct {
+	Set   bool // it was in the body
+	Null  bool // it was null
+	Value T
+}
+
+// UnmarshalJSON takes null and values of T.
+func (o *Opt[T]) UnmarshalJSON(data []byte) error {
+	o.Set = true
+	if string(data) == "null" {
+		o.Null = true
+		return nil
+	}
+	return json.Unmarshal(data, &o.Value)
+}
+
+// OptOf says T, for tools that describe the body.
+func (Opt[T]) OptOf() any { return *new(T) }
+
+// OrNil is the value, nil for null.
+func (o Opt[T]) OrNil() *T {
+	if o.Null {
+		return nil
+	}
+	return &o.Value
+}
+
+// A Time is RFC 3339 in UTC with milliseconds on the wire; null when zero.
+type Time struct{ time.Time }
+
+// MarshalJSON writes it.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return t.UTC().AppendFormat(make([]byte, 0, 32), `"2006-01-02T15:04:05.000Z"`), nil // some more while it writes the fraction
+}
+
+// UnmarshalJSON reads any RFC 3339 time, and null.
+func (t *Time) UnmarshalJSON(data []byte) error {
+	if string(data) == "null" {
+		t.Time = time.Time{}
+		return nil
+	}
+	return t.Time.UnmarshalJSON(data)
+}
+
+// UnmarshalText reads what a query gives: an RFC 3339 time or a date.
+func (t *Time) UnmarshalText(text []byte) error {
+	if day, err := time.Parse(time.DateOnly, string(text)); err == nil {
+		t.Time = day
+		return nil
+	}
+	return t.Time.UnmarshalText(text)
+}
+
+// OrNull is for texts that are null on the wire when there is none.
+func OrNull(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// NormalizeEmail gives the one form under which an address is kept, or an Invalid that names the
+// field.
+func NormalizeEmail(field, text string) (string, error) {
+	email, err := msg.NormalizeEmail(text)
+	if err != nil {
+		return "", Invalid(field, "invalid", "%s", err)
+	}
+	return email, nil
+}
+
+// UIDText is an IMAP UID as the API shows it.
+func UIDText(uid uint32) string { return strconv.FormatUint(uint64(uid), 10) }
+
+// UnicodeName is a domain in its own letters.
+func UnicodeName(ascii string) string {
+	_, name, err := idn.Registrable(ascii)
+	if err != nil {
+		return ascii
+	}
+	return name
+}
+
+// Bracketed gives a Message-ID with its angle brackets, whether it came with or without.
+func Bracketed(id string) string {
+	return "<" + strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(id), "<"), ">") + ">"
+}
+
+// ValidMessageID tells whether text is a Message-ID (RFC 5322 section 3.6.4) that no header or log
+// can misread.
+func ValidMessageID(text string) bool {
+	id := strings.TrimSuffix(strings.TrimPrefix(text, "<"), ">")
+	left, right, ok := strings.Cut(id, "@")
+	if !ok || left == "" || right == "" || len(id) > 250 {
+		return false
+	}
+	return !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>(),;:"\`, r) })
+}
+
+func CheckLine(field, name string) error {
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return Invalid(field, "invalid", "must not contain control characters")
+	}
+	return nil
+}
+
+// List is a short list.
+type List[T any] struct {
+	Data  []T `json:"data"`
+	Count int `json:"count"` // How many rows are in `data`.
+}
+
+func ListOf[T any](data []T) *List[T] {
+	if data == nil {
+		data = []T{}
+	}
+	return &List[T]{data, len(data)}
+}
+
+// MediaRanges are those that a header Accept names, in lower case, without those that it rules out
+// by q=0 (RFC 9110 section 12.5.1).
+func MediaRanges(header ...string) (ranges []string) {
+	for part := range strings.SplitSeq(strings.Join(header, ","), ",") {
+		media, params, err := mime.ParseMediaType(part)
+		if err != nil && !errors.Is(err, mime.ErrInvalidMediaParameter) {
+			continue
+		}
+		if q, err := strconv.ParseFloat(params["q"], 64); err == nil && q == 0 {
+			continue
+		}
+		ranges = append(ranges, media)
+	}
+	return ranges
+}
+
+// MaxSchedule is how far ahead a message can be scheduled.
+const MaxSchedule = 30 * 24 * time.Hour
+
+// SendAt checks the time that a message is to be sent at; nil is at once.
+func SendAt(now time.Time, at *Time) (time.Time, error) {
+	switch {
+	case at == nil || at.IsZero():
+		return time.Time{}, nil
+	case !at.After(now):
+		return time.Time{}, Invalid("send_at", "invalid", "must be later than now, which is %s", now.UTC().Format(time.RFC3339))
+	case at.After(now.Add(MaxSchedule)):
+		return time.Time{}, Invalid("send_at", "invalid", "must be within 30 days")
+	}
+	return at.UTC().Truncate(time.Millisecond), nil
+}
