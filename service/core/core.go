@@ -11,7 +11,8 @@
 //   - actor.go: who asks ([Actor]). values.go: values of the API ([Time], [Opt]). confirm.go: calls
 //     that are to be confirmed. Long lists are package page, idempotent requests package once.
 //   - audit.go: rows of the audit log ([Audit]).
-//   - logins.go: password hashes (those of other servers: package password); how many wrong passwords are allowed (loginAttempts.delay).
+//   - logins.go: password hashes (those of other servers are package password); how many wrong
+//     passwords are allowed (loginAttempts.delay).
 //   - keys.go, rotate.go: how a secret is sealed ([Keys.Seal]), and the master key and its change.
 //   - jobs.go: a job as the API shows it.
 //   - log.go: what the log and traces say of requests, messages and jobs ([Core.LogOf],

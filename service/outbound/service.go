@@ -4,7 +4,7 @@
 //
 // Where things stand:
 //   - start.go: how the room is made, its jobs. attempt.go: what one attempt is given and finds.
-//   - enqueue.go: the rows and jobs of a submission ([Service.Enqueue]).
+//   - enqueue.go: the rows and jobs of a submission ([Service.Enqueue]), and its tags.
 //   - gate.go: mail that programs of ours start, and its limits ([Service.SendAutomatic]).
 //   - delivery.go: one attempt to deliver, when it is retried ([RetryWait]) and given up
 //     ([GiveUpAfter]).
@@ -18,7 +18,7 @@
 //   - simulator.go: the recipients that this server plays.
 //   - sending_log.go: the log of sent messages. schedule.go: messages that leave later.
 //   - external_copies.go: copies of sent mail for the Sent folder on another server.
-//   - direct_events.go: the events of a delivery. tags.go: the tags of a message.
+//   - direct_events.go: the events of a delivery.
 package outbound
 
 import (
