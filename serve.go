@@ -456,9 +456,9 @@ func (s *server) reloadCertificates(fresh *config.Settings) error {
 // second. Larger ones are verified where the server before did not come to a good end.
 const checkedAtStart = 256 << 20
 
-// mustCheck tells whether the pages of the database are to be verified before anything reads them:
-// on damaged ones the start might not end, or a server that ended over them would be started again
-// and again.
+// mustCheck reports whether the pages of the database are to be verified before anything reads
+// them: on damaged ones the start might not end, or a server that ended over them would be started
+// again and again.
 func mustCheck(dir string) bool {
 	info, err := os.Stat(filepath.Join(dir, store.DatabaseFile))
 	if err != nil {

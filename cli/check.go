@@ -45,7 +45,7 @@ type rebuildResult struct {
 	Waiting  int            `json:"waiting"` // accepted messages that the server files when it starts
 }
 
-// rebuiltRows counts rows that were made anew of messages.
+// rebuiltRows counts rows that were made again of messages.
 type rebuiltRows struct {
 	Messages int `json:"messages"` // in their places
 	Inbox    int `json:"inbox"`    // in INBOX, by their envelopes
@@ -121,7 +121,7 @@ func openStopped(e *env) (*store.Store, error) {
 	return store.Open(e.dir, store.Options{Log: slog.New(slog.NewTextHandler(e.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Program: e.Version, MayMigrate: operator.MayMigrate(e.dir, s, e.Version)})
 }
 
-// rebuildStore makes the database anew if it is damaged, and then rows of messages that are lost.
+// rebuildStore makes the database again if it is damaged, and then rows of messages that are lost.
 func rebuildStore(e *env, damage error, progress *progressLine) (*rebuildResult, error) {
 	out := &rebuildResult{Found: []string{}, Kept: map[string]int{}, Lost: []string{}}
 	if damage != nil && !store.IsRebuilding(damage) {

@@ -235,7 +235,7 @@ type accountExport struct {
 	MessageTemplates []object            `json:"message_templates"`
 	Suppressions     []object            `json:"suppressions"`
 
-	// These have to be made anew, since only hashes of them are kept.
+	// These have to be made again, since only hashes of them are kept.
 	Team            []object            `json:"team"`
 	Tokens          []object            `json:"tokens"`
 	Credentials     map[string][]object `json:"credentials"`      // by address
@@ -307,7 +307,7 @@ func (x *exporter) readAccount() (*accountExport, error) {
 	return a, nil
 }
 
-// managesDNS tells whether the records of a domain are changed here.
+// managesDNS reports whether the records of a domain are changed here.
 func managesDNS(d object) bool {
 	return d.text("dns_provider") != store.DomainProviderManual && d.text("dns_provider") != store.DomainProviderExternal
 }

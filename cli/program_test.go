@@ -55,7 +55,7 @@ func mailsteadCommand(t *testing.T, args ...string) (stdout string, err error) {
 	return out.String(), err
 }
 
-// isWrongUse tells whether a command ends with the code 2.
+// isWrongUse reports whether a command ends with the code 2.
 func isWrongUse(err error) bool {
 	var u config.Error
 	return errors.As(err, &u)

@@ -486,8 +486,8 @@ func lookAtPorts(s *config.Settings, running bool) []setupPort {
 	return out
 }
 
-// isTaken tells whether somebody listens at an address of TCP, or of UDP too. Linux tells that also
-// to those who may not listen there.
+// isTaken reports whether somebody listens at an address of TCP, or of UDP too. Linux tells that
+// also to those who may not listen there.
 func isTaken(address string, udp bool) bool {
 	want, err := net.ResolveTCPAddr("tcp", address)
 	if err != nil {
@@ -525,7 +525,7 @@ func procAddress(text string) (ip net.IP, port int) {
 	return ip, int(n)
 }
 
-// isPackaged tells whether a package has brought a systemd unit for the data directory.
+// isPackaged reports whether a package has brought a systemd unit for the data directory.
 func isPackaged(dir string) bool {
 	_, err := os.Stat("/usr/lib/systemd/system/mailstead.service")
 	return err == nil && dir == packaging.DataDir

@@ -110,7 +110,7 @@ func overSocket(path string, r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// isRefused tells whether a socket is left over from a server that does not run.
+// isRefused reports whether a socket is left over from a server that does not run.
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // ask sends a command with its arguments as JSON and decodes what comes back.

@@ -81,7 +81,7 @@ func valueOf(c *cli.Context, f flagField) string {
 	return string(out)
 }
 
-// isTable tells whether a line begins a table, and which; "" is one that Edit writes nothing to.
+// isTable reports whether a line begins a table, and which; "" is one that Edit writes nothing to.
 func isTable(line string) (name string, ok bool) {
 	line = strings.TrimSpace(line)
 	if !strings.HasPrefix(line, "[") {

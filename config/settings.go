@@ -118,7 +118,7 @@ func defaults() (s Settings) {
 	return s
 }
 
-// Sandbox tells whether this is the sandbox: no host name is set.
+// Sandbox reports whether this is the sandbox: no host name is set.
 func (s *Settings) Sandbox() bool { return s.Hostname.text == "" }
 
 // Load merges the defaults of the sandbox or of production, mailstead.toml in the directory of the
@@ -286,8 +286,8 @@ func nameservers(hostname string, secondaries []builtin.Secondary) []string {
 	return out
 }
 
-// TLS tells whether there are certificates, from files or by ACME. Without them no listener speaks
-// TLS.
+// TLS reports whether there are certificates, from files or by ACME. Without them no listener
+// speaks TLS.
 func (s *Settings) TLS() bool { return s.TLSCert != "" || s.Directory.On() }
 
 // acme says which certificate authority gives certificates that are in no file; nil: none.
@@ -300,7 +300,7 @@ func (s *Settings) acme() *core.ACME {
 	}
 }
 
-// BehindProxy tells whether clients reach this host's name through a proxy, which speaks HTTPS to
+// BehindProxy reports whether clients reach this host's name through a proxy, which speaks HTTPS to
 // them.
 func (s *Settings) BehindProxy() bool { return len(s.Proxies) > 0 && !s.Sandbox() }
 

@@ -31,7 +31,7 @@ func (c checked) String() string { return c.text }
 // An Address is HOST:PORT, or off.
 type Address struct{ checked }
 
-// On tells whether it is set and not off.
+// On reports whether it is set and not off.
 func (a Address) On() bool { return a.text != "" && a.text != "off" }
 
 // UnmarshalText checks its form.
@@ -102,7 +102,7 @@ func (c *contact) UnmarshalText(text []byte) error {
 	return CheckContact(c.text)
 }
 
-// CheckContact tells whether a certificate authority takes an address as a contact.
+// CheckContact reports whether a certificate authority takes an address as a contact.
 func CheckContact(email string) error {
 	if a, err := mail.ParseAddress(email); email != "" && (err != nil || a.Address != email) {
 		return fmt.Errorf("%q is not an email address, such as owner@example.com", email)
@@ -113,7 +113,7 @@ func CheckContact(email string) error {
 // An acmeURL is the directory of a certificate authority, or off.
 type acmeURL struct{ checked }
 
-// On tells whether it is set and not off.
+// On reports whether it is set and not off.
 func (a acmeURL) On() bool { return a.text != "" && a.text != "off" }
 
 // UnmarshalText checks its form.

@@ -55,8 +55,8 @@ func Compatible(have, want []Record) ([]Record, error) {
 	return out, errors.Join(errs...)
 }
 
-// excludes tells whether a foreign record cannot stay beside a wanted one at its name, or must not
-// since both would count.
+// excludes reports whether a foreign record cannot stay beside a wanted one at its name, or must
+// not since both would count.
 func excludes(h, w Record) bool {
 	switch {
 	case h.Type == "CNAME" || w.Type == "CNAME":
@@ -73,12 +73,12 @@ func excludes(h, w Record) bool {
 	return h.Type == w.Type
 }
 
-// serves tells whether a foreign text does what the wanted one would.
+// serves reports whether a foreign text does what the wanted one would.
 func serves(h, w Record, want []Record) bool {
 	return w.Type == "TXT" && h.Type == "TXT" && matches(w, want, []string{unquote(h.Value)})
 }
 
-// required tells whether a domain is not as it was asked for without a record: what mail depends
+// required reports whether a domain is not as it was asked for without a record: what mail depends
 // on, the policy, what the owner entered, and the addresses of the domain itself, at which its
 // visitors are expected.
 func required(w Record, want []Record) bool {

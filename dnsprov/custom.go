@@ -64,7 +64,7 @@ func CustomName(given, domain string) (string, error) {
 	return name, nil
 }
 
-// isElsewhere tells whether a name of more than one label ends as names of the public DNS do.
+// isElsewhere reports whether a name of more than one label ends as names of the public DNS do.
 func isElsewhere(name string) bool {
 	if !strings.Contains(name, ".") {
 		return false

@@ -114,7 +114,7 @@ func plainText(raw json.RawMessage) string {
 	return string(plainWholes(raw))
 }
 
-// isQuery tells whether the request has a query parameter of that name.
+// isQuery reports whether the request has a query parameter of that name.
 func isQuery(t reflect.Type, name string) bool {
 	for i := range t.NumField() {
 		f := t.Field(i)

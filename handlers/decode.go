@@ -380,7 +380,7 @@ func (d *decoder) inside(v reflect.Value, raw []byte, name string) {
 	}
 }
 
-// hasOtherCase tells whether an object has a name that differs from a field's by case alone.
+// hasOtherCase reports whether an object has a name that differs from a field's by case alone.
 func hasOtherCase(given map[string][]byte, field string) bool {
 	for name := range given {
 		if name != field && strings.EqualFold(name, field) {
@@ -390,7 +390,7 @@ func hasOtherCase(given map[string][]byte, field string) bool {
 	return false
 }
 
-// hasTags tells whether the objects of a type, or those in a list of it, have fields that the
+// hasTags reports whether the objects of a type, or those in a list of it, have fields that the
 // decoder fills one by one.
 func hasTags(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
@@ -611,7 +611,7 @@ func placeOfNUL(v reflect.Value, name string) string {
 	return name
 }
 
-// holdsNUL tells whether a text in raw, which is valid JSON, has a NUL character.
+// holdsNUL reports whether a text in raw, which is valid JSON, has a NUL character.
 func holdsNUL(raw []byte) bool {
 	for {
 		at := bytes.Index(raw, []byte(`\u0000`))

@@ -20,7 +20,7 @@ func (b *sandbox) pass(by time.Duration) {
 	}
 }
 
-// logsIn tells whether a mail client logs in.
+// logsIn reports whether a mail client logs in.
 func (b *sandbox) logsIn(email, password string) bool {
 	b.t.Helper()
 	for _, protocol := range []string{core.ProtocolIMAP, core.ProtocolSMTP} {

@@ -108,7 +108,7 @@ func (a *assistants) serve(c *call) {
 	a.stream().ServeHTTP(c.w, c.r)
 }
 
-// acceptsStream tells whether a client takes both forms of answers that the protocol has, as its
+// acceptsStream reports whether a client takes both forms of answers that the protocol has, as its
 // clients must. One that says nothing takes everything (RFC 9110 section 12.5.1).
 func acceptsStream(accept []string) bool {
 	ranges := core.MediaRanges(accept...)
@@ -138,8 +138,8 @@ func (a *assistants) isOwnName(host string) bool {
 	return host != "" && (strings.EqualFold(host, c.Hostname) || err == nil && !isUnnamed(host) && strings.EqualFold(host, base.Hostname()))
 }
 
-// isUnnamed tells whether a host is an IP address or localhost, to which nobody can point a name of
-// their own.
+// isUnnamed reports whether a host is an IP address or localhost, to which nobody can point a name
+// of their own.
 func isUnnamed(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || strings.EqualFold(host, "localhost")

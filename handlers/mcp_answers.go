@@ -145,7 +145,7 @@ func (e *editor) text(text string, ours bool) string {
 	return "[" + e.mark + " begins]\n" + text + "\n[" + e.mark + " ends]"
 }
 
-// isOurs tells whether the text of a field comes from this program or the account's own people.
+// isOurs reports whether the text of a field comes from this program or the account's own people.
 func isOurs(text string, t reflect.Type, tags reflect.StructTag) bool {
 	if t == reflect.TypeFor[core.Time]() || tags.Get("words") == "ours" || tags.Get("known") == "folders" && inbox.IsStandardFolder(text) {
 		return true
@@ -186,7 +186,7 @@ func formFor(t reflect.Type, v any) reflect.Type {
 	return nil
 }
 
-// hasAll tells whether a struct has a field for every member of an object.
+// hasAll reports whether a struct has a field for every member of an object.
 func hasAll(t reflect.Type, members map[string]any) bool {
 	known := map[string]bool{}
 	for _, f := range openapi.Fields(t) {

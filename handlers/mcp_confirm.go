@@ -17,8 +17,8 @@ type unconfirmed struct {
 	ExpiresAt core.Time       `json:"expires_at"`
 }
 
-// confirmed tells whether a call may go on, because it needs no agreement or carries one. Otherwise
-// it has been answered.
+// confirmed reports whether a call may go on, because it needs no agreement or carries one.
+// Otherwise it has been answered.
 func (a *assistants) confirmed(c *call, answer *bufferedResponse, args []byte, confirmation string) bool {
 	s, o := a.server, c.op
 	same := canonical(args)

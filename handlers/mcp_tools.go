@@ -112,7 +112,7 @@ func (p *valuePart) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// is tells whether the value begins with one of the characters.
+// is reports whether the value begins with one of the characters.
 func (p valuePart) is(begin string) bool { return p != "" && strings.IndexByte(begin, p[0]) >= 0 }
 
 // A messageFault is an error in a message. The library would answer it in plain text.

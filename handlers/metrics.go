@@ -21,7 +21,7 @@ type MetricsReaders struct {
 	From  []netip.Prefix
 }
 
-// allow tells whether the sender of a request may read the metrics. The local socket is the
+// allow reports whether the sender of a request may read the metrics. The local socket is the
 // operator's.
 func (m *MetricsReaders) allow(r *http.Request) bool {
 	addr := remoteAddr(r)

@@ -299,7 +299,7 @@ func (s *Server) whileItStands(ctx context.Context, who core.Actor) (context.Con
 		defer cancel()
 		look := time.NewTicker(grantCheck)
 		defer look.Stop()
-		for s.svc.Accounts.Stands(ctx, who) == nil {
+		for s.svc.Accounts.CheckActor(ctx, who) == nil {
 			select {
 			case <-ctx.Done():
 				return
@@ -328,7 +328,7 @@ func (s *Server) askConsent(ctx context.Context, who core.Actor) (*signin.Consen
 	return s.svc.Signin.AskConsent(ctx, who, s.base(r), r.URL.Query())
 }
 
-func (s *Server) decideConsent(ctx context.Context, who core.Actor, in signin.DecideIn) (*signin.Decided, error) {
+func (s *Server) decideConsent(ctx context.Context, who core.Actor, in signin.ConsentIn) (*signin.Decided, error) {
 	r := callOf(ctx).r
 	if err := ownPage(r); err != nil {
 		return nil, err

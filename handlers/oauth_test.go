@@ -513,7 +513,7 @@ func TestOAuthConsent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := signin.DecideIn{Request: asked.Request, Decision: "allow", Mailboxes: core.Opt[[]string]{Set: true, Value: []string{ann, ben}}}
+	in := signin.ConsentIn{Request: asked.Request, Decision: "allow", Mailboxes: core.Opt[[]string]{Set: true, Value: []string{ann, ben}}}
 	if _, err := w.Signin.DecideConsent(t.Context(), member, w.url, in); !servicetest.HasCode(err, "validation_error") {
 		t.Errorf("a mailbox that the person does not see: %v", err)
 	}

@@ -513,7 +513,7 @@ func TestExamplesAreReal(t *testing.T) {
 	}
 }
 
-// mayBeText tells whether a text is one of several forms of a value.
+// mayBeText reports whether a text is one of several forms of a value.
 func mayBeText(s *openapi.Schema) bool {
 	return slices.ContainsFunc(s.AnyOf, func(form *openapi.Schema) bool { return form.Is("string") || mayBeText(form) })
 }
@@ -525,7 +525,7 @@ func TestNoExampleStandsForAny(t *testing.T) {
 	}
 }
 
-// isPathID tells whether a parameter is an id in a path, which its name says enough of.
+// isPathID reports whether a parameter is an id in a path, which its name says enough of.
 func isPathID(f describedField) bool { return f.query && len(f.schema.Examples) == 0 }
 
 // checkExample compares an example with its schema.

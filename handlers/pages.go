@@ -189,12 +189,12 @@ var confirmPage string
 // A recoveryView is what the page shows: a button, or the end.
 type recoveryView struct {
 	Email, Address, Token string
-	Said                  string
+	Message               string
 }
 
 func (v recoveryView) body() markup.HTML {
-	if v.Said != "" {
-		return markup.Format(`<p role="status">%s</p>`, v.Said)
+	if v.Message != "" {
+		return markup.Format(`<p role="status">%s</p>`, v.Message)
 	}
 	return markup.Format(`<p>When the password of <strong>%s</strong> is forgotten, a link to choose a new one goes to <strong>%s</strong>.</p>
 <form method="post" action="/recovery">
@@ -211,7 +211,7 @@ func (s *Server) recoveryPage(c *call) {
 	failed := func(err error) {
 		s.countBadLink(addr, err)
 		e := s.explainError(c, "recovery page", err)
-		showPage(c, confirmPage, code.Status(e.Code), recoveryView{Said: e.Message}.body())
+		showPage(c, confirmPage, code.Status(e.Code), recoveryView{Message: e.Message}.body())
 	}
 	if err := s.badTokens.check(addr, s.now()); err != nil {
 		failed(err)
@@ -241,7 +241,7 @@ func (s *Server) recoveryPage(c *call) {
 			failed(err)
 			return
 		}
-		showPage(c, confirmPage, http.StatusOK, recoveryView{Said: r.Message}.body())
+		showPage(c, confirmPage, http.StatusOK, recoveryView{Message: r.Message}.body())
 	default:
 		s.notAllowed(c, []string{http.MethodGet, http.MethodPost})
 	}
@@ -256,12 +256,12 @@ const unsubscribesPerMinute = 600
 // An unsubscribeView is what the page shows: a button, or the end.
 type unsubscribeView struct {
 	Email, Domain string
-	Said          string
+	Message       string
 }
 
 func (v unsubscribeView) body() markup.HTML {
-	if v.Said != "" {
-		return markup.Format(`<p role="status">%s</p>`, v.Said)
+	if v.Message != "" {
+		return markup.Format(`<p role="status">%s</p>`, v.Message)
 	}
 	return markup.Format(`<p><strong>%s</strong> will get no more mail from <strong>%s</strong>.</p>
 <form method="post">
@@ -296,7 +296,7 @@ func (s *Server) unsubscribe(c *call) {
 			s.unsubscribeFailed(c, err)
 			return
 		}
-		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Said: fmt.Sprintf("You are unsubscribed. %s will get no more mail from %s.", u.Email, u.Domain)})
+		s.showUnsubscribe(c, http.StatusOK, unsubscribeView{Message: fmt.Sprintf("You are unsubscribed. %s will get no more mail from %s.", u.Email, u.Domain)})
 	default:
 		c.w.Header().Set("Allow", "GET, HEAD, POST")
 		s.unsubscribeFailed(c, core.Errorf("method_not_allowed", "%s is not allowed here.", c.r.Method))
@@ -306,7 +306,7 @@ func (s *Server) unsubscribe(c *call) {
 // unsubscribeFailed shows an error on the page.
 func (s *Server) unsubscribeFailed(c *call, err error) {
 	e := s.explainError(c, "unsubscribe", err)
-	s.showUnsubscribe(c, code.Status(e.Code), unsubscribeView{Said: e.Message})
+	s.showUnsubscribe(c, code.Status(e.Code), unsubscribeView{Message: e.Message})
 }
 
 func (s *Server) showUnsubscribe(c *call, status int, v unsubscribeView) {

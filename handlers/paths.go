@@ -231,7 +231,7 @@ func (s *Server) dashboard(c *call) {
 	s.Web.ServeHTTP(c.w, c.r)
 }
 
-// needsHTTPS tells whether nobody can sign in without TLS.
+// needsHTTPS reports whether nobody can sign in without TLS.
 func (s *Server) needsHTTPS() bool {
 	return !s.svc.Core.Config.Sandbox && strings.HasPrefix(s.svc.Core.Config.BaseURL, "https://")
 }

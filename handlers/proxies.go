@@ -57,7 +57,7 @@ func clientOf(r *http.Request) requestClient {
 // remoteAddr is the client's address without port; "" for a local socket.
 func remoteAddr(r *http.Request) string { return clientOf(r).addr }
 
-// isSecure tells whether the client speaks TLS, to us or to a trusted proxy.
+// isSecure reports whether the client speaks TLS, to us or to a trusted proxy.
 func isSecure(r *http.Request) bool { return clientOf(r).secure }
 
 func plainIP(ip netip.Addr) netip.Addr { return ip.Unmap().WithZone("") }
@@ -132,7 +132,7 @@ func parseHop(text string) (netip.Addr, bool) {
 	return plainIP(both.Addr()), err == nil
 }
 
-// secure tells whether the client used HTTPS, by the word of the nearest proxy, or else by the
+// secure reports whether the client used HTTPS, by the word of the nearest proxy, or else by the
 // connection itself.
 func (p *Proxies) secure(r *http.Request) bool {
 	lines := r.Header.Values("X-Forwarded-Proto")
@@ -154,7 +154,7 @@ func (s *Server) fromProxy(w http.ResponseWriter, r *http.Request) (out *http.Re
 	return out, leave, ok
 }
 
-// byName tells whether the client asked for this host by its own name.
+// byName reports whether the client asked for this host by its own name.
 func (s *Server) byName(r *http.Request) bool {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -234,7 +234,7 @@ func (s *Server) answer(c *call, path func(name string) string, body []byte) {
 		return checkFields(c)
 	})
 	if c.op.Waits {
-		err = cmp.Or(s.svc.Accounts.Stands(c.r.Context(), c.who), err)
+		err = cmp.Or(s.svc.Accounts.CheckActor(c.r.Context(), c.who), err)
 	}
 	if err != nil {
 		s.fail(c, err)

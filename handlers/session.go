@@ -250,7 +250,7 @@ func (s *Server) signIn(ctx context.Context, _ core.Actor, in signin.SignInIn) (
 	return s.setSession(c, out), nil
 }
 
-func (s *Server) signOut(ctx context.Context, who core.Actor, in signin.SignOutIn) (*signin.Said, error) {
+func (s *Server) signOut(ctx context.Context, who core.Actor, in signin.SignOutIn) (*signin.Message, error) {
 	out, err := s.svc.Signin.SignOut(ctx, who, in)
 	if err == nil {
 		s.setCookie(callOf(ctx), "")
@@ -276,11 +276,11 @@ func (s *Server) welcome(ctx context.Context, _ core.Actor, in signin.WelcomeIn)
 	return s.setSession(c, out), nil
 }
 
-func (s *Server) forgot(ctx context.Context, _ core.Actor, in signin.ForgotIn) (*signin.Said, error) {
+func (s *Server) forgot(ctx context.Context, _ core.Actor, in signin.ForgotIn) (*signin.Message, error) {
 	return s.svc.Signin.ForgotPassword(ctx, s.visitor(callOf(ctx)), in)
 }
 
-func (s *Server) recoverMailbox(ctx context.Context, _ core.Actor, in signin.ForgotIn) (*signin.Said, error) {
+func (s *Server) recoverMailbox(ctx context.Context, _ core.Actor, in signin.ForgotIn) (*signin.Message, error) {
 	return s.svc.Signin.RecoverMailbox(ctx, s.visitor(callOf(ctx)), in)
 }
 

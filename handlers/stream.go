@@ -19,9 +19,9 @@ const streamPath = "/session/stream"
 
 // stream tells the caller what changes in the account, as server-sent events (WHATWG HTML section
 // 9.2): first `hello`, then `change` with a list of kinds and ids, or `reset` when everything is to
-// be read anew, and `ping` now and then. It ends with the token, and when the server stops. Events
+// be read again, and `ping` now and then. It ends with the token, and when the server stops. Events
 // of the time in which nobody listened are not told later: after another `hello` everything is to
-// be read anew.
+// be read again.
 func (s *Server) stream(c *call) {
 	feed, err := s.listen(c)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Server) follow(c *call, feed *service.Feed, out *eventStream) {
 			looks++
 		case <-feed.Wake():
 		}
-		if s.svc.Accounts.Stands(c.r.Context(), c.who) != nil {
+		if s.svc.Accounts.CheckActor(c.r.Context(), c.who) != nil {
 			return // the next request gets the reason
 		}
 		if err := out.sendChanges(feed.Take()); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // What the process does not survive, it must not do for ever. What runs when it ends is counted, by
-// the state that its row is left in, and the count begins anew with every end of an attempt that
+// the state that its row is left in, and the count begins again with every end of an attempt that
 // the process survives, a stop included. Most of what ran is innocent: one job has used up the
 // memory, or somebody has killed the process. So those that were cut are suspects, and run one at a
 // time, beside all others, until each has ended or has gone on for suspectFor. The more often a

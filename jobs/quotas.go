@@ -172,7 +172,7 @@ func (s *scheduler) resumeQuota(key quotaKey, q *quota) {
 // beforeAll is before every key of JobsDue.
 const beforeAll = "\x00"
 
-// quotaWanted tells whether a lane waits for a quota that the claim's job takes part in.
+// quotaWanted reports whether a lane waits for a quota that the claim's job takes part in.
 func (s *scheduler) quotaWanted(c *claim) bool {
 	for _, key := range c.kind.quotas(c.job) {
 		if q := s.quotas[key]; q != nil && (q.parked.n > 0 || q.overflowed) {

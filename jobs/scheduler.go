@@ -20,7 +20,7 @@ type lane struct {
 	next    *lane
 }
 
-// open tells whether the lane may run one more.
+// open reports whether the lane may run one more.
 func (l *lane) open() bool { return l.running == 0 || l.running < l.limit }
 
 // A scheduler is the queue's memory: which lanes are ready, and what runs.
@@ -119,7 +119,7 @@ func (s *scheduler) slots(workers, most int) (slots []slot, free int, used map[q
 	return slots, free, s.used()
 }
 
-// ready tells whether a lane waits for a worker that is free.
+// ready reports whether a lane waits for a worker that is free.
 func (s *scheduler) ready(workers int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +199,8 @@ func (s *scheduler) finish(c *claim) {
 	}
 }
 
-// mayChain tells whether the worker of a claim may go on with the lane's next job: only if no lane
-// waits for a worker, or for the claim's place in its quota.
+// mayChain reports whether the worker of a claim may go on with the lane's next job: only if no
+// lane waits for a worker, or for the claim's place in its quota.
 func (s *scheduler) mayChain(c *claim) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

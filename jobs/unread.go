@@ -27,7 +27,7 @@ type unreadJobs struct {
 	by map[string]error
 }
 
-// isUnread tells whether an error is over what a job's row holds.
+// isUnread reports whether an error is over what a job's row holds.
 func isUnread(err error) bool {
 	return errors.Is(err, store.ErrNewer) || errors.Is(err, store.ErrDamagedRow) || errors.Is(err, store.ErrNotFound)
 }
@@ -46,7 +46,7 @@ func (q *Queue) noteUnread(id string, why error) {
 	}
 }
 
-// isUnreadable tells whether the row of a job could not be read.
+// isUnreadable reports whether the row of a job could not be read.
 func (q *Queue) isUnreadable(id string) bool {
 	q.unread.mu.Lock()
 	defer q.unread.mu.Unlock()

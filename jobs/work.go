@@ -315,8 +315,8 @@ func (q *Queue) end(tx *store.Tx, j *store.Job) error {
 	return q.recur(tx, j)
 }
 
-// counts tells whether the error of an attempt says that it has failed: it was not put off, nor of
-// a form that a newer version is to read.
+// counts reports whether the error of an attempt says that it has failed: it was not put off, nor
+// of a form that a newer version is to read.
 func counts(err error) bool {
 	return err != nil && !errors.As(err, new(snooze)) && !errors.Is(err, ErrArgs)
 }

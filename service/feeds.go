@@ -242,7 +242,7 @@ func (f *Feed) Take() (changes []FeedChange, everything bool) {
 	return changes, len(changes) > feedBatch
 }
 
-// sees tells whether the listener may know of the change: members know of others' tokens and
+// sees reports whether the listener may know of the change: members know of others' tokens and
 // exports nothing.
 func (f *Feed) sees(c store.Change) bool {
 	if c.Table == store.Approvals.Name() && !f.who.Manages() {

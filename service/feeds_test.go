@@ -280,7 +280,7 @@ func TestFeedsEndWithTheirToken(t *testing.T) {
 			return store.Tokens.Put(tx, tok)
 		})
 		who := core.Actor{AccountID: tok.AccountID, UserID: u.ID, Role: u.Role, TokenID: tok.ID}
-		if err := i.Svc.Accounts.Stands(ctx, who); err != nil {
+		if err := i.Svc.Accounts.CheckActor(ctx, who); err != nil {
 			t.Fatalf("before: %v", err)
 		}
 		i.Update(func(tx *store.Tx) error {
@@ -305,12 +305,12 @@ func TestFeedsEndWithTheirToken(t *testing.T) {
 		"token_revoked: of a lesser":    func(_ *store.Token, u *store.User) { u.Role = "member" },
 		"token_expired: after its time": func(tok *store.Token, _ *store.User) { tok.ExpiresAt = i.St.Now() },
 	} {
-		err := i.Svc.Accounts.Stands(ctx, token(change))
+		err := i.Svc.Accounts.CheckActor(ctx, token(change))
 		if e, ours := core.AsError(err); !ours || !strings.HasPrefix(name, e.Code) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := i.Svc.Accounts.Stands(ctx, token(func(tok *store.Token, u *store.User) { tok.Name, u.FirstName = "new", "New" })); err != nil {
+	if err := i.Svc.Accounts.CheckActor(ctx, token(func(tok *store.Token, u *store.User) { tok.Name, u.FirstName = "new", "New" })); err != nil {
 		t.Errorf("another name: %v", err)
 	}
 }

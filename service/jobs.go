@@ -67,15 +67,15 @@ func (s *Service) ListJobs(ctx context.Context, who core.Actor, in ListJobsIn) (
 	return &JobsOut{Page: page}, err
 }
 
-// mayKnow tells whether a job may be known: whoever sees some mailboxes alone knows the jobs that
+// mayKnow reports whether a job may be known: whoever sees some mailboxes alone knows the jobs that
 // they started, and those about these mailboxes; a token that is limited to mailboxes knows the
 // latter alone.
 func mayKnow(who core.Actor, j *store.Job) bool {
 	return j.CreatedBy == who.UserID && !who.TokenOf || who.Sees(j.Resource.ID)
 }
 
-// aboutDomain tells whether a job's resource is the domain of the name or id, or a mailbox of that
-// name.
+// aboutDomain reports whether a job's resource is the domain of the name or id, or a mailbox of
+// that name.
 func aboutDomain(r store.JobResource, domain string) bool {
 	if r.Type == "domain" {
 		return r.Name == domain || r.ID == domain

@@ -40,7 +40,7 @@ func NewCatalog(origin string, now func() time.Time) *Catalog {
 // Origin is the catalog's name, lower-case, without the trailing dot.
 func (c *Catalog) Origin() string { return c.apex[:len(c.apex)-1] }
 
-// Set puts the zone of origin into the catalog or takes it out, and tells whether that changed
+// Set puts the zone of origin into the catalog or takes it out, and reports whether that changed
 // anything.
 func (c *Catalog) Set(origin string, member bool) (changed bool) {
 	c.mu.Lock()

@@ -144,7 +144,7 @@ func (s *notifySender) run(ctx context.Context) {
 }
 
 // collectChanges makes notices of the zones that have changed. For one that changes again the
-// retries begin anew.
+// retries begin again.
 func (s *notifySender) collectChanges() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

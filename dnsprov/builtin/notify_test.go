@@ -198,7 +198,7 @@ func TestSilenceIsToldAgainWithPatience(t *testing.T) {
 	}, dead, alive)
 }
 
-// A change while an earlier one is told about starts anew, with the newest serial.
+// A change while an earlier one is told about starts again, with the newest serial.
 func TestChangeWhileTelling(t *testing.T) {
 	f := &fakeSecondary{answer: silent}
 	zones := map[string]uint32{"a.test": 7}

@@ -23,7 +23,7 @@ func (p *Provider) Records(_ context.Context, at dnsprov.ZoneRef) ([]dnsprov.Rec
 	return slices.Clone(z.records), nil
 }
 
-// Apply makes the zone anew, also when nothing has changed but the options, and has it served in
+// Apply makes the zone again, also when nothing has changed but the options, and has it served in
 // place of the one before. With an error that one stays. The records have no IDs.
 func (p *Provider) Apply(ctx context.Context, at dnsprov.ZoneRef, changes []dnsprov.Change) ([]dnsprov.Record, error) {
 	records, err := p.Records(ctx, at)

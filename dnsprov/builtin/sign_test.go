@@ -210,7 +210,7 @@ func TestDelegations(t *testing.T) {
 }
 
 // A clock goes over months: what is given out is always valid, with enough left, and is not made
-// anew each time.
+// again each time.
 func TestSignaturesAreRenewedInTime(t *testing.T) {
 	now := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	key := testKey(t)

@@ -29,7 +29,7 @@ func (z *Zone) Transfer() iter.Seq[dns.RR] {
 	}
 }
 
-// transfer yields a set as it is in a transfer, and tells whether the transfer can go on.
+// transfer yields a set as it is in a transfer, and reports whether the transfer can go on.
 func (z *Zone) transfer(set *rrset, yield func(dns.RR) bool) bool {
 	rrs := set.rrs
 	if z.signing != nil && !set.unsigned {

@@ -83,7 +83,7 @@ func (v validator) validate(m *dns.Msg) error {
 	return nil
 }
 
-// end follows the aliases of an answer to the last name, and tells whether that has an answer.
+// end follows the aliases of an answer to the last name, and reports whether that has an answer.
 func (v validator) end(m *dns.Msg) (name string, answered bool) {
 	name = dns.CanonicalName(m.Question[0].Name)
 	sets, sigs := group(m.Answer)

@@ -13,7 +13,7 @@ const (
 	clockOff = time.Hour // by which an authority's clock may be before ours
 )
 
-// Check tells whether a chain can be used: its leaf is for every name and for the key, every
+// Check reports whether a chain can be used: its leaf is for every name and for the key, every
 // certificate of it is valid now, and each is signed by the next. Whether the root is trusted is
 // for clients to say. Errors wrap ErrUnfit.
 func Check(chain [][]byte, names []string, key crypto.PublicKey, now time.Time) error {

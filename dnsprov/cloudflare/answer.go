@@ -41,12 +41,12 @@ type Error struct {
 
 func (e *Error) Error() string { return e.what }
 
-// Has tells whether the API gave one of these codes.
+// Has reports whether the API gave one of these codes.
 func (e *Error) Has(codes ...int) bool {
 	return slices.ContainsFunc(e.Codes, func(c int) bool { return slices.Contains(codes, c) })
 }
 
-// credential tells whether it is about the token.
+// credential reports whether it is about the token.
 func (e *Error) credential() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden || e.Status == http.StatusBadRequest && e.Has(credentialCodes...)
 }
@@ -61,7 +61,7 @@ type limited struct{ after time.Duration }
 
 func (l *limited) Error() string { return "there were too many requests" }
 
-// nextTry tells whether a request goes out again after try n failed, and when.
+// nextTry reports whether a request goes out again after try n failed, and when.
 func (c *Client) nextTry(ctx context.Context, err error, r Request, n int) (time.Duration, bool) {
 	wait := time.Duration(n) * c.pause
 	var limit *limited

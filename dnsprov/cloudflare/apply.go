@@ -106,7 +106,7 @@ func (w *writer) delete(ctx context.Context, have *dnsprov.Record) error {
 	return err
 }
 
-// update overwrites a record of ours, or makes it anew if it is gone. Where what is wanted stands
+// update overwrites a record of ours, or makes it again if it is gone. Where what is wanted stands
 // beside it already, it goes.
 func (w *writer) update(ctx context.Context, have *dnsprov.Record, want dnsprov.Record) error {
 	err := w.write(ctx, Request{Method: http.MethodPut, Path: w.zone.records() + "/" + have.ID, Repeat: true, Needs: editRecords}, want)
@@ -170,12 +170,12 @@ func (w *writer) adopt(ctx context.Context, want dnsprov.Record, refused error) 
 	return &dnsprov.Conflict{Have: *inWay, Want: want}
 }
 
-// blocks tells whether a record is of a kind that another at its name cannot stand beside.
+// blocks reports whether a record is of a kind that another at its name cannot stand beside.
 func blocks(h, want dnsprov.Record) bool {
 	return h.Type == "CNAME" || want.Type == "CNAME" || h.Type == "NS" || h.Type == want.Type && h.Value == want.Value
 }
 
-// gone tells whether the API refused because there is no such record.
+// gone reports whether the API refused because there is no such record.
 func gone(err error) bool {
 	var refused *Error
 	return errors.As(err, &refused) && (refused.Status == http.StatusNotFound || refused.Has(codeNoSuchRecord))

@@ -86,7 +86,7 @@ func (c *Client) Zone(ctx context.Context, domain string) (*Zone, error) {
 	return nil, fmt.Errorf("cloudflare: %w: %s is in none of the zones that it sees (right %s)", dnsprov.ErrZoneNotFound, domain, readZones)
 }
 
-// Delegated tells whether Cloudflare serves the zone of a domain: anybody may make a zone of any
+// Delegated reports whether Cloudflare serves the zone of a domain: anybody may make a zone of any
 // name there, and only one that its registry has delegated is Active.
 func (c *Client) Delegated(ctx context.Context, domain string) (bool, error) {
 	z, err := c.Zone(ctx, domain)
@@ -104,7 +104,7 @@ func (z Zone) rank() int {
 	return 3
 }
 
-// plainID tells whether s can be an identifier of the API, and so a part of a path.
+// plainID reports whether s can be an identifier of the API, and so a part of a path.
 func plainID(s string) bool {
 	odd := func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'

@@ -48,7 +48,7 @@ func TestReadDomain(t *testing.T) {
 	}
 }
 
-// TestNestingCostsNothing would take minutes if every level were read anew.
+// TestNestingCostsNothing would take minutes if every level were read again.
 func TestNestingCostsNothing(t *testing.T) {
 	filler := `"` + strings.Repeat("x", maxAnswer-200_000) + `"`
 	body := `{"objectClassName":"domain","ldhName":"a.example","entities":` + strings.Repeat(`[{"entities":`, 4900) + filler + strings.Repeat("}]", 4900) + "}"

@@ -115,7 +115,8 @@ func (c *Client) Domain(ctx context.Context, name string) (*Domain, error) {
 	return nil, errors.Join(failures...)
 }
 
-// plausible tells whether a name may stand in the path of a question: hosts' letters, dots between.
+// plausible reports whether a name may stand in the path of a question: hosts' letters, dots
+// between.
 func plausible(name string) bool {
 	return len(name) <= maxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == "" &&
 		strings.Contains(name, ".") && !strings.HasPrefix(name, ".") && !strings.Contains(name, "..")

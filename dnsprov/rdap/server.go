@@ -127,7 +127,7 @@ func (s *server) reserve(now time.Time) time.Duration {
 	return wait
 }
 
-// open tells whether the server may be asked at all.
+// open reports whether the server may be asked at all.
 func (s *server) open(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

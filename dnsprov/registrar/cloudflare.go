@@ -317,7 +317,7 @@ func (r *Cloudflare) Find(ctx context.Context, domain string) (*Registration, er
 	return nil, fmt.Errorf("cloudflare is registering %s (%.20q)", domain, w.State)
 }
 
-// absent tells whether the API said that there is no such domain, rather than no such account or
+// absent reports whether the API said that there is no such domain, rather than no such account or
 // operation.
 func absent(err error) bool {
 	var said *cloudflare.Error

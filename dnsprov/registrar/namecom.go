@@ -390,7 +390,7 @@ func (n *NameCom) SetGlue(ctx context.Context, domain, host string, ips []netip.
 	return n.call(ctx, "PUT", path+"/"+host, "", nameComGlue{IPs: ips}, &has)
 }
 
-// sameAddresses tells whether two lists hold the same addresses, in whatever order.
+// sameAddresses reports whether two lists hold the same addresses, in whatever order.
 func sameAddresses(a, b []netip.Addr) bool {
 	count := map[netip.Addr]int{}
 	for _, ip := range a {

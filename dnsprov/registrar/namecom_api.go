@@ -47,7 +47,7 @@ func (e *nameComError) Error() string {
 	return fmt.Sprintf("name.com answered %d %.200q (%.200q)", e.status, e.message, e.details)
 }
 
-// says tells whether the error's texts hold one of the words.
+// says reports whether the error's texts hold one of the words.
 func (e *nameComError) says(words ...string) bool {
 	text := strings.ToLower(e.message + " " + e.details)
 	for _, w := range words {

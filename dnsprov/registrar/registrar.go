@@ -49,7 +49,7 @@ type Fixed interface {
 	FixedNameservers() bool
 }
 
-// HasFixedNameservers tells whether a registrar cannot change nameservers.
+// HasFixedNameservers reports whether a registrar cannot change nameservers.
 func HasFixedNameservers(r Registrar) bool {
 	f, ok := r.(Fixed)
 	return ok && f.FixedNameservers()

@@ -99,13 +99,13 @@ const (
 	Always                     // also then
 )
 
-// OpenToBound tells whether a bound token may call the operation.
+// OpenToBound reports whether a bound token may call the operation.
 func (m *May) OpenToBound() bool { return m.Bound == Clean || m.Bound == Always }
 
-// Taintable tells whether a bound token may no longer call the operation once it is tainted.
+// Taintable reports whether a bound token may no longer call the operation once it is tainted.
 func (m *May) Taintable() bool { return m.Bound == Clean || m.WhileTainted != "" }
 
-// Restricted tells whether some who have the permission may still not call the operation.
+// Restricted reports whether some who have the permission may still not call the operation.
 func (m *May) Restricted() bool { return m.Own || !slices.Equal(m.Roles, People) }
 
 // Permit is the one place where the coarse permission of a row is asked for, see May.
@@ -148,8 +148,8 @@ const (
 	LargestTemplate = 4 << 20         // has the texts of a template
 )
 
-// An Uploader plans what is to be done with a file. It has two steps: May tells whether it would be
-// taken from who asks, before it is read; Plan takes it over.
+// An Uploader plans what is to be done with a file. It has two steps: May reports whether it would
+// be taken from who asks, before it is read; Plan takes it over.
 type Uploader struct {
 	May  func(ctx context.Context, who core.Actor, userID string) error
 	Plan func(ctx context.Context, who core.Actor, userID, file string) (*core.JobResponse, error)

@@ -75,7 +75,7 @@ func PathOf(asked string) string {
 	return asked
 }
 
-// IsHost tells whether a host, as a request names it, has a label that is only for documents.
+// IsHost reports whether a host, as a request names it, has a label that is only for documents.
 func IsHost(host string) bool {
 	label, _, _ := strings.Cut(strings.ToLower(host), ".")
 	return label == stsHost || label == autoconfigHost || label == autodiscoverHost

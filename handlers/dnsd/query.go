@@ -439,7 +439,7 @@ func (s secret) hash(cookie []byte, from netip.Addr) []byte {
 	return binary.LittleEndian.AppendUint64(cookie, sum)
 }
 
-// holds tells whether a cookie of full length was made with s for this address, not long ago. The
+// holds reports whether a cookie of full length was made with s for this address, not long ago. The
 // reserved bytes are hashed as they came, since another server of our operator's may fill them (RFC
 // 9018 section 4.2).
 func (s secret) holds(cookie []byte, from netip.Addr, now time.Time) bool {
@@ -484,7 +484,7 @@ func newLimiter(perSecond int, exempt []netip.Prefix) *limiter {
 	}
 }
 
-// allow counts one answer to a client, and tells whether it may have it.
+// allow counts one answer to a client, and reports whether it may have it.
 func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 	if limit.Within(l.exempt, from) {
 		return true
@@ -503,7 +503,7 @@ func (l *limiter) allow(from netip.Addr, now time.Time) bool {
 	}
 }
 
-// slips tells whether a refused query gets an answer without content; the others get none.
+// slips reports whether a refused query gets an answer without content; the others get none.
 func (l *limiter) slips() bool { return l.refused.Add(1)%slipEvery == 0 }
 
 // network returns what counts as one client: a /24, or a /56, which is what one household gets.

@@ -43,7 +43,7 @@ func (a *attributes) rows(changedSince uint64) inbox.RowQuery {
 	}
 }
 
-// structure tells whether the structure of the message is needed.
+// structure reports whether the structure of the message is needed.
 func (a *attributes) structure() bool { return a.envelope || a.body || a.bodyStructure }
 
 func (ss *session) quotesUTF8() bool {
@@ -152,7 +152,7 @@ func (w *attributeWriter) flags(row *inbox.MessageRow) error {
 	return nil
 }
 
-// isFlag tells whether a text can stand in a list of flags (RFC 9051 section 9, flag).
+// isFlag reports whether a text can stand in a list of flags (RFC 9051 section 9, flag).
 func isFlag(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f && c < 0xa0 || strings.IndexByte(`(){%*"]`, c) >= 0 || c == '\\' && i > 0 {

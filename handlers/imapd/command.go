@@ -69,10 +69,10 @@ func (w *protocolConn) refuseLine() error {
 	return w.ending
 }
 
-// isTag tells whether a text can be a tag in an answer (RFC 9051 section 9, tag).
+// isTag reports whether a text can be a tag in an answer (RFC 9051 section 9, tag).
 func isTag(s string) bool { return isAtom(s) && !strings.Contains(s, "+") }
 
-// isAtom tells whether the parser takes a text as an atom.
+// isAtom reports whether the parser takes a text as an atom.
 func isAtom(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c >= 0x7f && c < 0xa0 || strings.IndexByte(`(){%*"\]`, c) >= 0 {
@@ -82,8 +82,8 @@ func isAtom(s string) bool {
 	return s != ""
 }
 
-// hasCommand tells whether a line begins with what makes a command: a tag and a name, which is two
-// words where the first is UID.
+// hasCommand reports whether a line begins with what makes a command: a tag and a name, which is
+// two words where the first is UID.
 func hasCommand(line []byte) bool {
 	fields := bytes.SplitN(bytes.TrimRight(line, "\r\n"), []byte(" "), 4)
 	words := 2
@@ -147,7 +147,7 @@ func (w *protocolConn) prepareCommand() []byte {
 	return text
 }
 
-// savesResult tells whether a command is a SEARCH that keeps its result for "$", and whether that
+// savesResult reports whether a command is a SEARCH that keeps its result for "$", and whether that
 // is all that it returns (RFC 5182 section 2.1).
 func savesResult(verb string, text []byte) (saves, alone bool) {
 	if verb != "SEARCH" && verb != "UID SEARCH" || !mentions(text, []string{"SAVE"}) {

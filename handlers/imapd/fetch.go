@@ -128,7 +128,7 @@ func hasBinaryRange(o *imap.FetchOptions) bool {
 	return slices.ContainsFunc(o.BinarySection, func(s *imap.FetchItemBinarySection) bool { return s.Partial != nil })
 }
 
-// marksSeen tells whether any item sets \Seen.
+// marksSeen reports whether any item sets \Seen.
 func marksSeen(o *imap.FetchOptions) bool {
 	for _, s := range o.BodySection {
 		if !s.Peek {

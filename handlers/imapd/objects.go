@@ -59,7 +59,7 @@ func (w *attributeWriter) objects(row *inbox.MessageRow, a objectItems) {
 	}
 }
 
-// isObjectID tells whether a text has the form of an objectid (RFC 8474 section 7).
+// isObjectID reports whether a text has the form of an objectid (RFC 8474 section 7).
 func isObjectID(s string) bool {
 	return s != "" && len(s) <= 255 && !strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
@@ -127,7 +127,7 @@ func newObjectKey(name, value string) func(*inbox.MessageRow) bool {
 	return func(row *inbox.MessageRow) bool { return !row.Saved.Before(day) && row.Saved.Before(next) }
 }
 
-// needsKey tells whether a key that stands for name is anywhere in the criteria.
+// needsKey reports whether a key that stands for name is anywhere in the criteria.
 func needsKey(c *imap.SearchCriteria, name string) bool {
 	return slices.ContainsFunc(c.Header, func(h imap.SearchCriteriaHeaderField) bool { return h.Key == name }) ||
 		slices.ContainsFunc(c.Not, func(c imap.SearchCriteria) bool { return needsKey(&c, name) }) ||

@@ -155,7 +155,7 @@ func (r uidRanges) merged() (out uidRanges) {
 	return out
 }
 
-// ascend tells whether each range is behind the one before.
+// ascend reports whether each range is behind the one before.
 func (r uidRanges) ascend() bool {
 	for i := 1; i < len(r); i++ {
 		if r[i].First <= r[i-1].Last {

@@ -12,7 +12,7 @@ import (
 	"github.com/mailstead/mailstead/service/inbox"
 )
 
-// isReplace tells whether the command is one of RFC 8508.
+// isReplace reports whether the command is one of RFC 8508.
 func isReplace(verb string) bool { return verb == "REPLACE" || verb == "UID REPLACE" }
 
 // namesMessage reports whether a REPLACE has come to its message: the number and the folder are
@@ -62,7 +62,7 @@ func (ss *session) beginReplace(verb string, p *commandEditor) ([]byte, error) {
 	return p.result(), nil
 }
 
-// isMessageNumber tells whether a text is a seq-number (RFC 9051 section 9).
+// isMessageNumber reports whether a text is a seq-number (RFC 9051 section 9).
 func isMessageNumber(text string) bool {
 	n, err := strconv.ParseUint(text, 10, 32)
 	return text == "*" || err == nil && n > 0 && text[0] != '0' && text[0] != '+'

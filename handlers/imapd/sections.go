@@ -92,7 +92,7 @@ func (s *source) decode(o *imap.FetchOptions) error {
 	return nil
 }
 
-// isEncoded tells whether a part must be decoded to know what it has.
+// isEncoded reports whether a part must be decoded to know what it has.
 func isEncoded(p *msg.Part) bool { return p.Encoding == "base64" || p.Encoding == "quoted-printable" }
 
 func (s *source) decodePart(part *msg.Part, windows []*window) error {

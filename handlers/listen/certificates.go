@@ -126,5 +126,5 @@ func selfSigned(host string) (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
 }
 
-// FromFile tells whether the host's certificate comes from files.
+// FromFile reports whether the host's certificate comes from files.
 func (c *Certificates) FromFile() bool { return c.file.Load() != nil }

@@ -110,8 +110,8 @@ func take[S io.Closer](all *[]passedSocket[S], name string, at config.Address) (
 	return socket, true
 }
 
-// sameAddress tells whether a socket listens where it should. All addresses of a host are the same
-// in IPv4 and IPv6.
+// sameAddress reports whether a socket listens where it should. All addresses of a host are the
+// same in IPv4 and IPv6.
 func sameAddress(want config.Address, have net.Addr) bool {
 	w, err := net.ResolveTCPAddr("tcp", want.String())
 	if err != nil {

@@ -169,7 +169,7 @@ func (e *exchange) Next(response []byte) (challenge []byte, done bool, err error
 	return challenge, done, err
 }
 
-// isMechanism tells whether an error is one of a mechanism, not what a Login made of another one.
+// isMechanism reports whether an error is one of a mechanism, not what a Login made of another one.
 func isMechanism(err error) bool {
 	return errors.Is(err, scram.ErrMessage) || errors.Is(err, scram.ErrBinding) || errors.Is(err, sasl.ErrUnexpectedClientResponse) ||
 		err != nil && strings.HasPrefix(err.Error(), "sasl: ")

@@ -53,7 +53,7 @@ func errorsOf(o *api.Operation) []errorStatus {
 	return byStatus(append(codes, o.Errors...))
 }
 
-// listType tells whether a field holds a list.
+// listType reports whether a field holds a list.
 func listType(t reflect.Type) bool {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -31,7 +31,7 @@ func (d *describer) parameters(o *api.Operation) []*Parameter {
 	return out
 }
 
-// Keyed tells whether an operation of a method and scope takes an Idempotency-Key: one that only
+// Keyed reports whether an operation of a method and scope takes an Idempotency-Key: one that only
 // reads can be asked again.
 func Keyed(method, scope string) bool { return method == http.MethodPost && scope != "read" }
 

@@ -336,7 +336,7 @@ func float(text string) *float64 {
 	return &n
 }
 
-// Is tells whether the schema allows the type.
+// Is reports whether the schema allows the type.
 func (s *Schema) Is(name string) bool {
 	switch t := s.Type.(type) {
 	case string:

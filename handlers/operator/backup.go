@@ -36,7 +36,7 @@ func Place(address string, a S3Access, settings config.S3, caFile string) (objec
 	})
 }
 
-// IsArchive tells whether backups to or from an address are one file.
+// IsArchive reports whether backups to or from an address are one file.
 func IsArchive(address string) bool {
 	if objects.IsRemote(address) || strings.HasSuffix(address, "/") {
 		return false

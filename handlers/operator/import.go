@@ -21,7 +21,7 @@ type ImportHeader struct {
 }
 
 // importMessages takes a batch of messages for a folder. The first one of a source, which says what
-// begins, has no messages: it tells whether there is the mailbox.
+// begins, has no messages: it reports whether there is the mailbox.
 func (o *Operator) importMessages(w http.ResponseWriter, r *http.Request) {
 	results, err := func() ([]transfer.ImportResult, error) {
 		u, err := o.Service.Transfer.FindMailbox(r.URL.Query().Get("mailbox"), "")

@@ -370,7 +370,7 @@ func newClientRates(l Limits, now func() time.Time) *clientRates {
 	return &clientRates{limits: l, now: now, counts: limit.NewCounter[rateKey](rateWindow)}
 }
 
-// allow counts an event, and tells whether the client is within its limits.
+// allow counts an event, and reports whether the client is within its limits.
 func (c *clientRates) allow(ip netip.Addr, what event) bool {
 	most := map[event]int{
 		message: c.limits.MessagesPerMinute, recipient: c.limits.RecipientsPerMinute, failure: c.limits.ErrorsPerMinute,

@@ -166,7 +166,7 @@ func rowOf(dir string) string {
 	}
 }
 
-// within tells whether a folder is another or below it.
+// within reports whether a folder is another or below it.
 func within(dir, folder string) bool { return dir == folder || strings.HasPrefix(dir, folder+"/") }
 
 func TestImportRules(t *testing.T) {

@@ -103,7 +103,7 @@ func Prefix(ip netip.Addr, bits4, bits6 int) netip.Prefix {
 	return p
 }
 
-// Within tells whether an address is in one of the networks.
+// Within reports whether an address is in one of the networks.
 func Within(networks []netip.Prefix, ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(ip) })

@@ -34,7 +34,7 @@ func (p *program) hiddenAssignments() []string {
 	return out
 }
 
-// keepsMore tells whether an assignment to an expression keeps something else than an error.
+// keepsMore reports whether an assignment to an expression keeps something else than an error.
 func (c *checked) keepsMore(to ast.Expr) bool {
 	id, ok := to.(*ast.Ident)
 	if !ok {

@@ -260,7 +260,7 @@ func (p *program) largestCircle(c *checked) int {
 	return largest
 }
 
-// isLocal tells whether an object is declared inside a function.
+// isLocal reports whether an object is declared inside a function.
 func isLocal(obj types.Object) bool {
 	switch o := obj.(type) {
 	case *types.Var:

@@ -94,7 +94,7 @@ func (g *Guard) Allowed(ip netip.Addr) bool {
 }
 
 // Control is for net.Dialer.Control: it sees the very address that is about to be connected to, so
-// that a name which resolves anew between a check and the dial gains nothing. The error wraps
+// that a name which resolves again between a check and the dial gains nothing. The error wraps
 // ErrBlocked.
 func (g *Guard) Control(network, address string, _ syscall.RawConn) error {
 	target, err := netip.ParseAddrPort(address)

@@ -7,7 +7,7 @@ import (
 	"github.com/mailstead/mailstead/mail/idn"
 )
 
-// AttestsDMARC tells whether the chain passes and its newest sealer says that the message was
+// AttestsDMARC reports whether the chain passes and its newest sealer says that the message was
 // authentic for the From domain when it arrived there: DMARC passed for it, or SPF or DKIM did for
 // an aligned domain. What that is worth depends on who the sealer is (RFC 8617 section 7.2):
 // anybody can seal an invented result.
@@ -37,7 +37,7 @@ func (c Chain) AttestsDMARC(from string) bool {
 	return false
 }
 
-// alignedProperty tells whether one of the properties names a domain that is aligned with from.
+// alignedProperty reports whether one of the properties names a domain that is aligned with from.
 func alignedProperty(words []string, from string, names ...string) bool {
 	for _, word := range words {
 		name, value, _ := strings.Cut(word, "=")
@@ -82,7 +82,7 @@ func withoutComments(s string) (string, bool) {
 	return b.String(), depth == 0 && quoted < 0
 }
 
-// Authentic tells whether a message is from the domain in its From field: DMARC passes, or, where
+// Authentic reports whether a message is from the domain in its From field: DMARC passes, or, where
 // the domain has no policy, SPF or DKIM does for an aligned domain.
 func (v *Verdict) Authentic() bool {
 	switch v.DMARC {
@@ -138,7 +138,7 @@ func (v *Verdict) Proof() Proof {
 	return Proof{Lacks: "no signature covers every field that is shown"}
 }
 
-// GenuinePath tells whether who sent a message may use its reverse-path, so that a report to it
+// GenuinePath reports whether who sent a message may use its reverse-path, so that a report to it
 // reaches nobody else: SPF passes for the path itself, or DMARC does for an author whose domain is
 // aligned with the path's. An author's signature alone says nothing about the path that a message
 // was sent again with.

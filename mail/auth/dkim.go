@@ -111,7 +111,7 @@ func (v *Verifier) signaturesOf(walks *tree, msg *message, from []string) []fiel
 	return out
 }
 
-// signsFor tells whether a signature is by a domain within one of some organisations.
+// signsFor reports whether a signature is by a domain within one of some organisations.
 func signsFor(f field, orgs []string) bool {
 	domain := describe(f).Domain
 	return slices.ContainsFunc(orgs, func(org string) bool { return isWithin(domain, org) })

@@ -128,7 +128,7 @@ func (t *tree) policy(d discovery) (policy string, tested bool) {
 	return dmarc.Milder(policy), true
 }
 
-// asked is the policy for the From domain that a record was found for. Where DNS does not tell
+// asked is the policy for the From domain that a record was found for. Where DNS does not report
 // whether that exists, the milder one holds.
 func (t *tree) asked(d discovery) string {
 	r := d.record

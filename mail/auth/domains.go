@@ -40,7 +40,7 @@ func aligned(authenticated, from string, strict bool) bool {
 	return authenticated == from || !strict && orgDomain(authenticated) == orgDomain(from)
 }
 
-// isWithin tells whether a domain is another or below it.
+// isWithin reports whether a domain is another or below it.
 func isWithin(domain, above string) bool {
 	return domain == above || strings.HasSuffix(domain, "."+above)
 }

@@ -128,7 +128,7 @@ func parseRSA(der []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// listed tells whether a colon-separated tag allows a value: it is absent, names it or is *.
+// listed reports whether a colon-separated tag allows a value: it is absent, names it or is *.
 func listed(tags map[string]string, tag, value string) bool {
 	list, ok := tags[tag]
 	if !ok {

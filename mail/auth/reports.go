@@ -100,7 +100,7 @@ func parseReportURI(uri string) (ReportTarget, bool) {
 	return t, ok
 }
 
-// isLocal tells whether a local part needs no quotes (RFC 5321 section 4.1.2).
+// isLocal reports whether a local part needs no quotes (RFC 5321 section 4.1.2).
 func isLocal(s string) bool {
 	for i := range len(s) {
 		if !isAlnum(s[i]) && !strings.ContainsRune("!#$%&'*+-/=?^_`{|}~.", rune(s[i])) {

@@ -38,7 +38,7 @@ func (h *ResolverHealth) answered() {
 	h.dead = false
 }
 
-// Dead tells whether the resolver was last found dead.
+// Dead reports whether the resolver was last found dead.
 func (h *ResolverHealth) Dead() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -12,7 +12,7 @@ var shownOnce = []string{"from", "subject", "to", "cc", "reply-to", "sender", "d
 
 var shownFamilies = []string{"content-", "list-"}
 
-// IsShown tells whether a header field is one that readers are given, and which a proof therefore
+// IsShown reports whether a header field is one that readers are given, and which a proof therefore
 // covers.
 func IsShown(name string) bool { return shownName(field{name: name}) != "" }
 
@@ -50,7 +50,7 @@ func (m *message) readShown() {
 	}
 }
 
-// isPlain tells whether every program reads a field as the same one: it has a name of printable
+// isPlain reports whether every program reads a field as the same one: it has a name of printable
 // ASCII (RFC 5322 section 2.2), and its lines end in CRLF alone.
 func isPlain(f field) bool {
 	before, _, ok := strings.Cut(f.raw, ":")

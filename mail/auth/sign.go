@@ -26,7 +26,7 @@ type SignOptions struct {
 	// Keys each give one signature, in this order.
 	Keys []Key
 	// OmitMessageID keeps Message-ID and Date out of the signature, for relays that replace them
-	// (Amazon SES writes both anew).
+	// (Amazon SES writes both again).
 	OmitMessageID bool
 }
 

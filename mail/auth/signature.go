@@ -206,7 +206,7 @@ func (s *signedField) verify(fields []field) error {
 }
 
 // signedText is what a signature over fields of a header signs (RFC 6376 section 3.7): of a name
-// that stands several times in h=, the fields from the bottom up. It tells whether that is small
+// that stands several times in h=, the fields from the bottom up. It reports whether that is small
 // enough to be made.
 func signedText(fields []field, names []string, signature field, relaxed bool) (string, bool) {
 	form := func(f field) string { return f.raw }

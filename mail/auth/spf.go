@@ -138,7 +138,7 @@ func isOddName(name string) bool {
 	return len(name) <= idn.MaxName
 }
 
-// expand replaces each name in a record of domain by what it stands for, and tells whether there
+// expand replaces each name in a record of domain by what it stands for, and reports whether there
 // was any to replace.
 func (l *spfLookups) expand(ctx context.Context, record spf.Record, domain string) (changed bool) {
 	for i, t := range record.Terms {

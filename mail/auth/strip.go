@@ -137,9 +137,9 @@ func (s *stripper) decide(extra int) error {
 	return err
 }
 
-// claimsID tells whether the value of an Authentication-Results field bears our authserv-id, or may
-// do so for a careless reader: comments that do not end within maxResults, or our name put together
-// from pieces.
+// claimsID reports whether the value of an Authentication-Results field bears our authserv-id, or
+// may do so for a careless reader: comments that do not end within maxResults, or our name put
+// together from pieces.
 func claimsID(value, ours string) bool {
 	bare, ok := uncomment(value)
 	if !ok {

@@ -189,7 +189,7 @@ func (t *tree) discover(domain string) discovery {
 	return d
 }
 
-// exists tells whether a domain has addresses, mail servers or texts; settled is false where DNS
+// exists reports whether a domain has addresses, mail servers or texts; settled is false where DNS
 // did not answer (RFC 9989 section 3.2.12).
 func (t *tree) exists(domain string) (exists, settled bool) {
 	_, ip := t.look.LookupIPAddr(t.look.ctx, domain)

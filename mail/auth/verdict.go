@@ -36,10 +36,10 @@ type Signature struct {
 	Result           Result
 	// Reason says in a few printable ASCII words why Result is not pass; empty with pass.
 	Reason string
-	// Aligned tells whether Domain is aligned with the From domain (RFC 9989 section 4.4.1). Of
+	// Aligned reports whether Domain is aligned with the From domain (RFC 9989 section 4.4.1). Of
 	// one that does not pass it tells only whether they are the same.
 	Aligned bool
-	// Covers tells whether it passes and signs every field that readers are given, each of which
+	// Covers reports whether it passes and signs every field that readers are given, each of which
 	// the message has once at most: From, Subject, To, Cc, Reply-To, Sender, Date, Message-ID,
 	// In-Reply-To, References, MIME-Version, Content-* and List-*.
 	Covers bool

@@ -89,19 +89,19 @@ func find(name string) *namedCharset {
 	return charsets()[string(appendCharsetKey(key[:0], name))]
 }
 
-// Known tells whether there is a charset of that name.
+// Known reports whether there is a charset of that name.
 func Known(name string) bool { return find(name) != nil }
 
-// Declared tells whether a name is that of a charset, and says what bytes above 127 are.
+// Declared reports whether a name is that of a charset, and says what bytes above 127 are.
 func Declared(name string) bool {
 	c := find(name)
 	return c != nil && c.bytes != undeclared
 }
 
-// IsUTF8 tells whether a name is one of UTF-8.
+// IsUTF8 reports whether a name is one of UTF-8.
 func IsUTF8(name string) bool { return find(name) == find("utf-8") }
 
-// Same tells whether two names are those of one charset.
+// Same reports whether two names are those of one charset.
 func Same(a, b string) bool { return Known(a) && find(a) == find(b) }
 
 // Decode decodes text in the named charset. Bytes of an unknown or undeclared charset
@@ -120,7 +120,7 @@ func Decode(b []byte, charset string) string {
 	return c.decode(b)
 }
 
-// cannotBe tells whether UTF-8 that has more than ASCII is not in the charset that it says: no
+// cannotBe reports whether UTF-8 that has more than ASCII is not in the charset that it says: no
 // charset of seven bits has such bytes, and texts in one of several bytes a character do not look
 // like UTF-8 with three.
 func (c *namedCharset) cannotBe(b []byte) bool {
@@ -257,7 +257,7 @@ func decodeUTF8(b []byte) string {
 	return validUTF8(b)
 }
 
-// noUTF8 tells whether bytes above 127 stand in a text that never make a character of UTF-8.
+// noUTF8 reports whether bytes above 127 stand in a text that never make a character of UTF-8.
 func noUTF8(b []byte) bool {
 	bad := false
 	for len(b) > 0 {
@@ -339,7 +339,7 @@ func Body(raw []byte, name string, isHTML bool) string {
 	return strings.TrimPrefix(Decode(raw, name), "\ufeff")
 }
 
-// isPlainASCII tells whether a text of some length has nothing but ASCII to be read, which is not
+// isPlainASCII reports whether a text of some length has nothing but ASCII to be read, which is not
 // UTF-16 or UTF-32. UTF-7 may be.
 func isPlainASCII(b []byte) bool {
 	if len(b) < 4 || bytes.IndexByte(b, '+') >= 0 {

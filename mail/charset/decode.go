@@ -107,7 +107,7 @@ var escapes2022 = []struct {
 	{".A", setLatin1, true}, {".F", setGreek, true},
 }
 
-// hasISO2022 tells whether an escape sequence calls a set of two bytes a character.
+// hasISO2022 reports whether an escape sequence calls a set of two bytes a character.
 func hasISO2022(b []byte) bool {
 	for {
 		i := bytes.IndexByte(b, esc)

@@ -169,7 +169,7 @@ func Read(r io.ReaderAt, root *msg.Part, e Evidence) (*Reading, error) {
 	return &s.Reading, nil
 }
 
-// add adds a token if it is new and there is room, and tells whether it did.
+// add adds a token if it is new and there is room, and reports whether it did.
 func (s *reader) add(k kind, text []byte) bool {
 	t := hash(k, text)
 	hi, lo := bits.Mul64(uint64(t), s.seed)

@@ -59,7 +59,7 @@ var (
 // maxSentence is how many bytes of a sentence are looked at.
 const maxSentence = 300
 
-// isAskedFor tells whether the sentence before what stands at a span asks to sign in with what
+// isAskedFor reports whether the sentence before what stands at a span asks to sign in with what
 // follows, or the sentence around it with just that.
 func isAskedFor(lines []line, i int, span []int, alone bool) bool {
 	text := lines[i].text

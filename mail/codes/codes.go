@@ -172,7 +172,7 @@ func candidates(text string) (spans [][]int) {
 	return spans
 }
 
-// isCode tells whether a word has the form of a code.
+// isCode reports whether a word has the form of a code.
 func isCode(word string) bool {
 	letters, digits := 0, 0
 	for i := range len(word) {
@@ -189,7 +189,7 @@ func isCode(word string) bool {
 	return digits >= 1 && letters+digits >= 5 && letters+digits <= 10 && !dateForm().MatchString(word)
 }
 
-// whole tells whether what stands at a span is no part of something longer, such as a price, a
+// whole reports whether what stands at a span is no part of something longer, such as a price, a
 // phone number, a time or a file's name.
 func whole(text string, span []int) bool {
 	before, after := text[:span[0]], text[span[1]:]

@@ -146,7 +146,7 @@ func isImage(file string) bool {
 	return false
 }
 
-// SameOrganisation tells whether a host belongs to the one who holds a domain: it is the domain,
+// SameOrganisation reports whether a host belongs to the one who holds a domain: it is the domain,
 // below it, or of the same organisational domain (RFC 7489 section 3.2).
 func SameOrganisation(host, domain string) bool {
 	if host == "" || domain == "" {

@@ -56,7 +56,7 @@ func ParseRecord(text string) (Record, error) {
 	return Record{n[0], n[1], n[2], data}, nil
 }
 
-// Usable tells whether mail can be held to the record: DANE-TA and DANE-EE alone, and parameters
+// Usable reports whether mail can be held to the record: DANE-TA and DANE-EE alone, and parameters
 // that have a meaning.
 func (r Record) Usable() bool {
 	size := map[uint8]int{1: sha256.Size, 2: sha512.Size}

@@ -160,7 +160,7 @@ func (f *failure) recipientFault() bool {
 	return f.stage == stageRcpt && (f.reply.code == 550 || f.reply.code == 551 || f.reply.code == 553) && !f.isNotAddress()
 }
 
-// isNotAddress tells whether the words of a reply say that a mailbox is full or that we are not
+// isNotAddress reports whether the words of a reply say that a mailbox is full or that we are not
 // welcome, say: they are about no address that does not exist.
 func (f *failure) isNotAddress() bool {
 	_, means, _ := strings.Cut(msg.StatusIn(f.reply.String()), ".")

@@ -10,9 +10,9 @@ import (
 
 const maxRecord = 1024 // bytes
 
-// Check tells whether a text that somebody wants to publish is a record that all receivers follow:
-// the version, then tags, among them p. It is stricter than Parse, which reads what is published.
-// The error is written for the person who typed it.
+// Check reports whether a text that somebody wants to publish is a record that all receivers
+// follow: the version, then tags, among them p. It is stricter than Parse, which reads what is
+// published. The error is written for the person who typed it.
 func Check(value string) error {
 	switch {
 	case !strings.HasPrefix(value, "v=DMARC1"):

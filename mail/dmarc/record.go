@@ -101,7 +101,7 @@ func Obsolete(text string) (tags []string) {
 	return tags
 }
 
-// IsPolicy tells whether a lower-case text is one of the policies.
+// IsPolicy reports whether a lower-case text is one of the policies.
 func IsPolicy(s string) bool {
 	return s == PolicyNone || s == PolicyQuarantine || s == PolicyReject
 }

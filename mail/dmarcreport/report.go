@@ -71,7 +71,7 @@ type AuthResult struct{ Domain, Selector, Scope, Result string }
 // Totals sum a report's records up, those that are not kept included.
 type Totals struct{ Messages, Passed, Failed int64 }
 
-// Passed tells whether DMARC passed for the record's messages.
+// Passed reports whether DMARC passed for the record's messages.
 func (r *Record) Passed() bool { return r.DKIM == "pass" || r.SPF == "pass" }
 
 func (t *Totals) add(r *Record) {

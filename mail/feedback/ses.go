@@ -283,7 +283,7 @@ func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 	return nil
 }
 
-// ours tells whether an address lies at the topic's own SNS.
+// ours reports whether an address lies at the topic's own SNS.
 func (s *SES) ours(address string) (*url.URL, bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.User != nil || u.Fragment != "" || u.Opaque != "" || len(address) > 2048 {

@@ -168,8 +168,8 @@ func (i *Invitation) ends() time.Time {
 	return i.start.at
 }
 
-// Cancels tells whether a calendar takes back an event, or the whole series that it belongs to, as
-// its organizer may (RFC 5546 section 3.2.5).
+// Cancels reports whether a calendar takes back an event, or the whole series that it belongs to,
+// as its organizer may (RFC 5546 section 3.2.5).
 func (i *Invitation) Cancels(event *Invitation) bool {
 	return i.Method == "CANCEL" && i.UID == event.UID && i.Sequence >= event.Sequence &&
 		i.Organizer.Email == event.Organizer.Email && (i.recurs.isZero() || i.recurs.is(event.recurs))

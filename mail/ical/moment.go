@@ -83,7 +83,7 @@ func (m moment) plusDays(zones zoneSet, days int) time.Time {
 	return m.instant(zones, m.local.AddDate(0, 0, days))
 }
 
-// is tells whether two moments are the same one, in whatever zones they are written.
+// is reports whether two moments are the same one, in whatever zones they are written.
 func (m moment) is(other moment) bool {
 	if !m.at.IsZero() && !other.at.IsZero() {
 		return m.whole == other.whole && m.at.Equal(other.at)

@@ -159,7 +159,7 @@ func placeLike(id string) *time.Location {
 	}, id))
 }
 
-// sameOffset tells whether two places have the same time at one end of the year or the other.
+// sameOffset reports whether two places have the same time at one end of the year or the other.
 func sameOffset(a, b *time.Location) bool {
 	for _, month := range [...]time.Month{time.January, time.July} {
 		at := time.Date(2020, month, 1, 0, 0, 0, 0, time.UTC)

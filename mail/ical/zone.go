@@ -300,7 +300,7 @@ func (r *yearly) readWeekdays(text string) bool {
 	return true
 }
 
-// over tells whether a time by the clock before is behind the end of the rule.
+// over reports whether a time by the clock before is behind the end of the rule.
 func (r *yearly) over(begins time.Time, from time.Duration) bool {
 	if r.untilUTC {
 		begins = begins.Add(-from)

@@ -125,7 +125,7 @@ func quotedReply(text string) string {
 	return ""
 }
 
-// containsAny tells whether one of the words, which | divides, is in the text.
+// containsAny reports whether one of the words, which | divides, is in the text.
 func containsAny(text, words string) bool {
 	for w := range strings.SplitSeq(words, "|") {
 		if strings.Contains(text, w) {

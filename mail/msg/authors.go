@@ -343,7 +343,7 @@ func (r *authorReader) phrase() (string, bool) {
 	return "", false
 }
 
-// areWords tells whether all that begins like an encoded word is one (RFC 2047 §2), and
+// areWords reports whether all that begins like an encoded word is one (RFC 2047 §2), and
 // decodes to text.
 func areWords(s string) bool {
 	if strings.ContainsFunc(guessWords(s), func(r rune) bool { return r != 0xfeff && isUnsafe(r) }) {

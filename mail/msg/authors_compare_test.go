@@ -87,7 +87,7 @@ func domainShown(email string) (string, bool) {
 	return domain, err == nil && isHostname(domain)
 }
 
-// isPlainHeader tells whether every line is a field or continues one, by the letter of RFC
+// isPlainHeader reports whether every line is a field or continues one, by the letter of RFC
 // 5322 §2.2.
 func isPlainHeader(header string) bool {
 	field := false
@@ -160,7 +160,7 @@ type recordedCase struct {
 }
 
 // TestRecordedAuthors holds what is read here against the recorded answers of Python's email
-// package and nodemailer. With -update they are asked anew.
+// package and nodemailer. With -update they are asked again.
 func TestRecordedAuthors(t *testing.T) {
 	if *update {
 		recordAuthors(t)

@@ -48,14 +48,14 @@ type RecodeOptions struct {
 	EncodeHeaders bool
 }
 
-// Changes tells whether WriteTo writes anything but the message as it is.
+// Changes reports whether WriteTo writes anything but the message as it is.
 func (c *Recoder) Changes() bool { return len(c.plan)+len(c.heads) > 0 }
 
 // HeaderFault says why the header of the message cannot become ASCII; nil: it can, is, or is not
 // asked to.
 func (c *Recoder) HeaderFault() error { return c.left[c.root] }
 
-// Clean tells whether what WriteTo writes has ASCII alone, in lines of at most 998 bytes.
+// Clean reports whether what WriteTo writes has ASCII alone, in lines of at most 998 bytes.
 func (c *Recoder) Clean() bool { return c.clean }
 
 // Growth is about how many bytes WriteTo writes beyond those of the message.
@@ -100,7 +100,7 @@ func (c *Recoder) section(from, to int64) *io.SectionReader {
 	return io.NewSectionReader(c.r, from, max(to-from, 0))
 }
 
-// fine tells whether a piece of the message can go as it is.
+// fine reports whether a piece of the message can go as it is.
 func (c *Recoder) fine(from, to int64) (bool, error) {
 	var l byteLook
 	if _, err := io.Copy(&l, c.section(from, to)); err != nil {
@@ -109,7 +109,7 @@ func (c *Recoder) fine(from, to int64) (bool, error) {
 	return l.clean(), nil
 }
 
-// look decides what becomes of a part, and tells whether it is clean then.
+// look decides what becomes of a part, and reports whether it is clean then.
 func (c *Recoder) look(p *Part) (bool, error) {
 	head, err := c.head(p)
 	if err != nil {
@@ -159,7 +159,7 @@ func (c *Recoder) look(p *Part) (bool, error) {
 	return clean, err
 }
 
-// head tells whether the header of a part is clean once it is written.
+// head reports whether the header of a part is clean once it is written.
 func (c *Recoder) head(p *Part) (bool, error) {
 	clean, err := c.fine(p.HeaderOffset, p.BodyOffset)
 	if clean || err != nil || !c.encodes || c.inside > 0 || p.BodyOffset-p.HeaderOffset >= MaxHeader {
@@ -223,7 +223,7 @@ func (c *Recoder) leaf(p *Part) (bool, error) {
 }
 
 // header gives the fields of a part but its encoding; false for a part whose header is too long to
-// be written anew, or that is a container which was not gone into.
+// be written again, or that is a container which was not gone into.
 func (c *Recoder) header(p *Part) ([]byte, bool, error) {
 	if p.BodyOffset-p.HeaderOffset >= MaxHeader {
 		return nil, false, nil
@@ -261,7 +261,8 @@ func (c *Recoder) header(p *Part) ([]byte, bool, error) {
 	return out, true, nil
 }
 
-// endsBlank tells whether a header ends in an empty line, as one that runs into its body does not.
+// endsBlank reports whether a header ends in an empty line, as one that runs into its body does
+// not.
 func (c *Recoder) endsBlank(p *Part) bool {
 	var end [4]byte
 	n := min(p.BodyOffset-p.HeaderOffset, int64(len(end)))

@@ -66,7 +66,7 @@ func failedRecipients(header []byte) []string {
 	return out
 }
 
-// fromMailSystem tells whether a message comes from a machine that delivers mail: by its
+// fromMailSystem reports whether a message comes from a machine that delivers mail: by its
 // author's address, or by a null return path and an author that sounds like one. People's
 // machines that answer for them have a null return path too.
 func fromMailSystem(root *Part, null bool) bool {
@@ -274,7 +274,8 @@ func cutCopy(text string) (said, copied string) {
 	return text, ""
 }
 
-// beginsWith tells whether the first line of a text that is not empty is one of the header fields.
+// beginsWith reports whether the first line of a text that is not empty is one of the header
+// fields.
 func beginsWith(text string, names map[string]bool) bool {
 	name, _, ok := strings.Cut(strings.TrimLeft(text[:min(len(text), 1024)], " \t\n"), ":")
 	return ok && names[strings.ToLower(name)]

@@ -38,7 +38,7 @@ func readWords(r io.ReaderAt, root *Part, text, recipient string) *ReportRecipie
 	return told
 }
 
-// isAnswer tells whether a header says that somebody's machine answers for them.
+// isAnswer reports whether a header says that somebody's machine answers for them.
 func isAnswer(header []byte) bool {
 	for f := range fields(header) {
 		switch strings.ToLower(string(f.name)) {
@@ -161,7 +161,7 @@ func aboutOne(paragraph, recipient string) string {
 	return strings.Join(lines[:min(len(lines), maxReason)], "\n")
 }
 
-// hasCode tells whether a text has the status or the reply code of a failure.
+// hasCode reports whether a text has the status or the reply code of a failure.
 func hasCode(text string) bool {
 	m := enhancedCode().FindStringSubmatch(text)
 	return m != nil && m[1][0] != '2' || replyCode().MatchString(text)

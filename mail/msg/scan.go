@@ -267,7 +267,7 @@ func (s *scanner) headerLine(piece []byte, eol int, off int64) ([]byte, bool) {
 	return piece, true
 }
 
-// isBase64 tells whether the header so far says that its body is base64.
+// isBase64 reports whether the header so far says that its body is base64.
 func (s *scanner) isBase64() bool {
 	for f := range fields(s.header) {
 		if bytes.EqualFold(f.name, []byte("content-transfer-encoding")) && encodingName(f.value) == "base64" {

@@ -41,7 +41,7 @@ func AsSent(m Source) (*io.SectionReader, error) {
 	return Whole(m), nil
 }
 
-// HasHighBytes tells whether anything beyond ASCII is read from r.
+// HasHighBytes reports whether anything beyond ASCII is read from r.
 func HasHighBytes(r io.Reader) (bool, error) {
 	block := make([]byte, 32<<10)
 	for {

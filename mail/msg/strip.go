@@ -24,7 +24,7 @@ func StripFields(w io.Writer, r io.Reader, prefixes []string) (found bool, err e
 	return found, err
 }
 
-// HasFields tells whether StripFields would leave anything out. It reads the header alone.
+// HasFields reports whether StripFields would leave anything out. It reads the header alone.
 func HasFields(r io.Reader, prefixes []string) (bool, error) {
 	br := buffers.Reader(r)
 	defer buffers.FreeReader(br)
@@ -57,7 +57,7 @@ func stripHeader(w io.Writer, br *bufio.Reader, prefixes []string) (found bool, 
 
 const maxFieldName = 200 // of which a prefix is sought
 
-// HasFieldPrefix tells whether a field name begins with one of prefixes, in any letter case.
+// HasFieldPrefix reports whether a field name begins with one of prefixes, in any letter case.
 func HasFieldPrefix(name string, prefixes []string) bool {
 	for _, p := range prefixes {
 		if len(name) >= len(p) && strings.EqualFold(name[:len(p)], p) {

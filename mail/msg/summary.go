@@ -219,7 +219,7 @@ func ShownName[T string | []byte](name T) T {
 	return name
 }
 
-// isAbsence tells whether a subject is one that the large mail services and programs give to
+// isAbsence reports whether a subject is one that the large mail services and programs give to
 // answers that they send for people who are away. Not all of them say so in the header.
 func isAbsence(subject string) bool {
 	s := strings.Join(strings.Fields(strings.ToLower(norm.NFKC.String(cut(subject, MaxText)))), " ")

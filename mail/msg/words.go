@@ -138,7 +138,7 @@ func (d *wordDecoder) word(i, plain int) int {
 	return d.nextEnd + 2
 }
 
-// endsLater tells whether the end of a word in Q is none: a question mark that should have been
+// endsLater reports whether the end of a word in Q is none: a question mark that should have been
 // encoded, with an encoded byte behind it, as in "=?utf-8?Q?Why?=20not?=".
 func (d *wordDecoder) endsLater() bool {
 	rest := d.s[d.nextEnd+2 : min(len(d.s), d.nextEnd+80)] // a word has 75 characters

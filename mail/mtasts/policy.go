@@ -127,7 +127,7 @@ func isPattern(host string) bool {
 	}) < 0
 }
 
-// Matches tells whether the policy names an MX host, given as ASCII without a final dot (RFC 8461
+// Matches reports whether the policy names an MX host, given as ASCII without a final dot (RFC 8461
 // section 4.1).
 func (p *Policy) Matches(host string) bool {
 	host = strings.ToLower(host)
@@ -149,7 +149,7 @@ func (p *Policy) Lines() []string {
 	return append(out, fmt.Sprintf("max_age: %d", int64(p.MaxAge/time.Second)))
 }
 
-// isText tells whether a media type is the one of policies.
+// isText reports whether a media type is the one of policies.
 func isText(contentType string) bool {
 	media, _, err := mime.ParseMediaType(contentType)
 	return err == nil && media == "text/plain"

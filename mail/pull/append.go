@@ -20,7 +20,7 @@ const capGmail = imap.Cap("X-GM-EXT-1")
 // mail.
 var sentNames = []string{"sent", "sent items", "sent messages", "sent mail"}
 
-// KeepsSent tells whether the server itself files what is sent through its SMTP side.
+// KeepsSent reports whether the server itself files what is sent through its SMTP side.
 func (s *Session) KeepsSent() bool { return s.caps.Has(capGmail) }
 
 // SentFolder gives the name of the folder of sent mail: the one that the server marks as \Sent,
@@ -59,7 +59,7 @@ func sentName(f *imap.ListData) string {
 	return name
 }
 
-// Holds tells whether a folder has a message with the Message-ID. The folder is selected
+// Holds reports whether a folder has a message with the Message-ID. The folder is selected
 // afterwards, and not INBOX.
 func (s *Session) Holds(ctx context.Context, folder, messageID string) (bool, error) {
 	held := false

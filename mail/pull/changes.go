@@ -11,7 +11,7 @@ import (
 // A FlagChange says which flags of messages to set or clear: nil leaves a flag as it is.
 type FlagChange struct{ Seen, Answered, Flagged *bool }
 
-// Satisfied tells whether flags are as the change wants them.
+// Satisfied reports whether flags are as the change wants them.
 func (c FlagChange) Satisfied(f Flags) bool {
 	is := func(want *bool, have bool) bool { return want == nil || *want == have }
 	return is(c.Seen, f.Seen) && is(c.Answered, f.Answered) && is(c.Flagged, f.Flagged)
@@ -31,7 +31,7 @@ func (c FlagChange) flags(set bool) (out []imap.Flag) {
 }
 
 // ChangeFlags changes the flags of messages, and gives the rows of those that are there as the
-// server has them then. FlagChange.Satisfied tells whether the server did it.
+// server has them then. FlagChange.Satisfied reports whether the server did it.
 func (s *Session) ChangeFlags(ctx context.Context, uids []uint32, c FlagChange) ([]Row, error) {
 	for op, flags := range map[imap.StoreFlagsOp][]imap.Flag{imap.StoreFlagsAdd: c.flags(true), imap.StoreFlagsDel: c.flags(false)} {
 		if len(flags) == 0 {

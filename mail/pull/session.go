@@ -150,5 +150,5 @@ func (s *Session) Open(ctx context.Context, folder string) (Box, error) {
 	return box, nil
 }
 
-// CanIdle tells whether the server says by itself what changes (RFC 2177).
+// CanIdle reports whether the server says by itself what changes (RFC 2177).
 func (s *Session) CanIdle() bool { return s.caps.Has(imap.CapIdle) }

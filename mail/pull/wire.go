@@ -23,7 +23,7 @@ type bounds struct {
 }
 
 // A wire is a connection that keeps the bounds of the command under way. The library's own
-// deadlines, which begin anew with each response, are not heard.
+// deadlines, which begin again with each response, are not heard.
 type wire struct {
 	net.Conn
 	greeting []byte // to be read first

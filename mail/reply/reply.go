@@ -145,7 +145,7 @@ func (t *thread) mark(from, to int, k kind) {
 	}
 }
 
-// quotes tells whether line i is the beginning of a quote.
+// quotes reports whether line i is the beginning of a quote.
 func (t *thread) quotes(i int) bool {
 	return i < len(t.lines) && (t.lines[i].kind == quoted || t.lines[i].kind == perhaps)
 }
@@ -247,12 +247,12 @@ func (t *thread) markSeparator(i int) {
 	}
 }
 
-// isSeparator tells whether a line is made of dashes or the like.
+// isSeparator reports whether a line is made of dashes or the like.
 func isSeparator(text string) bool {
 	return len(text) >= 5 && strings.Trim(text, "-_=*#~ –—‐") == ""
 }
 
-// isMark tells whether a line says that another message follows.
+// isMark reports whether a line says that another message follows.
 func isMark(text string) bool {
 	if len(text) > maxPhrase || len(text) < 8 {
 		return false
@@ -397,7 +397,7 @@ func (t *thread) introduction(i int) (end int, sure bool) {
 	return i, false
 }
 
-// beginsWithAddress tells whether a text begins with a name of few words and an address.
+// beginsWithAddress reports whether a text begins with a name of few words and an address.
 func beginsWithAddress(text string) bool {
 	name, rest, ok := strings.Cut(text, "<")
 	if !ok || strings.Count(name, " ") > 5 {
@@ -407,7 +407,7 @@ func beginsWithAddress(text string) bool {
 	return ok && strings.Contains(address, "@")
 }
 
-// hasTime tells whether a text has a time of day, such as 9:30 or 09.30.
+// hasTime reports whether a text has a time of day, such as 9:30 or 09.30.
 func hasTime(text string) bool {
 	digit := func(i int) bool { return i >= 0 && i < len(text) && text[i] >= '0' && text[i] <= '9' }
 	for i := range len(text) {
@@ -439,7 +439,7 @@ func beginsIntroduction(text string) bool {
 	return false
 }
 
-// hasVerb tells whether a text in small letters says that somebody wrote.
+// hasVerb reports whether a text in small letters says that somebody wrote.
 func hasVerb(text string) bool {
 	for word := range strings.FieldsSeq(text) {
 		if verbs[strings.Trim(word, ":,;()\u00a0")] || verbs[strings.TrimRight(word, ":")] {
@@ -452,7 +452,7 @@ func hasVerb(text string) bool {
 // Footers of mailing lists are at the end of a message.
 const maxFooter = 40 // lines
 
-// isFooter tells whether a mailing list's footer begins with line i: a line of dashes and some
+// isFooter reports whether a mailing list's footer begins with line i: a line of dashes and some
 // words about the list.
 func (t *thread) isFooter(i int) bool {
 	text := t.lines[i].text
@@ -540,7 +540,7 @@ func (t *thread) signatureIn(from, end int) {
 	}
 }
 
-// isPhoneSignature tells whether a line is what programs of phones and the like add.
+// isPhoneSignature reports whether a line is what programs of phones and the like add.
 func isPhoneSignature(text string) bool {
 	if len(text) > maxPhrase {
 		return false

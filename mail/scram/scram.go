@@ -239,7 +239,7 @@ func (s *Server) finish(text string) ([]byte, error) {
 	return append([]byte("v="), base64.StdEncoding.AppendEncode(nil, signature)...), nil
 }
 
-// Equal tells whether two keys are of one password, in constant time.
+// Equal reports whether two keys are of one password, in constant time.
 func (k Keys) Equal(other Keys) bool { return subtle.ConstantTimeCompare(k[:], other[:]) == 1 }
 
 // KeysFrom reads what a server has kept.

@@ -127,7 +127,7 @@ type Term struct {
 // Modifier tells a modifier from a mechanism.
 func (t Term) Modifier() bool { return t.Qualifier == 0 }
 
-// Asks tells whether receivers have to ask DNS to follow the term (RFC 7208 section 4.6.4).
+// Asks reports whether receivers have to ask DNS to follow the term (RFC 7208 section 4.6.4).
 func (t Term) Asks() bool {
 	if t.Modifier() {
 		return t.Name == "redirect"

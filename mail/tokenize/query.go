@@ -110,8 +110,8 @@ func (q *Query) add(t Term) {
 	q.Terms = append(q.Terms, t)
 }
 
-// alone tells whether a word is one character of a script without spaces, with which pairs begin in
-// texts.
+// alone reports whether a word is one character of a script without spaces, with which pairs begin
+// in texts.
 func alone(word string) bool {
 	r, size := utf8.DecodeRuneInString(word)
 	return dense(r) && len(word) == size
@@ -133,8 +133,8 @@ type Matcher struct {
 // NewMatcher makes a matcher of a query.
 func NewMatcher(q Query) *Matcher { return &Matcher{q: q, missing: make([]bool, len(q.Terms))} }
 
-// Matches tells whether the texts of one message answer the query together; each phrase must stand
-// in one of them.
+// Matches reports whether the texts of one message answer the query together; each phrase must
+// stand in one of them.
 func (m *Matcher) Matches(texts ...string) bool {
 	if len(m.q.Terms) == 0 {
 		return false

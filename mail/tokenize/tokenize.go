@@ -191,8 +191,8 @@ func (s *Splitter) fold(r rune) {
 	}
 }
 
-// dense tells whether r is of a script that is written without spaces, or whose words take endings
-// as these do.
+// dense reports whether r is of a script that is written without spaces, or whose words take
+// endings as these do.
 func dense(r rune) bool {
 	return r >= 0xe00 && (r == 'ー' || unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul,
 		unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar))
@@ -245,7 +245,7 @@ func (s *Splitter) address(text string, at int, each func([]byte, bool)) {
 	each(s.word[n:], true)
 }
 
-// addressByte tells whether addresses in texts go on with c.
+// addressByte reports whether addresses in texts go on with c.
 func addressByte(c byte, local bool) bool {
 	switch {
 	case c >= utf8.RuneSelf, asciiWord[c&0x7f], c == '.', c == '-':

@@ -274,10 +274,10 @@ func (u *uuReader) Read(p []byte) (int, error) {
 	})
 }
 
-// InBase64 tells whether a byte is one of base64's alphabet.
+// InBase64 reports whether a byte is one of base64's alphabet.
 func InBase64(c byte) bool { return base64Values[c] < 64 }
 
-// IsHex tells whether a byte is a hexadecimal digit, in either case.
+// IsHex reports whether a byte is a hexadecimal digit, in either case.
 func IsHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }

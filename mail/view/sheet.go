@@ -191,7 +191,7 @@ var nameForm = lazyregexp.New(`^[a-zA-Z_-][a-zA-Z0-9_-]{0,59}$`)
 func classOf(name string) string { return "m-" + name }
 func idOf(name string) string    { return "i-" + name }
 
-// A selectorReader writes one selector anew: types, classes and ids, side by side or one in
+// A selectorReader writes one selector again: types, classes and ids, side by side or one in
 // another.
 type selectorReader struct {
 	out       strings.Builder

@@ -65,7 +65,7 @@ type token struct {
 	text []byte
 }
 
-// A declaration is a property with a value that has been checked and written anew.
+// A declaration is a property with a value that has been checked and written again.
 type declaration struct {
 	property, value string
 	important       bool
@@ -183,7 +183,7 @@ func groundColour(value []token) []token {
 	return nil
 }
 
-// A valueWriter writes a value anew, or "" if anything in it is not known to be harmless.
+// A valueWriter writes a value again, or "" if anything in it is not known to be harmless.
 type valueWriter struct {
 	takes  kind
 	tokens []token

@@ -172,9 +172,9 @@ func MaySignIn(tx *store.Tx, u *store.User) error {
 	return err
 }
 
-// Stands says why the actor's token or session may not be used any more: it was ended or has
+// CheckActor says why the actor's token or session may not be used any more: it was ended or has
 // expired, its user is gone, or has another role than when it was asked with. It is no use of it.
-func (s *Service) Stands(_ context.Context, who core.Actor) error {
+func (s *Service) CheckActor(_ context.Context, who core.Actor) error {
 	if who.TokenID == core.LocalToken {
 		return nil
 	}

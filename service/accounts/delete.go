@@ -172,7 +172,7 @@ func (s *Service) endJobs(ctx context.Context, accountID string) (busy int, err 
 				}
 				switch {
 				case j.Kind == kindAccountDelete || j.AccountID != accountID && !bytes.Contains(j.Args, []byte(accountID)):
-				case s.domains.LetEnd(j), s.outbound.LetEnd(j):
+				case s.domains.MayFinish(j), s.outbound.MayFinish(j):
 					busy++
 				default:
 					ids = append(ids, id)

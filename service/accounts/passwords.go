@@ -48,7 +48,7 @@ func (d *Door) Refresh() error {
 	return err
 }
 
-// Exists tells whether there is a user of the address.
+// Exists reports whether there is a user of the address.
 func (d *Door) Exists() bool { return d.User.ID != "" }
 
 // Still makes sure, in the transaction that follows, that the password that was compared is the

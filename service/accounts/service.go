@@ -33,8 +33,8 @@ import (
 type Domains interface {
 	// DeleteDomains has all domains of an account deleted, and says how many are still there.
 	DeleteDomains(ctx context.Context, who core.Actor) (left int, err error)
-	// LetEnd tells whether a job of an account that is being deleted is to go on to its end.
-	LetEnd(j *store.Job) bool
+	// MayFinish reports whether a job of an account that is being deleted is to go on to its end.
+	MayFinish(j *store.Job) bool
 }
 
 // Servers are those of external mailboxes.
@@ -70,8 +70,8 @@ type Outbound interface {
 	SendLetter(l alert.Letter, put func(*store.Tx) (send bool, err error)) (sent bool, err error)
 	// CancelWaiting takes back what waits to be sent for an account, as far as which says so.
 	CancelWaiting(ctx context.Context, accountID, why string, which func(*store.Outgoing) bool) error
-	// LetEnd tells whether a job of an account that is being deleted is to go on to its end.
-	LetEnd(j *store.Job) bool
+	// MayFinish reports whether a job of an account that is being deleted is to go on to its end.
+	MayFinish(j *store.Job) bool
 }
 
 // A Service holds what accounts need.

@@ -209,7 +209,7 @@ func (s *Service) roomForUser(tx *store.Tx, u *store.User) error {
 	return nil
 }
 
-// addressFree tells whether no other user than the one of the id has the address.
+// addressFree reports whether no other user than the one of the id has the address.
 func addressFree(tx *store.Tx, email, id string) error {
 	u, err := store.UserByEmail.Get(tx, email)
 	if errors.Is(err, store.ErrNotFound) || err == nil && u.ID == id {

@@ -278,7 +278,7 @@ func (s *Service) tokenOf(tx *store.Tx, who core.Actor, id string) (*store.Token
 	return t, err
 }
 
-// ClearTokenTaint has a token begin anew, as if nothing had been read with it.
+// ClearTokenTaint has a token begin again, as if nothing had been read with it.
 func (s *Service) ClearTokenTaint(_ context.Context, who core.Actor, in TokenIn) (*Token, error) {
 	var out Token
 	err := s.Store.Update(func(tx *store.Tx) error {

@@ -103,15 +103,15 @@ func (h Holder) find(tx *store.Tx) (*held, error) {
 	return nil, nil
 }
 
-// WordsFor says whose words a message that was sent here has for an account that gets it.
-func WordsFor(accountID string, sub *store.Submission) string {
+// OriginOf is the origin of a message that was sent here, for an account that gets it.
+func OriginOf(accountID string, sub *store.Submission) string {
 	switch {
 	case sub.Forward || !sub.Checked || sub.Sender == "":
 		return ""
 	case sub.Tainted:
-		return WordsTainted
+		return OriginTainted
 	case sub.AccountID == accountID && sub.OwnWords:
-		return WordsOwn
+		return OriginOwn
 	}
-	return WordsAuthor
+	return OriginAuthor
 }

@@ -9,21 +9,22 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A Message's words are kept with it (store.Meta.Words) as one of these.
+// The origin of a message says who wrote it. It is kept with the message (store.Meta.Words) as one
+// of these.
 const (
-	WordsOwn       = "own"       // a person or an untainted program of the account wrote it here
-	WordsAuthor    = "author"    // its author wrote it; who that is verified_domain says, if anything does
-	WordsElsewhere = "elsewhere" // the same, and it came the way on which the author's domain sends elsewhere
+	OriginOwn       = "own"       // a person or an untainted program of the account wrote it here
+	OriginAuthor    = "author"    // its author wrote it; who that is verified_domain says, if anything does
+	OriginElsewhere = "elsewhere" // the same, and it came the way on which the author's domain sends elsewhere
 )
 
-// Words that are nobody's for sure, but of which something else is known.
+// Origins of messages of which nobody can say who wrote them, but something else is known.
 const (
-	WordsProgram = "program" // of a draft: a program of the account wrote it that does not speak for the account
-	WordsTainted = "tainted" // a tainted token or credential wrote it
+	OriginProgram = "program" // of a draft: a program of the account wrote it that does not speak for the account
+	OriginTainted = "tainted" // a tainted token or credential wrote it
 )
 
-// Words are what a reader is given of a message.
-type Words struct {
+// A Source is the message that a reader is given something of: where it is, and who wrote it.
+type Source struct {
 	MailboxID string
 	ThreadID  string
 	Folder    string // IMAP name
@@ -37,21 +38,21 @@ type Words struct {
 
 // Verified is the one place that says whether the words of a message are those of somebody whom its
 // reader need not fear. own tells of a domain whether it is the account's.
-func Verified(p *store.Policy, w *Words, own func(domain string) (bool, error)) (bool, error) {
+func Verified(p *store.Policy, w *Source, own func(domain string) (bool, error)) (bool, error) {
 	switch {
-	case w.Origin == WordsOwn:
+	case w.Origin == OriginOwn:
 		return true, nil
-	case w.Origin != WordsAuthor && w.Origin != WordsElsewhere || w.Verified == "":
+	case w.Origin != OriginAuthor && w.Origin != OriginElsewhere || w.Verified == "":
 		return false, nil
 	case core.DomainOfAddress(w.Author) == w.Verified && store.Names(p.TrustedSenders, w.Author, w.Verified):
 		return true, nil
-	case w.Origin == WordsElsewhere:
+	case w.Origin == OriginElsewhere:
 		return own(w.Verified)
 	}
 	return false, nil
 }
 
-// OwnDomain tells whether a domain is one of an account's.
+// OwnDomain reports whether a domain is one of an account's.
 func OwnDomain(tx *store.Tx, accountID string) func(domain string) (bool, error) {
 	return func(domain string) (bool, error) {
 		d, err := store.DomainByName.Find(tx, domain)
@@ -59,8 +60,8 @@ func OwnDomain(tx *store.Tx, accountID string) func(domain string) (bool, error)
 	}
 }
 
-// Withholds tells whether lists leave the words of a message out for a reader.
-func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *Words) (bool, error) {
+// Withholds reports whether lists leave the words of a message out for a reader.
+func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *Source) (bool, error) {
 	if !p.Taint {
 		return false, nil
 	}
@@ -72,7 +73,7 @@ func (s *Service) Withholds(tx *store.Tx, accountID string, p *store.Policy, w *
 // taints it where the words are not verified, before they are given to it. All others that taint
 // and may act for the mailbox of a message have read it too. Whoever has p.Taint false is not
 // concerned. Words without a mailbox are of anybody.
-func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Words) error {
+func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Source) error {
 	if !p.Taint || len(words) == 0 {
 		return nil
 	}
@@ -96,7 +97,7 @@ func (s *Service) Read(accountID string, h Holder, p *store.Policy, words ...Wor
 const readersAtOnce = 50
 
 // concerns finds out whose reading changes by reading the words, and how.
-func (s *Service) concerns(tx *store.Tx, accountID string, h Holder, words []Words) (changed []*reading, err error) {
+func (s *Service) concerns(tx *store.Tx, accountID string, h Holder, words []Source) (changed []*reading, err error) {
 	of, err := h.find(tx)
 	if of == nil || err != nil {
 		return nil, err
@@ -281,7 +282,7 @@ type reading struct {
 
 // given is a message of which a reader is given words.
 type given struct {
-	words  *Words
+	words  *Source
 	people []string
 	taints bool
 }
@@ -341,7 +342,7 @@ func (r *reading) note(people []string, now time.Time) {
 }
 
 // taint adds the words of a stranger.
-func (r *reading) taint(w *Words, now time.Time) {
+func (r *reading) taint(w *Source, now time.Time) {
 	if r.Taint == nil {
 		r.Taint = &store.Taint{Since: now, MailboxID: w.MailboxID, ThreadID: w.ThreadID, Folder: w.Folder, UID: w.UID}
 	}
@@ -354,7 +355,7 @@ func (r *reading) taint(w *Words, now time.Time) {
 // lastKept is how exactly the time of the last reading is kept.
 const lastKept = time.Second
 
-// differs tells whether a reading has to be written.
+// differs reports whether a reading has to be written.
 func (r *reading) differs() bool {
 	switch {
 	case r.fresh:
@@ -388,7 +389,7 @@ func (of *held) put(tx *store.Tx, r store.Reading) error {
 	return store.Credentials.Put(tx, c)
 }
 
-// Clear has a holder begin anew, as if nothing had been read with it.
+// Clear has a holder begin again, as if nothing had been read with it.
 func (h Holder) Clear(tx *store.Tx) error {
 	if h.TokenID != "" {
 		t, err := store.Tokens.Get(tx, h.TokenID)
@@ -416,7 +417,7 @@ func (s *Service) MayBeTainted(who core.Actor) error {
 
 // ReadAny is Read of an answer that may repeat the words of any message.
 func (s *Service) ReadAny(who core.Actor) error {
-	return s.Read(who.AccountID, HolderOf(who), &who.Policy, Words{})
+	return s.Read(who.AccountID, HolderOf(who), &who.Policy, Source{})
 }
 
 // CheckDraft refuses a draft of a tainted holder in any mailbox but that whose message tainted it.

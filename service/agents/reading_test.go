@@ -20,36 +20,36 @@ func TestVerified(t *testing.T) {
 		"a recipient": {Taint: true, AllowedRecipients: []string{"@far.test", "boss@far.test"}},
 	}
 	for _, c := range []struct {
-		words Words
+		words Source
 		by    string // the policies by which they are verified; "all"
 	}{
-		{Words{}, ""},
-		{Words{Origin: WordsOwn}, "all"},
-		{Words{Origin: WordsOwn, Author: "boss@far.test"}, "all"},
-		{Words{Origin: "other", Author: "ann@example.test", Verified: ours}, ""},
+		{Source{}, ""},
+		{Source{Origin: OriginOwn}, "all"},
+		{Source{Origin: OriginOwn, Author: "boss@far.test"}, "all"},
+		{Source{Origin: "other", Author: "ann@example.test", Verified: ours}, ""},
 
 		// Of DSNs, automatic answers, forwards, and what was put here, nobody knows who wrote them.
-		{Words{Author: "ann@example.test", Verified: ours}, ""},
-		{Words{Author: "boss@far.test", Verified: theirs}, ""},
+		{Source{Author: "ann@example.test", Verified: ours}, ""},
+		{Source{Author: "boss@far.test", Verified: theirs}, ""},
 
-		{Words{Origin: WordsAuthor, Author: "ann@example.test"}, ""},
-		{Words{Origin: WordsAuthor, Author: "ann@example.test", Verified: ours}, "an own one"},
-		{Words{Origin: WordsElsewhere, Author: "ann@example.test", Verified: ours}, "all"},
-		{Words{Origin: WordsElsewhere, Author: "ann@example.test"}, ""},
-		{Words{Origin: WordsElsewhere, Author: "boss@far.test", Verified: theirs}, "an address, a domain, both"},
-		{Words{Origin: WordsElsewhere, Author: "maid@else.test", Verified: "else.test"}, ""},
-		{Words{Origin: WordsAuthor, Author: "x@mail.example.test", Verified: "mail.example.test"}, ""},
-		{Words{Origin: WordsAuthor, Author: "boss@far.test"}, ""},
-		{Words{Origin: WordsAuthor, Author: "boss@far.test", Verified: theirs}, "an address, a domain, both"},
-		{Words{Origin: WordsAuthor, Author: "boss+tag@far.test", Verified: theirs}, "a domain"},
-		{Words{Origin: WordsAuthor, Author: "maid@far.test", Verified: theirs}, "a domain"},
-		{Words{Origin: WordsAuthor, Author: "boss@mail.far.test", Verified: sub}, "both"},
-		{Words{Origin: WordsAuthor, Author: "", Verified: theirs}, ""},
+		{Source{Origin: OriginAuthor, Author: "ann@example.test"}, ""},
+		{Source{Origin: OriginAuthor, Author: "ann@example.test", Verified: ours}, "an own one"},
+		{Source{Origin: OriginElsewhere, Author: "ann@example.test", Verified: ours}, "all"},
+		{Source{Origin: OriginElsewhere, Author: "ann@example.test"}, ""},
+		{Source{Origin: OriginElsewhere, Author: "boss@far.test", Verified: theirs}, "an address, a domain, both"},
+		{Source{Origin: OriginElsewhere, Author: "maid@else.test", Verified: "else.test"}, ""},
+		{Source{Origin: OriginAuthor, Author: "x@mail.example.test", Verified: "mail.example.test"}, ""},
+		{Source{Origin: OriginAuthor, Author: "boss@far.test"}, ""},
+		{Source{Origin: OriginAuthor, Author: "boss@far.test", Verified: theirs}, "an address, a domain, both"},
+		{Source{Origin: OriginAuthor, Author: "boss+tag@far.test", Verified: theirs}, "a domain"},
+		{Source{Origin: OriginAuthor, Author: "maid@far.test", Verified: theirs}, "a domain"},
+		{Source{Origin: OriginAuthor, Author: "boss@mail.far.test", Verified: sub}, "both"},
+		{Source{Origin: OriginAuthor, Author: "", Verified: theirs}, ""},
 
 		// Who is named as the author is not of the domain that was proven.
-		{Words{Origin: WordsAuthor, Author: "boss@far.test", Verified: "evil.test"}, ""},
-		{Words{Origin: WordsAuthor, Author: "boss@far.test", Verified: sub}, ""},
-		{Words{Origin: WordsAuthor, Author: "boss@mail.far.test", Verified: theirs}, ""},
+		{Source{Origin: OriginAuthor, Author: "boss@far.test", Verified: "evil.test"}, ""},
+		{Source{Origin: OriginAuthor, Author: "boss@far.test", Verified: sub}, ""},
+		{Source{Origin: OriginAuthor, Author: "boss@mail.far.test", Verified: theirs}, ""},
 	} {
 		for name, p := range policies {
 			got, err := Verified(p, &c.words, func(domain string) (bool, error) { return domain == ours, nil })
@@ -60,7 +60,7 @@ func TestVerified(t *testing.T) {
 		}
 	}
 	failed := errors.New("disk")
-	if _, err := Verified(policies["none"], &Words{Origin: WordsElsewhere, Verified: ours}, func(string) (bool, error) { return true, failed }); !errors.Is(err, failed) {
+	if _, err := Verified(policies["none"], &Source{Origin: OriginElsewhere, Verified: ours}, func(string) (bool, error) { return true, failed }); !errors.Is(err, failed) {
 		t.Errorf("an error is lost: %v", err)
 	}
 }

@@ -192,7 +192,7 @@ func TaintedError(t *store.Taint) *core.Error {
 // Admit is the one place that says whether a message may be sent by a holder. The policy of the
 // mailbox and that of the holder are asked each by itself: first what refuses, then what holds.
 // Reach has been called for the message. held is why it must wait for a person's approval, ""
-// if it need not; tainted tells whether the holder is.
+// if it need not; tainted reports whether the holder is.
 func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainted bool, err error) {
 	if m.reached == nil {
 		return "", false, errors.New("nobody has found out whom a message reaches")
@@ -226,8 +226,8 @@ func (s *Service) Admit(tx *store.Tx, h Holder, m *Message) (held string, tainte
 	return held, tainted, nil
 }
 
-// sentFromElsewhere tells whether a message is sent from another mailbox than the one of the id, or
-// by the credential of a domain as anybody whom that mailbox may not send as.
+// sentFromElsewhere reports whether a message is sent from another mailbox than the one of the id,
+// or by the credential of a domain as anybody whom that mailbox may not send as.
 func sentFromElsewhere(tx *store.Tx, mailboxID string, m *Message) (bool, error) {
 	if m.Mailbox != nil {
 		return m.Mailbox.ID != mailboxID, nil
@@ -240,7 +240,7 @@ func sentFromElsewhere(tx *store.Tx, mailboxID string, m *Message) (bool, error)
 	return slices.ContainsFunc(m.As, func(email string) bool { return !as.Allow(email) }), err
 }
 
-// Asks tells whether any policy is to be asked about what a holder sends from a mailbox, so that
+// Asks reports whether any policy is to be asked about what a holder sends from a mailbox, so that
 // what Admit wants to know has to be found out.
 func (s *Service) Asks(tx *store.Tx, mb *store.Mailbox, h Holder) (bool, error) {
 	if mb != nil && !mb.SendPolicy.IsDefault() {
@@ -256,14 +256,14 @@ var answeringFields = []string{
 	"reply-to", "sender", "disposition-notification-to", "return-receipt-to", "errors-to", "mail-followup-to", "mail-reply-to", "x-confirm-reading-to",
 }
 
-// Answering tells whether programs send something to the addresses in a header field, beside To and
-// Cc, so that they are recipients too.
+// Answering reports whether programs send something to the addresses in a header field, beside To
+// and Cc, so that they are recipients too.
 func Answering(field string) bool {
 	field = strings.ToLower(field)
 	return slices.Contains(answeringFields, field) || strings.HasPrefix(field, "resent-") && field != "resent-date" && field != "resent-message-id"
 }
 
-// DroppedWhileTainted tells whether mail of a tainted holder loses a header field.
+// DroppedWhileTainted reports whether mail of a tainted holder loses a header field.
 func DroppedWhileTainted(field string) bool {
 	field = strings.ToLower(field)
 	return Answering(field) || strings.HasPrefix(field, "resent-") || strings.HasPrefix(field, "list-")

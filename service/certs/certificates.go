@@ -226,8 +226,8 @@ func (s *Service) candidates(tx *store.Tx, d *store.Domain) ([]string, error) {
 	return slices.DeleteFunc(names, func(name string) bool { return !s.zoneLeadsHere(zone, name) }), nil
 }
 
-// zoneLeadsHere tells whether the records of a zone lead visitors of a name to this host, and leave
-// room for a challenge.
+// zoneLeadsHere reports whether the records of a zone lead visitors of a name to this host, and
+// leave room for a challenge.
 func (s *Service) zoneLeadsHere(zone []dnsprov.Record, name string) bool {
 	here := false
 	for _, r := range zone {
@@ -300,7 +300,8 @@ func (s *Service) hostSetOf(ctx context.Context) (*nameSet, error) {
 	return set, ctx.Err()
 }
 
-// claimedBeside tells whether a name is a domain of its own: the account's, or one that is proven.
+// claimedBeside reports whether a name is a domain of its own: the account's, or one that is
+// proven.
 func claimedBeside(tx *store.Tx, accountID, name string) bool {
 	for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
 		if o.AccountID == accountID || o.Claim == store.ClaimProven {

@@ -123,7 +123,7 @@ func (c *certified) row(set string) *store.Certificate {
 	return row
 }
 
-// planned tells whether a look at the domain would have its certificate seen to.
+// planned reports whether a look at the domain would have its certificate seen to.
 func (c *certified) planned(d *store.Domain) (planned bool) {
 	c.t.Helper()
 	err := c.Core.Store.Update(func(tx *store.Tx) error {
@@ -388,7 +388,7 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	c.servesNot("a.test", "www.a.test")
 }
 
-// Another authority is asked anew, and what the first one gave serves until then.
+// Another authority is asked again, and what the first one gave serves until then.
 func TestAnotherAuthority(t *testing.T) {
 	c := newCertified(t)
 	_ = c.attempt(store.HostCertificate)

@@ -53,7 +53,7 @@ func (c *certRun) prepareKey() error {
 	return nil
 }
 
-// publishKeys serves the zone anew that has the host's name, if it is one of ours.
+// publishKeys serves the zone again that has the host's name, if it is one of ours.
 func (s *Service) publishKeys(tx *store.Tx) error {
 	return s.zones.PublishAbove(tx, nil, "_tcp."+s.Config.Hostname)
 }

@@ -121,7 +121,7 @@ func (c *certRun) wanted(now time.Time) []string {
 	return slices.DeleteFunc(out, func(name string) bool { return refusedLately(c.row, name, now) })
 }
 
-// covers tells whether the certificate is for all the names.
+// covers reports whether the certificate is for all the names.
 func (c *certRun) covers(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(c.row.Names, name) })
 }
@@ -391,8 +391,8 @@ func (s *Service) addCertificate(tx *store.Tx, set, account string, due time.Tim
 	return err
 }
 
-// lacksCertificate tells whether a domain has names that may lead here and that its certificate is
-// not for, or soon not any more. While a failure is to be waited out it lacks nothing.
+// lacksCertificate reports whether a domain has names that may lead here and that its certificate
+// is not for, or soon not any more. While a failure is to be waited out it lacks nothing.
 func (s *Service) lacksCertificate(tx *store.Tx, d *store.Domain) (bool, error) {
 	names, err := s.candidates(tx, d)
 	if err != nil || len(names) == 0 {
@@ -417,7 +417,7 @@ func (s *Service) lacksCertificate(tx *store.Tx, d *store.Domain) (bool, error) 
 	}), nil
 }
 
-// refusedLately tells whether it is too early to ask again for a name that the authority did not
+// refusedLately reports whether it is too early to ask again for a name that the authority did not
 // take.
 func refusedLately(row *store.Certificate, name string, now time.Time) bool {
 	r, ok := row.Refused[name]

@@ -40,27 +40,27 @@ type Actor struct {
 	Request     *Request  // for the audit log; nil: the server asks itself
 }
 
-// IsPerson tells whether the actor is somebody who is signed in to the dashboard, with a password
+// IsPerson reports whether the actor is somebody who is signed in to the dashboard, with a password
 // that nobody else has set, and not a program or the operator.
 func (a Actor) IsPerson() bool {
 	return a.TokenKind == SessionKind && a.TokenID != LocalToken && !a.Given
 }
 
-// Manages tells whether the actor is an owner or admin of the account, or a program of one.
+// Manages reports whether the actor is an owner or admin of the account, or a program of one.
 func (a Actor) Manages() bool { return ManagesAs(a.Role) }
 
-// ManagesAs tells whether a role is one of those who manage an account.
+// ManagesAs reports whether a role is one of those who manage an account.
 func ManagesAs(role string) bool {
 	return role == store.UserRoleOwner || role == store.UserRoleAdmin
 }
 
-// SpeaksForAccount tells whether what the actor writes counts as the account's own words.
+// SpeaksForAccount reports whether what the actor writes counts as the account's own words.
 func (a Actor) SpeaksForAccount() bool { return a.IsPerson() || a.OwnWords }
 
-// SeesAll tells whether the actor may know of every mailbox of its account.
+// SeesAll reports whether the actor may know of every mailbox of its account.
 func (a Actor) SeesAll() bool { return a.MailboxID == "" && !a.Limited }
 
-// Sees tells whether the actor may know of a mailbox of its account.
+// Sees reports whether the actor may know of a mailbox of its account.
 func (a Actor) Sees(mailboxID string) bool {
 	if a.MailboxID != "" {
 		return a.MailboxID == mailboxID
@@ -71,7 +71,7 @@ func (a Actor) Sees(mailboxID string) bool {
 // Scopes in rising order; each holds the ones before it.
 var Scopes = []string{"read", "write", "purchase", "admin"}
 
-// Can tells whether the actor's token holds the scope.
+// Can reports whether the actor's token holds the scope.
 func (a Actor) Can(scope string) bool {
 	need := slices.Index(Scopes, scope)
 	for _, p := range a.Permissions {

@@ -133,7 +133,7 @@ func (s *Core) WhileActive(k jobs.Kind) jobs.Kind {
 }
 
 // EndsInactive ends the jobs of a kind when their account is suspended. What resumes it plans them
-// anew.
+// again.
 func (s *Core) EndsInactive(k jobs.Kind) jobs.Kind {
 	return s.onlyActive(k, func() error { return nil })
 }

@@ -33,7 +33,7 @@ func newConfirmations() *confirmations {
 	return c
 }
 
-// use tells whether it is the first use. Those that have ended are forgotten once a minute.
+// use reports whether it is the first use. Those that have ended are forgotten once a minute.
 func (c *confirmations) use(nonce [confirmNonce]byte, ends, now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -63,8 +63,8 @@ func (s *Core) Confirmation(who Actor, operation string, args []byte) (string, T
 	return base64.RawURLEncoding.EncodeToString(text), Time{until}
 }
 
-// Confirmed tells whether the text confirms the operation, and uses it up: a 400 says what is wrong
-// with it.
+// Confirmed reports whether the text confirms the operation, and uses it up: a 400 says what is
+// wrong with it.
 func (s *Core) Confirmed(who Actor, operation string, args []byte, text string) error {
 	const again = ". Call without it to get a new one"
 	raw, err := base64.RawURLEncoding.DecodeString(text)

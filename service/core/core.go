@@ -139,8 +139,8 @@ func (s *Core) SendersIPs() (out []netip.Addr) {
 	return append(out, from.Addresses()...)
 }
 
-// AvoidsAddress tells whether no mail is sent to an address: it is an IPv6 address on the internet,
-// this host's own ones have no reverse names, and it has IPv4 to send with.
+// AvoidsAddress reports whether no mail is sent to an address: it is an IPv6 address on the
+// internet, this host's own ones have no reverse names, and it has IPv4 to send with.
 func (s *Core) AvoidsAddress(to netip.Addr) bool {
 	to = to.Unmap()
 	if to.Is4() || !to.IsGlobalUnicast() || to.IsPrivate() || s.Config.Sandbox || s.IPv6Named.Load() {
@@ -160,13 +160,13 @@ func (s *Core) Hostname() string {
 // SimulatorDomain is the domain whose addresses play recipients, if the simulator is on.
 func (s *Core) SimulatorDomain() string { return "simulator." + strings.ToLower(s.Hostname()) }
 
-// IsSimulator tells whether a name is that domain or below it, where no domain may be connected,
+// IsSimulator reports whether a name is that domain or below it, where no domain may be connected,
 // whether the simulator is on or not.
 func (s *Core) IsSimulator(name string) bool {
 	return strings.HasSuffix("."+strings.ToLower(name), "."+s.SimulatorDomain())
 }
 
-// Simulates tells whether mail to an address is for a recipient that this server plays.
+// Simulates reports whether mail to an address is for a recipient that this server plays.
 func (s *Core) Simulates(address string) bool {
 	return s.Config.Simulator && strings.EqualFold(DomainOfAddress(address), s.SimulatorDomain())
 }

@@ -140,7 +140,7 @@ type SMTPError struct {
 func (e *SMTPError) Error() string { return fmt.Sprintf("%d %s %s", e.Code, e.Enhanced, e.Message) }
 func (e *SMTPError) Unwrap() error { return e.cause }
 
-// Temporary tells whether the client may try again.
+// Temporary reports whether the client may try again.
 func (e *SMTPError) Temporary() bool { return e.Code < 500 }
 
 // SMTPErrorf makes an SMTPError.

@@ -200,7 +200,7 @@ func (g *Guess) count(ctx context.Context) error {
 	return nil
 }
 
-// Compare tells whether the password is that of a hash of the identity; see Verify.
+// Compare reports whether the password is that of a hash of the identity; see Verify.
 func (g *Guess) Compare(ctx context.Context, name, hash, password string) (right bool, err error) {
 	i := slices.IndexFunc(g.of, func(id Identity) bool { return id.Name == name })
 	right, err = g.core.Logins.Verify(ctx, hash, password, Origin{g.network, g.of[i].Known}, g.core.Now())

@@ -112,7 +112,7 @@ func (r *keyring) open(place string, sealed []byte) (secret []byte, now bool, er
 	return nil, false, fmt.Errorf("open the secret of %s: the master key does not fit: %w", place, err)
 }
 
-// anew seals a secret under the master key where it is sealed under one before it. One that no key
+// again seals a secret under the master key where it is sealed under one before it. One that no key
 // opens stays as it is.
 func (r *keyring) anew(place string, sealed []byte) []byte {
 	secret, now, err := r.open(place, sealed)
@@ -135,7 +135,7 @@ func (k *Keys) StableMac(purpose string, parts ...string) []byte {
 	return macUnder(roots[len(roots)-1], purpose, parts)
 }
 
-// MadeMac tells whether same is true of the MAC of the parts, as Mac gives it or gave it under a
+// MadeMac reports whether same is true of the MAC of the parts, as Mac gives it or gave it under a
 // master key before. same must compare in constant time.
 func (k *Keys) MadeMac(same func(mac []byte) bool, purpose string, parts ...string) bool {
 	made := false

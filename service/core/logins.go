@@ -59,7 +59,7 @@ func (l *logins) Hash(password string) string {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=1$%s$%s", argon2.Version, l.Memory, l.Time, b64.EncodeToString(salt), b64.EncodeToString(key))
 }
 
-// Verify tells whether the password is the one of the hash. An empty hash takes as long and is
+// Verify reports whether the password is the one of the hash. An empty hash takes as long and is
 // never right. Who is known at the network does not wait for strangers. The error is busy, or of
 // ctx.
 func (l *logins) Verify(ctx context.Context, hash, password string, from Origin, now time.Time) (bool, error) {
@@ -271,7 +271,7 @@ func (q *fairQueue) next() *hashWaiter {
 	return w
 }
 
-// remove tells whether the waiter still waited.
+// remove reports whether the waiter still waited.
 func (q *fairQueue) remove(w *hashWaiter) bool {
 	list := q.waiting[w.network]
 	i := slices.Index(list, w)
@@ -331,7 +331,7 @@ const (
 	noteAfter = 24 * time.Hour // how old a note may be before it is made anew
 )
 
-// IsKnown tells whether somebody has logged in from the network lately.
+// IsKnown reports whether somebody has logged in from the network lately.
 func IsKnown(seen []store.SeenNetwork, network string, now time.Time) bool {
 	return slices.ContainsFunc(seen, func(s store.SeenNetwork) bool { return s.Network == network && now.Sub(s.At) < knownFor })
 }

@@ -142,7 +142,7 @@ func DomainOfAddress(email string) string {
 	return domain
 }
 
-// IsHosted tells whether mail to an address stays on this server.
+// IsHosted reports whether mail to an address stays on this server.
 func IsHosted(tx *store.Tx, email string) (bool, error) {
 	d, err := store.DomainByName.Read(tx, DomainOfAddress(email))
 	if IsGone(err) {
@@ -177,7 +177,7 @@ func UnprovenMailbox(tx *store.Tx, email string) (found *store.Mailbox, err erro
 	return found, nil
 }
 
-// IsSuppressed tells whether the account must not send to an address.
+// IsSuppressed reports whether the account must not send to an address.
 func IsSuppressed(tx *store.Tx, accountID, email string) (bool, error) {
 	found, err := store.Suppressions.FindShared(tx, accountID+email)
 	return found != nil, err
@@ -224,7 +224,7 @@ func FindAccount(tx *store.Tx, name string) (*store.Account, error) {
 	return nil, Errorf("not_found", "There is no account %.80q: `mailstead account list` shows those that there are.", name)
 }
 
-// Operates tells whether somebody with a role in an account runs the installation: who owns its
+// Operates reports whether somebody with a role in an account runs the installation: who owns its
 // first account.
 func Operates(tx *store.Tx, accountID, role string) (bool, error) {
 	first, err := FindAccount(tx, "")
@@ -322,7 +322,7 @@ func RemoteBox(tx *store.Tx, mb *store.Mailbox) (*store.RemoteBox, error) {
 	return box, err
 }
 
-// IsStoreError tells whether the store itself could not do what was asked: it is full, or closed.
+// IsStoreError reports whether the store itself could not do what was asked: it is full, or closed.
 func IsStoreError(err error) bool {
 	return errors.Is(err, store.ErrFull) || errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrClosed)
 }

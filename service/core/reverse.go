@@ -33,7 +33,7 @@ func (s *Core) ReverseNames(ctx context.Context, ip netip.Addr) (names []string,
 	return names, false, nil
 }
 
-// IsNoSuchName tells whether the DNS answered a look-up with: there is no such name, or it has no
+// IsNoSuchName reports whether the DNS answered a look-up with: there is no such name, or it has no
 // such record.
 func IsNoSuchName(err error) bool {
 	var e *net.DNSError

@@ -60,7 +60,7 @@ func (s *Senders) add(tx *store.Tx, mb *store.Mailbox, domainID, email string) e
 	return err
 }
 
-// Allow tells whether an address, as NormalizeEmail gives it, is one of them, with or without a
+// Allow reports whether an address, as NormalizeEmail gives it, is one of them, with or without a
 // +tag.
 func (s Senders) Allow(email string) bool {
 	local, domain, _ := msg.SplitEmail(email)
@@ -71,8 +71,8 @@ func (s Senders) Allow(email string) bool {
 	return slices.Contains(s.Addresses, email) || slices.Contains(s.Addresses, base+"@"+domain)
 }
 
-// Words names them for an error.
-func (s Senders) Words() string {
+// Names names them for an error.
+func (s Senders) Names() string {
 	if s.Domain != "" {
 		return "any address of " + s.Domain
 	}
@@ -91,7 +91,7 @@ func (s Senders) Own(address string) (string, error) {
 		return "", OverSMTP(550, "5.1.7", Invalid("from", "invalid", "%s", err))
 	}
 	if !s.Allow(email) {
-		return "", OverSMTP(550, "5.7.1", Invalid("from", "not_allowed", "only %s may stand in the envelope and in From here, not %s", s.Words(), email))
+		return "", OverSMTP(550, "5.7.1", Invalid("from", "not_allowed", "only %s may stand in the envelope and in From here, not %s", s.Names(), email))
 	}
 	return email, nil
 }

@@ -24,7 +24,7 @@ func tokenChecksum(secret string) string {
 	return string(sum)
 }
 
-// WellFormedToken tells whether text can be a token at all, so that guesses cost no look-up.
+// WellFormedToken reports whether text can be a token at all, so that guesses cost no look-up.
 func WellFormedToken(text string) bool {
 	rest, ok := strings.CutPrefix(text, tokenPrefix)
 	return ok && len(rest) == 46 && tokenChecksum(rest[:40]) == rest[40:]

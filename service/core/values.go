@@ -105,8 +105,8 @@ func Bracketed(id string) string {
 	return "<" + strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(id), "<"), ">") + ">"
 }
 
-// ValidMessageID tells whether text is a Message-ID (RFC 5322 section 3.6.4) that no header or log
-// can misread.
+// ValidMessageID reports whether text is a Message-ID (RFC 5322 section 3.6.4) that no header or
+// log can misread.
 func ValidMessageID(text string) bool {
 	id := strings.TrimSuffix(strings.TrimPrefix(text, "<"), ">")
 	left, right, ok := strings.Cut(id, "@")

@@ -59,7 +59,7 @@ func claimOf(tx *store.Tx, accountID, name string) (*store.Domain, error) {
 	return store.DomainOfAccount.Get(tx, store.OwnKey(accountID, name))
 }
 
-// provenElsewhere tells whether another account has proven its claim of the name.
+// provenElsewhere reports whether another account has proven its claim of the name.
 func provenElsewhere(tx *store.Tx, accountID, name string) (bool, error) {
 	d, err := store.DomainByName.Get(tx, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -120,7 +120,7 @@ func (s *Service) beginClaim(tx *store.Tx, d *store.Domain) error {
 	return s.planClaim(tx, d, claimLookMin)
 }
 
-// reopenClaim begins a claim anew that was lost or has expired, if the name is free again. The
+// reopenClaim begins a claim again that was lost or has expired, if the name is free again. The
 // caller writes the domain, and then calls claimsChanged if the claim was reopened.
 func (s *Service) reopenClaim(tx *store.Tx, d *store.Domain) (reopened bool, err error) {
 	if d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen {
@@ -261,7 +261,7 @@ func dkimRecords(spec dnsprov.Spec, provider string) []dnsprov.Record {
 	return slices.DeleteFunc(dnsprov.Wanted(spec, provider), func(r dnsprov.Record) bool { return r.Purpose != dnsprov.PurposeDKIM })
 }
 
-// proofIn tells whether looked-up records prove a claim: a published DKIM record that holds this
+// proofIn reports whether looked-up records prove a claim: a published DKIM record that holds this
 // claim's key.
 func proofIn(d *store.Domain, checks []dnsprov.Check) string {
 	for _, c := range checks {
@@ -525,7 +525,7 @@ func (s *Service) goOnWithClaims(ctx context.Context, j *store.Job) (jobs.Writes
 	return nil, nil
 }
 
-// someClaims does the next part, and tells whether there is more.
+// someClaims does the next part, and reports whether there is more.
 func (s *Service) someClaims(tx *store.Tx, a *claimArgs) (more bool, err error) {
 	if !a.Lose {
 		names, more := s.zonesAround(tx, a)
@@ -543,7 +543,7 @@ func (s *Service) someClaims(tx *store.Tx, a *claimArgs) (more bool, err error) 
 	return true, err
 }
 
-// loseSome ends claims of the name but the holder's, and tells whether there were any. With the
+// loseSome ends claims of the name but the holder's, and reports whether there were any. With the
 // last of them Lose is false.
 func (s *Service) loseSome(tx *store.Tx, a *claimArgs, holder string) (any bool, err error) {
 	var rivals []*store.Domain

@@ -226,7 +226,7 @@ func notAvailable(name string) string {
 	return name + " cannot be connected to this account. If it is yours, ask the operator of this installation."
 }
 
-// operatorsOnly tells whether a name is, or holds, the name of this host or of its nameservers:
+// operatorsOnly reports whether a name is, or holds, the name of this host or of its nameservers:
 // whoever has it speaks for the server. Only the oldest account, which set the server up, may.
 func (s *Service) operatorsOnly(tx *store.Tx, accountID, name string) bool {
 	holds := func(host string) bool {

@@ -147,7 +147,7 @@ func (s *Service) readDomain(who core.Actor, id string) (*store.Domain, error) {
 	return d, err
 }
 
-// lookHolds tells whether the newest check covers all records that are wanted now, and is not too
+// lookHolds reports whether the newest check covers all records that are wanted now, and is not too
 // old.
 func (s *Service) lookHolds(d *store.Domain) bool {
 	if d.CheckedAt.IsZero() || d.Status != store.DomainComplete && s.Now().Sub(d.CheckedAt) > looksKept {
@@ -206,7 +206,7 @@ func dnsRecordsOut(d *store.Domain, checks []store.DNSCheck) []DNSRecord {
 	return out
 }
 
-// verified tells whether there are records for a purpose, and all of them are verified.
+// verified reports whether there are records for a purpose, and all of them are verified.
 func verified(checks []store.DNSCheck, purpose string) bool {
 	found := false
 	for _, c := range checks {
@@ -281,7 +281,7 @@ func (s *Service) manualDomain(who core.Actor, id string) (*store.Domain, error)
 	return d, err
 }
 
-// recordsReady tells whether the records of a manual domain are computed: the job that makes its
+// recordsReady reports whether the records of a manual domain are computed: the job that makes its
 // keys is done.
 func recordsReady(d *store.Domain) bool {
 	return len(d.DKIM) > 0 && d.Status != store.DomainPending && d.Status != store.DomainInProgress

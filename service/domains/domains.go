@@ -478,9 +478,9 @@ func (s *Service) DeleteDomain(ctx context.Context, who core.Actor, in DomainIn)
 	return &out, nil
 }
 
-// LetEnd tells whether a job of an account that is being deleted is to go on to its end: it deletes
-// a domain or follows that, or it may be buying one at this moment.
-func (s *Service) LetEnd(j *store.Job) bool {
+// MayFinish reports whether a job of an account that is being deleted is to go on to its end: it
+// deletes a domain or follows that, or it may be buying one at this moment.
+func (s *Service) MayFinish(j *store.Job) bool {
 	return j.Kind == kindDelete || j.Kind == kindClaims || (j.Kind == KindSetup || j.Kind == kindProvision) && j.State == store.JobRunning
 }
 

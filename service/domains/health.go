@@ -124,7 +124,7 @@ func expected(c store.DNSCheck) string {
 	return c.Expected
 }
 
-// answered tells whether the check found out anything.
+// answered reports whether the check found out anything.
 func (l *dnsCheck) answered() bool {
 	return l.ns != nil || slices.ContainsFunc(l.checks, func(c store.DNSCheck) bool { return c.Error != dnsprov.LookupFailed })
 }
@@ -152,7 +152,7 @@ func criticalVerified(checks []store.DNSCheck) bool {
 	return !slices.ContainsFunc(checks, func(c store.DNSCheck) bool { return c.Critical && !c.Verified })
 }
 
-// sameRecord tells whether two checks are of one record with one value.
+// sameRecord reports whether two checks are of one record with one value.
 func sameRecord(a, b store.DNSCheck) bool {
 	return a.Purpose == b.Purpose && a.Type == b.Type && a.Host == b.Host && a.Expected == b.Expected
 }
@@ -305,7 +305,7 @@ func dnsStatusOf(d *store.Domain, checks []store.DNSCheck) string {
 	return dnsPending
 }
 
-// dnsReady tells whether everything that mail needs is in the DNS.
+// dnsReady reports whether everything that mail needs is in the DNS.
 func dnsReady(d *store.Domain, checks []store.DNSCheck) bool {
 	if d.DNSProvider == store.DomainProviderExternal {
 		return true

@@ -38,8 +38,8 @@ func (s *Service) ProveByLogin(ctx context.Context, mb *store.Mailbox, at netip.
 	return err
 }
 
-// isServerOf tells whether the server that a mailbox has logged in to, at the address `at`, is one
-// of its domain's, so that the log-in says something about the domain: an account may name any
+// isServerOf reports whether the server that a mailbox has logged in to, at the address `at`, is
+// one of its domain's, so that the log-in says something about the domain: an account may name any
 // server, its own too, and have that name lead elsewhere a moment later. It is one if the domain's
 // MX or SRV records (RFC 6186) name it, or if the connection led to the address of one that they
 // name; else if it is called as servers for mail clients are, below the registered domain or right

@@ -151,14 +151,14 @@ func (b *purchasing) find() (found *registrar.Registration, err error) {
 	return found, err
 }
 
-// ours tells whether a domain of the registrar account came of this purchase. It was for sale when
-// the order went out, so that where the registrar keeps no key only what is older than the intent
-// is somebody else's.
+// ours reports whether a domain of the registrar account came of this purchase. It was for sale
+// when the order went out, so that where the registrar keeps no key only what is older than the
+// intent is somebody else's.
 func (b *purchasing) ours(r *registrar.Registration) bool {
 	return r.Key == b.pu.ID || r.Key == "" && r.RegisteredAt.After(b.pu.CreatedAt.Add(-clocksDiffer))
 }
 
-// mayBeOurs tells whether an order went out of which it is still not known what it bought.
+// mayBeOurs reports whether an order went out of which it is still not known what it bought.
 func (b *purchasing) mayBeOurs() bool {
 	return b.pu.State == store.PurchaseOrdering && b.s.Now().Sub(b.pu.TriedAt) < orderIsLost
 }
@@ -449,7 +449,7 @@ func inside(domain string, hosts []string) []string {
 	return out
 }
 
-// sameNames tells whether two lists hold the same names, in whatever order.
+// sameNames reports whether two lists hold the same names, in whatever order.
 func sameNames(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(a, b)

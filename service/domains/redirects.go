@@ -85,7 +85,7 @@ func checkRedirect(text, domain string) (string, error) {
 	return text, nil
 }
 
-// webHost tells whether browsers would look for a host of that name: an IP address, or labels of
+// webHost reports whether browsers would look for a host of that name: an IP address, or labels of
 // letters, digits, hyphens and, as some have, underscores.
 func webHost(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
@@ -100,7 +100,7 @@ func webHost(host string) bool {
 	return len(host) <= 253
 }
 
-// webPort tells whether a URL has a port that there is, or none.
+// webPort reports whether a URL has a port that there is, or none.
 func webPort(u *url.URL) bool {
 	n, err := strconv.ParseUint(u.Port(), 10, 16)
 	return u.Port() == "" || err == nil && n > 0

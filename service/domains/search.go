@@ -379,7 +379,7 @@ func suggestNames(words, tlds []string, limit int) []string {
 	return out
 }
 
-// mixesScripts tells whether letters of ours and of another script stand together, which no
+// mixesScripts reports whether letters of ours and of another script stand together, which no
 // registry takes.
 func mixesScripts(label string) bool {
 	latin := strings.ContainsFunc(label, func(r rune) bool { return unicode.Is(unicode.Latin, r) })

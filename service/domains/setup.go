@@ -265,7 +265,7 @@ func (p *setupPlan) find(tx *store.Tx) (*store.Domain, error) {
 	return d, nil
 }
 
-// mayMake tells whether the account may have the domain.
+// mayMake reports whether the account may have the domain.
 func (p *setupPlan) mayMake(tx *store.Tx) error {
 	if p.s.operatorsOnly(tx, p.who.AccountID, p.name) {
 		return core.Invalid("domain", "not_allowed", "%s", notAvailable(p.name))

@@ -624,7 +624,7 @@ func (s *Service) completeDomain(tx *store.Tx, d *store.Domain, l *dnsCheck) err
 	return s.tellReady(tx, d)
 }
 
-// setupFailed shows why a domain is not provisioned. Setting it up again begins anew, and so
+// setupFailed shows why a domain is not provisioned. Setting it up again begins again, and so
 // does checking its nameservers. One that was complete before stays so.
 func (s *Service) setupFailed(tx *store.Tx, j *store.Job, cause error) error {
 	args, err := jobs.Args[domainArgs](j)

@@ -307,7 +307,7 @@ func (s *Service) RedeliverEvent(ctx context.Context, who core.Actor, in Redeliv
 	return &Redelivered{in.EventID, in.ID, true, "The event is on its way again, with the same id."}, nil
 }
 
-// inLog tells whether the endpoint was told of the event, or will be: its first attempt may still
+// inLog reports whether the endpoint was told of the event, or will be: its first attempt may still
 // wait.
 func inLog(tx *store.Tx, w *store.Webhook, e *store.Event) bool {
 	if store.DeliveriesByEvent.Has(tx, w.ID+e.ID) {

@@ -103,7 +103,7 @@ func (s *Service) Emit(tx *store.Tx, accountID, kind string, data any) (*store.E
 	return e, s.addDeliveries(tx, accountID, e.ID, ids)
 }
 
-// Wants tells whether an endpoint subscribes to a type of event.
+// Wants reports whether an endpoint subscribes to a type of event.
 func Wants(w *store.Webhook, kind string) bool {
 	return slices.Contains(w.Events, "*") || slices.Contains(w.Events, kind)
 }

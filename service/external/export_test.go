@@ -23,7 +23,7 @@ func (s *Service) AddSync(tx *store.Tx, mb *store.Mailbox, by string) error {
 
 func (s *Service) OpenIdles(ctx context.Context) { s.idles.open(ctx) }
 
-// Idles tells whether a session waits for mail of the mailbox.
+// Idles reports whether a session waits for mail of the mailbox.
 func (s *Service) Idles(mailbox string) bool { return s.idles.has(mailbox) }
 
 func (s *Service) IdleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {

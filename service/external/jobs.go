@@ -54,7 +54,7 @@ func (s *Service) planRemainingSyncs(ctx context.Context, j *store.Job) (jobs.Wr
 	return nil, nil
 }
 
-// inBackground tells whether a mailbox is to be synced without anybody asking.
+// inBackground reports whether a mailbox is to be synced without anybody asking.
 func inBackground(tx *store.Tx, id string) (*store.Mailbox, error) {
 	mb, err := store.Mailboxes.Find(tx, id)
 	if err != nil {

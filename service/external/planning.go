@@ -126,7 +126,7 @@ func (s *Servers) planSyncs(tx *store.Tx, args externalsArgs) (next string, err 
 	return "", nil
 }
 
-// pollIsDue tells whether a sync of a mailbox in the background waits only for its turn.
+// pollIsDue reports whether a sync of a mailbox in the background waits only for its turn.
 func pollIsDue(tx *store.Tx, id string) bool {
 	j, err := store.JobByKey.Read(tx, store.JobKey(kindInboxPoll, id))
 	return err == nil && !j.Due.After(tx.Now())

@@ -206,6 +206,6 @@ func (s *Servers) PlainGuard() *netguard.Guard {
 	return &netguard.Guard{AllowPrivate: s.Config.AllowPrivate, OnlyPrivate: !s.Config.Sandbox}
 }
 
-// PlainAllowed tells whether there are any such servers. Those with a name are judged when they are
-// dialled.
+// PlainAllowed reports whether there are any such servers. Those with a name are judged when they
+// are dialled.
 func (s *Servers) PlainAllowed() bool { return s.Config.Sandbox || s.Config.AllowPrivate }

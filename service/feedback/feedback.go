@@ -185,13 +185,14 @@ func sameAddress(theirs, ours string) bool {
 	return err == nil && email == ours
 }
 
-// addressFault tells whether a status says that an address is not there, or is not used any more
+// addressFault reports whether a status says that an address is not there, or is not used any more
 // (RFC 3463).
 func addressFault(status string) bool {
 	return status == "5.2.1" || strings.HasPrefix(status, "5.1.") && !outbound.SenderFault(status)
 }
 
-// deniedAddress tells whether a report has Exchange Online's way to say that there is no such user.
+// deniedAddress reports whether a report has Exchange Online's way to say that there is no such
+// user.
 func deniedAddress(r *msg.ReportRecipient) bool {
 	const denied = "5.4.1"
 	return r.Status == denied && strings.Contains(strings.ToLower(r.Diagnostic), "recipient address rejected: access denied")
@@ -204,7 +205,7 @@ func errStillDelivering() *core.SMTPError {
 }
 
 // Apply does what follows from what a message says about one of ours. For a message to an
-// address of a row it tells whether that is all, or the message is to be delivered too: reports
+// address of a row it reports whether that is all, or the message is to be delivered too: reports
 // are, and whatever a person wrote.
 func (s *Service) Apply(tx *store.Tx, to *recipients.Destination, stored *inbox.StoredMessage, sender string) (done bool, err error) {
 	report, row := stored.Report, to.Row
@@ -258,7 +259,7 @@ func Takes(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) erro
 	return nil
 }
 
-// hasRoom tells whether there is a mailbox that a message fits in.
+// hasRoom reports whether there is a mailbox that a message fits in.
 func hasRoom(tx *store.Tx, d *recipients.Destination, m *inbox.StoredMessage) bool {
 	if d.Mailbox == nil {
 		return false

@@ -152,7 +152,7 @@ func (s *Service) rowsOfNotices(from *outbound.Relay, list []feedback.Notice) (i
 	return ids, err
 }
 
-// applyNotice does what follows from a notice. It tells whether that is still to come, since the
+// applyNotice does what follows from a notice. It reports whether that is still to come, since the
 // relay's own answer to the message is not noted yet. A notice about a message that is not ours is
 // passed over: relays may have other senders.
 func (s *Service) applyNotice(tx *store.Tx, rowID string, n feedback.Notice) (early bool, err error) {

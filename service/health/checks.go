@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A check is one row of what is looked at. What is live is cheap, and looked at anew for each
+// A check is one row of what is looked at. What is live is cheap, and looked at again for each
 // request; the rest is looked at by Run and Doctor alone.
 type check struct {
 	code string

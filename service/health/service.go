@@ -225,7 +225,7 @@ func worst(checks []Check) string {
 	return status
 }
 
-// look gives what the last look at everything found, with what is looked at anew each time, and
+// look gives what the last look at everything found, with what is looked at again each time, and
 // when that last look was.
 func (s *Service) look(ctx context.Context) ([]Check, time.Time) {
 	s.mu.Lock()

@@ -176,7 +176,7 @@ func (s *Service) checkHostSPF(ctx context.Context, code string, leadsTo []netip
 	return nil
 }
 
-// mayPass tells whether an SPF record of a name names an address. What asks for other names may.
+// mayPass reports whether an SPF record of a name names an address. What asks for other names may.
 func mayPass(record string, ip netip.Addr, leadsTo []netip.Addr) bool {
 	terms, end := spf.Parse(record).Split()
 	return slices.ContainsFunc(append(terms, end), func(t spf.Term) bool {
@@ -388,7 +388,7 @@ func (s *Service) checkNameservers(ctx context.Context) (out []Check) {
 	return ok(code, s.Hostname(), "The names of the nameservers lead to them.")
 }
 
-// servesZones tells whether a domain has its DNS here.
+// servesZones reports whether a domain has its DNS here.
 func (s *Service) servesZones() (some bool, err error) {
 	err = s.everyDomain(func(d *store.Domain) { some = some || d.DNSProvider == store.DomainProviderBuiltin })
 	return some, err

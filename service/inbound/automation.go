@@ -83,7 +83,7 @@ func (d decisions) refusal(alone bool, automatic []automation) *core.SMTPError {
 	return core.SMTPErrorf(550, "5.7.1", "%s", cmp.Or(o.Text, rejected))
 }
 
-// onlyRecipient tells whether a submission has no recipient but that of the row.
+// onlyRecipient reports whether a submission has no recipient but that of the row.
 func (s *Service) onlyRecipient(sub *store.Submission, row *store.Outgoing) (alone bool, err error) {
 	if sub.Waiting > 1 {
 		return false, nil

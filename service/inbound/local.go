@@ -111,7 +111,7 @@ func (s *Service) Deliver(ctx context.Context, m outbound.LocalMail) (*outbound.
 		if err != nil {
 			return err
 		}
-		stored.Origin = agents.WordsFor(to.Domain.AccountID, sub)
+		stored.Origin = agents.OriginOf(to.Domain.AccountID, sub)
 		if to.Group != nil {
 			return s.fileLater(tx, &store.Arrival{
 				Facts: stored.Facts, Blob: stored.Blob, Sender: sub.Sender, From: m.Row.Domain, SentBy: sentFrom(sub), To: []string{recipient}, ReceivedAt: tx.Now(),

@@ -45,23 +45,23 @@ func (s *Service) originFromOutside(ctx context.Context, in Incoming, v *auth.Ve
 	case err != nil:
 		return "", err
 	case d == nil:
-		return agents.WordsAuthor, nil
+		return agents.OriginAuthor, nil
 	case sentHere:
 		return "", nil
 	case v.SPF == auth.Pass && v.SPFAligned && s.cameFrom(ctx, d, in.Client.IP, signed):
-		return agents.WordsElsewhere, nil
+		return agents.OriginElsewhere, nil
 	}
-	return agents.WordsAuthor, nil
+	return agents.OriginAuthor, nil
 }
 
-// wasSentHere tells whether an account has sent a message with a Message-ID, or a relay has given
+// wasSentHere reports whether an account has sent a message with a Message-ID, or a relay has given
 // it to one that the account has sent.
 func wasSentHere(tx *store.Tx, accountID, messageID string) bool {
 	key := accountID + messageID + "\x00"
 	return store.OutgoingsByMessageID.Has(tx, key) || store.MappingsByProvided.Has(tx, key) || store.MappingsByOriginal.Has(tx, key)
 }
 
-// cameFrom tells whether a message came from one of the places where mail of a domain is sent
+// cameFrom reports whether a message came from one of the places where mail of a domain is sent
 // elsewhere, with one of the signatures by that place's key.
 func (s *Service) cameFrom(ctx context.Context, d *store.Domain, ip netip.Addr, signatures []auth.Signature) bool {
 	ctx, cancel := context.WithTimeout(ctx, core.JudgeWithin)
@@ -108,7 +108,7 @@ func (s *Service) asProvenTo(tx *store.Tx, stored *inbox.StoredMessage, mb *stor
 	return &other, nil
 }
 
-// namesMailbox tells whether To or Cc name the address by which a message came to a mailbox, or
+// namesMailbox reports whether To or Cc name the address by which a message came to a mailbox, or
 // another one that leads to it.
 func (s *Service) namesMailbox(tx *store.Tx, sum *msg.Summary, mb *store.Mailbox, address string) (bool, error) {
 	var named []string
@@ -136,7 +136,7 @@ func (s *Service) namesMailbox(tx *store.Tx, sum *msg.Summary, mb *store.Mailbox
 	return false, nil
 }
 
-// isMember tells whether a mailbox is a member of a group itself.
+// isMember reports whether a mailbox is a member of a group itself.
 func isMember(tx *store.Tx, g *store.Group, mb *store.Mailbox) bool {
 	for _, m := range store.MembersByMailbox.Asc(tx, mb.ID, "") {
 		if m.GroupID == g.ID {

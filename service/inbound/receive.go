@@ -678,8 +678,8 @@ func (s *Service) reportRefused(a *store.Arrival) error {
 	})
 }
 
-// mayHoldReport tells whether a message looks like one that brings a report: by the type or name of
-// what is attached.
+// mayHoldReport reports whether a message looks like one that brings a report: by the type or name
+// of what is attached.
 func mayHoldReport(sum *msg.Summary) bool {
 	for _, a := range sum.Attachments {
 		if ReportFile(&a) != "" {

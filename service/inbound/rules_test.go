@@ -223,7 +223,7 @@ func TestVacation(t *testing.T) {
 		}
 	}
 
-	// Another text begins anew, a time that is over ends it.
+	// Another text begins again, a time that is over ends it.
 	again := func() int {
 		t.Helper()
 		before, filed := len(h.Mails()), len(i.Folder(ann, "INBOX"))

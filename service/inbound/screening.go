@@ -262,7 +262,7 @@ func greyKey(ip netip.Addr, from, to string) string {
 	return core.TextHash(network.String() + "\x00" + from + "\x00" + to)[:32]
 }
 
-// knowsSender tells whether all accounts that get a message have had authentic mail from its
+// knowsSender reports whether all accounts that get a message have had authentic mail from its
 // author's domain before. A message that is not authentic itself is from nobody whom they know.
 func (s *Service) knowsSender(in Incoming, v *auth.Verdict) (bool, error) {
 	if !v.Authentic() {

@@ -31,11 +31,11 @@ func (s *Service) FileDraft(tx *store.Tx, who core.Actor, mb *store.Mailbox, d *
 	}
 	switch {
 	case taint != nil:
-		d.Origin = agents.WordsTainted
+		d.Origin = agents.OriginTainted
 	case who.SpeaksForAccount():
-		d.Origin = agents.WordsOwn
+		d.Origin = agents.OriginOwn
 	default:
-		d.Origin = agents.WordsProgram
+		d.Origin = agents.OriginProgram
 	}
 	f, err := ofRole(tx, mb, roleDrafts)
 	if err != nil {

@@ -125,7 +125,7 @@ func (d *StoredMessage) SetDSN(report *msg.Report) {
 	d.Bits |= store.BitBounce | store.BitAutoReply
 }
 
-// embedsMessage tells whether a part is a whole message, or has one.
+// embedsMessage reports whether a part is a whole message, or has one.
 func embedsMessage(p *msg.Part) bool {
 	return p.IsMessage() || slices.ContainsFunc(p.Children, embedsMessage)
 }
@@ -173,7 +173,7 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	}
 	meta.Spam = f.Spam
 	fromMachine := d.Bits&(store.BitAutoReply|store.BitBounce) != 0 // machines repeat what they were sent
-	if !fromMachine && !d.Embeds || d.Origin == agents.WordsTainted {
+	if !fromMachine && !d.Embeds || d.Origin == agents.OriginTainted {
 		meta.Words = d.Origin
 	}
 	if f.Folder != store.InboxID {
@@ -293,7 +293,7 @@ func (s *Service) EmitRuleMatched(tx *store.Tx, mb *store.Mailbox, d *StoredMess
 // soughtIDs is how many Message-IDs of a reply are looked for among what was sent.
 const soughtIDs = 10
 
-// Answers tells whether a message answers one that the account has sent.
+// Answers reports whether a message answers one that the account has sent.
 func (s *Service) Answers(tx *store.Tx, accountID string, sum *msg.Summary) (bool, error) {
 	id, err := s.answered(tx, accountID, sum)
 	return id != "", err

@@ -10,7 +10,7 @@ import (
 // Flags are the system flags of a message.
 type Flags = store.Flags
 
-// HasKeyword tells whether the list has the keyword, in any case (RFC 9051 section 2.3.2).
+// HasKeyword reports whether the list has the keyword, in any case (RFC 9051 section 2.3.2).
 func HasKeyword(list []string, keyword string) bool {
 	return slices.ContainsFunc(list, func(k string) bool { return strings.EqualFold(k, keyword) })
 }

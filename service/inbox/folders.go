@@ -48,13 +48,13 @@ const (
 	CodeMessageGone       = "message_gone"
 )
 
-// IsNotFound tells whether an error says that a mailbox, folder or message does not exist.
+// IsNotFound reports whether an error says that a mailbox, folder or message does not exist.
 func IsNotFound(err error) bool {
 	e, ok := core.AsError(err)
 	return ok && (e.Code == "not_found" || e.Code == CodeFolderNotFound)
 }
 
-// IsDamaged tells whether the bytes of a message are not on the disk as they were written.
+// IsDamaged reports whether the bytes of a message are not on the disk as they were written.
 func IsDamaged(err error) bool { return errors.Is(err, store.ErrDamaged) }
 
 func folderNotFound(name string) *core.Error {

@@ -96,7 +96,7 @@ func newGateRig(t *testing.T) *gateRig {
 	return r
 }
 
-// clear has a key begin anew.
+// clear has a key begin again.
 func (r *gateRig) clear(k *key) {
 	h := agents.Holder{TokenID: k.id}
 	if !k.api() {

@@ -177,8 +177,8 @@ type inboxList struct {
 	threads   bool   // one row a conversation
 	domain    string // as it was asked for, then its id; "": any
 	builder   page.Builder[InboxMessage]
-	given     map[string]agents.Words           // by id: what is not withheld; nil: nobody asks
-	named     map[*ThreadSummary][]agents.Words // of conversations: the messages whose authors they name
+	given     map[string]agents.Source           // by id: what is not withheld; nil: nobody asks
+	named     map[*ThreadSummary][]agents.Source // of conversations: the messages whose authors they name
 }
 
 func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byDefault, most int) (*inboxList, error) {
@@ -205,7 +205,7 @@ func (s *Service) newInboxList(who core.Actor, in page.Query, f InboxFilter, byD
 		l.query.To = l.query.To.AddDate(0, 0, 1)
 	}
 	if who.Policy.Taint {
-		l.given, l.named = map[string]agents.Words{}, map[*ThreadSummary][]agents.Words{}
+		l.given, l.named = map[string]agents.Source{}, map[*ThreadSummary][]agents.Source{}
 	}
 	yes, no := true, false
 	if f.HasAttachments {
@@ -502,8 +502,8 @@ type messageView struct {
 
 	// Of a list for a reader whom strangers' words taint: which are withheld, and by the ids of
 	// messages those that are not. nil: for others.
-	withholds func(*agents.Words) (bool, error)
-	given     map[string]agents.Words
+	withholds func(*agents.Source) (bool, error)
+	given     map[string]agents.Source
 
 	meta        store.Meta // of the message that is shown
 	structure   *msg.View  // the same
@@ -539,14 +539,14 @@ func (l *inboxList) newView(tx *store.Tx) *messageView {
 	w.domain = l.domain
 	if l.given != nil {
 		w.given = l.given
-		w.withholds = func(words *agents.Words) (bool, error) {
+		w.withholds = func(words *agents.Source) (bool, error) {
 			return l.s.agents.Withholds(tx, l.who.AccountID, &l.who.Policy, words)
 		}
 	}
 	return w
 }
 
-// covers tells whether the folder of a number is of the domain that counts.
+// covers reports whether the folder of a number is of the domain that counts.
 func (w *messageView) covers(num uint32) (bool, error) {
 	if w.domain == "" {
 		return true, nil
@@ -617,7 +617,7 @@ func (w *messageView) show(b viewedFolder, m *store.Message) (InboxMessage, erro
 	out := InboxMessage{
 		ID: id, UID: id[len(b.ids):], UIDValidity: b.folder.UIDValidity, UserID: b.mailbox.ID, Mailbox: b.mailbox.Email, Folder: b.folder.Name, EmailID: emailID(m, meta),
 		Recipient: cmp.Or(meta.Recipient, b.mailbox.Email),
-		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID), AnsweredBy: answererOfText(meta.AnsweredBy), Spam: spamVerdict(meta.Spam),
+		ThreadID:  threadID, BodyPreview: meta.Preview, OriginalMessageID: core.OrNull(meta.OriginalMessageID), AnsweredBy: parseAnswerer(meta.AnsweredBy), Spam: spamVerdict(meta.Spam),
 		Auth:       authOf(meta),
 		ReceivedAt: core.Time{Time: m.Received}, Size: int64(m.Blob.Length),
 		IsRead: m.Flags&store.FlagSeen != 0, IsAnswered: m.Flags&store.FlagAnswered != 0, IsFlagged: m.Flags&store.FlagFlagged != 0,

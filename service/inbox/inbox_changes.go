@@ -176,7 +176,7 @@ func (s *Service) DeleteInboxMessage(ctx context.Context, who core.Actor, in Del
 	return s.deleteMessage(ctx, who, in.by(who), in.To == roleTrash)
 }
 
-// DeletesForGood tells whether DeleteMessage deletes the message for good: without to=trash, and
+// DeletesForGood reports whether DeleteMessage deletes the message for good: without to=trash, and
 // one that lies in Trash or on another server.
 func (s *Service) DeletesForGood(who core.Actor, in DeleteMessageIn) (bool, error) {
 	return s.deletesForGood(in.by(who), in.To == roleTrash)

@@ -120,7 +120,7 @@ type openedMessage struct {
 	shown InboxMessage
 	root  *msg.Part
 	blob  *store.Blob
-	words agents.Words
+	words agents.Source
 
 	keywords []string
 }
@@ -145,7 +145,7 @@ func (s *Service) openMessage(p messagePicker) (*openedMessage, error) {
 		if err != nil {
 			return err
 		}
-		o.words = w.words(b, m, o.shown.ThreadID)
+		o.words = w.source(b, m, o.shown.ThreadID)
 		o.root, err = msg.DecodePart(w.meta.Structure)
 		return err
 	})

@@ -81,7 +81,7 @@ func readCalendar(r io.ReaderAt, root *msg.Part) (*ical.Invitation, error) {
 	return nil, nil
 }
 
-// isInvitation tells whether a calendar asks for an answer, which goes to an organizer who is one
+// isInvitation reports whether a calendar asks for an answer, which goes to an organizer who is one
 // address.
 func isInvitation(i *ical.Invitation) bool {
 	return i != nil && i.Method == "REQUEST" && i.Organizer.Email != ""
@@ -132,7 +132,7 @@ func (s *Service) ReadInvitation(who core.Actor, in MessageIn) (*ical.Invitation
 	return i, o.shown.MessageID, err
 }
 
-// isCancelled tells whether a message that came later cancels an event.
+// isCancelled reports whether a message that came later cancels an event.
 func (s *Service) isCancelled(who core.Actor, userID string, o *openedMessage, i *ical.Invitation) (bool, error) {
 	type place struct {
 		ref  store.BlobRef

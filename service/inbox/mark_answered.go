@@ -31,8 +31,8 @@ type Answerer struct {
 	At   core.Time `json:"at"`
 }
 
-// AnswererOf says who answers a message: by address, or by the name of an API token.
-func AnswererOf(who core.Actor, at time.Time) Answerer {
+// NewAnswerer says who answers a message: by address, or by the name of an API token.
+func NewAnswerer(who core.Actor, at time.Time) Answerer {
 	a := Answerer{Kind: "token", Name: who.TokenName, At: core.Time{Time: at}}
 	switch {
 	case who.Role == store.UserRoleMailbox:
@@ -48,8 +48,8 @@ func (a Answerer) Text() string {
 	return strconv.FormatInt(a.At.UnixMilli(), 10) + " " + a.Kind + " " + a.Name
 }
 
-// answererOfText undoes Text; nil for "".
-func answererOfText(text string) *Answerer {
+// parseAnswerer undoes Text; nil for "".
+func parseAnswerer(text string) *Answerer {
 	at, rest, _ := strings.Cut(text, " ")
 	ms, err := strconv.ParseInt(at, 10, 64)
 	if err != nil {

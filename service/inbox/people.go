@@ -83,7 +83,7 @@ func (s *Service) PeopleSent(tx *store.Tx, mb *store.Mailbox, id string) (people
 	return people, nil
 }
 
-// withoutIndex has a damaged index built anew; until then nobody is found.
+// withoutIndex has a damaged index built again; until then nobody is found.
 func (s *Service) withoutIndex(err error) error {
 	if errors.Is(err, store.ErrTextDamaged) {
 		s.rebuildText()

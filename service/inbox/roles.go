@@ -24,7 +24,7 @@ const (
 	allMail    = "all" // every folder but Junk and Trash
 )
 
-// IsStandardFolder tells whether a folder has the name that this server gave it.
+// IsStandardFolder reports whether a folder has the name that this server gave it.
 func IsStandardFolder(name string) bool {
 	return slices.ContainsFunc(roles, func(r struct{ name, use, folder string }) bool { return r.folder == name })
 }
@@ -80,7 +80,7 @@ func ofRole(tx *store.Tx, mb *store.Mailbox, role string) (*Folder, error) {
 	return f, err
 }
 
-// ValidFolder tells whether a name can be that of a folder: a role, or an IMAP name.
+// ValidFolder reports whether a name can be that of a folder: a role, or an IMAP name.
 func ValidFolder(name string) bool {
 	if name == "" || name == allMail {
 		return false

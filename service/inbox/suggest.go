@@ -81,7 +81,8 @@ func (s *Service) SuggestAddresses(_ context.Context, who core.Actor, in Suggest
 	return core.ListOf(out), err
 }
 
-// begins tells whether an address, or a word of the name, begins with text, which is in lower case.
+// begins reports whether an address, or a word of the name, begins with text, which is in lower
+// case.
 func begins(email, name, text string) bool {
 	if strings.HasPrefix(email, text) {
 		return true

@@ -108,13 +108,13 @@ func (x *indexer) tidyAll(ctx context.Context) (time.Duration, error) {
 	return time.Nanosecond, x.s.Store.TidyText(ctx, 0)
 }
 
-// Rebuild has the whole index made anew.
+// Rebuild has the whole index made again.
 func (x *indexer) Rebuild(context.Context) (time.Duration, error) {
 	x.s.Log.Warn("the index for searches is damaged and is made anew")
 	return time.Nanosecond, x.s.Store.ResetText()
 }
 
-// rebuildText has the index made anew soon.
+// rebuildText has the index made again soon.
 func (s *Service) rebuildText() {
 	select {
 	case s.textDamaged <- struct{}{}:
@@ -179,7 +179,7 @@ func (x *indexer) todo() (accounts []uint32, left int, err error) {
 	return accounts, left, err
 }
 
-// batch indexes some mail of an account; more tells whether that was not all.
+// batch indexes some mail of an account; more reports whether that was not all.
 func (x *indexer) batch(ctx context.Context, account uint32) (more bool, err error) {
 	work, metas, err := x.Gather(account)
 	if err != nil {

@@ -184,7 +184,7 @@ func (t *threadList) find(mb *store.Mailbox, box *threadBox, names []string, at 
 
 // nameOf is how a summary names the author of a message; "" leaves it out. words are not nil where
 // that is more than an address, for a reader who is asked about.
-func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, words *agents.Words, err error) {
+func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, words *agents.Source, err error) {
 	email := from.Email()
 	name = msg.ShownName(from.Name)
 	if t.l.given == nil {
@@ -198,7 +198,7 @@ func (t *threadList) nameOf(meta *store.Meta, from *msg.Address) (name string, w
 	return cmp.Or(name, email), &w, nil
 }
 
-// shows tells whether the list is of the folder of a number.
+// shows reports whether the list is of the folder of a number.
 func (t *threadList) shows(num uint32) bool {
 	if len(t.l.query.Folders) > 0 {
 		return slices.Contains(t.l.query.Folders, num)

@@ -128,7 +128,7 @@ type messageWait struct {
 // An arrived message fits what a request waits for, but that nobody has read it.
 type arrived struct {
 	shown    InboxMessage
-	words    agents.Words
+	source   agents.Source
 	verified bool // they are those of somebody known
 	root     *msg.Part
 	blob     store.BlobRef
@@ -444,8 +444,8 @@ func (w *messageWait) message(view *messageView, mailbox, folder, uid uint32, at
 	if err != nil {
 		return nil, false, err
 	}
-	a.words = view.words(b, m, a.shown.ThreadID)
-	a.verified, err = agents.Verified(&w.who.Policy, &a.words, agents.OwnDomain(tx, w.who.AccountID))
+	a.source = view.source(b, m, a.shown.ThreadID)
+	a.verified, err = agents.Verified(&w.who.Policy, &a.source, agents.OwnDomain(tx, w.who.AccountID))
 	if err != nil {
 		return nil, false, err
 	}
@@ -476,7 +476,7 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 		return nil, nil
 	}
 	out := &WaitAnswer{
-		Message: &WaitedMessage{a.shown, core.OrNull(found.reply)}, Code: core.OrNull(found.Code), Links: make([]MessageLink, 0, len(found.Links)), VerifiedDomain: core.OrNull(a.words.Verified), Now: a.shown.ReceivedAt,
+		Message: &WaitedMessage{a.shown, core.OrNull(found.reply)}, Code: core.OrNull(found.Code), Links: make([]MessageLink, 0, len(found.Links)), VerifiedDomain: core.OrNull(a.source.Verified), Now: a.shown.ReceivedAt,
 	}
 	withheld := w.withholds(a)
 	if withheld {
@@ -484,7 +484,7 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 		out.Message.ReplyText = nil
 	}
 	for _, l := range found.Links {
-		link := MessageLink{URL: l.URL, Text: l.Text, SameDomain: codes.SameOrganisation(l.Host, a.words.Verified)}
+		link := MessageLink{URL: l.URL, Text: l.Text, SameDomain: codes.SameOrganisation(l.Host, a.source.Verified)}
 		if withheld {
 			link.Text = ""
 		}
@@ -492,7 +492,7 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 			out.Links = append(out.Links, link)
 		}
 	}
-	words := a.words
+	words := a.source
 	if withheld {
 		if out.Code == nil && len(out.Links) == 0 {
 			return out, nil
@@ -505,7 +505,7 @@ func (w *messageWait) answer(a *arrived) (*WaitAnswer, error) {
 	return out, nil
 }
 
-// withholds tells whether the answer leaves out the words of a message.
+// withholds reports whether the answer leaves out the words of a message.
 func (w *messageWait) withholds(a *arrived) bool { return w.filter.Withhold && !a.verified }
 
 // readCodes looks for the code, the links and the answer of a message. One whose bytes are damaged

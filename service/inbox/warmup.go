@@ -120,7 +120,7 @@ type warmupWalk struct {
 	wrong   []warmupChange
 }
 
-// mailbox tells whether it came to the end of the mailbox.
+// mailbox reports whether it came to the end of the mailbox.
 func (w *warmupWalk) mailbox(mb *store.Mailbox) (whole bool, err error) {
 	folders, err := w.tx.Folders(mb.Num)
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Service) setWarmup(tx *store.Tx, accountID string, changes []warmupChan
 	return nil
 }
 
-// storedWarmup tells whether a stored message is warm-up traffic, by what is known of it without
+// storedWarmup reports whether a stored message is warm-up traffic, by what is known of it without
 // its bytes.
 func storedWarmup(tx *store.Tx, phrases []string, m *store.Message) (bool, error) {
 	if len(phrases) == 0 {

@@ -31,17 +31,17 @@ func lackingOf(meta *store.Meta) string {
 }
 
 // authorship says who wrote a message whose From has an address first.
-func authorship(meta *store.Meta, from string) agents.Words {
-	w := agents.Words{Origin: meta.Words, Verified: verifiedOf(meta)}
+func authorship(meta *store.Meta, from string) agents.Source {
+	w := agents.Source{Origin: meta.Words, Verified: verifiedOf(meta)}
 	if email, err := msg.NormalizeEmail(from); err == nil {
 		w.Author = email
 	}
 	return w
 }
 
-// wordsOf says whose words a message has and of which conversation. thread is what threadNow gives.
-// Where the message lies makes no difference.
-func wordsOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, thread string, e *msg.EnvelopeView) agents.Words {
+// sourceOf says whose words a message has and of which conversation. thread is what threadNow
+// gives. Where the message lies makes no difference.
+func sourceOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, thread string, e *msg.EnvelopeView) agents.Source {
 	if e == nil {
 		e = &msg.EnvelopeView{}
 	}
@@ -61,9 +61,9 @@ func wordsOf(mb *store.Mailbox, f *Folder, m *store.Message, meta *store.Meta, t
 	return w
 }
 
-// words is wordsOf for the message that was shown last.
-func (w *messageView) words(b viewedFolder, m *store.Message, thread string) agents.Words {
-	return wordsOf(b.mailbox, b.folder, m, &w.meta, thread, w.envelope)
+// source is wordsOf for the message that was shown last.
+func (w *messageView) source(b viewedFolder, m *store.Message, thread string) agents.Source {
+	return sourceOf(b.mailbox, b.folder, m, &w.meta, thread, w.envelope)
 }
 
 // withhold leaves out of the message that was shown last what a stranger may have written, if it is
@@ -72,7 +72,7 @@ func (w *messageView) withhold(b viewedFolder, m *store.Message, out *InboxMessa
 	if w.withholds == nil {
 		return nil
 	}
-	words := w.words(b, m, out.ThreadID)
+	words := w.source(b, m, out.ThreadID)
 	withheld, err := w.withholds(&words)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func bareAddress(email string) string {
 	return email
 }
 
-// finds tells whether a search of a reader whom strangers' words taint finds a message. Nothing
+// finds reports whether a search of a reader whom strangers' words taint finds a message. Nothing
 // that is withheld does.
 func (x *inboxSearch) finds(m *InboxMessage) bool {
 	if !m.Withheld || x.matcher == nil {
@@ -135,7 +135,7 @@ func (l *inboxList) read(page []InboxMessage) error {
 	if l.given == nil {
 		return nil
 	}
-	var words []agents.Words
+	var words []agents.Source
 	for i := range page {
 		if w, ok := l.given[page[i].ID]; ok {
 			words = append(words, w)
@@ -158,11 +158,11 @@ func (s *Service) openFor(who core.Actor, p messagePicker) (*openedMessage, erro
 	return o, nil
 }
 
-// readsAsProven tells whether a message from outside does not taint a reader whom strangers' words
-// taint, since a proof covers it. Such a reader is given no field beside those that it covers:
-// whoever sends a signed message again can add others.
-func (s *Service) readsAsProven(who core.Actor, w *agents.Words) (proven bool, err error) {
-	if !who.Policy.Taint || w.Origin == agents.WordsOwn {
+// readsAsProven reports whether a message from outside does not taint a reader whom strangers'
+// words taint, since a proof covers it. Such a reader is given no field beside those that it
+// covers: whoever sends a signed message again can add others.
+func (s *Service) readsAsProven(who core.Actor, w *agents.Source) (proven bool, err error) {
+	if !who.Policy.Taint || w.Origin == agents.OriginOwn {
 		return false, nil
 	}
 	err = s.Store.View(func(tx *store.Tx) error {
@@ -186,7 +186,7 @@ func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uin
 		return nil
 	}
 	for batch := range slices.Chunk(uids, maxRows) {
-		var words []agents.Words
+		var words []agents.Source
 		err := s.Store.View(func(tx *store.Tx) error {
 			mb, err := core.OpenMailbox(tx, u)
 			if err != nil {
@@ -209,7 +209,7 @@ func (s *Service) ReadMessages(_ context.Context, u core.MailboxUser, folder uin
 					e, failed = view.Envelope(meta.Structure)
 				}
 				if failed == nil {
-					words = append(words, wordsOf(mb, f, m, &meta, thread, e))
+					words = append(words, sourceOf(mb, f, m, &meta, thread, e))
 				}
 				return failed == nil
 			})
@@ -234,7 +234,7 @@ func (s *Service) ReadFolder(ctx context.Context, u core.MailboxUser, folder uin
 	if len(uids) <= maxRows {
 		return s.ReadMessages(ctx, u, folder, uids)
 	}
-	return s.agents.Read(u.AccountID, agents.HolderOfLogin(u), &u.Policy, agents.Words{MailboxID: u.MailboxID})
+	return s.agents.Read(u.AccountID, agents.HolderOfLogin(u), &u.Policy, agents.Source{MailboxID: u.MailboxID})
 }
 
 // CheckUntainted refuses what a mail client may not do once it has read what a stranger wrote.
@@ -259,7 +259,7 @@ func noteTainted(tx *store.Tx, u core.MailboxUser, d *StoredMessage, keywords []
 	taint, err := taintOf(tx, u)
 	d.Origin = ""
 	if taint != nil {
-		d.Origin = agents.WordsTainted
+		d.Origin = agents.OriginTainted
 	}
 	return errors.Join(err, mayHave(taint, keywords, nil))
 }
@@ -303,7 +303,7 @@ func mayMove(tx *store.Tx, taint *store.Taint, m *store.Message, from, to *Folde
 	if err := tx.ReadMeta(&meta, m); err != nil {
 		return err
 	}
-	if roleOf(from) == roleDrafts || meta.Drafted != "" || meta.Words == agents.WordsTainted {
+	if roleOf(from) == roleDrafts || meta.Drafted != "" || meta.Words == agents.OriginTainted {
 		return refused
 	}
 	return nil

@@ -37,7 +37,8 @@ func (r *waitRig) words(mb *store.Mailbox, folder, subject string) string {
 	}
 }
 
-// isAbout tells whether a message has a subject; a report repeats that of another one in its body.
+// isAbout reports whether a message has a subject; a report repeats that of another one in its
+// body.
 func isAbout(raw []byte, subject string) bool {
 	header, _, _ := strings.Cut(string(raw), "\r\n\r\n")
 	return strings.Contains(header+"\r\n", "\nSubject: "+subject+"\r\n")

@@ -368,7 +368,7 @@ func (s *Service) deleteCredential(who core.Actor, id string, owner func(*store.
 	return &CredentialDeleted{"The password is revoked. What is connected with it is cut off.", id}, nil
 }
 
-// ClearCredentialTaint has a credential of a mailbox begin anew, as if nothing had been read with
+// ClearCredentialTaint has a credential of a mailbox begin again, as if nothing had been read with
 // it.
 func (s *Service) ClearCredentialTaint(_ context.Context, who core.Actor, in CredentialIn) (*Credential, error) {
 	return s.clearTaint(who, in.CredentialID, func(tx *store.Tx, c *store.Credential) error {

@@ -63,7 +63,7 @@ func (s *Service) STSPolicy(domain string) (string, error) {
 	return dnsprov.STSPolicy(s.Config.Hostname), nil
 }
 
-// trusted tells whether this host shows mail servers a certificate that holds. A domain may have
+// trusted reports whether this host shows mail servers a certificate that holds. A domain may have
 // one before the host does, by another challenge, and the host's may run out. One in a file is the
 // operator's care.
 func (s *Service) trusted() bool {

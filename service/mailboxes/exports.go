@@ -113,7 +113,7 @@ func (s *Service) CreateExport(_ context.Context, who core.Actor, in CreateExpor
 	}}, nil
 }
 
-// acceptsCSV tells whether a client that names what it accepts means the file itself.
+// acceptsCSV reports whether a client that names what it accepts means the file itself.
 func acceptsCSV(accept string) bool {
 	ranges := core.MediaRanges(accept)
 	return slices.Contains(ranges, "text/csv") && !slices.Contains(ranges, "application/json")
@@ -136,7 +136,7 @@ func clearExports(tx *store.Tx, accountID string) error {
 	return core.DeleteAll(tx, store.Exports, old)
 }
 
-// exported tells whether exports show a mailbox.
+// exported reports whether exports show a mailbox.
 func exported(mb *store.Mailbox, accountID string) bool {
 	return mb.AccountID == accountID && !mb.Gone()
 }

@@ -308,7 +308,7 @@ func idOf(mb *store.Mailbox) string {
 	return mb.ID
 }
 
-// leadsTo tells whether mail to a group comes to another one, or whether that is too much to find
+// leadsTo reports whether mail to a group comes to another one, or whether that is too much to find
 // out.
 func leadsTo(tx *store.Tx, from, to string) (bool, error) {
 	seen, next := map[string]bool{from: true}, []string{from}

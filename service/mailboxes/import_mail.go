@@ -54,7 +54,7 @@ func (s *Service) ImportMail(ctx context.Context, who core.Actor, in ImportMailI
 	return s.planImport(ctx, who, in.UserID, importMailArgs{MailboxID: in.UserID, Server: &server})
 }
 
-// MayImport tells whether mail may be imported into a mailbox, before a file is taken for it.
+// MayImport reports whether mail may be imported into a mailbox, before a file is taken for it.
 func (s *Service) MayImport(_ context.Context, who core.Actor, userID string) error {
 	return s.Store.View(func(tx *store.Tx) error {
 		_, err := importInto(tx, who, userID)

@@ -74,7 +74,7 @@ func (s *Service) OpenDoor(email, ip string) (*Door, error) {
 	return d, d.Refresh()
 }
 
-// Refresh reads the records anew.
+// Refresh reads the records again.
 func (d *Door) Refresh() error {
 	name, r, err := d.rooms.loginRecord(d.in)
 	if err == nil {
@@ -83,7 +83,7 @@ func (d *Door) Refresh() error {
 	return err
 }
 
-// Exists tells whether there is a mailbox with a password of its own.
+// Exists reports whether there is a mailbox with a password of its own.
 func (d *Door) Exists() bool { return d.Mailbox.ID != "" && d.Mailbox.PasswordHash != "" }
 
 // Enter lets in whoever gave the right password. The error is an *Error, 403, where the mailbox may
@@ -189,12 +189,12 @@ func (s *Service) loginRecord(in core.MailLogin) (name string, r *loginRecord, e
 	return name, r, err
 }
 
-// usable tells whether a credential may be used for what is asked, from where that comes.
+// usable reports whether a credential may be used for what is asked, from where that comes.
 func usable(c *store.Credential, in core.MailLogin, now time.Time) bool {
 	return slices.Contains(c.Protocols, in.Protocol) && !c.Expired(now) && UsableFrom(c, in.IP)
 }
 
-// UsableFrom tells whether a credential may be used from an address.
+// UsableFrom reports whether a credential may be used from an address.
 func UsableFrom(c *store.Credential, from string) bool {
 	if len(c.Networks) == 0 {
 		return true
@@ -255,8 +255,8 @@ func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogi
 	return u, nil
 }
 
-// OffersSCRAM tells whether clients are told of SCRAM. They are not while a mailbox of the host has
-// the hash of its password alone: a client that may choose SCRAM does, and could not log in.
+// OffersSCRAM reports whether clients are told of SCRAM. They are not while a mailbox of the host
+// has the hash of its password alone: a client that may choose SCRAM does, and could not log in.
 func (s *Service) OffersSCRAM() bool {
 	offered := false
 	err := s.Store.View(func(tx *store.Tx) error {

@@ -279,7 +279,7 @@ func (n *namer) plain(name string) string {
 	return out.String()
 }
 
-// rude tells whether a name and a style came together badly. A word that is in the caller's own
+// rude reports whether a name and a style came together badly. A word that is in the caller's own
 // name is not counted.
 func (n *namer) rude(username string) bool {
 	joined := strings.ReplaceAll(username, ".", "")

@@ -55,7 +55,7 @@ func (s *Service) setRecovery(tx *store.Tx, mb *store.Mailbox, email string) err
 	return err
 }
 
-// MayMailRecovery tells whether one more link that sets a password may be sent, and counts it if
+// MayMailRecovery reports whether one more link that sets a password may be sent, and counts it if
 // so. The caller writes the record.
 func MayMailRecovery(r *store.Recovery, now time.Time) bool {
 	return mayMail(&r.Mailed, recoveryMailsADay, now)

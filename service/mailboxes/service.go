@@ -40,7 +40,8 @@ type Servers interface {
 	ResumeExternal(tx *store.Tx, mb *store.Mailbox) error
 	// EndIdle ends the session that waits for changes of an external mailbox, if there is one.
 	EndIdle(mailboxID string)
-	// PlainAllowed tells whether any server may be logged in to without TLS, and PlainGuard which.
+	// PlainAllowed reports whether any server may be logged in to without TLS, and PlainGuard
+	// which.
 	PlainAllowed() bool
 	PlainGuard() *netguard.Guard
 }

@@ -156,7 +156,7 @@ func (s *Service) emitBounce(tx *store.Tx, row *store.Outgoing, f Failure) error
 	return err
 }
 
-// ownMail tells whether a message is the server's own, such as a report, an alert or a letter. No
+// ownMail reports whether a message is the server's own, such as a report, an alert or a letter. No
 // account has chosen to write to its recipient, so none loses that address by it.
 func ownMail(row *store.Outgoing) bool {
 	return row.Sender == "" && row.MailboxID == "" && !row.Program
@@ -169,7 +169,8 @@ const noRequiredTLS = "5.7.30"
 // maxReturned is how long a message may be to come back whole where RET=FULL asks for it.
 const maxReturned = 1 << 20
 
-// WantsReport tells whether the sender wants to hear of failures or delays (RFC 3461 section 4.1).
+// WantsReport reports whether the sender wants to hear of failures or delays (RFC 3461 section
+// 4.1).
 func WantsReport(notify, what string) bool {
 	return notify == "" || strings.Contains(","+notify+",", ","+what+",")
 }
@@ -231,13 +232,13 @@ func (s *Service) delayNotice(m *delivery, next time.Time, status, answer string
 	return next, report, err
 }
 
-// answered tells whether a text is what a host has answered to the newest attempt.
+// answered reports whether a text is what a host has answered to the newest attempt.
 func answered(row *store.Outgoing, text string) bool {
 	n := len(row.Log)
 	return n > 0 && row.Log[n-1].Code != 0 && row.Log[n-1].Reply == text
 }
 
-// hasReader tells whether anybody is to hear of what becomes of a submission. Nobody hears of a
+// hasReader reports whether anybody is to hear of what becomes of a submission. Nobody hears of a
 // report (RFC 5321 section 6.1), nor of a forward whose sender may be forged.
 func (s *Service) hasReader(sub *store.Submission) bool {
 	return sub.Sender != "" && (!sub.Forward || sub.ReportTo != "")

@@ -126,13 +126,13 @@ func (s *Service) dial(ctx context.Context, d *delivery, head []byte, content *i
 	return r
 }
 
-// lacksUTF8 tells whether a message was not sent since the next hop does not offer SMTPUTF8.
+// lacksUTF8 reports whether a message was not sent since the next hop does not offer SMTPUTF8.
 func lacksUTF8(r deliver.Result) bool {
 	return r.Status == deliver.Permanent && r.Code == 0 && r.Enhanced == "5.6.7"
 }
 
 // dialEncoded sends a message whose header is in UTF-8 to a next hop that does not take that, with
-// the header encoded and signed anew. refused is what came of the first try, and stays where
+// the header encoded and signed again. refused is what came of the first try, and stays where
 // addresses cannot be encoded.
 func (s *Service) dialEncoded(ctx context.Context, d *delivery, refused *attemptResult, content *io.SectionReader) (*attemptResult, error) {
 	root, err := msg.Scan(msg.Again(content))

@@ -62,7 +62,7 @@ func NewRow(tx *store.Tx, sub *store.Submission, domain string, r Rcpt) *store.O
 // SuppressedNow is why a message is not tried.
 const SuppressedNow = "The address is on the account's suppression list."
 
-// isSuppressed tells whether a submission is kept from an address.
+// isSuppressed reports whether a submission is kept from an address.
 func isSuppressed(tx *store.Tx, sub *store.Submission, address string) (bool, error) {
 	if sub.Required {
 		return false, nil

@@ -29,11 +29,11 @@ func failureOf(r deliver.Result) Failure {
 	return Failure{Status: r.Enhanced, Diagnostic: r.Reply, Host: r.AnsweredBy(), tried: r.Host, Address: r.RecipientFault}
 }
 
-// SenderFault tells whether a status is about the sender's address, whatever words go with it
+// SenderFault reports whether a status is about the sender's address, whatever words go with it
 // (RFC 3463 section 3.2).
 func SenderFault(status string) bool { return status == "5.1.7" || status == "5.1.8" }
 
-// handedOver tells whether a message has been handed to others, so that something may be heard of
+// handedOver reports whether a message has been handed to others, so that something may be heard of
 // it.
 func handedOver(row *store.Outgoing) bool {
 	switch row.Status {

@@ -141,7 +141,7 @@ func (p *paces) leave(lane string, took time.Duration) {
 	}
 }
 
-// idle tells whether nothing need be remembered of a next hop.
+// idle reports whether nothing need be remembered of a next hop.
 func (l *pace) idle(now time.Time) bool {
 	return l.running == 0 && l.Gap == 0 && !now.Before(l.Next) && !now.Before(l.until)
 }
@@ -303,7 +303,7 @@ func (f *forwards) Take(address string, now time.Time) (at time.Time, ok bool) {
 	return t.tail, false
 }
 
-// idle tells whether nothing need be remembered of the address.
+// idle reports whether nothing need be remembered of the address.
 func (t *forwardTarget) idle(now time.Time) bool {
 	return len(t.sent) == 0 || !now.Before(t.sent[len(t.sent)-1].Add(forwardWindow))
 }

@@ -325,8 +325,8 @@ func SESHost(r core.Relay) string {
 	return region + ".amazonses.com"
 }
 
-// replaces tells whether recipients see another Message-ID than ours, so that a signature must not
-// cover it.
+// replaces reports whether recipients see another Message-ID than ours, so that a signature must
+// not cover it.
 func (r *Relay) replaces() bool { return r != nil && r.minted != nil }
 
 // maxMinted bounds a Message-ID that a relay makes (RFC 5322 section 2.1.1).

@@ -119,7 +119,7 @@ func (s *Service) fileSent(tx *store.Tx, sub *store.Submission, stored *inbox.St
 	if mb == nil || err != nil {
 		return err
 	}
-	stored.Origin = agents.WordsFor(mb.AccountID, sub)
+	stored.Origin = agents.OriginOf(mb.AccountID, sub)
 	return s.FileSentCopy(tx, mb, stored, answered, sub.AnsweredBy)
 }
 

@@ -72,7 +72,7 @@ func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
 	if !who.Policy.Taint {
 		return nil
 	}
-	var words []agents.Words
+	var words []agents.Source
 	err := s.Store.View(func(tx *store.Tx) error {
 		words = nil
 		for i := range rows {
@@ -84,7 +84,7 @@ func (s *Service) readRows(who core.Actor, rows ...SentMessage) error {
 			if err != nil {
 				return err
 			}
-			w := agents.Words{ThreadID: thread, Harmless: true} // they are our own words
+			w := agents.Source{ThreadID: thread, Harmless: true} // they are our own words
 			if r.UserID != nil {
 				w.MailboxID = *r.UserID
 			}

@@ -126,7 +126,7 @@ func (s *signer) seal(d *store.Domain, message io.Reader, o auth.SealOptions) ([
 	return fields, err
 }
 
-// mayTell tells whether it is time for the log to say again that a domain's keys cannot be used.
+// mayTell reports whether it is time for the log to say again that a domain's keys cannot be used.
 func (s *signer) mayTell(domain string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -187,7 +187,7 @@ func (s *Service) simulatedAnswerTo(ctx context.Context, d *delivery) (*simulate
 func (s *Service) answer(ctx context.Context, d *delivery, from, to string, body *store.Spool) (*simulatedAnswer, error) {
 	m := SimulatedMail{From: from, To: to, AccountID: d.row.AccountID, RowID: d.row.ID, Body: body, Now: d.now}
 	if !d.sub.Tainted { // it repeats the subject
-		m.Origin = agents.WordsAuthor
+		m.Origin = agents.OriginAuthor
 	}
 	arrived, err := d.local.Answer(ctx, m)
 	if arrived != nil {

@@ -126,7 +126,7 @@ func (p *policies) Kept(domain string) (*store.TLSPolicy, error) {
 
 // renew gives the policy that counts now: the one that is kept (nil: none) where the domain's
 // record still has its id or nothing newer can be had, else the one that the domain serves. With
-// anew it is fetched whatever the id.
+// again it is fetched whatever the id.
 func (p *policies) renew(ctx context.Context, domain string, kept *store.TLSPolicy, anew bool) (*store.TLSPolicy, error) {
 	texts, err := p.svc.Resolver.LookupTXT(ctx, "_mta-sts."+domain+".")
 	id, ok := mtasts.ParseRecord(texts)
@@ -309,7 +309,7 @@ func AddSession(row *store.TLSCount, s deliver.Session) {
 	p.Failures[j].Sessions++
 }
 
-// FailedTLS tells whether a row has anything to report.
+// FailedTLS reports whether a row has anything to report.
 func FailedTLS(row *store.TLSCount) bool {
 	return slices.ContainsFunc(row.Policies, func(p store.TLSPolicyCount) bool { return p.Failed > 0 })
 }

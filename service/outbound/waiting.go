@@ -140,9 +140,9 @@ func (s *Service) wakeAfter(tx *store.Tx, row *store.Outgoing) (running bool, er
 	return true, s.Queue.Wake(tx, j.ID, tx.Now())
 }
 
-// LetEnd tells whether a job of an account that is being deleted is to go on to its end: it may be
-// handing a message to a host.
-func (s *Service) LetEnd(j *store.Job) bool {
+// MayFinish reports whether a job of an account that is being deleted is to go on to its end: it
+// may be handing a message to a host.
+func (s *Service) MayFinish(j *store.Job) bool {
 	switch j.Kind {
 	case KindDeliver, KindRelay, KindDirect:
 		return j.State == store.JobRunning
@@ -257,7 +257,7 @@ func (s *Service) withNextTurns(d *delivery, writes jobs.Writes) jobs.Writes {
 	}
 }
 
-// waitsAtHop tells whether a row that waits does so since its next hop gets too much, and not for
+// waitsAtHop reports whether a row that waits does so since its next hop gets too much, and not for
 // its next attempt.
 func waitsAtHop(row *store.Outgoing) bool {
 	switch {

@@ -47,7 +47,7 @@ func rowText(kind, id string, mac []byte) string {
 	return kind + "-" + id + "-" + strings.ToLower(base32.StdEncoding.EncodeToString(mac[:rowMACLen*5/8]))
 }
 
-// IsRowLocal tells whether rowLocal gives the text, or gave it under another master key.
+// IsRowLocal reports whether rowLocal gives the text, or gave it under another master key.
 func (s *Service) IsRowLocal(text, kind, id, domain string) bool {
 	id = strings.TrimPrefix(id, "msg_")
 	same := func(mac []byte) bool { return hmac.Equal([]byte(text), []byte(rowText(kind, id, mac))) }
@@ -195,7 +195,7 @@ func (s *Service) srsMAC(parts ...string) string {
 
 func srsText(mac []byte) string { return strings.ToLower(base32.StdEncoding.EncodeToString(mac[:5])) }
 
-// isSRSMAC tells whether srsMAC gives the text, or gave it under another master key.
+// isSRSMAC reports whether srsMAC gives the text, or gave it under another master key.
 func (s *Service) isSRSMAC(text string, parts ...string) bool {
 	same := func(mac []byte) bool { return hmac.Equal([]byte(text), []byte(srsText(mac))) }
 	return s.Keys.MadeMac(same, "srs", strings.ToLower(strings.Join(parts, "\x00")))

@@ -26,7 +26,7 @@ type reportPolicy struct {
 	Reports []string // rua=
 }
 
-// Counts tells whether a message is to be counted for a report (RFC 9990): its domain
+// Counts reports whether a message is to be counted for a report (RFC 9990): its domain
 // asks for reports, and DMARC was settled.
 func (s *Service) Counts(v *auth.Verdict) bool {
 	return s.Config.Spam.Reports && v.Published != nil && len(v.Published.Reports) > 0 && (v.DMARC == auth.Pass || v.DMARC == auth.Fail)
@@ -68,7 +68,7 @@ func (s *Service) CountDMARC(tx *store.Tx, one *store.DMARCCount) error {
 	return store.DMARCCounts.Put(tx, c)
 }
 
-// roomForCount tells whether another row may be added, and counts it.
+// roomForCount reports whether another row may be added, and counts it.
 func roomForCount(tx *store.Tx, c *store.DMARCCount) (bool, error) {
 	d, err := store.DMARCDays.Find(tx, c.Day)
 	if err != nil {

@@ -49,7 +49,7 @@ const waitAtMost = 2000
 
 func (k Automatic) String() string { return automatics[k].name }
 
-// Again is when the limits of a kind begin anew.
+// Again is when the limits of a kind begin again.
 func (k Automatic) Again(tx *store.Tx) time.Time {
 	window := 24 * time.Hour
 	if automatics[k].hourly {

@@ -26,7 +26,7 @@ func OperatorOf(host, recipient string) string {
 	return name
 }
 
-// counted tells whether what becomes of a row says something about who sent it: it is a person's
+// counted reports whether what becomes of a row says something about who sent it: it is a person's
 // or a program's mail, and does not stay here.
 func counted(row *store.Outgoing, forward bool) bool {
 	left := row.Transport != store.OutgoingTransportLocal && row.Transport != store.OutgoingTransportSimulator
@@ -72,7 +72,7 @@ func (s *Service) Attempted(tx *store.Tx, row *store.Outgoing, forward bool, r d
 	return s.judge(tx, row)
 }
 
-// Blocks tells whether an answer is about this host or its sender rather than about a recipient.
+// Blocks reports whether an answer is about this host or its sender rather than about a recipient.
 func Blocks(reply string) bool {
 	_, blocked := adviceOn(reply)
 	return blocked
@@ -169,7 +169,7 @@ func add(to *store.HourCount, h store.HourCount, sign int) {
 }
 
 // lastDay sums what came of a subject's mail in the last 24 hours, or since its counting began
-// anew.
+// again.
 func lastDay(tx *store.Tx, accountID, subject string, since *store.Counting) (sum store.HourCount, err error) {
 	now := tx.Now().UTC()
 	first := now.Truncate(time.Hour).Add(-23 * time.Hour)

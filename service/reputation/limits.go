@@ -156,7 +156,7 @@ func (s *Service) add(tx *store.Tx, accountID string, e *Envelope, recipient str
 	return nil
 }
 
-// asksForNew tells whether any limit is about new recipients.
+// asksForNew reports whether any limit is about new recipients.
 func (s *Service) asksForNew() bool {
 	l := s.Config.Limits
 	return l.NewRecipientsPerMailbox+l.NewRecipientsPerDomain+l.NewRecipientsPerAccount > 0
@@ -196,7 +196,7 @@ func (s *Service) room(tx *store.Tx, accountID, day string, sc scope, e *Envelop
 	return d, nil
 }
 
-// isKnown tells whether a recipient is here, or a contact of the account.
+// isKnown reports whether a recipient is here, or a contact of the account.
 func isKnown(tx *store.Tx, accountID, email string) (bool, error) {
 	if here, err := core.IsHosted(tx, email); here || err != nil {
 		return here, err

@@ -42,7 +42,7 @@ func refusedFor(err error) string {
 }
 
 // TestRecipientsOfADay: each scope has its limit, nothing of a message that goes past one is
-// counted or sent, and the next day begins anew.
+// counted or sent, and the next day begins again.
 func TestRecipientsOfADay(t *testing.T) {
 	i, ann, bob, now := limited(t, core.Limits{RecipientsPerMailbox: 10, RecipientsPerDomain: 15, RecipientsPerAccount: 20})
 	i.MustSubmit(ann, servicetest.PlainMessage, numbered("a", 0, 8)...)

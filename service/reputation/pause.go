@@ -207,7 +207,7 @@ func endAlert(tx *store.Tx, accountID, kind, scope, subject string) error {
 }
 
 // tell tells an account of an episode: the event, and a letter to the owner. While an episode lasts
-// it is told once; one whose time is over begins anew.
+// it is told once; one whose time is over begins again.
 func (s *Service) tell(tx *store.Tx, a *store.SendAlert, name string) error {
 	known, err := store.SendAlerts.Find(tx, store.SendAlertID(a.AccountID, a.Kind, a.Scope, a.Subject))
 	if err != nil {
@@ -327,7 +327,7 @@ func PausedError(mb *store.Mailbox, d *store.Domain) error {
 	return core.OverSMTP(452, "4.7.1", core.Errorf("sending_paused", "Sending of %s is paused since %s: %s. An owner or admin of the account can resume it.", name, p.At.UTC().Format(time.RFC3339), why))
 }
 
-// Resume lets a mailbox send again, and has its counting and that of its domain begin anew. The
+// Resume lets a mailbox send again, and has its counting and that of its domain begin again. The
 // caller writes mb.
 func (s *Service) Resume(tx *store.Tx, mb *store.Mailbox) error {
 	d, err := store.Domains.Get(tx, mb.DomainID)

@@ -49,8 +49,8 @@ type Outcome struct {
 	Left    int      `json:"-"`                 // effects, copies and keywords past their bounds
 }
 
-// LeavesMailbox tells whether an action reaches somebody outside of the mailbox. Those that do are
-// counted together.
+// LeavesMailbox reports whether an action reaches somebody outside of the mailbox. Those that do
+// are counted together.
 func LeavesMailbox(kind string) bool {
 	return kind == "forward" || kind == "webhook" || kind == "reply"
 }
@@ -127,7 +127,7 @@ type budget struct {
 	over  bool
 }
 
-// spent tells whether the time is over. It looks at the clock, and at the processor time once the
+// spent reports whether the time is over. It looks at the clock, and at the processor time once the
 // clock says that it may be.
 func (b *budget) spent() bool {
 	if b.over {
@@ -269,7 +269,7 @@ func sameFolder(a, b string) bool {
 	return a == b || strings.EqualFold(a, "INBOX") && strings.EqualFold(b, "INBOX")
 }
 
-// fits tells whether a rule is about the message.
+// fits reports whether a rule is about the message.
 func (m *Message) fits(r *store.Rule, b *budget) bool {
 	for i := range r.Conditions {
 		fits := m.meets(&r.Conditions[i], b) != r.Conditions[i].Not
@@ -283,7 +283,7 @@ func (m *Message) fits(r *store.Rule, b *budget) bool {
 	return len(r.Conditions) == 0 || r.Match != "any"
 }
 
-// meets tells whether the message has what a condition asks for, before it is turned round.
+// meets reports whether the message has what a condition asks for, before it is turned round.
 func (m *Message) meets(c *store.RuleCondition, b *budget) bool {
 	switch c.Field {
 	case "size", "spam_score":

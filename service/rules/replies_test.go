@@ -32,7 +32,7 @@ func TestVacationRobots(t *testing.T) {
 	}
 }
 
-// answered tells whether a message with these fields is answered by a machine.
+// answered reports whether a message with these fields is answered by a machine.
 func answered(t *testing.T, sender, fields string) bool {
 	t.Helper()
 	raw := "To: me@here.test\r\n" + strings.TrimSuffix(fields, "\r\n") + "\r\n\r\nHello.\r\n"

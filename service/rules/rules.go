@@ -535,7 +535,7 @@ func (s *Service) TestRules(_ context.Context, who core.Actor, in TestRulesIn) (
 
 func texts(list []string) []string { return append([]string{}, list...) }
 
-// RepliesNow tells whether the reply is on at a time.
+// RepliesNow reports whether the reply is on at a time.
 func RepliesNow(v *store.Vacation, now time.Time) bool {
 	return v != nil && v.Enabled && !now.Before(v.StartsAt) && (v.EndsAt.IsZero() || now.Before(v.EndsAt))
 }

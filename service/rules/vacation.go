@@ -60,7 +60,7 @@ func vacationOut(v *store.Vacation) Vacation {
 	return Vacation{v.Enabled, core.OrNull(v.Subject), v.Text, core.OrNull(v.From), core.Time{Time: v.StartsAt}, core.Time{Time: v.EndsAt}}
 }
 
-// SetVacation sets the automatic reply of a mailbox. A new text begins anew with those who were
+// SetVacation sets the automatic reply of a mailbox. A new text begins again with those who were
 // answered.
 func (s *Service) SetVacation(_ context.Context, who core.Actor, in SetVacationIn) (*Vacation, error) {
 	if err := core.CheckLine("subject", in.Subject.Value); err != nil {
@@ -86,7 +86,7 @@ func (s *Service) SetVacation(_ context.Context, who core.Actor, in SetVacationI
 			}
 			list, err := msg.ParseAddressList(v.From)
 			if err != nil || len(list) != 1 || !as.Allow(strings.ToLower(list[0].Email())) {
-				return core.Invalid("from", "not_allowed", "must be one of %s", as.Words())
+				return core.Invalid("from", "not_allowed", "must be one of %s", as.Names())
 			}
 		}
 		v.AccountID, v.UpdatedAt = mb.AccountID, tx.Now()

@@ -138,13 +138,13 @@ func (s *Service) checkAuthorization(ctx context.Context, base string, q url.Val
 	return a, nil
 }
 
-// isChallenge tells whether text can be a SHA-256 (RFC 7636 section 4.2).
+// isChallenge reports whether text can be a SHA-256 (RFC 7636 section 4.2).
 func isChallenge(text string) bool {
 	sum, err := base64.RawURLEncoding.DecodeString(text)
 	return err == nil && len(sum) == sha256.Size && len(text) == base64.RawURLEncoding.EncodedLen(sha256.Size) // line ends count too
 }
 
-// isResource tells whether the resource that is asked for is this server's /mcp alone (RFC 8707).
+// isResource reports whether the resource that is asked for is this server's /mcp alone (RFC 8707).
 func isResource(given []string, base string) bool {
 	if len(given) != 1 || len(given[0]) > oauthParam || strings.Contains(given[0], "#") {
 		return false
@@ -259,8 +259,8 @@ func hostOf(a *authorization) string {
 	return u.Host
 }
 
-// DecideIn is a person's decision. What is absent is as the question had it.
-type DecideIn struct {
+// ConsentIn is a person's decision. What is absent is as the question had it.
+type ConsentIn struct {
 	Request     string             `json:"request" required:"true" max:"100"`
 	Decision    string             `json:"decision" required:"true" enum:"allow|deny"`
 	Permissions *[]string          `json:"permissions"`
@@ -274,7 +274,7 @@ type Decided struct {
 }
 
 // DecideConsent takes the decision of the person whom AskConsent has asked, in the same session.
-func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, in DecideIn) (*Decided, error) {
+func (s *Service) DecideConsent(_ context.Context, who core.Actor, base string, in ConsentIn) (*Decided, error) {
 	if who.Given {
 		return nil, chooseFirst()
 	}

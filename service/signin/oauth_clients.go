@@ -146,7 +146,7 @@ func cutLoopback(uri string) (before, after string, ok bool) {
 }
 
 // sameRedirect compares a redirect URI with one that was registered: character by character, but
-// for the port of one to this machine, which its program gets anew each time (RFC 8252 section
+// for the port of one to this machine, which its program gets again each time (RFC 8252 section
 // 7.3).
 func sameRedirect(registered, given string) bool {
 	if registered == given {
@@ -198,7 +198,7 @@ func (s *Service) RegisterClient(ctx context.Context, body []byte) (*ClientRegis
 	}, nil
 }
 
-// OAuthClientEnded tells whether a client that has registered was not used for too long.
+// OAuthClientEnded reports whether a client that has registered was not used for too long.
 func OAuthClientEnded(c *store.OAuthClient, now time.Time) bool {
 	if c.UsedAt.IsZero() {
 		return now.Sub(c.CreatedAt) > OAuthClientKept
@@ -215,7 +215,7 @@ func registeredClient(tx *store.Tx, id string) (*store.OAuthClient, error) {
 	return c, nil
 }
 
-// hasDocument tells whether a client is named by the address of a document.
+// hasDocument reports whether a client is named by the address of a document.
 func hasDocument(clientID string) bool { return strings.HasPrefix(clientID, "https://") }
 
 // noteClient keeps that a client that has registered is in use.

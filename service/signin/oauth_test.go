@@ -57,7 +57,7 @@ func (c *oauthClient) ask(t *testing.T) (request string) {
 
 func (c *oauthClient) decide(t *testing.T, request string) (code string, err error) {
 	t.Helper()
-	out, err := c.Svc.Signin.DecideConsent(t.Context(), c.who, oauthBase, signin.DecideIn{Request: request, Decision: "allow"})
+	out, err := c.Svc.Signin.DecideConsent(t.Context(), c.who, oauthBase, signin.ConsentIn{Request: request, Decision: "allow"})
 	if err != nil {
 		return "", err
 	}

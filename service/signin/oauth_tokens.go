@@ -215,7 +215,7 @@ func (s *Service) renew(tx *store.Tx, t *store.Token, family string) (*AccessTok
 	return &AccessToken{access, "Bearer", int(accessFor.Seconds()), refresh, strings.Join(t.Permissions, " ")}, nil, nil
 }
 
-// proves tells whether a verifier is that of a challenge (RFC 7636 sections 4.1 and 4.6).
+// proves reports whether a verifier is that of a challenge (RFC 7636 sections 4.1 and 4.6).
 func proves(verifier, challenge string) bool {
 	const letters = core.Base62 + "-._~"
 	if len(verifier) < 43 || len(verifier) > 128 || strings.Trim(verifier, letters) != "" {

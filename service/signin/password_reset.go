@@ -84,8 +84,8 @@ type ForgotIn struct {
 
 // ForgotPassword has a link that sets a password sent to the address, if it is a team user's. What
 // it answers, and how long it takes, is the same for every address: a job finds out whose it is.
-func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Said, error) {
-	out := &Said{"If this address belongs to a user, an email with a link is on its way. The link works once, within two hours."}
+func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Message, error) {
+	out := &Message{"If this address belongs to a user, an email with a link is on its way. The link works once, within two hours."}
 	email, err := core.NormalizeEmail("email", in.Email)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,8 @@ func (s *Service) ForgotPassword(_ context.Context, v Visitor, in ForgotIn) (*Sa
 	return out, nil
 }
 
-// mayForget counts one question, and tells whether it is one of the first most ones in the window.
+// mayForget counts one question, and reports whether it is one of the first most ones in the
+// window.
 func (s *Service) mayForget(key string, most int) bool {
 	return s.forgotRequests.Add(key, s.Now()) <= most
 }
@@ -184,8 +185,8 @@ func (s *Service) CheckWelcome(_ context.Context, _ core.Actor, in LinkIn) (*Wel
 	return out, err
 }
 
-// mayChooseEmail tells whether the link of a first start is for somebody whose address was made up,
-// or typed in haste.
+// mayChooseEmail reports whether the link of a first start is for somebody whose address was made
+// up, or typed in haste.
 func mayChooseEmail(u *store.User) bool {
 	return u.Role == store.UserRoleOwner && u.LastLoginAt.IsZero()
 }

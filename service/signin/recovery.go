@@ -25,8 +25,8 @@ const (
 // RecoverMailbox has a link that sets a new password sent to the recovery address of a mailbox, if
 // it has a confirmed one. What it answers, and how long it takes, is the same for every address: a
 // job finds out whose it is.
-func (s *Service) RecoverMailbox(_ context.Context, v Visitor, in ForgotIn) (*Said, error) {
-	out := &Said{"If this mailbox has a confirmed recovery address, a link is on its way there. The link works once, within an hour. Otherwise ask the person who manages the mailbox for a link."}
+func (s *Service) RecoverMailbox(_ context.Context, v Visitor, in ForgotIn) (*Message, error) {
+	out := &Message{"If this mailbox has a confirmed recovery address, a link is on its way there. The link works once, within an hour. Otherwise ask the person who manages the mailbox for a link."}
 	email, err := core.NormalizeEmail("email", in.Email)
 	if err != nil || !s.mayForget("recover "+core.Network(v.IP), forgotNetwork) {
 		return out, nil

@@ -217,7 +217,7 @@ func (s *Service) ConfirmTOTP(ctx context.Context, who core.Actor, in TOTPCodeIn
 
 // DropTOTP switches the second factor off. It is no error where there is none. A wrong password is
 // 403 wrong_password.
-func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*Said, error) {
+func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (*Message, error) {
 	still, err := s.accounts.ProvePassword(ctx, who, in.Password)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (s *Service) DropTOTP(ctx context.Context, who core.Actor, in PasswordIn) (
 		return nil, err
 	}
 	s.LogOf(ctx).Info("two-factor authentication turned off", "user", who.UserID, "ip", who.IP)
-	return &Said{"Two-factor authentication is off."}, nil
+	return &Message{"Two-factor authentication is off."}, nil
 }
 
 // Codes by the clock as every authenticator app makes them (RFC 6238 over RFC 4226, SHA-1).

@@ -82,8 +82,8 @@ type Passkey struct {
 	LastUsedAt core.Time `json:"last_used_at"`
 }
 
-// A Said is an answer that holds a sentence only.
-type Said struct {
+// A Message is an answer that holds a sentence only.
+type Message struct {
 	Message string `json:"message"`
 }
 
@@ -277,7 +277,7 @@ type SignOutIn struct {
 }
 
 // SignOut ends the session that asks, or every one of its user.
-func (s *Service) SignOut(ctx context.Context, who core.Actor, in SignOutIn) (*Said, error) {
+func (s *Service) SignOut(ctx context.Context, who core.Actor, in SignOutIn) (*Message, error) {
 	ends := func(t *store.Token) bool { return t.Kind == core.SessionKind && (in.Everywhere || t.ID == who.TokenID) }
 	err := s.accounts.RevokeMost(who.UserID, ends)
 	if err == nil {
@@ -290,9 +290,9 @@ func (s *Service) SignOut(ctx context.Context, who core.Actor, in SignOutIn) (*S
 	}
 	s.LogOf(ctx).Info("signed out", "user", who.UserID, "ip", who.IP, "everywhere", in.Everywhere)
 	if in.Everywhere {
-		return &Said{"You are signed out in every browser."}, nil
+		return &Message{"You are signed out in every browser."}, nil
 	}
-	return &Said{"You are signed out."}, nil
+	return &Message{"You are signed out."}, nil
 }
 
 // An OwnSession is one of the sessions of who asks.

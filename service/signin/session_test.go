@@ -74,11 +74,11 @@ func TestSessionsEnd(t *testing.T) {
 		if day == 6 {
 			c.now = began.Add(accounts.SessionIdle - time.Second)
 			who := core.Actor{TokenID: c.tokenOf(t, idle), Role: "owner"}
-			if err := c.Accounts.Stands(t.Context(), who); err != nil {
+			if err := c.Accounts.CheckActor(t.Context(), who); err != nil {
 				t.Errorf("a second before the week is over: %v", err)
 			}
 			c.now = began.Add(accounts.SessionIdle)
-			if err := c.Accounts.Stands(t.Context(), who); code(err) != "unauthorized" || c.stands(idle) {
+			if err := c.Accounts.CheckActor(t.Context(), who); code(err) != "unauthorized" || c.stands(idle) {
 				t.Errorf("after an idle week: %v", err)
 			}
 		}

@@ -26,7 +26,7 @@ type example struct {
 	author   classify.Token
 }
 
-// examples gives messages for what is owed, at most lessonsMost, and tells whether there may be
+// examples gives messages for what is owed, at most lessonsMost, and reports whether there may be
 // more.
 func (s *Service) examples(account uint32, owed map[uint32]uint32, learned *classify.Model) (out []example, more bool, err error) {
 	mailboxes := slices.Collect(maps.Keys(owed))

@@ -275,7 +275,7 @@ func (s *Service) tokens(ref store.BlobRef, e classify.Evidence) ([]classify.Tok
 	return reading.Tokens(), nil
 }
 
-// unreadable tells whether an error will stay.
+// unreadable reports whether an error will stay.
 func unreadable(err error) bool {
 	return errors.Is(err, store.ErrDamaged) || errors.Is(err, store.ErrNotFound)
 }

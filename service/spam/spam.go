@@ -34,7 +34,7 @@ func New(c *core.Core) *Service { return &Service{Core: c, models: newModels(c.S
 // Kinds lists the kinds of jobs of this room.
 func (s *Service) Kinds() []jobs.Kind { return []jobs.Kind{s.learnKind()} }
 
-// On tells whether mail is classified.
+// On reports whether mail is classified.
 func (s *Service) On() bool { return s.Config.Spam.Classifier }
 
 // What a message is held for.

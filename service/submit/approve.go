@@ -192,7 +192,7 @@ func (s *Service) GetApproval(ctx context.Context, who core.Actor, in ApprovalIn
 
 // readApproval notes that a token is given the words of a held message.
 func (s *Service) readApproval(who core.Actor, a *store.Approval) error {
-	return s.rooms.Policies.Read(who.AccountID, agents.HolderOf(who), &who.Policy, agents.Words{MailboxID: a.MailboxID})
+	return s.rooms.Policies.Read(who.AccountID, agents.HolderOf(who), &who.Policy, agents.Source{MailboxID: a.MailboxID})
 }
 
 // ViewApprovalIn names a held message to be shown in a browser, and how.
@@ -319,7 +319,7 @@ type RejectMessageIn struct {
 	Note       string `json:"note" max:"1000" example:"The price is wrong."`
 }
 
-// checkPending refuses to decide anew.
+// checkPending refuses to decide again.
 func checkPending(tx *store.Tx, a *store.Approval) error {
 	switch {
 	case a.Status == store.ApprovalExpired, a.Status == store.ApprovalPending && !tx.Now().Before(a.ExpiresAt):

@@ -223,7 +223,7 @@ func dropByItself(tx *store.Tx, id string) error {
 	return errors.Join(tx.UnrefBlob(sub.Blob, sub.ID), store.Submissions.Delete(tx, sub.ID))
 }
 
-// makeHeldByItself makes a message anew that a mailbox sends by itself. What it passes on becomes
+// makeHeldByItself makes a message again that a mailbox sends by itself. What it passes on becomes
 // its own, since the author's signature does not hold for the new one.
 func (s *Service) makeHeldByItself(ctx context.Context, sub *store.Submission, to outbound.Rcpt, blob msg.Source) (*heldContent, error) {
 	w := rewriting{byItself: true}

@@ -208,10 +208,10 @@ func readDraft(who core.Actor, in DraftIn, root *msg.Part, blob *store.Blob, wor
 		UserID: in.UserID, MessageID: o.MessageID, SendAt: o.SendAt, Tags: o.Tags, RequireTLS: o.RequireTLS, TemplateID: o.TemplateID,
 		Variables: o.Variables, Headers: o.Headers, unfilled: o.TemplateID != "",
 	}
-	out.anew = words == agents.WordsTainted // a person sees the text of it alone
-	if !who.IsPerson() {                    // who has seen it
-		out.foreign = words != agents.WordsOwn && words != agents.WordsProgram
-		out.program = words != agents.WordsOwn
+	out.anew = words == agents.OriginTainted // a person sees the text of it alone
+	if !who.IsPerson() {                     // who has seen it
+		out.foreign = words != agents.OriginOwn && words != agents.OriginProgram
+		out.program = words != agents.OriginOwn
 	}
 	if e := root.Envelope; e != nil {
 		out.To, out.Cc, out.Bcc, out.ReplyTo = addressTexts(e.To), addressTexts(e.Cc), addressTexts(e.Bcc), addressTexts(e.ReplyTo)

@@ -20,7 +20,7 @@ import (
 // maxNested is how many messages may be inside each other in mail of a tainted sender.
 const maxNested = 4
 
-// harmless writes the message of a sender who is tainted, or the draft of one, anew, so that it
+// harmless writes the message of a sender who is tainted, or the draft of one, again, so that it
 // tells nobody anything but those who get it: nothing in it refers to what is elsewhere, no program
 // answers to a third one, and no reader finds another message in it than this one has read. It
 // gives nil for others. The caller closes the spool.
@@ -40,8 +40,8 @@ func (s *Service) harmless(by sentBy, body msg.Source) (*store.Spool, error) {
 	return s.writeAnew(m, unclear())
 }
 
-// writeAnew gives a message that was made anew, which the caller closes. The error is bad where its
-// header cannot be written.
+// writeAnew gives a message that was made again, which the caller closes. The error is bad where
+// its header cannot be written.
 func (s *Service) writeAnew(m *msg.Composer, bad error) (*store.Spool, error) {
 	spool := s.Store.NewSpool(core.MaxMessage)
 	if _, err := m.WriteTo(spool); err != nil {
@@ -56,7 +56,7 @@ func (s *Service) writeAnew(m *msg.Composer, bad error) (*store.Spool, error) {
 	return spool, nil
 }
 
-// unclear refuses a message that cannot be written anew. It repeats nothing of it.
+// unclear refuses a message that cannot be written again. It repeats nothing of it.
 func unclear() error {
 	return core.OverSMTP(550, "5.6.0", core.Invalid("headers", "invalid", "a sender who has read a stranger's words must send a message whose header and parts are plain"))
 }
@@ -67,7 +67,7 @@ var composedFields = []string{
 	"received", "return-path", "dkim-signature", "authentication-results",
 }
 
-// A rewriting says how a message is made anew of what it says.
+// A rewriting says how a message is made again of what it says.
 type rewriting struct {
 	now        time.Time
 	toApprove  bool        // nothing is in it that a person is not shown
@@ -83,7 +83,7 @@ func (w rewriting) unclear() error {
 	return unclear()
 }
 
-// message reads what a message says and makes it anew of that; nested is how many messages it is
+// message reads what a message says and makes it again of that; nested is how many messages it is
 // in, itself included.
 func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	root, err := msg.Scan(msg.Whole(body))
@@ -153,7 +153,7 @@ func (w rewriting) message(body msg.Source, nested int) (*msg.Composer, error) {
 	return m, nil
 }
 
-// keeps tells whether a field that nothing is made of stays as it came.
+// keeps reports whether a field that nothing is made of stays as it came.
 func (w rewriting) keeps(name string) bool {
 	return !w.toApprove && !slices.Contains(composedFields, name) && !strings.HasPrefix(name, "content-") && !agents.DroppedWhileTainted(name)
 }
@@ -197,12 +197,12 @@ func (w rewriting) file(body io.ReaderAt, a msg.Attachment, left int64, nested i
 	return file, nil
 }
 
-// isMessage tells whether programs show a file as a message.
+// isMessage reports whether programs show a file as a message.
 func isMessage(a msg.Attachment) bool {
 	return a.ContentType == "message/rfc822" || a.ContentType == "message/global" || strings.EqualFold(path.Ext(a.Filename), ".eml")
 }
 
-// isHTML tells whether programs show a file as HTML.
+// isHTML reports whether programs show a file as HTML.
 func isHTML(a msg.Attachment) bool {
 	return slices.Contains([]string{"text/html", "application/xhtml+xml", "text/x-amp-html"}, a.ContentType) ||
 		slices.Contains([]string{".html", ".htm", ".xhtml", ".xht", ".shtml"}, strings.ToLower(path.Ext(a.Filename)))

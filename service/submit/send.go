@@ -231,7 +231,7 @@ func (s *Service) sendEmail(ctx context.Context, who core.Actor, in SendEmailIn,
 		return nil, err
 	}
 	if in.InReplyTo != "" {
-		l.AnsweredBy = inbox.AnswererOf(who, s.Now()).Text()
+		l.AnsweredBy = inbox.NewAnswerer(who, s.Now()).Text()
 	}
 	l.FileSent, l.Answers = !at.IsZero(), in.InReplyTo
 	if l.FileSent {

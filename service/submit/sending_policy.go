@@ -45,7 +45,7 @@ func errReadsOn() error {
 	return core.OverSMTP(451, "4.3.2", core.Errorf("rate_limited", "The sender has read other mail while it sent this. Try again in a moment."))
 }
 
-// errHeld says that a message is to be held, which must be made anew for that.
+// errHeld says that a message is to be held, which must be made again for that.
 var errHeld = errors.New("a message is to be held")
 
 // admit asks the policies, in the transaction that takes a message. The error is errFacts where
@@ -96,7 +96,7 @@ func (s *Service) factsOf(mb *store.Mailbox, l *checkedSubmission) (*agents.Mess
 	return f, err
 }
 
-// namesNobody tells whether a field of addresses is empty, or has one group without members, such
+// namesNobody reports whether a field of addresses is empty, or has one group without members, such
 // as undisclosed-recipients (RFC 5322 section 3.4).
 func namesNobody(field string) bool {
 	field = strings.TrimSpace(field)

@@ -51,7 +51,7 @@ type Policies interface {
 	Asks(tx *store.Tx, mb *store.Mailbox, h agents.Holder) (bool, error)
 	Admit(tx *store.Tx, h agents.Holder, m *agents.Message) (held string, tainted bool, err error)
 	Reach(tx *store.Tx, m *agents.Message) error
-	Read(accountID string, h agents.Holder, p *store.Policy, words ...agents.Words) error
+	Read(accountID string, h agents.Holder, p *store.Policy, words ...agents.Source) error
 }
 
 // Limits bound how many recipients are written to in a day.

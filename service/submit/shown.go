@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// A heldContent is the message that a person is to approve, made anew of what they are shown before
-// the transaction that holds it.
+// A heldContent is the message that a person is to approve, made again of what they are shown
+// before the transaction that holds it.
 type heldContent struct {
 	to, cc, bcc []string // each recipient of the envelope in one of them
 	preview     string
@@ -32,7 +32,7 @@ type heldContent struct {
 	starts             bool // a conversation
 }
 
-// makeHeld makes a message that is to be held anew, and appends it: the caller releases its blob.
+// makeHeld makes a message that is to be held again, and appends it: the caller releases its blob.
 func (s *Service) makeHeld(ctx context.Context, e inbox.Envelope, to []outbound.Rcpt, stored msg.Source, w rewriting) (*heldContent, error) {
 	_, leave, err := s.WorkOnLarge(ctx, stored.Size())
 	if err != nil {
@@ -91,8 +91,8 @@ func unshowable() error {
 			"or has several authors, a group of addresses, an address with invisible characters, or a damaged message in it. Send text, HTML and files, or have a person send it."))
 }
 
-// bound tells whether a message has a part that is lost or means nothing where the message is made
-// anew: a signature, what is encrypted, a report to programs, an entry for a calendar.
+// bound reports whether a message has a part that is lost or means nothing where the message is
+// made again: a signature, what is encrypted, a report to programs, an entry for a calendar.
 func bound(root *msg.Part) bool {
 	files := msg.Attachments(root)
 	var look func(p *msg.Part) bool

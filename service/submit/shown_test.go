@@ -303,7 +303,7 @@ func TestMessageByAPIIsShownToo(t *testing.T) {
 }
 
 // TestForwardIsMadeAnewToo: what a mailbox passes on of itself is its own message, signed by its
-// domain, since the author's signature does not hold for what was made anew.
+// domain, since the author's signature does not hold for what was made again.
 func TestForwardIsMadeAnewToo(t *testing.T) {
 	f := newApprovals(t, nil)
 	f.Update(func(tx *store.Tx) error {

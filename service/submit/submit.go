@@ -541,7 +541,7 @@ func (s *Service) place(tx *store.Tx, u core.MailboxUser, l *checkedSubmission, 
 	// The recipients that mail goes to count against the limits of who sends, and in the account's
 	// traffic.
 	out := submitted(&sub, rows)
-	out.origin = agents.WordsFor(sub.AccountID, &sub)
+	out.origin = agents.OriginOf(sub.AccountID, &sub)
 	var sent []string
 	for _, row := range rows {
 		if row.Status != store.OutgoingSuppressed && row.Transport != core.ViaSimulator {

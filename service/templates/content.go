@@ -211,7 +211,7 @@ func (v Variable) MarshalJSON() ([]byte, error) {
 // Forms says which forms it has on the wire.
 func (Variable) Forms() []any { return []any{"", 0.0, true} }
 
-// usable tells whether it is a text, a number or a boolean.
+// usable reports whether it is a text, a number or a boolean.
 func (v Variable) usable() bool {
 	if len(v.raw) == 0 {
 		return false

@@ -41,7 +41,7 @@ type ExportMessage struct {
 }
 
 // ExportMessages gives messages of a folder from a UID on, in order: so many bytes, or one message.
-// more tells whether there are more behind the last one.
+// more reports whether there are more behind the last one.
 func (s *Service) ExportMessages(ctx context.Context, u core.MailboxUser, folder, from uint32, size int64) (out []ExportMessage, more bool, err error) {
 	var refs []store.BlobRef
 	err = s.Store.View(func(tx *store.Tx) error {

@@ -76,13 +76,13 @@ type ImportError struct {
 // An Importer has the messages of sources imported, in batches.
 type Importer struct {
 	// Deliver imports a batch into a folder of the mailbox, and gives a result for each message.
-	// The one at the begin of a source is empty: it tells whether there is the mailbox.
+	// The one at the begin of a source is empty: it reports whether there is the mailbox.
 	Deliver func(ctx context.Context, mailbox, folder string, batch []SourceMessage) ([]ImportResult, error)
 	// Known tells of keys whether messages came with them before.
 	Known func(ctx context.Context, mailbox, folder string, keys []string) ([]bool, error)
 	// Report is told how far a source is; total is 0 where that is not known.
 	Report func(source, folder string, done, total, bytes int64)
-	// TurnOver tells whether others are to have their turn: then the import ends with ErrTurnOver
+	// TurnOver reports whether others are to have their turn: then the import ends with ErrTurnOver
 	// between two batches, and leaves out what has come when it begins again. nil: it goes on.
 	TurnOver func() bool
 	// Now is the clock by which a server must give enough; nil: none need.

@@ -41,10 +41,10 @@ type keptEnvelope struct {
 	Judged string `json:"judged"`
 }
 
-// Rebuild makes the rows of messages anew that the store has lost: those that store.RebuildDatabase
-// has left to be made, and those of messages that came after all that the database knows of, as
-// after a restore of the database alone. It ends what RebuildDatabase began. Killed at any point,
-// it can be run again.
+// Rebuild makes the rows of messages again that the store has lost: those that
+// store.RebuildDatabase has left to be made, and those of messages that came after all that the
+// database knows of, as after a restore of the database alone. It ends what RebuildDatabase began.
+// Killed at any point, it can be run again.
 func Rebuild(st *store.Store, progress func(what string, done, all int64)) (*MessagesRebuilt, error) {
 	out := &MessagesRebuilt{Waiting: st.UnfiledCount()}
 	for {
@@ -207,7 +207,7 @@ func (m *remade) write(tx *store.Tx) error {
 
 // remakeFromEnvelope files a message that no row refers to in the INBOX of each mailbox that its
 // envelope names and that misses messages, or, if it came after all that the database knows of, in
-// all of them. known tells whether the envelope names any mailbox.
+// all of them. known reports whether the envelope names any mailbox.
 func remakeFromEnvelope(st *store.Store, u store.Unlisted, missing map[uint32]bool, out *MessagesRebuilt) (known bool, err error) {
 	var env keptEnvelope
 	if err := json.Unmarshal(u.Envelope, &env); err != nil {

@@ -261,7 +261,8 @@ func (s *Service) AddEdgeSync(tx *store.Tx, d *store.Domain) (id string, err err
 	return j.ID, nil
 }
 
-// AtEdgeNow tells whether the records of a domain are to be kept at the edge provider at any time.
+// AtEdgeNow reports whether the records of a domain are to be kept at the edge provider at any
+// time.
 func AtEdgeNow(d *store.Domain) bool {
 	return d.DNSProvider == store.DomainProviderCloudflare && d.Status == store.DomainComplete
 }
@@ -479,7 +480,7 @@ func (w *zoneSync) sync(strict bool) error {
 	}
 }
 
-// active tells whether the provider serves the zone, as far as it says so.
+// active reports whether the provider serves the zone, as far as it says so.
 func (w *zoneSync) active() (bool, error) {
 	p, ok := w.provider.(interface {
 		Delegated(ctx context.Context, domain string) (bool, error)
@@ -561,7 +562,7 @@ func without(records []dnsprov.Record, one dnsprov.Record) []dnsprov.Record {
 	return out
 }
 
-// refuse notes which custom records the provider refused, by its error, and tells whether that
+// refuse notes which custom records the provider refused, by its error, and reports whether that
 // leaves something to do without them.
 func (w *zoneSync) refuse(err error) (again bool) {
 	for _, c := range conflictsIn(err) {

@@ -59,7 +59,7 @@ func (s *Service) Zone(name string) (*builtin.Zone, bool) {
 	return nil, false
 }
 
-// HostsName tells whether our own DNS server answers for a name: one at or below a domain that is
+// HostsName reports whether our own DNS server answers for a name: one at or below a domain that is
 // connected here, or, in the sandbox, one of the installation's own.
 func (s *Service) HostsName(name string) bool {
 	_, ok := s.Zone(name)
@@ -122,7 +122,7 @@ func (z *memory) putBack(names map[string]bool) {
 	maps.Copy(z.noted, names)
 }
 
-// makeZone serves a zone anew; src is nil for one that is gone.
+// makeZone serves a zone again; src is nil for one that is gone.
 func (s *Service) makeZone(name string, src *zoneSource) {
 	if src == nil {
 		s.memory.served.Remove(name)
@@ -186,14 +186,14 @@ func (s *Service) readZones() error {
 	return nil
 }
 
-// HasZone tells whether a domain is one that our DNS server answers for: builtin ones, and in the
+// HasZone reports whether a domain is one that our DNS server answers for: builtin ones, and in the
 // sandbox, where its own resolver asks it about every name that is connected, manual ones too, so
 // that they can be completed offline.
 func (s *Service) HasZone(d *store.Domain) bool {
 	return d.DNSProvider == dnsprov.Builtin || d.DNSProvider == store.DomainProviderManual && s.Config.Sandbox
 }
 
-// serves tells whether our DNS server answers for a domain now, as its claim of the name allows.
+// serves reports whether our DNS server answers for a domain now, as its claim of the name allows.
 func (s *Service) serves(tx *store.Tx, d *store.Domain) bool { return s.HasZone(d) && mayServe(tx, d) }
 
 // PutZone writes a domain whose records have changed, its own or custom ones, and publishes them:
@@ -251,9 +251,9 @@ func (s *Service) Publish(tx *store.Tx, d *store.Domain) error {
 	return nil
 }
 
-// PublishAbove serves anew the closest zone above each of some names, once: it says where the zones
-// of those names are and who signs them. d, which may be nil, is a record that the caller may write
-// again.
+// PublishAbove serves again the closest zone above each of some names, once: it says where the
+// zones of those names are and who signs them. d, which may be nil, is a record that the caller may
+// write again.
 func (s *Service) PublishAbove(tx *store.Tx, d *store.Domain, names ...string) error {
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -298,13 +298,13 @@ func (s *Service) serving(tx *store.Tx, name string) *store.Domain {
 	return nil
 }
 
-// mayServe tells whether a domain may serve: answer in our DNS, take mail and send. One whose claim
-// is still to be proven may as long as nobody else could miss it.
+// mayServe reports whether a domain may serve: answer in our DNS, take mail and send. One whose
+// claim is still to be proven may as long as nobody else could miss it.
 func mayServe(tx *store.Tx, d *store.Domain) bool {
 	return d.Claim == store.ClaimProven || d.Claim == store.ClaimOpen && !Contested(tx, d)
 }
 
-// Contested tells whether another account claims the name, a name above or one below it.
+// Contested reports whether another account claims the name, a name above or one below it.
 func Contested(tx *store.Tx, d *store.Domain) bool {
 	for name, more := d.Name, true; more; _, name, more = strings.Cut(name, ".") {
 		for _, o := range store.DomainsByName.Asc(tx, store.ClaimsKey(name), "") {
@@ -321,7 +321,7 @@ func Contested(tx *store.Tx, d *store.Domain) bool {
 	return false
 }
 
-// rival tells whether a domain is another account's claim that counts.
+// rival reports whether a domain is another account's claim that counts.
 func rival(d, o *store.Domain) bool {
 	return o.AccountID != d.AccountID && !o.Gone() && (o.Claim == store.ClaimProven || o.Claim == store.ClaimOpen)
 }

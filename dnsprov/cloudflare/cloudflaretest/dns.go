@@ -396,7 +396,7 @@ func structured(in sent, out *Record) *reply {
 	return nil
 }
 
-// collides tells whether a record can stand beside another. A CNAME of the zone itself is
+// collides reports whether a record can stand beside another. A CNAME of the zone itself is
 // flattened, so that it is in the way of addresses only.
 func collides(r, with Record, apex string) *reply {
 	if r.Name != with.Name {

@@ -119,7 +119,7 @@ func (c *call) offer(name string) map[string]any {
 	return item
 }
 
-// taken tells whether a name was sold here, or is being sold.
+// taken reports whether a name was sold here, or is being sold.
 func (c *call) taken(name string) bool {
 	d := c.domains[name]
 	return d != nil && d.state != "failed"

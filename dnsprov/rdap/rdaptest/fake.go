@@ -334,7 +334,7 @@ func (f *Fake) pour(w http.ResponseWriter, r *http.Request, m Manner) {
 	}
 }
 
-// wait waits, and tells whether there is nobody left to answer to.
+// wait waits, and reports whether there is nobody left to answer to.
 func (f *Fake) wait(r *http.Request, d time.Duration) bool {
 	select {
 	case <-time.After(d):

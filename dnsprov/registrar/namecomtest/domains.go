@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// plain tells whether a text is a domain name in the form that the API wants.
+// plain reports whether a text is a domain name in the form that the API wants.
 func plain(name string) bool {
 	labels := strings.Split(name, ".")
 	if len(name) > 253 || len(labels) < 2 {
@@ -213,7 +213,7 @@ func same(price json.Number, cents int64) bool {
 	return err == nil && int64(math.Round(v*100)) == cents
 }
 
-// nameservers tells whether a list can be a domain's.
+// nameservers reports whether a list can be a domain's.
 func nameservers(list []string, least int) bool {
 	for _, ns := range list {
 		if !plain(ns) {

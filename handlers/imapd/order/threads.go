@@ -295,7 +295,7 @@ func (t *Threads) gather(tree *siblings) (changed bool) {
 			continue
 		}
 		changed = true
-		// A dummy under a dummy gives its children to it when the lists are made anew.
+		// A dummy under a dummy gives its children to it when the lists are made again.
 		otherDummy, otherReply := t.message[other] == 0, false
 		if !otherDummy {
 			otherReply = t.isReply[t.message[other]-1]

@@ -437,7 +437,7 @@ func (t *talk) expunge(set string, byUID bool) {
 	t.touch()
 }
 
-// within tells whether a set such as "1:3,7" has the number.
+// within reports whether a set such as "1:3,7" has the number.
 func within(set string, n uint32) bool {
 	for part := range strings.SplitSeq(set, ",") {
 		from, to, ranged := strings.Cut(part, ":")

@@ -86,7 +86,7 @@ func hasFolding(row []byte) bool {
 	return slices.ContainsFunc(folding, func(char []byte) bool { return bytes.Contains(row, char) })
 }
 
-// isPlain tells whether a row has the text as it is, whatever form the row is in.
+// isPlain reports whether a row has the text as it is, whatever form the row is in.
 func isPlain(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' || strings.ContainsRune(`"\\<>&`, r) })
 }

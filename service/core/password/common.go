@@ -11,7 +11,7 @@ import (
 //go:embed common.txt
 var commonPasswords string
 
-// IsCommon tells whether a password is one of the 10 000 commonest, in any case.
+// IsCommon reports whether a password is one of the 10 000 commonest, in any case.
 func IsCommon(password string) bool {
 	return strings.Contains("\n"+commonPasswords, "\n"+strings.ToLower(password)+"\n")
 }

@@ -75,10 +75,10 @@ func hashKind(hash string) int {
 	return 0
 }
 
-// IsForeign tells whether a hash came from another mail server, and is to be replaced.
+// IsForeign reports whether a hash came from another mail server, and is to be replaced.
 func IsForeign(hash string) bool { k := hashKind(hash); return k == kindBcrypt || k == kindSHA }
 
-// Matches tells whether the password is the one of a hash that is not argon2id.
+// Matches reports whether the password is the one of a hash that is not argon2id.
 func Matches(hash, password string) bool {
 	switch hashKind(hash) {
 	case kindBcrypt:
