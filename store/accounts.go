@@ -153,7 +153,10 @@ func forgotHash(u *User) string {
 	return u.Forgot.Hash
 }
 
-// A Token is an API credential. Only the SHA-256 of its value is kept.
+// A Token is what a program shows to the API or to MCP, or a browser as its cookie: then it is a
+// session. It acts for its user, with no more than the user's role and its own permissions; it may
+// be limited to some mailboxes, and to a Policy. Only the SHA-256 of its value is kept. It ends
+// when it expires, is revoked, or with its user.
 type Token struct {
 	ID            string // tok_…
 	AccountID     string

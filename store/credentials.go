@@ -2,8 +2,10 @@ package store
 
 import "time"
 
-// A Credential is a password beside that of a mailbox, for one device or program, or one by which a
-// program sends as any address of a domain.
+// A Credential is a password beside that of a mailbox, for one device or program (an app password),
+// or one by which a program sends as any address of a domain. The password is shown once, when it
+// is made. It ends when it expires, is deleted, or with its mailbox or domain; log-ins with it end
+// then too.
 type Credential struct {
 	ID         string // cred_…
 	AccountID  string

@@ -15,8 +15,11 @@ const (
 	ClaimExpired = "expired" // nothing proved it in time
 )
 
-// A Domain is a mail domain of an account, and its claim of the name. Several accounts may claim a
-// name, each once, and one of them at most has proven its claim.
+// A Domain is a mail domain of an account, and the account's claim of the name. It is connected or
+// bought; a job sets it up (keys, zone, delegation, checks) while Status says how far that has
+// come; when it is complete it is checked by the clock; in the end a job deletes it with all that
+// it has. Several accounts may claim a name, each once. A claim is open until something proves it:
+// then it is proven, and the others are lost. What proves a claim is in docs/claims.md.
 type Domain struct {
 	ID           string // dom_…
 	AccountID    string

@@ -7,7 +7,11 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Job is one piece of work that the queue does, now or later.
+// A Job is one piece of work that the queue does, now or later. It is added in the transaction that
+// makes it necessary, so that neither is there without the other. A worker claims it once it is
+// Due; the claim ends by itself, so that a job whose process has ended is claimed again. An attempt
+// that fails is made again later, up to Max times. What an attempt has to write, it writes in the
+// transaction that ends it.
 type Job struct {
 	ID        string          `json:",omitzero"` // job_…
 	AccountID string          `json:",omitzero"` // "" for the installation's own

@@ -6,7 +6,10 @@ import (
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
-// A Submission is one message that somebody sent, kept while any of its recipients waits.
+// A Submission is one message on its way out: somebody here sent it, or it is a forward or a
+// report. It is written in one transaction with an Outgoing and a job for each recipient, and has
+// what these share: the bytes, unsigned, and the facts by which each attempt decides. Waiting
+// counts the recipients that are not done; with the last of them the submission is deleted.
 type Submission struct {
 	ID         string    `json:",omitzero"` // sub_…
 	AccountID  string    `json:",omitzero"`
@@ -97,7 +100,9 @@ func (s *Submission) fields(c *rowform.Coder) {
 // Submissions keeps them; Check counts their blobs among the references.
 var Submissions = newTable("submission", func(s *Submission) string { return s.ID }).binary((*Submission).fields)
 
-// An Outgoing is the sending log's row for one recipient of a submission.
+// An Outgoing is the row of one recipient of a submission in the sending log. It begins as queued,
+// scheduled or held. Each attempt adds the answer of the next hop to its Log. Once its Status is a
+// final one there are no more attempts, and the row stays for as long as the log is kept.
 type Outgoing struct {
 	ID                string    `json:",omitzero"` // msg_…
 	SubmissionID      string    `json:",omitzero"`

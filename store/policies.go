@@ -13,8 +13,10 @@ const (
 	SendDeny      = "deny"
 )
 
-// A Policy bounds what may be sent with a token or a credential, or from a mailbox, and says
-// whether its holder is tainted by what strangers write. The zero Policy bounds nothing.
+// A Policy bounds what may be sent with a token or a credential, or from a mailbox: to whom, and
+// whether a person has to approve it. With Taint, its holder is tainted by reading what strangers
+// wrote (see Reading): it may then write only to the people of every message that it has read,
+// until TaintSeconds are over or a person ends that. The zero Policy bounds nothing.
 type Policy struct {
 	Send              string   `json:",omitempty"` // one of the Send… constants; "": allow
 	AllowedRecipients []string `json:",omitempty"` // addresses, and @domain for all of a domain; lower-case

@@ -95,8 +95,12 @@ const (
 	BitMoved      // somebody has moved or copied it to where it lies, rather than a rule
 )
 
-// A Message is one message in one folder. Its bytes are Blob, of Blob.Length bytes; what was found
-// in them is its Meta.
+// A Message is one message in one folder of a mailbox. It gets its UID when it comes into the
+// folder. Its bytes are Blob, of Blob.Length bytes in a segment; a copy in another folder is a
+// Message of its own with the same bytes. What was found in them when they came is its Meta.
+// Afterwards only flags, keywords and bits change, each time under a higher ModSeq. A message that
+// is moved is deleted here and written there, under a new UID; an expunged row stays for IMAP
+// clients that were away.
 type Message struct {
 	Account, Mailbox uint32 // numbers
 	Folder, UID      uint32

@@ -49,7 +49,9 @@ var (
 	WebhooksByAccount = Webhooks.index("account", func(w *Webhook) string { return w.AccountID })
 )
 
-// An Event is something that happened, kept for 30 days whether or not anybody is told.
+// An Event is something that happened in an account. It is written in the transaction in which it
+// happened, and kept for 30 days whether or not an endpoint wants it. Endpoints get it by a
+// Delivery each.
 type Event struct {
 	ID        string // evt_…
 	AccountID string
@@ -74,7 +76,8 @@ var (
 	EventsByAccount = Events.index("account", func(e *Event) string { return e.AccountID })
 )
 
-// A Delivery is one attempt to tell an endpoint of an event.
+// A Delivery is one attempt to bring an Event to the endpoint of a webhook, with what came of it.
+// If the endpoint does not take the event, a later attempt is a Delivery of its own.
 type Delivery struct {
 	ID         string // dlv_…
 	WebhookID  string

@@ -24,7 +24,10 @@ const MaxMessage = 256 << 10
 // ErrDamaged is returned for bytes that are no whole entry.
 var ErrDamaged = errors.New("damaged entry")
 
-// An Entry is what one commit changed, with the bytes of its new messages of up to MaxMessage.
+// An Entry is what one commit changed: the rows of each bucket, and the bytes of its new messages
+// of up to MaxMessage. It has the number of the commit, and names the entry before it by its nonce,
+// so that none can be left out or exchanged. Who keeps a copy of a store applies entries in their
+// order.
 type Entry struct {
 	Number   uint64    // of the commit
 	Time     time.Time // of the commit

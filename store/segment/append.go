@@ -33,7 +33,9 @@ type Options struct {
 	LastUsed func(most uint32) (segment uint32, end int64, err error)
 }
 
-// A Store keeps message bytes in append-only files, the segments. Records are written one after the
+// A Store keeps message bytes in append-only files, the segments. A segment is written to until it
+// is full, and never after that. Compaction copies what is still referred to into newer segments,
+// and then the old file is deleted; its number is not used again. Records are written one after the
 // other under a lock, so that a crash can tear only the end of the newest file; a message over an
 // eighth of a segment is written to a file of its own, outside the lock, so that it holds no other
 // up. All methods may be called concurrently.
