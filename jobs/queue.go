@@ -99,12 +99,12 @@ type Queue struct {
 	Workers int                // how many jobs run at a time
 	Grace   time.Duration      // how long running work may go on after Run's ctx has ended
 	Ended   func(j *store.Job) // told of each job whose last attempt has ended; nil: nobody is
-	// Added is told of each job that is due at once and was added in a transaction with a cause
+	// Added is called for each job that is due at once and was added in a transaction with a cause
 	// (see store.Tx.For), in the committer; nil: nobody is.
 	Added func(cause context.Context, j *store.Job)
-	// Began is told of each attempt, and gives the context of its work, which is the cause of what
-	// its Writes add too. end is called when that is committed: err is why the attempt has failed;
-	// nil where it has not, or does not count. nil: nobody is told.
+	// Began is called for each attempt, and gives the context of its work, which is the cause of
+	// what its Writes add too. end is called when that is committed: err is why the attempt has
+	// failed; nil where it has not, or does not count. nil: nobody is told.
 	Began func(ctx context.Context, j *store.Job) (work context.Context, end func(err error))
 
 	kinds     map[string]*Kind

@@ -23,8 +23,7 @@ const (
 // then.
 func (q *Queue) Every(kind string, interval time.Duration) { q.every[kind] = interval }
 
-// seedRecurring sees to it that a job of each recurring kind waits, no later than its interval
-// asks.
+// seedRecurring makes sure that a job of each recurring kind is queued, due within its interval.
 func (q *Queue) seedRecurring() error {
 	for kind, interval := range q.every {
 		wait := time.Duration(q.Rand() * float64(interval))

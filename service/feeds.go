@@ -65,7 +65,7 @@ func newFeeds(st *store.Store) *feeds {
 	return &feeds{store: st, byAccount: map[string]*accountFeeds{}, ofUser: map[string]int{}}
 }
 
-// accountFeeds are the feeds of an account and what they are told next. The timer runs from the
+// accountFeeds are the feeds of an account and what they get next. The timer runs from the
 // first change until a pause has brought no more.
 type accountFeeds struct {
 	feeds   map[*Feed]struct{}
@@ -76,7 +76,7 @@ type accountFeeds struct {
 	running bool
 }
 
-// A Feed is what one listener has yet to be told. It must be closed.
+// A Feed has the changes that one listener has not got yet. It must be closed.
 type Feed struct {
 	all   *feeds
 	who   core.Actor
@@ -85,7 +85,7 @@ type Feed struct {
 }
 
 // Listen begins to note what changes in the actor's account. What was committed before it returns
-// can be read; what comes later is told. Too many listeners are a 429.
+// can be read; what comes later is in the feed. Too many listeners are a 429.
 func (s *Service) Listen(_ context.Context, who core.Actor) (*Feed, error) {
 	f, err := s.feeds.Join(who)
 	if err != nil {
@@ -199,7 +199,7 @@ func (fs *feeds) flush(a *accountFeeds) {
 	a.timer.Reset(pause)
 }
 
-// offer queues a batch. A listener that has too many is told to read everything instead.
+// offer queues a batch. A listener that has too many gets one that says to read everything again.
 func (f *Feed) offer(batch []store.Change) {
 	if len(f.Queue) == feedQueue {
 		clear(f.Queue)

@@ -6,7 +6,7 @@ const (
 	maxIDText   = 1024
 )
 
-// id answers ID (RFC 2971). The version is told only after log-in.
+// id answers ID (RFC 2971). The version is given only after log-in.
 func (ss *session) id(tag string, p *commandEditor) error {
 	fields, err := idFields(p)
 	if err != nil {

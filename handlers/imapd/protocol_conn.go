@@ -39,7 +39,7 @@ const continuation = "+ Ready for literal data\r\n"
 // idleTooLong is the reason that a client gets if it sends nothing in its time.
 const idleTooLong = "Idle for too long"
 
-// errClosedByServer ends a connection after the client has been told why.
+// errClosedByServer ends a connection after the client has got the reason.
 var errClosedByServer = errors.New("connection ended by the server")
 
 // A protocolConn stands between a client and go-imap's parser, and does what the parser cannot.

@@ -35,7 +35,7 @@ type Login struct {
 	IP       string               // of the client
 	TLS      *tls.ConnectionState // nil: there is none
 	Config   *tls.Config          // of TLS
-	// Done takes what came of a log-in, and gives the error that the client is told.
+	// Done takes what came of a log-in, and gives the error that the client gets.
 	Done func(core.MailboxUser, error) error
 	// Malformed gives the error for a client that does not keep to the mechanism.
 	Malformed func(why error) error

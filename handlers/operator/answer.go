@@ -31,7 +31,7 @@ func localCommand[In, Out any](method func(context.Context, In) (Out, error)) ht
 	})
 }
 
-// longCommand makes a handler of a command that may take hours. The operator is told each error as
+// longCommand makes a handler of a command that may take hours. The operator gets each error as
 // it is.
 func longCommand[In, Out any](method func(context.Context, In) (Out, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -315,7 +315,7 @@ func (s *session) beginData() (*envelope, func()) {
 	return e, s.receiving.Done
 }
 
-// deliver gives a message to the service and returns what the client is told of it.
+// deliver gives a message to the service and returns the reply to the client.
 func (s *session) deliver(e *envelope, spool *core.Spool) (string, error) {
 	c := inbound.Client{IP: s.ip, Helo: s.smtpConn.Hostname(), Extended: s.conn.esmtp, UTF8: e.opts.UTF8, TLS: s.conn.tls, RequireTLS: e.requireTLS}
 	if s.mode == MX {

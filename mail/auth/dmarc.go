@@ -59,7 +59,7 @@ func authorsOf(shown []string, m *message) authors {
 	return a
 }
 
-// add takes a domain in; false for what is none.
+// add takes a domain in; false for a text that is not a domain.
 func (a *authors) add(name string) bool {
 	domain, ok := idn.Host(name)
 	switch {

@@ -38,7 +38,7 @@ func (s *reader) readText(p *msg.Part, work []byte) error {
 	return nil
 }
 
-// base64Values has the six bits of each character, 64 for the padding and 65 for what is none.
+// base64Values has the six bits of each character, 64 for the padding and 65 for any other.
 var base64Values = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 65
@@ -91,7 +91,7 @@ func decodeBase64(b []byte) []byte {
 	return b[:n]
 }
 
-// hexValues has the value of each hexadecimal digit, and 255 for what is none.
+// hexValues has the value of each hexadecimal digit, and 255 for any other character.
 var hexValues = func() (t [256]byte) {
 	for i := range t {
 		t[i] = 255

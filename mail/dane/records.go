@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Certificate usages that mail heeds (RFC 7672 section 3.1); the others count as unusable.
+// Certificate usages that apply to mail (RFC 7672 section 3.1); the others count as unusable.
 const (
 	UsageTA = 2 // an authority that the host's certificate must come from
 	UsageEE = 3 // the host's own certificate or key

@@ -25,7 +25,7 @@ type Envelope struct {
 	// some of "SUCCESS,FAILURE,DELAY"; Ret is "FULL" or "HDRS". A value that cannot be sent is left
 	// out.
 	EnvelopeID, Notify, Ret, ORCPT string
-	// STS is the MTA-STS policy of To's domain (RFC 8461), which Direct heeds; nil if there is
+	// STS is the MTA-STS policy of To's domain (RFC 8461), which Direct applies; nil if there is
 	// none.
 	STS *mtasts.Policy
 	// TLSOptional has Direct heed neither DANE nor STS, for a report on their failure must arrive

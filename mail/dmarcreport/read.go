@@ -271,7 +271,7 @@ func (p *parser) endInside(path, text string) {
 	}
 }
 
-// count reads a number of messages; 0 for what is none.
+// count reads a number of messages; 0 for a text that is not a number.
 func count(text string) int64 {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n < 0 {
@@ -280,7 +280,7 @@ func count(text string) int64 {
 	return min(n, reportfile.MaxCount)
 }
 
-// unixTime reads seconds since 1970; zero for what is none, and beyond this century.
+// unixTime reads seconds since 1970; zero for a text that is not a number, and beyond this century.
 func unixTime(text string) time.Time {
 	whole, _, _ := strings.Cut(strings.TrimSpace(text), ".")
 	n, err := strconv.ParseInt(whole, 10, 64)

@@ -126,7 +126,7 @@ func messageID(text string) string {
 	return "<" + text + ">"
 }
 
-// typeOf tells hard from soft by a status; undetermined for what is none.
+// typeOf tells hard from soft bounces by the status; undetermined where there is none.
 func typeOf(status string) string {
 	switch {
 	case strings.HasPrefix(status, "5."):

@@ -75,7 +75,7 @@ type paramReader struct {
 	raw []rawParam
 }
 
-// next reads up to the semicolon after one parameter, or skips what is none.
+// next reads up to the semicolon after one parameter, or skips a text that is not a parameter.
 func (p *paramReader) next() {
 	rest := p.s[p.pos:]
 	end := strings.IndexAny(rest, "=;")

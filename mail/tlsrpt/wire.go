@@ -84,7 +84,7 @@ func (n *number) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// A text is a string; what is none is empty.
+// A text is a string; any other JSON value is read as "".
 type text string
 
 // UnmarshalJSON takes anything.

@@ -66,7 +66,7 @@ type AccountRate struct {
 	Burst     int `json:"burst"`
 }
 
-// AccountMail is what mail clients are told, and the relay's name.
+// AccountMail is the settings for mail clients, and the relay's name.
 type AccountMail struct {
 	Hostname string  `json:"hostname" words:"ours"`
 	SMTPHost string  `json:"smtp_host" words:"ours"`

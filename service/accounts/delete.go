@@ -140,7 +140,7 @@ func (s *Service) eraseAccount(ctx context.Context, j *store.Job) (jobs.Writes, 
 	}, nil
 }
 
-// dropWebhooks deletes the endpoints, of which there are few, so that nothing more is for them.
+// dropWebhooks deletes the endpoints, so that no more deliveries are planned. An account has few.
 func (s *Service) dropWebhooks(accountID string) error {
 	return s.Store.Update(func(tx *store.Tx) error {
 		var ids []string

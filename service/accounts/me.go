@@ -24,7 +24,7 @@ type Me struct {
 	Mailboxes   MailboxScope `json:"mailboxes" words:"ours"` // `all`, or the ids of those that the caller may see.
 }
 
-// MeUser is the team user for whom is asked.
+// MeUser is the team user who asks.
 type MeUser struct {
 	ID    string `json:"id" words:"ours" example:"usr_01k9a2b3c4d5e6f7g8h9j0k1m2"`
 	Email string `json:"email" words:"ours"`

@@ -206,7 +206,7 @@ func (s *Service) saveCheck(tx *store.Tx, d *store.Domain, l *dnsCheck) error {
 	return s.certs.PlanCertificate(tx, d)
 }
 
-// countFailure counts bad checks a complete domain. The second in a row is told of, once until a
+// countFailure counts bad checks a complete domain. The second in a row is reported, once until a
 // good one ends the episode. Two that were made at the same time are one. before is when the check
 // before this one ended.
 func (s *Service) countFailure(tx *store.Tx, d *store.Domain, l *dnsCheck, before time.Time) error {

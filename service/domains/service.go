@@ -84,7 +84,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// Start sees to it that every open claim is looked at.
+// Start plans the checks of open claims.
 func (s *Service) Start() error {
 	if err := s.wakeClaims(); err != nil {
 		return fmt.Errorf("plan looks at the claims of domains: %w", err)

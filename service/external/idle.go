@@ -132,7 +132,7 @@ func (i *idlePool) cancelAccount(account string) {
 	}
 }
 
-// idleOn keeps a session that has just synced the mailbox, to be told of news; false if the
+// idleOn keeps a session that has just synced the mailbox, to be notified of news; false if the
 // server or the number of sessions does not allow it.
 func (s *Service) idleOn(mb *store.Mailbox, box *store.RemoteBox, session *pull.Session) bool {
 	if !session.CanIdle() {

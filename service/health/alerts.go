@@ -13,7 +13,7 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// An Alert is what the operator is told when a check turns bad, and once it is ok again.
+// An Alert notifies the operator that a check has turned bad, or that it is ok again.
 type Alert struct {
 	Code    string `json:"code" words:"ours" example:"blocklist"` // The check, as in get_health.
 	Status  string `json:"status" enum:"warning|error|ok"`
@@ -37,7 +37,7 @@ func (s *Service) report(tx *store.Tx, owner *store.Account, a Alert) error {
 	return alert.Plan(s.Core, tx, alert.Letter{About: owner.ID, To: owner.Email, Subject: subject, Text: text})
 }
 
-// shakyFor is how long one of the shaky checks must be bad before it is told of.
+// shakyFor is how long one of the shaky checks must be bad before it is reported.
 const shakyFor = 5 * time.Minute
 
 // shaky are the checks that can fail for a moment, mostly by what others do.

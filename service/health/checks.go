@@ -297,7 +297,7 @@ func (s *Service) checkPasswords(context.Context) []Check {
 	return ok(code, subject, "No mailbox has an imported password hash alone.")
 }
 
-// oneClient is how many connections from one private address, and from nowhere else, are told of.
+// oneClient is how many connections from one private address, and from nowhere else, are reported.
 const oneClient = 50
 
 // hiddenClients tells when something before this host seems to hide who its clients are.

@@ -5,7 +5,7 @@
 //   - service.go: what get_health answers, and the run that looks again from time to time.
 //   - checks.go: the table of checks, and those of the installation itself.
 //   - surroundings.go: checks of the host, the DNS and the network around it.
-//   - alerts.go: how the operator is told of what is not ok.
+//   - alerts.go: how the operator is notified of what is not ok.
 package health
 
 import (

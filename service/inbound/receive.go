@@ -270,7 +270,7 @@ func (s *Service) deliver(tx *store.Tx, a arrival) error {
 	// On to the other address. The message goes out as it came: not signed by us, so that its
 	// author's signature stays what counts, but sealed (RFC 8617), so that what we found out about
 	// where it came from goes with it, and with a rewritten return path where another server will
-	// look at that (see SRSForward). Failures are told to the sender only if it is known to be
+	// look at that (see SRSForward). Failures are reported to the sender only if it is known to be
 	// genuine, since a report to a forged one hits a stranger.
 	if to.Forward != "" && !done && (!to.Only || !junk) {
 		sub := &store.Submission{

@@ -177,7 +177,7 @@ func (r *ScreeningResult) apply(v *milter.Verdict) error {
 	case milter.Reject, milter.TempFail:
 		return filterAnswer(v)
 	case milter.Discard:
-		// A message is not taken and then dropped: who sent it is told.
+		// A message is not taken and then dropped: its sender learns why.
 		return core.SMTPErrorf(550, "5.7.1", "Message rejected by policy")
 	}
 	r.Junk = r.Junk || v.Quarantine != ""

@@ -230,8 +230,8 @@ func (s *Service) File(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, f Fili
 	return m, err
 }
 
-// receivedData is what is told of a message that has arrived; m is nil for one that is filed
-// nowhere.
+// receivedData is the data of the event of a message that has arrived; m is nil for one that is
+// filed nowhere.
 func receivedData(tx *store.Tx, mb *store.Mailbox, d *StoredMessage, m *store.Message, meta *store.Meta) (ReceivedData, error) {
 	sum := d.Summary
 	refs := append([]string{}, sum.References...)
@@ -407,7 +407,7 @@ func threadNode(id string) store.ThreadNode {
 
 func threadText(n store.ThreadNode) string { return threadPrefix + hex.EncodeToString(n[:]) }
 
-// parseThread reads a thread's id; ok is false for what is none.
+// parseThread reads a thread's id; ok is false for a text that is not one.
 func parseThread(id string) (n store.ThreadNode, ok bool) {
 	text, ok := strings.CutPrefix(id, threadPrefix)
 	if !ok || len(text) != hex.EncodedLen(len(n)) {

@@ -13,8 +13,8 @@ import (
 	"github.com/mailstead/mailstead/store"
 )
 
-// MailSettings are what mail clients of one domain are told. The preferred server of each kind
-// comes first; a kind that is off has none. The user name is the whole address.
+// MailSettings are the settings that mail clients of one domain get. The preferred server of each
+// kind comes first; a kind that is off has none. The user name is the whole address.
 type MailSettings struct {
 	Domain string
 	Name   string // of the domain, in its own letters
@@ -54,7 +54,7 @@ func (s *Service) MailSettingsOf(address string) (email string, out *MailSetting
 }
 
 // STSPolicy gives the MTA-STS policy of a domain whose mail is here; "" if it is not, or if nobody
-// who heeds the policy could deliver now.
+// who applies the policy could deliver now.
 func (s *Service) STSPolicy(domain string) (string, error) {
 	d, err := s.hosted(domain)
 	if d == nil || err != nil || !s.trusted() {

@@ -255,7 +255,7 @@ func (s *Service) loggedIn(r *loginRecord, c *store.Credential, in core.MailLogi
 	return u, nil
 }
 
-// OffersSCRAM reports whether clients are told of SCRAM. They are not while a mailbox of the host
+// OffersSCRAM reports whether SCRAM is offered to clients. They are not while a mailbox of the host
 // has the hash of its password alone: a client that may choose SCRAM does, and could not log in.
 func (s *Service) OffersSCRAM() bool {
 	offered := false

@@ -192,7 +192,7 @@ func (s *Service) tryDelivery(ctx context.Context, j *store.Job, d *delivery) (j
 	return writes, again
 }
 
-// pace names those who are told together that they send too much: all through the same relay, or to
+// pace names those who are slowed down together: all through the same relay, or to
 // the hosts of the same operator, but at a server that a mailbox logs in to itself that mailbox
 // alone.
 func (m *delivery) pace() string {
@@ -448,7 +448,7 @@ func (s *Service) waitUntilDue(d *delivery) (jobs.Writes, error) {
 }
 
 // finish closes the row of a message that somebody took, even if its sender has tried to take it
-// back meanwhile. The sender is told if it asked for that.
+// back meanwhile. The sender is notified if it asked for that.
 func (s *Service) finish(d *delivery, r *attemptResult) jobs.Writes {
 	report := s.successReport(d, r)
 	return func(tx *store.Tx, _ *store.Job) error {

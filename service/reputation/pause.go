@@ -207,7 +207,7 @@ func endAlert(tx *store.Tx, accountID, kind, scope, subject string) error {
 }
 
 // tell tells an account of an episode: the event, and a letter to the owner. While an episode lasts
-// it is told once; one whose time is over begins again.
+// it is reported once; one whose time is over begins again.
 func (s *Service) tell(tx *store.Tx, a *store.SendAlert, name string) error {
 	known, err := store.SendAlerts.Find(tx, store.SendAlertID(a.AccountID, a.Kind, a.Scope, a.Subject))
 	if err != nil {

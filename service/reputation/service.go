@@ -4,7 +4,7 @@
 // Where things stand:
 //   - limits.go: how many recipients a mailbox, a domain and an account may write to in a day.
 //   - counts.go: what became of mail, by the hour.
-//   - pause.go: who may not send any more because of it, and what owners are told.
+//   - pause.go: who may not send any more because of it, and how owners are notified.
 //   - blocks.go: how receivers say that they block a host.
 //   - report.go: all of it for people.
 package reputation

@@ -5,7 +5,7 @@
 //   - rules.go: the rules of a mailbox, as requests make them. vacation.go: the automatic reply.
 //   - evaluate.go: what rules say about a message ([Evaluate]), within a limit of processor time.
 //     message.go: what they see of it. expressions.go: regular expressions, compiled once.
-//   - replies.go: to whom is answered ([Service.MayReply]).
+//   - replies.go: who gets an automatic reply ([Service.MayReply]).
 package rules
 
 import (

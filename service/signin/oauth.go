@@ -34,8 +34,8 @@ const (
 // OAuthScopes are what a grant may hold.
 var OAuthScopes = []string{"read", "write"}
 
-// An OAuthError is what a client is told, in the words of RFC 6749 section 5.2 or RFC 7591 section
-// 3.2.2.
+// An OAuthError is the error that a client gets, in the words of RFC 6749 section 5.2 or RFC 7591
+// section 3.2.2.
 type OAuthError struct {
 	Code        string `json:"error"`
 	Description string `json:"error_description"`

@@ -23,7 +23,7 @@ const (
 )
 
 // SendBatchIn is the request of send_email_batch: whole messages, or one message or template for
-// many recipients, each of whom gets a message of their own.
+// many recipients, who each get a message of their own.
 type SendBatchIn struct {
 	UserID     string           `path:"user_id"`
 	Messages   []SendEmailIn    `json:"messages" min:"1" max:"100" items:"each"`

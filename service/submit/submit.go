@@ -88,7 +88,7 @@ func (s *Service) MaySendTo(_ context.Context, u core.MailboxUser, e *reputation
 	return core.OverStore(err)
 }
 
-// tellLimit gives back an error, of which the owner is told if it is about a limit of the day.
+// tellLimit gives back an error, and notifies the owner of it if it is about a limit of the day.
 func (s *Service) tellLimit(u core.MailboxUser, refused error) error {
 	if err := s.rooms.Limits.TellLimit(u, refused); err != nil {
 		s.Log.Error("tell of a limit", "sender", u.Email, "error", err)

@@ -80,7 +80,7 @@ type Importer struct {
 	Deliver func(ctx context.Context, mailbox, folder string, batch []SourceMessage) ([]ImportResult, error)
 	// Known tells of keys whether messages came with them before.
 	Known func(ctx context.Context, mailbox, folder string, keys []string) ([]bool, error)
-	// Report is told how far a source is; total is 0 where that is not known.
+	// Report gets how far a source is; total is 0 where that is not known.
 	Report func(source, folder string, done, total, bytes int64)
 	// TurnOver reports whether others are to have their turn: then the import ends with ErrTurnOver
 	// between two batches, and leaves out what has come when it begins again. nil: it goes on.

@@ -168,7 +168,7 @@ type tokenChecker interface {
 	Check(ctx context.Context) error
 }
 
-// checkEdgeToken asks whether a token is good, as far as that can be told without a zone.
+// checkEdgeToken asks whether a token is good, as far as that can be known without a zone.
 func checkEdgeToken(ctx context.Context, p dnsprov.Provider) error {
 	if c, ok := p.(tokenChecker); ok {
 		return c.Check(ctx)

@@ -17,8 +17,8 @@ import (
 // those in a transfer hold for ten days.
 const renewCopies = 4 * 24 * time.Hour
 
-// secondaries are told about changes, and by a catalog which zones there are. A nil one tells
-// nobody.
+// secondaries are notified of changes, and learn by a catalog which zones there are. A nil one
+// tells nobody.
 type secondaries struct {
 	notifier *builtin.Notifier
 	catalog  *builtin.Catalog // nil: there is none
