@@ -216,8 +216,8 @@ func newQuestions(c *cli.Context) *questions {
 	return q
 }
 
-// flag sets a flag to what is answered, unless it is set; an empty answer is what is usual. Where
-// nothing is asked and nothing is usual, the error names the flag.
+// flag sets a flag to the answer to a question, unless it is set. An empty answer stands for the
+// default. If nobody can be asked and there is no default, the error names the flag.
 func (q *questions) flag(name, question, usual string) error {
 	if q.c.String(name) != "" {
 		return nil

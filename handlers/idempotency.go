@@ -28,7 +28,7 @@ func (s *Server) idempotent(c *call, path func(name string) string, key string, 
 		return
 	}
 	if kept != nil {
-		kept.WriteTo(c.w.Header())
+		kept.SetHeaders(c.w.Header())
 		c.w.Header().Set("Idempotent-Replayed", "true")
 		c.w.WriteHeader(kept.Status)
 		_, _ = c.w.Write(kept.Body)

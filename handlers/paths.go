@@ -172,7 +172,7 @@ func (s *Server) answerForHost(w http.ResponseWriter, r *http.Request, document 
 		}
 		answered, err := s.autoconfig.Answer(w, r, document)
 		if err != nil {
-			s.Log.Error("answer a request for mail settings", "host", r.Host, "path", r.URL.Path, "error", err)
+			s.Log.Error("a request for mail settings could not be answered", "host", r.Host, "path", r.URL.Path, "error", err)
 			http.Error(w, "something went wrong on our side", http.StatusInternalServerError)
 		}
 		if answered || err != nil {

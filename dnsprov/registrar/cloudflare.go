@@ -340,7 +340,7 @@ func (r *Cloudflare) SetAutoRenew(ctx context.Context, domain string, on bool) e
 		return err
 	}
 	if w.State == "failed" {
-		return w.failure(errors.New("the renewal was not changed"))
+		return w.failure(errors.New("Cloudflare did not change the automatic renewal"))
 	}
 	return nil
 }

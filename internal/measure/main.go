@@ -48,7 +48,7 @@ var flows = []struct {
 	{"receive", "Service.Receive", extent{131, 22, 72}},
 	{"send_email", "Service.SendEmail", extent{120, 22, 70}},
 	{"delivery attempt", "Service.deliverKind", extent{288, 47, 161}},
-	{"domain_setup", "Service.setupKind", extent{186, 21, 80}},
+	{"domain_setup", "Service.setupKind", extent{188, 26, 84}},
 }
 
 // extent is how far a flow goes.

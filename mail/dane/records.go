@@ -137,5 +137,5 @@ func verifyChain(chain []*x509.Certificate, roots *x509.CertPool, names []string
 			return nil
 		}
 	}
-	return fmt.Errorf("the chain from the authority that TLSA names: %w", err)
+	return fmt.Errorf("the certificate does not chain to an authority of the TLSA records: %w", err)
 }

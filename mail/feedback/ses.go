@@ -188,7 +188,8 @@ func NewSES(topic, origin string, ask http.RoundTripper, now func() time.Time) (
 	return &SES{topic: topic, origin: own, http: client, now: now, keys: map[string]signingKey{}}, nil
 }
 
-// snsOrigin is where the SNS of a topic's region is: arn:partition:sns:region:account:name.
+// snsOrigin is the address of SNS in the region that the ARN of a topic names
+// (arn:partition:sns:region:account:name).
 func snsOrigin(topic string) (string, error) {
 	parts := strings.Split(topic, ":")
 	isName := func(s string) bool {
@@ -275,7 +276,7 @@ func (s *SES) verify(ctx context.Context, m *snsMessage) error {
 		sum := sha256.Sum256(m.canonical())
 		err = rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature)
 	default:
-		err = errors.New("unknown version")
+		err = fmt.Errorf("unknown SignatureVersion %q", m.SignatureVersion)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the signature does not verify", ErrForged)

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrTree is returned by DecodePart for bytes that AppendBinary did not write.
-var ErrTree = errors.New("not a message tree")
+var ErrTree = errors.New("the structure of the message cannot be read")
 
 const treeVersion = 1
 

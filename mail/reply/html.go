@@ -8,8 +8,8 @@ import (
 	"golang.org/x/net/html/atom"
 )
 
-// HTML returns what the author wrote of an HTML text, as plain text. It is "" if that is nothing.
-// The HTML is that of the message: programs for mail mark quotes by classes and ids.
+// HTML returns what the author of an HTML text wrote, without quotes, as plain text; "" if that is
+// nothing. It takes the HTML as it came, not cleaned: mail programs mark quotes by classes and ids.
 func HTML(s string) string {
 	z := html.NewTokenizer(strings.NewReader(cut(s)))
 	w := &lineWriter{count: map[atom.Atom]int{}}

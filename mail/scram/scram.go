@@ -113,8 +113,8 @@ type Server struct {
 	finished bool
 }
 
-// Next takes a message of the client and gives the answer to it; a nil one asks the client to
-// begin.
+// Next takes a message of the client and gives the challenge that answers it. A nil challenge asks
+// the client to begin.
 func (s *Server) Next(response []byte) (challenge []byte, done bool, err error) {
 	if response == nil && s.step == 0 {
 		return nil, false, nil

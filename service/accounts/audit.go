@@ -212,7 +212,7 @@ func (s *Service) flushFailedLogins() {
 	}
 }
 
-// countFailedRows counts the rows of a day, up to most.
+// countFailedRows counts the rows of failed log-ins of a day. It stops at most.
 func countFailedRows(tx *store.Tx, minute time.Time, most int) (n int) {
 	begin := minute.Truncate(24 * time.Hour)
 	end := store.TimeKey(begin.Add(24 * time.Hour))

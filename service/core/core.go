@@ -11,8 +11,9 @@
 //   - actor.go: who asks ([Actor]). values.go: values of the API ([Time], [Opt]). confirm.go: calls
 //     that are to be confirmed. Long lists are package page, idempotent requests package once.
 //   - audit.go: rows of the audit log ([Audit]).
-//   - logins.go: password hashes (those of other servers are package password); how many wrong
-//     passwords are allowed (loginAttempts.delay).
+//   - logins.go: password hashes (those of other servers are package password); bounds on how many
+//     are hashed at a time. guesses.go: how long the next try waits after a wrong password
+//     (loginAttempts.delay).
 //   - keys.go, rotate.go: how a secret is sealed ([Keys.Seal]), and the master key and its change.
 //   - jobs.go: a job as the API shows it.
 //   - log.go: what the log and traces say of requests, messages and jobs ([Core.LogOf],
@@ -189,7 +190,7 @@ type Spool = store.Spool
 func (s *Core) NewSpool(limit int64) *Spool { return s.Store.NewSpool(limit) }
 
 // WithoutFields copies a message without the fields whose names begin with one of prefixes; nil if
-// it has none. The caller closes the copy.
+// the message has no such field. The caller closes the copy.
 func (s *Core) WithoutFields(message *io.SectionReader, prefixes []string) (*Spool, error) {
 	found, err := msg.HasFields(msg.Again(message), prefixes)
 	if !found || err != nil {

@@ -93,7 +93,7 @@ func OpenDomain(tx *store.Tx, u MailboxUser) (*store.Domain, error) {
 	}
 	a, err := store.Accounts.Read(tx, d.AccountID)
 	if err == nil && !a.MayAct() {
-		return nil, Errorf(CodeMailboxClosed, "This account is closed.")
+		return nil, Errorf(CodeMailboxClosed, "This account is suspended or closed. Ask its owner.")
 	}
 	return d, err
 }

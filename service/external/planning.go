@@ -76,9 +76,9 @@ type externalsArgs struct {
 	After     string `json:"after"`
 }
 
-// BeginExternals has every external mailbox of an account synced, since its universal inbox is
-// on now or somebody asked: the first ones in tx, those of an account with many by a job. Calls
-// while that waits fold into it.
+// BeginExternals plans a sync of every external mailbox of an account, when its universal inbox is
+// turned on or somebody asks: the first ones in this transaction, the rest by a job. A call while
+// that job waits adds no other.
 func (s *Servers) BeginExternals(tx *store.Tx, accountID, by string) error {
 	next, err := s.planSyncs(tx, externalsArgs{AccountID: accountID, By: by})
 	if err != nil || next == "" {

@@ -384,8 +384,8 @@ type BulkMarkMessagesIn struct {
 	Junk *bool `json:"junk" example:"true"` // true moves the messages to Junk, false back to the inbox.
 }
 
-// MessagesMarked counts what is marked as was asked, and says why the rest is not, and with junk
-// where the messages are.
+// MessagesMarked counts the messages that were marked, says why others were not, and, for junk,
+// where the messages are now.
 type MessagesMarked struct {
 	Marked  int            `json:"marked"`
 	Failed  int            `json:"failed"`

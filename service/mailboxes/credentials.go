@@ -263,7 +263,7 @@ func credentialTarget(c *store.Credential) store.AuditTarget {
 	return store.AuditTarget{Type: "credential", ID: c.ID, Name: c.Name}
 }
 
-// ListCredentials lists the passwords of a mailbox beside its own, newest first.
+// ListCredentials lists the additional passwords of a mailbox, newest first.
 func (s *Service) ListCredentials(_ context.Context, who core.Actor, in core.EmailUserIn) (*core.List[Credential], error) {
 	return s.listCredentials(store.CredentialsByMailbox, in.UserID, func(tx *store.Tx) error {
 		_, err := core.ReadMailbox(tx, who, in.UserID)

@@ -209,7 +209,7 @@ func (s *Service) importFailed(tx *store.Tx, j *store.Job, _ error) error {
 // uploads is the directory of files that were uploaded and are not imported yet.
 func (s *Service) uploads() string { return filepath.Join(s.Store.Dir(), "uploads") }
 
-// dropUpload deletes the file of a job. One that stays is deleted by DropUploads.
+// dropUpload deletes the file of a job. If that fails, DropUploads deletes it later.
 func (s *Service) dropUpload(args importMailArgs) {
 	if args.File == "" {
 		return

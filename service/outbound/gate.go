@@ -19,7 +19,7 @@ const forwardsWait = 5 * 24 * time.Hour
 // forwardsSpread is over how much of a day those that waited for it go out.
 const forwardsSpread = 2 * time.Hour
 
-// An AutomaticMail is a message that a program of ours starts.
+// An AutomaticMail is a message that this server sends by itself.
 type AutomaticMail struct {
 	Kind    reputation.Automatic
 	Mailbox *store.Mailbox // nil: none starts it

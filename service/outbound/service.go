@@ -13,8 +13,9 @@
 //     fast mail goes to a destination.
 //   - waiting.go: why a message waits, and what becomes of those whose domain or relay is gone.
 //     hold.go: what waits until somebody releases it.
-//   - bounces.go: delivery reports that we write. failures.go: what follows from a message that was
-//     given up or called spam. letters.go: what this host writes to a person.
+//   - bounces.go: delivery reports that we write, and which failures suppress an address.
+//     failures.go: what follows from a message that was given up or called spam. letters.go: what
+//     this host writes to a person.
 //   - simulator.go: the recipients that this server plays.
 //   - sending_log.go: the log of sent messages. schedule.go: messages that leave later.
 //   - external_copies.go: copies of sent mail for the Sent folder on another server.

@@ -30,8 +30,8 @@ type Answer struct {
 	Omitted               bool // the body is too large to be kept
 }
 
-// WriteTo sets the answer's headers.
-func (r *Answer) WriteTo(h http.Header) {
+// SetHeaders sets the headers of the answer.
+func (r *Answer) SetHeaders(h http.Header) {
 	h.Set("Content-Type", r.ContentType)
 	if r.Location != "" {
 		h.Set("Location", r.Location)
