@@ -353,6 +353,7 @@ func isPlainASCII(b []byte) bool {
 	return true
 }
 
+// IsASCII reports whether a text has no byte above 127.
 func IsASCII[S string | []byte](s S) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {

@@ -43,6 +43,7 @@ func Line(s string) string {
 	return strings.Join(strings.FieldsFunc(WithoutInvisible(s), func(r rune) bool { return isBlankRune(r) || IsControl(r) }), " ")
 }
 
+// WithoutInvisible leaves out what IsInvisible reports.
 func WithoutInvisible(s string) string {
 	return strings.Map(func(r rune) rune {
 		if IsInvisible(r) {

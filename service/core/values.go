@@ -116,6 +116,7 @@ func ValidMessageID(text string) bool {
 	return !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`<>(),;:"\`, r) })
 }
 
+// CheckLine refuses a text with control characters; the error names the field.
 func CheckLine(field, name string) error {
 	if strings.ContainsFunc(name, unicode.IsControl) {
 		return Invalid(field, "invalid", "must not contain control characters")
@@ -129,6 +130,7 @@ type List[T any] struct {
 	Count int `json:"count"` // How many rows are in `data`.
 }
 
+// ListOf makes a List; its data are never null.
 func ListOf[T any](data []T) *List[T] {
 	if data == nil {
 		data = []T{}

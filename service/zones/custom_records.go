@@ -367,6 +367,8 @@ func HostIn(name, domain string) string {
 	return strings.TrimSuffix(name, "."+domain)
 }
 
+// EraseCustomRecords deletes the records that the owner of a domain added, some in each
+// transaction.
 func (s *Service) EraseCustomRecords(ctx context.Context, domainID string) error {
 	for n := core.DropsAtATime; n == core.DropsAtATime; {
 		if err := ctx.Err(); err != nil {

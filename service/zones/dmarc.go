@@ -21,6 +21,7 @@ type DMARCSet struct {
 	DMARCOverride DMARCOverride `json:"dmarc_override"`
 }
 
+// DMARCOverrideOf gives the policy that the owner of a domain chose; nil for the default.
 func DMARCOverrideOf(d *store.Domain) *DMARCOverride {
 	if d.DMARC == "" {
 		return nil

@@ -52,6 +52,7 @@ type DSRecord struct {
 	Value string `json:"value" words:"ours" example:"55648 13 2 b4c8c1fe2e7477127b27115656ad6256f424625bf5c1e2770ce6d6e37df61d17"`
 }
 
+// DNSSECOf shows how the zone of a domain is signed; nil if it is not.
 func DNSSECOf(d *store.Domain) *DNSSEC {
 	if d.DNSSEC == nil || d.DNSProvider != dnsprov.Builtin {
 		return nil

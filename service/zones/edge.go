@@ -40,6 +40,7 @@ func EdgeToken(given *string) (string, error) {
 	return token, nil
 }
 
+// ErrNoEdge refuses what needs Cloudflare where this installation does not use it.
 func ErrNoEdge() *core.Error {
 	return core.Errorf("not_configured", "This installation has no edge provider. Leave edge_api_token out to use Mailstead's nameservers, or set manual_dns.")
 }
