@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/storetest"
 )
 
 // A process is what lives until it is killed; what it leaves on the disk, the next one opens.
@@ -33,7 +34,7 @@ func (p *process) run() { p.stop = start(p.t, p.Queue) }
 // kill ends the process as it is, and gives the directory that it leaves.
 func (p *process) kill() (dir string) {
 	p.t.Helper()
-	dir = copyDir(p.t, p.Store.Dir())
+	dir = storetest.Crashed(p.t, p.Store)
 	p.stop()
 	return dir
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,17 +11,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/storetest"
 )
-
-// copyDir copies a data directory as it is on disk now, as a crash would leave it.
-func copyDir(t *testing.T, from string) string {
-	t.Helper()
-	to := t.TempDir()
-	if err := os.CopyFS(filepath.Join(to, "data"), os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-	return filepath.Join(to, "data")
-}
 
 func TestCrashBetweenWorkAndClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +20,7 @@ func TestCrashBetweenWorkAndClose(t *testing.T) {
 		var left notes[string]
 		q := newQueue(s)
 		q.Handle(Kind{Name: "k", Visible: true, Timeout: time.Hour, Work: func(context.Context, *store.Job) (Writes, error) {
-			left.add(copyDir(t, s.Dir()))
+			left.add(storetest.Crashed(t, s))
 			return nil, nil
 		}})
 		start(t, q)
@@ -66,7 +55,7 @@ func TestACrashGivesNoJobUp(t *testing.T) {
 		id := add(t, q, New{Kind: "k"}).ID
 		synctest.Wait()
 		wantState(t, q, id, store.JobRunning)
-		left := copyDir(t, q.Store.Dir())
+		left := storetest.Crashed(t, q.Store)
 		stop()
 		if told.Load() != 0 {
 			t.Error("a stop counted as an attempt")

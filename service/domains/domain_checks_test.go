@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -19,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/service/events"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/storetest"
 )
 
 // newWorld makes a sandbox whose look-ups a World answers.
@@ -241,11 +240,7 @@ func crashWithKeys(t *testing.T, s *service.Service, who core.Actor, id string) 
 			t.Fatal("no keys were made")
 		}
 	}
-	dir = filepath.Join(t.TempDir(), "data")
-	if err := os.CopyFS(dir, os.DirFS(s.Core.Store.Dir())); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return storetest.Crashed(t, s.Core.Store)
 }
 
 // After a crash in the middle of provisioning what was made is found again, and the rest is done.

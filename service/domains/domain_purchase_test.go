@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/service/domains"
 	"github.com/mailstead/mailstead/service/servicetest"
 	"github.com/mailstead/mailstead/store"
+	"github.com/mailstead/mailstead/store/storetest"
 )
 
 var errUnreachable = errors.New("the registrar cannot be reached")
@@ -71,13 +72,7 @@ func (l *life) meddle(string) error {
 	case "drop":
 		return errUnreachable
 	case "crash":
-		l.crashed = filepath.Join(l.t.TempDir(), "data")
-		err := l.s.Core.Store.Update(func(*store.Tx) error { // nothing is written meanwhile
-			return errors.Join(os.RemoveAll(l.crashed), os.CopyFS(l.crashed, os.DirFS(l.s.Core.Store.Dir())))
-		})
-		if err != nil {
-			l.t.Error(err)
-		}
+		l.crashed = storetest.Crashed(l.t, l.s.Core.Store)
 		return errUnreachable
 	}
 	return nil

@@ -4,6 +4,8 @@ package storetest
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/mailstead/mailstead/store"
@@ -36,6 +38,21 @@ func open(t testing.TB, dir string, options []store.Options) *store.Store {
 	}
 	t.Cleanup(func() { end(t, s) })
 	return s
+}
+
+// Crashed copies the directory of an open store, as a crash would leave it now, and returns the
+// copy. Nothing is written meanwhile: a file copied page by page under its writer may be one that
+// no crash leaves.
+func Crashed(t testing.TB, s *store.Store) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "data")
+	err := s.Update(func(*store.Tx) error {
+		return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(s.Dir())))
+	})
+	if err != nil {
+		t.Fatalf("copy store: %v", err)
+	}
+	return dir
 }
 
 func end(t testing.TB, s *store.Store) {
