@@ -199,7 +199,7 @@ func pruneByID[T any](ctx context.Context, s *Service, table *store.Table[T], ke
 		_, is := old(rec)
 		return is, nil
 	}
-	return s.pruneOld(ctx, kept, walk, isOld, table.Delete)
+	return s.pruneOld(ctx, kept, walk, isOld, func(tx *store.Tx, id string) error { return table.Delete(tx, id) })
 }
 
 // pruneOld is pruneByID without the type of the records.

@@ -6,17 +6,16 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
-	"github.com/mailstead/mailstead/store/rowform"
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
 // A message from outside is acknowledged once its record is on disk: one sync. What is to be made
 // of it, rows, events and jobs, follows in a later transaction, which also says in bucketAccepted
 // that it is filed. After a crash Open finds the records that are not.
-const (
-	bucketAccepted = "accepted"
-	filedKey       = "filed"
-)
+var bucketAccepted = engine.NewBucket("accepted")
+
+const filedKey = "filed"
 
 // An Accepted is a message that was acknowledged and is not filed yet.
 type Accepted struct {
@@ -43,7 +42,7 @@ func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
 	s.unfiled.Appended(token, ref.Position())
 	killpoint.At("accept.appended")
 	if err := s.seg.Sync(); err != nil {
-		return BlobRef{}, s.fail(err)
+		return BlobRef{}, s.Fail(err)
 	}
 	killpoint.At("accept.synced")
 	return ref, nil
@@ -51,7 +50,7 @@ func (s *Store) AppendAccepted(env []byte, body *Spool) (BlobRef, error) {
 
 // Filed notes that of accepted messages everything is made, with this transaction at the latest.
 func (tx *Tx) Filed(refs ...BlobRef) error {
-	mark, err := filedMark(tx.b)
+	mark, err := filedMark(engine.Bolt(tx))
 	if err != nil {
 		return err
 	}
@@ -67,18 +66,18 @@ func (tx *Tx) Filed(refs ...BlobRef) error {
 		}
 	})
 	tx.MayUseReserve()
-	return tx.put(bucketAccepted, []byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
+	return tx.PutRow(bucketAccepted, []byte(filedKey), bucketAccepted.Sum().Seal([]byte(filedKey), mark.Row()))
 }
 
 // filedMark reads what is filed.
 func filedMark(b *bolt.Tx) (segment.FiledMark, error) {
-	return parseFiled(b.Bucket([]byte(bucketAccepted)).Get([]byte(filedKey)))
+	return parseFiled(b.Bucket([]byte(bucketAccepted.Name())).Get([]byte(filedKey)))
 }
 
 // parseFiled reads the row of what is filed. One from before it had a checksum is 8n+1 bytes.
 func parseFiled(row []byte) (m segment.FiledMark, err error) {
 	if len(row)%8 != 1 && row != nil {
-		row, err = rowform.SumOf(bucketAccepted).Open([]byte(filedKey), row)
+		row, err = bucketAccepted.Sum().Open([]byte(filedKey), row)
 		if err != nil {
 			return m, fmt.Errorf("mark of what is filed: %w", err)
 		}
@@ -96,8 +95,8 @@ func (s *Store) UnfiledCount() int { return s.unfiled.Len() }
 // openAccepted finds what was acknowledged and is not filed.
 func (s *Store) openAccepted() error {
 	var mark segment.FiledMark
-	err := s.db.View(func(b *bolt.Tx) (err error) {
-		mark, err = filedMark(b)
+	err := s.db.View(func(tx *engine.Tx) (err error) {
+		mark, err = filedMark(engine.Bolt(tx))
 		return err
 	})
 	if err != nil {
@@ -120,10 +119,10 @@ func (s *Store) openAccepted() error {
 
 // beginAccepted notes in a store that has accepted nothing yet that there is nothing to find.
 func (s *Store) beginAccepted(b *bolt.Tx) error {
-	bucket := b.Bucket([]byte(bucketAccepted))
+	bucket := b.Bucket([]byte(bucketAccepted.Name()))
 	if bucket.Get([]byte(filedKey)) != nil {
 		return nil
 	}
 	mark := segment.FiledMark{From: s.seg.End()}
-	return bucket.Put([]byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
+	return bucket.Put([]byte(filedKey), bucketAccepted.Sum().Seal([]byte(filedKey), mark.Row()))
 }

@@ -3,6 +3,8 @@ package store
 import (
 	"slices"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // An Account is one tenant: everything that it owns is found under its id.
@@ -43,14 +45,14 @@ func (a *Account) Gone() bool { return a.Status == AccountDeleting }
 
 // Accounts keeps every account of the installation.
 var (
-	Accounts = newTable("account", func(a *Account) string { return a.ID }).
-			watched(func(_ *Tx, a *Account) Change { return Change{Account: a.ID, ID: a.ID} })
-	AccountByNum = Accounts.unique("num", func(a *Account) string { return NumKey(a.Num) })
+	Accounts = engine.NewTable("account", func(a *Account) string { return a.ID }).
+			Watched(func(_ *engine.Tx, a *Account) Change { return Change{Account: a.ID, ID: a.ID} })
+	AccountByNum = Accounts.Unique("num", func(a *Account) string { return NumKey(a.Num) })
 )
 
 // NextAccountNum gives the next short account number.
 func (tx *Tx) NextAccountNum() (uint32, error) {
-	n, err := tx.next(Accounts.name)
+	n, err := Accounts.NextNumber(tx)
 	return uint32(n), err
 }
 
@@ -126,19 +128,19 @@ type Passkey struct {
 // record from their first sign-in on: it has their second factor and passkeys, and the mailbox has
 // their password.
 var (
-	Users = newTable("user", func(u *User) string { return u.ID }).
-		watched(func(_ *Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} }).sealed((*User).secrets)
+	Users = engine.NewTable("user", func(u *User) string { return u.ID }).
+		Watched(func(_ *engine.Tx, u *User) Change { return Change{Account: u.AccountID, ID: u.ID} }).Sealed((*User).secrets)
 	// UserByEmail finds team users alone, and so does UsersByAccount.
-	UserByEmail = Users.unique("email", func(u *User) string {
+	UserByEmail = Users.Unique("email", func(u *User) string {
 		if u.MailboxID != "" {
 			return ""
 		}
 		return u.Email
 	})
-	UserByMailbox  = Users.unique("mailbox", func(u *User) string { return u.MailboxID })
-	UserByReset    = Users.unique("reset", func(u *User) string { return u.ResetHash })
-	UserByForgot   = Users.unique("forgot", forgotHash)
-	UsersByAccount = Users.index("account", func(u *User) string {
+	UserByMailbox  = Users.Unique("mailbox", func(u *User) string { return u.MailboxID })
+	UserByReset    = Users.Unique("reset", func(u *User) string { return u.ResetHash })
+	UserByForgot   = Users.Unique("forgot", forgotHash)
+	UsersByAccount = Users.Index("account", func(u *User) string {
 		if u.MailboxID != "" {
 			return ""
 		}
@@ -197,15 +199,15 @@ const (
 
 // Tokens keeps the tokens of every account, revoked ones too.
 var (
-	Tokens = newTable("token", func(t *Token) string { return t.ID }).
-		watched(func(_ *Tx, t *Token) Change { return Change{Account: t.AccountID, User: t.UserID, ID: t.ID} })
-	TokenByHash     = Tokens.unique("hash", func(t *Token) string { return t.Hash })
-	TokensByAccount = Tokens.index("account", func(t *Token) string { return t.AccountID })
-	TokensByUser    = Tokens.index("user", func(t *Token) string { return t.UserID })
-	SessionsByTime  = Tokens.index("session", sessionTime)
+	Tokens = engine.NewTable("token", func(t *Token) string { return t.ID }).
+		Watched(func(_ *engine.Tx, t *Token) Change { return Change{Account: t.AccountID, User: t.UserID, ID: t.ID} })
+	TokenByHash     = Tokens.Unique("hash", func(t *Token) string { return t.Hash })
+	TokensByAccount = Tokens.Index("account", func(t *Token) string { return t.AccountID })
+	TokensByUser    = Tokens.Index("user", func(t *Token) string { return t.UserID })
+	SessionsByTime  = Tokens.Index("session", sessionTime)
 	// TokensLimited holds those that are limited to mailboxes and not revoked: under the mailbox,
 	// or under the account if there are several.
-	TokensLimited = Tokens.index("limited", func(t *Token) string {
+	TokensLimited = Tokens.Index("limited", func(t *Token) string {
 		switch {
 		case len(t.Mailboxes) == 0 || !t.RevokedAt.IsZero():
 			return ""
@@ -216,14 +218,14 @@ var (
 	})
 	// TokensTainting holds those of an account that reading taints, that are limited to no mailbox
 	// and are not revoked.
-	TokensTainting = Tokens.index("tainting", func(t *Token) string {
+	TokensTainting = Tokens.Index("tainting", func(t *Token) string {
 		if !t.Policy.Taint || len(t.Mailboxes) > 0 || !t.RevokedAt.IsZero() {
 			return ""
 		}
 		return t.AccountID
 	})
-	TokenByCode   = Tokens.unique("code", grantCode)
-	TokenByFamily = Tokens.unique("family", grantFamily)
+	TokenByCode   = Tokens.Unique("code", grantCode)
+	TokenByFamily = Tokens.Unique("family", grantFamily)
 )
 
 // TokensOfMailbox gives the tokens of an account that are limited to a mailbox, or to several of
@@ -260,8 +262,8 @@ type DayStat struct {
 
 // DayStats keeps them under account id and date, so that an account's days are neighbours.
 var (
-	DayStats          = newTable("daystat", func(d *DayStat) string { return d.AccountID + d.Date })
-	DayStatsByAccount = DayStats.index("account", func(d *DayStat) string { return d.AccountID })
+	DayStats          = engine.NewTable("daystat", func(d *DayStat) string { return d.AccountID + d.Date })
+	DayStatsByAccount = DayStats.Index("account", func(d *DayStat) string { return d.AccountID })
 )
 
 // An Idempotency is the remembered answer to a POST that carried an Idempotency-Key.
@@ -278,8 +280,8 @@ type Idempotency struct {
 
 // Idempotencies keeps them for 24 hours; the time index is for pruning.
 var (
-	Idempotencies     = newTable("idempotency", func(i *Idempotency) string { return i.ID }).sealed((*Idempotency).secrets)
-	IdempotencyByTime = Idempotencies.index("time", func(i *Idempotency) string { return TimeKey(i.CreatedAt) })
+	Idempotencies     = engine.NewTable("idempotency", func(i *Idempotency) string { return i.ID }).Sealed((*Idempotency).secrets)
+	IdempotencyByTime = Idempotencies.Index("time", func(i *Idempotency) string { return TimeKey(i.CreatedAt) })
 )
 
 // A MasterKey says which master key the secrets of this store are sealed under. The key itself is
@@ -304,7 +306,7 @@ type PastKey struct {
 const MasterKeyID = "master"
 
 // MasterKeys has one record, from the first start on.
-var MasterKeys = newTable("master_key", func(k *MasterKey) string { return k.ID })
+var MasterKeys = engine.NewTable("master_key", func(k *MasterKey) string { return k.ID })
 
 // An Alert is a check of the host that is not ok.
 type Alert struct {
@@ -319,7 +321,7 @@ type Alert struct {
 func AlertID(code, subject string) string { return code + " " + subject }
 
 // Alerts has what is not ok.
-var Alerts = newTable("alert", func(a *Alert) string { return a.ID })
+var Alerts = engine.NewTable("alert", func(a *Alert) string { return a.ID })
 
 // A SandboxClock says how far the clock of a sandbox was advanced.
 type SandboxClock struct {
@@ -331,4 +333,4 @@ type SandboxClock struct {
 const SandboxClockID = "clock"
 
 // SandboxClocks has one record, once a clock was advanced.
-var SandboxClocks = newTable("sandbox_clock", func(c *SandboxClock) string { return c.ID })
+var SandboxClocks = engine.NewTable("sandbox_clock", func(c *SandboxClock) string { return c.ID })

@@ -3,6 +3,8 @@ package store
 import (
 	"fmt"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // An Address is one that mail comes to, and that no mailbox has as its own: an alias of a mailbox,
@@ -18,10 +20,10 @@ type Address struct {
 // Addresses keeps them. An address that a mailbox has as its own is not in it: who adds one looks
 // in MailboxByAddress too.
 var (
-	Addresses = newTable("address", func(a *Address) string { return AddressKey(a.DomainID, a.Email) }).
-			watched(func(_ *Tx, a *Address) Change { return Change{Account: a.AccountID, ID: a.Email} })
-	AddressesByMailbox = Addresses.index("mailbox", func(a *Address) string { return a.MailboxID })
-	AddressesByDomain  = Addresses.index("domain", func(a *Address) string { return a.DomainID })
+	Addresses = engine.NewTable("address", func(a *Address) string { return AddressKey(a.DomainID, a.Email) }).
+			Watched(func(_ *engine.Tx, a *Address) Change { return Change{Account: a.AccountID, ID: a.Email} })
+	AddressesByMailbox = Addresses.Index("mailbox", func(a *Address) string { return a.MailboxID })
+	AddressesByDomain  = Addresses.Index("domain", func(a *Address) string { return a.DomainID })
 )
 
 // FindAddress gives the alias or group of an address: of the domain whose claim of the name is
@@ -44,9 +46,9 @@ type Group struct {
 
 // Groups keeps the groups of every account.
 var (
-	Groups = newTable("group", func(g *Group) string { return g.ID }).
-		watched(func(_ *Tx, g *Group) Change { return Change{Account: g.AccountID, ID: g.ID} })
-	GroupsByAccount = Groups.index("account", func(g *Group) string { return g.AccountID })
+	Groups = engine.NewTable("group", func(g *Group) string { return g.ID }).
+		Watched(func(_ *engine.Tx, g *Group) Change { return Change{Account: g.AccountID, ID: g.ID} })
+	GroupsByAccount = Groups.Index("account", func(g *Group) string { return g.AccountID })
 )
 
 // A GroupMember is a mailbox, another group or an address elsewhere that is in a group.
@@ -61,10 +63,10 @@ type GroupMember struct {
 
 // GroupMembers keeps them, each group's in their order.
 var (
-	GroupMembers     = newTable("group_member", func(m *GroupMember) string { return MemberID(m.GroupID, m.Place) })
-	MembersOfGroup   = GroupMembers.index("group", func(m *GroupMember) string { return m.GroupID })
-	MembersByMailbox = GroupMembers.index("mailbox", func(m *GroupMember) string { return m.MailboxID })
-	MembersByGroup   = GroupMembers.index("member", func(m *GroupMember) string { return m.MemberID })
+	GroupMembers     = engine.NewTable("group_member", func(m *GroupMember) string { return MemberID(m.GroupID, m.Place) })
+	MembersOfGroup   = GroupMembers.Index("group", func(m *GroupMember) string { return m.GroupID })
+	MembersByMailbox = GroupMembers.Index("mailbox", func(m *GroupMember) string { return m.MailboxID })
+	MembersByGroup   = GroupMembers.Index("member", func(m *GroupMember) string { return m.MemberID })
 )
 
 // MemberID is the id of a member of a group, by its place there.
@@ -73,5 +75,5 @@ func MemberID(groupID string, place int) string { return fmt.Sprintf("%s%05d", g
 // AddressTaken tells whether a mailbox, an alias or a group of a domain has an address.
 func AddressTaken(tx *Tx, domainID, email string) bool {
 	key := []byte(AddressKey(domainID, email))
-	return tx.bucket(MailboxByAddress.name).Get(key) != nil || tx.bucket(Addresses.name).Get(key) != nil
+	return engine.Named(tx, MailboxByAddress.Name()).Get(key) != nil || engine.Named(tx, Addresses.Name()).Get(key) != nil
 }

@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
+)
 
 // An Approval is a message that a person is to approve or reject, kept until 30 days after that was
 // decided.
@@ -60,12 +64,12 @@ const (
 
 // Approvals keeps them; Check counts their blobs among the references.
 var (
-	Approvals = newTable("approval", func(a *Approval) string { return a.ID }).
-			watched(func(_ *Tx, a *Approval) Change { return Change{Account: a.AccountID, ID: a.ID} })
-	ApprovalsByAccount = Approvals.index("account", func(a *Approval) string { return a.AccountID })
-	ApprovalsByStatus  = Approvals.index("status", func(a *Approval) string { return ApprovalStatusKey(a.AccountID, a.Status) })
+	Approvals = engine.NewTable("approval", func(a *Approval) string { return a.ID }).
+			Watched(func(_ *engine.Tx, a *Approval) Change { return Change{Account: a.AccountID, ID: a.ID} })
+	ApprovalsByAccount = Approvals.Index("account", func(a *Approval) string { return a.AccountID })
+	ApprovalsByStatus  = Approvals.Index("status", func(a *Approval) string { return ApprovalStatusKey(a.AccountID, a.Status) })
 	// ApprovalsDecided has those that are decided, the first one first.
-	ApprovalsDecided = Approvals.index("decided", func(a *Approval) string {
+	ApprovalsDecided = Approvals.Index("decided", func(a *Approval) string {
 		if a.DecidedAt.IsZero() {
 			return ""
 		}

@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
+)
 
 // An Audit is one row of an account's audit log: a change that took effect, a read of a secret, or
 // a log-in to the dashboard. It holds names only, never what a field was set to.
@@ -43,9 +47,9 @@ const (
 // Audits keeps the audit logs of every account. Of failed log-ins there is one row for each minute,
 // account and IP address.
 var (
-	Audits          = newTable("audit", func(a *Audit) string { return a.ID })
-	AuditsByAccount = Audits.index("account", func(a *Audit) string { return a.AccountID })
-	FailedLogins    = Audits.unique("failed", func(a *Audit) string {
+	Audits          = engine.NewTable("audit", func(a *Audit) string { return a.ID })
+	AuditsByAccount = Audits.Index("account", func(a *Audit) string { return a.AccountID })
+	FailedLogins    = Audits.Unique("failed", func(a *Audit) string {
 		if a.Minute.IsZero() {
 			return ""
 		}

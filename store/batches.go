@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // A MessageTemplate is a text with variables that messages are made of.
@@ -20,8 +22,8 @@ type MessageTemplate struct {
 
 // MessageTemplates keeps them.
 var (
-	MessageTemplates          = newTable("message_template", func(t *MessageTemplate) string { return t.ID })
-	MessageTemplatesByAccount = MessageTemplates.index("account", func(t *MessageTemplate) string { return t.AccountID })
+	MessageTemplates          = engine.NewTable("message_template", func(t *MessageTemplate) string { return t.ID })
+	MessageTemplatesByAccount = MessageTemplates.Index("account", func(t *MessageTemplate) string { return t.AccountID })
 )
 
 // A Batch is a request to send many messages, which a job works through.
@@ -36,7 +38,7 @@ type Batch struct {
 }
 
 // Batches keeps them until they are sent; Check counts their blobs among the references.
-var Batches = newTable("batch", func(b *Batch) string { return b.ID })
+var Batches = engine.NewTable("batch", func(b *Batch) string { return b.ID })
 
 // A BatchItem is what became of one message of a batch.
 type BatchItem struct {
@@ -51,6 +53,6 @@ func BatchItemID(batchID string, index int) string { return fmt.Sprintf("%s %04d
 
 // BatchItems keeps them as long as their batch, in its order.
 var (
-	BatchItems        = newTable("batch_item", func(i *BatchItem) string { return BatchItemID(i.BatchID, i.Index) })
-	BatchItemsByBatch = BatchItems.index("batch", func(i *BatchItem) string { return i.BatchID })
+	BatchItems        = engine.NewTable("batch_item", func(i *BatchItem) string { return BatchItemID(i.BatchID, i.Index) })
+	BatchItemsByBatch = BatchItems.Index("batch", func(i *BatchItem) string { return i.BatchID })
 )

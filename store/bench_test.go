@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // inParallel runs fn b.N times in all, from n goroutines.
@@ -204,7 +206,7 @@ func BenchmarkCommitFreePages(b *testing.B) {
 				}
 			}
 			b.StopTimer()
-			b.ReportMetric(float64(s.db.Stats().FreePageN), "free")
+			b.ReportMetric(float64(engine.File(s.db).Stats().FreePageN), "free")
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -41,10 +42,10 @@ func (s *Store) Append(env []byte, body Body) (BlobRef, error) {
 // mayAppend tells whether the store takes new messages, of which one comes.
 func (s *Store) mayAppend() error {
 	s.appended.Store(true)
-	if err := s.failure.get(); err != nil {
+	if err := s.Failed(); err != nil {
 		return err
 	}
-	return s.roomForMessage()
+	return s.RoomForMessage()
 }
 
 func (s *Store) appendFailed(err error) error {
@@ -52,7 +53,7 @@ func (s *Store) appendFailed(err error) error {
 	case errors.Is(err, os.ErrClosed):
 		return ErrClosed
 	case errors.Is(err, segment.ErrFailed):
-		return s.fail(err)
+		return s.Fail(err)
 	case segment.IsFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
@@ -76,97 +77,97 @@ func (s *Store) OpenBlob(ref BlobRef) (*Blob, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
 	}
-	return blob, s.damage.note(err)
+	return blob, s.NoteDamage(err)
 }
 
 // RefBlob notes that a Submission, whose id is owner and whose Blob is ref, needs the bytes at ref.
 // Of which blobs it may be is said at AddMessage.
 func (tx *Tx) RefBlob(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{ownerSubmission}, owner...))
+	return tx.addRef(ref, append([]byte{mailrow.OwnerSubmission}, owner...))
 }
 
 // UnrefBlob takes back what RefBlob noted. ref is the Submission's Blob as it is stored in this
 // transaction, since compaction changes it; it returns ErrNotFound where there is no such
 // reference.
 func (tx *Tx) UnrefBlob(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{ownerSubmission}, owner...))
+	return tx.dropRef(ref, append([]byte{mailrow.OwnerSubmission}, owner...))
 }
 
 // RefReport notes that a ReportMail needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefReport(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{ownerReport}, owner...))
+	return tx.addRef(ref, append([]byte{mailrow.OwnerReport}, owner...))
 }
 
 // UnrefReport takes back what RefReport noted. ref is the ReportMail's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefReport(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{ownerReport}, owner...))
+	return tx.dropRef(ref, append([]byte{mailrow.OwnerReport}, owner...))
 }
 
 // RefCopy notes that a RemoteCopy needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefCopy(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{ownerCopy}, owner...))
+	return tx.addRef(ref, append([]byte{mailrow.OwnerCopy}, owner...))
 }
 
 // RefArrival notes that an Arrival needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefArrival(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{ownerArrival}, owner...))
+	return tx.addRef(ref, append([]byte{mailrow.OwnerArrival}, owner...))
 }
 
 // UnrefArrival takes back what RefArrival noted. ref is the Arrival's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefArrival(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{ownerArrival}, owner...))
+	return tx.dropRef(ref, append([]byte{mailrow.OwnerArrival}, owner...))
 }
 
 // RefBatch notes that a Batch needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefBatch(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{ownerBatch}, owner...))
+	return tx.addRef(ref, append([]byte{mailrow.OwnerBatch}, owner...))
 }
 
 // UnrefBatch takes back what RefBatch noted. ref is the Batch's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefBatch(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{ownerBatch}, owner...))
+	return tx.dropRef(ref, append([]byte{mailrow.OwnerBatch}, owner...))
 }
 
 // RefLesson notes that a SpamLesson needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefLesson(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{ownerLesson}, owner...))
+	return tx.addRef(ref, append([]byte{mailrow.OwnerLesson}, owner...))
 }
 
 // UnrefLesson takes back what RefLesson noted. ref is the SpamLesson's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefLesson(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{ownerLesson}, owner...))
+	return tx.dropRef(ref, append([]byte{mailrow.OwnerLesson}, owner...))
 }
 
 // RefApproval notes that an Approval needs the bytes at ref, as RefBlob does for a Submission.
 func (tx *Tx) RefApproval(ref BlobRef, owner string) error {
-	return tx.addRef(ref, append([]byte{ownerApproval}, owner...))
+	return tx.addRef(ref, append([]byte{mailrow.OwnerApproval}, owner...))
 }
 
 // UnrefApproval takes back what RefApproval noted. ref is the Approval's Blob as it is stored in
 // this transaction.
 func (tx *Tx) UnrefApproval(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{ownerApproval}, owner...))
+	return tx.dropRef(ref, append([]byte{mailrow.OwnerApproval}, owner...))
 }
 
 // UnrefCopy takes back what RefCopy noted. ref is the RemoteCopy's Blob as it is stored in this
 // transaction.
 func (tx *Tx) UnrefCopy(ref BlobRef, owner string) error {
-	return tx.dropRef(ref, append([]byte{ownerCopy}, owner...))
+	return tx.dropRef(ref, append([]byte{mailrow.OwnerCopy}, owner...))
 }
 
 // findRef gives the first reference to the bytes at a place, with its head and length; found is
 // false if there is none.
 func (tx *Tx) findRef(at BlobRef) (ref BlobRef, found bool, err error) {
-	prefix := blobPrefix(at)
-	k, row := tx.seek(tx.messageBucket(bktRef), prefix[:])
+	prefix := mailrow.BlobPrefix(at)
+	k, row := tx.Seek(mailrow.BucketRef, prefix[:])
 	if k == nil || string(k[:min(8, len(k))]) != string(prefix[:]) {
 		return BlobRef{}, false, nil
 	}
-	ref, _, err = decodeRef(k, row)
+	ref, _, err = mailrow.DecodeRef(k, row)
 	return ref, err == nil, err
 }
 
@@ -182,7 +183,7 @@ func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
 		return fmt.Errorf("blob at %d in segment %08x: %w", ref.Offset, ref.Segment, ErrNotFound)
 	}
 	if !found {
-		tx.noted.Message(ref)
+		tx.NoteMessage(ref)
 		if err := tx.addLive(ref.Segment, ref.Size()); err != nil {
 			return err
 		}
@@ -190,25 +191,25 @@ func (tx *Tx) addRef(ref BlobRef, owner []byte) error {
 	if leased {
 		tx.After(func() { tx.s.leases.Release(ref) })
 	}
-	prefix := blobPrefix(ref)
-	return tx.putRow(bktRef, append(prefix[:], owner...), refRow(ref))
+	prefix := mailrow.BlobPrefix(ref)
+	return tx.PutRow(mailrow.BucketRef, append(prefix[:], owner...), mailrow.RefRow(ref))
 }
 
 // dropRef takes back a reference; with the last one the blob's bytes are dead.
 func (tx *Tx) dropRef(ref BlobRef, owner []byte) error {
-	prefix := blobPrefix(ref)
+	prefix := mailrow.BlobPrefix(ref)
 	key := append(prefix[:], owner...)
-	if string(tx.getRow(bktRef, key)) != string(refRow(ref)) {
+	if string(tx.GetRow(mailrow.BucketRef, key)) != string(mailrow.RefRow(ref)) {
 		return fmt.Errorf("reference of %q to the blob at %d in segment %08x: %w", owner, ref.Offset, ref.Segment, ErrNotFound)
 	}
-	if err := tx.deleteRow(bktRef, key); err != nil {
+	if err := tx.DeleteRow(mailrow.BucketRef, key); err != nil {
 		return err
 	}
 	if _, found, err := tx.findRef(ref); err != nil || found {
 		return err
 	}
-	if tx.getRow(bktStructure, prefix[:]) != nil {
-		if err := tx.deleteRow(bktStructure, prefix[:]); err != nil {
+	if tx.GetRow(mailrow.BucketStructure, prefix[:]) != nil {
+		if err := tx.DeleteRow(mailrow.BucketStructure, prefix[:]); err != nil {
 			return err
 		}
 	}
@@ -219,7 +220,7 @@ func (tx *Tx) dropRef(ref BlobRef, owner []byte) error {
 func (tx *Tx) live(segment uint32) (int64, error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], segment)
-	row := tx.getRow(bktLive, key[:])
+	row := tx.GetRow(mailrow.BucketLive, key[:])
 	if row == nil {
 		return 0, nil
 	}
@@ -237,9 +238,9 @@ func (tx *Tx) addLive(segment uint32, size int64) error {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], segment)
 	if live+size == 0 {
-		return tx.deleteRow(bktLive, key[:])
+		return tx.DeleteRow(mailrow.BucketLive, key[:])
 	}
-	return tx.putRow(bktLive, key[:], binary.BigEndian.AppendUint64(nil, uint64(live+size)))
+	return tx.PutRow(mailrow.BucketLive, key[:], binary.BigEndian.AppendUint64(nil, uint64(live+size)))
 }
 
 // Lost says what the disk had lost, when the store was opened, of messages that it had said were

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // putText writes a record of at least n bytes.
@@ -93,7 +95,7 @@ func TestBatchEndsWhenEnoughIsWritten(t *testing.T) {
 		var fns []func(*Tx) error
 		for i := range 12 {
 			fns = append(fns, func(tx *Tx) error {
-				commit := tx.b.ID()
+				commit := engine.Bolt(tx).ID()
 				tx.After(func() { sizes[commit]++ })
 				return putText(tx, fmt.Sprint(i), 1<<20)
 			})
@@ -111,7 +113,7 @@ func TestBatchEndsWhenEnoughIsWritten(t *testing.T) {
 
 func TestReportHasTheLargestTransactions(t *testing.T) {
 	dir := t.TempDir()
-	t.Setenv(reportEnv, dir)
+	t.Setenv(engine.ReportEnv, dir)
 	s := openTest(t, Options{})
 	for _, n := range []int{20_000, 40_000, 30_000} {
 		update(t, s, func(tx *Tx) error { return putText(tx, "s", n) })

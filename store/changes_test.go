@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // heard observes a store; each text is a transaction, as "table account id" with commas between.
@@ -67,7 +69,7 @@ func TestWhatCannotBeCommittedIsNotTold(t *testing.T) {
 	}
 	defer s.Close()
 	h := hear(s)
-	s.failure.set(errTest)
+	s.Fail(errTest)
 	if err := s.Update(func(tx *Tx) error { return putAccount(tx, 1) }); !errors.Is(err, ErrFailed) {
 		t.Fatalf("Update of a failed store: %v", err)
 	}
@@ -146,13 +148,18 @@ func TestChangesOfTheInboxNameItsMailbox(t *testing.T) {
 // pointer.
 func TestNothingIsNotedForNobody(t *testing.T) {
 	s := openTest(t, Options{})
-	tx := &Tx{s: s, writable: true}
+	e, err := s.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = engine.Bolt(e).Rollback() }()
+	tx := &Tx{Tx: e, s: s}
 	a := &Account{ID: "acc_1", Num: 1}
 	if n := testing.AllocsPerRun(100, func() {
-		Accounts.recordChange(tx, a)
+		engine.RecordChange(tx, &Accounts.AnyTable, a)
 		tx.recordInboxChange(1)
-	}); n != 0 || tx.changes != nil {
-		t.Errorf("%v allocations, and %d changes noted", n, len(tx.changes))
+	}); n != 0 || engine.Changes(tx) != nil {
+		t.Errorf("%v allocations, and %d changes noted", n, len(engine.Changes(tx)))
 	}
 }
 

@@ -2,18 +2,17 @@ package store
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/mailstead/mailstead/store/entry"
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 )
 
@@ -65,22 +64,23 @@ func (s *Store) CheckRows() error {
 	err := s.View(func(tx *Tx) error {
 		known := bucketNames()
 		p.each("names of buckets", func() {
-			for name := range tx.ascend(tx.b.Cursor().Bucket(), nil) {
-				if string(name) == bucketRebuild {
+			c := engine.Bolt(tx).Cursor()
+			for name, _ := c.First(); name != nil; name, _ = c.Next() {
+				if string(name) == bucketRebuild.Name() {
 					p.add("%w", errRebuilding)
 				} else if !slices.Contains(known, string(name)) {
 					p.add("bucket %q is not of this version, or its name is damaged", name)
-				} else if n := tx.b.Bucket(name).Sequence(); n > mostSequence(string(name)) {
+				} else if n := engine.Bolt(tx).Bucket(name).Sequence(); n > mostSequence(string(name)) {
 					p.add("the sequence of bucket %s is %d", name, n)
 				}
 			}
 		})
 		for _, t := range tables {
-			p.each("table "+t.name, func() { checkTable(tx, t, p) })
+			p.each("table "+t.Name(), func() { t.Check(tx, p.add) })
 		}
 		tx.checkMessages(p)
 		p.each("entries", func() { tx.checkEntries(p) })
-		s.records.check(p)
+		s.CheckShared(p.add)
 		return nil
 	})
 	return errors.Join(p.join(), err)
@@ -101,15 +101,15 @@ func (s *Store) CheckMessages(progress func(done, all int64)) error {
 // mostSequence is how high the sequence of a bucket may be; those that count have no bound.
 func mostSequence(bucket string) uint64 {
 	switch bucket {
-	case Accounts.name, Mailboxes.name:
+	case Accounts.Name(), Mailboxes.Name():
 		return math.MaxUint32
-	case messageBuckets[bktLive], messageBuckets[bktTextRun], bucketEntry:
+	case mailrow.BucketLive.Name(), mailrow.BucketTextRun.Name(), engine.EntryBucket:
 		return math.MaxUint64
-	case messageBuckets[bktInbox]:
+	case mailrow.BucketInbox.Name():
 		return inboxForm
-	case messageBuckets[bktFolderNum]:
-		return math.MaxUint32 - firstFolderNum
-	case messageBuckets[bktTextTodo]:
+	case mailrow.BucketFolderNum.Name():
+		return math.MaxUint32 - mailrow.FirstFolderNum
+	case mailrow.BucketTextTodo.Name():
 		return textResetting
 	}
 	return 0
@@ -117,19 +117,11 @@ func mostSequence(bucket string) uint64 {
 
 // checkEntries verifies the entries that are kept, and the rows that say what the store is.
 func (tx *Tx) checkEntries(p *problems) {
-	for k, v := range tx.ascend(tx.bucket(bucketEntry), nil) {
-		if string(k) == lastEntryKey {
-			if b := tx.bucket(bucketEntry); lastEntryIn(b) == nil && !areEntriesDropped(b) {
-				p.add("the last entry: %w", ErrDamagedRow)
-			}
-			continue
-		}
-		if _, err := entry.FromRow(0, v); err != nil || len(k) != 8 {
-			p.add("entry %x: %w", k, cmp.Or(err, ErrDamagedRow))
-		}
-	}
-	for k := range tx.ascend(tx.bucket(bucketMeta), nil) {
-		if _, _, err := metaRow(tx.b, string(k)); err != nil {
+	tx.CheckEntries(p.add)
+	b := engine.Bolt(tx)
+	c := b.Bucket([]byte(bucketMeta)).Cursor()
+	for k, _ := c.First(); k != nil; k, _ = c.Next() {
+		if _, _, err := metaRow(b, string(k)); err != nil {
 			p.add("%w", err)
 		}
 	}
@@ -166,29 +158,29 @@ func (tx *Tx) checkMessages(p *problems) {
 // checkMailboxes walks the folders of each mailbox and the messages of each folder.
 func (c *messageCheck) checkMailboxes() {
 	var mailbox uint32
-	var sum mailboxRow
-	for k, row := range c.tx.ascend(c.tx.messageBucket(bktFolder), nil) {
+	var sum mailrow.MailboxCounts
+	for k, row := range c.tx.Ascend(mailrow.BucketFolder, nil) {
 		var f Folder
-		if err := f.decode(k, row); err != nil {
+		if err := f.Decode(k, row); err != nil {
 			c.add("folder %x: %w", k, err)
 			continue
 		}
 		c.folders++
 		if f.Mailbox != mailbox {
 			c.checkMailbox(mailbox, sum)
-			mailbox, sum = f.Mailbox, mailboxRow{}
+			mailbox, sum = f.Mailbox, mailrow.MailboxCounts{}
 		}
 		c.checkFolder(&f)
-		sum.nextFolder = max(sum.nextFolder, f.ID+1)
-		sum.validity = max(sum.validity, f.UIDValidity)
-		sum.modSeq = max(sum.modSeq, f.ModSeq)
-		sum.messages += int64(f.Messages)
-		sum.bytes += f.Bytes
+		sum.NextFolder = max(sum.NextFolder, f.ID+1)
+		sum.Validity = max(sum.Validity, f.UIDValidity)
+		sum.ModSeq = max(sum.ModSeq, f.ModSeq)
+		sum.Messages += int64(f.Messages)
+		sum.Bytes += f.Bytes
 	}
 	c.checkMailbox(mailbox, sum)
-	for k, row := range c.tx.ascend(c.tx.messageBucket(bktMailbox), nil) {
-		var box mailboxRow
-		if err := box.decode(k, row); err != nil {
+	for k, row := range c.tx.Ascend(mailrow.BucketMailbox, nil) {
+		var box mailrow.MailboxCounts
+		if err := box.Decode(k, row); err != nil {
 			c.add("counters of mailbox %x: %w", k, err)
 			continue
 		}
@@ -198,13 +190,13 @@ func (c *messageCheck) checkMailboxes() {
 		}
 		mailbox := binary.BigEndian.Uint32(k)
 		if folders, err := c.tx.Folders(mailbox); err == nil && len(folders) == 0 {
-			c.checkMailbox(mailbox, mailboxRow{})
+			c.checkMailbox(mailbox, mailrow.MailboxCounts{})
 		}
 	}
 }
 
 // checkMailbox compares a mailbox's row with what its folders add up to.
-func (c *messageCheck) checkMailbox(mailbox uint32, sum mailboxRow) {
+func (c *messageCheck) checkMailbox(mailbox uint32, sum mailrow.MailboxCounts) {
 	if mailbox == 0 {
 		return
 	}
@@ -213,50 +205,50 @@ func (c *messageCheck) checkMailbox(mailbox uint32, sum mailboxRow) {
 		c.add("mailbox %d: %w", mailbox, err)
 		return
 	}
-	if box.messages != sum.messages || box.bytes != sum.bytes {
-		c.add("mailbox %d counts %d messages of %d bytes, its folders %d of %d", mailbox, box.messages, box.bytes, sum.messages, sum.bytes)
+	if box.Messages != sum.Messages || box.Bytes != sum.Bytes {
+		c.add("mailbox %d counts %d messages of %d bytes, its folders %d of %d", mailbox, box.Messages, box.Bytes, sum.Messages, sum.Bytes)
 	}
-	if box.nextFolder < sum.nextFolder || box.validity < sum.validity || box.modSeq < sum.modSeq {
+	if box.NextFolder < sum.NextFolder || box.Validity < sum.Validity || box.ModSeq < sum.ModSeq {
 		c.add("mailbox %d: its counters of folders, UIDVALIDITY and MODSEQ are behind its folders", mailbox)
 	}
 }
 
 // checkFolder verifies a folder's name and counters, and each of its messages.
 func (c *messageCheck) checkFolder(f *Folder) {
-	key := folderKey(f.Mailbox, f.ID)
-	if id := c.tx.getRow(bktFolderName, folderName(f.Mailbox, f.Name)); string(id) != string(key[4:]) {
+	key := mailrow.FolderKey(f.Mailbox, f.ID)
+	if id := c.tx.GetRow(mailrow.BucketFolderName, mailrow.FolderNameKey(f.Mailbox, f.Name)); string(id) != string(key[4:]) {
 		c.add("folder %d of mailbox %d: not found by its name %q", f.ID, f.Mailbox, f.Name)
 	}
 	if f.ID != InboxID {
 		c.numbered++
-		if mailbox, id := c.tx.FolderOfNum(f.Num); f.Num < firstFolderNum || mailbox != f.Mailbox || id != f.ID {
+		if mailbox, id := c.tx.FolderOfNum(f.Num); f.Num < mailrow.FirstFolderNum || mailbox != f.Mailbox || id != f.ID {
 			c.add("folder %d of mailbox %d: its number %08x is not its own", f.ID, f.Mailbox, f.Num)
 		}
 	}
-	var sum folderCounts
-	first := messageKey(f.Mailbox, f.ID, 0)
-	for k, row := range c.tx.ascend(c.tx.messageBucket(bktMessage), first[:]) {
+	var sum mailrow.FolderCounts
+	first := mailrow.MessageKey(f.Mailbox, f.ID, 0)
+	for k, row := range c.tx.Ascend(mailrow.BucketMessage, first[:]) {
 		if string(k[:8]) != string(first[:8]) {
 			break
 		}
 		c.messages++
 		var m Message
-		if err := m.decode(k, row); err != nil {
+		if err := m.Decode(k, row); err != nil {
 			c.add("message %x: %w", k, err)
 			continue
 		}
 		c.checkMessage(&m, f)
-		sum.messages++
-		sum.bytes += int64(m.Blob.Length)
+		sum.Messages++
+		sum.Bytes += int64(m.Blob.Length)
 		if m.Flags&FlagSeen == 0 {
-			sum.unseen++
+			sum.Unseen++
 		}
 		u := c.accounts[m.Account]
 		c.accounts[m.Account] = Usage{Messages: u.Messages + 1, Bytes: u.Bytes + int64(m.Blob.Length)}
 	}
-	if sum.messages != f.Messages || sum.unseen != f.Unseen || sum.bytes != f.Bytes {
+	if sum.Messages != f.Messages || sum.Unseen != f.Unseen || sum.Bytes != f.Bytes {
 		c.add("folder %d of mailbox %d counts %d messages, %d unseen, %d bytes; it has %d, %d, %d",
-			f.ID, f.Mailbox, f.Messages, f.Unseen, f.Bytes, sum.messages, sum.unseen, sum.bytes)
+			f.ID, f.Mailbox, f.Messages, f.Unseen, f.Bytes, sum.Messages, sum.Unseen, sum.Bytes)
 	}
 }
 
@@ -274,29 +266,29 @@ func (c *messageCheck) checkMessage(m *Message, f *Folder) {
 	if _, err := c.tx.Meta(m.Mailbox, m.Folder, m.UID); err != nil {
 		wrong("%w", err)
 	}
-	prefix := blobPrefix(m.Blob)
-	if string(c.tx.getRow(bktRef, append(prefix[:], messageOwner(m)...))) != string(refRow(m.Blob)) {
+	prefix := mailrow.BlobPrefix(m.Blob)
+	if string(c.tx.GetRow(mailrow.BucketRef, append(prefix[:], mailrow.MessageOwner(m)...))) != string(mailrow.RefRow(m.Blob)) {
 		wrong("its blob at %d in segment %08x is not noted as referred to", m.Blob.Offset, m.Blob.Segment)
 	}
 	c.countTextMessage(m, f.Num)
 	marks := string([]byte{byte(m.Flags), byte(m.Bits)})
-	byFolder := inboxOfKey(m, f.Num)
-	if string(c.tx.getRow(bktInboxOf, byFolder[:])) != marks {
+	byFolder := mailrow.InboxOfKey(m, f.Num)
+	if string(c.tx.GetRow(mailrow.BucketInboxOf, byFolder[:])) != marks {
 		wrong("the list of its folder lacks it or has other flags")
 	}
 	if m.Folder != InboxID {
 		return
 	}
 	c.inbox++
-	byAccount := inboxKey(m)
-	if string(c.tx.getRow(bktInbox, byAccount[:])) != marks {
+	byAccount := mailrow.InboxKey(m)
+	if string(c.tx.GetRow(mailrow.BucketInbox, byAccount[:])) != marks {
 		wrong("the account's inbox lacks it or has other flags")
 	}
 }
 
 // checkAccounts compares the accounts' counters with what their messages add up to.
 func (c *messageCheck) checkAccounts() {
-	for k := range c.tx.ascend(c.tx.messageBucket(bktAccount), nil) {
+	for k := range c.tx.Ascend(mailrow.BucketAccount, nil) {
 		if len(k) != 4 {
 			c.add("counters of account %x: %w", k, ErrDamagedRow)
 			continue
@@ -321,13 +313,13 @@ func (c *messageCheck) checkAccounts() {
 // orphan.
 func (c *messageCheck) checkSizes() {
 	for _, want := range []struct {
-		bucket messageBucket
+		bucket *engine.Bucket
 		rows   int
 	}{
-		{bktMessage, c.messages}, {bktMeta, c.messages}, {bktInbox, c.inbox}, {bktInboxOf, c.messages}, {bktFolderName, c.folders}, {bktFolderNum, c.numbered},
+		{mailrow.BucketMessage, c.messages}, {mailrow.BucketMeta, c.messages}, {mailrow.BucketInbox, c.inbox}, {mailrow.BucketInboxOf, c.messages}, {mailrow.BucketFolderName, c.folders}, {mailrow.BucketFolderNum, c.numbered},
 	} {
-		if have := c.tx.messageBucket(want.bucket).Stats().KeyN; have != want.rows {
-			c.add("%s has %d rows, the folders and messages explain %d", messageBuckets[want.bucket], have, want.rows)
+		if have := c.tx.Bucket(want.bucket).Stats().KeyN; have != want.rows {
+			c.add("%s has %d rows, the folders and messages explain %d", want.bucket.Name(), have, want.rows)
 		}
 	}
 }
@@ -336,8 +328,8 @@ func (c *messageCheck) checkSizes() {
 func (c *messageCheck) checkBlobs() {
 	var last BlobRef
 	live := map[uint32]int64{}
-	for k, row := range c.tx.ascend(c.tx.messageBucket(bktRef), nil) {
-		ref, owner, err := decodeRef(k, row)
+	for k, row := range c.tx.Ascend(mailrow.BucketRef, nil) {
+		ref, owner, err := mailrow.DecodeRef(k, row)
 		if err != nil {
 			c.add("%w", err)
 			continue
@@ -350,10 +342,10 @@ func (c *messageCheck) checkBlobs() {
 			c.add("blob at %d in segment %08x: references differ in its length", ref.Offset, ref.Segment)
 		}
 	}
-	for k := range c.tx.ascend(c.tx.messageBucket(bktStructure), nil) {
+	for k := range c.tx.Ascend(mailrow.BucketStructure, nil) {
 		if len(k) != 8 {
 			c.add("structure of a blob %x: %w", k, ErrDamagedRow)
-		} else if r, _ := c.tx.messageBucket(bktRef).Cursor().Seek(k); !bytes.HasPrefix(r, k) {
+		} else if r, _ := c.tx.Bucket(mailrow.BucketRef).Cursor().Seek(k); !bytes.HasPrefix(r, k) {
 			c.add("structure of the blob at %x, which nothing refers to", k)
 		}
 		if _, err := c.tx.structure(k); err != nil {
@@ -369,7 +361,7 @@ func (c *messageCheck) checkBlobs() {
 			c.add("segment %08x is missing, and with it %d bytes of messages", segment, sum)
 		}
 	}
-	for k := range c.tx.ascend(c.tx.messageBucket(bktLive), nil) {
+	for k := range c.tx.Ascend(mailrow.BucketLive, nil) {
 		if len(k) != 4 {
 			c.add("live bytes of segment %x: %w", k, ErrDamagedRow)
 			continue
@@ -388,49 +380,49 @@ func (c *messageCheck) checkBlobs() {
 func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 	var points BlobRef
 	switch owner[0] {
-	case ownerSubmission:
+	case mailrow.OwnerSubmission:
 		sub, err := Submissions.Get(c.tx, string(owner[1:]))
 		if err != nil {
 			c.add("blob of submission %s: %w", owner[1:], err)
 			return
 		}
 		points = sub.Blob
-	case ownerReport:
+	case mailrow.OwnerReport:
 		m, err := ReportMails.Get(c.tx, string(owner[1:]))
 		if err != nil {
 			c.add("blob of report %s: %w", owner[1:], err)
 			return
 		}
 		points = m.Blob
-	case ownerCopy:
+	case mailrow.OwnerCopy:
 		m, err := RemoteCopies.Get(c.tx, string(owner[1:]))
 		if err != nil {
 			c.add("blob of remote copy %s: %w", owner[1:], err)
 			return
 		}
 		points = m.Blob
-	case ownerArrival:
+	case mailrow.OwnerArrival:
 		a, err := Arrivals.Get(c.tx, string(owner[1:]))
 		if err != nil {
 			c.add("blob of arrival %s: %w", owner[1:], err)
 			return
 		}
 		points = a.Blob
-	case ownerBatch:
+	case mailrow.OwnerBatch:
 		b, err := Batches.Get(c.tx, string(owner[1:]))
 		if err != nil {
 			c.add("blob of batch %s: %w", owner[1:], err)
 			return
 		}
 		points = b.Blob
-	case ownerLesson:
+	case mailrow.OwnerLesson:
 		l, err := SpamLessons.Get(c.tx, string(owner[1:]))
 		if err != nil {
 			c.add("blob of lesson %s: %w", owner[1:], err)
 			return
 		}
 		points = l.Blob
-	case ownerApproval:
+	case mailrow.OwnerApproval:
 		a, err := Approvals.Get(c.tx, string(owner[1:]))
 		if err != nil {
 			c.add("blob of approval %s: %w", owner[1:], err)
@@ -455,25 +447,25 @@ func (c *messageCheck) checkOwner(ref BlobRef, owner []byte) {
 // noted as referred to.
 func (c *messageCheck) checkSubmissions() {
 	for sub := range Submissions.All(c.tx) {
-		c.checkReferenced("submission", ownerSubmission, sub.ID, sub.Blob)
+		c.checkReferenced("submission", mailrow.OwnerSubmission, sub.ID, sub.Blob)
 	}
 	for m := range ReportMails.All(c.tx) {
-		c.checkReferenced("report", ownerReport, m.ID, m.Blob)
+		c.checkReferenced("report", mailrow.OwnerReport, m.ID, m.Blob)
 	}
 	for m := range RemoteCopies.All(c.tx) {
-		c.checkReferenced("remote copy", ownerCopy, m.ID, m.Blob)
+		c.checkReferenced("remote copy", mailrow.OwnerCopy, m.ID, m.Blob)
 	}
 	for a := range Arrivals.All(c.tx) {
-		c.checkReferenced("arrival", ownerArrival, a.ID, a.Blob)
+		c.checkReferenced("arrival", mailrow.OwnerArrival, a.ID, a.Blob)
 	}
 	for b := range Batches.All(c.tx) {
-		c.checkReferenced("batch", ownerBatch, b.ID, b.Blob)
+		c.checkReferenced("batch", mailrow.OwnerBatch, b.ID, b.Blob)
 	}
 	for l := range SpamLessons.All(c.tx) {
-		c.checkReferenced("lesson", ownerLesson, l.ID, l.Blob)
+		c.checkReferenced("lesson", mailrow.OwnerLesson, l.ID, l.Blob)
 	}
 	for a := range Approvals.All(c.tx) {
-		c.checkReferenced("approval", ownerApproval, a.ID, a.Blob)
+		c.checkReferenced("approval", mailrow.OwnerApproval, a.ID, a.Blob)
 	}
 }
 
@@ -481,9 +473,9 @@ func (c *messageCheck) checkReferenced(what string, kind byte, id string, blob B
 	if blob.IsZero() {
 		return
 	}
-	prefix := blobPrefix(blob)
+	prefix := mailrow.BlobPrefix(blob)
 	key := append(append(prefix[:], kind), id...)
-	if string(c.tx.getRow(bktRef, key)) != string(refRow(blob)) {
+	if string(c.tx.GetRow(mailrow.BucketRef, key)) != string(mailrow.RefRow(blob)) {
 		c.add("%s %s: its blob at %d in segment %08x is not noted as referred to", what, id, blob.Offset, blob.Segment)
 	}
 }
@@ -550,55 +542,11 @@ func (s *Store) ownersText(ref BlobRef) string {
 }
 
 // ownerKinds are the owners of blobs that are records, by the first byte of what is noted.
-var ownerKinds = map[byte]string{ownerSubmission: "submission", ownerReport: "report", ownerCopy: "remote copy", ownerArrival: "arrival", ownerBatch: "batch", ownerLesson: "lesson", ownerApproval: "approval"}
-
-// check reports shared records that somebody has changed.
-func (r *records) check(p *problems) {
-	for i := range r.slots {
-		known := r.slots[i].Load()
-		if known == nil {
-			continue
-		}
-		if again, err := known.table.decode([]byte(known.id), known.raw); err != nil || !reflect.DeepEqual(again, known.rec) {
-			p.add("the shared record %s of %s was changed in memory", known.id, known.table.name)
-		}
-	}
-}
-
-// checkTable reports every record that an index lacks and every index entry that no record
-// explains.
-func checkTable(tx *Tx, t *table, p *problems) {
-	indexes := t.indexes
-	want := make([]int, len(indexes))
-	for k, v := range tx.ascend(tx.bucket(t.name), nil) {
-		rec, err := t.decode(k, v)
-		if err != nil {
-			p.add("%w", err)
-			continue
-		}
-		if id := t.id(rec); id != string(k) {
-			p.add("%s %s: stored under %s", t.name, id, k)
-		}
-		for i, key := range t.indexKeys(rec) {
-			if key == "" {
-				continue
-			}
-			want[i]++
-			if id := tx.bucket(indexes[i].name).Get([]byte(key)); string(id) != string(k) {
-				p.add("%s %s: index %s lacks it", t.name, k, indexes[i].name)
-			}
-		}
-	}
-	for i, x := range indexes {
-		if have := tx.bucket(x.name).Stats().KeyN; have != want[i] {
-			p.add("index %s has %d entries, its table explains %d", x.name, have, want[i])
-		}
-	}
-}
+var ownerKinds = map[byte]string{mailrow.OwnerSubmission: "submission", mailrow.OwnerReport: "report", mailrow.OwnerCopy: "remote copy", mailrow.OwnerArrival: "arrival", mailrow.OwnerBatch: "batch", mailrow.OwnerLesson: "lesson", mailrow.OwnerApproval: "approval"}
 
 // checkThreads verifies that every thread is found and every note of a joined one true.
 func (c *messageCheck) checkThreads() {
-	for k := range c.tx.ascend(c.tx.messageBucket(bktThread), nil) {
+	for k := range c.tx.Ascend(mailrow.BucketThread, nil) {
 		if len(k) != 4+threadNodeSize {
 			c.add("thread %x: %w", k, ErrDamagedRow)
 			continue
@@ -607,7 +555,7 @@ func (c *messageCheck) checkThreads() {
 			c.add("%w", err)
 		}
 	}
-	for k := range c.tx.ascend(c.tx.messageBucket(bktThreadJoined), nil) {
+	for k := range c.tx.Ascend(mailrow.BucketThreadJoined, nil) {
 		if len(k) != 4+2*threadNodeSize {
 			c.add("joined thread %x: %w", k, ErrDamagedRow)
 			continue
@@ -617,12 +565,12 @@ func (c *messageCheck) checkThreads() {
 			c.add("thread %x is noted as joined to %x, and is not", below, top)
 		}
 	}
-	for k, v := range c.tx.ascend(c.tx.messageBucket(bktSubject), nil) {
+	for k, v := range c.tx.Ascend(mailrow.BucketSubject, nil) {
 		if _, err := subjectThread(k, v); err != nil {
 			c.add("%w", err)
 		}
 	}
-	for k, v := range c.tx.ascend(c.tx.messageBucket(bktSpamToken), nil) {
+	for k, v := range c.tx.Ascend(mailrow.BucketSpamToken, nil) {
 		if _, err := spamTokenRow(k, v); err != nil {
 			c.add("%w", err)
 		}
@@ -659,15 +607,15 @@ func (c *messageCheck) countTextMessage(m *Message, num uint32) {
 	if c.tx.isUnindexed(m.Account, num, m.UID) {
 		return
 	}
-	place := InboxPos{m.Received, m.UID, num}.place()
+	place := InboxPos{m.Received, m.UID, num}.Place()
 	c.text.add(&c.text.want, m.Account, place[:])
 }
 
 // countTextPlace counts a message that a run has.
 func (c *messageCheck) countTextPlace(r *textRun, place []byte) {
 	key := append(binary.BigEndian.AppendUint32(nil, r.account), place...)
-	noted := c.tx.getRow(bktTextGone, key) != nil
-	at := parsePlace(place, 0)
+	noted := c.tx.GetRow(mailrow.BucketTextGone, key) != nil
+	at := mailrow.ParsePlace(place, 0)
 	switch {
 	case !c.tx.isThere(r.account, place):
 		if !noted {
@@ -684,7 +632,7 @@ func (c *messageCheck) countTextPlace(r *textRun, place []byte) {
 
 // checkText verifies the text index: the form of its runs, and that each message is in one of them.
 func (c *messageCheck) checkText() {
-	for k, v := range c.tx.ascend(c.tx.messageBucket(bktTextGone), nil) {
+	for k, v := range c.tx.Ascend(mailrow.BucketTextGone, nil) {
 		if _, err := textGoneAt(k, v); err != nil {
 			c.add("%w", err)
 		}
@@ -703,9 +651,9 @@ func (c *messageCheck) checkText() {
 	if c.text.want != c.text.have {
 		c.add("%d messages should be in the text index, it has %d or others", c.text.want.n, c.text.have.n)
 	}
-	for bucket, rows := range map[messageBucket]int{bktTextPlace: places, bktTextWord: words} {
-		if have := c.tx.messageBucket(bucket).Stats().KeyN; have != rows {
-			c.add("%s has %d rows, the runs explain %d", messageBuckets[bucket], have, rows)
+	for bucket, rows := range map[*engine.Bucket]int{mailrow.BucketTextPlace: places, mailrow.BucketTextWord: words} {
+		if have := c.tx.Bucket(bucket).Stats().KeyN; have != rows {
+			c.add("%s has %d rows, the runs explain %d", bucket.Name(), have, rows)
 		}
 	}
 }
@@ -714,7 +662,7 @@ func (c *messageCheck) checkText() {
 func (c *messageCheck) checkTextRun(r *textRun) (places, words int) {
 	if r.state != textReady { // what an interrupted merge has left
 		key := r.key()
-		return c.countRows(bktTextPlace, key[:]), c.countRows(bktTextWord, key[:])
+		return c.countRows(mailrow.BucketTextPlace, key[:]), c.countRows(mailrow.BucketTextWord, key[:])
 	}
 	all, err := c.tx.allPlaces(r)
 	if err != nil {
@@ -733,8 +681,8 @@ func (c *messageCheck) checkTextRun(r *textRun) (places, words int) {
 	return (len(all) + textPlaces - 1) / textPlaces, c.checkTextWords(r)
 }
 
-func (c *messageCheck) countRows(bucket messageBucket, prefix []byte) (n int) {
-	for k := range c.tx.ascend(c.tx.messageBucket(bucket), prefix) {
+func (c *messageCheck) countRows(bucket *engine.Bucket, prefix []byte) (n int) {
+	for k := range c.tx.Ascend(bucket, prefix) {
 		if !bytes.HasPrefix(k, prefix) {
 			break
 		}
@@ -749,7 +697,7 @@ func (c *messageCheck) checkTextWords(r *textRun) (blocks int) {
 	var last []byte
 	var size int64
 	whole := true
-	for k, v := range c.tx.ascend(c.tx.messageBucket(bktTextWord), prefix[:]) {
+	for k, v := range c.tx.Ascend(mailrow.BucketTextWord, prefix[:]) {
 		if !bytes.HasPrefix(k, prefix[:]) {
 			break
 		}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/mailstead/mailstead/store/boltfile"
 	"github.com/mailstead/mailstead/store/diskroom"
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/segment/disktest"
 )
 
@@ -134,8 +135,8 @@ func TestErrorIsAnsweredOnceItsReasonCanBeSeen(t *testing.T) {
 		}
 		errs := batch(t, s, exists, exists, func(tx *Tx) error {
 			tx.After(func() {
-				err := s.db.View(func(b *bolt.Tx) error {
-					seen <- b.Bucket([]byte(Accounts.name)).Get([]byte("acc_1")) != nil
+				err := engine.File(s.db).View(func(b *bolt.Tx) error {
+					seen <- b.Bucket([]byte(Accounts.Name())).Get([]byte("acc_1")) != nil
 					return nil
 				})
 				if err != nil {
@@ -177,8 +178,8 @@ func TestFunctionThatEndsItsGoroutineStopsNobodyElse(t *testing.T) {
 			func(tx *Tx) error { return putAccount(tx, 1) },
 			func(*Tx) error { runtime.Goexit(); return nil },
 		)
-		if !errors.Is(errs[0], errEnded) || !errors.Is(errs[1], errEnded) {
-			t.Errorf("got %v, want %v for both", errs, errEnded)
+		if !errors.Is(errs[0], engine.ErrEnded) || !errors.Is(errs[1], engine.ErrEnded) {
+			t.Errorf("got %v, want %v for both", errs, engine.ErrEnded)
 		}
 		update(t, s, func(tx *Tx) error { return putAccount(tx, 2) })
 		if got := accountNums(t, s); !slices.Equal(got, []uint32{2}) {
@@ -312,8 +313,8 @@ func TestOnlyARefusedWriteIsAFullDisk(t *testing.T) {
 		{&fs.PathError{Op: "write", Path: "x", Err: syscall.EIO}, ErrFailed},
 		{syscall.ENOSPC, ErrFailed}, // as bbolt returns it from fdatasync
 	} {
-		s := Store{log: slog.New(slog.DiscardHandler)}
-		if err := s.commitFailed(c.err); !errors.Is(err, c.want) {
+		s := openTest(t, Options{Log: slog.New(slog.DiscardHandler)})
+		if err := engine.CommitFailed(s.db, c.err); !errors.Is(err, c.want) {
 			t.Errorf("%v: got %v, want %v", c.err, err, c.want)
 		}
 		if failed := s.Failed() != nil; failed != (c.want == ErrFailed) {
@@ -330,8 +331,8 @@ func TestReadTransactionRefusesWrites(t *testing.T) {
 			tx.CreateFolder(&Folder{Mailbox: 1, Name: "x"}),
 			Accounts.Put(tx, &Account{ID: "acc_2"}),
 		} {
-			if !errors.Is(err, errReadOnly) {
-				t.Errorf("write %d: got %v, want %v", i, err, errReadOnly)
+			if !errors.Is(err, engine.ErrReadOnly) {
+				t.Errorf("write %d: got %v, want %v", i, err, engine.ErrReadOnly)
 			}
 		}
 		return nil
@@ -445,7 +446,7 @@ func fillPages(t testing.TB, s *Store, n int) {
 func TestShortFreeListSurvivesAKill(t *testing.T) {
 	s := openTest(t, Options{})
 	fillPages(t, s, 300)
-	if free := s.db.Stats().FreePageN; free < 50 {
+	if free := engine.File(s.db).Stats().FreePageN; free < 50 {
 		t.Fatalf("%d pages are free, want many", free)
 	}
 	if !hasList(t, copyStore(t, s)) {
@@ -457,9 +458,9 @@ func TestLongFreeListIsWrittenByClose(t *testing.T) {
 	oneAtATime(t)
 	s := openTest(t, Options{})
 	fillPages(t, s, 4000)
-	free := s.db.Stats().FreePageN
+	free := engine.File(s.db).Stats().FreePageN
 	killed := copyStore(t, s)
-	if free < freelistMost || hasList(t, killed) {
+	if free < engine.FreelistMost || hasList(t, killed) {
 		t.Errorf("a list of %d pages was written at each commit", free)
 	}
 	closeTest(t, s)
@@ -468,7 +469,7 @@ func TestLongFreeListIsWrittenByClose(t *testing.T) {
 	}
 	for _, dir := range []string{s.dir, killed} {
 		s := openDir(t, dir, Options{})
-		if got := s.db.Stats().FreePageN; got < free-20 || got > free+20 {
+		if got := engine.File(s.db).Stats().FreePageN; got < free-20 || got > free+20 {
 			t.Errorf("%d pages are free, want about %d", got, free)
 		}
 		update(t, s, func(tx *Tx) error { return putAccount(tx, 2) })
@@ -505,7 +506,7 @@ func TestFreeListSwitchesSafely(t *testing.T) {
 		killed := openDir(t, copyStore(t, s), Options{})
 		fillPages(t, killed, 1000+500*(round/10))
 		view(t, killed, func(tx *Tx) error {
-			for err := range tx.b.Check() {
+			for err := range engine.Bolt(tx).Check() {
 				t.Errorf("round %d: %v", round, err)
 			}
 			return nil

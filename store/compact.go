@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -59,7 +60,7 @@ func (s *Store) fullSegments(ctx context.Context) ([]segment.Info, error) {
 		return nil, err
 	}
 	err := s.View(func(tx *Tx) error {
-		kept := tx.messageBucket(bktLive).Sequence() // see keepFoundSegments
+		kept := tx.Bucket(mailrow.BucketLive).Sequence() // see keepFoundSegments
 		full = slices.DeleteFunc(full, func(i segment.Info) bool { return i.Active || uint64(i.Number) <= kept })
 		return nil
 	})
@@ -77,7 +78,7 @@ func (s *Store) removeDead(_ context.Context, info segment.Info) error {
 	var kept bool
 	// Update, not View: a view may see a commit before it is on disk.
 	err := s.Update(func(tx *Tx) (err error) {
-		oldest, kept = tx.oldestEntry()
+		oldest, kept = tx.OldestEntryTime()
 		live, err = tx.live(info.Number)
 		return err
 	})
@@ -146,9 +147,9 @@ func (s *Store) moveLive(ctx context.Context, info segment.Info) error {
 func (s *Store) liveBlobs(segment, from uint32) (blobs []BlobRef, err error) {
 	err = s.View(func(tx *Tx) error {
 		var size int64
-		first := blobPrefix(BlobRef{Segment: segment, Offset: from})
-		for k, row := range tx.ascend(tx.messageBucket(bktRef), first[:]) {
-			ref, _, err := decodeRef(k, row)
+		first := mailrow.BlobPrefix(BlobRef{Segment: segment, Offset: from})
+		for k, row := range tx.Ascend(mailrow.BucketRef, first[:]) {
+			ref, _, err := mailrow.DecodeRef(k, row)
 			if err != nil {
 				return err
 			}
@@ -225,7 +226,7 @@ func (tx *Tx) repoint(move blobMove) error {
 	if err != nil || len(owners) == 0 {
 		return err
 	}
-	from, to := blobPrefix(move.from), blobPrefix(move.to)
+	from, to := mailrow.BlobPrefix(move.from), mailrow.BlobPrefix(move.to)
 	structure, err := tx.structure(from[:])
 	if structure != nil && err == nil { // its old row goes with the last reference
 		err = tx.putStructure(to[:], structure)
@@ -249,12 +250,12 @@ func (tx *Tx) repoint(move blobMove) error {
 
 // owners gives all that refer to a blob.
 func (tx *Tx) owners(ref BlobRef) (owners [][]byte, err error) {
-	prefix := blobPrefix(ref)
-	for k, row := range tx.ascend(tx.messageBucket(bktRef), prefix[:]) {
+	prefix := mailrow.BlobPrefix(ref)
+	for k, row := range tx.Ascend(mailrow.BucketRef, prefix[:]) {
 		if !bytes.HasPrefix(k, prefix[:]) {
 			break
 		}
-		found, owner, err := decodeRef(k, row)
+		found, owner, err := mailrow.DecodeRef(k, row)
 		if err != nil {
 			return nil, err
 		}
@@ -269,19 +270,19 @@ func (tx *Tx) owners(ref BlobRef) (owners [][]byte, err error) {
 // points elsewhere is damage that Check tells of.
 func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 	switch owner[0] {
-	case ownerSubmission:
+	case mailrow.OwnerSubmission:
 		return repointRecord(tx, Submissions, string(owner[1:]), func(s *Submission) *BlobRef { return &s.Blob }, move)
-	case ownerReport:
+	case mailrow.OwnerReport:
 		return repointRecord(tx, ReportMails, string(owner[1:]), func(m *ReportMail) *BlobRef { return &m.Blob }, move)
-	case ownerCopy:
+	case mailrow.OwnerCopy:
 		return repointRecord(tx, RemoteCopies, string(owner[1:]), func(c *RemoteCopy) *BlobRef { return &c.Blob }, move)
-	case ownerArrival:
+	case mailrow.OwnerArrival:
 		return repointRecord(tx, Arrivals, string(owner[1:]), func(a *Arrival) *BlobRef { return &a.Blob }, move)
-	case ownerBatch:
+	case mailrow.OwnerBatch:
 		return repointRecord(tx, Batches, string(owner[1:]), func(b *Batch) *BlobRef { return &b.Blob }, move)
-	case ownerLesson:
+	case mailrow.OwnerLesson:
 		return repointRecord(tx, SpamLessons, string(owner[1:]), func(l *SpamLesson) *BlobRef { return &l.Blob }, move)
-	case ownerApproval:
+	case mailrow.OwnerApproval:
 		return repointRecord(tx, Approvals, string(owner[1:]), func(a *Approval) *BlobRef { return &a.Blob }, move)
 	}
 	m, err := tx.ownerMessage(owner)
@@ -292,8 +293,8 @@ func (tx *Tx) repointOwner(owner []byte, move blobMove) error {
 		return err
 	}
 	m.Blob = move.to
-	key := m.key()
-	return tx.putRow(bktMessage, key[:], m.row())
+	key := m.Key()
+	return tx.PutRow(mailrow.BucketMessage, key[:], m.Row())
 }
 
 func repointRecord[T any](tx *Tx, table *Table[T], id string, blob func(*T) *BlobRef, move blobMove) error {
@@ -307,7 +308,7 @@ func repointRecord[T any](tx *Tx, table *Table[T], id string, blob func(*T) *Blo
 
 // ownerMessage returns the message that an owner stands for.
 func (tx *Tx) ownerMessage(owner []byte) (*Message, error) {
-	if len(owner) != 13 || owner[0] != ownerMessage {
+	if len(owner) != 13 || owner[0] != mailrow.OwnerMessage {
 		return nil, fmt.Errorf("owner %q of a blob: %w", owner, ErrDamagedRow)
 	}
 	return tx.Message(binary.BigEndian.Uint32(owner[1:]), binary.BigEndian.Uint32(owner[5:]), binary.BigEndian.Uint32(owner[9:]))

@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/mailstead/mailstead/internal/clock"
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -23,12 +24,12 @@ const NoContents = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852
 // format; "" where that is not known. No process may have the store open.
 func WrittenBy(dir string) (program string, err error) {
 	path := filepath.Join(dir, DatabaseFile)
-	db, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	db, err := engine.OpenApart(path, true, time.Now, slog.Default())
 	if err != nil {
-		return "", fmt.Errorf("open %s: %w", path, err)
+		return "", err
 	}
-	err = db.View(func(b *bolt.Tx) error {
-		_, text, err := metaRow(b, formatKey)
+	err = db.View(func(tx *engine.Tx) error {
+		_, text, err := metaRow(engine.Bolt(tx), formatKey)
 		program = string(text)
 		return err
 	})
@@ -41,11 +42,11 @@ func WrittenBy(dir string) (program string, err error) {
 // compared with what it was before it was migrated.
 func Contents(dir string) (digests map[string]string, err error) {
 	path := filepath.Join(dir, DatabaseFile)
-	db, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	db, err := engine.OpenApart(path, true, time.Now, slog.Default())
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, err
 	}
-	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0), records: newRecords()}
+	s := &Store{dir: dir, db: db, clock: clock.New(nil, 0)}
 	digests = map[string]string{}
 	err = s.View(func(tx *Tx) error {
 		of := func(name string, write func(*Tx, io.Writer) error) error {
@@ -57,10 +58,10 @@ func Contents(dir string) (digests map[string]string, err error) {
 			return nil
 		}
 		for _, t := range tables {
-			if tx.bucket(t.name) == nil { // an older store lacks it
+			if engine.Named(tx, t.Name()) == nil { // an older store lacks it
 				continue
 			}
-			if err := of(t.name, func(tx *Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {
+			if err := of(t.Name(), func(tx *Tx, w io.Writer) error { return writeRecords(tx, t, w) }); err != nil {
 				return err
 			}
 		}
@@ -71,10 +72,10 @@ func Contents(dir string) (digests map[string]string, err error) {
 
 // writeRecords writes the records in the order of ids, each as JSON without what is zero, so that a
 // field that is new changes nothing.
-func writeRecords(tx *Tx, t *table, w io.Writer) error {
+func writeRecords(tx *Tx, t *engine.AnyTable, w io.Writer) error {
 	out := json.NewEncoder(w)
-	for k, row := range tx.ascend(tx.bucket(t.name), nil) {
-		rec, err := t.decode(k, row)
+	for k, row := range engine.AscendNamed(tx, t.Name(), nil) {
+		rec, err := t.Decode(k, row)
 		if err == nil {
 			err = out.Encode(rec)
 		}
@@ -87,9 +88,9 @@ func writeRecords(tx *Tx, t *table, w io.Writer) error {
 
 func writeFolders(tx *Tx, w io.Writer) error {
 	out := json.NewEncoder(w)
-	for k, row := range tx.ascend(tx.messageBucket(bktFolder), nil) {
+	for k, row := range tx.Ascend(mailrow.BucketFolder, nil) {
 		f := new(Folder)
-		if err := f.decode(k, row); err != nil {
+		if err := f.Decode(k, row); err != nil {
 			return fmt.Errorf("folder %x: %w", k, err)
 		}
 		f.Num = 0 // which folders have from format 6 on, and which nobody sees
@@ -102,9 +103,9 @@ func writeFolders(tx *Tx, w io.Writer) error {
 
 func writeMessages(tx *Tx, w io.Writer) error {
 	out := json.NewEncoder(w)
-	for k, row := range tx.ascend(tx.messageBucket(bktMessage), nil) {
+	for k, row := range tx.Ascend(mailrow.BucketMessage, nil) {
 		var m Message
-		if err := m.decode(k, row); err != nil {
+		if err := m.Decode(k, row); err != nil {
 			return fmt.Errorf("message %x: %w", k, err)
 		}
 		meta, err := tx.Meta(m.Mailbox, m.Folder, m.UID)

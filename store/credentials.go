@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
+)
 
 // A Credential is a password beside that of a mailbox, for one device or program (an app password),
 // or one by which a program sends as any address of a domain. The password is shown once, when it
@@ -42,14 +46,14 @@ const (
 
 // Credentials keeps them.
 var (
-	Credentials = newTable("credential", func(c *Credential) string { return c.ID }).
-			watched(func(_ *Tx, c *Credential) Change { return Change{Account: c.AccountID, ID: c.ID} }).sealed((*Credential).secrets)
-	CredentialByHash     = Credentials.unique("hash", func(c *Credential) string { return c.Hash })
-	CredentialsByMailbox = Credentials.index("mailbox", func(c *Credential) string { return c.MailboxID })
-	CredentialsByDomain  = Credentials.index("domain", func(c *Credential) string { return c.DomainID })
+	Credentials = engine.NewTable("credential", func(c *Credential) string { return c.ID }).
+			Watched(func(_ *engine.Tx, c *Credential) Change { return Change{Account: c.AccountID, ID: c.ID} }).Sealed((*Credential).secrets)
+	CredentialByHash     = Credentials.Unique("hash", func(c *Credential) string { return c.Hash })
+	CredentialsByMailbox = Credentials.Index("mailbox", func(c *Credential) string { return c.MailboxID })
+	CredentialsByDomain  = Credentials.Index("domain", func(c *Credential) string { return c.DomainID })
 )
 
 // CredentialPlace is what the SCRAM keys of a credential are sealed for.
 func CredentialPlace(id string) string { return "credential " + id }
 
-func (c *Credential) secrets(each eachSecret) { each(CredentialPlace(c.ID), &c.SCRAM) }
+func (c *Credential) secrets(each engine.EachSecret) { each(CredentialPlace(c.ID), &c.SCRAM) }

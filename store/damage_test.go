@@ -16,6 +16,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/mailstead/mailstead/store/boltfile"
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // damagePlaces is how many places of the database are damaged.
@@ -161,7 +162,7 @@ func TestDamageWhileServing(t *testing.T) {
 	}
 	var root int64
 	if err := s.View(func(tx *Tx) error {
-		root = int64(tx.bucket(Arrivals.name).Root())
+		root = int64(engine.Named(tx, Arrivals.Name()).Root())
 		return nil
 	}); err != nil {
 		t.Fatal(err)

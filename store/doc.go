@@ -12,11 +12,8 @@
 //
 // The sources are in layers; a file names only those beside and above it in this list.
 //
-//	rows.go            the rows and keys of the message index, and the types that they hold
 //	ids.go, errors.go  ids, keys of times and numbers; errors
-//	store.go, tx.go, commit.go, bounds.go, damage.go, table.go, reseal.go
-//	                   the engine: transactions, walks, the committer and what it refuses, tables
-//	                   of records with their indexes, and how sealed fields are sealed anew
+//	store.go, tx.go    the store and a transaction, over those of package engine
 //	accounts.go, domains.go, mailboxes.go, jobs.go, webhooks.go, inbound.go, outbound.go, secrets.go
 //	                   the records, their states and predicates, the tables that keep them, and
 //	                   which of their fields are sealed
@@ -33,9 +30,10 @@
 //	                   Open, with the list of all tables; what it makes of older stores; Check; what
 //	                   an account has in all of them
 //
-// Below are packages that know nothing of the tables: segment (message bytes), entry (what one
-// commit changed), rowform (form and checksum of a row), postings (blocks of the text index),
-// keyfile (the file of the master key), diskroom and boltfile.
+// Below are packages that know nothing of the records: engine (transactions, the committer, tables
+// and their indexes, entries), mailrow (rows and keys of the message index), segment (message
+// bytes), entry (what one commit changed), rowform (form and checksum of a row), postings (blocks
+// of the text index), keyfile (the file of the master key), diskroom and boltfile.
 //
 // # Files
 //

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // What has become of the claim that a Domain is to its name.
@@ -217,22 +219,22 @@ type DNSCheck struct {
 
 // Domains keeps the domains of every account.
 var (
-	Domains = newTable("domain", func(d *Domain) string { return d.ID }).
-		watched(func(_ *Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} }).sealed((*Domain).secrets)
+	Domains = engine.NewTable("domain", func(d *Domain) string { return d.ID }).
+		Watched(func(_ *engine.Tx, d *Domain) Change { return Change{Account: d.AccountID, ID: d.ID} }).Sealed((*Domain).secrets)
 	// DomainByName finds the domain whose claim of the name is proven.
-	DomainByName = Domains.unique("name", func(d *Domain) string {
+	DomainByName = Domains.Unique("name", func(d *Domain) string {
 		if d.Claim != ClaimProven {
 			return ""
 		}
 		return d.Name
 	})
 	// DomainsByName holds every claim of a name; its prefix is ClaimsKey.
-	DomainsByName = Domains.index(claimIndex, func(d *Domain) string { return ClaimsKey(d.Name) })
+	DomainsByName = Domains.Index(claimIndex, func(d *Domain) string { return ClaimsKey(d.Name) })
 	// DomainOfAccount finds an account's claim of a name by OwnKey.
-	DomainOfAccount  = Domains.unique("own", func(d *Domain) string { return OwnKey(d.AccountID, d.Name) })
-	DomainsByAccount = Domains.index("account", func(d *Domain) string { return d.AccountID })
+	DomainOfAccount  = Domains.Unique("own", func(d *Domain) string { return OwnKey(d.AccountID, d.Name) })
+	DomainsByAccount = Domains.Index("account", func(d *Domain) string { return d.AccountID })
 	// DomainsOpen holds the claims that are to be proven.
-	DomainsOpen = Domains.index("open", func(d *Domain) string {
+	DomainsOpen = Domains.Index("open", func(d *Domain) string {
 		if d.Claim != ClaimOpen {
 			return ""
 		}
@@ -240,7 +242,7 @@ var (
 	})
 	// DomainsUnder holds each domain under its labels from the right, each with a dot behind it, so
 	// that a domain and all that lie below it are neighbours; see TreeKey.
-	DomainsUnder = Domains.index("under", func(d *Domain) string { return TreeKey(d.Name) + "\x00" })
+	DomainsUnder = Domains.Index("under", func(d *Domain) string { return TreeKey(d.Name) + "\x00" })
 )
 
 const claimIndex = "claim"
@@ -297,11 +299,11 @@ const (
 
 // CustomRecords keeps the records that owners added.
 var (
-	CustomRecords = newTable("custom_record", func(r *CustomRecord) string { return r.ID }).
-			watched(func(tx *Tx, r *CustomRecord) Change {
+	CustomRecords = engine.NewTable("custom_record", func(r *CustomRecord) string { return r.ID }).
+			Watched(func(tx *engine.Tx, r *CustomRecord) Change {
 			return Change{Account: accountOfDomain(tx, r.DomainID), ID: r.ID}
 		})
-	CustomRecordsByDomain = CustomRecords.index("domain", func(r *CustomRecord) string { return r.DomainID })
+	CustomRecordsByDomain = CustomRecords.Index("domain", func(r *CustomRecord) string { return r.DomainID })
 )
 
 // ZoneBaseID is the id of the one ZoneBase.
@@ -316,10 +318,10 @@ type ZoneBase struct {
 }
 
 // ZoneBases holds the one ZoneBase, once there is one.
-var ZoneBases = newTable("zone_base", func(b *ZoneBase) string { return b.ID })
+var ZoneBases = engine.NewTable("zone_base", func(b *ZoneBase) string { return b.ID })
 
 // accountOfDomain is the account that a domain belongs to; "" where it is gone.
-func accountOfDomain(tx *Tx, id string) string {
+func accountOfDomain(tx *engine.Tx, id string) string {
 	d, err := Domains.Read(tx, id)
 	if err != nil {
 		return ""
@@ -361,8 +363,8 @@ func (p *Purchase) Stays() bool { return p.State == PurchaseBought || p.State ==
 
 // Purchases keeps them; of those that are not refused there is one for a name.
 var (
-	Purchases        = newTable("purchase", func(p *Purchase) string { return p.ID })
-	PurchaseOfDomain = Purchases.unique("domain", func(p *Purchase) string {
+	Purchases        = engine.NewTable("purchase", func(p *Purchase) string { return p.ID })
+	PurchaseOfDomain = Purchases.Unique("domain", func(p *Purchase) string {
 		if p.State == PurchaseRefused {
 			return ""
 		}
@@ -382,7 +384,7 @@ type PretendDomain struct {
 }
 
 // PretendDomains are the books of the sandbox registrar.
-var PretendDomains = newTable("pretend_domain", func(d *PretendDomain) string { return d.Name })
+var PretendDomains = engine.NewTable("pretend_domain", func(d *PretendDomain) string { return d.Name })
 
 // HostCertificate is the id of the certificate of this host's own name.
 const HostCertificate = "host"
@@ -427,7 +429,7 @@ type Refusal struct {
 }
 
 // Certificates keeps them.
-var Certificates = newTable("certificate", func(c *Certificate) string { return c.ID }).sealed((*Certificate).secrets)
+var Certificates = engine.NewTable("certificate", func(c *Certificate) string { return c.ID }).Sealed((*Certificate).secrets)
 
 // A CertificateAccount is ours at a certificate authority.
 type CertificateAccount struct {
@@ -438,5 +440,5 @@ type CertificateAccount struct {
 }
 
 // CertificateAccounts keeps them under the authority's directory.
-var CertificateAccounts = newTable("certificate_account", func(a *CertificateAccount) string { return a.Directory }).
-	sealed((*CertificateAccount).secrets)
+var CertificateAccounts = engine.NewTable("certificate_account", func(a *CertificateAccount) string { return a.Directory }).
+	Sealed((*CertificateAccount).secrets)

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"iter"
 	"reflect"
+
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 // An AccountRow names a record of an account.
@@ -26,7 +29,7 @@ func (tx *Tx) AccountRows(accountID string, from []byte, most, steps int) (rows 
 	for i := first; i < len(tables); i, after = i+1, "" {
 		for id, account := range owners(tx, tables[i], after) {
 			if account == accountID {
-				rows = append(rows, AccountRow{tables[i].name, id, i})
+				rows = append(rows, AccountRow{tables[i].Name(), id, i})
 			}
 			if steps--; steps == 0 || len(rows) == most {
 				return rows, append([]byte{byte(i)}, id...)
@@ -64,15 +67,15 @@ func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) 
 		return false, err
 	}
 	prefix := binary.BigEndian.AppendUint32(nil, account)
-	for _, i := range []messageBucket{bktAccount, bktTextTodo, bktTextGone, bktThread, bktThreadJoined, bktSpamToken} {
-		for k := range tx.ascend(tx.messageBucket(i), prefix) {
+	for _, i := range []*engine.Bucket{mailrow.BucketAccount, mailrow.BucketTextTodo, mailrow.BucketTextGone, mailrow.BucketThread, mailrow.BucketThreadJoined, mailrow.BucketSpamToken} {
+		for k := range tx.Ascend(i, prefix) {
 			if !bytes.HasPrefix(k, prefix) {
 				break
 			}
 			if rows--; rows < 0 {
 				return false, nil
 			}
-			if err := tx.deleteRow(i, bytes.Clone(k)); err != nil {
+			if err := tx.DeleteRow(i, bytes.Clone(k)); err != nil {
 				return false, err
 			}
 		}
@@ -85,19 +88,19 @@ func (tx *Tx) DropAccountIndex(account uint32, rows int) (done bool, err error) 
 func (tx *Tx) dropSubjects(account uint32, rows int) (done bool, err error) {
 	for day, more := uint16(0), true; more; day++ {
 		more = false
-		for k := range tx.ascend(tx.messageBucket(bktSubject), binary.BigEndian.AppendUint16(nil, day)) {
+		for k := range tx.Ascend(mailrow.BucketSubject, binary.BigEndian.AppendUint16(nil, day)) {
 			day, more = binary.BigEndian.Uint16(k), true
 			break
 		}
 		prefix := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, day), account)
-		for k := range tx.ascend(tx.messageBucket(bktSubject), prefix) {
+		for k := range tx.Ascend(mailrow.BucketSubject, prefix) {
 			if !bytes.HasPrefix(k, prefix) {
 				break
 			}
 			if rows--; rows < 0 {
 				return false, nil
 			}
-			if err := tx.deleteRow(bktSubject, bytes.Clone(k)); err != nil {
+			if err := tx.DeleteRow(mailrow.BucketSubject, bytes.Clone(k)); err != nil {
 				return false, err
 			}
 		}
@@ -120,13 +123,13 @@ func accountField(rec any) int {
 func accountOf(rec any, field int) string { return reflect.ValueOf(rec).Elem().Field(field).String() }
 
 // owners walks the records behind an id, with the account of each, where the table's have one.
-func owners(tx *Tx, t *table, after string) iter.Seq2[string, string] {
+func owners(tx *Tx, t *engine.AnyTable, after string) iter.Seq2[string, string] {
 	return func(yield func(id, account string) bool) {
 		field := -1
-		tx.walkBehind(t.name, after, func(k, row []byte) bool {
-			rec, err := t.decode(k, row)
+		t.WalkRows(tx, after, func(k, row []byte) bool {
+			rec, err := t.Decode(k, row)
 			if err != nil {
-				tx.fail(err)
+				tx.Fail(err)
 				return false
 			}
 			if field < 0 {
@@ -137,12 +140,12 @@ func owners(tx *Tx, t *table, after string) iter.Seq2[string, string] {
 	}
 }
 
-func dropOwned(tx *Tx, t *table, id, accountID string) error {
-	row := tx.bucket(t.name).Get([]byte(id))
+func dropOwned(tx *Tx, t *engine.AnyTable, id, accountID string) error {
+	row := engine.Named(tx, t.Name()).Get([]byte(id))
 	if row == nil {
 		return nil
 	}
-	rec, err := t.decode([]byte(id), row)
+	rec, err := t.Decode([]byte(id), row)
 	if err != nil || accountOf(rec, accountField(rec)) != accountID {
 		return err
 	}
@@ -173,7 +176,7 @@ func dropOwned(tx *Tx, t *table, id, accountID string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("drop %s %s: %w", t.name, id, err)
+		return fmt.Errorf("drop %s %s: %w", t.Name(), id, err)
 	}
 	return t.Delete(tx, id)
 }

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 // TestEveryTableOfAnAccountIsKnown: a table whose records do not name their account is in this
@@ -18,8 +21,8 @@ func TestEveryTableOfAnAccountIsKnown(t *testing.T) {
 		"dmarc_count": "time, since it is of others' domains", "dmarc_day": "time", "grey_tuple": "time, and it names nobody", "auto_reply": "time, and it names nobody", "imported": "time, and it names nobody", "oauth_client": "time, and it is nobody's", "alert": "nothing: it is the host's", "master_key": "nothing: it is the host's", "sandbox_clock": "nothing: it is the host's",
 	}
 	for _, table := range tables {
-		_, names := reflect.TypeOf(table.rows.New()).Elem().FieldByName("AccountID")
-		name := table.name
+		_, names := reflect.TypeOf(engine.Rows(table).New()).Elem().FieldByName("AccountID")
+		name := table.Name()
 		if _, listed := others[name]; !listed && !names {
 			t.Errorf("nothing deletes what the table %s has of a deleted account", name)
 		}
@@ -112,7 +115,7 @@ func TestDropAccountRows(t *testing.T) {
 }
 
 func countRefs(tx *Tx) (n int) {
-	for range tx.ascend(tx.messageBucket(bktRef), nil) {
+	for range tx.Ascend(mailrow.BucketRef, nil) {
 		n++
 	}
 	return n

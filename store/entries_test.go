@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/store/entry"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -52,14 +53,14 @@ func followHistory(t *testing.T, seed uint64) {
 	text := func() {
 		update(r, r.s, func(tx *Tx) error {
 			if r.rnd.IntN(8) == 0 {
-				return tx.setSequence(bktTextTodo, r.rnd.Uint64N(2))
+				return tx.SetSequence(mailrow.BucketTextTodo, r.rnd.Uint64N(2))
 			}
 			if r.rnd.IntN(4) == 0 {
-				_, err := tx.next("account")
+				_, err := Accounts.NextNumber(tx)
 				return err
 			}
 			if r.rnd.IntN(4) == 0 {
-				return tx.emptyBucket(bktTextGone)
+				return tx.EmptyBucket(mailrow.BucketTextGone)
 			}
 			return tx.markTextGone(&Message{Account: 1, Mailbox: 1 << 20, Folder: InboxID, UID: r.rnd.Uint32N(9)}, 1<<20)
 		})
@@ -164,8 +165,8 @@ func sameStores(t *testing.T, a, b *Store) {
 	}
 	var refs []BlobRef
 	view(t, a, func(tx *Tx) error {
-		for k, row := range tx.ascend(tx.messageBucket(bktRef), nil) {
-			ref, _, err := decodeRef(k, row)
+		for k, row := range tx.Ascend(mailrow.BucketRef, nil) {
+			ref, _, err := mailrow.DecodeRef(k, row)
 			if err != nil {
 				return err
 			}
@@ -214,8 +215,8 @@ func TestEntriesWithGaps(t *testing.T) {
 	if err != nil || len(list) != 0 {
 		t.Errorf("after the last: %d entries, %v", len(list), err)
 	}
-	if err := s.DropEntries(4); err != nil || s.entries.bytes.Load() != 0 {
-		t.Errorf("%d bytes are kept of none, %v", s.entries.bytes.Load(), err)
+	if err := s.DropEntries(4); err != nil || entryBytes(t, s) != 0 {
+		t.Errorf("%d bytes are kept of none, %v", entryBytes(t, s), err)
 	}
 }
 
@@ -234,7 +235,7 @@ func TestEntriesThatNobodyTakes(t *testing.T) {
 			break
 		}
 	}
-	for end := time.Now().Add(time.Minute); s.entries.bytes.Load() > 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(time.Minute); entryBytes(t, s) > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("old entries are not dropped")
 		}
@@ -454,4 +455,14 @@ func TestClockSetBackKeepsTheOrder(t *testing.T) {
 	if !at.Equal(now) {
 		t.Errorf("the times of entries are at %s, not at %s, once the clock is past them", at, now)
 	}
+}
+
+// entryBytes is how many bytes of entries are kept.
+func entryBytes(t *testing.T, s *Store) int64 {
+	t.Helper()
+	n, _, err := s.KeptEntries()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }

@@ -1,24 +1,23 @@
 package store
 
 import (
-	"errors"
-
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
 var (
 	// ErrNotFound is returned when no record has the key.
-	ErrNotFound = errors.New("not found")
+	ErrNotFound = engine.ErrNotFound
 	// ErrExists is returned when another record already has the value of a unique index.
-	ErrExists = errors.New("already exists")
+	ErrExists = engine.ErrExists
 	// ErrInUse is returned by Open while another process has the store open.
-	ErrInUse = errors.New("the store is in use by another process")
+	ErrInUse = engine.ErrInUse
 	// ErrClosed is returned by Update once Close has begun.
-	ErrClosed = errors.New("the store is closed")
+	ErrClosed = engine.ErrClosed
 	// ErrFailed is returned by every write after the disk has refused a sync: what it then holds is
 	// not known, so nothing more is acknowledged until the process starts again.
-	ErrFailed = errors.New("the store takes no writes since the disk refused one; restart after mending the disk")
+	ErrFailed = engine.ErrFailed
 	// ErrFull is returned when the disk has no room for a write. Nothing was changed; later writes
 	// may succeed.
 	ErrFull = segment.ErrFull
@@ -26,6 +25,8 @@ var (
 	ErrDamaged = segment.ErrDamaged
 	// ErrDamagedRow is returned for a row of the database that is not what was written there.
 	ErrDamagedRow = rowform.ErrDamaged
+	// ErrDatabase is returned where a page of the database is not what was written.
+	ErrDatabase = engine.ErrDatabase
 	// ErrNewer is returned for a store, or one row of it, that a newer version has written.
 	ErrNewer = rowform.ErrNewer
 	// ErrEnvelope is returned by Append and AppendAccepted for an envelope over 64 KiB.
@@ -35,5 +36,8 @@ var (
 	ErrTooLarge = segment.ErrTooLarge
 	// ErrTooMuch is returned for a transaction over Options.MaxBytes, MaxWrites or MaxSteps, where
 	// FailLarge is set.
-	ErrTooMuch = errors.New("the transaction is too large")
+	ErrTooMuch = engine.ErrTooMuch
+	// ErrGap is returned by Entries and Apply where the entry that comes next is not there. What
+	// copies the store begins anew with all of it.
+	ErrGap = engine.ErrGap
 )

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -22,10 +24,6 @@ const (
 	expungedTrim = 8 // rows that go with each new one, besides as many as it has UIDs
 )
 
-// gaps are the UIDs below UIDNEXT of which there is no message. A removal adds one; a new message
-// adds none.
-func (c *folderCounts) gaps() uint32 { return c.uidNext - 1 - c.messages }
-
 // An expungedRow is one row of bktExpunged: version 1 | day 2 | gaps uvarint | modseq less floor
 // uvarint | UIDs, ascending ranges, each: 2 × what is between it and the one before, + 1 for more
 // than one UID, uvarint | then UIDs less 2 uvarint | crc32c 4.
@@ -41,12 +39,12 @@ type expungedRow struct {
 type UIDRange struct{ First, Last uint32 }
 
 func expungedKey(mailbox, folder uint32, modSeq uint64) []byte {
-	key := folderKey(mailbox, folder)
+	key := mailrow.FolderKey(mailbox, folder)
 	return binary.BigEndian.AppendUint64(append(make([]byte, 0, 16), key[:]...), modSeq)
 }
 
 func (r *expungedRow) row(key []byte) []byte {
-	b := append(make([]byte, 0, 3+5+10+6*len(r.uids)+rowform.SumSize), rowVersion)
+	b := append(make([]byte, 0, 3+5+10+6*len(r.uids)+rowform.SumSize), engine.RowVersion)
 	b = binary.BigEndian.AppendUint16(b, uint16(r.day))
 	b = binary.AppendUvarint(b, uint64(r.gaps))
 	b = binary.AppendUvarint(b, r.modSeq-r.floor)
@@ -60,11 +58,11 @@ func (r *expungedRow) row(key []byte) []byte {
 		}
 		next = uint64(u.Last) + 2 // one UID at least is between ranges
 	}
-	return bktExpunged.seal(key, b)
+	return mailrow.BucketExpunged.Seal(key, b)
 }
 
 func (r *expungedRow) decode(key, row []byte) error {
-	b, err := bktExpunged.open(key, row)
+	b, err := mailrow.BucketExpunged.Open(key, row)
 	if err != nil {
 		return err
 	}
@@ -112,14 +110,22 @@ func (r *expungedRow) count() (n uint32) {
 	return n
 }
 
+// An expungedNote is what one transaction has removed from a folder.
+type expungedNote struct {
+	mailbox, folder uint32
+	was             mailrow.FolderCounts // before
+	modSeq          uint64               // after
+	uids            []uint32
+}
+
 // noteExpunged has the UID of a message that is removed written at the end of the transaction. was
 // is what the folder counted before.
-func (tx *Tx) noteExpunged(m *Message, was folderCounts, modSeq uint64) {
+func (tx *Tx) noteExpunged(m *Message, was mailrow.FolderCounts, modSeq uint64) {
 	i := slices.IndexFunc(tx.expunged, func(n expungedNote) bool { return n.folder == m.Folder && n.mailbox == m.Mailbox })
 	if i < 0 {
 		i = len(tx.expunged)
 		if i == 0 {
-			tx.ends = append(tx.ends, tx.writeExpunged)
+			tx.AtEnd(tx.writeExpunged)
 		}
 		tx.expunged = append(tx.expunged, expungedNote{mailbox: m.Mailbox, folder: m.Folder, was: was})
 	}
@@ -140,10 +146,10 @@ func (tx *Tx) writeExpunged() error {
 // that are old or too many: about as many as it writes.
 func (tx *Tx) putExpunged(n *expungedNote) error {
 	key := expungedKey(n.mailbox, n.folder, n.modSeq)
-	if tx.getRow(bktFolder, key[:8]) == nil {
+	if tx.GetRow(mailrow.BucketFolder, key[:8]) == nil {
 		return nil // it was deleted after its messages
 	}
-	r := &expungedRow{modSeq: n.modSeq, day: int(day(tx.Now())), gaps: n.was.gaps() + uint32(len(n.uids))}
+	r := &expungedRow{modSeq: n.modSeq, day: int(day(tx.Now())), gaps: n.was.Gaps() + uint32(len(n.uids))}
 	slices.Sort(n.uids)
 	for _, uid := range n.uids {
 		if last := len(r.uids) - 1; last >= 0 && r.uids[last].Last+1 == uid {
@@ -154,15 +160,15 @@ func (tx *Tx) putExpunged(n *expungedNote) error {
 	}
 	last, err := tx.lastExpunged(key[:8])
 	switch {
-	case last == nil && n.was.gaps() == 0:
+	case last == nil && n.was.Gaps() == 0:
 		r.floor = 0
-	case err == nil && last != nil && last.gaps == n.was.gaps():
+	case err == nil && last != nil && last.gaps == n.was.Gaps():
 		r.floor = last.floor
 	default:
-		r.floor = n.was.modSeq
+		r.floor = n.was.ModSeq
 	}
 	most, left := uint32(tx.s.expungedMost), len(n.uids)+expungedTrim
-	for k, row := range tx.ascend(tx.messageBucket(bktExpunged), key[:8]) {
+	for k, row := range tx.Ascend(mailrow.BucketExpunged, key[:8]) {
 		if !bytes.HasPrefix(k, key[:8]) || left == 0 {
 			break
 		}
@@ -173,16 +179,16 @@ func (tx *Tx) putExpunged(n *expungedNote) error {
 			break
 		}
 		r.floor = max(r.floor, binary.BigEndian.Uint64(k[8:]))
-		if err := tx.deleteRow(bktExpunged, bytes.Clone(k)); err != nil {
+		if err := tx.DeleteRow(mailrow.BucketExpunged, bytes.Clone(k)); err != nil {
 			return err
 		}
 	}
-	return tx.putRow(bktExpunged, key, r.row(key))
+	return tx.PutRow(mailrow.BucketExpunged, key, r.row(key))
 }
 
 // lastExpunged gives the newest row of a folder; nil if there is none.
 func (tx *Tx) lastExpunged(folder []byte) (*expungedRow, error) {
-	for k, row := range tx.descend(tx.messageBucket(bktExpunged), folder, nil) {
+	for k, row := range tx.Descend(mailrow.BucketExpunged, folder) {
 		r := new(expungedRow)
 		return r, r.decode(k, row)
 	}
@@ -193,18 +199,18 @@ func (tx *Tx) lastExpunged(folder []byte) (*expungedRow, error) {
 // order in which they went. It gives at most 10 000, or what the options say. known is false where
 // it is not known which they are: that is too long ago, or nobody has noted it.
 func (tx *Tx) Expunged(f *Folder, since uint64) (gone []UIDRange, known bool, err error) {
-	now := folderCounts{uidNext: f.UIDNext, messages: f.Messages}
-	key := folderKey(f.Mailbox, f.ID)
+	now := mailrow.FolderCounts{UIDNext: f.UIDNext, Messages: f.Messages}
+	key := mailrow.FolderKey(f.Mailbox, f.ID)
 	last, err := tx.lastExpunged(key[:])
 	switch {
 	case err != nil || since > f.ModSeq: // the client knows a later state, from before the store was restored
 		return nil, false, nil
 	case last == nil:
-		return nil, now.gaps() == 0, nil
-	case last.gaps != now.gaps() || since < last.floor:
+		return nil, now.Gaps() == 0, nil
+	case last.gaps != now.Gaps() || since < last.floor:
 		return nil, false, nil
 	}
-	for k, row := range tx.ascend(tx.messageBucket(bktExpunged), expungedKey(f.Mailbox, f.ID, since+1)) {
+	for k, row := range tx.Ascend(mailrow.BucketExpunged, expungedKey(f.Mailbox, f.ID, since+1)) {
 		if !bytes.HasPrefix(k, key[:]) {
 			break
 		}
@@ -226,7 +232,7 @@ func (tx *Tx) OldExpunged(after []byte, look int) (old [][]byte, next []byte, er
 		if after != nil {
 			from = binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(after)+1)
 		}
-		k, _ := tx.seek(tx.messageBucket(bktExpunged), from)
+		k, _ := tx.Seek(mailrow.BucketExpunged, from)
 		if len(k) < 8 {
 			return old, nil, nil
 		}
@@ -250,11 +256,11 @@ func (tx *Tx) DropOldExpunged(folder []byte, rows int) (done bool, err error) {
 		return true, err
 	}
 	// The newest goes first: without it, nobody takes the others for all that has left.
-	for k := range tx.descend(tx.messageBucket(bktExpunged), folder, nil) {
+	for k := range tx.Descend(mailrow.BucketExpunged, folder) {
 		if rows--; rows < 0 {
 			return false, nil
 		}
-		if err := tx.deleteRow(bktExpunged, bytes.Clone(k)); err != nil {
+		if err := tx.DeleteRow(mailrow.BucketExpunged, bytes.Clone(k)); err != nil {
 			return false, err
 		}
 	}
@@ -263,15 +269,15 @@ func (tx *Tx) DropOldExpunged(folder []byte, rows int) (done bool, err error) {
 
 // dropExpunged deletes up to so many rows of a folder.
 func (tx *Tx) dropExpunged(f *Folder, rows int) (done bool, err error) {
-	key := folderKey(f.Mailbox, f.ID)
-	for k := range tx.ascend(tx.messageBucket(bktExpunged), key[:]) {
+	key := mailrow.FolderKey(f.Mailbox, f.ID)
+	for k := range tx.Ascend(mailrow.BucketExpunged, key[:]) {
 		if !bytes.HasPrefix(k, key[:]) {
 			break
 		}
 		if rows--; rows < 0 {
 			return false, nil
 		}
-		if err := tx.deleteRow(bktExpunged, bytes.Clone(k)); err != nil {
+		if err := tx.DeleteRow(mailrow.BucketExpunged, bytes.Clone(k)); err != nil {
 			return false, err
 		}
 	}
@@ -280,7 +286,7 @@ func (tx *Tx) dropExpunged(f *Folder, rows int) (done bool, err error) {
 
 // checkExpunged verifies what is kept of messages that have left.
 func (c *messageCheck) checkExpunged() {
-	for k, row := range c.tx.ascend(c.tx.messageBucket(bktExpunged), nil) {
+	for k, row := range c.tx.Ascend(mailrow.BucketExpunged, nil) {
 		var r expungedRow
 		if err := r.decode(k, row); err != nil {
 			c.add("expunged messages %x: %w", k, err)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 // A removal is one that the twin of TestExpungedAgreesWithTwin remembers.
@@ -93,7 +95,7 @@ func TestExpungedAgreesWithTwin(t *testing.T) {
 			})
 			lost[at] = math.MaxUint64
 		case k == 19 && rnd.IntN(60) == 0:
-			update(t, s, func(tx *Tx) error { return tx.emptyBucket(bktExpunged) }) // as a new database has it
+			update(t, s, func(tx *Tx) error { return tx.EmptyBucket(mailrow.BucketExpunged) }) // as a new database has it
 			for _, p := range places {
 				lost[p] = math.MaxUint64
 			}
@@ -139,8 +141,8 @@ func TestExpungedAgreesWithTwin(t *testing.T) {
 		})
 		view(t, s, func(tx *Tx) error {
 			for _, p := range places {
-				kept, key := uint32(0), folderKey(p.mailbox, p.folder)
-				for k, row := range tx.ascend(tx.messageBucket(bktExpunged), key[:]) {
+				kept, key := uint32(0), mailrow.FolderKey(p.mailbox, p.folder)
+				for k, row := range tx.Ascend(mailrow.BucketExpunged, key[:]) {
 					if !bytes.HasPrefix(k, key[:]) {
 						break
 					}
@@ -169,7 +171,7 @@ func TestExpungedAgreesWithTwin(t *testing.T) {
 		}
 	}
 	view(t, s, func(tx *Tx) error {
-		if n := tx.messageBucket(bktExpunged).Stats().KeyN; n > 0 {
+		if n := tx.Bucket(mailrow.BucketExpunged).Stats().KeyN; n > 0 {
 			t.Errorf("%d rows outlive their mailboxes", n)
 		}
 		return nil
@@ -238,7 +240,7 @@ func TestExpungedOfDeletedFolder(t *testing.T) {
 		t.Errorf("the folder was deleted in %d calls", calls)
 	}
 	view(t, s, func(tx *Tx) error {
-		if n := tx.messageBucket(bktExpunged).Stats().KeyN; n > 0 {
+		if n := tx.Bucket(mailrow.BucketExpunged).Stats().KeyN; n > 0 {
 			t.Errorf("%d rows outlive their folder", n)
 		}
 		return nil
@@ -306,7 +308,7 @@ func FuzzExpungedRow(f *testing.F) {
 	f.Add((&expungedRow{modSeq: 9, floor: 9, uids: []UIDRange{{7, 7}}}).row(key))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, row []byte) {
-		row = sealed(bktExpunged, key, row)
+		row = sealed(mailrow.BucketExpunged, key, row)
 		checkCodec(t, row, func(row []byte) (*codedExpunged, error) {
 			r := new(codedExpunged)
 			return r, r.decode(key, row)
@@ -317,7 +319,7 @@ func FuzzExpungedRow(f *testing.F) {
 // A codedExpunged is an expungedRow that knows its key.
 type codedExpunged struct{ expungedRow }
 
-func (r *codedExpunged) row() []byte { return r.expungedRow.row(expungedKey(1, 2, r.modSeq)) }
+func (r *codedExpunged) Row() []byte { return r.expungedRow.row(expungedKey(1, 2, r.modSeq)) }
 
 // BenchmarkRemove measures the removal of messages: one a transaction, and 300.
 func BenchmarkRemove(b *testing.B) {

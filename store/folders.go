@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -36,25 +38,25 @@ func (tx *Tx) CreateFolder(f *Folder) error {
 	if f.Name == "" || len(f.Name) > maxFolderName {
 		return ErrFolderName
 	}
-	name := folderName(f.Mailbox, f.Name)
-	if tx.getRow(bktFolderName, name) != nil {
+	name := mailrow.FolderNameKey(f.Mailbox, f.Name)
+	if tx.GetRow(mailrow.BucketFolderName, name) != nil {
 		return ErrExists
 	}
 	box, err := tx.mailboxRow(f.Mailbox)
 	if errors.Is(err, ErrNotFound) {
-		box = mailboxRow{nextFolder: InboxID + 1}
+		box = mailrow.MailboxCounts{NextFolder: InboxID + 1}
 	} else if err != nil {
 		return err
 	}
-	box.validity = max(box.validity+1, uint32(tx.Now().Unix()))
-	box.modSeq++
+	box.Validity = max(box.Validity+1, uint32(tx.Now().Unix()))
+	box.ModSeq++
 	*f = Folder{
 		Mailbox: f.Mailbox, Name: string(name[4:]), SpecialUse: f.SpecialUse, Subscribed: f.Subscribed,
-		ID: InboxID, UIDValidity: box.validity, UIDNext: 1, ModSeq: box.modSeq,
+		ID: InboxID, UIDValidity: box.Validity, UIDNext: 1, ModSeq: box.ModSeq,
 	}
-	if f.Name != inboxName {
-		f.ID = box.nextFolder
-		box.nextFolder++
+	if f.Name != mailrow.InboxName {
+		f.ID = box.NextFolder
+		box.NextFolder++
 	}
 	if err := tx.putMailbox(f.Mailbox, box); err != nil {
 		return err
@@ -71,26 +73,26 @@ func (tx *Tx) numberFolder(f *Folder) error {
 	if f.ID == InboxID {
 		return nil
 	}
-	n, err := tx.next(messageBuckets[bktFolderNum])
+	n, err := tx.Next(mailrow.BucketFolderNum)
 	if err != nil {
 		return err
 	}
-	f.Num = firstFolderNum + uint32(n)
+	f.Num = mailrow.FirstFolderNum + uint32(n)
 	return tx.putFolderNum(f)
 }
 
 // putFolderNum notes which folder has a number.
 func (tx *Tx) putFolderNum(f *Folder) error {
-	key, at := binary.BigEndian.AppendUint32(nil, f.Num), folderKey(f.Mailbox, f.ID)
-	return tx.putRow(bktFolderNum, key, at[:])
+	key, at := binary.BigEndian.AppendUint32(nil, f.Num), mailrow.FolderKey(f.Mailbox, f.ID)
+	return tx.PutRow(mailrow.BucketFolderNum, key, at[:])
 }
 
 // FolderOfNum gives the mailbox and the id of the folder of a number; zeros if there is none.
 func (tx *Tx) FolderOfNum(num uint32) (mailbox, id uint32) {
-	if num < firstFolderNum {
+	if num < mailrow.FirstFolderNum {
 		return num, InboxID
 	}
-	at := tx.getRow(bktFolderNum, binary.BigEndian.AppendUint32(make([]byte, 0, 4), num))
+	at := tx.GetRow(mailrow.BucketFolderNum, binary.BigEndian.AppendUint32(make([]byte, 0, 4), num))
 	if len(at) != 8 {
 		return 0, 0
 	}
@@ -99,23 +101,23 @@ func (tx *Tx) FolderOfNum(num uint32) (mailbox, id uint32) {
 
 // putFolder writes a folder and its name.
 func (tx *Tx) putFolder(f *Folder) error {
-	key := folderKey(f.Mailbox, f.ID)
-	if err := tx.putRow(bktFolder, key[:], f.row()); err != nil {
+	key := mailrow.FolderKey(f.Mailbox, f.ID)
+	if err := tx.PutRow(mailrow.BucketFolder, key[:], f.Row()); err != nil {
 		return err
 	}
-	return tx.putRow(bktFolderName, folderName(f.Mailbox, f.Name), key[4:])
+	return tx.PutRow(mailrow.BucketFolderName, mailrow.FolderNameKey(f.Mailbox, f.Name), key[4:])
 }
 
 // Folders gives all folders of a mailbox, INBOX first, then in the order in which they were made.
 func (tx *Tx) Folders(mailbox uint32) ([]*Folder, error) {
 	var folders []*Folder
-	from := folderKey(mailbox, 0)
-	for k, row := range tx.ascend(tx.messageBucket(bktFolder), from[:]) {
+	from := mailrow.FolderKey(mailbox, 0)
+	for k, row := range tx.Ascend(mailrow.BucketFolder, from[:]) {
 		if string(k[:4]) != string(from[:4]) {
 			break
 		}
 		f := new(Folder)
-		if err := f.decode(k, row); err != nil {
+		if err := f.Decode(k, row); err != nil {
 			return nil, fmt.Errorf("folder %x: %w", k, err)
 		}
 		folders = append(folders, f)
@@ -125,13 +127,13 @@ func (tx *Tx) Folders(mailbox uint32) ([]*Folder, error) {
 
 // Folder returns the folder of the id, or ErrNotFound.
 func (tx *Tx) Folder(mailbox, id uint32) (*Folder, error) {
-	key := folderKey(mailbox, id)
-	row := tx.getRow(bktFolder, key[:])
+	key := mailrow.FolderKey(mailbox, id)
+	row := tx.GetRow(mailrow.BucketFolder, key[:])
 	if row == nil {
 		return nil, fmt.Errorf("folder %d of mailbox %d: %w", id, mailbox, ErrNotFound)
 	}
 	f := new(Folder)
-	if err := f.decode(key[:], row); err != nil {
+	if err := f.Decode(key[:], row); err != nil {
 		return nil, fmt.Errorf("folder %d of mailbox %d: %w", id, mailbox, err)
 	}
 	return f, nil
@@ -140,7 +142,7 @@ func (tx *Tx) Folder(mailbox, id uint32) (*Folder, error) {
 // FolderByName returns the folder of the name, or ErrNotFound. INBOX is found in any case, other
 // names as they were given.
 func (tx *Tx) FolderByName(mailbox uint32, name string) (*Folder, error) {
-	id := tx.getRow(bktFolderName, folderName(mailbox, name))
+	id := tx.GetRow(mailrow.BucketFolderName, mailrow.FolderNameKey(mailbox, name))
 	if len(id) != 4 {
 		return nil, fmt.Errorf("folder %q of mailbox %d: %w", name, mailbox, ErrNotFound)
 	}
@@ -164,13 +166,13 @@ func (tx *Tx) RenameFolder(f *Folder, name string) error {
 	case now.Name == name:
 		*f = *now
 		return nil
-	case tx.getRow(bktFolderName, folderName(now.Mailbox, name)) != nil:
+	case tx.GetRow(mailrow.BucketFolderName, mailrow.FolderNameKey(now.Mailbox, name)) != nil:
 		return ErrExists
 	}
-	if err := tx.deleteRow(bktFolderName, folderName(now.Mailbox, now.Name)); err != nil {
+	if err := tx.DeleteRow(mailrow.BucketFolderName, mailrow.FolderNameKey(now.Mailbox, now.Name)); err != nil {
 		return err
 	}
-	now.Name, now.Subscribed = string(folderName(now.Mailbox, name)[4:]), f.Subscribed
+	now.Name, now.Subscribed = string(mailrow.FolderNameKey(now.Mailbox, name)[4:]), f.Subscribed
 	*f = *now
 	return tx.putFolder(f)
 }
@@ -203,7 +205,7 @@ func (tx *Tx) AdoptUIDs(mailbox, folder, validity uint32) error {
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
-	box.validity = max(box.validity, validity)
+	box.Validity = max(box.Validity, validity)
 	f.UIDValidity, f.UIDNext = validity, 1
 	if err := tx.putMailbox(mailbox, box); err != nil {
 		return err
@@ -242,8 +244,8 @@ func (tx *Tx) emptyFolder(f *Folder, account uint32, limit int) (done bool, left
 		}
 		limit--
 	}
-	if tx.err != nil {
-		return false, 0, tx.err
+	if tx.Err() != nil {
+		return false, 0, tx.Err()
 	}
 	if done, err := tx.dropExpunged(f, dropGone); err != nil || !done {
 		return false, 0, err
@@ -253,16 +255,16 @@ func (tx *Tx) emptyFolder(f *Folder, account uint32, limit int) (done bool, left
 			return false, 0, err
 		}
 	}
-	key := folderKey(f.Mailbox, f.ID)
-	if err := tx.deleteRow(bktFolder, key[:]); err != nil {
+	key := mailrow.FolderKey(f.Mailbox, f.ID)
+	if err := tx.DeleteRow(mailrow.BucketFolder, key[:]); err != nil {
 		return false, 0, err
 	}
 	if f.ID != InboxID {
-		if err := tx.deleteRow(bktFolderNum, binary.BigEndian.AppendUint32(nil, f.Num)); err != nil {
+		if err := tx.DeleteRow(mailrow.BucketFolderNum, binary.BigEndian.AppendUint32(nil, f.Num)); err != nil {
 			return false, 0, err
 		}
 	}
-	return true, limit, tx.deleteRow(bktFolderName, folderName(f.Mailbox, f.Name))
+	return true, limit, tx.DeleteRow(mailrow.BucketFolderName, mailrow.FolderNameKey(f.Mailbox, f.Name))
 }
 
 // DropMailbox deletes up to limit messages of the account's mailbox, and its folders with the last
@@ -288,7 +290,7 @@ func (tx *Tx) DropMailbox(account, mailbox uint32, limit int) (done bool, err er
 	}
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
-	return true, tx.deleteRow(bktMailbox, key[:])
+	return true, tx.DeleteRow(mailrow.BucketMailbox, key[:])
 }
 
 // Usage is what an account or a mailbox holds.
@@ -299,23 +301,23 @@ type Usage struct {
 }
 
 // mailboxRow returns the row of a mailbox, or ErrNotFound if it has never had a folder.
-func (tx *Tx) mailboxRow(mailbox uint32) (r mailboxRow, err error) {
+func (tx *Tx) mailboxRow(mailbox uint32) (r mailrow.MailboxCounts, err error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
-	row := tx.getRow(bktMailbox, key[:])
+	row := tx.GetRow(mailrow.BucketMailbox, key[:])
 	if row == nil {
 		return r, fmt.Errorf("folders of mailbox %d: %w", mailbox, ErrNotFound)
 	}
-	if err := r.decode(key[:], row); err != nil {
+	if err := r.Decode(key[:], row); err != nil {
 		return r, fmt.Errorf("counters of mailbox %d: %w", mailbox, err)
 	}
 	return r, nil
 }
 
-func (tx *Tx) putMailbox(mailbox uint32, r mailboxRow) error {
+func (tx *Tx) putMailbox(mailbox uint32, r mailrow.MailboxCounts) error {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], mailbox)
-	return tx.putRow(bktMailbox, key[:], r.row(key[:]))
+	return tx.PutRow(mailrow.BucketMailbox, key[:], r.Row(key[:]))
 }
 
 // MailboxUsage gives what a mailbox holds; zeros for one without folders.
@@ -327,12 +329,12 @@ func (tx *Tx) MailboxUsage(mailbox uint32) (Usage, error) {
 	if err != nil {
 		return Usage{}, err
 	}
-	u := Usage{Messages: box.messages, Bytes: box.bytes}
-	var inbox folderCounts
-	key := folderKey(mailbox, InboxID)
-	if row := tx.getRow(bktFolder, key[:]); row != nil {
-		_, err = inbox.get(key[:], row)
-		u.Unseen = int64(inbox.unseen)
+	u := Usage{Messages: box.Messages, Bytes: box.Bytes}
+	var inbox mailrow.FolderCounts
+	key := mailrow.FolderKey(mailbox, InboxID)
+	if row := tx.GetRow(mailrow.BucketFolder, key[:]); row != nil {
+		_, err = inbox.Get(key[:], row)
+		u.Unseen = int64(inbox.Unseen)
 	}
 	return u, err
 }
@@ -347,7 +349,7 @@ const (
 func (tx *Tx) AccountUsage(account uint32) (Usage, error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], account)
-	row := tx.getRow(bktAccount, key[:])
+	row := tx.GetRow(mailrow.BucketAccount, key[:])
 	if row == nil {
 		return Usage{}, nil
 	}
@@ -379,7 +381,7 @@ func (tx *Tx) putAccount(account uint32, u Usage, last time.Time) error {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], account)
 	if u.Messages == 0 && u.Bytes == 0 && last.IsZero() {
-		return tx.deleteRow(bktAccount, key[:])
+		return tx.DeleteRow(mailrow.BucketAccount, key[:])
 	}
 	row := make([]byte, 0, accountRowArrived)
 	row = binary.BigEndian.AppendUint64(row, uint64(u.Messages))
@@ -387,19 +389,19 @@ func (tx *Tx) putAccount(account uint32, u Usage, last time.Time) error {
 	if !last.IsZero() {
 		row = binary.BigEndian.AppendUint64(row, uint64(last.UnixMilli()))
 	}
-	return tx.putRow(bktAccount, key[:], row)
+	return tx.PutRow(mailrow.BucketAccount, key[:], row)
 }
 
 // LastArrived is when the newest message of an account arrived, zero if none has; see Arrive.
 func (tx *Tx) LastArrived(account uint32) (time.Time, error) {
 	var key [4]byte
 	binary.BigEndian.PutUint32(key[:], account)
-	row := tx.getRow(bktAccount, key[:])
+	row := tx.GetRow(mailrow.BucketAccount, key[:])
 	switch len(row) {
 	case 0, accountRowSize:
 		return time.Time{}, nil
 	case accountRowArrived:
-		return msTime(binary.BigEndian.Uint64(row[accountRowSize:])), nil
+		return mailrow.MsTime(binary.BigEndian.Uint64(row[accountRowSize:])), nil
 	}
 	return time.Time{}, fmt.Errorf("counters of account %d: %w", account, ErrDamagedRow)
 }
@@ -419,9 +421,9 @@ func (tx *Tx) Arrive(account uint32, after time.Time) (time.Time, error) {
 	if after.After(last) {
 		last = after
 	}
-	at := keyTime(tx.Now())
+	at := mailrow.Storable(tx.Now())
 	if !at.After(last) {
-		at = keyTime(last).Add(time.Millisecond)
+		at = mailrow.Storable(last).Add(time.Millisecond)
 	}
 	return at, tx.putAccount(account, u, at)
 }
@@ -431,25 +433,25 @@ type counters struct {
 	mailbox, folder uint32
 	num             uint32 // of the folder
 	row             []byte // of the folder, without its checksum
-	in              folderCounts
-	box             mailboxRow
+	in              mailrow.FolderCounts
+	box             mailrow.MailboxCounts
 }
 
 func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 	c.mailbox, c.folder = mailbox, folder
-	key := folderKey(mailbox, folder)
-	c.row = tx.getRow(bktFolder, key[:])
+	key := mailrow.FolderKey(mailbox, folder)
+	c.row = tx.GetRow(mailrow.BucketFolder, key[:])
 	if c.row == nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, ErrNotFound)
 	}
-	c.row, err = c.in.get(key[:], c.row)
+	c.row, err = c.in.Get(key[:], c.row)
 	if err != nil {
 		return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
 	}
 	c.num = mailbox
 	if folder != InboxID {
 		var f Folder
-		if err := f.decode(key[:], tx.getRow(bktFolder, key[:])); err != nil {
+		if err := f.Decode(key[:], tx.GetRow(mailrow.BucketFolder, key[:])); err != nil {
 			return c, fmt.Errorf("folder %d of mailbox %d: %w", folder, mailbox, err)
 		}
 		c.num = f.Num
@@ -460,20 +462,20 @@ func (tx *Tx) counters(mailbox, folder uint32) (c counters, err error) {
 
 // change counts one change to the mailbox, and gives its MODSEQ.
 func (c *counters) change() uint64 {
-	c.box.modSeq++
-	c.in.modSeq = c.box.modSeq
-	return c.box.modSeq
+	c.box.ModSeq++
+	c.in.ModSeq = c.box.ModSeq
+	return c.box.ModSeq
 }
 
 // add counts a message in, or, with sign -1, out.
 func (c *counters) add(m *Message, sign int) {
 	size := int64(sign) * int64(m.Blob.Length)
-	c.in.messages += uint32(sign)
-	c.in.bytes += size
-	c.box.messages += int64(sign)
-	c.box.bytes += size
+	c.in.Messages += uint32(sign)
+	c.in.Bytes += size
+	c.box.Messages += int64(sign)
+	c.box.Bytes += size
 	if m.Flags&FlagSeen == 0 {
-		c.in.unseen += uint32(sign)
+		c.in.Unseen += uint32(sign)
 	}
 }
 
@@ -481,25 +483,28 @@ func (tx *Tx) putCounters(c *counters) error {
 	if c.folder == InboxID {
 		tx.recordInboxChange(c.mailbox)
 	}
-	key := folderKey(c.mailbox, c.folder)
+	key := mailrow.FolderKey(c.mailbox, c.folder)
 	row := append(make([]byte, 0, len(c.row)+rowform.SumSize), c.row...)
-	row[0] = rowVersion
-	c.in.put(row)
-	if err := tx.putRow(bktFolder, key[:], bktFolder.seal(key[:], row)); err != nil {
+	row[0] = engine.RowVersion
+	c.in.Put(row)
+	if err := tx.PutRow(mailrow.BucketFolder, key[:], mailrow.BucketFolder.Seal(key[:], row)); err != nil {
 		return err
 	}
 	return tx.putMailbox(c.mailbox, c.box)
 }
 
+// InboxName is the Table of a Change of messages in the INBOX of a mailbox, whose id its ID is.
+const InboxName = "inbox"
+
 // recordInboxChange remembers that messages in the INBOX of a mailbox have changed. One that is
 // being dropped has no record any more, and nobody who would look at it.
 func (tx *Tx) recordInboxChange(mailbox uint32) {
-	if mailbox == tx.inboxRecorded || tx.s.onCommit.Load() == nil {
+	if mailbox == tx.inboxRecorded || !tx.Observed() {
 		return
 	}
 	if mb, err := MailboxByNum.Read(tx, NumKey(mailbox)); err == nil {
 		tx.inboxRecorded = mailbox
-		tx.recordChange(Change{Table: InboxName, Account: mb.AccountID, ID: mb.ID})
+		tx.RecordChange(Change{Table: InboxName, Account: mb.AccountID, ID: mb.ID})
 	}
 }
 
@@ -512,7 +517,7 @@ type Subscriptions struct {
 }
 
 // SubscribedNames keeps what has not become rows yet, by SubscriptionsID.
-var SubscribedNames = newTable("subscribed_names", func(s *Subscriptions) string { return SubscriptionsID(s.Mailbox) })
+var SubscribedNames = engine.NewTable("subscribed_names", func(s *Subscriptions) string { return SubscriptionsID(s.Mailbox) })
 
 // SubscriptionsID is the id of a mailbox's Subscriptions.
 func SubscriptionsID(mailbox uint32) string { return strconv.FormatUint(uint64(mailbox), 10) }
@@ -528,7 +533,7 @@ func (tx *Tx) Subscribed(mailbox uint32) (names []string, err error) {
 		names = slices.Clone(old.Names)
 	}
 	prefix := subscribedKey(mailbox, "")
-	for k := range tx.ascend(tx.messageBucket(bktSubscribed), prefix) {
+	for k := range tx.Ascend(mailrow.BucketSubscribed, prefix) {
 		if !bytes.HasPrefix(k, prefix) {
 			break
 		}
@@ -544,11 +549,11 @@ func (tx *Tx) SetNameSubscribed(mailbox uint32, name string, subscribed bool) er
 		return err
 	}
 	key := subscribedKey(mailbox, name)
-	switch has := tx.hasRow(bktSubscribed, key); {
+	switch has := tx.HasRow(mailrow.BucketSubscribed, key); {
 	case subscribed && !has:
-		return tx.putRow(bktSubscribed, key, nil)
+		return tx.PutRow(mailrow.BucketSubscribed, key, nil)
 	case !subscribed && has:
-		return tx.deleteRow(bktSubscribed, key)
+		return tx.DeleteRow(mailrow.BucketSubscribed, key)
 	}
 	return nil
 }
@@ -560,7 +565,7 @@ func (tx *Tx) MoveSubscriptions(mailbox uint32) error {
 		return err
 	}
 	for _, name := range old.Names {
-		if err := tx.putRow(bktSubscribed, subscribedKey(mailbox, name), nil); err != nil {
+		if err := tx.PutRow(mailrow.BucketSubscribed, subscribedKey(mailbox, name), nil); err != nil {
 			return err
 		}
 	}

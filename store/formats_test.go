@@ -18,6 +18,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -145,8 +146,8 @@ func fillFields(v reflect.Value, n *int) {
 // checkFields writes a record with all of its fields, and with each of them alone, and reads it.
 func checkFields[T any](t *testing.T, table *Table[T]) {
 	t.Helper()
-	if table.rows.Fields == nil {
-		t.Errorf("%s is not binary", table.name)
+	if engine.Rows(table.Any()).Fields == nil {
+		t.Errorf("%s is not binary", table.Name())
 	}
 	full, n := new(T), 0
 	fillFields(reflect.ValueOf(full), &n)
@@ -157,16 +158,16 @@ func checkFields[T any](t *testing.T, table *Table[T]) {
 		records = append(records, one)
 	}
 	for _, rec := range records {
-		row, err := table.rows.Row([]byte("id"), rec)
+		row, err := engine.Rows(table.Any()).Row([]byte("id"), rec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := table.rows.Record([]byte("id"), row)
+		again, err := engine.Rows(table.Any()).Record([]byte("id"), row)
 		if err != nil || !reflect.DeepEqual(again, rec) {
-			t.Errorf("%s: wrote %+v, read %+v, %v", table.name, rec, again, err)
+			t.Errorf("%s: wrote %+v, read %+v, %v", table.Name(), rec, again, err)
 		}
-		if _, err := table.rows.Record([]byte("ie"), row); !errors.Is(err, ErrDamagedRow) {
-			t.Errorf("%s: in another place: %v", table.name, err)
+		if _, err := engine.Rows(table.Any()).Record([]byte("ie"), row); !errors.Is(err, ErrDamagedRow) {
+			t.Errorf("%s: in another place: %v", table.Name(), err)
 		}
 	}
 }
@@ -190,25 +191,25 @@ func fuzzRecord[T any](f *testing.F, table *Table[T]) {
 	full, n := new(T), 0
 	fillFields(reflect.ValueOf(full), &n)
 	for _, rec := range []*T{full, new(T)} {
-		row, err := table.rows.Row(nil, rec)
+		row, err := engine.Rows(table.Any()).Row(nil, rec)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(row[:len(row)-rowform.SumSize])
 	}
 	f.Fuzz(func(t *testing.T, row []byte) {
-		first, err := table.rows.Record(nil, table.rows.Sum.Seal(nil, bytes.Clone(row)))
+		first, err := engine.Rows(table.Any()).Record(nil, engine.Rows(table.Any()).Sum.Seal(nil, bytes.Clone(row)))
 		if err != nil {
 			return
 		}
-		again, err := table.rows.Row(nil, first)
+		again, err := engine.Rows(table.Any()).Row(nil, first)
 		if err != nil && row[0] == 1 { // JSON has times that no clock of ours shows
 			return
 		}
 		if err != nil {
 			t.Fatalf("%+v: %v", first, err)
 		}
-		second, err := table.rows.Record(nil, again)
+		second, err := engine.Rows(table.Any()).Record(nil, again)
 		if err != nil || !reflect.DeepEqual(first, second) {
 			t.Errorf("read %+v, written again %+v, %v", first, second, err)
 		}
@@ -334,7 +335,7 @@ func TestFlippedBitsInRows(t *testing.T) {
 func TestNewerStoreIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := openDir(t, dir, Options{Program: "1.2.3"})
-	err := s.db.Update(func(b *bolt.Tx) error {
+	err := engine.File(s.db).Update(func(b *bolt.Tx) error {
 		format, program, err := metaRow(b, formatKey)
 		if format != storeFormat || string(program) != "1.2.3" || err != nil {
 			t.Errorf("a new store is of format %d of %q, %v", format, program, err)
@@ -402,7 +403,7 @@ func TestMigrationGoesOn(t *testing.T) {
 			want, err = tx.Digest()
 			return err
 		})
-		err := s.db.Update(func(b *bolt.Tx) error { // as an old program left it
+		err := engine.File(s.db).Update(func(b *bolt.Tx) error { // as an old program left it
 			for _, name := range []string{"inbox_class", "inbox_mbx_class"} {
 				if err := errors.Join(b.DeleteBucket([]byte(name))); err != nil {
 					return err
@@ -419,8 +420,8 @@ func TestMigrationGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range stop {
-			err := s.db.Update(func(b *bolt.Tx) error {
-				_, err := s.migrate(b, "", 2)
+			err := s.setup(func(tx *Tx) error {
+				_, err := s.migrate(tx, "", 2)
 				return err
 			})
 			if err != nil {
@@ -461,16 +462,16 @@ func TestCacheKnowsPlaces(t *testing.T) {
 		if _, err := Events.Read(tx, "evt_1"); err != nil {
 			return err
 		}
-		row := bytes.Clone(tx.bucket("event").Get([]byte("evt_1")))
-		for i := range 3 * recordSlots {
+		row := bytes.Clone(engine.Named(tx, "event").Get([]byte("evt_1")))
+		for i := range 3 * engine.RecordSlots {
 			id := fmt.Sprint("evt_x", i)
-			if err := tx.bucket("event").Put([]byte(id), row); err != nil {
+			if err := engine.Named(tx, "event").Put([]byte(id), row); err != nil {
 				return err
 			}
 			if e, err := Events.Read(tx, id); !errors.Is(err, ErrDamagedRow) {
 				t.Fatalf("%s: %+v, %v", id, e, err)
 			}
-			if err := tx.bucket("event").Delete([]byte(id)); err != nil {
+			if err := engine.Named(tx, "event").Delete([]byte(id)); err != nil {
 				return err
 			}
 		}
@@ -480,7 +481,7 @@ func TestCacheKnowsPlaces(t *testing.T) {
 
 // TestUnknownFormsAreNamed: rows of forms to come are no damage.
 func TestUnknownFormsAreNamed(t *testing.T) {
-	seal := func(row ...byte) []byte { return Jobs.rows.Sum.Seal([]byte("job_1"), row) }
+	seal := func(row ...byte) []byte { return engine.Rows(Jobs.Any()).Sum.Seal([]byte("job_1"), row) }
 	for name, c := range map[string]struct {
 		row  []byte
 		want error
@@ -497,11 +498,11 @@ func TestUnknownFormsAreNamed(t *testing.T) {
 		"fields":     {seal(append([]byte{2, 1}, bytes.Repeat([]byte{0}, 40)...)...), ErrNewer},
 		"large time": {seal(append([]byte{2, 1, 0, 0, 0, 0, 0, 0, 0}, bytes.Repeat([]byte{0xff}, 8)...)...), ErrDamagedRow},
 	} {
-		if _, err := Jobs.decode([]byte("job_1"), c.row); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "job job_1") {
+		if _, err := Jobs.Decode([]byte("job_1"), c.row); !errors.Is(err, c.want) || !strings.Contains(err.Error(), "job job_1") {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	if _, err := Jobs.rows.Row(nil, &Job{Due: time.Date(math.MaxInt16, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
+	if _, err := engine.Rows(Jobs.Any()).Row(nil, &Job{Due: time.Date(math.MaxInt16, 1, 1, 0, 0, 0, 0, time.UTC)}); err == nil {
 		t.Error("a time of the year 32767 was written")
 	}
 }
@@ -513,7 +514,7 @@ func BenchmarkRow(b *testing.B) {
 		Args: json.RawMessage(`{"outgoing":"msg_01k9x2v7wq3c8m5n6p7r8s9t0v"}`), State: JobRunning, Due: second(1), Attempt: 1, Max: 30,
 		Jitter: 7, CreatedAt: second(0), StartedAt: second(1), UpdatedAt: second(1),
 	}
-	for name, rows := range map[string]rowform.Records{"fields": Jobs.rows, "json": {Sum: Jobs.rows.Sum, New: Jobs.rows.New}} {
+	for name, rows := range map[string]rowform.Records{"fields": *engine.Rows(Jobs.Any()), "json": {Sum: engine.Rows(Jobs.Any()).Sum, New: engine.Rows(Jobs.Any()).New}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
@@ -535,14 +536,14 @@ func TestEntriesOfAnOlderFormat(t *testing.T) {
 	const old = storeFormat - 1
 	s, dir := openDir(t, t.TempDir(), Options{}), t.TempDir()
 	addMailbox(t, s, 1)
-	if err := errors.Join(s.KeepEntries(), s.db.Update(func(b *bolt.Tx) error { return putMetaRow(b, formatKey, old, []byte("0.9")) })); err != nil {
+	if err := errors.Join(s.KeepEntries(), engine.File(s.db).Update(func(b *bolt.Tx) error { return putMetaRow(b, formatKey, old, []byte("0.9")) })); err != nil {
 		t.Fatal(err)
 	}
 	n, err := s.Number()
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = s.db.View(func(b *bolt.Tx) error { return b.CopyFile(filepath.Join(dir, DatabaseFile), 0o600) })
+	err = engine.File(s.db).View(func(b *bolt.Tx) error { return b.CopyFile(filepath.Join(dir, DatabaseFile), 0o600) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -556,7 +557,7 @@ func TestEntriesOfAnOlderFormat(t *testing.T) {
 
 	formatOf := func(s *Store) (format uint32) {
 		view(t, s, func(tx *Tx) (err error) {
-			format, _, err = metaRow(tx.b, formatKey)
+			format, _, err = metaRow(engine.Bolt(tx), formatKey)
 			return err
 		})
 		return format

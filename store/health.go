@@ -2,51 +2,12 @@ package store
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
+
+	"github.com/mailstead/mailstead/store/mailrow"
 )
-
-// damageMet counts what was read and is not what was written, since the store was opened.
-type damageMet struct {
-	mu    sync.Mutex
-	times int
-	last  error
-}
-
-// note counts an error that is over damage, and gives it back; it passes on every other error.
-func (d *damageMet) note(err error) error {
-	if errors.Is(err, ErrDamaged) || errors.Is(err, ErrDamagedRow) || errors.Is(err, ErrDatabase) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		d.times++
-		d.last = err
-	}
-	return err
-}
-
-// DamageMet says how often something was read that is not what was written, since the store was
-// opened, and what it was the last time.
-func (s *Store) DamageMet() (times int, last error) {
-	s.damage.mu.Lock()
-	defer s.damage.mu.Unlock()
-	return s.damage.times, s.damage.last
-}
-
-// A Disk is the disk that a store is on.
-type Disk struct {
-	Free, Total int64 // bytes
-	Full        bool  // new messages are refused, since what is left is for deletions
-}
-
-// Disk looks at the disk.
-func (s *Store) Disk() (d Disk, err error) {
-	d.Free, d.Total, err = s.room.Free(s.dir)
-	d.Full = s.room.Short()
-	return d, err
-}
 
 // Holdings is how much a store has.
 type Holdings struct {
@@ -74,7 +35,7 @@ func (s *Store) Holdings() (h Holdings, err error) {
 
 // countMessages counts those in all mailboxes.
 func (tx *Tx) countMessages() (n int64, err error) {
-	for k, v := range tx.ascend(tx.messageBucket(bktAccount), nil) {
+	for k, v := range tx.Ascend(mailrow.BucketAccount, nil) {
 		if len(v) != accountRowSize && len(v) != accountRowArrived {
 			return 0, fmt.Errorf("counts of account %x: %w", k, ErrDamagedRow)
 		}

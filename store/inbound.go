@@ -3,6 +3,8 @@ package store
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // A ReportMail is a message that may hold a report about domains of the account, kept until it has
@@ -18,8 +20,8 @@ type ReportMail struct {
 
 // ReportMails keeps them; Check counts their blobs among the references.
 var (
-	ReportMails          = newTable("report_mail", func(m *ReportMail) string { return m.ID })
-	ReportMailsByAccount = ReportMails.index("account", func(m *ReportMail) string { return m.AccountID })
+	ReportMails          = engine.NewTable("report_mail", func(m *ReportMail) string { return m.ID })
+	ReportMailsByAccount = ReportMails.Index("account", func(m *ReportMail) string { return m.AccountID })
 )
 
 // Kinds of a Report.
@@ -48,12 +50,12 @@ type Report struct {
 // ReportsBySender finds one that came before; what is authenticated and what is not never meet
 // there, so that a forged one stands in no one's way.
 var (
-	Reports         = newTable("report", func(r *Report) string { return r.ID })
-	ReportsByDomain = Reports.index("domain", func(r *Report) string { return r.DomainID + r.Kind + "\x00" })
-	ReportsBySender = Reports.index("sender", func(r *Report) string { return ReportSender(r) })
+	Reports         = engine.NewTable("report", func(r *Report) string { return r.ID })
+	ReportsByDomain = Reports.Index("domain", func(r *Report) string { return r.DomainID + r.Kind + "\x00" })
+	ReportsBySender = Reports.Index("sender", func(r *Report) string { return ReportSender(r) })
 	// ReportsByClass parts the authenticated ones of a domain from the others, so that each have
 	// their own room.
-	ReportsByClass = Reports.index("class", func(r *Report) string { return ReportClass(r) })
+	ReportsByClass = Reports.Index("class", func(r *Report) string { return ReportClass(r) })
 )
 
 // ReportSender is the key of ReportsBySender.
@@ -82,8 +84,8 @@ type DMARCCount struct {
 
 // DMARCCounts keeps them in the order of days and domains.
 var (
-	DMARCCounts      = newTable("dmarc_count", func(c *DMARCCount) string { return c.ID })
-	DMARCCountsByDay = DMARCCounts.index("day", func(c *DMARCCount) string { return c.Day + c.Domain + "\x00" })
+	DMARCCounts      = engine.NewTable("dmarc_count", func(c *DMARCCount) string { return c.ID })
+	DMARCCountsByDay = DMARCCounts.Index("day", func(c *DMARCCount) string { return c.Day + c.Domain + "\x00" })
 )
 
 // A DMARCDay says how many rows of DMARCCounts a day has.
@@ -93,7 +95,7 @@ type DMARCDay struct {
 }
 
 // DMARCDays keeps one for each day that has rows.
-var DMARCDays = newTable("dmarc_day", func(d *DMARCDay) string { return d.Day })
+var DMARCDays = engine.NewTable("dmarc_day", func(d *DMARCDay) string { return d.Day })
 
 // Facts are what was found out about a message when it came, and what follows from that. They go
 // with it from the moment at which it is accepted to its rows.
@@ -140,7 +142,7 @@ type RefusedRcpt struct {
 }
 
 // Arrivals keeps them; Check counts their blobs among the references.
-var Arrivals = newTable("arrival", func(a *Arrival) string { return a.ID })
+var Arrivals = engine.NewTable("arrival", func(a *Arrival) string { return a.ID })
 
 // A GreyTuple is a sender that was told to come again (RFC 6647), and whether it has.
 type GreyTuple struct {
@@ -152,8 +154,8 @@ type GreyTuple struct {
 
 // GreyTuples keeps them; GreyTuplesByTime finds those that are forgotten first.
 var (
-	GreyTuples       = newTable("grey_tuple", func(g *GreyTuple) string { return g.ID })
-	GreyTuplesByTime = GreyTuples.index("time", func(g *GreyTuple) string { return TimeKey(g.Expires) })
+	GreyTuples       = engine.NewTable("grey_tuple", func(g *GreyTuple) string { return g.ID })
+	GreyTuplesByTime = GreyTuples.Index("time", func(g *GreyTuple) string { return TimeKey(g.Expires) })
 )
 
 // A KnownSender is a domain from which an account got mail that was proven to be from there.
@@ -165,6 +167,6 @@ type KnownSender struct {
 
 // KnownSenders keeps them; KnownSendersByTime finds those that are forgotten first.
 var (
-	KnownSenders       = newTable("known_sender", func(k *KnownSender) string { return k.AccountID + k.Domain })
-	KnownSendersByTime = KnownSenders.index("time", func(k *KnownSender) string { return TimeKey(k.Expires) })
+	KnownSenders       = engine.NewTable("known_sender", func(k *KnownSender) string { return k.AccountID + k.Domain })
+	KnownSendersByTime = KnownSenders.Index("time", func(k *KnownSender) string { return TimeKey(k.Expires) })
 )

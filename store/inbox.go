@@ -8,6 +8,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -34,12 +36,12 @@ func (tx *Tx) Inbox(q InboxQuery) iter.Seq2[InboxPos, Marks] {
 	return func(yield func(InboxPos, Marks) bool) {
 		w := tx.walkInbox(q)
 		for w.next() {
-			writes := tx.writes
+			writes := tx.Writes()
 			if !yield(w.pos, w.marks) {
 				return
 			}
-			if writes != tx.writes {
-				at := w.pos.place()
+			if writes != tx.Writes() {
+				at := w.pos.Place()
 				w.seek(at[:])
 			}
 		}
@@ -67,22 +69,22 @@ type inboxHead struct {
 }
 
 func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
-	w := &inboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, keyCeil(q.From))}
+	w := &inboxWalk{tx: tx, from: binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.From))}
 	mask, want := q.class()
-	w.heads = make([]inboxHead, 0, classes*max(1, len(q.Folders)))
-	add := func(bucket messageBucket, owner, num uint32) {
-		for c := range byte(classes) {
+	w.heads = make([]inboxHead, 0, mailrow.Classes*max(1, len(q.Folders)))
+	add := func(bucket *engine.Bucket, owner, num uint32) {
+		for c := range byte(mailrow.Classes) {
 			if c&mask == want {
 				prefix := append(binary.BigEndian.AppendUint32(make([]byte, 0, 5), owner), c)
-				w.heads = append(w.heads, inboxHead{num: num, prefix: prefix, c: tx.messageBucket(bucket).Cursor()})
+				w.heads = append(w.heads, inboxHead{num: num, prefix: prefix, c: tx.Bucket(bucket).Cursor()})
 			}
 		}
 	}
 	for _, num := range q.Folders {
-		add(bktInboxOf, num, num)
+		add(mailrow.BucketInboxOf, num, num)
 	}
 	if len(q.Folders) == 0 {
-		add(bktInbox, q.Account, 0)
+		add(mailrow.BucketInbox, q.Account, 0)
 	}
 	w.seek(q.before())
 	return w
@@ -92,7 +94,7 @@ func (tx *Tx) walkInbox(q InboxQuery) *inboxWalk {
 func (w *inboxWalk) seek(before []byte) {
 	for i := range w.heads {
 		h := &w.heads[i]
-		k, v := seekBefore(h.c, h.bound(w.end[:0], before))
+		k, v := engine.SeekBefore(h.c, h.bound(w.end[:0], before))
 		w.set(h, k, v)
 	}
 }
@@ -108,7 +110,7 @@ func (w *inboxWalk) skip(before []byte) (moved int) {
 		if bytes.Compare(h.key, end) < 0 {
 			continue
 		}
-		k, v := seekBefore(h.c, end)
+		k, v := engine.SeekBefore(h.c, end)
 		w.set(h, k, v)
 		moved++
 	}
@@ -120,15 +122,15 @@ func (w *inboxWalk) skip(before []byte) (moved int) {
 // nil is behind all.
 func (h *inboxHead) bound(end, before []byte) []byte {
 	if before == nil {
-		return after(h.prefix)
+		return engine.Behind(h.prefix)
 	}
 	end = append(end, h.prefix...)
-	if h.num == 0 || len(before) < placeSize {
+	if h.num == 0 || len(before) < mailrow.PlaceSize {
 		return append(end, before...)
 	}
-	end = append(end, before[:placeOfSize]...)
-	num := binary.BigEndian.Uint32(before[placeOfSize:])
-	if h.num < num || h.num == num && len(before) > placeSize {
+	end = append(end, before[:mailrow.PlaceOfSize]...)
+	num := binary.BigEndian.Uint32(before[mailrow.PlaceOfSize:])
+	if h.num < num || h.num == num && len(before) > mailrow.PlaceSize {
 		end = append(end, 0) // the message there is before the place
 	}
 	return end
@@ -136,16 +138,16 @@ func (h *inboxHead) bound(end, before []byte) []byte {
 
 func (w *inboxWalk) set(h *inboxHead, k, v []byte) {
 	h.place = nil
-	w.tx.steps++
+	w.tx.Step()
 	if !bytes.HasPrefix(k, h.prefix) || bytes.Compare(k[len(h.prefix):], w.from) < 0 {
 		return
 	}
-	size := placeSize
+	size := mailrow.PlaceSize
 	if h.num != 0 {
-		size = placeOfSize
+		size = mailrow.PlaceOfSize
 	}
 	if len(v) != 2 || len(k) != len(h.prefix)+size {
-		w.tx.fail(fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow))
+		w.tx.Fail(fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow))
 		return
 	}
 	h.key, h.place, h.value = k, k[len(h.prefix):], v
@@ -166,8 +168,8 @@ func (w *inboxWalk) next() bool {
 	if newest == nil {
 		return false
 	}
-	w.pos, w.marks = parsePlace(newest.place, newest.num), Marks{Flags(newest.value[0]), Bits(newest.value[1])}
-	k, v := prev(newest.c, newest.key)
+	w.pos, w.marks = mailrow.ParsePlace(newest.place, newest.num), Marks{Flags(newest.value[0]), Bits(newest.value[1])}
+	k, v := engine.Prev(newest.c, newest.key)
 	w.set(newest, k, v)
 	return true
 }
@@ -177,11 +179,11 @@ func (w *inboxWalk) next() bool {
 func (q *InboxQuery) before() []byte {
 	var at, to []byte
 	if q.Before != (InboxPos{}) {
-		place := q.Before.place()
+		place := q.Before.Place()
 		at = place[:]
 	}
 	if !q.To.IsZero() {
-		to = binary.BigEndian.AppendUint64(nil, keyCeil(q.To))
+		to = binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.To))
 	}
 	if at == nil || to != nil && bytes.Compare(to, at) < 0 {
 		return to
@@ -193,9 +195,9 @@ func (q *InboxQuery) before() []byte {
 // of its folders or, without them, in an INBOX of its account.
 func (q *InboxQuery) Selects(m *Message) bool {
 	mask, want := q.class()
-	place := InboxPos{m.Received, m.UID, m.Num}.place()
+	place := InboxPos{m.Received, m.UID, m.Num}.Place()
 	before := q.before()
-	return m.class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, keyCeil(q.From))) >= 0 &&
+	return m.Class()&mask == want && bytes.Compare(place[:8], binary.BigEndian.AppendUint64(nil, mailrow.KeyCeil(q.From))) >= 0 &&
 		(before == nil || bytes.Compare(place[:], before) < 0)
 }
 
@@ -207,37 +209,37 @@ func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.S
 		first := binary.BigEndian.AppendUint64(nil, uint64(max(after.UnixMilli()+1, 0)))
 		var heads []inboxHead
 		set := func(h *inboxHead, k, v []byte) bool {
-			tx.steps++
+			tx.Step()
 			if !bytes.HasPrefix(k, h.prefix) {
 				return false
 			}
-			size := placeSize
+			size := mailrow.PlaceSize
 			if h.num != 0 {
-				size = placeOfSize
+				size = mailrow.PlaceOfSize
 			}
 			if len(v) != 2 || len(k) != len(h.prefix)+size {
-				tx.fail(fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow))
+				tx.Fail(fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow))
 				return false
 			}
 			h.key, h.place = k, k[len(h.prefix):]
 			return true
 		}
-		begin := func(bucket messageBucket, owner, num uint32) {
-			c := tx.messageBucket(bucket).Cursor()
-			for class := range byte(classes) {
+		begin := func(bucket *engine.Bucket, owner, num uint32) {
+			c := tx.Bucket(bucket).Cursor()
+			for class := range byte(mailrow.Classes) {
 				h := inboxHead{num: num, prefix: append(binary.BigEndian.AppendUint32(make([]byte, 0, 5), owner), class), c: c}
 				k, v := c.Seek(append(bytes.Clone(h.prefix), first...))
 				if set(&h, k, v) {
 					heads = append(heads, h)
-					c = tx.messageBucket(bucket).Cursor() // each head has its own
+					c = tx.Bucket(bucket).Cursor() // each head has its own
 				}
 			}
 		}
 		if account != 0 {
-			begin(bktInbox, account, 0)
+			begin(mailrow.BucketInbox, account, 0)
 		}
 		for _, num := range folders {
-			begin(bktInboxOf, num, num)
+			begin(mailrow.BucketInboxOf, num, num)
 		}
 		for len(heads) > 0 {
 			oldest := 0
@@ -247,7 +249,7 @@ func (tx *Tx) Received(account uint32, folders []uint32, after time.Time) iter.S
 				}
 			}
 			h := &heads[oldest]
-			if !yield(parsePlace(h.place, h.num)) {
+			if !yield(mailrow.ParsePlace(h.place, h.num)) {
 				return
 			}
 			if k, v := h.c.Next(); !set(h, k, v) {
@@ -268,9 +270,9 @@ func (q *InboxQuery) class() (mask, want byte) {
 			want |= bit
 		}
 	}
-	add(q.Seen, classSeen)
-	add(q.Attachments, classAttachments)
-	add(q.Warmup, classWarmup)
-	add(q.Flagged, classFlagged)
+	add(q.Seen, mailrow.ClassSeen)
+	add(q.Attachments, mailrow.ClassAttachments)
+	add(q.Warmup, mailrow.ClassWarmup)
+	add(q.Flagged, mailrow.ClassFlagged)
 	return mask, want
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -148,7 +149,7 @@ func LaneKey(lane string) string { return "l" + lane }
 func JobKey(kind, key string) string { return kind + "\x00" + key }
 
 // jobChange tells of jobs that people started.
-func jobChange(_ *Tx, j *Job) Change {
+func jobChange(_ *engine.Tx, j *Job) Change {
 	if !j.Visible {
 		return Change{}
 	}
@@ -157,11 +158,11 @@ func jobChange(_ *Tx, j *Job) Change {
 
 // Jobs keeps waiting, running and ended jobs.
 var (
-	Jobs = newTable("job", func(j *Job) string { return j.ID }).
-		binary((*Job).fields).watched(jobChange).sealed((*Job).secrets)
+	Jobs = engine.NewTable("job", func(j *Job) string { return j.ID }).
+		Binary((*Job).fields).Watched(jobChange).Sealed((*Job).secrets)
 	// JobsDue holds what waits and what runs by its due; each key names the lane as JobsByLane
 	// does, see DueLane.
-	JobsDue = Jobs.index("due", func(j *Job) string {
+	JobsDue = Jobs.Index("due", func(j *Job) string {
 		if j.Ended() {
 			return ""
 		}
@@ -169,25 +170,25 @@ var (
 	})
 	// JobsByLane holds the same by lane, "\x00" and due, so that the first of a lane is found at
 	// once.
-	JobsByLane = Jobs.index("lane", func(j *Job) string {
+	JobsByLane = Jobs.Index("lane", func(j *Job) string {
 		if j.Ended() {
 			return ""
 		}
 		return j.laneKey() + "\x00" + TimeKey(j.Due)
 	})
-	JobByKey = Jobs.unique("key", func(j *Job) string {
+	JobByKey = Jobs.Unique("key", func(j *Job) string {
 		if j.Key == "" || j.State != JobQueued {
 			return ""
 		}
 		return JobKey(j.Kind, j.Key)
 	})
-	JobsByAccount = Jobs.index("account", func(j *Job) string {
+	JobsByAccount = Jobs.Index("account", func(j *Job) string {
 		if !j.Visible {
 			return ""
 		}
 		return j.AccountID
 	})
-	JobsEnded = Jobs.index("ended", func(j *Job) string {
+	JobsEnded = Jobs.Index("ended", func(j *Job) string {
 		if j.EndedAt.IsZero() {
 			return ""
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -135,18 +136,18 @@ const (
 
 // Mailboxes keeps the mailboxes of every account.
 var (
-	Mailboxes = newTable("mailbox", func(m *Mailbox) string { return m.ID }).
-			watched(func(_ *Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} }).sealed((*Mailbox).secrets)
+	Mailboxes = engine.NewTable("mailbox", func(m *Mailbox) string { return m.ID }).
+			Watched(func(_ *engine.Tx, m *Mailbox) Change { return Change{Account: m.AccountID, ID: m.ID} }).Sealed((*Mailbox).secrets)
 	// MailboxByAddress finds a mailbox of a domain by AddressKey. It lacks those that are being
 	// deleted, so that their addresses are free at once.
-	MailboxByAddress = Mailboxes.unique("address", func(m *Mailbox) string {
+	MailboxByAddress = Mailboxes.Unique("address", func(m *Mailbox) string {
 		if m.Gone() {
 			return ""
 		}
 		return AddressKey(m.DomainID, m.Email)
 	})
 	// MailboxesPaused are those of a domain that may not send.
-	MailboxesPaused = Mailboxes.index("paused", func(m *Mailbox) string {
+	MailboxesPaused = Mailboxes.Index("paused", func(m *Mailbox) string {
 		if m.SendingPaused == nil {
 			return ""
 		}
@@ -155,24 +156,24 @@ var (
 	// MailboxByEmail finds the mailbox that an address leads to: of the domain whose claim of the
 	// name is proven.
 	MailboxByEmail     addressFinder
-	MailboxByNum       = Mailboxes.unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
-	MailboxesByAccount = Mailboxes.index("account", func(m *Mailbox) string { return m.AccountID })
-	MailboxesByDomain  = Mailboxes.index("domain", func(m *Mailbox) string { return m.DomainID })
-	MailboxByRecovery  = Mailboxes.unique("recovery", func(m *Mailbox) string {
+	MailboxByNum       = Mailboxes.Unique("num", func(m *Mailbox) string { return NumKey(m.Num) })
+	MailboxesByAccount = Mailboxes.Index("account", func(m *Mailbox) string { return m.AccountID })
+	MailboxesByDomain  = Mailboxes.Index("domain", func(m *Mailbox) string { return m.DomainID })
+	MailboxByRecovery  = Mailboxes.Unique("recovery", func(m *Mailbox) string {
 		if m.Recovery == nil {
 			return ""
 		}
 		return m.Recovery.Hash
 	})
 	// MailboxesHashed holds by domain those with nothing but the hash of their password.
-	MailboxesHashed = Mailboxes.index("hashed", func(m *Mailbox) string {
+	MailboxesHashed = Mailboxes.Index("hashed", func(m *Mailbox) string {
 		if !m.HashOnly() || m.Gone() {
 			return ""
 		}
 		return m.DomainID
 	})
 	// MailboxesWaiting holds by domain those that are not ready yet.
-	MailboxesWaiting = Mailboxes.index("waiting", func(m *Mailbox) string {
+	MailboxesWaiting = Mailboxes.Index("waiting", func(m *Mailbox) string {
 		if m.Ready || m.Gone() {
 			return ""
 		}
@@ -198,7 +199,7 @@ func (addressFinder) Find(tx *Tx, email string) (*Mailbox, error) {
 
 // FindShared is Find for those who only look; see Table.FindShared.
 func (addressFinder) FindShared(tx *Tx, email string) (*Mailbox, error) {
-	return as[Mailbox](MailboxByAddress.findShared(tx, addressKey(tx, email)))
+	return MailboxByAddress.FindShared(tx, addressKey(tx, email))
 }
 
 // Read is Get for those who only look; see Table.Read.
@@ -210,18 +211,18 @@ func (addressFinder) Read(tx *Tx, email string) (*Mailbox, error) {
 // or ErrNotFound.
 func (addressFinder) Of(tx *Tx, accountID, email string) (*Mailbox, error) {
 	name := email[strings.LastIndexByte(email, '@')+1:]
-	id := tx.bucket(DomainOfAccount.name).Get([]byte(OwnKey(accountID, name)))
+	id := engine.Named(tx, DomainOfAccount.Name()).Get([]byte(OwnKey(accountID, name)))
 	return MailboxByAddress.Get(tx, AddressKey(string(id), email))
 }
 
 func addressKey(tx *Tx, email string) string {
 	name := email[strings.LastIndexByte(email, '@')+1:]
-	return AddressKey(string(tx.bucket(DomainByName.name).Get([]byte(name))), email)
+	return AddressKey(string(engine.Named(tx, DomainByName.Name()).Get([]byte(name))), email)
 }
 
 // NextMailboxNum gives the next short mailbox number.
 func (tx *Tx) NextMailboxNum() (uint32, error) {
-	n, err := tx.next(Mailboxes.name)
+	n, err := Mailboxes.NextNumber(tx)
 	return uint32(n), err
 }
 
@@ -237,9 +238,9 @@ type Template struct {
 
 // Templates keeps the templates of every account.
 var (
-	Templates = newTable("template", func(t *Template) string { return t.ID }).
-			watched(func(_ *Tx, t *Template) Change { return Change{Account: t.AccountID, ID: t.ID} })
-	TemplatesByAccount = Templates.index("account", func(t *Template) string { return t.AccountID })
+	Templates = engine.NewTable("template", func(t *Template) string { return t.ID }).
+			Watched(func(_ *engine.Tx, t *Template) Change { return Change{Account: t.AccountID, ID: t.ID} })
+	TemplatesByAccount = Templates.Index("account", func(t *Template) string { return t.AccountID })
 )
 
 // A CopyIntent says what an IMAP COPY of several transactions has copied so far. It goes with the
@@ -253,7 +254,7 @@ type CopyIntent struct {
 }
 
 // CopyIntents keeps them.
-var CopyIntents = newTable("copy_intent", func(c *CopyIntent) string { return c.ID })
+var CopyIntents = engine.NewTable("copy_intent", func(c *CopyIntent) string { return c.ID })
 
 // An Export says which mailboxes a file of credentials holds. The file itself is never kept: it is
 // made while it is sent.
@@ -275,10 +276,10 @@ type Export struct {
 
 // Exports keeps them while their links live.
 var (
-	Exports = newTable("export", func(e *Export) string { return e.ID }).
-		watched(func(_ *Tx, e *Export) Change { return Change{Account: e.AccountID, User: e.CreatedBy, ID: e.ID} })
-	ExportByLink     = Exports.unique("link", func(e *Export) string { return e.Link })
-	ExportsByAccount = Exports.index("account", func(e *Export) string { return e.AccountID })
+	Exports = engine.NewTable("export", func(e *Export) string { return e.ID }).
+		Watched(func(_ *engine.Tx, e *Export) Change { return Change{Account: e.AccountID, User: e.CreatedBy, ID: e.ID} })
+	ExportByLink     = Exports.Unique("link", func(e *Export) string { return e.Link })
+	ExportsByAccount = Exports.Index("account", func(e *Export) string { return e.AccountID })
 )
 
 // A RemoteBox is how far the INBOX of an external mailbox has been read. UIDs and UIDVALIDITY are
@@ -300,8 +301,8 @@ type RemoteBox struct {
 
 // RemoteBoxes keeps the state of external mailboxes.
 var (
-	RemoteBoxes          = newTable("remote_box", func(r *RemoteBox) string { return r.MailboxID })
-	RemoteBoxesByAccount = RemoteBoxes.index("account", func(r *RemoteBox) string { return r.AccountID })
+	RemoteBoxes          = engine.NewTable("remote_box", func(r *RemoteBox) string { return r.MailboxID })
+	RemoteBoxesByAccount = RemoteBoxes.Index("account", func(r *RemoteBox) string { return r.AccountID })
 )
 
 // A RemoteCopy is a message that is to be put into a folder on the server of an external mailbox,
@@ -318,8 +319,8 @@ type RemoteCopy struct {
 
 // RemoteCopies keeps them; Check counts their blobs among the references.
 var (
-	RemoteCopies          = newTable("remote_copy", func(c *RemoteCopy) string { return c.ID })
-	RemoteCopiesByAccount = RemoteCopies.index("account", func(c *RemoteCopy) string { return c.AccountID })
+	RemoteCopies          = engine.NewTable("remote_copy", func(c *RemoteCopy) string { return c.ID })
+	RemoteCopiesByAccount = RemoteCopies.Index("account", func(c *RemoteCopy) string { return c.AccountID })
 )
 
 // An Imported message was brought in from elsewhere. An import that is begun again leaves it out.
@@ -341,6 +342,6 @@ func ImportedID(mailbox uint32, digest [16]byte) string {
 
 // ImportedMessages keeps them; ImportedByTime finds those that are forgotten first.
 var (
-	ImportedMessages = newTable("imported", func(i *Imported) string { return i.ID }).binary((*Imported).fields)
-	ImportedByTime   = ImportedMessages.index("time", func(i *Imported) string { return TimeKey(i.Expires) })
+	ImportedMessages = engine.NewTable("imported", func(i *Imported) string { return i.ID }).Binary((*Imported).fields)
+	ImportedByTime   = ImportedMessages.Index("time", func(i *Imported) string { return TimeKey(i.Expires) })
 )

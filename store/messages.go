@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -31,8 +33,8 @@ func (tx *Tx) AddMessageAt(m *Message, meta *Meta) error {
 	if m.UID == 0 || m.UID == math.MaxUint32 {
 		return ErrFolderFull
 	}
-	key := m.key()
-	if tx.getRow(bktMessage, key[:]) != nil {
+	key := m.Key()
+	if tx.GetRow(mailrow.BucketMessage, key[:]) != nil {
 		return ErrExists
 	}
 	return tx.add(m, meta)
@@ -48,7 +50,7 @@ func (tx *Tx) add(m *Message, meta *Meta) error {
 	if meta == nil {
 		meta = &Meta{}
 	}
-	m.Received = keyTime(m.Received)
+	m.Received = mailrow.Storable(m.Received)
 	row, err := tx.metaRow(m.Blob, meta)
 	if err != nil {
 		return err
@@ -60,34 +62,34 @@ func (tx *Tx) add(m *Message, meta *Meta) error {
 // structure is put where all that have those bytes share it; it goes with the last reference to
 // them.
 func (tx *Tx) metaRow(blob BlobRef, meta *Meta) ([]byte, error) {
-	if len(meta.Structure) <= maxOwnStructure {
-		return meta.row(rowVersion), nil
+	if len(meta.Structure) <= mailrow.MaxOwnStructure {
+		return meta.Row(engine.RowVersion), nil
 	}
-	key := blobPrefix(blob)
-	if tx.getRow(bktStructure, key[:]) == nil {
+	key := mailrow.BlobPrefix(blob)
+	if tx.GetRow(mailrow.BucketStructure, key[:]) == nil {
 		if err := tx.putStructure(key[:], meta.Structure); err != nil {
 			return nil, err
 		}
 	}
 	rest := *meta
 	rest.Structure = nil
-	return rest.row(metaShared), nil
+	return rest.Row(mailrow.MetaShared), nil
 }
 
 // putStructure keeps the structure of the blob with the prefix.
 func (tx *Tx) putStructure(blob, structure []byte) error {
-	row := append(append(make([]byte, 0, 1+len(structure)+rowform.SumSize), rowVersion), structure...)
-	return tx.putRow(bktStructure, blob, bktStructure.seal(blob, row))
+	row := append(append(make([]byte, 0, 1+len(structure)+rowform.SumSize), engine.RowVersion), structure...)
+	return tx.PutRow(mailrow.BucketStructure, blob, mailrow.BucketStructure.Seal(blob, row))
 }
 
 // structure gives the structure of the blob with the prefix, nil if there is none. Rows from before
 // they had checksums are it alone, and begin with a version of the caller's below 0x10.
 func (tx *Tx) structure(blob []byte) ([]byte, error) {
-	row := tx.getRow(bktStructure, blob)
+	row := tx.GetRow(mailrow.BucketStructure, blob)
 	if row == nil || len(row) > 0 && row[0] < 0x10 {
 		return row, nil
 	}
-	row, err := bktStructure.open(blob, row)
+	row, err := mailrow.BucketStructure.Open(blob, row)
 	if err != nil {
 		return nil, fmt.Errorf("structure of the blob %x: %w", blob, err)
 	}
@@ -111,24 +113,24 @@ func (tx *Tx) insert(m *Message, meta []byte) error {
 
 // insertCounted is insert without the rows of what is counted.
 func (tx *Tx) insertCounted(c *counters, m *Message, meta []byte) error {
-	if c.in.uidNext == math.MaxUint32 {
+	if c.in.UIDNext == math.MaxUint32 {
 		return ErrFolderFull
 	}
 	if m.UID == 0 {
-		m.UID = c.in.uidNext
+		m.UID = c.in.UIDNext
 	}
-	rises := m.UID >= c.in.uidNext
-	m.ModSeq, m.Saved = c.change(), keyTime(tx.Now())
-	c.in.uidNext = max(c.in.uidNext, m.UID+1)
+	rises := m.UID >= c.in.UIDNext
+	m.ModSeq, m.Saved = c.change(), mailrow.Storable(tx.Now())
+	c.in.UIDNext = max(c.in.UIDNext, m.UID+1)
 	c.add(m, 1)
-	if err := tx.addRef(m.Blob, messageOwner(m)); err != nil {
+	if err := tx.addRef(m.Blob, mailrow.MessageOwner(m)); err != nil {
 		return err
 	}
 	if err := tx.putMessage(m, c.num); err != nil {
 		return err
 	}
-	key := m.key()
-	if err := tx.putRow(bktMeta, key[:], bktMeta.seal(key[:], meta)); err != nil {
+	key := m.Key()
+	if err := tx.PutRow(mailrow.BucketMeta, key[:], mailrow.BucketMeta.Seal(key[:], meta)); err != nil {
 		return err
 	}
 	return tx.markUnindexed(m, c.num, rises)
@@ -136,8 +138,8 @@ func (tx *Tx) insertCounted(c *counters, m *Message, meta []byte) error {
 
 // putMessage writes the row of a message of the folder with a number, and its entries in lists.
 func (tx *Tx) putMessage(m *Message, num uint32) error {
-	key := m.key()
-	if err := tx.putRow(bktMessage, key[:], m.row()); err != nil {
+	key := m.Key()
+	if err := tx.PutRow(mailrow.BucketMessage, key[:], m.Row()); err != nil {
 		return err
 	}
 	return tx.list(m, num)
@@ -147,31 +149,31 @@ func (tx *Tx) putMessage(m *Message, num uint32) error {
 // account's.
 func (tx *Tx) list(m *Message, num uint32) error {
 	marks := []byte{byte(m.Flags), byte(m.Bits)}
-	byFolder := inboxOfKey(m, num)
+	byFolder := mailrow.InboxOfKey(m, num)
 	if m.Folder == InboxID {
-		byAccount := inboxKey(m)
-		if err := tx.putRow(bktInbox, byAccount[:], marks); err != nil {
+		byAccount := mailrow.InboxKey(m)
+		if err := tx.PutRow(mailrow.BucketInbox, byAccount[:], marks); err != nil {
 			return err
 		}
 	}
-	return tx.putRow(bktInboxOf, byFolder[:], marks)
+	return tx.PutRow(mailrow.BucketInboxOf, byFolder[:], marks)
 }
 
 func validKeywords(keywords []string) bool {
-	return len(keywords) <= maxKeywords && !slices.ContainsFunc(keywords, func(k string) bool {
-		return k == "" || len(k) > maxKeyword
+	return len(keywords) <= mailrow.MaxKeywords && !slices.ContainsFunc(keywords, func(k string) bool {
+		return k == "" || len(k) > mailrow.MaxKeyword
 	})
 }
 
 // Message returns one message, or ErrNotFound.
 func (tx *Tx) Message(mailbox, folder, uid uint32) (*Message, error) {
-	key := messageKey(mailbox, folder, uid)
-	row := tx.getRow(bktMessage, key[:])
+	key := mailrow.MessageKey(mailbox, folder, uid)
+	row := tx.GetRow(mailrow.BucketMessage, key[:])
 	if row == nil {
 		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, ErrNotFound)
 	}
 	m := new(Message)
-	if err := m.decode(key[:], row); err != nil {
+	if err := m.Decode(key[:], row); err != nil {
 		return nil, fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
 	return m, nil
@@ -196,12 +198,12 @@ func (tx *Tx) ReadMeta(meta *Meta, m *Message) error {
 
 // meta reads the meta row of a message, whose message row is read if it is needed and not given.
 func (tx *Tx) meta(meta *Meta, mailbox, folder, uid uint32, m *Message) error {
-	key := messageKey(mailbox, folder, uid)
-	row := tx.getRow(bktMeta, key[:])
+	key := mailrow.MessageKey(mailbox, folder, uid)
+	row := tx.GetRow(mailrow.BucketMeta, key[:])
 	if row == nil {
 		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, ErrNotFound)
 	}
-	shared, err := meta.decode(key[:], row)
+	shared, err := meta.Decode(key[:], row)
 	if err != nil {
 		return fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", uid, folder, mailbox, err)
 	}
@@ -214,7 +216,7 @@ func (tx *Tx) meta(meta *Meta, mailbox, folder, uid uint32, m *Message) error {
 			return err
 		}
 	}
-	at := blobPrefix(m.Blob)
+	at := mailrow.BlobPrefix(m.Blob)
 	meta.Structure, err = tx.structure(at[:])
 	if meta.Structure == nil && err == nil {
 		err = ErrDamagedRow
@@ -229,14 +231,14 @@ func (tx *Tx) meta(meta *Meta, mailbox, folder, uid uint32, m *Message) error {
 // upwards. Whoever walks may change and delete messages of the folder.
 func (tx *Tx) Messages(mailbox, folder, from, to uint32) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
-		first, last := messageKey(mailbox, folder, from), messageKey(mailbox, folder, to)
+		first, last := mailrow.MessageKey(mailbox, folder, from), mailrow.MessageKey(mailbox, folder, to)
 		var m Message
-		for k, row := range tx.ascend(tx.messageBucket(bktMessage), first[:]) {
+		for k, row := range tx.Ascend(mailrow.BucketMessage, first[:]) {
 			if bytes.Compare(k, last[:]) > 0 {
 				return
 			}
-			if err := m.decode(k, row); err != nil {
-				tx.fail(fmt.Errorf("message %x: %w", k, err))
+			if err := m.Decode(k, row); err != nil {
+				tx.Fail(fmt.Errorf("message %x: %w", k, err))
 				return
 			}
 			if !yield(m) {
@@ -253,22 +255,22 @@ func (tx *Tx) EachMessage(mailbox, folder uint32, uids []uint32, structures bool
 	if len(uids) == 0 {
 		return nil
 	}
-	rows, metas := tx.walk(bktMessage), tx.walk(bktMeta)
-	key := messageKey(mailbox, folder, 0)
+	rows, metas := tx.Walk(mailrow.BucketMessage), tx.Walk(mailrow.BucketMeta)
+	key := mailrow.MessageKey(mailbox, folder, 0)
 	var m Message
 	var structure []byte
 	for _, uid := range uids {
 		binary.BigEndian.PutUint32(key[8:], uid)
-		row := rows.get(key[:])
+		row := rows.Get(key[:])
 		if row == nil {
 			continue
 		}
-		if err := m.decode(key[:], row); err != nil {
+		if err := m.Decode(key[:], row); err != nil {
 			return fmt.Errorf("message %x: %w", key, err)
 		}
 		if structures {
 			var err error
-			structure, err = tx.structureOf(&m, key[:], metas.get(key[:]))
+			structure, err = tx.structureOf(&m, key[:], metas.Get(key[:]))
 			if err != nil {
 				return fmt.Errorf("structure of message %x: %w", key, err)
 			}
@@ -285,19 +287,19 @@ func (tx *Tx) structureOf(m *Message, key, meta []byte) ([]byte, error) {
 	if meta == nil {
 		return nil, ErrNotFound
 	}
-	row, err := openMeta(key, meta)
+	row, err := mailrow.OpenMeta(key, meta)
 	if err != nil {
 		return nil, err
 	}
-	if row[0] == metaShared {
-		at := blobPrefix(m.Blob)
+	if row[0] == mailrow.MetaShared {
+		at := mailrow.BlobPrefix(m.Blob)
 		structure, err := tx.structure(at[:])
 		if structure == nil && err == nil {
 			err = ErrDamagedRow
 		}
 		return structure, err
 	}
-	structure, _, err := cutField(row[1:])
+	structure, _, err := mailrow.CutField(row[1:])
 	return structure, err
 }
 
@@ -332,22 +334,22 @@ func (tx *Tx) SetDrafted(m *Message) error {
 
 // changeMeta changes the texts of what is kept with a message.
 func (tx *Tx) changeMeta(m *Message, change func(*Meta)) error {
-	key := m.key()
-	row := tx.getRow(bktMeta, key[:])
+	key := m.Key()
+	row := tx.GetRow(mailrow.BucketMeta, key[:])
 	if row == nil {
 		return fmt.Errorf("message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, ErrNotFound)
 	}
 	var meta Meta
-	shared, err := meta.decode(key[:], row)
+	shared, err := meta.Decode(key[:], row)
 	if err != nil {
 		return fmt.Errorf("meta of message %d in folder %d of mailbox %d: %w", m.UID, m.Folder, m.Mailbox, err)
 	}
 	change(&meta)
-	version := byte(rowVersion)
+	version := byte(engine.RowVersion)
 	if shared {
-		version = metaShared
+		version = mailrow.MetaShared
 	}
-	return tx.putRow(bktMeta, key[:], bktMeta.seal(key[:], meta.row(version)))
+	return tx.PutRow(mailrow.BucketMeta, key[:], mailrow.BucketMeta.Seal(key[:], meta.Row(version)))
 }
 
 // SetBits replaces the bits of a message, and sets m to what is then stored. ModSeq rises if that
@@ -395,7 +397,7 @@ func (tx *Tx) rewrite(old, m *Message) error {
 	m.ModSeq = c.change()
 	c.add(old, -1)
 	c.add(m, 1)
-	if m.class() != old.class() {
+	if m.Class() != old.Class() {
 		if err := tx.unlist(old, c.num); err != nil {
 			return err
 		}
@@ -408,14 +410,14 @@ func (tx *Tx) rewrite(old, m *Message) error {
 
 // unlist deletes what list wrote.
 func (tx *Tx) unlist(m *Message, num uint32) error {
-	byFolder := inboxOfKey(m, num)
+	byFolder := mailrow.InboxOfKey(m, num)
 	if m.Folder == InboxID {
-		byAccount := inboxKey(m)
-		if err := tx.deleteRow(bktInbox, byAccount[:]); err != nil {
+		byAccount := mailrow.InboxKey(m)
+		if err := tx.DeleteRow(mailrow.BucketInbox, byAccount[:]); err != nil {
 			return err
 		}
 	}
-	return tx.deleteRow(bktInboxOf, byFolder[:])
+	return tx.DeleteRow(mailrow.BucketInboxOf, byFolder[:])
 }
 
 // DeleteMessage deletes a message. It returns ErrNotFound if it is gone.
@@ -438,13 +440,13 @@ func (tx *Tx) remove(m *Message, stays bool) error {
 	c.change()
 	c.add(m, -1)
 	if stays {
-		tx.noteExpunged(m, was, c.in.modSeq)
+		tx.noteExpunged(m, was, c.in.ModSeq)
 	}
-	key := m.key()
-	if err := tx.deleteRow(bktMessage, key[:]); err != nil {
+	key := m.Key()
+	if err := tx.DeleteRow(mailrow.BucketMessage, key[:]); err != nil {
 		return err
 	}
-	if err := tx.deleteRow(bktMeta, key[:]); err != nil {
+	if err := tx.DeleteRow(mailrow.BucketMeta, key[:]); err != nil {
 		return err
 	}
 	if err := tx.unlist(m, c.num); err != nil {
@@ -454,7 +456,7 @@ func (tx *Tx) remove(m *Message, stays bool) error {
 		return err
 	}
 	// A reference that is missing is damage for Check to tell, not a reason to keep the message.
-	if err := tx.dropRef(m.Blob, messageOwner(m)); err != nil && !errors.Is(err, ErrNotFound) {
+	if err := tx.dropRef(m.Blob, mailrow.MessageOwner(m)); err != nil && !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	if err := tx.addAccountUsage(m.Account, -1, -int64(m.Blob.Length)); err != nil {
@@ -510,18 +512,18 @@ func (tx *Tx) CopyMessages(list []*Message, folder uint32, bits Bits) (copies []
 
 // metaForCopy gives a message's row of bktMeta without its checksum.
 func (tx *Tx) metaForCopy(m *Message) ([]byte, error) {
-	key := m.key()
-	stored := tx.getRow(bktMeta, key[:])
+	key := m.Key()
+	stored := tx.GetRow(mailrow.BucketMeta, key[:])
 	if stored == nil {
 		return nil, ErrNotFound
 	}
-	row, err := openMeta(key[:], stored)
+	row, err := mailrow.OpenMeta(key[:], stored)
 	if err != nil {
 		return nil, err
 	}
-	if row[0] == rowVersion && len(row) > maxOwnStructure { // from before long ones were shared
+	if row[0] == engine.RowVersion && len(row) > mailrow.MaxOwnStructure { // from before long ones were shared
 		var whole Meta
-		if _, err := whole.decode(key[:], stored); err != nil {
+		if _, err := whole.Decode(key[:], stored); err != nil {
 			return nil, err
 		}
 		return tx.metaRow(m.Blob, &whole)

@@ -5,11 +5,14 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 // A rowCodec is one form of row: decode of any bytes ends without panic, and what it takes survives
 // being written.
-type rowCodec interface{ row() []byte }
+type rowCodec interface{ Row() []byte }
 
 func checkCodec[T rowCodec](t *testing.T, row []byte, decode func([]byte) (T, error)) {
 	t.Helper()
@@ -17,7 +20,7 @@ func checkCodec[T rowCodec](t *testing.T, row []byte, decode func([]byte) (T, er
 	if err != nil {
 		return
 	}
-	second, err := decode(first.row())
+	second, err := decode(first.Row())
 	if err != nil || !reflect.DeepEqual(first, second) {
 		t.Errorf("row %x is %+v, written again %+v, %v", row, first, second, err)
 	}
@@ -25,11 +28,11 @@ func checkCodec[T rowCodec](t *testing.T, row []byte, decode func([]byte) (T, er
 
 // sealed gives a row whose checksum is right, so that what is behind it is tried; half of the rows
 // that are not of an old version stay as they are.
-func sealed(i messageBucket, key, row []byte) []byte {
+func sealed(i *engine.Bucket, key, row []byte) []byte {
 	if len(row) == 0 || row[0] < 0x10 || len(row)%2 == 0 {
 		return row
 	}
-	return i.seal(key, bytes.Clone(row))
+	return i.Seal(key, bytes.Clone(row))
 }
 
 // A wholeMeta is a Meta with the rest of its row.
@@ -38,22 +41,22 @@ type wholeMeta struct {
 	version byte
 }
 
-func (m *wholeMeta) row() []byte { return bktMeta.seal(nil, m.Meta.row(m.version)) }
+func (m *wholeMeta) Row() []byte { return mailrow.BucketMeta.Seal(nil, m.Meta.Row(m.version)) }
 
 func FuzzMessageRow(f *testing.F) {
 	full := &Message{
 		Account: 1, Mailbox: 2, Folder: 3, UID: 4, Blob: BlobRef{Segment: 5, Offset: 6, Head: 7, Length: 8}, Received: second(9),
 		Flags: 31, Bits: 15, ModSeq: 10, Keywords: []string{"a", "bc"},
 	}
-	f.Add(full.row())
-	f.Add((&Message{Received: time.Unix(0, 0)}).row())
+	f.Add(full.Row())
+	f.Add((&Message{Received: time.Unix(0, 0)}).Row())
 	f.Add([]byte{})
-	key := full.key()
+	key := full.Key()
 	f.Fuzz(func(t *testing.T, row []byte) {
-		row = sealed(bktMessage, key[:], row)
+		row = sealed(mailrow.BucketMessage, key[:], row)
 		checkCodec(t, row, func(row []byte) (*Message, error) {
 			m := new(Message)
-			return m, m.decode(key[:], row)
+			return m, m.Decode(key[:], row)
 		})
 	})
 }
@@ -62,19 +65,19 @@ func FuzzMetaRow(f *testing.F) {
 	f.Add((&wholeMeta{Meta{
 		Structure: []byte{1, 2}, Preview: "Hello", ThreadID: "t", OriginalMessageID: "<o@x>", ReturnPath: "a@b",
 		SPF: "pass", DKIM: "fail", DMARC: "none",
-	}, rowVersion}).row())
-	f.Add((&wholeMeta{Meta{Preview: "Hello", Recipient: "a@b", Bcc: "c@d"}, rowVersion}).row())
-	f.Add((&wholeMeta{Meta{Bcc: "c@d\ne@f"}, rowVersion}).row())
-	f.Add((&wholeMeta{Meta{AnsweredBy: "team ann"}, rowVersion}).row())
-	f.Add((&wholeMeta{Meta{Judged: "none fail reject"}, rowVersion}).row())
-	f.Add((&wholeMeta{version: metaShared}).row())
+	}, engine.RowVersion}).Row())
+	f.Add((&wholeMeta{Meta{Preview: "Hello", Recipient: "a@b", Bcc: "c@d"}, engine.RowVersion}).Row())
+	f.Add((&wholeMeta{Meta{Bcc: "c@d\ne@f"}, engine.RowVersion}).Row())
+	f.Add((&wholeMeta{Meta{AnsweredBy: "team ann"}, engine.RowVersion}).Row())
+	f.Add((&wholeMeta{Meta{Judged: "none fail reject"}, engine.RowVersion}).Row())
+	f.Add((&wholeMeta{version: mailrow.MetaShared}).Row())
 	f.Add([]byte{1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1})
 	f.Fuzz(func(t *testing.T, row []byte) {
-		checkCodec(t, sealed(bktMeta, nil, row), func(row []byte) (*wholeMeta, error) {
-			m := &wholeMeta{version: rowVersion}
-			shared, err := m.decode(nil, row)
+		checkCodec(t, sealed(mailrow.BucketMeta, nil, row), func(row []byte) (*wholeMeta, error) {
+			m := &wholeMeta{version: engine.RowVersion}
+			shared, err := m.Decode(nil, row)
 			if shared {
-				m.version = metaShared
+				m.version = mailrow.MetaShared
 			}
 			return m, err
 		})
@@ -86,14 +89,14 @@ func FuzzFolderRow(f *testing.F) {
 		Mailbox: 1, ID: 2, Name: "Sent", SpecialUse: `\Sent`, Subscribed: true,
 		UIDValidity: 3, UIDNext: 4, ModSeq: 5, Messages: 6, Unseen: 7, Bytes: 8,
 	}
-	f.Add(full.row())
+	f.Add(full.Row())
 	f.Add([]byte{1})
-	key := folderKey(1, 2)
+	key := mailrow.FolderKey(1, 2)
 	f.Fuzz(func(t *testing.T, row []byte) {
-		row = sealed(bktFolder, key[:], row)
+		row = sealed(mailrow.BucketFolder, key[:], row)
 		checkCodec(t, row, func(row []byte) (*Folder, error) {
 			folder := new(Folder)
-			return folder, folder.decode(key[:], row)
+			return folder, folder.Decode(key[:], row)
 		})
 	})
 }

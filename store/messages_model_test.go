@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 // A twin is the message index as plain maps, to which a store is compared.
@@ -522,12 +523,8 @@ func (r *modelRun) query() (q InboxQuery, want []InboxPos) {
 			}
 		}
 	}
-	slices.SortFunc(want, func(a, b InboxPos) int { return b.compare(a) })
+	slices.SortFunc(want, func(a, b InboxPos) int { return mailrow.ComparePos(b, a) })
 	return q, want
-}
-
-func (p InboxPos) compare(o InboxPos) int {
-	return cmp.Or(p.Received.Compare(o.Received), cmp.Compare(p.UID, o.UID), cmp.Compare(p.Num, o.Num))
 }
 
 func (q *InboxQuery) matches(m *Message) bool {
@@ -536,7 +533,7 @@ func (q *InboxQuery) matches(m *Message) bool {
 	return is(q.Seen, m.Flags&FlagSeen != 0) && is(q.Attachments, m.Bits&BitAttachments != 0) && is(q.Warmup, m.Bits&BitWarmup != 0) &&
 		is(q.Flagged, m.Flags&FlagFlagged != 0) &&
 		(q.From.IsZero() || !m.Received.Before(q.From)) && (q.To.IsZero() || m.Received.Before(q.To)) &&
-		(q.Before == InboxPos{} || pos.compare(q.Before) < 0)
+		(q.Before == InboxPos{} || mailrow.ComparePos(pos, q.Before) < 0)
 }
 
 func (r *modelRun) compareInbox(tx *Tx) {

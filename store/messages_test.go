@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 func TestFolderUnderAnOldNameHasAnotherUIDValidity(t *testing.T) {
@@ -54,7 +56,7 @@ func TestFolderWithoutUIDsIsFull(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		c.in.uidNext = math.MaxUint32 - 1
+		c.in.UIDNext = math.MaxUint32 - 1
 		return tx.putCounters(&c)
 	})
 	for _, want := range []error{nil, ErrFolderFull} {
@@ -90,8 +92,8 @@ func TestWhatIsNotThereIsNotFound(t *testing.T) {
 	} {
 		err := s.Update(func(tx *Tx) error {
 			err := fn(tx)
-			if tx.writes != 0 {
-				t.Errorf("%s: %d writes before the error", name, tx.writes)
+			if tx.Writes() != 0 {
+				t.Errorf("%s: %d writes before the error", name, tx.Writes())
 			}
 			return err
 		})
@@ -230,7 +232,7 @@ func TestReadingARowAllocatesNothing(t *testing.T) {
 func structures(t *testing.T, s *Store) (n int) {
 	t.Helper()
 	view(t, s, func(tx *Tx) error {
-		n = tx.messageBucket(bktStructure).Stats().KeyN
+		n = tx.Bucket(mailrow.BucketStructure).Stats().KeyN
 		return nil
 	})
 	return n

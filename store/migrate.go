@@ -9,6 +9,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -84,7 +86,8 @@ func putMetaRow(b *bolt.Tx, key string, n uint32, rest []byte) error {
 // checkFormat returns ErrNewer for a store that this version cannot read, and asks mayMigrate,
 // which may be nil, about an older one.
 func (s *Store) checkFormat(mayMigrate func(from, to uint32) error) error {
-	return s.db.View(func(b *bolt.Tx) error {
+	return s.db.View(func(tx *engine.Tx) error {
+		b := engine.Bolt(tx)
 		format, program, err := metaRow(b, formatKey)
 		if err != nil {
 			return err
@@ -97,7 +100,7 @@ func (s *Store) checkFormat(mayMigrate func(from, to uint32) error) error {
 			return fmt.Errorf("the store in %s is of format %d, and this program knows formats up to %d: use %s, or a later one: %w",
 				s.dir, format, storeFormat, use, ErrNewer)
 		}
-		if fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil; fresh || format == storeFormat || mayMigrate == nil {
+		if fresh := b.Bucket([]byte(mailrow.BucketLive.Name())) == nil; fresh || format == storeFormat || mayMigrate == nil {
 			return nil
 		}
 		return mayMigrate(max(format, 1), storeFormat)
@@ -110,7 +113,8 @@ func (s *Store) prepare(o Options) error {
 	program := o.Program
 	var format uint32
 	ready := true
-	err := s.db.View(func(b *bolt.Tx) (err error) {
+	err := s.db.View(func(tx *engine.Tx) (err error) {
+		b := engine.Bolt(tx)
 		for _, name := range bucketNames() {
 			ready = ready && b.Bucket([]byte(name)) != nil
 		}
@@ -120,16 +124,15 @@ func (s *Store) prepare(o Options) error {
 	if ready && format == storeFormat || err != nil {
 		return err
 	}
-	s.freelistMissing = false // what is written here has the list
-	s.db.NoFreelistSync = false
+	s.WriteFreelist()
 	killpoint.At("migrate.begin")
-	if err := s.db.Update(func(b *bolt.Tx) error { return s.begin(b, program) }); err != nil {
+	if err := s.setup(func(tx *Tx) error { return s.begin(tx, program) }); err != nil {
 		return err
 	}
 	for done := o.Unmigrated; !done; {
 		killpoint.At("migrate.step")
-		err := s.db.Update(func(b *bolt.Tx) (err error) {
-			done, err = s.migrate(b, program, migrationRows)
+		err := s.setup(func(tx *Tx) (err error) {
+			done, err = s.migrate(tx, program, migrationRows)
 			return err
 		})
 		if err != nil {
@@ -141,10 +144,11 @@ func (s *Store) prepare(o Options) error {
 }
 
 // begin makes what is missing. A store without a number gets one: a new one today's, an old one 1.
-func (s *Store) begin(b *bolt.Tx, program string) error {
-	fresh := b.Bucket([]byte(messageBuckets[bktLive])) == nil
-	withoutClaims := b.Bucket([]byte(DomainsByName.name)) == nil
-	withoutText := b.Bucket([]byte(messageBuckets[bktTextTodo])) == nil
+func (s *Store) begin(tx *Tx, program string) error {
+	b := engine.Bolt(tx)
+	fresh := b.Bucket([]byte(mailrow.BucketLive.Name())) == nil
+	withoutClaims := b.Bucket([]byte(DomainsByName.Name())) == nil
+	withoutText := b.Bucket([]byte(mailrow.BucketTextTodo.Name())) == nil
 	for _, name := range bucketNames() {
 		if _, err := b.CreateBucketIfNotExists([]byte(name)); err != nil {
 			return fmt.Errorf("make bucket %s: %w", name, err)
@@ -159,9 +163,8 @@ func (s *Store) begin(b *bolt.Tx, program string) error {
 	}
 	if fresh {
 		return errors.Join(putMetaRow(b, formatKey, storeFormat, []byte(program)),
-			b.Bucket([]byte(messageBuckets[bktInbox])).SetSequence(inboxForm), s.keepFoundSegments(b))
+			b.Bucket([]byte(mailrow.BucketInbox.Name())).SetSequence(inboxForm), s.keepFoundSegments(tx))
 	}
-	tx := &Tx{b: b, s: s, writable: true}
 	if withoutClaims {
 		if err := tx.claimDomains(); err != nil {
 			return err
@@ -176,7 +179,8 @@ func (s *Store) begin(b *bolt.Tx, program string) error {
 }
 
 // migrate does the next part of the migrations, of about so many rows; done where none is left.
-func (s *Store) migrate(b *bolt.Tx, program string, rows int) (done bool, err error) {
+func (s *Store) migrate(tx *Tx, program string, rows int) (done bool, err error) {
+	b := engine.Bolt(tx)
 	format, _, err := metaRow(b, formatKey)
 	if format == storeFormat || err != nil {
 		return true, err
@@ -191,12 +195,11 @@ func (s *Store) migrate(b *bolt.Tx, program string, rows int) (done bool, err er
 		s.log.Info("the store is migrated", "to", m.to, "of", storeFormat, "what", m.name)
 	}
 	// What is written here is in no entry: copies of the store begin anew.
-	if err := b.Bucket([]byte(bucketEntry)).Delete([]byte(lastEntryKey)); err != nil {
+	if err := tx.EndEntries(); err != nil {
 		return false, err
 	}
-	tx := &Tx{b: b, s: s, writable: true}
 	next, err := m.step(tx, bytes.Clone(from), rows)
-	if err = errors.Join(err, tx.err); err != nil {
+	if err = errors.Join(err, tx.Err()); err != nil {
 		return false, fmt.Errorf("migration to format %d, %s: %w", m.to, m.name, err)
 	}
 	if next != nil {
@@ -211,15 +214,15 @@ const oldInbox = "inbox"
 
 // sortInbox makes the inbox indexes of stores from before their entries were sorted by class.
 func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
-	if tx.bucket(oldInbox) == nil {
+	if engine.Named(tx, oldInbox) == nil {
 		return nil, nil
 	}
-	for k, row := range tx.ascend(tx.messageBucket(bktMessage), from) {
+	for k, row := range tx.Ascend(mailrow.BucketMessage, from) {
 		if rows--; rows < 0 {
 			return bytes.Clone(k), nil
 		}
 		var m Message
-		if err := m.decode(k, row); err != nil {
+		if err := m.Decode(k, row); err != nil {
 			return nil, fmt.Errorf("message %x: %w", k, err)
 		}
 		if m.Folder != InboxID {
@@ -229,7 +232,7 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 			return nil, err
 		}
 	}
-	return nil, errors.Join(tx.b.DeleteBucket([]byte(oldInbox)), tx.b.DeleteBucket([]byte("inbox_mbx")))
+	return nil, errors.Join(engine.Bolt(tx).DeleteBucket([]byte(oldInbox)), engine.Bolt(tx).DeleteBucket([]byte("inbox_mbx")))
 }
 
 // listFolders numbers the folders that are not INBOX, then lists their messages and has them
@@ -238,12 +241,12 @@ func (tx *Tx) sortInbox(from []byte, rows int) (next []byte, err error) {
 // done: 0 for folders, 1 for messages.
 func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 	if len(from) == 0 || from[0] == 0 {
-		for k, row := range tx.ascend(tx.messageBucket(bktFolder), from[min(len(from), 1):]) {
+		for k, row := range tx.Ascend(mailrow.BucketFolder, from[min(len(from), 1):]) {
 			if rows--; rows < 0 {
 				return append([]byte{0}, k...), nil
 			}
 			var f Folder
-			if err := f.decode(k, row); err != nil {
+			if err := f.Decode(k, row); err != nil {
 				return nil, fmt.Errorf("folder %x: %w", k, err)
 			}
 			if f.Num != 0 {
@@ -256,12 +259,12 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 		return []byte{1}, nil
 	}
 	var in Folder
-	for k, row := range tx.ascend(tx.messageBucket(bktMessage), from[1:]) {
+	for k, row := range tx.Ascend(mailrow.BucketMessage, from[1:]) {
 		if rows--; rows < 0 {
 			return append([]byte{1}, k...), nil
 		}
 		var m Message
-		if err := m.decode(k, row); err != nil {
+		if err := m.Decode(k, row); err != nil {
 			return nil, fmt.Errorf("message %x: %w", k, err)
 		}
 		if m.Folder == InboxID {
@@ -275,8 +278,8 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 			in = *f
 		}
 		if in.SpecialUse == `\Junk` || in.SpecialUse == `\Trash` { // which are emptied of what is long in them
-			m.Saved = keyTime(tx.Now())
-			if err := tx.putRow(bktMessage, bytes.Clone(k), m.row()); err != nil {
+			m.Saved = mailrow.Storable(tx.Now())
+			if err := tx.PutRow(mailrow.BucketMessage, bytes.Clone(k), m.Row()); err != nil {
 				return nil, err
 			}
 		}
@@ -291,32 +294,13 @@ func (tx *Tx) listFolders(from []byte, rows int) (next []byte, err error) {
 func (tx *Tx) indexTaintingAndHashed(from []byte, rows int) (next []byte, err error) {
 	const mailbox = "eu_" // an id begins so
 	if !bytes.HasPrefix(from, []byte(mailbox)) {
-		next, err = TokensTainting.fill(tx, from, rows)
+		next, err = TokensTainting.Fill(tx, from, rows)
 		if next == nil && err == nil {
 			next = []byte(mailbox)
 		}
 		return next, err
 	}
-	return MailboxesHashed.fill(tx, from, rows)
-}
-
-// fill makes the entries of an index that older stores lack: those of so many records behind the
-// one of an id.
-func (x *index) fill(tx *Tx, from []byte, rows int) (next []byte, err error) {
-	more := false
-	x.table.walk(tx, string(from), func(rec any) bool {
-		if rows--; rows < 0 {
-			more = true
-			return false
-		}
-		id := x.table.id(rec)
-		next, err = []byte(id), x.move(tx, "", x.entry(rec, id), id)
-		return err == nil
-	})
-	if !more || err != nil {
-		return nil, err
-	}
-	return next, nil
+	return MailboxesHashed.Fill(tx, from, rows)
 }
 
 // inboxForm is the sequence of the account-wide inbox index where its keys, and those of the
@@ -325,28 +309,28 @@ const inboxForm = 1
 
 // moveFlagged gives flagged messages their class, in stores from before there was one.
 func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
-	index := tx.messageBucket(bktInbox)
+	index := tx.Bucket(mailrow.BucketInbox)
 	if index.Sequence() == inboxForm {
 		return nil, nil
 	}
-	for k, v := range tx.ascend(index, from) {
+	for k, v := range tx.Ascend(mailrow.BucketInbox, from) {
 		if rows--; rows < 0 {
 			return bytes.Clone(k), nil
 		}
 		if len(k) != 21 || len(v) != 2 {
 			return nil, fmt.Errorf("inbox entry %x: %w", k, ErrDamagedRow)
 		}
-		if Flags(v[0])&FlagFlagged == 0 || k[4]&classFlagged != 0 {
+		if Flags(v[0])&FlagFlagged == 0 || k[4]&mailrow.ClassFlagged != 0 {
 			continue
 		}
-		at := parsePlace(k[5:], 0)
+		at := mailrow.ParsePlace(k[5:], 0)
 		m := &Message{
 			Account: binary.BigEndian.Uint32(k), Mailbox: at.Num, Folder: InboxID, UID: at.UID, Received: at.Received, Flags: Flags(v[0]), Bits: Bits(v[1]),
 		}
-		byAccount, byMailbox := inboxKey(m), inboxOfKey(m, m.Mailbox)
-		byAccount[4] &^= classFlagged
-		byMailbox[4] &^= classFlagged
-		err := errors.Join(tx.deleteRow(bktInbox, byAccount[:]), tx.deleteRow(bktInboxOf, byMailbox[:]), tx.list(m, m.Mailbox))
+		byAccount, byMailbox := mailrow.InboxKey(m), mailrow.InboxOfKey(m, m.Mailbox)
+		byAccount[4] &^= mailrow.ClassFlagged
+		byMailbox[4] &^= mailrow.ClassFlagged
+		err := errors.Join(tx.DeleteRow(mailrow.BucketInbox, byAccount[:]), tx.DeleteRow(mailrow.BucketInboxOf, byMailbox[:]), tx.list(m, m.Mailbox))
 		if err != nil {
 			return nil, err
 		}
@@ -359,11 +343,11 @@ func (tx *Tx) moveFlagged(from []byte, rows int) (next []byte, err error) {
 // their mailboxes has succeeded. The claims of the others begin now. Mailboxes are found by domain
 // and address from then on, since two claims of a name may have the same address.
 func (tx *Tx) claimDomains() error {
-	b := tx.b
+	b := engine.Bolt(tx)
 	loggedIn := map[string]bool{}
 	for m := range Mailboxes.All(tx) {
 		loggedIn[m.DomainID] = loggedIn[m.DomainID] || !m.LastSyncAt.IsZero()
-		if err := MailboxByAddress.move(tx, "", MailboxByAddress.entry(m, m.ID), m.ID); err != nil {
+		if err := MailboxByAddress.Add(tx, m); err != nil {
 			return err
 		}
 	}
@@ -371,10 +355,10 @@ func (tx *Tx) claimDomains() error {
 	for d := range Domains.All(tx) {
 		all = append(all, d)
 	}
-	if err := b.DeleteBucket([]byte(DomainByName.name)); err != nil {
+	if err := b.DeleteBucket([]byte(DomainByName.Name())); err != nil {
 		return err
 	}
-	if _, err := b.CreateBucket([]byte(DomainByName.name)); err != nil {
+	if _, err := b.CreateBucket([]byte(DomainByName.Name())); err != nil {
 		return err
 	}
 	for _, d := range all {
@@ -384,16 +368,16 @@ func (tx *Tx) claimDomains() error {
 		if !proven {
 			d.Claim, d.ClaimedAt = ClaimOpen, tx.Now()
 		}
-		err := Domains.putRow(tx, d.ID, d)
+		err := Domains.PutRow(tx, d)
 		for _, x := range []*Index[Domain]{DomainByName, DomainsByName, DomainOfAccount, DomainsOpen} {
-			err = errors.Join(err, x.move(tx, "", x.entry(d, d.ID), d.ID))
+			err = errors.Join(err, x.Add(tx, d))
 		}
 		if err != nil {
 			return fmt.Errorf("claim of %s: %w", d.Name, err)
 		}
 	}
 	if old := []byte("mailbox.email"); b.Bucket(old) != nil {
-		return errors.Join(tx.err, b.DeleteBucket(old))
+		return errors.Join(tx.Err(), b.DeleteBucket(old))
 	}
-	return tx.err
+	return tx.Err()
 }

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // migrateDir names the directory that TestMigrateInAChild opens.
@@ -210,8 +210,8 @@ func makeOldStore(t *testing.T, dir string, messages int) {
 			return err
 		})
 	}
-	err = s.db.Update(func(b *bolt.Tx) error {
-		tx := &Tx{b: b, s: s, writable: true}
+	err = s.setup(func(tx *Tx) error {
+		b := engine.Bolt(tx)
 		err := errors.Join(asJSON(tx, Jobs), asJSON(tx, Outgoings), asJSON(tx, Deliveries), asJSON(tx, Domains), asJSON(tx, Purchases))
 		for _, name := range []string{"inbox_class", "inbox_mbx_class", "inbox", "inbox_mbx"} {
 			if b.Bucket([]byte(name)) != nil {
@@ -239,12 +239,12 @@ func asJSON[T any](tx *Tx, table *Table[T]) error {
 		if err != nil {
 			return err
 		}
-		rows[table.id(rec)] = text
+		rows[table.ID(rec)] = text
 	}
 	for id, text := range rows {
-		if err := tx.bucket(table.name).Put([]byte(id), text); err != nil {
+		if err := engine.Named(tx, table.Name()).Put([]byte(id), text); err != nil {
 			return err
 		}
 	}
-	return tx.err
+	return tx.Err()
 }

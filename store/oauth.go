@@ -1,6 +1,10 @@
 package store
 
-import "time"
+import (
+	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
+)
 
 // An OAuthClient is a program that has registered itself to be signed in to /mcp (RFC 7591). It has
 // no secret. Programs that are named by a document of their own have no row.
@@ -15,8 +19,8 @@ type OAuthClient struct {
 // OAuthClients keeps the clients of every account. OAuthClientsUnused finds those that never got a
 // token.
 var (
-	OAuthClients       = newTable("oauth_client", func(c *OAuthClient) string { return c.ID })
-	OAuthClientsUnused = OAuthClients.index("unused", func(c *OAuthClient) string {
+	OAuthClients       = engine.NewTable("oauth_client", func(c *OAuthClient) string { return c.ID })
+	OAuthClientsUnused = OAuthClients.Index("unused", func(c *OAuthClient) string {
 		if !c.UsedAt.IsZero() {
 			return ""
 		}
@@ -46,9 +50,9 @@ type OAuthRequest struct {
 
 // OAuthRequests keeps the requests of every account.
 var (
-	OAuthRequests          = newTable("oauth_request", func(r *OAuthRequest) string { return r.ID })
-	OAuthRequestsByTime    = OAuthRequests.index("time", func(r *OAuthRequest) string { return TimeKey(r.ExpiresAt) })
-	OAuthRequestsBySession = OAuthRequests.index("session", func(r *OAuthRequest) string {
+	OAuthRequests          = engine.NewTable("oauth_request", func(r *OAuthRequest) string { return r.ID })
+	OAuthRequestsByTime    = OAuthRequests.Index("time", func(r *OAuthRequest) string { return TimeKey(r.ExpiresAt) })
+	OAuthRequestsBySession = OAuthRequests.Index("session", func(r *OAuthRequest) string {
 		if r.Allowed {
 			return ""
 		}

@@ -10,16 +10,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
-	"slices"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/mailstead/mailstead/internal/clock"
-	"github.com/mailstead/mailstead/store/boltfile"
 	"github.com/mailstead/mailstead/store/diskroom"
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -81,41 +78,30 @@ func Open(dir string, o Options) (s *Store, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	db, without, err := openBolt(dir, o)
+	b, err := engine.Open(filepath.Join(dir, DatabaseFile), engine.Options{
+		Log: o.Log, Now: func() time.Time { return wholeMillis(o.Clock.Now()) },
+		LockTimeout: o.LockTimeout, CheckPages: o.CheckPages, NoSync: o.noSync || o.Unsynced, Committed: o.Committed,
+		Buckets: bucketNames(), Rising: risingTables,
+		MaxBytes: o.MaxBytes, MaxWrites: o.MaxWrites, MaxSteps: o.MaxSteps, FailLarge: o.FailLarge, RunTwice: o.RunTwice,
+		EntriesMost: o.EntriesMost, Room: o.Room,
+	})
 	if err != nil {
 		return nil, err
 	}
-	db.NoSync = o.noSync || o.Unsynced
-	forget, ok := boltfile.Allocations(db)
-	if !ok {
-		o.Log.Warn("bbolt keeps allocations where they cannot be forgotten, so that memory grows with what is written")
-	}
 	s = &Store{
-		dir: dir, db: db, clock: o.Clock, log: o.Log, told: o.Committed,
-		writes:          make(chan *write),
-		closing:         make(chan struct{}),
-		committed:       make(chan struct{}),
-		records:         newRecords(),
-		textWake:        make(chan struct{}, 1),
-		leases:          segment.NewLeases(),
-		unfiled:         segment.NewUnfiled(),
-		compact:         compactor{running: make(chan struct{}, 1), grace: o.Grace, dead: map[uint32]time.Time{}},
-		bounds:          bounds{txCost{bytes: o.MaxBytes, writes: o.MaxWrites, steps: o.MaxSteps}, o.FailLarge, map[string]bool{}},
-		report:          newTxReport(),
-		runTwice:        o.RunTwice,
-		entries:         entryKeeper{most: cmp.Or(o.EntriesMost, entriesMost), added: make(chan struct{}, 1), more: make(chan struct{}), ended: make(chan struct{})},
-		room:            diskroom.Room{Dir: dir, Free: o.Room, Log: o.Log},
-		freelistMissing: without,
-		expungedMost:    o.Expunged,
-		checkedPages:    o.CheckPages, forgetAllocations: forget,
+		db: b, dir: dir, clock: o.Clock, log: o.Log,
+		textWake:     make(chan struct{}, 1),
+		leases:       segment.NewLeases(),
+		unfiled:      segment.NewUnfiled(),
+		compact:      compactor{running: make(chan struct{}, 1), grace: o.Grace, dead: map[uint32]time.Time{}},
+		expungedMost: o.Expunged,
 	}
 	if err := s.read(o); err != nil {
 		if s.seg != nil {
 			err = errors.Join(err, s.seg.Close())
 		}
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(err, b.Close())
 	}
-	go s.commitLoop()
 	return s, nil
 }
 
@@ -124,7 +110,7 @@ func (s *Store) read(o Options) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if v := recover(); v != nil {
-			err = damaged(s.dir, v)
+			err = engine.Damaged(s.dir, v)
 		}
 	}()
 	if err := s.checkFormat(o.MayMigrate); err != nil {
@@ -139,10 +125,10 @@ func (s *Store) read(o Options) (err error) {
 	if err := s.db.View(s.openIDs); err != nil {
 		return err
 	}
-	if err := s.openEntries(); err != nil {
+	if err := s.openAccepted(); err != nil {
 		return err
 	}
-	return s.openAccepted()
+	return s.Start(s.seg.Sync)
 }
 
 func (o Options) withDefaults() Options {
@@ -164,18 +150,17 @@ func (o Options) withDefaults() Options {
 	if o.Grace == 0 {
 		o.Grace = time.Minute
 	}
-	o.MaxBytes, o.MaxWrites, o.MaxSteps = cmp.Or(o.MaxBytes, maxTxBytes), cmp.Or(o.MaxWrites, maxTxWrites), cmp.Or(o.MaxSteps, maxTxSteps)
 	o.Expunged = cmp.Or(o.Expunged, expungedMost)
-	if !o.lenient && strict() {
+	if !o.lenient && engine.Strict() {
 		o.FailLarge, o.RunTwice = true, true
 	}
 	return o
 }
 
 // openIDs finds the newest id that a table has, so that ids rise where the clock was set back.
-func (s *Store) openIDs(b *bolt.Tx) error {
+func (s *Store) openIDs(tx *engine.Tx) error {
 	for _, t := range tables {
-		id, _ := b.Bucket([]byte(t.name)).Cursor().Last()
+		id, _ := engine.Bolt(tx).Bucket([]byte(t.Name())).Cursor().Last()
 		if at, ok := IDTime(string(id)); ok {
 			s.ids.begin(at)
 		}
@@ -197,62 +182,6 @@ func (s *Store) openFiles(o Options) (err error) {
 	return nil
 }
 
-// openBolt opens the database, and says whether it was found without the list of its free pages.
-func openBolt(dir string, o Options) (db *bolt.DB, without bool, err error) {
-	path := filepath.Join(dir, DatabaseFile)
-	without, err = prepareDatabase(path, o)
-	if err != nil {
-		return nil, false, err
-	}
-	b := &bolt.Options{Timeout: o.LockTimeout, NoFreelistSync: true, FreelistType: bolt.FreelistMapType}
-	if runtime.GOOS != "windows" && ^uint(0)>>63 == 1 {
-		// Growing the map needs every reader to leave, and nobody may begin to read meanwhile. So
-		// the map is larger than the file will be when the server is started the next time.
-		b.InitialMmapSize = 16 << 30
-		if info, err := os.Stat(path); err == nil {
-			b.InitialMmapSize = max(b.InitialMmapSize, int(4*info.Size()))
-		}
-	}
-	db, err = openDatabase(path, b)
-	if err != nil {
-		return nil, false, fmt.Errorf("open %s: %w", path, err)
-	}
-	return db, without, nil
-}
-
-// prepareDatabase does what comes before bbolt opens a database for writing: it verifies the pages
-// if it is asked to, and writes the list of free pages where that is missing. without tells that it
-// is missing still.
-func prepareDatabase(path string, o Options) (without bool, err error) {
-	without, err = boltfile.LacksFreelist(path)
-	if err != nil {
-		return false, fmt.Errorf("read %s: %w", path, err)
-	}
-	if info, err := os.Stat(path); !without && !o.CheckPages || err != nil || info.Size() == 0 {
-		return without, nil
-	}
-	// No process has it open for writing meanwhile: bbolt locks the file. Another start that has
-	// this lock too writes the same list to the same place.
-	lock, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: o.LockTimeout})
-	if err != nil {
-		return false, fmt.Errorf("open %s: %w", path, err)
-	}
-	defer lock.Close()
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
-	damage, err := boltfile.Prepare(f)
-	if len(damage) > 0 {
-		return false, damaged(filepath.Dir(path), errors.Join(damage...))
-	}
-	if err != nil { // bbolt can do without
-		o.Log.Warn("the list of free pages was not written; this start takes longer", "error", err)
-	}
-	return without && err != nil, nil
-}
-
 // tables lists every table; what is not here is neither made nor checked.
 var tables = untypedTables(
 	Accounts, Users, Tokens, DayStats, Idempotencies,
@@ -268,9 +197,9 @@ var tables = untypedTables(
 	Approvals, OAuthClients, OAuthRequests,
 )
 
-func untypedTables(list ...interface{ untyped() *table }) (out []*table) {
+func untypedTables(list ...interface{ Any() *engine.AnyTable }) (out []*engine.AnyTable) {
 	for _, t := range list {
-		out = append(out, t.untyped())
+		out = append(out, t.Any())
 	}
 	return out
 }
@@ -278,16 +207,19 @@ func untypedTables(list ...interface{ untyped() *table }) (out []*table) {
 // risingTables are the buckets of logs, whose keys rise and whose rows stay as they are; see
 // risingFill.
 var risingTables = map[string]bool{
-	Events.name: true, EventsByAccount.name: true, Deliveries.name: true, DeliveriesByWebhook.name: true, DeliveriesByEvent.name: true,
-	OutgoingsByAccount.name: true, Audits.name: true, AuditsByAccount.name: true,
+	Events.Name(): true, EventsByAccount.Name(): true, Deliveries.Name(): true, DeliveriesByWebhook.Name(): true, DeliveriesByEvent.Name(): true,
+	OutgoingsByAccount.Name(): true, Audits.Name(): true, AuditsByAccount.Name(): true,
 }
 
 func bucketNames() []string {
-	names := append(slices.Clone(messageBuckets[:]), bucketEntry, bucketAccepted, bucketMeta)
+	names := []string{engine.EntryBucket, bucketAccepted.Name(), bucketMeta}
+	for _, b := range mailrow.Buckets {
+		names = append(names, b.Name())
+	}
 	for _, t := range tables {
-		names = append(names, t.name)
-		for _, x := range t.indexes {
-			names = append(names, x.name)
+		names = append(names, t.Name())
+		for _, x := range t.Indexes() {
+			names = append(names, x.Name())
 		}
 	}
 	return names
@@ -296,8 +228,8 @@ func bucketNames() []string {
 // lastUsed gives the newest segment up to `most` that anything refers to, and where the last record
 // of it that is referred to ends; 0 if there is none.
 func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
-	err = s.db.View(func(b *bolt.Tx) error {
-		refs := b.Bucket([]byte(messageBuckets[bktRef]))
+	err = s.db.View(func(tx *engine.Tx) error {
+		refs := engine.Bolt(tx).Bucket([]byte(mailrow.BucketRef.Name()))
 		if refs == nil { // the database is new
 			return nil
 		}
@@ -312,7 +244,7 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 		if k == nil {
 			return nil
 		}
-		ref, _, err := decodeRef(k, row)
+		ref, _, err := mailrow.DecodeRef(k, row)
 		segment, end = ref.Segment, int64(ref.Offset)+ref.Size()
 		return err
 	})
@@ -321,7 +253,7 @@ func (s *Store) lastUsed(most uint32) (segment uint32, end int64, err error) {
 
 // keepFoundSegments notes, when a database begins beside segments that are there already, up to
 // which number they go. Their messages are in no row; compaction would take them for dead.
-func (s *Store) keepFoundSegments(b *bolt.Tx) error {
+func (s *Store) keepFoundSegments(tx *Tx) error {
 	segments := s.seg.List()
 	if len(segments) == 0 {
 		return nil
@@ -329,5 +261,9 @@ func (s *Store) keepFoundSegments(b *bolt.Tx) error {
 	last := segments[len(segments)-1].Number
 	s.log.Warn("the database is new but there are message segments; they are kept, and their messages are not listed",
 		"segments", len(segments), "last", last)
-	return b.Bucket([]byte(messageBuckets[bktLive])).SetSequence(uint64(last))
+	return tx.SetSequence(mailrow.BucketLive, uint64(last))
 }
+
+// CheckPages verifies the pages of the database in dir, which no process may have open. Where it
+// finds damage, Open may fail or not return, so it goes before Open and Check.
+func CheckPages(dir string) error { return engine.CheckPages(filepath.Join(dir, DatabaseFile)) }

@@ -12,6 +12,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/mailstead/mailstead/store/boltfile"
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // Domains of a store from before there were claims are proven where they were complete, and others
@@ -41,8 +42,8 @@ func TestOldDomainsBecomeClaims(t *testing.T) {
 			Mailboxes.Put(tx, &Mailbox{ID: "eu_2", Num: 2, AccountID: "acc_1", DomainID: "dom_done", Email: "b@done.test"}))
 	})
 	// As an older program left it: one index of names, one of addresses.
-	err = s.db.Update(func(b *bolt.Tx) error {
-		for _, name := range []string{DomainsByName.name, DomainOfAccount.name, DomainsOpen.name, MailboxByAddress.name, bucketMeta} {
+	err = engine.File(s.db).Update(func(b *bolt.Tx) error {
+		for _, name := range []string{DomainsByName.Name(), DomainOfAccount.Name(), DomainsOpen.Name(), MailboxByAddress.Name(), bucketMeta} {
 			if err := b.DeleteBucket([]byte(name)); err != nil {
 				return err
 			}
@@ -115,7 +116,7 @@ func TestStartsAtOnceAfterCrash(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if s.freelistMissing {
+				if engine.LacksFreelist(s.db) {
 					t.Error("the list is missing")
 				}
 				if err := errors.Join(s.Check(), s.Close()); err != nil {

@@ -3,6 +3,7 @@ package store
 import (
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -98,7 +99,7 @@ func (s *Submission) fields(c *rowform.Coder) {
 }
 
 // Submissions keeps them; Check counts their blobs among the references.
-var Submissions = newTable("submission", func(s *Submission) string { return s.ID }).binary((*Submission).fields)
+var Submissions = engine.NewTable("submission", func(s *Submission) string { return s.ID }).Binary((*Submission).fields)
 
 // An Outgoing is the row of one recipient of a submission in the sending log. It begins as queued,
 // scheduled or held. Each attempt adds the answer of the next hop to its Log. Once its Status is a
@@ -264,24 +265,24 @@ func (a *Attempt) fields(c *rowform.Coder) {
 
 // Outgoings keeps the sending log. Ids rise with time, so that pruning takes the first ones.
 var (
-	Outgoings = newTable("outgoing", func(o *Outgoing) string { return o.ID }).
-			binary((*Outgoing).fields).watched(func(_ *Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
-	OutgoingsByAccount = Outgoings.index("account", func(o *Outgoing) string { return o.AccountID })
+	Outgoings = engine.NewTable("outgoing", func(o *Outgoing) string { return o.ID }).
+			Binary((*Outgoing).fields).Watched(func(_ *engine.Tx, o *Outgoing) Change { return Change{Account: o.AccountID, ID: o.ID} })
+	OutgoingsByAccount = Outgoings.Index("account", func(o *Outgoing) string { return o.AccountID })
 	// OutgoingsWaiting are those that are queued or deferred, OutgoingsParked those that are
 	// scheduled or held.
-	OutgoingsWaiting = Outgoings.index("waiting", func(o *Outgoing) string {
+	OutgoingsWaiting = Outgoings.Index("waiting", func(o *Outgoing) string {
 		if o.Status != OutgoingQueued && o.Status != OutgoingDeferred {
 			return ""
 		}
 		return o.AccountID
 	})
-	OutgoingsParked = Outgoings.index("parked", func(o *Outgoing) string {
+	OutgoingsParked = Outgoings.Index("parked", func(o *Outgoing) string {
 		if o.Status != OutgoingScheduled && o.Status != OutgoingHeld {
 			return ""
 		}
 		return o.AccountID
 	})
-	OutgoingsByMessageID = Outgoings.index("message_id", func(o *Outgoing) string { return o.AccountID + o.MessageID + "\x00" })
+	OutgoingsByMessageID = Outgoings.Index("message_id", func(o *Outgoing) string { return o.AccountID + o.MessageID + "\x00" })
 )
 
 // A Mapping pairs the Message-ID that a sender gave with the one that a relay minted for one
@@ -313,9 +314,9 @@ func (m *Mapping) fields(c *rowform.Coder) {
 
 // Mappings keeps them for 90 days.
 var (
-	Mappings           = newTable("mapping", func(m *Mapping) string { return m.ID }).binary((*Mapping).fields)
-	MappingsByOriginal = Mappings.index("original", func(m *Mapping) string { return m.AccountID + m.Original + "\x00" })
-	MappingsByProvided = Mappings.index("provided", func(m *Mapping) string { return m.AccountID + m.Provided + "\x00" })
+	Mappings           = engine.NewTable("mapping", func(m *Mapping) string { return m.ID }).Binary((*Mapping).fields)
+	MappingsByOriginal = Mappings.Index("original", func(m *Mapping) string { return m.AccountID + m.Original + "\x00" })
+	MappingsByProvided = Mappings.Index("provided", func(m *Mapping) string { return m.AccountID + m.Provided + "\x00" })
 )
 
 // A Suppression keeps mail from an address that is known to be bad or unwilling.
@@ -336,9 +337,9 @@ const (
 
 // Suppressions keeps one for an account and address.
 var (
-	Suppressions = newTable("suppression", func(s *Suppression) string { return s.AccountID + s.Email }).
-			watched(func(_ *Tx, s *Suppression) Change { return Change{Account: s.AccountID, ID: s.Email} })
-	SuppressionsByAccount = Suppressions.index("account", func(s *Suppression) string { return s.AccountID + TimeKey(s.CreatedAt) })
+	Suppressions = engine.NewTable("suppression", func(s *Suppression) string { return s.AccountID + s.Email }).
+			Watched(func(_ *engine.Tx, s *Suppression) Change { return Change{Account: s.AccountID, ID: s.Email} })
+	SuppressionsByAccount = Suppressions.Index("account", func(s *Suppression) string { return s.AccountID + TimeKey(s.CreatedAt) })
 )
 
 // PendingRcpts are the recipients of a submission that have no row and no job yet, since there are
@@ -357,7 +358,7 @@ type PendingRcpt struct {
 }
 
 // PendingRecipients keeps them by their submission.
-var PendingRecipients = newTable("pending_rcpt", func(p *PendingRcpts) string { return p.SubmissionID })
+var PendingRecipients = engine.NewTable("pending_rcpt", func(p *PendingRcpts) string { return p.SubmissionID })
 
 // A TLSPolicy is the MTA-STS policy of a domain elsewhere (RFC 8461), kept for as long as it says.
 type TLSPolicy struct {
@@ -372,7 +373,7 @@ type TLSPolicy struct {
 }
 
 // TLSPolicies keeps one for a domain.
-var TLSPolicies = newTable("tls_policy", func(p *TLSPolicy) string { return p.Domain })
+var TLSPolicies = engine.NewTable("tls_policy", func(p *TLSPolicy) string { return p.Domain })
 
 // A TLSCount counts the TLS sessions with a domain's hosts in one day, for a report to it (RFC
 // 8460).
@@ -402,4 +403,4 @@ type TLSFailureCount struct {
 func TLSCountID(day, domain string) string { return day + " " + domain }
 
 // TLSCounts keeps one for a day and domain, in the order of days.
-var TLSCounts = newTable("tls_count", func(c *TLSCount) string { return TLSCountID(c.Day, c.Domain) })
+var TLSCounts = engine.NewTable("tls_count", func(c *TLSCount) string { return TLSCountID(c.Day, c.Domain) })

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/mailstead/mailstead/internal/clock"
 	"github.com/mailstead/mailstead/store/boltfile"
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -59,7 +59,7 @@ type rebuilder struct {
 	bytes     int // of waiting
 
 	folders   map[[2]uint32]*folderSum
-	mailboxes map[uint32]*mailboxRow
+	mailboxes map[uint32]*mailrow.MailboxCounts
 	accounts  map[uint32]Usage
 	live      map[uint32]int64
 	last      BlobRef // the newest one that is referred to
@@ -77,9 +77,9 @@ type newRow struct {
 func RebuildDatabase(dir, program string, progress func(what string, done, all int64)) (*Rebuilt, error) {
 	path := filepath.Join(dir, DatabaseFile)
 	// Nobody opens the store meanwhile: bbolt locks the file.
-	lock, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
+	lock, err := engine.OpenApart(path, true, time.Now, slog.Default())
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+		return nil, err
 	}
 	defer lock.Close()
 	old, err := os.Open(path)
@@ -95,22 +95,23 @@ func RebuildDatabase(dir, program string, progress func(what string, done, all i
 	if err := os.Remove(made); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	db, err := openDatabase(made, &bolt.Options{Timeout: 5 * time.Second, NoSync: true})
+	wall := clock.New(nil, 0)
+	db, err := engine.OpenApart(made, false, func() time.Time { return wholeMillis(wall.Now()) }, slog.Default())
 	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", made, err)
+		return nil, err
 	}
 	if progress == nil {
 		progress = func(string, int64, int64) {}
 	}
 	r := &rebuilder{
-		s:   &Store{dir: dir, db: db, clock: clock.New(nil, 0), log: slog.Default(), records: newRecords(), textWake: make(chan struct{}, 1)},
+		s:   &Store{dir: dir, db: db, clock: wall, log: slog.Default(), textWake: make(chan struct{}, 1)},
 		old: old, size: info.Size(), progress: progress, out: &Rebuilt{Kept: map[string]int{}},
 		sources: sources(), indexes: map[string]string{}, sequences: map[string]uint64{},
-		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailboxRow{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},
+		folders: map[[2]uint32]*folderSum{}, mailboxes: map[uint32]*mailrow.MailboxCounts{}, accounts: map[uint32]Usage{}, live: map[uint32]int64{},
 	}
 	for _, t := range tables {
-		for _, x := range t.indexes {
-			r.indexes[x.name] = t.name
+		for _, x := range t.Indexes() {
+			r.indexes[x.Name()] = t.Name()
 		}
 	}
 	if err := errors.Join(r.run(program), db.Sync(), db.Close()); err != nil {
@@ -151,8 +152,9 @@ func syncDir(dir string) error {
 }
 
 func (r *rebuilder) run(program string) error {
-	err := r.s.db.Update(func(b *bolt.Tx) error {
-		for _, name := range append(bucketNames(), bucketRebuild) {
+	err := r.s.Setup(func(tx *engine.Tx) error {
+		b := engine.Bolt(tx)
+		for _, name := range append(bucketNames(), bucketRebuild.Name()) {
 			if _, err := b.CreateBucket([]byte(name)); err != nil {
 				return err
 			}
@@ -175,7 +177,7 @@ func sources() map[string]source {
 	all := map[string]source{}
 	add := func(name string, sound func(key, row []byte) error) { all[name] = source{rowform.SumOf(name), sound} }
 	for _, t := range tables {
-		add(t.name, func(key, row []byte) error { return sound(t, key, row) })
+		add(t.Name(), func(key, row []byte) error { return sound(t, key, row) })
 	}
 	sized := func(n int, sound func(key, row []byte) error) func(key, row []byte) error {
 		return func(key, row []byte) error {
@@ -185,46 +187,46 @@ func sources() map[string]source {
 			return sound(key, row)
 		}
 	}
-	message := func(i messageBucket, sound func(key, row []byte) error) { add(messageBuckets[i], sound) }
-	message(bktMessage, sized(12, func(key, row []byte) error { return new(Message).decode(key, row) }))
-	message(bktMeta, sized(12, func(key, row []byte) error {
-		_, err := new(Meta).decode(key, row)
+	message := func(i *engine.Bucket, sound func(key, row []byte) error) { add(i.Name(), sound) }
+	message(mailrow.BucketMessage, sized(12, func(key, row []byte) error { return new(Message).Decode(key, row) }))
+	message(mailrow.BucketMeta, sized(12, func(key, row []byte) error {
+		_, err := new(Meta).Decode(key, row)
 		return err
 	}))
-	message(bktFolder, sized(8, func(key, row []byte) error { return new(Folder).decode(key, row) }))
-	message(bktMailbox, sized(4, func(key, row []byte) error { return new(mailboxRow).decode(key, row) }))
-	message(bktThread, sized(4+threadNodeSize, func(key, row []byte) error {
+	message(mailrow.BucketFolder, sized(8, func(key, row []byte) error { return new(Folder).Decode(key, row) }))
+	message(mailrow.BucketMailbox, sized(4, func(key, row []byte) error { return new(mailrow.MailboxCounts).Decode(key, row) }))
+	message(mailrow.BucketThread, sized(4+threadNodeSize, func(key, row []byte) error {
 		if len(row) == threadNodeSize || len(row) == threadNodeSize+2 {
 			return nil
 		}
-		row, err := bktThread.open(key, row)
+		row, err := mailrow.BucketThread.Open(key, row)
 		if err == nil && len(row) != 1+threadNodeSize+2 {
 			err = ErrDamagedRow
 		}
 		return err
 	}))
-	message(bktSubject, sized(2+4+subjectKeySize, func(key, row []byte) error {
+	message(mailrow.BucketSubject, sized(2+4+subjectKeySize, func(key, row []byte) error {
 		_, err := subjectThread(key, row)
 		return err
 	}))
-	message(bktSpamToken, sized(4+8, func(key, row []byte) error {
+	message(mailrow.BucketSpamToken, sized(4+8, func(key, row []byte) error {
 		_, err := spamTokenRow(key, row)
 		return err
 	}))
-	message(bktStructure, sized(8, func(key, row []byte) error {
+	message(mailrow.BucketStructure, sized(8, func(key, row []byte) error {
 		if len(row) > 0 && row[0] < 0x10 {
 			return nil
 		}
-		_, err := bktStructure.open(key, row)
+		_, err := mailrow.BucketStructure.Open(key, row)
 		return err
 	}))
-	message(bktSubscribed, func(key, row []byte) error {
+	message(mailrow.BucketSubscribed, func(key, row []byte) error {
 		if len(key) <= 4 || len(row) > 0 {
 			return ErrDamagedRow
 		}
 		return nil
 	})
-	add(bucketRebuild, func(key, row []byte) error { // of an attempt that did not come to its end
+	add(bucketRebuild.Name(), func(key, row []byte) error { // of an attempt that did not come to its end
 		kinds := map[byte][2]int{rebuildMessage: {13, 16}, rebuildMarks: {13, marksSize}, rebuildMissing: {5, 0}}
 		if len(key) == 0 || kinds[key[0]] != [2]int{len(key), len(row)} {
 			return ErrDamagedRow
@@ -238,7 +240,7 @@ func sources() map[string]source {
 		}
 		return err
 	})
-	add(bucketAccepted, func(key, row []byte) error {
+	add(bucketAccepted.Name(), func(key, row []byte) error {
 		if string(key) != filedKey {
 			return ErrDamagedRow
 		}
@@ -249,36 +251,15 @@ func sources() map[string]source {
 }
 
 // sound tells whether a row is one of the table's. One of a newer form is kept as it is.
-func sound(t *table, key, row []byte) error {
-	rec, err := t.decode(key, row)
+func sound(t *engine.AnyTable, key, row []byte) error {
+	rec, err := t.Decode(key, row)
 	if errors.Is(err, ErrNewer) {
 		return nil
 	}
-	if err == nil && t.id(rec) != string(key) {
+	if err == nil && t.ID(rec) != string(key) {
 		err = ErrDamagedRow
 	}
 	return err
-}
-
-// addEntries writes the index entries of a row. Where another record has the value of a unique
-// index, it returns ErrExists.
-func addEntries(tx *Tx, t *table, id, row []byte) error {
-	rec, err := t.decode(id, row)
-	if err != nil {
-		return nil // of a newer form
-	}
-	indexes, keys := t.indexes, t.indexKeys(rec)
-	for i, x := range indexes {
-		if x.unique && x.taken(tx, keys[i], string(id)) {
-			return ErrExists
-		}
-	}
-	for i, x := range indexes {
-		if err := x.move(tx, "", keys[i], string(id)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // copyRows takes every row that has its checksum. One that is found in another bucket than its own,
@@ -332,7 +313,8 @@ func (r *rebuilder) put(bucket string, key, value []byte) error {
 }
 
 func (r *rebuilder) flush() error {
-	err := r.s.db.Update(func(b *bolt.Tx) error {
+	err := r.s.Setup(func(tx *engine.Tx) error {
+		b := engine.Bolt(tx)
 		for _, row := range r.waiting {
 			to := b.Bucket([]byte(row.bucket))
 			if to.Get(row.key) != nil {
@@ -357,7 +339,7 @@ func (r *rebuilder) each(bucket string, fn func(tx *Tx, key, value []byte) error
 		more = false
 		err := r.update(func(tx *Tx) error {
 			n := 0
-			for k, v := range tx.ascend(tx.bucket(bucket), after) {
+			for k, v := range engine.AscendNamed(tx, bucket, after) {
 				if after != nil && bytes.Equal(k, after) {
 					continue
 				}
@@ -380,15 +362,13 @@ func (r *rebuilder) each(bucket string, fn func(tx *Tx, key, value []byte) error
 }
 
 func (r *rebuilder) update(fn func(tx *Tx) error) error {
-	return r.s.db.Update(func(b *bolt.Tx) error {
-		tx := &Tx{b: b, s: r.s, writable: true}
-		return errors.Join(fn(tx), tx.err)
-	})
+	return r.s.setup(fn)
 }
 
 // checkFormat refuses what cannot be made anew without its indexes, and notes today's format.
 func (r *rebuilder) checkFormat(program string) error {
-	return r.s.db.Update(func(b *bolt.Tx) error {
+	return r.s.Setup(func(tx *engine.Tx) error {
+		b := engine.Bolt(tx)
 		format, by, err := metaRow(b, formatKey)
 		switch {
 		case err != nil:
@@ -406,15 +386,15 @@ func (r *rebuilder) checkFormat(program string) error {
 func (r *rebuilder) indexTables() error {
 	for i, t := range tables {
 		r.progress("indexes", int64(i), int64(len(tables)))
-		name := t.name
+		name := t.Name()
 		err := r.each(name, func(tx *Tx, key, row []byte) error {
 			r.sequences[name] = max(r.sequences[name], number(t, key, row))
-			err := addEntries(tx, t, key, row)
+			err := t.AddEntries(tx, key, row)
 			if !errors.Is(err, ErrExists) {
 				return err
 			}
 			r.lost("%s %s, whose place another one has", name, key)
-			return tx.delete(name, key)
+			return t.DropRow(tx, key)
 		})
 		if err != nil {
 			return err
@@ -424,8 +404,8 @@ func (r *rebuilder) indexTables() error {
 }
 
 // number gives the short number of a record, which the sequence of its bucket counts.
-func number(t *table, key, row []byte) uint64 {
-	rec, err := t.decode(key, row)
+func number(t *engine.AnyTable, key, row []byte) uint64 {
+	rec, err := t.Decode(key, row)
 	if err != nil {
 		return 0
 	}
@@ -451,15 +431,15 @@ func (r *rebuilder) lost(format string, args ...any) {
 // indexMessages makes what follows from the rows of messages, and adds them up.
 func (r *rebuilder) indexMessages() error {
 	done := int64(0)
-	return r.each(messageBuckets[bktMessage], func(tx *Tx, key, row []byte) error {
+	return r.each(mailrow.BucketMessage.Name(), func(tx *Tx, key, row []byte) error {
 		if done++; done%rebuildRows == 0 {
-			r.progress("messages", done, int64(r.out.Kept[messageBuckets[bktMessage]]))
+			r.progress("messages", done, int64(r.out.Kept[mailrow.BucketMessage.Name()]))
 		}
 		var m Message
-		if err := m.decode(key, row); err != nil {
+		if err := m.Decode(key, row); err != nil {
 			return err
 		}
-		if err := r.refer(tx, m.Blob, messageOwner(&m)); err != nil {
+		if err := r.refer(tx, m.Blob, mailrow.MessageOwner(&m)); err != nil {
 			return err
 		}
 		if m.Folder == InboxID { // others are listed when their folders have numbers
@@ -468,16 +448,16 @@ func (r *rebuilder) indexMessages() error {
 			}
 		}
 		sum := r.folder(m.Mailbox, m.Folder)
-		sum.messages++
-		sum.bytes += int64(m.Blob.Length)
+		sum.Messages++
+		sum.Bytes += int64(m.Blob.Length)
 		if m.Flags&FlagSeen == 0 {
-			sum.unseen++
+			sum.Unseen++
 		}
-		sum.uidNext, sum.modSeq = max(sum.uidNext, m.UID+1), max(sum.modSeq, m.ModSeq)
+		sum.UIDNext, sum.ModSeq = max(sum.UIDNext, m.UID+1), max(sum.ModSeq, m.ModSeq)
 		u := r.accounts[m.Account]
 		r.accounts[m.Account] = Usage{Messages: u.Messages + 1, Bytes: u.Bytes + int64(m.Blob.Length)}
 		if _, err := tx.Meta(m.Mailbox, m.Folder, m.UID); err != nil {
-			return tx.put(bucketRebuild, append([]byte{rebuildMeta}, key...), m.Blob.AppendTo(nil))
+			return tx.PutRow(bucketRebuild, append([]byte{rebuildMeta}, key...), m.Blob.AppendTo(nil))
 		}
 		return nil
 	})
@@ -495,8 +475,8 @@ func (r *rebuilder) refer(tx *Tx, ref BlobRef, owner []byte) error {
 	if ref.Compare(r.last) > 0 {
 		r.last = ref
 	}
-	prefix := blobPrefix(ref)
-	return tx.putRow(bktRef, append(prefix[:], owner...), refRow(ref))
+	prefix := mailrow.BlobPrefix(ref)
+	return tx.PutRow(mailrow.BucketRef, append(prefix[:], owner...), mailrow.RefRow(ref))
 }
 
 // noteOwners makes the references of the records that have messages.
@@ -508,25 +488,25 @@ func (r *rebuilder) noteOwners() error {
 			}
 		}
 		for sub := range Submissions.All(tx) {
-			note(ownerSubmission, sub.ID, sub.Blob)
+			note(mailrow.OwnerSubmission, sub.ID, sub.Blob)
 		}
 		for m := range ReportMails.All(tx) {
-			note(ownerReport, m.ID, m.Blob)
+			note(mailrow.OwnerReport, m.ID, m.Blob)
 		}
 		for m := range RemoteCopies.All(tx) {
-			note(ownerCopy, m.ID, m.Blob)
+			note(mailrow.OwnerCopy, m.ID, m.Blob)
 		}
 		for a := range Arrivals.All(tx) {
-			note(ownerArrival, a.ID, a.Blob)
+			note(mailrow.OwnerArrival, a.ID, a.Blob)
 		}
 		for b := range Batches.All(tx) {
-			note(ownerBatch, b.ID, b.Blob)
+			note(mailrow.OwnerBatch, b.ID, b.Blob)
 		}
 		for l := range SpamLessons.All(tx) {
-			note(ownerLesson, l.ID, l.Blob)
+			note(mailrow.OwnerLesson, l.ID, l.Blob)
 		}
 		for a := range Approvals.All(tx) {
-			note(ownerApproval, a.ID, a.Blob)
+			note(mailrow.OwnerApproval, a.ID, a.Blob)
 		}
 		return err
 	})
@@ -537,34 +517,33 @@ func (r *rebuilder) noteOwners() error {
 func (r *rebuilder) findWitnesses() error {
 	var found []newRow
 	witness := func(kind byte, key, value []byte) {
-		found = append(found, newRow{bucketRebuild, append([]byte{kind}, key...), value})
+		found = append(found, newRow{bucketRebuild.Name(), append([]byte{kind}, key...), value})
 	}
 	lost := map[string]bool{}
-	err := r.s.db.View(func(b *bolt.Tx) error {
-		tx := &Tx{b: b, s: r.s}
+	err := r.s.View(func(tx *Tx) error {
 		_, err := boltfile.Salvage(r.old, r.size, boltfile.Rows{
 			Bucket: func(string, uint64) {},
 			Row: func(bucket string, key, value []byte) bool {
 				switch bucket {
-				case messageBuckets[bktFolderName]:
+				case mailrow.BucketFolderName.Name():
 					if len(key) > 4 && len(value) == 4 {
-						at := folderKey(binary.BigEndian.Uint32(key), binary.BigEndian.Uint32(value))
-						if tx.getRow(bktFolder, at[:]) == nil {
+						at := mailrow.FolderKey(binary.BigEndian.Uint32(key), binary.BigEndian.Uint32(value))
+						if tx.GetRow(mailrow.BucketFolder, at[:]) == nil {
 							witness(rebuildFolder, at[:], bytes.Clone(key[4:]))
 						}
 					}
-				case messageBuckets[bktRef]:
-					ref, owner, err := decodeRef(key, value)
-					if err == nil && len(owner) == 13 && owner[0] == ownerMessage && !tx.mayBeListed(ref, owner[1:]) {
+				case mailrow.BucketRef.Name():
+					ref, owner, err := mailrow.DecodeRef(key, value)
+					if err == nil && len(owner) == 13 && owner[0] == mailrow.OwnerMessage && !tx.mayBeListed(ref, owner[1:]) {
 						witness(rebuildMessage, owner[1:], ref.AppendTo(nil))
 					}
-				case messageBuckets[bktInbox], messageBuckets[bktInboxOf]:
-					if at, marks := inboxWitness(key, value); at != nil && tx.getRow(bktMessage, at) == nil {
+				case mailrow.BucketInbox.Name(), mailrow.BucketInboxOf.Name():
+					if at, marks := inboxWitness(key, value); at != nil && tx.GetRow(mailrow.BucketMessage, at) == nil {
 						witness(rebuildMarks, at, marks)
 					}
 				default:
 					table := r.indexes[bucket]
-					if id := table + " " + string(value); table != "" && len(value) > 0 && !lost[id] && tx.bucket(table).Get(value) == nil {
+					if id := table + " " + string(value); table != "" && len(value) > 0 && !lost[id] && engine.Named(tx, table).Get(value) == nil {
 						lost[id] = true
 						r.lost("%s", strings.ToValidUTF8(id, "?"))
 					}
@@ -585,7 +564,7 @@ func (r *rebuilder) findWitnesses() error {
 		if row.key[0] == rebuildMessage {
 			sum := r.folder(binary.BigEndian.Uint32(row.key[1:]), binary.BigEndian.Uint32(row.key[5:]))
 			sum.lost++
-			sum.uidNext = max(sum.uidNext, binary.BigEndian.Uint32(row.key[9:])+1)
+			sum.UIDNext = max(sum.UIDNext, binary.BigEndian.Uint32(row.key[9:])+1)
 		}
 		if row.key[0] == rebuildMarks && len(row.value) != marksSize {
 			continue
@@ -612,8 +591,8 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	_, err := boltfile.Salvage(r.old, r.size, boltfile.Rows{
 		Bucket: func(string, uint64) {},
 		Row: func(bucket string, key, value []byte) bool {
-			if bucket == messageBuckets[bktRef] {
-				if ref, owner, err := decodeRef(key, value); err == nil && entries[string(ref.AppendTo(nil))] != nil {
+			if bucket == mailrow.BucketRef.Name() {
+				if ref, owner, err := mailrow.DecodeRef(key, value); err == nil && entries[string(ref.AppendTo(nil))] != nil {
 					entries[string(ref.AppendTo(nil))][string(owner)] = true
 				}
 			}
@@ -623,8 +602,7 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = r.s.db.View(func(b *bolt.Tx) error {
-		tx := &Tx{b: b, s: r.s}
+	err = r.s.View(func(tx *Tx) error {
 		found = slices.DeleteFunc(found, func(row newRow) bool {
 			if row.key[0] != rebuildMessage {
 				return false
@@ -641,12 +619,12 @@ func (r *rebuilder) withoutDamaged(found []newRow) ([]newRow, error) {
 // mayBeListed tells whether a message that an entry of bktRef names has its row, or the entry is
 // damaged itself: another message of its folder then has the bytes.
 func (tx *Tx) mayBeListed(ref BlobRef, key []byte) bool {
-	if tx.getRow(bktMessage, key) != nil {
+	if tx.GetRow(mailrow.BucketMessage, key) != nil {
 		return true
 	}
 	owners, err := tx.owners(ref)
 	for _, o := range owners {
-		if o[0] == ownerMessage && bytes.HasPrefix(o[1:], key[:8]) {
+		if o[0] == mailrow.OwnerMessage && bytes.HasPrefix(o[1:], key[:8]) {
 			return true
 		}
 	}
@@ -660,17 +638,17 @@ func inboxWitness(key, value []byte) (at, marks []byte) {
 		return nil, nil
 	}
 	m := Message{Flags: Flags(value[0]), Bits: Bits(value[1])}
-	if m.class() != key[4] {
+	if m.Class() != key[4] {
 		return nil, nil
 	}
 	account, mailbox := uint32(0), binary.BigEndian.Uint32(key)
 	if len(key) == 21 {
 		account, mailbox = mailbox, binary.BigEndian.Uint32(key[17:])
 	}
-	if mailbox >= firstFolderNum {
+	if mailbox >= mailrow.FirstFolderNum {
 		return nil, nil // of another folder, which the account's list does not confirm
 	}
-	place := messageKey(mailbox, InboxID, binary.BigEndian.Uint32(key[13:]))
+	place := mailrow.MessageKey(mailbox, InboxID, binary.BigEndian.Uint32(key[13:]))
 	marks = append(binary.BigEndian.AppendUint32(nil, account), key[5:13]...)
 	return place[:], append(marks, value...)
 }

@@ -8,15 +8,14 @@ import (
 	"math"
 	"strings"
 
-	bolt "go.etcd.io/bbolt"
-
-	"github.com/mailstead/mailstead/store/rowform"
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
 // A folderSum is what the messages of a folder add up to.
 type folderSum struct {
-	folderCounts
+	mailrow.FolderCounts
 	lost uint32 // further ones, whose rows are to be made
 }
 
@@ -32,22 +31,22 @@ func (r *rebuilder) folder(mailbox, folder uint32) *folderSum {
 // get one.
 func (r *rebuilder) nameFolders() error {
 	var lost []Folder
-	err := r.each(bucketRebuild, func(tx *Tx, key, name []byte) error {
+	err := r.each(bucketRebuild.Name(), func(tx *Tx, key, name []byte) error {
 		if key[0] != rebuildFolder {
 			return nil
 		}
 		lost = append(lost, Folder{Mailbox: binary.BigEndian.Uint32(key[1:]), ID: binary.BigEndian.Uint32(key[5:]), Name: string(name)})
-		return tx.delete(bucketRebuild, key)
+		return tx.DeleteRow(bucketRebuild, key)
 	})
 	if err != nil {
 		return err
 	}
 	return r.update(func(tx *Tx) error {
 		there := map[[2]uint32]bool{}
-		for k := range tx.ascend(tx.messageBucket(bktFolder), nil) {
+		for k := range tx.Ascend(mailrow.BucketFolder, nil) {
 			there[[2]uint32{binary.BigEndian.Uint32(k), binary.BigEndian.Uint32(k[4:])}] = true
 		}
-		for k := range tx.ascend(tx.messageBucket(bktMailbox), nil) { // one that has folders has INBOX
+		for k := range tx.Ascend(mailrow.BucketMailbox, nil) { // one that has folders has INBOX
 			r.folder(binary.BigEndian.Uint32(k), InboxID)
 		}
 		for at := range there {
@@ -67,18 +66,18 @@ func (r *rebuilder) nameFolders() error {
 			there[at] = true
 			switch {
 			case f.ID == InboxID:
-				f.Name = inboxName
-			case f.Name == "" || strings.EqualFold(f.Name, inboxName) || len(f.Name) > maxFolderName || strings.ToValidUTF8(f.Name, "") != f.Name:
+				f.Name = mailrow.InboxName
+			case f.Name == "" || strings.EqualFold(f.Name, mailrow.InboxName) || len(f.Name) > maxFolderName || strings.ToValidUTF8(f.Name, "") != f.Name:
 				f.Name = fmt.Sprintf("Folder %d", f.ID)
 			}
 			// Clients may know another UIDVALIDITY: they read the folder anew.
 			f.UIDValidity, f.UIDNext, f.Subscribed = uint32(tx.Now().Unix()), 1, true
-			key := folderKey(f.Mailbox, f.ID)
-			if err := tx.putRow(bktFolder, key[:], f.row()); err != nil {
+			key := mailrow.FolderKey(f.Mailbox, f.ID)
+			if err := tx.PutRow(mailrow.BucketFolder, key[:], f.Row()); err != nil {
 				return err
 			}
 			r.out.Folders++
-			if err := tx.put(bucketRebuild, append([]byte{rebuildMissing}, key[:4]...), nil); err != nil {
+			if err := tx.PutRow(bucketRebuild, append([]byte{rebuildMissing}, key[:4]...), nil); err != nil {
 				return err
 			}
 		}
@@ -89,30 +88,30 @@ func (r *rebuilder) nameFolders() error {
 // countFolders gives the folders their counters and names. A folder that counted more messages than
 // there are tells that some are missing.
 func (r *rebuilder) countFolders() error {
-	err := r.each(messageBuckets[bktFolder], func(tx *Tx, key, row []byte) error {
+	err := r.each(mailrow.BucketFolder.Name(), func(tx *Tx, key, row []byte) error {
 		var f Folder
-		if err := f.decode(key, row); err != nil {
+		if err := f.Decode(key, row); err != nil {
 			return err
 		}
 		sum := r.folder(f.Mailbox, f.ID)
-		if f.Messages > sum.messages+sum.lost {
-			if err := tx.put(bucketRebuild, append([]byte{rebuildMissing}, key[:4]...), nil); err != nil {
+		if f.Messages > sum.Messages+sum.lost {
+			if err := tx.PutRow(bucketRebuild, append([]byte{rebuildMissing}, key[:4]...), nil); err != nil {
 				return err
 			}
 		}
-		f.Messages, f.Unseen, f.Bytes = sum.messages, sum.unseen, sum.bytes
-		f.UIDNext, f.ModSeq = max(f.UIDNext, sum.uidNext), max(f.ModSeq, sum.modSeq)
-		if tx.getRow(bktFolderName, folderName(f.Mailbox, f.Name)) != nil {
+		f.Messages, f.Unseen, f.Bytes = sum.Messages, sum.Unseen, sum.Bytes
+		f.UIDNext, f.ModSeq = max(f.UIDNext, sum.UIDNext), max(f.ModSeq, sum.ModSeq)
+		if tx.GetRow(mailrow.BucketFolderName, mailrow.FolderNameKey(f.Mailbox, f.Name)) != nil {
 			f.Name = fmt.Sprintf("Folder %d", f.ID)
 		}
 		box := r.mailboxes[f.Mailbox]
 		if box == nil {
-			box = &mailboxRow{}
+			box = &mailrow.MailboxCounts{}
 			r.mailboxes[f.Mailbox] = box
 		}
-		box.nextFolder, box.validity, box.modSeq = max(box.nextFolder, f.ID+1), max(box.validity, f.UIDValidity), max(box.modSeq, f.ModSeq)
-		box.messages += int64(f.Messages)
-		box.bytes += f.Bytes
+		box.NextFolder, box.Validity, box.ModSeq = max(box.NextFolder, f.ID+1), max(box.Validity, f.UIDValidity), max(box.ModSeq, f.ModSeq)
+		box.Messages += int64(f.Messages)
+		box.Bytes += f.Bytes
 		return tx.putFolder(&f)
 	})
 	if err != nil {
@@ -120,12 +119,12 @@ func (r *rebuilder) countFolders() error {
 	}
 	return r.update(func(tx *Tx) error {
 		for mailbox, sum := range r.mailboxes {
-			r.sequences[Mailboxes.name] = max(r.sequences[Mailboxes.name], uint64(mailbox))
+			r.sequences[Mailboxes.Name()] = max(r.sequences[Mailboxes.Name()], uint64(mailbox))
 			old, err := tx.mailboxRow(mailbox)
 			if err != nil && !errors.Is(err, ErrNotFound) {
 				return err
 			}
-			sum.nextFolder, sum.validity, sum.modSeq = max(sum.nextFolder, old.nextFolder), max(sum.validity, old.validity), max(sum.modSeq, old.modSeq)
+			sum.NextFolder, sum.Validity, sum.ModSeq = max(sum.NextFolder, old.NextFolder), max(sum.Validity, old.Validity), max(sum.ModSeq, old.ModSeq)
 			if err := tx.putMailbox(mailbox, *sum); err != nil {
 				return err
 			}
@@ -136,11 +135,11 @@ func (r *rebuilder) countFolders() error {
 
 // listFolders gives the folders that are not INBOX their numbers, and lists their messages.
 func (r *rebuilder) listFolders() error {
-	most := uint32(firstFolderNum)
-	err := r.each(messageBuckets[bktFolder], func(_ *Tx, key, row []byte) error {
+	most := uint32(mailrow.FirstFolderNum)
+	err := r.each(mailrow.BucketFolder.Name(), func(_ *Tx, key, row []byte) error {
 		var f Folder
-		err := f.decode(key, row)
-		if f.Num >= firstFolderNum {
+		err := f.Decode(key, row)
+		if f.Num >= mailrow.FirstFolderNum {
 			most = max(most, f.Num)
 		}
 		return err
@@ -148,13 +147,13 @@ func (r *rebuilder) listFolders() error {
 	if err != nil {
 		return err
 	}
-	most = max(most, firstFolderNum+uint32(r.sequences[messageBuckets[bktFolderNum]]))
-	err = r.each(messageBuckets[bktFolder], func(tx *Tx, key, row []byte) error {
+	most = max(most, mailrow.FirstFolderNum+uint32(r.sequences[mailrow.BucketFolderNum.Name()]))
+	err = r.each(mailrow.BucketFolder.Name(), func(tx *Tx, key, row []byte) error {
 		var f Folder
-		if err := f.decode(key, row); err != nil || f.ID == InboxID {
+		if err := f.Decode(key, row); err != nil || f.ID == InboxID {
 			return err
 		}
-		if of, _ := tx.FolderOfNum(f.Num); f.Num < firstFolderNum || of != 0 {
+		if of, _ := tx.FolderOfNum(f.Num); f.Num < mailrow.FirstFolderNum || of != 0 {
 			most++
 			f.Num = most
 			if err := tx.putFolder(&f); err != nil {
@@ -166,10 +165,10 @@ func (r *rebuilder) listFolders() error {
 	if err != nil {
 		return err
 	}
-	r.sequences[messageBuckets[bktFolderNum]] = uint64(most - firstFolderNum)
-	return r.each(messageBuckets[bktMessage], func(tx *Tx, key, row []byte) error {
+	r.sequences[mailrow.BucketFolderNum.Name()] = uint64(most - mailrow.FirstFolderNum)
+	return r.each(mailrow.BucketMessage.Name(), func(tx *Tx, key, row []byte) error {
 		var m Message
-		if err := m.decode(key, row); err != nil || m.Folder == InboxID {
+		if err := m.Decode(key, row); err != nil || m.Folder == InboxID {
 			return err
 		}
 		f, err := tx.Folder(m.Mailbox, m.Folder)
@@ -184,7 +183,7 @@ func (r *rebuilder) listFolders() error {
 func (r *rebuilder) writeCounts() error {
 	return r.update(func(tx *Tx) (err error) {
 		for account, u := range r.accounts {
-			r.sequences[Accounts.name] = max(r.sequences[Accounts.name], uint64(account))
+			r.sequences[Accounts.Name()] = max(r.sequences[Accounts.Name()], uint64(account))
 			err = errors.Join(err, tx.addAccountUsage(account, u.Messages, u.Bytes))
 		}
 		for segment, bytes := range r.live {
@@ -196,26 +195,26 @@ func (r *rebuilder) writeCounts() error {
 
 // dropLeftovers deletes what belongs to messages that are gone for good.
 func (r *rebuilder) dropLeftovers() error {
-	err := r.each(messageBuckets[bktMeta], func(tx *Tx, key, _ []byte) error {
-		if tx.getRow(bktMessage, key) != nil || tx.bucket(bucketRebuild).Get(append([]byte{rebuildMessage}, key...)) != nil {
+	err := r.each(mailrow.BucketMeta.Name(), func(tx *Tx, key, _ []byte) error {
+		if tx.GetRow(mailrow.BucketMessage, key) != nil || tx.Bucket(bucketRebuild).Get(append([]byte{rebuildMessage}, key...)) != nil {
 			return nil
 		}
-		return tx.deleteRow(bktMeta, key)
+		return tx.DeleteRow(mailrow.BucketMeta, key)
 	})
 	if err != nil {
 		return err
 	}
-	return r.each(messageBuckets[bktStructure], func(tx *Tx, key, _ []byte) error {
-		if k, _ := tx.seek(tx.messageBucket(bktRef), key); bytes.HasPrefix(k, key) {
+	return r.each(mailrow.BucketStructure.Name(), func(tx *Tx, key, _ []byte) error {
+		if k, _ := tx.Seek(mailrow.BucketRef, key); bytes.HasPrefix(k, key) {
 			return nil
 		}
-		return tx.deleteRow(bktStructure, key)
+		return tx.DeleteRow(mailrow.BucketStructure, key)
 	})
 }
 
 // joinThreads notes which threads were joined to which; one whose elder is gone becomes a root.
 func (r *rebuilder) joinThreads() error {
-	return r.each(messageBuckets[bktThread], func(tx *Tx, key, _ []byte) error {
+	return r.each(mailrow.BucketThread.Name(), func(tx *Tx, key, _ []byte) error {
 		up, _, _, err := tx.threadRow(key)
 		account, n := binary.BigEndian.Uint32(key), ThreadNode(key[4:])
 		if err != nil || up == n {
@@ -226,7 +225,7 @@ func (r *rebuilder) joinThreads() error {
 				return err
 			}
 		}
-		return tx.putRow(bktThreadJoined, threadKey(account, up, n), nil)
+		return tx.PutRow(mailrow.BucketThreadJoined, threadKey(account, up, n), nil)
 	})
 }
 
@@ -248,9 +247,10 @@ func (r *rebuilder) resetText() error {
 // setSequences sets what the buckets count. Numbers that cannot be read go on from the newest that
 // is in use. Entries are not kept: the next backup is a full one.
 func (r *rebuilder) setSequences() error {
-	r.sequences[messageBuckets[bktInbox]] = inboxForm
-	r.sequences[messageBuckets[bktTextTodo]], r.sequences[messageBuckets[bktTextRun]] = 0, 0
-	return r.s.db.Update(func(b *bolt.Tx) error {
+	r.sequences[mailrow.BucketInbox.Name()] = inboxForm
+	r.sequences[mailrow.BucketTextTodo.Name()], r.sequences[mailrow.BucketTextRun.Name()] = 0, 0
+	return r.s.Setup(func(tx *engine.Tx) error {
+		b := engine.Bolt(tx)
 		for name, n := range r.sequences {
 			at := b.Bucket([]byte(name))
 			if at == nil || n > mostSequence(name) {
@@ -268,10 +268,10 @@ func (r *rebuilder) setSequences() error {
 // newest one that is referred to.
 func (r *rebuilder) markFiled() error {
 	return r.update(func(tx *Tx) error {
-		if tx.bucket(bucketAccepted).Get([]byte(filedKey)) != nil {
+		if tx.Bucket(bucketAccepted).Get([]byte(filedKey)) != nil {
 			return nil
 		}
 		mark := segment.FiledMark{From: segment.Position{Segment: r.last.Segment, Offset: uint32(min(int64(r.last.Offset)+r.last.Size(), math.MaxUint32))}}
-		return tx.put(bucketAccepted, []byte(filedKey), rowform.SumOf(bucketAccepted).Seal([]byte(filedKey), mark.Row()))
+		return tx.PutRow(bucketAccepted, []byte(filedKey), bucketAccepted.Sum().Seal([]byte(filedKey), mark.Row()))
 	})
 }

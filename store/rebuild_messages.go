@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	bolt "go.etcd.io/bbolt"
-
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
@@ -20,8 +20,9 @@ import (
 //	d, key in msg → reference 16            a message whose meta row is gone
 //	f, key in folder → name                 a folder whose row is gone; RebuildDatabase alone
 //	b, mailbox 4 → nothing                  messages are missing, and nothing tells which
+var bucketRebuild = engine.NewBucket("rebuild")
+
 const (
-	bucketRebuild  = "rebuild"
 	rebuildMessage = 'm'
 	rebuildMarks   = 'i'
 	rebuildMeta    = 'd'
@@ -43,11 +44,11 @@ type RowToMake struct {
 func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 	err = s.View(func(tx *Tx) error {
 		rows = nil
-		todo := tx.bucket(bucketRebuild)
+		todo := tx.Bucket(bucketRebuild)
 		if todo == nil {
 			return nil
 		}
-		for k, v := range tx.ascend(todo, nil) {
+		for k, v := range tx.Ascend(bucketRebuild, nil) {
 			if len(rows) == limit {
 				break
 			}
@@ -62,11 +63,11 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 			row := RowToMake{MetaAlone: k[0] == rebuildMeta, key: bytes.Clone(k)}
 			row.Message = Message{Mailbox: binary.BigEndian.Uint32(at), Folder: binary.BigEndian.Uint32(at[4:]), UID: binary.BigEndian.Uint32(at[8:]), Blob: ref}
 			if marks := todo.Get(append([]byte{rebuildMarks}, at...)); len(marks) == marksSize && row.Folder == InboxID {
-				row.Marked, row.Account, row.Received = true, binary.BigEndian.Uint32(marks), msTime(binary.BigEndian.Uint64(marks[4:]))
+				row.Marked, row.Account, row.Received = true, binary.BigEndian.Uint32(marks), mailrow.MsTime(binary.BigEndian.Uint64(marks[4:]))
 				row.Flags, row.Bits = Flags(marks[12]), Bits(marks[13])
 			}
-			if meta := new(Meta); !row.MetaAlone && tx.getRow(bktMeta, at) != nil {
-				if _, err := meta.decode(at, tx.getRow(bktMeta, at)); err == nil {
+			if meta := new(Meta); !row.MetaAlone && tx.GetRow(mailrow.BucketMeta, at) != nil {
+				if _, err := meta.Decode(at, tx.GetRow(mailrow.BucketMeta, at)); err == nil {
 					meta.Structure = bytes.Clone(meta.Structure) // bbolt owns what it gave
 					row.Kept = meta
 				}
@@ -79,7 +80,7 @@ func (s *Store) RowsToMake(limit int) (rows []RowToMake, err error) {
 }
 
 // RowMade notes that a row is made, or that it cannot be.
-func (tx *Tx) RowMade(row *RowToMake) error { return tx.delete(bucketRebuild, row.key) }
+func (tx *Tx) RowMade(row *RowToMake) error { return tx.DeleteRow(bucketRebuild, row.key) }
 
 // PutMeta writes the meta row of a message that lacks it.
 func (tx *Tx) PutMeta(m *Message, meta *Meta) error {
@@ -87,8 +88,8 @@ func (tx *Tx) PutMeta(m *Message, meta *Meta) error {
 	if err != nil {
 		return err
 	}
-	key := m.key()
-	return tx.putRow(bktMeta, key[:], bktMeta.seal(key[:], row))
+	key := m.Key()
+	return tx.PutRow(mailrow.BucketMeta, key[:], mailrow.BucketMeta.Seal(key[:], row))
 }
 
 // MailboxesMissingMessages gives the numbers of mailboxes of which messages are missing, and
@@ -96,11 +97,11 @@ func (tx *Tx) PutMeta(m *Message, meta *Meta) error {
 func (s *Store) MailboxesMissingMessages() (missing map[uint32]bool, err error) {
 	err = s.View(func(tx *Tx) error {
 		missing = map[uint32]bool{}
-		todo := tx.bucket(bucketRebuild)
+		todo := tx.Bucket(bucketRebuild)
 		if todo == nil {
 			return nil
 		}
-		for k := range tx.ascend(todo, []byte{rebuildMissing}) {
+		for k := range tx.Ascend(bucketRebuild, []byte{rebuildMissing}) {
 			if k[0] != rebuildMissing || len(k) != 5 {
 				break
 			}
@@ -135,7 +136,7 @@ func (s *Store) Unlisted(fn func(Unlisted) error) error {
 	var others []record
 	for _, info := range s.seg.List() {
 		err := s.View(func(tx *Tx) error {
-			mark, err := filedMark(tx.b)
+			mark, err := filedMark(engine.Bolt(tx))
 			if err != nil {
 				return err
 			}
@@ -202,30 +203,31 @@ func (s *Store) Envelope(ref BlobRef) ([]byte, error) { return s.seg.Envelope(re
 // EndRebuild forgets what was to be made. Where keep is true, compaction leaves alone all messages
 // that are there now: some of them may be what is missing.
 func (s *Store) EndRebuild(keep bool) error {
-	return s.db.Update(func(b *bolt.Tx) error {
-		if b.Bucket([]byte(bucketRebuild)) == nil {
+	return s.Setup(func(tx *engine.Tx) error {
+		b := engine.Bolt(tx)
+		if b.Bucket([]byte(bucketRebuild.Name())) == nil {
 			return nil
 		}
 		list := s.seg.List()
-		if live := b.Bucket([]byte(messageBuckets[bktLive])); keep && len(list) > 0 {
+		if live := b.Bucket([]byte(mailrow.BucketLive.Name())); keep && len(list) > 0 {
 			if err := live.SetSequence(uint64(list[len(list)-1].Number)); err != nil {
 				return err
 			}
 		}
-		return b.DeleteBucket([]byte(bucketRebuild))
+		return b.DeleteBucket([]byte(bucketRebuild.Name()))
 	})
 }
 
 // noteEnd notes up to where the segments have what is filed, when the store is closed and now and
 // then before. What an older copy of the database does not know of is behind that.
 func (s *Store) noteEnd() error {
-	if !s.appended.Load() || s.failure.get() != nil {
+	if !s.appended.Load() || s.Failed() != nil {
 		return nil
 	}
 	end := s.unfiled.First(s.seg.End())
 	noted := false
 	err := s.View(func(tx *Tx) error {
-		mark, err := filedMark(tx.b)
+		mark, err := filedMark(engine.Bolt(tx))
 		noted = end.Compare(mark.From) <= 0
 		return err
 	})

@@ -15,6 +15,8 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"github.com/mailstead/mailstead/store/boltfile"
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 // envInt is a number of the environment, or a default.
@@ -119,9 +121,9 @@ func bodiesOf(t *testing.T, s *Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	view(t, s, func(tx *Tx) error {
-		for k, row := range tx.ascend(tx.messageBucket(bktMessage), nil) {
+		for k, row := range tx.Ascend(mailrow.BucketMessage, nil) {
 			var m Message
-			if err := m.decode(k, row); err != nil {
+			if err := m.Decode(k, row); err != nil {
 				return err
 			}
 			all[fmt.Sprintf("%d %d %d", m.Mailbox, m.Folder, m.UID)] = readTest(t, s, m.Blob)
@@ -224,7 +226,7 @@ func TestRebuildOfLostRows(t *testing.T) {
 			makeRebuildStore(t, dir)
 			s := openDir(t, dir, rebuildOptions)
 			want := bodiesOf(t, s)
-			if err := s.db.Update(func(b *bolt.Tx) error {
+			if err := engine.File(s.db).Update(func(b *bolt.Tx) error {
 				for _, bucket := range buckets {
 					if err := b.DeleteBucket([]byte(bucket)); err != nil {
 						return err

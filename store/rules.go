@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // A Rule says what is done with mail that arrives in a mailbox.
@@ -38,8 +40,8 @@ type RuleAction struct {
 
 // Rules keeps the rules of mailboxes.
 var (
-	Rules          = newTable("rule", func(r *Rule) string { return r.ID })
-	RulesByMailbox = Rules.index("mailbox", func(r *Rule) string { return r.MailboxID })
+	Rules          = engine.NewTable("rule", func(r *Rule) string { return r.ID })
+	RulesByMailbox = Rules.Index("mailbox", func(r *Rule) string { return r.MailboxID })
 )
 
 // A Vacation is what a mailbox answers by itself, by the mailbox's id.
@@ -57,7 +59,7 @@ type Vacation struct {
 }
 
 // Vacations keeps them.
-var Vacations = newTable("vacation", func(v *Vacation) string { return v.MailboxID })
+var Vacations = engine.NewTable("vacation", func(v *Vacation) string { return v.MailboxID })
 
 // An AutoReply notes that a mailbox has answered somebody by itself, so that it does not again for
 // some days.
@@ -69,8 +71,8 @@ type AutoReply struct {
 
 // AutoReplies keeps them; AutoRepliesByTime finds those that are forgotten first.
 var (
-	AutoReplies       = newTable("auto_reply", func(r *AutoReply) string { return r.ID })
-	AutoRepliesByTime = AutoReplies.index("time", func(r *AutoReply) string { return TimeKey(r.Expires) })
+	AutoReplies       = engine.NewTable("auto_reply", func(r *AutoReply) string { return r.ID })
+	AutoRepliesByTime = AutoReplies.Index("time", func(r *AutoReply) string { return TimeKey(r.Expires) })
 )
 
 // AutoReplyID names what a mailbox has answered to a sender. Older rows were about one rule or one

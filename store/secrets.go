@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // Some fields of records are secrets that the service has sealed. The store knows where they are
@@ -46,7 +48,7 @@ func WebhookPlace(id string) string { return "webhook " + id }
 // secretTables are those whose records have secrets.
 var secretTables = untypedTables(Mailboxes, Credentials, Domains, Webhooks, Certificates, CertificateAccounts, Users, Idempotencies, Jobs)
 
-func (m *Mailbox) secrets(each eachSecret) {
+func (m *Mailbox) secrets(each engine.EachSecret) {
 	each(MailboxPlace(m.ID), &m.PasswordSealed)
 	each(SCRAMPlace(m.ID), &m.SCRAM)
 	if m.External == nil {
@@ -62,7 +64,7 @@ func (m *Mailbox) secrets(each eachSecret) {
 	}
 }
 
-func (d *Domain) secrets(each eachSecret) {
+func (d *Domain) secrets(each engine.EachSecret) {
 	each(EdgePlace(d.ID), &d.EdgeToken)
 	d.DKIM = slices.Clone(d.DKIM)
 	for i := range d.DKIM {
@@ -75,20 +77,20 @@ func (d *Domain) secrets(each eachSecret) {
 	}
 }
 
-func (w *Webhook) secrets(each eachSecret) {
+func (w *Webhook) secrets(each engine.EachSecret) {
 	each(WebhookPlace(w.ID), &w.Secret)
 	each(WebhookPlace(w.ID), &w.OldSecret)
 }
 
-func (c *Certificate) secrets(each eachSecret) {
+func (c *Certificate) secrets(each engine.EachSecret) {
 	each(CertificatePlace(c.ID), &c.Key)
 	each(CertificatePlace(c.ID), &c.NextKey)
 	each(CertificatePlace(c.ID), &c.Order.Key)
 }
 
-func (a *CertificateAccount) secrets(each eachSecret) { each(AccountPlace(a.Directory), &a.Key) }
+func (a *CertificateAccount) secrets(each engine.EachSecret) { each(AccountPlace(a.Directory), &a.Key) }
 
-func (u *User) secrets(each eachSecret) {
+func (u *User) secrets(each engine.EachSecret) {
 	if u.TOTP != nil {
 		totp := *u.TOTP
 		u.TOTP = &totp
@@ -96,12 +98,12 @@ func (u *User) secrets(each eachSecret) {
 	}
 }
 
-func (i *Idempotency) secrets(each eachSecret) { each(ReplayPlace(i.ID), &i.Sealed) }
+func (i *Idempotency) secrets(each engine.EachSecret) { each(ReplayPlace(i.ID), &i.Sealed) }
 
 // secrets are those in the arguments of a job that sets a domain up, the token of the edge provider
 // and the passwords of the mailboxes that it is to make, and of one that imports mail, the password
 // at the server that it comes from.
-func (j *Job) secrets(each eachSecret) {
+func (j *Job) secrets(each engine.EachSecret) {
 	if !bytes.Contains(j.Args, []byte(`"edge_token"`)) && !bytes.Contains(j.Args, []byte(`"mailboxes"`)) && !bytes.Contains(j.Args, []byte(`"import_server"`)) {
 		return
 	}
@@ -117,7 +119,7 @@ func (j *Job) secrets(each eachSecret) {
 		return // of another kind
 	}
 	changed := map[string]any{}
-	told := func(name string, value any) eachSecret {
+	told := func(name string, value any) engine.EachSecret {
 		return func(place string, secret *[]byte) {
 			before := *secret
 			if each(place, secret); !bytes.Equal(before, *secret) {
@@ -151,7 +153,7 @@ func (j *Job) secrets(each eachSecret) {
 // many.
 func (tx *Tx) Secrets(most int) (list []Secret) {
 	for _, t := range secretTables {
-		list = append(list, t.someSecrets(tx, most)...)
+		list = append(list, t.SomeSecrets(tx, most)...)
 	}
 	return list
 }
@@ -167,15 +169,15 @@ func (tx *Tx) Reseal(after string, reseal Reseal) (records int, next string, err
 	table, id, _ := strings.Cut(after, "\x00")
 	left := resealAtATime
 	for _, t := range secretTables {
-		if table != "" && table != t.name {
+		if table != "" && table != t.Name() {
 			continue
 		}
-		found, err := t.resealRows(tx, id, left, reseal)
-		records += found.changed
-		if err != nil || found.more {
-			return records, t.name + "\x00" + found.last, err
+		found, err := t.ResealRows(tx, id, left, reseal)
+		records += found.Changed
+		if err != nil || found.More {
+			return records, t.Name() + "\x00" + found.Last, err
 		}
-		table, id, left = "", "", left-found.looked
+		table, id, left = "", "", left-found.Looked
 	}
 	return records, "", nil
 }

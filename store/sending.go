@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -31,8 +32,8 @@ func (d *SendDay) fields(c *rowform.Coder) {
 
 // SendDays keeps them until the day after; SendDaysByTime finds those whose time is over.
 var (
-	SendDays       = newTable("send_day", func(d *SendDay) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).binary((*SendDay).fields)
-	SendDaysByTime = SendDays.index("time", func(d *SendDay) string {
+	SendDays       = engine.NewTable("send_day", func(d *SendDay) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendDay).fields)
+	SendDaysByTime = SendDays.Index("time", func(d *SendDay) string {
 		day, _ := time.Parse(time.DateOnly, d.Day)
 		return TimeKey(day.AddDate(0, 0, 2))
 	})
@@ -67,8 +68,8 @@ func (a *Contact) fields(c *rowform.Coder) {
 
 // Contacts keeps them; ContactsByTime finds those whose time is over.
 var (
-	Contacts       = newTable("contact", func(c *Contact) string { return c.AccountID + c.Hash }).binary((*Contact).fields)
-	ContactsByTime = Contacts.index("time", func(c *Contact) string {
+	Contacts       = engine.NewTable("contact", func(c *Contact) string { return c.AccountID + c.Hash }).Binary((*Contact).fields)
+	ContactsByTime = Contacts.Index("time", func(c *Contact) string {
 		return TimeKey(time.Unix(int64(c.Day)*24*60*60, 0).UTC().AddDate(0, 0, ContactKept+1))
 	})
 )
@@ -136,12 +137,12 @@ const SendCountDays = 31
 
 // SendCounts keeps them, those of a day of an account together.
 var (
-	SendCounts       = newTable("send_count", func(d *SendCount) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).binary((*SendCount).fields)
-	SendCountsByTime = SendCounts.index("time", func(d *SendCount) string {
+	SendCounts       = engine.NewTable("send_count", func(d *SendCount) string { return SendDayID(d.AccountID, d.Day, d.Subject) }).Binary((*SendCount).fields)
+	SendCountsByTime = SendCounts.Index("time", func(d *SendCount) string {
 		day, _ := time.Parse(time.DateOnly, d.Day)
 		return TimeKey(day.AddDate(0, 0, SendCountDays+1))
 	})
-	SendCountsByDay = SendCounts.index("day", func(d *SendCount) string { return d.AccountID + d.Day })
+	SendCountsByDay = SendCounts.Index("day", func(d *SendCount) string { return d.AccountID + d.Day })
 )
 
 // A SendAlert is an episode of which an account was told, while it lasts.
@@ -163,8 +164,8 @@ func SendAlertID(accountID, kind, scope, subject string) string {
 
 // SendAlerts keeps them.
 var (
-	SendAlerts       = newTable("send_alert", func(a *SendAlert) string { return SendAlertID(a.AccountID, a.Kind, a.Scope, a.Subject) })
-	SendAlertsByTime = SendAlerts.index("time", func(a *SendAlert) string { return TimeKey(a.Until) })
+	SendAlerts       = engine.NewTable("send_alert", func(a *SendAlert) string { return SendAlertID(a.AccountID, a.Kind, a.Scope, a.Subject) })
+	SendAlertsByTime = SendAlerts.Index("time", func(a *SendAlert) string { return TimeKey(a.Until) })
 )
 
 // A Hold keeps what a mailbox has waiting from leaving.
@@ -180,6 +181,6 @@ func (h *Hold) Holds(o *Outgoing) bool { return !o.QueuedAt.After(h.At) && o.Hel
 
 // Holds keeps one for a mailbox.
 var (
-	Holds       = newTable("hold", func(h *Hold) string { return h.MailboxID })
-	HoldsByTime = Holds.index("time", func(h *Hold) string { return TimeKey(h.Until) })
+	Holds       = engine.NewTable("hold", func(h *Hold) string { return h.MailboxID })
+	HoldsByTime = Holds.Index("time", func(h *Hold) string { return TimeKey(h.Until) })
 )

@@ -9,6 +9,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/entry"
 	"github.com/mailstead/mailstead/store/segment"
 )
@@ -32,7 +33,8 @@ type Snapshot struct {
 	Segments []segment.Info
 
 	s  *Store
-	tx *bolt.Tx
+	in *engine.Tx
+	tx *bolt.Tx // of in
 }
 
 // Snapshot takes a snapshot. It must be closed.
@@ -42,13 +44,13 @@ func (s *Store) Snapshot() (*Snapshot, error) {
 		return nil, err
 	}
 	s.compact.removing.Lock()
-	tx, err := s.db.Begin(false)
+	in, err := s.Begin()
 	if err != nil {
 		s.compact.removing.Unlock()
 		return nil, fmt.Errorf("begin snapshot: %w", err)
 	}
 	s.compact.snapshots++
-	n := &Snapshot{Time: s.Now(), Segments: s.seg.List(), s: s, tx: tx}
+	n := &Snapshot{Time: s.Now(), Segments: s.seg.List(), s: s, in: in, tx: engine.Bolt(in)}
 	s.compact.removing.Unlock()
 	if err := n.read(); err != nil {
 		n.Close()
@@ -58,11 +60,11 @@ func (s *Store) Snapshot() (*Snapshot, error) {
 }
 
 func (n *Snapshot) read() (err error) {
-	defer n.s.catchDamage(&err)
-	tx := &Tx{b: n.tx, s: n.s}
+	defer n.s.CatchDamage(&err)
+	tx := &Tx{Tx: n.in, s: n.s}
 	n.Number = tx.Number()
-	if last := lastEntryIn(tx.bucket(bucketEntry)); last != nil {
-		n.Nonce, n.Time = last.nonce, last.at
+	if nonce, at, kept := tx.LastEntry(); kept {
+		n.Nonce, n.Time = nonce, at
 	}
 	n.Messages, err = tx.countMessages()
 	return err

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/segment/disktest"
 )
 
@@ -49,7 +50,7 @@ func TestOpenSoak(t *testing.T) {
 		began := time.Now()
 		s := open()
 		took := time.Since(began)
-		t.Logf("%s: opened in %v, %d free pages", name, took.Round(time.Millisecond), s.db.Stats().FreePageN)
+		t.Logf("%s: opened in %v, %d free pages", name, took.Round(time.Millisecond), engine.File(s.db).Stats().FreePageN)
 		if took > most {
 			t.Errorf("%s: opening took %v, want at most %v", name, took, most)
 		}
@@ -59,7 +60,7 @@ func TestOpenSoak(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	update(t, s, func(tx *Tx) error { return putAccount(tx, 1) })
 	sync()
-	short := !s.freelistMissing
+	short := !engine.LacksFreelist(s.db)
 	kill(s)
 	s = cold(fmt.Sprintf("kill, list of free pages written: %v", short), 5*time.Second)
 	for range 40 {
@@ -74,7 +75,7 @@ func TestOpenSoak(t *testing.T) {
 		})
 	}
 	sync()
-	long := s.freelistMissing
+	long := engine.LacksFreelist(s.db)
 	kill(s)
 	if rows == 1_000_000 && !long {
 		t.Error("the list of free pages is not long")
@@ -121,8 +122,7 @@ func addSoak(t *testing.T, s *Store, from, n int) {
 // nothing by themselves.
 func kill(s *Store) {
 	s.closeOnce.Do(func() {
-		close(s.closing)
-		<-s.committed
+		engine.EndCommitter(s.db)
 		_ = s.db.Close()
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -21,7 +23,7 @@ type SpamModel struct {
 }
 
 // SpamModels keeps one for each account that has taught its classifier anything.
-var SpamModels = newTable("spam_model", func(m *SpamModel) string { return m.AccountID })
+var SpamModels = engine.NewTable("spam_model", func(m *SpamModel) string { return m.AccountID })
 
 // A SpamLesson is a message from which the classifier of spam of an account is to learn, or that it
 // is to forget again.
@@ -40,8 +42,8 @@ type SpamLesson struct {
 
 // SpamLessons keeps them until they are learned; Check counts their blobs among the references.
 var (
-	SpamLessons          = newTable("spam_lesson", func(l *SpamLesson) string { return l.ID })
-	SpamLessonsByAccount = SpamLessons.index("account", func(l *SpamLesson) string { return l.AccountID })
+	SpamLessons          = engine.NewTable("spam_lesson", func(l *SpamLesson) string { return l.ID })
+	SpamLessonsByAccount = SpamLessons.Index("account", func(l *SpamLesson) string { return l.AccountID })
 )
 
 // A SpamCount says in how many messages that were taught a token was.
@@ -58,26 +60,26 @@ func spamTokenKey(account uint32, token uint64) []byte {
 func (tx *Tx) PutSpamToken(account uint32, token uint64, c SpamCount) error {
 	key := spamTokenKey(account, token)
 	if c.Spam == 0 && c.Ham == 0 {
-		return tx.deleteRow(bktSpamToken, key)
+		return tx.DeleteRow(mailrow.BucketSpamToken, key)
 	}
-	row := append(make([]byte, 0, 7+rowform.SumSize), rowVersion)
+	row := append(make([]byte, 0, 7+rowform.SumSize), engine.RowVersion)
 	row = binary.BigEndian.AppendUint16(row, c.Spam)
 	row = binary.BigEndian.AppendUint16(row, c.Ham)
 	row = binary.BigEndian.AppendUint16(row, c.Day)
-	return tx.putRow(bktSpamToken, key, bktSpamToken.seal(key, row))
+	return tx.PutRow(mailrow.BucketSpamToken, key, mailrow.BucketSpamToken.Seal(key, row))
 }
 
 // SpamTokens walks the tokens of an account.
 func (tx *Tx) SpamTokens(account uint32) iter.Seq2[uint64, SpamCount] {
 	return func(yield func(uint64, SpamCount) bool) {
 		prefix := binary.BigEndian.AppendUint32(nil, account)
-		for k, row := range tx.ascend(tx.messageBucket(bktSpamToken), prefix) {
+		for k, row := range tx.Ascend(mailrow.BucketSpamToken, prefix) {
 			if !bytes.HasPrefix(k, prefix) {
 				return
 			}
 			c, err := spamTokenRow(k, row)
 			if err != nil {
-				tx.fail(err)
+				tx.Fail(err)
 				return
 			}
 			if !yield(binary.BigEndian.Uint64(k[4:]), c) {
@@ -89,7 +91,7 @@ func (tx *Tx) SpamTokens(account uint32) iter.Seq2[uint64, SpamCount] {
 
 // spamTokenRow reads a row of bktSpamToken.
 func spamTokenRow(key, row []byte) (c SpamCount, err error) {
-	row, err = bktSpamToken.open(key, row)
+	row, err = mailrow.BucketSpamToken.Open(key, row)
 	if err == nil && (len(key) != 12 || len(row) != 7) {
 		err = ErrDamagedRow
 	}

@@ -8,49 +8,29 @@ import (
 	"sync/atomic"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/mailstead/mailstead/internal/clock"
-	"github.com/mailstead/mailstead/store/boltfile"
-	"github.com/mailstead/mailstead/store/diskroom"
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
+// db is embedded under a name that is the store's own.
+type db = engine.DB
+
 // A Store is one open data directory. It is safe for concurrent use.
 type Store struct {
+	*db
 	dir    string
-	db     *bolt.DB
 	seg    *segment.Store
 	spools *segment.Spools
 	clock  *clock.Clock
 	log    *slog.Logger
-	told   func(time.Duration) // see Options.Committed
 	ids    idSource
 
-	writes    chan *write
-	closing   chan struct{}
-	closeOnce sync.Once
-	closeErr  error
-	committed chan struct{} // closed when the committer has ended
-	failure   failure
-	damage    damageMet
-	records   records
-	textWake  chan struct{} // holds a value when there may be messages to index
-	onCommit  atomic.Pointer[func([]Change)]
-	reseal    atomic.Pointer[Reseal] // see ResealWrites
-	mmapTrim  boltfile.MmapTrim      // the committer's
-	bounds    bounds
-	report    txReport // the committer's
-	room      diskroom.Room
-	// forgetAllocations is the committer's, see boltfile.Allocations.
-	forgetAllocations func(most int)
-
-	freelistMissing bool // the file is without the list of free pages; the committer's, then Close's
-	checkedPages    bool // Open has verified the pages of the database
-	runTwice        bool
-	expungedMost    int         // see Options.Expunged
-	appended        atomic.Bool // something was put into the segments since Open
-	entries         entryKeeper
+	closeOnce    sync.Once
+	closeErr     error
+	textWake     chan struct{} // holds a value when there may be messages to index
+	expungedMost int           // see Options.Expunged
+	appended     atomic.Bool   // something was put into the segments since Open
 
 	leases  *segment.Leases
 	unfiled *segment.Unfiled
@@ -86,10 +66,7 @@ func (s *Store) Close() error {
 		if err := s.noteEnd(); err != nil {
 			s.log.Warn("the end of the messages was not noted", "error", err)
 		}
-		close(s.closing)
-		<-s.committed
-		s.closeFreelist()
-		s.closeErr = errors.Join(s.seg.Close(), s.db.Close())
+		s.closeErr = errors.Join(s.db.Close(), s.seg.Close())
 	})
 	return s.closeErr
 }
@@ -98,7 +75,9 @@ func (s *Store) Close() error {
 func (s *Store) Dir() string { return s.dir }
 
 // Now is the store's clock in UTC, cut to the millisecond that records and keys can hold.
-func (s *Store) Now() time.Time { return s.clock.Now().UTC().Truncate(time.Millisecond) }
+func (s *Store) Now() time.Time { return wholeMillis(s.clock.Now()) }
+
+func wholeMillis(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // Clock is the store's clock, for those who wait for a date.
 func (s *Store) Clock() *clock.Clock { return s.clock }

@@ -3,6 +3,8 @@ package store
 import (
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // oneAtATime skips a test that does one thing at a time where the race detector makes it slow: it
@@ -34,10 +36,8 @@ func openDir(t testing.TB, dir string, o Options) *Store {
 // closeTest checks and closes a store, unless that has been done.
 func closeTest(t testing.TB, s *Store) {
 	t.Helper()
-	select {
-	case <-s.closing:
+	if engine.IsClosing(s.db) {
 		return
-	default:
 	}
 	if s.Failed() == nil {
 		if err := s.Check(); err != nil {

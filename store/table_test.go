@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
 )
 
 // TestFindGivesNilForWhatIsAbsent: absence is no error of Find, and damage is.
@@ -27,7 +29,7 @@ func TestFindGivesNilForWhatIsAbsent(t *testing.T) {
 		},
 		"index": func(tx *Tx, num uint32) (*Account, error) { return AccountByNum.Find(tx, NumKey(num)) },
 		"index, shared": func(tx *Tx, num uint32) (*Account, error) {
-			return as[Account](AccountByNum.findShared(tx, NumKey(num)))
+			return AccountByNum.FindShared(tx, NumKey(num))
 		},
 	}
 	undone := errors.New("undone")
@@ -42,13 +44,13 @@ func TestFindGivesNilForWhatIsAbsent(t *testing.T) {
 			return nil
 		})
 		err := s.Update(func(tx *Tx) error {
-			if err := tx.put(Accounts.name, []byte("acc_1"), []byte("{")); err != nil {
+			if err := engine.Put(tx, Accounts.Name(), []byte("acc_1"), []byte("{")); err != nil {
 				return err
 			}
 			if a, err := find(tx, 1); a != nil || err == nil {
 				t.Errorf("%s: a damaged record is %v, %v", name, a, err)
 			}
-			if err := tx.delete(Accounts.name, []byte("acc_1")); err != nil {
+			if err := engine.Delete(tx, Accounts.Name(), []byte("acc_1")); err != nil {
 				return err
 			}
 			a, err := find(tx, 1)
@@ -114,8 +116,8 @@ func TestUniqueIndexRefusesASecondHolder(t *testing.T) {
 	update(t, s, func(tx *Tx) error { return Domains.Put(tx, a) })
 	err := s.Update(func(tx *Tx) error {
 		err := Domains.Put(tx, &Domain{ID: "dom_2", AccountID: "acc_2", Name: "a.example"})
-		if tx.writes != 0 {
-			t.Errorf("%d writes before the refusal", tx.writes)
+		if tx.Writes() != 0 {
+			t.Errorf("%d writes before the refusal", tx.Writes())
 		}
 		return err
 	})
@@ -382,12 +384,12 @@ func TestDescSomeTellsOfDamage(t *testing.T) {
 		harm func(tx *Tx, id []byte) error
 		want error
 	}{
-		{"evt_000001", func(tx *Tx, id []byte) error { return tx.delete(Events.name, id) }, ErrNotFound},
-		{"evt_000002", func(tx *Tx, id []byte) error { return tx.delete(Events.name, id) }, ErrNotFound},
+		{"evt_000001", func(tx *Tx, id []byte) error { return engine.Delete(tx, Events.Name(), id) }, ErrNotFound},
+		{"evt_000002", func(tx *Tx, id []byte) error { return engine.Delete(tx, Events.Name(), id) }, ErrNotFound},
 		{"evt_000002", func(tx *Tx, id []byte) error {
-			row := bytes.Clone(tx.bucket(Events.name).Get(id))
+			row := bytes.Clone(engine.Named(tx, Events.Name()).Get(id))
 			row[len(row)/2] ^= 1
-			return tx.put(Events.name, id, row)
+			return engine.Put(tx, Events.Name(), id, row)
 		}, ErrDamagedRow},
 	} {
 		err := s.Update(func(tx *Tx) error {
@@ -397,7 +399,7 @@ func TestDescSomeTellsOfDamage(t *testing.T) {
 			for range DescSome(tx, EventsByAccount, "acc_1", "", func([]byte) bool { return false }) {
 				continue
 			}
-			return tx.err
+			return tx.Err()
 		})
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.id) {
 			t.Errorf("got %v, want %v and %s", err, c.want, c.id)
@@ -412,7 +414,7 @@ func TestDamagedRecordEndsTheTransaction(t *testing.T) {
 	}
 	defer s.Close()
 	update(t, s, func(tx *Tx) error { return putEvents(tx, "acc_1", 1, 2, 3) })
-	update(t, s, func(tx *Tx) error { return tx.put(Events.name, []byte("evt_000002"), []byte("{")) })
+	update(t, s, func(tx *Tx) error { return engine.Put(tx, Events.Name(), []byte("evt_000002"), []byte("{")) })
 	err = s.View(func(tx *Tx) error {
 		for range EventsByAccount.Asc(tx, "acc_1", "") {
 			continue
@@ -431,7 +433,7 @@ func TestAfterIsTheFirstKeyBehindAPrefix(t *testing.T) {
 	for prefix, want := range map[string][]byte{
 		"a": []byte("b"), "a\xff": []byte("b"), "\xff\xff": nil, "": nil, "a\x00": []byte("a\x01"),
 	} {
-		if got := after([]byte(prefix)); !bytes.Equal(got, want) {
+		if got := engine.Behind([]byte(prefix)); !bytes.Equal(got, want) {
 			t.Errorf("after %q: %q, want %q", prefix, got, want)
 		}
 	}
@@ -471,7 +473,7 @@ func TestReadSharesWhatIsStored(t *testing.T) {
 	read := func() (a *Account) {
 		t.Helper()
 		err := s.View(func(tx *Tx) (err error) {
-			a, err = as[Account](AccountByNum.findShared(tx, NumKey(1)))
+			a, err = AccountByNum.FindShared(tx, NumKey(1))
 			return err
 		})
 		if err != nil {

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sort"
 
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 )
 
@@ -64,7 +66,7 @@ func (tx *Tx) markUnindexed(m *Message, num uint32, rises bool) error {
 	t := TextTodo{Account: m.Account, Num: num, UID: m.UID, Single: !rises}
 	key := t.key()
 	if rises {
-		if row := tx.getRow(bktTextTodo, key); len(row) == 4 && binary.BigEndian.Uint32(row) <= m.UID {
+		if row := tx.GetRow(mailrow.BucketTextTodo, key); len(row) == 4 && binary.BigEndian.Uint32(row) <= m.UID {
 			return nil
 		}
 	}
@@ -74,28 +76,28 @@ func (tx *Tx) markUnindexed(m *Message, num uint32, rises bool) error {
 		default:
 		}
 	})
-	return tx.putRow(bktTextTodo, key, t.row())
+	return tx.PutRow(mailrow.BucketTextTodo, key, t.row())
 }
 
 // isUnindexed tells whether a message is not in the text index.
 func (tx *Tx) isUnindexed(account, num, uid uint32) bool {
-	row := tx.getRow(bktTextTodo, TextTodo{Account: account, Num: num}.key())
+	row := tx.GetRow(mailrow.BucketTextTodo, TextTodo{Account: account, Num: num}.key())
 	return len(row) == 4 && uid >= binary.BigEndian.Uint32(row) ||
-		tx.hasRow(bktTextTodo, TextTodo{Account: account, Num: num, UID: uid, Single: true}.key())
+		tx.HasRow(mailrow.BucketTextTodo, TextTodo{Account: account, Num: num, UID: uid, Single: true}.key())
 }
 
 // dropTextTodos deletes up to limit rows of a folder, of which that of an external mailbox may have
 // as many as messages.
 func (tx *Tx) dropTextTodos(account, num uint32, limit int) (done bool, err error) {
 	prefix := TextTodo{Account: account, Num: num}.key()
-	for k := range tx.ascend(tx.messageBucket(bktTextTodo), prefix) {
+	for k := range tx.Ascend(mailrow.BucketTextTodo, prefix) {
 		if !bytes.HasPrefix(k, prefix) {
 			return true, nil
 		}
 		if limit--; limit < 0 {
 			return false, nil
 		}
-		if err := tx.deleteRow(bktTextTodo, bytes.Clone(k)); err != nil {
+		if err := tx.DeleteRow(mailrow.BucketTextTodo, bytes.Clone(k)); err != nil {
 			return false, err
 		}
 	}
@@ -104,10 +106,10 @@ func (tx *Tx) dropTextTodos(account, num uint32, limit int) (done bool, err erro
 
 // markTextGone notes that the message is deleted, for its run.
 func (tx *Tx) markTextGone(m *Message, num uint32) error {
-	place := InboxPos{m.Received, m.UID, num}.place()
-	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+placeSize), m.Account), place[:]...)
-	row := binary.BigEndian.AppendUint64([]byte{rowVersion}, uint64(tx.Now().Unix()))
-	return tx.putRow(bktTextGone, key, bktTextGone.seal(key, row))
+	place := InboxPos{m.Received, m.UID, num}.Place()
+	key := append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+mailrow.PlaceSize), m.Account), place[:]...)
+	row := binary.BigEndian.AppendUint64([]byte{engine.RowVersion}, uint64(tx.Now().Unix()))
+	return tx.PutRow(mailrow.BucketTextGone, key, mailrow.BucketTextGone.Seal(key, row))
 }
 
 // TextWake gives a value some time after mail has come that is to be indexed.
@@ -120,7 +122,7 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 		if account != 0 {
 			prefix = binary.BigEndian.AppendUint32(nil, account)
 		}
-		for k, v := range tx.ascend(tx.messageBucket(bktTextTodo), prefix) {
+		for k, v := range tx.Ascend(mailrow.BucketTextTodo, prefix) {
 			if !bytes.HasPrefix(k, prefix) {
 				return
 			}
@@ -131,7 +133,7 @@ func (tx *Tx) TextTodos(account uint32) iter.Seq[TextTodo] {
 			case len(k) == 8 && len(v) == 4:
 				t.UID = binary.BigEndian.Uint32(v)
 			default:
-				tx.fail(fmt.Errorf("what is to be indexed %x: %w", k, ErrDamagedRow))
+				tx.Fail(fmt.Errorf("what is to be indexed %x: %w", k, ErrDamagedRow))
 				return
 			}
 			if !yield(t) {
@@ -147,7 +149,7 @@ func (tx *Tx) TextWaiting(account uint32, folders []uint32) iter.Seq[Message] {
 	return func(yield func(Message) bool) {
 		var from TextTodo
 		for t := range tx.TextTodos(account) {
-			if len(folders) == 0 && t.Num >= firstFolderNum || len(folders) > 0 && !slices.Contains(folders, t.Num) {
+			if len(folders) == 0 && t.Num >= mailrow.FirstFolderNum || len(folders) > 0 && !slices.Contains(folders, t.Num) {
 				continue
 			}
 			if !t.Single {
@@ -213,9 +215,9 @@ func (tx *Tx) TextWork(account uint32, l TextLimits) (*TextWork, error) {
 	}
 	sort.Slice(p.work.Messages, func(i, j int) bool {
 		a, b := &p.work.Messages[i], &p.work.Messages[j]
-		return comparePos(InboxPos{b.Received, b.UID, b.Num}, InboxPos{a.Received, a.UID, a.Num}) < 0
+		return mailrow.ComparePos(InboxPos{b.Received, b.UID, b.Num}, InboxPos{a.Received, a.UID, a.Num}) < 0
 	})
-	return &p.work, tx.err
+	return &p.work, tx.Err()
 }
 
 // textFolder gives the folder that something is to be done in, or ErrNotFound.
@@ -309,15 +311,15 @@ func (tx *Tx) TextDone(t TextTodo) error {
 		return nil
 	}
 	if t.Single {
-		return tx.deleteRow(bktTextTodo, t.key())
+		return tx.DeleteRow(mailrow.BucketTextTodo, t.key())
 	}
 	if errors.Is(err, ErrNotFound) || err == nil && t.UID >= f.UIDNext {
-		return tx.deleteRow(bktTextTodo, t.key())
+		return tx.DeleteRow(mailrow.BucketTextTodo, t.key())
 	}
 	if err != nil {
 		return err
 	}
-	return tx.putRow(bktTextTodo, t.key(), t.row())
+	return tx.PutRow(mailrow.BucketTextTodo, t.key(), t.row())
 }
 
 // unindexedFolders is how many folders one transaction of ResetText looks at.
@@ -328,16 +330,16 @@ const unindexedFolders = 3000
 // no more.
 func (tx *Tx) markAllUnindexed(after []byte, limit int) (next []byte, err error) {
 	looked := 0
-	for k, row := range tx.ascend(tx.messageBucket(bktFolder), after) {
+	for k, row := range tx.Ascend(mailrow.BucketFolder, after) {
 		if bytes.Equal(k, after) {
 			continue
 		}
 		if looked++; limit > 0 && looked > limit {
-			return next, tx.err
+			return next, tx.Err()
 		}
 		next = bytes.Clone(k)
 		var f Folder
-		if err := f.decode(k, row); err != nil {
+		if err := f.Decode(k, row); err != nil {
 			return nil, fmt.Errorf("folder %x: %w", k, err)
 		}
 		if f.Num == 0 || f.Messages == 0 {
@@ -350,7 +352,7 @@ func (tx *Tx) markAllUnindexed(after []byte, limit int) (next []byte, err error)
 			break
 		}
 	}
-	return nil, tx.err
+	return nil, tx.Err()
 }
 
 // textResetting is the sequence of bktTextTodo from ResetText's first transaction to its last, by
@@ -362,10 +364,10 @@ const textResetting = 1
 // then it drops the index. One call at a time, and neither AddText nor TidyText beside it.
 func (s *Store) ResetText() error {
 	err := s.Update(func(tx *Tx) error {
-		if err := tx.emptyBucket(bktTextTodo); err != nil { // its rows may be what is damaged
+		if err := tx.EmptyBucket(mailrow.BucketTextTodo); err != nil { // its rows may be what is damaged
 			return err
 		}
-		return tx.setSequence(bktTextTodo, textResetting)
+		return tx.SetSequence(mailrow.BucketTextTodo, textResetting)
 	})
 	var after []byte
 	for more := true; more && err == nil; more = after != nil {
@@ -380,11 +382,11 @@ func (s *Store) ResetText() error {
 		return err
 	}
 	return s.Update(func(tx *Tx) error {
-		for _, i := range []messageBucket{bktTextRun, bktTextPlace, bktTextWord, bktTextGone} {
-			if err := tx.emptyBucket(i); err != nil {
+		for _, i := range []*engine.Bucket{mailrow.BucketTextRun, mailrow.BucketTextPlace, mailrow.BucketTextWord, mailrow.BucketTextGone} {
+			if err := tx.EmptyBucket(i); err != nil {
 				return err
 			}
 		}
-		return tx.setSequence(bktTextTodo, 0)
+		return tx.SetSequence(mailrow.BucketTextTodo, 0)
 	})
 }

@@ -8,6 +8,9 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 // benchWord is a word of about the length that words of its rank have.
@@ -73,8 +76,8 @@ func BenchmarkSearch(b *testing.B) {
 	took := time.Since(began)
 	size := int64(0)
 	_ = s.View(func(tx *Tx) error {
-		for _, bucket := range []messageBucket{bktTextRun, bktTextPlace, bktTextWord} {
-			stats := tx.messageBucket(bucket).Stats()
+		for _, bucket := range []*engine.Bucket{mailrow.BucketTextRun, mailrow.BucketTextPlace, mailrow.BucketTextWord} {
+			stats := tx.Bucket(bucket).Stats()
 			size += int64(stats.BranchAlloc + stats.LeafAlloc)
 		}
 		return nil

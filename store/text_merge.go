@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) TidyText(ctx context.Context, account uint32) error {
 		var runs []textRun
 		resetting := false
 		err := s.View(func(tx *Tx) (err error) {
-			resetting = tx.messageBucket(bktTextTodo).Sequence() == textResetting
+			resetting = tx.Bucket(mailrow.BucketTextTodo).Sequence() == textResetting
 			if !resetting {
 				runs, err = tx.textRuns(account)
 			}
@@ -204,11 +205,11 @@ func (tx *Tx) mergedText(runs []textRun, drop map[textPlace]bool) (*textRunData,
 
 // isThere tells whether the message of a place is there.
 func (tx *Tx) isThere(account uint32, place []byte) bool {
-	at := parsePlace(place, 0)
+	at := mailrow.ParsePlace(place, 0)
 	mailbox, folder := tx.FolderOfNum(at.Num)
-	key := messageKey(mailbox, folder, at.UID)
-	row := tx.getRow(bktMessage, key[:])
-	return len(row) >= messageRowSize && binary.BigEndian.Uint32(row[3:]) == account && bytes.Equal(row[7:15], place[:8])
+	key := mailrow.MessageKey(mailbox, folder, at.UID)
+	row := tx.GetRow(mailrow.BucketMessage, key[:])
+	return len(row) >= mailrow.MessageRowSize && binary.BigEndian.Uint32(row[3:]) == account && bytes.Equal(row[7:15], place[:8])
 }
 
 const (
@@ -221,7 +222,7 @@ const (
 func (s *Store) PurgeText(ctx context.Context) error {
 	var accounts []uint32
 	err := s.View(func(tx *Tx) error {
-		c := tx.messageBucket(bktTextGone).Cursor()
+		c := tx.Bucket(mailrow.BucketTextGone).Cursor()
 		for k, _ := c.First(); len(k) >= 4; {
 			account := binary.BigEndian.Uint32(k)
 			accounts = append(accounts, account)
@@ -311,7 +312,7 @@ func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
 	}
 	// The notes of places whose messages of now are not indexed stay: a run may have them twice.
 	for place := range p.gone {
-		if at := parsePlace(place[:], 0); tx.isUnindexed(account, at.Num, at.UID) {
+		if at := mailrow.ParsePlace(place[:], 0); tx.isUnindexed(account, at.Num, at.UID) {
 			delete(p.gone, place)
 		}
 	}
@@ -321,7 +322,7 @@ func (p *textPurge) findStale(tx *Tx, account uint32, runs []textRun) error {
 func (tx *Tx) textGoneOf(account uint32) (map[textPlace]time.Time, error) {
 	gone := map[textPlace]time.Time{}
 	prefix := binary.BigEndian.AppendUint32(nil, account)
-	for k, v := range tx.ascend(tx.messageBucket(bktTextGone), prefix) {
+	for k, v := range tx.Ascend(mailrow.BucketTextGone, prefix) {
 		if !bytes.HasPrefix(k, prefix) || len(gone) == textGoneMost {
 			break
 		}
@@ -337,12 +338,12 @@ func (tx *Tx) textGoneOf(account uint32) (map[textPlace]time.Time, error) {
 // textGoneAt reads when a message was deleted.
 func textGoneAt(key, row []byte) (at time.Time, err error) {
 	if len(row) != 8 { // else it is from before there were checksums
-		row, err = ofText(bktTextGone.open(key, row))
+		row, err = ofText(mailrow.BucketTextGone.Open(key, row))
 		if err == nil {
 			row = row[1:]
 		}
 	}
-	if err == nil && (len(key) != 4+placeSize || len(row) != 8) {
+	if err == nil && (len(key) != 4+mailrow.PlaceSize || len(row) != 8) {
 		err = ErrTextDamaged
 	}
 	if err != nil {
@@ -364,7 +365,7 @@ func (s *Store) deleteTextGone(ctx context.Context, account uint32, gone map[tex
 		}
 		err := s.Update(func(tx *Tx) error {
 			for _, key := range piece {
-				if err := tx.deleteRow(bktTextGone, key); err != nil {
+				if err := tx.DeleteRow(mailrow.BucketTextGone, key); err != nil {
 					return err
 				}
 			}

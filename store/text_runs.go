@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/killpoint"
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 	"github.com/mailstead/mailstead/store/rowform"
 )
@@ -43,12 +45,12 @@ func (r *textRun) key() (key [12]byte) {
 }
 
 func (r *textRun) row() []byte {
-	b := append(make([]byte, 0, textRunRowSize+rowform.SumSize), rowVersion, r.state)
+	b := append(make([]byte, 0, textRunRowSize+rowform.SumSize), engine.RowVersion, r.state)
 	b = binary.BigEndian.AppendUint32(b, uint32(r.docs))
 	b = binary.BigEndian.AppendUint64(b, uint64(r.bytes))
 	b = append(b, r.newest[:]...)
 	key := r.key()
-	return bktTextRun.seal(key[:], append(b, r.oldest[:]...))
+	return mailrow.BucketTextRun.Seal(key[:], append(b, r.oldest[:]...))
 }
 
 // ofText is what open answers of a row of the text index, which is made anew where it is damaged.
@@ -60,7 +62,7 @@ func ofText(row []byte, err error) ([]byte, error) {
 }
 
 func (r *textRun) decode(key, row []byte) error {
-	row, err := ofText(bktTextRun.openAny(key, row))
+	row, err := ofText(mailrow.BucketTextRun.OpenAny(key, row))
 	if err != nil {
 		return err
 	}
@@ -84,7 +86,7 @@ func (tx *Tx) textRuns(account uint32) (runs []textRun, err error) {
 	if account != 0 {
 		prefix = binary.BigEndian.AppendUint32(nil, account)
 	}
-	for k, row := range tx.ascend(tx.messageBucket(bktTextRun), prefix) {
+	for k, row := range tx.Ascend(mailrow.BucketTextRun, prefix) {
 		if !bytes.HasPrefix(k, prefix) {
 			break
 		}
@@ -99,7 +101,7 @@ func (tx *Tx) textRuns(account uint32) (runs []textRun, err error) {
 
 func (tx *Tx) putTextRun(r *textRun) error {
 	key := r.key()
-	return tx.putRow(bktTextRun, key[:], r.row())
+	return tx.PutRow(mailrow.BucketTextRun, key[:], r.row())
 }
 
 // textPlaces is how many places one row has, which fill a page.
@@ -109,10 +111,10 @@ const textPlaces = 250
 func (tx *Tx) textPlacesFrom(run *textRun, number int) ([]byte, error) {
 	of := run.key()
 	key := binary.BigEndian.AppendUint32(of[:], uint32(number))
-	row, err := tx.getRow(bktTextPlace, key), error(nil)
-	want := min(run.docs-number, textPlaces) * placeSize
+	row, err := tx.GetRow(mailrow.BucketTextPlace, key), error(nil)
+	want := min(run.docs-number, textPlaces) * mailrow.PlaceSize
 	if len(row) != want { // else it is from before there were checksums
-		row, err = ofText(bktTextPlace.open(key, row))
+		row, err = ofText(mailrow.BucketTextPlace.Open(key, row))
 		if err == nil {
 			row = row[1:]
 		}
@@ -134,7 +136,7 @@ func (tx *Tx) allPlaces(run *textRun) ([]textPlace, error) {
 		if err != nil {
 			return nil, err
 		}
-		for place := range slices.Chunk(row, placeSize) {
+		for place := range slices.Chunk(row, mailrow.PlaceSize) {
 			places = append(places, textPlace(place))
 		}
 	}
@@ -151,7 +153,7 @@ type textRunData struct {
 
 // A textRow is one row of a run, with its bucket.
 type textRow struct {
-	bucket     messageBucket
+	bucket     *engine.Bucket
 	key, value []byte
 }
 
@@ -161,7 +163,7 @@ func openWords(key, row []byte) ([]byte, error) {
 	if len(row) == 0 || row[0] < 0x10 {
 		return row, nil
 	}
-	row, err := ofText(bktTextWord.open(key, row))
+	row, err := ofText(mailrow.BucketTextWord.Open(key, row))
 	if err != nil {
 		return nil, fmt.Errorf("words of the text index up to %q: %w", key[min(len(key), 12):], err)
 	}
@@ -170,7 +172,7 @@ func openWords(key, row []byte) ([]byte, error) {
 
 // start gives the run a number and its row.
 func (d *textRunData) start(tx *Tx, state byte) (*textRun, error) {
-	id, err := tx.next(messageBuckets[bktTextRun])
+	id, err := tx.Next(mailrow.BucketTextRun)
 	if err != nil {
 		return nil, err
 	}
@@ -185,24 +187,24 @@ func (d *textRunData) start(tx *Tx, state byte) (*textRun, error) {
 func (d *textRunData) all(r *textRun) (rows []textRow) {
 	key := r.key()
 	for n := 0; n < len(d.places); n += textPlaces {
-		b := []byte{rowVersion}
+		b := []byte{engine.RowVersion}
 		for _, place := range d.places[n:min(n+textPlaces, len(d.places))] {
 			b = append(b, place[:]...)
 		}
 		k := binary.BigEndian.AppendUint32(slices.Clone(key[:]), uint32(n))
-		rows = append(rows, textRow{bktTextPlace, k, bktTextPlace.seal(k, b)})
+		rows = append(rows, textRow{mailrow.BucketTextPlace, k, mailrow.BucketTextPlace.Seal(k, b)})
 	}
 	for _, block := range d.blocks {
 		k := append(slices.Clone(key[:]), block.Last...)
-		rows = append(rows, textRow{bktTextWord, k, bktTextWord.seal(k, append([]byte{rowVersion}, block.Data...))})
+		rows = append(rows, textRow{mailrow.BucketTextWord, k, mailrow.BucketTextWord.Seal(k, append([]byte{engine.RowVersion}, block.Data...))})
 	}
 	return rows
 }
 
 func (tx *Tx) putTextRows(rows []textRow) error {
 	for _, row := range rows {
-		tx.messageBucket(row.bucket).FillPercent = 1 // a run's rows come in their order and stay as they are
-		if err := tx.putRow(row.bucket, row.key, row.value); err != nil {
+		tx.Bucket(row.bucket).FillPercent = 1 // a run's rows come in their order and stay as they are
+		if err := tx.PutRow(row.bucket, row.key, row.value); err != nil {
 			return err
 		}
 	}
@@ -212,20 +214,20 @@ func (tx *Tx) putTextRows(rows []textRow) error {
 // dropTextRows deletes up to limit rows of a run, and its own row with the last of them.
 func (tx *Tx) dropTextRows(r *textRun, limit int) (done bool, err error) {
 	prefix := r.key()
-	for _, bucket := range []messageBucket{bktTextPlace, bktTextWord} {
-		for k := range tx.ascend(tx.messageBucket(bucket), prefix[:]) {
+	for _, bucket := range []*engine.Bucket{mailrow.BucketTextPlace, mailrow.BucketTextWord} {
+		for k := range tx.Ascend(bucket, prefix[:]) {
 			if !bytes.HasPrefix(k, prefix[:]) {
 				break
 			}
 			if limit--; limit < 0 {
 				return false, nil
 			}
-			if err := tx.deleteRow(bucket, bytes.Clone(k)); err != nil {
+			if err := tx.DeleteRow(bucket, bytes.Clone(k)); err != nil {
 				return false, err
 			}
 		}
 	}
-	return true, tx.deleteRow(bktTextRun, prefix[:])
+	return true, tx.DeleteRow(mailrow.BucketTextRun, prefix[:])
 }
 
 // ErrTextOrder is returned for messages of a batch that do not come newest first, or are too many.
@@ -249,7 +251,7 @@ func NewTextBatch(account uint32) *TextBatch {
 // Message says which message the words that follow are of. Messages come newest first, in the order
 // of InboxPos.
 func (b *TextBatch) Message(at InboxPos) {
-	place := at.place()
+	place := at.Place()
 	if n := len(b.places); n == textRunDocs || n > 0 && bytes.Compare(place[:], b.places[n-1][:]) >= 0 {
 		b.err = ErrTextOrder
 		return

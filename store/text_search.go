@@ -7,6 +7,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/postings"
 )
 
@@ -28,7 +29,7 @@ type textWords struct {
 
 // textWords begins at the block that has from, or the first word after it.
 func (tx *Tx) textWords(run *textRun, from []byte) *textWords {
-	w := &textWords{prefix: run.key(), c: tx.messageBucket(bktTextWord).Cursor()}
+	w := &textWords{prefix: run.key(), c: tx.Bucket(mailrow.BucketTextWord).Cursor()}
 	w.k, w.v = w.c.Seek(append(w.prefix[:], from...))
 	w.open()
 	return w
@@ -110,7 +111,7 @@ func (s *InboxSearch) Next() (at InboxPos, marks Marks, ok bool, err error) {
 			s.cut = true
 			break
 		}
-		want := s.walk.pos.place()
+		want := s.walk.pos.Place()
 		found, place, err := s.candidate(want)
 		if err != nil || !found || s.cut {
 			return InboxPos{}, Marks{}, false, err
@@ -174,13 +175,13 @@ func (s *InboxSearch) cutBefore(r *searchRun, most textPlace) bool {
 	if s.cost <= s.most {
 		return false
 	}
-	at := parsePlace(r.newest[:], 0)
+	at := mailrow.ParsePlace(r.newest[:], 0)
 	at.UID, at.Num = at.UID+1, 0 // what comes behind has the run's newest message
-	if comparePos(at, parsePlace(most[:], 0)) > 0 {
+	if mailrow.ComparePos(at, mailrow.ParsePlace(most[:], 0)) > 0 {
 		return false
 	}
 	s.cut = true
-	if s.at == (InboxPos{}) || comparePos(at, s.at) < 0 {
+	if s.at == (InboxPos{}) || mailrow.ComparePos(at, s.at) < 0 {
 		s.at = at
 	}
 	return true
@@ -378,6 +379,6 @@ func (r *searchRun) placeOf(tx *Tx, number int) ([]byte, error) {
 		}
 		r.row, r.first = row, first
 	}
-	at := (number - r.first) * placeSize
-	return r.row[at : at+placeSize], nil
+	at := (number - r.first) * mailrow.PlaceSize
+	return r.row[at : at+mailrow.PlaceSize], nil
 }

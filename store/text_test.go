@@ -13,6 +13,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 // A textTwin drives a store and knows which words its messages have.
@@ -68,7 +71,7 @@ func (w *textTwin) delete() {
 	if len(w.words) == 0 {
 		return
 	}
-	all := slices.SortedFunc(maps.Keys(w.words), InboxPos.compare)
+	all := slices.SortedFunc(maps.Keys(w.words), mailrow.ComparePos)
 	at := all[w.rnd.IntN(len(all))]
 	update(w, w.s, func(tx *Tx) error { return tx.DeleteMessage(at.Num, InboxID, at.UID) })
 	delete(w.words, at)
@@ -138,8 +141,8 @@ func (w *textTwin) waiting() {
 		}
 		return nil
 	})
-	slices.SortFunc(want, InboxPos.compare)
-	slices.SortFunc(got, InboxPos.compare)
+	slices.SortFunc(want, mailrow.ComparePos)
+	slices.SortFunc(got, mailrow.ComparePos)
 	if !slices.Equal(got, want) {
 		w.Fatalf("waiting\n%v, want\n%v", got, want)
 	}
@@ -178,7 +181,7 @@ func (w *textTwin) search() {
 			want = append(want, at)
 		}
 	}
-	slices.SortFunc(want, func(a, b InboxPos) int { return b.compare(a) })
+	slices.SortFunc(want, func(a, b InboxPos) int { return mailrow.ComparePos(b, a) })
 	got := w.pages(q, terms)
 	// What has come again to a place that a run knows may be found there before it is indexed.
 	got = slices.DeleteFunc(got, func(at InboxPos) bool { return !w.done[at] })
@@ -276,9 +279,9 @@ func (w *textTwin) finish() {
 	w.clock = w.clock.Add(25 * time.Hour)
 	w.purge()
 	_ = w.s.View(func(tx *Tx) error {
-		for _, b := range []messageBucket{bktTextTodo, bktTextRun, bktTextPlace, bktTextWord, bktTextGone} {
-			if n := tx.messageBucket(b).Stats().KeyN; n != 0 {
-				w.Errorf("%s has %d rows of an empty store", messageBuckets[b], n)
+		for _, b := range []*engine.Bucket{mailrow.BucketTextTodo, mailrow.BucketTextRun, mailrow.BucketTextPlace, mailrow.BucketTextWord, mailrow.BucketTextGone} {
+			if n := tx.Bucket(b).Stats().KeyN; n != 0 {
+				w.Errorf("%s has %d rows of an empty store", b.Name(), n)
 			}
 		}
 		return nil
@@ -393,7 +396,7 @@ func TestMailboxWithMuchToIndexIsDroppedInSteps(t *testing.T) {
 	addMailbox(t, s, 1)
 	update(t, s, func(tx *Tx) error {
 		for uid := uint32(1); uid <= 2500; uid++ {
-			if err := tx.putRow(bktTextTodo, TextTodo{Account: 1, Num: 1, UID: uid, Single: true}.key(), nil); err != nil {
+			if err := tx.PutRow(mailrow.BucketTextTodo, TextTodo{Account: 1, Num: 1, UID: uid, Single: true}.key(), nil); err != nil {
 				return err
 			}
 		}
@@ -472,58 +475,58 @@ func TestTextBatchKeepsOrder(t *testing.T) {
 
 // TestCheckFindsDamagedText breaks the text index in every way that Check looks for.
 func TestCheckFindsDamagedText(t *testing.T) {
-	first := func(tx *Tx, b messageBucket) (k, v []byte) {
-		k, v = tx.messageBucket(b).Cursor().First()
+	first := func(tx *Tx, b *engine.Bucket) (k, v []byte) {
+		k, v = tx.Bucket(b).Cursor().First()
 		return bytes.Clone(k), bytes.Clone(v)
 	}
-	flip := func(b messageBucket, at int) func(*Tx) error {
+	flip := func(b *engine.Bucket, at int) func(*Tx) error {
 		return func(tx *Tx) error {
 			k, v := first(tx, b)
 			if at < 0 {
 				at += len(v)
 			}
 			v[at] ^= 0x40
-			return tx.putRow(b, k, v)
+			return tx.PutRow(b, k, v)
 		}
 	}
 	// change is flip, and mends the checksum.
-	change := func(b messageBucket, at int) func(*Tx) error {
+	change := func(b *engine.Bucket, at int) func(*Tx) error {
 		return func(tx *Tx) error {
 			k, v := first(tx, b)
-			v, err := b.open(k, v)
+			v, err := b.Open(k, v)
 			if err != nil {
 				return err
 			}
 			v = bytes.Clone(v)
 			v[at] ^= 0x40
-			return tx.putRow(b, k, b.seal(k, v))
+			return tx.PutRow(b, k, b.Seal(k, v))
 		}
 	}
-	drop := func(b messageBucket) func(*Tx) error {
+	drop := func(b *engine.Bucket) func(*Tx) error {
 		return func(tx *Tx) error {
 			k, _ := first(tx, b)
-			return tx.deleteRow(b, k)
+			return tx.DeleteRow(b, k)
 		}
 	}
 	for name, c := range map[string]struct {
 		damage func(*Tx) error
 		want   string
 	}{
-		"run gone":    {drop(bktTextRun), "should be in the text index"},
-		"run row":     {flip(bktTextRun, 0), "damaged row"},
-		"run docs":    {flip(bktTextRun, 5), "damaged row"},
-		"run bytes":   {change(bktTextRun, 13), "counts"},
-		"run newest":  {change(bktTextRun, 29), "of which time"},
-		"places gone": {drop(bktTextPlace), "damaged row"},
-		"place":       {change(bktTextPlace, 12), "nothing says that message"},
-		"words gone":  {drop(bktTextWord), "counts"},
-		"word":        {change(bktTextWord, 3), "end with"},
-		"number":      {flip(bktTextWord, -1), "damaged row"},
-		"todo":        {drop(bktTextTodo), "should be in the text index"},
+		"run gone":    {drop(mailrow.BucketTextRun), "should be in the text index"},
+		"run row":     {flip(mailrow.BucketTextRun, 0), "damaged row"},
+		"run docs":    {flip(mailrow.BucketTextRun, 5), "damaged row"},
+		"run bytes":   {change(mailrow.BucketTextRun, 13), "counts"},
+		"run newest":  {change(mailrow.BucketTextRun, 29), "of which time"},
+		"places gone": {drop(mailrow.BucketTextPlace), "damaged row"},
+		"place":       {change(mailrow.BucketTextPlace, 12), "nothing says that message"},
+		"words gone":  {drop(mailrow.BucketTextWord), "counts"},
+		"word":        {change(mailrow.BucketTextWord, 3), "end with"},
+		"number":      {flip(mailrow.BucketTextWord, -1), "damaged row"},
+		"todo":        {drop(mailrow.BucketTextTodo), "should be in the text index"},
 		"todo too far": {func(tx *Tx) error {
-			return tx.putRow(bktTextTodo, TextTodo{Account: 1, Num: 1}.key(), []byte{0, 0, 0, 9})
+			return tx.PutRow(mailrow.BucketTextTodo, TextTodo{Account: 1, Num: 1}.key(), []byte{0, 0, 0, 9})
 		}, "should be in the text index"},
-		"gone": {drop(bktTextGone), "nothing says that message"},
+		"gone": {drop(mailrow.BucketTextGone), "nothing says that message"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := Open(t.TempDir(), Options{noSync: true})
@@ -568,18 +571,16 @@ func TestOldStoresGetIndexes(t *testing.T) {
 	}
 	update(t, s, func(tx *Tx) error {
 		for _, name := range []string{"inbox_class", "inbox_mbx_class", "text_todo", "text_run", "text_place", "text_word", "text_gone", bucketMeta} {
-			if err := tx.b.DeleteBucket([]byte(name)); err != nil {
+			if err := engine.Bolt(tx).DeleteBucket([]byte(name)); err != nil {
 				return err
 			}
 		}
 		for _, name := range []string{"inbox", "inbox_mbx"} {
-			if _, err := tx.b.CreateBucket([]byte(name)); err != nil {
+			if _, err := engine.Bolt(tx).CreateBucket([]byte(name)); err != nil {
 				return err
 			}
 		}
-		clear(tx.messages[:])
-		clear(tx.cursors[:])
-		tx.writes++
+		engine.ForgetBuckets(tx)
 		return nil
 	})
 	if err := s.Close(); err != nil {
@@ -617,15 +618,15 @@ func TestOldStoresFindWhatIsFlagged(t *testing.T) {
 			if err := tx.unlist(&m, m.Mailbox); err != nil {
 				return err
 			}
-			byAccount, byMailbox := inboxKey(&m), inboxOfKey(&m, m.Mailbox)
-			byAccount[4] &^= classFlagged
-			byMailbox[4] &^= classFlagged
+			byAccount, byMailbox := mailrow.InboxKey(&m), mailrow.InboxOfKey(&m, m.Mailbox)
+			byAccount[4] &^= mailrow.ClassFlagged
+			byMailbox[4] &^= mailrow.ClassFlagged
 			marks := []byte{byte(m.Flags), byte(m.Bits)}
-			if err := errors.Join(tx.putRow(bktInbox, byAccount[:], marks), tx.putRow(bktInboxOf, byMailbox[:], marks)); err != nil {
+			if err := errors.Join(tx.PutRow(mailrow.BucketInbox, byAccount[:], marks), tx.PutRow(mailrow.BucketInboxOf, byMailbox[:], marks)); err != nil {
 				return err
 			}
 		}
-		return errors.Join(tx.messageBucket(bktInbox).SetSequence(0), tx.b.DeleteBucket([]byte(bucketMeta)))
+		return errors.Join(tx.Bucket(mailrow.BucketInbox).SetSequence(0), engine.Bolt(tx).DeleteBucket([]byte(bucketMeta)))
 	})
 	if err := s.Check(); err == nil {
 		t.Error("the check finds nothing wrong with entries without the class")
@@ -675,7 +676,7 @@ func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
 	allAwait := func(when string) {
 		t.Helper()
 		err := s.View(func(tx *Tx) error {
-			todo := tx.messageBucket(bktTextTodo)
+			todo := tx.Bucket(mailrow.BucketTextTodo)
 			if n := todo.Stats().KeyN; n != mailboxes || todo.Sequence() != 0 {
 				t.Errorf("%s %d of %d mailboxes are to be indexed, sequence %d", when, n, mailboxes, todo.Sequence())
 			}
@@ -687,13 +688,13 @@ func TestResetTextNotesAllMailboxesByPages(t *testing.T) {
 	}
 	allAwait("after a reset")
 	update(t, s, func(tx *Tx) error { // as a process leaves it that ended after the first page
-		if err := tx.emptyBucket(bktTextTodo); err != nil {
+		if err := tx.EmptyBucket(mailrow.BucketTextTodo); err != nil {
 			return err
 		}
 		if _, err := tx.markAllUnindexed(nil, 500); err != nil {
 			return err
 		}
-		return tx.messageBucket(bktTextTodo).SetSequence(textResetting)
+		return tx.Bucket(mailrow.BucketTextTodo).SetSequence(textResetting)
 	})
 	if err := s.TidyText(context.Background(), 0); err != nil {
 		t.Fatal(err)

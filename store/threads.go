@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
+	"github.com/mailstead/mailstead/store/mailrow"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -64,13 +66,13 @@ func (tx *Tx) Thread(account uint32, n ThreadNode) (root ThreadNode, known bool,
 // threadRow reads a row; seen is the day when a message last had to do with it, 0 in rows from
 // before that was noted.
 func (tx *Tx) threadRow(key []byte) (up ThreadNode, seen uint16, found bool, err error) {
-	row := tx.getRow(bktThread, key)
+	row := tx.GetRow(mailrow.BucketThread, key)
 	switch len(row) {
 	case 0:
 		return up, 0, false, nil
 	case threadNodeSize, threadNodeSize + 2: // without a checksum
 	default:
-		row, err = bktThread.open(key, row)
+		row, err = mailrow.BucketThread.Open(key, row)
 		if err == nil {
 			row = row[1:]
 		}
@@ -157,11 +159,11 @@ func (tx *Tx) mergeThreads(account uint32, top, below ThreadNode) error {
 			return err
 		}
 		if found && up != name {
-			if err := tx.deleteRow(bktThreadJoined, threadKey(account, up, name)); err != nil {
+			if err := tx.DeleteRow(mailrow.BucketThreadJoined, threadKey(account, up, name)); err != nil {
 				return err
 			}
 		}
-		if err := tx.putRow(bktThreadJoined, threadKey(account, top, name), nil); err != nil {
+		if err := tx.PutRow(mailrow.BucketThreadJoined, threadKey(account, top, name), nil); err != nil {
 			return err
 		}
 		if err := tx.putThread(account, name, top); err != nil {
@@ -173,14 +175,14 @@ func (tx *Tx) mergeThreads(account uint32, top, below ThreadNode) error {
 
 func (tx *Tx) putThread(account uint32, n, up ThreadNode) error {
 	key := threadKey(account, n)
-	row := append(append(make([]byte, 0, 1+threadNodeSize+2+rowform.SumSize), rowVersion), up[:]...)
-	return tx.putRow(bktThread, key, bktThread.seal(key, binary.BigEndian.AppendUint16(row, day(tx.Now()))))
+	row := append(append(make([]byte, 0, 1+threadNodeSize+2+rowform.SumSize), engine.RowVersion), up[:]...)
+	return tx.PutRow(mailrow.BucketThread, key, mailrow.BucketThread.Seal(key, binary.BigEndian.AppendUint16(row, day(tx.Now()))))
 }
 
 // OldThreads looks at up to `look` rows of threads behind the key after, nil at first, and gives
 // the keys of those that are to be dropped, and where to go on; next is nil at the end.
 func (tx *Tx) OldThreads(after []byte, look int) (old [][]byte, next []byte, err error) {
-	for k := range tx.ascend(tx.messageBucket(bktThread), after) {
+	for k := range tx.Ascend(mailrow.BucketThread, after) {
 		if bytes.Equal(k, after) {
 			continue
 		}
@@ -230,12 +232,12 @@ func (tx *Tx) DropThreads(keys [][]byte) error {
 
 func (tx *Tx) dropThread(account uint32, n, up ThreadNode) error {
 	joined := threadKey(account, up, n)
-	if tx.messageBucket(bktThreadJoined).Get(joined) != nil {
-		if err := tx.deleteRow(bktThreadJoined, joined); err != nil {
+	if tx.Bucket(mailrow.BucketThreadJoined).Get(joined) != nil {
+		if err := tx.DeleteRow(mailrow.BucketThreadJoined, joined); err != nil {
 			return err
 		}
 	}
-	return tx.deleteRow(bktThread, threadKey(account, n))
+	return tx.DeleteRow(mailrow.BucketThread, threadKey(account, n))
 }
 
 // ThreadNames gives the names under which messages of the thread of n may be stored, that of the
@@ -252,7 +254,7 @@ func (tx *Tx) threadNames(account uint32, n ThreadNode, most int) ([]ThreadNode,
 	names := []ThreadNode{root}
 	for i := 0; i < len(names) && len(names) < most; i++ {
 		prefix := threadKey(account, names[i])
-		for k := range tx.ascend(tx.messageBucket(bktThreadJoined), prefix) {
+		for k := range tx.Ascend(mailrow.BucketThreadJoined, prefix) {
 			if !bytes.HasPrefix(k, prefix) || len(k) != len(prefix)+threadNodeSize || len(names) == most {
 				break
 			}
@@ -279,8 +281,8 @@ func (tx *Tx) PutSubject(account uint32, key SubjectKey, at time.Time, thread Th
 	if age := tx.Now().Sub(at); age > SubjectKept || age < -SubjectKept {
 		return nil
 	}
-	row, k := append([]byte{rowVersion}, thread[:]...), subjectKey(day(at), account, key)
-	return tx.putRow(bktSubject, k, bktSubject.seal(k, row))
+	row, k := append([]byte{engine.RowVersion}, thread[:]...), subjectKey(day(at), account, key)
+	return tx.PutRow(mailrow.BucketSubject, k, mailrow.BucketSubject.Seal(k, row))
 }
 
 // FindSubject gives the thread of the newest message with the subject between two people, of the
@@ -289,7 +291,7 @@ func (tx *Tx) FindSubject(account uint32, key SubjectKey) (thread ThreadNode, fo
 	today := day(tx.Now())
 	for d := today; d+uint16(SubjectKept/(24*time.Hour)) >= today && d > 0; d-- {
 		k := subjectKey(d, account, key)
-		row := tx.getRow(bktSubject, k)
+		row := tx.GetRow(mailrow.BucketSubject, k)
 		if row == nil {
 			continue
 		}
@@ -304,7 +306,7 @@ func subjectThread(key, row []byte) (thread ThreadNode, err error) {
 	if len(row) == threadNodeSize { // without a checksum
 		return ThreadNode(row), nil
 	}
-	row, err = bktSubject.open(key, row)
+	row, err = mailrow.BucketSubject.Open(key, row)
 	if err == nil && len(row) != 1+threadNodeSize {
 		err = ErrDamagedRow
 	}
@@ -317,11 +319,11 @@ func subjectThread(key, row []byte) (thread ThreadNode, err error) {
 // PruneSubjects deletes up to limit subjects that are too old, and says how many that were.
 func (tx *Tx) PruneSubjects(limit int) (n int, err error) {
 	first := binary.BigEndian.AppendUint16(nil, day(tx.Now().Add(-SubjectKept)))
-	for k := range tx.ascend(tx.messageBucket(bktSubject), nil) {
+	for k := range tx.Ascend(mailrow.BucketSubject, nil) {
 		if n == limit || bytes.Compare(k, first) >= 0 {
 			break
 		}
-		if err := tx.deleteRow(bktSubject, bytes.Clone(k)); err != nil {
+		if err := tx.DeleteRow(mailrow.BucketSubject, bytes.Clone(k)); err != nil {
 			return n, err
 		}
 		n++

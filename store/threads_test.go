@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 func nodeOf(text string) (n ThreadNode) {
@@ -79,7 +81,7 @@ func TestThreadsAreForgottenInTime(t *testing.T) {
 
 	update(t, s, func(tx *Tx) error { // as they were before days were noted
 		n := nodeOf("early")
-		return tx.putRow(bktThread, threadKey(1, n), n[:])
+		return tx.PutRow(mailrow.BucketThread, threadKey(1, n), n[:])
 	})
 	if n := forget(t, s); n != 1 {
 		t.Errorf("%d rows of no age", n)
@@ -128,7 +130,7 @@ func TestThreadsThatManyAreTiedTo(t *testing.T) {
 		update(t, s, func(tx *Tx) error {
 			for n := range 1000 {
 				below := nodeOf(strconv.Itoa(1000*part + n))
-				if err := errors.Join(tx.putThread(1, below, top), tx.putRow(bktThreadJoined, threadKey(1, top, below), nil)); err != nil {
+				if err := errors.Join(tx.putThread(1, below, top), tx.PutRow(mailrow.BucketThreadJoined, threadKey(1, top, below), nil)); err != nil {
 					return err
 				}
 			}

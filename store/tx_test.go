@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
+
+	"github.com/mailstead/mailstead/store/mailrow"
 )
 
 // TestRowsAreReadAsTheTransactionWroteThem: the cursors that a transaction keeps follow what it
@@ -47,7 +49,7 @@ func TestRowsAreReadAsTheTransactionWroteThem(t *testing.T) {
 					return nil
 				})
 			}
-			update(t, s, func(tx *Tx) error { return tx.emptyBucket(bktTextGone) }) // for what looks at all rows
+			update(t, s, func(tx *Tx) error { return tx.EmptyBucket(mailrow.BucketTextGone) }) // for what looks at all rows
 		})
 	}
 }
@@ -64,18 +66,18 @@ func changeRows(t *testing.T, tx *Tx, rnd *rand.Rand, rows map[string]string) er
 		var err error
 		switch op := rnd.IntN(1000); {
 		case op == 0 && rnd.IntN(4) == 0:
-			err = tx.emptyBucket(bktTextGone)
+			err = tx.EmptyBucket(mailrow.BucketTextGone)
 			clear(rows)
 		case op < 300:
 			row := strings.Repeat("r", rnd.IntN(200))
-			err = tx.putRow(bktTextGone, []byte(key), []byte(row))
+			err = tx.PutRow(mailrow.BucketTextGone, []byte(key), []byte(row))
 			rows[key] = row
 		case op < 450:
-			err = tx.deleteRow(bktTextGone, []byte(key))
+			err = tx.DeleteRow(mailrow.BucketTextGone, []byte(key))
 			delete(rows, key)
 		case op < 460: // whole pages become empty
 			for i := n; i < min(n+300, rowsOfTest) && err == nil; i++ {
-				err = tx.deleteRow(bktTextGone, []byte(rowKey(i)))
+				err = tx.DeleteRow(mailrow.BucketTextGone, []byte(rowKey(i)))
 				delete(rows, rowKey(i))
 			}
 		}
@@ -93,7 +95,7 @@ func rowKey(n int) string { return fmt.Sprintf("key %08d", n) }
 func checkRow(t *testing.T, tx *Tx, rows map[string]string, n int) {
 	t.Helper()
 	want, there := rows[rowKey(n)]
-	got := tx.getRow(bktTextGone, []byte(rowKey(n)))
+	got := tx.GetRow(mailrow.BucketTextGone, []byte(rowKey(n)))
 	if (got != nil) != there || string(got) != want {
 		t.Fatalf("row %d is %q (nil: %v), want %q, %v", n, got, got == nil, want, there)
 	}
@@ -104,7 +106,7 @@ func TestMetaIsACopy(t *testing.T) {
 	s := openTest(t, Options{})
 	addMailbox(t, s, 1)
 	ref := appendTest(t, s, "x")
-	structures := [][]byte{[]byte("short"), bytes.Repeat([]byte("long"), maxOwnStructure)}
+	structures := [][]byte{[]byte("short"), bytes.Repeat([]byte("long"), mailrow.MaxOwnStructure)}
 	var all []*Message
 	update(t, s, func(tx *Tx) error {
 		all = nil

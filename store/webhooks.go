@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/rowform"
 )
 
@@ -44,9 +45,9 @@ const (
 
 // Webhooks keeps the endpoints of every account.
 var (
-	Webhooks = newTable("webhook", func(w *Webhook) string { return w.ID }).
-			watched(func(_ *Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} }).sealed((*Webhook).secrets)
-	WebhooksByAccount = Webhooks.index("account", func(w *Webhook) string { return w.AccountID })
+	Webhooks = engine.NewTable("webhook", func(w *Webhook) string { return w.ID }).
+			Watched(func(_ *engine.Tx, w *Webhook) Change { return Change{Account: w.AccountID, ID: w.ID} }).Sealed((*Webhook).secrets)
+	WebhooksByAccount = Webhooks.Index("account", func(w *Webhook) string { return w.AccountID })
 )
 
 // An Event is something that happened in an account. It is written in the transaction in which it
@@ -71,9 +72,9 @@ func (e *Event) fields(c *rowform.Coder) {
 
 // Events keeps them; ids rise with time, so that pruning takes the first ones.
 var (
-	Events = newTable("event", func(e *Event) string { return e.ID }).
-		binary((*Event).fields).watched(func(_ *Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
-	EventsByAccount = Events.index("account", func(e *Event) string { return e.AccountID })
+	Events = engine.NewTable("event", func(e *Event) string { return e.ID }).
+		Binary((*Event).fields).Watched(func(_ *engine.Tx, e *Event) Change { return Change{Account: e.AccountID, ID: e.ID} })
+	EventsByAccount = Events.Index("account", func(e *Event) string { return e.AccountID })
 )
 
 // A Delivery is one attempt to bring an Event to the endpoint of a webhook, with what came of it.
@@ -133,8 +134,8 @@ const (
 
 // Deliveries keeps the attempt log for 30 days.
 var (
-	Deliveries = newTable("delivery", func(d *Delivery) string { return d.ID }).
-			binary((*Delivery).fields).watched(func(_ *Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
-	DeliveriesByWebhook = Deliveries.index("webhook", func(d *Delivery) string { return d.WebhookID })
-	DeliveriesByEvent   = Deliveries.index("event", func(d *Delivery) string { return d.WebhookID + d.EventID })
+	Deliveries = engine.NewTable("delivery", func(d *Delivery) string { return d.ID }).
+			Binary((*Delivery).fields).Watched(func(_ *engine.Tx, d *Delivery) Change { return Change{Account: d.AccountID, ID: d.ID} })
+	DeliveriesByWebhook = Deliveries.Index("webhook", func(d *Delivery) string { return d.WebhookID })
+	DeliveriesByEvent   = Deliveries.Index("event", func(d *Delivery) string { return d.WebhookID + d.EventID })
 )

@@ -152,7 +152,7 @@ func selectMailboxes(tx *store.Tx, who core.Actor, in CreateExportIn, e *store.E
 	case in.Emails != nil:
 		return selectOne(tx, "emails", *in.Emails, ownAddresses(who), e)
 	case in.UserIDs != nil:
-		return selectOne(tx, "user_ids", *in.UserIDs, store.Mailboxes.Get, e)
+		return selectOne(tx, "user_ids", *in.UserIDs, mailboxByID, e)
 	}
 	count := 0
 	for _, from := range exportSources(e) {

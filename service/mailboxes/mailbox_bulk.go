@@ -243,7 +243,7 @@ func (s *Service) DeleteEmailUsersBulk(ctx context.Context, who core.Actor, in B
 
 // find gives the mailboxes that are meant, and notes those that are not there.
 func (out *BulkDeleted) find(tx *store.Tx, who core.Actor, in BulkDeleteIn) ([]*store.Mailbox, error) {
-	names, get := in.UserIDs, store.Mailboxes.Get
+	names, get := in.UserIDs, mailboxByID
 	if names == nil {
 		names, get = in.Emails, ownAddresses(who)
 	}
@@ -308,3 +308,5 @@ func (s *Service) queueErasure(tx *store.Tx, who core.Actor, found []*store.Mail
 	}
 	return core.AuditMany(tx, who, store.AuditTarget{}, len(fresh))
 }
+
+func mailboxByID(tx *store.Tx, id string) (*store.Mailbox, error) { return store.Mailboxes.Get(tx, id) }

@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"errors"
@@ -23,6 +23,7 @@ const maxBatch = 1024
 // A write is one caller's transaction on its way through the committer.
 type write struct {
 	fn    func(*Tx) error
+	of    any // the function that it is named for: fn, or what fn calls
 	done  chan error
 	err   error // of fn, kept until what it may have read of its neighbours is on disk
 	after []func()
@@ -39,12 +40,12 @@ type failure struct{ err atomic.Pointer[error] }
 // set tells whether err is the first.
 func (f *failure) set(err error) bool { return f.err.CompareAndSwap(nil, &err) }
 
-// fail ends the store's writing for good, and says so once.
-func (s *Store) fail(err error) error {
-	if s.failure.set(err) {
-		s.log.Error("the disk refused or lost what was written; the store takes no more writes until the server is restarted", "error", err)
+// Fail ends the writing for good, and says so once. It returns what Failed does from then on.
+func (db *DB) Fail(err error) error {
+	if db.failure.set(err) {
+		db.log.Error("the disk refused or lost what was written; the store takes no more writes until the server is restarted", "error", err)
 	}
-	return s.failure.get()
+	return db.failure.get()
 }
 
 func (f *failure) get() error {
@@ -54,9 +55,9 @@ func (f *failure) get() error {
 	return nil
 }
 
-// errEnded is returned by Update when its function ended the goroutine that ran it, as
+// ErrEnded is returned by Update when its function ended the goroutine that ran it, as
 // testing.T.FailNow does.
-var errEnded = errors.New("the transaction function ended its goroutine")
+var ErrEnded = errors.New("the transaction function ended its goroutine")
 
 // panicked carries a panic of a transaction function back to the goroutine that called Update.
 type panicked struct {
@@ -66,21 +67,25 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("%v\n\n%s", p.value, p.stack) }
 
-// Update runs fn in a transaction and returns once everything that it wrote, and every blob
-// appended before, is on disk. If fn returns an error nothing is written and Update returns that
+// Update runs fn in a transaction and returns once everything that it wrote, and what Start's sync
+// brings there, is on disk. If fn returns an error nothing is written and Update returns that
 // error. fn shares its commit with whoever else waits, may run more than once, and must not wait
 // for anything.
-func (s *Store) Update(fn func(*Tx) error) error {
-	if err := s.failure.get(); err != nil {
+func (db *DB) Update(fn func(*Tx) error) error { return db.UpdateFor(fn, fn) }
+
+// UpdateFor is Update where fn only calls `of`: the log names that one where the transaction is too
+// large.
+func (db *DB) UpdateFor(of any, fn func(*Tx) error) error {
+	if err := db.failure.get(); err != nil {
 		return err
 	}
-	w := &write{fn: fn, done: make(chan error, 1)}
-	if s.bounds.fail || s.report.path != "" {
+	w := &write{fn: fn, of: of, done: make(chan error, 1)}
+	if db.bounds.fail || db.report.path != "" {
 		w.from = callers()
 	}
 	select {
-	case s.writes <- w:
-	case <-s.closing:
+	case db.writes <- w:
+	case <-db.closing:
 		return ErrClosed
 	}
 	err := <-w.done
@@ -89,18 +94,18 @@ func (s *Store) Update(fn func(*Tx) error) error {
 		panic(p)
 	}
 	if err == nil && w.numbers && w.number != 0 {
-		return s.waitStored(w.number)
+		return db.waitStored(w.number)
 	}
-	return s.damage.note(err)
+	return db.damage.note(err)
 }
 
 // View runs fn on a snapshot. fn must not write to a network peer: a forgotten reader keeps every
 // old page alive.
-func (s *Store) View(fn func(*Tx) error) (err error) {
+func (db *DB) View(fn func(*Tx) error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer s.catchDamage(&err)
-	err = s.db.View(func(b *bolt.Tx) error {
-		tx := &Tx{b: b, s: s}
+	defer db.CatchDamage(&err)
+	err = db.bolt.View(func(b *bolt.Tx) error {
+		tx := &Tx{b: b, db: db}
 		if err := fn(tx); err != nil {
 			return err
 		}
@@ -109,28 +114,28 @@ func (s *Store) View(fn func(*Tx) error) (err error) {
 	if errors.Is(err, bolterrors.ErrDatabaseNotOpen) {
 		return ErrClosed
 	}
-	return s.damage.note(err)
+	return db.damage.note(err)
 }
 
-// Failed says why the store takes no more writes; nil while it does.
-func (s *Store) Failed() error { return s.failure.get() }
+// Failed says why the database takes no more writes; nil while it does.
+func (db *DB) Failed() error { return db.failure.get() }
 
-func (s *Store) commitLoop() {
+func (db *DB) commitLoop() {
 	debug.SetPanicOnFault(true)
 	ended := false
 	defer func() {
 		if ended {
-			close(s.committed)
+			close(db.committed)
 			return
 		}
-		go s.commitLoop() // a transaction function has ended this goroutine
+		go db.commitLoop() // a transaction function has ended this goroutine
 	}()
 	for {
 		select {
-		case w := <-s.writes:
-			s.commit(s.collectBatch(w))
-			s.mmapTrim.Trim(s.db)
-		case <-s.closing:
+		case w := <-db.writes:
+			db.commit(db.collectBatch(w))
+			db.mmapTrim.Trim(db.bolt)
+		case <-db.closing:
 			ended = true
 			return
 		}
@@ -138,11 +143,11 @@ func (s *Store) commitLoop() {
 }
 
 // collectBatch takes whatever waits by now. No timer: while one commit syncs, the next batch forms.
-func (s *Store) collectBatch(first *write) []*write {
+func (db *DB) collectBatch(first *write) []*write {
 	batch := []*write{first}
 	for len(batch) < maxBatch {
 		select {
-		case w := <-s.writes:
+		case w := <-db.writes:
 			batch = append(batch, w)
 		default:
 			return batch
@@ -152,29 +157,29 @@ func (s *Store) collectBatch(first *write) []*write {
 }
 
 // commit answers every member of the batch.
-func (s *Store) commit(batch []*write) {
+func (db *DB) commit(batch []*write) {
 	unanswered := batch
 	defer func() {
-		answer(unanswered, errEnded) // none are left, unless a function has ended the goroutine
+		answer(unanswered, ErrEnded) // none are left, unless a function has ended the goroutine
 	}()
-	if s.runTwice {
-		s.dryRun(batch)
+	if db.runTwice {
+		db.dryRun(batch)
 	}
 	for len(unanswered) > 0 {
-		unanswered = s.commitSome(unanswered)
+		unanswered = db.commitSome(unanswered)
 	}
 }
 
 // dryRun runs every function of the batch by itself and undoes it.
-func (s *Store) dryRun(batch []*write) {
+func (db *DB) dryRun(batch []*write) {
 	for _, w := range batch {
-		b, err := s.db.Begin(true)
+		b, err := db.bolt.Begin(true)
 		if err != nil {
 			return // the batch itself will say so
 		}
 		func() {
 			defer rollback(b)
-			_ = s.runOne(&Tx{b: b, s: s, writable: true}, w.fn)
+			_ = db.runOne(&Tx{b: b, db: db, writable: true}, w.fn)
 		}()
 	}
 }
@@ -182,22 +187,22 @@ func (s *Store) dryRun(batch []*write) {
 // commitSome commits the batch up to the first member that has written and then failed, or until it
 // has written enough for one commit, answers those, and returns the members behind it. Running
 // nobody more than twice, it takes time in proportion to the batch whatever fails in it.
-func (s *Store) commitSome(batch []*write) (rest []*write) {
-	if err := s.failure.get(); err != nil {
+func (db *DB) commitSome(batch []*write) (rest []*write) {
+	if err := db.failure.get(); err != nil {
 		answer(batch, err)
 		return nil
 	}
 	killpoint.At("commit.begin")
 	began := time.Now()
 	synced := make(chan error, 1)
-	go func() { synced <- s.seg.Sync() }()
+	go func() { synced <- db.sync() }()
 	good, failed := batch, []*write(nil)
 	var tx *bolt.Tx
 	var cost txCost
 	var noted *entry.Changes
 	for {
 		var err error
-		tx, err = s.db.Begin(true)
+		tx, err = db.bolt.Begin(true)
 		if err != nil {
 			<-synced
 			answer(batch, fmt.Errorf("begin transaction: %w", err))
@@ -205,8 +210,8 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		}
 		var n int
 		var stopped bool
-		noted = &entry.Changes{Keep: s.entries.last != nil}
-		n, cost, stopped = s.run(tx, good, noted)
+		noted = &entry.Changes{Keep: db.entries.last != nil}
+		n, cost, stopped = db.run(tx, good, noted)
 		if !stopped {
 			good, rest = good[:n], append(slices.Clone(good[n:]), rest...)
 			break
@@ -216,19 +221,19 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 		rest = append(slices.Clone(good[n+1:]), rest...)
 		good = good[:n]
 	}
-	err := s.finish(tx, cost.writes, noted, <-synced)
+	err := db.finish(tx, cost.writes, noted, <-synced)
 	if len(good) > 0 {
-		s.report.note("batch_us", cost.took.Microseconds(), good[0].caller)
-		s.report.note("commit_us", time.Since(began).Microseconds(), good[0].caller)
+		db.report.note("batch_us", cost.took.Microseconds(), good[0].caller)
+		db.report.note("commit_us", time.Since(began).Microseconds(), good[0].caller)
 	}
 	if err == nil {
-		if s.told != nil {
-			s.told(time.Since(began))
+		if db.told != nil {
+			db.told(time.Since(began))
 		}
 		for _, w := range good {
 			w.number = noted.Number
 		}
-		s.reportChanges(good)
+		db.reportChanges(good)
 	}
 	answer(good, err)
 	killpoint.At("commit.answered")
@@ -239,7 +244,7 @@ func (s *Store) commitSome(batch []*write) (rest []*write) {
 // run runs the functions of the batch in one transaction, up to the first that fails after it has
 // written: then stopped is true. It ends early when enough is written for one commit. It returns
 // how many functions were right, and what they cost.
-func (s *Store) run(b *bolt.Tx, batch []*write, noted *entry.Changes) (n int, cost txCost, stopped bool) {
+func (db *DB) run(b *bolt.Tx, batch []*write, noted *entry.Changes) (n int, cost txCost, stopped bool) {
 	ended := false
 	defer func() {
 		if !ended {
@@ -249,16 +254,16 @@ func (s *Store) run(b *bolt.Tx, batch []*write, noted *entry.Changes) (n int, co
 	for n < len(batch) && cost.bytes < batchBytes {
 		w := batch[n]
 		began := time.Now()
-		tx := &Tx{b: b, s: s, writable: true, noted: noted}
+		tx := &Tx{b: b, db: db, writable: true, noted: noted}
 		before := noted.N
-		w.err = s.runOne(tx, w.fn)
+		w.err = db.runOne(tx, w.fn)
 		w.numbers = noted.N > before
 		one := txCost{tx.bytes, tx.writes, tx.steps, time.Since(began)}
-		s.report.function(w, one)
-		if err := s.checkBounds(w, one); err != nil && w.err == nil {
+		db.report.function(w, one)
+		if err := db.checkBounds(w, one); err != nil && w.err == nil {
 			w.err = err
 		}
-		if err := s.roomForTx(tx); err != nil && w.err == nil {
+		if err := db.roomForTx(tx); err != nil && w.err == nil {
 			w.err = err
 		}
 		w.after, w.changes = tx.after, tx.changes
@@ -273,11 +278,11 @@ func (s *Store) run(b *bolt.Tx, batch []*write, noted *entry.Changes) (n int, co
 	return n, cost, stopped
 }
 
-func (s *Store) runOne(tx *Tx, fn func(*Tx) error) (err error) {
+func (db *DB) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			tx.writes++
-			if err = damaged(s.dir, v); !isDamage(v) {
+			if err = Damaged(db.dir, v); !isDamage(v) {
 				err = &panicked{v, debug.Stack()}
 			}
 		}
@@ -294,21 +299,21 @@ func (s *Store) runOne(tx *Tx, fn func(*Tx) error) (err error) {
 }
 
 // finish commits what the functions wrote, once the message bytes that it may refer to are on disk.
-func (s *Store) finish(tx *bolt.Tx, writes int, noted *entry.Changes, synced error) error {
+func (db *DB) finish(tx *bolt.Tx, writes int, noted *entry.Changes, synced error) error {
 	if synced != nil {
 		rollback(tx)
-		return s.fail(synced)
+		return db.Fail(synced)
 	}
 	killpoint.At("commit.segments_synced")
 	if writes == 0 {
 		rollback(tx)
 		return nil
 	}
-	if err := s.commitPages(tx, noted); err != nil {
+	if err := db.commitPages(tx, noted); err != nil {
 		return err
 	}
-	s.freelistMissing = s.db.NoFreelistSync
-	s.forgetAllocations(allocationsKept)
+	db.freelistMissing = db.bolt.NoFreelistSync
+	db.forgetAllocations(allocationsKept)
 	return nil
 }
 
@@ -318,26 +323,26 @@ const allocationsKept = 100_000
 
 // commitPages commits, which may meet damaged pages beside those that the functions have read. What
 // bbolt then has in memory is half done, so that it takes no more writes.
-func (s *Store) commitPages(tx *bolt.Tx, noted *entry.Changes) (err error) {
+func (db *DB) commitPages(tx *bolt.Tx, noted *entry.Changes) (err error) {
 	defer func() {
 		if errors.Is(err, ErrDatabase) {
 			rollback(tx)
-			err = s.fail(err)
+			err = db.Fail(err)
 		}
 	}()
-	defer s.catchDamage(&err)
+	defer db.CatchDamage(&err)
 	numbered := func() {}
 	if noted.N > 0 {
-		numbered, err = s.number(tx, noted)
+		numbered, err = db.number(tx, noted)
 		if err != nil {
 			rollback(tx)
 			return fmt.Errorf("number the commit: %w", err)
 		}
 	}
-	s.keepFreelist()
+	db.keepFreelist()
 	killpoint.At("commit.pages")
 	if err := tx.Commit(); err != nil {
-		return s.commitFailed(err)
+		return db.commitFailed(err)
 	}
 	killpoint.At("commit.done")
 	numbered()
@@ -350,12 +355,12 @@ func rollback(tx *bolt.Tx) { _ = tx.Rollback() }
 // commitFailed tells a full disk, which refused the write of a page and after which bbolt has
 // rolled back and may go on, from everything else: when a sync has failed, for want of room too,
 // nobody knows what the disk holds.
-func (s *Store) commitFailed(err error) error {
+func (db *DB) commitFailed(err error) error {
 	var refused *fs.PathError
 	if errors.As(err, &refused) && segment.IsFull(err) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
-	return s.fail(err)
+	return db.Fail(err)
 }
 
 // answer ends the members' waiting: with err, if the commit failed, else with what their functions
@@ -384,29 +389,29 @@ func answer(batch []*write, err error) {
 // calls: so it may be switched from one commit to the next. A commit that leaves the copy out says
 // so in its meta page.
 
-// freelistMost is how many free pages a list that is written at each commit may have: 8 KiB, two
+// FreelistMost is how many free pages a list that is written at each commit may have: 8 KiB, two
 // pages.
-const freelistMost = 1000
+const FreelistMost = 1000
 
 // keepFreelist decides, before a commit, whether the list of free pages goes with it.
-func (s *Store) keepFreelist() {
-	stats := s.db.Stats()
-	s.db.NoFreelistSync = stats.FreePageN+stats.PendingPageN > freelistMost
+func (db *DB) keepFreelist() {
+	stats := db.bolt.Stats()
+	db.bolt.NoFreelistSync = stats.FreePageN+stats.PendingPageN > FreelistMost
 }
 
 // closeFreelist writes the list of free pages if the last commit has not.
-func (s *Store) closeFreelist() {
-	if !s.freelistMissing || s.failure.get() != nil {
+func (db *DB) closeFreelist() {
+	if !db.freelistMissing || db.failure.get() != nil {
 		return
 	}
-	s.db.NoFreelistSync = false
+	db.bolt.NoFreelistSync = false
 	err := func() (err error) {
 		defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-		defer s.catchDamage(&err)
-		return s.db.Update(func(*bolt.Tx) error { return nil })
+		defer db.CatchDamage(&err)
+		return db.bolt.Update(func(*bolt.Tx) error { return nil })
 	}()
 	if err != nil {
-		s.log.Warn("the list of free pages was not written; the next start takes longer", "error", err)
+		db.log.Warn("the list of free pages was not written; the next start takes longer", "error", err)
 	}
 }
 
@@ -418,20 +423,20 @@ func (s *Store) closeFreelist() {
 // errReserve is why the store refuses what the disk might still take.
 var errReserve = fmt.Errorf("%w: what is left is for deletions", ErrFull)
 
-// roomForMessage tells whether a new message may be written.
-func (s *Store) roomForMessage() error {
-	if s.room.Short() {
+// RoomForMessage tells whether a new message may be written.
+func (db *DB) RoomForMessage() error {
+	if db.room.Short() {
 		return errReserve
 	}
 	return nil
 }
 
 // roomForTx tells whether a transaction may be committed.
-func (s *Store) roomForTx(tx *Tx) error {
+func (db *DB) roomForTx(tx *Tx) error {
 	if tx.writes == 0 || tx.frees {
 		return nil
 	}
-	return s.roomForMessage()
+	return db.RoomForMessage()
 }
 
 // MayUseReserve lets the transaction write where the disk has room for deletions only. It is for
@@ -439,31 +444,44 @@ func (s *Store) roomForTx(tx *Tx) error {
 // messages needs no permission.
 func (tx *Tx) MayUseReserve() { tx.frees = true }
 
-// A Change names a row of an account that a committed transaction has written or deleted.
-type Change struct {
-	Table   string // the table's Name, or InboxName
-	Account string // whose row it is
-	User    string // which person's, of a row that is not for everybody in the account; else ""
-	ID      string // of the row; of the mailbox, for InboxName
+// A Disk is the disk that a database is on.
+type Disk struct {
+	Free, Total int64 // bytes
+	Full        bool  // new messages are refused, since what is left is for deletions
 }
 
-// InboxName is the Table of a Change of messages in the INBOX of a mailbox.
-const InboxName = "inbox"
+// Disk looks at the disk.
+func (db *DB) Disk() (d Disk, err error) {
+	d.Free, d.Total, err = db.room.Free(db.dir)
+	d.Full = db.room.Short()
+	return d, err
+}
+
+// A Change names a row of an account that a committed transaction has written or deleted.
+type Change struct {
+	Table   string // the table's Name, or another one that its owner has chosen
+	Account string // whose row it is
+	User    string // which person's, of a row that is not for everybody in the account; else ""
+	ID      string // of the row
+}
 
 // OnCommit has fn told, from now on, what each transaction has changed once it is on disk; another
 // fn takes the place of this one, and nil ends it. fn runs in the committer: it must be short, must
 // not call the store and must not keep the slice. Of a transaction that ran before nothing is told,
 // though it may not be on disk yet: an empty Update waits for it.
-func (s *Store) OnCommit(fn func([]Change)) {
+func (db *DB) OnCommit(fn func([]Change)) {
 	if fn == nil {
-		s.onCommit.Store(nil)
+		db.onCommit.Store(nil)
 		return
 	}
-	s.onCommit.Store(&fn)
+	db.onCommit.Store(&fn)
 }
 
-// recordChange keeps a change, but not twice in a row.
-func (tx *Tx) recordChange(c Change) {
+// Observed tells whether anybody wants to know of changes.
+func (tx *Tx) Observed() bool { return tx.db.onCommit.Load() != nil }
+
+// RecordChange keeps a change, but not twice in a row.
+func (tx *Tx) RecordChange(c Change) {
 	n := len(tx.changes)
 	if c.Account == "" || n > 0 && tx.changes[n-1] == c {
 		return
@@ -472,8 +490,8 @@ func (tx *Tx) recordChange(c Change) {
 }
 
 // reportChanges tells who asked by OnCommit what the batch, which is on disk, has changed.
-func (s *Store) reportChanges(batch []*write) {
-	fn := s.onCommit.Load()
+func (db *DB) reportChanges(batch []*write) {
+	fn := db.onCommit.Load()
 	if fn == nil {
 		return
 	}

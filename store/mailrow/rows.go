@@ -1,4 +1,7 @@
-package store
+// Package mailrow is the rows and keys of the message index: messages, what was found in them,
+// folders, the counters of mailboxes, places in lists, and who refers to the bytes of a message. It
+// says how each is written down; it does not know when a row is written, nor what follows from one.
+package mailrow
 
 import (
 	"bytes"
@@ -8,65 +11,44 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/store/engine"
 	"github.com/mailstead/mailstead/store/postings"
 	"github.com/mailstead/mailstead/store/rowform"
 	"github.com/mailstead/mailstead/store/segment"
 )
 
-// A messageBucket is one bucket of the message index. doc.go draws their keys and values.
-type messageBucket int
-
-const (
-	bktMessage messageBucket = iota
-	bktMeta
-	bktInbox
-	bktInboxOf
-	bktFolder
-	bktFolderName
-	bktFolderNum
-	bktMailbox
-	bktAccount
-	bktRef
-	bktLive
-	bktTextTodo
-	bktTextRun
-	bktTextPlace
-	bktTextWord
-	bktTextGone
-	bktThread
-	bktThreadJoined
-	bktSubject
-	bktSubscribed
-	bktStructure
-	bktSpamToken
-	bktExpunged
+// The buckets of the message index. store's doc.go draws their keys and values.
+var (
+	BucketMessage      = engine.NewBucket("msg").Rising().Frees()
+	BucketMeta         = engine.NewBucket("msg_meta", MetaShared).Rising()
+	BucketInbox        = engine.NewBucket("inbox_class")
+	BucketInboxOf      = engine.NewBucket("inbox_mbx_class")
+	BucketFolder       = engine.NewBucket("folder").Frees()
+	BucketFolderName   = engine.NewBucket("folder_name")
+	BucketFolderNum    = engine.NewBucket("folder_num")
+	BucketMailbox      = engine.NewBucket("mailbox_count")
+	BucketAccount      = engine.NewBucket("account_count")
+	BucketRef          = engine.NewBucket("blob_ref").Rising().Frees()
+	BucketLive         = engine.NewBucket("blob_live")
+	BucketThread       = engine.NewBucket("thread")
+	BucketThreadJoined = engine.NewBucket("thread_joined")
+	BucketSubject      = engine.NewBucket("thread_subject")
+	BucketSubscribed   = engine.NewBucket("subscribed")
+	BucketStructure    = engine.NewBucket("blob_structure")
+	BucketSpamToken    = engine.NewBucket("spam_token")
+	BucketTextTodo     = engine.NewBucket("text_todo")
+	BucketTextRun      = engine.NewBucket("text_run").Frees()
+	BucketTextPlace    = engine.NewBucket("text_place")
+	BucketTextWord     = engine.NewBucket("text_word")
+	BucketTextGone     = engine.NewBucket("text_gone")
+	BucketExpunged     = engine.NewBucket("expunged").Rising()
 )
 
-// messageBuckets are their names.
-var messageBuckets = [...]string{
-	bktMessage:      "msg",
-	bktMeta:         "msg_meta",
-	bktInbox:        "inbox_class",
-	bktInboxOf:      "inbox_mbx_class",
-	bktFolder:       "folder",
-	bktFolderName:   "folder_name",
-	bktFolderNum:    "folder_num",
-	bktMailbox:      "mailbox_count",
-	bktAccount:      "account_count",
-	bktRef:          "blob_ref",
-	bktLive:         "blob_live",
-	bktTextTodo:     "text_todo",
-	bktTextRun:      "text_run",
-	bktTextPlace:    "text_place",
-	bktTextWord:     "text_word",
-	bktTextGone:     "text_gone",
-	bktThread:       "thread",
-	bktThreadJoined: "thread_joined",
-	bktSubject:      "thread_subject",
-	bktSubscribed:   "subscribed",
-	bktStructure:    "blob_structure",
-	bktSpamToken:    "spam_token",
-	bktExpunged:     "expunged",
+// Buckets are all of them.
+var Buckets = []*engine.Bucket{
+	BucketMessage, BucketMeta, BucketInbox, BucketInboxOf, BucketFolder, BucketFolderName, BucketFolderNum, BucketMailbox, BucketAccount,
+	BucketRef, BucketLive, BucketThread, BucketThreadJoined, BucketSubject, BucketSubscribed, BucketStructure, BucketSpamToken, BucketExpunged,
+	BucketTextTodo, BucketTextRun, BucketTextPlace, BucketTextWord, BucketTextGone,
 }
 
 // Flags are the system flags of RFC 3501 section 2.3.2 that are kept with a message.
@@ -133,72 +115,31 @@ type Meta struct {
 	Judged            string // what the editions of DMARC say of it, in a form of the caller's
 }
 
-// Every row but the smallest begins with the version of its form, and from rowVersion on a checksum
-// ends it, see package rowform. Versions with a checksum have two bits that no older one has, so
-// that a row does not lose its checksum by one bit.
-const (
-	rowVersion = 0x32
-	bareRow    = 1 // without a checksum
-)
-
-// messageSums are the checksums of the message buckets.
-var messageSums = func() (sums [len(messageBuckets)]rowform.Sum) {
-	for i, name := range messageBuckets {
-		sums[i] = rowform.SumOf(name)
-	}
-	return sums
-}()
-
-// seal appends its checksum to a row that begins with a version.
-func (i messageBucket) seal(key, row []byte) []byte { return messageSums[i].Seal(key, row) }
-
-// open verifies a row and gives it without its checksum. The error is ErrDamagedRow or ErrNewer.
-func (i messageBucket) open(key, row []byte) ([]byte, error) {
-	row, err := messageSums[i].Open(key, row)
-	switch {
-	case err != nil:
-		return nil, err
-	case len(row) == 0:
-		return nil, ErrDamagedRow
-	case row[0] != rowVersion && (i != bktMeta || row[0] != metaShared):
-		return nil, fmt.Errorf("version %#x: %w", row[0], ErrNewer)
-	}
-	return row, nil
-}
-
-// openAny is open, and takes rows from before they had checksums.
-func (i messageBucket) openAny(key, row []byte) ([]byte, error) {
-	if len(row) > 0 && row[0] == bareRow {
-		return row, nil
-	}
-	return i.open(key, row)
-}
-
 // A message row: version 1 | flags 1 | bits 1 | account 4 | received ms 8 | modseq 8 | blob 16 |
 // keywords, each length 1 and text | 0 and saved ms 8, where that is not received | crc32c 4.
 const (
-	messageRowSize = 39
+	MessageRowSize = 39
 	savedSize      = 9
-	maxKeywords    = 128
-	maxKeyword     = 255
+	MaxKeywords    = 128
+	MaxKeyword     = 255
 )
 
-func messageKey(mailbox, folder, uid uint32) (key [12]byte) {
+func MessageKey(mailbox, folder, uid uint32) (key [12]byte) {
 	binary.BigEndian.PutUint32(key[0:], mailbox)
 	binary.BigEndian.PutUint32(key[4:], folder)
 	binary.BigEndian.PutUint32(key[8:], uid)
 	return key
 }
 
-func (m *Message) key() [12]byte { return messageKey(m.Mailbox, m.Folder, m.UID) }
+func (m *Message) Key() [12]byte { return MessageKey(m.Mailbox, m.Folder, m.UID) }
 
-func (m *Message) row() []byte {
-	size := messageRowSize + savedSize + rowform.SumSize
+func (m *Message) Row() []byte {
+	size := MessageRowSize + savedSize + rowform.SumSize
 	for _, k := range m.Keywords {
 		size += 1 + len(k)
 	}
 	b := make([]byte, 0, size)
-	b = append(b, rowVersion, byte(m.Flags), byte(m.Bits))
+	b = append(b, engine.RowVersion, byte(m.Flags), byte(m.Bits))
 	b = binary.BigEndian.AppendUint32(b, m.Account)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Received.UnixMilli()))
 	b = binary.BigEndian.AppendUint64(b, m.ModSeq)
@@ -210,20 +151,20 @@ func (m *Message) row() []byte {
 	if saved := m.Saved.UnixMilli(); !m.Saved.IsZero() && saved != m.Received.UnixMilli() {
 		b = binary.BigEndian.AppendUint64(append(b, 0), uint64(max(saved, 0)))
 	}
-	key := m.key()
-	return bktMessage.seal(key[:], b)
+	key := m.Key()
+	return BucketMessage.Seal(key[:], b)
 }
 
 // decode fills m from a key of 12 bytes and its row.
-func (m *Message) decode(key, row []byte) error {
-	row, err := bktMessage.openAny(key, row)
+func (m *Message) Decode(key, row []byte) error {
+	row, err := BucketMessage.OpenAny(key, row)
 	if err != nil {
 		return err
 	}
-	if len(key) != 12 || len(row) < messageRowSize {
-		return ErrDamagedRow
+	if len(key) != 12 || len(row) < MessageRowSize {
+		return engine.ErrDamagedRow
 	}
-	blob, err := segment.ParseRef(row[23:messageRowSize])
+	blob, err := segment.ParseRef(row[23:MessageRowSize])
 	if err != nil {
 		return err
 	}
@@ -233,20 +174,20 @@ func (m *Message) decode(key, row []byte) error {
 		Folder:   binary.BigEndian.Uint32(key[4:]),
 		UID:      binary.BigEndian.Uint32(key[8:]),
 		Blob:     blob,
-		Received: msTime(binary.BigEndian.Uint64(row[7:])),
+		Received: MsTime(binary.BigEndian.Uint64(row[7:])),
 		Flags:    Flags(row[1]),
 		Bits:     Bits(row[2]),
 		ModSeq:   binary.BigEndian.Uint64(row[15:]),
 	}
 	m.Saved = m.Received
-	for rest := row[messageRowSize:]; len(rest) > 0; {
+	for rest := row[MessageRowSize:]; len(rest) > 0; {
 		n := int(rest[0])
 		if n == 0 && len(rest) == savedSize {
-			m.Saved = keyTime(msTime(binary.BigEndian.Uint64(rest[1:])))
+			m.Saved = Storable(MsTime(binary.BigEndian.Uint64(rest[1:])))
 			return nil
 		}
-		if n == 0 || len(rest) < 1+n || len(m.Keywords) == maxKeywords {
-			return ErrDamagedRow
+		if n == 0 || len(rest) < 1+n || len(m.Keywords) == MaxKeywords {
+			return engine.ErrDamagedRow
 		}
 		m.Keywords = append(m.Keywords, string(rest[1:1+n]))
 		rest = rest[1+n:]
@@ -259,13 +200,13 @@ func (m *Message) decode(key, row []byte) error {
 // metaShared the structure is empty and stands in bktStructure, once for all messages that have the
 // same bytes.
 const (
-	metaShared     = 0x33
+	MetaShared     = 0x33
 	bareMetaShared = 2 // without a checksum
 )
 
 // maxOwnStructure is how many bytes of structure a meta row has itself. A message to a thousand
 // people has more, and may be in a thousand mailboxes.
-const maxOwnStructure = 2 << 10
+const MaxOwnStructure = 2 << 10
 
 func (m *Meta) texts() [7]*string {
 	return [...]*string{&m.Preview, &m.ThreadID, &m.OriginalMessageID, &m.ReturnPath, &m.SPF, &m.DKIM, &m.DMARC}
@@ -276,7 +217,7 @@ func (m *Meta) laterTexts() [8]*string {
 }
 
 // row gives the row without its checksum.
-func (m *Meta) row(version byte) []byte {
+func (m *Meta) Row(version byte) []byte {
 	texts, later := m.texts(), m.laterTexts()
 	last := len(later)
 	for last > 0 && *later[last-1] == "" {
@@ -304,28 +245,28 @@ func (m *Meta) row(version byte) []byte {
 }
 
 // openMeta verifies a meta row, and gives it without its checksum as row makes it today.
-func openMeta(key, row []byte) ([]byte, error) {
-	if len(row) == 0 || row[0] != bareRow && row[0] != bareMetaShared {
-		return bktMeta.open(key, row)
+func OpenMeta(key, row []byte) ([]byte, error) {
+	if len(row) == 0 || row[0] != engine.BareRow && row[0] != bareMetaShared {
+		return BucketMeta.Open(key, row)
 	}
 	now := bytes.Clone(row)
-	now[0] = rowVersion
+	now[0] = engine.RowVersion
 	if row[0] == bareMetaShared {
-		now[0] = metaShared
+		now[0] = MetaShared
 	}
 	return now, nil
 }
 
 // decode fills m from a row, of which it keeps the structure alone; that of a shared row is not in
 // it.
-func (m *Meta) decode(key, row []byte) (shared bool, err error) {
-	row, err = openMeta(key, row)
+func (m *Meta) Decode(key, row []byte) (shared bool, err error) {
+	row, err = OpenMeta(key, row)
 	if err != nil {
 		return false, err
 	}
-	shared = row[0] == metaShared
+	shared = row[0] == MetaShared
 	*m = Meta{}
-	structure, rest, err := cutField(row[1:])
+	structure, rest, err := CutField(row[1:])
 	if err != nil {
 		return false, err
 	}
@@ -335,7 +276,7 @@ func (m *Meta) decode(key, row []byte) (shared bool, err error) {
 	all := string(rest) // shared by the texts: one allocation for seven
 	for _, text := range m.texts() {
 		var field []byte
-		field, rest, err = cutField(rest)
+		field, rest, err = CutField(rest)
 		if err != nil {
 			return false, err
 		}
@@ -347,15 +288,15 @@ func (m *Meta) decode(key, row []byte) (shared bool, err error) {
 			break
 		}
 		var field []byte
-		field, rest, err = cutField(rest)
+		field, rest, err = CutField(rest)
 		if err != nil || len(field) == 0 && len(rest) == 0 {
-			return false, ErrDamagedRow // the last one is never empty
+			return false, engine.ErrDamagedRow // the last one is never empty
 		}
 		end := len(all) - len(rest)
 		*text = all[end-len(field) : end]
 	}
 	if len(rest) > 0 {
-		return false, ErrDamagedRow
+		return false, engine.ErrDamagedRow
 	}
 	return shared, nil
 }
@@ -370,41 +311,41 @@ type InboxPos struct {
 // A class is the marks that lists filter by, as one byte of the inbox keys: messages of one class
 // lie side by side, so that a list reads what passes its filter and nothing else.
 const (
-	classSeen = 1 << iota
-	classAttachments
-	classWarmup
-	classFlagged
-	classes
+	ClassSeen = 1 << iota
+	ClassAttachments
+	ClassWarmup
+	ClassFlagged
+	Classes
 )
 
-func (m *Message) class() (c byte) {
+func (m *Message) Class() (c byte) {
 	if m.Flags&FlagSeen != 0 {
-		c |= classSeen
+		c |= ClassSeen
 	}
 	if m.Bits&BitAttachments != 0 {
-		c |= classAttachments
+		c |= ClassAttachments
 	}
 	if m.Bits&BitWarmup != 0 {
-		c |= classWarmup
+		c |= ClassWarmup
 	}
 	if m.Flags&FlagFlagged != 0 {
-		c |= classFlagged
+		c |= ClassFlagged
 	}
 	return c
 }
 
-func inboxKey(m *Message) (key [21]byte) {
+func InboxKey(m *Message) (key [21]byte) {
 	binary.BigEndian.PutUint32(key[0:], m.Account)
-	key[4] = m.class()
+	key[4] = m.Class()
 	binary.BigEndian.PutUint64(key[5:], uint64(m.Received.UnixMilli()))
 	binary.BigEndian.PutUint32(key[13:], m.UID)
 	binary.BigEndian.PutUint32(key[17:], m.Mailbox)
 	return key
 }
 
-func inboxOfKey(m *Message, num uint32) (key [17]byte) {
+func InboxOfKey(m *Message, num uint32) (key [17]byte) {
 	binary.BigEndian.PutUint32(key[0:], num)
-	key[4] = m.class()
+	key[4] = m.Class()
 	binary.BigEndian.PutUint64(key[5:], uint64(m.Received.UnixMilli()))
 	binary.BigEndian.PutUint32(key[13:], m.UID)
 	return key
@@ -413,38 +354,38 @@ func inboxOfKey(m *Message, num uint32) (key [17]byte) {
 // places are the order of inboxes in keys: received ms 8, uid 4, mailbox 4 where the keys are of
 // several mailboxes.
 const (
-	placeSize   = postings.PlaceSize
-	placeOfSize = 12
+	PlaceSize   = postings.PlaceSize
+	PlaceOfSize = 12
 )
 
-func (p InboxPos) place() (b [placeSize]byte) {
-	binary.BigEndian.PutUint64(b[0:], keyCeil(p.Received))
+func (p InboxPos) Place() (b [PlaceSize]byte) {
+	binary.BigEndian.PutUint64(b[0:], KeyCeil(p.Received))
 	binary.BigEndian.PutUint32(b[8:], p.UID)
 	binary.BigEndian.PutUint32(b[12:], p.Num)
 	return b
 }
 
 // comparePos compares by the order of inboxes.
-func comparePos(a, b InboxPos) int {
+func ComparePos(a, b InboxPos) int {
 	return cmp.Or(a.Received.Compare(b.Received), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Num, b.Num))
 }
 
-func parsePlace(b []byte, num uint32) InboxPos {
-	if len(b) == placeSize {
+func ParsePlace(b []byte, num uint32) InboxPos {
+	if len(b) == PlaceSize {
 		num = binary.BigEndian.Uint32(b[12:])
 	}
-	return InboxPos{msTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), num}
+	return InboxPos{MsTime(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint32(b[8:]), num}
 }
 
 // keyCeil is the first millisecond that is not before t, as keys have it; 0 for the zero time.
-func keyCeil(t time.Time) uint64 {
+func KeyCeil(t time.Time) uint64 {
 	return uint64(max(t.Add(time.Millisecond-time.Nanosecond).UnixMilli(), 0))
 }
 
 // InboxID is the folder id of INBOX in every mailbox.
 const InboxID = 1
 
-const inboxName = "INBOX"
+const InboxName = "INBOX"
 
 // A Folder is one folder of a mailbox as IMAP sees it, INBOX among them.
 type Folder struct {
@@ -464,7 +405,7 @@ type Folder struct {
 
 // firstFolderNum is the first number of a folder that is not INBOX. Numbers of mailboxes are below
 // it.
-const firstFolderNum = 1 << 31
+const FirstFolderNum = 1 << 31
 
 // A folder row: version 1 | subscribed 1 | validity 4 | counters 28 | name, special use, each
 // length uvarint and text | number 4, but for INBOX | crc32c 4. Stores of format 5 and before have
@@ -473,90 +414,86 @@ const folderRowHead = 34
 
 // folderCounts is what changes in a folder with its messages: uidnext 4 | modseq 8 | messages 4 |
 // unseen 4 | bytes 8.
-type folderCounts struct {
-	uidNext  uint32
-	modSeq   uint64
-	messages uint32
-	unseen   uint32
-	bytes    int64
+type FolderCounts struct {
+	UIDNext  uint32
+	ModSeq   uint64
+	Messages uint32
+	Unseen   uint32
+	Bytes    int64
 }
 
-func (c *folderCounts) put(row []byte) {
-	binary.BigEndian.PutUint32(row[6:], c.uidNext)
-	binary.BigEndian.PutUint64(row[10:], c.modSeq)
-	binary.BigEndian.PutUint32(row[18:], c.messages)
-	binary.BigEndian.PutUint32(row[22:], c.unseen)
-	binary.BigEndian.PutUint64(row[26:], uint64(c.bytes))
+func (c *FolderCounts) Put(row []byte) {
+	binary.BigEndian.PutUint32(row[6:], c.UIDNext)
+	binary.BigEndian.PutUint64(row[10:], c.ModSeq)
+	binary.BigEndian.PutUint32(row[18:], c.Messages)
+	binary.BigEndian.PutUint32(row[22:], c.Unseen)
+	binary.BigEndian.PutUint64(row[26:], uint64(c.Bytes))
 }
 
-// get reads a row, which it gives without its checksum.
-func (c *folderCounts) get(key, row []byte) ([]byte, error) {
-	row, err := bktFolder.openAny(key, row)
+// Gaps are the UIDs below UIDNEXT of which there is no message. A removal adds one; a new message
+// adds none.
+func (c *FolderCounts) Gaps() uint32 { return c.UIDNext - 1 - c.Messages }
+
+// Get reads a row, which it gives without its checksum.
+func (c *FolderCounts) Get(key, row []byte) ([]byte, error) {
+	row, err := BucketFolder.OpenAny(key, row)
 	if err != nil {
 		return nil, err
 	}
 	if len(row) < folderRowHead {
-		return nil, ErrDamagedRow
+		return nil, engine.ErrDamagedRow
 	}
-	c.uidNext = binary.BigEndian.Uint32(row[6:])
-	c.modSeq = binary.BigEndian.Uint64(row[10:])
-	c.messages = binary.BigEndian.Uint32(row[18:])
-	c.unseen = binary.BigEndian.Uint32(row[22:])
-	c.bytes = int64(binary.BigEndian.Uint64(row[26:]))
+	c.UIDNext = binary.BigEndian.Uint32(row[6:])
+	c.ModSeq = binary.BigEndian.Uint64(row[10:])
+	c.Messages = binary.BigEndian.Uint32(row[18:])
+	c.Unseen = binary.BigEndian.Uint32(row[22:])
+	c.Bytes = int64(binary.BigEndian.Uint64(row[26:]))
 	return row, nil
 }
 
-// An expungedNote is what one transaction has removed from a folder.
-type expungedNote struct {
-	mailbox, folder uint32
-	was             folderCounts // before
-	modSeq          uint64       // after
-	uids            []uint32
-}
-
-func folderKey(mailbox, id uint32) (key [8]byte) {
+func FolderKey(mailbox, id uint32) (key [8]byte) {
 	binary.BigEndian.PutUint32(key[0:], mailbox)
 	binary.BigEndian.PutUint32(key[4:], id)
 	return key
 }
 
-func (f *Folder) row() []byte {
+func (f *Folder) Row() []byte {
 	b := make([]byte, folderRowHead, folderRowHead+8+len(f.Name)+len(f.SpecialUse)+rowform.SumSize)
-	b[0] = rowVersion
+	b[0] = engine.RowVersion
 	if f.Subscribed {
 		b[1] = 1
 	}
 	binary.BigEndian.PutUint32(b[2:], f.UIDValidity)
-	c := folderCounts{f.UIDNext, f.ModSeq, f.Messages, f.Unseen, f.Bytes}
-	c.put(b)
+	c := FolderCounts{f.UIDNext, f.ModSeq, f.Messages, f.Unseen, f.Bytes}
+	c.Put(b)
 	b = binary.AppendUvarint(b, uint64(len(f.Name)))
 	b = append(b, f.Name...)
 	b = binary.AppendUvarint(b, uint64(len(f.SpecialUse)))
 	b = append(b, f.SpecialUse...)
-	if f.Num >= firstFolderNum {
+	if f.Num >= FirstFolderNum {
 		b = binary.BigEndian.AppendUint32(b, f.Num)
 	}
-	key := folderKey(f.Mailbox, f.ID)
-	return bktFolder.seal(key[:], b)
+	key := FolderKey(f.Mailbox, f.ID)
+	return BucketFolder.Seal(key[:], b)
 }
 
-func (f *Folder) decode(key, row []byte) error {
-	var c folderCounts
-	row, err := c.get(key, row)
+func (f *Folder) Decode(key, row []byte) error {
+	var c FolderCounts
+	row, err := c.Get(key, row)
 	if err != nil {
 		return err
 	}
 	if len(key) != 8 {
-		return ErrDamagedRow
+		return engine.ErrDamagedRow
 	}
-	name, rest, err := cutField(row[folderRowHead:])
+	name, rest, err := CutField(row[folderRowHead:])
 	if err != nil {
 		return err
 	}
-	use, rest, err := cutField(rest)
+	use, rest, err := CutField(rest)
 	num, ok := folderNum(key, rest)
 	if err != nil || !ok || row[1] > 1 {
-		return ErrDamagedRow
+		return engine.ErrDamagedRow
 	}
 	*f = Folder{
 		Mailbox:     binary.BigEndian.Uint32(key),
@@ -566,11 +503,11 @@ func (f *Folder) decode(key, row []byte) error {
 		SpecialUse:  string(use),
 		Subscribed:  row[1] == 1,
 		UIDValidity: binary.BigEndian.Uint32(row[2:]),
-		UIDNext:     c.uidNext,
-		ModSeq:      c.modSeq,
-		Messages:    c.messages,
-		Unseen:      c.unseen,
-		Bytes:       c.bytes,
+		UIDNext:     c.UIDNext,
+		ModSeq:      c.ModSeq,
+		Messages:    c.Messages,
+		Unseen:      c.Unseen,
+		Bytes:       c.Bytes,
 	}
 	return nil
 }
@@ -584,51 +521,51 @@ func folderNum(key, rest []byte) (num uint32, ok bool) {
 	if len(rest) == 4 {
 		num = binary.BigEndian.Uint32(rest)
 	}
-	return num, len(rest) == 0 || num >= firstFolderNum
+	return num, len(rest) == 0 || num >= FirstFolderNum
 }
 
 // folderName is the key of a name: INBOX is the same in any case (RFC 3501 section 5.1).
-func folderName(mailbox uint32, name string) []byte {
-	if strings.EqualFold(name, inboxName) {
-		name = inboxName
+func FolderNameKey(mailbox uint32, name string) []byte {
+	if strings.EqualFold(name, InboxName) {
+		name = InboxName
 	}
 	return append(binary.BigEndian.AppendUint32(make([]byte, 0, 4+len(name)), mailbox), name...)
 }
 
 // mailboxRow is what changes in a mailbox with its messages: version 1 | next folder 4 | validity 4
 // | modseq 8 | messages 8 | bytes 8 | crc32c 4.
-type mailboxRow struct {
-	nextFolder uint32 // id of the next folder
-	validity   uint32 // the newest UIDVALIDITY
-	modSeq     uint64 // of the newest change
-	messages   int64
-	bytes      int64
+type MailboxCounts struct {
+	NextFolder uint32 // id of the next folder
+	Validity   uint32 // the newest UIDVALIDITY
+	ModSeq     uint64 // of the newest change
+	Messages   int64
+	Bytes      int64
 }
 
 const mailboxRowSize = 33
 
-func (r *mailboxRow) row(key []byte) []byte {
-	b := append(make([]byte, 0, mailboxRowSize+rowform.SumSize), rowVersion)
-	b = binary.BigEndian.AppendUint32(b, r.nextFolder)
-	b = binary.BigEndian.AppendUint32(b, r.validity)
-	b = binary.BigEndian.AppendUint64(b, r.modSeq)
-	b = binary.BigEndian.AppendUint64(b, uint64(r.messages))
-	return bktMailbox.seal(key, binary.BigEndian.AppendUint64(b, uint64(r.bytes)))
+func (r *MailboxCounts) Row(key []byte) []byte {
+	b := append(make([]byte, 0, mailboxRowSize+rowform.SumSize), engine.RowVersion)
+	b = binary.BigEndian.AppendUint32(b, r.NextFolder)
+	b = binary.BigEndian.AppendUint32(b, r.Validity)
+	b = binary.BigEndian.AppendUint64(b, r.ModSeq)
+	b = binary.BigEndian.AppendUint64(b, uint64(r.Messages))
+	return BucketMailbox.Seal(key, binary.BigEndian.AppendUint64(b, uint64(r.Bytes)))
 }
 
-func (r *mailboxRow) decode(key, b []byte) error {
-	b, err := bktMailbox.openAny(key, b)
+func (r *MailboxCounts) Decode(key, b []byte) error {
+	b, err := BucketMailbox.OpenAny(key, b)
 	if err != nil {
 		return err
 	}
 	if len(b) != mailboxRowSize {
-		return ErrDamagedRow
+		return engine.ErrDamagedRow
 	}
-	r.nextFolder = binary.BigEndian.Uint32(b[1:])
-	r.validity = binary.BigEndian.Uint32(b[5:])
-	r.modSeq = binary.BigEndian.Uint64(b[9:])
-	r.messages = int64(binary.BigEndian.Uint64(b[17:]))
-	r.bytes = int64(binary.BigEndian.Uint64(b[25:]))
+	r.NextFolder = binary.BigEndian.Uint32(b[1:])
+	r.Validity = binary.BigEndian.Uint32(b[5:])
+	r.ModSeq = binary.BigEndian.Uint64(b[9:])
+	r.Messages = int64(binary.BigEndian.Uint64(b[17:]))
+	r.Bytes = int64(binary.BigEndian.Uint64(b[25:]))
 	return nil
 }
 
@@ -641,38 +578,38 @@ type (
 // Kinds of owners of a blob, the first byte of an owner: a message by its key, the others by their
 // ids.
 const (
-	ownerMessage    = 'm'
-	ownerSubmission = 's'
-	ownerReport     = 'r'
-	ownerCopy       = 'c'
-	ownerArrival    = 'a'
-	ownerBatch      = 'b'
-	ownerLesson     = 'l'
-	ownerApproval   = 'p'
+	OwnerMessage    = 'm'
+	OwnerSubmission = 's'
+	OwnerReport     = 'r'
+	OwnerCopy       = 'c'
+	OwnerArrival    = 'a'
+	OwnerBatch      = 'b'
+	OwnerLesson     = 'l'
+	OwnerApproval   = 'p'
 )
 
-func messageOwner(m *Message) []byte {
-	key := m.key()
-	return append([]byte{ownerMessage}, key[:]...)
+func MessageOwner(m *Message) []byte {
+	key := m.Key()
+	return append([]byte{OwnerMessage}, key[:]...)
 }
 
 // blobPrefix is what all keys of references to the blob begin with.
-func blobPrefix(ref BlobRef) (key [8]byte) {
+func BlobPrefix(ref BlobRef) (key [8]byte) {
 	binary.BigEndian.PutUint32(key[0:], ref.Segment)
 	binary.BigEndian.PutUint32(key[4:], ref.Offset)
 	return key
 }
 
 // refRow is the part of a reference that its key does not have.
-func refRow(ref BlobRef) []byte {
+func RefRow(ref BlobRef) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, 8), ref.Head)
 	return binary.BigEndian.AppendUint32(b, ref.Length)
 }
 
 // decodeRef reads a reference and its owner from a key and a row.
-func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
+func DecodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 	if len(key) < 9 || len(row) != 8 {
-		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, ErrDamagedRow)
+		return BlobRef{}, nil, fmt.Errorf("blob reference %x: %w", key, engine.ErrDamagedRow)
 	}
 	return BlobRef{
 		Segment: binary.BigEndian.Uint32(key),
@@ -683,16 +620,16 @@ func decodeRef(key, row []byte) (ref BlobRef, owner []byte, err error) {
 }
 
 // cutField cuts a length and as many bytes from the front of b.
-func cutField(b []byte) (field, rest []byte, err error) {
+func CutField(b []byte) (field, rest []byte, err error) {
 	n, used := binary.Uvarint(b)
 	if used <= 0 || n > uint64(len(b)-used) {
-		return nil, nil, ErrDamagedRow
+		return nil, nil, engine.ErrDamagedRow
 	}
 	return b[used : used+int(n)], b[used+int(n):], nil
 }
 
 // msTime undoes UnixMilli as rows and keys have it.
-func msTime(ms uint64) time.Time { return time.UnixMilli(int64(ms)).UTC() }
+func MsTime(ms uint64) time.Time { return time.UnixMilli(int64(ms)).UTC() }
 
 // keyTime is t as rows and keys can hold it: in whole milliseconds since 1970.
-func keyTime(t time.Time) time.Time { return msTime(uint64(max(t.UnixMilli(), 0))) }
+func Storable(t time.Time) time.Time { return MsTime(uint64(max(t.UnixMilli(), 0))) }

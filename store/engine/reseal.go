@@ -1,4 +1,4 @@
-package store
+package engine
 
 import "bytes"
 
@@ -9,15 +9,15 @@ import "bytes"
 // `sealed` where that is as it should be.
 type Reseal func(place string, sealed []byte) []byte
 
-// eachSecret is told of the fields of a record that are sealed.
-type eachSecret func(place string, secret *[]byte)
+// EachSecret is told of the fields of a record that are sealed.
+type EachSecret func(place string, secret *[]byte)
 
-// sealed says where the secrets of a record are. `secrets` is given a copy of the record, and
+// Sealed says where the secrets of a record are. `secrets` is given a copy of the record, and
 // copies what that refers to before it tells of a field there.
-func (t *Table[T]) sealed(secrets func(rec *T, each eachSecret)) *Table[T] {
+func (t *Table[T]) Sealed(secrets func(rec *T, each EachSecret)) *Table[T] {
 	t.resealed = func(rec any, reseal Reseal) (any, bool) {
 		out := *rec.(*T)
-		changed := resealEach(func(each eachSecret) { secrets(&out, each) }, reseal)
+		changed := resealEach(func(each EachSecret) { secrets(&out, each) }, reseal)
 		return &out, changed
 	}
 	return t
@@ -25,7 +25,7 @@ func (t *Table[T]) sealed(secrets func(rec *T, each eachSecret)) *Table[T] {
 
 // resealEach puts secrets through reseal, and tells whether any changed. Those that are alike stay
 // alike: a certificate's next key is told from the one in use by that.
-func resealEach(secrets func(eachSecret), reseal Reseal) (changed bool) {
+func resealEach(secrets func(EachSecret), reseal Reseal) (changed bool) {
 	var done []Secret // as they were
 	var fresh [][]byte
 	secrets(func(place string, secret *[]byte) {
@@ -55,9 +55,11 @@ type Secret struct {
 // ResealWrites has the secrets of every record that is put from now on go through reseal: somebody
 // may have sealed or read one before the key was changed, and put it after all others were sealed
 // anew.
-func (s *Store) ResealWrites(reseal Reseal) { s.reseal.Store(&reseal) }
+func (db *DB) ResealWrites(reseal Reseal) { db.reseal.Store(&reseal) }
 
-func (t *table) someSecrets(tx *Tx, most int) (list []Secret) {
+// SomeSecrets gives the secrets of the first records, as many as `most` or a record's more.
+func (t *AnyTable) SomeSecrets(in Transaction, most int) (list []Secret) {
+	tx := in.engine()
 	t.walk(tx, "", func(rec any) bool {
 		t.resealed(rec, func(place string, sealed []byte) []byte {
 			list = append(list, Secret{place, sealed})
@@ -68,25 +70,29 @@ func (t *table) someSecrets(tx *Tx, most int) (list []Secret) {
 	return list
 }
 
-type resealedRows struct {
-	looked, changed int
-	last            string // the id of the last record that was looked at
-	more            bool   // there are records behind it
+// Resealed says how far ResealRows has come.
+type Resealed struct {
+	Looked, Changed int    // records
+	Last            string // the id of the last record that was looked at
+	More            bool   // there are records behind it
 }
 
-func (t *table) resealRows(tx *Tx, after string, most int, reseal Reseal) (found resealedRows, err error) {
-	found.last = after
+// ResealRows has the secrets of records behind an id go through reseal, and writes those that this
+// changes: it looks at up to so many. Nobody is told of these changes.
+func (t *AnyTable) ResealRows(in Transaction, after string, most int, reseal Reseal) (found Resealed, err error) {
+	tx := in.engine()
+	found.Last = after
 	t.walk(tx, after, func(rec any) bool {
-		if found.looked == most || tx.Large() {
-			found.more = true
+		if found.Looked == most || tx.Large() {
+			found.More = true
 			return false
 		}
-		found.looked++
-		found.last = t.id(rec)
+		found.Looked++
+		found.Last = t.id(rec)
 		fresh, changed := t.resealed(rec, reseal)
 		if changed {
-			err = t.putRow(tx, found.last, fresh)
-			found.changed++
+			err = t.putRow(tx, found.Last, fresh)
+			found.Changed++
 		}
 		return err == nil
 	})

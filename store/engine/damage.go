@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"context"
@@ -9,12 +9,14 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/mailstead/mailstead/store/boltfile"
+	"github.com/mailstead/mailstead/store/segment"
 )
 
 // bbolt takes its pages for sound: on a damaged one it panics, or reads memory that is not there.
@@ -24,11 +26,11 @@ import (
 // other pages can be read.
 var ErrDatabase = errors.New("the database is damaged")
 
-// catchDamage is deferred where the database is read: a panic over a damaged page becomes *err,
+// CatchDamage is deferred where the database is read: a panic over a damaged page becomes *err,
 // every other panic goes on.
-func (s *Store) catchDamage(err *error) {
+func (db *DB) CatchDamage(err *error) {
 	if v := recover(); v != nil {
-		*err = s.Damage(v)
+		*err = db.Damage(v)
 		if *err == nil {
 			panic(v)
 		}
@@ -38,14 +40,15 @@ func (s *Store) catchDamage(err *error) {
 // Damage is for whoever recovers from a panic in a transaction: its error is ErrDatabase if v,
 // which recover gave, is over a damaged page, and nil for every other panic. The function that
 // recovers calls it.
-func (s *Store) Damage(v any) error {
+func (db *DB) Damage(v any) error {
 	if !isDamage(v) {
 		return nil
 	}
-	return s.damage.note(damaged(s.dir, v))
+	return db.damage.note(Damaged(db.dir, v))
 }
 
-func damaged(dir string, v any) error {
+// Damaged makes ErrDatabase of what recover gave, or of an error, for the store in dir.
+func Damaged(dir string, v any) error {
 	return fmt.Errorf("%w: stop the server and run mailstead check --data %s: %v", ErrDatabase, dir, v)
 }
 
@@ -77,7 +80,7 @@ func openDatabase(path string, o *bolt.Options) (db *bolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if v := recover(); v != nil {
-			err = damaged(filepath.Dir(path), v)
+			err = Damaged(filepath.Dir(path), v)
 		}
 	}()
 	db, err = bolt.Open(path, 0o600, o)
@@ -85,6 +88,35 @@ func openDatabase(path string, o *bolt.Options) (db *bolt.DB, err error) {
 		err = ErrInUse
 	}
 	return db, err
+}
+
+// damageMet counts what was read and is not what was written, since the database was opened.
+type damageMet struct {
+	mu    sync.Mutex
+	times int
+	last  error
+}
+
+// note counts an error that is over damage, and gives it back; it passes on every other error.
+func (d *damageMet) note(err error) error {
+	if errors.Is(err, segment.ErrDamaged) || errors.Is(err, ErrDamagedRow) || errors.Is(err, ErrDatabase) {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.times++
+		d.last = err
+	}
+	return err
+}
+
+// NoteDamage counts an error that is over damage, and gives it back, as it does every other one.
+func (db *DB) NoteDamage(err error) error { return db.damage.note(err) }
+
+// DamageMet says how often something was read that is not what was written, since the database was
+// opened, and what it was the last time.
+func (db *DB) DamageMet() (times int, last error) {
+	db.damage.mu.Lock()
+	defer db.damage.mu.Unlock()
+	return db.damage.times, db.damage.last
 }
 
 // The pages of a database in use are verified again and again: on a damaged one keys may not be
@@ -100,23 +132,23 @@ const (
 // WatchPages verifies the pages of the database, round after round, until ctx ends. It returns
 // ErrDatabase as soon as it finds a damaged one. The order of keys is verified, not what stands in
 // rows: they have checksums.
-func (s *Store) WatchPages(ctx context.Context) error {
-	f, err := os.Open(filepath.Join(s.dir, DatabaseFile))
+func (db *DB) WatchPages(ctx context.Context) error {
+	f, err := os.Open(db.path)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	for first := true; ; first = false {
 		began := time.Now()
-		if !first || !s.checkedPages {
-			if err := s.verifyPages(ctx, f); err != nil {
+		if !first || !db.checkedPages {
+			if err := db.verifyPages(ctx, f); err != nil {
 				return err
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.closing:
+		case <-db.closing:
 			return nil
 		case <-time.After(max(pagesEvery, pagesShare*time.Since(began))):
 		}
@@ -126,16 +158,16 @@ func (s *Store) WatchPages(ctx context.Context) error {
 // verifyPages verifies the pages of one bucket after the other, a few in each snapshot: bbolt uses
 // no page again that an open snapshot can see, so that the file of a busy server grows fast
 // meanwhile. It rests between snapshots, and returns nil when ctx ends or the store is closed.
-func (s *Store) verifyPages(ctx context.Context, f *os.File) error {
+func (db *DB) verifyPages(ctx context.Context, f *os.File) error {
 	var pace Pacer
-	for _, bucket := range bucketNames() {
+	for _, bucket := range db.buckets {
 		for more, from := true, []byte(nil); more; more = from != nil {
-			err := s.db.View(func(b *bolt.Tx) error {
+			err := db.bolt.View(func(b *bolt.Tx) error {
 				var wrong []error
 				// Read as a file: bbolt would fall over a damaged page, or walk in circles.
-				from, wrong = boltfile.CheckBucket(f, uint64(b.Cursor().Bucket().Root()), bucket, b.Size(), int64(s.db.Info().PageSize), from, pagesAtOnce)
+				from, wrong = boltfile.CheckBucket(f, uint64(b.Cursor().Bucket().Root()), bucket, b.Size(), int64(db.bolt.Info().PageSize), from, pagesAtOnce)
 				if len(wrong) > 0 {
-					return damaged(s.dir, errors.Join(wrong...))
+					return Damaged(db.dir, errors.Join(wrong...))
 				}
 				return nil
 			})
@@ -146,7 +178,7 @@ func (s *Store) verifyPages(ctx context.Context, f *os.File) error {
 				return err
 			}
 			select {
-			case <-s.closing:
+			case <-db.closing:
 				return nil
 			default:
 			}
@@ -158,10 +190,9 @@ func (s *Store) verifyPages(ctx context.Context, f *os.File) error {
 	return nil
 }
 
-// CheckPages verifies the pages of the database in dir, which no process may have open. Where it
-// finds damage, Open may fail or not return, so it goes before Open and Check.
-func CheckPages(dir string) error {
-	path := filepath.Join(dir, "mailstead.db")
+// CheckPages verifies the pages of the database in a file, which no process may have open. Where it
+// finds damage, Open may fail or not return, so it goes before Open.
+func CheckPages(path string) error {
 	db, err := openDatabase(path, &bolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)

@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"bytes"
@@ -11,68 +11,72 @@ import (
 )
 
 // A Table keeps the records of one type under their ids, and every index of them with each change.
-// Its methods do what those of table do, for records of that type: what stands in table is in the
-// program once, not for each type.
-type Table[T any] struct{ table }
+// Its methods do what those of AnyTable do, for records of that type: what stands in AnyTable is in
+// the program once, not for each type.
+type Table[T any] struct{ AnyTable }
 
 // An Index finds records of a table by something else than their id. Its keys are what key answers,
 // followed, unless the index is unique, by the id; a record for which key answers "" is not in it.
 // Keys of changing length that others may begin with end in "\x00".
-type Index[T any] struct{ index }
+type Index[T any] struct{ AnyIndex }
 
-// A table is a Table whose records have the type any: each is a *T.
-type table struct {
+// An AnyTable is a Table whose records have the type any: each is a *T.
+type AnyTable struct {
 	name    string
 	id      func(rec any) string
 	rows    rowform.Records
-	indexes []*index
+	indexes []*AnyIndex
 	change  func(tx *Tx, rec any) Change // nil: nobody is told
 	// resealed gives a copy of the record with its secrets sealed anew, and tells whether any
 	// changed; see sealed. It is nil where there are no secrets.
 	resealed func(rec any, reseal Reseal) (any, bool)
 }
 
-// An index is an Index of a table.
-type index struct {
+// An AnyIndex is an Index of an AnyTable.
+type AnyIndex struct {
 	name   string
 	unique bool
-	table  *table
+	table  *AnyTable
 	key    func(rec any) string
 }
 
-func newTable[T any](name string, id func(*T) string) *Table[T] {
-	return &Table[T]{table{
+// NewTable is for variables of packages: it makes the table of a name, whose records have the ids
+// that id gives.
+func NewTable[T any](name string, id func(*T) string) *Table[T] {
+	return &Table[T]{AnyTable{
 		name: name,
 		id:   func(rec any) string { return id(rec.(*T)) },
 		rows: rowform.Records{Sum: rowform.SumOf(name), New: func() any { return new(T) }},
 	}}
 }
 
-// untyped gives what all tables have.
-func (t *table) untyped() *table { return t }
+// Any gives what all tables have.
+func (t *AnyTable) Any() *AnyTable { return t }
 
-// binary has the table keep its records as their fields, not as JSON, which takes a fifth of the
+// Binary has the table keep its records as their fields, not as JSON, which takes a fifth of the
 // time.
-func (t *Table[T]) binary(fields func(*T, *rowform.Coder)) *Table[T] {
+func (t *Table[T]) Binary(fields func(*T, *rowform.Coder)) *Table[T] {
 	t.rows.Fields = func(rec any, c *rowform.Coder) { fields(rec.(*T), c) }
 	return t
 }
 
-func (t *Table[T]) index(name string, key func(*T) string) *Index[T] {
-	x := &Index[T]{index{name: t.name + "." + name, table: &t.table, key: func(rec any) string { return key(rec.(*T)) }}}
-	t.indexes = append(t.indexes, &x.index)
+// Index adds an index, whose keys end in the id.
+func (t *Table[T]) Index(name string, key func(*T) string) *Index[T] {
+	x := &Index[T]{AnyIndex{name: t.name + "." + name, table: &t.AnyTable, key: func(rec any) string { return key(rec.(*T)) }}}
+	t.indexes = append(t.indexes, &x.AnyIndex)
 	return x
 }
 
-func (t *Table[T]) unique(name string, key func(*T) string) *Index[T] {
-	x := t.index(name, key)
+// Unique adds an index in which a key has one record at most.
+func (t *Table[T]) Unique(name string, key func(*T) string) *Index[T] {
+	x := t.Index(name, key)
 	x.unique = true
 	return x
 }
 
-// watched has OnCommit tell of the table's rows. change answers whose a row is and which; one
+// Watched has OnCommit tell of the table's rows. change answers whose a row is and which; one
 // without an Account is not told of.
-func (t *Table[T]) watched(change func(*Tx, *T) Change) *Table[T] {
+func (t *Table[T]) Watched(change func(*Tx, *T) Change) *Table[T] {
 	t.change = func(tx *Tx, rec any) Change { return change(tx, rec.(*T)) }
 	return t
 }
@@ -84,62 +88,73 @@ func as[T any](rec any, err error) (*T, error) {
 }
 
 // Get returns the record of the id, or ErrNotFound.
-func (t *Table[T]) Get(tx *Tx, id string) (*T, error) { return as[T](orNotFound(t.find(tx, id))) }
+func (t *Table[T]) Get(tx Transaction, id string) (*T, error) {
+	return as[T](orNotFound(t.find(tx.engine(), id)))
+}
 
 // Find returns the record of the id, or nil without an error if there is none.
-func (t *Table[T]) Find(tx *Tx, id string) (*T, error) { return as[T](t.find(tx, id)) }
+func (t *Table[T]) Find(tx Transaction, id string) (*T, error) { return as[T](t.find(tx.engine(), id)) }
 
 // Read is Get for those who only look: the record is shared with others, and neither it nor what it
 // refers to may be changed.
-func (t *Table[T]) Read(tx *Tx, id string) (*T, error) {
-	return as[T](orNotFound(t.findShared(tx, []byte(id))))
+func (t *Table[T]) Read(tx Transaction, id string) (*T, error) {
+	return as[T](orNotFound(t.findShared(tx.engine(), []byte(id))))
 }
 
 // FindShared is Find for those who only look: the record is shared as that of Read is.
-func (t *Table[T]) FindShared(tx *Tx, id string) (*T, error) {
-	return as[T](t.findShared(tx, []byte(id)))
+func (t *Table[T]) FindShared(tx Transaction, id string) (*T, error) {
+	return as[T](t.findShared(tx.engine(), []byte(id)))
 }
 
 // Put writes the record and its index entries. It returns ErrExists, having written nothing, when
 // another record has the value of a unique index.
-func (t *Table[T]) Put(tx *Tx, rec *T) error { return t.put(tx, rec) }
+func (t *Table[T]) Put(tx Transaction, rec *T) error { return t.put(tx.engine(), rec) }
 
 // All walks the table in the order of ids.
-func (t *Table[T]) All(tx *Tx) iter.Seq[*T] { return t.After(tx, "") }
+func (t *Table[T]) All(tx Transaction) iter.Seq[*T] { return t.After(tx, "") }
 
 // After walks the records behind the id `after`, which need not be there, in the order of ids.
-func (t *Table[T]) After(tx *Tx, after string) iter.Seq[*T] {
+func (t *Table[T]) After(tx Transaction, after string) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		t.walk(tx, after, func(rec any) bool { return yield(rec.(*T)) })
+		t.walk(tx.engine(), after, func(rec any) bool { return yield(rec.(*T)) })
 	}
 }
 
 // Get returns the record with the key of a unique index, or ErrNotFound.
-func (x *Index[T]) Get(tx *Tx, key string) (*T, error) { return as[T](orNotFound(x.find(tx, key))) }
+func (x *Index[T]) Get(tx Transaction, key string) (*T, error) {
+	return as[T](orNotFound(x.find(tx.engine(), key)))
+}
 
 // Find returns the record with the key of a unique index, or nil without an error if there is none.
 // An entry whose record is missing is damage: the error is then ErrNotFound.
-func (x *Index[T]) Find(tx *Tx, key string) (*T, error) { return as[T](x.find(tx, key)) }
+func (x *Index[T]) Find(tx Transaction, key string) (*T, error) {
+	return as[T](x.find(tx.engine(), key))
+}
 
 // Read is Get for those who only look; see Table.Read.
-func (x *Index[T]) Read(tx *Tx, key string) (*T, error) {
-	return as[T](orNotFound(x.findShared(tx, key)))
+func (x *Index[T]) Read(tx Transaction, key string) (*T, error) {
+	return as[T](orNotFound(x.findShared(tx.engine(), key)))
+}
+
+// FindShared is Find for those who only look; see Table.FindShared.
+func (x *Index[T]) FindShared(tx Transaction, key string) (*T, error) {
+	return as[T](x.findShared(tx.engine(), key))
 }
 
 // Asc walks the records under the prefix upwards, from the first one whose key is after `after`
 // ("": from the start). It yields each entry's key, which is where the next page goes on, and its
 // record.
-func (x *Index[T]) Asc(tx *Tx, prefix, after string) iter.Seq2[string, *T] {
+func (x *Index[T]) Asc(tx Transaction, prefix, after string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		x.asc(tx, prefix, after, func(key string, rec any) bool { return yield(key, rec.(*T)) })
+		x.asc(tx.engine(), prefix, after, func(key string, rec any) bool { return yield(key, rec.(*T)) })
 	}
 }
 
 // Desc walks the records under the prefix downwards, newest first where keys rise with time, from
 // the last one whose key is before `before` ("": from the end).
-func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
+func (x *Index[T]) Desc(tx Transaction, prefix, before string) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		x.desc(tx, prefix, before, func(key string, rec any) bool { return yield(key, rec.(*T)) })
+		x.desc(tx.engine(), prefix, before, func(key string, rec any) bool { return yield(key, rec.(*T)) })
 	}
 }
 
@@ -147,9 +162,9 @@ func (x *Index[T]) Desc(tx *Tx, prefix, before string) iter.Seq2[string, *T] {
 // wanted about its bytes, which wanted must not keep or change. Where it answers false, the record
 // is not decoded, and nil is yielded. The bytes have every text of the record as it is, except for
 // characters that JSON escapes.
-func DescSome[T any](tx *Tx, x *Index[T], prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
+func DescSome[T any](tx Transaction, x *Index[T], prefix, before string, wanted func(row []byte) bool) iter.Seq2[string, *T] {
 	return func(yield func(string, *T) bool) {
-		x.descSome(tx, prefix, before, wanted, func(key string, rec any) bool {
+		x.descSome(tx.engine(), prefix, before, wanted, func(key string, rec any) bool {
 			typed, _ := rec.(*T)
 			return yield(key, typed)
 		})
@@ -157,14 +172,97 @@ func DescSome[T any](tx *Tx, x *Index[T], prefix, before string, wanted func(row
 }
 
 // Name is what the table is called in a Change.
-func (t *table) Name() string { return t.name }
+func (t *AnyTable) Name() string { return t.name }
 
-func (t *table) find(tx *Tx, id string) (any, error) {
+func (t *AnyTable) find(tx *Tx, id string) (any, error) {
 	data := tx.bucket(t.name).Get([]byte(id))
 	if data == nil {
 		return nil, nil
 	}
-	return t.decode([]byte(id), data)
+	return t.Decode([]byte(id), data)
+}
+
+// ID gives the id of a record.
+func (t *AnyTable) ID(rec any) string { return t.id(rec) }
+
+// Indexes are the table's.
+func (t *AnyTable) Indexes() []*AnyIndex { return t.indexes }
+
+// HasSecrets tells whether records of the table have sealed fields.
+func (t *AnyTable) HasSecrets() bool { return t.resealed != nil }
+
+// Name is the name of the index's bucket.
+func (x *AnyIndex) Name() string { return x.name }
+
+// WalkRows walks the rows behind the id `after`, undecoded, in the order of ids.
+func (t *AnyTable) WalkRows(in Transaction, after string, each func(id, row []byte) bool) {
+	in.engine().walkBehind(t.name, after, each)
+}
+
+// Row gives the row of an id; nil if there is none.
+func (t *AnyTable) Row(in Transaction, id string) []byte {
+	return in.engine().bucket(t.name).Get([]byte(id))
+}
+
+// NextNumber counts up the sequence of the table, from 1.
+func (t *AnyTable) NextNumber(in Transaction) (uint64, error) {
+	return in.engine().nextSequence(t.name)
+}
+
+// What follows writes rows or entries alone, for those who make a database anew or migrate one.
+
+// AddEntries writes the index entries of a row. Where another record has the value of a unique
+// index, it writes nothing and returns ErrExists.
+func (t *AnyTable) AddEntries(in Transaction, id, row []byte) error {
+	tx := in.engine()
+	rec, err := t.Decode(id, row)
+	if err != nil {
+		return nil // of a newer form
+	}
+	keys := t.indexKeys(rec)
+	for i, x := range t.indexes {
+		if x.unique && x.taken(tx, keys[i], string(id)) {
+			return ErrExists
+		}
+	}
+	for i, x := range t.indexes {
+		if err := x.move(tx, "", keys[i], string(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DropRow deletes the row of an id, but not its index entries.
+func (t *AnyTable) DropRow(in Transaction, id []byte) error { return in.engine().delete(t.name, id) }
+
+// PutRow writes the row of a record, but not its index entries.
+func (t *AnyTable) PutRow(in Transaction, rec any) error {
+	return t.putRow(in.engine(), t.id(rec), rec)
+}
+
+// Add writes the entry of a record.
+func (x *AnyIndex) Add(in Transaction, rec any) error {
+	id := x.table.id(rec)
+	return x.move(in.engine(), "", x.entry(rec, id), id)
+}
+
+// Fill writes the entries of so many records behind the one of an id. It gives where to go on; nil
+// at the end.
+func (x *AnyIndex) Fill(in Transaction, from []byte, rows int) (next []byte, err error) {
+	more := false
+	x.table.walk(in.engine(), string(from), func(rec any) bool {
+		if rows--; rows < 0 {
+			more = true
+			return false
+		}
+		next, err = []byte(x.table.id(rec)), x.Add(in, rec)
+		return err == nil
+	})
+	if !more || err != nil {
+		return nil, err
+	}
+	return next, nil
 }
 
 // orNotFound makes ErrNotFound of what find and findShared return where there is no record.
@@ -176,7 +274,7 @@ func orNotFound(rec any, err error) (any, error) {
 }
 
 // indexKeys gives the key of a record's entry in each index; "" where it has none.
-func (t *table) indexKeys(rec any) []string {
+func (t *AnyTable) indexKeys(rec any) []string {
 	list, id := make([]string, 0, len(t.indexes)), t.id(rec)
 	for _, x := range t.indexes {
 		list = append(list, x.entry(rec, id))
@@ -184,8 +282,8 @@ func (t *table) indexKeys(rec any) []string {
 	return list
 }
 
-// decode reads a row. The error is ErrDamagedRow or ErrNewer, and names the record.
-func (t *table) decode(id, data []byte) (any, error) {
+// Decode reads a row. The error is ErrDamagedRow or ErrNewer, and names the record.
+func (t *AnyTable) Decode(id, data []byte) (any, error) {
 	rec, err := t.rows.Record(id, data)
 	if err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", t.name, id, err)
@@ -194,7 +292,7 @@ func (t *table) decode(id, data []byte) (any, error) {
 }
 
 // putRow writes the record alone, not its index entries.
-func (t *table) putRow(tx *Tx, id string, rec any) error {
+func (t *AnyTable) putRow(tx *Tx, id string, rec any) error {
 	row, err := t.rows.Row([]byte(id), rec)
 	if err != nil {
 		return fmt.Errorf("write %s %s: %w", t.name, id, err)
@@ -202,8 +300,8 @@ func (t *table) putRow(tx *Tx, id string, rec any) error {
 	return tx.put(t.name, []byte(id), row)
 }
 
-func (t *table) put(tx *Tx, rec any) error {
-	if reseal := tx.s.reseal.Load(); reseal != nil && t.resealed != nil {
+func (t *AnyTable) put(tx *Tx, rec any) error {
+	if reseal := tx.db.reseal.Load(); reseal != nil && t.resealed != nil {
 		rec, _ = t.resealed(rec, *reseal)
 	}
 	id := t.id(rec)
@@ -229,7 +327,8 @@ func (t *table) put(tx *Tx, rec any) error {
 }
 
 // Delete removes the record and its index entries. Deleting what is not there is no error.
-func (t *table) Delete(tx *Tx, id string) error {
+func (t *AnyTable) Delete(in Transaction, id string) error {
+	tx := in.engine()
 	old, err := t.findShared(tx, []byte(id))
 	if old == nil || err != nil {
 		return err
@@ -248,27 +347,27 @@ func (t *table) Delete(tx *Tx, id string) error {
 }
 
 // recordChange remembers that a row was written or deleted, if somebody wants to know.
-func (t *table) recordChange(tx *Tx, rec any) {
-	if t.change == nil || tx.s.onCommit.Load() == nil {
+func (t *AnyTable) recordChange(tx *Tx, rec any) {
+	if t.change == nil || !tx.Observed() {
 		return
 	}
 	c := t.change(tx, rec)
 	c.Table = t.name
-	tx.recordChange(c)
+	tx.RecordChange(c)
 }
 
-func (t *table) walk(tx *Tx, after string, each func(rec any) bool) {
+func (t *AnyTable) walk(tx *Tx, after string, each func(rec any) bool) {
 	tx.walkBehind(t.name, after, func(k, row []byte) bool {
-		rec, err := t.decode(k, row)
+		rec, err := t.Decode(k, row)
 		if err != nil {
-			tx.fail(err)
+			tx.Fail(err)
 		}
 		return err == nil && each(rec)
 	})
 }
 
 // entry gives the key of a record's entry; "" if it has none.
-func (x *index) entry(rec any, id string) string {
+func (x *AnyIndex) entry(rec any, id string) string {
 	if rec == nil {
 		return ""
 	}
@@ -280,7 +379,7 @@ func (x *index) entry(rec any, id string) string {
 }
 
 // taken tells whether another record than that of the id has the key of a unique index.
-func (x *index) taken(tx *Tx, key, id string) bool {
+func (x *AnyIndex) taken(tx *Tx, key, id string) bool {
 	if key == "" {
 		return false
 	}
@@ -289,7 +388,7 @@ func (x *index) taken(tx *Tx, key, id string) bool {
 }
 
 // move takes a record's entry to another key. "" is none.
-func (x *index) move(tx *Tx, from, to, id string) error {
+func (x *AnyIndex) move(tx *Tx, from, to, id string) error {
 	if from == to {
 		return nil
 	}
@@ -304,7 +403,7 @@ func (x *index) move(tx *Tx, from, to, id string) error {
 	return tx.put(x.name, []byte(to), []byte(id))
 }
 
-func (x *index) find(tx *Tx, key string) (any, error) {
+func (x *AnyIndex) find(tx *Tx, key string) (any, error) {
 	id := tx.bucket(x.name).Get([]byte(key))
 	if id == nil {
 		return nil, nil
@@ -313,13 +412,14 @@ func (x *index) find(tx *Tx, key string) (any, error) {
 }
 
 // Has tells whether any record is under the prefix.
-func (x *index) Has(tx *Tx, prefix string) bool {
+func (x *AnyIndex) Has(in Transaction, prefix string) bool {
+	tx := in.engine()
 	k, _ := tx.seek(tx.bucket(x.name), []byte(prefix))
 	return k != nil && bytes.HasPrefix(k, []byte(prefix))
 }
 
 // Count counts the entries under the prefix, up to limit (0: all of them).
-func (x *index) Count(tx *Tx, prefix string, limit int) int {
+func (x *AnyIndex) Count(tx Transaction, prefix string, limit int) int {
 	n := 0
 	for range x.Keys(tx, prefix, "") {
 		if n++; n == limit {
@@ -331,13 +431,13 @@ func (x *index) Count(tx *Tx, prefix string, limit int) int {
 
 // Keys walks the entries under the prefix upwards, from the first one that is after the key `after`
 // ("": from the start), and yields each entry's key and id without reading the record.
-func (x *index) Keys(tx *Tx, prefix, after string) iter.Seq2[string, string] {
+func (x *AnyIndex) Keys(tx Transaction, prefix, after string) iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
-		x.walkUp(tx, prefix, after, yield)
+		x.walkUp(tx.engine(), prefix, after, yield)
 	}
 }
 
-func (x *index) walkUp(tx *Tx, prefix, after string, each func(key, id string) bool) {
+func (x *AnyIndex) walkUp(tx *Tx, prefix, after string, each func(key, id string) bool) {
 	for k, id := range tx.ascend(tx.bucket(x.name), []byte(max(prefix, after))) {
 		if after != "" && string(k) == after {
 			continue
@@ -348,25 +448,25 @@ func (x *index) walkUp(tx *Tx, prefix, after string, each func(key, id string) b
 	}
 }
 
-func (x *index) asc(tx *Tx, prefix, after string, each func(key string, rec any) bool) {
+func (x *AnyIndex) asc(tx *Tx, prefix, after string, each func(key string, rec any) bool) {
 	x.walkUp(tx, prefix, after, func(k, id string) bool { return x.tell(tx, k, id, each) })
 }
 
-func (x *index) desc(tx *Tx, prefix, before string, each func(key string, rec any) bool) {
+func (x *AnyIndex) desc(tx *Tx, prefix, before string, each func(key string, rec any) bool) {
 	x.walkDown(tx, prefix, before, func(k, id []byte) bool { return x.tell(tx, string(k), string(id), each) })
 }
 
 // tell reads the record of an entry and gives it to each.
-func (x *index) tell(tx *Tx, key, id string, each func(key string, rec any) bool) bool {
+func (x *AnyIndex) tell(tx *Tx, key, id string, each func(key string, rec any) bool) bool {
 	rec, err := orNotFound(x.table.find(tx, id))
 	if err != nil {
-		tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
+		tx.Fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
 		return false
 	}
 	return each(key, rec)
 }
 
-func (x *index) walkDown(tx *Tx, prefix, before string, each func(key, id []byte) bool) {
+func (x *AnyIndex) walkDown(tx *Tx, prefix, before string, each func(key, id []byte) bool) {
 	for k, id := range tx.descend(tx.bucket(x.name), []byte(prefix), []byte(before)) {
 		if !each(k, id) {
 			return
@@ -374,18 +474,18 @@ func (x *index) walkDown(tx *Tx, prefix, before string, each func(key, id []byte
 	}
 }
 
-func (x *index) descSome(tx *Tx, prefix, before string, wanted func(row []byte) bool, each func(key string, rec any) bool) {
+func (x *AnyIndex) descSome(tx *Tx, prefix, before string, wanted func(row []byte) bool, each func(key string, rec any) bool) {
 	x.walkRowsDown(tx, prefix, before, func(k, id, row []byte) bool {
 		rec, err := x.decodeIf(id, row, wanted)
 		if err != nil {
-			tx.fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
+			tx.Fail(fmt.Errorf("index %s: %s: %w", x.name, id, err))
 		}
 		return err == nil && each(string(k), rec)
 	})
 }
 
 // walkRowsDown is walkDown with the rows of the table; nil for one that it lacks.
-func (x *index) walkRowsDown(tx *Tx, prefix, before string, each func(key, id, row []byte) bool) {
+func (x *AnyIndex) walkRowsDown(tx *Tx, prefix, before string, each func(key, id, row []byte) bool) {
 	rows := tx.bucket(x.table.name).Cursor()
 	var at, row []byte // where rows is
 	writes := tx.writes
@@ -408,7 +508,7 @@ func (x *index) walkRowsDown(tx *Tx, prefix, before string, each func(key, id, r
 }
 
 // decodeIf decodes the row of an id, if it is wanted.
-func (x *index) decodeIf(id, row []byte, wanted func(row []byte) bool) (any, error) {
+func (x *AnyIndex) decodeIf(id, row []byte, wanted func(row []byte) bool) (any, error) {
 	if row == nil {
 		return nil, ErrNotFound
 	}
@@ -419,11 +519,11 @@ func (x *index) decodeIf(id, row []byte, wanted func(row []byte) bool) (any, err
 	if !wanted(text) {
 		return nil, nil
 	}
-	return x.table.decode(id, row)
+	return x.table.Decode(id, row)
 }
 
-// recordSlots bounds how many decoded records are kept: one for each slot that ids fall into.
-const recordSlots = 4096
+// RecordSlots bounds how many decoded records are kept: one for each slot that ids fall into.
+const RecordSlots = 4096
 
 // records keeps decoded records, so that those which every message needs are not parsed for each of
 // them. A record counts only where the id and the bytes that the transaction sees are those that it
@@ -434,23 +534,23 @@ type records struct {
 }
 
 type decodedRecord struct {
-	table *table
+	table *AnyTable
 	id    string
 	raw   []byte
 	rec   any // *T of the table; nobody changes it
 }
 
 func newRecords() records {
-	return records{maphash.MakeSeed(), make([]atomic.Pointer[decodedRecord], recordSlots)}
+	return records{maphash.MakeSeed(), make([]atomic.Pointer[decodedRecord], RecordSlots)}
 }
 
 // slot is where the record of an id, which begins with the kind of its record, is kept.
 func (r *records) slot(id []byte) *atomic.Pointer[decodedRecord] {
-	return &r.slots[maphash.Bytes(r.seed, id)%recordSlots]
+	return &r.slots[maphash.Bytes(r.seed, id)%RecordSlots]
 }
 
 // find gives the record that was decoded from a row; nil if it is not kept.
-func (r *records) find(t *table, id, row []byte) any {
+func (r *records) find(t *AnyTable, id, row []byte) any {
 	known := r.slot(id).Load()
 	if known == nil || known.table != t || known.id != string(id) || !bytes.Equal(known.raw, row) {
 		return nil
@@ -459,26 +559,26 @@ func (r *records) find(t *table, id, row []byte) any {
 }
 
 // keep keeps what a row was decoded to. bbolt owns id and row.
-func (r *records) keep(t *table, id, row []byte, rec any) {
+func (r *records) keep(t *AnyTable, id, row []byte, rec any) {
 	r.slot(id).Store(&decodedRecord{t, string(id), bytes.Clone(row), rec})
 }
 
-func (t *table) findShared(tx *Tx, id []byte) (any, error) {
+func (t *AnyTable) findShared(tx *Tx, id []byte) (any, error) {
 	data := tx.bucket(t.name).Get(id)
 	if data == nil {
 		return nil, nil
 	}
-	if rec := tx.s.records.find(t, id, data); rec != nil {
+	if rec := tx.db.records.find(t, id, data); rec != nil {
 		return rec, nil
 	}
-	rec, err := t.decode(id, data)
+	rec, err := t.Decode(id, data)
 	if err == nil {
-		tx.s.records.keep(t, id, data, rec)
+		tx.db.records.keep(t, id, data, rec)
 	}
 	return rec, err
 }
 
-func (x *index) findShared(tx *Tx, key string) (any, error) {
+func (x *AnyIndex) findShared(tx *Tx, key string) (any, error) {
 	id := tx.bucket(x.name).Get([]byte(key))
 	if id == nil {
 		return nil, nil

@@ -1,4 +1,4 @@
-package store
+package engine
 
 import (
 	"flag"
@@ -25,13 +25,13 @@ const batchBytes = 4 << 20
 // lenient.
 const strictEnv = "MAILSTEAD_STRICT"
 
-// reportEnv names a directory: each process adds its largest and its longest transactions to a file
+// ReportEnv names a directory: each process adds its largest and its longest transactions to a file
 // there.
-const reportEnv = "MAILSTEAD_TX_REPORT"
+const ReportEnv = "MAILSTEAD_TX_REPORT"
 
-// strict tells whether transactions are checked: in every test, and in programs that tests start.
+// Strict tells whether transactions are checked: in every test, and in programs that tests start.
 // Benchmarks measure what runs in production.
-func strict() bool {
+func Strict() bool {
 	switch os.Getenv(strictEnv) {
 	case "1":
 		return true
@@ -75,23 +75,23 @@ func (b *bounds) over(c txCost) bool {
 
 // checkBounds checks a transaction that has run. Where large ones fail it returns ErrTooMuch, with
 // the numbers and the caller.
-func (s *Store) checkBounds(w *write, c txCost) error {
-	if !s.bounds.over(c) {
+func (db *DB) checkBounds(w *write, c txCost) error {
+	if !db.bounds.over(c) {
 		return nil
 	}
 	from := w.caller()
-	if s.bounds.fail {
+	if db.bounds.fail {
 		for _, name := range exempt {
 			if strings.Contains(from, name) {
 				return nil
 			}
 		}
 		return fmt.Errorf("%w: %d bytes of at most %d, %d writes of %d, %d cursor steps of %d, in %s", ErrTooMuch,
-			c.bytes, s.bounds.most.bytes, c.writes, s.bounds.most.writes, c.steps, s.bounds.most.steps, from)
+			c.bytes, db.bounds.most.bytes, c.writes, db.bounds.most.writes, c.steps, db.bounds.most.steps, from)
 	}
-	if !s.bounds.warned[from] {
-		s.bounds.warned[from] = true
-		s.log.Warn("a large transaction made others wait", "bytes", c.bytes, "writes", c.writes, "steps", c.steps,
+	if !db.bounds.warned[from] {
+		db.bounds.warned[from] = true
+		db.log.Warn("a large transaction made others wait", "bytes", c.bytes, "writes", c.writes, "steps", c.steps,
 			"took", c.took, "function", from)
 	}
 	return nil
@@ -100,20 +100,21 @@ func (s *Store) checkBounds(w *write, c txCost) error {
 // Large tells whether the transaction has done a third of what it may at most, so that one that
 // does many things ends and leaves the rest to another.
 func (tx *Tx) Large() bool {
-	most := tx.s.bounds.most
+	most := tx.db.bounds.most
 	return 3*tx.bytes > most.bytes || 3*tx.writes > most.writes || 3*tx.steps > most.steps
 }
 
 // Over tells whether the transaction has done more than it may, so that one that does many things
 // or none refuses.
 func (tx *Tx) Over() bool {
-	return tx.s.bounds.over(txCost{bytes: tx.bytes, writes: tx.writes, steps: tx.steps})
+	return tx.db.bounds.over(txCost{bytes: tx.bytes, writes: tx.writes, steps: tx.steps})
 }
 
-// callers gives the functions that have called Update, the innermost first.
+// callers gives the functions that have called Update, or what calls UpdateFor, the innermost
+// first.
 func callers() []uintptr {
 	pcs := make([]uintptr, 24)
-	return pcs[:runtime.Callers(3, pcs)]
+	return pcs[:runtime.Callers(4, pcs)]
 }
 
 // caller names the transaction's function and, where they are known, the next four that asked for
@@ -121,7 +122,7 @@ func callers() []uintptr {
 func (w *write) caller() string {
 	const module = "github.com/mailstead/mailstead/"
 	name := func(s string) string { return strings.TrimPrefix(s, module) }
-	out := []string{name(runtime.FuncForPC(reflect.ValueOf(w.fn).Pointer()).Name())}
+	out := []string{name(runtime.FuncForPC(reflect.ValueOf(w.of).Pointer()).Name())}
 	if len(w.from) == 0 {
 		return out[0]
 	}
@@ -147,7 +148,7 @@ type txReport struct {
 var reportFrom = map[string]int64{"bytes": 16 << 10, "writes": 100, "steps": 500, "function_us": 2_000, "batch_us": 2_000, "commit_us": 2_000}
 
 func newTxReport() txReport {
-	dir := os.Getenv(reportEnv)
+	dir := os.Getenv(ReportEnv)
 	if dir == "" {
 		return txReport{}
 	}
